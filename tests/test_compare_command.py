@@ -101,7 +101,7 @@ def test_a_folder_with_other_files_is_rejected(
 ) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     assert main(compared(runs, "--output-dir", tmp_path)) == ExitCode.FAILED
-    assert "already holds other files (mine.txt)" in capsys.readouterr().err
+    assert "already contains other files (mine.txt)" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 

@@ -168,7 +168,7 @@ def test_names_aliases_and_presets_are_found_in_any_case(hardware: Hardware) -> 
 def test_unknown_names_and_presets_list_what_is_known(hardware: Hardware) -> None:
     with pytest.raises(UnknownHardwareError, match=r"Did you mean H100 SXM, H100 PCIe, H100 NVL\?"):
         load_hardware().get("h100")
-    with pytest.raises(UnknownHardwareError, match=r"MI9000' is described. Known: .*MI300X"):
+    with pytest.raises(UnknownHardwareError, match=r"Unknown GPU 'MI9000'. Known: .*MI300X"):
         hardware.get("MI9000")
     with pytest.raises(UnknownHardwareError, match=r"A100 \(fast\).*Known: A100, A100 \(data"):
         hardware.get("A100", "fast")

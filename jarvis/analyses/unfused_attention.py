@@ -73,7 +73,7 @@ def unfused_attention(data: CategoryData) -> Iterator[Finding]:
     on one thread; it works on the shape that the first one produces, along the dimension over which
     the second one sums. Scale, mask, dropout and copies between them belong to the group.
     Threshold: at least {MIN_COMPUTE_PCT}% of compute time; at most
-    {jarvis.perf_report.fusion.attention_groups.MAX_BETWEEN} steps between the products.
+    {jarvis.perf_report.fusion.attention_groups.MAX_STEPS_BETWEEN} steps between the products.
     """
     if any(name not in data.tables for name in TABLES):
         return

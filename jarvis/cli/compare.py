@@ -234,10 +234,10 @@ def _written(
 
 def _left_out(reports: Sequence["NamedReport"]) -> Iterator[str]:
     """Which sheets the workbook lacks because a report does."""
-    from jarvis.tracelens.compare_report import lacking
+    from jarvis.tracelens.compare_report import reports_without
 
     for group in GROUPS:
-        if labels := lacking(reports, group):
+        if labels := reports_without(reports, group):
             yield f"{group} is left out: there is none of {' and '.join(labels)}"
 
 

@@ -1,7 +1,7 @@
-"""A target beside a reference: what differs, what the two GPUs explain of it, and what not.
+"""Compare a target with a reference, and separate differences that the two GPUs explain.
 
-A ratio is the target's time for a call over the reference's; a difference is target less reference.
-The reference shows what is attainable; the aim is to improve the target.
+A ratio is target time / reference time of a call; a difference is target minus reference. The
+reference shows what is attainable; the goal is to improve the target.
 """
 
 from dataclasses import dataclass, replace
@@ -35,16 +35,16 @@ __all__ = [
 ]
 
 TABLES = tuple(SCHEMAS)
-"""The tables of a comparison by the names under which a run keeps them."""
+"""Names of the tables of a comparison in a run."""
 
 _PREFIX = "comparison_"
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Two sides compared under one tolerance, as tables (columns: ``jarvis.schemas``).
+    """Comparison of two sides with a tolerance, as tables (columns: ``jarvis.schemas``).
 
-    What takes time does not depend on the tolerance and is shared by ``at``.
+    ``at`` reuses the expensive parts, which do not depend on the tolerance.
     """
 
     paired: Paired
@@ -61,24 +61,24 @@ class Comparison:
         return self.paired.reference
 
     def at(self, tolerance: float) -> Self:
-        """The same comparison under another tolerance; ValueError below 1."""
+        """Return the same comparison with another tolerance; raise ValueError below 1."""
         return replace(self, tolerance=tolerance)
 
     @cached_property
     def totals(self) -> pl.DataFrame:
-        """The parts of both GPU timelines."""
+        """Breakdown of both GPU timelines."""
         return conform(aggregates.totals(self.target, self.reference), "comparison_totals")
 
     @cached_property
     def bounds(self) -> pl.DataFrame:
-        """Time of either side by what bounds its operations."""
+        """Time of each side by the bound of its operations."""
         return conform(aggregates.bounds(self.paired), "comparison_bounds")
 
     @cached_property
     def categories(self) -> pl.DataFrame:
-        """Time by category, and how much of it the hardware does not explain."""
-        found = aggregates.categories(self.paired, self.operations, self.unmatched)
-        return conform(found, "comparison_categories")
+        """Time by category, with the part that the hardware does not explain."""
+        rows = aggregates.categories(self.paired, self.operations, self.unmatched)
+        return conform(rows, "comparison_categories")
 
     @cached_property
     def operations(self) -> pl.DataFrame:
@@ -88,7 +88,7 @@ class Comparison:
 
     @cached_property
     def unmatched(self) -> pl.DataFrame:
-        """What only one side has, most time first."""
+        """Operations of only one side, most time first."""
         return conform(self.paired.unmatched, "comparison_unmatched")
 
     @cached_property
@@ -108,14 +108,14 @@ class Comparison:
 
     @cached_property
     def lowering(self) -> pl.DataFrame:
-        """The kernels of each row of ``operations`` on either side."""
+        """The kernels of each row of ``operations`` on each side."""
         return conform(self._lowered.with_columns(pair="row"), "comparison_lowering")
 
     @cached_property
     def collectives(self) -> pl.DataFrame:
-        """Communication on either side."""
-        found = aggregates.collectives(self.target, self.reference)
-        return conform(found, "comparison_collectives")
+        """Communication on each side."""
+        rows = aggregates.collectives(self.target, self.reference)
+        return conform(rows, "comparison_collectives")
 
     @cached_property
     def modules(self) -> pl.DataFrame:
@@ -123,46 +123,46 @@ class Comparison:
         return conform(aggregates.modules(self.target, self.reference), "comparison_modules")
 
     def tables(self) -> dict[str, pl.DataFrame]:
-        """All tables by the names under which a run keeps them."""
+        """Return all tables by their names in a run."""
         return {name: getattr(self, name.removeprefix(_PREFIX)) for name in TABLES}
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """What to improve on the target, most urgent first; no saving counts twice."""
+        """Possible improvements of the target, most urgent first; no saving counts twice."""
         return findings.findings(self.paired, self.operations, self.unmatched, self.tolerance)
 
     @cached_property
     def summary(self) -> tuple[str, ...]:
-        """The comparison in neutral sentences: the totals, then the key points."""
+        """The comparison as neutral sentences: totals, then key points."""
         return (*summary.in_totals(self.totals), *self.key_points)
 
     @cached_property
     def key_points(self) -> tuple[str, ...]:
-        """What bounds the work, what has a counterpart, and what the hardware explains of it."""
+        """Sentences about bounds, matched operations, and explained differences."""
         return summary.key_points(self.bounds, self.operations, self.unmatched, self.collectives)
 
     @property
     def is_without_difference(self) -> bool:
-        """Whether both sides are equal in every part of the timeline and in every operation."""
+        """Whether the sides are equal in every part of the timeline and in every operation."""
         times = (self.totals["difference_ms"], self.operations["difference_ms"])
-        is_measured = any(len(found) for found in times)
+        is_measured = any(len(differences) for differences in times)
         return is_measured and self.unmatched.is_empty() and not any(map(_differs, times))
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """What cannot be compared, or not well, and why."""
+        """Sentences about what cannot be compared, or not reliably, and why."""
         return summary.unknown(self.paired, matched_pct(self.operations, self.unmatched))
 
     @property
     def ratios(self) -> HardwareRatios | None:
-        """The ratios that the two GPUs explain; None where either is not known."""
+        """The ratios that the two GPUs explain; None if either GPU is not known."""
         return self.paired.ratios
 
     @property
     def same_collectives(self) -> bool | None:
-        """Whether both sides use collectives of the same kinds, types and sizes as often.
+        """Whether both sides use the same collectives: kinds, types, sizes and counts.
 
-        None where neither side communicates.
+        None if no side communicates.
         """
         return None if self.collectives.is_empty() else summary.is_same(self.collectives)
 
@@ -181,5 +181,9 @@ def _differs(differences_ms: pl.Series) -> bool:
 
 
 def compare(target: Side, reference: Side, tolerance: float = TOLERANCE) -> Comparison:
-    """Compare a target with a reference; ValueError for a tolerance below 1."""
+    """Compare a target with a reference.
+
+    Raises:
+        ValueError: The tolerance is below 1.
+    """
     return Comparison(Paired(target, reference), tolerance)

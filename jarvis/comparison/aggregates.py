@@ -1,4 +1,4 @@
-"""Sums over either side: timeline, bounds, categories, modules, collectives."""
+"""Sums of each side: timeline, bounds, categories, modules, collectives."""
 
 import polars as pl
 
@@ -13,7 +13,7 @@ _COLLECTIVE = ("collective", "dtype", "group_size", "message_mb")
 
 
 def with_difference(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows with ``reference_ms, target_ms`` and their difference; what a side lacks is no time."""
+    """Return rows with the difference of ``reference_ms, target_ms``; null counts as 0."""
     target, reference = pl.col("target_ms"), pl.col("reference_ms")
     return rows.with_columns(pl.col("reference_ms", "target_ms").fill_null(0.0)).with_columns(
         difference(target, reference), difference_pct=difference_pct(target, reference)
@@ -21,7 +21,7 @@ def with_difference(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def found_in(rows: pl.DataFrame, counts: str) -> pl.DataFrame:
-    """Rows with ``found_in`` by ``reference_<counts>, target_<counts>``; a null counts as none."""
+    """Add ``found_in`` by the columns ``reference_<counts>, target_<counts>``; null counts as 0."""
     names = [f"{side}_{counts}" for side in _SIDES]
     has = {name: pl.col(name) > 0 for name in names}
     return rows.with_columns(pl.col(names).fill_null(0)).with_columns(
@@ -34,7 +34,7 @@ def found_in(rows: pl.DataFrame, counts: str) -> pl.DataFrame:
 
 
 def totals(target: Side, reference: Side) -> pl.DataFrame:
-    """The parts of both GPU timelines in the order of that sheet, where both sides have one."""
+    """Return both GPU timelines in the order of that sheet; no rows if a side has none."""
     of = {
         side: table.rows("gpu_timeline").select(
             "type",
@@ -47,20 +47,20 @@ def totals(target: Side, reference: Side) -> pl.DataFrame:
 
 
 def bounds(paired: Paired) -> pl.DataFrame:
-    """The operations' time of either side by what bounds them there."""
+    """Return the operations' time of each side by their bound on that side."""
     known = pl.col("bound").is_in(["memory", "compute"]).fill_null(value=False)
     kind = pl.when(known).then("bound").otherwise(pl.lit(_UNBOUND))
     return _by_kind(paired, pl.DataFrame({"bound": ["memory", "compute", _UNBOUND]}), kind)
 
 
 def _by_kind(paired: Paired, kinds: pl.DataFrame, kind: pl.Expr) -> pl.DataFrame:
-    """The operations' time of either side by ``kind``; ``kinds``: one column with all of them."""
+    """Return the operations' time of each side by ``kind``; ``kinds`` is a column of all kinds."""
     (name,) = kinds.columns
     rows = kinds
     for side in _SIDES:
         time = pl.col("kernel_time_us")
-        kept = paired.rows[Role(side)].group_by(kind.alias(name))
-        summed = kept.agg((time.sum() / 1e3).alias(f"{side}_ms"))
+        groups = paired.rows[Role(side)].group_by(kind.alias(name))
+        summed = groups.agg((time.sum() / 1e3).alias(f"{side}_ms"))
         share = 100 * pl.col(f"{side}_ms") / pl.col(f"{side}_ms").sum()
         rows = rows.join(
             summed.with_columns(share.alias(f"{side}_percent")),
@@ -74,7 +74,7 @@ def _by_kind(paired: Paired, kinds: pl.DataFrame, kind: pl.Expr) -> pl.DataFrame
 
 
 def categories(paired: Paired, operations: pl.DataFrame, unmatched: pl.DataFrame) -> pl.DataFrame:
-    """GPU time by category, most time of the target first."""
+    """Return the GPU time by category, most time of the target first."""
     keys = pl.concat(paired.rows[role].select("category") for role in Role).unique()
     titles = {**paired.reference.titles, **paired.target.titles}
     unexplained = operations.group_by("category").agg(pl.col("unexplained_ms").sum())
@@ -99,9 +99,9 @@ def categories(paired: Paired, operations: pl.DataFrame, unmatched: pl.DataFrame
 
 
 def collectives(target: Side, reference: Side) -> pl.DataFrame:
-    """Communication by kind, type, group size and message, most time of the target first.
+    """Return communication by kind, type, group size and message, most time of the target first.
 
-    Without rows where either side does not tell its communication.
+    No rows if a side has no data about its communication.
     """
     of = {}
     for side, table in zip(_SIDES, (reference, target), strict=True):
@@ -116,22 +116,22 @@ def collectives(target: Side, reference: Side) -> pl.DataFrame:
     both = of["target"].join(
         of["reference"], on=_COLLECTIVE, how="full", coalesce=True, nulls_equal=True
     )
-    if not (tells_communication(target) and tells_communication(reference)):
+    if not (has_communication_data(target) and has_communication_data(reference)):
         both = both.clear()
     rows = with_difference(found_in(both, "count"))
     descending = [True, True, *[False] * len(_COLLECTIVE)]
     return rows.sort("target_ms", "reference_ms", *_COLLECTIVE, descending=descending)
 
 
-def tells_communication(side: Side) -> bool:
-    """Whether a side says which collectives it runs, be it none."""
+def has_communication_data(side: Side) -> bool:
+    """Return whether the collectives of a side are known, even if there are none."""
     return any(side.table(name) is not None for name in ("collectives", "coll_analysis"))
 
 
 def communication(side: Side) -> pl.DataFrame:
-    """Kind, type, group size, message, ``count`` and ``us`` of a side's collectives.
+    """Return kind, type, group size, message, ``count`` and ``us`` of a side's collectives.
 
-    They come from the summary by message where single kernels are not known.
+    Without single kernels, they come from the summary by message.
     """
     if side.table("collectives") is not None:
         kernels = side.rows("collectives")
@@ -142,23 +142,23 @@ def communication(side: Side) -> pl.DataFrame:
 
 
 def modules(target: Side, reference: Side) -> pl.DataFrame:
-    """GPU time by module in the order of the target's call tree, then of the reference's.
+    """Return GPU time by module in the order of the target's call tree, then of the reference's.
 
-    Without rows where either side knows no modules.
+    No rows if a side has no modules.
     """
     keys = ["path", "module", "depth"]
     sides = zip(_SIDES, (reference, target), strict=True)
-    found = {side: _modules(table, side) for side, table in sides}
-    both = found["target"].join(
-        found["reference"], on=keys, how="full", coalesce=True, maintain_order="left_right"
+    of = {side: _modules(table, side) for side, table in sides}
+    both = of["target"].join(
+        of["reference"], on=keys, how="full", coalesce=True, maintain_order="left_right"
     )
-    if any(rows.is_empty() for rows in found.values()):
+    if any(rows.is_empty() for rows in of.values()):
         both = both.clear()
     return with_difference(found_in(both, "calls"))
 
 
 def _modules(side: Side, prefix: str) -> pl.DataFrame:
-    """``path, module, depth`` and calls and time of the modules of a side."""
+    """Return ``path, module, depth``, calls and time of the modules of a side."""
     nodes = side.rows("call_tree").filter(pl.col("view") == VIEW).sort("node")
     above: dict[int | None, tuple[str, ...]] = {}
     rows = []

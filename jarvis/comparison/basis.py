@@ -1,4 +1,4 @@
-"""What all findings of a comparison stand on, and the names of their evidence."""
+"""Shared input of the findings of a comparison, and the names of their evidence."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,12 +21,12 @@ LAUNCHES, REFERENCE_LAUNCHES = "launches_per_call", "reference_launches_per_call
 SHARE_PCT = "compute_pct"
 ARGUMENTS = "arguments"
 KERNEL, REFERENCE_KERNEL = "kernel", "reference_kernel"
-"""Names of evidence. ``REFERENCE_TIME`` is that of as many calls as the target makes."""
+"""Names of evidence. ``REFERENCE_TIME`` is for as many calls as the target makes."""
 
 
 @dataclass(frozen=True)
-class Basis:
-    """What all findings stand on."""
+class FindingInput:
+    """Shared input of the findings of a comparison."""
 
     paired: Paired
     tolerance: float
@@ -52,7 +52,7 @@ class Basis:
         )
 
     def is_relevant(self, time_ms: float, saved_ms: float) -> bool:
-        """Whether a saving is worth a finding: a part of the run that counts, and enough of it."""
+        """Return whether a saving is large enough for a finding."""
         return (
             impact.share_pct(time_ms, self.compute_ms) >= impact.RELEVANT_COMPUTE_PCT
             and impact.share_pct(saved_ms, self.compute_ms) >= impact.MIN_SAVED_COMPUTE_PCT
@@ -76,6 +76,6 @@ class Basis:
 
     @property
     def highest_ratio(self) -> float:
-        """The most that hardware explains of any work; 1 where nothing is known of it."""
+        """The highest ratio that the hardware explains; at least 1, and 1 if it is not known."""
         ratios: HardwareRatios | None = self.paired.ratios
         return 1.0 if ratios is None else max(1.0, ratios.bounds()[1])

@@ -1,4 +1,4 @@
-"""What the figures of two GPUs explain: ratios of the target's time to the reference's."""
+"""Ratios of target time to reference time that the peaks of two GPUs explain."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from jarvis.perf_report.efficiency import OVER_LINK
 
 @dataclass(frozen=True, slots=True)
 class HardwareRatios:
-    """The time ratios that two GPUs explain.
+    """Time ratios that two GPUs explain.
 
     Memory-bound work scales with bandwidth, compute-bound work with the peak of its precision.
     """
@@ -25,7 +25,7 @@ class HardwareRatios:
         return self.reference.mem_bw_gbps / self.target.mem_bw_gbps
 
     def compute(self, compute: str | None) -> float | None:
-        """The ratio of compute-bound work of this unit and precision; None without both peaks."""
+        """Return the ratio of compute-bound work on this unit and precision; None without peaks."""
         target_peak = self.target.peak_tflops(compute or "")
         reference_peak = self.reference.peak_tflops(compute or "")
         if target_peak is None or reference_peak is None:
@@ -33,23 +33,23 @@ class HardwareRatios:
         return reference_peak / target_peak
 
     def bounds(self) -> tuple[float, float]:
-        """The least and the highest ratio that any figure of both GPUs explains."""
+        """Return the lowest and the highest ratio over all peaks of both GPUs."""
         shared = self.target.max_achievable_tflops.keys() & self.reference.max_achievable_tflops
         known = [self.memory, *filter(None, map(self.compute, shared))]
         return min(known), max(known)
 
     def of(self, bound: str | None, compute: str | None) -> float | None:
-        """The ratio of work with this bound; None where it is not one number."""
+        """Return the ratio of work with this bound; None if it is not a single number."""
         if bound == "memory":
             return self.memory
         return self.compute(compute) if bound == "compute" else None
 
 
 def log_ratios(operations: pl.DataFrame, ratios: HardwareRatios | None) -> pl.DataFrame:
-    """``operations`` with ``log_least, log_most``: logarithms of the ratios that are expected.
+    """Return ``operations`` with ``log_least, log_most``: logarithms of the expected ratios.
 
-    They are equal where the bound is known, and null where no figure applies: without hardware,
-    for copies over the link to the host, and for communication.
+    They are equal if the bound is known, and null if no peak applies: without hardware, for copies
+    over the link to the host, and for communication.
     """
     if ratios is None:
         unknown = pl.lit(None, pl.Float64)
@@ -58,7 +58,7 @@ def log_ratios(operations: pl.DataFrame, ratios: HardwareRatios | None) -> pl.Da
     kinds = operations.select("bound", "compute").unique()
     known = pl.Series("known", [ratios.of(*kind) for kind in kinds.iter_rows()], pl.Float64)
     is_elsewhere = (pl.col("roofline_note") == OVER_LINK) | (pl.col("comm_time_us") > 0)
-    found = operations.join(
+    rows = operations.join(
         kinds.with_columns(known),
         on=["bound", "compute"],
         how="left",
@@ -66,7 +66,7 @@ def log_ratios(operations: pl.DataFrame, ratios: HardwareRatios | None) -> pl.Da
         maintain_order="left",
     )
     applies = ~is_elsewhere.fill_null(value=False)
-    return found.with_columns(
+    return rows.with_columns(
         log_least=pl.when(applies).then(pl.coalesce("known", pl.lit(least)).log()),
         log_most=pl.when(applies).then(pl.coalesce("known", pl.lit(most)).log()),
     ).drop("known")
@@ -75,14 +75,14 @@ def log_ratios(operations: pl.DataFrame, ratios: HardwareRatios | None) -> pl.Da
 def hardware_ratios(
     target: HardwareSpec | None, reference: HardwareSpec | None
 ) -> HardwareRatios | None:
-    """The ratios of two GPUs, or None where either is not known."""
+    """Return the ratios of two GPUs, or None if either is not known."""
     return None if target is None or reference is None else HardwareRatios(target, reference)
 
 
-def launching_decides(side: str) -> pl.Expr:
-    """Whether starting its kernels decides the time of a call on ``"target"`` or ``"reference"``.
+def is_launch_bound(side: str) -> pl.Expr:
+    """Return whether a call is launch bound on a side, ``"target"`` or ``"reference"``.
 
-    Such a call scales neither with bandwidth nor with compute peaks.
+    The time of such a call scales neither with bandwidth nor with compute peaks.
     """
     roofline_us = pl.col(f"{side}_roofline_us_per_call")
     is_at_floor = (roofline_us < KERNEL_FLOOR_US).fill_null(value=True)

@@ -1,6 +1,6 @@
-"""What to improve on the target: slower than the hardware explains, or done on the target alone.
+"""Findings about the target: work slower than the hardware explains, or done only on the target.
 
-Findings say what is slow against what; why it is so, a trace cannot prove.
+Findings state what is slow relative to what; a trace cannot prove the reason.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.comparison import basis as names
-from jarvis.comparison.basis import Basis
+from jarvis.comparison.basis import FindingInput
 from jarvis.comparison.messages import MESSAGES
 from jarvis.comparison.operations import SAME_WORKLOAD_PCT, Paired, matched_pct
 from jarvis.comparison.sides import Role
@@ -22,19 +22,19 @@ ONLY_IN_TARGET = "only_in_target"
 def findings(
     paired: Paired, operations: pl.DataFrame, unmatched: pl.DataFrame, tolerance: float
 ) -> tuple[Finding, ...]:
-    """What to improve on the target, most urgent first; savings add up, none counts twice.
+    """Return the findings, most urgent first; savings can be added, none counts twice.
 
-    ``operations`` and ``unmatched`` are those of the comparison under ``tolerance``.
+    ``operations`` and ``unmatched`` are the tables of the comparison with ``tolerance``.
     """
-    basis = Basis(paired, tolerance)
-    found = list(slower(basis, operations))
+    inputs = FindingInput(paired, tolerance)
+    found = list(slower(inputs, operations))
     if (matched_pct(operations, unmatched) or 0.0) >= SAME_WORKLOAD_PCT:
-        found += _only_in_target(basis, unmatched)
-    return tuple(impact.ranked(_within_compute(found, basis)))
+        found += _only_in_target(inputs, unmatched)
+    return tuple(impact.ranked(_within_compute(found, inputs)))
 
 
-def _only_in_target(basis: Basis, unmatched: pl.DataFrame) -> Iterator[Finding]:
-    """One finding for each category in which the target alone has work."""
+def _only_in_target(inputs: FindingInput, unmatched: pl.DataFrame) -> Iterator[Finding]:
+    """Yield a finding for each category with work that only the target does."""
     of = {role: unmatched.filter(pl.col("side") == role.value) for role in Role}
     reference_ms = dict(
         of[Role.REFERENCE].group_by("category").agg(pl.col("time_ms").sum()).iter_rows()
@@ -42,18 +42,18 @@ def _only_in_target(basis: Basis, unmatched: pl.DataFrame) -> Iterator[Finding]:
     for rows in of[Role.TARGET].partition_by("category", maintain_order=True):
         time_ms = float(rows["time_ms"].sum())
         other_ms = reference_ms.get(rows["category"][0], 0.0)
-        extra_ms = time_ms - basis.highest_ratio * other_ms
-        if basis.is_relevant(time_ms, extra_ms):
-            yield _extra_work(basis, rows, time_ms, other_ms, extra_ms)
+        extra_ms = time_ms - inputs.highest_ratio * other_ms
+        if inputs.is_relevant(time_ms, extra_ms):
+            yield _extra_work(inputs, rows, time_ms, other_ms, extra_ms)
 
 
 def _extra_work(
-    basis: Basis, rows: pl.DataFrame, time_ms: float, other_ms: float, extra_ms: float
+    inputs: FindingInput, rows: pl.DataFrame, time_ms: float, other_ms: float, extra_ms: float
 ) -> Finding:
     category = rows["category"][0]
-    title = basis.paired.target.titles.get(category, category or "")
+    title = inputs.paired.target.titles.get(category, category or "")
     gain = impact.bounded_impact(
-        time_ms, extra_ms, compute_ms=basis.compute_ms, total_ms=basis.total_ms
+        time_ms, extra_ms, compute_ms=inputs.compute_ms, total_ms=inputs.total_ms
     )
     operators = rows["name"].unique(maintain_order=True).to_list()
     other = MESSAGES("other", reference_ms=other_ms) if other_ms else MESSAGES("other.nothing")
@@ -84,7 +84,7 @@ def _extra_work(
             "gpu_time_ms": time_ms,
             names.REFERENCE_TIME: other_ms,
             names.UNEXPLAINED_TIME: extra_ms,
-            names.SHARE_PCT: impact.share_pct(time_ms, basis.compute_ms),
+            names.SHARE_PCT: impact.share_pct(time_ms, inputs.compute_ms),
         },
         issue=MESSAGES.pick("issue.only_in_target", values),
         algorithmic=MESSAGES("algorithmic.only_in_target"),
@@ -93,33 +93,32 @@ def _extra_work(
         hypothesis=MESSAGES("hypothesis.only_in_target"),
         caveat=MESSAGES("caveat.only_in_target"),
         verify=MESSAGES.pick("verify.only_in_target", values),
-        **basis.priorities(category, gain, set(rows["uid"]), efficiency_pct=None),
+        **inputs.priorities(category, gain, set(rows["uid"]), efficiency_pct=None),
     )
 
 
-def _within_compute(found: list[Finding], basis: Basis) -> list[Finding]:
-    """Findings whose savings add up to no more than the target's compute time.
+def _within_compute(found: list[Finding], inputs: FindingInput) -> list[Finding]:
+    """Scale savings so that their sum does not exceed the target's compute time.
 
-    Operations that run at the same time on several streams can take more than that together; then
-    each saving counts in proportion.
+    Simultaneous operations on several streams can take more than that in total.
     """
-    most_ms = sum(finding.impact.saved_ms.high for finding in found if finding.impact)
-    if most_ms <= basis.compute_ms:
+    total_ms = sum(finding.impact.saved_ms.high for finding in found if finding.impact)
+    if total_ms <= inputs.compute_ms:
         return found
-    part = basis.compute_ms / most_ms
+    part = inputs.compute_ms / total_ms
     return [
-        finding.model_copy(update={"impact": _scaled(finding.impact, part, basis)})
+        finding.model_copy(update={"impact": _scaled(finding.impact, part, inputs)})
         for finding in found
         if finding.impact
     ]
 
 
-def _scaled(gain: Impact, part: float, basis: Basis) -> Impact:
+def _scaled(gain: Impact, part: float, inputs: FindingInput) -> Impact:
     return impact.bounded_impact(
         gain.time_ms,
         gain.saved_ms.high * part,
         low_ms=gain.saved_ms.low * part,
-        compute_ms=basis.compute_ms,
-        total_ms=basis.total_ms,
+        compute_ms=inputs.compute_ms,
+        total_ms=inputs.total_ms,
         efficiency_pct=gain.efficiency_pct,
     )

@@ -1,22 +1,22 @@
-"""What the hardware explains of the difference in each pair, and what not."""
+"""Classify the difference of each pair by what the hardware explains."""
 
 from enum import StrEnum
 
 import polars as pl
 
-from jarvis.comparison.expected import HardwareRatios, launching_decides
+from jarvis.comparison.expected import HardwareRatios, is_launch_bound
 from jarvis.comparison.matching import MatchedBy
 
 TOLERANCE = 1.2
-"""Default of the tolerance: a call is unexpectedly slow or fast when its ratio is off the expected
-one by more than this factor."""
+"""Default tolerance: a call is unexpectedly slow or fast if its ratio differs from the expected one
+by more than this factor."""
 
 MUCH = 2.0
-"""Off by more than this factor, the choice or the tuning of a kernel is the likely cause."""
+"""Beyond this factor, the choice or tuning of a kernel is the likely cause."""
 
 
 class Outcome(StrEnum):
-    """How the target's time stands to what the hardware explains."""
+    """The target's time relative to what the hardware explains."""
 
     MUCH_SLOWER = "much slower"
     SLOWER = "slower"
@@ -32,8 +32,8 @@ FASTER = (Outcome.MUCH_FASTER.value, Outcome.FASTER.value)
 
 _SLOW = "The target is slower than the hardware explains, which points to its kernels or software."
 _MUCH_SLOWER = (
-    "The target takes more than twice the time that the hardware explains, most likely for the "
-    "choice or the tuning of its kernels."
+    "The target takes more than twice the time that the hardware explains, most likely because of "
+    "the choice or tuning of its kernels."
 )
 _CAPPED = (
     "The reference is faster than the target's roofline allows: only the time above that roofline "
@@ -46,17 +46,18 @@ _SHORT = (
 )
 _SAME = "No difference."
 _OTHER_WORK = "The two sides do not do the same amount of work here."
-_NO_FIGURE = "No figure of the two GPUs says what to expect."
+_NO_FIGURE = "No peak of the two GPUs applies, so no ratio is expected."
 _RANGE = "Within the ratios that bandwidth and compute peaks of the two GPUs explain."
 
 
 def judged(pairs: pl.DataFrame, ratios: HardwareRatios | None, tolerance: float) -> pl.DataFrame:
-    """Pairs with ``outcome, is_unexpected, attainable_ms, unexplained_ms, explanation``.
+    """Return pairs with ``outcome, is_unexpected, attainable_ms, unexplained_ms, explanation``.
 
-    ``tolerance`` is at least 1.
+    Raises:
+        ValueError: ``tolerance`` is below 1.
     """
     if tolerance < 1:
-        raise ValueError(f"a tolerance below 1 ({tolerance}) calls what is expected unexpected")
+        raise ValueError(f"the tolerance must be at least 1, not {tolerance}")
     least, most = pl.col("expected_ratio_least"), pl.col("expected_ratio_most")
     ratio, calls = pl.col("time_ratio"), pl.col("target_ms") / pl.col("target_us_per_call")
     expected_us = pl.col("reference_us_per_call") * most
@@ -65,7 +66,7 @@ def judged(pairs: pl.DataFrame, ratios: HardwareRatios | None, tolerance: float)
     outcome = (
         pl.when(most.is_null())
         .then(pl.lit(Outcome.UNKNOWN.value))
-        .when(launching_decides("target") & launching_decides("reference"))
+        .when(is_launch_bound("target") & is_launch_bound("reference"))
         .then(pl.lit(Outcome.SHORT.value))
         .when(ratio > much * most)
         .then(pl.lit(Outcome.MUCH_SLOWER.value))
@@ -127,7 +128,7 @@ def _explanation(ratios: HardwareRatios | None) -> pl.Expr:
 
 
 def _by_hardware() -> pl.Expr:
-    """Why the time is as the hardware explains: by which figure, and who has more of it."""
+    """Return which peak explains the time, and which side has the higher one."""
     ratio, expected = pl.col("time_ratio"), pl.col("expected_ratio")
     is_faster, is_slower = ratio < 1, ratio > 1
     figure = (

@@ -1,4 +1,4 @@
-"""The kernels of both sides: by name, and those that a pair of operations is lowered to."""
+"""The kernels of both sides: by name, and by pair of operations."""
 
 import polars as pl
 
@@ -8,7 +8,7 @@ from jarvis.comparison.sides import Role
 
 
 def launched(operations: pl.DataFrame) -> pl.DataFrame:
-    """A row for each kernel of each operation: ``kernel, launches, us`` and the other columns."""
+    """Return a row for each kernel of each operation: ``kernel, launches, us``, other columns."""
     return (
         operations.explode("kernels", empty_as_null=False)
         .drop_nulls("kernels")
@@ -22,9 +22,9 @@ def launched(operations: pl.DataFrame) -> pl.DataFrame:
 
 
 def kernels(paired: Paired) -> pl.DataFrame:
-    """GPU work by kernel name, most time of the target first.
+    """Return GPU work by kernel name, most time of the target first.
 
-    Without rows where either side knows no kernels.
+    No rows if the kernels of a side are not known.
     """
     of = {
         role: launched(paired.rows[role])
@@ -52,7 +52,7 @@ def kernels(paired: Paired) -> pl.DataFrame:
 
 
 def lowering(paired: Paired, operations: pl.DataFrame) -> pl.DataFrame:
-    """The kernels of each pair on either side, longest first; ``operations`` are the pairs."""
+    """Return the kernels of each pair on each side, longest first; ``operations`` are the pairs."""
     share = pl.col("share")
     work = (
         launched(paired.members)
@@ -75,7 +75,7 @@ def lowering(paired: Paired, operations: pl.DataFrame) -> pl.DataFrame:
 
 
 def main_kernels(lowered: pl.DataFrame) -> pl.DataFrame:
-    """``pair`` and what its row says of kernels: the main ones, their names, their launches."""
+    """Return ``pair`` with its main kernels, launches per call, and whether the names are equal."""
     is_target, launches = pl.col("side") == Role.TARGET.value, pl.col("launches_per_call")
     return lowered.group_by("pair").agg(
         kernel=pl.col("kernel").filter(is_target).first(),

@@ -1,8 +1,8 @@
-"""Which operations of the two sides are compared with each other.
+"""Match operations of the two sides.
 
-By name, shapes and dtypes first; then by their place in the call tree; then matrix products of
-other operators by their dimensions. A row of either side is in one pair, or in several in parts
-that add up to it at most, so that no time counts twice.
+Operations match by name, shapes and dtypes first; then by their position in the call tree; then
+matrix products of different operators by their dimensions. A row is in one pair, or in several with
+shares of at most 1 in total, so that no time counts twice.
 """
 
 import json
@@ -19,14 +19,14 @@ KEYS = ("name", "input_dims", "input_types")
 """Operations match by name, shapes and dtypes; strides and threads may differ."""
 
 _PRODUCT = ("M", "N", "K")
-_LEAST_SHARE = 1e-6
-"""A smaller part of an operation is rounding."""
+_MIN_SHARE = 1e-6
+"""Smaller shares of an operation are rounding errors."""
 
 Product = tuple[int, ...]
 
 
 class MatchedBy(StrEnum):
-    """What makes a pair."""
+    """How a pair was matched."""
 
     ARGUMENTS = "arguments"
     CALL_TREE = "call tree"
@@ -35,11 +35,11 @@ class MatchedBy(StrEnum):
 
 @dataclass(frozen=True)
 class Matches:
-    """The pairs and who is in them.
+    """Pairs and their members.
 
     ``pairs``: ``pair, matched_by, place``. ``members``: ``pair, side, uid, share`` (of the row's
-    time) ``, calls`` (of the pair on that side). ``rest``: ``side, uid, share, place`` of what has
-    no counterpart.
+    time) ``, calls`` (of the pair on that side). ``rest``: ``side, uid, share, place`` of work
+    without a counterpart.
     """
 
     pairs: pl.DataFrame
@@ -48,7 +48,7 @@ class Matches:
 
 
 class _Builder:
-    """Pairs as they are found."""
+    """Collector of pairs."""
 
     def __init__(self) -> None:
         self.pairs: list[tuple[str, str | None]] = []
@@ -58,20 +58,20 @@ class _Builder:
         self,
         matched_by: MatchedBy,
         place: str | None,
-        pieces: Mapping[Role, list[positions.Piece]],
+        parts: Mapping[Role, list[positions.OperationPart]],
         calls: Mapping[Role, float],
     ) -> None:
         pair = len(self.pairs)
         self.pairs.append((matched_by.value, place))
         self.members += [
-            (pair, role.value, piece.uid, piece.share, calls[role])
-            for role, found in pieces.items()
-            for piece in found
+            (pair, role.value, part.uid, part.share, calls[role])
+            for role, parts_of_side in parts.items()
+            for part in parts_of_side
         ]
 
 
 def match(target: Side, reference: Side, rows: Mapping[Role, pl.DataFrame]) -> Matches:
-    """The pairs of two sides; ``rows``: their operations with GPU time."""
+    """Return the pairs of two sides; ``rows``: their operations with GPU time."""
     exact = _by_arguments(rows)
     builder = _Builder()
     sides = {Role.TARGET: target, Role.REFERENCE: reference}
@@ -85,7 +85,7 @@ def match(target: Side, reference: Side, rows: Mapping[Role, pl.DataFrame]) -> M
 
 
 def _by_arguments(rows: Mapping[Role, pl.DataFrame]) -> dict[Role, pl.DataFrame]:
-    """``uid, pair, calls`` of the rows of each side whose key the other has too."""
+    """Return ``uid, pair, calls`` of the rows of each side whose key the other side has too."""
     calls = pl.col("operation_count").sum().cast(pl.Float64)
     keyed = {
         role: rows[role].group_by(KEYS, maintain_order=True).agg("uid", calls=calls)
@@ -104,26 +104,26 @@ def _by_arguments(rows: Mapping[Role, pl.DataFrame]) -> dict[Role, pl.DataFrame]
 
 def _add_group(
     builder: _Builder,
-    group: positions.Group,
+    group: positions.CommonCall,
     trees: Mapping[Role, positions.Tree],
     products: Mapping[Role, Mapping[int, Product]],
 ) -> None:
-    """A pair, or one for each matrix product where the group holds the same ones on both sides."""
+    """Add a pair, or one for each matrix product if both sides of the group have the same ones."""
     place = positions.place_name(group.path)
-    by_product: dict[Role, dict[Product | None, list[positions.Piece]]] = {}
-    for role, pieces in group.pieces.items():
-        parts = by_product.setdefault(role, {})
-        for piece in pieces:
-            parts.setdefault(products[role].get(piece.uid), []).append(piece)
+    by_product: dict[Role, dict[Product | None, list[positions.OperationPart]]] = {}
+    for role, parts in group.parts.items():
+        of_side = by_product.setdefault(role, {})
+        for part in parts:
+            of_side.setdefault(products[role].get(part.uid), []).append(part)
     of_target, of_reference = by_product[Role.TARGET], by_product[Role.REFERENCE]
     if of_target.keys() == of_reference.keys() and None not in of_target:
         for product in of_target:
             parts_of = {role: by_product[role][product] for role in Role}
-            calls = {role: sum(piece.calls for piece in parts_of[role]) for role in Role}
+            calls = {role: sum(part.calls for part in parts_of[role]) for role in Role}
             builder.add(MatchedBy.CALL_TREE, place, parts_of, calls)
         return
     calls = {role: float(trees[role].calls[group.path]) for role in Role}
-    builder.add(MatchedBy.CALL_TREE, place, group.pieces, calls)
+    builder.add(MatchedBy.CALL_TREE, place, group.parts, calls)
 
 
 def _add_products(
@@ -131,29 +131,29 @@ def _add_products(
     left: Mapping[Role, pl.DataFrame],
     products: Mapping[Role, Mapping[int, Product]],
 ) -> None:
-    """Pairs of the matrix products that no place has matched."""
+    """Add pairs of the matrix products that have not been matched by position."""
     taken = {(side, uid) for _, side, uid, *_ in builder.members}
-    found: dict[Product, dict[Role, list[positions.Piece]]] = {}
+    by_product: dict[Product, dict[Role, list[positions.OperationPart]]] = {}
     for role in Role:
         for uid, count in left[role].select("uid", "operation_count").iter_rows():
             product = products[role].get(uid)
             if product is not None and (role.value, uid) not in taken:
-                pieces = found.setdefault(product, {}).setdefault(role, [])
-                pieces.append(positions.Piece(uid, 1.0, count))
-    for pieces_of in found.values():
-        if len(pieces_of) == len(Role):
-            calls = {role: sum(piece.calls for piece in pieces_of[role]) for role in Role}
-            builder.add(MatchedBy.PRODUCT, None, pieces_of, calls)
+                parts = by_product.setdefault(product, {}).setdefault(role, [])
+                parts.append(positions.OperationPart(uid, 1.0, count))
+    for parts_of in by_product.values():
+        if len(parts_of) == len(Role):
+            calls = {role: sum(part.calls for part in parts_of[role]) for role in Role}
+            builder.add(MatchedBy.PRODUCT, None, parts_of, calls)
 
 
 def _products(rows: pl.DataFrame) -> dict[int, Product]:
-    """The dimensions of the rows that are matrix products, batch included."""
-    found = {}
+    """Return M, N, K and batch of the rows that are matrix products, by uid."""
+    products = {}
     for uid, text in rows.select("uid", "params").drop_nulls().iter_rows():
         params = json.loads(text)
         if all(isinstance(params.get(name), int) for name in _PRODUCT):
-            found[uid] = (*(params[name] for name in _PRODUCT), params.get("B") or 1)
-    return found
+            products[uid] = (*(params[name] for name in _PRODUCT), params.get("B") or 1)
+    return products
 
 
 def _matches(
@@ -193,20 +193,20 @@ def _rest(
     rows: Mapping[Role, pl.DataFrame],
     trees: Mapping[Role, positions.Tree],
 ) -> pl.DataFrame:
-    """What no pair takes of each row."""
+    """Return the share of each row that is in no pair."""
     taken = members.group_by("side", "uid").agg(taken=pl.col("share").sum())
     every = pl.concat(rows[role].select("uid", side=pl.lit(role.value)) for role in Role)
     left = (
         every.join(taken, on=["side", "uid"], how="left", maintain_order="left")
         .with_columns(share=1.0 - pl.col("taken").fill_null(0.0))
-        .filter(pl.col("share") > _LEAST_SHARE)
+        .filter(pl.col("share") > _MIN_SHARE)
     )
     places: dict[tuple[str, int], tuple[float, str]] = {}
     for role, other in ((Role.TARGET, Role.REFERENCE), (Role.REFERENCE, Role.TARGET)):
-        for path, pieces in trees[role].pieces.items():
+        for path, parts in trees[role].parts.items():
             place = positions.place_name(positions.common_path(path, trees[other]))
-            for piece in pieces:
-                key = role.value, piece.uid
-                places[key] = max(places.get(key, (0.0, "")), (piece.share, place))
-    found = [places.get(key, (0.0, ""))[1] or None for key in left.select("side", "uid").rows()]
-    return left.select("side", "uid", "share", place=pl.Series(found, dtype=pl.String))
+            for part in parts:
+                key = role.value, part.uid
+                places[key] = max(places.get(key, (0.0, "")), (part.share, place))
+    names = [places.get(key, (0.0, ""))[1] or None for key in left.select("side", "uid").rows()]
+    return left.select("side", "uid", "share", place=pl.Series(names, dtype=pl.String))

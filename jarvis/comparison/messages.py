@@ -1,4 +1,4 @@
-"""What to say about calls that are slower on the target, and about work that only it does."""
+"""Messages about calls that are slower on the target, and about work that only the target does."""
 
 from jarvis.text.messages import MessageTable
 
@@ -34,20 +34,20 @@ MESSAGES = MessageTable(
         "{reference_name:name} or another fused operator, or let a compiler fuse it.",
         "algorithmic.only_in_target": "Find out what the reference does in their place, such as a "
         "fused operator or none at all, and do the same on the target.",
-        "kernel.unknown": "Replay {call} on the target and tune or exchange its kernels.",
-        "kernel.slower": "Replay {call} on the target and tune or exchange {kernel}{reference}.",
+        "kernel.unknown": "Replay {call} on the target and tune or replace its kernels.",
+        "kernel.slower": "Replay {call} on the target and tune or replace {kernel}{reference}.",
         "kernel.same": ", which the reference launches too",
         "kernel.other": "; the reference launches {kernel}",
-        "kernel.fused": "Give the target a kernel that does the work of {name} at once; begin with "
-        "{kernel}, which takes most of the time.",
+        "kernel.fused": "Write a kernel for the target that does the work of {name} at once; start "
+        "with {kernel}, which takes most of the time.",
         "kernel.only_in_target": "Replay {name} and make {kernel:name?its kernels} faster, or fold "
         "the work into the kernels around it.",
-        "hypothesis.same_kernels": "Both sides launch kernels of the same names, so how they are "
-        "compiled for or fit the target is the likely cause.",
-        "hypothesis.much_slower": "At more than twice the explained time, the choice or the tuning "
-        "of a kernel is the likely cause.",
+        "hypothesis.same_kernels": "Both sides launch kernels of the same names, so their "
+        "compilation or suitability for the target is the likely cause.",
+        "hypothesis.much_slower": "At more than twice the explained time, the choice or tuning of "
+        "a kernel is the likely cause.",
         "hypothesis.slower": "Kernels or software of the target are the likely cause.",
-        "hypothesis.fused": "Operators that are fused on the reference alone are the likely cause.",
+        "hypothesis.fused": "Operators that are fused only on the reference are the likely cause.",
         "hypothesis.only_in_target": "Another version, setting or lowering on the target is the "
         "likely cause.",
         "caveat": "Clocks, power limits and software versions of the two sides may differ too.",
@@ -55,16 +55,15 @@ MESSAGES = MessageTable(
         "by name.",
         "caveat.by_dimensions": "The reference runs {reference_name:name} here: matched by "
         "dimensions, not by name.",
-        "caveat.nothing_expected": "What the GPUs explain of the difference is not known.",
-        "caveat.launching": "On one side launching decides, so no more is asked than the "
-        "reference's own time.",
-        "caveat.bound_unknown": "What bounds it is not known, so the highest ratio counts as "
-        "explained.",
-        "caveat.roofline": "The reference is faster still: the target's roofline is the limit.",
+        "caveat.nothing_expected": "It is not known how much of the difference the GPUs explain.",
+        "caveat.launching": "One side is launch bound, so the attainable time is the reference's "
+        "own time.",
+        "caveat.bound_unknown": "The bound is not known, so the highest ratio counts as explained.",
+        "caveat.roofline": "The reference is even faster: the target's roofline is the limit.",
         "caveat.reference_low": "The reference itself reaches {efficiency_pct} of its roofline, so "
-        "bandwidth and compute peaks may not be what decides.",
-        "caveat.only_in_target": "What has no counterpart may still be the same work under other "
-        "names at another place of the call tree.",
+        "bandwidth and compute peaks may not be the limit.",
+        "caveat.only_in_target": "Work without a counterpart may still be the same work under "
+        "other names elsewhere in the call tree.",
         "verify.slower": "Record the target again: these calls of {name} must take about "
         "{attainable_ms}.",
         "verify.only_in_target": "Record the target again: less time must go to {names:names}, or "
@@ -72,6 +71,6 @@ MESSAGES = MessageTable(
         "capture.slower": "Run the replay package of {name} on both GPUs: it shows whether the "
         "kernel alone is slower there too.",
         "capture.fused": "Record both sides with `with_stack=True` and shapes, so that the calls "
-        "at this place can be told apart.",
+        "at this place can be distinguished.",
     },
 )

@@ -1,4 +1,4 @@
-"""The operations that both sides have: times, ratios, and what the hardware explains."""
+"""Operations of both sides: times, ratios, and expected ratios."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import polars as pl
 from jarvis.comparison.expected import (
     HardwareRatios,
     hardware_ratios,
-    launching_decides,
+    is_launch_bound,
     log_ratios,
 )
 from jarvis.comparison.matching import MatchedBy, Matches, match
@@ -17,10 +17,10 @@ from jarvis.comparison.sides import Role, Side
 from jarvis.schemas import columns
 
 SAME_WORK = 1.1
-"""Calls below one place whose FLOPs differ by a larger factor do not do the same work."""
+"""Maximum factor between the FLOPs of calls at one place that do the same work."""
 
 SAME_WORKLOAD_PCT = 50.0
-"""Where less of the target's time has a counterpart, the sides hardly run the same workload."""
+"""Minimum share of the target's time with a counterpart for two runs of the same workload."""
 
 NAMES_SHOWN = 3
 
@@ -47,36 +47,36 @@ _DTYPES = {column.name: column.dtype for column in columns("operations")}
 
 @dataclass(frozen=True, eq=False)
 class Paired:
-    """What does not depend on the tolerance: the pairs of two sides, and what has no pair."""
+    """Pairs of two sides and unmatched work: the part that does not depend on the tolerance."""
 
     target: Side
     reference: Side
 
     @cached_property
     def ratios(self) -> HardwareRatios | None:
-        """What the two GPUs explain, where both are known."""
+        """The ratios that the two GPUs explain, or None."""
         return hardware_ratios(self.target.hardware, self.reference.hardware)
 
     @cached_property
     def rows(self) -> Mapping[Role, pl.DataFrame]:
-        """The operations of each side that take GPU time, with the ratios expected of them.
+        """Operations with GPU time of each side, with their expected ratios.
 
-        Without rows where either side has no operations at all.
+        No rows if a side has no operations at all.
         """
         sides = {Role.TARGET: self.target, Role.REFERENCE: self.reference}
         rows = {role: log_ratios(_timed(side), self.ratios) for role, side in sides.items()}
-        if any(found.is_empty() for found in rows.values()):
-            return {role: found.clear() for role, found in rows.items()}
+        if any(of_side.is_empty() for of_side in rows.values()):
+            return {role: of_side.clear() for role, of_side in rows.items()}
         return rows
 
     @cached_property
     def matches(self) -> Matches:
-        """Which of them are compared."""
+        """The matches between these operations."""
         return match(self.target, self.reference, self.rows)
 
     @cached_property
     def members(self) -> pl.DataFrame:
-        """The rows in each pair with their columns; times are those of their share in it."""
+        """The rows of each pair with their columns; times are scaled by their share."""
         parts = [
             self.matches.members.filter(pl.col("side") == role.value).join(
                 self.rows[role], on="uid", maintain_order="left"
@@ -88,10 +88,7 @@ class Paired:
 
     @cached_property
     def pairs(self) -> pl.DataFrame:
-        """A row for each pair; all of ``comparison_operations`` but the judgement.
-
-        Sorted by the target's time, most first.
-        """
+        """One row per pair, most target time first: ``comparison_operations`` without outcomes."""
         of = {role: _summed(self.members.filter(pl.col("side") == role.value)) for role in Role}
         reference = of[Role.REFERENCE]
         joined = self.matches.pairs.join(of[Role.TARGET], on="pair").join(
@@ -106,7 +103,7 @@ class Paired:
 
     @cached_property
     def unmatched(self) -> pl.DataFrame:
-        """All of ``comparison_unmatched``: what has no pair, most time first."""
+        """The table ``comparison_unmatched``: work without a pair, most time first."""
         sides = {Role.TARGET: self.target, Role.REFERENCE: self.reference}
         parts = []
         for role, side in sides.items():
@@ -125,7 +122,7 @@ class Paired:
 
 
 def _timed(side: Side) -> pl.DataFrame:
-    """The operations of a side that take GPU time, most first; columns it lacks are null."""
+    """Return the operations of a side with GPU time, most first; missing columns are null."""
     table = side.rows("operations")
     dtypes = {**_DTYPES, "category": pl.String()}
     chosen = (
@@ -140,7 +137,7 @@ def _timed(side: Side) -> pl.DataFrame:
 
 
 def _summed(members: pl.DataFrame) -> pl.DataFrame:
-    """The rows of one side in each pair as one, its heaviest row standing for what has no sum."""
+    """Sum the rows of one side in each pair; other columns are those of the heaviest row."""
     time, count = pl.col("kernel_time_us"), pl.col("operation_count")
     share = time / time.sum()
     total = {name: (pl.col(name) * count) for name in ("flops", "bytes", "roofline_time_us")}
@@ -201,19 +198,21 @@ def _whole(calls: str) -> pl.Expr:
 
 
 def difference(target: pl.Expr, reference: pl.Expr) -> pl.Expr:
-    """Target less reference, as ``difference_ms``."""
+    """Return target minus reference, as ``difference_ms``."""
     return (target - reference).alias("difference_ms")
 
 
 def difference_pct(target: pl.Expr, reference: pl.Expr) -> pl.Expr:
-    """The same in percent of the reference; null where that is nothing."""
+    """Return target minus reference in percent of the reference; null if that is 0."""
     return pl.when(reference > 0).then(100 * (target - reference) / reference)
 
 
 def matched_pct(operations: pl.DataFrame, unmatched: pl.DataFrame) -> float | None:
-    """How much of the target's time has a counterpart, in percent; None without any time.
+    """Return how much of the target's time has a counterpart, in percent; None without any time.
 
-    Takes the tables ``comparison_operations`` and ``comparison_unmatched``.
+    Args:
+        operations: The table ``comparison_operations``.
+        unmatched: The table ``comparison_unmatched``.
     """
     matched_ms = float(operations.select(pl.col("target_ms").sum()).item())
     only = unmatched.filter(pl.col("side") == Role.TARGET.value)
@@ -222,11 +221,11 @@ def matched_pct(operations: pl.DataFrame, unmatched: pl.DataFrame) -> float | No
 
 
 def _with_expected(pairs: pl.DataFrame, ratios: HardwareRatios | None) -> pl.DataFrame:
-    """Pairs with the ratio that the hardware explains, and the work of the sides compared.
+    """Return pairs with expected ratios and the ratio of their work.
 
-    It is the mean of what is expected of the operations on either side, by their share of time.
-    Where the same call is memory bound on one GPU and compute bound on the other, it is the ratio
-    of its roofline times. Where launching decides on one side, the same time is expected too.
+    The expected ratio is the geometric mean over the operations of both sides, weighted by time. If
+    the same call is memory bound on one GPU and compute bound on the other, it is the ratio of its
+    roofline times. If one side is launch bound, the range includes 1.
     """
     is_same_call = pl.col("matched_by") == MatchedBy.ARGUMENTS.value
     has_flops = (pl.col("flops") > 0) & (pl.col("reference_flops") > 0)
@@ -252,7 +251,7 @@ def _with_expected(pairs: pl.DataFrame, ratios: HardwareRatios | None) -> pl.Dat
         mean = ((pl.col(f"log_{limit}") + pl.col(f"reference_log_{limit}")) / 2).exp()
         return pl.when(is_mixed).then(rooflines).when(is_comparable).then(mean)
 
-    is_short = launching_decides("target") | launching_decides("reference")
+    is_short = is_launch_bound("target") | is_launch_bound("reference")
     least, most = expected("least"), expected("most")
     return pairs.with_columns(
         work_ratio=work,

@@ -1,7 +1,7 @@
-"""Operations that stand below the same call of two call trees, where their names do not match.
+"""Match operations with different names by their position in two call trees.
 
-The trees are those of classes: equal modules at one place are one node. Launch calls are no place:
-anything may stand below one.
+The trees are those of the view ``classes``: equal modules at one place are one node. Launch calls
+are not used as positions, because any work can be below one.
 """
 
 from collections import defaultdict
@@ -20,12 +20,12 @@ Path = tuple[str, ...]
 """The names of the calls from below the root to a node."""
 
 PLACE_NAMES = 3
-"""A place is told by so many calls, innermost last."""
+"""Number of calls in the name of a place, innermost last."""
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """The part of an operation that a call launches: ``share`` of its time, and its calls."""
+class OperationPart:
+    """Part of an operation below one call: the share of its time, and its number of calls."""
 
     uid: int
     share: float
@@ -34,23 +34,23 @@ class Piece:
 
 @dataclass(frozen=True)
 class Tree:
-    """The calls of one side: how often each is called, and the pieces right below it."""
+    """Calls of one side: number of calls of each, and the operation parts directly below it."""
 
     calls: dict[Path, int] = field(default_factory=dict)
     modules: set[Path] = field(default_factory=set)
-    pieces: dict[Path, list[Piece]] = field(default_factory=dict)
+    parts: dict[Path, list[OperationPart]] = field(default_factory=dict)
 
 
 @dataclass
-class Group:
-    """Pieces of both sides below one call that both have in common."""
+class CommonCall:
+    """Operation parts of both sides below one call that both have in common."""
 
     path: Path
-    pieces: dict[Role, list[Piece]] = field(default_factory=lambda: defaultdict(list))
+    parts: dict[Role, list[OperationPart]] = field(default_factory=lambda: defaultdict(list))
 
 
 def call_tree(side: Side, uids: pl.Series) -> Tree:
-    """The calls of a side with the pieces of these operations."""
+    """Return the calls of a side with the parts of these operations."""
     nodes = side.rows("call_tree").filter(pl.col("view") == VIEW).sort("node")
     tree, path_of = Tree(), dict[int, Path]()
     columns = nodes.select("node", "parent", "kind", "name", "calls")
@@ -72,48 +72,48 @@ def call_tree(side: Side, uids: pl.Series) -> Tree:
         )
         .filter(pl.col("operation_uid").is_in(uids.implode()) & pl.col("share").is_not_null())
     )
-    parts: dict[tuple[Path, int], list[float]] = defaultdict(lambda: [0.0, 0.0])
+    sums: dict[tuple[Path, int], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for node, uid, share, calls in work.select("node", "operation_uid", "share", "calls").rows():
-        part = parts[path_of[node], uid]
-        part[0] += share
-        part[1] += calls
-    for (path, uid), (share, calls) in parts.items():
-        tree.pieces.setdefault(path, []).append(Piece(uid, share, calls))
+        total = sums[path_of[node], uid]
+        total[0] += share
+        total[1] += calls
+    for (path, uid), (share, calls) in sums.items():
+        tree.parts.setdefault(path, []).append(OperationPart(uid, share, calls))
     return tree
 
 
 def common_path(path: Path, other: Tree) -> Path:
-    """The longest beginning of a path that the other tree has too."""
+    """Return the longest prefix of a path that the other tree has too."""
     while path and path not in other.calls:
         path = path[:-1]
     return path
 
 
-def groups(target: Tree, reference: Tree) -> Iterator[Group]:
-    """Pieces of both sides by the nearest call that both have, each piece in one group at most.
+def groups(target: Tree, reference: Tree) -> Iterator[CommonCall]:
+    """Yield operation parts of both sides by their nearest common call, each part at most once.
 
-    Where only one side has pieces below a call, the operator around it is looked at next, up to
-    the innermost module. What the root alone has in common is no match.
+    If only one side has parts below a call, the search continues with the operator around it, up to
+    the innermost module. Parts that have only the root in common do not match.
     """
-    waiting: dict[Path, Group] = {}
+    waiting: dict[Path, CommonCall] = {}
     sides = ((Role.TARGET, target, reference), (Role.REFERENCE, reference, target))
     for role, tree, other in sides:
-        for path, pieces in tree.pieces.items():
+        for path, parts in tree.parts.items():
             place = common_path(path, other)
-            waiting.setdefault(place, Group(place)).pieces[role] += pieces
+            waiting.setdefault(place, CommonCall(place)).parts[role] += parts
     while waiting:
         path = max(waiting, key=lambda path: (len(path), path))
         group = waiting.pop(path)
         if not path:
             continue
-        if len(group.pieces) == len(sides):
+        if len(group.parts) == len(sides):
             yield group
         elif path not in target.modules and len(path) > 1:
-            above = waiting.setdefault(path[:-1], Group(path[:-1]))
-            for role, pieces in group.pieces.items():
-                above.pieces[role] += pieces
+            above = waiting.setdefault(path[:-1], CommonCall(path[:-1]))
+            for role, parts in group.parts.items():
+                above.parts[role] += parts
 
 
 def place_name(path: Path) -> str:
-    """The last calls of a path in a line."""
+    """Return the last calls of a path in one line."""
     return " / ".join(name.removeprefix(MODULE_PREFIX) for name in path[-PLACE_NAMES:])

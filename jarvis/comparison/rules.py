@@ -1,11 +1,10 @@
-"""Rules about a comparison that a build can fail on, such as ``gpu_time > +5%``.
+"""Fail-on rules of a comparison, such as ``gpu_time > +5%``.
 
-A rule names a metric, a comparison (``>``, ``>=``, ``<``, ``<=``) and a threshold in ``%`` or
-``ms``. What is compared is the change from the reference to the target: ``+5%`` is 5 % more time
-than on the reference, ``-2 ms`` is 2 ms less. The metrics are ``gpu_time`` (as on
-the pages: from the first GPU start to the last GPU end), the parts of the GPU timeline under their
-names (``busy_time``, ``idle_time``, ...), the keys of the categories (``gemm``, ...) and
-``op:NAME``, an operator by its name.
+A rule has a metric, an operator (``>``, ``>=``, ``<``, ``<=``) and a threshold in ``%`` or ``ms``
+for the change from the reference to the target: ``+5%`` is 5 % more time than on the reference,
+``-2 ms`` is 2 ms less. Metrics are ``gpu_time`` (from the first GPU start to the last GPU end), the
+parts of the GPU timeline by name (``busy_time``, ``idle_time``, ...), the keys of the categories
+(``gemm``, ...) and ``op:NAME``, an operator by name.
 """
 
 import math
@@ -34,7 +33,7 @@ _RULE = re.compile(
     rf"\s*(?P<metric>\S.*?)\s*(?P<sign>{'|'.join(_COMPARISONS)})\s*"
     r"(?P<threshold>[+-]?\s*(?:\d+(?:\.\d*)?|\.\d+))\s*(?P<unit>%|ms)\s*"
 )
-_OPERATORS_NAMED = 10
+_MAX_OPERATORS_SHOWN = 10
 
 Times = dict[str, tuple[float, float]]
 """The time of each metric on the reference and on the target, in ms."""
@@ -42,7 +41,7 @@ Times = dict[str, tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``metric`` changes by more, or less, than ``threshold``: percent or ms, by ``unit``."""
+    """A limit on the change of ``metric``; ``threshold`` is in percent or ms, by ``unit``."""
 
     text: str
     metric: str
@@ -52,17 +51,17 @@ class Rule:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """A rule from its text; RuleError where it is none."""
-        found = _RULE.fullmatch(text)
-        if found is None:
+        """Parse a rule; raise RuleError if it is malformed."""
+        match = _RULE.fullmatch(text)
+        if match is None:
             raise RuleError(
                 text, "write a metric, one of > >= < <=, and a number in % or ms: gpu_time > +5%"
             )
-        threshold = float(found["threshold"].replace(" ", ""))
-        return cls(text.strip(), found["metric"], found["sign"], threshold, found["unit"])
+        threshold = float(match["threshold"].replace(" ", ""))
+        return cls(text.strip(), match["metric"], match["sign"], threshold, match["unit"])
 
     def applied(self, times: Times) -> "RuleResult":
-        """What the rule says of a comparison's ``metrics``; RuleError where its own is missing."""
+        """Apply the rule to ``metrics`` of a comparison; raise RuleError for an unknown metric."""
         if self.metric not in times:
             raise RuleError(self.text, f"there is no metric {self.metric!r}; {_known(times)}")
         reference_ms, target_ms = times[self.metric]
@@ -75,9 +74,9 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class RuleResult:
-    """A rule with the times that it is about; ``change`` in its unit, infinite from nothing.
+    """Result of a rule; ``change`` is in its unit, and infinite if the reference time is 0.
 
-    ``is_met`` where the rule applies: the build is to fail.
+    ``is_met``: the rule applies, so the build should fail.
     """
 
     rule: Rule
@@ -93,9 +92,9 @@ class RuleResult:
             in_unit = percent if self.rule.unit == "%" else milliseconds
             size = in_unit(abs(self.change))
             by = f"{'+' if self.change >= 0 else '-'}{size}"
-        words = "applies" if self.is_met else "does not apply"
+        verdict = "applies" if self.is_met else "does not apply"
         return (
-            f"{self.rule.text}: {words} ({milliseconds(self.reference_ms)} on the reference, "
+            f"{self.rule.text}: {verdict} ({milliseconds(self.reference_ms)} on the reference, "
             f"{milliseconds(self.target_ms)} on the target, {by})"
         )
 
@@ -107,7 +106,7 @@ def _percent(change: float, reference_ms: float) -> float:
 
 
 def metrics(comparison: Comparison) -> Times:
-    """The metrics of a comparison; what one side does not have takes no time there."""
+    """Return the metrics of a comparison; missing work takes no time."""
     columns = ("reference_ms", "target_ms")
     parts = {
         kind: (before or 0.0, after or 0.0)
@@ -138,10 +137,10 @@ def _operators(comparison: Comparison) -> Times:
 
 
 def _known(times: Times) -> str:
-    """The metrics that there are; of operators those with most time."""
+    """Return a list of the metrics as text, with the operators that take most time."""
     operators = [name for name in times if name.startswith(OPERATOR)]
     operators.sort(key=lambda name: (-max(times[name]), name))
     others = [name for name in times if not name.startswith(OPERATOR)]
-    rest = len(operators) - _OPERATORS_NAMED
+    rest = len(operators) - _MAX_OPERATORS_SHOWN
     more = f" and {decimal(rest)} more operators" if rest > 0 else ""
-    return f"there are {', '.join([*others, *operators[:_OPERATORS_NAMED]])}{more}"
+    return f"there are {', '.join([*others, *operators[:_MAX_OPERATORS_SHOWN]])}{more}"

@@ -1,4 +1,4 @@
-"""The two sides of a comparison: what is known of each."""
+"""The two sides of a comparison."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from jarvis.schemas import columns
 
 
 class Role(StrEnum):
-    """Which side a row is about."""
+    """Role of a side."""
 
     TARGET = "target"
     REFERENCE = "reference"
@@ -19,10 +19,10 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One side: its name in texts, the GPU it is judged against, and its tables by name.
+    """One side: label in texts, hardware, and tables of its run by name.
 
-    ``tables`` are those of a run; any may be missing. ``lacks`` says of a table that is there but
-    means nothing why that is so. ``titles`` are those of the categories by key.
+    Any of ``tables`` may be missing. ``lacks`` has the reason for each table that is present but
+    not usable. ``titles`` are those of the categories by key.
     """
 
     label: str
@@ -32,23 +32,23 @@ class Side:
     lacks: Mapping[str, str] = field(default_factory=dict)
 
     def table(self, name: str) -> pl.DataFrame | None:
-        """A table, or None where this side does not have it."""
+        """Return a table, or None if this side does not have it."""
         return None if name in self.lacks else self.tables.get(name)
 
     def rows(self, name: str) -> pl.DataFrame:
-        """The same, without rows where this side does not have it."""
+        """Return a table, without rows if this side does not have it."""
         table = self.table(name)
         schema = {column.name: column.dtype for column in columns(name)}
         return pl.DataFrame(schema=schema) if table is None else table
 
     def timeline_ms(self, part: str) -> float | None:
-        """The time of one part of the GPU timeline, or None where it is not known."""
+        """Return the time of one part of the GPU timeline, or None if it is not known."""
         times = self.rows("gpu_timeline").filter(pl.col("type") == part)["time_ms"]
         return None if times.is_empty() else float(times[0])
 
     @property
     def compute_ms(self) -> float:
-        """Computation time of the GPU; without a timeline that of all operations."""
+        """Computation time of the GPU; without a timeline the sum of all operations."""
         computed = self.timeline_ms("computation_time")
         if computed is not None:
             return computed

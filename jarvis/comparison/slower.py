@@ -1,4 +1,4 @@
-"""Calls that are slower on the target than the hardware explains, and what to do about them."""
+"""Findings about calls that are slower on the target than the hardware explains."""
 
 import math
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.comparison import basis as names
-from jarvis.comparison.basis import Basis
+from jarvis.comparison.basis import FindingInput
 from jarvis.comparison.judgement import SLOWER, Outcome
 from jarvis.comparison.matching import MatchedBy
 from jarvis.comparison.messages import MESSAGES
@@ -22,33 +22,33 @@ from jarvis.text.messages import Message
 SLOWER_THAN_HARDWARE, FUSED_ON_REFERENCE = "slower_than_hardware", "fused_on_reference"
 
 FUSED_CATEGORIES = ("elementwise", "reduce", "batchnorm")
-"""Categories of operators that fusion with their neighbors relieves of memory traffic."""
+"""Categories of operators whose memory traffic fusion reduces."""
 
 MAX_LAUNCHES, MAX_SAVED_LAUNCHES = 30, 15
-"""Beyond so many launches of a call on the target, or so many more than on the reference, fusion
-alone is no likely reason for the difference."""
+"""Maximum launches of a call on the target, and more than on the reference, for which fusion is a
+likely reason for the difference."""
 
 
-def slower(basis: Basis, operations: pl.DataFrame) -> Iterator[Finding]:
-    """One finding for each operator of a category whose calls are slower than explained.
+def slower(inputs: FindingInput, operations: pl.DataFrame) -> Iterator[Finding]:
+    """Yield a finding for each operator whose calls are slower than explained.
 
-    One for each place where the reference needs fewer kernels for what the target does.
+    Places at which the reference needs fewer kernels for the same work have their own findings.
     """
     is_slower = pl.col("outcome").is_in(SLOWER) & (pl.col("unexplained_ms") > 0)
-    is_measured = pl.col("is_measured") & (pl.col("time_ratio") > basis.tolerance)
+    is_measured = pl.col("is_measured") & (pl.col("time_ratio") > inputs.tolerance)
     fused = _with_measured_gap(operations).filter(
         _needs_more_launches() & (is_slower | is_measured)
     )
     rows = operations.filter(is_slower).join(fused, on="pair", how="anti", maintain_order="left")
     for kind, part, keys in ((Slower, rows, ("category", "name")), (Fused, fused, ("pair",))):
         for group in part.partition_by(*keys, maintain_order=True):
-            found = kind(basis, group.sort("unexplained_ms", "pair", descending=[True, False]))
-            if basis.is_relevant(found.time_ms, found.unexplained_ms):
-                yield found.finding()
+            calls = kind(inputs, group.sort("unexplained_ms", "pair", descending=[True, False]))
+            if inputs.is_relevant(calls.time_ms, calls.unexplained_ms):
+                yield calls.finding()
 
 
 def _needs_more_launches() -> pl.Expr:
-    """Whether the target launches more kernels for a call of other operators at one place."""
+    """Return whether the target launches more kernels at a place, with different operators."""
     launches, reference = pl.col("launches_per_call"), pl.col("reference_launches_per_call")
     return (
         (pl.col("matched_by") == MatchedBy.CALL_TREE.value)
@@ -61,7 +61,7 @@ def _needs_more_launches() -> pl.Expr:
 
 
 def _with_measured_gap(operations: pl.DataFrame) -> pl.DataFrame:
-    """Where no GPU says what to expect, the reference's own time is what is attainable."""
+    """Use the reference's own time as attainable time if no ratio is expected."""
     same_ms = pl.col("target_ms") / pl.col("time_ratio")
     is_same_work = pl.col("work_ratio").is_between(1 / SAME_WORK, SAME_WORK)
     is_measured = pl.col("expected_ratio_most").is_null() & is_same_work.fill_null(value=True)
@@ -77,7 +77,7 @@ def _with_measured_gap(operations: pl.DataFrame) -> pl.DataFrame:
 class Slower:
     """Calls of one operator that are slower than the hardware explains, largest gap first."""
 
-    basis: Basis
+    inputs: FindingInput
     rows: pl.DataFrame
 
     @cached_property
@@ -90,7 +90,7 @@ class Slower:
 
     @cached_property
     def reference_ms(self) -> float:
-        """What the reference takes for as many calls."""
+        """Time of the reference for as many calls."""
         return float(self.rows.select((pl.col("target_ms") / pl.col("time_ratio")).sum()).item())
 
     @cached_property
@@ -103,15 +103,15 @@ class Slower:
 
     @cached_property
     def gain(self) -> Impact:
-        """At best the attainable time, at least what the tolerance would let pass."""
-        rest = pl.col("target_ms") - self.basis.tolerance * pl.col("attainable_ms")
+        """Savings: at best down to the attainable time, at least down to the tolerated time."""
+        rest = pl.col("target_ms") - self.inputs.tolerance * pl.col("attainable_ms")
         low_ms = float(self.rows.select(rest.clip(lower_bound=0.0).sum()).item())
         return impact.bounded_impact(
             self.time_ms,
             self.unexplained_ms,
             low_ms=low_ms,
-            compute_ms=self.basis.compute_ms,
-            total_ms=self.basis.total_ms,
+            compute_ms=self.inputs.compute_ms,
+            total_ms=self.inputs.total_ms,
             efficiency_pct=impact.share_pct(self.attainable_ms, self.time_ms),
         )
 
@@ -121,7 +121,7 @@ class Slower:
 
     @cached_property
     def values(self) -> dict[str, Any]:
-        """What the messages name."""
+        """Values of the messages."""
         first = self.first
         return {
             "name": first["name"],
@@ -162,7 +162,7 @@ class Slower:
 
     @property
     def kind(self) -> str:
-        """The last part of the keys of its messages."""
+        """Last part of its message keys."""
         return "slower"
 
     @property
@@ -201,7 +201,7 @@ class Slower:
             caveat=self._caveat(),
             verify=self._message("verify.slower"),
             capture=self._message(f"capture.{self.kind}"),
-            **self.basis.priorities(
+            **self.inputs.priorities(
                 first["category"],
                 self.gain,
                 set(uids),
@@ -222,7 +222,7 @@ class Slower:
             names.EXPECTED_PCT: self._against_reference(self.attainable_ms),
             names.ATTAINABLE_TIME: self.attainable_ms,
             names.UNEXPLAINED_TIME: self.unexplained_ms,
-            names.SHARE_PCT: impact.share_pct(self.time_ms, self.basis.compute_ms),
+            names.SHARE_PCT: impact.share_pct(self.time_ms, self.inputs.compute_ms),
             names.ARGUMENTS: self.arguments,
             names.LAUNCHES: self.first["launches_per_call"],
             names.REFERENCE_LAUNCHES: self.first["reference_launches_per_call"],
@@ -296,7 +296,7 @@ class Fused(Slower):
 
     @property
     def kind(self) -> str:
-        """The last part of the keys of its messages."""
+        """Last part of its message keys."""
         return "fused"
 
     @property
@@ -314,6 +314,6 @@ class Fused(Slower):
 
 
 def _change(change_pct: float) -> Message:
-    """``12.3% longer`` or ``12.3% shorter``."""
+    """Return the message ``12.3% longer`` or ``12.3% shorter``."""
     key = "change.longer" if change_pct > 0 else "change.shorter"
     return MESSAGES(key, change_pct=abs(change_pct))

@@ -1,10 +1,10 @@
-"""A comparison in sentences: the totals, what can be compared, and what cannot."""
+"""Summary of a comparison as sentences: totals, key points, and limitations."""
 
 from collections.abc import Iterator
 
 import polars as pl
 
-from jarvis.comparison.aggregates import tells_communication
+from jarvis.comparison.aggregates import has_communication_data
 from jarvis.comparison.judgement import FASTER, SLOWER, Outcome
 from jarvis.comparison.operations import SAME_WORKLOAD_PCT, Paired, matched_pct
 from jarvis.comparison.sides import Role, Side
@@ -36,35 +36,33 @@ MESSAGES = MessageTable(
         "matched": "{matched_pct} of the time of the target's operations has a counterpart on the "
         "reference; {target_ms} are on the target only, {reference_ms} on the reference only.",
         "calls": "The two sides differ in the number of calls of {operations:count operation}: "
-        "what is expected is judged per call, while differences are of all calls.",
+        "expectations are per call, differences cover all calls.",
         "slower": "Slower than the hardware explains: {times}; {unexplained_ms} of that are not "
         "explained.",
         "slower.none": "No operation is slower than the hardware explains.",
         "as_expected": "As the hardware explains: {times}.",
         "faster": "Faster than the hardware explains: {times}.",
-        "short": "Too short to judge, as launching decides: {times}.",
-        "nothing_expected": "Without anything to expect: {times}.",
+        "short": "Too short to judge (launch bound): {times}.",
+        "nothing_expected": "Without an expected ratio: {times}.",
         "times": "{operations:count operation} of {target_ms}, {reference_ms} on the reference",
         "collectives.same": "Both sides use the same collectives: kinds, types, sizes and counts "
         "are equal.",
         "collectives.differ": "The collectives differ: {both} of {kinds:count kind} of one type "
         "and size are on both sides.",
         "other_workload": "Only {matched_pct} of the time of the target's operations has a "
-        "counterpart: the two sides hardly run the same workload, so what one side alone does "
-        "makes no finding.",
-        "hardware": "The GPU of the {side} is not described, so nothing is expected of any "
+        "counterpart: the two sides probably run different workloads, so work on only one side is "
+        "not reported as a finding.",
+        "hardware": "The GPU of the {side} is not described, so no ratio is expected for any "
         "operation.",
         "kernels": "The kernels of the {side} are not known, so they are not compared.",
-        "shapes": "The {side} records no shapes: operations match by name alone.",
-        "lacks.gpu_timeline": "Of the {side}, the GPU timeline is not known: totals are not "
-        "compared.{reason}",
-        "lacks.operations": "Of the {side}, the time of single operations is not known: "
-        "operations, categories and kernels are not compared.{reason}",
-        "lacks.call_tree": "Of the {side}, the call tree is not known: what names do not match is "
-        "matched by the dimensions of matrix products alone, and modules are not compared."
+        "shapes": "The {side} has no recorded shapes: operations match by name only.",
+        "lacks.gpu_timeline": "The {side} has no GPU timeline, so totals are not compared.{reason}",
+        "lacks.operations": "The {side} has no times of single operations, so operations, "
+        "categories and kernels are not compared.{reason}",
+        "lacks.call_tree": "The {side} has no call tree: operations with different names match "
+        "only by the dimensions of matrix products, and modules are not compared.{reason}",
+        "lacks.collectives": "The {side} has no data about collectives, so they are not compared."
         "{reason}",
-        "lacks.collectives": "Of the {side}, which collectives it runs is not known: collectives "
-        "are not compared.{reason}",
         "reason": " {reason}",
     },
 )
@@ -74,7 +72,7 @@ _NEEDED = ("gpu_timeline", "operations", "call_tree")
 
 
 def in_totals(totals: pl.DataFrame) -> tuple[str, ...]:
-    """The parts of both timelines in neutral sentences."""
+    """Return the parts of both timelines as neutral sentences."""
     return tuple(map(to_text, _totals(totals)))
 
 
@@ -84,7 +82,7 @@ def key_points(
     unmatched: pl.DataFrame,
     collectives: pl.DataFrame,
 ) -> tuple[str, ...]:
-    """What bounds the work, what has a counterpart, and what the hardware explains of it.
+    """Return sentences about bounds, matched operations, and explained differences.
 
     The arguments are the comparison's tables.
     """
@@ -122,16 +120,16 @@ def _change(change_pct: float | None) -> Message:
 
 
 def _character(bounds: pl.DataFrame) -> Iterator[Message]:
-    """Whether memory or compute bounds most of the time of the operations."""
-    found = {}
+    """Yield whether most of the operations' time is memory or compute bound."""
+    tops = {}
     for role in Role:
         share = f"{role.value}_percent"
         top = bounds.sort(share, descending=True).row(0, named=True)
         if top[share] > 0:
-            found[role] = _bound(top["bound"]), top[share]
-    if len(found) < len(Role):
+            tops[role] = _bound(top["bound"]), top[share]
+    if len(tops) < len(Role):
         return
-    (bound, target_pct), (other, reference_pct) = found[Role.TARGET], found[Role.REFERENCE]
+    (bound, target_pct), (other, reference_pct) = tops[Role.TARGET], tops[Role.REFERENCE]
     values = {
         "work": MESSAGES(f"Work.{bound}"),
         "reference_work": MESSAGES(f"work.{other}"),
@@ -200,27 +198,27 @@ def _collectives(collectives: pl.DataFrame) -> Iterator[Message]:
 
 
 def is_same(collectives: pl.DataFrame) -> bool:
-    """Whether the collectives of both sides are equal in kind, type, size and count."""
+    """Return whether the collectives of both sides are equal in kind, type, size and count."""
     counts = collectives.select("reference_count", "target_count")
     return counts["reference_count"].equals(counts["target_count"], check_names=False)
 
 
 def unknown(paired: Paired, matched: float | None) -> tuple[str, ...]:
-    """What cannot be compared, or not well, and why; ``matched`` as ``matched_pct``."""
+    """Return sentences about what cannot be compared; ``matched`` is the ``matched_pct``."""
     sides = {Role.TARGET: paired.target, Role.REFERENCE: paired.reference}
-    lacking = [message for role, side in sides.items() for message in _lacking(role, side)]
+    limits = [message for role, side in sides.items() for message in _limitations(role, side)]
     if matched is not None and matched < SAME_WORKLOAD_PCT:
-        lacking.append(MESSAGES("other_workload", matched_pct=matched))
-    return tuple(map(to_text, lacking))
+        limits.append(MESSAGES("other_workload", matched_pct=matched))
+    return tuple(map(to_text, limits))
 
 
-def _lacking(role: Role, side: Side) -> Iterator[Message]:
+def _limitations(role: Role, side: Side) -> Iterator[Message]:
     if side.hardware is None:
         yield MESSAGES("hardware", side=role.value)
     for table in _NEEDED:
         if side.rows(table).is_empty():
             yield _without(role, side, table)
-    if not tells_communication(side):
+    if not has_communication_data(side):
         yield _without(role, side, "collectives")
     operations = side.rows("operations")
     if operations.is_empty():
@@ -232,6 +230,6 @@ def _lacking(role: Role, side: Side) -> Iterator[Message]:
 
 
 def _without(role: Role, side: Side, table: str) -> Message:
-    found = side.lacks.get(table)
-    reason = MESSAGES("reason", reason=found) if found else None
+    text = side.lacks.get(table)
+    reason = MESSAGES("reason", reason=text) if text else None
     return MESSAGES(f"lacks.{table}", side=role.value, reason=reason)

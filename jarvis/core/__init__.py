@@ -1,1 +1,1 @@
-"""What every layer may use: errors, files, the workspace, limits of the process."""
+"""Code shared by all layers: errors, output files, paths, process limits."""

@@ -1,4 +1,4 @@
-"""Every error that Jarvis raises on purpose; each message says what happened and what to do.
+"""Exceptions that Jarvis raises deliberately; each message states the problem and the remedy.
 
 JarvisError
 ├── TraceError          UnreadableTraceError · NotAProfilerTraceError · EmptyTraceError
@@ -18,7 +18,7 @@ from pathlib import Path
 
 
 class JarvisError(Exception):
-    """What happened and what to do about it, in one sentence or two."""
+    """Base class; the message says in one or two sentences what happened and what to do."""
 
 
 class TraceError(JarvisError):
@@ -31,63 +31,63 @@ class UnreadableTraceError(TraceError):
     def __init__(self, path: Path | str, reason: str) -> None:
         super().__init__(
             f"{path} cannot be read: {reason}. "
-            "Give a Kineto trace of the PyTorch profiler as .json, .json.gz or .zip."
+            "Use a Kineto trace of the PyTorch profiler as .json, .json.gz or .zip."
         )
 
 
 class NotAProfilerTraceError(TraceError):
-    """The file is something else than a trace of the PyTorch profiler."""
+    """The file is not a trace of the PyTorch profiler."""
 
-    def __init__(self, path: Path | str, found: str) -> None:
+    def __init__(self, path: Path | str, reason: str) -> None:
         super().__init__(
-            f"{path} is not a trace of the PyTorch profiler: {found}. "
+            f"{path} is not a trace of the PyTorch profiler: {reason}. "
             "Export one with `prof.export_chrome_trace('trace.json.gz')`."
         )
 
 
 class EmptyTraceError(TraceError):
-    """The trace holds no event that could be analyzed."""
+    """The trace contains no event that can be analyzed."""
 
     def __init__(self, path: Path | str, *, is_cut: bool = False) -> None:
         if is_cut:
             super().__init__(
-                f"{path} ends before the first event that could be analyzed. "
-                "Copy or export the trace again, whole."
+                f"{path} ends before the first event that can be analyzed. "
+                "Copy or export the complete trace again."
             )
             return
         super().__init__(
-            f"{path} holds no GPU work and no CPU operators. Record it with "
+            f"{path} contains no GPU work and no CPU operators. Record it with "
             "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] around at least one step."
         )
 
 
 class UnknownCallError(TraceError):
-    """The trace has no such call."""
+    """The trace has no call with this uid."""
 
     def __init__(self, uid: int, file_name: str) -> None:
         super().__init__(
-            f"{file_name} has no call {uid}: no host call and no GPU work has this uid. Take one "
-            "from a column ex_UID or uid of the report, or look for a call by its name."
+            f"{file_name} has no call {uid}: no host call and no GPU work has this uid. Use a uid "
+            "from a column ex_UID or uid of the report, or search for a call by name."
         )
 
 
 class TooDeepError(TraceError):
-    """Calls are nested so deep that the GPU work below each does not fit into memory."""
+    """Calls are nested so deeply that the pairs of a call and its GPU work exceed memory."""
 
     def __init__(self, pairs: int) -> None:
         super().__init__(
-            f"The calls of the trace are nested too deep: {pairs:,} pairs of a call and GPU work "
-            "below it, many times more than a recording has. Record it again."
+            f"The calls of the trace are nested too deeply: {pairs:,} pairs of a call and GPU work "
+            "below it, many times more than real recordings have. Record the trace again."
         )
 
 
 class TooManyOverlapsError(TraceError):
-    """So many GPU events run at the same time that their pairs do not fit into memory."""
+    """So many GPU events overlap that their pairs exceed memory."""
 
     def __init__(self, pairs: int) -> None:
         super().__init__(
-            f"{pairs:,} pairs of GPU events of the trace run at the same time, more than a report "
-            "can list. Leave the overlap information out (--include-overlap-info)."
+            f"{pairs:,} pairs of GPU events in the trace overlap, more than a report can list. "
+            "Omit the overlap information (--include-overlap-info)."
         )
 
 
@@ -102,7 +102,7 @@ class UnknownHardwareError(HardwareError):
         names = tuple(known)
         near = ", ".join(other for other in names if name.lower() in other.lower())
         super().__init__(
-            f"No GPU named {name!r} is described. {f'Did you mean {near}? ' if near else ''}"
+            f"Unknown GPU {name!r}. {f'Did you mean {near}? ' if near else ''}"
             f"Known: {', '.join(names)}. Add an entry to hardware.toml or choose one of these."
         )
 
@@ -111,7 +111,7 @@ class HardwareFileError(HardwareError):
     """An entry of a hardware file is malformed."""
 
     def __init__(self, entry: str, reason: str) -> None:
-        super().__init__(f"Hardware entry {entry}: {reason}. Mend the entry and try again.")
+        super().__init__(f"Hardware entry {entry}: {reason}. Fix the entry and try again.")
 
 
 class RegistrationError(JarvisError):
@@ -119,11 +119,11 @@ class RegistrationError(JarvisError):
 
 
 class ExtensionFileError(JarvisError):
-    """An extension file cannot be read at all."""
+    """An extension file cannot be read."""
 
     def __init__(self, path: Path | str, reason: str) -> None:
         super().__init__(
-            f"The extension file {path} cannot be read: {reason}. Give the path of a Python file."
+            f"The extension file {path} cannot be read: {reason}. Pass the path of a Python file."
         )
 
 
@@ -137,53 +137,53 @@ class NotARunError(RunError):
     def __init__(self, path: Path | str) -> None:
         super().__init__(
             f"{path} is not a run directory of Jarvis (it has no readable manifest.json). "
-            "Make one with `jarvis analyze TRACE --output-dir DIR`."
+            "Create one with `jarvis analyze TRACE --output-dir DIR`."
         )
 
 
 class UnknownRunError(RunError):
-    """No run directory has this path, and no stored analysis this id."""
+    """There is neither a run directory at this path nor a stored analysis with this id."""
 
     def __init__(self, given: str) -> None:
         super().__init__(
             f"There is no analysis {given[:200]!r}: it is neither a run directory nor the id of a "
-            "stored analysis. Make one with `jarvis analyze TRACE`, or with `--id` to keep it."
+            "stored analysis. Create one with `jarvis analyze TRACE`; add `--id` to store it."
         )
 
 
 class UnknownReferenceError(RunError):
-    """The analysis to compare with is not there."""
+    """The reference analysis does not exist."""
 
     def __init__(self, given: str) -> None:
         super().__init__(
             f"There is no reference {given[:200]!r}: it was removed, comes from another server, or "
-            "is no folder. Load it (`jarvis archive load FILE`), or analyze the trace with another "
-            "reference or with none."
+            "is not a folder. Load it (`jarvis archive load FILE`), or analyze the trace with "
+            "another reference or without one."
         )
 
 
 class RunVersionError(RunError):
-    """The run directory was written in another layout."""
+    """The run directory has another layout version."""
 
-    def __init__(self, found: int, expected: int) -> None:
+    def __init__(self, version: int, expected: int) -> None:
         super().__init__(
-            f"This analysis was written with layout {found}, this Jarvis reads layout {expected}. "
-            "Analyze the trace again: links to it stay as they are."
+            f"This analysis has layout {version}, but this Jarvis reads layout {expected}. "
+            "Analyze the trace again; existing links stay valid."
         )
 
 
 class NotReprojectableError(RunError):
-    """A stored run cannot be judged against other hardware or another target without its trace."""
+    """A stored run cannot be re-projected onto other hardware or another target."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
-            f"This analysis cannot be judged anew from what it stores: {reason}. Analyze the trace "
-            "again, with the other hardware or target."
+            f"This analysis cannot be re-projected from its stored data: {reason}. Analyze the "
+            "trace again with the other hardware or target."
         )
 
 
 class MissingTableError(RunError):
-    """The run has no such table."""
+    """The run has no table of this name."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"The analysis has no table {name!r}: {why}.")
@@ -192,30 +192,30 @@ class MissingTableError(RunError):
 class OutdatedRunError(RunError):
     """The run lacks a table or column that runs of this version have."""
 
-    def __init__(self, lacks: str, made_by: str) -> None:
+    def __init__(self, missing: str, made_by: str) -> None:
         super().__init__(
-            f"This analysis was made by an earlier Jarvis ({made_by}) and does not hold {lacks}. "
-            "Analyze the trace again: links to it stay as they are."
+            f"This analysis was made by an earlier Jarvis ({made_by}) and lacks {missing}. "
+            "Analyze the trace again; existing links stay valid."
         )
 
 
 class OutputFolderError(RunError):
-    """The output folder holds something that must not be overwritten."""
+    """The output folder contains something that must not be overwritten."""
 
-    def __init__(self, path: Path | str, holds: str) -> None:
+    def __init__(self, path: Path | str, content: str) -> None:
         super().__init__(
-            f"{path} already holds {holds}. Choose another folder (--output-dir on the command "
-            "line), or remove it."
+            f"{path} already contains {content}. Choose another folder (--output-dir on the "
+            "command line), or remove it."
         )
 
 
 class UnreadableReportError(JarvisError):
-    """A performance report cannot be read back."""
+    """A performance report cannot be read."""
 
     def __init__(self, path: Path | str, reason: str) -> None:
         super().__init__(
             f"{path} is not a readable report: {reason}. "
-            "Give a workbook (.xlsx), or CSV files in a folder or a zip, as `jarvis report` or "
+            "Use a workbook (.xlsx), or CSV files in a folder or a zip, as `jarvis report` or "
             "TraceLens write them."
         )
 
@@ -225,20 +225,20 @@ class NotAReportError(JarvisError):
 
     def __init__(self, path: Path | str, reason: str) -> None:
         super().__init__(
-            f"{path} is not a performance report of a PyTorch trace: {reason}. Give the workbook "
+            f"{path} is not a performance report of a PyTorch trace: {reason}. Use the workbook "
             "or the folder of CSV files that `jarvis report` or TraceLens wrote for one trace."
         )
 
 
 class NotComparableError(JarvisError):
-    """Reports cannot be set side by side as asked."""
+    """The reports cannot be compared."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"The reports cannot be compared: {reason}.")
 
 
 class RuleError(JarvisError):
-    """A rule to fail on is not understood, or is about something that is not there."""
+    """A fail-on rule is malformed or refers to something unknown."""
 
     def __init__(self, rule: str, reason: str) -> None:
         super().__init__(f"The rule {rule!r} cannot be applied: {reason}.")

@@ -1,23 +1,23 @@
-"""How often Python searches for garbage, and where."""
+"""Garbage-collector tuning."""
 
 import gc
 
 NEW_OBJECTS = 100_000
-"""New objects between two searches of an analysis; it and its imports make many and drop few."""
+"""Collection threshold of an analysis, which allocates many objects and frees few."""
 
 SERVER_NEW_OBJECTS = 10_000
-"""The same for the web server, whose sessions leave garbage behind."""
+"""Collection threshold of the web server, whose sessions create garbage."""
 
 
 def raise_thresholds() -> None:
-    """Search less often, in this process, from now on."""
+    """Collect garbage less often in this process."""
     gc.set_threshold(NEW_OBJECTS)
 
 
 def tune_for_server() -> None:
-    """Search less often, and never again among what has been imported by now.
+    """Collect garbage less often and exclude all objects that exist now (the imports).
 
-    A search of everything stops all sessions for as long as there are objects to look at.
+    A full collection pauses all sessions in proportion to the number of tracked objects.
     """
     gc.collect()
     gc.freeze()

@@ -1,18 +1,20 @@
-"""Arguments of a call (shapes, strides, types, values) from the text that tables hold."""
+"""Parse the arguments of a call (shapes, strides, types, values) stored as text in tables."""
 
 import ast
 from functools import lru_cache
 from typing import Any
 
 CACHED_TEXTS = 256
-"""Rows of one operator have the same few texts, and several analyses read each."""
+"""Size of the cache: rows of one operator repeat a few texts, and several analyses read each."""
 
 
 def parse_literal(text: str | None) -> Any:
-    """Return the Python value of ``"((8, 4), (4,))"``, and ``()`` where there is no text.
+    """Return the Python value of a literal like ``"((8, 4), (4,))"``, or ``()`` for no text.
 
-    Each distinct text is parsed once: never change what is returned. Raises ValueError or
-    SyntaxError for a text that is no literal.
+    Results are cached and shared, so callers must not modify them.
+
+    Raises:
+        ValueError, SyntaxError: The text is not a literal.
     """
     return _parse(text) if text else ()
 

@@ -1,7 +1,7 @@
-"""Files of an analysis: each is written here, and together they stay below a limit.
+"""Write the output files of an analysis within a size limit.
 
-A small trace can hold what is written many times over. The limit is checked at every write, so a
-disk is not filled before the analysis fails.
+A small trace can expand to a large output. The limit is checked at every write, so that the
+analysis fails before it fills the disk.
 """
 
 import io
@@ -18,25 +18,26 @@ from jarvis.core.unpacking import number_setting
 OUTPUT_VARIABLE = "JARVIS_MAX_OUTPUT_MB"
 DEFAULT_OUTPUT_MB = 512.0
 MAX_OUTPUT_RATIO = 200
-"""Times the JSON of the trace; recorded traces of more than a few MB have less than 10."""
+"""Maximum output size as a multiple of the trace's JSON; recorded traces above a few MB stay below
+10."""
 
 ALWAYS_ALLOWED_MB = 64.0
-"""So much may be written for any trace, however small."""
+"""Minimum limit, for small traces."""
 
 
 class OutputLimitError(JarvisError):
-    """An analysis would write more than is allowed."""
+    """The output of an analysis exceeds its limit."""
 
     def __init__(self, limit_mb: float) -> None:
         super().__init__(
-            f"The analysis would write more than {limit_mb:.0f} MB, and nothing of it was stored. "
-            "Recorded traces give far less: look for names or call stacks that are unusually long "
-            f"or many, or record fewer steps. {OUTPUT_VARIABLE} allows more."
+            f"The output of the analysis exceeds {limit_mb:.0f} MB, so nothing was stored. "
+            "Recorded traces need far less: check for names or call stacks that are unusually long "
+            f"or many, or record fewer steps. {OUTPUT_VARIABLE} raises the limit."
         )
 
 
 class _Budget:
-    """How many bytes may still be written."""
+    """Bytes that may still be written."""
 
     def __init__(self, limit_mb: float) -> None:
         self.limit_mb = limit_mb
@@ -52,48 +53,49 @@ _BUDGET: ContextVar[_Budget | None] = ContextVar("output_budget", default=None)
 
 
 class _OutputFile(io.RawIOBase):
-    """A new file whose bytes count against the limit of the analysis that is being written."""
+    """A new file whose bytes count against the limit of the current analysis."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("wb")
-        self._budget = _BUDGET.get()  # Polars writes from threads of its own
+        self._budget = _BUDGET.get()  # read here: Polars writes from its own threads
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any) -> int:
-        """Write bytes; OutputLimitError where they are too many."""
+        """Write bytes; raise OutputLimitError beyond the limit."""
         if self._budget is not None:
             self._budget.spend(memoryview(data).nbytes)
         return self._file.write(data)
 
     def flush(self) -> None:
-        """Pass on what is buffered."""
+        """Flush the underlying file."""
         if not self._file.closed:
             self._file.flush()
 
     def close(self) -> None:
         """Close the file."""
         try:
-            super().close()  # flushes, which fails where the disk is full
+            super().close()  # flushes, which fails if the disk is full
         finally:
             self._file.close()
 
 
 def open_output(path: Path) -> IO[bytes]:
-    """Open a new file to write, and make the folder that it is in.
+    """Create a file for writing, and its folder.
 
-    Its bytes count against the limit of the analysis, see ``limited_output``.
+    Written bytes count against the limit of ``limited_output``.
     """
     return cast(IO[bytes], _OutputFile(path))
 
 
 @contextmanager
 def limited_output(json_bytes: int) -> Iterator[None]:
-    """Let what is written in the block stay below the limit for a trace of so much JSON.
+    """Limit the bytes that the block writes, by the JSON size of the trace.
 
-    Raises OutputLimitError beyond it.
+    Raises:
+        OutputLimitError: The block wrote more than ``max_output_mb(json_bytes)``.
     """
     budget = _Budget(max_output_mb(json_bytes))
     token = _BUDGET.set(budget)
@@ -102,22 +104,22 @@ def limited_output(json_bytes: int) -> Iterator[None]:
     except Exception as error:
         if budget.left >= 0 or isinstance(error, OutputLimitError):
             raise
-        raise OutputLimitError(budget.limit_mb) from error  # Polars made something else of it
+        raise OutputLimitError(budget.limit_mb) from error  # Polars replaced the error
     finally:
         _BUDGET.reset(token)
 
 
 def max_output_mb(json_bytes: int) -> float:
-    """Return how much may be written for a trace of so much JSON, in MB (of 10^6 bytes)."""
+    """Return the output limit for a trace with ``json_bytes`` of JSON, in MB (10^6 bytes)."""
     if os.environ.get(OUTPUT_VARIABLE):
         return number_setting(OUTPUT_VARIABLE, DEFAULT_OUTPUT_MB)
     return max(ALWAYS_ALLOWED_MB, min(DEFAULT_OUTPUT_MB, MAX_OUTPUT_RATIO * json_bytes / 1e6))
 
 
 def write_output(path: Path, content: str | bytes | Iterable[bytes]) -> None:
-    """Write a file, and the folder that it is in; text as UTF-8."""
+    """Write a file and create its folder; text is encoded as UTF-8."""
     if isinstance(content, str):
         content = content.encode()
     with open_output(path) as file:
-        for piece in (content,) if isinstance(content, bytes) else content:
-            file.write(piece)
+        for chunk in (content,) if isinstance(content, bytes) else content:
+            file.write(chunk)

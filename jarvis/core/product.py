@@ -1,4 +1,4 @@
-"""What this product is called where packages are installed, and which version of it is here."""
+"""Distribution name and installed version of Jarvis."""
 
 from importlib.metadata import PackageNotFoundError, version
 
@@ -6,7 +6,7 @@ DISTRIBUTION = "jarvis-perf"
 
 
 def product_version() -> str:
-    """The installed version; "unknown" where the package is used without being installed."""
+    """Return the installed version, or "unknown" if the package is not installed."""
     try:
         return version(DISTRIBUTION)
     except PackageNotFoundError:

@@ -1,16 +1,16 @@
-"""What programs and the server say to each other: where the API is, how files are sent to it."""
+"""Constants of the HTTP API."""
 
 API = "/api"
 UPLOADS = f"{API}/uploads"
 
 BEARER = "Bearer"
-"""What stands before a token in the header ``Authorization``."""
+"""Scheme of the header ``Authorization``."""
 
 TOKEN_VARIABLE = "JARVIS_TOKEN"
-"""Where a program finds its token."""
+"""Environment variable with the API token of a client."""
 
 TUS_HEADER, TUS_VERSION = "Tus-Resumable", "1.0.0"
-"""The protocol of uploads (https://tus.io)."""
+"""Header and version of the upload protocol (https://tus.io)."""
 
 PIECE_TYPE = "application/offset+octet-stream"
-"""The type of a piece of an upload."""
+"""Content type of an upload chunk."""

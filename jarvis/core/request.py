@@ -1,8 +1,7 @@
-"""What a user asks for when a trace is analyzed, from the command line, the API or a page to the
-pipeline.
+"""Options of an analysis, shared by the command line, the API, the pages and the pipeline.
 
-A new option is a field of ``AnalysisOptions``. The commands, the API, the ingest page, jobs and
-machines reached by ssh offer it by its name, type and metadata; the run stores it.
+To add an option, add a field to ``AnalysisOptions``. The commands, the API, the ingest page, jobs
+and ssh targets derive it from the field's name, type and metadata; the run stores it.
 """
 
 from dataclasses import dataclass, field, fields
@@ -17,13 +16,13 @@ _PUBLIC_NAMES = {"model_name": "model", "arch_json": "gpu_arch_json_path"}
 
 
 def _described(title: str, description: str, **constraints: Any) -> dict[str, Any]:
-    """Metadata of an option, which Pydantic, the commands and the page read."""
+    """Return the metadata of an option for Pydantic, the commands and the page."""
     return {"title": title, "description": description, **constraints}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalysisOptions:
-    """How to analyze a trace: what a user may choose wherever the trace is.
+    """Options of an analysis that every client may set.
 
     ``reference`` is the id of another analysis, or the path of its run directory.
     """
@@ -56,13 +55,13 @@ class AnalysisOptions:
 
     @classmethod
     def of(cls, options: "AnalysisOptions", **more: Any) -> Self:
-        """Return a request of this kind with the options of another one, and ``more`` fields."""
+        """Return an instance with the options of another one, overridden by ``more``."""
         names = {f.name for f in fields(cls)}
         same = {f.name: getattr(options, f.name) for f in fields(options) if f.name in names}
         return cls(**{**same, **more})
 
     def chosen(self) -> dict[str, Any]:
-        """Return the options that differ from their default, under their public names."""
+        """Return the options that differ from their defaults, by public name."""
         return {
             public_name(f.name): value
             for f in fields(AnalysisOptions)
@@ -72,10 +71,10 @@ class AnalysisOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalysisRequest(AnalysisOptions):
-    """The options, and files that only a command line may name.
+    """The options, and files that only the command line may name.
 
-    ``extension_file`` is a Python file with perf models and categories, which is run;
-    ``arch_json`` describes a GPU in place of ``platform`` (``read_arch_json``).
+    ``extension_file`` is a Python file with perf models and categories, which is executed;
+    ``arch_json`` describes a GPU and replaces ``platform`` (``read_arch_json``).
     """
 
     extension_file: Path | None = field(
@@ -97,5 +96,5 @@ DEFAULT_REQUEST = AnalysisRequest()
 
 
 def public_name(name: str) -> str:
-    """Return what users write for a field: the flag of a command, the field of an API body."""
+    """Return the public name of a field: the command's flag and the key in an API body."""
     return _PUBLIC_NAMES.get(name, name)

@@ -1,4 +1,4 @@
-"""Folders that appear whole or not at all: written beside their place, then moved there."""
+"""Atomic folder creation: write to a temporary sibling, then rename."""
 
 import os
 import shutil
@@ -8,35 +8,39 @@ from pathlib import Path
 from uuid import uuid4
 
 LABEL_VARIABLE = "JARVIS_STAGING"
-"""A label of this process for what it has half written, so that another can clear it away."""
+"""Label of this process in names of temporary folders, so that another process can remove them."""
 
 
 @contextmanager
 def staged_folder(root: Path, check: Callable[[], None]) -> Iterator[Path]:
-    """A folder to write into; it takes the place of ``root`` when the block ends well.
+    """Yield a temporary folder that replaces ``root`` when the block succeeds.
 
-    Where ``root`` is a symlink, it stays, and the folder that it points to is replaced.
-    ``check`` is called before and after, and raises where ``root`` must not be replaced. After an
-    error ``root`` is what it was.
+    If ``root`` is a symlink, its target is replaced. After an error ``root`` is unchanged.
+
+    Args:
+        check: Called before and after the block; raises if ``root`` must not be replaced.
     """
     check()
     root = root.resolve()
     root.parent.mkdir(parents=True, exist_ok=True)
     token = _token()
-    fresh, old = (root.with_name(f".{root.name}.{kind}-{token}") for kind in ("new", "old"))
-    fresh.mkdir()
+    new, old = (root.with_name(f".{root.name}.{kind}-{token}") for kind in ("new", "old"))
+    new.mkdir()
     try:
-        yield fresh
+        yield new
         check()
-        _replace(root, fresh, old)
+        _replace(root, new, old)
     finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(new, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
 
 
 @contextmanager
 def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
-    """A hidden folder in ``parent`` that goes with the block; ``clear_staged`` finds it too."""
+    """Yield a hidden folder in ``parent`` and delete it afterwards.
+
+    ``clear_staged`` also finds it.
+    """
     parent.mkdir(parents=True, exist_ok=True)
     folder = parent / f".{name}.new-{_token()}"
     folder.mkdir()
@@ -47,33 +51,36 @@ def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
 
 
 def clear_staged(parent: Path, label: str) -> None:
-    """Undo what a process with this label was about to put into ``parent`` when it was killed."""
-    for left in sorted(parent.glob(f".*-{label}*")):
-        if is_only_copy(left):
-            left.rename(_place_of(left))
+    """Clean up the temporary folders in ``parent`` of a killed process with this label.
+
+    A folder whose replacement was interrupted is restored, all others are deleted.
+    """
+    for folder in sorted(parent.glob(f".*-{label}*")):
+        if is_only_copy(folder):
+            folder.rename(_target_of(folder))
         else:
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def is_only_copy(left: Path) -> bool:
-    """Whether a hidden folder is all that is left of one that was being replaced: its process was
-    killed between the two moves."""
-    return left.name.rpartition(".")[2].startswith("old-") and not _place_of(left).exists()
+def is_only_copy(folder: Path) -> bool:
+    """Return whether a hidden folder is the only copy of its target: the process that replaced the
+    target was killed between the two renames."""
+    return folder.name.rpartition(".")[2].startswith("old-") and not _target_of(folder).exists()
 
 
 def _token() -> str:
     return f"{os.environ.get(LABEL_VARIABLE, '')}{uuid4().hex[:8]}"
 
 
-def _place_of(left: Path) -> Path:
-    return left.with_name(left.name.removeprefix(".").rpartition(".")[0])
+def _target_of(folder: Path) -> Path:
+    return folder.with_name(folder.name.removeprefix(".").rpartition(".")[0])
 
 
-def _replace(root: Path, fresh: Path, old: Path) -> None:
+def _replace(root: Path, new: Path, old: Path) -> None:
     with suppress(FileNotFoundError):
         root.rename(old)
     try:
-        fresh.rename(root)
+        new.rename(root)
     except OSError:
         if old.exists():
             old.rename(root)

@@ -1,7 +1,7 @@
-"""How much of what strangers packed is unpacked: traces and reports are hostile input.
+"""Decompression limits for untrusted archives: traces and reports.
 
-A file of some MB can unpack to terabytes. Whoever reads one asks here: the limits, the variables
-that change them and the words for a file beyond them stand nowhere else.
+A file of a few MB can unpack to terabytes. This module defines the limits, the environment
+variables that change them and the error messages.
 """
 
 import io
@@ -20,38 +20,38 @@ from jarvis.core.errors import JarvisError
 SIZE_VARIABLE = "JARVIS_MAX_UNPACKED_GB"
 RATIO_VARIABLE = "JARVIS_MAX_UNPACKED_RATIO"
 ALWAYS_ALLOWED_BYTES = 64 << 20
-"""So much may come out of any file, however small."""
+"""Minimum limit, for small files."""
 
 MAX_DIRECTORY_BYTES = 4 << 20
-"""The list of files of a zip; some 50,000 names, each of which takes memory before any is read."""
+"""Maximum size of a zip's central directory: some 50,000 names, all held in memory."""
 
 
 DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, struct.error)
-"""What reading a zip raises that is damaged, encrypted, or packed in a way that is not known."""
+"""Exceptions from reading a zip that is damaged, encrypted, or uses an unknown compression."""
 
 
 class TooLargeError(ValueError):
-    """A file unpacks to more than is allowed; the message is the reason, without the file."""
+    """A file unpacks to more than the limit; the message is the reason, without the file name."""
 
 
 class UnpackingLimitError(JarvisError):
-    """A limit is no number."""
+    """The environment variable of a limit is not a positive number."""
 
     def __init__(self, variable: str, given: str, default: float) -> None:
-        super().__init__(f"{variable} is {given[:40]!r}. Give a number above 0, like {default:g}.")
+        super().__init__(f"{variable} is {given[:40]!r}. Set a number above 0, like {default:g}.")
 
 
 class Readable(Protocol):
-    """What bytes are read from."""
+    """A source of bytes."""
 
     def readinto(self, buffer: Any, /) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class UnpackingLimits:
-    """How much a file may unpack to: ``ratio`` is a multiple of its packed size.
+    """Maximum unpacked size of a file: in GB (10^9 bytes), and as a multiple of its packed size.
 
-    Recorded traces unpack to 10 to 25 times their size; what repeats one byte, to 1,000 times.
+    Recorded traces unpack to 10 to 25 times their size, a file of one repeated byte to 1,000 times.
     """
 
     size_gb: float = 64.0
@@ -59,25 +59,30 @@ class UnpackingLimits:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """Return the limits of this process; raise UnpackingLimitError."""
+        """Return the limits of this process.
+
+        Raises:
+            UnpackingLimitError: An environment variable is not a positive number.
+        """
         return cls(
             number_setting(SIZE_VARIABLE, cls().size_gb),
             number_setting(RATIO_VARIABLE, cls().ratio),
         )
 
     def check(self, unpacked_bytes: int, packed_bytes: int) -> None:
-        """Raise TooLargeError where a file of ``packed_bytes`` unpacks to too much."""
+        """Raise TooLargeError if a file of ``packed_bytes`` unpacks to more than the limits."""
         if unpacked_bytes > self.size_gb * 1e9:
-            most, variable = f"{self.size_gb:g} GB", SIZE_VARIABLE
+            limit, variable = f"{self.size_gb:g} GB", SIZE_VARIABLE
         elif unpacked_bytes > max(ALWAYS_ALLOWED_BYTES, self.ratio * packed_bytes):
-            most, variable = f"{self.ratio:g} times its size, as no recording does", RATIO_VARIABLE
+            limit = f"{self.ratio:g} times its size, more than any recording"
+            variable = RATIO_VARIABLE
         else:
             return
-        raise TooLargeError(f"it unpacks to more than {most} ({variable} allows more)")
+        raise TooLargeError(f"it unpacks to more than {limit} ({variable} raises the limit)")
 
 
 class Unpacked(io.RawIOBase):
-    """What a packed file gives, until it is more than its size allows; then TooLargeError."""
+    """The unpacked bytes of a file; reading beyond the limits raises TooLargeError."""
 
     def __init__(self, text: Readable, packed_bytes: int) -> None:
         self._text = text
@@ -96,27 +101,31 @@ class Unpacked(io.RawIOBase):
 
 
 def pieces(text: Unpacked) -> Iterator[bytes]:
-    """The text in pieces of at most a MB: reading it at once would make room for its limit."""
-    while piece := text.read(1 << 20):
-        yield piece
+    """Yield the text in chunks of at most 1 MiB; a single read would allocate the whole limit."""
+    while chunk := text.read(1 << 20):
+        yield chunk
 
 
 class _Packed(io.FileIO):
-    """A zip whose list of files is read, which takes one piece of it, or a file of it."""
+    """A zip file whose central directory is limited while the archive is opened."""
 
     is_opening = True
 
     def read(self, size: int | None = -1, /) -> bytes:
         if self.is_opening and size is not None and size > MAX_DIRECTORY_BYTES:
-            most = MAX_DIRECTORY_BYTES >> 20
-            raise TooLargeError(f"the list of its files is longer than {most} MB")
+            limit = MAX_DIRECTORY_BYTES >> 20
+            raise TooLargeError(f"its list of files is longer than {limit} MB")
         return super().read(-1 if size is None else size) or b""
 
 
 @contextmanager
 def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """A zip to read from. Raises TooLargeError where it lists too many files, and what ``zipfile``
-    raises."""
+    """Open a zip for reading.
+
+    Raises:
+        TooLargeError: The archive lists too many files.
+        zipfile.BadZipFile: The archive is damaged; see DAMAGE for other errors of ``zipfile``.
+    """
     with _Packed(path) as file, zipfile.ZipFile(file) as archive:
         file.is_opening = False
         yield archive
@@ -125,16 +134,21 @@ def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
 def unpacked_member(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo, packed_bytes: int
 ) -> Unpacked:
-    """A file of a zip, to its real end whatever length the zip claims for it.
+    """Return a file of a zip, read to its real end whatever length the zip declares.
 
-    ``packed_bytes`` is what its size is measured by: that of the archive, or of what is left of it.
+    Args:
+        packed_bytes: Packed size for the ratio limit: of the archive, or of the rest of it.
     """
     member.file_size = max(member.file_size, 1 << 62)
     return Unpacked(cast(Readable, archive.open(member)), packed_bytes)
 
 
 def number_setting(variable: str, default: float) -> float:
-    """Return the number above 0 that an environment variable holds; UnpackingLimitError."""
+    """Return the positive number in an environment variable, or ``default`` if it is not set.
+
+    Raises:
+        UnpackingLimitError: The variable is not a positive number.
+    """
     given = os.environ.get(variable)
     if not given:
         return default

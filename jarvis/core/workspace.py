@@ -1,6 +1,6 @@
-"""Where things are: the parts of a run directory, the analyses kept on this server, app resources.
+"""Paths of run directories, of the home folder and of app resources.
 
-The only module that spells an output path.
+All output paths are defined here.
 """
 
 import os
@@ -17,36 +17,36 @@ HOME_VARIABLE = "JARVIS_HOME"
 CONFIG_VARIABLE = "JARVIS_CONFIG"
 ARTIFACT_ROOT_VARIABLE = "JARVIS_ARTIFACT_ROOT"
 MAX_FILE_NAME_LENGTH = 200
-"""Bytes of a name; file systems take 255, and an ending is put behind it."""
+"""Maximum length in bytes; file systems allow 255, and a suffix is added."""
 
 _PACKAGE = Path(__file__).parents[1]
 _COMPILED = "compiled"
 
 
 def resource(name: str) -> Path:
-    """A file that belongs to the app (``hardware.toml``, ``app.py``): of a checkout or a wheel."""
+    """Return the path of an app file (``hardware.toml``, ``app.py``), in a checkout or a wheel."""
     bundled = _PACKAGE / "_app" / name
     return bundled if bundled.exists() else _PACKAGE.parent / name
 
 
 def home() -> Path:
-    """The folder that keeps this user's or server's analyses: ``JARVIS_HOME``, else ~/.jarvis."""
+    """Return the data folder of this user or server: ``JARVIS_HOME``, else ~/.jarvis."""
     return Path(os.environ.get(HOME_VARIABLE) or Path.home() / ".jarvis")
 
 
 def close_home() -> None:
-    """Make the home one that other users cannot read; groups keep their rights.
+    """Revoke access of other users to the home; group permissions are unchanged.
 
-    A home that is not there is created for its owner alone. In a folder that also holds other
-    things, only what Jarvis wrote is closed; what belongs to another user stays as it is.
+    A missing home is created with mode 0700. In a folder with unrelated files only Jarvis's own
+    files are restricted; files of another user are unchanged.
     """
     root = home()
     with suppress(OSError):
         root.parent.mkdir(parents=True, exist_ok=True)
         root.mkdir(mode=0o700, exist_ok=True)
-        found = list(root.iterdir())
-        own = [path for path in found if path.name in _home_names() or _is_of_database(path)]
-        is_shared = len(own) < len(found) or root.stat().st_mode & S_ISVTX
+        entries = list(root.iterdir())
+        own = [path for path in entries if path.name in _home_names() or _is_of_database(path)]
+        is_shared = len(own) < len(entries) or root.stat().st_mode & S_ISVTX
         for path in own if is_shared else [root]:
             mode = path.lstat().st_mode
             if mode & S_IRWXO and not S_ISLNK(mode):
@@ -54,7 +54,7 @@ def close_home() -> None:
 
 
 def _home_names() -> frozenset[str]:
-    """What Jarvis writes into the home."""
+    """Return the names of Jarvis's entries in the home."""
     folders = (analyses_dir(), exports_dir(), pins_dir(), custom_hardware_dir(), uploads_dir())
     files = (database_file(), secret_file())
     caches = (trace_cache_dir().parent, home() / _COMPILED)
@@ -62,96 +62,100 @@ def _home_names() -> frozenset[str]:
 
 
 def _is_of_database(path: Path) -> bool:
-    """Whether SQLite puts this file beside its database (``jarvis.db-wal``)."""
+    """Return whether this is an auxiliary file of the SQLite database (``jarvis.db-wal``)."""
     return path.name.startswith(f"{database_file().name}-")
 
 
 def analyses_dir() -> Path:
-    """Where analyses are kept, one folder per analysis id."""
+    """Return the folder of stored analyses, with one folder per analysis id."""
     return home() / "analyses"
 
 
 def stored_run_dir(given: str) -> Path | None:
-    """The folder of a stored analysis that ``given`` is the id of; None where it is none."""
+    """Return the folder of the stored analysis with the id ``given``, or None."""
     root = analyses_dir() / given
     is_name = Path(given).name == given and given not in ("", ".", "..")
     return root if is_name and root.is_dir() else None
 
 
 def database_file() -> Path:
-    """Where jobs are kept, unless another database is named."""
+    """Return the path of the default (SQLite) database."""
     return home() / "jarvis.db"
 
 
 def exports_dir() -> Path:
-    """Where files are kept that jobs made to be taken home, one folder per job."""
+    """Return the folder of exports for download, with one folder per job."""
     return home() / "exports"
 
 
 def pins_dir() -> Path:
-    """Which analyses are pinned: an empty file for each, named by its id."""
+    """Return the folder that marks pinned analyses: an empty file for each, named by its id."""
     return home() / "pinned"
 
 
 def archive_name(analysis_id: str) -> str:
-    """The name of the file that an analysis travels in."""
+    """Return the file name of an analysis archive."""
     return f"{analysis_id}.jarvis.zip"
 
 
 def custom_hardware_dir() -> Path:
-    """Where descriptions of GPUs are kept that users gave, one file each."""
+    """Return the folder of user-defined GPU descriptions, one file each."""
     return home() / "hardware"
 
 
 def uploads_dir() -> Path:
-    """Where uploaded and sample traces are kept."""
+    """Return the folder of uploaded and sample traces."""
     return home() / "traces"
 
 
 def partial_uploads_dir() -> Path:
-    """Where uploads grow until they are whole, one folder each."""
+    """Return the folder of incomplete uploads, with one folder each."""
     return home() / "arriving"
 
 
 def secret_file() -> Path:
-    """What the tickets of this server are signed with."""
+    """Return the path of the key that signs this server's tickets."""
     return home() / "secret"
 
 
 def trace_cache_dir() -> Path:
-    """Where traces that were read are kept as Arrow files, to be opened again at once."""
+    """Return the cache folder of parsed traces (Arrow files)."""
     return home() / "cache" / "traces"
 
 
 def shared_copies_dir() -> Path:
-    """Where it is noted which files of ``home`` are copies of what an artifact root holds."""
+    """Return the folder that records which files of ``home`` are copies from an artifact root."""
     return home() / "cache" / "shared"
 
 
 def compiled_templates_dir() -> Path:
-    """Where compiled report templates are kept."""
+    """Return the cache folder of compiled report templates."""
     return home() / "cache" / "templates"
 
 
 def compiled_dirs() -> tuple[Path, ...]:
-    """Where compiled kernels may be kept, best first; an installation may be read-only."""
+    """Return the candidate cache folders of compiled kernels in order of preference.
+
+    An installation may be read-only.
+    """
     if chosen := os.environ.get("NUMBA_CACHE_DIR"):
         return (Path(chosen),)
     return _PACKAGE / "trace" / "__pycache__", home() / _COMPILED
 
 
 def default_output_dir(trace: Path) -> Path:
-    """Where ``jarvis analyze`` writes when no folder is given."""
+    """Return the default output folder of ``jarvis analyze``."""
     return trace.parent / "analysis_output"
 
 
 def safe_name(text: str) -> str:
-    """``text`` as a file name: letters, digits, ``._-`` only, never empty or hidden."""
+    """Return ``text`` as a file name of letters, digits and ``._-``, not empty or hidden."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", text).strip("._")[:100] or "unnamed"
 
 
 def is_file_name(text: str) -> bool:
-    """Whether a file can have this name, with an ending, and lies where it is put."""
+    """Return whether ``text`` is a valid file name without path separators, short enough for a
+    suffix."""
     return (
         text.isprintable()
         and not re.search(r"[/\\:]", text)
@@ -162,22 +166,22 @@ def is_file_name(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RunPaths:
-    """The layout of a run directory; every path inside it is spelled here and nowhere else."""
+    """Layout of a run directory; all paths inside it are defined here."""
 
     root: Path
 
     @property
     def manifest(self) -> Path:
-        """What was analyzed, with which options, and how each analysis ended."""
+        """Input, options and status of each analysis."""
         return self.root / "manifest.json"
 
     @property
     def results(self) -> Path:
-        """What every analysis found."""
+        """Findings of all analyses."""
         return self.root / "results.json"
 
     def table(self, name: str) -> Path:
-        """A table as the dashboard reads it."""
+        """A table, as the dashboard reads it."""
         return self.root / "tables" / f"{name}.parquet"
 
     @property
@@ -198,17 +202,17 @@ class RunPaths:
 
     @property
     def priority_data(self) -> tuple[Path, Path]:
-        """The findings by what they would save, and a copy at the root: tools look in both."""
+        """The findings by savings, and a copy at the root; tools read either."""
         name = "priority_data.json"
         return self.root / "category_data" / name, self.root / name
 
     @property
     def model_info(self) -> Path:
-        """What the trace says about the model."""
+        """Facts about the model from the trace."""
         return self.root / "metadata" / "model_info.json"
 
     def metadata(self, key: str) -> Path:
-        """Platform, GPU utilisation and options as one analysis sees them."""
+        """Platform, GPU utilization and options for one analysis."""
         return self.root / "metadata" / f"{key}_metadata.json"
 
     def operations_csv(self, key: str) -> Path:
@@ -220,7 +224,7 @@ class RunPaths:
         return self.root / "category_data" / f"{key}_tree_data.json"
 
     def metrics(self, key: str) -> Path:
-        """What one analysis measured."""
+        """The metrics of one analysis."""
         return self.root / "category_data" / f"{key}_metrics.json"
 
     def system_data(self, key: str) -> Path:
@@ -228,8 +232,10 @@ class RunPaths:
         return self.root / "category_data" / f"{key}_data.json"
 
     def findings(self, key: str, tier: str) -> Path:
-        """The findings of one analysis as Markdown; a ``tier`` other than ``compute`` is about
-        more than one category."""
+        """The findings of one analysis as Markdown.
+
+        A ``tier`` other than ``compute`` is system-wide.
+        """
         folder = "category_findings" if tier == "compute" else "system_findings"
         return self.root / folder / f"{key}_findings.md"
 
@@ -239,17 +245,17 @@ class RunPaths:
 
     @property
     def standalone_html(self) -> Path:
-        """The fair report as one HTML file with drawings, where it was written here."""
+        """The fair report as one HTML file with charts, if it was written."""
         return self.root / "standalone_analysis.html"
 
     @property
     def analysis_report(self) -> Path:
-        """The report in the layout that other tools read."""
+        """The report in the layout of other tools."""
         return self.root / "analysis.md"
 
     @property
     def perf_plot(self) -> Path:
-        """The drawing of that report."""
+        """The chart of that report."""
         return self.root / "perf_improvement.png"
 
     def comparative_report(self, kind: str) -> Path:
@@ -258,7 +264,7 @@ class RunPaths:
 
     @property
     def comparison(self) -> Path:
-        """Both sides, the findings and the words of a comparison."""
+        """Both sides, the findings and the texts of a comparison."""
         return self.root / "comparison_data" / "comparison.json"
 
     def comparison_table(self, name: str) -> Path:
@@ -272,7 +278,7 @@ class RunPaths:
 
     @property
     def replay_index(self) -> Path:
-        """Which operations have a package, and why others have none."""
+        """Index of the replay packages, with the reason for each operation without one."""
         return self.replay_packages / "packages.json"
 
     def replay_package(self, operation: str) -> Path:
@@ -280,13 +286,13 @@ class RunPaths:
         return self.replay_packages / f"{safe_name(operation)}_replay_package.zip"
 
     def replay_ir(self, operation: str) -> Path:
-        """The calls of that package, readable without unpacking it."""
+        """The calls of that package, readable without unpacking."""
         return self.replay_packages / f"{safe_name(operation)}_replay_ir.json"
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonPaths:
-    """What a comparison of two sides writes into a folder of its own."""
+    """Layout of the output folder of a comparison."""
 
     root: Path
 
@@ -305,19 +311,19 @@ class ComparisonPaths:
 
     @property
     def data(self) -> Path:
-        """The folder with the tables and the findings, as in a run directory."""
+        """The folder of tables and findings, as in a run directory."""
         return RunPaths(self.root).comparison.parent
 
 
 def is_comparison(root: Path) -> bool:
-    """Whether ``root`` is the folder of a comparison, and not of an analysis with a reference."""
+    """Return whether ``root`` is a comparison folder, not an analysis with a reference."""
     paths = RunPaths(root)
     return paths.comparison.is_file() and not paths.manifest.is_file()
 
 
 def _entries() -> frozenset[str]:
     paths = RunPaths(Path())
-    places = (
+    entries = (
         paths.manifest,
         paths.results,
         paths.table("any"),
@@ -335,8 +341,8 @@ def _entries() -> frozenset[str]:
         paths.comparison,
         paths.replay_packages,
     )
-    return frozenset(place.parts[0] for place in places)
+    return frozenset(entry.parts[0] for entry in entries)
 
 
 RUN_ENTRIES = _entries()
-"""What may stand at the top of a run directory; anything else was put there by somebody else."""
+"""Top-level names of a run directory; other entries were not written by Jarvis."""

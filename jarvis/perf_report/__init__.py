@@ -1,4 +1,4 @@
-"""The performance report of one trace: every table a cached property, nothing written back."""
+"""Performance report of one trace, with every table as a cached property."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,15 +44,15 @@ TABLES = (
     "attention_groups",
     "attention_steps",
 )
-"""The tables of a report."""
+"""Names of the tables of a report."""
 
 
 @dataclass(frozen=True)
 class PerfReport(ReportContext):
-    """What one trace says about performance, as tables (columns: ``jarvis.schemas``)."""
+    """Performance data of one trace as tables (columns: ``jarvis.schemas``)."""
 
     absent_tables: ClassVar[Mapping[str, str]] = {}
-    """A trace fills every table."""
+    """A trace provides every table."""
 
     @cached_property
     def totals(self) -> Totals:
@@ -61,22 +61,22 @@ class PerfReport(ReportContext):
 
     @cached_property
     def gpu_timeline(self) -> pl.DataFrame:
-        """What the GPU's time is made of."""
+        """Breakdown of GPU time."""
         return conform(gpu.gpu_timeline(self._work), "gpu_timeline")
 
     @cached_property
     def ops_summary(self) -> pl.DataFrame:
-        """What launches GPU work, by name."""
+        """Operators that launch GPU work, by name."""
         return conform(launchers.ops_summary(self._launchers), "ops_summary")
 
     @cached_property
     def operation_models(self) -> pl.DataFrame:
-        """What the efficiency of operations depends on besides the table ``operations``."""
+        """Inputs of the efficiency of operations that are not in the table ``operations``."""
         return conform(operations.operation_models(self._measured), "operation_models")
 
     @cached_property
     def operations(self) -> pl.DataFrame:
-        """What the analyses read: the rows of the unified sheet with the right values."""
+        """The operations with corrected values, as input of the analyses."""
         is_example = pl.col("uid") == pl.col("operation_uid")
         examples = self._grouped.calls.select("source_uid", is_example=is_example)
         stacks = self._stacks(examples.filter("is_example")["source_uid"])
@@ -85,7 +85,7 @@ class PerfReport(ReportContext):
 
     @cached_property
     def gpu_work(self) -> pl.DataFrame:
-        """Every GPU event, with what launched it and the operation that it belongs to."""
+        """Every GPU event, with its launch and operation."""
         return conform(
             operations.gpu_work_table(self._work, self._grouped, self._calls), "gpu_work"
         )
@@ -107,23 +107,23 @@ class PerfReport(ReportContext):
 
     @cached_property
     def other_definitions(self) -> pl.DataFrame:
-        """What other tools say of the GPU's time, and why."""
-        found = other_definitions.other_definitions(self._trace, self._work, self.totals)
-        return conform(found, "other_definitions")
+        """GPU times by the definitions of other tools."""
+        rows = other_definitions.other_definitions(self._trace, self._work, self.totals)
+        return conform(rows, "other_definitions")
 
     @cached_property
     def host_threads(self) -> pl.DataFrame:
-        """The host's threads and what they do."""
+        """Host threads and their activity."""
         return conform(self._host_timeline.threads, "host_threads")
 
     @cached_property
     def host_slices(self) -> pl.DataFrame:
-        """Single calls of the host, the longest of many."""
+        """Single host calls, the longest ones."""
         return conform(self._host_timeline.slices, "host_slices")
 
     @cached_property
     def host_bins(self) -> pl.DataFrame:
-        """What the host's threads do in equal spans of the recording."""
+        """Activity of host threads in equal spans of the recording."""
         return conform(self._host_timeline.bins, "host_bins")
 
     @cached_property
@@ -162,7 +162,7 @@ class PerfReport(ReportContext):
         return conform(self._unfused_attention[1], "attention_steps")
 
     def call_paths(self, uids: Sequence[int]) -> dict[int, CallPath]:
-        """What is around and below each of these operations or host calls, by uid."""
+        """Return the calls around and below each of these operations or host calls, by uid."""
         unified_rows = self._grouped.calls.filter(pl.col("uid").is_in(uids))
         others = pl.Series(sorted(set(uids).difference(unified_rows["uid"])), dtype=pl.Int64)
         other_rows = self._calls.rows(others).with_columns(source_uid="uid")
@@ -174,17 +174,17 @@ class PerfReport(ReportContext):
         return paths.call_paths(tree, self._python_calls, stacks, rows, work)
 
     def event_of_row(self, uid: int) -> int | None:
-        """The host call that a row of the unified sheet stands for, by its uid; None for others."""
-        found = self._grouped.calls.filter(uid=uid)["source_uid"]
-        return None if found.is_empty() else int(found[0])
+        """Return the host call of a row of the unified sheet, by its uid; None for other uids."""
+        sources = self._grouped.calls.filter(uid=uid)["source_uid"]
+        return None if sources.is_empty() else int(sources[0])
 
     def table(self, name: str) -> pl.DataFrame:
-        """A table by name; MissingTableError for another name."""
+        """Return a table by name; raise MissingTableError if it is unknown."""
         if name in TABLES:
             table: pl.DataFrame = getattr(self, name)
             return table
         raise MissingTableError(name, f"there are {', '.join(self.table_names())}")
 
     def table_names(self) -> tuple[str, ...]:
-        """The names that ``table`` takes."""
+        """Return the valid names for ``table``."""
         return TABLES

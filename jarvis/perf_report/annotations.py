@@ -1,21 +1,24 @@
-"""Which step of an inference engine encloses an op: the text that its attention models read."""
+"""Find the inference-engine step around an op; attention models read its annotation."""
 
 import polars as pl
 
 from jarvis.perf_models.step_annotation import NO_ANNOTATION
 
 ANNOTATED_PREFIX = "vllm::unified_attention_with_output"
-"""Ops whose names begin so are given the annotation around them."""
+"""Name prefix of ops that get the annotation around them."""
 
 ANNOTATION_SCHEMA = {"uid": pl.Int64, "annotation": pl.String}
 
 
 def step_annotations(calls: pl.DataFrame, annotations: pl.DataFrame) -> pl.DataFrame:
-    """``uid, annotation`` of the calls that are given one.
+    """Return ``uid, annotation`` of the calls with ANNOTATED_PREFIX.
 
-    Both tables have ``name, ts_ns, dur_ns``, the calls ``uid`` too. Of the annotations that begin
-    no later than the call and end after it, the earliest counts, whatever its thread; "NA" if
-    there is none.
+    The annotation is the earliest one, on any thread, that starts no later than the call and ends
+    after it; "NA" if there is none.
+
+    Args:
+        calls: ``uid, name, ts_ns, dur_ns``.
+        annotations: ``name, ts_ns, dur_ns``.
     """
     ops = calls.filter(pl.col("name").str.starts_with(ANNOTATED_PREFIX)).drop_nulls(
         ["ts_ns", "dur_ns"]
@@ -26,16 +29,16 @@ def step_annotations(calls: pl.DataFrame, annotations: pl.DataFrame) -> pl.DataF
         .sort("ts_ns", maintain_order=True)
         .select("ts_ns", reached=end.cum_max(), annotation="name")
     )
-    # The ends reached so far only grow: the first that lies beyond a call is found by bisection.
+    # The running maximum of ends is sorted, so bisection finds the first end after a call.
     first = steps["reached"].search_sorted(ops.select(end).to_series(), side="right")
-    found = (
+    candidates = (
         steps.with_row_index("step")
         .select("step", "annotation", step_ts_ns="ts_ns")
         .cast({"step": pl.UInt32})
     )
     return (
         ops.select("uid", "ts_ns", step=first.cast(pl.UInt32))
-        .join(found, on="step", how="left", maintain_order="left")
+        .join(candidates, on="step", how="left", maintain_order="left")
         .select(
             "uid",
             annotation=pl.when(pl.col("step_ts_ns") <= pl.col("ts_ns"))

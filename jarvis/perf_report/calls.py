@@ -1,4 +1,4 @@
-"""Host calls with their arguments and the names of process and thread; groups of equal calls."""
+"""Host calls with arguments, process and thread names; groups of equal calls."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ UNKNOWN = "Unknown"
 ARGUMENTS = ("input_dims", "input_types", "input_strides", "concrete_inputs")
 THREAD = ("process_name", "process_label", "thread_name")
 CALL_KEY = ("name", "op_category", *THREAD, *ARGUMENTS)
-"""What makes two calls one row of the sheets."""
+"""Key columns of a row in the sheets."""
 
 OPTIONAL_KEY = ("num_kernels", "is_recompute", "overlapping_kernel_names")
-"""Columns that tell rows apart too, where the calls have them."""
+"""Optional key columns."""
 
 _PROCESS_TID = "0"  # Kineto writes the names of a process under this thread
 _NAME = pl.Categorical()
@@ -24,10 +24,10 @@ _NAME = pl.Categorical()
 
 @dataclass(frozen=True)
 class HostCalls:
-    """The host calls of a trace: cpu ops, runtime calls, Python functions where asked for.
+    """The host calls of a trace: cpu ops, runtime calls, and optionally Python functions.
 
-    There are millions of them, while most tables are about the few that launch GPU work. So
-    nothing is copied until somebody asks for some of them.
+    There are millions of calls, but most tables need only the few that launch GPU work, so rows are
+    selected lazily.
     """
 
     cpu_ops: pl.DataFrame
@@ -37,9 +37,9 @@ class HostCalls:
     recomputed: pl.Series | None = None
 
     def select(self, uids: pl.Series, *columns: str) -> pl.DataFrame:
-        """``uid`` and ``columns`` of the calls with these uids, in file order.
+        """Return ``uid`` and ``columns`` of the calls with these uids, in file order.
 
-        Null where a kind of call does not have a column.
+        Columns that a kind of call does not have are null.
         """
         wanted = pl.col("uid").is_in(uids.implode())
         parts = [
@@ -50,16 +50,16 @@ class HostCalls:
         return pl.concat([part.filter(wanted) for part in parts], how="diagonal").sort("uid")
 
     def rows(self, uids: pl.Series) -> pl.DataFrame:
-        """The calls with these uids, in file order, as the rows of sheets need them.
+        """Return the calls with these uids, in file order, with the columns of sheets.
 
-        Columns: ``uid, name, ts_ns, dur_ns``, the arguments as JSON text (null where the trace has
-        none), ``process_name, process_label, thread_name``; ``is_recompute`` where it is known.
-        Texts are categories, at four bytes a row.
+        Columns: ``uid, name, ts_ns, dur_ns``, the arguments as JSON text (null if not recorded),
+        ``process_name, process_label, thread_name``; ``is_recompute`` if known. Texts are
+        categorical, at four bytes a row.
         """
-        found = self.select(uids, "name", "ts_ns", "dur_ns", "pid", "tid", *ARGUMENTS)
+        calls = self.select(uids, "name", "ts_ns", "dur_ns", "pid", "tid", *ARGUMENTS)
         processes = self.threads.filter(pl.col("tid") == _PROCESS_TID)
         named = (
-            found.join(
+            calls.join(
                 processes.select("pid", pl.col("process_name", "process_label").cast(_NAME)),
                 on="pid",
                 how="left",
@@ -85,7 +85,7 @@ class HostCalls:
 def host_calls(
     trace: Trace, *, with_python: bool = False, recomputed: pl.Series | None = None
 ) -> HostCalls:
-    """The host calls of a trace; ``recomputed`` are those that run a second time."""
+    """Return the host calls of a trace; ``recomputed``: uids of those that run a second time."""
     return HostCalls(
         cpu_ops=trace.cpu_ops,
         runtime=trace.runtime,
@@ -96,24 +96,24 @@ def host_calls(
 
 
 def statistics(column: str, prefix: str, which: Sequence[str]) -> list[pl.Expr]:
-    """Aggregations ``prefix_mean``, ... of a column; ``std`` is that of a sample."""
+    """Return aggregations ``prefix_mean``, ... of a column; ``std`` is the sample deviation."""
     return [getattr(pl.col(column), name)().alias(f"{prefix}_{name}") for name in which]
 
 
 def shares(of: str) -> list[pl.Expr]:
-    """``percent`` and ``cumulative_percent`` of a column, in row order; null where the sum is 0."""
+    """Return ``percent`` and ``cumulative_percent`` of a column; null if the sum is 0."""
     total = pl.col(of).sum()
     share = pl.when(total > 0).then(100 * pl.col(of) / total)
     return [share.alias("percent"), share.cum_sum().alias("cumulative_percent")]
 
 
 def key_of(calls: pl.DataFrame, *columns: str) -> list[str]:
-    """``columns`` and those of OPTIONAL_KEY that the calls have."""
+    """Return ``columns`` and the columns of OPTIONAL_KEY that the calls have."""
     return [*columns, *(column for column in OPTIONAL_KEY if column in calls.columns)]
 
 
 def numbered(calls: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    """Calls with ``call``, their position, and ``group``: the first call that has an equal key."""
+    """Return calls with ``call``, their position, and ``group``, the first call with equal key."""
     return calls.with_columns(call=pl.int_range(pl.len(), dtype=pl.UInt32)).with_columns(
         group=pl.col("call").first().over(key)
     )
@@ -125,11 +125,13 @@ def with_kernel_details(
     work: pl.DataFrame,
     names: tuple[str, str] = ("kernel_details", "trunc_kernel_details"),
 ) -> pl.DataFrame:
-    """Groups with ``kernel_details`` and ``trunc_kernel_details``; ``[]`` and null without any.
+    """Return groups with ``kernel_details`` and ``trunc_kernel_details``; ``[]`` and null if none.
 
-    ``calls``: ``uid, call, group``; ``work``: ``owner_uid, name, stream, dur_ns`` in the order in
-    which the kernels of a call are to be listed, optionally ``stack_of``. ``names`` are other
-    names for the two columns.
+    Args:
+        calls: ``uid, call, group``.
+        work: ``owner_uid, name, stream, dur_ns``, optionally ``stack_of``, in the order in which
+            the kernels of a call are listed.
+        names: Names of the two columns.
     """
     full, short = names
     optional = [column for column in ("stack_of",) if column in work.columns]
@@ -138,8 +140,8 @@ def with_kernel_details(
         .join(calls.select("uid", "call", "group"), on="uid", maintain_order="left")
         .drop("uid")
     )
-    found = kernel_details(lists).rename({"kernel_details": full})
-    details = groups.join(found, on="group", how="left", maintain_order="left")
+    entries_of = kernel_details(lists).rename({"kernel_details": full})
+    details = groups.join(entries_of, on="group", how="left", maintain_order="left")
     texts = [trunc_kernel_details(entries) for entries in details[full].to_list()]
     return details.with_columns(
         pl.col(full).fill_null(pl.lit([], dtype=KERNEL_STATS)),

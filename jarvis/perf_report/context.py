@@ -1,4 +1,4 @@
-"""What the tables of a report are made of, each part computed once."""
+"""Intermediate results shared by the report tables."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,9 +22,9 @@ from jarvis.trace import Trace
 
 @dataclass(frozen=True)
 class ReportContext:
-    """A trace with the choices of a report, and what several of its tables need.
+    """A trace with report settings, and intermediate results that several tables need.
 
-    With ``strict`` an error of a formula is raised instead of recorded. ``registry`` knows the perf
+    With ``strict`` errors of formulas are raised instead of recorded. ``registry`` has the perf
     models and the categories.
     """
 
@@ -35,7 +35,7 @@ class ReportContext:
 
     @property
     def _trace(self) -> Trace:
-        """The trace that the tables are made of."""
+        """The trace of the tables; subclasses may modify it."""
         return self.trace
 
     @cached_property

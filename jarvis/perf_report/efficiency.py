@@ -1,7 +1,7 @@
-"""How near an operation comes to the roofline of the hardware, and why that may be unknown.
+"""Efficiency of operations relative to the hardware's roofline, or why it is not known.
 
-The roofline time of a call is the longer of FLOPs / compute peak and bytes / bandwidth peak.
-Nothing stands in for a peak that the hardware description does not give.
+The roofline time of a call is the longer of FLOPs / compute peak and bytes / bandwidth peak. There
+is no substitute for a peak that the hardware description lacks.
 """
 
 from collections.abc import Mapping
@@ -12,10 +12,10 @@ from jarvis.hardware import HardwareSpec
 from jarvis.perf_report.roofline import peak_tflops
 
 MEMORY_ONLY = "memory only"
-"""The bound where the compute peak is not known: the efficiency is a lower limit, no judgement."""
+"""The bound if the compute peak is not known: the efficiency is only a lower limit."""
 
-# A unit works on a narrower type at least as fast as on a wider one, so that the wider one's peak
-# is a lower limit. It can prove that memory decides; it is never used as a peak.
+# The peak for a wider type is a lower limit of that for a narrower one. It can prove that a call is
+# memory bound; it is never used as a peak.
 _WIDER = {
     "fp4": ("fp6", "fp8", "fp16", "bf16", "tf32", "fp32", "fp64"),
     "fp6": ("fp8", "fp16", "bf16", "tf32", "fp32", "fp64"),
@@ -27,33 +27,35 @@ _WIDER = {
 }
 
 NO_MODEL = "No perf model covers this operator."
-NO_HARDWARE = "No hardware description is chosen, so no peak is known."
-NO_BYTES = "The bytes of this call are not known, so its roofline is not."
+NO_HARDWARE = "No hardware description is selected, so no peak is known."
+NO_BYTES = "The bytes of this call are not known, so it has no roofline."
 NO_COMPUTE = (
-    "Which compute peak applies to this call is not known; the efficiency is that of the memory "
-    "side alone, a lower limit."
+    "It is not known which compute peak applies to this call; the efficiency considers only "
+    "memory and is a lower limit."
 )
 OVER_LINK = (
-    "Its copies cross the link to the host, whose bandwidth is not described; that of the GPU's "
-    "own memory does not apply."
+    "Its copies cross the link to the host, whose bandwidth is not described; the bandwidth of "
+    "the GPU's memory does not apply."
 )
 NO_TIME = "The GPU work of this operation has no duration."
 FAILED = "The perf model failed: {}."
 NO_PEAK = (
-    "{} has no compute peak for {}; the efficiency is that of the memory side alone, a lower limit."
+    "{} has no compute peak for {}; the efficiency considers only memory and is a lower limit."
 )
 MEMORY_DECIDES = (
     "{} has no compute peak for {}; even at its peak for {} computing takes less time than moving "
-    "the data, so memory decides."
+    "the data, so the call is memory bound."
 )
 
 
 def with_efficiency(operations: pl.DataFrame, hardware: HardwareSpec | None) -> pl.DataFrame:
-    """Operations with rates, peaks, roofline time, bound and efficiency.
+    """Return operations with rates, peaks, roofline time, bound and efficiency.
 
-    ``operations``: ``operation_count, kernel_time_us, modelled, failure, uncovered, flops, bytes``
-    (of one call) ``, compute, crosses_link``. What cannot be known is null, and ``roofline_note``
-    says why.
+    Unknown values are null, with the reason in ``roofline_note``.
+
+    Args:
+        operations: ``operation_count, kernel_time_us, modelled, failure, uncovered, flops, bytes``
+            (of one call) ``, compute, crosses_link``.
     """
     count, time_us = pl.col("operation_count"), pl.col("kernel_time_us")
     timed = pl.when(time_us > 0).then(time_us)
@@ -113,7 +115,7 @@ def _crosses_link() -> pl.Expr:
 
 
 def _lower_limit(compute: str, peaks: dict[str, float]) -> tuple[str | None, float | None]:
-    """The highest peak of the same unit for a wider type, as ``(key, TFLOPS)``."""
+    """Return the highest peak of the same unit for a wider type, as ``(key, TFLOPS)``."""
     unit, _, precision = compute.partition("_")
     wider = [f"{unit}_{p}" for p in _WIDER.get(precision, ()) if f"{unit}_{p}" in peaks]
     best = max(wider, key=peaks.__getitem__, default=None)

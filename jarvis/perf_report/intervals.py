@@ -1,6 +1,6 @@
-"""Lengths of unions of intervals: how long at least one of many GPU events runs.
+"""Lengths of unions of intervals: busy time of GPU events.
 
-Times are integer nanoseconds, so that no length is rounded.
+Times are integer nanoseconds, so no length is rounded.
 """
 
 from collections.abc import Sequence
@@ -16,29 +16,29 @@ END = pl.col("ts_ns") + pl.col("dur_ns")
 
 
 def microseconds(nanoseconds: pl.Expr) -> pl.Expr:
-    """Nanoseconds (whole or half, below 2**53) in µs: the double nearest to the exact quotient.
+    """Convert nanoseconds (multiples of 0.5 below 2**53) to µs, correctly rounded.
 
-    Polars divides by a constant through its reciprocal, which can miss the last digit; by a
-    column it divides.
+    Polars multiplies by the reciprocal of a constant divisor, which can be off in the last digit;
+    the divisor is a column here.
     """
     exact = nanoseconds.cast(pl.Float64)
     return exact / (exact * 0 + 1e3)
 
 
 def least_ns(times: pl.Series) -> int | None:
-    """The least of some whole numbers of nanoseconds; None where there is none."""
+    """Return the minimum of integer nanoseconds; None if there is none."""
     least = times.min()
     return least if isinstance(least, int) else None
 
 
 def greatest_ns(times: pl.Series) -> int | None:
-    """The greatest of some whole numbers of nanoseconds; None where there is none."""
+    """Return the maximum of integer nanoseconds; None if there is none."""
     greatest = times.max()
     return greatest if isinstance(greatest, int) else None
 
 
 def busy_ns(events: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """``ts_ns, dur_ns`` and the columns ``by`` -> ``by, busy_ns``: the union's length per group."""
+    """Return ``by, busy_ns``: the length of the union of ``ts_ns, dur_ns`` intervals per group."""
     ordered = events.select(*by, "ts_ns", end_ns=END).sort(*by, "ts_ns")
     group = ordered.select(pl.struct(by).rle_id()).to_series().to_numpy()
     starts, ends = ordered["ts_ns"].to_numpy(), ordered["end_ns"].to_numpy()
@@ -46,14 +46,14 @@ def busy_ns(events: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     is_later = group[1:] == group[:-1]
     reached = _running_max(ends, group)[:-1]
     np.maximum(starts[1:], reached, out=covered_from[1:], where=is_later)
-    fresh = pl.Series("busy_ns", np.maximum(ends - covered_from, 0))
-    return ordered[list(by)].hstack([fresh]).group_by(by).agg(pl.col("busy_ns").sum())
+    added = pl.Series("busy_ns", np.maximum(ends - covered_from, 0))
+    return ordered[list(by)].hstack([added]).group_by(by).agg(pl.col("busy_ns").sum())
 
 
 def _running_max(values: Int64s, group: NDArray[np.uint32]) -> Int64s:
-    """The largest value so far within its group; groups are numbered and follow each other.
+    """Return the running maximum within each group; ``group`` is ascending.
 
-    Ranks stand in for the values, so that no group can reach the numbers of the next one.
+    It is computed on ranks, offset by group, so that groups do not interfere.
     """
     ascending = np.argsort(values, kind="stable")
     base = group.astype(np.int64) * values.size
@@ -64,20 +64,20 @@ def _running_max(values: Int64s, group: NDArray[np.uint32]) -> Int64s:
 
 
 def covered_ns(events: pl.DataFrame) -> int:
-    """The length of the union of all ``ts_ns, dur_ns`` intervals; 0 without any."""
-    begins, ends = _stretches(events)
+    """Return the length of the union of all ``ts_ns, dur_ns`` intervals."""
+    begins, ends = _added_parts(events)
     return int((ends - begins).sum())
 
 
 def covered_by_bin(events: pl.DataFrame, edges: Int64s) -> Int64s:
-    """How long at least one of ``ts_ns, dur_ns`` runs between each edge and the next, in ns."""
+    """Return the covered time between each edge and the next, in ns."""
     covered: Int64s = np.diff(covered_until(events, edges))
     return covered
 
 
 def covered_until(events: pl.DataFrame, times: Int64s) -> Int64s:
-    """How long at least one of ``ts_ns, dur_ns`` runs before each of ``times``, in ns."""
-    begins, ends = _stretches(events)
+    """Return the covered time before each of ``times``, in ns."""
+    begins, ends = _added_parts(events)
     if not begins.size:
         return np.zeros(times.size, dtype=np.int64)
     before = np.concatenate([[0], np.cumsum(ends - begins)])
@@ -88,11 +88,11 @@ def covered_until(events: pl.DataFrame, times: Int64s) -> Int64s:
     return covered
 
 
-def _stretches(events: pl.DataFrame) -> tuple[Int64s, Int64s]:
-    """Begins and ends of what each interval adds to the union of those that start before it."""
+def _added_parts(events: pl.DataFrame) -> tuple[Int64s, Int64s]:
+    """Return begins and ends of what each interval adds to the union of the earlier ones."""
     starts = events["ts_ns"].to_numpy()
     order = np.argsort(starts, kind="stable")
     begins, ends = starts[order], (starts + events["dur_ns"].to_numpy())[order]
     np.maximum(begins[1:], np.maximum.accumulate(ends)[:-1], out=begins[1:])
-    is_fresh = ends > begins
-    return begins[is_fresh], ends[is_fresh]
+    is_added = ends > begins
+    return begins[is_added], ends[is_added]

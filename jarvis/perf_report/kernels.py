@@ -1,4 +1,4 @@
-"""The kernels of many calls in one list: by position as in the sheets, or by name."""
+"""Kernel statistics over many calls: by position as in the sheets, or by name."""
 
 from typing import Any
 
@@ -11,15 +11,18 @@ NAME_LENGTH = 64
 
 
 def kernel_details(lists: pl.DataFrame) -> pl.DataFrame:
-    """Kernel statistics by position in the call, as the sheets have them.
+    """Return kernel statistics by position in the call, as in the sheets.
 
-    ``lists``: ``group, call, name, stream, dur_ns`` and optionally ``stack_of``, one row for each
-    kernel of a call in the order of the call; calls are numbered through all groups. The first call
-    with kernels is the template: calls with another number of kernels are left out, and names are
-    those of the template.
+    The first call with kernels is the template: calls with another number of kernels are ignored,
+    and the names are those of the template.
 
-    Returns ``group, kernel_details``, the details ascending by total duration, and
-    ``stack_owners``, their ``stack_of`` in the same order, where ``lists`` has it.
+    Args:
+        lists: ``group, call, name, stream, dur_ns``, optionally ``stack_of``: one row for each
+            kernel of a call, in order; call numbers are unique over all groups.
+
+    Returns:
+        ``group, kernel_details``, with details in order of total duration, and ``stack_owners``,
+        their ``stack_of`` in the same order, if ``lists`` has it.
     """
     ns = pl.col("dur_ns")
     has_owners = "stack_of" in lists.columns
@@ -48,7 +51,7 @@ def kernel_details(lists: pl.DataFrame) -> pl.DataFrame:
 
 
 def _fitting(lists: pl.DataFrame) -> pl.DataFrame:
-    """The kernels of the calls with as many as their template, by call, and their ``position``."""
+    """Return the kernels, with ``position``, of calls with as many kernels as their template."""
     calls = lists.group_by("call").agg(pl.col("group").first(), length=pl.len()).sort("call")
     of_template = pl.col("length").first().over("group")
     fitting = calls.filter(pl.col("length") == of_template)["call"]
@@ -60,12 +63,12 @@ def _fitting(lists: pl.DataFrame) -> pl.DataFrame:
 
 
 def trunc_kernel_details(details: list[dict[str, Any]] | None) -> str | None:
-    """The details short enough to read in a cell; None where there are none."""
+    """Return the details as short text for a cell; None if there are none."""
     short = [
         {
             "name": d["name"][:NAME_LENGTH] + ("..." if len(d["name"]) > NAME_LENGTH else ""),
             "stream": d["stream"],
-            # The sheets round the scaled number, half to even, not the decimal digits.
+            # The sheets round the scaled number half to even.
             "mean_duration_us": round(d["mean_duration_us"] * 100) / 100,
         }
         for d in details or ()
@@ -74,9 +77,10 @@ def trunc_kernel_details(details: list[dict[str, Any]] | None) -> str | None:
 
 
 def kernels_by_name(work: pl.DataFrame, owner: str) -> pl.DataFrame:
-    """Statistics by kernel name and stream for each ``owner``, the longest total first.
+    """Return ``owner, kernels``: statistics by kernel name and stream, longest total first.
 
-    ``work``: ``owner, name, stream, dur_ns``. Returns ``owner, kernels``.
+    Args:
+        work: ``owner, name, stream, dur_ns``.
     """
     ns = pl.col("dur_ns")
     return (

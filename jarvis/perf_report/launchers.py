@@ -1,4 +1,4 @@
-"""Host calls that launch GPU work themselves, their categories, and their time by name."""
+"""Host calls that launch GPU work directly: their categories, and time by name."""
 
 import polars as pl
 
@@ -13,9 +13,9 @@ OTHER = "other"
 
 
 def direct_work(work: GpuWork) -> pl.DataFrame:
-    """Linked GPU work without communication, by start.
+    """Return linked GPU work without communication, by start.
 
-    Returns ``owner_uid`` (its launcher), ``uid, name, stream, ts_ns, dur_ns``.
+    Columns: ``owner_uid`` (its launcher), ``uid, name, stream, ts_ns, dur_ns``.
     """
     return (
         work.linked.filter(pl.col("kind") != COMMUNICATION)
@@ -27,9 +27,10 @@ def direct_work(work: GpuWork) -> pl.DataFrame:
 def with_op_category(
     calls: pl.DataFrame, direct: pl.DataFrame, registry: Registry = BUILTIN
 ) -> pl.DataFrame:
-    """Calls (``name``, ``source_uid``) with ``op_category``.
+    """Return calls (``name``, ``source_uid``) with ``op_category``.
 
-    By operator name; where that does not tell, by the first kernel that ``source_uid`` launched.
+    The category follows from the operator name, else from the first kernel that ``source_uid``
+    launched.
     """
     named = {name: registry.op_category(name) for name in calls["name"].unique()}
     first_kernel = direct.group_by("owner_uid", maintain_order=True).agg(
@@ -63,11 +64,15 @@ def with_op_category(
 def launchers(
     work: GpuWork, calls: HostCalls, direct: pl.DataFrame, registry: Registry = BUILTIN
 ) -> pl.DataFrame:
-    """One row for each host call that launched GPU work itself, by start time.
+    """Return a row for each host call that launched GPU work directly, by start time.
 
-    ``direct``: ``direct_work``. Adds to ``HostCalls.rows``: ``op_category``,
-    ``direct_kernel_time_us`` (busy time of what it launched, without communication),
-    ``subtree_kernel_time_us`` (of all work below it) and ``direct_kernel_count``.
+    Args:
+        direct: ``direct_work``.
+
+    Returns:
+        Columns of ``HostCalls.rows``, and ``op_category``, ``direct_kernel_time_us`` (busy time of
+        work that it launched, without communication), ``subtree_kernel_time_us`` (of all work below
+        it) and ``direct_kernel_count``.
     """
     below = work.below(direct["owner_uid"].unique(), ("ts_ns", "dur_ns"))
     times = (
@@ -83,16 +88,16 @@ def launchers(
             subtree_kernel_time_us=microseconds(pl.col("busy_ns_below")),
         )
     )
-    found = calls.rows(times["uid"]).join(times, on="uid").sort("ts_ns", "first_kernel_uid")
-    slim = found.drop("dur_ns", "first_kernel_uid").with_columns(source_uid="uid")
-    return with_op_category(slim, direct, registry).drop("source_uid")
+    rows = calls.rows(times["uid"]).join(times, on="uid").sort("ts_ns", "first_kernel_uid")
+    rows = rows.drop("dur_ns", "first_kernel_uid").with_columns(source_uid="uid")
+    return with_op_category(rows, direct, registry).drop("source_uid")
 
 
-def ops_summary(found: pl.DataFrame) -> pl.DataFrame:
-    """Launchers by name (schema: ``ops_summary``)."""
+def ops_summary(launched: pl.DataFrame) -> pl.DataFrame:
+    """Sum ``launchers`` by name (schema: ``ops_summary``)."""
     times = ("direct_kernel_time_us", "subtree_kernel_time_us")
     return (
-        found.group_by(key_of(found, "name"))
+        launched.group_by(key_of(launched, "name"))
         .agg(
             *(pl.col(time).sum() for time in times),
             *((pl.col(time).sum() / 1e3).alias(time.replace("_us", "_ms")) for time in times),

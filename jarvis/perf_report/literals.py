@@ -1,6 +1,6 @@
-"""Nested values as Python text, the form that TraceLens's sheets use.
+"""Format nested values as Python text, as in TraceLens's sheets.
 
-The trace keeps nested arguments as JSON text of which few are distinct; each is parsed once.
+Nested arguments are stored as JSON text; each distinct text is parsed once.
 """
 
 from collections.abc import Callable
@@ -11,22 +11,22 @@ import polars as pl
 
 
 def nested_tuple(value: Any) -> Any:
-    """``value`` with every list in it made a tuple."""
+    """Return ``value`` with nested lists converted to tuples."""
     return tuple(nested_tuple(item) for item in value) if isinstance(value, list) else value
 
 
 def parsed(text: str | None) -> Any:
-    """JSON text of a call's arguments as nested tuples; ``()`` where the trace has none."""
+    """Parse the JSON text of a call's arguments to nested tuples; ``()`` for None."""
     return () if text is None else nested_tuple(orjson.loads(text))
 
 
 def tuples_text(column: str) -> pl.Expr:
-    """A column of JSON text as Python text with tuples."""
+    """Convert a column of JSON text to Python text with tuples."""
     return _rewritten(column, lambda text: repr(parsed(text)))
 
 
 def lists_text(column: str) -> pl.Expr:
-    """A column of JSON text as Python text with lists."""
+    """Convert a column of JSON text to Python text with lists."""
     return _rewritten(column, lambda text: repr(orjson.loads(text)))
 
 

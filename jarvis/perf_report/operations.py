@@ -1,7 +1,7 @@
-"""The operations: what the analyses read. Same rows as the unified sheet, the right values.
+"""The table ``operations``: the rows of the unified sheet with corrected values, for the analyses.
 
-Where the sheets keep a convention that is known to be off (kernel statistics by position, FLOPs
-of copies), this table does not.
+It avoids conventions of the sheets that are known to be wrong (kernel statistics by position, FLOPs
+of copies).
 """
 
 import polars as pl
@@ -21,7 +21,7 @@ _ORDER = (["kernel_time_us", "uid"], [True, False])
 
 
 def grouped(unified: UnifiedCalls) -> UnifiedCalls:
-    """The unified calls with ``operation_uid``: the first call of the row they belong to."""
+    """Return the unified calls with ``operation_uid``: the first call of their row."""
     calls = numbered(unified.calls, CALL_KEY).with_columns(
         operation_uid=pl.col("uid").first().over("group")
     )
@@ -30,9 +30,10 @@ def grouped(unified: UnifiedCalls) -> UnifiedCalls:
 
 
 def measured(of: UnifiedCalls, host_calls: HostCalls) -> pl.DataFrame:
-    """One row for each operation with its times, kernels and cost, nothing of it from hardware.
+    """Return one row per operation with times, kernels and cost, independent of hardware.
 
-    ``of``: ``grouped`` unified calls.
+    Args:
+        of: ``grouped`` unified calls.
     """
     work = of.work.unique(["owner_uid", "gpu_uid"], maintain_order=True)
     per_call = of.calls.with_columns(
@@ -71,7 +72,7 @@ def measured(of: UnifiedCalls, host_calls: HostCalls) -> pl.DataFrame:
 def operations(
     rows: pl.DataFrame, stacks: CallStacks, hardware: HardwareSpec | None, totals: Totals
 ) -> pl.DataFrame:
-    """The ``measured`` operations (schema: ``operations``), the longest kernel time first."""
+    """Return the ``measured`` operations (schema: ``operations``), longest kernel time first."""
     return (
         with_efficiency(rows, hardware)
         .rename({"operation_uid": "uid"})
@@ -96,8 +97,7 @@ def operations(
 
 
 def operation_models(rows: pl.DataFrame) -> pl.DataFrame:
-    """What the efficiency of the ``measured`` operations depends on besides the table
-    ``operations`` (schema: ``operation_models``)."""
+    """Return inputs of the efficiency that ``operations`` lacks (schema: ``operation_models``)."""
     return rows.select(
         "modelled", "failure", "uncovered", "compute", "crosses_link", uid="operation_uid"
     ).sort("uid")
@@ -106,7 +106,7 @@ def operation_models(rows: pl.DataFrame) -> pl.DataFrame:
 def reprojected(
     operations: pl.DataFrame, models: pl.DataFrame, hardware: HardwareSpec | None
 ) -> pl.DataFrame:
-    """The table ``operations`` against another hardware; ``models``: ``operation_models``."""
+    """Return the table ``operations`` for other hardware; ``models``: ``operation_models``."""
     rows = operations.drop("compute").join(models, on="uid", how="left", maintain_order="left")
     compute = pl.when(pl.col("compute") != "").then("compute")
     return with_efficiency(rows, hardware).with_columns(compute=compute)
@@ -118,8 +118,10 @@ def _share(of_ms: float) -> pl.Expr:
 
 
 def _of_work(work: pl.DataFrame) -> pl.DataFrame:
-    """``operation_uid, kernel_count, comm_time_us``, and whether ``crosses_link``: most of the time
-    of its GPU events is in copies from or to the host."""
+    """Return ``operation_uid, kernel_count, comm_time_us, crosses_link`` of GPU work.
+
+    ``crosses_link``: most of the time of its GPU events is in copies from or to the host.
+    """
     communication = busy_ns(
         work.filter(pl.col("kind") == COMMUNICATION), ["operation_uid", "owner_uid"]
     )
@@ -139,7 +141,7 @@ def _of_work(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _launchers(work: pl.DataFrame, host_calls: HostCalls) -> pl.DataFrame:
-    """``operation_uid, launcher_names`` of all calls, ``launcher_uids`` of the example call."""
+    """Return ``operation_uid, launcher_names`` of all calls, ``launcher_uids`` of the example."""
     launched = (
         work.filter(pl.col("kind") != COMMUNICATION)
         .select("operation_uid", "owner_uid", "launch_uid", "gpu_uid", "launcher_uid")
@@ -157,13 +159,13 @@ def _launchers(work: pl.DataFrame, host_calls: HostCalls) -> pl.DataFrame:
 
 
 def _launcher_names(work: pl.DataFrame, host_calls: HostCalls) -> pl.DataFrame:
-    """``launcher_uid, launcher_name`` of GPU work."""
+    """Return ``launcher_uid, launcher_name`` of GPU work."""
     names = host_calls.select(work["launcher_uid"].drop_nulls().unique(), "name")
     return names.rename({"uid": "launcher_uid", "name": "launcher_name"})
 
 
 def _python_context(rows: pl.DataFrame, stacks: CallStacks) -> dict[str, pl.Series]:
-    """Direction, modules and entry point of the example call of each row, in row order."""
+    """Return direction, modules and entry point of the example call of each row."""
     sources = rows["source_uid"].to_list()
     directions = [
         _direction(category, uid, stacks)
@@ -179,7 +181,7 @@ def _python_context(rows: pl.DataFrame, stacks: CallStacks) -> dict[str, pl.Seri
 
 
 def _direction(op_category: str, uid: int, stacks: CallStacks) -> str | None:
-    """By the category, else by the autograd node that the call runs under."""
+    """Return the direction by category, else by whether the call runs under an autograd node."""
     if op_category.endswith("_fwd"):
         return "forward"
     is_backward = op_category.endswith("_bwd") or stacks.is_in_autograd(uid)
@@ -187,7 +189,7 @@ def _direction(op_category: str, uid: int, stacks: CallStacks) -> str | None:
 
 
 def gpu_work_table(work: GpuWork, of: UnifiedCalls, host_calls: HostCalls) -> pl.DataFrame:
-    """One row for each GPU event in file order (schema: ``gpu_work``)."""
+    """Return a row for each GPU event in file order (schema: ``gpu_work``)."""
     rows = of.work.select("operation_uid", uid="gpu_uid").unique("uid", keep="first")
     kinds = pl.col("name").str.extract_groups(r"\((?<src>\w+) -> (?<dst>\w+)\)")
     is_copy = pl.col("kind") == COPY
@@ -208,7 +210,7 @@ def gpu_work_table(work: GpuWork, of: UnifiedCalls, host_calls: HostCalls) -> pl
 
 
 def perf_model_failures(of: UnifiedCalls) -> pl.DataFrame:
-    """Operations whose perf model failed, each once (schema: ``perf_model_failures``)."""
+    """Return the distinct operations whose perf model failed (schema: ``perf_model_failures``)."""
     return (
         of.calls.filter(pl.col("failure").is_not_null())
         .select("name", tuples_text("input_dims"), reason="failure")

@@ -1,6 +1,6 @@
-"""Op signatures -> costs -> roofline metrics: where the tables meet the formulas.
+"""Apply perf models to calls, and compute the roofline metrics of the sheets.
 
-Formulas run once for each distinct signature; repeats are joined back.
+Formulas run once per distinct signature; results are joined to repeated calls.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from jarvis.perf_report.work import GpuWork
 from jarvis.text.format import cut
 
 FORMULA_ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What a formula raises that cannot make sense of a call's arguments."""
+"""Exceptions of a formula for arguments that it does not support."""
 
 NO_ARGUMENTS = "the trace records no argument shapes for the call"
 
@@ -53,12 +53,12 @@ FormulaOf = Callable[[PerfModel], Formula | None]
 
 
 def forward(model: PerfModel) -> Formula | None:
-    """The formula of the op itself."""
+    """Return the formula of the op itself."""
     return model.cost
 
 
 def backward(model: PerfModel) -> Formula | None:
-    """The formula of the op's backward pass, given the forward's arguments."""
+    """Return the formula of the op's backward pass, which takes the forward's arguments."""
     return model.backward
 
 
@@ -71,18 +71,21 @@ def costs(
     registry: Registry = BUILTIN,
     kernel_names: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
-    """What each call costs whose name has a formula.
+    """Return the cost of each call whose name has a formula.
 
-    ``calls``: ``uid, name`` and the arguments as JSON text; ``work`` for the models that read the
-    names of the kernels below the call, or ``uid, kernel_names`` in its place, the names of a call
-    joined by KERNEL_SEPARATOR; ``annotations``: ``uid, annotation`` of the calls whose
-    models read the step around them.
+    Args:
+        calls: ``uid, name`` and the arguments as JSON text.
+        work: GPU work, for models that read the names of the kernels below a call.
+        strict: Raise errors of formulas instead of recording them.
+        annotations: ``uid, annotation``, for models that read the step around a call.
+        kernel_names: ``uid, kernel_names``, replaces ``work``; names are joined by
+            KERNEL_SEPARATOR.
 
-    Returns ``uid`` and the columns of COST_SCHEMA, texts as categories: ``modelled`` is false where
-    the formula does not cover the call, and ``uncovered`` says why; ``failure`` says why there is
-    no cost although it should.
-    ``flops`` and ``bytes`` are those of the sheets, ``exact_*`` the right ones. With ``strict`` an
-    error of a formula is raised.
+    Returns:
+        ``uid`` and the columns of COST_SCHEMA, texts as categories. ``modelled`` is false if the
+        formula does not cover the call, with the reason in ``uncovered``; ``failure`` is the reason
+        why the formula failed. ``flops`` and ``bytes`` follow the sheets, ``exact_*`` are the
+        corrected values.
     """
     models = {
         name: model
@@ -118,7 +121,7 @@ def costs(
 
 
 def _kernel_names(readers: pl.Series, work: GpuWork | None) -> pl.DataFrame:
-    """``uid, kernel_names`` of the calls that have GPU work below them."""
+    """Return ``uid, kernel_names`` of the calls with GPU work below them."""
     if work is None:
         return pl.DataFrame(schema={"uid": pl.Int64, "kernel_names": pl.String})
     return (
@@ -159,7 +162,7 @@ def _signature(row: dict[str, Any]) -> OpSignature:
 
 
 def _cost_columns(cost: OpCost) -> dict[str, Any]:
-    """The cost as columns; one of FORMULA_ERRORS where odd arguments made it what none can hold."""
+    """Return the cost as columns; raise one of FORMULA_ERRORS if its values are invalid."""
     exact = cost.exact()
     params = dict(cost.params)
     for name, value in params.items():
@@ -178,18 +181,21 @@ def _cost_columns(cost: OpCost) -> dict[str, Any]:
     }
 
 
-def _quantity(what: str, value: float | None) -> float | None:
+def _quantity(name: str, value: float | None) -> float | None:
     number = None if value is None else float(value)
     if number is not None and not 0 <= number < inf:
-        raise ValueError(f"its {what} would be {number}")
+        raise ValueError(f"its {name} would be {number}")
     return number
 
 
 def sheet_metrics(calls: pl.DataFrame, hardware: HardwareSpec | None) -> pl.DataFrame:
-    """Calls with ``flops, bytes, compute_spec, kernel_time_us`` -> with the metrics of the sheets.
+    """Return calls with the metrics of the sheets.
 
-    Rates are null where the time is 0. Roofline columns exist where hardware is given and at least
-    one call has a peak.
+    Rates are null if the time is 0. Roofline columns exist only with hardware and if at least one
+    call has a peak.
+
+    Args:
+        calls: ``flops, bytes, compute_spec, kernel_time_us``.
     """
     flops, moved = pl.col("flops"), pl.col("bytes")
     time_us = pl.when(pl.col("kernel_time_us") > 0).then("kernel_time_us")
@@ -202,8 +208,8 @@ def sheet_metrics(calls: pl.DataFrame, hardware: HardwareSpec | None) -> pl.Data
     )
     if hardware is None:
         return rated
-    # By factors: Polars rounds a quotient by a constant in one row otherwise than in many, and a
-    # run that is judged anew has fewer rows.
+    # Multiply instead of dividing: Polars rounds a division by a constant differently for one row
+    # than for many, and a re-projected run has fewer rows.
     compute_us = pl.when(flops > 0).then(flops / peak_tflops(hardware, "compute_spec") * 1e-6)
     memory_us = moved * (1e-3 / hardware.mem_bw_gbps)
     has_roofline = compute_us.is_not_null() & memory_us.is_not_null()
@@ -221,7 +227,7 @@ def sheet_metrics(calls: pl.DataFrame, hardware: HardwareSpec | None) -> pl.Data
 
 
 def peak_tflops(hardware: HardwareSpec, compute: str) -> pl.Expr:
-    """The compute peak of each row in TFLOPS, null where the hardware has none."""
+    """Return the compute peak of each row in TFLOPS; null if the hardware has none."""
     return pl.col(compute).replace_strict(
         hardware.max_achievable_tflops, default=None, return_dtype=pl.Float64
     )

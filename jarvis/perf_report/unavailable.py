@@ -1,4 +1,4 @@
-"""Tables that a report cannot fill which was read in place of a trace, and how that is said."""
+"""Tables that an imported report cannot provide, and the messages about them."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,23 +7,23 @@ ABSENT = {
     "memory_copies": "copies by direction",
     "collectives": "single collectives",
     "idle_gaps": "idle gaps",
-    "host_threads": "what the host does",
-    "host_slices": "what the host does",
-    "host_bins": "what the host does",
+    "host_threads": "host activity",
+    "host_slices": "host activity",
+    "host_bins": "host activity",
     "call_tree": "the call tree",
     "call_tree_operations": "the call tree",
-    "other_definitions": "what other tools say of this trace",
+    "other_definitions": "values of other tools",
     "fusion_chains": "the order of operators",
     "fusion_steps": "the order of operators",
     "attention_groups": "the order of operators",
     "attention_steps": "the order of operators",
     "roofline_calls": "times of single calls",
 }
-"""The tables that a report cannot fill, and what they would tell."""
+"""Tables that an imported report lacks, with a description of their content."""
 
 
 def unavailable_reason(absent: Mapping[str, str], tables: Iterable[str]) -> str | None:
-    """A sentence about what these tables would tell; None where none of them is ``absent``."""
+    """Return a sentence about those of ``tables`` that are ``absent``; None if none is."""
     things = list(dict.fromkeys(absent[table] for table in tables if table in absent))
     if not things:
         return None

@@ -1,7 +1,7 @@
-"""The unified ops: the highest op that a perf model covers, else the op that launches.
+"""Unified ops: the outermost op that a perf model covers, else the op that launches.
 
-Every linked GPU event without communication belongs to exactly one of them; what no op covers
-gets a row of its own, named after the call that launched it.
+Every linked GPU event except communication belongs to exactly one of them; an event that no op
+covers gets its own row, named after the call that launched it.
 """
 
 from dataclasses import dataclass
@@ -23,22 +23,23 @@ from jarvis.trace.tables import RUNTIME_CATEGORIES
 
 SYNTHETIC_END = " (Synthetic Op)"
 SYNTHETIC = "{}->{}" + SYNTHETIC_END
-"""Name of a row for one GPU event: the call that launched it, and its own name."""
+"""Name of a row for one GPU event: the call that launched it, and the event."""
 
 _REPORT_ORDER = ("is_outside_python", "root_ts_ns", "root_order", "order")
 _PLACE = ("uid", "order", "subtree_end", "depth", "is_root", "is_dropped")
 _WRAPPER_LEVELS = 5
-"""How far above an op its autograd wrapper may stand."""
+"""Maximum levels between an op and its autograd wrapper."""
 
 
 @dataclass(frozen=True)
 class UnifiedCalls:
-    """``calls``: one row for each unified op in report order; ``work``: its GPU work.
+    """Unified ops and their GPU work.
 
-    ``calls`` has ``uid`` (synthetic rows get one past the last event), ``source_uid`` (the host
-    call that it stands for), ``name``, ``op_category``, thread, arguments as JSON text, ``dur_ns``,
-    ``is_synthetic``, the columns of ``costs`` (null without a model) and ``kernel_time_us``.
-    ``work`` has ``owner_uid`` (a ``uid`` of calls) and the columns of ``GpuWork.below``.
+    ``calls`` has a row for each unified op in report order: ``uid`` (above all events for synthetic
+    rows), ``source_uid`` (its host call), ``name``, ``op_category``, thread, arguments as JSON
+    text, ``dur_ns``, ``is_synthetic``, the columns of ``costs`` (null without a model) and
+    ``kernel_time_us``. ``work`` has ``owner_uid`` (a ``uid`` of calls) and the columns of
+    ``GpuWork.below``.
     """
 
     calls: pl.DataFrame
@@ -55,9 +56,13 @@ def unified_calls(
     strict: bool = False,
     registry: Registry = BUILTIN,
 ) -> UnifiedCalls:
-    """Choose the unified ops of a trace.
+    """Return the unified ops of a trace.
 
-    ``own_costs``: ``costs`` of the cpu ops; ``direct``: ``direct_work``.
+    Args:
+        own_costs: ``costs`` of the cpu ops.
+        backward_links: ``Trace.backwards``.
+        direct: ``direct_work``.
+        first_free_uid: First uid of synthetic rows.
     """
     modelled = own_costs.filter(pl.col("modelled") & pl.col("makes_row"))["uid"]
     tree = _features(calls, work, modelled)
@@ -86,10 +91,10 @@ def unified_calls(
 
 
 def _features(calls: HostCalls, work: GpuWork, modelled: pl.Series) -> pl.DataFrame:
-    """The call tree by ``order`` with what decides about each row.
+    """Return the call tree by ``order`` with the features that select unified ops.
 
     ``has_work`` and ``has_communication`` below it; ``is_op``, ``is_python``, ``is_modelled``;
-    ``is_leaf``: it launches GPU work itself through runtime calls (driver calls do not count);
+    ``is_leaf``: it launches GPU work directly through runtime calls (not driver calls);
     ``has_modelled_below``; ``is_barrier``: a runtime call inside an op.
     """
     launched = work.launches["order"].to_numpy()
@@ -105,7 +110,7 @@ def _features(calls: HostCalls, work: GpuWork, modelled: pl.Series) -> pl.DataFr
         is_python_root=~(is_op | is_runtime) & pl.col("parent_uid").is_null(),
         is_modelled=is_op & _is_among("uid", modelled),
         is_leaf=is_op & _is_among("uid", by_runtime["op_uid"].drop_nulls()),
-        # Ops that run inside a runtime call are out of reach from above.
+        # Ops inside a runtime call cannot be reached from above.
         is_barrier=is_runtime & pl.col("op_uid").is_not_null(),
     )
     order, end = tree["order"].to_numpy(), tree["subtree_end"].to_numpy()
@@ -125,16 +130,16 @@ def _is_among(column: str, uids: pl.Series) -> pl.Expr:
 
 
 def _inside(condition: pl.Expr) -> pl.Expr:
-    """Whether a row (by ``order``) has a proper ancestor for which ``condition`` holds."""
+    """Return whether a row (by ``order``) has a proper ancestor for which ``condition`` holds."""
     reached = pl.when(condition).then("subtree_end").otherwise(0).cum_max().shift(1, fill_value=0)
     return reached > pl.col("order")
 
 
 def _collect(tree: pl.DataFrame, wrapped: pl.Series, calls: HostCalls) -> pl.DataFrame:
-    """``uid`` of the ops to collect, with the columns of ``_REPORT_ORDER`` to sort them by.
+    """Return ``uid`` of the unified ops, with the columns of ``_REPORT_ORDER`` for sorting.
 
-    In a tree with Python functions, ops that run inside a runtime call are in reach too, and what
-    runs below a Python function comes first.
+    In a tree with Python functions, ops inside a runtime call can be reached too, and calls below a
+    Python function come first.
     """
     is_wrapped = _is_among("uid", wrapped)
     descends = (
@@ -148,7 +153,7 @@ def _collect(tree: pl.DataFrame, wrapped: pl.Series, calls: HostCalls) -> pl.Dat
         pl.when("is_op").then(~descends).otherwise(pl.lit(not has_python) & pl.col("is_barrier"))
     )
     is_start = pl.col("is_python_root") | (pl.col("is_root") & ~pl.col("is_in_python"))
-    found = (
+    ops = (
         tree.with_columns(is_in_python=_inside(pl.col("is_python_root")))
         .with_columns(
             root_order=pl.when(is_start).then("order").forward_fill(),
@@ -158,12 +163,12 @@ def _collect(tree: pl.DataFrame, wrapped: pl.Series, calls: HostCalls) -> pl.Dat
         .filter(~pl.col("is_dropped"))
         .select("uid", "order", "root_order", is_outside_python=~pl.col("is_in_python"))
     )
-    roots = tree["uid"].gather(found["root_order"])
+    roots = tree["uid"].gather(ops["root_order"])
     starts = calls.select(roots.drop_nulls().unique(), "ts_ns").rename(
         {"uid": "root_uid", "ts_ns": "root_ts_ns"}
     )
     return (
-        found.with_columns(root_uid=roots)
+        ops.with_columns(root_uid=roots)
         .join(starts, on="root_uid", how="left", maintain_order="left")
         .drop("root_uid")
     )
@@ -178,9 +183,9 @@ def _wrapped_backwards(
     strict: bool,
     registry: Registry,
 ) -> pl.DataFrame:
-    """Ops that a forward op's model prices: ``uid, backward_category`` and the columns of costs.
+    """Return ``uid, backward_category`` and costs of ops that a forward op's model covers.
 
-    Such an op is the only one with GPU work below an autograd node that bears the node's name.
+    Such an op is the only one with GPU work below an autograd node that has the node's name.
     """
     nodes = _priced_nodes(calls, modelled, backward_links, registry)
     named = (
@@ -206,7 +211,7 @@ def _wrapped_backwards(
 def _priced_nodes(
     calls: HostCalls, modelled: pl.Series, backward_links: pl.DataFrame, registry: Registry
 ) -> pl.DataFrame:
-    """``node_uid, forward_uid, backward_category``: autograd nodes whose forward op has a model."""
+    """Return ``node_uid, forward_uid, backward_category`` of nodes whose forward op has a model."""
     links = backward_links.filter(_is_among("forward_uid", modelled))
     forwards = calls.select(links["forward_uid"].unique(), "name")
     models = {name: registry.find_model(name) for name in forwards["name"].unique()}
@@ -222,9 +227,9 @@ def _priced_nodes(
 
 
 def _namesakes(nodes: pl.DataFrame, tree: pl.DataFrame, calls: HostCalls) -> pl.DataFrame:
-    """Ops with GPU work below an autograd node, of the same name as the node.
+    """Return ops with GPU work below an autograd node of the same name.
 
-    ``uid, depth, is_modelled, node_uid, node_depth``, by ``node_uid``.
+    Columns: ``uid, depth, is_modelled, node_uid, node_depth``, by ``node_uid``.
     """
     places = tree.select("order", "subtree_end", node_uid="uid", node_depth="depth").filter(
         _is_among("node_uid", nodes["node_uid"])
@@ -247,10 +252,10 @@ def _namesakes(nodes: pl.DataFrame, tree: pl.DataFrame, calls: HostCalls) -> pl.
         .explode("place")
     )
     below = spans.drop("place").hstack(working.drop("order", "works")[spans["place"]])
-    bearing = calls.select(below["uid"].unique(), "name")
+    op_names = calls.select(below["uid"].unique(), "name")
     return (
         below.join(names, on="node_uid")
-        .join(bearing, on="uid")
+        .join(op_names, on="uid")
         .filter(pl.col("name") == pl.col("expected_name"))
         .drop("name", "expected_name")
         .sort("node_uid", "uid")
@@ -260,10 +265,10 @@ def _namesakes(nodes: pl.DataFrame, tree: pl.DataFrame, calls: HostCalls) -> pl.
 def _uncovered(
     calls: HostCalls, work: GpuWork, below: pl.DataFrame, first_free_uid: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Rows for linked GPU events, communication left out, that no collected op launched.
+    """Return rows, and their work, for linked GPU events that no unified op covers.
 
-    Those without an op above their launch come first; each is named after its launch, or after
-    the nearest op.
+    Communication is excluded. Events without an op above their launch come first; rows are named
+    after the nearest op, else after the launch.
     """
     left = (
         work.linked.filter(

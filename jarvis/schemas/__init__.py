@@ -1,7 +1,7 @@
-"""Every table: its columns with label, dtype, unit, format and meaning.
+"""Schemas of all tables: columns with label, dtype, unit, format and meaning.
 
-Labels stand only here. Those of the report sheets are TraceLens's, so that its users and tools
-read our reports; column names are ours, with the unit in them.
+All labels are defined here. Labels of the report sheets are TraceLens's, for compatibility with its
+tools; column names are ours and contain the unit.
 """
 
 import polars as pl
@@ -59,7 +59,7 @@ SHEETS: dict[str, tuple[Column, ...]] = {
     "short_kernels_summary": sheets.SHORT_KERNELS_SUMMARY,
     "coll_analysis": sheets.COLL_ANALYSIS,
 }
-"""The tables that are sheets of the report; a report leaves columns of them out."""
+"""Tables that are sheets of the report; a report may omit some of their columns."""
 
 TABLES: dict[str, tuple[Column, ...]] = {
     **SHEETS,
@@ -87,7 +87,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
 
 
 def columns(table: str) -> tuple[Column, ...]:
-    """The columns of a table; MissingTableError for an unknown one."""
+    """Return the columns of a table; raise MissingTableError if it is unknown."""
     try:
         return TABLES[table]
     except KeyError:
@@ -95,7 +95,11 @@ def columns(table: str) -> tuple[Column, ...]:
 
 
 def column(table: str, name: str) -> Column:
-    """One column of a table; a parameter column (``param_M``) is made for its name."""
+    """Return a column of a table; a parameter column (``param_M``) is created by its name.
+
+    Raises:
+        MissingTableError: The table or the column is unknown.
+    """
     for candidate in columns(table):
         if candidate.name == name:
             return candidate
@@ -106,19 +110,19 @@ def column(table: str, name: str) -> Column:
 
 
 def label(table: str, name: str) -> str:
-    """The label of a column."""
+    """Return the label of a column."""
     return column(table, name).label
 
 
 def labeled(frame: pl.DataFrame, table: str) -> pl.DataFrame:
-    """The frame under its labels, columns in their order."""
+    """Return the frame with columns renamed to their labels."""
     return frame.rename({name: label(table, name) for name in frame.columns})
 
 
 def conform(frame: pl.DataFrame, table: str) -> pl.DataFrame:
-    """The frame with exactly the columns of the schema, in its order and with its dtypes.
+    """Return the frame with exactly the columns of the schema, in its order and with its dtypes.
 
-    Optional columns that the frame lacks stay away; parameter columns keep their dtype.
+    Missing optional columns are omitted; parameter columns keep their dtype.
     """
     chosen: list[pl.Expr] = []
     for c in columns(table):
@@ -130,75 +134,74 @@ def conform(frame: pl.DataFrame, table: str) -> pl.DataFrame:
 
 
 _ABOUT = {
-    "gpu_timeline": "Where the GPU's time goes. It counts the GPU work that host calls of the "
-    "trace launched (all of it, where the trace links none), from its first start to its last "
-    "end; work launched before the recording began is left out.",
-    "ops_summary_by_category": "Operators that launch GPU work, by category. Communication is "
-    "left out. Where operators run at the same time, each counts in full.",
+    "gpu_timeline": "Breakdown of the GPU's time, from the first start to the last end of GPU work "
+    "that host calls of the trace launched (of all work, if the trace links none). Work launched "
+    "before the recording began is excluded.",
+    "ops_summary_by_category": "Operators that launch GPU work, by category, without "
+    "communication. Operators that run at the same time each count in full.",
     "ops_summary": "The same, by name.",
     "ops_unique_args": "The same, by name, arguments and thread.",
-    "unified_perf_summary": "One row for each operator and its arguments: the highest "
-    "operator that a perf model covers, with all work below it, else the operator that "
-    "launches. GPU work that no operator covers stands in rows of its own.",
-    "diff_stats": "What the GPU does in only one of two compared traces, by the lowest call that "
-    "both have in common. Work that both traces have is left out, however long it takes: "
-    "`unified_perf_summary` compares its times.",
-    "roofline": "One sheet for each family of perf models, one row for each operator and "
-    "parameter set. Nested operators of a family stand side by side, so that column sums can "
-    "count work twice; calls without GPU work count with no time.",
-    "kernel_summary": "Kernels by name, stream and the operator that launched them, communication "
-    "and kernels without a recorded launch included.",
-    "short_kernel_histogram": "How many kernels are how short, below a threshold.",
+    "unified_perf_summary": "One row for each operator and its arguments: the outermost operator "
+    "that a perf model covers, with all work below it, else the operator that launches. GPU work "
+    "that no operator covers has its own rows.",
+    "diff_stats": "GPU work that only one of two compared traces has, by the lowest call that both "
+    "have in common. Work in both traces is excluded; `unified_perf_summary` compares its times.",
+    "roofline": "One sheet per family of perf models, one row for each operator and parameter set. "
+    "Nested operators of a family have separate rows, so column sums can count work twice; calls "
+    "without GPU work count with zero time.",
+    "kernel_summary": "Kernels by name, stream and launching operator, including communication and "
+    "kernels without a recorded launch.",
+    "short_kernel_histogram": "Histogram of the durations of kernels below a threshold.",
     "short_kernels_summary": "Kernels below that threshold, by name, operator and arguments.",
-    "coll_analysis": "Communication by collective, message and process group. Kernels whose "
-    "metadata is incomplete are left out; the table `collectives` has them.",
-    "operations": "The rows of `unified_perf_summary` with the right values: kernel "
-    "statistics by name, no FLOPs for copies, true element sizes. A row tells neither why it is "
-    "slow nor how well caches work: FLOPs and bytes are computed from the arguments, not "
-    "measured.",
+    "coll_analysis": "Communication by collective, message and process group. Kernels with "
+    "incomplete metadata are only in the table `collectives`.",
+    "operations": "The rows of `unified_perf_summary` with corrected values: kernel statistics by "
+    "name, no FLOPs for copies, true element sizes. FLOPs and bytes are computed from the "
+    "arguments, not measured, so a row shows neither why it is slow nor how well caches work.",
     "gpu_work": "Every GPU event of the trace.",
     "memory_copies": "Copies by direction, in the window of `gpu_timeline`.",
-    "collectives": "Every communication kernel. The time of a kernel includes waiting for the "
-    "other ranks; one trace alone cannot tell the two apart.",
-    "idle_gaps": "The gaps of `gpu_timeline`: they add up to its idle time. One trace cannot prove "
+    "collectives": "Every communication kernel. Its time includes waiting for other ranks, which a "
+    "single trace cannot separate from the transfer.",
+    "idle_gaps": "The gaps of `gpu_timeline`, which add up to its idle time. A trace cannot prove "
     "why the GPU waited.",
-    "host_threads": "The threads of the host, and what they do: time in runtime calls, else in "
-    "operators, else in Python alone. Annotations do not count.",
-    "host_slices": "Single calls of the host for the timeline: all, or the half million longest. "
-    "A call is longer than those inside it, so none stands without its caller.",
-    "host_bins": "What the host's threads do in equal spans of the recording, all calls counted; "
-    "spans in which a thread does nothing are left out.",
-    "call_tree": "GPU time by the calls that launched it, equal calls at one place merged. The "
-    "time of a node is that of its children; kernels are the leaves. A backward node of autograd "
-    "stands under the module of the operator that it differentiates, where the trace links both.",
+    "host_threads": "Host threads and their activity: time in runtime calls, else in operators, "
+    "else in Python only. Annotations do not count.",
+    "host_slices": "Single host calls for the timeline: all, or the half million longest. Calls "
+    "are longer than those inside them, so every call has its caller.",
+    "host_bins": "Activity of host threads in equal spans of the recording, from all calls; spans "
+    "without activity of a thread are omitted.",
+    "call_tree": "GPU time by the calls that launched it, with equal calls at one place merged. "
+    "The time of a node is the sum of its children; kernels are the leaves. An autograd node is "
+    "placed "
+    "under the module of the operator that it differentiates, if the trace links both.",
     "call_tree_operations": "Which operations the kernels of `call_tree` belong to.",
-    "other_definitions": "What other tools say of the GPU's time in this trace, worked out by "
-    "their definitions, and why it differs.",
-    "operation_models": "What the efficiency of `operations` depends on and that table does not "
-    "say; with it a run is judged against other hardware without its trace.",
-    "roofline_calls": "The calls behind the rooflines of `unified_perf_summary` and the roofline "
-    "sheets, for the same purpose; those without FLOPs, bytes or a precision have none.",
-    "perf_model_failures": "Operators that a perf model should price but could not.",
+    "other_definitions": "GPU times of this trace by the definitions of other tools, and why they "
+    "differ.",
+    "operation_models": "Inputs of the efficiency of `operations` that are not in that table; with "
+    "them a run is re-projected onto other hardware without its trace.",
+    "roofline_calls": "Calls behind the rooflines of `unified_perf_summary` and the roofline "
+    "sheets, for the same purpose. Calls without FLOPs, bytes or a precision have no roofline.",
+    "perf_model_failures": "Operators whose perf model failed.",
     "fusion_chains": "Neighboring operators that one kernel could replace, found in the call tree "
-    "by module, function or shape. That shapes fit is evidence that data flows, not proof; whether "
-    "something else reads an intermediate result cannot be seen.",
+    "by module, function or shape. Fitting shapes are evidence of data flow, not proof; other "
+    "readers of an intermediate result are not visible.",
     "fusion_steps": "The operations at each position of the chains.",
     "attention_groups": "Attention that runs as single operators: a softmax between two matrix "
-    "products whose shapes fit, with all that runs between them.",
+    "products whose shapes fit, with all operators between them.",
     "attention_steps": "The operations at each position of these groups.",
-    "trace_health": "How far the trace can be trusted, warnings first: each fact with what it "
-    "affects and how to capture better.",
+    "trace_health": "Facts about the quality of the trace, warnings first, with the affected "
+    "results and how to record better.",
     **comparison.ABOUT,
 }
 _INTRODUCTION = """# Metrics
 
-Every table that a report has, with its columns. Labels are those of the sheets, the workbook and
-the pages. Times are exact to the nanosecond as the profiler records them; MiB is 1,048,576 bytes,
-while TB/s and TFLOPS/s are powers of ten. An empty cell means not known, never zero."""
+All tables of a report with their columns. Sheets, workbook and pages show the labels. Times are
+exact to the nanosecond, as recorded; MiB is 1,048,576 bytes, while TB/s and TFLOPS/s are powers of
+ten. An empty cell means not known, never zero."""
 
 
 def schemas_markdown() -> str:
-    """All tables as Markdown: what each column means, its unit and its label."""
+    """Return the documentation of all tables as Markdown."""
     parts = [_INTRODUCTION]
     for table, table_columns in TABLES.items():
         rows = [f"| `{c.name}` | {c.label} | {c.unit} | {c.meaning} |" for c in table_columns]

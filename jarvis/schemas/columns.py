@@ -1,4 +1,4 @@
-"""What a column is, and short ways to describe one."""
+"""Column descriptions and helpers to create them."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import polars as pl
 
 PARAM_PREFIX = "param_"
 ANY_PARAM = PARAM_PREFIX + "*"
-"""Stands in a schema where the columns of a perf model's parameters go."""
+"""Placeholder in a schema for the columns of a perf model's parameters."""
 
 INTEGER, TEXT, FLAG = pl.Int64(), pl.String(), pl.Boolean()
 NUMBER = pl.Float64()
@@ -43,7 +43,7 @@ KERNELS = pl.List(
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. ``format`` is a Python format spec; ``optional`` ones may be absent."""
+    """A column; ``format`` is a Python format spec, ``optional`` columns may be absent."""
 
     name: str
     label: str
@@ -55,7 +55,7 @@ class Column:
 
 
 def text(name: str, label: str, meaning: str) -> Column:
-    """A column of words."""
+    """Return a text column."""
     return Column(name, label, TEXT, meaning=meaning)
 
 
@@ -63,19 +63,19 @@ ARGUMENTS = (
     text("input_dims", "Input Dims", "shape of each argument"),
     text("input_types", "Input type", "dtype of each argument"),
     text("input_strides", "Input Strides", "strides of each argument"),
-    text("concrete_inputs", "Concrete Inputs", "value of each argument that is no tensor"),
+    text("concrete_inputs", "Concrete Inputs", "value of each argument that is not a tensor"),
 )
 
 
 def count(name: str, label: str, meaning: str) -> Column:
-    """A column of whole numbers."""
+    """Return an integer column."""
     return Column(name, label, INTEGER, format=",d", meaning=meaning)
 
 
 def number(
     name: str, label: str, unit: str, meaning: str, fmt: str = ",.3f", optional: bool = False
 ) -> Column:
-    """A column of numbers with a unit."""
+    """Return a float column with a unit; ``fmt`` is a Python format spec."""
     return Column(name, label, NUMBER, unit, fmt, meaning, optional)
 
 
@@ -88,7 +88,7 @@ _STATISTICS = {
     "sum": "sum over the calls",
 }
 SPREAD = ("mean", "median", "std", "min", "max")
-"""The statistics that most sheets give of a value that differs from call to call."""
+"""Statistics over calls that most sheets have."""
 
 
 def statistics(
@@ -99,7 +99,7 @@ def statistics(
     which: tuple[str, ...] = SPREAD,
     optional: bool = False,
 ) -> tuple[Column, ...]:
-    """One column ``name_mean``, ... for each statistic of a value that differs by call."""
+    """Return a column for each statistic over calls: ``name_mean``, ..."""
     return tuple(
         number(
             f"{name}_{statistic}",

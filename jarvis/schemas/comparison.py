@@ -1,7 +1,7 @@
-"""The tables of a comparison: a target beside a reference.
+"""Tables of a comparison of a target with a reference.
 
-A difference is target less reference, in percent of the reference. Of a run, all tables of a
-comparison are named with the prefix ``comparison_``.
+A difference is target minus reference, in percent of the reference. In a run the names of these
+tables start with ``comparison_``.
 """
 
 from jarvis.schemas.columns import FLAG, INTEGER, UIDS, Column, count, number, text
@@ -9,31 +9,31 @@ from jarvis.schemas.sheets import BOUND_MEANING
 
 
 def _times(meaning: str) -> tuple[Column, ...]:
-    """The time on either side, and the difference in ms and in percent."""
+    """Return columns for the time of both sides, and the difference in ms and in percent."""
     return (
         number("reference_ms", "Reference (ms)", "ms", f"{meaning} on the reference"),
         number("target_ms", "Target (ms)", "ms", f"{meaning} on the target"),
-        number("difference_ms", "Difference (ms)", "ms", "target less reference"),
+        number("difference_ms", "Difference (ms)", "ms", "target minus reference"),
         number(
             "difference_pct",
             "Difference (%)",
             "%",
-            "target less reference, in percent of the reference; empty where that takes no time",
+            "target minus reference, in percent of the reference; empty if that takes no time",
             "+,.1f",
         ),
     )
 
 
-def _counts(what: str, label: str, meaning: str) -> tuple[Column, ...]:
+def _counts(name: str, label: str, meaning: str) -> tuple[Column, ...]:
     return (
-        count(f"reference_{what}", f"Reference {label}", f"{meaning} on the reference"),
-        count(f"target_{what}", f"Target {label}", f"{meaning} on the target"),
+        count(f"reference_{name}", f"Reference {label}", f"{meaning} on the reference"),
+        count(f"target_{name}", f"Target {label}", f"{meaning} on the target"),
     )
 
 
-_CATEGORY = text("category", "Category", "key of the analysis that claims the operation")
-_DIMS = text("input_dims", "Input dims", "shapes of the arguments; empty where they differ")
-_TYPES = text("input_types", "Input types", "dtypes of the arguments; empty where they differ")
+_CATEGORY = text("category", "Category", "key of the analysis that handles the operation")
+_DIMS = text("input_dims", "Input dims", "shapes of the arguments; empty if they differ")
+_TYPES = text("input_types", "Input types", "dtypes of the arguments; empty if they differ")
 _PAIR = Column("pair", "Pair", INTEGER, meaning="number of the row in `comparison_operations`")
 _SIDE = text("side", "Side", "target or reference")
 _FOUND_IN = text("found_in", "Found in", "both, target or reference")
@@ -41,18 +41,18 @@ _UNEXPLAINED = number(
     "unexplained_ms",
     "Not explained (ms)",
     "ms",
-    "of the rows that are slower than the hardware explains: time beyond the attainable; none "
-    "for other rows",
+    "time beyond the attainable time, of rows that are slower than the hardware explains; 0 for "
+    "other rows",
 )
 
 TOTALS = (
-    text("type", "Part", "part of the GPU timeline, under the names of that sheet"),
+    text("type", "Part", "part of the GPU timeline, as in that sheet"),
     *_times("time"),
     number("reference_percent", "Reference (%)", "%", "share of its total time", ",.1f"),
     number("target_percent", "Target (%)", "%", "share of its total time", ",.1f"),
 )
 BOUNDS = (
-    text("bound", "Bound", "memory, compute, or not known, as each side's own hardware has it"),
+    text("bound", "Bound", "memory, compute, or not known, on the hardware of each side"),
     *_times("GPU time of the operations with this bound"),
     number("reference_percent", "Reference (%)", "%", "share of its operations' time", ",.1f"),
     number("target_percent", "Target (%)", "%", "share of its operations' time", ",.1f"),
@@ -80,12 +80,12 @@ OPERATIONS = (
     text(
         "matched_by",
         "Matched by",
-        "arguments: same name, shapes and dtypes; call tree: other work below the same call; "
-        "product: another operator for the same matrix product",
+        "arguments: same name, shapes and dtypes; call tree: different work below the same call; "
+        "product: a different operator for the same matrix product",
     ),
     text("name", "Operation", "operator on the target, or several, longest first"),
     text("reference_name", "Reference operation", "operator on the reference, likewise"),
-    text("place", "Place", "call that both have in common, where the call tree matched"),
+    text("place", "Place", "call that both have in common, if matched by call tree"),
     _CATEGORY,
     _DIMS,
     _TYPES,
@@ -95,7 +95,7 @@ OPERATIONS = (
     Column("reference_uids", "Reference UIDs", UIDS, meaning="likewise of the reference's"),
     text("bound", "Bound", BOUND_MEANING),
     text("reference_bound", "Reference bound", "the same on the reference"),
-    *_counts("calls", "calls", "calls; where the call tree matched, those of the common call"),
+    *_counts("calls", "calls", "calls; if matched by call tree, those of the common call"),
     *_times("GPU busy time of all calls"),
     number(
         "percent_of_compute",
@@ -119,60 +119,59 @@ OPERATIONS = (
         "expected_ratio",
         "Expected ratio",
         "",
-        "what the two GPUs explain: ratio of bandwidths or of compute peaks, by the bound; empty "
-        "where that is not one number",
+        "ratio that the two GPUs explain: of bandwidths or of compute peaks, by the bound; empty "
+        "if that is not a single number",
         ",.2f",
     ),
     number(
         "expected_ratio_least",
         "Least expected ratio",
         "",
-        "the same, or where that is a range its lower end: the bound is not known, or launching "
-        "decides on one side",
+        "the same, or the lower end of a range: if the bound is not known, or one side is launch "
+        "bound",
         ",.2f",
     ),
     number(
         "expected_ratio_most",
         "Most expected ratio",
         "",
-        "the upper end of that range; what is slower is not explained by the hardware",
+        "the upper end of that range; slower rows are not explained by the hardware",
         ",.2f",
     ),
     number(
         "work_ratio",
         "Work ratio",
         "",
-        "FLOPs (bytes where there are none) per call of the target / reference; empty where "
-        "either is not known",
+        "FLOPs (else bytes) per call of the target / reference; empty if either is not known",
         ",.2f",
     ),
     number(
         "attainable_ms",
         "Attainable (ms)",
         "ms",
-        "time on the target that the highest expected ratio gives, not below its roofline",
+        "time on the target at the highest expected ratio, at least its roofline time",
     ),
     Column(
         "is_roofline_capped",
         "At roofline",
         FLAG,
-        meaning="the target's roofline is above the expected time and decides",
+        meaning="the target's roofline time is longer than the expected time and is used",
     ),
     text(
         "outcome",
         "Outcome",
         "much slower, slower, as expected, faster or much faster than the hardware explains, "
-        "too short (calls in which launching decides), or not known",
+        "too short (launch-bound calls), or not known",
     ),
     Column(
         "is_unexpected",
         "Unexpected",
         FLAG,
-        meaning="slower or faster than the expected ratio by more than the tolerance; empty where "
-        "nothing is expected",
+        meaning="slower or faster than the expected ratio by more than the tolerance; empty "
+        "without an expected ratio",
     ),
     _UNEXPLAINED,
-    text("explanation", "Explanation", "what the hardware explains of the difference"),
+    text("explanation", "Explanation", "how much of the difference the hardware explains"),
     number("efficiency_pct", "Efficiency (%)", "%", "share of the target's roofline", ",.1f"),
     number(
         "reference_efficiency_pct",
@@ -193,7 +192,7 @@ UNMATCHED = (
     _DIMS,
     _TYPES,
     text("bound", "Bound", BOUND_MEANING),
-    count("calls", "Calls", "calls, all of them"),
+    count("calls", "Calls", "all calls"),
     number("time_ms", "GPU time (ms)", "ms", "GPU busy time without a counterpart"),
     number("percent_of_compute", "% of compute", "%", "that time / its computation time", ",.2f"),
     text("kernel", "Main kernel", "kernel with most time"),
@@ -226,7 +225,7 @@ COLLECTIVES = (
     number("message_mb", "Message (MB)", "MiB", "larger of the messages sent and received"),
     _FOUND_IN,
     *_counts("count", "count", "communication kernels"),
-    *_times("duration, waiting for other ranks included,"),
+    *_times("duration, including waiting for other ranks,"),
 )
 MODULES = (
     text("module", "Module", "name of the module's class"),
@@ -234,7 +233,7 @@ MODULES = (
     Column("depth", "Depth", INTEGER, meaning="modules above it"),
     _FOUND_IN,
     *_counts("calls", "calls", "calls with GPU work"),
-    *_times("durations of the GPU events below it, added up,"),
+    *_times("sum of the durations of the GPU events below it,"),
 )
 
 SCHEMAS: dict[str, tuple[Column, ...]] = {
@@ -250,21 +249,21 @@ SCHEMAS: dict[str, tuple[Column, ...]] = {
 }
 
 ABOUT = {
-    "comparison_totals": "The GPU timelines of a target and of a reference, in runs that have one.",
-    "comparison_bounds": "How much of either side's operations memory or compute bounds.",
-    "comparison_categories": "GPU time by category on either side.",
+    "comparison_totals": "The GPU timelines of target and reference.",
+    "comparison_bounds": "Time of memory-bound and compute-bound operations on each side.",
+    "comparison_categories": "GPU time by category on each side.",
     "comparison_operations": "Operations that both sides have, and how much of the difference the "
-    "figures of the two GPUs explain. A row of either operations table stands in one row at most, "
-    "or in several in parts, so that no time counts twice. What the hardware does not explain is "
-    "not proven to be the kernel's fault: clocks, power limits and versions differ too.",
+    "specifications of the two GPUs explain. No time counts twice: a row of an operations table is "
+    "in one row, or in several with a share each. An unexplained difference is not necessarily "
+    "caused by kernels: clocks, power limits and versions differ too.",
     "comparison_unmatched": "Operations that only one side has, with the time that has no "
     "counterpart.",
     "comparison_kernels": "GPU work of the operations by kernel name. Kernels of different "
-    "libraries have different names, so most rows of two vendors stand on one side only.",
-    "comparison_lowering": "Which kernels an operation of `comparison_operations` is lowered to on "
-    "either side.",
+    "libraries have different names, so for two vendors most rows have only one side.",
+    "comparison_lowering": "Kernels that an operation of `comparison_operations` is lowered to on "
+    "each side.",
     "comparison_collectives": "Communication by kind, element type, group size and message. Equal "
     "counts in every row mean that both sides use the same collectives.",
-    "comparison_modules": "GPU time by the modules of the model, those of one class at one place "
-    "merged; a module contains those below it, so the rows do not add up.",
+    "comparison_modules": "GPU time by the modules of the model, with modules of one class at one "
+    "place merged. A module contains those below it, so the rows do not add up.",
 }

@@ -1,4 +1,4 @@
-"""The sheets of the report: TraceLens's labels over our column names."""
+"""Sheets of the report: our column names with TraceLens's labels."""
 
 from dataclasses import replace
 
@@ -32,7 +32,7 @@ THREAD = (
     text("process_label", "process_label", "label of the process, such as CPU"),
     text("thread_name", "thread_name", "thread that made the call"),
 )
-NAME = text("name", "name", "operator, or runtime call, that the row stands for")
+NAME = text("name", "name", "operator, or runtime call, of the row")
 OP_CATEGORY = text(
     "op_category", "op category", "kind of operator, by its name or by the name of its first kernel"
 )
@@ -44,12 +44,20 @@ _KERNELS_SUMMARY = (
         "kernel_details_summary",
         KERNEL_STATS,
         meaning="kernels of a call by position, with statistics over the calls that launch as many "
-        "kernels as the first; where calls differ, positions can mix kernels",
+        "kernels as the first; if calls differ, positions can mix kernels",
     ),
-    text("trunc_kernel_details", "trunc_kernel_details", "the kernels, names cut to 64 characters"),
+    text(
+        "trunc_kernel_details",
+        "trunc_kernel_details",
+        "the kernels, with names cut to 64 characters",
+    ),
 )
 _NUM_KERNELS = replace(
-    count("num_kernels", "num_kernels", "GPU events of one call; calls with more are another row"),
+    count(
+        "num_kernels",
+        "num_kernels",
+        "GPU events of one call; calls with another number are in another row",
+    ),
     optional=True,
 )
 _IS_RECOMPUTE = Column(
@@ -71,22 +79,22 @@ _OVERLAP = (
         "overlapping_kernels",
         "overlapping_kernels_details_summary",
         KERNEL_STATS,
-        meaning="that work by name, with statistics over the calls of its mean duration",
+        meaning="that work by name, with statistics of its mean duration over the calls",
         optional=True,
     ),
     Column(
         "trunc_overlapping_kernels",
         "trunc_overlapping_kernels_details",
         TEXT,
-        meaning="the same, names cut to 64 characters",
+        meaning="the same, with names cut to 64 characters",
         optional=True,
     ),
     *statistics(
         "overlap_pct",
         "overlap_pct",
         "",
-        "share of the busy time of the call in which other streams work too, from 0 to 1 and more "
-        "where the kernels of the call overlap each other",
+        "share of the busy time of the call in which other streams work too, from 0 to 1; above 1 "
+        "if the kernels of the call overlap each other",
         optional=True,
     ),
 )
@@ -94,13 +102,13 @@ _KERNEL_CALL_STACKS = Column(
     "kernel_call_stacks",
     "kernel_call_stacks",
     pl.List(NAMES),
-    meaning="what is above each kernel of the summary: modules, Python frames and operators, "
+    meaning="call stack of each kernel of the summary: modules, Python frames and operators, "
     "outermost first",
     optional=True,
 )
 KERNEL_TIME = "GPU busy time of the call: union of the intervals of all GPU work below it"
-_DIRECT = "GPU busy time of what the operator launches itself, communication left out"
-_SUBTREE = "GPU busy time of all work below the operator, communication included"
+_DIRECT = "GPU busy time of work that the operator launches itself, without communication"
+_SUBTREE = "GPU busy time of all work below the operator, including communication"
 
 
 def _roofline_metrics(suffix: str) -> tuple[Column, ...]:
@@ -122,8 +130,8 @@ def _roofline_metrics(suffix: str) -> tuple[Column, ...]:
 
 
 _RATES = (
-    statistics("tb_per_s", "TB/s", "TB/s", "modelled bytes over GPU busy time"),
-    statistics("tflops_per_s", "TFLOPS/s", "TFLOPS/s", "modelled FLOPs over GPU busy time"),
+    statistics("tb_per_s", "TB/s", "TB/s", "modeled bytes over GPU busy time"),
+    statistics("tflops_per_s", "TFLOPS/s", "TFLOPS/s", "modeled FLOPs over GPU busy time"),
 )
 _COMPUTE_SPEC = text(
     "compute_spec", "Compute Spec", "compute unit and precision whose peak applies"
@@ -150,7 +158,7 @@ def _bound(label: str) -> Column:
 
 
 def _pairs(which: tuple[str, ...]) -> tuple[Column, ...]:
-    """Direct and subtree time side by side for each statistic, as the sheet has them."""
+    """Return direct and subtree time side by side for each statistic, as in the sheet."""
     return tuple(
         column
         for statistic in which
@@ -199,7 +207,7 @@ OPS_UNIQUE_ARGS = (
         "first_occurrence_time",
         "first_occurrence_time",
         "µs",
-        "start of the first call after that of the first call of all",
+        "start of the first call, relative to the first call of all rows",
         optional=True,
     ),
     *_pairs((*SPREAD, "sum")),
@@ -237,13 +245,13 @@ UNIFIED_PERF_SUMMARY = (
     *_KERNELS_SUMMARY,
     _KERNEL_CALL_STACKS,
     *_OVERLAP,
-    text("perf_params", "perf_params", "parameters that the perf model read from the arguments"),
+    text("perf_params", "perf_params", "parameters that the perf model reads from the arguments"),
     Column("has_perf_model", "has_perf_model", FLAG, meaning="a perf model applies to the call"),
     Column(
         "entry_point",
         "entry_point",
         TEXT,
-        meaning="Python frame from which the operator was called, past wrappers of the framework",
+        meaning="Python frame from which the operator was called, skipping framework wrappers",
         optional=True,
     ),
     Column(
@@ -251,7 +259,7 @@ UNIFIED_PERF_SUMMARY = (
         "call_stack_full",
         TEXT,
         meaning="modules, Python frames and operators above the kernels of the first call, "
-        "outermost first; where kernels differ, a list for each after the part they share",
+        "outermost first; if kernels differ, a list for each after the shared part",
         optional=True,
     ),
     *_PERCENT,
@@ -292,8 +300,8 @@ COLL_ANALYSIS = (
     text("dtype", "dtype", "element type"),
     count("in_msg_nelems", "In msg nelems", "elements sent by this rank"),
     count("out_msg_nelems", "Out msg nelems", "elements received by this rank"),
-    text("in_split_size", "In split size", "elements for each rank, where they differ"),
-    text("out_split_size", "Out split size", "elements from each rank, where they differ"),
+    text("in_split_size", "In split size", "elements for each rank, if they differ"),
+    text("out_split_size", "Out split size", "elements from each rank, if they differ"),
     Column("stream", "stream", INTEGER, meaning="stream on which the kernels ran"),
     number("in_msg_mb", "In msg size (MB)_first", "MiB", "size of the message sent"),
     number("out_msg_mb", "Out msg size (MB)_first", "MiB", "size of the message received"),
@@ -301,7 +309,7 @@ COLL_ANALYSIS = (
         "dur_us",
         "dur",
         "µs",
-        "duration of the kernel: transfer and waiting for other ranks together",
+        "duration of the kernel, including waiting for other ranks",
         ("sum", "mean", "std", "min", "max"),
     ),
     OPERATION_COUNT,
@@ -312,7 +320,7 @@ KERNEL_SUMMARY = (
     text(
         "parent_op_category",
         "Parent op category",
-        "op category of the operator; graph or runtime where no operator launched the kernel",
+        "op category of the operator; graph or runtime if no operator launched the kernel",
     ),
     Column(
         "parent_cpu_op",
@@ -331,12 +339,12 @@ KERNEL_SUMMARY = (
         "percent_of_total",
         "Percent of total time (%)",
         "%",
-        "share of total_time of the GPU timeline, which may leave out work that these rows count",
+        "share of total_time of the GPU timeline, which may exclude work that these rows count",
     ),
 )
 SHORT_KERNEL_HISTOGRAM = (
     number("bin_start", "bin_start", "µs", "shortest duration of the bin"),
-    number("bin_end", "bin_end", "µs", "where the next bin begins; the last bin includes it"),
+    number("bin_end", "bin_end", "µs", "start of the next bin; the last bin includes it"),
     count("count", "count", "kernels in the bin"),
 )
 SHORT_KERNELS_SUMMARY = (
@@ -344,7 +352,7 @@ SHORT_KERNELS_SUMMARY = (
         "parent_cpu_op",
         "Parent cpu_op",
         TEXT,
-        meaning="nearest operator above the launch; kernels without one are left out",
+        meaning="nearest operator above the launch; kernels without one are excluded",
         optional=True,
     ),
     *(

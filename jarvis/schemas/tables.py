@@ -1,4 +1,4 @@
-"""Our own tables: what the analyses and the dashboard read."""
+"""Tables of Jarvis for the analyses and the dashboard."""
 
 from jarvis.schemas.columns import (
     ARGUMENTS,
@@ -27,7 +27,7 @@ OPERATIONS = (
     Column("uid", "UID", INTEGER, meaning=EX_UID.meaning),
     Column("name", "Operation", TEXT, meaning=NAME.meaning),
     Column("op_category", "Op category", TEXT, meaning=OP_CATEGORY.meaning),
-    text("direction", "Direction", "forward or backward pass, where the op category tells"),
+    text("direction", "Direction", "forward or backward pass, if known from the op category"),
     Column("process_name", "Process", TEXT, meaning=THREAD[0].meaning),
     Column("thread_name", "Thread", TEXT, meaning=THREAD[2].meaning),
     *ARGUMENTS,
@@ -49,9 +49,8 @@ OPERATIONS = (
     text(
         "model_origin",
         "Model origin",
-        "`tracelens` where TraceLens has the perf model too, `jarvis` where it lacks it, "
-        "`extension` for one of a user, `report` where FLOPs and bytes stand in a report that was "
-        "read and no perf model here knows them",
+        "`tracelens` if TraceLens has the perf model too, `jarvis` if only Jarvis has it, "
+        "`extension` for a user's model, `report` if FLOPs and bytes come from an imported report",
     ),
     number("flops", "FLOPs", "FLOP", "floating-point work of one call", ",.0f"),
     number(
@@ -59,7 +58,7 @@ OPERATIONS = (
         "Bytes",
         "bytes",
         "minimum memory traffic of one call: each input read and each output written once; not "
-        "measured, a cache may make the real one smaller or larger",
+        "measured, caches can make the real traffic smaller or larger",
         ",.0f",
     ),
     number("flops_per_byte", "FLOPs/byte", "FLOP/byte", "arithmetic intensity: FLOPs / bytes"),
@@ -79,11 +78,11 @@ OPERATIONS = (
         "pct_roofline",
         "Efficiency (%)",
         "%",
-        "roofline time of all calls / kernel time of all calls; over 100 means that the model "
-        "or the peak does not fit, cached data for instance",
+        "roofline time of all calls / kernel time of all calls; over 100 means that the model or "
+        "the peak does not apply, for instance because of cached data",
         ",.1f",
     ),
-    text("roofline_note", "Efficiency note", "why efficiency is missing, or how it was decided"),
+    text("roofline_note", "Efficiency note", "why efficiency is missing, or how it was determined"),
     text("params", "Parameters", "parameters of the perf model as JSON"),
     Column(
         "kernels",
@@ -95,7 +94,7 @@ OPERATIONS = (
         "launcher_names",
         "Launched by",
         NAMES,
-        meaning="operators below that launch the kernels, as the ops sheets name them",
+        meaning="operators that launch the kernels, as in the ops sheets",
     ),
     Column(
         "launcher_uids",
@@ -107,7 +106,7 @@ OPERATIONS = (
         "module_path",
         "Module path",
         NAMES,
-        meaning="modules around the example call, of its forward op in a backward pass, outermost "
+        meaning="modules around the example call (in a backward pass of its forward op), outermost "
         "first; empty without Python stacks",
     ),
     text(
@@ -119,7 +118,7 @@ OPERATIONS = (
         "percent_of_compute",
         "% of compute",
         "%",
-        "kernel time / computation time; sums over 100 where kernels run at the same time",
+        "kernel time / computation time; sums exceed 100 if kernels run at the same time",
         ",.2f",
     ),
     number(
@@ -161,17 +160,17 @@ MEMORY_COPIES = (
         "exposed_time_us",
         "Exposed time (µs)",
         "µs",
-        "time in which such a copy runs and neither computation nor communication does",
+        "time in which such a copy runs, but no computation and no communication",
     ),
-    count("total_bytes", "Bytes", "bytes copied; empty where the trace does not say"),
+    count("total_bytes", "Bytes", "bytes copied; empty if not recorded"),
     number("avg_bytes", "Mean bytes", "bytes", "bytes of one copy", ",.0f"),
 )
 COLLECTIVES = (
     Column("uid", "UID", INTEGER, meaning="position of the kernel in the trace"),
     text("name", "Kernel", "name of the communication kernel"),
-    text("collective", "Collective", "kind of collective, where the trace says"),
+    text("collective", "Collective", "kind of collective, if recorded"),
     Column("ts_ns", "Start (ns)", INTEGER, "ns", ",d", "start on the clock of the trace"),
-    number("dur_us", "Duration (µs)", "µs", "transfer and waiting for other ranks together"),
+    number("dur_us", "Duration (µs)", "µs", "duration, including waiting for other ranks"),
     Column("stream", "Stream", INTEGER, meaning="stream index"),
     text("dtype", "Dtype", "element type"),
     text("group", "Process group", "name of the process group"),
@@ -181,7 +180,7 @@ COLLECTIVES = (
 IDLE_GAPS = (
     Column("start_ns", "Start (ns)", INTEGER, "ns", ",d", "start on the clock of the trace"),
     Column("dur_ns", "Duration (ns)", INTEGER, "ns", ",d", "until the next GPU event starts"),
-    text("cause", "Cause", "what the record fits best; a hypothesis, and `unknown` is one of them"),
+    text("cause", "Cause", "most likely cause, a hypothesis; `unknown` if none fits"),
     Column("prev_uid", "UID before", INTEGER, meaning="GPU event that ended last"),
     text("prev_name", "Kernel before", "its name"),
     Column("next_uid", "UID after", INTEGER, meaning="GPU event that ends the gap"),
@@ -202,29 +201,34 @@ IDLE_GAPS = (
         "µs",
         "from the start of the launch call before to the end of this one, or to the end of the gap",
     ),
-    text("host_call", "Host call", "call of the launching thread that the cause rests on"),
+    text("host_call", "Host call", "call of the launching thread that the cause is derived from"),
     number("host_call_us", "Host call (µs)", "µs", "duration of that call"),
     text("host_op", "Host operator", "operator that made that call"),
     number(
         "unlinked_us",
         "Unlinked work (µs)",
         "µs",
-        "time in the gap in which GPU events run whose launch is not recorded",
+        "time in the gap in which GPU events without a recorded launch run",
     ),
 )
 _HOST_BUSY = (
     Column("runtime_ns", "Runtime calls (ns)", INTEGER, "ns", ",d", "time in runtime calls"),
     Column(
-        "operator_ns", "Operators (ns)", INTEGER, "ns", ",d", "time in operators, no runtime call"
+        "operator_ns",
+        "Operators (ns)",
+        INTEGER,
+        "ns",
+        ",d",
+        "time in operators, outside runtime calls",
     ),
-    Column("python_ns", "Python only (ns)", INTEGER, "ns", ",d", "time in Python frames alone"),
+    Column("python_ns", "Python only (ns)", INTEGER, "ns", ",d", "time in Python frames only"),
 )
 HOST_THREADS = (
     Column("thread", "Thread", INTEGER, meaning="number of the thread, most operator time first"),
-    text("process_name", "Process", "name of the process, where the trace says"),
-    text("thread_name", "Thread name", "name of the thread, where the trace says"),
-    text("pid", "Process ID", "process as the trace numbers it"),
-    text("tid", "Thread ID", "thread as the trace numbers it"),
+    text("process_name", "Process", "name of the process, if recorded"),
+    text("thread_name", "Thread name", "name of the thread, if recorded"),
+    text("pid", "Process ID", "process id in the trace"),
+    text("tid", "Thread ID", "thread id in the trace"),
     count("call_count", "Calls", "recorded calls: runtime, operators, Python frames, annotations"),
     count("kept_count", "Calls kept", "those in `host_slices`"),
     *_HOST_BUSY,
@@ -250,8 +254,8 @@ _NODE_TIME = Column(
     INTEGER,
     "ns",
     ",d",
-    "durations of the GPU events launched below the node, added up; events that run at the same "
-    "time count each",
+    "sum of the durations of the GPU events launched below the node; simultaneous events each "
+    "count in full",
 )
 _NODE_LAUNCHES = count("launches", "Launches", "GPU events: kernels, copies, fills")
 CALL_TREE = (
@@ -269,7 +273,7 @@ CALL_TREE = (
         "kind",
         "Kind",
         "root, module, python, op, runtime (a call outside operators), kernel (any GPU event), "
-        "rest (calls too short for a row of their own), unlinked (no launch is recorded)",
+        "rest (calls too short for their own row), unlinked (no recorded launch)",
     ),
     text("name", "Name", "name of the call or the kernel"),
     _NODE_TIME,
@@ -279,7 +283,7 @@ CALL_TREE = (
         INTEGER,
         "ns",
         ",d",
-        "of what the node launches itself, not a call below it",
+        "GPU time launched by the node itself, not by a call below it",
     ),
     Column(
         "backward_ns",
@@ -287,7 +291,7 @@ CALL_TREE = (
         INTEGER,
         "ns",
         ",d",
-        "of what the backward pass launches, also under the module that it belongs to",
+        "GPU time launched by the backward pass, including that under its module",
     ),
     Column(
         "modelled_ns",
@@ -295,7 +299,7 @@ CALL_TREE = (
         INTEGER,
         "ns",
         ",d",
-        "of operations with a perf model",
+        "GPU time of operations with a perf model",
     ),
     _NODE_LAUNCHES,
     count("calls", "Calls", "calls of the node with GPU work below them"),
@@ -310,29 +314,29 @@ CALL_TREE_OPERATIONS = (
         "calls",
         "Calls",
         "",
-        "calls of the operation; one with kernels at several nodes is shared out by GPU time",
+        "calls of the operation; calls with kernels at several nodes are split by GPU time",
     ),
 )
 OTHER_DEFINITIONS = (
     text("quantity", "Quantity", "what is measured"),
-    text("tool", "Tool", "the tool, with the setting that changes what it says"),
-    number("value", "Its value", "", "what it says; empty where it has no value for this trace"),
+    text("tool", "Tool", "the tool, with the setting that changes its value"),
+    number("value", "Its value", "", "its value; empty if it has none for this trace"),
     text("unit", "Unit", "unit of both values"),
-    number("ours", "Our value", "", "what the GPU timeline says"),
-    text("reason", "Why", "what it counts, or why it has no value for this trace"),
+    number("ours", "Our value", "", "value of the GPU timeline"),
+    text("reason", "Why", "what the tool counts, or why it has no value for this trace"),
 )
 OPERATION_MODELS = (
     Column("uid", "UID", INTEGER, meaning="uid of the row in `operations`"),
     Column("modelled", "Modelled", FLAG, meaning="a perf model covers the call"),
     text("failure", "Failure", "why the perf model failed"),
     text("uncovered", "Not covered", "why the perf model does not cover the call"),
-    text("compute", "Compute peak", "compute unit and precision; an empty text where not known"),
+    text("compute", "Compute peak", "compute unit and precision; an empty text if not known"),
     Column(
         "crosses_link", "Crosses link", FLAG, meaning="most of its time is copies over the link"
     ),
 )
 ROOFLINE_CALLS = (
-    text("sheet", "Sheet", "the table that has the call's row"),
+    text("sheet", "Sheet", "table with the call's row"),
     Column("row", "Row", INTEGER, meaning="position of that row in the table"),
     number("kernel_time_us", "Kernel time (µs)", "µs", KERNEL_TIME),
     number("flops", "FLOPs", "FLOP", "floating-point work by the sheet's convention", ",.0f"),
@@ -342,18 +346,18 @@ ROOFLINE_CALLS = (
 PERF_MODEL_FAILURES = (
     text("name", "Operation", "operator whose perf model failed"),
     ARGUMENTS[0],
-    text("reason", "Reason", "what went wrong"),
+    text("reason", "Reason", "error of the perf model"),
 )
 _SCOPE = (
     text("scope_kind", "Kind of frame", "module, function, operator, or sequence for none"),
     text("scope_name", "Frame", "module, function or operator that the steps run in"),
 )
 _STEP_NAMES = Column("step_names", "Steps", NAMES, meaning="operators of one instance, in order")
-_INSTANCES = count("instance_count", "Instances", "times that the steps run")
+_INSTANCES = count("instance_count", "Instances", "number of times that the steps run")
 _LAUNCHES = count("kernel_count", "Kernels", "GPU events of all instances")
 _EXAMPLE = Column("example_uid", "Example UID", INTEGER, meaning="first call of the first instance")
 _STEP = (
-    Column("position", "Position", INTEGER, meaning="place of the step, from 0"),
+    Column("position", "Position", INTEGER, meaning="index of the step, from 0"),
     Column(
         "operation_uid", "Operation UID", INTEGER, meaning="row of the operations table of the step"
     ),
@@ -371,12 +375,12 @@ FUSION_CHAINS = (
     _INSTANCES,
     _LAUNCHES,
     number("kernel_time_us", "Kernel time (µs)", "µs", f"{KERNEL_TIME}; sum over all instances"),
-    text("product_name", "Product", "matrix product whose epilogue the steps could be; else empty"),
+    text("product_name", "Product", "matrix product whose epilogue the steps could be, or empty"),
     text("product_dims", "Product shapes", "shapes of that product's first call"),
     text("product_types", "Product dtypes", "dtypes of that product's first call"),
     text("product_kernel", "Product kernel", "longest kernel of that product's first call"),
     number("product_time_us", "Product time (µs)", "µs", "kernel time of these products"),
-    count("kept_count", "Results kept", "instances whose product's own result is needed too"),
+    count("kept_count", "Results kept", "instances whose product's result is also used elsewhere"),
     count("attention_count", "Before attention", "instances whose result attention reads next"),
     number("attention_time_us", "Before attention (µs)", "µs", "kernel time of these instances"),
     number("modelled_pct", "Modelled (%)", "%", "share of that time whose memory traffic is known"),
@@ -387,20 +391,18 @@ FUSION_CHAINS = (
         "fused_bytes",
         "Bytes when fused",
         "bytes",
-        "what comes from outside the chain and what its last step writes, of all instances; behind "
-        "a product, what its kernel moves on top; empty where a shape or dtype is not known",
+        "inputs from outside the chain and output of its last step, of all instances; for an "
+        "epilogue, traffic added to the product's kernel; empty if a shape or dtype is not known",
         ",.0f",
     ),
     number("flops", "FLOPs", "FLOP", "floating-point work of all instances", ",.0f"),
     text("compute", "Compute peak", "compute unit and precision whose peak applies"),
-    Column(
-        "is_bounded", "Whole frame", FLAG, meaning="the frame holds no other work than such chains"
-    ),
+    Column("is_bounded", "Whole frame", FLAG, meaning="the frame contains only such chains"),
     Column(
         "has_data_flow",
         "Data flow",
         FLAG,
-        meaning="each step has an operand of the shape that the step before makes",
+        meaning="each step has an operand of the shape of the previous step's result",
     ),
     ARGUMENTS[0],
     _EXAMPLE,
@@ -416,8 +418,8 @@ ATTENTION_GROUPS = (
     _INSTANCES,
     _LAUNCHES,
     number("kernel_time_us", "Kernel time (µs)", "µs", f"{KERNEL_TIME}; sum over all instances"),
-    count("batch", "Batch", "sequences; times the heads where the heads are not known"),
-    count("heads", "Heads", "attention heads; empty where batch and heads are one dimension"),
+    count("batch", "Batch", "sequences; times the heads if the heads are not known"),
+    count("heads", "Heads", "attention heads; empty if batch and heads are one dimension"),
     count("n_q", "Queries", "queries per sequence"),
     count("n_kv", "Keys", "keys and values per sequence"),
     count("d_qk", "Head dim", "length of a query vector"),
@@ -433,12 +435,12 @@ ATTENTION_STEPS = (
     *_STEP,
 )
 TRACE_HEALTH = (
-    text("key", "Key", "name of the fact for programs"),
-    text("title", "Fact", "what the fact is about"),
+    text("key", "Key", "identifier of the fact"),
+    text("title", "Fact", "topic of the fact"),
     text("summary", "Finding", "the fact as a sentence"),
-    number("value", "Value", "", "the number in it; empty where there is none"),
+    number("value", "Value", "", "the number in it, if any"),
     text("unit", "Unit", "unit of the value"),
     text("severity", "Severity", "ok, note or warning"),
-    text("affects", "What it affects", "which results are wrong or missing for it"),
-    text("remedy", "How to capture better", "what to do before the next recording"),
+    text("affects", "What it affects", "results that are wrong or missing because of it"),
+    text("remedy", "How to capture better", "how to change the next recording"),
 )

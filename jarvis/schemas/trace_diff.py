@@ -1,4 +1,4 @@
-"""What a report says about another trace that it is compared with."""
+"""Columns of a report that compares its trace with another one."""
 
 from dataclasses import replace
 
@@ -10,22 +10,22 @@ COMPARED = (
         "time_ratio",
         "speedup (trace2/trace1)",
         "",
-        "kernel time of the compared trace over that of this one, of the same part of the call "
-        "tree. A ratio of times: above 1 the compared trace is slower",
+        "kernel time of the compared trace / that of this one, for the same part of the call tree; "
+        "a ratio of times: above 1 the compared trace is slower",
         optional=True,
     ),
     number(
         "time_difference_us",
         "delta_us (trace2 - trace1)",
         "µs",
-        "that kernel time of the compared trace less the GPU busy time of the row",
+        "that kernel time of the compared trace minus the GPU busy time of the row",
         optional=True,
     ),
     replace(
         count(
             "lca_count_trace2",
             "lca_count_trace2",
-            "how many of these parts of the call tree have GPU work in the compared trace",
+            "number of these parts of the call tree with GPU work in the compared trace",
         ),
         optional=True,
     ),
@@ -33,7 +33,7 @@ COMPARED = (
         "lca_id",
         "lca_id",
         TEXT,
-        meaning=f"their numbers: each is a {_LCA}; GPU work that both have is its own",
+        meaning=f"their numbers: each is a {_LCA}; for GPU work in both traces the work itself",
         optional=True,
     ),
     Column("lca_name", "lca_name", TEXT, meaning="their names, each once", optional=True),
@@ -42,7 +42,7 @@ COMPARED = (
             f"lca_kernel_time_us_trace{which}",
             f"lca_total_kernel_time_trace{which}_us",
             "µs",
-            f"sum of their GPU events in {trace}; parts of other rows may be among them",
+            f"sum of their GPU events in {trace}, possibly including parts of other rows",
             optional=True,
         )
         for which, trace in ((1, "this trace"), (2, "the compared trace"))
@@ -67,7 +67,7 @@ DIFF_STATS = (
     text(
         "lca_name",
         "lowest_common_ancestor_name",
-        f"{_LCA}, without line numbers; both names where they differ",
+        f"{_LCA}, without line numbers; both names if they differ",
     ),
     Column(
         "lca_id",
@@ -80,7 +80,7 @@ DIFF_STATS = (
         "nn_module_stack",
         "nn_module_stack",
         NAMES,
-        meaning="modules above the launch, outermost first; root where there are none",
+        meaning="modules above the launch, outermost first; root if there are none",
     ),
     text("nn_module_parent", "nn_module_parent", "innermost of these modules"),
 )

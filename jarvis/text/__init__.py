@@ -1,1 +1,1 @@
-"""How values become text: numbers with units, Markdown, CSV, and the messages of findings."""
+"""Text formatting: numbers with units, Markdown, CSV, and the messages of findings."""

@@ -1,10 +1,9 @@
-"""Write CSV files whose texts no spreadsheet program runs as a formula, and read them back.
+"""Write and read CSV files that are safe against formula injection in spreadsheet programs.
 
-An apostrophe goes in front of what looks like a formula, at every place where such a program may
-begin a cell: at the start of a text, and behind each line separator, control character or
-semicolon in it (a program that splits cells at semicolons does not honor the quotes of a comma).
-Reading takes the apostrophes away again. All other texts, and all that recordings are known to
-hold, stay as they are.
+Writing puts an apostrophe before what looks like a formula wherever a program may start a cell: at
+the start of a text, and after each line separator, control character or semicolon in it (a program
+that splits at semicolons ignores quotes for commas). Reading removes the apostrophes. All other
+texts are unchanged, including those that recordings are known to contain.
 """
 
 import csv
@@ -21,21 +20,21 @@ from jarvis.core.output import open_output
 _NUMBER = re.compile(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?")
 _STARTS = r"\x00-\x1f\x7f-\x9f\u2028\u2029;"
 _SKIPPED = rf"'\s\ufeff{_STARTS}"
-_FORMULA = "=+@＝＋－＠-"  # noqa: RUF001 - some programs take the wide ones too
+_FORMULA = "=+@＝＋－＠-"  # noqa: RUF001 - some programs accept full-width characters
 _RUN = re.compile(f"[{_SKIPPED}]++[{_FORMULA}]?|^[{_FORMULA}]")
-"""All that may stand before a formula, taken as a whole: a search from each start is quadratic."""
+"""A whole prefix of a formula; searching from each start of a prefix would be quadratic."""
 
 _START, _GUARDED_START = re.compile(f"([{_STARTS}])"), re.compile(f"([{_STARTS}])'")
 _MAY_BE_GUARDED = f"(?:^|[{_STARTS}])'[{_SKIPPED}]*[{_FORMULA}]"
 
 
 def guarded(text: str) -> str:
-    """Return ``text`` as a CSV file can hold it without becoming a formula."""
+    """Return ``text`` escaped so that no spreadsheet program reads it as a formula."""
     return text if _NUMBER.fullmatch(text) else _RUN.sub(_guarded_run, text)
 
 
 def unguarded(text: str) -> str:
-    """Return the text that ``guarded`` was given."""
+    """Undo ``guarded``."""
     return _RUN.sub(_unguarded_run, text)
 
 
@@ -53,16 +52,16 @@ def _unguarded_run(run: re.Match[str]) -> str:
 
 
 def write_csv(frame: pl.DataFrame, path: Path) -> None:
-    """Write a header and the rows, without an index, with nothing for null and NaN."""
+    """Write a header and the rows; null and NaN become empty cells."""
     with open_output(path) as raw, TextIOWrapper(raw, "utf-8", "replace", "") as file:
-        # Python 3.11 quotes the characters of its line terminator alone, and so not a bare CR.
+        # Python 3.11 only quotes characters of its line terminator, so "\n" would not quote a CR.
         writer = csv.writer(_UnixLines(file), lineterminator="\r\n")
         writer.writerow(map(guarded, frame.columns))
         writer.writerows(tuple(map(_cell, row)) for row in frame.iter_rows())
 
 
 def unguarded_columns(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return a table that was read from a CSV file with its texts and labels as they were."""
+    """Return a table from a CSV file with ``unguarded`` texts and column names."""
     columns = [_unguarded(column) for column in frame.iter_columns()]
     return pl.DataFrame(columns).rename({name: unguarded(name) for name in frame.columns})
 
@@ -70,8 +69,8 @@ def unguarded_columns(frame: pl.DataFrame) -> pl.DataFrame:
 def _unguarded(cells: pl.Series) -> pl.Series:
     if cells.dtype != pl.String:
         return cells
-    found = cells.filter(cells.str.contains(_MAY_BE_GUARDED)).unique().to_list()
-    return cells.replace(found, [unguarded(text) for text in found]) if found else cells
+    texts = cells.filter(cells.str.contains(_MAY_BE_GUARDED)).unique().to_list()
+    return cells.replace(texts, [unguarded(text) for text in texts]) if texts else cells
 
 
 def _cell(value: object) -> object:
@@ -81,7 +80,7 @@ def _cell(value: object) -> object:
 
 
 class _UnixLines:
-    """A file whose rows end in LF where the writer ends them in CR LF."""
+    """Convert the CR LF row endings of the CSV writer to LF."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file

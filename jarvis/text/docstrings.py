@@ -1,4 +1,4 @@
-"""Docstrings that become documentation, with the values of constants filled in."""
+"""Docstrings as documentation, with the values of constants filled in."""
 
 import inspect
 import string
@@ -9,7 +9,7 @@ from jarvis.core.errors import RegistrationError
 
 
 class _Constants(string.Formatter):
-    """Formats numbers without trailing zeros, and a ladder as its limits, the worst first."""
+    """Format numbers without trailing zeros, and a ladder as its limits, worst first."""
 
     def format_field(self, value: object, spec: str) -> str:
         if isinstance(value, tuple):
@@ -20,8 +20,11 @@ class _Constants(string.Formatter):
 def filled_docstring(function: Callable[..., object]) -> str:
     """Return the docstring of a function with its constants filled in.
 
-    ``{MANY_CALLS}`` or ``{impact.TARGET_PCT}`` is the value that this name has in the module of the
-    function. RegistrationError if there is no such constant.
+    ``{MANY_CALLS}`` or ``{impact.TARGET_PCT}`` becomes the value of that name in the function's
+    module.
+
+    Raises:
+        RegistrationError: The module has no such constant.
     """
     names = {
         "jarvis": sys.modules["jarvis"],
@@ -32,5 +35,5 @@ def filled_docstring(function: Callable[..., object]) -> str:
     except (LookupError, AttributeError, TypeError, ValueError) as error:
         raise RegistrationError(
             f"The docstring of {function.__name__} names a constant that its module does not have: "
-            f"{error}. Write {{NAME}} with a constant of the module."
+            f"{error}. Use {{NAME}} with a constant of the module."
         ) from error

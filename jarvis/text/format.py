@@ -1,4 +1,4 @@
-"""Numbers with their units, names and tensors as text: one function per kind of quantity."""
+"""Format numbers with units, names and tensors: one function per kind of quantity."""
 
 import json
 import math
@@ -15,31 +15,31 @@ NOT_AVAILABLE = "not available"
 
 NAME_LENGTH = 80
 MAX_NAME_LENGTH = 2_000
-"""Letters of a name that is shown or stored once more, and that analyses of names look at."""
+"""Maximum length of a name that is shown or stored again, and that name analyses read."""
 
 UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff"
     "\U000e0000-\U000e007f]+"
 )
-"""What breaks a line, or hides or reorders the text around it."""
+"""Characters that break a line, or hide or reorder the text around them."""
 
 MAX_DECIMALS = 6
-"""A number that needs more is printed with an exponent."""
+"""Numbers that need more decimals are printed with an exponent."""
 
 MIN_PCT = 0.01
-"""A smaller share is printed as below this one."""
+"""Smaller percentages are printed as ``<0.01%``."""
 
 MIN_MS = 0.1
-"""A shorter time is printed in µs."""
+"""Shorter times are printed in µs."""
 
 
 def cut(name: str) -> str:
-    """Return ``name`` with at most MAX_NAME_LENGTH letters."""
+    """Return ``name`` truncated to MAX_NAME_LENGTH characters."""
     return name if len(name) <= MAX_NAME_LENGTH else f"{name[: MAX_NAME_LENGTH - 1]}…"
 
 
 def decimal(value: float | None) -> str:
-    """Three significant digits, whole from 100 on, thousands separated: 0.0123, 4.56, 12,345."""
+    """Format with three significant digits, whole from 100 on: 0.0123, 4.56, 12,345."""
     if value is None:
         return MISSING
     size = abs(value)
@@ -50,12 +50,12 @@ def decimal(value: float | None) -> str:
 
 
 def count(value: int | None) -> str:
-    """A whole number, thousands separated."""
+    """Format a whole number with thousands separators."""
     return MISSING if value is None else f"{value:,}"
 
 
 def percent(value: float | None) -> str:
-    """A percentage with one decimal, or with two significant digits where it is small."""
+    """Format a percentage with one decimal, below 1% with two significant digits."""
     if value is None:
         return MISSING
     if 0 < value < MIN_PCT:
@@ -65,29 +65,29 @@ def percent(value: float | None) -> str:
 
 
 def milliseconds(value: float | None) -> str:
-    """A time in ms, below 0.1 ms in µs."""
+    """Format a time given in ms, below 0.1 ms in µs."""
     if value is not None and 0 < abs(value) < MIN_MS:
         return microseconds(1000 * value)
     return _with_unit(value, "ms")
 
 
 def microseconds(value: float | None) -> str:
-    """A time in µs."""
+    """Format a time in µs."""
     return _with_unit(value, "µs")
 
 
 def tb_per_s(value: float | None) -> str:
-    """A bandwidth in TB/s (1e12 bytes)."""
+    """Format a bandwidth in TB/s (1e12 bytes per second)."""
     return _with_unit(value, "TB/s")
 
 
 def tflops_per_s(value: float | None) -> str:
-    """A compute rate in TFLOPS/s."""
+    """Format a compute rate in TFLOPS/s."""
     return _with_unit(value, "TFLOPS/s")
 
 
 def byte_size(value: float | None) -> str:
-    """A size in the decimal unit that fits: 512 B, 5.12 kB, 1.50 MB."""
+    """Format a size given in bytes with a decimal unit: 512 B, 5.12 kB, 1.50 MB."""
     if value is None:
         return MISSING
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
@@ -101,7 +101,7 @@ def _with_unit(value: float | None, unit: str) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """``1 call``, ``2 copies``, ``3 launches``, ``4 days``."""
+    """Return a count with its noun: ``1 call``, ``2 copies``, ``3 launches``, ``4 days``."""
     if re.search("[^aeiou]y$", noun):
         plural = f"{noun[:-1]}ies"
     else:
@@ -110,36 +110,36 @@ def counted(count: int, noun: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name from the trace, in backticks, on one line, and not too long."""
+    """Return a name in backticks, on one line, truncated to NAME_LENGTH characters."""
     flat = " ".join(name.replace("`", "'").split())
     return f"`{flat if len(flat) <= NAME_LENGTH else flat[: NAME_LENGTH - 1] + '…'}`"
 
 
 def escaped(text: str) -> str:
-    """Return ``text`` with JSON escapes for all control, reordering and invisible characters."""
+    """Return ``text`` with JSON escapes for control, reordering and invisible characters."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
-def _escape(letter: str) -> str:
-    return json.dumps(letter)[1:-1].replace("\x7f", "\\u007f")
+def _escape(character: str) -> str:
+    return json.dumps(character)[1:-1].replace("\x7f", "\\u007f")
 
 
 def listed(items: list[str], limit: int = 3) -> str:
-    """``a, b, c and 4 more``."""
+    """Join the first ``limit`` items: ``a, b, c and 4 more``."""
     rest = len(items) - limit
     return ", ".join(items[:limit]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def short_dtype(name: str) -> str:
-    """``c10::BFloat16`` -> ``bf16``; a name that is not known stays as it is."""
+    """Return the short name of a dtype (``c10::BFloat16`` -> ``bf16``), or ``name`` if unknown."""
     dtype = find_dtype(name)
     return name if dtype is None else dtype.short
 
 
 def arguments(input_dims: str | None, input_types: str | None) -> str | None:
-    """``[8944,1024] bf16, [1024,2816] bf16``: the tensor arguments; None without any."""
+    """Format the tensor arguments, as ``[8944,1024] bf16, [1024,2816] bf16``; None without any."""
     if input_dims is None:
         return None
     shapes, types = parse_literal(input_dims), parse_literal(input_types)

@@ -1,7 +1,7 @@
-"""Text from a trace inside Markdown: kernel and op names can hold any character.
+"""Escape text for Markdown: kernel and op names can contain any character.
 
-Templates print every string through ``escape`` unless it is ``Markdown`` already, so a name never
-becomes a table cell border, a tag, a link or emphasis.
+Templates pass every string through ``escape`` unless it is ``Markdown`` already, so that no name
+becomes a cell border, a tag, a link or emphasis.
 """
 
 import re
@@ -11,13 +11,13 @@ from jarvis.text.format import MAX_NAME_LENGTH, UNPRINTABLE
 from jarvis.text.messages import Message, Text, to_text
 
 NAME_LENGTH = 75
-"""Characters of a kernel name or of arguments that a table shows."""
+"""Maximum length of a kernel name or of arguments in a table."""
 
 _CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 # A bracket is special only where a link, an image or a definition could follow from it.
 _SPECIAL = re.compile(r"[\\`*<>|$~&@]|\](?=[(\[:])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
-# Addresses and the short names of icons and colors: some renderers look for them in text whose
-# escapes are undone already, so that only a code span keeps them apart.
+# URLs, email addresses and shortcodes of icons and colors: some renderers search for them after
+# unescaping, so that only a code span prevents a match.
 _SOUGHT_IN_TEXT = re.compile(
     r"(?<=[A-Za-z]):(?=//)|(?<=www)\.|(?<=[\w.+-])\\@(?=[\w-]+\.)"
     r"|(?<!:):(?=[a-z][\w+-]*(?:/\w+)?:(?!:))|(?<!:):(?=[a-z-]+\[)",
@@ -27,18 +27,18 @@ _BARE_PIPE = re.compile(r"(?<!\\)\|")
 
 
 class Markdown(str):
-    """Text that is Markdown already: it is printed as it is."""
+    """Text that is Markdown already and is not escaped."""
 
     __slots__ = ()
 
 
 def one_line(text: str) -> str:
-    """``text`` without line breaks and control characters."""
+    """Return ``text`` without line breaks and control characters."""
     return UNPRINTABLE.sub(" ", text).strip()
 
 
 def escape(text: str) -> Markdown:
-    """``text`` so that Markdown shows it letter by letter, on one line."""
+    """Return ``text`` escaped, on one line, so that Markdown renders it literally."""
     return text if isinstance(text, Markdown) else Markdown(_escaped(text))
 
 
@@ -48,7 +48,7 @@ def _escaped(text: str) -> str:
 
 
 def code(text: str) -> Markdown:
-    """``text`` as a code span, also where it holds backticks; cut at MAX_NAME_LENGTH."""
+    """Return ``text`` as a code span, even with backticks in it; cut at MAX_NAME_LENGTH."""
     content = one_line(shortened(text, MAX_NAME_LENGTH)) or " "
     longest = max((len(run) for run in re.findall(r"`+", content)), default=0)
     fence = "`" * (longest + 1)
@@ -57,7 +57,7 @@ def code(text: str) -> Markdown:
 
 
 def prose(text: str | Message | Text) -> Markdown:
-    """A sentence with names quoted in backticks: the quotes become code spans, the rest is text."""
+    """Return a sentence as Markdown: names in backticks become code spans, the rest is escaped."""
     text = text if isinstance(text, str) else to_text(text)
     parts = []
     end = 0
@@ -68,20 +68,20 @@ def prose(text: str | Message | Text) -> Markdown:
 
 
 def cell(text: str, length: int = NAME_LENGTH) -> Markdown:
-    """A name as a code span in a table cell, cut where it is long."""
+    """Return a name as a code span for a table cell, shortened to ``length`` characters."""
     return Markdown(_BARE_PIPE.sub(r"\\|", code(shortened(text, length))))
 
 
 def shortened(text: str, length: int) -> str:
-    """``text`` cut in its middle to at most ``length`` characters."""
+    """Return ``text`` shortened in its middle to at most ``length`` characters."""
     if len(text) <= length:
         return text
-    kept = length - 1
-    return f"{text[: kept - kept // 3]}…{text[-(kept // 3) :]}"
+    rest = length - 1
+    return f"{text[: rest - rest // 3]}…{text[-(rest // 3) :]}"
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Markdown:
-    """A table; cells are escaped unless they are Markdown, and hold no border of their own."""
+    """Return a table; cells are escaped unless they are Markdown, pipes always."""
     lines = [f"| {' | '.join(headers)} |", f"|{'|'.join('---' for _ in headers)}|"]
     for row in rows:
         cells = (_BARE_PIPE.sub(r"\\|", escape(cell)).strip() for cell in row)
@@ -90,13 +90,12 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Markdown:
 
 
 def anchor(heading: str) -> str:
-    """The name under which a heading can be linked to: lower case, dashes, no punctuation."""
-    kept = re.sub(r"[^\w\- ]", "", heading.strip().lower())
-    return kept.replace(" ", "-")
+    """Return the anchor of a heading: lower case, dashes, no punctuation."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
 def block(text: str, language: str = "text") -> Markdown:
-    """A code block; its text may hold fences of its own."""
+    """Return a code block; the text may contain fences."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return Markdown(f"{fence}{language}\n{text}\n{fence}")

@@ -1,11 +1,11 @@
-"""Sentences as data: a message names its template and holds the values in it; ``to_text`` words it.
+"""Messages as data: a message has the id of a template and its values; ``to_text`` renders it.
 
 Templates live in one ``MessageTable`` per analysis. A placeholder is ``{value}`` or
 ``{value:spec}``; ``FORMATS`` lists the specs. ``{value:spec?text}`` prints ``text`` where the value
 is None, and so does ``{value?text}``. Without a spec, ``BY_NAME`` and the unit at the end of the
 value's name decide (``BY_UNIT``): ``{time_ms}`` prints ``1.23 ms``. A value with the spec
-``message`` is the id of a message, or several ids: the message is made from the other values when
-the one around it is made (``resolve``).
+``message`` is the id of a message, or several ids: the nested message takes its values from those
+of the outer one (``resolve``).
 """
 
 import string
@@ -18,13 +18,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 from jarvis.text.format import byte_size, counted, decimal, listed, milliseconds, percent, quoted
 
 LITERAL = "literal"
-"""The id of a message whose only value ``text`` is its wording: of plugins, and of stored runs of
-earlier versions."""
+"""Id of a message whose only value ``text`` is its text: from plugins and from runs of earlier
+versions."""
 
 NAMES_SHOWN = 3
 
 RESOLVED = "message"
-"""The spec of values that are ids of messages."""
+"""Format spec of values that are ids of messages."""
 
 Value = Union["Message", tuple["Message", ...], tuple[str, ...], str, bool, int, float, None]
 
@@ -39,7 +39,7 @@ class Message(BaseModel):
 
 
 def literal(text: str) -> Message:
-    """Return a message whose wording is ``text``."""
+    """Return a message with the literal text ``text``."""
     return Message(id=LITERAL, values={"text": text})
 
 
@@ -52,13 +52,13 @@ def _as_text(value: object) -> object:
 
 
 Text = Annotated[tuple[Message, ...], BeforeValidator(_as_text)]
-"""Messages that follow each other; a string becomes a literal message, None no message."""
+"""A sequence of messages; a string becomes a literal message, None an empty sequence."""
 
 _TABLES: dict[str, Mapping[str, str]] = {LITERAL: {"": "{text}"}}
 
 
 class MessageTable:
-    """The templates of one analysis by key; calling it makes a message.
+    """The templates of one analysis by key; calling the table creates a message.
 
     Args:
         name: Unique name of the table; the first part of its messages' ids.
@@ -72,11 +72,11 @@ class MessageTable:
 
     @classmethod
     def extended(cls, name: str, templates: Mapping[str, str]) -> "MessageTable":
-        """Return the table ``name`` with these templates besides those it has."""
+        """Return the table ``name`` with these templates added."""
         return cls(name, {**_TABLES.get(name, {}), **templates})
 
     def id(self, key: str) -> str:
-        """Return the id of the message ``key``, for a column that names the message of each row.
+        """Return the id of the message ``key``, for a column of message ids.
 
         Raises:
             KeyError: The table has no such key.
@@ -86,7 +86,7 @@ class MessageTable:
         return f"{self.name}.{key}"
 
     def __call__(self, key: str, /, **values: Any) -> Message:
-        """Make the message ``key``.
+        """Create the message ``key``.
 
         Raises:
             KeyError: The table has no such key, or a value of its template is missing.
@@ -98,7 +98,7 @@ class MessageTable:
         return self.pick(key, values)
 
     def pick(self, key: str, values: Mapping[str, Any]) -> Message:
-        """Make the message ``key`` with those of the ``values`` that its template uses.
+        """Create the message ``key`` from the ``values`` that its template uses; ignore others.
 
         Raises:
             KeyError: The table has no such key, or a value of its template is missing.
@@ -107,7 +107,7 @@ class MessageTable:
 
 
 def _used(template: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that a template uses, ids of messages resolved."""
+    """Return the values that a template uses, with message ids resolved."""
     ids = {field for _, field, spec, _ in _parsed(template) if spec == RESOLVED}
     return {
         name: resolve(values[name], values) if name in ids else values[name]
@@ -116,10 +116,10 @@ def _used(template: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def resolve(ids: Any, values: Mapping[str, Any]) -> Any:
-    """Return the message that an id names, with those of the ``values`` that its template uses.
+    """Return the message with this id and the ``values`` that its template uses.
 
-    A list of ids gives a tuple of messages, an empty id or list None, a text that is no id a
-    literal message. Messages and None are returned as they are.
+    A list of ids gives a tuple of messages, an empty id or list None, and a text that is not an id
+    a literal message. Messages and None are returned unchanged.
     """
     if isinstance(ids, list):
         return tuple(resolve(each, values) for each in ids) or None
@@ -137,7 +137,7 @@ def _template(message_id: str) -> str | None:
 
 
 def tables() -> Mapping[str, Mapping[str, str]]:
-    """Return the templates of all tables that are imported, by table and key."""
+    """Return the templates of all imported tables, by table and key."""
     return _TABLES
 
 
@@ -153,9 +153,9 @@ def _parsed(template: str) -> list[tuple[str, str | None, str | None, str | None
 
 
 def to_text(text: Message | Iterable[Message]) -> str:
-    """Return the wording: plain text in which names from the trace are in backticks.
+    """Render messages as plain text with names from the trace in backticks.
 
-    A message whose template this version no longer has is printed as its id and values.
+    A message whose template no longer exists is rendered as its id and values.
     """
     messages = (text,) if isinstance(text, Message) else text
     return " ".join(filter(None, map(_render_one, messages)))
@@ -182,8 +182,8 @@ def _names(value: Iterable[str], limit: str) -> str:
 
 
 def _either(value: float, words: str) -> str:
-    one, many = words.split("|")
-    return one if value == 1 else many
+    singular, plural = words.split("|")
+    return singular if value == 1 else plural
 
 
 FORMATS: Mapping[str, Callable[[Any, str], str]] = {
@@ -204,13 +204,13 @@ FORMATS: Mapping[str, Callable[[Any, str], str]] = {
     "short": lambda value, _: f"{round(value, 1):g}",
     "bare": lambda value, _: milliseconds(value).partition(" ")[0],
 }
-"""How a spec prints a value, with what follows the spec's name: ``{n:count call}`` 3 calls,
-``{n:either takes|take}`` the first for one, ``{names:names 4}`` up to four names in backticks,
-``{parts:joined ; }`` all of them with semicolons between, ``{time_ms:bare}`` a time without its
-unit, ``{target_pct:short}`` at most one decimal. Another spec is Python's own."""
+"""Formatters by spec, with the argument after the spec's name: ``{n:count call}`` prints 3 calls,
+``{n:either takes|take}`` the first word for 1, ``{names:names 4}`` up to four names in backticks,
+``{parts:joined ; }`` all items separated by semicolons, ``{time_ms:bare}`` a time without its unit,
+``{target_pct:short}`` at most one decimal. Other specs are Python's format specs."""
 
 OF_ITEMS = ("list", "joined")
-"""The specs that join several messages; with another one messages follow each other."""
+"""Specs that join several messages; with other specs messages are separated by spaces."""
 
 
 BY_NAME: Mapping[str, str] = {
@@ -223,14 +223,14 @@ BY_NAME: Mapping[str, str] = {
     "moved_bytes": "size?traffic",
 }
 BY_UNIT: Mapping[str, str] = {"ms": "ms", "pct": "pct", "bytes": "size"}
-"""The specs of values that a template names without one: by name, else by the name's last part."""
+"""Default specs of values: by name, else by the last part of the name."""
 
 
 def _default_spec(name: str) -> str:
     return BY_NAME.get(name) or BY_UNIT.get(name.rpartition("_")[2], "")
 
 
-def _placed(field: str, spec: str, values: Mapping[str, Value]) -> str:
+def _rendered(field: str, spec: str, values: Mapping[str, Value]) -> str:
     name, question, default = field.partition("?")
     if question:
         spec = f"{spec}?{default}"
@@ -251,10 +251,10 @@ def _are_messages(value: Value) -> TypeGuard[tuple[Message, ...]]:
 
 
 def _filled(template: str, values: Mapping[str, Value]) -> str:
-    """Return the template with its values in place."""
+    """Return the template with its values filled in."""
     parts = []
     for text, field, spec, _ in _parsed(template):
         parts.append(text)
         if field is not None:
-            parts.append(_placed(field, spec or "", values))
+            parts.append(_rendered(field, spec or "", values))
     return "".join(parts)

@@ -1,18 +1,18 @@
-"""The quantities that findings give as evidence: name, label and unit, in one table."""
+"""Quantities that findings use as evidence: name, label and unit."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 
 class Quantity(NamedTuple):
-    """How a quantity is shown. ``unit`` is empty for texts, counts and ratios."""
+    """Label and unit of a quantity; ``unit`` is empty for texts, counts and ratios."""
 
     label: str
     unit: str = ""
 
     @property
     def title(self) -> str:
-        """Label and unit: ``GPU time (ms)``."""
+        """Label with unit: ``GPU time (ms)``."""
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
 
@@ -145,22 +145,25 @@ QUANTITIES: Mapping[str, Quantity] = {
     "kernel": Quantity("Kernel"),
     "reference_kernel": Quantity("Reference kernel"),
 }
-"""By name; the unit of a number is the end of its name."""
+"""Quantities by name; the name of a number ends in its unit."""
 
 _BY_TITLE = {quantity.title: name for name, quantity in QUANTITIES.items()}
 
 
 def title_of(name: str) -> str:
-    """Return the label of a quantity with its unit; a name that is not in the table as it is."""
+    """Return the label of a quantity with its unit, or ``name`` if it is unknown."""
     quantity = QUANTITIES.get(name)
     return quantity.title if quantity else name
 
 
 def name_of(title: str) -> str:
-    """Return the name of the quantity with this title; runs of schema version 3 store titles."""
+    """Return the name of the quantity with this title, or ``title`` if it is unknown.
+
+    Runs of schema version 3 store titles.
+    """
     return _BY_TITLE.get(title, title)
 
 
 def idle_quantity(cause: str) -> str:
-    """Return the name of the idle time of a cause, a value of ``IdleCause``."""
+    """Return the quantity name of the idle time with a cause (a value of ``IdleCause``)."""
     return f"{cause}_idle_ms"

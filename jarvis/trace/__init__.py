@@ -1,4 +1,4 @@
-"""A profiler trace as tables: file in, Polars tables and the call tree out."""
+"""Read a profiler trace into Polars tables and a call tree."""
 
 from pathlib import Path
 
@@ -18,20 +18,22 @@ __all__ = ["SUFFIXES", "OnProgress", "ReadProgress", "Trace", "TraceInfo", "read
 def read_trace(path: Path | str, on_progress: OnProgress | None = None) -> Trace:
     """Read a Kineto trace: ``.json``, ``.json.gz``, or a ``.zip`` with one of these in it.
 
-    What is broken in it is mended or left out, and counted in ``info.repairs``. A large trace that
-    was read before comes from the user's cache (``sidecar``). Raises a TraceError that says what
-    is wrong with the file and what to do.
+    Damaged parts are repaired or skipped, and counted in ``info.repairs``. A large trace that was
+    read before is loaded from the user's cache (``sidecar``).
+
+    Raises:
+        TraceError: The file cannot be read, is not a trace, or has no events.
     """
     path = Path(path)
-    place = sidecar.place_of(path)  # before the reading: the file may still be written to
-    if place is not None and (kept := sidecar.load(place, path)):
-        return kept
+    folder = sidecar.folder_of(path)  # before reading: the file may still be written to
+    if folder is not None and (cached := sidecar.load(folder, path)):
+        return cached
     trace = tabulate(read_raw(path, on_progress))
     if trace.cpu_ops.is_empty() and trace.gpu_events.is_empty():
         is_cut = any(repair.kind is RepairKind.TRUNCATED for repair in trace.info.repairs)
         raise EmptyTraceError(path, is_cut=is_cut)
     if trace.event_count >= sidecar.MIN_EVENTS:
-        if place is not None:
-            sidecar.save(trace, place)
+        if folder is not None:
+            sidecar.save(trace, folder)
         return_freed_memory()
     return trace

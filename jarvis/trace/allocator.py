@@ -1,14 +1,14 @@
-"""Memory that was freed goes back to the system."""
+"""Return freed memory to the operating system."""
 
 import ctypes
 import sys
 
 
 def return_freed_memory() -> None:
-    """Hand back what NumPy has freed; where the C library is not glibc there is nothing to do.
+    """Release memory that NumPy has freed; a no-op without glibc.
 
-    glibc keeps freed memory for later requests, but Polars has an allocator of its own: a fifth of
-    the peak of a report was memory that nobody could use.
+    glibc caches freed memory for later requests, but Polars has its own allocator and cannot use
+    it: the cache made up a fifth of a report's peak memory.
     """
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

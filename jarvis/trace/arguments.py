@@ -1,4 +1,4 @@
-"""Recorded arguments of operators, checked once: a shape is a shape, a type a text."""
+"""Validate recorded arguments of operators: shapes, types, strides and values."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,21 +8,21 @@ from typing import Any
 import orjson
 
 MAX_RANK = 64
-"""Dimensions of a tensor, as PyTorch has it."""
+"""PyTorch's maximum number of tensor dimensions."""
 
 MAX_ELEMENTS = 2**63
-"""PyTorch counts the elements of a tensor in 64 bits."""
+"""Limit of tensor elements: PyTorch counts them in 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Reads one list of recorded arguments; ``absent`` replaces an entry that none can have."""
+    """Reader of one list of recorded arguments; ``absent`` replaces invalid entries."""
 
     is_valid: Callable[[Any], bool]
     absent: Any
 
     def __call__(self, value: Any) -> str | None:
-        """Return the list as JSON text; None for anything else, and for what JSON cannot hold."""
+        """Return the list as JSON text; None for other values and for what JSON cannot encode."""
         if not isinstance(value, list):
             return None
         entries = [entry if self.is_valid(entry) else self.absent for entry in value]
@@ -31,8 +31,8 @@ class Arguments:
         except TypeError:  # whole numbers of more than 64 bits, halves of surrogate pairs
             return None
 
-    def is_odd(self, value: Any) -> bool:
-        """Return whether entries have to be replaced."""
+    def has_invalid_entries(self, value: Any) -> bool:
+        """Return whether the list has entries to replace."""
         return isinstance(value, list) and not all(map(self.is_valid, value))
 
 
@@ -46,7 +46,7 @@ def _is_sizes(value: Any) -> bool:
 
 
 def _is_shape(value: Any) -> bool:
-    """Whether ``value`` is the shape of a tensor, or a list of shapes."""
+    """Return whether ``value`` is the shape of a tensor, or a list of shapes."""
     return _is_sizes(value) or (isinstance(value, list) and all(map(_is_sizes, value)))
 
 

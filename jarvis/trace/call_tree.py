@@ -1,7 +1,7 @@
-"""Host events -> the call tree, as columns.
+"""Build the call tree of host events as a table.
 
-The tree is numbered in preorder, so the descendants of an event are the rows with
-``order < other.order < subtree_end``: a range, not a walk.
+The tree is numbered in preorder, so the descendants of an event are a range of rows:
+``order < other.order < subtree_end``.
 """
 
 from collections.abc import Callable
@@ -16,10 +16,10 @@ from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
 __all__ = ["BLEED_NS", "PASS_THROUGH_OP", "build_call_tree"]
 
 PASS_THROUGH_OP = "execute"
-"""An op that only hands over to others; the launcher is looked for above it."""
+"""An op that only calls other ops; the launcher is searched above it."""
 
-FEW_EVENTS = 10_000
-"""Up to so many, loading machine code takes longer than doing without it."""
+MAX_INTERPRETED_EVENTS = 10_000
+"""Up to this number, running plain Python is faster than loading the compiled code."""
 
 _KEY_BITS = 63
 _UIDS_ABOVE = ("parent_uid", "op_uid", "launcher_uid")
@@ -36,23 +36,26 @@ _KIND = (
 
 
 def build_call_tree(host_events: pl.DataFrame) -> pl.DataFrame:
-    """Nest host events by time, one stack for each thread.
+    """Nest host events by time, with one stack per thread.
 
-    ``host_events``: ``uid, cat, name, pid, tid, ts_ns, dur_ns`` in any order. At equal start the
-    earlier event of the file is the outer one. An event that ends after its parent by BLEED_NS or
-    more is dropped from the tree (it keeps a row of its own, without parent or children).
+    Of events with equal start the first in the file is the outer one. An event that ends after its
+    parent by BLEED_NS or more is dropped from the tree: its row has no parent and no children.
 
-    Returns a row for each event in preorder: ``uid, parent_uid, depth, order, subtree_end``,
-    ``op_uid`` (nearest cpu op above), ``launcher_uid`` (nearest cpu op above that counts as the
-    launcher; null where another runtime call stands between), ``is_root`` (a cpu op with no cpu
-    op above) and ``is_dropped``.
+    Args:
+        host_events: ``uid, cat, name, pid, tid, ts_ns, dur_ns`` in any order.
+
+    Returns:
+        One row per event in preorder: ``uid, parent_uid, depth, order, subtree_end``, ``op_uid``
+        (nearest cpu op above), ``launcher_uid`` (nearest cpu op above that counts as the launcher;
+        null if a runtime call is in between), ``is_root`` (a cpu op with no cpu op above) and
+        ``is_dropped``.
     """
     columns = ("uid", "ts_ns", "dur_ns", "pid", "tid")
     timed = host_events.select(*columns, kind=_KIND).drop_nulls(["ts_ns", "dur_ns"])
     uid, ts_ns = timed["uid"].to_numpy(), timed["ts_ns"].to_numpy()
     thread = _threads(timed)
     visits = _visits(thread, ts_ns, uid)
-    found = {name: np.empty(timed.height, dtype=np.int32) for name in _NUMBERS}
+    tree = {name: np.empty(timed.height, dtype=np.int32) for name in _NUMBERS}
     is_root = np.zeros(timed.height, dtype=np.bool_)
     dropped = np.empty(timed.height, dtype=np.int32)
     placed = _nest(timed.height)(
@@ -62,23 +65,23 @@ def build_call_tree(host_events: pl.DataFrame) -> pl.DataFrame:
         timed["dur_ns"].to_numpy(),
         timed["kind"].to_numpy(),
         uid,
-        found["uid"],
-        found["parent_uid"],
-        found["depth"],
-        found["subtree_end"],
-        found["op_uid"],
-        found["launcher_uid"],
+        tree["uid"],
+        tree["parent_uid"],
+        tree["depth"],
+        tree["subtree_end"],
+        tree["op_uid"],
+        tree["launcher_uid"],
         is_root,
         dropped,
     )
     dropped = dropped[: timed.height - placed]
-    found["uid"][placed:] = uid[dropped[np.lexsort((uid[dropped], ts_ns[dropped]))]]
-    found["depth"][placed:] = 0
-    found["subtree_end"][placed:] = np.arange(placed + 1, timed.height + 1)
+    tree["uid"][placed:] = uid[dropped[np.lexsort((uid[dropped], ts_ns[dropped]))]]
+    tree["depth"][placed:] = 0
+    tree["subtree_end"][placed:] = np.arange(placed + 1, timed.height + 1)
     for name in _UIDS_ABOVE:
-        found[name][placed:] = NONE
+        tree[name][placed:] = NONE
     order = pl.int_range(pl.len(), dtype=pl.Int64)
-    return pl.DataFrame({**found, "is_root": is_root}).select(
+    return pl.DataFrame({**tree, "is_root": is_root}).select(
         pl.col("uid").cast(pl.Int64),
         _or_null("parent_uid"),
         pl.col("depth").cast(pl.Int64),
@@ -92,7 +95,7 @@ def build_call_tree(host_events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _nest(events: int) -> Callable[..., int]:
-    if events <= FEW_EVENTS:
+    if events <= MAX_INTERPRETED_EVENTS:
         return nesting.nest
     from jarvis.trace import compiled_nesting
 
@@ -104,22 +107,22 @@ def _or_null(name: str) -> pl.Expr:
 
 
 def _threads(events: pl.DataFrame) -> Int64s:
-    """A number for each event, from 0, that is the same on the same thread."""
+    """Return the thread number of each event, from 0."""
     process, thread = _codes(events["pid"]), _codes(events["tid"])
     return process * (int(thread.max(initial=0)) + 1) + thread
 
 
 def _codes(names: pl.Series) -> Int64s:
-    """A number for each name, from 1 up; 0 for a missing one."""
+    """Return a number for each distinct name, from 1; 0 for null."""
     numbered = names.cast(pl.Categorical).to_physical().cast(pl.Int64) + 1
     codes: Int64s = numbered.fill_null(0).to_numpy()
     return codes
 
 
 def _visits(thread: Int64s, ts_ns: Int64s, uid: Int64s) -> Int64s:
-    """The events thread by thread, by time within one, by place in the file at equal times.
+    """Return the row order by thread, then time, then position in the file.
 
-    Threads follow each other by their first event.
+    Threads are ordered by their first event.
     """
     if not uid.size:
         return np.empty(0, dtype=np.int64)
@@ -131,9 +134,9 @@ def _visits(thread: Int64s, ts_ns: Int64s, uid: Int64s) -> Int64s:
 
 
 def _sorted(thread: Int64s, ts_ns: Int64s, uid: Int64s) -> Int64s:
-    """The order by thread, time and place in the file.
+    """Return the row order by thread number, time and position in the file.
 
-    Thread and time share one number where they fit: sorting that is several times faster.
+    Thread and time are packed into one sort key if they fit, which is several times faster.
     """
     first_ns = ts_ns.min()
     time_bits = (int(ts_ns.max()) - int(first_ns)).bit_length()

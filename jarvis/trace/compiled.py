@@ -1,6 +1,6 @@
-"""All that is compiled for reading traces: importing this module compiles or loads it.
+"""Compile or load all kernels for reading traces by importing this module.
 
-Set-up and the start of a server do so, because a first compilation takes half a minute.
+Setup and server start do so, because the first compilation takes half a minute.
 """
 
 from jarvis.trace import compiled_nesting, sorting, tokenizer

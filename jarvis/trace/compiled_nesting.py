@@ -1,4 +1,4 @@
-"""The nesting of host events as machine code."""
+"""Compiled version of ``nesting.nest``."""
 
 from jarvis.trace import nesting
 from jarvis.trace.jit import kernel, read_only, types

@@ -1,10 +1,10 @@
-"""Loops over arrays as machine code: the one place that knows numba.
+"""Compile loops over arrays with numba; no other module uses numba directly.
 
-Kernels are compiled when their module is imported, and kept on disk for the next process. Numba
-forgets a kept kernel when its own file changes, not when a function in another file does: what a
-kernel calls stands in the kernel's module, and the numbers of ``layout`` name the folder.
+Kernels are compiled on import and cached on disk. Numba invalidates a cached kernel only when the
+kernel's own file changes, so helper functions must be in the kernel's module, and the cache folder
+is named by a checksum of ``layout``.
 
-``NUMBA_BOUNDSCHECK=1`` checks every index, as the tests for hostile traces do.
+``NUMBA_BOUNDSCHECK=1`` checks every index, as the tests with malicious traces do.
 """
 
 import os
@@ -28,10 +28,11 @@ BOUNDS_CHECKED = os.environ.get("NUMBA_BOUNDSCHECK") == "1"
 
 
 def kernel(signature: object) -> Callable[[Function], Function]:
-    """Compile a function over NumPy arrays for one signature; it runs without the GIL.
+    """Return a decorator that compiles a function over NumPy arrays; it releases the GIL.
 
-    ``signature``: numba's text (``"int64(int64[::1], uint8[::1])"``) or a signature of ``types``.
-    Arrays of Polars are read-only and need ``read_only`` in their place.
+    Args:
+        signature: A numba signature, as text (``"int64(int64[::1], uint8[::1])"``) or made from
+            ``types``. Arrays from Polars are read-only and need the type ``read_only(dtype)``.
     """
 
     def compile_function(function: Function) -> Function:
@@ -44,35 +45,35 @@ def kernel(signature: object) -> Callable[[Function], Function]:
 
 
 def helper(function: Function) -> Function:
-    """A function that kernels of the same file call; it is compiled as a part of them."""
+    """Compile a function that kernels of the same file call."""
     compiler: Any = numba.njit(nogil=True, boundscheck=BOUNDS_CHECKED)
     return cast(Function, compiler(function))
 
 
 def inlined(function: Function) -> Function:
-    """A ``helper`` whose code is put into the kernels that call it, as innermost loops need."""
+    """Compile a ``helper`` that is inlined into its callers, for innermost loops."""
     compiler: Any = numba.njit(nogil=True, boundscheck=BOUNDS_CHECKED, inline="always")
     return cast(Function, compiler(function))
 
 
 def read_only(dtype: Any) -> Any:
-    """The type of a dense 1-d array of ``dtype`` that the kernel only reads."""
+    """Return the type of a read-only, contiguous 1-d array of ``dtype``."""
     return types.Array(dtype, 1, "C", readonly=True)
 
 
 def _cache_dir() -> Path | None:
-    """The first writable folder for compiled kernels; checked ones are kept apart.
+    """Return the first writable cache folder; kernels with bounds checks have their own.
 
-    None where no folder is writable: kernels are then compiled by every process.
+    None if no folder is writable: every process then compiles the kernels.
     """
     for folder in compiled_dirs():
-        place = folder / f"{_LAYOUT}-checked" if BOUNDS_CHECKED else folder / _LAYOUT
+        cache = folder / f"{_LAYOUT}-checked" if BOUNDS_CHECKED else folder / _LAYOUT
         try:
-            place.mkdir(parents=True, exist_ok=True)
+            cache.mkdir(parents=True, exist_ok=True)
         except OSError:
             continue
-        if os.access(place, os.W_OK):
-            return place
+        if os.access(cache, os.W_OK):
+            return cache
     return None
 
 

@@ -1,6 +1,6 @@
-"""How the events of a trace are held: codes, kinds and arrays that the reading parts share.
+"""In-memory layout of trace events: codes, kinds and arrays shared by the reader modules.
 
-Whoever changes a number here: kernels are compiled with it (``jit`` keeps them by this file).
+Kernels are compiled with these constants; ``jit`` recompiles them when this file changes.
 """
 
 from typing import Any, NamedTuple
@@ -11,34 +11,34 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 PADDING = 16
-"""Bytes that may be read, but mean nothing, after the end of a block."""
+"""Readable but meaningless bytes after the end of a block."""
 
 MISSING_NS = np.iinfo(np.int64).min
-"""A time that is absent or no number."""
+"""A time that is missing or not a number."""
 
 STRING, JSON, TOP_KEY, ARGUMENT_KEY = 0, 1, 2, 3
-"""Kinds of dictionary entries: the inside of a string, any other value, keys of two levels."""
+"""Kinds of dictionary entries: string content, other JSON value, key of an event, key of args."""
 
 PH, CAT, NAME, PID, TID, TS, DUR, ARGS = range(8)
-"""Dictionary codes of the keys that every event has columns for; they are interned first."""
+"""Dictionary codes of the keys that are columns of every event; they are interned first."""
 
 BASE_KEYS = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args")
 TEXT_KEYS = 5
-"""The first so many of BASE_KEYS hold text."""
+"""Number of BASE_KEYS, from the first, with text values."""
 
 EVENTS_KEY = "traceEvents"
 """The top-level key of the list of events."""
 
 INTEGER, CODE, NULL = 0, 1, 2
-"""Kinds of argument values: the number itself, a dictionary code, nothing."""
+"""Kinds of argument values: an integer, a dictionary code, null."""
 
 
 class Dictionary(NamedTuple):
-    """The arrays of a dictionary of texts: an open hash table over a heap of bytes.
+    """Arrays of a text dictionary: an open-addressing hash table over a byte arena.
 
-    ``slots`` has codes or -1; an entry ``code`` is ``arena[starts:starts + lengths]`` of a kind.
-    ``sizes``: number of entries, bytes of the arena in use, seed of the hash. ``follows``: the key
-    that came last after a key (at its code + 2), at the start of an event (0) or of args (1).
+    ``slots`` has codes or -1; the text of an entry is ``arena[starts:starts + lengths]``.
+    ``sizes``: number of entries, bytes of the arena in use, hash seed. ``follows`` predicts keys:
+    the key last seen after a key (at its code + 2), at the start of an event (0) or of args (1).
     """
 
     slots: Array
@@ -52,9 +52,9 @@ class Dictionary(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Room for events: ``codes[key, row]`` and ``times[ts or dur, row]``, ``uids[row]``.
+    """Buffers for events: ``codes[key, row]``, ``times[ts or dur, row]`` and ``uids[row]``.
 
-    Every other key of an event is a pair: its row, the code of the key, kind and value.
+    Every other key of an event is a pair: row, code of the key, kind and value.
     """
 
     codes: Array

@@ -1,4 +1,4 @@
-"""Which GPU event was launched by which runtime call, and which backward belongs to which op."""
+"""Link GPU events to runtime calls, and autograd nodes to their forward ops."""
 
 import polars as pl
 
@@ -6,7 +6,7 @@ GRAPH_LAUNCHES = ("cudaGraphLaunch", "hipGraphLaunch")
 """Runtime calls that launch many kernels under one link id."""
 
 SUBMITS_WORK = r"(?i)launch|memcpy|memset"
-"""Names of the runtime calls that put work on the GPU."""
+"""Pattern of the names of runtime calls that submit GPU work."""
 
 ARROW = "ac2g"
 """Category of the flow arrows from a host call to its GPU event."""
@@ -14,11 +14,11 @@ ARROW = "ac2g"
 _THREAD = ("pid", "tid")
 
 BACKWARD_PREFIX = "autograd::engine::evaluate_function:"
-"""Names of the host events under which autograd runs one backward node."""
+"""Prefix of the host events in which autograd runs one backward node."""
 
 
 def link_column(runtime: pl.DataFrame) -> str:
-    """The id that links runtime calls with GPU events: that of the first launch call."""
+    """Return the id column that links runtime calls with GPU events, by the first launch call."""
     launches = runtime.filter(pl.col("name").str.to_lowercase().str.contains("launch")).head(1)
     return "correlation" if launches["correlation"].drop_nulls().len() else "external_id"
 
@@ -26,11 +26,11 @@ def link_column(runtime: pl.DataFrame) -> str:
 def launch_links(
     runtime: pl.DataFrame, gpu_events: pl.DataFrame, flows: pl.DataFrame
 ) -> pl.DataFrame:
-    """Rows ``link_index, runtime_uid, gpu_uid``: runtime calls in file order, then their children.
+    """Return ``link_index, runtime_uid, gpu_uid``, sorted by runtime call and GPU event.
 
-    A graph launch owns every GPU event with its id; any other call owns the event to which its
-    flow arrow points. A GPU event can stand twice where two calls carry one id. Only a trace
-    without any arrow links by ids alone.
+    A graph launch owns every GPU event with its id; any other call owns the event at the end of
+    its flow arrow. A GPU event has two rows if two calls share an id. Only traces without arrows
+    are linked by ids.
     """
     if not (flows["cat"] == ARROW).any():
         links = _links_by_id(runtime, gpu_events)
@@ -65,20 +65,19 @@ def _links_by_arrow(
 def _arrow_targets(
     runtime: pl.DataFrame, gpu_events: pl.DataFrame, flows: pl.DataFrame, key: str
 ) -> pl.DataFrame:
-    """``uid, link`` of the GPU events to which an arrow points.
+    """Return ``uid, link`` of the GPU events at the end of an arrow.
 
-    An arrow points at a thread and an id; the last event there wins, be it a GPU event or not.
+    An arrow ends at a thread and an id; the last event there wins, even if it is not a GPU event.
     """
     is_arrow = pl.col("cat") == ARROW
-    starts = flows.select(link="id", kept=is_arrow & (pl.col("ph") == "s")).filter("kept")["link"]
+    starts = flows.filter(is_arrow & (pl.col("ph") == "s"))["id"]
     ends = (
-        flows.select(*_THREAD, link="id", kept=is_arrow & (pl.col("ph") == "f"))
-        .filter("kept")
-        .drop("kept")
+        flows.filter(is_arrow & (pl.col("ph") == "f"))
+        .select(*_THREAD, link="id")
         .unique("link", keep="last", maintain_order=True)
         .filter(pl.col("link").is_in(starts.implode()))
     )
-    # Arrows point at few threads, and hardly a runtime call is on one of them.
+    # Arrows end at few threads, which have hardly any runtime calls.
     threads = ends.select(_THREAD).unique()
     candidates = [
         events.select("uid", *_THREAD, link=key, on_gpu=pl.lit(on_gpu)).join(
@@ -99,10 +98,10 @@ def _arrow_targets(
 
 
 def _links_by_id(runtime: pl.DataFrame, gpu_events: pl.DataFrame) -> pl.DataFrame:
-    """One call for each GPU event: by ``correlation``, else by ``External id``.
+    """Return one call per GPU event, matched by ``correlation``, else by ``External id``.
 
-    An external id is that of an op, which may make several calls: of those that submit work the
-    first takes the event that starts first, and so on; the last one takes what is left.
+    An external id is that of an op with possibly several calls: those that submit work are matched
+    to events in order of start; the last call gets the remaining events.
     """
     by_correlation = _id_pairs(runtime, gpu_events, "correlation").unique("gpu_uid", keep="last")
     if not by_correlation.is_empty():
@@ -116,7 +115,7 @@ def _links_by_id(runtime: pl.DataFrame, gpu_events: pl.DataFrame) -> pl.DataFram
 
 
 def _id_pairs(runtime: pl.DataFrame, gpu_events: pl.DataFrame, key: str) -> pl.DataFrame:
-    """Calls and GPU events with one id: ``runtime_uid, gpu_uid``, and their numbers at that id."""
+    """Return ``runtime_uid, gpu_uid`` with equal ids, numbered within the id: ``call, event``."""
     number = pl.int_range(pl.len()).over("link")
     calls = runtime.sort("uid").select(runtime_uid="uid", link=key).filter(pl.col("link") > 0)
     events = gpu_events.select(gpu_uid="uid", link=key).filter(pl.col("link") > 0)
@@ -128,9 +127,9 @@ def _id_pairs(runtime: pl.DataFrame, gpu_events: pl.DataFrame, key: str) -> pl.D
 
 
 def backward_links(cpu_ops: pl.DataFrame) -> pl.DataFrame:
-    """Rows ``backward_uid, forward_uid``: an autograd node and the op that it differentiates.
+    """Return ``backward_uid, forward_uid``: autograd nodes and the ops that they differentiate.
 
-    Of each sequence number the first autograd node counts; its forward is the op with the same
+    Of each sequence number the first autograd node is used; its forward is the op with the same
     number that starts last on any other thread.
     """
     is_backward = pl.col("name").str.starts_with(BACKWARD_PREFIX)

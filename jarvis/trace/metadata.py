@@ -1,4 +1,4 @@
-"""Top-level keys of a trace -> TraceInfo: where it comes from and what it recorded."""
+"""Extract TraceInfo from a trace: its origin and what was recorded."""
 
 from typing import Any, Literal
 
@@ -12,15 +12,15 @@ from jarvis.trace.repairs import Repair
 from jarvis.trace.tables import COMPLETE, CPU_OP, PYTHON_FUNCTION
 
 SIMULATED_KEY = "jarvis_sample"
-"""Key under the trace's ``metadata`` that says a sample was simulated or recorded."""
+"""Key in the trace's ``metadata`` that marks a sample as simulated or recorded."""
 
 STEP_PREFIX = "ProfilerStep#"
 
 
 class TraceInfo(BaseModel):
-    """What the trace says about itself; ``form`` is a report where one stands in its place.
+    """Metadata of a trace, or of a performance report that replaces one (``form``).
 
-    ``size_bytes`` is the size of the file, ``json_bytes`` what it unpacks to.
+    ``size_bytes`` is the size of the file, ``json_bytes`` that of the unpacked JSON.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -47,14 +47,14 @@ class TraceInfo(BaseModel):
 
     @property
     def device_name(self) -> str | None:
-        """The name of the GPU, or None where the trace does not say."""
+        """The name of the GPU, or None if it is not recorded."""
         return next((name for name in self.device_names if name), None)
 
 
 def trace_info(
     raw: RawTrace, span: int, cpu_ops: pl.DataFrame, annotations: pl.DataFrame
 ) -> TraceInfo:
-    """Facts of the trace's header and of its events as a whole; ``span`` in nanoseconds."""
+    """Return the metadata of a trace; ``span`` is its length in nanoseconds (``span_ns``)."""
     devices = [d for d in _list(raw.metadata.get("deviceProperties")) if isinstance(d, dict)]
     distributed = _dict(raw.metadata.get("distributedInfo"))
     sample = raw.metadata.get("metadata")
@@ -86,7 +86,7 @@ def trace_info(
 
 
 def span_ns(store: EventStore) -> int:
-    """From the first start to the last end of all complete events."""
+    """Return the time from the first start to the last end of all complete events, in ns."""
     complete = store.texts.intern(COMPLETE, STRING)
     first, last = [], []
     for category in store.categories():

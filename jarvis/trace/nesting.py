@@ -1,7 +1,6 @@
-"""One pass over the host events of all threads, in order of time, with a stack of open calls.
+"""Nest host events in one pass with a stack of open calls.
 
-The loop is plain Python, which a few thousand events are nested with; ``compiled_nesting`` makes
-machine code of it for more.
+The loop runs as plain Python for a few thousand events; ``compiled_nesting`` compiles it for more.
 """
 
 import numpy as np
@@ -12,11 +11,11 @@ Int32s = NDArray[np.int32]
 Bools = NDArray[np.bool_]
 
 OP, PASS_THROUGH, PYTHON, RUNTIME = 0, 1, 2, 3
-"""Kinds of host events: an op, an op that only hands over, a Python frame, a runtime call."""
+"""Kinds of host events: an op, an op that only calls other ops, a Python frame, a runtime call."""
 
 NONE = -1
 BLEED_NS = 1_000
-"""A child may outlast its parent by less than this and becomes the parent's sibling."""
+"""A child that outlasts its parent by less than this becomes the parent's sibling."""
 
 _LAST_NS = np.iinfo(np.int64).max
 
@@ -37,13 +36,15 @@ def nest(
     is_root: Bools,
     dropped: Int32s,
 ) -> int:
-    """Nest events by time; how many found a place.
+    """Nest events by time and return the number of events placed in the tree.
 
-    ``rows``: the events to visit, thread by thread and by time within one; ``thread`` to ``uid``
-    belong to the events and are indexed by them. The rest is filled: the tree's columns in
-    preorder, ``NONE`` where there is nothing, and in ``dropped`` the rows that found no place.
-    All arrays that are filled are as long as ``rows``. Positions in ``traceEvents`` fit into 32
-    bits: a file with more events would have more than 100 GB.
+    Args:
+        rows: Indices of the events, by thread and by time within a thread.
+        thread, ts_ns, dur_ns, kind, uid: Columns of the events, indexed by ``rows``.
+        out_uid, parent_uid, depth, subtree_end, op_uid, launcher_uid, is_root: Output: columns of
+            the tree in preorder, ``NONE`` for no value; each as long as ``rows``. Positions in
+            ``traceEvents`` fit into 32 bits: a file with more events would exceed 100 GB.
+        dropped: Output: the rows without a place in the tree.
     """
     stack = np.empty(rows.size, dtype=np.int32)  # positions in the tree
     ends_ns = np.empty(rows.size, dtype=np.int64)

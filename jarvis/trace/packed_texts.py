@@ -1,4 +1,4 @@
-"""A dictionary of texts in arrays, which the kernels of the tokenizer look up and fill."""
+"""Text dictionary in arrays, for the compiled tokenizer."""
 
 import os
 from collections.abc import Sequence
@@ -16,31 +16,31 @@ _FIRST_BYTES = 1 << 20
 
 
 class PackedTexts(Texts):
-    """A dictionary for any number of texts."""
+    """A text dictionary for any number of texts."""
 
     def __init__(self) -> None:
-        seed = int.from_bytes(os.urandom(7))  # no file can be made so that all its texts collide
-        self.arrays = _room(_FIRST_ENTRIES, _FIRST_BYTES)
+        seed = int.from_bytes(os.urandom(7))  # prevents crafted hash collisions
+        self.arrays = _allocate(_FIRST_ENTRIES, _FIRST_BYTES)
         self.arrays.sizes[2] = seed
         super().__init__()
 
     @classmethod
     def of(cls, texts: Sequence[bytes], kinds: NDArray[np.uint8]) -> Self:
-        """A dictionary of texts that are known to be distinct; their codes are their places."""
+        """Return a dictionary of distinct texts, whose codes are their positions."""
         lengths = np.fromiter(map(len, texts), np.int32, len(texts))
-        made = cls()
+        dictionary = cls()
         entries = max(_FIRST_ENTRIES, 2 * len(texts))
         used = int(lengths.sum())
-        room = _room(1 << (entries - 1).bit_length(), used + _FIRST_BYTES)
-        room.arena[:used] = np.frombuffer(b"".join(texts), np.uint8)
-        room.lengths[: len(texts)] = lengths
-        room.starts[1 : len(texts)] = np.cumsum(lengths[:-1])
-        room.kinds[: len(texts)] = kinds
-        room.sizes[:] = len(texts), used, made.arrays.sizes[2]
-        tokenizer.hash_all(room)
-        tokenizer.rehash(room.slots, room.hashes, len(texts))
-        made.arrays = room
-        return made
+        arrays = _allocate(1 << (entries - 1).bit_length(), used + _FIRST_BYTES)
+        arrays.arena[:used] = np.frombuffer(b"".join(texts), np.uint8)
+        arrays.lengths[: len(texts)] = lengths
+        arrays.starts[1 : len(texts)] = np.cumsum(lengths[:-1])
+        arrays.kinds[: len(texts)] = kinds
+        arrays.sizes[:] = len(texts), used, dictionary.arrays.sizes[2]
+        tokenizer.hash_all(arrays)
+        tokenizer.rehash(arrays.slots, arrays.hashes, len(texts))
+        dictionary.arrays = arrays
+        return dictionary
 
     def __len__(self) -> int:
         return int(self.arrays.sizes[0])
@@ -54,14 +54,14 @@ class PackedTexts(Texts):
             self.grow(len(text))
 
     def grow(self, at_least_bytes: int = 0) -> None:
-        """Make room for twice as much, and for one more text of so many bytes."""
+        """Double the capacity, with space for one more text of ``at_least_bytes``."""
         old = self.arrays
         count, used = int(old.sizes[0]), int(old.sizes[1])
         entries = len(old.hashes) * (2 if count * 2 > len(old.hashes) else 1)
         arena = len(old.arena)
         while arena < 2 * used + at_least_bytes + PADDING:
             arena *= 2
-        new = _room(entries, arena)
+        new = _allocate(entries, arena)
         new.sizes[:] = old.sizes
         new.arena[:used] = old.arena[:used]
         for name in ("hashes", "starts", "lengths", "kinds"):
@@ -78,7 +78,7 @@ class PackedTexts(Texts):
         return int(self.arrays.kinds[code])
 
 
-def _room(entries: int, arena_bytes: int) -> Dictionary:
+def _allocate(entries: int, arena_bytes: int) -> Dictionary:
     return Dictionary(
         slots=np.full(4 * entries, -1, np.int32),
         hashes=np.zeros(entries, np.uint64),

@@ -1,6 +1,6 @@
-"""A trace of a few megabytes taken apart with a JSON library: nothing is compiled or loaded for it.
+"""Parse a trace of a few megabytes with a JSON library, without loading compiled kernels.
 
-Only JSON without a fault is read here; whatever is odd is left to the tokenizer, which mends it.
+Only valid JSON is read here; the tokenizer reads and repairs everything else.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 import orjson
 
-from jarvis.trace.event_store import EventStore, Group, Values
+from jarvis.trace.event_store import EventGroup, EventStore, Values
 from jarvis.trace.layout import (
     ARGUMENT_KEY,
     BASE_KEYS,
@@ -28,20 +28,20 @@ from jarvis.trace.layout import (
 from jarvis.trace.repairs import Repairs
 from jarvis.trace.texts import PlainTexts
 
-_LARGEST = 2**63 - 1
-_LONGEST_TIME = 30
-"""Digits before the point beyond which a time cannot be one."""
+_INT64_MAX = 2**63 - 1
+_MAX_TIME_DIGITS = 30
+"""Maximum digits of a time before the decimal point."""
 
 
 class _Number(str):
-    """A number with a point or an exponent, as it stands in the file."""
+    """The text of a number with a decimal point or an exponent."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PlainTrace:
-    """The events of a trace and every other top-level key."""
+    """Events of a trace and its other top-level keys."""
 
     store: EventStore
     event_count: int
@@ -49,7 +49,7 @@ class PlainTrace:
 
 
 def plain_trace(text: bytes) -> PlainTrace | None:
-    """The trace in ``text``; None where it has to be read with more patience."""
+    """Parse ``text``; return None if the tokenizer has to read it."""
     if text.count(b'"%b"' % EVENTS_KEY.encode()) > 1:
         return None
     try:
@@ -60,7 +60,7 @@ def plain_trace(text: bytes) -> PlainTrace | None:
             return None
         header = {key: orjson.loads(_json(value)) for key, value in metadata.items()}
         return PlainTrace(_store(events), len(events), header)
-    except (ValueError, TypeError, RecursionError):  # no JSON, or none that others would read
+    except (ValueError, TypeError, RecursionError):  # not valid JSON
         return None
 
 
@@ -69,17 +69,17 @@ def _refuse(name: str) -> NoReturn:
 
 
 def _json(value: Any) -> bytes:
-    """``value`` as JSON; raises TypeError where that is not possible."""
+    """Return ``value`` as JSON; raise TypeError if that is not possible."""
     if type(value) is _Number:
         return value.encode()
-    if isinstance(value, int) and abs(value) > _LARGEST:
+    if isinstance(value, int) and abs(value) > _INT64_MAX:
         return str(value).encode()
     return orjson.dumps(value, default=float, option=orjson.OPT_PASSTHROUGH_SUBCLASS)
 
 
 @dataclass(slots=True)
 class _Rows:
-    """The events of one category: a list for each array of a ``Group``."""
+    """Events of one category: a list for each array of a ``EventGroup``."""
 
     uids: list[int] = field(default_factory=list)
     times: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
@@ -116,7 +116,7 @@ def _store(events: list[dict[str, Any]]) -> EventStore:
 
 
 class _Codes:
-    """Codes of keys and values; each is encoded once."""
+    """Cache of the codes of keys and values."""
 
     def __init__(self) -> None:
         self.texts = PlainTexts()
@@ -138,9 +138,9 @@ class _Codes:
         return known
 
 
-def _group(rows: _Rows, texts: _Codes) -> Group:
+def _group(rows: _Rows, texts: _Codes) -> EventGroup:
     height = len(rows.uids)
-    group = Group(
+    group = EventGroup(
         uids=[np.array(rows.uids, np.int64)],
         times=([np.array(rows.times[0], np.int64)], [np.array(rows.times[1], np.int64)]),
         codes=tuple([np.array(codes, np.int32)] for codes in rows.codes),
@@ -150,7 +150,7 @@ def _group(rows: _Rows, texts: _Codes) -> Group:
         values = np.zeros(height, np.int64)
         kinds = np.full(height, NULL, np.uint8)
         for row, value in by_row.items():
-            if type(value) is int and -_LARGEST <= value <= _LARGEST:
+            if type(value) is int and -_INT64_MAX <= value <= _INT64_MAX:
                 values[row], kinds[row] = value, INTEGER
             elif value is not None:
                 values[row], kinds[row] = texts.code(value), CODE
@@ -159,7 +159,7 @@ def _group(rows: _Rows, texts: _Codes) -> Group:
 
 
 def _nanoseconds(value: Any) -> int:
-    """Microseconds as JSON has them in whole nanoseconds, halves away from zero."""
+    """Convert microseconds from JSON to integer nanoseconds, rounding halves away from zero."""
     if type(value) is int:
         whole = value * 1000
     elif type(value) is _Number:
@@ -168,9 +168,9 @@ def _nanoseconds(value: Any) -> int:
             whole = int(before + after.ljust(3, "0"))
         else:
             exact = Decimal(value)
-            if exact.adjusted() > _LONGEST_TIME:
+            if exact.adjusted() > _MAX_TIME_DIGITS:
                 return MISSING_NS
             whole = int((exact * 1000).to_integral_value(ROUND_HALF_UP))
     else:
         return MISSING_NS
-    return whole if -_LARGEST <= whole <= _LARGEST else MISSING_NS
+    return whole if -_INT64_MAX <= whole <= _INT64_MAX else MISSING_NS

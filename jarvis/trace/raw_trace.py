@@ -1,4 +1,4 @@
-"""What reading a trace gives: its events and its header, before any table is made."""
+"""Parsed trace before tables are built: events and header."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from jarvis.trace.repairs import Repairs
 
 @dataclass(frozen=True, slots=True)
 class ReadProgress:
-    """How far the reading is: bytes of the file as it is stored, and events found."""
+    """Progress of reading: bytes of the (compressed) file, and events."""
 
     bytes_done: int
     bytes_total: int
@@ -23,12 +23,12 @@ class ReadProgress:
 
 
 OnProgress = Callable[[ReadProgress], None]
-"""Called after each block; what it raises ends the reading."""
+"""Progress callback, called after each block; an exception aborts reading."""
 
 
 @dataclass(frozen=True, slots=True)
 class RawTrace:
-    """A trace as it stands in its file: the events, and every other top-level key."""
+    """Events of a trace and its other top-level keys (``metadata``)."""
 
     path: Path
     sha256: str

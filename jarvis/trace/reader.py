@@ -1,4 +1,4 @@
-"""A trace file -> its events and its header; small ones the plain way, all others in blocks."""
+"""Read a trace file: small valid ones with a JSON library, all others in blocks."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jarvis.trace.streaming import Streaming
 
 PLAIN_BYTES = BLOCK_BYTES
-"""Up to so much text, loading the compiled kernels takes longer than doing without them."""
+"""Up to this size, a JSON library is faster than loading the compiled kernels."""
 
 
 def read_raw(
@@ -23,10 +23,11 @@ def read_raw(
     block_bytes: int = BLOCK_BYTES,
     plain_bytes: int = PLAIN_BYTES,
 ) -> RawTrace:
-    """Read a trace; ``sha256`` is that of the file as it is.
+    """Read a trace; ``sha256`` is that of the (compressed) file.
 
-    Raises UnreadableTraceError where the file cannot be read or unpacked, and
-    NotAProfilerTraceError where it is something else than a trace.
+    Raises:
+        UnreadableTraceError: The file cannot be read or unpacked.
+        NotAProfilerTraceError: The file is not a profiler trace.
     """
     with open_source(path) as source:
         array = np.empty(HEAD_ROOM + block_bytes + PADDING, np.uint8)
@@ -53,7 +54,7 @@ def read_raw(
 def _streamed(
     source: Source, first: Block, block_bytes: int, on_progress: OnProgress | None
 ) -> "Streaming":
-    from jarvis.trace.streaming import Streaming  # loads what is compiled
+    from jarvis.trace.streaming import Streaming  # loads compiled kernels
 
     reading = Streaming(source, first, block_bytes, on_progress)
     reading.run()

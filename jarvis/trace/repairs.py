@@ -1,4 +1,4 @@
-"""What had to be mended or left out while a trace was read."""
+"""Records of what was repaired or skipped while a trace was read."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -7,7 +7,7 @@ EXAMPLE_CHARACTERS = 80
 
 
 class RepairKind(StrEnum):
-    """What was wrong with the text of a trace."""
+    """Kinds of damage in the text of a trace."""
 
     TRUNCATED = "truncated"
     DAMAGED_GZIP = "damaged_gzip"
@@ -25,10 +25,10 @@ class RepairKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """One kind of fault: how often it occurred, and the text around the first place.
+    """One kind of damage: its number of occurrences, and the text around the first one.
 
-    ``lost_events`` counts the events that could not be kept (for ``LOST_TEXT`` the number of
-    places: what stood there cannot be counted). Texts count once however often they occur.
+    ``lost_events`` counts dropped events (for ``LOST_TEXT`` the number of places, because lost
+    events cannot be counted there). A text that occurs repeatedly counts once.
     """
 
     kind: RepairKind
@@ -38,7 +38,7 @@ class Repair:
 
 
 class Repairs:
-    """Collects what is mended while a trace is read."""
+    """Collector of repairs."""
 
     def __init__(self) -> None:
         self._by_kind: dict[RepairKind, Repair] = {}
@@ -46,7 +46,7 @@ class Repairs:
     def add(
         self, kind: RepairKind, count: int = 1, lost_events: int = 0, example: str = ""
     ) -> None:
-        """Count a fault; the first example is kept."""
+        """Count a repair; only the first example is stored."""
         if not count:
             return
         known = self._by_kind.get(kind, Repair(kind, 0))
@@ -58,5 +58,5 @@ class Repairs:
         )
 
     def all(self) -> tuple[Repair, ...]:
-        """In the order of RepairKind."""
+        """Return all repairs in the order of RepairKind."""
         return tuple(self._by_kind[kind] for kind in RepairKind if kind in self._by_kind)

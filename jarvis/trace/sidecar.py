@@ -1,8 +1,8 @@
-"""A trace that has been read before: its tables as Arrow files, kept in the user's cache.
+"""Cache of parsed traces as Arrow files in the user's home.
 
-Beside the tables stands what no table has, as the reader found it: the other keys of events, the
-Python stack, and the texts. A kept trace is known by the path, size and time of its file. Nothing
-here may fail the reading: a damaged or missing copy means reading anew.
+An entry has the tables, and in undecoded form what no table contains: the other keys of events, the
+Python stack, and the texts. Its key is the path, size and modification time of the trace file.
+Cache errors never fail reading: without a valid entry the trace is parsed again.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ import polars as pl
 from isal import isal_zlib
 
 from jarvis.core.workspace import trace_cache_dir
-from jarvis.trace.event_store import EventStore, Group, Values
+from jarvis.trace.event_store import EventGroup, EventStore, Values
 from jarvis.trace.layout import BASE_KEYS, TEXT_KEYS
 from jarvis.trace.metadata import TraceInfo
 from jarvis.trace.repairs import Repairs
@@ -29,45 +29,46 @@ from jarvis.trace.texts import Texts
 from jarvis.trace.trace import Trace
 
 CACHE_VARIABLE = "JARVIS_TRACE_CACHE_MB"
-"""How much may be kept, in MB; 0 keeps nothing."""
+"""Maximum size of the cache in MB; 0 disables it."""
 
 DEFAULT_CACHE_MB = 4000
 MIN_EVENTS = 100_000
-"""Smaller traces are read as fast from their own file and are not worth keeping."""
+"""Smaller traces are parsed as fast as they are loaded from the cache."""
 
-HEARTBEAT_TIMEOUT_S = 3600
-"""What a process that was killed left half written is dropped after so many seconds."""
+STALE_PARTIAL_S = 3600
+"""Age in seconds after which an incomplete entry of a killed process is deleted."""
 
 FORMAT = 2
 _TABLES = ("cpu_ops", "runtime", "gpu_events", "flows", "annotations", "threads")
-_AT_ONCE = (*_TABLES, "texts")
-_FAULTS = (OSError, ValueError, LookupError, TypeError, pl.exceptions.PolarsError)
+_EAGER = (*_TABLES, "texts")
+_ERRORS = (OSError, ValueError, LookupError, TypeError, pl.exceptions.PolarsError)
 
 
-def place_of(path: Path) -> Path | None:
-    """The folder for the copy of a trace as its file is now; None where none may be kept."""
+def folder_of(path: Path) -> Path | None:
+    """Return the cache folder for the current version of a trace file; None without a cache."""
     if not _limit_bytes():
         return None
     try:
         stat, resolved = path.stat(), path.resolve()
-        if not os.path.samestat(stat, resolved.stat()):  # a link was changed between
+        if not os.path.samestat(stat, resolved.stat()):  # a symlink was changed in between
             return None
-        known_by = f"{FORMAT}\n{resolved}\n{stat.st_size}\n{stat.st_mtime_ns}"
-        name = hashlib.sha256(known_by.encode(errors="replace")).hexdigest()[:32]
+        key = f"{FORMAT}\n{resolved}\n{stat.st_size}\n{stat.st_mtime_ns}"
+        name = hashlib.sha256(key.encode(errors="replace")).hexdigest()[:32]
         return trace_cache_dir() / name
     except (OSError, RuntimeError):  # no such file, no home
         return None
 
 
 def load(folder: Path, path: Path) -> Trace | None:
-    """The copy in ``folder`` of the trace at ``path``; None where none can be used."""
+    """Load the trace at ``path`` from the cache entry ``folder``; None without a valid entry."""
     try:
         header = orjson.loads((folder / "header.json").read_bytes())
         files = {name: _file(folder, name).read_bytes() for name in header["checksums"]}
-        if any(_checksum(files[name]) != known for name, known in header["checksums"].items()):
+        checksums = header["checksums"]
+        if any(_checksum(files[name]) != expected for name, expected in checksums.items()):
             return None
-        scans = [pl.scan_ipc(files[name]) for name in _AT_ONCE]
-        frames = dict(zip(_AT_ONCE, pl.collect_all(scans), strict=True))
+        scans = [pl.scan_ipc(files[name]) for name in _EAGER]
+        frames = dict(zip(_EAGER, pl.collect_all(scans), strict=True))
         texts = frames["texts"]
         store = EventStore(_texts(texts), Repairs())
         for index, category in enumerate(header["categories"]):
@@ -79,41 +80,41 @@ def load(folder: Path, path: Path) -> Trace | None:
             **{name: frames[name] for name in _TABLES},
             store=store,
         )
-    except _FAULTS:
+    except _ERRORS:
         return None
-    with suppress(OSError):  # another user's
+    with suppress(OSError):  # the entry belongs to another user
         os.utime(folder)
     return trace
 
 
 def is_outdated(folder: Path) -> bool:
-    """Whether no trace could be opened from the copy in ``folder`` any more: its file is gone, has
-    changed, or the copy is damaged."""
+    """Return whether a cache entry is unusable: its trace file is gone or has changed, or the entry
+    is damaged."""
     try:
         path = Path(orjson.loads((folder / "header.json").read_bytes())["info"]["path"])
-    except _FAULTS:
+    except _ERRORS:
         return True
-    return path.is_absolute() and place_of(path) != folder
+    return path.is_absolute() and folder_of(path) != folder
 
 
 def _texts(frame: pl.DataFrame) -> Texts:
-    from jarvis.trace.packed_texts import PackedTexts  # loads what is compiled
+    from jarvis.trace.packed_texts import PackedTexts  # loads compiled kernels
 
     return PackedTexts.of(frame["text"].to_list(), frame["kind"].to_numpy())
 
 
 def save(trace: Trace, folder: Path) -> None:
-    """Keep a trace that has just been read, and drop those that were not used for longest."""
+    """Add a trace to the cache and evict the least recently used entries."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as name:
-            made = Path(name) / "made"
-            made.mkdir()
-            _write(trace, made)
+            staged = Path(name) / "staged"
+            staged.mkdir()
+            _write(trace, staged)
             shutil.rmtree(folder, ignore_errors=True)
-            made.rename(folder)
-        _make_room(folder.parent)
-    except _FAULTS:
+            staged.rename(folder)
+        _evict(folder.parent)
+    except _ERRORS:
         return
 
 
@@ -162,8 +163,8 @@ def _write(trace: Trace, folder: Path) -> None:
     (folder / "header.json").write_bytes(orjson.dumps(header))
 
 
-def _columns(group: Group) -> dict[str, Any]:
-    """What is left of a group; a table holds the rest."""
+def _columns(group: EventGroup) -> dict[str, Any]:
+    """Return the columns of a group that are not in a table."""
     columns: dict[str, Any] = {"uid": group.uid()}
     if not group.is_released:
         columns |= {"ts": group.time(0), "dur": group.time(1)}
@@ -174,11 +175,14 @@ def _columns(group: Group) -> dict[str, Any]:
     return columns
 
 
-def _group(content: bytes) -> Group:
-    """What is left of a group; few ask for it, and then it need not be in its file any more."""
+def _group(content: bytes) -> EventGroup:
+    """Read the part of a group that is not in a table.
+
+    It is loaded from ``content`` on demand, when the file may no longer exist.
+    """
     frame = pl.read_ipc(content)
     arrays = {column.name: np.ascontiguousarray(column.to_numpy()) for column in frame}
-    group = Group(uids=[arrays["uid"]], height=frame.height)
+    group = EventGroup(uids=[arrays["uid"]], height=frame.height)
     if "ts" in arrays:
         group.times = ([arrays["ts"]], [arrays["dur"]])
         group.codes = tuple([arrays[key]] for key in BASE_KEYS[:TEXT_KEYS])
@@ -191,18 +195,18 @@ def _group(content: bytes) -> Group:
     return group
 
 
-def _make_room(folder: Path) -> None:
-    """Drop kept traces, the one used last in the end, until the rest is within the limit."""
+def _evict(folder: Path) -> None:
+    """Delete stale incomplete entries, and the least recently used ones beyond the limit."""
     for unfinished in folder.glob(".*"):
-        if time.time() - unfinished.stat().st_mtime > HEARTBEAT_TIMEOUT_S:
+        if time.time() - unfinished.stat().st_mtime > STALE_PARTIAL_S:
             shutil.rmtree(unfinished, ignore_errors=True)
-    kept = sorted(
+    entries = sorted(
         (f for f in folder.iterdir() if f.is_dir() and not f.name.startswith(".")),
         key=lambda f: f.stat().st_mtime,
         reverse=True,
     )
-    left = _limit_bytes()
-    for one in kept:
-        left -= sum(file.stat().st_size for file in one.iterdir())
-        if left < 0:
-            shutil.rmtree(one, ignore_errors=True)
+    remaining = _limit_bytes()
+    for entry in entries:
+        remaining -= sum(file.stat().st_size for file in entry.iterdir())
+        if remaining < 0:
+            shutil.rmtree(entry, ignore_errors=True)

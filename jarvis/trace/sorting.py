@@ -1,25 +1,25 @@
-"""Batches of the tokenizer -> the groups of an event store."""
+"""Sort batches of the tokenizer into the groups of an event store."""
 
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jarvis.trace.event_store import Bytes, Codes, EventStore, Group, Integers, Piece
+from jarvis.trace.event_store import Bytes, Codes, EventGroup, EventStore, Integers, ValueChunk
 from jarvis.trace.jit import kernel
 from jarvis.trace.layout import CAT, TEXT_KEYS, Batch
 from jarvis.trace.texts import used_codes
 
-_MOST_LABELS = 1 << 20
-"""Beyond so many categories times keys in one batch, a table of them is not worth its room."""
+_MAX_LABELS = 1 << 20
+"""Maximum categories times keys of a batch for a counting sort, which needs an entry for each."""
 
 
 @kernel("void(int32[::1], int64[::1], int64[::1], int32[::1])")
 def _partition(labels: Codes, starts: Integers, order: Integers, ranks: Codes) -> None:
-    """Positions by label, in order within each: label ``i`` is ``order[starts[i]:starts[i+1]]``.
+    """Counting sort of positions by label, stable: label ``i`` is ``order[starts[i]:starts[i+1]]``.
 
-    ``labels`` are below ``len(starts) - 1``; ``ranks`` gets the place of each position within its
-    label. A counting sort.
+    ``labels`` are below ``len(starts) - 1``; ``ranks`` receives the rank of each position within
+    its label.
     """
     for position in range(len(labels)):
         ranks[position] = starts[labels[position] + 1]
@@ -50,10 +50,10 @@ def _sort_pairs(
     kinds: Bytes,
     values: Integers,
 ) -> None:
-    """Sort pairs by the group of their event and their key, stable: a counting sort.
+    """Counting sort of pairs by the group of their event and by key, stable.
 
-    ``starts`` is zero and has a place more than there are groups times keys; ``rows`` gets the
-    place of each pair's event in its group.
+    ``starts`` is zeroed and has one entry more than groups times keys; ``rows`` receives the
+    position of each pair's event in its group.
     """
     for pair in range(count):
         label = group_of_row[pair_rows[pair]] * key_count + dense_key[pair_keys[pair]]
@@ -71,7 +71,7 @@ def _sort_pairs(
 
 
 class Sorter:
-    """Sorts batches into a store by category and key; ``add`` takes them one by one."""
+    """Sort batches into a store by category and key."""
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
@@ -79,7 +79,7 @@ class Sorter:
         self._sorted: tuple[Codes, Bytes, Integers] | None = None
 
     def add(self, batch: Batch, rows: int, pairs: int) -> None:
-        """Take the first ``rows`` events and ``pairs`` pairs of a batch; the batch is free then."""
+        """Add the first ``rows`` events and ``pairs`` pairs of a batch; it can be reused then."""
         group_of_row, categories = self._groups_of(batch.codes[CAT, :rows])
         targets = [self._store.group_to_fill(category) for category in categories]
         starts = np.zeros(len(targets) + 1, np.int64)
@@ -102,38 +102,38 @@ class Sorter:
         count: int,
         group_of_row: Codes,
         ranks: Codes,
-        targets: list[Group],
+        targets: list[EventGroup],
         heights: list[int],
     ) -> None:
         keys = used_codes(batch.pair_keys[:count], len(self._store.texts))
         dense = np.zeros(len(self._store.texts), np.int32)
         dense[keys] = np.arange(len(keys), dtype=np.int32)
-        if len(targets) * len(keys) > _MOST_LABELS:
+        if len(targets) * len(keys) > _MAX_LABELS:
             labels = group_of_row[batch.pair_rows[:count]] * np.int64(len(keys))
             labels += dense[batch.pair_keys[:count]]
             order = np.argsort(labels, kind="stable")
-            found, firsts = np.unique(labels[order], return_index=True)
+            distinct, firsts = np.unique(labels[order], return_index=True)
             bounds = [*firsts.tolist(), count]
             rows = ranks[batch.pair_rows[order]]
             kinds, values = batch.pair_kinds[order], batch.pair_values[order]
         else:
-            rows, kinds, values = self._room(len(batch.pair_rows))
+            rows, kinds, values = self._buffers(len(batch.pair_rows))
             ends = np.zeros(len(targets) * len(keys) + 1, np.int64)
             _sort_pairs(
                 group_of_row, ranks, dense, len(keys), *batch[3:], count, ends, rows, kinds, values
             )
-            found, bounds = np.arange(len(ends) - 1), [0, *ends[:-1].tolist()]
-        for label, (begin, end) in zip(found.tolist(), pairwise(bounds), strict=True):
+            distinct, bounds = np.arange(len(ends) - 1), [0, *ends[:-1].tolist()]
+        for label, (begin, end) in zip(distinct.tolist(), pairwise(bounds), strict=True):
             if end > begin:
                 index, key = divmod(label, len(keys))
                 part = slice(begin, end)
-                piece = _piece(
+                chunk = _chunk(
                     rows[part], kinds[part], values[part], targets[index].height, heights[index]
                 )
-                targets[index].pairs.setdefault(int(keys[key]), []).append(piece)
+                targets[index].pairs.setdefault(int(keys[key]), []).append(chunk)
 
-    def _room(self, size: int) -> tuple[Codes, Bytes, Integers]:
-        """Arrays for the sorted pairs of a batch, the same ones for every batch."""
+    def _buffers(self, size: int) -> tuple[Codes, Bytes, Integers]:
+        """Return arrays for the sorted pairs of a batch, reused for every batch."""
         if self._sorted is None or len(self._sorted[0]) < size:
             self._sorted = (
                 np.empty(size, np.int32),
@@ -143,7 +143,7 @@ class Sorter:
         return self._sorted
 
     def _groups_of(self, codes: Codes) -> tuple[Codes, list[str | None]]:
-        """An index into the list of categories for each event."""
+        """Return an index into the list of categories for each event, and the list."""
         distinct, inverse = np.unique(codes, return_inverse=True)
         categories: dict[str | None, int] = {}
         index = np.empty(len(distinct), np.int32)
@@ -156,24 +156,24 @@ class Sorter:
 
 
 @kernel("void(int32[::1], uint8[::1], int64[::1], boolean[::1])")
-def _describe(rows: Codes, kinds: Bytes, values: Integers, found: NDArray[np.bool_]) -> None:
-    """Whether values fit into 32 bits, are all of one kind, and stand for rows that follow."""
+def _describe(rows: Codes, kinds: Bytes, values: Integers, result: NDArray[np.bool_]) -> None:
+    """Set ``result``: values fit into 32 bits, have one kind, and have the rows 0, 1, ..."""
     narrow = uniform = follows = True
     for i in range(len(rows)):
         narrow = narrow and -(2**31) <= values[i] < 2**31
         uniform = uniform and kinds[i] == kinds[0]
         follows = follows and rows[i] == i
-    found[0] = narrow
-    found[1] = uniform
-    found[2] = follows
+    result[0] = narrow
+    result[1] = uniform
+    result[2] = follows
 
 
-def _piece(rows: Codes, kinds: Bytes, values: Integers, first_row: int, height: int) -> Piece:
-    """One key's part of a batch, copied as narrow as it can be."""
-    found = np.empty(3, np.bool_)
-    _describe(rows, kinds, values, found)
-    is_narrow, is_uniform, is_complete = found.tolist()
-    return Piece(
+def _chunk(rows: Codes, kinds: Bytes, values: Integers, first_row: int, height: int) -> ValueChunk:
+    """Copy one key's part of a batch with the narrowest types."""
+    result = np.empty(3, np.bool_)
+    _describe(rows, kinds, values, result)
+    is_narrow, is_uniform, is_complete = result.tolist()
+    return ValueChunk(
         first_row,
         None if is_complete and len(rows) == height else rows.copy(),
         values.astype(np.int32) if is_narrow else values.copy(),

@@ -1,4 +1,4 @@
-"""The file of a trace -> its text, block by block, whatever it is packed in."""
+"""Read the text of a trace file in blocks: plain JSON, gzip or zip."""
 
 import hashlib
 import io
@@ -25,7 +25,7 @@ SUFFIXES = (".json", ".json.gz", ".zip")
 
 BLOCK_BYTES = 4 << 20
 HEAD_ROOM = 1 << 20
-"""Bytes in front of each block, for what is left of the one before."""
+"""Bytes before each block, for the rest of the previous one."""
 
 BLOCKS_IN_FLIGHT = 3
 
@@ -33,7 +33,7 @@ _GZIP = b"\x1f\x8b"
 _ZIPS = (b"PK\x03\x04", b"PK\x05\x06")  # the second one is empty
 _ENCRYPTED = 1
 _TAR = slice(257, 262)
-_COPIES_OF_MACOS = "__MACOSX/"
+_MACOS_METADATA = "__MACOSX/"
 _OTHER_FILES = (
     (b"SQLite format 3\x00", "it is an SQLite database, as other profilers write"),
     (b"\x80\x02", "it is a Python pickle, perhaps a memory snapshot"),
@@ -41,16 +41,16 @@ _OTHER_FILES = (
     (b"\x80\x04", "it is a Python pickle, perhaps a memory snapshot"),
     (b"\x80\x05", "it is a Python pickle, perhaps a memory snapshot"),
     (b"PAR1", "it is a Parquet file"),
-    (b"\x28\xb5\x2f\xfd", "it is packed with zstd; unpack it, or pack it with gzip"),
-    (b"BZh", "it is packed with bzip2; unpack it, or pack it with gzip"),
-    (b"\xfd7zXZ", "it is packed with xz; unpack it, or pack it with gzip"),
-    (_GZIP, "it is packed twice; unpack it once"),
+    (b"\x28\xb5\x2f\xfd", "it is compressed with zstd; decompress it, or use gzip"),
+    (b"BZh", "it is compressed with bzip2; decompress it, or use gzip"),
+    (b"\xfd7zXZ", "it is compressed with xz; decompress it, or use gzip"),
+    (_GZIP, "it is compressed twice; decompress it once"),
     (b"\xff\xfe", "it is UTF-16 text; save it as UTF-8"),
     (b"\xfe\xff", "it is UTF-16 text; save it as UTF-8"),
     (b"<", "it is a web page (HTML or XML)"),
-    (b"\x7fELF", "it is a program"),
+    (b"\x7fELF", "it is an executable"),
     (b"%PDF", "it is a PDF"),
-    (b"\x89PNG", "it is a picture"),
+    (b"\x89PNG", "it is a PNG image"),
 )
 _DAMAGE: Any = (
     EOFError,
@@ -60,19 +60,19 @@ _DAMAGE: Any = (
     isal_zlib.error,
     zipfile.BadZipFile,
 )
-_NOT_TO_BE_OPENED: Any = (*_DAMAGE, RuntimeError, NotImplementedError)  # encrypted, odd packing
+_OPEN_ERRORS: Any = (*_DAMAGE, RuntimeError, NotImplementedError)  # encrypted, unknown compression
 
 
 def other_kind(text: bytes) -> str | None:
-    """What a file is whose unpacked content begins so, where that is known; None for JSON too."""
+    """Return what a file is by the start of its unpacked content; None if unknown or JSON."""
     if text[_TAR] == b"ustar":
-        return "it is a tar archive; give the trace that is in it"
+        return "it is a tar archive; extract the trace"
     return next((what for start, what in _OTHER_FILES if text.startswith(start)), None)
 
 
 @dataclass(slots=True)
 class Block:
-    """A piece of text in an array with room before and behind it: ``array[begin:end]``."""
+    """A block of text, ``array[begin:end]``, in an array with space before and after it."""
 
     array: NDArray[np.uint8]
     begin: int
@@ -80,7 +80,7 @@ class Block:
 
 
 class _Hashed(io.RawIOBase):
-    """A file that is hashed while it is read."""
+    """Hash a file while it is read."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -103,7 +103,7 @@ class _Hashed(io.RawIOBase):
 
 
 class _Archive:
-    """A file that is read out of order, so that it is hashed at the end."""
+    """Hash a file at the end, because it is read out of order."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -118,7 +118,10 @@ class _Archive:
 
 
 class Source:
-    """An open trace file; ``damage`` says why its text ends early; ``json_bytes`` were read."""
+    """An open trace file.
+
+    ``damage`` is the reason why its text ends early; ``json_bytes`` counts the text read so far.
+    """
 
     def __init__(
         self, path: Path, stored: _Hashed | _Archive, text: IO[bytes], size_bytes: int
@@ -132,22 +135,23 @@ class Source:
 
     @property
     def position(self) -> int:
-        """How many bytes of the file have been read."""
+        """Bytes of the file read so far."""
         return self._stored.position
 
     def sha256(self) -> str:
-        """Of the file as it is stored; reads what is left of it."""
+        """Return the hash of the (compressed) file; reads the rest of it."""
         return self._stored.sha256()
 
     def readinto(self, buffer: NDArray[np.uint8]) -> int:
-        """Fill ``buffer`` with text; fewer bytes than it holds only at the end.
+        """Fill ``buffer`` with text and return the number of bytes, fewer only at the end.
 
-        Raises UnreadableTraceError where the file unpacks to more than is allowed.
+        Raises:
+            UnreadableTraceError: The file unpacks to more than the limit.
         """
         view = buffer.data
         filled = 0
         while filled < len(view) and self.damage is None:
-            # Small pieces: what stands in front of a damaged place is not lost with it.
+            # Read in small chunks, so that text before a damaged place is not lost.
             try:
                 count = self._text.readinto(view[filled : filled + (1 << 18)])  # type: ignore[attr-defined]
             except TooLargeError as error:
@@ -166,8 +170,9 @@ class Source:
 def open_source(path: Path) -> Iterator[Source]:
     """Open a trace: plain JSON, gzip, or a zip with one of these in it.
 
-    Raises UnreadableTraceError where there is no such file, it is empty, or an archive that does
-    not hold one trace.
+    Raises:
+        UnreadableTraceError: The file does not exist, is empty, or is an archive without exactly
+            one trace.
     """
     try:
         file = path.open("rb", buffering=0)
@@ -204,19 +209,19 @@ def _zip_member(path: Path, size: int) -> Iterator[Source]:
         names = [
             name
             for name in archive.namelist()
-            if name.endswith((".json", ".json.gz")) and not name.startswith(_COPIES_OF_MACOS)
+            if name.endswith((".json", ".json.gz")) and not name.startswith(_MACOS_METADATA)
         ]
         if len(names) != 1:
-            found = f"{len(names)} traces" if names else "no .json or .json.gz file"
+            content = f"{len(names)} traces" if names else "no .json or .json.gz file"
             raise UnreadableTraceError(
-                path, f"the zip archive holds {found}; give an archive with one trace"
+                path, f"the zip archive contains {content}; pass an archive with one trace"
             )
         member = archive.getinfo(names[0])
         if member.flag_bits & _ENCRYPTED:
             raise UnreadableTraceError(path, f"{names[0]} in the archive is encrypted; unpack it")
         try:
             text: Any = unpacked_member(archive, member, size)
-        except _NOT_TO_BE_OPENED as error:
+        except _OPEN_ERRORS as error:
             raise UnreadableTraceError(path, f"{names[0]} in the archive: {error}") from error
         if names[0].endswith(".gz"):
             text = Unpacked(igzip.IGzipFile(fileobj=text), size)
@@ -225,10 +230,10 @@ def _zip_member(path: Path, size: int) -> Iterator[Source]:
 
 
 class ReadAhead:
-    """A thread that unpacks the next blocks while the caller works on one.
+    """Decompress the next blocks in a thread while the caller processes one.
 
-    Each block has HEAD_ROOM bytes in front of it and PADDING behind; one without text is the end.
-    A block that is given back is filled again.
+    Each block has HEAD_ROOM bytes before it and PADDING after it; an empty block is the end.
+    Recycled blocks are filled again.
     """
 
     def __init__(self, source: Source, block_bytes: int = BLOCK_BYTES) -> None:
@@ -251,14 +256,14 @@ class ReadAhead:
         self._thread.join()
 
     def take(self) -> Block:
-        """The next block; raises what went wrong while it was filled."""
+        """Return the next block, or raise the error of reading it."""
         block = self._ready.get()
         if isinstance(block, Exception):
             raise block
         return block
 
-    def give_back(self, block: Block) -> None:
-        """Let a block be filled again."""
+    def recycle(self, block: Block) -> None:
+        """Allow a block to be filled again."""
         if len(block.array) == self._size:
             self._free.put(block.array)
 

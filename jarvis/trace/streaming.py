@@ -1,7 +1,8 @@
-"""The text of a trace, block by block -> its events and its header, in one pass.
+"""Parse the text of a trace block by block, in one pass.
 
-A thread unpacks the next block, this one takes it apart, a third sorts the events by category.
-What is broken is mended or left out and counted; only a file that is no trace at all is refused.
+One thread decompresses the next block, this one tokenizes, and a third sorts the events by
+category. Damaged parts are repaired or skipped, and counted; only a file that is not a trace is
+rejected.
 """
 
 import re
@@ -25,7 +26,7 @@ from jarvis.trace.tokenizer import At
 
 BATCH_EVENTS = 1 << 15
 MAX_EVENT_LENGTH = 1 << 24
-"""An event whose end is not found within so many bytes is taken to be broken."""
+"""Maximum bytes of an event; an event without an end within these is treated as damaged."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _START_OF_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -39,10 +40,10 @@ _COUNTED = (
 
 
 class Streaming:
-    """One reading: the text at hand and where in the document it stands.
+    """Parser state: the current block and the position in the document.
 
-    ``first`` is the first block of ``source``. ``run`` leaves ``store``, ``metadata`` and
-    ``repairs``; it raises UnreadableTraceError or NotAProfilerTraceError where there is no trace.
+    ``first`` is the first block of ``source``. ``run`` fills ``store``, ``metadata`` and
+    ``repairs``.
     """
 
     def __init__(
@@ -67,15 +68,20 @@ class Streaming:
 
     @property
     def event_count(self) -> int:
-        """How many events were found, those included that could not be kept."""
+        """Number of events, including dropped ones."""
         return int(self.state[At.NEXT_UID])
 
     def run(self) -> None:
-        """Read the whole file."""
+        """Read the whole file.
+
+        Raises:
+            UnreadableTraceError: The file is damaged beyond repair or not JSON.
+            NotAProfilerTraceError: The file is not a profiler trace.
+        """
         self.ahead = ReadAhead(self.source, self.block_bytes)
         with ThreadPoolExecutor(1, "sort-events") as self.sorter, self.ahead:
             self._document()
-            self._hand_over()
+            self._submit_batch()
             if self.sorting:
                 self.sorting.result()
         for place, kind in _COUNTED:
@@ -87,7 +93,7 @@ class Streaming:
         if self.source.damage:
             self.repairs.add(RepairKind.DAMAGED_GZIP, example=self.source.damage)
 
-    # The document: an object with a list of events, or the bare list.
+    # Document level: an object with a list of events, or the bare list.
 
     def _document(self) -> None:
         first = self._peek()
@@ -103,30 +109,30 @@ class Streaming:
             self.block.begin += 1
             self._members()
         else:
-            raise self._refusal(first)
+            raise self._rejection(first)
         if not self.found_events and self.is_cut:
             raise UnreadableTraceError(self.source.path, "it ends before its list of events")
         if not self.found_events:
-            raise NotAProfilerTraceError(self.source.path, self._what_it_is())
+            raise NotAProfilerTraceError(self.source.path, self._content_summary())
 
-    def _refusal(self, first: bytes) -> Exception:
+    def _rejection(self, first: bytes) -> Exception:
         path = self.source.path
         if self.source.damage:
-            return UnreadableTraceError(path, f"it cannot be unpacked ({self.source.damage})")
-        if what := other_kind(bytes(self._text()[:512])):
-            return NotAProfilerTraceError(path, what)
+            return UnreadableTraceError(path, f"it cannot be decompressed ({self.source.damage})")
+        if kind := other_kind(bytes(self._text()[:512])):
+            return NotAProfilerTraceError(path, kind)
         if not first:
-            return UnreadableTraceError(path, "there is nothing in it")
+            return UnreadableTraceError(path, "it is empty")
         return UnreadableTraceError(path, "it is not JSON")
 
-    def _what_it_is(self) -> str:
+    def _content_summary(self) -> str:
         if EVENTS_KEY in self.metadata:
-            return f"its {EVENTS_KEY} is no list"
+            return f"its {EVENTS_KEY} is not a list"
         keys = ", ".join(_shortened(key) for key in list(self.metadata)[:5])
         return f"it has no list named {EVENTS_KEY}" + (f"; its keys are {keys}" if keys else "")
 
     def _members(self) -> None:
-        """The members of the top-level object, events among them."""
+        """Read the members of the top-level object, including the events."""
         while True:
             first = self._peek()
             if first == b",":
@@ -144,10 +150,10 @@ class Streaming:
 
     def _expect_end(self) -> None:
         if self._peek():
-            self.repairs.add(RepairKind.LOST_TEXT, example=self._shown())
+            self.repairs.add(RepairKind.LOST_TEXT, example=self._excerpt())
 
     def _member(self) -> bool:
-        """One key with its value; whether it could be read."""
+        """Read one key with its value; return whether that succeeded."""
         key = self._value() if self._peek() == b'"' else None
         if key is None or self._peek() != b":":
             return False
@@ -161,14 +167,14 @@ class Streaming:
         if text is None:
             return False
         value = _loads(text)
-        if value is None and _START_OF_EVENTS.search(text):  # a bracket too many swallowed them
+        if value is None and _START_OF_EVENTS.search(text):  # swallowed by an extra bracket
             self.block.begin -= len(text)
             return False
         self.metadata[str(name)] = value
         return True
 
     def _value(self) -> bytes | None:
-        """The text of the JSON value at hand; None where it has no end."""
+        """Return the text of the current JSON value; None if it has no end."""
         self._peek()
         while True:
             block = self.block
@@ -184,11 +190,11 @@ class Streaming:
                 return None
 
     def _seek_events(self) -> bool:
-        """Go on at the list of events after a header that cannot be read."""
+        """Skip an unreadable header and read the list of events; return whether there is one."""
         if self.found_events:
-            self._cut("")
+            self._mark_truncated("")
             return False
-        self.repairs.add(RepairKind.LOST_TEXT, example=self._shown())
+        self.repairs.add(RepairKind.LOST_TEXT, example=self._excerpt())
         while not self.found_events:
             if start := _START_OF_EVENTS.search(self._text()):
                 self.block.begin += start.end()
@@ -199,7 +205,7 @@ class Streaming:
                 break
         return False
 
-    # The list of events.
+    # List of events.
 
     def _events(self) -> None:
         self.found_events = True
@@ -221,12 +227,12 @@ class Streaming:
             if status == tokenizer.END_OF_EVENTS:
                 return
             if status == tokenizer.BATCH_FULL:
-                self._hand_over()
+                self._submit_batch()
             elif status == tokenizer.DICTIONARY_FULL:
                 self.texts.grow(min(self.block.end - self.block.begin, MAX_EVENT_LENGTH))
             elif status == tokenizer.PAIRS_FULL:
-                self._make_room_for_pairs()
-            elif status == tokenizer.INCOMPLETE and self._waits_for_more():
+                self._grow_pairs()
+            elif status == tokenizer.INCOMPLETE and self._can_extend_event():
                 continue
             elif self.at_end and self.block.begin >= self.block.end:
                 self.is_cut = True
@@ -238,35 +244,35 @@ class Streaming:
             else:
                 lenient = False
 
-    def _waits_for_more(self) -> bool:
-        """Whether the event at hand may end in a block to come, which is then there."""
+    def _can_extend_event(self) -> bool:
+        """Load the next block if the current event may continue in it; return whether it did."""
         return self.block.end - self.block.begin <= MAX_EVENT_LENGTH and self._more()
 
     def _skip_broken_event(self) -> bool:
-        """Go on behind an event that cannot be read; False where there is no other."""
-        shown = self._shown()
+        """Skip an unreadable event; return whether another one follows."""
+        excerpt = self._excerpt()
         self.block.begin += 1
         while True:
             block = self.block
-            found = tokenizer.find_event(block.array, block.begin, block.end)
-            if found >= 0:
-                self.repairs.add(RepairKind.LOST_TEXT, lost_events=1, example=shown)
-                block.begin = found
+            start = tokenizer.find_event(block.array, block.begin, block.end)
+            if start >= 0:
+                self.repairs.add(RepairKind.LOST_TEXT, lost_events=1, example=excerpt)
+                block.begin = start
                 self.state[At.AFTER_COMMA], self.state[At.AFTER_EVENT] = 0, 0
                 return True
             block.begin = max(block.begin, block.end - HEAD_ROOM // 2)
             if not self._more():
-                self._cut(shown)
+                self._mark_truncated(excerpt)
                 return False
 
-    def _cut(self, event: str) -> None:
-        """The file ends too early: in the middle of ``event``, if that is not empty."""
+    def _mark_truncated(self, event: str) -> None:
+        """Record that the file is truncated, within ``event`` if that is not empty."""
         self.is_cut = True
         self.cut_off = event
         self.block.begin = self.block.end
 
-    def _hand_over(self) -> None:
-        """Give the batch to the sorting thread and go on with the other one."""
+    def _submit_batch(self) -> None:
+        """Submit the batch to the sorting thread and switch to the other one."""
         if self.sorting:
             self.sorting.result()
         rows, pairs = int(self.state[At.ROWS]), int(self.state[At.PAIRS])
@@ -274,22 +280,22 @@ class Streaming:
         self.batches.reverse()
         self.state[At.ROWS] = self.state[At.PAIRS] = 0
 
-    def _make_room_for_pairs(self) -> None:
+    def _grow_pairs(self) -> None:
         if self.state[At.ROWS]:
-            self._hand_over()
+            self._submit_batch()
         else:
             self.batches[0] = _batch(BATCH_EVENTS, 2 * len(self.batches[0].pair_rows))
 
-    # The text at hand.
+    # Current text.
 
     def _text(self) -> memoryview:
         return self.block.array[self.block.begin : self.block.end].data
 
-    def _shown(self) -> str:
+    def _excerpt(self) -> str:
         return bytes(self._text()[:80]).decode(errors="replace")
 
     def _peek(self) -> bytes:
-        """The next character that is no white space; empty at the end of the file."""
+        """Skip white space and return the next character; empty at the end of the file."""
         while True:
             block = self.block
             block.begin = tokenizer.skip_space(block.array, block.begin, block.end)
@@ -299,7 +305,7 @@ class Streaming:
                 return b""
 
     def _more(self) -> bool:
-        """Put the next block behind what is left of this one; False at the end of the file."""
+        """Append the next block to the rest of this one; return False at the end of the file."""
         if self.at_end:
             return False
         if self.on_progress:
@@ -317,11 +323,11 @@ class Streaming:
             new.begin -= len(rest)
             self.block = new
         else:
-            room = np.zeros(PADDING, np.uint8)
-            joined = np.concatenate([rest, new.array[new.begin : new.end], room])
+            padding = np.zeros(PADDING, np.uint8)
+            joined = np.concatenate([rest, new.array[new.begin : new.end], padding])
             self.block = Block(joined, 0, len(joined) - PADDING)
-            self.ahead.give_back(new)
-        self.ahead.give_back(old)
+            self.ahead.recycle(new)
+        self.ahead.recycle(old)
         return True
 
 

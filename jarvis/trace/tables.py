@@ -1,10 +1,9 @@
-"""Parsed events -> one Polars table for each kind of event.
+"""Build one Polars table for each kind of event.
 
-Times are integer nanoseconds on the trace's own clock. ``uid`` is the position of an event in
-``traceEvents``. Nested arguments (shapes, dtypes, strides) stay JSON text: few of them are
-distinct, so whoever needs the values parses each text once; columns of such texts are
-categorical, at four bytes a row. ``pid`` and ``tid`` are texts, since Kineto writes numbers and
-words alike.
+Times are integer nanoseconds on the trace's clock. ``uid`` is the position of an event in
+``traceEvents``. Nested arguments (shapes, dtypes, strides) stay JSON text in categorical columns
+(four bytes a row): few are distinct, so users parse each text once. ``pid`` and ``tid`` are texts,
+because Kineto writes both numbers and words.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,7 +15,7 @@ import orjson
 import polars as pl
 
 from jarvis.trace.arguments import DIMS, STRIDES, TYPES, VALUES, Arguments
-from jarvis.trace.event_store import EventStore, Group, Values
+from jarvis.trace.event_store import EventGroup, EventStore, Values
 from jarvis.trace.layout import BASE_KEYS, CODE, INTEGER, MISSING_NS, NULL, PH, STRING
 from jarvis.trace.repairs import RepairKind
 from jarvis.trace.texts import used_codes
@@ -34,7 +33,7 @@ SLICE_CATEGORIES = (
     *GPU_CATEGORIES,
     *ANNOTATION_CATEGORIES,
 )
-"""Events with a start and a duration: the profiler writes all of them with the phase X."""
+"""Events with a start and a duration, which the profiler writes with phase X."""
 
 COMPLETE = b"X"
 
@@ -54,7 +53,7 @@ def _text(value: Any) -> str | None:
 
 
 def _json(value: Any) -> str | None:
-    """``value`` as JSON text; None where it is nested too deep or holds more than 64 bits."""
+    """Return ``value`` as JSON text; None if nested too deeply or with integers over 64 bits."""
     try:
         return orjson.dumps(value).decode()
     except TypeError:
@@ -62,13 +61,13 @@ def _json(value: Any) -> str | None:
 
 
 def _name(value: Any) -> str:
-    """The name of an event; one without a name has an empty one."""
+    """Return the name of an event; empty if there is none."""
     return _text(value) or ""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One column: where its value stands in an event, and how it is read."""
+    """One column: the key of its value in an event (or in ``args``), and its conversion."""
 
     column: str
     key: str
@@ -131,7 +130,7 @@ THREAD_LABELS = {
 
 
 def drop_incomplete_slices(store: EventStore) -> None:
-    """Remove the slices whose phase is not X, and count them as lost."""
+    """Remove slices with a phase other than X, and count them as lost."""
     complete = store.texts.intern(COMPLETE, STRING)
     for category in SLICE_CATEGORIES:
         group = store.group(category)
@@ -145,8 +144,8 @@ def drop_incomplete_slices(store: EventStore) -> None:
 def table(
     store: EventStore, categories: Iterable[str | None], fields: tuple[Field, ...]
 ) -> pl.DataFrame:
-    """The events of some categories as a table of ``uid`` and ``fields``, in file order."""
-    groups = [store.group(c) for c in categories if store.group(c).height] or [Group()]
+    """Return the events of some categories as a table of ``uid`` and ``fields``, in file order."""
+    groups = [store.group(c) for c in categories if store.group(c).height] or [EventGroup()]
     frames = [
         pl.DataFrame(
             [pl.Series("uid", group.uid()), *(_series(store, group, field) for field in fields)]
@@ -156,7 +155,7 @@ def table(
     return frames[0] if len(frames) == 1 else pl.concat(frames).sort("uid")
 
 
-def _series(store: EventStore, group: Group, field: Field) -> pl.Series:
+def _series(store: EventStore, group: EventGroup, field: Field) -> pl.Series:
     if field.in_args or field.key not in BASE_KEYS:
         return _read(store, store.values(group, field.key, field.in_args), field)
     if field.dtype is pl.Int64:
@@ -167,7 +166,7 @@ def _series(store: EventStore, group: Group, field: Field) -> pl.Series:
 
 
 def _read(store: EventStore, values: Values, field: Field) -> pl.Series:
-    """``field.read`` of each value, called once for each distinct one."""
+    """Return ``field.read`` of each value, called once per distinct value."""
     is_code, is_number = values.kinds == CODE, values.kinds == INTEGER
     if field.dtype is pl.Int64 and field.read is _integer and not is_code.any():
         return pl.Series(field.column, values.values.astype(np.int64)).set(
@@ -177,8 +176,8 @@ def _read(store: EventStore, values: Values, field: Field) -> pl.Series:
     codes = used_codes(values.values[is_code], len(store.texts))
     texts = store.texts.values(codes, store.repairs)
     if isinstance(field.read, Arguments):
-        _count_odd(store, field, field.read, texts)
-    meanings = [
+        _count_invalid(store, field, field.read, texts)
+    distinct = [
         field.read(None),
         *(field.read(number) for number in numbers.tolist()),
         *(field.read(value) for value in texts),
@@ -186,14 +185,14 @@ def _read(store: EventStore, values: Values, field: Field) -> pl.Series:
     place = np.zeros(len(values.values), np.uint32)
     place[is_number] = 1 + np.searchsorted(numbers, values.values[is_number])
     place_of_code = np.zeros(len(store.texts), np.uint32)
-    place_of_code[codes] = np.arange(1 + len(numbers), len(meanings), dtype=np.uint32)
+    place_of_code[codes] = np.arange(1 + len(numbers), len(distinct), dtype=np.uint32)
     place[is_code] = place_of_code[values.values[is_code]]
-    return pl.Series(field.column, meanings, dtype=field.dtype)[place]
+    return pl.Series(field.column, distinct, dtype=field.dtype)[place]
 
 
-def _count_odd(store: EventStore, field: Field, read: Arguments, texts: list[Any]) -> None:
-    odd = sum(map(read.is_odd, texts))
-    store.repairs.add(RepairKind.ODD_ARGUMENT, odd, example=field.key)
+def _count_invalid(store: EventStore, field: Field, read: Arguments, texts: list[Any]) -> None:
+    count = sum(map(read.has_invalid_entries, texts))
+    store.repairs.add(RepairKind.ODD_ARGUMENT, count, example=field.key)
 
 
 METADATA = (
@@ -207,10 +206,10 @@ METADATA = (
 
 
 def thread_names(store: EventStore) -> pl.DataFrame:
-    """Metadata events -> ``pid, tid, process_name, process_label, thread_name`` for each thread.
+    """Return ``pid, tid, process_name, process_label, thread_name`` of each thread.
 
-    Process-level labels are written with ``tid`` 0; the last one of a kind wins. Other metadata
-    names are ignored.
+    Process-level labels have ``tid`` 0. The last label of a kind wins; other metadata events are
+    ignored.
     """
     labels: dict[tuple[str | None, str | None], dict[str, str | None]] = {}
     events = table(store, [c for c in store.categories() if store.has(c, PH, "M")], METADATA)

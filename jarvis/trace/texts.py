@@ -1,4 +1,4 @@
-"""The dictionary of all texts of a trace: each distinct one is kept and decoded once."""
+"""Dictionary of all texts of a trace: each distinct one is stored and decoded once."""
 
 import json
 import re
@@ -18,35 +18,35 @@ _ESCAPED = r"\1\""
 
 
 class Texts(ABC):
-    """Codes for texts, from 0 in the order in which they are met; BASE_KEYS come first."""
+    """Codes of texts, numbered from 0 in order of first occurrence; BASE_KEYS come first."""
 
     def __init__(self) -> None:
         for key in BASE_KEYS:
             self.intern(key.encode(), TOP_KEY)
-        self._mended: dict[int, Any] = {}
+        self._repaired: dict[int, Any] = {}
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many texts there are."""
+        """Return the number of texts."""
 
     @abstractmethod
     def intern(self, text: bytes, kind: int) -> int:
-        """The code of a text, which is kept if it is new."""
+        """Return the code of a text; add it if it is new."""
 
     @abstractmethod
     def raw(self, code: int) -> bytes:
-        """A text as it stands in the file; of a string what is between the quotes."""
+        """Return a text as in the file; of a string the part between the quotes."""
 
     @abstractmethod
     def kind(self, code: int) -> int:
-        """STRING, JSON, TOP_KEY or ARGUMENT_KEY."""
+        """Return STRING, JSON, TOP_KEY or ARGUMENT_KEY."""
 
     def key(self, code: int) -> tuple[str, bool]:
-        """A key of an event, and whether it stands in its ``args``."""
+        """Return the key of an event, and whether it is in ``args``."""
         return self.raw(code).decode(errors="replace"), self.kind(code) == ARGUMENT_KEY
 
     def values(self, codes: Iterable[int], repairs: Repairs) -> list[Any]:
-        """What the texts mean: strings, and whatever else JSON has; None for what is not JSON."""
+        """Return the texts decoded from JSON; None for invalid JSON."""
         return [self._value(int(code), repairs) for code in codes]
 
     def _value(self, code: int, repairs: Repairs) -> Any:
@@ -56,13 +56,13 @@ class Texts(ABC):
         try:
             return orjson.loads(text)
         except orjson.JSONDecodeError:
-            if code not in self._mended:
-                self._mended[code] = _lenient_value(text, is_string, repairs)
-            return self._mended[code]
+            if code not in self._repaired:
+                self._repaired[code] = _lenient_value(text, is_string, repairs)
+            return self._repaired[code]
 
 
 class PlainTexts(Texts):
-    """A dictionary as Python has it, for traces of a few thousand texts."""
+    """A text dictionary in Python dicts, for traces of a few thousand texts."""
 
     def __init__(self) -> None:
         self._codes: dict[tuple[bytes, int], int] = {}
@@ -95,12 +95,12 @@ def _lenient_value(text: bytes, is_string: bool, repairs: Repairs) -> Any:
         repairs.add(RepairKind.INVALID_UTF8, example=shown)
     if any(character < " " for character in decoded) and is_string:
         repairs.add(RepairKind.CONTROL_CHARACTER, example=shown)
-    if is_string:  # quotes inside it have been counted where it was read
+    if is_string:  # the tokenizer has counted quotes inside it
         decoded = f'"{_UNESCAPED_QUOTE.sub(_ESCAPED, decoded[1:-1])}"'
     try:
         return lenient_json(decoded)
     except (ValueError, RecursionError):
-        if is_string:  # a backslash that escapes nothing
+        if is_string:  # an invalid escape
             repairs.add(RepairKind.TEXT_IN_NAME, example=shown)
             return decoded[1:-1]
         repairs.add(RepairKind.LOST_TEXT, example=shown)
@@ -108,16 +108,17 @@ def _lenient_value(text: bytes, is_string: bool, repairs: Repairs) -> Any:
 
 
 def lenient_json(text: str) -> Any:
-    """JSON that may hold control characters, NaN, and halves of surrogate pairs (as ``?``).
+    """Parse JSON with control characters, NaN, and lone surrogates (replaced by ``?``).
 
-    Raises ValueError or RecursionError.
+    Raises:
+        ValueError, RecursionError: The text is not JSON, or nested too deeply.
     """
     value = json.loads(text, strict=False)
     return json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
 
 
 def used_codes(codes: NDArray[np.int32], count: int) -> NDArray[np.int64]:
-    """The distinct codes (of ``count``) that occur, ascending; -1 is none."""
+    """Return the distinct codes below ``count``, ascending; -1 is ignored."""
     seen = np.zeros(count + 1, np.bool_)
     seen[codes] = True
     return np.flatnonzero(seen[:count])

@@ -1,12 +1,11 @@
-"""Bytes of a trace -> events as columns of numbers; every text is a code of a dictionary.
+"""Compiled tokenizer: bytes of a trace to columns of numbers; texts become dictionary codes.
 
-The kernels read from a block of bytes and stop in front of the first event that does not end in
-it. They are strict first; ``lenient`` also understands quotes inside strings, where a closing
-quote is one that JSON could go on after. An index is in range by construction: blocks and the
-dictionary's text carry ``PADDING`` bytes beyond their end, and positions are compared with
-``end`` before they are used.
+The kernels read a block of bytes and stop before the first event that does not end in it. They are
+strict first; ``lenient`` also accepts quotes inside strings, and takes a quote as the closing one
+only if valid JSON can follow. Indices are in range by construction: blocks and the dictionary's
+arena have ``PADDING`` bytes after their end, and positions are compared with ``end`` before use.
 
-All kernels stand in this file because numba looks only at a kernel's own file for changes.
+All kernels are in this file because numba checks only a kernel's own file for changes.
 """
 
 from enum import IntEnum
@@ -35,16 +34,16 @@ INCOMPLETE = -1
 MALFORMED = -2
 DICTIONARY_FULL = -3
 PAIRS_FULL = -4
-"""Negative positions: the block ends first; not JSON; there is no room in the arrays."""
+"""Negative positions: the block ends first; not JSON; the arrays are full."""
 
 MAX_LENIENT_STRING_LENGTH = 1 << 16
 
 BATCH_FULL, END_OF_EVENTS = 1, 2
-"""Why ``read_events`` stopped, beside the negative reasons."""
+"""Nonnegative return values of ``read_events``; errors are negative."""
 
 
 class At(IntEnum):
-    """Places in the array that holds the state between calls of ``read_events``."""
+    """Indices into the state array of ``read_events``."""
 
     POSITION = 0
     ROWS = 1
@@ -75,7 +74,7 @@ _OPEN_BRACE, _CLOSE_BRACE, _OPEN_BRACKET, _CLOSE_BRACKET = 0x7B, 0x7D, 0x5B, 0x5
 _N_OF_NULL, _N_OF_NAN, _I_OF_INFINITY = 0x6E, 0x4E, 0x49
 _MINUS, _PLUS, _DOT, _ZERO, _SEVEN, _NINE = 0x2D, 0x2B, 0x2E, 0x30, 0x37, 0x39
 
-_LARGEST = np.iinfo(np.int64).max
+_INT64_MAX = np.iinfo(np.int64).max
 
 _BYTES = types.uint8[::1]
 _DICTIONARY = types.NamedTuple(
@@ -107,7 +106,7 @@ _BATCH = types.NamedTuple(
 
 @inlined
 def _word(text, p):
-    """Eight bytes from ``p`` on, the first one lowest; the compiler makes one load of it."""
+    """Return eight bytes from ``p``, little-endian; compiled to a single load."""
     q = _U(p)
     return (
         _U(text[q])
@@ -123,7 +122,7 @@ def _word(text, p):
 
 @inlined
 def _skip_space(text, p, end):
-    """The first position from ``p`` on that is no white space, at most ``end``."""
+    """Return the first position from ``p`` that is not white space, at most ``end``."""
     while p < end:
         c = text[_U(p)]
         if c > 0x20 or not (c == 0x20 or c == 0x0A or c == 0x0D or c == 0x09):
@@ -134,13 +133,13 @@ def _skip_space(text, p, end):
 
 @kernel("int64(uint8[::1], int64, int64)")
 def skip_space(text, p, end):
-    """``_skip_space`` for Python."""
+    """Call ``_skip_space`` from Python."""
     return _skip_space(text, p, end)
 
 
 @inlined
 def _string_end(text, p, end):
-    """The closing quote of a string whose inside begins at ``p``, or INCOMPLETE."""
+    """Return the position of the closing quote of a string with content at ``p``, or INCOMPLETE."""
     while p < end:
         word = _word(text, p)
         quotes = word ^ _QUOTES
@@ -162,7 +161,7 @@ def _string_end(text, p, end):
 
 @helper
 def _lenient_string_end(text, p, end, is_key):
-    """Like ``_string_end``, but a quote after which no JSON could follow belongs to the text."""
+    """Like ``_string_end``, but treat a quote as text if no valid JSON can follow it."""
     begin = p
     while True:
         p = _string_end(text, p, end)
@@ -201,9 +200,9 @@ def _lenient_string_end(text, p, end, is_key):
 
 @kernel("int64(uint8[::1], int64, int64)")
 def skip_value(text, p, end):
-    """The position after the JSON value that begins at ``p``, or INCOMPLETE, or MALFORMED.
+    """Return the position after the JSON value at ``p``, or INCOMPLETE, or MALFORMED.
 
-    Brackets are counted, not matched: whoever uses the value parses it.
+    Brackets are counted, not matched; the caller parses the value.
     """
     if p >= end:
         return INCOMPLETE
@@ -240,21 +239,21 @@ def skip_value(text, p, end):
 
 @helper
 def _float_nanoseconds(text, p, end, result):
-    """``_nanoseconds`` of a number with an exponent, as near as a double comes."""
+    """Like ``_nanoseconds`` for a number with an exponent, in double precision."""
     negative = text[p] == _MINUS
     if negative:
         p += 1
     value = 0.0
     scale = 0
-    behind_point = False
+    after_point = False
     while p < end:
         c = np.int64(text[p])
         if c >= _ZERO and c <= _NINE:
             value = value * 10.0 + (c - _ZERO)
-            if behind_point:
+            if after_point:
                 scale -= 1
-        elif c == _DOT and not behind_point:
-            behind_point = True
+        elif c == _DOT and not after_point:
+            after_point = True
         else:
             break
         p += 1
@@ -278,40 +277,40 @@ def _float_nanoseconds(text, p, end, result):
 
 @helper
 def _nanoseconds(text, p, end, result):
-    """Decimal microseconds in whole nanoseconds, halves away from zero.
+    """Convert decimal microseconds to integer nanoseconds, rounding halves away from zero.
 
-    Puts the value into ``result[0]`` (MISSING_NS beyond 64 bits); the position after the number.
+    Sets ``result[0]`` (MISSING_NS beyond 64 bits) and returns the position after the number.
     """
     begin = p
     negative = text[p] == _MINUS
     if negative:
         p += 1
     mantissa = np.int64(0)
-    missing_digits = 3  # of the three behind the point
-    behind_point = False
+    missing_digits = 3  # of the three after the point
+    after_point = False
     dropped = -1
     fits = True
     while p < end:
         c = np.int64(text[_U(p)])
         if c >= _ZERO and c <= _NINE:
-            if not behind_point or missing_digits > 0:
-                if mantissa > _LARGEST // 10 or (mantissa == _LARGEST // 10 and c > _SEVEN):
+            if not after_point or missing_digits > 0:
+                if mantissa > _INT64_MAX // 10 or (mantissa == _INT64_MAX // 10 and c > _SEVEN):
                     fits = False
                 else:
                     mantissa = mantissa * 10 + (c - _ZERO)
-                if behind_point:
+                if after_point:
                     missing_digits -= 1
             elif dropped < 0:
                 dropped = c - _ZERO
-        elif c == _DOT and not behind_point:
-            behind_point = True
+        elif c == _DOT and not after_point:
+            after_point = True
         elif c == 0x65 or c == 0x45:  # an exponent
             return _float_nanoseconds(text, begin, end, result)
         else:
             break
         p += 1
     for _ in range(missing_digits):
-        if mantissa > _LARGEST // 10:
+        if mantissa > _INT64_MAX // 10:
             fits = False
         else:
             mantissa *= 10
@@ -323,9 +322,9 @@ def _nanoseconds(text, p, end, result):
 
 @inlined
 def _integer(text, p, end, result):
-    """A whole number of at most 18 digits into ``result[0]``; the position after it.
+    """Parse an integer of at most 18 digits into ``result[0]``; return the position after it.
 
-    MALFORMED where there is another kind of number, INCOMPLETE where it may go on.
+    MALFORMED for another kind of number, INCOMPLETE if the number may continue.
     """
     negative = text[p] == _MINUS
     if negative:
@@ -351,7 +350,7 @@ def _integer(text, p, end, result):
 
 @inlined
 def _same(text, p, other, q, length):
-    """Whether ``length`` bytes are the same; both texts are padded."""
+    """Return whether ``length`` bytes are equal; both texts are padded."""
     while length >= 8:
         if _word(text, p) != _word(other, q):
             return False
@@ -379,7 +378,7 @@ def _hash(text, p, q, kind, seed):
 
 @helper
 def _insert(text, p, q, kind, h, d):
-    """A new entry ``text[p:q]`` with the hash ``h``: its code, or DICTIONARY_FULL."""
+    """Add the entry ``text[p:q]`` with the hash ``h``; return its code, or DICTIONARY_FULL."""
     code = d.sizes[0]
     used = d.sizes[1]
     length = q - p
@@ -403,7 +402,7 @@ def _insert(text, p, q, kind, h, d):
 
 @kernel(types.int64(_BYTES, types.int64, types.int64, types.int64, _DICTIONARY))
 def intern(text, p, q, kind, d):
-    """The code of ``text[p:q]`` in the dictionary, a new one where it is new; DICTIONARY_FULL."""
+    """Return the code of ``text[p:q]``; add a new entry if needed, or return DICTIONARY_FULL."""
     length = q - p
     h = _hash(text, p, q, kind, d.sizes[2])
     mask = _U(len(d.slots) - 1)
@@ -435,7 +434,7 @@ def rehash(slots, hashes, count):
 
 @kernel(types.void(_DICTIONARY))
 def hash_all(d):
-    """The hashes of all entries of a dictionary whose texts are there."""
+    """Compute the hashes of all entries of a dictionary."""
     for code in range(d.sizes[0]):
         begin = d.starts[code]
         d.hashes[code] = _hash(d.arena, begin, begin + d.lengths[code], d.kinds[code], d.sizes[2])
@@ -450,7 +449,7 @@ def _closing_quote(text, p, end, lenient, is_key):
 
 @helper
 def _key(text, p, end, lenient, previous, d):
-    """The code of the key whose inside begins at ``p``; INCOMPLETE, MALFORMED, DICTIONARY_FULL."""
+    """Return the code of the key with content at ``p``, or a negative reason."""
     last = _closing_quote(text, p, end, lenient, True)
     if last < 0:
         return last
@@ -463,10 +462,7 @@ def _key(text, p, end, lenient, previous, d):
 
 @helper
 def _literal(text, p):
-    """What the bare word at ``p`` is: CODE, or NULL for null and for what JSON does not know.
-
-    A number that JSON does not know (NaN, Infinity) is -NULL.
-    """
+    """Return the kind of the bare word at ``p``: CODE, NULL (null), or -NULL (NaN, Infinity)."""
     c = text[p]
     if c == _N_OF_NULL:
         return NULL
@@ -477,10 +473,10 @@ def _literal(text, p):
 
 @kernel(types.int64(_BYTES, types.int64, types.boolean, _DICTIONARY, _BATCH, types.int64[::1]))
 def read_events(text, end, lenient, d, b, state):
-    """Read events from ``state[POSITION]`` on until the block, the array or the room ends.
+    """Read events from ``state[POSITION]`` until the block or the list ends, or buffers are full.
 
-    ``lenient`` is for the first event only. Returns BATCH_FULL, END_OF_EVENTS or a negative
-    reason; ``state[POSITION]`` is then the start of what could not be read.
+    ``lenient`` applies to the first event only. Returns BATCH_FULL, END_OF_EVENTS or a negative
+    reason; ``state[POSITION]`` is then the start of the unread text.
     """
     result = np.zeros(2, np.int64)
     slots, hashes, starts, lengths = d.slots, d.hashes, d.starts, d.lengths
@@ -691,10 +687,10 @@ def read_events(text, end, lenient, d, b, state):
 
 @kernel(types.int64(_BYTES, types.int64, types.int64))
 def find_event(text, p, end):
-    """Where the reading can go on after something that is not JSON: the start of an event.
+    """Return the position of the next event, to resume after invalid JSON.
 
-    That is a brace with a quote after it, which another event's brace precedes, or the bracket
-    that ends the events. INCOMPLETE where there is none before ``end``.
+    That is an opening brace followed by a quote and preceded by another event's closing brace, or
+    the bracket that ends the events. INCOMPLETE if there is none before ``end``.
     """
     while p < end:
         if text[_U(p)] != _CLOSE_BRACE:

@@ -1,4 +1,4 @@
-"""The tables of one trace, and the call tree and links that follow from them."""
+"""Tables of one trace, with the call tree and links derived from them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _HOST_COLUMNS = ("uid", "cat", "name", "pid", "tid", "ts_ns", "dur_ns")
 
 @dataclass(frozen=True)
 class Trace:
-    """One trace: a table for each kind of event, in file order (columns: ``trace.tables``)."""
+    """One table for each kind of event, in file order (columns: ``trace.tables``)."""
 
     info: TraceInfo
     event_count: int
@@ -33,7 +33,7 @@ class Trace:
 
     @cached_property
     def python_functions(self) -> pl.DataFrame:
-        """Frames of the Python stack: many, and of use only where call paths are asked for."""
+        """Frames of the Python stack; many, and needed only for call paths."""
         return tables.table(self.store, [tables.PYTHON_FUNCTION], tables.BASE)
 
     @cached_property
@@ -43,7 +43,7 @@ class Trace:
 
     @cached_property
     def python_call_tree(self) -> pl.DataFrame:
-        """The call tree that includes Python functions, for call paths and module chains."""
+        """The call tree with Python functions, for call paths and module chains."""
         return build_call_tree(self._host(self.cpu_ops, self.runtime, self.python_functions))
 
     @cached_property
@@ -62,23 +62,23 @@ class Trace:
 
 
 def tabulate(raw: RawTrace) -> Trace:
-    """Tables of what most of the report needs; each replaces what it was made from."""
+    """Build the tables of a trace, and free the raw events that they replace."""
     store = raw.store
     tables.drop_incomplete_slices(store)
     span = span_ns(store)
     threads = tables.thread_names(store)
 
-    def made(categories: Sequence[str], fields: tuple[Field, ...]) -> pl.DataFrame:
+    def build(categories: Sequence[str], fields: tuple[Field, ...]) -> pl.DataFrame:
         table = tables.table(store, categories, fields)
         for category in categories:
             store.release(category, {(field.key, field.in_args) for field in fields})
         return table
 
-    cpu_ops = made([tables.CPU_OP], tables.CPU_OPS)
-    annotations = made(tables.ANNOTATION_CATEGORIES, tables.BASE)
-    runtime = made(tables.RUNTIME_CATEGORIES, tables.RUNTIME)
-    gpu_events = made(tables.GPU_CATEGORIES, tables.GPU_EVENTS)
-    flows = made(tables.FLOW_CATEGORIES, tables.FLOWS)
+    cpu_ops = build([tables.CPU_OP], tables.CPU_OPS)
+    annotations = build(tables.ANNOTATION_CATEGORIES, tables.BASE)
+    runtime = build(tables.RUNTIME_CATEGORIES, tables.RUNTIME)
+    gpu_events = build(tables.GPU_CATEGORIES, tables.GPU_EVENTS)
+    flows = build(tables.FLOW_CATEGORIES, tables.FLOWS)
     return Trace(
         info=trace_info(raw, span, cpu_ops, annotations),
         event_count=raw.event_count,

@@ -1,7 +1,4 @@
-"""How far a trace can be trusted: one table of facts, each with what it makes wrong.
-
-A fact is a sentence with its number, a severity, what it invalidates and how to capture better.
-"""
+"""Trace quality as a table of facts: each with a severity, affected results and a remedy."""
 
 from dataclasses import asdict
 
@@ -30,24 +27,24 @@ TABLE = "trace_health"
 
 
 def trace_health(trace: Trace) -> pl.DataFrame:
-    """The facts about a trace, warnings first (schema: ``trace_health``)."""
+    """Return the facts about a trace, warnings first (schema: ``trace_health``)."""
     return _table([*link_facts(trace), *recording_facts(trace), *time_facts(trace)])
 
 
 def report_health(report: ImportedReport) -> pl.DataFrame:
-    """The same about a report that was read in place of a trace."""
+    """Return the facts about a report that was read instead of a trace."""
     return _table([*report_facts(report)])
 
 
-def _table(found: list[Fact]) -> pl.DataFrame:
+def _table(facts: list[Fact]) -> pl.DataFrame:
     order = [Severity.WARNING, Severity.NOTE, Severity.OK]
-    found.sort(key=lambda fact: order.index(fact.severity))
+    facts.sort(key=lambda fact: order.index(fact.severity))
     schema = {column.name: column.dtype for column in TABLES[TABLE]}
-    return pl.DataFrame([asdict(fact) for fact in found], schema=schema)
+    return pl.DataFrame([asdict(fact) for fact in facts], schema=schema)
 
 
 def facts_of(table: pl.DataFrame) -> list[Fact]:
-    """The rows of the table ``trace_health``."""
+    """Return the rows of the table ``trace_health`` as facts."""
     return [
         Fact(**{**row, "severity": Severity(row["severity"])})
         for row in table.iter_rows(named=True)
@@ -55,7 +52,7 @@ def facts_of(table: pl.DataFrame) -> list[Fact]:
 
 
 def warning_lines(table: pl.DataFrame) -> list[str]:
-    """A line for each warning: what is wrong, what it affects, how to capture better."""
+    """Return a line for each warning: summary, affected results and remedy."""
     return [
         f"{fact.summary} {fact.affects} {fact.remedy}"
         for fact in facts_of(table)

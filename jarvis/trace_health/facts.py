@@ -1,11 +1,11 @@
-"""What one fact about a trace is."""
+"""Facts about the quality of a trace."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """How much a fact matters to whoever reads the report."""
+    """Importance of a fact to a reader of the report."""
 
     OK = "ok"
     NOTE = "note"
@@ -14,10 +14,10 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One fact: a sentence, the number in it, what it makes wrong, and how to capture better.
+    """A fact: a sentence, its number, the affected results, and a remedy.
 
-    ``value`` is None where there is no number; ``affects`` and ``remedy`` are empty where all is
-    well. Names from the trace are quoted in backticks.
+    ``value`` is None without a number; ``affects`` and ``remedy`` are empty if there is no problem.
+    Names from the trace are quoted in backticks.
     """
 
     key: str
@@ -31,5 +31,5 @@ class Fact:
 
 
 def when(is_bad: bool, severity: Severity = Severity.NOTE) -> Severity:
-    """``severity`` where something is bad, else OK."""
+    """Return ``severity`` if ``is_bad``, else OK."""
     return severity if is_bad else Severity.OK

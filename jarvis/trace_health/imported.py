@@ -1,4 +1,4 @@
-"""Facts about a report that was read in place of a trace: what it tells, and what it cannot."""
+"""Facts about a performance report that was read instead of a trace: contents and gaps."""
 
 from collections.abc import Iterator
 
@@ -9,13 +9,13 @@ from jarvis.trace_health.facts import Fact, Severity, when
 from jarvis.tracelens.imported import ImportedReport
 
 COMPLETE_PCT = 99.0
-"""With less of the launched GPU time in operations, every reader is warned."""
+"""Below this share of the launched GPU time in operations, a warning is shown."""
 
-_ANALYSE_TRACE = "Analyze the trace itself to see this."
+_ANALYZE_TRACE = "Analyze the trace itself to see this."
 
 
 def report_facts(report: ImportedReport) -> Iterator[Fact]:
-    """What the report holds, and what it lacks."""
+    """Yield the facts about a report."""
     yield _form(report)
     yield _device()
     if not report.has_operations:
@@ -24,7 +24,7 @@ def report_facts(report: ImportedReport) -> Iterator[Fact]:
     yield _complete(report)
     yield _stated(report)
     yield _kernels(report)
-    if report.tells_recompute:
+    if report.has_recompute:
         yield _recompute()
 
 
@@ -32,11 +32,11 @@ def _form(report: ImportedReport) -> Fact:
     things = ", ".join(dict.fromkeys(report.absent_tables.values()))
     return Fact(
         "report_input",
-        "Performance report in place of a trace",
+        "Performance report instead of a trace",
         "This is the analysis of a performance report, not of a trace.",
         severity=Severity.WARNING,
-        affects=f"It cannot tell: {things}. Pages and analyses that need it say so.",
-        remedy=_ANALYSE_TRACE,
+        affects=f"Not available: {things}. Pages and analyses that need them say so.",
+        remedy=_ANALYZE_TRACE,
     )
 
 
@@ -44,9 +44,9 @@ def _device() -> Fact:
     return Fact(
         "device",
         "GPU",
-        "A report does not name the GPU that it was recorded on.",
+        "A report does not name the GPU of the recording.",
         severity=Severity.NOTE,
-        affects="Efficiencies are against the GPU that was chosen; without one there are none.",
+        affects="Efficiencies refer to the selected GPU; without one there are none.",
         remedy="Name the GPU of the recording.",
     )
 
@@ -57,30 +57,31 @@ def _without_operators() -> Fact:
         "Operators",
         "The report has a GPU timeline, but no operators.",
         severity=Severity.WARNING,
-        affects="Kernels are told apart by name at most, and cannot be judged.",
-        remedy="Record with CPU activity, or make the report with all its sheets.",
+        affects="Kernels can be distinguished by name at most, and have no efficiency.",
+        remedy="Record with CPU activity, or create the report with all its sheets.",
     )
 
 
 def _complete(report: ImportedReport) -> Fact:
     key, title = "operation_time", "GPU time in operations"
     launched_us = float(report.table("ops_summary")["direct_kernel_time_us"].sum())
-    found_us = float(report.operations["kernel_time_us"].sum())
+    operations_us = float(report.operations["kernel_time_us"].sum())
     if launched_us <= 0:
-        return Fact(key, title, f"Operations take {milliseconds(found_us / 1000)} of GPU time.")
-    share_pct = 100 * found_us / launched_us
+        return Fact(
+            key, title, f"Operations take {milliseconds(operations_us / 1000)} of GPU time."
+        )
+    share_pct = 100 * operations_us / launched_us
     is_bad = share_pct < COMPLETE_PCT
     return Fact(
         key,
         title,
-        f"Operations take {milliseconds(found_us / 1000)} of GPU time, {percent(share_pct)} of "
-        "what operators "
-        "launch by the report's own summary.",
+        f"Operations take {milliseconds(operations_us / 1000)} of GPU time, {percent(share_pct)} "
+        "of the time that operators launch according to the report's summary.",
         share_pct,
         "%",
         when(is_bad, Severity.WARNING),
-        "Operators that the report leaves out have no time here." if is_bad else "",
-        _ANALYSE_TRACE if is_bad else "",
+        "Operators that are missing in the report have no time." if is_bad else "",
+        _ANALYZE_TRACE if is_bad else "",
     )
 
 
@@ -93,14 +94,13 @@ def _stated(report: ImportedReport) -> Fact:
     return Fact(
         key,
         title,
-        f"{counted(rows.height, 'row')} ({milliseconds(time_ms)}) take FLOPs and bytes as the "
-        "report states "
-        "them: the arguments alone do not tell.",
+        f"FLOPs and bytes of {counted(rows.height, 'row')} ({milliseconds(time_ms)}) come from the "
+        "report, because the arguments do not determine them.",
         float(rows.height),
         "rows",
         Severity.NOTE,
-        "Their efficiency stands on the perf models of the program that wrote the report.",
-        _ANALYSE_TRACE,
+        "Their efficiency depends on the perf models of the program that wrote the report.",
+        _ANALYZE_TRACE,
     )
 
 
@@ -113,21 +113,21 @@ def _kernels(report: ImportedReport) -> Fact:
         return Fact(
             key,
             title,
-            "The kernels of a row are told by their position in its first call.",
+            "The kernels of a row are identified by their position in its first call.",
             severity=Severity.NOTE,
-            affects="Where calls of one row launch others, kernels stand under another's name or "
+            affects="If calls of a row launch different kernels, some kernels have a wrong name or "
             "are not counted.",
-            remedy=_ANALYSE_TRACE,
+            remedy=_ANALYZE_TRACE,
         )
     return Fact(
         key,
         title,
-        f"{counted(bare.height, 'row')} of operations name no kernels that can be read.",
+        f"{counted(bare.height, 'row')} of operations without readable kernels.",
         float(bare.height),
         "rows",
         Severity.WARNING,
-        "Their kernels and libraries are not known; a workbook cuts long cells.",
-        "Give the folder of CSV files, or analyze the trace itself.",
+        "Their kernels and libraries are not known; workbooks truncate long cells.",
+        "Use the folder of CSV files, or analyze the trace itself.",
     )
 
 
@@ -137,7 +137,7 @@ def _recompute() -> Fact:
         "Recomputed work",
         "The report has one GPU timeline for recomputed work and one for the rest.",
         severity=Severity.NOTE,
-        affects="The parts of both are added up; where they overlap in time, busy time is too long "
-        "and idle time too short.",
-        remedy="Make the report without telling recomputed work apart, or analyze the trace.",
+        affects="The parts of both are added; if they overlap in time, busy time is too long and "
+        "idle time too short.",
+        remedy="Create the report without recompute detection, or analyze the trace.",
     )

@@ -1,4 +1,4 @@
-"""Facts about GPU work: how much of it the trace links to host calls, and why not the rest."""
+"""Facts about links between GPU work and host calls."""
 
 from collections.abc import Iterator
 
@@ -10,20 +10,20 @@ from jarvis.trace.links import ARROW, GRAPH_LAUNCHES, link_column
 from jarvis.trace_health.facts import Fact, Severity, when
 
 LINKED_PCT = 99.0
-"""With less of the GPU time linked to host calls, every reader is warned."""
+"""Below this share of GPU time linked to host calls, a warning is shown."""
 
 GRAPH_PCT = 1.0
-"""With more of the GPU time replayed from graphs, every reader is warned."""
+"""Above this share of GPU time replayed from graphs, a warning is shown."""
 
 _FINISH_FIRST = (
-    "Let the GPU finish before the recording begins: wait for it, and give the profiler's "
-    "`schedule` warm-up steps."
+    "Synchronize the GPU before the recording begins, and add warm-up steps to the profiler's "
+    "`schedule`."
 )
 _NEWER_PROFILER = "A newer version of the profiler may record the arrows."
 
 
 def link_facts(trace: Trace) -> Iterator[Fact]:
-    """What of the GPU work is linked, what is not, and by what."""
+    """Yield the facts about linked and unlinked GPU work."""
     work = _work(trace)
     if work.is_empty():
         return
@@ -33,12 +33,12 @@ def link_facts(trace: Trace) -> Iterator[Fact]:
     yield _launched_before(work)
     yield _without_arrow(work)
     yield _graph_replay(work)
-    yield _basis(trace)
+    yield _link_method(trace)
     yield _shared_ids(trace)
 
 
 def _work(trace: Trace) -> pl.DataFrame:
-    """GPU events with a duration: ``dur_ns, linked, by_graph, has_launch``."""
+    """Return GPU events with a duration: ``dur_ns, linked, by_graph, has_launch``."""
     key = link_column(trace.runtime)
     graphs = trace.runtime.filter(pl.col("name").is_in(GRAPH_LAUNCHES)).select(runtime_uid="uid")
     replayed = trace.launches.join(graphs, on="runtime_uid", how="semi")["gpu_uid"]
@@ -67,7 +67,7 @@ def _linked(work: pl.DataFrame, *, has_calls: bool) -> Fact:
         return Fact(
             "linked_gpu_time",
             title,
-            "The trace holds no launch calls, so no GPU work is linked to the host.",
+            "The trace contains no launch calls, so no GPU work is linked to the host.",
             linked_pct,
             "%",
             Severity.NOTE,
@@ -82,12 +82,11 @@ def _linked(work: pl.DataFrame, *, has_calls: bool) -> Fact:
         "linked_gpu_time",
         title,
         f"{percent(linked_pct)} of GPU time, summed over all streams, is linked to host calls of "
-        "the "
-        f"trace, {percent(100 - linked_pct)} ({milliseconds(_ms(rest))}) is not.",
+        f"the trace, {percent(100 - linked_pct)} ({milliseconds(_ms(rest))}) is not.",
         linked_pct,
         "%",
         when(linked_pct < LINKED_PCT, Severity.WARNING),
-        "The timeline and all tables leave the unlinked work out."
+        "The timeline and all tables exclude the unlinked work."
         if work["linked"].any()
         else "The timeline counts all GPU work; the tables of operations have none.",
         _FINISH_FIRST if 2 * _ms(early) > _ms(rest) else _NEWER_PROFILER,
@@ -102,9 +101,8 @@ def _launched_before(work: pl.DataFrame) -> Fact:
     return Fact(
         key,
         title,
-        f"{counted(early.height, 'GPU event')} ({milliseconds(_ms(early))}) were launched before "
-        "the "
-        "recording began, or by calls that it does not hold.",
+        f"{counted(early.height, 'GPU event')} ({milliseconds(_ms(early))}) launched before the "
+        "recording began, or by calls that were not recorded.",
         float(early.height),
         "events",
         Severity.NOTE,
@@ -121,9 +119,8 @@ def _without_arrow(work: pl.DataFrame) -> Fact:
     return Fact(
         key,
         title,
-        f"{counted(single.height, 'GPU event')} ({milliseconds(_ms(single))}) have a launch in "
-        "the trace, "
-        "but no flow arrow from it.",
+        f"{counted(single.height, 'GPU event')} ({milliseconds(_ms(single))}) with a launch in the "
+        "trace, but without a flow arrow from it.",
         float(single.height),
         "events",
         Severity.NOTE,
@@ -151,7 +148,7 @@ def _graph_replay(work: pl.DataFrame) -> Fact:
     )
 
 
-def _basis(trace: Trace) -> Fact:
+def _link_method(trace: Trace) -> Fact:
     key, title = "link_basis", "How GPU work is linked"
     if trace.flows.filter(pl.col("cat") == ARROW).height:
         return Fact(key, title, "By the flow arrows of the trace.")
@@ -165,20 +162,20 @@ def _basis(trace: Trace) -> Fact:
             remedy="Export the trace with the profiler's own `export_chrome_trace`.",
         )
     ids = _linking_id(trace)
-    shares = " A kernel may stand at a neighboring call of its operation."
+    note = " A kernel may be assigned to a neighboring call of its operation."
     return Fact(
         key,
         title,
         f"The trace has no flow arrows; GPU work is linked by {ids}.",
         severity=Severity.NOTE,
-        affects="TraceLens sees no GPU work in such a trace."
-        + (shares if ids == "External id" else ""),
+        affects="TraceLens finds no GPU work in such a trace."
+        + (note if ids == "External id" else ""),
         remedy="Export the trace with the profiler's own `export_chrome_trace`.",
     )
 
 
 def _linking_id(trace: Trace) -> str:
-    """The id by which a trace without arrows is linked: one that call and GPU event share."""
+    """Return the id that links a trace without arrows: one shared by call and GPU event."""
     first = trace.launches.head(1)
     call = trace.runtime.join(first, left_on="uid", right_on="runtime_uid")
     event = trace.gpu_events.join(first, left_on="uid", right_on="gpu_uid")
@@ -192,17 +189,17 @@ def _shared_ids(trace: Trace) -> Fact:
     twice = int(trace.launches["gpu_uid"].is_duplicated().sum())
     key, title = "shared_correlations", "Runtime calls that share a correlation id"
     if not shared:
-        return Fact(key, title, "Every runtime call has an id of its own.", 0.0, "calls")
+        return Fact(key, title, "Every runtime call has a unique id.", 0.0, "calls")
     return Fact(
         key,
         title,
-        f"{counted(shared, 'runtime call')} repeat a correlation id.",
+        f"{counted(shared, 'runtime call')} with a repeated correlation id.",
         float(shared),
         "calls",
         Severity.WARNING if twice else Severity.NOTE,
-        f"{counted(twice, 'link')} are of GPU events that more than one call claims; their time "
-        "counts at each."
+        f"{counted(twice, 'link')} to GPU events with several calls; their time counts for each "
+        "call."
         if twice
-        else "No GPU event is claimed twice.",
-        "Analyze the trace of each process by itself.",
+        else "No GPU event is linked to two calls.",
+        "Analyze the trace of each process separately.",
     )

@@ -1,4 +1,4 @@
-"""Facts about what was recorded: events, arguments, stacks, GPU, steps, ranks, repairs."""
+"""Facts about the recording: events, arguments, stacks, GPU, steps, ranks, repairs."""
 
 from collections.abc import Iterator
 
@@ -11,14 +11,14 @@ from jarvis.trace.tables import PYTHON_FUNCTION
 from jarvis.trace_health.facts import Fact, Severity, when
 
 DROPPED_PCT = 1.0
-"""With more of the host events without a place in the call tree, every reader is warned."""
+"""Above this share of host events outside the call tree, a warning is shown."""
 
-MAX_NUMBER = 19
-"""Digits of a step's number that are still read."""
+MAX_STEP_DIGITS = 19
+"""Maximum digits of a step number, exclusive."""
 
 
 def recording_facts(trace: Trace) -> Iterator[Fact]:
-    """What the trace holds, and what it lacks."""
+    """Yield the facts about recorded and missing data."""
     yield _gpu_events(trace)
     yield _operators(trace)
     if not trace.info.gpu_only:
@@ -33,30 +33,30 @@ def recording_facts(trace: Trace) -> Iterator[Fact]:
 
 
 def _gpu_events(trace: Trace) -> Fact:
-    found = trace.gpu_events.height
+    count = trace.gpu_events.height
     return Fact(
         "gpu_events",
         "GPU events",
-        f"{counted(found, 'GPU event')}." if found else "The trace holds no GPU work.",
-        float(found),
+        f"{counted(count, 'GPU event')}." if count else "The trace contains no GPU work.",
+        float(count),
         "events",
-        when(not found, Severity.WARNING),
-        "" if found else "There is no GPU time to report on.",
-        "" if found else "Record with GPU activity, on a GPU that the profiler supports.",
+        when(not count, Severity.WARNING),
+        "" if count else "There is no GPU time to report.",
+        "" if count else "Record with GPU activity, on a GPU that the profiler supports.",
     )
 
 
 def _operators(trace: Trace) -> Fact:
-    found = trace.cpu_ops.height
+    count = trace.cpu_ops.height
     return Fact(
         "operators",
         "Operators",
-        f"{counted(found, 'operator call')}." if found else "The trace holds GPU events only.",
-        float(found),
+        f"{counted(count, 'operator call')}." if count else "The trace contains only GPU events.",
+        float(count),
         "calls",
-        when(not found, Severity.WARNING),
-        "" if found else "Kernels cannot be attributed to operators: there is the timeline only.",
-        "" if found else "Record with CPU activity.",
+        when(not count, Severity.WARNING),
+        "" if count else "Kernels cannot be attributed to operators; only the timeline is shown.",
+        "" if count else "Record with CPU activity.",
     )
 
 
@@ -68,7 +68,7 @@ def _shapes(trace: Trace) -> Fact:
         "Operators with input shapes",
         f"{percent(share_pct)} of the operator calls have input shapes."
         if known
-        else "The trace holds no input shapes.",
+        else "The trace contains no input shapes.",
         share_pct,
         "%",
         when(not known, Severity.WARNING),
@@ -78,16 +78,16 @@ def _shapes(trace: Trace) -> Fact:
 
 
 def _stacks(trace: Trace) -> Fact:
-    found = trace.info.event_counts.get(PYTHON_FUNCTION, 0)
+    count = trace.info.event_counts.get(PYTHON_FUNCTION, 0)
     return Fact(
         "stacks",
         "Python stacks",
-        f"{counted(found, 'Python call')}." if found else "The trace holds no Python stacks.",
-        float(found),
+        f"{counted(count, 'Python call')}." if count else "The trace contains no Python stacks.",
+        float(count),
         "calls",
-        when(not found),
-        "" if found else "Modules and entry points are not available.",
-        "" if found else "Record with `with_stack=True`.",
+        when(not count),
+        "" if count else "Modules and entry points are not available.",
+        "" if count else "Record with `with_stack=True`.",
     )
 
 
@@ -96,19 +96,18 @@ def _overlaps(trace: Trace) -> Fact:
     dropped = int(tree["is_dropped"].sum())
     key, title = "overlapping_events", "Host events that overlap"
     if not dropped:
-        return Fact(key, title, "Every host event has its place in the call tree.", 0.0, "events")
+        return Fact(key, title, "Every host event is in the call tree.", 0.0, "events")
     share_pct = 100 * dropped / tree.height
     return Fact(
         key,
         title,
-        f"{counted(dropped, 'host event')} ({percent(share_pct)}) overlap their neighbors and "
-        "have no "
-        "place in the call tree.",
+        f"{counted(dropped, 'host event')} ({percent(share_pct)}) outside the call tree, because "
+        "of overlaps with neighbors.",
         float(dropped),
         "events",
         Severity.WARNING if share_pct > DROPPED_PCT else Severity.NOTE,
-        "GPU work that they launch counts for no operator above them.",
-        "Such overlaps come from the profiler; another version may record none.",
+        "GPU work that they launch is not attributed to operators above them.",
+        "The profiler causes such overlaps; another version may not.",
     )
 
 
@@ -127,25 +126,25 @@ def _device(info: TraceInfo) -> Fact:
 
 
 def _steps(trace: Trace) -> Fact:
-    found = trace.info.steps
+    count = trace.info.steps
     names = trace.annotations["name"].unique().to_list()
     numbers = sorted(
         int(number)
         for name in names
         if (number := name.removeprefix(STEP_PREFIX)) != name
         and number.isdecimal()
-        and len(number) < MAX_NUMBER
+        and len(number) < MAX_STEP_DIGITS
     )
     span = f" ({numbers[0]} to {numbers[-1]})" if len(numbers) > 1 else ""
     return Fact(
         "steps",
         "Profiler steps",
-        f"{counted(found, 'profiler step')}{span}." if found else "The trace marks no steps.",
-        float(found),
+        f"{counted(count, 'profiler step')}{span}." if count else "The trace marks no steps.",
+        float(count),
         "steps",
-        when(not found),
-        "" if found else "Times are of the whole recording, not of one step.",
-        "" if found else "Call the profiler's `step()` after each step.",
+        when(not count),
+        "" if count else "Times are of the whole recording, not of one step.",
+        "" if count else "Call the profiler's `step()` after each step.",
     )
 
 
@@ -160,9 +159,9 @@ def _rank(trace: Trace) -> Fact:
     return Fact(
         key,
         title,
-        "The GPU communicates, but the trace does not say which rank it is.",
+        "The GPU communicates, but the trace does not contain its rank.",
         severity=Severity.NOTE,
-        affects="Ranks cannot be told apart.",
+        affects="Ranks cannot be distinguished.",
         remedy="Start the profiler after the process group.",
     )
 
@@ -181,44 +180,44 @@ def _processes(trace: Trace) -> Fact:
             float(launching),
             "processes",
             Severity.WARNING,
-            "The timeline counts their GPUs together, and ids that several ranks use can link "
-            "work to the wrong one.",
-            "Analyze the trace of each rank by itself.",
+            "The timeline combines their GPUs, and ids that several ranks use can link work to the "
+            "wrong rank.",
+            "Analyze the trace of each rank separately.",
         )
     if gpus > 1:
         return Fact(
             key,
             title,
-            f"The trace holds the work of {gpus} GPUs.",
+            f"The trace contains the work of {gpus} GPUs.",
             float(launching),
             "processes",
             Severity.NOTE,
-            "The timeline counts them together: it is idle only while all of them are.",
-            "Record one process for each GPU.",
+            "The timeline combines them: it is idle only while all of them are.",
+            "Record one process per GPU.",
         )
-    return Fact(key, title, "One process and one GPU at most.", float(launching), "processes")
+    return Fact(key, title, "At most one process and one GPU.", float(launching), "processes")
 
 
 _FAULTS = {
     RepairKind.TRUNCATED: "The file ends in the middle of its events",
     RepairKind.DAMAGED_GZIP: "The compressed data is damaged",
-    RepairKind.TEXT_IN_NAME: "Names hold quotes that are not escaped",
-    RepairKind.CONTROL_CHARACTER: "Names hold control characters",
-    RepairKind.INVALID_UTF8: "Names hold bytes that are no text",
-    RepairKind.TRAILING_COMMA: "Commas follow a last entry",
+    RepairKind.TEXT_IN_NAME: "Names contain unescaped quotes",
+    RepairKind.CONTROL_CHARACTER: "Names contain control characters",
+    RepairKind.INVALID_UTF8: "Names contain invalid UTF-8",
+    RepairKind.TRAILING_COMMA: "There are trailing commas",
     RepairKind.MISSING_COMMA: "Commas are missing between entries",
     RepairKind.NOT_A_NUMBER: "Numbers are NaN or infinite",
-    RepairKind.LOST_TEXT: "Text that is no JSON was skipped",
-    RepairKind.NOT_AN_EVENT: "Entries that are no events were skipped",
+    RepairKind.LOST_TEXT: "Invalid JSON was skipped",
+    RepairKind.NOT_AN_EVENT: "Entries that are not events were skipped",
     RepairKind.NOT_A_SLICE: 'Calls and GPU work without the phase "X" were skipped',
-    RepairKind.ODD_ARGUMENT: "Arguments that no operator can have were left out",
+    RepairKind.ODD_ARGUMENT: "Invalid operator arguments were dropped",
 }
 _LOSSES = (RepairKind.TRUNCATED, RepairKind.DAMAGED_GZIP, RepairKind.LOST_TEXT)
 
 
 def _repairs(repairs: tuple[Repair, ...]) -> Iterator[Fact]:
     if not repairs:
-        yield Fact("repairs", "Repairs while reading", "The file was read without repairs.", 0.0)
+        yield Fact("repairs", "Repairs while reading", "The file needed no repairs.", 0.0)
     for repair in repairs:
         has_lost = repair.lost_events > 0 or repair.kind in _LOSSES
         where = f", first at {quoted(repair.example)}" if repair.example.strip() else ""
@@ -230,8 +229,8 @@ def _repairs(repairs: tuple[Repair, ...]) -> Iterator[Fact]:
             float(repair.count),
             "places",
             Severity.WARNING if has_lost else Severity.NOTE,
-            "Events are missing, so times and counts are those of the part that was read."
+            "Events are missing, so times and counts cover only the part that was read."
             if has_lost
             else "Nothing was lost.",
-            "Export the trace again, and let the export end before the file is copied.",
+            "Export the trace again, and wait for the export to end before copying the file.",
         )

@@ -1,4 +1,4 @@
-"""Facts about times: of a step, of the GPU with and without unlinked work, and faulty ones."""
+"""Facts about times: step time, GPU time with and without unlinked work, invalid durations."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from jarvis.trace import Trace
 from jarvis.trace.metadata import STEP_PREFIX
 from jarvis.trace_health.facts import Fact, Severity, when
 
-TOO_LONG_NS = 24 * 3600 * 10**9
-"""No recording lasts a day; an event that does overflowed."""
+MAX_DURATION_NS = 24 * 3600 * 10**9
+"""A longer event (one day) has overflowed."""
 
-UNLIKE_PCT = 1.0
-"""Two spans that differ by more are worth a note."""
+MIN_DIFFERENCE_PCT = 1.0
+"""Two spans that differ by more get a note."""
 
 
 def time_facts(trace: Trace) -> Iterator[Fact]:
-    """How long steps and GPU work last by each definition, and which times are faulty."""
+    """Yield the facts about step times, GPU times and invalid durations."""
     if trace.info.steps:
         yield _step_time(trace)
     if not trace.gpu_events.is_empty():
@@ -55,7 +55,7 @@ def _gpu_spans(trace: Trace) -> Iterator[Fact]:
         counted_ms,
         "ms",
     )
-    differs = 100 * (all_ms - counted_ms) > UNLIKE_PCT * all_ms
+    differs = 100 * (all_ms - counted_ms) > MIN_DIFFERENCE_PCT * all_ms
     yield Fact(
         "gpu_span_all",
         "GPU time with unlinked work",
@@ -66,7 +66,7 @@ def _gpu_spans(trace: Trace) -> Iterator[Fact]:
         "ms",
         when(differs),
         "Tools that count unlinked work give the longer time." if differs else "",
-        "Let the GPU finish before the recording begins." if differs else "",
+        "Synchronize the GPU before the recording begins." if differs else "",
     )
 
 
@@ -84,8 +84,8 @@ def _span_ms(events: pl.DataFrame) -> float:
 class _Fault:
     key: str
     title: str
-    one: str
-    many: str
+    singular: str
+    plural: str
     rows: pl.Expr
     affects: str
     severity: Severity = Severity.WARNING
@@ -95,9 +95,9 @@ _DURATION = pl.col("dur_ns")
 _FAULTS = (
     _Fault(
         "zero_durations",
-        "GPU events without length",
-        "lasts no time",
-        "last no time",
+        "GPU events with zero duration",
+        "has zero duration",
+        "have zero duration",
         _DURATION == 0,
         "Such events count as calls that take no time.",
         Severity.NOTE,
@@ -108,7 +108,7 @@ _FAULTS = (
         "ends before it begins",
         "end before they begin",
         _DURATION < 0,
-        "Of GPU work they count as 0; times of host calls are meaningless, and so are their sums.",
+        "GPU events count as 0; times of host calls and their sums are meaningless.",
     ),
     _Fault(
         "missing_times",
@@ -116,21 +116,24 @@ _FAULTS = (
         "has no usable start or duration",
         "have no usable start or duration",
         _DURATION.is_null() | pl.col("ts_ns").is_null(),
-        "Such events are left out.",
+        "Such events are excluded.",
     ),
     _Fault(
         "overflowing_durations",
         "Overflowing durations",
         "lasts longer than a day",
         "last longer than a day",
-        _DURATION >= TOO_LONG_NS,
-        "Their times are meaningless, and so are sums with them.",
+        _DURATION >= MAX_DURATION_NS,
+        "Their times and sums are meaningless.",
     ),
 )
 
 
 def _durations(trace: Trace) -> Iterator[Fact]:
-    """Faulty times of GPU events, operators and runtime calls; those without length are short."""
+    """Yield the facts about invalid times of GPU events, operators and runtime calls.
+
+    Zero durations are valid for host calls, which can be too short to measure.
+    """
     for fault in _FAULTS:
         on_gpu = trace.gpu_events.filter(fault.rows).height
         on_host = 0
@@ -138,8 +141,9 @@ def _durations(trace: Trace) -> Iterator[Fact]:
             on_host = sum(
                 frame.filter(fault.rows).height for frame in (trace.cpu_ops, trace.runtime)
             )
-        if not on_gpu + on_host:
-            yield Fact(fault.key, fault.title, "There is no such event.", 0.0, "events")
+        total = on_gpu + on_host
+        if not total:
+            yield Fact(fault.key, fault.title, "None.", 0.0, "events")
             continue
         on_either = [
             counted(events, noun)
@@ -149,8 +153,8 @@ def _durations(trace: Trace) -> Iterator[Fact]:
         yield Fact(
             fault.key,
             fault.title,
-            f"{' and '.join(on_either)} {fault.one if on_gpu + on_host == 1 else fault.many}.",
-            float(on_gpu + on_host),
+            f"{' and '.join(on_either)} {fault.singular if total == 1 else fault.plural}.",
+            float(total),
             "events",
             fault.severity,
             fault.affects,

@@ -1,1 +1,1 @@
-"""What Jarvis has for users of TraceLens: its sheets, options and comparison reports."""
+"""TraceLens compatibility: its sheets, options and comparison reports."""

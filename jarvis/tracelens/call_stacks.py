@@ -1,4 +1,4 @@
-"""What stands above the kernels of an operator, and the Python frame that called the operator."""
+"""Call stacks of an operator's kernels, and the Python frame that called the operator."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from jarvis.perf_report.call_tree.stacks import CallStacks
 from jarvis.perf_report.unified import UnifiedCalls
 
 NOT_FOUND = "Not found"
-"""The entry point of an operator without a Python frame above it."""
+"""Entry point of an operator without a Python frame above it."""
 
 _SHOWN_NAME = re.compile(r"nn\.Module|::|/")
 _NUMBER = re.compile(r"_\d+")
@@ -48,9 +48,9 @@ Stack = tuple[str, ...]
 
 
 def with_stack_owners(unified: UnifiedCalls) -> UnifiedCalls:
-    """Unified ops whose work has ``stack_of``: the launch that the stack of a kernel stands above.
+    """Return unified ops whose work has ``stack_of``, the launch below a kernel's stack.
 
-    It is null for rows that stand for one GPU event: they have no stack.
+    It is null for synthetic rows, which have no stack.
     """
     synthetic = unified.calls.filter("is_synthetic")["uid"]
     is_op = ~pl.col("owner_uid").is_in(synthetic.implode())
@@ -59,17 +59,17 @@ def with_stack_owners(unified: UnifiedCalls) -> UnifiedCalls:
 
 
 def with_call_stacks(rows: pl.DataFrame, calls: CallStacks) -> pl.DataFrame:
-    """Rows whose ``stack_owners`` have given way to ``kernel_call_stacks``.
+    """Return rows with ``kernel_call_stacks`` instead of ``stack_owners``.
 
-    A stack holds the names of operators, modules and Python frames above a kernel, outermost first,
-    without the numbers that tell instances apart.
+    A stack has the names of operators, modules and Python frames above a kernel, outermost first,
+    without instance numbers.
     """
     shown = calls.nearest_above(lambda frame: frame.kind == "op" or _is_shown(frame.name))
-    found = [
+    names = [
         [None if uid is None else _stack(calls.chain(uid, shown)) for uid in uids or ()]
         for uids in rows["stack_owners"].to_list()
     ]
-    stacks = pl.Series("kernel_call_stacks", found, dtype=pl.List(pl.List(pl.String)))
+    stacks = pl.Series("kernel_call_stacks", names, dtype=pl.List(pl.List(pl.String)))
     return rows.drop("stack_owners").with_columns(stacks)
 
 
@@ -82,9 +82,10 @@ def _is_shown(name: str) -> bool:
 
 
 def with_entry_points(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows (``name, kernel_details, kernel_call_stacks``) with the columns of call stacks.
+    """Return rows with ``entry_point`` and ``call_stack_full``, kernels in the order of details.
 
-    These are ``entry_point`` and ``call_stack_full``, kernels in the order of their details.
+    Args:
+        rows: ``name, kernel_details, kernel_call_stacks``.
     """
     points, texts = [], []
     for name, kernels, stacks in rows.select(
@@ -102,7 +103,7 @@ def with_entry_points(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def merged(stacks: Sequence[Stack]) -> list[str | list[str]]:
-    """Several stacks as one: the part that all share, then each distinct rest as a list."""
+    """Merge stacks into one: the shared part, then each distinct rest as a list."""
     distinct = list(dict.fromkeys(stacks))
     if len(distinct) < 2:
         return [name for stack in distinct for name in stack]
@@ -112,10 +113,10 @@ def merged(stacks: Sequence[Stack]) -> list[str | list[str]]:
 
 
 def entry_point(op_name: str, stacks: Sequence[Stack]) -> str:
-    """The Python frame from which an operator was called, or NOT_FOUND.
+    """Return the Python frame from which an operator was called, or NOT_FOUND.
 
-    First a frame below the operator whose function bears its name, else the nearest frame above
-    it that is no wrapper of the framework.
+    It is a frame below the operator whose function has its name, else the nearest frame above it
+    that is not a wrapper of the framework.
     """
     frames = [
         name for part in merged(stacks) for name in ([part] if isinstance(part, str) else part)
@@ -131,8 +132,8 @@ def entry_point(op_name: str, stacks: Sequence[Stack]) -> str:
 
 
 def _function(frame: str) -> str:
-    found = _FRAME.search(frame)
-    return found["function"] if found else ""
+    match = _FRAME.search(frame)
+    return match["function"] if match else ""
 
 
 def _is_wrapper(frame: str) -> bool:

@@ -1,8 +1,7 @@
-"""Reports side by side, sheet by sheet, under the names of TraceLens's compare report.
+"""Compare reports sheet by sheet, with the names of TraceLens's compare report.
 
-The first report is the baseline. Rows match by the key columns of their sheet, and each row of a
-report stands in the result exactly once: where several rows of a report have the same key, they
-are paired by the columns that tell them apart, then in their order.
+The first report is the baseline. Rows match by the key columns of their sheet, and each row is in
+the result exactly once: rows with equal keys are matched by additional columns, then by order.
 """
 
 import ast
@@ -20,21 +19,21 @@ from jarvis.tracelens.sheet_groups import ALL, GROUPS
 BASELINE, VARIANT, INTERSECT = "only_baseline", "only_variant", "intersect"
 _PARAMETER = "param: "
 _ROOFLINE_MARK = "name_count"
-"""A column that roofline sheets have and no others."""
+"""A column that only roofline sheets have."""
 
 SHORT_NAMES = {"UnaryElementwise": "un_eltwise", "BinaryElementwise": "bin_eltwise"}
-"""Roofline sheets whose comparison has a shorter name."""
+"""Shorter names of compared roofline sheets."""
 
 OPS_ALL_ALIAS = "ops_all_intersect_{}"
-"""The name that the sheet of operations in both reports once had, and that tools still read."""
+"""Former name of the sheet of operations in both reports, which tools still read."""
 
 _PLACE = "#"
-"""A column that no sheet has: which of the rows with one key it is."""
+"""Name, unused by sheets, of the column that numbers rows with equal keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedReport:
-    """A report to compare: the ``label`` that its columns get, and its sheets by name."""
+    """A report to compare: the ``label`` of its columns, and its sheets by name."""
 
     label: str
     sheets: Mapping[str, pl.DataFrame]
@@ -42,10 +41,10 @@ class NamedReport:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """How a sheet is compared.
+    """Comparison settings of a sheet.
 
-    Rows match by ``keys``, those with equal keys by ``finer``, the most telling column first.
-    ``compared`` columns get differences; the first of them says whether a report has the row.
+    Rows match by ``keys``, rows with equal keys by ``finer``, most significant column first.
+    ``compared`` columns get differences; the first of them shows whether a report has the row.
     """
 
     keys: tuple[str, ...]
@@ -119,42 +118,47 @@ _HIDDEN_ENDINGS = (
 def compare_reports(
     reports: Sequence[NamedReport], groups: Sequence[str] = (ALL,)
 ) -> dict[str, pl.DataFrame]:
-    """The sheets of a compare report by name; columns as in the sheets, under ``<label>::``.
+    """Return the sheets of a compare report by name; columns have the prefix ``<label>::``.
 
-    ``groups`` are among GROUPS, or ALL: those that every report has. For each compared column of
-    each report there are a difference to the baseline and that in percent of the baseline, null
-    where it is 0 or has no such row. Raises NotComparableError for fewer than two reports, labels
-    that are not unlike, a group that does not exist, and one that a report lacks.
+    For each compared column of each report there is the difference to the baseline, and that in
+    percent of the baseline, null if it is 0 or missing.
+
+    Args:
+        groups: Names from GROUPS, or ALL for those that every report has.
+
+    Raises:
+        NotComparableError: There are fewer than two reports, labels are not unique, or a group does
+            not exist or is missing in a report.
     """
     labels = [report.label for report in reports]
     if len(reports) < 2:
         raise NotComparableError("there must be at least two reports")
     if len(set(labels)) < len(labels) or any("::" in label for label in labels):
         raise NotComparableError(
-            f"each report needs a name of its own, without '::', and these are {', '.join(labels)}"
+            f"each report needs a unique name without '::', but these are {', '.join(labels)}"
         )
     if unknown := [group for group in groups if group not in (*GROUPS, ALL)]:
         known = ", ".join((*GROUPS, ALL))
-        raise NotComparableError(f"there are no sheets {unknown[0]!r}; choose among {known}")
+        raise NotComparableError(f"there are no sheets {unknown[0]!r}; choose from {known}")
     sheets: dict[str, pl.DataFrame] = {}
     for group in GROUPS:
-        if group in groups or (ALL in groups and not lacking(reports, group)):
+        if group in groups or (ALL in groups and not reports_without(reports, group)):
             sheets |= _group(reports, group)
     return sheets
 
 
-def lacking(reports: Sequence[NamedReport], group: str) -> list[str]:
-    """The labels of the reports that have no sheet of a group."""
+def reports_without(reports: Sequence[NamedReport], group: str) -> list[str]:
+    """Return the labels of the reports without a sheet of a group."""
     return [report.label for report in reports if not _sheets_of(report, group)]
 
 
 def hidden_columns(columns: Collection[str]) -> list[str]:
-    """Columns that a workbook keeps but does not show: spreads, positions, examples."""
+    """Return the columns that a workbook hides: spreads, positions, examples."""
     return [c for c in columns if "::" in c and c.endswith(_HIDDEN_ENDINGS)]
 
 
 def _sheets_of(report: NamedReport, group: str) -> list[str]:
-    """The sheets of a report that belong to a group, in its order."""
+    """Return the sheets of a report that belong to a group, in its order."""
     if group == "roofline":
         return [
             name
@@ -172,10 +176,10 @@ def _sheets_of(report: NamedReport, group: str) -> list[str]:
 def _group(reports: Sequence[NamedReport], group: str) -> dict[str, pl.DataFrame]:
     if group == "roofline":
         return _roofline(reports)
-    if without := lacking(reports, group):
+    if without := reports_without(reports, group):
         raise NotComparableError(
-            f"there is no sheet {group} of {' and '.join(without)}; leave {group} out of the "
-            "sheets, or make the report with it"
+            f"there is no sheet {group} in {' and '.join(without)}; omit {group} from the sheets, "
+            "or create the report with it"
         )
     if group != "ops_all":
         joined = _difference([_table(r, group, _LAYOUTS[group]) for r in reports], reports)
@@ -192,7 +196,7 @@ def _group(reports: Sequence[NamedReport], group: str) -> dict[str, pl.DataFrame
 
 
 def _roofline(reports: Sequence[NamedReport]) -> dict[str, pl.DataFrame]:
-    """Every family of perf models that a report has; rows of the others stand alone."""
+    """Compare every roofline sheet that any report has."""
     sheets: dict[str, pl.DataFrame] = {}
     for name in dict.fromkeys(n for report in reports for n in _sheets_of(report, "roofline")):
         having = [report.sheets[name] for report in reports if name in report.sheets]
@@ -210,7 +214,7 @@ def _roofline(reports: Sequence[NamedReport]) -> dict[str, pl.DataFrame]:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A sheet of one report without what the comparison drops, and how it is compared."""
+    """A sheet of one report without dropped columns, with its layout and keys."""
 
     frame: pl.DataFrame
     layout: _Layout
@@ -226,13 +230,13 @@ def _table(report: NamedReport, name: str, layout: _Layout) -> _Table:
 
 
 def _texts(frame: pl.DataFrame, names: Sequence[str]) -> list[tuple[str, ...]]:
-    """The cells of some columns of each row, so that equal values are equal texts."""
+    """Return the cells of some columns of each row as normalized texts."""
     columns = [[_text(cell) for cell in frame[name].to_list()] for name in names]
     return list(zip(*columns, strict=True)) if columns else [()] * frame.height
 
 
 def _text(cell: object) -> str:
-    """A cell in one spelling: numbers without needless digits, nested values with tuples."""
+    """Normalize a cell: numbers with 15 significant digits, nested values with tuples."""
     if isinstance(cell, bool) or cell is None:
         return "" if cell is None else str(cell)
     if isinstance(cell, int | float):
@@ -250,9 +254,9 @@ def _tuples(value: Any) -> Any:
 
 
 def _places(tables: Sequence[_Table]) -> Iterator[list[int]]:
-    """For each table the place of its rows among those with their key.
+    """Yield for each table the number of each row among the rows with its key.
 
-    Rows of two tables with one key and one place belong together.
+    Rows of two tables with equal key and number match.
     """
     known: dict[tuple[str, ...], list[tuple[str, ...]]] = defaultdict(list)
     for table in tables:
@@ -268,8 +272,8 @@ def _places(tables: Sequence[_Table]) -> Iterator[list[int]]:
 
 
 def _matched(known: list[tuple[str, ...]], rows: Sequence[tuple[str, ...]]) -> list[int]:
-    """A place for each of ``rows``: of the ``known`` row that it shares most of its cells with,
-    counted from the first, else a new one, which ``known`` then has."""
+    """Return for each of ``rows`` the index of the ``known`` row with the longest equal prefix of
+    cells; rows without a match are appended to ``known``."""
     free, taken = list(range(len(known))), dict[int, int]()
     for length in range(max(map(len, (*rows, *known)), default=0), -1, -1):
         for number, cells in enumerate(rows):
@@ -286,7 +290,7 @@ def _matched(known: list[tuple[str, ...]], rows: Sequence[tuple[str, ...]]) -> l
 
 
 def _difference(tables: Sequence[_Table], reports: Sequence[NamedReport]) -> pl.DataFrame:
-    """All rows of the tables side by side: keys, differences, then each report's columns."""
+    """Join all rows of the tables: keys, differences, then each report's columns."""
     layout, baseline = tables[0].layout, reports[0].label
     keys = [f"{_PLACE}{key}" for key in layout.keys]
     joined: pl.DataFrame | None = None
@@ -314,7 +318,7 @@ def _difference(tables: Sequence[_Table], reports: Sequence[NamedReport]) -> pl.
 
 
 def _columns(table: _Table) -> list[list[str]]:
-    """The key texts of a table by column."""
+    """Return the key texts of a table by column."""
     return [list(cells) for cells in zip(*table.keys, strict=True)] or [
         [] for _ in table.layout.keys
     ]
@@ -325,7 +329,7 @@ def _columns_of(joined: pl.DataFrame, label: str) -> list[str]:
 
 
 def _key(name: str, reports: Sequence[NamedReport], joined: pl.DataFrame) -> pl.Expr:
-    """A key as the first report spells it that has the row."""
+    """Return a key with the spelling of the first report that has the row."""
     columns = [f"{report.label}{_PLACE}{name}" for report in reports]
     if len({joined.schema[c] for c in columns}) > 1:
         return pl.coalesce(pl.col(c).cast(pl.String) for c in columns).alias(name)
@@ -335,7 +339,7 @@ def _key(name: str, reports: Sequence[NamedReport], joined: pl.DataFrame) -> pl.
 def _differences(
     column: str, reports: Sequence[NamedReport], having: Sequence[str]
 ) -> Iterator[pl.Expr]:
-    """``<column>__<label>_diff`` and ``_pct`` of every report but the baseline."""
+    """Yield ``<column>__<label>_diff`` and ``_pct`` of every report but the baseline."""
     base_name = f"{reports[0].label}::{column}"
     base = pl.col(base_name).cast(pl.Float64)
     for report in reports[1:]:
@@ -356,7 +360,7 @@ def _sorted(rows: pl.DataFrame, column: str | None, label: str) -> pl.DataFrame:
 def _split(
     joined: pl.DataFrame, name: str, layout: _Layout, reports: Sequence[NamedReport]
 ) -> dict[str, pl.DataFrame]:
-    """For each report but the baseline: rows in both, in the baseline only, in the report only."""
+    """Split rows for each report but the baseline: in both, only in the baseline, only in it."""
     time, baseline = layout.compared[0], reports[0].label
     in_baseline = pl.col(f"{baseline}::{time}").is_not_null()
     sheets = {}
@@ -369,14 +373,14 @@ def _split(
         }
         for part, (condition, labels) in parts.items():
             rows = _sorted(joined.filter(condition), time, labels[0])
-            sheets[f"{name}_{part}_{report.label}"] = _kept(rows, layout, baseline, labels)
+            sheets[f"{name}_{part}_{report.label}"] = _with_values(rows, layout, baseline, labels)
     return sheets
 
 
-def _kept(
+def _with_values(
     rows: pl.DataFrame, layout: _Layout, baseline: str, labels: tuple[str, ...]
 ) -> pl.DataFrame:
-    """The keys, the columns of some reports and their differences, those with any value."""
+    """Return the keys, and the columns and differences of some reports that have any value."""
     differences = tuple(
         f"{column}__{label}_{kind}"
         for column in layout.compared

@@ -1,4 +1,4 @@
-"""Extension files that were written for TraceLens: their dicts and classes become ours."""
+"""Import extension files written for TraceLens: register their models and categories."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,29 +8,34 @@ from jarvis.core.extension_log import Log
 from jarvis.perf_models import Formula, NoModelForCallError, OpCost, OpSignature, Registry
 
 MODELS, CATEGORIES = "perf_model_extension", "op_category_extension"
-_NEEDS_TREE = "works on TraceLens's call tree, which Jarvis does not have, and is left out"
-_LEFT_OUT = {
+_NEEDS_TREE = "needs TraceLens's call tree, which Jarvis does not have, and is ignored"
+_IGNORED = {
     "tree_postprocess_extension": _NEEDS_TREE,
     "get_additional_dataframes_extension": _NEEDS_TREE,
 }
 _WITHOUT_EFFECT = "dict_cat2names_extension"
 
-HOOKS = (MODELS, CATEGORIES, *_LEFT_OUT, _WITHOUT_EFFECT)
-"""What TraceLens looks for in an extension file."""
+HOOKS = (MODELS, CATEGORIES, *_IGNORED, _WITHOUT_EFFECT)
+"""Names that TraceLens reads from an extension file."""
 
 
 def adopt(content: Mapping[str, Any], registry: Registry, source: str, log: Log) -> None:
-    """Register what the hooks among the names of a module give; ``log`` has what cannot be used."""
+    """Register the hooks of a module; what cannot be used is recorded in ``log``.
+
+    Args:
+        content: Names of the module.
+        source: File name, for messages.
+    """
     for op, model in _entries(content, MODELS, source, log):
         _try(log, f"{MODELS} of {source}, `{op}`", _add_model, registry, op, model)
     for op, category in _entries(content, CATEGORIES, source, log):
         _try(log, f"{CATEGORIES} of {source}, `{op}`", registry.categorize, category, op)
-    for hook, reason in _LEFT_OUT.items():
+    for hook, reason in _IGNORED.items():
         if hook in content:
             log.failures.append(f"{hook} of {source} {reason}.")
     if _WITHOUT_EFFECT in content:
         log.notes.append(
-            f"{_WITHOUT_EFFECT} of {source} has no effect: the category of a model says it."
+            f"{_WITHOUT_EFFECT} of {source} has no effect: models define their own category."
         )
 
 
@@ -46,7 +51,7 @@ def _try(log: Log, what: str, add: Callable[..., None], *arguments: Any) -> None
     try:
         add(*arguments)
     except RegistrationError as error:
-        log.failures.append(f"{what}: {error} It is left out.")
+        log.failures.append(f"{what}: {error} It is ignored.")
 
 
 def _add_model(registry: Registry, op: str, model: Any) -> None:
@@ -65,19 +70,19 @@ def _add_model(registry: Registry, op: str, model: Any) -> None:
 
 
 def _formula(model: Any, flops: str, moved: str) -> Formula:
-    """What the methods ``flops`` and ``moved`` (bytes) of a new ``model`` say about a call."""
+    """Return a formula that calls the methods ``flops`` and ``moved`` (bytes) of a ``model``."""
 
     def cost(op: OpSignature) -> OpCost:
         event = _event(op)
         try:
             if not getattr(model, "can_model", _always)(event):
                 raise NoModelForCallError(op.name)
-            found = model(event)
+            instance = model(event)
             return OpCost(
-                flops=getattr(found, flops)(),
-                bytes=getattr(found, moved)(),
-                compute=_compute(found),
-                params=found.param_details,
+                flops=getattr(instance, flops)(),
+                bytes=getattr(instance, moved)(),
+                compute=_compute(instance),
+                params=instance.param_details,
             )
         except NotImplementedError as error:
             raise NoModelForCallError(op.name) from error
@@ -89,15 +94,15 @@ def _always(_: object) -> bool:
     return True
 
 
-def _compute(found: Any) -> str:
+def _compute(model: Any) -> str:
     unit, precision = (
-        getattr(found, name, lambda: None)() for name in ("get_maf_type", "get_compute_precision")
+        getattr(model, name, lambda: None)() for name in ("get_maf_type", "get_compute_precision")
     )
     return f"{unit}_{precision}" if unit and precision else ""
 
 
 def _event(op: OpSignature) -> dict[str, Any]:
-    """The call as the trace has it. A formula runs once for all calls alike, so it has no UID."""
+    """Return the call as a trace event, without UID: a formula runs once for equal calls."""
     arguments = {
         "Input Dims": op.input_dims,
         "Input type": op.input_types,

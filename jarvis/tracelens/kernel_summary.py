@@ -1,4 +1,4 @@
-"""Every kernel with the operator that launched it, and the sheet that sums kernels up."""
+"""All kernels with their launching operator, and the sheet ``kernel_summary``."""
 
 import polars as pl
 
@@ -9,7 +9,7 @@ from jarvis.perf_report.launchers import with_op_category
 from jarvis.perf_report.work import GpuWork
 
 GRAPH, RUNTIME = "graph", "runtime"
-"""Parent categories of kernels that no operator launched: by a graph launch, by another call."""
+"""Parent categories of kernels without an operator: from a graph launch, from another call."""
 
 _KEYS = ("parent_op_category", "parent_cpu_op", "kernel_name", "kernel_stream")
 
@@ -17,11 +17,11 @@ _KEYS = ("parent_op_category", "parent_cpu_op", "kernel_name", "kernel_stream")
 def kernels(
     work: GpuWork, calls: HostCalls, direct: pl.DataFrame, registry: Registry = BUILTIN
 ) -> pl.DataFrame:
-    """One row for each kernel in file order, with or without a recorded launch.
+    """Return a row for each kernel in file order, with or without a recorded launch.
 
-    Returns ``kernel_name, kernel_stream, dur_ns, launcher_name`` (of the runtime call),
+    Columns: ``kernel_name, kernel_stream, dur_ns, launcher_name`` (of the runtime call),
     ``parent_cpu_op, parent_op_category`` and the arguments of the nearest operator above the
-    launch, each null where there is none.
+    launch, each null if there is none.
     """
     rows = work.events.filter(pl.col("cat") == "kernel")
     ops = calls.rows(rows["op_uid"].unique())
@@ -42,10 +42,12 @@ def kernels(
 
 
 def kernel_summary(rows: pl.DataFrame, total_time_ms: float, gpu_only: bool) -> pl.DataFrame:
-    """``kernels`` by operator, name and stream (schema: ``kernel_summary``).
+    """Sum ``kernels`` by operator, name and stream (schema: ``kernel_summary``).
 
-    ``total_time_ms`` is that of the GPU timeline. A trace without host operators has no column for
-    them.
+    Args:
+        rows: ``kernels``.
+        total_time_ms: Total time of the GPU timeline.
+        gpu_only: The trace has no host operators, so the column for them is omitted.
     """
     launcher = pl.col("launcher_name")
     is_graph = launcher.str.to_lowercase().str.contains("cudagraph|graphlaunch")
@@ -80,5 +82,5 @@ def kernel_summary(rows: pl.DataFrame, total_time_ms: float, gpu_only: bool) -> 
 
 
 def percent_of(whole_us: pl.Expr) -> pl.Expr:
-    """``dur_us_sum`` in percent of a time; null where that is 0."""
+    """Return ``dur_us_sum`` in percent of a time; null if that is 0."""
     return pl.when(whole_us > 0).then(100 * pl.col("dur_us_sum") / whole_us)

@@ -23,10 +23,10 @@ from jarvis.tracelens.overlap import (
 _STATISTICS = ("mean", "median", "std", "min", "max", "sum")
 
 
-def ops_summary_by_category(found: pl.DataFrame) -> pl.DataFrame:
-    """Launchers by op category (schema: ``ops_summary_by_category``)."""
+def ops_summary_by_category(launched: pl.DataFrame) -> pl.DataFrame:
+    """Sum ``launchers`` by op category (schema: ``ops_summary_by_category``)."""
     return (
-        found.group_by(key_of(found, "op_category"))
+        launched.group_by(key_of(launched, "op_category"))
         .agg(count=pl.len(), direct_kernel_time_ms=pl.col("direct_kernel_time_us").sum() / 1e3)
         .sort(["direct_kernel_time_ms", "op_category"], descending=[True, False])
         .with_columns(shares("direct_kernel_time_ms"))
@@ -34,17 +34,17 @@ def ops_summary_by_category(found: pl.DataFrame) -> pl.DataFrame:
 
 
 def ops_unique_args(
-    found: pl.DataFrame, direct: pl.DataFrame, overlap: Overlaps | None = None
+    launched: pl.DataFrame, direct: pl.DataFrame, overlap: Overlaps | None = None
 ) -> pl.DataFrame:
-    """Launchers by name, arguments and thread (schema: ``ops_unique_args``).
+    """Sum ``launchers`` by name, arguments and thread (schema: ``ops_unique_args``).
 
-    Columns of OPTIONAL_KEY that the launchers have tell rows apart as well. ``overlap`` is that of
+    Columns of OPTIONAL_KEY are part of the key if they exist. ``overlap`` is that of ``direct``,
     the direct work.
     """
     if overlap is not None:
-        found = with_overlaps(found, overlap)
-    key = key_of(found, *CALL_KEY)
-    rows = numbered(found, key)
+        launched = with_overlaps(launched, overlap)
+    key = key_of(launched, *CALL_KEY)
+    rows = numbered(launched, key)
     groups = rows.group_by("group", *key, maintain_order=True).agg(
         *statistics("direct_kernel_time_us", "direct_kernel_time_us", _STATISTICS),
         *statistics("subtree_kernel_time_us", "subtree_kernel_time_us", _STATISTICS),

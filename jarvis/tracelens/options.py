@@ -1,4 +1,4 @@
-"""What a report may have beyond its default sheets."""
+"""Options of a performance report."""
 
 from dataclasses import dataclass
 
@@ -8,13 +8,13 @@ SHORT_KERNEL_BINS = 100
 
 @dataclass(frozen=True, slots=True)
 class ReportOptions:
-    """The options of a performance report, under TraceLens's names for its flags.
+    """Options of a performance report, with TraceLens's names.
 
     ``include_unlinked_kernels`` counts GPU work without a recorded launch in the GPU timeline and
-    as something to overlap with. ``micro_idle_thresh_us`` splits idle time into gaps shorter than
-    that and the others. ``topk_*`` keep the rows with most time. ``detect_recompute`` and
-    ``include_call_stack`` look for operators through Python frames too. ``enable_pseudo_ops`` puts
-    ops of their own around the kernels of fused layers (``with_pseudo_ops``).
+    for overlaps. ``micro_idle_thresh_us`` splits idle time into gaps shorter than that, and others.
+    ``topk_*`` limit sheets to the rows with most time. ``detect_recompute`` and
+    ``include_call_stack`` use the call tree with Python frames. ``enable_pseudo_ops`` adds ops
+    around the kernels of fused layers (``with_pseudo_ops``).
     """
 
     include_unlinked_kernels: bool = False
@@ -36,7 +36,7 @@ class ReportOptions:
 
     @property
     def needs_python_tree(self) -> bool:
-        """Whether operators are looked for through Python frames."""
+        """Whether the call tree with Python frames is needed."""
         return self.detect_recompute or self.include_call_stack
 
 

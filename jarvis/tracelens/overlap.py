@@ -1,4 +1,4 @@
-"""Work of other streams that runs at the same time as the kernels of a call."""
+"""Overlap of the kernels of a call with work of other streams."""
 
 from dataclasses import dataclass
 
@@ -12,24 +12,24 @@ from jarvis.perf_report.work import GpuWork
 from jarvis.schemas import SPREAD
 
 OVERLAP_SUFFIX = "_kl_overlap"
-"""What ends the name of a sheet with overlap information."""
+"""Name suffix of a sheet with overlap information."""
 
 MIN_OVERLAP_NS = 1_000
-"""Two GPU events overlap where they run at the same time for at least this long."""
+"""Minimum duration of an overlap."""
 
 ALWAYS_ALLOWED_PAIRS = 500_000
 MAX_PAIRS_PER_EVENT = 50
-"""Every event beside every other one makes n x n pairs; a recording has a few streams at a time."""
+"""Maximum pairs per event: n overlapping events have n x n pairs; recordings have few streams."""
 
 
 @dataclass(frozen=True)
 class Overlaps:
     """Overlap by call.
 
-    ``calls``: ``uid, overlapping_kernel_names`` (in the order in which the overlaps begin) and
-    ``overlap_pct``, the overlapped share of the call's busy time rounded to two digits; only for
-    calls with an overlap. ``partners``: ``owner_uid, name, stream, dur_ns``: the overlapping work
-    by name, with its mean duration rounded to 10 ns.
+    ``calls``: ``uid, overlapping_kernel_names`` (in order of overlap start) and ``overlap_pct``,
+    the overlapped fraction of the call's busy time rounded to two digits; only calls with overlap.
+    ``partners``: ``owner_uid, name, stream, dur_ns``: the overlapping work by name, with its mean
+    duration rounded to 10 ns.
     """
 
     calls: pl.DataFrame
@@ -37,10 +37,13 @@ class Overlaps:
 
 
 def overlapping_pairs(work: GpuWork) -> pl.DataFrame:
-    """Rows ``gpu_uid, ts_ns, dur_ns`` (of the overlap) ``, name, stream, partner_dur_ns``.
+    """Return ``gpu_uid, ts_ns, dur_ns`` (of the overlap) ``, name, stream, partner_dur_ns``.
 
-    A row for each event of a pair, with the other one as its partner. The events are those that
-    the timeline counts; two on the same known stream are no pair. Raises TooManyOverlapsError.
+    There is a row for each event of a pair, with the other one as its partner. Events are those of
+    the timeline; two on the same known stream are not a pair.
+
+    Raises:
+        TooManyOverlapsError: There are too many pairs.
     """
     events = work.window.filter(pl.col("dur_ns") >= MIN_OVERLAP_NS).select(
         "uid", "name", "stream", "ts_ns", "dur_ns", end_ns=END
@@ -75,17 +78,22 @@ def overlapping_pairs(work: GpuWork) -> pl.DataFrame:
 
 
 def _check_pairs(events: pl.DataFrame) -> None:
-    """Raise TooManyOverlapsError where events overlap too often, on whichever stream."""
+    """Raise TooManyOverlapsError if too many events overlap, on any streams."""
     starts, ends = (events[name].sort().to_numpy() for name in ("ts_ns", "end_ns"))
-    begun_before_the_end = int(np.searchsorted(starts, ends).sum())
-    ended_before_the_start = int(np.searchsorted(ends, starts, side="right").sum())
-    pairs = begun_before_the_end - ended_before_the_start
+    started_before_end = int(np.searchsorted(starts, ends).sum())
+    ended_before_start = int(np.searchsorted(ends, starts, side="right").sum())
+    pairs = started_before_end - ended_before_start
     if pairs > max(ALWAYS_ALLOWED_PAIRS, MAX_PAIRS_PER_EVENT * events.height):
         raise TooManyOverlapsError(pairs)
 
 
 def overlaps(work: pl.DataFrame, pairs: pl.DataFrame) -> Overlaps:
-    """Overlaps of calls. ``work``: ``owner_uid, gpu_uid, ts_ns, dur_ns`` of their GPU work."""
+    """Return the overlaps of calls.
+
+    Args:
+        work: ``owner_uid, gpu_uid, ts_ns, dur_ns`` of their GPU work.
+        pairs: ``overlapping_pairs``.
+    """
     of_calls = work.select("owner_uid", "gpu_uid", kernel_ts_ns="ts_ns").join(pairs, on="gpu_uid")
     of_calls = of_calls.sort("owner_uid", "kernel_ts_ns", "ts_ns", maintain_order=True)
     names = of_calls.group_by("owner_uid", maintain_order=True).agg(
@@ -109,25 +117,26 @@ def overlaps(work: pl.DataFrame, pairs: pl.DataFrame) -> Overlaps:
     return Overlaps(calls, partners)
 
 
-def with_overlaps(calls: pl.DataFrame, found: Overlaps) -> pl.DataFrame:
-    """Calls (``uid``) with ``overlapping_kernel_names`` and ``overlap_pct``, null without any."""
-    return calls.join(found.calls, on="uid", how="left", maintain_order="left")
+def with_overlaps(calls: pl.DataFrame, overlap: Overlaps) -> pl.DataFrame:
+    """Return calls with ``overlapping_kernel_names`` and ``overlap_pct``, null without overlap."""
+    return calls.join(overlap.calls, on="uid", how="left", maintain_order="left")
 
 
 def overlap_statistics(calls: pl.DataFrame) -> list[pl.Expr]:
-    """Aggregations of ``overlap_pct``, if the calls have it."""
+    """Return aggregations of ``overlap_pct``, if the calls have it."""
     has_overlap = "overlap_pct" in calls.columns
     return statistics("overlap_pct", "overlap_pct", SPREAD) if has_overlap else []
 
 
 def with_overlap_details(
-    groups: pl.DataFrame, calls: pl.DataFrame, found: Overlaps | None
+    groups: pl.DataFrame, calls: pl.DataFrame, overlap: Overlaps | None
 ) -> pl.DataFrame:
-    """Groups with ``overlapping_kernels`` and ``trunc_overlapping_kernels``, if there are any.
+    """Return groups with ``overlapping_kernels`` and ``trunc_overlapping_kernels``.
 
-    ``calls``: ``uid, call, group``, as ``with_kernel_details`` takes them.
+    Without ``overlap`` groups are unchanged. ``calls``: ``uid, call, group``, as in
+    ``with_kernel_details``.
     """
-    if found is None:
+    if overlap is None:
         return groups
     names = ("overlapping_kernels", "trunc_overlapping_kernels")
-    return with_kernel_details(groups, calls, found.partners, names)
+    return with_kernel_details(groups, calls, overlap.partners, names)

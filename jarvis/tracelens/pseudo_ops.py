@@ -1,9 +1,9 @@
-"""Pseudo ops: host ops put around kernels whose own op does not say what they compute.
+"""Pseudo ops: host ops inserted around kernels whose own op does not show what they compute.
 
-A fused layer of an inference engine launches several kernels of different kinds. A pseudo op stands
-between the layer's op and one launch, or in the place of a Python frame. It has the arguments of
-the op that knows the shapes, so that a perf model can price it; what only the surroundings tell,
-it carries behind them as name=value.
+A fused layer of an inference engine launches several kernels of different kinds. A pseudo op is
+inserted between the layer's op and one launch, or replaces a Python frame. It has the arguments of
+the op with the shapes, so that a perf model applies; facts from the context are appended as
+name=value.
 """
 
 from collections.abc import Iterable
@@ -50,14 +50,14 @@ _SPANS = {
     "outer_uid": pl.Int64,
     "carried": pl.String,
 }
-"""``name`` of the pseudo op; the op whose arguments it takes; the host event that it surrounds and
-the op that it stays within; what it carries, as JSON strings with commas between them."""
+"""``name`` of the pseudo op; the op with its arguments; the host event that it encloses and the op
+that encloses it; additional arguments, as comma-separated JSON strings."""
 
 
 def with_pseudo_ops(trace: Trace) -> Trace:
-    """The trace with pseudo ops among its cpu ops, numbered behind the last event.
+    """Return the trace with pseudo ops among its cpu ops, with uids after the last event.
 
-    Numbers that a profiler appended to its op names (``sglang_profiler::x_3``) are cut off.
+    Numbers that a profiler appended to op names (``sglang_profiler::x_3``) are removed.
     """
     trace = replace(trace, cpu_ops=trace.cpu_ops.with_columns(name=_UNNUMBERED))
     work = gpu_work(trace)
@@ -86,7 +86,11 @@ def _fused_experts(trace: Trace, work: GpuWork) -> pl.DataFrame:
 
 
 def _routed_experts(trace: Trace, work: GpuWork) -> pl.DataFrame:
-    """The first product goes up, the others down; one more kernel adds up their results."""
+    """Return spans of unfused experts.
+
+    The first product is the up projection, others are down projections; another kernel sums their
+    results.
+    """
     below = _kernels(trace, work, "vllm::moe_forward")
     stem = "pseudo_op::moe_triton_unfused_"
     products = below.filter(_KERNEL.str.contains("matmul_ogs", literal=True))
@@ -112,7 +116,7 @@ def _four_bit_experts(trace: Trace, work: GpuWork) -> pl.DataFrame:
     ops = trace.cpu_ops.filter(pl.col("uid").is_in(products["arguments_uid"].implode()))
     dims = {uid: _parsed(text) for uid, text in ops.select("uid", "input_dims").iter_rows()}
     chosen = {uid: _at(shapes, 4, 1, DEFAULT_FOUR_BIT_EXPERTS) for uid, shapes in dims.items()}
-    # The way up has a row for each inner value, two where gated; the way down packs two in a byte.
+    # The up projection has a row per inner value, two if gated; the down one packs two in a byte.
     gated = [
         uid for uid, shapes in dims.items() if _at(shapes, 1, 1, 0) == 4 * _at(shapes, 2, 2, 0)
     ]
@@ -121,10 +125,10 @@ def _four_bit_experts(trace: Trace, work: GpuWork) -> pl.DataFrame:
 
 
 def _kernels(trace: Trace, work: GpuWork, owner: str) -> pl.DataFrame:
-    """Kernels below the ops named ``owner`` that were launched one by one.
+    """Return kernels below the ops named ``owner`` that were launched one by one.
 
-    ``arguments_uid`` (the op), ``inner_uid`` (the launch), ``outer_uid`` (the nearest op above
-    it), ``kernel`` and ``ts_ns``.
+    Columns: ``arguments_uid`` (the op), ``inner_uid`` (the launch), ``outer_uid`` (the nearest op
+    above it), ``kernel`` and ``ts_ns``.
     """
     owners = trace.cpu_ops.filter(pl.col("name") == owner)["uid"]
     return (
@@ -159,12 +163,12 @@ def _carried(chosen: dict[int, int], gated: pl.Expr) -> pl.Expr:
     )
 
 
-def _spans(found: pl.DataFrame, name: pl.Expr, carried: pl.Expr) -> pl.DataFrame:
-    return found.with_columns(name=name, carried=carried).select(*_SPANS)
+def _spans(kernels: pl.DataFrame, name: pl.Expr, carried: pl.Expr) -> pl.DataFrame:
+    return kernels.with_columns(name=name, carried=carried).select(*_SPANS)
 
 
 def _experts_per_token(trace: Trace, work: GpuWork, owners: pl.Series) -> dict[int, int]:
-    """The second argument of the first TopK op below each owner."""
+    """Return the second argument of the first TopK op below each owner."""
     tree = work.call_tree.sort("order")
     choices = (
         trace.cpu_ops.filter(_NAME.str.contains("TopK", literal=True))
@@ -201,7 +205,7 @@ def _at(shapes: list[Any], argument: int, dim: int, default: int) -> int:
 
 
 def _frames(trace: Trace) -> pl.DataFrame:
-    """Python frames with GPU work below them that do what a model prices."""
+    """Return spans of Python frames, with GPU work, that a perf model covers."""
     matches = [
         pl.when(_NAME.str.contains(pattern)).then(pl.lit(name)) for pattern, name in _FRAMES.items()
     ]
@@ -225,13 +229,13 @@ def _owners(work: GpuWork, uids: pl.Series) -> pl.Series:
 
 
 def _inside_another() -> pl.Expr:
-    """Whether a frame (by ``order``) lies in one that is replaced by the same pseudo op."""
+    """Return whether a frame (by ``order``) is inside one that the same pseudo op replaces."""
     reached = pl.col("subtree_end").cum_max().shift(1, fill_value=0).over("name")
     return reached > pl.col("order")
 
 
 def _stages(trace: Trace, frames: pl.DataFrame) -> pl.DataFrame:
-    """Stages of experts take the arguments of the op right above their frame."""
+    """Return spans of expert stages, with the arguments of the op directly above their frame."""
     ops = trace.cpu_ops.filter(_NAME == _STAGES_OP)["uid"]
     found = frames.filter(
         _NAME.str.starts_with("pseudo_op::") & pl.col("op_uid").is_in(ops.implode())
@@ -246,7 +250,8 @@ def _stages(trace: Trace, frames: pl.DataFrame) -> pl.DataFrame:
 
 
 def _latent_attention(trace: Trace, work: GpuWork, frames: pl.DataFrame) -> pl.DataFrame:
-    """Attention frames take the arguments of the first op below them that launches GPU work."""
+    """Return spans of attention frames, with the arguments of the first op below that launches GPU
+    work."""
     found = frames.filter(_NAME.str.starts_with("pseudo_mla"))
     shaped = trace.cpu_ops.drop_nulls("input_dims")["uid"]
     launching = work.call_tree.filter(pl.col("uid").is_in(_owners(work, shaped)))
@@ -261,9 +266,9 @@ def _latent_attention(trace: Trace, work: GpuWork, frames: pl.DataFrame) -> pl.D
 
 
 def _as_ops(trace: Trace, spans: pl.DataFrame) -> pl.DataFrame:
-    """Rows of ``cpu_ops``: each begins a nanosecond before what it surrounds and ends with it.
+    """Return rows of ``cpu_ops``: each starts 1 ns before the enclosed event and ends with it.
 
-    At equal start the earlier event of the file is the outer one, and pseudo ops are the latest.
+    Of events with equal start the first in the file is the outer one, and pseudo ops are last.
     """
     times = ("uid", "pid", "tid", "ts_ns", "dur_ns")
     hosts = pl.concat(_host_tables(trace, times, spans["inner_uid"]))
@@ -297,7 +302,7 @@ def _host_tables(trace: Trace, columns: Iterable[str], uids: pl.Series) -> list[
 
 
 def _with_carried() -> pl.Expr:
-    """The text of the concrete inputs with what is carried behind the last one."""
+    """Return the text of the concrete inputs with the additional arguments appended."""
     recorded = pl.col("concrete_inputs").cast(pl.String)
     present = recorded.fill_null("[]").str.strip_suffix("]")
     separator = pl.when(present == "[").then(pl.lit("")).otherwise(pl.lit(","))

@@ -12,7 +12,7 @@ _RECOMPUTING_FUNCTION = "recompute_fn"
 
 
 def recomputed_uids(trace: Trace) -> pl.Series:
-    """The host events that run below a recomputing Python frame of the same thread."""
+    """Return the host events below a recomputing Python frame of the same thread."""
     name = pl.col("name")
     roots = trace.python_functions.filter(
         name.str.contains(_CHECKPOINT_FILE, literal=True)
@@ -23,6 +23,6 @@ def recomputed_uids(trace: Trace) -> pl.Series:
 
 
 def marked_work(work: GpuWork, recomputed: pl.Series) -> GpuWork:
-    """GPU work with ``is_recompute`` on its events: that of the call that launched them."""
+    """Return GPU work whose events have ``is_recompute`` of the call that launched them."""
     is_recompute = pl.col("launch_uid").is_in(recomputed.implode()).fill_null(False)
     return replace(work, events=work.events.with_columns(is_recompute=is_recompute))

@@ -1,4 +1,4 @@
-"""The performance report with the sheets that TraceLens makes of a trace, and its options."""
+"""The performance report with TraceLens's sheets and options."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -38,10 +38,10 @@ SHEET_TABLES = (
     "coll_analysis",
     "roofline_calls",
 )
-"""Tables that a report with TraceLens's sheets has besides those of ``perf_report``."""
+"""Tables in addition to those of ``perf_report``."""
 
 TABLES = (*perf_report.TABLES, *SHEET_TABLES)
-"""The tables that every report has; roofline sheets come on top where they have rows."""
+"""Tables of every report; roofline sheets with rows are added."""
 
 OPTIONAL_TABLES = (
     "diff_stats",
@@ -49,15 +49,15 @@ OPTIONAL_TABLES = (
     "short_kernel_histogram",
     "short_kernels_summary",
 )
-"""Tables that are sheets only where the options, or another trace, ask for them."""
+"""Tables that are sheets only with certain options, or a compared trace."""
 
 
 @dataclass(frozen=True)
 class TraceLensReport(PerfReport):
     """The tables of ``PerfReport`` and TraceLens's sheets.
 
-    ``tracelens_models_only`` keeps the sheets to the perf models that TraceLens has. ``options``
-    add sheets and columns. ``comparison`` is a trace that the report compares this one with.
+    ``tracelens_models_only`` restricts the sheets to the perf models of TraceLens. ``options`` add
+    sheets and columns. ``comparison`` is a trace with which this one is compared.
     """
 
     tracelens_models_only: bool = False
@@ -94,7 +94,7 @@ class TraceLensReport(PerfReport):
 
     @cached_property
     def diff_stats(self) -> pl.DataFrame:
-        """The sheet ``diff_stats``; without rows where there is no other trace."""
+        """The sheet ``diff_stats``; without rows if there is no compared trace."""
         if self._trace_diff is None:
             return pl.DataFrame(schema={c.name: c.dtype for c in columns("diff_stats")})
         return conform(self._trace_diff.diff_stats(), "diff_stats")
@@ -118,7 +118,7 @@ class TraceLensReport(PerfReport):
 
     @cached_property
     def roofline_calls(self) -> pl.DataFrame:
-        """The priced calls of the sheets, for rooflines of other hardware."""
+        """The calls with costs of the sheets, for rooflines of other hardware."""
         rows = self.unified_perf_summary.select(operation_uid="ex_uid", row=pl.int_range(pl.len()))
         calls = self._grouped.calls.with_columns(sheet=pl.lit("unified_perf_summary"))
         unified_calls = roofline_calls(calls, rows, on="operation_uid")
@@ -160,19 +160,19 @@ class TraceLensReport(PerfReport):
 
     @cached_property
     def _timeline_ms(self) -> float:
-        """Total time of the GPU timeline; of its first table where recomputed work has its own."""
+        """Total time of the GPU timeline, without recomputed work if that is separate."""
         total = pl.col("type") == "total_time"
         milliseconds: float = self.gpu_timeline.filter(total)["time_ms"].item(0)
         return milliseconds
 
     def sheets(self) -> dict[str, pl.DataFrame]:
-        """All sheets that have rows, under TraceLens's names, labels and order; cells are flat."""
+        """Return all sheets with rows, with TraceLens's names, labels and order, and flat cells."""
         return sheets.sheets(self.sheet_tables())
 
     def sheet_tables(self) -> dict[str, pl.DataFrame]:
-        """The tables of the sheets in report order, under our column names, lists as lists.
+        """Return the tables of the sheets in report order, with our column names and list cells.
 
-        A trace without host ops has the timeline, and what the options ask for about kernels.
+        A trace without host ops has only the timeline and optional sheets about kernels.
         """
         tables = {"gpu_timeline": self.gpu_timeline}
         if not self._trace.info.gpu_only:
@@ -195,7 +195,7 @@ class TraceLensReport(PerfReport):
         return tables
 
     def table(self, name: str) -> pl.DataFrame:
-        """A table by name, also one of OPTIONAL_TABLES; MissingTableError for another name."""
+        """Return a table by name, including OPTIONAL_TABLES; raise MissingTableError if unknown."""
         if name in SHEET_TABLES or name in OPTIONAL_TABLES:
             table: pl.DataFrame = getattr(self, name)
             return table
@@ -204,29 +204,29 @@ class TraceLensReport(PerfReport):
         return super().table(name)
 
     def table_names(self) -> tuple[str, ...]:
-        """The names that ``table`` takes."""
+        """Return the valid names for ``table``."""
         return (*TABLES, *OPTIONAL_TABLES, *self.roofline_sheets)
 
-    def _ops_unique_args(self, found: overlap.Overlaps | None) -> pl.DataFrame:
+    def _ops_unique_args(self, overlaps: overlap.Overlaps | None) -> pl.DataFrame:
         launchers = self._launchers
         if self.options.group_by_num_kernels:
             launchers = launchers.with_columns(num_kernels="direct_kernel_count")
-        rows = ops_sheets.ops_unique_args(launchers, self._direct, found)
+        rows = ops_sheets.ops_unique_args(launchers, self._direct, overlaps)
         if not self.options.include_first_occurrence_time:
             rows = rows.drop("first_occurrence_time")
         return self._top_ops(conform(rows, "ops_unique_args"))
 
-    def _unified_perf_summary(self, found: overlap.Overlaps | None) -> pl.DataFrame:
+    def _unified_perf_summary(self, overlaps: overlap.Overlaps | None) -> pl.DataFrame:
         calls = self._unified
         if self.options.needs_python_tree:
             calls = call_stacks.with_stack_owners(calls)
-        rows = unified_perf_summary(calls, self.hardware, self.tracelens_models_only, found)
+        rows = unified_perf_summary(calls, self.hardware, self.tracelens_models_only, overlaps)
         if self.options.needs_python_tree:
             owners = rows["stack_owners"].explode().drop_nulls().cast(pl.Int64)
             rows = call_stacks.with_call_stacks(rows, self._stacks(owners))
         if self.options.include_call_stack:
             rows = call_stacks.with_entry_points(rows).drop("kernel_call_stacks")
-        if self._trace_diff is not None and found is None:
+        if self._trace_diff is not None and overlaps is None:
             rows = self._trace_diff.with_comparison(rows, self._unified)
         return self._top_ops(conform(rows, "unified_perf_summary"))
 
@@ -241,7 +241,7 @@ class TraceLensReport(PerfReport):
     def _trace_diff(self) -> "TraceDiff | None":
         if self.comparison is None:
             return None
-        from jarvis.tracelens.trace_diff import TraceDiff  # with compiled kernels of its own
+        from jarvis.tracelens.trace_diff import TraceDiff  # loads compiled kernels
 
         has_pseudo_ops = self.options.enable_pseudo_ops
         other = with_pseudo_ops(self.comparison) if has_pseudo_ops else self.comparison

@@ -1,4 +1,4 @@
-"""The roofline sheets: one row for each op and parameter set of a perf-model family."""
+"""The roofline sheets: a row for each op and parameter set of a perf-model family."""
 
 from ast import literal_eval
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ _BACKWARD_IN_FORWARD = (
     "ConvBias_Backward",
     "ConvBiasReLU_Backward",
 )
-"""Ops with a formula of their own that belong in the sheet of the backward pass."""
+"""Ops with their own formula that belong to the sheet of the backward pass."""
 
 _NOT_IN_BACKWARD = (
     "aten::convolution",
@@ -51,21 +51,21 @@ _NOT_IN_BACKWARD = (
     "ConvBiasReLU_",
     "vllm::unified_attention_with_output",
 )
-"""Forward ops that the sheet of the backward pass leaves out."""
+"""Forward ops that are excluded from the sheet of the backward pass."""
 
 _FIRST = ("gflops", "data_moved_mb", "flops_per_byte", *THREAD, "compute_spec", *ARGUMENTS)
 _OF_SHEET = ("name", "stream", "ts_ns", "dur_ns")
 
 ROOFLINE_CALL = ("row", "kernel_time_us", "flops", "bytes", "compute_spec")
-"""What the roofline of a row of a sheet stands on, call by call."""
+"""Inputs of the roofline of each call."""
 
 _FIRST_IF_PRICED = ("roofline_time_us", "roofline_bound")
 
 
 class _Priced(NamedTuple):
-    """What the sheets are made of: their names, their calls in row order, the GPU work below these.
+    """Input of the sheets: their names, their calls in row order, and the GPU work of the calls.
 
-    ``sheet`` of a call is a place in ``names``. An op can stand in two sheets: ``uid`` (in ``work``
+    ``sheet`` of a call is an index into ``names``. An op can be in two sheets: ``uid`` (in ``work``
     ``owner_uid``) numbers the calls, ``event_uid`` is the op.
     """
 
@@ -77,7 +77,7 @@ class _Priced(NamedTuple):
 class RooflineSheets(NamedTuple):
     """The sheets by name, and their calls with ``row``, the position of their row in ``sheet``.
 
-    Only calls that can have a roofline are there, in order (schema: ``roofline_calls``).
+    ``calls`` has only calls that can have a roofline, in order (schema: ``roofline_calls``).
     """
 
     tables: dict[str, pl.DataFrame]
@@ -94,10 +94,13 @@ def roofline_sheets(
     tracelens_models_only: bool = False,
     registry: Registry = BUILTIN,
 ) -> RooflineSheets:
-    """Every roofline sheet that has rows, by sheet name, in report order.
+    """Return the roofline sheets with rows, by name, in report order.
 
-    ``own_costs``: ``costs`` of the cpu ops; ``backwards``: ``Trace.backwards``.
-    With overlap information each sheet is followed by one that has it.
+    With overlap information each sheet is followed by a version that has it.
+
+    Args:
+        own_costs: ``costs`` of the cpu ops.
+        backwards: ``Trace.backwards``.
     """
     names, rows, of_rows = _priced(
         calls, own_costs, backwards, work, registry, tracelens_models_only
@@ -107,20 +110,20 @@ def roofline_sheets(
             {}, pl.DataFrame(schema={c.name: c.dtype for c in columns("roofline_calls")})
         )
     plain, of_sheets = _sheets(rows, of_rows, hardware, options)
-    found = dict(zip(names, plain, strict=True))
+    tables = dict(zip(names, plain, strict=True))
     placed = of_sheets.with_columns(
         sheet=pl.col("sheet").replace_strict(dict(enumerate(names)), return_dtype=pl.String)
     )
     if not options.include_overlap_info:
-        return RooflineSheets(found, placed)
+        return RooflineSheets(tables, placed)
     overlap = overlaps(of_rows, overlapping_pairs(work))
-    beside, _ = _sheets(rows, of_rows, hardware, options, overlap)
-    tables = {
+    overlapped, _ = _sheets(rows, of_rows, hardware, options, overlap)
+    both = {
         name: sheet
-        for (title, one), other in zip(found.items(), beside, strict=True)
-        for name, sheet in ((title, one), (title + OVERLAP_SUFFIX, other))
+        for (title, without), with_overlap in zip(tables.items(), overlapped, strict=True)
+        for name, sheet in ((title, without), (title + OVERLAP_SUFFIX, with_overlap))
     }
-    return RooflineSheets(tables, placed)
+    return RooflineSheets(both, placed)
 
 
 def _priced(
@@ -131,7 +134,7 @@ def _priced(
     registry: Registry,
     tracelens_models_only: bool,
 ) -> _Priced:
-    """All sheets at once: most are small, and each step over them has a price of its own."""
+    """Return the input of all sheets at once; separate passes over small sheets are slower."""
     forward_rows = _forward_pass(calls, own_costs)
     backward_rows = _backward_pass(forward_rows, backwards, registry)
     models = {name: registry.find_model(name) for name in forward_rows["name"].unique()}
@@ -142,12 +145,12 @@ def _priced(
     }
     back = _placed(backward_rows, {name: _backward_sheet(of) for name, of in families.items()})
     ahead = _placed(forward_rows, {name: _sheet(name, of) for name, of in families.items()})
-    found = {*back["sheet"].unique(), *ahead["sheet"].unique()}
+    used = {*back["sheet"].unique(), *ahead["sheet"].unique()}
     names = [
         sheet
         for family in sheet_families(registry)
         for sheet in (family, f"{family}_fwd", f"{family}_bwd")
-        if sheet in found
+        if sheet in used
     ]
     numbered_calls = (
         pl.concat([back, ahead], how="diagonal")
@@ -174,19 +177,19 @@ def _priced(
 
 
 def _sheet(name: str, family: str) -> str:
-    """The sheet of a call with this name."""
+    """Return the sheet of a call with this name."""
     if family in ONE_SHEET_FAMILIES:
         return family
     return f"{family}_bwd" if name in _BACKWARD_IN_FORWARD else f"{family}_fwd"
 
 
 def _backward_sheet(family: str) -> str | None:
-    """The sheet of the backward pass of a call, where it has one."""
+    """Return the sheet of the backward pass of a call, or None."""
     return None if family in ONE_SHEET_FAMILIES else f"{family}_bwd"
 
 
 def _placed(calls: pl.DataFrame, sheet_of: Mapping[str, str | None]) -> pl.DataFrame:
-    """The calls whose name has a sheet, with it."""
+    """Return the calls whose name has a sheet, with ``sheet``."""
     sheet = (
         pl.col("name")
         .cast(pl.String)
@@ -198,7 +201,7 @@ def _placed(calls: pl.DataFrame, sheet_of: Mapping[str, str | None]) -> pl.DataF
 
 
 def _forward_pass(calls: HostCalls, of: pl.DataFrame) -> pl.DataFrame:
-    """Calls whose cost is known, in file order."""
+    """Return calls with known costs, in file order."""
     known = of.filter(pl.col("flops").is_not_null())
     return calls.rows(known["uid"]).drop("ts_ns", "dur_ns").join(known, on="uid").sort("uid")
 
@@ -206,7 +209,8 @@ def _forward_pass(calls: HostCalls, of: pl.DataFrame) -> pl.DataFrame:
 def _backward_pass(
     forward_rows: pl.DataFrame, backwards: pl.DataFrame, registry: Registry
 ) -> pl.DataFrame:
-    """Forward ops that autograd differentiated, priced as their backward, in file order."""
+    """Return forward ops that autograd differentiated, with costs of their backward, in file
+    order."""
     differentiated = forward_rows.filter(
         pl.col("uid").is_in(backwards["forward_uid"].implode())
         & ~pl.col("name").is_in(_NOT_IN_BACKWARD)
@@ -218,7 +222,7 @@ def _backward_pass(
 
 
 def _backward_work(owners: pl.Series, backwards: pl.DataFrame, work: GpuWork) -> pl.DataFrame:
-    """GPU work below the autograd nodes of each op and of all that runs below it."""
+    """Return GPU work below the autograd nodes of each op and of all ops below it."""
     nodes = _nodes_of_subtrees(owners, backwards, work.call_tree)
     below = nodes.join(
         work.below(nodes["node_uid"].unique(), _OF_SHEET), left_on="node_uid", right_on="owner_uid"
@@ -229,7 +233,7 @@ def _backward_work(owners: pl.Series, backwards: pl.DataFrame, work: GpuWork) ->
 def _nodes_of_subtrees(
     owners: pl.Series, backwards: pl.DataFrame, tree: pl.DataFrame
 ) -> pl.DataFrame:
-    """``owner_uid, node_uid``: the autograd nodes of each op and of all that runs below it."""
+    """Return ``owner_uid, node_uid``: the autograd nodes of each op and of all ops below it."""
     places = tree.select("uid", "order", "subtree_end")
     nodes = (
         backwards.join(places.select("order", forward_uid="uid"), on="forward_uid")
@@ -238,7 +242,7 @@ def _nodes_of_subtrees(
     )
     spans = places.filter(pl.col("uid").is_in(owners.implode()))
     order = nodes["order"]
-    found = (
+    pairs = (
         pl.DataFrame(
             {
                 "owner_uid": spans["uid"],
@@ -250,7 +254,7 @@ def _nodes_of_subtrees(
         .select("owner_uid", node=pl.int_ranges("first", "last", dtype=pl.UInt32))
         .explode("node")
     )
-    return found.select("owner_uid", node_uid=nodes["node_uid"].gather(found["node"]))
+    return pairs.select("owner_uid", node_uid=nodes["node_uid"].gather(pairs["node"]))
 
 
 def _sheets(
@@ -260,8 +264,8 @@ def _sheets(
     options: ReportOptions,
     overlap: Overlaps | None = None,
 ) -> tuple[list[pl.DataFrame], pl.DataFrame]:
-    """The sheets, by the column ``sheet`` of the calls, and those of the calls that can have a
-    roofline. One pass for all: most are small."""
+    """Return the sheets, by the column ``sheet`` of the calls, and the calls that can have a
+    roofline."""
     timed = rows.join(
         busy_ns(work, ["owner_uid"]),
         left_on="uid",
@@ -305,23 +309,25 @@ def _sheets(
 
 
 def roofline_calls(calls: pl.DataFrame, places: pl.DataFrame, on: str) -> pl.DataFrame:
-    """The calls that can have a roofline, in order: ``sheet`` and the columns of ROOFLINE_CALL.
+    """Return the calls that can have a roofline, in order: ``sheet`` and ROOFLINE_CALL.
 
-    ``calls``: ``sheet, kernel_time_us, flops, bytes, compute_spec``; ``places``: ``row``; both
-    ``on``.
+    Args:
+        calls: ``sheet, kernel_time_us, flops, bytes, compute_spec`` and the column ``on``.
+        places: ``row`` and the column ``on``.
+        on: Name of the join column.
     """
     can_have = (
         pl.col("flops") > 0,
         pl.col("bytes").is_not_null(),
         pl.col("compute_spec").cast(pl.String) != "",
     )
-    narrow = calls.filter(can_have).select("sheet", *ROOFLINE_CALL[1:], on)
-    placed = narrow.join(places, on=on, maintain_order="left")
+    selected = calls.filter(can_have).select("sheet", *ROOFLINE_CALL[1:], on)
+    placed = selected.join(places, on=on, maintain_order="left")
     return placed.select("sheet", *ROOFLINE_CALL)
 
 
 def _columns_of_sheet(sheet: pl.DataFrame, options: ReportOptions) -> pl.DataFrame:
-    """The rows that are asked for, without a roofline where none of all has one."""
+    """Return the top rows with parameter columns, without roofline columns that are all null."""
     if "roofline_time_us" in sheet.columns and sheet["roofline_time_us"].is_null().all():
         sheet = sheet.drop(cs.starts_with("roofline_", "pct_roofline"))
     parameters = _parameter_columns(sheet["perf_params"].to_list(), sheet["group"].to_list())
@@ -336,7 +342,7 @@ def _with_num_kernels(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _parameter_columns(texts: Sequence[str | None], groups: Sequence[int]) -> list[pl.Series]:
-    """Parameter texts of the rows -> a column for each parameter, in order of appearance.
+    """Return a column for each parameter in ``texts``, in order of appearance.
 
     ``groups``: the first call of each row.
     """

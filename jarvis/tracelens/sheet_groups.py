@@ -1,8 +1,8 @@
-"""Which groups of sheets two reports can be compared by, under TraceLens's names.
+"""Groups of sheets that can be compared, with TraceLens's names.
 
-Of its own, so that the command line can offer them without what makes the sheets.
+A separate module, so that the command line does not import the sheets.
 """
 
 GROUPS = ("gpu_timeline", "ops_summary", "kernel_summary", "ops_all", "roofline")
 ALL = "all"
-"""Stands for every group that all reports have."""
+"""All groups that every report has."""

@@ -1,4 +1,4 @@
-"""Report tables -> sheets: TraceLens's names, labels and order, every cell a number or text."""
+"""Convert report tables to sheets: TraceLens's labels, with every cell a number or text."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,9 +12,9 @@ ALWAYS = "gpu_timeline"
 
 
 def sheets(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-    """Tables by sheet name -> sheets with rows (``gpu_timeline`` always), for CSV and xlsx.
+    """Convert tables by sheet name to sheets for CSV and xlsx; drop empty ones except ALWAYS.
 
-    Lists become Python text with plain numbers, truth values the words True and False.
+    Lists become Python text with plain numbers, booleans the words True and False.
     """
     return {
         name: labeled(_flat(_with_call_stacks(tables[name])), schema_of(name))
@@ -23,18 +23,18 @@ def sheets(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
 
 
 def sheet_names(tables: Mapping[str, pl.DataFrame]) -> list[str]:
-    """The tables that are sheets: those with rows, and ALWAYS."""
+    """Return the tables that are sheets: those with rows, and ALWAYS."""
     return [name for name, frame in tables.items() if frame.height or name == ALWAYS]
 
 
 def schema_of(sheet: str) -> str:
-    """The table of ``jarvis.schemas`` that describes a sheet."""
+    """Return the table of ``jarvis.schemas`` that describes a sheet."""
     table = sheet.removesuffix(OVERLAP_SUFFIX)
     return table if table in TABLES else "roofline"
 
 
 def _with_call_stacks(frame: pl.DataFrame) -> pl.DataFrame:
-    """Call stacks of kernels as one more entry of ``kernel_details``, behind the stream."""
+    """Add call stacks of kernels to ``kernel_details``, after the stream."""
     if "kernel_call_stacks" not in frame.columns:
         return frame
     texts = [

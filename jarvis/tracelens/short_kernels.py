@@ -1,4 +1,4 @@
-"""Kernels so short that launching them may cost more than running them."""
+"""Kernels so short that launching may take longer than running them."""
 
 import numpy as np
 import polars as pl
@@ -11,12 +11,12 @@ _OPERATOR = ("parent_cpu_op", "input_dims", "input_strides", "concrete_inputs")
 
 
 def shorter_than(kernels: pl.DataFrame, threshold_us: float) -> pl.DataFrame:
-    """The rows of ``kernel_summary.kernels`` whose duration is below the threshold."""
+    """Return the rows of ``kernel_summary.kernels`` with a duration below the threshold."""
     return kernels.filter(pl.col("dur_ns") < 1000 * threshold_us)
 
 
 def short_kernel_histogram(short: pl.DataFrame, bins: int) -> pl.DataFrame:
-    """Short kernels by duration in ``bins`` equal steps (schema: ``short_kernel_histogram``)."""
+    """Return a histogram of durations with ``bins`` bins (schema: ``short_kernel_histogram``)."""
     durations_us = short.select(microseconds(pl.col("dur_ns"))).to_series().to_numpy()
     if not durations_us.size:
         counts, edges = np.zeros(0, np.int64), np.zeros(1)
@@ -28,10 +28,10 @@ def short_kernel_histogram(short: pl.DataFrame, bins: int) -> pl.DataFrame:
 def short_kernels_summary(
     short: pl.DataFrame, total_time_ms: float, gpu_only: bool, top: int | None = None
 ) -> pl.DataFrame:
-    """Short kernels by operator, arguments and name (schema: ``short_kernels_summary``).
+    """Sum short kernels by operator, arguments and name (schema: ``short_kernels_summary``).
 
-    Those without an operator, or whose operator has no recorded arguments, are left out; in a trace
-    without host operators rows are by kernel name alone. ``top`` keeps that many rows.
+    Kernels without an operator, or whose operator has no recorded arguments, are excluded; in a
+    trace without host operators rows are by kernel name only. ``top`` limits the number of rows.
     """
     keys = ["kernel_name"] if gpu_only else [*_OPERATOR, "kernel_name"]
     ns = pl.col("dur_ns")
@@ -52,5 +52,6 @@ def short_kernels_summary(
             maintain_order=True,
         )
     )
-    found = rows if gpu_only else rows.with_columns(tuples_text(name) for name in _OPERATOR[1:])
-    return found if top is None else found.head(top)
+    if not gpu_only:
+        rows = rows.with_columns(tuples_text(name) for name in _OPERATOR[1:])
+    return rows if top is None else rows.head(top)

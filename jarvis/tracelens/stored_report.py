@@ -1,7 +1,7 @@
-"""The tables of a run against another hardware: what depends on peaks anew, the rest as stored.
+"""The tables of a stored run re-projected onto other hardware.
 
-The trace is not needed: ``operation_models`` and ``roofline_calls`` have what the rooflines stand
-on and the other tables do not say.
+Tables that depend on peaks are recomputed, others are as stored. The trace is not needed:
+``operation_models`` and ``roofline_calls`` have the inputs of the rooflines.
 """
 
 from collections.abc import Mapping
@@ -23,15 +23,15 @@ from jarvis.tracelens.roofline_sheets import ROOFLINE_CALL
 
 UNIFIED = "unified_perf_summary"
 NEEDED = ("operation_models", "roofline_calls")
-"""Tables without which there is no other hardware."""
+"""Tables required for re-projection."""
 
 
 @dataclass(frozen=True)
 class StoredReport:
-    """The performance report of a stored run under ``hardware``.
+    """The performance report of a stored run for ``hardware``.
 
     ``stored`` are the run's tables, ``roofline_names`` the roofline sheets among them.
-    ``absent_tables``: as in the manifest of the run.
+    ``absent_tables`` are those of the run's manifest.
     """
 
     stored: Mapping[str, pl.DataFrame]
@@ -42,19 +42,19 @@ class StoredReport:
     absent_tables: Mapping[str, str]
 
     def table(self, name: str) -> pl.DataFrame:
-        """A table by name; MissingTableError where the run has none."""
+        """Return a table by name; raise MissingTableError if the run does not have it."""
         if name not in self.stored:
             raise MissingTableError(name, f"there are {', '.join(self.stored)}")
-        return self._anew[name] if name in self._anew else self.stored[name]
+        return self._reprojected[name] if name in self._reprojected else self.stored[name]
 
     @property
     def roofline_sheets(self) -> dict[str, pl.DataFrame]:
         """The roofline sheets by name."""
-        return {name: self._anew[name] for name in self.roofline_names}
+        return {name: self._reprojected[name] for name in self.roofline_names}
 
     @cached_property
-    def _anew(self) -> dict[str, pl.DataFrame]:
-        """The tables in which peaks stand."""
+    def _reprojected(self) -> dict[str, pl.DataFrame]:
+        """The tables that depend on peaks."""
         rows = reprojected(
             self.stored["operations"], self.stored["operation_models"], self.hardware
         )
@@ -66,7 +66,7 @@ class StoredReport:
         }
 
     def _sheet(self, name: str, schema: str) -> pl.DataFrame:
-        """A sheet with the roofline columns of the hardware, or without where it has none."""
+        """Return a sheet with the roofline columns of the hardware, if it has any peak."""
         bare = self.stored[name].drop(cs.starts_with("roofline_", "pct_roofline"))
         calls = self.stored["roofline_calls"].filter(pl.col("sheet") == name)
         priced = sheet_metrics(calls.select(ROOFLINE_CALL), self.hardware)

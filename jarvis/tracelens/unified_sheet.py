@@ -34,10 +34,10 @@ def unified_perf_summary(
     tracelens_models_only: bool,
     overlap: Overlaps | None = None,
 ) -> pl.DataFrame:
-    """Unified ops by name, category, thread and arguments (schema: ``unified_perf_summary``).
+    """Sum unified ops by name, category, thread and arguments (schema: ``unified_perf_summary``).
 
-    Columns of OPTIONAL_KEY that the calls have tell rows apart as well. ``overlap`` is that of the
-    GPU work of the calls.
+    Columns of OPTIONAL_KEY are part of the key if they exist. ``overlap`` is that of the GPU work
+    of the calls.
     """
     calls = unified.calls if overlap is None else with_overlaps(unified.calls, overlap)
     if tracelens_models_only:

@@ -57,5 +57,5 @@ def test_the_line_of_a_warning_leads_to_what_it_affects(
     page.get_by_role("link", name="What this affects").click()
     page.wait_for_url(f"**/overview?analysis={analysis}")
     settled(page)
-    expect(page.get_by_text("leave the unlinked work out").first).to_be_visible()
+    expect(page.get_by_text("exclude the unlinked work").first).to_be_visible()
     page.close()

@@ -169,7 +169,7 @@ def test_a_taken_output_folder_is_refused_and_the_form_stays(filed: Draw, fresh_
         "ingest", ingest_source="server path", ingest_path="small.json", ingest_folder="taken"
     )
     analyze(page)
-    assert "already holds" in page.error[0].value
+    assert "already contains" in page.error[0].value
     assert page.text_input(key="ingest_folder").value == "taken"
     assert not read_catalog().entries
 

@@ -73,7 +73,7 @@ def test_an_extension_of_tracelens_is_taken_as_it_is(write: Write) -> None:
         ("mylib::peek", "Peek"),
     }
     assert extensions.notes == (
-        "dict_cat2names_extension of mine.py has no effect: the category of a model says it.",
+        "dict_cat2names_extension of mine.py has no effect: models define their own category.",
         "mine.py overrides the built-in models of `aten::mm`.",
     )
     assert extensions.failures == ()

@@ -99,7 +99,7 @@ def test_all_means_what_every_report_has(reference_root: Path) -> None:
     default, full = read_report(folder / "default"), read_report(folder / "kernels_short")
     assert "kernel_summary" not in compare_reports(pair(full, default))
     assert "kernel_summary" in compare_reports(pair(full, full))
-    with pytest.raises(NotComparableError, match=r"no sheet kernel_summary of b; leave"):
+    with pytest.raises(NotComparableError, match=r"no sheet kernel_summary in b; omit"):
         compare_reports(pair(full, default), ["kernel_summary"])
 
 
@@ -147,9 +147,9 @@ def test_each_of_several_reports_is_compared_with_the_first() -> None:
     ("labels", "groups", "sentence"),
     [
         (["a"], ["all"], "at least two"),
-        (["a", "a"], ["all"], "a name of its own"),
-        (["a", "a::b"], ["all"], "a name of its own"),
-        (["a", "b"], ["ops"], f"choose among {', '.join(GROUPS)}"),
+        (["a", "a"], ["all"], "a unique name"),
+        (["a", "a::b"], ["all"], "a unique name"),
+        (["a", "b"], ["ops"], f"choose from {', '.join(GROUPS)}"),
     ],
 )
 def test_uncomparable_inputs_are_reported(

@@ -12,9 +12,9 @@ from jarvis.tracelens.trace_diff.edit_distance import align
 SEQUENCES = st.lists(st.integers(0, 4), max_size=14)
 
 
-def pairs(a: list[int] | str, b: list[int] | str, most_differences: int) -> list[tuple[int, int]]:
+def pairs(a: list[int] | str, b: list[int] | str, max_differences: int) -> list[tuple[int, int]]:
     first, second = (np.array([int(x) for x in items], np.int64) for items in (a, b))
-    return align(first, second, most_differences)
+    return align(first, second, max_differences)
 
 
 def longest(a: list[int], b: list[int]) -> int:
@@ -45,14 +45,14 @@ def test_equal_items_are_paired_in_order(a: str, b: str, expected: list[tuple[in
 
 @given(SEQUENCES, SEQUENCES, st.sampled_from([1, 2, 3, 1000]))
 def test_pairs_are_equal_ascend_and_are_as_many_as_can_be(
-    a: list[int], b: list[int], most_differences: int
+    a: list[int], b: list[int], max_differences: int
 ) -> None:
-    found = pairs(a, b, most_differences)
+    found = pairs(a, b, max_differences)
     assert all(a[x] == b[y] for x, y in found)
     for (x, y), (next_x, next_y) in pairwise(found):
         assert x < next_x
         assert y < next_y
-    if most_differences >= len(a) + len(b):
+    if max_differences >= len(a) + len(b):
         assert len(found) == longest(a, b)
 
 

@@ -91,7 +91,7 @@ def test_without_hardware_there_is_no_efficiency() -> None:
     for missing in ("peak_tflops", "peak_tb_per_s", "roofline_time_us", "bound", "pct_roofline"):
         assert found[missing] is None
     assert found["tflops_per_s"] == pytest.approx(25.0)
-    assert found["roofline_note"] == "No hardware description is chosen, so no peak is known."
+    assert found["roofline_note"] == "No hardware description is selected, so no peak is known."
 
 
 def test_a_missing_peak_is_not_substituted() -> None:
@@ -99,8 +99,8 @@ def test_a_missing_peak_is_not_substituted() -> None:
     assert (found["bound"], found["peak_tflops"]) == ("memory only", None)
     assert found["pct_roofline"] == pytest.approx(7.5)  # 6 of 80 us: only memory traffic counts
     assert found["roofline_note"] == (
-        "Test GPU has no compute peak for matrix_bf16; the efficiency is that of the memory side "
-        "alone, a lower limit."
+        "Test GPU has no compute peak for matrix_bf16; the efficiency considers only memory "
+        "and is a lower limit."
     )
 
 
@@ -130,7 +130,7 @@ def test_an_op_without_a_model_is_marked() -> None:
 def test_an_unknown_element_size_leaves_bytes_unknown() -> None:
     found = row("aten::mm", MM, 80, spec(**PEAKS), types=["c10::Mystery", "c10::Mystery"])
     assert (found["bytes"], found["peak_tb_per_s"], found["pct_roofline"]) == (None, None, None)
-    assert found["roofline_note"] == "The bytes of this call are not known, so its roofline is not."
+    assert found["roofline_note"] == "The bytes of this call are not known, so it has no roofline."
 
 
 def test_work_of_no_duration_has_no_rate() -> None:

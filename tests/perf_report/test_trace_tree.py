@@ -144,7 +144,7 @@ def test_an_invalid_trace_is_reported(tmp_path: Path) -> None:
 def test_kernel_times_are_those_of_the_report(
     read: TraceTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trace_tree, "PAIRS_AT_ONCE", 2)  # several batches must agree with one
+    monkeypatch.setattr(trace_tree, "MAX_PAIRS_PER_BATCH", 2)  # several batches must agree with one
     operations = PerfReport(read, None).operations.filter(operation_count=1)
     found = read.find("*").select("uid", own_us="kernel_time_us")
     both = operations.join(found, on="uid")

@@ -68,7 +68,7 @@ def test_commands_warn_in_one_line(
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
     assert said == [
         "warning: 60.0% of GPU time, summed over all streams, is linked to host calls of the "
-        "trace, 40.0% (40.0 µs) is not. The timeline and all tables leave the unlinked work out. "
-        "Let the GPU finish before the recording begins: wait for it, and give the profiler's "
-        "`schedule` warm-up steps."
+        "trace, 40.0% (40.0 µs) is not. The timeline and all tables exclude the unlinked work. "
+        "Synchronize the GPU before the recording begins, and add warm-up steps to the profiler's "
+        "`schedule`."
     ]

@@ -49,7 +49,7 @@ def test_every_writer_stops_at_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setenv(OUTPUT_VARIABLE, "0.3")
-    with pytest.raises(OutputLimitError, match="more than 0 MB"), limited_output(1):
+    with pytest.raises(OutputLimitError, match="exceeds 0 MB"), limited_output(1):
         WRITERS[kind](tmp_path)
     assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) <= 300_000
     WRITERS[kind](tmp_path)  # what is no analysis has no limit
@@ -66,7 +66,7 @@ def test_the_limit_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(OUTPUT_VARIABLE, "2000")
     assert max_output_mb(1) == 2000
     monkeypatch.setenv(OUTPUT_VARIABLE, "much")
-    with pytest.raises(JarvisError, match=f"{OUTPUT_VARIABLE} is 'much'. Give a number above 0"):
+    with pytest.raises(JarvisError, match=f"{OUTPUT_VARIABLE} is 'much'. Set a number above 0"):
         max_output_mb(1)
 
 
@@ -77,7 +77,7 @@ def test_a_command_above_the_limit_fails_without_output(
     monkeypatch.setenv(OUTPUT_VARIABLE, "0.2")
     assert main(["analyze", str(trace), "--output-dir", str(tmp_path / "run")]) == 1
     said = capsys.readouterr().err
-    assert "The analysis would write more than" in said
+    assert "The output of the analysis exceeds" in said
     assert OUTPUT_VARIABLE in said
     assert "Traceback" not in said
     assert {path.name for path in tmp_path.iterdir()} <= {"trace.json", "home"}
@@ -98,6 +98,6 @@ def test_a_job_above_the_limit_fails_without_output(
     done = queue.find(engine, job.id)
     engine.dispose()
     assert done.state is JobState.FAILED
-    assert "The analysis would write more than" in str(done.error)
+    assert "The output of the analysis exceeds" in str(done.error)
     assert not list(analyses_dir().glob("*"))
     assert not list(analyses_dir().glob(".*"))

@@ -20,7 +20,9 @@ US = 1000
 @pytest.fixture(params=["as Python", "as machine code"], scope="module", autouse=True)
 def _way(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(call_tree, "FEW_EVENTS", 1 << 40 if request.param == "as Python" else -1)
+        patch.setattr(
+            call_tree, "MAX_INTERPRETED_EVENTS", 1 << 40 if request.param == "as Python" else -1
+        )
         yield
 
 

@@ -70,7 +70,7 @@ def test_a_zip_archive_with_one_trace(tmp_path: Path, content: bytes, name: str)
 
 
 @pytest.mark.parametrize(
-    ("members", "words"), [([], "no .json"), (["a.json", "b.json"], "holds 2 traces")]
+    ("members", "words"), [([], "no .json"), (["a.json", "b.json"], "contains 2 traces")]
 )
 def test_a_zip_archive_without_exactly_one_trace(
     tmp_path: Path, content: bytes, members: list[str], words: str
@@ -115,13 +115,13 @@ def test_a_bare_list_of_events_is_a_trace(tmp_path: Path) -> None:
     ("content", "words"),
     [
         (b"", "the file is empty"),
-        (b"  \n ", "there is nothing in it"),
+        (b"  \n ", "it is empty"),
         (b"not json", "it is not JSON"),
         (b"42", "it is not JSON"),
-        (gzip.compress(b"", mtime=0), "there is nothing in it"),
-        (b"\x1f\x8b broken", "it cannot be unpacked"),
+        (gzip.compress(b"", mtime=0), "it is empty"),
+        (b"\x1f\x8b broken", "it cannot be decompressed"),
         (b"PK\x03\x04", "the zip archive is damaged"),
-        (b"PK\x05\x06" + bytes(18), "holds no .json"),
+        (b"PK\x05\x06" + bytes(18), "contains no .json"),
     ],
 )
 def test_unreadable_files(tmp_path: Path, content: bytes, words: str) -> None:
@@ -145,12 +145,12 @@ def test_a_folder(tmp_path: Path) -> None:
         (b"<!DOCTYPE html><p>Not found</p>", "a web page"),
         (b'{"nodes": [], "samples": []}', "no list named traceEvents; its keys are nodes, samples"),
         (b"{not json", "no list named traceEvents"),
-        (b'{"traceEvents": {}}', "its traceEvents is no list"),
+        (b'{"traceEvents": {}}', "its traceEvents is not a list"),
         (b"SQLite format 3\x00...", "an SQLite database"),
         (b"\x80\x04\x95", "a Python pickle"),
-        (b"\x28\xb5\x2f\xfd", "packed with zstd"),
+        (b"\x28\xb5\x2f\xfd", "compressed with zstd"),
         (gzip.compress(b"SQLite format 3\x00...", mtime=0), "an SQLite database"),
-        (gzip.compress(gzip.compress(b"[]", mtime=0), mtime=0), "packed twice"),
+        (gzip.compress(gzip.compress(b"[]", mtime=0), mtime=0), "compressed twice"),
         (gzip.compress(b"trace.json".ljust(257, b"\x00") + b"ustar", mtime=0), "a tar archive"),
         ('{"traceEvents": []}'.encode("utf-16"), "UTF-16 text; save it as UTF-8"),
         (b'{"' + b"k" * 50 + b'": 1, "a\\nb": 2}', "traceEvents; its keys are k{40}, ab. Export"),

@@ -36,7 +36,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def cached(path: Path) -> Trace | None:
-    place = sidecar.place_of(path)
+    place = sidecar.folder_of(path)
     assert place is not None
     return sidecar.load(place, path)
 

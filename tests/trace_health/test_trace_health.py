@@ -60,11 +60,11 @@ def test_warnings_come_first_and_say_what_to_do() -> None:
     assert warning_lines(table) == [
         "75.0% of GPU time, summed over all streams, is linked to host calls of the trace, "
         "25.0% (10.0 µs) is not. "
-        "The timeline and all tables leave the unlinked work out. "
-        "Let the GPU finish before the recording begins: wait for it, and give the profiler's "
-        "`schedule` warm-up steps.",
-        "The trace holds no input shapes. No perf model can be applied: no FLOPs, no efficiency. "
-        "Record with `record_shapes=True`.",
+        "The timeline and all tables exclude the unlinked work. "
+        "Synchronize the GPU before the recording begins, and add warm-up steps to the profiler's "
+        "`schedule`.",
+        "The trace contains no input shapes. No perf model can be applied: no FLOPs, no "
+        "efficiency. Record with `record_shapes=True`.",
     ]
 
 
@@ -213,7 +213,7 @@ def test_merged_ranks_are_explained() -> None:
 def test_several_gpus_of_one_process() -> None:
     read = trace().op("x").launches("a", device=0).launches("b", device=1).read()
     fact = facts(read)["processes"]
-    assert (fact.severity, fact.summary) == (NOTE, "The trace holds the work of 2 GPUs.")
+    assert (fact.severity, fact.summary) == (NOTE, "The trace contains the work of 2 GPUs.")
 
 
 def test_repairs_are_told() -> None:
@@ -231,7 +231,7 @@ def test_repairs_are_told() -> None:
         "1 event lost."
     )
     assert found["repair_trailing_comma"].severity is NOTE
-    assert found["repair_trailing_comma"].summary == "Commas follow a last entry: 2 places."
+    assert found["repair_trailing_comma"].summary == "There are trailing commas: 2 places."
 
 
 def test_every_kind_of_repair_has_its_words() -> None:

@@ -1,1 +1,1 @@
-"""Calls around and below an operation, and GPU time by the calls that launched it."""
+"""Calls around and below an operation, and GPU time by launching call."""

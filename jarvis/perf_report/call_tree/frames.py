@@ -1,4 +1,4 @@
-"""The call tree as arrays over positions in preorder: what is above and below each call."""
+"""The call tree as arrays in preorder, to find ancestors and descendants of calls."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 NONE = -1
-"""No position: of a root's parent, of a call that the tree does not hold."""
+"""Position of a root's parent and of calls that are not in the tree."""
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -15,8 +15,11 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class CallFrames:
-    """``uid``, ``end`` (first position behind the subtree), ``parent_uid`` (NONE for none) and
-    ``is_dropped`` of each position; ``position`` by uid."""
+    """Arrays of the call tree.
+
+    By position: ``uid``, ``end`` (first position after the subtree), ``parent_uid`` (or NONE) and
+    ``is_dropped``. By uid: ``position``.
+    """
 
     uid: Int64s
     end: Int64s
@@ -25,47 +28,47 @@ class CallFrames:
     position: Int64s
 
     def places(self, uids: Int64s) -> Int64s:
-        """The position of each call; NONE for one that the tree does not hold."""
+        """Return the position of each call; NONE if it is not in the tree."""
         is_known = uids < self.position.size
         return np.where(is_known, self.position[np.where(is_known, uids, 0)], NONE)
 
     def parent(self, places: Int64s) -> Int64s:
-        """The place above each place; NONE for none, and for NONE."""
+        """Return the parent position of each position; NONE if there is none, and for NONE."""
         uid = np.where(places >= 0, self.parent_uid[places], NONE)
         return np.where(uid >= 0, self.position[uid], NONE)
 
 
 @dataclass(frozen=True)
 class Marked:
-    """How many of some calls start below each place.
+    """Counts of marked calls below each position.
 
-    ``before`` has the number of marked calls before each position, and the total behind the last.
+    ``before`` has the number of marked calls before each position, and finally the total.
     """
 
     frames: CallFrames
     before: Int64s
 
     def inside(self, places: Int64s) -> tuple[Int64s, Int64s]:
-        """The first marked call below each place, and the first one after it."""
+        """Return the index range of the marked calls below each position: first and end."""
         return self.before[places + 1], self.before[self.frames.end[places]]
 
     def count(self, places: Int64s) -> Int64s:
-        """The number of marked calls below each place."""
+        """Return the number of marked calls below each position."""
         first, last = self.inside(places)
         return last - first
 
-    def holding_more(self, places: Int64s) -> Int64s:
-        """The nearest place above each one that holds more marked calls; NONE for none."""
+    def parent_with_more(self, places: Int64s) -> Int64s:
+        """Return the nearest ancestor of each position with more marked calls, or NONE."""
         here, above = places, self.frames.parent(places)
-        least = self.count(places)
-        while (same := (above >= 0) & (self.count(above) <= least)).any():
+        count = self.count(places)
+        while (same := (above >= 0) & (self.count(above) <= count)).any():
             here = np.where(same, above, here)
             above = np.where(same, self.frames.parent(here), above)
         return above
 
 
 def call_frames(tree: pl.DataFrame) -> CallFrames:
-    """The arrays of a call tree (``Trace.call_tree``, with or without Python functions)."""
+    """Return the arrays of a call tree (``Trace.call_tree``, with or without Python functions)."""
     uid = tree["uid"].to_numpy()
     position = np.full(int(uid.max(initial=0)) + 1, NONE, dtype=np.int64)
     position[uid] = np.arange(uid.size)
@@ -79,7 +82,7 @@ def call_frames(tree: pl.DataFrame) -> CallFrames:
 
 
 def marked(frames: CallFrames, at: Int64s) -> Marked:
-    """The calls at these positions as marked ones."""
+    """Mark the calls at these positions."""
     before = np.zeros(frames.uid.size + 1, dtype=np.int64)
     np.cumsum(np.bincount(at, minlength=frames.uid.size), out=before[1:])
     return Marked(frames, before)

@@ -1,7 +1,7 @@
-"""GPU work by the calls that launched it: the calls merged by name and place, kernels as leaves.
+"""GPU time by launching call: a tree of calls merged by name and position, with kernels as leaves.
 
-A backward node of autograd stands under the module or Python frame of the op that it
-differentiates, where the trace links the two and the node has no Python frame of its own.
+An autograd node is moved under the module or Python frame of the op that it differentiates, if the
+trace links the two and the node has no Python frame of its own.
 """
 
 from collections.abc import Mapping
@@ -21,13 +21,13 @@ from jarvis.trace.links import BACKWARD_PREFIX
 from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
 
 UNLINKED_NAME = "Launch not recorded"
-"""The node of GPU work that no call of the trace launched."""
+"""Name of the node for GPU work without a recorded launch."""
 
 Bools = NDArray[np.bool_]
 
 
 class NodeKind(IntEnum):
-    """What a node stands for."""
+    """Kinds of nodes."""
 
     ROOT = 0
     MODULE = 1
@@ -40,7 +40,7 @@ class NodeKind(IntEnum):
 
     @property
     def word(self) -> str:
-        """What tables call it."""
+        """Name of the kind in tables."""
         return self.name.lower()
 
 
@@ -48,10 +48,10 @@ class NodeKind(IntEnum):
 class GpuCallTree:
     """The nodes as arrays, kernels last.
 
-    ``depth`` is that of a node in this tree, ``name`` a position in ``names``. ``calls`` counts
-    the calls of a node; a runtime call is a node only where no op stands above it. ``own``:
-    ``gpu_ns, backward_ns, modelled_ns, launches``, which only kernels have. ``work``: ``node,
-    operation_uid, gpu_ns, launches, calls`` of the kernels by operation.
+    ``name`` is an index into ``names``. ``calls`` counts the calls of a node; runtime calls are
+    nodes only outside ops. ``own``: ``gpu_ns, backward_ns, modelled_ns, launches``, nonzero only
+    for kernels. ``work``: ``node, operation_uid, gpu_ns, launches, calls`` of the kernels by
+    operation.
     """
 
     parent: Int64s
@@ -66,8 +66,7 @@ class GpuCallTree:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The calls above GPU work as a tree: ``uid``, ``parent`` (a row), ``depth``, whether an op
-    stands above it (``is_below_op``)."""
+    """The calls above GPU work as a tree; ``parent`` is a row, ``is_below_op``: an op is above."""
 
     uid: Int64s
     parent: Int64s
@@ -94,10 +93,14 @@ def gpu_call_tree(
     gpu_events: pl.DataFrame,
     grouped: UnifiedCalls,
 ) -> GpuCallTree:
-    """All GPU events under the calls that launched them.
+    """Return the tree of all GPU events under the calls that launched them.
 
-    ``tree`` and ``host_calls`` have Python functions; ``backward_links``: ``Trace.backwards``;
-    ``gpu_events``: ``GpuWork.events``; ``grouped``: the unified calls by operation.
+    Args:
+        tree: Call tree with Python functions.
+        host_calls: Host calls with Python functions.
+        backward_links: ``Trace.backwards``.
+        gpu_events: ``GpuWork.events``.
+        grouped: Unified calls by operation.
     """
     rows = _rows_above(tree, host_calls, backward_links, gpu_events["launch_uid"].drop_nulls())
     called = host_calls.select(pl.Series(rows.uid, dtype=pl.Int64), "name", "cat").with_columns(
@@ -124,7 +127,7 @@ def gpu_call_tree(
         column: np.concatenate([before, kernels[column].to_numpy()])
         for column in ("gpu_ns", "modelled_ns", "launches")
     }
-    found = GpuCallTree(
+    result = GpuCallTree(
         parent=parent,
         depth=depths(parent),
         kind=np.concatenate(kinds),
@@ -134,14 +137,14 @@ def gpu_call_tree(
         own=own,
         work=work,
     )
-    own["backward_ns"] = np.where(_is_backward(found), own["gpu_ns"], 0)
-    return found
+    own["backward_ns"] = np.where(_is_backward(result), own["gpu_ns"], 0)
+    return result
 
 
 def _with_operations(gpu_events: pl.DataFrame, grouped: UnifiedCalls) -> pl.DataFrame:
-    """``launch_uid, name, dur_ns, operation_uid, calls, is_modelled`` of every GPU event.
+    """Return ``launch_uid, name, dur_ns, operation_uid, calls, is_modelled`` of every GPU event.
 
-    ``calls`` is the event's part of one call of the operation, which its events share by time.
+    ``calls`` is the event's share, by time, of one call of the operation.
     """
     known = pl.col("modelled").fill_null(value=False) & pl.col("failure").is_null()
     models = grouped.calls.select("operation_uid", is_modelled=known).unique(
@@ -163,7 +166,7 @@ def _with_operations(gpu_events: pl.DataFrame, grouped: UnifiedCalls) -> pl.Data
 
 
 def coded(*texts: pl.Series) -> tuple[pl.Series, list[Int64s]]:
-    """The distinct texts, and the positions of each series in them."""
+    """Return the distinct texts, and the indices of each series into them."""
     together = pl.concat([series.alias("text") for series in texts])
     distinct = together.unique(maintain_order=True)
     numbers = distinct.to_frame().with_row_index("code")
@@ -177,7 +180,10 @@ def coded(*texts: pl.Series) -> tuple[pl.Series, list[Int64s]]:
 
 
 def _kernels(events: pl.DataFrame, first: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """GPU events by the node ``above`` them and their name, numbered from ``first``; their work."""
+    """Merge GPU events by the node ``above`` them and name; return kernels and their work.
+
+    Kernels are numbered from ``first``.
+    """
     work = events.group_by("above", "name", "operation_uid", maintain_order=True).agg(
         gpu_ns=pl.col("dur_ns").sum(),
         modelled_ns=pl.col("dur_ns").filter("is_modelled").sum(),
@@ -196,21 +202,21 @@ def _kernels(events: pl.DataFrame, first: int) -> tuple[pl.DataFrame, pl.DataFra
 
 
 def _is_backward(tree: GpuCallTree) -> Bools:
-    """Whether a node is or stands below a backward node of autograd."""
+    """Return whether a node is, or is below, an autograd node."""
     starts = tree.names.str.starts_with(BACKWARD_PREFIX).to_numpy()[tree.name]
     starts &= tree.kind == NodeKind.OP
-    found = starts.copy()
+    result = starts.copy()
     above = tree.parent
     while (deeper := above >= 0).any():
-        found[deeper] |= starts[above[deeper]]
+        result[deeper] |= starts[above[deeper]]
         above = np.where(deeper, tree.parent[above], NONE)
-    return found
+    return result
 
 
 def _rows_above(
     tree: pl.DataFrame, host_calls: HostCalls, backward_links: pl.DataFrame, launches: pl.Series
 ) -> _Rows:
-    """The calls above ``launches``, the launching calls included, backward nodes moved."""
+    """Return the calls above ``launches``, including the launching calls, with moved nodes."""
     order, end, uid = (tree[name].to_numpy() for name in ("order", "subtree_end", "uid"))
     parent = _of(uid, order, tree["parent_uid"])
     depth = tree["depth"].to_numpy().copy()
@@ -234,34 +240,35 @@ def _rows_above(
     np.add.at(deeper, node, depth[frame] + 1 - depth[node])
     np.add.at(deeper, end[node], depth[node] - depth[frame] - 1)
     marks[frame] += 1
-    kept = np.flatnonzero(has_any(marks, order, end))
-    row = np.full(uid.size + 1, NONE, dtype=np.int64)  # the last one for NONE
-    row[kept] = np.arange(kept.size)
+    used = np.flatnonzero(has_any(marks, order, end))
+    row = np.full(uid.size + 1, NONE, dtype=np.int64)  # the last entry is for NONE
+    row[used] = np.arange(used.size)
     return _Rows(
-        uid=uid[kept],
-        parent=row[parent[kept]],
-        depth=(depth + np.cumsum(deeper[:-1]))[kept],
-        is_below_op=tree["op_uid"].is_not_null().to_numpy()[kept],
+        uid=uid[used],
+        parent=row[parent[used]],
+        depth=(depth + np.cumsum(deeper[:-1]))[used],
+        is_below_op=tree["op_uid"].is_not_null().to_numpy()[used],
     )
 
 
 def _of(uid: Int64s, values: Int64s, wanted: pl.Series, missing: int = NONE) -> Int64s:
-    """The values of the calls with these uids; ``missing`` for null and for other calls."""
+    """Return the values of the calls with these uids; ``missing`` for null and other calls."""
     uids = wanted.fill_null(NONE).to_numpy()
     size = max(int(uid.max(initial=0)), int(uids.max(initial=0))) + 2
-    table = np.full(size, missing, dtype=np.int64)  # the last one for NONE
+    table = np.full(size, missing, dtype=np.int64)  # the last entry is for NONE
     table[uid] = values
-    found: Int64s = table[uids]
-    return found
+    result: Int64s = table[uids]
+    return result
 
 
 def _moves(
     node: Int64s, forward: Int64s, *, parent: Int64s, end: Int64s, is_python: Bools
 ) -> tuple[Int64s, Int64s]:
-    """The backward nodes that have no Python frame of their own above them, each with the nearest
-    one above its forward op. All are places in the tree, NONE for calls that have none.
+    """Return the autograd nodes to move, and the Python frames to move them under.
 
-    Of nested nodes the outermost one moves, and none into a subtree that moves itself.
+    These are the nodes without a Python frame above them, and the nearest frames above their
+    forward ops. All arrays have positions in the tree, or NONE. Of nested nodes only the outermost
+    one moves, and no node moves into a subtree that itself moves.
     """
     node, forward = (places[(node >= 0) & (forward >= 0)] for places in (node, forward))
     frame = _nearest(is_python, parent, forward)
@@ -274,7 +281,7 @@ def _moves(
 
 
 def _nearest(wanted: Bools, parent: Int64s, places: Int64s) -> Int64s:
-    """The first place at or above each place that is wanted; NONE for none."""
+    """Return the nearest wanted position at or above each position, or NONE."""
     here = places.copy()
     while (climbs := (here >= 0) & ~wanted[here]).any():
         here[climbs] = parent[here[climbs]]

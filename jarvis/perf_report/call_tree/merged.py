@@ -1,4 +1,4 @@
-"""Trees as arrays, every parent before its children: rows merged into nodes, sums, preorder."""
+"""Operations on trees as arrays: merge rows into nodes, sum subtrees, preorder."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 NONE = -1
-"""The parent of a root, and the node of a row that has none."""
+"""Parent of a root, and node of a row without one."""
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -16,7 +16,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Merged:
-    """``node`` of each row; of each node its ``parent`` and ``example``, the first row in it."""
+    """``node`` of each row; ``parent`` and ``example`` (the first row) of each node."""
 
     node: Int64s
     parent: Int64s
@@ -24,10 +24,15 @@ class Merged:
 
 
 def merge(parent: Int64s, depth: Int64s, key: Int64s, is_hidden: Bools) -> Merged:
-    """Rows with equal keys below one node become one node.
+    """Merge rows with equal keys below one node.
 
-    ``parent`` and ``depth`` of each row: a child is deeper than its parent; ``key`` is at least 0.
-    A hidden row makes no node: what is below it stands below the node above it.
+    Hidden rows are not nodes; their children are attached to the node above.
+
+    Args:
+        parent: Parent row of each row, or NONE.
+        depth: Depth of each row, greater than that of its parent.
+        key: Key of each row, at least 0.
+        is_hidden: Whether a row is hidden.
     """
     above, depth = _among_shown(parent, depth, is_hidden)
     node = np.full(parent.size, NONE, dtype=np.int64)
@@ -37,17 +42,17 @@ def merge(parent: Int64s, depth: Int64s, key: Int64s, is_hidden: Bools) -> Merge
     for places in _levels(depth[shown]):
         level = shown[places]
         pairs = (_of_parent(node, above[level]) + 1) * keys + key[level]
-        found, example, place = np.unique(pairs, return_index=True, return_inverse=True)
+        distinct, example, place = np.unique(pairs, return_index=True, return_inverse=True)
         node[level] = count + place
-        parents.append(found // keys - 1)
+        parents.append(distinct // keys - 1)
         examples.append(level[example])
-        count += found.size
+        count += distinct.size
     node = np.where(is_hidden, _of_parent(node, above), node)
     return Merged(node, np.concatenate(parents), np.concatenate(examples))
 
 
 def _among_shown(parent: Int64s, depth: Int64s, is_hidden: Bools) -> tuple[Int64s, Int64s]:
-    """The nearest shown row above each row, and how many of them there are."""
+    """Return the nearest visible ancestor of each row, and the number of visible ancestors."""
     if not is_hidden.any():
         return parent, depth
     above, shown_depth = parent.copy(), np.zeros(parent.size, dtype=np.int64)
@@ -60,7 +65,7 @@ def _among_shown(parent: Int64s, depth: Int64s, is_hidden: Bools) -> tuple[Int64
 
 
 def depths(parent: Int64s) -> Int64s:
-    """How many nodes stand above each node."""
+    """Return the number of ancestors of each node."""
     depth = np.zeros(parent.size, dtype=np.int64)
     above = parent
     while (deeper := above >= 0).any():
@@ -70,7 +75,7 @@ def depths(parent: Int64s) -> Int64s:
 
 
 def summed_up(own: Int64s, parent: Int64s, depth: Int64s) -> Int64s:
-    """The sum of ``own`` over each node and all nodes below it."""
+    """Return the sum of ``own`` over each node and all nodes below it."""
     total = own.copy()
     for level in reversed(list(_levels(depth))[1:]):
         np.add.at(total, parent[level], total[level])
@@ -78,7 +83,10 @@ def summed_up(own: Int64s, parent: Int64s, depth: Int64s) -> Int64s:
 
 
 def preorder(parent: Int64s, depth: Int64s, rank: Int64s) -> tuple[Int64s, Int64s]:
-    """The place of each node and the end of its subtree; siblings stand by ``rank``."""
+    """Return the preorder position of each node and the end of its subtree.
+
+    Siblings are ordered by ``rank``.
+    """
     size = summed_up(np.ones(parent.size, dtype=np.int64), parent, depth)
     place = np.zeros(parent.size, dtype=np.int64)
     for level in _levels(depth):
@@ -93,12 +101,12 @@ def preorder(parent: Int64s, depth: Int64s, rank: Int64s) -> tuple[Int64s, Int64
 
 
 def _of_parent(values: Int64s, parent: Int64s) -> Int64s:
-    """The values of these parents, NONE where there is none."""
+    """Return the values of these parents; NONE if there is none."""
     return np.where(parent >= 0, values[parent], NONE) if values.size else parent
 
 
 def _levels(depth: Int64s) -> Iterator[Int64s]:
-    """The rows of each depth, from 0."""
+    """Yield the rows of each depth, from 0."""
     rows = np.argsort(depth, kind="stable")
     ends = np.searchsorted(depth[rows], np.arange(int(depth.max(initial=-1)) + 2))
     for first, end in pairwise(ends):

@@ -1,4 +1,4 @@
-"""Where a call stands: what is around it, what runs below it, from the tree with Python frames."""
+"""Call paths: the calls around and below a call, from the tree with Python frames."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -15,14 +15,14 @@ from jarvis.text.format import cut
 
 
 class FrameAbove(NamedTuple):
-    """A call around others; ``parent`` is the place of the next one among ``Around.frames``."""
+    """A call around others; ``parent`` is the index of the next one in ``Around.frames``."""
 
     parent: int | None
     frame: Frame
 
 
 class CallBelow(NamedTuple):
-    """A call below others, at a depth of the whole tree; the arguments as Python text."""
+    """A call below others; ``depth`` is that in the whole tree, arguments are Python text."""
 
     depth: int
     name: str
@@ -34,14 +34,14 @@ class CallBelow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """Calls that several call paths share: each is here once, parents and earlier calls first."""
+    """Calls shared by several call paths, each stored once, parents and earlier calls first."""
 
     frames: Sequence[FrameAbove]
     calls: Sequence[CallBelow]
 
 
 class SubtreeEntry(NamedTuple):
-    """One call below, in order of start; ``kernel`` is what a runtime call launched first."""
+    """One call below, in order of start; ``kernel`` is the first launch of a runtime call."""
 
     name: str
     kind: Kind
@@ -54,7 +54,7 @@ class SubtreeEntry(NamedTuple):
 
 
 class LaunchedKernel(NamedTuple):
-    """One GPU event of the call; ``call`` is the place of its launch among ``Around.calls``."""
+    """One GPU event of the call; ``call`` is the index of its launch in ``Around.calls``."""
 
     name: str
     dur_us: float
@@ -64,10 +64,10 @@ class LaunchedKernel(NamedTuple):
 
 @dataclass(frozen=True)
 class CallPath:
-    """The surroundings of one call: the chain above it, all below it.
+    """The chain of calls above one call, and all calls below it.
 
-    ``frame`` is the place of the innermost call above among those of ``around``, ``first_call``
-    and ``end_call`` the places of the calls below, ``depth`` that of the call itself.
+    ``frame`` is the index of the innermost call above in ``around.frames``; ``first_call`` and
+    ``end_call`` are the index range of the calls below in ``around.calls``.
     """
 
     around: Around
@@ -90,7 +90,7 @@ class CallPath:
             yield frame
 
     def has_below(self, call: int | None) -> TypeGuard[int]:
-        """Return whether a place among the calls is one below this call."""
+        """Return whether an index into the calls is below this call."""
         return call is not None and self.first_call <= call < self.end_call
 
     @property
@@ -100,7 +100,7 @@ class CallPath:
 
     @property
     def subtree(self) -> Iterator[SubtreeEntry]:
-        """What runs below, each runtime call followed by the GPU work that it launched."""
+        """The calls below, each runtime call followed by the GPU work that it launched."""
         launched_by: dict[int | None, list[LaunchedKernel]] = {}
         for kernel in self.kernels:
             launched_by.setdefault(kernel.call, []).append(kernel)
@@ -135,11 +135,15 @@ def call_paths(
     calls: pl.DataFrame,
     work: pl.DataFrame,
 ) -> dict[int, CallPath]:
-    """Return the surroundings of calls by uid.
+    """Return the call paths of calls by uid.
 
-    ``tree`` and ``host_calls`` have Python functions; ``stacks`` are those of the calls, which have
-    ``uid, source_uid, name, input_dims``; ``work``: their GPU work (``owner_uid, launch_uid, name,
-    dur_ns, stream``) in launch order.
+    Args:
+        tree: Call tree with Python functions.
+        host_calls: Host calls with Python functions.
+        stacks: Call stacks of the calls.
+        calls: ``uid, source_uid, name, input_dims``.
+        work: GPU work of the calls, in launch order: ``owner_uid, launch_uid, name, dur_ns,
+            stream``.
     """
     places = tree.select("uid", "order", "subtree_end", "depth").filter(
         pl.col("uid").is_in(calls["source_uid"].implode())
@@ -188,7 +192,7 @@ def call_paths(
 
 
 def _below(tree: pl.DataFrame, host_calls: HostCalls, places: pl.DataFrame) -> pl.DataFrame:
-    """Return all that runs below some places of the tree, by ``order``; ``uid`` and CallBelow."""
+    """Return all calls below some rows of the tree, by ``order``: ``uid`` and CallBelow."""
     first, end = places["order"].to_numpy() + 1, places["subtree_end"].to_numpy()
     rows = tree.select("uid", "order", "depth").filter(pl.Series(in_any(tree.height, first, end)))
     columns = ("name", "cat", "dur_ns", "input_dims", "input_types")

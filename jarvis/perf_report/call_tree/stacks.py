@@ -17,12 +17,12 @@ from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
 MODULE_PREFIX = "nn.Module: "
 
 MAX_CHAIN_LENGTH = 4_000
-"""Letters of the names around one call in a row of a table; recorded ones have fewer than 2,000.
-The tree (``call_paths``) has all of them."""
+"""Maximum characters of the names around one call in a row of a table; recordings have fewer than
+2,000. The tree (``call_paths``) has all names."""
 
 # A frame reads "path/file.py(12): function".
 _PYTHON_FRAME = re.compile(r"^(?P<file>\S.*?\.py)\(\d+\): (?P<function>.*)$")
-# Frames that are nobody's entry point: of the framework and of the library under it, and wrappers.
+# Frames that are not entry points: of the framework and its libraries, and wrappers.
 _FRAMEWORK_FILE = re.compile(
     r"(^|/)((torch|triton)/.*|(contextlib|functools|runpy|threading|weakref)\.py)$"
 )
@@ -42,7 +42,7 @@ KIND_OF_CALL = (
 
 
 class Frame(NamedTuple):
-    """One call around the call in question; the name is cut at MAX_NAME_LENGTH."""
+    """One call around another; the name is cut at MAX_NAME_LENGTH."""
 
     name: str
     kind: Kind
@@ -57,8 +57,8 @@ class CallStacks:
     """The chain of calls above some host calls.
 
     ``rows`` maps a uid to its parent's uid and its frame, for these calls and all above them,
-    parents first; ``forwards`` an autograd node among them to the op that it differentiates. The
-    autograd thread has no Python frames, so the modules and the entry point of a backward call are
+    parents first. ``forwards`` maps an autograd node among them to the op that it differentiates:
+    the autograd thread has no Python frames, so modules and entry point of a backward call are
     those of its forward op.
     """
 
@@ -66,7 +66,7 @@ class CallStacks:
     forwards: dict[int, int]
 
     def parent(self, uid: int) -> int | None:
-        """Return the uid of the call that the call is in, None at the top."""
+        """Return the uid of the enclosing call, None at the top."""
         return self.rows[uid][0] if uid in self.rows else None
 
     def nearest_above(self, is_wanted: Callable[[Frame], bool]) -> Nearest:
@@ -76,26 +76,26 @@ class CallStacks:
     def chain(self, uid: int, nearest: Nearest) -> list[str]:
         """Return the names that ``nearest`` leads to from a call, outermost first.
 
-        Only the innermost that have MAX_CHAIN_LENGTH letters together.
+        Only the innermost ones, with at most MAX_CHAIN_LENGTH characters in total.
         """
         return shortest_chain(self.rows[place][1].name for place in _steps(uid, nearest))
 
     def modules(self, uid: int) -> list[str]:
-        """Return the names of the modules around a call, outermost first, as ``chain``."""
+        """Return the names of the modules around a call, outermost first, limited as ``chain``."""
         names = self.chain(self._with_python(uid), self._module_above)
         return [name.removeprefix(MODULE_PREFIX) for name in names]
 
     def entry_point(self, uid: int) -> str | None:
         """Return the nearest Python frame outside the framework, or None."""
-        found = self._own_frame_above.get(self._with_python(uid))
-        return None if found is None else self.rows[found][1].name
+        frame_uid = self._own_frame_above.get(self._with_python(uid))
+        return None if frame_uid is None else self.rows[frame_uid][1].name
 
     def is_in_autograd(self, uid: int) -> bool:
         """Return whether the call runs under an autograd node."""
         return self._autograd_above.get(uid) is not None
 
     def _with_python(self, uid: int) -> int:
-        """Return the call itself where Python frames are above it, else its forward op if any."""
+        """Return the call itself if Python frames are above it, else its forward op if any."""
         if uid not in self.rows or _is_python(self.rows[uid][1]) or self._python_above[uid]:
             return uid
         node = uid if uid in self.forwards else self._differentiated_above[uid]
@@ -103,10 +103,10 @@ class CallStacks:
 
     def _nearest(self, is_wanted: Callable[[int], bool]) -> Nearest:
         wanted = {uid for uid in self.rows if is_wanted(uid)}
-        found: Nearest = {}
+        nearest: Nearest = {}
         for uid, (parent, _) in self.rows.items():
-            found[uid] = parent if parent in wanted or parent is None else found[parent]
-        return found
+            nearest[uid] = parent if parent in wanted or parent is None else nearest[parent]
+        return nearest
 
     @cached_property
     def _module_above(self) -> Nearest:
@@ -132,7 +132,7 @@ class CallStacks:
 def own_frames(innermost_first: Iterable[Frame]) -> list[str]:
     """Return the modules and Python functions of a chain, outermost first, as ``shortest_chain``.
 
-    Those of the framework are left out.
+    Functions of the framework are excluded.
     """
     return shortest_chain(
         frame.name.removeprefix(MODULE_PREFIX)
@@ -142,14 +142,14 @@ def own_frames(innermost_first: Iterable[Frame]) -> list[str]:
 
 
 def shortest_chain(innermost_first: Iterable[str]) -> list[str]:
-    """Return names outermost first, only the innermost that have MAX_CHAIN_LENGTH letters.
+    """Return names outermost first, limited to the innermost MAX_CHAIN_LENGTH characters.
 
-    ``…`` stands for the others.
+    ``…`` replaces the others.
     """
-    names, left = [], MAX_CHAIN_LENGTH
+    names, remaining = [], MAX_CHAIN_LENGTH
     for name in innermost_first:
-        left -= len(name)
-        if left < 0:
+        remaining -= len(name)
+        if remaining < 0:
             names.append("…")
             break
         names.append(name)
@@ -168,9 +168,9 @@ def _is_python(frame: Frame) -> bool:
 
 
 def _is_own(frame: Frame) -> bool:
-    found = _PYTHON_FRAME.match(frame.name)
-    return found is not None and not (
-        found["function"] in _WRAPPERS or _FRAMEWORK_FILE.search(found["file"])
+    match = _PYTHON_FRAME.match(frame.name)
+    return match is not None and not (
+        match["function"] in _WRAPPERS or _FRAMEWORK_FILE.search(match["file"])
     )
 
 
@@ -185,8 +185,11 @@ def call_stacks(
     links = backward_links.filter(pl.col("backward_uid").is_in(nodes.implode()))
     rows = _with_ancestors(tree, pl.concat([uids, links["forward_uid"]]))
     named = host_calls.select(rows["uid"], "name", "cat").with_columns(kind=KIND_OF_CALL)
-    found = rows.join(named, on="uid", maintain_order="left")
-    frames = found.select("uid", "parent_uid", "name", "kind").iter_rows()
+    frames = (
+        rows.join(named, on="uid", maintain_order="left")
+        .select("uid", "parent_uid", "name", "kind")
+        .iter_rows()
+    )
     return CallStacks(
         {uid: (parent, Frame(cut(name), kind)) for uid, parent, name, kind in frames},
         dict(links.select("backward_uid", "forward_uid").iter_rows()),

@@ -1,4 +1,4 @@
-"""Questions about ranges of the call tree, answered for all rows at once.
+"""Vectorized range queries on the call tree.
 
 The tree is numbered in preorder, so a subtree is a range of ``order``.
 """
@@ -13,18 +13,18 @@ Bools = NDArray[np.bool_]
 
 
 def has_any(counts: NDArray[Any], first: Int64s, end: Int64s) -> Bools:
-    """For each range from ``first`` up to ``end`` whether ``counts`` is above 0 somewhere in it.
+    """Return for each range ``first:end`` whether any of its ``counts`` is above 0.
 
-    ``counts`` has an entry of at least 0, or a truth value, for each row of the tree.
+    ``counts`` has a nonnegative number or a boolean for each row of the tree.
     """
     before = np.zeros(counts.size + 1, np.int64)
     np.cumsum(counts, out=before[1:])
-    found: Bools = before[end] > before[first]
-    return found
+    result: Bools = before[end] > before[first]
+    return result
 
 
 def in_any(size: int, first: Int64s, end: Int64s) -> Bools:
-    """For each of ``size`` rows whether it lies in one of the ranges ``first`` up to ``end``."""
+    """Return for each of ``size`` rows whether it is in one of the ranges ``first:end``."""
     changes = np.bincount(first, minlength=size + 1) - np.bincount(end, minlength=size + 1)
-    found: Bools = np.cumsum(changes)[:size] > 0
-    return found
+    result: Bools = np.cumsum(changes)[:size] > 0
+    return result

@@ -1,4 +1,4 @@
-"""Look into a trace: calls by name, what is around one, and what runs below it."""
+"""Explore a trace: find calls by name, and the calls around and below them."""
 
 import re
 from collections.abc import Sequence
@@ -32,8 +32,8 @@ CALL_SCHEMA: dict[str, pl.DataType] = {
 }
 """The columns of every table of calls."""
 
-PAIRS_AT_ONCE = 4_000_000
-"""Pairs of a call with GPU work below it that are held in memory together."""
+MAX_PAIRS_PER_BATCH = 4_000_000
+"""Maximum pairs of a call and GPU work below it in memory at once."""
 
 _NO_MODULE = -1
 _PLACE = ("uid", "parent_uid", "depth", "order", "subtree_end")
@@ -41,28 +41,27 @@ _PLACE = ("uid", "parent_uid", "depth", "order", "subtree_end")
 
 @dataclass(frozen=True)
 class TraceTree(Trace):
-    """A trace whose calls can be looked up.
+    """A trace with methods to look up calls.
 
-    ``find``, ``parents`` and ``subtree`` give tables of calls (CALL_SCHEMA), one row each:
+    ``find``, ``parents`` and ``subtree`` return tables of calls (CALL_SCHEMA), one row each:
 
-    - ``uid``: the number of the event, by which the sheets' ``ex_UID`` and the other methods name
-      it; ``parent_uid`` that of the call around it, null at the top.
+    - ``uid``: the number of the event, as in ``ex_UID`` of the sheets; ``parent_uid``: that of the
+      enclosing call, null at the top.
     - ``depth``: levels below the outermost call of the thread; in a subtree below its first row.
     - ``kind``: ``op``, ``module`` (an ``nn.Module``), ``python`` (a frame), ``runtime`` (a call
       that launches or waits) or ``kernel`` (GPU work, copies too).
-    - ``name``, and the arguments as the profiler recorded them, as Python text (null where it
-      recorded none): ``input_dims``, ``input_types``, ``input_strides``, ``concrete_inputs``.
-    - ``module``: the innermost module around or at it; of a backward call that of its forward op.
-    - ``dur_us``: on the host, of a kernel on the GPU, in µs.
-    - ``kernel_time_us``: time in which GPU work launched below it runs, in µs; what overlaps
-      counts once.
-    - ``stream``: of GPU work.
+    - ``name``, and the recorded arguments as Python text (null if not recorded): ``input_dims``,
+      ``input_types``, ``input_strides``, ``concrete_inputs``.
+    - ``module``: the innermost module around or at it; for a backward call that of its forward op.
+    - ``dur_us``: duration in µs, on the host, or on the GPU for a kernel.
+    - ``kernel_time_us``: busy time in µs of GPU work launched below it; overlaps count once.
+    - ``stream``: stream of GPU work.
     """
 
     def find(self, name: str) -> pl.DataFrame:
-        """The calls and kernels with a name, in the order of the file.
+        """Return the calls and kernels with a name, in file order.
 
-        ``*`` in ``name`` stands for any text, upper and lower case are the same: ``aten::*mm``.
+        ``*`` in ``name`` matches any text, and case is ignored: ``aten::*mm``.
         """
         matching = pl.col("name").cast(pl.String).str.contains(name_pattern(name))
         tables = (self.cpu_ops, self.runtime, self.python_functions)
@@ -72,9 +71,10 @@ class TraceTree(Trace):
         return found.sort("uid")
 
     def parents(self, uid: int) -> pl.DataFrame:
-        """The calls around a call or kernel, outermost first.
+        """Return the calls around a call or kernel, outermost first.
 
-        Raises UnknownCallError where ``uid`` names neither.
+        Raises:
+            UnknownCallError: There is no call and no kernel with this uid.
         """
         uid = self._event_uid(uid)
         launch = self._work.events.filter(uid=uid)["launch_uid"]
@@ -89,10 +89,14 @@ class TraceTree(Trace):
         return self._calls(above.select(_PLACE))
 
     def subtree(self, uid: int, depth: int | None = None) -> pl.DataFrame:
-        """A call and all below it in the order of their start, kernels under what launched them.
+        """Return a call and all calls below it in order of start, kernels after their launch.
 
-        ``depth`` is how many levels below the call to give, all without it. A kernel stands alone.
-        Raises UnknownCallError where ``uid`` names neither.
+        Args:
+            uid: A call, or a kernel, which is returned alone.
+            depth: Maximum levels below the call; unlimited by default.
+
+        Raises:
+            UnknownCallError: There is no call and no kernel with this uid.
         """
         uid = self._event_uid(uid)
         place = self._places(pl.Series([uid]))
@@ -129,7 +133,7 @@ class TraceTree(Trace):
 
     @cached_property
     def _modules(self) -> tuple[NDArray[np.int32], pl.Series]:
-        """For each row of the tree the number of its module, or _NO_MODULE; and their names."""
+        """The module number of each row of the tree, or _NO_MODULE; and the module names."""
         modules = self.python_functions.filter(pl.col("name").str.starts_with(MODULE_PREFIX))
         names = modules["name"].cast(pl.String).str.strip_prefix(MODULE_PREFIX)
         number = pl.DataFrame({"uid": modules["uid"]}).with_row_index("number")
@@ -144,8 +148,8 @@ class TraceTree(Trace):
         return module_of, names
 
     def _backward_spans(self) -> list[tuple[int, int, int]]:
-        """Autograd nodes, innermost first: where their subtree begins and ends, and the place of
-        the forward op."""
+        """Return start and end of the subtrees of autograd nodes, innermost first, and the position
+        of their forward ops."""
         place = self.python_call_tree.select("uid", "order", "subtree_end")
         forward = place.select(forward_uid="uid", forward_order="order")
         spans = (
@@ -156,24 +160,24 @@ class TraceTree(Trace):
         return spans.select("order", "subtree_end", "forward_order").rows()
 
     def _event_uid(self, uid: int) -> int:
-        """The event that ``uid`` names: itself, or what a row of a sheet stands for."""
+        """Return the event with this uid, or the event of a synthetic row of a sheet."""
         if uid >= self.event_count:
             from jarvis.perf_report import PerfReport
 
-            found = PerfReport(self, None).event_of_row(uid)
+            event = PerfReport(self, None).event_of_row(uid)
         else:
-            found = uid
-        is_host = found is not None and not self._places(pl.Series([found])).is_empty()
-        if found is None or not (is_host or self._work.events["uid"].eq(found).any()):
+            event = uid
+        is_host = event is not None and not self._places(pl.Series([event])).is_empty()
+        if event is None or not (is_host or self._work.events["uid"].eq(event).any()):
             raise UnknownCallError(uid, self.info.file_name)
-        return found
+        return event
 
     def _places(self, uids: pl.Series) -> pl.DataFrame:
         wanted = pl.col("uid").is_in(uids.cast(pl.Int64).implode())
         return self.python_call_tree.filter(wanted).select(_PLACE)
 
     def _calls(self, places: pl.DataFrame) -> pl.DataFrame:
-        """Host calls at some places of the tree, in the order of the places."""
+        """Return the host calls at some rows of the tree, in the same order."""
         named = self._host_calls.select(places["uid"], "name", "cat", "dur_ns", *ARGUMENTS)
         module_of, names = self._modules
         number = pl.Series(module_of[places["order"].to_numpy()])
@@ -194,10 +198,10 @@ class TraceTree(Trace):
         return rows.select(pl.col(name).cast(dtype) for name, dtype in CALL_SCHEMA.items())
 
     def _kernel_times(self, places: pl.DataFrame) -> pl.DataFrame:
-        """``uid, busy_ns`` of the calls that have GPU work below them."""
+        """Return ``uid, busy_ns`` of the calls with GPU work below them."""
         order = self._work.launches["order"]
         first, end = (order.search_sorted(places[name]) for name in ("order", "subtree_end"))
-        batch = (end - first).cum_sum() // PAIRS_AT_ONCE
+        batch = (end - first).cum_sum() // MAX_PAIRS_PER_BATCH
         parts = [
             busy_ns(self._work.below(part["uid"], ("ts_ns", "dur_ns")), ["owner_uid"])
             for part in places.select("uid", batch=batch).partition_by("batch")
@@ -210,7 +214,7 @@ class TraceTree(Trace):
         return times.select(pl.col("busy_ns"), uid="owner_uid")
 
     def _kernels(self, events: pl.DataFrame) -> pl.DataFrame:
-        """GPU work as rows of calls, in the order of ``events``."""
+        """Return GPU work as rows of calls, in the order of ``events``."""
         parents = self._places(events["launch_uid"].drop_nulls())
         module_of, names = self._modules
         number = pl.Series(module_of[parents["order"].to_numpy()])
@@ -231,15 +235,16 @@ class TraceTree(Trace):
 
 
 def read_trace_tree(path: Path | str, on_progress: OnProgress | None = None) -> TraceTree:
-    """Read a trace (``.json``, ``.json.gz``, or a ``.zip`` with one) whose calls can be looked up.
+    """Read a trace (``.json``, ``.json.gz``, or a ``.zip`` with one) to look up calls.
 
-    Raises a TraceError that says what is wrong with the file and what to do.
+    Raises:
+        TraceError: The file cannot be read, is not a trace, or has no events.
     """
     trace = read_trace(path, on_progress)
     return TraceTree(**{field.name: getattr(trace, field.name) for field in fields(Trace)})
 
 
 def name_pattern(name: str) -> str:
-    """A regular expression for names: ``*`` stands for any text, case does not matter."""
+    """Return a regular expression for names: ``*`` matches any text, case is ignored."""
     parts: Sequence[str] = name.split("*")
     return f"(?is)^{'.*'.join(re.escape(part) for part in parts)}$"

@@ -1,4 +1,4 @@
-"""The tables of the call tree: three views of it, each pruned so that sums stay exact."""
+"""Tables of the call tree: three views, pruned without changing sums."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,19 +11,19 @@ from jarvis.perf_report.call_tree.merged import NONE, Int64s, depths, merge, pre
 from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
 
 MIN_SHARE = 5000
-"""A node below the whole GPU time divided by this goes into the rest of its parent."""
+"""Nodes with less than 1/MIN_SHARE of the GPU time are merged into the rest of their parent."""
 
 ROOT_NAME, REST_NAME = "All GPU work", "Rest"
 
 _REST = int(NodeKind.REST)
 NUMBER_OF_MODULE = r"(.)_\d+$"
-"""What tells the modules of one class apart."""
+"""Instance number in a module name."""
 
 _SUMS = ("gpu_ns", "self_ns", "backward_ns", "modelled_ns", "launches", "calls", "module_count")
 
 
 class View(StrEnum):
-    """What stands between the root and the operators."""
+    """Calls shown between the root and the operators."""
 
     CLASSES = "classes"
     MODULES = "modules"
@@ -32,7 +32,7 @@ class View(StrEnum):
 
 @dataclass(frozen=True)
 class _Nodes:
-    """The nodes of a view, the root first; ``sums`` has _SUMS, ``node_of`` those of the tree."""
+    """The nodes of a view, root first; ``sums`` has _SUMS, ``node_of`` maps nodes of the tree."""
 
     parent: Int64s
     depth: Int64s
@@ -43,9 +43,9 @@ class _Nodes:
 
 
 def call_tree_tables(tree: GpuCallTree) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The tables ``call_tree`` and ``call_tree_operations``, view by view in preorder.
+    """Return the tables ``call_tree`` and ``call_tree_operations``, view by view in preorder.
 
-    The view of classes is always there; those of single modules and of Python where they differ.
+    The view of classes always exists; those of modules and of Python only if they differ from it.
     """
     tables, works, first = [], [], 0
     for view in _views(tree):
@@ -58,8 +58,8 @@ def call_tree_tables(tree: GpuCallTree) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def _views(tree: GpuCallTree) -> list[View]:
-    found = {NodeKind.MODULE: View.MODULES, NodeKind.PYTHON: View.PYTHON}
-    return [View.CLASSES, *(view for kind, view in found.items() if (tree.kind == kind).any())]
+    views = {NodeKind.MODULE: View.MODULES, NodeKind.PYTHON: View.PYTHON}
+    return [View.CLASSES, *(view for kind, view in views.items() if (tree.kind == kind).any())]
 
 
 def _nodes(tree: GpuCallTree, view: View) -> _Nodes:
@@ -95,7 +95,7 @@ def _nodes(tree: GpuCallTree, view: View) -> _Nodes:
 
 
 def _without_numbers(names: pl.Series) -> pl.Series:
-    """Names of modules without what tells those of one class apart; other names as they are."""
+    """Return names of modules without instance numbers; other names are unchanged."""
     name = pl.col("name")
     is_module = name.str.starts_with(MODULE_PREFIX)
     classes = pl.when(is_module).then(name.str.replace(NUMBER_OF_MODULE, "$1")).otherwise(name)
@@ -103,25 +103,30 @@ def _without_numbers(names: pl.Series) -> pl.Series:
 
 
 def _added(places: Int64s, values: Int64s, size: int) -> Int64s:
-    """The sum of the values at each place."""
+    """Return the sum of the values at each index."""
     total = np.zeros(size, dtype=np.int64)
     np.add.at(total, places, values)
     return total
 
 
 def _pruned(nodes: _Nodes, work: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The nodes with enough time, the others as the rest of their parents, and their work."""
+    """Return the nodes with enough time, the others merged into rests, and their work."""
     every, home = _with_rests(nodes)
-    kept = every.filter("is_kept")
+    stored = every.filter("is_kept")
     number = np.cumsum(every["is_kept"].to_numpy()) - 1
-    above = kept["above"].to_numpy()
+    above = stored["above"].to_numpy()
     parent = np.where(above >= 0, number[above], NONE)
-    keys = (kept["kind"], kept["name"].rank("dense"), -kept["gpu_ns"], kept["kind"] == _REST)
-    rank = np.empty(kept.height, dtype=np.int64)
-    rank[np.lexsort([key.to_numpy() for key in keys])] = np.arange(kept.height)
-    node, end = preorder(parent, kept["depth"].to_numpy(), rank)
+    keys = (
+        stored["kind"],
+        stored["name"].rank("dense"),
+        -stored["gpu_ns"],
+        stored["kind"] == _REST,
+    )
+    rank = np.empty(stored.height, dtype=np.int64)
+    rank[np.lexsort([key.to_numpy() for key in keys])] = np.arange(stored.height)
+    node, end = preorder(parent, stored["depth"].to_numpy(), rank)
     words = {int(kind): kind.word for kind in NodeKind}
-    table = kept.drop("above", "is_kept").with_columns(
+    table = stored.drop("above", "is_kept").with_columns(
         node=node,
         parent=pl.when(pl.Series(parent >= 0)).then(pl.Series(node[parent])),
         subtree_end=end,
@@ -138,9 +143,9 @@ def _pruned(nodes: _Nodes, work: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFra
 
 
 def _with_rests(nodes: _Nodes) -> tuple[pl.DataFrame, Int64s]:
-    """All nodes, whether they are kept, and behind them the rests; where the work of each stands.
+    """Return all nodes followed by the rests, and the row to which the work of each node belongs.
 
-    Columns: _SUMS, ``name, kind, above, depth, is_stored``.
+    Columns: _SUMS, ``name, kind, above, depth, is_kept``.
     """
     gpu_ns, launches = (nodes.sums[column].to_numpy() for column in ("gpu_ns", "launches"))
     is_apart = (nodes.kind == NodeKind.UNLINKED) & (launches > 0)

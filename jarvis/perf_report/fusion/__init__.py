@@ -1,1 +1,1 @@
-"""Chains of operators, matrix products with their followers, and unfused attention."""
+"""Fusion opportunities: chains of operators, epilogues of matrix products, unfused attention."""

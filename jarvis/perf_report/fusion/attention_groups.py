@@ -1,7 +1,7 @@
-"""Attention that runs as single operators: a softmax between two matrix products.
+"""Detect unfused attention: a softmax between two matrix products.
 
-Scores = Q K^T, then scaling, masking, softmax and dropout, then scores times V: the shapes say
-that one product's result is the other's operand.
+Scores = Q K^T, then scaling, masking, softmax and dropout, then scores times V: the shapes show
+that the result of one product is an operand of the other.
 """
 
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ from jarvis.perf_report.intervals import microseconds
 from jarvis.perf_report.literals import parsed
 from jarvis.perf_report.roofline import FORMULA_ERRORS
 
-MAX_BETWEEN = 12
-"""Steps between the two products: scale, mask, a decomposed softmax, dropout, copies."""
+MAX_STEPS_BETWEEN = 12
+"""Maximum steps between the two products: scale, mask, a decomposed softmax, dropout, copies."""
 
 FUSED_ATTENTION = "aten::_scaled_dot_product_flash_attention"
-"""The operator whose perf model says what one fused kernel would cost."""
+"""The operator whose perf model gives the cost of one fused kernel."""
 
 _SOFTMAX = "softmax"
 _NO_SOFTMAX = ("log_softmax", "backward")
@@ -34,7 +34,7 @@ _DECOMPOSED = ("aten::exp", "aten::sum", "aten::div")
 
 
 class Shape(NamedTuple):
-    """Sizes of one attention call; ``heads`` is None where batch and heads are one dimension."""
+    """Sizes of one attention call; ``heads`` is None if batch and heads are one dimension."""
 
     batch: int
     heads: int | None
@@ -46,7 +46,7 @@ class Shape(NamedTuple):
 
 
 def attention_members(order: LaunchOrder) -> pl.DataFrame:
-    """The steps of unfused attention.
+    """Return the steps of unfused attention.
 
     Columns: ``step`` (row of the steps), ``instance`` (row of its first product), ``position``
     within the instance, and the fields of ``Shape``.
@@ -67,8 +67,8 @@ def attention_members(order: LaunchOrder) -> pl.DataFrame:
 
 
 def _product_pairs(order: LaunchOrder) -> list[tuple[int, int]]:
-    """Rows of neighboring matrix products with a softmax, and nothing that ends a chain, between
-    them."""
+    """Return row pairs of neighboring matrix products with a softmax, and only fusible steps,
+    between them."""
     steps = order.steps
     is_softmax = np.array([_is_softmax(call.name) for call in order.calls] + [False])
     ends = np.flatnonzero(~steps["can_fuse"].to_numpy())
@@ -79,20 +79,23 @@ def _product_pairs(order: LaunchOrder) -> list[tuple[int, int]]:
         is_product[first]
         & is_product[last]
         & (thread[first] == thread[last])
-        & (last - first - 1 <= MAX_BETWEEN)
+        & (last - first - 1 <= MAX_STEPS_BETWEEN)
         & (before[last] > before[first])
     )
     return list(zip(first[fits].tolist(), last[fits].tolist(), strict=True))
 
 
 def _is_softmax(name: str) -> bool:
-    is_one = _SOFTMAX in name and not any(word in name for word in _NO_SOFTMAX)
-    return is_one or name.removesuffix("_") == _DECOMPOSED[0]
+    is_named = _SOFTMAX in name and not any(word in name for word in _NO_SOFTMAX)
+    return is_named or name.removesuffix("_") == _DECOMPOSED[0]
 
 
 def _shape(steps: Sequence[Call]) -> Shape | None:
-    """The sizes if the steps are attention: the softmax works on what the first product makes,
-    along the dimension over which the second one sums."""
+    """Return the sizes if the steps are attention, else None.
+
+    In attention the softmax works on the result of the first product, along the dimension over
+    which the second product sums.
+    """
     (first, *between, last) = steps
     one, two = product_sizes(first.params), product_sizes(last.params)
     if one is None or two is None:
@@ -114,7 +117,7 @@ def _shape(steps: Sequence[Call]) -> Shape | None:
 
 
 def fused_cost(shape: Shape) -> tuple[float | None, float | None, str | None]:
-    """FLOPs, bytes and compute peak of one fused kernel for this call; None where not known."""
+    """Return FLOPs, bytes and compute peak of one fused kernel for this call; None if unknown."""
     model = BUILTIN.find_model(FUSED_ATTENTION)
     assert model is not None
     heads = shape.heads or 1
@@ -135,10 +138,12 @@ def fused_cost(shape: Shape) -> tuple[float | None, float | None, str | None]:
 def attention_tables(
     order: LaunchOrder, attention: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The tables ``attention_groups``, calls of one shape in one module, most time first, and
-    ``attention_steps``.
+    """Return the tables ``attention_groups`` (most time first) and ``attention_steps``.
 
-    ``attention``: ``attention_members``.
+    A group has the calls of one shape in one module.
+
+    Args:
+        attention: ``attention_members``.
     """
     placed = order.placed(attention)
     instances = placed.group_by("instance", maintain_order=True).agg(
@@ -166,4 +171,4 @@ def attention_tables(
 
 
 _GROUP = ("scope_kind", "scope_name", *Shape._fields, "step_names")
-"""What makes two instances one group."""
+"""Key columns of a group."""

@@ -1,9 +1,8 @@
-"""Chains of calls that one kernel could replace, and what that kernel would have to move.
+"""Find chains of calls that one kernel could replace, and estimate the traffic of that kernel.
 
-A chain is a stretch of neighboring steps on one stream that can be fused and that data flows
-through: all steps of one module or function, or steps that follow each other where one's result
-has the shape of the next one's operand. Equal stretches in a row are instances of one chain, so
-that the same call on many tensors is none.
+A chain is a sequence of neighboring fusible steps on one stream with data flow: all steps of one
+module or function, or consecutive steps in which each result has the shape of the next operand.
+Equal sequences in a row are instances of one chain, so the same call on many tensors is no chain.
 """
 
 from collections.abc import Sequence
@@ -22,11 +21,11 @@ _NORMALIZATIONS = ("layer_norm", "rms_norm")
 
 
 class ChainEstimate(NamedTuple):
-    """What is known of a stretch of steps from their shapes.
+    """Estimate for one instance of a chain, from shapes.
 
-    ``length`` steps make an instance of the chain, 0 where the stretch is none. ``fused_bytes`` is
-    what a fused kernel reads and writes for the first instance, None where a shape or dtype is not
-    known; ``has_data_flow`` whether every step takes the shape that the one before makes.
+    ``length``: number of steps. ``has_data_flow``: every step reads the result shape of the
+    previous one. ``fused_bytes``: bytes that a fused kernel reads and writes, None if a shape or
+    dtype is not known.
     """
 
     length: int
@@ -35,10 +34,14 @@ class ChainEstimate(NamedTuple):
 
 
 def chain_members(order: LaunchOrder, taken: pl.Series) -> pl.DataFrame:
-    """The steps of chains (``taken``: rows of steps that belong to other groups).
+    """Return the steps of chains.
 
-    Columns: ``step`` (row of the steps), ``instance`` (row of its first step), ``position`` within
-    the instance, ``has_data_flow``, ``fused_bytes`` of the instance.
+    Args:
+        taken: Rows of steps that belong to other groups.
+
+    Returns:
+        ``step`` (row of the steps), ``instance`` (row of its first step), ``position`` within the
+        instance, ``has_data_flow``, ``fused_bytes`` of the instance.
     """
     can_fuse = order.steps["can_fuse"].to_numpy(writable=True)
     can_fuse[taken.to_numpy()] = False
@@ -53,17 +56,17 @@ def chain_members(order: LaunchOrder, taken: pl.Series) -> pl.DataFrame:
     )
     calls = order.calls
     known: dict[tuple[int, ...], list[tuple[int, ChainEstimate]]] = {}
-    found = []
+    instances = []
     for start, operations in stretches.select("step", "operation").iter_rows():
         key = tuple(operations)
         if key not in known:
             known[key] = _instances([calls[operation] for operation in key])
-        found += [(start + offset, *chain) for offset, chain in known[key]]
-    return members(found, {"has_data_flow": pl.Boolean, "fused_bytes": pl.Int64})
+        instances += [(start + offset, *chain) for offset, chain in known[key]]
+    return members(instances, {"has_data_flow": pl.Boolean, "fused_bytes": pl.Int64})
 
 
 def _stretches(order: LaunchOrder, can_fuse: Bools) -> Int64s:
-    """A number for each step, the same for those that can be fused with each other."""
+    """Return a number for each step, equal for steps that can be fused with each other."""
     here = order.steps.select("operation", "is_bounded", "scope", "thread", "stream")
     operation, is_bounded = here["operation"].to_numpy(), here["is_bounded"].to_numpy()
     is_same = here.select(
@@ -88,7 +91,7 @@ def _belong_together(before: Call, call: Call, is_bounded: bool) -> bool:
 
 
 def _instances(calls: Sequence[Call]) -> list[tuple[int, ChainEstimate]]:
-    """Where the instances of a chain start in a stretch, and what each of them is."""
+    """Return the offset and the estimate of each instance of a chain in a sequence of calls."""
     length = _period([call.name for call in calls])
     if not 2 <= length <= MAX_STEPS:
         return []
@@ -98,7 +101,7 @@ def _instances(calls: Sequence[Call]) -> list[tuple[int, ChainEstimate]]:
 
 
 def _period(names: Sequence[str]) -> int:
-    """Length of the shortest part that repeated gives all names."""
+    """Return the length of the shortest prefix that repeated gives all names."""
     count = len(names)
     return next(
         n
@@ -117,11 +120,11 @@ def _chain(calls: Sequence[Call]) -> ChainEstimate:
 
 
 def _fused_bytes(calls: Sequence[Call], parts: list[Traffic]) -> int | None:
-    """Bytes of what no step of the chain makes, and of the last step's result.
+    """Return the bytes of inputs from outside the chain, and of the last step's result.
 
-    An operand counts as made inside if it has the shape of an earlier result, and as read already
-    if it is a part of such a tensor. What a normalization reads is written too: the next layer adds
-    to it.
+    An operand counts as computed inside if it has the shape of an earlier result, and as already
+    read if it is a part of a tensor seen before. The input of a normalization is written too,
+    because the next layer adds to it.
     """
     made: list[Shape] = []
     seen: list[Shape] = []

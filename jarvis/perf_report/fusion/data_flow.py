@@ -1,7 +1,7 @@
-"""Which shapes a call reads and writes, and whether one call's result fits another's operands.
+"""Shapes that a call reads and writes, and whether one call's result fits another's operands.
 
-A trace names no tensors. That the result of one call has the shape of an operand of the next is
-evidence that data flows from one to the other, not proof.
+A trace does not identify tensors. Equal shapes of a result and of the next operand are evidence of
+data flow, not proof.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _REDUCTIONS = ("mean", "sum", "amax", "amin", "max", "min", "var", "std", "prod"
 
 @dataclass(frozen=True)
 class OperandTensor:
-    """One operand; ``bytes`` is None where the trace does not name its dtype."""
+    """One operand; ``bytes`` is None if its dtype is not recorded."""
 
     shape: Shape
     bytes: int | None
@@ -31,9 +31,9 @@ class OperandTensor:
 
 @dataclass(frozen=True)
 class Traffic:
-    """What a call reads, and the shapes that its result may have, the likeliest first.
+    """Operands of a call, and the possible shapes of its result, most likely first.
 
-    ``typed`` are the operands that decide the result's dtype: the widest one has it.
+    ``typed`` are the operands that determine the result's dtype, which is the widest of theirs.
     """
 
     reads: tuple[OperandTensor, ...]
@@ -42,14 +42,17 @@ class Traffic:
 
     @property
     def written(self) -> int | None:
-        """Bytes of the result; None where its shape or dtype is not known."""
+        """Bytes of the result; None if its shape or dtype is not known."""
         sizes = [t.bytes // prod(t.shape) for t in self.typed if t.bytes is not None]
         return prod(self.results[0]) * max(sizes) if self.results and sizes else None
 
 
 @lru_cache(maxsize=4096)
 def traffic(name: str, input_dims: str, input_types: str | None) -> Traffic:
-    """The operands with more than one element and the result of a call; arguments as JSON text."""
+    """Return the operands with more than one element, and the result shapes, of a call.
+
+    The arguments are JSON text.
+    """
     tensors = tuple(_tensors(parsed(input_dims), parsed(input_types)))
     shapes = [tensor.shape for tensor in tensors]
     if name == _COPY:
@@ -72,32 +75,31 @@ def _results(name: str, shapes: list[Shape]) -> list[Shape]:
 
 
 def flows(earlier: Traffic, later: Traffic) -> bool:
-    """Whether an operand of ``later`` has the shape of the result of ``earlier``."""
+    """Return whether an operand of ``later`` has the shape of the result of ``earlier``."""
     return any(tensor.shape in earlier.results for tensor in later.reads)
 
 
 def takes(earlier: Traffic, later: Traffic) -> bool:
-    """Whether an operand of ``later`` may be a view of the result of ``earlier``: as many elements
-    in rows of the same length, however many dimensions the rows are counted in."""
+    """Return whether an operand of ``later`` may be a view of the result of ``earlier``."""
     result = earlier.results[0] if earlier.results else ()
     return bool(result) and any(is_view(tensor.shape, result) for tensor in later.reads)
 
 
 def is_view(shape: Shape, whole: Shape) -> bool:
-    """Whether two shapes have as many elements in rows of the same length."""
+    """Return whether two shapes have the same number of elements and the same row length."""
     return shape[-1] == whole[-1] and prod(shape) == prod(whole)
 
 
 def is_related(one: Traffic, other: Traffic) -> bool:
-    """Whether an operand of one call has the shape, or is a part or a repetition, of what the other
-    reads or writes: enough where a module or function holds both."""
+    """Return whether two calls have tensors of equal shape, or one a part or a repetition of the
+    other: sufficient evidence for calls in one module or function."""
     ours = [tensor.shape for tensor in one.reads] + list(one.results)
     theirs = [tensor.shape for tensor in other.reads] + list(other.results)
     return any(_fits(a, b) for a in ours for b in theirs)
 
 
 def is_part(part: Shape, whole: Shape) -> bool:
-    """Whether ``part`` is ``whole`` cut along one dimension."""
+    """Return whether ``part`` is ``whole`` cut along one dimension."""
     if len(part) != len(whole):
         return False
     cut = [(p, w) for p, w in zip(part, whole, strict=True) if p != w]
@@ -115,7 +117,7 @@ def _tensors(dims: Any, types: Any) -> Iterator[OperandTensor]:
 
 
 def _dtype(kind: Any) -> str:
-    """The dtype of an argument; a list of tensors has a tuple of them or a name of its own."""
+    """Return the dtype of an argument; for a list of tensors the first of their dtypes."""
     name = kind[0] if isinstance(kind, tuple) and kind else kind
     return str(name)
 
@@ -145,7 +147,7 @@ def _concatenated(shapes: list[Shape]) -> list[Shape]:
 
 
 def _reduced(shape: Shape) -> list[Shape]:
-    """What is left after a reduction along one dimension, kept or dropped, the last one first."""
+    """Return the shapes after a reduction along one dimension (last first), kept or dropped."""
     axes = range(len(shape) - 1, -1, -1)
     kept = [tuple(1 if i == axis else size for i, size in enumerate(shape)) for axis in axes]
     dropped = [shape[:axis] + shape[axis + 1 :] for axis in axes]

@@ -1,9 +1,9 @@
-"""Elementwise steps right behind a matrix product that could be its kernel's last act.
+"""Find epilogues: elementwise steps after a matrix product that could be fused into its kernel.
 
-The first one reads the product's result, each next one what the one before made, and all results
-have the product's shape: a bias, an activation, a gate, a residual, a cast. Fused into the product
-they need no kernel of their own. What else they read, the product's kernel must read then; where
-the plain result is needed elsewhere too, it is written beside the last one.
+The first step reads the product's result, each further step the previous result, and all results
+have the product's shape: a bias, an activation, a gate, a residual, a cast. Their other operands
+must then be read by the product's kernel; if the plain result is also used elsewhere, it is written
+in addition to the last one.
 """
 
 from collections.abc import Sequence
@@ -21,13 +21,15 @@ _COPY = "aten::copy_"
 _BACKWARD_NEEDS_RESULT = frozenset(
     {"add", "sub", "relu", "sigmoid", "tanh", "exp", "sqrt", "rsqrt", "neg", "copy"}
 )
-"""Operators whose backward pass needs their result or nothing, not what they have read."""
+"""Operators whose backward pass does not need their inputs."""
 
 
 class Epilogue(NamedTuple):
-    """What is known of the steps behind a product: how many, whether the product's own result is
-    written too, and ``added_bytes``, what the product's kernel moves on top; None where a shape or
-    dtype is not known."""
+    """Estimate for the steps after a product.
+
+    ``length``: number of steps. ``is_stored``: the product's own result is written too.
+    ``added_bytes``: traffic added to the product's kernel, None if a shape or dtype is not known.
+    """
 
     length: int
     is_stored: bool
@@ -37,17 +39,22 @@ class Epilogue(NamedTuple):
 def epilogue_members(
     order: LaunchOrder, taken: pl.Series, differentiated: pl.Series
 ) -> pl.DataFrame:
-    """The steps of epilogues (``taken``: rows of steps that belong to other groups).
+    """Return the steps of epilogues.
 
-    ``differentiated``: uids of the calls that have a backward pass in the trace. Columns: those of
-    ``chain_members``, ``product`` (row of the matrix product) and ``is_stored``.
+    Args:
+        taken: Rows of steps that belong to other groups.
+        differentiated: Uids of the calls that have a backward pass in the trace.
+
+    Returns:
+        Columns of ``chain_members``, ``product`` (row of the matrix product) and ``is_kept`` (see
+        ``Epilogue.is_stored``).
     """
     operation = order.steps["operation"].to_numpy()
     has_backward = order.steps["source_uid"].is_in(differentiated.implode()).to_numpy()
     first, run, end = _stretches(order, taken)
     calls = order.calls
     known: dict[tuple[int, bool, bytes], Epilogue] = {}
-    found = []
+    instances = []
     for start, length, stop in zip(first.tolist(), run.tolist(), end.tolist(), strict=True):
         window = operation[start - 1 : stop]
         key = (length, bool(has_backward[start]), window.tobytes())
@@ -56,14 +63,15 @@ def epilogue_members(
             known[key] = _epilogue(product, later, length, key[1])
         epilogue = known[key]
         row = (True, epilogue.added_bytes, start - 1, epilogue.is_stored)
-        found.append((start, epilogue.length, *row))
+        instances.append((start, epilogue.length, *row))
     flow = {"has_data_flow": pl.Boolean, "fused_bytes": pl.Int64}
-    return members(found, {**flow, "product": pl.Int64, "is_kept": pl.Boolean})
+    return members(instances, {**flow, "product": pl.Int64, "is_kept": pl.Boolean})
 
 
 def _stretches(order: LaunchOrder, taken: pl.Series) -> tuple[Int64s, Int64s, Int64s]:
-    """Of each product with elementwise steps right behind it: the first of them, how many follow
-    each other on its stream, and the end of what runs up to the next step that cannot be fused."""
+    """Return the elementwise steps directly after each product: the first one, the number of
+    consecutive ones on its stream, and the end of the steps up to the next one that cannot be
+    fused."""
     steps = order.steps
     size = steps.height
     may_join = (steps["is_elementwise"] & steps["can_fuse"]).to_numpy(writable=True)
@@ -84,10 +92,11 @@ def _like_before(steps: pl.DataFrame, column: str) -> np.ndarray[tuple[int], np.
 
 
 def _epilogue(product: Call, later: Sequence[Call], run: int, has_backward: bool) -> Epilogue:
-    """The epilogue among the first ``run`` calls after a product.
+    """Return the epilogue among the first ``run`` calls after a product.
 
-    ``later`` are all calls up to the next one that cannot be fused, which show whether something
-    reads the product's result again: more operands of its shape than results made since.
+    Args:
+        later: All calls up to the next one that cannot be fused. They show whether the product's
+            result is read again: more operands of its shape than results computed since.
     """
     sizes = product_sizes(product.params)
     if sizes is None:
@@ -99,7 +108,7 @@ def _epilogue(product: Call, later: Sequence[Call], run: int, has_backward: bool
     before = product
     for call in later[:run]:
         inputs = [tensor for tensor in call.traffic.reads if is_view(tensor.shape, result)]
-        is_repeated = call == before  # the same call again works on another tensor
+        is_repeated = call == before  # a repeated call works on another tensor
         if is_repeated or not inputs or not _makes(call, result) or _only_moves(call):
             break
         outside += [tensor for tensor in call.traffic.reads if tensor is not inputs[0]]
@@ -122,7 +131,7 @@ def _makes(call: Call, result: Shape) -> bool:
 
 
 def _only_moves(call: Call) -> bool:
-    """Whether it copies to the same dtype: another order of the elements, no arithmetic."""
+    """Return whether a call copies to the same dtype, so that only the layout changes."""
     traffic = call.traffic
     return call.name == _COPY and (
         not traffic.reads or traffic.reads[0].bytes == traffic.typed[0].bytes
@@ -130,8 +139,7 @@ def _only_moves(call: Call) -> bool:
 
 
 def _is_read_again(calls: Sequence[Call], result: Shape) -> bool:
-    """Whether a call has more operands of this shape than the epilogue and the calls since have
-    made."""
+    """Return whether a call has more operands of this shape than results computed since."""
     made = 1
     for call in calls:
         if sum(is_view(tensor.shape, result) for tensor in call.traffic.reads) > made:

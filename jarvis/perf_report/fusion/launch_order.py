@@ -1,9 +1,8 @@
-"""The calls that launch GPU work, in launch order: what can be fused, and inside which frame.
+"""The calls that launch GPU work, in launch order: which can be fused, and their scopes.
 
-A step is a row of the unified calls. Steps that a fused kernel could contain are told from those
-that end a chain: matrix products, convolutions, attention, kernels that are fused already,
-communication, copies. A frame (module, function or operator) of which all steps can be fused is
-their scope; a step without one has the nearest frame that holds other steps too.
+A step is a row of the unified calls. Matrix products, convolutions, attention, fused kernels,
+communication and copies cannot be fused and end a chain. The scope of a step is a frame (module,
+function or operator) with only fusible steps, else the nearest frame with other steps.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,8 +39,8 @@ _OF_OPERATION = ("name", "input_dims", "input_types", "params")
 
 
 class Call(NamedTuple):
-    """Name, shapes and dtypes of a step, and the sizes that its perf model reads from them, the
-    last three as JSON text."""
+    """Name, shapes and dtypes of a step, and parameters of its perf model; the last three as JSON
+    text."""
 
     name: str
     input_dims: str
@@ -50,12 +49,12 @@ class Call(NamedTuple):
 
     @property
     def traffic(self) -> Traffic:
-        """What it reads and makes."""
+        """Operands and result shapes."""
         return traffic(self.name, self.input_dims, self.input_types)
 
 
 def product_sizes(params: str | None) -> tuple[int, int, int, int] | None:
-    """Batch, M, N and K of a matrix product, or None where its perf model does not know them."""
+    """Return batch, M, N and K of a matrix product, or None if not all are known."""
     sizes = orjson.loads(params) if params else {}
     try:
         return int(sizes.get("B", 1)), int(sizes["M"]), int(sizes["N"]), int(sizes["K"])
@@ -65,13 +64,13 @@ def product_sizes(params: str | None) -> tuple[int, int, int, int] | None:
 
 @dataclass(frozen=True)
 class LaunchOrder:
-    """One row for each step in launch order, thread by thread, and where it stands in the tree.
+    """Steps in launch order by thread, with their positions in the tree.
 
     ``steps``: ``source_uid, busy_ns, exact_flops, exact_bytes, compute_spec, stream, thread,
     kernel`` (the longest), ``kernel_count, can_fuse, is_product, is_attention, is_elementwise``;
     ``order``, its position in the tree; ``operation``, a row of ``operations`` (``operation_uid``
-    and the fields of ``Call``), -1 for communication, which has little more than a place; ``scope``
-    (position in the tree, -1 for none) and ``is_bounded`` (the scope holds nothing else). Steps of
+    and the fields of ``Call``), -1 for communication, for which most columns are null; ``scope``
+    (position in the tree, or -1) and ``is_bounded`` (the scope has only fusible steps). Steps of
     one operation are equal calls. ``marks``: the steps in the tree.
     """
 
@@ -82,12 +81,12 @@ class LaunchOrder:
 
     @property
     def calls(self) -> list[Call]:
-        """What the steps of each operation call."""
+        """The call of each operation."""
         return [Call(*row) for row in self.operations.select(_OF_OPERATION).iter_rows()]
 
     def placed(self, of: pl.DataFrame) -> pl.DataFrame:
-        """The steps that ``of`` (``members`` of a kind of group) names, in launch order, with what
-        they call and ``scope_kind, scope_name``."""
+        """Return the steps of ``of`` (``members``), in launch order, with their calls and
+        ``scope_kind, scope_name``."""
         of = of.sort("step")
         rows = self.steps[of["step"]].hstack(of)
         called = self.operations[rows["operation"]]
@@ -103,11 +102,13 @@ class LaunchOrder:
 def launch_order(
     of: UnifiedCalls, gpu_events: pl.DataFrame, tree: pl.DataFrame, host_calls: HostCalls
 ) -> LaunchOrder:
-    """The steps of a trace.
+    """Return the steps of a trace.
 
-    ``of``: ``grouped`` unified calls, which hold no communication: that of ``gpu_events``
-    (``GpuWork.events``) makes steps of its own. ``tree`` and ``host_calls``: with Python functions
-    where the trace has them.
+    Args:
+        of: ``grouped`` unified calls, which have no communication.
+        gpu_events: ``GpuWork.events``; communication in them becomes separate steps.
+        tree: Call tree, with Python functions if the trace has them.
+        host_calls: Host calls, with Python functions if the trace has them.
     """
     communication = (
         gpu_events.filter(pl.col("kind") == COMMUNICATION)
@@ -149,10 +150,12 @@ def launch_order(
 def members(
     instances: Sequence[tuple[Any, ...]], facts: Mapping[str, type[pl.DataType]]
 ) -> pl.DataFrame:
-    """``step, instance, position`` and ``facts`` of each step of some groups' instances.
+    """Return ``step, instance, position`` and ``facts`` of each step of some instances.
 
-    ``instances``: row of the first step, number of steps, and the facts of each; an instance is
-    known by its first step.
+    Args:
+        instances: Row of the first step (the id of the instance), number of steps, and the values
+            of ``facts``, for each instance.
+        facts: Names and dtypes of additional columns.
     """
     schema: dict[str, type[pl.DataType]] = {"instance": pl.Int64, "length": pl.Int64, **facts}
     return (
@@ -165,10 +168,12 @@ def members(
 
 
 def step_rows(placed: pl.DataFrame, groups: pl.DataFrame, group: str) -> pl.DataFrame:
-    """A row for each operation at each position of a group of instances.
+    """Return a row for each operation at each position of a group of instances.
 
-    ``groups``: the number ``group`` and the ``instance`` list of each; ``placed``: what
-    ``LaunchOrder.placed`` gives.
+    Args:
+        placed: Result of ``LaunchOrder.placed``.
+        groups: The number ``group`` and the ``instance`` list of each group.
+        group: Name of the number column.
     """
     return (
         placed.join(
@@ -189,18 +194,19 @@ def step_rows(placed: pl.DataFrame, groups: pl.DataFrame, group: str) -> pl.Data
 
 
 def _threads(source_uids: pl.Series, host_calls: HostCalls) -> pl.Series:
-    """A number for the thread of each host call."""
+    """Return a thread number for each host call."""
     without_python = replace(host_calls, python_functions=None)
     threads = without_python.select(source_uids.unique(), "pid", "tid").select(
         source_uid="uid",
         thread=pl.col("pid").to_physical().cast(pl.Int64) * 2**32 + pl.col("tid").to_physical(),
     )
-    found = source_uids.to_frame().join(threads, on="source_uid", how="left", maintain_order="left")
-    return found["thread"]
+    return source_uids.to_frame().join(threads, on="source_uid", how="left", maintain_order="left")[
+        "thread"
+    ]
 
 
 def _launched(work: pl.DataFrame) -> pl.DataFrame:
-    """``uid, kernel, kernel_count, stream, is_compute, is_fused`` of the calls with GPU work."""
+    """Return ``uid, kernel, kernel_count, stream, is_compute, is_fused`` of calls with GPU work."""
     names = work["name"].unique()
     fused = names.filter(names.str.replace_all(_DROPOUT, "", literal=True).str.contains(_FUSED))
     return (
@@ -226,7 +232,7 @@ def _launched(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _kinds(operations: pl.DataFrame) -> pl.DataFrame:
-    """``operation_uid``, its row ``operation`` and what kind of call it is."""
+    """Return ``operation_uid``, its row ``operation`` and the flags of _KINDS."""
     name, category = _text("name"), _text("op_category")
     has_shapes = pl.col("input_dims").is_not_null()
     is_known = category.is_in(_FUSIBLE_CATEGORIES) | name.str.contains(_FUSIBLE_OPS)

@@ -1,7 +1,7 @@
-"""Which module, function or operator a step runs in, so that the steps of one are a chain.
+"""Find the scope of each step: the module, function or operator whose steps form a chain.
 
-A frame of the call tree of which all steps can be fused bounds them: the innermost module, else the
-outermost function or operator. Other steps have the nearest frame that holds more than one step.
+The scope is the innermost module, else the outermost function or operator, of which all steps can
+be fused ("bounded"); else the nearest frame with more than one step.
 """
 
 import numpy as np
@@ -12,22 +12,22 @@ from jarvis.perf_report.calls import HostCalls
 from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
 
 MAX_STEPS = 15
-"""A frame with more steps drives many kernels, it is no chain that one kernel could replace."""
+"""Maximum steps of a chain; a frame with more steps cannot be replaced by one kernel."""
 
 MODULE, FUNCTION, OPERATOR, SEQUENCE = "module", "function", "operator", "sequence"
 MODULE_PREFIX = "nn.Module: "
 
 _BUILT_IN = "<built-in"
 _CALL_FRAMES = 4
-"""How many calls may stand between a module and its code."""
+"""Maximum calls between a module and its code."""
 
 
 def scopes(
     steps: Marked, at: Int64s, can_fuse: Bools, host_calls: HostCalls
 ) -> tuple[Int64s, Bools]:
-    """The place of each step's scope in the tree (NONE for none), and whether it bounds the step.
+    """Return the position of each step's scope in the tree (or NONE), and whether it is bounded.
 
-    ``at``: the place of each step, ascending.
+    ``at``: the position of each step, ascending.
     """
     scope = _bounded(steps, ~can_fuse, host_calls)
     is_bounded = scope >= 0
@@ -36,7 +36,7 @@ def scopes(
 
 
 def _bounded(steps: Marked, ends_chain: Bools, host_calls: HostCalls) -> Int64s:
-    """For each step the frame that bounds it; NONE for none."""
+    """Return the bounded scope of each step, or NONE."""
     frames = steps.frames
     first, last = steps.inside(np.arange(frames.uid.size))
     ends_before = np.concatenate([[0], np.cumsum(ends_chain)])
@@ -52,13 +52,13 @@ def _bounded(steps: Marked, ends_chain: Bools, host_calls: HostCalls) -> Int64s:
     )
     module = pl.col("scope").filter("is_module").max()
     chosen = inside.group_by("step").agg(scope=pl.coalesce(module, pl.col("scope").min()))
-    found = np.full(ends_chain.size, NONE, dtype=np.int64)
-    found[chosen["step"].to_numpy()] = chosen["scope"].to_numpy()
-    return found
+    scope = np.full(ends_chain.size, NONE, dtype=np.int64)
+    scope[chosen["step"].to_numpy()] = chosen["scope"].to_numpy()
+    return scope
 
 
 def _nearest(steps: Marked, at: Int64s) -> Int64s:
-    """The nearest frame above each place with more than one step; NONE for none."""
+    """Return the nearest frame above each position with more than one step, or NONE."""
     here = steps.frames.parent(at)
     climbs = np.flatnonzero(here >= 0)
     while (climbs := climbs[steps.count(here[climbs]) < 2]).size:
@@ -68,13 +68,14 @@ def _nearest(steps: Marked, at: Int64s) -> Int64s:
 
 
 def _named(steps: Marked, places: Int64s, host_calls: HostCalls) -> pl.DataFrame:
-    """``scope, name, kind`` of the frames at these places; no runtime calls, no built-ins."""
+    """Return ``scope, name, kind`` of the frames at these positions, without runtime calls and
+    built-ins."""
     category, name = pl.col("cat").cast(pl.String), pl.col("name").cast(pl.String)
     is_function = (category == PYTHON_FUNCTION) & ~name.str.starts_with(_BUILT_IN)
     frames = steps.frames
-    found = host_calls.select(pl.Series(frames.uid[places]), "name", "cat")
+    calls = host_calls.select(pl.Series(frames.uid[places]), "name", "cat")
     return (
-        found.with_columns(scope=pl.Series(frames.position[found["uid"].to_numpy()]))
+        calls.with_columns(scope=pl.Series(frames.position[calls["uid"].to_numpy()]))
         .filter((category == CPU_OP) | is_function)
         .select(
             "scope",
@@ -89,17 +90,17 @@ def _named(steps: Marked, places: Int64s, host_calls: HostCalls) -> pl.DataFrame
 
 
 def scope_labels(steps: Marked, places: Int64s, host_calls: HostCalls) -> pl.DataFrame:
-    """``scope, scope_kind, scope_name``: names without the number of the instance.
+    """Return ``scope, scope_kind, scope_name``, with names without instance numbers.
 
-    The code of a module runs in functions below it (``_call_impl``, ``forward``): where the module
-    holds no other steps, it gives the name. ``places`` are distinct.
+    A module runs in functions below it (``_call_impl``, ``forward``): if the module has no other
+    steps, its name is used for them. ``places`` are distinct.
     """
     levels = [places]
     for _ in range(_CALL_FRAMES):
         below = levels[-1]
         above = steps.frames.parent(below)
-        holds_more = steps.count(above) > steps.count(below)
-        levels.append(np.where((above >= 0) & ~holds_more, above, below))
+        has_more = steps.count(above) > steps.count(below)
+        levels.append(np.where((above >= 0) & ~has_more, above, below))
     named = _named(steps, np.unique(np.concatenate(levels)), host_calls)
     return (
         pl.concat(
@@ -114,7 +115,7 @@ def scope_labels(steps: Marked, places: Int64s, host_calls: HostCalls) -> pl.Dat
 
 
 def _base_name() -> pl.Expr:
-    """``nn.Module: RMSNorm_3`` -> ``RMSNorm``; ``model.py(61): rotate_half`` -> ``rotate_half``."""
+    """Shorten ``nn.Module: RMSNorm_3`` to ``RMSNorm``, ``model.py(61): forward`` to ``forward``."""
     name, kind = pl.col("name"), pl.col("kind")
     module = name.str.strip_prefix(MODULE_PREFIX).str.replace(r"(.)_\d+$", "$1")
     return (

@@ -1,4 +1,4 @@
-"""The tables of what one kernel could replace: chains, epilogues of products, their steps."""
+"""The tables ``fusion_chains`` and ``fusion_steps``: chains and epilogues."""
 
 import polars as pl
 
@@ -7,7 +7,7 @@ from jarvis.perf_report.intervals import microseconds
 from jarvis.perf_report.literals import tuples_text
 
 _CHAIN = ("scope_kind", "scope_name", "is_bounded", "product_name", "step_names")
-"""What makes two instances one chain."""
+"""Key columns of a chain."""
 
 _PRODUCT = ("product_name", "product_dims", "product_types", "product_kernel")
 
@@ -15,10 +15,12 @@ _PRODUCT = ("product_name", "product_dims", "product_types", "product_kernel")
 def fusion_tables(
     order: LaunchOrder, chains: pl.DataFrame, epilogues: pl.DataFrame, feeding: pl.Series
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The tables ``fusion_chains``, most time first, and ``fusion_steps``.
+    """Return the tables ``fusion_chains``, most time first, and ``fusion_steps``.
 
-    ``chains``: ``chain_members``; ``epilogues``: ``epilogue_members``; ``feeding``: the instances
-    of chains that feed attention.
+    Args:
+        chains: ``chain_members``.
+        epilogues: ``epilogue_members``.
+        feeding: Instances of chains that feed attention.
     """
     placed = order.placed(pl.concat([chains, epilogues], how="diagonal"))
     feeds = pl.col("instance").is_in(feeding.implode())
@@ -54,7 +56,7 @@ def fusion_tables(
 
 
 def _instances(order: LaunchOrder, placed: pl.DataFrame) -> pl.DataFrame:
-    """A row for each instance, with the product in front of an epilogue."""
+    """Return a row for each instance, with the product before an epilogue."""
     instances = placed.group_by("instance", maintain_order=True).agg(
         pl.col("scope_kind", "scope_name", "is_bounded", "has_data_flow", "fused_bytes").first(),
         pl.col("source_uid", "input_dims", "product", "is_kept").first(),

@@ -1,1 +1,1 @@
-"""When the GPU and the host work: busy and idle time, gaps and their causes, host threads."""
+"""GPU and host activity over time: busy and idle time, gaps and their causes, host threads."""

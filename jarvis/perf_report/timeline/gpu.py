@@ -1,4 +1,4 @@
-"""Where the GPU's time goes: computing, communicating, copying, or nothing."""
+"""Breakdown of GPU time: compute, communication, copies, idle."""
 
 from dataclasses import dataclass, replace
 
@@ -10,11 +10,11 @@ from jarvis.perf_report.work import COMMUNICATION, COMPUTE, COPY, GpuWork
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Lengths of the parts of the GPU timeline, and their shares of ``total_time_ms``.
+    """Times of the parts of the GPU timeline, and their shares of ``total_time_ms``.
 
-    ``total_time_ms`` runs from the first GPU start to the last GPU end. A share is None where
-    that span is empty. ``linked_pct`` is the share of all GPU busy time that host calls of the
-    trace launched; the timeline counts only that part.
+    ``total_time_ms`` is the time from the first GPU start to the last GPU end; shares are None if
+    it is 0. ``linked_pct`` is the share of all GPU busy time that host calls of the trace launched;
+    the timeline counts only that part.
     """
 
     compute_time_ms: float
@@ -37,12 +37,12 @@ class Totals:
 
     @property
     def exposed_comm_pct(self) -> float | None:
-        """Communication that no computation hides, in percent of the total."""
+        """Communication not overlapped by computation, in percent of the total."""
         return self._share(self.exposed_comm_time_ms)
 
     @property
     def exposed_memcpy_pct(self) -> float | None:
-        """Copies that nothing hides, in percent of the total."""
+        """Copies not overlapped by other work, in percent of the total."""
         return self._share(self.exposed_memcpy_time_ms)
 
     @property
@@ -57,7 +57,7 @@ class Totals:
 
 
 def totals(work: GpuWork) -> Totals:
-    """The parts of the GPU timeline of all devices and streams together."""
+    """Return the parts of the GPU timeline over all devices and streams."""
     window = work.window
     compute = covered_ns(_of(window, COMPUTE))
     compute_or_comm = covered_ns(_of(window, COMPUTE, COMMUNICATION))
@@ -78,10 +78,13 @@ def totals(work: GpuWork) -> Totals:
 
 
 def gpu_timeline(work: GpuWork, micro_idle_thresh_us: float | None = None) -> pl.DataFrame:
-    """The sheet ``gpu_timeline``; with a threshold, idle time in two rows: short gaps and others.
+    """Return the sheet ``gpu_timeline``.
 
-    Where the events tell recomputed work apart (``is_recompute``), that has a table of its own
-    below the other's, each with its own total.
+    If the events have ``is_recompute``, recomputed work has separate rows below the others, each
+    part with its own total.
+
+    Args:
+        micro_idle_thresh_us: Splits idle time into gaps shorter than this, and others.
     """
     window = work.window
     if "is_recompute" not in window.columns:
@@ -118,14 +121,14 @@ def _rows(work: GpuWork, micro_idle_thresh_us: float | None) -> pl.DataFrame:
 
 
 def _short_gaps_ns(events: pl.DataFrame, shorter_than_us: float) -> int:
-    """The sum of the gaps between GPU work that are shorter than the threshold."""
+    """Return the sum of the gaps between GPU work that are shorter than the threshold."""
     ordered = events.sort("ts_ns")
     gaps = ordered.select(gap=START - END.cum_max().shift(1))["gap"]
     return int(gaps.filter((gaps > 0) & (gaps < 1000 * shorter_than_us)).sum())
 
 
 def memory_copies(work: GpuWork) -> pl.DataFrame:
-    """Copies by direction, in the same window as the timeline (schema: ``memory_copies``)."""
+    """Return copies by direction, in the window of the timeline (schema: ``memory_copies``)."""
     copies = _of(work.window, COPY).with_columns(copy_direction())
     hidden = _of(work.window, COMPUTE, COMMUNICATION).select("ts_ns", "dur_ns")
     hidden_ns = covered_ns(hidden)
@@ -154,7 +157,7 @@ def memory_copies(work: GpuWork) -> pl.DataFrame:
 
 
 def copy_direction() -> pl.Expr:
-    """``direction`` of a copy by its name: H2D, D2H, D2D or other."""
+    """Return the ``direction`` of a copy by its name: H2D, D2H, D2D or other."""
     name = pl.col("name").str.to_lowercase()
     patterns = {
         "H2D": r"htod|host_to_device|host -> device",

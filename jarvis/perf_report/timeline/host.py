@@ -1,10 +1,9 @@
-"""What the host's threads do over time, small enough to draw for a trace of any size.
+"""Activity of host threads over time, reduced to a size that can be charted for any trace.
 
-Two tables complete each other. ``host_bins`` holds, for each thread and each of HOST_BINS equal
-spans of the recording, how long a runtime call, an operator or only Python code ran: exact, all
-calls counted. ``host_slices`` holds single calls, the MAX_SLICES longest ones: a call is longer
-than those inside it, so what is kept is whole from the top down, and a view that is wide enough to
-need fewer calls than that misses none of them.
+``host_bins`` has, for each thread and each of HOST_BINS equal spans of the recording, the time in
+runtime calls, operators, and Python code only, from all calls. ``host_slices`` has the MAX_SLICES
+longest calls: calls are longer than those inside them, so no stored call lacks its caller, and a
+zoomed-out view lacks none of the calls that it can show.
 """
 
 from collections.abc import Sequence
@@ -21,13 +20,13 @@ from jarvis.perf_report.literals import tuples_text
 from jarvis.trace import Trace
 
 MAX_SLICES = 500_000
-"""Calls kept: about 30 MB in memory and a few MB on disk."""
+"""Maximum number of stored calls: about 30 MB in memory and a few MB on disk."""
 
 HOST_BINS = 8192
-"""Spans of the recording: eight to a pixel of the widest chart, and some MB for many threads."""
+"""Spans of the recording: eight per pixel of the widest chart, and a few MB for many threads."""
 
 MAX_BINS = 64 * HOST_BINS
-"""Spans of all threads together: with more than 64 threads each has fewer and wider ones."""
+"""Maximum spans of all threads; with more than 64 threads each has fewer and wider ones."""
 
 _THREAD = ["pid", "tid"]
 _UNKNOWN = "unknown"
@@ -43,25 +42,25 @@ class HostCall(StrEnum):
 
 
 ACTIVE = (HostCall.RUNTIME, HostCall.OPERATOR, HostCall.PYTHON)
-"""What keeps a thread busy, innermost first; an annotation only marks a time."""
+"""Kinds of calls that keep a thread busy, innermost first; annotations do not."""
 
 
 @dataclass(frozen=True)
 class HostTimeline:
-    """The tables about host threads of one trace (schemas: ``host_threads`` and so on)."""
+    """Tables about the host threads of one trace (schemas: ``host_threads`` etc.)."""
 
     trace: Trace
 
     @cached_property
     def threads(self) -> pl.DataFrame:
-        """The threads, those with most time in operators and runtime calls first."""
+        """The threads, most time in operators and runtime calls first."""
         busy = self._bins.group_by("_thread").agg(pl.col(_column(kind)).sum() for kind in ACTIVE)
-        kept = self._kept.group_by("_thread").agg(kept_count=pl.len())
+        stored = self._stored.group_by("_thread").agg(kept_count=pl.len())
         names = self.trace.threads
         processes = names.drop_nulls("process_name").unique("pid", keep="first")
         return (
             self._counted.join(busy, on="_thread", how="left", maintain_order="left")
-            .join(kept, on="_thread", how="left", maintain_order="left")
+            .join(stored, on="_thread", how="left", maintain_order="left")
             .join(processes.select("pid", "process_name"), on="pid", how="left", nulls_equal=True)
             .join(
                 names.drop_nulls("thread_name")
@@ -86,33 +85,33 @@ class HostTimeline:
 
     @cached_property
     def slices(self) -> pl.DataFrame:
-        """Single calls by thread and time, the outer ones first."""
+        """Single calls by thread and time, outer calls first."""
         return (
-            self._numbered(self._kept)
+            self._numbered(self._stored)
             .with_columns(tuples_text("input_dims"))
             .sort("thread", "ts_ns", "dur_ns", "uid", descending=[False, False, True, False])
         )
 
     @cached_property
     def bins(self) -> pl.DataFrame:
-        """How long each thread is busy with what in each span; spans without calls are left out."""
+        """Busy time of each thread by activity in each span; spans without calls are omitted."""
         return self._numbered(self._bins).sort("thread", "start_ns")
 
     def _numbered(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Rows with the thread's number in the place of the preliminary one."""
+        """Replace the preliminary thread number by the final one."""
         return rows.join(self.threads.select("_thread", "thread"), on="_thread")
 
     @cached_property
     def _calls(self) -> dict[HostCall, pl.DataFrame]:
         trace = self.trace
         marks = trace.annotations.filter(pl.col("cat") == "user_annotation")
-        found = {
+        tables = {
             HostCall.RUNTIME: trace.runtime,
             HostCall.OPERATOR: trace.cpu_ops,
             HostCall.PYTHON: trace.python_functions,
             HostCall.ANNOTATION: marks,
         }
-        return {kind: calls.drop_nulls(["ts_ns", "dur_ns"]) for kind, calls in found.items()}
+        return {kind: calls.drop_nulls(["ts_ns", "dur_ns"]) for kind, calls in tables.items()}
 
     @cached_property
     def _counted(self) -> pl.DataFrame:
@@ -125,11 +124,11 @@ class HostTimeline:
         )
 
     @cached_property
-    def _kept(self) -> pl.DataFrame:
-        """The longest calls of all kinds together."""
-        least_ns = _least_kept_ns([calls["dur_ns"] for calls in self._calls.values()])
-        kept = [
-            calls.filter(pl.col("dur_ns") >= least_ns).select(
+    def _stored(self) -> pl.DataFrame:
+        """The longest calls of all kinds."""
+        min_ns = _min_stored_ns([calls["dur_ns"] for calls in self._calls.values()])
+        stored = [
+            calls.filter(pl.col("dur_ns") >= min_ns).select(
                 "uid",
                 *_THREAD,
                 pl.lit(str(kind)).alias("kind"),
@@ -140,7 +139,7 @@ class HostTimeline:
             )
             for kind, calls in self._calls.items()
         ]
-        return self._with_thread(pl.concat(kept, how="diagonal"))
+        return self._with_thread(pl.concat(stored, how="diagonal"))
 
     @cached_property
     def _bins(self) -> pl.DataFrame:
@@ -169,9 +168,9 @@ class HostTimeline:
 
     @cached_property
     def _outermost(self) -> dict[HostCall, pl.DataFrame]:
-        """``_thread, ts_ns, dur_ns`` of calls that none of their kind contains, and of few others.
+        """``_thread, ts_ns, dur_ns`` of calls that are not inside others of their kind.
 
-        Calls that overlap others without being inside them have depth 0 in the tree.
+        A few others are included: overlapping calls that are dropped from the tree have depth 0.
         """
         tree = self.trace.python_call_tree
         is_top = np.zeros(tree["uid"].to_numpy().max(initial=0) + 1, dtype=np.bool_)
@@ -183,14 +182,14 @@ class HostTimeline:
             HostCall.OPERATOR: is_root,
             HostCall.PYTHON: is_top,
         }
-        found = {}
+        outermost = {}
         for kind, flags in chosen.items():
             calls = self._calls[kind]
             if flags is not None:
                 calls = calls.filter(pl.Series(flags[calls["uid"].to_numpy()]))
             timed = self._with_thread(calls.select(*_THREAD, "ts_ns", "dur_ns"))
-            found[kind] = timed.select("_thread", "ts_ns", "dur_ns")
-        return found
+            outermost[kind] = timed.select("_thread", "ts_ns", "dur_ns")
+        return outermost
 
     def _with_thread(self, calls: pl.DataFrame) -> pl.DataFrame:
         numbers = self._counted.select(*_THREAD, "_thread")
@@ -200,7 +199,7 @@ class HostTimeline:
 def _bins_of(
     thread: int, calls: Sequence[pl.DataFrame], edges: Int64s, width_ns: int
 ) -> pl.DataFrame:
-    """Return the spans of one thread in which it does something; ``calls`` are its own."""
+    """Return the spans with activity of one thread; ``calls`` are those of the thread."""
     own = own_ns(calls, edges)
     busy = np.sum(own, axis=0) > 0
     return pl.DataFrame(
@@ -214,9 +213,11 @@ def _bins_of(
 
 
 def own_ns(calls: Sequence[pl.DataFrame], edges: Int64s) -> list[Int64s]:
-    """How long each kind of call runs between each edge and the next while no earlier kind does.
+    """Return the time of each kind of call, without that of earlier kinds, between the edges.
 
-    ``calls``: ``ts_ns, dur_ns`` of one thread for each kind, the innermost kind first.
+    Args:
+        calls: ``ts_ns, dur_ns`` of one thread for each kind, innermost kind first.
+        edges: Edges of the spans in ns.
     """
     covered = [covered_by_bin(pl.concat(calls[: n + 1]), edges) for n in range(len(calls))]
     return [covered[0], *(outer - inner for inner, outer in pairwise(covered))]
@@ -226,10 +227,10 @@ def _column(kind: HostCall) -> str:
     return f"{kind}_ns"
 
 
-def _least_kept_ns(durations: list[pl.Series]) -> int:
-    """The duration from which on calls are kept, so that at most MAX_SLICES are."""
+def _min_stored_ns(durations: list[pl.Series]) -> int:
+    """Return the minimum duration of stored calls, so that at most MAX_SLICES are stored."""
     all_ns = np.concatenate([values.to_numpy() for values in durations])
-    too_many = all_ns.size - MAX_SLICES
-    if too_many <= 0:
+    excess = all_ns.size - MAX_SLICES
+    if excess <= 0:
         return int(all_ns.min(initial=0))
-    return int(np.partition(all_ns, too_many - 1)[too_many - 1]) + 1
+    return int(np.partition(all_ns, excess - 1)[excess - 1]) + 1

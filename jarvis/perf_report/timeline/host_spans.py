@@ -1,4 +1,4 @@
-"""What host threads did in spans of time: calls that overlap a span, by what they stand for.
+"""Find the host calls that overlap spans of time, by activity.
 
 A span belongs to a gap: ``gap, thread, from_ns, to_ns``. A call is a row ``uid, thread, ts_ns,
 end_ns, name``. Threads are numbers (``thread_numbers``), times integer nanoseconds.
@@ -13,13 +13,13 @@ from jarvis.trace import Trace
 from jarvis.trace.links import GRAPH_LAUNCHES
 
 LONG_CALL_NS = 500_000
-"""Python frames and operators from this length on can explain a long wait by themselves."""
+"""Minimum duration of Python frames and operators that can explain a long wait alone."""
 
 LONG_ASYNC_COPY_NS = 50_000
-"""An asynchronous copy call that lasts longer than this waits for something."""
+"""An asynchronous copy call of at least this duration is waiting."""
 
 SLOW_LAUNCH_NS = 1_000_000
-"""A launch call takes some µs; one this long does more, such as loading the kernel's code."""
+"""A launch call of at least this duration (normally a few µs) does more, such as loading code."""
 
 DATA_LOADING, COMMUNICATION, ALLOCATOR = "data_loading", "communication", "allocator"
 KERNEL_LOADING, SYNCHRONIZATION, GRAPH_LAUNCH = "kernel_loading", "synchronization", "graph_launch"
@@ -43,12 +43,12 @@ _THREAD = ["pid", "tid"]
 
 @dataclass(frozen=True)
 class HostActivity:
-    """The host's calls by what they stand for.
+    """Host calls by activity.
 
-    ``by_activity``: calls by what they stand for, no two of a thread at the same time; where calls
-    of two kinds nest and fill the same time, the earlier kind counts. Kinds without calls are
-    left out. ``long_calls``: operators and Python frames of at least LONG_CALL_NS. ``first_ns,
-    last_ns``: from the first to the last operator or runtime call of any thread; None without any.
+    ``by_activity``: calls by activity, without overlaps within a thread; if calls of two activities
+    fill the same time, the earlier activity counts. Activities without calls are omitted.
+    ``long_calls``: operators and Python frames of at least LONG_CALL_NS. ``first_ns, last_ns``:
+    start of the first and end of the last operator or runtime call of any thread, or None.
     """
 
     threads: pl.DataFrame
@@ -59,12 +59,12 @@ class HostActivity:
     operators: pl.DataFrame
 
     def at_work(self) -> pl.DataFrame:
-        """The operators and the long calls, by thread and time, without those inside another."""
+        """Return operators and long calls, by thread and time, without calls inside others."""
         return outermost(pl.concat([_calls(self.operators, self.threads), self.long_calls]))
 
 
 def host_activity(trace: Trace) -> HostActivity:
-    """Sort the host calls of a trace into activities."""
+    """Classify the host calls of a trace by activity."""
     threads = thread_numbers(trace)
     runtime = _Events(trace.runtime, threads)
     steps = [
@@ -76,7 +76,7 @@ def host_activity(trace: Trace) -> HostActivity:
     is_slow = pl.col("dur_ns") >= SLOW_LAUNCH_NS
     is_graph = pl.col("name").is_in(GRAPH_LAUNCHES)
     is_waiting = ~pl.col("name").str.contains(_IS_ASYNC) | (pl.col("dur_ns") >= LONG_ASYNC_COPY_NS)
-    found = {
+    parts = {
         DATA_LOADING: [*(s.named(_LOADS_DATA) for s in steps), frames.named(_LOADER_FRAME)],
         COMMUNICATION: [step.named(_COMMUNICATES) for step in steps],
         ALLOCATOR: [runtime.named(_ALLOCATES)],
@@ -87,7 +87,7 @@ def host_activity(trace: Trace) -> HostActivity:
         SYNCHRONIZATION: [runtime.named(_WAITS, is_waiting)],
         GRAPH_LAUNCH: [runtime.named("|".join(GRAPH_LAUNCHES), is_graph)],
     }
-    by_activity = {activity: pl.concat(calls) for activity, calls in found.items()}
+    by_activity = {activity: pl.concat(calls) for activity, calls in parts.items()}
     recorded = pl.concat(
         events.select("ts_ns", end_ns=pl.col("ts_ns") + pl.col("dur_ns"))
         for events in (trace.runtime, trace.cpu_ops)
@@ -108,29 +108,29 @@ def host_activity(trace: Trace) -> HostActivity:
 
 
 def thread_numbers(trace: Trace) -> pl.DataFrame:
-    """``pid, tid, thread`` of the threads that make runtime calls, numbered from 0."""
+    """Return ``pid, tid, thread`` of the threads that make runtime calls, numbered from 0."""
     threads = trace.runtime.select(_THREAD).unique(maintain_order=True)
     return threads.with_columns(thread=pl.int_range(pl.len(), dtype=pl.Int64))
 
 
 def with_threads(events: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
-    """The events of these threads with ``thread``."""
+    """Return the events of these threads with ``thread``."""
     if threads.height == 1:
         pid, tid, thread = threads.row(0)
-        is_there = pl.col("pid").eq_missing(pid) & pl.col("tid").eq_missing(tid)
-        return events.filter(is_there).with_columns(thread=pl.lit(thread))
+        is_on_thread = pl.col("pid").eq_missing(pid) & pl.col("tid").eq_missing(tid)
+        return events.filter(is_on_thread).with_columns(thread=pl.lit(thread))
     return events.join(threads, on=_THREAD, nulls_equal=True, maintain_order="left")
 
 
 def outermost(calls: pl.DataFrame) -> pl.DataFrame:
-    """Calls that run inside no other one of the same thread, by thread and time."""
+    """Return calls that are not inside another one of the same thread, by thread and time."""
     ordered = calls.sort("thread", "ts_ns", "end_ns", "uid", descending=[False, False, True, False])
     reached = pl.col("end_ns").cum_max().shift(1).over("thread")
     return ordered.filter((pl.col("end_ns") > reached).fill_null(True))
 
 
 def union(intervals: pl.DataFrame) -> pl.DataFrame:
-    """The union of intervals ``ts_ns, end_ns``, as intervals that do not touch, by time."""
+    """Return the union of intervals ``ts_ns, end_ns`` as disjoint intervals, by time."""
     ordered = intervals.sort("ts_ns")
     is_new = (pl.col("ts_ns") > pl.col("end_ns").cum_max().shift(1)).fill_null(True)
     return (
@@ -141,13 +141,13 @@ def union(intervals: pl.DataFrame) -> pl.DataFrame:
 
 
 def overlaps(spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """``gap, call, overlap_ns`` for each call that runs in a span on its thread.
+    """Return ``gap, call, overlap_ns`` for each call that overlaps a span of its thread.
 
-    ``calls``: as ``outermost`` gives them; ``call`` is the row there.
+    ``calls`` are a result of ``outermost``; ``call`` is a row of it.
     """
     if spans.is_empty() or calls.is_empty():
         return pl.DataFrame(schema={"gap": pl.Int64, "call": pl.Int64, "overlap_ns": pl.Int64})
-    # One number for thread and time, so that one search finds the range of calls.
+    # Thread and time in one number, so that one search finds the range of calls.
     origin = intervals.least_ns(pl.concat([spans["from_ns"], calls["ts_ns"]])) or 0
     end = intervals.greatest_ns(pl.concat([spans["to_ns"], calls["end_ns"]])) or 0
     reach = end - origin + 1
@@ -165,8 +165,8 @@ def overlaps(spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     pairs = ranges.select(
         "gap", "from_ns", "to_ns", call=pl.int_ranges("first", "last", dtype=pl.Int64)
     ).explode("call")
-    found = calls.select("ts_ns", "end_ns")[pairs["call"]]
-    return pairs.hstack(found).select(
+    times = calls.select("ts_ns", "end_ns")[pairs["call"]]
+    return pairs.hstack(times).select(
         "gap",
         "call",
         overlap_ns=pl.min_horizontal("to_ns", "end_ns") - pl.max_horizontal("from_ns", "ts_ns"),
@@ -174,8 +174,7 @@ def overlaps(spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def deepest(spans: pl.DataFrame, calls: pl.DataFrame, share: float) -> pl.DataFrame:
-    """``gap, host_call, host_call_ns``: the innermost call that fills at least ``share`` of a
-    span."""
+    """Return ``gap, host_call, host_call_ns``: the innermost call filling ``share`` of a span."""
     overlap = pl.min_horizontal("to_ns", "end_ns") - pl.max_horizontal("from_ns", "ts_ns")
     return (
         spans.join_where(
@@ -192,23 +191,23 @@ def deepest(spans: pl.DataFrame, calls: pl.DataFrame, share: float) -> pl.DataFr
 
 
 class _Events:
-    """Events of some threads, to be found by name; each distinct name is looked at once."""
+    """Events of some threads, searchable by name; each distinct name is tested once."""
 
     def __init__(self, events: pl.DataFrame, threads: pl.DataFrame) -> None:
         self._events, self._threads = events, threads
         self._names = events["name"].unique()
 
     def named(self, pattern: str, also: pl.Expr | None = None) -> pl.DataFrame:
-        """The calls whose name matches and for which ``also`` holds."""
+        """Return the calls whose name matches and for which ``also`` holds."""
         names = self._names.filter(self._names.str.contains(pattern))
-        found = self._events.clear()
+        events = self._events.clear()
         if names.len():
-            found = self._events.filter(pl.col("name").is_in(names.implode()))
-        return _calls(found if also is None else found.filter(also), self._threads)
+            events = self._events.filter(pl.col("name").is_in(names.implode()))
+        return _calls(events if also is None else events.filter(also), self._threads)
 
 
 def _calls(events: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
-    """The timed events of these threads as calls."""
+    """Return the timed events of these threads as calls."""
     timed = events.select("uid", "ts_ns", "dur_ns", "name", *_THREAD).drop_nulls(
         ["ts_ns", "dur_ns"]
     )

@@ -1,8 +1,8 @@
-"""The gaps of the GPU timeline, each with the cause that the host's calls point to.
+"""The gaps of the GPU timeline, each with its most likely cause.
 
-A gap is a time in which none of the GPU events of the timeline's window runs; the gaps add up to
-the timeline's idle time to the nanosecond. One trace cannot prove why the GPU waited: the causes
-are what the record fits best, and ``unknown`` is one of them.
+A gap is a time in which no GPU event of the timeline's window runs; the gaps add up exactly to the
+timeline's idle time. A trace cannot prove why the GPU waited: the causes are those that fit the
+recording best, and ``unknown`` is one of them.
 """
 
 from enum import StrEnum
@@ -29,19 +29,19 @@ from jarvis.perf_report.work import COMMUNICATION as COMMUNICATION_KERNEL
 from jarvis.perf_report.work import GpuWork
 from jarvis.trace import Trace
 
-MOST = 0.5
-"""A cause fills at least this share of a gap, or of the host's time that led to it."""
+MIN_SHARE = 0.5
+"""Minimum share of a gap, or of the host time before it, that a cause fills."""
 
 DEVICE_GAP_NS = 50_000
-"""Work that is queued starts within this time; a longer gap before it needs another reason."""
+"""Queued work normally starts within this time; a longer gap has another cause."""
 
 LAUNCH_INTERVAL_NS = 1_000_000
-"""Up to this time from one launch to the next the host works through operators one by one: some
-µs each, some hundred with Python stacks recorded."""
+"""Maximum normal time between launches of consecutive operators: a few µs, or some hundred with
+recorded Python stacks."""
 
 
 class IdleCause(StrEnum):
-    """Why the GPU may have had nothing to do in a gap."""
+    """Possible causes of a gap."""
 
     DATA_LOADING = "data_loading"
     HOST_WORK = "host_work"
@@ -65,7 +65,7 @@ _OF_ACTIVITY = {
     SYNCHRONIZATION: IdleCause.SYNCHRONIZATION,
     GRAPH_LAUNCH: IdleCause.LAUNCH_BOUND,
 }
-_FOUND = {
+_CAUSE_SCHEMA = {
     "gap": pl.Int64,
     "cause": pl.String,
     "call_uid": pl.Int64,
@@ -76,25 +76,25 @@ _COPY_CALL = "(?i)memcpy"
 
 
 def idle_gaps(trace: Trace, work: GpuWork, calls: HostCalls) -> pl.DataFrame:
-    """One row for each gap (schema: ``idle_gaps``), in order of time.
+    """Return one row per gap (schema: ``idle_gaps``), in order of time.
 
-    The cause is the first of these that fits. *Gap*: from the end of all earlier work to the start
-    of the next event; *host time*: from the end of the launch call before (or from its start, where
-    it copies and may wait) to the end of the call that launched the next event, or to that event.
+    The cause is the first of these that fits ("most" is MIN_SHARE). *Gap*: from the end of all
+    earlier work to the start of the next event; *host time*: from the end of the previous launch
+    call (or from its start, if it copies and may wait) to the end of the call that launched the
+    next event, or to that event.
 
-    1. ``unlinked_work``: GPU events without a recorded launch fill MOST of the gap.
+    1. ``unlinked_work``: GPU events without a recorded launch fill most of the gap.
     2. ``queued``: the launch call had returned when a gap of at most DEVICE_GAP_NS began.
-    3. ``window_edge``: MOST of the gap lies before the first or after the last host event.
+    3. ``window_edge``: most of the gap is before the first or after the last host event.
     4. ``unknown``: no launch of the next event is recorded.
-    5. ``communication``: the work was queued for MOST of the gap, and a communication kernel of
-       another stream stands on one side of it.
-    6. ``stalled_queue``: the work was queued for MOST of the gap, and longer than DEVICE_GAP_NS.
+    5. ``communication``: the work was queued for most of the gap, and a communication kernel of
+       another stream is on one side of it.
+    6. ``stalled_queue``: the work was queued for most of the gap, and longer than DEVICE_GAP_NS.
     7. ``data_loading``, ``communication``, ``allocator``, ``kernel_loading``,
-       ``synchronization``: such calls fill MOST of the gap, or else MOST of the host time: a host
-       that waited for the GPU has no work queued when the wait ends. Launching a graph counts as
-       ``launch_bound``.
+       ``synchronization``: such calls fill most of the gap, or else most of the host time (after a
+       host has waited for the GPU, no work is queued). Graph launches count as ``launch_bound``.
     8. ``launch_bound``: the host time is at most LAUNCH_INTERVAL_NS.
-    9. ``host_work``: operators or Python frames fill MOST of the host time.
+    9. ``host_work``: operators or Python frames fill most of the host time.
     10. ``unknown``.
     """
     activity, window = host_activity(trace), work.window
@@ -104,10 +104,10 @@ def idle_gaps(trace: Trace, work: GpuWork, calls: HostCalls) -> pl.DataFrame:
 
 
 def find_gaps(window: pl.DataFrame) -> pl.DataFrame:
-    """``gap, start_ns, end_ns, dur_ns``, and of the GPU events on either side ``prev_`` and
-    ``next_`` with ``uid, name, kind, stream, launch_uid, launcher_uid``.
+    """Return ``gap, start_ns, end_ns, dur_ns``, and the GPU events before and after each gap.
 
-    The event before is the one that ended last.
+    Their columns ``uid, name, kind, stream, launch_uid, launcher_uid`` have the prefixes ``prev_``
+    and ``next_``. The event before is the one that ended last.
     """
     ordered = window.sort("ts_ns", "uid").with_columns(end_ns=END)
     row = pl.int_range(pl.len(), dtype=pl.UInt32)
@@ -136,12 +136,12 @@ def find_gaps(window: pl.DataFrame) -> pl.DataFrame:
 
 
 def with_launches(gaps: pl.DataFrame, trace: Trace, activity: HostActivity) -> pl.DataFrame:
-    """Gaps with the call that launched the next event, and the launch call before that one.
+    """Return gaps with the call that launched the next event, and the previous launch call.
 
     Adds ``launch_name, launch_ns, launch_end_ns, launch_thread`` and ``submitted_ns``, when the
-    event was in the queue; ``before_thread`` and ``before_ns``, when the host was done with the
-    launch before. A call that copies may wait: it submits when it begins, and its time counts as
-    what came after the launch. Null where no launch is recorded.
+    event was queued; ``before_thread`` and ``before_ns``, when the previous launch was done. A copy
+    call may wait: it submits at its start, and its duration counts as time after the launch. All
+    are null if no launch is recorded.
     """
     launched = trace.launches["runtime_uid"].unique()
     names = trace.runtime["name"].unique()
@@ -167,30 +167,30 @@ def with_launches(gaps: pl.DataFrame, trace: Trace, activity: HostActivity) -> p
             before_thread=pl.col("thread").shift(1),
         )
     )
-    return gaps.hstack(_found(gaps, calls))
+    return gaps.hstack(_looked_up(gaps, calls))
 
 
-def _found(gaps: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
-    """What ``facts`` say of each gap, by their first column; null where they have no such row."""
+def _looked_up(gaps: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
+    """Return the row of ``facts`` for each gap by their first column; null if there is none."""
     key, *_ = facts.columns
     return gaps.select(key).join(facts, on=key, how="left", maintain_order="left").drop(key)
 
 
 def _unlinked_ns(gaps: pl.DataFrame, events: pl.DataFrame, window: pl.DataFrame) -> pl.Series:
-    """How long GPU events outside the timeline's window run in each gap."""
+    """Return the busy time of GPU events outside the timeline's window in each gap."""
     outside = events.select("uid", "ts_ns", "dur_ns").join(
         window.select("uid"), on="uid", how="anti"
     )
     busy = union(outside.select("ts_ns", end_ns=END)).with_columns(thread=0)
     spans = gaps.select("gap", thread=0, from_ns="start_ns", to_ns="end_ns")
     per_gap = overlaps(spans, busy).group_by("gap").agg(unlinked_ns=pl.col("overlap_ns").sum())
-    found = gaps.join(per_gap, on="gap", how="left", maintain_order="left")
-    return found["unlinked_ns"].fill_null(0)
+    joined = gaps.join(per_gap, on="gap", how="left", maintain_order="left")
+    return joined["unlinked_ns"].fill_null(0)
 
 
 def _with_causes(gaps: pl.DataFrame, activity: HostActivity) -> pl.DataFrame:
-    """Gaps with ``cause``, the ``host_ns`` that led to them and the host's call behind it:
-    ``call_uid, host_call, host_call_ns``."""
+    """Return gaps with ``cause``, the host time ``host_ns`` before them, and the responsible host
+    call: ``call_uid, host_call, host_call_ns``."""
     gaps = gaps.with_columns(
         from_ns=pl.min_horizontal(pl.coalesce("before_ns", "start_ns"), "start_ns"),
         to_ns=pl.min_horizontal("launch_end_ns", "end_ns"),
@@ -203,10 +203,10 @@ def _with_causes(gaps: pl.DataFrame, activity: HostActivity) -> pl.DataFrame:
     before = _filled_by(by_host, "from_ns", activity)
     late = _without(by_host, before).filter(pl.col("host_ns") > LAUNCH_INTERVAL_NS)
     stalled = gaps.filter(pl.col("device_cause") == IdleCause.STALLED_QUEUE)
-    found = [in_gap, before, _at_work(late, activity), _waiting(stalled, activity)]
+    causes = [in_gap, before, _at_work(late, activity), _waiting(stalled, activity)]
     otherwise = pl.lit(IdleCause.LAUNCH_BOUND)
     return gaps.join(
-        pl.concat(found, how="diagonal"), on="gap", how="left", maintain_order="left"
+        pl.concat(causes, how="diagonal"), on="gap", how="left", maintain_order="left"
     ).with_columns(cause=pl.coalesce("device_cause", "cause", otherwise))
 
 
@@ -215,8 +215,8 @@ def _without(gaps: pl.DataFrame, explained: pl.DataFrame) -> pl.DataFrame:
 
 
 def _device_cause(activity: HostActivity) -> pl.Expr:
-    """The causes that do not lie in what the host did; null where it must be looked at."""
-    most_ns = MOST * pl.col("dur_ns")
+    """Return the causes that do not depend on host activity, or null."""
+    min_ns = MIN_SHARE * pl.col("dur_ns")
     queued_ns = pl.col("end_ns") - pl.max_horizontal("start_ns", "submitted_ns")
     recorded_ns = pl.min_horizontal("end_ns", pl.lit(activity.last_ns)) - pl.max_horizontal(
         "start_ns", pl.lit(activity.first_ns)
@@ -225,35 +225,35 @@ def _device_cause(activity: HostActivity) -> pl.Expr:
     other_stream = pl.col("prev_stream") != pl.col("next_stream")
     is_short = pl.col("dur_ns") <= DEVICE_GAP_NS
     tests = {
-        IdleCause.UNLINKED_WORK: pl.col("unlinked_ns") >= most_ns,
+        IdleCause.UNLINKED_WORK: pl.col("unlinked_ns") >= min_ns,
         IdleCause.QUEUED: (pl.col("submitted_ns") <= pl.col("start_ns")) & is_short,
-        IdleCause.WINDOW_EDGE: recorded_ns < pl.col("dur_ns") - most_ns,
+        IdleCause.WINDOW_EDGE: recorded_ns < pl.col("dur_ns") - min_ns,
         IdleCause.UNKNOWN: pl.col("launch_ns").is_null(),
-        IdleCause.COMMUNICATION: (queued_ns >= most_ns)
+        IdleCause.COMMUNICATION: (queued_ns >= min_ns)
         & (queued_ns > DEVICE_GAP_NS)
         & pl.any_horizontal(is_collective)
         & other_stream,
-        IdleCause.STALLED_QUEUE: (queued_ns >= most_ns) & (queued_ns > DEVICE_GAP_NS),
+        IdleCause.STALLED_QUEUE: (queued_ns >= min_ns) & (queued_ns > DEVICE_GAP_NS),
     }
     return _first_of(tests)
 
 
 def _filled_by(gaps: pl.DataFrame, first: str, activity: HostActivity) -> pl.DataFrame:
-    """``gap, cause, call_uid, host_call, host_call_ns`` of the gaps where one activity fills MOST
-    of the time from ``first`` to the launch."""
+    """Return ``gap, cause, call_uid, host_call, host_call_ns`` of the gaps in which one activity
+    fills most of the time from ``first`` to the launch."""
     spans = _spans(gaps, first, "to_ns")
-    found = [
+    candidates = [
         _longest(overlaps(spans, calls), calls).with_columns(
             cause=pl.lit(_OF_ACTIVITY[name]), rank=pl.lit(rank)
         )
         for rank, (name, calls) in enumerate(activity.by_activity.items())
     ]
-    if not found:
-        return pl.DataFrame(schema=_FOUND)
+    if not candidates:
+        return pl.DataFrame(schema=_CAUSE_SCHEMA)
     return (
-        pl.concat(found)
+        pl.concat(candidates)
         .join(gaps.select("gap", length_ns=pl.col("to_ns") - pl.col(first)), on="gap")
-        .filter(pl.col("total_ns") >= MOST * pl.col("length_ns"))
+        .filter(pl.col("total_ns") >= MIN_SHARE * pl.col("length_ns"))
         .sort("gap", "total_ns", "rank", descending=[False, True, False])
         .unique("gap", keep="first", maintain_order=True)
         .drop("rank", "total_ns", "length_ns")
@@ -261,17 +261,19 @@ def _filled_by(gaps: pl.DataFrame, first: str, activity: HostActivity) -> pl.Dat
 
 
 def _at_work(gaps: pl.DataFrame, activity: HostActivity) -> pl.DataFrame:
-    """The cause of gaps after a long time without a launch: ``gap, cause, host_call,
-    host_call_ns``, whether operators or Python frames fill that time."""
+    """Return ``gap, cause, host_call, host_call_ns`` of gaps after a long time without a launch.
+
+    The cause is whether operators or Python frames fill that time.
+    """
     if gaps.is_empty():
-        return pl.DataFrame(schema=_FOUND)
+        return pl.DataFrame(schema=_CAUSE_SCHEMA)
     spans = _spans(gaps, "from_ns", "to_ns")
     busy = overlaps(spans, activity.at_work()).group_by("gap").agg(pl.col("overlap_ns").sum())
-    is_busy = (pl.col("overlap_ns") >= MOST * pl.col("host_ns")).fill_null(False)
+    is_busy = (pl.col("overlap_ns") >= MIN_SHARE * pl.col("host_ns")).fill_null(False)
     return (
         gaps.select("gap", "host_ns")
         .join(busy, on="gap", how="left")
-        .join(deepest(spans, activity.long_calls, MOST), on="gap", how="left")
+        .join(deepest(spans, activity.long_calls, MIN_SHARE), on="gap", how="left")
         .with_columns(
             cause=pl.when(is_busy)
             .then(pl.lit(IdleCause.HOST_WORK))
@@ -282,17 +284,17 @@ def _at_work(gaps: pl.DataFrame, activity: HostActivity) -> pl.DataFrame:
 
 
 def _waiting(gaps: pl.DataFrame, activity: HostActivity) -> pl.DataFrame:
-    """The longest blocking call that the launching threads make during each gap."""
+    """Return the longest blocking call of the launching threads during each gap."""
     calls = activity.by_activity.get(SYNCHRONIZATION)
     if gaps.is_empty() or calls is None:
-        return pl.DataFrame(schema=_FOUND)
-    found = overlaps(_spans(gaps, "start_ns", "end_ns"), calls)
-    return _longest(found, calls).drop("total_ns")
+        return pl.DataFrame(schema=_CAUSE_SCHEMA)
+    overlapping = overlaps(_spans(gaps, "start_ns", "end_ns"), calls)
+    return _longest(overlapping, calls).drop("total_ns")
 
 
-def _longest(found: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """``gap, total_ns`` of the overlaps, and the longest one's ``call_uid, host_call,
-    host_call_ns``."""
+def _longest(overlapping: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """Return ``gap, total_ns`` of the overlaps, and ``call_uid, host_call, host_call_ns`` of the
+    longest one."""
     of_call = calls.select(
         call=pl.int_range(pl.len(), dtype=pl.Int64),
         call_uid="uid",
@@ -300,7 +302,7 @@ def _longest(found: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
         host_call_ns=pl.col("end_ns") - pl.col("ts_ns"),
     )
     return (
-        found.sort("gap", "overlap_ns", "call", descending=[False, True, False])
+        overlapping.sort("gap", "overlap_ns", "call", descending=[False, True, False])
         .group_by("gap", maintain_order=True)
         .agg(total_ns=pl.col("overlap_ns").sum(), call=pl.col("call").first())
         .join(of_call, on="call", how="left", maintain_order="left")
@@ -309,8 +311,8 @@ def _longest(found: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _spans(gaps: pl.DataFrame, first: str, last: str) -> pl.DataFrame:
-    """The time from ``first`` to ``last`` of each gap, on the thread of the launch and on that of
-    the launch before."""
+    """Return the time from ``first`` to ``last`` of each gap, on the threads of the launch and of
+    the previous launch."""
     return (
         pl.concat(
             [
@@ -324,23 +326,23 @@ def _spans(gaps: pl.DataFrame, first: str, last: str) -> pl.DataFrame:
 
 
 def _first_of(tests: dict[IdleCause, pl.Expr]) -> pl.Expr:
-    """The first cause whose test holds; null where none does."""
+    """Return the first cause whose test holds, or null."""
     return pl.coalesce(pl.when(test).then(pl.lit(cause)) for cause, test in tests.items())
 
 
 def _named(gaps: pl.DataFrame, trace: Trace, calls: HostCalls) -> pl.DataFrame:
-    """Gaps with the names of operators, as the schema ``idle_gaps`` has them."""
+    """Return gaps with operator names and the remaining columns of the schema ``idle_gaps``."""
     above = trace.call_tree.select(call_uid="uid", host_op_uid="op_uid").filter(
         pl.col("call_uid").is_in(gaps["call_uid"].drop_nulls().implode())
     )
-    gaps = gaps.hstack(_found(gaps, above))
+    gaps = gaps.hstack(_looked_up(gaps, above))
     uids = pl.concat([gaps["next_launcher_uid"], gaps["host_op_uid"]]).drop_nulls().unique()
     names = calls.select(uids, "name")
     launchers = names.select(next_launcher_uid="uid", launcher_name="name")
     operators = names.select(host_op_uid="uid", host_op="name")
     return (
-        gaps.hstack(_found(gaps, launchers))
-        .hstack(_found(gaps, operators))
+        gaps.hstack(_looked_up(gaps, launchers))
+        .hstack(_looked_up(gaps, operators))
         .with_columns(
             launch_lead_us=microseconds(pl.col("end_ns") - pl.col("launch_ns")),
             host_time_us=microseconds(pl.col("host_ns")),

@@ -1,8 +1,7 @@
-"""Why other tools report other figures: theirs for this trace beside ours, each with the reason.
+"""Compare our values with those of other tools for this trace, with the reason for each difference.
 
-The table ``other_definitions`` has a row for each quantity of a tool; a tool that has no such
-quantity has no row. Where a tool has it, but not for this trace, the value is empty and the reason
-says why.
+The table ``other_definitions`` has a row for each quantity of a tool. If a tool has a quantity, but
+no value for this trace, the value is empty and the reason explains it.
 """
 
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from jarvis.trace import Trace
 
 
 class Tool(StrEnum):
-    """A tool whose figures are worked out, with the settings that change them."""
+    """Tools whose values are computed, with the settings that change them."""
 
     TRACELENS = "TraceLens"
     TRACELENS_UNLINKED = "TraceLens --include_unlinked_kernels"
@@ -29,7 +28,7 @@ class Tool(StrEnum):
 
 
 class Quantity(StrEnum):
-    """What is measured."""
+    """Measured quantities."""
 
     TIME = "GPU time"
     BUSY = "GPU busy"
@@ -44,23 +43,22 @@ _UNITS = dict.fromkeys(Quantity, "ms") | {Quantity.BUSY: "%", Quantity.HIDDEN: "
 
 _SAME = dict.fromkeys(
     (Quantity.TIME, Quantity.BUSY, Quantity.IDLE, Quantity.COMPUTE, Quantity.COMMUNICATION),
-    "The same definition: GPU work that host calls of the trace launched, fills of memory being "
-    "compute.",
+    "Same definition: GPU work that host calls of the trace launched; memory fills are compute.",
 )
 _ALL = "Counts the same GPU work."
-_UNLINKED = "Counts GPU work whose launch is not recorded, too."
+_UNLINKED = "Also counts GPU work whose launch is not recorded."
 _LAST_STEP = "Counts GPU work that was launched before the last step mark begins."
-_ROUNDING = "Rounds starts up and ends down to whole µs, so that every kernel gets shorter."
+_ROUNDING = "Rounds starts up and ends down to whole µs, so every kernel gets shorter."
 _BY_STREAM = (
-    "Adds up the gaps of each stream by itself: a stream that waits while another one runs counts "
-    "as idle. Ours is the time in which no stream runs."
+    "Adds up the gaps of each stream separately: a stream that waits while another one runs counts "
+    "as idle. Our value is the time in which no stream runs."
 )
 _NEGATIVE = (
-    "Not computable: it rounds starts up and ends down to whole µs, so that very short kernels end "
-    "before they start, and stops with an error, as the parts do not add up."
+    "Not computable: it rounds starts up and ends down to whole µs, so very short kernels end "
+    "before they start, and it stops with an error because the parts do not add up."
 )
-_COMPILED_CALLS = "Not computed: it takes host calls of compiled kernels for GPU work."
-_EACH_GPU = "Not computed: it has a figure of its own for each GPU."
+_COMPILED_CALLS = "Not computed: it treats host calls of compiled kernels as GPU work."
+_EACH_GPU = "Not computed: it has a separate value for each GPU."
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +72,7 @@ class _Row:
 
 
 def other_definitions(trace: Trace, work: GpuWork, ours: Totals) -> pl.DataFrame:
-    """The rows (schema: ``other_definitions``) by quantity and tool; none without GPU work.
+    """Return the rows (schema: ``other_definitions``) by quantity and tool; none without GPU work.
 
     ``ours`` are the totals of ``work``.
     """
@@ -82,25 +80,25 @@ def other_definitions(trace: Trace, work: GpuWork, ours: Totals) -> pl.DataFrame
     schema |= {"unit": pl.String, "ours": pl.Float64, "reason": pl.String}
     if work.window.is_empty():
         return pl.DataFrame(schema=schema)
-    found = _rows(OtherTools(trace), work, ours)
-    rows = sorted(found, key=lambda row: list(Quantity).index(row.quantity))
+    order = list(Quantity)
+    rows = sorted(_rows(OtherTools(trace), work, ours), key=lambda row: order.index(row.quantity))
     return pl.DataFrame([asdict(row) for row in rows], schema=schema)
 
 
 def _rows(tools: OtherTools, work: GpuWork, ours: Totals) -> Iterator[_Row]:
     own = _by_quantity(_of_totals(ours))
-    for tool, figures, reasons in _said(tools, work, ours):
+    for tool, figures, reasons in _by_tool(tools, work, ours):
         values = _by_quantity(figures)
         for quantity, reason in reasons.items():
-            mine = own[Quantity.IDLE if quantity is Quantity.STREAM_IDLE else quantity]
-            if mine is not None:
-                yield _Row(quantity, tool, values[quantity], _UNITS[quantity], mine, reason)
+            value = own[Quantity.IDLE if quantity is Quantity.STREAM_IDLE else quantity]
+            if value is not None:
+                yield _Row(quantity, tool, values[quantity], _UNITS[quantity], value, reason)
 
 
-def _said(
+def _by_tool(
     tools: OtherTools, work: GpuWork, ours: Totals
 ) -> Iterator[tuple[Tool, ToolFigures, dict[Quantity, str]]]:
-    """Each tool with its figures and the reasons for them."""
+    """Yield each tool with its values and the reasons for differences."""
     yield Tool.TRACELENS, _of_totals(ours), _SAME
     has_unlinked = work.window.height < work.events.height
     if has_unlinked:
@@ -134,7 +132,7 @@ def _by_quantity(figures: ToolFigures) -> dict[Quantity, float | None]:
 
 
 def _of_totals(parts: Totals) -> ToolFigures:
-    """Our own figures, which are TraceLens's."""
+    """Return our values, which are also TraceLens's."""
     comm_ms = parts.total_comm_time_ms
     return ToolFigures(
         time_ms=parts.total_time_ms,
@@ -148,22 +146,22 @@ def _of_totals(parts: Totals) -> ToolFigures:
     )
 
 
-def _of_hta(tools: OtherTools, figures: ToolFigures, words: str) -> dict[Quantity, str]:
-    """The reasons for HTA's figures; ``words`` say which events it counts and how."""
+def _of_hta(tools: OtherTools, figures: ToolFigures, scope: str) -> dict[Quantity, str]:
+    """Return the reasons for HTA's values; ``scope`` describes the events that it counts."""
     reasons = {
-        Quantity.TIME: words,
-        Quantity.BUSY: words,
-        Quantity.IDLE: words,
-        Quantity.COMPUTE: f"{words} Fills of memory are not compute.",
-        Quantity.COMMUNICATION: f"{words} It has one figure for all that is not compute: exposed "
+        Quantity.TIME: scope,
+        Quantity.BUSY: scope,
+        Quantity.IDLE: scope,
+        Quantity.COMPUTE: f"{scope} Memory fills are not compute.",
+        Quantity.COMMUNICATION: f"{scope} It has one value for everything except compute: exposed "
         "communication, copies and fills.",
-        Quantity.HIDDEN: words,
+        Quantity.HIDDEN: scope,
     }
     if tools.has_compiled_calls:
         reasons = dict.fromkeys(reasons, _COMPILED_CALLS)
     elif figures.time_ms is None:
-        reasons = dict.fromkeys(reasons, _NEGATIVE) | {Quantity.HIDDEN: words}
-    return reasons | {Quantity.STREAM_IDLE: f"{words} {_BY_STREAM}"}
+        reasons = dict.fromkeys(reasons, _NEGATIVE) | {Quantity.HIDDEN: scope}
+    return reasons | {Quantity.STREAM_IDLE: f"{scope} {_BY_STREAM}"}
 
 
 def _of_tensorboard(tools: OtherTools, figures: ToolFigures) -> dict[Quantity, str]:
@@ -173,19 +171,19 @@ def _of_tensorboard(tools: OtherTools, figures: ToolFigures) -> dict[Quantity, s
             quantities, "Not computable: the trace has neither steps nor operators."
         )
     if tools.steps.is_empty():
-        window = "the first operator to the last, as no step is marked"
+        window = "the first operator to the last, because no step is marked"
         base = f"From {window}."
     else:
         window = "the first step mark to the last"
-        base = "Mean over step marks, those on the host and those on the GPU alike."
-    busy = f"Kernels alone, without copies and fills, in percent of the time from {window}."
+        base = "Mean over step marks, both on the host and on the GPU."
+    busy = f"Kernels only, without copies and fills, in percent of the time from {window}."
     return {
         Quantity.TIME: base,
         Quantity.BUSY: _EACH_GPU if figures.busy_pct is None else busy,
-        Quantity.COMPUTE: f"{base} Kernels that communicate count, too, unless an operator of a "
-        "fixed list of names launched them.",
-        Quantity.COMMUNICATION: f"{base} Only what operators of a fixed list of names launch, and "
-        "no other GPU work covers.",
+        Quantity.COMPUTE: f"{base} Includes communication kernels, unless an operator in a fixed "
+        "list of names launched them.",
+        Quantity.COMMUNICATION: f"{base} Only work that operators in a fixed list of names launch "
+        "and that no other GPU work overlaps.",
     }
 
 
@@ -196,7 +194,7 @@ def _of_gpu_idle(figures: ToolFigures) -> dict[Quantity, str]:
     window = "the start of the first step on the host to the end of the last on host or GPU"
     return {
         Quantity.TIME: f"From {window}.",
-        Quantity.BUSY: f"Kernels alone, without copies and fills, in percent of the time from "
+        Quantity.BUSY: f"Kernels only, without copies and fills, in percent of the time from "
         f"{window}.",
-        Quantity.COMPUTE: "All kernels that start within the steps, those that communicate, too.",
+        Quantity.COMPUTE: "All kernels that start within the steps, including communication.",
     }

@@ -1,8 +1,7 @@
-"""GPU time as other tools define it, worked out from the same events.
+"""GPU times by the definitions of other tools, computed from the same events.
 
-Each method follows the definition that its tool applies, also where it is odd, so that their
-figures can stand beside ours. Times are integer nanoseconds inside, milliseconds in the results; a
-figure is None where the tool has none for this trace.
+Each method follows its tool's definition exactly, including quirks. Times are integer nanoseconds
+internally, milliseconds in the results; a value is None if the tool has none for this trace.
 """
 
 from dataclasses import dataclass
@@ -20,18 +19,18 @@ COLLECTIVE_OPERATORS = tuple(
     for library in ("nccl", "gloo")
     for operation in ("broadcast", "reduce", "all_reduce", "all_gather", "reduce_scatter")
 )
-"""The operators that the TensorBoard plugin knows as communication."""
+"""The operators that the TensorBoard plugin treats as communication."""
 
 _US = 1000
 _COMPILED = "triton_"
 _HTA_COMMUNICATION = pl.col("name").str.contains("^nccl.*Kernel")
 _HTA_COMPUTE = ~pl.col("name").str.contains("^nccl.*Kernel|Memcpy|^Memset|^dma|Sync")
-_KEPT = ("ts_ns", "dur_ns", "stream", "device", "correlation", "external_id")
+_EVENT_COLUMNS = ("ts_ns", "dur_ns", "stream", "device", "correlation", "external_id")
 
 
 @dataclass(frozen=True, slots=True)
 class ToolFigures:
-    """What a tool says: times in ms, shares in percent."""
+    """Values of a tool: times in ms, shares in percent."""
 
     time_ms: float | None = None
     busy_pct: float | None = None
@@ -44,18 +43,20 @@ class ToolFigures:
 
 @dataclass(frozen=True)
 class OtherTools:
-    """What other tools say of one trace."""
+    """Values of other tools for one trace."""
 
     trace: Trace
 
     def hta(self, *, is_rounded: bool = True) -> ToolFigures:
-        """Temporal breakdown, overlap and idle time of Holistic Trace Analysis.
+        """Return temporal breakdown, overlap and idle time of Holistic Trace Analysis.
 
-        ``is_rounded``: starts rounded up and ends rounded down to whole µs, as it does by default
-        with traces of a finer clock. A kernel shorter than that may then end before it starts;
-        where the parts no longer add up, HTA gives no breakdown. Calls of compiled kernels on the
-        host count as GPU work in that breakdown, which the tables here do not show, so there is
-        none with them.
+        HTA treats host calls of compiled kernels as GPU work, which is not reproduced here, so
+        there is no breakdown for traces with them.
+
+        Args:
+            is_rounded: Round starts up and ends down to whole µs, as HTA does by default for traces
+                with a finer clock. Very short kernels then end before they start; if the parts do
+                not add up, HTA has no breakdown.
         """
         events = self._of_hta
         if is_rounded and self.has_fine_clock:
@@ -83,11 +84,11 @@ class OtherTools:
         )
 
     def tensorboard(self) -> ToolFigures:
-        """GPU utilization and step time breakdown of the PyTorch profiler's TensorBoard plugin.
+        """Return GPU utilization and step time breakdown of the TensorBoard plugin.
 
-        It counts every step mark, on the host and on the GPU, as a step and gives means over them;
-        without any the operators' span is one step. A kernel counts as communication where an
-        operator of COLLECTIVE_OPERATORS launched it.
+        The plugin counts every step mark, on the host and on the GPU, as a step and averages over
+        them; without marks the span of the operators is one step. A kernel counts as communication
+        if an operator of COLLECTIVE_OPERATORS launched it.
         """
         marks = self._plugin_steps
         if marks.is_empty():
@@ -113,7 +114,8 @@ class OtherTools:
         )
 
     def gpu_idle(self) -> ToolFigures:
-        """What gpu-idle says: kernels that start from the first step to the end of the last one."""
+        """Return values of gpu-idle: kernels that start between the first step and the end of the
+        last one."""
         on_host = self.steps.filter(pl.col("cat") == "user_annotation")
         if on_host.is_empty():
             return ToolFigures()
@@ -144,29 +146,29 @@ class OtherTools:
 
     @property
     def is_cut_to_steps(self) -> bool:
-        """Whether HTA leaves out GPU work by steps: where two or more are marked."""
+        """Whether HTA excludes GPU work by steps, which it does with two or more marked steps."""
         return self.steps["name"].n_unique() > 1
 
     @cached_property
     def has_fine_clock(self) -> bool:
-        """Whether events start between whole µs."""
+        """Whether events start at fractions of a µs."""
         return bool((self._events["ts_ns"] % _US != 0).any())
 
     @cached_property
     def has_compiled_calls(self) -> bool:
-        """Whether operators launch kernels that a compiler named after them."""
+        """Whether operators launch kernels of a compiler with the same names."""
         names = self.trace.cpu_ops["name"].cast(pl.String)
         return bool(names.str.starts_with(_COMPILED).any())
 
     @cached_property
     def _events(self) -> pl.DataFrame:
-        """GPU events by start, with ``end_ns``, ``is_kernel`` and what HTA takes them for."""
+        """GPU events by start, with ``end_ns``, ``is_kernel`` and HTA's classification."""
         timed = self.trace.gpu_events.drop_nulls(["ts_ns", "dur_ns"])
         kinds = timed.select(pl.col("name").unique()).with_columns(
             is_compute=_HTA_COMPUTE, is_communication=_HTA_COMMUNICATION
         )
         return (
-            timed.select("name", *_KEPT, end_ns=END, is_kernel=pl.col("cat") == "kernel")
+            timed.select("name", *_EVENT_COLUMNS, end_ns=END, is_kernel=pl.col("cat") == "kernel")
             .join(kinds, on="name", how="left", maintain_order="left")
             .drop("name")
             .sort("ts_ns", maintain_order=True)
@@ -174,7 +176,7 @@ class OtherTools:
 
     @cached_property
     def _of_hta(self) -> pl.DataFrame:
-        """What HTA counts: all, or with two steps what was launched before the last begins."""
+        """Events that HTA counts: all, or with several steps those launched before the last one."""
         events = self._events.filter((pl.col("stream") != -1).fill_null(value=False))
         if not self.is_cut_to_steps:
             return events
@@ -184,7 +186,7 @@ class OtherTools:
 
     @cached_property
     def _plugin_steps(self) -> pl.DataFrame:
-        """``ts_ns, end_ns`` of what the TensorBoard plugin takes for steps, by start."""
+        """``ts_ns, end_ns`` of the TensorBoard plugin's steps, by start."""
         marks = self.steps.select("ts_ns", end_ns=END)
         if not marks.is_empty():
             return marks
@@ -193,9 +195,9 @@ class OtherTools:
 
 
 def _merged_ns(events: pl.DataFrame) -> int:
-    """The length of the union as HTA merges it: an event may count negative after rounding.
+    """Return the length of the union as HTA merges it: rounded events can have negative length.
 
-    ``events``: ``ts_ns, end_ns`` by start. A part begins where a start lies beyond all ends so far.
+    ``events``: ``ts_ns, end_ns`` by start. A part begins at a start after all earlier ends.
     """
     if events.is_empty():
         return 0
@@ -207,7 +209,7 @@ def _merged_ns(events: pl.DataFrame) -> int:
 
 
 def _hidden_pct(compute: pl.DataFrame, communication: pl.DataFrame) -> float | None:
-    """The share of communication that runs beside compute."""
+    """Return the percentage of communication that compute overlaps."""
     comm_ns = _merged_ns(communication)
     if comm_ns <= 0:
         return None
@@ -217,7 +219,7 @@ def _hidden_pct(compute: pl.DataFrame, communication: pl.DataFrame) -> float | N
 
 
 def _stream_gaps_ns(events: pl.DataFrame) -> int:
-    """From each end to the next start on the same stream, added up."""
+    """Return the sum of the times from each end to the next start on the same stream."""
     gap = pl.col("ts_ns") - pl.col("end_ns").shift(1)
     per_stream = events.group_by("stream", maintain_order=True).agg(gap.sum())
     return int(per_stream["ts_ns"].sum())
@@ -228,7 +230,7 @@ def _spans(*frames: pl.DataFrame) -> pl.DataFrame:
 
 
 def _covered_ns(events: pl.DataFrame, windows: pl.DataFrame) -> Int64s:
-    """How long any of the events runs in each window (``ts_ns, end_ns``)."""
+    """Return the busy time of the events in each window (``ts_ns, end_ns``)."""
     times = windows.select(pl.concat_list("ts_ns", "end_ns").explode()).to_series().to_numpy()
     until = covered_until(events, times)
     covered: Int64s = until[1::2] - until[::2]
@@ -236,7 +238,10 @@ def _covered_ns(events: pl.DataFrame, windows: pl.DataFrame) -> Int64s:
 
 
 def _utilization_pct(kernels: pl.DataFrame, marks: pl.DataFrame) -> float | None:
-    """Kernel time from the start of the first mark to the end of the last; of a single GPU."""
+    """Return kernel time in percent of the time from the first mark to the end of the last mark.
+
+    None for several GPUs.
+    """
     window = pl.DataFrame({"ts_ns": [marks["ts_ns"][0]], "end_ns": [marks["end_ns"][-1]]})
     length_ns = int(window["end_ns"][0]) - int(window["ts_ns"][0])
     if kernels["device"].n_unique() != 1 or length_ns <= 0:

@@ -1,4 +1,4 @@
-"""A performance report that was read back, in place of one of a trace."""
+"""A performance report imported from its sheets instead of a trace."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,10 +32,10 @@ from jarvis.tracelens.sheets import schema_of
 __all__ = ["ImportedReport", "report_info", "typed_sheets"]
 
 NO_ENTRY_POINT = "Not found"
-"""What a report says where no Python frame is the entry point of a call."""
+"""Value of ``entry_point`` in a report for calls without an entry point."""
 
 STATED = "report"
-"""The origin of FLOPs and bytes that the report states and no model of ours knows."""
+"""Model origin of FLOPs and bytes from the report, for calls without a model here."""
 
 _OF_TIMELINE = {
     "compute_time_ms": ("computation_time",),
@@ -49,10 +49,10 @@ _OF_TIMELINE = {
 
 @dataclass(frozen=True)
 class ImportedReport:
-    """The tables that the sheets of a report give; those of ``ABSENT`` have no rows.
+    """The tables that the sheets of a report provide; those of ``ABSENT`` have no rows.
 
-    ``read``: ``typed_sheets``. Rows are priced by the perf models of ``registry``, so that they
-    have the values that an analysis of the trace gives them.
+    ``read``: ``typed_sheets``. Costs come from the perf models of ``registry``, as in an analysis
+    of the trace.
     """
 
     read: Mapping[str, pl.DataFrame]
@@ -63,20 +63,20 @@ class ImportedReport:
 
     @property
     def has_operations(self) -> bool:
-        """Whether the report tells operators apart; one of GPU events alone does not."""
+        """Whether the report has operators, not only GPU events."""
         return UNIFIED in self.read
 
     @property
-    def tells_recompute(self) -> bool:
-        """Whether recomputed work has a timeline of its own."""
+    def has_recompute(self) -> bool:
+        """Whether recomputed work has a separate timeline."""
         return bool(self.read[TIMELINE]["type"].is_duplicated().any())
 
     @cached_property
     def totals(self) -> Totals:
         """The parts of the GPU timeline.
 
-        Where recomputed work has a timeline of its own, the parts of both are added up, and the
-        longer one is the whole.
+        If recomputed work has a separate timeline, the parts of both are added, and the total is
+        that of the longer one.
         """
         times = (
             self.read[TIMELINE]
@@ -114,25 +114,25 @@ class ImportedReport:
 
     @cached_property
     def measured(self) -> pl.DataFrame:
-        """The operations before hardware judges them."""
+        """The operations without hardware-dependent columns."""
         return measured(self._unified, self._sheet(OPS_UNIQUE_ARGS), self.registry)
 
     @cached_property
     def operations(self) -> pl.DataFrame:
-        """What the analyses read."""
+        """The operations, as input of the analyses."""
         rows = operations_table(self.measured, CallStacks({}, {}), self.hardware, self.totals)
         stated = pl.when("is_stated").then(pl.lit(STATED)).otherwise("model_origin")
         marked = rows.with_columns(model_origin=stated)
         if "entry_point" in self.measured.columns:
-            found = pl.when(pl.col("entry_point") != NO_ENTRY_POINT).then("entry_point")
-            given = self.measured.select(found, uid="operation_uid")
+            point = pl.when(pl.col("entry_point") != NO_ENTRY_POINT).then("entry_point")
+            points = self.measured.select(point, uid="operation_uid")
             marked = marked.drop("entry_point").join(
-                given, on="uid", how="left", maintain_order="left"
+                points, on="uid", how="left", maintain_order="left"
             )
         return conform(marked, "operations")
 
     def table(self, name: str) -> pl.DataFrame:
-        """A table by name; MissingTableError for one that no report has."""
+        """Return a table by name; raise MissingTableError if no report has it."""
         if name == "operations":
             return self.operations
         if name == "operation_models":
@@ -141,13 +141,13 @@ class ImportedReport:
             failed = self.operations.join(
                 self.measured.select("failure", uid="operation_uid"), on="uid"
             ).drop_nulls("failure")
-            found = conform(failed.rename({"failure": "reason"}), name)
-            return found.unique(maintain_order=True)
+            failures = conform(failed.rename({"failure": "reason"}), name)
+            return failures.unique(maintain_order=True)
         return self._unified if name == UNIFIED else self._sheet(name)
 
     @cached_property
     def _unified(self) -> pl.DataFrame:
-        """The unified sheet, or what kernels alone make of it."""
+        """The unified sheet, or one derived from kernels only."""
         if self.has_operations or KERNEL_SUMMARY not in self.read:
             return self._sheet(UNIFIED)
         return unified_of_kernels(self.read[KERNEL_SUMMARY], self.registry)
@@ -162,7 +162,7 @@ class ImportedReport:
 
 
 def report_info(path: Path, sha256: str, report: ImportedReport) -> TraceInfo:
-    """What is known of the trace behind a report that was read from ``path``."""
+    """Return the known metadata of the trace behind a report that was read from ``path``."""
     files = [file for file in path.iterdir() if file.is_file()] if path.is_dir() else [path]
     return TraceInfo(
         form="report",

@@ -1,7 +1,7 @@
-"""The operations of a report that was read back: rows of its unified sheet, priced anew.
+"""Operations of an imported report: rows of its unified sheet with recomputed costs.
 
-Our perf models price a row by its arguments, as they do in a trace; where they do not cover it,
-the FLOPs and bytes that the report states stand in.
+Our perf models compute the cost of a row from its arguments, as for a trace; if no model covers the
+row, the FLOPs and bytes of the report are used.
 """
 
 from collections.abc import Iterator
@@ -23,10 +23,10 @@ from jarvis.trace.arguments import DIMS, STRIDES, TYPES, VALUES
 from jarvis.tracelens.imported.sheets import UNIFIED, literal
 
 ARGUMENT_READERS = (DIMS, TYPES, STRIDES, VALUES)
-"""What reads each of ``ARGUMENTS``."""
+"""Reader of each of ``ARGUMENTS``."""
 
 UNKNOWN_LAUNCH = "launch"
-"""What stands for the call that launched a kernel where a report does not tell it."""
+"""Name of the launch call of a kernel if it is not known."""
 
 _OVER_LINK = ("H2D", "D2H")
 _KERNEL_SCHEMA: dict[str, pl.DataType] = {
@@ -43,9 +43,9 @@ _KERNEL_SCHEMA: dict[str, pl.DataType] = {
 def measured(
     unified: pl.DataFrame, ops_unique_args: pl.DataFrame, registry: Registry
 ) -> pl.DataFrame:
-    """The rows of a unified sheet as ``jarvis.perf_report.operations.measured`` gives them.
+    """Return the rows of a unified sheet in the form of ``perf_report.operations.measured``.
 
-    A column more: ``is_stated`` where FLOPs and bytes are those of the report.
+    The additional column ``is_stated`` marks rows with FLOPs and bytes of the report.
     """
     rows = _with_json_arguments(unified).rename({"ex_uid": "operation_uid"})
     kernels = _kernels(rows.select("kernel_details", uid="operation_uid"))
@@ -86,15 +86,18 @@ def measured(
 
 
 def _op_category(names: pl.Series, registry: Registry) -> pl.Expr:
-    """The op category of the report; by the name where it has none."""
+    """Return the op category of the report, else by name."""
     by_name = {name: registry.op_category(name) for name in names.unique()}
     named = pl.col("name").replace_strict(by_name, default=None, return_dtype=pl.String)
     return pl.coalesce("op_category", named, pl.lit(OTHER))
 
 
 def _host_time_us() -> pl.Expr:
-    """Host time of all calls. The rows of one graph launch each count its time for every kernel:
-    that of one launch can be told from equal times, that of several cannot."""
+    """Return the host time of all calls.
+
+    A synthetic row counts the time of its graph launch for every kernel. With equal times there is
+    one launch, whose time is used; for several launches the time is not known.
+    """
     of_one = pl.when(pl.col("host_time_us_min") == pl.col("host_time_us_max")).then(
         "host_time_us_min"
     )
@@ -107,7 +110,7 @@ def _host_time_us() -> pl.Expr:
 
 
 def _prices(calls: pl.DataFrame, kernel_names: pl.DataFrame, registry: Registry) -> pl.DataFrame:
-    """What our perf models make of the calls, under the names that operations have."""
+    """Return the costs of our perf models for the calls, with the column names of operations."""
     right = {"exact_flops": "flops", "exact_bytes": "bytes", "compute_spec": "compute"}
     return (
         costs(calls, kernel_names=kernel_names, registry=registry)
@@ -118,9 +121,9 @@ def _prices(calls: pl.DataFrame, kernel_names: pl.DataFrame, registry: Registry)
 
 
 def unified_of_kernels(kernel_summary: pl.DataFrame, registry: Registry) -> pl.DataFrame:
-    """A unified sheet with a row for each kernel, from the sheet of a trace without operators.
+    """Return a unified sheet with a row for each kernel, for a trace without operators.
 
-    The launches are not known; communication is left out, as in the sheet.
+    Launches are not known; communication is excluded, as in the unified sheet.
     """
     kernels = kernel_summary.select(
         "kernel_stream",
@@ -169,7 +172,7 @@ def _lists(value: Any) -> Any:
 
 
 def _with_stated(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows with what the report states where no model of ours knows it (``is_stated``)."""
+    """Return rows with the values of the report if no model of ours covers them (``is_stated``)."""
     is_covered = pl.col("modelled").fill_null(value=False)
     is_known = is_covered & pl.col("failure").is_null()
     stated: dict[str, pl.Expr | pl.Series] = {
@@ -198,24 +201,24 @@ def _stated_params(text: str | None) -> str | None:
         return None
     try:
         return orjson.dumps(params, option=orjson.OPT_NON_STR_KEYS, default=str).decode()
-    except TypeError:  # whole numbers of more than 64 bits, halves of surrogate pairs
+    except TypeError:  # integers over 64 bits, lone surrogates
         return None
 
 
 def _kernels(rows: pl.DataFrame) -> pl.DataFrame:
-    """One row for each kernel of each operation, with its ``kind``."""
-    found: list[dict[str, Any]] = [
+    """Return a row for each kernel of each operation, with its ``kind``."""
+    kernels: list[dict[str, Any]] = [
         {"uid": uid, **{key: entry[key] for key in _KERNEL_SCHEMA if key in entry}}
         for uid, entries in rows.select("uid", "kernel_details").iter_rows()
         for entry in entries or ()
     ]
-    return pl.DataFrame(found, schema=_KERNEL_SCHEMA).with_columns(
+    return pl.DataFrame(kernels, schema=_KERNEL_SCHEMA).with_columns(
         KIND_BY_NAME.alias("kind"), copy_direction()
     )
 
 
 def _of_kernels(kernels: pl.DataFrame) -> pl.DataFrame:
-    """``uid, kernels, kernel_count, comm_time_us, crosses_link`` of each operation with any."""
+    """Return ``uid, kernels, kernel_count, comm_time_us, crosses_link`` by operation."""
     time, by_kernel = pl.col("total_duration_us"), ["uid", "name", "stream"]
     assert isinstance(KERNELS.inner, pl.Struct)
     fields = [field.name for field in KERNELS.inner.fields]
@@ -244,9 +247,10 @@ def _of_kernels(kernels: pl.DataFrame) -> pl.DataFrame:
 def _launchers(
     rows: pl.DataFrame, kernels: pl.DataFrame, ops_unique_args: pl.DataFrame
 ) -> Iterator[list[str]]:
-    """Which operators of the ops sheets launched the kernels of each row.
+    """Yield the operators of the ops sheets that launched the kernels of each row.
 
-    The row's own, where it launches a kernel of that name, else one that alone does.
+    This is the row's own operator if it launches a kernel of that name, else the only one that
+    does.
     """
     by_kernel: dict[str, set[str]] = {}
     for name, entries in ops_unique_args.select("name", "kernel_details").iter_rows():
@@ -254,9 +258,9 @@ def _launchers(
             by_kernel.setdefault(entry["name"], set()).add(name)
     own = dict(kernels.group_by("uid", maintain_order=True).agg("name").iter_rows())
     for uid, name in rows.select("operation_uid", "name").iter_rows():
-        found: dict[str, None] = {}
+        launchers: dict[str, None] = {}
         for kernel in own.get(uid, ()):
-            launchers = by_kernel.get(kernel, set())
-            if name in launchers or len(launchers) == 1:
-                found[name if name in launchers else next(iter(launchers))] = None
-        yield list(found)
+            candidates = by_kernel.get(kernel, set())
+            if name in candidates or len(candidates) == 1:
+                launchers[name if name in candidates else next(iter(candidates))] = None
+        yield list(launchers)

@@ -1,7 +1,7 @@
-"""Rooflines of a sheet that was read back: the shares follow from its bandwidths.
+"""Rooflines of an imported sheet, derived from its bandwidths.
 
-Both the share of the roofline and TB/s of a call are a constant over its time, so that every
-statistic of the one is that of the other by a factor.
+The roofline percentage and TB/s of a call are both a constant / its time, so every statistic of the
+one is that of the other times a factor.
 """
 
 import polars as pl
@@ -14,8 +14,10 @@ from jarvis.schemas import SPREAD, conform
 
 
 def with_rooflines(sheet: pl.DataFrame, hardware: HardwareSpec | None, schema: str) -> pl.DataFrame:
-    """A sheet with the roofline columns of ``hardware``, whatever it was written with; without
-    where there is no peak for any row."""
+    """Return a sheet with the roofline columns of ``hardware``, if it has a peak for any row.
+
+    Existing roofline columns are replaced.
+    """
     bare = sheet.drop(cs.starts_with("roofline_", "pct_roofline"))
     calls = bare.select(
         "compute_spec",
@@ -26,7 +28,7 @@ def with_rooflines(sheet: pl.DataFrame, hardware: HardwareSpec | None, schema: s
     priced = sheet_metrics(calls, hardware)
     if "pct_roofline" not in priced.columns:
         return bare
-    # In percent of the roofline for each TB/s.
+    # Percent of the roofline per TB/s.
     factor = pl.when(pl.col("bytes") > 0).then(
         100 * pl.col("roofline_time_us") / (pl.col("bytes") / 1e6)
     )

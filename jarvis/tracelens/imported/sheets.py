@@ -1,4 +1,4 @@
-"""Sheets of a report under their labels -> the same sheets under our column names and types."""
+"""Convert labeled sheets of a report to our column names and types."""
 
 import ast
 import re
@@ -27,7 +27,7 @@ _SHEETS = (
     "short_kernels_summary",
     "coll_analysis",
 )
-"""The sheets that are taken; roofline sheets, of whatever family, come on top."""
+"""The sheets that are read; roofline sheets of any family are added."""
 
 _ESSENTIAL = {
     TIMELINE: ("type", "time_ms"),
@@ -35,59 +35,67 @@ _ESSENTIAL = {
     OPS_SUMMARY: ("name", "direct_kernel_time_us", "count"),
     KERNEL_SUMMARY: ("kernel_name", "dur_us_sum", "dur_us_count"),
 }
-"""Columns without which a sheet says nothing."""
+"""Required columns of sheets."""
 
 _ROOFLINE_MARK = label("roofline", "name_count")
 _PARAMETER = label("roofline", ANY_PARAM).removesuffix("*")
 MAX_NUMBER = 2.0**63
-"""Counts and times of a report are below it."""
+"""Exclusive limit of counts and times in a report."""
 
 SHARE_PCT = 1.0
-"""A share that a timeline gives is that of its times within so many points."""
+"""Tolerance of a percentage in a timeline, in percentage points."""
 
 _ROUNDING = 1e-3
 
 IDLE = "idle_time"
-"""End of the names of idle time, which may be split by length."""
+"""Suffix of the names of idle time, which may be split by length."""
 _PARTS = (
     *(("computation_time",), ("exposed_comm_time",), ("exposed_memcpy_time",), ("busy_time",)),
     *(("idle_time", "micro_idle_time"), ("total_time",)),
 )
-"""Rows that every timeline has; with a threshold, idle time is in two."""
+"""Required rows of a timeline, each with alternatives: with a threshold, idle time is split."""
 
 _NUMPY_NUMBER = re.compile(r"np\.\w+\(([^()]*)\)")
 _NO_NUMBER = re.compile(r"\b(nan|inf)\b")
 
 
 def typed_sheets(labeled: Mapping[str, pl.DataFrame], path: Path) -> dict[str, pl.DataFrame]:
-    """The sheets that our schemas know, in report order; other sheets and columns are left out.
+    """Return the sheets that our schemas know, in report order; others and their columns are
+    dropped.
 
-    ``path`` is what they were read from. A column that a sheet lacks is null, also a list that is
-    no Python text (a workbook cuts long cells). Raises NotAReportError where the timeline is
-    missing, or what every row needs, and where a sheet has a name that no file can have.
+    Missing columns are null, as are lists that are not Python text (workbooks truncate long cells).
+
+    Args:
+        labeled: Sheets by name, with labels as column names.
+        path: Path of the report, for messages.
+
+    Raises:
+        NotAReportError: The timeline or a required column is missing, or the name of a sheet is not
+            a valid file name.
     """
     for name in labeled:
         if not is_file_name(name):
-            raise NotAReportError(path, f"no file can be named like its sheet {name[:40]!r}")
-    found = {
-        name: _typed(frame, name, path) for name, frame in labeled.items() if _is_taken(name, frame)
+            raise NotAReportError(path, f"the sheet name {name[:40]!r} is not a valid file name")
+    sheets = {
+        name: _typed(frame, name, path) for name, frame in labeled.items() if _is_read(name, frame)
     }
-    if TIMELINE not in found or found[TIMELINE].is_empty():
+    if TIMELINE not in sheets or sheets[TIMELINE].is_empty():
         raise NotAReportError(path, f"it has no sheet {TIMELINE} with rows")
-    _check_timeline(found[TIMELINE], path)
-    return {name: found[name] for name in sorted(found, key=_place)}
+    _check_timeline(sheets[TIMELINE], path)
+    return {name: sheets[name] for name in sorted(sheets, key=_place)}
 
 
 def _check_timeline(rows: pl.DataFrame, path: Path) -> None:
-    """Refuse a timeline that lacks or repeats a part, or whose parts do not fit its total."""
+    """Raise NotAReportError if parts are missing or repeated, or do not add up to the total."""
     given = set(rows["type"])
     if missing := [" or ".join(names) for names in _PARTS if given.isdisjoint(names)]:
         raise NotAReportError(path, f"its sheet {TIMELINE} has no row {', '.join(missing)}")
     for _, table in rows.with_columns(table=pl.int_range(pl.len()).over("type")).group_by("table"):
-        if lacking := sorted(given.difference(table["type"])):
-            once_more = ", ".join(table["type"].unique().sort())[:80]
+        if missing := sorted(given.difference(table["type"])):
+            repeated = ", ".join(table["type"].unique().sort())[:80]
             raise NotAReportError(
-                path, f"its sheet {TIMELINE} has {once_more} once more than {', '.join(lacking)}"
+                path,
+                f"its sheet {TIMELINE} has {repeated} more often than {', '.join(missing)}",
             )
         total_ms = float(table.filter(type="total_time")["time_ms"].sum())
         share = 100 * pl.col("time_ms") / total_ms
@@ -98,24 +106,24 @@ def _check_timeline(rows: pl.DataFrame, path: Path) -> None:
             raise NotAReportError(
                 path,
                 f"in its sheet {TIMELINE}, {row['type'][:40]!r} takes {row['time_ms']:g} ms of "
-                f"{total_ms:g} ms, which the sheet gives as {row['percent']}%",
+                f"{total_ms:g} ms, but its percentage is {row['percent']}%",
             )
         is_busy_or_idle = (pl.col("type") == "busy_time") | pl.col("type").str.ends_with(IDLE)
-        together_ms = float(table.filter(is_busy_or_idle)["time_ms"].sum())
-        if abs(together_ms - total_ms) > total_ms * _ROUNDING:
+        sum_ms = float(table.filter(is_busy_or_idle)["time_ms"].sum())
+        if abs(sum_ms - total_ms) > total_ms * _ROUNDING:
             raise NotAReportError(
                 path,
-                f"in its sheet {TIMELINE}, busy and idle time are {together_ms:g} ms together, "
-                f"the total is {total_ms:g} ms",
+                f"in its sheet {TIMELINE}, busy and idle time add up to {sum_ms:g} ms, but the "
+                f"total is {total_ms:g} ms",
             )
 
 
 def _place(sheet: str) -> int:
-    """Where a sheet stands among those of a report; roofline sheets follow the unified one."""
+    """Return the position of a sheet in a report; roofline sheets follow the unified one."""
     return _SHEETS.index(sheet if sheet in _SHEETS else UNIFIED)
 
 
-def _is_taken(name: str, frame: pl.DataFrame) -> bool:
+def _is_read(name: str, frame: pl.DataFrame) -> bool:
     if name in _SHEETS:
         return True
     is_known = schema_of(name) != "roofline" or name.endswith(OVERLAP_SUFFIX)
@@ -146,7 +154,7 @@ def _typed(frame: pl.DataFrame, sheet: str, path: Path) -> pl.DataFrame:
 
 
 def _completed(rows: pl.DataFrame, sheet: str) -> pl.DataFrame:
-    """Rows with what follows from the others, or only tells them apart."""
+    """Fill in percentages of a timeline and unique ids of unified rows."""
     if sheet == TIMELINE:
         total_ms = rows.filter(type="total_time")["time_ms"].max()
         if isinstance(total_ms, float) and total_ms > 0:
@@ -177,7 +185,7 @@ def _cells(cells: pl.Series, to: Column) -> pl.Series:
 
 
 def typed(value: Any, dtype: Any) -> Any:
-    """Return a parsed value of a type; None where it, or an entry of a list, is of another one."""
+    """Return a parsed value if it has this type, including entries of a list, else None."""
     if isinstance(dtype, pl.List):
         if not isinstance(value, list | tuple):
             return None
@@ -206,8 +214,10 @@ def _is_unicode(text: str) -> bool:
 
 
 def literal(text: str | None) -> Any:
-    """A nested value that a cell spells as Python does, numpy's numbers as plain ones, what is no
-    number as None; None where the cell is empty or not such a text."""
+    """Parse a cell with a Python literal; None if it is empty or not a literal.
+
+    NumPy numbers become plain ones, nan and inf become None.
+    """
     if text is None:
         return None
     plain = _NUMPY_NUMBER.sub(r"\1", text)

@@ -1,7 +1,7 @@
-"""Where two traces do different GPU work: their call trees merged, and what is left over.
+"""Compare the GPU work of two traces by merging their call trees.
 
-GPU events that only one trace has belong to the lowest call that both have in common above them;
-an event that both have is its own lowest common call.
+GPU events that only one trace has are assigned to the lowest common call above them; an event that
+both traces have is its own lowest common call.
 """
 
 from dataclasses import dataclass
@@ -29,9 +29,9 @@ _INSTANCE = r"_\d+$"
 
 @dataclass(frozen=True)
 class TraceDiff:
-    """The difference between a trace and the one that it is compared with.
+    """The difference between a trace and a compared one.
 
-    Python frames take part where both traces have them.
+    Python frames are used if both traces have them.
     """
 
     first: Trace
@@ -39,7 +39,7 @@ class TraceDiff:
 
     @cached_property
     def events(self) -> pl.DataFrame:
-        """Linked GPU events of both traces, with the lowest call in common.
+        """Linked GPU events of both traces, with their lowest common calls.
 
         Columns: ``source`` (trace1 or trace2), ``gpu_uid``, ``name, ts_ns, dur_ns``, ``row`` (of
         ``gpu_paths``), ``lca_id, lca_name``, and ``is_common``: the other trace has the event too.
@@ -61,12 +61,12 @@ class TraceDiff:
         )
 
     def diff_stats(self) -> pl.DataFrame:
-        """GPU events that only one trace has (schema: ``diff_stats``), by lowest common call."""
+        """Return GPU events of only one trace (schema: ``diff_stats``), by lowest common call."""
         different = self.events.filter(~pl.col("is_common"))
         busy = busy_ns(different, ["lca_id", "source"])
         rows = pl.concat(
             [
-                _with_surroundings(different.filter(pl.col("source") == source), trace, paths)
+                _with_context(different.filter(pl.col("source") == source), trace, paths)
                 for source, trace, paths in self._sides
             ]
         )
@@ -81,11 +81,11 @@ class TraceDiff:
         )
 
     def with_comparison(self, rows: pl.DataFrame, unified: UnifiedCalls) -> pl.DataFrame:
-        """Rows of ``unified_perf_summary`` with the columns about the second trace.
+        """Return rows of ``unified_perf_summary`` with the columns about the second trace.
 
-        They are about the lowest common calls of all GPU work of the row: ``lca_id`` and
-        ``lca_name``, joined; ``lca_count_trace2``; their kernel times in either trace;
-        ``time_ratio`` and ``time_difference_us``. Null where no GPU work of the row is linked.
+        These describe the lowest common calls of all GPU work of the row: ``lca_id`` and
+        ``lca_name``, joined; ``lca_count_trace2``; their kernel times in each trace;
+        ``time_ratio`` and ``time_difference_us``. All are null if no GPU work of the row is linked.
         """
         calls = numbered(unified.calls, key_of(unified.calls, *CALL_KEY))
         owners = calls.select(owner_uid="uid", ex_uid=pl.col("uid").gather(pl.col("group")))
@@ -97,7 +97,7 @@ class TraceDiff:
             is_in_second=duration[SECOND].len() > 0,
         )
         ours = self.events.filter(pl.col("source") == FIRST).select("gpu_uid", "lca_id")
-        found = (
+        columns = (
             unified.work.select("owner_uid", "gpu_uid")
             .join(owners, on="owner_uid")
             .join(ours, on="gpu_uid")
@@ -115,7 +115,7 @@ class TraceDiff:
             )
         )
         time_1, time_2 = pl.col("lca_kernel_time_us_trace1"), pl.col("lca_kernel_time_us_trace2")
-        return rows.join(found, on="ex_uid", how="left", maintain_order="left").with_columns(
+        return rows.join(columns, on="ex_uid", how="left", maintain_order="left").with_columns(
             time_ratio=pl.when(time_1 > 0).then(time_2 / time_1),
             time_difference_us=(time_2 - pl.col("kernel_time_us_sum")).round(6),
         )
@@ -136,14 +136,14 @@ class TraceDiff:
     @cached_property
     def _common(self) -> dict[str, gpu_paths.Bools]:
         """For each node of the two trees whether it has a counterpart."""
-        found = self._counterparts
+        counterpart = self._counterparts
         second = np.zeros(self._sides[1][2].height, np.bool_)
-        second[found[found != NONE]] = True
-        return {FIRST: found != NONE, SECOND: second}
+        second[counterpart[counterpart != NONE]] = True
+        return {FIRST: counterpart != NONE, SECOND: second}
 
     @cached_property
     def _common_names(self) -> pl.DataFrame:
-        """``lca_id, lca_name`` of the nodes in common, in their order in either tree."""
+        """``lca_id, lca_name`` of the common nodes, in tree order."""
         rows = [paths.filter(pl.Series(self._common[s])) for s, _, paths in self._sides]
         both = pl.format("{} | {}", "name", "name_2")
         return pl.DataFrame({"name": rows[0]["name"], "name_2": rows[1]["name"]}).select(
@@ -152,8 +152,8 @@ class TraceDiff:
         )
 
 
-def _with_surroundings(events: pl.DataFrame, trace: Trace, paths: pl.DataFrame) -> pl.DataFrame:
-    """GPU events (``row``) with the op above them, its arguments, and the modules above them."""
+def _with_context(events: pl.DataFrame, trace: Trace, paths: pl.DataFrame) -> pl.DataFrame:
+    """Return GPU events (``row``) with the op above them, its arguments, and the modules above."""
     kinds, parents = paths["kind"].to_list(), paths["parent"].to_list()
     path_names, uids = paths["name"].to_list(), paths["uid"].to_list()
     op_uids: list[int | None] = []

@@ -1,8 +1,8 @@
-"""Which children of two matched calls correspond.
+"""Match the children of two matched calls.
 
-Four passes, each over what the earlier ones left between two matches: equal names; for repeated
-names those whose own children are alike; calls that meet below a wrapper; names that agree apart
-from function, folder and module instance. No pass lets two matches cross.
+There are four passes, each over the gaps that earlier passes left: equal names; for repeated names
+those with similar children; calls that match below a wrapper; names that are equal except for
+function, folder and module instance. Matches never cross.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,37 +18,36 @@ from jarvis.tracelens.trace_diff.gpu_paths import LAUNCH, PYTHON, Int64s, PathTr
 Pair = tuple[int, int]
 Levels = list[bytes]
 
-LIKENESS_LEVELS = 4
-"""Levels of descendants that count where calls of one name are told apart."""
+SIMILARITY_LEVELS = 4
+"""Levels of descendants that are compared to distinguish calls of one name."""
 
 MAX_WRAPPERS = 64
-"""Single-child calls that are looked through."""
+"""Maximum single-child calls (wrappers) to look through."""
 
 MAX_COMPARISONS = 10_000
-"""Pairs of calls that a pass weighs in one stretch; a larger stretch stays as it is."""
+"""Maximum pairs of calls that a pass compares in one gap; larger gaps are skipped."""
 
 
 def matched_children(
     first: PathTree, second: PathTree, node: int, other: int, *, is_root: bool = False
 ) -> list[Pair]:
-    """Pairs of nodes that correspond, among the children of a node and of its counterpart.
+    """Return pairs of matching nodes among the children of a node and of its counterpart.
 
-    Where a wrapper is looked through, a descendant stands for the child. Exchanging the trees
-    exchanges the pairs. Children of the root that are Python frames correspond by position if
-    nothing else tells them apart.
+    Through a wrapper, a descendant replaces the child. The result is symmetric in the trees.
+    Remaining children of the root that are Python frames match by position.
     """
     left, right = first.children_of(node), second.children_of(other)
     left_names, right_names = first.name[left], second.name[right]
     if np.array_equal(left_names, right_names):
         return list(zip(left.tolist(), right.tolist(), strict=True))
     if (right_names.size, right_names.tolist()) < (left_names.size, left_names.tolist()):
-        swapped = _Stretch(second, first, right, left)
+        swapped = _Siblings(second, first, right, left)
         return [(a, b) for b, a in swapped.pairs(is_root)]
-    return _Stretch(first, second, left, right).pairs(is_root)
+    return _Siblings(first, second, left, right).pairs(is_root)
 
 
 @dataclass(frozen=True)
-class _Stretch:
+class _Siblings:
     """Two lists of siblings, as nodes of two trees."""
 
     first: PathTree
@@ -57,26 +56,26 @@ class _Stretch:
     right: Int64s
 
     def pairs(self, is_root: bool) -> list[Pair]:
-        """Pairs of nodes by all passes."""
-        named = self._with_alike(align(self._left_names, self._right_names))
+        """Return the pairs of nodes of all passes."""
+        named = self._with_most_similar(align(self._left_names, self._right_names))
         passes: list[Callable[[int, int], Pair | None]] = [self._meeting, self._loosely_equal]
         if is_root:
             passes.append(self._both_python)
         return self._filled([(x, y, self._nodes(x, y)) for x, y in named], passes)
 
     def _filled(
-        self, found: list[tuple[int, int, Pair]], passes: list[Callable[[int, int], Pair | None]]
+        self, matches: list[tuple[int, int, Pair]], passes: list[Callable[[int, int], Pair | None]]
     ) -> list[Pair]:
-        """The nodes of the matches, after more matches in the gaps between them."""
+        """Return the nodes of the matches, and of further matches in the gaps between them."""
         sizes = (self.left.size, self.right.size)
         for meets in passes:
             more = [
                 match
-                for xs, ys in _gaps([(x, y) for x, y, _ in found], sizes)
+                for xs, ys in _gaps([(x, y) for x, y, _ in matches], sizes)
                 for match in _longest(xs, ys, meets)
             ]
-            found = sorted(found + more)
-        return [nodes for _, _, nodes in found]
+            matches = sorted(matches + more)
+        return [nodes for _, _, nodes in matches]
 
     @cached_property
     def _left_names(self) -> Int64s:
@@ -97,8 +96,8 @@ class _Stretch:
     def _nodes(self, x: int, y: int) -> Pair:
         return int(self.left[x]), int(self.right[y])
 
-    def _with_alike(self, pairs: list[Pair]) -> list[Pair]:
-        """The pairs, with another choice where one side has more calls of a name."""
+    def _with_most_similar(self, pairs: list[Pair]) -> list[Pair]:
+        """Replace the pairs of names that one side has more often by the most similar ones."""
         runs = [list(run) for _, run in groupby(pairs, lambda pair: int(self._left_names[pair[0]]))]
         chosen: list[Pair] = []
         for index, run in enumerate(runs):
@@ -108,11 +107,11 @@ class _Stretch:
             name = self._left_names[run[0][0]]
             xs = np.flatnonzero(self._left_names[x_from + 1 : x_to] == name) + x_from + 1
             ys = np.flatnonzero(self._right_names[y_from + 1 : y_to] == name) + y_from + 1
-            chosen += self._most_alike(xs.tolist(), ys.tolist(), run)
+            chosen += self._most_similar(xs.tolist(), ys.tolist(), run)
         return chosen
 
-    def _most_alike(self, xs: list[int], ys: list[int], run: list[Pair]) -> list[Pair]:
-        """All of the shorter list matched with what is most like it, in order."""
+    def _most_similar(self, xs: list[int], ys: list[int], run: list[Pair]) -> list[Pair]:
+        """Match all of the shorter list with the most similar calls, in order."""
         spare = abs(len(xs) - len(ys))
         if spare == 0:
             return list(zip(xs, ys, strict=True))
@@ -125,7 +124,7 @@ class _Stretch:
         return [(xs[k], y) for y, k in zip(ys, _best_choice(theirs, ours), strict=True)]
 
     def _meeting(self, x: int, y: int) -> Pair | None:
-        """The topmost nodes with one name in the two chains of wrappers."""
+        """Return the topmost nodes of equal name in the two chains of wrappers."""
         node, other = self._nodes(x, y)
         ours, theirs = self._left_chain(node), self._right_chain(other)
         shared = ours.keys() & theirs.keys()
@@ -146,7 +145,7 @@ class _Stretch:
 
 
 def _gaps(pairs: list[Pair], sizes: tuple[int, int]) -> Iterator[tuple[range, range]]:
-    """The positions between matches, where both lists have some."""
+    """Yield the positions between matches, if both lists have some."""
     x_from, y_from = 0, 0
     for x, y in (*pairs, sizes):
         if x > x_from and y > y_from:
@@ -157,7 +156,7 @@ def _gaps(pairs: list[Pair], sizes: tuple[int, int]) -> Iterator[tuple[range, ra
 def _longest(
     xs: Sequence[int], ys: Sequence[int], meets: Callable[[int, int], Pair | None]
 ) -> Iterator[tuple[int, int, Pair]]:
-    """As many matches ``(x, y, nodes)`` as can stand in order; none in too large a stretch."""
+    """Yield the longest sequence of ordered matches ``(x, y, nodes)``; none in large gaps."""
     if len(xs) * len(ys) > MAX_COMPARISONS:
         return
     met = [[meets(x, y) for y in ys] for x in xs]
@@ -179,15 +178,16 @@ def _longest(
 
 
 def _best_choice(few: list[Levels], many: list[Levels]) -> list[int]:
-    """For each of ``few`` which of ``many`` it goes with: in order, with the greatest likeness.
+    """Return for each of ``few`` the index of its match in ``many``.
 
-    The earliest of equally good ones.
+    Matches are in order and have the greatest total similarity, the earliest of equally good ones.
     """
     spare = len(many) - len(few)
     gain = [
-        [_likeness(item, other) for other in many[i : i + spare + 1]] for i, item in enumerate(few)
+        [_similarity(item, other) for other in many[i : i + spare + 1]]
+        for i, item in enumerate(few)
     ]
-    # best[i][s]: the likeness of few[i:] where s of many were passed over before.
+    # best[i][s]: the similarity of few[i:] after s of many were skipped.
     best = [[0] * (spare + 1) + [-1] for _ in range(len(few) + 1)]
     for i in reversed(range(len(few))):
         for s in reversed(range(spare + 1)):
@@ -201,24 +201,24 @@ def _best_choice(few: list[Levels], many: list[Levels]) -> list[int]:
     return chosen
 
 
-def _likeness(levels: Levels, others: Levels) -> int:
-    """How many levels of descendants have the same names, one after the other."""
+def _similarity(levels: Levels, others: Levels) -> int:
+    """Return the number of consecutive levels of descendants with equal names."""
     alike = [level == other for level, other in zip(levels, others, strict=True)]
-    return alike.index(False) if False in alike else LIKENESS_LEVELS
+    return alike.index(False) if False in alike else SIMILARITY_LEVELS
 
 
 def _levels(tree: PathTree, node: int) -> Levels:
-    """Names of the descendants of a node, level by level."""
+    """Return the names of the descendants of a node, level by level."""
     levels = []
     nodes = np.array([node])
-    for _ in range(LIKENESS_LEVELS):
+    for _ in range(SIMILARITY_LEVELS):
         nodes = np.concatenate([nodes[:0], *(tree.children_of(n) for n in nodes)])
         levels.append(tree.name[nodes].tobytes())
     return levels
 
 
 def _chain(tree: PathTree, node: int) -> dict[int, int]:
-    """A call and those that it merely hands over to: nodes by name, launches left out."""
+    """Return a call and the single-child chain below it: nodes by name, without launches."""
     chain: dict[int, int] = {}
     for _ in range(MAX_WRAPPERS):
         if tree.kind[node] >= LAUNCH:

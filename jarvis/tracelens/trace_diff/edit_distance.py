@@ -1,9 +1,9 @@
-"""Two sequences -> their longest common subsequence, by Myers' greedy algorithm.
+"""Longest common subsequence of two sequences, by Myers' greedy algorithm.
 
-Its cost grows with the differences, not with the lengths: nearly equal lists of a hundred thousand
-calls take milliseconds. After MOST_DIFFERENCES the way that has come furthest is kept and the
-search starts again from its end, so that time stays linear and memory bounded; only lists that
-differ more than that can miss a longer common subsequence.
+The cost grows with the number of differences, not with the lengths: nearly equal lists of a hundred
+thousand calls take milliseconds. After MAX_DIFFERENCES the furthest path is taken and the search
+restarts at its end, so that time is linear and memory bounded; only lists with more differences can
+miss a longer common subsequence.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from jarvis.trace.jit import helper, kernel, types
 Int64s = NDArray[np.int64]
 
 MAX_DIFFERENCES = 1_000
-"""Insertions and deletions up to which a stretch is aligned exactly."""
+"""Maximum insertions and deletions for an exact alignment."""
 
 NONE = -1
 _ITEMS = types.int64[::1]
@@ -24,10 +24,10 @@ _ITEMS = types.int64[::1]
 def _edited(
     reached: NDArray[np.int32], edits: int, k: int, sizes: tuple[int, int]
 ) -> tuple[int, int]:
-    """How far the first sequence is used after one more edit on the diagonal ``k``, or NONE.
+    """Return the position in the first sequence after one more edit on the diagonal ``k``, or NONE.
 
-    A diagonal is the items used of the first sequence less those of the second. With it comes the
-    diagonal from which the edit leads here.
+    A diagonal is the position in the first sequence minus that in the second. The second result is
+    the diagonal before the edit.
     """
     middle = reached.shape[1] // 2
     deleted = reached[edits - 1, middle + k - 1]
@@ -40,7 +40,7 @@ def _edited(
 
 @helper
 def _search(a: Int64s, b: Int64s, reached: NDArray[np.int32]) -> tuple[int, int]:
-    """The edits and the diagonal of a way to the end, or else of the one that came furthest."""
+    """Return the edits and the diagonal of a path to the end, else of the furthest path."""
     middle = reached.shape[1] // 2
     best, best_k = NONE, 0
     edits = 0
@@ -62,10 +62,10 @@ def _search(a: Int64s, b: Int64s, reached: NDArray[np.int32]) -> tuple[int, int]
 
 
 @kernel(types.void(_ITEMS, _ITEMS, _ITEMS, types.int64))
-def _align(a: Int64s, b: Int64s, partner: Int64s, most_differences: int) -> None:
-    """Fill ``partner``: for each item of ``a`` the position of its equal in ``b``, or NONE."""
+def _align(a: Int64s, b: Int64s, partner: Int64s, max_differences: int) -> None:
+    """Set ``partner``: for each item of ``a`` the position of its match in ``b``, or NONE."""
     partner[:] = NONE
-    limit = min(most_differences, a.size + b.size)
+    limit = min(max_differences, a.size + b.size)
     reached = np.empty((limit + 1, 2 * limit + 3), np.int32)
     start_a, start_b = 0, 0
     while start_a < a.size and start_b < b.size:
@@ -85,9 +85,9 @@ def _align(a: Int64s, b: Int64s, partner: Int64s, most_differences: int) -> None
         start_a, start_b = end_a, end_b
 
 
-def align(a: Int64s, b: Int64s, most_differences: int = MAX_DIFFERENCES) -> list[tuple[int, int]]:
-    """Pairs of positions with equal items, ascending in both sequences, as many as possible."""
+def align(a: Int64s, b: Int64s, max_differences: int = MAX_DIFFERENCES) -> list[tuple[int, int]]:
+    """Return pairs of positions with equal items, ascending in both sequences (LCS)."""
     partner = np.empty(a.size, np.int64)
-    _align(a, b, partner, most_differences)
+    _align(a, b, partner, max_differences)
     matched = np.flatnonzero(partner != NONE)
     return list(zip(matched.tolist(), partner[matched].tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""The part of a call tree that leads to GPU work, GPU events as its leaves."""
+"""The part of a call tree that leads to GPU work, with GPU events as leaves."""
 
 from dataclasses import dataclass
 
@@ -14,18 +14,18 @@ Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 ROOT_NAME = "root"
-"""What calls without a caller have in common, and GPU work outside of any module."""
+"""Name of the root above all calls without a caller."""
 
 ROOT, PYTHON, OP, LAUNCH, GPU_EVENT = range(5)
 """Kinds of nodes; LAUNCH is any call of the CUDA or HIP runtime."""
 
 
 def gpu_paths(trace: Trace, *, with_python: bool) -> pl.DataFrame:
-    """Every call with GPU work below it, and every linked GPU event, in preorder.
+    """Return every call with GPU work below it, and every linked GPU event, in preorder.
 
     Row 0 is a root above all calls without a caller. Columns: ``uid`` (-1 for the root), ``kind``,
     ``name`` (without line numbers and addresses), ``parent`` (a row; -1 for the root) and
-    ``subtree_end`` (the row behind the last descendant). ``with_python``: with Python frames.
+    ``subtree_end`` (the row after the last descendant). ``with_python`` includes Python frames.
     """
     tree = trace.python_call_tree if with_python else trace.call_tree
     leaves = _leaves(trace, tree)
@@ -52,7 +52,7 @@ def gpu_paths(trace: Trace, *, with_python: bool) -> pl.DataFrame:
 
 
 def _leaves(trace: Trace, tree: pl.DataFrame) -> pl.DataFrame:
-    """Linked GPU events under their launch (``order``): the later one where two claim an event."""
+    """Return linked GPU events with their launch (``order``); the later one if there are two."""
     parents = (
         trace.launches.sort("link_index")
         .unique("gpu_uid", keep="last")
@@ -90,11 +90,11 @@ def _named(calls: pl.DataFrame, trace: Trace, with_python: bool) -> pl.DataFrame
 
 @dataclass(frozen=True)
 class PathTree:
-    """``gpu_paths`` as arrays with a row for each node, made to be compared with another one.
+    """``gpu_paths`` as arrays with an entry for each node, for comparison with another tree.
 
-    ``name`` and ``loose_name`` are numbers that two trees of ``path_trees`` share; ``shape`` tells
-    name and number of children, so that equal stretches of it are equal subtrees. The children of
-    a node are ``children[first_child[node] : first_child[node + 1]]``.
+    ``name`` and ``loose_name`` are codes shared by two trees of ``path_trees``; ``shape`` encodes
+    name and number of children, so that equal ranges of it are equal subtrees. The children of a
+    node are ``children[first_child[node] : first_child[node + 1]]``.
     """
 
     kind: Int64s
@@ -106,20 +106,20 @@ class PathTree:
     children: Int64s
 
     def children_of(self, node: int) -> Int64s:
-        """The rows of the children of a node, in order."""
+        """Return the rows of the children of a node, in order."""
         return self.children[self.first_child[node] : self.first_child[node + 1]]
 
 
 def path_trees(first: pl.DataFrame, second: pl.DataFrame) -> tuple[PathTree, PathTree]:
-    """The trees of two ``gpu_paths``."""
+    """Return the trees of two ``gpu_paths``."""
     keys = pl.concat([first, second]).select(
         name=pl.struct("kind", names.strict("name")).rank("dense").cast(pl.Int64),
         loose_name=pl.struct("kind", names.loose("name")).rank("dense").cast(pl.Int64),
     )
-    most_children = max(int(_child_counts(paths).max()) for paths in (first, second)) + 1
+    max_children = max(int(_child_counts(paths).max()) for paths in (first, second)) + 1
     return (
-        _path_tree(first, keys.head(first.height), most_children),
-        _path_tree(second, keys.tail(second.height), most_children),
+        _path_tree(first, keys.head(first.height), max_children),
+        _path_tree(second, keys.tail(second.height), max_children),
     )
 
 
@@ -127,14 +127,14 @@ def _child_counts(paths: pl.DataFrame) -> Int64s:
     return np.bincount(paths["parent"].to_numpy()[1:], minlength=paths.height)
 
 
-def _path_tree(paths: pl.DataFrame, keys: pl.DataFrame, most_children: int) -> PathTree:
+def _path_tree(paths: pl.DataFrame, keys: pl.DataFrame, max_children: int) -> PathTree:
     counts = _child_counts(paths)
     name = keys["name"].to_numpy(writable=True)
     return PathTree(
         kind=paths["kind"].to_numpy(writable=True),
         name=name,
         loose_name=keys["loose_name"].to_numpy(writable=True),
-        shape=name * most_children + counts,
+        shape=name * max_children + counts,
         subtree_end=paths["subtree_end"].to_numpy(writable=True),
         first_child=np.concatenate([[0], np.cumsum(counts)]),
         children=np.argsort(paths["parent"].to_numpy()[1:], kind="stable") + 1,

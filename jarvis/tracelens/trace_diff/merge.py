@@ -1,4 +1,4 @@
-"""Two trees of calls merged from the top: which nodes they have in common."""
+"""Merge two call trees from the top to find their common nodes."""
 
 import numpy as np
 
@@ -9,29 +9,26 @@ NONE = -1
 
 
 def counterparts(first: PathTree, second: PathTree) -> Int64s:
-    """For each node of ``first`` its counterpart in ``second``, or NONE.
+    """Return the counterpart in ``second`` of each node of ``first``, or NONE.
 
-    Counterparts stand in the same order in both trees, and below counterparts.
+    Counterparts are in the same order in both trees, and below counterparts.
     """
-    found = np.full(first.name.size, NONE, np.int64)
+    counterpart = np.full(first.name.size, NONE, np.int64)
     open_pairs = [(0, 0)]
     while open_pairs:
         node, other = open_pairs.pop()
         end, other_end = first.subtree_end[node], second.subtree_end[other]
         if np.array_equal(first.shape[node:end], second.shape[other:other_end]):
-            found[node:end] = np.arange(other, other_end)
+            counterpart[node:end] = np.arange(other, other_end)
             continue
-        found[node] = other
+        counterpart[node] = other
         is_root = node == 0
         open_pairs += matched_children(first, second, node, other, is_root=is_root)
-    return found
+    return counterpart
 
 
 def nearest_common(common: Bools, parent: Int64s) -> Int64s:
-    """For each node the nearest one from itself upwards that is ``common`` (a truth value each).
-
-    The root is always common.
-    """
+    """Return the nearest ``common`` node at or above each node; the root is always common."""
     above = parent.tolist()
     nearest = list(range(common.size))
     for node in np.flatnonzero(~common).tolist():

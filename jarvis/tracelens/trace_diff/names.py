@@ -1,4 +1,4 @@
-"""When calls of two traces have the same name: what differs from run to run does not count."""
+"""Normalize names of calls, so that they are comparable between traces."""
 
 import polars as pl
 
@@ -10,16 +10,16 @@ _MODULE = r"^(nn\.Module: .*)_\d+$"
 
 
 def shown(name: str) -> pl.Expr:
-    """The names of a column without line numbers and addresses."""
+    """Return the names of a column without line numbers and addresses."""
     return pl.col(name).str.replace_all(_LINE, ".py:").str.replace_all(_ADDRESS, "0x...")
 
 
 def strict(name: str) -> pl.Expr:
-    """What two shown names share where they mean the same call."""
+    """Return ``shown`` names with equivalent calls of CUDA and HIP mapped to one name."""
     is_hip = pl.col(name) == _HIP_LAUNCH
     return pl.when(is_hip).then(pl.lit(_CUDA_LAUNCH)).otherwise(pl.col(name))
 
 
 def loose(name: str) -> pl.Expr:
-    """What two shown names share where function, folder or instance of a module may differ."""
+    """Return ``shown`` names without function, folder and module instance."""
     return pl.col(name).str.replace(_FRAME, "$1").str.replace(_MODULE, "$1")
