@@ -17,7 +17,7 @@ from jarvis.core.workspace import HOME_VARIABLE, analyses_dir, exports_dir
 from jarvis.pipeline import STEPS
 from jarvis.server.database import DatabaseError, JobState
 from jarvis.server.ingest import uploads
-from jarvis.server.ingest.upload_writer import arriving
+from jarvis.server.ingest.upload_writer import resume_upload
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Export
 from tests.server.working import (
@@ -127,7 +127,7 @@ def test_an_upload_keeps_what_has_arrived_and_goes_on_with_room(
 
 
 def send(upload_id: str, offset: int, content: bytes) -> uploads.Upload:
-    with arriving(upload_id, offset, None) as arrival:
+    with resume_upload(upload_id, offset, None) as arrival:
         for start in range(0, len(content), PIECE_BYTES):
             arrival.write(content[start : start + PIECE_BYTES])
         return arrival.end()

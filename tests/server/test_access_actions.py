@@ -19,7 +19,7 @@ from jarvis.server.actions import Actor
 from jarvis.server.database import JobKind, JobState, Visibility, database
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.kinds import Analyze, Compare, Export, Inspect, Replay, Reproject
-from jarvis.server.jobs.queue import Headway, NewJob, Outcome, UnknownJobError
+from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome, UnknownJobError
 from jarvis.server.jobs.workers.single_job import SingleJobError
 from jarvis.server.storage import artifacts
 from jarvis.server.storage.analysis_rows import (
@@ -186,7 +186,7 @@ def test_a_file_is_made_once_for_those_who_may_have_it(ids: dict[str, str], engi
     file.parent.mkdir(parents=True)
     file.write_text("{}")
     made = Outcome(JobState.DONE, result={"file": f"{job.id}/run.json"}, analysis_id=ids["private"])
-    claims.finish(engine, "worker", job.id, Headway(), made)
+    claims.finish(engine, "worker", job.id, JobProgress(), made)
     assert actions.ask_for_file(engine, ADA, request).id == job.id
     actions.share_analysis(ADA, ids["private"], Visibility.TEAM)
     assert actions.get_visible_job(engine, BOB.person, job.id).result["file"]

@@ -20,7 +20,7 @@ from jarvis.server.database import URL_VARIABLE, JobKind, JobState, database
 from jarvis.server.ingest.intake import store_upload
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.claims import HEARTBEAT_TIMEOUT_S
-from jarvis.server.jobs.queue import Headway, NewJob
+from jarvis.server.jobs.queue import JobProgress, NewJob
 from jarvis.server.storage.catalog import read_catalog, set_owner
 from jarvis.server.storage.pins import pin, pinned
 from jarvis.server.submission import StoredAnalysis, Submission, submit
@@ -69,7 +69,7 @@ def work(engine: Engine, root: Path, job_id: str, is_over: Event) -> None:
     for number in range(100_000):
         if is_over.is_set():
             return
-        claims.beat(engine, "w", 1, {job_id: Headway("Step", number, 9, 1.0, log="x" * 1000)})
+        claims.beat(engine, "w", 1, {job_id: JobProgress("Step", number, 9, 1.0, log="x" * 1000)})
         queue.submit(engine, NewJob(JobKind.ANALYZE, "Analyze", {"trace": str(number)}))
         with staged_folder(root.with_name(f"made{number}"), lambda: None) as folder:
             shutil.copytree(root, folder, dirs_exist_ok=True)

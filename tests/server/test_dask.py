@@ -26,7 +26,7 @@ from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.dask import task
 from jarvis.server.jobs.dask.messages import Order, Report, storage_mark
 from jarvis.server.jobs.kinds import Inspect
-from jarvis.server.jobs.queue import FinishedStep, Headway, Job, Outcome
+from jarvis.server.jobs.queue import FinishedStep, Job, JobProgress, Outcome
 from jarvis.server.jobs.workers.job_messages import Assignment
 from jarvis.server.jobs.workers.worker import set_up_worker
 from jarvis.server.jobs.workers.worker_watch import job_slots, worker_command
@@ -240,11 +240,11 @@ def test_an_attempt_begins_once(engine: Engine, trace_file: Path) -> None:
     assert not claims.begin_at(engine, job.id, 2, "tcp://a:1"), "another attempt"
     assert claims.begin_at(engine, job.id, 1, "tcp://a:1")
     assert not claims.begin_at(engine, job.id, 1, "tcp://b:1"), "it has begun elsewhere"
-    claims.finish(engine, "a worker", job.id, Headway(), Outcome(JobState.CANCELLED))
+    claims.finish(engine, "a worker", job.id, JobProgress(), Outcome(JobState.CANCELLED))
 
 
 def test_reports_and_orders_arrive_as_they_were_sent(order: Order) -> None:
-    headway = Headway("Read", 1, 8, 12.5, 10, 20, [FinishedStep("Read", 0.5)])
+    headway = JobProgress("Read", 1, 8, 12.5, 10, 20, [FinishedStep("Read", 0.5)])
     for outcome in (None, Outcome(JobState.DONE, None, {"is_reused": True}, "a" * 12)):
         report = Report("key", "tcp://a:1", headway, "more\n", outcome)
         assert Report.of(sent(report.values())) == report

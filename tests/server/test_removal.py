@@ -17,7 +17,7 @@ from jarvis.server.database import AUDIT, JOBS, JobKind, JobState
 from jarvis.server.ingest.intake import store_upload
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.kinds import Analyze, Export
-from jarvis.server.jobs.queue import Headway, NewJob, Outcome
+from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome
 from jarvis.server.storage import housekeeping
 from jarvis.server.storage.catalog import UnknownAnalysisError, analysis_root, read_catalog
 from jarvis.server.storage.pins import is_pinned, pin, pinned, unpin
@@ -128,7 +128,7 @@ def test_an_analysis_that_a_job_works_with_stays_until_the_job_has_ended(
     assert claims.claim(engine, "w") is not None
     with pytest.raises(RemovalRefusedError, match=job.id):
         remove_analysis(by_name["old"])
-    claims.finish(engine, "w", job.id, Headway(), Outcome(JobState.DONE))
+    claims.finish(engine, "w", job.id, JobProgress(), Outcome(JobState.DONE))
     remove_analysis(by_name["old"])
 
 

@@ -142,7 +142,7 @@ def test_an_unexpected_error_is_said_and_its_traceback_kept() -> None:
     child.end(failed)
     assert failed.state is JobState.FAILED
     assert "unexpected error (ValueError: odd)" in failed.error
-    assert "Traceback" in child.headway.log
+    assert "Traceback" in child.progress.log
 
 
 def test_what_a_job_has_started_ends_with_it(tmp_path: Path) -> None:

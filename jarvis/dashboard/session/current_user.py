@@ -9,7 +9,7 @@ import streamlit as st
 from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import LOCAL, Person, Role, lacking
 from jarvis.server.access.roles import UnknownPersonError, group_names, has_groups, person_named
-from jarvis.server.access.userinfo import asked_of_provider
+from jarvis.server.access.userinfo import fetch_userinfo
 from jarvis.server.actions import Actor, ask_for_file, submit_job
 from jarvis.server.database import Visibility, database
 from jarvis.server.jobs.kinds import FileRequest, Request
@@ -92,7 +92,7 @@ def _completed(claims: dict[str, Any], now: Settings) -> dict[str, Any]:
     token = claims.get("tokens", {}).get("access")
     if token is None or all(claim in claims for claim in needed):
         return claims
-    more = asked_of_provider(oidc.issuer.rstrip("/"), token, str(claims.get("sub")))
+    more = fetch_userinfo(oidc.issuer.rstrip("/"), token, str(claims.get("sub")))
     return {**more, **claims}
 
 

@@ -10,7 +10,7 @@ from jarvis.server.access.rights import Person, Role
 from jarvis.server.database import JobKind, JobState, Visibility, database
 from jarvis.server.ingest import tickets
 from jarvis.server.jobs import claims, queue
-from jarvis.server.jobs.queue import Headway, NewJob, Outcome
+from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome
 from jarvis.server.page_links import file_link
 from tests.server.api.conftest import bearer
 
@@ -26,7 +26,7 @@ def exported(owner: str | None = None, visibility: Visibility = Visibility.TEAM)
     file.parent.mkdir(parents=True)
     file.write_bytes(CONTENT)
     done = Outcome(JobState.DONE, result={"file": f"{job.id}/run.json"})
-    claims.finish(engine, "w", job.id, Headway(), done)
+    claims.finish(engine, "w", job.id, JobProgress(), done)
     return job.id
 
 

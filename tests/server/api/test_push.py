@@ -170,7 +170,7 @@ def test_a_file_that_is_not_there_is_said(
 def test_a_server_that_stays_away_is_given_up(
     monkeypatch: pytest.MonkeyPatch, small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(remote, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(remote, "RETRY_TIMEOUT_S", 0.2)
     monkeypatch.setattr(remote, "_PAUSES_S", (0.05,))
     asked: list[str] = []
 

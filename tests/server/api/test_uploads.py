@@ -22,7 +22,7 @@ from jarvis.server.ingest.upload_writer import (
     ChecksumError,
     OffsetError,
     TooMuchError,
-    arriving,
+    resume_upload,
 )
 from jarvis.server.ingest.uploads import (
     BusyUploadError,
@@ -47,7 +47,7 @@ def _home(home: Path) -> None:
 
 
 def send(upload_id: str, offset: int, content: bytes, checksum: Checksum | None = None) -> Upload:
-    with arriving(upload_id, offset, checksum) as arrival:
+    with resume_upload(upload_id, offset, checksum) as arrival:
         arrival.write(content)
         return arrival.end()
 
@@ -115,7 +115,7 @@ def test_bytes_for_another_place_and_too_many_bytes_are_refused() -> None:
 
 def test_two_senders_cannot_mix_their_bytes() -> None:
     begun = create("a.json", 10, None)
-    with arriving(begun.id, 0) as first:
+    with resume_upload(begun.id, 0) as first:
         first.write(b"12")
         with pytest.raises(BusyUploadError, match="another connection"):
             send(begun.id, 0, b"ab")
@@ -136,7 +136,7 @@ def test_what_has_another_checksum_is_taken_back(algorithm: str) -> None:
 
 def test_what_breaks_off_before_its_checksum_is_taken_back() -> None:
     begun = create("a.json", len(BYTES), None)
-    with arriving(begun.id, 0, Checksum("sha1", "any")) as arrival:
+    with resume_upload(begun.id, 0, Checksum("sha1", "any")) as arrival:
         arrival.write(BYTES[:7])
     assert find(begun.id).offset_bytes == 0
     assert send(begun.id, 0, BYTES).sha256 == hashlib.sha256(BYTES).hexdigest()
@@ -242,7 +242,7 @@ def test_a_removed_upload_leaves_nothing_but_what_is_kept() -> None:
 
 
 def test_one_person_does_not_take_the_places_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "MAX_OF_ONE", 2)
+    monkeypatch.setattr(uploads, "MAX_PER_PERSON", 2)
     first = create("a.json", 5, "ada")
     create("b.json", 5, "ada")
     with pytest.raises(TooManyUploadsError, match="2 of your uploads"):
@@ -255,7 +255,7 @@ def test_one_person_does_not_take_the_places_of_the_others(monkeypatch: pytest.M
 
 
 def test_old_ones_make_room_when_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "MAX_OF_ONE", 1)
+    monkeypatch.setattr(uploads, "MAX_PER_PERSON", 1)
     old = create("a.json", 5, "ada")
     long_ago = time.time() - uploads.EXPIRES_AFTER.total_seconds() - 5
     folder = partial_uploads_dir() / old.id

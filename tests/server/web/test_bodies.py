@@ -42,7 +42,7 @@ def _status(app: Callable[..., Awaitable[None]], path: str) -> int:
         sent.append(message)
 
     scope = {"type": "http", "path": path, "method": "POST", "headers": []}
-    awaited(BodyLimits(app, most_bytes=150)(scope, receive, send))
+    awaited(BodyLimits(app, max_bytes=150)(scope, receive, send))
     statuses = [message["status"] for message in sent if message["type"] == "http.response.start"]
     assert len(statuses) == 1
     return int(statuses[0])

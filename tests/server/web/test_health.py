@@ -18,7 +18,7 @@ from jarvis.server.http.web import health, readiness, routes
 from jarvis.server.http.web.job_metrics import queue_figures
 from jarvis.server.http.web.timed_probe import FRESH_S, TimedProbe
 from jarvis.server.jobs import claims, queue
-from jarvis.server.jobs.queue import Headway, NewJob, Outcome
+from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome
 from tests.server.web.awaiting import awaited
 from tests.server.working import wait_for
 from tests.services.serving import Serving
@@ -27,12 +27,12 @@ from tests.services.serving import Serving
 @pytest.fixture
 def client(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     fresh = {name: TimedProbe(ask, health.ANSWER_S) for name, ask in health.NEEDS.items()}
-    monkeypatch.setattr(health, "_asked", fresh)
+    monkeypatch.setattr(health, "_probes", fresh)
     return TestClient(Starlette(routes=routes()))
 
 
 def _lacks(monkeypatch: pytest.MonkeyPatch, need: str, ask: Callable[[], str]) -> None:
-    monkeypatch.setitem(health._asked, need, TimedProbe(ask, 0.2))
+    monkeypatch.setitem(health._probes, need, TimedProbe(ask, 0.2))
 
 
 def test_a_server_at_work_is_ready(served: Serving) -> None:
@@ -159,7 +159,7 @@ def test_the_queue_is_counted(engine: Engine) -> None:
     for _ in range(2):
         taken = claims.claim(engine, "w")
         assert taken is not None
-        claims.finish(engine, "w", taken.id, Headway(), Outcome(JobState.DONE))
+        claims.finish(engine, "w", taken.id, JobProgress(), Outcome(JobState.DONE))
     claims.claim(engine, "w")
     figures = queue_figures(engine)
     assert figures.jobs == {
