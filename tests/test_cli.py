@@ -1,4 +1,4 @@
-"""The command line: what it writes, what it says, and its exit codes."""
+"""Command line: files, output and exit codes."""
 
 import json
 import os
@@ -107,7 +107,7 @@ def test_a_trace_that_cannot_be_compared_is_said(
 ) -> None:
     other = trace().unlinked("gemm").write(tmp_path / "other.json")
     assert run("report", small, "--comparison_json_path", other) == 0
-    sentence = "The compared trace does not say which host calls launched its GPU work"
+    sentence = "The compared trace has no host calls that launch its GPU work"
     assert sentence in capsys.readouterr().err
     assert run("report", small, "--comparison_json_path", tmp_path / "none.json") == 1
 

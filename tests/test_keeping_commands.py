@@ -20,7 +20,7 @@ Said = pytest.CaptureFixture[str]
 
 
 class Terminal(io.StringIO):
-    """Somebody who can be asked, and answers."""
+    """A terminal that answers prompts."""
 
     def isatty(self) -> bool:
         return True
@@ -28,7 +28,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The id of an analysis that is kept for 40 days."""
+    """The id of an analysis that was stored 40 days ago."""
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
@@ -44,7 +44,7 @@ def run(*arguments: object) -> int:
 
 
 def printed(said: Said, *arguments: object) -> dict[str, Any]:
-    """The JSON that a command prints."""
+    """The JSON output of a command."""
     assert run(*arguments, "--json") == ExitCode.OK
     result: dict[str, Any] = json.loads(said.readouterr().out)
     return result
@@ -76,7 +76,7 @@ def run_and_err(said: Said, *arguments: object) -> str:
 def test_a_file_that_is_no_archive_is_one_sentence(kept: str, capsys: Said) -> None:
     assert run("archive", "load", "tiny.json") == ExitCode.FAILED
     said = capsys.readouterr().err
-    assert said.startswith("jarvis: tiny.json is not loaded: ")
+    assert said.startswith("jarvis: tiny.json cannot be imported: ")
     assert said.count("\n") == 1
 
 
@@ -103,7 +103,7 @@ def test_nothing_kept_is_said(
 ) -> None:
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path))
     assert run("list") == ExitCode.OK
-    assert capsys.readouterr().out == "No analysis is kept here.\n"
+    assert capsys.readouterr().out == "No analyses are stored.\n"
 
 
 @pytest.mark.parametrize("command", [("remove",), ("prune", "--older-than", "30d")])
@@ -158,7 +158,7 @@ def test_a_dry_run_says_what_would_go_and_why(kept: str, capsys: Said) -> None:
     out = capsys.readouterr().out
     assert kept in out
     assert "40 days old: older than 30 days" in out
-    assert "would be removed" in out
+    assert "would be deleted" in out
     planned = printed(capsys, "prune", "--older-than", "30d", "--dry-run")
     assert planned["removed"] == []
     assert [(row["kind"], row["name"]) for row in planned["planned"]] == [("analysis", kept)]
@@ -178,7 +178,7 @@ def test_what_has_to_stay_above_the_limit_is_said(kept: str, capsys: Said) -> No
     assert run("prune", "--yes", "--keep-under", "1kB") == ExitCode.OK
     said = capsys.readouterr()
     assert f"{kept} stays: pinned" in said.err
-    assert "more than asked for" in said.err
+    assert "remain above the limit" in said.err
     assert ids() == [kept]
 
 

@@ -1,4 +1,4 @@
-"""Every option of a request is offered by each way in, and reaches the run."""
+"""Every request option is available in the CLI, API and pages, and reaches the run."""
 
 import shlex
 from dataclasses import Field, fields, replace
@@ -118,7 +118,7 @@ def test_another_machine_is_asked_for_all() -> None:
 
 
 def test_another_machine_has_no_analyses_of_this_one() -> None:
-    with pytest.raises(RemoteError, match="compare both when it is here"):
+    with pytest.raises(RemoteError, match="compare both when the run is done"):
         check_run(RemoteRun("lab", "/t.json", reference="abc"))
 
 

@@ -1,4 +1,4 @@
-"""The disk of the server is full: jobs and pages say so, and all goes on when there is room."""
+"""Full disk: jobs and pages report it, and work again when space is freed."""
 
 import contextlib
 import os
@@ -61,7 +61,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @contextmanager
 def full(disk: Path, but_bytes: int = 0) -> Iterator[None]:
-    """Nothing more than so many bytes can be written meanwhile."""
+    """Limit the bytes that can be written."""
     filler = disk / f"filler-{secrets.token_hex(4)}"
     with filler.open("wb", buffering=0) as file:
         for size in (1 << 20, 1 << 12, 1):

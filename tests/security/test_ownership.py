@@ -87,7 +87,7 @@ def test_a_description_that_nobody_is_known_to_have_added_is_for_admins(engine: 
 
 def test_what_jarvis_describes_is_deleted_by_nobody(engine: Engine) -> None:
     for actor in (ADA, ROOT):
-        with pytest.raises(HardwareError, match="belongs to Jarvis"):
+        with pytest.raises(HardwareError, match="built into Jarvis"):
             actions.remove_hardware(actor, load_hardware().get("MI300X", None))
 
 
@@ -141,7 +141,7 @@ def test_only_who_owns_an_analysis_has_it_made_again(engine: Engine, file: Path)
     job = actions.submit_job(engine, BOB, Analyze(Submission(file), is_again=True))
     outcome = outcome_of(assignment_of(job), lambda _: None)
     assert isinstance(outcome, FailedMessage)
-    assert "belongs to somebody else" in outcome.error
+    assert "belongs to another user" in outcome.error
     assert digest(theirs.root) == before
     for actor in (ADA, ROOT):
         assert not kept_by(actor, Submission(file), again=True).is_reused

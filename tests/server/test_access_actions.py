@@ -1,4 +1,4 @@
-"""What people do: only what they may, without a word about what they may not see, written down."""
+"""Authorized operations: permissions, invisible resources, audit entries."""
 
 import shutil
 from collections.abc import Callable
@@ -222,7 +222,10 @@ def test_what_somebody_keeps_private_is_not_given_to_another(
     made: Path, ids: dict[str, str], engine: Engine
 ) -> None:
     asked = Submission(made / "trace.json", model_name="private")
-    with stored_for(BOB.person.name), pytest.raises(PrivateAnalysisError, match="keeps it private"):
+    with (
+        stored_for(BOB.person.name),
+        pytest.raises(PrivateAnalysisError, match="private analysis of this trace"),
+    ):
         submit(asked)
     with stored_for(ADA.person.name):
         assert submit(asked).is_reused
@@ -280,7 +283,7 @@ def test_an_archive_is_loaded_for_who_loads_it(
     assert actions.load_analysis(ADA, file).result["is_reused"]
     assert stored_rows(engine)[loaded.analysis_id].loaded_by == BOB.person.name
     actions.share_analysis(BOB, loaded.analysis_id, Visibility.PRIVATE)
-    with pytest.raises(SingleJobError, match="keeps it private"):
+    with pytest.raises(SingleJobError, match="private analysis of this trace"):
         actions.load_analysis(ADA, file)
     lines = [(e.person, e.via, e.action) for e in audit.recent(engine)]
     assert (BOB.person.name, Channel.API, Action.ARCHIVE_LOAD) in lines

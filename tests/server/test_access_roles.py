@@ -1,4 +1,4 @@
-"""Who is what, and what must be set up before anybody can log in."""
+"""Roles by name and group, and validation of the login settings."""
 
 from typing import Any
 
@@ -100,7 +100,7 @@ def test_a_half_set_up_login_names_what_is_missing(
         ("PUBLIC_URL", "http://jarvis.example.org", "https"),
         ("PUBLIC_URL", "jarvis.example.org", "https"),
         ("OIDC__ISSUER", "http://login.example.org", "https"),
-        ("TRUSTED_PROXIES", "proxy.example.org", "is no address"),
+        ("TRUSTED_PROXIES", "proxy.example.org", "is neither an address"),
     ],
 )
 def test_an_unsafe_login_is_refused(

@@ -1,4 +1,4 @@
-"""The commands of the guide back up a server at work, and bring everything back."""
+"""The commands of the guide back up and restore a running server."""
 
 import os
 import re
@@ -65,7 +65,7 @@ def kept(engine: Engine, tmp_path: Path) -> StoredAnalysis:
 
 
 def work(engine: Engine, root: Path, job_id: str, is_over: Event) -> None:
-    """What a server at work does: a heartbeat and headway, jobs that come, analyses that appear."""
+    """Load of a running server: heartbeats, progress, new jobs, new analyses."""
     for number in range(100_000):
         if is_over.is_set():
             return

@@ -1,4 +1,4 @@
-"""Jobs on a Dask cluster: real schedulers and workers, killed and forgotten like any process."""
+"""Jobs on a Dask cluster with real schedulers and workers, which are also killed."""
 
 import os
 import signal
@@ -105,7 +105,7 @@ def trace_file(home: Path, tmp_path: Path) -> Path:
 
 @contextmanager
 def dask_worker(dask: Dask, **environment: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """A Jarvis worker that has its jobs done by the cluster."""
+    """A Jarvis worker that runs its jobs on the cluster."""
     with worker(HELD_WORKER, JARVIS_DASK_SCHEDULER=dask.address, **environment) as process:
         yield process
 
@@ -193,7 +193,7 @@ def test_jobs_wait_for_a_scheduler_that_is_gone_and_memory_is_limited(
     hold_at(running.id, 3)
     with dask_worker(dask, SLOTS="1", JARVIS_JOB_MEMORY_GB="0.02"):
         failed = ended(engine, running.id)
-        assert "needed more than its 0.02 GB of memory" in (failed.error or "")
+        assert "exceeded its memory limit of 0.02 GB" in (failed.error or "")
     queue.retry(engine, running.id)
     with dask_worker(dask, SLOTS="1"):
         pid = held_process(running.id)
@@ -227,7 +227,7 @@ def test_a_dask_worker_that_is_set_up_otherwise_begins_nothing(
     with pytest.raises(JarvisError, match="uses another database than this server"):
         task.begin("tcp://a:1", order)
     monkeypatch.setenv("JARVIS_ARTIFACT_ROOT", str(tmp_path))
-    with pytest.raises(JarvisError, match="keeps analyses elsewhere than this server"):
+    with pytest.raises(JarvisError, match="stores analyses elsewhere than this server"):
         task.begin("tcp://a:1", order)
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a job stands in the log under its id, with the request that asked for it."""
+"""Log lines of a job have its id and that of the request that submitted it."""
 
 import json
 import logging

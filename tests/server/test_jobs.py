@@ -1,4 +1,4 @@
-"""The queue: what each change does to a job, and that no two workers get the same one."""
+"""Job queue: state changes, and exclusive claims."""
 
 import os
 import subprocess
@@ -78,7 +78,7 @@ def names(taken: list[Job]) -> list[str]:
 
 
 def test_people_take_turns_and_a_place_in_the_queue_says_when(engine: Engine) -> None:
-    """One person's many jobs do not hold up another's one, whichever came first."""
+    """Many jobs of one person do not delay the job of another."""
     for n in range(1, 5):
         queue.submit(engine, new_job(f"ann-{n}"), owner="ann")
     for name in ("bob-1", "bob-2"):

@@ -1,4 +1,4 @@
-"""What is cleared away of jobs whose machine died, and what is left alone."""
+"""Cleanup of partial results of dead jobs."""
 
 from pathlib import Path
 

@@ -95,7 +95,7 @@ def address_of(text: str, schemes: Iterable[str] = (*HTTP, SFTP)) -> Address:
     if not _is_listed(address, allowed):
         raise AddressError(
             f"The host and port of {address.shown} are not allowed "
-            f"({', '.join(allowed)}). Use one of these, or ask an admin to add it to "
+            f"(allowed: {', '.join(allowed)}). Use one of these, or ask an admin to add it to "
             f"{HOSTS_VARIABLE}."
         )
     return address

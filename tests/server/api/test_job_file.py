@@ -1,4 +1,4 @@
-"""What a job made is taken home block by block: by a token, or by the link of a page."""
+"""Download of the file of a job, by token or by the link of a page."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ CONTENT = b"bytes of an export" * 10_000
 
 
 def exported(owner: str | None = None, visibility: Visibility = Visibility.TEAM) -> str:
-    """The id of a job that has made a file."""
+    """The id of a job with a file."""
     engine = database()
     job = queue.submit(engine, NewJob(JobKind.EXPORT, "Export", {}), owner, visibility)
     claims.claim(engine, "w")

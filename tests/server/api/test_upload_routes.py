@@ -1,4 +1,4 @@
-"""Uploads over HTTP: the protocol, what is refused, and who may begin one."""
+"""Uploads over HTTP: protocol, rejected requests, permissions."""
 
 import base64
 import hashlib
@@ -104,7 +104,7 @@ def test_a_forgotten_upload_is_gone(client: TestClient) -> None:
         ({"Upload-Length": "many"}, 422, "Upload-Length"),
         ({"Upload-Length": "1" * 30}, 413, "takes up to"),
         ({"Upload-Length": "0"}, 400, "is empty"),
-        ({"Upload-Metadata": "filename !!!"}, 400, "name of its file"),
+        ({"Upload-Metadata": "filename !!!"}, 400, "has no file name"),
         ({"Upload-Metadata": "filename " + "A" * 5000}, 422, "Upload-Metadata"),
         ({"Upload-Metadata": f"filename {base64.b64encode(b'x.exe').decode()}"}, 400, "no trace"),
         ({"Tus-Resumable": "0.2.2"}, 422, "Tus-Resumable"),
@@ -194,7 +194,7 @@ def test_a_ticket_of_a_page_uploads_and_does_nothing_else(
     late = {"Authorization": f"Ticket {ticket}"}
     answer = client.post("/api/uploads", headers={**beginning("a.json", 5), **late})
     assert answer.status_code == 401
-    assert "Load it again" in answer.json()["error"]
+    assert "Reload it" in answer.json()["error"]
 
 
 @pytest.mark.parametrize("change", ["x", ".", "=", "é"])

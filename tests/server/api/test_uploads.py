@@ -1,4 +1,4 @@
-"""Uploads on the disk: where they go on, what is refused, and what is kept of them."""
+"""Uploads on disk: resuming, rejected uploads, stored content."""
 
 import base64
 import errno
@@ -53,7 +53,7 @@ def send(upload_id: str, offset: int, content: bytes, checksum: Checksum | None 
 
 
 def restart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a process knows in its memory is lost."""
+    """Forget the state in memory, as after a restart."""
     monkeypatch.setattr(arrivals, "_digests", type(arrivals._digests)())
 
 

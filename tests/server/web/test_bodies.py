@@ -1,4 +1,4 @@
-"""A body without a declared length is counted while it arrives."""
+"""Limits of bodies without a declared length."""
 
 from collections.abc import Awaitable, Callable
 

@@ -1,4 +1,4 @@
-"""A server says that it lives, and what it lacks, in bounded time; and counts what it does."""
+"""Liveness and readiness checks with timeouts, and metrics."""
 
 import asyncio
 import time
@@ -51,7 +51,7 @@ def test_without_a_worker_it_is_not_ready_but_alive(client: TestClient, engine: 
     assert answer.status_code == 503
     parts = answer.json()["parts"]
     assert [name for name, part in parts.items() if not part["ready"]] == ["worker"]
-    assert "No worker was heard of" in parts["worker"]["detail"]
+    assert "No worker heartbeat" in parts["worker"]["detail"]
     assert client.get("/healthz").status_code == 200
     claims.beat(engine, "w", 1, {})
     time.sleep(FRESH_S)
@@ -85,7 +85,7 @@ def test_a_database_that_hangs_holds_nothing_up(
     answers = [client.get("/readyz") for _ in range(3)]
     assert time.monotonic() - begin < 5
     assert {answer.status_code for answer in answers} == {503}
-    assert "did not answer within" in answers[0].json()["parts"]["database"]["detail"]
+    assert "No answer within" in answers[0].json()["parts"]["database"]["detail"]
     assert len(asked) == 1, "one question at a time"
     is_over.set()
 

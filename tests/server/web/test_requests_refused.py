@@ -1,4 +1,4 @@
-"""A real server refuses foreign names and pages, and what is too large, with a sentence each."""
+"""A real server rejects foreign hosts, foreign origins and too large requests."""
 
 import http.client
 import socket
