@@ -271,7 +271,7 @@ def test_analyze_keeps_under_an_id(
     assert kept.manifest.analysis_id == identifier
     assert Run.load(tmp_path / "copy").manifest == kept.manifest
     assert run("analyze", small, "--id") == 0
-    assert "kept before" in capsys.readouterr().out
+    assert "already stored" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

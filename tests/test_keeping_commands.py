@@ -137,7 +137,7 @@ def test_a_terminal_is_asked(
 
 def test_all_are_removed_or_none(kept: str, capsys: Said) -> None:
     assert run("remove", "--yes", kept, "nothing") == ExitCode.FAILED
-    assert "No analysis 'nothing'" in capsys.readouterr().err
+    assert "There is no analysis 'nothing'" in capsys.readouterr().err
     assert ids() == [kept]
     run("pin", kept)
     assert run("remove", "--yes", kept) == ExitCode.FAILED

@@ -139,10 +139,10 @@ def _compare(arguments: argparse.Namespace) -> int:
     from jarvis.pipeline import compare
 
     rules = [Rule.parse(text) for text in arguments.fail_if]
-    given = [arguments.reference, arguments.target, *arguments.others]
-    if arguments.names is not None and len(arguments.names) != len(given):
-        arguments.usage_error(f"--names needs {len(given)} names, one for each report")
-    with _sides(given, arguments) as sides:
+    sources = [arguments.reference, arguments.target, *arguments.others]
+    if arguments.names is not None and len(arguments.names) != len(sources):
+        arguments.usage_error(f"--names needs {len(sources)} names, one for each report")
+    with _sides(sources, arguments) as sides:
         reference, target = sides[0].run, sides[1].run
         comparison = compare(target, reference, tolerance=arguments.tolerance or TOLERANCE)
         times = metrics(comparison) if rules else {}
@@ -158,31 +158,31 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _sides(given: Sequence[str], arguments: argparse.Namespace) -> Iterator[list[_Side]]:
+def _sides(sources: Sequence[str], arguments: argparse.Namespace) -> Iterator[list[_Side]]:
     """Yield the sides; traces and reports are analyzed in a temporary folder."""
-    platforms = [arguments.reference_platform, *[arguments.platform] * (len(given) - 1)]
-    names = arguments.names or _names(given)
+    platforms = [arguments.reference_platform, *[arguments.platform] * (len(sources) - 1)]
+    names = arguments.names or _names(sources)
     with tempfile.TemporaryDirectory(prefix="jarvis-compare-") as folder:
         yield [
             _Side(text, name, _opened(text, platform, Path(folder) / str(number)))
             for number, (text, name, platform) in enumerate(
-                zip(given, names, platforms, strict=True)
+                zip(sources, names, platforms, strict=True)
             )
         ]
 
 
-def _opened(given: str, platform: str | None, folder: Path) -> "Run":
+def _opened(source: str, platform: str | None, folder: Path) -> "Run":
     """Load or analyze the run of an argument, re-projected onto ``platform`` if it is set."""
     from jarvis.pipeline import analyze, reproject
     from jarvis.run import Run
     from jarvis.tracelens.options import ReportOptions
 
-    path = stored_folder(given) or Path(given)
+    path = stored_folder(source) or Path(source)
     if RunPaths(path).manifest.is_file():
         if platform is None:
             return Run.load(path)
         return reproject(path, platform=platform, output_dir=folder)
-    note([f"reading {given}"])
+    note([f"reading {source}"])
     run = analyze(
         path,
         AnalysisRequest(platform=platform),
@@ -194,14 +194,15 @@ def _opened(given: str, platform: str | None, folder: Path) -> "Run":
     return run
 
 
-def _names(given: Sequence[str]) -> list[str]:
+def _names(sources: Sequence[str]) -> list[str]:
     """Return TraceLens's report names: file names without suffix, or roles if not unique."""
     stems = [
-        Path(text).name.removesuffix(".gz").rpartition(".")[0] or Path(text).name for text in given
+        Path(text).name.removesuffix(".gz").rpartition(".")[0] or Path(text).name
+        for text in sources
     ]
     if len(set(stems)) == len(stems):
         return stems
-    return [*ROLES, *(f"report_{number}" for number in range(3, len(given) + 1))]
+    return [*ROLES, *(f"report_{number}" for number in range(3, len(sources) + 1))]
 
 
 def _write_files(

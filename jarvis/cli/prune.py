@@ -91,9 +91,9 @@ def _limit(
     variable: str,
     setting: str | None,
 ) -> float | None:
-    given: float | None = getattr(arguments, name)
-    if given is not None or not setting:
-        return given
+    value: float | None = getattr(arguments, name)
+    if value is not None or not setting:
+        return value
     try:
         return read(setting)
     except argparse.ArgumentTypeError as error:

@@ -125,9 +125,9 @@ def _report(arguments: argparse.Namespace) -> int:
     if (arguments.trace is None) == (arguments.profile_json_path is None):
         arguments.usage_error("give the trace exactly once, as TRACE or with --profile_json_path")
     check_gpu(arguments)
-    given = vars(arguments)
+    values = vars(arguments)
     for name, reason in NOT_OFFERED.items():
-        if given[name.replace("-", "_")] is not None:
+        if values[name.replace("-", "_")] is not None:
             raise JarvisError(f"{reason} Remove --{name}.")
     from jarvis.extensions import load_extensions
     from jarvis.pipeline import generate_report
@@ -135,7 +135,7 @@ def _report(arguments: argparse.Namespace) -> int:
     from jarvis.tracelens.options import ReportOptions
 
     trace = arguments.trace or arguments.profile_json_path
-    options = {name: given[name] for name in REPORT_OPTIONS if name in given}
+    options = {name: values[name] for name in REPORT_OPTIONS if name in values}
     extensions = load_extensions(arguments.extension_file)
     note(extensions.notes)
     report = generate_report(

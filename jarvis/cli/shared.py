@@ -156,7 +156,7 @@ def print_result(
         print_line(line, sys.stderr if is_taken else arguments.stdout)
 
 
-def stored_folder(given: str) -> Path | None:
+def stored_folder(analysis_id: str) -> Path | None:
     """Return the folder of a stored analysis by its id; None if there is none.
 
     The analysis is downloaded from a shared artifact root if necessary.
@@ -164,20 +164,20 @@ def stored_folder(given: str) -> Path | None:
     if any(os.environ.get(name) for name in (ARTIFACT_ROOT_VARIABLE, CONFIG_VARIABLE)):
         from jarvis.server.storage.catalog import is_stored  # slow to import
 
-        is_stored(given)
-    return stored_run_dir(given)
+        is_stored(analysis_id)
+    return stored_run_dir(analysis_id)
 
 
-def run_directory(given: str) -> Path:
+def run_directory(text: str) -> Path:
     """Return the run directory of a path or of the id of a stored analysis.
 
     Raises:
         UnknownRunError: it is neither.
         NotARunError: the folder is not a run directory.
     """
-    root = stored_folder(given) or Path(given)
+    root = stored_folder(text) or Path(text)
     if not root.exists():
-        raise UnknownRunError(given)
+        raise UnknownRunError(text)
     if not RunPaths(root).manifest.is_file():
         raise NotARunError(root)
     return root

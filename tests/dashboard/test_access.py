@@ -94,7 +94,7 @@ def refusals(page: AppTest) -> list[str]:
         ({"is_logged_in": True, "email": ADA}, "Log in to see"),
         (claims(ADA, email_verified=False), "nobody has checked your email"),
         ({"is_logged_in": True, "sub": "7", "iat": int(time.time())}, "says no 'email'"),
-        (claims("@root"), "cannot be told"),
+        (claims("@root"), "cannot be used"),
     ],
 )
 def test_nobody_comes_in_without_a_good_login(

@@ -197,8 +197,8 @@ def no_report(root: Path) -> None:
         (huge_number, r"model_info.json has the number 1e\+40"),
         (large_manifest, "manifest.json is larger than 4 MiB"),
         (table_elsewhere, "the name '../../x/tables/operations'"),
-        (odd_rows, "contradicts itself .*ColumnNotFoundError"),
-        (no_report, "contradicts itself .reports are there: standalone_analysis_fair.md"),
+        (odd_rows, "is inconsistent .*ColumnNotFoundError"),
+        (no_report, "is inconsistent .reports are there: standalone_analysis_fair.md"),
     ],
 )
 def test_a_forged_run_is_refused_with_a_sentence(run: Path, change: Change, words: str) -> None:

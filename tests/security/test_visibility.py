@@ -265,7 +265,7 @@ def test_rights_are_checked_again_when_a_job_begins(
     actions.share_analysis(ADA, ids["shared"], Visibility.PRIVATE)
     outcome = outcome_of(assignment_of(job), lambda _: None)
     assert isinstance(outcome, FailedMessage)
-    assert "No analysis" in outcome.error
+    assert "There is no analysis" in outcome.error
     assert not exports_dir().exists()
 
 

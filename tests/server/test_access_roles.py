@@ -53,7 +53,7 @@ def test_a_role_comes_from_the_name_or_a_group(
 
 @pytest.mark.parametrize("name", ["", "  ", "@platform", "a\nb", "x" * 201, "\u202eroot"])
 def test_what_is_no_name_is_nobody(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    with pytest.raises(UnknownPersonError, match="cannot be told"):
+    with pytest.raises(UnknownPersonError, match="cannot be used"):
         person_named(name, (), _settings(monkeypatch, LISTS))
 
 

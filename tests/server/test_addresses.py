@@ -99,7 +99,7 @@ def test_without_setting_nothing_is_allowed(allow: Callable[..., None]) -> None:
         ("https://example.org\\@evil.org/", "an invalid character"),
         ("https://example.org/a\r\nHost: x", "an invalid character"),
         ("https://ex\u0430mple.org/", "an invalid character"),
-        ("https://example.org/" + "a" * 5_000, "longer than 4,000 letters"),
+        ("https://example.org/" + "a" * 5_000, "longer than 4,000 characters"),
     ],
 )
 def test_what_is_no_plain_address_is_refused(
@@ -176,7 +176,7 @@ def test_other_ways_to_write_this_machine_are_known(host: str, allow: Callable[.
 
 def test_a_name_that_nobody_knows_is_said(allow: Callable[..., None]) -> None:
     allow("a..b")
-    with pytest.raises(AddressError, match=r"The host a\.\.b is not known"):
+    with pytest.raises(AddressError, match=r"The host a\.\.b cannot be resolved"):
         machines_of(address_of("http://a..b/a.json"))
 
 

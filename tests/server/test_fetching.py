@@ -137,7 +137,7 @@ def test_too_large_a_file_is_refused_at_once_or_when_it_shows(
         server.says_length = says_length
         with pytest.raises(FetchError, match=r"exceeds the limit of 0\.0005 GB"):
             fetched(f"http://127.0.0.1:{server.port}/a.json", tmp_path)
-    assert (tmp_path / "growing").stat().st_size <= 500_000
+    assert (tmp_path / "partial").stat().st_size <= 500_000
 
 
 @pytest.mark.parametrize(

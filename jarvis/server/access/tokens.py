@@ -36,7 +36,7 @@ class TokenError(JarvisError):
 
 
 class TokenState(StrEnum):
-    """Whether a token can be used."""
+    """State of a token."""
 
     ACTIVE = "active"
     EXPIRED = "expired"

@@ -177,7 +177,7 @@ def resume_upload(
     except BlockingIOError as error:
         os.close(file)
         raise BusyUploadError(
-            "Another connection is sending this upload. Wait a moment, then resume."
+            "This upload is being sent over another connection. Wait a moment, then resume."
         ) from error
     except BaseException:
         os.close(file)

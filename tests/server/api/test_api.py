@@ -149,7 +149,7 @@ def test_a_job_is_cancelled_and_retried(client: TestClient, small: Path) -> None
         ({"path": "x" * 5000}, 422, "path"),
         ({"path": "a\0.json"}, 400, "is not a valid path"),
         ({"path": "small.json", "platform": "H9000"}, 400, "H9000"),
-        ({"path": "small.json", "reference": "none"}, 404, "No analysis"),
+        ({"path": "small.json", "reference": "none"}, 404, "There is no analysis"),
         ({"path": "small.json", "target_pct": 0}, 422, "target_pct"),
         ({"path": "small.json", "target_pct": 101}, 422, "target_pct"),
         ({"upload": "0" * 32}, 404, "no such upload"),
@@ -192,9 +192,9 @@ def test_only_files_of_an_analysis_are_given(client: TestClient, small: Path, ho
 
 
 def test_what_is_not_there_is_said_in_json(client: TestClient) -> None:
-    assert client.get("/api/nothing").json()["error"].startswith("There is nothing")
+    assert client.get("/api/nothing").json()["error"].startswith("Not found")
     assert client.put("/api/analyses").status_code == 405
-    assert client.put("/api/analyses").json()["error"].startswith("This address")
+    assert client.put("/api/analyses").json()["error"].startswith("This method")
 
 
 def test_a_fault_is_a_sentence_and_no_stack_trace(
@@ -207,7 +207,7 @@ def test_a_fault_is_a_sentence_and_no_stack_trace(
     with TestClient(client.app, raise_server_exceptions=False) as asked:
         answer = asked.get("/api/analyses")
     assert answer.status_code == 500
-    assert answer.json()["error"].startswith("Something went wrong")
+    assert answer.json()["error"].startswith("Internal error")
     assert "secret" not in answer.text
 
 

@@ -160,15 +160,15 @@ class RemovedView(BaseModel, title="Removed analysis"):
 
 
 @router.post("", summary="Analyze a trace", status_code=202)
-def analyze(person: Caller, asked: NewAnalysis) -> JobView:
+def analyze(person: Caller, new: NewAnalysis) -> JobView:
     """Queue a job, or return the queued or running job of an equal request."""
     require(person, Role.EDITOR, "analyze traces")
-    if asked.platform is not None:
-        load_hardware().get(asked.platform, asked.preset)
-    if asked.reference is not None:
-        actions.get_visible_analysis(person, asked.reference)
+    if new.platform is not None:
+        load_hardware().get(new.platform, new.preset)
+    if new.reference is not None:
+        actions.get_visible_analysis(person, new.reference)
     job = actions.submit_job(
-        database(), Actor(person, Channel.API), _request(person, asked), asked.visibility
+        database(), Actor(person, Channel.API), _request(person, new), new.visibility
     )
     return job_view(job)
 
@@ -277,17 +277,17 @@ def _files(root: FilePath) -> dict[str, FilePath]:
     return {path.relative_to(root).as_posix(): path for path in files}
 
 
-def _request(person: Person, asked: NewAnalysis) -> Request:
-    if asked.url is not None:
-        return Fetch(asked.url, AnalysisOptions.of(asked), asked.is_again)
-    submission = Submission.of(asked, trace=_trace(person, asked))
-    return Analyze(submission, is_again=asked.is_again)
+def _request(person: Person, new: NewAnalysis) -> Request:
+    if new.url is not None:
+        return Fetch(new.url, AnalysisOptions.of(new), new.is_again)
+    submission = Submission.of(new, trace=_trace(person, new))
+    return Analyze(submission, is_again=new.is_again)
 
 
-def _trace(person: Person, asked: NewAnalysis) -> FilePath:
-    if asked.upload is None:
-        return server_trace(asked.path or "")
-    upload = uploads.find_own(asked.upload, person.name)
+def _trace(person: Person, new: NewAnalysis) -> FilePath:
+    if new.upload is None:
+        return server_trace(new.path or "")
+    upload = uploads.find_own(new.upload, person.name)
     if upload.trace is None:
         raise UnfinishedUploadError(upload)
     return upload.trace

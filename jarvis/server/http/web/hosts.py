@@ -74,10 +74,14 @@ class AllowedHosts:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        given = header(scope, "host")
-        host = host_of(given or "")
+        host_header = header(scope, "host")
+        host = host_of(host_header or "")
         if host is None or not self._names.include(host):
-            described = "without a Host header" if given is None else f"for host {given[:100]!r}"
+            described = (
+                "without a Host header"
+                if host_header is None
+                else f"for host {host_header[:100]!r}"
+            )
             await refuse(
                 scope,
                 receive,
@@ -86,7 +90,7 @@ class AllowedHosts:
                 f"This server does not accept requests {described}. Use the server's own URL, or "
                 "ask its admin to allow this host (JARVIS_ALLOWED_HOSTS).",
             )
-        elif self._is_foreign(scope, given):
+        elif self._is_foreign(scope, host_header):
             await refuse(
                 scope,
                 receive,

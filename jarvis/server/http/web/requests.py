@@ -74,8 +74,8 @@ class _ObservedRequest:
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._scope, self._receive, self._send = scope, receive, send
-        given = header(scope, ID_HEADER) or ""
-        self.id = given if _SANE_ID.fullmatch(given) else secrets.token_hex(8)
+        value = header(scope, ID_HEADER) or ""
+        self.id = value if _SANE_ID.fullmatch(value) else secrets.token_hex(8)
         self.status: int | None = None
         self._begin = perf_counter()
         self._received_bytes = self._sent_bytes = 0

@@ -46,7 +46,8 @@ class OutdatedJobError(JarvisError):
 
     def __init__(self) -> None:
         super().__init__(
-            "This job was submitted by an incompatible version of Jarvis. Submit it again."
+            "This job was submitted by another version of Jarvis and is not compatible with this "
+            "one. Submit it again."
         )
 
 

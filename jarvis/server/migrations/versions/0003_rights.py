@@ -47,13 +47,13 @@ def upgrade() -> None:
     )
     connection = op.get_bind()
     analyses = sa.table("analyses", sa.column("id"))
-    kept = frozenset(connection.scalars(sa.select(analyses.c.id)))
+    stored = frozenset(connection.scalars(sa.select(analyses.c.id)))
     rows = [
         {
             "job_id": job["id"],
             "analysis_id": name,
-            "owner": None if name in kept else job["owner"],
-            "visibility": None if name in kept else job["visibility"],
+            "owner": None if name in stored else job["owner"],
+            "visibility": None if name in stored else job["visibility"],
         }
         for job in connection.execute(sa.select(jobs)).mappings()
         for name in _named(job["kind"], job["parameters"], job["analysis_id"])
