@@ -10,7 +10,7 @@ from jarvis.server.http.web.lifespan import lifespan
 from jarvis.server.logs import configure_logs
 from jarvis.server.settings import settings
 
-if (public_url := settings().public_url) is not None:  # where a proxy changes the host
+if (public_url := settings().public_url) is not None:  # a proxy may change the host
     config.set_option("server.corsAllowedOrigins", [public_url])
 app = st.App(
     MAIN,
@@ -19,4 +19,4 @@ app = st.App(
     routes=routes(),
     middleware=middleware(),
 )
-configure_logs("web")  # last: Streamlit sets up lines of its own
+configure_logs("web")  # last: Streamlit configures its own logging

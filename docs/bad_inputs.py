@@ -38,7 +38,7 @@ from jarvis.server.ingest.addresses import (
 from jarvis.server.ingest.intake import ROOTS_VARIABLE, server_trace, store_upload
 from jarvis.server.ingest.remote_runs import check_path
 from jarvis.server.ingest.tickets import UPLOAD, ticket_holder
-from jarvis.server.ingest.upload_writer import arriving
+from jarvis.server.ingest.upload_writer import resume_upload
 from jarvis.server.ingest.uploads import create, find
 from jarvis.server.storage.catalog import analysis_root
 from jarvis.trace import read_trace
@@ -315,8 +315,8 @@ def _uploads() -> list[BadInput]:
 
 
 def _piece(content: bytes, size: int = len(_TRACE), offset: int = 0) -> None:
-    """Send a piece of an upload that declared ``size`` bytes."""
-    with arriving(create("t.json", size, None).id, offset) as arrival:
+    """Send a piece of an upload that was said to have so many bytes."""
+    with resume_upload(create("t.json", size, None).id, offset) as arrival:
         arrival.write(content)
 
 

@@ -1,10 +1,10 @@
-"""Jarvis: turns a PyTorch profiler trace into decisions.
+"""Jarvis: performance reports and findings from PyTorch profiler traces.
 
 >>> import jarvis
 >>> trace = jarvis.read_trace("trace.json.gz")  # doctest: +SKIP
 >>> trace.find("aten::mm")  # doctest: +SKIP
 
-The names below are loaded when they are first asked for, since the command line starts here too.
+The public names are imported lazily, so that the command line starts fast.
 """
 
 from importlib import import_module
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jarvis.pipeline import analyze as analyze
     from jarvis.run import Run as Run
 
-_HOMES = {
+_SOURCES = {
     "Finding": ("jarvis.findings", "Finding"),
     "JarvisError": ("jarvis.core.errors", "JarvisError"),
     "PerfReport": ("jarvis.perf_report", "PerfReport"),
@@ -44,13 +44,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """One of the names of ``__all__``."""
-    if name not in _HOMES:
+    """Import a name of ``__all__`` on first use."""
+    if name not in _SOURCES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, attribute = _HOMES[name]
+    module, attribute = _SOURCES[name]
     return getattr(import_module(module), attribute)
 
 
 def __dir__() -> list[str]:
-    """The names of ``__all__``."""
+    """Return the names of ``__all__``."""
     return [*__all__]

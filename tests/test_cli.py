@@ -1,4 +1,4 @@
-"""The command line: files, messages and exit codes."""
+"""Command line: files, output and exit codes."""
 
 import json
 import os
@@ -107,7 +107,7 @@ def test_a_trace_that_cannot_be_compared_is_reported(
 ) -> None:
     other = trace().unlinked("gemm").write(tmp_path / "other.json")
     assert run("report", small, "--comparison_json_path", other) == 0
-    sentence = "The compared trace does not say which host calls launched its GPU work"
+    sentence = "The compared trace has no host calls that launch its GPU work"
     assert sentence in capsys.readouterr().err
     assert run("report", small, "--comparison_json_path", tmp_path / "none.json") == 1
 
@@ -269,7 +269,7 @@ def test_analyze_stores_under_an_id(
     assert kept.manifest.analysis_id == identifier
     assert Run.load(tmp_path / "copy").manifest == kept.manifest
     assert run("analyze", small, "--id") == 0
-    assert "kept before" in capsys.readouterr().out
+    assert "already stored" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ AS_JSON = {
 """A call of each command that prints results."""
 
 WITHOUT_JSON = {"serve", "worker", "completion"}
-"""What runs until it is stopped, and a script for a shell."""
+"""Commands that run until stopped, and a shell script."""
 
 
 @pytest.fixture(scope="module")

@@ -160,7 +160,7 @@ def test_several_reports_are_in_one_workbook(
     [
         (["--names", "a"], "--names takes 2 names"),
         (["--sheets", "nonsense"], "invalid choice"),
-        (["--tolerance", "0.5"], "not a number from 1 on"),
+        (["--tolerance", "0.5"], "not a finite number of at least 1"),
     ],
 )
 def test_misused_options_are_usage_errors(

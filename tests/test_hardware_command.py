@@ -69,7 +69,7 @@ def test_builtin_gpus_are_neither_replaced_nor_removed(
     assert run("hardware", "add", arch) == 1
     assert "described by Jarvis already" in capsys.readouterr().err
     assert run("hardware", "remove", "MI300X") == 1
-    assert "belongs to Jarvis" in capsys.readouterr().err
+    assert "built into Jarvis" in capsys.readouterr().err
     assert load_hardware().get("MI300X").mem_bw_gbps == 5300
 
 
@@ -108,7 +108,7 @@ def test_two_descriptions_are_two_analyses(
         arch.write_text(json.dumps({**ARCH, "mem_bw_gbps": bandwidth}))
         assert run("analyze", mm, "--gpu-arch-json-path", arch, "--id") == 0
         ids.append(capsys.readouterr().out.splitlines()[0])
-    assert ids[1] == f"{ids[0]} (kept before)"
+    assert ids[1] == f"{ids[0]} (already stored)"
     assert ids[2] != ids[0]
 
 

@@ -1,4 +1,4 @@
-"""Every option is offered by the command line, the API and pages, and reaches the run."""
+"""Every request option is available in the CLI, API and pages, and reaches the run."""
 
 import shlex
 from dataclasses import Field, fields, replace
@@ -9,7 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from jarvis.cli import parser
-from jarvis.cli.push import _asked
+from jarvis.cli.push import _new_analysis
 from jarvis.cli.shared import request_of as request_of_command
 from jarvis.core.request import AnalysisOptions, AnalysisRequest, public_name
 from jarvis.dashboard.pages.ingest import option_inputs
@@ -18,7 +18,7 @@ from jarvis.run import Options
 from jarvis.server.database import JobKind
 from jarvis.server.http.api.analysis_routes import NewAnalysis
 from jarvis.server.ingest.remote_errors import RemoteError
-from jarvis.server.ingest.remote_runs import RemoteRun, _script, check_asked
+from jarvis.server.ingest.remote_runs import RemoteRun, _script, check_run
 from jarvis.server.jobs.kinds import Analyze, Request, request_of
 from jarvis.server.jobs.kinds.fetches import Fetch
 from jarvis.server.jobs.kinds.remotes import Remote
@@ -58,7 +58,7 @@ def test_the_command_line_offers_it(option: "Field[Any]") -> None:
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 def test_push_asks_the_api_for_it(option: "Field[Any]") -> None:
     arguments = parser().parse_args(["push", "t.json", "--server=http://server", flag(option)])
-    asked = _asked(arguments, "a1b2")
+    asked = _new_analysis(arguments, "a1b2")
     assert asked[public_name(option.name)] == sample(option)
     made = TypeAdapter(NewAnalysis).validate_python(asked)
     assert getattr(made, option.name) == sample(option)
@@ -66,7 +66,7 @@ def test_push_asks_the_api_for_it(option: "Field[Any]") -> None:
 
 def test_a_command_without_options_sends_none_to_an_older_server() -> None:
     arguments = parser().parse_args(["push", "trace.json", "--server=http://server"])
-    assert _asked(arguments, "a1b2") == {"upload": "a1b2", "visibility": "team"}
+    assert _new_analysis(arguments, "a1b2") == {"upload": "a1b2", "visibility": "team"}
 
 
 def test_the_api_rejects_files_of_the_server() -> None:
@@ -108,7 +108,7 @@ def test_a_fetched_trace_is_analyzed_with_all_options(tmp_path: Path) -> None:
 
 def test_remote_requests_contain_all_options() -> None:
     asked = RemoteRun.of(replace(EVERYTHING, reference=None), target="lab", path="/t.json")
-    check_asked(asked)
+    check_run(asked)
     script = _script(Target(host="lab.example.org"), asked)
     words = next(line for line in script.splitlines() if line.startswith("jarvis analyze"))
     arguments = parser().parse_args(shlex.split(words.partition(" <")[0])[1:])
@@ -117,9 +117,9 @@ def test_remote_requests_contain_all_options() -> None:
     )
 
 
-def test_a_remote_request_with_a_local_reference_is_rejected() -> None:
-    with pytest.raises(RemoteError, match="compare both when it is here"):
-        check_asked(RemoteRun("lab", "/t.json", reference="abc"))
+def test_another_machine_has_no_analyses_of_this_one() -> None:
+    with pytest.raises(RemoteError, match="compare both when the run is done"):
+        check_run(RemoteRun("lab", "/t.json", reference="abc"))
 
 
 def test_the_run_stores_all_options() -> None:

@@ -75,7 +75,7 @@ def test_calls_are_listed_by_kernel_time(source: Path, capsys: Capture) -> None:
     found = as_json(capsys, source, "--name", "aten::*", "--limit", 0)
     assert [call["kernel_time_us"] for call in found["calls"]] == [900.0, 900.0, 300.0, 300.0]
     assert tree(source, "--name", "mm") == 0
-    assert capsys.readouterr().out == "No call is named mm. * stands for any text, as in *mm*.\n"
+    assert capsys.readouterr().out == "No call is named mm. * matches any text, as in *mm*.\n"
 
 
 def test_json_is_the_table_of_the_api(source: Path, capsys: Capture) -> None:
@@ -125,7 +125,7 @@ def test_a_run_without_its_trace_shows_what_it_stores(
     assert found["subtree"][0]["kernel_time_us"] == 600.0  # the mean of 900 and 300
     assert tree(run.root, "--uid", uid) == 0
     out, err = capsys.readouterr()
-    assert err.startswith("note: The trace trace.json is not where it was, or was changed.")
+    assert err.startswith("note: The trace trace.json was moved, deleted or changed.")
     assert "gemm" in out
     assert as_json(capsys, run.root, "--name", "*mm")["calls"][0]["module"] == "Block_0"
     source.unlink()

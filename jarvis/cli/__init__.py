@@ -1,7 +1,7 @@
-"""The command line: ``jarvis analyze | report | tree | validate | export | serve | ...``.
+"""Command line: ``jarvis analyze | report | tree | validate | export | serve | ...``.
 
-Steps, notes and warnings go to stderr, results to stdout; what the exit codes mean stands in
-``exit_codes``. Each command is a module; heavy parts are imported when it runs.
+Results go to stdout; steps, notes and warnings to stderr. Exit codes are in ``exit_codes``. Each
+command is a module, which imports slow modules only when it runs.
 """
 
 import argparse
@@ -40,7 +40,7 @@ from jarvis.core.workspace import CONFIG_VARIABLE, SCHEMA_VERSION, close_home
 
 DESCRIPTION = "Turns a PyTorch profiler trace into a performance report, findings and advice."
 EPILOG = """\
-a first try, without a trace of your own:
+quick start without a trace:
   jarvis sample --output sample.json.gz
   jarvis analyze sample.json.gz --output-dir out
   jarvis serve
@@ -48,11 +48,10 @@ a first try, without a trace of your own:
 
 
 def run() -> NoReturn:
-    """The program: runs one command and is gone.
+    """Run one command and exit without interpreter teardown.
 
-    An orderly end would take the libraries down piece by piece, which is a fifth of the time that
-    a small analysis takes; all files are closed by then. Pydantic would look for plugins in every
-    installed package first, and none is used here.
+    Teardown takes a fifth of the time of a small analysis, and all files are closed by then.
+    Pydantic plugins are disabled, because searching for them is slow and none are used.
     """
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     answer(parser)
@@ -60,12 +59,12 @@ def run() -> NoReturn:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code (``ExitCode``)."""
+    """Run one command; return its exit code (``ExitCode``)."""
     raise_thresholds()
     try:
         arguments = parser().parse_args(argv)
         code = _run(arguments)
-        sys.stdout.flush()  # here, so that a reader who has gone is met here too
+        sys.stdout.flush()  # raises BrokenPipeError here if the reader closed the pipe
     except JarvisError as error:
         print_line(f"jarvis: {error}", sys.stderr)
         return ExitCode.FAILED
@@ -75,8 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         print_line(
-            f"jarvis: {where}{error.strerror or error}. Check that it exists and may be written, "
-            "or choose another place.",
+            f"jarvis: {where}{error.strerror or error}. Check that it exists and is writable, or "
+            "choose another path.",
             sys.stderr,
         )
         return ExitCode.FAILED
@@ -87,33 +86,33 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    """Run a command; with ``--json`` what else is printed, as by an extension, goes to stderr."""
+    """Run a command; with ``--json``, redirect other output, like that of extensions, to stderr."""
     arguments.stdout = sys.stdout
-    _take_settings(arguments)
+    _load_settings(arguments)
     close_home()
     with redirect_stdout(sys.stderr if getattr(arguments, "json", False) else sys.stdout):
         code: int = arguments.run(arguments)
     return code
 
 
-def _take_settings(arguments: argparse.Namespace) -> None:
-    """Let the file with the settings of a server, where there is one, speak for this command."""
-    if (given := getattr(arguments, "config", None)) is not None:
-        os.environ[CONFIG_VARIABLE] = str(given.resolve())
+def _load_settings(arguments: argparse.Namespace) -> None:
+    """Apply the server settings file, if there is one."""
+    if (config := getattr(arguments, "config", None)) is not None:
+        os.environ[CONFIG_VARIABLE] = str(config.resolve())
     if CONFIG_VARIABLE in os.environ and getattr(arguments, "takes_settings", True):
         import_module("jarvis.server.settings").use_file()
 
 
 def _close_pipes() -> None:
-    """The reader of our output has seen enough: what is still to be flushed goes nowhere."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    """Redirect the remaining output to the null device after the reader closed the pipe."""
+    null = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         if not stream.isatty():
-            os.dup2(nowhere, stream.fileno())
+            os.dup2(null, stream.fileno())
 
 
 class _Version(argparse.Action):
-    """Print the version, and the layout of the run directories that it reads and writes."""
+    """Print the version and the layout of run directories."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         from jarvis.core.product import product_version
@@ -123,7 +122,7 @@ class _Version(argparse.Action):
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose messages quote file names without their control characters."""
+    """A parser that escapes control characters in its messages."""
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         if message:
@@ -132,16 +131,14 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    """All commands with their options."""
+    """Return the parser with all commands."""
     root: argparse.ArgumentParser = _Parser(
         prog="jarvis",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    root.add_argument(
-        "--version", action=_Version, nargs=0, help="say which version this is, and leave"
-    )
+    root.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = root.add_subparsers(title="commands", required=True, metavar="COMMAND")
     add_analyze(commands)
     add_report(commands)

@@ -1,4 +1,4 @@
-"""``jarvis analyze``: a trace becomes a run directory."""
+"""``jarvis analyze``: analyze a trace into a run directory."""
 
 import argparse
 from collections.abc import Iterable
@@ -30,13 +30,11 @@ if TYPE_CHECKING:
     from jarvis.server.submission import StoredAnalysis
 
 
-REPORT_HELP = (
-    "or a performance report in its place: a workbook (.xlsx), or a folder or .zip of CSV files"
-)
+REPORT_HELP = "or a performance report: a workbook (.xlsx), or a folder or .zip of CSV files"
 
 
 def add_analyze(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """The command with its options."""
+    """Add the command."""
     command = commands.add_parser(
         "analyze",
         help="analyze a trace: report, findings and advice in a folder",
@@ -57,19 +55,19 @@ def add_analyze(commands: "Commands[argparse.ArgumentParser]") -> None:
         "output_dir",
         metavar="DIR",
         type=Path,
-        help="folder to write (default: analysis_output beside the trace); a folder that holds "
-        "anything but an analysis of this trace is refused",
+        help="output folder (default: analysis_output next to the trace); it must be new or "
+        "contain an analysis of this trace",
     )
     command.add_argument(
         "--plots",
         action="store_true",
-        help="also draw images for the reports",
+        help="also render images for the reports",
     )
     command.add_argument(
         "--id",
         action="store_true",
-        help=f"keep the analysis under its id in {HOME_VARIABLE} (default ~/.jarvis), where "
-        "`jarvis serve` finds it; with --output-dir also write it there",
+        help=f"store the analysis under its id in {HOME_VARIABLE} (default ~/.jarvis) for "
+        "`jarvis serve`; --output-dir writes a copy",
     )
     add_progress(command)
     add_json(command)
@@ -79,8 +77,8 @@ def add_analyze(commands: "Commands[argparse.ArgumentParser]") -> None:
 def _analyze(arguments: argparse.Namespace) -> int:
     request = request_of(arguments, AnalysisRequest)
     request = replace(request, reference=_reference(request.reference))
-    kept = _kept(arguments, request) if arguments.id else None
-    root = _written(arguments, request) if kept is None else kept.root
+    stored = _store(arguments, request) if arguments.id else None
+    root = _write(arguments, request) if stored is None else stored.root
     from jarvis.run import Run
 
     run = Run.load(root)
@@ -89,25 +87,25 @@ def _analyze(arguments: argparse.Namespace) -> int:
     if arguments.plots:
         from jarvis.reports import add_plots
 
-        copies = [arguments.output_dir] if kept is not None and arguments.output_dir else []
+        copies = [arguments.output_dir] if stored is not None and arguments.output_dir else []
         for folder in (root, *copies):
             add_plots(run, folder)
-    if kept is None:
+    if stored is None:
         print_run(arguments, run)
     else:
-        head = f"analysis {kept.id}{' (kept before)' if kept.is_reused else ''}"
-        print_run(arguments, run, [head], id=kept.id, is_reused=kept.is_reused)
+        head = f"analysis {stored.id}{' (already stored)' if stored.is_reused else ''}"
+        print_run(arguments, run, [head], id=stored.id, is_reused=stored.is_reused)
     return ExitCode.OK
 
 
-def _kept(arguments: argparse.Namespace, request: AnalysisRequest) -> "StoredAnalysis":
+def _store(arguments: argparse.Namespace, request: AnalysisRequest) -> "StoredAnalysis":
     from jarvis.server.submission import Submission, submit
 
     submission = Submission.of(request, trace=arguments.trace, copy_to=arguments.output_dir)
     return submit(submission, progress_of(arguments))
 
 
-def _written(arguments: argparse.Namespace, request: AnalysisRequest) -> Path:
+def _write(arguments: argparse.Namespace, request: AnalysisRequest) -> Path:
     from jarvis.pipeline import analyze
 
     root: Path = arguments.output_dir or default_output_dir(arguments.trace)
@@ -115,15 +113,15 @@ def _written(arguments: argparse.Namespace, request: AnalysisRequest) -> Path:
     return root
 
 
-def _reference(given: str | None) -> str | None:
-    """The run to compare with, so that it is found from any folder."""
-    if given is None or stored_folder(given):
-        return given
-    return str(run_directory(given).resolve())
+def _reference(reference: str | None) -> str | None:
+    """Return the reference as an id or an absolute path."""
+    if reference is None or stored_folder(reference):
+        return reference
+    return str(run_directory(reference).resolve())
 
 
 def warnings_of(run: "Run") -> list[str]:
-    """What to know before the figures of a run are believed."""
+    """Return the warnings about a run."""
     from jarvis.findings import Status
     from jarvis.trace_health import TABLE, warning_lines
 
@@ -144,7 +142,12 @@ def warnings_of(run: "Run") -> list[str]:
 def print_run(
     arguments: argparse.Namespace, run: "Run", head: Iterable[str] = (), **more: object
 ) -> None:
-    """Where a run was written; with ``--json`` also what is to be known about it."""
+    """Print the paths of a run; with ``--json`` also its hardware, notes and warnings.
+
+    Args:
+        head: lines to print first.
+        more: additional JSON values.
+    """
     paths = RunPaths(run.root or Path())
     kinds = ("fair", "rough")
     reports = [paths.standalone_report(kind) for kind in kinds]

@@ -1,4 +1,4 @@
-"""``jarvis archive``: an analysis as one file, and such a file as an analysis."""
+"""``jarvis archive``: save an analysis as one file, and import such files."""
 
 import argparse
 from pathlib import Path
@@ -10,19 +10,19 @@ from jarvis.core.workspace import archive_name
 
 
 def add_archive(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """The command with its actions."""
+    """Add the command with its actions."""
     command = commands.add_parser(
         "archive",
-        help="take an analysis to another server as one file",
-        description="Save an analysis as one file, and load such a file on another server. The "
-        "analysis keeps its id there, so links to it open the same pages.",
+        help="copy an analysis to another server as one file",
+        description="Save an analysis as one file, and load the file on another server. The "
+        "analysis has the same id there, so links to it open the same pages.",
     )
     add_json(command)
     actions = command.add_subparsers(title="actions", required=True, metavar="ACTION")
     save = actions.add_parser(
         "save",
-        help="write an analysis into one file",
-        description="Write an analysis into one file, with a checksum of everything in it.",
+        help="save an analysis as one file",
+        description="Save an analysis as one file with checksums.",
     )
     add_run(save)
     save.add_argument(
@@ -32,10 +32,9 @@ def add_archive(commands: "Commands[argparse.ArgumentParser]") -> None:
     save.set_defaults(run=_save)
     load = actions.add_parser(
         "load",
-        help="keep the analysis of such a file",
-        description="Check a file that `jarvis archive save` wrote and store its analysis under "
-        "its id, marked as loaded, whole or not at all. One that is here with the same content "
-        "already stays as it is. Loading does not pin.",
+        help="load the analysis from such a file",
+        description="Validate a file of `jarvis archive save` and store its analysis under its "
+        "id, marked as loaded. An identical stored analysis is reused. Loading does not pin.",
     )
     load.add_argument("file", metavar="FILE", type=Path, help="file of `jarvis archive save`")
     add_json(load, default=argparse.SUPPRESS)
@@ -69,9 +68,9 @@ def _load(arguments: argparse.Namespace) -> int:
     made = load_analysis(OPERATOR, arguments.file)
     loaded = str(made.analysis_id)
     if made.result["is_reused"]:
-        note([f"{loaded} is stored here already, with the same content"])
+        note([f"{loaded} is already stored with the same content"])
     elif made.result["was_pinned"]:
-        note([f"{loaded} was pinned on the other server; `jarvis pin {loaded}` pins it here"])
+        note([f"{loaded} was pinned on the source server; `jarvis pin {loaded}` pins it here"])
     result = {"analysis_id": loaded, **made.result, "root": analyses_dir() / loaded}
     print_result(arguments, result, [loaded])
     return ExitCode.OK

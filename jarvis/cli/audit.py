@@ -1,4 +1,4 @@
-"""``jarvis audit``: who did what on this server."""
+"""``jarvis audit``: print the audit log."""
 
 import argparse
 from collections.abc import Iterator
@@ -16,22 +16,22 @@ _LIMIT = 100
 
 
 def add_audit(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """The command with its options."""
+    """Add the command."""
     command = commands.add_parser(
         "audit",
-        help="list who did what on this server",
-        description="The audit log of this server, the newest line first. Times are UTC.",
+        help="print the audit log",
+        description="Print the audit log of this server, newest entry first. Times are in UTC.",
     )
-    command.add_argument("--person", metavar="PART", help="whose name has this part")
-    command.add_argument("--action", metavar="ACTION", help="like analyze, export or remove")
-    command.add_argument("--subject", metavar="PART", help="done to what has this in id or title")
-    command.add_argument("--since", metavar="AGE", type=age_s, help="not older than 12h, 7d, 2w")
+    command.add_argument("--person", metavar="PART", help="only persons whose name contains PART")
+    command.add_argument("--action", metavar="ACTION", help="like export or remove")
+    command.add_argument("--subject", metavar="PART", help="only if id or title contains PART")
+    command.add_argument("--since", metavar="AGE", type=age_s, help="maximum age, like 12h, 7d, 2w")
     command.add_argument(
         "--limit",
         metavar="N",
         type=_positive,
         default=_LIMIT,
-        help=f"at most so many lines (default: {_LIMIT})",
+        help=f"maximum number of entries (default: {_LIMIT})",
     )
     add_json(command)
     command.set_defaults(run=_audit, usage_error=command.error)
@@ -39,7 +39,7 @@ def add_audit(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number of lines, like 100")
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a positive number")
     return int(text)
 
 
@@ -49,7 +49,7 @@ def _audit(arguments: argparse.Namespace) -> int:
     from jarvis.server.database import database
 
     if arguments.action is not None and arguments.action not in list(Action):
-        arguments.usage_error(f"--action is one of: {', '.join(Action)}")
+        arguments.usage_error(f"--action must be one of: {', '.join(Action)}")
     since = arguments.since
     wanted = AuditFilter(
         person=arguments.person,
@@ -62,7 +62,7 @@ def _audit(arguments: argparse.Namespace) -> int:
     found = audit.count(engine, wanted)
     print_result(arguments, {"found": found, "lines": list(map(_as_json, lines))}, _lines(lines))
     if found > len(lines):
-        note([f"{found - len(lines)} older lines are left out; --limit shows more"])
+        note([f"{found - len(lines)} older entries are not shown; use --limit to show more"])
     return ExitCode.OK
 
 
@@ -70,13 +70,13 @@ def _lines(lines: "list[AuditEntry]") -> Iterator[str]:
     from jarvis.text.markdown import one_line
 
     if not lines:
-        yield "Nothing like this was done here."
+        yield "No matching entries."
     for line in lines:
         more = ", ".join(f"{name}: {value}" for name, value in line.detail.items())
-        told = f"{line.subject}{f'  ({more})' if more else ''}"
+        text = f"{line.subject}{f'  ({more})' if more else ''}"
         yield (
             f"{line.moment:%Y-%m-%d %H:%M:%S}  {line.person or '-':<30} {line.via:<8}"
-            f"{line.action:<15} {one_line(told)}"
+            f"{line.action:<15} {one_line(text)}"
         )
 
 

@@ -1,4 +1,4 @@
-"""``jarvis compare``: a target beside a reference, as files, as text, or as a gate of a build."""
+"""``jarvis compare``: compare a target with a reference, as files, text or a CI gate."""
 
 import argparse
 import tempfile
@@ -39,9 +39,9 @@ SIDE_HELP = (
     "the id of a stored analysis"
 )
 DESCRIPTION = """\
-Compare a target with a reference. Without an output option: comparison.xlsx with the sheets of
-both reports side by side, under TraceLens's names. Further reports are compared with the reference
-in the workbook alone.
+Compare a target with a reference. By default, write comparison.xlsx with the sheets of both reports
+side by side, with TraceLens's names. Further reports are compared with the reference only in the
+workbook.
 """
 RULES = """\
 rules for --fail-if: METRIC COMPARISON THRESHOLD, such as "gpu_time > +5%" or "op:aten::mm > 1 ms"
@@ -56,7 +56,7 @@ ROLES = ("reference", "target")
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """What stands on one side: where it was given, its name in the workbook, and its run."""
+    """One side of the comparison: its argument, its name in the workbook, and its run."""
 
     given: str
     name: str
@@ -64,10 +64,10 @@ class _Side:
 
 
 def add_compare(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """The command with its options."""
+    """Add the command."""
     command = commands.add_parser(
         "compare",
-        help="compare a target with a reference: workbook, summary, gate of a build",
+        help="compare a target with a reference: workbook, summary, CI gate",
         description=DESCRIPTION,
         epilog=RULES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -88,14 +88,16 @@ def add_compare(commands: "Commands[argparse.ArgumentParser]") -> None:
         type=Path,
         help="workbook to write (default: comparison.xlsx)",
     )
-    command.add_argument("-o", dest="output_xlsx_path", metavar="FILE", type=Path, help="the same")
+    command.add_argument(
+        "-o", dest="output_xlsx_path", metavar="FILE", type=Path, help="same as --output"
+    )
     add_flag(command, "output_csvs_dir", metavar="DIR", type=Path, help="folder for its sheets")
     add_flag(
         command,
         "output_dir",
         metavar="DIR",
         type=Path,
-        help="new folder for the workbook, the performance report of either side, and the reports "
+        help="new folder for the workbook, the performance reports of both sides, and the reports "
         "of the comparison",
     )
     command.add_argument("--names", nargs="+", metavar="NAME", help="names in the workbook")
@@ -104,12 +106,12 @@ def add_compare(commands: "Commands[argparse.ArgumentParser]") -> None:
         nargs="+",
         choices=(*GROUPS, ALL),
         default=[ALL],
-        help="sheets of the workbook (default: all that every report has)",
+        help="sheets of the workbook (default: all that both reports have)",
     )
     command.add_argument(
         "--tolerance",
         type=_tolerance,
-        help="factor by which a call may be off the ratio that the GPUs explain (default: 1.2)",
+        help="factor by which a call may deviate from the expected ratio (default: 1.2)",
     )
     add_flag(
         command,
@@ -117,18 +119,17 @@ def add_compare(commands: "Commands[argparse.ArgumentParser]") -> None:
         metavar="RULE",
         action="append",
         default=[],
-        help=f"exit code {ExitCode.CHECK_FAILED:d} where the rule applies; may be given several "
-        "times",
+        help=f"exit with code {ExitCode.CHECK_FAILED:d} if the rule applies; repeatable",
     )
     add_json(command)
     command.set_defaults(run=_compare, usage_error=command.error)
 
 
 def _tolerance(text: str) -> float:
-    """A factor from 1 on."""
+    """Parse a finite factor of at least 1."""
     factor = float(text)
     if not 1 <= factor < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text} is not a finite number of at least 1")
     return factor
 
 
@@ -138,15 +139,15 @@ def _compare(arguments: argparse.Namespace) -> int:
     from jarvis.pipeline import compare
 
     rules = [Rule.parse(text) for text in arguments.fail_if]
-    given = [arguments.reference, arguments.target, *arguments.others]
-    if arguments.names is not None and len(arguments.names) != len(given):
-        arguments.usage_error(f"--names takes {len(given)} names, one for each report")
-    with _sides(given, arguments) as sides:
+    sources = [arguments.reference, arguments.target, *arguments.others]
+    if arguments.names is not None and len(arguments.names) != len(sources):
+        arguments.usage_error(f"--names needs {len(sources)} names, one for each report")
+    with _sides(sources, arguments) as sides:
         reference, target = sides[0].run, sides[1].run
         comparison = compare(target, reference, tolerance=arguments.tolerance or TOLERANCE)
         times = metrics(comparison) if rules else {}
         verdicts = [rule.applied(times) for rule in rules]
-        files = list(_written(sides, comparison, arguments))
+        files = list(_write_files(sides, comparison, arguments))
         note(comparison.unknown)
         print_result(
             arguments,
@@ -157,31 +158,31 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _sides(given: Sequence[str], arguments: argparse.Namespace) -> Iterator[list[_Side]]:
-    """The sides, opened; what is no analysis yet is made one in a folder that goes again."""
-    platforms = [arguments.reference_platform, *[arguments.platform] * (len(given) - 1)]
-    names = arguments.names or _names(given)
+def _sides(sources: Sequence[str], arguments: argparse.Namespace) -> Iterator[list[_Side]]:
+    """Yield the sides; traces and reports are analyzed in a temporary folder."""
+    platforms = [arguments.reference_platform, *[arguments.platform] * (len(sources) - 1)]
+    names = arguments.names or _names(sources)
     with tempfile.TemporaryDirectory(prefix="jarvis-compare-") as folder:
         yield [
             _Side(text, name, _opened(text, platform, Path(folder) / str(number)))
             for number, (text, name, platform) in enumerate(
-                zip(given, names, platforms, strict=True)
+                zip(sources, names, platforms, strict=True)
             )
         ]
 
 
-def _opened(given: str, platform: str | None, folder: Path) -> "Run":
-    """The run that ``given`` names, under another GPU where one is asked for."""
+def _opened(source: str, platform: str | None, folder: Path) -> "Run":
+    """Load or analyze the run of an argument, re-projected onto ``platform`` if it is set."""
     from jarvis.pipeline import analyze, reproject
     from jarvis.run import Run
     from jarvis.tracelens.options import ReportOptions
 
-    path = stored_folder(given) or Path(given)
+    path = stored_folder(source) or Path(source)
     if RunPaths(path).manifest.is_file():
         if platform is None:
             return Run.load(path)
         return reproject(path, platform=platform, output_dir=folder)
-    note([f"reading {given}"])
+    note([f"reading {source}"])
     run = analyze(
         path,
         AnalysisRequest(platform=platform),
@@ -193,20 +194,21 @@ def _opened(given: str, platform: str | None, folder: Path) -> "Run":
     return run
 
 
-def _names(given: Sequence[str]) -> list[str]:
-    """As TraceLens names reports: the file without its ending; by role where two are the same."""
+def _names(sources: Sequence[str]) -> list[str]:
+    """Return TraceLens's report names: file names without suffix, or roles if not unique."""
     stems = [
-        Path(text).name.removesuffix(".gz").rpartition(".")[0] or Path(text).name for text in given
+        Path(text).name.removesuffix(".gz").rpartition(".")[0] or Path(text).name
+        for text in sources
     ]
     if len(set(stems)) == len(stems):
         return stems
-    return [*ROLES, *(f"report_{number}" for number in range(3, len(given) + 1))]
+    return [*ROLES, *(f"report_{number}" for number in range(3, len(sources) + 1))]
 
 
-def _written(
+def _write_files(
     sides: Sequence[_Side], comparison: "Comparison", arguments: argparse.Namespace
 ) -> Iterator[Path]:
-    """Write the files that are asked for."""
+    """Write the requested files and yield their paths."""
     from jarvis.reports.comparative.folder import write_folder, write_sheets
     from jarvis.reports.csv import write_csvs
     from jarvis.tracelens.compare_report import NamedReport, compare_reports
@@ -227,22 +229,22 @@ def _written(
         yield from (tables / path.name for path in written)
     if folder is None:
         return
-    with staged_folder(folder, lambda: _check_folder(folder)) as fresh:
-        write_folder(comparison, sides[1].run, sides[0].run, sheets, fresh)
+    with staged_folder(folder, lambda: _check_folder(folder)) as staged:
+        write_folder(comparison, sides[1].run, sides[0].run, sheets, staged)
     yield from sorted(folder.iterdir())
 
 
 def _left_out(reports: Sequence["NamedReport"]) -> Iterator[str]:
-    """Which sheets the workbook lacks because a report does."""
+    """Yield a note for each sheet that is left out because a report lacks it."""
     from jarvis.tracelens.compare_report import reports_without
 
     for group in GROUPS:
         if labels := reports_without(reports, group):
-            yield f"{group} is left out: there is none of {' and '.join(labels)}"
+            yield f"{group} is left out: {' and '.join(labels)} lacks it"
 
 
 def _check_folder(folder: Path) -> None:
-    """Refuse a folder that holds anything but an earlier comparison."""
+    """Raise OutputFolderError if a folder contains anything but an earlier comparison."""
     if not folder.exists():
         return
     if not folder.is_dir():
@@ -260,7 +262,7 @@ def _as_json(
     verdicts: Sequence["RuleResult"],
     files: Sequence[Path],
 ) -> dict[str, object]:
-    """The comparison for machines; operations are those that are slower than explained."""
+    """Return the comparison for ``--json``, with only the unexpected operations."""
     operations = comparison.operations
     return {
         "sides": {

@@ -1,4 +1,4 @@
-"""``jarvis completion``: how a shell completes what is typed."""
+"""``jarvis completion``: print shell completion scripts."""
 
 import argparse
 import os
@@ -13,18 +13,18 @@ SETUP = {
     "zsh": 'eval "$(jarvis completion zsh)"  # in ~/.zshrc, after compinit',
     "fish": "jarvis completion fish > ~/.config/fish/completions/jarvis.fish",
 }
-"""How each shell is told."""
+"""Setup line of each shell."""
 
-ASKED = "_ARGCOMPLETE"
-"""What a shell sets in the environment to ask for completions."""
+REQUEST_VARIABLE = "_ARGCOMPLETE"
+"""Environment variable that a shell sets to request completions."""
 
 
 def add_completion(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """The command with its options."""
+    """Add the command."""
     command = commands.add_parser(
         "completion",
-        help="print what makes a shell complete commands, options, files and analysis ids",
-        description="Print the completion of jarvis for a shell. To have it: "
+        help="print the shell completion script",
+        description="Print the shell completion script of jarvis. To install it: "
         + "; ".join(f"{shell}: {line}" for shell, line in SETUP.items()),
     )
     command.add_argument("shell", choices=sorted(SETUP), help="the shell")
@@ -32,8 +32,8 @@ def add_completion(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 
 def answer(parser: Callable[[], argparse.ArgumentParser]) -> None:
-    """Where a shell asks for completions, give them and end the program."""
-    if ASKED in os.environ:
+    """If a shell requests completions, print them and exit."""
+    if REQUEST_VARIABLE in os.environ:
         import argcomplete
 
         argcomplete.autocomplete(parser())

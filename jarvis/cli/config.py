@@ -1,4 +1,4 @@
-"""``jarvis config``: the settings of a server, and whether they can be used."""
+"""``jarvis config``: show and validate server settings."""
 
 import argparse
 from dataclasses import asdict
@@ -9,17 +9,16 @@ from jarvis.core.errors import JarvisError
 
 
 def add_config(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """The command with its options."""
+    """Add the command."""
     command = commands.add_parser(
         "config",
-        help="show and check the settings of a server",
-        description="Show every setting of a server, its value and where that comes from; secrets "
-        "and passwords are hidden. With --check: whether a server could work with them, its "
-        "database and its storage.",
+        help="show and validate server settings",
+        description="Show all server settings with their values and sources; secrets and "
+        "passwords are hidden. With --check, validate the settings, the database and the storage.",
     )
     action = command.add_mutually_exclusive_group()
     action.add_argument("--show", action="store_true", help="show all settings (the default)")
-    action.add_argument("--check", action="store_true", help="say what is wrong, with exit code 3")
+    action.add_argument("--check", action="store_true", help="list problems, with exit code 3")
     add_settings_file(command)
     add_json(command)
     command.set_defaults(run=_config, takes_settings=False)
@@ -42,13 +41,13 @@ def _check(arguments: argparse.Namespace) -> int:
 
     warn(unknown_variables())
     problems = [without_secrets(problem) for problem in _problems()]
-    lines = problems or ["The settings can be used."]
+    lines = problems or ["The settings are valid."]
     print_result(arguments, {"ok": not problems, "problems": problems}, lines)
     return ExitCode.CHECK_FAILED if problems else ExitCode.OK
 
 
 def _problems() -> list[str]:
-    """What a server could not work with, the first of each kind."""
+    """Return the first problem of each kind."""
     from jarvis.server.access.login import check_login
     from jarvis.server.http.web.readiness import check_database, check_storage
     from jarvis.server.settings import settings, use_file

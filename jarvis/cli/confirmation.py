@@ -1,4 +1,4 @@
-"""A question before something is removed for good."""
+"""Confirmation prompt before deleting."""
 
 import argparse
 import sys
@@ -9,21 +9,25 @@ from jarvis.core.errors import JarvisError
 
 
 class NotConfirmedError(JarvisError):
-    """Something is to be removed, and nobody can be asked."""
+    """Deleting needs a confirmation, but there is no terminal."""
 
     def __init__(self) -> None:
-        super().__init__("Nothing is removed: nobody can be asked here. Say so with --yes.")
+        super().__init__("Nothing was deleted: confirmation needs a terminal. Pass --yes instead.")
 
 
 def add_yes(command: argparse.ArgumentParser) -> None:
-    """The option that answers ``is_confirmed`` beforehand."""
-    command.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    """Add the option that skips the prompt."""
+    command.add_argument("--yes", "-y", action="store_true", help="do not ask for confirmation")
 
 
 def is_confirmed(arguments: argparse.Namespace, lines: Iterable[str]) -> bool:
-    """Whether it may be removed: said with ``--yes``, or at the terminal that is asked.
+    """Return whether the user confirms deleting, by ``--yes`` or at the terminal.
 
-    Raises NotConfirmedError where there is no terminal.
+    Args:
+        lines: what would be deleted.
+
+    Raises:
+        NotConfirmedError: there is no terminal.
     """
     if arguments.yes:
         return True
@@ -31,7 +35,7 @@ def is_confirmed(arguments: argparse.Namespace, lines: Iterable[str]) -> bool:
         raise NotConfirmedError
     for line in lines:
         print_line(line, sys.stderr)
-    if ask("Remove this for good? [y/N]").strip().lower() in ("y", "yes"):
+    if ask("Delete this permanently? [y/N]").strip().lower() in ("y", "yes"):
         return True
-    print_line("Nothing is removed.", sys.stderr)
+    print_line("Nothing was deleted.", sys.stderr)
     return False

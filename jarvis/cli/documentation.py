@@ -1,4 +1,4 @@
-"""``docs/command-line.md``, made from the commands themselves."""
+"""Generates ``docs/command-line.md`` from the commands."""
 
 import argparse
 from collections.abc import Iterator
@@ -8,22 +8,22 @@ from jarvis.cli.completion import SETUP
 from jarvis.cli.exit_codes import ExitCode
 
 HEAD = """\
-# The command line
+# Command line
 
-Made from the commands by `make docs`. Where an option means what one of TraceLens means, its
-name is taken too. Dashes and underscores in options are the same.
+Generated from the commands by `make docs`. Options that exist in TraceLens have its names. Dashes
+and underscores in options are equivalent.
 
-- Results go to stdout; steps, notes and warnings go to stderr, one line each. How far a step is
-  shows on a terminal alone.
+- Results go to stdout; steps, notes and warnings go to stderr, one line each. The progress within a
+  step is shown only on a terminal.
 - `--json` prints the result as one JSON document, and nothing else on stdout.
-- `RUN` is a run directory, or the id of an analysis that was kept with `--id`.
-- What is written appears whole or not at all, also after Ctrl-C. A reader that closes the pipe,
-  as in `jarvis tree RUN --name '*' | head`, ends the command without an error.
+- `RUN` is a run directory, or the id of an analysis that was stored with `--id`.
+- Output is written atomically, also on Ctrl-C. Closing the pipe, as in
+  `jarvis tree RUN --name '*' | head`, ends the command without an error.
 """
 
 
 def command_line_markdown() -> str:
-    """``docs/command-line.md``: every command with its options, exit codes, completion."""
+    """Return ``docs/command-line.md``: commands with options, exit codes, completion."""
     lines = [HEAD, "## Exit codes", "", "| exit code | meaning |", "|---|---|"]
     lines += [f"| {code:d} | {code.meaning} |" for code in ExitCode]
     lines += ["", "## Shell completion", ""]
@@ -35,7 +35,7 @@ def command_line_markdown() -> str:
 
 
 def _commands(of: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """Each command with the actions below it, by its whole name."""
+    """Yield each command and its actions with their full names."""
     for action in of._actions:
         if isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():

@@ -1,4 +1,4 @@
-"""``jarvis export``: an analysis in another format."""
+"""``jarvis export``: write an analysis in another format."""
 
 import argparse
 from pathlib import Path
@@ -9,12 +9,12 @@ from jarvis.cli.whole import whole
 
 
 def add_export(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """The command with its options."""
+    """Add the command."""
     command = commands.add_parser(
         "export",
         help="write an analysis in another format",
-        description="Write an analyzed trace in one format: the whole run as JSON, or the report "
-        "as one HTML file with charts (`--format html`).",
+        description="Write an analysis as one file: the whole run as JSON, or the report with "
+        "charts as HTML (`--format html`).",
     )
     add_run(command)
     command.add_argument("--format", default="json", metavar="NAME", help="format (default: json)")
@@ -26,7 +26,7 @@ def add_export(commands: "Commands[argparse.ArgumentParser]") -> None:
         "target_pct",
         default=None,
         help="target efficiency of the findings, in percent of the roofline (default: that of the "
-        "analysis, which stays as it is)",
+        "analysis, which is not changed)",
     )
     add_json(command)
     command.set_defaults(run=_export)

@@ -1,4 +1,4 @@
-"""``jarvis hardware``: what is described, one GPU in full, and descriptions of one's own."""
+"""``jarvis hardware``: list and show GPU descriptions, add and remove your own."""
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,23 +23,25 @@ MAIN_PRECISIONS = ("matrix_bf16", "matrix_fp16", "matrix_fp8")
 
 
 def add_hardware(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """The command with its actions; without one it lists."""
+    """Add the command with its actions; the default action is ``list``."""
     command = commands.add_parser(
         "hardware",
-        help="list the GPUs with their peaks, show one, or describe your own",
-        description="List the described GPUs with bandwidth, memory and main compute peaks.",
+        help="list GPUs with their peaks, show one, or add your own",
+        description="List the known GPUs with bandwidth, memory and main compute peaks.",
     )
     add_json(command)
     command.set_defaults(run=_list)
     actions = command.add_subparsers(title="actions", metavar="ACTION")
     listing = actions.add_parser("list", help="list all GPUs and presets")
     listing.set_defaults(run=_list)
-    show = actions.add_parser("show", help="every figure of a GPU with its source and doubts")
-    check = actions.add_parser("check", help="check an architecture description (JSON)")
-    add = actions.add_parser("add", help=f"keep such a description in {HOME_VARIABLE}")
-    remove = actions.add_parser("remove", help="delete a description that was added")
+    show = actions.add_parser("show", help="show all figures of a GPU with sources and doubts")
+    check = actions.add_parser("check", help="validate a GPU description (JSON)")
+    add = actions.add_parser("add", help=f"store such a description in {HOME_VARIABLE}")
+    remove = actions.add_parser("remove", help="delete an added description")
     for action, run in ((show, _show), (remove, _remove)):
-        gpu = action.add_argument("gpu", metavar="GPU", help="name as `jarvis hardware` lists it")
+        gpu = action.add_argument(
+            "gpu", metavar="GPU", help="name in the list of `jarvis hardware`"
+        )
         completed_by(gpu, complete_gpu)
         action.add_argument("--preset", help=explained("preset"))
         action.set_defaults(run=run)
@@ -66,7 +68,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _table(specs: Sequence["HardwareSpec"]) -> Iterator[str]:
     titles = [precision.replace("_", " ") for precision in MAIN_PRECISIONS]
-    yield "Bandwidth in TB/s, memory in GB, dense peaks in TFLOPS/s; - where not known."
+    yield "Bandwidth in TB/s, memory in GB, dense peaks in TFLOPS/s; - if unknown."
     yield _line("GPU", "preset", ["bandwidth", "memory", *titles])
     for spec in specs:
         peaks = [spec.peak_tflops(precision) for precision in MAIN_PRECISIONS]
@@ -101,8 +103,8 @@ def _figures(spec: "HardwareSpec", others: Sequence[str]) -> Iterator[str]:
     }
     for figure, (value, unit) in values.items():
         doubt = spec.doubt_of(figure)
-        about = f"{spec.source_of(figure)}{f' [in doubt: {doubt}]' if doubt else ''}"
-        yield f"  {figure:<12} {value:>9.6g} {unit:<9} {about}"
+        source = f"{spec.source_of(figure)}{f' [in doubt: {doubt}]' if doubt else ''}"
+        yield f"  {figure:<12} {value:>9.6g} {unit:<9} {source}"
     if others:
         yield f"Other presets: {', '.join(others)}"
 
@@ -113,8 +115,8 @@ def _check(arguments: argparse.Namespace) -> int:
 
     spec = read_arch_json(arguments.file)
     load_hardware().check_new(spec)
-    said = f"{spec.title}: {len(spec.figures)} figures, and the name is free"
-    print_result(arguments, _described(spec), [said])
+    message = f"{spec.title}: {len(spec.figures)} figures; the name is available"
+    print_result(arguments, _described(spec), [message])
     return ExitCode.OK
 
 
@@ -122,8 +124,8 @@ def _add(arguments: argparse.Namespace) -> int:
     from jarvis.pipeline import read_arch_json
     from jarvis.server.storage.custom_hardware import store_hardware
 
-    kept = store_hardware(read_arch_json(arguments.file))
-    print_result(arguments, {"file": kept}, [kept])
+    path = store_hardware(read_arch_json(arguments.file))
+    print_result(arguments, {"file": path}, [path])
     return ExitCode.OK
 
 
@@ -133,5 +135,5 @@ def _remove(arguments: argparse.Namespace) -> int:
 
     spec = load_hardware().get(arguments.gpu, arguments.preset)
     remove_hardware(spec)
-    print_result(arguments, {"removed": spec.title}, [f"{spec.title} is deleted"])
+    print_result(arguments, {"removed": spec.title}, [f"{spec.title} was deleted"])
     return ExitCode.OK

@@ -1,4 +1,4 @@
-"""``jarvis list | pin | remove``: which analyses are kept here."""
+"""``jarvis list | pin | remove``: manage stored analyses."""
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,37 +11,37 @@ from jarvis.cli.shared import Commands, add_json, note, print_result, warn
 
 
 def add_list(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """The command with its options."""
+    """Add the command."""
     command = commands.add_parser(
         "list",
-        help="list the kept analyses",
-        description="List the stored analyses, newest first, with their ids.",
+        help="list stored analyses",
+        description="List the stored analyses with their ids, newest first.",
     )
     add_json(command)
     command.set_defaults(run=_list)
 
 
 def add_pin(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """The command with its options."""
+    """Add the command."""
     command = commands.add_parser(
         "pin",
-        help="keep analyses from being removed",
-        description="Pin analyses: `jarvis prune` never removes them, `jarvis remove` only after "
-        "`jarvis pin --off`.",
+        help="protect analyses from deletion",
+        description="Pin analyses, which protects them from `jarvis prune` and `jarvis remove` "
+        "until `jarvis pin --off`.",
     )
     _add_ids(command)
-    command.add_argument("--off", action="store_true", help="let go of the pins")
+    command.add_argument("--off", action="store_true", help="unpin")
     add_json(command)
     command.set_defaults(run=_pin)
 
 
 def add_remove(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """The command with its options."""
+    """Add the command."""
     command = commands.add_parser(
         "remove",
-        help="remove kept analyses for good",
-        description="Remove stored analyses, for everyone and for good; a terminal is "
-        "asked first. Pinned ones stay, and those that a job works with.",
+        help="delete stored analyses",
+        description="Delete stored analyses permanently for all users, after confirmation. "
+        "Analyses that are pinned or used by a job cannot be deleted.",
     )
     _add_ids(command)
     add_yes(command)
@@ -77,13 +77,13 @@ def _list(arguments: argparse.Namespace) -> int:
     ]
     print_result(arguments, {"analyses": rows, "unreadable": catalog.broken}, _listed(rows))
     if catalog.broken:
-        warn([f"{', '.join(catalog.broken)}: of another version, or damaged"])
+        warn([f"{', '.join(catalog.broken)}: damaged, or of another version"])
     return ExitCode.OK
 
 
 def _listed(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if not rows:
-        yield "No analyses are stored here."
+        yield "No analyses are stored."
         return
     from jarvis.text.markdown import one_line  # slow to import
 
@@ -124,19 +124,20 @@ def _remove(arguments: argparse.Namespace) -> int:
         {
             "removed": [
                 {
-                    "id": one.id,
-                    "size_bytes": one.size_bytes,
-                    "referred_to_by": one.referred_to_by,
+                    "id": analysis.id,
+                    "size_bytes": analysis.size_bytes,
+                    "referred_to_by": analysis.referred_to_by,
                 }
-                for one in removed
+                for analysis in removed
             ]
         },
-        [f"{one.id} is removed ({_size(one.size_bytes)})" for one in removed],
+        [f"{analysis.id} was deleted ({_size(analysis.size_bytes)})" for analysis in removed],
     )
     note(
-        f"{', '.join(one.referred_to_by)} had {one.id} as reference: what they say of it stays"
-        for one in removed
-        if one.referred_to_by
+        f"{analysis.id} was the reference of {', '.join(analysis.referred_to_by)}; their stored "
+        "comparison remains"
+        for analysis in removed
+        if analysis.referred_to_by
     )
     return ExitCode.OK
 

@@ -1,4 +1,4 @@
-"""How a command says how far it is: to people, or to a program that follows it."""
+"""Progress output of commands, as text or JSON lines."""
 
 import argparse
 import sys
@@ -13,34 +13,34 @@ if TYPE_CHECKING:
     from jarvis.pipeline import Progress, Step
 
 READING_EVERY_S = 0.2
-"""How far a trace has been read is said to a program this often."""
+"""Minimum interval of JSON progress lines while a trace is read."""
 
 
 def add_progress(command: argparse.ArgumentParser) -> None:
-    """The option; ``progress_of`` follows it."""
+    """Add the option that ``progress_of`` reads."""
     command.add_argument(
         "--progress",
         choices=("text", "json"),
         default="text",
-        help="how the steps are said on stderr: for people (default), or each as a line of JSON",
+        help="format of the steps on stderr: text (default), or JSON lines",
     )
 
 
 def progress_of(arguments: argparse.Namespace) -> "Progress":
-    """What prints each step as the option says."""
+    """Return the progress callback for the option."""
     return _json_lines() if arguments.progress == "json" else print_step
 
 
 def _json_lines() -> "Callable[[Step], None]":
     from jarvis.pipeline.step_lines import line_of_step
 
-    said_at = 0.0
+    printed_at = 0.0
 
-    def say(step: "Step") -> None:
-        nonlocal said_at
-        if step.state == "running" and monotonic() - said_at < READING_EVERY_S:
+    def print_json(step: "Step") -> None:
+        nonlocal printed_at
+        if step.state == "running" and monotonic() - printed_at < READING_EVERY_S:
             return
-        said_at = monotonic()
+        printed_at = monotonic()
         print_line(line_of_step(step), sys.stderr)
 
-    return say
+    return print_json

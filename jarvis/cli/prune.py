@@ -1,4 +1,4 @@
-"""``jarvis prune``: what may go to make room."""
+"""``jarvis prune``: delete unused and old data."""
 
 import argparse
 import re
@@ -20,22 +20,22 @@ _SIZES = {"kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12}
 
 
 def add_prune(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """The command with its options."""
+    """Add the command."""
     command = commands.add_parser(
         "prune",
-        help="make room: old analyses, and uploads and copies that nothing needs",
-        description="Remove what nothing needs: uploads that no stored analysis was made of and no "
-        "job works with, copies of traces whose file is gone, what was left half made, jobs that "
-        "ended long ago (JARVIS_KEEP_JOBS_DAYS) with what they exported. With a limit, also "
-        "exports, copies and analyses beyond it, the oldest first. Pinned analyses always stay. No "
-        "analysis is removed unless this command is run.",
+        help="delete unused uploads and caches, and old analyses",
+        description="Delete unused data: uploads without an analysis or a job, cached traces whose "
+        "file is gone, partial results of crashes, and expired jobs (JARVIS_KEEP_JOBS_DAYS) with "
+        "their exports. With a limit, also delete exports, cached traces and analyses beyond it, "
+        "oldest first. Pinned analyses are never deleted, and no analysis is deleted unless this "
+        "command is run.",
     )
     add_flag(
         command,
         "older_than",
         metavar="AGE",
         type=age_s,
-        help="remove what was made or loaded longer ago, as 30d, 12h, 6w "
+        help="delete what was created or loaded longer ago, like 30d, 12h, 6w "
         f"(default: {OLDER_VARIABLE}, else no limit)",
     )
     add_flag(
@@ -43,10 +43,12 @@ def add_prune(commands: "Commands[argparse.ArgumentParser]") -> None:
         "keep_under",
         metavar="SIZE",
         type=_size_bytes,
-        help=f"remove the oldest until all is smaller, as 50GB, 800MB (default: {UNDER_VARIABLE}, "
-        "else no limit)",
+        help="delete the oldest until the total size is smaller, like 50GB, 800MB (default: "
+        f"{UNDER_VARIABLE}, else no limit)",
     )
-    add_flag(command, "dry_run", action="store_true", help="only say what would go, and why")
+    add_flag(
+        command, "dry_run", action="store_true", help="only print what would be deleted, and why"
+    )
     add_yes(command)
     add_json(command)
     command.set_defaults(run=_prune, usage_error=command.error)
@@ -57,22 +59,22 @@ def _prune(arguments: argparse.Namespace) -> int:
 
     limits = _limits(arguments)
     planned = plan(limits)
-    gone: list[Leaving] = []
+    deleted: list[Leaving] = []
     if not planned.is_empty and not arguments.dry_run:
         described = [*_described(planned.leaving), *_records(planned)]
         if not is_confirmed(arguments, described):
             return ExitCode.FAILED
-        gone = prune(planned)
-    print_result(arguments, _as_json(arguments, planned, gone), _lines(arguments, planned, gone))
-    note(f"{one.stored.name} stays: {one.reason}" for one in planned.staying)
+        deleted = prune(planned)
+    result = _as_json(arguments, planned, deleted)
+    print_result(arguments, result, _lines(arguments, planned, deleted))
+    note(f"{item.stored.name} is not deleted: {item.reason}" for item in planned.staying)
     if limits.keep_under_bytes is not None and planned.left_bytes > limits.keep_under_bytes:
-        warn([f"{_size(planned.left_bytes)} are left, more than asked for: the rest has to stay"])
+        warn([f"{_size(planned.left_bytes)} remain above the limit: the rest is protected"])
     return ExitCode.OK
 
 
 def _limits(arguments: argparse.Namespace) -> "Limits":
-    """The limits of the command line, else those of the settings."""
-    from jarvis.server.retention.plan import Limits
+    """Return the limits of the command line, or else of the settings."""
     from jarvis.server.settings import settings
 
     now = settings()
@@ -88,9 +90,9 @@ def _limit(
     variable: str,
     setting: str | None,
 ) -> float | None:
-    given: float | None = getattr(arguments, name)
-    if given is not None or not setting:
-        return given
+    value: float | None = getattr(arguments, name)
+    if value is not None or not setting:
+        return value
     try:
         return read(setting)
     except argparse.ArgumentTypeError as error:
@@ -98,57 +100,60 @@ def _limit(
         raise
 
 
-def _lines(arguments: argparse.Namespace, planned: "Plan", gone: "list[Leaving]") -> Iterator[str]:
+def _lines(
+    arguments: argparse.Namespace, planned: "Plan", deleted: "list[Leaving]"
+) -> Iterator[str]:
     if planned.is_empty:
-        yield f"Nothing to remove: {_size(planned.total_bytes)} are kept."
+        yield f"Nothing to delete: {_size(planned.total_bytes)} in use."
         return
-    yield from _described(planned.leaving if arguments.dry_run else gone)
+    items = planned.leaving if arguments.dry_run else deleted
+    yield from _described(items)
     yield from _records(planned)
-    freed = planned.freed_bytes if arguments.dry_run else sum(one.stored.size_bytes for one in gone)
-    would = "would be removed" if arguments.dry_run else "removed"
-    yield f"{_size(freed)} {would}, {_size(planned.total_bytes - freed)} kept."
+    freed = sum(item.stored.size_bytes for item in items)
+    verb = "would be deleted" if arguments.dry_run else "deleted"
+    yield f"{_size(freed)} {verb}, {_size(planned.total_bytes - freed)} left."
 
 
 def _described(leaving: "Iterable[Leaving]") -> Iterator[str]:
     from jarvis.server.retention.plan import age_words
 
-    for one in leaving:
-        stored = one.stored
-        what = f"{stored.kind:<16}{stored.name:<40} {_size(stored.size_bytes):>9}"
-        yield f"{what}  {age_words(stored.age_s):>10} old: {one.reason}"
+    for item in leaving:
+        stored = item.stored
+        head = f"{stored.kind:<16}{stored.name:<40} {_size(stored.size_bytes):>9}"
+        yield f"{head}  {age_words(stored.age_s):>10} old: {item.reason}"
 
 
 def _records(planned: "Plan") -> Iterator[str]:
-    """What goes and is no file."""
+    """Yield lines about expired database records."""
     from jarvis.server.retention.plan import retention_text
     from jarvis.text.format import counted
 
     old = planned.expired
-    for count, what in ((len(old.jobs), "ended job"), (old.audit_lines, "audit log line")):
+    for count, noun in ((len(old.jobs), "ended job"), (old.audit_lines, "audit log entry")):
         if count:
-            yield f"{'record':<16}{counted(count, what)}, older than {retention_text()}"
+            yield f"{'record':<16}{counted(count, noun)}, older than {retention_text()}"
 
 
 def _as_json(
-    arguments: argparse.Namespace, planned: "Plan", gone: "list[Leaving]"
+    arguments: argparse.Namespace, planned: "Plan", deleted: "list[Leaving]"
 ) -> dict[str, object]:
     def rows(leaving: "Iterable[Leaving]") -> list[dict[str, object]]:
         return [
             {
-                "kind": str(one.stored.kind),
-                "name": one.stored.name,
-                "path": one.stored.path,
-                "size_bytes": one.stored.size_bytes,
-                "age_s": round(one.stored.age_s),
-                "reason": one.reason,
+                "kind": str(item.stored.kind),
+                "name": item.stored.name,
+                "path": item.stored.path,
+                "size_bytes": item.stored.size_bytes,
+                "age_s": round(item.stored.age_s),
+                "reason": item.reason,
             }
-            for one in leaving
+            for item in leaving
         ]
 
     return {
         "is_dry_run": arguments.dry_run,
         "planned": rows(planned.leaving),
-        "removed": rows(gone),
+        "removed": rows(deleted),
         "staying": rows(planned.staying),
         "old_jobs": len(planned.expired.jobs),
         "old_audit_lines": planned.expired.audit_lines,
@@ -163,17 +168,17 @@ def _size(size_bytes: int) -> str:
 
 
 def age_s(text: str) -> float:
-    """``30d`` in seconds."""
+    """Parse an age like ``30d`` to seconds."""
     return _measured(text, _AGES_S, "an age like 30d, 12h or 6w")
 
 
 def _size_bytes(text: str) -> float:
-    """``50GB`` in bytes."""
+    """Parse a size like ``50GB`` to bytes."""
     return _measured(text, _SIZES, "a size like 50GB or 800MB")
 
 
-def _measured(text: str, units: Mapping[str, float], wanted: str) -> float:
+def _measured(text: str, units: Mapping[str, float], expected: str) -> float:
     parts = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", text.strip().lower())
     if parts is None or parts[2] not in units:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not {wanted}")
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not {expected}")
     return float(parts[1]) * units[parts[2]]

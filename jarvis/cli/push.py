@@ -1,4 +1,4 @@
-"""``jarvis push``: a trace of this machine is analyzed on a server."""
+"""``jarvis push``: upload a trace to a server and analyze it there."""
 
 import argparse
 import os
@@ -29,32 +29,32 @@ POLL_S = 1.0
 
 
 def add_push(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """The command with its options."""
+    """Add the command."""
     command = commands.add_parser(
         "push",
-        help="send a trace to a server and have it analyzed there",
-        description="Send a trace to a server of `jarvis serve` and have it analyzed there. The "
-        "file is sent as it is read, and goes on where a connection breaks. Prints the link to "
-        "the job, or with --wait to the analysis.",
+        help="upload a trace to a server and analyze it there",
+        description="Upload a trace to a server (`jarvis serve`) and analyze it there. The upload "
+        "resumes after a lost connection. Prints the link to the job, or with --wait to the "
+        "analysis.",
     )
     command.add_argument("trace", metavar="TRACE", type=Path, help=TRACE_HELP)
     command.add_argument(
-        "--server", metavar="URL", required=True, help="address of the server, as in a browser"
+        "--server", metavar="URL", required=True, help="URL of the server, as in a browser"
     )
     command.add_argument(
         "--token",
-        help=f"API token, where the server asks who people are (default: {TOKEN_VARIABLE}, which "
-        "others on this machine cannot see)",
+        help=f"API token, if the server requires login (default: {TOKEN_VARIABLE}, which other "
+        "users of this machine cannot see)",
     )
     add_options(
         command,
         [field.name for field in fields(AnalysisOptions)],
-        platform="GPU to judge against, as described there; by default the trace's own",
-        reference="id of an analysis there to compare with",
+        platform="GPU to compare against, as known to the server; by default the trace's own",
+        reference="id of an analysis on the server to compare with",
     )
-    command.add_argument("--private", action="store_true", help="let nobody else see the analysis")
+    command.add_argument("--private", action="store_true", help="make the analysis private")
     command.add_argument(
-        "--wait", action="store_true", help="until the analysis is there, or has failed"
+        "--wait", action="store_true", help="wait until the analysis is done or has failed"
     )
     add_json(command)
     command.set_defaults(run=_push)
@@ -68,13 +68,13 @@ def _push(arguments: argparse.Namespace) -> int:
     ) as remote:
         upload = remote.upload(arguments.trace, print_progress)
         if upload["is_reused"]:
-            note(["these bytes are on the server already, and are stored once"])
-        job = remote.post(f"{API}/analyses", _asked(arguments, upload["id"]))
+            note(["the server already has this file"])
+        job = remote.post(f"{API}/analyses", _new_analysis(arguments, upload["id"]))
         if arguments.wait:
             job = _wait(remote, job)
         link = remote.link(job["page"])
     if job["is_reused"]:
-        note(["this trace was analyzed with these options before"])
+        note(["already analyzed with these options: this is the existing result"])
     result = {
         "link": link,
         "job": job["id"],
@@ -92,20 +92,20 @@ def _push(arguments: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _asked(arguments: argparse.Namespace, upload_id: str) -> dict[str, Any]:
+def _new_analysis(arguments: argparse.Namespace, upload_id: str) -> dict[str, Any]:
     options = request_of(arguments, AnalysisOptions).chosen()
     visibility = "private" if arguments.private else "team"
     return {"upload": upload_id, "visibility": visibility, **options}
 
 
 def _wait(remote: "ServerConnection", job: dict[str, Any]) -> dict[str, Any]:
-    """The job when it has ended; its steps go to stderr as they end."""
-    said = 0
+    """Wait for the end of a job and return it; print finished steps to stderr."""
+    printed = 0
     while True:
-        for step in job["steps"][said:]:
-            said += 1
-            place = f"[{said}/{job['step_count']}]"
-            print_line(f"{place} {step['name']}: {step['elapsed_s']:.1f} s", sys.stderr)
+        for step in job["steps"][printed:]:
+            printed += 1
+            position = f"[{printed}/{job['step_count']}]"
+            print_line(f"{position} {step['name']}: {step['elapsed_s']:.1f} s", sys.stderr)
         if job["state"] not in ("queued", "running"):
             return job
         time.sleep(POLL_S)

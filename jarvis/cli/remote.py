@@ -1,4 +1,4 @@
-"""A server of Jarvis as a command sees it: asked, and sent files that may break off on the way."""
+"""Client of the HTTP API with resumable uploads."""
 
 import base64
 import time
@@ -21,10 +21,10 @@ from jarvis.core.protocol import (
 from jarvis.text.format import byte_size
 
 PIECE_BYTES = 64 << 20
-"""Of one request: proxies and servers limit how much a request may carry."""
+"""Size of an upload request, because proxies and servers limit request bodies."""
 
-PATIENCE_S = 120.0
-"""So long without a byte that arrives, a broken connection is tried again."""
+RETRY_TIMEOUT_S = 120.0
+"""How long an upload is retried without progress."""
 
 _PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 _BLOCK_BYTES = 1 << 20
@@ -33,40 +33,38 @@ _SHOWN_EVERY_S = 0.2
 _JSON = "application/json"
 _TUS = {TUS_HEADER: TUS_VERSION}
 _AGAIN = (404, 408, 409, 423, 425, 429, 502, 503, 504)
-"""Statuses after which a piece is sent again, from where the server says."""
+"""HTTP statuses after which an upload is resumed."""
 
 
 class ServerError(JarvisError):
-    """A server does not do what it is asked for."""
+    """The server rejected a request or cannot be reached."""
 
-    def __init__(self, sentence: str, status: int | None = None, retry_s: float = 0) -> None:
-        super().__init__(sentence)
+    def __init__(self, message: str, status: int | None = None, retry_s: float = 0) -> None:
+        super().__init__(message)
         self.status = status
         self.retry_s = retry_s
 
 
 class UploadProgress(Protocol):
-    """Is told how far an upload is."""
+    """Callback with the progress of an upload as text."""
 
     def __call__(self, text: str, *, is_last: bool) -> None: ...
 
 
 class ServerConnection:
-    """A server by its address; a block closes the connection.
+    """Connection to a server; use it as a context manager.
 
-    Every method raises ServerError with a sentence where the server refuses or cannot be reached.
+    All methods raise ServerError if the server rejects the request or cannot be reached.
     """
 
     def __init__(self, address: str, token: str | None) -> None:
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ServerError(
-                f"{address} is no address of a server. Give one like https://jarvis.example.org."
+                f"{address} is not the URL of a server. Give one like https://jarvis.example.org."
             )
         if parts.username is not None:
-            raise ServerError(
-                f"Give the token by {TOKEN_VARIABLE}, not in the address of the server."
-            )
+            raise ServerError(f"Give the token in {TOKEN_VARIABLE}, not in the URL of the server.")
         self._address = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         headers = {"Authorization": f"{BEARER} {token}"} if token else {}
         self._client = httpx.Client(headers=headers, timeout=_TIMEOUT_S)
@@ -78,32 +76,35 @@ class ServerConnection:
         self._client.close()
 
     def link(self, page: str) -> str:
-        """A page of the server as a link."""
+        """Return the URL of a page."""
         return f"{self._address}{page}"
 
     def get(self, path: str) -> dict[str, Any]:
-        """What the server answers in JSON."""
-        answer: dict[str, Any] = self._asked("GET", path).json()
-        return answer
+        """Send a GET request and return the JSON response."""
+        response: dict[str, Any] = self._request("GET", path).json()
+        return response
 
-    def post(self, path: str, asked: dict[str, Any]) -> dict[str, Any]:
-        """What the server answers to JSON."""
-        answer: dict[str, Any] = self._asked("POST", path, json=asked).json()
-        return answer
+    def post(self, path: str, content: dict[str, Any]) -> dict[str, Any]:
+        """Send a POST request with JSON and return the JSON response."""
+        response: dict[str, Any] = self._request("POST", path, json=content).json()
+        return response
 
-    def upload(self, trace: Path, headway: UploadProgress) -> dict[str, Any]:
-        """Send a file; the upload as the server describes it when it is whole.
+    def upload(self, trace: Path, progress: UploadProgress) -> dict[str, Any]:
+        """Upload a file; return the complete upload as the API describes it.
 
-        Where the connection breaks it goes on, until nothing has arrived for PATIENCE_S. Raises
-        UnreadableTraceError where there is no such file.
+        After a lost connection the upload is resumed, until there is no progress for
+        RETRY_TIMEOUT_S.
+
+        Raises:
+            UnreadableTraceError: the file cannot be read.
         """
         try:
             with trace.open("rb") as file:
-                return _Sending(self, trace, file, headway).run()
+                return _Upload(self, trace, file, progress).run()
         except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
             raise UnreadableTraceError(trace, error.strerror or str(error)) from error
 
-    def _asked(self, method: str, path: str, **options: Any) -> httpx.Response:
+    def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
         try:
             answer = self._client.request(method, f"{self._address}{path}", **options)
         except httpx.TransportError as error:
@@ -117,33 +118,33 @@ class ServerConnection:
         )
 
 
-class _Sending:
-    """One file on its way."""
+class _Upload:
+    """An upload in progress."""
 
     def __init__(
-        self, remote: ServerConnection, trace: Path, file: BinaryIO, headway: UploadProgress
+        self, remote: ServerConnection, trace: Path, file: BinaryIO, progress: UploadProgress
     ) -> None:
-        self._remote, self._trace, self._file, self._headway = remote, trace, file, headway
+        self._remote, self._trace, self._file, self._progress = remote, trace, file, progress
         self._size = trace.stat().st_size
-        self._place: str | None = None
-        self._sent = self._arrived = 0
+        self._path: str | None = None
+        self._sent = self._received = 0
         self._begin = self._shown = time.monotonic()
         self._sent_here = 0
 
     def run(self) -> dict[str, Any]:
-        self._create()  # a server that is not there is said at once
+        self._create()  # without retries: fail immediately if the server cannot be reached
         since, attempt = time.monotonic(), 0
         while True:
-            before = self._arrived
+            before = self._received
             try:
-                upload = self._go_on()
+                upload = self._resume()
             except ServerError as error:
-                if self._arrived > before:
+                if self._received > before:
                     since, attempt = time.monotonic(), 0
                 is_final = error.status is not None and error.status not in _AGAIN
-                if is_final or time.monotonic() - since > PATIENCE_S:
+                if is_final or time.monotonic() - since > RETRY_TIMEOUT_S:
                     raise
-                self._show("the connection broke, trying again")
+                self._show("connection lost, retrying")
                 time.sleep(max(_PAUSES_S[min(attempt, len(_PAUSES_S) - 1)], error.retry_s))
                 attempt += 1
             else:
@@ -157,34 +158,34 @@ class _Sending:
             "Upload-Length": str(self._size),
             "Upload-Metadata": f"filename {name}",
         }
-        location = self._remote._asked("POST", UPLOADS, headers=headers).headers["Location"]
-        self._place = f"{UPLOADS}/{location.rpartition('/')[2]}"
+        location = self._remote._request("POST", UPLOADS, headers=headers).headers["Location"]
+        self._path = f"{UPLOADS}/{location.rpartition('/')[2]}"
 
-    def _go_on(self) -> dict[str, Any]:
-        """Send what the server does not have yet."""
-        if self._place is None:
+    def _resume(self) -> dict[str, Any]:
+        """Send the rest of the file."""
+        if self._path is None:
             self._create()
-        place = str(self._place)
+        path = str(self._path)
         try:
-            upload = self._remote.get(place)
+            upload = self._remote.get(path)
         except ServerError as error:
-            if error.status == 404:  # it got no byte for a day
-                self._place = None
+            if error.status == 404:  # expired
+                self._path = None
             raise
-        self._arrived = self._sent = upload["offset_bytes"]
+        self._received = self._sent = upload["offset_bytes"]
         while not upload["is_whole"]:
-            end = min(self._arrived + PIECE_BYTES, self._size)
+            end = min(self._received + PIECE_BYTES, self._size)
             headers = {
                 **_TUS,
                 "Content-Type": PIECE_TYPE,
-                "Content-Length": str(end - self._arrived),
-                "Upload-Offset": str(self._arrived),
+                "Content-Length": str(end - self._received),
+                "Upload-Offset": str(self._received),
             }
-            piece = self._blocks(self._arrived, end)
-            answer = self._remote._asked("PATCH", place, headers=headers, content=piece)
-            self._arrived = self._sent = int(answer.headers["Upload-Offset"])
-            if self._arrived == self._size:
-                upload = self._remote.get(place)
+            piece = self._blocks(self._received, end)
+            answer = self._remote._request("PATCH", path, headers=headers, content=piece)
+            self._received = self._sent = int(answer.headers["Upload-Offset"])
+            if self._received == self._size:
+                upload = self._remote.get(path)
         return upload
 
     def _blocks(self, begin: int, end: int) -> Iterator[bytes]:
@@ -192,7 +193,7 @@ class _Sending:
         while begin < end:
             block = self._file.read(min(_BLOCK_BYTES, end - begin))
             if not block:
-                raise UnreadableTraceError(self._trace, "it became shorter while it was sent")
+                raise UnreadableTraceError(self._trace, "it was truncated during the upload")
             yield block
             begin += len(block)
             self._sent = begin
@@ -200,14 +201,14 @@ class _Sending:
             if time.monotonic() - self._shown > _SHOWN_EVERY_S:
                 self._show()
 
-    def _show(self, instead: str = "", *, is_last: bool = False) -> None:
+    def _show(self, state: str = "", *, is_last: bool = False) -> None:
         self._shown = time.monotonic()
         speed = self._sent_here / max(self._shown - self._begin, 1e-3)
         parts = [f"{byte_size(self._sent)} of {byte_size(self._size)}"]
-        parts.append(instead or f"{byte_size(speed)}/s")
-        if speed and not instead and not is_last:
+        parts.append(state or f"{byte_size(speed)}/s")
+        if speed and not state and not is_last:
             parts.append(f"{(self._size - self._sent) / speed:.0f} s left")
-        self._headway(" · ".join(parts), is_last=is_last)
+        self._progress(" · ".join(parts), is_last=is_last)
 
 
 def _unreachable(address: str, error: httpx.TransportError) -> str:
@@ -215,29 +216,29 @@ def _unreachable(address: str, error: httpx.TransportError) -> str:
     if isinstance(error, httpx.ConnectError):
         if "CERTIFICATE" in reason.upper() or "SSL" in reason.upper():
             return (
-                f"The certificate of {address} is not trusted ({reason}). Have its authority in "
-                "SSL_CERT_FILE, or ask the one who runs the server."
+                f"The certificate of {address} is not trusted ({reason}). Add its certificate "
+                "authority to SSL_CERT_FILE, or ask an admin of the server."
             )
-        return f"{address} cannot be reached ({reason}). Check the address, and that it runs."
+        return f"{address} cannot be reached ({reason}). Check the URL, and that it is running."
     if isinstance(error, httpx.TimeoutException):
         return f"{address} did not answer in time. Try again later."
-    return f"The connection to {address} broke ({reason}). Try again."
+    return f"The connection to {address} was lost ({reason}). Try again."
 
 
 def _is_ours(answer: httpx.Response) -> bool:
-    """Whether a server of Jarvis answers, and no page of something else."""
+    """Return whether the response is from a Jarvis server."""
     return TUS_HEADER in answer.headers or answer.headers.get("Content-Type") == _JSON
 
 
 def _refusal(address: str, answer: httpx.Response) -> str:
-    """What the server says, or where something else answers in its place, that."""
+    """Return the error message of the server, or that it is not a Jarvis server."""
     try:
-        sentence = answer.json()["error"]
+        message = answer.json()["error"]
     except (ValueError, KeyError, TypeError):
-        where = answer.headers.get("Location")
-        moved = f" It points to {where}." if where else ""
+        location = answer.headers.get("Location")
+        redirect = f" It redirects to {location}." if location else ""
         return (
-            f"{address} answered {answer.status_code} {answer.reason_phrase}, not as a server of "
-            f"Jarvis does.{moved} Check the address."
+            f"{address} answered {answer.status_code} {answer.reason_phrase} and is not a Jarvis "
+            f"server.{redirect} Check the URL."
         )
-    return str(sentence)
+    return str(message)

@@ -1,4 +1,4 @@
-"""``jarvis replay``: packages that time single operators elsewhere."""
+"""``jarvis replay``: package operators for timing on another machine."""
 
 import argparse
 from collections import Counter
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def add_replay(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """The command with its options."""
+    """Add the command."""
     command = commands.add_parser(
         "replay",
-        help="package operators of an analysis, to be timed elsewhere",
-        description="List which operators of an analyzed trace can be replayed, or package those "
-        "that --op and --uid name: one zip with their recorded calls and a program that times them "
-        "with torch. Calls that cannot be replayed are named with the reason.",
+        help="package operators of an analysis for timing on another machine",
+        description="List the operators of an analyzed trace that can be replayed, or package "
+        "those of --op and --uid: a zip with their recorded calls and a program that times them "
+        "with torch. Calls that cannot be replayed are listed with the reason.",
     )
     add_run(command)
     command.add_argument(
@@ -31,7 +31,7 @@ def add_replay(commands: "Commands[argparse.ArgumentParser]") -> None:
         nargs="+",
         action="extend",
         default=[],
-        help="operators by their exact names, such as aten::mm",
+        help="exact operator names, such as aten::mm",
     )
     command.add_argument(
         "--uid",
@@ -40,7 +40,7 @@ def add_replay(commands: "Commands[argparse.ArgumentParser]") -> None:
         type=int,
         action="extend",
         default=[],
-        help="single operations by their uid",
+        help="uids of single operations",
     )
     command.add_argument(
         "-o",
@@ -59,40 +59,39 @@ def _replay(arguments: argparse.Namespace) -> int:
 
     is_listing = not (arguments.op or arguments.uid)
     if is_listing and arguments.output:
-        arguments.usage_error("--output needs --op or --uid: what to package")
+        arguments.usage_error("--output requires --op or --uid")
     run = Run.load(run_directory(arguments.directory))
     if is_listing:
-        found = offers(run)
-        print_result(arguments, {"operators": [asdict(offer) for offer in found]}, _listing(found))
+        rows = offers(run)
+        print_result(arguments, {"operators": [asdict(row) for row in rows]}, _listing(rows))
     else:
         _package(arguments, select(run, arguments.uid, arguments.op))
     return ExitCode.OK
 
 
-def _package(arguments: argparse.Namespace, chosen: "Selection") -> None:
-    path = arguments.output or Path(chosen.file_name)
-    content = chosen.package()
+def _package(arguments: argparse.Namespace, selection: "Selection") -> None:
+    path = arguments.output or Path(selection.file_name)
+    content = selection.package()
     with whole(path) as place:
         place.write_bytes(content)
-    reasons = Counter((refusal.op_name, refusal.reason) for refusal in chosen.refusals)
+    reasons = Counter((refusal.op_name, refusal.reason) for refusal in selection.refusals)
     warn(
         f"{name} is left out in {count} of its rows: {why}"
         for (name, why), count in reasons.items()
     )
-    refused = [asdict(refusal) for refusal in chosen.refusals]
-    result = {"file": str(path), "calls": len(chosen.entries), "refused": refused}
+    refused = [asdict(refusal) for refusal in selection.refusals]
+    result = {"file": str(path), "calls": len(selection.entries), "refused": refused}
     print_result(arguments, result, [path])
 
 
-def _listing(found: list["ReplayCandidate"]) -> Iterator[str]:
-    if not found:
-        yield "No operator of this trace took GPU time."
+def _listing(rows: list["ReplayCandidate"]) -> Iterator[str]:
+    if not rows:
+        yield "No operator of this trace used GPU time."
         return
     yield f"{'compute %':>10}{'roofline %':>12}{'calls':>9}{'packaged %':>12}  operator"
-    for offer in found:
-        efficiency = "-" if offer.efficiency_pct is None else f"{offer.efficiency_pct:.1f}"
+    for row in rows:
+        efficiency = "-" if row.efficiency_pct is None else f"{row.efficiency_pct:.1f}"
         yield (
-            f"{offer.percent_of_compute:>10.2f}{efficiency:>12}{offer.calls:>9}"
-            f"{offer.packaged_pct:>12.1f}  {offer.op_name}"
-            + (f" ({offer.reason})" if offer.reason else "")
+            f"{row.percent_of_compute:>10.2f}{efficiency:>12}{row.calls:>9}"
+            f"{row.packaged_pct:>12.1f}  {row.op_name}" + (f" ({row.reason})" if row.reason else "")
         )

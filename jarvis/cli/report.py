@@ -1,4 +1,4 @@
-"""``jarvis report``: the performance report alone, with TraceLens's options."""
+"""``jarvis report``: write only the performance report, with TraceLens's options."""
 
 import argparse
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def _positive(text: str) -> int:
-    """A whole number above 0."""
+    """Parse a positive integer."""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is not above 0")
@@ -37,59 +37,59 @@ def _positive(text: str) -> int:
 
 
 def _not_negative(text: str) -> float:
-    """A number from 0 on."""
+    """Parse a finite number of at least 0."""
     number = float(text)
     if not 0 <= number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 on")
+        raise argparse.ArgumentTypeError(f"{text} is not a finite number of at least 0")
     return number
 
 
 REPORT_OPTIONS: dict[str, tuple[Callable[[str], object] | None, str]] = {
     "enable_kernel_summary": (None, "add kernel_summary: kernels by name, stream and operator"),
     "short_kernel_study": (None, "add sheets about kernels shorter than a threshold"),
-    "short_kernel_threshold_us": (_not_negative, "that threshold in µs (default: 10)"),
+    "short_kernel_threshold_us": (_not_negative, "short-kernel threshold in µs (default: 10)"),
     "short_kernel_histogram_bins": (_positive, "bins of their histogram (default: 100)"),
-    "topk_short_kernels": (_positive, "rows of short_kernels_summary to keep"),
-    "topk_ops": (_positive, "rows of ops_summary, ops_unique_args, unified_perf_summary to keep"),
-    "topk_roofline_ops": (_positive, "rows of each roofline sheet to keep"),
+    "topk_short_kernels": (_positive, "maximum rows of short_kernels_summary"),
+    "topk_ops": (_positive, "maximum rows of ops_summary, ops_unique_args, unified_perf_summary"),
+    "topk_roofline_ops": (_positive, "maximum rows of each roofline sheet"),
     "include_unlinked_kernels": (
         None,
         "count GPU work whose launch was not recorded in gpu_timeline",
     ),
     "micro_idle_thresh_us": (
         _not_negative,
-        "split idle time into gaps shorter than this and others",
+        "split idle time into gaps shorter than this (in µs) and others",
     ),
     "disable_coll_analysis": (None, "leave coll_analysis out"),
-    "group_by_num_kernels": (None, "tell calls apart by how many kernels they launch"),
-    "include_overlap_info": (None, "add *_kl_overlap: what other streams do at the same time"),
-    "detect_recompute": (None, "tell work apart that activation checkpointing runs again"),
-    "include_first_occurrence_time": (None, "add when each row of ops_unique_args first occurs"),
+    "group_by_num_kernels": (None, "group calls by the number of kernels they launch"),
+    "include_overlap_info": (None, "add *_kl_overlap: concurrent work on other streams"),
+    "detect_recompute": (None, "separate recomputation by activation checkpointing"),
+    "include_first_occurrence_time": (None, "add the first time of each row of ops_unique_args"),
     "include_call_stack": (None, "add entry points and call stacks to unified_perf_summary"),
-    "enable_pseudo_ops": (None, "give the kernels of fused layers operators of their own"),
+    "enable_pseudo_ops": (None, "add pseudo operators for the kernels of fused layers"),
 }
-"""Options of a report by TraceLens's names: what reads the value (None: a switch), and the help."""
+"""Report options by TraceLens's names: parser of the value (None for a switch), and help text."""
 
 NOT_OFFERED = {
-    "enable-origami": "The Origami simulator is a program of its own and not part of Jarvis.",
-    "python_path": "The GEMM simulator is a program of its own and not part of Jarvis.",
-    "inductor_cache_dir": "Shapes come from the trace alone, never from a compiler cache.",
+    "enable-origami": "The Origami simulator is a separate program and not part of Jarvis.",
+    "python_path": "The GEMM simulator is a separate program and not part of Jarvis.",
+    "inductor_cache_dir": "Shapes are read only from the trace, not from a compiler cache.",
 }
-"""TraceLens's options that have no equivalent here, and why."""
+"""TraceLens's unsupported options, and why."""
 
 
 def add_report(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """The command with its options."""
+    """Add the command."""
     command = commands.add_parser(
         "report",
-        help="write the performance report alone, as CSV, xlsx or parquet",
-        description="Write the performance report of a trace under TraceLens's sheet and column "
-        "names. Without an output option: a workbook beside the trace. Options have TraceLens's "
-        "names; dashes do for underscores.",
+        help="write only the performance report, as CSV, xlsx or parquet",
+        description="Write the performance report of a trace with TraceLens's sheet and column "
+        "names, by default as a workbook next to the trace. Options have TraceLens's names; "
+        "dashes and underscores are equivalent.",
     )
     command.add_argument("trace", metavar="TRACE", nargs="?", type=Path, help=TRACE_HELP)
     add = partial(add_flag, command)
-    add("profile_json_path", metavar="TRACE", type=Path, help="the trace, in TraceLens's spelling")
+    add("profile_json_path", metavar="TRACE", type=Path, help="same as TRACE")
     add("output_xlsx_path", metavar="FILE", type=Path, help="workbook with one tab per sheet")
     add("output_csvs_dir", metavar="DIR", type=Path, help="folder for one CSV per sheet")
     add(
@@ -103,13 +103,13 @@ def add_report(commands: "Commands[argparse.ArgumentParser]") -> None:
         "--models",
         choices=("all", "tracelens"),
         default="all",
-        help="tracelens: only the perf models that TraceLens has (default: all)",
+        help="tracelens: use only TraceLens's perf models (default: all)",
     )
     add(
         "comparison_json_path",
         metavar="TRACE",
         type=Path,
-        help="another trace: add diff_stats, and its times to unified_perf_summary",
+        help="another trace; adds diff_stats, and its times to unified_perf_summary",
     )
     sheets = command.add_argument_group("sheets and columns")
     for name, (read, explanation) in REPORT_OPTIONS.items():
@@ -123,19 +123,19 @@ def add_report(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 def _report(arguments: argparse.Namespace) -> int:
     if (arguments.trace is None) == (arguments.profile_json_path is None):
-        arguments.usage_error("give the trace once, as TRACE or with --profile_json_path")
+        arguments.usage_error("give the trace exactly once, as TRACE or with --profile_json_path")
     check_gpu(arguments)
-    given = vars(arguments)
+    values = vars(arguments)
     for name, reason in NOT_OFFERED.items():
-        if given[name.replace("-", "_")] is not None:
-            raise JarvisError(f"{reason} Leave out --{name}.")
+        if values[name.replace("-", "_")] is not None:
+            raise JarvisError(f"{reason} Remove --{name}.")
     from jarvis.extensions import load_extensions
     from jarvis.pipeline import generate_report
     from jarvis.trace_health import trace_health, warning_lines
     from jarvis.tracelens.options import ReportOptions
 
     trace = arguments.trace or arguments.profile_json_path
-    options = {name: given[name] for name in REPORT_OPTIONS if name in given}
+    options = {name: values[name] for name in REPORT_OPTIONS if name in values}
     extensions = load_extensions(arguments.extension_file)
     note(extensions.notes)
     report = generate_report(
@@ -152,7 +152,7 @@ def _report(arguments: argparse.Namespace) -> int:
     warnings = [*warning_lines(trace_health(report.trace)), *_not_comparable(report)]
     warn(warnings)
     written = list(_write_report(report, arguments, trace))
-    warn(extensions.failures)  # formulas fail when the sheets are made
+    warn(extensions.failures)  # formulas are evaluated when the sheets are written
     result = {
         "files": written,
         "hardware": report.hardware and report.hardware.title,
@@ -164,21 +164,21 @@ def _report(arguments: argparse.Namespace) -> int:
 
 
 def _not_comparable(report: "TraceLensReport") -> Iterator[str]:
-    """What a comparison lacks."""
+    """Yield why traces cannot be compared."""
     if report.comparison is None:
         return
     for which, trace in (("trace", report.trace), ("compared trace", report.comparison)):
         if trace.launches.is_empty():
             yield (
-                f"The {which} does not say which host calls launched its GPU work, so there is "
-                "nothing to compare by. Record both with ProfilerActivity.CPU."
+                f"The {which} has no host calls that launch its GPU work, so the traces cannot be "
+                "compared. Record both with ProfilerActivity.CPU."
             )
 
 
 def _write_report(
     report: "TraceLensReport", arguments: argparse.Namespace, trace: Path
 ) -> Iterator[Path]:
-    """Write what the output options ask for; by default a workbook beside the trace."""
+    """Write the requested outputs, by default a workbook next to the trace; yield the paths."""
     from jarvis.reports.csv import write_csvs
     from jarvis.reports.parquet import write_parquets
     from jarvis.reports.xlsx import write_workbook
@@ -203,6 +203,6 @@ def _write_report(
 
 
 def _workbook_beside(trace: Path) -> Path:
-    """As TraceLens names it: the path up to its last ``.json``, and what it is."""
+    """Return TraceLens's name: the trace's path before its last ``.json``, and a suffix."""
     stem = trace.name.rpartition(".json")[0] or trace.stem
     return trace.with_name(f"{stem}_{RunPaths(trace.parent).perf_report_xlsx.name}")

@@ -1,4 +1,4 @@
-"""``jarvis reproject``: a stored run against another GPU or at another target."""
+"""``jarvis reproject``: re-project a run onto another GPU or target efficiency."""
 
 import argparse
 from pathlib import Path
@@ -21,13 +21,13 @@ from jarvis.cli.shared import (
 
 
 def add_reproject(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """The command with its options."""
+    """Add the command."""
     command = commands.add_parser(
         "reproject",
-        help="judge an analysis against another GPU or target, without its trace",
-        description="Work rooflines, findings and reports of an analysis out against another GPU "
-        "or at another target efficiency, from what its run directory stores. The result is a run "
-        "directory of its own, the same as an analysis of the trace with these options.",
+        help="re-project an analysis onto another GPU or target, without its trace",
+        description="Recompute rooflines, findings and reports of an analysis for another GPU or "
+        "target efficiency from its run directory. The result is a new run directory, equal to "
+        "that of an analysis of the trace with these options.",
     )
     add_run(command)
     add_options(command, GPU_OPTIONS)
@@ -36,7 +36,7 @@ def add_reproject(commands: "Commands[argparse.ArgumentParser]") -> None:
         "target_pct",
         default=None,
         help="target efficiency that savings are projected to, in percent of the roofline "
-        "(default: that of the analysis); without a GPU, the GPU of the analysis stays",
+        "(default: that of the analysis); the default GPU is that of the analysis",
     )
     add_flag(command, "output_dir", metavar="DIR", type=Path, required=True, help="new folder")
     add_json(command)

@@ -1,4 +1,4 @@
-"""``jarvis sample``: simulated traces."""
+"""``jarvis sample``: write simulated traces."""
 
 import argparse
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ from jarvis.cli.whole import whole
 
 
 def add_sample(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """The command with its options."""
+    """Add the command."""
     command = commands.add_parser(
         "sample",
         help="write a simulated trace",
-        description="Write the trace of a simulated training step; it says that it is simulated. "
-        "With several ranks, one file each.",
+        description="Write the trace of simulated training steps, marked as simulated; with "
+        "several ranks, one file each.",
     )
     command.add_argument(
         "--output",
@@ -31,10 +31,10 @@ def add_sample(commands: "Commands[argparse.ArgumentParser]") -> None:
         command,
         "world_size",
         type=int,
-        help="processes that train together (default: 8, or --ranks)",
+        help="number of training processes (default: 8, or --ranks)",
     )
-    command.add_argument("--seed", type=int, default=0, help="seed of all chance (default: 0)")
-    command.add_argument("--scale", default="small", help="size of the model (default: small)")
+    command.add_argument("--seed", type=int, default=0, help="random seed (default: 0)")
+    command.add_argument("--scale", default="small", help="model size (default: small)")
     add_json(command)
     command.set_defaults(run=_sample)
 

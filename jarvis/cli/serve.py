@@ -1,4 +1,4 @@
-"""``jarvis serve``: the dashboard."""
+"""``jarvis serve``: serve the dashboard."""
 
 import argparse
 import math
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from jarvis.server.settings import Settings
 
 MESSAGE_BYTES = 25 << 20
-"""The largest message of a page: Streamlit's own limit for the state of its controls."""
+"""Maximum websocket message: Streamlit's limit for widget state."""
 
 
 def add_serve(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """The command with its options."""
+    """Add the command."""
     command = commands.add_parser(
         "serve", help="serve the dashboard", description="Serve the dashboard until interrupted."
     )
@@ -30,7 +30,7 @@ def add_serve(commands: "Commands[argparse.ArgumentParser]") -> None:
         "--home",
         metavar="DIR",
         type=Path,
-        help=f"where analyses are kept (default: {HOME_VARIABLE}, else ~/.jarvis)",
+        help=f"folder of stored analyses (default: {HOME_VARIABLE}, else ~/.jarvis)",
     )
     add_flag(command, "with_sample", action="store_true", help="analyze the simulated sample first")
     add_flag(
@@ -38,14 +38,14 @@ def add_serve(commands: "Commands[argparse.ArgumentParser]") -> None:
         "job_slots",
         metavar="N",
         type=_slots,
-        help="jobs that run at once, each in a process of its own; 0 leaves them to workers "
-        "elsewhere (default: 1)",
+        help="concurrent jobs, each in its own process; 0 to leave jobs to other workers "
+        "(default: 1)",
     )
     command.add_argument(
         "--open",
         action="store_true",
-        help="listen beyond this machine though nobody is asked who they are: whoever reaches the "
-        "address may see, add and remove everything",
+        help="listen on other addresses than loopback without access control: anyone who reaches "
+        "the address can see, add and delete everything",
     )
     add_settings_file(command)
     command.set_defaults(run=_serve)
@@ -53,7 +53,7 @@ def add_serve(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 def _slots(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of jobs, like 2")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of jobs, like 2")
     return int(text)
 
 
@@ -70,18 +70,18 @@ def _serve(arguments: argparse.Namespace) -> int:
     check_login(now)
     check_reach(now, arguments.host, is_open=arguments.open)
     _check_names(now, arguments.host)
-    import_module("jarvis.trace.compiled")  # so that no visitor waits for the compiler
+    import_module("jarvis.trace.compiled")  # compile now, so that no user waits for it
     from jarvis.server.database import database
     from jarvis.server.ingest.intake import ROOTS_VARIABLE, sample_trace
 
-    database()  # so that one that cannot be used is said here, not on a page
+    database()  # report errors here instead of on a page
     if arguments.with_sample:
         from jarvis.server.submission import Submission, submit
 
-        kept = submit(Submission(sample_trace()), print_step)
-        print_line(f"http://{arguments.host}:{arguments.port}/overview?analysis={kept.id}")
+        stored = submit(Submission(sample_trace()), print_step)
+        print_line(f"http://{arguments.host}:{arguments.port}/overview?analysis={stored.id}")
         sys.stdout.flush()
-    # The server runs in the app's folder; paths stay relative to where the user stands.
+    # The server runs in the app's folder; paths are relative to the user's folder.
     if now.trace_roots is None:
         os.environ[ROOTS_VARIABLE] = os.pathsep.join((str(Path.cwd()), str(home())))
     os.environ[HOME_VARIABLE] = str(home().resolve())
@@ -89,24 +89,24 @@ def _serve(arguments: argparse.Namespace) -> int:
     os.chdir(app.parent)
     os.environ[ADDRESS_VARIABLE] = arguments.host
     command = [sys.executable, "-m", "uvicorn", f"{app.stem}:app", *_options(arguments)]
-    os.execv(sys.executable, command)  # so that a signal reaches the server itself
+    os.execv(sys.executable, command)  # signals reach the server directly
 
 
 def _check_names(now: "Settings", host: str) -> None:
-    """End where the server would not know its own name, so could answer nobody."""
+    """Raise SettingsError if the server listens on all addresses without an allowed host name."""
     from jarvis.server.http.web.hosts import is_every_address
     from jarvis.server.settings import SettingsError
 
     if is_every_address(host) and not now.public_url and not now.allowed_hosts:
         raise SettingsError(
-            f"A server on {host} answers to the names that it is told: say how people reach it "
+            f"A server on {host} needs an allowed host name: set its URL "
             "(JARVIS_PUBLIC_URL=https://jarvis.example.org), or list names (JARVIS_ALLOWED_HOSTS; "
             "* for any)."
         )
 
 
 def _options(arguments: argparse.Namespace) -> list[str]:
-    """As Streamlit would start it; but one that is told to stop waits for nobody forever."""
+    """Return uvicorn options as Streamlit sets them, with a bounded graceful shutdown."""
     from jarvis.server.http.web.bodies import MAX_HEADER_BYTES
     from jarvis.server.http.web.half_requests import TimedH11Protocol
     from jarvis.server.settings import settings
@@ -120,7 +120,7 @@ def _options(arguments: argparse.Namespace) -> list[str]:
         "http": f"{TimedH11Protocol.__module__}:{TimedH11Protocol.__name__}",
         "h11-max-incomplete-event-size": MAX_HEADER_BYTES,
         "ws": "websockets-sansio",
-        "ws-per-message-deflate": "false",  # as Streamlit starts it; pages would wait for it
+        "ws-per-message-deflate": "false",  # as in Streamlit; compression delays pages
         "ws-max-size": MESSAGE_BYTES,
     }
     flags = ("--no-access-log", "--no-server-header", "--no-use-colors", "--no-proxy-headers")

@@ -1,4 +1,4 @@
-"""What several commands say, take and print."""
+"""Options and output shared by several commands."""
 
 import argparse
 import json
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from jarvis.pipeline import Step
 
 TRACE_HELP = "trace of the PyTorch profiler (.json, .json.gz, or a .zip of one)"
-RUN_HELP = "run directory of an analysis, or the id of a kept one"
+RUN_HELP = "run directory, or the id of a stored analysis"
 JSON_HELP = "print the result as one JSON document, and nothing else on stdout"
 
 LONG_STEP_S = 1.0
-"""A step that takes longer says so."""
+"""Steps that take longer print their duration."""
 
 GPU_OPTIONS = ("platform", "arch_json", "preset")
 _METAVARS = {
@@ -46,9 +46,11 @@ Options = argparse._ActionsContainer
 
 
 def add_flag(options: Options, name: str, *others: str, **settings: Any) -> argparse.Action:
-    """An option under its name with either kind of dash; TraceLens's names have underscores.
+    """Add an option that is accepted with dashes and with underscores, as TraceLens's names have.
 
-    ``others`` are further names that mean the same.
+    Args:
+        others: aliases.
+        settings: arguments of ``add_argument``.
     """
     names = (name, *others)
     spellings = [f"--{name.replace(*pair)}" for name in names for pair in (("_", "-"), ("-", "_"))]
@@ -58,7 +60,7 @@ def add_flag(options: Options, name: str, *others: str, **settings: Any) -> argp
 def add_run(
     command: argparse.ArgumentParser, name: str = "directory", explanation: str = RUN_HELP
 ) -> None:
-    """The analysis that a command is about; ``run_directory`` finds it."""
+    """Add the argument of a run; resolve it with ``run_directory``."""
     action = command.add_argument(name, metavar="RUN", help=explanation)
     completed_by(action, complete_run)
 
@@ -66,7 +68,11 @@ def add_run(
 def add_options(
     command: argparse.ArgumentParser, names: Collection[str], **explanations: str
 ) -> dict[str, argparse.Action]:
-    """Offer fields of an ``AnalysisRequest``, with other help texts where given; the actions."""
+    """Add options for fields of an ``AnalysisRequest``; return their actions by field name.
+
+    Args:
+        explanations: help texts that replace those of the fields.
+    """
     gpu = command.add_mutually_exclusive_group()
     command.set_defaults(usage_error=command.error)
     return {
@@ -80,15 +86,15 @@ def add_options(
 
 
 def add_option(options: Options, name: str, **settings: Any) -> argparse.Action:
-    """Offer a field of an ``AnalysisRequest``, with other ``settings`` where given."""
+    """Add an option for a field of an ``AnalysisRequest``; ``settings`` override the defaults."""
     field = _FIELDS[name]
-    (kind,) = (one for one in get_args(field.type) or (field.type,) if one is not NoneType)
-    read = {"action": "store_true"} if kind is bool else {"type": _READERS.get(kind, kind)}
+    (kind,) = (t for t in get_args(field.type) or (field.type,) if t is not NoneType)
+    parsing = {"action": "store_true"} if kind is bool else {"type": _READERS.get(kind, kind)}
     if name in _METAVARS:
-        read["metavar"] = _METAVARS[name]
-    described = {"dest": name, "default": field.default, "help": explained(name), **read}
+        parsing["metavar"] = _METAVARS[name]
+    defaults = {"dest": name, "default": field.default, "help": explained(name), **parsing}
     names = (public_name(name), *_ALIASES.get(name, ()))
-    action = add_flag(options, *names, **{**described, **settings})
+    action = add_flag(options, *names, **{**defaults, **settings})
     return completed_by(action, complete_gpu) if name == "platform" else action
 
 
@@ -100,20 +106,19 @@ def explained(name: str) -> str:
 
 
 def request_of(arguments: argparse.Namespace, kind: type[Request]) -> Request:
-    """Return what the options of ``add_options`` ask for; end with a usage error where they
-    contradict each other."""
+    """Return the request of the options of ``add_options``; exit on conflicting options."""
     check_gpu(arguments)
     return kind(**{field.name: getattr(arguments, field.name) for field in fields(kind)})
 
 
 def check_gpu(arguments: argparse.Namespace) -> None:
-    """End with a usage error where the options that choose a GPU contradict each other."""
+    """Exit with a usage error if the options that select a GPU conflict."""
     if getattr(arguments, "arch_json", None) and arguments.preset:
-        arguments.usage_error("--preset chooses among described GPUs, not in a file")
+        arguments.usage_error("--preset applies to known GPUs, not to a file")
 
 
 def percentage(text: str) -> float:
-    """Read a percentage above 0."""
+    """Parse a percentage above 0."""
     percentage = float(text)
     if not PERCENTAGE["gt"] < percentage <= PERCENTAGE["le"]:
         raise argparse.ArgumentTypeError(f"{text} is not a percentage above 0, at most 100")
@@ -121,26 +126,26 @@ def percentage(text: str) -> float:
 
 
 _READERS: dict[type, Any] = {float: percentage}
-"""What reads a value; other types read it themselves."""
+"""Parsers of values by type; other types parse values themselves."""
 
 
 def add_settings_file(command: argparse.ArgumentParser) -> None:
-    """Where the settings of a server are, for what needs them."""
+    """Add the option for the file with server settings."""
     explanation = f"settings as TOML (default: {CONFIG_VARIABLE}, else none)"
     command.add_argument("--config", metavar="FILE", type=Path, help=explanation)
 
 
 def add_json(command: argparse.ArgumentParser, **settings: Any) -> None:
-    """The option for machines."""
+    """Add the option ``--json``."""
     command.add_argument("--json", action="store_true", help=JSON_HELP, **settings)
 
 
 def print_result(
     arguments: argparse.Namespace, result: Mapping[str, object], lines: Iterable[object]
 ) -> None:
-    """Print the ``result`` as JSON where ``--json`` asks for it, else ``lines`` for people.
+    """Print ``result`` as JSON with ``--json``, else ``lines``.
 
-    They go to stderr where one of the lines names stdout as the file that was written.
+    If stdout is one of the written files in ``lines``, print to stderr.
     """
     lines = list(lines)
     is_taken = any(isinstance(line, Path) and is_standard_output(line) for line in lines)
@@ -151,31 +156,35 @@ def print_result(
         print_line(line, sys.stderr if is_taken else arguments.stdout)
 
 
-def stored_folder(given: str) -> Path | None:
-    """The folder of a stored analysis that ``given`` is the id of, fetched where it is shared."""
+def stored_folder(analysis_id: str) -> Path | None:
+    """Return the folder of a stored analysis by its id; None if there is none.
+
+    The analysis is downloaded from a shared artifact root if necessary.
+    """
     if any(os.environ.get(name) for name in (ARTIFACT_ROOT_VARIABLE, CONFIG_VARIABLE)):
         from jarvis.server.storage.catalog import is_stored  # slow to import
 
-        is_stored(given)
-    return stored_run_dir(given)
+        is_stored(analysis_id)
+    return stored_run_dir(analysis_id)
 
 
-def run_directory(given: str) -> Path:
-    """The run directory that a path or the id of a stored analysis names.
+def run_directory(text: str) -> Path:
+    """Return the run directory of a path or of the id of a stored analysis.
 
-    Raises UnknownRunError where it names neither, NotARunError for another folder.
+    Raises:
+        UnknownRunError: it is neither.
+        NotARunError: the folder is not a run directory.
     """
-    kept = stored_folder(given)
-    root = Path(given) if kept is None else kept
+    root = stored_folder(text) or Path(text)
     if not root.exists():
-        raise UnknownRunError(given)
+        raise UnknownRunError(text)
     if not RunPaths(root).manifest.is_file():
         raise NotARunError(root)
     return root
 
 
 def print_step(step: "Step") -> None:
-    """Say to stderr which step begins, to a terminal how far it is, and how long it took."""
+    """Print to stderr which step starts, its progress if it is a terminal, and its duration."""
     if step.state == "running":
         print_reading(step.reading)
     elif step.elapsed_s is None:
@@ -185,17 +194,17 @@ def print_step(step: "Step") -> None:
 
 
 def print_reading(reading: object) -> None:
-    """Say to a terminal on stderr how far a file has been read."""
+    """Print the progress of reading a file, if stderr is a terminal."""
     print_progress(f"      {reading}")
 
 
 def note(lines: Iterable[str]) -> None:
-    """Say to stderr what is good to know, a line each."""
+    """Print notes to stderr, one line each."""
     for line in lines:
         print_line(f"note: {line}", sys.stderr)
 
 
 def warn(lines: Iterable[str]) -> None:
-    """Say warnings to stderr, a line each."""
+    """Print warnings to stderr, one line each."""
     for line in lines:
         print_line(f"warning: {line}", sys.stderr)

@@ -1,4 +1,4 @@
-"""``jarvis token``: API tokens of people and programs."""
+"""``jarvis token``: create, list and revoke API tokens."""
 
 import argparse
 from collections.abc import Iterator
@@ -17,40 +17,38 @@ _ROLES = ("viewer", "editor", "admin")
 
 
 def add_token(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """The command with its options."""
+    """Add the command with its actions."""
     command = commands.add_parser(
         "token",
-        help="make, list and revoke API tokens",
-        description="API tokens of this server: a program that has one may do what its role "
-        "allows, in the name of its owner. Who runs this command is an admin.",
+        help="create, list and revoke API tokens",
+        description="API tokens of this server, which give programs the permissions of a role on "
+        "behalf of the owner. This command runs with the role admin.",
     )
     kinds = command.add_subparsers(metavar="COMMAND", required=True)
     _add_create(kinds)
-    listing = kinds.add_parser("list", help="list the tokens, the newest first")
-    listing.add_argument("--owner", metavar="NAME", help="of this person only")
+    listing = kinds.add_parser("list", help="list tokens, newest first")
+    listing.add_argument("--owner", metavar="NAME", help="only tokens of this person")
     add_json(listing)
     listing.set_defaults(run=_list)
-    revoking = kinds.add_parser("revoke", help="end tokens at once and for good")
-    revoking.add_argument("ids", metavar="ID", nargs="+", help="what `jarvis token list` calls it")
+    revoking = kinds.add_parser("revoke", help="revoke tokens permanently")
+    revoking.add_argument("ids", metavar="ID", nargs="+", help="id in `jarvis token list`")
     add_json(revoking)
     revoking.set_defaults(run=_revoke)
 
 
 def _add_create(kinds: "Commands[argparse.ArgumentParser]") -> None:
-    creating = kinds.add_parser("create", help="make a token; it is shown once")
-    creating.add_argument("label", metavar="LABEL", help="what will use it, like 'nightly push'")
+    creating = kinds.add_parser("create", help="create a token, which is shown only once")
+    creating.add_argument("label", metavar="LABEL", help="purpose, like 'nightly push'")
+    creating.add_argument("--owner", metavar="NAME", help="owner of the token (default: none)")
     creating.add_argument(
-        "--owner", metavar="NAME", help="in whose name it acts (default: nobody's)"
-    )
-    creating.add_argument(
-        "--role", choices=_ROLES, default="editor", help="the most that it may do (default: editor)"
+        "--role", choices=_ROLES, default="editor", help="role of the token (default: editor)"
     )
     creating.add_argument(
         "--expires",
         metavar="AGE",
         type=_expiry_s,
         default="90d",
-        help="when it ends, as 30d, 12h, or never (default: 90d)",
+        help="lifetime, like 30d, 12h, or never (default: 90d)",
     )
     add_json(creating)
     creating.set_defaults(run=_create)
@@ -71,11 +69,11 @@ def _create(arguments: argparse.Namespace) -> int:
     lasts_s = arguments.expires
     expires = None if lasts_s is None else datetime.now(UTC) + timedelta(seconds=lasts_s)
     engine, role = database(), Role(arguments.role)
-    made = tokens.create(engine, owner, role, arguments.label, expires)
-    detail = {"label": made.token.label, "role": role, "owner": owner}
-    audit.record(engine, LOCAL, Channel.COMMAND, Action.TOKEN_CREATE, made.token.id, **detail)
-    print_result(arguments, _as_json(made.token) | {"token": made.text}, [made.text])
-    note(["this token is not shown again; keep it like a password"])
+    new = tokens.create(engine, owner, role, arguments.label, expires)
+    detail = {"label": new.token.label, "role": role, "owner": owner}
+    audit.record(engine, LOCAL, Channel.COMMAND, Action.TOKEN_CREATE, new.token.id, **detail)
+    print_result(arguments, _as_json(new.token) | {"token": new.text}, [new.text])
+    note(["this token is not shown again; store it like a password"])
     return ExitCode.OK
 
 
@@ -85,8 +83,8 @@ def _list(arguments: argparse.Namespace) -> int:
     from jarvis.server.database import database
 
     owners = () if arguments.owner is None else (normal_name(arguments.owner),)
-    found = tokens.listed(database(), *owners)
-    print_result(arguments, {"tokens": list(map(_as_json, found))}, _lines(found))
+    listed = tokens.listed(database(), *owners)
+    print_result(arguments, {"tokens": list(map(_as_json, listed))}, _lines(listed))
     return ExitCode.OK
 
 
@@ -94,19 +92,19 @@ def _revoke(arguments: argparse.Namespace) -> int:
     from jarvis.server.actions import OPERATOR, revoke_token
     from jarvis.server.database import database
 
-    ended = [revoke_token(database(), OPERATOR, token_id) for token_id in arguments.ids]
-    lines = (f"{token.id} ({token.label}) is revoked." for token in ended)
-    print_result(arguments, {"revoked": list(map(_as_json, ended))}, lines)
+    revoked = [revoke_token(database(), OPERATOR, token_id) for token_id in arguments.ids]
+    lines = (f"{token.id} ({token.label}) is revoked." for token in revoked)
+    print_result(arguments, {"revoked": list(map(_as_json, revoked))}, lines)
     return ExitCode.OK
 
 
-def _lines(found: "list[Token]") -> Iterator[str]:
-    if not found:
-        yield "No token yet. `jarvis token create LABEL` makes one."
-    for token in found:
-        ends = "never ends" if token.expires is None else f"ends {token.expires:%Y-%m-%d %H:%M}"
+def _lines(listed: "list[Token]") -> Iterator[str]:
+    if not listed:
+        yield "No tokens. Create one with `jarvis token create LABEL`."
+    for token in listed:
+        ends = "no expiry" if token.expires is None else f"ends {token.expires:%Y-%m-%d %H:%M}"
         used = "never used" if token.last_used is None else f"used {token.last_used:%Y-%m-%d %H:%M}"
-        owner = token.owner or "nobody's"
+        owner = token.owner or "-"
         yield (
             f"{token.id}  {token.state:<8} {token.role:<7} {owner:<30} {ends:<21} {used:<21} "
             f"{token.label}"

@@ -1,4 +1,4 @@
-"""``jarvis tree``: a call with what is around and below it, and calls by their name."""
+"""``jarvis tree``: print the call tree around a call, or find calls by name."""
 
 import argparse
 from collections.abc import Iterable, Iterator
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from jarvis.run.stored_calls import StoredCalls
 
 CALLS_SHOWN = 50
-"""Calls that ``--name`` lists where ``--limit`` does not say otherwise."""
+"""Default of ``--limit``."""
 
 
 def add_tree(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """The command with its options."""
+    """Add the command."""
     command = commands.add_parser(
         "tree",
-        help="show what is around and below a call, or find calls by name",
-        description="Show the calls around a call and all below it, with arguments, kernel time "
-        "and module; or list the calls with a name, most kernel time first. Kernel time is the "
-        "time in which GPU work launched below a call runs. Of an analysis, the trace that it was "
-        "made from is read; where that is gone, what the analysis stores is shown.",
+        help="show the call tree around a call, or find calls by name",
+        description="Show the parents of a call and its subtree, with arguments, kernel time and "
+        "module; or list the calls with a name, most kernel time first. Kernel time is the time "
+        "during which GPU work launched in the subtree of a call runs. For an analysis, its trace "
+        "is read if it still exists; otherwise, the calls stored in the analysis are shown.",
     )
     add_run(command, "run_or_trace", f"{RUN_HELP}, or a {TRACE_HELP}")
     which = command.add_mutually_exclusive_group(required=True)
@@ -42,7 +42,7 @@ def add_tree(commands: "Commands[argparse.ArgumentParser]") -> None:
         "--uid", type=int, metavar="N", help="the call: a uid, or an ex_UID of the report"
     )
     which.add_argument(
-        "--name", metavar="PATTERN", help="list calls and kernels by name; * stands for any text"
+        "--name", metavar="PATTERN", help="list calls and kernels by name; * matches any text"
     )
     command.add_argument(
         "--depth", type=_levels, metavar="N", help="levels below the call to show (default: all)"
@@ -59,7 +59,7 @@ def add_tree(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 
 def _levels(text: str) -> int:
-    """A whole number from 0 on."""
+    """Parse an integer of at least 0."""
     number = int(text)
     if number < 0:
         raise argparse.ArgumentTypeError(f"{text} is below 0")
@@ -69,12 +69,12 @@ def _levels(text: str) -> int:
 def _tree(arguments: argparse.Namespace) -> int:
     calls, source = _opened(arguments.run_or_trace)
     if arguments.name is not None:
-        found = calls.find(arguments.name)
-        listed = found.sort("kernel_time_us", descending=True, nulls_last=True)
-        listed = listed.head(arguments.limit or found.height)
+        matches = calls.find(arguments.name)
+        listed = matches.sort("kernel_time_us", descending=True, nulls_last=True)
+        listed = listed.head(arguments.limit or matches.height)
         rows = listed.to_dicts()
-        result = {"source": source, "name": arguments.name, "total": found.height, "calls": rows}
-        print_result(arguments, result, _listing(rows, found.height, arguments.name))
+        result = {"source": source, "name": arguments.name, "total": matches.height, "calls": rows}
+        print_result(arguments, result, _listing(rows, matches.height, arguments.name))
         return ExitCode.OK
     parents = calls.parents(arguments.uid).to_dicts()
     subtree = calls.subtree(arguments.uid, arguments.depth).to_dicts()
@@ -84,7 +84,7 @@ def _tree(arguments: argparse.Namespace) -> int:
 
 
 def _opened(given: str) -> "tuple[TraceTree | StoredCalls, str]":
-    """The calls of a trace or a run, and which of the two they are from."""
+    """Return the calls of a trace or a run, and their source: "trace" or "stored"."""
     from jarvis.perf_report.call_tree.trace_tree import read_trace_tree
     from jarvis.run import Run
     from jarvis.run.stored_calls import StoredCalls, trace_file
@@ -93,19 +93,19 @@ def _opened(given: str) -> "tuple[TraceTree | StoredCalls, str]":
     if path.is_file():
         return read_trace_tree(path, print_reading), "trace"
     run = Run.load(run_directory(given))
-    found = trace_file(run)
-    if found is not None:
-        return read_trace_tree(found, print_reading), "trace"
+    trace = trace_file(run)
+    if trace is not None:
+        return read_trace_tree(trace, print_reading), "trace"
     info = run.manifest.trace
     why = (
-        f"The trace {info.file_name} is not where it was, or was changed."
+        f"The trace {info.file_name} was moved, deleted or changed."
         if info.form == "trace"
-        else f"The analysis was made from the {info.form} {info.file_name}, without a trace."
+        else f"The analysis is of the {info.form} {info.file_name}, without a trace."
     )
     note(
         [
-            f"{why} This is what the analysis stores: the surroundings of its main operations, "
-            "and mean kernel times of all calls of an operation."
+            f"{why} Showing the calls stored in the analysis: those around its main operations, "
+            "with mean kernel times of all calls of an operation."
         ]
     )
     return StoredCalls(run), "stored"
@@ -113,7 +113,7 @@ def _opened(given: str) -> "tuple[TraceTree | StoredCalls, str]":
 
 def _listing(rows: list[dict[str, Any]], total: int, name: str) -> Iterator[str]:
     if not rows:
-        yield f"No call is named {name}. * stands for any text, as in *{name.strip('*')}*."
+        yield f"No call is named {name}. * matches any text, as in *{name.strip('*')}*."
         return
     yield _HEAD
     for row in rows:
@@ -137,11 +137,11 @@ def _line(row: dict[str, Any], level: int, *, is_chosen: bool = False) -> str:
     uid = "" if row["uid"] is None else row["uid"]
     time_us = row["kernel_time_us"]
     time = "-" if time_us is None else f"{time_us:.3f}"
-    words = [row["name"], *_about(row)]
-    return f"{'>' if is_chosen else ' '} {uid:>9}  {time:>12}  {'  ' * level}{'  '.join(words)}"
+    cells = [row["name"], *_details(row)]
+    return f"{'>' if is_chosen else ' '} {uid:>9}  {time:>12}  {'  ' * level}{'  '.join(cells)}"
 
 
-def _about(row: dict[str, Any]) -> Iterable[str]:
+def _details(row: dict[str, Any]) -> Iterable[str]:
     if row["kind"] == "op":
         yield from (row[name] for name in ("input_dims", "input_types") if row[name])
         if row["module"]:

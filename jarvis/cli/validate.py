@@ -1,4 +1,4 @@
-"""``jarvis validate``: whether a run directory is what it should be."""
+"""``jarvis validate``: check the data of a run directory or a comparison."""
 
 import argparse
 from collections.abc import Iterator
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from jarvis.validation import Outcome
 
 PROBLEMS_SHOWN = 10
-"""Problems of one check that are printed; ``--json`` has all."""
+"""Maximum number of printed problems per check; ``--json`` has all."""
 
 
 def add_validate(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """The command with its options."""
+    """Add the command."""
     command = commands.add_parser(
         "validate",
         help="check the data of an analysis or a comparison: files, totals, findings",
-        description="Check the data of a run directory, or of the folder of a comparison: that its "
-        "files are there and can be parsed, that its totals add up, and that its findings agree "
-        f"with its tables. Exit code {ExitCode.CHECK_FAILED:d} where one fails.",
+        description="Check the data of a run directory, or of the folder of a comparison: its "
+        "files exist and can be parsed, its totals add up, and its findings agree with its "
+        f"tables. Exits with code {ExitCode.CHECK_FAILED:d} if a check fails.",
     )
     add_run(command)
     add_json(command)
@@ -74,5 +74,5 @@ def _lines(outcomes: list["Outcome"]) -> Iterator[str]:
         if (hidden := len(outcome.problems) - PROBLEMS_SHOWN) > 0:
             yield f"        and {hidden} more"
     counts = {v: sum(outcome.verdict is v for outcome in outcomes) for v in Verdict}
-    told = ", ".join(f"{number} {verdict}" for verdict, number in counts.items() if number)
-    yield f"{len(outcomes)} checks: {told}"
+    summary = ", ".join(f"{number} {verdict}" for verdict, number in counts.items() if number)
+    yield f"{len(outcomes)} checks: {summary}"

@@ -1,7 +1,7 @@
-"""Output files and folders that appear complete or not at all, also where the command is stopped.
+"""Atomic writing of output files and folders, also if the command is stopped.
 
-Only regular files and folders are replaced. A device node, FIFO or open descriptor (`/dev/stdout`)
-is written to; a symlink stays, and what it points to is replaced.
+Only regular files and folders are replaced. Device nodes, FIFOs and open descriptors
+(`/dev/stdout`) are written to; for a symlink, its target is replaced.
 """
 
 import errno
@@ -21,9 +21,9 @@ _STANDARD_OUTPUT = 1
 
 @contextmanager
 def whole(place: Path) -> Iterator[Path]:
-    """Return where to write the file or folder that goes to ``place`` when the block succeeds.
+    """Yield a temporary path to write to, which is moved to ``place`` if the block succeeds.
 
-    The files of a folder are added to those in ``place``, and replace those of the same name.
+    The files of a folder are added to an existing folder, and replace files with the same names.
     """
     if _is_stream(place):
         with TemporaryDirectory(prefix="jarvis-") as folder:
@@ -48,7 +48,7 @@ def is_standard_output(path: Path) -> bool:
 
 
 def _publish(written: Path, place: Path) -> None:
-    """Move a finished file or folder to ``place``, a file through whatever is there."""
+    """Move a finished file or folder to ``place``."""
     if written.is_dir():
         if place.exists() and not place.is_dir():
             raise _os_error(errno.ENOTDIR, place)
@@ -60,7 +60,7 @@ def _publish(written: Path, place: Path) -> None:
     elif _is_stream(place):
         _copy_into(written, place)
     elif place.is_symlink():
-        with whole(place) as beside:  # on the file system of what the link points to
+        with whole(place) as beside:  # on the file system of the link's target
             shutil.move(written, beside)
     else:
         written.replace(place)
@@ -70,7 +70,7 @@ def _copy_into(written: Path, place: Path) -> None:
     """Write the bytes of a file to an open descriptor, device node or FIFO."""
     sys.stdout.flush()
     number = _descriptor(place)
-    # Opened again by name, a descriptor of a file would be truncated and start from 0.
+    # Opening the descriptor of a file by name would truncate it and write from offset 0.
     sink = place.open("wb") if number is None else os.fdopen(os.dup(number), "wb")
     with written.open("rb") as source, sink:
         shutil.copyfileobj(source, sink)

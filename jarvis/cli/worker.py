@@ -1,4 +1,4 @@
-"""``jarvis worker``: runs jobs of a server, on its machine or on another one."""
+"""``jarvis worker``: run jobs of a server, on its machine or another one."""
 
 import argparse
 import os
@@ -8,14 +8,13 @@ from jarvis.cli.shared import Commands, add_settings_file
 from jarvis.core.workspace import HOME_VARIABLE
 
 DESCRIPTION = """\
-Run jobs from the queue until interrupted. There may be any number of workers, on any machine that
-reaches the database and the analyses of the server; `jarvis serve` starts one of its own, unless it
-has `--job-slots 0`.
+Run jobs from the queue until interrupted. Start any number of workers on machines that reach the
+database and the analyses of the server; `jarvis serve` starts its own unless `--job-slots` is 0.
 """
 
 
 def add_worker(commands: "Commands[argparse.ArgumentParser]") -> None:
-    """The command with its options."""
+    """Add the command."""
     command = commands.add_parser(
         "worker", help="run jobs of a server, also on another machine", description=DESCRIPTION
     )
@@ -23,14 +22,14 @@ def add_worker(commands: "Commands[argparse.ArgumentParser]") -> None:
         "--slots",
         metavar="N",
         type=_slots,
-        help="jobs at once, each in a process of its own, and a short one beside them (default: "
-        "1, or what the Dask cluster can)",
+        help="concurrent jobs, each in its own process, plus one short job (default: 1, or the "
+        "slots of the Dask cluster)",
     )
     command.add_argument(
         "--home",
         metavar="DIR",
         type=Path,
-        help=f"where analyses are kept (default: {HOME_VARIABLE}, else ~/.jarvis)",
+        help=f"folder of stored analyses (default: {HOME_VARIABLE}, else ~/.jarvis)",
     )
     add_settings_file(command)
     command.set_defaults(run=_work)
@@ -38,7 +37,7 @@ def add_worker(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 def _slots(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of jobs from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of jobs")
     return int(text)
 
 

@@ -1,1 +1,1 @@
-"""What the dashboard and the command line share on a server: kept analyses and incoming traces."""
+"""Server side of the dashboard and the command line: stored analyses, jobs, access and uploads."""

@@ -1,7 +1,6 @@
-"""What people do here: each function looks whether they may, does it, and writes it down.
+"""Authorized operations: each checks permissions, acts, and writes an audit entry.
 
-Pages, the API and commands come through here. What somebody may not see is, for them, not there:
-the same sentence as for what does not exist.
+Pages, the API and commands call these functions. Invisible resources are reported as not found.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,7 +43,7 @@ from jarvis.server.storage.catalog import (
     strictest,
 )
 
-_ASKED: dict[JobKind, Action] = {
+_AUDIT_ACTIONS: dict[JobKind, Action] = {
     JobKind.ANALYZE: Action.ANALYZE,
     JobKind.REMOTE: Action.ANALYZE,
     JobKind.FETCH: Action.UPLOAD,
@@ -54,66 +53,69 @@ _ASKED: dict[JobKind, Action] = {
     JobKind.REPLAY: Action.REPLAY,
     JobKind.LOAD: Action.ARCHIVE_LOAD,
 }
-"""What is written down for a job; that a trace is read to be described is not."""
+"""Audited action of each job kind; inspecting a trace is not audited."""
 
-
-_MAKE_FILES = (JobKind.COMPARE, JobKind.EXPORT, JobKind.REPLAY)
-"""Jobs that make no analysis, whose visibility is that of the analyses that they read."""
+_FILE_JOBS = (JobKind.COMPARE, JobKind.EXPORT, JobKind.REPLAY)
+"""Jobs that create a file instead of an analysis, with the visibility of the analyses they read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who does something, and by which way in."""
+    """A person and the channel through which they act."""
 
     person: Person
     via: Channel
 
 
 OPERATOR = Actor(LOCAL, Channel.COMMAND)
-"""Who works on the server's own command line."""
+"""The user of the server's command line."""
 
 
 def get_visible_analysis(person: Person, analysis_id: str) -> AnalysisRow:
-    """The row of an analysis; UnknownAnalysisError where there is none that the person may see."""
+    """Return the row of an analysis; raise UnknownAnalysisError if the person sees none."""
     return seen_row(person, analysis_id)
 
 
 def visible_run_dir(person: Person, analysis_id: str) -> Path:
-    """The folder of an analysis; raises as ``get_visible_analysis``."""
-    if not may(person, Role.ADMIN):  # who sees all need not ask the table
+    """Return the folder of an analysis; raises as ``get_visible_analysis``."""
+    if not may(person, Role.ADMIN):  # admins see all, which saves a query
         get_visible_analysis(person, analysis_id)
     return analysis_root(analysis_id)
 
 
 def get_visible_job(engine: Engine, person: Person, job_id: str) -> Job:
-    """A job; UnknownJobError where there is none that the person may see."""
+    """Return a job; raise UnknownJobError if the person sees none with this id."""
     return queue.find(engine, job_id, person)
 
 
 def submit_job(
     engine: Engine, actor: Actor, request: Request, visibility: Visibility = Visibility.TEAM
 ) -> Job:
-    """Queue a job; while one that asks for the same waits or runs, that one.
+    """Queue a job, or return the queued or running job of an equal request.
 
-    An analysis that it makes is as private as any analysis that it is about. Raises ForbiddenError
-    without the role editor, UnknownAnalysisError where it is about an analysis that the person may
-    not see, and what ``new_job`` raises.
+    The visibility of a new analysis is the strictest of ``visibility`` and that of each analysis
+    that the job reads.
+
+    Raises:
+        ForbiddenError: the person is not an editor.
+        UnknownAnalysisError: the job reads an analysis that the person cannot see.
+        JarvisError: as ``Request.new_job`` raises.
     """
-    return _submit(engine, actor, *_prepared(actor, request, visibility))
+    return _submit(engine, actor, *_authorized_job(actor, request, visibility))
 
 
 def ask_for_file(engine: Engine, actor: Actor, request: FileRequest) -> Job:
-    """The job that made this file before, where it is still there, else a new one.
+    """Return the earlier job that created this file, if the file still exists, else a new job.
 
     Raises as ``submit_job`` does.
     """
-    new, visibility = _prepared(actor, request, Visibility.TEAM)
-    before = earlier_job(engine, new, actor.person)
-    return _submit(engine, actor, new, visibility) if before is None else before
+    new, visibility = _authorized_job(actor, request, Visibility.TEAM)
+    earlier = earlier_job(engine, new, actor.person)
+    return _submit(engine, actor, new, visibility) if earlier is None else earlier
 
 
 def cancel_job(engine: Engine, actor: Actor, job_id: str) -> Job:
-    """End a job; raises as ``_changeable`` does."""
+    """Cancel a job; raise UnknownJobError, or ForbiddenError if the person may not change it."""
     job = queue.cancel(engine, _changeable_job(engine, actor, job_id, "cancel").id)
     _record(engine, actor, Action.CANCEL, job.title, job=job.id)
     return job
@@ -122,8 +124,8 @@ def cancel_job(engine: Engine, actor: Actor, job_id: str) -> Job:
 def retry_job(engine: Engine, actor: Actor, job_id: str) -> Job:
     """Queue a failed or cancelled job again.
 
-    Raises as ``cancel_job``, OutdatedJobError, and UnknownAnalysisError where it is about an
-    analysis that the person may not see now.
+    Raises as ``cancel_job``, and OutdatedJobError, and UnknownAnalysisError if the job reads an
+    analysis that the person can no longer see.
     """
     old = _changeable_job(engine, actor, job_id, "retry")
     named_rows(actor.person, request_of(old.kind, old.parameters).analyses)
@@ -133,25 +135,27 @@ def retry_job(engine: Engine, actor: Actor, job_id: str) -> Job:
 
 
 def remove_analysis(actor: Actor, analysis_id: str) -> Removed:
-    """Remove an analysis for good; raises as ``pin_analysis``, and as ``check_removable``.
+    """Delete an analysis; raises as ``pin_analysis``, and as ``check_removable``.
 
-    Of the analyses that refer to it those are named that the person may see.
+    ``referred_to_by`` of the result contains only analyses that the person can see.
     """
     _changeable(actor, analysis_id, "remove")
     removed = removal.remove_analysis(analysis_id)
     _record(database(), actor, Action.REMOVE, analysis_id, bytes=removed.size_bytes)
-    return replace(removed, referred_to_by=_seen(actor.person, removed.referred_to_by))
+    return replace(removed, referred_to_by=_visible_ids(actor.person, removed.referred_to_by))
 
 
 def referring_to(person: Person, analysis_id: str) -> tuple[str, ...]:
-    """The kept analyses whose reference it is, of those that the person may see."""
-    return _seen(person, removal.referring_to(analysis_id))
+    """Return the visible analyses that use this one as their reference."""
+    return _visible_ids(person, removal.referring_to(analysis_id))
 
 
 def pin_analysis(actor: Actor, analysis_id: str, *, is_pinned: bool) -> bool:
-    """Pin an analysis or let go of it; whether that changed anything.
+    """Pin or unpin an analysis; return whether that changed anything.
 
-    Raises UnknownAnalysisError where the person sees none, ForbiddenError where it is not theirs.
+    Raises:
+        UnknownAnalysisError: the person cannot see such an analysis.
+        ForbiddenError: the person may not change it.
     """
     _changeable(actor, analysis_id, "pin" if is_pinned else "unpin")
     has_changed = (pins.pin if is_pinned else pins.unpin)(analysis_id)
@@ -161,25 +165,27 @@ def pin_analysis(actor: Actor, analysis_id: str, *, is_pinned: bool) -> bool:
 
 
 def share_analysis(actor: Actor, analysis_id: str, visibility: Visibility) -> None:
-    """Say who sees an analysis; raises as ``pin_analysis``."""
-    row = _changeable(actor, analysis_id, "say who sees")
+    """Set the visibility of an analysis; raises as ``pin_analysis``."""
+    row = _changeable(actor, analysis_id, "share")
     if row.visibility is not visibility:
         set_visibility(analysis_id, visibility)
         _record(database(), actor, Action.SET_VISIBILITY, analysis_id, visibility=visibility)
 
 
 def save_analysis(actor: Actor, analysis_id: str, out: Path) -> None:
-    """Write an analysis as one file; raises as ``save_archive``, and ForbiddenError without the
-    role editor."""
+    """Write an analysis as an archive file.
+
+    Raises as ``save_archive``, and ForbiddenError if the person is not an editor.
+    """
     require(actor.person, Role.EDITOR, "save analyses as files")
     save_archive(visible_run_dir(actor.person, analysis_id), out)
     _record(database(), actor, Action.ARCHIVE_SAVE, analysis_id)
 
 
 def load_analysis(actor: Actor, path: Path) -> JobOutput:
-    """Store the analysis of an archive for the person, and wait for it; pages queue a ``Load``.
+    """Import the analysis of an archive and wait for it; pages queue a ``Load`` job instead.
 
-    Raises as ``run_single_job``, and ForbiddenError without the role editor.
+    Raises as ``run_single_job``, and ForbiddenError if the person is not an editor.
     """
     require(actor.person, Role.EDITOR, "load analyses")
     made = run_single_job(Load(path.absolute()), actor.person.name)
@@ -189,8 +195,10 @@ def load_analysis(actor: Actor, path: Path) -> JobOutput:
 
 
 def store_hardware(actor: Actor, spec: HardwareSpec) -> Path:
-    """Keep a description of a GPU for everyone; raises as in ``custom_hardware``, and
-    ForbiddenError without the role editor."""
+    """Store a GPU description for all users.
+
+    Raises as ``custom_hardware.store_hardware``, and ForbiddenError if the person is not an editor.
+    """
     require(actor.person, Role.EDITOR, "describe GPUs")
     path = custom_hardware.store_hardware(spec, actor.person.name)
     _record(database(), actor, Action.HARDWARE_KEEP, spec.title)
@@ -198,18 +206,25 @@ def store_hardware(actor: Actor, spec: HardwareSpec) -> Path:
 
 
 def not_yours(person: Person, spec: HardwareSpec, owners: Mapping[str, str]) -> str | None:
-    """Return why a person may not delete a description of ``hardware_owners``; None if they may."""
+    """Return why a person may not delete a GPU description; None if they may.
+
+    Args:
+        owners: owner of each file, as ``custom_hardware.hardware_owners`` returns.
+    """
     file = load_hardware().custom_file(spec)
-    owner = None if file is None else owners.get(file.name)
-    is_jarvis_own = file is None  # which nobody can delete
-    if is_jarvis_own or may(person, Role.ADMIN) or (owner is not None and owner == person.name):
+    if file is None:  # a built-in description: deleting it fails elsewhere
         return None
-    return f"Only who described {spec.title}, or an admin, may delete it. {_belongs_to(owner)}"
+    owner = owners.get(file.name)
+    if may(person, Role.ADMIN) or (owner is not None and owner == person.name):
+        return None
+    return f"Only the owner of {spec.title} or an admin may delete it. {_belongs_to(owner)}"
 
 
 def remove_hardware(actor: Actor, spec: HardwareSpec) -> None:
-    """Delete such a description; raises as ``store_hardware``, and ForbiddenError where it is not
-    the person's own."""
+    """Delete a GPU description.
+
+    Raises as ``store_hardware``, and ForbiddenError if it belongs to another person.
+    """
     require(actor.person, Role.EDITOR, "delete descriptions of GPUs")
     if (reason := not_yours(actor.person, spec, custom_hardware.hardware_owners())) is not None:
         raise ForbiddenError(reason)
@@ -220,26 +235,28 @@ def remove_hardware(actor: Actor, spec: HardwareSpec) -> None:
 def create_token(
     engine: Engine, actor: Actor, role: Role, label: str, expires: datetime | None
 ) -> NewToken:
-    """Make a token for the person themselves.
+    """Create a token for the acting person.
 
-    Raises ForbiddenError for a role beyond their own, and TokenError as ``tokens.create``.
+    Raises:
+        ForbiddenError: ``role`` exceeds the person's own.
+        TokenError: as ``tokens.create`` raises.
     """
     require(actor.person, max(role, Role.VIEWER, key=list(Role).index), f"give the role {role}")
-    made = tokens.create(engine, actor.person.name, role, label, expires)
-    _record(engine, actor, Action.TOKEN_CREATE, made.token.id, label=made.token.label, role=role)
-    return made
+    new = tokens.create(engine, actor.person.name, role, label, expires)
+    _record(engine, actor, Action.TOKEN_CREATE, new.token.id, label=new.token.label, role=role)
+    return new
 
 
 def list_visible_tokens(engine: Engine, person: Person) -> list[Token]:
-    """A person's own tokens, an admin everybody's, the newest first."""
+    """Return a person's own tokens, or all tokens for an admin, newest first."""
     require(person, Role.VIEWER, "see tokens")
     return tokens.listed(engine) if may(person, Role.ADMIN) else tokens.listed(engine, person.name)
 
 
 def revoke_token(engine: Engine, actor: Actor, token_id: str) -> Token:
-    """End a token; TokenError where the person has none with this id."""
+    """Revoke a token; raise TokenError if the person has none with this id."""
     if token_id not in {token.id for token in list_visible_tokens(engine, actor.person)}:
-        raise TokenError(f"There is no token {token_id[:40]!r} of yours.")
+        raise TokenError(f"You have no token {token_id[:40]!r}.")
     token = tokens.revoke(engine, token_id)
     _record(engine, actor, Action.TOKEN_REVOKE, token_id, label=token.label, owner=token.owner)
     return token
@@ -248,68 +265,69 @@ def revoke_token(engine: Engine, actor: Actor, token_id: str) -> Token:
 def read_audit(
     engine: Engine, person: Person, wanted: AuditFilter, *, limit: int, offset: int = 0
 ) -> list[AuditEntry]:
-    """Lines of the audit log, the newest first; ForbiddenError without the role admin."""
+    """Return entries of the audit log, newest first; raise ForbiddenError except for admins."""
     require(person, Role.ADMIN, "read the audit log")
     return audit.recent(engine, wanted, limit=limit, offset=offset)
 
 
 def count_audit(engine: Engine, person: Person, wanted: AuditFilter) -> int:
-    """How many lines ``read_audit`` has to give; raises as it does."""
+    """Return the number of entries that match a filter; raises as ``read_audit``."""
     require(person, Role.ADMIN, "read the audit log")
     return audit.count(engine, wanted)
 
 
-def _prepared(actor: Actor, request: Request, visibility: Visibility) -> tuple[NewJob, Visibility]:
-    """A job that the person may ask for, and the visibility of the analysis that it makes."""
+def _authorized_job(
+    actor: Actor, request: Request, visibility: Visibility
+) -> tuple[NewJob, Visibility]:
+    """Return the job of a request that the person may make, and the visibility of its result."""
     require(actor.person, Role.EDITOR, "start jobs")
     new, owner = request.new_job(), actor.person.name
-    named = named_rows(actor.person, new.analyses)
-    if new.kind not in _MAKE_FILES:
-        visibility = strictest(visibility, named)
-    if owner is not None and new.kind not in _ASKED:
-        return new, Visibility.PRIVATE  # done once for all, and news for nobody else
+    rows = named_rows(actor.person, new.analyses)
+    if new.kind not in _FILE_JOBS:
+        visibility = strictest(visibility, rows)
+    if owner is not None and new.kind not in _AUDIT_ACTIONS:
+        return new, Visibility.PRIVATE  # shared by all requesters, listed for none of the others
     if (visibility is Visibility.PRIVATE or request.is_personal) and owner is not None:
-        new = replace(new, stamp=f"{new.stamp} {owner}")  # another one must not join in
+        new = replace(new, stamp=f"{new.stamp} {owner}")  # do not share it with other persons
     return new, visibility
 
 
 def _submit(engine: Engine, actor: Actor, new: NewJob, visibility: Visibility) -> Job:
     job = queue.submit(engine, new, actor.person.name, visibility, actor.person.role)
-    if (action := _ASKED.get(new.kind)) is not None:
-        made = {} if new.kind in _MAKE_FILES else {"visibility": visibility}
-        _record(engine, actor, action, job.title, job=job.id, **made)
+    if (action := _AUDIT_ACTIONS.get(new.kind)) is not None:
+        detail = {} if new.kind in _FILE_JOBS else {"visibility": visibility}
+        _record(engine, actor, action, job.title, job=job.id, **detail)
     return job
 
 
-def _seen(person: Person, ids: Iterable[str]) -> tuple[str, ...]:
+def _visible_ids(person: Person, ids: Iterable[str]) -> tuple[str, ...]:
     rows = stored_rows(database())
     return tuple(name for name in ids if name in rows and may_see(person, rows[name]))
 
 
 def _changeable(actor: Actor, analysis_id: str, action: str) -> AnalysisRow:
-    """The row of an analysis that the person may change."""
+    """Return the row of an analysis that the person may change."""
     row = get_visible_analysis(actor.person, analysis_id)
     if not may_change(actor.person, row):
         raise ForbiddenError(
-            f"Only who owns the analysis {analysis_id}, or an admin, may {action} it. "
+            f"Only the owner of analysis {analysis_id} or an admin may {action} it. "
             f"{_belongs_to(row.owner)}"
         )
     return row
 
 
 def _changeable_job(engine: Engine, actor: Actor, job_id: str, action: str) -> Job:
-    """A job that the person may change; else UnknownJobError or ForbiddenError."""
+    """Return a job that the person may change; raise UnknownJobError or ForbiddenError."""
     job = get_visible_job(engine, actor.person, job_id)
     if not may_change(actor.person, job):
         raise ForbiddenError(
-            f"Only who asked for the job {job_id}, or an admin, may {action} it. "
-            f"{_belongs_to(job.owner)}"
+            f"Only the owner of job {job_id} or an admin may {action} it. {_belongs_to(job.owner)}"
         )
     return job
 
 
 def _belongs_to(owner: str | None) -> str:
-    return f"It belongs to {owner}." if owner else "It belongs to nobody: ask an admin."
+    return f"It belongs to {owner}." if owner else "It has no owner: ask an admin."
 
 
 def _record(engine: Engine, actor: Actor, action: Action, subject: str, **detail: object) -> None:

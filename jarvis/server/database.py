@@ -1,7 +1,7 @@
-"""The database of a server: SQLite under ``JARVIS_HOME``, another one by ``JARVIS_DATABASE_URL``.
+"""Server database: SQLite in ``JARVIS_HOME``, or the one of ``JARVIS_DATABASE_URL``.
 
-It holds the jobs and who works on them, the list of kept analyses with their owners, API tokens
-(hashed) and the audit log. What an analysis says is in its folder.
+It holds jobs, workers, the catalog of stored analyses with their owners, API tokens (hashed) and
+the audit log. Results of an analysis are in its folder.
 """
 
 import sqlite3
@@ -45,10 +45,10 @@ from jarvis.server.settings import settings
 
 URL_VARIABLE = "JARVIS_DATABASE_URL"
 BUSY_S = 30
-"""How long a writer waits for another one."""
+"""Timeout for locks held by other writers."""
 
 CONNECT_S = 5
-"""How long a server may take to answer at all."""
+"""Connection timeout."""
 
 _POSTGRESQL = {
     "connect_timeout": CONNECT_S,
@@ -59,11 +59,11 @@ _POSTGRESQL = {
     "options": f"-c statement_timeout={BUSY_S}s -c idle_in_transaction_session_timeout={BUSY_S}s",
     "application_name": "jarvis",
 }
-"""So that a server that has gone, or is locked, is an error and no silence; what the address itself
-says of these comes first."""
+"""Connection options that turn an unreachable or locked server into an error; parameters in the
+database URL take precedence."""
 
 READ_ONLY = "jarvis_read_only"
-"""The execution option of a connection that will not write, so need not wait for those that do."""
+"""Execution option of a read-only connection, which does not wait for writers."""
 
 
 class DatabaseError(JarvisError):
@@ -71,13 +71,13 @@ class DatabaseError(JarvisError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(
-            f"The database of this server cannot be used: {reason}. Check that it runs and may be "
-            f"written ({URL_VARIABLE}, by default a file in JARVIS_HOME), then try again."
+            f"The database of this server cannot be used: {reason}. Check that it is running and "
+            f"writable ({URL_VARIABLE}, by default a file in JARVIS_HOME), then try again."
         )
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A moment in UTC, also where the database knows no time zones."""
+    """Column of UTC datetimes, also in databases without time zones."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -92,7 +92,7 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 class JobState(StrEnum):
-    """Where a job is."""
+    """State of a job."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -102,7 +102,7 @@ class JobState(StrEnum):
 
 
 class JobKind(StrEnum):
-    """What a job does."""
+    """Kind of a job."""
 
     INSPECT = "inspect"
     ANALYZE = "analyze"
@@ -116,18 +116,18 @@ class JobKind(StrEnum):
 
 
 class Visibility(StrEnum):
-    """Who sees an analysis: its owner and admins, or everyone who may see analyses at all."""
+    """Who can see an analysis: its owner and admins, or every viewer."""
 
     PRIVATE = "private"
     TEAM = "team"
 
 
 ACTIVE = (JobState.QUEUED, JobState.RUNNING)
-"""The states of a job that will still change by itself."""
+"""States of a job that has not ended."""
 
 
-def _words(kind: type[StrEnum]) -> Enum:
-    """A column of the values of an enumeration, as plain text."""
+def _enum_type(kind: type[StrEnum]) -> Enum:
+    """Return the column type that stores the values of an enumeration as text."""
     return Enum(kind, native_enum=False, length=16, values_callable=list)
 
 
@@ -137,14 +137,14 @@ JOBS = Table(
     "jobs",
     METADATA,
     Column("id", String(16), primary_key=True),
-    Column("kind", _words(JobKind), nullable=False),
-    Column("state", _words(JobState), nullable=False),
+    Column("kind", _enum_type(JobKind), nullable=False),
+    Column("state", _enum_type(JobState), nullable=False),
     Column("title", Text, nullable=False),
     Column("parameters", JSON, nullable=False),
     Column("fingerprint", String(64), nullable=False),
     Column("folders", JSON, nullable=False),
     Column("owner", Text),
-    Column("visibility", _words(Visibility), nullable=False, server_default=Visibility.TEAM),
+    Column("visibility", _enum_type(Visibility), nullable=False, server_default=Visibility.TEAM),
     Column("role", String(16), nullable=False, server_default="editor"),
     Column("step", Text),
     Column("step_number", Integer, nullable=False),
@@ -168,9 +168,8 @@ JOBS = Table(
     Index("jobs_by_state", "state", "created"),
     Index("jobs_by_request", "fingerprint", "created"),
 )
-"""One row for each job; the queue, and what became of what was in it. ``visibility`` is that of the
-analysis that the job makes, and counts until that is kept; ``role`` is that of the owner when the
-job was submitted."""
+"""One row per job, queued or ended. ``visibility`` is that of the analysis to be created, and
+applies until it is stored; ``role`` is the owner's role when the job was submitted."""
 
 _IS_ACTIVE = JOBS.c.state.in_(ACTIVE)
 Index(
@@ -187,12 +186,13 @@ JOB_ANALYSES = Table(
     Column("job_id", String(16), primary_key=True),
     Column("analysis_id", String(64), primary_key=True),
     Column("owner", Text),
-    Column("visibility", _words(Visibility)),
+    Column("visibility", _enum_type(Visibility)),
     Index("job_analyses_by_analysis", "analysis_id"),
 )
-"""One row for each analysis that a job reads or has made. ``owner`` and ``visibility`` are NULL
-while the analysis is kept, whose own columns count then, and the last ones of a removed analysis:
-a job does not become more visible when an analysis is removed, or made again by somebody else."""
+"""One row per analysis that a job reads or created. ``owner`` and ``visibility`` are NULL while the
+analysis is stored, because its own columns apply. They keep the last values of a deleted analysis,
+so that a job does not become more visible if the analysis is deleted or created again by another
+person."""
 
 WORKERS = Table(
     "workers",
@@ -202,7 +202,7 @@ WORKERS = Table(
     Column("started", UtcDateTime, nullable=False),
     Column("heartbeat", UtcDateTime, nullable=False),
 )
-"""One row for each worker that is at work."""
+"""One row per registered worker."""
 
 ANALYSES = Table(
     "analyses",
@@ -210,7 +210,7 @@ ANALYSES = Table(
     Column("id", String(64), primary_key=True),
     Column("trace_sha256", String(64), nullable=False),
     Column("owner", Text),
-    Column("visibility", _words(Visibility), nullable=False),
+    Column("visibility", _enum_type(Visibility), nullable=False),
     Column("size_bytes", BigInteger, nullable=False),
     Column("is_pinned", Boolean, nullable=False),
     Column("version", String(32), nullable=False),
@@ -220,10 +220,10 @@ ANALYSES = Table(
     Column("manifest", Text, nullable=False),
     Index("analyses_by_trace", "trace_sha256"),
 )
-"""One row for each stored analysis; ``version`` changes when it is made again, so that a copy of it
-elsewhere is known to be old; ``written_ns`` is when its manifest was written in the home of this
-server, so that a folder that has changed is known. The manifest is last: SQLite reads a row up to
-the last column that is asked for."""
+"""One row per stored analysis. ``version`` changes when the analysis is run again, to detect stale
+copies on other machines; ``written_ns`` is the modification time of its manifest in the home of
+this server, to detect a changed folder. The manifest is the last column, because SQLite reads a row
+up to the last selected column."""
 
 HARDWARE_OWNERS = Table(
     "hardware_owners",
@@ -231,7 +231,7 @@ HARDWARE_OWNERS = Table(
     Column("file", String(255), primary_key=True),
     Column("owner", Text, nullable=False),
 )
-"""Who added the GPU description in each file; only admins change one without a row here."""
+"""Owner of each GPU description file; only admins can change a file without a row."""
 
 TOKENS = Table(
     "tokens",
@@ -246,7 +246,7 @@ TOKENS = Table(
     Column("last_used", UtcDateTime),
     Column("revoked", UtcDateTime),
 )
-"""API tokens; only a digest of the secret is kept."""
+"""API tokens; only a digest of the secret is stored."""
 
 AUDIT = Table(
     "audit",
@@ -260,53 +260,54 @@ AUDIT = Table(
     Column("detail", JSON, nullable=False),
     Index("audit_by_moment", "moment"),
 )
-"""Who did what; rows are added, and go only with age."""
+"""Audit log; rows are only added, and deleted after the retention period."""
 
 
 def database_url() -> str:
-    """``JARVIS_DATABASE_URL``, else a file in ``JARVIS_HOME``."""
-    given = settings().database_url
-    return given.get_secret_value() if given else f"sqlite:///{database_file().resolve()}"
+    """Return ``JARVIS_DATABASE_URL``, or the URL of the SQLite file in ``JARVIS_HOME``."""
+    url = settings().database_url
+    return url.get_secret_value() if url else f"sqlite:///{database_file().resolve()}"
 
 
 def database() -> Engine:
-    """The engine of this process, its tables there and of this version.
+    """Return the engine of this process, with the tables created and migrated.
 
-    Raises DatabaseError where it cannot be reached, or belongs to a newer Jarvis.
+    Raises:
+        DatabaseError: it cannot be reached, or was migrated by a newer Jarvis.
     """
     return _database(database_url())
 
 
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
-    """A connection that reads, and waits for no writer; DatabaseError where it does not answer."""
-    with _answering(), engine.connect().execution_options(**{READ_ONLY: True}) as connection:
+    """Open a read-only connection that does not wait for writers; may raise DatabaseError."""
+    with _database_errors(), engine.connect().execution_options(**{READ_ONLY: True}) as connection:
         yield connection
 
 
 @contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
-    """A transaction that writes, whole or not at all; DatabaseError where it does not answer."""
-    with _answering(), engine.begin() as connection:
+    """Open a write transaction; may raise DatabaseError."""
+    with _database_errors(), engine.begin() as connection:
         yield connection
 
 
 def database_now(connection: Connection) -> datetime:
-    """Return the moment by the database's clock, which is one for all that work with it.
+    """Return the current time of the database's clock, which all its clients share.
 
-    SQLite has the clock of this machine, which all share that may open its file.
+    For SQLite that is the clock of this machine, since its clients run on one machine.
     """
     is_sqlite = connection.dialect.name == "sqlite"
     now = func.strftime("%Y-%m-%d %H:%M:%f", "now") if is_sqlite else func.clock_timestamp()
-    said = connection.execute(select(now)).scalar_one()
-    moment = datetime.fromisoformat(f"{said}Z") if is_sqlite else said
+    value = connection.execute(select(now)).scalar_one()
+    moment = datetime.fromisoformat(f"{value}Z") if is_sqlite else value
     assert isinstance(moment, datetime)
     return moment.astimezone(UTC)
 
 
 @contextmanager
-def _answering() -> Iterator[None]:
-    """A database that does not answer is a sentence; what it refuses stays as it is."""
+def _database_errors() -> Iterator[None]:
+    """Convert SQLAlchemy errors, except violated constraints, to DatabaseError."""
     try:
         yield
     except IntegrityError:
@@ -326,9 +327,9 @@ def _database(url: str) -> Engine:
 
 
 def _reason(error: Exception) -> str:
-    """What the driver said, without the statement and its values."""
-    said = str(getattr(error, "orig", None) or error).strip()
-    return said.partition("\n")[0].rstrip(".")
+    """Return the driver's message without the statement and its values."""
+    message = str(getattr(error, "orig", None) or error).strip()
+    return message.partition("\n")[0].rstrip(".")
 
 
 def _engine(url: str) -> Engine:
@@ -346,13 +347,13 @@ def _engine(url: str) -> Engine:
 
 
 def _set_up_sqlite(connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:
-    """Readers do not wait for writers; the transactions are ours, not the driver's."""
+    """Enable WAL, so that readers do not wait, and disable the driver's own transactions."""
     connection.isolation_level = None
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    """A writer takes its turn at once: one that has read before cannot wait for it."""
+    """Lock at BEGIN for writers: SQLite cannot wait for a lock after a read in a transaction."""
     is_reading = connection.get_execution_options().get(READ_ONLY, False)
     connection.exec_driver_sql("BEGIN" if is_reading else "BEGIN IMMEDIATE")

@@ -1,4 +1,4 @@
-"""Pages of the dashboard as links from outside it: what a program or a command gives to people."""
+"""Links to pages of the dashboard, for the API and commands; all relative to the server's URL."""
 
 from urllib.parse import urlencode
 
@@ -7,20 +7,20 @@ from jarvis.server.jobs.queue import Job
 
 
 def analysis_page(analysis_id: str) -> str:
-    """The overview of an analysis, from the root of the server."""
+    """Return the link to the overview of an analysis."""
     return f"/overview?{urlencode({'analysis': analysis_id})}"
 
 
 def job_page(job_id: str) -> str:
-    """A job with its steps, from the root of the server."""
+    """Return the link to a job with its steps."""
     return f"/jobs?{urlencode({'job': job_id})}"
 
 
 def file_link(job_id: str, ticket: str) -> str:
-    """What a job made, to be saved, from the root of the server."""
+    """Return the download link of a job's file."""
     return f"{API}/jobs/{job_id}/file?{urlencode({'ticket': ticket})}"
 
 
 def page_of(job: Job) -> str:
-    """What a job has made, or else the job."""
+    """Return the link to the analysis of a job, or to the job if it has none."""
     return job_page(job.id) if job.analysis_id is None else analysis_page(job.analysis_id)

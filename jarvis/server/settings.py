@@ -1,8 +1,8 @@
-"""Settings of a server: each by an environment variable, or in the TOML file ``JARVIS_CONFIG``.
+"""Server settings from environment variables or the TOML file ``JARVIS_CONFIG``.
 
-A variable is ``JARVIS_`` and the name of the setting in capitals; one of a section has two
-underscores between (``JARVIS_OIDC__ISSUER``), a list is JSON or separated by commas. The variable
-wins over the file.
+The variable of a setting is ``JARVIS_`` and its name in upper case, with two underscores after the
+name of a section (``JARVIS_OIDC__ISSUER``). A list is JSON or comma-separated. Variables override
+the file.
 """
 
 import os
@@ -40,26 +40,25 @@ BELOW_THE_SERVER = (
     "max_output_mb",
     "trace_cache_mb",
 )
-"""Settings that layers below read from the environment, where the file's values are put.
+"""Settings that lower layers read from the environment, into which ``use_file`` exports them.
 
-They hold for a whole process and for those that it starts (jobs, workers, the server itself), which
-get them with their environment: ``home`` is read by ``workspace``, the limits by ``unpacking``,
-``output`` and ``trace.sidecar``."""
+They apply to a process and its children: ``home`` is read by ``workspace``, the limits by
+``unpacking``, ``output`` and ``trace.sidecar``."""
 
 
 class SettingsError(JarvisError):
-    """A setting cannot be used."""
+    """A setting is not valid."""
 
 
-def _listed(given: Any) -> Any:
-    """A list as a variable has it: JSON is left to pydantic, else separated by commas."""
-    if not isinstance(given, str):
-        return given
-    return [part for part in (piece.strip() for piece in given.split(",")) if part]
+def _split_list(value: Any) -> Any:
+    """Split comma-separated text; leave other values to pydantic."""
+    if not isinstance(value, str):
+        return value
+    return [part for part in (piece.strip() for piece in value.split(",")) if part]
 
 
 def _address(url: str | None) -> str | None:
-    """A URL of a site, without a slash at its end."""
+    """Return the URL of a site without a trailing slash."""
     if url is None:
         return None
     parts = urlsplit(url)
@@ -72,7 +71,7 @@ def _lower(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name.lower() for name in names)
 
 
-Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)]
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_list)]
 LowerNames = Annotated[Names, AfterValidator(_lower)]
 
 
@@ -81,41 +80,41 @@ class _Section(BaseModel):
 
 
 class Oidc(_Section):
-    """The provider that people log in with."""
+    """OpenID Connect provider."""
 
     issuer: str = Field("", description="URL of the provider, without /.well-known")
-    client_id: str = Field("", description="this server's name at the provider")
-    client_secret: SecretStr = Field(SecretStr(""), description="its secret there")
+    client_id: str = Field("", description="client ID of this server at the provider")
+    client_secret: SecretStr = Field(SecretStr(""), description="client secret")
     cookie_secret: SecretStr = Field(
-        SecretStr(""), description="signs the login cookie; the same for all web processes"
+        SecretStr(""), description="signs the login cookie; equal in all web processes"
     )
-    scopes: str = Field("openid email profile", description="what it is asked to tell")
-    user_claim: str = Field("email", description="the claim with a person's name")
-    groups_claim: str = Field("groups", description="the claim with a person's groups")
+    scopes: str = Field("openid email profile", description="requested scopes")
+    user_claim: str = Field("email", description="claim with the user name")
+    groups_claim: str = Field("groups", description="claim with the user's groups")
     session_hours: float = Field(12.0, gt=0, allow_inf_nan=False, description="session lifetime")
 
 
 class Target(_Section):
-    """A machine that can analyze traces of its own disks."""
+    """A machine that can analyze traces on its own disks."""
 
-    host: str = Field(description="what ssh is to connect to, as in ~/.ssh/config")
-    container: str | None = Field(None, description="the container there that has jarvis")
+    host: str = Field(description="ssh destination, as in ~/.ssh/config")
+    container: str | None = Field(None, description="container on it that has jarvis")
     command: tuple[str, ...] = Field(
-        ("jarvis",), description="what starts jarvis there, before its arguments"
+        ("jarvis",), description="command of jarvis there, without arguments"
     )
     container_command: tuple[str, ...] = Field(
         ("docker", "exec", "-i"),
-        description="what runs a command in the container, with its input: when the input ends, "
-        "the job was cancelled",
+        description="command prefix that runs a command in the container; it must forward stdin, "
+        "whose end cancels the job",
     )
-    ssh: tuple[str, ...] = Field(("ssh",), description="the ssh command, with options")
+    ssh: tuple[str, ...] = Field(("ssh",), description="ssh command with options")
     roots: tuple[str, ...] = Field(
-        (), description="folders there whose traces may be named; by default any that ssh may read"
+        (), description="folders there that traces may be in; by default all that ssh can read"
     )
 
 
 class Settings(BaseSettings):
-    """All settings with their defaults; None and empty lists stand for "not set"."""
+    """All settings with their defaults; None and empty lists mean "not set"."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
@@ -141,19 +140,17 @@ class Settings(BaseSettings):
         50.0,
         gt=0,
         allow_inf_nan=False,
-        description="most that home keeps of a shared artifact root",
+        description="maximum size of the local cache of a shared artifact root",
     )
 
-    job_slots: int = Field(1, ge=0, description="jobs at once; 0 leaves them to workers elsewhere")
+    job_slots: int = Field(1, ge=0, description="concurrent jobs; 0 to leave jobs to other workers")
     job_memory_gb: float | None = Field(
         None,
         gt=0,
         allow_inf_nan=False,
-        description="memory of one job; by default an equal part of the machine's",
+        description="memory limit of a job; by default an equal share of the machine's memory",
     )
-    job_minutes: float = Field(
-        120.0, gt=0, allow_inf_nan=False, description="a job that takes longer is ended"
-    )
+    job_minutes: float = Field(120.0, gt=0, allow_inf_nan=False, description="time limit of a job")
     dask_scheduler: str | None = Field(
         None, description="address of a Dask scheduler that runs the jobs, like tcp://host:8786"
     )
@@ -161,100 +158,105 @@ class Settings(BaseSettings):
         90.0,
         gt=0,
         allow_inf_nan=False,
-        description="ended jobs and the files that they exported stay for so long",
+        description="retention of ended jobs and their exported files",
     )
 
     trace_roots: str | None = Field(
-        None, description="folders whose traces may be named by path, separated like PATH"
+        None, description="folders from which traces can be opened by path, separated like PATH"
     )
     ingest_hosts: LowerNames = Field(
         (),
-        description="hosts that traces may be fetched from by URL or sftp; *.example.org for "
-        "those below",
+        description="hosts from which traces can be downloaded by http, https or sftp; "
+        "*.example.org for subdomains",
     )
     ingest_private_hosts: LowerNames = Field(
-        (), description="of these, those that may have addresses of a private network"
+        (), description="those of them that may be in a private network"
     )
     sftp_key: Path | None = Field(
         None,
-        description="key that sftp logs in with; by default those of ~/.ssh and of the ssh agent",
+        description="private key for sftp; by default those of ~/.ssh and of the ssh agent",
     )
     sftp_known_hosts: Path | None = Field(
-        None, description="keys of the hosts of sftp; by default those that ssh knows"
+        None, description="known_hosts file for sftp; by default those of ssh"
     )
     max_upload_gb: float = Field(
-        20.0, gt=0, allow_inf_nan=False, description="largest file taken from a browser or API"
+        20.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="maximum size of an uploaded or downloaded trace",
     )
     max_unpacked_gb: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="most that a trace may unpack to"
+        None, gt=0, allow_inf_nan=False, description="maximum decompressed size of a trace"
     )
     max_unpacked_ratio: float | None = Field(
         None,
         gt=0,
         allow_inf_nan=False,
-        description="most that a trace may unpack to, as a multiple of its size",
+        description="maximum decompressed size of a trace, as a multiple of its size",
     )
     max_output_mb: float | None = Field(
         None,
         gt=0,
         allow_inf_nan=False,
-        description="most that one analysis may write; by default 512 MB or 200 times the JSON of "
-        "its trace, whichever is smaller, but at least 64 MB",
+        description="maximum output size of an analysis; by default 512 MB or 200 times the JSON "
+        "of its trace, whichever is smaller, but at least 64 MB",
     )
     trace_cache_mb: float | None = Field(
         None,
         ge=0,
         allow_inf_nan=False,
-        description="read traces kept as Arrow files to be opened again",
+        description="size of the cache of parsed traces (Arrow files)",
     )
     targets: dict[str, Target] = Field(
         default_factory=dict, description="machines that run jarvis on their own traces, by ssh"
     )
 
     access: Literal["off", "oidc", "header"] = Field(
-        "off", description="who people are: not asked, OIDC login, or told by a trusted proxy"
+        "off", description="authentication: none, OIDC login, or headers of a trusted proxy"
     )
-    oidc: Oidc = Field(default_factory=Oidc, description="the provider of access = oidc")
+    oidc: Oidc = Field(default_factory=Oidc, description="provider for access = oidc")
     user_header: str = Field(
-        "X-Forwarded-User", description="the header with the person, for access = header"
+        "X-Forwarded-User", description="header with the user name, for access = header"
     )
     groups_header: str = Field(
-        "X-Forwarded-Groups", description="the header with the groups, separated by commas"
+        "X-Forwarded-Groups", description="header with the groups, comma-separated"
     )
     trusted_proxies: Names = Field(
-        ("127.0.0.1", "::1"), description="addresses whose forwarding headers are believed"
+        ("127.0.0.1", "::1"), description="addresses whose forwarding headers are trusted"
     )
-    admins: Names = Field((), description="people, or groups as @group, with the role admin")
-    editors: Names = Field((), description="people, or groups as @group, with the role editor")
+    admins: Names = Field((), description="users, or groups as @group, with the role admin")
+    editors: Names = Field((), description="users, or groups as @group, with the role editor")
     default_role: Literal["none", "viewer", "editor", "admin"] = Field(
-        "editor", description="the role of everyone else who is known"
+        "editor", description="role of all other authenticated users"
     )
 
     public_url: Annotated[str | None, AfterValidator(_address)] = Field(
-        None, description="how people reach this server, like https://jarvis.example.org"
+        None, description="URL of this server for its users, like https://jarvis.example.org"
     )
     allowed_hosts: LowerNames = Field(
         (),
-        description="further names that this server answers to, beside those of loopback and of "
-        "public_url; *.example.org for those below, * for any",
+        description="further host names of this server, besides loopback and public_url; "
+        "*.example.org for subdomains, * for any",
     )
     api_requests_per_minute: int = Field(
-        600, ge=1, description="requests to the API by one token or address"
+        600, ge=1, description="rate limit of the API per token or address"
     )
     stop_seconds: float = Field(
         5.0,
         gt=0,
         allow_inf_nan=False,
-        description="a server that is told to stop waits so long for open requests",
+        description="how long a stopping server waits for open requests",
     )
-    log_format: Literal["text", "json"] = Field("text", description="lines for people or programs")
+    log_format: Literal["text", "json"] = Field("text", description="format of log lines")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="the least important lines that are written"
+        "info", description="minimum level of log lines"
     )
 
-    prune_older_than: str | None = Field(None, description="what `jarvis prune` removes, like 90d")
+    prune_older_than: str | None = Field(
+        None, description="age at which `jarvis prune` deletes, like 90d"
+    )
     prune_keep_under: str | None = Field(
-        None, description="`jarvis prune` removes the oldest beyond this, like 200GB"
+        None, description="`jarvis prune` deletes the oldest above this size, like 200GB"
     )
 
     @classmethod
@@ -266,7 +268,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The environment, then the file."""
+        """Return the environment and the file, in order of precedence."""
         file = os.environ.get(CONFIG_VARIABLE)
         if not file:
             return (env_settings,)
@@ -274,16 +276,17 @@ class Settings(BaseSettings):
 
 
 def settings() -> Settings:
-    """The settings as the environment and the file are now.
+    """Return the settings for the current environment and file.
 
-    Raises SettingsError, which names each setting that cannot be used, or the file.
+    Raises:
+        SettingsError: a setting or the file is not valid; the message lists each.
     """
-    given = frozenset((name, os.environ[name]) for name in os.environ if name.startswith(PREFIX))
-    return _settings(given)
+    variables = ((name, os.environ[name]) for name in os.environ if name.startswith(PREFIX))
+    return _settings(frozenset(variables))
 
 
 def use_file() -> None:
-    """Put what the file says into the environment where layers below the server look for it."""
+    """Export settings of the file that lower layers read to the environment."""
     now = settings()
     for name in now.model_fields_set.intersection(BELOW_THE_SERVER):
         os.environ.setdefault(f"{PREFIX}{name.upper()}", str(getattr(now, name)))
@@ -299,16 +302,18 @@ def _settings(_: frozenset[tuple[str, str]]) -> Settings:
     except ValidationError as error:
         raise SettingsError(_sentence(error)) from error
     except (OSError, ValueError) as error:
-        raise SettingsError(f"The settings in {file} cannot be read: {error}. Mend it.") from error
+        raise SettingsError(
+            f"The settings in {file} cannot be read: {error}. Correct it."
+        ) from error
 
 
 def _sentence(error: ValidationError) -> str:
-    """Each setting that cannot be used, as the variable that sets it, and why."""
-    faults = [
-        f"{PREFIX}{'__'.join(str(part).upper() for part in fault['loc'])}: {fault['msg']}"
-        for fault in error.errors(include_input=False, include_url=False)
+    """Return the message with each invalid setting, by its variable, and the reason."""
+    details = [
+        f"{PREFIX}{'__'.join(str(part).upper() for part in detail['loc'])}: {detail['msg']}"
+        for detail in error.errors(include_input=False, include_url=False)
     ]
-    return f"The server cannot be set up so: {'; '.join(faults)}. `jarvis config --show` lists all."
+    return f"Invalid settings: {'; '.join(details)}. `jarvis config --show` lists all settings."
 
 
 assert f"{PREFIX}HOME" == HOME_VARIABLE

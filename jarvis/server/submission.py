@@ -1,4 +1,4 @@
-"""Analyze a trace and keep the result under its id; what is kept already is not made again."""
+"""Analyze traces and store the results under their ids; stored results are reused."""
 
 import shutil
 from collections.abc import Callable
@@ -44,7 +44,7 @@ from jarvis.server.storage.storage_keys import FilePath
 
 
 class CopyError(JarvisError):
-    """The analysis is kept, but the output folder could not be written."""
+    """The analysis is stored, but the output folder could not be written."""
 
     def __init__(self, folder: Path, error: OSError) -> None:
         super().__init__(
@@ -55,7 +55,7 @@ class CopyError(JarvisError):
 
 @dataclass(frozen=True, slots=True)
 class Submission(AnalysisRequest):
-    """A request with its trace; ``copy_to`` is a folder that gets the run as well."""
+    """A request with its trace; ``copy_to`` is a folder to which the run is copied."""
 
     trace: FilePath
     _: KW_ONLY
@@ -66,7 +66,7 @@ class Submission(AnalysisRequest):
 
 @dataclass(frozen=True, slots=True)
 class StoredAnalysis:
-    """A stored analysis; ``is_reused`` where it was there before."""
+    """A stored analysis; ``is_reused`` if it was already stored."""
 
     id: str
     root: Path
@@ -80,11 +80,17 @@ def submit(
     again: bool = False,
     opened: Path | None = None,
 ) -> StoredAnalysis:
-    """Analyze and keep; the same trace with the same options is analyzed once, unless ``again``.
+    """Analyze a trace and store the result, or reuse a stored one with the same options.
 
-    ``opened`` is another name of the trace, by which it is read. Raises what ``analyze`` raises,
-    PrivateAnalysisError and OthersAnalysisError, OutputFolderError where ``copy_to`` is taken, and
-    CopyError where it cannot be written.
+    Args:
+        again: run the analysis even if its result is stored.
+        opened: path to read the trace from, if it differs from ``submission.trace``.
+
+    Raises:
+        PrivateAnalysisError, OthersAnalysisError: the result exists and belongs to another person.
+        OutputFolderError: ``copy_to`` has other content.
+        CopyError: ``copy_to`` cannot be written.
+        JarvisError: as ``analyze`` raises.
     """
     trace = opened or submission.trace
     sha256 = content_sha256(trace)
@@ -94,7 +100,7 @@ def submit(
         check_output_folder(submission.copy_to, sha256)
     options = chosen_options(submission)
     with derived_from([options.reference]):
-        kept = _kept(
+        stored = _store(
             sha256,
             options,
             lambda root, options: analyze(
@@ -109,8 +115,8 @@ def submit(
             again=again,
         )
     if submission.copy_to is not None:
-        _copy(kept.root, submission.copy_to, sha256)
-    return kept
+        _copy(stored.root, submission.copy_to, sha256)
+    return stored
 
 
 def resubmit(
@@ -121,9 +127,11 @@ def resubmit(
     *,
     arch_json: Path | None = None,
 ) -> StoredAnalysis:
-    """Judge a stored analysis against other hardware, from what it stores, and keep that as well.
+    """Re-project a stored analysis onto other hardware, and store the result.
 
-    Raises UnknownAnalysisError, and what ``reproject`` raises.
+    Raises:
+        UnknownAnalysisError: there is no such analysis.
+        JarvisError: as ``reproject`` raises.
     """
     base = analysis_root(analysis)
     run = Run.load(base)
@@ -131,7 +139,7 @@ def resubmit(
     if options.reference is not None:
         is_stored(options.reference)
     with derived_from([analysis, options.reference]):
-        return _kept(
+        return _store(
             run.manifest.trace.sha256,
             options,
             lambda root, options: reproject(
@@ -148,9 +156,10 @@ def resubmit(
 
 
 def import_run(folder: Path) -> StoredAnalysis:
-    """Keep a run directory that was made elsewhere; one that is kept already stays as it is.
+    """Store a run directory of another machine, or reuse the stored one.
 
-    Raises OthersAnalysisError where somebody else's is kept with other figures of the GPU.
+    Raises:
+        OthersAnalysisError: another person's analysis with other GPU figures is stored.
     """
     manifest = read_manifest(folder)
 
@@ -159,20 +168,22 @@ def import_run(folder: Path) -> StoredAnalysis:
             raise OthersAnalysisError(manifest.analysis_id)
         with staged_folder(root, lambda: None) as target:
             shutil.copytree(folder, target, dirs_exist_ok=True)
-            named = manifest.model_copy(update={"analysis_id": root.name})
-            RunPaths(target).manifest.write_text(named.model_dump_json(indent=2), encoding="utf-8")
+            copy = manifest.model_copy(update={"analysis_id": root.name})
+            RunPaths(target).manifest.write_text(copy.model_dump_json(indent=2), encoding="utf-8")
 
-    return _kept(manifest.trace.sha256, manifest.options, place)
+    return _store(manifest.trace.sha256, manifest.options, place)
 
 
-def _kept(
+def _store(
     sha256: str, options: Options, make: Callable[[Path, Options], object], *, again: bool = False
 ) -> StoredAnalysis:
-    """The analysis with these options; made where it is not kept, or with other figures.
+    """Return the stored analysis with these options and GPU figures, or create it with ``make``.
 
-    Somebody else's stays as it is: with other figures this one gets an id of its own. Raises
-    PrivateAnalysisError where theirs is private, OthersAnalysisError where it cannot be read, or
-    is the same and asked for ``again``.
+    Analyses of other persons are not replaced: with other figures, the new one has another id.
+
+    Raises:
+        PrivateAnalysisError: another person's private analysis has these options.
+        OthersAnalysisError: another person's analysis is unreadable, or equal and ``again`` is set.
     """
     identifier = _identifier(sha256, options)
     root = analyses_dir() / identifier
@@ -184,27 +195,26 @@ def _kept(
     has_same = manifest is not None and hardware == manifest.hardware
     if has_same and not again:
         return StoredAnalysis(identifier, root, is_reused=True)
-    is_useless = manifest is None and (row is None or row.owner is None)
-    if row is not None and not is_useless and not may_replace(row):
+    is_unusable = manifest is None and (row is None or row.owner is None)
+    if row is not None and not is_unusable and not may_replace(row):
         if manifest is None or has_same or options.gpu_arch_sha256 is not None:
             raise OthersAnalysisError(identifier)
         figures = _NOT_DESCRIBED if hardware is None else hardware.sha256
         own = replace(options, gpu_arch_sha256=figures)
-        return _kept(sha256, own, make, again=again)
+        return _store(sha256, own, make, again=again)
     if root.exists() and manifest is None:
-        shutil.rmtree(root)  # of another layout, or damaged, and of no use
+        shutil.rmtree(root)  # damaged, or of another layout
     with reserved(database(), identifier):
         store_analysis(identifier, lambda root: make(root, options))
     return StoredAnalysis(identifier, root, is_reused=False)
 
 
 def _identifier(sha256: str, options: Options) -> str:
-    """Return the id to look for an analysis under, or to store it under.
+    """Return the id of an analysis, stored or new.
 
-    An analysis from outside never answers a request for the analysis of a trace. It is replaced
-    where the person may change it. Where it belongs to another person it stays as it is, its links
-    too, and the new analysis gets the next longer id, under which it is found from then on. The
-    same holds for an analysis of another trace whose id begins alike.
+    Imported analyses are never reused for the analysis of a trace. They are replaced if the person
+    may change them; otherwise the new analysis has the next longer id. The same applies to an
+    analysis of another trace whose digest has the same prefix.
     """
     rows = stored_rows(database())
     ids = analysis_ids(sha256, options)
@@ -223,11 +233,11 @@ def _identifier(sha256: str, options: Options) -> str:
 
 
 _NOT_DESCRIBED = "none"
-"""In place of the digest of the figures of a GPU that has none."""
+"""Placeholder for the digest of the figures of an unknown GPU."""
 
 
 def _hardware_now(manifest: Manifest) -> HardwareSpec | None:
-    """The GPU of an analysis as it is described now; a file's digest is in the id."""
+    """Return the current description of an analysis's GPU; a file's digest is part of the id."""
     options = manifest.options
     if options.gpu_arch_file is not None:
         return manifest.hardware

@@ -106,9 +106,7 @@ def test_somebody_else_is_told_what_is_told_of_no_analysis(
 ) -> None:
     tab.goto(f"{with_login}/overview?analysis={kept.private}")
     log_in(tab, "eve")
-    told = tab.get_by_text(
-        "is stored on this server: it was removed, or the link comes from another"
-    )
+    told = tab.get_by_text("on this server: it was deleted, or the link is from another")
     expect(told).to_be_visible(timeout=SLOW)
     settled(tab)
     assert "Secret model" not in tab.content()

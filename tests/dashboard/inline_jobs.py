@@ -9,7 +9,7 @@ from sqlalchemy import Engine, update
 from jarvis.pipeline import Step
 from jarvis.server.database import JOBS, writing
 from jarvis.server.jobs import claims, queue
-from jarvis.server.jobs.queue import FinishedStep, Headway, Job, NewJob
+from jarvis.server.jobs.queue import FinishedStep, Job, JobProgress, NewJob
 from jarvis.server.jobs.workers.job_child import assignment_of, outcome_after
 from jarvis.server.jobs.workers.job_process import outcome_of
 
@@ -19,9 +19,9 @@ WORKER = "inline"
 def work_off(engine: Engine) -> None:
     """Run every queued job in this process."""
     while job := claims.claim(engine, WORKER):
-        headway = Headway(log=f"{datetime.now(UTC):%H:%M:%S} done inline\n")
+        headway = JobProgress(log=f"{datetime.now(UTC):%H:%M:%S} done inline\n")
 
-        def note(step: Step, far: Headway = headway) -> None:
+        def note(step: Step, far: JobProgress = headway) -> None:
             far.step, far.step_number, far.step_count = step.name, step.number, step.total
             if step.elapsed_s is not None:
                 far.steps.append(FinishedStep(step.name, step.elapsed_s))

@@ -13,7 +13,7 @@ from jarvis.server.database import JobKind, JobState, database
 from jarvis.server.jobs import claims
 from jarvis.server.jobs import queue as job_queue
 from jarvis.server.jobs.kinds import Export
-from jarvis.server.jobs.queue import FinishedStep, Headway, Job, NewJob, Outcome
+from jarvis.server.jobs.queue import FinishedStep, Job, JobProgress, NewJob, Outcome
 from tests.dashboard.conftest import Draw
 from tests.dashboard.inline_jobs import outdated, work_off
 
@@ -35,12 +35,14 @@ def queue(engine: Engine) -> Queue:
     return submit
 
 
-def run(engine: Engine, job: Job) -> Headway:
-    """Put a job into the state of running in a worker."""
+def run(engine: Engine, job: Job) -> JobProgress:
+    """Let a worker be in the middle of a job."""
     taken = claims.claim(engine, "w")
     assert taken is not None
     assert taken.id == job.id
-    far = Headway("GPU timeline", 3, 8, 25.0, None, None, [FinishedStep("Read", 0.5)], "12:00 Read")
+    far = JobProgress(
+        "GPU timeline", 3, 8, 25.0, None, None, [FinishedStep("Read", 0.5)], "12:00 Read"
+    )
     claims.beat(engine, "w", 1, {job.id: far})
     return far
 

@@ -105,7 +105,7 @@ def test_what_a_job_works_with_is_not_removed_and_the_page_says_why(
     page.button(key="keeping_remove").click().run()
     job = queue.submit(database(), Export(mine, "json").new_job())
     page.button(key="keeping_sure").click().run()
-    assert f"the job {job.id} works with it" in words(page)
+    assert f"job {job.id} is using it" in words(page)
     assert analysis_root(mine).is_dir()
 
 

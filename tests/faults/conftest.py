@@ -1,4 +1,4 @@
-"""A home of each test's own, with an analysis in it, and pages drawn without a browser."""
+"""Each test has its own home with an analysis, and pages without a browser."""
 
 from collections.abc import Callable
 from pathlib import Path

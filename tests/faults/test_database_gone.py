@@ -1,4 +1,4 @@
-"""The database does not answer for a while: no job is lost, and pages say so or wait."""
+"""Database outage: no job is lost, and pages wait or report it."""
 
 import subprocess
 import sys
@@ -46,7 +46,7 @@ time.sleep(float(sys.argv[2]))
 
 @contextmanager
 def locked(file: Path, seconds: float) -> Iterator[None]:
-    """Another process holds the database for so long; the block must not end before that."""
+    """Another process locks the database for the duration of the block."""
     command = (sys.executable, "-S", "-c", LOCK, str(file), str(seconds))
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -57,7 +57,7 @@ def locked(file: Path, seconds: float) -> Iterator[None]:
 
 @contextmanager
 def stopped(server: Postgres, seconds: float) -> Iterator[None]:
-    """The server is gone for so long at least."""
+    """Stop the server for at least this time."""
     begin = time.monotonic()
     server.stop()
     try:

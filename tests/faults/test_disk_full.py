@@ -1,4 +1,4 @@
-"""The disk of the server is full: jobs and pages say so, and all goes on when there is room."""
+"""Full disk: jobs and pages report it, and work again when space is freed."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ from jarvis.core.workspace import HOME_VARIABLE, analyses_dir, exports_dir
 from jarvis.pipeline import STEPS
 from jarvis.server.database import DatabaseError, JobState
 from jarvis.server.ingest import uploads
-from jarvis.server.ingest.upload_writer import arriving
+from jarvis.server.ingest.upload_writer import resume_upload
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Export
 from tests.server.working import (
@@ -61,7 +61,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @contextmanager
 def full(disk: Path, but_bytes: int = 0) -> Iterator[None]:
-    """Nothing more than so many bytes can be written meanwhile."""
+    """Limit the bytes that can be written."""
     filler = disk / f"filler-{secrets.token_hex(4)}"
     with filler.open("wb", buffering=0) as file:
         for size in (1 << 20, 1 << 12, 1):
@@ -127,7 +127,7 @@ def test_an_upload_keeps_what_has_arrived_and_goes_on_with_room(
 
 
 def send(upload_id: str, offset: int, content: bytes) -> uploads.Upload:
-    with arriving(upload_id, offset, None) as arrival:
+    with resume_upload(upload_id, offset, None) as arrival:
         for start in range(0, len(content), PIECE_BYTES):
             arrival.write(content[start : start + PIECE_BYTES])
         return arrival.end()

@@ -1,4 +1,4 @@
-"""Every kind of job is killed at its steps with its worker: nothing half-written, none lost.
+"""Each job kind is killed at each step with its worker: no partial results, no lost jobs.
 
 ``tests/server/test_worker.py`` does the same for all steps of an analysis.
 """

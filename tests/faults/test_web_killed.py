@@ -1,4 +1,4 @@
-"""The web process is killed while a job runs: the next one goes on with it by itself."""
+"""The web process is killed while a job runs: the next one completes the job."""
 
 from pathlib import Path
 

@@ -189,16 +189,16 @@ def no_report(root: Path) -> None:
     [
         (drop_column, "the table operations lacks the column kernel_time_us"),
         (other_dtype, "the table gpu_work has a column 'dur_ns' of another type"),
-        (no_number, "the table operations has a number that is none, or too large"),
+        (no_number, "the table operations has a NaN or a too large number"),
         (unreadable_arguments, "the table operations has unreadable input_dims"),
         (nan_in_results, "results.json in it is not JSON"),
-        (deep_json, "model_info.json in it has more than 64 levels"),
+        (deep_json, "model_info.json has more than 64 levels"),
         (endless_json, "model_info.json in it is not JSON"),
-        (huge_number, r"model_info.json in it has the number 1e\+40"),
-        (large_manifest, "manifest.json in it is larger than 4 MiB"),
-        (table_elsewhere, "in it has the name '../../x/tables/operations'"),
-        (odd_rows, "contradicts itself .*ColumnNotFoundError"),
-        (no_report, "contradicts itself .reports are there: standalone_analysis_fair.md"),
+        (huge_number, r"model_info.json has the number 1e\+40"),
+        (large_manifest, "manifest.json is larger than 4 MiB"),
+        (table_elsewhere, "the name '../../x/tables/operations'"),
+        (odd_rows, "is inconsistent .*ColumnNotFoundError"),
+        (no_report, "is inconsistent .reports are there: standalone_analysis_fair.md"),
     ],
 )
 def test_a_forged_run_is_rejected_with_a_message(run: Path, change: Change, words: str) -> None:
@@ -239,7 +239,7 @@ def test_the_command_loads_in_a_process_with_a_memory_limit(
     monkeypatch.setenv(MEMORY_VARIABLE, "0.03")
     assert main(["archive", "load", str(file)]) == 1
     said = capsys.readouterr().err
-    assert said.startswith("jarvis: The job needed more than its 0.03 GB of memory")
+    assert said.startswith("jarvis: The job exceeded its memory limit of 0.03 GB")
     assert not list(analyses_dir().glob("*"))
     assert not list(analyses_dir().glob(".*"))
 

@@ -87,7 +87,7 @@ def test_only_admins_delete_a_gpu_description_without_owner(engine: Engine) -> N
 
 def test_builtin_gpus_cannot_be_deleted(engine: Engine) -> None:
     for actor in (ADA, ROOT):
-        with pytest.raises(HardwareError, match="belongs to Jarvis"):
+        with pytest.raises(HardwareError, match="built into Jarvis"):
             actions.remove_hardware(actor, load_hardware().get("MI300X", None))
 
 
@@ -139,7 +139,7 @@ def test_only_the_owner_repeats_an_analysis(engine: Engine, file: Path) -> None:
     job = actions.submit_job(engine, BOB, Analyze(Submission(file), is_again=True))
     outcome = outcome_of(assignment_of(job), lambda _: None)
     assert isinstance(outcome, FailedMessage)
-    assert "belongs to somebody else" in outcome.error
+    assert "belongs to another user" in outcome.error
     assert digest(theirs.root) == before
     for actor in (ADA, ROOT):
         assert not stored_by(actor, Submission(file), again=True).is_reused

@@ -28,7 +28,7 @@ from jarvis.server.database import (
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.kinds import Analyze, Compare, Export, Replay, Reproject, Request
 from jarvis.server.jobs.kinds.fetches import Fetch
-from jarvis.server.jobs.queue import Headway, Job, NewJob, Outcome, UnknownJobError
+from jarvis.server.jobs.queue import Job, JobProgress, NewJob, Outcome, UnknownJobError
 from jarvis.server.jobs.table import utc_now
 from jarvis.server.jobs.workers.job_child import assignment_of
 from jarvis.server.jobs.workers.job_messages import FailedMessage, OutputMessage
@@ -103,7 +103,7 @@ def done(engine: Engine, job: Job, analysis_id: str) -> Job:
     file.parent.mkdir(parents=True)
     file.write_text("{}")
     made = Outcome(JobState.DONE, result={"file": f"{job.id}/run.json"}, analysis_id=analysis_id)
-    claims.finish(engine, "w", job.id, Headway(), made)
+    claims.finish(engine, "w", job.id, JobProgress(), made)
     return queue.find(engine, job.id)
 
 
@@ -265,7 +265,7 @@ def test_rights_are_checked_again_when_a_job_starts(
     actions.share_analysis(ADA, ids["shared"], Visibility.PRIVATE)
     outcome = outcome_of(assignment_of(job), lambda _: None)
     assert isinstance(outcome, FailedMessage)
-    assert "No analysis" in outcome.error
+    assert "There is no analysis" in outcome.error
     assert not exports_dir().exists()
 
 

@@ -1,4 +1,4 @@
-"""A home of its own for each test, with a database in it."""
+"""Each test has its own home with a database."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A small web server on loopback: it sends one file as a test wants it and notes what was asked."""
+"""A small web server on loopback that sends one file and records the requests."""
 
 import ssl
 import threading
@@ -97,4 +97,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Do not log requests."""

@@ -1,4 +1,4 @@
-"""The process of a job that stops where a file in the home folder says, while that is there."""
+"""A job process that pauses at a step while a file in the home exists."""
 
 import os
 import time
@@ -10,7 +10,7 @@ from tests.server.working import EVERY_JOB, held_file, hold_file
 
 
 def hold(step: Step) -> None:
-    """Wait at the step that the file of this job, or of every analysis, names."""
+    """Pause at the step in the file of this job or of all jobs."""
     job_id = os.environ[LABEL_VARIABLE].split("-")[1]
     names = (job_id, EVERY_JOB) if step.total == len(STEPS) else (job_id,)
     files = [file for file in map(hold_file, names) if file.exists()]

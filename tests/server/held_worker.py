@@ -1,4 +1,4 @@
-"""A worker whose jobs can be held at a step, and that notices deaths sooner than a real one."""
+"""A worker whose jobs can be paused at a step, with short heartbeat timeouts."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from tests.server.working import HEARTBEAT_TIMEOUT_S
 
 JOB = "tests.server.held_job"
 SILENT_S = 3.0
-"""How long a Dask worker of these tests may be silent."""
+"""Timeout of silent Dask workers in these tests."""
 
 
 def held_worker() -> worker.Worker:

@@ -1,4 +1,4 @@
-"""Machines with homes of their own that share a database, and an analysis that they may keep."""
+"""Machines with separate homes and a shared database, and an analysis to store."""
 
 import shutil
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from tests.dashboard.inline_jobs import work_off
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """``use`` goes to a machine: its home is ours from then on."""
+    """``use`` switches this process to the home of a machine."""
 
     folder: Path
     patch: pytest.MonkeyPatch
@@ -45,7 +45,7 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machin
 
 @pytest.fixture
 def folder_root(machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that is shared: what does not depend on the kind."""
+    """A shared folder as the artifact root."""
     folder = tmp_path / "shared"
     folder.mkdir()
     monkeypatch.setenv(ARTIFACT_ROOT_VARIABLE, str(folder))
@@ -61,7 +61,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def analyzed(tmp_path_factory: pytest.TempPathFactory, tiny: Path) -> Path:
-    """The folder of an analysis that no server keeps."""
+    """The folder of an analysis that is not stored."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JARVIS_HOME", str(tmp_path_factory.mktemp("home")))
         root = submit(Submission(tiny)).root
@@ -70,7 +70,7 @@ def analyzed(tmp_path_factory: pytest.TempPathFactory, tiny: Path) -> Path:
 
 
 def keep(analyzed: Path, note: str = "") -> str:
-    """Keep a copy of it under its id, as if it had just been made; ``note`` tells two apart."""
+    """Store a copy under its id, like a new analysis; ``note`` distinguishes two copies."""
 
     def make(folder: Path) -> None:
         shutil.copytree(analyzed, folder, dirs_exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a role allows, and what of others is seen: in Python and in SQL alike."""
+"""Roles and visibility, in Python and in SQL."""
 
 import itertools
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What people do: only what they may, without a word about what they may not see, written down."""
+"""Authorized operations: permissions, invisible resources, audit entries."""
 
 import shutil
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from jarvis.server.actions import Actor
 from jarvis.server.database import JobKind, JobState, Visibility, database
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.kinds import Analyze, Compare, Export, Inspect, Replay, Reproject
-from jarvis.server.jobs.queue import Headway, NewJob, Outcome, UnknownJobError
+from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome, UnknownJobError
 from jarvis.server.jobs.workers.single_job import SingleJobError
 from jarvis.server.storage import artifacts
 from jarvis.server.storage.analysis_rows import (
@@ -186,7 +186,7 @@ def test_a_file_is_made_once_for_those_who_may_have_it(ids: dict[str, str], engi
     file.parent.mkdir(parents=True)
     file.write_text("{}")
     made = Outcome(JobState.DONE, result={"file": f"{job.id}/run.json"}, analysis_id=ids["private"])
-    claims.finish(engine, "worker", job.id, Headway(), made)
+    claims.finish(engine, "worker", job.id, JobProgress(), made)
     assert actions.ask_for_file(engine, ADA, request).id == job.id
     actions.share_analysis(ADA, ids["private"], Visibility.TEAM)
     assert actions.get_visible_job(engine, BOB.person, job.id).result["file"]
@@ -222,7 +222,10 @@ def test_what_somebody_keeps_private_is_not_given_to_another(
     made: Path, ids: dict[str, str], engine: Engine
 ) -> None:
     asked = Submission(made / "trace.json", model_name="private")
-    with stored_for(BOB.person.name), pytest.raises(PrivateAnalysisError, match="keeps it private"):
+    with (
+        stored_for(BOB.person.name),
+        pytest.raises(PrivateAnalysisError, match="private analysis of this trace"),
+    ):
         submit(asked)
     with stored_for(ADA.person.name):
         assert submit(asked).is_reused
@@ -280,7 +283,7 @@ def test_an_archive_is_loaded_for_who_loads_it(
     assert actions.load_analysis(ADA, file).result["is_reused"]
     assert stored_rows(engine)[loaded.analysis_id].loaded_by == BOB.person.name
     actions.share_analysis(BOB, loaded.analysis_id, Visibility.PRIVATE)
-    with pytest.raises(SingleJobError, match="keeps it private"):
+    with pytest.raises(SingleJobError, match="private analysis of this trace"):
         actions.load_analysis(ADA, file)
     lines = [(e.person, e.via, e.action) for e in audit.recent(engine)]
     assert (BOB.person.name, Channel.API, Action.ARCHIVE_LOAD) in lines

@@ -18,7 +18,7 @@ from tests.builders import trace
 
 
 def said(capsys: pytest.CaptureFixture[str], *command: str) -> Any:
-    """What a command says with ``--json``."""
+    """The output of a command with ``--json``."""
     assert main([*command, "--json"]) == ExitCode.OK
     return json.loads(capsys.readouterr().out)
 
@@ -56,8 +56,8 @@ def test_the_token_alone_goes_to_the_output(
     [
         (("token", "create", "x", "--expires", "soon"), "an age like"),
         (("token", "create", "x", "--role", "none"), "invalid choice"),
-        (("audit", "--action", "dance"), "--action is one of"),
-        (("audit", "--limit", "0"), "no number of lines"),
+        (("audit", "--action", "dance"), "--action must be one of"),
+        (("audit", "--limit", "0"), "is not a positive number"),
     ],
 )
 def test_what_makes_no_sense_is_a_usage_error(

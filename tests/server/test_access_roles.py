@@ -1,4 +1,4 @@
-"""Who is what, and what must be set up before anybody can log in."""
+"""Roles by name and group, and validation of the login settings."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ def test_a_role_comes_from_the_name_or_a_group(
 
 @pytest.mark.parametrize("name", ["", "  ", "@platform", "a\nb", "x" * 201, "\u202eroot"])
 def test_what_is_no_name_is_nobody(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    with pytest.raises(UnknownPersonError, match="cannot be told"):
+    with pytest.raises(UnknownPersonError, match="cannot be used"):
         person_named(name, (), _settings(monkeypatch, LISTS))
 
 
@@ -100,7 +100,7 @@ def test_a_half_set_up_login_names_what_is_missing(
         ("PUBLIC_URL", "http://jarvis.example.org", "https"),
         ("PUBLIC_URL", "jarvis.example.org", "https"),
         ("OIDC__ISSUER", "http://login.example.org", "https"),
-        ("TRUSTED_PROXIES", "proxy.example.org", "is no address"),
+        ("TRUSTED_PROXIES", "proxy.example.org", "is neither an address"),
     ],
 )
 def test_an_unsafe_login_is_refused(

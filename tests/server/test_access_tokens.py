@@ -1,4 +1,4 @@
-"""API tokens: shown once, kept as a digest, refused with the reason when they no longer count."""
+"""API tokens: shown once, stored as a digest, rejected with the reason if not valid."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -42,7 +42,7 @@ def test_only_a_digest_of_the_secret_is_kept(engine: Engine) -> None:
 )
 def test_what_is_no_token_is_unknown(engine: Engine, change) -> None:
     made = tokens.create(engine, "ada", Role.EDITOR, "x")
-    with pytest.raises(TokenError, match="does not know this token"):
+    with pytest.raises(TokenError, match="unknown to this server"):
         tokens.person_of(engine, change(made.text))
 
 

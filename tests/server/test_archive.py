@@ -1,4 +1,4 @@
-"""An analysis travels as one file: it arrives whole under its id, or not at all and with a word."""
+"""Archives: an import is complete under its id, or fails with a message."""
 
 import json
 import shutil
@@ -80,7 +80,7 @@ def relisted(archive: Path, **values: Any) -> Path:
 
 
 def refused(archive: Path, words: str) -> None:
-    """The file is refused in these words, and nothing of it is left."""
+    """Check that importing fails with this message and leaves nothing."""
     before = sorted(analyses_dir().rglob("*")) if analyses_dir().exists() else []
     with pytest.raises(ArchiveError, match=words) as refusal:
         load_archive(archive)
@@ -190,7 +190,7 @@ def test_no_changed_byte_gets_in(kept: StoredAnalysis, saved: Path, elsewhere: P
 
 
 def test_another_zip_is_refused(saved: Path, elsewhere: Path) -> None:
-    refused(rewritten(saved, {LIST: None}), "no archive of an analysis")
+    refused(rewritten(saved, {LIST: None}), "not a complete archive of an analysis")
 
 
 @pytest.mark.parametrize("listed", [b"", b"[]", b"{", b'{"archive_version": "x"}', b"null"])
@@ -208,8 +208,8 @@ def test_a_list_that_cannot_be_read_is_refused(saved: Path, elsewhere: Path, lis
         ({"analysis_id": "../../evil"}, "id of its analysis"),
         ({"analysis_id": "x" * 65}, "id of its analysis"),
         ({"analysis_id": ".hidden"}, "id of its analysis"),
-        ({"analysis_id": "another"}, "not those that it lists"),
-        ({"files": {}}, "not those that it lists"),
+        ({"analysis_id": "another"}, "do not match its list"),
+        ({"files": {}}, "do not match its list"),
     ],
 )
 def test_a_list_that_cannot_be_followed_is_refused(
@@ -238,7 +238,7 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(
     listed = json.loads(members(saved)[LIST])
     listed["files"][name] = {"sha256": "0" * 64, "size_bytes": 1}
     rewritten(saved, {LIST: json.dumps(listed).encode(), f"{kept.id}/{name}": b"x"})
-    refused(saved, "has the name|no plain file")
+    refused(saved, "has the name|is not a regular file")
     assert not list(tmp_path.rglob("evil"))
 
 
@@ -250,19 +250,19 @@ def test_a_link_is_refused(kept: StoredAnalysis, saved: Path, elsewhere: Path) -
             if name.endswith("results.json"):
                 member.external_attr = (stat.S_IFLNK | 0o777) << 16
             archive.writestr(member, content)
-    refused(saved, "no plain file")
+    refused(saved, "is not a regular file")
 
 
 def test_a_file_that_is_not_listed_is_refused(
     kept: StoredAnalysis, saved: Path, elsewhere: Path
 ) -> None:
-    refused(rewritten(saved, {f"{kept.id}/extra.txt": b"x"}), "not those that it lists")
+    refused(rewritten(saved, {f"{kept.id}/extra.txt": b"x"}), "do not match its list")
 
 
 def test_a_file_twice_is_refused(kept: StoredAnalysis, saved: Path, elsewhere: Path) -> None:
     with zipfile.ZipFile(saved, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
         archive.writestr(f"{kept.id}/manifest.json", b"{}")
-    refused(saved, "not those that it lists")
+    refused(saved, "do not match its list")
 
 
 def test_a_file_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(

@@ -1,4 +1,4 @@
-"""Machines share analyses while something goes wrong: nothing is lost, half there or made up."""
+"""Failures of a shared artifact root: nothing is lost, partial or invented."""
 
 import errno
 import io
@@ -240,7 +240,7 @@ def test_a_disk_that_is_full_here_is_a_sentence_and_nothing_is_half(
 
     with monkeypatch.context() as patch:
         patch.setattr(ZipFile, "extractall", full)
-        with pytest.raises(FullDiskError, match=f"the analysis {analysis} cannot be fetched"):
+        with pytest.raises(FullDiskError, match=f"the analysis {analysis} cannot be downloaded"):
             analysis_root(analysis)
     assert not list((home / "analyses").iterdir())
     assert analysis_root(analysis).is_dir()

@@ -1,4 +1,4 @@
-"""The same contract for every kind of artifact root, each real; and what is said when one fails."""
+"""Contract tests for all kinds of artifact roots, and their error messages."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Machines with homes of their own share a database and an artifact root of each kind."""
+"""Machines with separate homes share a database and an artifact root of each kind."""
 
 import io
 import os
@@ -170,7 +170,7 @@ def test_the_same_bytes_are_stored_once(
 
 
 def written_under(root: Path) -> set[tuple[str, int]]:
-    """Each file there, and when it was written."""
+    """Each file and its modification time."""
     return {(str(file), file.stat().st_mtime_ns) for file in root.rglob("*") if file.is_file()}
 
 

@@ -1,4 +1,4 @@
-"""The commands of the guide back up a server at work, and bring everything back."""
+"""The commands of the guide back up and restore a running server."""
 
 import os
 import re
@@ -20,7 +20,7 @@ from jarvis.server.database import URL_VARIABLE, JobKind, JobState, database
 from jarvis.server.ingest.intake import store_upload
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.claims import HEARTBEAT_TIMEOUT_S
-from jarvis.server.jobs.queue import Headway, NewJob
+from jarvis.server.jobs.queue import JobProgress, NewJob
 from jarvis.server.storage.catalog import read_catalog, set_owner
 from jarvis.server.storage.pins import pin, pinned
 from jarvis.server.submission import StoredAnalysis, Submission, submit
@@ -65,11 +65,11 @@ def kept(engine: Engine, tmp_path: Path) -> StoredAnalysis:
 
 
 def work(engine: Engine, root: Path, job_id: str, is_over: Event) -> None:
-    """What a server at work does: a heartbeat and headway, jobs that come, analyses that appear."""
+    """Load of a running server: heartbeats, progress, new jobs, new analyses."""
     for number in range(100_000):
         if is_over.is_set():
             return
-        claims.beat(engine, "w", 1, {job_id: Headway("Step", number, 9, 1.0, log="x" * 1000)})
+        claims.beat(engine, "w", 1, {job_id: JobProgress("Step", number, 9, 1.0, log="x" * 1000)})
         queue.submit(engine, NewJob(JobKind.ANALYZE, "Analyze", {"trace": str(number)}))
         with staged_folder(root.with_name(f"made{number}"), lambda: None) as folder:
             shutil.copytree(root, folder, dirs_exist_ok=True)

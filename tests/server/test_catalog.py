@@ -1,4 +1,4 @@
-"""The list of kept analyses: folders come, change and go, and the table follows."""
+"""Catalog of stored analyses: the table follows added, changed and deleted folders."""
 
 import shutil
 from collections.abc import Callable

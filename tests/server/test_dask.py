@@ -1,4 +1,4 @@
-"""Jobs on a Dask cluster: real schedulers and workers, killed and forgotten like any process."""
+"""Jobs on a Dask cluster with real schedulers and workers, which are also killed."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.dask import task
 from jarvis.server.jobs.dask.messages import Order, Report, storage_mark
 from jarvis.server.jobs.kinds import Inspect
-from jarvis.server.jobs.queue import FinishedStep, Headway, Job, Outcome
+from jarvis.server.jobs.queue import FinishedStep, Job, JobProgress, Outcome
 from jarvis.server.jobs.workers.job_messages import Assignment
 from jarvis.server.jobs.workers.worker import set_up_worker
 from jarvis.server.jobs.workers.worker_watch import job_slots, worker_command
@@ -105,7 +105,7 @@ def trace_file(home: Path, tmp_path: Path) -> Path:
 
 @contextmanager
 def dask_worker(dask: Dask, **environment: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """A Jarvis worker that has its jobs done by the cluster."""
+    """A Jarvis worker that runs its jobs on the cluster."""
     with worker(HELD_WORKER, JARVIS_DASK_SCHEDULER=dask.address, **environment) as process:
         yield process
 
@@ -193,7 +193,7 @@ def test_jobs_wait_for_a_scheduler_that_is_gone_and_memory_is_limited(
     hold_at(running.id, 3)
     with dask_worker(dask, SLOTS="1", JARVIS_JOB_MEMORY_GB="0.02"):
         failed = ended(engine, running.id)
-        assert "needed more than its 0.02 GB of memory" in (failed.error or "")
+        assert "exceeded its memory limit of 0.02 GB" in (failed.error or "")
     queue.retry(engine, running.id)
     with dask_worker(dask, SLOTS="1"):
         pid = held_process(running.id)
@@ -227,7 +227,7 @@ def test_a_dask_worker_that_is_set_up_otherwise_begins_nothing(
     with pytest.raises(JarvisError, match="uses another database than this server"):
         task.begin("tcp://a:1", order)
     monkeypatch.setenv("JARVIS_ARTIFACT_ROOT", str(tmp_path))
-    with pytest.raises(JarvisError, match="keeps analyses elsewhere than this server"):
+    with pytest.raises(JarvisError, match="stores analyses elsewhere than this server"):
         task.begin("tcp://a:1", order)
 
 
@@ -240,11 +240,11 @@ def test_an_attempt_begins_once(engine: Engine, trace_file: Path) -> None:
     assert not claims.begin_at(engine, job.id, 2, "tcp://a:1"), "another attempt"
     assert claims.begin_at(engine, job.id, 1, "tcp://a:1")
     assert not claims.begin_at(engine, job.id, 1, "tcp://b:1"), "it has begun elsewhere"
-    claims.finish(engine, "a worker", job.id, Headway(), Outcome(JobState.CANCELLED))
+    claims.finish(engine, "a worker", job.id, JobProgress(), Outcome(JobState.CANCELLED))
 
 
 def test_reports_and_orders_arrive_as_they_were_sent(order: Order) -> None:
-    headway = Headway("Read", 1, 8, 12.5, 10, 20, [FinishedStep("Read", 0.5)])
+    headway = JobProgress("Read", 1, 8, 12.5, 10, 20, [FinishedStep("Read", 0.5)])
     for outcome in (None, Outcome(JobState.DONE, None, {"is_reused": True}, "a" * 12)):
         report = Report("key", "tcp://a:1", headway, "more\n", outcome)
         assert Report.of(sent(report.values())) == report

@@ -1,4 +1,4 @@
-"""The tables: made at first use, by many at once, and of the version that the code knows."""
+"""Migrations: created on first use, also concurrently, with the current version."""
 
 import sqlite3
 import subprocess
@@ -82,7 +82,7 @@ def test_a_database_that_cannot_be_used_is_a_sentence(
     monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     monkeypatch.setenv(URL_VARIABLE, url)
-    with pytest.raises(DatabaseError, match="Check that it runs"):
+    with pytest.raises(DatabaseError, match="Check that it is running"):
         database()
 
 
@@ -99,7 +99,7 @@ def test_a_server_that_was_gone_is_used_again(
     postgres.stop()
     try:
         for _ in range(2):
-            with pytest.raises(DatabaseError, match="Check that it runs") as refused:
+            with pytest.raises(DatabaseError, match="Check that it is running") as refused:
                 queue.find(database(), job.id)
             assert PASSWORD not in str(refused.value)
     finally:
@@ -110,7 +110,7 @@ def test_a_server_that_was_gone_is_used_again(
 def test_a_server_that_does_not_answer_is_given_up(
     postgres_url: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody else has locked the table: we wait, and not for ever."""
+    """Another client has locked the table: the wait is bounded."""
     monkeypatch.setenv(URL_VARIABLE, f"{postgres_url}?options=-c%20statement_timeout%3D100")
     with database().begin() as other:
         other.execute(text("LOCK TABLE jobs"))

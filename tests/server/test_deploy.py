@@ -1,4 +1,4 @@
-"""What docs/deploy/ starts exists, its settings are settings, and its backup is one."""
+"""Files in docs/deploy/ use existing programs, options and settings."""
 
 import configparser
 import json

@@ -1,4 +1,4 @@
-"""What goes with age, and what is shared, on machines with homes of their own."""
+"""Retention and sharing on machines with separate homes."""
 
 import os
 import time

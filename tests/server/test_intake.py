@@ -67,7 +67,7 @@ def test_a_missing_file_an_empty_path_and_another_kind_of_file_are_named(root: P
         server_trace("gone.json")
     with pytest.raises(IntakeError, match="Type the path"):
         server_trace("  ")
-    with pytest.raises(IntakeError, match="no trace"):
+    with pytest.raises(IntakeError, match="not a supported trace"):
         server_trace("notes.txt")
 
 
@@ -130,7 +130,7 @@ def test_a_kept_file_that_lost_bytes_is_replaced(root: Path, tmp_path: Path) -> 
 
 
 def test_an_upload_of_another_kind_is_refused(root: Path) -> None:
-    with pytest.raises(IntakeError, match=r"model\.pt is no trace"):
+    with pytest.raises(IntakeError, match=r"model\.pt is not a supported trace"):
         store_upload("model.pt", io.BytesIO(b"x"))
 
 

@@ -1,4 +1,4 @@
-"""What each kind of job makes, and that its request comes back from the queue as it went in."""
+"""Results of each job kind, and the round trip of its request through the queue."""
 
 import io
 import json
@@ -63,7 +63,7 @@ def analysis(trace_file: Path) -> str:
 
 
 def no_progress(_: Step) -> None:
-    """Nobody listens."""
+    """Ignore progress."""
 
 
 def content(request: Request) -> bytes:
@@ -274,5 +274,5 @@ def test_a_disk_that_refuses_is_a_sentence(
     new = Export(analysis, "json").new_job()
     outcome = outcome_of(Assignment("a1b2", new.kind, dict(new.parameters), ""), no_progress)
     assert isinstance(outcome, FailedMessage)
-    assert "has room" in outcome.error
+    assert "has free space" in outcome.error
     assert analysis_root(analysis).is_dir()

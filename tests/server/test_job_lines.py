@@ -1,4 +1,4 @@
-"""What becomes of a job stands in the log under its id, with the request that asked for it."""
+"""Log lines of a job have its id and that of the request that submitted it."""
 
 import json
 import logging
@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 
 from jarvis.server.database import JobKind, JobState
 from jarvis.server.jobs import claims, queue
-from jarvis.server.jobs.queue import Headway, NewJob, Outcome
+from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome
 from jarvis.server.logs import about, configure_logs
 
 
@@ -35,8 +35,8 @@ def test_a_job_is_followed_by_its_id(engine: Engine, capsys: pytest.CaptureFixtu
     configure_logs("worker")
     assert claims.claim(engine, "w") is not None
     failed = Outcome(JobState.FAILED, "for a reason")
-    claims.finish(engine, "w", job.id, Headway(), failed)
-    claims.finish(engine, "w", job.id, Headway(), failed)
+    claims.finish(engine, "w", job.id, JobProgress(), failed)
+    claims.finish(engine, "w", job.id, JobProgress(), failed)
     queued, begins, ended = map(_parts, capsys.readouterr().err.splitlines())
     assert queued == {
         "event": "job queued",

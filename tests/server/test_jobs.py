@@ -1,4 +1,4 @@
-"""The queue: what each change does to a job, and that no two workers get the same one."""
+"""Job queue: state changes, and exclusive claims."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from sqlalchemy import Engine, update
 
 from jarvis.server.database import JOBS, WORKERS, JobKind, JobState
 from jarvis.server.jobs import claims, queue
-from jarvis.server.jobs.queue import FinishedStep, Headway, Job, NewJob, Outcome
+from jarvis.server.jobs.queue import FinishedStep, Job, JobProgress, NewJob, Outcome
 from tests.server.conftest import on_both_databases
 
 pytestmark = on_both_databases
@@ -49,7 +49,7 @@ def test_a_job_waits_runs_and_is_done(engine: Engine) -> None:
     assert taken is not None
     assert (taken.id, taken.state, taken.attempts) == (job.id, JobState.RUNNING, 1)
     assert claims.claim(engine, "v") is None
-    far = Headway("Analyses", 2, 4, 37.5, 10, 40, [FinishedStep("Read", 0.5)], "a line")
+    far = JobProgress("Analyses", 2, 4, 37.5, 10, 40, [FinishedStep("Read", 0.5)], "a line")
     claims.beat(engine, "w", 1, {job.id: far})
     seen = queue.find(engine, job.id)
     assert (seen.step, seen.percent, seen.bytes_total, seen.log) == ("Analyses", 37.5, 40, "a line")
@@ -78,7 +78,7 @@ def names(taken: list[Job]) -> list[str]:
 
 
 def test_people_take_turns_and_a_place_in_the_queue_says_when(engine: Engine) -> None:
-    """One person's many jobs do not hold up another's one, whichever came first."""
+    """Many jobs of one person do not delay the job of another."""
     for n in range(1, 5):
         queue.submit(engine, new_job(f"ann-{n}"), owner="ann")
     for name in ("bob-1", "bob-2"):
@@ -114,7 +114,7 @@ def test_the_same_request_is_one_job_while_it_waits_or_runs(engine: Engine) -> N
     assert queue.submit(engine, new_job()).id == first.id
     changed = NewJob(JobKind.ANALYZE, "Analyze a.json", {"trace": "a.json"}, stamp="later")
     assert queue.submit(engine, changed).id != first.id
-    claims.finish(engine, "w", first.id, Headway(), Outcome(JobState.DONE))
+    claims.finish(engine, "w", first.id, JobProgress(), Outcome(JobState.DONE))
     assert queue.submit(engine, new_job()).id != first.id
 
 
@@ -127,7 +127,7 @@ def test_a_waiting_job_is_cancelled_at_once_a_running_one_by_its_worker(engine: 
     assert claims.orders(engine, "w") == {running.id: False}
     assert queue.cancel(engine, running.id).state is JobState.RUNNING
     assert claims.orders(engine, "w") == {running.id: True}
-    claims.finish(engine, "w", running.id, Headway(), Outcome(JobState.CANCELLED))
+    claims.finish(engine, "w", running.id, JobProgress(), Outcome(JobState.CANCELLED))
     assert queue.cancel(engine, running.id).state is JobState.CANCELLED
     assert claims.orders(engine, "w") == {}
 
@@ -136,7 +136,9 @@ def test_a_waiting_job_is_cancelled_at_once_a_running_one_by_its_worker(engine: 
 def test_what_failed_or_was_cancelled_can_be_tried_again(engine: Engine, state: JobState) -> None:
     job = queue.submit(engine, new_job())
     claims.claim(engine, "w")
-    claims.finish(engine, "w", job.id, Headway("Read", 1, 8, 5.0), Outcome(state, error="no disk"))
+    claims.finish(
+        engine, "w", job.id, JobProgress("Read", 1, 8, 5.0), Outcome(state, error="no disk")
+    )
     again = queue.retry(engine, job.id)
     assert (again.state, again.error, again.percent, again.attempts) == (
         JobState.QUEUED,
@@ -172,7 +174,7 @@ def test_a_job_whose_worker_is_silent_is_given_up_and_can_be_tried_again(engine:
     assert "worker" in (given_up[lost.id].error or "")
     assert (given_up[stopped.id].state, given_up[stopped.id].error) == (JobState.CANCELLED, None)
     assert not claims.has_worker(engine)
-    claims.finish(engine, "dead", lost.id, Headway(), Outcome(JobState.DONE))
+    claims.finish(engine, "dead", lost.id, JobProgress(), Outcome(JobState.DONE))
     assert queue.find(engine, lost.id).state is JobState.FAILED, "a worker given up has no say"
     assert queue.retry(engine, lost.id).state is JobState.QUEUED
 
@@ -180,7 +182,7 @@ def test_a_job_whose_worker_is_silent_is_given_up_and_can_be_tried_again(engine:
 def test_a_worker_that_leaves_puts_its_jobs_back(engine: Engine) -> None:
     job = queue.submit(engine, new_job())
     claims.claim(engine, "w")
-    claims.beat(engine, "w", 1, {job.id: Headway("Read", 1, 8, 5.0)})
+    claims.beat(engine, "w", 1, {job.id: JobProgress("Read", 1, 8, 5.0)})
     claims.leave(engine, "w", [job.id])
     assert not claims.has_worker(engine)
     taken = claims.claim(engine, "next")
@@ -254,7 +256,7 @@ def test_a_worker_whose_clock_is_wrong_gives_up_nobody_and_is_not_given_up(
         patch.setattr(claims, "utc_now", lambda: datetime.now(UTC) + timedelta(seconds=skew_s))
         skewed = claims.claim(engine, "skewed")
         assert skewed is not None
-        claims.beat(engine, "skewed", 1, {skewed.id: Headway()})
+        claims.beat(engine, "skewed", 1, {skewed.id: JobProgress()})
     assert claims.fail_stale_jobs(engine) == []
     assert claims.has_worker(engine)
     queue.submit(engine, new_job("b.json"))

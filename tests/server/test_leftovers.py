@@ -1,4 +1,4 @@
-"""What is cleared away of jobs whose machine died, and what is left alone."""
+"""Cleanup of partial results of dead jobs."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from sqlalchemy import Engine
 from jarvis.core.workspace import analyses_dir
 from jarvis.server.database import JobKind, JobState
 from jarvis.server.jobs import claims, queue
-from jarvis.server.jobs.queue import Headway, NewJob, Outcome
+from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome
 from jarvis.server.retention.orphan_cleanup import kill_orphans
 
 
@@ -23,7 +23,7 @@ def test_only_attempts_that_run_no_more_are_cleared_away(engine: Engine) -> None
     )
     for _ in range(2):
         claims.claim(engine, "w")
-    claims.finish(engine, "w", ended.id, Headway(), Outcome(JobState.FAILED, "It failed."))
+    claims.finish(engine, "w", ended.id, JobProgress(), Outcome(JobState.FAILED, "It failed."))
     kept = staged("a", f"job-{running.id}-1-"), staged("other", "")
     gone = (
         staged("a", f"job-{running.id}-0-"),

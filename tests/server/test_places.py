@@ -1,4 +1,4 @@
-"""What a job calls the files that it needs, so that a worker on another machine finds them."""
+"""Machine-independent addresses of files in job parameters."""
 
 from pathlib import Path
 

@@ -39,7 +39,7 @@ analyze) . "$0.analyze" ;;
 archive) cp "$0.zip" "$5" ;;
 esac
 """
-"""A stand-in for ``jarvis`` on the other machine, which does as its neighbors say."""
+"""A fake ``jarvis`` on the other machine, controlled by files next to it."""
 
 DOCKER = """\
 #!/bin/sh
@@ -55,7 +55,7 @@ if ! command -v "$1" >/dev/null; then
 fi
 IN_CONTAINER=1 exec "$@"
 """
-"""Plays the program that runs a command in a container."""
+"""A fake program that runs a command in a container."""
 
 Describe = Callable[..., None]
 
@@ -107,7 +107,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def fake(describe: Describe, there: Path, archive: Path) -> Path:
-    """The stand-in, which does well as long as it is not told otherwise."""
+    """The fake ``jarvis``, which succeeds by default."""
     program = there / "fake jarvis"
     program.write_text(FAKE)
     program.chmod(0o755)
@@ -119,7 +119,7 @@ def fake(describe: Describe, there: Path, archive: Path) -> Path:
 
 
 def beside(program: Path, ending: str, content: str | bytes) -> None:
-    """Tells the stand-in what to do."""
+    """Sets what the fake ``jarvis`` does."""
     file = program.with_name(f"{program.name}.{ending}")
     file.write_bytes(content.encode() if isinstance(content, str) else content)
 
@@ -165,7 +165,7 @@ def test_a_trace_is_analyzed_where_it_lies(describe: Describe, there: Path) -> N
 
 
 def test_a_run_in_a_container(fake: Path, describe: Describe, there: Path) -> None:
-    """A script plays ``docker exec -i``: there is no container here."""
+    """Uses a script instead of ``docker exec -i``."""
     docker = there / "docker"
     docker.write_text(DOCKER)
     docker.chmod(0o755)
@@ -186,9 +186,9 @@ def test_what_a_container_lacks_is_said(fake: Path, describe: Describe, there: P
     docker.chmod(0o755)
     runner = {"container_command": [str(docker), "exec", "-i"]}
     describe(**runner, command=[str(fake)], container="gone")
-    assert "There is no container gone that runs on lab" in refusal(asked("/a.json"))
+    assert "No container gone is running on lab" in refusal(asked("/a.json"))
     describe(**runner, command=["no-jarvis"], container="profiling box")
-    said = "There is no Jarvis in the container profiling box on lab: no-jarvis is not found"
+    said = "Jarvis is not installed in the container profiling box on lab: no-jarvis was not found"
     assert said in refusal(asked("/a.json"))
     describe(container_command=["no-docker"], command=[str(fake)], container="profiling box")
     assert "lab has no program no-docker" in refusal(asked("/a.json"))
@@ -202,7 +202,9 @@ def test_a_machine_without_a_jarvis_that_suits_is_said(fake: Path, describe: Des
     describe(command=["sh", "-c", "echo 'jarvis: error: unrecognized arguments' >&2; exit 2"])
     assert "Jarvis on lab is older than here" in refusal(asked("/a.json"))
     describe(command=["/nowhere/jarvis"])
-    assert "There is no Jarvis on lab: /nowhere/jarvis is not found" in refusal(asked("/a.json"))
+    assert "Jarvis is not installed on lab: /nowhere/jarvis was not found" in refusal(
+        asked("/a.json")
+    )
 
 
 def test_why_ssh_fails_is_said(describe: Describe, machine: Sshd, tmp_path: Path) -> None:
@@ -214,11 +216,11 @@ def test_why_ssh_fails_is_said(describe: Describe, machine: Sshd, tmp_path: Path
         describe(host=f"{machine.user}@127.0.0.1", ssh=[*plain, *options])
         return refusal(asked("/a.json"))
 
-    assert "its key is refused" in ssh(tmp_path / "stranger", machine.known_hosts)
-    assert "has a key that is not known here" in ssh(machine.key, tmp_path / "empty")
+    assert "rejected this server's key" in ssh(tmp_path / "stranger", machine.known_hosts)
+    assert "has an unknown host key" in ssh(machine.key, tmp_path / "empty")
     other = (tmp_path / "stranger.pub").read_text()
     (tmp_path / "changed").write_text(f"[127.0.0.1]:{machine.port} {other}")
-    assert "shows another key" in ssh(machine.key, tmp_path / "changed")
+    assert "has another host key" in ssh(machine.key, tmp_path / "changed")
     assert "cannot be reached by ssh" in ssh(machine.key, machine.known_hosts, free_port())
     describe(ssh=[*machine.ssh, "-o", "HostName=no-such-host.invalid"])
     assert "cannot be reached by ssh" in refusal(asked("/a.json"))
@@ -228,7 +230,7 @@ def test_only_known_machines_and_whole_paths_are_asked_for(describe: Describe) -
     with pytest.raises(RemoteError, match="There is no machine 'moon'"):
         Remote(RemoteRun("moon", "/a.json")).new_job()
     for path in ("a.json", "-oProxyCommand=x", "", "/a\nb.json", "/a\0.json", "/" + "x" * 4_000):
-        with pytest.raises(RemoteError, match="Give the whole path"):
+        with pytest.raises(RemoteError, match="Give the absolute path"):
             asked(path).new_job()
     for name in ("a\0b", "a\nb", "x" * 5_000):
         with pytest.raises(RemoteError, match="names without line breaks"):
@@ -254,9 +256,9 @@ def test_traces_lie_in_the_allowed_folders(fake: Path, describe: Describe, there
     ("does", "said"),
     [
         ("echo 'jarvis: /a.json cannot be read. Check it.' >&2; exit 1", "On lab: /a.json cannot"),
-        ("exit 1", "ended with the code 1"),
+        ("exit 1", "failed with exit code 1"),
         ("kill -9 $$", "was killed (signal 9)"),
-        ('rm -f "$0.zip"', "ended with the code 1"),
+        ('rm -f "$0.zip"', "failed with exit code 1"),
     ],
 )
 def test_a_run_that_fails_there_is_said(fake: Path, does: str, said: str) -> None:
@@ -267,10 +269,10 @@ def test_a_run_that_fails_there_is_said(fake: Path, does: str, said: str) -> Non
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("../../hit", b"x", "sent back no whole analysis"),
-        ("/tmp/hit", b"x", "sent back no whole analysis"),
-        ("results.json", b"{}", "sent back no whole analysis"),
-        (None, b"", "sent back no whole analysis"),
+        ("../../hit", b"x", "sent an invalid analysis"),
+        ("/tmp/hit", b"x", "sent an invalid analysis"),
+        ("results.json", b"{}", "sent an invalid analysis"),
+        (None, b"", "sent an invalid analysis"),
     ],
 )
 def test_what_comes_back_is_not_believed(
@@ -292,12 +294,12 @@ def test_an_analysis_that_contradicts_itself_is_not_kept(
     (tmp_path / "run" / "perf_report_csvs" / "gpu_timeline.csv").write_text("type,time ms\n")
     save_archive(tmp_path / "run", tmp_path / "changed.zip")
     beside(fake, "zip", (tmp_path / "changed.zip").read_bytes())
-    assert "contradicts itself" in refusal(asked("/a.json"))
+    assert "is inconsistent" in refusal(asked("/a.json"))
 
 
 def test_what_comes_back_has_a_bound(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JARVIS_MAX_UPLOAD_GB", "0.000001")
-    assert "which is no analysis" in refusal(asked("/a.json"))
+    assert "so the transfer was stopped" in refusal(asked("/a.json"))
 
 
 def test_hostile_words_do_no_harm(fake: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -328,7 +330,7 @@ def test_hostile_words_do_no_harm(fake: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_a_cancelled_job_ends_there_too(fake: Path, there: Path, engine: Engine) -> None:
-    """Though the work there takes no notice of signals that a shell may send."""
+    """Even if the remote process ignores the signals that a shell can send."""
     pid = there / "pid"
     beside(
         fake,

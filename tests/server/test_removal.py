@@ -1,4 +1,4 @@
-"""What is kept, what goes when room is made, and what stays whatever the limits are."""
+"""Deletion and prune: what is deleted by which limit, and what is protected."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ from jarvis.server.database import AUDIT, JOBS, JobKind, JobState
 from jarvis.server.ingest.intake import store_upload
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.kinds import Analyze, Export
-from jarvis.server.jobs.queue import Headway, NewJob, Outcome
+from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome
 from jarvis.server.retention import housekeeping
 from jarvis.server.retention.plan import Kind, Limits, Plan, age_words, plan, prune
 from jarvis.server.retention.removal import RemovalRefusedError, remove_analysis
@@ -128,7 +128,7 @@ def test_an_analysis_that_a_job_works_with_stays_until_the_job_has_ended(
     assert claims.claim(engine, "w") is not None
     with pytest.raises(RemovalRefusedError, match=job.id):
         remove_analysis(by_name["old"])
-    claims.finish(engine, "w", job.id, Headway(), Outcome(JobState.DONE))
+    claims.finish(engine, "w", job.id, JobProgress(), Outcome(JobState.DONE))
     remove_analysis(by_name["old"])
 
 
@@ -142,7 +142,7 @@ def test_old_analyses_go_and_take_their_uploads_with_them(by_name: dict[str, str
     assert leaving(planned) == {(Kind.ANALYSIS, by_name["old"]), (Kind.UPLOAD, "old.json")}
     assert [one.reason for one in planned.leaving] == [
         "older than 30 days",
-        "no stored analysis was made of it, and no job works with it",
+        "no analysis and no job uses it",
     ]
     before = planned.total_bytes
     assert set(prune(planned)) == set(planned.leaving)
@@ -195,7 +195,7 @@ def test_what_a_job_works_with_stays(by_name: dict[str, str], engine: Engine) ->
     job = asked(engine, by_name["old"])
     planned = plan(limits(days=30))
     assert leaving(planned) == set()
-    assert [one.reason for one in planned.staying] == [f"the job {job.id} works with it"]
+    assert [one.reason for one in planned.staying] == [f"job {job.id} is using it"]
 
 
 def test_the_upload_of_a_job_that_waits_stays(by_name: dict[str, str], engine: Engine) -> None:

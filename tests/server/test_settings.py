@@ -152,7 +152,7 @@ def test_a_variable_with_a_slip_is_pointed_out(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("JARVIS_TARGETS__A__HOST", "a")
     said = [sentence for sentence in unknown_variables() if "JOB_SLOT" in sentence]
     assert said == [
-        "JARVIS_JOB_SLOT is no setting, and changes nothing. Is JARVIS_JOB_SLOTS meant?"
+        "JARVIS_JOB_SLOT is not a setting and has no effect. Did you mean JARVIS_JOB_SLOTS?"
     ]
     assert not [sentence for sentence in unknown_variables() if "TARGETS" in sentence]
 

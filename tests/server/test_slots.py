@@ -1,4 +1,4 @@
-"""How many jobs a worker runs at once."""
+"""Concurrent jobs of a worker."""
 
 from pathlib import Path
 

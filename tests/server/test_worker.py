@@ -1,4 +1,4 @@
-"""Workers and the processes of jobs: they end well, are cancelled, killed and short of memory."""
+"""Workers and job processes: success, cancel, kill, memory limit."""
 
 import os
 import signal
@@ -115,7 +115,7 @@ def test_a_job_that_wants_too_much_memory_is_told_so(engine: Engine, trace_file:
     with worker(JARVIS_JOB_MEMORY_GB="0.02"):
         failed = ended(engine, job.id)
     assert failed.state is JobState.FAILED
-    assert "needed more than its 0.02 GB of memory" in (failed.error or "")
+    assert "exceeded its memory limit of 0.02 GB" in (failed.error or "")
     assert in_analyses() == []
 
 
@@ -125,7 +125,7 @@ def test_a_job_that_takes_too_long_is_told_so(engine: Engine, trace_file: Path) 
     with worker(HELD_WORKER, SLOTS="1", JARVIS_JOB_MINUTES="0.02"):
         failed = ended(engine, job.id)
     assert failed.state is JobState.FAILED
-    assert "took longer than its 0.02 minutes" in (failed.error or "")
+    assert "exceeded its time limit of 0.02 minutes" in (failed.error or "")
     assert (failed.elapsed_s or 0) > 1.2
 
 
@@ -142,7 +142,7 @@ def test_an_unexpected_error_is_said_and_its_traceback_kept() -> None:
     child.end(failed)
     assert failed.state is JobState.FAILED
     assert "unexpected error (ValueError: odd)" in failed.error
-    assert "Traceback" in child.headway.log
+    assert "Traceback" in child.progress.log
 
 
 def test_what_a_job_has_started_ends_with_it(tmp_path: Path) -> None:

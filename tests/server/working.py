@@ -19,24 +19,24 @@ from jarvis.server.submission import Submission
 
 REAL, HELD_WORKER = "jarvis.cli worker", "tests.server.held_worker"
 HEARTBEAT_TIMEOUT_S = 1.0
-"""How long a worker of these tests may be silent."""
+"""Heartbeat timeout of workers in these tests."""
 
 SECONDS = 60
 
 EVERY_JOB = "every-job"
-"""In place of the id of one job, for ``hold_at``."""
+"""Used instead of a job id to pause all jobs."""
 
 HOLDS_VARIABLE = "HOLDS"
 """The folder of these files, for machines that do not share a home."""
 
 
 def hold_file(job_id: str) -> Path:
-    """Where it stands at which step a job is to stop."""
+    """The file with the step at which a job is paused."""
     return _holds() / f"hold-{job_id}"
 
 
 def held_file(job_id: str) -> Path:
-    """Where it stands which process has stopped there."""
+    """The file with the process that is paused."""
     return _holds() / f"held-{job_id}"
 
 
@@ -46,7 +46,7 @@ def _holds() -> Path:
 
 @contextmanager
 def worker(module: str = REAL, **environment: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """A worker at work while the block runs."""
+    """Run a worker while the block runs."""
     command = [sys.executable, "-m", *module.split()]
     process = subprocess.Popen(command, env={**os.environ, **environment})
     try:
@@ -60,7 +60,7 @@ def worker(module: str = REAL, **environment: str) -> Iterator["subprocess.Popen
 
 
 def wait_for(look: Callable[[], Any], seconds: float = SECONDS) -> Any:
-    """What ``look`` gives as soon as that is something."""
+    """Poll ``look`` until its result is true; return it."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if found := look():
@@ -80,7 +80,7 @@ def ended(engine: Engine, job_id: str, seconds: float = SECONDS) -> Job:
 
 
 def held_process(job_id: str) -> int:
-    """The process of a job that has arrived where ``hold_at`` said."""
+    """Wait until a job is paused; return its process id."""
     file = held_file(job_id)
     wait_for(file.exists)
     pid = int(file.read_text())
@@ -89,7 +89,7 @@ def held_process(job_id: str) -> int:
 
 
 def hold_at(job_id: str, step: int | None, state: str = "started") -> None:
-    """Have a job stop at a step, when that is started, running or done, or at none."""
+    """Pause a job at a step that is started, running or done; None to resume."""
     if step is None:
         hold_file(job_id).unlink()
     else:
@@ -109,14 +109,14 @@ def new_analysis(path: Path, model_name: str | None = None) -> NewJob:
 
 
 def submit_held(engine: Engine, new: NewJob, step: int) -> Job:
-    """A job that stops when this step is started, also where a worker is at work already."""
+    """Submit a job that is paused when this step starts."""
     job = queue.submit(engine, new)
     hold_at(job.id, step)
     return job
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process is there."""
+    """Return whether a process exists."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -125,5 +125,5 @@ def is_alive(pid: int) -> bool:
 
 
 def half_written(*folders: Path) -> list[Path]:
-    """What is beside the whole things of these folders for now."""
+    """The temporary entries of these folders."""
     return [path for folder in folders for path in folder.glob(".*")]

@@ -1,4 +1,4 @@
-"""A real proxy that says who somebody is, as one that logs people in does."""
+"""A real proxy that sets the user header, like an authenticating proxy."""
 
 import subprocess
 from collections.abc import Iterator

@@ -12,7 +12,7 @@ _OURS = range(20_000, 32_000)
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return a free port."""
     while True:
         port = secrets.choice(_OURS)
         with socket.socket() as probe, suppress(OSError):
@@ -21,7 +21,7 @@ def free_port() -> int:
 
 
 def wait_until_open(port: int, seconds: float = SECONDS) -> None:
-    """Wait until somebody listens; TimeoutError where nobody does."""
+    """Wait until a port is open; raise TimeoutError otherwise."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         try:

@@ -1,4 +1,4 @@
-"""A PostgreSQL of the tests' own: started once, a fresh database for each test that wants one."""
+"""A PostgreSQL server for tests: started once, with a new database per test."""
 
 import os
 import secrets
@@ -79,7 +79,7 @@ class Postgres:
                 time.sleep(0.02)
 
     def stop(self) -> None:
-        """Stop it at once: who is connected is told nothing, as when its machine dies."""
+        """Stop it immediately, like a crash."""
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait(_SECONDS)

@@ -1,4 +1,4 @@
-"""``jarvis serve`` as a process of its own, with settings of its own."""
+"""``jarvis serve`` as a process with its own settings."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ START_S = 60
 
 @dataclass
 class Serving:
-    """A server that answers."""
+    """A running server."""
 
     port: int
     process: subprocess.Popen[bytes]
@@ -28,16 +28,16 @@ class Serving:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Its URL."""
         return f"http://127.0.0.1:{self.port}"
 
     @cached_property
     def client(self) -> httpx.Client:
-        """Asks it."""
+        """A client of it."""
         return httpx.Client(base_url=self.url, trust_env=False, verify=False)
 
     def lines(self) -> list[str]:
-        """What it has logged."""
+        """Its log."""
         return self.log.read_text(encoding="utf-8").splitlines()
 
     def told_to_stop(self, seconds: float) -> float:

@@ -1,4 +1,4 @@
-"""The ssh server of the tests is a real one: it runs commands, serves files, refuses strangers."""
+"""The sshd of the tests runs commands, serves files and rejects unknown keys."""
 
 import subprocess
 

@@ -9,7 +9,7 @@ import streamlit as st
 from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import LOCAL, Person, Role, lacking
 from jarvis.server.access.roles import UnknownPersonError, group_names, has_groups, person_named
-from jarvis.server.access.userinfo import asked_of_provider
+from jarvis.server.access.userinfo import fetch_userinfo
 from jarvis.server.actions import Actor, ask_for_file, submit_job
 from jarvis.server.database import Visibility, database
 from jarvis.server.jobs.kinds import FileRequest, Request
@@ -93,8 +93,8 @@ def _with_userinfo(claims: dict[str, Any], now: Settings) -> dict[str, Any]:
     token = claims.get("tokens", {}).get("access")
     if token is None or all(claim in claims for claim in needed):
         return claims
-    userinfo = asked_of_provider(oidc.issuer.rstrip("/"), token, str(claims.get("sub")))
-    return {**userinfo, **claims}
+    more = fetch_userinfo(oidc.issuer.rstrip("/"), token, str(claims.get("sub")))
+    return {**more, **claims}
 
 
 def _is_expired(claims: dict[str, Any], now: Settings) -> bool:

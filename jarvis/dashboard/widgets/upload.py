@@ -14,7 +14,7 @@ from jarvis.dashboard.session.links import note_control, notice
 from jarvis.reports.reading import WORKBOOK
 from jarvis.server.ingest import uploads
 from jarvis.server.ingest.tickets import UPLOAD, ticket_of
-from jarvis.server.ingest.uploads import UnknownUploadError, Upload, most_bytes
+from jarvis.server.ingest.uploads import UnknownUploadError, Upload, upload_limit
 from jarvis.text.format import byte_size
 from jarvis.text.markdown import escape
 
@@ -57,10 +57,10 @@ def uploaded_file(parameter: str, endings: Sequence[str]) -> Upload | None:
             "key": key,
             "ticket": ticket_of(current_user(), UPLOAD),
             "endings": ",".join(endings),
-            "most_bytes": most_bytes(),
-            "too_large": f"This server accepts up to {byte_size(most_bytes())}. Compress the file, "
+            "most_bytes": upload_limit(),
+            "too_large": f"This server takes up to {byte_size(upload_limit())}. Compress the file, "
             "or analyze it by its path on the server.",
-            "words": f"or drop it here: {', '.join(endings)}, up to {byte_size(most_bytes())}",
+            "words": f"or drop it here: {', '.join(endings)}, up to {byte_size(upload_limit())}",
             "name": None if upload is None else upload.name,
         },
         on_upload_change=partial(_store_id, key, parameter),

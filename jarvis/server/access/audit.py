@@ -1,4 +1,4 @@
-"""The audit log: who did what to what, when and by which way in."""
+"""Audit log: who did what to which resource, when, and through which channel."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -13,11 +13,11 @@ from jarvis.server.database import AUDIT, reading, writing
 
 MAX_SUBJECT_LENGTH = 300
 LOGIN_MARK = "login"
-"""The detail that tells one login from the next; it says nothing to people."""
+"""Key of the detail that distinguishes logins of one person; not shown in the log."""
 
 
 class Channel(StrEnum):
-    """The way in."""
+    """Interface through which an action was performed."""
 
     PAGE = "page"
     API = "api"
@@ -25,7 +25,7 @@ class Channel(StrEnum):
 
 
 class Action(StrEnum):
-    """What is written down."""
+    """An action that is recorded."""
 
     LOG_IN = "log in"
     LOG_OUT = "log out"
@@ -51,7 +51,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """A line of the log; ``moment`` is UTC, ``person`` None where nobody is asked who they are."""
+    """An entry of the log; ``moment`` is in UTC, ``person`` is None if access control is off."""
 
     id: int
     moment: datetime
@@ -64,7 +64,7 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """Which lines of the log are looked for; None and "" let all through."""
+    """Filter of log entries; fields that are None or "" match everything."""
 
     person: str | None = None
     action: Action | None = None
@@ -74,27 +74,32 @@ class AuditFilter:
     until: datetime | None = None
 
     def condition(self) -> ColumnElement[bool]:
-        """As SQL; ``person`` and ``subject`` are parts of what is looked for, in any case."""
-        asked = []
+        """Return the filter as SQL; ``person`` and ``subject`` match substrings, ignoring case."""
+        conditions = []
         if self.person:
-            asked.append(_has(AUDIT.c.person, self.person))
+            conditions.append(_has(AUDIT.c.person, self.person))
         if self.action is not None:
-            asked.append(AUDIT.c.action == self.action)
+            conditions.append(AUDIT.c.action == self.action)
         if self.via is not None:
-            asked.append(AUDIT.c.via == self.via)
+            conditions.append(AUDIT.c.via == self.via)
         if self.subject:
-            asked.append(_has(AUDIT.c.subject, self.subject))
+            conditions.append(_has(AUDIT.c.subject, self.subject))
         if self.since is not None:
-            asked.append(AUDIT.c.moment >= self.since)
+            conditions.append(AUDIT.c.moment >= self.since)
         if self.until is not None:
-            asked.append(AUDIT.c.moment < self.until)
-        return and_(true(), *asked)
+            conditions.append(AUDIT.c.moment < self.until)
+        return and_(true(), *conditions)
 
 
 def record(
     engine: Engine, person: Person, via: Channel, action: Action, subject: str, **detail: Any
 ) -> None:
-    """Write down what somebody did; ``subject`` is an id or a name, ``detail`` JSON."""
+    """Add an entry to the log.
+
+    Args:
+        subject: id or name of the resource.
+        detail: JSON-serializable values.
+    """
     row = {
         "moment": datetime.now(UTC),
         "person": person.name,
@@ -110,8 +115,8 @@ def record(
 def recent(
     engine: Engine, wanted: AuditFilter | None = None, *, limit: int = 100, offset: int = 0
 ) -> list[AuditEntry]:
-    """The newest lines first."""
-    asked = (
+    """Return the entries that match a filter, newest first."""
+    query = (
         select(AUDIT)
         .where((wanted or AuditFilter()).condition())
         .order_by(AUDIT.c.moment.desc(), AUDIT.c.id.desc())
@@ -120,19 +125,19 @@ def recent(
     )
     names = [f.name for f in fields(AuditEntry)]
     with reading(engine) as connection:
-        rows = connection.execute(asked).mappings().all()
-    made = [{name: row[name] for name in names} for row in rows]
+        rows = connection.execute(query).mappings().all()
+    entries = [{name: row[name] for name in names} for row in rows]
     return [
         AuditEntry(**{**values, "via": Channel(values["via"]), "action": Action(values["action"])})
-        for values in made
+        for values in entries
     ]
 
 
 def count(engine: Engine, wanted: AuditFilter | None = None) -> int:
-    """How many lines ``recent`` has to give."""
-    asked = select(func.count()).select_from(AUDIT).where((wanted or AuditFilter()).condition())
+    """Return the number of entries that match a filter."""
+    query = select(func.count()).select_from(AUDIT).where((wanted or AuditFilter()).condition())
     with reading(engine) as connection:
-        return connection.execute(asked).scalar_one()
+        return connection.execute(query).scalar_one()
 
 
 def _has(column: Column[str], part: str) -> ColumnElement[bool]:
@@ -140,5 +145,5 @@ def _has(column: Column[str], part: str) -> ColumnElement[bool]:
 
 
 def _storable(text: str) -> str:
-    """Without what PostgreSQL or UTF-8 cannot hold."""
+    """Return the text without characters that PostgreSQL or UTF-8 cannot store."""
     return text.replace("\0", "").encode(errors="replace").decode()

@@ -1,4 +1,4 @@
-"""How people log in: what must be set up before a server is reached, and what Streamlit needs."""
+"""Login configuration: validation of the settings, and the secrets that Streamlit needs."""
 
 import ipaddress
 from importlib.util import find_spec
@@ -9,14 +9,14 @@ from jarvis.server.access.userinfo import DISCOVERY_PATH
 from jarvis.server.settings import PREFIX, Settings, SettingsError
 
 CALLBACK_PATH = "/oauth2callback"
-"""Where the provider sends people back to; the path is Streamlit's."""
+"""Path of Streamlit's OAuth redirect URI."""
 
 MIN_SECRET_LENGTH = 32
 _LOOPBACK_NAMES = ("localhost",)
 
 
 def check_login(now: Settings) -> None:
-    """SettingsError, which names the setting, where people could not log in as it is set up."""
+    """Validate the login settings; raise SettingsError, which names the setting, if invalid."""
     for proxy in now.trusted_proxies:
         _check_network(proxy)
     if now.access == "oidc":
@@ -24,21 +24,23 @@ def check_login(now: Settings) -> None:
 
 
 def check_reach(now: Settings, host: str, *, is_open: bool) -> None:
-    """SettingsError where everyone in the network could do everything, and nobody said so.
+    """Raise SettingsError if the network could reach a server without access control.
 
-    ``host`` is the address that the server listens on.
+    Args:
+        host: address that the server listens on.
+        is_open: whether the operator allowed this with ``--open``.
     """
     if now.access != "off" or is_open or is_loopback(host):
         return
     raise SettingsError(
-        f"Whoever reaches {host} could see, add and remove everything: nobody is asked who they "
-        f"are. Set {PREFIX}ACCESS to oidc or header, listen on 127.0.0.1, or say --open where the "
-        "network lets in only people who may do that."
+        f"Anyone who reaches {host} could see, add and delete everything: access control is off. "
+        f"Set {PREFIX}ACCESS to oidc or header, listen on 127.0.0.1, or pass --open if only "
+        "trusted users can reach this network."
     )
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is reached from this machine only."""
+    """Return whether an address can be reached from this machine only."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -46,7 +48,7 @@ def is_loopback(host: str) -> bool:
 
 
 def login_secrets(now: Settings) -> dict[str, Any] | None:
-    """What Streamlit's login is told, None where nobody logs in here."""
+    """Return the secrets for Streamlit's login; None unless access is ``oidc``."""
     if now.access != "oidc":
         return None
     check_login(now)
@@ -81,27 +83,27 @@ def _check_oidc(now: Settings) -> None:
     if missing:
         raise SettingsError(
             f"{PREFIX}ACCESS is oidc, but {' and '.join(missing)} {_is_or_are(missing)} not set. "
-            "Nobody could log in."
+            "Without that, no one can log in."
         )
     if len(oidc.cookie_secret.get_secret_value()) < MIN_SECRET_LENGTH:
         raise SettingsError(
-            f"{PREFIX}OIDC__COOKIE_SECRET needs at least {MIN_SECRET_LENGTH} characters: who knows "
-            "it can log in as anybody. `openssl rand -hex 32` makes one."
+            f"{PREFIX}OIDC__COOKIE_SECRET needs at least {MIN_SECRET_LENGTH} characters: anyone "
+            "who knows it can log in as any user. Create one with `openssl rand -hex 32`."
         )
     _check_url("PUBLIC_URL", str(now.public_url))
     _check_url("OIDC__ISSUER", oidc.issuer)
 
 
 def _check_url(name: str, url: str) -> None:
-    """An address that logins and their secrets go through: by TLS, or inside this machine."""
+    """Raise SettingsError unless a URL that receives secrets uses TLS or is on this machine."""
     parts = urlsplit(url)
     is_safe = parts.scheme == "https" or (
         parts.scheme == "http" and is_loopback(parts.hostname or "")
     )
     if not parts.hostname or not is_safe:
         raise SettingsError(
-            f"{PREFIX}{name} must be an address that begins with https://: secrets of logins go "
-            "there. Only one of this machine may begin with http://."
+            f"{PREFIX}{name} must be a URL that begins with https://, because login secrets are "
+            "sent there. Only a URL of this machine may begin with http://."
         )
 
 
@@ -110,8 +112,8 @@ def _check_network(text: str) -> None:
         ipaddress.ip_network(text, strict=False)
     except ValueError as error:
         raise SettingsError(
-            f"{PREFIX}TRUSTED_PROXIES: {text!r} is no address like 10.0.0.7, and no network like "
-            "10.0.0.0/24."
+            f"{PREFIX}TRUSTED_PROXIES: {text!r} is neither an address like 10.0.0.7 nor a network "
+            "like 10.0.0.0/24."
         ) from error
 
 

@@ -1,7 +1,7 @@
-"""Who may do what: roles, and who an analysis belongs to.
+"""Authorization: roles and ownership.
 
-Viewers look. Editors also add and run, and change what is their own. Admins change everything.
-Where access is off, everyone is ``LOCAL``.
+Viewers read. Editors also add traces, run jobs and change their own resources. Admins change
+everything. If access control is off, everyone is ``LOCAL``.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from jarvis.server.database import Visibility
 
 
 class Role(StrEnum):
-    """What a person may do, least first."""
+    """Role of a person, in ascending order of permissions."""
 
     NONE = "none"
     VIEWER = "viewer"
@@ -23,25 +23,25 @@ class Role(StrEnum):
     ADMIN = "admin"
 
     def includes(self, other: "Role") -> bool:
-        """Whether it may do what ``other`` may."""
+        """Return whether the role has all permissions of ``other``."""
         order = list(Role)
         return order.index(self) >= order.index(other)
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody who uses this server; ``name`` is None where nobody is asked who they are."""
+    """A user of this server; ``name`` is None if access control is off."""
 
     name: str | None
     role: Role
 
 
 LOCAL = Person(None, Role.ADMIN)
-"""Everyone, where access is off; and who works on the server's own command line."""
+"""Every user if access control is off, and the operator on the server's command line."""
 
 
 class Owned(Protocol):
-    """What belongs to somebody."""
+    """A resource with an owner and a visibility."""
 
     @property
     def owner(self) -> str | None: ...
@@ -55,12 +55,12 @@ class ForbiddenError(JarvisError):
 
 
 def may(person: Person, role: Role) -> bool:
-    """Whether a person may do what this role may."""
+    """Return whether a person has the permissions of a role."""
     return person.role.includes(role)
 
 
 def may_see(person: Person, owned: Owned) -> bool:
-    """Whether a person may look at it."""
+    """Return whether a person may see a resource."""
     if not may(person, Role.VIEWER):
         return False
     return owned.visibility is Visibility.TEAM or _is_theirs(person, owned)
@@ -69,7 +69,7 @@ def may_see(person: Person, owned: Owned) -> bool:
 def is_visible(
     person: Person, owner: ColumnElement[str | None], visibility: ColumnElement[Visibility]
 ) -> ColumnElement[bool]:
-    """``may_see`` as a condition on the columns with the owner and the visibility."""
+    """Return ``may_see`` as an SQL condition on the owner and visibility columns."""
     if not may(person, Role.VIEWER):
         return false()
     if may(person, Role.ADMIN):
@@ -79,23 +79,23 @@ def is_visible(
 
 
 def may_change(person: Person, owned: Owned) -> bool:
-    """Whether a person may remove it, or say who sees it."""
+    """Return whether a person may delete a resource or change its visibility."""
     if not may(person, Role.EDITOR):
         return False
     return _is_theirs(person, owned)
 
 
 def lacking(person: Person, role: Role) -> str | None:
-    """Why a person may not do what needs a role, and what to do; None where they may."""
+    """Return why a person lacks the permissions of a role, and what to do; None if not lacking."""
     if may(person, role):
         return None
     return f"This needs the role {role}; yours is {person.role}. Ask an admin of this server."
 
 
 def require(person: Person, role: Role, action: str) -> None:
-    """ForbiddenError where a person may not do what ``action`` names, like "analyze traces"."""
+    """Raise ForbiddenError if a person lacks a role; ``action`` is like "analyze traces"."""
     if (reason := lacking(person, role)) is not None:
-        who = person.name or "Somebody who is not logged in"
+        who = person.name or "An anonymous user"
         raise ForbiddenError(f"{who} may not {action} here. {reason}")
 
 

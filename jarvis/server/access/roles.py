@@ -1,4 +1,4 @@
-"""Which role somebody has: by name or group, as the settings say."""
+"""Assignment of roles to names and groups, from the settings."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,32 +8,34 @@ from jarvis.server.access.rights import Person, Role
 from jarvis.server.settings import Settings
 
 GROUP_MARK = "@"
-"""Before a group in the lists of admins and editors; no person's name begins with it."""
+"""Prefix of a group in the lists of admins and editors; names of persons cannot begin with it."""
 
 MAX_NAME_LENGTH = 200
 
 
 class UnknownPersonError(JarvisError):
-    """Who somebody is cannot be told."""
+    """The identity of a person cannot be determined."""
 
 
 def person_named(name: str, groups: Iterable[str], now: Settings) -> Person:
-    """A person with the role that the settings give to the name or to one of the groups.
+    """Return a person with the highest role that the settings give to the name or its groups.
 
-    Names are the same in capitals and in small letters. Raises UnknownPersonError where ``name``
-    is none that a person may have.
+    Names and groups are case-insensitive.
+
+    Raises:
+        UnknownPersonError: ``name`` is not valid.
     """
     name = normal_name(name)
     return Person(name, _role(name, groups, now))
 
 
 def normal_name(name: str) -> str:
-    """A person's name as it is compared and kept; UnknownPersonError where it cannot be one."""
+    """Return a name in lower case, without surrounding spaces; UnknownPersonError if invalid."""
     normal = name.strip().lower()
     is_name = 0 < len(normal) <= MAX_NAME_LENGTH and normal.isprintable()
     if not is_name or normal.startswith(GROUP_MARK):
         raise UnknownPersonError(
-            "Who you are cannot be told: a name has 1 to "
+            "Your name cannot be used here: a name has 1 to "
             f"{MAX_NAME_LENGTH} printable characters and does not begin with {GROUP_MARK}. Ask an "
             "admin of this server."
         )
@@ -41,12 +43,12 @@ def normal_name(name: str) -> str:
 
 
 def has_groups(now: Settings) -> bool:
-    """Whether roles depend on groups at all."""
+    """Return whether any role depends on a group."""
     return any(entry.startswith(GROUP_MARK) for entry in (*now.admins, *now.editors))
 
 
 def group_names(claimed: Any) -> tuple[str, ...]:
-    """Groups as a provider or a proxy says them: a list, or text with commas between."""
+    """Return the groups from a provider's claim (a list) or a proxy's header (comma-separated)."""
     if isinstance(claimed, str):
         claimed = claimed.split(",")
     if not isinstance(claimed, list | tuple):
@@ -55,8 +57,8 @@ def group_names(claimed: Any) -> tuple[str, ...]:
 
 
 def _role(name: str, groups: Iterable[str], now: Settings) -> Role:
-    called = {name, *(f"{GROUP_MARK}{group}".lower() for group in groups)}
-    for role, listed in ((Role.ADMIN, now.admins), (Role.EDITOR, now.editors)):
-        if called.intersection(entry.lower() for entry in listed):
+    names = {name, *(f"{GROUP_MARK}{group}".lower() for group in groups)}
+    for role, members in ((Role.ADMIN, now.admins), (Role.EDITOR, now.editors)):
+        if names.intersection(member.lower() for member in members):
             return role
     return Role(now.default_role)

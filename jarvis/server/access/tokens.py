@@ -1,7 +1,7 @@
-"""API tokens: a secret that stands for a person, shown once and kept as a digest only.
+"""API tokens: secrets that authenticate a person; shown once, stored as a digest only.
 
-A token reads ``jrv_<id>_<secret>``. Its role is the most that it may do; it never says more than
-it was made with, whatever its owner may do later.
+The format is ``jrv_<id>_<secret>``. A token has the role it was created with, also if its owner is
+promoted later.
 """
 
 import hashlib
@@ -23,20 +23,20 @@ from jarvis.server.database import TOKENS, reading, writing
 PREFIX = "jrv"
 MAX_LABEL_LENGTH = 100
 DEFAULT_DAYS = 90
-"""A token ends after so long where nobody says otherwise."""
+"""Default lifetime of a token."""
 
 _ID_BYTES = 6
 _SECRET_BYTES = 32
 _TEXT = re.compile(rf"{PREFIX}_([0-9a-f]{{{2 * _ID_BYTES}}})_([A-Za-z0-9_-]{{43}})")
-_NOTE_USE_EVERY = timedelta(minutes=1)
+_LAST_USED_RESOLUTION = timedelta(minutes=1)
 
 
 class TokenError(JarvisError):
-    """A token cannot be made, found or used."""
+    """A token cannot be created, found or used."""
 
 
 class TokenState(StrEnum):
-    """Whether a token can be used."""
+    """State of a token."""
 
     ACTIVE = "active"
     EXPIRED = "expired"
@@ -45,7 +45,7 @@ class TokenState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token without its secret; times are UTC, ``owner`` is None for the server's own."""
+    """A token without its secret; times are in UTC, ``owner`` is None for the operator's."""
 
     id: str
     owner: str | None
@@ -58,7 +58,7 @@ class Token:
 
     @property
     def state(self) -> TokenState:
-        """Whether it can be used now."""
+        """Return whether the token can be used now."""
         if self.revoked is not None:
             return TokenState.REVOKED
         if self.expires is not None and self.expires <= _now():
@@ -68,7 +68,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A token just made, and ``text``, the secret that nobody can be told again."""
+    """A new token; ``text`` contains the secret and cannot be shown again."""
 
     token: Token
     text: str
@@ -77,12 +77,12 @@ class NewToken:
 def create(
     engine: Engine, owner: str | None, role: Role, label: str, expires: datetime | None = None
 ) -> NewToken:
-    """Make a token for somebody; TokenError where its label, role or end cannot be."""
+    """Create a token; raise TokenError if its label, role or expiry is invalid."""
     label = label.strip()
     if not label or len(label) > MAX_LABEL_LENGTH or not label.isprintable():
         raise TokenError(
-            f"A token needs a label of 1 to {MAX_LABEL_LENGTH} printable characters, like what "
-            "will use it."
+            f"A token needs a label of 1 to {MAX_LABEL_LENGTH} printable characters, like the "
+            "name of the program that will use it."
         )
     if role is Role.NONE:
         raise TokenError("A token needs a role: viewer, editor or admin.")
@@ -97,35 +97,37 @@ def create(
 
 
 def person_of(engine: Engine, text: str) -> Person:
-    """Whom a token stands for, with the token's role; TokenError where it cannot be used."""
+    """Return the owner of a token, with the token's role; raise TokenError if it is not valid."""
     token = _token_of(engine, text)
     if token.state is not TokenState.ACTIVE:
-        done = "was revoked" if token.state is TokenState.REVOKED else "has expired"
-        raise TokenError(f"This token {done}. Make another one on the page Access.")
-    _note_use(engine, token)
+        reason = "was revoked" if token.state is TokenState.REVOKED else "has expired"
+        raise TokenError(f"This token {reason}. Create another one on the Access page.")
+    _update_last_used(engine, token)
     return Person(token.owner, token.role)
 
 
 def listed(engine: Engine, *owners: str | None) -> list[Token]:
-    """The tokens of these owners, newest first; everybody's where none is named."""
-    wanted = select(TOKENS).order_by(TOKENS.c.created.desc(), TOKENS.c.id)
+    """Return the tokens of the given owners, or of all if none is given, newest first."""
+    query = select(TOKENS).order_by(TOKENS.c.created.desc(), TOKENS.c.id)
     if owners:
-        wanted = wanted.where(or_(*(TOKENS.c.owner.is_not_distinct_from(o) for o in owners)))
+        query = query.where(or_(*(TOKENS.c.owner.is_not_distinct_from(o) for o in owners)))
     with reading(engine) as connection:
-        return [_of_row(row) for row in connection.execute(wanted).mappings()]
+        return [_of_row(row) for row in connection.execute(query).mappings()]
 
 
 def find(engine: Engine, token_id: str) -> Token:
-    """A token by its id; TokenError where there is none."""
+    """Return a token by its id; raise TokenError if it does not exist."""
     with reading(engine) as connection:
         row = connection.execute(_by_id(token_id)).mappings().first()
     if row is None:
-        raise TokenError(f"There is no token {token_id[:40]!r}. `jarvis token list` has all.")
+        raise TokenError(
+            f"There is no token {token_id[:40]!r}. `jarvis token list` lists all tokens."
+        )
     return _of_row(row)
 
 
 def revoke(engine: Engine, token_id: str) -> Token:
-    """End a token for ever, also one that was ended before; TokenError where there is none."""
+    """Revoke a token, if it is not revoked already; raise TokenError if it does not exist."""
     with writing(engine) as connection:
         connection.execute(
             update(TOKENS)
@@ -136,7 +138,7 @@ def revoke(engine: Engine, token_id: str) -> Token:
 
 
 def _token_of(engine: Engine, text: str) -> Token:
-    """The token with this secret, whether or not it can be used."""
+    """Return the token with this secret, valid or not; raise TokenError if it is unknown."""
     parts = _TEXT.fullmatch(text)
     if parts is None:
         raise _unknown()
@@ -149,13 +151,13 @@ def _token_of(engine: Engine, text: str) -> Token:
 
 
 def _unknown() -> TokenError:
-    return TokenError("This server does not know this token. Make one on the page Access.")
+    return TokenError("This token is unknown to this server. Create one on the Access page.")
 
 
-def _note_use(engine: Engine, token: Token) -> None:
-    """Remember that it was used, seldom: most requests only read."""
+def _update_last_used(engine: Engine, token: Token) -> None:
+    """Update ``last_used`` at most once a minute, so that most requests do not write."""
     now = _now()
-    if token.last_used is not None and now - token.last_used < _NOTE_USE_EVERY:
+    if token.last_used is not None and now - token.last_used < _LAST_USED_RESOLUTION:
         return
     with writing(engine) as connection:
         connection.execute(update(TOKENS).where(TOKENS.c.id == token.id).values(last_used=now))
@@ -171,7 +173,7 @@ def _of_row(row: RowMapping) -> Token:
 
 
 def _digest(secret: str) -> str:
-    """Of a secret of 256 random bits, so that a fast digest without salt is enough."""
+    """Return the digest; the secret has 256 random bits, so SHA-256 without salt is enough."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 

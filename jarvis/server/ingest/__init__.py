@@ -1,1 +1,1 @@
-"""How traces come in: uploads, paths, addresses of other hosts, and runs on other machines."""
+"""Trace ingestion: uploads, server paths, downloads by URL, and runs on other machines."""

@@ -1,9 +1,8 @@
-"""Where traces may be fetched from: addresses that users type are hostile input.
+"""Validation of URLs that traces are downloaded from (server-side request forgery protection).
 
-An address names a host that the settings allow, on a port that they allow, and every machine that
-the host's name stands for is looked at before one of them is spoken to. Whoever connects takes an
-address of ``machines_of`` and never asks for the name again: it could stand for another machine by
-then.
+The settings must allow the host and the port, and each IP address of the host is checked before
+connecting. Callers connect to an IP address of ``machines_of`` and never resolve the name again,
+because it could resolve to another machine by then (DNS rebinding).
 """
 
 import re
@@ -23,28 +22,28 @@ PRIVATE_HOSTS_VARIABLE = f"{PREFIX}INGEST_PRIVATE_HOSTS"
 
 _PORTS = {"http": 80, "https": 443, SFTP: 22}
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9_-]*\.)*[a-z0-9_-]*|[0-9a-f:.]*:[0-9a-f:.]*")
-"""A name in its ASCII form, or an address; what a resolver could read in another way is none."""
+"""A host name in ASCII form, or an IP address; excludes forms that resolvers read differently."""
 
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
-_LONGEST = 4_000
-_SHOWN_LETTERS = 200
+_MAX_LENGTH = 4_000
+_MAX_SHOWN_CHARS = 200
 
 _NAT64 = ip_network("64:ff9b::/96")
-_CREDENTIALS_OF_CLOUDS = frozenset(map(ip_address, ("fd00:ec2::254", "100.100.100.200")))
-"""Beside 169.254.169.254, which is link-local: machines of clouds learn their keys there."""
+_METADATA_SERVICES = frozenset(map(ip_address, ("fd00:ec2::254", "100.100.100.200")))
+"""Metadata services with cloud credentials, besides 169.254.169.254, which is link-local."""
 
 Machine = IPv4Address | IPv6Address
 
 
 class AddressError(JarvisError):
-    """Nothing is fetched from this address."""
+    """The URL is invalid or not allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address that may be asked for; ``path`` and ``query`` are as they are sent.
+    """An allowed URL; ``path`` and ``query`` are percent-encoded.
 
-    ``query`` may hold a secret: ``shown`` is what stands on pages and in logs.
+    ``query`` may contain a secret: use ``shown`` on pages and in logs.
     """
 
     scheme: str
@@ -56,63 +55,66 @@ class Address:
 
     @property
     def host_and_port(self) -> str:
-        """The host as it stands in an address, with its port where that is not the usual one."""
+        """Return the host as in a URL, with its port unless it is the default."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def shown(self) -> str:
-        """Host and path, without user and query."""
-        return shortened(one_line(f"{self.host_and_port}{self.path}"), _SHOWN_LETTERS)
+        """Return host and path, without user and query."""
+        return shortened(one_line(f"{self.host_and_port}{self.path}"), _MAX_SHOWN_CHARS)
 
     @property
     def file_name(self) -> str:
-        """The last part of its path."""
+        """Return the last part of the path, decoded."""
         return unquote(self.path).rpartition("/")[2]
 
     def joined(self, location: str) -> str:
-        """What a redirection from here to ``location`` leads to."""
+        """Return the absolute URL of a redirect to ``location``."""
         return urljoin(f"{self.scheme}://{self.host_and_port}{self.path}", location)
 
 
 def without_secrets(text: str) -> str:
-    """What was typed as an address, whatever it is, without password and query."""
+    """Return user input, which may be no URL at all, without password and query."""
     return re.sub(r"//[^/@]*:[^/@]*@", "//", re.split(r"[?#]", text.strip(), maxsplit=1)[0])
 
 
 def address_of(text: str, schemes: Iterable[str] = (*HTTP, SFTP)) -> Address:
-    """The address that a text is, once it is sure that the settings allow its host and port.
+    """Parse a URL whose host and port the settings allow.
 
-    Raises AddressError where it is none, holds a password, or is not allowed.
+    Raises:
+        AddressError: it is not valid, contains a password, or is not allowed.
     """
     address = _parsed(text.strip(), tuple(schemes))
     allowed = settings().ingest_hosts
     if not allowed:
         raise AddressError(
-            "This server fetches no traces: no host is allowed. Whoever runs it names hosts in "
-            f"{HOSTS_VARIABLE}."
+            "This server downloads no traces because no host is allowed. Ask an admin to list "
+            f"hosts in {HOSTS_VARIABLE}."
         )
     if not _is_listed(address, allowed):
         raise AddressError(
-            f"{address.shown} is on no host and port that this server fetches from "
-            f"({', '.join(allowed)}). Choose one of these, or have it added to {HOSTS_VARIABLE}."
+            f"The host and port of {address.shown} are not allowed "
+            f"(allowed: {', '.join(allowed)}). Use one of these, or ask an admin to add it to "
+            f"{HOSTS_VARIABLE}."
         )
     return address
 
 
 def machines_of(address: Address) -> list[Machine]:
-    """The machines that the host of an address stands for, in the order of preference.
+    """Resolve the host of a URL to IP addresses, in order of preference.
 
-    Raises AddressError where there is none, or where any of them must not be spoken to.
+    Raises:
+        AddressError: it cannot be resolved, or any of the IP addresses is not allowed.
     """
     try:
-        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        results = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise AddressError(
-            f"The host {address.host} is not known: {getattr(error, 'strerror', None) or error}. "
-            "Check its name."
+            f"The host {address.host} cannot be resolved: "
+            f"{getattr(error, 'strerror', None) or error}. Check its name."
         ) from error
-    machines = [ip_address(where[0]) for *_, where in found]
+    machines = [ip_address(sockaddr[0]) for *_, sockaddr in results]
     is_private_allowed = _is_listed(address, settings().ingest_private_hosts)
     for machine in machines:
         _check(address, machine, is_private_allowed)
@@ -120,24 +122,24 @@ def machines_of(address: Address) -> list[Machine]:
 
 
 def _parsed(text: str, schemes: tuple[str, ...]) -> Address:
-    if len(text) > _LONGEST:
-        raise AddressError(f"The address is longer than {_LONGEST:,} letters. Check it.")
+    if len(text) > _MAX_LENGTH:
+        raise AddressError(f"The URL is longer than {_MAX_LENGTH:,} characters. Check it.")
     if not text.isascii() or not text.isprintable() or " " in text or "\\" in text:
         raise AddressError(
-            "The address holds a letter that no address has. Write such letters as %XX, and a host "
-            "in its form with xn--."
+            "The URL contains an invalid character. Percent-encode such characters (%XX), and "
+            "write the host in its ASCII form (xn--)."
         )
     try:
         parts = urlsplit(text)
         host, port = (parts.hostname or "").rstrip("."), parts.port
     except ValueError as error:
-        raise AddressError("This is no address that can be read. Check it.") from error
+        raise AddressError("The URL is not valid. Check it.") from error
     if parts.scheme not in schemes:
         raise AddressError(
-            f"Give an address that begins with {' or '.join(f'{name}://' for name in schemes)}."
+            f"Give a URL that begins with {' or '.join(f'{name}://' for name in schemes)}."
         )
     if not _HOST.fullmatch(host):
-        raise AddressError("The address names no host. Check it.")
+        raise AddressError("The URL has no valid host. Check it.")
     return Address(
         parts.scheme,
         host,
@@ -149,24 +151,24 @@ def _parsed(text: str, schemes: tuple[str, ...]) -> Address:
 
 
 def _user(parts: SplitResult) -> str | None:
-    """Who logs in by sftp; passwords stand in no address, since addresses are kept."""
+    """Return the sftp user; reject passwords, because URLs are stored and shown."""
     if parts.password is not None or (parts.username is not None and parts.scheme != SFTP):
         raise AddressError(
-            "The address holds a user name or password, and addresses are kept and shown. Leave it "
-            "out: for sftp the server has a key of its own, for others give a signed address."
+            "The URL contains a user name or password, and URLs are stored and shown. Remove it: "
+            "for sftp the server uses its own key, otherwise give a signed URL."
         )
     if parts.username is not None and not _USER.fullmatch(parts.username):
-        raise AddressError("The user name in the address cannot be one. Check it.")
+        raise AddressError("The user name in the URL is not valid. Check it.")
     return parts.username
 
 
 def _is_listed(address: Address, allowed: Iterable[str]) -> bool:
-    """Whether ``host``, ``*.domain`` or either with ``:port`` of a list is the address's."""
-    return any(_is_meant(address, *_split(entry)) for entry in allowed)
+    """Return whether an entry (``host`` or ``*.domain``, optionally ``:port``) matches the URL."""
+    return any(_matches(address, *_split(entry)) for entry in allowed)
 
 
 def _split(entry: str) -> tuple[str, int | None]:
-    """Host and port of an entry; IPv6 addresses stand in brackets where a port follows."""
+    """Split an entry into host and port; an IPv6 address with a port is in brackets."""
     if entry.startswith("["):
         host, _, port = entry[1:].partition("]")
         port = port.removeprefix(":")
@@ -177,9 +179,9 @@ def _split(entry: str) -> tuple[str, int | None]:
     return host.rstrip("."), int(port) if port.isdecimal() else None
 
 
-def _is_meant(address: Address, host: str, port: int | None) -> bool:
-    usual = (_PORTS[SFTP],) if address.scheme == SFTP else tuple(map(_PORTS.get, HTTP))
-    if address.port not in (usual if port is None else (port,)):
+def _matches(address: Address, host: str, port: int | None) -> bool:
+    default_ports = (_PORTS[SFTP],) if address.scheme == SFTP else tuple(map(_PORTS.get, HTTP))
+    if address.port not in (default_ports if port is None else (port,)):
         return False
     if host.startswith("*."):
         return address.host.endswith(host[1:]) and len(address.host) > len(host) - 1
@@ -187,33 +189,33 @@ def _is_meant(address: Address, host: str, port: int | None) -> bool:
 
 
 def _check(address: Address, machine: Machine, is_private_allowed: bool) -> None:
-    """Refuse a machine that is not on the public network, unless it may be on a private one."""
-    for meant in _meant_by(machine):
-        if _is_never(meant):
-            reason = f"{machine} is no address of a machine that serves traces"
-            remedy = "Choose another host."
-        elif not is_private_allowed and not meant.is_global:
-            reason = f"{machine} is an address of a private network"
-            remedy = f"Choose another host, or have this one added to {PRIVATE_HOSTS_VARIABLE}."
+    """Raise AddressError for an IP address that is not public, unless private ones are allowed."""
+    for target in _delivery_targets(machine):
+        if _is_always_forbidden(target):
+            reason = f"{machine} is a reserved address"
+            remedy = "Use another host."
+        elif not is_private_allowed and not target.is_global:
+            reason = f"{machine} is in a private network"
+            remedy = f"Use another host, or ask an admin to add it to {PRIVATE_HOSTS_VARIABLE}."
         else:
             continue
-        raise AddressError(f"Nothing is fetched from {address.host}: {reason}. {remedy}")
+        raise AddressError(f"Downloads from {address.host} are not allowed: {reason}. {remedy}")
 
 
-def _is_never(machine: Machine) -> bool:
-    """Whether no setting allows it: what is no single machine, and what hands out keys."""
+def _is_always_forbidden(machine: Machine) -> bool:
+    """Return whether no setting can allow an IP address: not unicast, or a metadata service."""
     return (
         machine.is_link_local
         or machine.is_multicast
         or machine.is_unspecified
         or (machine.is_reserved and not machine.is_loopback)
-        or machine in _CREDENTIALS_OF_CLOUDS
+        or machine in _METADATA_SERVICES
         or (isinstance(machine, IPv6Address) and machine.is_site_local)
     )
 
 
-def _meant_by(machine: Machine) -> tuple[Machine, ...]:
-    """The address, or the IPv4 one inside, to which a gateway would deliver."""
+def _delivery_targets(machine: Machine) -> tuple[Machine, ...]:
+    """Return the IP addresses to which a gateway would deliver, with embedded IPv4 addresses."""
     if isinstance(machine, IPv4Address):
         return (machine,)
     if machine.ipv4_mapped is not None:
@@ -221,4 +223,4 @@ def _meant_by(machine: Machine) -> tuple[Machine, ...]:
     if machine in _NAT64:
         return (IPv4Address(int(machine) & 0xFFFFFFFF),)
     tunnels = (machine.sixtofour, *(machine.teredo or ()))
-    return (machine, *(inside for inside in tunnels if inside is not None))
+    return (machine, *(embedded for embedded in tunnels if embedded is not None))

@@ -1,4 +1,4 @@
-"""How a trace comes in: as an upload, by its path on the server, or as the simulated sample."""
+"""Intake of traces: uploads, paths on the server, and the simulated sample."""
 
 import hashlib
 import os
@@ -19,94 +19,101 @@ from jarvis.trace import SUFFIXES
 ROOTS_VARIABLE = f"{PREFIX}TRACE_ROOTS"
 SAMPLE_NAME = "simulated-training-step.json.gz"
 _CHUNK_BYTES = 1 << 20
-_SHOWN_LETTERS = 200
-_DIGEST_LETTERS = 16
-_KEPT_LETTERS = 100
-"""Of the end of a name, which says what kind of file it is."""
+_MAX_SHOWN_CHARS = 200
+_DIGEST_CHARS = 16
+_MAX_NAME_CHARS = 100
+"""Maximum length of a stored name; its end is used because of the suffix."""
 
 
 class IntakeError(JarvisError):
-    """The file is not taken in."""
+    """The file is not accepted."""
 
 
 def trace_roots() -> tuple[Path, ...]:
-    """The folders whose traces may be named by path: ``JARVIS_TRACE_ROOTS`` (separated like PATH),
-    else the current folder and ``JARVIS_HOME``."""
-    named = settings().trace_roots
-    roots = map(Path, filter(None, named.split(os.pathsep))) if named else (Path.cwd(), home())
+    """Return the folders from which traces can be opened by path.
+
+    These are ``JARVIS_TRACE_ROOTS`` (separated like PATH), by default the current folder and
+    ``JARVIS_HOME``.
+    """
+    setting = settings().trace_roots
+    roots = map(Path, filter(None, setting.split(os.pathsep))) if setting else (Path.cwd(), home())
     return tuple(root.expanduser().resolve() for root in roots)
 
 
 def server_trace(text: str) -> Path:
-    """The trace, or report, that a path names; relative ones are looked up in each root in turn.
+    """Resolve the path of a trace or report; relative paths are searched in each root.
 
-    Raises IntakeError where the path is empty, leaves the roots (also through a link), or names
-    no file of SUFFIXES and no folder of a report. What lies outside the roots, or with people
-    logged in among what is kept for them, is refused without looking.
+    Paths outside the roots are rejected without accessing them. If access control is on, so are
+    paths in the home of the server, where private files are stored.
+
+    Raises:
+        IntakeError: the path is empty, leaves the roots (also through a link), or is neither a file
+            with one of SUFFIXES nor the folder of a report.
     """
     if not text.strip():
         raise IntakeError("Type the path of a trace on the server.")
-    candidates = [path for path in _within_roots(text) if not _is_others(path)]
-    found = next((path for path in candidates if _is_given(path)), None)
-    if found is None:
+    candidates = [path for path in _within_roots(text) if not _is_in_private_home(path)]
+    trace = next((path for path in candidates if _exists(path)), None)
+    if trace is None:
         raise IntakeError(f"There is no file {_shown(text)} in {_listed_roots()}. Check the path.")
-    if found.is_file():
-        _check_name(found.name)
+    if trace.is_file():
+        _check_name(trace.name)
     else:
-        for sheet in found.iterdir():
+        for sheet in trace.iterdir():
             _within_roots(str(sheet))
-    return found
+    return trace
 
 
 def check_in_roots(path: Path) -> None:
-    """Raise IntakeError where a path that was allowed before is not in the folders of now.
+    """Raise IntakeError if a path that the web server accepted is not in this process's roots.
 
-    Without ROOTS_VARIABLE, a worker does not know the folders of the web server.
+    Does nothing without ROOTS_VARIABLE, because a worker does not know the web server's default.
     """
     if not settings().trace_roots:
         return
-    if _is_others(path) or not any(path.is_relative_to(root) for root in trace_roots()):
+    if _is_in_private_home(path) or not any(path.is_relative_to(root) for root in trace_roots()):
         raise IntakeError(
-            f"{_shown(path.name)} is outside the folders that this worker may read "
-            f"({_listed_roots()}). Choose one of these, or start the worker with the same "
+            f"{_shown(path.name)} is outside the folders that this worker can read "
+            f"({_listed_roots()}). Use one of these, or start the worker with the same "
             f"{ROOTS_VARIABLE} as the server."
         )
 
 
-def _is_others(path: Path) -> bool:
-    """Whether it is among what this server keeps for people, who may keep it private."""
+def _is_in_private_home(path: Path) -> bool:
+    """Return whether a path is in the home of a server with access control."""
     return settings().access != "off" and path.is_relative_to(home().resolve())
 
 
 def output_folder(text: str) -> Path:
-    """The folder that a path names; a relative one stands in the first root.
+    """Resolve the path of an output folder; relative paths are in the first root.
 
-    Raises IntakeError where it leaves the roots, or is one of them.
+    Raises:
+        IntakeError: it leaves the roots, is one of them, or is in the home.
     """
     folder = _within_roots(text)[0]
     if folder in trace_roots() or folder.is_relative_to(home().resolve()):
-        raise IntakeError(f"{_shown(text)} holds other things already. Name a folder of its own.")
+        raise IntakeError(f"{_shown(text)} is already in use. Give a new folder.")
     return folder
 
 
 def _within_roots(text: str) -> list[Path]:
-    """What a path can mean inside the roots; IntakeError where that is nothing."""
+    """Return the absolute paths inside the roots that a path can mean; IntakeError if none."""
     roots = trace_roots()
     try:
-        meant = [(root / Path(text.strip()).expanduser()).resolve() for root in roots]
-    except (OSError, ValueError, RuntimeError) as error:  # an endless link, a user there is not
-        raise IntakeError(f"{_shown(text)} cannot be a path. Check it.") from error
-    allowed = [path for path in meant if any(path.is_relative_to(root) for root in roots)]
+        paths = [(root / Path(text.strip()).expanduser()).resolve() for root in roots]
+    except (OSError, ValueError, RuntimeError) as error:  # a link cycle, an unknown user
+        raise IntakeError(f"{_shown(text)} is not a valid path. Check it.") from error
+    allowed = [path for path in paths if any(path.is_relative_to(root) for root in roots)]
     if not allowed:
         raise IntakeError(
-            f"{_shown(text)} is outside the folders that this server works in ({_listed_roots()}). "
-            f"Choose one of these, or start the server with {ROOTS_VARIABLE} set."
+            f"{_shown(text)} is outside the folders that this server can read ({_listed_roots()}). "
+            f"Use one of these, or start the server with {ROOTS_VARIABLE} set."
         )
     return allowed
 
 
-def _is_given(path: Path) -> bool:
-    """Whether there is a trace or a report; not where the system takes no such name."""
+def _exists(path: Path) -> bool:
+    """Return whether a path is a file or the folder of a report; False for invalid names."""
     try:
         return path.is_file() or is_report(path)
     except OSError:
@@ -114,8 +121,8 @@ def _is_given(path: Path) -> bool:
 
 
 def _shown(text: str) -> str:
-    """A path as a sentence can hold it."""
-    return shortened(one_line(text), _SHOWN_LETTERS)
+    """Return a path shortened to one line for messages."""
+    return shortened(one_line(text), _MAX_SHOWN_CHARS)
 
 
 def _listed_roots() -> str:
@@ -124,38 +131,37 @@ def _listed_roots() -> str:
 
 @dataclass(frozen=True, slots=True)
 class StoredTrace:
-    """A trace that was taken in; ``is_reused`` where the same bytes were here before."""
+    """A stored trace; ``is_reused`` if the same content was already stored."""
 
     path: Path
     is_reused: bool
 
 
 def upload_name(name: str) -> str:
-    """The name under which a file of this name is kept: a cleaned last part of it.
-
-    Raises IntakeError where nothing of that name can be read.
-    """
+    """Return the sanitized name to store a file under; raise IntakeError for other file types."""
     _check_name(name)
-    return safe_name(name[-_KEPT_LETTERS:])
+    return safe_name(name[-_MAX_NAME_CHARS:])
 
 
 def stored_upload_path(name: str, sha256: str) -> Path:
-    """Where an upload with this content is kept under this name, whether or not it is there."""
-    return uploads_dir() / sha256[:_DIGEST_LETTERS] / name
+    """Return the path of an upload with this content and name, existing or not."""
+    return uploads_dir() / sha256[:_DIGEST_CHARS] / name
 
 
 def adopt_upload(written: Path, name: str, sha256: str) -> StoredTrace:
-    """Move a file, whole and on the disk of the home, to where uploads are kept.
+    """Move a complete file to the stored uploads; equal content is stored once, with hard links.
 
-    ``sha256`` is that of its bytes, ``name`` one of ``upload_name``. The same bytes are stored
-    once: under another name they get a second name only.
+    Args:
+        written: the file; must be on the same disk as the home.
+        name: a result of ``upload_name``.
+        sha256: digest of the file.
     """
     target = stored_upload_path(name, sha256)
     target.parent.mkdir(parents=True, exist_ok=True)
-    os.utime(target.parent)  # young again, so that it is not pruned before it is used
+    os.utime(target.parent)  # protects it from pruning until it is used
     size = written.stat().st_size
-    whole = (path for path in target.parent.iterdir() if path.is_file())
-    same = next((path for path in whole if path.stat().st_size == size), None)
+    files = (path for path in target.parent.iterdir() if path.is_file())
+    same = next((path for path in files if path.stat().st_size == size), None)
     if same is None:
         return StoredTrace(written.replace(target), is_reused=False)
     with suppress(FileExistsError):
@@ -165,25 +171,25 @@ def adopt_upload(written: Path, name: str, sha256: str) -> StoredTrace:
 
 
 def store_upload(name: str, content: BinaryIO) -> Path:
-    """Keep an uploaded trace under its content hash; the same content is stored once.
+    """Store an uploaded trace by its content hash; equal content is stored once.
 
-    ``name`` comes from the browser: only a cleaned last part of it is used.
+    ``name`` comes from the browser and is sanitized.
     """
-    kept_name = upload_name(name)
+    stored_name = upload_name(name)
     root = uploads_dir()
     root.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256()
     with tempfile.TemporaryDirectory(dir=root, prefix=".") as folder:
-        written = Path(folder) / kept_name
+        written = Path(folder) / stored_name
         with written.open("wb") as file:
             while chunk := content.read(_CHUNK_BYTES):
                 digest.update(chunk)
                 file.write(chunk)
-        return adopt_upload(written, kept_name, digest.hexdigest()).path
+        return adopt_upload(written, stored_name, digest.hexdigest()).path
 
 
 def sample_trace() -> Path:
-    """The simulated sample of this version; its file is replaced where it is of another one."""
+    """Return the simulated sample; replaces the file of another Jarvis version."""
     path = uploads_dir() / SAMPLE_NAME
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as folder:
@@ -196,7 +202,7 @@ def sample_trace() -> Path:
 def _check_name(name: str) -> None:
     if not name.lower().endswith((*SUFFIXES, WORKBOOK)):
         raise IntakeError(
-            f"{_shown(Path(name).name)} cannot be read as a trace: choose a "
+            f"{_shown(Path(name).name)} is not a supported trace file: give a "
             f"{', '.join(SUFFIXES)} file as the PyTorch profiler exports it, or a performance "
             f"report as {WORKBOOK}, or as a zip or a folder of CSV files."
         )

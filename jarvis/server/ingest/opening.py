@@ -1,7 +1,7 @@
-"""Traces that were typed as paths are opened once, and read by that descriptor alone.
+"""Race-free opening of traces by path: once, without links, then read through the descriptor.
 
-A path was checked when its job was submitted. Whoever may write to its folder can replace it by a
-link before the job begins, or between two reads of it: so nothing is looked up by name again.
+A path was checked when its job was submitted. Users who can write to its folder could replace it by
+a link before the job starts or between two reads, so the name is not resolved again.
 """
 
 import errno
@@ -25,10 +25,13 @@ _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_NOFOLLOW | os.O_CLOEXEC | os
 
 @contextmanager
 def opened_input(path: Path) -> Iterator[Path]:
-    """Yield a name of a trace or report that means the same file as long as the block runs.
+    """Yield a path to a trace or report that refers to the same file for the whole block.
 
-    What the server keeps itself is not touched. Raises IntakeError where another path is outside
-    the roots, has a link in it or is no file, and OSError where it cannot be opened.
+    Stored uploads are yielded unchanged.
+
+    Raises:
+        IntakeError: the path is outside the roots, contains a link, or is not a file.
+        OSError: it cannot be opened.
     """
     if key_of(path) is not None or path.parent == uploads_dir():
         yield path
@@ -36,7 +39,7 @@ def opened_input(path: Path) -> Iterator[Path]:
     check_in_roots(path)
     with ExitStack() as block:
         file = _descriptor(path, block)
-        if not _DESCRIPTORS.is_dir():  # a system without such names
+        if not _DESCRIPTORS.is_dir():  # not Linux
             yield path
             return
         scratch = block.enter_context(scratch_folder(analyses_dir(), "opened"))
@@ -50,13 +53,13 @@ def opened_input(path: Path) -> Iterator[Path]:
             _link(name, file)
         try:
             yield name
-        except JarvisError as error:  # the name means nothing to who reads the sentence
+        except JarvisError as error:  # hide the temporary folder from the user
             error.args = tuple(str(text).replace(f"{scratch}{os.sep}", "") for text in error.args)
             raise
 
 
 def _descriptor(path: Path, block: ExitStack) -> int:
-    """Open a file or folder, every part of whose path is what it says and no link."""
+    """Open a file or folder whose path contains no links."""
     *folders, name = path.absolute().parts[1:]
     folder = _opened(path.absolute().anchor, None, _FOLDER, block)
     for part in folders:
@@ -65,23 +68,23 @@ def _descriptor(path: Path, block: ExitStack) -> int:
 
 
 def _opened(name: str, folder: int | None, flags: int, block: ExitStack) -> int:
-    """Open a part of a path in the folder before it; it is closed with the block."""
+    """Open one part of a path relative to its parent; it is closed with ``block``."""
     try:
         file = os.open(name, flags, dir_fd=folder)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
             raise IntakeError(
-                f"{name} is a link now, or no folder, so nothing is read there. {_REMEDY}"
+                f"{name} was replaced by a link or is not a folder, so it is not read. {_REMEDY}"
             ) from error
         raise
     block.callback(os.close, file)
     mode = os.fstat(file).st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise IntakeError(f"{name} is no file, so it is not read. {_REMEDY}")
+        raise IntakeError(f"{name} is not a file, so it is not read. {_REMEDY}")
     return file
 
 
-_REMEDY = "Name the trace by its own path again."
+_REMEDY = "Give the path of the trace without links."
 
 
 def _link(name: Path, file: int) -> None:

@@ -1,8 +1,7 @@
-"""A trace is analyzed where it lies: ``jarvis analyze`` on another machine, by ssh.
+"""Analysis of a trace on the machine that has it: ``jarvis analyze`` by ssh.
 
-What comes back from there is as little trusted as an upload, and what a user types for it is quoted
-for every shell on the way. The run there ends when its input does: then the job was cancelled, or
-this machine is gone.
+The returned archive is untrusted, like an upload, and user input is quoted for each shell. The
+remote run ends when its stdin is closed, because the job was cancelled or this machine is down.
 """
 
 import re
@@ -17,12 +16,12 @@ from jarvis.pipeline import STEPS, Progress, Step
 from jarvis.pipeline.step_lines import step_of_line
 from jarvis.run import SCHEMA_VERSION
 from jarvis.server.ingest.remote_errors import RemoteError, reason_of
-from jarvis.server.ingest.ssh_session import Conversation, TooMuchSentError
+from jarvis.server.ingest.ssh_session import OutputLimitError, SshSession
 from jarvis.server.settings import PREFIX, Target, settings
 from jarvis.text.markdown import one_line, shortened
 from jarvis.trace import ReadProgress
 
-CONNECT_STEP, RETURN_STEP = "Connect to the machine", "Bring the analysis back"
+CONNECT_STEP, RETURN_STEP = "Connect to the machine", "Copy the analysis back"
 TARGETS_VARIABLE = f"{PREFIX}TARGETS"
 
 _OPTIONS = {
@@ -34,16 +33,16 @@ _OPTIONS = {
     "ForwardX11": "no",
     "ClearAllForwardings": "yes",
 }
-"""Nobody is there to type a password; a machine that falls silent is given up after a minute."""
+"""ssh options: never prompt for a password; give up on a silent machine after a minute."""
 
-_ANSWER_BYTES = 1 << 20
+_MAX_ANSWER_BYTES = 1 << 20
 _ANSWER_S = 60.0
-_LONGEST_PATH = 4_000
+_MAX_PATH_LENGTH = 4_000
 _VERSION = re.compile(r"jarvis (\S{1,40}), layout (\d{1,6})")
-_MOST_STEPS = 50
-_LONGEST_NAME = 80
-_MOST_BYTES = 1 << 62
-_MOST_SECONDS = 1e7
+_MAX_STEPS = 50
+_MAX_NAME_LENGTH = 80
+_MAX_BYTES = 1 << 62
+_MAX_SECONDS = 1e7
 
 _SCRIPT = """\
 work=
@@ -65,89 +64,89 @@ kill "$watch" 2>/dev/null
 {save} "$folder/run" --output "$folder/run.zip" >/dev/null || exit 1
 cat "$folder/run.zip"
 """
-"""What the machine's shell does. Nothing is ever sent to it, so ``read`` ends with the connection:
-a container's processes outlive the program that started them there, but see their input end. A
-shell whose words nobody hears any more must live on to clear away."""
+"""Script for the remote shell. Nothing is sent to its stdin, so ``read`` returns when the
+connection closes: processes in a container outlive the program that started them, but see the end
+of stdin. The trap of PIPE lets the shell clean up after the connection is lost."""
 
 _REALPATH = 'realpath -- "$@" 2>/dev/null || :'
-"""Prints less than a line for each where one is missing: what is outside is not looked for."""
+"""Prints fewer lines than arguments if one is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteRun(AnalysisOptions):
-    """The options of an analysis, with the machine and the path of the trace there."""
+    """Options of an analysis on another machine, with the path of the trace there."""
 
     target: str
     path: str
 
 
 def target_named(name: str) -> Target:
-    """A machine of the settings; RemoteError where it is none."""
+    """Return a machine of the settings; raise RemoteError if it is unknown."""
     targets = settings().targets
     if name not in targets:
         raise RemoteError(
-            f"There is no machine {name[:80]!r} to analyze on. Choose one that stands in "
+            f"There is no machine {name[:80]!r} to analyze on. Choose one that is listed in "
             f"{TARGETS_VARIABLE}."
         )
     return targets[name]
 
 
 def check_path(path: str) -> None:
-    """Refuse what cannot be the path of a trace on another machine."""
-    is_path = path.startswith("/") and path.isprintable() and len(path) <= _LONGEST_PATH
+    """Raise RemoteError unless a path is absolute and printable."""
+    is_path = path.startswith("/") and path.isprintable() and len(path) <= _MAX_PATH_LENGTH
     if not is_path:
-        raise RemoteError("Give the whole path of the trace on that machine, from / on.")
+        raise RemoteError("Give the absolute path of the trace on that machine.")
 
 
-def check_asked(asked: RemoteRun) -> None:
-    """Refuse what cannot be asked for: an unknown machine, no path, names that are no text."""
-    target_named(asked.target)
-    check_path(asked.path)
-    if asked.reference is not None:
+def check_run(run: RemoteRun) -> None:
+    """Raise RemoteError for an unknown machine, an invalid path or option, or a reference."""
+    target_named(run.target)
+    check_path(run.path)
+    if run.reference is not None:
         raise RemoteError(
-            "A trace that is analyzed on another machine cannot be compared with an analysis of "
-            "this one. Leave the reference out, and compare both when it is here."
+            "A run on another machine cannot use a reference analysis of this server. Remove the "
+            "reference, and compare both when the run is done."
         )
-    names = [value for value in asked.chosen().values() if isinstance(value, str)]
-    if not all(len(name) <= _LONGEST_PATH and name.isprintable() for name in names):
+    values = [value for value in run.chosen().values() if isinstance(value, str)]
+    if not all(len(value) <= _MAX_PATH_LENGTH and value.isprintable() for value in values):
         raise RemoteError("Give names without line breaks and control characters.")
 
 
-def run_remote(asked: RemoteRun, out: Path, progress: Progress) -> None:
+def run_remote(run: RemoteRun, out: Path, progress: Progress) -> None:
     """Analyze a trace on another machine, and write the archive of the analysis to ``out``.
 
-    Raises RemoteError, with what to do, where the machine cannot be reached, has no Jarvis that
-    suits ours, or cannot analyze the trace.
+    Raises:
+        RemoteError: the machine cannot be reached, has no compatible Jarvis, or cannot analyze the
+            trace; the message says what to do.
     """
-    check_asked(asked)
-    machine = _Machine(asked.target, target_named(asked.target))
+    check_run(run)
+    machine = _Machine(run.target, target_named(run.target))
     total = len(STEPS) + 2
     connecting = Step(CONNECT_STEP, 1, total, "started")
     begin = monotonic()
     progress(connecting)
     machine.check_version()
-    path = machine.allowed_path(asked.path)
+    path = machine.allowed_path(run.path)
     progress(replace(connecting, state="done", elapsed_s=monotonic() - begin))
-    follower = _Follower(progress, total)
+    steps = _RemoteSteps(progress, total)
     with out.open("wb") as file:
 
-        def keep(piece: bytes) -> None:
-            follower.returning(file.tell() + len(piece))
+        def write(piece: bytes) -> None:
+            steps.receiving(file.tell() + len(piece))
             file.write(piece)
 
-        most = int(settings().max_upload_gb * 1e9)
-        machine.ask(
-            ["sh", "-c", _script(machine.target, replace(asked, path=path))],
-            keep,
-            follower.line,
-            most,
+        machine.execute(
+            ["sh", "-c", _script(machine.target, replace(run, path=path))],
+            write,
+            steps.parse_line,
+            int(settings().max_upload_gb * 1e9),
         )
-    follower.returned(out.stat().st_size)
+    steps.received(out.stat().st_size)
 
 
-def _script(target: Target, asked: RemoteRun) -> str:
-    given = [f"--{name.replace('_', '-')}={value}" for name, value in asked.chosen().items()]
-    analyze = [*target.command, "analyze", "--progress=json", *given, asked.path]
+def _script(target: Target, run: RemoteRun) -> str:
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in run.chosen().items()]
+    analyze = [*target.command, "analyze", "--progress=json", *options, run.path]
     return _SCRIPT.format(
         analyze=shlex.join(analyze), save=shlex.join([*target.command, "archive", "save"])
     )
@@ -159,109 +158,109 @@ class _Machine:
     target: Target
 
     def check_version(self) -> None:
-        """Refuse a machine whose analyses could not be read here."""
-        said = self.answer([*self.target.command, "--version"])
-        found = _VERSION.search(said)
-        if found is None or int(found[2]) < SCHEMA_VERSION:
+        """Raise RemoteError if the analyses of the remote Jarvis cannot be read here."""
+        version = _VERSION.search(self.output([*self.target.command, "--version"]))
+        if version is None or int(version[2]) < SCHEMA_VERSION:
             raise RemoteError(
-                f"Jarvis on {self.name} is older than here, and what it makes could not be read. "
-                "Update it there."
+                f"Jarvis on {self.name} is older than on this server, which cannot read its "
+                "results. Update it there."
             )
-        if int(found[2]) > SCHEMA_VERSION:
+        if int(version[2]) > SCHEMA_VERSION:
             raise RemoteError(
-                f"Jarvis on {self.name} is newer ({found[1]}) than here, and what it makes could "
-                "not be read. Update it here."
+                f"Jarvis on {self.name} is newer ({version[1]}) than on this server, which cannot "
+                "read its results. Update Jarvis on this server."
             )
 
     def allowed_path(self, path: str) -> str:
-        """The path with links followed, once it is sure that it lies in an allowed folder."""
+        """Return the path with links resolved; raise RemoteError if it leaves the allowed roots."""
         roots = self.target.roots
         if not roots:
             return path
-        lines = self.answer(["sh", "-c", _REALPATH, "sh", path, *roots]).splitlines()
+        lines = self.output(["sh", "-c", _REALPATH, "sh", path, *roots]).splitlines()
         resolved, folders = PurePosixPath(lines[0] if lines else ""), lines[1:]
         if len(folders) != len(roots) or not any(map(resolved.is_relative_to, folders)):
             raise RemoteError(
-                f"There is no {shortened(one_line(path), 200)} in the folders of {self.name} that "
-                f"may be read ({', '.join(roots)}). Check the path."
+                f"There is no {shortened(one_line(path), 200)} in the allowed folders of "
+                f"{self.name} ({', '.join(roots)}). Check the path."
             )
         return str(resolved)
 
-    def answer(self, words: Sequence[str]) -> str:
-        """What a short command prints there."""
-        said = bytearray()
-        self.ask(words, said.extend, lambda _: False, _ANSWER_BYTES, _ANSWER_S)
-        return said.decode(errors="replace")
+    def output(self, command: Sequence[str]) -> str:
+        """Run a short command and return its stdout."""
+        stdout = bytearray()
+        self.execute(command, stdout.extend, lambda _: False, _MAX_ANSWER_BYTES, _ANSWER_S)
+        return stdout.decode(errors="replace")
 
-    def ask(
+    def execute(
         self,
-        words: Sequence[str],
-        take: Callable[[bytes], object],
+        command: Sequence[str],
+        on_output: Callable[[bytes], object],
         is_step: Callable[[str], bool],
-        most_bytes: int,
-        seconds: float | None = None,
+        max_bytes: int,
+        timeout_s: float | None = None,
     ) -> None:
-        """Run a command there; what it prints goes to ``take``, other words to the job's log."""
+        """Run a command; pass stdout to ``on_output`` and log the stderr that is no step."""
         target = self.target
         inside = [*target.container_command, target.container] if target.container else []
         options = [f"-o{name}={value}" for name, value in _OPTIONS.items()]
-        command = [*target.ssh, *options, "-T", "--", target.host, shlex.join([*inside, *words])]
+        line = shlex.join([*inside, *command])
+        ssh = [*target.ssh, *options, "-T", "--", target.host, line]
         try:
-            ended = Conversation(command, most_bytes, seconds).hold(take, is_step)
-        except TooMuchSentError as error:
+            result = SshSession(ssh, max_bytes, timeout_s).run(on_output, is_step)
+        except OutputLimitError as error:
             raise RemoteError(
-                f"{self.name} sent more than {most_bytes / 1e9:g} GB, which is no analysis."
+                f"{self.name} sent more than {max_bytes / 1e9:g} GB, so the transfer was stopped."
             ) from error
         except TimeoutError as error:
-            raise RemoteError(f"{self.name} does not answer. Check that it is well.") from error
-        if ended.code != 0:
-            raise RemoteError(reason_of(self.name, target, ended.code, ended.said))
+            raise RemoteError(f"{self.name} does not answer. Check the machine.") from error
+        if result.code != 0:
+            raise RemoteError(reason_of(self.name, target, result.code, result.stderr))
 
 
-class _Follower:
-    """Says the steps there as those of a job here, between the way there and the way back."""
+class _RemoteSteps:
+    """Reports remote steps as steps of this job, between connecting and copying the result."""
 
     def __init__(self, progress: Progress, total: int) -> None:
         self._progress = progress
         self._total = total
         self._done = 0
-        self._returning: tuple[Step, float] | None = None
+        self._receiving: tuple[Step, float] | None = None
 
-    def line(self, text: str) -> bool:
-        """Whether a line was a step, which is passed on then; a stranger may have written it."""
+    def parse_line(self, text: str) -> bool:
+        """Report a line of stderr, which is untrusted, if it is a step; return whether it is."""
         step = step_of_line(text)
-        if step is None or not 1 <= step.number <= step.total <= _MOST_STEPS:
+        if step is None or not 1 <= step.number <= step.total <= _MAX_STEPS:
             return False
         if step.state == "done":
             self._done += 1
-        if self._done <= _MOST_STEPS and self._returning is None:
+        if self._done <= _MAX_STEPS and self._receiving is None:
             self._total = step.total + 2
             self._progress(
                 replace(
                     step,
-                    name=shortened(one_line(step.name), _LONGEST_NAME),
+                    name=shortened(one_line(step.name), _MAX_NAME_LENGTH),
                     number=step.number + 1,
                     total=self._total,
-                    elapsed_s=_bounded(step.elapsed_s, _MOST_SECONDS),
+                    elapsed_s=_bounded(step.elapsed_s, _MAX_SECONDS),
                     reading=_sane(step.reading),
                 )
             )
         return True
 
-    def returning(self, size_bytes: int) -> None:
-        """So much of the analysis has come."""
-        if self._returning is None:
+    def receiving(self, size_bytes: int) -> None:
+        """Report the number of received bytes."""
+        if self._receiving is None:
             step = Step(RETURN_STEP, self._total, self._total, "started")
-            self._returning = step, monotonic()
+            self._receiving = step, monotonic()
             self._progress(step)
-        step, _ = self._returning
+        step, _ = self._receiving
         self._progress(replace(step, state="running", reading=ReadProgress(size_bytes, 0, 0)))
 
-    def returned(self, size_bytes: int) -> None:
-        """All of it has come."""
-        self.returning(size_bytes)
-        if self._returning is not None:
-            step, begin = self._returning
+    def received(self, size_bytes: int) -> None:
+        """Report the end of the transfer."""
+        self.receiving(size_bytes)
+        if self._receiving is not None:
+            step, begin = self._receiving
             self._progress(replace(step, state="done", elapsed_s=monotonic() - begin))
 
 
@@ -269,10 +268,10 @@ def _sane(reading: ReadProgress | None) -> ReadProgress | None:
     if reading is None:
         return None
     done, total = (
-        min(max(0, size), _MOST_BYTES) for size in (reading.bytes_done, reading.bytes_total)
+        min(max(0, size), _MAX_BYTES) for size in (reading.bytes_done, reading.bytes_total)
     )
     return ReadProgress(min(done, total), total, 0)
 
 
-def _bounded(number: float | None, most: float) -> float | None:
-    return None if number is None or not 0 <= number <= most else number
+def _bounded(number: float | None, maximum: float) -> float | None:
+    return None if number is None or not 0 <= number <= maximum else number

@@ -1,4 +1,4 @@
-"""A program that is listened to while it runs: what it makes, and what it says beside that."""
+"""Runs ssh and streams its stdout and stderr."""
 
 import selectors
 import subprocess
@@ -11,55 +11,62 @@ from time import monotonic
 from jarvis.text.markdown import one_line, shortened
 
 _CHUNK_BYTES = 1 << 16
-_LONGEST_LINE = 1 << 14
-_KEPT_LINES = 40
-_SHOWN_LETTERS = 500
-_LOOK_S = 1.0
+_MAX_LINE_BYTES = 1 << 14
+_MAX_STDERR_LINES = 40
+_MAX_SHOWN_CHARS = 500
+_POLL_S = 1.0
 
 
-class TooMuchSentError(Exception):
-    """The program makes more than is allowed."""
+class OutputLimitError(Exception):
+    """The output exceeds the limit."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How it ended, and its last words."""
+class SshResult:
+    """Exit code and last lines of stderr."""
 
     code: int
-    said: tuple[str, ...]
+    stderr: tuple[str, ...]
 
 
-class Conversation:
-    """A program whose input stays open, and empty, for as long as somebody listens."""
+class SshSession:
+    """A process whose stdin stays open and empty until it ends."""
 
-    def __init__(self, command: Sequence[str], most_bytes: int, seconds: float | None) -> None:
+    def __init__(self, command: Sequence[str], max_bytes: int, timeout_s: float | None) -> None:
         self._command = command
-        self._left_bytes = most_bytes
-        self._until = None if seconds is None else monotonic() + seconds
-        self._said: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._left_bytes = max_bytes
+        self._deadline = None if timeout_s is None else monotonic() + timeout_s
+        self._stderr: deque[str] = deque(maxlen=_MAX_STDERR_LINES)
         self._rest = b""
 
-    def hold(self, take: Callable[[bytes], object], is_taken: Callable[[str], bool]) -> Ended:
-        """Listen to the end: output goes to ``take``, each line of its errors to ``is_taken``, and
-        to our own errors where that is not so.
+    def run(
+        self, on_output: Callable[[bytes], object], is_handled: Callable[[str], bool]
+    ) -> SshResult:
+        """Run the process to its end.
 
-        Raises TooMuchSentError, and TimeoutError after the time that it has; it is ended then, as
-        by anything else that is raised.
+        Args:
+            on_output: called with each chunk of stdout.
+            is_handled: called with each line of stderr; lines for which it returns False are
+                copied to this process's stderr.
+
+        Raises:
+            OutputLimitError: stdout exceeds the limit; the process is killed.
+            TimeoutError: the time is up; the process is killed.
         """
         pipe = subprocess.PIPE
         with subprocess.Popen(self._command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
             try:
-                self._listen(process, take, is_taken)
+                self._stream(process, on_output, is_handled)
             except BaseException:
                 process.kill()
                 raise
-            return Ended(process.wait(), tuple(self._said))
+            return SshResult(process.wait(), tuple(self._stderr))
 
-    def _listen(
+    def _stream(
         self,
         process: "subprocess.Popen[bytes]",
-        take: Callable[[bytes], object],
-        is_taken: Callable[[str], bool],
+        on_output: Callable[[bytes], object],
+        is_handled: Callable[[str], bool],
     ) -> None:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -67,32 +74,32 @@ class Conversation:
             for stream in (process.stdout, process.stderr):
                 selector.register(stream, selectors.EVENT_READ, stream)
             while selector.get_map():
-                for key, _ in selector.select(_LOOK_S):
+                for key, _ in selector.select(_POLL_S):
                     chunk = key.data.read1(_CHUNK_BYTES)
                     if not chunk:
                         selector.unregister(key.data)
                     if key.data is process.stderr:
-                        self._hear(chunk, is_taken)
+                        self._read_stderr(chunk, is_handled)
                     elif chunk:
-                        self._pass(chunk, take)
-                if self._until is not None and monotonic() > self._until:
+                        self._read_stdout(chunk, on_output)
+                if self._deadline is not None and monotonic() > self._deadline:
                     raise TimeoutError
 
-    def _pass(self, chunk: bytes, take: Callable[[bytes], object]) -> None:
+    def _read_stdout(self, chunk: bytes, on_output: Callable[[bytes], object]) -> None:
         self._left_bytes -= len(chunk)
         if self._left_bytes < 0:
-            raise TooMuchSentError
-        take(chunk)
+            raise OutputLimitError
+        on_output(chunk)
 
-    def _hear(self, chunk: bytes, is_taken: Callable[[str], bool]) -> None:
-        """Take in more of what it says; an empty chunk is the end."""
+    def _read_stderr(self, chunk: bytes, is_handled: Callable[[str], bool]) -> None:
+        """Process a chunk of stderr line by line; an empty chunk means its end."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
-        if not chunk or len(self._rest) > _LONGEST_LINE:
+        if not chunk or len(self._rest) > _MAX_LINE_BYTES:
             lines.append(self._rest)
             self._rest = b""
         for line in lines:
             text = line.decode(errors="replace")
-            if text.strip() and not is_taken(text):
-                shown = shortened(one_line(text), _SHOWN_LETTERS)
-                self._said.append(shown)
+            if text.strip() and not is_handled(text):
+                shown = shortened(one_line(text), _MAX_SHOWN_CHARS)
+                self._stderr.append(shown)
                 sys.stderr.write(f"{shown}\n")

@@ -1,7 +1,7 @@
-"""Tickets: a page lets its visitor's browser do one thing, for a while, without a login of its own.
+"""Tickets: short-lived, signed, single-purpose credentials for the browser of a page's user.
 
-A ticket is signed with a secret of this server's home, so that every web process on the same home
-believes it and nobody else can write one.
+A ticket is signed with a secret in the server's home, so all web processes with the same home
+accept it.
 """
 
 import base64
@@ -19,20 +19,20 @@ from jarvis.core.workspace import secret_file
 from jarvis.server.access.rights import Person, Role
 
 VALID_S = 3600
-"""A page that is drawn again gives a new one."""
+"""Lifetime of a ticket; each rerun of a page creates new ones."""
 
 UPLOAD = "upload"
-"""The purpose of a ticket that uploads."""
+"""Purpose of tickets for uploads."""
 
 _SECRET_BYTES = 32
 MAX_TICKET_LENGTH = 2000
 
 
 class TicketError(JarvisError):
-    """A ticket cannot be used."""
+    """The ticket is not valid."""
 
     def __init__(self) -> None:
-        super().__init__("The page has been open for too long. Load it again, then try again.")
+        super().__init__("The page has been open for too long. Reload it, then try again.")
 
 
 class _Ticket(BaseModel):
@@ -43,21 +43,24 @@ class _Ticket(BaseModel):
 
 
 def file_purpose(job_id: str) -> str:
-    """The purpose of a ticket that takes home what a job made."""
+    """Return the purpose of tickets that download the file of a job."""
     return f"file {job_id}"
 
 
 def ticket_of(person: Person, purpose: str) -> str:
-    """A ticket of a person for one purpose, valid for VALID_S."""
+    """Create a ticket of a person for one purpose, valid for VALID_S."""
     expires = time.time() + VALID_S
-    made = _Ticket(name=person.name, role=person.role, purpose=purpose, expires=expires)
-    text = base64.urlsafe_b64encode(made.model_dump_json().encode()).decode()
+    ticket = _Ticket(name=person.name, role=person.role, purpose=purpose, expires=expires)
+    text = base64.urlsafe_b64encode(ticket.model_dump_json().encode()).decode()
     return f"{text}.{_signature(text)}"
 
 
 def ticket_holder(text: str, purpose: str, grace_s: float = 0) -> Person:
-    """Who a ticket was made for; TicketError where it is too old, for something else, or none of
-    this server's. It counts for ``grace_s`` longer where that is given."""
+    """Return the person of a ticket; accept it for ``grace_s`` seconds after its expiry.
+
+    Raises:
+        TicketError: it expired, has another purpose, or was not signed by this server.
+    """
     content, _, signature = text.partition(".")
     if len(text) > MAX_TICKET_LENGTH or not text.isascii():
         raise TicketError
@@ -77,18 +80,18 @@ def _signature(text: str) -> str:
 
 
 def _secret() -> bytes:
-    """The secret of this home; made once, by whoever needs it first."""
+    """Return the secret of this home; created on first use."""
     file = secret_file()
     with suppress(FileNotFoundError):
         return file.read_bytes()
     file.parent.mkdir(parents=True, exist_ok=True)
-    mine = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
-    handle = os.open(mine, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    temporary = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         os.write(handle, secrets.token_bytes(_SECRET_BYTES))
         with suppress(FileExistsError):  # another process was first
-            os.link(mine, file)
+            os.link(temporary, file)
     finally:
         os.close(handle)
-        mine.unlink()
+        temporary.unlink()
     return file.read_bytes()

@@ -1,4 +1,4 @@
-"""Bytes that arrive at the end of an upload, and what makes it whole."""
+"""Writes received bytes to an upload and stores it when it is complete."""
 
 import base64
 import errno
@@ -29,49 +29,48 @@ if TYPE_CHECKING:
     from hashlib import _Hash
 
 CHECKSUMS = ("sha1", "sha256")
-"""The algorithms of a checksum of what is sent at once."""
+"""Supported checksum algorithms of a chunk."""
 
 _READ_BYTES = 1 << 20
 
 
 class OffsetError(JarvisError):
-    """Bytes are sent for another place than the end of what has arrived."""
+    """The offset of a chunk is not the current offset of the upload."""
 
     def __init__(self, sent: int, has: int) -> None:
-        super().__init__(f"The upload goes on at byte {has}, not at {sent}. Ask where, and go on.")
+        super().__init__(f"The offset of the upload is {has}, not {sent}. Resume at {has}.")
 
 
 class TooMuchError(JarvisError):
-    """More bytes are sent than the upload was said to have."""
+    """More bytes are sent than the declared size."""
 
     def __init__(self, size_bytes: int) -> None:
         super().__init__(
-            f"More is sent than the {size_bytes} bytes that the upload was to have. Begin it again."
+            f"More bytes were sent than the declared {size_bytes}. Start a new upload."
         )
 
 
 class ChecksumError(JarvisError):
-    """What has arrived is not what was sent."""
+    """The checksum of a chunk does not match."""
 
     def __init__(self) -> None:
-        super().__init__("What arrived does not have the checksum that was sent. Send it again.")
+        super().__init__("The checksum of the chunk does not match. Send it again.")
 
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """What some bytes must come to, in base64."""
+    """Expected digest of a chunk, in base64."""
 
     algorithm: str
     digest: str
 
     def __post_init__(self) -> None:
         if self.algorithm not in CHECKSUMS:
-            raise IntakeError(f"A checksum is one of {', '.join(CHECKSUMS)}. Choose one of them.")
+            raise IntakeError(f"Use one of these checksum algorithms: {', '.join(CHECKSUMS)}.")
 
 
 class UploadWriter:
-    """Bytes that arrive at the end of an upload, from one sender at a time; others can go on when
-    its block is left."""
+    """Context manager that appends to an upload and locks it for other senders."""
 
     def __init__(self, upload: Upload, file: int, checksum: Checksum | None) -> None:
         self._upload = upload
@@ -79,19 +78,20 @@ class UploadWriter:
         self._begin = self._offset = upload.offset_bytes
         self._digest = _digest_at(upload.id, self._offset)
         self._before = None if self._digest is None else self._digest.copy()
-        self._wanted = checksum
+        self._expected = checksum
         self._checked = None if checksum is None else hashlib.new(checksum.algorithm)
 
     @property
     def offset_bytes(self) -> int:
-        """How far the upload is."""
+        """Return the number of received bytes."""
         return self._offset
 
     def write(self, block: bytes) -> None:
-        """Put a block at the end.
+        """Append a block.
 
-        Raises TooMuchError, of which nothing is taken, and NoSpaceError, of which the upload may
-        have the beginning.
+        Raises:
+            TooMuchError: it exceeds the declared size; nothing is written.
+            NoSpaceError: the disk is full; a part may be written.
         """
         if self._offset + len(block) > self._upload.size_bytes:
             raise TooMuchError(self._upload.size_bytes)
@@ -113,49 +113,55 @@ class UploadWriter:
                 digest.update(block)
 
     def end(self) -> Upload:
-        """What was sent has arrived: the upload as it is now, kept where that makes it whole.
+        """Verify the chunk, store the upload if it is complete, and return its state.
 
-        Raises ChecksumError where it is not what was to arrive; the block then takes it back.
-        Raises ArtifactError where it cannot be shared; it is whole then nevertheless.
+        Raises:
+            ChecksumError: the checksum does not match; leaving the block truncates the chunk.
+            ArtifactError: it cannot be copied to the artifact root, but is stored locally.
         """
         if self._checked is not None and not self._has_checksum(self._checked):
             raise ChecksumError
         self._checked = None
         if self._offset == self._upload.size_bytes and self._upload.trace is None:
-            self._keep()
+            self._store()
         return find(self._upload.id)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._checked is not None:  # not what it was to be, or not all of it
+        if self._checked is not None:  # incomplete, or with a wrong checksum
             os.ftruncate(self._file, self._begin)
             self._offset, self._digest = self._begin, self._before
         if self._digest is not None:
             _remember_digest(self._upload.id, self._offset, self._digest)
         os.close(self._file)
 
-    def _has_checksum(self, arrived: "_Hash") -> bool:
-        found = base64.b64encode(arrived.digest())
-        return self._wanted is not None and found == self._wanted.digest.encode()
+    def _has_checksum(self, received: "_Hash") -> bool:
+        digest = base64.b64encode(received.digest())
+        return self._expected is not None and digest == self._expected.digest.encode()
 
-    def _keep(self) -> None:
+    def _store(self) -> None:
         upload, written = self._upload, data_file(self._upload.id)
         os.fsync(self._file)
         digest = self._digest or _digest_of(written)
         self._digest = None
         sha256 = digest.hexdigest()
-        note_content(upload.id, sha256)  # before the move: one who is killed between finds it
-        kept = adopt_upload(written, upload.name, sha256)
-        note_content(upload.id, sha256, is_reused=kept.is_reused)
-        publish_file(kept.path)
+        note_content(upload.id, sha256)  # before the move, so that it is found after a crash
+        stored = adopt_upload(written, upload.name, sha256)
+        note_content(upload.id, sha256, is_reused=stored.is_reused)
+        publish_file(stored.path)
 
 
-def arriving(upload_id: str, offset_bytes: int, checksum: Checksum | None = None) -> UploadWriter:
-    """Go on with an upload where it is, in a block.
+def resume_upload(
+    upload_id: str, offset_bytes: int, checksum: Checksum | None = None
+) -> UploadWriter:
+    """Open an upload for appending at ``offset_bytes``; use the result as a context manager.
 
-    Raises UnknownUploadError, OffsetError, and BusyUploadError while another one sends.
+    Raises:
+        UnknownUploadError: there is no such upload.
+        OffsetError: its current offset differs.
+        BusyUploadError: another connection is sending.
     """
     upload = find(upload_id)
     if upload.trace is not None:
@@ -171,7 +177,7 @@ def arriving(upload_id: str, offset_bytes: int, checksum: Checksum | None = None
     except BlockingIOError as error:
         os.close(file)
         raise BusyUploadError(
-            "Bytes of this upload are arriving over another connection. Wait a moment, then go on."
+            "This upload is being sent over another connection. Wait a moment, then resume."
         ) from error
     except BaseException:
         os.close(file)
@@ -180,18 +186,18 @@ def arriving(upload_id: str, offset_bytes: int, checksum: Checksum | None = None
 
 
 _digests: "OrderedDict[str, tuple[int, _Hash]]" = OrderedDict()
-"""How far the digest of an upload is known in this process, so that it need not be read again."""
+"""Offset and digest of partial uploads in this process, which save reading the files again."""
 
 _digests_lock = Lock()
 
 
 def _digest_at(upload_id: str, offset_bytes: int) -> "_Hash | None":
-    """The digest of the beginning of an upload; None where this process has not seen all of it."""
+    """Return the digest of the bytes before an offset; None if this process did not receive all."""
     if offset_bytes == 0:
         return hashlib.sha256()
     with _digests_lock:
-        known, digest = _digests.pop(upload_id, (None, None))
-    return digest if known == offset_bytes else None
+        digest_offset, digest = _digests.pop(upload_id, (None, None))
+    return digest if digest_offset == offset_bytes else None
 
 
 def _remember_digest(upload_id: str, offset_bytes: int, digest: "_Hash") -> None:

@@ -1,8 +1,8 @@
-"""Uploads that grow on the disk block by block, and go on where they were broken off.
+"""Resumable uploads on disk.
 
-How far an upload is, is the length of its file: a server that is restarted, or another one on the
-same home, goes on from there. What is whole is kept by its content; what is not goes after a day
-without a byte. Every function may block on the disk.
+The offset of an upload is the size of its file, so that a restarted server, or another one with the
+same home, can resume it. Complete uploads are stored by content; incomplete ones are deleted after
+a day without new bytes. All functions may block on the disk.
 """
 
 import hashlib
@@ -26,68 +26,68 @@ from jarvis.server.settings import settings
 from jarvis.text.format import byte_size
 
 EXPIRES_AFTER = timedelta(days=1)
-"""An upload that gets no byte for so long is removed."""
+"""An upload without new bytes for this time is deleted."""
 
 MAX_AT_ONCE = 1000
-"""Uploads that are not whole; more are refused."""
+"""Maximum number of incomplete uploads."""
 
-MAX_OF_ONE = 100
-"""Of these, those of one person who is logged in, so that nobody takes the places of the others."""
+MAX_PER_PERSON = 100
+"""Maximum number of incomplete uploads of one logged-in person."""
 
 FREE_BYTES = 256 << 20
-"""Of the disk that uploads leave for the database and the analyses."""
+"""Disk space reserved for the database and the analyses."""
 
 _GB = 10**9
 _ID_BYTES = 16
 _ID = re.compile(
     rf"[0-9a-f]{{{2 * _ID_BYTES}}}(?:-(?P<owner>[0-9a-f]{{8}})-(?P<size>[0-9a-f]{{1,12}}))?"
 )
-"""Random, then a digest of the owner and the size, so that counting uploads reads no file."""
+"""A random part, a digest of the owner, and the size, so that counting uploads reads no files."""
 
 _RECORD, _DATA = "upload.json", "data"
 
 
 class UnknownUploadError(JarvisError):
-    """No upload has this id."""
+    """There is no such upload."""
 
     def __init__(self) -> None:
         super().__init__(
-            "There is no such upload on this server: it was removed, or got no byte for a day. "
-            "Upload the file again."
+            "There is no such upload on this server: it was deleted, or expired a day after its "
+            "last byte. Upload the file again."
         )
 
 
 class TooLargeUploadError(JarvisError):
-    """A file is larger than the server takes."""
+    """The file exceeds the size limit."""
 
     def __init__(self, size_bytes: int) -> None:
         super().__init__(
-            f"The file has {byte_size(size_bytes)}; this server takes up to "
-            f"{byte_size(most_bytes())}. Compress it, ask an admin to raise JARVIS_MAX_UPLOAD_GB, "
-            "or analyze it by its path on the server."
+            f"The file has {byte_size(size_bytes)}; the limit of this server is "
+            f"{byte_size(upload_limit())}. Compress it, ask an admin to raise "
+            "JARVIS_MAX_UPLOAD_GB, or analyze it by its path on the server."
         )
 
 
 class NoSpaceError(JarvisError):
-    """The disk has no room for it."""
+    """The disk has not enough free space."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, reason: str) -> None:
         super().__init__(
-            f"{what} What has arrived is kept for a day. Ask an admin to make room on the server "
-            "(`jarvis prune`), then go on."
+            f"{reason} Received bytes are stored for a day. Ask an admin to free disk space on "
+            "the server (`jarvis prune`), then resume."
         )
 
 
 class BusyUploadError(JarvisError):
-    """Somebody else sends bytes of the same upload just now."""
+    """Another connection is sending the same upload."""
 
 
 class TooManyUploadsError(JarvisError):
-    """As many uploads are under way as there may be."""
+    """There are too many incomplete uploads."""
 
 
 class _Record(BaseModel):
-    """What is written down of an upload; ``sha256`` once it is whole."""
+    """Stored metadata of an upload; ``sha256`` is set when it is complete."""
 
     name: str
     size_bytes: int
@@ -98,10 +98,13 @@ class _Record(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """An upload as it is now; ``name`` is a cleaned one.
+    """Current state of an upload.
 
-    ``trace`` is where it is kept once it is whole, ``sha256`` then its digest; ``is_reused`` where
-    the same bytes were here before.
+    Attributes:
+        name: sanitized file name.
+        sha256: digest of a complete upload.
+        is_reused: whether the same content was already stored.
+        trace: path of a complete upload.
     """
 
     id: str
@@ -115,38 +118,41 @@ class Upload:
     trace: Path | None
 
 
-def most_bytes() -> int:
-    """The largest file that is taken."""
+def upload_limit() -> int:
+    """Return the size limit of a file."""
     return round(settings().max_upload_gb * _GB)
 
 
 def create(name: str, size_bytes: int, owner: str | None) -> Upload:
-    """Begin an upload of so many bytes.
+    """Create an upload of ``size_bytes`` bytes.
 
-    Raises IntakeError where nothing of that name is read or it is empty, TooLargeUploadError,
-    NoSpaceError, and TooManyUploadsError where too many are under way.
+    Raises:
+        IntakeError: the file type is not supported, or the file is empty.
+        TooLargeUploadError: it exceeds the size limit.
+        NoSpaceError: the disk has not enough free space.
+        TooManyUploadsError: there are too many incomplete uploads.
     """
-    kept_name = upload_name(name)
+    stored_name = upload_name(name)
     if size_bytes == 0:
-        raise IntakeError(f"{kept_name} is empty. Choose another file.")
-    if size_bytes > most_bytes():
+        raise IntakeError(f"{stored_name} is empty. Choose another file.")
+    if size_bytes > upload_limit():
         raise TooLargeUploadError(size_bytes)
     partial_uploads_dir().mkdir(parents=True, exist_ok=True)
     try:
-        _check_room(kept_name, size_bytes, owner)
+        _check_room(stored_name, size_bytes, owner)
     except (TooManyUploadsError, NoSpaceError):
         sweep()
-        _check_room(kept_name, size_bytes, owner)
+        _check_room(stored_name, size_bytes, owner)
     upload_id = f"{secrets.token_hex(_ID_BYTES)}-{_mark(owner)}-{size_bytes:x}"
     folder = _folder(upload_id)
     folder.mkdir()
     (folder / _DATA).touch()
-    _write(folder, _Record(name=kept_name, size_bytes=size_bytes, owner=owner))
+    _write(folder, _Record(name=stored_name, size_bytes=size_bytes, owner=owner))
     return find(upload_id)
 
 
 def find(upload_id: str) -> Upload:
-    """An upload; UnknownUploadError where there is none, or no more."""
+    """Return an upload; raise UnknownUploadError if it does not exist or expired."""
     folder = _folder(upload_id)
     record = _read(folder)
     trace = stored_upload_path(record.name, record.sha256) if record.sha256 else None
@@ -169,7 +175,7 @@ def find(upload_id: str) -> Upload:
 
 
 def find_own(upload_id: str, owner: str | None) -> Upload:
-    """Return an upload; raise UnknownUploadError where this person has none with this id."""
+    """Return an upload of a person; raise UnknownUploadError if they have none with this id."""
     upload = find(upload_id)
     if upload.owner != owner:
         raise UnknownUploadError
@@ -177,32 +183,32 @@ def find_own(upload_id: str, owner: str | None) -> Upload:
 
 
 def remove(upload_id: str) -> None:
-    """Forget an upload, with what of it is not kept yet; UnknownUploadError where there is none."""
+    """Delete an upload, but not a complete trace; raise UnknownUploadError if there is none."""
     folder = _folder(upload_id)
     _read(folder)
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def sweep() -> None:
-    """Remove the uploads that got no byte for too long."""
+    """Delete expired uploads."""
     before = time.time() - EXPIRES_AFTER.total_seconds()
     root = partial_uploads_dir()
     for folder in root.iterdir() if root.is_dir() else ():
         try:
             changed = max(path.stat().st_mtime for path in (folder, *folder.glob("*")))
         except FileNotFoundError:
-            continue  # somebody is at work on it
+            continue  # another process uses or deletes it
         if changed < before:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def data_file(upload_id: str) -> Path:
-    """The file that grows; UnknownUploadError where there can be none."""
+    """Return the partial file of an upload; raise UnknownUploadError for an invalid id."""
     return _folder(upload_id) / _DATA
 
 
 def note_content(upload_id: str, sha256: str, *, is_reused: bool = False) -> None:
-    """Write down what the bytes of a whole upload are, and whether they were here before."""
+    """Store the digest of a complete upload, and whether its content was already stored."""
     folder = _folder(upload_id)
     _write(folder, _read(folder).model_copy(update={"sha256": sha256, "is_reused": is_reused}))
 
@@ -221,47 +227,44 @@ def _read(folder: Path) -> _Record:
 
 
 def _write(folder: Path, record: _Record) -> None:
-    """Whole or not at all."""
-    half = folder / f".{_RECORD}"
-    half.write_text(record.model_dump_json(), encoding="utf-8")
-    half.replace(folder / _RECORD)
+    """Write the record atomically."""
+    temporary = folder / f".{_RECORD}"
+    temporary.write_text(record.model_dump_json(), encoding="utf-8")
+    temporary.replace(folder / _RECORD)
 
 
 def _check_room(name: str, size_bytes: int, owner: str | None) -> None:
-    """Raise TooManyUploadsError or NoSpaceError where there is no room for another upload."""
-    awaited = _awaited_bytes()
-    if owner is not None and len(awaited[_mark(owner)]) >= MAX_OF_ONE:
+    """Raise TooManyUploadsError or NoSpaceError if another upload cannot be created."""
+    pending = _pending_bytes()
+    if owner is not None and len(pending[_mark(owner)]) >= MAX_PER_PERSON:
         raise TooManyUploadsError(
-            f"{MAX_OF_ONE} of your uploads are under way, and more are not taken. Finish them, "
-            "remove some, or wait until they are removed, a day after their last byte."
+            f"You have {MAX_PER_PERSON} incomplete uploads, which is the limit. Finish or delete "
+            "some, or wait until they expire, a day after their last byte."
         )
-    if sum(map(len, awaited.values())) >= MAX_AT_ONCE:
-        raise TooManyUploadsError("Too many uploads are under way on this server. Try again later.")
-    reserved = sum(map(sum, awaited.values()))
+    if sum(map(len, pending.values())) >= MAX_AT_ONCE:
+        raise TooManyUploadsError("Too many uploads are in progress on this server. Try later.")
+    reserved = sum(map(sum, pending.values()))
     free = shutil.disk_usage(partial_uploads_dir()).free - reserved - FREE_BYTES
     if size_bytes > free:
         raise NoSpaceError(
-            f"The server's disk has room for {byte_size(max(free, 0))} more, and "
+            f"The server's disk has {byte_size(max(free, 0))} free for uploads, and "
             f"{name} has {byte_size(size_bytes)}."
         )
 
 
-def _awaited_bytes() -> dict[str, list[int]]:
-    """Return what each upload that is not whole still needs of the disk, by ``_mark`` of its owner.
-
-    No file is read for that, and one that is whole has none that grows.
-    """
-    awaited = defaultdict(list)
+def _pending_bytes() -> dict[str, list[int]]:
+    """Return the missing bytes of each incomplete upload, by ``_mark`` of its owner."""
+    pending = defaultdict(list)
     with os.scandir(partial_uploads_dir()) as folders:
         for folder in folders:
-            named = _ID.fullmatch(folder.name)
-            if named is not None and named["size"] is not None:
-                with suppress(FileNotFoundError):
-                    arrived = os.stat(os.path.join(folder.path, _DATA)).st_size
-                    awaited[named["owner"]].append(int(named["size"], 16) - arrived)
-    return awaited
+            parts = _ID.fullmatch(folder.name)
+            if parts is not None and parts["size"] is not None:
+                with suppress(FileNotFoundError):  # a complete upload has no partial file
+                    received = os.stat(os.path.join(folder.path, _DATA)).st_size
+                    pending[parts["owner"]].append(int(parts["size"], 16) - received)
+    return pending
 
 
 def _mark(owner: str | None) -> str:
-    """Return what tells the uploads of one person from those of others in their ids."""
+    """Return the part of upload ids that identifies the owner."""
     return hashlib.sha256((owner or "").encode()).hexdigest()[:8]

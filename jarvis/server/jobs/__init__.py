@@ -1,1 +1,1 @@
-"""The job queue: rows, claims, kinds, workers."""
+"""Job queue: rows, claims, kinds, workers."""

@@ -1,6 +1,6 @@
-"""The queue as workers use it: they take jobs, say how far those are, and how they ended.
+"""Queue operations of workers: claim jobs, report progress, finish them.
 
-Every function is one short transaction, so that any number of workers may take from one queue.
+Each function is one short transaction, so any number of workers can share a queue.
 """
 
 import logging
@@ -33,32 +33,32 @@ from jarvis.server.database import (
     reading,
     writing,
 )
-from jarvis.server.jobs.rows import Headway, Job, Outcome, of_row
+from jarvis.server.jobs.rows import Job, JobProgress, Outcome, of_row
 from jarvis.server.jobs.table import QUEUED_DEFAULTS, is_waiting, job_in, one, update_of, utc_now
 
 HEARTBEAT_TIMEOUT_S = 20
-"""A running job whose worker has been silent for so long is given up. Longer than a database may be
-locked, and short enough that with the time to notice it stays below half a minute."""
+"""Running jobs of a worker without a heartbeat for this time fail. Longer than usual database
+locks, and short enough to be noticed within half a minute."""
 
 QUICK = (JobKind.INSPECT, JobKind.EXPORT, JobKind.REPLAY, JobKind.COMPARE, JobKind.LOAD)
-"""What a visitor waits for and is done in seconds: a worker has a slot for it beside the others,
-and it costs its owner no turn."""
+"""Kinds that take seconds while a user waits: each worker has an extra slot for them, and they do
+not count in fair scheduling."""
 
 log = logging.getLogger(__name__)
-"""Each change of a job is a line with its id."""
 
 
 def claim(engine: Engine, worker: str, kinds: Collection[JobKind] = ()) -> Job | None:
-    """Take the job whose turn it is, of some kinds only where given; no other worker can take it
-    too.
+    """Claim the next queued job exclusively; None if there is none.
 
-    People take turns, so that one's many jobs do not hold up another's one; each one's own jobs are
-    taken in the order they came.
+    Scheduling is round-robin over owners, and first-in-first-out for the jobs of one owner.
+
+    Args:
+        kinds: kinds to claim; all if empty.
     """
-    if one(engine, is_waiting(kinds)) is None:  # asking often must not keep writers waiting
+    if one(engine, is_waiting(kinds)) is None:  # polling must not block writers
         return None
     first = _in_turn(kinds).limit(1).with_for_update(skip_locked=True, of=JOBS).scalar_subquery()
-    taken = (
+    claimed = (
         update(JOBS)
         .where(JOBS.c.id == first, JOBS.c.state == JobState.QUEUED)
         .values(
@@ -68,61 +68,69 @@ def claim(engine: Engine, worker: str, kinds: Collection[JobKind] = ()) -> Job |
     )
     with writing(engine) as connection:
         heartbeat = database_now(connection)
-        row = connection.execute(taken.values(heartbeat=heartbeat)).mappings().first()
+        row = connection.execute(claimed.values(heartbeat=heartbeat)).mappings().first()
     if row is None:
         return None
     job = of_row(row)
-    log.info("job begins", extra={"job": job.id, "kind": job.kind.value, "person": job.owner})
+    log.info("job started", extra={"job": job.id, "kind": job.kind.value, "person": job.owner})
     return job
 
 
 def waiting(engine: Engine) -> list[str]:
-    """The ids of the jobs that wait, in the order in which they will be taken."""
+    """Return the ids of queued jobs in the order in which they will be claimed."""
     with reading(engine) as connection:
         return list(connection.execute(_in_turn()).scalars())
 
 
 def begin_at(engine: Engine, job_id: str, attempt: int, place: str) -> bool:
-    """Say on which machine of a cluster an attempt begins; False where it must not begin there,
-    since it has begun before, or was ended meanwhile. UnknownJobError where there is no such job.
+    """Record on which machine of a cluster an attempt starts.
+
+    Returns:
+        False if the attempt must not start there, because it already started or the job ended.
+
+    Raises:
+        UnknownJobError: there is no such job.
     """
-    begun = update_of(job_id, JobState.RUNNING).where(
+    start = update_of(job_id, JobState.RUNNING).where(
         JOBS.c.attempts == attempt, JOBS.c.place.is_(None)
     )
     with writing(engine) as connection:
-        if connection.execute(begun.values(place=place)).rowcount:
+        if connection.execute(start.values(place=place)).rowcount:
             return True
         job_in(connection, job_id)
         return False
 
 
-def beat(engine: Engine, worker: str, slots: int, headway: Mapping[str, Headway]) -> None:
-    """Say that a worker lives, and how far its jobs are."""
+def beat(engine: Engine, worker: str, slots: int, progress: Mapping[str, JobProgress]) -> None:
+    """Update the heartbeat of a worker and the progress of its jobs."""
     with writing(engine) as connection:
         now = database_now(connection)
         alive = update(WORKERS).where(WORKERS.c.id == worker).values(heartbeat=now, slots=slots)
         if connection.execute(alive).rowcount == 0:
             row = {"id": worker, "slots": slots, "started": now, "heartbeat": now}
             connection.execute(insert(WORKERS).values(row))
-        for job_id, far in headway.items():
-            connection.execute(_mine(job_id, worker).values(heartbeat=now, **far.values()))
+        for job_id, job_progress in progress.items():
+            values = {"heartbeat": now, **job_progress.values()}
+            connection.execute(_update_own(job_id, worker).values(values))
 
 
 def orders(engine: Engine, worker: str) -> dict[str, bool]:
-    """The jobs that a worker is to go on with, and whether each is to be cancelled."""
-    mine = select(JOBS.c.id, JOBS.c.is_cancel_requested).where(
+    """Return the running jobs of a worker, and whether each is to be cancelled."""
+    own = select(JOBS.c.id, JOBS.c.is_cancel_requested).where(
         JOBS.c.worker == worker, JOBS.c.state == JobState.RUNNING
     )
     with reading(engine) as connection:
-        return {job_id: bool(is_asked) for job_id, is_asked in connection.execute(mine)}
+        return {job_id: bool(is_cancelled) for job_id, is_cancelled in connection.execute(own)}
 
 
-def finish(engine: Engine, worker: str, job_id: str, headway: Headway, outcome: Outcome) -> None:
-    """Write down how a job ended; without effect where it was taken from the worker."""
+def finish(
+    engine: Engine, worker: str, job_id: str, progress: JobProgress, outcome: Outcome
+) -> None:
+    """Store the outcome of a job; does nothing if the job no longer belongs to the worker."""
     with writing(engine) as connection:
         ended = connection.execute(
-            _mine(job_id, worker).values(
-                **headway.values(),
+            _update_own(job_id, worker).values(
+                **progress.values(),
                 state=outcome.state,
                 error=outcome.error,
                 result=None if outcome.result is None else dict(outcome.result),
@@ -131,14 +139,14 @@ def finish(engine: Engine, worker: str, job_id: str, headway: Headway, outcome: 
             )
         )
         if ended.rowcount and outcome.analysis_id is not None:
-            _name_made(connection, job_id, outcome.analysis_id)
+            _link_analysis(connection, job_id, outcome.analysis_id)
     if ended.rowcount:
-        said = {"job": job_id, "state": outcome.state.value, "error": outcome.error}
-        log.info("job ended", extra=said)
+        fields = {"job": job_id, "state": outcome.state.value, "error": outcome.error}
+        log.info("job ended", extra=fields)
 
 
-def _name_made(connection: Connection, job_id: str, analysis_id: str) -> None:
-    """Note that a job names the analysis that it has made, unless it reads that one anyway."""
+def _link_analysis(connection: Connection, job_id: str, analysis_id: str) -> None:
+    """Add a job's result to ``JOB_ANALYSES`` unless the job also reads that analysis."""
     row = {"job_id": job_id, "analysis_id": analysis_id}
     columns = [JOB_ANALYSES.c[name] for name in row]
     same = select(*columns).where(*(column == row[column.name] for column in columns))
@@ -147,25 +155,25 @@ def _name_made(connection: Connection, job_id: str, analysis_id: str) -> None:
 
 
 def leave(engine: Engine, worker: str, unfinished: Sequence[str]) -> None:
-    """A worker goes in order: what it has not finished waits for the next one."""
+    """Deregister the worker and re-queue its unfinished jobs."""
     with writing(engine) as connection:
         for job_id in unfinished:
-            connection.execute(_mine(job_id, worker).values(QUEUED_DEFAULTS))
+            connection.execute(_update_own(job_id, worker).values(QUEUED_DEFAULTS))
         connection.execute(delete(WORKERS).where(WORKERS.c.id == worker))
 
 
 def fail_stale_jobs(engine: Engine) -> list[Job]:
-    """End the running jobs whose worker has gone without a word; those jobs."""
+    """Fail the running jobs of dead workers, or cancel them if requested; return these jobs."""
     with reading(engine) as connection:
         before = silent_since(connection)
-    is_abandoned = and_(
+    is_stale = and_(
         JOBS.c.state == JobState.RUNNING, or_(JOBS.c.heartbeat.is_(None), JOBS.c.heartbeat < before)
     )
-    if one(engine, is_abandoned) is None:
+    if one(engine, is_stale) is None:
         return []
     ended = (
         update(JOBS)
-        .where(is_abandoned)
+        .where(is_stale)
         .values(
             state=case(
                 (JOBS.c.is_cancel_requested, literal(JobState.CANCELLED, JOBS.c.state.type)),
@@ -173,7 +181,7 @@ def fail_stale_jobs(engine: Engine) -> list[Job]:
             ),
             error=case(
                 (JOBS.c.is_cancel_requested, None),
-                else_="The worker that ran this job died. Nothing half-written was kept; retry it.",
+                else_="The worker that ran this job died. Partial results were removed; retry it.",
             ),
             ended=utc_now(),
         )
@@ -185,33 +193,33 @@ def fail_stale_jobs(engine: Engine) -> list[Job]:
 
 
 def silent_since(connection: Connection) -> datetime:
-    """Return the moment before which the last heartbeat is that of a worker that has died.
+    """Return the time such that workers whose last heartbeat is older are dead.
 
-    Heartbeats are by the database's clock, so that the clocks of workers need not agree.
+    Heartbeats use the database's clock, so the clocks of workers may differ.
     """
     return database_now(connection) - timedelta(seconds=HEARTBEAT_TIMEOUT_S)
 
 
 def has_worker(engine: Engine) -> bool:
-    """Whether a worker has been heard of lately."""
+    """Return whether any worker has a recent heartbeat."""
     return slots(engine) is not None
 
 
 def slots(engine: Engine) -> int | None:
-    """How many jobs the workers run at once that have been heard of lately; None without one.
+    """Return the number of concurrent jobs of live workers; None without a worker.
 
-    0 where they have no cluster to run them on for now.
+    It is 0 while workers are not connected to their cluster.
     """
-    slots = select(func.sum(WORKERS.c.slots))
+    query = select(func.sum(WORKERS.c.slots))
     with reading(engine) as connection:
-        alive = slots.where(WORKERS.c.heartbeat >= silent_since(connection))
-        found: int | None = connection.execute(alive).scalar()
-    return found
+        alive = query.where(WORKERS.c.heartbeat >= silent_since(connection))
+        total: int | None = connection.execute(alive).scalar()
+    return total
 
 
 def _in_turn(kinds: Collection[JobKind] = ()) -> Select[str]:
-    """The ids of the jobs that wait: first one of each person, whoever had no turn for longest
-    first, then a second of each, and so on."""
+    """Select the ids of queued jobs in round-robin order: the first job of each owner, starting
+    with the owner whose last job started earliest, then the second of each, and so on."""
     place = func.row_number().over(partition_by=JOBS.c.owner, order_by=(JOBS.c.created, JOBS.c.id))
     own = select(JOBS.c.id, place.label("place")).where(is_waiting(kinds)).subquery()
     turns = (
@@ -228,5 +236,5 @@ def _in_turn(kinds: Collection[JobKind] = ()) -> Select[str]:
     )
 
 
-def _mine(job_id: str, worker: str) -> Update:
+def _update_own(job_id: str, worker: str) -> Update:
     return update_of(job_id, JobState.RUNNING).where(JOBS.c.worker == worker)

@@ -1,7 +1,7 @@
-"""Jobs as people and programs use them: asked for, found, listed, cancelled and begun anew.
+"""Job queue for its clients: submit, find, list, cancel and retry jobs.
 
-Every function is one short transaction, so that any process may ask or change at any time. What
-workers do with the same table is in ``claims``.
+Each function is one short transaction, so any process can call it at any time. Operations of
+workers on the same table are in ``claims``.
 """
 
 import logging
@@ -22,7 +22,7 @@ from jarvis.server.database import (
     reading,
     writing,
 )
-from jarvis.server.jobs.rows import FinishedStep, Headway, Job, NewJob, Outcome, of_row
+from jarvis.server.jobs.rows import FinishedStep, Job, JobProgress, NewJob, Outcome, of_row
 from jarvis.server.jobs.table import (
     QUEUED_DEFAULTS,
     UnknownJobError,
@@ -37,8 +37,8 @@ from jarvis.server.jobs.table import (
 __all__ = [
     "RETRYABLE",
     "FinishedStep",
-    "Headway",
     "Job",
+    "JobProgress",
     "NewJob",
     "Outcome",
     "UnknownJobError",
@@ -58,7 +58,6 @@ RETRYABLE = (JobState.FAILED, JobState.CANCELLED)
 _ID_BYTES = 5
 
 log = logging.getLogger(__name__)
-"""Each change of a job is a line with its id."""
 
 
 def submit(
@@ -68,9 +67,11 @@ def submit(
     visibility: Visibility = Visibility.TEAM,
     role: Role = Role.EDITOR,
 ) -> Job:
-    """Put a job into the queue; while one that asks for the same waits or runs, that one.
+    """Queue a job, or return the queued or running job with the same fingerprint.
 
-    ``visibility`` is for the analysis that it makes, ``role`` that of ``owner`` now.
+    Args:
+        visibility: visibility of the analysis that the job creates.
+        role: current role of ``owner``.
     """
     row = {
         "id": secrets.token_hex(_ID_BYTES),
@@ -91,12 +92,12 @@ def submit(
             with writing(engine) as connection:
                 connection.execute(insert(JOBS).values(row))
                 for analysis_id in dict.fromkeys(new.analyses):
-                    named = {"job_id": row["id"], "analysis_id": analysis_id}
-                    connection.execute(insert(JOB_ANALYSES).values(named))
+                    link = {"job_id": row["id"], "analysis_id": analysis_id}
+                    connection.execute(insert(JOB_ANALYSES).values(link))
                 job = job_in(connection, str(row["id"]))
         except IntegrityError:
             same = one(engine, _is_active() & (JOBS.c.fingerprint == new.fingerprint))
-            if same is not None:  # else it has ended just now
+            if same is not None:  # otherwise it ended meanwhile: insert again
                 return same
         else:
             log.info("job queued", extra={"job": job.id, "kind": new.kind.value, "person": owner})
@@ -104,7 +105,7 @@ def submit(
 
 
 def find(engine: Engine, job_id: str, person: Person = LOCAL) -> Job:
-    """Return a job; raise UnknownJobError where there is none that the person may see."""
+    """Return a job; raise UnknownJobError if the person sees none with this id."""
     job = one(engine, (JOBS.c.id == job_id) & visible_to(person))
     if job is None:
         raise UnknownJobError(job_id)
@@ -112,7 +113,7 @@ def find(engine: Engine, job_id: str, person: Person = LOCAL) -> Job:
 
 
 def latest(engine: Engine, new: NewJob, person: Person = LOCAL) -> Job | None:
-    """The newest job that asked for the same and that the person may see, however it ended."""
+    """Return the newest visible job with the same fingerprint, in any state; None if none."""
     same = select(JOBS).where(JOBS.c.fingerprint == new.fingerprint, visible_to(person))
     with reading(engine) as connection:
         row = connection.execute(same.order_by(JOBS.c.created.desc()).limit(1)).mappings().first()
@@ -129,10 +130,14 @@ def recent(
     limit: int = 100,
     offset: int = 0,
 ) -> list[Job]:
-    """Jobs that a person may see: those that run, those that wait as they came, then the newest.
+    """Return visible jobs: running, then queued in submission order, then ended, newest first.
 
-    Of some states, kinds or one owner only where given. That a trace was read is no news: such jobs
-    are left out when they are done.
+    Finished inspections of traces are left out.
+
+    Args:
+        states: states to return; all if empty.
+        kinds: kinds to return; all if empty.
+        owner: owner of the returned jobs; None for all.
     """
     order = (
         case((JOBS.c.state == JobState.RUNNING, 0), (is_waiting(), 1), else_=2),
@@ -140,16 +145,16 @@ def recent(
         JOBS.c.created.desc(),
         JOBS.c.id,
     )
-    wanted = select(JOBS).where(_is_listed(person, kinds, owner)).order_by(*order)
+    query = select(JOBS).where(_is_listed(person, kinds, owner)).order_by(*order)
     if states:
-        wanted = wanted.where(JOBS.c.state.in_(states))
+        query = query.where(JOBS.c.state.in_(states))
     with reading(engine) as connection:
-        rows = connection.execute(wanted.limit(limit).offset(offset)).mappings()
+        rows = connection.execute(query.limit(limit).offset(offset)).mappings()
         return [of_row(row) for row in rows]
 
 
 def active(engine: Engine) -> list[Job]:
-    """The jobs that wait or run."""
+    """Return the queued and running jobs."""
     with reading(engine) as connection:
         rows = connection.execute(select(JOBS).where(_is_active())).mappings()
         return [of_row(row) for row in rows]
@@ -162,22 +167,22 @@ def counts(
     kinds: Collection[JobKind] = (),
     owner: str | None = None,
 ) -> dict[JobState, int]:
-    """How many jobs of those that ``recent`` lists are in each state; none where there are none."""
+    """Return the number of jobs that ``recent`` lists by state, without states that have none."""
     is_counted = _is_listed(person, kinds, owner)
-    counted = select(JOBS.c.state, func.count()).where(is_counted).group_by(JOBS.c.state)
+    query = select(JOBS.c.state, func.count()).where(is_counted).group_by(JOBS.c.state)
     with reading(engine) as connection:
-        return dict(connection.execute(counted).all())
+        return dict(connection.execute(query).all())
 
 
 def owners(engine: Engine, person: Person = LOCAL) -> list[str]:
-    """Whose jobs ``recent`` lists, as far as that is known."""
-    named = select(JOBS.c.owner).where(_is_listed(person), JOBS.c.owner.is_not(None)).distinct()
+    """Return the owners of the jobs that ``recent`` lists, sorted."""
+    query = select(JOBS.c.owner).where(_is_listed(person), JOBS.c.owner.is_not(None)).distinct()
     with reading(engine) as connection:
-        return sorted(connection.execute(named).scalars())
+        return sorted(connection.execute(query).scalars())
 
 
 def cancel(engine: Engine, job_id: str) -> Job:
-    """End a job: at once where it waits, within a second where it runs; else nothing happens."""
+    """Cancel a queued job immediately or a running one within a second; ignore ended jobs."""
     with writing(engine) as connection:
         connection.execute(
             update_of(job_id, JobState.QUEUED).values(state=JobState.CANCELLED, ended=utc_now())
@@ -187,7 +192,7 @@ def cancel(engine: Engine, job_id: str) -> Job:
 
 
 def retry(engine: Engine, job_id: str) -> Job:
-    """Queue a failed or cancelled job again, or give the one that does the same meanwhile."""
+    """Queue a failed or cancelled job again, or return the active job with its fingerprint."""
     try:
         with writing(engine) as connection:
             connection.execute(update_of(job_id, *RETRYABLE).values(QUEUED_DEFAULTS))
@@ -199,7 +204,7 @@ def retry(engine: Engine, job_id: str) -> Job:
         )
 
 
-_IS_NEWS = or_(JOBS.c.kind != JobKind.INSPECT, JOBS.c.state != JobState.DONE)
+_IS_LISTED = or_(JOBS.c.kind != JobKind.INSPECT, JOBS.c.state != JobState.DONE)
 
 
 def _is_active() -> ColumnElement[bool]:
@@ -209,7 +214,7 @@ def _is_active() -> ColumnElement[bool]:
 def _is_listed(
     person: Person, kinds: Collection[JobKind] = (), owner: str | None = None
 ) -> ColumnElement[bool]:
-    is_listed = _IS_NEWS & visible_to(person)
+    is_listed = _IS_LISTED & visible_to(person)
     if kinds:
         is_listed &= JOBS.c.kind.in_(kinds)
     return is_listed if owner is None else is_listed & (JOBS.c.owner == owner)

@@ -1,4 +1,4 @@
-"""A job as Python has it: what was asked, the row of the table, how far it is, how it ended."""
+"""Data classes of jobs: new job, database row, progress, outcome."""
 
 import hashlib
 import json
@@ -14,10 +14,13 @@ from jarvis.server.database import ACTIVE, JobKind, JobState, Visibility
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """A job to be done; ``parameters`` are JSON.
+    """A job to submit.
 
-    ``stamp`` tells files apart that changed between two equal requests; into ``folders`` it puts
-    run directories; ``analyses`` are the ids of the analyses that it reads.
+    Attributes:
+        parameters: JSON values.
+        stamp: distinguishes equal requests whose input files differ.
+        folders: folders in which the job creates run directories.
+        analyses: ids of the analyses that it reads.
     """
 
     kind: JobKind
@@ -29,22 +32,22 @@ class NewJob:
 
     @property
     def fingerprint(self) -> str:
-        """The same for requests that ask for the same thing."""
-        asked = json.dumps([self.kind, self.parameters, self.stamp], sort_keys=True)
-        return hashlib.sha256(asked.encode()).hexdigest()
+        """Return a digest that is equal for equal requests."""
+        content = json.dumps([self.kind, self.parameters, self.stamp], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedStep:
-    """A step that has ended, and how long it took."""
+    """A finished step and its duration."""
 
     name: str
     elapsed_s: float
 
 
 @dataclass(slots=True)
-class Headway:
-    """How far a running job is; bytes are those of the file that is being read."""
+class JobProgress:
+    """Progress of a running job; ``bytes_*`` refer to the file being read."""
 
     step: str | None = None
     step_number: int = 0
@@ -56,7 +59,7 @@ class Headway:
     log: str = ""
 
     def values(self) -> dict[str, Any]:
-        """As columns."""
+        """Return the values by column name."""
         return {
             "step": self.step,
             "step_number": self.step_number,
@@ -71,12 +74,15 @@ class Headway:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A row of the table; times are UTC, ``percent`` 0 to 100.
+    """A row of the jobs table; times are in UTC, ``percent`` is 0 to 100.
 
-    ``error`` says why a job failed and what to do; ``analysis_id`` is what it made or was about.
-    ``place`` is the machine of a cluster that ``worker`` has it done on. ``visibility`` is that of
-    the analysis that it makes; who sees the job is ``job_table.visible_to``. ``role`` is that of
-    ``owner`` when the job was submitted.
+    Attributes:
+        error: why the job failed, and what to do.
+        analysis_id: the analysis that it created or used.
+        place: machine of the cluster that runs the job for ``worker``.
+        visibility: that of the analysis to be created; ``table.visible_to`` defines who can see
+            the job.
+        role: role of ``owner`` when the job was submitted.
     """
 
     id: str
@@ -109,22 +115,22 @@ class Job:
 
     @property
     def is_active(self) -> bool:
-        """Whether it waits or runs."""
+        """Return whether it is queued or running."""
         return self.state in ACTIVE
 
     @property
     def label(self) -> str:
-        """What any attempt half writes has a label that begins like this."""
+        """Return the common prefix of the staging labels of all attempts."""
         return f"job-{self.id}-"
 
     @property
     def attempt_label(self) -> str:
-        """The label of what this attempt half writes."""
+        """Return the staging label of the current attempt."""
         return f"{self.label}{self.attempts}-"
 
     @property
     def elapsed_s(self) -> float | None:
-        """How long it has run, or ran; None before it has begun."""
+        """Return the run time so far, or in total; None before the start."""
         if self.started is None:
             return None
         return ((self.ended or datetime.now(UTC)) - self.started).total_seconds()
@@ -132,7 +138,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a job ended; ``result`` is JSON."""
+    """Final state of a job; ``result`` is JSON."""
 
     state: JobState
     error: str | None = None
@@ -141,7 +147,7 @@ class Outcome:
 
 
 def of_row(row: RowMapping) -> Job:
-    """The job that a row of the table says."""
+    """Build a Job from a database row."""
     values = {name: row[name] for name in _FIELDS}
     values["steps"] = tuple(FinishedStep(name, elapsed_s) for name, elapsed_s in row["steps"])
     values["folders"] = tuple(row["folders"])

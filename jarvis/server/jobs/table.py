@@ -1,4 +1,4 @@
-"""What statements about the table of jobs share: a job's row, a condition, a job as it begins."""
+"""Shared query fragments for the jobs table."""
 
 from collections.abc import Collection
 from datetime import UTC, datetime
@@ -29,11 +29,11 @@ from jarvis.server.database import (
     JobState,
     reading,
 )
-from jarvis.server.jobs.rows import Headway, Job, of_row
+from jarvis.server.jobs.rows import Job, JobProgress, of_row
 
 QUEUED_DEFAULTS: dict[str, Any] = {
     "state": JobState.QUEUED,
-    **Headway().values(),
+    **JobProgress().values(),
     "error": None,
     "result": None,
     "analysis_id": None,
@@ -44,45 +44,47 @@ QUEUED_DEFAULTS: dict[str, Any] = {
     "started": None,
     "ended": None,
 }
-"""What a job in the queue is like, also one that has been there before."""
+"""Column values of a queued job, new or re-queued."""
 
 
 class UnknownJobError(JarvisError):
-    """No job on this server has this id."""
+    """There is no such job."""
 
     def __init__(self, job_id: str) -> None:
         super().__init__(
-            f"There is no job {job_id[:40]!r} on this server: it was removed, or the link comes "
-            "from another server. The list below has those there are."
+            f"There is no job {job_id[:40]!r} on this server: it was deleted, or the link is from "
+            "another server. The existing jobs are listed below."
         )
 
 
 def utc_now() -> datetime:
-    """The moment as the table has it."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
 def is_waiting(kinds: Collection[JobKind] = ()) -> ColumnElement[bool]:
-    """The condition of the jobs that wait, of some kinds only where given."""
+    """Return the condition for queued jobs of the given kinds, or of all if empty."""
     is_queued = JOBS.c.state == JobState.QUEUED
     return is_queued & JOBS.c.kind.in_(kinds) if kinds else is_queued
 
 
 def visible_to(person: Person) -> ColumnElement[bool]:
-    """The condition of the jobs that a person may see.
+    """Return the condition for jobs that a person can see.
 
-    Every analysis that the job names must be visible to them now. A removed one counts as it was
-    last, and one that is not known at all is for admins. Until the job has made its analysis, the
-    visibility that was requested for that counts too.
+    Each analysis that the job reads must be visible to them now. For a deleted one, its last
+    visibility applies; unknown ones are visible only to admins. Until the job has created its
+    analysis, the visibility requested for it applies, too.
     """
     if may(person, Role.ADMIN):
         return true()
-    kept = and_(ANALYSES.c.id == JOB_ANALYSES.c.analysis_id, JOB_ANALYSES.c.visibility.is_(None))
+    is_stored = and_(
+        ANALYSES.c.id == JOB_ANALYSES.c.analysis_id, JOB_ANALYSES.c.visibility.is_(None)
+    )
     owner = func.coalesce(JOB_ANALYSES.c.owner, ANALYSES.c.owner)
     visibility = func.coalesce(JOB_ANALYSES.c.visibility, ANALYSES.c.visibility)
     hidden = (
         select(JOB_ANALYSES.c.job_id)
-        .select_from(JOB_ANALYSES.outerjoin(ANALYSES, kept))
+        .select_from(JOB_ANALYSES.outerjoin(ANALYSES, is_stored))
         .where(
             JOB_ANALYSES.c.job_id == JOBS.c.id,
             not_(func.coalesce(is_visible(person, owner, visibility), false())),
@@ -93,19 +95,19 @@ def visible_to(person: Person) -> ColumnElement[bool]:
 
 
 def update_of(job_id: str, *states: JobState) -> Update:
-    """An update of a job that is in one of these states, and of none otherwise."""
+    """Return an update of a job that applies only in the given states."""
     return update(JOBS).where(JOBS.c.id == job_id, JOBS.c.state.in_(states))
 
 
 def one(engine: Engine, condition: ColumnElement[bool]) -> Job | None:
-    """A job with which a condition holds."""
+    """Return any job that meets a condition; None if there is none."""
     with reading(engine) as connection:
         row = connection.execute(select(JOBS).where(condition).limit(1)).mappings().first()
     return None if row is None else of_row(row)
 
 
 def job_in(connection: Connection, job_id: str) -> Job:
-    """A job, as a transaction sees it; UnknownJobError where there is none."""
+    """Return a job within a transaction; raise UnknownJobError if it does not exist."""
     row = connection.execute(select(JOBS).where(JOBS.c.id == job_id)).mappings().first()
     if row is None:
         raise UnknownJobError(job_id)

@@ -1,4 +1,4 @@
-"""The tables of the database, version by version: one file in ``versions`` for each change."""
+"""Database migrations: one file in ``versions`` per schema version."""
 
 from pathlib import Path
 
@@ -8,27 +8,28 @@ from sqlalchemy.engine import Connection
 from jarvis.core.errors import JarvisError
 
 HEAD = "0004"
-"""The version that this Jarvis works with: the newest file in ``versions``."""
+"""Schema version of this Jarvis: the newest file in ``versions``."""
 
 _VERSION_TABLE = "alembic_version"
 _LOCK = 0x6A617276
-"""Where a database can be locked by a number, this one is for its changes."""
+"""Key of the PostgreSQL advisory lock of migrations."""
 
 
 class NewerDatabaseError(JarvisError):
-    """A newer Jarvis has changed the database."""
+    """The database was migrated by a newer Jarvis."""
 
-    def __init__(self, found: str) -> None:
+    def __init__(self, current: str) -> None:
         super().__init__(
-            f"The database of this server has version {found}, this Jarvis knows version {HEAD}: "
-            "a newer Jarvis made it. Use that one, or another database."
+            f"The database of this server has version {current}, but this Jarvis supports version "
+            f"{HEAD}. Use the newer Jarvis, or another database."
         )
 
 
 def upgrade(engine: Engine) -> None:
-    """Bring the database to ``HEAD``; nothing happens where it is there.
+    """Migrate the database to ``HEAD``; several processes may call this concurrently.
 
-    Several processes may do so at once. Raises NewerDatabaseError.
+    Raises:
+        NewerDatabaseError: the database has a newer version.
     """
     with engine.connect() as connection:
         if version(connection) == HEAD:
@@ -36,22 +37,22 @@ def upgrade(engine: Engine) -> None:
     with engine.begin() as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
-        found = version(connection)
-        if found is not None and found > HEAD:
-            raise NewerDatabaseError(found)
+        current = version(connection)
+        if current is not None and current > HEAD:
+            raise NewerDatabaseError(current)
         _run(connection)
 
 
 def version(connection: Connection) -> str | None:
-    """The version that a database has; None for an empty one."""
+    """Return the schema version of a database; None for an empty one."""
     if not inspect(connection).has_table(_VERSION_TABLE):
         return None
-    found = connection.execute(text(f"SELECT version_num FROM {_VERSION_TABLE}")).scalar()
-    return None if found is None else str(found)
+    current = connection.execute(text(f"SELECT version_num FROM {_VERSION_TABLE}")).scalar()
+    return None if current is None else str(current)
 
 
 def _run(connection: Connection) -> None:
-    # Slow to import, and needed once in the life of a version.
+    # Imported lazily: slow, and needed only for a migration.
     from alembic import command
     from alembic.config import Config
 

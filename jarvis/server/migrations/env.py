@@ -1,4 +1,4 @@
-"""What Alembic runs: the changes, on the connection that it was given."""
+"""Alembic environment: runs the migrations on the connection of the configuration."""
 
 from alembic import context
 

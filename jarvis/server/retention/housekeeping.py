@@ -1,7 +1,6 @@
-"""What goes with age and without being asked: ended jobs with the files that they exported, lines
-of the audit log, and rows of analyses whose folders were deleted.
+"""Retention of ended jobs, their exported files, audit log entries, and rows without folders.
 
-``jarvis prune`` does all of it, a worker a part of it every hour.
+``jarvis prune`` applies all of it at once; a worker applies a limited part every hour.
 """
 
 from collections.abc import Collection
@@ -22,13 +21,18 @@ from jarvis.server.storage.analysis_rows import all_rows, folders_here, forget, 
 from jarvis.server.storage.folders import remove_folder
 
 JOBS_AT_ONCE = 200
-"""A worker that tidies up has jobs to look after: so many go each time."""
+"""Maximum number of jobs that a worker deletes at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """The ids of jobs that ended more than ``keep_jobs_days`` ago, those of all other jobs, and how
-    many lines of the audit log are as old."""
+    """Data beyond the retention of ``keep_jobs_days``.
+
+    Attributes:
+        jobs: ids of expired jobs.
+        other_jobs: ids of all other jobs.
+        audit_lines: number of expired audit log entries.
+    """
 
     jobs: frozenset[str]
     other_jobs: frozenset[str]
@@ -36,36 +40,36 @@ class Expired:
 
 
 def expired(engine: Engine) -> Expired:
-    """What is old enough to go now."""
+    """Return the currently expired jobs and audit log entries."""
     before = _before()
     with reading(engine) as connection:
-        everyone = frozenset(connection.execute(select(JOBS.c.id)).scalars())
+        all_jobs = frozenset(connection.execute(select(JOBS.c.id)).scalars())
         old = frozenset(connection.execute(select(JOBS.c.id).where(_is_old(before))).scalars())
         lines = select(func.count()).select_from(AUDIT).where(AUDIT.c.moment < before)
-        return Expired(old, everyone - old, connection.execute(lines).scalar() or 0)
+        return Expired(old, all_jobs - old, connection.execute(lines).scalar() or 0)
 
 
-def forget_expired(engine: Engine, most_jobs: int | None = None) -> int:
-    """Remove it, of jobs the oldest first; how many jobs went.
+def forget_expired(engine: Engine, max_jobs: int | None = None) -> int:
+    """Delete expired jobs, oldest first, and audit log entries; return the number of jobs.
 
-    The files go before the row of their job, so that none is left that nobody knows of.
+    The files of a job are deleted before its row, so that none are orphaned.
     """
     before = _before()
-    oldest = select(JOBS.c.id).where(_is_old(before)).order_by(JOBS.c.ended).limit(most_jobs)
+    oldest = select(JOBS.c.id).where(_is_old(before)).order_by(JOBS.c.ended).limit(max_jobs)
     with reading(engine) as connection:
         ids = connection.execute(oldest).scalars().all()
     remove_files([exports_dir() / job_id for job_id in ids])
     with writing(engine) as connection:
-        for job_id in ids:  # one that was retried meanwhile stays
-            gone = connection.execute(delete(JOBS).where(JOBS.c.id == job_id, _is_old(before)))
-            if gone.rowcount:
+        for job_id in ids:  # except those retried meanwhile
+            deleted = connection.execute(delete(JOBS).where(JOBS.c.id == job_id, _is_old(before)))
+            if deleted.rowcount:
                 connection.execute(delete(JOB_ANALYSES).where(JOB_ANALYSES.c.job_id == job_id))
         connection.execute(delete(AUDIT).where(AUDIT.c.moment < before))
     return len(ids)
 
 
 def remove_files(folders: Collection[Path]) -> None:
-    """Remove folders of uploads or exports, here and where they are shared."""
+    """Delete folders of uploads or exports, locally and in the artifact root."""
     artifacts.remove_files(folders)
     for folder in folders:
         with suppress(FileNotFoundError):
@@ -73,22 +77,23 @@ def remove_files(folders: Collection[Path]) -> None:
 
 
 def drop_missing(engine: Engine) -> None:
-    """Forget the analyses whose folders were deleted by hand.
+    """Delete the rows of analyses whose folders were deleted by hand.
 
-    Not where all of them are gone: rather a disk is missing. Nor what has no manifest yet: somebody
-    is making it. Shared ones stay listed until they are removed: another machine may have them.
+    Does nothing if all folders are missing, because the disk may not be mounted, or if analyses
+    are shared, because other machines may have them. Rows without a manifest are of analyses that
+    are being created.
     """
     root = analyses_dir()
     if artifacts.is_shared() or not root.is_dir() or not any(root.iterdir()):
         return
     written = {row.id for row in all_rows(engine).values() if row.written_ns}
     being_replaced = {path.name.split(".")[1] for path in root.glob(".*.*")}
-    if gone := written - folders_here().keys() - being_replaced:
-        forget(engine, gone)
+    if missing := written - folders_here().keys() - being_replaced:
+        forget(engine, missing)
 
 
 def publish_local_analyses(engine: Engine) -> None:
-    """Put analyses into the artifact root that were kept before there was one, or copied in."""
+    """Upload local analyses to the artifact root that were stored before it was configured."""
     rows = stored_rows(engine)
     for name in folders_here().keys() & rows.keys():
         if not is_copy(name):
@@ -96,7 +101,7 @@ def publish_local_analyses(engine: Engine) -> None:
 
 
 def clean_up(engine: Engine) -> None:
-    """What a worker does every hour; several may do so at once."""
+    """Apply the hourly retention of a worker; several may do so concurrently."""
     uploads.sweep()
     kill_orphans(engine)
     forget_expired(engine, JOBS_AT_ONCE)

@@ -1,7 +1,7 @@
-"""What jobs had half written on this machine when it, or what ran them, died.
+"""Deletes partial results of jobs that died on this machine.
 
-A worker clears away what its own jobs left. Where machines have homes of their own, another worker
-may be the one that sees a death, and cannot.
+A worker deletes those of its own jobs. If machines have separate homes, the death may be noticed by
+a worker on another machine, which cannot delete them.
 """
 
 import re
@@ -15,19 +15,19 @@ from jarvis.server.jobs import queue
 from jarvis.server.jobs.queue import UnknownJobError
 
 _LABEL = re.compile(r"-(job-([0-9a-f]+)-([0-9]+)-)")
-"""``Job.attempt_label`` within the name of a hidden folder: the job, and which attempt."""
+"""``Job.attempt_label`` in the name of a hidden folder: job id and attempt."""
 
 
 def kill_orphans(engine: Engine) -> None:
-    """Clear away what attempts left here that run no more."""
+    """Delete partial results of attempts that are no longer running."""
     for folder in (analyses_dir(), exports_dir(), uploads_dir()):
-        found = (_LABEL.search(entry.name) for entry in folder.glob(".*"))
-        for label, job_id, attempt in {match.groups() for match in found if match}:
-            if not _runs(engine, job_id, int(attempt)):
+        matches = (_LABEL.search(entry.name) for entry in folder.glob(".*"))
+        for label, job_id, attempt in {match.groups() for match in matches if match}:
+            if not _is_running(engine, job_id, int(attempt)):
                 clear_staged(folder, label)
 
 
-def _runs(engine: Engine, job_id: str, attempt: int) -> bool:
+def _is_running(engine: Engine, job_id: str, attempt: int) -> bool:
     try:
         job = queue.find(engine, job_id)
     except UnknownJobError:

@@ -1,8 +1,8 @@
-"""What may go to make room: a plan that says why, and its execution.
+"""``jarvis prune``: a plan of what to delete, with reasons, and its execution.
 
-What nothing needs goes whenever it is asked: uploads of no stored analysis and no job, copies of
-traces whose file is gone, what was left half made, and what ``housekeeping`` says is old. Analyses
-go by age or size only where a limit is given, and pinned ones never. None goes by itself.
+Always deleted: uploads without an analysis or a job, cached traces whose file is gone, partial
+results of crashes, and what expired by ``housekeeping``. Analyses are deleted only by an explicit
+age or size limit, and never if they are pinned.
 """
 
 import time
@@ -35,11 +35,11 @@ from jarvis.trace.sidecar import is_outdated
 
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
 GRACE_S = DAY_S
-"""What was put here less than a day ago may be about to be used."""
+"""Minimum age of unused files to be deleted, because newer ones may be used soon."""
 
 
 class Kind(StrEnum):
-    """What takes room."""
+    """Kind of stored data."""
 
     ANALYSIS = "analysis"
     UPLOAD = "upload"
@@ -49,12 +49,12 @@ class Kind(StrEnum):
 
 
 _SHARED = (Kind.UPLOAD, Kind.EXPORT)
-"""Files that an artifact root may have too."""
+"""Kinds that are also in the artifact root."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What analyses and exports must keep to: an age in seconds, and the bytes of all together."""
+    """Limits of prune: maximum age of analyses and exports, and maximum total size."""
 
     older_than_s: float | None = None
     keep_under_bytes: float | None = None
@@ -62,9 +62,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Something that takes room; ``age_s`` since it was made, uploaded or loaded here.
+    """A stored item.
 
-    ``trace`` is the digest of the trace of an analysis, and the beginning of it for an upload.
+    Attributes:
+        age_s: time since it was created, uploaded or imported.
+        trace: digest of an analysis's trace, or its prefix for an upload.
     """
 
     kind: Kind
@@ -77,7 +79,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """Something that goes, and why."""
+    """An item and the reason why it is deleted, or protected."""
 
     stored: Stored
     reason: str
@@ -85,7 +87,13 @@ class Leaving:
 
 @dataclass(slots=True)
 class Plan:
-    """What goes, what would go and stays (with the reason), and how much there is before."""
+    """Plan of a prune.
+
+    Attributes:
+        total_bytes: size of all items before.
+        leaving: items to delete.
+        staying: items beyond the limits that are protected.
+    """
 
     total_bytes: int
     expired: Expired
@@ -94,128 +102,129 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
+        """Return whether there is nothing to delete."""
         return not (self.leaving or self.expired.jobs or self.expired.audit_lines)
 
     @property
     def freed_bytes(self) -> int:
-        """How much room it makes."""
-        return sum(one.stored.size_bytes for one in self.leaving)
+        """Return the size of the items to delete."""
+        return sum(item.stored.size_bytes for item in self.leaving)
 
     @property
     def left_bytes(self) -> int:
-        """How much there is afterwards."""
+        """Return the size of the remaining items."""
         return self.total_bytes - self.freed_bytes
 
 
 def plan(limits: Limits) -> Plan:
-    """What ``prune`` would remove, in that order; nothing is changed."""
+    """Return what ``prune`` would delete, in this order; changes nothing."""
     now = time.time()
     stored = [*_stored(now)]
     old = expired(database())
-    made = _Planning(Plan(sum(one.size_bytes for one in stored), old), stored)
-    made.drop_what_nothing_needs()
+    planner = _Planner(Plan(sum(item.size_bytes for item in stored), old), stored)
+    planner.drop_unused()
     if limits.older_than_s is not None:
-        made.drop_older_than(limits.older_than_s)
+        planner.drop_older_than(limits.older_than_s)
     if limits.keep_under_bytes is not None:
-        made.drop_until_under(limits.keep_under_bytes)
-    return made.plan
+        planner.drop_until_under(limits.keep_under_bytes)
+    return planner.plan
 
 
 def prune(planned: Plan) -> list[Leaving]:
-    """Remove what a plan names; what was removed meanwhile, pinned or taken up by a job stays.
+    """Delete the items of a plan, except those that were deleted, pinned or used meanwhile.
 
-    Gives what went.
+    Returns:
+        The deleted items.
     """
-    pins, named = pinned(), named_by_jobs()
-    gone = [
-        one
-        for one in planned.leaving
-        if _protection(one.stored, pins, named) is None
-        and (one.stored.path.exists() or is_shared())
+    pins, used = pinned(), named_by_jobs()
+    deleted = [
+        item
+        for item in planned.leaving
+        if _protection(item.stored, pins, used) is None
+        and (item.stored.path.exists() or is_shared())
     ]
-    remove_files([one.stored.path for one in gone if one.stored.kind in _SHARED])
-    for one in gone:
-        if one.stored.kind is Kind.ANALYSIS:
-            drop(one.stored.path)
-        elif one.stored.kind not in _SHARED:
+    remove_files([item.stored.path for item in deleted if item.stored.kind in _SHARED])
+    for item in deleted:
+        if item.stored.kind is Kind.ANALYSIS:
+            drop(item.stored.path)
+        elif item.stored.kind not in _SHARED:
             with suppress(FileNotFoundError):
-                remove_folder(one.stored.path)
+                remove_folder(item.stored.path)
     forget_expired(database())
     drop_missing(database())
-    return gone
+    return deleted
 
 
 @dataclass(slots=True)
-class _Planning:
+class _Planner:
     plan: Plan
     stored: list[Stored]
     pins: frozenset[str] = field(default_factory=pinned)
-    named: dict[str, str] = field(default_factory=named_by_jobs)
-    gone: set[Path] = field(default_factory=set)
+    used: dict[str, str] = field(default_factory=named_by_jobs)
+    dropped: set[Path] = field(default_factory=set)
     users: dict[Path, set[Path]] = field(init=False)
-    """The analyses that were made of each upload."""
+    """The analyses of each upload."""
 
     def __post_init__(self) -> None:
         self.users = {
             upload.path: {
-                one.path
-                for one in self.stored
-                if one.kind is Kind.ANALYSIS and (one.trace or "").startswith(upload.trace or " ")
+                item.path
+                for item in self.stored
+                if item.kind is Kind.ANALYSIS and (item.trace or "").startswith(upload.trace or " ")
             }
             for upload in self._by_age(Kind.UPLOAD)
         }
 
-    def drop_what_nothing_needs(self) -> None:
-        for one in self.stored:
-            if one.kind is Kind.LEFTOVER:
-                self._drop(one, "left half made or half removed")
-            elif one.kind is Kind.COPY and is_outdated(one.path):
-                self._drop(one, "its trace is gone or has changed")
-            elif one.kind is Kind.EXPORT and one.path.name in self.plan.expired.jobs:
-                self._drop(one, f"its job ended more than {retention_text()} ago")
-            elif one.kind is Kind.EXPORT and self._is_orphan(one):
-                self._drop(one, "no job is known that made it")
+    def drop_unused(self) -> None:
+        for item in self.stored:
+            if item.kind is Kind.LEFTOVER:
+                self._drop(item, "partial result of a crash")
+            elif item.kind is Kind.COPY and is_outdated(item.path):
+                self._drop(item, "its trace was deleted or has changed")
+            elif item.kind is Kind.EXPORT and item.path.name in self.plan.expired.jobs:
+                self._drop(item, f"its job ended more than {retention_text()} ago")
+            elif item.kind is Kind.EXPORT and self._is_orphan(item):
+                self._drop(item, "its job is unknown")
         self._drop_unneeded_uploads()
 
     def drop_older_than(self, age_s: float) -> None:
-        for one in self._by_age(Kind.EXPORT, Kind.COPY, Kind.ANALYSIS):
-            if one.age_s > age_s:
-                self._drop(one, f"older than {age_words(age_s)}")
+        for item in self._by_age(Kind.EXPORT, Kind.COPY, Kind.ANALYSIS):
+            if item.age_s > age_s:
+                self._drop(item, f"older than {age_words(age_s)}")
         self._drop_unneeded_uploads()
 
-    def drop_until_under(self, most_bytes: float) -> None:
-        """What can be had again goes first; an analysis takes its upload with it."""
+    def drop_until_under(self, max_bytes: float) -> None:
+        """Drop the oldest, first what can be created again, then analyses with their uploads."""
         for kinds in ((Kind.EXPORT, Kind.COPY), (Kind.ANALYSIS,)):
-            for one in self._by_age(*kinds):
-                if self.plan.left_bytes <= most_bytes:
+            for item in self._by_age(*kinds):
+                if self.plan.left_bytes <= max_bytes:
                     return
-                self._drop(one, "the oldest while there is too much")
+                self._drop(item, "oldest above the size limit")
                 self._drop_unneeded_uploads()
 
     def _is_orphan(self, export: Stored) -> bool:
         return export.age_s > GRACE_S and export.path.name not in self.plan.expired.other_jobs
 
     def _by_age(self, *kinds: Kind) -> list[Stored]:
-        wanted = [one for one in self.stored if one.kind in kinds and one.path not in self.gone]
-        return sorted(wanted, key=lambda one: one.age_s, reverse=True)
+        items = [i for i in self.stored if i.kind in kinds and i.path not in self.dropped]
+        return sorted(items, key=lambda item: item.age_s, reverse=True)
 
     def _drop_unneeded_uploads(self) -> None:
-        for one in self._by_age(Kind.UPLOAD):
-            if one.age_s > GRACE_S and self.users[one.path] <= self.gone:
-                self._drop(one, "no stored analysis was made of it, and no job works with it")
+        for item in self._by_age(Kind.UPLOAD):
+            if item.age_s > GRACE_S and self.users[item.path] <= self.dropped:
+                self._drop(item, "no analysis and no job uses it")
 
-    def _drop(self, one: Stored, reason: str) -> None:
-        protection = _protection(one, self.pins, self.named)
+    def _drop(self, item: Stored, reason: str) -> None:
+        protection = _protection(item, self.pins, self.used)
         if protection is None:
-            self.gone.add(one.path)
-            self.plan.leaving.append(Leaving(one, reason))
-        elif all(other.stored is not one for other in self.plan.staying):
-            self.plan.staying.append(Leaving(one, protection))
+            self.dropped.add(item.path)
+            self.plan.leaving.append(Leaving(item, reason))
+        elif all(other.stored is not item for other in self.plan.staying):
+            self.plan.staying.append(Leaving(item, protection))
 
 
 def age_words(age_s: float) -> str:
-    """An age in the unit that fits."""
+    """Return an age in days, hours or minutes."""
     if age_s >= DAY_S:
         return counted(int(age_s // DAY_S), "day")
     if age_s >= HOUR_S:
@@ -223,39 +232,39 @@ def age_words(age_s: float) -> str:
     return counted(int(age_s // MINUTE_S), "minute")
 
 
-def _protection(one: Stored, pins: frozenset[str], named: dict[str, str]) -> str | None:
-    """Why something stays whatever the limits are."""
-    if one.kind is Kind.ANALYSIS and one.name in pins:
+def _protection(item: Stored, pins: frozenset[str], used: dict[str, str]) -> str | None:
+    """Return why an item must not be deleted; None if it can be."""
+    if item.kind is Kind.ANALYSIS and item.name in pins:
         return "pinned"
-    names = {one.name} if one.kind is Kind.ANALYSIS else _addresses(one)
-    job = next((job for text, job in named.items() if text in names), None)
-    return None if job is None else f"the job {job} works with it"
+    names = {item.name} if item.kind is Kind.ANALYSIS else _addresses(item)
+    job = next((job for text, job in used.items() if text in names), None)
+    return None if job is None else f"job {job} is using it"
 
 
-def _addresses(one: Stored) -> set[str]:
-    """What a job may call a file, or one in a folder, which may be on another machine."""
-    path = one.path
-    files = {path, path / one.name, *(path.iterdir() if path.is_dir() else ())}
+def _addresses(item: Stored) -> set[str]:
+    """Return all names by which a job's parameters may refer to an item or its files."""
+    path = item.path
+    files = {path, path / item.name, *(path.iterdir() if path.is_dir() else ())}
     return {name for file in files for name in (str(file), str(file.resolve()), address(file))}
 
 
 def retention_text() -> str:
-    """How long ended jobs stay."""
+    """Return the retention of ended jobs for messages."""
     return age_words(settings().keep_jobs_days * DAY_S)
 
 
 def _stored(now: float) -> Iterator[Stored]:
-    """Everything in the home of the server that retention is about."""
+    """Yield all items of this server."""
     yield from _analyses(now)
     for folder in _visible(uploads_dir()):
         if folder.is_dir():
-            yield from _one(Kind.UPLOAD, _names_in(folder), folder, folder, now, folder.name)
+            yield from _item(Kind.UPLOAD, _names_in(folder), folder, folder, now, folder.name)
     for kind, parent in ((Kind.UPLOAD, uploads_dir()), (Kind.EXPORT, exports_dir())):
-        yield from _elsewhere(kind, parent, now)
+        yield from _remote_items(kind, parent, now)
     for folder in _visible(trace_cache_dir()):
-        yield from _one(Kind.COPY, folder.name, folder, folder, now)
+        yield from _item(Kind.COPY, folder.name, folder, folder, now)
     for folder in _visible(exports_dir()):
-        yield from _one(Kind.EXPORT, _names_in(folder), folder, folder, now)
+        yield from _item(Kind.EXPORT, _names_in(folder), folder, folder, now)
     for parent in (analyses_dir(), uploads_dir(), trace_cache_dir()):
         yield from _leftovers(parent, now)
 
@@ -268,11 +277,11 @@ def _analyses(now: float) -> Iterator[Stored]:
         yield Stored(Kind.ANALYSIS, entry.id, entry.root, entry.size_bytes, age_s, sha256)
     for broken in catalog.broken:
         root = analyses_dir() / broken
-        yield from _one(Kind.ANALYSIS, broken, root, root, now)
+        yield from _item(Kind.ANALYSIS, broken, root, root, now)
 
 
-def _elsewhere(kind: Kind, parent: Path, now: float) -> Iterator[Stored]:
-    """What the artifact root has, and this home has not."""
+def _remote_items(kind: Kind, parent: Path, now: float) -> Iterator[Stored]:
+    """Yield items that are only in the artifact root."""
     root = artifact_root()
     for artifact in () if root is None else root.below(parent.name):
         folder, _, name = artifact.key.partition("/")[2].partition("/")
@@ -284,15 +293,15 @@ def _elsewhere(kind: Kind, parent: Path, now: float) -> Iterator[Stored]:
 
 def _leftovers(parent: Path, now: float) -> Iterator[Stored]:
     for path in parent.glob(".*"):
-        for left in _one(Kind.LEFTOVER, path.name, path, path, now):
-            if left.age_s > GRACE_S and not is_only_copy(path):
-                yield left
+        for item in _item(Kind.LEFTOVER, path.name, path, path, now):
+            if item.age_s > GRACE_S and not is_only_copy(path):
+                yield item
 
 
-def _one(
+def _item(
     kind: Kind, name: str, path: Path, written: Path, now: float, trace: str | None = None
 ) -> Iterator[Stored]:
-    """What is at ``path``, or nothing where it has just been removed."""
+    """Yield the item at ``path``, or nothing if it was deleted meanwhile."""
     with suppress(FileNotFoundError, NotADirectoryError):
         age_s = max(0.0, now - written.stat().st_mtime)
         yield Stored(kind, name, path, folder_bytes(path), age_s, trace)
@@ -305,5 +314,5 @@ def _visible(folder: Path) -> list[Path]:
 
 
 def _names_in(folder: Path) -> str:
-    """What a folder holds; its own name where it is empty."""
+    """Return the names of the files in a folder, or its own name if it is empty."""
     return ", ".join(path.name for path in _visible(folder)) or folder.name

@@ -1,4 +1,4 @@
-"""Analyses are removed: at once for everyone, and not while a job works with them."""
+"""Deletion of analyses that no job uses."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,17 +16,19 @@ from jarvis.server.storage.folders import remove_folder
 
 
 class RemovalRefusedError(JarvisError):
-    """An analysis that is to stay."""
+    """The analysis cannot be deleted."""
 
     def __init__(self, analysis_id: str, reason: str, remedy: str) -> None:
-        super().__init__(f"The analysis {analysis_id} is not removed: {reason}. {remedy}")
+        super().__init__(f"Analysis {analysis_id} cannot be deleted: {reason}. {remedy}")
 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """An analysis that was removed, how large it was, and the analyses that it is a reference of.
+    """A deleted analysis.
 
-    Those keep what they say of the comparison, and cannot be compared with it anew.
+    Attributes:
+        referred_to_by: analyses that use it as their reference; their stored comparison remains,
+            but cannot be run again.
     """
 
     id: str
@@ -35,54 +37,55 @@ class Removed:
 
 
 def check_removable(analysis_id: str) -> AnalysisRow:
-    """The row of an analysis, readable or not, that may be removed.
+    """Return the row of an analysis, readable or not, that can be deleted.
 
-    Raises UnknownAnalysisError where there is none, KeptError where it is pinned or a job that
-    waits or runs works with it.
+    Raises:
+        UnknownAnalysisError: there is no such analysis.
+        RemovalRefusedError: it is pinned, or a queued or running job uses it.
     """
     row = stored_row(analysis_id)
     if row.is_pinned:
         unpin = f"`jarvis pin --off {analysis_id}`"
-        raise RemovalRefusedError(
-            analysis_id, "it is pinned", f"Let go of the pin first ({unpin})."
-        )
+        raise RemovalRefusedError(analysis_id, "it is pinned", f"Unpin it first ({unpin}).")
     if (job := named_by_jobs().get(analysis_id)) is not None:
         raise RemovalRefusedError(
-            analysis_id, f"the job {job} works with it", "Wait for its end, or cancel it."
+            analysis_id, f"job {job} is using it", "Wait until the job ends, or cancel it."
         )
     return row
 
 
 def remove_analysis(analysis_id: str) -> Removed:
-    """Remove an analysis for good; raises as ``check_removable``."""
+    """Delete an analysis; raises as ``check_removable``."""
     row = check_removable(analysis_id)
     drop(analyses_dir() / row.id)
     return Removed(row.id, row.size_bytes, referring_to(row.id))
 
 
 def drop(root: Path) -> None:
-    """Delete the folder of a stored analysis, also where it is shared, and take it off the list: in
-    this order, since a folder without a row would be taken for a new one."""
+    """Delete an analysis from the artifact root, its folder, and its row.
+
+    The row is last, since a folder without a row is listed as a new analysis.
+    """
     remove_shared(root.name)
-    with suppress(FileNotFoundError):  # it was made on another machine
+    with suppress(FileNotFoundError):  # not on this machine
         remove_folder(root)
     forget(database(), [root.name])
 
 
 def referring_to(analysis_id: str) -> tuple[str, ...]:
-    """The kept analyses whose reference it is."""
+    """Return the ids of the analyses that use this one as their reference."""
     entries = read_catalog().entries
     return tuple(entry.id for entry in entries if entry.manifest.reference == analysis_id)
 
 
 def named_by_jobs() -> dict[str, str]:
-    """What jobs that wait or run were asked with: each text among their parameters, and the job."""
+    """Return the texts in the parameters of queued and running jobs, each with its job id."""
     active = queue.active(database())
     return {text: job.id for job in active for text in texts_in(job.parameters)}
 
 
 def texts_in(value: object) -> Iterator[str]:
-    """Each text in the parameters of a job."""
+    """Yield all texts in the parameters of a job, recursively."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):

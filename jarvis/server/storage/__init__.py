@@ -1,1 +1,1 @@
-"""What is kept: analyses and their list, files that machines share, and how they go again."""
+"""Storage of analyses, uploads and exports: catalog, shared artifact root, retention."""

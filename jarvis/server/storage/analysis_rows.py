@@ -1,8 +1,8 @@
-"""The table of kept analyses: what stands in no folder, and copies of the manifests.
+"""Table of stored analyses: owners, visibility, pins, versions, and copies of the manifests.
 
-A folder may appear, change or go by itself: made by a command, copied in, deleted by hand. The
-table follows at the next look, which costs one listing and a ``stat`` for each folder. Where
-analyses are shared in an artifact root, the table alone says what there is.
+Folders may appear, change or disappear at any time: created by a command, copied in, deleted by
+hand. ``stored_rows`` updates the table with one directory listing and one ``stat`` per folder. With
+a shared artifact root, only the table is authoritative.
 """
 
 import os
@@ -36,13 +36,13 @@ from jarvis.server.storage.folders import folder_bytes
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _VERSION_BYTES = 8
-_DIGEST_LETTERS = 64
-_MACHINE_LETTERS = 64
+_DIGEST_CHARS = 64
+_MAX_MACHINE_CHARS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class StorageContext:
-    """Whom an analysis will belong to, who is to see it, and where it was made if not here.
+    """Owner, visibility and origin of analyses that are stored in the current context.
 
     ``made_on`` and ``loaded_by`` are as in ``AnalysisRow``.
     """
@@ -55,7 +55,7 @@ class StorageContext:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The columns of the table that say the same."""
+        """Return the values by column name."""
         return {
             "owner": self.owner,
             "visibility": self.visibility,
@@ -64,39 +64,41 @@ class StorageContext:
         }
 
 
-_ANYBODY = StorageContext()
-_keeper: ContextVar[StorageContext] = ContextVar("keeper", default=_ANYBODY)
+_DEFAULT_CONTEXT = StorageContext()
+_context: ContextVar[StorageContext] = ContextVar("context", default=_DEFAULT_CONTEXT)
 
 
 class PrivateAnalysisError(JarvisError):
-    """An analysis that somebody else has made and keeps for themselves."""
+    """The same analysis exists as a private one of another person."""
 
     def __init__(self) -> None:
         super().__init__(
-            "Somebody else has analyzed this trace with these options and keeps it private. Give "
-            "yours a model name of its own, or ask an admin of this server."
+            "Another user has a private analysis of this trace with these options. Use a "
+            "different model name, or ask an admin of this server."
         )
 
 
 class OthersAnalysisError(JarvisError):
-    """An analysis that belongs to somebody else would have to be made again."""
+    """An analysis of another person would be replaced."""
 
     def __init__(self, analysis_id: str) -> None:
         super().__init__(
-            f"The analysis {analysis_id} of this trace with these options belongs to somebody "
-            "else, so it is not made again for you. Open it, give yours a model name of its own, "
-            "or ask its owner or an admin of this server."
+            f"Analysis {analysis_id} of this trace with these options belongs to another user, so "
+            "you cannot run it again. Open it, use a different model name, or ask its owner or an "
+            "admin of this server."
         )
 
 
 @dataclass(frozen=True, slots=True)
 class AnalysisRow:
-    """A stored analysis, readable or not; ``version`` is another one each time it is made.
+    """A stored analysis, readable or not.
 
-    ``written_ns`` is when its manifest was written here, in nanoseconds since 1970; 0 without one.
-    ``made_on`` names the machine where that was another one; ``loaded_by`` who loaded it from a
-    file, empty where that person has no name. Both are also set for what was made here from such an
-    analysis.
+    Attributes:
+        version: changes each time the analysis is run again.
+        written_ns: modification time of its local manifest in ns since 1970; 0 without one.
+        made_on: the other machine that ran the analysis, or from whose result it was derived.
+        loaded_by: who imported it, or the analysis it was derived from, from an archive; empty if
+            access control was off.
     """
 
     id: str
@@ -111,20 +113,20 @@ class AnalysisRow:
 
     @property
     def is_from_outside(self) -> bool:
-        """Whether this server did not make it from a trace itself."""
+        """Return whether it was imported, or derived from an imported analysis."""
         return self.made_on is not None or self.loaded_by is not None
 
 
 _COLUMNS = [ANALYSES.c[field.name] for field in fields(AnalysisRow)]
-_MADE_ANEW = ("trace_sha256", "manifest", "size_bytes", "version", "written_ns")
-"""What changes when a folder has changed; owner, visibility and pin stay."""
+_CONTENT_COLUMNS = ("trace_sha256", "manifest", "size_bytes", "version", "written_ns")
+"""Columns that are updated if a folder has changed, unlike owner, visibility and pin."""
 
 _ORIGIN = ("made_on", "loaded_by")
-"""What changes also where the analysis was made, or loaded, again."""
+"""Columns that are updated, too, if the analysis was run or imported again."""
 
 
 def is_analysis_id(text: str) -> bool:
-    """Whether an analysis could have this id."""
+    """Return whether a text is a valid analysis id."""
     return _ID.fullmatch(text) is not None
 
 
@@ -132,78 +134,78 @@ def is_analysis_id(text: str) -> bool:
 def stored_for(
     owner: str | None, visibility: Visibility = Visibility.TEAM, role: Role = Role.EDITOR
 ) -> Iterator[None]:
-    """Analyses that are kept in this block belong to ``owner``, where they are new.
+    """Assign analyses that are created in this block to ``owner``.
 
-    Those that are kept already change as far as ``role`` allows ``owner``.
+    Existing ones are replaced only if ``owner`` with ``role`` may change them.
     """
-    token = _keeper.set(StorageContext(owner, visibility, role=role))
+    token = _context.set(StorageContext(owner, visibility, role=role))
     try:
         yield
     finally:
-        _keeper.reset(token)
+        _context.reset(token)
 
 
 def person_for(owner: str | None, role: Role) -> Person:
-    """Return the person who has something done; everyone without a name is LOCAL."""
+    """Return the person with a name and role; LOCAL without a name."""
     return LOCAL if owner is None else Person(owner, role)
 
 
 def may_replace(row: AnalysisRow) -> bool:
-    """Whether the keeper of this block may replace a stored analysis by another one."""
-    keeper = _keeper.get()
-    return may_change(person_for(keeper.owner, keeper.role), row)
+    """Return whether the owner of the current context may replace a stored analysis."""
+    context = _context.get()
+    return may_change(person_for(context.owner, context.role), row)
 
 
 @contextmanager
 def made_on(machine: str) -> Iterator[None]:
-    """Analyses that are kept in this block were made on another machine."""
-    token = _keeper.set(replace(_keeper.get(), made_on=machine[:_MACHINE_LETTERS]))
+    """Set the machine that ran the analyses stored in this block."""
+    token = _context.set(replace(_context.get(), made_on=machine[:_MAX_MACHINE_CHARS]))
     try:
         yield
     finally:
-        _keeper.reset(token)
+        _context.reset(token)
 
 
 @contextmanager
 def loaded_from_file() -> Iterator[None]:
-    """Analyses that are kept in this block were loaded by their owner from a file."""
-    token = _keeper.set(replace(_keeper.get(), loaded_by=_keeper.get().owner or ""))
+    """Mark analyses stored in this block as imported by their owner."""
+    token = _context.set(replace(_context.get(), loaded_by=_context.get().owner or ""))
     try:
         yield
     finally:
-        _keeper.reset(token)
+        _context.reset(token)
 
 
 @contextmanager
 def derived_from(ids: Iterable[str | None]) -> Iterator[None]:
-    """Analyses that are kept in this block have the origin of the first of ``ids`` from outside."""
-    rows = stored_rows(database()) if (named := [name for name in ids if name]) else {}
-    found = (rows[name] for name in named if name in rows and rows[name].is_from_outside)
-    source = next(found, None)
-    keeper = _keeper.get()
+    """Give analyses stored in this block the origin of the first imported one of ``ids``."""
+    names = [name for name in ids if name]
+    rows = stored_rows(database()) if names else {}
+    imported = (rows[name] for name in names if name in rows and rows[name].is_from_outside)
+    source = next(imported, None)
+    context = _context.get()
     if source is not None:
-        keeper = replace(keeper, made_on=source.made_on, loaded_by=source.loaded_by)
-    token = _keeper.set(keeper)
+        context = replace(context, made_on=source.made_on, loaded_by=source.loaded_by)
+    token = _context.set(context)
     try:
         yield
     finally:
-        _keeper.reset(token)
+        _context.reset(token)
 
 
 def may_answer(row: AnalysisRow) -> bool:
-    """Whether a stored analysis may answer a request for what is to be kept in this block.
+    """Return whether a stored analysis can be reused for the one to be stored in this block.
 
-    One from outside answers only for what would come from the same place.
+    An imported one is reused only for the same origin.
     """
-    keeper = _keeper.get()
-    is_same = (row.made_on, row.loaded_by) == (keeper.made_on, keeper.loaded_by)
+    context = _context.get()
+    is_same = (row.made_on, row.loaded_by) == (context.made_on, context.loaded_by)
     return is_same or not row.is_from_outside
 
 
 def check_joinable(row: AnalysisRow | None) -> None:
-    """PrivateAnalysisError where a stored analysis must not be given to the keeper of this "
-    "block."""
-    owner = _keeper.get().owner
+    """Raise PrivateAnalysisError if a stored analysis is private to another person."""
+    owner = _context.get().owner
     is_private = row is not None and row.visibility is Visibility.PRIVATE
     if row is not None and is_private and owner is not None and row.owner != owner:
         raise PrivateAnalysisError
@@ -211,20 +213,21 @@ def check_joinable(row: AnalysisRow | None) -> None:
 
 @contextmanager
 def reserved(engine: Engine, analysis_id: str) -> Iterator[None]:
-    """An analysis made in this block is private, or from outside, from its first moment.
+    """Insert the row of an analysis that is created in this block, with visibility and origin.
 
-    Its folder is there before it is written down, and a look in between takes up what it finds.
+    Its folder exists before ``record`` is called; without the row, a concurrent ``stored_rows``
+    would list it with the defaults.
     """
-    keeper = _keeper.get()
-    is_default = replace(keeper, owner=None, role=_ANYBODY.role) == _ANYBODY
+    context = _context.get()
+    is_default = replace(context, owner=None, role=_DEFAULT_CONTEXT.role) == _DEFAULT_CONTEXT
     if is_default or settings().artifact_root is not None:
         yield
         return
     root = analyses_dir() / analysis_id
-    if not root.exists():  # a row without a folder is what a killed process has left
+    if not root.exists():  # a row without a folder is from a killed process
         forget(engine, [analysis_id])
         with writing(engine) as connection:
-            connection.execute(_upsert(engine), _row_of(root, 0) | keeper.columns)
+            connection.execute(_upsert(engine), _row_of(root, 0) | context.columns)
     try:
         yield
     finally:
@@ -233,69 +236,70 @@ def reserved(engine: Engine, analysis_id: str) -> Iterator[None]:
 
 
 def new_version() -> str:
-    """What no analysis was called by before."""
+    """Return a random, unique version."""
     return secrets.token_hex(_VERSION_BYTES)
 
 
 def record(engine: Engine, root: Path, version: str | None = None) -> str | None:
-    """Write down the analysis in ``root``, which has just been made, under its folder's name.
+    """Insert or update the row of the new analysis in ``root``; its id is the folder's name.
 
-    Gives the version that it replaces.
+    Returns:
+        The replaced version, or None.
     """
-    row = _row_of(root, _written_ns(str(root))) | _keeper.get().columns
+    row = _row_of(root, _written_ns(str(root))) | _context.get().columns
     with writing(engine) as connection:
         replaced: str | None = connection.execute(
             select(ANALYSES.c.version).where(ANALYSES.c.id == root.name).with_for_update()
         ).scalar()
-        made = row | ({"version": version} if version else {})
-        connection.execute(_upsert(engine, (*_MADE_ANEW, *_ORIGIN)), made)
+        values = row | ({"version": version} if version else {})
+        connection.execute(_upsert(engine, (*_CONTENT_COLUMNS, *_ORIGIN)), values)
         return replaced
 
 
 def stored_rows(engine: Engine) -> dict[str, AnalysisRow]:
-    """What is kept now, by id; folders that have no row, or have changed, have theirs afterwards.
+    """Return the stored analyses by id, after updating the rows of new and changed folders.
 
-    Rows without a folder are left out and stay: an analysis that is being replaced has none for a
-    moment. Where analyses are shared they have theirs elsewhere.
+    Rows without a folder are left out but not deleted, because an analysis that is being replaced
+    has no folder for a moment. With a shared artifact root they are included.
     """
     is_shared = settings().artifact_root is not None
     folders = folders_here()
     rows = all_rows(engine)
 
-    def is_news(name: str, written_ns: int) -> bool:
-        if is_shared:  # what is here may be an old copy, or one of what was removed elsewhere
+    def is_changed(name: str, written_ns: int) -> bool:
+        if is_shared:  # the folder may be an old copy, or one of a deleted analysis
             return name not in rows and not is_copy(name)
         return name not in rows or rows[name].written_ns != written_ns
 
-    changed = {name: written for name, written in folders.items() if is_news(name, written)}
+    changed = {name: written for name, written in folders.items() if is_changed(name, written)}
     if changed:
-        _take_up(engine, changed)
+        _insert_folders(engine, changed)
     if pins_dir().is_dir():
-        changed |= dict.fromkeys(_take_over_pins(engine, folders), 0)
+        changed |= dict.fromkeys(_migrate_pins(engine, folders), 0)
     if changed:
         rows = all_rows(engine)
     return rows if is_shared else {name: rows[name] for name in folders if name in rows}
 
 
 def is_copy(analysis_id: str) -> bool:
-    """Whether the folder here was fetched from, or put into, the artifact root."""
+    """Return whether the local folder was downloaded from, or uploaded to, the artifact root."""
     return local_version(f"{analyses_dir().name}/{analysis_id}") is not None
 
 
 def version_of(engine: Engine, analysis_id: str) -> str | None:
-    """The version of a stored analysis; None where there is none."""
-    wanted = select(ANALYSES.c.version).where(ANALYSES.c.id == analysis_id)
+    """Return the version of a stored analysis; None if it does not exist."""
+    query = select(ANALYSES.c.version).where(ANALYSES.c.id == analysis_id)
     with reading(engine) as connection:
-        version: str | None = connection.execute(wanted).scalar()
+        version: str | None = connection.execute(query).scalar()
         return version
 
 
 def manifests(engine: Engine, ids: Collection[str]) -> dict[str, tuple[str, str]]:
-    """The version and the manifest, as JSON, of some analyses."""
-    wanted = select(ANALYSES.c.id, ANALYSES.c.version, ANALYSES.c.manifest)
+    """Return version and manifest (JSON) of the given analyses by id."""
+    query = select(ANALYSES.c.id, ANALYSES.c.version, ANALYSES.c.manifest)
     with reading(engine) as connection:
-        found = connection.execute(wanted.where(ANALYSES.c.id.in_(ids)))
-        return {name: (version, text) for name, version, text in found}
+        rows = connection.execute(query.where(ANALYSES.c.id.in_(ids)))
+        return {name: (version, text) for name, version, text in rows}
 
 
 def change(engine: Engine, analysis_id: str, **values: Any) -> None:
@@ -305,12 +309,12 @@ def change(engine: Engine, analysis_id: str, **values: Any) -> None:
 
 
 def forget(engine: Engine, ids: Collection[str]) -> None:
-    """Take analyses off the list, once their folders are gone.
+    """Delete the rows of analyses whose folders are deleted.
 
-    The jobs that name one keep who could see it, since the same id may come to mean another one.
+    Jobs that used one keep its last owner and visibility, since the id may be reused.
     """
     row = select(ANALYSES).where(ANALYSES.c.id == JOB_ANALYSES.c.analysis_id)
-    named = update(JOB_ANALYSES).where(
+    links = update(JOB_ANALYSES).where(
         JOB_ANALYSES.c.analysis_id.in_(ids), JOB_ANALYSES.c.visibility.is_(None)
     )
     last = {
@@ -318,23 +322,23 @@ def forget(engine: Engine, ids: Collection[str]) -> None:
         for name in ("owner", "visibility")
     }
     with writing(engine) as connection:
-        connection.execute(named.values(last))
+        connection.execute(links.values(last))
         connection.execute(delete(ANALYSES).where(ANALYSES.c.id.in_(ids)))
 
 
 def all_rows(engine: Engine) -> dict[str, AnalysisRow]:
-    """The table as it is, by id."""
+    """Return all rows by id, without looking at folders."""
     with reading(engine) as connection:
         return {row[0]: AnalysisRow(*row) for row in connection.execute(select(*_COLUMNS))}
 
 
 def folders_here() -> dict[str, int]:
-    """When the manifest of each folder of this home was written, 0 without one; by id."""
+    """Return the modification time of each local manifest in ns, 0 without one, by id."""
     try:
-        with os.scandir(analyses_dir()) as found:
+        with os.scandir(analyses_dir()) as entries:
             return {
                 entry.name: _written_ns(entry.path)
-                for entry in found
+                for entry in entries
                 if is_analysis_id(entry.name) and entry.is_dir()
             }
     except FileNotFoundError:
@@ -351,8 +355,8 @@ def _written_ns(folder: str) -> int:
         return 0
 
 
-def _take_up(engine: Engine, folders: Mapping[str, int]) -> None:
-    """Write rows for folders; two that do so at once write the same, in the same order."""
+def _insert_folders(engine: Engine, folders: Mapping[str, int]) -> None:
+    """Insert or update the rows of folders, sorted by id to avoid deadlocks."""
     rows = [_row_of(analyses_dir() / name, folders[name]) for name in sorted(folders)]
     with writing(engine) as connection:
         for row in rows:
@@ -360,11 +364,11 @@ def _take_up(engine: Engine, folders: Mapping[str, int]) -> None:
 
 
 def _row_of(root: Path, written_ns: int) -> dict[str, Any]:
-    """The row of a folder; one that cannot be read has an empty manifest."""
+    """Return the row of a folder; the manifest is empty if it cannot be read."""
     text, sha256 = "", ""
     with suppress(OSError, RunError, UnicodeError):
         content = RunPaths(root).manifest.read_bytes()
-        sha256 = manifest_of(root, content).trace.sha256[:_DIGEST_LETTERS]
+        sha256 = manifest_of(root, content).trace.sha256[:_DIGEST_CHARS]
         text = content.decode()
     return {
         "id": root.name,
@@ -381,24 +385,24 @@ def _row_of(root: Path, written_ns: int) -> dict[str, Any]:
     }
 
 
-def _upsert(engine: Engine, changed: Iterable[str] = _MADE_ANEW) -> Any:
+def _upsert(engine: Engine, changed: Iterable[str] = _CONTENT_COLUMNS) -> Any:
     insert = (postgresql if engine.dialect.name == "postgresql" else sqlite).insert(ANALYSES)
-    anew: dict[str, Any] = {name: insert.excluded[name] for name in changed}
+    values: dict[str, Any] = {name: insert.excluded[name] for name in changed}
     owner = func.coalesce(ANALYSES.c.owner, insert.excluded.owner)
     is_claimed = and_(ANALYSES.c.owner.is_(None), insert.excluded.owner.is_not(None))
     visibility = case((is_claimed, insert.excluded.visibility), else_=ANALYSES.c.visibility)
     return insert.on_conflict_do_update(
         index_elements=[ANALYSES.c.id],
-        set_=anew | {"owner": owner, "visibility": visibility},
+        set_=values | {"owner": owner, "visibility": visibility},
     )
 
 
-def _take_over_pins(engine: Engine, folders: Collection[str]) -> list[str]:
-    """Earlier versions kept a pin as an empty file named by the id."""
+def _migrate_pins(engine: Engine, folders: Collection[str]) -> list[str]:
+    """Import the pins of earlier versions, which are empty files named by the id."""
     files = [file for file in pins_dir().iterdir() if file.name in folders]
     for file in files:
         change(engine, file.name, is_pinned=True)
         file.unlink(missing_ok=True)
-    with suppress(OSError):  # pins of analyses that may come back stay
+    with suppress(OSError):  # it still has pins of missing analyses
         pins_dir().rmdir()
     return [file.name for file in files]

@@ -1,8 +1,8 @@
-"""An analysis as one file, to be loaded on another server under the same id.
+"""Archives: an analysis as one file, which another server can import under the same id.
 
-The file is a zip of the run directory with a list of its files and their checksums. A file that is
-loaded is untrusted: it is checked against that list, and the run in it as every run from outside
-(``received_runs``). It lands whole or not at all, and writes nothing outside its folder.
+An archive is a zip of the run directory with a list of its files and checksums. Imported archives
+are untrusted: the files are checked against the list, and the run as in ``received_runs``. They are
+imported atomically, and only into their own folder.
 """
 
 import errno
@@ -45,7 +45,7 @@ from jarvis.server.storage.received_runs import ReceivedRunError, check_received
 from jarvis.server.storage.run_limits import RunLimitError, check_file_sizes
 
 FORMAT_VERSION = 1
-"""The layout of an archive; counted up when an older Jarvis can no longer load it."""
+"""Version of the archive layout; incremented if older Jarvis versions cannot import it."""
 
 _LIST = "jarvis-archive.json"
 _LIST_LIMIT_BYTES = 16 << 20
@@ -53,21 +53,21 @@ _CHUNK_BYTES = 1 << 20
 
 _ENCRYPTED = 1
 _PACKED = (".parquet", ".xlsx", ".zip", ".png")
-"""What is compressed already is stored as it is."""
+"""Compressed file types, which are stored without further compression."""
 
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
-"""One part of a path inside a run directory; nothing hidden, and no way up."""
+"""One part of a path inside a run directory; excludes hidden names and ``..``."""
 
 
 class ArchiveError(JarvisError):
-    """A file is not taken in as an analysis."""
+    """An archive cannot be imported."""
 
     def __init__(self, path: Path, reason: str, remedy: str) -> None:
-        super().__init__(f"{path.name} is not loaded: {reason}. {remedy}")
+        super().__init__(f"{path.name} cannot be imported: {reason}. {remedy}")
 
 
 class ArchivedFile(BaseModel):
-    """One file of an archive."""
+    """A file in an archive."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -76,9 +76,9 @@ class ArchivedFile(BaseModel):
 
 
 class Contents(BaseModel):
-    """What an archive says that it holds; paths are relative to the run directory.
+    """List of the files in an archive; paths are relative to the run directory.
 
-    ``is_pinned`` is where it was saved; loading does not pin.
+    ``is_pinned`` is the state on the source server; importing does not pin.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -93,9 +93,11 @@ class Contents(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """An analysis that was loaded; ``is_reused`` where the very same one was kept before.
+    """An imported analysis.
 
-    ``was_pinned`` where it was pinned on the server that saved it; here it is not.
+    Attributes:
+        is_reused: whether an identical one was already stored.
+        was_pinned: whether it was pinned on the source server; importing does not pin.
     """
 
     id: str
@@ -105,9 +107,10 @@ class Loaded:
 
 
 def save_archive(root: Path, out: Path) -> Contents:
-    """Write the analysis in the run directory ``root`` into the file ``out``.
+    """Write the run directory ``root`` as the archive ``out``.
 
-    Raises RunError where ``root`` is no analysis, or is made anew meanwhile.
+    Raises:
+        RunError: ``root`` is not an analysis, or was replaced meanwhile.
     """
     manifest = read_manifest(root)
     files: dict[str, ArchivedFile] = {}
@@ -118,7 +121,7 @@ def save_archive(root: Path, out: Path) -> Contents:
             with archive.open(member, "w", force_zip64=True) as target, file.open("rb") as content:
                 files[name] = _copy(content, target)
         if read_manifest(root) != manifest:
-            raise RunError(f"{manifest.analysis_id} was made anew meanwhile. Save it again.")
+            raise RunError(f"{manifest.analysis_id} was replaced meanwhile. Save it again.")
         contents = Contents(
             jarvis_version=manifest.jarvis_version,
             schema_version=manifest.schema_version,
@@ -131,13 +134,15 @@ def save_archive(root: Path, out: Path) -> Contents:
 
 
 def load_archive(path: Path) -> Loaded:
-    """Store the analysis of an archive under its id, marked as loaded; it is not pinned.
+    """Import the analysis of an archive under its id, not pinned.
 
-    To be called in the process of a job. An analysis with the same content that is there already
-    stays as it is. Raises ArchiveError where the file is no archive, damaged, of a newer Jarvis, or
-    too large, reaches outside its folder, holds no valid analysis, or one whose id is taken by
-    other content, and PrivateAnalysisError where it is taken by a private analysis of another
-    person; nothing is changed then.
+    Call this only in a job's process, which has a memory limit. If an identical analysis is already
+    stored, it is reused. On errors, nothing is changed.
+
+    Raises:
+        ArchiveError: the file is not an archive, damaged, too large, of another Jarvis version or
+            not valid, or its id is used by an analysis with other content.
+        PrivateAnalysisError: its id is used by a private analysis of another person.
     """
     with _opened(path) as (archive, contents):
         root = analyses_dir() / contents.analysis_id
@@ -158,20 +163,20 @@ def load_archive(path: Path) -> Loaded:
 
 
 def unpack_archive(path: Path, folder: Path) -> Contents:
-    """Write the checked run directory of an archive into an empty folder; raises ArchiveError."""
+    """Validate an archive and unpack it into an empty folder; may raise ArchiveError."""
     with _opened(path) as (archive, contents):
         _unpack(path, archive, contents, folder)
         _check_run(path, contents, folder)
     return contents
 
 
-_FETCH_AGAIN = "Fetch the file again, or save the analysis again with `jarvis archive save`."
-_ONLY_OURS = "Load files that `jarvis archive save` wrote."
+_FETCH_AGAIN = "Copy the file again, or save the analysis again with `jarvis archive save`."
+_ONLY_OURS = "Only files written by `jarvis archive save` can be imported."
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[zipfile.ZipFile, Contents]]:
-    """An archive with its list of files; whatever is wrong with it is an ArchiveError."""
+    """Open an archive and its list of files; convert all errors to ArchiveError."""
     try:
         with open_archive(path) as archive:
             yield archive, _contents(path, archive)
@@ -182,7 +187,7 @@ def _opened(path: Path) -> Iterator[tuple[zipfile.ZipFile, Contents]]:
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-        # It names a place before its own beginning.
+        # An offset before the beginning of the file.
         raise ArchiveError(path, "the file is damaged", _FETCH_AGAIN) from error
 
 
@@ -195,7 +200,7 @@ def _member(name: str) -> zipfile.ZipInfo:
 
 
 def _files(root: Path) -> Iterator[Path]:
-    """The files of a run directory; what a stranger could not load again is left out."""
+    """Yield the files of a run directory whose names are allowed in archives."""
     for path in sorted(root.rglob("*")):
         if path.is_file() and not path.is_symlink() and _is_inside(path.relative_to(root)):
             yield path
@@ -215,33 +220,33 @@ def _copy(content: IO[bytes], target: IO[bytes]) -> ArchivedFile:
 
 
 def _contents(path: Path, archive: zipfile.ZipFile) -> Contents:
-    """The list of files, once it is sure that it can be followed."""
+    """Read and validate the list of files."""
     names = [member.filename for member in archive.infolist()]
     if _LIST not in names:
-        raise ArchiveError(path, "it is no archive of an analysis, or a part of one", _ONLY_OURS)
+        raise ArchiveError(path, "it is not a complete archive of an analysis", _ONLY_OURS)
     size = path.stat().st_size
     _check_members(path, archive)
     with archive.open(_LIST) as file:
         text = file.read(_LIST_LIMIT_BYTES)
     try:
-        found = orjson.loads(text)
-        version = found["archive_version"], found["schema_version"]
+        content = orjson.loads(text)
+        version = content["archive_version"], content["schema_version"]
         if version > (FORMAT_VERSION, SCHEMA_VERSION) or version[1] > SCHEMA_VERSION:
             raise ArchiveError(
                 path,
-                f"a newer Jarvis wrote it (layout {version[0]}.{version[1]}, this one reads up to "
-                f"{FORMAT_VERSION}.{SCHEMA_VERSION})",
-                "Update Jarvis here, or analyze the trace again here.",
+                f"it was written by a newer Jarvis (layout {version[0]}.{version[1]}, this one "
+                f"reads up to {FORMAT_VERSION}.{SCHEMA_VERSION})",
+                "Update Jarvis on this server, or analyze the trace here.",
             )
-        contents = Contents.model_validate(found)
+        contents = Contents.model_validate(content)
     except (ValueError, TypeError, LookupError, ValidationError) as error:
         raise ArchiveError(path, "its list of files cannot be read", _FETCH_AGAIN) from error
     if contents.schema_version != SCHEMA_VERSION:
         raise ArchiveError(
             path,
-            f"an older Jarvis wrote it (layout {contents.schema_version}, this one reads "
+            f"it was written by an older Jarvis (layout {contents.schema_version}, this one reads "
             f"{SCHEMA_VERSION})",
-            "Analyze the trace again here: links to the analysis stay as they are.",
+            "Analyze the trace again here; links to the analysis stay valid.",
         )
     _check_names(path, contents, archive)
     try:
@@ -254,32 +259,32 @@ def _contents(path: Path, archive: zipfile.ZipFile) -> Contents:
 
 
 def _check_members(path: Path, archive: zipfile.ZipFile) -> None:
-    """Refuse links, devices, folders, and what is packed in a way that we do not pack."""
+    """Reject links, devices, folders, encryption, and other compression methods."""
     for member in archive.infolist():
         is_plain = stat.S_IFMT(member.external_attr >> 16) in (0, stat.S_IFREG)
         is_ours = member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
         if not is_plain or not is_ours or member.is_dir() or member.flag_bits & _ENCRYPTED:
-            raise ArchiveError(path, f"{member.filename[:80]!r} in it is no plain file", _ONLY_OURS)
+            raise ArchiveError(path, f"{member.filename[:80]!r} is not a regular file", _ONLY_OURS)
 
 
 def _check_names(path: Path, contents: Contents, archive: zipfile.ZipFile) -> None:
-    """Refuse whatever is listed or packed and is no file inside this one run directory."""
+    """Reject names outside the run directory, and files that are not both listed and packed."""
     if not is_analysis_id(contents.analysis_id):
-        raise ArchiveError(path, "the id of its analysis cannot be one", _ONLY_OURS)
+        raise ArchiveError(path, "the id of its analysis is not valid", _ONLY_OURS)
     for name in contents.files:
         if not all(map(_PART.fullmatch, name.split("/"))):
-            raise ArchiveError(path, f"a file in it has the name {name[:80]!r}", _ONLY_OURS)
+            raise ArchiveError(path, f"the file name {name[:80]!r} is not valid", _ONLY_OURS)
         if any(str(folder) in contents.files for folder in PurePosixPath(name).parents):
-            raise ArchiveError(path, f"{name[:80]!r} in it lies in another file", _ONLY_OURS)
+            raise ArchiveError(path, f"{name[:80]!r} is inside another file", _ONLY_OURS)
     expected = [_LIST, *(f"{contents.analysis_id}/{name}" for name in contents.files)]
     if sorted(member.filename for member in archive.infolist()) != sorted(expected):
-        raise ArchiveError(path, "its files are not those that it lists", _FETCH_AGAIN)
+        raise ArchiveError(path, "its files do not match its list", _FETCH_AGAIN)
     if any(file.size_bytes < 0 for file in contents.files.values()):
         raise ArchiveError(path, "its list of files cannot be read", _FETCH_AGAIN)
 
 
 def _unpack(path: Path, archive: zipfile.ZipFile, contents: Contents, folder: Path) -> None:
-    """Write the files; each must have the length and the checksum that the list gives it."""
+    """Write the files; each must have the listed size and checksum."""
     for name, expected in contents.files.items():
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -290,35 +295,35 @@ def _unpack(path: Path, archive: zipfile.ZipFile, contents: Contents, folder: Pa
 
 
 def _check_run(path: Path, contents: Contents, folder: Path) -> None:
-    """Raise ArchiveError for files that are as listed, but no valid analysis with this id."""
+    """Raise ArchiveError if the files are not a valid analysis with the listed id."""
     try:
         manifest = check_received_run(folder)
     except ReceivedRunError as error:
         raise ArchiveError(path, str(error), _ONLY_OURS) from error
     if manifest.analysis_id != contents.analysis_id:
-        raise ArchiveError(path, "its analysis has another id than it says", _ONLY_OURS)
+        raise ArchiveError(path, "its analysis does not have the listed id", _ONLY_OURS)
 
 
 def _check_free(path: Path, root: Path) -> None:
     if root.exists():
         raise ArchiveError(
-            path, f"the analysis {root.name} was made here meanwhile", "Load it again to compare."
+            path, f"analysis {root.name} was created here meanwhile", "Import it again to compare."
         )
 
 
 def _check_same(path: Path, contents: Contents, root: Path) -> None:
-    """Refuse an analysis that is kept with other content."""
-    here = {file.relative_to(root).as_posix(): file for file in _files(root)}
-    is_same = here.keys() == contents.files.keys() and all(
-        here[name].stat().st_size == file.size_bytes and _sha256(here[name]) == file.sha256
+    """Raise ArchiveError if the stored analysis with this id has other content."""
+    local = {file.relative_to(root).as_posix(): file for file in _files(root)}
+    is_same = local.keys() == contents.files.keys() and all(
+        local[name].stat().st_size == file.size_bytes and _sha256(local[name]) == file.sha256
         for name, file in contents.files.items()
     )
     if not is_same:
         raise ArchiveError(
             path,
-            f"the analysis {root.name} is kept here with other content, made at another time or by "
-            "another version",
-            f"Keep that one, or remove it with `jarvis remove {root.name}` and load this one then.",
+            f"analysis {root.name} is already stored with other content, created at another time "
+            "or by another version",
+            f"To replace it, delete it with `jarvis remove {root.name}`, then import this one.",
         )
 
 

@@ -1,7 +1,7 @@
-"""Copies that ``JARVIS_HOME`` has of what the artifact root holds: which, how old, and who goes.
+"""Local cache of the artifact root in ``JARVIS_HOME``, evicted by least recent use.
 
-For each there is a small note, whose own age is when the copy was used last. A note is void as soon
-as the file, or the manifest of the folder, is another one than that it was written for.
+Each copy has a small note file, whose modification time is the last use of the copy. A note is
+invalid if the file, or the manifest of the folder, has changed since.
 """
 
 import fcntl
@@ -19,14 +19,14 @@ from jarvis.server.storage.folders import folder_bytes, remove_folder
 from jarvis.server.storage.storage_keys import place_of
 
 UNTOUCHED_S = 600
-"""What was used less long ago stays: a page, or a job, is reading it."""
+"""Copies used more recently are not evicted, because a page or a job may be reading them."""
 
 _LOCKS, _NOTES = "locks", "notes"
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy in the home; ``version`` is empty for files, whose key says all."""
+    """A local copy; ``version`` is empty for files, which never change under their key."""
 
     key: str
     version: str
@@ -35,7 +35,7 @@ class Copy:
 
 
 def local_version(key: str) -> str | None:
-    """The version of the copy; None where there is none."""
+    """Return the version of a local copy; None if there is none."""
     try:
         version, stamp, _ = json.loads(_note(key).read_bytes())
         return str(version) if stamp == _stamp(place_of(key)) else None
@@ -44,62 +44,63 @@ def local_version(key: str) -> str | None:
 
 
 def note(key: str, version: str = "") -> None:
-    """What stands at the place of ``key`` is a copy of this version, used now."""
-    place, file = place_of(key), _note(key)
+    """Record that the local file or folder of ``key`` is a copy of this version, used now."""
+    path, file = place_of(key), _note(key)
     file.parent.mkdir(parents=True, exist_ok=True)
-    fresh = file.with_name(f".{uuid4().hex}")
-    fresh.write_text(json.dumps([version, _stamp(place), folder_bytes(place)]), encoding="utf-8")
-    fresh.replace(file)
+    temporary = file.with_name(f".{uuid4().hex}")
+    content = json.dumps([version, _stamp(path), folder_bytes(path)])
+    temporary.write_text(content, encoding="utf-8")
+    temporary.replace(file)
 
 
 def use(key: str) -> None:
-    """A copy was used now."""
+    """Update the last use of a copy."""
     with suppress(FileNotFoundError):
         os.utime(_note(key))
 
 
 def drop(key: str) -> None:
-    """Remove a copy; nothing happens where there is none, or it is one no more."""
+    """Delete a copy if there is one."""
     if local_version(key) is not None:
         with suppress(FileNotFoundError):
             remove_folder(place_of(key))
-        with suppress(OSError):  # it holds other files
+        with suppress(OSError):  # not empty
             if key.count("/") > 1:
                 place_of(key).parent.rmdir()
     _note(key).unlink(missing_ok=True)
 
 
 def copies() -> list[Copy]:
-    """All copies, the one that was used longest ago first."""
+    """Return all copies, least recently used first."""
     root = shared_copies_dir() / _NOTES
-    found = []
+    listed = []
     for file in root.rglob("[!.]*"):
         with suppress(OSError, ValueError):
             if file.is_file():
                 version, _, size_bytes = json.loads(file.read_bytes())
                 key = file.relative_to(root).as_posix()
-                found.append(Copy(key, version, size_bytes, file.stat().st_mtime))
-    return sorted(found, key=lambda copy: copy.used)
+                listed.append(Copy(key, version, size_bytes, file.stat().st_mtime))
+    return sorted(listed, key=lambda copy: copy.used)
 
 
 def make_room(limit_bytes: float, is_needed: Callable[[Copy], bool]) -> list[Copy]:
-    """Drop copies, longest unused first, until the others are within the limit; gives those."""
-    kept = copies()
-    total, now, gone = sum(copy.size_bytes for copy in kept), time.time(), []
-    for copy in kept:
+    """Evict copies, least recently used first, to meet the limit; return the evicted ones."""
+    candidates = copies()
+    total, now, evicted = sum(copy.size_bytes for copy in candidates), time.time(), []
+    for copy in candidates:
         if total <= limit_bytes or now - copy.used < UNTOUCHED_S:
             break
         if not is_needed(copy):
             with only_one(copy.key):
                 drop(copy.key)
             total -= copy.size_bytes
-            gone.append(copy)
-    return gone
+            evicted.append(copy)
+    return evicted
 
 
 @contextmanager
 def only_one(key: str) -> Iterator[None]:
-    """While the block runs, no other thread or process of this machine replaces the copy."""
+    """Lock a copy against other threads and processes of this machine."""
     file = shared_copies_dir() / _LOCKS / key.replace("/", "_")
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("w") as lock:
@@ -112,5 +113,5 @@ def _note(key: str) -> Path:
 
 
 def _stamp(place: Path) -> int:
-    """When the file, or the manifest of a folder, was written."""
+    """Return the modification time of a file, or of the manifest of a folder, in ns."""
     return (RunPaths(place).manifest if place.is_dir() else place).stat().st_mtime_ns

@@ -1,6 +1,6 @@
-"""The artifact root: files that several machines share, in a folder or behind a URL of fsspec.
+"""Artifact root: shared storage of several machines, in a folder or at an fsspec URL.
 
-Files have keys like ``traces/3f2a/step.json.gz``. One appears under its key whole or not at all.
+Files have keys like ``traces/3f2a/step.json.gz`` and are written atomically.
 """
 
 import errno
@@ -24,26 +24,26 @@ from jarvis.server.settings import settings
 
 _LOCAL = ("file", "local")
 _SFTP = ("sftp", "ssh")
-_WHOLE_AT_ONCE = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory")
-"""Where a file is seen when all of it has arrived; elsewhere it is written beside and moved."""
+_ATOMIC_UPLOADS = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory")
+"""Protocols with atomic uploads; for others, a temporary file is written and renamed."""
 
 _MIB = 1 << 20
 _S3_PIECES = {"chunksize": 8 * _MIB, "max_concurrency": 4}
 _PIECES: Mapping[str, Mapping[str, int]] = {"s3": _S3_PIECES, "s3a": _S3_PIECES}
-"""Large files go in pieces, several at a time; s3fs would hold 500 MB of them in memory."""
+"""Options of multipart transfers; the defaults of s3fs hold 500 MB in memory."""
 
 _NO_SECRETS = ("endpoint_url", "key_filename", "known_hosts")
-"""Options of a URL that may stand in a sentence."""
+"""URL options that are not secret."""
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _PROBE = b"jarvis"
 
 OnBytes = Callable[[int, int], None]
-"""Called with the bytes that have come and all that will, 0 where that is not known."""
+"""Called with the number of transferred bytes, and the total or 0 if it is unknown."""
 
 
 def named(key: str) -> str:
-    """What a file of the root is, for a sentence."""
+    """Return the name of an artifact for messages."""
     kind, name, *rest = key.split("/")
     return f"the analysis {name}" if kind == analyses_dir().name else (rest or [name])[-1]
 
@@ -53,8 +53,8 @@ class ArtifactError(JarvisError):
 
     def __init__(self, root: str, reason: str) -> None:
         super().__init__(
-            f"The artifact root {root} cannot be used: {reason}. Check that it is there, can be "
-            f"reached and may be written by this server ({ARTIFACT_ROOT_VARIABLE}), then try again."
+            f"The artifact root {root} cannot be used: {reason}. Check that it exists, is "
+            f"reachable and is writable for this server ({ARTIFACT_ROOT_VARIABLE}), then try again."
         )
 
 
@@ -63,31 +63,31 @@ class MissingArtifactError(JarvisError):
 
     def __init__(self, root: str, key: str) -> None:
         super().__init__(
-            f"The artifact root {root} does not have {named(key)} any more: it was removed. Make "
-            "it, or upload it, again."
+            f"The artifact root {root} no longer has {named(key)}: it was deleted. Create or "
+            "upload it again."
         )
 
 
 class FullDiskError(JarvisError):
-    """What was fetched finds no room on this machine."""
+    """The local disk has no space for a download."""
 
     def __init__(self, key: str) -> None:
         super().__init__(
-            f"The disk of this server is full: {named(key)} cannot be fetched from the artifact "
-            "root. Make room (`jarvis prune --dry-run` says what may go), or lower "
+            f"The disk of this server is full: {named(key)} cannot be downloaded from the artifact "
+            "root. Free disk space (`jarvis prune --dry-run` lists what can be deleted), or lower "
             "JARVIS_ARTIFACT_CACHE_GB, then try again."
         )
 
 
 def raise_if_full(error: OSError, key: str) -> None:
-    """FullDiskError where that is why a file was not written here."""
+    """Raise FullDiskError if an error means that the local disk is full."""
     if error.errno in _DISK_FULL:
         raise FullDiskError(key) from error
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A file of the root: its key, bytes, and when it was written, in seconds since 1970."""
+    """A file of the root; ``written`` is its modification time in seconds since 1970."""
 
     key: str
     size_bytes: int
@@ -95,13 +95,13 @@ class Artifact:
 
     @property
     def is_half(self) -> bool:
-        """Whether it was still being written when its writer ended."""
+        """Return whether it is a temporary file of an unfinished upload."""
         return posixpath.basename(self.key).startswith(".")
 
 
 @dataclass(frozen=True, slots=True)
 class ArtifactRoot:
-    """Where files are shared; ``label`` is what people are told, without secrets."""
+    """Location of shared files; ``label`` is the location for messages, without secrets."""
 
     protocol: str
     url: str
@@ -110,12 +110,12 @@ class ArtifactRoot:
     secrets: tuple[str, ...]
 
     @classmethod
-    def at(cls, given: str) -> Self:
-        """What a folder, or a URL with options as its query, names."""
-        if "://" not in given:
-            folder = str(Path(given).expanduser().absolute())
+    def at(cls, location: str) -> Self:
+        """Parse a folder, or a URL with options in its query."""
+        if "://" not in location:
+            folder = str(Path(location).expanduser().absolute())
             return cls("file", folder, (), folder, ())
-        parts = urlsplit(given)
+        parts = urlsplit(location)
         options = dict(parse_qsl(parts.query))
         host = parts.netloc.rpartition("@")[2]
         secrets = [text for name, text in options.items() if name not in _NO_SECRETS]
@@ -128,104 +128,109 @@ class ArtifactRoot:
         )
 
     def put(self, source: Path, key: str) -> None:
-        """Write a file; one that has this key is replaced."""
+        """Upload a file; replace an existing one."""
         with self._connected() as (fs, root):
             target = f"{root}/{key}"
-            if self.protocol in _WHOLE_AT_ONCE:
+            if self.protocol in _ATOMIC_UPLOADS:
                 fs.put_file(str(source), target, **_PIECES.get(self.protocol, {}))
                 return
-            self._check_there(fs, root)
+            self._check_exists(fs, root)
             folder, name = posixpath.split(target)
             fs.makedirs(folder, exist_ok=True)
-            half = f"{folder}/.{name}.{uuid4().hex[:8]}"
+            temporary = f"{folder}/.{name}.{uuid4().hex[:8]}"
             try:
-                fs.put_file(str(source), half)
-                fs.mv(half, target)
+                fs.put_file(str(source), temporary)
+                fs.mv(temporary, target)
             except BaseException:
                 with suppress(Exception):
-                    fs.rm_file(half)
+                    fs.rm_file(temporary)
                 raise
 
     def get(self, key: str, target: Path, on_bytes: OnBytes | None = None) -> None:
-        """Fetch a file; MissingArtifactError where there is none, FullDiskError.
+        """Download a file.
 
-        ``on_bytes`` hears how many of how many have come, where the file system tells.
+        Args:
+            on_bytes: progress callback, if the file system supports it.
+
+        Raises:
+            MissingArtifactError: there is no such file.
+            FullDiskError: the local disk is full.
         """
-        told = _told(on_bytes)
+        callback = _callback(on_bytes)
         with self._connected() as (fs, root):
             try:
                 pieces = _PIECES.get(self.protocol, {})
-                fs.get_file(f"{root}/{key}", str(target), callback=told, **pieces)
+                fs.get_file(f"{root}/{key}", str(target), callback=callback, **pieces)
             except FileNotFoundError:
-                self._check_there(fs, root)
+                self._check_exists(fs, root)
                 raise MissingArtifactError(self.label, key) from None
             except OSError as error:
                 raise_if_full(error, key)
                 raise
 
     def holds(self, key: str) -> bool:
-        """Whether there is a file with this key."""
+        """Return whether there is a file with this key."""
         with self._connected() as (fs, root):
             try:
                 fs.info(f"{root}/{key}")
             except FileNotFoundError:
-                self._check_there(fs, root)
+                self._check_exists(fs, root)
                 return False
             return True
 
     def below(self, folder: str) -> list[Artifact]:
-        """The files whose keys begin with ``folder`` and a slash; also those half written."""
+        """Return the files in ``folder``, recursively, including temporary ones."""
         with self._connected() as (fs, root):
-            found = fs.find(f"{root}/{folder}", detail=True)
+            files = fs.find(f"{root}/{folder}", detail=True)
             start = len(fs._strip_protocol(root)) + 1
             return [
-                Artifact(name[start:], about["size"] or 0, _written(about))
-                for name, about in sorted(found.items())
+                Artifact(name[start:], info["size"] or 0, _written(info))
+                for name, info in sorted(files.items())
             ]
 
     def remove(self, *keys: str) -> None:
-        """Remove files; those that are gone already are no error."""
+        """Delete files, if they exist."""
         with self._connected() as (fs, root):
             for key in keys:
                 with suppress(FileNotFoundError):
                     fs.rm_file(f"{root}/{key}")
                 if self.protocol in (*_LOCAL, *_SFTP):
-                    with suppress(OSError):  # it holds other files
+                    with suppress(OSError):  # not empty
                         fs.rmdir(posixpath.dirname(f"{root}/{key}"))
 
     def check(self) -> None:
-        """Write a small file, read it, and remove it."""
+        """Write, read and delete a small file; raise ArtifactError if that fails."""
         with self._connected() as (fs, root):
-            self._check_there(fs, root)
+            self._check_exists(fs, root)
             probe = f"{root}/.probe-{uuid4().hex[:8]}"
             fs.pipe_file(probe, _PROBE)
             try:
                 if fs.cat_file(probe) != _PROBE:
-                    raise ArtifactError(self.label, "it gives back something else than was written")
+                    raise ArtifactError(self.label, "it returns other content than was written")
             finally:
                 fs.rm_file(probe)
 
-    def _check_there(self, fs: Any, root: str) -> None:
-        """A folder that is not there may be a disk that is not mounted: it is not made here.
+    def _check_exists(self, fs: Any, root: str) -> None:
+        """Raise ArtifactError if the folder, or the bucket of an object store, does not exist.
 
-        Of an object store only the bucket can be asked for.
+        A missing folder is not created, since its disk may not be mounted.
         """
-        place = root.split("/", 1)[0] if self.protocol in _WHOLE_AT_ONCE else root
+        base = root.split("/", 1)[0] if self.protocol in _ATOMIC_UPLOADS else root
         try:
-            if place:
-                fs.info(place)
+            if base:
+                fs.info(base)
         except FileNotFoundError:
-            kind = "bucket" if self.protocol in _WHOLE_AT_ONCE else "folder"
-            raise ArtifactError(self.label, f"there is no {kind} {place}") from None
+            kind = "bucket" if self.protocol in _ATOMIC_UPLOADS else "folder"
+            raise ArtifactError(self.label, f"there is no {kind} {base}") from None
 
     @contextmanager
     def _connected(self) -> Iterator[tuple[Any, str]]:
-        """The file system and the path of the root in it; whatever goes wrong is a sentence."""
+        """Yield the file system and the root's path; convert all errors to ArtifactError."""
         try:
             if self.protocol not in _SFTP:
                 yield _file_system(self.protocol, self.url, self.options)
                 return
-            # A connection serves one thread, and breaks when nobody uses it for long.
+            # An sftp connection is not thread-safe, and is dropped when idle.
             fs, root = _file_system.__wrapped__(self.protocol, self.url, self.options)
             try:
                 yield fs, root
@@ -233,46 +238,49 @@ class ArtifactRoot:
                 fs.client.close()
         except JarvisError:
             raise
-        except Exception as error:  # each file system has exceptions of its own
+        except Exception as error:  # each file system has its own exceptions
             raise ArtifactError(self.label, self._reason(error)) from error
 
     def _reason(self, error: Exception) -> str:
-        """What went wrong, without the secrets of the URL."""
-        said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        """Return the error message without the secrets of the URL."""
+        text = getattr(error, "strerror", None) or str(error) or type(error).__name__
         for secret in self.secrets:
-            said = said.replace(secret, "***")
-        return " ".join(said.split()).rstrip(".")[:300]
+            text = text.replace(secret, "***")
+        return " ".join(text.split()).rstrip(".")[:300]
 
 
-def _told(on_bytes: OnBytes | None) -> Any:
-    """What a file system tells after each block how far a transfer is."""
+def _callback(on_bytes: OnBytes | None) -> Any:
+    """Return the fsspec callback that reports the progress of a transfer."""
     if on_bytes is None:
         return NoOpCallback()
     return Callback(hooks={"bytes": lambda size, value, **_: on_bytes(value, size or 0)})
 
 
 def artifact_root() -> ArtifactRoot | None:
-    """The root that is set; None where everything stays in ``JARVIS_HOME``."""
-    given = settings().artifact_root
-    return None if given is None else _root(given.get_secret_value())
+    """Return the artifact root of the settings; None if it is not set."""
+    setting = settings().artifact_root
+    return None if setting is None else _root(setting.get_secret_value())
 
 
 @lru_cache(maxsize=4)
-def _root(given: str) -> ArtifactRoot:
-    return ArtifactRoot.at(given)
+def _root(location: str) -> ArtifactRoot:
+    return ArtifactRoot.at(location)
 
 
 @lru_cache(maxsize=4)
 def _file_system(protocol: str, url: str, options: tuple[tuple[str, Any], ...]) -> tuple[Any, str]:
-    """The file system and the path in it. One instance serves all threads: fsspec would keep one
-    for each, and a listing that others have changed since."""
-    given = dict(options)
+    """Return the file system and the path in it.
+
+    All threads share one instance without a cache of listings: fsspec would create one per thread,
+    and cache listings that other machines change.
+    """
+    arguments = dict(options)
     if protocol in _SFTP:
-        # An extra: a server without sftp does without it.
+        # optional dependency
         from jarvis.server.storage.sftp_hosts import only_known_hosts
 
-        given = only_known_hosts(given)
-    fs, path = url_to_fs(url, **given, skip_instance_cache=True)
+        arguments = only_known_hosts(arguments)
+    fs, path = url_to_fs(url, **arguments, skip_instance_cache=True)
     fs.dircache = DirCache(use_listings_cache=False)
     return fs, path.rstrip("/")
 
@@ -281,10 +289,10 @@ def _option(text: str) -> Any:
     return {"true": True, "false": False}.get(text.lower(), text)
 
 
-def _written(about: dict[str, Any]) -> float | None:
-    """When a file was written, as its file system calls it."""
+def _written(info: dict[str, Any]) -> float | None:
+    """Return the modification time, whose key depends on the file system; None if unknown."""
     for name in ("LastModified", "mtime", "last_modified", "created"):
-        moment = about.get(name)
+        moment = info.get(name)
         if moment is not None:
             return float(moment.timestamp() if hasattr(moment, "timestamp") else moment)
     return None

@@ -1,9 +1,8 @@
-"""Analyses, traces and exports where several machines share them; ``JARVIS_HOME`` is a cache then.
+"""Analyses, traces and exports in a shared artifact root, for which ``JARVIS_HOME`` is a cache.
 
-Without an artifact root everything stays in the home, and nothing here does anything. With one, an
-analysis is one zip there, ``analyses/<id>/<version>.zip``: it is there whole before its row of the
-table names its version, and no version is ever changed. Traces and exports keep the names that they
-have in the home.
+No-ops unless a shared artifact root is configured. An analysis is one zip in the root,
+``analyses/<id>/<version>.zip``, which is uploaded before its row in the table has this version and
+never changes. Traces and exports have the same relative paths as in the home.
 """
 
 import hashlib
@@ -40,45 +39,45 @@ from jarvis.server.storage.downloads import write_zip
 from jarvis.server.storage.storage_keys import key_of, place_of
 
 UNLISTED_S = 86_400
-"""What was written less long ago may be about to come on the list."""
+"""Newer files are not cleaned up, because their row may not be written yet."""
 
 _GB = 1e9
 _SCRATCH = "shared"
 
 
 class DamagedArtifactError(JarvisError):
-    """A file of the artifact root is not what was put there."""
+    """A file in the artifact root is damaged."""
 
     def __init__(self, root: ArtifactRoot, key: str) -> None:
         super().__init__(
-            f"In the artifact root {root.label}, {named(key)} is damaged ({key}). Remove the file "
-            "there, then analyze, or upload, the trace again."
+            f"In the artifact root {root.label}, {named(key)} is damaged ({key}). Delete the file "
+            "there, then analyze or upload the trace again."
         )
 
 
 def is_shared() -> bool:
-    """Whether other machines share what is kept here."""
+    """Return whether a shared artifact root is configured."""
     return shared_root() is not None
 
 
 def check() -> None:
-    """Write to the root, read from it, remove that again; ArtifactError where that fails."""
+    """Write, read and delete a file in the root; raise ArtifactError if that fails."""
     if (root := shared_root()) is not None:
         root.check()
 
 
 def store_analysis(analysis_id: str, make: Callable[[Path], object]) -> Path:
-    """Keep the analysis that ``make`` writes into a folder; gives its place in the home.
+    """Store the analysis that ``make`` writes into a folder; return its local folder.
 
-    It comes on the list with the version that others will find. Where the root cannot be written
-    nothing has happened: what was kept before is kept still.
+    The row is written after the upload. If the upload fails, an earlier analysis with this id is
+    unchanged.
     """
-    place = analyses_dir() / analysis_id
+    target = analyses_dir() / analysis_id
     root = shared_root()
     if root is None:
-        make(place)
-        record(database(), place)
-        return place
+        make(target)
+        record(database(), target)
+        return target
     version = new_version()
     with scratch_folder(analyses_dir(), _SCRATCH) as scratch:
         made, packed = scratch / analysis_id, scratch / "packed"
@@ -87,20 +86,20 @@ def store_analysis(analysis_id: str, make: Callable[[Path], object]) -> Path:
         root.put(packed, _analysis(analysis_id, version))
         replaced = record(database(), made, version)
         with copies.only_one(_analysis(analysis_id)):
-            with staged_folder(place, lambda: None) as folder:
+            with staged_folder(target, lambda: None) as folder:
                 shutil.copytree(made, folder, dirs_exist_ok=True)
             copies.note(_analysis(analysis_id), version)
-    if replaced is not None:  # only who replaced a version knows that nobody lists it any more
-        with suppress(ArtifactError):  # then ``tidy`` removes it
+    if replaced is not None:
+        with suppress(ArtifactError):  # ``clean_up`` deletes it later
             root.remove(_analysis(analysis_id, replaced))
     _make_room()
-    return place
+    return target
 
 
 def local_analysis(analysis_id: str, version: str) -> Path:
-    """The folder of an analysis, fetched where this machine has none of this version.
+    """Return the folder of an analysis; download it unless this version is cached.
 
-    One that was kept before there was a root is put there.
+    An analysis that was stored before the root was configured is uploaded.
     """
     key, root = _analysis(analysis_id), shared_root()
     place = place_of(key)
@@ -118,12 +117,12 @@ def local_analysis(analysis_id: str, version: str) -> Path:
 
 
 def is_local(analysis_id: str) -> bool:
-    """Whether this machine has some version of an analysis, so that it can be opened at once."""
+    """Return whether this machine has any version of an analysis."""
     return not is_shared() or copies.local_version(_analysis(analysis_id)) is not None
 
 
 def remove_analysis(analysis_id: str) -> None:
-    """Remove what the list names there, and the copy here."""
+    """Delete the current version of an analysis from the root, and the local copy."""
     if (root := shared_root()) is not None:
         version = version_of(database(), analysis_id)
         if version is not None:
@@ -132,9 +131,11 @@ def remove_analysis(analysis_id: str) -> None:
 
 
 def publish_file(path: Path) -> bool:
-    """Put an upload or an export where others find it; at once where it is there already.
+    """Upload an upload or an export to the root unless it is there already.
 
-    Whether it is there now: not without a root, other files, and what this machine does not have.
+    Returns:
+        Whether it is in the root; False without a root, for other files, and for files that
+        neither the root nor this machine has.
     """
     key, root = key_of(path), shared_root()
     if root is None or key is None:
@@ -154,9 +155,12 @@ def publish_file(path: Path) -> bool:
 
 
 def local_file(path: Path, on_bytes: OnBytes | None = None) -> Path:
-    """An upload or an export, fetched where this machine does not have it.
+    """Return the path of an upload or export; download it if this machine does not have it.
 
-    Raises MissingArtifactError where the root has none either; other files are left to the caller.
+    Paths of other files are returned unchanged.
+
+    Raises:
+        MissingArtifactError: the root does not have it either.
     """
     key, root = key_of(path), shared_root()
     if root is None or key is None:
@@ -172,30 +176,33 @@ def local_file(path: Path, on_bytes: OnBytes | None = None) -> Path:
 
 
 def find_file(path: Path) -> Path:
-    """As ``local_file``; what is nowhere is left to the caller."""
+    """Like ``local_file``, but return the path of a missing file instead of raising."""
     with suppress(MissingArtifactError):
         local_file(path)
     return path
 
 
 def remove_files(folders: Collection[Path]) -> None:
-    """Remove what the root has of folders of uploads or exports, and the copies here."""
+    """Delete folders of uploads or exports from the root, and the local copies."""
     if (root := shared_root()) is None:
         return
     names = {folder.relative_to(home()).as_posix() for folder in folders}
     kinds = {name.partition("/")[0] for name in names}
-    there = [artifact.key for kind in kinds for artifact in root.below(kind)]
-    gone = [key for key in there if key.rpartition("/")[0] in names]
-    root.remove(*gone)
-    for key in gone:
+    keys = [artifact.key for kind in kinds for artifact in root.below(kind)]
+    deleted = [key for key in keys if key.rpartition("/")[0] in names]
+    root.remove(*deleted)
+    for key in deleted:
         copies.drop(key)
 
 
 def clean_up(versions: Mapping[str, str]) -> None:
-    """Remove what no row names: ``versions`` are those of the analyses that are kept, by id.
+    """Delete files without a row.
 
-    Copies here of what was removed elsewhere go at once; in the root what was half written, or
-    never came on the list, when it is a day old.
+    Local copies of deleted analyses are deleted immediately; in the root, temporary files and
+    versions without a row after a day.
+
+    Args:
+        versions: version of each stored analysis by id.
     """
     if (root := shared_root()) is None:
         return
@@ -215,7 +222,7 @@ def clean_up(versions: Mapping[str, str]) -> None:
 
 
 def _analysis(analysis_id: str, version: str | None = None) -> str:
-    """The key of an analysis, or of one version of it."""
+    """Return the key of an analysis, or of one of its versions."""
     folder = f"{analyses_dir().name}/{analysis_id}"
     return folder if version is None else f"{folder}/{version}.zip"
 
@@ -256,7 +263,7 @@ def _was_shared(analysis_id: str) -> bool:
 
 
 def _fetch_file(root: ArtifactRoot, key: str, path: Path, on_bytes: OnBytes | None) -> None:
-    """A trace lies in a folder that its digest begins with."""
+    """Download a file; verify a trace by its folder, whose name is the prefix of its digest."""
     with scratch_folder(home() / key.split("/", 1)[0], _SCRATCH) as scratch:
         fetched = scratch / path.name
         root.get(key, fetched, on_bytes)
@@ -269,15 +276,15 @@ def _fetch_file(root: ArtifactRoot, key: str, path: Path, on_bytes: OnBytes | No
 
 
 def _make_room() -> None:
-    """Keep the copies within ``artifact_cache_gb``; what a job is about stays."""
+    """Evict local copies above ``artifact_cache_gb``, except those that active jobs use."""
     limit_bytes = settings().artifact_cache_gb * _GB
     if sum(copy.size_bytes for copy in copies.copies()) <= limit_bytes:
         return
     active = queue.active(database())
-    asked = [json.dumps([job.parameters, job.id]) for job in active]
+    texts = [json.dumps([job.parameters, job.id]) for job in active]
 
     def is_needed(copy: Copy) -> bool:
         kind, name = copy.key.split("/")[:2]
-        return kind == custom_hardware_dir().name or any(name in text for text in asked)
+        return kind == custom_hardware_dir().name or any(name in text for text in texts)
 
     copies.make_room(limit_bytes, is_needed)

@@ -1,4 +1,4 @@
-"""The analyses kept on this server: their manifests, and who owns, sees and pins them."""
+"""Catalog of the stored analyses: manifests, owners, visibility, pins."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -25,22 +25,18 @@ from jarvis.server.storage.artifacts import is_shared, local_analysis
 
 
 class UnknownAnalysisError(JarvisError):
-    """No analysis on this server has this id."""
+    """There is no such analysis."""
 
     def __init__(self, analysis_id: str) -> None:
         super().__init__(
-            f"No analysis {analysis_id[:64]!r} is stored on this server: it was removed, or the "
-            "link comes from another server. Choose another analysis, or analyze the trace again."
+            f"There is no analysis {analysis_id[:64]!r} on this server: it was deleted, or the "
+            "link is from another server. Choose another analysis, or analyze the trace again."
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One stored analysis: its manifest, and its row in the table.
-
-    ``version`` is another one each time it is made; ``written_ns`` is when it was made or loaded
-    here, in nanoseconds since 1970. ``made_on`` and ``loaded_by`` are as in ``AnalysisRow``.
-    """
+    """A stored analysis: its manifest, and the columns of its ``AnalysisRow``."""
 
     id: str
     manifest: Manifest
@@ -55,56 +51,56 @@ class Entry:
 
     @property
     def source(self) -> str | None:
-        """Where it comes from; None where this server made it."""
+        """Return its origin for display; None if this server created it."""
         if self.loaded_by is not None:
             return f"file, loaded by {self.loaded_by}" if self.loaded_by else "file"
         return self.made_on
 
     @property
     def root(self) -> Path:
-        """Its folder in the home of this server."""
+        """Return its local folder, which may not be downloaded yet."""
         return analyses_dir() / self.id
 
     @property
     def title(self) -> str:
-        """What was analyzed, and the GPU."""
+        """Return the name of the analysis and the GPU."""
         return f"{name_of(self.manifest)} · {self.gpu}"
 
     @property
     def gpu(self) -> str:
-        """The GPU that the trace was judged against, else what the trace calls its own."""
+        """Return the GPU that the trace was compared against, or the device name in the trace."""
         hardware = self.manifest.hardware
-        return hardware.title if hardware else self.manifest.trace.device_name or "GPU not known"
+        return hardware.title if hardware else self.manifest.trace.device_name or "unknown GPU"
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The readable analyses, newest first, and the ids of folders that cannot be read."""
+    """The readable analyses, newest first, and the ids of unreadable ones."""
 
     entries: tuple[Entry, ...]
     broken: tuple[str, ...]
 
     def visible_to(self, person: Person) -> "Catalog":
-        """What a person may see; of folders that cannot be read only admins are told."""
-        seen = tuple(entry for entry in self.entries if may_see(person, entry))
-        return replace(self, entries=seen, broken=self.broken if may(person, Role.ADMIN) else ())
+        """Return the part that a person can see; unreadable analyses only for admins."""
+        visible = tuple(entry for entry in self.entries if may_see(person, entry))
+        return replace(self, entries=visible, broken=self.broken if may(person, Role.ADMIN) else ())
 
     def find(self, analysis_id: str) -> Entry:
-        """The entry with this id; UnknownAnalysisError where there is none, or it is broken."""
-        found = next((entry for entry in self.entries if entry.id == analysis_id), None)
-        if found is None:
-            raise UnknownAnalysisError(analysis_id)
-        return found
+        """Return the entry with this id; raise UnknownAnalysisError if missing or unreadable."""
+        for entry in self.entries:
+            if entry.id == analysis_id:
+                return entry
+        raise UnknownAnalysisError(analysis_id)
 
 
 def name_of(manifest: Manifest) -> str:
-    """The model, or where it has no name the trace's file name without its ending."""
+    """Return the model name, or the trace's file name without its suffix."""
     file_name = manifest.trace.file_name
     return manifest.model_name or file_name.rpartition(".json")[0] or file_name
 
 
 def read_catalog() -> Catalog:
-    """List what is kept now; what cannot be read does not hide the others."""
+    """Return the catalog of the stored analyses."""
     engine = database()
     rows = stored_rows(engine)
     parsed = _parsed(engine, rows.values())
@@ -129,7 +125,7 @@ def read_catalog() -> Catalog:
 
 
 def stored_row(analysis_id: str) -> AnalysisRow:
-    """The row of a stored analysis, readable or not; UnknownAnalysisError where there is none."""
+    """Return the row of an analysis, readable or not; raise UnknownAnalysisError if missing."""
     row = stored_rows(database()).get(analysis_id)
     if row is None:
         raise UnknownAnalysisError(analysis_id)
@@ -137,7 +133,7 @@ def stored_row(analysis_id: str) -> AnalysisRow:
 
 
 def seen_row(person: Person, analysis_id: str) -> AnalysisRow:
-    """Return the row of an analysis; raise UnknownAnalysisError where the person sees none."""
+    """Return the row of an analysis; raise UnknownAnalysisError if the person sees none."""
     row = stored_row(analysis_id)
     if not may_see(person, row):
         raise UnknownAnalysisError(analysis_id)
@@ -145,32 +141,32 @@ def seen_row(person: Person, analysis_id: str) -> AnalysisRow:
 
 
 def named_rows(person: Person, ids: Iterable[str]) -> list[AnalysisRow]:
-    """Return the rows of the analyses that a job names; raise as ``seen_row``."""
+    """Return the rows of the analyses that a job uses; raises as ``seen_row``."""
     return [seen_row(person, analysis_id) for analysis_id in ids]
 
 
-def strictest(asked: Visibility, named: Iterable[AnalysisRow]) -> Visibility:
-    """Return the visibility of what is made from analyses: private where one of them is."""
-    is_private = any(row.visibility is Visibility.PRIVATE for row in named)
-    return Visibility.PRIVATE if is_private else asked
+def strictest(requested: Visibility, rows: Iterable[AnalysisRow]) -> Visibility:
+    """Return the visibility of a result derived from analyses: private if any of them is."""
+    is_private = any(row.visibility is Visibility.PRIVATE for row in rows)
+    return Visibility.PRIVATE if is_private else requested
 
 
 def set_visibility(analysis_id: str, visibility: Visibility) -> None:
-    """Say who sees an analysis; UnknownAnalysisError where there is none."""
+    """Set the visibility of an analysis; raise UnknownAnalysisError if it does not exist."""
     change(database(), stored_row(analysis_id).id, visibility=visibility)
 
 
 def set_owner(analysis_id: str, owner: str | None) -> None:
-    """Give an analysis to somebody; UnknownAnalysisError where there is none."""
+    """Set the owner of an analysis; raise UnknownAnalysisError if it does not exist."""
     change(database(), stored_row(analysis_id).id, owner=owner)
 
 
 _PARSED: dict[tuple[str, str], Manifest | None] = {}
-"""Manifests by id and version: every run of a page lists all of them."""
+"""Cache of manifests by id and version, because each rerun of a page lists all of them."""
 
 
 def _parsed(engine: Engine, rows: Iterable[AnalysisRow]) -> dict[str, Manifest | None]:
-    """The manifest of each row by id, None where it cannot be read."""
+    """Return the manifest of each row by id; None if it cannot be read."""
     known = {row.id: (row.id, row.version) for row in rows}
     missing = [name for name, key in known.items() if key not in _PARSED]
     if missing:
@@ -190,30 +186,31 @@ def _manifest(analysis_id: str, text: str) -> Manifest | None:
 
 
 def is_stored(analysis_id: str) -> bool:
-    """Whether an analysis is kept; then it is in the home now, wherever it was made."""
+    """Return whether an analysis is stored; downloads it if necessary."""
     with suppress(UnknownAnalysisError, MissingArtifactError):
         return analysis_root(analysis_id).is_dir()
     return False
 
 
 def analysis_root(analysis_id: str) -> Path:
-    """The folder of a stored analysis, fetched where another machine made it.
+    """Return the folder of a stored analysis; downloads it if necessary.
 
-    Raises UnknownAnalysisError where there is none, ArtifactError or MissingArtifactError where it
-    cannot be fetched.
+    Raises:
+        UnknownAnalysisError: there is no such analysis.
+        ArtifactError, MissingArtifactError: it cannot be downloaded.
     """
     root = analyses_dir() / analysis_id
     if not is_analysis_id(analysis_id):
         raise UnknownAnalysisError(analysis_id)
     if is_shared():
-        return _fetched(analysis_id)
+        return _download(analysis_id)
     if not RunPaths(root).manifest.is_file():
         raise UnknownAnalysisError(analysis_id)
     return root
 
 
-def _fetched(analysis_id: str) -> Path:
-    """The folder of a shared analysis; one that is replaced meanwhile is asked for anew."""
+def _download(analysis_id: str) -> Path:
+    """Return the folder of a shared analysis; retry if it is replaced meanwhile."""
     tried = None
     while (version := version_of(database(), analysis_id)) is not None:
         try:

@@ -1,4 +1,4 @@
-"""GPUs that users described: kept beside the analyses, one file each, never over another one."""
+"""GPU descriptions of users: one file each, never overwritten."""
 
 from pathlib import Path
 
@@ -14,30 +14,31 @@ MAX_NAME_LENGTH = 60
 
 
 def hardware_owners() -> dict[str, str]:
-    """Return who added the description in each file, where that is known."""
+    """Return the known owners of GPU descriptions by file name."""
     with reading(database()) as connection:
         rows = connection.execute(select(HARDWARE_OWNERS.c.file, HARDWARE_OWNERS.c.owner))
         return {row.file: row.owner for row in rows}
 
 
 def store_hardware(spec: HardwareSpec, owner: str | None = None) -> Path:
-    """Keep a description; from now on it can be chosen like those of the app.
+    """Store a GPU description, which can then be selected like built-in ones.
 
-    Raises HardwareError where its name is taken or cannot stand in a menu, ArtifactError where
-    other machines cannot be told.
+    Raises:
+        HardwareError: its name is in use or not valid.
+        ArtifactError: it cannot be copied to the artifact root.
     """
     for name in (spec.name, spec.preset):
         if len(name) > MAX_NAME_LENGTH or not name.isprintable() or name != name.strip():
             raise HardwareError(
-                f"{name[:MAX_NAME_LENGTH]!r} cannot be the name of a GPU or preset: take up to "
-                f"{MAX_NAME_LENGTH} visible characters, without spaces around them."
+                f"{name[:MAX_NAME_LENGTH]!r} is not a valid name of a GPU or preset: use up to "
+                f"{MAX_NAME_LENGTH} printable characters without surrounding spaces."
             )
     hardware = load_hardware()
     if spec.name in hardware.names() and spec.preset in hardware.presets(spec.name):
-        kept = hardware.custom_file(hardware.get(spec.name, spec.preset))
-        by = "Jarvis" if kept is None else hardware_owners().get(kept.name) or "somebody here"
+        existing = hardware.custom_file(hardware.get(spec.name, spec.preset))
+        by = "Jarvis" if existing is None else hardware_owners().get(existing.name, "another user")
         raise HardwareError(
-            f"{spec.title} is described by {by} already. Choose another preset name, or delete "
+            f"{spec.title} is already described by {by}. Choose another preset name, or delete "
             "that description first, if it is yours."
         )
     hardware.check_new(spec)
@@ -48,7 +49,7 @@ def store_hardware(spec: HardwareSpec, owner: str | None = None) -> Path:
             file.write(spec.to_toml())
     except FileExistsError:
         raise HardwareError(
-            f"The file {path.name} of another description is in the way. Choose another name."
+            f"The file {path.name} of another description already exists. Choose another name."
         ) from None
     try:
         _set_owner(path, owner)
@@ -60,20 +61,21 @@ def store_hardware(spec: HardwareSpec, owner: str | None = None) -> Path:
 
 
 def remove_hardware(spec: HardwareSpec) -> None:
-    """Delete a user's own description; analyses made with it keep its figures.
+    """Delete a GPU description; existing analyses keep its values.
 
-    Raises HardwareError for a GPU that the app describes.
+    Raises:
+        HardwareError: the description is built in.
     """
     path = load_hardware().custom_file(spec)
     if path is None:
-        raise HardwareError(f"{spec.title} belongs to Jarvis and cannot be deleted.")
+        raise HardwareError(f"{spec.title} is built into Jarvis and cannot be deleted.")
     unshare(path)
     path.unlink(missing_ok=True)
     _set_owner(path, None)
 
 
 def _set_owner(path: Path, owner: str | None) -> None:
-    """Note who added a description; None removes what is noted."""
+    """Set the owner of a description; None deletes the entry."""
     with writing(database()) as connection:
         connection.execute(delete(HARDWARE_OWNERS).where(HARDWARE_OWNERS.c.file == path.name))
         if owner is not None:

@@ -1,4 +1,4 @@
-"""What can be taken home from a run directory, made when it is asked for."""
+"""Zip files of run directories for download."""
 
 import io
 import shutil
@@ -8,23 +8,20 @@ from pathlib import Path
 from typing import IO
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
-"""Every member has this date, so that the same files give the same archive."""
+"""Date of all members, so that archives are reproducible."""
 
 _BLOCK_BYTES = 1 << 20
 
 
 def zipped(root: Path, parts: Iterable[Path] | None = None) -> bytes:
-    """A zip of ``parts`` (files or folders in ``root``; default all of it), named from ``root``.
-
-    Parts that the run does not have are left out.
-    """
+    """Return a zip of files or folders in ``root``, by default all; missing parts are skipped."""
     buffer = io.BytesIO()
     write_zip(buffer, root, parts)
     return buffer.getvalue()
 
 
 def write_zip(out: Path | IO[bytes], root: Path, parts: Iterable[Path] | None = None) -> None:
-    """Write that zip; files of any size take no more memory than a block of them."""
+    """Like ``zipped``, but write to a file with constant memory."""
     chosen = [root] if parts is None else list(parts)
     files = {file for part in chosen for file in _files(part)}
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:

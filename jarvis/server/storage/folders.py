@@ -1,4 +1,4 @@
-"""Folders of the home: how large they are, and how they go."""
+"""Size and deletion of folders."""
 
 import shutil
 from contextlib import suppress
@@ -6,11 +6,11 @@ from pathlib import Path
 from uuid import uuid4
 
 REMOVED = "removed-"
-"""Follows the name of a folder that is on its way out."""
+"""Infix of the names of folders that are being deleted."""
 
 
 def folder_bytes(root: Path) -> int:
-    """How much the files of a folder hold; links count as nothing."""
+    """Return the total size of the files in a folder, without links."""
     sizes = 0
     for path in (root, *root.rglob("*")):
         with suppress(FileNotFoundError):
@@ -20,7 +20,7 @@ def folder_bytes(root: Path) -> int:
 
 
 def remove_folder(root: Path) -> None:
-    """Delete a folder, or a file: gone in one move, and its content after that."""
+    """Delete a folder or file atomically: rename it, then delete its content."""
     leaving = root.with_name(f".{root.name}.{REMOVED}{uuid4().hex[:8]}")
     root.rename(leaving)
     if leaving.is_dir():

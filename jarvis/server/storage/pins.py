@@ -1,6 +1,6 @@
-"""Pinned analyses: those that housekeeping leaves alone.
+"""Pinned analyses, which retention does not delete.
 
-A pin is no part of the analysis, so that it stays when the analysis is made again.
+A pin is not part of the analysis, so it persists if the analysis is run again.
 """
 
 from jarvis.server.database import database
@@ -9,28 +9,27 @@ from jarvis.server.storage.catalog import stored_row
 
 
 def pinned() -> frozenset[str]:
-    """The ids that are pinned."""
+    """Return the ids of pinned analyses."""
     return frozenset(row.id for row in stored_rows(database()).values() if row.is_pinned)
 
 
 def is_pinned(analysis_id: str) -> bool:
-    """Whether a stored analysis is pinned; UnknownAnalysisError where there is none."""
+    """Return whether an analysis is pinned; raise UnknownAnalysisError if it does not exist."""
     return stored_row(analysis_id).is_pinned
 
 
 def pin(analysis_id: str) -> bool:
-    """Pin a stored analysis; whether it was not before. UnknownAnalysisError where there is "
-    "none."""
+    """Pin an analysis; return whether that changed anything. Raises as ``is_pinned``."""
     return _set(analysis_id, True)
 
 
 def unpin(analysis_id: str) -> bool:
-    """Let go of a pin; whether there was one. UnknownAnalysisError as ``pin``."""
+    """Unpin an analysis; return whether that changed anything. Raises as ``is_pinned``."""
     return _set(analysis_id, False)
 
 
-def _set(analysis_id: str, wanted: bool) -> bool:
-    was = stored_row(analysis_id).is_pinned
-    if was != wanted:
-        change(database(), analysis_id, is_pinned=wanted)
-    return was != wanted
+def _set(analysis_id: str, value: bool) -> bool:
+    has_changed = stored_row(analysis_id).is_pinned != value
+    if has_changed:
+        change(database(), analysis_id, is_pinned=value)
+    return has_changed

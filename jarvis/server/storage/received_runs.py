@@ -1,8 +1,7 @@
-"""Checks of a run directory that came from outside: an archive, or the result of another machine.
+"""Validation of untrusted run directories from archives or other machines.
 
-To be called in the process of a job, which has a memory limit. What is accepted can be opened,
-validated, exported and compared: that is tried here, so that no later page or command has to
-distrust it.
+Call this only in a job's process, which has a memory limit. The checks open, validate, export and
+compare the run, so that pages and commands can trust it later.
 """
 
 import logging
@@ -34,20 +33,21 @@ from jarvis.validation import Verdict, validate
 log = logging.getLogger(__name__)
 
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
-"""A table or an analysis, as a part of the names of its files."""
+"""Name of a table or an analysis, which is part of file names."""
 
-_SHOWN_LETTERS = 200
+_MAX_SHOWN_CHARS = 200
 
 
 class ReceivedRunError(JarvisError):
-    """A run directory from outside is not accepted; the message is the reason."""
+    """An untrusted run directory is rejected; the message is the reason."""
 
 
 def check_received_run(root: Path) -> Manifest:
-    """Check every file of a run directory, and give its manifest.
+    """Check all files of a run directory, and return its manifest.
 
-    Raises ReceivedRunError where a file is too large or malformed, where `jarvis validate` fails,
-    and where the run cannot be exported or compared.
+    Raises:
+        ReceivedRunError: a file is too large or malformed, `jarvis validate` fails, or the run
+            cannot be exported or compared.
     """
     try:
         return _checked(root)
@@ -58,7 +58,7 @@ def check_received_run(root: Path) -> Manifest:
     except (Exception, pl.exceptions.PanicException) as error:  # forged content may raise anything
         log.info("a received run cannot be used", exc_info=error)
         reason = _shown(f"{type(error).__name__}: {error}")
-        raise ReceivedRunError(f"its files contradict each other ({reason})") from error
+        raise ReceivedRunError(f"its files are inconsistent ({reason})") from error
 
 
 def _checked(root: Path) -> Manifest:
@@ -77,33 +77,33 @@ def _checked(root: Path) -> Manifest:
     for outcome in validate(root):
         if outcome.verdict is Verdict.FAIL:
             reason = _shown(str(outcome.problems[0]))
-            raise ReceivedRunError(f"it contradicts itself ({outcome.check.name}: {reason})")
+            raise ReceivedRunError(f"it is inconsistent ({outcome.check.name}: {reason})")
     _check_use(run)
     return manifest
 
 
 def _shown(text: str) -> str:
-    return shortened(one_line(text), _SHOWN_LETTERS)
+    return shortened(one_line(text), _MAX_SHOWN_CHARS)
 
 
 def _check_names(run: Run) -> None:
-    """Raise ReceivedRunError where a name of a table or of an analysis is no part of a path."""
+    """Raise ReceivedRunError for names of tables or analyses that are unsafe in paths."""
     manifest = run.manifest
     if len(manifest.tables) > MAX_TABLES or len(set(manifest.tables)) != len(manifest.tables):
-        raise ReceivedRunError("its list of tables cannot be right")
+        raise ReceivedRunError("its list of tables is too long or has duplicates")
     if missing := set(manifest.sheets) - set(manifest.tables):
         raise ReceivedRunError(f"the table {min(missing)[:80]!r} is missing")
     cards = (card.key for card in manifest.added_analyses)
     summaries = [summary.key for summary in manifest.categories]
     for name in (*manifest.tables, *run.results, *summaries, *cards):
         if not _KEY.fullmatch(name):
-            raise ReceivedRunError(f"a table or an analysis in it has the name {name[:80]!r}")
+            raise ReceivedRunError(f"the name {name[:80]!r} of a table or analysis is not valid")
     if set(summaries) != set(run.results) or any(k != r.key for k, r in run.results.items()):
-        raise ReceivedRunError("its manifest and its results name other analyses")
+        raise ReceivedRunError("its manifest and its results list different analyses")
 
 
 def _check_tables(run: Run) -> None:
-    """Read every table within the limits."""
+    """Read all tables within the limits."""
     paths, left = RunPaths(run.root or Path()), MAX_DECODED_BYTES
     for name in run.manifest.tables:
         _, size = read_table(paths.table(name), name, tuple(_columns(run, name)), left)
@@ -111,7 +111,7 @@ def _check_tables(run: Run) -> None:
 
 
 def _columns(run: Run, name: str) -> Iterator[Column]:
-    """The columns that a table must have, as far as that is known."""
+    """Yield the known required columns of a table."""
     categories = {category_table(key): key for key in run.results}
     if name in TABLES:
         yield from TABLES[name]
@@ -124,7 +124,7 @@ def _columns(run: Run, name: str) -> Iterator[Column]:
 
 
 def _check_use(run: Run) -> None:
-    """Do with a run what pages and commands do; whatever that raises is a reason to refuse it."""
+    """Use a run as pages and commands do; any error is a reason to reject it."""
     for key, result in run.results.items():
         run.call_paths(key)
         if result.tier == "compute":

@@ -1,7 +1,7 @@
-"""Limits of a run directory from outside: files, JSON documents and tables.
+"""Limits of untrusted run directories: files, JSON documents and tables.
 
-All limits are here. A trace of 1 GB of JSON makes a run of some 0.07 GB whose tables take 0.6 GB in
-memory; the largest recorded trace of the tests one of 5 MB and 11 MB.
+For scale: a trace of 1 GB of JSON results in a run of about 0.07 GB whose tables take 0.6 GB in
+memory; the largest recorded trace of the tests in 5 MB and 11 MB.
 """
 
 import re
@@ -31,19 +31,19 @@ from jarvis.schemas import (
 )
 
 MAX_RUN_BYTES = 512 << 20
-"""All files of a run together, unpacked."""
+"""Total decompressed size of all files."""
 
 MAX_FILES = 10_000
 
 MAX_TEXT_BYTES = 64 << 20
-"""One file that is read as a whole: JSON, Markdown, CSV."""
+"""Size of a file that is read into memory: JSON, Markdown, CSV."""
 
 MAX_MANIFEST_BYTES = 4 << 20
-"""The manifest is copied into the database, and parsed for each list of analyses."""
+"""Size of the manifest, which is copied into the database and parsed for lists of analyses."""
 
 MAX_JSON_DEPTH = 64
 MAX_NUMBER = 1e30
-"""Sums and products of two such numbers are still finite."""
+"""Sums and products of two such numbers are finite."""
 
 MAX_TABLES = 500
 MAX_COLUMNS = 1_000
@@ -57,10 +57,10 @@ MAX_ROWS_OF = {
     "short_kernel_histogram": 10_000,
     "top_operations": 1_000,
 }
-"""Tables of facts that do not grow with the trace; pages show each of their rows."""
+"""Rows of tables whose size does not depend on the trace; pages show all their rows."""
 
 MAX_DECODED_BYTES = 2 << 30
-"""All tables of a run together, as they are in memory."""
+"""Total size of all tables in memory."""
 
 _MANIFEST = RunPaths(Path()).manifest.name
 _READ_WHOLE = (".json", ".md", ".csv")
@@ -73,31 +73,31 @@ _SEQUENCES = {
     "product_types": str,
     "concrete_inputs": str,
 }
-"""Columns of Python sequences, and of what; shapes are sequences in sequences."""
+"""Columns of Python sequences with their item types; shapes are nested sequences."""
 
 _MAPPINGS = ("params", "perf_params")
 """Columns of Python or JSON dictionaries."""
 
-_MAX_LITERAL_LETTERS = 1_000_000
+_MAX_LITERAL_CHARS = 1_000_000
 
 _EXTRA_COLUMN = re.compile(r"[a-z][a-z0-9_]{0,99}")
 _TEXT_BYTES = 16
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8}
-"""Bytes of a value in memory by its physical type in a parquet file; a text takes 16 and itself."""
+"""Bytes per value in memory by parquet physical type; a text takes 16 bytes and its content."""
 
 
 class RunLimitError(JarvisError):
-    """A run directory is not accepted; the message is the reason, without the run's name."""
+    """A run directory is rejected; the message is the reason, without the run's name."""
 
 
 def check_file_sizes(sizes: Iterable[tuple[str, int]]) -> None:
-    """Raise RunLimitError for too many files, or too large ones; names are relative paths."""
+    """Raise RunLimitError for too many or too large files; names are relative paths."""
     total = 0
     for number, (name, size) in enumerate(sizes, start=1):
         total += size
         limit = MAX_MANIFEST_BYTES if name == _MANIFEST else MAX_TEXT_BYTES
         if name.endswith(_READ_WHOLE) and size > limit:
-            raise RunLimitError(f"{name} in it is larger than {limit >> 20} MiB")
+            raise RunLimitError(f"{name} is larger than {limit >> 20} MiB")
         if number > MAX_FILES:
             raise RunLimitError(f"it has more than {MAX_FILES:,} files")
     if total > MAX_RUN_BYTES:
@@ -105,11 +105,11 @@ def check_file_sizes(sizes: Iterable[tuple[str, int]]) -> None:
 
 
 def check_json(path: Path, name: str) -> None:
-    """Raise RunLimitError where a file is not strict JSON, or too deep, or has a huge number."""
+    """Raise RunLimitError if a file is not strict JSON, too deep, or has a huge number."""
     try:
         content = orjson.loads(path.read_bytes())
     except ValueError as error:
-        raise RunLimitError(f"{name} in it is not JSON") from error
+        raise RunLimitError(f"{name} is not JSON") from error
     level: list[Any] = [content]
     for _ in range(MAX_JSON_DEPTH):
         if not level:
@@ -121,24 +121,27 @@ def check_json(path: Path, name: str) -> None:
             elif isinstance(value, list):
                 below += value
             elif isinstance(value, int | float) and not -MAX_NUMBER <= value <= MAX_NUMBER:
-                raise RunLimitError(f"{name} in it has the number {value:.3g}")
+                raise RunLimitError(f"{name} has the number {value:.3g}")
         level = below
-    raise RunLimitError(f"{name} in it has more than {MAX_JSON_DEPTH} levels")
+    raise RunLimitError(f"{name} has more than {MAX_JSON_DEPTH} levels")
 
 
 def read_table(
     path: Path, name: str, columns: Iterable[Column], max_bytes: int
 ) -> tuple[pl.DataFrame, int]:
-    """Read a table that takes at most ``max_bytes`` in memory; give it and its bytes.
+    """Read a table of at most ``max_bytes`` in memory; return it and its size in bytes.
 
-    The parquet footer is checked before anything is decoded, and what was decoded against it.
-    Raises RunLimitError, and what Polars raises for a damaged file.
+    The parquet footer is checked before decoding, and the decoded table is checked against it.
+
+    Raises:
+        RunLimitError: the table exceeds a limit or does not have the expected columns.
+        polars.exceptions.PolarsError: the file is damaged.
     """
     rows = _check_footer(path, name, max_bytes)
     _check_schema(pl.read_parquet_schema(path), name, columns)
     frame = pl.read_parquet(path, use_statistics=False, glob=False)
     if frame.height != rows:
-        raise RunLimitError(f"the table {name} has not the rows that its footer says")
+        raise RunLimitError(f"the table {name} does not have the number of rows in its footer")
     size = sum(memory_bytes(column, name) for column in frame)
     if size > max_bytes:
         raise _too_large()
@@ -150,10 +153,10 @@ def read_table(
 
 
 def _is_readable(column: str, text: str) -> bool:
-    """Whether a text is the literal that its column has."""
+    """Return whether a text is a literal of the type of its column."""
     if not text:
         return True
-    if len(text) > _MAX_LITERAL_LETTERS:
+    if len(text) > _MAX_LITERAL_CHARS:
         return False
     if column in _MAPPINGS:
         return isinstance(_value(text), dict)
@@ -164,7 +167,7 @@ def _is_readable(column: str, text: str) -> bool:
 
 
 def _value(text: str) -> object:
-    """The value of a Python literal, or of a JSON document; None for other texts."""
+    """Parse a Python literal or a JSON document; return None for other texts."""
     try:
         return literal_eval(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -176,7 +179,7 @@ def _value(text: str) -> object:
 
 
 def _is_of(value: object, leaf: type) -> bool:
-    """Whether a value is of a type, or a sequence of such."""
+    """Return whether a value has a type, or is a nested sequence of such values."""
     if isinstance(value, tuple | list):
         return all(_is_of(item, leaf) for item in value)
     return type(value) is leaf
@@ -187,7 +190,7 @@ def _too_large() -> RunLimitError:
 
 
 def _check_footer(path: Path, name: str, max_bytes: int) -> int:
-    """The rows of a table, once its footer says that it can be read."""
+    """Return the number of rows in the footer; raise RunLimitError if a limit is exceeded."""
     import pyarrow as pa  # type: ignore[import-untyped]  # slow to import
     from pyarrow import parquet
 
@@ -203,12 +206,12 @@ def _check_footer(path: Path, name: str, max_bytes: int) -> int:
     if footer.num_columns > MAX_COLUMNS or len(groups) > MAX_ROW_GROUPS:
         raise RunLimitError(f"the table {name} has more than {MAX_COLUMNS:,} columns or groups")
     if sum(group.num_rows for group in groups) != rows:
-        raise RunLimitError(f"the footer of the table {name} contradicts itself")
+        raise RunLimitError(f"the footer of the table {name} is inconsistent")
     size = 0
     for group in groups:
         chunks = [group.column(index) for index in range(group.num_columns)]
         if any(min(c.num_values, c.total_uncompressed_size) < 0 for c in chunks):
-            raise RunLimitError(f"the footer of the table {name} contradicts itself")
+            raise RunLimitError(f"the footer of the table {name} is inconsistent")
         size += sum(
             max(c.num_values * _WIDTHS.get(c.physical_type, _TEXT_BYTES), c.total_uncompressed_size)
             for c in chunks
@@ -218,26 +221,26 @@ def _check_footer(path: Path, name: str, max_bytes: int) -> int:
     return int(rows)
 
 
-def _check_schema(found: Mapping[str, pl.DataType], name: str, columns: Iterable[Column]) -> None:
-    """Raise RunLimitError where a table is not as ``columns`` say; it may have more of them."""
+def _check_schema(schema: Mapping[str, pl.DataType], name: str, columns: Iterable[Column]) -> None:
+    """Raise RunLimitError if a table lacks ``columns``, or if additional ones are not allowed."""
     known = {column.name: column for column in columns}
     has_parameters = known.pop(ANY_PARAM, None) is not None
     for column in known.values():
-        if column.name not in found and not column.optional:
+        if column.name not in schema and not column.optional:
             raise RunLimitError(f"the table {name} lacks the column {column.name}")
-    for label, dtype in found.items():
+    for label, dtype in schema.items():
         if label in known:
-            is_fine = dtype == known[label].dtype
+            is_valid = dtype == known[label].dtype
         else:
             is_parameter = has_parameters and label.startswith(PARAM_PREFIX)
-            is_named = is_parameter or _EXTRA_COLUMN.fullmatch(label) is not None
-            is_fine = _is_allowed(dtype) and is_named
-        if not is_fine:
+            is_name_valid = is_parameter or _EXTRA_COLUMN.fullmatch(label) is not None
+            is_valid = _is_allowed(dtype) and is_name_valid
+        if not is_valid:
             raise RunLimitError(f"the table {name} has a column {label[:40]!r} of another type")
 
 
 def _is_allowed(dtype: Any) -> bool:
-    """Whether a category's own column may have this type; messages are structs."""
+    """Return whether an additional column of a category may have this type."""
     if isinstance(dtype, pl.List):
         return _is_allowed(dtype.inner)
     if isinstance(dtype, pl.Struct):
@@ -246,7 +249,7 @@ def _is_allowed(dtype: Any) -> bool:
 
 
 def memory_bytes(column: pl.Series, table: str) -> int:
-    """The bytes of a column in memory, equal texts counted each; RunLimitError for NaN and such."""
+    """Return the size of a column in memory; raise RunLimitError for NaN and huge numbers."""
     if isinstance(column.dtype, pl.List):
         inner = column.explode(empty_as_null=False, keep_nulls=False)
         return 8 * len(column) + memory_bytes(inner, table)
@@ -255,9 +258,8 @@ def memory_bytes(column: pl.Series, table: str) -> int:
     if column.dtype == TEXT:
         return _TEXT_BYTES * len(column) + int(column.str.len_bytes().cast(INTEGER).sum())
     if column.dtype.is_float():
-        extremes = (column.min(), column.max(), column.is_nan().any())
-        low, high, has_nan = extremes
-        numbers = [value for value in (low, high) if isinstance(value, float)]
-        if has_nan or any(not isfinite(v) or abs(v) > MAX_NUMBER for v in numbers):
-            raise RunLimitError(f"the table {table} has a number that is none, or too large")
+        numbers = [value for value in (column.min(), column.max()) if isinstance(value, float)]
+        is_huge = any(not isfinite(v) or abs(v) > MAX_NUMBER for v in numbers)
+        if is_huge or column.is_nan().any():
+            raise RunLimitError(f"the table {table} has a NaN or a too large number")
     return 8 * len(column)

@@ -1,4 +1,4 @@
-"""Which machines are trusted by sftp: those that the ``known_hosts`` files of ssh name."""
+"""Verification of sftp host keys by the ``known_hosts`` files of ssh."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ KNOWN_HOSTS = (Path("~/.ssh/known_hosts"), Path("/etc/ssh/ssh_known_hosts"))
 
 
 class OnlyKnownHosts(paramiko.MissingHostKeyPolicy):
-    """Refuses a machine whose key is not the one that a file names."""
+    """Rejects hosts whose key is not in the files."""
 
     def __init__(self, files: tuple[Path, ...] = KNOWN_HOSTS) -> None:
         self._known = paramiko.HostKeys()
@@ -23,20 +23,20 @@ class OnlyKnownHosts(paramiko.MissingHostKeyPolicy):
     def missing_host_key(
         self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
     ) -> None:
-        """Called by paramiko for each connection, which knows no machine itself."""
+        """Raise SSHException unless the key is known; called by paramiko for each connection."""
         if not self._known.check(hostname, key):
             known = "another key" if hostname in self._known else "no key"
-            raise paramiko.SSHException(f"known_hosts has {known} of the machine {hostname}")
+            raise paramiko.SSHException(f"known_hosts has {known} of {hostname}")
 
 
 def only_known_hosts(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of an sftp file system with the check, and with the key that is set.
+    """Return the options of an sftp file system with host key verification and the server's key.
 
-    ``known_hosts`` and ``key_filename`` among them win over the settings.
+    ``known_hosts`` and ``key_filename`` in the options override the settings.
     """
-    given, now = dict(options), settings()
-    file = given.pop("known_hosts", None) or now.sftp_known_hosts
+    result, now = dict(options), settings()
+    file = result.pop("known_hosts", None) or now.sftp_known_hosts
     if now.sftp_key is not None:
-        given.setdefault("key_filename", str(now.sftp_key))
-    given["host_key_policy"] = OnlyKnownHosts(KNOWN_HOSTS if file is None else (Path(file),))
-    return given
+        result.setdefault("key_filename", str(now.sftp_key))
+    result["host_key_policy"] = OnlyKnownHosts(KNOWN_HOSTS if file is None else (Path(file),))
+    return result

@@ -1,4 +1,4 @@
-"""GPUs that users described, the same on all machines that share an artifact root."""
+"""Synchronizes GPU descriptions of users with the artifact root."""
 
 from pathlib import Path
 
@@ -9,41 +9,43 @@ from jarvis.server.storage.storage_keys import place_of
 
 
 def share(path: Path) -> None:
-    """Put a description there that was kept here."""
+    """Upload a new description."""
     if (root := artifact_root()) is not None:
         root.put(path, _key(path))
         copies.note(_key(path))
 
 
 def unshare(path: Path) -> None:
-    """Remove a description there that was removed here."""
+    """Delete a description from the artifact root."""
     if (root := artifact_root()) is not None:
         root.remove(_key(path))
 
 
 def follow() -> None:
-    """Have the descriptions here that all machines have; what is only here is shared."""
+    """Download new descriptions, delete those deleted elsewhere, and upload new local ones."""
     if (root := artifact_root()) is None:
         return
     folder = custom_hardware_dir()
     folder.mkdir(parents=True, exist_ok=True)
-    there = {
-        found.key: str(found.written) for found in root.below(folder.name) if not found.is_half
+    remote = {
+        artifact.key: str(artifact.written)
+        for artifact in root.below(folder.name)
+        if not artifact.is_half
     }
     for path in folder.glob("*.toml"):
         key = _key(path)
-        if key in there:
+        if key in remote:
             continue
         if copies.local_version(key) is None:
             share(path)
-        else:  # it was removed elsewhere
+        else:  # deleted on another machine
             copies.drop(key)
-    for key, written in there.items():
+    for key, written in remote.items():
         with copies.only_one(key):
             if copies.local_version(key) != written:
-                half = place_of(key).with_suffix(".new")
-                root.get(key, half)
-                half.replace(place_of(key))
+                temporary = place_of(key).with_suffix(".new")
+                root.get(key, temporary)
+                temporary.replace(place_of(key))
                 copies.note(key, written)
 
 

@@ -1,4 +1,4 @@
-"""Files of ``JARVIS_HOME`` that other machines may need, named so that each finds its own copy."""
+"""Machine-independent keys of files in ``JARVIS_HOME``."""
 
 from pathlib import Path, PurePosixPath
 from typing import Annotated
@@ -9,11 +9,11 @@ from jarvis.core.workspace import analyses_dir, exports_dir, home, uploads_dir
 
 _PREFIX = "home:"
 _DEPTH = 3
-"""Parts of a key: the kind, a folder that is never written twice, and the file."""
+"""Number of parts of a key: the kind, a unique folder, and the file."""
 
 
 def key_of(path: Path) -> str | None:
-    """The key of an upload or an export, like ``traces/3f2a/step.json.gz``; None of other files."""
+    """Return the key of an upload or export, like ``traces/3f2a/step.json.gz``, else None."""
     for root in (uploads_dir(), exports_dir()):
         for parent in (root, root.resolve()):
             if path.is_relative_to(parent):
@@ -23,37 +23,37 @@ def key_of(path: Path) -> str | None:
 
 
 def place_of(key: str) -> Path:
-    """Where this machine keeps the file, or the folder, with a key."""
+    """Return the local path of a key."""
     return home() / key
 
 
 def address(path: Path) -> str:
-    """What a job calls a file: by its key where it has one, else by its path.
+    """Return the form of a path in job parameters: ``home:`` and its key, or the path itself.
 
-    Likewise the folders of all analyses, uploads or exports, and what stands in them.
+    The folders of analyses, uploads and exports, and their direct children, have keys, too.
     """
     key = path.relative_to(home()).as_posix() if _is_near(path) else key_of(path)
     return str(path) if key is None else f"{_PREFIX}{key}"
 
 
 def path_at(text: str | Path) -> Path:
-    """The file that an address names; ValueError where it names none."""
+    """Return the local path of an address; raise ValueError if it is not valid."""
     if isinstance(text, Path) or not text.startswith(_PREFIX):
         return Path(text)
     key = text.removeprefix(_PREFIX)
     if not _is_near(place_of(key)) and key_of(place_of(key)) != key:
-        raise ValueError(f"{text[:80]!r} names no file of a home")
+        raise ValueError(f"{text[:80]!r} is not the address of a file")
     return place_of(key)
 
 
 FilePath = Annotated[
     Path, BeforeValidator(path_at), PlainSerializer(address, return_type=str, when_used="json")
 ]
-"""A file among the parameters of a job."""
+"""A file in job parameters, serialized as its address."""
 
 
 def _is_near(path: Path) -> bool:
-    """Whether it is one of these folders, or stands in one."""
+    """Return whether a path is one of these folders or a direct child."""
     folders = (analyses_dir(), uploads_dir(), exports_dir())
     return path in folders or (path.parent in folders and not path.name.startswith("."))
 

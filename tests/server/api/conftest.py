@@ -1,4 +1,4 @@
-"""The API as the web server mounts it, asked without a network."""
+"""The API as the web server mounts it, without a network."""
 
 import base64
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def client(home: object) -> Iterator[TestClient]:
 
 @pytest.fixture
 def asked_who(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server asks people who they are."""
+    """Turns access control on."""
     monkeypatch.setenv("JARVIS_ACCESS", "header")
 
 

@@ -1,4 +1,4 @@
-"""The API end to end: a trace is analyzed, found, taken home and removed; and who may do what."""
+"""The API end to end: analyze, list, download, delete; and permissions."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def analyze(client: TestClient, headers: dict[str, str] | None = None, **asked: object) -> str:
-    """The id of an analysis that was asked for and made."""
+    """The id of an analysis created by the API."""
     answer = client.post("/api/analyses", json=asked, headers=headers)
     assert answer.status_code == 202, answer.text
     work_off(database())
@@ -147,9 +147,9 @@ def test_a_job_is_cancelled_and_retried(client: TestClient, small: Path) -> None
         ({"path": "/etc/passwd"}, 400, "outside the folders"),
         ({"path": "gone.json"}, 400, "There is no file"),
         ({"path": "x" * 5000}, 422, "path"),
-        ({"path": "a\0.json"}, 400, "cannot be a path"),
+        ({"path": "a\0.json"}, 400, "is not a valid path"),
         ({"path": "small.json", "platform": "H9000"}, 400, "H9000"),
-        ({"path": "small.json", "reference": "none"}, 404, "No analysis"),
+        ({"path": "small.json", "reference": "none"}, 404, "There is no analysis"),
         ({"path": "small.json", "target_pct": 0}, 422, "target_pct"),
         ({"path": "small.json", "target_pct": 101}, 422, "target_pct"),
         ({"upload": "0" * 32}, 404, "no such upload"),
@@ -192,9 +192,9 @@ def test_only_files_of_an_analysis_are_given(client: TestClient, small: Path, ho
 
 
 def test_what_is_not_there_is_said_in_json(client: TestClient) -> None:
-    assert client.get("/api/nothing").json()["error"].startswith("There is nothing")
+    assert client.get("/api/nothing").json()["error"].startswith("Not found")
     assert client.put("/api/analyses").status_code == 405
-    assert client.put("/api/analyses").json()["error"].startswith("This address")
+    assert client.put("/api/analyses").json()["error"].startswith("This method")
 
 
 def test_a_fault_is_a_sentence_and_no_stack_trace(
@@ -207,7 +207,7 @@ def test_a_fault_is_a_sentence_and_no_stack_trace(
     with TestClient(client.app, raise_server_exceptions=False) as asked:
         answer = asked.get("/api/analyses")
     assert answer.status_code == 500
-    assert answer.json()["error"].startswith("Something went wrong")
+    assert answer.json()["error"].startswith("Internal error")
     assert "secret" not in answer.text
 
 
@@ -220,7 +220,7 @@ def test_too_many_requests_wait_and_uploads_go_on(
     assert statuses == [200, 200, 429, 429]
     refused = client.get("/api/analyses")
     assert 1 <= int(refused.headers["Retry-After"]) <= 60
-    assert "Go on in" in refused.json()["error"]
+    assert "Retry in" in refused.json()["error"]
     piece = {"Tus-Resumable": "1.0.0", "Content-Type": "application/offset+octet-stream"}
     sent = client.patch(f"/api/uploads/{upload}", headers={**piece, "Upload-Offset": "2"})
     assert sent.status_code == 204

@@ -1,4 +1,4 @@
-"""What a job made is taken home block by block: by a token, or by the link of a page."""
+"""Download of the file of a job, by token or by the link of a page."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from jarvis.server.access.rights import Person, Role
 from jarvis.server.database import JobKind, JobState, Visibility, database
 from jarvis.server.ingest import tickets
 from jarvis.server.jobs import claims, queue
-from jarvis.server.jobs.queue import Headway, NewJob, Outcome
+from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome
 from jarvis.server.page_links import file_link
 from tests.server.api.conftest import bearer
 
@@ -18,7 +18,7 @@ CONTENT = b"bytes of an export" * 10_000
 
 
 def exported(owner: str | None = None, visibility: Visibility = Visibility.TEAM) -> str:
-    """The id of a job that has made a file."""
+    """The id of a job with a file."""
     engine = database()
     job = queue.submit(engine, NewJob(JobKind.EXPORT, "Export", {}), owner, visibility)
     claims.claim(engine, "w")
@@ -26,7 +26,7 @@ def exported(owner: str | None = None, visibility: Visibility = Visibility.TEAM)
     file.parent.mkdir(parents=True)
     file.write_bytes(CONTENT)
     done = Outcome(JobState.DONE, result={"file": f"{job.id}/run.json"})
-    claims.finish(engine, "w", job.id, Headway(), done)
+    claims.finish(engine, "w", job.id, JobProgress(), done)
     return job.id
 
 

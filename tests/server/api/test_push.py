@@ -1,4 +1,4 @@
-"""``jarvis push`` to a real server, also one that dies meanwhile; what is said of others."""
+"""``jarvis push`` to a real server, also one that crashes, and its error messages."""
 
 import json
 import random
@@ -47,7 +47,7 @@ def test_a_pushed_trace_is_analyzed_and_linked_to(
     assert main(["push", str(small), "--server", server.url]) == ExitCode.OK
     again = capsys.readouterr()
     assert again.out.startswith(f"{server.url}/jobs?job=")
-    assert "on the server already" in again.err
+    assert "the server already has this file" in again.err
 
 
 def test_a_job_that_fails_ends_the_command_so(
@@ -85,7 +85,7 @@ def test_it_goes_on_after_the_server_was_killed(
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, answer: Callable[..., httpx.Response]) -> None:
-    """Whatever is asked gets this answer."""
+    """Answer all requests with ``answer``."""
     transport = httpx.MockTransport(answer)
     monkeypatch.setattr(httpx, "Client", partial(httpx.Client, transport=transport))
 
@@ -93,11 +93,11 @@ def answering(monkeypatch: pytest.MonkeyPatch, answer: Callable[..., httpx.Respo
 @pytest.mark.parametrize(
     ("status", "said"),
     [
-        (401, "This server wants to know who asks."),
+        (401, "This server requires authentication."),
         (403, "Ask an admin of this server."),
         (413, "takes up to"),
-        (429, "Go on in 3 s."),
-        (507, "disk has room"),
+        (429, "Retry in 3 s."),
+        (507, "disk has free space"),
     ],
 )
 def test_what_the_server_refuses_is_said_as_it_says_it(
@@ -118,7 +118,7 @@ def test_what_the_server_refuses_is_said_as_it_says_it(
         (httpx.ConnectError("Name or service not known"), "cannot be reached"),
         (httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED]"), "certificate"),
         (httpx.ReadTimeout("late"), "did not answer in time"),
-        (httpx.Response(200, text="<html>"), "not as a server of Jarvis"),
+        (httpx.Response(200, text="<html>"), "is not a Jarvis server"),
         (httpx.Response(302, headers={"Location": "https://x.test"}), "points to https://x.test"),
         (httpx.Response(502, text="bad gateway"), "502 Bad Gateway"),
     ],
@@ -144,9 +144,9 @@ def test_what_is_no_server_is_said(
 @pytest.mark.parametrize(
     ("server_given", "said"),
     [
-        ("jarvis.test", "no address of a server"),
-        ("ftp://jarvis.test", "no address of a server"),
-        ("https://", "no address of a server"),
+        ("jarvis.test", "is not the URL of a server"),
+        ("ftp://jarvis.test", "is not the URL of a server"),
+        ("https://", "is not the URL of a server"),
         ("https://ada:secret@jarvis.test", "JARVIS_TOKEN"),
     ],
 )
@@ -170,7 +170,7 @@ def test_a_file_that_is_not_there_is_said(
 def test_a_server_that_stays_away_is_given_up(
     monkeypatch: pytest.MonkeyPatch, small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(remote, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(remote, "RETRY_TIMEOUT_S", 0.2)
     monkeypatch.setattr(remote, "_PAUSES_S", (0.05,))
     asked: list[str] = []
 

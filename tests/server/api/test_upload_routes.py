@@ -1,4 +1,4 @@
-"""Uploads over HTTP: the protocol, what is refused, and who may begin one."""
+"""Uploads over HTTP: protocol, rejected requests, permissions."""
 
 import base64
 import hashlib
@@ -54,7 +54,7 @@ def test_a_piece_for_another_place_says_where_to_go_on(client: TestClient) -> No
     place = begin(client)
     wrong = client.patch(place, content=b"x", headers={**PIECE, "Upload-Offset": "7"})
     assert wrong.status_code == 409
-    assert "goes on at byte 0" in wrong.json()["error"]
+    assert "is 0, not 7" in wrong.json()["error"]
 
 
 def test_more_than_was_said_is_refused_and_not_kept(client: TestClient) -> None:
@@ -102,11 +102,15 @@ def test_a_forgotten_upload_is_gone(client: TestClient) -> None:
     [
         ({"Upload-Length": "-1"}, 422, "Upload-Length"),
         ({"Upload-Length": "many"}, 422, "Upload-Length"),
-        ({"Upload-Length": "1" * 30}, 413, "takes up to"),
+        ({"Upload-Length": "1" * 30}, 413, "the limit of this server"),
         ({"Upload-Length": "0"}, 400, "is empty"),
-        ({"Upload-Metadata": "filename !!!"}, 400, "name of its file"),
+        ({"Upload-Metadata": "filename !!!"}, 400, "has no file name"),
         ({"Upload-Metadata": "filename " + "A" * 5000}, 422, "Upload-Metadata"),
-        ({"Upload-Metadata": f"filename {base64.b64encode(b'x.exe').decode()}"}, 400, "no trace"),
+        (
+            {"Upload-Metadata": f"filename {base64.b64encode(b'x.exe').decode()}"},
+            400,
+            "not a supported trace",
+        ),
         ({"Tus-Resumable": "0.2.2"}, 422, "Tus-Resumable"),
     ],
 )
@@ -163,7 +167,7 @@ def test_a_full_disk_is_said_with_its_own_status(
     monkeypatch.setattr(uploads, "FREE_BYTES", 1 << 60)
     answer = client.post("/api/uploads", headers=beginning("a.json", 5))
     assert answer.status_code == 507
-    assert "make room" in answer.json()["error"]
+    assert "free disk space" in answer.json()["error"]
 
 
 @pytest.mark.usefixtures("asked_who")
@@ -194,7 +198,7 @@ def test_a_ticket_of_a_page_uploads_and_does_nothing_else(
     late = {"Authorization": f"Ticket {ticket}"}
     answer = client.post("/api/uploads", headers={**beginning("a.json", 5), **late})
     assert answer.status_code == 401
-    assert "Load it again" in answer.json()["error"]
+    assert "Reload it" in answer.json()["error"]
 
 
 @pytest.mark.parametrize("change", ["x", ".", "=", "é"])

@@ -1,4 +1,4 @@
-"""Uploads on the disk: where they go on, what is refused, and what is kept of them."""
+"""Uploads on disk: resuming, rejected uploads, stored content."""
 
 import base64
 import errno
@@ -22,7 +22,7 @@ from jarvis.server.ingest.upload_writer import (
     ChecksumError,
     OffsetError,
     TooMuchError,
-    arriving,
+    resume_upload,
 )
 from jarvis.server.ingest.uploads import (
     BusyUploadError,
@@ -47,13 +47,13 @@ def _home(home: Path) -> None:
 
 
 def send(upload_id: str, offset: int, content: bytes, checksum: Checksum | None = None) -> Upload:
-    with arriving(upload_id, offset, checksum) as arrival:
+    with resume_upload(upload_id, offset, checksum) as arrival:
         arrival.write(content)
         return arrival.end()
 
 
 def restart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a process knows in its memory is lost."""
+    """Forget the state in memory, as after a restart."""
     monkeypatch.setattr(arrivals, "_digests", type(arrivals._digests)())
 
 
@@ -106,7 +106,7 @@ def test_bytes_for_another_place_and_too_many_bytes_are_refused() -> None:
     begun = create("a.json", 10, None)
     send(begun.id, 0, b"12345")
     for offset in (0, 4, 6, 11):
-        with pytest.raises(OffsetError, match="goes on at byte 5"):
+        with pytest.raises(OffsetError, match="is 5, not"):
             send(begun.id, offset, b"x")
     with pytest.raises(TooMuchError, match="10 bytes"):
         send(begun.id, 5, b"678901")
@@ -115,7 +115,7 @@ def test_bytes_for_another_place_and_too_many_bytes_are_refused() -> None:
 
 def test_two_senders_cannot_mix_their_bytes() -> None:
     begun = create("a.json", 10, None)
-    with arriving(begun.id, 0) as first:
+    with resume_upload(begun.id, 0) as first:
         first.write(b"12")
         with pytest.raises(BusyUploadError, match="another connection"):
             send(begun.id, 0, b"ab")
@@ -136,7 +136,7 @@ def test_what_has_another_checksum_is_taken_back(algorithm: str) -> None:
 
 def test_what_breaks_off_before_its_checksum_is_taken_back() -> None:
     begun = create("a.json", len(BYTES), None)
-    with arriving(begun.id, 0, Checksum("sha1", "any")) as arrival:
+    with resume_upload(begun.id, 0, Checksum("sha1", "any")) as arrival:
         arrival.write(BYTES[:7])
     assert find(begun.id).offset_bytes == 0
     assert send(begun.id, 0, BYTES).sha256 == hashlib.sha256(BYTES).hexdigest()
@@ -156,11 +156,11 @@ def test_an_unknown_or_hostile_id_is_no_upload(upload_id: str) -> None:
 
 def test_what_cannot_be_taken_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JARVIS_MAX_UPLOAD_GB", "0.001")
-    with pytest.raises(TooLargeUploadError, match=r"takes up to 1\.00 MB"):
+    with pytest.raises(TooLargeUploadError, match=r"limit of this server is 1\.00 MB"):
         create("a.json", 1_010_000, None)
     with pytest.raises(IntakeError, match="empty"):
         create("a.json", 0, None)
-    with pytest.raises(IntakeError, match="no trace"):
+    with pytest.raises(IntakeError, match="not a supported trace"):
         create("a.exe", 1, None)
     assert not partial_uploads_dir().exists() or not list(partial_uploads_dir().iterdir())
 
@@ -171,7 +171,7 @@ def test_a_disk_without_room_is_said_before_a_byte_is_sent(
     room = uploads.FREE_BYTES + 1000
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=room))
     begun = create("a.json", 600, None)
-    with pytest.raises(NoSpaceError, match="has room for 400 B"):
+    with pytest.raises(NoSpaceError, match="has 400 B free"):
         create("b.json", 401, None)  # the other one will want its 600
     remove(begun.id)
     assert create("b.json", 401, None)
@@ -242,10 +242,10 @@ def test_a_removed_upload_leaves_nothing_but_what_is_kept() -> None:
 
 
 def test_one_person_does_not_take_the_places_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "MAX_OF_ONE", 2)
+    monkeypatch.setattr(uploads, "MAX_PER_PERSON", 2)
     first = create("a.json", 5, "ada")
     create("b.json", 5, "ada")
-    with pytest.raises(TooManyUploadsError, match="2 of your uploads"):
+    with pytest.raises(TooManyUploadsError, match="You have 2 incomplete uploads"):
         create("c.json", 5, "ada")
     create("c.json", 5, "bob")
     for name in "abcd":
@@ -255,7 +255,7 @@ def test_one_person_does_not_take_the_places_of_the_others(monkeypatch: pytest.M
 
 
 def test_old_ones_make_room_when_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "MAX_OF_ONE", 1)
+    monkeypatch.setattr(uploads, "MAX_PER_PERSON", 1)
     old = create("a.json", 5, "ada")
     long_ago = time.time() - uploads.EXPIRES_AFTER.total_seconds() - 5
     folder = partial_uploads_dir() / old.id

@@ -1,4 +1,4 @@
-"""Coroutines in tests that are none: browsers of other tests keep a loop in the main thread."""
+"""Runs coroutines in a thread, because browser tests have a loop in the main thread."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -9,6 +9,6 @@ Answer = TypeVar("Answer")
 
 
 def awaited(coroutine: Coroutine[Any, Any, Answer]) -> Answer:
-    """What a coroutine gives, in a loop and a thread of its own."""
+    """Run a coroutine in its own loop and thread; return its result."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, coroutine).result()

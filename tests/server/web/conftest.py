@@ -1,4 +1,4 @@
-"""One real server for the tests that only ask."""
+"""One real server for read-only tests."""
 
 from collections.abc import Iterator
 

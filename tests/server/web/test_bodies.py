@@ -1,4 +1,4 @@
-"""A body without a declared length is counted while it arrives."""
+"""Limits of bodies without a declared length."""
 
 from collections.abc import Awaitable, Callable
 
@@ -42,7 +42,7 @@ def _status(app: Callable[..., Awaitable[None]], path: str) -> int:
         sent.append(message)
 
     scope = {"type": "http", "path": path, "method": "POST", "headers": []}
-    awaited(BodyLimits(app, most_bytes=150)(scope, receive, send))
+    awaited(BodyLimits(app, max_bytes=150)(scope, receive, send))
     statuses = [message["status"] for message in sent if message["type"] == "http.response.start"]
     assert len(statuses) == 1
     return int(statuses[0])

@@ -1,4 +1,4 @@
-"""What browsers are told: on every answer, and that pages work under it."""
+"""Security headers of all responses, under which pages work."""
 
 import re
 

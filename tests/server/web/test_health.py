@@ -1,4 +1,4 @@
-"""A server says that it lives, and what it lacks, in bounded time; and counts what it does."""
+"""Liveness and readiness checks with timeouts, and metrics."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ from jarvis.server.http.web import health, readiness, routes
 from jarvis.server.http.web.job_metrics import queue_figures
 from jarvis.server.http.web.timed_probe import FRESH_S, TimedProbe
 from jarvis.server.jobs import claims, queue
-from jarvis.server.jobs.queue import Headway, NewJob, Outcome
+from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome
 from tests.server.web.awaiting import awaited
 from tests.server.working import wait_for
 from tests.services.serving import Serving
@@ -27,12 +27,12 @@ from tests.services.serving import Serving
 @pytest.fixture
 def client(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     fresh = {name: TimedProbe(ask, health.ANSWER_S) for name, ask in health.NEEDS.items()}
-    monkeypatch.setattr(health, "_asked", fresh)
+    monkeypatch.setattr(health, "_probes", fresh)
     return TestClient(Starlette(routes=routes()))
 
 
 def _lacks(monkeypatch: pytest.MonkeyPatch, need: str, ask: Callable[[], str]) -> None:
-    monkeypatch.setitem(health._asked, need, TimedProbe(ask, 0.2))
+    monkeypatch.setitem(health._probes, need, TimedProbe(ask, 0.2))
 
 
 def test_a_server_at_work_is_ready(served: Serving) -> None:
@@ -51,7 +51,7 @@ def test_without_a_worker_it_is_not_ready_but_alive(client: TestClient, engine: 
     assert answer.status_code == 503
     parts = answer.json()["parts"]
     assert [name for name, part in parts.items() if not part["ready"]] == ["worker"]
-    assert "No worker was heard of" in parts["worker"]["detail"]
+    assert "No worker heartbeat" in parts["worker"]["detail"]
     assert client.get("/healthz").status_code == 200
     claims.beat(engine, "w", 1, {})
     time.sleep(FRESH_S)
@@ -85,7 +85,7 @@ def test_a_database_that_hangs_holds_nothing_up(
     answers = [client.get("/readyz") for _ in range(3)]
     assert time.monotonic() - begin < 5
     assert {answer.status_code for answer in answers} == {503}
-    assert "did not answer within" in answers[0].json()["parts"]["database"]["detail"]
+    assert "No answer within" in answers[0].json()["parts"]["database"]["detail"]
     assert len(asked) == 1, "one question at a time"
     is_over.set()
 
@@ -159,7 +159,7 @@ def test_the_queue_is_counted(engine: Engine) -> None:
     for _ in range(2):
         taken = claims.claim(engine, "w")
         assert taken is not None
-        claims.finish(engine, "w", taken.id, Headway(), Outcome(JobState.DONE))
+        claims.finish(engine, "w", taken.id, JobProgress(), Outcome(JobState.DONE))
     claims.claim(engine, "w")
     figures = queue_figures(engine)
     assert figures.jobs == {

@@ -1,4 +1,4 @@
-"""Headers that name the person: from a trusted proxy they arrive, from anybody else they do not."""
+"""User headers are accepted only from trusted proxies."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ HARMLESS = (b"accept", b"text/html")
 
 
 def _arrives(client: tuple[str, int] | None, kind: str = "http") -> dict[str, Any]:
-    """The scope that what stands behind the proxy's gate gets to see."""
+    """The scope that the application behind the middleware receives."""
     seen: list[Scope] = []
 
     async def inner(scope: Scope, _receive: Receive, _send: Send) -> None:

@@ -1,4 +1,4 @@
-"""One line for each request, by which it is found again."""
+"""Access log: one line per request, with its id."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""A real server refuses foreign names and pages, and what is too large, with a sentence each."""
+"""A real server rejects foreign hosts, foreign origins and too large requests."""
 
 import http.client
 import socket
@@ -36,7 +36,7 @@ def test_other_names_are_not(served: Serving, host: str, path: str) -> None:
     answer = served.client.get(path, headers={"Host": host})
     assert answer.status_code == 400
     said = answer.json()["error"] if path.startswith("/api") else answer.text
-    assert "does not answer under the name" in said
+    assert "does not accept requests for host" in said
     assert "JARVIS_ALLOWED_HOSTS" in said
     assert answer.headers["content-security-policy"]
 
@@ -65,7 +65,7 @@ def test_a_websocket_of_another_page_is_not(served: Serving, origin: str) -> Non
     with pytest.raises(InvalidStatus) as refused:
         _websocket(served, origin)
     assert refused.value.response.status_code == 403
-    assert b"A page of another site" in refused.value.response.body
+    assert b"a page of another site" in refused.value.response.body
 
 
 def test_a_websocket_under_another_name_is_not(served: Serving) -> None:

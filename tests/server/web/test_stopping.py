@@ -1,4 +1,4 @@
-"""A server that is told to stop is gone in time, whatever is still open."""
+"""Graceful shutdown within the time limit."""
 
 import signal
 import socket
@@ -27,7 +27,7 @@ with bounded_stop({most_s}):
 
 
 def _reader_who_pauses(server: Serving) -> socket.socket:
-    """Somebody who asks for much and reads nothing of it, so that the answer stays open."""
+    """A client that does not read its large response, which therefore stays open."""
     largest = max(STATIC.glob("static/js/*.js"), key=lambda path: path.stat().st_size)
     request = f"GET /static/js/{largest.name} HTTP/1.1\r\nHost: localhost\r\n\r\n"
     connection = socket.socket()

@@ -1,4 +1,4 @@
-"""The HTTP API: what programs ask, and what browsers and `jarvis push` upload to."""
+"""HTTP API for programs, browser uploads and `jarvis push`."""
 
 from jarvis.server.http.api.application import api
 

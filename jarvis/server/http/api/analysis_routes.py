@@ -1,4 +1,4 @@
-"""Analyses: asked for, listed, shown, taken home file by file, removed."""
+"""API routes of analyses: create, list, show, download files, delete."""
 
 from datetime import datetime
 from pathlib import Path as FilePath
@@ -32,10 +32,10 @@ from jarvis.server.submission import Submission
 from jarvis.text.format import byte_size
 
 MAX_LISTED = 200
-"""Analyses of one answer."""
+"""Maximum page size of the list of analyses."""
 
-_LONGEST_NAME = 200
-_LONGEST_PLACE = 4096
+_MAX_NAME_LENGTH = 200
+_MAX_PATH_LENGTH = 4096
 
 AnalysisId = Annotated[str, Path(description="id of an analysis", max_length=MAX_ID_LENGTH)]
 
@@ -43,22 +43,22 @@ router = APIRouter(prefix="/analyses", tags=["analyses"])
 
 
 class UnknownArtifactError(JarvisError):
-    """An analysis has no such file."""
+    """The analysis has no such file."""
 
     def __init__(self, analysis_id: str) -> None:
         super().__init__(
             f"The analysis {analysis_id} has no such file. /api/analyses/{analysis_id}/artifacts "
-            "lists what it has."
+            "lists its files."
         )
 
 
 class UnfinishedUploadError(JarvisError):
-    """Not all of an upload has arrived."""
+    """The upload is not complete."""
 
     def __init__(self, upload: Upload) -> None:
         super().__init__(
-            f"{byte_size(upload.offset_bytes)} of {byte_size(upload.size_bytes)} of {upload.name} "
-            "have arrived. Send the rest first."
+            f"The upload of {upload.name} is incomplete: {byte_size(upload.offset_bytes)} of "
+            f"{byte_size(upload.size_bytes)} received. Send the rest first."
         )
 
 
@@ -69,30 +69,32 @@ class UnfinishedUploadError(JarvisError):
         title="New analysis",
         extra="forbid",
         alias_generator=public_name,
-        str_max_length=_LONGEST_NAME,
+        str_max_length=_MAX_NAME_LENGTH,
     ),
 )
 class NewAnalysis(AnalysisOptions):
-    """What to analyze, and how. One of `upload`, `path` and `url` says where the trace is."""
+    """Options of a new analysis. Exactly one of `upload`, `path` and `url` selects the trace."""
 
-    upload: str | None = Field(None, description="id of a whole upload", max_length=MAX_ID_LENGTH)
+    upload: str | None = Field(
+        None, description="id of a complete upload", max_length=MAX_ID_LENGTH
+    )
     path: str | None = Field(
         None,
-        description="path on the server, in the folders that it may read",
-        max_length=_LONGEST_PLACE,
+        description="path on the server, in the folders that it can read",
+        max_length=_MAX_PATH_LENGTH,
     )
     url: str | None = Field(
         None,
-        description="http, https or sftp address, on the hosts that the server may fetch from",
-        max_length=_LONGEST_PLACE,
+        description="http, https or sftp URL, on a host that the server may download from",
+        max_length=_MAX_PATH_LENGTH,
     )
-    is_again: bool = Field(False, description="make it anew, also where it is kept already")
-    visibility: Visibility = Field(Visibility.TEAM, description="who sees it")
+    is_again: bool = Field(False, description="run it again if its result is already stored")
+    visibility: Visibility = Field(Visibility.TEAM, description="who can see it")
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:
         if sum(source is not None for source in (self.upload, self.path, self.url)) != 1:
-            raise ValueError("give one of upload, path and url")
+            raise ValueError("give exactly one of upload, path and url")
         return self
 
 
@@ -101,25 +103,25 @@ class AnalysisView(BaseModel, title="Analysis"):
 
     id: str
     title: str
-    trace: str = Field(description="name of the trace's file")
+    trace: str = Field(description="file name of the trace")
     model: str | None
-    gpu: str = Field(description="what the trace is judged against")
-    origin: str = Field(description="recorded, or simulated")
-    made_on: str | None = Field(description="the machine that made it, where that was another one")
+    gpu: str = Field(description="GPU that the trace is compared against")
+    origin: str = Field(description="recorded or simulated")
+    made_on: str | None = Field(description="the machine that ran it; null for this server")
     loaded_by: str | None = Field(
-        description="who loaded it from a file, empty for a person without a name; null where "
-        "nobody did"
+        description="who imported it from an archive, empty if access control was off; null if it "
+        "was not imported"
     )
     owner: str | None
     visibility: Visibility
     is_pinned: bool
     size_bytes: int
     created: datetime
-    page: str = Field(description="where people see it, from the root of the server")
+    page: str = Field(description="path of its page on the server")
 
 
 class AnalysisPage(BaseModel, title="List of analyses"):
-    """A part of the list, newest first."""
+    """A page of the list, newest first."""
 
     analyses: list[AnalysisView]
     total: int
@@ -128,18 +130,18 @@ class AnalysisPage(BaseModel, title="List of analyses"):
 
 
 class AnalysisDetails(AnalysisView, title="Whole analysis"):
-    """A stored analysis with what it says."""
+    """A stored analysis with its results."""
 
-    manifest: dict[str, Any] = Field(description="what was analyzed, with which options")
+    manifest: dict[str, Any] = Field(description="the trace and the options of the analysis")
     results: dict[str, Any] = Field(
-        description="what each analysis found, by its key, as in `results.json` (docs/results.md)"
+        description="result of each analysis by its key, as in `results.json` (docs/results.md)"
     )
 
 
 class ArtifactView(BaseModel, title="File"):
     """A file of an analysis."""
 
-    name: str = Field(description="path inside the analysis, for its address")
+    name: str = Field(description="path inside the analysis, as in its URL")
     size_bytes: int
 
 
@@ -150,7 +152,7 @@ class ArtifactList(BaseModel, title="List of files"):
 
 
 class RemovedView(BaseModel, title="Removed analysis"):
-    """An analysis that is gone, and those that were compared with it."""
+    """A deleted analysis, and the analyses that used it as their reference."""
 
     id: str
     size_bytes: int
@@ -158,40 +160,42 @@ class RemovedView(BaseModel, title="Removed analysis"):
 
 
 @router.post("", summary="Analyze a trace", status_code=202)
-def analyze(person: Caller, asked: NewAnalysis) -> JobView:
-    """Queues a job; while one that asks for the same waits or runs, that one is given."""
+def analyze(person: Caller, new: NewAnalysis) -> JobView:
+    """Queue a job, or return the queued or running job of an equal request."""
     require(person, Role.EDITOR, "analyze traces")
-    if asked.platform is not None:
-        load_hardware().get(asked.platform, asked.preset)
-    if asked.reference is not None:
-        actions.get_visible_analysis(person, asked.reference)
+    if new.platform is not None:
+        load_hardware().get(new.platform, new.preset)
+    if new.reference is not None:
+        actions.get_visible_analysis(person, new.reference)
     job = actions.submit_job(
-        database(), Actor(person, Channel.API), _request(person, asked), asked.visibility
+        database(), Actor(person, Channel.API), _request(person, new), new.visibility
     )
     return job_view(job)
 
 
-@router.get("", summary="The analyses")
+@router.get("", summary="List analyses")
 def listed(
     person: Caller,
-    offset: Annotated[int, Query(ge=0, le=10**9, description="how many to leave out")] = 0,
-    limit: Annotated[int, Query(ge=1, le=MAX_LISTED, description="how many to list")] = 50,
+    offset: Annotated[int, Query(ge=0, le=10**9, description="how many to skip")] = 0,
+    limit: Annotated[int, Query(ge=1, le=MAX_LISTED, description="how many to return")] = 50,
 ) -> AnalysisPage:
-    """Those that one may see, newest first."""
+    """Return the analyses that the caller can see, newest first."""
     entries = read_catalog().visible_to(person).entries
     shown = [AnalysisView(**_summary(entry)) for entry in entries[offset : offset + limit]]
     return AnalysisPage(analyses=shown, total=len(entries), offset=offset, limit=limit)
 
 
-@router.get("/{analysis_id}", summary="An analysis")
+@router.get("/{analysis_id}", summary="Show an analysis")
 def show(person: Caller, analysis_id: AnalysisId) -> AnalysisDetails:
-    """What was analyzed, and the findings."""
+    """Return the options and the results."""
     require(person, Role.VIEWER, "look at analyses")
     entry = read_catalog().visible_to(person).find(analysis_id)
     try:
         run = Run.load(analysis_root(entry.id))
     except RunError:
-        actions.get_visible_analysis(person, entry.id)  # not there where it was removed meanwhile
+        actions.get_visible_analysis(
+            person, entry.id
+        )  # reported as not found if it was deleted meanwhile
         raise
     return AnalysisDetails(
         **_summary(entry),
@@ -200,9 +204,9 @@ def show(person: Caller, analysis_id: AnalysisId) -> AnalysisDetails:
     )
 
 
-@router.get("/{analysis_id}/artifacts", summary="The files of an analysis")
+@router.get("/{analysis_id}/artifacts", summary="List the files of an analysis")
 def artifacts(person: Caller, analysis_id: AnalysisId) -> ArtifactList:
-    """Reports, tables and data, each with its size."""
+    """Return the reports, tables and data files, each with its size."""
     files = _files(_root(person, analysis_id))
     views = [
         ArtifactView(name=name, size_bytes=path.stat().st_size) for name, path in files.items()
@@ -212,26 +216,26 @@ def artifacts(person: Caller, analysis_id: AnalysisId) -> ArtifactList:
 
 @router.get(
     "/{analysis_id}/artifacts/{name:path}",
-    summary="A file of an analysis",
+    summary="Download a file of an analysis",
     response_class=FileResponse,
 )
 def artifact(
     person: Caller,
     analysis_id: AnalysisId,
     name: Annotated[
-        str, Path(description="as the list of files has it", max_length=_LONGEST_PLACE)
+        str, Path(description="name in the list of files", max_length=_MAX_PATH_LENGTH)
     ],
 ) -> Response:
-    """Its bytes, to be saved: nothing in it is to run in a browser."""
+    """Return the bytes as a download, so that a browser does not render them."""
     path = _files(_root(person, analysis_id)).get(name)
     if path is None:
         raise UnknownArtifactError(analysis_id)
     return to_save(path)
 
 
-@router.delete("/{analysis_id}", summary="Remove an analysis")
+@router.delete("/{analysis_id}", summary="Delete an analysis")
 def remove(person: Caller, analysis_id: AnalysisId) -> RemovedView:
-    """For good; refused (409) while it is pinned, or a job works with it."""
+    """Delete it permanently; rejected (409) while it is pinned or used by a job."""
     require(person, Role.EDITOR, "remove analyses")
     removed = actions.remove_analysis(Actor(person, Channel.API), analysis_id)
     return RemovedView(
@@ -242,7 +246,7 @@ def remove(person: Caller, analysis_id: AnalysisId) -> RemovedView:
 
 
 def _root(person: Person, analysis_id: str) -> FilePath:
-    """The folder of an analysis; one that a person may not see is as good as none."""
+    """Return the folder of an analysis; an invisible one is reported as not found."""
     require(person, Role.VIEWER, "look at analyses")
     return actions.visible_run_dir(person, analysis_id)
 
@@ -268,22 +272,22 @@ def _summary(entry: Entry) -> dict[str, Any]:
 
 
 def _files(root: FilePath) -> dict[str, FilePath]:
-    """The files of a run directory by name; links lead elsewhere and are none of its files."""
-    found = (path for path in sorted(root.rglob("*")) if path.is_file() and not path.is_symlink())
-    return {path.relative_to(root).as_posix(): path for path in found}
+    """Return the files of a run directory by relative path, without symbolic links."""
+    files = (path for path in sorted(root.rglob("*")) if path.is_file() and not path.is_symlink())
+    return {path.relative_to(root).as_posix(): path for path in files}
 
 
-def _request(person: Person, asked: NewAnalysis) -> Request:
-    if asked.url is not None:
-        return Fetch(asked.url, AnalysisOptions.of(asked), asked.is_again)
-    submission = Submission.of(asked, trace=_trace(person, asked))
-    return Analyze(submission, is_again=asked.is_again)
+def _request(person: Person, new: NewAnalysis) -> Request:
+    if new.url is not None:
+        return Fetch(new.url, AnalysisOptions.of(new), new.is_again)
+    submission = Submission.of(new, trace=_trace(person, new))
+    return Analyze(submission, is_again=new.is_again)
 
 
-def _trace(person: Person, asked: NewAnalysis) -> FilePath:
-    if asked.upload is None:
-        return server_trace(asked.path or "")
-    upload = uploads.find_own(asked.upload, person.name)
+def _trace(person: Person, new: NewAnalysis) -> FilePath:
+    if new.upload is None:
+        return server_trace(new.path or "")
+    upload = uploads.find_own(new.upload, person.name)
     if upload.trace is None:
         raise UnfinishedUploadError(upload)
     return upload.trace

@@ -1,4 +1,4 @@
-"""The application that answers below ``/api``."""
+"""ASGI application of the HTTP API."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ from jarvis.server.http.api.errors import ErrorBody, add_error_handlers
 
 
 def api() -> FastAPI:
-    """The API, to be mounted at ``/api``; what it answers is described at /api/openapi.json."""
+    """Return the application to mount at ``/api``; its schema is at /api/openapi.json."""
     app = FastAPI(
         title="Jarvis",
         version=product_version(),
@@ -24,7 +24,7 @@ def api() -> FastAPI:
         root_path_in_servers=False,
         docs_url=None,
         redoc_url=None,
-        responses={"default": {"model": ErrorBody, "description": "Why it was not done"}},
+        responses={"default": {"model": ErrorBody, "description": "The error"}},
         generate_unique_id_function=_operation_id,
     )
     add_error_handlers(app)

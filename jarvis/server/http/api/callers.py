@@ -1,4 +1,4 @@
-"""Who asks the API: by a token, or for one thing by the ticket of a page; and how often."""
+"""Authentication of API requests by token or single-purpose ticket, and rate limits."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,19 +29,19 @@ from jarvis.server.ingest.uploads import EXPIRES_AFTER
 from jarvis.server.settings import settings
 
 MAX_ID_LENGTH = 64
-"""Letters of the id of a job, an upload or an analysis."""
+"""Maximum length of the id of a job, an upload or an analysis."""
 
 TICKET = "Ticket"
-"""What stands before a ticket in the header ``Authorization``."""
+"""Authorization scheme of tickets."""
 
 
 class UnknownCallerError(JarvisError):
-    """Nobody says who asks."""
+    """The request has no credentials."""
 
     def __init__(self) -> None:
         super().__init__(
-            "This server wants to know who asks. Make a token on the page Access and send it as "
-            f"the header `Authorization: {BEARER} {tokens.PREFIX}_...`."
+            "This server requires authentication. Create a token on the Access page and send it "
+            f"in the header `Authorization: {BEARER} {tokens.PREFIX}_...`."
         )
 
 
@@ -52,34 +52,40 @@ class _Credentials:
 
 
 class TooManyRequestsError(JarvisError):
-    """Somebody asks too often; ``retry_s`` is when to ask again."""
+    """The caller exceeded the rate limit; ``retry_s`` is the time until the next window."""
 
     def __init__(self, retry_s: int) -> None:
         self.retry_s = retry_s
         super().__init__(
-            f"These are more than {settings().api_requests_per_minute} requests in a minute. "
-            f"Go on in {retry_s} s."
+            f"Rate limit exceeded: {settings().api_requests_per_minute} requests per minute. "
+            f"Retry in {retry_s} s."
         )
 
 
 def _caller(request: Request) -> Person:
-    """Who asks by a token; UnknownCallerError, TokenError and TooManyRequestsError otherwise."""
-    return _known(request, _credentials(request))
+    """Return the owner of the token of a request.
+
+    Raises:
+        UnknownCallerError: there is no token.
+        TokenError: the token is not valid.
+        TooManyRequestsError: the rate limit is exceeded.
+    """
+    return _authenticate(request, _credentials(request))
 
 
 def _uploader(request: Request) -> Person:
-    """Who uploads, by a token or a ticket; ForbiddenError where the role is too small."""
-    person = _known(request, _credentials(request), UPLOAD)
+    """Return the owner of a token or ticket; raise ForbiddenError unless they are an editor."""
+    person = _authenticate(request, _credentials(request), UPLOAD)
     require(person, Role.EDITOR, "upload traces")
     return person
 
 
 def _sender(request: Request) -> Person:
-    """Who goes on with an upload: as ``_uploader``, with a ticket as long as an upload may rest.
+    """Like ``_uploader``, for an existing upload: accept a ticket until the upload expires.
 
-    Pieces are not counted: how many a file has depends on its size and on the connection.
+    PATCH requests are not rate-limited: their number depends on the file and the connection.
     """
-    person = _known(
+    person = _authenticate(
         request,
         _credentials(request),
         UPLOAD,
@@ -90,50 +96,58 @@ def _sender(request: Request) -> Person:
     return person
 
 
-def _taker(
+def _downloader(
     request: Request,
     job_id: Annotated[str, Path(max_length=MAX_ID_LENGTH)],
     ticket: Annotated[
         str | None,
-        Query(description="of a page, in place of a token", max_length=MAX_TICKET_LENGTH),
+        Query(description="ticket from a page, instead of a token", max_length=MAX_TICKET_LENGTH),
     ] = None,
 ) -> Person:
-    """Who takes home what a job made, by a token, or by the ticket in a link of a page."""
-    given = _credentials(request) if ticket is None else _Credentials(TICKET, ticket)
-    return _known(request, given, file_purpose(job_id))
+    """Return who downloads a job's file, by token or by the ticket in a page's link."""
+    credentials = _credentials(request) if ticket is None else _Credentials(TICKET, ticket)
+    return _authenticate(request, credentials, file_purpose(job_id))
 
 
 Caller = Annotated[Person, Depends(_caller)]
 Uploader = Annotated[Person, Depends(_uploader)]
 Sender = Annotated[Person, Depends(_sender)]
-Taker = Annotated[Person, Depends(_taker)]
+Downloader = Annotated[Person, Depends(_downloader)]
 
 
-def _known(
+def _authenticate(
     request: Request,
-    given: _Credentials | None,
+    credentials: _Credentials | None,
     ticket_purpose: str | None = None,
     ticket_grace_s: float = 0,
     *,
     is_counted: bool = True,
 ) -> Person:
-    """Who asks; a ticket is taken only where it has a purpose here."""
+    """Return the person of a request; tickets are accepted only for ``ticket_purpose``.
+
+    Args:
+        ticket_grace_s: how long after its expiry a ticket is accepted.
+        is_counted: whether the request counts towards the rate limit if it is authenticated.
+    """
     if settings().access == "off":
         if is_counted:
             _count(_address(request))
         return LOCAL
     try:
-        if given is not None and given.scheme == TICKET and ticket_purpose is not None:
-            person = ticket_holder(given.text, ticket_purpose, ticket_grace_s)
-        elif given is None or given.scheme != BEARER:
+        if credentials is None:
             raise UnknownCallerError
+        scheme, text = credentials.scheme, credentials.text
+        if scheme == TICKET and ticket_purpose is not None:
+            person = ticket_holder(text, ticket_purpose, ticket_grace_s)
+        elif scheme == BEARER:
+            person = tokens.person_of(database(), text)
         else:
-            person = tokens.person_of(database(), given.text)
+            raise UnknownCallerError
     except (UnknownCallerError, TicketError, TokenError):
         _count(_address(request))
         raise
     if is_counted:
-        _count(f"{given.scheme} {person.name if given.scheme == TICKET else given.text}")
+        _count(f"{scheme} {person.name if scheme == TICKET else text}")
     name_person(request.scope, person.name)
     return person
 
@@ -150,8 +164,8 @@ def _address(request: Request) -> str:
 def _count(key: str) -> None:
     limit = RateLimitItemPerMinute(settings().api_requests_per_minute)
     if not _limiter().hit(limit, key):
-        ends = _limiter().get_window_stats(limit, key).reset_time
-        raise TooManyRequestsError(max(1, ceil(ends - time())))
+        reset = _limiter().get_window_stats(limit, key).reset_time
+        raise TooManyRequestsError(max(1, ceil(reset - time())))
 
 
 @lru_cache(maxsize=1)

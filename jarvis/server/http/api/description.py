@@ -1,4 +1,4 @@
-"""The API for people: one page, made from what `openapi.json` says."""
+"""Human-readable API reference, generated from the OpenAPI schema."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -8,29 +8,29 @@ from markdown_it import MarkdownIt
 from jarvis.text.markdown import Markdown, anchor, code, table
 
 SUMMARY = """\
-Upload a trace, have it analyzed, follow the job, and take home what was found. Answers are JSON.
+Upload a trace, analyze it, poll the job, and download the results. Responses are JSON.
 
-- Where the server asks who people are, send a token of the page Access as the header
-  `Authorization: Bearer jrv_...`. A token does what its role may: viewers look, editors also upload
-  and analyze, admins change everything. What one may not see is answered like what there is not.
-  An upload is visible to the person who began it.
-- What is not done is answered with a status and `{"error": "why, and what to do"}`: 400 and 422 for
-  what cannot be meant, 401 without a token that the server knows, 403 where the role is too small,
-  404, 409 where something is in the way, 413 and 507 where it is too large for the server or its
-  disk, 429 with `Retry-After` after too many requests in a minute, 503 while the database is away.
-- A `page` in an answer is where people see it, behind the address of the server.
+- If the server requires login, create a token on the Access page and send it in the header
+  `Authorization: Bearer jrv_...`. A token has the permissions of its role: viewers read, editors
+  also upload and analyze, admins change everything. Resources that you cannot see are reported as
+  not found (404). An upload is visible only to the person who created it.
+- Errors have a status and `{"error": "reason, and what to do"}`: 400 and 422 for invalid requests,
+  401 without a valid token, 403 if the role lacks a permission, 404 if not found, 409 for
+  conflicts, 413 and 507 if a file is too large for the server or its disk, 429 with `Retry-After`
+  if the rate limit is exceeded, 503 while the database is unavailable.
+- A `page` in a response is the path of a page on the server.
 """
 
 EXAMPLE = """\
 ```sh
 server=https://jarvis.example.org; auth="Authorization: Bearer $JARVIS_TOKEN"
 
-# a trace on the server's own disk: a job, which says the id of the analysis when it is done
+# a trace on the server's disk: returns a job, which has the id of the analysis when it is done
 curl -sH "$auth" "$server/api/analyses" --json '{"path": "step.json.gz", "platform": "MI300X"}'
 curl -sH "$auth" "$server/api/jobs/JOB"
 curl -sH "$auth" "$server/api/analyses/ANALYSIS/artifacts/standalone_analysis_fair.md"
 
-# a trace of this machine: begin an upload, send it in one piece or several, then analyze it
+# a local trace: create an upload, send it in one or more chunks, then analyze it
 upload=$(curl -si -X POST "$server/api/uploads" -H "$auth" -H "Tus-Resumable: 1.0.0" \\
   -H "Upload-Length: $(stat -c %s trace.json.gz)" \\
   -H "Upload-Metadata: filename $(printf trace.json.gz | base64)" |
@@ -40,8 +40,8 @@ curl -s -X PATCH "$server$upload" -H "$auth" -H "Tus-Resumable: 1.0.0" -H "Uploa
 curl -sH "$auth" "$server/api/analyses" --json "{\\"upload\\": \\"${upload##*/}\\"}"
 ```
 
-`jarvis push trace.json.gz --server $server` does the last three and goes on where a connection
-breaks. Uploads speak [tus 1.0](https://tus.io/protocols/resumable-upload), so its clients work too.
+`jarvis push trace.json.gz --server $server` does the last three and resumes interrupted uploads.
+Uploads use [tus 1.0](https://tus.io/protocols/resumable-upload), so any tus client works too.
 """
 
 _METHODS = ("get", "post", "patch", "delete", "head", "options")
@@ -50,9 +50,9 @@ Schema = Mapping[str, Any]
 
 
 def api_markdown(openapi: Schema, prefix: str) -> str:
-    """``docs/api.md``: what can be asked, with what, and what is answered."""
-    lines = ["# The HTTP API", "", "Made from the code by `make docs`. A running server has the"]
-    lines += [f"same at `{prefix}/docs`, and for programs at `{prefix}/openapi.json`.", ""]
+    """Return ``docs/api.md``: the operations with their parameters and responses."""
+    lines = ["# HTTP API", "", "Generated from the code by `make docs`. A running server shows the"]
+    lines += [f"same at `{prefix}/docs`, and the schema at `{prefix}/openapi.json`.", ""]
     lines += [SUMMARY, EXAMPLE]
     schemas = openapi["components"]["schemas"]
     operations = list(_operations(openapi))
@@ -61,7 +61,7 @@ def api_markdown(openapi: Schema, prefix: str) -> str:
         for method, path, operation in operations:
             if operation["tags"][0] == tag:
                 lines += _operation_lines(f"{method.upper()} {prefix}{path}", operation, schemas)
-    lines += ["## What is answered", ""]
+    lines += ["## Response objects", ""]
     answers = dict.fromkeys(name for _, _, operation in operations for name in _answers(operation))
     for name in _with_parts(answers, schemas):
         lines += _object_lines(schemas[name], schemas)
@@ -69,7 +69,7 @@ def api_markdown(openapi: Schema, prefix: str) -> str:
 
 
 def api_html(openapi: Schema, prefix: str) -> str:
-    """The same as a page that asks nothing of any other server."""
+    """Return ``api_markdown`` as an HTML page without external resources."""
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     body = parser.render(api_markdown(openapi, prefix))
     return _PAGE.format(body=body)
@@ -87,8 +87,8 @@ def _operation_lines(title: str, operation: Schema, schemas: Schema) -> list[str
     if operation.get("description"):
         lines += [operation["description"], ""]
     rows = [
-        (code(given["name"]), given["in"], _type(given["schema"], schemas), _meaning(given))
-        for given in operation.get("parameters", ())
+        (code(param["name"]), param["in"], _type(param["schema"], schemas), _meaning(param))
+        for param in operation.get("parameters", ())
     ]
     if (body := _body(operation, schemas)) is not None:
         rows += [(name, "body", kind, meaning) for name, kind, meaning in _fields(body, schemas)]
@@ -96,8 +96,8 @@ def _operation_lines(title: str, operation: Schema, schemas: Schema) -> list[str
         lines += [table(("name", "in", "type", "meaning"), rows), ""]
     status, answer = next(iter(operation["responses"].items()))
     schema = _content(answer)
-    what = f" with {_type(schema, schemas)}" if schema else ""
-    return [*lines, f"Answers {status}{what}.", ""]
+    body_type = f" with {_type(schema, schemas)}" if schema else ""
+    return [*lines, f"Returns {status}{body_type}.", ""]
 
 
 def _object_lines(named: Schema, schemas: Schema) -> list[str]:
@@ -106,7 +106,7 @@ def _object_lines(named: Schema, schemas: Schema) -> list[str]:
 
 
 def _answers(operation: Schema) -> Iterator[str]:
-    """The objects that an operation answers with."""
+    """Yield the names of an operation's response objects."""
     for answer in operation["responses"].values():
         schema = _content(answer)
         if schema and "$ref" in schema:
@@ -114,12 +114,12 @@ def _answers(operation: Schema) -> Iterator[str]:
 
 
 def _with_parts(names: Iterable[str], schemas: Schema) -> list[str]:
-    """Objects, each followed by those that lists of it hold."""
-    found: dict[str, None] = {}
+    """Return the names of objects, each followed by the item types of its lists."""
+    ordered: dict[str, None] = {}
     for name in names:
         parts = (field.get("items", {}) for field in schemas[name]["properties"].values())
-        found |= dict.fromkeys((name, *(_name(part) for part in parts if "$ref" in part)))
-    return list(found)
+        ordered |= dict.fromkeys((name, *(_name(part) for part in parts if "$ref" in part)))
+    return list(ordered)
 
 
 def _body(operation: Schema, schemas: Schema) -> Schema | None:
@@ -137,10 +137,10 @@ def _fields(schema: Schema, schemas: Schema) -> Iterator[tuple[Markdown, str, st
         yield code(name), _type(field, schemas), _meaning(field, name in named.get("required", ()))
 
 
-def _meaning(given: Schema, is_required: bool | None = None) -> str:
-    """What it is; where a request may leave it out, that it may."""
-    text: str = given.get("description", "")
-    default = given.get("schema", given).get("default")
+def _meaning(field: Schema, is_required: bool | None = None) -> str:
+    """Return the description of a parameter or field, with its default if it is optional."""
+    text: str = field.get("description", "")
+    default = field.get("schema", field).get("default")
     if default is not None and is_required is not True:
         text += f" (default: {default})"
     return Markdown(text)
@@ -148,7 +148,7 @@ def _meaning(given: Schema, is_required: bool | None = None) -> str:
 
 def _type(schema: Schema, schemas: Schema) -> str:
     if "anyOf" in schema:
-        return " or ".join(_type(one, schemas) for one in schema["anyOf"])
+        return " or ".join(_type(option, schemas) for option in schema["anyOf"])
     if schema.get("type") == "array":
         return Markdown(f"list of {_type(schema['items'], schemas)}")
     named = _resolved(schema, schemas)
@@ -156,7 +156,7 @@ def _type(schema: Schema, schemas: Schema) -> str:
         return ", ".join(map(str, named["enum"]))
     if "properties" in named:
         return Markdown(f"[{named['title']}](#{anchor(named['title'])})")
-    return {"null": "nothing"}.get(named.get("type", ""), str(named.get("type", "any")))
+    return str(named.get("type", "any"))
 
 
 def _resolved(schema: Schema, schemas: Schema) -> Schema:
@@ -174,7 +174,7 @@ _PAGE = """\
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Jarvis: the HTTP API</title>
+<title>Jarvis: HTTP API</title>
 <style>
 :root {{ color-scheme: light dark; }}
 body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto;

@@ -1,4 +1,4 @@
-"""What goes wrong, as a status and ``{"error": sentence}``."""
+"""Error responses of the API: an HTTP status and ``{"error": message}``."""
 
 import logging
 from collections.abc import Mapping
@@ -58,21 +58,21 @@ STATUS: Mapping[type[JarvisError], int] = {
     TooManyUploadsError: 503,
     NoSpaceError: 507,
 }
-"""The status of an error; others are REFUSED."""
+"""HTTP status of each error; REFUSED for others."""
 
-_SHOWN_FAULTS = 3
+_MAX_SHOWN_ERRORS = 3
 
 log = logging.getLogger(__name__)
 
 
-class ErrorBody(BaseModel, title="Refusal"):
-    """Why something was not done, and what to do about it."""
+class ErrorBody(BaseModel, title="Error"):
+    """The reason for the error, and what to do."""
 
     error: str
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Answer every error with a sentence, and none with a stack trace."""
+    """Answer each error with a message, without a stack trace."""
     app.add_exception_handler(JarvisError, _of_jarvis)
     app.add_exception_handler(RequestValidationError, _of_request)
     app.add_exception_handler(HTTPException, _of_http)
@@ -81,7 +81,7 @@ def add_error_handlers(app: FastAPI) -> None:
 
 
 def status_of(error: JarvisError) -> int:
-    """The status that an error is answered with."""
+    """Return the HTTP status of an error."""
     return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), REFUSED)
 
 
@@ -96,48 +96,48 @@ async def _of_jarvis(_: Request, error: Exception) -> JSONResponse:
     return problem(status, str(error), headers)
 
 
-def _reason(fault: Mapping[str, Any]) -> str:
-    is_unknown = fault["type"] == "unexpected_keyword_argument"  # as Pydantic says of a dataclass
-    return "there is no such field" if is_unknown else str(fault["msg"])
+def _reason(detail: Mapping[str, Any]) -> str:
+    is_unknown = detail["type"] == "unexpected_keyword_argument"  # Pydantic's type for dataclasses
+    return "unknown field" if is_unknown else str(detail["msg"])
 
 
 async def _of_request(_: Request, error: Exception) -> JSONResponse:
-    """What of a request is not as the description says."""
+    """Answer a request that does not match the schema."""
     assert isinstance(error, RequestValidationError)
-    faults = [
-        f"{'.'.join(str(part) for part in fault['loc'][1:]) or 'the body'}: {_reason(fault)}"
-        for fault in error.errors()[:_SHOWN_FAULTS]
+    details = [
+        f"{'.'.join(str(part) for part in detail['loc'][1:]) or 'the body'}: {_reason(detail)}"
+        for detail in error.errors()[:_MAX_SHOWN_ERRORS]
     ]
-    sentence = f"The request is not understood ({'; '.join(faults)}). /api/docs describes it."
-    return problem(422, sentence)
+    message = f"The request is not valid ({'; '.join(details)}). See /api/docs."
+    return problem(422, message)
 
 
 async def _of_http(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    said = {404: "There is nothing at this address.", 405: "This address does not take that."}
-    sentence = said.get(error.status_code, f"{str(error.detail).rstrip('.')}.")
-    return problem(error.status_code, f"{sentence} /api/docs lists what there is.", error.headers)
+    messages = {404: "Not found.", 405: "This method is not allowed at this address."}
+    message = messages.get(error.status_code, f"{str(error.detail).rstrip('.')}.")
+    return problem(error.status_code, f"{message} /api/docs lists all operations.", error.headers)
 
 
 async def _of_disk(request: Request, error: Exception) -> JSONResponse:
-    """A disk that fails; what a reader misses was removed since it was found."""
+    """Answer a disk error; a file missing on GET was deleted after the lookup."""
     assert isinstance(error, OSError)
     if isinstance(error, FileNotFoundError) and request.method in ("GET", "HEAD"):
-        return problem(404, "This was removed meanwhile. Ask for the list again.")
-    log.error("the disk refused what the API was asked for", exc_info=error)
+        return problem(404, "This was deleted meanwhile. Request the list again.")
+    log.error("disk error in an API request", exc_info=error)
     reason = error.strerror or "it failed"
-    return problem(507, f"The server's disk did not do it: {reason}. Tell its admin.")
+    return problem(507, f"Disk error on the server: {reason}. Tell an admin of this server.")
 
 
 async def _of_fault(_: Request, __: Exception) -> JSONResponse:
-    """A fault of ours: what wraps the application writes it down with the number."""
+    """Answer an unexpected error; the middleware logs it with the request id."""
     return problem(
         500,
-        "Something went wrong in Jarvis. Try again; if it stays, tell the one who runs this server "
-        f"the number of this request, which is in the header {ID_HEADER}.",
+        "Internal error. Try again; if it persists, give an admin of this server the request id "
+        f"from the header {ID_HEADER}.",
     )
 
 
-def problem(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """A sentence as an answer."""
-    return JSONResponse({"error": sentence}, status, headers)
+def problem(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """Return the response of an error."""
+    return JSONResponse({"error": message}, status, headers)

@@ -1,4 +1,4 @@
-"""Jobs: how far they are, and how they are ended or begun anew."""
+"""API routes of jobs: show, download a file, cancel, retry."""
 
 from datetime import datetime
 from pathlib import Path as FilePath
@@ -14,7 +14,7 @@ from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import Role, require
 from jarvis.server.actions import Actor
 from jarvis.server.database import JobKind, JobState, database
-from jarvis.server.http.api.callers import MAX_ID_LENGTH, Caller, Taker
+from jarvis.server.http.api.callers import MAX_ID_LENGTH, Caller, Downloader
 from jarvis.server.jobs.kinds import job_file
 from jarvis.server.jobs.queue import Job
 from jarvis.server.page_links import page_of
@@ -25,23 +25,24 @@ router = APIRouter(prefix="/jobs", tags=["jobs"])
 
 
 class UnknownFileError(JarvisError):
-    """A job has no file."""
+    """The job has no file."""
 
     def __init__(self, job_id: str) -> None:
         super().__init__(
-            f"The job {job_id} has no file: it made none, or it was removed since. Ask for it anew."
+            f"The job {job_id} has no file: it created none, or the file was deleted. Request it "
+            "again."
         )
 
 
 class StepView(BaseModel, title="Step"):
-    """A step that has ended."""
+    """A finished step."""
 
     name: str
     elapsed_s: float
 
 
 class JobView(BaseModel, title="Job"):
-    """A job as it is now."""
+    """The current state of a job."""
 
     id: str
     kind: JobKind
@@ -49,29 +50,29 @@ class JobView(BaseModel, title="Job"):
     title: str
     owner: str | None
     percent: float = Field(description="0 to 100")
-    step: str | None = Field(description="what it does now, or did last")
+    step: str | None = Field(description="current or last step")
     step_number: int
     step_count: int
-    steps: list[StepView] = Field(description="the steps that have ended")
+    steps: list[StepView] = Field(description="finished steps")
     error: str | None = Field(description="why it failed, and what to do")
-    analysis_id: str | None = Field(description="the analysis that it made, or was about")
-    is_reused: bool = Field(description="whether the analysis was kept before")
-    page: str = Field(description="where people see it, from the root of the server")
+    analysis_id: str | None = Field(description="the analysis that it created or used")
+    is_reused: bool = Field(description="whether the analysis was already stored")
+    page: str = Field(description="path of its page on the server")
     created: datetime
     started: datetime | None
     ended: datetime | None
 
 
-@router.get("/{job_id}", summary="A job")
+@router.get("/{job_id}", summary="Show a job")
 def show(person: Caller, job_id: JobId) -> JobView:
-    """Its state, how far it is, and how it ended."""
+    """Return its state, progress and result."""
     require(person, Role.VIEWER, "look at jobs")
     return job_view(actions.get_visible_job(database(), person, job_id))
 
 
-@router.get("/{job_id}/file", summary="The file that a job made", response_class=FileResponse)
-def file(person: Taker, job_id: JobId) -> Response:
-    """Its bytes, to be saved, as of an export; 404 where it made none, or it was removed since."""
+@router.get("/{job_id}/file", summary="Download the file of a job", response_class=FileResponse)
+def file(person: Downloader, job_id: JobId) -> Response:
+    """Return the bytes, for example of an export; 404 if it has no file."""
     require(person, Role.VIEWER, "look at jobs")
     path = job_file(actions.get_visible_job(database(), person, job_id).result)
     if path is None or not path.is_file():
@@ -81,28 +82,28 @@ def file(person: Taker, job_id: JobId) -> Response:
 
 @router.post("/{job_id}/cancel", summary="Cancel a job")
 def cancel(person: Caller, job_id: JobId) -> JobView:
-    """It ends within a second; one that has ended stays as it is."""
+    """Cancel it within a second; an ended job does not change."""
     return job_view(actions.cancel_job(database(), Actor(person, Channel.API), job_id))
 
 
 @router.post("/{job_id}/retry", summary="Retry a job")
 def retry(person: Caller, job_id: JobId) -> JobView:
-    """One that failed or was cancelled waits again; others stay as they are."""
+    """Queue a failed or cancelled job again; other jobs do not change."""
     return job_view(actions.retry_job(database(), Actor(person, Channel.API), job_id))
 
 
 def to_save(path: FilePath) -> FileResponse:
-    """The bytes of a file as they are: nothing in it is to run in a browser."""
+    """Return a file as a download, so that a browser does not render it."""
     return FileResponse(
         path,
         filename=path.name,
         media_type="application/octet-stream",
-        stat_result=path.stat(),  # here, where one that was removed meanwhile is answered
+        stat_result=path.stat(),  # raises here, where a missing file becomes a 404
     )
 
 
 def job_view(job: Job) -> JobView:
-    """A job as the API says it."""
+    """Return the API representation of a job."""
     return JobView(
         id=job.id,
         kind=job.kind,

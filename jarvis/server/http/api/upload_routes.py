@@ -1,7 +1,7 @@
-"""Uploads by tus 1.0 (https://tus.io): created, sent in pieces, gone on with, and forgotten.
+"""API routes of resumable uploads by tus 1.0 (https://tus.io).
 
-An upload belongs to the person who created it; for everyone else it does not exist.
-Bytes go to the disk in blocks, and the sender waits meanwhile: memory does not grow with the file.
+An upload is visible only to the person who created it. The body is written to disk block by block
+while the sender waits, so memory does not grow with the file.
 """
 
 import asyncio
@@ -25,24 +25,24 @@ from jarvis.server.http.api.callers import MAX_ID_LENGTH, Sender, Uploader
 from jarvis.server.http.api.errors import problem, status_of
 from jarvis.server.ingest import uploads
 from jarvis.server.ingest.intake import IntakeError
-from jarvis.server.ingest.upload_writer import CHECKSUMS, Checksum, arriving
-from jarvis.server.ingest.uploads import UnknownUploadError, Upload, most_bytes
+from jarvis.server.ingest.upload_writer import CHECKSUMS, Checksum, resume_upload
+from jarvis.server.ingest.uploads import UnknownUploadError, Upload, upload_limit
 
 SILENT_S = 30.0
-"""A sender who says nothing for so long is given up; what has arrived stays."""
+"""Timeout for the next bytes of a request; received bytes are stored."""
 
 _BLOCK_BYTES = 1 << 20
-_DRAINED_BYTES = 64 << 20
-"""So much of a refused piece is read and dropped, so that its sender gets to the answer."""
+_MAX_DRAINED_BYTES = 64 << 20
+"""Part of a rejected body that is read and discarded, so that the sender reads the response."""
 
-_LONGEST_METADATA = 4096
+_MAX_METADATA_LENGTH = 4096
 
 UploadId = Annotated[str, Path(description="id of an upload", max_length=MAX_ID_LENGTH)]
 TusVersion = Annotated[
     str,
     Header(
         alias=TUS_HEADER,
-        description="version of the protocol",
+        description="protocol version",
         pattern=f"^{re.escape(TUS_VERSION)}$",
     ),
 ]
@@ -51,21 +51,21 @@ router = APIRouter(prefix="/uploads", tags=["uploads"])
 
 
 class UploadView(BaseModel, title="Upload"):
-    """An upload: how far it is, and what it holds once it is whole."""
+    """The progress of an upload, and its content once complete."""
 
     id: str
-    name: str = Field(description="cleaned name of the file")
+    name: str = Field(description="sanitized file name")
     size_bytes: int
-    offset_bytes: int = Field(description="how much has arrived")
-    is_whole: bool
-    is_reused: bool = Field(description="whether the same bytes were on the server before")
-    sha256: str | None = Field(description="of the whole file")
-    expires: datetime = Field(description="it is removed then, unless bytes arrive")
+    offset_bytes: int = Field(description="bytes received")
+    is_whole: bool = Field(description="whether it is complete")
+    is_reused: bool = Field(description="whether the same content was already on the server")
+    sha256: str | None = Field(description="digest of the complete file")
+    expires: datetime = Field(description="when it is deleted, unless more bytes arrive")
 
 
-@router.options("", summary="What of tus this server does", status_code=204)
+@router.options("", summary="Show tus capabilities", status_code=204)
 def describe() -> Response:
-    """The version, the extensions and the largest size are in the headers."""
+    """Return the tus version, the extensions and the maximum size in headers."""
     return Response(
         status_code=204,
         headers={
@@ -73,29 +73,29 @@ def describe() -> Response:
             "Tus-Version": TUS_VERSION,
             "Tus-Extension": "creation,termination,checksum,expiration",
             "Tus-Checksum-Algorithm": ",".join(CHECKSUMS),
-            "Tus-Max-Size": str(most_bytes()),
+            "Tus-Max-Size": str(upload_limit()),
         },
     )
 
 
-@router.post("", summary="Begin an upload", status_code=201)
+@router.post("", summary="Create an upload", status_code=201)
 def create(
     person: Uploader,
     version: TusVersion,
-    length: Annotated[int, Header(alias="Upload-Length", description="bytes of the file", ge=0)],
+    length: Annotated[int, Header(alias="Upload-Length", description="file size in bytes", ge=0)],
     metadata: Annotated[
         str,
         Header(
             alias="Upload-Metadata",
-            description="`filename`, a space, and the name of the file in base64",
-            max_length=_LONGEST_METADATA,
+            description="`filename`, a space, and the file name in base64",
+            max_length=_MAX_METADATA_LENGTH,
         ),
     ],
 ) -> Response:
-    """Its address is in the header `Location`.
+    """Return the URL of the upload in the header `Location`.
 
-    Refused at once: names of no trace, files larger than the server takes (413), and files that
-    its disk has no room for (507).
+    Rejected immediately: file names that are not of a trace (400), files above the server's size
+    limit (413), and files that do not fit on its disk (507).
     """
     upload = uploads.create(_file_name(metadata), length, person.name)
     record(
@@ -106,22 +106,22 @@ def create(
     )
 
 
-@router.head("/{upload_id}", summary="Where an upload goes on")
+@router.head("/{upload_id}", summary="Show the offset of an upload")
 def where(person: Sender, upload_id: UploadId) -> Response:
-    """The header `Upload-Offset` says how much has arrived."""
+    """Return the number of received bytes in the header `Upload-Offset`."""
     upload = uploads.find_own(upload_id, person.name)
     return Response(headers={**_headers(upload), "Cache-Control": "no-store"})
 
 
-@router.get("/{upload_id}", summary="An upload")
+@router.get("/{upload_id}", summary="Show an upload")
 def show(person: Sender, upload_id: UploadId) -> UploadView:
-    """How far it is, and what it holds once it is whole."""
+    """Return its progress, and its content once complete."""
     return _view(uploads.find_own(upload_id, person.name))
 
 
 @router.patch(
     "/{upload_id}",
-    summary="Send a piece",
+    summary="Send a chunk",
     status_code=204,
     openapi_extra={
         "requestBody": {
@@ -136,27 +136,27 @@ async def send(
     upload_id: UploadId,
     version: TusVersion,
     offset: Annotated[
-        int, Header(alias="Upload-Offset", description="where the piece begins", ge=0)
+        int, Header(alias="Upload-Offset", description="offset of the chunk in bytes", ge=0)
     ],
     checksum: Annotated[
         str | None,
         Header(
             alias="Upload-Checksum",
-            description="`sha1` or `sha256`, a space, and the digest of the piece in base64",
-            max_length=_LONGEST_METADATA,
+            description="`sha1` or `sha256`, a space, and the digest of the chunk in base64",
+            max_length=_MAX_METADATA_LENGTH,
         ),
     ] = None,
 ) -> Response:
-    """A piece of any size that begins where the upload is (else 409).
+    """Append a chunk of any size at the current offset of the upload (otherwise 409).
 
-    A piece that breaks off is kept as far as it came. The last one makes the upload whole.
+    The received part of an interrupted chunk is stored. The last chunk completes the upload.
     """
     try:
         if request.headers.get("Content-Type", "") != PIECE_TYPE:
-            return problem(415, f"A piece has the type {PIECE_TYPE}.")
-        wanted = None if checksum is None else _checksum(checksum)
+            return problem(415, f"The content type of a chunk must be {PIECE_TYPE}.")
+        expected = None if checksum is None else _checksum(checksum)
         await asyncio.to_thread(uploads.find_own, upload_id, person.name)
-        with await asyncio.to_thread(arriving, upload_id, offset, wanted) as arrival:
+        with await asyncio.to_thread(resume_upload, upload_id, offset, expected) as arrival:
             async for block in _blocks(request):
                 await asyncio.to_thread(arrival.write, block)
             upload = await asyncio.to_thread(arrival.end)
@@ -165,48 +165,48 @@ async def send(
     except JarvisError as error:
         return await _refused(request, problem(status_of(error), str(error)))
     except (ClientDisconnect, TimeoutError):
-        return problem(408, "The connection broke off. Ask how far the upload is, and go on.")
+        return problem(408, "The connection was lost. Request the offset of the upload and resume.")
     return Response(status_code=204, headers=_headers(upload))
 
 
-@router.delete("/{upload_id}", summary="Forget an upload", status_code=204)
+@router.delete("/{upload_id}", summary="Delete an upload", status_code=204)
 def forget(person: Sender, upload_id: UploadId, version: TusVersion) -> Response:
-    """What is whole stays on the server, for analyses that were made of it."""
+    """Delete the upload; the trace of a complete one stays on the server for its analyses."""
     uploads.remove(uploads.find_own(upload_id, person.name).id)
     return Response(status_code=204, headers={TUS_HEADER: TUS_VERSION})
 
 
 async def _blocks(request: Request) -> AsyncIterator[bytes]:
-    """The body in blocks of about _BLOCK_BYTES; what came before a break is given first."""
+    """Yield the body in blocks of about _BLOCK_BYTES, and the rest before raising an error."""
     stream = request.stream()
-    gathered = bytearray()
+    buffer = bytearray()
     while True:
         try:
             piece = await asyncio.wait_for(anext(stream, None), SILENT_S)
         except (ClientDisconnect, TimeoutError):
-            if gathered:
-                yield bytes(gathered)
+            if buffer:
+                yield bytes(buffer)
             raise
         if piece is not None:
-            gathered += piece
-        if gathered and (piece is None or len(gathered) >= _BLOCK_BYTES):
-            yield bytes(gathered)
-            gathered.clear()
+            buffer += piece
+        if buffer and (piece is None or len(buffer) >= _BLOCK_BYTES):
+            yield bytes(buffer)
+            buffer.clear()
         if piece is None:
             return
 
 
 async def _refused(request: Request, answer: Response) -> Response:
-    """An answer that its sender reads: one who still sends does not listen."""
+    """Drain the body before answering: clients do not read a response while they send."""
     drained = 0
     try:
         async with asyncio.timeout(SILENT_S):
             async for piece in request.stream():
                 drained += len(piece)
-                if drained > _DRAINED_BYTES:
+                if drained > _MAX_DRAINED_BYTES:
                     break
     except (ClientDisconnect, TimeoutError, RuntimeError):
-        pass  # gone, or read to its end already
+        pass  # disconnected, or already read to the end
     return answer
 
 
@@ -233,7 +233,7 @@ def _view(upload: Upload) -> UploadView:
 
 
 def _file_name(metadata: str) -> str:
-    """The name of the file in the metadata of tus: keys, each with a value in base64."""
+    """Return the file name in tus metadata, which are keys with base64 values."""
     for pair in metadata.split(","):
         key, _, value = pair.strip().partition(" ")
         if key == "filename":
@@ -242,8 +242,7 @@ def _file_name(metadata: str) -> str:
             except (binascii.Error, UnicodeDecodeError):
                 break
     raise IntakeError(
-        "The upload does not say the name of its file. Send `Upload-Metadata: filename` and the "
-        "name in base64."
+        "The upload has no file name. Send `Upload-Metadata: filename` and the name in base64."
     )
 
 

@@ -1,4 +1,4 @@
-"""What the web server does beside drawing pages: its own routes, and what wraps requests."""
+"""Routes and middleware of the web server around Streamlit's pages."""
 
 import os
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ from jarvis.server.settings import settings
 
 
 def routes() -> Sequence[BaseRoute]:
-    """The routes beside those of the pages."""
-    from jarvis.server.http.api import api  # it says to this package who asks
+    """Return the routes besides those of the pages."""
+    from jarvis.server.http.api import api  # circular import: it uses this package's requests
 
     return [*HEALTH_ROUTES, *METRICS_ROUTES, Mount(API, app=api())]
 
 
 def middleware() -> Sequence[Middleware]:
-    """What wraps every request and websocket, the outermost first."""
+    """Return the middleware for requests and websockets, outermost first."""
     now = settings()
     names = answered_names(now, os.environ.get(ADDRESS_VARIABLE, ""))
     return [

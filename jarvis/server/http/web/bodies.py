@@ -1,4 +1,4 @@
-"""How much a request may carry."""
+"""Size limits of request headers and bodies."""
 
 from contextlib import suppress
 
@@ -8,25 +8,25 @@ from jarvis.core.protocol import UPLOADS
 from jarvis.server.http.web.errors import header, refuse
 
 MAX_BYTES = 1 << 20
-"""What a form, a login or a question to the API needs by far not."""
+"""Maximum size of a request body other than uploads; forms and API requests are much smaller."""
 
 MAX_HEADER_BYTES = 64 << 10
-"""Of the headers of a request and its address together."""
+"""Maximum size of the headers and the URL together."""
 
-COUNTED_ELSEWHERE = (UPLOADS, "/_stcore/upload_file/")
-"""Where files arrive, limits of their own apply."""
+UPLOAD_PATHS = (UPLOADS, "/_stcore/upload_file/")
+"""Paths of file uploads, which have their own limits."""
 
 
 class _TooLargeError(Exception):
-    """More arrived than is allowed."""
+    """The body exceeds the limit."""
 
 
-class _Counted:
-    """A request whose body is counted; once it is too large, no answer is given to it."""
+class _LimitedRequest:
+    """Counts the bytes of a body; no response is started once it is too large."""
 
-    def __init__(self, receive: Receive, send: Send, most_bytes: int) -> None:
-        self._receive, self._send, self._left_bytes = receive, send, most_bytes
-        self.has_begun = False
+    def __init__(self, receive: Receive, send: Send, max_bytes: int) -> None:
+        self._receive, self._send, self._left_bytes = receive, send, max_bytes
+        self.is_response_started = False
 
     @property
     def is_too_large(self) -> bool:
@@ -40,13 +40,13 @@ class _Counted:
         return message
 
     async def send(self, message: Message) -> None:
-        if self.has_begun or not self.is_too_large:
-            self.has_begun = True
+        if self.is_response_started or not self.is_too_large:
+            self.is_response_started = True
             await self._send(message)
 
 
 class HeaderLimits:
-    """Refuses a request with too long headers; the server alone limits incomplete ones only."""
+    """Rejects requests with too large headers; uvicorn limits only incomplete ones."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -58,8 +58,8 @@ class HeaderLimits:
                 receive,
                 send,
                 431,
-                f"The address and headers of the request have more than {MAX_HEADER_BYTES:,} "
-                "bytes, which nothing here needs. Remove cookies of this site, then try again.",
+                f"The URL and headers of the request exceed the limit of {MAX_HEADER_BYTES:,} "
+                "bytes. Delete the cookies of this site, then try again.",
                 {"connection": "close"},
             )
         else:
@@ -72,24 +72,24 @@ def _header_bytes(scope: Scope) -> int:
 
 
 class BodyLimits:
-    """Refuses what carries too much, before or while it arrives."""
+    """Rejects too large bodies, by their declared length or while they are received."""
 
-    def __init__(self, app: ASGIApp, most_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, app: ASGIApp, max_bytes: int = MAX_BYTES) -> None:
         self._app = app
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"].startswith(COUNTED_ELSEWHERE):
+        if scope["type"] != "http" or scope["path"].startswith(UPLOAD_PATHS):
             await self._app(scope, receive, send)
             return
         declared = header(scope, "content-length") or "0"
-        if not declared.isdecimal() or int(declared) > self._most_bytes:
+        if not declared.isdecimal() or int(declared) > self._max_bytes:
             await self._refuse(scope, receive, send)
             return
-        counted = _Counted(receive, send, self._most_bytes)
+        limited = _LimitedRequest(receive, send, self._max_bytes)
         with suppress(_TooLargeError):
-            await self._app(scope, counted.receive, counted.send)
-        if counted.is_too_large and not counted.has_begun:
+            await self._app(scope, limited.receive, limited.send)
+        if limited.is_too_large and not limited.is_response_started:
             await self._refuse(scope, receive, send)
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -98,7 +98,7 @@ class BodyLimits:
             receive,
             send,
             413,
-            f"The request carries more than {self._most_bytes:,} bytes, which nothing here needs. "
-            "Send traces as uploads.",
+            f"The request body exceeds the limit of {self._max_bytes:,} bytes. Send traces as "
+            "uploads.",
             {"connection": "close"},
         )

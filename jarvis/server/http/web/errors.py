@@ -1,4 +1,4 @@
-"""A request or a websocket that is refused: a status, a sentence."""
+"""Error responses of the middleware."""
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -15,22 +15,22 @@ async def refuse(
     receive: Receive,
     send: Send,
     status: int,
-    sentence: str,
+    message: str,
     headers: dict[str, str] | None = None,
 ) -> None:
-    """Answer with a status and a sentence; a websocket is not opened."""
+    """Reject a request or websocket with a status and a message."""
     if scope["type"] == "websocket" and _DENIAL not in scope.get("extensions", {}):
         await WebSocketClose(code=1008)(scope, receive, send)
         return
     response: Response
-    if scope["path"].startswith(f"{API}/"):  # programs are answered in JSON
-        response = JSONResponse({"error": sentence}, status, headers)
+    if scope["path"].startswith(f"{API}/"):
+        response = JSONResponse({"error": message}, status, headers)
     else:
-        response = PlainTextResponse(f"{sentence}\n", status, headers)
+        response = PlainTextResponse(f"{message}\n", status, headers)
     await response(scope, receive, send)
 
 
 def header(scope: Scope, name: str) -> str | None:
-    """The value of a header that must not come twice; None where it is not there."""
-    found = Headers(scope=scope).getlist(name)
-    return None if not found else ", ".join(found)
+    """Return the value of a header, joined if it is repeated; None if it is missing."""
+    values = Headers(scope=scope).getlist(name)
+    return ", ".join(values) if values else None

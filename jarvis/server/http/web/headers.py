@@ -1,4 +1,4 @@
-"""What browsers are told about every answer: load nothing from elsewhere, show it in no frame."""
+"""Security headers of all responses: no external resources, no embedding in frames."""
 
 import base64
 import hashlib
@@ -11,16 +11,16 @@ from jarvis.server.http.web.page_base import SCRIPT
 
 
 def source_of(script: str) -> str:
-    """Return the source that allows one inline script, and no other."""
+    """Return the CSP source expression that allows exactly this inline script."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
 INLINE_SCRIPT = "'sha256-THxz9J9+wf7rhwR2YkXJoSZ13UCmYyC+3lNDv2+8ugA='"
-"""The one script in Streamlit's page: it says to search engines that the page is not drawn yet."""
+"""The inline script of Streamlit's page, which tells search engines that it is not rendered yet."""
 
 CONTENT_SECURITY_POLICY: Mapping[str, tuple[str, ...]] = {
     "default-src": ("'self'",),
-    # components of our own are blobs
+    # custom components are loaded as blobs
     "script-src": ("'self'", "blob:", INLINE_SCRIPT, source_of(SCRIPT)),
     "style-src": ("'self'", "'unsafe-inline'"),
     "img-src": ("'self'", "data:", "blob:"),
@@ -34,7 +34,7 @@ CONTENT_SECURITY_POLICY: Mapping[str, tuple[str, ...]] = {
     "form-action": ("'self'",),
 }
 HSTS_S = 31_536_000
-"""Browsers that came by https once do so for a year."""
+"""Lifetime of Strict-Transport-Security: one year."""
 
 _FIXED = {
     "Content-Security-Policy": "; ".join(
@@ -42,7 +42,7 @@ _FIXED = {
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",  # links carry the ids of analyses
+    "Referrer-Policy": "same-origin",  # URLs contain the ids of analyses
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
@@ -50,15 +50,15 @@ _FIXED = {
 
 
 def _secure(name: bytes, value: bytes) -> tuple[bytes, bytes]:
-    """Return a header; a cookie is one that browsers send by https alone."""
-    is_open = name.lower() == b"set-cookie" and b"secure" not in value.lower().split(b"; ")[1:]
-    return name, value + b"; Secure" if is_open else value
+    """Return a header; add ``Secure`` to a cookie without it."""
+    is_insecure = name.lower() == b"set-cookie" and b"secure" not in value.lower().split(b"; ")[1:]
+    return name, value + b"; Secure" if is_insecure else value
 
 
 class SecureHeaders:
-    """Adds the headers to every answer; a stricter one of the answer itself stays.
+    """Adds the headers to each response unless the response sets them itself.
 
-    Behind https, cookies are sent by https alone: Streamlit's login does not say so by itself.
+    If the public URL is https, cookies become ``Secure``, which Streamlit's login does not set.
     """
 
     def __init__(self, app: ASGIApp, public_url: str | None) -> None:

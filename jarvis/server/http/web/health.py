@@ -1,7 +1,7 @@
-"""Whether the server lives, and whether it can do its work: for what watches it.
+"""Health endpoints: ``/healthz`` (liveness) and ``/readyz`` (readiness).
 
-``/healthz`` looks at nothing: a server that does not answer it is to be started again. ``/readyz``
-looks at what the server needs: one that is not ready is to get no visitors for now.
+``/healthz`` checks nothing but the process. ``/readyz`` checks the dependencies of the server: a
+load balancer should send no traffic to a server that is not ready.
 """
 
 import asyncio
@@ -16,34 +16,34 @@ from jarvis.server.http.web.readiness import check_database, check_storage, chec
 from jarvis.server.http.web.timed_probe import TimedProbe
 
 ANSWER_S = 3.0
-"""What answers later is not ready."""
+"""Timeout of a readiness check."""
 
 NEEDS: Mapping[str, Callable[[], str]] = {
     "database": check_database,
     "artifact root": check_storage,
     "worker": check_worker,
 }
-"""What the server needs; each says how it is, or raises a JarvisError or OSError."""
+"""Readiness checks by name; each returns its status, or raises a JarvisError or OSError."""
 
-_asked = {name: TimedProbe(ask, ANSWER_S) for name, ask in NEEDS.items()}
+_probes = {name: TimedProbe(check, ANSWER_S) for name, check in NEEDS.items()}
 
 
 async def _answer(name: str) -> dict[str, object]:
     try:
-        return {"ready": True, "detail": await _asked[name].answer()}
+        return {"ready": True, "detail": await _probes[name].answer()}
     except TimeoutError:
-        return {"ready": False, "detail": f"It did not answer within {ANSWER_S:g} s."}
+        return {"ready": False, "detail": f"No answer within {ANSWER_S:g} s."}
     except (JarvisError, OSError) as error:
         return {"ready": False, "detail": str(error)}
 
 
 async def _alive(_: Request) -> Response:
-    """The process answers; nothing else is looked at."""
+    """Answer a liveness check."""
     return JSONResponse({"status": "ok"})
 
 
 async def _ready(_: Request) -> Response:
-    """Each thing that the server needs; 503 where one is not there."""
+    """Return the result of each readiness check; 503 if any fails."""
     parts = dict(zip(NEEDS, await asyncio.gather(*map(_answer, NEEDS)), strict=True))
     is_ready = all(part["ready"] for part in parts.values())
     return JSONResponse(

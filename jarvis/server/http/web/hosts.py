@@ -1,7 +1,7 @@
-"""The names that this server answers to, and the pages elsewhere that it does not listen to.
+"""Allowed host names, and rejected cross-site origins.
 
-A page of another site can make a browser send requests here, also under a name of its own that it
-lets point to this machine; both are told apart by the headers ``Host`` and ``Origin``.
+A page of another site can make a browser send requests here (cross-site requests), also under its
+own name that resolves to this machine (DNS rebinding); ``Host`` and ``Origin`` reveal both.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from jarvis.server.http.web.errors import header, refuse
 from jarvis.server.settings import Settings
 
 ADDRESS_VARIABLE = "STREAMLIT_SERVER_ADDRESS"
-"""The address that the server listens on, by which Streamlit's own command takes it too."""
+"""Environment variable of the listen address, which Streamlit's command reads, too."""
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 ANY = "*"
@@ -22,18 +22,18 @@ ANY = "*"
 
 @dataclass(frozen=True, slots=True)
 class HostNames:
-    """Names; ``*`` is any, ``*.example.org`` is any below it."""
+    """Host name patterns; ``*`` matches any, ``*.example.org`` any subdomain."""
 
     names: frozenset[str]
 
     def include(self, host: str) -> bool:
-        """Whether a host, in lower case and without its port, is one of them."""
+        """Return whether a host, in lower case and without port, matches a pattern."""
         parents = (f"*{host[i:]}" for i, letter in enumerate(host) if letter == ".")
         return not self.names.isdisjoint((ANY, host, *parents))
 
 
 def is_every_address(address: str) -> bool:
-    """Whether it stands for all addresses of the machine, so names none."""
+    """Return whether an address means all interfaces, like ``0.0.0.0``."""
     try:
         return not address or ip_address(address).is_unspecified
     except ValueError:
@@ -41,7 +41,7 @@ def is_every_address(address: str) -> bool:
 
 
 def answered_names(now: Settings, bound_to: str) -> HostNames:
-    """Loopback names, the address bound to, the host of ``public_url``, and ``allowed_hosts``."""
+    """Return loopback names, the listen address, the host of ``public_url``, ``allowed_hosts``."""
     names = {*LOOPBACK, *now.allowed_hosts}
     if not is_every_address(bound_to):
         names.add(bound_to.lower())
@@ -51,10 +51,10 @@ def answered_names(now: Settings, bound_to: str) -> HostNames:
 
 
 def host_of(netloc: str) -> str | None:
-    """The host of ``host:port`` in lower case; None where it is neither name nor address."""
+    """Return the host of ``host:port`` in lower case; None if it is not valid."""
     try:
         parts = urlsplit(f"//{netloc}")
-        _ = parts.port  # a number, or an error
+        _ = parts.port  # raises ValueError for an invalid port
     except ValueError:
         return None
     if parts.username is not None or parts.netloc != netloc or not parts.hostname:
@@ -63,7 +63,7 @@ def host_of(netloc: str) -> str | None:
 
 
 class AllowedHosts:
-    """Refuses requests under other names, and those of pages of other sites."""
+    """Rejects requests for other host names and from other origins."""
 
     def __init__(self, app: ASGIApp, names: HostNames, public_url: str | None) -> None:
         self._app = app
@@ -74,35 +74,41 @@ class AllowedHosts:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        given = header(scope, "host")
-        host = host_of(given or "")
+        host_header = header(scope, "host")
+        host = host_of(host_header or "")
         if host is None or not self._names.include(host):
-            named = "without a name" if given is None else f"under the name {given[:100]!r}"
+            described = (
+                "without a Host header"
+                if host_header is None
+                else f"for host {host_header[:100]!r}"
+            )
             await refuse(
                 scope,
                 receive,
                 send,
                 400,
-                f"This server does not answer {named}. Use the address that you were given, or "
-                "have the one who runs it allow this name (JARVIS_ALLOWED_HOSTS).",
+                f"This server does not accept requests {described}. Use the server's own URL, or "
+                "ask its admin to allow this host (JARVIS_ALLOWED_HOSTS).",
             )
-        elif self._is_foreign(scope, given):
+        elif self._is_foreign(scope, host_header):
             await refuse(
                 scope,
                 receive,
                 send,
                 403,
-                "A page of another site asked for this, so it was not done. Open Jarvis under its "
-                "own address (JARVIS_PUBLIC_URL, where a proxy changes it).",
+                "Rejected: the request comes from a page of another site. Open Jarvis at its own "
+                "URL (set JARVIS_PUBLIC_URL if a proxy changes it).",
             )
         else:
             await self._app(scope, receive, send)
 
     def _is_foreign(self, scope: Scope, host: str | None) -> bool:
-        """Whether a page of another site asks; one that only shows a link or a picture to here does
-        not say so, and gets no more than that."""
+        """Return whether the request comes from a page of another site.
+
+        Browsers send no Origin for links and images, which reveal nothing to the other site.
+        """
         origin = header(scope, "origin")
-        if origin is None:  # a program; browsers always say
+        if origin is None:  # a program, a link or an image
             return False
-        asked_by = origin.lower().partition("://")[2]
-        return not asked_by or asked_by not in ((host or "").lower(), self._public)
+        origin_host = origin.lower().partition("://")[2]
+        return not origin_host or origin_host not in ((host or "").lower(), self._public)

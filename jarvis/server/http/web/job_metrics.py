@@ -1,4 +1,4 @@
-"""Figures of the queue, read from the database when they are asked for."""
+"""Prometheus metrics of the job queue, read from the database at each scrape."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -14,27 +14,27 @@ from jarvis.server.database import JOBS, WORKERS, DatabaseError, JobState, datab
 from jarvis.server.jobs.claims import silent_since
 
 RECENT = timedelta(hours=1)
-"""How long a job may have ended ago to count in the times that jobs take."""
+"""Maximum age of ended jobs in the job-time quantiles."""
 
 MAX_RECENT = 2_000
-"""The newest so many of them."""
+"""Maximum number of ended jobs in the job-time quantiles; the newest count."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueFigures:
-    """The queue at a moment; times in seconds."""
+    """Snapshot of the queue; times in seconds."""
 
     jobs: dict[tuple[str, str], int]
-    """By kind and state."""
+    """Number of jobs by kind and state."""
     oldest_queued_s: float
     job_times_s: dict[str, list[float]]
-    """Of jobs that were done lately, by kind."""
+    """Durations of recently finished jobs by kind."""
     workers: int
     slots: int
 
 
 def queue_figures(engine: Engine) -> QueueFigures:
-    """Read them; DatabaseError where the database does not answer."""
+    """Read the figures; may raise DatabaseError."""
     now = datetime.now(UTC)
     counted = select(JOBS.c.kind, JOBS.c.state, func.count()).group_by(JOBS.c.kind, JOBS.c.state)
     oldest = select(func.min(JOBS.c.created)).where(JOBS.c.state == JobState.QUEUED)
@@ -58,50 +58,52 @@ def queue_figures(engine: Engine) -> QueueFigures:
 
 
 class JobCollector(Collector):
-    """Gives the figures of the last ``refresh``; without one that worked, none but that."""
+    """Collects the figures of the last ``refresh``, or only that the database is down."""
 
     def __init__(self) -> None:
         self._figures: QueueFigures | None = None
 
     def forget(self) -> None:
-        """The figures are old, and the database does not answer."""
+        """Discard the figures because the database does not answer."""
         self._figures = None
 
     def refresh(self) -> None:
-        """Read the figures anew."""
+        """Read the current figures."""
         try:
             self._figures = queue_figures(database())
         except DatabaseError:
             self.forget()
 
     def collect(self) -> Iterator[Metric]:
-        """The figures as Prometheus takes them."""
-        answers = float(self._figures is not None)
-        yield GaugeMetricFamily("jarvis_database_up", "1: the database answers", value=answers)
+        """Yield the Prometheus metrics."""
+        is_up = float(self._figures is not None)
+        yield GaugeMetricFamily("jarvis_database_up", "1 if the database answers", value=is_up)
         if self._figures is not None:
             yield from figure_families(self._figures)
 
 
 def figure_families(figures: QueueFigures) -> Iterator[Metric]:
-    """The figures of the queue as Prometheus takes them."""
-    jobs = GaugeMetricFamily("jarvis_jobs", "Jobs in the table", labels=("kind", "state"))
+    """Yield the figures of the queue as Prometheus metrics."""
+    jobs = GaugeMetricFamily("jarvis_jobs", "Jobs in the database", labels=("kind", "state"))
     for labels, number in sorted(figures.jobs.items()):
         jobs.add_metric(labels, number)
     yield jobs
     yield GaugeMetricFamily(
         "jarvis_queue_oldest_seconds",
-        "How long the job that waits longest has waited",
+        "Waiting time of the oldest queued job",
         value=figures.oldest_queued_s,
     )
     yield _job_times(figures)
-    yield GaugeMetricFamily("jarvis_workers", "Workers heard of lately", value=figures.workers)
-    yield GaugeMetricFamily("jarvis_slots", "Jobs that they run at once", value=figures.slots)
+    yield GaugeMetricFamily(
+        "jarvis_workers", "Workers with a recent heartbeat", value=figures.workers
+    )
+    yield GaugeMetricFamily("jarvis_slots", "Concurrent jobs of all workers", value=figures.slots)
 
 
 def _job_times(figures: QueueFigures) -> Metric:
     family = GaugeMetricFamily(
         "jarvis_job_seconds",
-        "What jobs took that were done in the last hour: median, 95th percentile, longest",
+        "Duration of jobs finished in the last hour: median, 95th percentile, maximum",
         labels=("kind", "quantile"),
     )
     for kind, times_s in sorted(figures.job_times_s.items()):

@@ -1,4 +1,4 @@
-"""What lives as long as the web server does."""
+"""Lifespan handler of the web server."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +12,7 @@ from jarvis.server.settings import settings
 
 @asynccontextmanager
 async def lifespan(_: object) -> AsyncIterator[None]:
-    """A worker at work while the web application is served, and an end that comes."""
+    """Run a worker while the web application is served, and bound the shutdown time."""
     take_over_loggers()
     tune_for_server()
     with bounded_stop(settings().stop_seconds + AFTER_REQUESTS_S):

@@ -1,4 +1,4 @@
-"""Figures for Prometheus: requests, open pages, jobs and workers, memory."""
+"""Prometheus metrics: requests, sessions, jobs, workers, memory."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,42 +22,42 @@ from jarvis.server.http.web.job_metrics import JobCollector
 from jarvis.server.http.web.timed_probe import TimedProbe
 
 REGISTRY = CollectorRegistry()
-"""What this process counts; each web process behind a proxy is asked by itself."""
+"""Metrics of this process; scrape each web process behind a proxy separately."""
 
 ANSWER_S = 5.0
-"""A database that answers later is left out."""
+"""Timeout of the database query; later, the job metrics are left out."""
 
 _LATENCY_S = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
 
 REQUESTS = Counter(
     "jarvis_http_requests_total",
-    "Requests that were answered",
+    "Answered requests",
     ("route", "method", "status"),
     registry=REGISTRY,
 )
 LATENCY = Histogram(
     "jarvis_http_request_seconds",
-    "From a request to the end of its answer",
+    "Time from a request to the end of its response",
     ("route", "method"),
     buckets=_LATENCY_S,
     registry=REGISTRY,
 )
 RECEIVED = Counter(
     "jarvis_http_received_bytes_total",
-    "Bytes of the bodies of requests, uploads among them",
+    "Bytes of request bodies, including uploads",
     ("route",),
     registry=REGISTRY,
 )
-SESSIONS = Gauge("jarvis_sessions", "Pages that are open in browsers", registry=REGISTRY)
+SESSIONS = Gauge("jarvis_sessions", "Pages open in browsers", registry=REGISTRY)
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
-disable_created_metrics()  # the same again for every figure
+disable_created_metrics()  # otherwise each counter has a second "_created" series
 ProcessCollector(registry=REGISTRY)
 
 
 def route_of(scope: Scope) -> str:
-    """The route that answered, as it is declared, so that ids do not multiply the figures."""
+    """Return the declared route of a request, so that ids do not become label values."""
     route = scope.get("route")
     if route is None:
         return "none"
@@ -65,7 +65,7 @@ def route_of(scope: Scope) -> str:
 
 
 def count_request(scope: Scope, status: int, elapsed_s: float, received_bytes: int) -> None:
-    """Add one request that was answered."""
+    """Count an answered request."""
     route = route_of(scope)
     method = scope["method"] if scope["method"] in _METHODS else "other"
     REQUESTS.labels(route, method, str(status)).inc()
@@ -83,13 +83,13 @@ def open_session() -> Iterator[None]:
 
 _jobs = JobCollector()
 REGISTRY.register(_jobs)
-_asked = TimedProbe(_jobs.refresh, ANSWER_S)
+_jobs_probe = TimedProbe(_jobs.refresh, ANSWER_S)
 
 
 async def _metrics(_: Request) -> Response:
-    """All figures; those of the jobs only where the database answers in time."""
+    """Return all metrics; those of jobs only if the database answers in time."""
     try:
-        await _asked.answer()
+        await _jobs_probe.answer()
     except TimeoutError:
         _jobs.forget()
     return Response(generate_latest(REGISTRY), media_type=CONTENT_TYPE_LATEST)

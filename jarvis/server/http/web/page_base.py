@@ -1,7 +1,7 @@
-"""Tells Streamlit's page where its server is.
+"""Sets the base URL of Streamlit's backend in each page.
 
-Without it the page of a deep link asks ``/PAGE/_stcore/health`` and ``/PAGE/_stcore/host-config``
-first, which are two errors in the browser's console.
+Without it, a deep link first requests ``/PAGE/_stcore/health`` and ``/PAGE/_stcore/host-config``,
+which log two errors in the browser's console.
 """
 
 import re
@@ -10,17 +10,17 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 SCRIPT = 'window.__streamlit={BACKEND_BASE_URL:new URL(".",location.href).href}'
-"""Relative to the page, as its own scripts and styles are."""
+"""URL relative to the page, like those of its scripts and styles."""
 
 _PAGE = re.compile(r"/[^/]*")
-"""Paths of pages have one part; HTML elsewhere is the API's, or a report that somebody fetches."""
+"""Paths of pages have one part; other HTML is the API reference or a downloaded report."""
 
 _TAG = b"<head>"
 _HTML = "text/html"
-_WHOLE_AND_PLAIN = frozenset(
+_CONDITIONAL_HEADERS = frozenset(
     (b"accept-encoding", b"if-modified-since", b"if-none-match", b"if-range", b"range")
 )
-"""Request headers that would bring the page compressed, in part, or not at all."""
+"""Request headers for compressed, partial or not-modified responses; removed from requests."""
 
 
 class PageBase:
@@ -33,7 +33,7 @@ class PageBase:
         if not _is_navigation(scope):
             await self._app(scope, receive, send)
             return
-        headers = [pair for pair in scope["headers"] if pair[0] not in _WHOLE_AND_PLAIN]
+        headers = [pair for pair in scope["headers"] if pair[0] not in _CONDITIONAL_HEADERS]
         await self._app({**scope, "headers": headers}, receive, _Page(send).send)
 
 
@@ -47,7 +47,7 @@ def _is_navigation(scope: Scope) -> bool:
 
 
 class _Page:
-    """One answer: held back while it is HTML, then sent with the script in it."""
+    """Buffers an HTML response and sends it with the script inserted."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -66,7 +66,7 @@ class _Page:
             self._body = self._body.replace(_TAG, _TAG + _ELEMENT, 1)
             headers = MutableHeaders(raw=self._start["headers"])
             headers["content-length"] = str(len(self._body))
-            del headers["etag"], headers["last-modified"]  # those of the file
+            del headers["etag"], headers["last-modified"]  # they belong to the unmodified file
             await self._send(self._start)
             message = {"type": "http.response.body", "body": self._body}
         await self._send(message)

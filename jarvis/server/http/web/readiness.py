@@ -1,4 +1,4 @@
-"""What a server needs to do its work; each check says how it is, or raises what is wrong."""
+"""Readiness checks; each returns its status or raises an error."""
 
 import os
 
@@ -13,33 +13,33 @@ PROBE = ".readiness"
 
 
 class NotReadyError(JarvisError):
-    """Something that the server needs is not there."""
+    """A dependency of the server is not available."""
 
 
 def check_database() -> str:
-    """It answers, and its tables are of this version."""
+    """Check that the database answers and its schema has the version of this server."""
     with reading(database()) as connection:
-        found = version(connection)
-    if found != HEAD:
-        raise NotReadyError(f"The database has version {found}, this server works with {HEAD}.")
-    return f"version {found}"
+        current = version(connection)
+    if current != HEAD:
+        raise NotReadyError(f"The database has version {current}, this server needs {HEAD}.")
+    return f"version {current}"
 
 
 def check_storage() -> str:
-    """Analyses and traces can be written, here and where they are shared."""
+    """Check that the home and the artifact root are writable."""
     home().mkdir(parents=True, exist_ok=True)
     probe = home() / f"{PROBE}-{os.getpid()}"
     probe.write_bytes(b"ready")
     probe.unlink()
     artifacts.check()
-    return "can be written"
+    return "writable"
 
 
 def check_worker() -> str:
-    """A worker was heard of lately."""
+    """Check that a worker has a recent heartbeat."""
     if not claims.has_worker(database()):
         raise NotReadyError(
-            f"No worker was heard of in the last {claims.HEARTBEAT_TIMEOUT_S} s: jobs wait. "
-            "Start one (`jarvis worker`, or `jarvis serve` with JARVIS_JOB_SLOTS above 0)."
+            f"No worker heartbeat in the last {claims.HEARTBEAT_TIMEOUT_S} s; jobs stay queued. "
+            "Start a worker (`jarvis worker`, or `jarvis serve` with JARVIS_JOB_SLOTS above 0)."
         )
-    return "at work"
+    return "running"

@@ -1,4 +1,4 @@
-"""What is known of every request: its id, one line in the log, its part in the figures."""
+"""Request ids, the access log and request metrics."""
 
 import logging
 import re
@@ -16,26 +16,26 @@ from jarvis.server.logs import about
 
 ID_HEADER = "X-Request-ID"
 PERSON = "jarvis.person"
-"""Where a request's scope has the name of who asked, once that is known."""
+"""Key of the authenticated person's name in the scope of a request."""
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _UPLOAD = re.compile(f"({UPLOADS}/[^/]{{1,8}})[^/]*")
 _SESSION = "/_stcore/stream"
 _CORE = "/_stcore/"
 _QUIET = ("/static/", "/healthz", "/readyz", "/metrics", "/favicon")
-"""Asked all the time by browsers and watchers: a line only where it fails, or for debugging."""
+"""Frequent requests of browsers and monitoring, logged at DEBUG unless they fail."""
 
 log = logging.getLogger(__name__)
 
 
 def name_person(scope: Scope, name: str | None) -> None:
-    """Say who asked, for the line of this request and all that are written meanwhile."""
+    """Set the person in the access log and in all log lines of this request."""
     scope[PERSON] = name
     about(person=name)
 
 
 class Requests:
-    """Gives every request an id, and writes down how it ended; what breaks becomes a sentence."""
+    """Assigns request ids, logs and counts requests, and answers unexpected errors with 500."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -45,37 +45,37 @@ class Requests:
             await self._app(scope, receive, send)
             return
         structlog.contextvars.clear_contextvars()
-        watched = _Watched(scope, receive, send)
-        about(request=watched.id)
+        observed = _ObservedRequest(scope, receive, send)
+        about(request=observed.id)
         try:
             if scope["type"] == "websocket" and scope["path"].endswith(_SESSION):
                 with open_session():
-                    await self._app(scope, receive, watched.send)
+                    await self._app(scope, receive, observed.send)
             else:
-                await self._app(scope, watched.receive, watched.send)
+                await self._app(scope, observed.receive, observed.send)
         except Exception:
             log.exception("request failed", extra={"path": _path(scope)})
-            if watched.status is not None:
+            if observed.status is not None:
                 raise
             await refuse(
                 scope,
                 receive,
-                watched.send,
+                observed.send,
                 500,
-                "Something went wrong in Jarvis. Try again; if it stays, tell the one who runs "
-                f"this server the number of this request: {watched.id}.",
+                "Internal error. Try again; if it persists, give an admin of this server the "
+                f"request id: {observed.id}.",
             )
         finally:
-            watched.write_down()
+            observed.log_and_count()
 
 
-class _Watched:
-    """One request while it is answered."""
+class _ObservedRequest:
+    """Records the status and the sizes of a request while it is answered."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._scope, self._receive, self._send = scope, receive, send
-        given = header(scope, ID_HEADER) or ""
-        self.id = given if _SANE_ID.fullmatch(given) else secrets.token_hex(8)
+        value = header(scope, ID_HEADER) or ""
+        self.id = value if _SANE_ID.fullmatch(value) else secrets.token_hex(8)
         self.status: int | None = None
         self._begin = perf_counter()
         self._received_bytes = self._sent_bytes = 0
@@ -94,14 +94,14 @@ class _Watched:
         self._sent_bytes += len(message.get("body", b""))
         await self._send(message)
 
-    def write_down(self) -> None:
-        """The line and the figures."""
-        scope, status = self._scope, self.status or 499  # 499: who asked has gone
+    def log_and_count(self) -> None:
+        """Log the request and update the metrics."""
+        scope, status = self._scope, self.status or 499  # 499: the client disconnected
         elapsed_s = perf_counter() - self._begin
         if scope["type"] == "http":
             count_request(scope, status, elapsed_s, self._received_bytes)
         client = scope.get("client")
-        said = {
+        fields = {
             "method": scope.get("method", "WEBSOCKET"),
             "path": _path(scope),
             "route": route_of(scope),
@@ -112,12 +112,12 @@ class _Watched:
             "client": client[0] if client else None,
             "person": scope.get(PERSON),
         }
-        log.log(_level(scope, status), "request", extra=said)
+        log.log(_level(scope, status), "request", extra=fields)
 
 
 def _path(scope: Scope) -> str:
-    """As it was sent, in which nothing is left that a terminal would take for more than letters;
-    without what follows ``?``, where secrets may stand, and of an upload's id the beginning."""
+    """Return the raw path for logs: without control characters, without the query, which may
+    contain secrets, and with upload ids truncated."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     return _UPLOAD.sub(r"\1...", raw[:500].decode("ascii", "backslashreplace"))
 

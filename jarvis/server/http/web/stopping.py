@@ -1,4 +1,4 @@
-"""The end of a web server: in order, but at the latest when its time is up."""
+"""Graceful shutdown of the web server within a time limit."""
 
 import logging
 import os
@@ -11,17 +11,17 @@ from types import FrameType
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 AFTER_REQUESTS_S = 9.0
-"""What is left for the worker and for closing up, after open requests had theirs."""
+"""Time for stopping the worker and cleaning up, after the timeout of open requests."""
 
 log = logging.getLogger(__name__)
 
 
 @contextmanager
-def bounded_stop(most_s: float) -> Iterator[None]:
-    """Within the block, the process is gone ``most_s`` seconds after it is told to stop, whatever
-    still hangs; told again, at once.
+def bounded_stop(max_s: float) -> Iterator[None]:
+    """Within the block, exit at most ``max_s`` seconds after the first stop signal, and
+    immediately after a second one.
 
-    The handlers that are there are called first. Nothing is changed outside the main thread.
+    The previous signal handlers are called first. Does nothing outside the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -33,7 +33,7 @@ def bounded_stop(most_s: float) -> Iterator[None]:
         nonlocal timer
         if timer is not None:
             os._exit(128 + number)
-        timer = threading.Timer(most_s, _give_up, (number, most_s))
+        timer = threading.Timer(max_s, _force_exit, (number, max_s))
         timer.daemon = True
         timer.start()
         handler = before[signal.Signals(number)]
@@ -42,9 +42,9 @@ def bounded_stop(most_s: float) -> Iterator[None]:
 
     for number in SIGNALS:
         signal.signal(number, stop)
-    yield  # what was there is put back by whoever put it there; until the end, the timer runs
+    yield  # uvicorn restores the handlers it replaced; the timer runs until the process exits
 
 
-def _give_up(number: int, waited_s: float) -> None:
-    log.error("not everything had ended %g s after signal %d; the process goes", waited_s, number)
+def _force_exit(number: int, waited_s: float) -> None:
+    log.error("shutdown is incomplete %g s after signal %d; exiting", waited_s, number)
     os._exit(128 + number)

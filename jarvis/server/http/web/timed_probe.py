@@ -1,4 +1,4 @@
-"""Questions that may never be answered: asked in a thread, waited for only so long."""
+"""Run a blocking probe in a thread with a timeout, and cache its result."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,32 +10,32 @@ from typing import Generic, TypeVar
 Answer = TypeVar("Answer")
 
 FRESH_S = 1.0
-"""An answer is given again for so long, so that many askers cost no more than one."""
+"""Lifetime of a cached result, so that many callers cost no more than one."""
 
 
 class TimedProbe(Generic[Answer]):
-    """Asks at most one question at a time; the thread of one without an answer holds up nothing."""
+    """Runs at most one probe at a time, in a daemon thread that does not delay the exit."""
 
-    def __init__(self, ask: Callable[[], Answer], most_s: float) -> None:
-        self._ask, self._most_s = ask, most_s
-        self._asked: Future[Answer] | None = None
+    def __init__(self, probe: Callable[[], Answer], timeout_s: float) -> None:
+        self._probe, self._timeout_s = probe, timeout_s
+        self._future: Future[Answer] | None = None
         self._answered = 0.0
 
     async def answer(self) -> Answer:
-        """What the question gives or raises; TimeoutError where that takes too long."""
-        asked = self._asked
-        if asked is None or (asked.done() and monotonic() - self._answered >= FRESH_S):
-            asked = self._asked = Future()
-            Thread(target=self._answer, args=(asked,), daemon=True).start()
-        waiting = asyncio.wrap_future(asked)
-        return await asyncio.wait_for(asyncio.shield(waiting), self._most_s)
+        """Return the result of the probe or raise its error; TimeoutError if it takes too long."""
+        future = self._future
+        if future is None or (future.done() and monotonic() - self._answered >= FRESH_S):
+            future = self._future = Future()
+            Thread(target=self._run, args=(future,), daemon=True).start()
+        waiting = asyncio.wrap_future(future)
+        return await asyncio.wait_for(asyncio.shield(waiting), self._timeout_s)
 
-    def _answer(self, asked: "Future[Answer]") -> None:
+    def _run(self, future: "Future[Answer]") -> None:
         try:
-            answer = self._ask()
-        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            answer = self._probe()
+        except Exception as error:  # noqa: BLE001 - raised in answer()
             self._answered = monotonic()
-            asked.set_exception(error)
+            future.set_exception(error)
         else:
             self._answered = monotonic()
-            asked.set_result(answer)
+            future.set_result(answer)

@@ -1,4 +1,4 @@
-"""A trace comes in from another machine: by http, https or sftp, from hosts that are allowed."""
+"""Downloads of traces by http, https or sftp from allowed hosts."""
 
 import hashlib
 import time
@@ -19,28 +19,34 @@ from jarvis.server.settings import PREFIX, settings
 __all__ = ["AddressError", "FetchError", "fetch_trace"]
 
 WAITS_S = (1.0, 2.0, 4.0, 8.0)
-"""After a lost connection it is tried again after these times; what has come is not asked for
-again. Where something came in between, counting begins anew."""
+"""Delays before retries after a lost connection, which resume at the received offset. Progress
+resets the retries."""
 
 _CHUNK_BYTES = 1 << 20
 
 OnBytes = Callable[[int, int | None], None]
-"""Called with how many bytes have come, and of how many where that is known."""
+"""Called with the number of received bytes, and the total or None."""
 
 
 def fetch_trace(text: str, folder: Path, on_bytes: OnBytes) -> StoredTrace:
-    """Fetch the trace at an address and keep it under its content, as an upload is kept.
+    """Download the trace at a URL and store it by its content, like an upload.
 
-    It grows in ``folder``, which is on the disk of the home. Raises AddressError, FetchError where
-    it is not sent or too large, IntakeError where its name is that of no trace, and OSError where
-    it cannot be written.
+    Args:
+        text: the URL.
+        folder: where the partial file is written; must be on the same disk as the home.
+
+    Raises:
+        AddressError: the URL is not valid or not allowed.
+        FetchError: the file is not sent, or too large.
+        IntakeError: its name is not that of a trace.
+        OSError: it cannot be written.
     """
     address = address_of(text)
-    growing = folder / "growing"
-    name = _fetch(_remote(address), address.shown, growing, on_bytes)
-    with growing.open("rb") as file:
+    partial = folder / "partial"
+    name = _fetch(_remote(address), address.shown, partial, on_bytes)
+    with partial.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    return adopt_upload(growing, name, sha256)
+    return adopt_upload(partial, name, sha256)
 
 
 def _remote(address: Address) -> RemoteFile:
@@ -53,10 +59,10 @@ def _remote(address: Address) -> RemoteFile:
     return HttpFile(address)
 
 
-def _fetch(remote: RemoteFile, shown: str, growing: Path, on_bytes: OnBytes) -> str:
-    """Write the file, in as many tries as it takes; the name to keep it under."""
-    furthest, lost = 0, 0
-    with growing.open("wb", buffering=_CHUNK_BYTES) as file:
+def _fetch(remote: RemoteFile, shown: str, partial: Path, on_bytes: OnBytes) -> str:
+    """Download the file with retries; return the name to store it under."""
+    furthest, retries = 0, 0
+    with partial.open("wb", buffering=_CHUNK_BYTES) as file:
         while True:
             try:
                 with remote.open(file.tell()) as opened:
@@ -64,37 +70,37 @@ def _fetch(remote: RemoteFile, shown: str, growing: Path, on_bytes: OnBytes) -> 
                     _write(opened, shown, file, on_bytes)
                 return name
             except InterruptedFetchError as error:
-                lost = 0 if file.tell() > furthest else lost + 1
+                retries = 0 if file.tell() > furthest else retries + 1
                 furthest = max(furthest, file.tell())
-                if furthest == 0 or lost >= len(WAITS_S):
+                if furthest == 0 or retries >= len(WAITS_S):
                     raise FetchError(str(error)) from error
-                time.sleep(WAITS_S[lost])
+                time.sleep(WAITS_S[retries])
 
 
 def _write(opened: OpenedDownload, shown: str, file: IO[bytes], on_bytes: OnBytes) -> None:
-    most = int(settings().max_upload_gb * 1e9)
-    _check_size(opened.total_bytes or 0, most, shown)
+    max_bytes = int(settings().max_upload_gb * 1e9)
+    _check_size(opened.total_bytes or 0, max_bytes, shown)
     file.seek(opened.start)
     file.truncate()
     done = opened.start
     on_bytes(done, opened.total_bytes)
     for piece in opened.pieces:
         done += len(piece)
-        _check_size(done, most, shown)
+        _check_size(done, max_bytes, shown)
         file.write(piece)
         on_bytes(done, opened.total_bytes)
 
 
-def _check_size(size_bytes: int, most: int, shown: str) -> None:
-    if size_bytes > most:
+def _check_size(size_bytes: int, max_bytes: int, shown: str) -> None:
+    if size_bytes > max_bytes:
         raise FetchError(
-            f"{shown} is larger than the {most / 1e9:g} GB that this server takes in "
-            f"({PREFIX}MAX_UPLOAD_GB). Record fewer steps, or have the limit raised."
+            f"{shown} exceeds the limit of {max_bytes / 1e9:g} GB ({PREFIX}MAX_UPLOAD_GB). Record "
+            "fewer steps, or ask an admin to raise the limit."
         )
 
 
 def _name(opened: OpenedDownload, shown: str) -> str:
-    """The first of the names that is one of a trace; IntakeError where none is."""
+    """Return the first name that is valid for a trace; raise IntakeError if none is."""
     for name in opened.names:
         try:
             return upload_name(name)

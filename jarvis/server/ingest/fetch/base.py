@@ -1,4 +1,4 @@
-"""What the ways to fetch a file have in common."""
+"""Interface of the download protocols."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -8,26 +8,29 @@ from typing import Protocol
 from jarvis.core.errors import JarvisError
 
 CONNECT_S = 10.0
-"""A machine that does not answer for so long is taken to be away."""
+"""Connection timeout."""
 
 SILENCE_S = 60.0
-"""A machine that sends nothing for so long is taken to be gone."""
+"""Read timeout."""
 
 
 class FetchError(JarvisError):
-    """A trace cannot be fetched."""
+    """A trace cannot be downloaded."""
 
 
 class InterruptedFetchError(FetchError):
-    """The connection was lost; asked again, the machine may send the rest."""
+    """The connection was lost; a retry may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedDownload:
-    """What is being sent: the bytes from ``start`` on, of ``total_bytes`` where that is known.
+    """An open download.
 
-    ``names`` are what the file may be called, best first. ``pieces`` raises InterruptedFetchError
-    where the connection is lost.
+    Attributes:
+        start: offset of the first byte in ``pieces``.
+        total_bytes: size of the whole file, or None if it is unknown.
+        names: candidates for the file name, best first.
+        pieces: content from ``start``; raises InterruptedFetchError if the connection is lost.
     """
 
     start: int
@@ -40,7 +43,10 @@ class RemoteFile(Protocol):
     """A file on another machine."""
 
     def open(self, offset: int) -> AbstractContextManager[OpenedDownload]:
-        """Ask for the bytes from ``offset`` on; where that cannot be had, all come again.
+        """Request the bytes from ``offset``, or the whole file if it cannot be resumed.
 
-        Raises FetchError, AddressError, and InterruptedFetchError where another try may help.
+        Raises:
+            FetchError: the request was rejected.
+            AddressError: a redirect leads to a URL that is not allowed.
+            InterruptedFetchError: a retry may succeed.
         """

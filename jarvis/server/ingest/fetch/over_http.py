@@ -1,4 +1,4 @@
-"""A file by http or https, whose every hop is checked before it is asked."""
+"""Downloads by http and https; each redirect is validated before it is followed."""
 
 import logging
 import re
@@ -27,16 +27,16 @@ MAX_REDIRECTS = 5
 _WEAK = "W/"
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
 _REMEDIES = {
-    HTTPStatus.UNAUTHORIZED: "It wants to know who asks: give a signed address, or upload the file",
-    HTTPStatus.FORBIDDEN: "The address may have run out: give a new one, or upload the file",
+    HTTPStatus.UNAUTHORIZED: "It requires authentication: give a signed URL, or upload the file",
+    HTTPStatus.FORBIDDEN: "The URL may have expired: give a new one, or upload the file",
     HTTPStatus.NOT_FOUND: "Check the path",
 }
 
-logging.getLogger("httpx").setLevel(logging.WARNING)  # it would log addresses with their secrets
+logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs URLs with their secrets
 
 
 class HttpFile:
-    """The file at an address; a second ``open`` goes on only where the file is still the same."""
+    """A file at a URL; later calls of ``open`` resume only if the file has not changed."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -44,24 +44,24 @@ class HttpFile:
 
     @contextmanager
     def open(self, offset: int) -> Iterator[OpenedDownload]:
-        """Ask for the file, through up to ``MAX_REDIRECTS`` redirections."""
+        """Request the file, following up to ``MAX_REDIRECTS`` redirects."""
         address = self._address
         for _ in range(MAX_REDIRECTS + 1):
-            with _answer(address, self._asking(offset)) as response:
+            with _answer(address, self._headers(offset)) as response:
                 if not response.has_redirect_location:
                     yield self._opened(address, response, offset)
                     return
                 address = address_of(address.joined(response.headers["location"]), HTTP)
         raise FetchError(
-            f"{self._address.shown} leads on more than {MAX_REDIRECTS} times. Give the address of "
-            "the file itself."
+            f"{self._address.shown} has more than {MAX_REDIRECTS} redirects. Give the URL of the "
+            "file itself."
         )
 
-    def _asking(self, offset: int) -> dict[str, str]:
-        asking = {"Accept-Encoding": "identity"}
+    def _headers(self, offset: int) -> dict[str, str]:
+        headers = {"Accept-Encoding": "identity"}
         if offset and self._validator is not None:
-            asking |= {"Range": f"bytes={offset}-", "If-Range": self._validator}
-        return asking
+            headers |= {"Range": f"bytes={offset}-", "If-Range": self._validator}
+        return headers
 
     def _opened(self, address: Address, response: httpx.Response, offset: int) -> OpenedDownload:
         status, headers = response.status_code, response.headers
@@ -82,13 +82,13 @@ class HttpFile:
 
 
 @contextmanager
-def _answer(address: Address, asking: dict[str, str]) -> Iterator[httpx.Response]:
-    """The answer of the first machine of a host that takes the connection."""
+def _answer(address: Address, headers: dict[str, str]) -> Iterator[httpx.Response]:
+    """Yield the response of the first IP address of a host that accepts the connection."""
     lost: httpx.TransportError | None = None
     for machine in machines_of(address):
         with _client() as client:
             try:
-                response = client.send(_request(client, address, machine, asking), stream=True)
+                response = client.send(_request(client, address, machine, headers), stream=True)
             except httpx.TransportError as error:
                 lost = error
                 continue
@@ -99,13 +99,13 @@ def _answer(address: Address, asking: dict[str, str]) -> Iterator[httpx.Response
             return
     reason = shortened(one_line(str(lost) or type(lost).__name__), 200)
     raise InterruptedFetchError(
-        f"{address.host_and_port} cannot be reached: {reason}. Check that it runs and that this "
-        "server may connect to it, then try again."
+        f"{address.host_and_port} cannot be reached: {reason}. Check that it is running and that "
+        "this server can connect to it, then try again."
     )
 
 
 def _client() -> httpx.Client:
-    """A connection of its own, straight to the machine: no proxy looks its name up again."""
+    """Return a client without proxies, which would resolve the host again."""
     return httpx.Client(
         verify=_trusted(),
         trust_env=False,
@@ -116,26 +116,26 @@ def _client() -> httpx.Client:
 
 @cache
 def _trusted() -> ssl.SSLContext:
-    """The authorities that this machine trusts; those of a company are among them."""
+    """Return the certificate authorities of this machine, including a company's own."""
     return ssl.create_default_context()
 
 
 def _request(
-    client: httpx.Client, address: Address, machine: Machine, asking: dict[str, str]
+    client: httpx.Client, address: Address, machine: Machine, headers: dict[str, str]
 ) -> httpx.Request:
-    """Goes to the machine that was checked; its certificate must still be that of the host."""
-    where = f"[{machine}]" if isinstance(machine, IPv6Address) else str(machine)
+    """Return a request to the checked IP address, whose certificate must be that of the host."""
+    host = f"[{machine}]" if isinstance(machine, IPv6Address) else str(machine)
     query = f"?{address.query}" if address.query else ""
     return client.build_request(
         "GET",
-        f"{address.scheme}://{where}:{address.port}{address.path}{query}",
-        headers={**asking, "Host": address.host_and_port},
+        f"{address.scheme}://{host}:{address.port}{address.path}{query}",
+        headers={**headers, "Host": address.host_and_port},
         extensions={"sni_hostname": address.host},
     )
 
 
 def _pieces(address: Address, response: httpx.Response) -> Iterator[bytes]:
-    """The bytes as they are sent: what is packed stays so."""
+    """Yield the body without decompressing it."""
     try:
         yield from response.iter_raw()
     except httpx.TransportError as error:
@@ -146,13 +146,13 @@ def _pieces(address: Address, response: httpx.Response) -> Iterator[bytes]:
 
 
 def _is_rest(headers: httpx.Headers, offset: int) -> bool:
-    """Whether what is sent begins where it was asked to, and goes on to the end of the file."""
-    sent = _RANGE.fullmatch(headers.get("content-range", ""))
-    return sent is not None and int(sent[1]) == offset > 0 and int(sent[2]) + 1 == int(sent[3])
+    """Return whether the response is the range from ``offset`` to the end of the file."""
+    span = _RANGE.fullmatch(headers.get("content-range", ""))
+    return span is not None and int(span[1]) == offset > 0 and int(span[2]) + 1 == int(span[3])
 
 
 def _attached(headers: httpx.Headers) -> str:
-    """The name that the machine gives to the file."""
+    """Return the file name in Content-Disposition, or ""."""
     message = Message()
     message["content-disposition"] = headers.get("content-disposition", "")
     return (message.get_filename() or "").replace("\\", "/").rpartition("/")[2]
@@ -161,5 +161,5 @@ def _attached(headers: httpx.Headers) -> str:
 def _refusal(address: Address, status: int) -> str:
     known = status in HTTPStatus._value2member_map_
     phrase = f" ({HTTPStatus(status).phrase})" if known else ""
-    remedy = _REMEDIES.get(HTTPStatus(status), "Try again later") if known else "Check the address"
-    return f"{address.shown} was not sent: the answer was {status}{phrase}. {remedy}."
+    remedy = _REMEDIES.get(HTTPStatus(status), "Try again later") if known else "Check the URL"
+    return f"{address.shown} cannot be downloaded: HTTP status {status}{phrase}. {remedy}."

@@ -1,4 +1,4 @@
-"""A file by sftp, with the key of this server, from a machine whose key is known."""
+"""Downloads by sftp with the server's key, from machines in known_hosts."""
 
 import getpass
 import socket
@@ -27,22 +27,21 @@ KNOWN_HOSTS_VARIABLE = f"{PREFIX}SFTP_KNOWN_HOSTS"
 KEY_VARIABLE = f"{PREFIX}SFTP_KEY"
 
 _BLOCK_BYTES = 32 << 10
-"""What servers give at most at once."""
+"""Maximum block size of sftp servers."""
 
 _AHEAD_BLOCKS = 256
-"""So many blocks are asked for at once, so that a long way does not make it slow."""
+"""Number of pipelined block requests, which hides the latency."""
 
 
 class SftpFile:
-    """The file at an address; a second ``open`` goes on only where the file is still the same."""
+    """A file at a URL; later calls of ``open`` resume only if the file has not changed."""
 
     def __init__(self, address: Address) -> None:
         try:
             import paramiko
         except ImportError as error:
             raise FetchError(
-                "This server cannot fetch by sftp: it lacks the extra. Install jarvis-perf[sftp] "
-                "there."
+                "This server cannot download by sftp. Install jarvis-perf[sftp] there."
             ) from error
         self._lost = (paramiko.SSHException, OSError, EOFError)
         self._address = address
@@ -50,7 +49,7 @@ class SftpFile:
 
     @contextmanager
     def open(self, offset: int) -> Iterator[OpenedDownload]:
-        """Log in and ask for the file."""
+        """Log in and request the file."""
         client = _connected(self._address)
         try:
             try:
@@ -66,35 +65,36 @@ class SftpFile:
             client.close()
 
     def _pieces(self, file: "SFTPFile", start: int, size: int) -> Iterator[bytes]:
-        """The bytes up to the length that the file had when it was opened."""
+        """Yield the content up to the file size at opening."""
         try:
             for window in range(start, size, _AHEAD_BLOCKS * _BLOCK_BYTES):
                 end = min(size, window + _AHEAD_BLOCKS * _BLOCK_BYTES)
                 blocks = [
-                    (at, min(_BLOCK_BYTES, end - at)) for at in range(window, end, _BLOCK_BYTES)
+                    (start, min(_BLOCK_BYTES, end - start))
+                    for start in range(window, end, _BLOCK_BYTES)
                 ]
-                for (_, wanted), piece in zip(blocks, file.readv(blocks), strict=True):
-                    if len(piece) != wanted:
-                        raise EOFError("the file became shorter")
+                for (_, length), piece in zip(blocks, file.readv(blocks), strict=True):
+                    if len(piece) != length:
+                        raise EOFError("the file was truncated")
                     yield piece
         except self._lost as error:
             raise self._interrupted(error) from error
 
     def _interrupted(self, error: Exception) -> InterruptedFetchError:
         return InterruptedFetchError(
-            f"{self._address.host_and_port} stopped sending: {_said(error)}. Try again."
+            f"{self._address.host_and_port} stopped sending: {_error_text(error)}. Try again."
         )
 
 
 def _connected(address: Address) -> "SSHClient":
-    """A connection to a machine of the host, which has shown that it is the known one."""
+    """Connect to the host and log in; its key must be in known_hosts."""
     import paramiko
 
     from jarvis.server.storage.sftp_hosts import KNOWN_HOSTS
 
-    client = paramiko.SSHClient()  # refuses machines that are not known
-    given, key = settings().sftp_known_hosts, settings().sftp_key
-    known = [file.expanduser() for file in (KNOWN_HOSTS if given is None else (given,))]
+    client = paramiko.SSHClient()  # its default policy rejects unknown host keys
+    setting, key = settings().sftp_known_hosts, settings().sftp_key
+    known = [file.expanduser() for file in (KNOWN_HOSTS if setting is None else (setting,))]
     try:
         for file in filter(Path.is_file, known):
             client.load_system_host_keys(str(file))
@@ -123,52 +123,53 @@ def _socket(address: Address) -> socket.socket:
         except OSError as error:
             lost = error
     raise InterruptedFetchError(
-        f"{address.host_and_port} cannot be reached: {_said(lost)}. Check that it runs and that "
-        "this server may connect to it, then try again."
+        f"{address.host_and_port} cannot be reached: {_error_text(lost)}. Check that it is running "
+        "and that this server can connect to it, then try again."
     )
 
 
 def _opened(sftp: "SFTPClient", address: Address) -> tuple["SFTPFile", int, int]:
-    """The file, its size in bytes and when it was changed."""
+    """Open the file; return it with its size in bytes and its modification time."""
     channel = sftp.get_channel()
     assert channel is not None
     channel.settimeout(SILENCE_S)
     try:
         file = sftp.open(unquote(address.path), "rb")
-        found = file.stat()
+        status = file.stat()
     except (FileNotFoundError, PermissionError) as error:
         raise FetchError(
-            f"{address.shown} was not sent: {_said(error)}. Check the path."
+            f"{address.shown} cannot be downloaded: {_error_text(error)}. Check the path."
         ) from error
-    if not stat.S_ISREG(found.st_mode or 0):
-        raise FetchError(f"{address.shown} is no file. Give the path of a trace.")
-    return file, found.st_size or 0, found.st_mtime or 0
+    if not stat.S_ISREG(status.st_mode or 0):
+        raise FetchError(f"{address.shown} is not a file. Give the path of a trace.")
+    return file, status.st_size or 0, status.st_mtime or 0
 
 
 def _refused(address: Address, known: Sequence[Path], error: Exception) -> FetchError:
-    """Why nobody was logged in, and what to do about it."""
+    """Return the error of a failed login, with what to do."""
     import paramiko
 
     where, files = address.host_and_port, " or ".join(map(str, known))
     if isinstance(error, paramiko.BadHostKeyException):
         return FetchError(
-            f"{where} shows another key than the one in {files}: it was set up anew, or somebody "
-            "stands between. Nothing was fetched. Ask who runs it, then mend that file."
+            f"The host key of {where} differs from the one in {files}: the machine was "
+            "reinstalled, or the connection is intercepted. Nothing was downloaded. Verify the "
+            "key with the machine's admin, then update that file."
         )
     if isinstance(error, paramiko.AuthenticationException):
         user = address.user or getpass.getuser()
         return FetchError(
-            f"{where} does not let {user} in with a key of this server. Have the key allowed "
+            f"{where} rejected the login of {user} with this server's key. Authorize the key "
             f"there, or set {KEY_VARIABLE}."
         )
     if "not found in known_hosts" in str(error):
         return FetchError(
-            f"The key of {where} is not known here. Whoever runs this server adds it to {files} "
-            f"({KNOWN_HOSTS_VARIABLE}), once it is sure that it is the right one."
+            f"The host key of {where} is unknown. Ask an admin of this server to verify it and "
+            f"add it to {files} ({KNOWN_HOSTS_VARIABLE})."
         )
-    return InterruptedFetchError(f"{where} cannot be reached: {_said(error)}. Try again.")
+    return InterruptedFetchError(f"{where} cannot be reached: {_error_text(error)}. Try again.")
 
 
-def _said(error: Exception | None) -> str:
-    words = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return shortened(one_line(str(words)), 200)
+def _error_text(error: Exception | None) -> str:
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return shortened(one_line(str(text)), 200)

@@ -1,7 +1,7 @@
-"""Jobs on a Dask cluster: a Jarvis worker takes them from its queue and has Dask workers do them.
+"""Runs jobs on a Dask cluster: a Jarvis worker claims them and submits them to Dask workers.
 
-The queue stays the truth. Dask chooses the machine, and what is lost with its scheduler is nothing
-that anybody needs: jobs that ran have failed, and those that wait do so in the queue.
+The queue in the database is authoritative; Dask only chooses the machine. If its scheduler is lost,
+running jobs fail and the others are still queued.
 """
 
 import asyncio
@@ -24,27 +24,26 @@ from jarvis.server.settings import settings
 JOB_MODULE = "jarvis.server.jobs.workers.job_process"
 
 SILENT_S = 15.0
-"""A Dask worker that has begun a job and says nothing for so long has died. Half a minute is the
-longest that a user may wait for that."""
+"""A Dask worker without a report for this time is dead. Users see it within half a minute."""
 
 CONNECT_S = 5.0
-"""So long a scheduler may take to answer."""
+"""Connection timeout of the scheduler."""
 
 LOOK_S = 0.5
-"""The connection and the size of the cluster are looked at this often."""
+"""Polling interval of the connection and the cluster size."""
 
 STOP_S = 2.0
-"""So long it may take to tell the cluster that a worker leaves."""
+"""Timeout for disconnecting from the cluster."""
 
 log = logging.getLogger(__name__)
 
 
 class DaskCluster:
-    """The connection to a scheduler, made again when it is lost; ``module`` is what a job runs."""
+    """A reconnecting connection to a scheduler; ``module`` is the module that runs a job."""
 
     def __init__(self, address: str, module: str = JOB_MODULE) -> None:
         self.slots = 0
-        """How many jobs it can run at once: the threads of its workers; 0 while not connected."""
+        """Number of concurrent jobs: the threads of its workers; 0 while not connected."""
         self._address = address
         self._module = module
         self._client: Client | None = None
@@ -55,17 +54,17 @@ class DaskCluster:
         self._thread.start()
 
     def child(self) -> "DaskJobProcess":
-        """What does one job there."""
+        """Return a handle for one job on the cluster."""
         return DaskJobProcess(self)
 
     def close(self) -> None:
-        """Give the connection up; the cluster ends what still runs."""
+        """Close the connection; the cluster ends its running jobs."""
         self._is_stopping = True
         self._thread.join(STOP_S)
 
     def submit(self, child: "DaskJobProcess", job: Job) -> None:
-        """Have a job done, and its child told how it gets on."""
-        given_gb = settings().job_memory_gb
+        """Submit a job; its progress is passed to ``child.tell``."""
+        memory_gb = settings().job_memory_gb
         order = Order(
             version=product_version(),
             storage=storage_mark(),
@@ -73,12 +72,12 @@ class DaskCluster:
             folders=job.folders,
             attempt=job.attempts,
             module=self._module,
-            limit_bytes=None if given_gb is None else int(given_gb * 1e9),
+            limit_bytes=None if memory_gb is None else int(memory_gb * 1e9),
         )
         self._loop.call_soon_threadsafe(self._submit, child, order)
 
     def drop(self, child: "DaskJobProcess") -> None:
-        """Nobody waits for the job of a child any more."""
+        """Release the task of a job."""
         self._loop.call_soon_threadsafe(self._drop, child.key)
 
     def _run(self) -> None:
@@ -86,17 +85,17 @@ class DaskCluster:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        is_known = False
+        is_reported = False
         while not self._is_stopping:
             try:
                 async with self._connection() as client:
-                    is_known = False
+                    is_reported = False
                     log.info("connected to the Dask scheduler at %s", self._address)
                     await self._follow(client)
             except (OSError, ValueError) as error:
-                if not is_known:
-                    log.error("%s Jobs wait until it answers. (%s)", self._trouble, error)
-                is_known = True
+                if not is_reported:
+                    log.error("%s Jobs stay queued until it answers. (%s)", self._trouble, error)
+                is_reported = True
             self._lose_all()
             await asyncio.sleep(LOOK_S)
 
@@ -104,7 +103,7 @@ class DaskCluster:
         return Client(self._address, asynchronous=True, timeout=CONNECT_S, set_as_default=False)
 
     async def _follow(self, client: Client) -> None:
-        """Be at work while connected."""
+        """Process tasks while connected."""
         client.subscribe_topic(TOPIC, self._hear)
         self._client = client
         while client.status == "running" and not self._is_stopping:
@@ -117,16 +116,16 @@ class DaskCluster:
     def _lose_all(self) -> None:
         self._client, self.slots = None, 0
         for child, _ in self._tasks.values():
-            child.tell(f"{self._trouble} What it ran is lost; retry the job.")
+            child.tell(f"{self._trouble} Its running jobs are lost; retry the job.")
 
     async def _why(self, future: Future[Any]) -> str:
-        """Why a task ended without a word of the job."""
+        """Return why a task ended without an outcome of the job."""
         error = await future.exception()
         if error is None or isinstance(error, KilledWorker):
             return DIED
         return (
-            f"A Dask worker could not do this job ({type(error).__name__}: {error}). It needs "
-            f"Jarvis {product_version()} and what this server has installed; then retry the job."
+            f"A Dask worker could not run this job ({type(error).__name__}: {error}). Install "
+            f"Jarvis {product_version()} and this server's packages there, then retry the job."
         )
 
     @property
@@ -135,7 +134,7 @@ class DaskCluster:
 
     def _submit(self, child: "DaskJobProcess", order: Order) -> None:
         if self._client is None:
-            child.tell(f"{self._trouble} Retry the job when it runs.")
+            child.tell(f"{self._trouble} Retry the job when it is running.")
             return
         future = self._client.submit(run_job, child.key, order.values(), key=child.key, pure=False)
         self._tasks[child.key] = child, future
@@ -153,41 +152,41 @@ class DaskCluster:
 
 
 class DaskJobProcess(JobProcess):
-    """The process of a job on a Dask worker, which is chosen when it is given its job."""
+    """A job's process on a Dask worker, which is chosen when the job is submitted."""
 
     def __init__(self, cluster: DaskCluster) -> None:
         super().__init__()
         self._cluster = cluster
-        self._told: SimpleQueue[Report | str] = SimpleQueue()
+        self._reports: SimpleQueue[Report | str] = SimpleQueue()
         self._heard_at: float | None = None
 
     @property
     def key(self) -> str:
-        """The name of its task; another attempt has another one."""
+        """Return the name of the Dask task, which differs for each attempt."""
         assert self.job is not None
         return f"jarvis-{self.job.attempt_label}"
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it has no job yet."""
+        """Return whether it has no job yet."""
         return self.job is None
 
     def give(self, job: Job) -> None:
-        """Let the cluster do a job."""
+        """Submit a job to the cluster."""
         self.job = job
-        self.headway.log = "Waits for a Dask worker.\n"
+        self.progress.log = "Waiting for a Dask worker.\n"
         self._cluster.submit(self, job)
 
     def tell(self, news: Report | str) -> None:
-        """How far the job is, or why it has failed; from any thread."""
-        self._told.put(news)
+        """Pass a report, or the reason of a failure; thread-safe."""
+        self._reports.put(news)
 
     def listen(self) -> bool:
-        """Take in what it was told; whether that is something new."""
+        """Process the passed reports; return whether there were any."""
         has_news = False
         try:
             while True:
-                self._take(self._told.get_nowait())
+                self._take(self._reports.get_nowait())
                 has_news = True
         except Empty:
             pass
@@ -196,7 +195,7 @@ class DaskJobProcess(JobProcess):
         return has_news
 
     def end(self, outcome: Outcome) -> None:
-        """Have the process killed if it still runs; how its job ended if that is open."""
+        """Kill the process if it is running; ``outcome`` applies if the job has none yet."""
         self.listen()
         self.outcome = self.outcome or outcome
         if self.job is not None:
@@ -206,10 +205,10 @@ class DaskJobProcess(JobProcess):
         if isinstance(news, str):
             self.outcome = self.outcome or Outcome(JobState.FAILED, news)
             return
-        before = self.headway.log
+        before = self.progress.log
         if self._heard_at is None:
-            before = f"{before}Runs on the Dask worker at {news.place}.\n"
+            before = f"{before}Running on the Dask worker at {news.place}.\n"
         self._heard_at = monotonic()
-        self.headway = news.headway
-        self.headway.log = appended(before, news.log)
+        self.progress = news.progress
+        self.progress.log = appended(before, news.log)
         self.outcome = self.outcome or news.outcome

@@ -1,4 +1,4 @@
-"""What a Jarvis worker and the Dask workers say to each other about a job, as plain values."""
+"""Messages between a Jarvis worker and Dask workers, as JSON-compatible values."""
 
 import hashlib
 from collections.abc import Mapping
@@ -7,21 +7,25 @@ from typing import Any
 
 from jarvis.core.workspace import home
 from jarvis.server.database import JobState
-from jarvis.server.jobs.queue import FinishedStep, Headway, Outcome
+from jarvis.server.jobs.queue import FinishedStep, JobProgress, Outcome
 from jarvis.server.jobs.workers.job_messages import Assignment
 from jarvis.server.settings import settings
 
 TOPIC = "jarvis-jobs"
-"""All jobs share it, because a scheduler keeps each topic for ever."""
+"""Topic of all jobs, because a scheduler never forgets a topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A job as it is sent to a cluster.
+    """A job that is sent to a cluster.
 
-    ``version`` is that of the sender; ``storage`` is the same where things are kept in the same
-    place; into ``folders`` the job puts run directories; ``attempt`` counts from 1; ``module`` is
-    what the process runs; ``limit_bytes`` is its memory, None for a share of the Dask worker's.
+    Attributes:
+        version: Jarvis version of the sender.
+        storage: ``storage_mark`` of the sender.
+        folders: folders in which the job creates run directories.
+        attempt: number of the attempt, from 1.
+        module: module that runs the job.
+        limit_bytes: memory limit; None for a share of the Dask worker's memory.
     """
 
     version: str
@@ -33,47 +37,50 @@ class Order:
     limit_bytes: int | None
 
     def values(self) -> dict[str, Any]:
-        """Plain values, so that another version can look at them too."""
+        """Return plain values, which other versions can read, too."""
         return asdict(self)
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Order":
-        """The order that was sent."""
+        """Return the order of these values."""
         return cls(**{**values, "assignment": Assignment(**values["assignment"])})
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How far a job is: ``log`` is what its log has got since the report before.
+    """Progress of a job.
 
-    ``key`` is that of the Dask task, ``place`` the address of the Dask worker; ``outcome`` is None
-    while the job runs.
+    Attributes:
+        key: key of the Dask task.
+        place: address of the Dask worker.
+        log: text added to the log since the previous report.
+        outcome: None while the job is running.
     """
 
     key: str
     place: str
-    headway: Headway
+    progress: JobProgress
     log: str
     outcome: Outcome | None = None
 
     def values(self) -> dict[str, Any]:
-        """As an event carries it."""
+        """Return the plain values of an event."""
         outcome = self.outcome and {**asdict(self.outcome), "state": self.outcome.state.value}
-        headway = {**self.headway.values(), "log": ""}
-        return {**asdict(self), "headway": headway, "outcome": outcome}
+        progress = {**self.progress.values(), "log": ""}
+        return {**asdict(self), "progress": progress, "outcome": outcome}
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Report":
-        """The report that an event carries."""
-        far, outcome = dict(values["headway"]), values["outcome"]
-        far["steps"] = [FinishedStep(*step) for step in far["steps"]]
+        """Return the report of an event."""
+        progress, outcome = dict(values["progress"]), values["outcome"]
+        progress["steps"] = [FinishedStep(*step) for step in progress["steps"]]
         if outcome is not None:
             outcome = Outcome(**{**outcome, "state": JobState(outcome["state"])})
-        return cls(values["key"], values["place"], Headway(**far), values["log"], outcome)
+        return cls(values["key"], values["place"], JobProgress(**progress), values["log"], outcome)
 
 
 def storage_mark() -> str:
-    """The same where analyses are kept in the same place; it does not tell which place that is."""
+    """Return a digest that is equal for machines with the same storage location."""
     root = settings().artifact_root
     place = root.get_secret_value() if root else f"home {home().resolve()}"
     return hashlib.sha256(place.encode()).hexdigest()[:16]

@@ -1,7 +1,6 @@
-"""What a Dask worker does for a job: it starts the job's process, and tells how that gets on.
+"""Dask task of a job: starts the job's process, reports its progress, and limits its memory.
 
-The process is the same as beside a Jarvis worker. Here it is given its job, listened to, measured,
-and killed when nobody wants it any more.
+The process is the same as that of a local Jarvis worker. It is killed when the task is cancelled.
 """
 
 import asyncio
@@ -18,35 +17,37 @@ from jarvis.core.staging import clear_staged
 from jarvis.server.database import JobState, database
 from jarvis.server.jobs import claims
 from jarvis.server.jobs.dask.messages import TOPIC, Order, Report, storage_mark
-from jarvis.server.jobs.queue import Headway, Outcome, UnknownJobError
+from jarvis.server.jobs.queue import JobProgress, Outcome, UnknownJobError
 from jarvis.server.jobs.workers.job_child import LocalJobProcess
 from jarvis.server.jobs.workers.job_memory import memory_limit_bytes
 from jarvis.server.retention.orphan_cleanup import kill_orphans
 from jarvis.server.storage.storage_keys import path_at
 
 LISTEN_S = 0.05
-"""The process is listened to and measured this often."""
+"""Polling interval of the process's messages and memory."""
 
 TELL_S = 0.2
-"""News is told this often at most."""
+"""Minimum interval of progress reports."""
 
 BEAT_S = 1.0
-"""Without news, it is told this often that the job runs."""
+"""Interval of reports without progress (heartbeats)."""
 
 DIED = (
-    "The Dask worker that ran this job ended before the job did. Nothing half-written was kept; "
+    "The Dask worker that ran this job ended before the job did. Partial results were removed; "
     "retry it."
 )
 
 
 class RefusedError(JarvisError):
-    """A job is not begun on this Dask worker."""
+    """The job cannot start on this Dask worker."""
 
 
 async def run_job(key: str, values: Mapping[str, Any]) -> None:
-    """Do the job of an Order on this Dask worker; what becomes of it is told in events of TOPIC.
+    """Run the job of an order on this Dask worker, and report its progress as events of TOPIC.
 
-    ``key`` is that of the Dask task. When that is cancelled, the job's process is killed.
+    Args:
+        key: key of the Dask task; if it is cancelled, the job's process is killed.
+        values: as ``Order.values`` returns.
     """
     worker = get_worker()
     tell = _ProgressReporter(worker, key)
@@ -72,7 +73,7 @@ async def run_job(key: str, values: Mapping[str, Any]) -> None:
 
 
 class _ProgressReporter:
-    """Sends what is new about a job."""
+    """Sends progress reports of a job."""
 
     def __init__(self, worker: Worker, key: str) -> None:
         self._worker = worker
@@ -88,26 +89,28 @@ class _ProgressReporter:
             return
         fresh = child.log_characters - self._told_characters
         self._told_characters = child.log_characters
-        self._send(child.headway, child.headway.log[-fresh:] if fresh else "", child.outcome)
+        self._send(child.progress, child.progress.log[-fresh:] if fresh else "", child.outcome)
 
     def refusal(self, outcome: Outcome) -> None:
-        """Tell why a job does not begin."""
-        self._send(Headway(), "", outcome)
+        """Report why a job does not start."""
+        self._send(JobProgress(), "", outcome)
 
-    def _send(self, headway: Headway, log: str, outcome: Outcome | None) -> None:
+    def _send(self, progress: JobProgress, log: str, outcome: Outcome | None) -> None:
         self._told_at, self._has_news = monotonic(), False
-        report = Report(self._key, self._worker.address, headway, log, outcome)
+        report = Report(self._key, self._worker.address, progress, log, outcome)
         self._worker.log_event(TOPIC, report.values())
 
 
 def _is_wanted(worker: Worker, key: str) -> bool:
-    """Whether the task is still asked for: Dask lets a running one go on when it is cancelled, or
-    when its client is gone."""
+    """Return whether the task is still wanted.
+
+    Dask does not stop running tasks that are cancelled or whose client disconnects.
+    """
     return worker.state.tasks[key].state == "executing"
 
 
 def check_version(place: str, version: str) -> None:
-    """RefusedError where another version of Jarvis is here."""
+    """Raise RefusedError if the sender has another version of Jarvis."""
     if version != product_version():
         raise RefusedError(
             f"The Dask worker at {place} has Jarvis {product_version()}, this server has "
@@ -116,12 +119,12 @@ def check_version(place: str, version: str) -> None:
 
 
 def begin(place: str, order: Order) -> None:
-    """Say that the job begins here; RefusedError where that is wrong, DatabaseError."""
+    """Record that the job starts here; may raise RefusedError or DatabaseError."""
     if order.storage != storage_mark():
         raise RefusedError(
-            f"The Dask worker at {place} keeps analyses elsewhere than this server. Start it with "
-            "the same JARVIS_ARTIFACT_ROOT, or the same JARVIS_HOME on a shared disk, then retry "
-            "the job."
+            f"The Dask worker at {place} stores analyses elsewhere than this server. Start it "
+            "with the same JARVIS_ARTIFACT_ROOT, or the same JARVIS_HOME on a shared disk, then "
+            "retry the job."
         )
     job_id = order.assignment.job_id
     try:
@@ -131,13 +134,13 @@ def begin(place: str, order: Order) -> None:
             f"The Dask worker at {place} uses another database than this server. Start it with the "
             "same JARVIS_DATABASE_URL, then retry the job."
         ) from error
-    if not is_first:  # Dask starts the task of a worker that died again, on another one
+    if not is_first:  # Dask reruns the task of a dead worker on another one
         raise RefusedError(DIED)
     kill_orphans(database())
 
 
 def _share_bytes(worker: Worker) -> int:
-    """What one of the jobs that a Dask worker runs at once may hold of its memory."""
+    """Return the memory limit of one of the concurrent jobs of a Dask worker."""
     limit = worker.memory_manager.memory_limit
     slots = worker.state.nthreads
     return limit // slots if limit else memory_limit_bytes(slots)

@@ -1,6 +1,6 @@
-"""What jobs do: every module of this package with a ``Request`` holds a kind or a few.
+"""Job kinds: each module of this package with a ``Request`` defines one or more kinds.
 
-A new kind is a new module here, and its name in ``JobKind``.
+To add a kind, add a module here and a name in ``JobKind``.
 """
 
 from collections.abc import Mapping
@@ -42,30 +42,30 @@ __all__ = [
 
 
 class OutdatedJobError(JarvisError):
-    """A row of the queue does not say what a request of its kind has to say."""
+    """The parameters of a stored job do not match its request class."""
 
     def __init__(self) -> None:
         super().__init__(
-            "This job was asked for in another version of Jarvis, in a way that this one does not "
-            "understand, so ask for it anew."
+            "This job was submitted by another version of Jarvis and is not compatible with this "
+            "one. Submit it again."
         )
 
 
 @cache
 def load_requests() -> Mapping[JobKind, type[Request]]:
-    """The request of each kind; RegistrationError where two have the same one."""
-    found: dict[JobKind, type[Request]] = {}
+    """Return the request class of each kind; raise RegistrationError for duplicates."""
+    requests: dict[JobKind, type[Request]] = {}
     for module in sorted(iter_modules(__path__), key=lambda module: module.name):
-        for made in vars(import_module(f"{__name__}.{module.name}")).values():
-            if not isclass(made) or not issubclass(made, Request) or isabstract(made):
+        for member in vars(import_module(f"{__name__}.{module.name}")).values():
+            if not isclass(member) or not issubclass(member, Request) or isabstract(member):
                 continue
-            if found.setdefault(made.kind, made) is not made:
-                raise RegistrationError(f"Two requests are of the kind {made.kind}.")
-    return found
+            if requests.setdefault(member.kind, member) is not member:
+                raise RegistrationError(f"Two request classes have the kind {member.kind}.")
+    return requests
 
 
 def request_of(kind: JobKind, parameters: Mapping[str, Any]) -> Request:
-    """The request that a row of the queue holds; OutdatedJobError where it holds another one."""
+    """Return the request of a stored job; raise OutdatedJobError if its parameters do not match."""
     try:
         request: Request = TypeAdapter(load_requests()[kind]).validate_python(dict(parameters))
     except ValidationError as error:

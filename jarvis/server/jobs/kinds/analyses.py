@@ -1,4 +1,4 @@
-"""Jobs that make an analysis."""
+"""Jobs that create an analysis."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,9 +15,11 @@ from jarvis.server.submission import StoredAnalysis, Submission, resubmit, submi
 
 @dataclass(frozen=True, slots=True)
 class Analyze(Request):
-    """Analyze a trace; ``reference_trace`` is analyzed first and is its reference then.
+    """Analyze a trace.
 
-    ``is_again`` makes an analysis anew that is kept already.
+    Attributes:
+        reference_trace: trace to analyze first and use as the reference.
+        is_again: run the analysis again if its result is already stored.
     """
 
     submission: Submission
@@ -28,36 +30,41 @@ class Analyze(Request):
 
     @property
     def title(self) -> str:
-        """The file, and the model where it has a name."""
-        named = self.submission.model_name
-        return f"Analyze {self.submission.trace.name}{f' ({named})' if named else ''}"
+        """Return the title with the file name, and the model name if there is one."""
+        model = self.submission.model_name
+        return f"Analyze {self.submission.trace.name}{f' ({model})' if model else ''}"
 
     @property
     def inputs(self) -> tuple[Path, ...]:
-        """The traces and the files with models and figures."""
-        given = self.submission
-        named = (given.trace, self.reference_trace, given.extension_file, given.arch_json)
-        return tuple(path for path in named if path is not None)
+        """Return the traces, the extension file and the GPU description."""
+        submission = self.submission
+        files = (
+            submission.trace,
+            self.reference_trace,
+            submission.extension_file,
+            submission.arch_json,
+        )
+        return tuple(path for path in files if path is not None)
 
     @property
     def is_personal(self) -> bool:
-        """Only the owner of an analysis has it made again."""
+        """Return ``is_again``: only the owner of an analysis can run it again."""
         return self.is_again
 
     @property
     def analyses(self) -> tuple[str, ...]:
-        """The reference."""
+        """Return the reference."""
         reference = self.submission.reference
         return () if reference is None else (reference,)
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """That of the analyses, and that of the copy."""
+        """Return the folder of the analyses, and that of the copy."""
         copy = self.submission.copy_to
         return (analyses_dir(), *(() if copy is None else (copy.parent,)))
 
     def run(self, progress: Progress, job_id: str) -> JobOutput:
-        """Gives the analysis."""
+        """Create the analysis."""
         submission, steps = self.submission, len(STEPS)
         if self.reference_trace is not None:
             first = as_part(progress, 0, 2 * steps, "Reference: ")
@@ -66,12 +73,12 @@ class Analyze(Request):
             submission = replace(submission, reference=reference.id)
             progress = as_part(progress, steps, 2 * steps)
         with opened_input(submission.trace) as opened:
-            return _kept(submit(submission, progress, again=self.is_again, opened=opened))
+            return _output(submit(submission, progress, again=self.is_again, opened=opened))
 
 
 @dataclass(frozen=True, slots=True)
 class Reproject(Request):
-    """Judge a stored analysis against another GPU; None for the trace's own, its first preset."""
+    """Re-project a stored analysis onto another GPU; None for the trace's own GPU."""
 
     analysis: str
     platform: str | None
@@ -81,7 +88,7 @@ class Reproject(Request):
 
     @property
     def title(self) -> str:
-        """The analysis and the GPU."""
+        """Return the title with the analysis and the GPU."""
         if self.platform is None:
             return f"Re-project {self.analysis} onto its own GPU"
         gpu = load_hardware().get(self.platform, self.preset).title
@@ -89,18 +96,18 @@ class Reproject(Request):
 
     @property
     def analyses(self) -> tuple[str, ...]:
-        """The one that is judged."""
+        """Return the re-projected analysis."""
         return (self.analysis,)
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """That of the analyses."""
+        """Return the folder of the analyses."""
         return (analyses_dir(),)
 
     def run(self, progress: Progress, job_id: str) -> JobOutput:
-        """Gives the new analysis."""
-        return _kept(resubmit(self.analysis, self.platform, self.preset, progress))
+        """Create the re-projected analysis."""
+        return _output(resubmit(self.analysis, self.platform, self.preset, progress))
 
 
-def _kept(kept: StoredAnalysis) -> JobOutput:
-    return JobOutput(kept.id, {"is_reused": kept.is_reused})
+def _output(stored: StoredAnalysis) -> JobOutput:
+    return JobOutput(stored.id, {"is_reused": stored.is_reused})

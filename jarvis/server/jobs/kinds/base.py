@@ -1,4 +1,4 @@
-"""What every kind of job has: what it is asked, what it reads, and what it makes."""
+"""Base class of job requests, and the output of a job."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
@@ -20,21 +20,23 @@ from jarvis.trace import ReadProgress
 
 
 class MissingInputError(JarvisError):
-    """A file that a job is to read cannot be looked at."""
+    """An input file of a job cannot be read."""
 
     def __init__(self, error: OSError) -> None:
         name = Path(str(error.filename)).name
         super().__init__(
-            f"{name} cannot be read: {error.strerror or error}. Choose it, or upload it, again."
+            f"{name} cannot be read: {error.strerror or error}. Select or upload it again."
         )
 
 
 @dataclass(frozen=True, slots=True)
 class JobOutput:
-    """What a job has made: an analysis, or the one that it was about; ``result`` is JSON.
+    """Output of a job.
 
-    In ``result``: ``is_reused`` where the analysis was kept before, ``info`` of a trace, ``file``
-    to take home.
+    Attributes:
+        analysis_id: the created or used analysis.
+        result: JSON values: ``is_reused`` if the analysis was already stored, ``info`` of a trace,
+            ``file`` to download.
     """
 
     analysis_id: str | None
@@ -42,7 +44,7 @@ class JobOutput:
 
 
 class Request(ABC):
-    """What a job is asked to do; its fields are the job's parameters."""
+    """Base class of job requests; the fields of a subclass are the job's parameters."""
 
     __slots__ = ()
     kind: ClassVar[JobKind]
@@ -50,37 +52,40 @@ class Request(ABC):
     @property
     @abstractmethod
     def title(self) -> str:
-        """What it does, for a list of jobs."""
+        """Return the title for lists of jobs."""
 
     @property
     def inputs(self) -> tuple[Path, ...]:
-        """The files that it reads; when one changes it is another request."""
+        """Return the input files; requests with changed input files are not equal."""
         return ()
 
     @property
     def is_personal(self) -> bool:
-        """Whether the outcome depends on the rights of who asks, so that nobody else joins in."""
+        """Return whether the outcome depends on the person, so that others cannot share the job."""
         return False
 
     @property
     def analyses(self) -> tuple[str, ...]:
-        """The ids of the kept analyses that it reads; who may not see them all may not ask."""
+        """Return the ids of the analyses that it reads, all of which the person must see."""
         return ()
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """The folders into which it puts others, each whole or not at all."""
+        """Return the folders in which it creates folders, each atomically."""
         return ()
 
     @abstractmethod
     def run(self, progress: Progress, job_id: str) -> JobOutput:
-        """Do it. Raises a JarvisError where it cannot be done, an OSError of the disk."""
+        """Run the job; may raise a JarvisError, or an OSError of the disk."""
 
     @property
     def stamp(self) -> str:
-        """What differs where what it reads has changed; MissingInputError where that is gone.
+        """Return the sizes and modification times of the input files.
 
-        What others share does not change under its name.
+        Files in the artifact root are left out, because they never change.
+
+        Raises:
+            MissingInputError: a file does not exist.
         """
         try:
             stats = [path.stat() for path in self.inputs if not publish_file(path)]
@@ -89,9 +94,9 @@ class Request(ABC):
         return " ".join(f"{stat.st_size} {stat.st_mtime_ns}" for stat in stats)
 
     def bring_inputs(self, progress: Progress) -> None:
-        """Fetch what it reads and this machine does not have; the sample is computed everywhere.
+        """Download input files that this machine lacks; the sample is generated instead.
 
-        Raises ArtifactError, MissingArtifactError; of other files ``run`` says that they are gone.
+        Raises ArtifactError or MissingArtifactError. Other missing files are left to ``run``.
         """
         sample = uploads_dir() / SAMPLE_NAME
         if sample in self.inputs and not sample.exists():
@@ -108,7 +113,7 @@ class Request(ABC):
                 local_file(path, on_bytes)
 
     def new_job(self) -> NewJob:
-        """As a row of the queue; raises as ``stamp`` does."""
+        """Return the job for the queue; raises as ``stamp``."""
         return NewJob(
             self.kind,
             self.title,
@@ -120,7 +125,13 @@ class Request(ABC):
 
 
 def as_part(progress: Progress, before: int, total: int, title: str = "") -> Progress:
-    """The progress of one piece of a job's work, of whose steps ``before`` come earlier."""
+    """Return a progress callback for a part of a job.
+
+    Args:
+        before: number of steps before this part.
+        total: number of steps of the job.
+        title: prefix of the step names.
+    """
     return lambda step: progress(
         replace(step, name=f"{title}{step.name}", number=before + step.number, total=total)
     )

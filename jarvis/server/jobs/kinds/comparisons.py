@@ -1,4 +1,4 @@
-"""Jobs that write the comparison of two kept analyses as files."""
+"""Jobs that write the comparison of two stored analyses as files."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +17,16 @@ from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.storage.downloads import write_zip
 from jarvis.tracelens.compare_report import NamedReport, compare_reports
 
-STEPS = ("Compare the two sides", "Write the files", "Pack them")
+STEPS = ("Compare the analyses", "Write the files", "Compress the files")
 
 
 @dataclass(frozen=True, slots=True)
 class Compare(FileRequest):
-    """Write all files of a comparison as a zip, or its workbook, which knows no tolerance, alone.
+    """Write all files of a comparison as a zip, or only its workbook.
 
-    ``tolerance`` is the factor by which a call may be off the expected ratio.
+    Attributes:
+        tolerance: factor by which a call may deviate from the expected ratio; not used in the
+            workbook.
     """
 
     target: str
@@ -36,18 +38,18 @@ class Compare(FileRequest):
 
     @property
     def title(self) -> str:
-        """Both analyses, and what is asked for where that is not all."""
+        """Return the title with both analyses, and whether it is only the workbook."""
         files = " as a workbook" if self.is_workbook_alone else ""
         target, reference = map(subject_of, self.analyses)
         return f"Compare {target} with {reference}{files}"
 
     @property
     def analyses(self) -> tuple[str, ...]:
-        """The target and the reference."""
+        """Return the target and the reference."""
         return self.target, self.reference
 
     def run(self, progress: Progress, job_id: str) -> JobOutput:
-        """Gives the ``file``."""
+        """Write the ``file``."""
         with step(0, progress, STEPS):
             target, reference = (Run.load(analysis_root(side)) for side in self.analyses)
             comparison = compare(target, reference, tolerance=self.tolerance)
@@ -56,7 +58,7 @@ class Compare(FileRequest):
         names = safe_name(f"{comparison.target.label}_against_{comparison.reference.label}")
         workbook = ComparisonPaths(Path()).workbook.name
         name = f"{names}_{workbook if self.is_workbook_alone else 'comparison.zip'}"
-        with self.keeping(job_id) as folder, TemporaryDirectory() as written:
+        with self.output_folder(job_id) as folder, TemporaryDirectory() as written:
             with step(1, progress, STEPS):
                 if self.is_workbook_alone:
                     write_sheets(sheets, folder / name)
@@ -65,4 +67,4 @@ class Compare(FileRequest):
             with step(2, progress, STEPS):
                 if not self.is_workbook_alone:
                     write_zip(folder / name, Path(written))
-        return self.made(job_id, name)
+        return self.output(job_id, name)

@@ -18,7 +18,7 @@ from jarvis.server.storage.downloads import write_zip
 from jarvis.text.format import counted
 
 WHOLE_RUN = "zip"
-"""The export that is the run directory itself."""
+"""Format name of an export of the whole run directory."""
 
 _ZIP = ".zip"
 
@@ -27,7 +27,8 @@ _ZIP = ".zip"
 class Export(FileRequest):
     """Write an analysis in a report format, or its whole folder as ``WHOLE_RUN``.
 
-    ``target_pct`` is the target efficiency of the findings; None for that of the analysis.
+    Attributes:
+        target_pct: target efficiency of the findings; None for that of the analysis.
     """
 
     analysis: str
@@ -38,38 +39,38 @@ class Export(FileRequest):
 
     @property
     def title(self) -> str:
-        """The format and the analysis, and the target where one is asked for."""
+        """Return the title with the format, the analysis and a chosen target."""
         target = "" if self.target_pct is None else f" at {self.target_pct:g}% of the roofline"
         return f"Export {subject_of(self.analysis)} as {self.format_name}{target}"
 
     @property
     def analyses(self) -> tuple[str, ...]:
-        """The one."""
+        """Return the analysis."""
         return (self.analysis,)
 
     def run(self, progress: Progress, job_id: str) -> JobOutput:
-        """Gives the ``file``; formats that write a folder are zipped."""
+        """Write the ``file``; formats that write a folder are zipped."""
         root = analysis_root(self.analysis)
         with (
             step(0, progress, ("Write the file",)),
             opened_at(root, self.target_pct) as run,
-            self.keeping(job_id) as folder,
+            self.output_folder(job_id) as folder,
         ):
             if self.format_name == WHOLE_RUN:
                 name = file_name_of(run, f"{self._stem}{_ZIP}")
                 write_zip(folder / name, run.root or root)
             else:
                 name = self._rendered(run, folder)
-        return self.made(job_id, name)
+        return self.output(job_id, name)
 
     @property
     def _stem(self) -> str:
-        """The id of the analysis, and the target where one is asked for."""
+        """Return the file name without suffix: the id of the analysis, and a chosen target."""
         target = "" if self.target_pct is None else f"_at_{self.target_pct:g}_percent"
         return f"{self.analysis}{target}"
 
     def _rendered(self, run: Run, folder: Path) -> str:
-        """Write it in its format into a folder; under which name."""
+        """Write the report in its format into a folder; return the file name."""
         chosen = reporter(self.format_name)
         name = file_name_of(run, f"{self._stem}{chosen.suffix or _ZIP}")
         if chosen.suffix:
@@ -84,7 +85,7 @@ class Export(FileRequest):
 
 @dataclass(frozen=True, slots=True)
 class Replay(FileRequest):
-    """Package operations of an analysis by uid, or all of some operators, to be timed elsewhere."""
+    """Package operations of an analysis for replay, by uid or by operator."""
 
     analysis: str
     operators: tuple[str, ...] = ()
@@ -94,25 +95,25 @@ class Replay(FileRequest):
 
     @property
     def title(self) -> str:
-        """How many, or which one, and the analysis."""
-        chosen = len(self.operators) + len(self.uids)
-        named = self.operators[0] if chosen == 1 and self.operators else counted(chosen, "choice")
-        return f"Package {named} of {subject_of(self.analysis)} for replay"
+        """Return the title with the operator, or the number of choices, and the analysis."""
+        count = len(self.operators) + len(self.uids)
+        choice = self.operators[0] if count == 1 and self.operators else counted(count, "choice")
+        return f"Package {choice} of {subject_of(self.analysis)} for replay"
 
     @property
     def analyses(self) -> tuple[str, ...]:
-        """The one."""
+        """Return the analysis."""
         return (self.analysis,)
 
     def run(self, progress: Progress, job_id: str) -> JobOutput:
-        """Gives the ``file``, a zip; ReplayError where nothing of it can be packaged."""
+        """Write the ``file``, a zip; raise ReplayError if nothing can be packaged."""
         run = Run.load(analysis_root(self.analysis))
         with step(0, progress, ("Package the calls",)):
             selection = select(run, self.uids, self.operators)
             if not selection.entries:
                 reasons = "; ".join(dict.fromkeys(refusal.reason for refusal in selection.refusals))
-                raise ReplayError(f"None of this can be packaged: {reasons}")
+                raise ReplayError(f"None of these operations can be packaged: {reasons}")
             name = file_name_of(run, selection.file_name)
-            with self.keeping(job_id) as folder:
+            with self.output_folder(job_id) as folder:
                 (folder / name).write_bytes(selection.package())
-        return self.made(job_id, name)
+        return self.output(job_id, name)

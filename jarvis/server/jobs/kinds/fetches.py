@@ -1,4 +1,4 @@
-"""Jobs that fetch a trace from another machine."""
+"""Jobs that download a trace from another machine."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,13 +20,17 @@ from jarvis.server.submission import Submission
 from jarvis.text.markdown import one_line, shortened
 from jarvis.trace import ReadProgress
 
-FETCH_STEP = "Fetch the trace"
-_SHOWN_LETTERS = 100
+FETCH_STEP = "Download the trace"
+_MAX_SHOWN_CHARS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Fetch(Request):
-    """Fetch a trace by http, https or sftp, and analyze it where ``wishes`` says how."""
+    """Download a trace by http, https or sftp, and analyze it unless ``wishes`` is None.
+
+    Attributes:
+        wishes: options of the analysis.
+    """
 
     url: str
     wishes: AnalysisOptions | None = None
@@ -36,40 +40,43 @@ class Fetch(Request):
 
     @property
     def title(self) -> str:
-        """Where it comes from, without what may be a secret; AddressError where none may."""
-        place = address_of(self.url)
-        name = shortened(one_line(place.file_name), _SHOWN_LETTERS)
-        return f"Fetch {name or 'a trace'} from {place.host_and_port}"
+        """Return the title without secrets of the URL; AddressError if it is not allowed."""
+        source = address_of(self.url)
+        name = shortened(one_line(source.file_name), _MAX_SHOWN_CHARS)
+        return f"Download {name or 'a trace'} from {source.host_and_port}"
 
     @property
     def is_personal(self) -> bool:
-        """Only the owner of an analysis has it made again."""
+        """Return ``is_again``: only the owner of an analysis can run it again."""
         return self.is_again
 
     @property
     def analyses(self) -> tuple[str, ...]:
-        """The reference."""
+        """Return the reference."""
         return () if self.wishes is None else self._analysis(Path()).analyses
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Where the trace grows, and those of an analysis."""
+        """Return the folder of the partial download, and the folders of the analysis."""
         return (uploads_dir(), *(() if self.wishes is None else self._analysis(Path()).folders))
 
     def run(self, progress: Progress, job_id: str) -> JobOutput:
-        """Gives the analysis, or ``trace``, as other machines find it too; ``was_here`` where the
-        same bytes were kept before."""
+        """Create the analysis, or store the trace.
+
+        Without an analysis, the result has ``trace``, its address on all machines, and
+        ``was_here``, whether the same content was already stored.
+        """
         total = 1 if self.wishes is None else 1 + len(STEPS)
-        kept = self._fetched(progress, total)
+        stored = self._download(progress, total)
         if self.wishes is None:
-            return JobOutput(None, {"trace": address(kept.path), "was_here": kept.is_reused})
-        return self._analysis(kept.path).run(as_part(progress, 1, total), job_id)
+            return JobOutput(None, {"trace": address(stored.path), "was_here": stored.is_reused})
+        return self._analysis(stored.path).run(as_part(progress, 1, total), job_id)
 
     def _analysis(self, trace: Path) -> Analyze:
         submission = Submission.of(self.wishes or AnalysisOptions(), trace=trace)
         return Analyze(submission, is_again=self.is_again)
 
-    def _fetched(self, progress: Progress, total: int) -> StoredTrace:
+    def _download(self, progress: Progress, total: int) -> StoredTrace:
         step = Step(FETCH_STEP, 1, total, "started")
         progress(step)
         begin = perf_counter()
@@ -78,7 +85,7 @@ class Fetch(Request):
             progress(replace(step, state="running", reading=ReadProgress(done, of or 0, 0)))
 
         with scratch_folder(uploads_dir(), "fetch") as folder:
-            kept = fetch_trace(self.url, folder, on_bytes)
-        publish_file(kept.path)
+            stored = fetch_trace(self.url, folder, on_bytes)
+        publish_file(stored.path)
         progress(replace(step, state="done", elapsed_s=perf_counter() - begin))
-        return kept
+        return stored

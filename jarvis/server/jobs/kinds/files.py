@@ -1,4 +1,4 @@
-"""Jobs that make a file of kept analyses, to be taken home; such a file is made once."""
+"""Jobs that create a file from stored analyses for download; equal requests share one file."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,54 +21,54 @@ from jarvis.server.storage.catalog import analysis_root, name_of
 
 
 class FileRequest(Request):
-    """A file of kept analyses, the first of which it is about."""
+    """Request of a file from stored analyses; the first one is its subject."""
 
     __slots__ = ()
 
     @property
     def stamp(self) -> str:
-        """What the analyses were made of and by; UnknownAnalysisError where one is not kept."""
+        """Return the digests of the manifests; raise UnknownAnalysisError if one is not stored."""
         manifests = [RunPaths(analysis_root(analysis)).manifest for analysis in self.analyses]
         return " ".join(sha256(manifest.read_bytes()).hexdigest() for manifest in manifests)
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """That of the files of jobs."""
+        """Return the folder of exported files."""
         return (exports_dir(),)
 
     @contextmanager
-    def keeping(self, job_id: str) -> Iterator[Path]:
-        """A folder for one file, kept under the job's id when the block ends well."""
+    def output_folder(self, job_id: str) -> Iterator[Path]:
+        """Yield a folder for the file, stored under the job's id unless the block raises."""
         with staged_folder(exports_dir() / job_id, lambda: None) as folder:
             yield folder
 
-    def made(self, job_id: str, name: str) -> JobOutput:
-        """What the job says when it has kept a file of this name."""
+    def output(self, job_id: str, name: str) -> JobOutput:
+        """Return the output of a job that stored a file of this name."""
         publish_file(exports_dir() / job_id / name)
         return JobOutput(self.analyses[0], {"file": f"{job_id}/{name}"})
 
 
 def subject_of(analysis: str) -> str:
-    """How a title names an analysis; UnknownAnalysisError where it is not kept."""
+    """Return the name of an analysis for titles; raise UnknownAnalysisError if it is not stored."""
     manifest = read_manifest(analysis_root(analysis))
     gpu = manifest.hardware
     return name_of(manifest) + (f" ({gpu.name})" if gpu else "")
 
 
 def file_name_of(run: Run, name: str) -> str:
-    """A name for a file of a run; the model's stands before it."""
+    """Return a file name prefixed with the name of the run."""
     return f"{safe_name(name_of(run.manifest))}_{name}"
 
 
 def job_file(result: Mapping[str, Any]) -> Path | None:
-    """The file that a job has made; it may have been removed since."""
+    """Return the file of a job, which may have been deleted; None if the job created none."""
     return find_file(exports_dir() / result["file"]) if "file" in result else None
 
 
 def earlier_job(engine: Engine, new: NewJob, person: Person) -> Job | None:
-    """The job that made this file before, where the file is there and the person may have it."""
-    before = queue.latest(engine, new, person)
-    if before is None or before.state is not JobState.DONE:
+    """Return an equal job that the person can see and whose file still exists; None if none."""
+    earlier = queue.latest(engine, new, person)
+    if earlier is None or earlier.state is not JobState.DONE:
         return None
-    file = job_file(before.result)
-    return before if file is not None and file.is_file() else None
+    file = job_file(earlier.result)
+    return earlier if file is not None and file.is_file() else None

@@ -1,4 +1,4 @@
-"""Jobs that load an analysis from a file of another server."""
+"""Jobs that import an analysis from an archive."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ STEPS = ("Check and unpack the file",)
 
 @dataclass(frozen=True, slots=True)
 class Load(Request):
-    """Check an archive and store its analysis; the file may be forged, so only a job opens it."""
+    """Validate an archive and store its analysis; only jobs open archives, which are untrusted."""
 
     archive: FilePath
 
@@ -24,21 +24,21 @@ class Load(Request):
 
     @property
     def title(self) -> str:
-        """The file."""
+        """Return the title with the file name."""
         return f"Load {self.archive.name}"
 
     @property
     def inputs(self) -> tuple[Path, ...]:
-        """The file."""
+        """Return the archive."""
         return (self.archive,)
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """That of the analyses."""
+        """Return the folder of the analyses."""
         return (analyses_dir(),)
 
     def run(self, progress: Progress, job_id: str) -> JobOutput:
-        """Return the analysis; in ``result``, ``was_pinned`` where it was pinned elsewhere."""
+        """Store the analysis; ``was_pinned`` in the result is its state on the source server."""
         with step(0, progress, STEPS):
             loaded = load_archive(self.archive)
         return JobOutput(

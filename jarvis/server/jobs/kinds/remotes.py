@@ -1,4 +1,4 @@
-"""Jobs that have a trace analyzed on another machine, where it lies."""
+"""Jobs that analyze a trace on another machine."""
 
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -8,7 +8,7 @@ from jarvis.core.workspace import analyses_dir, archive_name
 from jarvis.pipeline import Progress
 from jarvis.server.database import JobKind
 from jarvis.server.ingest.remote_errors import RemoteError
-from jarvis.server.ingest.remote_runs import RemoteRun, check_asked, run_remote
+from jarvis.server.ingest.remote_runs import RemoteRun, check_run, run_remote
 from jarvis.server.jobs.kinds.base import JobOutput, Request
 from jarvis.server.storage.analysis_rows import made_on
 from jarvis.server.storage.archive import ArchiveError, unpack_archive
@@ -17,7 +17,7 @@ from jarvis.server.submission import import_run
 
 @dataclass(frozen=True, slots=True)
 class Remote(Request):
-    """Analyze a trace on a machine of the settings, and keep what comes back."""
+    """Analyze a trace on a machine of the settings, and import the result."""
 
     run_asked: RemoteRun
 
@@ -25,19 +25,19 @@ class Remote(Request):
 
     @property
     def title(self) -> str:
-        """The file and the machine; RemoteError where it cannot be asked for."""
-        asked = self.run_asked
-        check_asked(asked)
-        named = f" ({asked.model_name})" if asked.model_name else ""
-        return f"Analyze {PurePosixPath(asked.path).name}{named} on {asked.target}"
+        """Return the title with file, model and machine; raise RemoteError if it is not valid."""
+        run = self.run_asked
+        check_run(run)
+        model = f" ({run.model_name})" if run.model_name else ""
+        return f"Analyze {PurePosixPath(run.path).name}{model} on {run.target}"
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """That of the analyses, where what comes back is unpacked too."""
+        """Return the folder of the analyses, where the archive is also unpacked."""
         return (analyses_dir(),)
 
     def run(self, progress: Progress, job_id: str) -> JobOutput:
-        """Gives the analysis, once its files have been checked against each other."""
+        """Store the analysis after validating its files."""
         target = self.run_asked.target
         with scratch_folder(analyses_dir(), "remote") as scratch:
             packed, folder = scratch / archive_name("run"), scratch / "run"
@@ -45,13 +45,13 @@ class Remote(Request):
             run_remote(self.run_asked, packed, progress)
             _unpack(target, packed, folder)
             with made_on(target):
-                kept = import_run(folder)
-        return JobOutput(kept.id, {"is_reused": kept.is_reused, "made_on": target})
+                stored = import_run(folder)
+        return JobOutput(stored.id, {"is_reused": stored.is_reused, "made_on": target})
 
 
 def _unpack(target: str, packed: Path, folder: Path) -> None:
-    """Unpack and check what a machine sent; RemoteError where it is no valid analysis."""
+    """Unpack and validate a received archive; raise RemoteError if it is not valid."""
     try:
         unpack_archive(packed, folder)
     except ArchiveError as error:
-        raise RemoteError(f"{target} sent back no whole analysis: {error}") from error
+        raise RemoteError(f"{target} sent an invalid analysis: {error}") from error

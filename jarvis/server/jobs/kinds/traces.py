@@ -1,4 +1,4 @@
-"""Jobs about a trace that is not analyzed yet."""
+"""Jobs that inspect a trace before its analysis."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from jarvis.trace import ReadProgress
 
 @dataclass(frozen=True, slots=True)
 class Inspect(Request):
-    """Read what a trace says about itself."""
+    """Read the metadata of a trace."""
 
     trace: FilePath
 
@@ -22,21 +22,21 @@ class Inspect(Request):
 
     @property
     def title(self) -> str:
-        """The file."""
+        """Return the title with the file name."""
         return f"Read {self.trace.name}"
 
     @property
     def inputs(self) -> tuple[Path, ...]:
-        """The trace."""
+        """Return the trace."""
         return (self.trace,)
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Where the opened trace has a name while it is read."""
+        """Return the folder of the temporary link to the opened trace."""
         return (analyses_dir(),)
 
     def run(self, progress: Progress, job_id: str) -> JobOutput:
-        """Gives ``info``, the fields of a ``TraceInfo``."""
+        """Return ``info``, the fields of a ``TraceInfo``."""
         step = Step(STEPS[0], 1, 1, "started")
         progress(step)
 

@@ -1,1 +1,1 @@
-"""Who does the jobs of the queue: a worker, its processes here, and those of a Dask cluster."""
+"""Workers and the processes that run jobs."""

@@ -1,4 +1,4 @@
-"""A job's process as its worker sees it: given a job, listened to, measured, and killed."""
+"""The worker's handle of a job's process: assign the job, read messages, limit memory, kill."""
 
 import logging
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from jarvis.server.database import JobState
-from jarvis.server.jobs.queue import FinishedStep, Headway, Job, Outcome
+from jarvis.server.jobs.queue import FinishedStep, Job, JobProgress, Outcome
 from jarvis.server.jobs.workers.job_memory import MEMORY_VARIABLE
 from jarvis.server.jobs.workers.job_messages import (
     Assignment,
@@ -30,73 +30,73 @@ COMMAND = (sys.executable, "-m", "jarvis.server.jobs.workers.job_process")
 
 log = logging.getLogger(__name__)
 
-LOG_CHARACTERS = 40_000
-"""The last so many of a log are kept."""
+MAX_LOG_CHARACTERS = 40_000
+"""Maximum length of a job's log; the beginning is dropped."""
 
 _CHUNK_BYTES = 1 << 16
 _OWN_MEMORY = ("RssAnon:", "RssShmem:", "VmSwap:")
-"""Lines of ``/proc/PID/status``: what a process holds itself; files that it has mapped can be
-dropped by the system at any time."""
+"""Lines of ``/proc/PID/status`` that count towards the memory limit; pages of mapped files do not,
+because the system can drop them at any time."""
 
 
 def assignment_of(job: Job) -> Assignment:
-    """What a process is told of its job."""
+    """Return the assignment message of a job."""
     return Assignment(
         job.id, job.kind, job.parameters, job.attempt_label, job.owner, job.visibility, job.role
     )
 
 
 def outcome_after(message: OutputMessage | FailedMessage) -> Outcome:
-    """How a job ended, by the last word of its process."""
+    """Return the outcome for the final message of a job's process."""
     if isinstance(message, FailedMessage):
         return Outcome(JobState.FAILED, message.error)
     return Outcome(JobState.DONE, result=message.result, analysis_id=message.analysis_id)
 
 
 def appended(log: str, more: str) -> str:
-    """A log with more behind it; too long a one loses its beginning."""
-    return f"{log}{more}"[-LOG_CHARACTERS:]
+    """Return a log with text appended, truncated at its beginning."""
+    return f"{log}{more}"[-MAX_LOG_CHARACTERS:]
 
 
 class JobProcess(ABC):
-    """One process for one job, wherever it runs; it waits for the job, ready, until ``give``."""
+    """A process, local or in a cluster, that waits for ``give`` and then runs one job."""
 
     def __init__(self) -> None:
         self.job: Job | None = None
-        self.headway = Headway()
+        self.progress = JobProgress()
         self.outcome: Outcome | None = None
-        """How the job ended; None while it runs."""
+        """None while the job is running."""
 
     @property
     def outputs(self) -> tuple[int, ...]:
-        """Descriptors that become readable when the process says something or ends."""
+        """Return file descriptors that become readable on messages or the end of the process."""
         return ()
 
     @property
     @abstractmethod
     def is_waiting(self) -> bool:
-        """Whether it lives and has no job yet."""
+        """Return whether it is alive and has no job yet."""
 
     @abstractmethod
     def give(self, job: Job) -> None:
-        """Let it do a job; a process that has died meanwhile is noticed by ``listen``."""
+        """Assign a job; if the process has died meanwhile, ``listen`` reports it."""
 
     @abstractmethod
     def listen(self) -> bool:
-        """Take in what it has said; whether that is something new."""
+        """Process its messages; return whether there were any."""
 
     @abstractmethod
     def end(self, outcome: Outcome) -> None:
-        """End it, and all that it started, if it still runs; how its job ended if that is open."""
+        """Kill its process group; ``outcome`` applies if the job has none yet."""
 
 
 class LocalJobProcess(JobProcess):
-    """A process on this machine, ended when it holds more than ``limit_bytes`` of memory."""
+    """A process on this machine that is killed if it uses more than ``limit_bytes`` of memory."""
 
     def __init__(self, limit_bytes: int, command: Sequence[str] = COMMAND) -> None:
         super().__init__()
         self.log_characters = 0
-        """The length of the log with what was dropped from its beginning."""
+        """Length of the log including its dropped beginning."""
         self._limit_bytes = limit_bytes
         self._process = subprocess.Popen(
             command,
@@ -109,24 +109,24 @@ class LocalJobProcess(JobProcess):
 
     @property
     def outputs(self) -> tuple[int, ...]:
-        """The ends of its pipes."""
+        """Return the descriptors of stdout and stderr."""
         return self._messages.descriptor, self._errors.descriptor
 
     def give(self, job: Job) -> None:
-        """Let it do a job; a process that has died meanwhile is noticed by ``listen``."""
+        """Assign a job; if the process has died meanwhile, ``listen`` reports it."""
         self.job = job
         self.assign(assignment_of(job))
 
     def assign(self, assignment: Assignment) -> None:
-        """Let it do what ``give`` would give it."""
-        where = f"process {self._process.pid} on {socket.gethostname()}"
-        self._log(f"{datetime.now(UTC):%H:%M:%S} Job {assignment.job_id}, {where}")
+        """Assign a job by its message."""
+        process = f"process {self._process.pid} on {socket.gethostname()}"
+        self._log(f"{datetime.now(UTC):%H:%M:%S} Job {assignment.job_id}, {process}")
         with suppress(BrokenPipeError):
             self._input.write(to_line(assignment))
             self._input.flush()
 
     def listen(self) -> bool:
-        """Take in what it has said; whether that is something new."""
+        """Process its messages; return whether there were any."""
         news = False
         for line in self._messages.read():
             news = True
@@ -134,14 +134,14 @@ class LocalJobProcess(JobProcess):
         for line in self._errors.read():
             news = True
             self._log(line.decode(errors="replace"))
-        if self.outcome is None and self._process.poll() is not None and not self._is_speaking:
+        if self.outcome is None and self._process.poll() is not None and not self._is_output_open:
             self.outcome = Outcome(JobState.FAILED, self._why())
         if self.outcome is None and self._memory_bytes() > self._limit_bytes:
             self.outcome = Outcome(JobState.FAILED, _too_much(self._limit_bytes))
         return news
 
     def end(self, outcome: Outcome) -> None:
-        """End it, and all that it started, if it still runs; how its job ended if that is open."""
+        """Kill its process group; ``outcome`` applies if the job has none yet."""
         self.listen()
         self.outcome = self.outcome or outcome
         with suppress(ProcessLookupError):
@@ -155,7 +155,7 @@ class LocalJobProcess(JobProcess):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it lives and has no job yet."""
+        """Return whether it is alive and has no job yet."""
         return self.job is None and self._process.poll() is None
 
     @property
@@ -164,7 +164,7 @@ class LocalJobProcess(JobProcess):
         return self._process.stdin
 
     @property
-    def _is_speaking(self) -> bool:
+    def _is_output_open(self) -> bool:
         return not (self._messages.is_closed and self._errors.is_closed)
 
     def _take(self, message: Message) -> None:
@@ -173,29 +173,30 @@ class LocalJobProcess(JobProcess):
         elif isinstance(message, OutputMessage | FailedMessage):
             self.outcome = outcome_after(message)
             if self.outcome.state is JobState.DONE:
-                self.headway.percent = 100.0
+                self.progress.percent = 100.0
 
     def _step(self, message: StepMessage) -> None:
-        far = self.headway
-        far.step, far.step_number, far.step_count = message.name, message.number, message.total
-        far.bytes_done, far.bytes_total = message.bytes_done, message.bytes_total
+        progress = self.progress
+        progress.step = message.name
+        progress.step_number, progress.step_count = message.number, message.total
+        progress.bytes_done, progress.bytes_total = message.bytes_done, message.bytes_total
         share = 1.0 if message.event == "done" else 0.0
         if message.bytes_done is not None and message.bytes_total:
             share = message.bytes_done / message.bytes_total
-        far.percent = 100 * (message.number - 1 + share) / message.total
-        place = f"{message.name} ({message.number} of {message.total})"
+        progress.percent = 100 * (message.number - 1 + share) / message.total
+        step = f"{message.name} ({message.number} of {message.total})"
         if message.event == "started":
-            self._log(f"{datetime.now(UTC):%H:%M:%S} {place}")
+            self._log(f"{datetime.now(UTC):%H:%M:%S} {step}")
         elif message.elapsed_s is not None:
-            far.steps.append(FinishedStep(message.name, message.elapsed_s))
+            progress.steps.append(FinishedStep(message.name, message.elapsed_s))
 
     def _log(self, line: str) -> None:
         self.log_characters += len(line) + 1
-        self.headway.log = appended(self.headway.log, f"{line}\n")
+        self.progress.log = appended(self.progress.log, f"{line}\n")
         log.debug("%s", line, extra={"job": None if self.job is None else self.job.id})
 
     def _memory_bytes(self) -> int:
-        """What it holds in memory or swap, without files that it has mapped; 0 where unknown."""
+        """Return its memory and swap usage without mapped files; 0 if unknown."""
         try:
             status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii")
         except OSError:
@@ -209,24 +210,24 @@ class LocalJobProcess(JobProcess):
             name = signal.Signals(-code).name
             return (
                 f"The process of this job was killed ({name}), perhaps because the machine ran out "
-                "of memory. Nothing half-written was kept; retry it."
+                "of memory. Partial results were removed; retry it."
             )
-        last = self.headway.log.strip().rpartition("\n")[2]
+        last = self.progress.log.strip().rpartition("\n")[2]
         return (
-            f"The job ended with an unexpected error ({last[:300]}). Its log has the details; "
-            "please report them."
+            f"The job failed with an unexpected error ({last[:300]}). See its log for details, and "
+            "report them."
         )
 
 
 def _too_much(limit_bytes: int) -> str:
     return (
-        f"The job needed more than its {limit_bytes / 1e9:.3g} GB of memory and was ended. "
-        f"Record fewer steps, or have the server give jobs more ({MEMORY_VARIABLE})."
+        f"The job exceeded its memory limit of {limit_bytes / 1e9:.3g} GB and was stopped. "
+        f"Record fewer steps, or ask an admin to raise the limit ({MEMORY_VARIABLE})."
     )
 
 
 class _Lines:
-    """The lines of a pipe, as far as they have come."""
+    """Non-blocking reader of the lines of a pipe."""
 
     def __init__(self, stream: IO[bytes] | None) -> None:
         assert stream is not None
@@ -236,7 +237,7 @@ class _Lines:
         self._rest = b""
 
     def read(self) -> list[bytes]:
-        """What has come since; at the end also a last line without an end."""
+        """Return new complete lines, and at the end of the pipe an incomplete last line."""
         while not self.is_closed:
             try:
                 chunk = os.read(self.descriptor, _CHUNK_BYTES)

@@ -1,4 +1,4 @@
-"""What a worker and the process of a job say to each other: one JSON document a line."""
+"""Messages between a worker and a job's process: one JSON document per line."""
 
 import json
 from dataclasses import dataclass
@@ -12,9 +12,13 @@ Event = Literal["started", "running", "done"]
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The worker gives the job, and a label for what its process half writes.
+    """A job for a process, from the worker.
 
-    What it makes belongs to ``owner``, whose role was ``role``, and is seen as ``visibility`` says.
+    Attributes:
+        staging: label of temporary files and folders.
+        owner: owner of the results.
+        visibility: visibility of the results.
+        role: role of the owner when the job was submitted.
     """
 
     job_id: str
@@ -28,7 +32,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class StepMessage:
-    """A step starts, goes on or has ended; bytes are those of the file that is read."""
+    """Progress of a step; ``bytes_*`` refer to the file being read."""
 
     name: str
     number: int
@@ -41,7 +45,7 @@ class StepMessage:
 
 @dataclass(frozen=True, slots=True)
 class OutputMessage:
-    """The job is done."""
+    """The job succeeded."""
 
     analysis_id: str | None
     result: dict[str, Any]
@@ -49,7 +53,7 @@ class OutputMessage:
 
 @dataclass(frozen=True, slots=True)
 class FailedMessage:
-    """The job cannot be done, for this reason."""
+    """The job failed for this reason."""
 
     error: str
 
@@ -62,12 +66,12 @@ _KINDS: dict[str, type[Message]] = {
 
 
 def to_line(message: Message) -> bytes:
-    """The message as it is written, with the end of the line."""
+    """Return the encoded message with a newline."""
     values = {name: getattr(message, name) for name in message.__slots__}
     return f"{json.dumps([type(message).__name__, values])}\n".encode()
 
 
 def from_line(line: bytes) -> Message:
-    """The message as it was written."""
+    """Decode a message."""
     kind, values = json.loads(line)
     return _KINDS[kind](**values)

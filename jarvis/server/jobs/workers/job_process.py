@@ -1,7 +1,7 @@
 """Process of one job, started by a worker: ``python -m jarvis.server.jobs.workers.job_process``.
 
-It is ready before it is needed: what is slow to import is imported, then it reads one job from its
-input, does it, says how far it is, and ends. When its worker is gone, so is it.
+It is started before a job is queued: it imports slow modules, reads one job from stdin, runs it,
+reports progress on stdout, and ends. It also ends with its worker.
 """
 
 import os
@@ -35,95 +35,99 @@ from jarvis.server.storage.analysis_rows import person_for, stored_for
 from jarvis.server.storage.catalog import named_rows, strictest
 
 NICENESS = 5
-"""Pages are drawn first."""
+"""Pages have priority over jobs."""
 
 READING_EVERY_S = 0.2
-"""How far a trace has been read is said this often."""
+"""Minimum interval of progress messages while a trace is read."""
 
 _IMPORTED_LATE = ("jarvis.trace.compiled", "openpyxl")
-"""What an analysis imports where it needs it, because commands that do not need it start sooner.
+"""Modules that analyses import lazily, so that other commands start fast.
 
-A process imports it while it waits; a job that is there already may do without.
+A process imports them while it waits, but not if a job is already assigned.
 """
 
 _INPUT, _OUTPUT, _ERRORS = 0, 1, 2
 
 
 def main(on_step: Callable[[Step], None] | None = None) -> None:
-    """Do one job; ``on_step`` is called after each step was said.
+    """Run one job.
 
-    An unexpected error ends the process with a traceback, which the worker keeps as the job's log.
+    An unexpected error ends the process with a traceback, which becomes part of the job's log.
+
+    Args:
+        on_step: called after each progress message.
     """
-    say = _own_output()
+    send = _open_messages()
     os.nice(NICENESS)
     raise_thresholds()
     load_registry()
     for name in _IMPORTED_LATE:
-        if not _is_given():
+        if not _has_input():
             import_module(name)
-    with open(_INPUT, "rb", buffering=0, closefd=False) as given:
-        line = given.readline()
+    with open(_INPUT, "rb", buffering=0, closefd=False) as stdin:
+        line = stdin.readline()
     if not line:
-        return  # never needed
+        return  # the worker ended without a job for it
     threading.Thread(target=_end_with_worker, daemon=True).start()
     assignment = from_line(line)
     assert isinstance(assignment, Assignment)
     os.environ[LABEL_VARIABLE] = assignment.staging
-    say(outcome_of(assignment, _ProgressReporter(say, on_step)))
+    send(outcome_of(assignment, _ProgressReporter(send, on_step)))
 
 
 def outcome_of(
     assignment: Assignment, progress: Callable[[Step], None]
 ) -> OutputMessage | FailedMessage:
-    """Do what a job asks for; what cannot be done is a sentence, and a fault of ours is raised."""
+    """Run a job and return its final message; unexpected errors are raised."""
     inputs: tuple[Path, ...] = ()
     try:
         request = request_of(JobKind(assignment.kind), assignment.parameters)
         inputs = request.inputs
         with _rights_of(assignment, request):
             request.bring_inputs(progress)
-            made = request.run(progress, assignment.job_id)
+            output = request.run(progress, assignment.job_id)
     except JarvisError as error:
-        sentence = str(error)
-        for path in inputs:  # where the server keeps it means nothing to who sent it
-            sentence = sentence.replace(f"{path.parent}{os.sep}", "")
-        return FailedMessage(sentence)
+        message = str(error)
+        for path in inputs:  # hide the server's folders from the user
+            message = message.replace(f"{path.parent}{os.sep}", "")
+        return FailedMessage(message)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return FailedMessage(
-            f"{where}{error.strerror or error}. Check that it is there, may be written and has "
-            "room, then retry the job."
+            f"{where}{error.strerror or error}. Check that it exists, is writable and has free "
+            "space, then retry the job."
         )
-    return OutputMessage(made.analysis_id, made.result)
+    return OutputMessage(output.analysis_id, output.result)
 
 
 def _rights_of(assignment: Assignment, request: Request) -> AbstractContextManager[None]:
-    """Do a job with the rights of its owner, which may have changed since it was submitted.
+    """Return a context that stores results with the owner's current permissions.
 
-    Raises UnknownAnalysisError where the owner may not see an analysis that the job names.
+    Raises:
+        UnknownAnalysisError: the owner cannot (or can no longer) see an analysis of the job.
     """
     owner, role = assignment.owner, Role(assignment.role)
-    named = named_rows(person_for(owner, role), request.analyses)
-    return stored_for(owner, strictest(Visibility(assignment.visibility), named), role)
+    rows = named_rows(person_for(owner, role), request.analyses)
+    return stored_for(owner, strictest(Visibility(assignment.visibility), rows), role)
 
 
 class _ProgressReporter:
-    """Says each step, and now and then how far a trace has been read."""
+    """Sends each step, and at most every READING_EVERY_S the progress of reading a trace."""
 
     def __init__(
-        self, say: Callable[[Message], None], on_step: Callable[[Step], None] | None
+        self, send: Callable[[Message], None], on_step: Callable[[Step], None] | None
     ) -> None:
-        self._say = say
+        self._send = send
         self._on_step = on_step
-        self._said_at = 0.0
+        self._sent_at = 0.0
 
     def __call__(self, step: Step) -> None:
         now = monotonic()
-        if step.state == "running" and now - self._said_at < READING_EVERY_S:
+        if step.state == "running" and now - self._sent_at < READING_EVERY_S:
             return
-        self._said_at = now
+        self._sent_at = now
         read = step.reading
-        self._say(
+        self._send(
             StepMessage(
                 step.name,
                 step.number,
@@ -138,24 +142,24 @@ class _ProgressReporter:
             self._on_step(step)
 
 
-def _is_given() -> bool:
-    """Whether a job is there, or the worker has gone."""
+def _has_input() -> bool:
+    """Return whether a job is assigned or stdin is closed."""
     return bool(select.select([_INPUT], [], [], 0)[0])
 
 
-def _own_output() -> Callable[[Message], None]:
-    """What writes to the worker; whatever else is printed goes to the log."""
+def _open_messages() -> Callable[[Message], None]:
+    """Return a function that sends messages on stdout; redirect other output to stderr."""
     output = os.fdopen(os.dup(_OUTPUT), "wb", buffering=0)
     os.dup2(_ERRORS, _OUTPUT)
 
-    def say(message: Message) -> None:
+    def send(message: Message) -> None:
         output.write(to_line(message))
 
-    return say
+    return send
 
 
 def _end_with_worker() -> None:
-    """A worker that is killed closes our input; nobody would hear of this job any more."""
+    """Kill this process group when stdin closes, which means that the worker died."""
     while os.read(_INPUT, 1):
         pass
     os.killpg(os.getpgrp(), signal.SIGKILL)

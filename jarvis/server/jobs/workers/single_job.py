@@ -1,4 +1,4 @@
-"""Run one job in a process of its own without a queue, within the memory limit of jobs."""
+"""Runs one job in its own process without a queue, within the memory limit of jobs."""
 
 import select
 from uuid import uuid4
@@ -20,9 +20,11 @@ class SingleJobError(JarvisError):
 
 
 def run_single_job(request: Request, owner: str | None) -> JobOutput:
-    """Run a job for ``owner`` and wait for it. Raises SingleJobError; then nothing is left of it.
+    """Run a job for ``owner`` and wait for it.
 
-    Raises also what ``Request.new_job`` raises.
+    Raises:
+        SingleJobError: the job failed; partial results were removed.
+        JarvisError: as ``Request.new_job`` raises.
     """
     job_id = uuid4().hex[:10]
     label = f"job-{job_id}-"

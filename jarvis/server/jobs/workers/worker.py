@@ -1,8 +1,8 @@
-"""The worker: takes jobs from the queue and runs each in a process of its own.
+"""Worker: claims jobs from the queue and runs each in its own process.
 
-``python -m jarvis.server.jobs.workers.worker [--slots N]``, as many as wanted, on any machine that
-reaches the database and the home folder. It needs little itself, so that it lives when a job does
-not.
+Start any number with ``python -m jarvis.server.jobs.workers.worker [--slots N]``, on any machine
+that reaches the database and the home folder. The worker itself uses little memory, so that it
+survives the crash of a job.
 """
 
 import argparse
@@ -39,33 +39,35 @@ if TYPE_CHECKING:
     from jarvis.server.jobs.dask.jobs import DaskCluster
 
 POLL_S = 0.25
-"""The queue and what is to be cancelled are looked at this often."""
+"""Polling interval of the queue and of cancel requests."""
 
 MEASURE_S = 0.05
-"""The memory of running jobs is measured this often: a job that grows fast gets little further."""
+"""Interval of memory measurements; short, because a job can allocate quickly."""
 
 BEAT_S = 1.0
-"""Without news, a worker says this often that it lives."""
+"""Heartbeat interval while there is no progress to report."""
 
 SWEEP_S = 2.0
-"""Jobs of workers that died are looked for this often."""
+"""Interval of checks for jobs of dead workers."""
 
 TIDY_S = 3600.0
-"""What is old is removed this often."""
+"""Retention interval."""
 
 NEXT_READY_S = 1.0
-"""So long after one process was given a job, or died without one, the next is made ready at the
-latest: a small job is done by then, and has the machine for itself."""
+"""Delay before pre-forking the next worker process, so that a small job has the machine for itself.
+The delay ends early when a job ends."""
 
 log = logging.getLogger(__name__)
 
 
 class Worker:
-    """Runs up to ``slots`` jobs, and a quick one beside them, until it is told to stop.
+    """Runs up to ``slots`` jobs and one extra quick job until it is stopped.
 
-    ``memory_bytes`` is what one job may hold; ``command`` starts the process of a job. With a
-    ``cluster`` jobs run there, as many as it has slots for where ``slots`` is None; a quick one
-    that would have to wait for a slot there runs here.
+    Args:
+        slots: concurrent jobs; None for the slots of the cluster.
+        memory_bytes: memory limit of one job.
+        command: command of a job's process.
+        cluster: where jobs run; a quick job that would have to wait there runs locally.
     """
 
     def __init__(
@@ -80,68 +82,68 @@ class Worker:
         self._engine = engine
         self._slots = slots
         self._memory_bytes = memory_bytes
-        self._longest_s = 60 * settings().job_minutes
+        self._max_job_s = 60 * settings().job_minutes
         self._command = tuple(command)
         self._cluster = cluster
         self._running: list[JobProcess] = []
         self._waiting: JobProcess | None = None
         self._start_after = 0.0
         self._selector = selectors.DefaultSelector()
-        self._tidying: Thread | None = None
+        self._cleanup: Thread | None = None
         self._is_stopping = False
         self._has_news = False
-        self._due = dict.fromkeys((self._poll, self._heartbeat, self._reap, self._tidy), -inf)
+        self._due = dict.fromkeys((self._poll, self._heartbeat, self._reap, self._clean_up), -inf)
 
     def stop(self) -> None:
-        """Leave in order: no further job, and what runs goes back into the queue."""
+        """Stop after the current iteration; running jobs are re-queued."""
         self._is_stopping = True
 
     def stop_at_end_of(self, descriptor: int) -> None:
-        """Stop when the other end of a pipe is closed, by will or by death."""
+        """Stop when the other end of a pipe is closed, also by the death of its process."""
         self._selector.register(descriptor, selectors.EVENT_READ, descriptor)
 
     def run(self) -> None:
-        """Work until ``stop``."""
+        """Run jobs until ``stop`` is called."""
         try:
             while not self._is_stopping:
-                self._keep_one_ready()
+                self._prefork()
                 wait_s = MEASURE_S if self._running else POLL_S
                 for key, _ in self._selector.select(wait_s):
                     if key.data is not None and not os.read(key.data, 1):
                         self.stop()
                 for child in self._running:
                     if child.outcome is None:
-                        self._attend(child)
-                self._do_what_is_due()
+                        self._update(child)
+                self._run_due_tasks()
         finally:
-            self._leave()
+            self._shut_down()
 
-    def _keep_one_ready(self) -> None:
-        """A process that has imported everything waits for the next job."""
+    def _prefork(self) -> None:
+        """Keep one process with all imports done ready for the next job."""
         waiting = self._waiting
         if waiting is not None and not waiting.is_waiting:
             waiting.listen()
-            log.error("a process without a job has ended:\n%s", waiting.headway.log)
+            log.error("a process without a job has ended:\n%s", waiting.progress.log)
             self._end(waiting, Outcome(JobState.FAILED))
             self._waiting, self._start_after = None, monotonic() + NEXT_READY_S
         if self._waiting is None and monotonic() >= self._start_after:
             self._waiting = LocalJobProcess(self._memory_bytes, self._command)
 
-    def _attend(self, child: JobProcess) -> None:
+    def _update(self, child: JobProcess) -> None:
         self._has_news |= child.listen()
         if child.outcome is not None:
             self._end(child, child.outcome)
-        elif (_job(child).elapsed_s or 0) > self._longest_s:
-            self._end(child, Outcome(JobState.FAILED, _too_long(self._longest_s)))
+        elif (_job(child).elapsed_s or 0) > self._max_job_s:
+            self._end(child, Outcome(JobState.FAILED, _too_long(self._max_job_s)))
 
-    def _do_what_is_due(self) -> None:
-        """What needs the database; while it does not answer, jobs go on and are written later."""
+    def _run_due_tasks(self) -> None:
+        """Run the periodic database tasks; jobs keep running while the database is down."""
         now = monotonic()
         for task, period_s in (
             (self._poll, POLL_S),
             (self._heartbeat, POLL_S if self._has_news else BEAT_S),
             (self._reap, SWEEP_S),
-            (self._tidy, TIDY_S),
+            (self._clean_up, TIDY_S),
         ):
             if now - self._due[task] >= period_s:
                 try:
@@ -151,7 +153,7 @@ class Worker:
                 self._due[task] = now
 
     def _poll(self) -> None:
-        """End what is to be cancelled, write down what has ended, take what waits."""
+        """Cancel jobs on request, store the outcome of ended jobs, and claim a queued job."""
         if self._running:
             orders = claims.orders(self._engine, self.id)
             for child in list(self._running):
@@ -159,21 +161,21 @@ class Worker:
                 if child.outcome is None and orders.get(job.id, True):
                     self._end(child, Outcome(JobState.CANCELLED))
                 if child.outcome is not None:
-                    claims.finish(self._engine, self.id, job.id, child.headway, child.outcome)
+                    claims.finish(self._engine, self.id, job.id, child.progress, child.outcome)
                     self._running.remove(child)
-        if self._waiting is not None and (taken := self._claim()) is not None:
-            child = self._child_for(taken)
+        if self._waiting is not None and (claimed := self._claim()) is not None:
+            child = self._process_for(claimed)
             for output in child.outputs:
                 self._selector.register(output, selectors.EVENT_READ)
-            _clear(taken, taken.label)  # where the worker before us died too
-            child.give(taken)
+            _clear(claimed, claimed.label)  # partial results of attempts whose workers died
+            child.give(claimed)
             self._running.append(child)
             self._has_news = True
 
-    def _child_for(self, job: Job) -> JobProcess:
-        """What does a job: the cluster, or the process that is ready here."""
-        away = sum(not isinstance(child, LocalJobProcess) for child in self._running)
-        if self._cluster is not None and (job.kind not in QUICK or away < self._cluster.slots):
+    def _process_for(self, job: Job) -> JobProcess:
+        """Return a process for a job: in the cluster, or the preforked local one."""
+        submitted = sum(not isinstance(child, LocalJobProcess) for child in self._running)
+        if self._cluster is not None and (job.kind not in QUICK or submitted < self._cluster.slots):
             return self._cluster.child()
         assert self._waiting is not None
         child, self._waiting = self._waiting, None
@@ -182,47 +184,47 @@ class Worker:
 
     @property
     def slots(self) -> int:
-        """How many jobs it can run now, beside a quick one."""
+        """Return the number of concurrent jobs now, without the extra quick job."""
         if self._cluster is None:
             return self._slots or 0
-        there = self._cluster.slots
-        return there if self._slots is None else min(self._slots, there)
+        available = self._cluster.slots
+        return available if self._slots is None else min(self._slots, available)
 
     def _claim(self) -> Job | None:
-        """The next job that there is a slot for; one slot more, so that a quick one can pass."""
+        """Claim the next job for a free slot; quick jobs have one extra slot."""
         if len(self._running) > self.slots:
             return None
         long = sum(_job(child).kind not in QUICK for child in self._running)
         return claims.claim(self._engine, self.id, () if long < self.slots else QUICK)
 
     def _heartbeat(self) -> None:
-        headway = {_job(child).id: child.headway for child in self._running}
-        claims.beat(self._engine, self.id, self.slots, headway)
+        progress = {_job(child).id: child.progress for child in self._running}
+        claims.beat(self._engine, self.id, self.slots, progress)
         self._has_news = False
 
     def _reap(self) -> None:
         for job in claims.fail_stale_jobs(self._engine):
-            log.warning("job %s was given up: its worker %s is silent", job.id, job.worker)
+            log.warning("job %s failed: its worker %s has no heartbeat", job.id, job.worker)
             _clear(job, job.attempt_label)
 
-    def _tidy(self) -> None:
-        """In a thread: jobs do not wait for storage that answers slowly."""
-        if self._tidying is None or not self._tidying.is_alive():
-            self._tidying = Thread(target=_tidied, args=(self._engine,), daemon=True)
-            self._tidying.start()
+    def _clean_up(self) -> None:
+        """Apply retention in a thread, so that slow storage does not delay jobs."""
+        if self._cleanup is None or not self._cleanup.is_alive():
+            self._cleanup = Thread(target=_apply_retention, args=(self._engine,), daemon=True)
+            self._cleanup.start()
 
     def _end(self, child: JobProcess, outcome: Outcome) -> None:
-        """End a process, and clear away what it had half written."""
+        """End a process and delete its partial results."""
         for output in child.outputs:
             if output in self._selector.get_map():
                 self._selector.unregister(output)
         child.end(outcome)
         self._start_after = min(self._start_after, monotonic())
-        self._due[self._poll] = 0.0  # how it ended is written down at once
+        self._due[self._poll] = 0.0  # store the outcome immediately
         if child.job is not None:
             _clear(child.job, child.job.attempt_label)
 
-    def _leave(self) -> None:
+    def _shut_down(self) -> None:
         unfinished = []
         for child in self._running:
             child.listen()
@@ -237,10 +239,10 @@ class Worker:
             for child in self._running:
                 job, outcome = _job(child), child.outcome
                 if outcome is not None and job.id not in unfinished:
-                    claims.finish(self._engine, self.id, job.id, child.headway, outcome)
+                    claims.finish(self._engine, self.id, job.id, child.progress, outcome)
             claims.leave(self._engine, self.id, unfinished)
         except DatabaseError as error:
-            log.warning("jobs cannot be put back, and will be given up: %s", error)
+            log.warning("jobs cannot be re-queued and will fail: %s", error)
 
 
 def _job(child: JobProcess) -> Job:
@@ -248,10 +250,10 @@ def _job(child: JobProcess) -> Job:
     return child.job
 
 
-def _too_long(longest_s: float) -> str:
+def _too_long(max_s: float) -> str:
     return (
-        f"The job took longer than its {longest_s / 60:g} minutes and was ended. Record fewer "
-        "steps, or have the server give jobs more time (JARVIS_JOB_MINUTES)."
+        f"The job exceeded its time limit of {max_s / 60:g} minutes and was stopped. Record fewer "
+        "steps, or ask an admin to raise the limit (JARVIS_JOB_MINUTES)."
     )
 
 
@@ -261,13 +263,13 @@ def _clear(job: Job, label: str) -> None:
 
 
 def set_up_worker(slots: int | None) -> Worker:
-    """The worker that the settings ask for. Raises SettingsError, DatabaseError."""
+    """Create the worker of the settings; may raise SettingsError or DatabaseError."""
     address = settings().dask_scheduler
     if address is None:
         slots = 1 if slots is None else slots
         return Worker(database(), slots, memory_limit_bytes(slots))
     try:
-        from jarvis.server.jobs.dask.jobs import DaskCluster  # an extra
+        from jarvis.server.jobs.dask.jobs import DaskCluster  # optional dependency
     except ModuleNotFoundError as error:
         raise SettingsError(
             f"JARVIS_DASK_SCHEDULER is set, but {error.name} is not installed: "
@@ -276,18 +278,18 @@ def set_up_worker(slots: int | None) -> Worker:
     return Worker(database(), slots, memory_limit_bytes(1), cluster=DaskCluster(address))
 
 
-def _tidied(engine: Engine) -> None:
+def _apply_retention(engine: Engine) -> None:
     try:
         clean_up(engine)
     except (JarvisError, OSError) as error:
-        log.warning("what is old is not removed now: %s", error)
+        log.warning("retention cleanup failed: %s", error)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a worker until SIGTERM or SIGINT; the exit code."""
+    """Run a worker until SIGTERM or SIGINT; return the exit code."""
     parser = argparse.ArgumentParser(description="Run jobs from the queue until stopped.")
     parser.add_argument(
-        "--slots", type=int, help="jobs at the same time (default: 1, or what the Dask cluster can)"
+        "--slots", type=int, help="concurrent jobs (default: 1, or the slots of the Dask cluster)"
     )
     parser.add_argument(
         "--tied-to-input", action="store_true", help="stop when the standard input is closed"

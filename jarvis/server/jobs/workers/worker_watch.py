@@ -1,4 +1,4 @@
-"""The worker of a web server: started with it, started again when it dies, stopped with it."""
+"""Supervisor of a web server's worker: starts it, restarts it if it dies, and stops it."""
 
 import asyncio
 import logging
@@ -12,38 +12,40 @@ from time import monotonic
 from jarvis.server.settings import settings
 
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.5, 30.0
-"""Between a death and the next start; twice as long each time while workers die young."""
+"""Delay before a restart; doubled while workers die within YOUNG_S."""
 
 YOUNG_S = 30.0
 STOP_S = 6.0
-"""A worker that is told to stop has so long."""
+"""Timeout for a graceful stop of the worker."""
 
 log = logging.getLogger(__name__)
 
 
 def job_slots() -> int | None:
-    """``JARVIS_JOB_SLOTS``: how many jobs run at once, 0 where other workers do; by default one,
-    and None for as many as the Dask cluster can."""
+    """Return ``JARVIS_JOB_SLOTS``: the concurrent jobs, or 0 if other workers run them.
+
+    The default is 1, or None with a Dask cluster, for all of its slots.
+    """
     now = settings()
-    is_open = now.dask_scheduler is not None and "job_slots" not in now.model_fields_set
-    return None if is_open else now.job_slots
+    is_unset = now.dask_scheduler is not None and "job_slots" not in now.model_fields_set
+    return None if is_unset else now.job_slots
 
 
 def worker_command(slots: int | None) -> tuple[str, ...]:
-    """What starts a worker that ends with its starter."""
-    slots_given = () if slots is None else ("--slots", str(slots))
+    """Return the command of a worker that ends when its stdin is closed."""
+    options = () if slots is None else ("--slots", str(slots))
     return (
         sys.executable,
         "-m",
         "jarvis.server.jobs.workers.worker",
         "--tied-to-input",
-        *slots_given,
+        *options,
     )
 
 
 @contextmanager
 def watched_worker(command: Sequence[str]) -> Iterator[None]:
-    """A worker at work while the block runs."""
+    """Run a worker while the block runs."""
     watch = _Watch(command)
     watch.start()
     try:
@@ -54,7 +56,7 @@ def watched_worker(command: Sequence[str]) -> Iterator[None]:
 
 @asynccontextmanager
 async def worker_at_work() -> AsyncIterator[None]:
-    """A worker at work meanwhile, with the slots of the settings; none where these are 0."""
+    """Run a worker with the slots of the settings while the block runs; none if they are 0."""
     slots = job_slots()
     if slots == 0:
         yield
@@ -79,7 +81,7 @@ class _Watch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Close the worker's input, which tells it to leave, and wait for it."""
+        """Close the worker's stdin, which makes it stop, and wait for it."""
         self._is_stopping.set()
         process = self._process
         if process is None or process.stdin is None:
@@ -101,7 +103,7 @@ class _Watch:
             if self._is_stopping.is_set():
                 return
             pause_s = FIRST_PAUSE_S if monotonic() - begin > YOUNG_S else pause_s
-            log.warning("the worker ended with code %d; the next starts in %g s", code, pause_s)
+            log.warning("the worker exited with code %d; restarting in %g s", code, pause_s)
             if self._is_stopping.wait(pause_s):
                 return
             pause_s = min(2 * pause_s, MAX_PAUSE_S)

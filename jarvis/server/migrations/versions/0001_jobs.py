@@ -8,7 +8,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Make both tables."""
+    """Create both tables."""
     moment = sa.DateTime(timezone=True)
     op.create_table(
         "jobs",

@@ -8,7 +8,7 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Make the tables."""
+    """Create the tables and add the columns of jobs."""
     moment = sa.DateTime(timezone=True)
     op.add_column("jobs", sa.Column("place", sa.Text))
     visibility = sa.Column("visibility", sa.String(16), nullable=False, server_default="team")

@@ -1,4 +1,4 @@
-"""The analyses that jobs name, the role of who asked for a job, owners of descriptions of GPUs."""
+"""The analyses that jobs use, the role of a job's owner, owners of GPU descriptions."""
 
 from typing import Any
 
@@ -16,11 +16,11 @@ _NAMED = {
     "replay": (("analysis",),),
     "compare": (("target",), ("reference",)),
 }
-"""Where the parameters of a job name analyses, by its kind."""
+"""Paths of analysis ids in the parameters of each job kind."""
 
 
 def upgrade() -> None:
-    """Make the tables, and fill the first one from the jobs there are."""
+    """Create the tables, and fill the first one from the existing jobs."""
     role = sa.Column("role", sa.String(16), nullable=False, server_default="editor")
     op.add_column("jobs", role)
     job_analyses = op.create_table(
@@ -47,13 +47,13 @@ def upgrade() -> None:
     )
     connection = op.get_bind()
     analyses = sa.table("analyses", sa.column("id"))
-    kept = frozenset(connection.scalars(sa.select(analyses.c.id)))
+    stored = frozenset(connection.scalars(sa.select(analyses.c.id)))
     rows = [
         {
             "job_id": job["id"],
             "analysis_id": name,
-            "owner": None if name in kept else job["owner"],
-            "visibility": None if name in kept else job["visibility"],
+            "owner": None if name in stored else job["owner"],
+            "visibility": None if name in stored else job["visibility"],
         }
         for job in connection.execute(sa.select(jobs)).mappings()
         for name in _named(job["kind"], job["parameters"], job["analysis_id"])
@@ -63,13 +63,13 @@ def upgrade() -> None:
 
 
 def _named(kind: str, parameters: Any, analysis_id: str | None) -> list[str]:
-    """The analyses that a job names and the one that it made, each once."""
-    found = [analysis_id, *(_at(parameters, path) for path in _NAMED.get(kind, ()))]
-    return list(dict.fromkeys(name for name in found if isinstance(name, str) and len(name) <= 64))
+    """Return the analyses that a job uses and the one that it created, each once."""
+    names = [analysis_id, *(_at(parameters, path) for path in _NAMED.get(kind, ()))]
+    return list(dict.fromkeys(name for name in names if isinstance(name, str) and len(name) <= 64))
 
 
 def _at(value: Any, path: tuple[str, ...]) -> Any:
-    """What is at a path of keys; None where there is nothing."""
+    """Return the value at a path of keys; None if there is none."""
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value

@@ -1,4 +1,4 @@
-"""Who loaded an analysis from a file."""
+"""Who imported an analysis from an archive."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,9 +8,9 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
-    """Add the column, and fill it for what the audit log says was loaded.
+    """Add the column, and fill it from the audit log.
 
-    SQLite reads a row up to the last column asked for, so there it comes before the manifest.
+    SQLite reads a row up to the last selected column, so there it precedes the manifest.
     """
     is_sqlite = op.get_bind().dialect.name == "sqlite"
     with op.batch_alter_table("analyses", recreate="always" if is_sqlite else "never") as table:
