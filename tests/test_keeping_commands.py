@@ -76,7 +76,7 @@ def run_and_err(said: Said, *arguments: object) -> str:
 def test_an_invalid_archive_gives_one_message(stored_id: str, capsys: Said) -> None:
     assert run("archive", "load", "tiny.json") == ExitCode.FAILED
     said = capsys.readouterr().err
-    assert said.startswith("jarvis: tiny.json is not loaded: ")
+    assert said.startswith("jarvis: tiny.json cannot be imported: ")
     assert said.count("\n") == 1
 
 
@@ -103,7 +103,7 @@ def test_an_empty_list_is_reported(
 ) -> None:
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path))
     assert run("list") == ExitCode.OK
-    assert capsys.readouterr().out == "No analyses are stored here.\n"
+    assert capsys.readouterr().out == "No analyses are stored.\n"
 
 
 @pytest.mark.parametrize("command", [("remove",), ("prune", "--older-than", "30d")])
@@ -137,7 +137,7 @@ def test_a_terminal_gets_a_prompt(
 
 def test_all_are_removed_or_none(stored_id: str, capsys: Said) -> None:
     assert run("remove", "--yes", stored_id, "nothing") == ExitCode.FAILED
-    assert "No analysis 'nothing'" in capsys.readouterr().err
+    assert "There is no analysis 'nothing'" in capsys.readouterr().err
     assert ids() == [stored_id]
     run("pin", stored_id)
     assert run("remove", "--yes", stored_id) == ExitCode.FAILED
@@ -160,7 +160,7 @@ def test_a_dry_run_lists_what_would_be_deleted_and_why(stored_id: str, capsys: S
     out = capsys.readouterr().out
     assert stored_id in out
     assert "40 days old: older than 30 days" in out
-    assert "would be removed" in out
+    assert "would be deleted" in out
     planned = printed(capsys, "prune", "--older-than", "30d", "--dry-run")
     assert planned["removed"] == []
     assert [(row["kind"], row["name"]) for row in planned["planned"]] == [("analysis", stored_id)]
