@@ -84,12 +84,12 @@ def test_the_output_folder_is_neither_a_root_nor_inside_the_home(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert output_folder("runs/one") == root / "runs" / "one"
-    with pytest.raises(IntakeError, match="folder of its own"):
+    with pytest.raises(IntakeError, match="is already in use"):
         output_folder(str(root))
     with pytest.raises(IntakeError, match="outside the folders"):
         output_folder("/somewhere/else")
     monkeypatch.setenv(ROOTS_VARIABLE, str(tmp_path))
-    with pytest.raises(IntakeError, match="folder of its own"):
+    with pytest.raises(IntakeError, match="is already in use"):
         output_folder("home/analyses/x")
 
 
