@@ -276,7 +276,7 @@ def test_analyze_stores_under_an_id(
     ("arguments", "sentence"),
     [
         (["analyze", "missing.json"], "cannot be read"),
-        (["analyze", "{trace}", "--platform", "Abacus"], "No GPU named 'Abacus'"),
+        (["analyze", "{trace}", "--platform", "Abacus"], "Unknown GPU 'Abacus'"),
         (["report", "{trace}", "--output_xlsx_path", "{trace}/x.xlsx"], "small.json"),
         (["export", "missing", "--output", "x"], "There is no analysis 'missing'"),
         (["export", "missing", "--format", "pdf", "--output", "x"], "no format 'pdf'"),
