@@ -273,5 +273,5 @@ def test_the_category_manifest_says_how_host_and_gpu_time_compare(tmp_path: Path
     assert gemm["sync_ops_count"] == 1
     assert gemm["has_sync_bottleneck"] is True
     metadata = json.loads((tmp_path / "run" / "metadata" / "gemm_metadata.json").read_text())
-    assert "no proof" in metadata["time_breakdown"].pop("note")
+    assert "not proof" in metadata["time_breakdown"].pop("note")
     assert metadata["time_breakdown"].items() <= gemm.items()

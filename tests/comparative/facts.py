@@ -141,7 +141,7 @@ class Facts:
 
     def line(self, place: Place) -> list[float] | None:
         text = ITEM.sub("", place.text)
-        if place.section == "Executive Summary" and text.startswith("This compares"):
+        if place.section == "Executive Summary" and text.startswith("This report compares"):
             return self.paragraph(text)
         if text.startswith("Most urgent"):
             return self.gaps[1].told_gap()

@@ -71,7 +71,7 @@ def test_run_directories_do_not_get_it(install: Install, sample: Analyzed, tmp_p
 @pytest.mark.parametrize(
     ("format_", "sentence"),
     [
-        (Raising(), "'slides' of another package failed: SystemExit: no more slides. Ask who"),
+        (Raising(), "'slides' of another package failed: SystemExit: no more slides. Contact its"),
         (Silent(), "'slides' of another package failed: FileNotFoundError: it wrote nothing"),
         (ImportError("no such thing"), "(it could not be loaded: ImportError: no such thing)"),
         (5, "(it could not be loaded: RegistrationError: theirs:slides is no Reporter"),

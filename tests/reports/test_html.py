@@ -178,7 +178,7 @@ def test_without_a_known_efficiency_no_saving_is_drawn(sample: Analyzed) -> None
     unknown = operations.with_columns(pct_roofline=pl.lit(None, dtype=pl.Float64))
     run = replace(sample.run, tables={**sample.run.tables, "operations": unknown})
     text = html_document(run, sample.root)
-    assert "No efficiency is known, so no saving." in text
+    assert "No efficiency is known, so there is no saving." in text
     titles = [title.text or "" for d in drawings(text) for title in d.iter("title")]
     assert any(title.startswith("Category: ") for title in titles)
     assert {t.partition("Saving (ms): ")[2] for t in titles if "Saving (ms)" in t} == {"0.000"}
