@@ -103,7 +103,7 @@ def test_an_empty_list_is_reported(
 ) -> None:
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path))
     assert run("list") == ExitCode.OK
-    assert capsys.readouterr().out == "No analysis is stored_id here.\n"
+    assert capsys.readouterr().out == "No analysis is kept here.\n"
 
 
 @pytest.mark.parametrize("command", [("remove",), ("prune", "--older-than", "30d")])
