@@ -23,7 +23,7 @@ from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
 
 from jarvis.core.errors import JarvisError
-from jarvis.core.protocol import API
+from jarvis.core.product import API
 from jarvis.core.workspace import HOME_VARIABLE
 from jarvis.hardware import HardwareSpec
 from jarvis.reports.reading import read_report

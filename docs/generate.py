@@ -12,7 +12,7 @@ from broken_inputs import broken_inputs_markdown
 
 from jarvis.analyses import checks_markdown
 from jarvis.cli.documentation import command_line_markdown
-from jarvis.core.protocol import API
+from jarvis.core.product import API
 from jarvis.schemas import schemas_markdown
 from jarvis.server.http.api import api
 from jarvis.server.http.api.description import api_markdown

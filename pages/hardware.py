@@ -2,12 +2,12 @@
 
 import streamlit as st
 
-from jarvis.dashboard.pages.hardware import custom_gpus, page, reproject
+from jarvis.dashboard.pages.hardware import custom_gpus, page
 
 st.title(":material/memory: Hardware")
 catalog = page.catalog()
 page.presets(catalog)
 spec, other = page.chosen(catalog)
 page.figures(spec, other)
-reproject.render(spec, catalog)
+page.render(spec, catalog)
 custom_gpus.render(catalog)

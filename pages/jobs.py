@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from jarvis.dashboard.pages.jobs import page
+from jarvis.dashboard.pages import jobs
 
 st.title(":material/checklist: Jobs")
-page.render()
+jobs.render()

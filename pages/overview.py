@@ -1,11 +1,10 @@
 """Overview page: time breakdown and findings by priority."""
 
 from jarvis.dashboard.pages.overview import page, tables
-from jarvis.dashboard.pages.overview.ranked_findings import ranked_findings
+from jarvis.dashboard.pages.overview.tables import ranked_findings
 from jarvis.dashboard.session.state import opened
-from jarvis.dashboard.widgets.header import page_header
+from jarvis.dashboard.widgets.header import health_header, page_header
 from jarvis.dashboard.widgets.other_tools import why_another_tool
-from jarvis.dashboard.widgets.trace_health import health_header
 
 now = opened()
 page_header("Overview", ":material/dashboard:", now, has_health=True)

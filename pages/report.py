@@ -2,7 +2,6 @@
 
 from jarvis.dashboard.pages.report import downloads as report_downloads
 from jarvis.dashboard.pages.report import edits as report_edits
-from jarvis.dashboard.pages.report import page
 from jarvis.dashboard.session.state import opened
 from jarvis.dashboard.widgets.header import page_header
 
@@ -11,4 +10,4 @@ page_header("Report", ":material/description:", now)
 edits = report_edits.edited(now)
 report_downloads.downloads(now, edits)
 report_downloads.replay_packages(now)
-page.preview(now, edits)
+report_downloads.preview(now, edits)

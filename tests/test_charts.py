@@ -8,7 +8,7 @@ import vl_convert
 
 from jarvis import charts
 from jarvis.analyses.operations import DETAILS
-from jarvis.charts.drawing import specification
+from jarvis.charts.marks import specification
 from jarvis.charts.rooflines import Ceiling
 from jarvis.schemas import TABLES
 

@@ -13,15 +13,14 @@ from pathlib import Path
 import pytest
 
 from jarvis import cli
-from jarvis.cli import completers
-from jarvis.cli import progress as progress_option
+from jarvis.cli import completers, shared
 from jarvis.cli.completion import SETUP
 from jarvis.cli.documentation import command_line_markdown
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.whole import whole
 from jarvis.core.product import product_version
 from jarvis.pipeline import STEPS, Step
-from jarvis.pipeline.step_lines import step_of_line
+from jarvis.pipeline.steps import step_of_line
 from jarvis.run import SCHEMA_VERSION
 from tests.builders import trace
 
@@ -235,7 +234,7 @@ def test_ctrl_c_during_a_run_leaves_no_output(
             assert list(tmp_path.iterdir())  # the run is being written beside its place
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(progress_option, "print_step", stop)
+    monkeypatch.setattr(shared, "print_step", stop)
     words = ["analyze", str(places["trace"]), "--output-dir", str(tmp_path / "out")]
     assert cli.main(words) == ExitCode.INTERRUPTED
     assert capsys.readouterr().err == "jarvis: stopped.\n"

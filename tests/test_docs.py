@@ -13,7 +13,7 @@ import jarvis.cli
 from jarvis import impact
 from jarvis.analyses import load_analyses
 from jarvis.perf_models import all_models
-from jarvis.server.http.web import health, stopping
+from jarvis.server.http.web import health, lifespan
 from jarvis.server.jobs import claims
 from jarvis.server.jobs.dask import jobs as dask_jobs
 from jarvis.server.settings import PREFIX
@@ -33,7 +33,7 @@ STATED = {
     "operate.md": [
         f"comes within {health.ANSWER_S:g} s",
         f"workers with a heartbeat in the last {claims.HEARTBEAT_TIMEOUT_S} s",
-        f"exits at the latest {stopping.AFTER_REQUESTS_S:g} s after that",
+        f"exits at the latest {lifespan.AFTER_REQUESTS_S:g} s after that",
     ],
     "how-it-works.md": [f"An efficiency above {impact.FULL_PCT:g} % means"],
 }

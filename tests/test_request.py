@@ -12,13 +12,12 @@ from jarvis.cli import parser
 from jarvis.cli.push import _new_analysis
 from jarvis.cli.shared import request_of as request_of_command
 from jarvis.core.request import AnalysisOptions, AnalysisRequest, public_name
-from jarvis.dashboard.pages.ingest import option_inputs
+from jarvis.dashboard.pages.ingest import options
 from jarvis.pipeline import chosen_options
 from jarvis.run import Options
 from jarvis.server.database import JobKind
 from jarvis.server.http.api.analysis_routes import NewAnalysis
-from jarvis.server.ingest.remote_errors import RemoteError
-from jarvis.server.ingest.remote_runs import RemoteRun, _script, check_run
+from jarvis.server.ingest.remote_runs import RemoteError, RemoteRun, _script, check_run
 from jarvis.server.jobs.kinds import Analyze, Request, request_of
 from jarvis.server.jobs.kinds.fetches import Fetch
 from jarvis.server.jobs.kinds.remotes import Remote
@@ -77,10 +76,10 @@ def test_the_api_rejects_files_of_the_server() -> None:
 
 
 def test_the_page_has_a_control_for_each() -> None:
-    named = {option.name for option in option_inputs.OPTIONS}
-    assert named | set(option_inputs._OTHER_CONTROLS) == {option.name for option in OPTIONS}
-    assert not named & set(option_inputs._OTHER_CONTROLS)
-    assert {option.type for option in option_inputs.OPTIONS} <= {float, str | None}
+    named = {option.name for option in options.OPTIONS}
+    assert named | set(options._OTHER_CONTROLS) == {option.name for option in OPTIONS}
+    assert not named & set(options._OTHER_CONTROLS)
+    assert {option.type for option in options.OPTIONS} <= {float, str | None}
 
 
 @pytest.mark.parametrize(

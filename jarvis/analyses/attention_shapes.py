@@ -9,8 +9,13 @@ from jarvis import impact
 from jarvis.analyses import kernel_names
 from jarvis.analyses.advice import values_of
 from jarvis.analyses.base import CategoryData
-from jarvis.analyses.message_columns import message_column
-from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, groups, parameter
+from jarvis.analyses.operations import (
+    MIN_COMPUTE_PCT,
+    OperationGroup,
+    groups,
+    message_column,
+    parameter,
+)
 from jarvis.findings import Finding, Priority
 from jarvis.text.messages import MessageTable
 

@@ -1,11 +1,281 @@
-"""Checks shared by every category; each is a pure function ``CategoryData ->
-Iterator[Finding]``."""
+"""The checks that every category shares; each is pure: ``CategoryData -> Iterator[Finding]``."""
 
-from jarvis.analyses.inefficiency import low_efficiency, opportunity
-from jarvis.analyses.nothing_to_fix import nothing_to_fix
-from jarvis.analyses.plausibility import above_peak, high_variance
+from collections.abc import Iterable, Iterator
+
+import polars as pl
+
+from jarvis import impact
+from jarvis.analyses.advice import values_of
+from jarvis.analyses.base import CategoryData
+from jarvis.analyses.inefficiency import evidence_of, expectation, low_efficiency, opportunity
+from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, groups, weighted_efficiency
 from jarvis.analyses.small_calls import many_small_calls
 from jarvis.analyses.unmodelled import no_perf_model
+from jarvis.findings import Finding, OpRef, Priority
+from jarvis.text.messages import MessageTable
+
+VARIANCE_RATIO = 1.0
+VARIANCE_MIN_CALLS = 10
+VARIANCE_MIN_TOTAL_PCT = 5.0
+"""Times vary if std/mean exceeds VARIANCE_RATIO, over more than VARIANCE_MIN_CALLS calls, in at
+least this share of the wall time."""
+
+
+IMPOSSIBLE, DOUBTFUL = "impossible", "doubtful"
+"""Kinds of efficiencies above the peak, by the excess."""
+
+DOUBTS = MessageTable(
+    "plausibility",
+    {
+        "title.impossible": "Above the peak: {name}",
+        "title.doubtful": "At the limit of the peak: {name}",
+        "issue": "{name} appears to run at {efficiency_pct} of its {bound} roofline{rate} over "
+        "{time_ms}, {consequence}.",
+        "rate": " ({achieved:number} of {peak:number} {unit})",
+        "consequence.impossible": "so the peak, the perf model or the measured time is wrong",
+        "consequence.doubtful": "a little more than the peak allows, so the peak or the modelled "
+        "traffic is slightly off",
+        "algorithmic": "Ignore the efficiency of {name}; judge the other operators.",
+        "kernel": "Verify that the {bound} peak{of_gpu} is that of the recorded GPU, and whether "
+        "{arguments} fits in a cache, which makes the modelled {moved_bytes} per call too large.",
+        "of_gpu": " of {gpu}",
+        "caveat.impossible": "Anomaly: excluded from averages and projections.",
+        "caveat.doubtful": "Treat it as close to the roofline: the excess has no meaning.",
+        "verify": "Replay {name} alone with {arguments} and compare its time with the recorded "
+        "{mean_time_ms} per call.",
+        "capture": "Measure the bytes that {kernel} actually moves with the platform's "
+        "hardware-counter profiler on the replay package.",
+    },
+)
+
+VARIANCE = MessageTable(
+    "variance",
+    {
+        "title": "Unsteady times: {name}",
+        "issue": "{calls:,} equal calls of {name}{of_arguments} vary widely: standard deviation "
+        "{std_us:number} µs around a mean of {mean_us:number} µs.",
+        "of_arguments": " of {arguments}",
+        "algorithmic": "Check whether the first of the {calls} of {name}, other streams or "
+        "changing data cause the difference, and record a later window if it is warm-up.",
+        "kernel": "Compare the slow calls of {name} with the fast ones on the timeline before "
+        "tuning: their mean represents neither.",
+        "caveat": "The saving is not quantified: a trace does not show which of the times is "
+        "typical.",
+        "verify": "Record several steps after warm-up: the standard deviation of the {calls} of "
+        "{name} must fall below {mean_us:number} µs.",
+        "capture": "Record with a schedule that skips the first steps (wait and warm-up), over at "
+        "least three steps, so that the {calls} of {name} can be separated by step.",
+    },
+)
+
+
+def above_peak(data: CategoryData) -> Iterator[Finding]:
+    """Efficiencies above the hardware's peak.
+
+    Symptom: an operator seems to exceed what the hardware can do.
+    Rule: rows above {impact.ANOMALY_PCT}% of the roofline are excluded from all projections; rows
+    between {impact.FULL_PCT}% and {impact.ANOMALY_PCT}% get a warning.
+    Threshold: {impact.FULL_PCT}% and {impact.ANOMALY_PCT}% of the roofline; at least
+    {MIN_COMPUTE_PCT}% of compute.
+    """
+    efficiency = pl.col("pct_roofline")
+    is_anomaly = efficiency > impact.ANOMALY_PCT
+    yield from _doubts(data, is_anomaly, IMPOSSIBLE)
+    yield from _doubts(data, (efficiency > impact.FULL_PCT) & ~is_anomaly, DOUBTFUL)
+
+
+def _doubts(data: CategoryData, is_in_range: pl.Expr, doubt: str) -> Iterator[Finding]:
+    for group in groups(data.operations.filter(is_in_range & impact.is_judged())):
+        efficiency = group.efficiency_pct
+        if efficiency is not None and group.compute_pct >= MIN_COMPUTE_PCT:
+            yield _doubt_of(data, group, efficiency, doubt)
+
+
+def _doubt_of(
+    data: CategoryData, group: OperationGroup, efficiency_pct: float, doubt: str
+) -> Finding:
+    rate = group.rate
+    values = values_of(group) | {
+        "time_ms": group.time_ms,
+        "efficiency_pct": efficiency_pct,
+        "rate": DOUBTS("rate", achieved=rate[0], peak=rate[1], unit=rate[2]) if rate else None,
+        "of_gpu": DOUBTS("of_gpu", gpu=data.hardware.title) if data.hardware else None,
+        "consequence": DOUBTS(f"consequence.{doubt}"),
+    }
+    return Finding(
+        check="above_peak",
+        category=data.key,
+        title=DOUBTS.pick(f"title.{doubt}", values),
+        operations=group.operations,
+        evidence=evidence_of(group),
+        issue=DOUBTS.pick("issue", values),
+        algorithmic=DOUBTS.pick("algorithmic", values),
+        kernel=DOUBTS.pick("kernel", values),
+        priority_local=Priority.LOW,
+        priority=Priority.LOW,
+        caveat=DOUBTS(f"caveat.{doubt}"),
+        verify=DOUBTS.pick("verify", values),
+        capture=DOUBTS.pick("capture", values),
+    )
+
+
+def high_variance(data: CategoryData) -> Iterator[Finding]:
+    """Calls with equal arguments whose times differ widely.
+
+    Symptom: the same call is sometimes fast and sometimes slow.
+    Rule: a row with recorded arguments whose standard deviation of kernel time exceeds its mean,
+    over enough calls and GPU wall time.
+    Threshold: std/mean above {VARIANCE_RATIO}; more than {VARIANCE_MIN_CALLS} calls;
+    {VARIANCE_MIN_TOTAL_PCT}% of GPU wall time.
+    """
+    ratio = pl.col("kernel_time_us_std") / pl.col("kernel_time_us_mean")
+    rows = data.operations.with_columns(variation=ratio).filter(
+        (pl.col("variation") > VARIANCE_RATIO)
+        & (pl.col("operation_count") > VARIANCE_MIN_CALLS)
+        & (pl.col("percent_of_total") >= VARIANCE_MIN_TOTAL_PCT)
+        & pl.col("input_dims").is_not_null()
+    )
+    for row in rows.iter_rows(named=True):
+        arguments = row["arguments"]
+        values = {
+            "name": row["name"],
+            "calls": row["operation_count"],
+            "of_arguments": VARIANCE("of_arguments", arguments=arguments) if arguments else None,
+            "mean_us": row["kernel_time_us_mean"],
+            "std_us": row["kernel_time_us_std"],
+        }
+        yield Finding(
+            check="high_variance",
+            category=data.key,
+            title=VARIANCE.pick("title", values),
+            operations=(
+                OpRef.model_validate(
+                    {key: row[key] for key in ("uid", "name", "input_dims", "operation_count")}
+                ),
+            ),
+            evidence={
+                "mean_us": row["kernel_time_us_mean"],
+                "std_us": row["kernel_time_us_std"],
+                "std_over_mean": row["variation"],
+                "calls": row["operation_count"],
+            },
+            issue=VARIANCE.pick("issue", values),
+            algorithmic=VARIANCE.pick("algorithmic", values),
+            kernel=VARIANCE.pick("kernel", values),
+            priority_local=Priority.MEDIUM,
+            priority=Priority.MEDIUM,
+            caveat=VARIANCE("caveat"),
+            verify=VARIANCE.pick("verify", values),
+            capture=VARIANCE.pick("capture", values),
+        )
+
+
+CHECK = "nothing_to_fix"
+
+NOTHING_TO_FIX = MessageTable(
+    CHECK,
+    {
+        "title": "Nothing to fix: {category}",
+        "issue": "{calls} of {category} take {time_ms} ({compute_pct} of compute), and {good_pct} "
+        "of that runs at the target of {target_pct:g}% or above{usual}, on average at "
+        "{efficiency_pct} of the roofline.",
+        "usual": " what such calls usually reach",
+        "algorithmic": "Leave {name}{of_arguments} as it is: only less work, such as fewer than "
+        "{calls} or smaller tensors, makes it faster.",
+        "of_arguments": " ({arguments})",
+        "kernel": "Leave the kernels as they are: at most {rest_pct} of their {time_ms} separates "
+        "them from the roofline.",
+        "verify": "After other changes, {category} must still take no more than {time_ms}.",
+    },
+)
+
+
+def nothing_to_fix(data: CategoryData) -> Iterator[Finding]:
+    """A category that takes relevant time and whose kernels need no fix.
+
+    Symptom: none; all of the category runs at or above its target or what is usual.
+    Rule: at least {impact.MEDIUM_COMPUTE_PCT}% of compute, of which all but
+    {impact.BOTTLENECK_CATEGORY_PCT}% runs at the target efficiency or above what is usual for its
+    pattern, without exceeding the peak by so much that the number is in doubt. Suppressed if
+    another finding of the analysis names something to fix.
+    Threshold: {impact.MEDIUM_COMPUTE_PCT}% of compute; the target efficiency, {impact.TARGET_PCT}%
+    by default.
+    """
+    rows = data.operations.filter(pl.col("kernel_time_us") > 0)
+    if rows.is_empty():
+        return
+    whole = OperationGroup(rows)
+    good = _good_rows(data, rows)
+    good_pct = float(good["percent_of_category"].sum())
+    is_relevant = whole.compute_pct >= impact.MEDIUM_COMPUTE_PCT
+    if is_relevant and good_pct >= impact.FULL_PCT - impact.BOTTLENECK_CATEGORY_PCT:
+        yield _card(data, whole, good, good_pct)
+
+
+def without_contradiction(findings: Iterable[Finding]) -> list[Finding]:
+    """Return ``findings`` without ``nothing_to_fix`` if another one names something to fix."""
+    found = list(findings)
+    has_work = any(finding.check not in (CHECK, "above_peak") for finding in found)
+    return [finding for finding in found if finding.check != CHECK or not has_work]
+
+
+def _good_rows(data: CategoryData, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows at or above the target, and those that exceed what is usual for their
+    pattern."""
+    efficiency = pl.col("pct_roofline")
+    judged = rows.filter(impact.is_judged() & (efficiency <= impact.ANOMALY_PCT))
+    usual = [(group, expectation(data, group)) for group in groups(judged)]
+    uids = [
+        row.uid for group, e in usual if e is not None and e.is_exceeded for row in group.operations
+    ]
+    return judged.filter((efficiency >= data.target_pct) | pl.col("uid").is_in(uids))
+
+
+def _card(
+    data: CategoryData, whole: OperationGroup, good: pl.DataFrame, good_pct: float
+) -> Finding:
+    efficiency = weighted_efficiency(good) or 0.0
+    heaviest = good.sort("kernel_time_us", "uid", descending=[True, False]).row(0, named=True)
+    arguments = heaviest["arguments"]
+    is_usual = not (good["pct_roofline"] >= data.target_pct).all()
+    return Finding(
+        check=CHECK,
+        category=data.key,
+        title=NOTHING_TO_FIX("title", category=data.title),
+        operations=whole.operations,
+        evidence={
+            "gpu_time_ms": whole.time_ms,
+            "compute_pct": whole.compute_pct,
+            "good_pct": good_pct,
+            "efficiency_pct": efficiency,
+            "target_pct": data.target_pct,
+            "calls": whole.calls,
+        },
+        issue=NOTHING_TO_FIX(
+            "issue",
+            calls=whole.calls,
+            category=data.title,
+            time_ms=whole.time_ms,
+            compute_pct=whole.compute_pct,
+            good_pct=good_pct,
+            target_pct=data.target_pct,
+            usual=NOTHING_TO_FIX("usual") if is_usual else None,
+            efficiency_pct=efficiency,
+        ),
+        algorithmic=NOTHING_TO_FIX(
+            "algorithmic",
+            name=heaviest["name"],
+            of_arguments=NOTHING_TO_FIX("of_arguments", arguments=arguments) if arguments else None,
+            calls=heaviest["operation_count"],
+        ),
+        kernel=NOTHING_TO_FIX(
+            "kernel", rest_pct=max(0.0, impact.FULL_PCT - efficiency), time_ms=whole.time_ms
+        ),
+        priority_local=Priority.LOW,
+        priority=Priority.LOW,
+        verify=NOTHING_TO_FIX("verify", category=data.title, time_ms=whole.time_ms),
+    )
+
 
 SHARED_CHECKS = (
     low_efficiency,

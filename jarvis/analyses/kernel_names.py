@@ -1,11 +1,23 @@
-"""Facts derived from the name of a GPU kernel: library, tile, layout changes.
+"""What the names of operators and GPU kernels tell: kind, library, tile, layout changes."""
 
-Names that match no pattern give null.
-"""
+from collections.abc import Iterable
 
 import polars as pl
 
-from jarvis.analyses.name_patterns import first_match
+from jarvis.text.format import MAX_NAME_LENGTH
+
+
+def first_match(
+    name: pl.Expr, patterns: Iterable[tuple[str, str]], otherwise: str | None = None
+) -> pl.Expr:
+    """Return the title of the first ``(title, pattern)`` that matches the lower-case ``name``.
+
+    ``otherwise`` if none matches.
+    """
+    lower = name.str.head(MAX_NAME_LENGTH).str.to_lowercase()
+    titles = [pl.when(lower.str.contains(pattern)).then(pl.lit(t)) for t, pattern in patterns]
+    return pl.coalesce(*titles, pl.lit(otherwise, dtype=pl.String))
+
 
 NATIVE_LIBRARY = "PyTorch native"
 """The framework's own kernels."""

@@ -1,4 +1,4 @@
-"""The operations of one category: common columns, and groups of similar rows."""
+"""The rows of one category: the columns that every category has, and groups of like rows."""
 
 import json
 from collections.abc import Iterator
@@ -16,6 +16,19 @@ from jarvis.impact import SHORT_CALL_US as SHORT_CALL_US
 from jarvis.schemas import FLAG, NUMBER, TEXT, Column
 from jarvis.text.format import arguments as arguments
 from jarvis.text.format import short_dtype as short_dtype
+from jarvis.text.messages import MessageTable
+
+
+def message_column(table: MessageTable, key: pl.Expr, *columns: str) -> pl.Expr:
+    """Return a column of messages with the values of these columns.
+
+    ``key`` gives the key in the table; its template need not use all of the values. Each cell is
+    input for ``Message``.
+    """
+    identifier = pl.concat_str(pl.lit(f"{table.name}."), key).alias("id")
+    values = [pl.struct(columns).alias("values")] if columns else []
+    return pl.struct(identifier, *values)
+
 
 DETAILS = (
     Column(

@@ -1,7 +1,6 @@
-"""The registry of analyses: each file in a tier's folder is an analysis, its name the key.
+"""The registry of analyses: a file in the folder of a tier is an analysis, its name the key.
 
-Third parties add theirs through the entry point group ``jarvis.analyses`` (name = key), or in an
-extension file for the analysis of a single trace.
+``docs/checks.md`` is made from it and from the docstrings of the checks.
 """
 
 import importlib
@@ -18,13 +17,13 @@ from pydantic import ValidationError
 
 from jarvis.analyses import compute, fusion, system
 from jarvis.analyses.advice import register_advice
-from jarvis.analyses.base import OF_OPERATIONS, Analysis, Panel
-from jarvis.analyses.card import AnalysisManifest
+from jarvis.analyses.base import OF_OPERATIONS, Analysis, AnalysisManifest, Check, Panel
 from jarvis.analyses.operations import DETAILS
 from jarvis.core.errors import RegistrationError
 from jarvis.core.workspace import resource
 from jarvis.findings import Tier
 from jarvis.schemas import TABLES
+from jarvis.text.docstrings import filled_docstring
 
 ENTRY_POINT_GROUP = "jarvis.analyses"
 CHECK_PARTS = ("Symptom:", "Rule:", "Threshold:")
@@ -174,3 +173,64 @@ def in_page_order(found: Mapping[str, Analysis]) -> dict[str, Analysis]:
         return get_args(Tier).index(analysis.tier), is_rest, analysis.title
 
     return {analysis.key: analysis for analysis in sorted(found.values(), key=order)}
+
+
+def checks_markdown() -> str:
+    """Return ``docs/checks.md``: each analysis with its claim, its patterns and its checks."""
+    lines = [
+        "# Analyses and their checks",
+        "",
+        "Generated from the code by `make docs`. The numbers are the values of constants in it.",
+        "",
+        "## Shared checks",
+        "",
+    ]
+    shared: dict[str, Check] = {}
+    uses: dict[str, int] = {}
+    for analysis in load_analyses().values():
+        for check in analysis.all_checks:
+            uses[check.__name__] = uses.get(check.__name__, 0) + 1
+            shared[check.__name__] = check
+    for name, check in shared.items():
+        if uses[name] > 1:
+            lines += _check_markdown(check)
+    for analysis in load_analyses().values():
+        own = [check for check in analysis.all_checks if uses[check.__name__] == 1]
+        lines += [f"## {analysis.title} (`{analysis.key}`)", "", *_claim_markdown(analysis)]
+        if names := ", ".join(f"`{c.__name__}`" for c in analysis.all_checks if c not in own):
+            lines += [f"Shared checks: {names}.", ""]
+        for check in own:
+            lines += _check_markdown(check)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _claim_markdown(analysis: Analysis) -> list[str]:
+    lines: list[str] = []
+    if claim := analysis.claim:
+        parts = []
+        if claim.op_categories:
+            parts.append("op categories " + ", ".join(f"`{c}`" for c in claim.op_categories))
+        if claim.op_names:
+            parts.append("names " + ", ".join(f"`{n}`" for n in claim.op_names))
+        if claim.rest:
+            parts.append("all operations that no other analysis claims")
+        lines += [f"Claims {'; '.join(parts)}.", ""]
+    else:
+        lines += [f"Reads {', '.join(f'`{name}`' for name in analysis.needs)}.", ""]
+    if analysis.advice:
+        lines += ["| pattern | rule | expected efficiency |", "|---|---|---|"]
+        for pattern, advice in analysis.advice.items():
+            low_high = advice.expected_pct
+            expected = f"{low_high[0]:.0f}-{low_high[1]:.0f}%" if low_high else ""
+            lines.append(f"| {pattern} | {advice.rule} | {expected} |")
+        lines.append("")
+    return lines
+
+
+def _check_markdown(check: Check) -> list[str]:
+    summary, _, parts = filled_docstring(check).partition("\n\n")
+    lines = [f"### `{check.__name__}`", "", summary, ""]
+    text = parts.replace("\n", " ")
+    for part in CHECK_PARTS:
+        text = text.replace(part, f"\n- **{part[:-1]}**:")
+    return [*lines, *(line.strip() for line in text.strip().split("\n")), ""]

@@ -14,8 +14,8 @@ from jarvis.analyses.base import Analysis, CategoryData
 from jarvis.analyses.baseline import Baseline, measure_baseline
 from jarvis.analyses.chain_context import with_chains
 from jarvis.analyses.chains import Chain, chains
+from jarvis.analyses.checks import without_contradiction
 from jarvis.analyses.claims import claim_operations, top_operations
-from jarvis.analyses.nothing_to_fix import without_contradiction
 from jarvis.analyses.operations import describe, weighted_efficiency
 from jarvis.core.errors import MissingTableError
 from jarvis.findings import AnalysisResult, Finding, Status

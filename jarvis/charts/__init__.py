@@ -9,10 +9,16 @@ from jarvis.charts.bars import (
     savings,
     scatter,
 )
-from jarvis.charts.drawing import Drawing
-from jarvis.charts.gaps import idle_gaps_us
 from jarvis.charts.icicle import icicle
-from jarvis.charts.marks import MAX_POINTS, Columns, bar_totals, columns_of, is_point, largest
+from jarvis.charts.marks import (
+    MAX_POINTS,
+    Columns,
+    Drawing,
+    bar_totals,
+    columns_of,
+    is_point,
+    largest,
+)
 from jarvis.charts.palette import DARK, LIGHT, PALETTES, STATES, Palette
 from jarvis.charts.rooflines import (
     PICKED,
@@ -21,8 +27,15 @@ from jarvis.charts.rooflines import (
     peak_label,
     roofline,
 )
-from jarvis.charts.states import PROJECTED, state
-from jarvis.charts.timeline import BRUSHED, CLICKED, TimelineRow, timeline_chart
+from jarvis.charts.timeline import (
+    BRUSHED,
+    CLICKED,
+    PROJECTED,
+    TimelineRow,
+    idle_gaps_us,
+    state,
+    timeline_chart,
+)
 
 __all__ = [
     "BRUSHED",

@@ -8,17 +8,14 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from jarvis.charts.drawing import (
-    MANY_MARKS,
-    MAX_CACHED_SPECS,
-    Drawing,
-    Specification,
-    specification,
-)
 from jarvis.charts.marks import (
     LINEAR,
+    MANY_MARKS,
+    MAX_CACHED_SPECS,
     NO_NAME,
     Columns,
+    Drawing,
+    Specification,
     Tip,
     bar_totals,
     heaviest,
@@ -30,6 +27,7 @@ from jarvis.charts.marks import (
     named,
     plain_axis,
     shortened,
+    specification,
     tips,
     tooltip,
     unique_labels,

@@ -7,14 +7,17 @@ from math import log10
 import altair as alt
 import polars as pl
 
-from jarvis.charts.drawing import MAX_CACHED_SPECS, Drawing, Specification, specification
 from jarvis.charts.marks import (
     LINEAR,
+    MAX_CACHED_SPECS,
     MAX_POINTS,
     Columns,
+    Drawing,
+    Specification,
     Tip,
     name_axis,
     plain_axis,
+    specification,
     tips,
     tooltip,
 )

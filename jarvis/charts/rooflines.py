@@ -9,14 +9,18 @@ from typing import Any, Literal
 import altair as alt
 import polars as pl
 
-from jarvis.charts.drawing import (
+from jarvis.charts.marks import (
     MANY_MARKS,
     MAX_CACHED_SPECS,
+    Columns,
     Drawing,
     Specification,
+    Tip,
+    heaviest,
     specification,
+    tips,
+    tooltip,
 )
-from jarvis.charts.marks import Columns, Tip, heaviest, tips, tooltip
 from jarvis.charts.palette import STATE_SHAPES, STATES, Palette
 
 PICKED = "picked"

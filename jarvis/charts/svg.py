@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 
 import altair as alt
 
-from jarvis.charts.drawing import Drawing
+from jarvis.charts.marks import Drawing
 from jarvis.charts.palette import LIGHT, Palette
 from jarvis.core.errors import JarvisError
 from jarvis.text.format import UNPRINTABLE

@@ -7,8 +7,48 @@ from dataclasses import dataclass
 import altair as alt
 import polars as pl
 
+from jarvis import impact
 from jarvis.charts.marks import shortened
-from jarvis.charts.palette import Palette, ink
+from jarvis.charts.palette import STATES, Palette, ink
+from jarvis.schemas import NUMBER, TEXT, Column
+
+
+def idle_gaps_us(window: pl.DataFrame) -> pl.Series:
+    """Return the gaps in µs between the GPU events of ``window`` (``ts_ns``, ``dur_ns``).
+
+    If ``window`` has the events that the GPU timeline counts, they sum to its idle time.
+    """
+    start, end = pl.col("ts_ns"), pl.col("ts_ns") + pl.col("dur_ns")
+    gaps = window.sort("ts_ns").select(gap_ns=start - end.cum_max().shift(1))
+    return gaps.filter(pl.col("gap_ns") > 0)["gap_ns"] / 1000
+
+
+PROJECTED = (
+    Column("state", "State", TEXT, meaning="efficiency against the highlight and the target"),
+    Column("saved_us", "Saving (µs)", NUMBER, "µs", ",.1f", "kernel time minus that at the target"),
+    Column("saved_ms", "Saving (ms)", NUMBER, "ms", ",.3f", "GPU time minus that at the target"),
+    Column("gpu_time_ms", "GPU time (ms)", NUMBER, "ms", ",.3f", "kernel time of the category"),
+    Column("title", "Category", TEXT, meaning="category of operations"),
+)
+"""Columns that rows have at a target efficiency, and those of the category charts."""
+
+
+def state(target_pct: float, below_pct: float) -> pl.Expr:
+    """Return the state (one of STATES) of each row, from its ``pct_roofline``."""
+    efficiency = pl.col("pct_roofline")
+    below_threshold, below_target, on_target, above_peak, not_available = STATES
+    return (
+        pl.when(~impact.is_judged())
+        .then(pl.lit(not_available))
+        .when(efficiency > impact.ANOMALY_PCT)
+        .then(pl.lit(above_peak))
+        .when(efficiency < below_pct)
+        .then(pl.lit(below_threshold))
+        .when(efficiency < target_pct)
+        .then(pl.lit(below_target))
+        .otherwise(pl.lit(on_target))
+    )
+
 
 BRUSHED = "brushed"
 """Name of the selection of a dragged range; ``start_ms`` holds its start and end."""

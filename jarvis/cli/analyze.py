@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 
 from jarvis.cli.completers import complete_run, completed_by
 from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.progress import add_progress, progress_of
 from jarvis.cli.shared import (
     TRACE_HELP,
     Commands,
     add_flag,
     add_json,
     add_options,
+    add_progress,
     note,
     print_result,
+    progress_of,
     request_of,
     run_directory,
     stored_folder,

@@ -49,7 +49,7 @@ def _check(arguments: argparse.Namespace) -> int:
 def _problems() -> list[str]:
     """Return the first problem of each kind."""
     from jarvis.server.access.login import check_login
-    from jarvis.server.http.web.readiness import check_database, check_storage
+    from jarvis.server.http.web.health import check_database, check_storage
     from jarvis.server.settings import settings, use_file
 
     try:

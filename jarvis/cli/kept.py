@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jarvis.cli.completers import complete_stored, completed_by
-from jarvis.cli.confirmation import add_yes, is_confirmed
 from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import Commands, add_json, note, print_result, warn
+from jarvis.cli.shared import Commands, add_json, add_yes, is_confirmed, note, print_result, warn
 
 
 def add_list(commands: "Commands[argparse.ArgumentParser]") -> None:

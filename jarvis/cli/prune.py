@@ -5,9 +5,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from jarvis.cli.confirmation import add_yes, is_confirmed
 from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import Commands, add_flag, add_json, note, print_result, warn
+from jarvis.cli.shared import (
+    Commands,
+    add_flag,
+    add_json,
+    add_yes,
+    is_confirmed,
+    note,
+    print_result,
+    warn,
+)
 
 if TYPE_CHECKING:
     from jarvis.server.retention.plan import Leaving, Limits, Plan

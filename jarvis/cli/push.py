@@ -19,7 +19,7 @@ from jarvis.cli.shared import (
     request_of,
 )
 from jarvis.cli.terminal import print_line, print_progress
-from jarvis.core.protocol import API, TOKEN_VARIABLE
+from jarvis.core.product import API, TOKEN_VARIABLE
 from jarvis.core.request import AnalysisOptions
 
 if TYPE_CHECKING:

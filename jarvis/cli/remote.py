@@ -10,14 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from jarvis.core.errors import JarvisError, UnreadableTraceError
-from jarvis.core.protocol import (
-    BEARER,
-    PIECE_TYPE,
-    TOKEN_VARIABLE,
-    TUS_HEADER,
-    TUS_VERSION,
-    UPLOADS,
-)
+from jarvis.core.product import BEARER, PIECE_TYPE, TOKEN_VARIABLE, TUS_HEADER, TUS_VERSION, UPLOADS
 from jarvis.text.format import byte_size
 
 PIECE_BYTES = 64 << 20

@@ -107,8 +107,7 @@ def _check_names(now: "Settings", host: str) -> None:
 
 def _options(arguments: argparse.Namespace) -> list[str]:
     """Return uvicorn options as Streamlit sets them, with a bounded graceful shutdown."""
-    from jarvis.server.http.web.bodies import MAX_HEADER_BYTES
-    from jarvis.server.http.web.half_requests import TimedH11Protocol
+    from jarvis.server.http.web.bodies import MAX_HEADER_BYTES, TimedH11Protocol
     from jarvis.server.settings import settings
 
     now = settings()

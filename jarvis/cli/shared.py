@@ -1,4 +1,4 @@
-"""Options and output shared by several commands."""
+"""Options, output and questions that several commands share."""
 
 import argparse
 import json
@@ -11,14 +11,54 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from jarvis.cli.completers import complete_gpu, complete_run, completed_by
-from jarvis.cli.terminal import print_line, print_progress
+from jarvis.cli.terminal import ask, print_line, print_progress
 from jarvis.cli.whole import is_standard_output
-from jarvis.core.errors import NotARunError, UnknownRunError
+from jarvis.core.errors import JarvisError, NotARunError, UnknownRunError
 from jarvis.core.request import PERCENTAGE, AnalysisOptions, AnalysisRequest, public_name
 from jarvis.core.workspace import ARTIFACT_ROOT_VARIABLE, CONFIG_VARIABLE, RunPaths, stored_run_dir
 
 if TYPE_CHECKING:
     from jarvis.pipeline import Step
+from collections.abc import Callable
+from time import monotonic
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jarvis.pipeline import Progress, Step
+
+
+class NotConfirmedError(JarvisError):
+    """Deleting needs a confirmation, but there is no terminal."""
+
+    def __init__(self) -> None:
+        super().__init__("Nothing was deleted: confirmation needs a terminal. Pass --yes instead.")
+
+
+def add_yes(command: argparse.ArgumentParser) -> None:
+    """Add the option that skips the prompt."""
+    command.add_argument("--yes", "-y", action="store_true", help="do not ask for confirmation")
+
+
+def is_confirmed(arguments: argparse.Namespace, lines: Iterable[str]) -> bool:
+    """Return whether the user confirms deleting, by ``--yes`` or at the terminal.
+
+    Args:
+        lines: what would be deleted.
+
+    Raises:
+        NotConfirmedError: there is no terminal.
+    """
+    if arguments.yes:
+        return True
+    if not sys.stdin.isatty():
+        raise NotConfirmedError
+    for line in lines:
+        print_line(line, sys.stderr)
+    if ask("Delete this permanently? [y/N]").strip().lower() in ("y", "yes"):
+        return True
+    print_line("Nothing was deleted.", sys.stderr)
+    return False
+
 
 TRACE_HELP = "trace of the PyTorch profiler (.json, .json.gz, or a .zip of one)"
 RUN_HELP = "run directory, or the id of a stored analysis"
@@ -208,3 +248,37 @@ def warn(lines: Iterable[str]) -> None:
     """Print warnings to stderr, one line each."""
     for line in lines:
         print_line(f"warning: {line}", sys.stderr)
+
+
+READING_EVERY_S = 0.2
+"""Minimum interval of JSON progress lines while a trace is read."""
+
+
+def add_progress(command: argparse.ArgumentParser) -> None:
+    """Add the option that ``progress_of`` reads."""
+    command.add_argument(
+        "--progress",
+        choices=("text", "json"),
+        default="text",
+        help="format of the steps on stderr: text (default), or JSON lines",
+    )
+
+
+def progress_of(arguments: argparse.Namespace) -> "Progress":
+    """Return the progress callback for the option."""
+    return _json_lines() if arguments.progress == "json" else print_step
+
+
+def _json_lines() -> "Callable[[Step], None]":
+    from jarvis.pipeline.steps import line_of_step
+
+    printed_at = 0.0
+
+    def print_json(step: "Step") -> None:
+        nonlocal printed_at
+        if step.state == "running" and monotonic() - printed_at < READING_EVERY_S:
+            return
+        printed_at = monotonic()
+        print_line(line_of_step(step), sys.stderr)
+
+    return print_json

@@ -10,7 +10,7 @@ from typing import Self
 
 import polars as pl
 
-from jarvis.comparison import aggregates, findings, kernels, summary
+from jarvis.comparison import aggregates, findings, summary
 from jarvis.comparison.expected import HardwareRatios
 from jarvis.comparison.judgement import FASTER, SLOWER, TOLERANCE, Outcome, judged
 from jarvis.comparison.matching import MatchedBy
@@ -104,7 +104,7 @@ class Comparison:
     @cached_property
     def kernels(self) -> pl.DataFrame:
         """GPU work by kernel name."""
-        return conform(kernels.kernels(self.paired), "comparison_kernels")
+        return conform(aggregates.kernels(self.paired), "comparison_kernels")
 
     @cached_property
     def lowering(self) -> pl.DataFrame:
@@ -168,11 +168,11 @@ class Comparison:
 
     @cached_property
     def _lowered(self) -> pl.DataFrame:
-        return kernels.lowering(self.paired, self.paired.pairs)
+        return aggregates.lowering(self.paired, self.paired.pairs)
 
     @cached_property
     def _pairs(self) -> pl.DataFrame:
-        main = kernels.main_kernels(self._lowered)
+        main = aggregates.main_kernels(self._lowered)
         return self.paired.pairs.join(main, on="pair", how="left", maintain_order="left")
 
 

@@ -6,14 +6,121 @@ shares of at most 1 in total, so that no time counts twice.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import polars as pl
 
-from jarvis.comparison import positions
 from jarvis.comparison.sides import Role, Side
+from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
+
+VIEW = "classes"
+_CALLS = ("module", "op")
+
+Path = tuple[str, ...]
+"""The names of the calls from below the root to a node."""
+
+PLACE_NAMES = 3
+"""Number of calls in the name of a place, innermost last."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperationPart:
+    """Part of an operation below one call: the share of its time, and its number of calls."""
+
+    uid: int
+    share: float
+    calls: float
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Calls of one side: number of calls of each, and the operation parts directly below it."""
+
+    calls: dict[Path, int] = field(default_factory=dict)
+    modules: set[Path] = field(default_factory=set)
+    parts: dict[Path, list[OperationPart]] = field(default_factory=dict)
+
+
+@dataclass
+class CommonCall:
+    """Operation parts of both sides below one call that both have in common."""
+
+    path: Path
+    parts: dict[Role, list[OperationPart]] = field(default_factory=lambda: defaultdict(list))
+
+
+def call_tree(side: Side, uids: pl.Series) -> Tree:
+    """Return the calls of a side with the parts of these operations."""
+    nodes = side.rows("call_tree").filter(pl.col("view") == VIEW).sort("node")
+    tree, path_of = Tree(), dict[int, Path]()
+    columns = nodes.select("node", "parent", "kind", "name", "calls")
+    for node, parent, kind, name, calls in columns.iter_rows():
+        above = path_of.get(parent, ())
+        path_of[node] = path = (*above, name) if kind in _CALLS else above
+        if kind in _CALLS:
+            tree.calls[path] = calls
+        if kind == "module":
+            tree.modules.add(path)
+    time = pl.col("gpu_ns")
+    work = (
+        side.rows("call_tree_operations")
+        .filter(pl.col("node").is_in(nodes["node"].implode()))
+        .with_columns(
+            share=pl.when(time.sum().over("operation_uid") > 0).then(
+                time / time.sum().over("operation_uid")
+            )
+        )
+        .filter(pl.col("operation_uid").is_in(uids.implode()) & pl.col("share").is_not_null())
+    )
+    sums: dict[tuple[Path, int], list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for node, uid, share, calls in work.select("node", "operation_uid", "share", "calls").rows():
+        total = sums[path_of[node], uid]
+        total[0] += share
+        total[1] += calls
+    for (path, uid), (share, calls) in sums.items():
+        tree.parts.setdefault(path, []).append(OperationPart(uid, share, calls))
+    return tree
+
+
+def common_path(path: Path, other: Tree) -> Path:
+    """Return the longest prefix of a path that the other tree has too."""
+    while path and path not in other.calls:
+        path = path[:-1]
+    return path
+
+
+def groups(target: Tree, reference: Tree) -> Iterator[CommonCall]:
+    """Yield operation parts of both sides by their nearest common call, each part at most once.
+
+    If only one side has parts below a call, the search continues with the operator around it, up to
+    the innermost module. Parts that have only the root in common do not match.
+    """
+    waiting: dict[Path, CommonCall] = {}
+    sides = ((Role.TARGET, target, reference), (Role.REFERENCE, reference, target))
+    for role, tree, other in sides:
+        for path, parts in tree.parts.items():
+            place = common_path(path, other)
+            waiting.setdefault(place, CommonCall(place)).parts[role] += parts
+    while waiting:
+        path = max(waiting, key=lambda path: (len(path), path))
+        group = waiting.pop(path)
+        if not path:
+            continue
+        if len(group.parts) == len(sides):
+            yield group
+        elif path not in target.modules and len(path) > 1:
+            above = waiting.setdefault(path[:-1], CommonCall(path[:-1]))
+            for role, parts in group.parts.items():
+                above.parts[role] += parts
+
+
+def place_name(path: Path) -> str:
+    """Return the last calls of a path in one line."""
+    return " / ".join(name.removeprefix(MODULE_PREFIX) for name in path[-PLACE_NAMES:])
+
 
 KEYS = ("name", "input_dims", "input_types")
 """Operations match by name, shapes and dtypes; strides and threads may differ."""
@@ -58,7 +165,7 @@ class _Builder:
         self,
         matched_by: MatchedBy,
         place: str | None,
-        parts: Mapping[Role, list[positions.OperationPart]],
+        parts: Mapping[Role, list[OperationPart]],
         calls: Mapping[Role, float],
     ) -> None:
         pair = len(self.pairs)
@@ -76,9 +183,9 @@ def match(target: Side, reference: Side, rows: Mapping[Role, pl.DataFrame]) -> M
     builder = _Builder()
     sides = {Role.TARGET: target, Role.REFERENCE: reference}
     left = {role: rows[role].join(exact[role], on="uid", how="anti") for role in Role}
-    trees = {role: positions.call_tree(sides[role], left[role]["uid"]) for role in Role}
+    trees = {role: call_tree(sides[role], left[role]["uid"]) for role in Role}
     products = {role: _products(left[role]) for role in Role}
-    for group in positions.groups(trees[Role.TARGET], trees[Role.REFERENCE]):
+    for group in groups(trees[Role.TARGET], trees[Role.REFERENCE]):
         _add_group(builder, group, trees, products)
     _add_products(builder, left, products)
     return _matches(exact, builder, rows, trees)
@@ -104,13 +211,13 @@ def _by_arguments(rows: Mapping[Role, pl.DataFrame]) -> dict[Role, pl.DataFrame]
 
 def _add_group(
     builder: _Builder,
-    group: positions.CommonCall,
-    trees: Mapping[Role, positions.Tree],
+    group: CommonCall,
+    trees: Mapping[Role, Tree],
     products: Mapping[Role, Mapping[int, Product]],
 ) -> None:
     """Add a pair, or one for each matrix product if both sides of the group have the same ones."""
-    place = positions.place_name(group.path)
-    by_product: dict[Role, dict[Product | None, list[positions.OperationPart]]] = {}
+    place = place_name(group.path)
+    by_product: dict[Role, dict[Product | None, list[OperationPart]]] = {}
     for role, parts in group.parts.items():
         of_side = by_product.setdefault(role, {})
         for part in parts:
@@ -133,13 +240,13 @@ def _add_products(
 ) -> None:
     """Add pairs of the matrix products that have not been matched by position."""
     taken = {(side, uid) for _, side, uid, *_ in builder.members}
-    by_product: dict[Product, dict[Role, list[positions.OperationPart]]] = {}
+    by_product: dict[Product, dict[Role, list[OperationPart]]] = {}
     for role in Role:
         for uid, count in left[role].select("uid", "operation_count").iter_rows():
             product = products[role].get(uid)
             if product is not None and (role.value, uid) not in taken:
                 parts = by_product.setdefault(product, {}).setdefault(role, [])
-                parts.append(positions.OperationPart(uid, 1.0, count))
+                parts.append(OperationPart(uid, 1.0, count))
     for parts_of in by_product.values():
         if len(parts_of) == len(Role):
             calls = {role: sum(part.calls for part in parts_of[role]) for role in Role}
@@ -160,7 +267,7 @@ def _matches(
     exact: Mapping[Role, pl.DataFrame],
     builder: _Builder,
     rows: Mapping[Role, pl.DataFrame],
-    trees: Mapping[Role, positions.Tree],
+    trees: Mapping[Role, Tree],
 ) -> Matches:
     first = exact[Role.TARGET]["pair"].n_unique()
     schema = {
@@ -191,7 +298,7 @@ def _matches(
 def _rest(
     members: pl.DataFrame,
     rows: Mapping[Role, pl.DataFrame],
-    trees: Mapping[Role, positions.Tree],
+    trees: Mapping[Role, Tree],
 ) -> pl.DataFrame:
     """Return the share of each row that is in no pair."""
     taken = members.group_by("side", "uid").agg(taken=pl.col("share").sum())
@@ -204,7 +311,7 @@ def _rest(
     places: dict[tuple[str, int], tuple[float, str]] = {}
     for role, other in ((Role.TARGET, Role.REFERENCE), (Role.REFERENCE, Role.TARGET)):
         for path, parts in trees[role].parts.items():
-            place = positions.place_name(positions.common_path(path, trees[other]))
+            place = place_name(common_path(path, trees[other]))
             for part in parts:
                 key = role.value, part.uid
                 places[key] = max(places.get(key, (0.0, "")), (part.share, place))

@@ -1,6 +1,22 @@
-"""Distribution name and installed version of Jarvis."""
+"""The name and version of this product, and the constants of its HTTP API and upload protocol."""
 
 from importlib.metadata import PackageNotFoundError, version
+
+API = "/api"
+UPLOADS = f"{API}/uploads"
+
+BEARER = "Bearer"
+"""Scheme of the header ``Authorization``."""
+
+TOKEN_VARIABLE = "JARVIS_TOKEN"
+"""Environment variable with the API token of a client."""
+
+TUS_HEADER, TUS_VERSION = "Tus-Resumable", "1.0.0"
+"""Header and version of the upload protocol (https://tus.io)."""
+
+PIECE_TYPE = "application/offset+octet-stream"
+"""Content type of an upload chunk."""
+
 
 DISTRIBUTION = "jarvis-perf"
 

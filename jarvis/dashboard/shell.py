@@ -7,13 +7,13 @@ import streamlit as st
 
 from jarvis.charts import Palette
 from jarvis.dashboard import login, sidebar
-from jarvis.dashboard.analysis_menu import show_removal_notice
 from jarvis.dashboard.isolation import show_failure
 from jarvis.dashboard.menu import menu
 from jarvis.dashboard.session import links, navigation, state
-from jarvis.dashboard.session.browser_history import install_history_patch
 from jarvis.dashboard.session.current_user import visible_catalog
-from jarvis.dashboard.widgets.job_chip import job_chip
+from jarvis.dashboard.session.navigation import install_history_patch
+from jarvis.dashboard.sidebar import show_removal_notice
+from jarvis.dashboard.widgets.job_view import job_chip
 from jarvis.server.storage.catalog import Catalog
 
 # Streamlit imports it lazily; Altair, in another session's thread, could then use it half imported.

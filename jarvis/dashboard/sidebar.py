@@ -1,16 +1,193 @@
 """The sidebar: choice of the analysis, its hardware, and the link of the page."""
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import polars as pl
 import streamlit as st
 
 from jarvis.analyses import load_registry
 from jarvis.charts import peak_label
-from jarvis.dashboard.analysis_menu import show_analysis_menu
-from jarvis.dashboard.session import links, state
+from jarvis.core.errors import JarvisError
+from jarvis.core.workspace import archive_name
+from jarvis.dashboard.session import links, navigation, state
+from jarvis.dashboard.session.current_user import (
+    VISIBILITY_LABELS,
+    actor,
+    current_user,
+    missing_role,
+)
+from jarvis.dashboard.session.errors import show_error, toast_errors
+from jarvis.dashboard.session.state import Opened
 from jarvis.run import Run
+from jarvis.server.access.rights import may_change
+from jarvis.server.actions import (
+    get_visible_analysis,
+    pin_analysis,
+    referring_to,
+    remove_analysis,
+    save_analysis,
+    share_analysis,
+)
+from jarvis.server.database import Visibility
+from jarvis.server.settings import settings
+from jarvis.server.storage.analysis_rows import AnalysisRow
 from jarvis.server.storage.catalog import Catalog, name_of
-from jarvis.text.format import tb_per_s, tflops_per_s
+from jarvis.text.format import byte_size, tb_per_s, tflops_per_s
 from jarvis.text.markdown import escape
+
+_CONFIRMING, _REMOVED = "_remove_asked", "_removed_analysis"
+_MAX_LISTED = 5
+_BODY_PX, _SHARED_BODY_PX = 165, 290
+_FOREIGN = "Only the owner or an admin can do this."
+
+
+def show_analysis_menu(now: Opened) -> None:
+    """Draw the popover of the open analysis in the sidebar."""
+    # The key differs by analysis, so that the popover is closed after a removal.
+    popover = st.popover(
+        "Manage analysis",
+        icon=":material/inventory_2:",
+        width="stretch",
+        key=popover_key(now.id),
+        on_change="rerun",
+    )
+    # The browser positions the popover before its body has arrived, so the height is fixed.
+    height = _BODY_PX if settings().access == "off" else _SHARED_BODY_PX
+    with popover, st.container(height=height, border=False):
+        if not popover.open:
+            return
+        row = get_visible_analysis(current_user(), now.id)
+        if st.session_state.get(_CONFIRMING) == now.id and not row.is_pinned:
+            _confirm(now)
+        else:
+            _actions(now, row)
+
+
+def _actions(now: Opened, row: AnalysisRow) -> None:
+    has_pin = row.is_pinned
+    foreign = None if may_change(current_user(), row) else _FOREIGN
+    st.caption(f"Analysis {now.id}, {byte_size(row.size_bytes)} on this server.")
+    if settings().access != "off":
+        _sharing(now.id, row, foreign)
+    st.button(
+        "Unpin" if has_pin else "Pin",
+        key="keeping_pin",
+        icon=":material/keep_off:" if has_pin else ":material/keep:",
+        on_click=_toggle_pin,
+        args=(now.id, has_pin),
+        width="stretch",
+        disabled=foreign is not None,
+        help=foreign or "Pinned analyses are never deleted.",
+    )
+    missing = missing_role()
+    st.download_button(
+        "Archive",
+        data=lambda: _archive(now),
+        file_name=archive_name(now.id),
+        mime="application/zip",
+        key="keeping_archive",
+        icon=":material/archive:",
+        on_click="ignore",
+        width="stretch",
+        disabled=missing is not None,
+        help=missing
+        or "One file for another server: run `jarvis archive load FILE` there. Links stay valid.",
+    )
+    st.button(
+        "Remove …",
+        key="keeping_remove",
+        icon=":material/delete:",
+        disabled=has_pin or foreign is not None,
+        on_click=_ask_confirmation,
+        args=(now.id,),
+        width="stretch",
+        help=foreign or ("Pinned: unpin it first." if has_pin else "Asks for confirmation."),
+    )
+
+
+def _sharing(analysis_id: str, row: AnalysisRow, foreign: str | None) -> None:
+    """Draw the owner and the visibility control."""
+    st.text(f"Owner: {row.owner or 'none'}")
+    key = f"_keeping_visibility_{analysis_id}"
+    st.session_state[key] = row.visibility
+    st.segmented_control(
+        "Visible to",
+        list(VISIBILITY_LABELS),
+        format_func=VISIBILITY_LABELS.__getitem__,
+        key=key,
+        required=True,
+        on_change=_share,
+        args=(analysis_id, key),
+        disabled=foreign is not None,
+        help=foreign or "Team: all users of this server. Private: only you and admins.",
+    )
+
+
+def _share(analysis_id: str, key: str) -> None:
+    with toast_errors():
+        share_analysis(actor(), analysis_id, Visibility(st.session_state[key]))
+
+
+def popover_key(analysis_id: str) -> str:
+    """Return the widget key of the popover; its body is drawn only while it is open."""
+    return f"keeping_{analysis_id}"
+
+
+def show_removal_notice() -> None:
+    """Show a notice once, on the page after a removal."""
+    if notice := st.session_state.pop(_REMOVED, None):
+        st.success(notice, icon=":material/delete:")
+
+
+def _toggle_pin(analysis_id: str, has_pin: bool) -> None:
+    with toast_errors():
+        pin_analysis(actor(), analysis_id, is_pinned=not has_pin)
+
+
+def _ask_confirmation(analysis_id: str | None) -> None:
+    st.session_state[_CONFIRMING] = analysis_id
+
+
+def _confirm(now: Opened) -> None:
+    st.markdown(
+        f"Remove **{escape(name_of(now.run.manifest))}** ({now.id}) permanently for everyone? "
+        "Links to it will say that it was removed."
+    )
+    if others := referring_to(current_user(), now.id):
+        st.caption(
+            f"Analyses compared with it: {', '.join(others[:_MAX_LISTED])}"
+            f"{' and more' if len(others) > _MAX_LISTED else ''}. Their comparisons stay available."
+        )
+    with st.container(horizontal=True):
+        is_confirmed = st.button("Remove permanently", key="keeping_sure", type="primary")
+        st.button("Cancel", key="keeping_cancel", on_click=_ask_confirmation, args=(None,))
+    if is_confirmed:
+        _remove(now)
+
+
+def _remove(now: Opened) -> None:
+    try:
+        removed = remove_analysis(actor(), now.id)
+    except JarvisError as error:
+        show_error(error)
+        return
+    _ask_confirmation(None)
+    st.session_state[_REMOVED] = (
+        f"Removed {escape(name_of(now.run.manifest))} ({now.id}): "
+        f"{byte_size(removed.size_bytes)} freed."
+    )
+    state.close()
+    st.query_params.pop(links.ANALYSIS, None)
+    navigation.leave_to(navigation.INGEST)
+
+
+def _archive(now: Opened) -> bytes:
+    with TemporaryDirectory() as folder:
+        out = Path(folder) / archive_name(now.id)
+        save_analysis(actor(), now.id, out)
+        return out.read_bytes()
+
 
 _CHOICE = "analysis_choice"
 _SEEN = "_analysis_parameter"

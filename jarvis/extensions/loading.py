@@ -15,8 +15,7 @@ from jarvis.analyses import load_registry
 from jarvis.analyses.base import Analysis
 from jarvis.core.errors import ExtensionFileError, RegistrationError
 from jarvis.core.extension_log import Log, reason_of
-from jarvis.extensions.containment import sandboxed_analysis
-from jarvis.extensions.guard import sandboxed_registry
+from jarvis.extensions.guard import sandboxed_analysis, sandboxed_registry
 from jarvis.perf_models import BUILTIN, Registry
 from jarvis.tracelens.extension_files import HOOKS, adopt
 

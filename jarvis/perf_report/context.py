@@ -12,7 +12,7 @@ from jarvis.perf_report.annotations import step_annotations
 from jarvis.perf_report.call_tree import gpu_time, stacks, views
 from jarvis.perf_report.call_tree.stacks import CallStacks
 from jarvis.perf_report.calls import HostCalls, host_calls
-from jarvis.perf_report.fusion import attention_groups, attention_inputs, launch_order, tables
+from jarvis.perf_report.fusion import attention_groups, launch_order, tables
 from jarvis.perf_report.fusion import chains as fusion_chains
 from jarvis.perf_report.fusion import epilogues as fusion_epilogues
 from jarvis.perf_report.timeline.host import HostTimeline
@@ -105,7 +105,7 @@ class ReportContext:
     def _fusion(self) -> tuple[pl.DataFrame, pl.DataFrame]:
         order, attention = self._launch_order, self._attention_members
         chains = fusion_chains.chain_members(order, attention["step"])
-        feeding = attention_inputs.feeding_attention(order, chains, attention)
+        feeding = attention_groups.feeding_attention(order, chains, attention)
         taken = pl.concat([attention["step"], chains["step"]])
         differentiated = self._trace.backwards["forward_uid"]
         epilogues = fusion_epilogues.epilogue_members(order, taken, differentiated)

@@ -8,10 +8,9 @@ import polars as pl
 
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_report.call_tree.stacks import CallStacks
-from jarvis.perf_report.calls import ARGUMENTS, CALL_KEY, HostCalls, numbered
+from jarvis.perf_report.calls import ARGUMENTS, CALL_KEY, HostCalls, kernels_by_name, numbered
 from jarvis.perf_report.efficiency import with_efficiency
 from jarvis.perf_report.intervals import busy_ns, microseconds
-from jarvis.perf_report.kernels import kernels_by_name
 from jarvis.perf_report.literals import tuples_text
 from jarvis.perf_report.timeline.gpu import Totals, copy_direction
 from jarvis.perf_report.unified import UnifiedCalls

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from jarvis.perf_models import BUILTIN, Registry
-from jarvis.perf_report.call_tree.subtrees import has_any
+from jarvis.perf_report.call_tree.frames import has_any
 from jarvis.perf_report.calls import (
     ARGUMENTS,
     HostCalls,

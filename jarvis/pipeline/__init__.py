@@ -2,7 +2,7 @@
 
 from jarvis.pipeline.analysis import analyze, generate_report, read_info
 from jarvis.pipeline.assembly import compare
-from jarvis.pipeline.choices import (
+from jarvis.pipeline.inputs import (
     choose_hardware,
     chosen_options,
     read_arch_json,

@@ -9,8 +9,14 @@ from jarvis.core.workspace import default_output_dir
 from jarvis.extensions import Extensions, load_extensions
 from jarvis.perf_models import BUILTIN, Registry
 from jarvis.pipeline.assembly import write_analysis
-from jarvis.pipeline.choices import choose_hardware, chosen_options, read_arch_json
-from jarvis.pipeline.inputs import AnalysisInput, ReportInput, TraceInput
+from jarvis.pipeline.inputs import (
+    AnalysisInput,
+    ReportInput,
+    TraceInput,
+    choose_hardware,
+    chosen_options,
+    read_arch_json,
+)
 from jarvis.pipeline.steps import (
     COMPARISON_STEPS,
     IMPORT_STEPS,

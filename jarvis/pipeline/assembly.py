@@ -26,7 +26,7 @@ from jarvis.run import (
     write_run,
 )
 from jarvis.run.agent_layout.preparation import Preparation
-from jarvis.run.comparing import sides
+from jarvis.run.run import sides
 from jarvis.trace_health import TABLE as HEALTH
 from jarvis.tracelens.report import TABLES
 

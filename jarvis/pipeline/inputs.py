@@ -1,22 +1,141 @@
-"""Inputs of an analysis: a trace or a report that was just read, or a stored run."""
+"""The input of an analysis (a trace, a report or a stored run) and what the user chose for it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar, Protocol
 
 import polars as pl
 
-from jarvis.extensions import Extensions
+from jarvis.core.errors import HardwareFileError, NotReprojectableError, UnknownHardwareError
+from jarvis.core.request import AnalysisRequest
+from jarvis.extensions import Extensions, content_sha256
+from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.perf_report import CallPath
 from jarvis.pipeline.steps import IMPORT_STEPS, REPROJECTION_STEPS, STEPS
-from jarvis.run import Run, main_call_paths
+from jarvis.run import (
+    Options,
+    Run,
+    main_call_paths,
+)
 from jarvis.trace import TraceInfo
 from jarvis.trace_health import TABLE as HEALTH
 from jarvis.trace_health import report_health, trace_health
 from jarvis.tracelens.imported import ImportedReport
 from jarvis.tracelens.report import TraceLensReport
 from jarvis.tracelens.sheets import sheet_names
-from jarvis.tracelens.stored_report import StoredReport
+from jarvis.tracelens.stored_report import NEEDED, StoredReport
+
+
+def read_arch_json(path: Path) -> HardwareSpec:
+    """Return the GPU of a TraceLens architecture file; raise HardwareFileError if it is invalid."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise HardwareFileError(path.name, f"the file cannot be read ({error})") from error
+    return HardwareSpec.parse_arch_json(content, path.name)
+
+
+def chosen_options(request: AnalysisRequest, figures_sha256: str | None = None) -> Options:
+    """Return the options of a run as stored, files by name and digest.
+
+    Args:
+        figures_sha256: Digest of the GPU's figures, if the id should depend on them.
+
+    Raises:
+        ValueError: The target is not a percentage above 0.
+    """
+    extension, arch = request.extension_file, request.arch_json
+    return Options.of(
+        request,
+        extension_file=None if extension is None else extension.name,
+        extension_sha256=None if extension is None else content_sha256(extension),
+        gpu_arch_file=None if arch is None else arch.name,
+        gpu_arch_sha256=figures_sha256 if arch is None else read_arch_json(arch).sha256,
+    )
+
+
+def choose_hardware(
+    info: TraceInfo,
+    platform: str | None,
+    preset: str | None,
+    given: HardwareSpec | None = None,
+) -> tuple[HardwareSpec | None, str | None]:
+    """Return the hardware, and a warning if there is none or if it is not the trace's own.
+
+    Args:
+        given: A description that needs no choice.
+
+    Raises:
+        UnknownHardwareError: The platform is unknown, or a preset is given without a GPU.
+    """
+    hardware = load_hardware()
+    found = hardware.match(info.device_name) if info.device_name else None
+    if platform is None and given is None:
+        if found is None:
+            if preset is not None:
+                raise UnknownHardwareError(info.device_name or "(none)", hardware.names())
+            device = (
+                f"No GPU named {info.device_name!r} is described"
+                if info.device_name
+                else f"The {info.form} does not name its GPU"
+            )
+            return None, (f"{device}, so no peaks are available. Name a GPU to get efficiencies.")
+        return hardware.get(found.name, preset), None
+    chosen = given or hardware.get(platform or "", preset)
+    if info.device_name and (found is None or found.name != chosen.name):
+        return chosen, (
+            f"The trace was recorded on {info.device_name!r}, but the analysis uses the peaks of "
+            f"{chosen.title}."
+        )
+    return chosen, None
+
+
+def reprojected_options(
+    run: Run,
+    platform: str | None,
+    preset: str | None,
+    arch_json: Path | None = None,
+    figures_sha256: str | None = None,
+    target_pct: float | None = None,
+) -> Options:
+    """Return the options of a run with other hardware, or with another target.
+
+    A target alone leaves the hardware unchanged; without a target that of the run applies.
+    ``figures_sha256`` as in ``chosen_options``.
+
+    Raises:
+        RunError: The run lacks tables of this version, or used a file with perf models, which a run
+            does not store.
+        ValueError: The target is not a percentage above 0.
+    """
+    manifest = run.manifest
+    if manifest.options.extension_file is not None:
+        raise NotReprojectableError(
+            f"it was made with the perf models of {manifest.options.extension_file}, which it "
+            "does not store"
+        )
+    if missing := [name for name in NEEDED if name not in manifest.tables]:
+        raise NotReprojectableError(f"an older version made it, without {' and '.join(missing)}")
+    target = manifest.options.target_pct if target_pct is None else target_pct
+    if is_target_only(platform, preset, arch_json, target_pct):
+        return replace(manifest.options, target_pct=target)
+    request = AnalysisRequest.of(
+        manifest.options,
+        platform=platform,
+        preset=preset,
+        arch_json=arch_json,
+        target_pct=target,
+    )
+    return chosen_options(request, figures_sha256)
+
+
+def is_target_only(
+    platform: str | None, preset: str | None, arch_json: Path | None, target_pct: float | None
+) -> bool:
+    """Return whether only the target of a run changes, not its hardware."""
+    return target_pct is not None and platform is None and preset is None and arch_json is None
+
 
 Paths = Mapping[str, Mapping[int, CallPath]]
 """Call paths of the main operations, by category and uid."""

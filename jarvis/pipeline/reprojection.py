@@ -11,13 +11,13 @@ from jarvis.extensions import load_extensions
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import Registry
 from jarvis.pipeline.assembly import write_analysis
-from jarvis.pipeline.choices import (
+from jarvis.pipeline.inputs import (
+    StoredInput,
     choose_hardware,
     is_target_only,
     read_arch_json,
     reprojected_options,
 )
-from jarvis.pipeline.inputs import StoredInput
 from jarvis.pipeline.steps import REPROJECTION_STEPS, Progress, step
 from jarvis.run import (
     Run,

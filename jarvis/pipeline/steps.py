@@ -1,10 +1,12 @@
-"""The steps of an analysis and their progress reports."""
+"""The steps of the work, who is told of them, and a step as a line of JSON."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
 
 from jarvis.trace import OnProgress, ReadProgress
 
@@ -54,3 +56,19 @@ def step(
     report(step)
     yield lambda reading: report(replace(step, state="running", reading=reading))
     report(replace(step, state="done", elapsed_s=perf_counter() - begin))
+
+
+_STEP = TypeAdapter(Step)
+
+
+def line_of_step(step: Step) -> str:
+    """Return the step as one line, without a line break."""
+    return _STEP.dump_json(step).decode()
+
+
+def step_of_line(line: str | bytes) -> Step | None:
+    """Parse the step of such a line; None for any other line."""
+    try:
+        return _STEP.validate_json(line)
+    except ValidationError:
+        return None

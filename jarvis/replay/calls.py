@@ -9,10 +9,17 @@ from typing import Any
 from jarvis.core.dtypes import find_dtype
 from jarvis.core.errors import ReplayError
 from jarvis.core.literals import parse_literal
-from jarvis.replay.fills import bound_indices, fill
-from jarvis.replay.list_dtypes import list_dtype
-from jarvis.replay.refusals import NO_FIT, operator_of, why_no_arguments, why_unknown
-from jarvis.replay.schema import NAMESPACE, Argument, Signature, signatures
+from jarvis.replay.fills import bound_indices, fill, list_dtype
+from jarvis.replay.schema import (
+    NAMESPACE,
+    NO_FIT,
+    Argument,
+    Signature,
+    operator_of,
+    signatures,
+    why_no_arguments,
+    why_unknown,
+)
 
 TENSOR_LIST = "TensorList"
 DEVICE = "Device"

@@ -19,7 +19,7 @@ from jarvis.replay.package import (
     package_bytes,
     replay_entries,
 )
-from jarvis.replay.refusals import operator_of
+from jarvis.replay.schema import operator_of
 from jarvis.run import Run
 
 

@@ -19,7 +19,7 @@ from jarvis.core.errors import ReplayError
 from jarvis.core.output import write_output
 from jarvis.core.workspace import RunPaths
 from jarvis.replay.calls import replay_ir
-from jarvis.replay.refusals import is_single_kernel, operator_of
+from jarvis.replay.schema import is_single_kernel, operator_of
 from jarvis.run import Run
 
 AUTOMATIC_COMPUTE_PCT = 10.0

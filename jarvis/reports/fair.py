@@ -1,25 +1,26 @@
 """``standalone_analysis_fair.md``: the report for stakeholders."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import orjson
 import polars as pl
 
+from jarvis.analyses import unmodelled
 from jarvis.core.output import write_output
 from jarvis.core.workspace import RunPaths
 from jarvis.findings import AnalysisResult, Priority, Status
-from jarvis.impact import share_pct
+from jarvis.impact import marked_efficiency, share_pct
 from jarvis.reports import appendix, sections, summary
-from jarvis.reports.details import Details, details_of
+from jarvis.reports.details import Details, details_of, joined_labels
 from jarvis.reports.edits import UNEDITED, Edits
 from jarvis.reports.gaps import warnings_of
 from jarvis.reports.health import health_line, health_of, health_table
-from jarvis.reports.joined_cards import joined
 from jarvis.reports.measures import measures_table, no_data, overview
 from jarvis.reports.messages import MESSAGES
 from jarvis.reports.rendering import has_template, render
-from jarvis.reports.replays import replay_sentence, replay_table
 from jarvis.reports.reporter import Reporter, run_folder
 from jarvis.run import Run
 from jarvis.text.format import (
@@ -30,8 +31,133 @@ from jarvis.text.format import (
     percent,
 )
 from jarvis.text.markdown import Markdown, cell, prose, table
-from jarvis.text.messages import Message, to_text
+from jarvis.text.messages import Message, Text, to_text
 from jarvis.trace_health import Severity
+
+NOT_BUILT = "No replay packages were built with this analysis."
+
+
+def replay_sentence(root: Path) -> str:
+    """Return whether there are packages, and by which rule."""
+    index = _index(root)
+    if index is None:
+        return NOT_BUILT
+    if not index["operations"]:
+        return f"None: a package is built for each operation that takes {index['rule']}."
+    return (
+        "Replay artifacts are recommended for the kernel team to investigate and optimize. There "
+        f"is one for each operation that takes {index['rule']}."
+    )
+
+
+def replay_table(root: Path) -> Markdown | None:
+    """Return operation, share, efficiency and package, or the reason why there is none."""
+    index = _index(root)
+    if not index or not index["operations"]:
+        return None
+    return table(
+        ("Operation", "% of Compute", "Efficiency", "Distinct calls", "Package"),
+        (
+            (
+                cell(package["op_name"]),
+                percent(package["percent_of_compute"]),
+                marked_efficiency(package["efficiency_pct"]),
+                count(package["entries"]),
+                _package(package),
+            )
+            for package in index["operations"]
+        ),
+    )
+
+
+def _package(package: dict[str, Any]) -> Markdown:
+    if package["package"] is None:
+        return prose(f"none: {package['reason']}")
+    folder = RunPaths(Path()).replay_packages
+    return cell(str(folder / package["package"]))
+
+
+def _index(root: Path) -> dict[str, Any] | None:
+    """Return the index of the packages; None if none were built."""
+    path = RunPaths(root).replay_index
+    return orjson.loads(path.read_bytes()) if path.is_file() else None
+
+
+@dataclass(frozen=True)
+class FairCard:
+    """One recommendation, or several with the same reason and remedy; the first represents all."""
+
+    parts: tuple[Details, ...]
+
+    @property
+    def first(self) -> Details:
+        """Return the most urgent part, whose advice and saving are printed."""
+        return self.parts[0]
+
+    @property
+    def label(self) -> str:
+        """Return ``P2``, or ``P2, P3 and P4``."""
+        return joined_labels([part.recommendation.label for part in self.parts])
+
+    @property
+    def _reason(self) -> str | None:
+        """Return why several parts have no efficiency; None for a single part."""
+        return unmodelled.shared_reason(self.first.finding) if len(self.parts) > 1 else None
+
+    @property
+    def title(self) -> Markdown:
+        """Return the title of the only part, or the common title."""
+        if self._reason is None:
+            return self.first.recommendation.title
+        return prose(to_text(unmodelled.shared_title(self._reason)))
+
+    @property
+    def operation(self) -> Markdown:
+        """Return the operations of the only part, or those of all parts together."""
+        references = (reference for part in self.parts for reference in part.finding.operations)
+        return self.first.operation if len(self.parts) == 1 else sections.operation_line(references)
+
+    @property
+    def issue(self) -> Message | Text:
+        """Return the issue of the only part, or the categories without efficiency for one
+        reason."""
+        if self._reason is None:
+            return self.first.finding.issue
+        *most, last = (
+            MESSAGES("joined.part", title=part.recommendation.result.title, time=part.time)
+            for part in self.parts
+        )
+        because = unmodelled.MESSAGES(f"{self._reason}.because")
+        return MESSAGES("joined", because=because, parts=most, last=last)
+
+    @property
+    def links(self) -> Markdown:
+        """Return links to the details of each part."""
+        titles = [part.recommendation.result.title for part in self.parts]
+        titles[0] = f"Detailed Analysis: {titles[0]}"
+        links = (part.recommendation.link for part in self.parts)
+        return Markdown(
+            ", ".join(f"[{title}]({link})" for title, link in zip(titles, links, strict=True))
+        )
+
+
+def joined(details: Iterable[Details]) -> list[FairCard]:
+    """Return the cards in order; a merged card takes the position of its first part."""
+    parts: dict[object, list[Details]] = {}
+    for place, detail in enumerate(details):
+        parts.setdefault(_reason(detail) or place, []).append(detail)
+    return [FairCard(tuple(found)) for found in parts.values()]
+
+
+def _reason(detail: Details) -> tuple[Priority, str] | None:
+    """Return why kernels without operators have no efficiency; None for all other findings."""
+    finding = detail.finding
+    reason = unmodelled.shared_reason(finding)
+    names = (reference.name for reference in finding.operations)
+    if reason is None or not all(map(sections.kernel_without_operator, names)):
+        return None
+    return finding.priority, reason
+
 
 KERNELS_SHOWN = 4
 """Kernels of each operation in the kernel breakdown."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
-from jarvis.core.parquet import write_parquet
+from jarvis.run.store import write_parquet
 
 
 def write_parquets(tables: Mapping[str, pl.DataFrame], folder: Path) -> list[Path]:

@@ -15,7 +15,7 @@ from pydantic import (
 )
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from jarvis.analyses.card import AnalysisManifest
+from jarvis.analyses.base import AnalysisManifest
 from jarvis.core.request import PERCENTAGE, AnalysisOptions
 from jarvis.core.workspace import SCHEMA_VERSION
 from jarvis.findings import Status, Tier

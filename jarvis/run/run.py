@@ -1,9 +1,9 @@
-"""A run: manifest, tables and results of one analyzed trace, in memory or on disk."""
+"""A run directory: its manifest, tables and findings; two runs as the sides of a comparison."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Self
 
 import orjson
@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from jarvis.analyses import in_page_order, load_analyses
 from jarvis.analyses.base import Analysis
+from jarvis.comparison import Side
 from jarvis.core.errors import (
     MissingTableError,
     NotARunError,
@@ -22,6 +23,7 @@ from jarvis.core.errors import (
 from jarvis.core.workspace import SCHEMA_VERSION, RunPaths, analyses_dir
 from jarvis.findings import AnalysisResult
 from jarvis.perf_report import CallPath
+from jarvis.perf_report.unavailable import unavailable_reason
 from jarvis.run.manifest import Manifest
 from jarvis.run.results import read_results
 from jarvis.run.tree_data import read_tree_data
@@ -221,3 +223,31 @@ def manifest_of(root: Path, text: bytes | str) -> Manifest:
         return Manifest.model_validate_json(text)
     except ValidationError as error:
         raise NotARunError(root) from error
+
+
+def sides(target: Run, reference: Run) -> tuple[Side, Side]:
+    """Return target and reference, named by GPU, and also by file if the GPUs are equal."""
+    labels = [_gpu(run) for run in (target, reference)]
+    if labels[0] == labels[1]:
+        labels = [f"{_gpu(run)}, {_file(run)}" for run in (target, reference)]
+    return _side(target, labels[0]), _side(reference, labels[1])
+
+
+def _side(run: Run, label: str) -> Side:
+    absent = run.manifest.absent_tables
+    return Side(
+        label=label,
+        hardware=run.manifest.hardware,
+        tables=run.tables,
+        titles={key: result.title for key, result in run.results.items()},
+        lacks={name: unavailable_reason(absent, [name]) or "" for name in absent},
+    )
+
+
+def _gpu(run: Run) -> str:
+    hardware = run.manifest.hardware
+    return hardware.title if hardware else run.manifest.trace.device_name or _file(run)
+
+
+def _file(run: Run) -> str:
+    return PurePath(run.manifest.trace.file_name).name

@@ -1,16 +1,31 @@
-"""Run directories on disk: written to a temporary folder, then moved into place."""
+"""Run directories on disk: written beside their place, then moved there as a whole."""
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import polars as pl
+
 from jarvis.core.errors import NotARunError, OutputFolderError, RunVersionError
-from jarvis.core.output import write_output
-from jarvis.core.parquet import write_parquet
+from jarvis.core.output import open_output, write_output
 from jarvis.core.staging import staged_folder
 from jarvis.core.workspace import RUN_ENTRIES, RunPaths
 from jarvis.run.results import results_json
 from jarvis.run.run import Run, read_manifest
+
+
+def write_parquet(frame: pl.DataFrame, path: Path) -> None:
+    """Write a table.
+
+    Raises:
+        OSError: Writing failed (Polars itself raises a ComputeError).
+    """
+    try:
+        with open_output(path) as file:
+            frame.write_parquet(file)
+    except pl.exceptions.ComputeError as error:
+        raise OSError(errno.EIO, f"The file could not be written ({error})", str(path)) from error
 
 
 def check_output_folder(root: Path, trace_sha256: str) -> None:

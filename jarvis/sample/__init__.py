@@ -16,7 +16,7 @@ from jarvis.core.errors import JarvisError
 from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.sample.model import SCALES
 from jarvis.sample.recorder import COLLECTIVE_STREAM, COMPUTE_STREAM, Event
-from jarvis.sample.step import Process, simulate_events
+from jarvis.sample.training import Process, simulate_events
 
 __all__ = ["SCALES", "simulate", "write_sample"]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from jarvis.sample import convolution, matmul, pointwise
+from jarvis.sample import matmul, pointwise
 from jarvis.sample.autograd import Session
 from jarvis.sample.tensors import SampleTensor
 
@@ -219,7 +219,7 @@ class Conv2d(Layer):
         image = tensor
         needs_gradient = image.shape[1] > 3
         with s.frame("torch/nn/modules/conv.py(536): _conv_forward"):
-            return convolution.conv2d(
+            return matmul.conv2d(
                 s, image, self.weight, self.stride, image_needs_gradient=needs_gradient
             )
 
@@ -235,7 +235,7 @@ class BatchNorm2d(Layer):
 
     def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
         """Record statistics and transformation."""
-        return convolution.batch_norm(s, tensor, self.weight, self.bias)
+        return matmul.batch_norm(s, tensor, self.weight, self.bias)
 
 
 class ImageBlock(Layer):
@@ -288,10 +288,10 @@ class ImageEncoder(Layer):
     def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
         """Record stem, bottlenecks, window attention, mean over the pixels."""
         image = pointwise.relu(s, self.stem_norm(s, self.stem(s, tensor)))
-        image = self.widen(s, convolution.max_pool2d(s, image))
+        image = self.widen(s, matmul.max_pool2d(s, image))
         for block in self.blocks:
             image = block(s, image)
-        return self.head(s, convolution.global_average(s, self.windows(s, image)))
+        return self.head(s, matmul.global_average(s, self.windows(s, image)))
 
 
 class VisionLanguageModel(Module):

@@ -29,7 +29,7 @@ from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import FileRequest, JobOutput, Request, earlier_job, request_of
 from jarvis.server.jobs.kinds.loads import Load
 from jarvis.server.jobs.queue import Job, NewJob
-from jarvis.server.jobs.workers.single_job import run_single_job
+from jarvis.server.jobs.workers.job_child import run_single_job
 from jarvis.server.retention import removal
 from jarvis.server.retention.removal import Removed
 from jarvis.server.storage import custom_hardware, pins

@@ -2,7 +2,7 @@
 
 from urllib.parse import urlencode
 
-from jarvis.core.protocol import API
+from jarvis.core.product import API
 from jarvis.server.jobs.queue import Job
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from jarvis.core.protocol import TOKEN_VARIABLE
+from jarvis.core.product import TOKEN_VARIABLE
 from jarvis.core.workspace import CONFIG_VARIABLE
 from jarvis.server.settings import PREFIX, Settings, Target, settings
 

@@ -13,20 +13,11 @@ from jarvis.perf_report.timeline import gpu
 from jarvis.perf_report.work import GpuWork, gpu_work
 from jarvis.schemas import columns, conform
 from jarvis.trace import Trace
-from jarvis.tracelens import (
-    call_stacks,
-    coll_analysis,
-    kernel_summary,
-    ops_sheets,
-    overlap,
-    recompute,
-    sheets,
-    short_kernels,
-)
+from jarvis.tracelens import call_stacks, coll_analysis, kernel_summary, ops_sheets, overlap, sheets
+from jarvis.tracelens.ops_sheets import unified_perf_summary
 from jarvis.tracelens.options import DEFAULT_OPTIONS, ReportOptions
 from jarvis.tracelens.pseudo_ops import with_pseudo_ops
 from jarvis.tracelens.roofline_sheets import RooflineSheets, roofline_calls, roofline_sheets
-from jarvis.tracelens.unified_sheet import unified_perf_summary
 
 if TYPE_CHECKING:
     from jarvis.tracelens.trace_diff import TraceDiff
@@ -138,14 +129,14 @@ class TraceLensReport(PerfReport):
         """The sheet ``short_kernel_histogram``."""
         bins = self.options.short_kernel_histogram_bins
         return conform(
-            short_kernels.short_kernel_histogram(self._short_kernels, bins),
+            kernel_summary.short_kernel_histogram(self._short_kernels, bins),
             "short_kernel_histogram",
         )
 
     @cached_property
     def short_kernels_summary(self) -> pl.DataFrame:
         """The sheet ``short_kernels_summary``."""
-        rows = short_kernels.short_kernels_summary(
+        rows = kernel_summary.short_kernels_summary(
             self._short_kernels,
             self._timeline_ms,
             self._trace.info.gpu_only,
@@ -255,7 +246,7 @@ class TraceLensReport(PerfReport):
             counts_unlinked=self.options.include_unlinked_kernels,
         )
         if self.options.detect_recompute:
-            work = recompute.marked_work(work, self._recomputed)
+            work = ops_sheets.marked_work(work, self._recomputed)
         return work
 
     @cached_property
@@ -268,7 +259,7 @@ class TraceLensReport(PerfReport):
 
     @cached_property
     def _recomputed(self) -> pl.Series:
-        return recompute.recomputed_uids(self._trace)
+        return ops_sheets.recomputed_uids(self._trace)
 
     @cached_property
     def _kernels(self) -> pl.DataFrame:
@@ -277,7 +268,7 @@ class TraceLensReport(PerfReport):
     @cached_property
     def _short_kernels(self) -> pl.DataFrame:
         threshold_us = self.options.short_kernel_threshold_us
-        return short_kernels.shorter_than(self._kernels, threshold_us)
+        return kernel_summary.shorter_than(self._kernels, threshold_us)
 
     @cached_property
     def _roofline_sheets(self) -> RooflineSheets:

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from jarvis.analyses import checks
-from jarvis.analyses.nothing_to_fix import without_contradiction
+from jarvis.analyses.checks import without_contradiction
 from jarvis.findings import Priority
 from tests.analyses.rows import category, operation, totals
 from tests.worded import Worded, in_words

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from jarvis.analyses.message_columns import message_column
+from jarvis.analyses.operations import message_column
 from jarvis.text.messages import MessageTable, to_text
 
 MESSAGES = MessageTable(

@@ -1,6 +1,6 @@
 import polars as pl
 
-from jarvis.analyses.name_patterns import first_match
+from jarvis.analyses.kernel_names import first_match
 
 KINDS = (("softmax", "softmax"), ("maximum", "max"))
 

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from jarvis.analyses import bandwidth, checks, unmodelled
-from jarvis.analyses.compute.batchnorm import estimates, measure
-from jarvis.analyses.compute.batchnorm.estimates import (
+from jarvis.analyses.compute import batchnorm
+from jarvis.analyses.compute.batchnorm import (
     BACKWARD,
     INFERENCE,
     TRAINING,
     estimated_bytes,
+    measure,
 )
 from jarvis.core.workspace import RunPaths
 from jarvis.pipeline import analyze
@@ -23,7 +24,7 @@ from tests.worded import in_words, worded
 
 slow_kernel = in_words(bandwidth.slow_kernel)
 low_efficiency = in_words(checks.low_efficiency)
-estimated_bandwidth = in_words(estimates.estimated_bandwidth)
+estimated_bandwidth = in_words(batchnorm.estimated_bandwidth)
 no_perf_model = in_words(unmodelled.no_perf_model)
 
 NCHW = "((200704, 3136, 56, 1), (64,))"

@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from jarvis.core.workspace import RunPaths
 from jarvis.dashboard import MAIN
-from jarvis.dashboard.analysis_menu import popover_key
+from jarvis.dashboard.sidebar import popover_key
 from jarvis.server.access import audit, tokens
 from jarvis.server.access.audit import Action, Channel
 from jarvis.server.access.rights import Person, Role

@@ -63,15 +63,15 @@ def _added_page(key: str) -> None:
     """Draw the page of an extension's category."""
     from functools import partial
 
-    from jarvis.dashboard import plugin_pages, shell
-    from jarvis.dashboard.menu import menu
+    from jarvis.dashboard import shell
+    from jarvis.dashboard.menu import menu, render
     from jarvis.dashboard.session import navigation
     from jarvis.server.storage.catalog import read_catalog
 
     catalog = read_catalog()
     sections = menu(catalog)
     navigation.remember(page for pages in sections.values() for page in pages)
-    shell.draw(partial(plugin_pages.render, key), key, catalog)
+    shell.draw(partial(render, key), key, catalog)
 
 
 def _menu() -> None:

@@ -9,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from jarvis.comparison import SLOWER, Comparison
-from jarvis.dashboard.pages.compare.views import VIEWS
+from jarvis.dashboard.pages.compare.charts import VIEWS
 from jarvis.pipeline import compare
 from jarvis.reports.comparative.fair import fair_markdown
 from jarvis.reports.comparative.subject import Subject

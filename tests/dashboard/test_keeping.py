@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from jarvis.dashboard.analysis_menu import popover_key
+from jarvis.dashboard.sidebar import popover_key
 from jarvis.run import read_manifest
 from jarvis.server.database import database
 from jarvis.server.jobs import queue

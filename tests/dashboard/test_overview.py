@@ -8,7 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from jarvis import impact
-from jarvis.dashboard.pages.overview.waterfall import projected_savings
+from jarvis.dashboard.pages.overview.page import projected_savings
 from jarvis.dashboard.widgets.projection import reprojected
 from jarvis.reports.figures import total_ms, waterfall_rows
 from jarvis.run import Run

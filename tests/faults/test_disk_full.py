@@ -12,9 +12,9 @@ import polars as pl
 import pytest
 from sqlalchemy import Engine
 
-from jarvis.core.parquet import write_parquet
 from jarvis.core.workspace import HOME_VARIABLE, analyses_dir, exports_dir
 from jarvis.pipeline import STEPS
+from jarvis.run.store import write_parquet
 from jarvis.server.database import DatabaseError, JobState
 from jarvis.server.ingest import uploads
 from jarvis.server.ingest.upload_writer import resume_upload

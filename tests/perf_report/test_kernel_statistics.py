@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from jarvis.perf_report.kernels import kernel_details, kernels_by_name, trunc_kernel_details
+from jarvis.perf_report.calls import kernel_details, kernels_by_name, trunc_kernel_details
 
 
 def lists(*calls: list[tuple[str, int]]) -> pl.DataFrame:

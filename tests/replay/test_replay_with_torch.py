@@ -21,8 +21,7 @@ from jarvis.perf_report import PerfReport
 from jarvis.pipeline import generate_report
 from jarvis.replay import package
 from jarvis.replay.calls import replay_ir
-from jarvis.replay.refusals import UNKNOWN
-from jarvis.replay.schema import signatures
+from jarvis.replay.schema import UNKNOWN, signatures
 from tests import optional
 from tests.conftest import skip_or_fail
 from tests.replay.test_replay_calls import NOTHING, bf16, numbers, row, scalar

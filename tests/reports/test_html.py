@@ -17,9 +17,9 @@ from jarvis.impact import disjoint_saving_ms
 from jarvis.reports import load_reporters
 from jarvis.reports.details import details_of
 from jarvis.reports.edits import Edits
+from jarvis.reports.fair import NOT_BUILT
 from jarvis.reports.html import html_document
 from jarvis.reports.ranking import recommendations
-from jarvis.reports.replays import NOT_BUILT
 from jarvis.run import Run
 from jarvis.text.format import milliseconds
 from jarvis.text.markdown import Markdown

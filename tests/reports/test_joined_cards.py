@@ -5,7 +5,7 @@ import pytest
 from jarvis.findings import OpRef, Priority
 from jarvis.pipeline import analyze
 from jarvis.reports.details import details_of
-from jarvis.reports.joined_cards import joined
+from jarvis.reports.fair import joined
 from jarvis.reports.sections import kernel_without_operator, operation_line
 from jarvis.validation import is_valid, validate
 from tests.builders import trace

@@ -19,12 +19,12 @@ from jarvis.run import read_manifest
 from jarvis.server.database import database, writing
 from jarvis.server.jobs.kinds import JobOutput
 from jarvis.server.jobs.kinds.loads import Load
-from jarvis.server.jobs.workers.job_memory import MEMORY_VARIABLE
+from jarvis.server.jobs.workers.job_child import MEMORY_VARIABLE
 from jarvis.server.storage import analysis_rows, run_limits
 from jarvis.server.storage.analysis_rows import made_on, stored_for, stored_rows
 from jarvis.server.storage.archive import ArchiveError, load_archive, save_archive
 from jarvis.server.storage.catalog import analysis_root, read_catalog
-from jarvis.server.storage.received_runs import ReceivedRunError, check_received_run
+from jarvis.server.storage.run_limits import ReceivedRunError, check_received_run
 from jarvis.server.submission import Submission, import_run, resubmit, submit
 from tests.builders import trace
 
@@ -104,7 +104,7 @@ def test_tables_have_a_limit_in_memory_counted_from_the_footer(
     run: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_limits, "MAX_ROWS_OF", {})
-    monkeypatch.setattr("jarvis.server.storage.received_runs.MAX_DECODED_BYTES", 1_000_000)
+    monkeypatch.setattr("jarvis.server.storage.run_limits.MAX_DECODED_BYTES", 1_000_000)
     check_received_run(run)
     repeat(table(run, name), 200_000)
     assert table(run, name).stat().st_size < 500_000
@@ -115,7 +115,7 @@ def test_tables_have_a_limit_in_memory_counted_from_the_footer(
 def test_one_long_text_in_every_row_counts_in_every_row(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jarvis.server.storage.received_runs.MAX_DECODED_BYTES", 10_000_000)
+    monkeypatch.setattr("jarvis.server.storage.run_limits.MAX_DECODED_BYTES", 10_000_000)
     place = table(run, "gpu_work")
     row = pl.read_parquet(place).head(1).with_columns(name=pl.lit("x" * 100_000))
     pl.concat([row] * 200).write_parquet(place)

@@ -15,11 +15,11 @@ from jarvis.core.output import (
     open_output,
     write_output,
 )
-from jarvis.core.parquet import write_parquet
 from jarvis.core.workspace import analyses_dir
 from jarvis.reports.csv import write_csvs
 from jarvis.reports.xlsx import write_workbook
 from jarvis.run import Run
+from jarvis.run.store import write_parquet
 from jarvis.server.database import JobState, database
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Analyze

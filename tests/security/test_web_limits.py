@@ -20,9 +20,13 @@ from uvicorn.server import ServerState
 
 from jarvis.cli.serve import _options
 from jarvis.server.http.api import analysis_routes
-from jarvis.server.http.web.bodies import MAX_HEADER_BYTES, HeaderLimits
-from jarvis.server.http.web.closed import ClosedPaths
-from jarvis.server.http.web.half_requests import HEADERS_S, TimedH11Protocol
+from jarvis.server.http.web.bodies import (
+    HEADERS_S,
+    MAX_HEADER_BYTES,
+    HeaderLimits,
+    TimedH11Protocol,
+)
+from jarvis.server.http.web.errors import ClosedPaths
 from jarvis.server.http.web.headers import SecureHeaders
 from jarvis.server.http.web.requests import Requests
 from jarvis.server.submission import Submission, submit
@@ -155,7 +159,7 @@ def test_a_closed_connection_stops_the_timer() -> None:
 def test_jarvis_serve_sets_the_header_limits(home: object) -> None:
     options = _options(Mock(host="127.0.0.1", port=1))
     assert options[options.index("--http") + 1] == (
-        "jarvis.server.http.web.half_requests:TimedH11Protocol"
+        "jarvis.server.http.web.bodies:TimedH11Protocol"
     )
     assert options[options.index("--h11-max-incomplete-event-size") + 1] == str(MAX_HEADER_BYTES)
 

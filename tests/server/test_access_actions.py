@@ -20,7 +20,7 @@ from jarvis.server.database import JobKind, JobState, Visibility, database
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.kinds import Analyze, Compare, Export, Inspect, Replay, Reproject
 from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome, UnknownJobError
-from jarvis.server.jobs.workers.single_job import SingleJobError
+from jarvis.server.jobs.workers.job_child import SingleJobError
 from jarvis.server.storage import artifacts
 from jarvis.server.storage.analysis_rows import (
     PrivateAnalysisError,

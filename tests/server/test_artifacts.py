@@ -25,7 +25,7 @@ from jarvis.server.jobs.kinds import (
     request_of,
 )
 from jarvis.server.retention.removal import remove_analysis
-from jarvis.server.storage import artifact_copies, artifacts, shared_hardware
+from jarvis.server.storage import artifact_copies, artifacts, custom_hardware
 from jarvis.server.storage.analysis_rows import version_of
 from jarvis.server.storage.archive import load_archive, save_archive
 from jarvis.server.storage.artifact_root import (
@@ -303,17 +303,17 @@ def test_a_gpu_that_one_machine_described_is_known_to_all(
     spec = load_hardware().get("MI300X", None).model_copy(update={"preset": "ours"})
     store_hardware(spec)
     machines.use("second")
-    shared_hardware.follow()
+    custom_hardware.follow()
     assert load_hardware().get("MI300X", "ours").preset == "ours"
     remove_hardware(spec)
     store_hardware(spec.model_copy(update={"mem_bw_gbps": 1.0}))
     os.utime(next(folder_root.rglob("*.toml")), (1, 1))
     machines.use("first")
-    shared_hardware.follow()
+    custom_hardware.follow()
     assert load_hardware().get("MI300X", "ours").mem_bw_gbps == 1.0
     remove_hardware(spec)
     machines.use("second")
-    shared_hardware.follow()
+    custom_hardware.follow()
     assert "ours" not in load_hardware().presets("MI300X")
     assert not list(folder_root.rglob("*.toml"))
 
@@ -324,9 +324,9 @@ def test_gpus_described_before_there_was_a_root_are_shared(
     store_hardware(load_hardware().get("MI300X", None).model_copy(update={"preset": "ours"}))
     (tmp_path / "shared").mkdir()
     monkeypatch.setenv(ARTIFACT_ROOT_VARIABLE, str(tmp_path / "shared"))
-    shared_hardware.follow()
+    custom_hardware.follow()
     machines.use("second")
-    shared_hardware.follow()
+    custom_hardware.follow()
     assert "ours" in load_hardware().presets("MI300X")
 
 

@@ -23,8 +23,8 @@ from jarvis.server.storage.catalog import (
     set_owner,
     set_visibility,
 )
-from jarvis.server.storage.folders import folder_bytes
 from jarvis.server.storage.pins import is_pinned, pin, pinned
+from jarvis.server.storage.storage_keys import folder_bytes
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 from tests.server.conftest import on_both_databases

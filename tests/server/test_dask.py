@@ -24,7 +24,7 @@ from jarvis.server.database import JobState
 from jarvis.server.ingest.intake import store_upload
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.dask import task
-from jarvis.server.jobs.dask.messages import Order, Report, storage_mark
+from jarvis.server.jobs.dask.task import Order, Report, storage_mark
 from jarvis.server.jobs.kinds import Inspect
 from jarvis.server.jobs.queue import FinishedStep, Job, JobProgress, Outcome
 from jarvis.server.jobs.workers.job_messages import Assignment

@@ -14,9 +14,8 @@ from sqlalchemy import Engine
 
 from jarvis import cli
 from jarvis.server.access.login import check_login
-from jarvis.server.http.web.job_metrics import QueueFigures, figure_families
-from jarvis.server.http.web.metrics import REGISTRY
-from jarvis.server.http.web.stopping import AFTER_REQUESTS_S
+from jarvis.server.http.web.lifespan import AFTER_REQUESTS_S
+from jarvis.server.http.web.metrics import REGISTRY, QueueFigures, figure_families
 from jarvis.server.settings import settings
 from jarvis.server.settings_shown import unknown_variables
 

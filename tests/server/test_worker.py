@@ -19,8 +19,7 @@ from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.kinds import Inspect
 from jarvis.server.jobs.queue import NewJob, Outcome
 from jarvis.server.jobs.workers import worker_watch
-from jarvis.server.jobs.workers.job_child import LocalJobProcess
-from jarvis.server.jobs.workers.job_memory import memory_limit_bytes
+from jarvis.server.jobs.workers.job_child import LocalJobProcess, memory_limit_bytes
 from jarvis.server.jobs.workers.job_messages import Assignment
 from jarvis.server.jobs.workers.worker import SWEEP_S
 from jarvis.server.settings import SettingsError

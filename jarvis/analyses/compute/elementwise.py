@@ -13,7 +13,7 @@ from jarvis.analyses.bandwidth import baseline_metrics, low_baseline, slow_kerne
 from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
 from jarvis.analyses.baseline import baseline_rows, plain_mean_tb_per_s
 from jarvis.analyses.checks import SHARED_CHECKS
-from jarvis.analyses.name_patterns import first_match
+from jarvis.analyses.kernel_names import first_match
 from jarvis.analyses.operations import (
     HYPOTHESIS,
     KERNEL_FLOOR_US,

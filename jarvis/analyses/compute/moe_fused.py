@@ -5,8 +5,7 @@ from pydantic import JsonValue
 
 from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
 from jarvis.analyses.checks import SHARED_CHECKS
-from jarvis.analyses.message_columns import message_column
-from jarvis.analyses.operations import HYPOTHESIS, parameter
+from jarvis.analyses.operations import HYPOTHESIS, message_column, parameter
 from jarvis.schemas import INTEGER, TEXT, Column
 from jarvis.text.messages import MessageTable
 

@@ -9,9 +9,8 @@ from jarvis import impact
 from jarvis.analyses.advice import values_of
 from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
 from jarvis.analyses.checks import SHARED_CHECKS
-from jarvis.analyses.message_columns import message_column
-from jarvis.analyses.name_patterns import first_match
-from jarvis.analyses.operations import OperationGroup
+from jarvis.analyses.kernel_names import first_match
+from jarvis.analyses.operations import OperationGroup, message_column
 from jarvis.analyses.unmodelled import COMMUNICATION, GRAPH_LAUNCH
 from jarvis.findings import Finding, Priority
 from jarvis.schemas import TEXT, Column

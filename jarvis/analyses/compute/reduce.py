@@ -14,7 +14,7 @@ from jarvis.analyses.access import reduced_dims, tensor
 from jarvis.analyses.bandwidth import baseline_metrics, slow_kernel, time_ms_by
 from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
 from jarvis.analyses.checks import SHARED_CHECKS
-from jarvis.analyses.name_patterns import first_match
+from jarvis.analyses.kernel_names import first_match
 from jarvis.analyses.operations import (
     HYPOTHESIS,
     KERNEL_FLOOR_US,

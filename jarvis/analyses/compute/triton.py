@@ -9,13 +9,13 @@ from jarvis import impact
 from jarvis.analyses.advice import place_of
 from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
 from jarvis.analyses.checks import SHARED_CHECKS
-from jarvis.analyses.message_columns import message_column
-from jarvis.analyses.name_patterns import first_match
+from jarvis.analyses.kernel_names import first_match
 from jarvis.analyses.operations import (
     MIN_COMPUTE_PCT,
     SHORT_CALL_US,
     OperationGroup,
     likely_bound,
+    message_column,
 )
 from jarvis.analyses.small_calls import MANY_CALLS
 from jarvis.analyses.unmodelled import NO_PERF_MODEL

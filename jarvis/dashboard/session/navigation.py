@@ -1,4 +1,4 @@
-"""Links between pages: they preserve the analysis and can set parameters of the target page."""
+"""Links from page to page, which carry the analysis, and the browser's history."""
 
 from collections.abc import Iterable
 from urllib.parse import urlencode
@@ -8,6 +8,29 @@ from streamlit.navigation.page import StreamlitPage
 
 from jarvis.dashboard.session.links import ANALYSIS
 from jarvis.dashboard.session.state import current_id
+
+_SCRIPT = """
+export default () => {
+  if (window.hasOneHistoryEntryPerAction) return
+  window.hasOneHistoryEntryPerAction = true
+  const push = history.pushState.bind(history)
+  let isEntered = false // since the user last did something
+  history.pushState = (...entry) => {
+    isEntered ? history.replaceState(...entry) : push(...entry)
+    isEntered = true
+  }
+  for (const kind of ["pointerdown", "keydown", "popstate"])
+    addEventListener(kind, () => { isEntered = false }, true)
+}
+"""
+
+_component = st.components.v2.component("jarvis_browser_history", js=_SCRIPT)
+
+
+def install_history_patch() -> None:
+    """Install the patch in this browser tab once; draw nothing."""
+    _component(key="_browser_history", height=0)
+
 
 INGEST, OVERVIEW, TIMELINE, CALL_TREE, REPLAY = "", "overview", "timeline", "call_tree", "replay"
 COMPARE, HARDWARE, JOBS = "compare", "hardware", "jobs"

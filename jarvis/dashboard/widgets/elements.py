@@ -1,12 +1,26 @@
 """Streamlit elements with this project's defaults: chart, metric card, lazy expander."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import streamlit as st
 from streamlit.elements.lib.mutable_expander_container import ExpanderContainer
 
 from jarvis.charts import Drawing
+from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.links import check_parameter, note_control
+from jarvis.perf_report.unavailable import unavailable_reason
+from jarvis.run import Run
+
+
+def is_unavailable(run: Run, tables: Iterable[str]) -> bool:
+    """Return whether the run lacks a page's tables; if so, show why."""
+    reason = unavailable_reason(run.manifest.absent_tables, tables)
+    if reason is None:
+        return False
+    st.info(reason, icon=":material/visibility_off:")
+    navigation.link(navigation.OVERVIEW, "Overview", icon=":material/dashboard:")
+    return True
 
 
 def render_chart(

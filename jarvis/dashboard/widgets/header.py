@@ -1,11 +1,77 @@
-"""Page header: title, analysis and warnings."""
+"""The head of a page: title, subject, and the warnings of trace health."""
 
 import streamlit as st
 
-from jarvis.dashboard.session.state import Opened
-from jarvis.dashboard.widgets.trace_health import warning_strip
+from jarvis.dashboard.session import navigation
+from jarvis.dashboard.session.state import HASH_OPENED, Opened
 from jarvis.findings import Tier
-from jarvis.text.markdown import escape
+from jarvis.reports.gaps import Gap, gaps_of, warnings_of
+from jarvis.reports.health import MARKS, health_line, health_of
+from jarvis.text.markdown import escape, prose, table
+from jarvis.trace_health import Severity
+
+_ICON = ":material/health_metrics:"
+_LINE_BREAK = "  \n"
+_MAX_CACHED_GAPS = 64
+
+
+def warning_strip(now: Opened, tier: Tier | None) -> None:
+    """Draw the warnings that affect a page, with a link to the overview.
+
+    ``tier`` is the tier of the page's analysis; system pages leave out warnings about operations.
+    """
+    grave = _grave_gaps(now)
+    if tier == "system":
+        grave = [gap for gap in grave if not gap.is_of_operations]
+    platform = now.run.manifest.platform_warning
+    lines = [*([platform] if platform else []), *(gap.summary or gap.text for gap in grave)]
+    if not lines:
+        return
+    with st.container(horizontal=True, vertical_alignment="center"):
+        _warn(lines)
+        navigation.link(navigation.OVERVIEW, "What this affects", icon=_ICON)
+
+
+@st.cache_resource(max_entries=_MAX_CACHED_GAPS, show_spinner=False, hash_funcs=HASH_OPENED)
+def _grave_gaps(now: Opened) -> list[Gap]:
+    """Return the serious gaps; cached, as every page needs them and they depend on all rows."""
+    return [gap for gap in gaps_of(now.run) if gap.is_grave]
+
+
+def health_header(now: Opened) -> None:
+    """Draw every warning, and an expander with all facts, their effects and remedies."""
+    if warnings := warnings_of(now.run):
+        _warn(warnings)
+    facts = health_of(now.run)
+    with st.expander(f"Trace health: {health_line(facts)}", icon=_ICON):
+        open_facts = [fact for fact in facts if fact.severity is not Severity.OK]
+        if open_facts:
+            heads = ("", "Fact", "Finding", "What it affects", "How to capture better")
+            st.markdown(
+                table(
+                    heads,
+                    (
+                        (
+                            MARKS[fact.severity],
+                            fact.title,
+                            *map(prose, (fact.summary, fact.affects, fact.remedy)),
+                        )
+                        for fact in open_facts
+                    ),
+                )
+            )
+        st.caption("No problem found")
+        lines = [
+            f"{MARKS[fact.severity]} {prose(fact.title)}: {prose(fact.summary)}"
+            for fact in facts
+            if fact.severity is Severity.OK
+        ]
+        st.markdown(_LINE_BREAK.join(lines))
+
+
+def _warn(lines: list[str]) -> None:
+    """Draw one box with a line for each warning."""
+    st.warning(_LINE_BREAK.join(map(prose, lines)), icon=":material/warning:", width="stretch")
 
 
 def page_header(

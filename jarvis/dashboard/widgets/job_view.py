@@ -4,17 +4,44 @@ from collections.abc import Callable
 
 import streamlit as st
 
+from jarvis.core.errors import JarvisError
+from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.current_user import actor, current_user
 from jarvis.dashboard.session.errors import toast_errors
 from jarvis.dashboard.session.links import note_control, notice
 from jarvis.dashboard.session.polling import polled
 from jarvis.server.access.rights import may_change
 from jarvis.server.actions import cancel_job, get_visible_job, retry_job
-from jarvis.server.database import JobState, database
+from jarvis.server.database import ACTIVE, JobState, database
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.queue import RETRYABLE, Job, UnknownJobError
 from jarvis.text.format import byte_size, counted
 from jarvis.text.markdown import escape
+
+CHIP_POLL_S = 5.0
+
+
+def job_chip() -> None:
+    """Draw a link to the jobs page while jobs wait or run; nothing if the database fails."""
+    try:
+        if _active_jobs():
+            _live_chip()
+    except JarvisError:
+        return
+
+
+@polled(CHIP_POLL_S)
+def _live_chip() -> None:
+    count = _active_jobs()
+    if count:
+        label = f"{counted(count, 'job')} in progress"
+        navigation.link(navigation.JOBS, label, icon=":material/progress_activity:")
+
+
+def _active_jobs() -> int:
+    by_state = queue.counts(database(), current_user())
+    return sum(by_state.get(state, 0) for state in ACTIVE)
+
 
 POLL_S = 0.5
 """Interval in seconds for refreshing an active job."""

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import polars as pl
 
-from jarvis.perf_report.call_tree.subtrees import has_any
+from jarvis.perf_report.call_tree.frames import has_any
 from jarvis.perf_report.calls import HostCalls
 from jarvis.text.format import cut
 from jarvis.trace.links import BACKWARD_PREFIX

@@ -12,16 +12,18 @@ from jarvis.comparison.matching import MatchedBy
 from jarvis.core.workspace import RunPaths
 from jarvis.hardware import HardwareSpec
 from jarvis.reports.comparative import appendix
-from jarvis.reports.comparative.calculation import (
+from jarvis.reports.comparative.subject import Row, Subject, operation_text
+from jarvis.reports.comparative.words import (
     actual,
     attainable,
     calculation_text,
     expected,
+    gap,
+    impact,
     is_judged,
+    is_unexpected,
     off_by,
 )
-from jarvis.reports.comparative.subject import Row, Subject, operation_text
-from jarvis.reports.comparative.words import gap, impact, is_unexpected
 from jarvis.reports.rendering import render
 from jarvis.schemas import columns
 from jarvis.text.format import MISSING, count, counted, decimal, milliseconds, percent

@@ -9,9 +9,15 @@ from jarvis.comparison import Role
 from jarvis.findings import Finding
 from jarvis.impact import marked_efficiency
 from jarvis.reports import sections
-from jarvis.reports.comparative.calculation import KNOWN, calculation_text
 from jarvis.reports.comparative.subject import Row, Subject, operation_text
-from jarvis.reports.comparative.words import change_pct, delta, is_unexpected, verdict
+from jarvis.reports.comparative.words import (
+    KNOWN,
+    calculation_text,
+    change_pct,
+    delta,
+    is_unexpected,
+    verdict,
+)
 from jarvis.text.format import (
     MISSING,
     count,

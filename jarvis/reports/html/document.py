@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markdown_it import MarkdownIt
+from markupsafe import Markup
 
 from jarvis.charts import DARK, LIGHT
 from jarvis.charts.svg import variables
@@ -13,12 +15,39 @@ from jarvis.reports.details import Details, details_of
 from jarvis.reports.edits import Edits
 from jarvis.reports.fair import fair_parts
 from jarvis.reports.html import drawings
-from jarvis.reports.html.markdown import block_html, heading_id, inline_html
 from jarvis.reports.rendering import TEMPLATES
 from jarvis.reports.sections import trace_line
 from jarvis.run import Run
 from jarvis.text.format import milliseconds, percent
-from jarvis.text.markdown import code, prose
+from jarvis.text.markdown import anchor, code, escape, prose
+
+
+def block_html(text: str) -> Markup:
+    """Return paragraphs, lists and tables as HTML; wide tables scroll."""
+    return Markup(_parser().render(escape(text)))
+
+
+def inline_html(text: str) -> Markup:
+    """Return one line as HTML without a paragraph around it."""
+    return Markup(_parser().renderInline(escape(text)))
+
+
+def heading_id(text: str) -> str:
+    """Return the anchor that links of the reports use for a heading."""
+    return anchor(text)
+
+
+@cache
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
+    parser.validateLink = _stays_inside  # type: ignore[method-assign]
+    parser.add_render_rule("table_open", lambda *_: '<div class="wide"><table>')
+    parser.add_render_rule("table_close", lambda *_: "</table></div>")
+    return parser
+
+
+def _stays_inside(url: str) -> bool:
+    return url.startswith("#")
 
 
 def document(run: Run, root: Path, edits: Edits) -> str:

@@ -33,8 +33,18 @@ from jarvis.server.database import (
     reading,
     writing,
 )
-from jarvis.server.jobs.rows import Job, JobProgress, Outcome, of_row
-from jarvis.server.jobs.table import QUEUED_DEFAULTS, is_waiting, job_in, one, update_of, utc_now
+from jarvis.server.jobs.rows import (
+    QUEUED_DEFAULTS,
+    Job,
+    JobProgress,
+    Outcome,
+    is_waiting,
+    job_in,
+    of_row,
+    one,
+    update_of,
+    utc_now,
+)
 
 HEARTBEAT_TIMEOUT_S = 20
 """Running jobs of a worker without a heartbeat for this time fail. Longer than usual database

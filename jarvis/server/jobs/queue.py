@@ -22,12 +22,17 @@ from jarvis.server.database import (
     reading,
     writing,
 )
-from jarvis.server.jobs.rows import FinishedStep, Job, JobProgress, NewJob, Outcome, of_row
-from jarvis.server.jobs.table import (
+from jarvis.server.jobs.rows import (
     QUEUED_DEFAULTS,
+    FinishedStep,
+    Job,
+    JobProgress,
+    NewJob,
+    Outcome,
     UnknownJobError,
     is_waiting,
     job_in,
+    of_row,
     one,
     update_of,
     utc_now,

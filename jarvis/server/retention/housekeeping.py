@@ -18,7 +18,7 @@ from jarvis.server.retention.orphan_cleanup import kill_orphans
 from jarvis.server.settings import settings
 from jarvis.server.storage import artifacts
 from jarvis.server.storage.analysis_rows import all_rows, folders_here, forget, is_copy, stored_rows
-from jarvis.server.storage.folders import remove_folder
+from jarvis.server.storage.storage_keys import remove_folder
 
 JOBS_AT_ONCE = 200
 """Maximum number of jobs that a worker deletes at once."""

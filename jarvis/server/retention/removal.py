@@ -12,7 +12,7 @@ from jarvis.server.jobs import queue
 from jarvis.server.storage.analysis_rows import AnalysisRow, forget
 from jarvis.server.storage.artifacts import remove_analysis as remove_shared
 from jarvis.server.storage.catalog import read_catalog, stored_row
-from jarvis.server.storage.folders import remove_folder
+from jarvis.server.storage.storage_keys import remove_folder
 
 
 class RemovalRefusedError(JarvisError):

@@ -32,7 +32,7 @@ from jarvis.server.database import (
 )
 from jarvis.server.settings import settings
 from jarvis.server.storage.artifact_copies import local_version
-from jarvis.server.storage.folders import folder_bytes
+from jarvis.server.storage.storage_keys import folder_bytes
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _VERSION_BYTES = 8

@@ -41,8 +41,12 @@ from jarvis.server.storage.artifacts import is_shared, store_analysis
 from jarvis.server.storage.catalog import is_stored
 from jarvis.server.storage.downloads import EPOCH
 from jarvis.server.storage.pins import pinned
-from jarvis.server.storage.received_runs import ReceivedRunError, check_received_run
-from jarvis.server.storage.run_limits import RunLimitError, check_file_sizes
+from jarvis.server.storage.run_limits import (
+    ReceivedRunError,
+    RunLimitError,
+    check_file_sizes,
+    check_received_run,
+)
 
 FORMAT_VERSION = 1
 """Version of the archive layout; incremented if older Jarvis versions cannot import it."""

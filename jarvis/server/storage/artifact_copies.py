@@ -15,8 +15,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from jarvis.core.workspace import RunPaths, shared_copies_dir
-from jarvis.server.storage.folders import folder_bytes, remove_folder
-from jarvis.server.storage.storage_keys import place_of
+from jarvis.server.storage.storage_keys import folder_bytes, place_of, remove_folder
 
 UNTOUCHED_S = 600
 """Copies used more recently are not evicted, because a page or a job may be reading them."""

@@ -22,7 +22,7 @@ from jarvis.server.database import database
 from jarvis.server.jobs import queue
 from jarvis.server.settings import settings
 from jarvis.server.storage import artifact_copies as copies
-from jarvis.server.storage import shared_hardware
+from jarvis.server.storage import custom_hardware
 from jarvis.server.storage.analysis_rows import new_version, record, version_of
 from jarvis.server.storage.artifact_copies import Copy
 from jarvis.server.storage.artifact_root import (
@@ -206,7 +206,7 @@ def clean_up(versions: Mapping[str, str]) -> None:
     """
     if (root := shared_root()) is None:
         return
-    shared_hardware.follow()
+    custom_hardware.follow()
     kind = analyses_dir().name
     for copy in copies.copies():
         if copy.key.startswith(f"{kind}/") and copy.key.removeprefix(f"{kind}/") not in versions:

@@ -18,8 +18,7 @@ from jarvis.perf_report.timeline.gpu import Totals
 from jarvis.perf_report.unavailable import ABSENT
 from jarvis.schemas import columns, conform
 from jarvis.trace import TraceInfo
-from jarvis.tracelens.imported.operations import measured, unified_of_kernels
-from jarvis.tracelens.imported.rooflines import with_rooflines
+from jarvis.tracelens.imported.operations import measured, unified_of_kernels, with_rooflines
 from jarvis.tracelens.imported.sheets import (
     KERNEL_SUMMARY,
     OPS_UNIQUE_ARGS,

@@ -8,7 +8,29 @@ from numpy.typing import NDArray
 
 from jarvis.trace import Trace
 from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
-from jarvis.tracelens.trace_diff import names
+
+_ADDRESS = r"0x[0-9a-fA-F]+"
+_LINE = r"\.py\(\d+\):"
+_HIP_LAUNCH, _CUDA_LAUNCH = "hipModuleLaunchKernel", "cuLaunchKernel"
+_FRAME = r"^(?:.*/)?([^/]*\.py):.*$"
+_MODULE = r"^(nn\.Module: .*)_\d+$"
+
+
+def shown(name: str) -> pl.Expr:
+    """Return the names of a column without line numbers and addresses."""
+    return pl.col(name).str.replace_all(_LINE, ".py:").str.replace_all(_ADDRESS, "0x...")
+
+
+def strict(name: str) -> pl.Expr:
+    """Return ``shown`` names with equivalent calls of CUDA and HIP mapped to one name."""
+    is_hip = pl.col(name) == _HIP_LAUNCH
+    return pl.when(is_hip).then(pl.lit(_CUDA_LAUNCH)).otherwise(pl.col(name))
+
+
+def loose(name: str) -> pl.Expr:
+    """Return ``shown`` names without function, folder and module instance."""
+    return pl.col(name).str.replace(_FRAME, "$1").str.replace(_MODULE, "$1")
+
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -45,7 +67,7 @@ def gpu_paths(trace: Trace, *, with_python: bool) -> pl.DataFrame:
     return nodes.join(above, on="parent_uid", how="left", maintain_order="left").select(
         "uid",
         "kind",
-        names.shown("name"),
+        shown("name"),
         parent=pl.when(pl.col("kind") == ROOT).then(-1).otherwise(pl.col("parent").fill_null(0)),
         subtree_end=pl.when(pl.col("kind") == GPU_EVENT).then(pl.col("row") + 1).otherwise(last),
     )
@@ -113,8 +135,8 @@ class PathTree:
 def path_trees(first: pl.DataFrame, second: pl.DataFrame) -> tuple[PathTree, PathTree]:
     """Return the trees of two ``gpu_paths``."""
     keys = pl.concat([first, second]).select(
-        name=pl.struct("kind", names.strict("name")).rank("dense").cast(pl.Int64),
-        loose_name=pl.struct("kind", names.loose("name")).rank("dense").cast(pl.Int64),
+        name=pl.struct("kind", strict("name")).rank("dense").cast(pl.Int64),
+        loose_name=pl.struct("kind", loose("name")).rank("dense").cast(pl.Int64),
     )
     max_children = max(int(_child_counts(paths).max()) for paths in (first, second)) + 1
     return (

@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
-from jarvis.core.protocol import API
+from jarvis.core.product import API
 from jarvis.server.access.rights import Role
 from jarvis.server.access.tokens import create
 from jarvis.server.database import database

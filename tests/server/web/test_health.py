@@ -14,9 +14,9 @@ from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
 from jarvis.server.database import DatabaseError, JobKind, JobState
-from jarvis.server.http.web import health, readiness, routes
-from jarvis.server.http.web.job_metrics import queue_figures
-from jarvis.server.http.web.timed_probe import FRESH_S, TimedProbe
+from jarvis.server.http.web import health, routes
+from jarvis.server.http.web.health import FRESH_S, TimedProbe
+from jarvis.server.http.web.metrics import queue_figures
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome
 from tests.server.web.awaiting import awaited
@@ -93,7 +93,7 @@ def test_a_database_that_hangs_holds_nothing_up(
 def test_a_database_of_another_version_is_not_ready(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readiness, "HEAD", "9999")
+    monkeypatch.setattr(health, "HEAD", "9999")
     part = client.get("/readyz").json()["parts"]["database"]
     assert not part["ready"]
     assert "this server works with 9999" in part["detail"]

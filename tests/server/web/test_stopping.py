@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 import streamlit
 
-from jarvis.server.http.web.stopping import AFTER_REQUESTS_S
+from jarvis.server.http.web.lifespan import AFTER_REQUESTS_S
 from tests.services.serving import Serving, serving
 
 STATIC = Path(streamlit.__file__).parent / "static"
 
 NEVER_ENDS = """
 import signal, time
-from jarvis.server.http.web.stopping import bounded_stop
+from jarvis.server.http.web.lifespan import bounded_stop
 signal.signal(signal.SIGTERM, lambda *_: print("told", flush=True))
 with bounded_stop({most_s}):
     print("ready", flush=True)

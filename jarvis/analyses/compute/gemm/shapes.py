@@ -5,7 +5,7 @@ import polars as pl
 from jarvis import impact
 from jarvis.analyses import kernel_names
 from jarvis.analyses.compute.gemm.messages import SHAPES
-from jarvis.analyses.name_patterns import first_match
+from jarvis.analyses.kernel_names import first_match
 from jarvis.analyses.operations import HYPOTHESIS, parameter, parameters, short_dtype
 
 TINY_BATCH = 1000

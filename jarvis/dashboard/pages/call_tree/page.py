@@ -16,8 +16,7 @@ from jarvis.dashboard.pages.call_tree.tables import (
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened, palette
 from jarvis.dashboard.widgets.controls import choice, text_input, whole_number
-from jarvis.dashboard.widgets.elements import metric_card
-from jarvis.dashboard.widgets.unavailable import is_unavailable
+from jarvis.dashboard.widgets.elements import is_unavailable, metric_card
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, efficiency_word
 from jarvis.perf_report.call_tree.gpu_time import NodeKind
 from jarvis.perf_report.call_tree.views import View

@@ -1,5 +1,7 @@
-"""Details of the selected row of the Compare page: expected time and kernels."""
+"""The lower part of the Compare page: details of a pair of operations, replay, downloads."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -7,12 +9,22 @@ import streamlit as st
 
 from jarvis.analyses import load_analyses
 from jarvis.charts import columns_of
-from jarvis.comparison import Comparison, Role
+from jarvis.comparison import SLOWER, Comparison, Role
+from jarvis.core.workspace import ComparisonPaths, safe_name
+from jarvis.dashboard.pages.compare.controls import PAGE
 from jarvis.dashboard.pages.compare.sides import Sides
 from jarvis.dashboard.session import links, navigation
+from jarvis.dashboard.session.links import note_control
+from jarvis.dashboard.widgets.controls import choice
+from jarvis.dashboard.widgets.file_jobs import file_button, file_job
+from jarvis.dashboard.widgets.replay_section import replay_section
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.impact import marked_efficiency
+from jarvis.reports.comparative.fair import fair_markdown
+from jarvis.reports.comparative.rough import rough_markdown
+from jarvis.reports.comparative.subject import Subject
 from jarvis.schemas import TABLES, TEXT, Column
+from jarvis.server.jobs.kinds import Compare
 from jarvis.text.format import (
     MISSING,
     count,
@@ -21,6 +33,109 @@ from jarvis.text.format import (
     milliseconds,
 )
 from jarvis.text.markdown import cell, code, prose, shortened
+
+
+def downloads(sides: Sides, comparison: Comparison) -> None:
+    """Draw the downloads of the comparison with the page's tolerance."""
+    st.subheader("Download", help="Files of this comparison, made on request.")
+    subject = Subject(comparison, sides.target.run, sides.reference.run)
+    ids = sides.target.id, sides.reference.id
+    workbook, everything = (
+        Compare(*ids, is_workbook_alone=True),
+        Compare(*ids, comparison.tolerance),
+    )
+    paths = ComparisonPaths(Path())
+    with st.container(horizontal=True, gap="small"):
+        _button(
+            comparison,
+            "fair.md",
+            paths.report("fair").name,
+            lambda: fair_markdown(subject).encode(),
+            "The clean report for stakeholders, with the tolerance above.",
+        )
+        _button(
+            comparison,
+            "rough.md",
+            paths.report("rough").name,
+            lambda: rough_markdown(subject).encode(),
+            "The detailed report with every calculation, with the tolerance above.",
+        )
+        file_button(
+            PAGE,
+            "Workbook (xlsx)",
+            workbook,
+            "The sheets of both performance reports side by side with differences, as written by "
+            "`jarvis compare`. It does not depend on the tolerance.",
+        )
+        file_button(
+            PAGE,
+            "All files (zip)",
+            everything,
+            "Both reports, the workbook, both performance reports, and all rows of every table of "
+            "this page as CSV, with the tolerance above.",
+            ":material/folder_zip:",
+        )
+    file_job(PAGE, workbook, everything)
+
+
+def _button(
+    comparison: Comparison, label: str, file_name: str, make: Callable[[], bytes], meaning: str
+) -> None:
+    """Draw a download that is made on click; the file name begins with the names of both sides."""
+    names = safe_name(f"{comparison.target.label}_against_{comparison.reference.label}")
+    st.download_button(
+        label,
+        data=make,
+        file_name=f"{names}_{file_name}",
+        key=f"compare_download_{label}",
+        icon=":material/download:",
+        on_click="ignore",
+        help=meaning,
+    )
+
+
+_OPEN, _SELECTED, _SLOWER = f"{PAGE}_replay", "selected row", "slower than explained"
+
+
+def compare_and_replay(sides: Sides, comparison: Comparison, pair: int | None) -> None:
+    """Draw the package of the selected row or of all unexpectedly slow operations.
+
+    It is computed only while the expander is open.
+    """
+    expander = st.expander(
+        "Compare and replay",
+        icon=":material/replay:",
+        key=_OPEN,
+        on_change="rerun",
+        bind="query-params",
+    )
+    if not expander.open:
+        return
+    note_control(_OPEN, "true")
+    with expander:
+        st.markdown(
+            "A package has the target's calls and a program that times them. Run it on both GPUs: "
+            "if the calls alone show the same gap, the kernels cause it; if not, check their "
+            "environment, such as clocks or other streams."
+        )
+        which = choice(
+            f"{PAGE}_replayed",
+            "Operations",
+            (_SLOWER, _SELECTED),
+            "Contents of the package: all operations that are slower than the hardware explains, "
+            "or the selected row of the table of matched operations.",
+        )
+        is_used = pl.col("pair") == pair if which == _SELECTED else pl.col("outcome").is_in(SLOWER)
+        uids = comparison.operations.filter(is_used)["uids"].explode().drop_nulls()
+        if uids.is_empty():
+            st.info(
+                "Select a row in the table of matched operations."
+                if which == _SELECTED
+                else "No operation is slower than the hardware explains: select a row instead."
+            )
+            return
+        replay_section(sides.target, uids.to_list(), page=_OPEN)
+
 
 _NAME_LENGTH = 70
 _SIDE_COLUMNS = columns_of(

@@ -5,13 +5,11 @@ import streamlit as st
 
 from jarvis.comparison import Comparison
 from jarvis.dashboard.pages.compare import charts, metric_cards, tables
+from jarvis.dashboard.pages.compare.charts import MATCHED, VIEWS
 from jarvis.dashboard.pages.compare.controls import PAGE, Filters, choose_sides, row_filters
-from jarvis.dashboard.pages.compare.details import pair_details
-from jarvis.dashboard.pages.compare.downloads import downloads
+from jarvis.dashboard.pages.compare.details import compare_and_replay, downloads, pair_details
 from jarvis.dashboard.pages.compare.hardware import hardware_of_both
-from jarvis.dashboard.pages.compare.replay import compare_and_replay
 from jarvis.dashboard.pages.compare.sides import Sides, no_reference
-from jarvis.dashboard.pages.compare.views import MATCHED, VIEWS
 from jarvis.dashboard.session import selection
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.finding_cards import finding_cards

@@ -12,15 +12,15 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from jarvis.analyses import load_analyses
 from jarvis.comparison import Comparison, Outcome
-from jarvis.dashboard.pages.compare.controls import PAGE, Filters
-from jarvis.dashboard.pages.compare.sides import Sides
-from jarvis.dashboard.pages.compare.views import (
+from jarvis.dashboard.pages.compare.charts import (
     MATCHED,
     ONLY_REFERENCE,
     ONLY_TARGET,
     VIEWS,
     ComparisonTable,
 )
+from jarvis.dashboard.pages.compare.controls import PAGE, Filters
+from jarvis.dashboard.pages.compare.sides import Sides
 from jarvis.dashboard.session import selection
 from jarvis.dashboard.session.links import ANALYSIS
 from jarvis.dashboard.widgets import row_order

@@ -10,8 +10,7 @@ import streamlit as st
 
 from jarvis.core.errors import JarvisError
 from jarvis.core.request import AnalysisOptions
-from jarvis.dashboard.pages.ingest.gpu_choice import choose_gpu
-from jarvis.dashboard.pages.ingest.option_inputs import OPTIONS, option_inputs
+from jarvis.dashboard.pages.ingest.options import OPTIONS, choose_gpu, option_inputs
 from jarvis.dashboard.pages.ingest.remote_form import choose_gpu_unseen, choose_remote
 from jarvis.dashboard.pages.ingest.trace_choice import (
     ADDRESS,
@@ -21,8 +20,8 @@ from jarvis.dashboard.pages.ingest.trace_choice import (
     UPLOAD,
     choose_trace,
     chosen_source,
+    trace_info,
 )
-from jarvis.dashboard.pages.ingest.trace_info import trace_info
 from jarvis.dashboard.session import links, navigation, state
 from jarvis.dashboard.session.current_user import (
     VISIBILITY_LABELS,

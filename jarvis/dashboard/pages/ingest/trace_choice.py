@@ -1,15 +1,160 @@
-"""Choice of a trace: upload, path on the server, URL or sample."""
+"""The trace to analyze: uploaded, fetched from a URL or a path, and what is known of it."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import streamlit as st
+from pydantic import ValidationError
 
+from jarvis.core.errors import JarvisError
 from jarvis.core.workspace import home
-from jarvis.dashboard.pages.ingest.trace_fetch import SOURCE, URL, fetched_trace
+from jarvis.dashboard.session.current_user import request_job
+from jarvis.dashboard.session.errors import show_error, toast_errors
+from jarvis.dashboard.session.links import note_control
+from jarvis.dashboard.session.polling import polled
 from jarvis.dashboard.widgets.controls import keyed_segments, text_input
+from jarvis.dashboard.widgets.job_view import POLL_S, follow, remember_job, remembered_job
 from jarvis.dashboard.widgets.upload import uploaded_trace
+from jarvis.server.database import JobState, Visibility, database
+from jarvis.server.ingest.addresses import HOSTS_VARIABLE, PRIVATE_HOSTS_VARIABLE, without_secrets
 from jarvis.server.ingest.intake import sample_trace, server_trace, trace_roots
+from jarvis.server.jobs import queue
+from jarvis.server.jobs.kinds import Inspect
+from jarvis.server.jobs.kinds.fetches import Fetch
+from jarvis.server.jobs.queue import Job
+from jarvis.server.settings import settings
+from jarvis.server.storage.storage_keys import path_at
+from jarvis.text.format import byte_size
+from jarvis.text.markdown import escape
+from jarvis.trace import TraceInfo
+
+SOURCE = "address"
+"""Value of this source in links to the ingest page."""
+
+URL = "URL"
+"""Label of this source."""
+
+
+def fetched_trace(prefix: str) -> Path | None:
+    """Draw the URL and the job, and return the trace fetched last or None."""
+    hosts = settings().ingest_hosts
+    if not hosts:
+        st.info(
+            "Fetching traces is disabled: no host is allowed. An admin can allow hosts in "
+            f"`{HOSTS_VARIABLE}`, such as `traces.example.org,node-7`; hosts of a private network "
+            f"must also be in `{PRIVATE_HOSTS_VARIABLE}`.",
+            icon=":material/link_off:",
+        )
+        return None
+    address = _address(prefix)
+    st.caption(f"Allowed hosts: {escape(', '.join(hosts))}.")
+    if st.button("Fetch", key=f"_{prefix}_fetch", icon=":material/download:", disabled=not address):
+        _fetch(prefix, address)
+    job = remembered_job(_job_of(prefix))
+    if job is None:
+        return None
+    if job.state is not JobState.DONE or "trace" not in job.result:
+        st.caption(escape(job.title))
+        follow(job, lambda _: None)
+        return None
+    return _fetched(job)
+
+
+def _fetch(prefix: str, address: str) -> None:
+    """Queue the job; it is private, so that other users do not see the URL."""
+    try:
+        remember_job(_job_of(prefix), request_job(Fetch(address), Visibility.PRIVATE).id)
+    except JarvisError as error:
+        remember_job(_job_of(prefix), None)
+        show_error(error)
+
+
+def _fetched(job: Job) -> Path:
+    """Draw and return the trace of a job that is done."""
+    again = " The same file was already stored." if job.result.get("was_here") else ""
+    st.caption(f":material/check_circle: {escape(job.title)}: done.{again}")
+    return path_at(job.result["trace"])
+
+
+def _job_of(prefix: str) -> str:
+    return f"{prefix}_fetch"
+
+
+def _address(prefix: str) -> str:
+    """Draw and return the URL; the page's link has it without parts that may be secret."""
+    key = f"{prefix}_url"
+    if key not in st.session_state and key in st.query_params:
+        st.session_state[key] = st.query_params[key]
+    typed = st.text_input(
+        URL,
+        key=key,
+        placeholder="https://host/trace.json.gz or sftp://host/path/trace.json.gz",
+        help="http, https or sftp. The query string, such as a signature, is not included in links "
+        "to this page or in the list of jobs.",
+        persist_state="session",
+    ).strip()
+    if shown := without_secrets(typed):
+        st.query_params[key] = shown
+        note_control(key, shown)
+    else:
+        st.query_params.pop(key, None)
+    return typed
+
+
+def trace_info(trace: Path) -> TraceInfo | None:
+    """Return the metadata of a trace, or None while it is read or if reading failed.
+
+    Draws the progress or the error. Each file is read once.
+    """
+    request = Inspect(trace)
+    job = _inspect_job(request)
+    if job.is_active:
+        _live(job.id)
+    elif job.state is JobState.DONE:
+        return TraceInfo.model_validate(job.result["info"])
+    else:
+        reason = job.error or "Reading the trace was cancelled."
+        st.error(escape(reason), icon=":material/error:")
+        st.button(
+            "Read it again",
+            key=f"_read_{job.id}",
+            icon=":material/refresh:",
+            on_click=_read_again,
+            args=(request,),
+        )
+    return None
+
+
+def _inspect_job(request: Inspect) -> Job:
+    """Return the job that reads or has read the trace; a new one if there is no compatible one."""
+    engine = database()
+    job = queue.latest(engine, request.new_job())
+    if job is not None and job.state is JobState.DONE:
+        try:
+            TraceInfo.model_validate(job.result.get("info"))
+        except ValidationError:
+            job = None
+    return job or request_job(request)
+
+
+def _read_again(request: Inspect) -> None:
+    with toast_errors():
+        request_job(request)
+
+
+@polled(POLL_S)
+def _live(job_id: str) -> None:
+    job = queue.find(database(), job_id)
+    if not job.is_active:
+        st.rerun()
+    if job.state is JobState.QUEUED:
+        st.caption(":material/hourglass_top: Waiting in the queue.")
+        return
+    progress = ""
+    if job.bytes_total:
+        progress = f" · {byte_size(job.bytes_done or 0)} of {byte_size(job.bytes_total)}"
+    st.progress(job.percent / 100, f"Reading the trace{progress}")
+
 
 UPLOAD, SERVER_PATH, ADDRESS, SAMPLE = "upload", "server path", SOURCE, "sample"
 STORED = "kept analysis"

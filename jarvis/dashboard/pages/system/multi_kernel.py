@@ -8,8 +8,8 @@ from jarvis import charts
 from jarvis.analyses.base import Analysis
 from jarvis.analyses.window import timeline_window
 from jarvis.dashboard.session.state import Opened, palette
+from jarvis.dashboard.widgets.finding_cards import facts_of, grade_card
 from jarvis.dashboard.widgets.other_tools import why_another_tool
-from jarvis.dashboard.widgets.severity_card import facts_of, grade_card
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.findings import AnalysisResult
 from jarvis.impact import share_pct

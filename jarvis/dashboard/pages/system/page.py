@@ -12,12 +12,11 @@ from jarvis.dashboard.pages.system.fusion import fusion_section
 from jarvis.dashboard.pages.system.multi_kernel import multi_kernel_section
 from jarvis.dashboard.session.state import Opened, opened
 from jarvis.dashboard.widgets.controls import percent_slider
-from jarvis.dashboard.widgets.elements import metric_card
+from jarvis.dashboard.widgets.elements import is_unavailable, metric_card
 from jarvis.dashboard.widgets.finding_cards import finding_cards
 from jarvis.dashboard.widgets.header import page_header
 from jarvis.dashboard.widgets.panels import panel_chart
 from jarvis.dashboard.widgets.projection import recovered
-from jarvis.dashboard.widgets.unavailable import is_unavailable
 from jarvis.findings import AnalysisResult, Status
 from jarvis.impact import share_pct
 from jarvis.perf_report import Totals

@@ -14,7 +14,7 @@ from jarvis.dashboard.pages.timeline.window import window_controls
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened, palette, timeline_of
 from jarvis.dashboard.widgets.controls import choice, whole_number
-from jarvis.dashboard.widgets.unavailable import is_unavailable
+from jarvis.dashboard.widgets.elements import is_unavailable
 from jarvis.perf_report.timeline.host import HostCall
 from jarvis.perf_report.work import COMMUNICATION, COPY
 from jarvis.run.timeline import (

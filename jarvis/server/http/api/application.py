@@ -7,8 +7,7 @@ from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 
-from jarvis.core.product import product_version
-from jarvis.core.protocol import API
+from jarvis.core.product import API, product_version
 from jarvis.server.http.api import analysis_routes, job_routes, upload_routes
 from jarvis.server.http.api.description import SUMMARY, api_html
 from jarvis.server.http.api.errors import ErrorBody, add_error_handlers

@@ -12,7 +12,7 @@ from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
 
 from jarvis.core.errors import JarvisError
-from jarvis.core.protocol import BEARER
+from jarvis.core.product import BEARER
 from jarvis.server.access import tokens
 from jarvis.server.access.rights import LOCAL, Person, Role, require
 from jarvis.server.access.tokens import TokenError

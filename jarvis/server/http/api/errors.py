@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from jarvis.core.errors import JarvisError
-from jarvis.core.protocol import BEARER
+from jarvis.core.product import BEARER
 from jarvis.server.access.rights import ForbiddenError
 from jarvis.server.access.tokens import TokenError
 from jarvis.server.database import DatabaseError

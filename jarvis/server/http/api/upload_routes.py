@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 
 from jarvis.core.errors import JarvisError
-from jarvis.core.protocol import PIECE_TYPE, TUS_HEADER, TUS_VERSION, UPLOADS
+from jarvis.core.product import PIECE_TYPE, TUS_HEADER, TUS_VERSION, UPLOADS
 from jarvis.server.access.audit import Action, Channel, record
 from jarvis.server.database import database
 from jarvis.server.http.api.callers import MAX_ID_LENGTH, Sender, Uploader

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Mount
 
-from jarvis.core.protocol import API
+from jarvis.core.product import API
 from jarvis.server.http.web.bodies import BodyLimits, HeaderLimits
-from jarvis.server.http.web.closed import ClosedPaths
+from jarvis.server.http.web.errors import ClosedPaths
 from jarvis.server.http.web.headers import SecureHeaders
 from jarvis.server.http.web.health import HEALTH_ROUTES
 from jarvis.server.http.web.hosts import ADDRESS_VARIABLE, AllowedHosts, answered_names

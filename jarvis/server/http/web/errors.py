@@ -2,10 +2,10 @@
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
-from jarvis.core.protocol import API
+from jarvis.core.product import API
 
 _DENIAL = "websocket.http.response"
 
@@ -34,3 +34,21 @@ def header(scope: Scope, name: str) -> str | None:
     """Return the value of a header, joined if it is repeated; None if it is missing."""
     values = Headers(scope=scope).getlist(name)
     return ", ".join(values) if values else None
+
+
+_CLOSED = ("/_stcore/metrics",)
+"""Streamlit's metrics, which are expensive; ``/metrics`` has the metrics of Jarvis."""
+
+
+class ClosedPaths:
+    """Answers requests for these paths with 404."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan" and scope["path"].rstrip("/").endswith(_CLOSED):
+            message = "Not found. The metrics of this server are at /metrics."
+            await refuse(scope, receive, send, 404, message)
+        else:
+            await self._app(scope, receive, send)

@@ -1,7 +1,11 @@
 """Prometheus metrics: requests, sessions, jobs, workers, memory."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from statistics import quantiles
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -13,13 +17,117 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from sqlalchemy import Engine, func, select
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Scope
 
-from jarvis.server.http.web.job_metrics import JobCollector
-from jarvis.server.http.web.timed_probe import TimedProbe
+from jarvis.server.database import JOBS, WORKERS, DatabaseError, JobState, database, reading
+from jarvis.server.http.web.health import TimedProbe
+from jarvis.server.jobs.claims import silent_since
+
+RECENT = timedelta(hours=1)
+"""Maximum age of ended jobs in the job-time quantiles."""
+
+MAX_RECENT = 2_000
+"""Maximum number of ended jobs in the job-time quantiles; the newest count."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFigures:
+    """Snapshot of the queue; times in seconds."""
+
+    jobs: dict[tuple[str, str], int]
+    """Number of jobs by kind and state."""
+    oldest_queued_s: float
+    job_times_s: dict[str, list[float]]
+    """Durations of recently finished jobs by kind."""
+    workers: int
+    slots: int
+
+
+def queue_figures(engine: Engine) -> QueueFigures:
+    """Read the figures; may raise DatabaseError."""
+    now = datetime.now(UTC)
+    counted = select(JOBS.c.kind, JOBS.c.state, func.count()).group_by(JOBS.c.kind, JOBS.c.state)
+    oldest = select(func.min(JOBS.c.created)).where(JOBS.c.state == JobState.QUEUED)
+    done = (
+        select(JOBS.c.kind, JOBS.c.started, JOBS.c.ended)
+        .where(JOBS.c.state == JobState.DONE, JOBS.c.ended >= now - RECENT)
+        .order_by(JOBS.c.ended.desc())
+        .limit(MAX_RECENT)
+    )
+    workers_and_slots = select(func.count(), func.coalesce(func.sum(WORKERS.c.slots), 0))
+    times_s: dict[str, list[float]] = defaultdict(list)
+    with reading(engine) as connection:
+        jobs = {(kind.value, state.value): n for kind, state, n in connection.execute(counted)}
+        since = connection.execute(oldest).scalar()
+        for kind, started, ended in connection.execute(done):
+            times_s[kind.value].append((ended - started).total_seconds())
+        alive = workers_and_slots.where(WORKERS.c.heartbeat >= silent_since(connection))
+        workers, slots = connection.execute(alive).one()
+    waited_s = 0.0 if since is None else max(0.0, (now - since).total_seconds())
+    return QueueFigures(jobs, waited_s, dict(times_s), workers, slots)
+
+
+class JobCollector(Collector):
+    """Collects the figures of the last ``refresh``, or only that the database is down."""
+
+    def __init__(self) -> None:
+        self._figures: QueueFigures | None = None
+
+    def forget(self) -> None:
+        """Discard the figures because the database does not answer."""
+        self._figures = None
+
+    def refresh(self) -> None:
+        """Read the current figures."""
+        try:
+            self._figures = queue_figures(database())
+        except DatabaseError:
+            self.forget()
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the Prometheus metrics."""
+        is_up = float(self._figures is not None)
+        yield GaugeMetricFamily("jarvis_database_up", "1 if the database answers", value=is_up)
+        if self._figures is not None:
+            yield from figure_families(self._figures)
+
+
+def figure_families(figures: QueueFigures) -> Iterator[Metric]:
+    """Yield the figures of the queue as Prometheus metrics."""
+    jobs = GaugeMetricFamily("jarvis_jobs", "Jobs in the database", labels=("kind", "state"))
+    for labels, number in sorted(figures.jobs.items()):
+        jobs.add_metric(labels, number)
+    yield jobs
+    yield GaugeMetricFamily(
+        "jarvis_queue_oldest_seconds",
+        "Waiting time of the oldest queued job",
+        value=figures.oldest_queued_s,
+    )
+    yield _job_times(figures)
+    yield GaugeMetricFamily(
+        "jarvis_workers", "Workers with a recent heartbeat", value=figures.workers
+    )
+    yield GaugeMetricFamily("jarvis_slots", "Concurrent jobs of all workers", value=figures.slots)
+
+
+def _job_times(figures: QueueFigures) -> Metric:
+    family = GaugeMetricFamily(
+        "jarvis_job_seconds",
+        "Duration of jobs finished in the last hour: median, 95th percentile, maximum",
+        labels=("kind", "quantile"),
+    )
+    for kind, times_s in sorted(figures.job_times_s.items()):
+        steps = quantiles(times_s, n=20, method="inclusive") if len(times_s) > 1 else times_s * 19
+        for quantile, value in (("0.5", steps[9]), ("0.95", steps[18]), ("1", max(times_s))):
+            family.add_metric((kind, quantile), value)
+    return family
+
 
 REGISTRY = CollectorRegistry()
 """Metrics of this process; scrape each web process behind a proxy separately."""

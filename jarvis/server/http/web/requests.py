@@ -9,7 +9,7 @@ import structlog
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from jarvis.core.protocol import UPLOADS
+from jarvis.core.product import UPLOADS
 from jarvis.server.http.web.errors import header, refuse
 from jarvis.server.http.web.metrics import count_request, open_session, route_of
 from jarvis.server.logs import about

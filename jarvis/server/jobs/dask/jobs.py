@@ -15,8 +15,7 @@ from distributed import Client, Future, KilledWorker
 
 from jarvis.core.product import product_version
 from jarvis.server.database import JobState
-from jarvis.server.jobs.dask.messages import TOPIC, Order, Report, storage_mark
-from jarvis.server.jobs.dask.task import DIED, run_job
+from jarvis.server.jobs.dask.task import DIED, TOPIC, Order, Report, run_job, storage_mark
 from jarvis.server.jobs.queue import Job, Outcome
 from jarvis.server.jobs.workers.job_child import JobProcess, appended, assignment_of
 from jarvis.server.settings import settings

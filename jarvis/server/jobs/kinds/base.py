@@ -13,7 +13,7 @@ from jarvis.pipeline import STEPS, Progress, Step
 from jarvis.server.database import JobKind
 from jarvis.server.ingest.intake import SAMPLE_NAME, sample_trace
 from jarvis.server.jobs.queue import NewJob
-from jarvis.server.storage import shared_hardware
+from jarvis.server.storage import custom_hardware
 from jarvis.server.storage.artifacts import is_shared, local_file, publish_file
 from jarvis.server.storage.storage_keys import address, key_of
 from jarvis.trace import ReadProgress
@@ -101,7 +101,7 @@ class Request(ABC):
         sample = uploads_dir() / SAMPLE_NAME
         if sample in self.inputs and not sample.exists():
             sample_trace()
-        shared_hardware.follow()
+        custom_hardware.follow()
         for path in self.inputs if is_shared() else ():
             step = Step(f"Fetch {path.name}", 1, 1 + len(STEPS), "started")
 

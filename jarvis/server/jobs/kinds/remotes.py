@@ -7,8 +7,7 @@ from jarvis.core.staging import scratch_folder
 from jarvis.core.workspace import analyses_dir, archive_name
 from jarvis.pipeline import Progress
 from jarvis.server.database import JobKind
-from jarvis.server.ingest.remote_errors import RemoteError
-from jarvis.server.ingest.remote_runs import RemoteRun, check_run, run_remote
+from jarvis.server.ingest.remote_runs import RemoteError, RemoteRun, check_run, run_remote
 from jarvis.server.jobs.kinds.base import JobOutput, Request
 from jarvis.server.storage.analysis_rows import made_on
 from jarvis.server.storage.archive import ArchiveError, unpack_archive

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -12,10 +13,13 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
+from uuid import uuid4
 
+from jarvis.core.errors import JarvisError
+from jarvis.core.staging import clear_staged
 from jarvis.server.database import JobState
+from jarvis.server.jobs.kinds import JobOutput, Request
 from jarvis.server.jobs.queue import FinishedStep, Job, JobProgress, Outcome
-from jarvis.server.jobs.workers.job_memory import MEMORY_VARIABLE
 from jarvis.server.jobs.workers.job_messages import (
     Assignment,
     FailedMessage,
@@ -25,6 +29,22 @@ from jarvis.server.jobs.workers.job_messages import (
     from_line,
     to_line,
 )
+from jarvis.server.settings import settings
+
+MEMORY_VARIABLE = "JARVIS_JOB_MEMORY_GB"
+
+SHARE = 0.75
+"""Default share of the machine's memory for all jobs together."""
+
+
+def memory_limit_bytes(slots: int) -> int:
+    """Return ``JARVIS_JOB_MEMORY_GB`` in bytes, or the share of one of ``slots`` jobs."""
+    memory_gb = settings().job_memory_gb
+    if memory_gb is not None:
+        return int(memory_gb * 1e9)
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return int(SHARE * machine / max(1, slots))
+
 
 COMMAND = (sys.executable, "-m", "jarvis.server.jobs.workers.job_process")
 
@@ -250,3 +270,37 @@ class _Lines:
             lines.append(self._rest)
             self._rest = b""
         return lines
+
+
+_POLL_S = 0.1
+
+
+class SingleJobError(JarvisError):
+    """The job failed; the message is the job's."""
+
+
+def run_single_job(request: Request, owner: str | None) -> JobOutput:
+    """Run a job for ``owner`` and wait for it.
+
+    Raises:
+        SingleJobError: the job failed; partial results were removed.
+        JarvisError: as ``Request.new_job`` raises.
+    """
+    job_id = uuid4().hex[:10]
+    label = f"job-{job_id}-"
+    child = LocalJobProcess(memory_limit_bytes(1))
+    try:
+        child.assign(
+            Assignment(job_id, request.kind, dict(request.new_job().parameters), label, owner)
+        )
+        while child.outcome is None:
+            select.select(child.outputs, [], [], _POLL_S)
+            child.listen()
+        outcome = child.outcome
+    finally:
+        child.end(Outcome(JobState.CANCELLED))
+        for folder in request.folders:
+            clear_staged(folder, label)
+    if outcome.state is not JobState.DONE:
+        raise SingleJobError(outcome.error or "The job failed.")
+    return JobOutput(outcome.analysis_id, dict(outcome.result or {}))

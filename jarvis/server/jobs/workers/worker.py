@@ -28,8 +28,12 @@ from jarvis.server.database import DatabaseError, JobState, database
 from jarvis.server.jobs import claims
 from jarvis.server.jobs.claims import QUICK
 from jarvis.server.jobs.queue import Job, Outcome
-from jarvis.server.jobs.workers.job_child import COMMAND, JobProcess, LocalJobProcess
-from jarvis.server.jobs.workers.job_memory import memory_limit_bytes
+from jarvis.server.jobs.workers.job_child import (
+    COMMAND,
+    JobProcess,
+    LocalJobProcess,
+    memory_limit_bytes,
+)
 from jarvis.server.logs import configure_logs
 from jarvis.server.retention.housekeeping import clean_up
 from jarvis.server.settings import SettingsError, settings, use_file

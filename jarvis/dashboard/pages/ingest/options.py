@@ -1,14 +1,42 @@
-"""Choice of the GPU whose peaks are used: detected in the trace, changeable."""
+"""The options of a new analysis: GPU, report options, target efficiency."""
+
+from collections.abc import Sequence
+from dataclasses import Field, fields
+from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from jarvis.charts import peak_label
-from jarvis.core.request import AnalysisOptions
+from jarvis.core.request import AnalysisOptions, public_name
+from jarvis.dashboard.widgets.controls import percent_slider, text_input
 from jarvis.dashboard.widgets.elements import metric_card
 from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.text.format import decimal, tb_per_s, tflops_per_s
 from jarvis.text.markdown import escape
 from jarvis.trace import TraceInfo
+
+_OTHER_CONTROLS = ("platform", "preset", "reference")
+
+OPTIONS = tuple(f for f in fields(AnalysisOptions) if f.name not in _OTHER_CONTROLS)
+"""Options of type text or percentage; other types need a new kind of control."""
+
+
+def option_inputs(page: str, places: Sequence[DeltaGenerator]) -> dict[str, Any]:
+    """Draw each option's control in one of ``places``; return the values by field name."""
+    values = {}
+    for option, place in zip(OPTIONS, places, strict=True):
+        with place:
+            values[option.name] = _input(f"{page}_{public_name(option.name)}", option)
+    return values
+
+
+def _input(key: str, option: "Field[Any]") -> Any:
+    label, description = option.metadata["title"], option.metadata["description"]
+    if isinstance(option.default, float):
+        return percent_slider(key, label, option.default, f"The {description}.")
+    return text_input(key, label, description) or None
+
 
 SHOWN_PRECISION = "matrix_bf16"
 _PLATFORM, _PRESET, _TRACE = "ingest_platform", "ingest_preset", "_ingest_trace"

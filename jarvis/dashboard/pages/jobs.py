@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import polars as pl
 import streamlit as st
 
-from jarvis.dashboard.pages.ingest.trace_fetch import SOURCE
+from jarvis.dashboard.pages.ingest.trace_choice import SOURCE
 from jarvis.dashboard.session import links, navigation
 from jarvis.dashboard.session.current_user import current_user
 from jarvis.dashboard.session.links import note_control, notice
