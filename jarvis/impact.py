@@ -9,6 +9,7 @@ import polars as pl
 from jarvis.core.request import DEFAULT_TARGET_PCT
 from jarvis.findings import Finding, Impact, Priority, Range
 from jarvis.perf_report.efficiency import MEMORY_ONLY
+from jarvis.schemas.names import C
 from jarvis.text.format import percent
 from jarvis.text.messages import to_text
 
@@ -99,14 +100,14 @@ def time_at_target(time_ms: float, efficiency_pct: float, target_pct: float) -> 
 
 def is_judged() -> pl.Expr:
     """Return whether ``pct_roofline`` is known and not only a lower bound."""
-    return pl.col("pct_roofline").is_not_null() & pl.col("bound").ne_missing(MEMORY_ONLY)
+    return pl.col(C.pct_roofline).is_not_null() & pl.col(C.bound).ne_missing(MEMORY_ONLY)
 
 
 def saved_us(target_pct: float) -> pl.Expr:
     """Return the ``kernel_time_us`` saved at a target, from ``pct_roofline``; null without a
     reliable efficiency."""
-    efficiency = pl.col("pct_roofline")
-    saved = pl.col("kernel_time_us") * (1 - efficiency / target_pct)
+    efficiency = pl.col(C.pct_roofline)
+    saved = pl.col(C.kernel_time_us) * (1 - efficiency / target_pct)
     return pl.when(~is_judged()).then(None).when(efficiency < target_pct).then(saved).otherwise(0.0)
 
 

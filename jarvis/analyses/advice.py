@@ -10,6 +10,7 @@ from typing import Any
 
 from jarvis.analyses.base import Advice, CategoryData
 from jarvis.analyses.operations import OperationGroup
+from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable
 
 SHARED = "shared"
@@ -83,10 +84,10 @@ def values_of(group: OperationGroup) -> dict[str, Any]:
         **{name: "?" if value is None else value for name, value in heaviest.items()},
         "name": group.name,
         "arguments": heaviest["arguments"] or None,
-        "kernel": heaviest["main_kernel"] or None,
+        "kernel": heaviest[C.main_kernel] or None,
         "calls": group.calls,
         "mean_time_ms": mean_time_ms,
-        "moved_bytes": heaviest["bytes"] or None,
+        "moved_bytes": heaviest[C.bytes] or None,
         "place": place_of(group),
         "each": PLACES("each_of", count=group.calls) if is_many else PLACES("the_call"),
         "each_time": PLACES(
@@ -97,8 +98,8 @@ def values_of(group: OperationGroup) -> dict[str, Any]:
 
 def place_of(group: OperationGroup) -> Message | None:
     """Return `` in `Model / Layer` `` of the row with most time; None if it is not known."""
-    place = group.heaviest["called_from"]
+    place = group.heaviest[C.called_from]
     if not place:
         return None
-    is_only = group.rows["called_from"].n_unique() == 1
+    is_only = group.rows[C.called_from].n_unique() == 1
     return PLACES("in" if is_only else "mostly_in", place=place)

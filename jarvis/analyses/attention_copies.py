@@ -13,6 +13,7 @@ from jarvis.analyses.base import CategoryData
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, arguments, groups
 from jarvis.core.literals import parse_literal
 from jarvis.findings import Finding, Priority
+from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable
 
 COPY_OPERATORS = ("aten::copy_", "aten::clone", "aten::contiguous")
@@ -64,10 +65,10 @@ def contiguous_copies(data: CategoryData) -> Iterator[Finding]:
     Threshold: {COPIES_SHARE_PCT}% of the attention's time; at least {MIN_COMPUTE_PCT}% of compute.
     """
     rows = data.operations.with_columns(inside_us=kernel_names.time_us(COPY_KERNELS))
-    for group in groups(rows.filter(pl.col("is_flash"))):
+    for group in groups(rows.filter(pl.col(C.is_flash))):
         outside = _copies_around(data, group)
         inside_ms = float(group.rows["inside_us"].sum()) / 1000
-        copies_ms = inside_ms + float(outside["kernel_time_us"].sum()) / 1000
+        copies_ms = inside_ms + float(outside[C.kernel_time_us].sum()) / 1000
         share = impact.share_pct(copies_ms, group.time_ms)
         compute_pct = impact.share_pct(copies_ms, data.totals.compute_time_ms)
         if share >= COPIES_SHARE_PCT and compute_pct >= MIN_COMPUTE_PCT:
@@ -80,7 +81,7 @@ def _copies_around(data: CategoryData, group: OperationGroup) -> pl.DataFrame:
     if every is None:
         return data.operations.clear()
     found: set[int] = set()
-    copies = every.filter(pl.col("name").is_in(COPY_OPERATORS) & (pl.col("kernel_time_us") > 0))
+    copies = every.filter(pl.col(C.name).is_in(COPY_OPERATORS) & (pl.col(C.kernel_time_us) > 0))
     alike = _by_place_and_shape(copies)
     calls = {_copy_criteria(call): None for call in group.rows.iter_rows(named=True)}
     for place, shapes, most in calls:
@@ -89,16 +90,16 @@ def _copies_around(data: CategoryData, group: OperationGroup) -> pl.DataFrame:
             if count <= left:
                 left -= count
                 found.add(uid)
-    return copies.filter(pl.col("uid").is_in(found))
+    return copies.filter(pl.col(C.uid).is_in(found))
 
 
 def _by_place_and_shape(copies: pl.DataFrame) -> dict[tuple[Place, Shape], list[_Copy]]:
     """Return order, uid and number of calls of the copies by module and tensor shape."""
     found: dict[tuple[Place, Shape], list[_Copy]] = {}
     for order, copy in enumerate(copies.iter_rows(named=True)):
-        for shape in _tensors(copy["input_dims"])[:1]:
-            entry = order, copy["uid"], copy["operation_count"]
-            for key in ("module_path", "entry_point"):
+        for shape in _tensors(copy[C.input_dims])[:1]:
+            entry = order, copy[C.uid], copy[C.operation_count]
+            for key in (C.module_path, C.entry_point):
                 found.setdefault((_place(copy, key), tuple(sorted(shape))), []).append(entry)
     return found
 
@@ -106,9 +107,9 @@ def _by_place_and_shape(copies: pl.DataFrame) -> dict[tuple[Place, Shape], list[
 def _copy_criteria(call: dict[str, Any]) -> tuple[Place, frozenset[Shape], int]:
     """Return the module of a call, the shapes of its first two tensors, and the maximum number of
     copies."""
-    shapes = frozenset(tuple(sorted(shape)) for shape in _tensors(call["input_dims"])[:2])
-    place = _place(call, "module_path" if call["module_path"] else "entry_point")
-    return place, shapes if place[1] else frozenset(), COPIES_PER_CALL * call["operation_count"]
+    shapes = frozenset(tuple(sorted(shape)) for shape in _tensors(call[C.input_dims])[:2])
+    place = _place(call, C.module_path if call[C.module_path] else C.entry_point)
+    return place, shapes if place[1] else frozenset(), COPIES_PER_CALL * call[C.operation_count]
 
 
 def _tensors(input_dims: str | None) -> list[Shape]:
@@ -125,12 +126,12 @@ def _place(row: dict[str, Any], key: str) -> Place:
 def _finding(
     data: CategoryData, group: OperationGroup, outside: pl.DataFrame, copies_ms: float
 ) -> Finding:
-    ordered = outside.sort("kernel_time_us", "uid", descending=[True, False])
+    ordered = outside.sort(C.kernel_time_us, C.uid, descending=[True, False])
     inside_ms = float(group.rows["inside_us"].sum()) / 1000
     compute_pct = impact.share_pct(copies_ms, data.totals.compute_time_ms)
     is_large = compute_pct > impact.MEDIUM_COMPUTE_PCT
     priority = Priority.HIGH if is_large else Priority.MEDIUM
-    places = [place for place in ordered["entry_point"].unique(maintain_order=True) if place]
+    places = [place for place in ordered[C.entry_point].unique(maintain_order=True) if place]
     values = values_of(group)
     if places:
         values["place"] = PLACES("in", place=places[0])
@@ -138,8 +139,8 @@ def _finding(
         "attention_ms": group.time_ms,
         "copies_ms": copies_ms,
         "compute_pct": compute_pct,
-        "copies": int(ordered["operation_count"].sum()),
-        "copies_per_call": int(ordered["operation_count"].sum()) / max(group.calls, 1),
+        "copies": int(ordered[C.operation_count].sum()),
+        "copies_per_call": int(ordered[C.operation_count].sum()) / max(group.calls, 1),
         "what": _kinds(ordered) or MESSAGES("inside", inside_ms=inside_ms),
     }
     return Finding(
@@ -164,7 +165,7 @@ def _finding(
         caveat=MESSAGES("caveat"),
         verify=MESSAGES.pick("verify", values),
         capture=MESSAGES.pick("capture", values),
-        shared_uids=tuple(ordered["uid"]),
+        shared_uids=tuple(ordered[C.uid]),
     )
 
 
@@ -173,8 +174,8 @@ def _kinds(copies: pl.DataFrame) -> Message | None:
     kinds = [
         MESSAGES(
             "kind",
-            copies=row["operation_count"],
-            tensor=(arguments(row["input_dims"], row["input_types"]) or "").split(", [")[0],
+            copies=row[C.operation_count],
+            tensor=(arguments(row[C.input_dims], row[C.input_types]) or "").split(", [")[0],
         )
         for row in copies.iter_rows(named=True)
     ]

@@ -17,6 +17,7 @@ from jarvis.analyses.operations import (
     parameter,
 )
 from jarvis.findings import Finding, Priority
+from jarvis.schemas.names import C
 from jarvis.text.messages import MessageTable
 
 FLASH_NAMES = r"flash|fmha|attn_fwd|attn_bwd"
@@ -115,38 +116,41 @@ MESSAGES = MessageTable(
 
 def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
     """Add shape, phase and pattern to attention calls."""
-    names = pl.concat_str("name", pl.col("main_kernel").fill_null(""), separator=" ")
+    names = pl.concat_str(C.name, pl.col(C.main_kernel).fill_null(""), separator=" ")
     lower = names.str.to_lowercase()
     shaped = rows.with_columns(
         b=parameter("B"),
-        n_q=parameter("N_Q"),
-        n_kv=parameter("N_KV"),
-        heads_q=parameter("H_Q"),
-        heads_kv=parameter("H_KV"),
-        head_dim=parameter("d_h_qk"),
-        causal=pl.col("params").str.json_path_match("$.causal"),
-        ctx_tokens=parameter("c_sq"),
-        gen_tokens=parameter("g_sq"),
-        is_flash=lower.str.contains(FLASH_NAMES),
+        **{
+            C.n_q: parameter("N_Q"),
+            C.n_kv: parameter("N_KV"),
+            "heads_q": parameter("H_Q"),
+            "heads_kv": parameter("H_KV"),
+            C.head_dim: parameter("d_h_qk"),
+            "causal": pl.col(C.params).str.json_path_match("$.causal"),
+            "ctx_tokens": parameter("c_sq"),
+            "gen_tokens": parameter("g_sq"),
+            C.is_flash: lower.str.contains(FLASH_NAMES),
+        },
         is_paged=lower.str.contains(PAGED_NAMES),
     )
     tokens = pl.col("ctx_tokens") + pl.col("gen_tokens")
     derived = shaped.with_columns(
         gqa_ratio=pl.when(pl.col("heads_kv") > 0).then(pl.col("heads_q") // pl.col("heads_kv")),
         tokens=tokens,
-        ctx_ratio=pl.when(tokens > 0).then(pl.col("ctx_tokens") / tokens),
+        **{C.ctx_ratio: pl.when(tokens > 0).then(pl.col("ctx_tokens") / tokens)},
     )
     return derived.with_columns(
-        attention_pattern=pl.when(pl.col("heads_kv") < pl.col("heads_q"))
+        pl.when(pl.col("heads_kv") < pl.col("heads_q"))
         .then(pl.lit("GQA"))
         .when(pl.col("heads_q").is_not_null())
-        .then(pl.lit("MHA")),
+        .then(pl.lit("MHA"))
+        .alias(C.attention_pattern),
         pattern=_pattern(),
-        is_full=((pl.col("causal") == "false") & (pl.col("n_q") == pl.col("n_kv"))).fill_null(
+        is_full=((pl.col("causal") == "false") & (pl.col(C.n_q) == pl.col(C.n_kv))).fill_null(
             value=False
         ),
     ).with_columns(
-        head_note=message_column(MESSAGES, _heads(), "gqa_ratio", "heads_kv", "head_dim"),
+        head_note=message_column(MESSAGES, _heads(), "gqa_ratio", "heads_kv", C.head_dim),
         workload_note=message_column(
             MESSAGES,
             pl.when(pl.col("tokens").is_null())
@@ -166,8 +170,8 @@ def profile_type(ctx_ratio: float) -> str:
 
 
 def _pattern() -> pl.Expr:
-    share = pl.col("ctx_ratio")
-    longest = pl.max_horizontal("n_q", "n_kv")
+    share = pl.col(C.ctx_ratio)
+    longest = pl.max_horizontal(C.n_q, C.n_kv)
     pattern = (
         pl.when(share > PREFILL_SHARE)
         .then(pl.lit("prefill heavy"))
@@ -175,9 +179,9 @@ def _pattern() -> pl.Expr:
         .then(pl.lit("decode heavy"))
         .when(share.is_not_null())
         .then(pl.lit("mixed prefill and decode"))
-        .when(pl.col("op_category").str.ends_with("_bwd"))
+        .when(pl.col(C.op_category).str.ends_with("_bwd"))
         .then(pl.lit("backward"))
-        .when(pl.col("n_q") * DECODE_RATIO <= pl.col("n_kv"))
+        .when(pl.col(C.n_q) * DECODE_RATIO <= pl.col(C.n_kv))
         .then(None)
     )
     for band in BANDS:
@@ -189,7 +193,7 @@ def _pattern() -> pl.Expr:
 def _heads() -> pl.Expr:
     """Return the key of the note on heads: shared key/value heads or a large head dimension."""
     is_shared = (pl.col("gqa_ratio") > 1).fill_null(value=False)
-    is_long = (pl.col("head_dim") > LARGE_HEAD_DIM).fill_null(value=False)
+    is_long = (pl.col(C.head_dim) > LARGE_HEAD_DIM).fill_null(value=False)
     return (
         pl.when(is_shared & is_long)
         .then(pl.lit("heads.shared_and_long"))

@@ -21,6 +21,7 @@ from jarvis.analyses.operations import (
 )
 from jarvis.findings import Finding, Priority
 from jarvis.schemas import NUMBER, TEXT, Column
+from jarvis.schemas.names import C
 from jarvis.text.format import quoted
 from jarvis.text.messages import MessageTable, resolve
 
@@ -117,18 +118,18 @@ DETAILS = (
 
 def rated(rows: pl.DataFrame) -> pl.DataFrame:
     """Add ``rating`` and ``floor_ratio``; small calls are compared with the minimal kernel time."""
-    efficiency = pl.when(impact.is_judged()).then(pl.col("pct_roofline"))
+    efficiency = pl.when(impact.is_judged()).then(pl.col(C.pct_roofline))
     rungs = [pl.when(efficiency > above).then(pl.lit(word)) for above, word in LADDER]
-    launches = pl.col("kernel_count").cast(pl.Float64)
+    launches = pl.col(C.kernel_count).cast(pl.Float64)
     return rows.with_columns(
         rating=pl.coalesce(
-            pl.when("is_launch_bound").then(pl.lit(LAUNCHING)),
+            pl.when(C.is_launch_bound).then(pl.lit(LAUNCHING)),
             pl.when(efficiency > impact.FULL_PCT).then(pl.lit(DOUBTFUL)),
             *rungs,
             pl.when(efficiency.is_not_null()).then(pl.lit(SLOWEST)),
         ),
         floor_ratio=pl.when(launches > 0).then(
-            pl.col("kernel_time_us") / launches / KERNEL_FLOOR_US
+            pl.col(C.kernel_time_us) / launches / KERNEL_FLOOR_US
         ),
     )
 
@@ -151,9 +152,9 @@ def slow_kernel(data: CategoryData) -> Iterator[Finding]:
     if baseline is None or baseline.efficiency_pct is None:
         return
     limit = min(SLOW_KERNEL_PCT, SLOW_SHARE * baseline.efficiency_pct)
-    is_low = pl.col("pct_roofline") < impact.BOTTLENECK_EFFICIENCY_PCT
-    judged = impact.is_judged() & (pl.col("bound") == "memory")
-    for group in groups(data.operations.filter(judged & is_low & (pl.col("kernel_time_us") > 0))):
+    is_low = pl.col(C.pct_roofline) < impact.BOTTLENECK_EFFICIENCY_PCT
+    judged = impact.is_judged() & (pl.col(C.bound) == "memory")
+    for group in groups(data.operations.filter(judged & is_low & (pl.col(C.kernel_time_us) > 0))):
         efficiency = group.efficiency_pct
         is_slow = efficiency is not None and efficiency < limit and not group.is_launch_bound
         is_relevant = impact.is_time_relevant(group.time_ms, group.category_pct)
@@ -174,15 +175,15 @@ def low_baseline(data: CategoryData) -> Iterator[Finding]:
     baseline = data.baseline
     if baseline is None or baseline.efficiency_pct is None:
         return
-    rows = data.operations.filter(pl.col("uid").is_in(baseline.uids))
-    group = OperationGroup(rows.sort("kernel_time_us", "uid", descending=[True, False]))
+    rows = data.operations.filter(pl.col(C.uid).is_in(baseline.uids))
+    group = OperationGroup(rows.sort(C.kernel_time_us, C.uid, descending=[True, False]))
     if baseline.efficiency_pct < LOW_BASELINE_PCT and group.compute_pct >= MIN_COMPUTE_PCT:
         yield _low_baseline(data, group, baseline, baseline.efficiency_pct)
 
 
 def time_ms_by(rows: pl.DataFrame, column: str) -> dict[str, JsonValue]:
     """Return GPU time in ms by the values of a column."""
-    times = rows.drop_nulls(column).group_by(column).agg(pl.col("kernel_time_us").sum() / 1000)
+    times = rows.drop_nulls(column).group_by(column).agg(pl.col(C.kernel_time_us).sum() / 1000)
     return dict(times.sort(column).iter_rows())
 
 
@@ -258,7 +259,7 @@ def _low_baseline(
     data: CategoryData, group: OperationGroup, baseline: Baseline, reached_pct: float
 ) -> Finding:
     best = baseline.best_efficiency_pct or reached_pct
-    names = group.rows["name"].unique(maintain_order=True).to_list()
+    names = group.rows[C.name].unique(maintain_order=True).to_list()
     mean_us = baseline.mean_call_us
     why = _why_low(baseline)
     values = values_of(group) | {

@@ -13,6 +13,7 @@ from jarvis.hardware import HardwareSpec
 from jarvis.impact import TARGET_PCT
 from jarvis.perf_report import Totals
 from jarvis.schemas import FLAG, INTEGER, NAMES, NUMBER, TEXT, Column
+from jarvis.schemas.names import C
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ class CategoryData:
     @property
     def gpu_time_ms(self) -> float:
         """GPU time of the claimed operations."""
-        return float(self.operations["kernel_time_us"].sum()) / 1000
+        return float(self.operations[C.kernel_time_us].sum()) / 1000
 
 
 Check = Callable[[CategoryData], Iterator[Finding]]

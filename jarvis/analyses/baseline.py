@@ -11,6 +11,7 @@ import polars as pl
 from jarvis import impact
 from jarvis.analyses.access import access
 from jarvis.perf_report.timeline.gpu import copy_direction
+from jarvis.schemas.names import C
 
 BASELINE_OPS = ("aten::add_", "aten::mul", "aten::copy_")
 """Simple operators: the hardware can sustain the bandwidth that they reach."""
@@ -46,21 +47,21 @@ class Baseline:
 def measure_baseline(operations: pl.DataFrame) -> Baseline | None:
     """Return the baseline of an operations table; None if no simple operator moves enough."""
     large = baseline_rows(operations)
-    time_us = float(large["kernel_time_us"].sum())
+    time_us = float(large[C.kernel_time_us].sum())
     if time_us <= 0:
         return None
-    pairs = large.select("input_dims", "input_strides").rows()
+    pairs = large.select(C.input_dims, C.input_strides).rows()
     is_contiguous = pl.Series([access(*pair) == "contiguous" for pair in pairs], dtype=pl.Boolean)
-    efficiency = pl.col("pct_roofline")
+    efficiency = pl.col(C.pct_roofline)
     return Baseline(
-        tb_per_s=_weighted(large, "tb_per_s"),
-        efficiency_pct=_weighted(large, "pct_roofline") if _has_peak(large) else None,
+        tb_per_s=_weighted(large, C.tb_per_s),
+        efficiency_pct=_weighted(large, C.pct_roofline) if _has_peak(large) else None,
         best_efficiency_pct=large.select(efficiency.max()).item(),
-        uids=tuple(large["uid"]),
-        calls=int(large["operation_count"].sum()),
+        uids=tuple(large[C.uid]),
+        calls=int(large[C.operation_count].sum()),
         time_us=time_us,
         contiguous_pct=impact.share_pct(
-            float(large.filter(is_contiguous)["kernel_time_us"].sum()), time_us
+            float(large.filter(is_contiguous)[C.kernel_time_us].sum()), time_us
         ),
     )
 
@@ -68,15 +69,15 @@ def measure_baseline(operations: pl.DataFrame) -> Baseline | None:
 def baseline_rows(operations: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of simple operators that move enough within the GPU, without anomalies."""
     large = operations.filter(
-        pl.col("name").is_in(BASELINE_OPS)
-        & (pl.col("bytes") >= BASELINE_BYTES)
-        & pl.col("tb_per_s").is_not_null()
-        & ~(pl.col("pct_roofline") > impact.ANOMALY_PCT).fill_null(value=False)
+        pl.col(C.name).is_in(BASELINE_OPS)
+        & (pl.col(C.bytes) >= BASELINE_BYTES)
+        & pl.col(C.tb_per_s).is_not_null()
+        & ~(pl.col(C.pct_roofline) > impact.ANOMALY_PCT).fill_null(value=False)
     )
-    kernels = large.select("uid", "kernels").explode("kernels")
-    names = kernels.select("uid", name=pl.col("kernels").struct.field("name"))
+    kernels = large.select(C.uid, C.kernels).explode(C.kernels)
+    names = kernels.select(C.uid, pl.col(C.kernels).struct.field(C.name).alias(C.name))
     over_the_link = names.filter(copy_direction().is_in(["H2D", "D2H"]))
-    return large.join(over_the_link, on="uid", how="anti")
+    return large.join(over_the_link, on=C.uid, how="anti")
 
 
 def plain_mean_tb_per_s(operations: pl.DataFrame) -> float | None:
@@ -84,15 +85,15 @@ def plain_mean_tb_per_s(operations: pl.DataFrame) -> float | None:
 
     Small tensors lower it, so it is shown beside the baseline but not used in decisions.
     """
-    simple = operations.filter(pl.col("name").is_in(BASELINE_OPS))
-    mean: float | None = simple.select(pl.col("tb_per_s").mean()).item()
+    simple = operations.filter(pl.col(C.name).is_in(BASELINE_OPS))
+    mean: float | None = simple.select(pl.col(C.tb_per_s).mean()).item()
     return mean
 
 
 def _has_peak(rows: pl.DataFrame) -> bool:
-    return rows["pct_roofline"].null_count() == 0
+    return rows[C.pct_roofline].null_count() == 0
 
 
 def _weighted(rows: pl.DataFrame, column: str) -> float:
-    time_us = rows["kernel_time_us"]
+    time_us = rows[C.kernel_time_us]
     return float((rows[column] * time_us).sum()) / float(time_us.sum())

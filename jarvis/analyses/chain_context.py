@@ -9,6 +9,7 @@ import polars as pl
 
 from jarvis.analyses.chains import ATTENTION, Chain
 from jarvis.findings import AnalysisResult, Finding, Status
+from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable
 
 PART_OF_CHAIN = "part_of_chain"
@@ -53,8 +54,8 @@ def _with_evidence(finding: Finding, chains: Sequence[Chain]) -> Finding:
     uids = [reference.uid for reference in finding.operations]
     parts = []
     for chain in chains:
-        shared_steps = chain.steps.filter(pl.col("operation_uid").is_in(uids))
-        if time_us := float(shared_steps["kernel_time_us"].sum()):
+        shared_steps = chain.steps.filter(pl.col(C.operation_uid).is_in(uids))
+        if time_us := float(shared_steps[C.kernel_time_us].sum()):
             parts.append(MESSAGES("evidence.part", time_ms=time_us / 1000, chain=chain.summary))
     if not parts:
         return finding

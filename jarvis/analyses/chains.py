@@ -12,6 +12,7 @@ from jarvis import impact
 from jarvis.analyses.operations import KERNEL_FLOOR_US
 from jarvis.findings import Impact
 from jarvis.hardware import HardwareSpec
+from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable, to_text
 
 TABLES = ("fusion_chains", "fusion_steps")
@@ -169,14 +170,14 @@ class Chain:
     @property
     def operators(self) -> list[str]:
         """Return the names of the steps of one instance, in order."""
-        names: list[str] = self.row["step_names"]
+        names: list[str] = self.row[C.step_names]
         return names
 
     @property
     def name(self) -> str:
         """Return the module, function or operator, else the first and the last step."""
-        name: str | None = self.row["scope_name"]
-        first = self.row["product_name"] or self.operators[0]
+        name: str | None = self.row[C.scope_name]
+        first = self.row[C.product_name] or self.operators[0]
         return name or f"{first} ... {self.operators[-1]}"
 
     @property
@@ -188,7 +189,7 @@ class Chain:
         return MESSAGES(
             "subject.epilogue",
             steps=self.named_steps,
-            product=self.row["product_name"],
+            product=self.row[C.product_name],
             place=self.place,
         )
 
@@ -200,7 +201,7 @@ class Chain:
     @property
     def place(self) -> Message | None:
         """Return `` in `Module` ``; None if its module or function is not known."""
-        scope = self.row["scope_name"]
+        scope = self.row[C.scope_name]
         return MESSAGES("place", name=scope) if scope else None
 
     @property
@@ -240,47 +241,47 @@ class Chain:
     def is_epilogue(self) -> bool:
         """Return whether a matrix product could absorb the steps; otherwise they fuse with each
         other."""
-        return self.row["product_name"] is not None
+        return self.row[C.product_name] is not None
 
     @property
     def reads_little_else(self) -> bool:
         """Return whether an epilogue moves little besides the product's result."""
         row = self.row
-        added = row["fused_bytes"]
+        added = row[C.fused_bytes]
         return added is not None and (
-            impact.share_pct(added, row["step_bytes"]) < MINOR_TRAFFIC_PCT
+            impact.share_pct(added, row[C.step_bytes]) < MINOR_TRAFFIC_PCT
         )
 
     @property
     def instances(self) -> int:
         """Return how often the chain runs."""
-        return int(self.row["instance_count"])
+        return int(self.row[C.instance_count])
 
     @property
     def kernels(self) -> int:
         """Return the GPU launches of all instances."""
-        return int(self.row["kernel_count"])
+        return int(self.row[C.kernel_count])
 
     @property
     def before_attention(self) -> tuple[int, float]:
         """Return the instances whose result attention reads, and their GPU time in ms."""
-        return int(self.row["attention_count"]), float(self.row["attention_time_us"]) / 1000
+        return int(self.row[C.attention_count]), float(self.row[C.attention_time_us]) / 1000
 
     @property
     def time_ms(self) -> float:
         """Return the GPU time of all instances in ms."""
-        return float(self.row["kernel_time_us"]) / 1000
+        return float(self.row[C.kernel_time_us]) / 1000
 
     @property
     def uids(self) -> tuple[int, ...]:
         """Return the uids of the steps' rows in the operations table."""
-        return tuple(self.steps["operation_uid"].unique().sort())
+        return tuple(self.steps[C.operation_uid].unique().sort())
 
     @cached_property
     def step_times(self) -> list[tuple[str, float]]:
         """Return operator and GPU time in ms of each step, over all instances."""
-        steps = self.steps.group_by("position", maintain_order=True).agg(
-            pl.col("name").first(), pl.col("kernel_time_us").sum()
+        steps = self.steps.group_by(C.position, maintain_order=True).agg(
+            pl.col(C.name).first(), pl.col(C.kernel_time_us).sum()
         )
         return [(name, time_us / 1000) for _, name, time_us in steps.iter_rows()]
 
@@ -303,8 +304,8 @@ class Chain:
             return tuple(reason for applies, reason in tests if applies)
         row, found = self.row, self.composition
         return (
-            *([MESSAGES("reason.bounded", scope=row["scope_kind"])] if row["is_bounded"] else ()),
-            *([MESSAGES("reason.data_flow")] if row["has_data_flow"] else ()),
+            *([MESSAGES("reason.bounded", scope=row[C.scope_kind])] if row[C.is_bounded] else ()),
+            *([MESSAGES("reason.data_flow")] if row[C.has_data_flow] else ()),
             *([MESSAGES("reason.composition", composition=found.title)] if found else ()),
         )
 
@@ -343,10 +344,10 @@ def chains(
     """Yield the chains of a report, most time first."""
     if any(name not in tables for name in TABLES):
         return
-    steps = tables["fusion_steps"].partition_by("chain", as_dict=True)
+    steps = tables["fusion_steps"].partition_by(C.chain, as_dict=True)
     for row in tables["fusion_chains"].iter_rows(named=True):
-        share = impact.share_pct(row["kernel_time_us"] / 1000, bases["compute_ms"])
-        chain = Chain(row, steps[(row["chain"],)], share)
+        share = impact.share_pct(row[C.kernel_time_us] / 1000, bases["compute_ms"])
+        chain = Chain(row, steps[(row[C.chain],)], share)
         yield _estimated(chain, hardware, bases, target_pct)
 
 
@@ -356,18 +357,18 @@ def _estimated(
     row = chain.row
     if (unknown := _unknown(chain, hardware)) is not None or hardware is None:
         return Chain(row, chain.steps, chain.compute_pct, unknown=unknown)
-    memory_ms = row["fused_bytes"] / hardware.mem_bw_gbps / 1e6
+    memory_ms = row[C.fused_bytes] / hardware.mem_bw_gbps / 1e6
     if chain.is_epilogue:
         gain = _epilogue_gain(chain, memory_ms, target_pct, bases)
         return Chain(row, chain.steps, chain.compute_pct, memory_ms, gain)
-    peak = hardware.max_achievable_tflops.get(row["compute"] or "")
-    arithmetic_ms = row["flops"] / peak / 1e9 if peak else 0.0
+    peak = hardware.max_achievable_tflops.get(row[C.compute] or "")
+    arithmetic_ms = row[C.flops] / peak / 1e9 if peak else 0.0
     longer, shorter = max(memory_ms, arithmetic_ms), min(memory_ms, arithmetic_ms)
     fused_ms = longer + OVERLAP_PART * shorter
     gain = impact.fused_impact(
         chain.time_ms,
         fused_ms,
-        impact.share_pct(row["fused_bytes"], row["step_bytes"]),
+        impact.share_pct(row[C.fused_bytes], row[C.step_bytes]),
         target_pct,
         floor_ms=chain.instances * KERNEL_FLOOR_US / 1000,
         shortest_ms=min(time_ms for _, time_ms in chain.step_times),
@@ -387,7 +388,7 @@ def _epilogue_gain(
     """
     time_ms = chain.time_ms
     mid_ms = max(0.0, time_ms - added_ms * impact.FULL_PCT / target_pct)
-    traffic_share = min(1.0, chain.row["fused_bytes"] / chain.row["step_bytes"])
+    traffic_share = min(1.0, chain.row[C.fused_bytes] / chain.row[C.step_bytes])
     low_ms = min(mid_ms, time_ms * (1 - traffic_share) * (1 - OVERLAP_PART))
     return impact.bounded_impact(time_ms, time_ms, low_ms=low_ms, mid_ms=mid_ms, **bases)
 
@@ -395,9 +396,9 @@ def _epilogue_gain(
 def _unknown(chain: Chain, hardware: HardwareSpec | None) -> Message | None:
     if hardware is None:
         return MESSAGES("unknown.hardware")
-    if chain.row["fused_bytes"] is None:
+    if chain.row[C.fused_bytes] is None:
         return MESSAGES("unknown.shapes")
     needed = LONG_MODELLED_PCT if len(chain.operators) >= LONG_CHAIN else SHORT_MODELLED_PCT
-    if chain.row["modelled_pct"] < needed or not chain.row["step_bytes"]:
+    if chain.row[C.modelled_pct] < needed or not chain.row[C.step_bytes]:
         return MESSAGES("unknown.traffic", needed_pct=needed)
     return None

@@ -12,6 +12,7 @@ from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, groups, 
 from jarvis.analyses.small_calls import many_small_calls
 from jarvis.analyses.unmodelled import no_perf_model
 from jarvis.findings import Finding, OpRef, Priority
+from jarvis.schemas.names import C
 from jarvis.text.messages import MessageTable
 
 VARIANCE_RATIO = 1.0
@@ -78,7 +79,7 @@ def above_peak(data: CategoryData) -> Iterator[Finding]:
     Threshold: {impact.FULL_PCT}% and {impact.ANOMALY_PCT}% of the roofline; at least
     {MIN_COMPUTE_PCT}% of compute.
     """
-    efficiency = pl.col("pct_roofline")
+    efficiency = pl.col(C.pct_roofline)
     is_anomaly = efficiency > impact.ANOMALY_PCT
     yield from _doubts(data, is_anomaly, IMPOSSIBLE)
     yield from _doubts(data, (efficiency > impact.FULL_PCT) & ~is_anomaly, DOUBTFUL)
@@ -128,21 +129,21 @@ def high_variance(data: CategoryData) -> Iterator[Finding]:
     Threshold: std/mean above {VARIANCE_RATIO}; more than {VARIANCE_MIN_CALLS} calls;
     {VARIANCE_MIN_TOTAL_PCT}% of GPU wall time.
     """
-    ratio = pl.col("kernel_time_us_std") / pl.col("kernel_time_us_mean")
+    ratio = pl.col(C.kernel_time_us_std) / pl.col(C.kernel_time_us_mean)
     rows = data.operations.with_columns(variation=ratio).filter(
         (pl.col("variation") > VARIANCE_RATIO)
-        & (pl.col("operation_count") > VARIANCE_MIN_CALLS)
-        & (pl.col("percent_of_total") >= VARIANCE_MIN_TOTAL_PCT)
-        & pl.col("input_dims").is_not_null()
+        & (pl.col(C.operation_count) > VARIANCE_MIN_CALLS)
+        & (pl.col(C.percent_of_total) >= VARIANCE_MIN_TOTAL_PCT)
+        & pl.col(C.input_dims).is_not_null()
     )
     for row in rows.iter_rows(named=True):
         arguments = row["arguments"]
         values = {
-            "name": row["name"],
-            "calls": row["operation_count"],
+            "name": row[C.name],
+            "calls": row[C.operation_count],
             "of_arguments": VARIANCE("of_arguments", arguments=arguments) if arguments else None,
-            "mean_us": row["kernel_time_us_mean"],
-            "std_us": row["kernel_time_us_std"],
+            "mean_us": row[C.kernel_time_us_mean],
+            "std_us": row[C.kernel_time_us_std],
         }
         yield Finding(
             check="high_variance",
@@ -150,14 +151,14 @@ def high_variance(data: CategoryData) -> Iterator[Finding]:
             title=VARIANCE.pick("title", values),
             operations=(
                 OpRef.model_validate(
-                    {key: row[key] for key in ("uid", "name", "input_dims", "operation_count")}
+                    {key: row[key] for key in (C.uid, C.name, C.input_dims, C.operation_count)}
                 ),
             ),
             evidence={
-                "mean_us": row["kernel_time_us_mean"],
-                "std_us": row["kernel_time_us_std"],
+                "mean_us": row[C.kernel_time_us_mean],
+                "std_us": row[C.kernel_time_us_std],
                 "std_over_mean": row["variation"],
-                "calls": row["operation_count"],
+                "calls": row[C.operation_count],
             },
             issue=VARIANCE.pick("issue", values),
             algorithmic=VARIANCE.pick("algorithmic", values),
@@ -201,12 +202,12 @@ def nothing_to_fix(data: CategoryData) -> Iterator[Finding]:
     Threshold: {impact.MEDIUM_COMPUTE_PCT}% of compute; the target efficiency, {impact.TARGET_PCT}%
     by default.
     """
-    rows = data.operations.filter(pl.col("kernel_time_us") > 0)
+    rows = data.operations.filter(pl.col(C.kernel_time_us) > 0)
     if rows.is_empty():
         return
     whole = OperationGroup(rows)
     good = _good_rows(data, rows)
-    good_pct = float(good["percent_of_category"].sum())
+    good_pct = float(good[C.percent_of_category].sum())
     is_relevant = whole.compute_pct >= impact.MEDIUM_COMPUTE_PCT
     if is_relevant and good_pct >= impact.FULL_PCT - impact.BOTTLENECK_CATEGORY_PCT:
         yield _card(data, whole, good, good_pct)
@@ -222,22 +223,22 @@ def without_contradiction(findings: Iterable[Finding]) -> list[Finding]:
 def _good_rows(data: CategoryData, rows: pl.DataFrame) -> pl.DataFrame:
     """Return the rows at or above the target, and those that exceed what is usual for their
     pattern."""
-    efficiency = pl.col("pct_roofline")
+    efficiency = pl.col(C.pct_roofline)
     judged = rows.filter(impact.is_judged() & (efficiency <= impact.ANOMALY_PCT))
     usual = [(group, expectation(data, group)) for group in groups(judged)]
     uids = [
         row.uid for group, e in usual if e is not None and e.is_exceeded for row in group.operations
     ]
-    return judged.filter((efficiency >= data.target_pct) | pl.col("uid").is_in(uids))
+    return judged.filter((efficiency >= data.target_pct) | pl.col(C.uid).is_in(uids))
 
 
 def _card(
     data: CategoryData, whole: OperationGroup, good: pl.DataFrame, good_pct: float
 ) -> Finding:
     efficiency = weighted_efficiency(good) or 0.0
-    heaviest = good.sort("kernel_time_us", "uid", descending=[True, False]).row(0, named=True)
+    heaviest = good.sort(C.kernel_time_us, C.uid, descending=[True, False]).row(0, named=True)
     arguments = heaviest["arguments"]
-    is_usual = not (good["pct_roofline"] >= data.target_pct).all()
+    is_usual = not (good[C.pct_roofline] >= data.target_pct).all()
     return Finding(
         check=CHECK,
         category=data.key,
@@ -264,9 +265,9 @@ def _card(
         ),
         algorithmic=NOTHING_TO_FIX(
             "algorithmic",
-            name=heaviest["name"],
+            name=heaviest[C.name],
             of_arguments=NOTHING_TO_FIX("of_arguments", arguments=arguments) if arguments else None,
-            calls=heaviest["operation_count"],
+            calls=heaviest[C.operation_count],
         ),
         kernel=NOTHING_TO_FIX(
             "kernel", rest_pct=max(0.0, impact.FULL_PCT - efficiency), time_ms=whole.time_ms

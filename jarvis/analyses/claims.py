@@ -9,6 +9,7 @@ from jarvis.analyses.base import Analysis
 from jarvis.analyses.operations import weighted_efficiency
 from jarvis.perf_models import BUILTIN, Registry
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE
+from jarvis.schemas.names import C
 from jarvis.text.format import cut
 
 KERNEL_NAME_CATEGORIES = ("elementwise", "reduce", "multi_tensor_apply", "other")
@@ -17,18 +18,18 @@ KERNEL_NAME_CATEGORIES = ("elementwise", "reduce", "multi_tensor_apply", "other"
 TOP_OPERATIONS = 10
 
 TOP_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
-    "rank": pl.Int64,
-    "name": pl.String,
-    "category": pl.String,
-    "time_ms": pl.Float64,
-    "count": pl.Int64,
-    "percent_of_compute": pl.Float64,
-    "percent_of_total": pl.Float64,
-    "bound": pl.String,
-    "efficiency_pct": pl.Float64,
-    "flops_per_byte": pl.Float64,
-    "has_perf_model": pl.Boolean,
-    "uid": pl.Int64,
+    C.rank: pl.Int64,
+    C.name: pl.String,
+    C.category: pl.String,
+    C.time_ms: pl.Float64,
+    C.count: pl.Int64,
+    C.percent_of_compute: pl.Float64,
+    C.percent_of_total: pl.Float64,
+    C.bound: pl.String,
+    C.efficiency_pct: pl.Float64,
+    C.flops_per_byte: pl.Float64,
+    C.has_perf_model: pl.Boolean,
+    C.uid: pl.Int64,
     "operation_uids": pl.List(pl.Int64),
 }
 
@@ -43,12 +44,12 @@ def claim_operations(
     kernel's name yields to patterns of the op's name. Unclaimed rows go to the rest.
     """
     claimers = [analysis for analysis in analyses if analysis.claim is not None]
-    pairs = operations.select("name", "op_category").rows()
+    pairs = operations.select(C.name, C.op_category).rows()
     keys = {
         (name, category): _claimer(cut(name), category, claimers, registry)
         for name, category in set(pairs)
     }
-    categories = pl.Series("category", [keys[name, kind] for name, kind in pairs], dtype=pl.String)
+    categories = pl.Series(C.category, [keys[name, kind] for name, kind in pairs], dtype=pl.String)
     return operations.with_columns(categories)
 
 
@@ -95,26 +96,26 @@ def top_operations(
     without such a row takes ``uid`` from the row where it has most time. Without GPU events the
     launchers that a row names share its time.
     """
-    heaviest = ops_summary.sort("direct_kernel_time_us", descending=True).head(TOP_OPERATIONS)
+    heaviest = ops_summary.sort(C.direct_kernel_time_us, descending=True).head(TOP_OPERATIONS)
     shares = _shares(gpu_work if gpu_work.height else _named_launchers(claimed))
-    ranked = claimed.sort("kernel_time_us", "uid", descending=[True, False])
+    ranked = claimed.sort(C.kernel_time_us, C.uid, descending=[True, False])
     rows = []
     for rank, top in enumerate(heaviest.iter_rows(named=True), start=1):
-        time_ms = top["direct_kernel_time_us"] / 1000
-        launched = shares.get(top["name"], [])
+        time_ms = top[C.direct_kernel_time_us] / 1000
+        launched = shares.get(top[C.name], [])
         leading = _rows(ranked, [uid for uid, leads in launched if leads])
         rows.append(
             {
                 "rank": rank,
-                "name": top["name"],
+                "name": top[C.name],
                 "time_ms": time_ms,
-                "count": top["count"],
+                "count": top[C.count],
                 "percent_of_compute": 100 * time_ms / compute_ms if compute_ms > 0 else None,
                 "percent_of_total": 100 * time_ms / total_ms if total_ms > 0 else None,
                 **_facts(
                     leading if leading.height else _rows(ranked, [uid for uid, _ in launched[:1]])
                 ),
-                "operation_uids": leading["uid"].to_list(),
+                "operation_uids": leading[C.uid].to_list(),
             }
         )
     return pl.DataFrame(rows, schema=TOP_SCHEMA)
@@ -124,24 +125,24 @@ def _named_launchers(claimed: pl.DataFrame) -> pl.DataFrame:
     """Return the columns of ``gpu_work`` that ``_shares`` reads, from the launchers that rows
     name."""
     return claimed.select(
-        kind=pl.lit(COMPUTE),
-        operation_uid="uid",
-        launcher_name="launcher_names",
-        dur_ns=pl.col("kernel_time_us"),
-    ).explode("launcher_name")
+        pl.lit(COMPUTE).alias(C.kind),
+        pl.col(C.uid).alias(C.operation_uid),
+        pl.col(C.launcher_names).alias(C.launcher_name),
+        pl.col(C.kernel_time_us).alias(C.dur_ns),
+    ).explode(C.launcher_name)
 
 
 def _shares(gpu_work: pl.DataFrame) -> dict[str, list[tuple[int, bool]]]:
     """Return for each launcher the uids of its operation rows, most time first, and whether it has
     most of the row's time."""
-    first = pl.int_range(pl.len()).over("operation_uid") == 0
+    first = pl.int_range(pl.len()).over(C.operation_uid) == 0
     rows = (
-        gpu_work.filter(pl.col("kind") != COMMUNICATION)
-        .drop_nulls(["operation_uid", "launcher_name"])
-        .group_by("operation_uid", "launcher_name")
-        .agg(pl.col("dur_ns").sum())
-        .sort("dur_ns", "launcher_name", "operation_uid", descending=[True, False, False])
-        .select("launcher_name", uid="operation_uid", leads=first)
+        gpu_work.filter(pl.col(C.kind) != COMMUNICATION)
+        .drop_nulls([C.operation_uid, C.launcher_name])
+        .group_by(C.operation_uid, C.launcher_name)
+        .agg(pl.col(C.dur_ns).sum())
+        .sort(C.dur_ns, C.launcher_name, C.operation_uid, descending=[True, False, False])
+        .select(C.launcher_name, pl.col(C.operation_uid).alias(C.uid), leads=first)
     )
     shares: dict[str, list[tuple[int, bool]]] = {}
     for launcher, uid, leads in rows.iter_rows():
@@ -150,7 +151,7 @@ def _shares(gpu_work: pl.DataFrame) -> dict[str, list[tuple[int, bool]]]:
 
 
 def _rows(ranked: pl.DataFrame, uids: list[int]) -> pl.DataFrame:
-    return ranked.filter(pl.col("uid").is_in(uids))
+    return ranked.filter(pl.col(C.uid).is_in(uids))
 
 
 def _facts(rows: pl.DataFrame) -> dict[str, object]:
@@ -158,10 +159,10 @@ def _facts(rows: pl.DataFrame) -> dict[str, object]:
         return {}
     first = rows.row(0, named=True)
     return {
-        "category": first["category"],
-        "bound": first["bound"],
+        "category": first[C.category],
+        "bound": first[C.bound],
         "efficiency_pct": weighted_efficiency(rows),
-        "flops_per_byte": first["flops_per_byte"],
-        "has_perf_model": first["has_perf_model"],
-        "uid": first["uid"],
+        "flops_per_byte": first[C.flops_per_byte],
+        "has_perf_model": first[C.has_perf_model],
+        "uid": first[C.uid],
     }

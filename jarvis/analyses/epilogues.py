@@ -8,6 +8,7 @@ from jarvis.analyses.base import CategoryData
 from jarvis.analyses.chains import OVERLAP_PART, Chain
 from jarvis.analyses.operations import arguments
 from jarvis.findings import EvidenceValue, Finding
+from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable
 
 MESSAGES = MessageTable(
@@ -86,16 +87,16 @@ def _finding(data: CategoryData, chain: Chain) -> Finding:
         "name": chain.name,
         "steps": chain.named_steps,
         "operators": len(chain.operators),
-        "product": row["product_name"],
+        "product": row[C.product_name],
         "place": chain.place,
         "what": MESSAGES("issue.result" if chain.reads_little_else else "issue.more"),
         "kernels": chain.kernels,
         "instances": chain.instances,
         "time_ms": chain.time_ms,
         "compute_pct": chain.compute_pct,
-        "product_ms": row["product_time_us"] / 1000,
-        "shapes": arguments(row["product_dims"], row["product_types"]),
-        "kernel": row["product_kernel"],
+        "product_ms": row[C.product_time_us] / 1000,
+        "shapes": arguments(row[C.product_dims], row[C.product_types]),
+        "kernel": row[C.product_kernel],
     }
     return Finding(
         check="gemm_epilogue",
@@ -134,14 +135,14 @@ def _evidence(chain: Chain, product: Message) -> dict[str, EvidenceValue]:
         "kernels": chain.kernels,
         "steps": chain.timed_steps,
         "first_product": product,
-        "products_ms": row["product_time_us"] / 1000,
-        "products_needed_elsewhere": row["kept_count"] or None,
+        "products_ms": row[C.product_time_us] / 1000,
+        "products_needed_elsewhere": row[C.kept_count] or None,
         "confidence": chain.rating,
     }
     if chain.gain:
         evidence |= {
-            "traffic_mb": row["step_bytes"] / 1e6,
-            "added_traffic_mb": row["fused_bytes"] / 1e6,
+            "traffic_mb": row[C.step_bytes] / 1e6,
+            "added_traffic_mb": row[C.fused_bytes] / 1e6,
         }
     return {label: value for label, value in evidence.items() if value is not None}
 
@@ -154,5 +155,5 @@ def _caveat(data: CategoryData, chain: Chain) -> list[Message]:
         target_pct=data.target_pct,
         overlap_pct=impact.FULL_PCT * OVERLAP_PART,
     )
-    needed = chain.row["kept_count"]
+    needed = chain.row[C.kept_count]
     return [caveat, MESSAGES("caveat.needed", needed=needed)] if needed else [caveat]

@@ -19,6 +19,7 @@ from jarvis.analyses.operations import (
     groups,
 )
 from jarvis.findings import EvidenceValue, Finding, Impact
+from jarvis.schemas.names import C
 from jarvis.text.format import quoted
 from jarvis.text.messages import Message, MessageTable, resolve
 
@@ -125,7 +126,7 @@ def opportunity(data: CategoryData) -> Iterator[Finding]:
     Threshold: the target efficiency, {impact.TARGET_PCT}% by default; at least {MIN_COMPUTE_PCT}%
     of compute.
     """
-    low = pl.col("pct_roofline") < impact.BOTTLENECK_EFFICIENCY_PCT
+    low = pl.col(C.pct_roofline) < impact.BOTTLENECK_EFFICIENCY_PCT
     below = _below(data, data.target_pct)
     for group in groups(below.filter(~low)):
         if _makes_a_card(data, group) and (group.is_top or _is_time_relevant(group)):
@@ -174,9 +175,9 @@ def expectation(data: CategoryData, group: OperationGroup) -> Expectation | None
 
 
 def _below(data: CategoryData, efficiency_pct: float) -> pl.DataFrame:
-    is_below = impact.is_judged() & (pl.col("pct_roofline") < efficiency_pct)
-    is_explained = pl.col("uid").is_in(data.explained_uids)
-    return data.operations.filter(is_below & ~is_explained & (pl.col("kernel_time_us") > 0))
+    is_below = impact.is_judged() & (pl.col(C.pct_roofline) < efficiency_pct)
+    is_explained = pl.col(C.uid).is_in(data.explained_uids)
+    return data.operations.filter(is_below & ~is_explained & (pl.col(C.kernel_time_us) > 0))
 
 
 def _makes_a_card(data: CategoryData, group: OperationGroup) -> bool:
@@ -269,9 +270,9 @@ def _capture(
 ) -> list[Message]:
     kind = LAUNCH_BOUND if group.is_launch_bound else group.bound or "memory"
     parts = [chosen.message("capture", values) or MESSAGES.pick(f"capture.{kind}", values)]
-    if group.heaviest["input_dims"] is None:
+    if group.heaviest[C.input_dims] is None:
         parts.append(MESSAGES("capture.shapes", name=group.name))
-    if group.heaviest["called_from"] is None:
+    if group.heaviest[C.called_from] is None:
         parts.append(MESSAGES("capture.call_site", name=group.name))
     return parts
 
@@ -340,17 +341,17 @@ def evidence_of(group: OperationGroup) -> dict[str, EvidenceValue]:
         "bound": group.bound,
         "calls": group.calls,
         "mean_kernel_time_us": 1000 * group.time_ms / max(group.calls, 1),
-        "flops_per_byte": heaviest["flops_per_byte"],
+        "flops_per_byte": heaviest[C.flops_per_byte],
     }
     if rate := group.rate:
         evidence |= {f"Achieved ({rate[2]})": rate[0], f"Peak ({rate[2]})": rate[1]}
     evidence |= {
         "heaviest_call": heaviest["arguments"],
-        "main_kernel": quoted(heaviest["main_kernel"]) if heaviest["main_kernel"] else None,
+        "main_kernel": quoted(heaviest[C.main_kernel]) if heaviest[C.main_kernel] else None,
         "library": quoted(heaviest["library"]) if heaviest["library"] else None,
         "tile": heaviest.get("tile"),
         "model_parts": _parts(group),
-        "called_from": heaviest["called_from"],
+        "called_from": heaviest[C.called_from],
     }
     return {label: value for label, value in evidence.items() if value is not None}
 
@@ -358,14 +359,14 @@ def evidence_of(group: OperationGroup) -> dict[str, EvidenceValue]:
 def _parts(group: OperationGroup) -> Message | None:
     """Return ``MLP 5.10 ms, attention 0.80 ms``, if the analysis assigns rows to parts of a
     model."""
-    if "model_part" not in group.rows.columns:
+    if C.model_part not in group.rows.columns:
         return None
     times = (
-        group.rows.drop_nulls("model_part")
-        .group_by("model_part")
-        .agg(pl.col("kernel_time_us").sum())
+        group.rows.drop_nulls(C.model_part)
+        .group_by(C.model_part)
+        .agg(pl.col(C.kernel_time_us).sum())
     )
-    ordered = times.sort("kernel_time_us", "model_part", descending=[True, False])
+    ordered = times.sort(C.kernel_time_us, C.model_part, descending=[True, False])
     parts = [MESSAGES("part", part=part, time_ms=us / 1000) for part, us in ordered.iter_rows()]
     return MESSAGES("parts", parts=parts) if parts else None
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import polars as pl
 
+from jarvis.schemas.names import C
 from jarvis.text.format import MAX_NAME_LENGTH
 
 
@@ -55,7 +56,7 @@ TILES = (
 
 def main_kernel() -> pl.Expr:
     """Return the name of the kernel that takes most time in ``kernels``."""
-    return pl.col("kernels").list.first().struct.field("name")
+    return pl.col(C.kernels).list.first().struct.field(C.name)
 
 
 def library(kernel: pl.Expr) -> pl.Expr:
@@ -72,14 +73,14 @@ def time_us(pattern: str) -> pl.Expr:
     """Return the GPU time of the entries of ``kernels`` whose lower-case name matches
     ``pattern``."""
     entry = pl.element().struct
-    is_match = entry.field("name").str.to_lowercase().str.contains(pattern)
-    time = entry.field("total_us")
-    return pl.col("kernels").list.eval(pl.when(is_match).then(time).otherwise(0.0)).list.sum()
+    is_match = entry.field(C.name).str.to_lowercase().str.contains(pattern)
+    time = entry.field(C.total_us)
+    return pl.col(C.kernels).list.eval(pl.when(is_match).then(time).otherwise(0.0)).list.sum()
 
 
 def count_of(pattern: str) -> pl.Expr:
     """Return the number of launches in ``kernels`` whose lower-case name matches ``pattern``."""
     entry = pl.element().struct
-    is_match = entry.field("name").str.to_lowercase().str.contains(pattern)
-    count = entry.field("count")
-    return pl.col("kernels").list.eval(pl.when(is_match).then(count).otherwise(0)).list.sum()
+    is_match = entry.field(C.name).str.to_lowercase().str.contains(pattern)
+    count = entry.field(C.count)
+    return pl.col(C.kernels).list.eval(pl.when(is_match).then(count).otherwise(0)).list.sum()

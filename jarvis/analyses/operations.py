@@ -14,6 +14,7 @@ from jarvis.findings import OpRef
 from jarvis.impact import KERNEL_FLOOR_US as KERNEL_FLOOR_US
 from jarvis.impact import SHORT_CALL_US as SHORT_CALL_US
 from jarvis.schemas import FLAG, NUMBER, TEXT, Column
+from jarvis.schemas.names import C
 from jarvis.text.format import arguments as arguments
 from jarvis.text.format import short_dtype as short_dtype
 from jarvis.text.messages import MessageTable
@@ -32,7 +33,7 @@ def message_column(table: MessageTable, key: pl.Expr, *columns: str) -> pl.Expr:
 
 DETAILS = (
     Column(
-        "percent_of_category",
+        C.percent_of_category,
         "% of category",
         NUMBER,
         "%",
@@ -40,12 +41,12 @@ DETAILS = (
         "share of the category's GPU time",
     ),
     Column("arguments", "Arguments", TEXT, meaning="shape and dtype of each tensor argument"),
-    Column("main_kernel", "Main kernel", TEXT, meaning="GPU kernel with most time"),
+    Column(C.main_kernel, "Main kernel", TEXT, meaning="GPU kernel with most time"),
     Column("library", "Library", TEXT, meaning="library, from the main kernel's name"),
-    Column("called_from", "Called from", TEXT, meaning="enclosing modules of the example call"),
-    Column("is_top_operation", "Top operation", FLAG, meaning="among the trace's top operations"),
+    Column(C.called_from, "Called from", TEXT, meaning="enclosing modules of the example call"),
+    Column(C.is_top_operation, "Top operation", FLAG, meaning="among the trace's top operations"),
     Column(
-        "is_launch_bound",
+        C.is_launch_bound,
         "Launch bound",
         FLAG,
         meaning="calls so short that launch overhead dominates, not the roofline",
@@ -82,27 +83,31 @@ LAUNCH_BOUND_RULE = (
 def describe(rows: pl.DataFrame, top_uids: frozenset[int]) -> pl.DataFrame:
     """Return claimed rows with the columns of ``DETAILS``, most time first; ``pattern`` and
     ``hypothesis`` are empty."""
-    time = pl.col("kernel_time_us")
-    texts = rows[["input_dims", "input_types"]].rows()
-    modules = pl.col("module_path").list.eval(pl.element().str.replace(r"_\d+$", ""))
+    time = pl.col(C.kernel_time_us)
+    texts = rows[[C.input_dims, C.input_types]].rows()
+    modules = pl.col(C.module_path).list.eval(pl.element().str.replace(r"_\d+$", ""))
     return rows.with_columns(
-        percent_of_category=pl.when(time.sum() > 0).then(100 * time / time.sum()).otherwise(0.0),
-        arguments=pl.Series([arguments(*pair) for pair in texts], dtype=pl.String),
-        main_kernel=kernel_names.main_kernel(),
-        called_from=pl.when(modules.list.len() > 0)
-        .then(modules.list.tail(MODULES_SHOWN).list.join(" / "))
-        .otherwise(pl.col("entry_point")),
-        is_top_operation=pl.col("uid").is_in(list(top_uids)),
-        is_launch_bound=(pl.col("kernel_time_us_mean") < SHORT_CALL_US)
-        & (pl.col("roofline_time_us") < KERNEL_FLOOR_US).fill_null(value=False),
+        **{
+            C.percent_of_category: pl.when(time.sum() > 0)
+            .then(100 * time / time.sum())
+            .otherwise(0.0),
+            "arguments": pl.lit(pl.Series([arguments(*pair) for pair in texts], dtype=pl.String)),
+            C.main_kernel: kernel_names.main_kernel(),
+            C.called_from: pl.when(modules.list.len() > 0)
+            .then(modules.list.tail(MODULES_SHOWN).list.join(" / "))
+            .otherwise(pl.col(C.entry_point)),
+            C.is_top_operation: pl.col(C.uid).is_in(list(top_uids)),
+            C.is_launch_bound: (pl.col(C.kernel_time_us_mean) < SHORT_CALL_US)
+            & (pl.col(C.roofline_time_us) < KERNEL_FLOOR_US).fill_null(value=False),
+        },
         **{column: pl.lit(None, dtype=pl.String) for column in (PATTERN, HYPOTHESIS)},
-    ).with_columns(library=kernel_names.library(pl.col("main_kernel")))
+    ).with_columns(library=kernel_names.library(pl.col(C.main_kernel)))
 
 
 def likely_bound() -> pl.Expr:
     """Return ``compute``, ``memory`` or ``mixed``: the bound, or an estimate from FLOPs/byte
     without known hardware; null without either."""
-    intensity = pl.col("flops_per_byte")
+    intensity = pl.col(C.flops_per_byte)
     by_intensity = (
         pl.when(intensity >= LIKELY_COMPUTE)
         .then(pl.lit("compute"))
@@ -111,17 +116,17 @@ def likely_bound() -> pl.Expr:
         .when(intensity.is_not_null())
         .then(pl.lit("memory"))
     )
-    return pl.coalesce("bound", by_intensity)
+    return pl.coalesce(C.bound, by_intensity)
 
 
 def parameter(name: str) -> pl.Expr:
     """Return an integer parameter of the perf model; null if the row has none."""
-    return pl.col("params").str.json_path_match(f"$.{name}").cast(pl.Int64, strict=False)
+    return pl.col(C.params).str.json_path_match(f"$.{name}").cast(pl.Int64, strict=False)
 
 
 def parameters(rows: pl.DataFrame) -> list[dict[str, Any]]:
     """Return the perf model's parameters of each row, ``{}`` if there are none."""
-    return [json.loads(text) if text else {} for text in rows["params"]]
+    return [json.loads(text) if text else {} for text in rows[C.params]]
 
 
 @dataclass(frozen=True)
@@ -137,7 +142,7 @@ class OperationGroup:
     @property
     def name(self) -> str:
         """Return the operator."""
-        return str(self.rows["name"][0])
+        return str(self.rows[C.name][0])
 
     @property
     def pattern(self) -> str | None:
@@ -148,7 +153,7 @@ class OperationGroup:
     @property
     def bound(self) -> str | None:
         """Return ``compute``, ``memory`` or None."""
-        value: str | None = self.rows["bound"][0]
+        value: str | None = self.rows[C.bound][0]
         return value
 
     @cached_property
@@ -159,27 +164,27 @@ class OperationGroup:
     @property
     def time_ms(self) -> float:
         """Return the GPU time of all calls in ms."""
-        return self._sum("kernel_time_us") / 1000
+        return self._sum(C.kernel_time_us) / 1000
 
     @property
     def category_pct(self) -> float:
         """Return the share of the category's GPU time."""
-        return self._sum("percent_of_category")
+        return self._sum(C.percent_of_category)
 
     @property
     def compute_pct(self) -> float:
         """Return the share of the trace's compute time."""
-        return self._sum("percent_of_compute")
+        return self._sum(C.percent_of_compute)
 
     @property
     def calls(self) -> int:
         """Return the calls of the operator."""
-        return int(self._sum("operation_count"))
+        return int(self._sum(C.operation_count))
 
     @property
     def launches(self) -> int:
         """Return the number of GPU events of all calls."""
-        return int(self._sum("kernel_count"))
+        return int(self._sum(C.kernel_count))
 
     @cached_property
     def efficiency_pct(self) -> float | None:
@@ -190,28 +195,28 @@ class OperationGroup:
     def compute_peak_pct(self) -> float | None:
         """Return the achieved FLOPs/s as a share of the compute peak, regardless of the bound; None
         if either is not known."""
-        known = self.rows.drop_nulls(["flops", "peak_tflops"])
-        time_us = float(known["kernel_time_us"].sum())
+        known = self.rows.drop_nulls([C.flops, C.peak_tflops])
+        time_us = float(known[C.kernel_time_us].sum())
         if time_us <= 0:
             return None
-        at_peak = known["flops"] * known["operation_count"] / known["peak_tflops"] / 1e6
+        at_peak = known[C.flops] * known[C.operation_count] / known[C.peak_tflops] / 1e6
         return 100 * float(at_peak.sum()) / time_us
 
     @cached_property
     def is_launch_bound(self) -> bool:
         """Return whether launch overhead, not the roofline, dominates most of the time."""
-        launching_us = self.rows["kernel_time_us"].filter(self.rows["is_launch_bound"]).sum()
-        return float(launching_us) > self._sum("kernel_time_us") / 2
+        launching_us = self.rows[C.kernel_time_us].filter(self.rows[C.is_launch_bound]).sum()
+        return float(launching_us) > self._sum(C.kernel_time_us) / 2
 
     @property
     def is_top(self) -> bool:
         """Return whether the rows include one of the trace's top operations."""
-        return bool(self.rows["is_top_operation"].any())
+        return bool(self.rows[C.is_top_operation].any())
 
     @property
     def operations(self) -> tuple[OpRef, ...]:
         """Return references to the rows."""
-        columns = ["uid", "name", "input_dims", "operation_count"]
+        columns = [C.uid, C.name, C.input_dims, C.operation_count]
         return tuple(OpRef(**row) for row in self.rows[columns].iter_rows(named=True))
 
     @property
@@ -219,12 +224,12 @@ class OperationGroup:
         """Return achieved rate, peak and unit of the resource that bounds the rows; None without a
         peak."""
         work, peak_column, unit = (
-            ("flops", "peak_tflops", "TFLOPS/s")
+            (C.flops, C.peak_tflops, "TFLOPS/s")
             if self.bound == "compute"
-            else ("bytes", "peak_tb_per_s", "TB/s")
+            else (C.bytes, C.peak_tb_per_s, "TB/s")
         )
-        done = (self.rows[work] * self.rows["operation_count"]).sum()
-        seconds = self._sum("kernel_time_us") / 1e6
+        done = (self.rows[work] * self.rows[C.operation_count]).sum()
+        seconds = self._sum(C.kernel_time_us) / 1e6
         peak = self.rows[peak_column][0]
         if not done or peak is None or seconds <= 0:
             return None
@@ -238,10 +243,10 @@ def weighted_efficiency(rows: pl.DataFrame) -> float | None:
     """Return the time-weighted ``pct_roofline`` of the rows with a reliable one; None without
     any."""
     known = rows.filter(impact.is_judged())
-    time_us = float(known["kernel_time_us"].sum())
+    time_us = float(known[C.kernel_time_us].sum())
     if time_us <= 0:
         return None
-    return float((known["pct_roofline"] * known["kernel_time_us"]).sum()) / time_us
+    return float((known[C.pct_roofline] * known[C.kernel_time_us]).sum()) / time_us
 
 
 def groups(rows: pl.DataFrame) -> Iterator[OperationGroup]:
@@ -249,12 +254,12 @@ def groups(rows: pl.DataFrame) -> Iterator[OperationGroup]:
     if rows.is_empty():
         return
     keys = {
-        "kind": pl.coalesce(PATTERN, pl.when("is_launch_bound").then(pl.lit(LAUNCH_BOUND))),
-        "peak": pl.when(pl.col("bound") == "compute").then("compute"),
+        C.kind: pl.coalesce(PATTERN, pl.when(C.is_launch_bound).then(pl.lit(LAUNCH_BOUND))),
+        "peak": pl.when(pl.col(C.bound) == "compute").then(C.compute),
     }
     parts = (
-        rows.sort("kernel_time_us", "uid", descending=[True, False])
+        rows.sort(C.kernel_time_us, C.uid, descending=[True, False])
         .with_columns(**keys)
-        .partition_by("name", "kind", "bound", "peak", maintain_order=True)
+        .partition_by(C.name, C.kind, C.bound, "peak", maintain_order=True)
     )
     yield from sorted((OperationGroup(part) for part in parts), key=lambda g: -g.time_ms)

@@ -23,6 +23,7 @@ from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import Registry
 from jarvis.perf_report import Totals
 from jarvis.perf_report.unavailable import unavailable_reason
+from jarvis.schemas.names import C
 from jarvis.text.messages import Message
 
 NO_HARDWARE = "Efficiencies are not available: the hardware is not known, so there is no peak."
@@ -105,7 +106,7 @@ def run_analyses(
     ``compute_units`` is the number of compute units of the GPU, None if the trace lacks it.
     """
     top_uids = frozenset(split.top_operations["operation_uids"].explode().drop_nulls())
-    claimed = split.operations.partition_by("category", as_dict=True)
+    claimed = split.operations.partition_by(C.category, as_dict=True)
     nothing = describe(split.operations.clear(), top_uids)
     outcomes: dict[str, AnalysisOutcome] = {}
     for key, analysis in analyses.items():
@@ -204,18 +205,18 @@ def _needed(analysis: Analysis, report: ReportTables) -> dict[str, pl.DataFrame]
 
 def _sums(data: CategoryData, absent: str | None) -> dict[str, object]:
     rows, totals = data.operations, data.totals
-    efficiency = pl.col("pct_roofline")
+    efficiency = pl.col(C.pct_roofline)
     judged = rows.filter(impact.is_judged() & (efficiency <= impact.ANOMALY_PCT))
-    time_us = float(rows["kernel_time_us"].sum())
+    time_us = float(rows[C.kernel_time_us].sum())
     return {
         "gpu_time_ms": time_us / 1000,
         "percent_of_compute": impact.share_pct(time_us / 1000, totals.compute_time_ms),
         "percent_of_total": impact.share_pct(time_us / 1000, totals.total_time_ms),
         "efficiency_pct": weighted_efficiency(judged),
-        "mean_efficiency_pct": judged["pct_roofline"].mean(),
-        "efficiency_coverage_pct": impact.share_pct(float(judged["kernel_time_us"].sum()), time_us),
+        "mean_efficiency_pct": judged[C.pct_roofline].mean(),
+        "efficiency_coverage_pct": impact.share_pct(float(judged[C.kernel_time_us].sum()), time_us),
         "row_count": rows.height,
-        "invocation_count": int(rows["operation_count"].sum()),
+        "invocation_count": int(rows[C.operation_count].sum()),
         "notes": (*_notes(data, judged), *((absent,) if absent else ())),
     }
 
@@ -225,12 +226,12 @@ def _notes(data: CategoryData, judged: pl.DataFrame) -> tuple[Message | str, ...
         return ()
     if data.hardware is None:
         return (NO_HARDWARE,)
-    if judged.is_empty() and not data.operations["has_perf_model"].any():
+    if judged.is_empty() and not data.operations[C.has_perf_model].any():
         return (NO_MODELS,)
     reasons = (
-        data.operations.drop_nulls("roofline_note")
-        .group_by("roofline_note", maintain_order=True)
-        .agg(rows=pl.len(), time_us=pl.col("kernel_time_us").sum())
+        data.operations.drop_nulls(C.roofline_note)
+        .group_by(C.roofline_note, maintain_order=True)
+        .agg(rows=pl.len(), time_us=pl.col(C.kernel_time_us).sum())
     )
     return tuple(
         unmodelled.MESSAGES("note", rows=rows, time_ms=time_us / 1000, note=note)

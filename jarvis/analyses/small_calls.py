@@ -9,6 +9,7 @@ from jarvis.analyses.advice import values_of
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, SHORT_CALL_US, OperationGroup
 from jarvis.findings import Finding, Priority
+from jarvis.schemas.names import C
 from jarvis.text.messages import MessageTable
 
 MANY_CALLS = 100
@@ -43,12 +44,12 @@ def many_small_calls(data: CategoryData) -> Iterator[Finding]:
     Threshold: {MANY_CALLS} calls, {SHORT_CALL_US} µs; {impact.BOTTLENECK_TIME_MS} ms or
     {impact.BOTTLENECK_CATEGORY_PCT}% of category time; at least {MIN_COMPUTE_PCT}% of compute.
     """
-    is_low = impact.is_judged() & (pl.col("pct_roofline") < impact.BOTTLENECK_EFFICIENCY_PCT)
-    is_reported = is_low | pl.col("uid").is_in(data.explained_uids)
+    is_low = impact.is_judged() & (pl.col(C.pct_roofline) < impact.BOTTLENECK_EFFICIENCY_PCT)
+    is_reported = is_low | pl.col(C.uid).is_in(data.explained_uids)
     rows = data.operations.filter(~is_reported).sort(
-        "kernel_time_us", "uid", descending=[True, False]
+        C.kernel_time_us, C.uid, descending=[True, False]
     )
-    for part in rows.partition_by("name", maintain_order=True):
+    for part in rows.partition_by(C.name, maintain_order=True):
         group = OperationGroup(part)
         if group.calls < MANY_CALLS or group.compute_pct < MIN_COMPUTE_PCT:
             continue

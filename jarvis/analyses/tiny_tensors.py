@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from jarvis.schemas.names import C
 from jarvis.text.messages import MessageTable
 
 DATA_PARALLEL = "DistributedDataParallel"
@@ -42,16 +43,16 @@ def owner_advice(rows: pl.DataFrame) -> pl.Series:
     heaviest; if owners do not account for half of its time, each message also advises to collect
     its tensors.
     """
-    is_parallel = any(place and place.startswith(DATA_PARALLEL) for place in rows["called_from"])
-    columns = ("name", "called_from", "arguments", "kernel_time_us")
-    calls = rows.filter("is_launch_bound").select(columns).to_dicts()
+    is_parallel = any(place and place.startswith(DATA_PARALLEL) for place in rows[C.called_from])
+    columns = (C.name, C.called_from, "arguments", C.kernel_time_us)
+    calls = rows.filter(C.is_launch_bound).select(columns).to_dicts()
     totals: dict[str, float] = {}
     owned: dict[tuple[str, str], float] = {}
     for call in calls:
-        totals[call["name"]] = totals.get(call["name"], 0.0) + call["kernel_time_us"]
+        totals[call[C.name]] = totals.get(call[C.name], 0.0) + call[C.kernel_time_us]
         if owner := _owner(call, is_parallel=is_parallel):
-            key = call["name"], owner
-            owned[key] = owned.get(key, 0.0) + call["kernel_time_us"]
+            key = call[C.name], owner
+            owned[key] = owned.get(key, 0.0) + call[C.kernel_time_us]
     owners: dict[str, list[str]] = {}
     unowned = dict(totals)
     for (name, owner), time_us in sorted(owned.items(), key=lambda item: -item[1]):
@@ -61,13 +62,13 @@ def owner_advice(rows: pl.DataFrame) -> pl.Series:
     rest = {name for name, time_us in unowned.items() if time_us > totals[name] / 2}
     advice = [
         [*owners.get(name, ()), *((_gather(place),) if name in rest else ())]
-        for name, place in rows.select("name", "called_from").rows()
+        for name, place in rows.select(C.name, C.called_from).rows()
     ]
     return pl.Series("owner_advice", advice, dtype=pl.List(pl.String))
 
 
 def _owner(call: Mapping[str, str | None], *, is_parallel: bool) -> str | None:
-    name, place = call["name"], call["called_from"]
+    name, place = call[C.name], call[C.called_from]
     if place == DATA_PARALLEL and name == "aten::copy_":
         return BUFFERS
     if place is None and is_parallel:

@@ -11,6 +11,7 @@ from jarvis.analyses.base import CategoryData
 from jarvis.analyses.operations import KERNEL_FLOOR_US, MIN_COMPUTE_PCT, arguments, short_dtype
 from jarvis.findings import EvidenceValue, Finding
 from jarvis.hardware import HardwareSpec
+from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable
 
 TABLES = ("attention_groups", "attention_steps")
@@ -77,18 +78,18 @@ def unfused_attention(data: CategoryData) -> Iterator[Finding]:
     """
     if any(name not in data.tables for name in TABLES):
         return
-    steps = data.tables["attention_steps"].partition_by("group", as_dict=True)
+    steps = data.tables["attention_steps"].partition_by(C.group, as_dict=True)
     for row in data.tables["attention_groups"].iter_rows(named=True):
-        time_ms = row["kernel_time_us"] / 1000
+        time_ms = row[C.kernel_time_us] / 1000
         compute_pct = impact.share_pct(time_ms, data.totals.compute_time_ms)
         if compute_pct >= MIN_COMPUTE_PCT:
-            yield _finding(data, row, steps[(row["group"],)], compute_pct)
+            yield _finding(data, row, steps[(row[C.group],)], compute_pct)
 
 
 def _finding(
     data: CategoryData, row: Mapping[str, Any], steps: pl.DataFrame, compute_pct: float
 ) -> Finding:
-    time_ms = row["kernel_time_us"] / 1000
+    time_ms = row[C.kernel_time_us] / 1000
     fused_ms = _fused_ms(row, data.hardware)
     usual_ms = None if fused_ms is None else fused_ms * impact.FULL_PCT / data.target_pct
     gain = impact.sped_up_impact(time_ms, SPEEDUPS, usual_ms, **data.bases)
@@ -101,23 +102,23 @@ def _finding(
         saved_ms=gain.saved_ms.mid,
         is_pattern=True,
     )
-    heaviest = steps.sort("kernel_time_us", "position", descending=[True, False]).row(0, named=True)
-    scope = row["scope_name"]
+    heaviest = steps.sort(C.kernel_time_us, C.position, descending=[True, False]).row(0, named=True)
+    scope = row[C.scope_name]
     least, most = TUNING_PCT
     values = {
         "place": MESSAGES("place", name=scope) if scope else None,
-        "calls": row["instance_count"],
+        "calls": row[C.instance_count],
         "shape": _shape(row),
-        "operators": len(row["step_names"]),
+        "operators": len(row[C.step_names]),
         "steps": _steps(steps),
         "time_ms": time_ms,
         "compute_pct": compute_pct,
         "least": SPEEDUPS[0],
         "most": SPEEDUPS[1],
-        "step": heaviest["name"],
-        "shapes": arguments(heaviest["input_dims"], heaviest["input_types"]),
-        "step_ms": heaviest["kernel_time_us"] / 1000,
-        "kernel": heaviest["kernel"],
+        "step": heaviest[C.name],
+        "shapes": arguments(heaviest[C.input_dims], heaviest[C.input_types]),
+        "step_ms": heaviest[C.kernel_time_us] / 1000,
+        "kernel": heaviest[C.kernel],
         "least_pct": least,
         "most_pct": most,
         "least_ms": time_ms * least / impact.FULL_PCT,
@@ -135,32 +136,32 @@ def _finding(
         priority=priority,
         impact=gain,
         hypothesis=MESSAGES("hypothesis"),
-        caveat=_caveat(fused_ms, data.target_pct, row["n_q"]),
+        caveat=_caveat(fused_ms, data.target_pct, row[C.n_q]),
         verify=MESSAGES.pick("verify", values),
         capture=_capture(row),
-        shared_uids=tuple(steps["operation_uid"].unique().sort()),
+        shared_uids=tuple(steps[C.operation_uid].unique().sort()),
     )
 
 
 def _fused_ms(row: Mapping[str, Any], hardware: HardwareSpec | None) -> float | None:
     """Return the roofline time of fused kernels for all calls in ms, at least the minimal kernel
     time each; None if a peak or the work is not known."""
-    peak = hardware.max_achievable_tflops.get(row["compute"] or "") if hardware else None
-    if hardware is None or peak is None or not row["fused_flops"] or not row["fused_bytes"]:
+    peak = hardware.max_achievable_tflops.get(row[C.compute] or "") if hardware else None
+    if hardware is None or peak is None or not row[C.fused_flops] or not row[C.fused_bytes]:
         return None
-    arithmetic_ms = row["fused_flops"] / peak / 1e9
-    memory_ms = row["fused_bytes"] / hardware.mem_bw_gbps / 1e6
-    return float(row["instance_count"] * max(arithmetic_ms, memory_ms, KERNEL_FLOOR_US / 1000))
+    arithmetic_ms = row[C.fused_flops] / peak / 1e9
+    memory_ms = row[C.fused_bytes] / hardware.mem_bw_gbps / 1e6
+    return float(row[C.instance_count] * max(arithmetic_ms, memory_ms, KERNEL_FLOOR_US / 1000))
 
 
 def _evidence(
     row: Mapping[str, Any], steps: pl.DataFrame, compute_pct: float, fused_ms: float | None
 ) -> dict[str, EvidenceValue]:
     evidence: dict[str, EvidenceValue | None] = {
-        "gpu_time_ms": row["kernel_time_us"] / 1000,
+        "gpu_time_ms": row[C.kernel_time_us] / 1000,
         "compute_pct": compute_pct,
-        "calls": row["instance_count"],
-        "kernels": row["kernel_count"],
+        "calls": row[C.instance_count],
+        "kernels": row[C.kernel_count],
         "shape": _shape(row),
         "operators_of_calls": _steps(steps),
         "attention_fused_roofline_ms": fused_ms,
@@ -170,28 +171,28 @@ def _evidence(
 
 def _shape(row: Mapping[str, Any]) -> Message:
     sequences = (
-        MESSAGES("shape.batch", batch=row["batch"], heads=row["heads"])
-        if row["heads"]
-        else MESSAGES("shape.batch_times_heads", batch=row["batch"])
+        MESSAGES("shape.batch", batch=row[C.batch], heads=row[C.heads])
+        if row[C.heads]
+        else MESSAGES("shape.batch_times_heads", batch=row[C.batch])
     )
     dims = (
-        MESSAGES("shape.dim", dim=row["d_qk"])
-        if row["d_qk"] == row["d_v"]
-        else MESSAGES("shape.dims", qk_dim=row["d_qk"], v_dim=row["d_v"])
+        MESSAGES("shape.dim", dim=row[C.d_qk])
+        if row[C.d_qk] == row[C.d_v]
+        else MESSAGES("shape.dims", qk_dim=row[C.d_qk], v_dim=row[C.d_v])
     )
     return MESSAGES(
         "shape",
         sequences=sequences,
-        queries=row["n_q"],
-        keys=row["n_kv"],
+        queries=row[C.n_q],
+        keys=row[C.n_kv],
         dims=dims,
-        dtype=short_dtype(row["dtype"]),
+        dtype=short_dtype(row[C.dtype]),
     )
 
 
 def _steps(steps: pl.DataFrame) -> Message:
-    times = steps.group_by("position", maintain_order=True).agg(
-        pl.col("name").first(), pl.col("kernel_time_us").sum()
+    times = steps.group_by(C.position, maintain_order=True).agg(
+        pl.col(C.name).first(), pl.col(C.kernel_time_us).sum()
     )
     timed = [
         MESSAGES("step", name=name, time_ms=time_us / 1000)
@@ -212,5 +213,5 @@ def _caveat(fused_ms: float | None, target_pct: float, queries: int) -> list[Mes
 
 
 def _capture(row: Mapping[str, Any]) -> Message:
-    is_known = row["scope_kind"] in ("module", "function")
+    is_known = row[C.scope_kind] in ("module", "function")
     return MESSAGES("capture.place_known" if is_known else "capture.place_unknown")

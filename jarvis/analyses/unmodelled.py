@@ -11,6 +11,7 @@ from jarvis.analyses.advice import choose, values_of
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, PATTERN, OperationGroup
 from jarvis.findings import EvidenceValue, Finding, Priority
+from jarvis.schemas.names import C
 from jarvis.text.format import quoted
 from jarvis.text.messages import Message, MessageTable
 
@@ -133,25 +134,25 @@ def no_perf_model(data: CategoryData) -> Iterator[Finding]:
     at least {MIN_COMPUTE_PCT}% of compute.
     """
     rows = data.operations.filter(
-        ~pl.col("has_perf_model")
-        & ~pl.col("uid").is_in(data.explained_uids)
-        & (pl.col("kernel_time_us") > 0)
+        ~pl.col(C.has_perf_model)
+        & ~pl.col(C.uid).is_in(data.explained_uids)
+        & (pl.col(C.kernel_time_us) > 0)
     )
     if rows.is_empty():
         return
-    is_communication = (pl.col("comm_time_us") > pl.col("kernel_time_us") / 2) | (
+    is_communication = (pl.col(C.comm_time_us) > pl.col(C.kernel_time_us) / 2) | (
         pl.col(PATTERN) == COMMUNICATION.key
     )
     reason = (
-        pl.when(pl.col("name").str.contains(GRAPH_LAUNCH))
+        pl.when(pl.col(C.name).str.contains(GRAPH_LAUNCH))
         .then(pl.lit(REPLAYED.key))
         .when(is_communication)
         .then(pl.lit(COMMUNICATION.key))
-        .when(pl.col("input_dims").is_null())
+        .when(pl.col(C.input_dims).is_null())
         .then(pl.lit(WITHOUT_ARGUMENTS.key))
         .otherwise(pl.lit(OPERATORS.key))
     )
-    ordered = rows.sort("kernel_time_us", "uid", descending=[True, False])
+    ordered = rows.sort(C.kernel_time_us, C.uid, descending=[True, False])
     for kind in _KINDS:
         unmodelled = ordered.filter(reason == kind.key)
         if unmodelled.height:
@@ -162,8 +163,8 @@ def _finding(data: CategoryData, group: OperationGroup, kind: _Kind) -> Iterator
     is_relevant = impact.is_time_relevant(group.time_ms, group.category_pct)
     if not is_relevant or group.compute_pct < MIN_COMPUTE_PCT:
         return
-    is_nameless = group.rows["name"].str.contains(LAUNCHED, literal=True).all()
-    names = _names(group, "main_kernel" if is_nameless else "name")
+    is_nameless = group.rows[C.name].str.contains(LAUNCHED, literal=True).all()
+    names = _names(group, C.main_kernel if is_nameless else C.name)
     is_large = group.compute_pct > impact.MEDIUM_COMPUTE_PCT
     priority = Priority.MEDIUM if is_large else Priority.LOW
     yield Finding(
@@ -196,9 +197,9 @@ def _finding(data: CategoryData, group: OperationGroup, kind: _Kind) -> Iterator
 
 def _names(group: OperationGroup, column: str) -> list[str]:
     """Return operators or kernels without duplicates, most time first."""
-    filled = group.rows.with_columns(pl.col(column).fill_null(pl.col("name")))
-    times = filled.group_by(column, maintain_order=True).agg(pl.col("kernel_time_us").sum())
-    names: list[str] = times.sort("kernel_time_us", descending=True)[column].to_list()
+    filled = group.rows.with_columns(pl.col(column).fill_null(pl.col(C.name)))
+    times = filled.group_by(column, maintain_order=True).agg(pl.col(C.kernel_time_us).sum())
+    names: list[str] = times.sort(C.kernel_time_us, descending=True)[column].to_list()
     return names
 
 
@@ -218,9 +219,9 @@ def _longest(group: OperationGroup) -> Message:
     kernels = [
         MESSAGES(
             "evidence.kernel",
-            launches=row["operation_count"],
-            mean_ms=row["kernel_time_us_mean"] / 1000,
-            name=row["main_kernel"] or row["name"],
+            launches=row[C.operation_count],
+            mean_ms=row[C.kernel_time_us_mean] / 1000,
+            name=row[C.main_kernel] or row[C.name],
         )
         for row in group.rows.head(KERNELS_SHOWN).iter_rows(named=True)
     ]
@@ -245,7 +246,7 @@ def _evidence(group: OperationGroup, names: list[str], kind: _Kind) -> dict[str,
         "operators_or_kernels": MESSAGES("evidence.names", names=names),
         "launches": group.launches,
         "longest_kernels": _longest(group),
-        NOT_MODELLED_REASON: heaviest["roofline_note"] if kind is OPERATORS else because,
+        NOT_MODELLED_REASON: heaviest[C.roofline_note] if kind is OPERATORS else because,
         "library": quoted(heaviest["library"]) if heaviest["library"] else None,
         "tile": heaviest.get("tile"),
     }

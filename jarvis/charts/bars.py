@@ -33,6 +33,7 @@ from jarvis.charts.marks import (
     unique_labels,
 )
 from jarvis.charts.palette import STATES, Palette
+from jarvis.schemas.names import C
 
 TOP_BARS = 10
 _BAR_STEP = 27
@@ -92,13 +93,13 @@ def savings(
         palette: Colors of the theme.
         limit: Maximum number of bars.
     """
-    names = ("name", "arguments", "operation_count", "kernel_time_us", "saved_us", "pct_roofline")
-    largest_first = rows["saved_us"].arg_sort(descending=True, nulls_last=True).head(limit)
-    top = rows.select(names)[largest_first].filter(pl.col("saved_us") > 0)
-    short_name = pl.col("name").str.replace(r"^aten::", "")
+    names = (C.name, "arguments", C.operation_count, C.kernel_time_us, C.saved_us, C.pct_roofline)
+    largest_first = rows[C.saved_us].arg_sort(descending=True, nulls_last=True).head(limit)
+    top = rows.select(names)[largest_first].filter(pl.col(C.saved_us) > 0)
+    short_name = pl.col(C.name).str.replace(r"^aten::", "")
     text = pl.concat_str(short_name, "arguments", separator=" ", ignore_nulls=True)
     labeled = unique_labels(top, text, _NARROW_LABEL)
-    return _over(labeled, "kernel_time_us", "saved_us", names, columns, palette, _VALUE_ROOM)
+    return _over(labeled, C.kernel_time_us, "saved_us", names, columns, palette, _VALUE_ROOM)
 
 
 def categories(rows: pl.DataFrame, columns: Columns, palette: Palette) -> Drawing:
@@ -107,9 +108,9 @@ def categories(rows: pl.DataFrame, columns: Columns, palette: Palette) -> Drawin
     ``rows``: ``title``, ``gpu_time_ms``, ``saved_ms``, longest first, and optionally ``text``,
     which is shown behind each bar instead of its time.
     """
-    names = ("title", "gpu_time_ms", "saved_ms")
+    names = (C.title, "gpu_time_ms", "saved_ms")
     behind = ["text"] if "text" in rows.columns else []
-    labeled = rows.select(*names, *behind, label="title")
+    labeled = rows.select(*names, *behind, label=C.title)
     if not behind:
         return _over(labeled, "gpu_time_ms", "saved_ms", names, columns, palette)
     return _over(
@@ -235,8 +236,8 @@ def scatter(
 ) -> Drawing:
     """Plot two columns of the MAX_POINTS longest rows: logarithmic ``x``, size by kernel time."""
     groups = [color] if color else []
-    tip_names = dict.fromkeys(["name", "arguments", x, y, *groups, "state"])
-    names = dict.fromkeys([*tip_names, "kernel_time_us"])
+    tip_names = dict.fromkeys([C.name, "arguments", x, y, *groups, "state"])
+    names = dict.fromkeys([*tip_names, C.kernel_time_us])
     points = heaviest(frame, [name for name in names if name in frame.columns], is_point(x, y))
     color = _color_field(color, points)
     if color:
@@ -302,7 +303,7 @@ def parts_of_time(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
                 "time_ms:Q",
                 stack="zero",
                 axis=plain_axis("ms", format=LINEAR, **_NEAR_AXIS),
-                scale=alt.Scale(domain=[0, float(parts["time_ms"].sum())], nice=False),
+                scale=alt.Scale(domain=[0, float(parts[C.time_ms].sum())], nice=False),
             ),
             color=alt.Color(
                 "part:N",
@@ -326,7 +327,7 @@ def exposure(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
 
     ``parts``: ``kind``, ``part`` (``hidden`` or ``exposed``), ``time_ms``.
     """
-    longest = largest(parts.group_by("kind").agg(pl.col("time_ms").sum())["time_ms"])
+    longest = largest(parts.group_by("kind").agg(pl.col(C.time_ms).sum())[C.time_ms])
     scale = alt.Scale(domain=["hidden", "exposed"], range=[palette.pale, palette.below_threshold])
     chart: alt.Chart = (
         alt.Chart(parts)

@@ -5,6 +5,7 @@ import polars as pl
 
 from jarvis.charts.marks import LINEAR, plain_axis
 from jarvis.charts.palette import Palette
+from jarvis.schemas.names import C
 
 WIDTH, HEIGHT = 760, 44
 """Size of the chart in pixels."""
@@ -17,7 +18,7 @@ def time_breakdown(parts: pl.DataFrame, rest: str, palette: Palette) -> alt.Char
         palette.border if part == rest else palette.categorical[n % (len(palette.categorical) - 1)]
         for n, part in enumerate(order)
     ]
-    whole = float(parts["time_ms"].sum())
+    whole = float(parts[C.time_ms].sum())
     chart: alt.Chart = (
         alt.Chart(parts.with_columns(order=pl.int_range(pl.len())))
         .mark_bar()

@@ -24,6 +24,7 @@ from jarvis.charts.marks import (
 from jarvis.charts.palette import Palette
 from jarvis.charts.rooflines import PICKED, Axis, Plane
 from jarvis.comparison import Outcome
+from jarvis.schemas.names import C
 
 LONGER, SHORTER = "more time", "less time"
 """Legend labels of bars to the right (target slower) and left (target faster) of zero."""
@@ -57,17 +58,17 @@ _ROOM = 1.6
 """Factor of free space around the points of a logarithmic axis."""
 
 _POINT_TIPS = (
-    "name",
+    C.name,
     "arguments",
     "outcome",
-    "target_us_per_call",
-    "reference_us_per_call",
-    "time_ratio",
-    "expected_ratio",
-    "target_ms",
-    "difference_ms",
-    "unexplained_ms",
-    "matched_by",
+    C.target_us_per_call,
+    C.reference_us_per_call,
+    C.time_ratio,
+    C.expected_ratio,
+    C.target_ms,
+    C.difference_ms,
+    C.unexplained_ms,
+    C.matched_by,
 )
 
 
@@ -99,7 +100,7 @@ def category_differences(
     ``rows``: the table ``comparison_categories``; ``quantity`` is one of its columns. A category
     without a value, such as a percentage of 0, has a text instead of a bar.
     """
-    names = ("title", "target_ms", "reference_ms", "difference_ms", "difference_pct")
+    names = ("title", C.target_ms, C.reference_ms, C.difference_ms, C.difference_pct)
     column, value = columns[quantity], pl.col("value")
     frame = (
         rows.rename({quantity: "value"})
@@ -176,9 +177,9 @@ def calls_on_both_sides(
         columns: Labels, units and formats of the columns.
         palette: Colors of the theme.
     """
-    points = _heaviest(rows, "reference_us_per_call")
+    points = _heaviest(rows, C.reference_us_per_call)
     lines = {EQUAL_TIME: 1.0} | dict(ratios)
-    plane = _plane(points, "reference_us_per_call", columns["reference_us_per_call"].label, columns)
+    plane = _plane(points, C.reference_us_per_call, columns[C.reference_us_per_call].label, columns)
     low, high = plane.x.domain
     datasets = {
         "points": points,
@@ -204,9 +205,9 @@ def calls_against_expected(
     expected ratio is a range, its value nearest to the measured one is used. The outer lines mark
     the ``tolerance`` (a factor).
     """
-    ratio = pl.col("time_ratio").clip("expected_ratio_least", "expected_ratio_most")
-    expected = rows.filter(pl.col("expected_ratio_most").is_not_null()).with_columns(
-        expected_us_per_call=pl.col("reference_us_per_call") * ratio
+    ratio = pl.col(C.time_ratio).clip(C.expected_ratio_least, C.expected_ratio_most)
+    expected = rows.filter(pl.col(C.expected_ratio_most).is_not_null()).with_columns(
+        expected_us_per_call=pl.col(C.reference_us_per_call) * ratio
     )
     points = _heaviest(expected, "expected_us_per_call")
     title = "Expected on the target (µs per call)"
@@ -225,11 +226,11 @@ def calls_against_expected(
 
 
 def _heaviest(rows: pl.DataFrame, x: str) -> pl.DataFrame:
-    names = dict.fromkeys(["pair", *_POINT_TIPS, x])
+    names = dict.fromkeys([C.pair, *_POINT_TIPS, x])
     return (
         rows.lazy()
-        .filter((pl.col(x) > 0) & (pl.col("target_us_per_call") > 0))
-        .sort("target_ms", descending=True, maintain_order=True)
+        .filter((pl.col(x) > 0) & (pl.col(C.target_us_per_call) > 0))
+        .sort(C.target_ms, descending=True, maintain_order=True)
         .select(*names)
         .head(MAX_POINTS)
         .collect()
@@ -238,11 +239,11 @@ def _heaviest(rows: pl.DataFrame, x: str) -> pl.DataFrame:
 
 def _plane(points: pl.DataFrame, x: str, title: str, columns: Columns) -> Plane:
     """Return two axes of equal range, so that equal times lie on the diagonal."""
-    times = [*points[x], *points["target_us_per_call"]] or [1.0]
+    times = [*points[x], *points[C.target_us_per_call]] or [1.0]
     domain = (min(times) / _ROOM, max(times) * _ROOM)
     form = "~g" if log10(domain[1]) < 5 else "~s"
-    target = columns["target_us_per_call"].label
-    return Plane(Axis(x, title, domain, form), Axis("target_us_per_call", target, domain, form))
+    target = columns[C.target_us_per_call].label
+    return Plane(Axis(x, title, domain, form), Axis(C.target_us_per_call, target, domain, form))
 
 
 def _point_tips(points: pl.DataFrame, columns: Columns) -> tuple[Tip, ...]:

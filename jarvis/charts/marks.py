@@ -8,6 +8,7 @@ import altair as alt
 import polars as pl
 
 from jarvis.schemas import Column
+from jarvis.schemas.names import C
 
 Specification = Mapping[str, Any]
 """Vega-Lite without data. Shared between sessions: do not modify."""
@@ -119,7 +120,7 @@ def heaviest(rows: pl.DataFrame, names: Iterable[str], drawable: pl.Expr) -> pl.
 
     Cheap if Polars knows that the rows are sorted by kernel time.
     """
-    ordered = rows.sort("kernel_time_us", descending=True, maintain_order=True)
+    ordered = rows.sort(C.kernel_time_us, descending=True, maintain_order=True)
     indices = ordered.select(drawable.arg_true().head(MAX_POINTS)).to_series()
     return ordered.select(names)[indices]
 

@@ -22,6 +22,7 @@ from jarvis.charts.marks import (
     tooltip,
 )
 from jarvis.charts.palette import STATE_SHAPES, STATES, Palette
+from jarvis.schemas.names import C
 
 PICKED = "picked"
 """Name of the selection of a clicked point; it holds the operation's ``uid``."""
@@ -35,19 +36,19 @@ _HEIGHT = 370
 _LABEL_STEP = 150
 _SHORT_DECADES = 4
 _POINT_COLUMNS = (
-    "name",
+    C.name,
     "arguments",
     "state",
-    "operation_count",
-    "kernel_time_us",
-    "flops_per_byte",
-    "tflops_per_s",
-    "tb_per_s",
-    "pct_roofline",
-    "bound",
+    C.operation_count,
+    C.kernel_time_us,
+    C.flops_per_byte,
+    C.tflops_per_s,
+    C.tb_per_s,
+    C.pct_roofline,
+    C.bound,
     "compute",
 )
-_NEEDED = (*_POINT_COLUMNS, "uid", "bytes", "peak_tflops", "peak_tb_per_s")
+_NEEDED = (*_POINT_COLUMNS, C.uid, C.bytes, C.peak_tflops, C.peak_tb_per_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +90,8 @@ def roofline(
 
     Return None if no row has a rate.
     """
-    rated = rows.select("tb_per_s", "bound", "compute", "kernel_time_us")
-    rated = rated.filter(pl.col("tb_per_s") > 0)
+    rated = rows.select(C.tb_per_s, C.bound, "compute", C.kernel_time_us)
+    rated = rated.filter(pl.col(C.tb_per_s) > 0)
     if rated.is_empty():
         return None
     is_of_compute = not is_of_bandwidth and suits_intensity(rated)
@@ -181,8 +182,8 @@ class Placed:
 
 def over_intensity(rows: pl.DataFrame) -> Placed:
     """Place rows by TFLOPS/s over FLOP/byte; rows without FLOPs are left out."""
-    points = _placed(rows, "flops_per_byte", "tflops_per_s")
-    peaks = points.drop_nulls("peak_tb_per_s").select("compute", "peak_tflops", "peak_tb_per_s")
+    points = _placed(rows, C.flops_per_byte, C.tflops_per_s)
+    peaks = points.drop_nulls(C.peak_tb_per_s).select("compute", C.peak_tflops, C.peak_tb_per_s)
     ceilings = [
         Ceiling(f"{peak_label(compute)} peak {peak:,.4g} TFLOPS/s" if peak else "", slope, peak)
         for compute, peak, slope in peaks.unique(maintain_order=True).rows()
@@ -190,14 +191,14 @@ def over_intensity(rows: pl.DataFrame) -> Placed:
     ridges = [c.peak / c.slope for c in ceilings if c.peak and c.slope]
     plane = Plane(
         Axis(
-            "flops_per_byte",
+            C.flops_per_byte,
             "Arithmetic intensity (FLOP/byte)",
-            _log_range([*_ends(points["flops_per_byte"]), *ridges]),
+            _log_range([*_ends(points[C.flops_per_byte]), *ridges]),
         ),
         Axis(
-            "tflops_per_s",
+            C.tflops_per_s,
             "Achieved (TFLOPS/s)",
-            _log_range([*_ends(points["tflops_per_s"]), *(c.peak for c in ceilings if c.peak)]),
+            _log_range([*_ends(points[C.tflops_per_s]), *(c.peak for c in ceilings if c.peak)]),
         ),
     )
     slope = next((c.slope for c in ceilings if c.slope), None)
@@ -206,14 +207,14 @@ def over_intensity(rows: pl.DataFrame) -> Placed:
 
 def over_size(rows: pl.DataFrame) -> Placed:
     """Place rows by TB/s over the bytes of a call; rows without bytes are left out."""
-    points = _placed(rows, "bytes", "tb_per_s")
-    peaks = points["peak_tb_per_s"].drop_nulls().unique(maintain_order=True)
+    points = _placed(rows, C.bytes, C.tb_per_s)
+    peaks = points[C.peak_tb_per_s].drop_nulls().unique(maintain_order=True)
     ceilings = [Ceiling(f"memory peak {peak:,.3g} TB/s", None, peak) for peak in peaks]
     plane = Plane(
         Axis(
-            "bytes", "Bytes moved by one call (modelled)", _log_range(_ends(points["bytes"])), "~s"
+            C.bytes, "Bytes moved by one call (modelled)", _log_range(_ends(points[C.bytes])), "~s"
         ),
-        Axis("tb_per_s", "Achieved (TB/s)", _log_range([*_ends(points["tb_per_s"]), *peaks])),
+        Axis(C.tb_per_s, "Achieved (TB/s)", _log_range([*_ends(points[C.tb_per_s]), *peaks])),
     )
     return Placed(points, plane, ceilings)
 
@@ -224,8 +225,8 @@ def suits_intensity(rows: pl.DataFrame) -> bool:
     It does if matrix units are used or most kernel time is compute bound.
     """
     bound_us, all_us = rows.select(
-        compute=pl.col("kernel_time_us").filter(pl.col("bound") == "compute").sum(),
-        all=pl.col("kernel_time_us").sum(),
+        compute=pl.col(C.kernel_time_us).filter(pl.col(C.bound) == "compute").sum(),
+        all=pl.col(C.kernel_time_us).sum(),
     ).row(0)
     return bool(rows["compute"].str.starts_with("matrix").any()) or bound_us > all_us / 2
 
@@ -255,7 +256,7 @@ def log_ticks(domain: tuple[float, float]) -> list[float]:
 def _drawing(placed: Placed, columns: Columns, target_pct: float, palette: Palette) -> Drawing:
     points, plane = placed.points, placed.plane
     tip_names = [name for name in _POINT_COLUMNS if name in points.columns]
-    names = dict.fromkeys(["uid", *tip_names, plane.x.field, plane.y.field])
+    names = dict.fromkeys([C.uid, *tip_names, plane.x.field, plane.y.field])
     used = set(points["state"].unique())
     present = tuple(number for number, state in enumerate(STATES) if state in used)
     datasets = {"points": points.select(*names)}

@@ -11,6 +11,7 @@ from jarvis import impact
 from jarvis.charts.marks import shortened
 from jarvis.charts.palette import STATES, Palette, ink
 from jarvis.schemas import NUMBER, TEXT, Column
+from jarvis.schemas.names import C
 
 
 def idle_gaps_us(window: pl.DataFrame) -> pl.Series:
@@ -18,24 +19,24 @@ def idle_gaps_us(window: pl.DataFrame) -> pl.Series:
 
     If ``window`` has the events that the GPU timeline counts, they sum to its idle time.
     """
-    start, end = pl.col("ts_ns"), pl.col("ts_ns") + pl.col("dur_ns")
-    gaps = window.sort("ts_ns").select(gap_ns=start - end.cum_max().shift(1))
+    start, end = pl.col(C.ts_ns), pl.col(C.ts_ns) + pl.col(C.dur_ns)
+    gaps = window.sort(C.ts_ns).select(gap_ns=start - end.cum_max().shift(1))
     return gaps.filter(pl.col("gap_ns") > 0)["gap_ns"] / 1000
 
 
 PROJECTED = (
     Column("state", "State", TEXT, meaning="efficiency against the highlight and the target"),
-    Column("saved_us", "Saving (µs)", NUMBER, "µs", ",.1f", "kernel time minus that at the target"),
+    Column(C.saved_us, "Saving (µs)", NUMBER, "µs", ",.1f", "kernel time minus that at the target"),
     Column("saved_ms", "Saving (ms)", NUMBER, "ms", ",.3f", "GPU time minus that at the target"),
     Column("gpu_time_ms", "GPU time (ms)", NUMBER, "ms", ",.3f", "kernel time of the category"),
-    Column("title", "Category", TEXT, meaning="category of operations"),
+    Column(C.title, "Category", TEXT, meaning="category of operations"),
 )
 """Columns that rows have at a target efficiency, and those of the category charts."""
 
 
 def state(target_pct: float, below_pct: float) -> pl.Expr:
     """Return the state (one of STATES) of each row, from its ``pct_roofline``."""
-    efficiency = pl.col("pct_roofline")
+    efficiency = pl.col(C.pct_roofline)
     below_threshold, below_target, on_target, above_peak, not_available = STATES
     return (
         pl.when(~impact.is_judged())
@@ -128,13 +129,13 @@ def timeline_chart(
     per_lane = _LANE_PX / _BIN_PX
     placed_bins = (
         _merged(bins)
-        .join(tops, on="row")
+        .join(tops, on=C.row)
         .with_columns(
             y=pl.col("top") + 1 - pl.col("low_pct") / 100,
             y2=pl.col("top") + 1 - pl.col("high_pct") / 100,
         )
     )
-    placed = events.join(tops, on="row").with_columns(
+    placed = events.join(tops, on=C.row).with_columns(
         *_label(window_ms),
         y=pl.col("top") + pl.col("lane") * per_lane,
         y2=pl.col("top") + (pl.col("lane") + 0.9) * per_lane,
@@ -210,8 +211,8 @@ def timeline_chart(
 
 def _merged(bins: pl.DataFrame) -> pl.DataFrame:
     """Merge adjacent bins that look the same, so that fewer marks are drawn."""
-    look = ("row", "color", "word", "low_pct", "high_pct")
-    ordered = bins.sort("row", "color", "start_ms").with_columns(
+    look = (C.row, "color", "word", "low_pct", "high_pct")
+    ordered = bins.sort(C.row, "color", "start_ms").with_columns(
         pl.col("low_pct", "high_pct").round(1), length=pl.col("end_ms") - pl.col("start_ms")
     )
     is_other = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift(1)) for name in look)
@@ -234,7 +235,7 @@ def _tops(rows: Sequence[TimelineRow]) -> tuple[pl.DataFrame, float]:
         height = row.lanes * _LANE_PX / _BIN_PX if row.lanes else 1.0
         positions.append((row.key, top, top + height / 2))
         top += height + _ROW_GAP
-    schema = {"row": pl.String, "top": pl.Float64, "middle": pl.Float64}
+    schema = {C.row: pl.String, "top": pl.Float64, "middle": pl.Float64}
     return pl.DataFrame(positions, schema=schema, orient="row"), max(top, 1.0)
 
 
@@ -282,7 +283,7 @@ def _edge(
     their own color for narrow ones, to keep them visible."""
     is_wide = pl.col("end_ms") - pl.col("start_ms") > _WIDE * (window_ms[1] - window_ms[0])
     return (
-        pl.when(pl.col("uid").eq_missing(pl.lit(selected, pl.Int64)))
+        pl.when(pl.col(C.uid).eq_missing(pl.lit(selected, pl.Int64)))
         .then(pl.lit(palette.text))
         .when(is_wide)
         .then(pl.lit(palette.background))

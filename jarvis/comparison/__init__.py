@@ -19,6 +19,7 @@ from jarvis.comparison.sides import Role, Side
 from jarvis.findings import Finding
 from jarvis.schemas import conform
 from jarvis.schemas.comparison import SCHEMAS
+from jarvis.schemas.names import C
 
 __all__ = [
     "FASTER",
@@ -84,7 +85,7 @@ class Comparison:
     def operations(self) -> pl.DataFrame:
         """The operations that both sides have, most time of the target first."""
         rows = judged(self._pairs, self.paired.ratios, self.tolerance)
-        return conform(rows.with_columns(pair="row"), "comparison_operations")
+        return conform(rows.with_columns(pl.col(C.row).alias(C.pair)), "comparison_operations")
 
     @cached_property
     def unmatched(self) -> pl.DataFrame:
@@ -94,12 +95,12 @@ class Comparison:
     @cached_property
     def only_in_target(self) -> pl.DataFrame:
         """The rows of ``unmatched`` of the target."""
-        return self.unmatched.filter(pl.col("side") == Role.TARGET.value)
+        return self.unmatched.filter(pl.col(C.side) == Role.TARGET.value)
 
     @cached_property
     def only_in_reference(self) -> pl.DataFrame:
         """The rows of ``unmatched`` of the reference."""
-        return self.unmatched.filter(pl.col("side") == Role.REFERENCE.value)
+        return self.unmatched.filter(pl.col(C.side) == Role.REFERENCE.value)
 
     @cached_property
     def kernels(self) -> pl.DataFrame:
@@ -109,7 +110,9 @@ class Comparison:
     @cached_property
     def lowering(self) -> pl.DataFrame:
         """The kernels of each row of ``operations`` on each side."""
-        return conform(self._lowered.with_columns(pair="row"), "comparison_lowering")
+        return conform(
+            self._lowered.with_columns(pl.col(C.row).alias(C.pair)), "comparison_lowering"
+        )
 
     @cached_property
     def collectives(self) -> pl.DataFrame:
@@ -144,7 +147,7 @@ class Comparison:
     @property
     def is_without_difference(self) -> bool:
         """Whether the sides are equal in every part of the timeline and in every operation."""
-        times = (self.totals["difference_ms"], self.operations["difference_ms"])
+        times = (self.totals[C.difference_ms], self.operations[C.difference_ms])
         is_measured = any(len(differences) for differences in times)
         return is_measured and self.unmatched.is_empty() and not any(map(_differs, times))
 
@@ -173,7 +176,7 @@ class Comparison:
     @cached_property
     def _pairs(self) -> pl.DataFrame:
         main = aggregates.main_kernels(self._lowered)
-        return self.paired.pairs.join(main, on="pair", how="left", maintain_order="left")
+        return self.paired.pairs.join(main, on=C.pair, how="left", maintain_order="left")
 
 
 def _differs(differences_ms: pl.Series) -> bool:

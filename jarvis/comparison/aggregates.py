@@ -6,17 +6,18 @@ from jarvis.comparison.matching import VIEW
 from jarvis.comparison.operations import Paired, difference, difference_pct
 from jarvis.comparison.sides import Role, Side
 from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
+from jarvis.schemas.names import C
 
 _UNBOUND = "not known"
 _SIDES = ("reference", "target")
-_COLLECTIVE = ("collective", "dtype", "group_size", "message_mb")
+_COLLECTIVE = (C.collective, C.dtype, C.group_size, C.message_mb)
 
 
 def with_difference(rows: pl.DataFrame) -> pl.DataFrame:
     """Return rows with the difference of ``reference_ms, target_ms``; null counts as 0."""
-    target, reference = pl.col("target_ms"), pl.col("reference_ms")
-    return rows.with_columns(pl.col("reference_ms", "target_ms").fill_null(0.0)).with_columns(
-        difference(target, reference), difference_pct=difference_pct(target, reference)
+    target, reference = pl.col(C.target_ms), pl.col(C.reference_ms)
+    return rows.with_columns(pl.col(C.reference_ms, C.target_ms).fill_null(0.0)).with_columns(
+        difference(target, reference), difference_pct(target, reference).alias(C.difference_pct)
     )
 
 
@@ -25,11 +26,12 @@ def found_in(rows: pl.DataFrame, counts: str) -> pl.DataFrame:
     names = [f"{side}_{counts}" for side in _SIDES]
     has = {name: pl.col(name) > 0 for name in names}
     return rows.with_columns(pl.col(names).fill_null(0)).with_columns(
-        found_in=pl.when(has[names[0]] & has[names[1]])
+        pl.when(has[names[0]] & has[names[1]])
         .then(pl.lit("both"))
         .when(has[names[1]])
         .then(pl.lit(Role.TARGET.value))
         .otherwise(pl.lit(Role.REFERENCE.value))
+        .alias(C.found_in)
     )
 
 
@@ -37,20 +39,20 @@ def totals(target: Side, reference: Side) -> pl.DataFrame:
     """Return both GPU timelines in the order of that sheet; no rows if a side has none."""
     of = {
         side: table.rows("gpu_timeline").select(
-            "type",
-            pl.col("time_ms").alias(f"{side}_ms"),
-            pl.col("percent").alias(f"{side}_percent"),
+            C.type,
+            pl.col(C.time_ms).alias(f"{side}_ms"),
+            pl.col(C.percent).alias(f"{side}_percent"),
         )
         for side, table in zip(_SIDES, (reference, target), strict=True)
     }
-    return with_difference(of["target"].join(of["reference"], on="type", maintain_order="left"))
+    return with_difference(of["target"].join(of["reference"], on=C.type, maintain_order="left"))
 
 
 def bounds(paired: Paired) -> pl.DataFrame:
     """Return the operations' time of each side by their bound on that side."""
-    known = pl.col("bound").is_in(["memory", "compute"]).fill_null(value=False)
-    kind = pl.when(known).then("bound").otherwise(pl.lit(_UNBOUND))
-    return _by_kind(paired, pl.DataFrame({"bound": ["memory", "compute", _UNBOUND]}), kind)
+    known = pl.col(C.bound).is_in(["memory", "compute"]).fill_null(value=False)
+    kind = pl.when(known).then(C.bound).otherwise(pl.lit(_UNBOUND))
+    return _by_kind(paired, pl.DataFrame({C.bound: ["memory", "compute", _UNBOUND]}), kind)
 
 
 def _by_kind(paired: Paired, kinds: pl.DataFrame, kind: pl.Expr) -> pl.DataFrame:
@@ -58,7 +60,7 @@ def _by_kind(paired: Paired, kinds: pl.DataFrame, kind: pl.Expr) -> pl.DataFrame
     (name,) = kinds.columns
     rows = kinds
     for side in _SIDES:
-        time = pl.col("kernel_time_us")
+        time = pl.col(C.kernel_time_us)
         groups = paired.rows[Role(side)].group_by(kind.alias(name))
         summed = groups.agg((time.sum() / 1e3).alias(f"{side}_ms"))
         share = 100 * pl.col(f"{side}_ms") / pl.col(f"{side}_ms").sum()
@@ -75,27 +77,27 @@ def _by_kind(paired: Paired, kinds: pl.DataFrame, kind: pl.Expr) -> pl.DataFrame
 
 def categories(paired: Paired, operations: pl.DataFrame, unmatched: pl.DataFrame) -> pl.DataFrame:
     """Return the GPU time by category, most time of the target first."""
-    keys = pl.concat(paired.rows[role].select("category") for role in Role).unique()
+    keys = pl.concat(paired.rows[role].select(C.category) for role in Role).unique()
     titles = {**paired.reference.titles, **paired.target.titles}
-    unexplained = operations.group_by("category").agg(pl.col("unexplained_ms").sum())
-    rows = _by_kind(paired, keys, pl.col("category")).join(
-        unexplained, on="category", how="left", nulls_equal=True
+    unexplained = operations.group_by(C.category).agg(pl.col(C.unexplained_ms).sum())
+    rows = _by_kind(paired, keys, pl.col(C.category)).join(
+        unexplained, on=C.category, how="left", nulls_equal=True
     )
     for role in Role:
         only = (
-            unmatched.filter(pl.col("side") == role.value)
-            .group_by("category")
-            .agg(pl.col("time_ms").sum().alias(f"only_in_{role.value}_ms"))
+            unmatched.filter(pl.col(C.side) == role.value)
+            .group_by(C.category)
+            .agg(pl.col(C.time_ms).sum().alias(f"only_in_{role.value}_ms"))
         )
-        rows = rows.join(only, on="category", how="left", nulls_equal=True)
-    parts = ("unexplained_ms", *(f"only_in_{role.value}_ms" for role in Role))
+        rows = rows.join(only, on=C.category, how="left", nulls_equal=True)
+    parts = (C.unexplained_ms, *(f"only_in_{role.value}_ms" for role in Role))
     return rows.with_columns(
         pl.col(parts).fill_null(0.0),
-        title=pl.coalesce(
-            pl.col("category").replace_strict(titles, default=None, return_dtype=pl.String),
-            "category",
-        ),
-    ).sort("target_ms", "reference_ms", "category", descending=[True, True, False])
+        pl.coalesce(
+            pl.col(C.category).replace_strict(titles, default=None, return_dtype=pl.String),
+            C.category,
+        ).alias(C.title),
+    ).sort(C.target_ms, C.reference_ms, C.category, descending=[True, True, False])
 
 
 def collectives(target: Side, reference: Side) -> pl.DataFrame:
@@ -109,7 +111,7 @@ def collectives(target: Side, reference: Side) -> pl.DataFrame:
             communication(table)
             .group_by(_COLLECTIVE)
             .agg(
-                pl.col("count").sum().alias(f"{side}_count"),
+                pl.col(C.count).sum().alias(f"{side}_count"),
                 (pl.col("us").sum() / 1e3).alias(f"{side}_ms"),
             )
         )
@@ -120,7 +122,7 @@ def collectives(target: Side, reference: Side) -> pl.DataFrame:
         both = both.clear()
     rows = with_difference(found_in(both, "count"))
     descending = [True, True, *[False] * len(_COLLECTIVE)]
-    return rows.sort("target_ms", "reference_ms", *_COLLECTIVE, descending=descending)
+    return rows.sort(C.target_ms, C.reference_ms, *_COLLECTIVE, descending=descending)
 
 
 def has_communication_data(side: Side) -> bool:
@@ -135,10 +137,10 @@ def communication(side: Side) -> pl.DataFrame:
     """
     if side.table("collectives") is not None:
         kernels = side.rows("collectives")
-        return kernels.select(*_COLLECTIVE, count=pl.lit(1, pl.Int64), us="dur_us")
-    message_mb = pl.max_horizontal("in_msg_mb", "out_msg_mb")
-    named = side.rows("coll_analysis").with_columns(message_mb=message_mb)
-    return named.select(*_COLLECTIVE, count="operation_count", us="dur_us_sum")
+        return kernels.select(*_COLLECTIVE, pl.lit(1, pl.Int64).alias(C.count), us=C.dur_us)
+    message_mb = pl.max_horizontal(C.in_msg_mb, C.out_msg_mb)
+    named = side.rows("coll_analysis").with_columns(message_mb.alias(C.message_mb))
+    return named.select(*_COLLECTIVE, pl.col(C.operation_count).alias(C.count), us=C.dur_us_sum)
 
 
 def modules(target: Side, reference: Side) -> pl.DataFrame:
@@ -146,7 +148,7 @@ def modules(target: Side, reference: Side) -> pl.DataFrame:
 
     No rows if a side has no modules.
     """
-    keys = ["path", "module", "depth"]
+    keys = [C.path, C.module, C.depth]
     sides = zip(_SIDES, (reference, target), strict=True)
     of = {side: _modules(table, side) for side, table in sides}
     both = of["target"].join(
@@ -159,10 +161,10 @@ def modules(target: Side, reference: Side) -> pl.DataFrame:
 
 def _modules(side: Side, prefix: str) -> pl.DataFrame:
     """Return ``path, module, depth``, calls and time of the modules of a side."""
-    nodes = side.rows("call_tree").filter(pl.col("view") == VIEW).sort("node")
+    nodes = side.rows("call_tree").filter(pl.col(C.view) == VIEW).sort(C.node)
     above: dict[int | None, tuple[str, ...]] = {}
     rows = []
-    columns = nodes.select("node", "parent", "kind", "name", "calls", "gpu_ns")
+    columns = nodes.select(C.node, C.parent, C.kind, C.name, C.calls, C.gpu_ns)
     for node, parent, kind, name, calls, gpu_ns in columns.iter_rows():
         path = above.get(parent, ())
         if kind == "module":
@@ -170,27 +172,27 @@ def _modules(side: Side, prefix: str) -> pl.DataFrame:
             rows.append((" / ".join(path), path[-1], len(path) - 1, calls, gpu_ns / 1e6))
         above[node] = path
     schema = {
-        "path": pl.String,
-        "module": pl.String,
-        "depth": pl.Int64,
+        C.path: pl.String,
+        C.module: pl.String,
+        C.depth: pl.Int64,
         f"{prefix}_calls": pl.Int64,
         f"{prefix}_ms": pl.Float64,
     }
     frame = pl.DataFrame(rows, schema=schema, orient="row")
-    return frame.group_by("path", "module", "depth", maintain_order=True).sum()
+    return frame.group_by(C.path, C.module, C.depth, maintain_order=True).sum()
 
 
 def launched(operations: pl.DataFrame) -> pl.DataFrame:
     """Return a row for each kernel of each operation: ``kernel, launches, us``, other columns."""
     return (
-        operations.explode("kernels", empty_as_null=False)
-        .drop_nulls("kernels")
+        operations.explode(C.kernels, empty_as_null=False)
+        .drop_nulls(C.kernels)
         .with_columns(
-            kernel=pl.col("kernels").struct.field("name"),
-            launches=pl.col("kernels").struct.field("count").cast(pl.Float64),
-            us=pl.col("kernels").struct.field("total_us"),
+            pl.col(C.kernels).struct.field(C.name).alias(C.kernel),
+            pl.col(C.kernels).struct.field(C.count).cast(pl.Float64).alias(C.launches),
+            us=pl.col(C.kernels).struct.field(C.total_us),
         )
-        .drop("kernels")
+        .drop(C.kernels)
     )
 
 
@@ -201,14 +203,14 @@ def kernels(paired: Paired) -> pl.DataFrame:
     """
     of = {
         role: launched(paired.rows[role])
-        .group_by("kernel")
+        .group_by(C.kernel)
         .agg(
-            pl.col("launches").sum().cast(pl.Int64).alias(f"{role.value}_launches"),
+            pl.col(C.launches).sum().cast(pl.Int64).alias(f"{role.value}_launches"),
             (pl.col("us").sum() / 1e3).alias(f"{role.value}_ms"),
         )
         for role in Role
     }
-    both = of[Role.TARGET].join(of[Role.REFERENCE], on="kernel", how="full", coalesce=True)
+    both = of[Role.TARGET].join(of[Role.REFERENCE], on=C.kernel, how="full", coalesce=True)
     if any(rows.is_empty() for rows in of.values()):
         both = both.clear()
     per_launch = {
@@ -220,7 +222,7 @@ def kernels(paired: Paired) -> pl.DataFrame:
     return (
         with_difference(found_in(both, "launches"))
         .with_columns(**per_launch)
-        .sort("target_ms", "reference_ms", "kernel", descending=[True, True, False])
+        .sort(C.target_ms, C.reference_ms, C.kernel, descending=[True, True, False])
     )
 
 
@@ -229,31 +231,33 @@ def lowering(paired: Paired, operations: pl.DataFrame) -> pl.DataFrame:
     share = pl.col("share")
     work = (
         launched(paired.members)
-        .group_by("pair", "side", "kernel")
+        .group_by(C.pair, C.side, C.kernel)
         .agg(
-            launches_per_call=(share * pl.col("launches")).sum() / pl.col("calls").first(),
-            us_per_call=(share * pl.col("us")).sum() / pl.col("calls").first(),
+            **{
+                C.launches_per_call: (share * pl.col(C.launches)).sum() / pl.col(C.calls).first(),
+                C.us_per_call: (share * pl.col("us")).sum() / pl.col(C.calls).first(),
+            },
         )
     )
-    time = pl.col("us_per_call")
-    sides = pl.col("side").n_unique().over("pair", "kernel")
+    time = pl.col(C.us_per_call)
+    sides = pl.col(C.side).n_unique().over(C.pair, C.kernel)
     return (
-        work.join(operations.select("pair", "row", "name", "input_dims", "input_types"), on="pair")
+        work.join(operations.select(C.pair, C.row, C.name, C.input_dims, C.input_types), on=C.pair)
         .with_columns(
-            percent=100 * time / time.sum().over("pair", "side"),
-            found_in=pl.when(sides > 1).then(pl.lit("both")).otherwise("side"),
+            (100 * time / time.sum().over(C.pair, C.side)).alias(C.percent),
+            pl.when(sides > 1).then(pl.lit("both")).otherwise(C.side).alias(C.found_in),
         )
-        .sort("row", "side", "us_per_call", "kernel", descending=[False, True, True, False])
+        .sort(C.row, C.side, C.us_per_call, C.kernel, descending=[False, True, True, False])
     )
 
 
 def main_kernels(lowered: pl.DataFrame) -> pl.DataFrame:
     """Return ``pair`` with its main kernels, launches per call, and whether the names are equal."""
-    is_target, launches = pl.col("side") == Role.TARGET.value, pl.col("launches_per_call")
-    return lowered.group_by("pair").agg(
-        kernel=pl.col("kernel").filter(is_target).first(),
-        reference_kernel=pl.col("kernel").filter(~is_target).first(),
-        same_kernels=(pl.col("found_in") == "both").all(),
-        launches_per_call=launches.filter(is_target).sum(),
-        reference_launches_per_call=launches.filter(~is_target).sum(),
+    is_target, launches = pl.col(C.side) == Role.TARGET.value, pl.col(C.launches_per_call)
+    return lowered.group_by(C.pair).agg(
+        pl.col(C.kernel).filter(is_target).first(),
+        pl.col(C.kernel).filter(~is_target).first().alias(C.reference_kernel),
+        (pl.col(C.found_in) == "both").all().alias(C.same_kernels),
+        launches.filter(is_target).sum().alias(C.launches_per_call),
+        launches.filter(~is_target).sum().alias(C.reference_launches_per_call),
     )

@@ -10,6 +10,7 @@ from jarvis.comparison.expected import HardwareRatios
 from jarvis.comparison.operations import Paired
 from jarvis.comparison.sides import Role
 from jarvis.findings import Impact, Priority
+from jarvis.schemas.names import C
 
 TARGET_TIME = "gpu_time_ms"
 REFERENCE_TIME = "reference_gpu_time_ms"
@@ -41,8 +42,8 @@ class FindingInput:
 
     @cached_property
     def category_ms(self) -> dict[str | None, float]:
-        rows = self.paired.rows[Role.TARGET].group_by("category")
-        return dict(rows.agg(pl.col("kernel_time_us").sum() / 1e3).iter_rows())
+        rows = self.paired.rows[Role.TARGET].group_by(C.category)
+        return dict(rows.agg(pl.col(C.kernel_time_us).sum() / 1e3).iter_rows())
 
     @cached_property
     def top_uids(self) -> frozenset[int]:

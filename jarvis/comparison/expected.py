@@ -7,6 +7,7 @@ import polars as pl
 from jarvis.hardware import HardwareSpec
 from jarvis.impact import KERNEL_FLOOR_US, SHORT_CALL_US
 from jarvis.perf_report.efficiency import OVER_LINK
+from jarvis.schemas.names import C
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +54,22 @@ def log_ratios(operations: pl.DataFrame, ratios: HardwareRatios | None) -> pl.Da
     """
     if ratios is None:
         unknown = pl.lit(None, pl.Float64)
-        return operations.with_columns(log_least=unknown, log_most=unknown)
+        return operations.with_columns(unknown.alias(C.log_least), unknown.alias(C.log_most))
     least, most = ratios.bounds()
-    kinds = operations.select("bound", "compute").unique()
+    kinds = operations.select(C.bound, C.compute).unique()
     known = pl.Series("known", [ratios.of(*kind) for kind in kinds.iter_rows()], pl.Float64)
-    is_elsewhere = (pl.col("roofline_note") == OVER_LINK) | (pl.col("comm_time_us") > 0)
+    is_elsewhere = (pl.col(C.roofline_note) == OVER_LINK) | (pl.col(C.comm_time_us) > 0)
     rows = operations.join(
         kinds.with_columns(known),
-        on=["bound", "compute"],
+        on=[C.bound, C.compute],
         how="left",
         nulls_equal=True,
         maintain_order="left",
     )
     applies = ~is_elsewhere.fill_null(value=False)
     return rows.with_columns(
-        log_least=pl.when(applies).then(pl.coalesce("known", pl.lit(least)).log()),
-        log_most=pl.when(applies).then(pl.coalesce("known", pl.lit(most)).log()),
+        pl.when(applies).then(pl.coalesce("known", pl.lit(least)).log()).alias(C.log_least),
+        pl.when(applies).then(pl.coalesce("known", pl.lit(most)).log()).alias(C.log_most),
     ).drop("known")
 
 

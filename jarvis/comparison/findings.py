@@ -15,6 +15,7 @@ from jarvis.comparison.operations import SAME_WORKLOAD_PCT, Paired, matched_pct
 from jarvis.comparison.sides import Role
 from jarvis.comparison.slower import slower
 from jarvis.findings import Finding, Impact, OpRef
+from jarvis.schemas.names import C
 
 ONLY_IN_TARGET = "only_in_target"
 
@@ -35,13 +36,13 @@ def findings(
 
 def _only_in_target(inputs: FindingInput, unmatched: pl.DataFrame) -> Iterator[Finding]:
     """Yield a finding for each category with work that only the target does."""
-    of = {role: unmatched.filter(pl.col("side") == role.value) for role in Role}
+    of = {role: unmatched.filter(pl.col(C.side) == role.value) for role in Role}
     reference_ms = dict(
-        of[Role.REFERENCE].group_by("category").agg(pl.col("time_ms").sum()).iter_rows()
+        of[Role.REFERENCE].group_by(C.category).agg(pl.col(C.time_ms).sum()).iter_rows()
     )
-    for rows in of[Role.TARGET].partition_by("category", maintain_order=True):
-        time_ms = float(rows["time_ms"].sum())
-        other_ms = reference_ms.get(rows["category"][0], 0.0)
+    for rows in of[Role.TARGET].partition_by(C.category, maintain_order=True):
+        time_ms = float(rows[C.time_ms].sum())
+        other_ms = reference_ms.get(rows[C.category][0], 0.0)
         extra_ms = time_ms - inputs.highest_ratio * other_ms
         if inputs.is_relevant(time_ms, extra_ms):
             yield _extra_work(inputs, rows, time_ms, other_ms, extra_ms)
@@ -50,12 +51,12 @@ def _only_in_target(inputs: FindingInput, unmatched: pl.DataFrame) -> Iterator[F
 def _extra_work(
     inputs: FindingInput, rows: pl.DataFrame, time_ms: float, other_ms: float, extra_ms: float
 ) -> Finding:
-    category = rows["category"][0]
+    category = rows[C.category][0]
     title = inputs.paired.target.titles.get(category, category or "")
     gain = impact.bounded_impact(
         time_ms, extra_ms, compute_ms=inputs.compute_ms, total_ms=inputs.total_ms
     )
-    operators = rows["name"].unique(maintain_order=True).to_list()
+    operators = rows[C.name].unique(maintain_order=True).to_list()
     other = MESSAGES("other", reference_ms=other_ms) if other_ms else MESSAGES("other.nothing")
     values = {
         "category": title,
@@ -63,8 +64,8 @@ def _extra_work(
         "names": operators,
         "count": len(operators),
         "other": other,
-        "name": rows["name"][0],
-        "kernel": rows["kernel"][0],
+        "name": rows[C.name][0],
+        "kernel": rows[C.kernel][0],
     }
     return Finding(
         check=ONLY_IN_TARGET,
@@ -72,15 +73,15 @@ def _extra_work(
         title=MESSAGES.pick("title.only_in_target", values),
         operations=tuple(
             OpRef(
-                uid=row["uid"],
-                name=row["name"],
-                input_dims=row["input_dims"],
-                operation_count=row["calls"],
+                uid=row[C.uid],
+                name=row[C.name],
+                input_dims=row[C.input_dims],
+                operation_count=row[C.calls],
             )
             for row in rows.iter_rows(named=True)
         ),
         evidence={
-            names.CALLS: int(rows["calls"].sum()),
+            names.CALLS: int(rows[C.calls].sum()),
             "gpu_time_ms": time_ms,
             names.REFERENCE_TIME: other_ms,
             names.UNEXPLAINED_TIME: extra_ms,
@@ -93,7 +94,7 @@ def _extra_work(
         hypothesis=MESSAGES("hypothesis.only_in_target"),
         caveat=MESSAGES("caveat.only_in_target"),
         verify=MESSAGES.pick("verify.only_in_target", values),
-        **inputs.priorities(category, gain, set(rows["uid"]), efficiency_pct=None),
+        **inputs.priorities(category, gain, set(rows[C.uid]), efficiency_pct=None),
     )
 
 

@@ -6,6 +6,7 @@ import polars as pl
 
 from jarvis.comparison.expected import HardwareRatios, is_launch_bound
 from jarvis.comparison.matching import MatchedBy
+from jarvis.schemas.names import C
 
 TOLERANCE = 1.2
 """Default tolerance: a call is unexpectedly slow or fast if its ratio differs from the expected one
@@ -58,10 +59,10 @@ def judged(pairs: pl.DataFrame, ratios: HardwareRatios | None, tolerance: float)
     """
     if tolerance < 1:
         raise ValueError(f"the tolerance must be at least 1, not {tolerance}")
-    least, most = pl.col("expected_ratio_least"), pl.col("expected_ratio_most")
-    ratio, calls = pl.col("time_ratio"), pl.col("target_ms") / pl.col("target_us_per_call")
-    expected_us = pl.col("reference_us_per_call") * most
-    roofline_us = pl.col("target_roofline_us_per_call")
+    least, most = pl.col(C.expected_ratio_least), pl.col(C.expected_ratio_most)
+    ratio, calls = pl.col(C.time_ratio), pl.col(C.target_ms) / pl.col(C.target_us_per_call)
+    expected_us = pl.col(C.reference_us_per_call) * most
+    roofline_us = pl.col(C.target_roofline_us_per_call)
     much = max(tolerance, MUCH)
     outcome = (
         pl.when(most.is_null())
@@ -78,36 +79,42 @@ def judged(pairs: pl.DataFrame, ratios: HardwareRatios | None, tolerance: float)
         .then(pl.lit(Outcome.FASTER.value))
         .otherwise(pl.lit(Outcome.EXPECTED.value))
     )
-    gap_ms = (pl.col("target_ms") - pl.col("attainable_ms")).clip(lower_bound=0.0)
-    is_judged = ~pl.col("outcome").is_in([Outcome.UNKNOWN.value, Outcome.SHORT.value])
+    gap_ms = (pl.col(C.target_ms) - pl.col(C.attainable_ms)).clip(lower_bound=0.0)
+    is_judged = ~pl.col(C.outcome).is_in([Outcome.UNKNOWN.value, Outcome.SHORT.value])
     return (
         pairs.with_columns(
-            outcome=outcome,
-            expected_ratio=pl.when((most - least) <= 1e-9 * most).then(most),
-            attainable_ms=calls * pl.max_horizontal(expected_us, roofline_us.fill_null(0.0)),
-            is_roofline_capped=roofline_us > expected_us,
+            **{
+                C.outcome: outcome,
+                C.expected_ratio: pl.when((most - least) <= 1e-9 * most).then(most),
+                C.attainable_ms: calls * pl.max_horizontal(expected_us, roofline_us.fill_null(0.0)),
+                C.is_roofline_capped: roofline_us > expected_us,
+            },
         )
-        .with_columns(attainable_ms=pl.when(most.is_not_null()).then("attainable_ms"))
+        .with_columns(pl.when(most.is_not_null()).then(C.attainable_ms).alias(C.attainable_ms))
         .with_columns(
-            is_unexpected=pl.when(is_judged).then(pl.col("outcome") != Outcome.EXPECTED.value),
-            unexplained_ms=pl.when(is_judged).then(
-                pl.when(pl.col("outcome").is_in(SLOWER)).then(gap_ms).otherwise(0.0)
-            ),
-            explanation=_explanation(ratios),
+            **{
+                C.is_unexpected: pl.when(is_judged).then(
+                    pl.col(C.outcome) != Outcome.EXPECTED.value
+                ),
+                C.unexplained_ms: pl.when(is_judged).then(
+                    pl.when(pl.col(C.outcome).is_in(SLOWER)).then(gap_ms).otherwise(0.0)
+                ),
+                C.explanation: _explanation(ratios),
+            },
         )
     )
 
 
 def _explanation(ratios: HardwareRatios | None) -> pl.Expr:
-    outcome, name = pl.col("outcome"), pl.col("name")
+    outcome, name = pl.col(C.outcome), pl.col(C.name)
     is_other_work = (
-        (pl.col("matched_by") != MatchedBy.ARGUMENTS.value)
+        (pl.col(C.matched_by) != MatchedBy.ARGUMENTS.value)
         & pl.lit(ratios is not None)
-        & (pl.col("work_ratio").is_not_null() | (name == pl.col("reference_name")))
+        & (pl.col(C.work_ratio).is_not_null() | (name == pl.col(C.reference_name)))
     )
-    is_same = pl.col("time_ratio").is_close(1.0, rel_tol=1e-12)
+    is_same = pl.col(C.time_ratio).is_close(1.0, rel_tol=1e-12)
     return (
-        pl.when(is_same & (pl.col("expected_ratio").is_close(1.0).fill_null(value=True)))
+        pl.when(is_same & (pl.col(C.expected_ratio).is_close(1.0).fill_null(value=True)))
         .then(pl.lit(_SAME))
         .when((outcome == Outcome.UNKNOWN.value) & is_other_work)
         .then(pl.lit(_OTHER_WORK))
@@ -115,7 +122,7 @@ def _explanation(ratios: HardwareRatios | None) -> pl.Expr:
         .then(pl.lit(_NO_FIGURE))
         .when(outcome == Outcome.SHORT.value)
         .then(pl.lit(_SHORT))
-        .when(outcome.is_in(SLOWER) & pl.col("is_roofline_capped"))
+        .when(outcome.is_in(SLOWER) & pl.col(C.is_roofline_capped))
         .then(pl.lit(_CAPPED))
         .when(outcome == Outcome.MUCH_SLOWER.value)
         .then(pl.lit(_MUCH_SLOWER))
@@ -129,17 +136,17 @@ def _explanation(ratios: HardwareRatios | None) -> pl.Expr:
 
 def _by_hardware() -> pl.Expr:
     """Return which peak explains the time, and which side has the higher one."""
-    ratio, expected = pl.col("time_ratio"), pl.col("expected_ratio")
+    ratio, expected = pl.col(C.time_ratio), pl.col(C.expected_ratio)
     is_faster, is_slower = ratio < 1, ratio > 1
     figure = (
-        pl.when(pl.col("bound") != pl.col("reference_bound"))
+        pl.when(pl.col(C.bound) != pl.col(C.reference_bound))
         .then(None)
-        .when(pl.col("bound") == "memory")
+        .when(pl.col(C.bound) == "memory")
         .then(pl.lit("memory bandwidth"))
-        .when(pl.col("bound") == "compute")
+        .when(pl.col(C.bound) == "compute")
         .then(pl.lit("compute"))
     )
-    bound = pl.when(pl.col("bound") == "memory").then(pl.lit("Memory")).otherwise(pl.lit("Compute"))
+    bound = pl.when(pl.col(C.bound) == "memory").then(pl.lit("Memory")).otherwise(pl.lit("Compute"))
     return (
         pl.when(expected.is_null() | figure.is_null())
         .then(pl.lit(_RANGE))

@@ -15,6 +15,7 @@ import polars as pl
 
 from jarvis.comparison.sides import Role, Side
 from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
+from jarvis.schemas.names import C
 
 VIEW = "classes"
 _CALLS = ("module", "op")
@@ -54,9 +55,9 @@ class CommonCall:
 
 def call_tree(side: Side, uids: pl.Series) -> Tree:
     """Return the calls of a side with the parts of these operations."""
-    nodes = side.rows("call_tree").filter(pl.col("view") == VIEW).sort("node")
+    nodes = side.rows("call_tree").filter(pl.col(C.view) == VIEW).sort(C.node)
     tree, path_of = Tree(), dict[int, Path]()
-    columns = nodes.select("node", "parent", "kind", "name", "calls")
+    columns = nodes.select(C.node, C.parent, C.kind, C.name, C.calls)
     for node, parent, kind, name, calls in columns.iter_rows():
         above = path_of.get(parent, ())
         path_of[node] = path = (*above, name) if kind in _CALLS else above
@@ -64,19 +65,19 @@ def call_tree(side: Side, uids: pl.Series) -> Tree:
             tree.calls[path] = calls
         if kind == "module":
             tree.modules.add(path)
-    time = pl.col("gpu_ns")
+    time = pl.col(C.gpu_ns)
     work = (
         side.rows("call_tree_operations")
-        .filter(pl.col("node").is_in(nodes["node"].implode()))
+        .filter(pl.col(C.node).is_in(nodes[C.node].implode()))
         .with_columns(
-            share=pl.when(time.sum().over("operation_uid") > 0).then(
-                time / time.sum().over("operation_uid")
+            share=pl.when(time.sum().over(C.operation_uid) > 0).then(
+                time / time.sum().over(C.operation_uid)
             )
         )
-        .filter(pl.col("operation_uid").is_in(uids.implode()) & pl.col("share").is_not_null())
+        .filter(pl.col(C.operation_uid).is_in(uids.implode()) & pl.col("share").is_not_null())
     )
     sums: dict[tuple[Path, int], list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for node, uid, share, calls in work.select("node", "operation_uid", "share", "calls").rows():
+    for node, uid, share, calls in work.select(C.node, C.operation_uid, "share", C.calls).rows():
         total = sums[path_of[node], uid]
         total[0] += share
         total[1] += calls
@@ -122,7 +123,7 @@ def place_name(path: Path) -> str:
     return " / ".join(name.removeprefix(MODULE_PREFIX) for name in path[-PLACE_NAMES:])
 
 
-KEYS = ("name", "input_dims", "input_types")
+KEYS = (C.name, C.input_dims, C.input_types)
 """Operations match by name, shapes and dtypes; strides and threads may differ."""
 
 _PRODUCT = ("M", "N", "K")
@@ -182,8 +183,8 @@ def match(target: Side, reference: Side, rows: Mapping[Role, pl.DataFrame]) -> M
     exact = _by_arguments(rows)
     builder = _Builder()
     sides = {Role.TARGET: target, Role.REFERENCE: reference}
-    left = {role: rows[role].join(exact[role], on="uid", how="anti") for role in Role}
-    trees = {role: call_tree(sides[role], left[role]["uid"]) for role in Role}
+    left = {role: rows[role].join(exact[role], on=C.uid, how="anti") for role in Role}
+    trees = {role: call_tree(sides[role], left[role][C.uid]) for role in Role}
     products = {role: _products(left[role]) for role in Role}
     for group in groups(trees[Role.TARGET], trees[Role.REFERENCE]):
         _add_group(builder, group, trees, products)
@@ -193,18 +194,20 @@ def match(target: Side, reference: Side, rows: Mapping[Role, pl.DataFrame]) -> M
 
 def _by_arguments(rows: Mapping[Role, pl.DataFrame]) -> dict[Role, pl.DataFrame]:
     """Return ``uid, pair, calls`` of the rows of each side whose key the other side has too."""
-    calls = pl.col("operation_count").sum().cast(pl.Float64)
+    calls = pl.col(C.operation_count).sum().cast(pl.Float64)
     keyed = {
-        role: rows[role].group_by(KEYS, maintain_order=True).agg("uid", calls=calls)
+        role: rows[role].group_by(KEYS, maintain_order=True).agg(C.uid, calls.alias(C.calls))
         for role in Role
     }
     both = keyed[Role.TARGET].join(
         keyed[Role.REFERENCE], on=list(KEYS), nulls_equal=True, maintain_order="left"
     )
     pair = pl.int_range(pl.len(), dtype=pl.Int64)
-    columns = {Role.TARGET: ("uid", "calls"), Role.REFERENCE: ("uid_right", "calls_right")}
+    columns = {Role.TARGET: (C.uid, C.calls), Role.REFERENCE: ("uid_right", "calls_right")}
     return {
-        role: both.select(pair=pair, uid=uid, calls=count).explode("uid")
+        role: both.select(
+            pair.alias(C.pair), pl.col(uid).alias(C.uid), pl.col(count).alias(C.calls)
+        ).explode(C.uid)
         for role, (uid, count) in columns.items()
     }
 
@@ -242,7 +245,7 @@ def _add_products(
     taken = {(side, uid) for _, side, uid, *_ in builder.members}
     by_product: dict[Product, dict[Role, list[OperationPart]]] = {}
     for role in Role:
-        for uid, count in left[role].select("uid", "operation_count").iter_rows():
+        for uid, count in left[role].select(C.uid, C.operation_count).iter_rows():
             product = products[role].get(uid)
             if product is not None and (role.value, uid) not in taken:
                 parts = by_product.setdefault(product, {}).setdefault(role, [])
@@ -256,7 +259,7 @@ def _add_products(
 def _products(rows: pl.DataFrame) -> dict[int, Product]:
     """Return M, N, K and batch of the rows that are matrix products, by uid."""
     products = {}
-    for uid, text in rows.select("uid", "params").drop_nulls().iter_rows():
+    for uid, text in rows.select(C.uid, C.params).drop_nulls().iter_rows():
         params = json.loads(text)
         if all(isinstance(params.get(name), int) for name in _PRODUCT):
             products[uid] = (*(params[name] for name in _PRODUCT), params.get("B") or 1)
@@ -269,29 +272,31 @@ def _matches(
     rows: Mapping[Role, pl.DataFrame],
     trees: Mapping[Role, Tree],
 ) -> Matches:
-    first = exact[Role.TARGET]["pair"].n_unique()
+    first = exact[Role.TARGET][C.pair].n_unique()
     schema = {
-        "pair": pl.Int64,
-        "side": pl.String,
-        "uid": pl.Int64,
+        C.pair: pl.Int64,
+        C.side: pl.String,
+        C.uid: pl.Int64,
         "share": pl.Float64,
-        "calls": pl.Float64,
+        C.calls: pl.Float64,
     }
     later = pl.DataFrame(builder.members, schema=schema, orient="row")
     parts = [
-        exact[role].select("pair", "uid", "calls", side=pl.lit(role.value), share=pl.lit(1.0))
+        exact[role].select(
+            C.pair, C.uid, C.calls, pl.lit(role.value).alias(C.side), share=pl.lit(1.0)
+        )
         for role in Role
     ]
     members = pl.concat(
-        [part.select(list(schema)) for part in parts] + [later.with_columns(pl.col("pair") + first)]
+        [part.select(list(schema)) for part in parts] + [later.with_columns(pl.col(C.pair) + first)]
     )
     pairs = pl.DataFrame(
         [(MatchedBy.ARGUMENTS.value, None)] * first + builder.pairs,
-        schema={"matched_by": pl.String, "place": pl.String},
+        schema={C.matched_by: pl.String, C.place: pl.String},
         orient="row",
-    ).with_row_index("pair")
+    ).with_row_index(C.pair)
     return Matches(
-        pairs.with_columns(pl.col("pair").cast(pl.Int64)), members, _rest(members, rows, trees)
+        pairs.with_columns(pl.col(C.pair).cast(pl.Int64)), members, _rest(members, rows, trees)
     )
 
 
@@ -301,10 +306,10 @@ def _rest(
     trees: Mapping[Role, Tree],
 ) -> pl.DataFrame:
     """Return the share of each row that is in no pair."""
-    taken = members.group_by("side", "uid").agg(taken=pl.col("share").sum())
-    every = pl.concat(rows[role].select("uid", side=pl.lit(role.value)) for role in Role)
+    taken = members.group_by(C.side, C.uid).agg(taken=pl.col("share").sum())
+    every = pl.concat(rows[role].select(C.uid, pl.lit(role.value).alias(C.side)) for role in Role)
     left = (
-        every.join(taken, on=["side", "uid"], how="left", maintain_order="left")
+        every.join(taken, on=[C.side, C.uid], how="left", maintain_order="left")
         .with_columns(share=1.0 - pl.col("taken").fill_null(0.0))
         .filter(pl.col("share") > _MIN_SHARE)
     )
@@ -315,5 +320,5 @@ def _rest(
             for part in parts:
                 key = role.value, part.uid
                 places[key] = max(places.get(key, (0.0, "")), (part.share, place))
-    names = [places.get(key, (0.0, ""))[1] or None for key in left.select("side", "uid").rows()]
-    return left.select("side", "uid", "share", place=pl.Series(names, dtype=pl.String))
+    names = [places.get(key, (0.0, ""))[1] or None for key in left.select(C.side, C.uid).rows()]
+    return left.select(C.side, C.uid, "share", pl.Series(names, dtype=pl.String).alias(C.place))

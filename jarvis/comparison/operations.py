@@ -15,6 +15,7 @@ from jarvis.comparison.expected import (
 from jarvis.comparison.matching import MatchedBy, Matches, match
 from jarvis.comparison.sides import Role, Side
 from jarvis.schemas import columns
+from jarvis.schemas.names import C
 
 SAME_WORK = 1.1
 """Maximum factor between the FLOPs of calls at one place that do the same work."""
@@ -25,22 +26,22 @@ SAME_WORKLOAD_PCT = 50.0
 NAMES_SHOWN = 3
 
 _READ = (
-    "uid",
-    "name",
-    "category",
-    "input_dims",
-    "input_types",
-    "operation_count",
-    "kernel_time_us",
-    "comm_time_us",
-    "flops",
-    "bytes",
-    "compute",
-    "roofline_time_us",
-    "bound",
-    "roofline_note",
-    "params",
-    "kernels",
+    C.uid,
+    C.name,
+    C.category,
+    C.input_dims,
+    C.input_types,
+    C.operation_count,
+    C.kernel_time_us,
+    C.comm_time_us,
+    C.flops,
+    C.bytes,
+    C.compute,
+    C.roofline_time_us,
+    C.bound,
+    C.roofline_note,
+    C.params,
+    C.kernels,
 )
 _DTYPES = {column.name: column.dtype for column in columns("operations")}
 
@@ -78,27 +79,27 @@ class Paired:
     def members(self) -> pl.DataFrame:
         """The rows of each pair with their columns; times are scaled by their share."""
         parts = [
-            self.matches.members.filter(pl.col("side") == role.value).join(
-                self.rows[role], on="uid", maintain_order="left"
+            self.matches.members.filter(pl.col(C.side) == role.value).join(
+                self.rows[role], on=C.uid, maintain_order="left"
             )
             for role in Role
         ]
-        shared = ("kernel_time_us", "operation_count")
+        shared = (C.kernel_time_us, C.operation_count)
         return pl.concat(parts).with_columns(pl.col(name) * pl.col("share") for name in shared)
 
     @cached_property
     def pairs(self) -> pl.DataFrame:
         """One row per pair, most target time first: ``comparison_operations`` without outcomes."""
-        of = {role: _summed(self.members.filter(pl.col("side") == role.value)) for role in Role}
+        of = {role: _summed(self.members.filter(pl.col(C.side) == role.value)) for role in Role}
         reference = of[Role.REFERENCE]
-        joined = self.matches.pairs.join(of[Role.TARGET], on="pair").join(
+        joined = self.matches.pairs.join(of[Role.TARGET], on=C.pair).join(
             reference.rename({n: f"reference_{n}" for n in reference.columns if n != "pair"}),
-            on="pair",
+            on=C.pair,
         )
         return (
             _with_expected(_with_times(joined, self.target.compute_ms), self.ratios)
-            .sort("target_ms", "uid", descending=[True, False])
-            .with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64))
+            .sort(C.target_ms, C.uid, descending=[True, False])
+            .with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(C.row))
         )
 
     @cached_property
@@ -107,18 +108,18 @@ class Paired:
         sides = {Role.TARGET: self.target, Role.REFERENCE: self.reference}
         parts = []
         for role, side in sides.items():
-            rest = self.matches.rest.filter(pl.col("side") == role.value)
-            time_ms = pl.col("kernel_time_us") * pl.col("share") / 1e3
+            rest = self.matches.rest.filter(pl.col(C.side) == role.value)
+            time_ms = pl.col(C.kernel_time_us) * pl.col("share") / 1e3
             share = pl.when(side.compute_ms > 0).then(100 * time_ms / side.compute_ms)
             parts.append(
-                rest.join(self.rows[role], on="uid", maintain_order="left").with_columns(
-                    calls="operation_count",
-                    time_ms=time_ms,
-                    percent_of_compute=share,
-                    kernel=pl.col("kernels").list.first().struct.field("name"),
+                rest.join(self.rows[role], on=C.uid, maintain_order="left").with_columns(
+                    pl.col(C.operation_count).alias(C.calls),
+                    time_ms.alias(C.time_ms),
+                    share.alias(C.percent_of_compute),
+                    pl.col(C.kernels).list.first().struct.field(C.name).alias(C.kernel),
                 )
             )
-        return pl.concat(parts).sort("time_ms", "side", "uid", descending=[True, True, False])
+        return pl.concat(parts).sort(C.time_ms, C.side, C.uid, descending=[True, True, False])
 
 
 def _timed(side: Side) -> pl.DataFrame:
@@ -131,16 +132,16 @@ def _timed(side: Side) -> pl.DataFrame:
     )
     return (
         table.select(*chosen)
-        .filter(pl.col("kernel_time_us") > 0)
-        .sort("kernel_time_us", "uid", descending=[True, False])
+        .filter(pl.col(C.kernel_time_us) > 0)
+        .sort(C.kernel_time_us, C.uid, descending=[True, False])
     )
 
 
 def _summed(members: pl.DataFrame) -> pl.DataFrame:
     """Sum the rows of one side in each pair; other columns are those of the heaviest row."""
-    time, count = pl.col("kernel_time_us"), pl.col("operation_count")
+    time, count = pl.col(C.kernel_time_us), pl.col(C.operation_count)
     share = time / time.sum()
-    total = {name: (pl.col(name) * count) for name in ("flops", "bytes", "roofline_time_us")}
+    total = {name: (pl.col(name) * count) for name in (C.flops, C.bytes, C.roofline_time_us)}
 
     def complete(values: pl.Expr) -> pl.Expr:
         return pl.when(values.is_not_null().all()).then(values.sum())
@@ -148,47 +149,53 @@ def _summed(members: pl.DataFrame) -> pl.DataFrame:
     def one_or_none(name: str) -> pl.Expr:
         return pl.when(pl.col(name).n_unique() == 1).then(pl.col(name).first())
 
-    names = pl.col("name").unique(maintain_order=True)
+    names = pl.col(C.name).unique(maintain_order=True)
     return (
-        members.sort("pair", "kernel_time_us", "uid", descending=[False, True, False])
-        .group_by("pair", maintain_order=True)
+        members.sort(C.pair, C.kernel_time_us, C.uid, descending=[False, True, False])
+        .group_by(C.pair, maintain_order=True)
         .agg(
-            pl.col("uid", "category", "bound", "compute", "calls").first(),
-            one_or_none("input_dims"),
-            one_or_none("input_types"),
-            name=names.head(NAMES_SHOWN).str.join(", ")
-            + pl.when(names.len() > NAMES_SHOWN).then(pl.lit(", …")).otherwise(pl.lit("")),
-            uids="uid",
-            ms=time.sum() / 1e3,
-            flops=complete(total["flops"]),
-            bytes=complete(total["bytes"]),
-            roofline_us=complete(total["roofline_time_us"]),
-            log_least=complete(share * pl.col("log_least")),
-            log_most=complete(share * pl.col("log_most")),
+            pl.col(C.uid, C.category, C.bound, C.compute, C.calls).first(),
+            one_or_none(C.input_dims),
+            one_or_none(C.input_types),
+            **{
+                C.name: names.head(NAMES_SHOWN).str.join(", ")
+                + pl.when(names.len() > NAMES_SHOWN).then(pl.lit(", …")).otherwise(pl.lit("")),
+                C.uids: pl.col(C.uid),
+                "ms": time.sum() / 1e3,
+                C.flops: complete(total[C.flops]),
+                C.bytes: complete(total[C.bytes]),
+                "roofline_us": complete(total[C.roofline_time_us]),
+                C.log_least: complete(share * pl.col(C.log_least)),
+                C.log_most: complete(share * pl.col(C.log_most)),
+            },
         )
     )
 
 
 def _with_times(pairs: pl.DataFrame, compute_ms: float) -> pl.DataFrame:
-    target, reference = pl.col("ms"), pl.col("reference_ms")
+    target, reference = pl.col("ms"), pl.col(C.reference_ms)
     return (
         pairs.with_columns(
             difference(target, reference),
-            difference_pct=difference_pct(target, reference),
-            percent_of_compute=pl.when(compute_ms > 0).then(100 * target / compute_ms),
-            target_us_per_call=1e3 * target / pl.col("calls"),
-            reference_us_per_call=1e3 * reference / pl.col("reference_calls"),
-            efficiency_pct=pl.col("roofline_us") / target / 10,
-            reference_efficiency_pct=pl.col("reference_roofline_us") / reference / 10,
-            target_calls=_whole("calls"),
-            target_roofline_us_per_call=pl.col("roofline_us") / pl.col("calls"),
+            **{
+                C.difference_pct: difference_pct(target, reference),
+                C.percent_of_compute: pl.when(compute_ms > 0).then(100 * target / compute_ms),
+                C.target_us_per_call: 1e3 * target / pl.col(C.calls),
+                C.reference_us_per_call: 1e3 * reference / pl.col(C.reference_calls),
+                C.efficiency_pct: pl.col("roofline_us") / target / 10,
+                C.reference_efficiency_pct: pl.col("reference_roofline_us") / reference / 10,
+                C.target_calls: _whole(C.calls),
+                C.target_roofline_us_per_call: pl.col("roofline_us") / pl.col(C.calls),
+            },
             reference_roofline_us_per_call=pl.col("reference_roofline_us")
-            / pl.col("reference_calls"),
+            / pl.col(C.reference_calls),
         )
-        .rename({"ms": "target_ms"})
+        .rename({"ms": C.target_ms})
         .with_columns(
-            reference_calls=_whole("reference_calls"),
-            time_ratio=pl.col("target_us_per_call") / pl.col("reference_us_per_call"),
+            **{
+                C.reference_calls: _whole(C.reference_calls),
+                C.time_ratio: pl.col(C.target_us_per_call) / pl.col(C.reference_us_per_call),
+            },
         )
     )
 
@@ -199,7 +206,7 @@ def _whole(calls: str) -> pl.Expr:
 
 def difference(target: pl.Expr, reference: pl.Expr) -> pl.Expr:
     """Return target minus reference, as ``difference_ms``."""
-    return (target - reference).alias("difference_ms")
+    return (target - reference).alias(C.difference_ms)
 
 
 def difference_pct(target: pl.Expr, reference: pl.Expr) -> pl.Expr:
@@ -214,9 +221,9 @@ def matched_pct(operations: pl.DataFrame, unmatched: pl.DataFrame) -> float | No
         operations: The table ``comparison_operations``.
         unmatched: The table ``comparison_unmatched``.
     """
-    matched_ms = float(operations.select(pl.col("target_ms").sum()).item())
-    only = unmatched.filter(pl.col("side") == Role.TARGET.value)
-    whole_ms = matched_ms + float(only.select(pl.col("time_ms").sum()).item())
+    matched_ms = float(operations.select(pl.col(C.target_ms).sum()).item())
+    only = unmatched.filter(pl.col(C.side) == Role.TARGET.value)
+    whole_ms = matched_ms + float(only.select(pl.col(C.time_ms).sum()).item())
     return 100 * matched_ms / whole_ms if whole_ms > 0 else None
 
 
@@ -227,21 +234,21 @@ def _with_expected(pairs: pl.DataFrame, ratios: HardwareRatios | None) -> pl.Dat
     the same call is memory bound on one GPU and compute bound on the other, it is the ratio of its
     roofline times. If one side is launch bound, the range includes 1.
     """
-    is_same_call = pl.col("matched_by") == MatchedBy.ARGUMENTS.value
-    has_flops = (pl.col("flops") > 0) & (pl.col("reference_flops") > 0)
-    same_name = pl.col("name") == pl.col("reference_name")
-    has_bytes = same_name & (pl.col("bytes") > 0) & (pl.col("reference_bytes") > 0)
+    is_same_call = pl.col(C.matched_by) == MatchedBy.ARGUMENTS.value
+    has_flops = (pl.col(C.flops) > 0) & (pl.col("reference_flops") > 0)
+    same_name = pl.col(C.name) == pl.col(C.reference_name)
+    has_bytes = same_name & (pl.col(C.bytes) > 0) & (pl.col("reference_bytes") > 0)
 
     def per_call(name: str) -> pl.Expr:
-        target = pl.col(name) / pl.col("target_calls")
-        return target / (pl.col(f"reference_{name}") / pl.col("reference_calls"))
+        target = pl.col(name) / pl.col(C.target_calls)
+        return target / (pl.col(f"reference_{name}") / pl.col(C.reference_calls))
 
-    work = pl.when(has_flops).then(per_call("flops")).when(has_bytes).then(per_call("bytes"))
-    rooflines = pl.col("target_roofline_us_per_call") / pl.col("reference_roofline_us_per_call")
+    work = pl.when(has_flops).then(per_call(C.flops)).when(has_bytes).then(per_call(C.bytes))
+    rooflines = pl.col(C.target_roofline_us_per_call) / pl.col("reference_roofline_us_per_call")
     is_mixed = (
         is_same_call
-        & pl.all_horizontal(pl.col("bound", "reference_bound").is_in(["memory", "compute"]))
-        & (pl.col("bound") != pl.col("reference_bound"))
+        & pl.all_horizontal(pl.col(C.bound, C.reference_bound).is_in(["memory", "compute"]))
+        & (pl.col(C.bound) != pl.col(C.reference_bound))
         & pl.lit(ratios is not None)
     )
     is_alike = work.is_between(1 / SAME_WORK, SAME_WORK)
@@ -254,7 +261,13 @@ def _with_expected(pairs: pl.DataFrame, ratios: HardwareRatios | None) -> pl.Dat
     is_short = is_launch_bound("target") | is_launch_bound("reference")
     least, most = expected("least"), expected("most")
     return pairs.with_columns(
-        work_ratio=work,
-        expected_ratio_least=pl.when(is_short).then(least.clip(upper_bound=1.0)).otherwise(least),
-        expected_ratio_most=pl.when(is_short).then(most.clip(lower_bound=1.0)).otherwise(most),
+        **{
+            C.work_ratio: work,
+            C.expected_ratio_least: pl.when(is_short)
+            .then(least.clip(upper_bound=1.0))
+            .otherwise(least),
+            C.expected_ratio_most: pl.when(is_short)
+            .then(most.clip(lower_bound=1.0))
+            .otherwise(most),
+        },
     )

@@ -18,6 +18,7 @@ import polars as pl
 
 from jarvis.comparison import Comparison
 from jarvis.core.errors import RuleError
+from jarvis.schemas.names import C
 from jarvis.text.format import decimal, milliseconds, percent
 
 GPU_TIME, TOTAL_TIME = "gpu_time", "total_time"
@@ -107,15 +108,15 @@ def _percent(change: float, reference_ms: float) -> float:
 
 def metrics(comparison: Comparison) -> Times:
     """Return the metrics of a comparison; missing work takes no time."""
-    columns = ("reference_ms", "target_ms")
+    columns = (C.reference_ms, C.target_ms)
     parts = {
         kind: (before or 0.0, after or 0.0)
-        for kind, before, after in comparison.totals.select("type", *columns).iter_rows()
+        for kind, before, after in comparison.totals.select(C.type, *columns).iter_rows()
     }
     gpu = {GPU_TIME: parts[TOTAL_TIME]} if TOTAL_TIME in parts else {}
     categories = {
         key: (before or 0.0, after or 0.0)
-        for key, before, after in comparison.categories.select("category", *columns).iter_rows()
+        for key, before, after in comparison.categories.select(C.category, *columns).iter_rows()
     }
     return {**gpu, **parts, **categories, **_operators(comparison)}
 
@@ -124,8 +125,8 @@ def _operators(comparison: Comparison) -> Times:
     reference, target = (
         dict(
             side.rows("operations")
-            .group_by("name")
-            .agg(pl.col("kernel_time_us").sum() / 1e3)
+            .group_by(C.name)
+            .agg(pl.col(C.kernel_time_us).sum() / 1e3)
             .iter_rows()
         )
         for side in (comparison.reference, comparison.target)

@@ -8,6 +8,7 @@ import polars as pl
 
 from jarvis.hardware import HardwareSpec
 from jarvis.schemas import columns
+from jarvis.schemas.names import C
 
 
 class Role(StrEnum):
@@ -43,7 +44,7 @@ class Side:
 
     def timeline_ms(self, part: str) -> float | None:
         """Return the time of one part of the GPU timeline, or None if it is not known."""
-        times = self.rows("gpu_timeline").filter(pl.col("type") == part)["time_ms"]
+        times = self.rows("gpu_timeline").filter(pl.col(C.type) == part)[C.time_ms]
         return None if times.is_empty() else float(times[0])
 
     @property
@@ -52,4 +53,4 @@ class Side:
         computed = self.timeline_ms("computation_time")
         if computed is not None:
             return computed
-        return float(self.rows("operations").select(pl.col("kernel_time_us").sum() / 1e3).item())
+        return float(self.rows("operations").select(pl.col(C.kernel_time_us).sum() / 1e3).item())

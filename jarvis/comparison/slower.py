@@ -16,6 +16,7 @@ from jarvis.comparison.matching import MatchedBy
 from jarvis.comparison.messages import MESSAGES
 from jarvis.comparison.operations import SAME_WORK
 from jarvis.findings import Finding, Impact, OpRef
+from jarvis.schemas.names import C
 from jarvis.text.format import arguments
 from jarvis.text.messages import Message
 
@@ -34,25 +35,25 @@ def slower(inputs: FindingInput, operations: pl.DataFrame) -> Iterator[Finding]:
 
     Places at which the reference needs fewer kernels for the same work have their own findings.
     """
-    is_slower = pl.col("outcome").is_in(SLOWER) & (pl.col("unexplained_ms") > 0)
-    is_measured = pl.col("is_measured") & (pl.col("time_ratio") > inputs.tolerance)
+    is_slower = pl.col(C.outcome).is_in(SLOWER) & (pl.col(C.unexplained_ms) > 0)
+    is_measured = pl.col("is_measured") & (pl.col(C.time_ratio) > inputs.tolerance)
     fused = _with_measured_gap(operations).filter(
         _needs_more_launches() & (is_slower | is_measured)
     )
-    rows = operations.filter(is_slower).join(fused, on="pair", how="anti", maintain_order="left")
-    for kind, part, keys in ((Slower, rows, ("category", "name")), (Fused, fused, ("pair",))):
+    rows = operations.filter(is_slower).join(fused, on=C.pair, how="anti", maintain_order="left")
+    for kind, part, keys in ((Slower, rows, (C.category, C.name)), (Fused, fused, (C.pair,))):
         for group in part.partition_by(*keys, maintain_order=True):
-            calls = kind(inputs, group.sort("unexplained_ms", "pair", descending=[True, False]))
+            calls = kind(inputs, group.sort(C.unexplained_ms, C.pair, descending=[True, False]))
             if inputs.is_relevant(calls.time_ms, calls.unexplained_ms):
                 yield calls.finding()
 
 
 def _needs_more_launches() -> pl.Expr:
     """Return whether the target launches more kernels at a place, with different operators."""
-    launches, reference = pl.col("launches_per_call"), pl.col("reference_launches_per_call")
+    launches, reference = pl.col(C.launches_per_call), pl.col(C.reference_launches_per_call)
     return (
-        (pl.col("matched_by") == MatchedBy.CALL_TREE.value)
-        & (pl.col("name") != pl.col("reference_name"))
+        (pl.col(C.matched_by) == MatchedBy.CALL_TREE.value)
+        & (pl.col(C.name) != pl.col(C.reference_name))
         & (reference >= 1)
         & (launches > reference)
         & (launches <= MAX_LAUNCHES)
@@ -62,14 +63,16 @@ def _needs_more_launches() -> pl.Expr:
 
 def _with_measured_gap(operations: pl.DataFrame) -> pl.DataFrame:
     """Use the reference's own time as attainable time if no ratio is expected."""
-    same_ms = pl.col("target_ms") / pl.col("time_ratio")
-    is_same_work = pl.col("work_ratio").is_between(1 / SAME_WORK, SAME_WORK)
-    is_measured = pl.col("expected_ratio_most").is_null() & is_same_work.fill_null(value=True)
-    gap_ms = (pl.col("target_ms") - same_ms).clip(lower_bound=0.0)
+    same_ms = pl.col(C.target_ms) / pl.col(C.time_ratio)
+    is_same_work = pl.col(C.work_ratio).is_between(1 / SAME_WORK, SAME_WORK)
+    is_measured = pl.col(C.expected_ratio_most).is_null() & is_same_work.fill_null(value=True)
+    gap_ms = (pl.col(C.target_ms) - same_ms).clip(lower_bound=0.0)
     return operations.with_columns(
         is_measured=is_measured,
-        attainable_ms=pl.when(is_measured).then(same_ms).otherwise("attainable_ms"),
-        unexplained_ms=pl.when(is_measured).then(gap_ms).otherwise("unexplained_ms"),
+        **{
+            C.attainable_ms: pl.when(is_measured).then(same_ms).otherwise(C.attainable_ms),
+            C.unexplained_ms: pl.when(is_measured).then(gap_ms).otherwise(C.unexplained_ms),
+        },
     )
 
 
@@ -86,25 +89,25 @@ class Slower:
 
     @cached_property
     def time_ms(self) -> float:
-        return float(self.rows["target_ms"].sum())
+        return float(self.rows[C.target_ms].sum())
 
     @cached_property
     def reference_ms(self) -> float:
         """Time of the reference for as many calls."""
-        return float(self.rows.select((pl.col("target_ms") / pl.col("time_ratio")).sum()).item())
+        return float(self.rows.select((pl.col(C.target_ms) / pl.col(C.time_ratio)).sum()).item())
 
     @cached_property
     def attainable_ms(self) -> float:
-        return float(self.rows["attainable_ms"].sum())
+        return float(self.rows[C.attainable_ms].sum())
 
     @cached_property
     def unexplained_ms(self) -> float:
-        return float(self.rows["unexplained_ms"].sum())
+        return float(self.rows[C.unexplained_ms].sum())
 
     @cached_property
     def gain(self) -> Impact:
         """Savings: at best down to the attainable time, at least down to the tolerated time."""
-        rest = pl.col("target_ms") - self.inputs.tolerance * pl.col("attainable_ms")
+        rest = pl.col(C.target_ms) - self.inputs.tolerance * pl.col(C.attainable_ms)
         low_ms = float(self.rows.select(rest.clip(lower_bound=0.0).sum()).item())
         return impact.bounded_impact(
             self.time_ms,
@@ -117,44 +120,44 @@ class Slower:
 
     @cached_property
     def arguments(self) -> str | None:
-        return arguments(self.first["input_dims"], self.first["input_types"])
+        return arguments(self.first[C.input_dims], self.first[C.input_types])
 
     @cached_property
     def values(self) -> dict[str, Any]:
         """Values of the messages."""
         first = self.first
         return {
-            "name": first["name"],
-            "reference_name": first["reference_name"],
-            "kernel": first["kernel"] or first["name"],
+            "name": first[C.name],
+            "reference_name": first[C.reference_name],
+            "kernel": first[C.kernel] or first[C.name],
             "place": self.place,
             "call": MESSAGES("call", arguments=self.arguments)
             if self.arguments
             else MESSAGES("call.at", place=self.place),
-            "calls": int(self.rows["target_calls"].sum()),
-            "launches": first["launches_per_call"],
-            "reference_launches": first["reference_launches_per_call"],
-            "target_us": first["target_us_per_call"],
-            "reference_us": first["reference_us_per_call"],
+            "calls": int(self.rows[C.target_calls].sum()),
+            "launches": first[C.launches_per_call],
+            "reference_launches": first[C.reference_launches_per_call],
+            "target_us": first[C.target_us_per_call],
+            "reference_us": first[C.reference_us_per_call],
             "time_ms": self.time_ms,
             "attainable_ms": self.attainable_ms,
             "unexplained_ms": self.unexplained_ms,
             "compared": self._compared(),
-            "efficiency_pct": first["reference_efficiency_pct"],
+            "efficiency_pct": first[C.reference_efficiency_pct],
         }
 
     @cached_property
     def place(self) -> str:
-        return str(self.first["place"] or self.first["name"])
+        return str(self.first[C.place] or self.first[C.name])
 
     @property
     def _has_known_bound(self) -> bool:
-        bounds = self.first["bound"], self.first["reference_bound"]
+        bounds = self.first[C.bound], self.first[C.reference_bound]
         return all(bound in ("memory", "compute") for bound in bounds)
 
     @cached_property
     def is_much(self) -> bool:
-        return bool((self.rows["outcome"] == Outcome.MUCH_SLOWER.value).any())
+        return bool((self.rows[C.outcome] == Outcome.MUCH_SLOWER.value).any())
 
     @property
     def check(self) -> str:
@@ -174,21 +177,21 @@ class Slower:
 
     def finding(self) -> Finding:
         first = self.first
-        uids = sorted({uid for row in self.rows["uids"] for uid in row})
-        described = self.rows.unique("uid", keep="first", maintain_order=True)
+        uids = sorted({uid for row in self.rows[C.uids] for uid in row})
+        described = self.rows.unique(C.uid, keep="first", maintain_order=True)
         chosen = tuple(
             OpRef(
-                uid=row["uid"],
-                name=row["name"],
-                input_dims=row["input_dims"],
-                operation_count=row["target_calls"],
+                uid=row[C.uid],
+                name=row[C.name],
+                input_dims=row[C.input_dims],
+                operation_count=row[C.target_calls],
             )
             for row in described.iter_rows(named=True)
         )
         heaviest = {reference.uid for reference in chosen}
         return Finding(
             check=self.check,
-            category=first["category"] or "",
+            category=first[C.category] or "",
             title=self.title,
             operations=chosen,
             shared_uids=tuple(uid for uid in uids if uid not in heaviest),
@@ -202,7 +205,7 @@ class Slower:
             verify=self._message("verify.slower"),
             capture=self._message(f"capture.{self.kind}"),
             **self.inputs.priorities(
-                first["category"],
+                first[C.category],
                 self.gain,
                 set(uids),
                 efficiency_pct=self.gain.efficiency_pct,
@@ -210,12 +213,12 @@ class Slower:
         )
 
     def _algorithmic(self) -> Message:
-        is_fusible = self.first["category"] in FUSED_CATEGORIES
+        is_fusible = self.first[C.category] in FUSED_CATEGORIES
         return self._message("algorithmic.fusible" if is_fusible else "algorithmic.slower")
 
     def _evidence(self) -> dict[str, float | int | str]:
         facts = {
-            names.CALLS: int(self.rows["target_calls"].sum()),
+            names.CALLS: int(self.rows[C.target_calls].sum()),
             "gpu_time_ms": self.time_ms,
             names.REFERENCE_TIME: self.reference_ms,
             names.SLOWER_PCT: self._against_reference(self.time_ms),
@@ -224,10 +227,10 @@ class Slower:
             names.UNEXPLAINED_TIME: self.unexplained_ms,
             names.SHARE_PCT: impact.share_pct(self.time_ms, self.inputs.compute_ms),
             names.ARGUMENTS: self.arguments,
-            names.LAUNCHES: self.first["launches_per_call"],
-            names.REFERENCE_LAUNCHES: self.first["reference_launches_per_call"],
-            names.KERNEL: self.first["kernel"],
-            names.REFERENCE_KERNEL: self.first["reference_kernel"],
+            names.LAUNCHES: self.first[C.launches_per_call],
+            names.REFERENCE_LAUNCHES: self.first[C.reference_launches_per_call],
+            names.KERNEL: self.first[C.kernel],
+            names.REFERENCE_KERNEL: self.first[C.reference_kernel],
         }
         return {name: value for name, value in facts.items() if value is not None}
 
@@ -243,7 +246,7 @@ class Slower:
         )
 
     def _explained(self) -> Message | None:
-        if self.first["expected_ratio_most"] is None:
+        if self.first[C.expected_ratio_most] is None:
             return None
         if math.isclose(self.attainable_ms, self.reference_ms):
             return MESSAGES("explained.nothing")
@@ -251,7 +254,7 @@ class Slower:
         return MESSAGES("explained", attainable_ms=self.attainable_ms, change=change)
 
     def _kernel(self) -> Message:
-        kernel, reference = self.first["kernel"], self.first["reference_kernel"]
+        kernel, reference = self.first[C.kernel], self.first[C.reference_kernel]
         if kernel is None:
             return self._message("kernel.unknown")
         other = None
@@ -263,25 +266,25 @@ class Slower:
         return MESSAGES("kernel.slower", call=self.values["call"], kernel=kernel, reference=other)
 
     def _hypothesis(self) -> Message:
-        if self.first["same_kernels"]:
+        if self.first[C.same_kernels]:
             return MESSAGES("hypothesis.same_kernels")
         return MESSAGES("hypothesis.much_slower" if self.is_much else "hypothesis.slower")
 
     def _caveat(self) -> list[Message]:
         first = self.first
         keys = ["caveat"]
-        if first["matched_by"] != MatchedBy.ARGUMENTS.value:
-            keys.append("caveat.by_place" if first["place"] else "caveat.by_dimensions")
-        is_short = first["expected_ratio"] is None and self._has_known_bound
-        if first["expected_ratio_most"] is None:
+        if first[C.matched_by] != MatchedBy.ARGUMENTS.value:
+            keys.append("caveat.by_place" if first[C.place] else "caveat.by_dimensions")
+        is_short = first[C.expected_ratio] is None and self._has_known_bound
+        if first[C.expected_ratio_most] is None:
             keys.append("caveat.nothing_expected")
         elif is_short:
             keys.append("caveat.launching")
-        elif first["expected_ratio"] is None:
+        elif first[C.expected_ratio] is None:
             keys.append("caveat.bound_unknown")
-        if first["is_roofline_capped"]:
+        if first[C.is_roofline_capped]:
             keys.append("caveat.roofline")
-        reached = first["reference_efficiency_pct"]
+        reached = first[C.reference_efficiency_pct]
         if not is_short and reached is not None and reached < impact.BOTTLENECK_EFFICIENCY_PCT:
             keys.append("caveat.reference_low")
         return [self._message(key) for key in keys]

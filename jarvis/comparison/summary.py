@@ -8,6 +8,7 @@ from jarvis.comparison.aggregates import has_communication_data
 from jarvis.comparison.judgement import FASTER, SLOWER, Outcome
 from jarvis.comparison.operations import SAME_WORKLOAD_PCT, Paired, matched_pct
 from jarvis.comparison.sides import Role, Side
+from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable, to_text
 
 MESSAGES = MessageTable(
@@ -97,17 +98,17 @@ def key_points(
 
 
 def _totals(totals: pl.DataFrame) -> Iterator[Message]:
-    times = {row["type"]: row for row in totals.iter_rows(named=True)}
+    times = {row[C.type]: row for row in totals.iter_rows(named=True)}
     for part in _PARTS:
         row = times.get(part)
-        if row is None or not (row["target_ms"] or row["reference_ms"]):
+        if row is None or not (row[C.target_ms] or row[C.reference_ms]):
             continue
         yield MESSAGES(
             "part",
             part=MESSAGES(part),
-            target_ms=row["target_ms"],
-            reference_ms=row["reference_ms"],
-            change=_change(row["difference_pct"]),
+            target_ms=row[C.target_ms],
+            reference_ms=row[C.reference_ms],
+            change=_change(row[C.difference_pct]),
         )
 
 
@@ -126,7 +127,7 @@ def _character(bounds: pl.DataFrame) -> Iterator[Message]:
         share = f"{role.value}_percent"
         top = bounds.sort(share, descending=True).row(0, named=True)
         if top[share] > 0:
-            tops[role] = _bound(top["bound"]), top[share]
+            tops[role] = _bound(top[C.bound]), top[share]
     if len(tops) < len(Role):
         return
     (bound, target_pct), (other, reference_pct) = tops[Role.TARGET], tops[Role.REFERENCE]
@@ -147,24 +148,24 @@ def _matched(operations: pl.DataFrame, unmatched: pl.DataFrame) -> Iterator[Mess
     share = matched_pct(operations, unmatched)
     if share is not None:
         only = {
-            f"{role.value}_ms": _sum(unmatched.filter(pl.col("side") == role.value), "time_ms")
+            f"{role.value}_ms": _sum(unmatched.filter(pl.col(C.side) == role.value), C.time_ms)
             for role in Role
         }
         yield MESSAGES("matched", matched_pct=share, **only)
 
 
 def _calls(operations: pl.DataFrame) -> Iterator[Message]:
-    rows = operations.filter(pl.col("target_calls") != pl.col("reference_calls"))
+    rows = operations.filter(pl.col(C.target_calls) != pl.col(C.reference_calls))
     if not rows.is_empty():
         yield MESSAGES("calls", operations=rows.height)
 
 
 def _judged(operations: pl.DataFrame) -> Iterator[Message]:
-    slower = operations.filter(pl.col("outcome").is_in(SLOWER))
+    slower = operations.filter(pl.col(C.outcome).is_in(SLOWER))
     if not slower.is_empty():
-        unexplained_ms = _sum(slower, "unexplained_ms")
+        unexplained_ms = _sum(slower, C.unexplained_ms)
         yield MESSAGES("slower", times=_times(slower), unexplained_ms=unexplained_ms)
-    elif operations["is_unexpected"].count():
+    elif operations[C.is_unexpected].count():
         yield MESSAGES("slower.none")
     kinds = (
         ("as_expected", (Outcome.EXPECTED.value,)),
@@ -173,7 +174,7 @@ def _judged(operations: pl.DataFrame) -> Iterator[Message]:
         ("nothing_expected", (Outcome.UNKNOWN.value,)),
     )
     for key, outcomes in kinds:
-        rows = operations.filter(pl.col("outcome").is_in(outcomes))
+        rows = operations.filter(pl.col(C.outcome).is_in(outcomes))
         if not rows.is_empty():
             yield MESSAGES(key, times=_times(rows))
 
@@ -193,14 +194,14 @@ def _collectives(collectives: pl.DataFrame) -> Iterator[Message]:
     if is_same(collectives):
         yield MESSAGES("collectives.same")
         return
-    both = collectives.filter(pl.col("found_in") == "both").height
+    both = collectives.filter(pl.col(C.found_in) == "both").height
     yield MESSAGES("collectives.differ", both=both, kinds=collectives.height)
 
 
 def is_same(collectives: pl.DataFrame) -> bool:
     """Return whether the collectives of both sides are equal in kind, type, size and count."""
-    counts = collectives.select("reference_count", "target_count")
-    return counts["reference_count"].equals(counts["target_count"], check_names=False)
+    counts = collectives.select(C.reference_count, C.target_count)
+    return counts[C.reference_count].equals(counts[C.target_count], check_names=False)
 
 
 def unknown(paired: Paired, matched: float | None) -> tuple[str, ...]:
@@ -223,9 +224,9 @@ def _limitations(role: Role, side: Side) -> Iterator[Message]:
     operations = side.rows("operations")
     if operations.is_empty():
         return
-    if operations["kernels"].list.len().fill_null(0).sum() == 0:
+    if operations[C.kernels].list.len().fill_null(0).sum() == 0:
         yield MESSAGES("kernels", side=role.value)
-    if operations["input_dims"].null_count() == operations.height:
+    if operations[C.input_dims].null_count() == operations.height:
         yield MESSAGES("shapes", side=role.value)
 
 

@@ -20,6 +20,7 @@ from jarvis.dashboard.session.current_user import (
 from jarvis.dashboard.session.errors import show_error, toast_errors
 from jarvis.dashboard.session.state import Opened
 from jarvis.run import Run
+from jarvis.schemas.names import C
 from jarvis.server.access.rights import may_change
 from jarvis.server.actions import (
     get_visible_analysis,
@@ -293,7 +294,7 @@ def _hardware_line(now: state.Opened) -> str:
 
 def _main_precision(run: Run) -> str | None:
     """Return the compute unit and precision with the most kernel time."""
-    operations = run.table("operations").drop_nulls("compute")
-    by_time = operations.group_by("compute").agg(pl.col("kernel_time_us").sum())
-    ordered = by_time.sort("kernel_time_us", "compute", descending=[True, False])
-    return None if ordered.is_empty() else str(ordered["compute"][0])
+    operations = run.table("operations").drop_nulls(C.compute)
+    by_time = operations.group_by(C.compute).agg(pl.col(C.kernel_time_us).sum())
+    ordered = by_time.sort(C.kernel_time_us, C.compute, descending=[True, False])
+    return None if ordered.is_empty() else str(ordered[C.compute][0])

@@ -23,6 +23,7 @@ from jarvis.perf_models import (
     Registry,
     UnexpectedArgumentsError,
 )
+from jarvis.schemas.names import C
 from jarvis.text.messages import to_text
 
 
@@ -56,7 +57,7 @@ def _check(check: Check, key: str, source: str) -> Check:
     @wraps(check)
     def sandboxed_check(data: CategoryData) -> Iterator[Finding]:
         findings = _called(lambda: list(check(data)), source)
-        uids = set(data.operations["uid"])
+        uids = set(data.operations[C.uid])
         for finding in findings:
             _called(_check_finding, source, finding, key, uids)
         yield from map(
@@ -97,7 +98,7 @@ def _with_new_columns(rows: pl.DataFrame, found: object) -> pl.DataFrame:
     """Return ``rows`` with the new columns of ``found``."""
     if not isinstance(found, pl.DataFrame):
         raise TypeError(f"classify returned {type(found).__name__}, not a DataFrame")
-    if "uid" not in found.columns or not rows["uid"].equals(found["uid"]):
+    if C.uid not in found.columns or not rows[C.uid].equals(found["uid"]):
         raise ValueError("classify did not return its input rows in their order")
     new = found.select(pl.exclude(rows.columns))
     for column in new.iter_columns():

@@ -15,6 +15,7 @@ from jarvis.perf_report.context import ReportContext
 from jarvis.perf_report.timeline import gpu, idle_gaps, other_definitions
 from jarvis.perf_report.timeline.gpu import Totals
 from jarvis.schemas import conform
+from jarvis.schemas.names import C
 
 __all__ = [
     "TABLES",
@@ -77,9 +78,9 @@ class PerfReport(ReportContext):
     @cached_property
     def operations(self) -> pl.DataFrame:
         """The operations with corrected values, as input of the analyses."""
-        is_example = pl.col("uid") == pl.col("operation_uid")
-        examples = self._grouped.calls.select("source_uid", is_example=is_example)
-        stacks = self._stacks(examples.filter("is_example")["source_uid"])
+        is_example = pl.col(C.uid) == pl.col(C.operation_uid)
+        examples = self._grouped.calls.select(C.source_uid, is_example=is_example)
+        stacks = self._stacks(examples.filter("is_example")[C.source_uid])
         rows = operations.operations(self._measured, stacks, self.hardware, self.totals)
         return conform(rows, "operations")
 
@@ -163,19 +164,19 @@ class PerfReport(ReportContext):
 
     def call_paths(self, uids: Sequence[int]) -> dict[int, CallPath]:
         """Return the calls around and below each of these operations or host calls, by uid."""
-        unified_rows = self._grouped.calls.filter(pl.col("uid").is_in(uids))
-        others = pl.Series(sorted(set(uids).difference(unified_rows["uid"])), dtype=pl.Int64)
-        other_rows = self._calls.rows(others).with_columns(source_uid="uid")
+        unified_rows = self._grouped.calls.filter(pl.col(C.uid).is_in(uids))
+        others = pl.Series(sorted(set(uids).difference(unified_rows[C.uid])), dtype=pl.Int64)
+        other_rows = self._calls.rows(others).with_columns(pl.col(C.uid).alias(C.source_uid))
         rows = pl.concat([unified_rows, other_rows], how="diagonal")
         below = self._work.below(others)
-        of_rows = self._grouped.work.filter(pl.col("owner_uid").is_in(uids))
+        of_rows = self._grouped.work.filter(pl.col(C.owner_uid).is_in(uids))
         work = pl.concat([of_rows, below], how="diagonal")
-        tree, stacks = self._trace.python_call_tree, self._stacks(rows["source_uid"])
+        tree, stacks = self._trace.python_call_tree, self._stacks(rows[C.source_uid])
         return paths.call_paths(tree, self._python_calls, stacks, rows, work)
 
     def event_of_row(self, uid: int) -> int | None:
         """Return the host call of a row of the unified sheet, by its uid; None for other uids."""
-        sources = self._grouped.calls.filter(uid=uid)["source_uid"]
+        sources = self._grouped.calls.filter(pl.col(C.uid) == uid)[C.source_uid]
         return None if sources.is_empty() else int(sources[0])
 
     def table(self, name: str) -> pl.DataFrame:

@@ -8,6 +8,7 @@ import polars as pl
 
 from jarvis.perf_report.intervals import microseconds
 from jarvis.schemas import KERNEL_STATS, KERNELS
+from jarvis.schemas.names import C
 from jarvis.trace import Trace
 
 NAME_LENGTH = 64
@@ -27,42 +28,44 @@ def kernel_details(lists: pl.DataFrame) -> pl.DataFrame:
         ``group, kernel_details``, with details in order of total duration, and ``stack_owners``,
         their ``stack_of`` in the same order, if ``lists`` has it.
     """
-    ns = pl.col("dur_ns")
-    has_owners = "stack_of" in lists.columns
+    ns = pl.col(C.dur_ns)
+    has_owners = C.stack_of in lists.columns
     return (
         _fitting(lists)
-        .group_by("group", "position", maintain_order=True)
+        .group_by(C.group, C.position, maintain_order=True)
         .agg(
-            name=pl.col("name").first(),
-            stream=pl.col("stream").first(),
-            count=pl.len().cast(pl.Int64),
-            total_duration_us=microseconds(ns.sum()),
-            mean_duration_us=microseconds(ns.sum()) / pl.len(),
-            median_duration_us=microseconds(ns.median()),
-            std_dev_duration_us=ns.std(ddof=0) / 1e3,
-            min_duration_us=microseconds(ns.min()),
-            max_duration_us=microseconds(ns.max()),
-            **({"stack_owners": pl.col("stack_of").first()} if has_owners else {}),
+            pl.col(C.name).first(),
+            pl.col(C.stream).first(),
+            pl.len().cast(pl.Int64).alias(C.count),
+            microseconds(ns.sum()).alias(C.total_duration_us),
+            (microseconds(ns.sum()) / pl.len()).alias(C.mean_duration_us),
+            microseconds(ns.median()).alias(C.median_duration_us),
+            (ns.std(ddof=0) / 1e3).alias(C.std_dev_duration_us),
+            microseconds(ns.min()).alias(C.min_duration_us),
+            microseconds(ns.max()).alias(C.max_duration_us),
+            **({"stack_owners": pl.col(C.stack_of).first()} if has_owners else {}),
         )
-        .sort("group", "total_duration_us", "name", maintain_order=True)
-        .group_by("group", maintain_order=True)
+        .sort(C.group, C.total_duration_us, C.name, maintain_order=True)
+        .group_by(C.group, maintain_order=True)
         .agg(
             *(["stack_owners"] if has_owners else []),
-            kernel_details=_entries(KERNEL_STATS),
+            _entries(KERNEL_STATS).alias(C.kernel_details),
         )
     )
 
 
 def _fitting(lists: pl.DataFrame) -> pl.DataFrame:
     """Return the kernels, with ``position``, of calls with as many kernels as their template."""
-    calls = lists.group_by("call").agg(pl.col("group").first(), length=pl.len()).sort("call")
-    of_template = pl.col("length").first().over("group")
+    calls = lists.group_by("call").agg(pl.col(C.group).first(), length=pl.len()).sort("call")
+    of_template = pl.col("length").first().over(C.group)
     fitting = calls.filter(pl.col("length") == of_template)["call"]
     kernels = lists.filter(pl.col("call").is_in(fitting.implode())).sort(
         "call", maintain_order=True
     )
     row, is_first = pl.int_range(pl.len()), pl.col("call").ne_missing(pl.col("call").shift())
-    return kernels.with_columns(position=row - pl.when(is_first).then(row).forward_fill())
+    return kernels.with_columns(
+        (row - pl.when(is_first).then(row).forward_fill()).alias(C.position)
+    )
 
 
 def trunc_kernel_details(details: list[dict[str, Any]] | None) -> str | None:
@@ -85,19 +88,19 @@ def kernels_by_name(work: pl.DataFrame, owner: str) -> pl.DataFrame:
     Args:
         work: ``owner, name, stream, dur_ns``.
     """
-    ns = pl.col("dur_ns")
+    ns = pl.col(C.dur_ns)
     return (
-        work.group_by(owner, "name", "stream")
+        work.group_by(owner, C.name, C.stream)
         .agg(
-            count=pl.len().cast(pl.Int64),
-            total_us=microseconds(ns.sum()),
-            mean_us=microseconds(ns.sum()) / pl.len(),
-            min_us=microseconds(ns.min()),
-            max_us=microseconds(ns.max()),
+            pl.len().cast(pl.Int64).alias(C.count),
+            microseconds(ns.sum()).alias(C.total_us),
+            (microseconds(ns.sum()) / pl.len()).alias(C.mean_us),
+            microseconds(ns.min()).alias(C.min_us),
+            microseconds(ns.max()).alias(C.max_us),
         )
-        .sort([owner, "total_us", "name", "stream"], descending=[False, True, False, False])
+        .sort([owner, C.total_us, C.name, C.stream], descending=[False, True, False, False])
         .group_by(owner, maintain_order=True)
-        .agg(kernels=_entries(KERNELS))
+        .agg(_entries(KERNELS).alias(C.kernels))
     )
 
 
@@ -107,12 +110,12 @@ def _entries(dtype: pl.List) -> pl.Expr:
 
 
 UNKNOWN = "Unknown"
-ARGUMENTS = ("input_dims", "input_types", "input_strides", "concrete_inputs")
-THREAD = ("process_name", "process_label", "thread_name")
-CALL_KEY = ("name", "op_category", *THREAD, *ARGUMENTS)
+ARGUMENTS = (C.input_dims, C.input_types, C.input_strides, C.concrete_inputs)
+THREAD = (C.process_name, C.process_label, C.thread_name)
+CALL_KEY = (C.name, C.op_category, *THREAD, *ARGUMENTS)
 """Key columns of a row in the sheets."""
 
-OPTIONAL_KEY = ("num_kernels", "is_recompute", "overlapping_kernel_names")
+OPTIONAL_KEY = (C.num_kernels, C.is_recompute, C.overlapping_kernel_names)
 """Optional key columns."""
 
 _PROCESS_TID = "0"  # Kineto writes the names of a process under this thread
@@ -138,13 +141,13 @@ class HostCalls:
 
         Columns that a kind of call does not have are null.
         """
-        wanted = pl.col("uid").is_in(uids.implode())
+        wanted = pl.col(C.uid).is_in(uids.implode())
         parts = [
-            table.select(pl.col(name) for name in ("uid", *columns) if name in table.columns)
+            table.select(pl.col(name) for name in (C.uid, *columns) if name in table.columns)
             for table in (self.cpu_ops, self.runtime, self.python_functions)
             if table is not None
         ]
-        return pl.concat([part.filter(wanted) for part in parts], how="diagonal").sort("uid")
+        return pl.concat([part.filter(wanted) for part in parts], how="diagonal").sort(C.uid)
 
     def rows(self, uids: pl.Series) -> pl.DataFrame:
         """Return the calls with these uids, in file order, with the columns of sheets.
@@ -153,30 +156,32 @@ class HostCalls:
         ``process_name, process_label, thread_name``; ``is_recompute`` if known. Texts are
         categorical, at four bytes a row.
         """
-        calls = self.select(uids, "name", "ts_ns", "dur_ns", "pid", "tid", *ARGUMENTS)
-        processes = self.threads.filter(pl.col("tid") == _PROCESS_TID)
+        calls = self.select(uids, C.name, C.ts_ns, C.dur_ns, C.pid, C.tid, *ARGUMENTS)
+        processes = self.threads.filter(pl.col(C.tid) == _PROCESS_TID)
         named = (
             calls.join(
-                processes.select("pid", pl.col("process_name", "process_label").cast(_NAME)),
-                on="pid",
+                processes.select(C.pid, pl.col(C.process_name, C.process_label).cast(_NAME)),
+                on=C.pid,
                 how="left",
                 maintain_order="left",
             )
             .join(
-                self.threads.select("pid", "tid", pl.col("thread_name").cast(_NAME)),
-                on=["pid", "tid"],
+                self.threads.select(C.pid, C.tid, pl.col(C.thread_name).cast(_NAME)),
+                on=[C.pid, C.tid],
                 how="left",
                 maintain_order="left",
             )
-            .drop("pid", "tid")
+            .drop(C.pid, C.tid)
             .with_columns(
-                pl.col("name").cast(_NAME),
+                pl.col(C.name).cast(_NAME),
                 pl.col(THREAD).fill_null(pl.lit(UNKNOWN, dtype=_NAME)),
             )
         )
         if self.recomputed is None:
             return named
-        return named.with_columns(is_recompute=pl.col("uid").is_in(self.recomputed.implode()))
+        return named.with_columns(
+            pl.col(C.uid).is_in(self.recomputed.implode()).alias(C.is_recompute)
+        )
 
 
 def host_calls(
@@ -201,7 +206,7 @@ def shares(of: str) -> list[pl.Expr]:
     """Return ``percent`` and ``cumulative_percent`` of a column; null if the sum is 0."""
     total = pl.col(of).sum()
     share = pl.when(total > 0).then(100 * pl.col(of) / total)
-    return [share.alias("percent"), share.cum_sum().alias("cumulative_percent")]
+    return [share.alias(C.percent), share.cum_sum().alias(C.cumulative_percent)]
 
 
 def key_of(calls: pl.DataFrame, *columns: str) -> list[str]:
@@ -212,7 +217,7 @@ def key_of(calls: pl.DataFrame, *columns: str) -> list[str]:
 def numbered(calls: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     """Return calls with ``call``, their position, and ``group``, the first call with equal key."""
     return calls.with_columns(call=pl.int_range(pl.len(), dtype=pl.UInt32)).with_columns(
-        group=pl.col("call").first().over(key)
+        pl.col("call").first().over(key).alias(C.group)
     )
 
 
@@ -220,7 +225,7 @@ def with_kernel_details(
     groups: pl.DataFrame,
     calls: pl.DataFrame,
     work: pl.DataFrame,
-    names: tuple[str, str] = ("kernel_details", "trunc_kernel_details"),
+    names: tuple[str, str] = (C.kernel_details, C.trunc_kernel_details),
 ) -> pl.DataFrame:
     """Return groups with ``kernel_details`` and ``trunc_kernel_details``; ``[]`` and null if none.
 
@@ -231,14 +236,14 @@ def with_kernel_details(
         names: Names of the two columns.
     """
     full, short = names
-    optional = [column for column in ("stack_of",) if column in work.columns]
+    optional = [column for column in (C.stack_of,) if column in work.columns]
     lists = (
-        work.select("name", "stream", "dur_ns", *optional, uid="owner_uid")
-        .join(calls.select("uid", "call", "group"), on="uid", maintain_order="left")
-        .drop("uid")
+        work.select(C.name, C.stream, C.dur_ns, *optional, pl.col(C.owner_uid).alias(C.uid))
+        .join(calls.select(C.uid, "call", C.group), on=C.uid, maintain_order="left")
+        .drop(C.uid)
     )
-    entries_of = kernel_details(lists).rename({"kernel_details": full})
-    details = groups.join(entries_of, on="group", how="left", maintain_order="left")
+    entries_of = kernel_details(lists).rename({C.kernel_details: full})
+    details = groups.join(entries_of, on=C.group, how="left", maintain_order="left")
     texts = [trunc_kernel_details(entries) for entries in details[full].to_list()]
     return details.with_columns(
         pl.col(full).fill_null(pl.lit([], dtype=KERNEL_STATS)),

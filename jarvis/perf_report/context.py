@@ -17,6 +17,7 @@ from jarvis.perf_report.fusion import chains as fusion_chains
 from jarvis.perf_report.fusion import epilogues as fusion_epilogues
 from jarvis.perf_report.timeline.host import HostTimeline
 from jarvis.perf_report.work import GpuWork, gpu_work
+from jarvis.schemas.names import C
 from jarvis.trace import Trace
 
 
@@ -107,7 +108,7 @@ class ReportContext:
         chains = fusion_chains.chain_members(order, attention["step"])
         feeding = attention_groups.feeding_attention(order, chains, attention)
         taken = pl.concat([attention["step"], chains["step"]])
-        differentiated = self._trace.backwards["forward_uid"]
+        differentiated = self._trace.backwards[C.forward_uid]
         epilogues = fusion_epilogues.epilogue_members(order, taken, differentiated)
         return tables.fusion_tables(order, chains, epilogues, feeding)
 

@@ -10,6 +10,7 @@ import polars as pl
 
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_report.roofline import peak_tflops
+from jarvis.schemas.names import C
 
 MEMORY_ONLY = "memory only"
 """The bound if the compute peak is not known: the efficiency is only a lower limit."""
@@ -57,61 +58,69 @@ def with_efficiency(operations: pl.DataFrame, hardware: HardwareSpec | None) -> 
         operations: ``operation_count, kernel_time_us, modelled, failure, uncovered, flops, bytes``
             (of one call) ``, compute, crosses_link``.
     """
-    count, time_us = pl.col("operation_count"), pl.col("kernel_time_us")
+    count, time_us = pl.col(C.operation_count), pl.col(C.kernel_time_us)
     timed = pl.when(time_us > 0).then(time_us)
     rated = operations.with_columns(
-        flops_per_byte=pl.when(pl.col("bytes") > 0).then(pl.col("flops") / pl.col("bytes")),
-        tflops_per_s=count * pl.col("flops") / timed / 1e6,
-        tb_per_s=count * pl.col("bytes") / timed / 1e6,
+        **{
+            C.flops_per_byte: pl.when(pl.col(C.bytes) > 0).then(pl.col(C.flops) / pl.col(C.bytes)),
+            C.tflops_per_s: count * pl.col(C.flops) / timed / 1e6,
+            C.tb_per_s: count * pl.col(C.bytes) / timed / 1e6,
+        },
     )
     if hardware is None:
         unknown = {
             name: pl.lit(None, pl.Float64)
-            for name in ("peak_tflops", "peak_tb_per_s", "roofline_time_us", "pct_roofline")
+            for name in (C.peak_tflops, C.peak_tb_per_s, C.roofline_time_us, C.pct_roofline)
         }
         return rated.with_columns(
             **unknown,
-            bound=pl.lit(None, pl.String),
-            roofline_note=pl.coalesce(_model_note(), pl.lit(NO_HARDWARE)),
+            **{
+                C.bound: pl.lit(None, pl.String),
+                C.roofline_note: pl.coalesce(_model_note(), pl.lit(NO_HARDWARE)),
+            },
         )
     priced = _with_roofline(rated, hardware)
     return priced.with_columns(
-        pct_roofline=100 * count * pl.col("roofline_time_us") / timed,
-        roofline_note=_note(hardware),
+        (100 * count * pl.col(C.roofline_time_us) / timed).alias(C.pct_roofline),
+        _note(hardware).alias(C.roofline_note),
     ).drop("at_least", "at_least_tflops")
 
 
 def _with_roofline(rated: pl.DataFrame, hardware: HardwareSpec) -> pl.DataFrame:
     peaks = hardware.max_achievable_tflops
-    limits = {compute: _lower_limit(compute, peaks) for compute in rated["compute"].drop_nulls()}
-    flops = pl.col("flops")
-    compute_us = pl.when(flops == 0).then(0.0).otherwise(flops / pl.col("peak_tflops") / 1e6)
-    bytes_in_memory = pl.when(~_crosses_link()).then("bytes")
+    limits = {compute: _lower_limit(compute, peaks) for compute in rated[C.compute].drop_nulls()}
+    flops = pl.col(C.flops)
+    compute_us = pl.when(flops == 0).then(0.0).otherwise(flops / pl.col(C.peak_tflops) / 1e6)
+    bytes_in_memory = pl.when(~_crosses_link()).then(C.bytes)
     memory_us = bytes_in_memory / hardware.mem_bw_gbps / 1e3
     memory_decides = flops / pl.col("at_least_tflops") / 1e6 <= memory_us
-    side_us = pl.when(pl.col("peak_tflops").is_null() & (flops > 0)).then(memory_us)
+    side_us = pl.when(pl.col(C.peak_tflops).is_null() & (flops > 0)).then(memory_us)
     both_us = pl.when(compute_us.is_not_null() & memory_us.is_not_null()).then(
         pl.max_horizontal(compute_us, memory_us)
     )
     is_compute = compute_us >= memory_us
     return rated.with_columns(
-        peak_tflops=peak_tflops(hardware, "compute"),
-        peak_tb_per_s=pl.when(bytes_in_memory.is_not_null()).then(hardware.tb_per_s),
+        **{
+            C.peak_tflops: peak_tflops(hardware, C.compute),
+            C.peak_tb_per_s: pl.when(bytes_in_memory.is_not_null()).then(hardware.tb_per_s),
+        },
         at_least=_looked_up({c: key for c, (key, _) in limits.items()}, pl.String()),
         at_least_tflops=_looked_up({c: peak for c, (_, peak) in limits.items()}, pl.Float64()),
     ).with_columns(
-        roofline_time_us=pl.coalesce(both_us, side_us),
-        bound=pl.when(is_compute & both_us.is_not_null())
-        .then(pl.lit("compute"))
-        .when(both_us.is_not_null() | (side_us.is_not_null() & memory_decides))
-        .then(pl.lit("memory"))
-        .when(side_us.is_not_null())
-        .then(pl.lit(MEMORY_ONLY)),
+        **{
+            C.roofline_time_us: pl.coalesce(both_us, side_us),
+            C.bound: pl.when(is_compute & both_us.is_not_null())
+            .then(pl.lit("compute"))
+            .when(both_us.is_not_null() | (side_us.is_not_null() & memory_decides))
+            .then(pl.lit("memory"))
+            .when(side_us.is_not_null())
+            .then(pl.lit(MEMORY_ONLY)),
+        },
     )
 
 
 def _crosses_link() -> pl.Expr:
-    return pl.col("crosses_link").fill_null(value=False)
+    return pl.col(C.crosses_link).fill_null(value=False)
 
 
 def _lower_limit(compute: str, peaks: dict[str, float]) -> tuple[str | None, float | None]:
@@ -123,32 +132,32 @@ def _lower_limit(compute: str, peaks: dict[str, float]) -> tuple[str | None, flo
 
 
 def _looked_up(table: Mapping[str, object], dtype: pl.DataType) -> pl.Expr:
-    return pl.col("compute").replace_strict(table, default=None, return_dtype=dtype)
+    return pl.col(C.compute).replace_strict(table, default=None, return_dtype=dtype)
 
 
 def _model_note() -> pl.Expr:
     return pl.coalesce(
-        pl.when(~pl.col("modelled")).then(
-            pl.coalesce(pl.col("uncovered").cast(pl.String), pl.lit(NO_MODEL))
+        pl.when(~pl.col(C.modelled)).then(
+            pl.coalesce(pl.col(C.uncovered).cast(pl.String), pl.lit(NO_MODEL))
         ),
-        pl.when(pl.col("failure").is_not_null()).then(
-            pl.format(FAILED, pl.col("failure").cast(pl.String).str.strip_chars_end("."))
+        pl.when(pl.col(C.failure).is_not_null()).then(
+            pl.format(FAILED, pl.col(C.failure).cast(pl.String).str.strip_chars_end("."))
         ),
     )
 
 
 def _note(hardware: HardwareSpec) -> pl.Expr:
     title = pl.lit(hardware.title)
-    without_peak = pl.col("peak_tflops").is_null() & (pl.col("flops") > 0)
-    decided = pl.col("bound") != MEMORY_ONLY
+    without_peak = pl.col(C.peak_tflops).is_null() & (pl.col(C.flops) > 0)
+    decided = pl.col(C.bound) != MEMORY_ONLY
     return pl.coalesce(
         _model_note(),
-        pl.when(pl.col("bytes").is_null()).then(pl.lit(NO_BYTES)),
+        pl.when(pl.col(C.bytes).is_null()).then(pl.lit(NO_BYTES)),
         pl.when(_crosses_link()).then(pl.lit(OVER_LINK)),
-        pl.when(without_peak & (pl.col("compute") == "")).then(pl.lit(NO_COMPUTE)),
+        pl.when(without_peak & (pl.col(C.compute) == "")).then(pl.lit(NO_COMPUTE)),
         pl.when(without_peak & decided).then(
             pl.format(MEMORY_DECIDES, title, "compute", "at_least")
         ),
         pl.when(without_peak).then(pl.format(NO_PEAK, title, "compute")),
-        pl.when(pl.col("kernel_time_us") <= 0).then(pl.lit(NO_TIME)),
+        pl.when(pl.col(C.kernel_time_us) <= 0).then(pl.lit(NO_TIME)),
     )

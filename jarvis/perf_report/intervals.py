@@ -9,10 +9,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from jarvis.schemas.names import C
+
 Int64s = NDArray[np.int64]
 
-START = pl.col("ts_ns")
-END = pl.col("ts_ns") + pl.col("dur_ns")
+START = pl.col(C.ts_ns)
+END = pl.col(C.ts_ns) + pl.col(C.dur_ns)
 
 
 def microseconds(nanoseconds: pl.Expr) -> pl.Expr:
@@ -39,15 +41,15 @@ def greatest_ns(times: pl.Series) -> int | None:
 
 def busy_ns(events: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """Return ``by, busy_ns``: the length of the union of ``ts_ns, dur_ns`` intervals per group."""
-    ordered = events.select(*by, "ts_ns", end_ns=END).sort(*by, "ts_ns")
+    ordered = events.select(*by, C.ts_ns, END.alias(C.end_ns)).sort(*by, C.ts_ns)
     group = ordered.select(pl.struct(by).rle_id()).to_series().to_numpy()
-    starts, ends = ordered["ts_ns"].to_numpy(), ordered["end_ns"].to_numpy()
+    starts, ends = ordered[C.ts_ns].to_numpy(), ordered[C.end_ns].to_numpy()
     covered_from = starts.copy()
     is_later = group[1:] == group[:-1]
     reached = _running_max(ends, group)[:-1]
     np.maximum(starts[1:], reached, out=covered_from[1:], where=is_later)
-    added = pl.Series("busy_ns", np.maximum(ends - covered_from, 0))
-    return ordered[list(by)].hstack([added]).group_by(by).agg(pl.col("busy_ns").sum())
+    added = pl.Series(C.busy_ns, np.maximum(ends - covered_from, 0))
+    return ordered[list(by)].hstack([added]).group_by(by).agg(pl.col(C.busy_ns).sum())
 
 
 def _running_max(values: Int64s, group: NDArray[np.uint32]) -> Int64s:
@@ -90,9 +92,9 @@ def covered_until(events: pl.DataFrame, times: Int64s) -> Int64s:
 
 def _added_parts(events: pl.DataFrame) -> tuple[Int64s, Int64s]:
     """Return begins and ends of what each interval adds to the union of the earlier ones."""
-    starts = events["ts_ns"].to_numpy()
+    starts = events[C.ts_ns].to_numpy()
     order = np.argsort(starts, kind="stable")
-    begins, ends = starts[order], (starts + events["dur_ns"].to_numpy())[order]
+    begins, ends = starts[order], (starts + events[C.dur_ns].to_numpy())[order]
     np.maximum(begins[1:], np.maximum.accumulate(ends)[:-1], out=begins[1:])
     is_added = ends > begins
     return begins[is_added], ends[is_added]

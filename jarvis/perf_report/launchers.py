@@ -6,6 +6,7 @@ from jarvis.perf_models import BUILTIN, Registry
 from jarvis.perf_report.calls import HostCalls, key_of, shares
 from jarvis.perf_report.intervals import busy_ns, microseconds
 from jarvis.perf_report.work import COMMUNICATION, GpuWork
+from jarvis.schemas.names import C
 
 _NATIVE_KERNEL = "void at::native"
 _KERNEL_CATEGORIES = ("elementwise", "reduce", "multi_tensor_apply")
@@ -18,9 +19,11 @@ def direct_work(work: GpuWork) -> pl.DataFrame:
     Columns: ``owner_uid`` (its launcher), ``uid, name, stream, ts_ns, dur_ns``.
     """
     return (
-        work.linked.filter(pl.col("kind") != COMMUNICATION)
-        .select("uid", "name", "stream", "ts_ns", "dur_ns", owner_uid="launcher_uid")
-        .sort("ts_ns", "uid")
+        work.linked.filter(pl.col(C.kind) != COMMUNICATION)
+        .select(
+            C.uid, C.name, C.stream, C.ts_ns, C.dur_ns, pl.col(C.launcher_uid).alias(C.owner_uid)
+        )
+        .sort(C.ts_ns, C.uid)
     )
 
 
@@ -32,9 +35,9 @@ def with_op_category(
     The category follows from the operator name, else from the first kernel that ``source_uid``
     launched.
     """
-    named = {name: registry.op_category(name) for name in calls["name"].unique()}
-    first_kernel = direct.group_by("owner_uid", maintain_order=True).agg(
-        first_kernel=pl.col("name").first()
+    named = {name: registry.op_category(name) for name in calls[C.name].unique()}
+    first_kernel = direct.group_by(C.owner_uid, maintain_order=True).agg(
+        first_kernel=pl.col(C.name).first()
     )
     kernel = pl.col("first_kernel")
     by_kernel = pl.when(kernel.str.starts_with(_NATIVE_KERNEL)).then(
@@ -45,17 +48,17 @@ def with_op_category(
             )
         )
     )
-    by_name = pl.col("name").replace_strict(named, default=None, return_dtype=pl.String)
+    by_name = pl.col(C.name).replace_strict(named, default=None, return_dtype=pl.String)
     return (
         calls.join(
             first_kernel,
-            left_on="source_uid",
-            right_on="owner_uid",
+            left_on=C.source_uid,
+            right_on=C.owner_uid,
             how="left",
             maintain_order="left",
         )
         .with_columns(
-            op_category=pl.coalesce(by_name, by_kernel, pl.lit(OTHER)).cast(pl.Categorical)
+            pl.coalesce(by_name, by_kernel, pl.lit(OTHER)).cast(pl.Categorical).alias(C.op_category)
         )
         .drop("first_kernel")
     )
@@ -74,36 +77,36 @@ def launchers(
         work that it launched, without communication), ``subtree_kernel_time_us`` (of all work below
         it) and ``direct_kernel_count``.
     """
-    below = work.below(direct["owner_uid"].unique(), ("ts_ns", "dur_ns"))
+    below = work.below(direct[C.owner_uid].unique(), (C.ts_ns, C.dur_ns))
     times = (
-        direct.group_by("owner_uid")
-        .agg(first_kernel_uid=pl.col("uid").min(), direct_kernel_count=pl.len().cast(pl.Int64))
-        .join(busy_ns(direct, ["owner_uid"]), on="owner_uid")
-        .join(busy_ns(below, ["owner_uid"]), on="owner_uid", suffix="_below")
+        direct.group_by(C.owner_uid)
+        .agg(first_kernel_uid=pl.col(C.uid).min(), direct_kernel_count=pl.len().cast(pl.Int64))
+        .join(busy_ns(direct, [C.owner_uid]), on=C.owner_uid)
+        .join(busy_ns(below, [C.owner_uid]), on=C.owner_uid, suffix="_below")
         .select(
             "first_kernel_uid",
             "direct_kernel_count",
-            uid="owner_uid",
-            direct_kernel_time_us=microseconds(pl.col("busy_ns")),
-            subtree_kernel_time_us=microseconds(pl.col("busy_ns_below")),
+            pl.col(C.owner_uid).alias(C.uid),
+            microseconds(pl.col(C.busy_ns)).alias(C.direct_kernel_time_us),
+            microseconds(pl.col("busy_ns_below")).alias(C.subtree_kernel_time_us),
         )
     )
-    rows = calls.rows(times["uid"]).join(times, on="uid").sort("ts_ns", "first_kernel_uid")
-    rows = rows.drop("dur_ns", "first_kernel_uid").with_columns(source_uid="uid")
-    return with_op_category(rows, direct, registry).drop("source_uid")
+    rows = calls.rows(times[C.uid]).join(times, on=C.uid).sort(C.ts_ns, "first_kernel_uid")
+    rows = rows.drop(C.dur_ns, "first_kernel_uid").with_columns(pl.col(C.uid).alias(C.source_uid))
+    return with_op_category(rows, direct, registry).drop(C.source_uid)
 
 
 def ops_summary(launched: pl.DataFrame) -> pl.DataFrame:
     """Sum ``launchers`` by name (schema: ``ops_summary``)."""
-    times = ("direct_kernel_time_us", "subtree_kernel_time_us")
+    times = (C.direct_kernel_time_us, C.subtree_kernel_time_us)
     return (
-        launched.group_by(key_of(launched, "name"))
+        launched.group_by(key_of(launched, C.name))
         .agg(
             *(pl.col(time).sum() for time in times),
             *((pl.col(time).sum() / 1e3).alias(time.replace("_us", "_ms")) for time in times),
-            count=pl.len(),
-            categories=pl.col("op_category").unique().sort(),
+            pl.len().alias(C.count),
+            pl.col(C.op_category).unique().sort().alias(C.categories),
         )
-        .sort(["direct_kernel_time_us", "name"], descending=[True, False])
-        .with_columns(shares("direct_kernel_time_us"))
+        .sort([C.direct_kernel_time_us, C.name], descending=[True, False])
+        .with_columns(shares(C.direct_kernel_time_us))
     )

@@ -24,6 +24,7 @@ from jarvis.perf_report.annotations import ANNOTATION_SCHEMA
 from jarvis.perf_report.calls import ARGUMENTS
 from jarvis.perf_report.literals import parsed
 from jarvis.perf_report.work import GpuWork
+from jarvis.schemas.names import C
 from jarvis.text.format import cut
 
 FORMULA_ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -35,18 +36,18 @@ COST_SCHEMA = {
     "model": pl.String,
     "makes_row": pl.Boolean,
     "is_extension": pl.Boolean,
-    "modelled": pl.Boolean,
-    "failure": pl.String,
-    "uncovered": pl.String,
-    "flops": pl.Float64,
-    "bytes": pl.Float64,
-    "exact_flops": pl.Float64,
-    "exact_bytes": pl.Float64,
-    "compute_spec": pl.String,
-    "perf_params": pl.String,
-    "params": pl.String,
+    C.modelled: pl.Boolean,
+    C.failure: pl.String,
+    C.uncovered: pl.String,
+    C.flops: pl.Float64,
+    C.bytes: pl.Float64,
+    C.exact_flops: pl.Float64,
+    C.exact_bytes: pl.Float64,
+    C.compute_spec: pl.String,
+    C.perf_params: pl.String,
+    C.params: pl.String,
 }
-_SIGNATURE = ("name", *ARGUMENTS, "kernel_names", "annotation")
+_SIGNATURE = (C.name, *ARGUMENTS, C.kernel_names, "annotation")
 KERNEL_SEPARATOR = "\n"  # in no kernel name
 
 FormulaOf = Callable[[PerfModel], Formula | None]
@@ -89,25 +90,25 @@ def costs(
     """
     models = {
         name: model
-        for name in calls["name"].unique()
+        for name in calls[C.name].unique()
         if (model := registry.find_model(name)) is not None and formula_of(model) is not None
     }
-    candidates = calls.filter(pl.col("name").is_in(list(models))).select("uid", "name", *ARGUMENTS)
+    candidates = calls.filter(pl.col(C.name).is_in(list(models))).select(C.uid, C.name, *ARGUMENTS)
     need_kernels = [name for name, model in models.items() if model.needs_kernels]
-    readers = candidates.filter(pl.col("name").is_in(need_kernels))["uid"]
+    readers = candidates.filter(pl.col(C.name).is_in(need_kernels))[C.uid]
     if annotations is None:
         annotations = pl.DataFrame(schema=ANNOTATION_SCHEMA)
     if kernel_names is None:
         kernel_names = _kernel_names(readers, work)
     signatures = (
-        candidates.join(kernel_names, on="uid", how="left", maintain_order="left")
-        .join(annotations, on="uid", how="left", maintain_order="left")
+        candidates.join(kernel_names, on=C.uid, how="left", maintain_order="left")
+        .join(annotations, on=C.uid, how="left", maintain_order="left")
         .group_by(_SIGNATURE, maintain_order=True)
-        .agg("uid")
+        .agg(C.uid)
     )
     rows = []
     for row in signatures.select(_SIGNATURE).iter_rows(named=True):
-        model = models[row["name"]]
+        model = models[row[C.name]]
         origin = {
             "model": model.name,
             "makes_row": model.makes_row,
@@ -117,24 +118,24 @@ def costs(
     priced = pl.DataFrame(rows, schema=COST_SCHEMA).with_columns(
         pl.col(pl.String).cast(pl.Categorical)
     )
-    return signatures.select("uid").hstack(priced).explode("uid")
+    return signatures.select(C.uid).hstack(priced).explode(C.uid)
 
 
 def _kernel_names(readers: pl.Series, work: GpuWork | None) -> pl.DataFrame:
     """Return ``uid, kernel_names`` of the calls with GPU work below them."""
     if work is None:
-        return pl.DataFrame(schema={"uid": pl.Int64, "kernel_names": pl.String})
+        return pl.DataFrame(schema={C.uid: pl.Int64, C.kernel_names: pl.String})
     return (
-        work.below(readers, ("name", "ts_ns"))
-        .sort("owner_uid", "ts_ns", maintain_order=True)
-        .group_by(uid="owner_uid")
-        .agg(kernel_names=pl.col("name").str.join(KERNEL_SEPARATOR))
+        work.below(readers, (C.name, C.ts_ns))
+        .sort(C.owner_uid, C.ts_ns, maintain_order=True)
+        .group_by(uid=C.owner_uid)
+        .agg(pl.col(C.name).str.join(KERNEL_SEPARATOR).alias(C.kernel_names))
     )
 
 
 def _cost(row: dict[str, Any], formula: Formula | None, strict: bool) -> dict[str, Any]:
     assert formula is not None
-    if row["input_dims"] is None:
+    if row[C.input_dims] is None:
         return {"modelled": True, "failure": NO_ARGUMENTS}
     try:
         columns = _cost_columns(formula(_signature(row)))
@@ -149,9 +150,9 @@ def _cost(row: dict[str, Any], formula: Formula | None, strict: bool) -> dict[st
 
 def _signature(row: dict[str, Any]) -> OpSignature:
     dims, types, strides, concrete = (parsed(row[argument]) for argument in ARGUMENTS)
-    kernel_names = row["kernel_names"]
+    kernel_names = row[C.kernel_names]
     return OpSignature(
-        name=cut(row["name"]),
+        name=cut(row[C.name]),
         input_dims=dims,
         input_types=types,
         input_strides=strides,
@@ -197,33 +198,35 @@ def sheet_metrics(calls: pl.DataFrame, hardware: HardwareSpec | None) -> pl.Data
     Args:
         calls: ``flops, bytes, compute_spec, kernel_time_us``.
     """
-    flops, moved = pl.col("flops"), pl.col("bytes")
-    time_us = pl.when(pl.col("kernel_time_us") > 0).then("kernel_time_us")
+    flops, moved = pl.col(C.flops), pl.col(C.bytes)
+    time_us = pl.when(pl.col(C.kernel_time_us) > 0).then(C.kernel_time_us)
     rated = calls.with_columns(
-        gflops=flops / 1e9,
-        data_moved_mb=moved / (1 << 20),
-        flops_per_byte=pl.when(moved > 0).then(flops / moved),
-        tb_per_s=moved / time_us / 1e6,
-        tflops_per_s=flops / time_us / 1e6,
+        (flops / 1e9).alias(C.gflops),
+        (moved / (1 << 20)).alias(C.data_moved_mb),
+        pl.when(moved > 0).then(flops / moved).alias(C.flops_per_byte),
+        (moved / time_us / 1e6).alias(C.tb_per_s),
+        (flops / time_us / 1e6).alias(C.tflops_per_s),
     )
     if hardware is None:
         return rated
     # Multiply instead of dividing: Polars rounds a division by a constant differently for one row
     # than for many, and a re-projected run has fewer rows.
-    compute_us = pl.when(flops > 0).then(flops / peak_tflops(hardware, "compute_spec") * 1e-6)
+    compute_us = pl.when(flops > 0).then(flops / peak_tflops(hardware, C.compute_spec) * 1e-6)
     memory_us = moved * (1e-3 / hardware.mem_bw_gbps)
     has_roofline = compute_us.is_not_null() & memory_us.is_not_null()
     roofline_us = pl.when(has_roofline).then(pl.max_horizontal(compute_us, memory_us))
     priced = rated.with_columns(
-        roofline_time_us=roofline_us,
-        roofline_bound=pl.when(has_roofline).then(
-            pl.when(compute_us >= memory_us)
-            .then(pl.lit("COMPUTE_BOUND"))
-            .otherwise(pl.lit("MEMORY_BOUND"))
-        ),
-        pct_roofline=100 * roofline_us / time_us,
+        **{
+            C.roofline_time_us: roofline_us,
+            C.roofline_bound: pl.when(has_roofline).then(
+                pl.when(compute_us >= memory_us)
+                .then(pl.lit("COMPUTE_BOUND"))
+                .otherwise(pl.lit("MEMORY_BOUND"))
+            ),
+            C.pct_roofline: 100 * roofline_us / time_us,
+        },
     )
-    return rated if priced["roofline_time_us"].null_count() == priced.height else priced
+    return rated if priced[C.roofline_time_us].null_count() == priced.height else priced
 
 
 def peak_tflops(hardware: HardwareSpec, compute: str) -> pl.Expr:

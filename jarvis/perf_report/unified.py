@@ -19,6 +19,7 @@ from jarvis.perf_report.intervals import busy_ns, microseconds
 from jarvis.perf_report.launchers import with_op_category
 from jarvis.perf_report.roofline import COST_SCHEMA, backward, costs
 from jarvis.perf_report.work import COMMUNICATION, GpuWork
+from jarvis.schemas.names import C
 from jarvis.trace.tables import RUNTIME_CATEGORIES
 
 SYNTHETIC_END = " (Synthetic Op)"
@@ -26,7 +27,7 @@ SYNTHETIC = "{}->{}" + SYNTHETIC_END
 """Name of a row for one GPU event: the call that launched it, and the event."""
 
 _REPORT_ORDER = ("is_outside_python", "root_ts_ns", "root_order", "order")
-_PLACE = ("uid", "order", "subtree_end", "depth", "is_root", "is_dropped")
+_PLACE = (C.uid, "order", C.subtree_end, C.depth, C.is_root, C.is_dropped)
 _WRAPPER_LEVELS = 5
 """Maximum levels between an op and its autograd wrapper."""
 
@@ -64,29 +65,29 @@ def unified_calls(
         direct: ``direct_work``.
         first_free_uid: First uid of synthetic rows.
     """
-    modelled = own_costs.filter(pl.col("modelled") & pl.col("makes_row"))["uid"]
+    modelled = own_costs.filter(pl.col(C.modelled) & pl.col("makes_row"))[C.uid]
     tree = _features(calls, work, modelled)
     wrapped = _wrapped_backwards(tree, calls, modelled, backward_links, work, strict, registry)
-    collected = _collect(tree, wrapped["uid"], calls)
+    collected = _collect(tree, wrapped[C.uid], calls)
     chosen = (
-        calls.rows(collected["uid"])
-        .join(collected, on="uid")
+        calls.rows(collected[C.uid])
+        .join(collected, on=C.uid)
         .sort(_REPORT_ORDER)
         .drop(_REPORT_ORDER)
-        .with_columns(source_uid="uid", is_synthetic=pl.lit(False))
+        .with_columns(pl.col(C.uid).alias(C.source_uid), pl.lit(False).alias(C.is_synthetic))
     )
-    below = work.below(chosen["uid"])
+    below = work.below(chosen[C.uid])
     synthetic, synthetic_work = _uncovered(calls, work, below, first_free_uid)
     every = pl.concat([chosen, synthetic], how="diagonal")
     every_work = pl.concat([below, synthetic_work], how="diagonal")
     priced = _priced(with_op_category(every, direct, registry), own_costs, wrapped)
     timed = priced.join(
-        busy_ns(every_work, ["owner_uid"]),
-        left_on="uid",
-        right_on="owner_uid",
+        busy_ns(every_work, [C.owner_uid]),
+        left_on=C.uid,
+        right_on=C.owner_uid,
         how="left",
         maintain_order="left",
-    ).with_columns(kernel_time_us=microseconds(pl.col("busy_ns").fill_null(0)))
+    ).with_columns(microseconds(pl.col(C.busy_ns).fill_null(0)).alias(C.kernel_time_us))
     return UnifiedCalls(timed, every_work)
 
 
@@ -98,29 +99,29 @@ def _features(calls: HostCalls, work: GpuWork, modelled: pl.Series) -> pl.DataFr
     ``has_modelled_below``; ``is_barrier``: a runtime call inside an op.
     """
     launched = work.launches["order"].to_numpy()
-    kinds = work.events["kind"].gather(work.launches["event"])
-    runtime = calls.runtime.filter(pl.col("cat") == RUNTIME_CATEGORIES[0])["uid"]
-    by_runtime = work.events.select("launch_uid", "op_uid").filter(_is_among("launch_uid", runtime))
-    is_runtime = _is_among("uid", calls.runtime["uid"])
-    is_op = _is_among("uid", calls.cpu_ops["uid"])
+    kinds = work.events[C.kind].gather(work.launches["event"])
+    runtime = calls.runtime.filter(pl.col(C.cat) == RUNTIME_CATEGORIES[0])[C.uid]
+    by_runtime = work.events.select(C.launch_uid, C.op_uid).filter(_is_among(C.launch_uid, runtime))
+    is_runtime = _is_among(C.uid, calls.runtime[C.uid])
+    is_op = _is_among(C.uid, calls.cpu_ops[C.uid])
     tree = work.call_tree.select(
         *_PLACE,
         is_op=is_op,
         is_python=~(is_op | is_runtime),
-        is_python_root=~(is_op | is_runtime) & pl.col("parent_uid").is_null(),
-        is_modelled=is_op & _is_among("uid", modelled),
-        is_leaf=is_op & _is_among("uid", by_runtime["op_uid"].drop_nulls()),
+        is_python_root=~(is_op | is_runtime) & pl.col(C.parent_uid).is_null(),
+        **{C.is_modelled: is_op & _is_among(C.uid, modelled)},
+        is_leaf=is_op & _is_among(C.uid, by_runtime[C.op_uid].drop_nulls()),
         # Ops inside a runtime call cannot be reached from above.
-        is_barrier=is_runtime & pl.col("op_uid").is_not_null(),
+        is_barrier=is_runtime & pl.col(C.op_uid).is_not_null(),
     )
-    order, end = tree["order"].to_numpy(), tree["subtree_end"].to_numpy()
+    order, end = tree["order"].to_numpy(), tree[C.subtree_end].to_numpy()
     works = np.bincount(launched, minlength=tree.height)
     is_communication = (kinds == COMMUNICATION).to_numpy()
     communicates = np.bincount(launched[is_communication], minlength=tree.height)
     tree = tree.with_columns(
         has_work=has_any(works, order, end), has_communication=has_any(communicates, order, end)
     )
-    counted = pl.col("is_modelled") & pl.col("has_work") & ~_inside(pl.col("is_barrier"))
+    counted = pl.col(C.is_modelled) & pl.col("has_work") & ~_inside(pl.col("is_barrier"))
     modelled_here = tree.select(counted).to_series().to_numpy()
     return tree.with_columns(has_modelled_below=has_any(modelled_here, order + 1, end))
 
@@ -131,7 +132,7 @@ def _is_among(column: str, uids: pl.Series) -> pl.Expr:
 
 def _inside(condition: pl.Expr) -> pl.Expr:
     """Return whether a row (by ``order``) has a proper ancestor for which ``condition`` holds."""
-    reached = pl.when(condition).then("subtree_end").otherwise(0).cum_max().shift(1, fill_value=0)
+    reached = pl.when(condition).then(C.subtree_end).otherwise(0).cum_max().shift(1, fill_value=0)
     return reached > pl.col("order")
 
 
@@ -141,18 +142,18 @@ def _collect(tree: pl.DataFrame, wrapped: pl.Series, calls: HostCalls) -> pl.Dat
     In a tree with Python functions, ops inside a runtime call can be reached too, and calls below a
     Python function come first.
     """
-    is_wrapped = _is_among("uid", wrapped)
+    is_wrapped = _is_among(C.uid, wrapped)
     descends = (
         pl.col("has_work")
-        & ~pl.col("is_modelled")
+        & ~pl.col(C.is_modelled)
         & (pl.col("has_modelled_below") | ~(is_wrapped | pl.col("is_leaf")))
     )
-    collects = pl.col("is_modelled") | is_wrapped | ~pl.col("has_communication")
+    collects = pl.col(C.is_modelled) | is_wrapped | ~pl.col("has_communication")
     has_python = bool(tree["is_python"].any())
     stops = (
         pl.when("is_op").then(~descends).otherwise(pl.lit(not has_python) & pl.col("is_barrier"))
     )
-    is_start = pl.col("is_python_root") | (pl.col("is_root") & ~pl.col("is_in_python"))
+    is_start = pl.col("is_python_root") | (pl.col(C.is_root) & ~pl.col("is_in_python"))
     ops = (
         tree.with_columns(is_in_python=_inside(pl.col("is_python_root")))
         .with_columns(
@@ -160,12 +161,12 @@ def _collect(tree: pl.DataFrame, wrapped: pl.Series, calls: HostCalls) -> pl.Dat
             is_visited=~_inside(stops),
         )
         .filter(pl.col("is_op") & pl.col("is_visited") & pl.col("has_work") & ~descends & collects)
-        .filter(~pl.col("is_dropped"))
-        .select("uid", "order", "root_order", is_outside_python=~pl.col("is_in_python"))
+        .filter(~pl.col(C.is_dropped))
+        .select(C.uid, "order", "root_order", is_outside_python=~pl.col("is_in_python"))
     )
-    roots = tree["uid"].gather(ops["root_order"])
-    starts = calls.select(roots.drop_nulls().unique(), "ts_ns").rename(
-        {"uid": "root_uid", "ts_ns": "root_ts_ns"}
+    roots = tree[C.uid].gather(ops["root_order"])
+    starts = calls.select(roots.drop_nulls().unique(), C.ts_ns).rename(
+        {C.uid: "root_uid", C.ts_ns: "root_ts_ns"}
     )
     return (
         ops.with_columns(root_uid=roots)
@@ -190,21 +191,21 @@ def _wrapped_backwards(
     nodes = _priced_nodes(calls, modelled, backward_links, registry)
     named = (
         _namesakes(nodes, tree, calls)
-        .filter(pl.len().over("node_uid") == 1)
+        .filter(pl.len().over(C.node_uid) == 1)
         .filter(
-            ~pl.col("is_modelled") & (pl.col("depth") - pl.col("node_depth") <= _WRAPPER_LEVELS)
+            ~pl.col(C.is_modelled) & (pl.col(C.depth) - pl.col("node_depth") <= _WRAPPER_LEVELS)
         )
         .sort("node_depth", maintain_order=True)
-        .unique("uid", keep="last", maintain_order=True)
-        .join(nodes.select("node_uid", "forward_uid", "backward_category"), on="node_uid")
-        .select("uid", "forward_uid", "backward_category")
+        .unique(C.uid, keep="last", maintain_order=True)
+        .join(nodes.select(C.node_uid, C.forward_uid, "backward_category"), on=C.node_uid)
+        .select(C.uid, C.forward_uid, "backward_category")
     )
-    forward_calls = calls.select(named["forward_uid"].unique(), "name", *ARGUMENTS)
+    forward_calls = calls.select(named[C.forward_uid].unique(), C.name, *ARGUMENTS)
     prices = costs(forward_calls, work, backward, strict, registry=registry)
     return (
-        named.join(prices.rename({"uid": "forward_uid"}), on="forward_uid")
-        .filter(pl.col("flops").is_not_null())
-        .drop("forward_uid")
+        named.join(prices.rename({C.uid: C.forward_uid}), on=C.forward_uid)
+        .filter(pl.col(C.flops).is_not_null())
+        .drop(C.forward_uid)
     )
 
 
@@ -212,16 +213,16 @@ def _priced_nodes(
     calls: HostCalls, modelled: pl.Series, backward_links: pl.DataFrame, registry: Registry
 ) -> pl.DataFrame:
     """Return ``node_uid, forward_uid, backward_category`` of nodes whose forward op has a model."""
-    links = backward_links.filter(_is_among("forward_uid", modelled))
-    forwards = calls.select(links["forward_uid"].unique(), "name")
-    models = {name: registry.find_model(name) for name in forwards["name"].unique()}
+    links = backward_links.filter(_is_among(C.forward_uid, modelled))
+    forwards = calls.select(links[C.forward_uid].unique(), C.name)
+    models = {name: registry.find_model(name) for name in forwards[C.name].unique()}
     categories = {
         name: model.backward_category for name, model in models.items() if model is not None
     }
-    category = pl.col("name").replace_strict(categories, default=None, return_dtype=pl.String)
+    category = pl.col(C.name).replace_strict(categories, default=None, return_dtype=pl.String)
     return (
-        links.join(forwards.rename({"uid": "forward_uid"}), on="forward_uid")
-        .select("forward_uid", node_uid="backward_uid", backward_category=category)
+        links.join(forwards.rename({C.uid: C.forward_uid}), on=C.forward_uid)
+        .select(C.forward_uid, pl.col(C.backward_uid).alias(C.node_uid), backward_category=category)
         .drop_nulls("backward_category")
     )
 
@@ -231,34 +232,36 @@ def _namesakes(nodes: pl.DataFrame, tree: pl.DataFrame, calls: HostCalls) -> pl.
 
     Columns: ``uid, depth, is_modelled, node_uid, node_depth``, by ``node_uid``.
     """
-    places = tree.select("order", "subtree_end", node_uid="uid", node_depth="depth").filter(
-        _is_among("node_uid", nodes["node_uid"])
-    )
-    names = calls.select(nodes["node_uid"], "name").select(
-        node_uid="uid", expected_name=pl.col("name").str.replace("^.*?: ", "")
+    places = tree.select(
+        "order", C.subtree_end, pl.col(C.uid).alias(C.node_uid), node_depth=C.depth
+    ).filter(_is_among(C.node_uid, nodes[C.node_uid]))
+    names = calls.select(nodes[C.node_uid], C.name).select(
+        pl.col(C.uid).alias(C.node_uid), expected_name=pl.col(C.name).str.replace("^.*?: ", "")
     )
     works = pl.col("is_op") & pl.col("has_work")
-    working = tree.select("uid", "order", "depth", "is_modelled", works=works).filter("works")
+    working = tree.select(C.uid, "order", C.depth, C.is_modelled, works=works).filter("works")
     order = working["order"]
     spans = (
         places.select(
-            "node_uid",
+            C.node_uid,
             "node_depth",
             first=order.search_sorted(places["order"], side="right"),
-            last=order.search_sorted(places["subtree_end"]),
+            last=order.search_sorted(places[C.subtree_end]),
         )
         .filter(pl.col("first") < pl.col("last"))
-        .select("node_uid", "node_depth", place=pl.int_ranges("first", "last", dtype=pl.UInt32))
-        .explode("place")
+        .select(
+            C.node_uid, "node_depth", pl.int_ranges("first", "last", dtype=pl.UInt32).alias(C.place)
+        )
+        .explode(C.place)
     )
-    below = spans.drop("place").hstack(working.drop("order", "works")[spans["place"]])
-    op_names = calls.select(below["uid"].unique(), "name")
+    below = spans.drop(C.place).hstack(working.drop("order", "works")[spans[C.place]])
+    op_names = calls.select(below[C.uid].unique(), C.name)
     return (
-        below.join(names, on="node_uid")
-        .join(op_names, on="uid")
-        .filter(pl.col("name") == pl.col("expected_name"))
-        .drop("name", "expected_name")
-        .sort("node_uid", "uid")
+        below.join(names, on=C.node_uid)
+        .join(op_names, on=C.uid)
+        .filter(pl.col(C.name) == pl.col("expected_name"))
+        .drop(C.name, "expected_name")
+        .sort(C.node_uid, C.uid)
     )
 
 
@@ -272,46 +275,50 @@ def _uncovered(
     """
     left = (
         work.linked.filter(
-            (pl.col("kind") != COMMUNICATION) & ~pl.col("uid").is_in(below["gpu_uid"].implode())
+            (pl.col(C.kind) != COMMUNICATION) & ~pl.col(C.uid).is_in(below[C.gpu_uid].implode())
         )
         .with_columns(
-            has_op=pl.col("op_uid").is_not_null(), source_uid=pl.coalesce("op_uid", "launch_uid")
+            has_op=pl.col(C.op_uid).is_not_null(),
+            **{C.source_uid: pl.coalesce(C.op_uid, C.launch_uid)},
         )
-        .with_columns(first_of_source=pl.col("uid").min().over("source_uid"))
-        .sort("has_op", "first_of_source", "uid")
-        .with_columns(owner_uid=first_free_uid + pl.int_range(pl.len()), gpu_uid="uid")
+        .with_columns(first_of_source=pl.col(C.uid).min().over(C.source_uid))
+        .sort("has_op", "first_of_source", C.uid)
+        .with_columns(
+            (first_free_uid + pl.int_range(pl.len())).alias(C.owner_uid),
+            pl.col(C.uid).alias(C.gpu_uid),
+        )
     )
     rows = (
-        left.select("source_uid", uid="owner_uid", kernel="name")
+        left.select(C.source_uid, pl.col(C.owner_uid).alias(C.uid), pl.col(C.name).alias(C.kernel))
         .join(
-            calls.rows(left["source_uid"].unique()).rename({"uid": "source_uid"}),
-            on="source_uid",
+            calls.rows(left[C.source_uid].unique()).rename({C.uid: C.source_uid}),
+            on=C.source_uid,
             maintain_order="left",
         )
         .with_columns(
-            name=pl.format(SYNTHETIC, "name", "kernel").cast(pl.Categorical),
-            is_synthetic=pl.lit(True),
+            pl.format(SYNTHETIC, "name", "kernel").cast(pl.Categorical).alias(C.name),
+            pl.lit(True).alias(C.is_synthetic),
         )
-        .drop("kernel")
+        .drop(C.kernel)
     )
     return rows, left.select(c for c in below.columns if c in left.columns)
 
 
 def _priced(every: pl.DataFrame, own_costs: pl.DataFrame, wrapped: pl.DataFrame) -> pl.DataFrame:
-    own = own_costs.filter(~pl.col("uid").is_in(wrapped["uid"].implode()))
-    prices = pl.concat([own.filter("modelled"), wrapped.select("uid", *COST_SCHEMA)])
+    own = own_costs.filter(~pl.col(C.uid).is_in(wrapped[C.uid].implode()))
+    prices = pl.concat([own.filter(C.modelled), wrapped.select(C.uid, *COST_SCHEMA)])
     return (
-        every.join(prices, on="uid", how="left", maintain_order="left")
+        every.join(prices, on=C.uid, how="left", maintain_order="left")
         .join(
-            wrapped.select("uid", "backward_category"),
-            on="uid",
+            wrapped.select(C.uid, "backward_category"),
+            on=C.uid,
             how="left",
             maintain_order="left",
         )
         .with_columns(
-            op_category=pl.coalesce(
-                pl.col("backward_category").cast(pl.Categorical), pl.col("op_category")
-            )
+            pl.coalesce(
+                pl.col("backward_category").cast(pl.Categorical), pl.col(C.op_category)
+            ).alias(C.op_category)
         )
         .drop("backward_category")
     )

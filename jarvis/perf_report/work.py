@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from jarvis.core.errors import TooDeepError
+from jarvis.schemas.names import C
 from jarvis.trace import Trace
 
 COMPUTE, COMMUNICATION, COPY = "compute", "communication", "copy"
@@ -17,20 +18,20 @@ _COPY_KERNEL_NAME = (
     r"|__amd_rocclr_copyBuffer(Rect)?(Aligned)?)(\.kd)?$"
 )
 _COPY_NAME = r"^Memcpy |^Copy(Host|Device)To(Host|Device)$"
-_IS_COPY = (pl.col("cat") == "gpu_memcpy") | (
-    (pl.col("cat") == "kernel") & pl.col("name").str.contains(_COPY_KERNEL_NAME)
+_IS_COPY = (pl.col(C.cat) == "gpu_memcpy") | (
+    (pl.col(C.cat) == "kernel") & pl.col(C.name).str.contains(_COPY_KERNEL_NAME)
 )
 KIND = (
     pl.when(_IS_COPY)
     .then(pl.lit(COPY))
-    .when(pl.col("name").str.contains(_COMMUNICATION_NAME))
+    .when(pl.col(C.name).str.contains(_COMMUNICATION_NAME))
     .then(pl.lit(COMMUNICATION))
     .otherwise(pl.lit(COMPUTE))
 )
 KIND_BY_NAME = (
-    pl.when(pl.col("name").str.contains(f"{_COPY_NAME}|{_COPY_KERNEL_NAME}"))
+    pl.when(pl.col(C.name).str.contains(f"{_COPY_NAME}|{_COPY_KERNEL_NAME}"))
     .then(pl.lit(COPY))
-    .when(pl.col("name").str.contains(_COMMUNICATION_NAME))
+    .when(pl.col(C.name).str.contains(_COMMUNICATION_NAME))
     .then(pl.lit(COMMUNICATION))
     .otherwise(pl.lit(COMPUTE))
 )
@@ -38,8 +39,8 @@ KIND_BY_NAME = (
 
 _KINDS = pl.Enum([COMPUTE, COMMUNICATION, COPY])
 
-_WORK = ("name", "kind", "stream", "ts_ns", "dur_ns", "launch_uid", "op_uid", "launcher_uid")
-_TIMELINE = ("uid", *_WORK, "bytes", "linked", "is_recompute")
+_WORK = (C.name, C.kind, C.stream, C.ts_ns, C.dur_ns, C.launch_uid, C.op_uid, C.launcher_uid)
+_TIMELINE = (C.uid, *_WORK, C.bytes, C.linked, C.is_recompute)
 
 
 ALWAYS_ALLOWED_PAIRS = 100_000
@@ -67,7 +68,7 @@ class GpuWork:
     @property
     def linked(self) -> pl.DataFrame:
         """The GPU events that a host call of the trace launched, without their metadata."""
-        return self._timeline.filter("linked")
+        return self._timeline.filter(C.linked)
 
     @property
     def window(self) -> pl.DataFrame:
@@ -93,28 +94,28 @@ class GpuWork:
             TooDeepError: There are too many pairs of an owner and a GPU event.
         """
         order = self.launches["order"]
-        calls = self.call_tree.select("uid", "order", "subtree_end").filter(
-            pl.col("uid").is_in(owners.implode())
+        calls = self.call_tree.select(C.uid, "order", C.subtree_end).filter(
+            pl.col(C.uid).is_in(owners.implode())
         )
         spans = pl.DataFrame(
             {
-                "owner_uid": calls["uid"],
+                C.owner_uid: calls[C.uid],
                 "first": order.search_sorted(calls["order"]),
-                "last": order.search_sorted(calls["subtree_end"]),
+                "last": order.search_sorted(calls[C.subtree_end]),
             }
         ).filter(pl.col("first") < pl.col("last"))
         pairs = int((spans["last"].cast(pl.Int64) - spans["first"].cast(pl.Int64)).sum())
         if pairs > max(ALWAYS_ALLOWED_PAIRS, MAX_OWNERS_PER_LAUNCH * self.launches.height):
             raise TooDeepError(pairs)
         pairs_frame = spans.select(
-            "owner_uid", position=pl.int_ranges("first", "last", dtype=pl.UInt32)
-        ).explode("position")
+            C.owner_uid, pl.int_ranges("first", "last", dtype=pl.UInt32).alias(C.position)
+        ).explode(C.position)
         rows = pairs_frame.select(
-            "owner_uid",
-            link_index=self.launches["link_index"].gather(pairs_frame["position"]),
-            event=self.launches["event"].gather(pairs_frame["position"]),
-        ).sort("owner_uid", "link_index")
-        events = self.events.select(pl.col("uid").alias("gpu_uid"), *columns)
+            C.owner_uid,
+            self.launches[C.link_index].gather(pairs_frame[C.position]).alias(C.link_index),
+            event=self.launches["event"].gather(pairs_frame[C.position]),
+        ).sort(C.owner_uid, C.link_index)
+        events = self.events.select(pl.col(C.uid).alias(C.gpu_uid), *columns)
         return rows.drop("event").hstack(events[rows["event"]])
 
 
@@ -124,27 +125,28 @@ def gpu_work(trace: Trace, *, with_python: bool = False, counts_unlinked: bool =
     ``with_python`` uses the call tree that includes Python functions.
     """
     tree = trace.python_call_tree if with_python else trace.call_tree
-    calls = tree.select("order", "op_uid", "launcher_uid", launch_uid="uid")
-    links = trace.launches.select("link_index", "gpu_uid", launch_uid="runtime_uid").join(
-        calls, on="launch_uid"
-    )
+    calls = tree.select("order", C.op_uid, C.launcher_uid, pl.col(C.uid).alias(C.launch_uid))
+    links = trace.launches.select(
+        C.link_index, C.gpu_uid, pl.col(C.runtime_uid).alias(C.launch_uid)
+    ).join(calls, on=C.launch_uid)
     # If an event is linked to two calls, the later one is its parent.
-    parents = links.sort("link_index").unique("gpu_uid", keep="last").drop("link_index", "order")
-    timed = trace.gpu_events.drop_nulls(["ts_ns", "dur_ns"])
+    parents = links.sort(C.link_index).unique(C.gpu_uid, keep="last").drop(C.link_index, "order")
+    timed = trace.gpu_events.drop_nulls([C.ts_ns, C.dur_ns])
     places = (
-        timed.select(gpu_uid="uid")
-        .join(parents, on="gpu_uid", how="left", maintain_order="left")
+        timed.select(pl.col(C.uid).alias(C.gpu_uid))
+        .join(parents, on=C.gpu_uid, how="left", maintain_order="left")
         .select(
-            "launch_uid",
-            "op_uid",
-            launcher_uid=pl.coalesce("launcher_uid", "launch_uid"),
-            linked=pl.col("launch_uid").is_not_null(),
+            C.launch_uid,
+            C.op_uid,
+            pl.coalesce(C.launcher_uid, C.launch_uid).alias(C.launcher_uid),
+            pl.col(C.launch_uid).is_not_null().alias(C.linked),
         )
     )
     launches = links.join(
-        timed.select(gpu_uid="uid", event=pl.int_range(pl.len(), dtype=pl.UInt32)), on="gpu_uid"
-    ).select("order", "link_index", "event")
+        timed.select(pl.col(C.uid).alias(C.gpu_uid), event=pl.int_range(pl.len(), dtype=pl.UInt32)),
+        on=C.gpu_uid,
+    ).select("order", C.link_index, "event")
     # Negative durations count as 0; trace health reports them.
-    duration = pl.col("dur_ns").clip(lower_bound=0)
-    events = timed.with_columns(duration, kind=KIND.cast(_KINDS)).hstack(places)
-    return GpuWork(events, launches.sort("order", "link_index"), tree, counts_unlinked)
+    duration = pl.col(C.dur_ns).clip(lower_bound=0)
+    events = timed.with_columns(duration, KIND.cast(_KINDS).alias(C.kind)).hstack(places)
+    return GpuWork(events, launches.sort("order", C.link_index), tree, counts_unlinked)

@@ -20,6 +20,7 @@ from jarvis.replay.schema import (
     why_no_arguments,
     why_unknown,
 )
+from jarvis.schemas.names import C
 
 TENSOR_LIST = "TensorList"
 DEVICE = "Device"
@@ -69,12 +70,12 @@ def replay_ir(row: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ReplayError: The call cannot be described; gives the reason.
     """
-    name = operator_of(row["name"])
-    if row["input_dims"] is None:
+    name = operator_of(row[C.name])
+    if row[C.input_dims] is None:
         raise ReplayError(why_no_arguments(name))
     if name not in signatures():
         raise ReplayError(why_unknown(name))
-    kernels = tuple(kernel["name"] for kernel in row.get("kernels") or ())
+    kernels = tuple(kernel[C.name] for kernel in row.get(C.kernels) or ())
     recorded = _recorded(row)
     reasons = []
     for is_lenient, signature in product((False, True), _fitting(name, len(recorded))):
@@ -99,7 +100,7 @@ def _fitting(name: str, count: int) -> list[Signature]:
 
 
 def _recorded(row: Mapping[str, Any]) -> list[_Recorded]:
-    columns = ("input_dims", "input_types", "input_strides", "concrete_inputs")
+    columns = (C.input_dims, C.input_types, C.input_strides, C.concrete_inputs)
     dims, types, strides, concrete = (_literal(row[column]) for column in columns)
     return [
         _Recorded(

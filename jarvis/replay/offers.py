@@ -21,6 +21,7 @@ from jarvis.replay.package import (
 )
 from jarvis.replay.schema import operator_of
 from jarvis.run import Run
+from jarvis.schemas.names import C
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class Selection:
 def offers(run: Run) -> list[ReplayCandidate]:
     """Return every operator of a run with GPU time, most time first."""
     rows = _by_time(run.table("operations")).with_columns(
-        op_name=pl.col("name").map_elements(operator_of, return_dtype=pl.String)
+        op_name=pl.col(C.name).map_elements(operator_of, return_dtype=pl.String)
     )
     parts = rows.partition_by("op_name", maintain_order=True)
     return sorted(map(_candidate, parts), key=lambda offer: -offer.kernel_time_us)
@@ -83,15 +84,15 @@ def offers(run: Run) -> list[ReplayCandidate]:
 
 def _candidate(rows: pl.DataFrame) -> ReplayCandidate:
     selection = _selection(rows.to_dicts(), UNKNOWN_ORIGIN)
-    time_us = float(rows["kernel_time_us"].sum())
+    time_us = float(rows[C.kernel_time_us].sum())
     refused = [refusal.uid for refusal in selection.refusals]
-    packaged_us = float(rows.filter(~pl.col("uid").is_in(refused))["kernel_time_us"].sum())
+    packaged_us = float(rows.filter(~pl.col(C.uid).is_in(refused))[C.kernel_time_us].sum())
     return ReplayCandidate(
         op_name=rows["op_name"][0],
-        uids=tuple(rows["uid"]),
-        calls=int(rows["operation_count"].sum()),
+        uids=tuple(rows[C.uid]),
+        calls=int(rows[C.operation_count].sum()),
         kernel_time_us=time_us,
-        percent_of_compute=float(rows["percent_of_compute"].sum()),
+        percent_of_compute=float(rows[C.percent_of_compute].sum()),
         efficiency_pct=weighted_efficiency(rows),
         distinct_calls=len(selection.entries),
         packaged_time_us=packaged_us,
@@ -108,16 +109,16 @@ def select(run: Run, uids: Iterable[int] = (), op_names: Iterable[str] = ()) -> 
     """
     table = run.table("operations")
     wanted, names = list(dict.fromkeys(uids)), list(dict.fromkeys(op_names))
-    operators = table["name"].map_elements(operator_of, return_dtype=pl.String)
+    operators = table[C.name].map_elements(operator_of, return_dtype=pl.String)
     known = set(operators)
     for name in names:
         if name not in known:
             raise ReplayError(
                 f"The run has no operator {name!r} with GPU time.{_like(name, known)}"
             )
-    if unknown := set(wanted) - set(table["uid"]):
+    if unknown := set(wanted) - set(table[C.uid]):
         raise ReplayError(f"The run has no operation with the uid {min(unknown)}.")
-    chosen = table.filter(pl.col("uid").is_in(wanted) | operators.is_in(names))
+    chosen = table.filter(pl.col(C.uid).is_in(wanted) | operators.is_in(names))
     return _selection(_by_time(chosen).to_dicts(), origin_of(run))
 
 
@@ -127,7 +128,7 @@ def _like(name: str, known: Iterable[str]) -> str:
 
 
 def _by_time(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.sort("kernel_time_us", "uid", descending=[True, False])
+    return rows.sort(C.kernel_time_us, C.uid, descending=[True, False])
 
 
 def _selection(rows: Sequence[dict[str, Any]], origin: Origin) -> Selection:

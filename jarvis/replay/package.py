@@ -21,6 +21,7 @@ from jarvis.core.workspace import RunPaths
 from jarvis.replay.calls import replay_ir
 from jarvis.replay.schema import is_single_kernel, operator_of
 from jarvis.run import Run
+from jarvis.schemas.names import C
 
 AUTOMATIC_COMPUTE_PCT = 10.0
 AUTOMATIC_EFFICIENCY_PCT = 30.0
@@ -110,12 +111,12 @@ class Refusal:
 
 def candidates(operations: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Yield the rows of each operator that gets a package automatically, most time first."""
-    by_name = operations.sort("kernel_time_us", descending=True).partition_by(
-        "name", maintain_order=True
+    by_name = operations.sort(C.kernel_time_us, descending=True).partition_by(
+        C.name, maintain_order=True
     )
     for rows in by_name:
         efficiency = weighted_efficiency(rows)
-        share = float(rows["percent_of_compute"].sum())
+        share = float(rows[C.percent_of_compute].sum())
         if (
             efficiency is not None
             and share > AUTOMATIC_COMPUTE_PCT
@@ -126,7 +127,7 @@ def candidates(operations: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 def automatic_operators(run: Run) -> frozenset[str]:
     """Return the operators that get a package automatically."""
-    return frozenset(str(rows["name"][0]) for rows in candidates(run.table("operations")))
+    return frozenset(str(rows[C.name][0]) for rows in candidates(run.table("operations")))
 
 
 def write_packages(run: Run, root: Path) -> list[Package]:
@@ -155,7 +156,7 @@ def write_package(rows: pl.DataFrame, root: Path, origin: Origin = UNKNOWN_ORIGI
     Rows that cannot be replayed are skipped; if none remain, the result has a reason instead of a
     package.
     """
-    name = str(rows["name"][0])
+    name = str(rows[C.name][0])
     entries, refusals = replay_entries(rows.iter_rows(named=True), origin)
     if entries:
         paths = RunPaths(root)
@@ -165,7 +166,7 @@ def write_package(rows: pl.DataFrame, root: Path, origin: Origin = UNKNOWN_ORIGI
         write_output(paths.replay_ir(name), _dumped(entries))
     return Package(
         op_name=name,
-        percent_of_compute=float(rows["percent_of_compute"].sum()),
+        percent_of_compute=float(rows[C.percent_of_compute].sum()),
         efficiency_pct=weighted_efficiency(rows),
         entries=len(entries),
         left_out=len(refusals),
@@ -188,25 +189,25 @@ def replay_entries(
         try:
             ir = replay_ir(row)
         except ReplayError as error:
-            name, time_us = operator_of(row["name"]), row["kernel_time_us"]
-            refusals.append(Refusal(row["uid"], name, time_us, str(error)))
+            name, time_us = operator_of(row[C.name]), row[C.kernel_time_us]
+            refusals.append(Refusal(row[C.uid], name, time_us, str(error)))
             continue
-        key = orjson.dumps((operator_of(row["name"]), ir))
+        key = orjson.dumps((operator_of(row[C.name]), ir))
         if key not in by_call:
-            by_call[key], row_names[key] = _entry(row, ir, origin), row["name"]
-        elif row_names[key] == row["name"]:
+            by_call[key], row_names[key] = _entry(row, ir, origin), row[C.name]
+        elif row_names[key] == row[C.name]:
             _add_calls(by_call[key], row)
     return list(by_call.values()), refusals
 
 
 def _entry(row: dict[str, Any], ir: dict[str, Any], origin: Origin) -> dict[str, Any]:
-    figures = ("flops", "bytes", "compute", "peak_tflops", "peak_tb_per_s")
-    is_whole = not is_single_kernel(row["name"])
+    figures = (C.flops, C.bytes, C.compute, C.peak_tflops, C.peak_tb_per_s)
+    is_whole = not is_single_kernel(row[C.name])
     return {
-        "op_name": operator_of(row["name"]),
-        "count": row["operation_count"],
+        "op_name": operator_of(row[C.name]),
+        "count": row[C.operation_count],
         "gpu": origin.gpu,
-        "trace_kernel_time_us": row["kernel_time_us_mean"] if is_whole else None,
+        "trace_kernel_time_us": row[C.kernel_time_us_mean] if is_whole else None,
         **{figure: row[figure] if is_whole else None for figure in figures},
         "peaks_of": origin.peaks_of,
         "replay_ir": ir,
@@ -215,10 +216,10 @@ def _entry(row: dict[str, Any], ir: dict[str, Any], origin: Origin) -> dict[str,
 
 def _add_calls(entry: dict[str, Any], row: dict[str, Any]) -> None:
     """Add the calls of another row with the same arguments; times are means over all calls."""
-    before, more = entry["count"], row["operation_count"]
+    before, more = entry["count"], row[C.operation_count]
     entry["count"] = before + more
     if entry["trace_kernel_time_us"] is not None:
-        total_us = entry["trace_kernel_time_us"] * before + row["kernel_time_us_mean"] * more
+        total_us = entry["trace_kernel_time_us"] * before + row[C.kernel_time_us_mean] * more
         entry["trace_kernel_time_us"] = total_us / entry["count"]
 
 

@@ -20,6 +20,7 @@ from jarvis.reports import sections
 from jarvis.reports.messages import MESSAGES, time_range
 from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.run import Run
+from jarvis.schemas.names import C
 from jarvis.text.format import (
     MISSING,
     NOT_AVAILABLE,
@@ -76,7 +77,7 @@ class Details:
         if self.finding.impact is not None:
             time_ms = self.finding.impact.time_ms
         elif self.rows is not None:
-            time_ms = float(self.rows["kernel_time_us"].sum()) / 1000
+            time_ms = float(self.rows[C.kernel_time_us].sum()) / 1000
         else:
             return literal(NOT_AVAILABLE)
         if self._is_system:

@@ -23,6 +23,7 @@ from jarvis.reports.messages import MESSAGES
 from jarvis.reports.rendering import has_template, render
 from jarvis.reports.reporter import Reporter, run_folder
 from jarvis.run import Run
+from jarvis.schemas.names import C
 from jarvis.text.format import (
     count,
     counted,
@@ -326,18 +327,18 @@ def _kernels(rows: pl.DataFrame) -> Markdown | None:
     without an operator is its own entry."""
     lines = []
     for number, row in enumerate(rows.head(sections.RELEVANT_ROWS).iter_rows(named=True), start=1):
-        if sections.kernel_without_operator(row["name"]):
+        if sections.kernel_without_operator(row[C.name]):
             continue
-        calls = max(row["operation_count"], 1)
+        calls = max(row[C.operation_count], 1)
         lines += [
             (
                 count(number),
-                cell(kernel["name"], sections.KERNEL_LENGTH),
-                _per_call(kernel["count"], calls),
-                milliseconds(kernel["mean_us"] / 1000),
-                percent(share_pct(kernel["total_us"], row["kernel_time_us"])),
+                cell(kernel[C.name], sections.KERNEL_LENGTH),
+                _per_call(kernel[C.count], calls),
+                milliseconds(kernel[C.mean_us] / 1000),
+                percent(share_pct(kernel[C.total_us], row[C.kernel_time_us])),
             )
-            for kernel in (row["kernels"] or [])[:KERNELS_SHOWN]
+            for kernel in (row[C.kernels] or [])[:KERNELS_SHOWN]
         ]
     headers = ("#", "Kernel", "Launches per call", "Mean", "% of the operation")
     return table(headers, lines) if lines else None

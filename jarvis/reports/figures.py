@@ -10,6 +10,7 @@ from jarvis.findings import Finding, Status
 from jarvis.perf_report import Totals
 from jarvis.reports.ranking import Recommendation
 from jarvis.run import Run
+from jarvis.schemas.names import C
 from jarvis.text.format import milliseconds, percent
 from jarvis.text.messages import to_text
 
@@ -71,7 +72,7 @@ def waterfall_rows(now_ms: float, found: list[Saving]) -> pl.DataFrame:
     share = percent(impact.share_pct(high_ms, now_ms))
     text = f"{milliseconds(high_ms)} ({share})"
     rows.append(("Projected", "GPU time that remains", PROJECTED, 0.0, high_ms, text))
-    names = ["label", "finding", "kind", "low_ms", "high_ms", "text"]
+    names = ["label", "finding", C.kind, "low_ms", "high_ms", "text"]
     return pl.DataFrame(rows, schema=names, orient="row")
 
 
@@ -81,20 +82,20 @@ def gpu_time_parts(totals: Totals) -> pl.DataFrame:
     return pl.DataFrame(
         {
             "part": ["compute", "exposed communication", "exposed copies", "idle"],
-            "time_ms": [
+            C.time_ms: [
                 totals.compute_time_ms,
                 totals.exposed_comm_time_ms,
                 totals.exposed_memcpy_time_ms,
                 totals.idle_time_ms,
             ],
-            "percent": [
+            C.percent: [
                 totals.compute_pct,
                 totals.exposed_comm_pct,
                 totals.exposed_memcpy_pct,
                 totals.idle_pct,
             ],
         },
-        schema_overrides={"percent": pl.Float64},
+        schema_overrides={C.percent: pl.Float64},
     )
 
 
@@ -105,14 +106,14 @@ def category_times(run: Run, target_pct: float) -> pl.DataFrame:
         for key, result in run.results.items()
         if result.tier == "compute" and result.status is not Status.NO_DATA
     }
-    operations = run.table("operations").with_columns(saved_us=impact.saved_us(target_pct))
+    operations = run.table("operations").with_columns(impact.saved_us(target_pct).alias(C.saved_us))
     return (
-        operations.group_by("category")
+        operations.group_by(C.category)
         .agg(
-            gpu_time_ms=pl.col("kernel_time_us").sum() / 1000,
-            saved_ms=pl.col("saved_us").sum() / 1000,
-            is_judged=pl.col("saved_us").is_not_null().any(),
+            gpu_time_ms=pl.col(C.kernel_time_us).sum() / 1000,
+            saved_ms=pl.col(C.saved_us).sum() / 1000,
+            is_judged=pl.col(C.saved_us).is_not_null().any(),
         )
-        .with_columns(title=pl.col("category").replace(titles))
-        .sort("gpu_time_ms", "category", descending=[True, False])
+        .with_columns(pl.col(C.category).replace(titles).alias(C.title))
+        .sort("gpu_time_ms", C.category, descending=[True, False])
     )

@@ -9,6 +9,7 @@ from jarvis import impact
 from jarvis.findings import Status
 from jarvis.reports.health import health_of
 from jarvis.run import Run
+from jarvis.schemas.names import C
 from jarvis.text.format import counted, milliseconds, quoted
 from jarvis.trace_health import Severity
 
@@ -85,25 +86,25 @@ def _of_the_trace(run: Run) -> Iterator[Gap]:
 
 
 def _of_the_operations(run: Run) -> Iterator[Gap]:
-    rows = run.table("operations").filter(pl.col("kernel_time_us") > 0)
-    if _has(unmodelled := rows.filter(~pl.col("has_perf_model"))):
+    rows = run.table("operations").filter(pl.col(C.kernel_time_us) > 0)
+    if _has(unmodelled := rows.filter(~pl.col(C.has_perf_model))):
         yield Gap(
             f"No perf model: {_described(unmodelled)}.",
             "Which of the operators without a perf model should get one?",
         )
-    if _has(other := rows.filter(pl.col("category") == "other")):
+    if _has(other := rows.filter(pl.col(C.category) == "other")):
         yield Gap(
             f"In no specific category: {_described(other)}.",
             "Do the operators in the category Other belong elsewhere?",
         )
-    if _has(anomalies := rows.filter(pl.col("pct_roofline") > impact.ANOMALY_PCT)):
+    if _has(anomalies := rows.filter(pl.col(C.pct_roofline) > impact.ANOMALY_PCT)):
         yield Gap(
             f"Above {impact.ANOMALY_PCT:g}% of the roofline, which is implausible: "
             f"{_described(anomalies)}.",
             "Do data in caches, a wrong peak or a wrong perf model explain efficiencies above the "
             "roofline?",
         )
-    notes = rows["roofline_note"].drop_nulls().unique(maintain_order=True).to_list()
+    notes = rows[C.roofline_note].drop_nulls().unique(maintain_order=True).to_list()
     if notes and run.manifest.hardware is not None:
         reasons = "; ".join(note.rstrip(".") for note in notes[:NAMES_SHOWN])
         yield Gap(
@@ -151,10 +152,10 @@ def _has(rows: pl.DataFrame) -> bool:
 
 def _described(rows: pl.DataFrame) -> str:
     """Return ``12 rows with 3.4 ms (`a`, `b` and 2 more)``."""
-    names = rows.sort("kernel_time_us", "uid", descending=[True, False])["name"]
+    names = rows.sort(C.kernel_time_us, C.uid, descending=[True, False])[C.name]
     distinct = names.unique(maintain_order=True).to_list()
     more = len(distinct) - NAMES_SHOWN
     listed = ", ".join(quoted(name) for name in distinct[:NAMES_SHOWN])
-    time_ms = float(rows["kernel_time_us"].sum()) / 1000
+    time_ms = float(rows[C.kernel_time_us].sum()) / 1000
     ending = f" and {more} more" if more > 0 else ""
     return f"{counted(rows.height, 'row')} with {milliseconds(time_ms)} ({listed}{ending})"

@@ -12,6 +12,7 @@ from jarvis.core.workspace import RunPaths
 from jarvis.reports import sections
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
+from jarvis.schemas.names import C
 
 REST = "not computing"
 """The part of the wall time without compute, in gray."""
@@ -48,7 +49,7 @@ def time_parts(run: Run) -> pl.DataFrame:
     totals = run.manifest.totals
     parts = {result.title: result.gpu_time_ms for result in sections.compute_results(run)}
     parts[REST] = totals.total_time_ms - totals.compute_time_ms
-    return pl.DataFrame({"part": list(parts), "time_ms": list(parts.values())})
+    return pl.DataFrame({"part": list(parts), C.time_ms: list(parts.values())})
 
 
 REPORTER = PlotReporter()

@@ -21,6 +21,7 @@ from jarvis.reports.rendering import render
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
 from jarvis.schemas import label
+from jarvis.schemas.names import C
 from jarvis.text.format import (
     MISSING,
     count,
@@ -79,10 +80,10 @@ def _standing(details: Details) -> str:
     if rows is None:
         grade = finding.severity.value if finding.severity else "none"
         return f"Grade {grade}"
-    time_ms = float(rows["kernel_time_us"].sum()) / 1000
+    time_ms = float(rows[C.kernel_time_us].sum()) / 1000
     of_compute = percent(impact.share_pct(time_ms, details.totals.compute_time_ms))
     of_category = percent(impact.share_pct(time_ms, details.recommendation.result.gpu_time_ms))
-    place = "in" if rows["is_top_operation"].any() else "not in"
+    place = "in" if rows[C.is_top_operation].any() else "not in"
     gain = finding.impact
     efficiency = gain.efficiency_pct if gain else None
     judged = "" if efficiency is None else f", efficiency {percent(efficiency)}"
@@ -110,18 +111,18 @@ UIDS_SHOWN = 6
 LINE_LENGTH = 160
 RAW_SHEETS = ("gpu_timeline", "ops_summary_by_category", "ops_summary")
 RAW_COLUMNS = (
-    "uid",
-    "name",
-    "input_dims",
-    "operation_count",
-    "kernel_time_us",
-    "flops",
-    "bytes",
-    "tflops_per_s",
-    "tb_per_s",
-    "roofline_time_us",
-    "pct_roofline",
-    "bound",
+    C.uid,
+    C.name,
+    C.input_dims,
+    C.operation_count,
+    C.kernel_time_us,
+    C.flops,
+    C.bytes,
+    C.tflops_per_s,
+    C.tb_per_s,
+    C.roofline_time_us,
+    C.pct_roofline,
+    C.bound,
 )
 
 
@@ -361,7 +362,7 @@ def _value(value: object) -> str:
 def _call_paths(run: Run, result: AnalysisResult) -> list[Markdown]:
     rows = run.category_operations(result.key)
     found = run.call_paths(result.key)
-    uids = [uid for uid in rows["uid"] if uid in found][:PATHS_SHOWN]
+    uids = [uid for uid in rows[C.uid] if uid in found][:PATHS_SHOWN]
     return [block(_tree(found[uid])) for uid in uids]
 
 

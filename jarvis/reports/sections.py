@@ -13,6 +13,7 @@ from jarvis.impact import marked_efficiency
 from jarvis.perf_report.unified import SYNTHETIC_END
 from jarvis.reports.messages import MESSAGES
 from jarvis.run import Run
+from jarvis.schemas.names import C
 from jarvis.text.format import (
     MISSING,
     count,
@@ -119,12 +120,12 @@ def numbered_operations_table(rows: pl.DataFrame) -> Markdown:
 def _operation(row: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         operation_cell(row),
-        count(row["operation_count"]),
-        decimal(row["kernel_time_us"] / 1000),
-        percent(row["percent_of_category"]),
-        marked_efficiency(row["pct_roofline"]),
-        decimal(row["flops_per_byte"]),
-        row["bound"] or MISSING,
+        count(row[C.operation_count]),
+        decimal(row[C.kernel_time_us] / 1000),
+        percent(row[C.percent_of_category]),
+        marked_efficiency(row[C.pct_roofline]),
+        decimal(row[C.flops_per_byte]),
+        row[C.bound] or MISSING,
     )
 
 
@@ -132,14 +133,14 @@ def shown_rows(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the rows that a stakeholder needs: the first ones, and those that take much of
     compute."""
     is_shown = (pl.int_range(pl.len()) < RELEVANT_ROWS) | (
-        pl.col("percent_of_compute") >= SHOWN_COMPUTE_PCT
+        pl.col(C.percent_of_compute) >= SHOWN_COMPUTE_PCT
     )
     return rows.filter(is_shown)
 
 
 def finding_rows(rows: pl.DataFrame, finding: Finding) -> pl.DataFrame:
     """Return the category's rows of a finding."""
-    return rows.filter(pl.col("uid").is_in([reference.uid for reference in finding.operations]))
+    return rows.filter(pl.col(C.uid).is_in([reference.uid for reference in finding.operations]))
 
 
 def left_out(rows: pl.DataFrame, shown: int) -> Message | None:
@@ -147,7 +148,7 @@ def left_out(rows: pl.DataFrame, shown: int) -> Message | None:
     hidden = rows.slice(shown)
     if hidden.is_empty():
         return None
-    time_ms = float(hidden["kernel_time_us"].sum()) / 1000
+    time_ms = float(hidden[C.kernel_time_us].sum()) / 1000
     return MESSAGES("left_out", rows=hidden.height, time_ms=time_ms)
 
 
@@ -191,9 +192,9 @@ def operator_names(run: Run, uids: Iterable[int]) -> tuple[str, ...]:
     """Return the operators of these rows without duplicates, most time first."""
     if not (wanted := list(uids)):
         return ()
-    rows = run.table("operations").filter(pl.col("uid").is_in(wanted))
-    times = rows.group_by("name").agg(pl.col("kernel_time_us").sum())
-    return tuple(times.sort("kernel_time_us", "name", descending=[True, False])["name"])
+    rows = run.table("operations").filter(pl.col(C.uid).is_in(wanted))
+    times = rows.group_by(C.name).agg(pl.col(C.kernel_time_us).sum())
+    return tuple(times.sort(C.kernel_time_us, C.name, descending=[True, False])[C.name])
 
 
 def measured(name: str, value: JsonValue) -> str:
@@ -223,14 +224,14 @@ def cross_results(run: Run) -> list[AnalysisResult]:
 
 def called_from(row: Mapping[str, Any]) -> Markdown | None:
     """Return modules and entry point around the example call of a row; None if neither is known."""
-    chain = " / ".join(code(name) for name in row.get("module_path") or ())
-    entry = code(row["entry_point"]) if row.get("entry_point") else ""
+    chain = " / ".join(code(name) for name in row.get(C.module_path) or ())
+    entry = code(row[C.entry_point]) if row.get(C.entry_point) else ""
     return Markdown(", ".join(part for part in (chain, entry) if part)) or None
 
 
 def operation_cell(row: Mapping[str, Any]) -> Markdown:
     """Return an operator with its arguments."""
-    name = operator_cell(row["name"])
+    name = operator_cell(row[C.name])
     if not row["arguments"]:
-        return Markdown(f"{name} (scalars)") if row["input_dims"] else name
+        return Markdown(f"{name} (scalars)") if row[C.input_dims] else name
     return Markdown(f"{name} {prose(shortened(row['arguments'], NAME_LENGTH))}")

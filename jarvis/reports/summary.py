@@ -11,6 +11,7 @@ from jarvis.reports.details import Details
 from jarvis.reports.messages import MESSAGES
 from jarvis.run import Run
 from jarvis.run.manifest import TopOperation
+from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, NOT_AVAILABLE, decimal, percent
 from jarvis.text.markdown import Markdown, cell, table
 from jarvis.text.messages import to_text
@@ -66,7 +67,7 @@ def metrics(run: Run) -> Iterator[tuple[str, str]]:
 
 def top_operations(run: Run) -> Markdown:
     """Return the operators that launched most GPU time, across all categories."""
-    timed = run.table("operations")[["uid", "category", "kernel_time_us"]]
+    timed = run.table("operations")[[C.uid, C.category, C.kernel_time_us]]
     places = {uid: (category, time_us) for uid, category, time_us in timed.iter_rows()}
     return table(
         ("Rank", "Operation", "Category", "Time (ms)", "% of Total Compute"),

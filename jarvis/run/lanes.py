@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 
 from jarvis.perf_report.intervals import Int64s, covered_by_bin
+from jarvis.schemas.names import C
 
 
 def bin_edges(start_ns: int, end_ns: int, count: int) -> Int64s:
@@ -21,7 +22,7 @@ def binned(events: pl.DataFrame, edges: Int64s) -> pl.DataFrame:
     """
     parts = [
         _binned_row(row, row_events, edges)
-        for (row,), row_events in events.partition_by("row", as_dict=True).items()
+        for (row,), row_events in events.partition_by(C.row, as_dict=True).items()
     ]
     return pl.concat(parts) if parts else _binned_row("", events, edges).clear()
 
@@ -32,14 +33,14 @@ def _binned_row(row: object, events: pl.DataFrame, edges: Int64s) -> pl.DataFram
     whats = sorted(what for (what,) in parts)
     shares = [covered_by_bin(parts[what,], edges) for what in whats]
     most = np.argmax(np.stack(shares), axis=0)
-    bins = pl.DataFrame({"start_ns": edges[:-1], "end_ns": edges[1:], "busy_ns": busy}).select(
-        pl.lit(str(row)).alias("row"),
+    bins = pl.DataFrame({C.start_ns: edges[:-1], C.end_ns: edges[1:], C.busy_ns: busy}).select(
+        pl.lit(str(row)).alias(C.row),
         pl.Series("what", whats, dtype=pl.String)[most].alias("what"),
-        "start_ns",
-        "end_ns",
-        "busy_ns",
+        C.start_ns,
+        C.end_ns,
+        C.busy_ns,
     )
-    return bins.filter(pl.col("busy_ns") > 0)
+    return bins.filter(pl.col(C.busy_ns) > 0)
 
 
 def stacked(events: pl.DataFrame) -> pl.DataFrame:
@@ -48,11 +49,13 @@ def stacked(events: pl.DataFrame) -> pl.DataFrame:
     An event is below the events of its row that contain it, else in the first free lane.
     ``events``: ``row, ts_ns, dur_ns`` and others; returned by row and time.
     """
-    ordered = events.sort("row", "ts_ns", "dur_ns", descending=[False, False, True])
+    ordered = events.sort(C.row, C.ts_ns, C.dur_ns, descending=[False, False, True])
     lanes: list[int] = []
     reached: list[int] = []
     current = None
-    rows = ordered.select("row", "ts_ns", end_ns=pl.col("ts_ns") + pl.col("dur_ns")).iter_rows()
+    rows = ordered.select(
+        C.row, C.ts_ns, (pl.col(C.ts_ns) + pl.col(C.dur_ns)).alias(C.end_ns)
+    ).iter_rows()
     for row, start, end in rows:
         if row != current:
             current, reached = row, []

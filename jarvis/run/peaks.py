@@ -4,6 +4,7 @@ import polars as pl
 
 from jarvis.hardware import HardwareSpec
 from jarvis.run.run import Run
+from jarvis.schemas.names import C
 
 
 def without_peak(run: Run, hardware: HardwareSpec) -> pl.DataFrame:
@@ -13,17 +14,19 @@ def without_peak(run: Run, hardware: HardwareSpec) -> pl.DataFrame:
     are those of the operations with most time.
     """
     rows = run.table("operations").filter(
-        pl.col("flops") > 0,
-        pl.col("compute").is_not_null(),
-        ~pl.col("compute").is_in(list(hardware.max_achievable_tflops)),
+        pl.col(C.flops) > 0,
+        pl.col(C.compute).is_not_null(),
+        ~pl.col(C.compute).is_in(list(hardware.max_achievable_tflops)),
     )
     return (
-        rows.group_by("compute", maintain_order=True)
+        rows.group_by(C.compute, maintain_order=True)
         .agg(
             operations=pl.len().cast(pl.Int64),
-            names=pl.col("name").unique(maintain_order=True),
-            kernel_time_us=pl.col("kernel_time_us").sum(),
-            percent_of_compute=pl.col("percent_of_compute").sum(),
+            names=pl.col(C.name).unique(maintain_order=True),
+            **{
+                C.kernel_time_us: pl.col(C.kernel_time_us).sum(),
+                C.percent_of_compute: pl.col(C.percent_of_compute).sum(),
+            },
         )
-        .sort("kernel_time_us", "compute", descending=[True, False])
+        .sort(C.kernel_time_us, C.compute, descending=[True, False])
     )

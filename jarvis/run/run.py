@@ -28,6 +28,7 @@ from jarvis.run.manifest import Manifest
 from jarvis.run.results import read_results
 from jarvis.run.tree_data import read_tree_data
 from jarvis.schemas import SHEETS, TABLES
+from jarvis.schemas.names import C
 from jarvis.tracelens.sheets import sheets
 
 
@@ -164,7 +165,7 @@ class Run:
         name = category_table(key)
         if name in self.tables:
             return self.tables[name]
-        return self.table("operations").filter(pl.col("category") == key)
+        return self.table("operations").filter(pl.col(C.category) == key)
 
     def with_tables(self, tables: Mapping[str, pl.DataFrame]) -> Self:
         """Return a copy of the run with additional tables."""

@@ -11,6 +11,7 @@ from jarvis.perf_report import CallPath
 from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
 from jarvis.perf_report.call_tree.trace_tree import CALL_SCHEMA, name_pattern
 from jarvis.run.run import Run
+from jarvis.schemas.names import C
 
 
 def trace_file(run: Run) -> Path | None:
@@ -43,18 +44,18 @@ class StoredCalls:
     def find(self, name: str) -> pl.DataFrame:
         """Return the operations with a name (as ``TraceTree.find``), each by its example call."""
         operations = self.run.table("operations")
-        found = operations.filter(pl.col("name").str.contains(name_pattern(name))).sort("uid")
+        found = operations.filter(pl.col(C.name).str.contains(name_pattern(name))).sort(C.uid)
         return _conformed(
             found.select(
-                "uid",
-                "name",
-                "input_dims",
-                "input_types",
-                "input_strides",
-                "concrete_inputs",
-                kind=pl.lit("op"),
-                module=pl.col("module_path").list.last(),
-                kernel_time_us="kernel_time_us_mean",
+                C.uid,
+                C.name,
+                C.input_dims,
+                C.input_types,
+                C.input_strides,
+                C.concrete_inputs,
+                pl.lit("op").alias(C.kind),
+                pl.col(C.module_path).list.last().alias(C.module),
+                pl.col(C.kernel_time_us_mean).alias(C.kernel_time_us),
             )
         )
 
@@ -63,7 +64,7 @@ class StoredCalls:
         others."""
         chain = self._path(uid).parent_chain
         rows = [
-            {"depth": depth, "kind": frame.kind, "name": frame.name}
+            {C.depth: depth, C.kind: frame.kind, C.name: frame.name}
             for depth, frame in enumerate(chain)
         ]
         return _rows(rows)
@@ -71,16 +72,20 @@ class StoredCalls:
     def subtree(self, uid: int, depth: int | None = None) -> pl.DataFrame:
         """Return a main operation and its subtree; UnknownCallError for others."""
         path = self._path(uid)
-        head = self.find("*").filter(uid=uid).with_columns(depth=pl.lit(0, pl.Int64))
+        head = (
+            self.find("*")
+            .filter(pl.col(C.uid) == uid)
+            .with_columns(pl.lit(0, pl.Int64).alias(C.depth))
+        )
         below = [
             {
-                "depth": entry.depth,
-                "kind": entry.kind,
-                "name": entry.name,
-                "input_dims": entry.input_dims,
-                "input_types": entry.input_types,
-                "dur_us": entry.dur_us,
-                "kernel_time_us": entry.dur_us if entry.kind == "kernel" else None,
+                C.depth: entry.depth,
+                C.kind: entry.kind,
+                C.name: entry.name,
+                C.input_dims: entry.input_dims,
+                C.input_types: entry.input_types,
+                C.dur_us: entry.dur_us,
+                C.kernel_time_us: entry.dur_us if entry.kind == "kernel" else None,
             }
             for entry in path.subtree
             if depth is None or entry.depth <= depth
@@ -96,12 +101,12 @@ class StoredCalls:
 
 def _rows(rows: Iterable[Mapping[str, object]]) -> pl.DataFrame:
     found = pl.DataFrame(list(rows), schema_overrides=CALL_SCHEMA)
-    if "kind" not in found.columns:
+    if C.kind not in found.columns:
         return pl.DataFrame(schema=CALL_SCHEMA)
-    is_module = pl.col("kind") == "module"
+    is_module = pl.col(C.kind) == "module"
     return _conformed(
         found.with_columns(
-            module=pl.when(is_module).then(pl.col("name").str.strip_prefix(MODULE_PREFIX))
+            pl.when(is_module).then(pl.col(C.name).str.strip_prefix(MODULE_PREFIX)).alias(C.module)
         )
     )
 

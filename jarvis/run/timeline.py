@@ -13,6 +13,7 @@ from jarvis.perf_report.timeline.host import ACTIVE, HostCall, own_ns
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE, COPY
 from jarvis.run.lanes import bin_edges, binned, stacked
 from jarvis.run.run import Run
+from jarvis.schemas.names import C
 
 IDLE, NOT_LINKED, OTHER_WORK = "Idle", "Not linked", "Other operations"
 KINDS: Mapping[str, str] = {
@@ -56,19 +57,21 @@ class Window:
         """Return the edges of up to ``count`` equal bins."""
         return bin_edges(self.start_ns, self.end_ns, count)
 
-    def of(self, events: pl.DataFrame, *, start: str = "ts_ns") -> pl.DataFrame:
+    def of(self, events: pl.DataFrame, *, start: str = C.ts_ns) -> pl.DataFrame:
         """Return the events (``start``, ``dur_ns``) that overlap the window, unclipped."""
         begin = pl.col(start)
-        return events.filter(begin < self.end_ns, begin + pl.col("dur_ns") > self.start_ns)
+        return events.filter(begin < self.end_ns, begin + pl.col(C.dur_ns) > self.start_ns)
 
-    def longest(self, events: pl.DataFrame, count: int, *, start: str = "ts_ns") -> pl.DataFrame:
+    def longest(self, events: pl.DataFrame, count: int, *, start: str = C.ts_ns) -> pl.DataFrame:
         """Return the ``count`` longest of them, longest first."""
-        times = self.of(events.select(start, "dur_ns", row=pl.int_range(pl.len())), start=start)
-        least_ns = pl.lit(times["dur_ns"].top_k(count).min(), pl.Int64)
-        ordered = times.filter(pl.col("dur_ns") >= least_ns).sort(
-            "dur_ns", start, "row", descending=[True, False, False]
+        times = self.of(
+            events.select(start, C.dur_ns, pl.int_range(pl.len()).alias(C.row)), start=start
         )
-        return events[ordered["row"].head(count)]
+        least_ns = pl.lit(times[C.dur_ns].top_k(count).min(), pl.Int64)
+        ordered = times.filter(pl.col(C.dur_ns) >= least_ns).sort(
+            C.dur_ns, start, C.row, descending=[True, False, False]
+        )
+        return events[ordered[C.row].head(count)]
 
 
 @dataclass(frozen=True)
@@ -95,9 +98,9 @@ class Timeline:
         """Return the span from the first start to the last end of any event; None without
         events."""
         starts = pl.concat(
-            [self.gpu_events["ts_ns"], self._slices["ts_ns"], self._bins["start_ns"]]
+            [self.gpu_events[C.ts_ns], self._slices[C.ts_ns], self._bins[C.start_ns]]
         )
-        durations = pl.concat([e["dur_ns"] for e in (self.gpu_events, self._slices, self._bins)])
+        durations = pl.concat([e[C.dur_ns] for e in (self.gpu_events, self._slices, self._bins)])
         first, last = least_ns(starts), greatest_ns(starts + durations)
         return None if first is None or last is None else Window(first, max(last, first + 1))
 
@@ -108,25 +111,25 @@ class Timeline:
         With ``what`` they do, whether the GPU timeline counts them (``is_counted``), their
         ``track``, and name, shapes and category of their operation.
         """
-        work = self.run.table("gpu_work").select(*_GPU_COLUMNS, "linked")
+        work = self.run.table("gpu_work").select(*_GPU_COLUMNS, C.linked)
         operations = self.run.table("operations").select(
-            "input_dims", "category", operation_uid="uid", operation="name"
+            C.input_dims, C.category, pl.col(C.uid).alias(C.operation_uid), operation=C.name
         )
-        title = pl.col("category").replace_strict(self._category_words, default=OTHER_WORK)
-        counted = timeline_window(work)["uid"]
+        title = pl.col(C.category).replace_strict(self._category_words, default=OTHER_WORK)
+        counted = timeline_window(work)[C.uid]
         return (
-            work.join(operations, on="operation_uid", how="left", maintain_order="left")
-            .with_columns(is_counted=pl.col("uid").is_in(counted.implode()))
+            work.join(operations, on=C.operation_uid, how="left", maintain_order="left")
+            .with_columns(is_counted=pl.col(C.uid).is_in(counted.implode()))
             .with_columns(
-                what=pl.when(pl.col("kind") != COMPUTE)
-                .then(pl.col("kind").replace(KINDS))
+                what=pl.when(pl.col(C.kind) != COMPUTE)
+                .then(pl.col(C.kind).replace(KINDS))
                 .when(pl.col("is_counted"))
                 .then(title)
                 .otherwise(pl.lit(NOT_LINKED)),
                 track=_track(),
             )
-            .drop("linked")
-            .sort("ts_ns", "uid")
+            .drop(C.linked)
+            .sort(C.ts_ns, C.uid)
         )
 
     @cached_property
@@ -145,7 +148,7 @@ class Timeline:
     def gpu_rows(self) -> tuple[str, ...]:
         """Return the GPU rows by kind of the recorded events, and IDLE."""
         counted = self.gpu_events.filter("is_counted")
-        kinds = set(counted["kind"])
+        kinds = set(counted[C.kind])
         named = [label for kind, label in KINDS.items() if kind in kinds]
         return (*named, IDLE, *([] if counted.height == self.gpu_events.height else [NOT_LINKED]))
 
@@ -153,8 +156,8 @@ class Timeline:
         """Return the part of a window in ns before the first or after the last counted GPU
         event."""
         counted = self.gpu_events.filter("is_counted")
-        first = least_ns(counted["ts_ns"])
-        last = greatest_ns(counted["ts_ns"] + counted["dur_ns"])
+        first = least_ns(counted[C.ts_ns])
+        last = greatest_ns(counted[C.ts_ns] + counted[C.dur_ns])
         if first is None or last is None:
             return window.length_ns
         inside = min(last, window.end_ns) - max(first, window.start_ns)
@@ -163,12 +166,12 @@ class Timeline:
     @cached_property
     def gaps(self) -> pl.DataFrame:
         """Return the table ``idle_gaps``, by time."""
-        return self.run.table("idle_gaps").sort("start_ns")
+        return self.run.table("idle_gaps").sort(C.start_ns)
 
     @cached_property
     def threads(self) -> pl.DataFrame:
         """Return the table ``host_threads``; empty if the run predates it."""
-        return self._optional("host_threads", {"thread": pl.Int64})
+        return self._optional("host_threads", {C.thread: pl.Int64})
 
     @property
     def left_out_ns(self) -> int | None:
@@ -176,10 +179,10 @@ class Timeline:
         are."""
         if (
             self.threads.is_empty()
-            or self.threads["kept_count"].sum() == self.threads["call_count"].sum()
+            or self.threads[C.kept_count].sum() == self.threads[C.call_count].sum()
         ):
             return None
-        return least_ns(self._slices["dur_ns"])
+        return least_ns(self._slices[C.dur_ns])
 
     def gpu_bins(self, window: Window) -> pl.DataFrame:
         """Return rows of the GPU by kind: ``row, what, start_ns, end_ns, busy_ns``.
@@ -187,44 +190,45 @@ class Timeline:
         They include what the GPU timeline counts; the row NOT_LINKED has the rest, and IDLE names
         the likely cause.
         """
-        times = self.gpu_events.select("what", "ts_ns", "dur_ns", "kind", "is_counted")
+        times = self.gpu_events.select("what", C.ts_ns, C.dur_ns, C.kind, "is_counted")
         events = window.of(times).select(
             "what",
-            "ts_ns",
-            "dur_ns",
-            row=pl.when("is_counted")
-            .then(pl.col("kind").replace(KINDS))
-            .otherwise(pl.lit(NOT_LINKED)),
+            C.ts_ns,
+            C.dur_ns,
+            pl.when("is_counted")
+            .then(pl.col(C.kind).replace(KINDS))
+            .otherwise(pl.lit(NOT_LINKED))
+            .alias(C.row),
         )
-        gaps = self.gaps.select("cause", "start_ns", "dur_ns")
-        idle = window.of(gaps, start="start_ns").select(
-            pl.col("cause").alias("what"),
-            pl.col("start_ns").alias("ts_ns"),
-            "dur_ns",
-            pl.lit(IDLE).alias("row"),
+        gaps = self.gaps.select(C.cause, C.start_ns, C.dur_ns)
+        idle = window.of(gaps, start=C.start_ns).select(
+            pl.col(C.cause).alias("what"),
+            pl.col(C.start_ns).alias(C.ts_ns),
+            C.dur_ns,
+            pl.lit(IDLE).alias(C.row),
         )
         return binned(pl.concat([events, idle]), window.edges())
 
     def streams(self, window: Window) -> list[str]:
         """Return the streams with events in the window, in order."""
-        events = self.gpu_events.select("ts_ns", "dur_ns", "device", "stream", "track")
-        found = window.of(events).select("device", "stream", "track").unique()
-        return found.sort("device", "stream", nulls_last=True)["track"].to_list()
+        events = self.gpu_events.select(C.ts_ns, C.dur_ns, C.device, C.stream, "track")
+        found = window.of(events).select(C.device, C.stream, "track").unique()
+        return found.sort(C.device, C.stream, nulls_last=True)["track"].to_list()
 
     def stream_bins(self, window: Window) -> pl.DataFrame:
         """Return rows of the streams, as ``gpu_bins``."""
-        events = self.gpu_events.select("what", "ts_ns", "dur_ns", row="track")
+        events = self.gpu_events.select("what", C.ts_ns, C.dur_ns, pl.col("track").alias(C.row))
         return binned(window.of(events), window.edges())
 
     def gpu_slices(self, window: Window) -> pl.DataFrame | None:
         """Return single GPU events with ``row`` and ``lane``; None if they are too many to draw."""
         if self.gpu_event_count(window) > MAX_GPU_SLICES:
             return None
-        return stacked(window.of(self.gpu_events).with_columns(row="track"))
+        return stacked(window.of(self.gpu_events).with_columns(pl.col("track").alias(C.row)))
 
     def gpu_event_count(self, window: Window) -> int:
         """Return the number of GPU events in the window."""
-        return window.of(self.gpu_events.select("ts_ns", "dur_ns")).height
+        return window.of(self.gpu_events.select(C.ts_ns, C.dur_ns)).height
 
     def host_bins(self, window: Window, threads: Sequence[int]) -> pl.DataFrame:
         """Return the activity of threads: ``row`` (the thread), ``what``, ``start_ns, end_ns,
@@ -235,7 +239,7 @@ class Timeline:
         """
         if self._bins.is_empty() or not threads:
             return binned(pl.DataFrame(schema=_EVENT), window.edges(1))
-        width = int(self._bins["dur_ns"][0])
+        width = int(self._bins[C.dur_ns][0])
         if window.length_ns < _MIN_BINS * width:
             parts = [self._narrow_bins(window, thread) for thread in threads]
         else:
@@ -247,38 +251,38 @@ class Timeline:
     ) -> HostSlices:
         """Return single calls of these kinds in the first ``depth`` lanes of each thread."""
         found = window.of(self._slices).filter(
-            pl.col("thread").is_in(threads), pl.col("kind").is_in(kinds)
+            pl.col(C.thread).is_in(threads), pl.col(C.kind).is_in(kinds)
         )
-        is_visible = pl.col("dur_ns") >= window.length_ns // MAX_BINS
+        is_visible = pl.col(C.dur_ns) >= window.length_ns // MAX_BINS
         visible = found.filter(is_visible)
         if visible.height > MAX_HOST_SLICES:
-            visible = visible.sort("dur_ns", "uid", descending=[True, False]).head(MAX_HOST_SLICES)
-        placed = stacked(visible.with_columns(row=pl.col("thread").cast(pl.String)))
+            visible = visible.sort(C.dur_ns, C.uid, descending=[True, False]).head(MAX_HOST_SLICES)
+        placed = stacked(visible.with_columns(pl.col(C.thread).cast(pl.String).alias(C.row)))
         rows = placed.filter(pl.col("lane") < depth)
         return HostSlices(
-            rows.with_columns(what=pl.col("kind").replace(HOST_LABELS)),
+            rows.with_columns(what=pl.col(C.kind).replace(HOST_LABELS)),
             hidden_count=found.height - visible.height,
             deeper_count=placed.height - rows.height,
         )
 
     def busiest_threads(self, window: Window, count: int) -> list[int]:
         """Return up to ``count`` threads with activity in the window, by number."""
-        active = window.of(self._bins, start="start_ns")["thread"].unique()
-        marked = window.of(self._slices)["thread"].unique()
+        active = window.of(self._bins, start=C.start_ns)[C.thread].unique()
+        marked = window.of(self._slices)[C.thread].unique()
         found = pl.concat([active, marked]).unique().sort()
         return found.head(count).to_list()
 
     def thread_label(self, thread: int) -> str:
         """Return the name of a thread as a row of the timeline."""
-        row = self.threads.row(by_predicate=pl.col("thread") == thread, named=True)
-        name: str = row["thread_name"] or f"thread {row['tid']}"
+        row = self.threads.row(by_predicate=pl.col(C.thread) == thread, named=True)
+        name: str = row[C.thread_name] or f"thread {row[C.tid]}"
         return name
 
     def event(self, uid: int) -> dict[str, Any] | None:
         """Return a GPU event or host call by ``uid``, as a row of ``gpu_events`` or
         ``host_slices``."""
         for events in (self.gpu_events, self._slices):
-            found = events.filter(pl.col("uid") == uid)
+            found = events.filter(pl.col(C.uid) == uid)
             if found.height:
                 return found.row(0, named=True)
         return None
@@ -286,8 +290,8 @@ class Timeline:
     def example(self, operation_uid: int, launcher_uids: Sequence[int]) -> pl.DataFrame:
         """Return the GPU events of one call of an operation, by time: of the given launchers' call,
         else of the first call."""
-        work = self.gpu_events.filter(pl.col("operation_uid") == operation_uid)
-        launched = work.filter(pl.col("launcher_uid").is_in(list(launcher_uids)))
+        work = self.gpu_events.filter(pl.col(C.operation_uid) == operation_uid)
+        launched = work.filter(pl.col(C.launcher_uid).is_in(list(launcher_uids)))
         return work.head(1) if launched.is_empty() else launched
 
     @cached_property
@@ -297,7 +301,7 @@ class Timeline:
     @cached_property
     def _bins(self) -> pl.DataFrame:
         return self._optional(
-            "host_bins", {"thread": pl.Int64, "start_ns": pl.Int64, "dur_ns": pl.Int64}
+            "host_bins", {C.thread: pl.Int64, C.start_ns: pl.Int64, C.dur_ns: pl.Int64}
         )
 
     @cached_property
@@ -316,15 +320,19 @@ class Timeline:
 
     def _wide_bins(self, window: Window, thread: int, width: int) -> list[pl.DataFrame]:
         group = -(-window.length_ns // (width * MAX_BINS)) * width
-        origin = least_ns(self._bins["start_ns"]) or 0
-        bins = window.of(self._bins.filter(pl.col("thread") == thread), start="start_ns")
-        start = (pl.col("start_ns") - origin) // group * group + origin
+        origin = least_ns(self._bins[C.start_ns]) or 0
+        bins = window.of(self._bins.filter(pl.col(C.thread) == thread), start=C.start_ns)
+        start = (pl.col(C.start_ns) - origin) // group * group + origin
         summed = bins.group_by(start, maintain_order=True).agg(
             pl.col(f"{kind}_ns").sum() for kind in ACTIVE
         )
         return [
             _state_bins(
-                summed.select("start_ns", end_ns=pl.col("start_ns") + group, busy_ns=f"{kind}_ns"),
+                summed.select(
+                    C.start_ns,
+                    (pl.col(C.start_ns) + group).alias(C.end_ns),
+                    pl.col(f"{kind}_ns").alias(C.busy_ns),
+                ),
                 thread,
                 kind,
             )
@@ -333,11 +341,11 @@ class Timeline:
 
     def _narrow_bins(self, window: Window, thread: int) -> list[pl.DataFrame]:
         edges = window.edges()
-        slices = window.of(self._slices.filter(pl.col("thread") == thread))
-        calls = [slices.filter(pl.col("kind") == kind).select("ts_ns", "dur_ns") for kind in ACTIVE]
+        slices = window.of(self._slices.filter(pl.col(C.thread) == thread))
+        calls = [slices.filter(pl.col(C.kind) == kind).select(C.ts_ns, C.dur_ns) for kind in ACTIVE]
         return [
             _state_bins(
-                pl.DataFrame({"start_ns": edges[:-1], "end_ns": edges[1:], "busy_ns": ns}),
+                pl.DataFrame({C.start_ns: edges[:-1], C.end_ns: edges[1:], C.busy_ns: ns}),
                 thread,
                 kind,
             )
@@ -349,31 +357,31 @@ class Timeline:
 
 
 _GPU_COLUMNS = (
-    *("uid", "kind", "name", "ts_ns", "dur_ns", "device", "stream", "bytes", "direction"),
-    *("launch_uid", "launcher_uid", "launcher_name", "operation_uid"),
+    *(C.uid, C.kind, C.name, C.ts_ns, C.dur_ns, C.device, C.stream, C.bytes, C.direction),
+    *(C.launch_uid, C.launcher_uid, C.launcher_name, C.operation_uid),
 )
-_EVENT = {"row": pl.String, "what": pl.String, "ts_ns": pl.Int64, "dur_ns": pl.Int64}
+_EVENT = {C.row: pl.String, "what": pl.String, C.ts_ns: pl.Int64, C.dur_ns: pl.Int64}
 _SLICE = {
-    "uid": pl.Int64,
-    "thread": pl.Int64,
-    "kind": pl.String,
-    "name": pl.String,
-    "ts_ns": pl.Int64,
-    "dur_ns": pl.Int64,
-    "input_dims": pl.String,
+    C.uid: pl.Int64,
+    C.thread: pl.Int64,
+    C.kind: pl.String,
+    C.name: pl.String,
+    C.ts_ns: pl.Int64,
+    C.dur_ns: pl.Int64,
+    C.input_dims: pl.String,
 }
 
 
 def _track() -> pl.Expr:
-    device = pl.col("device").cast(pl.String).fill_null("?")
-    return pl.format("GPU {} · stream {}", device, pl.col("stream").cast(pl.String).fill_null("?"))
+    device = pl.col(C.device).cast(pl.String).fill_null("?")
+    return pl.format("GPU {} · stream {}", device, pl.col(C.stream).cast(pl.String).fill_null("?"))
 
 
 def _state_bins(bins: pl.DataFrame, thread: int, kind: HostCall) -> pl.DataFrame:
-    return bins.filter(pl.col("busy_ns") > 0).select(
-        pl.lit(str(thread)).alias("row"),
+    return bins.filter(pl.col(C.busy_ns) > 0).select(
+        pl.lit(str(thread)).alias(C.row),
         pl.lit(HOST_LABELS[kind]).alias("what"),
-        "start_ns",
-        "end_ns",
-        "busy_ns",
+        C.start_ns,
+        C.end_ns,
+        C.busy_ns,
     )

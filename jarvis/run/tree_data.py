@@ -23,6 +23,7 @@ from jarvis.perf_report.call_tree.paths import (
     LaunchedKernel,
 )
 from jarvis.perf_report.call_tree.stacks import Frame
+from jarvis.schemas.names import C
 
 PARTS = ("names", "frames", "calls", "operations")
 
@@ -44,10 +45,10 @@ def main_call_paths(
 def main_uids(rows: pl.DataFrame) -> list[int]:
     """The operations of a category (most time first) that are worth a call path."""
     main = rows.filter(
-        (pl.col("percent_of_category") > MAIN_SHARE_PCT) | pl.col("is_top_operation")
+        (pl.col(C.percent_of_category) > MAIN_SHARE_PCT) | pl.col(C.is_top_operation)
     )
     chosen = main if main.height >= MAIN_ROWS else rows.head(MAIN_ROWS)
-    return chosen["uid"].to_list()
+    return chosen[C.uid].to_list()
 
 
 def tree_data(paths: Mapping[int, CallPath]) -> Iterator[bytes]:

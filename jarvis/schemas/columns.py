@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from jarvis.schemas.names import C
+
 PARAM_PREFIX = "param_"
 ANY_PARAM = PARAM_PREFIX + "*"
 """Placeholder in a schema for the columns of a perf model's parameters."""
@@ -14,28 +16,28 @@ NAMES, UIDS = pl.List(pl.String()), pl.List(pl.Int64())
 KERNEL_STATS = pl.List(
     pl.Struct(
         {
-            "name": pl.String(),
-            "stream": pl.Int64(),
-            "count": pl.Int64(),
-            "total_duration_us": pl.Float64(),
-            "mean_duration_us": pl.Float64(),
-            "median_duration_us": pl.Float64(),
-            "std_dev_duration_us": pl.Float64(),
-            "min_duration_us": pl.Float64(),
-            "max_duration_us": pl.Float64(),
+            C.name: pl.String(),
+            C.stream: pl.Int64(),
+            C.count: pl.Int64(),
+            C.total_duration_us: pl.Float64(),
+            C.mean_duration_us: pl.Float64(),
+            C.median_duration_us: pl.Float64(),
+            C.std_dev_duration_us: pl.Float64(),
+            C.min_duration_us: pl.Float64(),
+            C.max_duration_us: pl.Float64(),
         }
     )
 )
 KERNELS = pl.List(
     pl.Struct(
         {
-            "name": pl.String(),
-            "stream": pl.Int64(),
-            "count": pl.Int64(),
-            "total_us": pl.Float64(),
-            "mean_us": pl.Float64(),
-            "min_us": pl.Float64(),
-            "max_us": pl.Float64(),
+            C.name: pl.String(),
+            C.stream: pl.Int64(),
+            C.count: pl.Int64(),
+            C.total_us: pl.Float64(),
+            C.mean_us: pl.Float64(),
+            C.min_us: pl.Float64(),
+            C.max_us: pl.Float64(),
         }
     )
 )
@@ -60,10 +62,10 @@ def text(name: str, label: str, meaning: str) -> Column:
 
 
 ARGUMENTS = (
-    text("input_dims", "Input Dims", "shape of each argument"),
-    text("input_types", "Input type", "dtype of each argument"),
-    text("input_strides", "Input Strides", "strides of each argument"),
-    text("concrete_inputs", "Concrete Inputs", "value of each argument that is not a tensor"),
+    text(C.input_dims, "Input Dims", "shape of each argument"),
+    text(C.input_types, "Input type", "dtype of each argument"),
+    text(C.input_strides, "Input Strides", "strides of each argument"),
+    text(C.concrete_inputs, "Concrete Inputs", "value of each argument that is not a tensor"),
 )
 
 

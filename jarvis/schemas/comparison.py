@@ -5,17 +5,18 @@ tables start with ``comparison_``.
 """
 
 from jarvis.schemas.columns import FLAG, INTEGER, UIDS, Column, count, number, text
+from jarvis.schemas.names import C
 from jarvis.schemas.sheets import BOUND_MEANING
 
 
 def _times(meaning: str) -> tuple[Column, ...]:
     """Return columns for the time of both sides, and the difference in ms and in percent."""
     return (
-        number("reference_ms", "Reference (ms)", "ms", f"{meaning} on the reference"),
-        number("target_ms", "Target (ms)", "ms", f"{meaning} on the target"),
-        number("difference_ms", "Difference (ms)", "ms", "target minus reference"),
+        number(C.reference_ms, "Reference (ms)", "ms", f"{meaning} on the reference"),
+        number(C.target_ms, "Target (ms)", "ms", f"{meaning} on the target"),
+        number(C.difference_ms, "Difference (ms)", "ms", "target minus reference"),
         number(
-            "difference_pct",
+            C.difference_pct,
             "Difference (%)",
             "%",
             "target minus reference, in percent of the reference; empty if that takes no time",
@@ -31,14 +32,14 @@ def _counts(name: str, label: str, meaning: str) -> tuple[Column, ...]:
     )
 
 
-_CATEGORY = text("category", "Category", "key of the analysis that handles the operation")
-_DIMS = text("input_dims", "Input dims", "shapes of the arguments; empty if they differ")
-_TYPES = text("input_types", "Input types", "dtypes of the arguments; empty if they differ")
-_PAIR = Column("pair", "Pair", INTEGER, meaning="number of the row in `comparison_operations`")
-_SIDE = text("side", "Side", "target or reference")
-_FOUND_IN = text("found_in", "Found in", "both, target or reference")
+_CATEGORY = text(C.category, "Category", "key of the analysis that handles the operation")
+_DIMS = text(C.input_dims, "Input dims", "shapes of the arguments; empty if they differ")
+_TYPES = text(C.input_types, "Input types", "dtypes of the arguments; empty if they differ")
+_PAIR = Column(C.pair, "Pair", INTEGER, meaning="number of the row in `comparison_operations`")
+_SIDE = text(C.side, "Side", "target or reference")
+_FOUND_IN = text(C.found_in, "Found in", "both, target or reference")
 _UNEXPLAINED = number(
-    "unexplained_ms",
+    C.unexplained_ms,
     "Not explained (ms)",
     "ms",
     "time beyond the attainable time, of rows that are slower than the hardware explains; 0 for "
@@ -46,29 +47,29 @@ _UNEXPLAINED = number(
 )
 
 TOTALS = (
-    text("type", "Part", "part of the GPU timeline, as in that sheet"),
+    text(C.type, "Part", "part of the GPU timeline, as in that sheet"),
     *_times("time"),
-    number("reference_percent", "Reference (%)", "%", "share of its total time", ",.1f"),
-    number("target_percent", "Target (%)", "%", "share of its total time", ",.1f"),
+    number(C.reference_percent, "Reference (%)", "%", "share of its total time", ",.1f"),
+    number(C.target_percent, "Target (%)", "%", "share of its total time", ",.1f"),
 )
 BOUNDS = (
-    text("bound", "Bound", "memory, compute, or not known, on the hardware of each side"),
+    text(C.bound, "Bound", "memory, compute, or not known, on the hardware of each side"),
     *_times("GPU time of the operations with this bound"),
-    number("reference_percent", "Reference (%)", "%", "share of its operations' time", ",.1f"),
-    number("target_percent", "Target (%)", "%", "share of its operations' time", ",.1f"),
+    number(C.reference_percent, "Reference (%)", "%", "share of its operations' time", ",.1f"),
+    number(C.target_percent, "Target (%)", "%", "share of its operations' time", ",.1f"),
 )
 CATEGORIES = (
     _CATEGORY,
-    text("title", "Title", "title of that analysis"),
+    text(C.title, "Title", "title of that analysis"),
     *_times("GPU time"),
     number(
-        "only_in_reference_ms",
+        C.only_in_reference_ms,
         "Only in reference (ms)",
         "ms",
         "of operations of the reference without a counterpart",
     ),
     number(
-        "only_in_target_ms",
+        C.only_in_target_ms,
         "Only in target (ms)",
         "ms",
         "of operations of the target without a counterpart",
@@ -78,45 +79,45 @@ CATEGORIES = (
 OPERATIONS = (
     _PAIR,
     text(
-        "matched_by",
+        C.matched_by,
         "Matched by",
         "arguments: same name, shapes and dtypes; call tree: different work below the same call; "
         "product: a different operator for the same matrix product",
     ),
-    text("name", "Operation", "operator on the target, or several, longest first"),
-    text("reference_name", "Reference operation", "operator on the reference, likewise"),
-    text("place", "Place", "call that both have in common, if matched by call tree"),
+    text(C.name, "Operation", "operator on the target, or several, longest first"),
+    text(C.reference_name, "Reference operation", "operator on the reference, likewise"),
+    text(C.place, "Place", "call that both have in common, if matched by call tree"),
     _CATEGORY,
     _DIMS,
     _TYPES,
-    Column("uid", "UID", INTEGER, meaning="heaviest row of the target's operations table"),
-    Column("reference_uid", "Reference UID", INTEGER, meaning="likewise of the reference's"),
-    Column("uids", "UIDs", UIDS, meaning="all rows of the target's operations table"),
-    Column("reference_uids", "Reference UIDs", UIDS, meaning="likewise of the reference's"),
-    text("bound", "Bound", BOUND_MEANING),
-    text("reference_bound", "Reference bound", "the same on the reference"),
+    Column(C.uid, "UID", INTEGER, meaning="heaviest row of the target's operations table"),
+    Column(C.reference_uid, "Reference UID", INTEGER, meaning="likewise of the reference's"),
+    Column(C.uids, "UIDs", UIDS, meaning="all rows of the target's operations table"),
+    Column(C.reference_uids, "Reference UIDs", UIDS, meaning="likewise of the reference's"),
+    text(C.bound, "Bound", BOUND_MEANING),
+    text(C.reference_bound, "Reference bound", "the same on the reference"),
     *_counts("calls", "calls", "calls; if matched by call tree, those of the common call"),
     *_times("GPU busy time of all calls"),
     number(
-        "percent_of_compute",
+        C.percent_of_compute,
         "% of compute",
         "%",
         "target's time / target's computation time",
         ",.2f",
     ),
-    number("reference_us_per_call", "Reference (µs per call)", "µs", "mean on the reference"),
-    number("target_us_per_call", "Target (µs per call)", "µs", "mean on the target"),
-    number("reference_launches_per_call", "Reference launches per call", "", "GPU events", ",.2f"),
-    number("launches_per_call", "Launches per call", "", "GPU events on the target", ",.2f"),
+    number(C.reference_us_per_call, "Reference (µs per call)", "µs", "mean on the reference"),
+    number(C.target_us_per_call, "Target (µs per call)", "µs", "mean on the target"),
+    number(C.reference_launches_per_call, "Reference launches per call", "", "GPU events", ",.2f"),
+    number(C.launches_per_call, "Launches per call", "", "GPU events on the target", ",.2f"),
     number(
-        "time_ratio",
+        C.time_ratio,
         "Target / reference",
         "",
         "time per call of the target / reference; above 1 the target is slower",
         ",.2f",
     ),
     number(
-        "expected_ratio",
+        C.expected_ratio,
         "Expected ratio",
         "",
         "ratio that the two GPUs explain: of bandwidths or of compute peaks, by the bound; empty "
@@ -124,7 +125,7 @@ OPERATIONS = (
         ",.2f",
     ),
     number(
-        "expected_ratio_least",
+        C.expected_ratio_least,
         "Least expected ratio",
         "",
         "the same, or the lower end of a range: if the bound is not known, or one side is launch "
@@ -132,105 +133,105 @@ OPERATIONS = (
         ",.2f",
     ),
     number(
-        "expected_ratio_most",
+        C.expected_ratio_most,
         "Most expected ratio",
         "",
         "the upper end of that range; slower rows are not explained by the hardware",
         ",.2f",
     ),
     number(
-        "work_ratio",
+        C.work_ratio,
         "Work ratio",
         "",
         "FLOPs (else bytes) per call of the target / reference; empty if either is not known",
         ",.2f",
     ),
     number(
-        "attainable_ms",
+        C.attainable_ms,
         "Attainable (ms)",
         "ms",
         "time on the target at the highest expected ratio, at least its roofline time",
     ),
     Column(
-        "is_roofline_capped",
+        C.is_roofline_capped,
         "At roofline",
         FLAG,
         meaning="the target's roofline time is longer than the expected time and is used",
     ),
     text(
-        "outcome",
+        C.outcome,
         "Outcome",
         "much slower, slower, as expected, faster or much faster than the hardware explains, "
         "too short (launch-bound calls), or not known",
     ),
     Column(
-        "is_unexpected",
+        C.is_unexpected,
         "Unexpected",
         FLAG,
         meaning="slower or faster than the expected ratio by more than the tolerance; empty "
         "without an expected ratio",
     ),
     _UNEXPLAINED,
-    text("explanation", "Explanation", "how much of the difference the hardware explains"),
-    number("efficiency_pct", "Efficiency (%)", "%", "share of the target's roofline", ",.1f"),
+    text(C.explanation, "Explanation", "how much of the difference the hardware explains"),
+    number(C.efficiency_pct, "Efficiency (%)", "%", "share of the target's roofline", ",.1f"),
     number(
-        "reference_efficiency_pct",
+        C.reference_efficiency_pct,
         "Reference efficiency (%)",
         "%",
         "share of the reference's roofline",
         ",.1f",
     ),
-    text("kernel", "Main kernel", "kernel of the target with most time"),
-    text("reference_kernel", "Reference main kernel", "kernel of the reference with most time"),
-    Column("same_kernels", "Same kernels", FLAG, meaning="both launch kernels of the same names"),
+    text(C.kernel, "Main kernel", "kernel of the target with most time"),
+    text(C.reference_kernel, "Reference main kernel", "kernel of the reference with most time"),
+    Column(C.same_kernels, "Same kernels", FLAG, meaning="both launch kernels of the same names"),
 )
 UNMATCHED = (
     _SIDE,
-    Column("uid", "UID", INTEGER, meaning="row of that side's operations table"),
-    text("name", "Operation", "operator"),
+    Column(C.uid, "UID", INTEGER, meaning="row of that side's operations table"),
+    text(C.name, "Operation", "operator"),
     _CATEGORY,
     _DIMS,
     _TYPES,
-    text("bound", "Bound", BOUND_MEANING),
-    count("calls", "Calls", "all calls"),
-    number("time_ms", "GPU time (ms)", "ms", "GPU busy time without a counterpart"),
-    number("percent_of_compute", "% of compute", "%", "that time / its computation time", ",.2f"),
-    text("kernel", "Main kernel", "kernel with most time"),
-    text("place", "Place", "nearest call above it that both have in common"),
+    text(C.bound, "Bound", BOUND_MEANING),
+    count(C.calls, "Calls", "all calls"),
+    number(C.time_ms, "GPU time (ms)", "ms", "GPU busy time without a counterpart"),
+    number(C.percent_of_compute, "% of compute", "%", "that time / its computation time", ",.2f"),
+    text(C.kernel, "Main kernel", "kernel with most time"),
+    text(C.place, "Place", "nearest call above it that both have in common"),
 )
 KERNELS = (
-    text("kernel", "Kernel", "name of the kernel, copy or fill"),
+    text(C.kernel, "Kernel", "name of the kernel, copy or fill"),
     _FOUND_IN,
     *_counts("launches", "launches", "launches"),
     *_times("GPU time"),
-    number("reference_us_per_launch", "Reference (µs per launch)", "µs", "mean"),
-    number("target_us_per_launch", "Target (µs per launch)", "µs", "mean"),
+    number(C.reference_us_per_launch, "Reference (µs per launch)", "µs", "mean"),
+    number(C.target_us_per_launch, "Target (µs per launch)", "µs", "mean"),
 )
 LOWERING = (
     _PAIR,
-    text("name", "Operation", "operator on the target"),
+    text(C.name, "Operation", "operator on the target"),
     _DIMS,
     _TYPES,
     _SIDE,
-    text("kernel", "Kernel", "kernel that the operation is lowered to on this side"),
+    text(C.kernel, "Kernel", "kernel that the operation is lowered to on this side"),
     _FOUND_IN,
-    number("launches_per_call", "Launches per call", "", "launches of it / calls", ",.2f"),
-    number("us_per_call", "Time per call (µs)", "µs", "its time / calls"),
-    number("percent", "Share (%)", "%", "share of the operation's kernel time", ",.1f"),
+    number(C.launches_per_call, "Launches per call", "", "launches of it / calls", ",.2f"),
+    number(C.us_per_call, "Time per call (µs)", "µs", "its time / calls"),
+    number(C.percent, "Share (%)", "%", "share of the operation's kernel time", ",.1f"),
 )
 COLLECTIVES = (
-    text("collective", "Collective", "kind of collective"),
-    text("dtype", "Dtype", "element type"),
-    Column("group_size", "Group size", INTEGER, meaning="ranks that take part"),
-    number("message_mb", "Message (MB)", "MiB", "larger of the messages sent and received"),
+    text(C.collective, "Collective", "kind of collective"),
+    text(C.dtype, "Dtype", "element type"),
+    Column(C.group_size, "Group size", INTEGER, meaning="ranks that take part"),
+    number(C.message_mb, "Message (MB)", "MiB", "larger of the messages sent and received"),
     _FOUND_IN,
     *_counts("count", "count", "communication kernels"),
     *_times("duration, including waiting for other ranks,"),
 )
 MODULES = (
-    text("module", "Module", "name of the module's class"),
-    text("path", "Module path", "modules from the outermost to this one"),
-    Column("depth", "Depth", INTEGER, meaning="modules above it"),
+    text(C.module, "Module", "name of the module's class"),
+    text(C.path, "Module path", "modules from the outermost to this one"),
+    Column(C.depth, "Depth", INTEGER, meaning="modules above it"),
     _FOUND_IN,
     *_counts("calls", "calls", "calls with GPU work"),
     *_times("sum of the durations of the GPU events below it,"),

@@ -19,56 +19,57 @@ from jarvis.schemas.columns import (
     statistics,
     text,
 )
+from jarvis.schemas.names import C
 from jarvis.schemas.trace_diff import COMPARED
 
 _PERCENT = (
-    number("percent", "Percentage (%)", "%", "share of the sum over all rows of the sheet"),
+    number(C.percent, "Percentage (%)", "%", "share of the sum over all rows of the sheet"),
     number(
-        "cumulative_percent", "Cumulative Percentage (%)", "%", "running sum of the shares above"
+        C.cumulative_percent, "Cumulative Percentage (%)", "%", "running sum of the shares above"
     ),
 )
 THREAD = (
-    text("process_name", "process_name", "process that made the call"),
-    text("process_label", "process_label", "label of the process, such as CPU"),
-    text("thread_name", "thread_name", "thread that made the call"),
+    text(C.process_name, "process_name", "process that made the call"),
+    text(C.process_label, "process_label", "label of the process, such as CPU"),
+    text(C.thread_name, "thread_name", "thread that made the call"),
 )
-NAME = text("name", "name", "operator, or runtime call, of the row")
+NAME = text(C.name, "name", "operator, or runtime call, of the row")
 OP_CATEGORY = text(
-    "op_category", "op category", "kind of operator, by its name or by the name of its first kernel"
+    C.op_category, "op category", "kind of operator, by its name or by the name of its first kernel"
 )
-EX_UID = Column("ex_uid", "ex_UID", INTEGER, meaning="position in the trace of an example call")
-OPERATION_COUNT = count("operation_count", "operation_count", "calls in the row")
+EX_UID = Column(C.ex_uid, "ex_UID", INTEGER, meaning="position in the trace of an example call")
+OPERATION_COUNT = count(C.operation_count, "operation_count", "calls in the row")
 _KERNELS_SUMMARY = (
     Column(
-        "kernel_details",
+        C.kernel_details,
         "kernel_details_summary",
         KERNEL_STATS,
         meaning="kernels of a call by position, with statistics over the calls that launch as many "
         "kernels as the first; if calls differ, positions can mix kernels",
     ),
     text(
-        "trunc_kernel_details",
+        C.trunc_kernel_details,
         "trunc_kernel_details",
         "the kernels, with names cut to 64 characters",
     ),
 )
 _NUM_KERNELS = replace(
     count(
-        "num_kernels",
+        C.num_kernels,
         "num_kernels",
         "GPU events of one call; calls with another number are in another row",
     ),
     optional=True,
 )
 _IS_RECOMPUTE = Column(
-    "is_recompute",
+    C.is_recompute,
     "is_recompute",
     FLAG,
     meaning="runs again in the backward pass because of activation checkpointing",
     optional=True,
 )
 _OVERLAPPING_NAMES = Column(
-    "overlapping_kernel_names",
+    C.overlapping_kernel_names,
     "overlapping_kernel_names",
     NAMES,
     meaning="work of other streams that runs at the same time as the kernels of the call",
@@ -76,14 +77,14 @@ _OVERLAPPING_NAMES = Column(
 )
 _OVERLAP = (
     Column(
-        "overlapping_kernels",
+        C.overlapping_kernels,
         "overlapping_kernels_details_summary",
         KERNEL_STATS,
         meaning="that work by name, with statistics of its mean duration over the calls",
         optional=True,
     ),
     Column(
-        "trunc_overlapping_kernels",
+        C.trunc_overlapping_kernels,
         "trunc_overlapping_kernels_details",
         TEXT,
         meaning="the same, with names cut to 64 characters",
@@ -99,7 +100,7 @@ _OVERLAP = (
     ),
 )
 _KERNEL_CALL_STACKS = Column(
-    "kernel_call_stacks",
+    C.kernel_call_stacks,
     "kernel_call_stacks",
     pl.List(NAMES),
     meaning="call stack of each kernel of the summary: modules, Python frames and operators, "
@@ -114,37 +115,37 @@ _SUBTREE = "GPU busy time of all work below the operator, including communicatio
 def _roofline_metrics(suffix: str) -> tuple[Column, ...]:
     return (
         number(
-            "gflops",
+            C.gflops,
             f"GFLOPS{suffix}",
             "GFLOP",
             "floating-point work of one call by its perf model",
         ),
         number(
-            "data_moved_mb",
+            C.data_moved_mb,
             f"Data Moved (MB){suffix}",
             "MiB",
             "minimum memory traffic of one call by its perf model; not measured",
         ),
-        number("flops_per_byte", f"FLOPS/Byte{suffix}", "FLOP/byte", "arithmetic intensity"),
+        number(C.flops_per_byte, f"FLOPS/Byte{suffix}", "FLOP/byte", "arithmetic intensity"),
     )
 
 
 _RATES = (
-    statistics("tb_per_s", "TB/s", "TB/s", "modeled bytes over GPU busy time"),
-    statistics("tflops_per_s", "TFLOPS/s", "TFLOPS/s", "modeled FLOPs over GPU busy time"),
+    statistics(C.tb_per_s, "TB/s", "TB/s", "modeled bytes over GPU busy time"),
+    statistics(C.tflops_per_s, "TFLOPS/s", "TFLOPS/s", "modeled FLOPs over GPU busy time"),
 )
 _COMPUTE_SPEC = text(
-    "compute_spec", "Compute Spec", "compute unit and precision whose peak applies"
+    C.compute_spec, "Compute Spec", "compute unit and precision whose peak applies"
 )
 _ROOFLINE_TIME = number(
-    "roofline_time_us",
+    C.roofline_time_us,
     "Roofline Time (µs)_first",
     "µs",
     "longer of FLOPs over compute peak and bytes over bandwidth peak, of one call",
     optional=True,
 )
 _PCT_ROOFLINE = statistics(
-    "pct_roofline",
+    C.pct_roofline,
     "Pct Roofline",
     "%",
     "roofline time over GPU busy time",
@@ -154,7 +155,7 @@ BOUND_MEANING = "which of the two peaks limits the call; memory only: the comput
 
 
 def _bound(label: str) -> Column:
-    return Column("roofline_bound", label, TEXT, meaning=BOUND_MEANING, optional=True)
+    return Column(C.roofline_bound, label, TEXT, meaning=BOUND_MEANING, optional=True)
 
 
 def _pairs(which: tuple[str, ...]) -> tuple[Column, ...]:
@@ -163,35 +164,35 @@ def _pairs(which: tuple[str, ...]) -> tuple[Column, ...]:
         column
         for statistic in which
         for name, label, meaning in (
-            ("direct_kernel_time_us", "total_direct_kernel_time", _DIRECT),
-            ("subtree_kernel_time_us", "total_subtree_kernel_time", _SUBTREE),
+            (C.direct_kernel_time_us, "total_direct_kernel_time", _DIRECT),
+            (C.subtree_kernel_time_us, "total_subtree_kernel_time", _SUBTREE),
         )
         for column in statistics(name, label, "µs", meaning, (statistic,))
     )
 
 
 GPU_TIMELINE = (
-    text("type", "type", "part of the GPU timeline, all devices and streams together"),
-    number("time_ms", "time ms", "ms", "length of that part"),
-    number("percent", "percent", "%", "share of total_time, first GPU start to last GPU end"),
+    text(C.type, "type", "part of the GPU timeline, all devices and streams together"),
+    number(C.time_ms, "time ms", "ms", "length of that part"),
+    number(C.percent, "percent", "%", "share of total_time, first GPU start to last GPU end"),
     _IS_RECOMPUTE,
 )
 OPS_SUMMARY_BY_CATEGORY = (
     OP_CATEGORY,
     _IS_RECOMPUTE,
-    count("count", "Count", "operators that launched GPU work"),
-    number("direct_kernel_time_ms", "total_direct_kernel_time_ms", "ms", _DIRECT),
+    count(C.count, "Count", "operators that launched GPU work"),
+    number(C.direct_kernel_time_ms, "total_direct_kernel_time_ms", "ms", _DIRECT),
     *_PERCENT,
 )
 OPS_SUMMARY = (
     NAME,
     _IS_RECOMPUTE,
-    number("direct_kernel_time_us", "total_direct_kernel_time_sum", "µs", _DIRECT),
-    number("subtree_kernel_time_us", "total_subtree_kernel_time_sum", "µs", _SUBTREE),
-    number("direct_kernel_time_ms", "total_direct_kernel_time_ms", "ms", _DIRECT),
-    number("subtree_kernel_time_ms", "total_subtree_kernel_time_ms", "ms", _SUBTREE),
-    count("count", "Count", "operators that launched GPU work"),
-    Column("categories", "Categories", NAMES, meaning="op categories of these operators"),
+    number(C.direct_kernel_time_us, "total_direct_kernel_time_sum", "µs", _DIRECT),
+    number(C.subtree_kernel_time_us, "total_subtree_kernel_time_sum", "µs", _SUBTREE),
+    number(C.direct_kernel_time_ms, "total_direct_kernel_time_ms", "ms", _DIRECT),
+    number(C.subtree_kernel_time_ms, "total_subtree_kernel_time_ms", "ms", _SUBTREE),
+    count(C.count, "Count", "operators that launched GPU work"),
+    Column(C.categories, "Categories", NAMES, meaning="op categories of these operators"),
     *_PERCENT,
 )
 OPS_UNIQUE_ARGS = (
@@ -204,7 +205,7 @@ OPS_UNIQUE_ARGS = (
     _IS_RECOMPUTE,
     OPERATION_COUNT,
     number(
-        "first_occurrence_time",
+        C.first_occurrence_time,
         "first_occurrence_time",
         "µs",
         "start of the first call, relative to the first call of all rows",
@@ -226,36 +227,36 @@ UNIFIED_PERF_SUMMARY = (
     _IS_RECOMPUTE,
     EX_UID,
     OPERATION_COUNT,
-    number("host_time_us_sum", "total_duration_us", "µs", f"{HOST}; sum over the calls"),
-    number("host_time_us_mean", "mean_duration_us", "µs", f"{HOST}; mean over the calls"),
+    number(C.host_time_us_sum, "total_duration_us", "µs", f"{HOST}; sum over the calls"),
+    number(C.host_time_us_mean, "mean_duration_us", "µs", f"{HOST}; mean over the calls"),
     number(
-        "host_time_us_std", "std_duration_us", "µs", f"{HOST}; sample standard deviation of calls"
+        C.host_time_us_std, "std_duration_us", "µs", f"{HOST}; sample standard deviation of calls"
     ),
     *_roofline_metrics(""),
     _COMPUTE_SPEC,
     _bound("Roofline Bound"),
     *(c for rate in _RATES for c in (rate[0], rate[2])),
-    *statistics("kernel_time_us", "Kernel Time (µs)", "µs", KERNEL_TIME, ("mean", "std", "sum")),
+    *statistics(C.kernel_time_us, "Kernel Time (µs)", "µs", KERNEL_TIME, ("mean", "std", "sum")),
     *COMPARED,
-    *statistics("host_time_us", "duration_us", "µs", HOST, ("median", "min", "max")),
+    *statistics(C.host_time_us, "duration_us", "µs", HOST, ("median", "min", "max")),
     *(c for rate in _RATES for c in (rate[1], rate[3], rate[4])),
     _ROOFLINE_TIME,
     *_PCT_ROOFLINE,
-    *statistics("kernel_time_us", "Kernel Time (µs)", "µs", KERNEL_TIME, ("median", "min", "max")),
+    *statistics(C.kernel_time_us, "Kernel Time (µs)", "µs", KERNEL_TIME, ("median", "min", "max")),
     *_KERNELS_SUMMARY,
     _KERNEL_CALL_STACKS,
     *_OVERLAP,
-    text("perf_params", "perf_params", "parameters that the perf model reads from the arguments"),
-    Column("has_perf_model", "has_perf_model", FLAG, meaning="a perf model applies to the call"),
+    text(C.perf_params, "perf_params", "parameters that the perf model reads from the arguments"),
+    Column(C.has_perf_model, "has_perf_model", FLAG, meaning="a perf model applies to the call"),
     Column(
-        "entry_point",
+        C.entry_point,
         "entry_point",
         TEXT,
         meaning="Python frame from which the operator was called, skipping framework wrappers",
         optional=True,
     ),
     Column(
-        "call_stack_full",
+        C.call_stack_full,
         "call_stack_full",
         TEXT,
         meaning="modules, Python frames and operators above the kernels of the first call, "
@@ -279,7 +280,7 @@ ROOFLINE = (
     _bound("Roofline Bound_first"),
     *_PCT_ROOFLINE,
     Column(
-        "kernel_details",
+        C.kernel_details,
         "kernel_details__summarize_kernel_stats",
         KERNEL_STATS,
         meaning=_KERNELS_SUMMARY[0].meaning,
@@ -287,26 +288,26 @@ ROOFLINE = (
     _KERNELS_SUMMARY[1],
     *_OVERLAP,
     *(Column(c.name, f"{c.label}_first", c.dtype, meaning=c.meaning) for c in ARGUMENTS),
-    *statistics("kernel_time_us", "Kernel Time (µs)", "µs", KERNEL_TIME, (*SPREAD, "sum")),
-    count("name_count", "name_count", "calls in the row"),
-    Column("uid_first", "UID_first", INTEGER, meaning="position in the trace of the first call"),
+    *statistics(C.kernel_time_us, "Kernel Time (µs)", "µs", KERNEL_TIME, (*SPREAD, "sum")),
+    count(C.name_count, "name_count", "calls in the row"),
+    Column(C.uid_first, "UID_first", INTEGER, meaning="position in the trace of the first call"),
 )
 COLL_ANALYSIS = (
-    count("rank", "rank", "always 0: a single trace is its own rank 0"),
-    text("process_group_name", "Process Group Name", "name of the process group"),
-    text("process_group_ranks", "Process Group Ranks", "ranks of the process group"),
-    text("collective", "Collective name", "kind of collective"),
-    count("group_size", "Group size", "ranks that take part"),
-    text("dtype", "dtype", "element type"),
-    count("in_msg_nelems", "In msg nelems", "elements sent by this rank"),
-    count("out_msg_nelems", "Out msg nelems", "elements received by this rank"),
-    text("in_split_size", "In split size", "elements for each rank, if they differ"),
-    text("out_split_size", "Out split size", "elements from each rank, if they differ"),
-    Column("stream", "stream", INTEGER, meaning="stream on which the kernels ran"),
-    number("in_msg_mb", "In msg size (MB)_first", "MiB", "size of the message sent"),
-    number("out_msg_mb", "Out msg size (MB)_first", "MiB", "size of the message received"),
+    count(C.rank, "rank", "always 0: a single trace is its own rank 0"),
+    text(C.process_group_name, "Process Group Name", "name of the process group"),
+    text(C.process_group_ranks, "Process Group Ranks", "ranks of the process group"),
+    text(C.collective, "Collective name", "kind of collective"),
+    count(C.group_size, "Group size", "ranks that take part"),
+    text(C.dtype, "dtype", "element type"),
+    count(C.in_msg_nelems, "In msg nelems", "elements sent by this rank"),
+    count(C.out_msg_nelems, "Out msg nelems", "elements received by this rank"),
+    text(C.in_split_size, "In split size", "elements for each rank, if they differ"),
+    text(C.out_split_size, "Out split size", "elements from each rank, if they differ"),
+    Column(C.stream, "stream", INTEGER, meaning="stream on which the kernels ran"),
+    number(C.in_msg_mb, "In msg size (MB)_first", "MiB", "size of the message sent"),
+    number(C.out_msg_mb, "Out msg size (MB)_first", "MiB", "size of the message received"),
     *statistics(
-        "dur_us",
+        C.dur_us,
         "dur",
         "µs",
         "duration of the kernel, including waiting for other ranks",
@@ -318,38 +319,38 @@ _DURATION = ("sum", "count", "mean", "min", "max")
 _KERNEL_DURATION = "duration of the kernel"
 KERNEL_SUMMARY = (
     text(
-        "parent_op_category",
+        C.parent_op_category,
         "Parent op category",
         "op category of the operator; graph or runtime if no operator launched the kernel",
     ),
     Column(
-        "parent_cpu_op",
+        C.parent_cpu_op,
         "Parent cpu_op",
         TEXT,
         meaning="nearest operator above the launch, or the runtime call",
         optional=True,
     ),
-    text("kernel_name", "Kernel name", "name of the kernel"),
-    Column("kernel_stream", "Kernel stream", INTEGER, meaning="stream index"),
-    number("dur_us_sum", "Kernel duration (µs)_sum", "µs", f"{_KERNEL_DURATION}; sum"),
-    count("dur_us_count", "Kernel duration (µs)_count", "kernels in the row"),
-    *statistics("dur_us", "Kernel duration (µs)", "µs", _KERNEL_DURATION, ("mean", "min", "max")),
-    number("percent_of_kernels", "Percent of kernels time (%)", "%", "share of all kernels' time"),
+    text(C.kernel_name, "Kernel name", "name of the kernel"),
+    Column(C.kernel_stream, "Kernel stream", INTEGER, meaning="stream index"),
+    number(C.dur_us_sum, "Kernel duration (µs)_sum", "µs", f"{_KERNEL_DURATION}; sum"),
+    count(C.dur_us_count, "Kernel duration (µs)_count", "kernels in the row"),
+    *statistics(C.dur_us, "Kernel duration (µs)", "µs", _KERNEL_DURATION, ("mean", "min", "max")),
+    number(C.percent_of_kernels, "Percent of kernels time (%)", "%", "share of all kernels' time"),
     number(
-        "percent_of_total",
+        C.percent_of_total,
         "Percent of total time (%)",
         "%",
         "share of total_time of the GPU timeline, which may exclude work that these rows count",
     ),
 )
 SHORT_KERNEL_HISTOGRAM = (
-    number("bin_start", "bin_start", "µs", "shortest duration of the bin"),
-    number("bin_end", "bin_end", "µs", "start of the next bin; the last bin includes it"),
-    count("count", "count", "kernels in the bin"),
+    number(C.bin_start, "bin_start", "µs", "shortest duration of the bin"),
+    number(C.bin_end, "bin_end", "µs", "start of the next bin; the last bin includes it"),
+    count(C.count, "count", "kernels in the bin"),
 )
 SHORT_KERNELS_SUMMARY = (
     Column(
-        "parent_cpu_op",
+        C.parent_cpu_op,
         "Parent cpu_op",
         TEXT,
         meaning="nearest operator above the launch; kernels without one are excluded",
@@ -363,12 +364,12 @@ SHORT_KERNELS_SUMMARY = (
             strict=True,
         )
     ),
-    text("kernel_name", "Kernel name", "name of the kernel"),
-    number("dur_us_sum", "Short Kernel duration (µs) sum", "µs", f"{_KERNEL_DURATION}; sum"),
-    count("dur_us_count", "Short Kernel count", "short kernels in the row"),
-    number("dur_us_mean", "Short Kernel duration (µs) mean", "µs", f"{_KERNEL_DURATION}; mean"),
+    text(C.kernel_name, "Kernel name", "name of the kernel"),
+    number(C.dur_us_sum, "Short Kernel duration (µs) sum", "µs", f"{_KERNEL_DURATION}; sum"),
+    count(C.dur_us_count, "Short Kernel count", "short kernels in the row"),
+    number(C.dur_us_mean, "Short Kernel duration (µs) mean", "µs", f"{_KERNEL_DURATION}; mean"),
     number(
-        "percent_of_total",
+        C.percent_of_total,
         "Short Kernel duration (µs) percent of total time",
         "%",
         "share of total_time of the GPU timeline",

@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 from jarvis.schemas.columns import ARGUMENTS, INTEGER, NAMES, TEXT, Column, count, number, text
+from jarvis.schemas.names import C
 
 _LCA = "lowest call that both traces have in common above GPU work"
 COMPARED = (
     number(
-        "time_ratio",
+        C.time_ratio,
         "speedup (trace2/trace1)",
         "",
         "kernel time of the compared trace / that of this one, for the same part of the call tree; "
@@ -15,7 +16,7 @@ COMPARED = (
         optional=True,
     ),
     number(
-        "time_difference_us",
+        C.time_difference_us,
         "delta_us (trace2 - trace1)",
         "µs",
         "that kernel time of the compared trace minus the GPU busy time of the row",
@@ -23,20 +24,20 @@ COMPARED = (
     ),
     replace(
         count(
-            "lca_count_trace2",
+            C.lca_count_trace2,
             "lca_count_trace2",
             "number of these parts of the call tree with GPU work in the compared trace",
         ),
         optional=True,
     ),
     Column(
-        "lca_id",
+        C.lca_id,
         "lca_id",
         TEXT,
         meaning=f"their numbers: each is a {_LCA}; for GPU work in both traces the work itself",
         optional=True,
     ),
-    Column("lca_name", "lca_name", TEXT, meaning="their names, each once", optional=True),
+    Column(C.lca_name, "lca_name", TEXT, meaning="their names, each once", optional=True),
     *(
         number(
             f"lca_kernel_time_us_trace{which}",
@@ -49,38 +50,38 @@ COMPARED = (
     ),
 )
 DIFF_STATS = (
-    text("name", "name", "name of the GPU event"),
-    text("cpu_op_name", "cpu_op_name", "nearest operator above its launch"),
-    Column("cpu_op_uid", "cpu_op_uid", INTEGER, meaning="position of that operator in its trace"),
-    text("source", "source", "trace1 (this trace) or trace2 (the compared one)"),
+    text(C.name, "name", "name of the GPU event"),
+    text(C.cpu_op_name, "cpu_op_name", "nearest operator above its launch"),
+    Column(C.cpu_op_uid, "cpu_op_uid", INTEGER, meaning="position of that operator in its trace"),
+    text(C.source, "source", "trace1 (this trace) or trace2 (the compared one)"),
     ARGUMENTS[0],
     ARGUMENTS[2],
     ARGUMENTS[1],
     ARGUMENTS[3],
-    number("kernel_time_us", "kernel_time", "µs", "duration of the GPU event"),
+    number(C.kernel_time_us, "kernel_time", "µs", "duration of the GPU event"),
     number(
-        "busy_time_us",
+        C.busy_time_us,
         "busy_time",
         "µs",
         "GPU busy time of all events of its trace with this lowest common ancestor",
     ),
     text(
-        "lca_name",
+        C.lca_name,
         "lowest_common_ancestor_name",
         f"{_LCA}, without line numbers; both names if they differ",
     ),
     Column(
-        "lca_id",
+        C.lca_id,
         "lowest_common_ancestor_id",
         INTEGER,
         meaning="its number among all that the traces have in common, in order of calls",
     ),
-    Column("gpu_op_uid", "gpu_op_uid", INTEGER, meaning="position of the event in its trace"),
+    Column(C.gpu_op_uid, "gpu_op_uid", INTEGER, meaning="position of the event in its trace"),
     Column(
-        "nn_module_stack",
+        C.nn_module_stack,
         "nn_module_stack",
         NAMES,
         meaning="modules above the launch, outermost first; root if there are none",
     ),
-    text("nn_module_parent", "nn_module_parent", "innermost of these modules"),
+    text(C.nn_module_parent, "nn_module_parent", "innermost of these modules"),
 )

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
+from jarvis.schemas.names import C
 from jarvis.trace import nesting
 from jarvis.trace.nesting import BLEED_NS, NONE, OP, PASS_THROUGH, PYTHON, RUNTIME, Int64s
 from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
@@ -22,14 +23,14 @@ MAX_INTERPRETED_EVENTS = 10_000
 """Up to this number, running plain Python is faster than loading the compiled code."""
 
 _KEY_BITS = 63
-_UIDS_ABOVE = ("parent_uid", "op_uid", "launcher_uid")
-_NUMBERS = ("uid", "depth", "subtree_end", *_UIDS_ABOVE)
+_UIDS_ABOVE = (C.parent_uid, C.op_uid, C.launcher_uid)
+_NUMBERS = (C.uid, C.depth, C.subtree_end, *_UIDS_ABOVE)
 _KIND = (
-    pl.when((pl.col("cat") == CPU_OP) & (pl.col("name") == PASS_THROUGH_OP))
+    pl.when((pl.col(C.cat) == CPU_OP) & (pl.col(C.name) == PASS_THROUGH_OP))
     .then(pl.lit(PASS_THROUGH, pl.UInt8))
-    .when(pl.col("cat") == CPU_OP)
+    .when(pl.col(C.cat) == CPU_OP)
     .then(pl.lit(OP, pl.UInt8))
-    .when(pl.col("cat") == PYTHON_FUNCTION)
+    .when(pl.col(C.cat) == PYTHON_FUNCTION)
     .then(pl.lit(PYTHON, pl.UInt8))
     .otherwise(pl.lit(RUNTIME, pl.UInt8))
 )
@@ -50,9 +51,9 @@ def build_call_tree(host_events: pl.DataFrame) -> pl.DataFrame:
         null if a runtime call is in between), ``is_root`` (a cpu op with no cpu op above) and
         ``is_dropped``.
     """
-    columns = ("uid", "ts_ns", "dur_ns", "pid", "tid")
-    timed = host_events.select(*columns, kind=_KIND).drop_nulls(["ts_ns", "dur_ns"])
-    uid, ts_ns = timed["uid"].to_numpy(), timed["ts_ns"].to_numpy()
+    columns = (C.uid, C.ts_ns, C.dur_ns, C.pid, C.tid)
+    timed = host_events.select(*columns, _KIND.alias(C.kind)).drop_nulls([C.ts_ns, C.dur_ns])
+    uid, ts_ns = timed[C.uid].to_numpy(), timed[C.ts_ns].to_numpy()
     thread = _threads(timed)
     visits = _visits(thread, ts_ns, uid)
     tree = {name: np.empty(timed.height, dtype=np.int32) for name in _NUMBERS}
@@ -62,35 +63,35 @@ def build_call_tree(host_events: pl.DataFrame) -> pl.DataFrame:
         visits,
         thread,
         ts_ns,
-        timed["dur_ns"].to_numpy(),
-        timed["kind"].to_numpy(),
+        timed[C.dur_ns].to_numpy(),
+        timed[C.kind].to_numpy(),
         uid,
-        tree["uid"],
-        tree["parent_uid"],
-        tree["depth"],
-        tree["subtree_end"],
-        tree["op_uid"],
-        tree["launcher_uid"],
+        tree[C.uid],
+        tree[C.parent_uid],
+        tree[C.depth],
+        tree[C.subtree_end],
+        tree[C.op_uid],
+        tree[C.launcher_uid],
         is_root,
         dropped,
     )
     dropped = dropped[: timed.height - placed]
-    tree["uid"][placed:] = uid[dropped[np.lexsort((uid[dropped], ts_ns[dropped]))]]
-    tree["depth"][placed:] = 0
-    tree["subtree_end"][placed:] = np.arange(placed + 1, timed.height + 1)
+    tree[C.uid][placed:] = uid[dropped[np.lexsort((uid[dropped], ts_ns[dropped]))]]
+    tree[C.depth][placed:] = 0
+    tree[C.subtree_end][placed:] = np.arange(placed + 1, timed.height + 1)
     for name in _UIDS_ABOVE:
         tree[name][placed:] = NONE
     order = pl.int_range(pl.len(), dtype=pl.Int64)
-    return pl.DataFrame({**tree, "is_root": is_root}).select(
-        pl.col("uid").cast(pl.Int64),
-        _or_null("parent_uid"),
-        pl.col("depth").cast(pl.Int64),
+    return pl.DataFrame({**tree, C.is_root: is_root}).select(
+        pl.col(C.uid).cast(pl.Int64),
+        _or_null(C.parent_uid),
+        pl.col(C.depth).cast(pl.Int64),
         order.alias("order"),
-        pl.col("subtree_end").cast(pl.Int64),
-        _or_null("op_uid"),
-        _or_null("launcher_uid"),
-        "is_root",
-        is_dropped=order >= placed,
+        pl.col(C.subtree_end).cast(pl.Int64),
+        _or_null(C.op_uid),
+        _or_null(C.launcher_uid),
+        C.is_root,
+        (order >= placed).alias(C.is_dropped),
     )
 
 
@@ -108,7 +109,7 @@ def _or_null(name: str) -> pl.Expr:
 
 def _threads(events: pl.DataFrame) -> Int64s:
     """Return the thread number of each event, from 0."""
-    process, thread = _codes(events["pid"]), _codes(events["tid"])
+    process, thread = _codes(events[C.pid]), _codes(events[C.tid])
     return process * (int(thread.max(initial=0)) + 1) + thread
 
 

@@ -2,6 +2,8 @@
 
 import polars as pl
 
+from jarvis.schemas.names import C
+
 GRAPH_LAUNCHES = ("cudaGraphLaunch", "hipGraphLaunch")
 """Runtime calls that launch many kernels under one link id."""
 
@@ -11,7 +13,7 @@ SUBMITS_WORK = r"(?i)launch|memcpy|memset"
 ARROW = "ac2g"
 """Category of the flow arrows from a host call to its GPU event."""
 
-_THREAD = ("pid", "tid")
+_THREAD = (C.pid, C.tid)
 
 BACKWARD_PREFIX = "autograd::engine::evaluate_function:"
 """Prefix of the host events in which autograd runs one backward node."""
@@ -19,8 +21,8 @@ BACKWARD_PREFIX = "autograd::engine::evaluate_function:"
 
 def link_column(runtime: pl.DataFrame) -> str:
     """Return the id column that links runtime calls with GPU events, by the first launch call."""
-    launches = runtime.filter(pl.col("name").str.to_lowercase().str.contains("launch")).head(1)
-    return "correlation" if launches["correlation"].drop_nulls().len() else "external_id"
+    launches = runtime.filter(pl.col(C.name).str.to_lowercase().str.contains("launch")).head(1)
+    return "correlation" if launches["correlation"].drop_nulls().len() else C.external_id
 
 
 def launch_links(
@@ -32,15 +34,15 @@ def launch_links(
     its flow arrow. A GPU event has two rows if two calls share an id. Only traces without arrows
     are linked by ids.
     """
-    if not (flows["cat"] == ARROW).any():
+    if not (flows[C.cat] == ARROW).any():
         links = _links_by_id(runtime, gpu_events)
     else:
         links = _links_by_arrow(runtime, gpu_events, flows)
     return (
-        links.select("runtime_uid", "gpu_uid")
-        .sort("runtime_uid", "gpu_uid")
-        .with_row_index("link_index")
-        .cast({"link_index": pl.Int64})
+        links.select(C.runtime_uid, C.gpu_uid)
+        .sort(C.runtime_uid, C.gpu_uid)
+        .with_row_index(C.link_index)
+        .cast({C.link_index: pl.Int64})
     )
 
 
@@ -48,17 +50,17 @@ def _links_by_arrow(
     runtime: pl.DataFrame, gpu_events: pl.DataFrame, flows: pl.DataFrame
 ) -> pl.DataFrame:
     key = link_column(runtime)
-    is_graph = pl.col("name").is_in(GRAPH_LAUNCHES)
-    calls = runtime.select("uid", link=key, is_graph=is_graph).drop_nulls("link")
+    is_graph = pl.col(C.name).is_in(GRAPH_LAUNCHES)
+    calls = runtime.select(C.uid, link=key, is_graph=is_graph).drop_nulls("link")
     by_graph = (
         calls.filter("is_graph")
-        .select("uid", "link")
-        .join(gpu_events.select("uid", link=key), on="link", suffix="_gpu")
+        .select(C.uid, "link")
+        .join(gpu_events.select(C.uid, link=key), on="link", suffix="_gpu")
     )
     by_flow = calls.filter(~pl.col("is_graph")).join(
         _arrow_targets(runtime, gpu_events, flows, key), on="link", suffix="_gpu"
     )
-    columns = [pl.col("uid").alias("runtime_uid"), pl.col("uid_gpu").alias("gpu_uid")]
+    columns = [pl.col(C.uid).alias(C.runtime_uid), pl.col("uid_gpu").alias(C.gpu_uid)]
     return pl.concat([by_graph.select(columns), by_flow.select(columns)])
 
 
@@ -69,7 +71,7 @@ def _arrow_targets(
 
     An arrow ends at a thread and an id; the last event there wins, even if it is not a GPU event.
     """
-    is_arrow = pl.col("cat") == ARROW
+    is_arrow = pl.col(C.cat) == ARROW
     starts = flows.filter(is_arrow & (pl.col("ph") == "s"))["id"]
     ends = (
         flows.filter(is_arrow & (pl.col("ph") == "f"))
@@ -80,7 +82,7 @@ def _arrow_targets(
     # Arrows end at few threads, which have hardly any runtime calls.
     threads = ends.select(_THREAD).unique()
     candidates = [
-        events.select("uid", *_THREAD, link=key, on_gpu=pl.lit(on_gpu)).join(
+        events.select(C.uid, *_THREAD, link=key, on_gpu=pl.lit(on_gpu)).join(
             threads, on=_THREAD, how="semi", nulls_equal=True
         )
         for events, on_gpu in ((runtime, False), (gpu_events, True))
@@ -89,11 +91,11 @@ def _arrow_targets(
         pl.concat(candidates)
         .join(ends, on="link", suffix="_end")
         .filter(pl.col(name).eq_missing(pl.col(f"{name}_end")) for name in _THREAD)
-        .select("uid", "link", "on_gpu")
-        .sort("uid")
+        .select(C.uid, "link", "on_gpu")
+        .sort(C.uid)
         .unique("link", keep="last")
         .filter("on_gpu")
-        .select("uid", "link")
+        .select(C.uid, "link")
     )
 
 
@@ -103,13 +105,13 @@ def _links_by_id(runtime: pl.DataFrame, gpu_events: pl.DataFrame) -> pl.DataFram
     An external id is that of an op with possibly several calls: those that submit work are matched
     to events in order of start; the last call gets the remaining events.
     """
-    by_correlation = _id_pairs(runtime, gpu_events, "correlation").unique("gpu_uid", keep="last")
+    by_correlation = _id_pairs(runtime, gpu_events, "correlation").unique(C.gpu_uid, keep="last")
     if not by_correlation.is_empty():
         return by_correlation
     pairs = _id_pairs(
-        runtime.filter(pl.col("name").str.contains(SUBMITS_WORK)),
-        gpu_events.sort("ts_ns", "uid"),
-        "external_id",
+        runtime.filter(pl.col(C.name).str.contains(SUBMITS_WORK)),
+        gpu_events.sort(C.ts_ns, C.uid),
+        C.external_id,
     )
     return pairs.filter(pl.min_horizontal("event", "last_call") == pl.col("call"))
 
@@ -117,8 +119,12 @@ def _links_by_id(runtime: pl.DataFrame, gpu_events: pl.DataFrame) -> pl.DataFram
 def _id_pairs(runtime: pl.DataFrame, gpu_events: pl.DataFrame, key: str) -> pl.DataFrame:
     """Return ``runtime_uid, gpu_uid`` with equal ids, numbered within the id: ``call, event``."""
     number = pl.int_range(pl.len()).over("link")
-    calls = runtime.sort("uid").select(runtime_uid="uid", link=key).filter(pl.col("link") > 0)
-    events = gpu_events.select(gpu_uid="uid", link=key).filter(pl.col("link") > 0)
+    calls = (
+        runtime.sort(C.uid)
+        .select(pl.col(C.uid).alias(C.runtime_uid), link=key)
+        .filter(pl.col("link") > 0)
+    )
+    events = gpu_events.select(pl.col(C.uid).alias(C.gpu_uid), link=key).filter(pl.col("link") > 0)
     return (
         calls.with_columns(call=number, last_call=pl.len().over("link").cast(pl.Int64) - 1)
         .join(events.with_columns(event=number), on="link", maintain_order="left_right")
@@ -132,21 +138,21 @@ def backward_links(cpu_ops: pl.DataFrame) -> pl.DataFrame:
     Of each sequence number the first autograd node is used; its forward is the op with the same
     number that starts last on any other thread.
     """
-    is_backward = pl.col("name").str.starts_with(BACKWARD_PREFIX)
+    is_backward = pl.col(C.name).str.starts_with(BACKWARD_PREFIX)
     numbered = cpu_ops.select(
-        "uid", "pid", "tid", "ts_ns", "sequence_number", is_backward=is_backward
-    ).drop_nulls("sequence_number")
+        C.uid, C.pid, C.tid, C.ts_ns, C.sequence_number, is_backward=is_backward
+    ).drop_nulls(C.sequence_number)
     backward = (
         numbered.filter("is_backward")
-        .select("uid", "pid", "tid", "sequence_number")
-        .unique("sequence_number", keep="first", maintain_order=True)
+        .select(C.uid, C.pid, C.tid, C.sequence_number)
+        .unique(C.sequence_number, keep="first", maintain_order=True)
     )
-    other_thread = (pl.col("pid") != pl.col("pid_b")) | (pl.col("tid") != pl.col("tid_b"))
+    other_thread = (pl.col(C.pid) != pl.col("pid_b")) | (pl.col(C.tid) != pl.col("tid_b"))
     return (
-        numbered.join(backward, on="sequence_number", suffix="_b")
+        numbered.join(backward, on=C.sequence_number, suffix="_b")
         .filter(other_thread)
-        .sort("ts_ns", "uid", descending=[True, False])
+        .sort(C.ts_ns, C.uid, descending=[True, False])
         .unique("uid_b", keep="first", maintain_order=True)
-        .select(backward_uid="uid_b", forward_uid="uid")
-        .sort("backward_uid")
+        .select(pl.col("uid_b").alias(C.backward_uid), pl.col(C.uid).alias(C.forward_uid))
+        .sort(C.backward_uid)
     )

@@ -5,6 +5,7 @@ from typing import Any, Literal
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
+from jarvis.schemas.names import C
 from jarvis.trace.event_store import EventStore
 from jarvis.trace.layout import MISSING_NS, PH, STRING
 from jarvis.trace.raw_trace import RawTrace
@@ -62,7 +63,7 @@ def trace_info(
     heights = {c: raw.store.group(c).height for c in raw.store.categories() if c is not None}
     event_counts = {category: height for category, height in sorted(heights.items()) if height}
     steps = annotations.filter(
-        (pl.col("cat") == "user_annotation") & pl.col("name").str.starts_with(STEP_PREFIX)
+        (pl.col(C.cat) == "user_annotation") & pl.col(C.name).str.starts_with(STEP_PREFIX)
     )
     return TraceInfo(
         file_name=raw.path.name,
@@ -79,7 +80,7 @@ def trace_info(
         steps=steps.height,
         event_counts=event_counts,
         gpu_only=CPU_OP not in event_counts,
-        has_shapes=cpu_ops["input_dims"].drop_nulls().len() > 0,
+        has_shapes=cpu_ops[C.input_dims].drop_nulls().len() > 0,
         has_stacks=PYTHON_FUNCTION in event_counts,
         repairs=raw.repairs.all(),
     )

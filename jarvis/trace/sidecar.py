@@ -21,6 +21,7 @@ import polars as pl
 from isal import isal_zlib
 
 from jarvis.core.workspace import trace_cache_dir
+from jarvis.schemas.names import C
 from jarvis.trace.event_store import EventGroup, EventStore, Values
 from jarvis.trace.layout import BASE_KEYS, TEXT_KEYS
 from jarvis.trace.metadata import TraceInfo
@@ -100,7 +101,7 @@ def is_outdated(folder: Path) -> bool:
 def _texts(frame: pl.DataFrame) -> Texts:
     from jarvis.trace.packed_texts import PackedTexts  # loads compiled kernels
 
-    return PackedTexts.of(frame["text"].to_list(), frame["kind"].to_numpy())
+    return PackedTexts.of(frame["text"].to_list(), frame[C.kind].to_numpy())
 
 
 def save(trace: Trace, folder: Path) -> None:
@@ -146,9 +147,9 @@ def _write(trace: Trace, folder: Path) -> None:
     frames["texts"] = pl.DataFrame(
         {
             "text": [texts.raw(code) for code in range(count)],
-            "kind": [texts.kind(code) for code in range(count)],
+            C.kind: [texts.kind(code) for code in range(count)],
         },
-        schema={"text": pl.Binary, "kind": pl.UInt8},
+        schema={"text": pl.Binary, C.kind: pl.UInt8},
     )
     for index, category in enumerate(categories):
         frames[_events(index)] = pl.DataFrame(_columns(trace.store.group(category)))
@@ -165,7 +166,7 @@ def _write(trace: Trace, folder: Path) -> None:
 
 def _columns(group: EventGroup) -> dict[str, Any]:
     """Return the columns of a group that are not in a table."""
-    columns: dict[str, Any] = {"uid": group.uid()}
+    columns: dict[str, Any] = {C.uid: group.uid()}
     if not group.is_released:
         columns |= {"ts": group.time(0), "dur": group.time(1)}
         columns |= {key: group.text(code) for code, key in enumerate(BASE_KEYS[:TEXT_KEYS])}

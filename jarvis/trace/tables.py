@@ -14,6 +14,7 @@ import numpy as np
 import orjson
 import polars as pl
 
+from jarvis.schemas.names import C
 from jarvis.trace.arguments import DIMS, STRIDES, TYPES, VALUES, Arguments
 from jarvis.trace.event_store import EventGroup, EventStore, Values
 from jarvis.trace.layout import BASE_KEYS, CODE, INTEGER, MISSING_NS, NULL, PH, STRING
@@ -77,50 +78,50 @@ class Field:
 
 
 BASE = (
-    Field("name", "name", pl.String, _name, in_args=False),
-    Field("cat", "cat", pl.Categorical, _text, in_args=False),
-    Field("pid", "pid", pl.Categorical, _text, in_args=False),
-    Field("tid", "tid", pl.Categorical, _text, in_args=False),
-    Field("ts_ns", "ts", pl.Int64, _integer, in_args=False),
-    Field("dur_ns", "dur", pl.Int64, _integer, in_args=False),
+    Field(C.name, "name", pl.String, _name, in_args=False),
+    Field(C.cat, "cat", pl.Categorical, _text, in_args=False),
+    Field(C.pid, "pid", pl.Categorical, _text, in_args=False),
+    Field(C.tid, "tid", pl.Categorical, _text, in_args=False),
+    Field(C.ts_ns, "ts", pl.Int64, _integer, in_args=False),
+    Field(C.dur_ns, "dur", pl.Int64, _integer, in_args=False),
 )
 LINKS = (
     Field("correlation", "correlation", pl.Int64, _integer),
-    Field("external_id", "External id", pl.Int64, _integer),
+    Field(C.external_id, "External id", pl.Int64, _integer),
 )
 CPU_OPS = (
     *BASE,
-    Field("external_id", "External id", pl.Int64, _integer),
-    Field("sequence_number", "Sequence number", pl.Int64, _integer),
-    Field("input_dims", "Input Dims", pl.Categorical, DIMS),
-    Field("input_types", "Input type", pl.Categorical, TYPES),
-    Field("input_strides", "Input Strides", pl.Categorical, STRIDES),
-    Field("concrete_inputs", "Concrete Inputs", pl.Categorical, VALUES),
+    Field(C.external_id, "External id", pl.Int64, _integer),
+    Field(C.sequence_number, "Sequence number", pl.Int64, _integer),
+    Field(C.input_dims, "Input Dims", pl.Categorical, DIMS),
+    Field(C.input_types, "Input type", pl.Categorical, TYPES),
+    Field(C.input_strides, "Input Strides", pl.Categorical, STRIDES),
+    Field(C.concrete_inputs, "Concrete Inputs", pl.Categorical, VALUES),
 )
 RUNTIME = (*BASE, *LINKS)
 GPU_EVENTS = (
     *BASE,
     *LINKS,
-    Field("device", "device", pl.Int64, _integer),
-    Field("stream", "stream", pl.Int64, _integer),
-    Field("bytes", "bytes", pl.Int64, _integer),
-    Field("collective", "Collective name", pl.Categorical, _text),
-    Field("in_msg_nelems", "In msg nelems", pl.Int64, _integer),
-    Field("out_msg_nelems", "Out msg nelems", pl.Int64, _integer),
-    Field("in_split_size", "In split size", pl.Categorical, _text),
-    Field("out_split_size", "Out split size", pl.Categorical, _text),
-    Field("group_size", "Group size", pl.Int64, _integer),
-    Field("dtype", "dtype", pl.Categorical, _text),
-    Field("process_group_name", "Process Group Name", pl.Categorical, _text),
-    Field("process_group_ranks", "Process Group Ranks", pl.Categorical, _text),
+    Field(C.device, "device", pl.Int64, _integer),
+    Field(C.stream, "stream", pl.Int64, _integer),
+    Field(C.bytes, "bytes", pl.Int64, _integer),
+    Field(C.collective, "Collective name", pl.Categorical, _text),
+    Field(C.in_msg_nelems, "In msg nelems", pl.Int64, _integer),
+    Field(C.out_msg_nelems, "Out msg nelems", pl.Int64, _integer),
+    Field(C.in_split_size, "In split size", pl.Categorical, _text),
+    Field(C.out_split_size, "Out split size", pl.Categorical, _text),
+    Field(C.group_size, "Group size", pl.Int64, _integer),
+    Field(C.dtype, "dtype", pl.Categorical, _text),
+    Field(C.process_group_name, "Process Group Name", pl.Categorical, _text),
+    Field(C.process_group_ranks, "Process Group Ranks", pl.Categorical, _text),
 )
 FLOWS = (
-    Field("cat", "cat", pl.Categorical, _text, in_args=False),
+    Field(C.cat, "cat", pl.Categorical, _text, in_args=False),
     Field("ph", "ph", pl.Categorical, _text, in_args=False),
     Field("id", "id", pl.Int64, _integer, in_args=False),
-    Field("pid", "pid", pl.Categorical, _text, in_args=False),
-    Field("tid", "tid", pl.Categorical, _text, in_args=False),
-    Field("ts_ns", "ts", pl.Int64, _integer, in_args=False),
+    Field(C.pid, "pid", pl.Categorical, _text, in_args=False),
+    Field(C.tid, "tid", pl.Categorical, _text, in_args=False),
+    Field(C.ts_ns, "ts", pl.Int64, _integer, in_args=False),
 )
 THREAD_LABELS = {
     "process_name": ("process_name", "name"),
@@ -148,11 +149,11 @@ def table(
     groups = [store.group(c) for c in categories if store.group(c).height] or [EventGroup()]
     frames = [
         pl.DataFrame(
-            [pl.Series("uid", group.uid()), *(_series(store, group, field) for field in fields)]
+            [pl.Series(C.uid, group.uid()), *(_series(store, group, field) for field in fields)]
         )
         for group in groups
     ]
-    return frames[0] if len(frames) == 1 else pl.concat(frames).sort("uid")
+    return frames[0] if len(frames) == 1 else pl.concat(frames).sort(C.uid)
 
 
 def _series(store: EventStore, group: EventGroup, field: Field) -> pl.Series:
@@ -197,10 +198,10 @@ def _count_invalid(store: EventStore, field: Field, read: Arguments, texts: list
 
 METADATA = (
     Field("ph", "ph", pl.String, _text, in_args=False),
-    Field("kind", "name", pl.String, _name, in_args=False),
-    Field("pid", "pid", pl.String, _text, in_args=False),
-    Field("tid", "tid", pl.String, _text, in_args=False),
-    Field("name", "name", pl.String, _text),
+    Field(C.kind, "name", pl.String, _name, in_args=False),
+    Field(C.pid, "pid", pl.String, _text, in_args=False),
+    Field(C.tid, "tid", pl.String, _text, in_args=False),
+    Field(C.name, "name", pl.String, _text),
     Field("labels", "labels", pl.String, _text),
 )
 
@@ -213,12 +214,12 @@ def thread_names(store: EventStore) -> pl.DataFrame:
     """
     labels: dict[tuple[str | None, str | None], dict[str, str | None]] = {}
     events = table(store, [c for c in store.categories() if store.has(c, PH, "M")], METADATA)
-    known = events.filter((pl.col("ph") == "M") & pl.col("kind").is_in(list(THREAD_LABELS)))
+    known = events.filter((pl.col("ph") == "M") & pl.col(C.kind).is_in(list(THREAD_LABELS)))
     for event in known.iter_rows(named=True):
-        column, key = THREAD_LABELS[event["kind"]]
-        labels.setdefault((event["pid"], event["tid"]), {})[column] = event[key]
-    schema = dict.fromkeys(("pid", "tid"), pl.Categorical()) | dict.fromkeys(
-        ("process_name", "process_label", "thread_name"), pl.String()
+        column, key = THREAD_LABELS[event[C.kind]]
+        labels.setdefault((event[C.pid], event[C.tid]), {})[column] = event[key]
+    schema = dict.fromkeys((C.pid, C.tid), pl.Categorical()) | dict.fromkeys(
+        (C.process_name, C.process_label, C.thread_name), pl.String()
     )
-    rows = [{"pid": pid, "tid": tid, **columns} for (pid, tid), columns in labels.items()]
+    rows = [{C.pid: pid, C.tid: tid, **columns} for (pid, tid), columns in labels.items()]
     return pl.DataFrame(rows, schema=schema)

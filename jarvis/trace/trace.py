@@ -6,6 +6,7 @@ from functools import cached_property
 
 import polars as pl
 
+from jarvis.schemas.names import C
 from jarvis.trace import tables
 from jarvis.trace.call_tree import build_call_tree
 from jarvis.trace.event_store import EventStore
@@ -14,7 +15,7 @@ from jarvis.trace.metadata import TraceInfo, span_ns, trace_info
 from jarvis.trace.raw_trace import RawTrace
 from jarvis.trace.tables import Field
 
-_HOST_COLUMNS = ("uid", "cat", "name", "pid", "tid", "ts_ns", "dur_ns")
+_HOST_COLUMNS = (C.uid, C.cat, C.name, C.pid, C.tid, C.ts_ns, C.dur_ns)
 
 
 @dataclass(frozen=True)

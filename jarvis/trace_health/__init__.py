@@ -5,6 +5,7 @@ from dataclasses import asdict
 import polars as pl
 
 from jarvis.schemas import TABLES
+from jarvis.schemas.names import C
 from jarvis.trace import Trace
 from jarvis.trace_health.facts import Fact, Severity
 from jarvis.trace_health.imported import report_facts
@@ -46,7 +47,7 @@ def _table(facts: list[Fact]) -> pl.DataFrame:
 def facts_of(table: pl.DataFrame) -> list[Fact]:
     """Return the rows of the table ``trace_health`` as facts."""
     return [
-        Fact(**{**row, "severity": Severity(row["severity"])})
+        Fact(**{**row, "severity": Severity(row[C.severity])})
         for row in table.iter_rows(named=True)
     ]
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from jarvis.schemas.names import C
 from jarvis.text.format import counted, milliseconds, percent
 from jarvis.trace_health.facts import Fact, Severity, when
 from jarvis.tracelens.imported import ImportedReport
@@ -64,8 +65,8 @@ def _without_operators() -> Fact:
 
 def _complete(report: ImportedReport) -> Fact:
     key, title = "operation_time", "GPU time in operations"
-    launched_us = float(report.table("ops_summary")["direct_kernel_time_us"].sum())
-    operations_us = float(report.operations["kernel_time_us"].sum())
+    launched_us = float(report.table("ops_summary")[C.direct_kernel_time_us].sum())
+    operations_us = float(report.operations[C.kernel_time_us].sum())
     if launched_us <= 0:
         return Fact(
             key, title, f"Operations take {milliseconds(operations_us / 1000)} of GPU time."
@@ -90,7 +91,7 @@ def _stated(report: ImportedReport) -> Fact:
     key, title = "stated_costs", "FLOPs and bytes of the report"
     if rows.is_empty():
         return Fact(key, title, "All FLOPs and bytes follow from the arguments.", 0.0, "rows")
-    time_ms = float(rows["kernel_time_us"].sum()) / 1000
+    time_ms = float(rows[C.kernel_time_us].sum()) / 1000
     return Fact(
         key,
         title,
@@ -107,7 +108,7 @@ def _stated(report: ImportedReport) -> Fact:
 def _kernels(report: ImportedReport) -> Fact:
     key, title = "kernel_lists", "Kernels of operations"
     bare = report.operations.filter(
-        (pl.col("kernel_time_us") > 0) & pl.col("kernels").list.len().fill_null(0).eq(0)
+        (pl.col(C.kernel_time_us) > 0) & pl.col(C.kernels).list.len().fill_null(0).eq(0)
     )
     if bare.is_empty():
         return Fact(

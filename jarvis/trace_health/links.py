@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from jarvis.schemas.names import C
 from jarvis.text.format import counted, milliseconds, percent
 from jarvis.trace import Trace
 from jarvis.trace.links import ARROW, GRAPH_LAUNCHES, link_column
@@ -40,19 +41,21 @@ def link_facts(trace: Trace) -> Iterator[Fact]:
 def _work(trace: Trace) -> pl.DataFrame:
     """Return GPU events with a duration: ``dur_ns, linked, by_graph, has_launch``."""
     key = link_column(trace.runtime)
-    graphs = trace.runtime.filter(pl.col("name").is_in(GRAPH_LAUNCHES)).select(runtime_uid="uid")
-    replayed = trace.launches.join(graphs, on="runtime_uid", how="semi")["gpu_uid"]
+    graphs = trace.runtime.filter(pl.col(C.name).is_in(GRAPH_LAUNCHES)).select(
+        pl.col(C.uid).alias(C.runtime_uid)
+    )
+    replayed = trace.launches.join(graphs, on=C.runtime_uid, how="semi")[C.gpu_uid]
     ids = trace.runtime[key].drop_nulls()
-    return trace.gpu_events.filter(pl.col("dur_ns") >= 0).select(
-        "dur_ns",
-        linked=pl.col("uid").is_in(trace.launches["gpu_uid"].implode()),
-        by_graph=pl.col("uid").is_in(replayed.implode()),
+    return trace.gpu_events.filter(pl.col(C.dur_ns) >= 0).select(
+        C.dur_ns,
+        pl.col(C.uid).is_in(trace.launches[C.gpu_uid].implode()).alias(C.linked),
+        by_graph=pl.col(C.uid).is_in(replayed.implode()),
         has_launch=pl.col(key).is_in(ids.implode()).fill_null(value=False),
     )
 
 
 def _ms(work: pl.DataFrame) -> float:
-    return float(work["dur_ns"].sum()) / 1e6
+    return float(work[C.dur_ns].sum()) / 1e6
 
 
 def _share_pct(part: pl.DataFrame, whole: pl.DataFrame) -> float:
@@ -60,7 +63,7 @@ def _share_pct(part: pl.DataFrame, whole: pl.DataFrame) -> float:
 
 
 def _linked(work: pl.DataFrame, *, has_calls: bool) -> Fact:
-    rest = work.filter(~pl.col("linked"))
+    rest = work.filter(~pl.col(C.linked))
     linked_pct = 100 - _share_pct(rest, work)
     title = "GPU time linked to host calls"
     if not has_calls:
@@ -87,14 +90,14 @@ def _linked(work: pl.DataFrame, *, has_calls: bool) -> Fact:
         "%",
         when(linked_pct < LINKED_PCT, Severity.WARNING),
         "The timeline and all tables exclude the unlinked work."
-        if work["linked"].any()
+        if work[C.linked].any()
         else "The timeline counts all GPU work; the tables of operations have none.",
         _FINISH_FIRST if 2 * _ms(early) > _ms(rest) else _NEWER_PROFILER,
     )
 
 
 def _launched_before(work: pl.DataFrame) -> Fact:
-    early = work.filter(~pl.col("linked") & ~pl.col("has_launch"))
+    early = work.filter(~pl.col(C.linked) & ~pl.col("has_launch"))
     key, title = "launched_before", "GPU work launched before the recording"
     if early.is_empty():
         return Fact(key, title, "Every GPU event has its launch in the trace.", 0.0, "events")
@@ -112,7 +115,7 @@ def _launched_before(work: pl.DataFrame) -> Fact:
 
 
 def _without_arrow(work: pl.DataFrame) -> Fact:
-    single = work.filter(~pl.col("linked") & pl.col("has_launch"))
+    single = work.filter(~pl.col(C.linked) & pl.col("has_launch"))
     key, title = "launches_without_arrow", "Launches without a flow arrow"
     if single.is_empty():
         return Fact(key, title, "No launch lacks its flow arrow.", 0.0, "events")
@@ -150,7 +153,7 @@ def _graph_replay(work: pl.DataFrame) -> Fact:
 
 def _link_method(trace: Trace) -> Fact:
     key, title = "link_basis", "How GPU work is linked"
-    if trace.flows.filter(pl.col("cat") == ARROW).height:
+    if trace.flows.filter(pl.col(C.cat) == ARROW).height:
         return Fact(key, title, "By the flow arrows of the trace.")
     if trace.launches.is_empty():
         return Fact(
@@ -177,8 +180,8 @@ def _link_method(trace: Trace) -> Fact:
 def _linking_id(trace: Trace) -> str:
     """Return the id that links a trace without arrows: one shared by call and GPU event."""
     first = trace.launches.head(1)
-    call = trace.runtime.join(first, left_on="uid", right_on="runtime_uid")
-    event = trace.gpu_events.join(first, left_on="uid", right_on="gpu_uid")
+    call = trace.runtime.join(first, left_on=C.uid, right_on=C.runtime_uid)
+    event = trace.gpu_events.join(first, left_on=C.uid, right_on=C.gpu_uid)
     shares = call["correlation"].item() == event["correlation"].item()
     return "correlation" if shares and call["correlation"].item() else "External id"
 
@@ -186,7 +189,7 @@ def _linking_id(trace: Trace) -> str:
 def _shared_ids(trace: Trace) -> Fact:
     ids = trace.runtime["correlation"].drop_nulls()
     shared = int((ids.filter(ids > 0).value_counts()["count"] - 1).sum())
-    twice = int(trace.launches["gpu_uid"].is_duplicated().sum())
+    twice = int(trace.launches[C.gpu_uid].is_duplicated().sum())
     key, title = "shared_correlations", "Runtime calls that share a correlation id"
     if not shared:
         return Fact(key, title, "Every runtime call has a unique id.", 0.0, "calls")

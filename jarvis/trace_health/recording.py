@@ -2,7 +2,10 @@
 
 from collections.abc import Iterator
 
+import polars as pl
+
 from jarvis.perf_report.work import COMMUNICATION, KIND
+from jarvis.schemas.names import C
 from jarvis.text.format import counted, listed, percent, quoted
 from jarvis.trace import Trace, TraceInfo
 from jarvis.trace.metadata import STEP_PREFIX
@@ -61,7 +64,7 @@ def _operators(trace: Trace) -> Fact:
 
 
 def _shapes(trace: Trace) -> Fact:
-    known = trace.cpu_ops.height - trace.cpu_ops["input_dims"].null_count()
+    known = trace.cpu_ops.height - trace.cpu_ops[C.input_dims].null_count()
     share_pct = 100 * known / trace.cpu_ops.height
     return Fact(
         "shapes",
@@ -93,7 +96,7 @@ def _stacks(trace: Trace) -> Fact:
 
 def _overlaps(trace: Trace) -> Fact:
     tree = trace.call_tree
-    dropped = int(tree["is_dropped"].sum())
+    dropped = int(tree[C.is_dropped].sum())
     key, title = "overlapping_events", "Host events that overlap"
     if not dropped:
         return Fact(key, title, "Every host event is in the call tree.", 0.0, "events")
@@ -127,7 +130,7 @@ def _device(info: TraceInfo) -> Fact:
 
 def _steps(trace: Trace) -> Fact:
     count = trace.info.steps
-    names = trace.annotations["name"].unique().to_list()
+    names = trace.annotations[C.name].unique().to_list()
     numbers = sorted(
         int(number)
         for name in names
@@ -167,10 +170,10 @@ def _rank(trace: Trace) -> Fact:
 
 
 def _processes(trace: Trace) -> Fact:
-    launching = trace.runtime.join(trace.launches.select(uid="runtime_uid"), on="uid", how="semi")[
-        "pid"
-    ].n_unique()
-    gpus = trace.gpu_events["device"].drop_nulls().n_unique()
+    launching = trace.runtime.join(
+        trace.launches.select(pl.col(C.runtime_uid).alias(C.uid)), on=C.uid, how="semi"
+    )[C.pid].n_unique()
+    gpus = trace.gpu_events[C.device].drop_nulls().n_unique()
     key, title = "processes", "Processes that launch GPU work"
     if launching > 1:
         return Fact(

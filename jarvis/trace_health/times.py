@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from jarvis.schemas.names import C
 from jarvis.text.format import counted, milliseconds
 from jarvis.trace import Trace
 from jarvis.trace.metadata import STEP_PREFIX
@@ -28,9 +29,9 @@ def time_facts(trace: Trace) -> Iterator[Fact]:
 
 def _step_time(trace: Trace) -> Fact:
     steps = trace.annotations.filter(
-        (pl.col("cat") == "user_annotation") & pl.col("name").str.starts_with(STEP_PREFIX)
+        (pl.col(C.cat) == "user_annotation") & pl.col(C.name).str.starts_with(STEP_PREFIX)
     )
-    times_ms = (steps["dur_ns"] / 1e6).drop_nulls()
+    times_ms = (steps[C.dur_ns] / 1e6).drop_nulls()
     median_ms = times_ms.median()
     median_ms = float(median_ms) if isinstance(median_ms, int | float) else 0.0
     return Fact(
@@ -44,7 +45,7 @@ def _step_time(trace: Trace) -> Fact:
 
 
 def _gpu_spans(trace: Trace) -> Iterator[Fact]:
-    linked = trace.gpu_events.filter(pl.col("uid").is_in(trace.launches["gpu_uid"].implode()))
+    linked = trace.gpu_events.filter(pl.col(C.uid).is_in(trace.launches[C.gpu_uid].implode()))
     all_ms = _span_ms(trace.gpu_events)
     counted_ms = all_ms if linked.is_empty() else _span_ms(linked)
     yield Fact(
@@ -71,11 +72,11 @@ def _gpu_spans(trace: Trace) -> Iterator[Fact]:
 
 
 def _span_ms(events: pl.DataFrame) -> float:
-    timed = events.drop_nulls(["ts_ns", "dur_ns"])
+    timed = events.drop_nulls([C.ts_ns, C.dur_ns])
     if timed.is_empty():
         return 0.0
     first, last = timed.select(
-        first=pl.col("ts_ns").min(), last=(pl.col("ts_ns") + pl.col("dur_ns")).max()
+        first=pl.col(C.ts_ns).min(), last=(pl.col(C.ts_ns) + pl.col(C.dur_ns)).max()
     ).row(0)
     return (int(last) - int(first)) / 1e6
 
@@ -91,7 +92,7 @@ class _Fault:
     severity: Severity = Severity.WARNING
 
 
-_DURATION = pl.col("dur_ns")
+_DURATION = pl.col(C.dur_ns)
 _FAULTS = (
     _Fault(
         "zero_durations",
@@ -115,7 +116,7 @@ _FAULTS = (
         "Events without start or duration",
         "has no usable start or duration",
         "have no usable start or duration",
-        _DURATION.is_null() | pl.col("ts_ns").is_null(),
+        _DURATION.is_null() | pl.col(C.ts_ns).is_null(),
         "Such events are excluded.",
     ),
     _Fault(

@@ -8,6 +8,7 @@ import polars as pl
 
 from jarvis.perf_report.call_tree.stacks import CallStacks
 from jarvis.perf_report.unified import UnifiedCalls
+from jarvis.schemas.names import C
 
 NOT_FOUND = "Not found"
 """Entry point of an operator without a Python frame above it."""
@@ -52,9 +53,9 @@ def with_stack_owners(unified: UnifiedCalls) -> UnifiedCalls:
 
     It is null for synthetic rows, which have no stack.
     """
-    synthetic = unified.calls.filter("is_synthetic")["uid"]
-    is_op = ~pl.col("owner_uid").is_in(synthetic.implode())
-    work = unified.work.with_columns(stack_of=pl.when(is_op).then("launch_uid"))
+    synthetic = unified.calls.filter(C.is_synthetic)[C.uid]
+    is_op = ~pl.col(C.owner_uid).is_in(synthetic.implode())
+    work = unified.work.with_columns(pl.when(is_op).then(C.launch_uid).alias(C.stack_of))
     return UnifiedCalls(unified.calls, work)
 
 
@@ -69,7 +70,7 @@ def with_call_stacks(rows: pl.DataFrame, calls: CallStacks) -> pl.DataFrame:
         [None if uid is None else _stack(calls.chain(uid, shown)) for uid in uids or ()]
         for uids in rows["stack_owners"].to_list()
     ]
-    stacks = pl.Series("kernel_call_stacks", names, dtype=pl.List(pl.List(pl.String)))
+    stacks = pl.Series(C.kernel_call_stacks, names, dtype=pl.List(pl.List(pl.String)))
     return rows.drop("stack_owners").with_columns(stacks)
 
 
@@ -89,7 +90,7 @@ def with_entry_points(rows: pl.DataFrame) -> pl.DataFrame:
     """
     points, texts = [], []
     for name, kernels, stacks in rows.select(
-        "name", "kernel_details", "kernel_call_stacks"
+        C.name, C.kernel_details, C.kernel_call_stacks
     ).iter_rows():
         whole = [
             (*(stack or ()), kernel["name"]) for kernel, stack in zip(kernels, stacks, strict=True)
@@ -97,8 +98,8 @@ def with_entry_points(rows: pl.DataFrame) -> pl.DataFrame:
         points.append(entry_point(name, whole))
         texts.append(repr(merged(whole)))
     return rows.with_columns(
-        entry_point=pl.Series(points, dtype=pl.String),
-        call_stack_full=pl.Series(texts, dtype=pl.String),
+        pl.Series(points, dtype=pl.String).alias(C.entry_point),
+        pl.Series(texts, dtype=pl.String).alias(C.call_stack_full),
     )
 
 

@@ -20,6 +20,7 @@ from jarvis.perf_report.roofline import COST_SCHEMA, sheet_metrics
 from jarvis.perf_report.unified import UnifiedCalls
 from jarvis.perf_report.work import GpuWork
 from jarvis.schemas import SPREAD
+from jarvis.schemas.names import C
 from jarvis.trace import Trace
 from jarvis.tracelens.models import TRACELENS_MODELS
 from jarvis.tracelens.overlap import (
@@ -29,7 +30,7 @@ from jarvis.tracelens.overlap import (
     with_overlaps,
 )
 
-_FIRST_METRICS = ("gflops", "data_moved_mb", "flops_per_byte", "compute_spec", "perf_params")
+_FIRST_METRICS = (C.gflops, C.data_moved_mb, C.flops_per_byte, C.compute_spec, C.perf_params)
 
 
 def unified_perf_summary(
@@ -52,31 +53,31 @@ def unified_perf_summary(
         )
     key = key_of(calls, *CALL_KEY)
     rows = numbered(sheet_metrics(calls, hardware), key).with_columns(
-        host_time_us=microseconds(pl.col("dur_ns"))
+        microseconds(pl.col(C.dur_ns)).alias(C.host_time_us)
     )
-    priced = ("pct_roofline",) if "pct_roofline" in rows.columns else ()
-    first_priced = ("roofline_time_us", "roofline_bound") if priced else ()
-    groups = rows.group_by("group", *key, maintain_order=True).agg(
+    priced = (C.pct_roofline,) if C.pct_roofline in rows.columns else ()
+    first_priced = (C.roofline_time_us, C.roofline_bound) if priced else ()
+    groups = rows.group_by(C.group, *key, maintain_order=True).agg(
         *(
             statistic
-            for column in ("host_time_us", "kernel_time_us")
+            for column in (C.host_time_us, C.kernel_time_us)
             for statistic in statistics(column, column, (*SPREAD, "sum"))
         ),
         *(
             statistic
-            for column in ("tb_per_s", "tflops_per_s", *priced)
+            for column in (C.tb_per_s, C.tflops_per_s, *priced)
             for statistic in statistics(column, column, SPREAD)
         ),
         *(pl.col(column).drop_nulls().first() for column in (*_FIRST_METRICS, *first_priced)),
         *overlap_statistics(rows),
-        ex_uid=pl.col("uid").first(),
-        operation_count=pl.len(),
-        has_perf_model=pl.col("modelled").first().fill_null(False),
+        pl.col(C.uid).first().alias(C.ex_uid),
+        pl.len().alias(C.operation_count),
+        pl.col(C.modelled).first().fill_null(False).alias(C.has_perf_model),
     )
     return (
         with_overlap_details(with_kernel_details(groups, rows, unified.work), rows, overlap)
-        .sort(["kernel_time_us_sum", "ex_uid"], descending=[True, False])
-        .with_columns(*shares("kernel_time_us_sum"), *(tuples_text(name) for name in ARGUMENTS))
+        .sort([C.kernel_time_us_sum, C.ex_uid], descending=[True, False])
+        .with_columns(*shares(C.kernel_time_us_sum), *(tuples_text(name) for name in ARGUMENTS))
     )
 
 
@@ -86,19 +87,19 @@ _RECOMPUTING_FUNCTION = "recompute_fn"
 
 def recomputed_uids(trace: Trace) -> pl.Series:
     """Return the host events below a recomputing Python frame of the same thread."""
-    name = pl.col("name")
+    name = pl.col(C.name)
     roots = trace.python_functions.filter(
         name.str.contains(_CHECKPOINT_FILE, literal=True)
         & name.str.contains(_RECOMPUTING_FUNCTION, literal=True)
-    )["uid"]
-    reached = pl.when(pl.col("uid").is_in(roots.implode())).then("subtree_end").otherwise(0)
-    return trace.python_call_tree.sort("order").filter(reached.cum_max() > pl.col("order"))["uid"]
+    )[C.uid]
+    reached = pl.when(pl.col(C.uid).is_in(roots.implode())).then(C.subtree_end).otherwise(0)
+    return trace.python_call_tree.sort("order").filter(reached.cum_max() > pl.col("order"))[C.uid]
 
 
 def marked_work(work: GpuWork, recomputed: pl.Series) -> GpuWork:
     """Return GPU work whose events have ``is_recompute`` of the call that launched them."""
-    is_recompute = pl.col("launch_uid").is_in(recomputed.implode()).fill_null(False)
-    return replace(work, events=work.events.with_columns(is_recompute=is_recompute))
+    is_recompute = pl.col(C.launch_uid).is_in(recomputed.implode()).fill_null(False)
+    return replace(work, events=work.events.with_columns(is_recompute.alias(C.is_recompute)))
 
 
 _STATISTICS = ("mean", "median", "std", "min", "max", "sum")
@@ -107,10 +108,13 @@ _STATISTICS = ("mean", "median", "std", "min", "max", "sum")
 def ops_summary_by_category(launched: pl.DataFrame) -> pl.DataFrame:
     """Sum ``launchers`` by op category (schema: ``ops_summary_by_category``)."""
     return (
-        launched.group_by(key_of(launched, "op_category"))
-        .agg(count=pl.len(), direct_kernel_time_ms=pl.col("direct_kernel_time_us").sum() / 1e3)
-        .sort(["direct_kernel_time_ms", "op_category"], descending=[True, False])
-        .with_columns(shares("direct_kernel_time_ms"))
+        launched.group_by(key_of(launched, C.op_category))
+        .agg(
+            pl.len().alias(C.count),
+            (pl.col(C.direct_kernel_time_us).sum() / 1e3).alias(C.direct_kernel_time_ms),
+        )
+        .sort([C.direct_kernel_time_ms, C.op_category], descending=[True, False])
+        .with_columns(shares(C.direct_kernel_time_ms))
     )
 
 
@@ -126,21 +130,21 @@ def ops_unique_args(
         launched = with_overlaps(launched, overlap)
     key = key_of(launched, *CALL_KEY)
     rows = numbered(launched, key)
-    groups = rows.group_by("group", *key, maintain_order=True).agg(
-        *statistics("direct_kernel_time_us", "direct_kernel_time_us", _STATISTICS),
-        *statistics("subtree_kernel_time_us", "subtree_kernel_time_us", _STATISTICS),
+    groups = rows.group_by(C.group, *key, maintain_order=True).agg(
+        *statistics(C.direct_kernel_time_us, "direct_kernel_time_us", _STATISTICS),
+        *statistics(C.subtree_kernel_time_us, "subtree_kernel_time_us", _STATISTICS),
         *overlap_statistics(rows),
-        operation_count=pl.len(),
-        ex_uid=pl.col("uid").first(),
-        first_ts_ns=pl.col("ts_ns").min(),
+        pl.len().alias(C.operation_count),
+        pl.col(C.uid).first().alias(C.ex_uid),
+        first_ts_ns=pl.col(C.ts_ns).min(),
     )
     first = pl.col("first_ts_ns")
     return (
         with_overlap_details(with_kernel_details(groups, rows, direct), rows, overlap)
-        .sort(["direct_kernel_time_us_sum", "ex_uid"], descending=[True, False])
+        .sort([C.direct_kernel_time_us_sum, C.ex_uid], descending=[True, False])
         .with_columns(
-            *shares("direct_kernel_time_us_sum"),
+            *shares(C.direct_kernel_time_us_sum),
             *(tuples_text(name) for name in ARGUMENTS),
-            first_occurrence_time=microseconds(first - first.min()),
+            microseconds(first - first.min()).alias(C.first_occurrence_time),
         )
     )

@@ -10,6 +10,7 @@ from jarvis.perf_report.calls import statistics, with_kernel_details
 from jarvis.perf_report.intervals import END, busy_ns
 from jarvis.perf_report.work import GpuWork
 from jarvis.schemas import SPREAD
+from jarvis.schemas.names import C
 
 OVERLAP_SUFFIX = "_kl_overlap"
 """Name suffix of a sheet with overlap information."""
@@ -45,41 +46,43 @@ def overlapping_pairs(work: GpuWork) -> pl.DataFrame:
     Raises:
         TooManyOverlapsError: There are too many pairs.
     """
-    events = work.window.filter(pl.col("dur_ns") >= MIN_OVERLAP_NS).select(
-        "uid", "name", "stream", "ts_ns", "dur_ns", end_ns=END
+    events = work.window.filter(pl.col(C.dur_ns) >= MIN_OVERLAP_NS).select(
+        C.uid, C.name, C.stream, C.ts_ns, C.dur_ns, END.alias(C.end_ns)
     )
     _check_pairs(events)
     pairs = (
         events.join_where(
             events,
-            pl.col("ts_ns") < pl.col("end_ns_right"),
-            pl.col("ts_ns_right") < pl.col("end_ns"),
+            pl.col(C.ts_ns) < pl.col("end_ns_right"),
+            pl.col("ts_ns_right") < pl.col(C.end_ns),
             suffix="_right",
         )
         .filter(
-            (pl.col("uid") != pl.col("uid_right"))
-            & (pl.col("stream") != pl.col("stream_right")).fill_null(True)
+            (pl.col(C.uid) != pl.col("uid_right"))
+            & (pl.col(C.stream) != pl.col("stream_right")).fill_null(True)
         )
         .with_columns(
-            begin_ns=pl.max_horizontal("ts_ns", "ts_ns_right"),
-            overlap_ns=pl.min_horizontal("end_ns", "end_ns_right")
-            - pl.max_horizontal("ts_ns", "ts_ns_right"),
+            begin_ns=pl.max_horizontal(C.ts_ns, "ts_ns_right"),
+            **{
+                C.overlap_ns: pl.min_horizontal(C.end_ns, "end_ns_right")
+                - pl.max_horizontal(C.ts_ns, "ts_ns_right")
+            },
         )
-        .filter(pl.col("overlap_ns") >= MIN_OVERLAP_NS)
+        .filter(pl.col(C.overlap_ns) >= MIN_OVERLAP_NS)
     )
     return pairs.sort("begin_ns", "uid_right").select(
-        gpu_uid="uid",
-        ts_ns="begin_ns",
-        dur_ns="overlap_ns",
-        name="name_right",
-        stream="stream_right",
+        pl.col(C.uid).alias(C.gpu_uid),
+        pl.col("begin_ns").alias(C.ts_ns),
+        pl.col(C.overlap_ns).alias(C.dur_ns),
+        pl.col("name_right").alias(C.name),
+        pl.col("stream_right").alias(C.stream),
         partner_dur_ns="dur_ns_right",
     )
 
 
 def _check_pairs(events: pl.DataFrame) -> None:
     """Raise TooManyOverlapsError if too many events overlap, on any streams."""
-    starts, ends = (events[name].sort().to_numpy() for name in ("ts_ns", "end_ns"))
+    starts, ends = (events[name].sort().to_numpy() for name in (C.ts_ns, C.end_ns))
     started_before_end = int(np.searchsorted(starts, ends).sum())
     ended_before_start = int(np.searchsorted(ends, starts, side="right").sum())
     pairs = started_before_end - ended_before_start
@@ -94,32 +97,32 @@ def overlaps(work: pl.DataFrame, pairs: pl.DataFrame) -> Overlaps:
         work: ``owner_uid, gpu_uid, ts_ns, dur_ns`` of their GPU work.
         pairs: ``overlapping_pairs``.
     """
-    of_calls = work.select("owner_uid", "gpu_uid", kernel_ts_ns="ts_ns").join(pairs, on="gpu_uid")
-    of_calls = of_calls.sort("owner_uid", "kernel_ts_ns", "ts_ns", maintain_order=True)
-    names = of_calls.group_by("owner_uid", maintain_order=True).agg(
-        overlapping_kernel_names=pl.col("name").unique(maintain_order=True)
+    of_calls = work.select(C.owner_uid, C.gpu_uid, kernel_ts_ns=C.ts_ns).join(pairs, on=C.gpu_uid)
+    of_calls = of_calls.sort(C.owner_uid, "kernel_ts_ns", C.ts_ns, maintain_order=True)
+    names = of_calls.group_by(C.owner_uid, maintain_order=True).agg(
+        pl.col(C.name).unique(maintain_order=True).alias(C.overlapping_kernel_names)
     )
-    busy = busy_ns(work, ["owner_uid"])
-    overlapped = busy_ns(of_calls, ["owner_uid", "gpu_uid"]).group_by("owner_uid")
+    busy = busy_ns(work, [C.owner_uid])
+    overlapped = busy_ns(of_calls, [C.owner_uid, C.gpu_uid]).group_by(C.owner_uid)
     calls = (
-        names.join(busy, on="owner_uid")
-        .join(overlapped.agg(overlap_ns=pl.col("busy_ns").sum()), on="owner_uid")
+        names.join(busy, on=C.owner_uid)
+        .join(overlapped.agg(pl.col(C.busy_ns).sum().alias(C.overlap_ns)), on=C.owner_uid)
         .select(
-            "overlapping_kernel_names",
-            uid="owner_uid",
-            overlap_pct=(pl.col("overlap_ns") / pl.col("busy_ns")).round(2),
+            C.overlapping_kernel_names,
+            pl.col(C.owner_uid).alias(C.uid),
+            overlap_pct=(pl.col(C.overlap_ns) / pl.col(C.busy_ns)).round(2),
         )
     )
-    partners = of_calls.group_by("owner_uid", "name", maintain_order=True).agg(
-        pl.col("stream").first(),
-        dur_ns=(pl.col("partner_dur_ns").mean() / 10).round().cast(pl.Int64) * 10,
+    partners = of_calls.group_by(C.owner_uid, C.name, maintain_order=True).agg(
+        pl.col(C.stream).first(),
+        ((pl.col("partner_dur_ns").mean() / 10).round().cast(pl.Int64) * 10).alias(C.dur_ns),
     )
     return Overlaps(calls, partners)
 
 
 def with_overlaps(calls: pl.DataFrame, overlap: Overlaps) -> pl.DataFrame:
     """Return calls with ``overlapping_kernel_names`` and ``overlap_pct``, null without overlap."""
-    return calls.join(overlap.calls, on="uid", how="left", maintain_order="left")
+    return calls.join(overlap.calls, on=C.uid, how="left", maintain_order="left")
 
 
 def overlap_statistics(calls: pl.DataFrame) -> list[pl.Expr]:
@@ -138,5 +141,5 @@ def with_overlap_details(
     """
     if overlap is None:
         return groups
-    names = ("overlapping_kernels", "trunc_overlapping_kernels")
+    names = (C.overlapping_kernels, C.trunc_overlapping_kernels)
     return with_kernel_details(groups, calls, overlap.partners, names)

@@ -16,6 +16,7 @@ import polars as pl
 from jarvis.perf_models.moe import EXPERTS_PER_TOKEN, GATED
 from jarvis.perf_report.calls import ARGUMENTS
 from jarvis.perf_report.work import GpuWork, gpu_work
+from jarvis.schemas.names import C
 from jarvis.trace import Trace
 from jarvis.trace.tables import CPU_OP
 
@@ -23,13 +24,13 @@ DEFAULT_ROUTED_EXPERTS = 4
 DEFAULT_FOUR_BIT_EXPERTS = 8
 
 _NUMBERED_PREFIX = "sglang_profiler::"
-_NAME = pl.col("name")
+_NAME = pl.col(C.name)
 _UNNUMBERED = (
     pl.when(_NAME.str.starts_with(_NUMBERED_PREFIX))
     .then(_NAME.str.replace(r"_\d+$", ""))
     .otherwise(_NAME)
 )
-_KERNEL = pl.col("kernel")
+_KERNEL = pl.col(C.kernel)
 _FUSED = (
     _KERNEL.str.contains("aiter::", literal=True)
     & _KERNEL.str.contains("fmoe", literal=True)
@@ -44,7 +45,7 @@ _FRAMES = {
 _STAGES_OP = "aiter::fused_moe_"
 
 _SPANS = {
-    "name": pl.String,
+    C.name: pl.String,
     "arguments_uid": pl.Int64,
     "inner_uid": pl.Int64,
     "outer_uid": pl.Int64,
@@ -59,7 +60,7 @@ def with_pseudo_ops(trace: Trace) -> Trace:
 
     Numbers that a profiler appended to op names (``sglang_profiler::x_3``) are removed.
     """
-    trace = replace(trace, cpu_ops=trace.cpu_ops.with_columns(name=_UNNUMBERED))
+    trace = replace(trace, cpu_ops=trace.cpu_ops.with_columns(_UNNUMBERED.alias(C.name)))
     work = gpu_work(trace)
     spans = pl.concat(
         [
@@ -113,8 +114,8 @@ def _four_bit_experts(trace: Trace, work: GpuWork) -> pl.DataFrame:
     products = _kernels(trace, work, owner).filter(
         _KERNEL.str.contains("fused_moe_kernel_gptq_awq", literal=True)
     )
-    ops = trace.cpu_ops.filter(pl.col("uid").is_in(products["arguments_uid"].implode()))
-    dims = {uid: _parsed(text) for uid, text in ops.select("uid", "input_dims").iter_rows()}
+    ops = trace.cpu_ops.filter(pl.col(C.uid).is_in(products["arguments_uid"].implode()))
+    dims = {uid: _parsed(text) for uid, text in ops.select(C.uid, C.input_dims).iter_rows()}
     chosen = {uid: _at(shapes, 4, 1, DEFAULT_FOUR_BIT_EXPERTS) for uid, shapes in dims.items()}
     # The up projection has a row per inner value, two if gated; the down one packs two in a byte.
     gated = [
@@ -130,24 +131,24 @@ def _kernels(trace: Trace, work: GpuWork, owner: str) -> pl.DataFrame:
     Columns: ``arguments_uid`` (the op), ``inner_uid`` (the launch), ``outer_uid`` (the nearest op
     above it), ``kernel`` and ``ts_ns``.
     """
-    owners = trace.cpu_ops.filter(pl.col("name") == owner)["uid"]
+    owners = trace.cpu_ops.filter(pl.col(C.name) == owner)[C.uid]
     return (
         work.below(owners)
-        .sort("owner_uid", "link_index")
-        .unique("gpu_uid", keep="last", maintain_order=True)
-        .filter(pl.len().over("launch_uid") == 1)
+        .sort(C.owner_uid, C.link_index)
+        .unique(C.gpu_uid, keep="last", maintain_order=True)
+        .filter(pl.len().over(C.launch_uid) == 1)
         .select(
-            "ts_ns",
-            arguments_uid="owner_uid",
-            inner_uid="launch_uid",
-            outer_uid="op_uid",
-            kernel="name",
+            C.ts_ns,
+            arguments_uid=C.owner_uid,
+            inner_uid=C.launch_uid,
+            outer_uid=C.op_uid,
+            **{C.kernel: pl.col(C.name)},
         )
     )
 
 
 def _is_first() -> pl.Expr:
-    return pl.col("ts_ns").rank("ordinal").over("arguments_uid") == 1
+    return pl.col(C.ts_ns).rank("ordinal").over("arguments_uid") == 1
 
 
 def _direction(stem: str) -> pl.Expr:
@@ -164,7 +165,7 @@ def _carried(chosen: dict[int, int], gated: pl.Expr) -> pl.Expr:
 
 
 def _spans(kernels: pl.DataFrame, name: pl.Expr, carried: pl.Expr) -> pl.DataFrame:
-    return kernels.with_columns(name=name, carried=carried).select(*_SPANS)
+    return kernels.with_columns(name.alias(C.name), carried=carried).select(*_SPANS)
 
 
 def _experts_per_token(trace: Trace, work: GpuWork, owners: pl.Series) -> dict[int, int]:
@@ -172,18 +173,18 @@ def _experts_per_token(trace: Trace, work: GpuWork, owners: pl.Series) -> dict[i
     tree = work.call_tree.sort("order")
     choices = (
         trace.cpu_ops.filter(_NAME.str.contains("TopK", literal=True))
-        .select("uid", "concrete_inputs")
-        .join(tree.select("uid", "order"), on="uid")
+        .select(C.uid, C.concrete_inputs)
+        .join(tree.select(C.uid, "order"), on=C.uid)
         .sort("order")
-        .select("order", "concrete_inputs", choice_order="order")
+        .select("order", C.concrete_inputs, choice_order="order")
     )
     found = (
-        tree.filter(pl.col("uid").is_in(owners.implode()))
-        .select("uid", "order", "subtree_end")
+        tree.filter(pl.col(C.uid).is_in(owners.implode()))
+        .select(C.uid, "order", C.subtree_end)
         .join_asof(choices, on="order", strategy="forward")
-        .filter(pl.col("choice_order") < pl.col("subtree_end"))
+        .filter(pl.col("choice_order") < pl.col(C.subtree_end))
     )
-    texts = dict(found.select("uid", "concrete_inputs").iter_rows())
+    texts = dict(found.select(C.uid, C.concrete_inputs).iter_rows())
     return {uid: _integer(texts.get(uid)) or DEFAULT_ROUTED_EXPERTS for uid in owners}
 
 
@@ -209,15 +210,17 @@ def _frames(trace: Trace) -> pl.DataFrame:
     matches = [
         pl.when(_NAME.str.contains(pattern)).then(pl.lit(name)) for pattern, name in _FRAMES.items()
     ]
-    named = trace.python_functions.select("uid", name=pl.coalesce(matches)).drop_nulls("name")
+    named = trace.python_functions.select(C.uid, pl.coalesce(matches).alias(C.name)).drop_nulls(
+        C.name
+    )
     if named.is_empty():
         return pl.DataFrame(schema=_SPANS)
     work = gpu_work(trace, with_python=True)
     tree = work.call_tree.sort("order")
-    place = tree.select("uid", "order", "subtree_end", "op_uid", "is_dropped")
+    place = tree.select(C.uid, "order", C.subtree_end, C.op_uid, C.is_dropped)
     frames = (
-        named.join(place, on="uid")
-        .filter(~pl.col("is_dropped") & pl.col("uid").is_in(_owners(work, named["uid"])))
+        named.join(place, on=C.uid)
+        .filter(~pl.col(C.is_dropped) & pl.col(C.uid).is_in(_owners(work, named[C.uid])))
         .sort("order")
         .filter(~_inside_another())
     )
@@ -225,26 +228,26 @@ def _frames(trace: Trace) -> pl.DataFrame:
 
 
 def _owners(work: GpuWork, uids: pl.Series) -> pl.Series:
-    return work.below(uids)["owner_uid"].unique().implode()
+    return work.below(uids)[C.owner_uid].unique().implode()
 
 
 def _inside_another() -> pl.Expr:
     """Return whether a frame (by ``order``) is inside one that the same pseudo op replaces."""
-    reached = pl.col("subtree_end").cum_max().shift(1, fill_value=0).over("name")
+    reached = pl.col(C.subtree_end).cum_max().shift(1, fill_value=0).over(C.name)
     return reached > pl.col("order")
 
 
 def _stages(trace: Trace, frames: pl.DataFrame) -> pl.DataFrame:
     """Return spans of expert stages, with the arguments of the op directly above their frame."""
-    ops = trace.cpu_ops.filter(_NAME == _STAGES_OP)["uid"]
+    ops = trace.cpu_ops.filter(_NAME == _STAGES_OP)[C.uid]
     found = frames.filter(
-        _NAME.str.starts_with("pseudo_op::") & pl.col("op_uid").is_in(ops.implode())
+        _NAME.str.starts_with("pseudo_op::") & pl.col(C.op_uid).is_in(ops.implode())
     )
     return found.select(
-        "name",
-        arguments_uid="op_uid",
-        inner_uid="uid",
-        outer_uid="op_uid",
+        C.name,
+        arguments_uid=C.op_uid,
+        inner_uid=C.uid,
+        outer_uid=C.op_uid,
         carried=pl.lit(""),
     )
 
@@ -253,13 +256,13 @@ def _latent_attention(trace: Trace, work: GpuWork, frames: pl.DataFrame) -> pl.D
     """Return spans of attention frames, with the arguments of the first op below that launches GPU
     work."""
     found = frames.filter(_NAME.str.starts_with("pseudo_mla"))
-    shaped = trace.cpu_ops.drop_nulls("input_dims")["uid"]
-    launching = work.call_tree.filter(pl.col("uid").is_in(_owners(work, shaped)))
-    below = launching.sort("order").select("order", arguments_uid="uid", below_order="order")
+    shaped = trace.cpu_ops.drop_nulls(C.input_dims)[C.uid]
+    launching = work.call_tree.filter(pl.col(C.uid).is_in(_owners(work, shaped)))
+    below = launching.sort("order").select("order", arguments_uid=C.uid, below_order="order")
     return (
-        found.select("name", "order", "subtree_end", inner_uid="uid", outer_uid="op_uid")
+        found.select(C.name, "order", C.subtree_end, inner_uid=C.uid, outer_uid=C.op_uid)
         .join_asof(below, on="order", strategy="forward")
-        .filter(pl.col("below_order") < pl.col("subtree_end"))
+        .filter(pl.col("below_order") < pl.col(C.subtree_end))
         .with_columns(carried=pl.lit(""))
         .select(*_SPANS)
     )
@@ -270,32 +273,32 @@ def _as_ops(trace: Trace, spans: pl.DataFrame) -> pl.DataFrame:
 
     Of events with equal start the first in the file is the outer one, and pseudo ops are last.
     """
-    times = ("uid", "pid", "tid", "ts_ns", "dur_ns")
+    times = (C.uid, C.pid, C.tid, C.ts_ns, C.dur_ns)
     hosts = pl.concat(_host_tables(trace, times, spans["inner_uid"]))
-    outer = trace.cpu_ops.select(outer_uid="uid", outer_ts_ns="ts_ns")
-    arguments = trace.cpu_ops.select(pl.col("uid").alias("arguments_uid"), *ARGUMENTS)
-    start = pl.max_horizontal(pl.col("ts_ns") - 1, pl.col("outer_ts_ns"))
+    outer = trace.cpu_ops.select(outer_uid=C.uid, outer_ts_ns=C.ts_ns)
+    arguments = trace.cpu_ops.select(pl.col(C.uid).alias("arguments_uid"), *ARGUMENTS)
+    start = pl.max_horizontal(pl.col(C.ts_ns) - 1, pl.col("outer_ts_ns"))
     placed = (
-        spans.join(hosts, left_on="inner_uid", right_on="uid")
+        spans.join(hosts, left_on="inner_uid", right_on=C.uid)
         .join(outer, on="outer_uid", how="left")
         .join(arguments, on="arguments_uid", how="left")
-        .with_columns(start_ns=start, end_ns=pl.col("ts_ns") + pl.col("dur_ns"))
-        .sort("start_ns", "inner_uid")
+        .with_columns(start.alias(C.start_ns), (pl.col(C.ts_ns) + pl.col(C.dur_ns)).alias(C.end_ns))
+        .sort(C.start_ns, "inner_uid")
         .with_columns(
-            uid=trace.event_count + pl.int_range(pl.len()),
-            cat=pl.lit(CPU_OP),
-            ts_ns="start_ns",
-            dur_ns=pl.col("end_ns") - pl.col("start_ns"),
-            concrete_inputs=_with_carried(),
-            external_id=pl.lit(None, pl.Int64),
-            sequence_number=pl.lit(None, pl.Int64),
+            (trace.event_count + pl.int_range(pl.len())).alias(C.uid),
+            pl.lit(CPU_OP).alias(C.cat),
+            pl.col(C.start_ns).alias(C.ts_ns),
+            (pl.col(C.end_ns) - pl.col(C.start_ns)).alias(C.dur_ns),
+            _with_carried().alias(C.concrete_inputs),
+            pl.lit(None, pl.Int64).alias(C.external_id),
+            pl.lit(None, pl.Int64).alias(C.sequence_number),
         )
     )
     return placed.select(trace.cpu_ops.columns).cast(trace.cpu_ops.schema)
 
 
 def _host_tables(trace: Trace, columns: Iterable[str], uids: pl.Series) -> list[pl.DataFrame]:
-    wanted = pl.col("uid").is_in(uids.implode())
+    wanted = pl.col(C.uid).is_in(uids.implode())
     return [
         table.filter(wanted).select(columns) for table in (trace.runtime, trace.python_functions)
     ]
@@ -303,7 +306,7 @@ def _host_tables(trace: Trace, columns: Iterable[str], uids: pl.Series) -> list[
 
 def _with_carried() -> pl.Expr:
     """Return the text of the concrete inputs with the additional arguments appended."""
-    recorded = pl.col("concrete_inputs").cast(pl.String)
+    recorded = pl.col(C.concrete_inputs).cast(pl.String)
     present = recorded.fill_null("[]").str.strip_suffix("]")
     separator = pl.when(present == "[").then(pl.lit("")).otherwise(pl.lit(","))
     longer = pl.concat_str(present, separator, "carried", pl.lit("]"))

@@ -12,6 +12,7 @@ from jarvis.perf_report.calls import HostCalls, host_calls
 from jarvis.perf_report.timeline import gpu
 from jarvis.perf_report.work import GpuWork, gpu_work
 from jarvis.schemas import columns, conform
+from jarvis.schemas.names import C
 from jarvis.trace import Trace
 from jarvis.tracelens import call_stacks, coll_analysis, kernel_summary, ops_sheets, overlap, sheets
 from jarvis.tracelens.ops_sheets import unified_perf_summary
@@ -93,7 +94,7 @@ class TraceLensReport(PerfReport):
     @cached_property
     def overlap_sheets(self) -> dict[str, pl.DataFrame]:
         """``ops_unique_args`` and ``unified_perf_summary`` with overlap information."""
-        direct = self._direct.rename({"uid": "gpu_uid"})
+        direct = self._direct.rename({C.uid: C.gpu_uid})
         pairs = overlap.overlapping_pairs(self._work)
         return {
             "ops_unique_args": self._ops_unique_args(overlap.overlaps(direct, pairs)),
@@ -110,9 +111,11 @@ class TraceLensReport(PerfReport):
     @cached_property
     def roofline_calls(self) -> pl.DataFrame:
         """The calls with costs of the sheets, for rooflines of other hardware."""
-        rows = self.unified_perf_summary.select(operation_uid="ex_uid", row=pl.int_range(pl.len()))
-        calls = self._grouped.calls.with_columns(sheet=pl.lit("unified_perf_summary"))
-        unified_calls = roofline_calls(calls, rows, on="operation_uid")
+        rows = self.unified_perf_summary.select(
+            pl.col(C.ex_uid).alias(C.operation_uid), pl.int_range(pl.len()).alias(C.row)
+        )
+        calls = self._grouped.calls.with_columns(pl.lit("unified_perf_summary").alias(C.sheet))
+        unified_calls = roofline_calls(calls, rows, on=C.operation_uid)
         parts = (unified_calls, self._roofline_sheets.calls)
         return pl.concat(conform(part, "roofline_calls") for part in parts)
 
@@ -152,8 +155,8 @@ class TraceLensReport(PerfReport):
     @cached_property
     def _timeline_ms(self) -> float:
         """Total time of the GPU timeline, without recomputed work if that is separate."""
-        total = pl.col("type") == "total_time"
-        milliseconds: float = self.gpu_timeline.filter(total)["time_ms"].item(0)
+        total = pl.col(C.type) == "total_time"
+        milliseconds: float = self.gpu_timeline.filter(total)[C.time_ms].item(0)
         return milliseconds
 
     def sheets(self) -> dict[str, pl.DataFrame]:
@@ -201,10 +204,10 @@ class TraceLensReport(PerfReport):
     def _ops_unique_args(self, overlaps: overlap.Overlaps | None) -> pl.DataFrame:
         launchers = self._launchers
         if self.options.group_by_num_kernels:
-            launchers = launchers.with_columns(num_kernels="direct_kernel_count")
+            launchers = launchers.with_columns(pl.col("direct_kernel_count").alias(C.num_kernels))
         rows = ops_sheets.ops_unique_args(launchers, self._direct, overlaps)
         if not self.options.include_first_occurrence_time:
-            rows = rows.drop("first_occurrence_time")
+            rows = rows.drop(C.first_occurrence_time)
         return self._top_ops(conform(rows, "ops_unique_args"))
 
     def _unified_perf_summary(self, overlaps: overlap.Overlaps | None) -> pl.DataFrame:
@@ -216,7 +219,7 @@ class TraceLensReport(PerfReport):
             owners = rows["stack_owners"].explode().drop_nulls().cast(pl.Int64)
             rows = call_stacks.with_call_stacks(rows, self._stacks(owners))
         if self.options.include_call_stack:
-            rows = call_stacks.with_entry_points(rows).drop("kernel_call_stacks")
+            rows = call_stacks.with_entry_points(rows).drop(C.kernel_call_stacks)
         if self._trace_diff is not None and overlaps is None:
             rows = self._trace_diff.with_comparison(rows, self._unified)
         return self._top_ops(conform(rows, "unified_perf_summary"))

@@ -23,6 +23,7 @@ from jarvis.perf_report.literals import lists_text
 from jarvis.perf_report.roofline import COST_SCHEMA, backward, costs, sheet_metrics
 from jarvis.perf_report.work import GpuWork
 from jarvis.schemas import PARAM_PREFIX, SPREAD, columns, conform
+from jarvis.schemas.names import C
 from jarvis.tracelens.models import ONE_SHEET_FAMILIES, is_in_tracelens, sheet_families
 from jarvis.tracelens.options import DEFAULT_OPTIONS, ReportOptions
 from jarvis.tracelens.overlap import (
@@ -53,13 +54,13 @@ _NOT_IN_BACKWARD = (
 )
 """Forward ops that are excluded from the sheet of the backward pass."""
 
-_FIRST = ("gflops", "data_moved_mb", "flops_per_byte", *THREAD, "compute_spec", *ARGUMENTS)
-_OF_SHEET = ("name", "stream", "ts_ns", "dur_ns")
+_FIRST = (C.gflops, C.data_moved_mb, C.flops_per_byte, *THREAD, C.compute_spec, *ARGUMENTS)
+_OF_SHEET = (C.name, C.stream, C.ts_ns, C.dur_ns)
 
-ROOFLINE_CALL = ("row", "kernel_time_us", "flops", "bytes", "compute_spec")
+ROOFLINE_CALL = (C.row, C.kernel_time_us, C.flops, C.bytes, C.compute_spec)
 """Inputs of the roofline of each call."""
 
-_FIRST_IF_PRICED = ("roofline_time_us", "roofline_bound")
+_FIRST_IF_PRICED = (C.roofline_time_us, C.roofline_bound)
 
 
 class _Priced(NamedTuple):
@@ -112,7 +113,7 @@ def roofline_sheets(
     plain, of_sheets = _sheets(rows, of_rows, hardware, options)
     tables = dict(zip(names, plain, strict=True))
     placed = of_sheets.with_columns(
-        sheet=pl.col("sheet").replace_strict(dict(enumerate(names)), return_dtype=pl.String)
+        pl.col(C.sheet).replace_strict(dict(enumerate(names)), return_dtype=pl.String)
     )
     if not options.include_overlap_info:
         return RooflineSheets(tables, placed)
@@ -137,7 +138,7 @@ def _priced(
     """Return the input of all sheets at once; separate passes over small sheets are slower."""
     forward_rows = _forward_pass(calls, own_costs)
     backward_rows = _backward_pass(forward_rows, backwards, registry)
-    models = {name: registry.find_model(name) for name in forward_rows["name"].unique()}
+    models = {name: registry.find_model(name) for name in forward_rows[C.name].unique()}
     families = {
         name: model.sheet
         for name, model in models.items()
@@ -145,7 +146,7 @@ def _priced(
     }
     back = _placed(backward_rows, {name: _backward_sheet(of) for name, of in families.items()})
     ahead = _placed(forward_rows, {name: _sheet(name, of) for name, of in families.items()})
-    used = {*back["sheet"].unique(), *ahead["sheet"].unique()}
+    used = {*back[C.sheet].unique(), *ahead[C.sheet].unique()}
     names = [
         sheet
         for family in sheet_families(registry)
@@ -156,23 +157,23 @@ def _priced(
         pl.concat([back, ahead], how="diagonal")
         .with_row_index("given")
         .with_columns(
-            pl.col("sheet").replace_strict(
+            pl.col(C.sheet).replace_strict(
                 names, range(len(names)), default=None, return_dtype=pl.Int32
             )
         )
-        .sort("sheet", maintain_order=True)
-        .with_columns(event_uid="uid", uid=pl.int_range(pl.len()))
+        .sort(C.sheet, maintain_order=True)
+        .with_columns(event_uid=C.uid, **{C.uid: pl.int_range(pl.len())})
     )
     is_back = pl.col("given") < back.height
-    places = numbered_calls.select("given", "uid", "sheet", owner_uid="event_uid")
+    places = numbered_calls.select("given", C.uid, C.sheet, pl.col("event_uid").alias(C.owner_uid))
     of_calls = [
-        below.join(places.filter(which), on="owner_uid").drop("owner_uid", "given", "sheet")
+        below.join(places.filter(which), on=C.owner_uid).drop(C.owner_uid, "given", C.sheet)
         for below, which in (
-            (_backward_work(back["uid"], backwards, work), is_back),
-            (work.below(ahead["uid"], _OF_SHEET), ~is_back),
+            (_backward_work(back[C.uid], backwards, work), is_back),
+            (work.below(ahead[C.uid], _OF_SHEET), ~is_back),
         )
     ]
-    of_rows = pl.concat(of_calls, how="diagonal").rename({"uid": "owner_uid"})
+    of_rows = pl.concat(of_calls, how="diagonal").rename({C.uid: C.owner_uid})
     return _Priced(names, numbered_calls.drop("given"), of_rows)
 
 
@@ -191,19 +192,19 @@ def _backward_sheet(family: str) -> str | None:
 def _placed(calls: pl.DataFrame, sheet_of: Mapping[str, str | None]) -> pl.DataFrame:
     """Return the calls whose name has a sheet, with ``sheet``."""
     sheet = (
-        pl.col("name")
+        pl.col(C.name)
         .cast(pl.String)
         .replace_strict(
             list(sheet_of), list(sheet_of.values()), default=None, return_dtype=pl.String
         )
     )
-    return calls.with_columns(sheet=sheet).drop_nulls("sheet")
+    return calls.with_columns(sheet.alias(C.sheet)).drop_nulls(C.sheet)
 
 
 def _forward_pass(calls: HostCalls, of: pl.DataFrame) -> pl.DataFrame:
     """Return calls with known costs, in file order."""
-    known = of.filter(pl.col("flops").is_not_null())
-    return calls.rows(known["uid"]).drop("ts_ns", "dur_ns").join(known, on="uid").sort("uid")
+    known = of.filter(pl.col(C.flops).is_not_null())
+    return calls.rows(known[C.uid]).drop(C.ts_ns, C.dur_ns).join(known, on=C.uid).sort(C.uid)
 
 
 def _backward_pass(
@@ -212,49 +213,49 @@ def _backward_pass(
     """Return forward ops that autograd differentiated, with costs of their backward, in file
     order."""
     differentiated = forward_rows.filter(
-        pl.col("uid").is_in(backwards["forward_uid"].implode())
-        & ~pl.col("name").is_in(_NOT_IN_BACKWARD)
+        pl.col(C.uid).is_in(backwards[C.forward_uid].implode())
+        & ~pl.col(C.name).is_in(_NOT_IN_BACKWARD)
     ).drop(*COST_SCHEMA)
     known = costs(differentiated, formula_of=backward, registry=registry).filter(
-        pl.col("flops").is_not_null()
+        pl.col(C.flops).is_not_null()
     )
-    return differentiated.join(known, on="uid").sort("uid")
+    return differentiated.join(known, on=C.uid).sort(C.uid)
 
 
 def _backward_work(owners: pl.Series, backwards: pl.DataFrame, work: GpuWork) -> pl.DataFrame:
     """Return GPU work below the autograd nodes of each op and of all ops below it."""
     nodes = _nodes_of_subtrees(owners, backwards, work.call_tree)
     below = nodes.join(
-        work.below(nodes["node_uid"].unique(), _OF_SHEET), left_on="node_uid", right_on="owner_uid"
+        work.below(nodes[C.node_uid].unique(), _OF_SHEET), left_on=C.node_uid, right_on=C.owner_uid
     )
-    return below.unique(["owner_uid", "link_index"]).drop("node_uid")
+    return below.unique([C.owner_uid, C.link_index]).drop(C.node_uid)
 
 
 def _nodes_of_subtrees(
     owners: pl.Series, backwards: pl.DataFrame, tree: pl.DataFrame
 ) -> pl.DataFrame:
     """Return ``owner_uid, node_uid``: the autograd nodes of each op and of all ops below it."""
-    places = tree.select("uid", "order", "subtree_end")
+    places = tree.select(C.uid, "order", C.subtree_end)
     nodes = (
-        backwards.join(places.select("order", forward_uid="uid"), on="forward_uid")
-        .select("order", node_uid="backward_uid")
-        .sort("order", "node_uid")
+        backwards.join(places.select("order", pl.col(C.uid).alias(C.forward_uid)), on=C.forward_uid)
+        .select("order", pl.col(C.backward_uid).alias(C.node_uid))
+        .sort("order", C.node_uid)
     )
-    spans = places.filter(pl.col("uid").is_in(owners.implode()))
+    spans = places.filter(pl.col(C.uid).is_in(owners.implode()))
     order = nodes["order"]
     pairs = (
         pl.DataFrame(
             {
-                "owner_uid": spans["uid"],
+                C.owner_uid: spans[C.uid],
                 "first": order.search_sorted(spans["order"]),
-                "last": order.search_sorted(spans["subtree_end"]),
+                "last": order.search_sorted(spans[C.subtree_end]),
             }
         )
         .filter(pl.col("first") < pl.col("last"))
-        .select("owner_uid", node=pl.int_ranges("first", "last", dtype=pl.UInt32))
-        .explode("node")
+        .select(C.owner_uid, pl.int_ranges("first", "last", dtype=pl.UInt32).alias(C.node))
+        .explode(C.node)
     )
-    return pairs.select("owner_uid", node_uid=nodes["node_uid"].gather(pairs["node"]))
+    return pairs.select(C.owner_uid, nodes[C.node_uid].gather(pairs[C.node]).alias(C.node_uid))
 
 
 def _sheets(
@@ -267,45 +268,45 @@ def _sheets(
     """Return the sheets, by the column ``sheet`` of the calls, and the calls that can have a
     roofline."""
     timed = rows.join(
-        busy_ns(work, ["owner_uid"]),
-        left_on="uid",
-        right_on="owner_uid",
+        busy_ns(work, [C.owner_uid]),
+        left_on=C.uid,
+        right_on=C.owner_uid,
         how="left",
         maintain_order="left",
-    ).with_columns(kernel_time_us=microseconds(pl.col("busy_ns").fill_null(0)))
+    ).with_columns(microseconds(pl.col(C.busy_ns).fill_null(0)).alias(C.kernel_time_us))
     if options.group_by_num_kernels:
         timed = _with_num_kernels(timed, work)
     if overlap is not None:
         timed = with_overlaps(timed, overlap)
-    key = key_of(timed, "sheet", "name", "perf_params")
+    key = key_of(timed, C.sheet, C.name, C.perf_params)
     priced = numbered(sheet_metrics(timed, hardware), key)
-    has_peaks = "roofline_time_us" in priced.columns
-    groups = priced.group_by("group", *key, maintain_order=True).agg(
+    has_peaks = C.roofline_time_us in priced.columns
+    groups = priced.group_by(C.group, *key, maintain_order=True).agg(
         *(
             pl.col(column).drop_nulls().first()
             for column in (*_FIRST, *(_FIRST_IF_PRICED if has_peaks else ()))
         ),
         *(
             statistic
-            for column in ("tb_per_s", "tflops_per_s", *(("pct_roofline",) if has_peaks else ()))
+            for column in (C.tb_per_s, C.tflops_per_s, *((C.pct_roofline,) if has_peaks else ()))
             for statistic in statistics(column, column, SPREAD)
         ),
-        *statistics("kernel_time_us", "kernel_time_us", (*SPREAD, "sum")),
+        *statistics(C.kernel_time_us, "kernel_time_us", (*SPREAD, "sum")),
         *overlap_statistics(priced),
-        name_count=pl.len(),
-        uid_first=pl.col("event_uid").min(),
+        pl.len().alias(C.name_count),
+        pl.col("event_uid").min().alias(C.uid_first),
     )
-    detailed = with_kernel_details(groups, priced, work.sort("ts_ns", "gpu_uid"))
+    detailed = with_kernel_details(groups, priced, work.sort(C.ts_ns, C.gpu_uid))
     details = with_overlap_details(detailed, priced, overlap)
     ranked = details.with_columns(lists_text(name) for name in ARGUMENTS).sort(
-        ["sheet", "kernel_time_us_sum", "uid_first"], descending=[False, True, False]
+        [C.sheet, C.kernel_time_us_sum, C.uid_first], descending=[False, True, False]
     )
-    places = ranked.select("group", row=pl.int_range(pl.len()).over("sheet"))
+    places = ranked.select(C.group, pl.int_range(pl.len()).over(C.sheet).alias(C.row))
     sheets = [
         conform(_columns_of_sheet(sheet, options), "roofline")
-        for sheet in ranked.partition_by("sheet", include_key=False, maintain_order=True)
+        for sheet in ranked.partition_by(C.sheet, include_key=False, maintain_order=True)
     ]
-    return sheets, roofline_calls(priced, places, on="group")
+    return sheets, roofline_calls(priced, places, on=C.group)
 
 
 def roofline_calls(calls: pl.DataFrame, places: pl.DataFrame, on: str) -> pl.DataFrame:
@@ -317,28 +318,28 @@ def roofline_calls(calls: pl.DataFrame, places: pl.DataFrame, on: str) -> pl.Dat
         on: Name of the join column.
     """
     can_have = (
-        pl.col("flops") > 0,
-        pl.col("bytes").is_not_null(),
-        pl.col("compute_spec").cast(pl.String) != "",
+        pl.col(C.flops) > 0,
+        pl.col(C.bytes).is_not_null(),
+        pl.col(C.compute_spec).cast(pl.String) != "",
     )
-    selected = calls.filter(can_have).select("sheet", *ROOFLINE_CALL[1:], on)
+    selected = calls.filter(can_have).select(C.sheet, *ROOFLINE_CALL[1:], on)
     placed = selected.join(places, on=on, maintain_order="left")
-    return placed.select("sheet", *ROOFLINE_CALL)
+    return placed.select(C.sheet, *ROOFLINE_CALL)
 
 
 def _columns_of_sheet(sheet: pl.DataFrame, options: ReportOptions) -> pl.DataFrame:
     """Return the top rows with parameter columns, without roofline columns that are all null."""
-    if "roofline_time_us" in sheet.columns and sheet["roofline_time_us"].is_null().all():
+    if C.roofline_time_us in sheet.columns and sheet[C.roofline_time_us].is_null().all():
         sheet = sheet.drop(cs.starts_with("roofline_", "pct_roofline"))
-    parameters = _parameter_columns(sheet["perf_params"].to_list(), sheet["group"].to_list())
+    parameters = _parameter_columns(sheet[C.perf_params].to_list(), sheet[C.group].to_list())
     return sheet.with_columns(parameters).head(options.topk_roofline_ops or sheet.height)
 
 
 def _with_num_kernels(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    counts = work.group_by("owner_uid").agg(num_kernels=pl.len().cast(pl.Int64))
+    counts = work.group_by(C.owner_uid).agg(pl.len().cast(pl.Int64).alias(C.num_kernels))
     return calls.join(
-        counts, left_on="uid", right_on="owner_uid", how="left", maintain_order="left"
-    ).with_columns(pl.col("num_kernels").fill_null(0))
+        counts, left_on=C.uid, right_on=C.owner_uid, how="left", maintain_order="left"
+    ).with_columns(pl.col(C.num_kernels).fill_null(0))
 
 
 def _parameter_columns(texts: Sequence[str | None], groups: Sequence[int]) -> list[pl.Series]:

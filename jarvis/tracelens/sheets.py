@@ -6,6 +6,7 @@ from typing import Any
 import polars as pl
 
 from jarvis.schemas import TABLES, labeled
+from jarvis.schemas.names import C
 from jarvis.tracelens.overlap import OVERLAP_SUFFIX
 
 ALWAYS = "gpu_timeline"
@@ -35,13 +36,13 @@ def schema_of(sheet: str) -> str:
 
 def _with_call_stacks(frame: pl.DataFrame) -> pl.DataFrame:
     """Add call stacks of kernels to ``kernel_details``, after the stream."""
-    if "kernel_call_stacks" not in frame.columns:
+    if C.kernel_call_stacks not in frame.columns:
         return frame
     texts = [
         repr([_with_call_stack(*pair) for pair in zip(entries, stacks or (), strict=True)])
-        for entries, stacks in frame.select("kernel_details", "kernel_call_stacks").iter_rows()
+        for entries, stacks in frame.select(C.kernel_details, C.kernel_call_stacks).iter_rows()
     ]
-    return frame.drop("kernel_call_stacks").with_columns(kernel_details=pl.Series(texts))
+    return frame.drop(C.kernel_call_stacks).with_columns(pl.Series(texts).alias(C.kernel_details))
 
 
 def _with_call_stack(entry: dict[str, Any], stack: list[str] | None) -> dict[str, Any]:

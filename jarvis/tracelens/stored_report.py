@@ -19,6 +19,7 @@ from jarvis.perf_report.operations import reprojected
 from jarvis.perf_report.roofline import sheet_metrics
 from jarvis.perf_report.timeline.gpu import Totals
 from jarvis.schemas import SPREAD, conform
+from jarvis.schemas.names import C
 from jarvis.tracelens.roofline_sheets import ROOFLINE_CALL
 
 UNIFIED = "unified_perf_summary"
@@ -68,15 +69,15 @@ class StoredReport:
     def _sheet(self, name: str, schema: str) -> pl.DataFrame:
         """Return a sheet with the roofline columns of the hardware, if it has any peak."""
         bare = self.stored[name].drop(cs.starts_with("roofline_", "pct_roofline"))
-        calls = self.stored["roofline_calls"].filter(pl.col("sheet") == name)
+        calls = self.stored["roofline_calls"].filter(pl.col(C.sheet) == name)
         priced = sheet_metrics(calls.select(ROOFLINE_CALL), self.hardware)
-        if "pct_roofline" not in priced.columns:
+        if C.pct_roofline not in priced.columns:
             return bare
-        rooflines = priced.group_by("row", maintain_order=True).agg(
-            *(pl.col(c).drop_nulls().first() for c in ("roofline_time_us", "roofline_bound")),
-            *statistics("pct_roofline", "pct_roofline", SPREAD),
+        rooflines = priced.group_by(C.row, maintain_order=True).agg(
+            *(pl.col(c).drop_nulls().first() for c in (C.roofline_time_us, C.roofline_bound)),
+            *statistics(C.pct_roofline, "pct_roofline", SPREAD),
         )
-        rows = bare.with_columns(row=pl.int_range(pl.len())).join(
-            rooflines, on="row", how="left", maintain_order="left"
+        rows = bare.with_columns(pl.int_range(pl.len()).alias(C.row)).join(
+            rooflines, on=C.row, how="left", maintain_order="left"
         )
         return conform(rows, schema)

@@ -31,6 +31,7 @@ from jarvis.core.dtypes import element_bytes
 from jarvis.core.literals import parse_literal
 from jarvis.findings import Finding
 from jarvis.schemas import INTEGER, NUMBER, TEXT, Column
+from jarvis.schemas.names import C
 from jarvis.text.messages import MessageTable
 
 TRAINING, INFERENCE, BACKWARD = "training", "inference", "backward"
@@ -87,11 +88,11 @@ def estimated_bandwidth(data: CategoryData) -> Iterator[Finding]:
     if data.peak_tb_per_s is None:
         return
     rows = data.operations.filter(
-        ~pl.col("has_perf_model") & pl.col("estimated_bytes").is_not_null()
-    ).sort("kernel_time_us", "uid", descending=[True, False])
-    for part in rows.partition_by("name", "mode", maintain_order=True):
+        ~pl.col(C.has_perf_model) & pl.col("estimated_bytes").is_not_null()
+    ).sort(C.kernel_time_us, C.uid, descending=[True, False])
+    for part in rows.partition_by(C.name, "mode", maintain_order=True):
         group = OperationGroup(part)
-        moved = float((part["estimated_bytes"] * part["operation_count"]).sum())
+        moved = float((part["estimated_bytes"] * part[C.operation_count]).sum())
         tb_per_s = moved / 1e9 / group.time_ms if group.time_ms > 0 else 0.0
         reached_pct = impact.share_pct(tb_per_s, data.peak_tb_per_s)
         is_slow = 0 < reached_pct < impact.BOTTLENECK_EFFICIENCY_PCT
@@ -264,7 +265,7 @@ DETAILS = (
 def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
     """Add type, mode, layout, extent and the matching advice of each normalization."""
     typed = bandwidth.rated(rows).with_columns(
-        norm_type=first_match(pl.col("name"), NORM_TYPES, "other_norm")
+        norm_type=first_match(pl.col(C.name), NORM_TYPES, "other_norm")
     )
     calls = zip(typed.iter_rows(named=True), parameters(rows), strict=True)
     facts = pl.DataFrame(
@@ -283,12 +284,12 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
     )
     described = typed.drop(HYPOTHESIS).hstack(facts)
     batch_norms = described.filter(pl.col("norm_type") == BATCH_NORM)
-    share_pct = float(batch_norms["percent_of_compute"].sum())
+    share_pct = float(batch_norms[C.percent_of_compute].sum())
     return described.with_columns(
         _pattern(),
         batch_norm_pct=pl.lit(share_pct),
         share_note=pl.lit(_share_note(share_pct)),
-        compute_units=pl.lit(compute_units, dtype=pl.Int64),
+        **{C.compute_units: pl.lit(compute_units, dtype=pl.Int64)},
     )
 
 
@@ -299,7 +300,7 @@ def measure(data: CategoryData) -> dict[str, JsonValue]:
     return {
         "time_ms_by_type": time_ms_by(rows, "norm_type"),
         "time_ms_by_mode": time_ms_by(rows, "mode"),
-        "batch_norm_share_of_compute_pct": float(batch_norms["percent_of_compute"].sum()),
+        "batch_norm_share_of_compute_pct": float(batch_norms[C.percent_of_compute].sum()),
         **baseline_metrics(data.baseline),
         "peak_hbm_bw_tbs": data.peak_tb_per_s,
     }
@@ -325,20 +326,20 @@ class _Facts:
 
 def _facts(row: Mapping[str, Any], params: Mapping[str, Any], compute_units: int | None) -> _Facts:
     norm_type = row["norm_type"]
-    mode = BACKWARD if row["direction"] == "backward" else None
+    mode = BACKWARD if row[C.direction] == "backward" else None
     if mode is None and norm_type == BATCH_NORM and "is_training" in params:
         mode = TRAINING if params["is_training"] else INFERENCE
-    recorded = tensor(row["input_dims"], row["input_strides"])
+    recorded = tensor(row[C.input_dims], row[C.input_strides])
     if recorded is None:
         return _Facts(mode)
     shape, strides = recorded
     layout = channel_order(shape, strides)
-    is_modelled = row["has_perf_model"]
-    estimate = None if is_modelled else estimated_bytes(shape, row["input_types"], mode)
+    is_modelled = row[C.has_perf_model]
+    estimate = None if is_modelled else estimated_bytes(shape, row[C.input_types], mode)
     count = _reductions(norm_type, shape, params.get("num_channels"))
     if not count:
         return _Facts(mode, layout, estimated_bytes=estimate)
-    is_native = re.search(NATIVE_KERNEL, row["main_kernel"] or "") is not None
+    is_native = re.search(NATIVE_KERNEL, row[C.main_kernel] or "") is not None
     is_narrow = is_native and layout == CHANNELS_FIRST and count < (compute_units or 0)
     return _Facts(
         mode,
@@ -377,7 +378,7 @@ def _pattern() -> pl.Expr:
         .then(pl.lit(INFERENCE))
         .when(is_batch_norm)
         .then(pl.lit(TRAINING))
-        .when(~pl.col("is_launch_bound") & pl.col("norm_type").is_in(GROUPED))
+        .when(~pl.col(C.is_launch_bound) & pl.col("norm_type").is_in(GROUPED))
         .then(pl.lit("groups"))
         .alias(PATTERN)
     )

@@ -26,6 +26,7 @@ from jarvis.analyses.operations import (
 from jarvis.analyses.tiny_tensors import owner_advice
 from jarvis.findings import Finding, Priority
 from jarvis.schemas import FLAG, TEXT, Column
+from jarvis.schemas.names import C
 from jarvis.text.messages import NAMES_SHOWN, MessageTable
 
 SMALL_BYTES = 2**20
@@ -172,29 +173,29 @@ DETAILS = (
 def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
     """Add type, class and access of each operator, its bandwidth rating, and its neighbors."""
     described = bandwidth.rated(rows.hstack(_chains(rows))).with_columns(
-        op_type=first_match(pl.col("name"), OP_TYPES, "other"),
+        op_type=first_match(pl.col(C.name), OP_TYPES, "other"),
         op_class=_op_class(),
         access=pl.Series(
-            [access(*pair) for pair in rows.select("input_dims", "input_strides").rows()],
+            [access(*pair) for pair in rows.select(C.input_dims, C.input_strides).rows()],
             dtype=pl.String,
         ),
-        is_baseline=pl.col("uid").is_in(baseline_rows(rows)["uid"].to_list()),
-        strides=pl.col("input_strides").str.extract_all(STRIDES),
+        is_baseline=pl.col(C.uid).is_in(baseline_rows(rows)[C.uid].to_list()),
+        strides=pl.col(C.input_strides).str.extract_all(STRIDES),
         call_time_ms=pl.coalesce(
-            "kernel_time_us_mean", pl.col("kernel_time_us") / pl.col("operation_count")
+            C.kernel_time_us_mean, pl.col(C.kernel_time_us) / pl.col(C.operation_count)
         )
         / 1000,
-        at_place=pl.when(pl.col("called_from") != "")
+        at_place=pl.when(pl.col(C.called_from) != "")
         .then(pl.lit(MESSAGES.id("at_place")))
         .otherwise(pl.lit("")),
     )
-    is_general = pl.col("main_kernel").str.to_lowercase().str.contains(GENERAL_KERNEL)
+    is_general = pl.col(C.main_kernel).str.to_lowercase().str.contains(GENERAL_KERNEL)
     return described.with_columns(
         _pattern(),
         order_advice=_order_advice(),
         owner_advice=owner_advice(rows),
         **{
-            HYPOTHESIS: pl.when(is_general & ~pl.col("is_launch_bound")).then(
+            HYPOTHESIS: pl.when(is_general & ~pl.col(C.is_launch_bound)).then(
                 pl.lit(MESSAGES.id("general_path"))
             )
         },
@@ -213,16 +214,16 @@ def many_calls(data: CategoryData) -> Iterator[Finding]:
     if group.calls <= MANY_CALLS or group.compute_pct < MIN_COMPUTE_PCT:
         return
     by_name = (
-        data.operations.group_by("name")
-        .agg(pl.col("operation_count").sum(), pl.col("kernel_time_us").sum())
-        .sort("operation_count", "name", descending=[True, False])
+        data.operations.group_by(C.name)
+        .agg(pl.col(C.operation_count).sum(), pl.col(C.kernel_time_us).sum())
+        .sort(C.operation_count, C.name, descending=[True, False])
     )
     top = [
         MESSAGES("many.times", name=name, times=count)
         for name, count, _ in by_name.head(NAMES_SHOWN).rows()
     ]
     mean_us = 1000 * group.time_ms / group.calls
-    launching_us = float(data.operations.filter("is_launch_bound")["kernel_time_us"].sum())
+    launching_us = float(data.operations.filter(C.is_launch_bound)[C.kernel_time_us].sum())
     is_large = group.compute_pct > impact.MEDIUM_COMPUTE_PCT
     priority = Priority.MEDIUM if is_large else Priority.LOW
     yield Finding(
@@ -254,7 +255,7 @@ def many_calls(data: CategoryData) -> Iterator[Finding]:
         priority=priority,
         caveat=MESSAGES("many.caveat"),
         verify=MESSAGES("many.verify", calls=group.calls),
-        capture=MESSAGES("many.capture", name=by_name["name"][0]),
+        capture=MESSAGES("many.capture", name=by_name[C.name][0]),
     )
 
 
@@ -266,8 +267,8 @@ def measure(data: CategoryData) -> dict[str, JsonValue]:
         "mean_bandwidth_of_simple_ops_tbs": plain_mean_tb_per_s(data.operations),
         "peak_hbm_bw_tbs": data.peak_tb_per_s,
         "launch_bound_percent": impact.share_pct(
-            float(data.operations.filter("is_launch_bound")["kernel_time_us"].sum()),
-            float(data.operations["kernel_time_us"].sum()),
+            float(data.operations.filter(C.is_launch_bound)[C.kernel_time_us].sum()),
+            float(data.operations[C.kernel_time_us].sum()),
         ),
         "time_ms_by_type": time_ms_by(data.operations, "op_type"),
         "time_ms_by_class": time_ms_by(data.operations, "op_class"),
@@ -277,31 +278,31 @@ def measure(data: CategoryData) -> dict[str, JsonValue]:
 
 def _op_class() -> pl.Expr:
     is_cast = (
-        pl.col("input_types").str.extract_all(r"c10::\w+|float|double|int|char").list.n_unique() > 1
+        pl.col(C.input_types).str.extract_all(r"c10::\w+|float|double|int|char").list.n_unique() > 1
     )
-    by_name = first_match(pl.col("name"), OP_CLASSES, "other")
-    runs_in_activation = pl.col("called_from").str.contains(r"(?:ReLU|Hardtanh)\d*$")
+    by_name = first_match(pl.col(C.name), OP_CLASSES, "other")
+    runs_in_activation = pl.col(C.called_from).str.contains(r"(?:ReLU|Hardtanh)\d*$")
     return (
         pl.when((by_name == "copy") & is_cast.fill_null(value=False))
         .then(pl.lit("cast"))
-        .when(pl.col("name").str.contains("clamp") & runs_in_activation)
+        .when(pl.col(C.name).str.contains("clamp") & runs_in_activation)
         .then(pl.lit("activation"))
         .otherwise(by_name)
     )
 
 
 def _pattern() -> pl.Expr:
-    bytes_per_launch = pl.col("bytes") * pl.col("operation_count") / pl.col("kernel_count")
-    in_module = pl.col("called_from").is_not_null()
+    bytes_per_launch = pl.col(C.bytes) * pl.col(C.operation_count) / pl.col(C.kernel_count)
+    in_module = pl.col(C.called_from).is_not_null()
     is_tiny = (
         (bytes_per_launch < pl.when(in_module).then(TINY_BYTES).otherwise(SMALL_BYTES))
         & pl.col("op_class").is_in(["arithmetic", "copy", "cast", "other"])
         & ~pl.col("has_neighbors")
     )
     return (
-        pl.when("is_launch_bound")
+        pl.when(C.is_launch_bound)
         .then(pl.when(is_tiny).then(pl.lit("tiny tensors")))
-        .when(pl.col("bytes").is_null())
+        .when(pl.col(C.bytes).is_null())
         .then(None)
         .when(bytes_per_launch < SMALL_BYTES)
         .then(pl.lit("small tensor"))
@@ -334,7 +335,7 @@ def _chains(rows: pl.DataFrame) -> pl.DataFrame:
     """
     calls = [
         (name, place, "backward" in name)
-        for name, place in rows.select("name", "called_from").rows()
+        for name, place in rows.select(C.name, C.called_from).rows()
     ]
     places: dict[tuple[str | None, bool], dict[str, None]] = {}
     for name, place, is_backward in calls:
@@ -351,13 +352,13 @@ def _chains(rows: pl.DataFrame) -> pl.DataFrame:
     ]
     return pl.DataFrame(
         {
-            "chain": [MESSAGES.id("chain" if count else "alone") for count in others],
+            C.chain: [MESSAGES.id("chain" if count else "alone") for count in others],
             "neighbors": neighbors,
             "more_neighbors": [max(0, count - NEIGHBORS_SHOWN) for count in others],
             "has_neighbors": [count > 0 for count in others],
         },
         schema={
-            "chain": pl.String,
+            C.chain: pl.String,
             "neighbors": pl.List(pl.String),
             "more_neighbors": pl.Int64,
             "has_neighbors": pl.Boolean,
@@ -382,6 +383,6 @@ ANALYSIS = Analysis(
     panels=(
         Panel("roofline", "Roofline"),
         Panel("savings", "Largest savings at the target"),
-        Panel("scatter", "Bandwidth by size", x="bytes", y="tb_per_s", color="op_type"),
+        Panel("scatter", "Bandwidth by size", x=C.bytes, y=C.tb_per_s, color="op_type"),
     ),
 )

@@ -7,6 +7,7 @@ from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
 from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.operations import HYPOTHESIS, message_column, parameter
 from jarvis.schemas import INTEGER, TEXT, Column
+from jarvis.schemas.names import C
 from jarvis.text.messages import MessageTable
 
 FUSED = r"(?:^|[^n])fused"
@@ -106,11 +107,11 @@ DETAILS = (
 
 def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
     """Add type and extents of each operator; a trace does not show the balance of experts."""
-    name = pl.col("name").str.to_lowercase()
+    name = pl.col(C.name).str.to_lowercase()
     moe_type = pl.coalesce(
-        pl.col("op_category").replace_strict(TYPES, default=None, return_dtype=pl.String),
+        pl.col(C.op_category).replace_strict(TYPES, default=None, return_dtype=pl.String),
         pl.when(name.str.contains(ROUTING)).then(pl.lit("routing")),
-        pl.when(pl.col("op_category") == "MoE_aux").then(pl.lit("aux")),
+        pl.when(pl.col(C.op_category) == "MoE_aux").then(pl.lit("aux")),
         pl.when(name.str.contains(FUSED)).then(pl.lit("fused")),
         pl.lit("expert"),
     )
@@ -124,7 +125,7 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
     is_product = pl.col("moe_type").is_in(["fused", "unfused", "expert"])
     return typed.with_columns(
         pattern=pl.when(pl.col("moe_type").is_in(["routing", "aux", "unfused"])).then("moe_type"),
-        is_memory_bound=(pl.col("bound") == "memory").fill_null(value=False),
+        is_memory_bound=(pl.col(C.bound) == "memory").fill_null(value=False),
         experts_note=message_column(
             MESSAGES,
             pl.when(is_known).then(pl.lit("experts")).otherwise(pl.lit("experts.unknown")),
@@ -138,7 +139,7 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
 
 def _hypothesis() -> pl.Expr:
     """Return the likely cause of a low efficiency, as the only message of a list."""
-    efficiency = pl.col("pct_roofline")
+    efficiency = pl.col(C.pct_roofline)
     key = (
         pl.when(efficiency < BALANCE_PCT)
         .then(pl.lit("hypothesis.balance_or_kernel"))
@@ -152,12 +153,12 @@ def measure(data: CategoryData) -> dict[str, JsonValue]:
     """Return rows and GPU time by type."""
     by_type = (
         data.operations.group_by("moe_type")
-        .agg(rows=pl.len(), time_ms=pl.col("kernel_time_us").sum() / 1000)
+        .agg(rows=pl.len(), **{C.time_ms: pl.col(C.kernel_time_us).sum() / 1000})
         .sort("moe_type")
     )
     return {
         "rows_by_type": dict(by_type.select("moe_type", "rows").iter_rows()),
-        "time_ms_by_type": dict(by_type.select("moe_type", "time_ms").iter_rows()),
+        "time_ms_by_type": dict(by_type.select("moe_type", C.time_ms).iter_rows()),
     }
 
 

@@ -14,6 +14,7 @@ from jarvis.analyses.operations import OperationGroup, message_column
 from jarvis.analyses.unmodelled import COMMUNICATION, GRAPH_LAUNCH
 from jarvis.findings import Finding, Priority
 from jarvis.schemas import TEXT, Column
+from jarvis.schemas.names import C
 from jarvis.text.messages import MessageTable
 
 MISCELLANEOUS = "miscellaneous"
@@ -127,21 +128,21 @@ DETAILS = (
 
 def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
     """Add the likely kind of each operator, from its name, its kernel and its call site."""
-    is_replayed = pl.col("name").str.contains(GRAPH_LAUNCH)
-    by_name = first_match(pl.col("name"), SUB_CATEGORIES, MISCELLANEOUS)
+    is_replayed = pl.col(C.name).str.contains(GRAPH_LAUNCH)
+    by_name = first_match(pl.col(C.name), SUB_CATEGORIES, MISCELLANEOUS)
     call_site = pl.concat_str(
-        pl.col("entry_point"), pl.col("module_path").list.last(), separator=" ", ignore_nulls=True
+        pl.col(C.entry_point), pl.col(C.module_path).list.last(), separator=" ", ignore_nulls=True
     )
     site = pl.col("site")
     at = pl.when(site.is_null()).then(pl.lit("site.unknown")).otherwise(pl.lit("site"))
     typed = rows.with_columns(
         sub_category=pl.when(is_replayed).then(pl.lit("graph")).otherwise(by_name),
         looks_like=pl.coalesce(
-            first_match(pl.col("main_kernel"), LOOKS_LIKE),
+            first_match(pl.col(C.main_kernel), LOOKS_LIKE),
             first_match(call_site, LOOKS_LIKE[-2:]),
         ),
         site=pl.coalesce(
-            pl.when(name != "").then(name) for name in map(pl.col, ("entry_point", "called_from"))
+            pl.when(name != "").then(name) for name in map(pl.col, (C.entry_point, C.called_from))
         ),
     )
     is_rotary = (pl.col("looks_like") == ROTARY) & pl.col("sub_category").is_in(
@@ -165,7 +166,7 @@ def miscategorised(data: CategoryData) -> Iterator[Finding]:
     rows = data.operations.filter(
         pl.col("looks_like").is_in(CATEGORIES) & (pl.col("sub_category") == MISCELLANEOUS)
     )
-    ordered = rows.sort("kernel_time_us", "uid", descending=[True, False])
+    ordered = rows.sort(C.kernel_time_us, C.uid, descending=[True, False])
     for part in ordered.partition_by("looks_like", maintain_order=True):
         group = OperationGroup(part)
         if group.compute_pct >= impact.RELEVANT_COMPUTE_PCT:
@@ -176,7 +177,7 @@ def _miscategorised(data: CategoryData, group: OperationGroup) -> Finding:
     kind = group.heaviest["looks_like"]
     values = values_of(group) | {
         "kind": kind,
-        "names": list(dict.fromkeys(group.rows["name"])),
+        "names": list(dict.fromkeys(group.rows[C.name])),
         "category": data.title,
         "time_ms": group.time_ms,
         "compute_pct": group.compute_pct,
@@ -208,7 +209,7 @@ def measure(data: CategoryData) -> dict[str, JsonValue]:
     """Return rows and GPU time by type; those of communication, graphs and the rest by name."""
     rows = data.operations
     by_type = rows.group_by("sub_category").agg(
-        rows=pl.len(), time_ms=pl.col("kernel_time_us").sum() / 1000
+        rows=pl.len(), **{C.time_ms: pl.col(C.kernel_time_us).sum() / 1000}
     )
     counts = {
         f"{kind}_count": rows.filter(pl.col("sub_category") == kind).height
@@ -233,7 +234,7 @@ ANALYSIS = Analysis(
     details=DETAILS,
     measure=measure,
     panels=(
-        Panel("bars", "Time by operator", x="kernel_time_us", y="name", color="sub_category"),
+        Panel("bars", "Time by operator", x=C.kernel_time_us, y=C.name, color="sub_category"),
         Panel("savings", "Largest savings at the target"),
     ),
 )

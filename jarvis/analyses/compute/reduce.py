@@ -23,6 +23,7 @@ from jarvis.analyses.operations import (
     PATTERN,
 )
 from jarvis.schemas import FLAG, INTEGER, TEXT, Column
+from jarvis.schemas.names import C
 from jarvis.text.messages import MessageTable
 
 SOFTMAX = "softmax"
@@ -136,7 +137,7 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
     efficiency."""
     patterns = [(kind, kind) for kind in REDUCE_TYPES]
     typed = bandwidth.rated(rows).with_columns(
-        reduce_type=first_match(pl.col("name"), patterns, "other")
+        reduce_type=first_match(pl.col(C.name), patterns, "other")
     )
     facts = pl.DataFrame(
         [asdict(_facts(row, compute_units)) for row in typed.iter_rows(named=True)],
@@ -155,7 +156,7 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
         .hstack(facts)
         .with_columns(
             is_softmax=pl.col("reduce_type") == SOFTMAX,
-            compute_units=pl.lit(compute_units, dtype=pl.Int64),
+            **{C.compute_units: pl.lit(compute_units, dtype=pl.Int64)},
         )
     )
 
@@ -165,7 +166,7 @@ def measure(data: CategoryData) -> dict[str, JsonValue]:
     rows = data.operations
     return {
         "softmax_count": rows.filter("is_softmax").height,
-        "softmax_time_ms": float(rows.filter("is_softmax")["kernel_time_us"].sum()) / 1000,
+        "softmax_time_ms": float(rows.filter("is_softmax")[C.kernel_time_us].sum()) / 1000,
         "time_ms_by_type": time_ms_by(rows, "reduce_type"),
         "time_ms_by_rating": time_ms_by(rows, "rating"),
         **baseline_metrics(data.baseline),
@@ -190,13 +191,13 @@ class _Facts:
 
 
 def _facts(row: Mapping[str, Any], compute_units: int | None) -> _Facts:
-    is_softmax, is_small = row["reduce_type"] == SOFTMAX, row["is_launch_bound"]
+    is_softmax, is_small = row["reduce_type"] == SOFTMAX, row[C.is_launch_bound]
     # the backward pass has the gradient first; it is as large as the output
-    recorded = tensor(row["input_dims"], row["input_strides"])
+    recorded = tensor(row[C.input_dims], row[C.input_strides])
     if recorded is None:
         return _Facts(pattern=_softmax_pattern(row, ()) if is_softmax else None)
     shape, strides = recorded
-    dims = reduced_dims(row["name"], row["concrete_inputs"], len(shape))
+    dims = reduced_dims(row[C.name], row[C.concrete_inputs], len(shape))
     extent = prod(shape[dim] for dim in dims)
     results = prod(shape) // extent if extent else 0
     facts = _Facts(
@@ -208,7 +209,7 @@ def _facts(row: Mapping[str, Any], compute_units: int | None) -> _Facts:
     )
     if is_softmax:
         return replace(facts, pattern=_softmax_pattern(row, shape))
-    if is_small or not row["has_perf_model"]:
+    if is_small or not row[C.has_perf_model]:
         return facts
     pattern = _pattern(facts, compute_units)
     if pattern != "few rows":
@@ -236,7 +237,7 @@ def _pattern(facts: _Facts, compute_units: int | None) -> str | None:
 
 
 def _softmax_pattern(row: Mapping[str, Any], shape: tuple[int, ...]) -> str:
-    place = " ".join(filter(None, (row["called_from"], row["entry_point"])))
+    place = " ".join(filter(None, (row[C.called_from], row[C.entry_point])))
     are_scores = len(shape) == 4 and shape[-1] == shape[-2] > 1
     is_attention = are_scores or re.search(ATTENTION_PLACE, place) is not None
     return "attention softmax" if is_attention else SOFTMAX

@@ -26,6 +26,7 @@ from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.unfused_attention import TABLES as UNFUSED_TABLES
 from jarvis.analyses.unfused_attention import unfused_attention
 from jarvis.schemas import FLAG, INTEGER, NUMBER, TEXT, Column
+from jarvis.schemas.names import C
 
 
 def _of_length(band: Band) -> Advice:
@@ -108,16 +109,16 @@ ADVICE = {
 }
 
 DETAILS = (
-    Column("n_q", "Queries", INTEGER, format=",d", meaning="queries per sequence"),
-    Column("n_kv", "Keys", INTEGER, format=",d", meaning="keys and values per sequence"),
+    Column(C.n_q, "Queries", INTEGER, format=",d", meaning="queries per sequence"),
+    Column(C.n_kv, "Keys", INTEGER, format=",d", meaning="keys and values per sequence"),
     Column("heads_q", "Heads", INTEGER, format=",d", meaning="query heads"),
     Column("heads_kv", "KV heads", INTEGER, format=",d", meaning="key and value heads"),
     Column("gqa_ratio", "Heads per KV head", INTEGER, meaning="query heads that share one KV head"),
-    Column("head_dim", "Head dim", INTEGER, format=",d", meaning="length of a query vector"),
-    Column("attention_pattern", "Heads share KV", TEXT, meaning="GQA where heads share keys"),
-    Column("is_flash", "Fused", FLAG, meaning="the operator or its kernel is fused attention"),
+    Column(C.head_dim, "Head dim", INTEGER, format=",d", meaning="length of a query vector"),
+    Column(C.attention_pattern, "Heads share KV", TEXT, meaning="GQA where heads share keys"),
+    Column(C.is_flash, "Fused", FLAG, meaning="the operator or its kernel is fused attention"),
     Column("is_paged", "Paged", FLAG, meaning="the operator or its kernel reads a paged cache"),
-    Column("ctx_ratio", "Prefill share", NUMBER, meaning="share of tokens in the context phase"),
+    Column(C.ctx_ratio, "Prefill share", NUMBER, meaning="share of tokens in the context phase"),
     Column("pattern", "Pattern", TEXT, meaning="notable property of the shape"),
 )
 
@@ -126,15 +127,15 @@ def measure(data: CategoryData) -> dict[str, JsonValue]:
     """Return counts of rows with fused and with paged attention, and the paged kernels and
     workload."""
     rows = data.operations
-    flash, paged = int(rows["is_flash"].sum()), int(rows["is_paged"].sum())
+    flash, paged = int(rows[C.is_flash].sum()), int(rows["is_paged"].sum())
     return {
         "flash_attention_count": flash,
         "paged_attention_count": paged,
-        "has_perf_model_count": int(rows["has_perf_model"].sum()),
+        "has_perf_model_count": int(rows[C.has_perf_model].sum()),
         "flash_attention_detected": flash > 0,
         "paged_attention_detected": paged > 0,
-        "large_head_dim_count": rows.filter(pl.col("head_dim") > LARGE_HEAD_DIM).height,
-        "grouped_heads_count": rows.filter(pl.col("attention_pattern") == "GQA").height,
+        "large_head_dim_count": rows.filter(pl.col(C.head_dim) > LARGE_HEAD_DIM).height,
+        "grouped_heads_count": rows.filter(pl.col(C.attention_pattern) == "GQA").height,
         **_paged_metrics(rows.filter("is_paged")),
     }
 
@@ -142,7 +143,7 @@ def measure(data: CategoryData) -> dict[str, JsonValue]:
 def _paged_metrics(rows: pl.DataFrame) -> dict[str, JsonValue]:
     if rows.is_empty():
         return {}
-    time_us = float(rows["kernel_time_us"].sum())
+    time_us = float(rows[C.kernel_time_us].sum())
 
     def share(pattern: str) -> float:
         part_us = rows.select(kernel_names.time_us(pattern).sum()).item()
@@ -155,10 +156,10 @@ def _paged_metrics(rows: pl.DataFrame) -> dict[str, JsonValue]:
             "avg_paged_attention_percent": share(PAGED_KERNELS),
         }
     }
-    known = rows.drop_nulls("ctx_ratio")
+    known = rows.drop_nulls(C.ctx_ratio)
     if known.height:
-        context = int((known["ctx_tokens"] * known["operation_count"]).sum())
-        generated = int((known["gen_tokens"] * known["operation_count"]).sum())
+        context = int((known["ctx_tokens"] * known[C.operation_count]).sum())
+        generated = int((known["gen_tokens"] * known[C.operation_count]).sum())
         ratio = context / (context + generated)
         metrics["workload_profile"] = {
             "total_ctx_tokens": context,

@@ -22,6 +22,7 @@ from jarvis.analyses.unmodelled import NO_PERF_MODEL
 from jarvis.findings import Finding, Priority
 from jarvis.perf_models.triton import fused_ops
 from jarvis.schemas import TEXT, Column
+from jarvis.schemas.names import C
 from jarvis.text.messages import MessageTable
 
 KERNEL_TYPES = (
@@ -127,8 +128,8 @@ DETAILS = (
 
 def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
     """Add the type of each compiled kernel and the operators that its name lists."""
-    kernel_type = first_match(pl.col("name"), KERNEL_TYPES, OTHER)
-    fused = [fused_ops(name.split("->")[-1]) for name in rows["name"]]
+    kernel_type = first_match(pl.col(C.name), KERNEL_TYPES, OTHER)
+    fused = [fused_ops(name.split("->")[-1]) for name in rows[C.name]]
     texts = [", ".join(ops) or None for ops in fused]
     typed = rows.with_columns(kernel_type=kernel_type, fused=pl.Series(texts, dtype=pl.String))
     key = pl.when(pl.col("fused").is_null()).then(pl.lit("ops.unknown")).otherwise(pl.lit("ops"))
@@ -148,14 +149,14 @@ def many_short_kernels(data: CategoryData) -> Iterator[Finding]:
     {impact.BOTTLENECK_TIME_MS} ms or {impact.BOTTLENECK_CATEGORY_PCT}% of category time, and
     {impact.RELEVANT_COMPUTE_PCT}% of compute.
     """
-    per_name = pl.col("percent_of_compute").sum().over("name")
-    mean_us = pl.col("kernel_time_us").sum().over("name") / pl.col("operation_count").sum().over(
-        "name"
+    per_name = pl.col(C.percent_of_compute).sum().over(C.name)
+    mean_us = pl.col(C.kernel_time_us).sum().over(C.name) / pl.col(C.operation_count).sum().over(
+        C.name
     )
     rows = data.operations.filter((per_name < MIN_COMPUTE_PCT) & (mean_us < SHORT_CALL_US))
-    if rows["name"].n_unique() < 2:
+    if rows[C.name].n_unique() < 2:
         return
-    group = OperationGroup(rows.sort("kernel_time_us", "uid", descending=[True, False]))
+    group = OperationGroup(rows.sort(C.kernel_time_us, C.uid, descending=[True, False]))
     is_relevant = group.compute_pct >= impact.RELEVANT_COMPUTE_PCT
     if (
         group.calls >= MANY_CALLS
@@ -166,7 +167,7 @@ def many_short_kernels(data: CategoryData) -> Iterator[Finding]:
 
 
 def _short_kernels(data: CategoryData, group: OperationGroup) -> Finding:
-    names = group.rows["name"].unique(maintain_order=True).to_list()
+    names = group.rows[C.name].unique(maintain_order=True).to_list()
     mean_us = 1000 * group.time_ms / group.calls
     values = {
         "names": names,

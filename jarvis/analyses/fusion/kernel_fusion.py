@@ -13,6 +13,7 @@ from jarvis.analyses.chains import Chain
 from jarvis.analyses.epilogues import gemm_epilogue
 from jarvis.analyses.operations import arguments
 from jarvis.findings import EvidenceValue, Finding
+from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable, to_text
 
 OPERATORS_NAMED = 8
@@ -112,10 +113,10 @@ def _finding(data: CategoryData, chain: Chain) -> Finding:
         algorithmic=chain.algorithmic,
         kernel=MESSAGES(
             "kernel",
-            step=heaviest["name"],
-            shapes=arguments(heaviest["input_dims"], heaviest["input_types"]),
-            step_ms=heaviest["kernel_time_us"] / 1000,
-            kernel=heaviest["kernel"],
+            step=heaviest[C.name],
+            shapes=arguments(heaviest[C.input_dims], heaviest[C.input_types]),
+            step_ms=heaviest[C.kernel_time_us] / 1000,
+            kernel=heaviest[C.kernel],
         ),
         priority_local=priority,
         priority=priority,
@@ -135,7 +136,7 @@ def _finding(data: CategoryData, chain: Chain) -> Finding:
 def _issue(chain: Chain, per_instance: int) -> Message:
     instances, moved = chain.instances, None
     if chain.gain:
-        sizes = {name: chain.row[name] / instances for name in ("step_bytes", "fused_bytes")}
+        sizes = {name: chain.row[name] / instances for name in (C.step_bytes, C.fused_bytes)}
         moved = MESSAGES("issue.moved", **sizes)
     return MESSAGES(
         "issue",
@@ -160,43 +161,43 @@ def _evidence(chain: Chain) -> dict[str, EvidenceValue]:
         "kernels": chain.kernels,
         "steps": chain.timed_steps,
         "computes": composition.title if composition else None,
-        "first_step": arguments(row["input_dims"], chain.steps["input_types"][0]),
+        "first_step": arguments(row[C.input_dims], chain.steps[C.input_types][0]),
         "confidence": chain.rating,
     }
     if chain.gain and chain.fused_ms is not None:
         evidence |= {
-            "traffic_mb": row["step_bytes"] / 1e6,
-            "fused_traffic_mb": row["fused_bytes"] / 1e6,
+            "traffic_mb": row[C.step_bytes] / 1e6,
+            "fused_traffic_mb": row[C.fused_bytes] / 1e6,
             "fused_roofline_ms": chain.fused_ms,
         }
     return {label: value for label, value in evidence.items() if value is not None}
 
 
 def _heaviest(chain: Chain) -> dict[str, Any]:
-    return chain.steps.sort("kernel_time_us", "position", descending=[True, False]).row(
+    return chain.steps.sort(C.kernel_time_us, C.position, descending=[True, False]).row(
         0, named=True
     )
 
 
 def _capture(chain: Chain) -> Message | None:
-    return None if chain.row["scope_kind"] in ("module", "function") else MESSAGES("capture")
+    return None if chain.row[C.scope_kind] in ("module", "function") else MESSAGES("capture")
 
 
 def _candidate(chain: Chain) -> dict[str, JsonValue]:
     row = chain.row
     return {
-        "module_name": row["scope_name"],
+        "module_name": row[C.scope_name],
         "base_name": chain.name,
         "phrase": chain.phrase,
-        "scope_kind": row["scope_kind"],
+        "scope_kind": row[C.scope_kind],
         "instance_count": chain.instances,
-        "product_name": row["product_name"],
+        "product_name": row[C.product_name],
         "kernel_count": len(chain.operators),
         "launch_count": chain.kernels,
         "kernels": [{"name": name, "dur_us": 1000 * time_ms} for name, time_ms in chain.step_times],
-        "total_kernel_time_us": row["kernel_time_us"],
+        "total_kernel_time_us": row[C.kernel_time_us],
         "time_ms": chain.time_ms,
-        "input_dims": row["input_dims"],
+        "input_dims": row[C.input_dims],
         "confidence": chain.confidence,
         "is_worth_fusing": chain.is_worth_fusing,
         "fused_time_ms": chain.fused_ms,
@@ -208,7 +209,7 @@ def _candidate(chain: Chain) -> dict[str, JsonValue]:
 def _estimate(chain: Chain) -> dict[str, JsonValue]:
     gain = chain.gain
     assert gain is not None
-    known = chain.steps.group_by("position").agg(pl.col("bytes").is_not_null().all())
+    known = chain.steps.group_by(C.position).agg(pl.col(C.bytes).is_not_null().all())
     return {
         "operation": chain.label,
         "category": "kernel_fusion",
@@ -216,7 +217,7 @@ def _estimate(chain: Chain) -> dict[str, JsonValue]:
         "impact_score": gain.e2e_pct.mid,
         "impact_score_low": gain.e2e_pct.low,
         "impact_score_high": gain.e2e_pct.high,
-        "estimation": "full" if chain.row["modelled_pct"] == impact.FULL_PCT else "partial",
+        "estimation": "full" if chain.row[C.modelled_pct] == impact.FULL_PCT else "partial",
         "bound_type": "memory",
         "time_ms": chain.time_ms,
         "saved_ms_low": gain.saved_ms.low,
@@ -224,9 +225,9 @@ def _estimate(chain: Chain) -> dict[str, JsonValue]:
         "saved_ms_high": gain.saved_ms.high,
         "instance_count": chain.instances,
         "kernel_count": len(chain.operators),
-        "modeled_kernel_count": int(known["bytes"].sum()),
+        "modeled_kernel_count": int(known[C.bytes].sum()),
         "confidence": chain.confidence,
-        "affected_gpu_kernels": chain.steps["kernel"].unique(maintain_order=True).to_list(),
+        "affected_gpu_kernels": chain.steps[C.kernel].unique(maintain_order=True).to_list(),
         "fusion_type": "matrix_compute" if chain.is_epilogue else "memory_bound",
     }
 

@@ -17,6 +17,7 @@ from jarvis.dashboard.widgets.file_jobs import offer_file
 from jarvis.dashboard.widgets.job_view import JOB, POLL_S, draw
 from jarvis.dashboard.widgets.row_order import PAGE_ROWS, page_number
 from jarvis.dashboard.widgets.table import moment_column
+from jarvis.schemas.names import C
 from jarvis.server.actions import get_visible_job
 from jarvis.server.database import ACTIVE, JobKind, JobState, database
 from jarvis.server.jobs import claims
@@ -229,8 +230,8 @@ def _table(listed: list[Job], chosen: str | None, queue: list[str]) -> None:
 
 _SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "state": pl.String,
-    "title": pl.String,
-    "percent": pl.Int64,
+    C.title: pl.String,
+    C.percent: pl.Int64,
     "step": pl.String,
     "open": pl.String,
     "created": pl.Datetime("us", "UTC"),

@@ -18,6 +18,7 @@ from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, share_pct
 from jarvis.replay import ReplayCandidate, automatic_operators, offers
 from jarvis.replay.package import automatic_rule
 from jarvis.schemas import NUMBER, TEXT, Column
+from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, count, milliseconds, percent
 
 _SEPARATOR = "-"
@@ -25,13 +26,13 @@ _ROW_PX, _TABLE_PX = 35, 420
 _WIDTHS = {
     "op_name": 240,
     "package": 105,
-    "percent_of_compute": 90,
-    "time_ms": 115,
-    "efficiency_pct": 100,
-    "calls": 60,
+    C.percent_of_compute: 90,
+    C.time_ms: 115,
+    C.efficiency_pct: 100,
+    C.calls: 60,
     "distinct_calls": 100,
     "packaged_pct": 100,
-    "reason": 480,
+    C.reason: 480,
 }
 
 
@@ -113,10 +114,10 @@ _COLUMNS = columns_of(
     (
         Column("op_name", "Operator", TEXT, meaning="operator whose calls are replayed"),
         Column("package", "Package", TEXT, meaning=_PACKAGE_MEANING),
-        Column("percent_of_compute", "Compute (%)", NUMBER, "%", ",.1f", "share of compute time"),
-        Column("time_ms", "Kernel time (ms)", NUMBER, "ms", ",.3f", "time of its kernels"),
-        Column("efficiency_pct", "Efficiency (%)", NUMBER, "%", ",.1f", "share of the roofline"),
-        Column("calls", "Calls", pl.Int64(), format=",d", meaning="calls in the trace"),
+        Column(C.percent_of_compute, "Compute (%)", NUMBER, "%", ",.1f", "share of compute time"),
+        Column(C.time_ms, "Kernel time (ms)", NUMBER, "ms", ",.3f", "time of its kernels"),
+        Column(C.efficiency_pct, "Efficiency (%)", NUMBER, "%", ",.1f", "share of the roofline"),
+        Column(C.calls, "Calls", pl.Int64(), format=",d", meaning="calls in the trace"),
         Column(
             "distinct_calls",
             "Distinct calls",
@@ -125,7 +126,7 @@ _COLUMNS = columns_of(
             meaning="sets of arguments in a package, each once with its count",
         ),
         Column("packaged_pct", "Packaged (%)", NUMBER, "%", ",.1f", "kernel time in those calls"),
-        Column("reason", "Not packaged because", TEXT, meaning="why calls cannot be replayed"),
+        Column(C.reason, "Not packaged because", TEXT, meaning="why calls cannot be replayed"),
     )
 )
 
@@ -221,14 +222,14 @@ def _frame(now: Opened, shown: Sequence[ReplayCandidate]) -> pl.DataFrame:
     rows = [
         {
             "op_name": candidate.op_name,
-            "percent_of_compute": candidate.percent_of_compute,
-            "time_ms": candidate.kernel_time_us / 1000,
-            "efficiency_pct": candidate.efficiency_pct,
-            "calls": candidate.calls,
+            C.percent_of_compute: candidate.percent_of_compute,
+            C.time_ms: candidate.kernel_time_us / 1000,
+            C.efficiency_pct: candidate.efficiency_pct,
+            C.calls: candidate.calls,
             "distinct_calls": candidate.distinct_calls,
             "packaged_pct": candidate.packaged_pct,
             "package": _package_state(candidate, is_automatic=candidate.op_name in automatic),
-            "reason": candidate.reason,
+            C.reason: candidate.reason,
         }
         for candidate in shown
     ]

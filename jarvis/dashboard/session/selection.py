@@ -4,6 +4,7 @@ import polars as pl
 import streamlit as st
 
 from jarvis.dashboard.session.links import note_control, notice
+from jarvis.schemas.names import C
 
 
 def request(page: str, uid: int) -> None:
@@ -30,7 +31,7 @@ def selected(page: str, rows: pl.DataFrame) -> tuple[int | None, bool]:
         keep(page, None)
         return None, False
     is_new = given != st.session_state.get(_seen(page))
-    if (rows["uid"].cast(pl.String) == given).any():
+    if (rows[C.uid].cast(pl.String) == given).any():
         return int(given), is_new
     if is_new:
         notice(f"The operation {given[:40]!r} of the link is not among the rows on this page.")

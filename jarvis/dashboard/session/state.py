@@ -17,6 +17,7 @@ from jarvis.dashboard.session.current_user import current_user
 from jarvis.perf_report import CallPath
 from jarvis.run import Run
 from jarvis.run.timeline import Timeline
+from jarvis.schemas.names import C
 from jarvis.server.actions import visible_run_dir
 from jarvis.server.storage.artifacts import is_local
 
@@ -133,7 +134,7 @@ def _timeline(root: str, stamp: int) -> Timeline:
 def _rows(root: str, stamp: int, key: str) -> pl.DataFrame:
     rows = _load(root, stamp).category_operations(key).select(~cs.nested())
     # They are already sorted; this tells Polars so, which makes later sorts free.
-    return rows.sort("kernel_time_us", descending=True, maintain_order=True)
+    return rows.sort(C.kernel_time_us, descending=True, maintain_order=True)
 
 
 @st.cache_resource(max_entries=_MAX_CACHED_CATEGORIES, show_spinner=False)

@@ -8,12 +8,13 @@ import streamlit as st
 
 from jarvis.dashboard.session.links import check_parameter, note_control
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, TARGET_PCT
+from jarvis.schemas.names import C
 
 ALL = "all"
 BOUNDS = (ALL, "compute", "memory")
 _SLIDER_RANGE_PCT = (5, 100)
 _BOX_PX = 260
-_SEARCHED = ("name", "arguments", "main_kernel", "called_from", "op_category")
+_SEARCHED = (C.name, "arguments", C.main_kernel, C.called_from, C.op_category)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +31,9 @@ class Controls:
         """Return the rows that pass the filters; the same frame if no filter is set."""
         conditions = []
         if self.min_share_pct > 0:
-            conditions.append(pl.col("percent_of_category") >= self.min_share_pct)
+            conditions.append(pl.col(C.percent_of_category) >= self.min_share_pct)
         if self.bound != ALL:
-            conditions.append(pl.col("bound") == self.bound)
+            conditions.append(pl.col(C.bound) == self.bound)
         if self.search:
             words = self.search.lower()
             conditions.append(

@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import polars as pl
 import streamlit as st
 
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.controls import choice
 from jarvis.perf_report.timeline.other_definitions import Quantity
+from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, NOT_AVAILABLE, milliseconds, percent
 from jarvis.text.markdown import table
 
@@ -21,7 +23,7 @@ _HEADS = ("Tool", "Its value", "Jarvis", "Difference", "What it counts")
 def why_another_tool(now: Opened, page: str, quantities: Iterable[Quantity] = Quantity) -> None:
     """Draw an expander with the values of other tools for one of the quantities."""
     rows = now.run.table(_TABLE)
-    available = set(rows["quantity"])
+    available = set(rows[C.quantity])
     options = [quantity.value for quantity in quantities if quantity in available]
     if not options:
         return
@@ -36,18 +38,20 @@ def why_another_tool(now: Opened, page: str, quantities: Iterable[Quantity] = Qu
             "each tool's definition, with its default settings unless the name says otherwise."
         )
         chosen = choice(key, "Quantity", options, "The quantity to compare.")
-        st.markdown(table(_HEADS, map(_cells, rows.filter(quantity=chosen).to_dicts())))
+        st.markdown(
+            table(_HEADS, map(_cells, rows.filter(pl.col(C.quantity) == chosen).to_dicts()))
+        )
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    value, ours = row["value"], row["ours"]
-    printed = milliseconds if row["unit"] == "ms" else percent
+    value, ours = row[C.value], row[C.ours]
+    printed = milliseconds if row[C.unit] == "ms" else percent
     return (
-        row["tool"],
+        row[C.tool],
         NOT_AVAILABLE if value is None else _unbroken(printed(value)),
         _unbroken(printed(ours)),
-        MISSING if value is None else _difference(value - ours, row["unit"]),
-        row["reason"],
+        MISSING if value is None else _difference(value - ours, row[C.unit]),
+        row[C.reason],
     )
 
 

@@ -9,6 +9,7 @@ from jarvis import charts
 from jarvis.analyses.base import Panel, PanelKind
 from jarvis.charts.marks import largest
 from jarvis.impact import share_pct
+from jarvis.schemas.names import C
 from jarvis.text.format import count, counted, decimal, milliseconds, percent
 from jarvis.text.markdown import escape, shortened
 
@@ -54,18 +55,18 @@ class Kind:
 
 
 def _draw_roofline(data: PanelData) -> charts.Drawing | None:
-    of_bandwidth = data.panel.y == "tb_per_s"
+    of_bandwidth = data.panel.y == C.tb_per_s
     return charts.roofline(
         data.rows, data.columns, data.target_pct, data.colors, is_of_bandwidth=of_bandwidth
     )
 
 
 def _title_of_roofline(data: PanelData) -> str:
-    placed = data.rows.select("tb_per_s", "state", "kernel_time_us").filter(pl.col("tb_per_s") > 0)
+    placed = data.rows.select(C.tb_per_s, "state", C.kernel_time_us).filter(pl.col(C.tb_per_s) > 0)
     below = placed.filter(state=_BELOW_THRESHOLD)
     if below.is_empty():
         return f"none of {counted(placed.height, 'operation')} is below the threshold"
-    share = share_pct(*(float(part["kernel_time_us"].sum()) for part in (below, placed)))
+    share = share_pct(*(float(part[C.kernel_time_us].sum()) for part in (below, placed)))
     return (
         f"{count(below.height)} of {count(placed.height)} operations, {percent(share)} of their "
         "time, below the threshold"
@@ -73,12 +74,12 @@ def _title_of_roofline(data: PanelData) -> str:
 
 
 def _draw_savings(data: PanelData) -> charts.Drawing | None:
-    has_any = (data.rows["saved_us"] > 0).any()
+    has_any = (data.rows[C.saved_us] > 0).any()
     return charts.savings(data.rows, data.columns, data.colors) if has_any else None
 
 
 def _title_of_savings(data: PanelData) -> str:
-    saved = data.rows["saved_us"].filter(data.rows["saved_us"] > 0)
+    saved = data.rows[C.saved_us].filter(data.rows[C.saved_us] > 0)
     whole, most = (milliseconds(us / 1000) for us in (float(saved.sum()), largest(saved)))
     if saved.len() == 1:
         return f"one operation saves {whole}"

@@ -10,6 +10,7 @@ from jarvis.findings import Finding, Impact
 from jarvis.perf_report import Totals
 from jarvis.run import Manifest
 from jarvis.schemas import TABLES
+from jarvis.schemas.names import C
 
 
 def operation_columns(analysis: Analysis | None = None) -> Columns:
@@ -21,13 +22,13 @@ def operation_columns(analysis: Analysis | None = None) -> Columns:
 def with_projection(rows: pl.DataFrame, target_pct: float, below_pct: float) -> pl.DataFrame:
     """Return the rows with ``state`` and ``saved_us`` for the values of the two sliders."""
     return rows.with_columns(
-        saved_us=impact.saved_us(target_pct), state=state(target_pct, below_pct)
+        impact.saved_us(target_pct).alias(C.saved_us), state=state(target_pct, below_pct)
     )
 
 
 def saved_ms(rows: pl.DataFrame) -> float:
     """Return the sum of savings in ms of rows from ``with_projection``."""
-    return float(rows["saved_us"].sum()) / 1000
+    return float(rows[C.saved_us].sum()) / 1000
 
 
 def reprojected(finding: Finding, target_pct: float, manifest: Manifest) -> Impact | None:

@@ -14,6 +14,7 @@ from jarvis.replay import Selection, select, tensors_of
 from jarvis.replay.package import RUNNER_NAME
 from jarvis.run import Run
 from jarvis.schemas import NUMBER, TEXT, Column
+from jarvis.schemas.names import C
 from jarvis.server.jobs.kinds import Replay
 from jarvis.server.jobs.kinds.files import file_name_of
 from jarvis.text.format import count, counted, microseconds
@@ -25,7 +26,7 @@ _COLUMNS = columns_of(
     (
         Column("op_name", "Operator", TEXT, meaning="name of the called operator"),
         Column("tensors", "Tensors", TEXT, meaning="shape and dtype of each tensor"),
-        Column("count", "Calls", pl.Int64(), format=",d", meaning="calls in the trace"),
+        Column(C.count, "Calls", pl.Int64(), format=",d", meaning="calls in the trace"),
         Column("trace_us", "Trace (µs)", NUMBER, "µs", ",.2f", "mean kernel time of one call"),
         Column("gflop", "GFLOP", NUMBER, "GFLOP", ",.3f", "arithmetic of one call"),
         Column("megabytes", "Moved (MB)", NUMBER, "MB", ",.3f", "bytes that one call must move"),
@@ -128,7 +129,7 @@ def _call(entry: dict[str, Any]) -> dict[str, Any]:
     return {
         "op_name": entry["op_name"],
         "tensors": ", ".join(f"{t['shape']} {t['dtype']}" for t in tensors_of(entry)),
-        "count": entry["count"],
+        C.count: entry["count"],
         "trace_us": entry["trace_kernel_time_us"],
         "gflop": None if flops is None else flops / 1e9,
         "megabytes": None if moved is None else moved / 1e6,

@@ -7,6 +7,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from jarvis.schemas.names import C
+
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
@@ -89,14 +91,14 @@ class Marked:
 
 def call_frames(tree: pl.DataFrame) -> CallFrames:
     """Return the arrays of a call tree (``Trace.call_tree``, with or without Python functions)."""
-    uid = tree["uid"].to_numpy()
+    uid = tree[C.uid].to_numpy()
     position = np.full(int(uid.max(initial=0)) + 1, NONE, dtype=np.int64)
     position[uid] = np.arange(uid.size)
     return CallFrames(
         uid=uid,
-        end=tree["subtree_end"].to_numpy(),
-        parent_uid=tree["parent_uid"].fill_null(NONE).to_numpy(),
-        is_dropped=tree["is_dropped"].to_numpy(),
+        end=tree[C.subtree_end].to_numpy(),
+        parent_uid=tree[C.parent_uid].fill_null(NONE).to_numpy(),
+        is_dropped=tree[C.is_dropped].to_numpy(),
         position=position,
     )
 

@@ -17,6 +17,7 @@ from jarvis.perf_report.call_tree.merged import NONE, Int64s, depths, merge
 from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
 from jarvis.perf_report.calls import HostCalls
 from jarvis.perf_report.unified import UnifiedCalls
+from jarvis.schemas.names import C
 from jarvis.trace.links import BACKWARD_PREFIX
 from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
 
@@ -75,11 +76,11 @@ class _Rows:
 
 
 _KIND = (
-    pl.when(pl.col("cat") == CPU_OP)
+    pl.when(pl.col(C.cat) == CPU_OP)
     .then(int(NodeKind.OP))
-    .when(pl.col("cat") != PYTHON_FUNCTION)
+    .when(pl.col(C.cat) != PYTHON_FUNCTION)
     .then(int(NodeKind.RUNTIME))
-    .when(pl.col("name").str.starts_with(MODULE_PREFIX))
+    .when(pl.col(C.name).str.starts_with(MODULE_PREFIX))
     .then(int(NodeKind.MODULE))
     .otherwise(int(NodeKind.PYTHON))
     .cast(pl.Int64)
@@ -102,22 +103,22 @@ def gpu_call_tree(
         gpu_events: ``GpuWork.events``.
         grouped: Unified calls by operation.
     """
-    rows = _rows_above(tree, host_calls, backward_links, gpu_events["launch_uid"].drop_nulls())
-    called = host_calls.select(pl.Series(rows.uid, dtype=pl.Int64), "name", "cat").with_columns(
-        pl.col("name").cast(pl.String)
+    rows = _rows_above(tree, host_calls, backward_links, gpu_events[C.launch_uid].drop_nulls())
+    called = host_calls.select(pl.Series(rows.uid, dtype=pl.Int64), C.name, C.cat).with_columns(
+        pl.col(C.name).cast(pl.String)
     )
     events = _with_operations(gpu_events, grouped)
     names, (call_name, event_name, (unlinked_name,)) = coded(
-        called["name"], events["name"], pl.Series([UNLINKED_NAME])
+        called[C.name], events[C.name], pl.Series([UNLINKED_NAME])
     )
-    at = np.searchsorted(called["uid"].to_numpy(), rows.uid)
-    name, kind = call_name[at], called.select(kind=_KIND)["kind"].to_numpy()[at]
+    at = np.searchsorted(called[C.uid].to_numpy(), rows.uid)
+    name, kind = call_name[at], called.select(_KIND.alias(C.kind))[C.kind].to_numpy()[at]
     is_hidden = rows.is_below_op & (kind == NodeKind.RUNTIME)
     merged = merge(rows.parent, rows.depth, name * len(NodeKind) + kind, is_hidden)
     unlinked = merged.parent.size
-    above = _of(rows.uid, merged.node, events["launch_uid"], missing=unlinked)
+    above = _of(rows.uid, merged.node, events[C.launch_uid], missing=unlinked)
     kernels, work = _kernels(
-        events.with_columns(above=pl.Series(above), name=pl.Series(event_name)), unlinked + 1
+        events.with_columns(above=pl.Series(above), **{C.name: pl.Series(event_name)}), unlinked + 1
     )
     parent = np.concatenate([merged.parent, [NONE], kernels["above"].to_numpy()])
     kinds = (kind[merged.example], [NodeKind.UNLINKED], np.full(kernels.height, NodeKind.KERNEL))
@@ -125,19 +126,19 @@ def gpu_call_tree(
     before = np.zeros(unlinked + 1, dtype=np.int64)
     own = {
         column: np.concatenate([before, kernels[column].to_numpy()])
-        for column in ("gpu_ns", "modelled_ns", "launches")
+        for column in (C.gpu_ns, C.modelled_ns, C.launches)
     }
     result = GpuCallTree(
         parent=parent,
         depth=depths(parent),
         kind=np.concatenate(kinds),
-        name=np.concatenate([name[merged.example], [unlinked_name], kernels["name"].to_numpy()]),
+        name=np.concatenate([name[merged.example], [unlinked_name], kernels[C.name].to_numpy()]),
         names=names,
-        calls=np.concatenate([calls, [0], kernels["launches"].to_numpy()]),
+        calls=np.concatenate([calls, [0], kernels[C.launches].to_numpy()]),
         own=own,
         work=work,
     )
-    own["backward_ns"] = np.where(_is_backward(result), own["gpu_ns"], 0)
+    own["backward_ns"] = np.where(_is_backward(result), own[C.gpu_ns], 0)
     return result
 
 
@@ -146,22 +147,22 @@ def _with_operations(gpu_events: pl.DataFrame, grouped: UnifiedCalls) -> pl.Data
 
     ``calls`` is the event's share, by time, of one call of the operation.
     """
-    known = pl.col("modelled").fill_null(value=False) & pl.col("failure").is_null()
-    models = grouped.calls.select("operation_uid", is_modelled=known).unique(
-        "operation_uid", keep="first", maintain_order=True
+    known = pl.col(C.modelled).fill_null(value=False) & pl.col(C.failure).is_null()
+    models = grouped.calls.select(C.operation_uid, known.alias(C.is_modelled)).unique(
+        C.operation_uid, keep="first", maintain_order=True
     )
-    share = pl.col("dur_ns") / pl.col("dur_ns").sum().over("owner_uid")
+    share = pl.col(C.dur_ns) / pl.col(C.dur_ns).sum().over(C.owner_uid)
     owned = (
-        grouped.work.select("operation_uid", "owner_uid", "dur_ns", uid="gpu_uid")
-        .unique("uid", keep="first", maintain_order=True)
-        .with_columns(calls=share.fill_nan(1 / pl.len().over("owner_uid")))
-        .join(models, on="operation_uid", how="left")
-        .drop("dur_ns", "owner_uid")
+        grouped.work.select(C.operation_uid, C.owner_uid, C.dur_ns, pl.col(C.gpu_uid).alias(C.uid))
+        .unique(C.uid, keep="first", maintain_order=True)
+        .with_columns(share.fill_nan(1 / pl.len().over(C.owner_uid)).alias(C.calls))
+        .join(models, on=C.operation_uid, how="left")
+        .drop(C.dur_ns, C.owner_uid)
     )
     return (
-        gpu_events.select("uid", "launch_uid", pl.col("name").cast(pl.String), "dur_ns")
-        .join(owned, on="uid", how="left", maintain_order="left")
-        .with_columns(pl.col("is_modelled").fill_null(value=False))
+        gpu_events.select(C.uid, C.launch_uid, pl.col(C.name).cast(pl.String), C.dur_ns)
+        .join(owned, on=C.uid, how="left", maintain_order="left")
+        .with_columns(pl.col(C.is_modelled).fill_null(value=False))
     )
 
 
@@ -184,21 +185,21 @@ def _kernels(events: pl.DataFrame, first: int) -> tuple[pl.DataFrame, pl.DataFra
 
     Kernels are numbered from ``first``.
     """
-    work = events.group_by("above", "name", "operation_uid", maintain_order=True).agg(
-        gpu_ns=pl.col("dur_ns").sum(),
-        modelled_ns=pl.col("dur_ns").filter("is_modelled").sum(),
-        launches=pl.len().cast(pl.Int64),
-        calls=pl.col("calls").sum(),
+    work = events.group_by("above", C.name, C.operation_uid, maintain_order=True).agg(
+        pl.col(C.dur_ns).sum().alias(C.gpu_ns),
+        pl.col(C.dur_ns).filter(C.is_modelled).sum().alias(C.modelled_ns),
+        pl.len().cast(pl.Int64).alias(C.launches),
+        pl.col(C.calls).sum(),
     )
     kernels = (
-        work.group_by("above", "name", maintain_order=True)
-        .agg(pl.col("gpu_ns", "modelled_ns", "launches").sum())
-        .with_columns(node=first + pl.int_range(pl.len(), dtype=pl.Int64))
+        work.group_by("above", C.name, maintain_order=True)
+        .agg(pl.col(C.gpu_ns, C.modelled_ns, C.launches).sum())
+        .with_columns((first + pl.int_range(pl.len(), dtype=pl.Int64)).alias(C.node))
     )
     placed = work.join(
-        kernels.select("above", "name", "node"), on=["above", "name"], maintain_order="left"
+        kernels.select("above", C.name, C.node), on=["above", C.name], maintain_order="left"
     )
-    return kernels, placed.select("node", "operation_uid", "gpu_ns", "launches", "calls")
+    return kernels, placed.select(C.node, C.operation_uid, C.gpu_ns, C.launches, C.calls)
 
 
 def _is_backward(tree: GpuCallTree) -> Bools:
@@ -217,18 +218,18 @@ def _rows_above(
     tree: pl.DataFrame, host_calls: HostCalls, backward_links: pl.DataFrame, launches: pl.Series
 ) -> _Rows:
     """Return the calls above ``launches``, including the launching calls, with moved nodes."""
-    order, end, uid = (tree[name].to_numpy() for name in ("order", "subtree_end", "uid"))
-    parent = _of(uid, order, tree["parent_uid"])
-    depth = tree["depth"].to_numpy().copy()
+    order, end, uid = (tree[name].to_numpy() for name in ("order", C.subtree_end, C.uid))
+    parent = _of(uid, order, tree[C.parent_uid])
+    depth = tree[C.depth].to_numpy().copy()
     marks = np.bincount(_of(uid, order, launches), minlength=uid.size)
     python = host_calls.python_functions
     is_python = np.zeros(uid.size, dtype=np.bool_)
     if python is not None:
-        placed = _of(uid, order, python["uid"])
+        placed = _of(uid, order, python[C.uid])
         is_python[placed[placed >= 0]] = True
     node, frame = _moves(
-        _of(uid, order, backward_links["backward_uid"]),
-        _of(uid, order, backward_links["forward_uid"]),
+        _of(uid, order, backward_links[C.backward_uid]),
+        _of(uid, order, backward_links[C.forward_uid]),
         parent=parent,
         end=end,
         is_python=is_python,
@@ -247,7 +248,7 @@ def _rows_above(
         uid=uid[used],
         parent=row[parent[used]],
         depth=(depth + np.cumsum(deeper[:-1]))[used],
-        is_below_op=tree["op_uid"].is_not_null().to_numpy()[used],
+        is_below_op=tree[C.op_uid].is_not_null().to_numpy()[used],
     )
 
 

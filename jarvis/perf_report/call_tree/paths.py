@@ -11,6 +11,7 @@ from jarvis.perf_report.call_tree.frames import in_any
 from jarvis.perf_report.call_tree.stacks import KIND_OF_CALL, CallStacks, Frame, Kind
 from jarvis.perf_report.calls import HostCalls
 from jarvis.perf_report.literals import tuples_text
+from jarvis.schemas.names import C
 from jarvis.text.format import cut
 
 
@@ -145,13 +146,13 @@ def call_paths(
         work: GPU work of the calls, in launch order: ``owner_uid, launch_uid, name, dur_ns,
             stream``.
     """
-    places = tree.select("uid", "order", "subtree_end", "depth").filter(
-        pl.col("uid").is_in(calls["source_uid"].implode())
+    places = tree.select(C.uid, "order", C.subtree_end, C.depth).filter(
+        pl.col(C.uid).is_in(calls[C.source_uid].implode())
     )
     place_of = {uid: (order, end, depth) for uid, order, end, depth in places.iter_rows()}
     below = _below(tree, host_calls, places)
     orders = below["order"].to_list()
-    call_of = {uid: place for place, uid in enumerate(below["uid"])}
+    call_of = {uid: place for place, uid in enumerate(below[C.uid])}
     frame_of = {uid: place for place, uid in enumerate(stacks.rows)}
     around = Around(
         frames=[
@@ -160,18 +161,18 @@ def call_paths(
         ],
         calls=[
             CallBelow(depth, cut(name), kind, dur_ns / 1e3, dims, types)
-            for depth, name, kind, dur_ns, dims, types in below.drop("uid", "order").iter_rows()
+            for depth, name, kind, dur_ns, dims, types in below.drop(C.uid, "order").iter_rows()
         ],
     )
     launched: dict[int, list[LaunchedKernel]] = {}
     for owner, launch, name, dur_ns, stream in work.select(
-        "owner_uid", "launch_uid", "name", "dur_ns", "stream"
+        C.owner_uid, C.launch_uid, C.name, C.dur_ns, C.stream
     ).iter_rows():
         kernel = LaunchedKernel(cut(name), dur_ns / 1e3, stream, call_of.get(launch))
         launched.setdefault(owner, []).append(kernel)
     paths = {}
     for uid, source, name, input_dims in calls.select(
-        "uid", "source_uid", "name", tuples_text("input_dims")
+        C.uid, C.source_uid, C.name, tuples_text(C.input_dims)
     ).iter_rows():
         order, end, depth = place_of.get(source, (0, 0, 0))
         parent = stacks.parent(source)
@@ -193,12 +194,14 @@ def call_paths(
 
 def _below(tree: pl.DataFrame, host_calls: HostCalls, places: pl.DataFrame) -> pl.DataFrame:
     """Return all calls below some rows of the tree, by ``order``: ``uid`` and CallBelow."""
-    first, end = places["order"].to_numpy() + 1, places["subtree_end"].to_numpy()
-    rows = tree.select("uid", "order", "depth").filter(pl.Series(in_any(tree.height, first, end)))
-    columns = ("name", "cat", "dur_ns", "input_dims", "input_types")
+    first, end = places["order"].to_numpy() + 1, places[C.subtree_end].to_numpy()
+    rows = tree.select(C.uid, "order", C.depth).filter(pl.Series(in_any(tree.height, first, end)))
+    columns = (C.name, C.cat, C.dur_ns, C.input_dims, C.input_types)
     return (
-        rows.join(host_calls.select(rows["uid"], *columns), on="uid")
+        rows.join(host_calls.select(rows[C.uid], *columns), on=C.uid)
         .sort("order")
-        .with_columns(tuples_text("input_dims"), tuples_text("input_types"), kind=KIND_OF_CALL)
-        .select("uid", "order", "depth", "name", "kind", "dur_ns", "input_dims", "input_types")
+        .with_columns(
+            tuples_text(C.input_dims), tuples_text(C.input_types), KIND_OF_CALL.alias(C.kind)
+        )
+        .select(C.uid, "order", C.depth, C.name, C.kind, C.dur_ns, C.input_dims, C.input_types)
     )

@@ -10,6 +10,7 @@ import polars as pl
 
 from jarvis.perf_report.call_tree.frames import has_any
 from jarvis.perf_report.calls import HostCalls
+from jarvis.schemas.names import C
 from jarvis.text.format import cut
 from jarvis.trace.links import BACKWARD_PREFIX
 from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
@@ -31,11 +32,11 @@ _WRAPPERS = frozenset({"wrapper", "wrapped", "inner", "custom_wrapper", "outer_w
 Kind = Literal["module", "python", "op", "runtime", "kernel"]
 
 KIND_OF_CALL = (
-    pl.when(pl.col("cat") == CPU_OP)
+    pl.when(pl.col(C.cat) == CPU_OP)
     .then(pl.lit("op"))
-    .when(pl.col("cat") != PYTHON_FUNCTION)
+    .when(pl.col(C.cat) != PYTHON_FUNCTION)
     .then(pl.lit("runtime"))
-    .when(pl.col("name").str.starts_with(MODULE_PREFIX))
+    .when(pl.col(C.name).str.starts_with(MODULE_PREFIX))
     .then(pl.lit("module"))
     .otherwise(pl.lit("python"))
 )
@@ -181,23 +182,23 @@ def call_stacks(
 
     ``tree`` and ``host_calls`` have Python functions; ``backward_links``: ``Trace.backwards``.
     """
-    nodes = _with_ancestors(tree, uids)["uid"]
-    links = backward_links.filter(pl.col("backward_uid").is_in(nodes.implode()))
-    rows = _with_ancestors(tree, pl.concat([uids, links["forward_uid"]]))
-    named = host_calls.select(rows["uid"], "name", "cat").with_columns(kind=KIND_OF_CALL)
+    nodes = _with_ancestors(tree, uids)[C.uid]
+    links = backward_links.filter(pl.col(C.backward_uid).is_in(nodes.implode()))
+    rows = _with_ancestors(tree, pl.concat([uids, links[C.forward_uid]]))
+    named = host_calls.select(rows[C.uid], C.name, C.cat).with_columns(KIND_OF_CALL.alias(C.kind))
     frames = (
-        rows.join(named, on="uid", maintain_order="left")
-        .select("uid", "parent_uid", "name", "kind")
+        rows.join(named, on=C.uid, maintain_order="left")
+        .select(C.uid, C.parent_uid, C.name, C.kind)
         .iter_rows()
     )
     return CallStacks(
         {uid: (parent, Frame(cut(name), kind)) for uid, parent, name, kind in frames},
-        dict(links.select("backward_uid", "forward_uid").iter_rows()),
+        dict(links.select(C.backward_uid, C.forward_uid).iter_rows()),
     )
 
 
 def _with_ancestors(tree: pl.DataFrame, uids: pl.Series) -> pl.DataFrame:
     """Return ``uid, parent_uid`` of these calls and of all calls above them, parents first."""
-    wanted = tree.select(pl.col("uid").is_in(uids.implode())).to_series().to_numpy()
-    is_above = has_any(wanted, tree["order"].to_numpy(), tree["subtree_end"].to_numpy())
-    return tree.filter(pl.Series(is_above)).sort("order").select("uid", "parent_uid")
+    wanted = tree.select(pl.col(C.uid).is_in(uids.implode())).to_series().to_numpy()
+    is_above = has_any(wanted, tree["order"].to_numpy(), tree[C.subtree_end].to_numpy())
+    return tree.filter(pl.Series(is_above)).sort("order").select(C.uid, C.parent_uid)

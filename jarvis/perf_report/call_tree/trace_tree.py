@@ -16,19 +16,20 @@ from jarvis.perf_report.calls import ARGUMENTS, HostCalls, host_calls
 from jarvis.perf_report.intervals import busy_ns, microseconds
 from jarvis.perf_report.literals import tuples_text
 from jarvis.perf_report.work import GpuWork, gpu_work
+from jarvis.schemas.names import C
 from jarvis.trace import OnProgress, Trace, read_trace
 
 CALL_SCHEMA: dict[str, pl.DataType] = {
-    "uid": pl.Int64(),
-    "parent_uid": pl.Int64(),
-    "depth": pl.Int64(),
-    "kind": pl.String(),
-    "name": pl.String(),
+    C.uid: pl.Int64(),
+    C.parent_uid: pl.Int64(),
+    C.depth: pl.Int64(),
+    C.kind: pl.String(),
+    C.name: pl.String(),
     **dict.fromkeys(ARGUMENTS, pl.String()),
-    "module": pl.String(),
-    "dur_us": pl.Float64(),
-    "kernel_time_us": pl.Float64(),
-    "stream": pl.Int64(),
+    C.module: pl.String(),
+    C.dur_us: pl.Float64(),
+    C.kernel_time_us: pl.Float64(),
+    C.stream: pl.Int64(),
 }
 """The columns of every table of calls."""
 
@@ -36,7 +37,7 @@ MAX_PAIRS_PER_BATCH = 4_000_000
 """Maximum pairs of a call and GPU work below it in memory at once."""
 
 _NO_MODULE = -1
-_PLACE = ("uid", "parent_uid", "depth", "order", "subtree_end")
+_PLACE = (C.uid, C.parent_uid, C.depth, "order", C.subtree_end)
 
 
 @dataclass(frozen=True)
@@ -63,12 +64,12 @@ class TraceTree(Trace):
 
         ``*`` in ``name`` matches any text, and case is ignored: ``aten::*mm``.
         """
-        matching = pl.col("name").cast(pl.String).str.contains(name_pattern(name))
+        matching = pl.col(C.name).cast(pl.String).str.contains(name_pattern(name))
         tables = (self.cpu_ops, self.runtime, self.python_functions)
         host = pl.concat([table.filter(matching)["uid"] for table in tables])
         launched = self._work.events.filter(matching)
         found = pl.concat([self._calls(self._places(host)), self._kernels(launched)])
-        return found.sort("uid")
+        return found.sort(C.uid)
 
     def parents(self, uid: int) -> pl.DataFrame:
         """Return the calls around a call or kernel, outermost first.
@@ -77,14 +78,14 @@ class TraceTree(Trace):
             UnknownCallError: There is no call and no kernel with this uid.
         """
         uid = self._event_uid(uid)
-        launch = self._work.events.filter(uid=uid)["launch_uid"]
+        launch = self._work.events.filter(pl.col(C.uid) == uid)[C.launch_uid]
         inner = int(launch[0]) if launch.len() and launch[0] is not None else uid
         place = self._places(pl.Series([inner]))
         if place.is_empty():
             return self._calls(place)
         order = place["order"][0]
         above = self.python_call_tree.filter(
-            pl.col("order") <= order, pl.col("subtree_end") > order, pl.col("uid") != uid
+            pl.col("order") <= order, pl.col(C.subtree_end) > order, pl.col(C.uid) != uid
         )
         return self._calls(above.select(_PLACE))
 
@@ -101,15 +102,15 @@ class TraceTree(Trace):
         uid = self._event_uid(uid)
         place = self._places(pl.Series([uid]))
         if place.is_empty():
-            found = self._kernels(self._work.events.filter(uid=uid))
+            found = self._kernels(self._work.events.filter(pl.col(C.uid) == uid))
         else:
             inside = pl.col("order").is_between(
-                place["order"][0], place["subtree_end"][0], closed="left"
+                place["order"][0], place[C.subtree_end][0], closed="left"
             )
             tree = self.python_call_tree.filter(inside).select(_PLACE)
-            launched = self._work.events.filter(pl.col("launch_uid").is_in(tree["uid"].implode()))
-            position = tree.select("order", launch_uid="uid")
-            under = launched.join(position, on="launch_uid", maintain_order="left")
+            launched = self._work.events.filter(pl.col(C.launch_uid).is_in(tree[C.uid].implode()))
+            position = tree.select("order", pl.col(C.uid).alias(C.launch_uid))
+            under = launched.join(position, on=C.launch_uid, maintain_order="left")
             found = (
                 pl.concat(
                     [
@@ -117,11 +118,11 @@ class TraceTree(Trace):
                         self._kernels(launched).with_columns(under["order"]),
                     ]
                 )
-                .sort("order", pl.col("kind") == "kernel", maintain_order=True)
+                .sort("order", pl.col(C.kind) == "kernel", maintain_order=True)
                 .drop("order")
             )
-        found = found.with_columns(depth=pl.col("depth") - found["depth"][0])
-        return found if depth is None else found.filter(pl.col("depth") <= depth)
+        found = found.with_columns((pl.col(C.depth) - found[C.depth][0]).alias(C.depth))
+        return found if depth is None else found.filter(pl.col(C.depth) <= depth)
 
     @cached_property
     def _work(self) -> GpuWork:
@@ -134,13 +135,13 @@ class TraceTree(Trace):
     @cached_property
     def _modules(self) -> tuple[NDArray[np.int32], pl.Series]:
         """The module number of each row of the tree, or _NO_MODULE; and the module names."""
-        modules = self.python_functions.filter(pl.col("name").str.starts_with(MODULE_PREFIX))
-        names = modules["name"].cast(pl.String).str.strip_prefix(MODULE_PREFIX)
-        number = pl.DataFrame({"uid": modules["uid"]}).with_row_index("number")
+        modules = self.python_functions.filter(pl.col(C.name).str.starts_with(MODULE_PREFIX))
+        names = modules[C.name].cast(pl.String).str.strip_prefix(MODULE_PREFIX)
+        number = pl.DataFrame({C.uid: modules[C.uid]}).with_row_index("number")
         tree = self.python_call_tree
         module_of: NDArray[np.int32] = np.full(tree.height, _NO_MODULE, dtype=np.int32)
-        places = tree.join(number, on="uid").sort("order")
-        for start, end, which in places.select("order", "subtree_end", "number").iter_rows():
+        places = tree.join(number, on=C.uid).sort("order")
+        for start, end, which in places.select("order", C.subtree_end, "number").iter_rows():
             module_of[start:end] = which
         for start, end, forward in self._backward_spans():
             part = module_of[start:end]
@@ -150,14 +151,14 @@ class TraceTree(Trace):
     def _backward_spans(self) -> list[tuple[int, int, int]]:
         """Return start and end of the subtrees of autograd nodes, innermost first, and the position
         of their forward ops."""
-        place = self.python_call_tree.select("uid", "order", "subtree_end")
-        forward = place.select(forward_uid="uid", forward_order="order")
+        place = self.python_call_tree.select(C.uid, "order", C.subtree_end)
+        forward = place.select(pl.col(C.uid).alias(C.forward_uid), forward_order="order")
         spans = (
-            self.backwards.join(place, left_on="backward_uid", right_on="uid")
-            .join(forward, on="forward_uid")
+            self.backwards.join(place, left_on=C.backward_uid, right_on=C.uid)
+            .join(forward, on=C.forward_uid)
             .sort("order", descending=True)
         )
-        return spans.select("order", "subtree_end", "forward_order").rows()
+        return spans.select("order", C.subtree_end, "forward_order").rows()
 
     def _event_uid(self, uid: int) -> int:
         """Return the event with this uid, or the event of a synthetic row of a sheet."""
@@ -168,31 +169,31 @@ class TraceTree(Trace):
         else:
             event = uid
         is_host = event is not None and not self._places(pl.Series([event])).is_empty()
-        if event is None or not (is_host or self._work.events["uid"].eq(event).any()):
+        if event is None or not (is_host or self._work.events[C.uid].eq(event).any()):
             raise UnknownCallError(uid, self.info.file_name)
         return event
 
     def _places(self, uids: pl.Series) -> pl.DataFrame:
-        wanted = pl.col("uid").is_in(uids.cast(pl.Int64).implode())
+        wanted = pl.col(C.uid).is_in(uids.cast(pl.Int64).implode())
         return self.python_call_tree.filter(wanted).select(_PLACE)
 
     def _calls(self, places: pl.DataFrame) -> pl.DataFrame:
         """Return the host calls at some rows of the tree, in the same order."""
-        named = self._host_calls.select(places["uid"], "name", "cat", "dur_ns", *ARGUMENTS)
+        named = self._host_calls.select(places[C.uid], C.name, C.cat, C.dur_ns, *ARGUMENTS)
         module_of, names = self._modules
         number = pl.Series(module_of[places["order"].to_numpy()])
         rows = (
             places.with_columns(
-                module=names.gather(number.replace(_NO_MODULE, None)),
+                names.gather(number.replace(_NO_MODULE, None)).alias(C.module),
             )
-            .join(named, on="uid", how="left", maintain_order="left")
-            .join(self._kernel_times(places), on="uid", how="left", maintain_order="left")
+            .join(named, on=C.uid, how="left", maintain_order="left")
+            .join(self._kernel_times(places), on=C.uid, how="left", maintain_order="left")
             .with_columns(
                 *(tuples_text(argument) for argument in ARGUMENTS),
-                kind=KIND_OF_CALL,
-                dur_us=microseconds(pl.col("dur_ns")),
-                kernel_time_us=microseconds(pl.col("busy_ns").fill_null(0)),
-                stream=None,
+                KIND_OF_CALL.alias(C.kind),
+                microseconds(pl.col(C.dur_ns)).alias(C.dur_us),
+                microseconds(pl.col(C.busy_ns).fill_null(0)).alias(C.kernel_time_us),
+                pl.lit(None).alias(C.stream),
             )
         )
         return rows.select(pl.col(name).cast(dtype) for name, dtype in CALL_SCHEMA.items())
@@ -200,36 +201,36 @@ class TraceTree(Trace):
     def _kernel_times(self, places: pl.DataFrame) -> pl.DataFrame:
         """Return ``uid, busy_ns`` of the calls with GPU work below them."""
         order = self._work.launches["order"]
-        first, end = (order.search_sorted(places[name]) for name in ("order", "subtree_end"))
+        first, end = (order.search_sorted(places[name]) for name in ("order", C.subtree_end))
         batch = (end - first).cum_sum() // MAX_PAIRS_PER_BATCH
         parts = [
-            busy_ns(self._work.below(part["uid"], ("ts_ns", "dur_ns")), ["owner_uid"])
-            for part in places.select("uid", batch=batch).partition_by("batch")
+            busy_ns(self._work.below(part[C.uid], (C.ts_ns, C.dur_ns)), [C.owner_uid])
+            for part in places.select(C.uid, batch.alias(C.batch)).partition_by(C.batch)
         ]
         times = (
             pl.concat(parts)
             if parts
-            else pl.DataFrame(schema={"owner_uid": pl.Int64, "busy_ns": pl.Int64})
+            else pl.DataFrame(schema={C.owner_uid: pl.Int64, C.busy_ns: pl.Int64})
         )
-        return times.select(pl.col("busy_ns"), uid="owner_uid")
+        return times.select(pl.col(C.busy_ns), pl.col(C.owner_uid).alias(C.uid))
 
     def _kernels(self, events: pl.DataFrame) -> pl.DataFrame:
         """Return GPU work as rows of calls, in the order of ``events``."""
-        parents = self._places(events["launch_uid"].drop_nulls())
+        parents = self._places(events[C.launch_uid].drop_nulls())
         module_of, names = self._modules
         number = pl.Series(module_of[parents["order"].to_numpy()])
         above = parents.select(
-            launch_uid="uid",
-            depth=pl.col("depth") + 1,
-            module=names.gather(number.replace(_NO_MODULE, None)),
+            pl.col(C.uid).alias(C.launch_uid),
+            (pl.col(C.depth) + 1).alias(C.depth),
+            names.gather(number.replace(_NO_MODULE, None)).alias(C.module),
         )
-        rows = events.join(above, on="launch_uid", how="left", maintain_order="left").with_columns(
+        rows = events.join(above, on=C.launch_uid, how="left", maintain_order="left").with_columns(
             *(pl.lit(None, pl.String).alias(argument) for argument in ARGUMENTS),
-            parent_uid="launch_uid",
-            depth=pl.col("depth").fill_null(0),
-            kind=pl.lit("kernel"),
-            dur_us=microseconds(pl.col("dur_ns")),
-            kernel_time_us=microseconds(pl.col("dur_ns")),
+            pl.col(C.launch_uid).alias(C.parent_uid),
+            pl.col(C.depth).fill_null(0),
+            pl.lit("kernel").alias(C.kind),
+            microseconds(pl.col(C.dur_ns)).alias(C.dur_us),
+            microseconds(pl.col(C.dur_ns)).alias(C.kernel_time_us),
         )
         return rows.select(pl.col(name).cast(dtype) for name, dtype in CALL_SCHEMA.items())
 

@@ -9,6 +9,7 @@ import polars as pl
 from jarvis.perf_report.call_tree.gpu_time import GpuCallTree, NodeKind, coded
 from jarvis.perf_report.call_tree.merged import NONE, Int64s, depths, merge, preorder, summed_up
 from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
+from jarvis.schemas.names import C
 
 MIN_SHARE = 5000
 """Nodes with less than 1/MIN_SHARE of the GPU time are merged into the rest of their parent."""
@@ -19,7 +20,7 @@ _REST = int(NodeKind.REST)
 NUMBER_OF_MODULE = r"(.)_\d+$"
 """Instance number in a module name."""
 
-_SUMS = ("gpu_ns", "self_ns", "backward_ns", "modelled_ns", "launches", "calls", "module_count")
+_SUMS = (C.gpu_ns, C.self_ns, C.backward_ns, C.modelled_ns, C.launches, C.calls, C.module_count)
 
 
 class View(StrEnum):
@@ -50,9 +51,9 @@ def call_tree_tables(tree: GpuCallTree) -> tuple[pl.DataFrame, pl.DataFrame]:
     tables, works, first = [], [], 0
     for view in _views(tree):
         table, work = _pruned(_nodes(tree, view), tree.work)
-        places = pl.col("node", "parent", "subtree_end") + first
-        tables.append(table.with_columns(places, view=pl.lit(view.value)))
-        works.append(work.with_columns(pl.col("node") + first))
+        places = pl.col(C.node, C.parent, C.subtree_end) + first
+        tables.append(table.with_columns(places, pl.lit(view.value).alias(C.view)))
+        works.append(work.with_columns(pl.col(C.node) + first))
         first += table.height
     return pl.concat(tables), pl.concat(works)
 
@@ -80,15 +81,15 @@ def _nodes(tree: GpuCallTree, view: View) -> _Nodes:
     is_module = (tree.kind == NodeKind.MODULE) & ~is_hidden
     modules = np.unique(np.stack([node_of, tree.name])[:, is_module], axis=1)[0]
     sums |= {
-        "self_ns": np.where(is_kernel, sums["gpu_ns"], launched),
-        "calls": _added(node_of[~is_hidden], tree.calls[~is_hidden], size),
-        "module_count": np.bincount(modules, minlength=size),
+        C.self_ns: np.where(is_kernel, sums["gpu_ns"], launched),
+        C.calls: _added(node_of[~is_hidden], tree.calls[~is_hidden], size),
+        C.module_count: np.bincount(modules, minlength=size),
     }
     return _Nodes(
         parent=parent,
         depth=depth,
         kind=kind,
-        name=pl.concat([pl.Series("name", [ROOT_NAME]), names.gather(name[merged.example])]),
+        name=pl.concat([pl.Series(C.name, [ROOT_NAME]), names.gather(name[merged.example])]),
         sums=pl.DataFrame(sums).select(_SUMS),
         node_of=node_of,
     )
@@ -96,10 +97,10 @@ def _nodes(tree: GpuCallTree, view: View) -> _Nodes:
 
 def _without_numbers(names: pl.Series) -> pl.Series:
     """Return names of modules without instance numbers; other names are unchanged."""
-    name = pl.col("name")
+    name = pl.col(C.name)
     is_module = name.str.starts_with(MODULE_PREFIX)
     classes = pl.when(is_module).then(name.str.replace(NUMBER_OF_MODULE, "$1")).otherwise(name)
-    return names.to_frame("name").select(classes).to_series()
+    return names.to_frame(C.name).select(classes).to_series()
 
 
 def _added(places: Int64s, values: Int64s, size: int) -> Int64s:
@@ -117,29 +118,31 @@ def _pruned(nodes: _Nodes, work: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFra
     above = stored["above"].to_numpy()
     parent = np.where(above >= 0, number[above], NONE)
     keys = (
-        stored["kind"],
-        stored["name"].rank("dense"),
-        -stored["gpu_ns"],
-        stored["kind"] == _REST,
+        stored[C.kind],
+        stored[C.name].rank("dense"),
+        -stored[C.gpu_ns],
+        stored[C.kind] == _REST,
     )
     rank = np.empty(stored.height, dtype=np.int64)
     rank[np.lexsort([key.to_numpy() for key in keys])] = np.arange(stored.height)
-    node, end = preorder(parent, stored["depth"].to_numpy(), rank)
+    node, end = preorder(parent, stored[C.depth].to_numpy(), rank)
     words = {int(kind): kind.word for kind in NodeKind}
     table = stored.drop("above", "is_kept").with_columns(
-        node=node,
-        parent=pl.when(pl.Series(parent >= 0)).then(pl.Series(node[parent])),
-        subtree_end=end,
-        kind=pl.col("kind").replace_strict(words, return_dtype=pl.String),
+        pl.Series(node).alias(C.node),
+        pl.when(pl.Series(parent >= 0)).then(pl.Series(node[parent])).alias(C.parent),
+        pl.Series(end).alias(C.subtree_end),
+        pl.col(C.kind).replace_strict(words, return_dtype=pl.String),
     )
     by_operation = (
-        work.with_columns(node=node[number[home[nodes.node_of[work["node"].to_numpy()]]]])
-        .drop_nulls("operation_uid")
-        .group_by("node", "operation_uid")
-        .agg(pl.col("gpu_ns", "launches", "calls").sum())
-        .sort("node", "operation_uid")
+        work.with_columns(
+            pl.Series(node[number[home[nodes.node_of[work[C.node].to_numpy()]]]]).alias(C.node)
+        )
+        .drop_nulls(C.operation_uid)
+        .group_by(C.node, C.operation_uid)
+        .agg(pl.col(C.gpu_ns, C.launches, C.calls).sum())
+        .sort(C.node, C.operation_uid)
     )
-    return table.sort("node"), by_operation
+    return table.sort(C.node), by_operation
 
 
 def _with_rests(nodes: _Nodes) -> tuple[pl.DataFrame, Int64s]:
@@ -147,7 +150,7 @@ def _with_rests(nodes: _Nodes) -> tuple[pl.DataFrame, Int64s]:
 
     Columns: _SUMS, ``name, kind, above, depth, is_kept``.
     """
-    gpu_ns, launches = (nodes.sums[column].to_numpy() for column in ("gpu_ns", "launches"))
+    gpu_ns, launches = (nodes.sums[column].to_numpy() for column in (C.gpu_ns, C.launches))
     is_apart = (nodes.kind == NodeKind.UNLINKED) & (launches > 0)
     is_stored = is_apart | (launches > 0) & (gpu_ns * MIN_SHARE >= gpu_ns[0])
     is_stored[0] = True
@@ -161,15 +164,15 @@ def _with_rests(nodes: _Nodes) -> tuple[pl.DataFrame, Int64s]:
         [
             nodes.sums.with_columns(
                 nodes.name,
-                pl.Series("kind", nodes.kind),
+                pl.Series(C.kind, nodes.kind),
                 pl.Series("above", nodes.parent),
-                pl.Series("depth", nodes.depth),
+                pl.Series(C.depth, nodes.depth),
                 pl.Series("is_kept", is_stored),
             ),
             rests.with_columns(
-                pl.lit(REST_NAME).alias("name"),
-                pl.lit(_REST, pl.Int64).alias("kind"),
-                pl.Series("depth", nodes.depth[over] + 1),
+                pl.lit(REST_NAME).alias(C.name),
+                pl.lit(_REST, pl.Int64).alias(C.kind),
+                pl.Series(C.depth, nodes.depth[over] + 1),
                 pl.lit(value=True).alias("is_kept"),
             ),
         ],

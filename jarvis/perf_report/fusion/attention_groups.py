@@ -23,6 +23,7 @@ from jarvis.perf_report.fusion.launch_order import (
 from jarvis.perf_report.intervals import microseconds
 from jarvis.perf_report.literals import parsed
 from jarvis.perf_report.roofline import FORMULA_ERRORS
+from jarvis.schemas.names import C
 
 
 def feeding_attention(
@@ -55,7 +56,7 @@ def _next_part(order: LaunchOrder, last: Int64s, places: Int64s) -> Int64s:
     the frame does not contain it."""
     frames = order.marks.frames
     scope = order.steps["scope"].to_numpy()[last]
-    is_bounded = order.steps["is_bounded"].to_numpy()[last]
+    is_bounded = order.steps[C.is_bounded].to_numpy()[last]
     around = np.where(is_bounded, order.marks.parent_with_more(scope), scope)
     here = np.where((around >= 0) & (around < places) & (places < frames.end[around]), places, NONE)
     while (climbs := (here >= 0) & (frames.parent(here) != around)).any():
@@ -132,7 +133,7 @@ def _product_pairs(order: LaunchOrder) -> list[tuple[int, int]]:
     is_softmax = np.array([_is_softmax(call.name) for call in order.calls] + [False])
     ends = np.flatnonzero(~steps["can_fuse"].to_numpy())
     first, last = ends[:-1], ends[1:]
-    is_product, thread = steps["is_product"].to_numpy(), steps["thread"].fill_null(0).to_numpy()
+    is_product, thread = steps["is_product"].to_numpy(), steps[C.thread].fill_null(0).to_numpy()
     before = np.concatenate([[0], np.cumsum(is_softmax[steps["operation"].to_numpy()])])
     fits = (
         is_product[first]
@@ -206,28 +207,28 @@ def attention_tables(
     """
     placed = order.placed(attention)
     instances = placed.group_by("instance", maintain_order=True).agg(
-        pl.col(*_GROUP[:-1], "source_uid").first(),
-        step_names="name",
-        kernel_count=pl.col("kernel_count").sum(),
-        busy_ns=pl.col("busy_ns").sum(),
+        pl.col(*_GROUP[:-1], C.source_uid).first(),
+        pl.col(C.name).alias(C.step_names),
+        pl.col(C.kernel_count).sum(),
+        pl.col(C.busy_ns).sum(),
     )
     groups = (
         instances.group_by(_GROUP, maintain_order=True)
         .agg(
             "instance",
-            instance_count=pl.len().cast(pl.Int64),
-            kernel_count=pl.col("kernel_count").sum().cast(pl.Int64),
-            kernel_time_us=microseconds(pl.col("busy_ns").sum()),
-            example_uid=pl.col("source_uid").first(),
+            pl.len().cast(pl.Int64).alias(C.instance_count),
+            pl.col(C.kernel_count).sum().cast(pl.Int64),
+            microseconds(pl.col(C.busy_ns).sum()).alias(C.kernel_time_us),
+            pl.col(C.source_uid).first().alias(C.example_uid),
         )
-        .sort("kernel_time_us", "example_uid", descending=[True, False])
-        .with_columns(group=pl.int_range(1, pl.len() + 1))
+        .sort(C.kernel_time_us, C.example_uid, descending=[True, False])
+        .with_columns(pl.int_range(1, pl.len() + 1).alias(C.group))
     )
     costs = [fused_cost(Shape(*row)) for row in groups.select(Shape._fields).iter_rows()]
-    schema = {"fused_flops": pl.Float64, "fused_bytes": pl.Float64, "compute": pl.String}
+    schema = {C.fused_flops: pl.Float64, C.fused_bytes: pl.Float64, C.compute: pl.String}
     priced = groups.hstack(pl.DataFrame(costs, schema=schema, orient="row"))
-    return priced.drop("instance"), step_rows(placed, groups, "group")
+    return priced.drop("instance"), step_rows(placed, groups, C.group)
 
 
-_GROUP = ("scope_kind", "scope_name", *Shape._fields, "step_names")
+_GROUP = (C.scope_kind, C.scope_name, *Shape._fields, C.step_names)
 """Key columns of a group."""

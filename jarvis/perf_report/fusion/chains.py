@@ -16,6 +16,7 @@ from jarvis.perf_report.call_tree.frames import Bools, Int64s
 from jarvis.perf_report.fusion.data_flow import Shape, Traffic, flows, is_part, is_related
 from jarvis.perf_report.fusion.launch_order import Call, LaunchOrder, members
 from jarvis.perf_report.fusion.scopes import MAX_STEPS
+from jarvis.schemas.names import C
 
 _NORMALIZATIONS = ("layer_norm", "rms_norm")
 
@@ -62,16 +63,16 @@ def chain_members(order: LaunchOrder, taken: pl.Series) -> pl.DataFrame:
         if key not in known:
             known[key] = _instances([calls[operation] for operation in key])
         instances += [(start + offset, *chain) for offset, chain in known[key]]
-    return members(instances, {"has_data_flow": pl.Boolean, "fused_bytes": pl.Int64})
+    return members(instances, {C.has_data_flow: pl.Boolean, C.fused_bytes: pl.Int64})
 
 
 def _stretches(order: LaunchOrder, can_fuse: Bools) -> Int64s:
     """Return a number for each step, equal for steps that can be fused with each other."""
-    here = order.steps.select("operation", "is_bounded", "scope", "thread", "stream")
-    operation, is_bounded = here["operation"].to_numpy(), here["is_bounded"].to_numpy()
+    here = order.steps.select("operation", C.is_bounded, "scope", C.thread, C.stream)
+    operation, is_bounded = here["operation"].to_numpy(), here[C.is_bounded].to_numpy()
     is_same = here.select(
         pl.all_horizontal(
-            pl.col(c).eq_missing(pl.col(c).shift(1)) for c in ("scope", "thread", "stream")
+            pl.col(c).eq_missing(pl.col(c).shift(1)) for c in ("scope", C.thread, C.stream)
         )
     ).to_series()
     is_neighbor = is_same.to_numpy() & can_fuse & np.concatenate([[False], can_fuse[:-1]])

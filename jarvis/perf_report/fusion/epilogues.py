@@ -16,6 +16,7 @@ from jarvis.perf_report.call_tree.frames import Int64s
 from jarvis.perf_report.fusion.data_flow import OperandTensor, Shape, is_view
 from jarvis.perf_report.fusion.launch_order import Call, LaunchOrder, members, product_sizes
 from jarvis.perf_report.fusion.scopes import MAX_STEPS
+from jarvis.schemas.names import C
 
 _COPY = "aten::copy_"
 _BACKWARD_NEEDS_RESULT = frozenset(
@@ -50,7 +51,7 @@ def epilogue_members(
         ``Epilogue.is_stored``).
     """
     operation = order.steps["operation"].to_numpy()
-    has_backward = order.steps["source_uid"].is_in(differentiated.implode()).to_numpy()
+    has_backward = order.steps[C.source_uid].is_in(differentiated.implode()).to_numpy()
     first, run, end = _stretches(order, taken)
     calls = order.calls
     known: dict[tuple[int, bool, bytes], Epilogue] = {}
@@ -64,7 +65,7 @@ def epilogue_members(
         epilogue = known[key]
         row = (True, epilogue.added_bytes, start - 1, epilogue.is_stored)
         instances.append((start, epilogue.length, *row))
-    flow = {"has_data_flow": pl.Boolean, "fused_bytes": pl.Int64}
+    flow = {C.has_data_flow: pl.Boolean, C.fused_bytes: pl.Int64}
     return members(instances, {**flow, "product": pl.Int64, "is_kept": pl.Boolean})
 
 
@@ -76,8 +77,8 @@ def _stretches(order: LaunchOrder, taken: pl.Series) -> tuple[Int64s, Int64s, In
     size = steps.height
     may_join = (steps["is_elementwise"] & steps["can_fuse"]).to_numpy(writable=True)
     may_join[taken.to_numpy()] = False
-    is_same_thread = _like_before(steps, "thread")
-    may_join &= is_same_thread & _like_before(steps, "stream")
+    is_same_thread = _like_before(steps, C.thread)
+    may_join &= is_same_thread & _like_before(steps, C.stream)
     first = np.flatnonzero(may_join[1:] & steps["is_product"].to_numpy()[:-1]) + 1
     breaks = np.append(np.flatnonzero(~may_join), size)
     ends = np.append(np.flatnonzero(~steps["can_fuse"].to_numpy()) + 1, size)

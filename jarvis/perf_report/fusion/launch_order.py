@@ -20,6 +20,7 @@ from jarvis.perf_report.intervals import microseconds
 from jarvis.perf_report.literals import tuples_text
 from jarvis.perf_report.unified import UnifiedCalls
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE
+from jarvis.schemas.names import C
 
 GEMM, ELEMENTWISE = "GEMM", "elementwise"
 
@@ -34,8 +35,8 @@ _FUSED = r"(?i)triton|flash|fmha|attn_(fwd|bwd)|paged_attention|_and_mul|fused_|
 _DROPOUT = "fused_dropout"  # fused with its random numbers, not with its neighbors
 
 _KINDS = ("can_fuse", "is_product", "is_attention", "is_elementwise")
-_OF_CALL = ("busy_ns", "exact_flops", "exact_bytes", "compute_spec")
-_OF_OPERATION = ("name", "input_dims", "input_types", "params")
+_OF_CALL = (C.busy_ns, C.exact_flops, C.exact_bytes, C.compute_spec)
+_OF_OPERATION = (C.name, C.input_dims, C.input_types, C.params)
 
 
 class Call(NamedTuple):
@@ -95,7 +96,7 @@ class LaunchOrder:
         return (
             rows.hstack(called)
             .join(labels, on="scope", how="left", maintain_order="left")
-            .with_columns(pl.col("scope_kind").fill_null(SEQUENCE))
+            .with_columns(pl.col(C.scope_kind).fill_null(SEQUENCE))
         )
 
 
@@ -111,37 +112,39 @@ def launch_order(
         host_calls: Host calls, with Python functions if the trace has them.
     """
     communication = (
-        gpu_events.filter(pl.col("kind") == COMMUNICATION)
-        .select(source_uid="launch_uid")
+        gpu_events.filter(pl.col(C.kind) == COMMUNICATION)
+        .select(pl.col(C.launch_uid).alias(C.source_uid))
         .drop_nulls()
         .unique()
     )
-    operations = of.calls.filter(pl.col("uid") == pl.col("operation_uid"))
+    operations = of.calls.filter(pl.col(C.uid) == pl.col(C.operation_uid))
     calls = (
-        of.calls.select("uid", "source_uid", "operation_uid", *_OF_CALL)
-        .join(_launched(of.work), on="uid")
-        .join(_kinds(operations), on="operation_uid", maintain_order="left")
+        of.calls.select(C.uid, C.source_uid, C.operation_uid, *_OF_CALL)
+        .join(_launched(of.work), on=C.uid)
+        .join(_kinds(operations), on=C.operation_uid, maintain_order="left")
         .with_columns(pl.col("can_fuse") & pl.col("is_compute") & ~pl.col("is_fused"))
-        .drop("operation_uid", "is_compute", "is_fused")
+        .drop(C.operation_uid, "is_compute", "is_fused")
     )
     steps = pl.concat([calls, communication], how="diagonal").with_columns(
         pl.col("operation").fill_null(NONE),
         *(pl.col(flag).fill_null(value=False) for flag in _KINDS),
     )
     frames = call_frames(tree)
-    order = frames.places(steps["source_uid"].to_numpy())
+    order = frames.places(steps[C.source_uid].to_numpy())
     is_placed = (order >= 0) & ~frames.is_dropped[order]
-    steps = steps.with_columns(order=order).filter(is_placed).sort("order", "uid")
+    steps = steps.with_columns(order=order).filter(is_placed).sort("order", C.uid)
     at = steps["order"].to_numpy()
     marks = marked(frames, at)
     scope, is_bounded = scopes(marks, at, steps["can_fuse"].to_numpy(), host_calls)
     return LaunchOrder(
         steps=steps.with_columns(
-            thread=_threads(steps["source_uid"], host_calls),
-            scope=pl.Series(scope),
-            is_bounded=pl.Series(is_bounded),
+            **{
+                C.thread: _threads(steps[C.source_uid], host_calls),
+                "scope": pl.Series(scope),
+                C.is_bounded: pl.Series(is_bounded),
+            },
         ),
-        operations=operations.select("operation_uid", *(_text(c) for c in _OF_OPERATION)),
+        operations=operations.select(C.operation_uid, *(_text(c) for c in _OF_OPERATION)),
         marks=marks,
         host_calls=host_calls,
     )
@@ -161,9 +164,9 @@ def members(
     return (
         pl.DataFrame(instances, schema=schema, orient="row")
         .filter(pl.col("length") > 0)
-        .with_columns(position=pl.int_ranges(0, "length"))
-        .explode("position")
-        .select("instance", "position", *facts, step=pl.col("instance") + pl.col("position"))
+        .with_columns(pl.int_ranges(0, "length").alias(C.position))
+        .explode(C.position)
+        .select("instance", C.position, *facts, step=pl.col("instance") + pl.col(C.position))
     )
 
 
@@ -181,65 +184,68 @@ def step_rows(placed: pl.DataFrame, groups: pl.DataFrame, group: str) -> pl.Data
             on="instance",
             maintain_order="left",
         )
-        .group_by(group, "position", "operation_uid", maintain_order=True)
+        .group_by(group, C.position, C.operation_uid, maintain_order=True)
         .agg(
-            pl.col("name", "input_dims", "input_types", "kernel").first(),
-            calls=pl.len().cast(pl.Int64),
-            kernel_time_us=microseconds(pl.col("busy_ns").sum()),
-            bytes=pl.col("exact_bytes").first(),
+            pl.col(C.name, C.input_dims, C.input_types, C.kernel).first(),
+            pl.len().cast(pl.Int64).alias(C.calls),
+            microseconds(pl.col(C.busy_ns).sum()).alias(C.kernel_time_us),
+            pl.col(C.exact_bytes).first().alias(C.bytes),
         )
-        .sort(group, "position", "operation_uid")
-        .with_columns(tuples_text("input_dims"), tuples_text("input_types"))
+        .sort(group, C.position, C.operation_uid)
+        .with_columns(tuples_text(C.input_dims), tuples_text(C.input_types))
     )
 
 
 def _threads(source_uids: pl.Series, host_calls: HostCalls) -> pl.Series:
     """Return a thread number for each host call."""
     without_python = replace(host_calls, python_functions=None)
-    threads = without_python.select(source_uids.unique(), "pid", "tid").select(
-        source_uid="uid",
-        thread=pl.col("pid").to_physical().cast(pl.Int64) * 2**32 + pl.col("tid").to_physical(),
+    threads = without_python.select(source_uids.unique(), C.pid, C.tid).select(
+        **{
+            C.source_uid: pl.col(C.uid),
+            C.thread: pl.col(C.pid).to_physical().cast(pl.Int64) * 2**32
+            + pl.col(C.tid).to_physical(),
+        },
     )
-    return source_uids.to_frame().join(threads, on="source_uid", how="left", maintain_order="left")[
-        "thread"
+    return source_uids.to_frame().join(threads, on=C.source_uid, how="left", maintain_order="left")[
+        C.thread
     ]
 
 
 def _launched(work: pl.DataFrame) -> pl.DataFrame:
     """Return ``uid, kernel, kernel_count, stream, is_compute, is_fused`` of calls with GPU work."""
-    names = work["name"].unique()
+    names = work[C.name].unique()
     fused = names.filter(names.str.replace_all(_DROPOUT, "", literal=True).str.contains(_FUSED))
     return (
         work.select(
-            "gpu_uid",
-            "name",
-            "stream",
-            "dur_ns",
-            uid="owner_uid",
-            is_compute=pl.col("kind") == COMPUTE,
-            is_fused=pl.col("name").is_in(fused.implode()),
+            C.gpu_uid,
+            C.name,
+            C.stream,
+            C.dur_ns,
+            pl.col(C.owner_uid).alias(C.uid),
+            is_compute=pl.col(C.kind) == COMPUTE,
+            is_fused=pl.col(C.name).is_in(fused.implode()),
         )
-        .group_by("uid")
+        .group_by(C.uid)
         .agg(
-            pl.col("stream").first(),
+            pl.col(C.stream).first(),
             pl.col("is_compute").all(),
             pl.col("is_fused").any(),
-            kernel=pl.col("name").get(pl.col("dur_ns").arg_max()),
-            kernel_count=pl.col("gpu_uid").n_unique(),
+            pl.col(C.name).get(pl.col(C.dur_ns).arg_max()).alias(C.kernel),
+            pl.col(C.gpu_uid).n_unique().alias(C.kernel_count),
         )
-        .sort("uid")
+        .sort(C.uid)
     )
 
 
 def _kinds(operations: pl.DataFrame) -> pl.DataFrame:
     """Return ``operation_uid``, its row ``operation`` and the flags of _KINDS."""
-    name, category = _text("name"), _text("op_category")
-    has_shapes = pl.col("input_dims").is_not_null()
+    name, category = _text(C.name), _text(C.op_category)
+    has_shapes = pl.col(C.input_dims).is_not_null()
     is_known = category.is_in(_FUSIBLE_CATEGORIES) | name.str.contains(_FUSIBLE_OPS)
     return operations.select(
-        "operation_uid",
+        C.operation_uid,
         operation=pl.int_range(pl.len(), dtype=pl.Int64),
-        can_fuse=has_shapes & ~pl.col("is_synthetic") & is_known & ~name.str.contains(_FUSED),
+        can_fuse=has_shapes & ~pl.col(C.is_synthetic) & is_known & ~name.str.contains(_FUSED),
         is_product=(category == GEMM).fill_null(value=False),
         is_attention=category.is_in(_ATTENTION).fill_null(value=False),
         is_elementwise=(category == ELEMENTWISE).fill_null(value=False),

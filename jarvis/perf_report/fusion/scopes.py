@@ -9,6 +9,7 @@ import polars as pl
 
 from jarvis.perf_report.call_tree.frames import NONE, Bools, Int64s, Marked
 from jarvis.perf_report.calls import HostCalls
+from jarvis.schemas.names import C
 from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
 
 MAX_STEPS = 15
@@ -47,7 +48,7 @@ def _bounded(steps: Marked, ends_chain: Bools, host_calls: HostCalls) -> Int64s:
     place = named["scope"].to_numpy()
     inside = (
         pl.DataFrame({"scope": place, "step": first[place], "end": last[place]})
-        .with_columns(is_module=named["kind"] == MODULE, step=pl.int_ranges("step", "end"))
+        .with_columns(is_module=named[C.kind] == MODULE, step=pl.int_ranges("step", "end"))
         .explode("step")
     )
     module = pl.col("scope").filter("is_module").max()
@@ -70,21 +71,23 @@ def _nearest(steps: Marked, at: Int64s) -> Int64s:
 def _named(steps: Marked, places: Int64s, host_calls: HostCalls) -> pl.DataFrame:
     """Return ``scope, name, kind`` of the frames at these positions, without runtime calls and
     built-ins."""
-    category, name = pl.col("cat").cast(pl.String), pl.col("name").cast(pl.String)
+    category, name = pl.col(C.cat).cast(pl.String), pl.col(C.name).cast(pl.String)
     is_function = (category == PYTHON_FUNCTION) & ~name.str.starts_with(_BUILT_IN)
     frames = steps.frames
-    calls = host_calls.select(pl.Series(frames.uid[places]), "name", "cat")
+    calls = host_calls.select(pl.Series(frames.uid[places]), C.name, C.cat)
     return (
-        calls.with_columns(scope=pl.Series(frames.position[calls["uid"].to_numpy()]))
+        calls.with_columns(scope=pl.Series(frames.position[calls[C.uid].to_numpy()]))
         .filter((category == CPU_OP) | is_function)
         .select(
             "scope",
-            name=name,
-            kind=pl.when(category == CPU_OP)
-            .then(pl.lit(OPERATOR))
-            .when(name.str.starts_with(MODULE_PREFIX))
-            .then(pl.lit(MODULE))
-            .otherwise(pl.lit(FUNCTION)),
+            **{
+                C.name: name,
+                C.kind: pl.when(category == CPU_OP)
+                .then(pl.lit(OPERATOR))
+                .when(name.str.starts_with(MODULE_PREFIX))
+                .then(pl.lit(MODULE))
+                .otherwise(pl.lit(FUNCTION)),
+            },
         )
     )
 
@@ -104,19 +107,19 @@ def scope_labels(steps: Marked, places: Int64s, host_calls: HostCalls) -> pl.Dat
     named = _named(steps, np.unique(np.concatenate(levels)), host_calls)
     return (
         pl.concat(
-            pl.DataFrame({"place": places, "scope": level}).with_columns(level=pl.lit(number))
+            pl.DataFrame({C.place: places, "scope": level}).with_columns(level=pl.lit(number))
             for number, level in enumerate(levels)
         )
         .join(named, on="scope")
-        .sort("place", pl.col("kind") != MODULE, "level")
-        .unique("place", keep="first", maintain_order=True)
-        .select(scope="place", scope_kind="kind", scope_name=_base_name())
+        .sort(C.place, pl.col(C.kind) != MODULE, "level")
+        .unique(C.place, keep="first", maintain_order=True)
+        .select(scope=C.place, **{C.scope_kind: pl.col(C.kind), C.scope_name: _base_name()})
     )
 
 
 def _base_name() -> pl.Expr:
     """Shorten ``nn.Module: RMSNorm_3`` to ``RMSNorm``, ``model.py(61): forward`` to ``forward``."""
-    name, kind = pl.col("name"), pl.col("kind")
+    name, kind = pl.col(C.name), pl.col(C.kind)
     module = name.str.strip_prefix(MODULE_PREFIX).str.replace(r"(.)_\d+$", "$1")
     return (
         pl.when(kind == MODULE)

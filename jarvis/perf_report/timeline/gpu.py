@@ -6,6 +6,7 @@ import polars as pl
 
 from jarvis.perf_report.intervals import END, START, covered_ns, microseconds
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE, COPY, GpuWork
+from jarvis.schemas.names import C
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +88,15 @@ def gpu_timeline(work: GpuWork, micro_idle_thresh_us: float | None = None) -> pl
         micro_idle_thresh_us: Splits idle time into gaps shorter than this, and others.
     """
     window = work.window
-    if "is_recompute" not in window.columns:
+    if C.is_recompute not in window.columns:
         return _rows(work, micro_idle_thresh_us)
     tables = []
     for flag in (False, True):
-        part = window.filter(pl.col("is_recompute") == flag)
+        part = window.filter(pl.col(C.is_recompute) == flag)
         if part.height or not flag:
             alone = replace(work, events=part, launches=work.launches.clear(), counts_unlinked=True)
             rows = _rows(alone, micro_idle_thresh_us)
-            tables.append(rows.with_columns(is_recompute=pl.lit(flag)))
+            tables.append(rows.with_columns(pl.lit(flag).alias(C.is_recompute)))
     return pl.concat(tables)
 
 
@@ -115,14 +116,16 @@ def _rows(work: GpuWork, micro_idle_thresh_us: float | None) -> pl.DataFrame:
         "total_comm_time": parts.total_comm_time_ms,
         "total_memcpy_time": parts.total_memcpy_time_ms,
     }
-    frame = pl.DataFrame({"type": list(times_ms), "time_ms": list(times_ms.values())})
-    share = 100 * pl.col("time_ms") / parts.total_time_ms
-    return frame.with_columns(percent=share if parts.total_time_ms else pl.lit(None, pl.Float64))
+    frame = pl.DataFrame({C.type: list(times_ms), C.time_ms: list(times_ms.values())})
+    share = 100 * pl.col(C.time_ms) / parts.total_time_ms
+    return frame.with_columns(
+        (share if parts.total_time_ms else pl.lit(None, pl.Float64)).alias(C.percent)
+    )
 
 
 def _short_gaps_ns(events: pl.DataFrame, shorter_than_us: float) -> int:
     """Return the sum of the gaps between GPU work that are shorter than the threshold."""
-    ordered = events.sort("ts_ns")
+    ordered = events.sort(C.ts_ns)
     gaps = ordered.select(gap=START - END.cum_max().shift(1))["gap"]
     return int(gaps.filter((gaps > 0) & (gaps < 1000 * shorter_than_us)).sum())
 
@@ -130,35 +133,37 @@ def _short_gaps_ns(events: pl.DataFrame, shorter_than_us: float) -> int:
 def memory_copies(work: GpuWork) -> pl.DataFrame:
     """Return copies by direction, in the window of the timeline (schema: ``memory_copies``)."""
     copies = _of(work.window, COPY).with_columns(copy_direction())
-    hidden = _of(work.window, COMPUTE, COMMUNICATION).select("ts_ns", "dur_ns")
+    hidden = _of(work.window, COMPUTE, COMMUNICATION).select(C.ts_ns, C.dur_ns)
     hidden_ns = covered_ns(hidden)
     exposed = {
-        direction: covered_ns(pl.concat([hidden, of.select("ts_ns", "dur_ns")])) - hidden_ns
-        for (direction,), of in copies.group_by("direction")
+        direction: covered_ns(pl.concat([hidden, of.select(C.ts_ns, C.dur_ns)])) - hidden_ns
+        for (direction,), of in copies.group_by(C.direction)
     }
-    ns = pl.col("dur_ns")
+    ns = pl.col(C.dur_ns)
     return (
-        copies.group_by("direction")
+        copies.group_by(C.direction)
         .agg(
-            count=pl.len(),
-            total_time_us=microseconds(ns.sum()),
-            avg_time_us=microseconds(ns.sum()) / pl.len(),
-            max_time_us=microseconds(ns.max()),
-            total_bytes=pl.when(pl.col("bytes").count() > 0).then(pl.col("bytes").sum()),
-            avg_bytes=pl.col("bytes").mean(),
+            **{
+                C.count: pl.len(),
+                C.total_time_us: microseconds(ns.sum()),
+                C.avg_time_us: microseconds(ns.sum()) / pl.len(),
+                C.max_time_us: microseconds(ns.max()),
+                C.total_bytes: pl.when(pl.col(C.bytes).count() > 0).then(pl.col(C.bytes).sum()),
+                C.avg_bytes: pl.col(C.bytes).mean(),
+            },
         )
         .with_columns(
-            exposed_time_us=microseconds(
-                pl.col("direction").replace_strict(exposed, return_dtype=pl.Int64)
+            microseconds(pl.col(C.direction).replace_strict(exposed, return_dtype=pl.Int64)).alias(
+                C.exposed_time_us
             )
         )
-        .sort(["total_time_us", "direction"], descending=[True, False])
+        .sort([C.total_time_us, C.direction], descending=[True, False])
     )
 
 
 def copy_direction() -> pl.Expr:
     """Return the ``direction`` of a copy by its name: H2D, D2H, D2D or other."""
-    name = pl.col("name").str.to_lowercase()
+    name = pl.col(C.name).str.to_lowercase()
     patterns = {
         "H2D": r"htod|host_to_device|host -> device",
         "D2H": r"dtoh|device_to_host|device -> host",
@@ -167,17 +172,17 @@ def copy_direction() -> pl.Expr:
     choice = pl.coalesce(
         *(pl.when(name.str.contains(p)).then(pl.lit(d)) for d, p in patterns.items())
     )
-    return choice.fill_null("other").alias("direction")
+    return choice.fill_null("other").alias(C.direction)
 
 
 def _of(events: pl.DataFrame, *kinds: str) -> pl.DataFrame:
-    return events.filter(pl.col("kind").is_in(kinds))
+    return events.filter(pl.col(C.kind).is_in(kinds))
 
 
 def _span_ns(events: pl.DataFrame) -> int:
     if events.is_empty():
         return 0
     first, last = events.select(
-        pl.col("ts_ns").min(), last=(pl.col("ts_ns") + pl.col("dur_ns")).max()
+        pl.col(C.ts_ns).min(), last=(pl.col(C.ts_ns) + pl.col(C.dur_ns)).max()
     ).row(0)
     return int(last - first)

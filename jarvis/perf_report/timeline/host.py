@@ -17,6 +17,7 @@ import polars as pl
 
 from jarvis.perf_report.intervals import Int64s, covered_by_bin, greatest_ns, least_ns
 from jarvis.perf_report.literals import tuples_text
+from jarvis.schemas.names import C
 from jarvis.trace import Trace
 
 MAX_SLICES = 500_000
@@ -28,7 +29,7 @@ HOST_BINS = 8192
 MAX_BINS = 64 * HOST_BINS
 """Maximum spans of all threads; with more than 64 threads each has fewer and wider ones."""
 
-_THREAD = ["pid", "tid"]
+_THREAD = [C.pid, C.tid]
 _UNKNOWN = "unknown"
 
 
@@ -55,22 +56,22 @@ class HostTimeline:
     def threads(self) -> pl.DataFrame:
         """The threads, most time in operators and runtime calls first."""
         busy = self._bins.group_by("_thread").agg(pl.col(_column(kind)).sum() for kind in ACTIVE)
-        stored = self._stored.group_by("_thread").agg(kept_count=pl.len())
+        stored = self._stored.group_by("_thread").agg(pl.len().alias(C.kept_count))
         names = self.trace.threads
-        processes = names.drop_nulls("process_name").unique("pid", keep="first")
+        processes = names.drop_nulls(C.process_name).unique(C.pid, keep="first")
         return (
             self._counted.join(busy, on="_thread", how="left", maintain_order="left")
             .join(stored, on="_thread", how="left", maintain_order="left")
-            .join(processes.select("pid", "process_name"), on="pid", how="left", nulls_equal=True)
+            .join(processes.select(C.pid, C.process_name), on=C.pid, how="left", nulls_equal=True)
             .join(
-                names.drop_nulls("thread_name")
+                names.drop_nulls(C.thread_name)
                 .unique(_THREAD, keep="first")
-                .select(*_THREAD, "thread_name"),
+                .select(*_THREAD, C.thread_name),
                 on=_THREAD,
                 how="left",
                 nulls_equal=True,
             )
-            .with_columns(pl.col("kept_count", *map(_column, ACTIVE)).fill_null(0))
+            .with_columns(pl.col(C.kept_count, *map(_column, ACTIVE)).fill_null(0))
             .sort(
                 pl.sum_horizontal(_column(HostCall.RUNTIME), _column(HostCall.OPERATOR)),
                 _column(HostCall.PYTHON),
@@ -79,7 +80,7 @@ class HostTimeline:
             )
             .with_columns(
                 pl.col(*_THREAD).cast(pl.String).fill_null(_UNKNOWN),
-                thread=pl.int_range(pl.len(), dtype=pl.Int64),
+                pl.int_range(pl.len(), dtype=pl.Int64).alias(C.thread),
             )
         )
 
@@ -88,30 +89,30 @@ class HostTimeline:
         """Single calls by thread and time, outer calls first."""
         return (
             self._numbered(self._stored)
-            .with_columns(tuples_text("input_dims"))
-            .sort("thread", "ts_ns", "dur_ns", "uid", descending=[False, False, True, False])
+            .with_columns(tuples_text(C.input_dims))
+            .sort(C.thread, C.ts_ns, C.dur_ns, C.uid, descending=[False, False, True, False])
         )
 
     @cached_property
     def bins(self) -> pl.DataFrame:
         """Busy time of each thread by activity in each span; spans without calls are omitted."""
-        return self._numbered(self._bins).sort("thread", "start_ns")
+        return self._numbered(self._bins).sort(C.thread, C.start_ns)
 
     def _numbered(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Replace the preliminary thread number by the final one."""
-        return rows.join(self.threads.select("_thread", "thread"), on="_thread")
+        return rows.join(self.threads.select("_thread", C.thread), on="_thread")
 
     @cached_property
     def _calls(self) -> dict[HostCall, pl.DataFrame]:
         trace = self.trace
-        marks = trace.annotations.filter(pl.col("cat") == "user_annotation")
+        marks = trace.annotations.filter(pl.col(C.cat) == "user_annotation")
         tables = {
             HostCall.RUNTIME: trace.runtime,
             HostCall.OPERATOR: trace.cpu_ops,
             HostCall.PYTHON: trace.python_functions,
             HostCall.ANNOTATION: marks,
         }
-        return {kind: calls.drop_nulls(["ts_ns", "dur_ns"]) for kind, calls in tables.items()}
+        return {kind: calls.drop_nulls([C.ts_ns, C.dur_ns]) for kind, calls in tables.items()}
 
     @cached_property
     def _counted(self) -> pl.DataFrame:
@@ -119,23 +120,23 @@ class HostTimeline:
         return (
             pl.concat([calls.select(_THREAD) for calls in self._calls.values()])
             .group_by(_THREAD, maintain_order=True)
-            .agg(call_count=pl.len())
+            .agg(pl.len().alias(C.call_count))
             .with_columns(_thread=pl.int_range(pl.len(), dtype=pl.Int64))
         )
 
     @cached_property
     def _stored(self) -> pl.DataFrame:
         """The longest calls of all kinds."""
-        min_ns = _min_stored_ns([calls["dur_ns"] for calls in self._calls.values()])
+        min_ns = _min_stored_ns([calls[C.dur_ns] for calls in self._calls.values()])
         stored = [
-            calls.filter(pl.col("dur_ns") >= min_ns).select(
-                "uid",
+            calls.filter(pl.col(C.dur_ns) >= min_ns).select(
+                C.uid,
                 *_THREAD,
-                pl.lit(str(kind)).alias("kind"),
-                "name",
-                "ts_ns",
-                "dur_ns",
-                *(["input_dims"] if kind is HostCall.OPERATOR else []),
+                pl.lit(str(kind)).alias(C.kind),
+                C.name,
+                C.ts_ns,
+                C.dur_ns,
+                *([C.input_dims] if kind is HostCall.OPERATOR else []),
             )
             for kind, calls in self._calls.items()
         ]
@@ -148,10 +149,10 @@ class HostTimeline:
         if not timed:
             durations = {_column(kind): pl.Int64 for kind in ACTIVE}
             return pl.DataFrame(
-                schema={"_thread": pl.Int64, "start_ns": pl.Int64, "dur_ns": pl.Int64, **durations}
+                schema={"_thread": pl.Int64, C.start_ns: pl.Int64, C.dur_ns: pl.Int64, **durations}
             )
-        first = least_ns(pl.concat([calls["ts_ns"] for calls in timed])) or 0
-        last = greatest_ns(pl.concat([calls["ts_ns"] + calls["dur_ns"] for calls in timed])) or 0
+        first = least_ns(pl.concat([calls[C.ts_ns] for calls in timed])) or 0
+        last = greatest_ns(pl.concat([calls[C.ts_ns] + calls[C.dur_ns] for calls in timed])) or 0
         threads = pl.concat([calls.select("_thread") for calls in timed]).unique()["_thread"].sort()
         count = max(1, min(HOST_BINS, MAX_BINS // len(threads)))
         width = max(-(-(last - first) // count), 1)
@@ -173,10 +174,10 @@ class HostTimeline:
         A few others are included: overlapping calls that are dropped from the tree have depth 0.
         """
         tree = self.trace.python_call_tree
-        is_top = np.zeros(tree["uid"].to_numpy().max(initial=0) + 1, dtype=np.bool_)
-        is_top[tree.filter(pl.col("depth") == 0)["uid"].to_numpy()] = True
+        is_top = np.zeros(tree[C.uid].to_numpy().max(initial=0) + 1, dtype=np.bool_)
+        is_top[tree.filter(pl.col(C.depth) == 0)[C.uid].to_numpy()] = True
         is_root = is_top.copy()
-        is_root[tree.filter("is_root")["uid"].to_numpy()] = True
+        is_root[tree.filter(C.is_root)[C.uid].to_numpy()] = True
         chosen = {
             HostCall.RUNTIME: None,
             HostCall.OPERATOR: is_root,
@@ -186,9 +187,9 @@ class HostTimeline:
         for kind, flags in chosen.items():
             calls = self._calls[kind]
             if flags is not None:
-                calls = calls.filter(pl.Series(flags[calls["uid"].to_numpy()]))
-            timed = self._with_thread(calls.select(*_THREAD, "ts_ns", "dur_ns"))
-            outermost[kind] = timed.select("_thread", "ts_ns", "dur_ns")
+                calls = calls.filter(pl.Series(flags[calls[C.uid].to_numpy()]))
+            timed = self._with_thread(calls.select(*_THREAD, C.ts_ns, C.dur_ns))
+            outermost[kind] = timed.select("_thread", C.ts_ns, C.dur_ns)
         return outermost
 
     def _with_thread(self, calls: pl.DataFrame) -> pl.DataFrame:
@@ -205,8 +206,8 @@ def _bins_of(
     return pl.DataFrame(
         {
             "_thread": np.full(int(busy.sum()), thread, dtype=np.int64),
-            "start_ns": edges[:-1][busy],
-            "dur_ns": np.full(int(busy.sum()), width_ns, dtype=np.int64),
+            C.start_ns: edges[:-1][busy],
+            C.dur_ns: np.full(int(busy.sum()), width_ns, dtype=np.int64),
             **{_column(kind): ns[busy] for kind, ns in zip(ACTIVE, own, strict=True)},
         }
     )

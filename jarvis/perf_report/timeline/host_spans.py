@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from jarvis.perf_report import intervals
+from jarvis.schemas.names import C
 from jarvis.trace import Trace
 from jarvis.trace.links import GRAPH_LAUNCHES
 
@@ -37,8 +38,8 @@ _LAUNCHES = r"(?i)launch"
 _WAITS = r"(?i)synchronize|memcpy"
 _IS_ASYNC = r"(?i)async"
 
-_CALL = ("uid", "thread", "ts_ns", "end_ns", "name")
-_THREAD = ["pid", "tid"]
+_CALL = (C.uid, C.thread, C.ts_ns, C.end_ns, C.name)
+_THREAD = [C.pid, C.tid]
 
 
 @dataclass(frozen=True)
@@ -69,13 +70,13 @@ def host_activity(trace: Trace) -> HostActivity:
     runtime = _Events(trace.runtime, threads)
     steps = [
         _Events(trace.cpu_ops, threads),
-        _Events(trace.annotations.filter(pl.col("cat") == "user_annotation"), threads),
+        _Events(trace.annotations.filter(pl.col(C.cat) == "user_annotation"), threads),
     ]
-    is_long = pl.col("dur_ns") >= LONG_CALL_NS
+    is_long = pl.col(C.dur_ns) >= LONG_CALL_NS
     frames = _Events(trace.python_functions.filter(is_long), threads)
-    is_slow = pl.col("dur_ns") >= SLOW_LAUNCH_NS
-    is_graph = pl.col("name").is_in(GRAPH_LAUNCHES)
-    is_waiting = ~pl.col("name").str.contains(_IS_ASYNC) | (pl.col("dur_ns") >= LONG_ASYNC_COPY_NS)
+    is_slow = pl.col(C.dur_ns) >= SLOW_LAUNCH_NS
+    is_graph = pl.col(C.name).is_in(GRAPH_LAUNCHES)
+    is_waiting = ~pl.col(C.name).str.contains(_IS_ASYNC) | (pl.col(C.dur_ns) >= LONG_ASYNC_COPY_NS)
     parts = {
         DATA_LOADING: [*(s.named(_LOADS_DATA) for s in steps), frames.named(_LOADER_FRAME)],
         COMMUNICATION: [step.named(_COMMUNICATES) for step in steps],
@@ -89,7 +90,7 @@ def host_activity(trace: Trace) -> HostActivity:
     }
     by_activity = {activity: pl.concat(calls) for activity, calls in parts.items()}
     recorded = pl.concat(
-        events.select("ts_ns", end_ns=pl.col("ts_ns") + pl.col("dur_ns"))
+        events.select(C.ts_ns, (pl.col(C.ts_ns) + pl.col(C.dur_ns)).alias(C.end_ns))
         for events in (trace.runtime, trace.cpu_ops)
     )
     return HostActivity(
@@ -101,8 +102,8 @@ def host_activity(trace: Trace) -> HostActivity:
             _calls(events, threads)
             for events in (trace.cpu_ops.filter(is_long), trace.python_functions.filter(is_long))
         ),
-        first_ns=intervals.least_ns(recorded["ts_ns"]),
-        last_ns=intervals.greatest_ns(recorded["end_ns"]),
+        first_ns=intervals.least_ns(recorded[C.ts_ns]),
+        last_ns=intervals.greatest_ns(recorded[C.end_ns]),
         operators=trace.cpu_ops,
     )
 
@@ -110,33 +111,33 @@ def host_activity(trace: Trace) -> HostActivity:
 def thread_numbers(trace: Trace) -> pl.DataFrame:
     """Return ``pid, tid, thread`` of the threads that make runtime calls, numbered from 0."""
     threads = trace.runtime.select(_THREAD).unique(maintain_order=True)
-    return threads.with_columns(thread=pl.int_range(pl.len(), dtype=pl.Int64))
+    return threads.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(C.thread))
 
 
 def with_threads(events: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
     """Return the events of these threads with ``thread``."""
     if threads.height == 1:
         pid, tid, thread = threads.row(0)
-        is_on_thread = pl.col("pid").eq_missing(pid) & pl.col("tid").eq_missing(tid)
-        return events.filter(is_on_thread).with_columns(thread=pl.lit(thread))
+        is_on_thread = pl.col(C.pid).eq_missing(pid) & pl.col(C.tid).eq_missing(tid)
+        return events.filter(is_on_thread).with_columns(pl.lit(thread).alias(C.thread))
     return events.join(threads, on=_THREAD, nulls_equal=True, maintain_order="left")
 
 
 def outermost(calls: pl.DataFrame) -> pl.DataFrame:
     """Return calls that are not inside another one of the same thread, by thread and time."""
-    ordered = calls.sort("thread", "ts_ns", "end_ns", "uid", descending=[False, False, True, False])
-    reached = pl.col("end_ns").cum_max().shift(1).over("thread")
-    return ordered.filter((pl.col("end_ns") > reached).fill_null(True))
+    ordered = calls.sort(C.thread, C.ts_ns, C.end_ns, C.uid, descending=[False, False, True, False])
+    reached = pl.col(C.end_ns).cum_max().shift(1).over(C.thread)
+    return ordered.filter((pl.col(C.end_ns) > reached).fill_null(True))
 
 
 def union(intervals: pl.DataFrame) -> pl.DataFrame:
     """Return the union of intervals ``ts_ns, end_ns`` as disjoint intervals, by time."""
-    ordered = intervals.sort("ts_ns")
-    is_new = (pl.col("ts_ns") > pl.col("end_ns").cum_max().shift(1)).fill_null(True)
+    ordered = intervals.sort(C.ts_ns)
+    is_new = (pl.col(C.ts_ns) > pl.col(C.end_ns).cum_max().shift(1)).fill_null(True)
     return (
         ordered.with_columns(part=is_new.cum_sum())
         .group_by("part", maintain_order=True)
-        .agg(pl.col("ts_ns").min(), pl.col("end_ns").max())
+        .agg(pl.col(C.ts_ns).min(), pl.col(C.end_ns).max())
     )
 
 
@@ -146,47 +147,53 @@ def overlaps(spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     ``calls`` are a result of ``outermost``; ``call`` is a row of it.
     """
     if spans.is_empty() or calls.is_empty():
-        return pl.DataFrame(schema={"gap": pl.Int64, "call": pl.Int64, "overlap_ns": pl.Int64})
+        return pl.DataFrame(schema={"gap": pl.Int64, "call": pl.Int64, C.overlap_ns: pl.Int64})
     # Thread and time in one number, so that one search finds the range of calls.
-    origin = intervals.least_ns(pl.concat([spans["from_ns"], calls["ts_ns"]])) or 0
-    end = intervals.greatest_ns(pl.concat([spans["to_ns"], calls["end_ns"]])) or 0
+    origin = intervals.least_ns(pl.concat([spans["from_ns"], calls[C.ts_ns]])) or 0
+    end = intervals.greatest_ns(pl.concat([spans["to_ns"], calls[C.end_ns]])) or 0
     reach = end - origin + 1
 
     def key(frame: pl.DataFrame, time: str) -> pl.Series:
-        return frame.select(pl.col("thread") * reach + pl.col(time) - origin).to_series()
+        return frame.select(pl.col(C.thread) * reach + pl.col(time) - origin).to_series()
 
     ranges = spans.select(
         "gap",
         "from_ns",
         "to_ns",
-        first=key(calls, "end_ns").search_sorted(key(spans, "from_ns"), side="right"),
-        last=key(calls, "ts_ns").search_sorted(key(spans, "to_ns"), side="left"),
+        first=key(calls, C.end_ns).search_sorted(key(spans, "from_ns"), side="right"),
+        last=key(calls, C.ts_ns).search_sorted(key(spans, "to_ns"), side="left"),
     ).filter(pl.col("first") < pl.col("last"))
     pairs = ranges.select(
         "gap", "from_ns", "to_ns", call=pl.int_ranges("first", "last", dtype=pl.Int64)
     ).explode("call")
-    times = calls.select("ts_ns", "end_ns")[pairs["call"]]
+    times = calls.select(C.ts_ns, C.end_ns)[pairs["call"]]
     return pairs.hstack(times).select(
         "gap",
         "call",
-        overlap_ns=pl.min_horizontal("to_ns", "end_ns") - pl.max_horizontal("from_ns", "ts_ns"),
+        (pl.min_horizontal("to_ns", C.end_ns) - pl.max_horizontal("from_ns", C.ts_ns)).alias(
+            C.overlap_ns
+        ),
     )
 
 
 def deepest(spans: pl.DataFrame, calls: pl.DataFrame, share: float) -> pl.DataFrame:
     """Return ``gap, host_call, host_call_ns``: the innermost call filling ``share`` of a span."""
-    overlap = pl.min_horizontal("to_ns", "end_ns") - pl.max_horizontal("from_ns", "ts_ns")
+    overlap = pl.min_horizontal("to_ns", C.end_ns) - pl.max_horizontal("from_ns", C.ts_ns)
     return (
         spans.join_where(
-            calls.select("uid", "ts_ns", "end_ns", "name", call_thread="thread"),
-            pl.col("thread") == pl.col("call_thread"),
-            pl.col("ts_ns") < pl.col("to_ns"),
-            pl.col("end_ns") > pl.col("from_ns"),
+            calls.select(C.uid, C.ts_ns, C.end_ns, C.name, call_thread=C.thread),
+            pl.col(C.thread) == pl.col("call_thread"),
+            pl.col(C.ts_ns) < pl.col("to_ns"),
+            pl.col(C.end_ns) > pl.col("from_ns"),
         )
         .filter(overlap >= share * (pl.col("to_ns") - pl.col("from_ns")))
-        .sort("gap", "ts_ns", "end_ns", "uid", descending=[False, True, False, True])
+        .sort("gap", C.ts_ns, C.end_ns, C.uid, descending=[False, True, False, True])
         .unique("gap", keep="first", maintain_order=True)
-        .select("gap", host_call="name", host_call_ns=pl.col("end_ns") - pl.col("ts_ns"))
+        .select(
+            "gap",
+            pl.col(C.name).alias(C.host_call),
+            (pl.col(C.end_ns) - pl.col(C.ts_ns)).alias(C.host_call_ns),
+        )
     )
 
 
@@ -195,24 +202,24 @@ class _Events:
 
     def __init__(self, events: pl.DataFrame, threads: pl.DataFrame) -> None:
         self._events, self._threads = events, threads
-        self._names = events["name"].unique()
+        self._names = events[C.name].unique()
 
     def named(self, pattern: str, also: pl.Expr | None = None) -> pl.DataFrame:
         """Return the calls whose name matches and for which ``also`` holds."""
         names = self._names.filter(self._names.str.contains(pattern))
         events = self._events.clear()
         if names.len():
-            events = self._events.filter(pl.col("name").is_in(names.implode()))
+            events = self._events.filter(pl.col(C.name).is_in(names.implode()))
         return _calls(events if also is None else events.filter(also), self._threads)
 
 
 def _calls(events: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
     """Return the timed events of these threads as calls."""
-    timed = events.select("uid", "ts_ns", "dur_ns", "name", *_THREAD).drop_nulls(
-        ["ts_ns", "dur_ns"]
+    timed = events.select(C.uid, C.ts_ns, C.dur_ns, C.name, *_THREAD).drop_nulls(
+        [C.ts_ns, C.dur_ns]
     )
     return (
         with_threads(timed, threads)
-        .with_columns(end_ns=pl.col("ts_ns") + pl.col("dur_ns"))
+        .with_columns((pl.col(C.ts_ns) + pl.col(C.dur_ns)).alias(C.end_ns))
         .select(_CALL)
     )

@@ -27,6 +27,7 @@ from jarvis.perf_report.timeline.host_spans import (
 )
 from jarvis.perf_report.work import COMMUNICATION as COMMUNICATION_KERNEL
 from jarvis.perf_report.work import GpuWork
+from jarvis.schemas.names import C
 from jarvis.trace import Trace
 
 MIN_SHARE = 0.5
@@ -67,10 +68,10 @@ _OF_ACTIVITY = {
 }
 _CAUSE_SCHEMA = {
     "gap": pl.Int64,
-    "cause": pl.String,
+    C.cause: pl.String,
     "call_uid": pl.Int64,
-    "host_call": pl.String,
-    "host_call_ns": pl.Int64,
+    C.host_call: pl.String,
+    C.host_call_ns: pl.Int64,
 }
 _COPY_CALL = "(?i)memcpy"
 
@@ -109,27 +110,29 @@ def find_gaps(window: pl.DataFrame) -> pl.DataFrame:
     Their columns ``uid, name, kind, stream, launch_uid, launcher_uid`` have the prefixes ``prev_``
     and ``next_``. The event before is the one that ended last.
     """
-    ordered = window.sort("ts_ns", "uid").with_columns(end_ns=END)
+    ordered = window.sort(C.ts_ns, C.uid).with_columns(END.alias(C.end_ns))
     row = pl.int_range(pl.len(), dtype=pl.UInt32)
-    ends_last = pl.col("end_ns") == pl.col("end_ns").cum_max()
+    ends_last = pl.col(C.end_ns) == pl.col(C.end_ns).cum_max()
     placed = ordered.select(
-        row=row,
-        before=pl.when(ends_last).then(row).forward_fill().shift(1),
-        start_ns=pl.col("end_ns").cum_max().shift(1),
-        end_ns="ts_ns",
-    ).filter(pl.col("end_ns") > pl.col("start_ns"))
-    events = ordered.select("uid", "name", "kind", "stream", "launch_uid", "launcher_uid")
+        **{
+            C.row: row,
+            "before": pl.when(ends_last).then(row).forward_fill().shift(1),
+            C.start_ns: pl.col(C.end_ns).cum_max().shift(1),
+            C.end_ns: pl.col(C.ts_ns),
+        },
+    ).filter(pl.col(C.end_ns) > pl.col(C.start_ns))
+    events = ordered.select(C.uid, C.name, C.kind, C.stream, C.launch_uid, C.launcher_uid)
     gaps = placed.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("gap"),
-        "start_ns",
-        "end_ns",
-        dur_ns=pl.col("end_ns") - pl.col("start_ns"),
+        C.start_ns,
+        C.end_ns,
+        (pl.col(C.end_ns) - pl.col(C.start_ns)).alias(C.dur_ns),
     )
     return pl.concat(
         [
             gaps,
             events[placed["before"]].select(pl.all().name.prefix("prev_")),
-            events[placed["row"]].select(pl.all().name.prefix("next_")),
+            events[placed[C.row]].select(pl.all().name.prefix("next_")),
         ],
         how="horizontal",
     )
@@ -143,28 +146,28 @@ def with_launches(gaps: pl.DataFrame, trace: Trace, activity: HostActivity) -> p
     call may wait: it submits at its start, and its duration counts as time after the launch. All
     are null if no launch is recorded.
     """
-    launched = trace.launches["runtime_uid"].unique()
-    names = trace.runtime["name"].unique()
+    launched = trace.launches[C.runtime_uid].unique()
+    names = trace.runtime[C.name].unique()
     copies = names.filter(names.str.contains(_COPY_CALL))
     timed = (
-        trace.runtime.select("uid", "name", "pid", "tid", "ts_ns", "dur_ns")
-        .filter(pl.col("uid").is_in(launched.implode()))
-        .drop_nulls(["ts_ns", "dur_ns"])
-        .with_columns(is_copy=pl.col("name").is_in(copies.implode()))
+        trace.runtime.select(C.uid, C.name, C.pid, C.tid, C.ts_ns, C.dur_ns)
+        .filter(pl.col(C.uid).is_in(launched.implode()))
+        .drop_nulls([C.ts_ns, C.dur_ns])
+        .with_columns(is_copy=pl.col(C.name).is_in(copies.implode()))
     )
-    done_ns = pl.when("is_copy").then("ts_ns").otherwise(END)
+    done_ns = pl.when("is_copy").then(C.ts_ns).otherwise(END)
     calls = (
         with_threads(timed, activity.threads)
-        .sort("ts_ns", "uid")
+        .sort(C.ts_ns, C.uid)
         .select(
-            next_launch_uid="uid",
-            launch_name="name",
-            launch_ns="ts_ns",
+            next_launch_uid=C.uid,
+            **{C.launch_name: pl.col(C.name)},
+            launch_ns=C.ts_ns,
             launch_end_ns=END,
             submitted_ns=done_ns,
-            launch_thread="thread",
+            launch_thread=C.thread,
             before_ns=done_ns.shift(1),
-            before_thread=pl.col("thread").shift(1),
+            before_thread=pl.col(C.thread).shift(1),
         )
     )
     return gaps.hstack(_looked_up(gaps, calls))
@@ -178,12 +181,14 @@ def _looked_up(gaps: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
 
 def _unlinked_ns(gaps: pl.DataFrame, events: pl.DataFrame, window: pl.DataFrame) -> pl.Series:
     """Return the busy time of GPU events outside the timeline's window in each gap."""
-    outside = events.select("uid", "ts_ns", "dur_ns").join(
-        window.select("uid"), on="uid", how="anti"
+    outside = events.select(C.uid, C.ts_ns, C.dur_ns).join(
+        window.select(C.uid), on=C.uid, how="anti"
     )
-    busy = union(outside.select("ts_ns", end_ns=END)).with_columns(thread=0)
-    spans = gaps.select("gap", thread=0, from_ns="start_ns", to_ns="end_ns")
-    per_gap = overlaps(spans, busy).group_by("gap").agg(unlinked_ns=pl.col("overlap_ns").sum())
+    busy = union(outside.select(C.ts_ns, END.alias(C.end_ns))).with_columns(
+        pl.lit(0).alias(C.thread)
+    )
+    spans = gaps.select("gap", pl.lit(0).alias(C.thread), from_ns=C.start_ns, to_ns=C.end_ns)
+    per_gap = overlaps(spans, busy).group_by("gap").agg(unlinked_ns=pl.col(C.overlap_ns).sum())
     joined = gaps.join(per_gap, on="gap", how="left", maintain_order="left")
     return joined["unlinked_ns"].fill_null(0)
 
@@ -192,13 +197,13 @@ def _with_causes(gaps: pl.DataFrame, activity: HostActivity) -> pl.DataFrame:
     """Return gaps with ``cause``, the host time ``host_ns`` before them, and the responsible host
     call: ``call_uid, host_call, host_call_ns``."""
     gaps = gaps.with_columns(
-        from_ns=pl.min_horizontal(pl.coalesce("before_ns", "start_ns"), "start_ns"),
-        to_ns=pl.min_horizontal("launch_end_ns", "end_ns"),
+        from_ns=pl.min_horizontal(pl.coalesce("before_ns", C.start_ns), C.start_ns),
+        to_ns=pl.min_horizontal("launch_end_ns", C.end_ns),
     ).with_columns(
         host_ns=pl.col("to_ns") - pl.col("from_ns"), device_cause=_device_cause(activity)
     )
     by_host = gaps.filter(pl.col("device_cause").is_null())
-    in_gap = _filled_by(by_host, "start_ns", activity)
+    in_gap = _filled_by(by_host, C.start_ns, activity)
     by_host = _without(by_host, in_gap)
     before = _filled_by(by_host, "from_ns", activity)
     late = _without(by_host, before).filter(pl.col("host_ns") > LAUNCH_INTERVAL_NS)
@@ -207,7 +212,7 @@ def _with_causes(gaps: pl.DataFrame, activity: HostActivity) -> pl.DataFrame:
     otherwise = pl.lit(IdleCause.LAUNCH_BOUND)
     return gaps.join(
         pl.concat(causes, how="diagonal"), on="gap", how="left", maintain_order="left"
-    ).with_columns(cause=pl.coalesce("device_cause", "cause", otherwise))
+    ).with_columns(pl.coalesce("device_cause", C.cause, otherwise).alias(C.cause))
 
 
 def _without(gaps: pl.DataFrame, explained: pl.DataFrame) -> pl.DataFrame:
@@ -216,18 +221,18 @@ def _without(gaps: pl.DataFrame, explained: pl.DataFrame) -> pl.DataFrame:
 
 def _device_cause(activity: HostActivity) -> pl.Expr:
     """Return the causes that do not depend on host activity, or null."""
-    min_ns = MIN_SHARE * pl.col("dur_ns")
-    queued_ns = pl.col("end_ns") - pl.max_horizontal("start_ns", "submitted_ns")
-    recorded_ns = pl.min_horizontal("end_ns", pl.lit(activity.last_ns)) - pl.max_horizontal(
-        "start_ns", pl.lit(activity.first_ns)
+    min_ns = MIN_SHARE * pl.col(C.dur_ns)
+    queued_ns = pl.col(C.end_ns) - pl.max_horizontal(C.start_ns, "submitted_ns")
+    recorded_ns = pl.min_horizontal(C.end_ns, pl.lit(activity.last_ns)) - pl.max_horizontal(
+        C.start_ns, pl.lit(activity.first_ns)
     )
     is_collective = [pl.col(f"{side}_kind") == COMMUNICATION_KERNEL for side in ("prev", "next")]
     other_stream = pl.col("prev_stream") != pl.col("next_stream")
-    is_short = pl.col("dur_ns") <= DEVICE_GAP_NS
+    is_short = pl.col(C.dur_ns) <= DEVICE_GAP_NS
     tests = {
         IdleCause.UNLINKED_WORK: pl.col("unlinked_ns") >= min_ns,
-        IdleCause.QUEUED: (pl.col("submitted_ns") <= pl.col("start_ns")) & is_short,
-        IdleCause.WINDOW_EDGE: recorded_ns < pl.col("dur_ns") - min_ns,
+        IdleCause.QUEUED: (pl.col("submitted_ns") <= pl.col(C.start_ns)) & is_short,
+        IdleCause.WINDOW_EDGE: recorded_ns < pl.col(C.dur_ns) - min_ns,
         IdleCause.UNKNOWN: pl.col("launch_ns").is_null(),
         IdleCause.COMMUNICATION: (queued_ns >= min_ns)
         & (queued_ns > DEVICE_GAP_NS)
@@ -244,7 +249,7 @@ def _filled_by(gaps: pl.DataFrame, first: str, activity: HostActivity) -> pl.Dat
     spans = _spans(gaps, first, "to_ns")
     candidates = [
         _longest(overlaps(spans, calls), calls).with_columns(
-            cause=pl.lit(_OF_ACTIVITY[name]), rank=pl.lit(rank)
+            pl.lit(_OF_ACTIVITY[name]).alias(C.cause), pl.lit(rank).alias(C.rank)
         )
         for rank, (name, calls) in enumerate(activity.by_activity.items())
     ]
@@ -254,9 +259,9 @@ def _filled_by(gaps: pl.DataFrame, first: str, activity: HostActivity) -> pl.Dat
         pl.concat(candidates)
         .join(gaps.select("gap", length_ns=pl.col("to_ns") - pl.col(first)), on="gap")
         .filter(pl.col("total_ns") >= MIN_SHARE * pl.col("length_ns"))
-        .sort("gap", "total_ns", "rank", descending=[False, True, False])
+        .sort("gap", "total_ns", C.rank, descending=[False, True, False])
         .unique("gap", keep="first", maintain_order=True)
-        .drop("rank", "total_ns", "length_ns")
+        .drop(C.rank, "total_ns", "length_ns")
     )
 
 
@@ -268,18 +273,19 @@ def _at_work(gaps: pl.DataFrame, activity: HostActivity) -> pl.DataFrame:
     if gaps.is_empty():
         return pl.DataFrame(schema=_CAUSE_SCHEMA)
     spans = _spans(gaps, "from_ns", "to_ns")
-    busy = overlaps(spans, activity.at_work()).group_by("gap").agg(pl.col("overlap_ns").sum())
-    is_busy = (pl.col("overlap_ns") >= MIN_SHARE * pl.col("host_ns")).fill_null(False)
+    busy = overlaps(spans, activity.at_work()).group_by("gap").agg(pl.col(C.overlap_ns).sum())
+    is_busy = (pl.col(C.overlap_ns) >= MIN_SHARE * pl.col("host_ns")).fill_null(False)
     return (
         gaps.select("gap", "host_ns")
         .join(busy, on="gap", how="left")
         .join(deepest(spans, activity.long_calls, MIN_SHARE), on="gap", how="left")
         .with_columns(
-            cause=pl.when(is_busy)
+            pl.when(is_busy)
             .then(pl.lit(IdleCause.HOST_WORK))
             .otherwise(pl.lit(IdleCause.UNKNOWN))
+            .alias(C.cause)
         )
-        .drop("host_ns", "overlap_ns")
+        .drop("host_ns", C.overlap_ns)
     )
 
 
@@ -288,7 +294,7 @@ def _waiting(gaps: pl.DataFrame, activity: HostActivity) -> pl.DataFrame:
     calls = activity.by_activity.get(SYNCHRONIZATION)
     if gaps.is_empty() or calls is None:
         return pl.DataFrame(schema=_CAUSE_SCHEMA)
-    overlapping = overlaps(_spans(gaps, "start_ns", "end_ns"), calls)
+    overlapping = overlaps(_spans(gaps, C.start_ns, C.end_ns), calls)
     return _longest(overlapping, calls).drop("total_ns")
 
 
@@ -297,14 +303,13 @@ def _longest(overlapping: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     longest one."""
     of_call = calls.select(
         call=pl.int_range(pl.len(), dtype=pl.Int64),
-        call_uid="uid",
-        host_call="name",
-        host_call_ns=pl.col("end_ns") - pl.col("ts_ns"),
+        call_uid=C.uid,
+        **{C.host_call: pl.col(C.name), C.host_call_ns: pl.col(C.end_ns) - pl.col(C.ts_ns)},
     )
     return (
-        overlapping.sort("gap", "overlap_ns", "call", descending=[False, True, False])
+        overlapping.sort("gap", C.overlap_ns, "call", descending=[False, True, False])
         .group_by("gap", maintain_order=True)
-        .agg(total_ns=pl.col("overlap_ns").sum(), call=pl.col("call").first())
+        .agg(total_ns=pl.col(C.overlap_ns).sum(), call=pl.col("call").first())
         .join(of_call, on="call", how="left", maintain_order="left")
         .drop("call")
     )
@@ -316,11 +321,11 @@ def _spans(gaps: pl.DataFrame, first: str, last: str) -> pl.DataFrame:
     return (
         pl.concat(
             [
-                gaps.select("gap", thread=thread, from_ns=first, to_ns=last)
+                gaps.select("gap", pl.col(thread).alias(C.thread), from_ns=first, to_ns=last)
                 for thread in ("launch_thread", "before_thread")
             ]
         )
-        .drop_nulls("thread")
+        .drop_nulls(C.thread)
         .unique(maintain_order=True)
     )
 
@@ -332,23 +337,23 @@ def _first_of(tests: dict[IdleCause, pl.Expr]) -> pl.Expr:
 
 def _named(gaps: pl.DataFrame, trace: Trace, calls: HostCalls) -> pl.DataFrame:
     """Return gaps with operator names and the remaining columns of the schema ``idle_gaps``."""
-    above = trace.call_tree.select(call_uid="uid", host_op_uid="op_uid").filter(
+    above = trace.call_tree.select(call_uid=C.uid, host_op_uid=C.op_uid).filter(
         pl.col("call_uid").is_in(gaps["call_uid"].drop_nulls().implode())
     )
     gaps = gaps.hstack(_looked_up(gaps, above))
     uids = pl.concat([gaps["next_launcher_uid"], gaps["host_op_uid"]]).drop_nulls().unique()
-    names = calls.select(uids, "name")
-    launchers = names.select(next_launcher_uid="uid", launcher_name="name")
-    operators = names.select(host_op_uid="uid", host_op="name")
+    names = calls.select(uids, C.name)
+    launchers = names.select(next_launcher_uid=C.uid, **{C.launcher_name: pl.col(C.name)})
+    operators = names.select(host_op_uid=C.uid, **{C.host_op: pl.col(C.name)})
     return (
         gaps.hstack(_looked_up(gaps, launchers))
         .hstack(_looked_up(gaps, operators))
         .with_columns(
-            launch_lead_us=microseconds(pl.col("end_ns") - pl.col("launch_ns")),
-            host_time_us=microseconds(pl.col("host_ns")),
-            host_call_us=microseconds(pl.col("host_call_ns")),
-            unlinked_us=microseconds(pl.col("unlinked_ns")),
-            launch_uid="next_launch_uid",
-            launcher_uid="next_launcher_uid",
+            microseconds(pl.col(C.end_ns) - pl.col("launch_ns")).alias(C.launch_lead_us),
+            microseconds(pl.col("host_ns")).alias(C.host_time_us),
+            microseconds(pl.col(C.host_call_ns)).alias(C.host_call_us),
+            microseconds(pl.col("unlinked_ns")).alias(C.unlinked_us),
+            pl.col("next_launch_uid").alias(C.launch_uid),
+            pl.col("next_launcher_uid").alias(C.launcher_uid),
         )
     )

@@ -13,6 +13,7 @@ import polars as pl
 from jarvis.perf_report.timeline.gpu import Totals, totals
 from jarvis.perf_report.timeline.other_tools import OtherTools, ToolFigures
 from jarvis.perf_report.work import GpuWork
+from jarvis.schemas.names import C
 from jarvis.trace import Trace
 
 
@@ -76,8 +77,8 @@ def other_definitions(trace: Trace, work: GpuWork, ours: Totals) -> pl.DataFrame
 
     ``ours`` are the totals of ``work``.
     """
-    schema = {"quantity": pl.String, "tool": pl.String, "value": pl.Float64}
-    schema |= {"unit": pl.String, "ours": pl.Float64, "reason": pl.String}
+    schema = {C.quantity: pl.String, C.tool: pl.String, C.value: pl.Float64}
+    schema |= {C.unit: pl.String, C.ours: pl.Float64, C.reason: pl.String}
     if work.window.is_empty():
         return pl.DataFrame(schema=schema)
     order = list(Quantity)

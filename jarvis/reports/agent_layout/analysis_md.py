@@ -26,6 +26,7 @@ from jarvis.run.agent_layout.metrics import operation_entry, unsteady_uids
 from jarvis.run.agent_layout.model_info import UNKNOWN, model_info
 from jarvis.run.agent_layout.priorities import priority_data
 from jarvis.run.agent_layout.recommended import Recommended
+from jarvis.schemas.names import C
 from jarvis.text.format import NOT_AVAILABLE
 from jarvis.text.markdown import Markdown, cell, table
 
@@ -206,10 +207,10 @@ def _unsteady(run: Run) -> Markdown | None:
     for result in sections.compute_results(run):
         uids = unsteady_uids(result)
         for row in run.category_operations(result.key).iter_rows(named=True):
-            if row["uid"] in uids:
+            if row[C.uid] in uids:
                 entry: dict[str, Any] = operation_entry(row)
                 times = (f"{entry['cov']:.2f}", f"{entry['time_ms']:.3f}")
-                rows.append((cell(row["name"]), result.title, *times))
+                rows.append((cell(row[C.name]), result.title, *times))
     columns = ("Operation", "Category", "CoV", "Reported Time (ms)")
     return table(columns, rows) if rows else None
 

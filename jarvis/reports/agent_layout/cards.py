@@ -21,6 +21,7 @@ from jarvis.run.agent_layout.cells import MISSING, cell_text
 from jarvis.run.agent_layout.estimates import scores
 from jarvis.run.agent_layout.metrics import operation_entry
 from jarvis.run.agent_layout.recommended import Recommended
+from jarvis.schemas.names import C
 from jarvis.text.format import decimal
 from jarvis.text.markdown import Markdown, code, prose, table
 from jarvis.text.messages import Message, to_text
@@ -228,14 +229,14 @@ class FindingCard:
         return MESSAGES(
             "extent",
             rows=rows.height,
-            calls=int(rows["operation_count"].sum()),
-            time_ms=float(rows["kernel_time_us"].sum()) / 1000,
-            share_pct=float(rows["percent_of_total"].sum()),
+            calls=int(rows[C.operation_count].sum()),
+            time_ms=float(rows[C.kernel_time_us].sum()) / 1000,
+            share_pct=float(rows[C.percent_of_total].sum()),
         )
 
     def _origin(self) -> list[str]:
         heaviest = self._heaviest or {}
-        library, modules = heaviest.get("library"), heaviest.get("called_from")
+        library, modules = heaviest.get("library"), heaviest.get(C.called_from)
         return [
             *([f"The name of its main kernel points to {code(library)}."] if library else []),
             *([f"The heaviest row is called from {code(modules)}."] if modules else []),
@@ -244,11 +245,11 @@ class FindingCard:
     @property
     def _observed(self) -> str:
         heaviest = self._heaviest
-        if heaviest is None or heaviest["pct_roofline"] is None or heaviest["bound"] is None:
+        if heaviest is None or heaviest[C.pct_roofline] is None or heaviest[C.bound] is None:
             return ""
         return (
             f"The heaviest row reaches {efficiency_of_peak(operation_entry(heaviest))} at "
-            f"{decimal(heaviest['flops_per_byte'])} FLOPS/Byte. "
+            f"{decimal(heaviest[C.flops_per_byte])} FLOPS/Byte. "
         )
 
     @property

@@ -21,6 +21,7 @@ from jarvis.reports.comparative.subject import Row, Subject, operation_text
 from jarvis.reports.comparative.words import delta, gap, impact, short_gap, verdict
 from jarvis.reports.rendering import render
 from jarvis.reports.summary import MOSTLY_COMPUTE_PCT
+from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, count, counted, decimal, milliseconds, percent
 from jarvis.text.markdown import Markdown, prose, table
 
@@ -142,7 +143,7 @@ def _result(subject: Subject) -> Iterator[str]:
 
 def _before_kernels(subject: Subject) -> Iterator[str]:
     """Yield what takes more of the target's time than its kernels do."""
-    rows = subject.comparison.totals.select("type", "target_percent").iter_rows()
+    rows = subject.comparison.totals.select(C.type, C.target_percent).iter_rows()
     shares = {part: share for part, share in rows if share is not None}
     if shares.get("computation_time", FULL_PCT) < MOSTLY_COMPUTE_PCT:
         part = max(WAITS, key=lambda part: shares.get(part, 0.0))
@@ -159,16 +160,16 @@ def _findings(number: int) -> str:
 
 def _metrics(subject: Subject) -> Markdown:
     """Return the main times on both sides; without a timeline, the time of the operations."""
-    rows = {row["type"]: row for row in subject.comparison.totals.iter_rows(named=True)}
+    rows = {row[C.type]: row for row in subject.comparison.totals.iter_rows(named=True)}
     lines = [
         (
             name,
             _of_total(rows[part], Role.REFERENCE),
             _of_total(rows[part], Role.TARGET),
-            delta(rows[part]["difference_pct"]),
+            delta(rows[part][C.difference_pct]),
         )
         for part, name in METRICS.items()
-        if part in rows and (rows[part]["reference_ms"] or rows[part]["target_ms"])
+        if part in rows and (rows[part][C.reference_ms] or rows[part][C.target_ms])
     ]
     if not lines:
         times = [subject.side(role).compute_ms for role in (Role.REFERENCE, Role.TARGET)]
@@ -179,7 +180,7 @@ def _metrics(subject: Subject) -> Markdown:
 
 def _of_total(row: Row, role: Role) -> str:
     time_ms, share = row[f"{role.value}_ms"], row[f"{role.value}_percent"]
-    if row["type"] == "total_time" or share is None:
+    if row[C.type] == "total_time" or share is None:
         return milliseconds(time_ms)
     return f"{milliseconds(time_ms)} ({percent(share)} of total)"
 
@@ -204,7 +205,7 @@ def _intention(subject: Subject) -> Markdown:
             "Numbered by priority. Each concerns time that the hardware does not explain, or work "
             "that the reference does not do; the savings concern different time and add up."
         )
-    if compared.operations["is_unexpected"].count():
+    if compared.operations[C.is_unexpected].count():
         return prose(
             "Nothing needs attention: no operation with relevant time is slower than the hardware "
             "explains."
@@ -250,15 +251,15 @@ def _others_left_out(subject: Subject) -> str | None:
     hidden = _other_rows(subject)[sections.ROWS_SHOWN :]
     if not hidden:
         return None
-    time_ms = milliseconds(sum(row["target_ms"] for row in hidden))
+    time_ms = milliseconds(sum(row[C.target_ms] for row in hidden))
     file = INSIDE.comparison_table("comparison_operations")
     rows = counted(len(hidden), "further row")
     return f"{rows} with {time_ms} on the target: see `{file}`."
 
 
 def _other_rows(subject: Subject) -> list[Row]:
-    shown = {row["pair"] for row in shown_rows(subject)}
-    return [row for row in subject.rows if row["pair"] not in shown]
+    shown = {row[C.pair] for row in shown_rows(subject)}
+    return [row for row in subject.rows if row[C.pair] not in shown]
 
 
 def operations_table(rows: list[Row]) -> Markdown:
@@ -268,9 +269,9 @@ def operations_table(rows: list[Row]) -> Markdown:
         (
             (
                 prose(operation_text(row)),
-                milliseconds(row["reference_ms"]),
-                milliseconds(row["target_ms"]),
-                delta(row["difference_pct"]),
+                milliseconds(row[C.reference_ms]),
+                milliseconds(row[C.target_ms]),
+                delta(row[C.difference_pct]),
                 verdict(row),
             )
             for row in rows
@@ -286,7 +287,7 @@ def _alone(subject: Subject) -> Iterator[tuple[str, Markdown]]:
         (Role.REFERENCE, compared.only_in_reference),
     ):
         if not found.is_empty():
-            time_ms = float(found["time_ms"].sum())
+            time_ms = float(found[C.time_ms].sum())
             hidden = found.height - sections.ROWS_SHOWN
             most = (
                 f", of which the table shows the {sections.ROWS_SHOWN} longest"
@@ -305,11 +306,11 @@ def _categories(subject: Subject) -> Markdown | None:
         ("Category", "Reference", "Target", "Δ", "Not explained"),
         (
             (
-                row["title"] or row["category"] or MISSING,
-                milliseconds(row["reference_ms"]),
-                milliseconds(row["target_ms"]),
-                delta(row["difference_pct"]),
-                milliseconds(row["unexplained_ms"]),
+                row[C.title] or row[C.category] or MISSING,
+                milliseconds(row[C.reference_ms]),
+                milliseconds(row[C.target_ms]),
+                delta(row[C.difference_pct]),
+                milliseconds(row[C.unexplained_ms]),
             )
             for row in rows.iter_rows(named=True)
         ),
@@ -324,14 +325,14 @@ def _collectives(subject: Subject) -> Markdown | None:
         ("Collective", "Type", "Ranks", "Message (MiB)", "Count R / T", "Reference", "Target", "Δ"),
         (
             (
-                row["collective"] or MISSING,
-                row["dtype"] or MISSING,
-                count(row["group_size"]),
-                decimal(row["message_mb"]),
-                f"{count(row['reference_count'])} / {count(row['target_count'])}",
-                milliseconds(row["reference_ms"]),
-                milliseconds(row["target_ms"]),
-                delta(row["difference_pct"]),
+                row[C.collective] or MISSING,
+                row[C.dtype] or MISSING,
+                count(row[C.group_size]),
+                decimal(row[C.message_mb]),
+                f"{count(row[C.reference_count])} / {count(row[C.target_count])}",
+                milliseconds(row[C.reference_ms]),
+                milliseconds(row[C.target_ms]),
+                delta(row[C.difference_pct]),
             )
             for row in rows.head(sections.ROWS_SHOWN).iter_rows(named=True)
         ),

@@ -26,6 +26,7 @@ from jarvis.reports.comparative.words import (
 )
 from jarvis.reports.rendering import render
 from jarvis.schemas import columns
+from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, count, counted, decimal, milliseconds, percent
 from jarvis.text.markdown import Markdown, block, cell, one_line, prose, table
 from jarvis.text.messages import to_text
@@ -42,13 +43,13 @@ RAW: Mapping[str, tuple[str, ...]] = {
     "comparison_categories": ("title",),
     "comparison_unmatched": (),
     "comparison_kernels": (),
-    "comparison_lowering": ("input_dims", "input_types"),
+    "comparison_lowering": (C.input_dims, C.input_types),
     "comparison_collectives": (),
     "comparison_modules": (),
 }
 """The raw tables, and columns that only their files have; operations are in the calculations."""
 
-QUOTED = ("name", "reference_name", "kernel", "module", "path", "place", "input_dims", "type")
+QUOTED = (C.name, C.reference_name, C.kernel, C.module, C.path, C.place, C.input_dims, C.type)
 
 
 def rough_markdown(subject: Subject) -> str:
@@ -67,7 +68,7 @@ def rough_markdown(subject: Subject) -> str:
         tolerance=f"{compared.tolerance:g}",
         calculations=_calculations(subject),
         calculation_text=[
-            f"Pair {row['pair']}, {operation_text(row)}: {calculation_text(subject, row)}"
+            f"Pair {row[C.pair]}, {operation_text(row)}: {calculation_text(subject, row)}"
             for row in subject.rows
             if is_unexpected(row)
         ],
@@ -114,12 +115,12 @@ def _matched(subject: Subject) -> Markdown:
     operations = subject.comparison.operations
     lines = []
     for by in MatchedBy:
-        rows = operations.filter(pl.col("matched_by") == by.value)
-        lines.append(_matched_line(by.value, rows.height, rows["reference_ms"], rows["target_ms"]))
+        rows = operations.filter(pl.col(C.matched_by) == by.value)
+        lines.append(_matched_line(by.value, rows.height, rows[C.reference_ms], rows[C.target_ms]))
     alone = subject.comparison
     only = {Role.REFERENCE: alone.only_in_reference, Role.TARGET: alone.only_in_target}
     for role, rows in only.items():
-        times = [rows["time_ms"] if role is side else rows["time_ms"].clear() for side in only]
+        times = [rows[C.time_ms] if role is side else rows[C.time_ms].clear() for side in only]
         lines.append(_matched_line(f"only in the {role.value}", rows.height, *times))
     return table(("Matched by", "Rows", "Reference (ms)", "Target (ms)"), lines)
 
@@ -131,20 +132,20 @@ def _matched_line(
 
 
 def _outcomes(subject: Subject) -> Markdown:
-    grouped = subject.comparison.operations.group_by("outcome").agg(
-        pl.len().alias("rows"), pl.col("reference_ms", "target_ms", "unexplained_ms").sum()
+    grouped = subject.comparison.operations.group_by(C.outcome).agg(
+        pl.len().alias("rows"), pl.col(C.reference_ms, C.target_ms, C.unexplained_ms).sum()
     )
     return table(
         ("Outcome", "Rows", "Reference (ms)", "Target (ms)", "Not explained (ms)"),
         (
             (
-                row["outcome"],
+                row[C.outcome],
                 count(row["rows"]),
-                decimal(row["reference_ms"]),
-                decimal(row["target_ms"]),
-                decimal(row["unexplained_ms"]),
+                decimal(row[C.reference_ms]),
+                decimal(row[C.target_ms]),
+                decimal(row[C.unexplained_ms]),
             )
-            for row in grouped.sort("target_ms", "outcome", descending=True).iter_rows(named=True)
+            for row in grouped.sort(C.target_ms, C.outcome, descending=True).iter_rows(named=True)
         ),
     )
 
@@ -169,15 +170,15 @@ def _calculations(subject: Subject) -> Markdown | None:
 
 def _calculation(subject: Subject, row: Row) -> tuple[str, ...]:
     return (
-        count(row["pair"]),
+        count(row[C.pair]),
         prose(operation_text(row)),
         actual(row),
         prose(expected(subject, row)),
         off_by(row),
-        row["outcome"],
+        row[C.outcome],
         attainable(row) if is_judged(row) else MISSING,
-        milliseconds(row["target_ms"]),
-        milliseconds(row["unexplained_ms"]),
+        milliseconds(row[C.target_ms]),
+        milliseconds(row[C.unexplained_ms]),
     )
 
 
@@ -220,16 +221,16 @@ def _questions(subject: Subject) -> Iterator[str]:
     for number, finding in subject.numbered:
         if finding.capture:
             yield f"Priority {number}: {to_text(finding.capture)}"
-    faster = [row for row in subject.rows if row["outcome"] in FASTER]
+    faster = [row for row in subject.rows if row[C.outcome] in FASTER]
     for row in faster:
         yield (
-            f"Why does the reference take {milliseconds(row['reference_ms'])} for "
+            f"Why does the reference take {milliseconds(row[C.reference_ms])} for "
             f"{operation_text(row)}, more than its peaks explain compared with the target's "
-            f"{milliseconds(row['target_ms'])}?"
+            f"{milliseconds(row[C.target_ms])}?"
         )
-    unknown = [row for row in subject.rows if row["expected_ratio_most"] is None]
+    unknown = [row for row in subject.rows if row[C.expected_ratio_most] is None]
     if unknown:
-        time_ms = sum(row["target_ms"] for row in unknown)
+        time_ms = sum(row[C.target_ms] for row in unknown)
         yield (
             f"What can be expected of {counted(len(unknown), 'operation')} of "
             f"{milliseconds(time_ms)} for which no peak of the two GPUs applies?"

@@ -18,6 +18,7 @@ from jarvis.reports.comparative.words import (
     is_unexpected,
     verdict,
 )
+from jarvis.schemas.names import C
 from jarvis.text.format import (
     MISSING,
     count,
@@ -73,70 +74,70 @@ def shown_rows(subject: Subject) -> list[Row]:
         row
         for position, row in enumerate(subject.rows)
         if position < sections.RELEVANT_ROWS
-        or (row["percent_of_compute"] or 0.0) >= sections.SHOWN_COMPUTE_PCT
-        or row["pair"] in subject.by_pair
+        or (row[C.percent_of_compute] or 0.0) >= sections.SHOWN_COMPUTE_PCT
+        or row[C.pair] in subject.by_pair
     ]
 
 
 def _operation(subject: Subject, row: Row, heading: str) -> ComparisonSection:
     is_odd = is_unexpected(row)
-    findings = subject.by_pair.get(row["pair"], ())
+    findings = subject.by_pair.get(row[C.pair], ())
     return ComparisonSection(
         heading=heading,
         table=table(COLUMNS, _metrics(subject, row)),
-        explanation=row["explanation"],
+        explanation=row[C.explanation],
         analysis=calculation_text(subject, row) if is_odd else None,
         kernels=_kernels(subject, row) if is_odd or findings else None,
         findings=findings,
         called_from=_called_from(subject, row) if findings else None,
-        replay=_replay(subject, row["uid"]) if findings else None,
+        replay=_replay(subject, row[C.uid]) if findings else None,
     )
 
 
 def _metrics(subject: Subject, row: Row) -> Iterator[tuple[str, ...]]:
-    target_calls, reference_calls = row["target_calls"], row["reference_calls"]
+    target_calls, reference_calls = row[C.target_calls], row[C.reference_calls]
     is_as_many = target_calls == reference_calls
     judged = verdict(row)
     yield (
         "Time",
-        milliseconds(row["reference_ms"]),
-        milliseconds(row["target_ms"]),
-        delta(row["difference_pct"]),
+        milliseconds(row[C.reference_ms]),
+        milliseconds(row[C.target_ms]),
+        delta(row[C.difference_pct]),
         judged if is_as_many else MISSING,
     )
     yield "Calls", count(reference_calls), count(target_calls), _more_calls(row), MISSING
     yield (
         "Time per call",
-        microseconds(row["reference_us_per_call"]),
-        microseconds(row["target_us_per_call"]),
-        delta(change_pct(row["target_us_per_call"], row["reference_us_per_call"])),
+        microseconds(row[C.reference_us_per_call]),
+        microseconds(row[C.target_us_per_call]),
+        delta(change_pct(row[C.target_us_per_call], row[C.reference_us_per_call])),
         judged,
     )
-    if row["efficiency_pct"] is not None or row["reference_efficiency_pct"] is not None:
+    if row[C.efficiency_pct] is not None or row[C.reference_efficiency_pct] is not None:
         yield (
             "Efficiency (of roofline)",
-            marked_efficiency(row["reference_efficiency_pct"]),
-            marked_efficiency(row["efficiency_pct"]),
-            _points(row["efficiency_pct"], row["reference_efficiency_pct"]),
+            marked_efficiency(row[C.reference_efficiency_pct]),
+            marked_efficiency(row[C.efficiency_pct]),
+            _points(row[C.efficiency_pct], row[C.reference_efficiency_pct]),
             MISSING,
         )
-    yield "Bound", row["reference_bound"] or MISSING, row["bound"] or MISSING, MISSING, MISSING
+    yield "Bound", row[C.reference_bound] or MISSING, row[C.bound] or MISSING, MISSING, MISSING
     reference, target = (_rate(subject, role, row) for role in (Role.REFERENCE, Role.TARGET))
     if reference != (MISSING, None) or target != (MISSING, None):
-        is_alike = row["bound"] == row["reference_bound"]
+        is_alike = row[C.bound] == row[C.reference_bound]
         change = delta(change_pct(target[1], reference[1])) if is_alike else MISSING
         yield "Achieved", reference[0], target[0], change, MISSING
-    if row["reference_name"] != row["name"]:
-        names = (row["reference_name"], row["name"])
+    if row[C.reference_name] != row[C.name]:
+        names = (row[C.reference_name], row[C.name])
         yield "Operator", *map(cell, names), MISSING, MISSING
-    kernels = row["reference_kernel"], row["kernel"]
+    kernels = row[C.reference_kernel], row[C.kernel]
     if any(kernels):
         shown = (cell(name, sections.KERNEL_LENGTH) if name else MISSING for name in kernels)
         yield "Main kernel", *shown, MISSING, MISSING
 
 
 def _more_calls(row: Row) -> str:
-    more: int = row["target_calls"] - row["reference_calls"]
+    more: int = row[C.target_calls] - row[C.reference_calls]
     return f"{more:+,}" if more else "0"
 
 
@@ -165,8 +166,8 @@ def _rate(subject: Subject, role: Role, row: Row) -> tuple[str, float | None]:
 
 def _called_from(subject: Subject, row: Row) -> Markdown | None:
     """Return modules and entry point around the example call of the target's heaviest row."""
-    rows = subject.target.category_operations(row["category"])
-    for found in rows.filter(pl.col("uid") == row["uid"]).iter_rows(named=True):
+    rows = subject.target.category_operations(row[C.category])
+    for found in rows.filter(pl.col(C.uid) == row[C.uid]).iter_rows(named=True):
         return sections.called_from(found)
     return None
 
@@ -180,17 +181,17 @@ def _replay(subject: Subject, uid: int) -> str | None:
 
 def _kernels(subject: Subject, row: Row) -> Markdown | None:
     """Return the kernels of the operation on either side."""
-    lowered = subject.comparison.lowering.filter(pl.col("pair") == row["pair"])
+    lowered = subject.comparison.lowering.filter(pl.col(C.pair) == row[C.pair])
     lines = [
         (
             role.value.capitalize(),
-            cell(kernel["kernel"], sections.KERNEL_LENGTH),
-            decimal(kernel["launches_per_call"]),
-            microseconds(kernel["us_per_call"]),
-            percent(kernel["percent"]),
+            cell(kernel[C.kernel], sections.KERNEL_LENGTH),
+            decimal(kernel[C.launches_per_call]),
+            microseconds(kernel[C.us_per_call]),
+            percent(kernel[C.percent]),
         )
         for role in (Role.REFERENCE, Role.TARGET)
-        for kernel in lowered.filter(pl.col("side") == role.value)
+        for kernel in lowered.filter(pl.col(C.side) == role.value)
         .head(KERNELS_SHOWN)
         .iter_rows(named=True)
     ]
@@ -202,7 +203,7 @@ def only_in_target(subject: Subject, first: int) -> list[ComparisonSection]:
     """Return a section for each finding on work that only the target does; numbered from
     ``first``."""
     alone = [pair for pair in subject.numbered if subject.row_of(pair[1]) is None]
-    rows = {row["uid"]: row for row in subject.comparison.only_in_target.iter_rows(named=True)}
+    rows = {row[C.uid]: row for row in subject.comparison.only_in_target.iter_rows(named=True)}
     return [
         ComparisonSection(
             heading=f"{place}. {to_text(finding.title)}",
@@ -222,10 +223,10 @@ def unmatched_table(rows: Sequence[Row]) -> Markdown:
         (
             (
                 prose(operation_text(row)),
-                count(row["calls"]),
-                milliseconds(row["time_ms"]),
-                percent(row["percent_of_compute"]),
-                row["bound"] or MISSING,
+                count(row[C.calls]),
+                milliseconds(row[C.time_ms]),
+                percent(row[C.percent_of_compute]),
+                row[C.bound] or MISSING,
             )
             for row in rows[: sections.ROWS_SHOWN]
         ),

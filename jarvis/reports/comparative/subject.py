@@ -10,6 +10,7 @@ from jarvis.comparison.findings import ONLY_IN_TARGET
 from jarvis.findings import Finding
 from jarvis.reports import sections
 from jarvis.run import Run
+from jarvis.schemas.names import C
 from jarvis.text.format import arguments, quoted
 from jarvis.text.markdown import shortened
 
@@ -62,7 +63,7 @@ class Subject:
         for number, finding in self.numbered:
             row = self.row_of(finding)
             if row is not None:
-                found[row["pair"]] = (*found.get(row["pair"], ()), (number, finding))
+                found[row[C.pair]] = (*found.get(row[C.pair], ()), (number, finding))
         return found
 
     def row_of(self, finding: Finding) -> Row | None:
@@ -70,8 +71,8 @@ class Subject:
         if finding.check == ONLY_IN_TARGET:
             return None
         uid = finding.operations[0].uid
-        rows = [row for row in self.rows if row["uid"] == uid]
-        return max(rows, key=lambda row: row["unexplained_ms"] or 0.0)
+        rows = [row for row in self.rows if row[C.uid] == uid]
+        return max(rows, key=lambda row: row[C.unexplained_ms] or 0.0)
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
@@ -82,7 +83,7 @@ class Subject:
     def operations(self) -> Mapping[Role, Mapping[int, Row]]:
         """Return the rows of either side's operations by uid."""
         return {
-            role: {row["uid"]: row for row in self.side(role).rows("operations").to_dicts()}
+            role: {row[C.uid]: row for row in self.side(role).rows("operations").to_dicts()}
             for role in Role
         }
 
@@ -90,6 +91,6 @@ class Subject:
 def operation_text(row: Row) -> str:
     """Return an operation with its arguments, the name in backticks; for a kernel without an
     operator, the kernel."""
-    found = arguments(row["input_dims"], row["input_types"])
-    name = sections.kernel_without_operator(row["name"]) or row["name"]
+    found = arguments(row[C.input_dims], row[C.input_types])
+    name = sections.kernel_without_operator(row[C.name]) or row[C.name]
     return quoted(name) + (f" {shortened(found, ARGUMENTS_LENGTH)}" if found else "")

@@ -9,6 +9,7 @@ from jarvis.comparison.basis import REFERENCE_TIME, UNEXPLAINED_TIME
 from jarvis.findings import Finding
 from jarvis.reports.comparative.subject import Row, Subject
 from jarvis.reports.messages import time_range
+from jarvis.schemas.names import C
 from jarvis.text.format import (
     MISSING,
     counted,
@@ -26,26 +27,26 @@ MEAN = "mean of the expected ratios of its operations on both sides, weighted by
 
 def actual(row: Row) -> str:
     """Return ``221 µs / 169 µs = 1.31``: per call, the target over the reference."""
-    target, reference = row["target_us_per_call"], row["reference_us_per_call"]
+    target, reference = row[C.target_us_per_call], row[C.reference_us_per_call]
     times = f"{microseconds(target)} / {microseconds(reference)}"
-    return f"{times} = {decimal(row['time_ratio'])} per call"
+    return f"{times} = {decimal(row[C.time_ratio])} per call"
 
 
 def expected(subject: Subject, row: Row) -> str:
     """Return the expected ratio, or range of ratios, and the peaks behind it."""
-    least, most = row["expected_ratio_least"], row["expected_ratio_most"]
+    least, most = row[C.expected_ratio_least], row[C.expected_ratio_most]
     if most is None:
         return MISSING
-    if row["expected_ratio"] is None:
+    if row[C.expected_ratio] is None:
         return f"{decimal(least)} to {decimal(most)} ({_why_range(subject, row)})"
     return f"{decimal(most)} ({_figures(subject, row, most)})"
 
 
 def _why_range(subject: Subject, row: Row) -> str:
-    if row["bound"] not in KNOWN or row["reference_bound"] not in KNOWN:
+    if row[C.bound] not in KNOWN or row[C.reference_bound] not in KNOWN:
         return "its bound is not known, so any peak of both GPUs may apply"
     ratio = row[
-        "expected_ratio_most" if row["expected_ratio_least"] == 1 else "expected_ratio_least"
+        C.expected_ratio_most if row[C.expected_ratio_least] == 1 else C.expected_ratio_least
     ]
     return f"launch overhead dominates on at least one side: 1, or {_figures(subject, row, ratio)}"
 
@@ -61,13 +62,13 @@ def _figures(subject: Subject, row: Row, ratio: float) -> str:
 def _peaks(subject: Subject, row: Row) -> tuple[str, float | None]:
     """Return bandwidths or compute peaks, reference over target."""
     ratios = subject.comparison.ratios
-    if ratios is None or row["bound"] != row["reference_bound"]:
+    if ratios is None or row[C.bound] != row[C.reference_bound]:
         return "", None
     target, reference = ratios.target, ratios.reference
-    if row["bound"] == "memory":
+    if row[C.bound] == "memory":
         figures = (reference.tb_per_s, target.tb_per_s)
         return f"bandwidth {_over(*figures)} TB/s", ratios.memory
-    compute = subject.operations[Role.TARGET][row["uid"]].get("compute") or ""
+    compute = subject.operations[Role.TARGET][row[C.uid]].get("compute") or ""
     value = ratios.compute(compute)
     if value is None:
         return "", None
@@ -83,12 +84,12 @@ def _rooflines(row: Row) -> tuple[str, float | None]:
     """Return the roofline times of a call that is memory bound on one side and compute bound on the
     other."""
     target, reference = roofline_us(row, Role.TARGET), roofline_us(row, Role.REFERENCE)
-    is_same_call = row["matched_by"] == MatchedBy.ARGUMENTS.value
-    if not (is_same_call and target and reference) or row["bound"] == row["reference_bound"]:
+    is_same_call = row[C.matched_by] == MatchedBy.ARGUMENTS.value
+    if not (is_same_call and target and reference) or row[C.bound] == row[C.reference_bound]:
         return "", None
     text = (
-        f"rooflines {microseconds(target)} ({row['bound']} bound) / {microseconds(reference)} "
-        f"({row['reference_bound']} bound)"
+        f"rooflines {microseconds(target)} ({row[C.bound]} bound) / {microseconds(reference)} "
+        f"({row[C.reference_bound]} bound)"
     )
     return text, target / reference
 
@@ -106,42 +107,42 @@ def off_by(row: Row) -> str:
     many are close to the tolerance."""
     if not is_judged(row):
         return MISSING
-    least, most = row["expected_ratio_least"], row["expected_ratio_most"]
-    within = min(max(row["time_ratio"], least), most)
-    nearest = most if row["expected_ratio"] is not None else within
-    return f"{row['time_ratio'] / nearest:,.4g}"
+    least, most = row[C.expected_ratio_least], row[C.expected_ratio_most]
+    within = min(max(row[C.time_ratio], least), most)
+    nearest = most if row[C.expected_ratio] is not None else within
+    return f"{row[C.time_ratio] / nearest:,.4g}"
 
 
 def attainable(row: Row) -> str:
     """Return ``24 calls x 113 µs x 0.661 = 1.80 ms``, or the number of calls times the target's
     roofline."""
-    if row["attainable_ms"] is None:
+    if row[C.attainable_ms] is None:
         return MISSING
-    calls, total = counted(row["target_calls"], "call"), milliseconds(row["attainable_ms"])
-    if row["is_roofline_capped"]:
+    calls, total = counted(row[C.target_calls], "call"), milliseconds(row[C.attainable_ms])
+    if row[C.is_roofline_capped]:
         return f"{calls} x roofline {microseconds(roofline_us(row, Role.TARGET))} = {total}"
-    per_call = microseconds(row["reference_us_per_call"])
-    return f"{calls} x {per_call} x {decimal(row['expected_ratio_most'])} = {total}"
+    per_call = microseconds(row[C.reference_us_per_call])
+    return f"{calls} x {per_call} x {decimal(row[C.expected_ratio_most])} = {total}"
 
 
 def calculation_text(subject: Subject, row: Row) -> str:
     """Return the whole calculation in sentences, for an operation that is judged."""
     text = (
         f"Actual: {actual(row)}. Expected: {expected(subject, row)}. Actual / expected = "
-        f"{off_by(row)}, tolerance {subject.comparison.tolerance:g}: {row['outcome']}."
+        f"{off_by(row)}, tolerance {subject.comparison.tolerance:g}: {row[C.outcome]}."
     )
-    if row["outcome"] not in SLOWER:
+    if row[C.outcome] not in SLOWER:
         return text
     return (
         f"{text} Attainable: {attainable(row)}. Not explained: "
-        f"{milliseconds(row['target_ms'])} - {milliseconds(row['attainable_ms'])} = "
-        f"{milliseconds(row['unexplained_ms'])}."
+        f"{milliseconds(row[C.target_ms])} - {milliseconds(row[C.attainable_ms])} = "
+        f"{milliseconds(row[C.unexplained_ms])}."
     )
 
 
 def is_judged(row: Row) -> bool:
     """Return whether the operation has an expected ratio."""
-    return row["outcome"] not in (Outcome.UNKNOWN.value, Outcome.SHORT.value)
+    return row[C.outcome] not in (Outcome.UNKNOWN.value, Outcome.SHORT.value)
 
 
 YES, NO = "Yes", "No"
@@ -175,21 +176,21 @@ def change_pct(target: float | None, reference: float | None) -> float | None:
 
 def is_unexpected(row: Row) -> bool:
     """Return whether the hardware does not explain the time of this operation."""
-    return row["outcome"] in (*SLOWER, *FASTER)
+    return row[C.outcome] in (*SLOWER, *FASTER)
 
 
 def verdict(row: Row) -> str:
     """Return the cell ``Expected?``: whether the hardware explains the difference."""
     if not is_unexpected(row):
-        return VERDICTS[row["outcome"]]
+        return VERDICTS[row[C.outcome]]
     return f"{NO}: {_expected_change(row)} expected"
 
 
 def _expected_change(row: Row) -> str:
-    if row["expected_ratio"] is not None:
-        return f"about {delta(100 * (row['expected_ratio'] - 1))}"
-    is_slower = row["outcome"] in SLOWER
-    limit = row["expected_ratio_most" if is_slower else "expected_ratio_least"]
+    if row[C.expected_ratio] is not None:
+        return f"about {delta(100 * (row[C.expected_ratio] - 1))}"
+    is_slower = row[C.outcome] in SLOWER
+    limit = row[C.expected_ratio_most if is_slower else C.expected_ratio_least]
     if math.isclose(limit, 1.0):
         return "no more time" if is_slower else "no less time"
     return f"at {'most' if is_slower else 'least'} {delta(100 * (limit - 1))}"
@@ -215,12 +216,12 @@ def gap(finding: Finding, row: Row | None) -> str:
 
 
 def _should(finding: Finding, row: Row) -> str:
-    if row["expected_ratio_most"] is None:
+    if row[C.expected_ratio_most] is None:
         return NOTHING_EXPECTED
     expected = _number(finding, evidence.EXPECTED_PCT)
     if abs(expected) < ROUNDING_PCT:
         return "unexpected: should be no slower, based on hardware"
-    about = "about" if row["expected_ratio"] is not None else "at most"
+    about = "about" if row[C.expected_ratio] is not None else "at most"
     return f"unexpected: should be {about} {speed(expected)}, based on hardware"
 
 

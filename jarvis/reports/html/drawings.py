@@ -22,6 +22,7 @@ from jarvis.reports.figures import (
 )
 from jarvis.run import Run
 from jarvis.schemas import TABLES
+from jarvis.schemas.names import C
 from jarvis.text.format import counted, milliseconds, percent
 
 MAX_POINTS = 400
@@ -60,14 +61,14 @@ def gpu_time(run: Run) -> Figure | None:
     whole_ms = run.manifest.totals.total_time_ms
     if not whole_ms:
         return None
-    most = parts.sort("time_ms", descending=True).row(0, named=True)
+    most = parts.sort(C.time_ms, descending=True).row(0, named=True)
     title = (
-        f"{most['part'].capitalize()} takes {percent(most['percent'])} of "
+        f"{most['part'].capitalize()} takes {percent(most[C.percent])} of "
         f"{milliseconds(whole_ms)} GPU time"
     )
     labels = [
         f"{part} {milliseconds(time_ms)} ({percent(share)})"
-        for part, time_ms, share in parts["part", "time_ms", "percent"].iter_rows()
+        for part, time_ms, share in parts["part", C.time_ms, C.percent].iter_rows()
     ]
     note = "Time is attributed in this order: compute, communication, copy, idle."
     return Figure(
@@ -83,7 +84,7 @@ def categories(run: Run) -> Figure | None:
     whole_ms = float(rows["gpu_time_ms"].sum())
     first = rows.row(0, named=True)
     share = percent(share_pct(first["gpu_time_ms"], whole_ms))
-    title = f"{first['title']} takes {share} of kernel time"
+    title = f"{first[C.title]} takes {share} of kernel time"
     texts = [_with_saving(*row) for row in rows["gpu_time_ms", "saved_ms", "is_judged"].iter_rows()]
     note = (
         f"Pale: kernel time. Strong: what the operations below {run.target_pct:g}% of the roofline "

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jarvis.schemas.names import C
 from jarvis.text.format import UNPRINTABLE, cut
 
 MISSING = "—"
@@ -55,7 +56,7 @@ def kernels_cell(kernels: Sequence[Mapping[str, Any]], *, limit: int | None = No
 
     ``limit`` cuts each name, and the list at KERNELS_SHOWN.
     """
-    names = list(dict.fromkeys(str(kernel["name"]) for kernel in kernels))
+    names = list(dict.fromkeys(str(kernel[C.name]) for kernel in kernels))
     shown = names if limit is None else [name[:limit] for name in names[:KERNELS_SHOWN]]
     if len(names) < 2:
         return cell_text(shown[0]) or None if shown else None

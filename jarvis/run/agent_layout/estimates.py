@@ -14,6 +14,7 @@ from jarvis import impact
 from jarvis.findings import AnalysisResult, Finding, Range, worded
 from jarvis.perf_report.efficiency import MEMORY_ONLY
 from jarvis.run.agent_layout.recommended import Recommended
+from jarvis.schemas.names import C
 
 MIN_OPERATION_SCORE = 0.01
 """Rows that would save less have no estimate."""
@@ -59,7 +60,7 @@ def bound_type(bound: str | None) -> str | None:
 
 def operation_estimates(category: str, rows: pl.DataFrame) -> list[JsonValue]:
     """Return the rows with a known and relevant gap to the roofline, largest score first."""
-    efficiency = pl.col("pct_roofline")
+    efficiency = pl.col(C.pct_roofline)
     judged = rows.filter(impact.is_judged() & (efficiency < impact.FULL_PCT))
     estimates = [_estimate(category, row) for row in judged.iter_rows(named=True)]
     estimates.sort(key=lambda e: (-e["impact_score"], e["ex_uid"]))
@@ -67,18 +68,18 @@ def operation_estimates(category: str, rows: pl.DataFrame) -> list[JsonValue]:
 
 
 def _estimate(category: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    gap_pct = (row["percent_of_total"] or 0.0) * (1 - row["pct_roofline"] / impact.FULL_PCT)
+    gap_pct = (row[C.percent_of_total] or 0.0) * (1 - row[C.pct_roofline] / impact.FULL_PCT)
     return {
-        "operation": row["name"],
-        "ex_uid": row["uid"],
+        "operation": row[C.name],
+        "ex_uid": row[C.uid],
         "category": category,
         "type": "kernel_tuning",
         "estimation": "perf model",
-        "bound_type": bound_type(row["bound"]),
+        "bound_type": bound_type(row[C.bound]),
         "library": row["library"],
-        "time_ms": row["kernel_time_us"] / 1000,
-        "efficiency_pct": row["pct_roofline"],
-        "percent_of_total": row["percent_of_total"],
+        "time_ms": row[C.kernel_time_us] / 1000,
+        "efficiency_pct": row[C.pct_roofline],
+        "percent_of_total": row[C.percent_of_total],
         **score_fields(impact.gap_scores(gap_pct)),
     }
 
@@ -103,12 +104,12 @@ def _group(finding: Finding, rows: pl.DataFrame) -> Json:
     heaviest: Mapping[str, Any] = members[0] if members else {}
     efficiency = finding.impact.efficiency_pct if finding.impact else None
     return {
-        "bound_type": bound_type(heaviest.get("bound")),
+        "bound_type": bound_type(heaviest.get(C.bound)),
         "library": heaviest.get("library"),
         "eff_bucket": _bucket(efficiency),
-        "time_ms": sum(row["kernel_time_us"] for row in members) / 1000,
-        "percent_of_total": sum(row["percent_of_total"] or 0.0 for row in members),
-        "operation_count": sum(row["operation_count"] for row in members),
+        "time_ms": sum(row[C.kernel_time_us] for row in members) / 1000,
+        "percent_of_total": sum(row[C.percent_of_total] or 0.0 for row in members),
+        "operation_count": sum(row[C.operation_count] for row in members),
         "member_count": len(members),
         "members": [_member(row) for row in members],
     }
@@ -116,12 +117,12 @@ def _group(finding: Finding, rows: pl.DataFrame) -> Json:
 
 def _member(row: Mapping[str, Any]) -> JsonValue:
     return {
-        "operation": row["name"],
-        "ex_uid": row["uid"],
-        "time_ms": row["kernel_time_us"] / 1000,
-        "count": row["operation_count"],
-        "efficiency_pct": row["pct_roofline"],
-        "percent_of_total": row["percent_of_total"],
+        "operation": row[C.name],
+        "ex_uid": row[C.uid],
+        "time_ms": row[C.kernel_time_us] / 1000,
+        "count": row[C.operation_count],
+        "efficiency_pct": row[C.pct_roofline],
+        "percent_of_total": row[C.percent_of_total],
     }
 
 

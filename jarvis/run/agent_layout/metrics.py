@@ -12,6 +12,7 @@ from jarvis.perf_report.call_tree.stacks import own_frames
 from jarvis.run.agent_layout.cells import NAME_LIMIT, arguments_cell, cell_text, kernels_cell
 from jarvis.run.agent_layout.estimates import bound_type, finding_entries, operation_estimates
 from jarvis.run.agent_layout.recommended import Recommended
+from jarvis.schemas.names import C
 from jarvis.text.messages import to_text
 
 COMPARISON_SCOPE = "standalone"
@@ -46,10 +47,10 @@ def category_metrics(
         {
             **operation_entry(row),
             "saved_ms_at_target": _saved_ms(row, run.target_pct, run.manifest.totals),
-            "call_chain": _call_chain(paths.get(row["uid"])),
-            "high_variance": row["uid"] in unsteady,
-            "fusion_flagged": row["uid"] in fused,
-            "fusion_candidate_name": fused.get(row["uid"]),
+            "call_chain": _call_chain(paths.get(row[C.uid])),
+            "high_variance": row[C.uid] in unsteady,
+            "fusion_flagged": row[C.uid] in fused,
+            "fusion_candidate_name": fused.get(row[C.uid]),
             "classification": {name: row[name] for name in details},
         }
         for row in rows.iter_rows(named=True)
@@ -78,8 +79,8 @@ def _shared(chosen: Recommended, result: AnalysisResult) -> list[JsonValue]:
     entries: dict[int, JsonValue] = {}
     for finding in chosen.of(result.key):
         for row in chosen.rows(finding).iter_rows(named=True):
-            if row["category"] != result.key:
-                entries[row["uid"]] = {**operation_entry(row), "shared_from": row["category"]}
+            if row[C.category] != result.key:
+                entries[row[C.uid]] = {**operation_entry(row), "shared_from": row[C.category]}
     return list(entries.values())
 
 
@@ -91,40 +92,40 @@ def system_metrics(chosen: Recommended, result: AnalysisResult) -> dict[str, Jso
 def operation_entry(row: Mapping[str, Any]) -> dict[str, JsonValue]:
     """Return one row of operations; ``args``, ``kernel_name``, ``kernel_name_trunc`` and
     ``launcher_path`` are cells of a Markdown table."""
-    efficiency, kernels = row["pct_roofline"], row["kernels"] or []
-    mean, std = row["kernel_time_us_mean"], row["kernel_time_us_std"]
+    efficiency, kernels = row[C.pct_roofline], row[C.kernels] or []
+    mean, std = row[C.kernel_time_us_mean], row[C.kernel_time_us_std]
     return {
-        "name": row["name"],
-        "ex_uid": row["uid"],
-        "source_category": row["op_category"],
-        "direction": row["direction"],
-        "count": row["operation_count"],
-        "time_ms": row["kernel_time_us"] / 1000,
-        "percent_of_category": row["percent_of_category"],
-        "percent_of_compute": row["percent_of_compute"],
-        "percent_of_total": row["percent_of_total"],
+        "name": row[C.name],
+        "ex_uid": row[C.uid],
+        "source_category": row[C.op_category],
+        "direction": row[C.direction],
+        "count": row[C.operation_count],
+        "time_ms": row[C.kernel_time_us] / 1000,
+        "percent_of_category": row[C.percent_of_category],
+        "percent_of_compute": row[C.percent_of_compute],
+        "percent_of_total": row[C.percent_of_total],
         "efficiency": {
-            "tflops_achieved": row["tflops_per_s"],
-            "tb_s_achieved": row["tb_per_s"],
+            "tflops_achieved": row[C.tflops_per_s],
+            "tb_s_achieved": row[C.tb_per_s],
             "efficiency_percent": efficiency,
-            "bound_type": bound_type(row["bound"]),
-            "flops_per_byte": row["flops_per_byte"],
-            "compute_spec": row["compute"],
-            "resolved_peak_maf": row["peak_tflops"],
-            "resolved_peak_hbm_bw": row["peak_tb_per_s"],
+            "bound_type": bound_type(row[C.bound]),
+            "flops_per_byte": row[C.flops_per_byte],
+            "compute_spec": row[C.compute],
+            "resolved_peak_maf": row[C.peak_tflops],
+            "resolved_peak_hbm_bw": row[C.peak_tb_per_s],
             "is_anomaly": impact.is_anomaly(efficiency),
             "assessment": impact.efficiency_word(efficiency),
-            "warning": row["roofline_note"],
+            "warning": row[C.roofline_note],
         },
-        "has_perf_model": row["has_perf_model"],
+        "has_perf_model": row[C.has_perf_model],
         "args": arguments_cell(row["arguments"]),
         "library": row["library"],
         "kernel_name": kernels_cell(kernels),
         "kernel_name_trunc": kernels_cell(kernels, limit=NAME_LIMIT),
-        "module_chain": row["module_path"] or [],
-        "launcher_path": cell_text(row["entry_point"]) if row["entry_point"] else None,
+        "module_chain": row[C.module_path] or [],
+        "launcher_path": cell_text(row[C.entry_point]) if row[C.entry_point] else None,
         "cov": std / mean if std is not None and mean else None,
-        "in_top_operations": row["is_top_operation"],
+        "in_top_operations": row[C.is_top_operation],
     }
 
 
@@ -151,11 +152,11 @@ def _call_chain(path: CallPath | None) -> list[JsonValue]:
 
 
 def _saved_ms(row: Mapping[str, Any], target_pct: float, totals: Totals) -> float | None:
-    efficiency = row["pct_roofline"]
+    efficiency = row[C.pct_roofline]
     if efficiency is None or impact.is_anomaly(efficiency):
         return None
     projection = impact.project(
-        row["kernel_time_us"] / 1000,
+        row[C.kernel_time_us] / 1000,
         efficiency,
         target_pct,
         compute_ms=totals.compute_time_ms,

@@ -21,32 +21,33 @@ from jarvis.run.agent_layout.recommended import Recommended
 from jarvis.run.manifest import Manifest, TopOperation
 from jarvis.run.run import Run
 from jarvis.run.tree_data import tree_data
+from jarvis.schemas.names import C
 from jarvis.text.csv_files import write_csv
 from jarvis.text.messages import to_text
 from jarvis.tracelens.sheets import sheets
 
 UNIFIED = "unified_perf_summary"
 ADDED_COLUMNS = (
-    "direction",
-    "kernel_time_us",
-    "kernel_count",
-    "comm_time_us",
-    "model_origin",
-    "flops",
-    "bytes",
-    "flops_per_byte",
-    "compute",
-    "tflops_per_s",
-    "tb_per_s",
-    "peak_tflops",
-    "peak_tb_per_s",
-    "roofline_time_us",
-    "bound",
-    "pct_roofline",
-    "roofline_note",
-    "entry_point",
-    "percent_of_compute",
-    "percent_of_total",
+    C.direction,
+    C.kernel_time_us,
+    C.kernel_count,
+    C.comm_time_us,
+    C.model_origin,
+    C.flops,
+    C.bytes,
+    C.flops_per_byte,
+    C.compute,
+    C.tflops_per_s,
+    C.tb_per_s,
+    C.peak_tflops,
+    C.peak_tb_per_s,
+    C.roofline_time_us,
+    C.bound,
+    C.pct_roofline,
+    C.roofline_note,
+    C.entry_point,
+    C.percent_of_compute,
+    C.percent_of_total,
 )
 """Columns of the operations table that a category's CSV has in addition to the unified sheet."""
 
@@ -121,8 +122,8 @@ class Preparation:
         table = self.run.table(UNIFIED)
         sheet = sheets({UNIFIED: table}).get(UNIFIED)
         if sheet is None:
-            return pl.DataFrame({"uid": pl.Series([], dtype=pl.Int64)})
-        return sheet.with_columns(uid=table["ex_uid"])
+            return pl.DataFrame({C.uid: pl.Series([], dtype=pl.Int64)})
+        return sheet.with_columns(table[C.ex_uid].alias(C.uid))
 
     def _utilization(self) -> dict[str, JsonValue]:
         totals = self._manifest.totals
@@ -224,15 +225,15 @@ class Preparation:
 
 
 def _time_breakdown(rows: pl.DataFrame) -> dict[str, JsonValue]:
-    kernel_us, host_us = pl.col("kernel_time_us"), pl.col("host_time_us")
+    kernel_us, host_us = pl.col(C.kernel_time_us), pl.col(C.host_time_us)
     waiting = rows.filter(host_us > SYNC_RATIO * kernel_us)
-    kernel_ms = float(rows["kernel_time_us"].sum()) / 1000
-    sync_ms = float((waiting["host_time_us"] - waiting["kernel_time_us"]).sum()) / 1000
+    kernel_ms = float(rows[C.kernel_time_us].sum()) / 1000
+    sync_ms = float((waiting[C.host_time_us] - waiting[C.kernel_time_us]).sum()) / 1000
     return {
         "gpu_kernel_time_ms": kernel_ms,
-        "cpu_duration_ms": float(rows["host_time_us"].sum()) / 1000,
+        "cpu_duration_ms": float(rows[C.host_time_us].sum()) / 1000,
         "sync_time_ms": sync_ms,
-        "sync_ops_count": int(waiting["operation_count"].sum()),
+        "sync_ops_count": int(waiting[C.operation_count].sum()),
         "has_sync_bottleneck": sync_ms > max(SYNC_MS, SYNC_SHARE_PCT / 100 * kernel_ms),
     }
 
@@ -250,12 +251,12 @@ def _category_sheet(
     """Return the rows of the unified sheet under its labels, then our columns in snake case."""
     own_columns = [*ADDED_COLUMNS, *(column.name for column in DETAILS), *details]
     present = [name for name in dict.fromkeys(own_columns) if name in rows.columns]
-    module_path = pl.col("module_path").list.join(" / ").alias("module_path")
+    module_path = pl.col(C.module_path).list.join(" / ").alias(C.module_path)
     unified = unified.drop(present, strict=False)  # with call stacks it has entry points too
     return (
-        rows.select("uid", *present, module_path)
-        .join(unified, on="uid", how="left", maintain_order="left")
-        .select(*(c for c in unified.columns if c != "uid"), *present, "module_path")
+        rows.select(C.uid, *present, module_path)
+        .join(unified, on=C.uid, how="left", maintain_order="left")
+        .select(*(c for c in unified.columns if c != "uid"), *present, C.module_path)
     )
 
 

@@ -11,6 +11,7 @@ from jarvis.analyses.operations import DETAILS
 from jarvis.findings import Finding, Priority, Status
 from jarvis.run.run import Run
 from jarvis.schemas import TABLES
+from jarvis.schemas.names import C
 
 COLUMNS = (*(column.name for column in TABLES["operations"]), *(c.name for c in DETAILS))
 """Columns that the rows of every category have, in addition to ``category``."""
@@ -34,7 +35,7 @@ class Recommended:
         Most time first, with COLUMNS and ``category``.
         """
         uids = [reference.uid for reference in finding.operations] or list(finding.shared_uids)
-        return self._rows.filter(pl.col("uid").is_in(uids))
+        return self._rows.filter(pl.col(C.uid).is_in(uids))
 
     @cached_property
     def _ranked(self) -> list[Finding]:
@@ -43,7 +44,7 @@ class Recommended:
 
     @cached_property
     def _rows(self) -> pl.DataFrame:
-        columns = [*COLUMNS, "category"]
+        columns = [*COLUMNS, C.category]
         categories = [
             self.run.category_operations(result.key)[columns]
             for result in self.run.results.values()

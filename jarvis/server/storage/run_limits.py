@@ -32,6 +32,7 @@ from jarvis.schemas import (
     UIDS,
     Column,
 )
+from jarvis.schemas.names import C
 from jarvis.text.markdown import one_line, shortened
 from jarvis.tracelens.compare_report import NamedReport, compare_reports
 from jarvis.validation import Verdict, validate
@@ -81,7 +82,7 @@ _SEQUENCES = {
 }
 """Columns of Python sequences with their item types; shapes are nested sequences."""
 
-_MAPPINGS = ("params", "perf_params")
+_MAPPINGS = (C.params, C.perf_params)
 """Columns of Python or JSON dictionaries."""
 
 _MAX_LITERAL_CHARS = 1_000_000

@@ -17,6 +17,7 @@ from jarvis.perf_report.operations import operations as operations_table
 from jarvis.perf_report.timeline.gpu import Totals
 from jarvis.perf_report.unavailable import ABSENT
 from jarvis.schemas import columns, conform
+from jarvis.schemas.names import C
 from jarvis.trace import TraceInfo
 from jarvis.tracelens.imported.operations import measured, unified_of_kernels, with_rooflines
 from jarvis.tracelens.imported.sheets import (
@@ -68,7 +69,7 @@ class ImportedReport:
     @property
     def has_recompute(self) -> bool:
         """Whether recomputed work has a separate timeline."""
-        return bool(self.read[TIMELINE]["type"].is_duplicated().any())
+        return bool(self.read[TIMELINE][C.type].is_duplicated().any())
 
     @cached_property
     def totals(self) -> Totals:
@@ -79,10 +80,10 @@ class ImportedReport:
         """
         times = (
             self.read[TIMELINE]
-            .group_by("type")
-            .agg(longest=pl.col("time_ms").max(), added=pl.col("time_ms").sum())
+            .group_by(C.type)
+            .agg(longest=pl.col(C.time_ms).max(), added=pl.col(C.time_ms).sum())
         )
-        by_type = {row["type"]: row for row in times.iter_rows(named=True)}
+        by_type = {row[C.type]: row for row in times.iter_rows(named=True)}
         total_ms = by_type["total_time"]["longest"] if "total_time" in by_type else 0.0
         parts = {
             name: sum(by_type[t]["added"] for t in types if t in by_type)
@@ -120,13 +121,13 @@ class ImportedReport:
     def operations(self) -> pl.DataFrame:
         """The operations, as input of the analyses."""
         rows = operations_table(self.measured, CallStacks({}, {}), self.hardware, self.totals)
-        stated = pl.when("is_stated").then(pl.lit(STATED)).otherwise("model_origin")
-        marked = rows.with_columns(model_origin=stated)
-        if "entry_point" in self.measured.columns:
-            point = pl.when(pl.col("entry_point") != NO_ENTRY_POINT).then("entry_point")
-            points = self.measured.select(point, uid="operation_uid")
-            marked = marked.drop("entry_point").join(
-                points, on="uid", how="left", maintain_order="left"
+        stated = pl.when("is_stated").then(pl.lit(STATED)).otherwise(C.model_origin)
+        marked = rows.with_columns(stated.alias(C.model_origin))
+        if C.entry_point in self.measured.columns:
+            point = pl.when(pl.col(C.entry_point) != NO_ENTRY_POINT).then(C.entry_point)
+            points = self.measured.select(point, pl.col(C.operation_uid).alias(C.uid))
+            marked = marked.drop(C.entry_point).join(
+                points, on=C.uid, how="left", maintain_order="left"
             )
         return conform(marked, "operations")
 
@@ -138,9 +139,9 @@ class ImportedReport:
             return conform(operation_models(self.measured), name)
         if name == "perf_model_failures":
             failed = self.operations.join(
-                self.measured.select("failure", uid="operation_uid"), on="uid"
-            ).drop_nulls("failure")
-            failures = conform(failed.rename({"failure": "reason"}), name)
+                self.measured.select(C.failure, pl.col(C.operation_uid).alias(C.uid)), on=C.uid
+            ).drop_nulls(C.failure)
+            failures = conform(failed.rename({C.failure: C.reason}), name)
             return failures.unique(maintain_order=True)
         return self._unified if name == UNIFIED else self._sheet(name)
 

@@ -11,6 +11,7 @@ import polars as pl
 from jarvis.core.errors import NotAReportError
 from jarvis.core.workspace import is_file_name
 from jarvis.schemas import ANY_PARAM, PARAM_PREFIX, Column, column, columns, conform, label
+from jarvis.schemas.names import C
 from jarvis.tracelens.overlap import OVERLAP_SUFFIX
 from jarvis.tracelens.sheets import schema_of
 
@@ -30,14 +31,14 @@ _SHEETS = (
 """The sheets that are read; roofline sheets of any family are added."""
 
 _ESSENTIAL = {
-    TIMELINE: ("type", "time_ms"),
-    UNIFIED: ("name", "operation_count", "kernel_time_us_sum"),
-    OPS_SUMMARY: ("name", "direct_kernel_time_us", "count"),
-    KERNEL_SUMMARY: ("kernel_name", "dur_us_sum", "dur_us_count"),
+    TIMELINE: (C.type, C.time_ms),
+    UNIFIED: (C.name, C.operation_count, C.kernel_time_us_sum),
+    OPS_SUMMARY: (C.name, C.direct_kernel_time_us, C.count),
+    KERNEL_SUMMARY: (C.kernel_name, C.dur_us_sum, C.dur_us_count),
 }
 """Required columns of sheets."""
 
-_ROOFLINE_MARK = label("roofline", "name_count")
+_ROOFLINE_MARK = label("roofline", C.name_count)
 _PARAMETER = label("roofline", ANY_PARAM).removesuffix("*")
 MAX_NUMBER = 2.0**63
 """Exclusive limit of counts and times in a report."""
@@ -87,29 +88,29 @@ def typed_sheets(labeled: Mapping[str, pl.DataFrame], path: Path) -> dict[str, p
 
 def _check_timeline(rows: pl.DataFrame, path: Path) -> None:
     """Raise NotAReportError if parts are missing or repeated, or do not add up to the total."""
-    given = set(rows["type"])
+    given = set(rows[C.type])
     if missing := [" or ".join(names) for names in _PARTS if given.isdisjoint(names)]:
         raise NotAReportError(path, f"its sheet {TIMELINE} has no row {', '.join(missing)}")
-    for _, table in rows.with_columns(table=pl.int_range(pl.len()).over("type")).group_by("table"):
-        if missing := sorted(given.difference(table["type"])):
-            repeated = ", ".join(table["type"].unique().sort())[:80]
+    for _, table in rows.with_columns(table=pl.int_range(pl.len()).over(C.type)).group_by("table"):
+        if missing := sorted(given.difference(table[C.type])):
+            repeated = ", ".join(table[C.type].unique().sort())[:80]
             raise NotAReportError(
                 path,
                 f"its sheet {TIMELINE} has {repeated} more often than {', '.join(missing)}",
             )
-        total_ms = float(table.filter(type="total_time")["time_ms"].sum())
-        share = 100 * pl.col("time_ms") / total_ms
-        is_part = pl.col("time_ms").is_between(0, total_ms * (1 + _ROUNDING))
-        is_share = pl.col("percent").is_null() | ((pl.col("percent") - share).abs() <= SHARE_PCT)
-        wrong = table.filter(~is_part | ~is_share if total_ms > 0 else pl.col("time_ms") != 0)
+        total_ms = float(table.filter(pl.col(C.type) == "total_time")[C.time_ms].sum())
+        share = 100 * pl.col(C.time_ms) / total_ms
+        is_part = pl.col(C.time_ms).is_between(0, total_ms * (1 + _ROUNDING))
+        is_share = pl.col(C.percent).is_null() | ((pl.col(C.percent) - share).abs() <= SHARE_PCT)
+        wrong = table.filter(~is_part | ~is_share if total_ms > 0 else pl.col(C.time_ms) != 0)
         for row in wrong.iter_rows(named=True):
             raise NotAReportError(
                 path,
-                f"in its sheet {TIMELINE}, {row['type'][:40]!r} takes {row['time_ms']:g} ms of "
-                f"{total_ms:g} ms, but its percentage is {row['percent']}%",
+                f"in its sheet {TIMELINE}, {row[C.type][:40]!r} takes {row[C.time_ms]:g} ms of "
+                f"{total_ms:g} ms, but its percentage is {row[C.percent]}%",
             )
-        is_busy_or_idle = (pl.col("type") == "busy_time") | pl.col("type").str.ends_with(IDLE)
-        sum_ms = float(table.filter(is_busy_or_idle)["time_ms"].sum())
+        is_busy_or_idle = (pl.col(C.type) == "busy_time") | pl.col(C.type).str.ends_with(IDLE)
+        sum_ms = float(table.filter(is_busy_or_idle)[C.time_ms].sum())
         if abs(sum_ms - total_ms) > total_ms * _ROUNDING:
             raise NotAReportError(
                 path,
@@ -156,13 +157,13 @@ def _typed(frame: pl.DataFrame, sheet: str, path: Path) -> pl.DataFrame:
 def _completed(rows: pl.DataFrame, sheet: str) -> pl.DataFrame:
     """Fill in percentages of a timeline and unique ids of unified rows."""
     if sheet == TIMELINE:
-        total_ms = rows.filter(type="total_time")["time_ms"].max()
+        total_ms = rows.filter(pl.col(C.type) == "total_time")[C.time_ms].max()
         if isinstance(total_ms, float) and total_ms > 0:
-            share = 100 * pl.col("time_ms") / total_ms
-            return rows.with_columns(percent=pl.coalesce("percent", share))
-    uids = rows["ex_uid"] if sheet == UNIFIED else pl.Series([0])
+            share = 100 * pl.col(C.time_ms) / total_ms
+            return rows.with_columns(pl.coalesce(C.percent, share).alias(C.percent))
+    uids = rows[C.ex_uid] if sheet == UNIFIED else pl.Series([0])
     if uids.null_count() or uids.is_duplicated().any():
-        return rows.with_columns(ex_uid=pl.int_range(pl.len(), dtype=pl.Int64))
+        return rows.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(C.ex_uid))
     return rows
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from jarvis.schemas.names import C
 from jarvis.trace import Trace
 from jarvis.trace.tables import CPU_OP, PYTHON_FUNCTION
 
@@ -53,58 +54,66 @@ def gpu_paths(trace: Trace, *, with_python: bool) -> pl.DataFrame:
     leaves = _leaves(trace, tree)
     launches = np.bincount(leaves["order"].to_numpy(), minlength=tree.height)
     before = np.concatenate([[0], np.cumsum(launches)])
-    leads_to_work = before[tree["subtree_end"].to_numpy()] > before[tree["order"].to_numpy()]
-    calls = tree.select("uid", "parent_uid", "order", "subtree_end").filter(
+    leads_to_work = before[tree[C.subtree_end].to_numpy()] > before[tree["order"].to_numpy()]
+    calls = tree.select(C.uid, C.parent_uid, "order", C.subtree_end).filter(
         pl.Series(leads_to_work, dtype=pl.Boolean)
     )
     nodes = (
         pl.concat([_root(tree.height), _named(calls, trace, with_python), leaves], how="diagonal")
-        .sort("order", pl.col("kind") == GPU_EVENT, "ts_ns", "uid", maintain_order=True)
-        .with_columns(row=pl.int_range(pl.len(), dtype=pl.Int64))
+        .sort("order", pl.col(C.kind) == GPU_EVENT, C.ts_ns, C.uid, maintain_order=True)
+        .with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(C.row))
     )
-    above = nodes.filter(pl.col("kind") != GPU_EVENT).select(parent_uid="uid", parent="row")
-    last = nodes["order"].search_sorted(nodes["subtree_end"].fill_null(0), "left").cast(pl.Int64)
-    return nodes.join(above, on="parent_uid", how="left", maintain_order="left").select(
-        "uid",
-        "kind",
-        shown("name"),
-        parent=pl.when(pl.col("kind") == ROOT).then(-1).otherwise(pl.col("parent").fill_null(0)),
-        subtree_end=pl.when(pl.col("kind") == GPU_EVENT).then(pl.col("row") + 1).otherwise(last),
+    above = nodes.filter(pl.col(C.kind) != GPU_EVENT).select(
+        pl.col(C.uid).alias(C.parent_uid), pl.col(C.row).alias(C.parent)
+    )
+    last = nodes["order"].search_sorted(nodes[C.subtree_end].fill_null(0), "left").cast(pl.Int64)
+    return nodes.join(above, on=C.parent_uid, how="left", maintain_order="left").select(
+        C.uid,
+        C.kind,
+        shown(C.name),
+        **{
+            C.parent: pl.when(pl.col(C.kind) == ROOT)
+            .then(-1)
+            .otherwise(pl.col(C.parent).fill_null(0)),
+            C.subtree_end: pl.when(pl.col(C.kind) == GPU_EVENT)
+            .then(pl.col(C.row) + 1)
+            .otherwise(last),
+        },
     )
 
 
 def _leaves(trace: Trace, tree: pl.DataFrame) -> pl.DataFrame:
     """Return linked GPU events with their launch (``order``); the later one if there are two."""
     parents = (
-        trace.launches.sort("link_index")
-        .unique("gpu_uid", keep="last")
-        .select(parent_uid="runtime_uid", uid="gpu_uid")
+        trace.launches.sort(C.link_index)
+        .unique(C.gpu_uid, keep="last")
+        .select(pl.col(C.runtime_uid).alias(C.parent_uid), pl.col(C.gpu_uid).alias(C.uid))
     )
     return (
-        trace.gpu_events.drop_nulls(["ts_ns", "dur_ns"])
-        .select("uid", "name", "ts_ns")
-        .join(parents, on="uid")
-        .join(tree.select("order", parent_uid="uid"), on="parent_uid")
-        .with_columns(kind=pl.lit(GPU_EVENT, pl.Int64))
+        trace.gpu_events.drop_nulls([C.ts_ns, C.dur_ns])
+        .select(C.uid, C.name, C.ts_ns)
+        .join(parents, on=C.uid)
+        .join(tree.select("order", pl.col(C.uid).alias(C.parent_uid)), on=C.parent_uid)
+        .with_columns(pl.lit(GPU_EVENT, pl.Int64).alias(C.kind))
     )
 
 
 def _root(tree_height: int) -> pl.DataFrame:
-    root = {"uid": -1, "name": ROOT_NAME, "kind": ROOT, "order": -1, "subtree_end": tree_height}
+    root = {C.uid: -1, C.name: ROOT_NAME, C.kind: ROOT, "order": -1, C.subtree_end: tree_height}
     return pl.DataFrame([root])
 
 
 def _named(calls: pl.DataFrame, trace: Trace, with_python: bool) -> pl.DataFrame:
     tables = [trace.cpu_ops, trace.runtime, *([trace.python_functions] if with_python else [])]
     kind = (
-        pl.when(pl.col("cat") == CPU_OP)
+        pl.when(pl.col(C.cat) == CPU_OP)
         .then(OP)
-        .when(pl.col("cat") == PYTHON_FUNCTION)
+        .when(pl.col(C.cat) == PYTHON_FUNCTION)
         .then(PYTHON)
         .otherwise(LAUNCH)
     )
     parts = [
-        calls.join(table.select("uid", "name", kind=kind.cast(pl.Int64)), on="uid")
+        calls.join(table.select(C.uid, C.name, kind.cast(pl.Int64).alias(C.kind)), on=C.uid)
         for table in tables
     ]
     return pl.concat(parts)
@@ -135,8 +144,8 @@ class PathTree:
 def path_trees(first: pl.DataFrame, second: pl.DataFrame) -> tuple[PathTree, PathTree]:
     """Return the trees of two ``gpu_paths``."""
     keys = pl.concat([first, second]).select(
-        name=pl.struct("kind", strict("name")).rank("dense").cast(pl.Int64),
-        loose_name=pl.struct("kind", loose("name")).rank("dense").cast(pl.Int64),
+        pl.struct(C.kind, strict(C.name)).rank("dense").cast(pl.Int64).alias(C.name),
+        loose_name=pl.struct(C.kind, loose(C.name)).rank("dense").cast(pl.Int64),
     )
     max_children = max(int(_child_counts(paths).max()) for paths in (first, second)) + 1
     return (
@@ -146,18 +155,18 @@ def path_trees(first: pl.DataFrame, second: pl.DataFrame) -> tuple[PathTree, Pat
 
 
 def _child_counts(paths: pl.DataFrame) -> Int64s:
-    return np.bincount(paths["parent"].to_numpy()[1:], minlength=paths.height)
+    return np.bincount(paths[C.parent].to_numpy()[1:], minlength=paths.height)
 
 
 def _path_tree(paths: pl.DataFrame, keys: pl.DataFrame, max_children: int) -> PathTree:
     counts = _child_counts(paths)
-    name = keys["name"].to_numpy(writable=True)
+    name = keys[C.name].to_numpy(writable=True)
     return PathTree(
-        kind=paths["kind"].to_numpy(writable=True),
+        kind=paths[C.kind].to_numpy(writable=True),
         name=name,
         loose_name=keys["loose_name"].to_numpy(writable=True),
         shape=name * max_children + counts,
-        subtree_end=paths["subtree_end"].to_numpy(writable=True),
+        subtree_end=paths[C.subtree_end].to_numpy(writable=True),
         first_child=np.concatenate([[0], np.cumsum(counts)]),
-        children=np.argsort(paths["parent"].to_numpy()[1:], kind="stable") + 1,
+        children=np.argsort(paths[C.parent].to_numpy()[1:], kind="stable") + 1,
     )

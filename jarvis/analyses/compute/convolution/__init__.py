@@ -23,6 +23,7 @@ from jarvis.analyses.compute.convolution.overheads import (
 )
 from jarvis.analyses.operations import PATTERN, parameters
 from jarvis.schemas import INTEGER, NUMBER, TEXT, Column
+from jarvis.schemas.names import C
 
 SMALL_KERNEL = 3
 """The largest side of a small filter."""
@@ -177,15 +178,15 @@ DETAILS = (
     Column("dilation", "Dilation", TEXT, meaning="dilation of the filter, if not 1"),
     Column("layout", "Input layout", TEXT, meaning="memory layout of the input"),
     Column(
-        "transpose_us", "Transposes (µs)", NUMBER, "µs", ",.1f", "GPU time of layout transposes"
+        C.transpose_us, "Transposes (µs)", NUMBER, "µs", ",.1f", "GPU time of layout transposes"
     ),
     Column("transpose_count", "Transposes", INTEGER, format=",d", meaning="their launches"),
-    Column("transpose_pct", "Transposes (%)", NUMBER, "%", ",.1f", "their share of the row's time"),
+    Column(C.transpose_pct, "Transposes (%)", NUMBER, "%", ",.1f", "their share of the row's time"),
     Column(
-        "fill_us", "Fills and casts (µs)", NUMBER, "µs", ",.1f", "kernels that only fill or cast"
+        C.fill_us, "Fills and casts (µs)", NUMBER, "µs", ",.1f", "kernels that only fill or cast"
     ),
     Column(
-        "convolving_pct",
+        C.convolving_pct,
         "Efficiency without them (%)",
         NUMBER,
         "%",
@@ -217,8 +218,8 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
 def measure(data: CategoryData) -> dict[str, JsonValue]:
     """Return transposes, fills, kinds, directions and the peaks of the hardware."""
     rows = data.operations
-    transpose_ms, overhead_pct = overhead(rows, "transpose_us")
-    fill_ms, fill_pct = overhead(rows, "fill_us")
+    transpose_ms, overhead_pct = overhead(rows, C.transpose_us)
+    fill_ms, fill_pct = overhead(rows, C.fill_us)
     kinds = rows.with_columns(pl.col(PATTERN).fill_null("unknown"))
     return {
         "transpose_count": int(rows["transpose_count"].sum()),
@@ -227,7 +228,7 @@ def measure(data: CategoryData) -> dict[str, JsonValue]:
         "fill_and_cast_time_ms": fill_ms,
         "fill_and_cast_percent": fill_pct,
         "time_ms_by_kind": time_ms_by(kinds, PATTERN),
-        "time_ms_by_direction": time_ms_by(rows, "direction"),
+        "time_ms_by_direction": time_ms_by(rows, C.direction),
         "peak_maf_tflops": data.hardware.peak_tflops("matrix_bf16") if data.hardware else None,
         "peak_hbm_bw_tbs": data.peak_tb_per_s,
     }
@@ -236,8 +237,8 @@ def measure(data: CategoryData) -> dict[str, JsonValue]:
 def _convolving_text() -> pl.Expr:
     """Return the id of the message on the convolution kernels, if other kernels take part of the
     time."""
-    has_others = pl.col("transpose_us") + pl.col("fill_us") > 0
-    is_known = has_others & pl.col("convolving_pct").is_not_null()
+    has_others = pl.col(C.transpose_us) + pl.col(C.fill_us) > 0
+    is_known = has_others & pl.col(C.convolving_pct).is_not_null()
     return pl.when(is_known).then(_id("convolving")).otherwise(pl.lit(""))
 
 
@@ -247,9 +248,9 @@ def _layout_advice(rows: pl.DataFrame) -> dict[str, pl.Expr]:
     The finding of ``layout_transposes``, if any, says how to change the layout.
     """
     is_last = pl.col("layout") == CHANNELS_LAST
-    has_transposes = pl.col("transpose_pct") >= MODERATE_OVERHEAD_PCT
+    has_transposes = pl.col(C.transpose_pct) >= MODERATE_OVERHEAD_PCT
     has_card = has_transpose_card(rows)
-    is_backward = pl.col("direction") == "backward"
+    is_backward = pl.col(C.direction) == "backward"
     return {
         "layout_advice": pl.when(has_transposes & is_last)
         .then(_id("change_last"))
@@ -297,6 +298,6 @@ ANALYSIS = Analysis(
     panels=(
         Panel("roofline", "Roofline"),
         Panel("savings", "Largest savings at the target"),
-        Panel("bars", "Layout transposes", x="transpose_us", y="arguments", color="direction"),
+        Panel("bars", "Layout transposes", x=C.transpose_us, y="arguments", color=C.direction),
     ),
 )

@@ -11,6 +11,7 @@ from jarvis.analyses.access import CHANNELS_LAST
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup
 from jarvis.findings import Finding, Priority, Severity
+from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable
 
 LAYOUT = MessageTable(
@@ -117,25 +118,29 @@ def with_overheads(rows: pl.DataFrame) -> pl.DataFrame:
     ``main_kernel`` becomes the longest of the other kernels, ``convolving_pct`` the efficiency that
     these would have alone.
     """
-    total_us = pl.col("kernel_time_us")
-    entry = pl.element().struct.field("name")
-    convolving = pl.col("kernels").list.eval(
+    total_us = pl.col(C.kernel_time_us)
+    entry = pl.element().struct.field(C.name)
+    convolving = pl.col(C.kernels).list.eval(
         entry.filter(~entry.str.to_lowercase().str.contains(f"{LAYOUT_TRANSPOSE}|{FILL_OR_CAST}"))
     )
     timed = rows.with_columns(
-        transpose_us=kernel_names.time_us(LAYOUT_TRANSPOSE),
-        transpose_count=kernel_names.count_of(LAYOUT_TRANSPOSE),
-        fill_us=kernel_names.time_us(FILL_OR_CAST),
-        fill_count=kernel_names.count_of(FILL_OR_CAST),
-        main_kernel=pl.coalesce(convolving.list.first(), "main_kernel"),
+        **{
+            C.transpose_us: kernel_names.time_us(LAYOUT_TRANSPOSE),
+            "transpose_count": kernel_names.count_of(LAYOUT_TRANSPOSE),
+            C.fill_us: kernel_names.time_us(FILL_OR_CAST),
+            "fill_count": kernel_names.count_of(FILL_OR_CAST),
+            C.main_kernel: pl.coalesce(convolving.list.first(), C.main_kernel),
+        },
     )
-    convolving_us = total_us - pl.col("transpose_us") - pl.col("fill_us")
+    convolving_us = total_us - pl.col(C.transpose_us) - pl.col(C.fill_us)
     return timed.with_columns(
-        library=kernel_names.library(pl.col("main_kernel")),
-        transpose_pct=pl.when(total_us > 0).then(100 * pl.col("transpose_us") / total_us),
-        convolving_pct=pl.when(convolving_us > 0).then(
-            pl.col("pct_roofline") * total_us / convolving_us
-        ),
+        library=kernel_names.library(pl.col(C.main_kernel)),
+        **{
+            C.transpose_pct: pl.when(total_us > 0).then(100 * pl.col(C.transpose_us) / total_us),
+            C.convolving_pct: pl.when(convolving_us > 0).then(
+                pl.col(C.pct_roofline) * total_us / convolving_us
+            ),
+        },
     )
 
 
@@ -149,10 +154,10 @@ def layout_transposes(data: CategoryData) -> Iterator[Finding]:
     Threshold: above {HIGH_OVERHEAD_PCT}% high, above {MODERATE_OVERHEAD_PCT}% moderate, else
     acceptable; at least {MIN_COMPUTE_PCT}% of compute.
     """
-    rows = _with_time(data, "transpose_us")
+    rows = _with_time(data, C.transpose_us)
     if not has_transpose_card(data.operations):
         return
-    transpose_ms, overhead_pct = overhead(data.operations, "transpose_us")
+    transpose_ms, overhead_pct = overhead(data.operations, C.transpose_us)
     compute_pct = impact.share_pct(transpose_ms, data.totals.compute_time_ms)
     is_high = overhead_pct > HIGH_OVERHEAD_PCT
     group = OperationGroup(rows)
@@ -163,7 +168,7 @@ def layout_transposes(data: CategoryData) -> Iterator[Finding]:
         efficiency_pct=0.0,
     )
     local = impact.local_priority(compute_pct=compute_pct, efficiency_pct=0.0)
-    last_ms = _ms(rows.filter(pl.col("layout") == CHANNELS_LAST), "transpose_us")
+    last_ms = _ms(rows.filter(pl.col("layout") == CHANNELS_LAST), C.transpose_us)
     is_already_last = last_ms > transpose_ms / 2
     values: dict[str, Any] = {
         "transpose_ms": transpose_ms,
@@ -172,7 +177,7 @@ def layout_transposes(data: CategoryData) -> Iterator[Finding]:
         "launches": int(rows["transpose_count"].sum()),
         "kernels": _kernels(rows, LAYOUT_TRANSPOSE),
         "arguments": rows["arguments"][0] or None,
-        "to_kernel_team": _to_kernel_team(rows, "transposes", "transpose_us", LAYOUT_TRANSPOSE),
+        "to_kernel_team": _to_kernel_team(rows, "transposes", C.transpose_us, LAYOUT_TRANSPOSE),
     }
     yield Finding(
         check="layout_transposes",
@@ -215,8 +220,8 @@ def layout_transposes(data: CategoryData) -> Iterator[Finding]:
 
 def has_transpose_card(rows: pl.DataFrame) -> bool:
     """Return whether transposes of all convolutions take enough time for a separate finding."""
-    _, overhead_pct = overhead(rows, "transpose_us")
-    of_compute = pl.col("percent_of_compute") * pl.col("transpose_pct") / impact.FULL_PCT
+    _, overhead_pct = overhead(rows, C.transpose_us)
+    of_compute = pl.col(C.percent_of_compute) * pl.col(C.transpose_pct) / impact.FULL_PCT
     compute_pct = float(rows.select(of_compute.sum()).item() or 0.0)
     return overhead_pct >= MODERATE_OVERHEAD_PCT and compute_pct >= MIN_COMPUTE_PCT
 
@@ -229,12 +234,12 @@ def fills_and_casts(data: CategoryData) -> Iterator[Finding]:
     the GPU time of these operators; the saving is at most that time.
     Threshold: {MODERATE_OVERHEAD_PCT}% of convolution time; at least {MIN_COMPUTE_PCT}% of compute.
     """
-    rows = _with_time(data, "fill_us")
-    fill_ms, overhead_pct = overhead(data.operations, "fill_us")
+    rows = _with_time(data, C.fill_us)
+    fill_ms, overhead_pct = overhead(data.operations, C.fill_us)
     compute_pct = impact.share_pct(fill_ms, data.totals.compute_time_ms)
     if overhead_pct < MODERATE_OVERHEAD_PCT or compute_pct < MIN_COMPUTE_PCT:
         return
-    backward_ms = _ms(rows.filter(pl.col("direction") == "backward"), "fill_us")
+    backward_ms = _ms(rows.filter(pl.col(C.direction) == "backward"), C.fill_us)
     values: dict[str, Any] = {
         "fill_ms": fill_ms,
         "overhead_pct": overhead_pct,
@@ -243,7 +248,7 @@ def fills_and_casts(data: CategoryData) -> Iterator[Finding]:
         "backward": FILLS("backward", backward_ms=backward_ms) if backward_ms else None,
         "kernels": _kernels(rows, FILL_OR_CAST),
         "convolution_ms": data.gpu_time_ms,
-        "to_kernel_team": _to_kernel_team(rows, "fills", "fill_us", FILL_OR_CAST),
+        "to_kernel_team": _to_kernel_team(rows, "fills", C.fill_us, FILL_OR_CAST),
     }
     priority = Priority.MEDIUM if compute_pct > impact.RELEVANT_COMPUTE_PCT else Priority.LOW
     yield Finding(
@@ -275,7 +280,7 @@ def fills_and_casts(data: CategoryData) -> Iterator[Finding]:
 def overhead(rows: pl.DataFrame, column: str) -> tuple[float, float]:
     """Return the sum of a time column in ms and its share of the rows' GPU time in percent."""
     time_ms = _ms(rows, column)
-    return time_ms, impact.share_pct(time_ms, _ms(rows, "kernel_time_us"))
+    return time_ms, impact.share_pct(time_ms, _ms(rows, C.kernel_time_us))
 
 
 def _layout_action(*, is_high: bool, is_already_last: bool) -> Message:
@@ -290,19 +295,19 @@ def _layout_action(*, is_high: bool, is_already_last: bool) -> Message:
 def _by_direction(rows: pl.DataFrame) -> dict[str, float]:
     """Return transpose time forward and backward, if the operators show the direction."""
     sides = {
-        f"{direction}_ms": _ms(rows.filter(pl.col("direction") == direction), "transpose_us")
+        f"{direction}_ms": _ms(rows.filter(pl.col(C.direction) == direction), C.transpose_us)
         for direction in ("forward", "backward")
     }
     return sides if any(sides.values()) else {}
 
 
 def _layout_pct(last_ms: float, rows: pl.DataFrame) -> float:
-    return impact.share_pct(last_ms, _ms(rows, "transpose_us"))
+    return impact.share_pct(last_ms, _ms(rows, C.transpose_us))
 
 
 def _with_time(data: CategoryData, column: str) -> pl.DataFrame:
     rows = data.operations.filter(pl.col(column) > 0)
-    return rows.sort(column, "uid", descending=[True, False])
+    return rows.sort(column, C.uid, descending=[True, False])
 
 
 def _to_kernel_team(rows: pl.DataFrame, key: str, column: str, pattern: str) -> Message:
@@ -317,17 +322,17 @@ def _to_kernel_team(rows: pl.DataFrame, key: str, column: str, pattern: str) -> 
     return TO_KERNEL_TEAM(
         key,
         arguments=first.heaviest["arguments"],
-        share_pct=impact.share_pct(first.heaviest[column], first.heaviest["kernel_time_us"]),
+        share_pct=impact.share_pct(first.heaviest[column], first.heaviest[C.kernel_time_us]),
     )
 
 
 def _kernels(rows: pl.DataFrame, pattern: str) -> list[str]:
     """Return the names of matching kernels, most time first."""
-    kernels = rows.select("kernels").explode("kernels").unnest("kernels")
-    matching = kernels.filter(pl.col("name").str.to_lowercase().str.contains(pattern))
-    times = matching.group_by("name").agg(pl.col("total_us").sum())
-    ordered = times.sort("total_us", "name", descending=[True, False])
-    return ordered["name"].to_list()
+    kernels = rows.select(C.kernels).explode(C.kernels).unnest(C.kernels)
+    matching = kernels.filter(pl.col(C.name).str.to_lowercase().str.contains(pattern))
+    times = matching.group_by(C.name).agg(pl.col(C.total_us).sum())
+    ordered = times.sort(C.total_us, C.name, descending=[True, False])
+    return ordered[C.name].to_list()
 
 
 def _ms(rows: pl.DataFrame, column: str) -> float:

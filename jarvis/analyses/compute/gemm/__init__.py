@@ -25,6 +25,7 @@ from jarvis.analyses.compute.gemm.shapes import (
 )
 from jarvis.analyses.operations import LAUNCH_BOUND, LAUNCH_BOUND_RULE
 from jarvis.schemas import FLAG, INTEGER, TEXT, Column
+from jarvis.schemas.names import C
 
 ADVICE = {
     "tiny batched": Advice(
@@ -118,13 +119,13 @@ DETAILS = (
     Column("n", "N", INTEGER, format=",d", meaning="columns of the product"),
     Column("k", "K", INTEGER, format=",d", meaning="length of the inner products"),
     Column("b", "Batch", INTEGER, format=",d", meaning="products in one call"),
-    Column("dtype", "Dtype", TEXT, meaning="type of the inputs"),
-    Column("gemm_type", "GEMM type", TEXT, meaning="quantized or regular"),
+    Column(C.dtype, "Dtype", TEXT, meaning="type of the inputs"),
+    Column(C.gemm_type, "GEMM type", TEXT, meaning="quantized or regular"),
     Column("pattern", "Pattern", TEXT, meaning="notable property of the shape"),
     Column("tile", "Tile", TEXT, meaning="macro tile stated in the kernel name"),
     Column("output_tiles", "Output tiles", INTEGER, format=",d", meaning="tiles over the output"),
     Column(
-        "model_part", "Part of the model", TEXT, meaning="from the names of the enclosing modules"
+        C.model_part, "Part of the model", TEXT, meaning="from the names of the enclosing modules"
     ),
     Column("is_misaligned", "Misaligned", FLAG, meaning="a dimension of an odd size"),
 )
@@ -135,12 +136,12 @@ def measure(data: CategoryData) -> dict[str, JsonValue]:
     part."""
     rows = data.operations
     patterns = rows["pattern"].drop_nulls().value_counts(sort=True, name="rows")
-    parts = rows.group_by(pl.col("model_part").fill_null("not known")).agg(
-        pl.col("kernel_time_us").sum() / 1000
+    parts = rows.group_by(pl.col(C.model_part).fill_null("not known")).agg(
+        pl.col(C.kernel_time_us).sum() / 1000
     )
     return {
-        "quantized_count": rows.filter(pl.col("gemm_type") == "quantized").height,
-        "missing_perf_model_count": rows.filter(~pl.col("has_perf_model")).height,
+        "quantized_count": rows.filter(pl.col(C.gemm_type) == "quantized").height,
+        "missing_perf_model_count": rows.filter(~pl.col(C.has_perf_model)).height,
         "peak_maf_tflops": data.hardware.peak_tflops("matrix_bf16") if data.hardware else None,
         "peak_hbm_bw_tbs": data.peak_tb_per_s,
         "patterns": dict(sorted(patterns.iter_rows())),
@@ -173,6 +174,6 @@ ANALYSIS = Analysis(
     panels=(
         Panel("roofline", "Roofline"),
         Panel("savings", "Largest savings at the target"),
-        Panel("scatter", "Efficiency by size", x="flops", y="pct_roofline", color="pattern"),
+        Panel("scatter", "Efficiency by size", x=C.flops, y=C.pct_roofline, color="pattern"),
     ),
 )

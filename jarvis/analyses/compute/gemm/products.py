@@ -13,6 +13,7 @@ from jarvis.analyses.inefficiency import evidence_of
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, groups
 from jarvis.analyses.small_calls import MANY_CALLS
 from jarvis.findings import Finding, Priority
+from jarvis.schemas.names import C
 
 HELPER_KERNELS = r"postgsu|splitkreduce|splitk_reduce|transpose|memset|fillbuffer"
 HELPER_SHARE_PCT = 10.0
@@ -81,10 +82,10 @@ def _helper_finding(
 
 def _helpers(group: OperationGroup) -> list[str]:
     """Return the names of the helper kernels, most time first."""
-    kernels = group.rows.select(pl.col("kernels").explode()).unnest("kernels")
-    helpers = kernels.filter(pl.col("name").str.to_lowercase().str.contains(HELPER_KERNELS))
-    times = helpers.group_by("name").agg(pl.col("total_us").sum())
-    return times.sort(["total_us", "name"], descending=[True, False])["name"].to_list()
+    kernels = group.rows.select(pl.col(C.kernels).explode()).unnest(C.kernels)
+    helpers = kernels.filter(pl.col(C.name).str.to_lowercase().str.contains(HELPER_KERNELS))
+    times = helpers.group_by(C.name).agg(pl.col(C.total_us).sum())
+    return times.sort([C.total_us, C.name], descending=[True, False])[C.name].to_list()
 
 
 def quantized_without_gain(data: CategoryData) -> Iterator[Finding]:
@@ -100,7 +101,7 @@ def quantized_without_gain(data: CategoryData) -> Iterator[Finding]:
     if wide_peak is None:
         return
     wide_rate = wide_peak * impact.GOOD_EFFICIENCY_PCT / impact.FULL_PCT
-    is_candidate = (pl.col("gemm_type") == "quantized") & (pl.col("bound") == "compute")
+    is_candidate = (pl.col(C.gemm_type) == "quantized") & (pl.col(C.bound) == "compute")
     for group in groups(data.operations.filter(is_candidate & impact.is_judged())):
         rate = group.rate
         if group.compute_pct >= impact.RELEVANT_COMPUTE_PCT and rate and rate[0] < wide_rate:
@@ -144,13 +145,13 @@ def repeated_reads(data: CategoryData) -> Iterator[Finding]:
     """
     weights, whole = pl.col("k") * pl.col("n"), pl.sum_horizontal(*_elements())
     rows = data.operations.with_columns(weight_pct=100 * weights / whole).filter(
-        (pl.col("bound") == "memory")
-        & pl.col("pct_roofline").is_between(data.target_pct, impact.ANOMALY_PCT)
-        & (pl.col("operation_count") >= MANY_CALLS)
+        (pl.col(C.bound) == "memory")
+        & pl.col(C.pct_roofline).is_between(data.target_pct, impact.ANOMALY_PCT)
+        & (pl.col(C.operation_count) >= MANY_CALLS)
         & (pl.col("weight_pct") >= WEIGHT_SHARE_PCT)
-        & ~pl.col("is_launch_bound")
+        & ~pl.col(C.is_launch_bound)
     )
-    for part in rows.partition_by("uid", maintain_order=True):
+    for part in rows.partition_by(C.uid, maintain_order=True):
         group = OperationGroup(part)
         if group.compute_pct >= impact.RELEVANT_COMPUTE_PCT:
             yield _repeated(data, group)

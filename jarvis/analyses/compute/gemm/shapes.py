@@ -7,6 +7,7 @@ from jarvis.analyses import kernel_names
 from jarvis.analyses.compute.gemm.messages import SHAPES
 from jarvis.analyses.kernel_names import first_match
 from jarvis.analyses.operations import HYPOTHESIS, parameter, parameters, short_dtype
+from jarvis.schemas.names import C
 
 TINY_BATCH = 1000
 TINY_DIM = 64
@@ -68,19 +69,24 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
         n=parameter("N"),
         k=parameter("K"),
         b=pl.when(parameter("M").is_not_null()).then(parameter("B").fill_null(1)),
-        dtype=pl.Series([_dtype(p) for p in parameters(rows)], dtype=pl.String),
-        tile=kernel_names.tile(pl.col("main_kernel")),
-        model_part=_model_part(),
-        compute_units=pl.lit(compute_units, dtype=pl.Int64),
+        **{
+            C.dtype: pl.lit(pl.Series([_dtype(p) for p in parameters(rows)], dtype=pl.String)),
+            "tile": kernel_names.tile(pl.col(C.main_kernel)),
+            C.model_part: _model_part(),
+            C.compute_units: pl.lit(compute_units, dtype=pl.Int64),
+        },
         tiny_slowdown=pl.lit(TINY_SLOWDOWN),
     ).with_columns(
-        products=pl.max_horizontal(pl.col("b"), pl.col("operation_count")),
+        products=pl.max_horizontal(pl.col("b"), pl.col(C.operation_count)),
         output_tiles=pl.min_horizontal(*_output_tiles()),
         is_quantized=_is_quantized(),
         per_module=_per_module(),
     )
     return shaped.with_columns(
-        gemm_type=pl.when("is_quantized").then(pl.lit("quantized")).otherwise(pl.lit("regular")),
+        pl.when("is_quantized")
+        .then(pl.lit("quantized"))
+        .otherwise(pl.lit("regular"))
+        .alias(C.gemm_type),
         is_misaligned=pl.any_horizontal(*_off_sizes().values()).fill_null(value=False),
         **_pattern(compute_units),
         **_notes(compute_units),
@@ -96,7 +102,7 @@ def _pattern(compute_units: int | None) -> dict[str, pl.Expr]:
     pattern = (
         pl.when(is_tiny)
         .then(pl.lit("tiny batched"))
-        .when("is_launch_bound")
+        .when(C.is_launch_bound)
         .then(None)
         .when(has_few_tiles)
         .then(pl.lit("few tiles"))
@@ -156,9 +162,9 @@ def _narrower_note() -> pl.Expr:
 
     A compute-bound kernel far below its current peak has more to gain from reaching that peak.
     """
-    dtype = pl.col("dtype")
-    is_far = (pl.col("bound") == "compute") & (
-        pl.col("pct_roofline") < impact.BOTTLENECK_EFFICIENCY_PCT
+    dtype = pl.col(C.dtype)
+    is_far = (pl.col(C.bound) == "compute") & (
+        pl.col(C.pct_roofline) < impact.BOTTLENECK_EFFICIENCY_PCT
     )
     return (
         pl.when("is_quantized")
@@ -173,7 +179,7 @@ def _narrower_note() -> pl.Expr:
 
 def _hypothesis(compute_units: int | None) -> dict[str, pl.Expr]:
     """Return the likely cause as the id of a message, and its values."""
-    slowdown = impact.FULL_PCT / pl.col("pct_roofline")
+    slowdown = impact.FULL_PCT / pl.col(C.pct_roofline)
     is_slow_batch = (
         (pl.col("b") >= TINY_BATCH) & _is_tiny() & (slowdown > TINY_SLOWDOWN) & slowdown.is_finite()
     )
@@ -184,7 +190,7 @@ def _hypothesis(compute_units: int | None) -> dict[str, pl.Expr]:
         *(1 - tiles / (compute_units * _rounds(tiles, compute_units)) for tiles in _output_tiles())
     )
     is_uneven = (
-        (pl.col("bound") == "compute")
+        (pl.col(C.bound) == "compute")
         & (pl.col("output_tiles") > compute_units)
         & (idle_share >= UNEVEN_SHARE)
     )
@@ -201,25 +207,25 @@ def _is_tiny() -> pl.Expr:
 
 
 def _is_quantized() -> pl.Expr:
-    by_name = pl.col("name").str.to_lowercase().str.contains(QUANTIZED_NAMES)
-    return by_name | pl.col("dtype").str.contains(QUANTIZED_DTYPES).fill_null(value=False)
+    by_name = pl.col(C.name).str.to_lowercase().str.contains(QUANTIZED_NAMES)
+    return by_name | pl.col(C.dtype).str.contains(QUANTIZED_DTYPES).fill_null(value=False)
 
 
 def _model_part() -> pl.Expr:
     part = first_match(pl.element(), MODEL_PARTS)
-    of_modules = pl.col("module_path").list.eval(part).list.drop_nulls().list.last()
-    return pl.coalesce(of_modules, first_match(pl.col("entry_point"), MODEL_PARTS[:1]))
+    of_modules = pl.col(C.module_path).list.eval(part).list.drop_nulls().list.last()
+    return pl.coalesce(of_modules, first_match(pl.col(C.entry_point), MODEL_PARTS[:1]))
 
 
 def _per_module() -> pl.Expr:
     """Return how often a product runs per run of another one under the same module, if a whole
     number."""
-    path = pl.col("module_path").list.eval(pl.element().str.replace(r"_\d+$", ""))
+    path = pl.col(C.module_path).list.eval(pl.element().str.replace(r"_\d+$", ""))
     outer_len = (path.list.len().cast(pl.Int64) - 1).clip(0)
     module = path.list.head(outer_len).list.join("/")
-    fewest = pl.col("operation_count").min().over(module)
-    ratio = pl.col("operation_count") // fewest
-    is_even = pl.col("operation_count") % fewest == 0
+    fewest = pl.col(C.operation_count).min().over(module)
+    ratio = pl.col(C.operation_count) // fewest
+    is_even = pl.col(C.operation_count) % fewest == 0
     return pl.when((outer_len > 0) & is_even & ratio.is_between(2, MAX_MERGED_PRODUCTS)).then(ratio)
 
 

@@ -13,6 +13,7 @@ from jarvis.analyses.system.cpu_idle.wording import CAUSES, MESSAGES, CauseWords
 from jarvis.findings import EvidenceValue, Finding, Priority, Severity
 from jarvis.perf_report.intervals import greatest_ns
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
+from jarvis.schemas.names import C
 from jarvis.text.messages import Message
 
 IDLE_FINDING_PCT = 15.0
@@ -51,18 +52,18 @@ class Cause:
     @property
     def idle_ms(self) -> float:
         """Return the sum of the gaps in ms."""
-        return float(self.gaps["dur_ns"].sum()) / 1e6
+        return float(self.gaps[C.dur_ns].sum()) / 1e6
 
     @property
     def longest_ms(self) -> float:
         """Return the longest gap in ms."""
-        return (greatest_ns(self.gaps["dur_ns"]) or 0) / 1e6
+        return (greatest_ns(self.gaps[C.dur_ns]) or 0) / 1e6
 
     def waits_before(self) -> list[Message]:
         """Return the operators or calls whose launch ended most of the time."""
-        ended = self.gaps.drop_nulls("launcher_name").group_by("launcher_name")
-        most = ended.agg(pl.col("dur_ns").sum()).sort(
-            "dur_ns", "launcher_name", descending=[True, False]
+        ended = self.gaps.drop_nulls(C.launcher_name).group_by(C.launcher_name)
+        most = ended.agg(pl.col(C.dur_ns).sum()).sort(
+            C.dur_ns, C.launcher_name, descending=[True, False]
         )
         return [
             MESSAGES("evidence.wait", name=name, time_ms=ns / 1e6) for name, ns in most.iter_rows()
@@ -70,9 +71,9 @@ class Cause:
 
     def host_calls(self) -> list[Message]:
         """Return the host calls that indicate the cause, those with the longest gaps first."""
-        by_call = self.gaps.drop_nulls("host_call").group_by("host_call", "host_op")
-        most = by_call.agg(pl.len(), pl.col("dur_ns").sum(), pl.col("host_call_us").max()).sort(
-            "dur_ns", "host_call", "host_op", descending=[True, False, False]
+        by_call = self.gaps.drop_nulls(C.host_call).group_by(C.host_call, C.host_op)
+        most = by_call.agg(pl.len(), pl.col(C.dur_ns).sum(), pl.col(C.host_call_us).max()).sort(
+            C.dur_ns, C.host_call, C.host_op, descending=[True, False, False]
         )
         return [
             MESSAGES(
@@ -81,7 +82,7 @@ class Cause:
                 call=_call(name, operator),
                 longest_ms=longest_us / 1000,
             )
-            for name, operator, count, longest_us in most.drop("dur_ns").iter_rows()
+            for name, operator, count, longest_us in most.drop(C.dur_ns).iter_rows()
         ]
 
 
@@ -92,7 +93,7 @@ def causes(data: CategoryData) -> list[Cause]:
     gaps = data.tables["idle_gaps"]
     found = [
         Cause(IdleCause(cause), rows)
-        for (cause,), rows in gaps.group_by("cause", maintain_order=True)
+        for (cause,), rows in gaps.group_by(C.cause, maintain_order=True)
     ]
     return sorted(found, key=lambda cause: (-cause.idle_ms, cause.cause))
 
@@ -100,7 +101,7 @@ def causes(data: CategoryData) -> list[Cause]:
 def has_host_evidence(data: CategoryData) -> bool:
     """Return whether the trace records the launches that ended the gaps."""
     gaps = data.tables.get("idle_gaps")
-    return gaps is not None and bool(gaps["launch_uid"].is_not_null().any())
+    return gaps is not None and bool(gaps[C.launch_uid].is_not_null().any())
 
 
 def reported_causes(data: CategoryData) -> list[Cause]:
@@ -209,31 +210,31 @@ def _before_first_kernel_ms(data: CategoryData, cause: Cause) -> float:
     """Return the host work before the first kernel in ms, while only copies and fills ran."""
     if cause.cause is not IdleCause.HOST_WORK:
         return 0.0
-    first_ns = kernels(data)["ts_ns"].min()
-    early = cause.gaps.filter(pl.col("start_ns") < first_ns) if first_ns is not None else None
-    return 0.0 if early is None else float(early["dur_ns"].sum()) / 1e6
+    first_ns = kernels(data)[C.ts_ns].min()
+    early = cause.gaps.filter(pl.col(C.start_ns) < first_ns) if first_ns is not None else None
+    return 0.0 if early is None else float(early[C.dur_ns].sum()) / 1e6
 
 
 def longest_call(cause: Cause) -> Message | None:
     """Return the host call during the longest gap, as the end of a sentence."""
-    calls = cause.gaps.drop_nulls("host_call")
+    calls = cause.gaps.drop_nulls(C.host_call)
     if calls.is_empty():
         return None
-    longest = calls.sort("dur_ns", "start_ns", descending=[True, False]).row(0, named=True)
+    longest = calls.sort(C.dur_ns, C.start_ns, descending=[True, False]).row(0, named=True)
     key = "call.beside"
     if cause.cause is IdleCause.STALLED_QUEUE:
-        is_copy = "memcpy" in longest["host_call"].lower()
+        is_copy = "memcpy" in longest[C.host_call].lower()
         key = "call.blocking_copy" if is_copy else "call.blocking"
     return MESSAGES(
         key,
-        call=_call(longest["host_call"], longest["host_op"]),
-        length_ms=longest["host_call_us"] / 1000,
+        call=_call(longest[C.host_call], longest[C.host_op]),
+        length_ms=longest[C.host_call_us] / 1000,
     )
 
 
 def capture_advice(cause: Cause) -> Message | None:
     """Return what to record; None if Python frames are needed and already recorded."""
-    has_frames = cause.gaps["host_call"].str.contains(PYTHON_FRAME).any()
+    has_frames = cause.gaps[C.host_call].str.contains(PYTHON_FRAME).any()
     if cause.cause is IdleCause.HOST_WORK and has_frames:
         return None
     return cause.words.message("capture")

@@ -10,6 +10,7 @@ from jarvis.analyses.system.cpu_idle.wording import MESSAGES
 from jarvis.analyses.unmodelled import GRAPH_LAUNCH
 from jarvis.analyses.window import timeline_window
 from jarvis.findings import EvidenceValue, Severity
+from jarvis.schemas.names import C
 from jarvis.text.messages import Message
 
 SHORT_KERNEL_US = 10.0
@@ -27,14 +28,14 @@ def kernels(data: CategoryData) -> pl.DataFrame:
     """Return the kernels (no copies, no fills) of the timeline's window; empty without single
     events."""
     if "gpu_work" not in data.tables:
-        times = dict.fromkeys(("ts_ns", "dur_ns"), pl.Int64)
-        return pl.DataFrame(schema={"kind": pl.String, "launcher_name": pl.String, **times})
-    return timeline_window(data.tables["gpu_work"]).filter(pl.col("cat") == "kernel")
+        times = dict.fromkeys((C.ts_ns, C.dur_ns), pl.Int64)
+        return pl.DataFrame(schema={C.kind: pl.String, C.launcher_name: pl.String, **times})
+    return timeline_window(data.tables["gpu_work"]).filter(pl.col(C.cat) == "kernel")
 
 
 def short_kernels(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the kernels shorter than SHORT_KERNEL_US."""
-    return rows.filter(pl.col("dur_ns") < SHORT_KERNEL_US * 1000)
+    return rows.filter(pl.col(C.dur_ns) < SHORT_KERNEL_US * 1000)
 
 
 def short_share_pct(rows: pl.DataFrame) -> float:
@@ -44,7 +45,7 @@ def short_share_pct(rows: pl.DataFrame) -> float:
 
 def mean_us(rows: pl.DataFrame) -> float:
     """Return the mean duration of kernels in µs."""
-    return float(rows["dur_ns"].sum()) / 1000 / rows.height
+    return float(rows[C.dur_ns].sum()) / 1000 / rows.height
 
 
 def evidence(rows: pl.DataFrame) -> dict[str, EvidenceValue]:
@@ -59,13 +60,13 @@ def evidence(rows: pl.DataFrame) -> dict[str, EvidenceValue]:
 
 def graph_replay_pct(rows: pl.DataFrame) -> float:
     """Return the share of kernels that GPU graphs launch, in percent."""
-    replayed = rows.filter(pl.col("launcher_name").str.contains(GRAPH_LAUNCH))
+    replayed = rows.filter(pl.col(C.launcher_name).str.contains(GRAPH_LAUNCH))
     return impact.share_pct(replayed.height, rows.height)
 
 
 def statistics(rows: pl.DataFrame) -> dict[str, JsonValue]:
     """Return exact counts and times of the kernels."""
-    by_kind = rows.group_by("kind").agg(pl.len()).sort("kind")
+    by_kind = rows.group_by(C.kind).agg(pl.len()).sort(C.kind)
     return {
         "total_kernel_count": rows.height,
         "short_kernel_count": short_kernels(rows).height,

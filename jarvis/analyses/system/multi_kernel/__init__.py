@@ -16,6 +16,7 @@ from jarvis.analyses.window import timeline_window
 from jarvis.findings import Finding
 from jarvis.perf_report import Totals
 from jarvis.perf_report.intervals import covered_ns
+from jarvis.schemas.names import C
 from jarvis.text.messages import to_text
 
 CROSS_VALIDATION_PCT = 2.0
@@ -90,9 +91,9 @@ def _cross_validation(data: CategoryData) -> dict[str, JsonValue]:
     if "gpu_work" not in data.tables:
         return {"status": "NOT_AVAILABLE", "checks": [], "warnings": []}
     window = timeline_window(data.tables["gpu_work"])
-    compute = covered_ns(window.filter(pl.col("kind") == "compute"))
-    working = covered_ns(window.filter(pl.col("kind") != "copy"))
-    span = window.select((pl.col("ts_ns") + pl.col("dur_ns")).max() - pl.col("ts_ns").min()).item()
+    compute = covered_ns(window.filter(pl.col(C.kind) == "compute"))
+    working = covered_ns(window.filter(pl.col(C.kind) != "copy"))
+    span = window.select((pl.col(C.ts_ns) + pl.col(C.dur_ns)).max() - pl.col(C.ts_ns).min()).item()
     totals = data.totals
     lengths = (
         ("computation_time", compute, totals.compute_time_ms),

@@ -13,6 +13,7 @@ from jarvis.analyses.severity import Ladder, grade, is_worth_acting, priority_of
 from jarvis.analyses.window import timeline_window
 from jarvis.findings import EvidenceValue, Finding, Priority, Severity
 from jarvis.perf_report import Totals
+from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable, to_text
 
 MESSAGES = MessageTable(
@@ -229,7 +230,7 @@ def poor_overlap(data: CategoryData) -> Iterator[Finding]:
 def is_training(data: CategoryData) -> bool:
     """Return whether the trace has backward operations, and therefore gradients to reduce."""
     operations = data.tables.get("operations")
-    return operations is not None and bool((operations["direction"] == "backward").any())
+    return operations is not None and bool((operations[C.direction] == "backward").any())
 
 
 def _phase(data: CategoryData) -> str:
@@ -261,11 +262,11 @@ def communication_kernels(data: CategoryData) -> pl.DataFrame | None:
     """Return the communication kernels of the window, longest first."""
     if "gpu_work" not in data.tables or "collectives" not in data.tables:
         return None
-    window = timeline_window(data.tables["gpu_work"]).select("uid")
+    window = timeline_window(data.tables["gpu_work"]).select(C.uid)
     return (
         data.tables["collectives"]
-        .join(window, on="uid", how="semi")
-        .sort("dur_us", "uid", descending=[True, False])
+        .join(window, on=C.uid, how="semi")
+        .sort(C.dur_us, C.uid, descending=[True, False])
     )
 
 
@@ -329,10 +330,10 @@ def _kinds(data: CategoryData) -> Iterator[_Kind]:
     kernels = communication_kernels(data)
     if kernels is None:
         return
-    known = kernels.drop_nulls(["collective", "message_mb"]).filter(pl.col("dur_us") > 0)
+    known = kernels.drop_nulls([C.collective, C.message_mb]).filter(pl.col(C.dur_us) > 0)
     kinds = (
-        known.group_by("collective", "message_mb", "group_size", maintain_order=True)
-        .agg(count=pl.len(), time_us=pl.col("dur_us").sum())
+        known.group_by(C.collective, C.message_mb, C.group_size, maintain_order=True)
+        .agg(pl.len().alias(C.count), time_us=pl.col(C.dur_us).sum())
         .sort("time_us", descending=True)
     )
     for name, mebibytes, ranks, count, time_us in kinds.iter_rows():
@@ -354,12 +355,12 @@ def top_collectives(kernels: pl.DataFrame) -> list[JsonValue]:
     """Return the longest communication kernels: name, time in µs, stream, collective, message,
     group."""
     columns = {
-        "name": "name",
-        "duration_us": "dur_us",
-        "stream": "stream",
-        "collective": "collective",
-        "message_mb": "message_mb",
-        "group_size": "group_size",
+        "name": C.name,
+        "duration_us": C.dur_us,
+        "stream": C.stream,
+        "collective": C.collective,
+        "message_mb": C.message_mb,
+        "group_size": C.group_size,
     }
     longest = kernels.head(TOP_COLLECTIVES).select(**columns)
     return [dict(row) for row in longest.iter_rows(named=True)]
@@ -373,7 +374,7 @@ def summary(data: CategoryData) -> dict[str, JsonValue]:
     kernels = communication_kernels(data)
     if kernels is None:
         return {"total_count": None, "total_time_us": data.totals.total_comm_time_ms * 1000}
-    durations_us = kernels["dur_us"].to_list()
+    durations_us = kernels[C.dur_us].to_list()
     return {
         "total_count": len(durations_us),
         "total_time_us": sum(durations_us),

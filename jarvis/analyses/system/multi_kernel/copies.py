@@ -11,6 +11,7 @@ from jarvis.analyses.base import CategoryData
 from jarvis.analyses.severity import Ladder, at_most, grade, is_worth_acting, priority_of, worst
 from jarvis.analyses.window import timeline_window
 from jarvis.findings import EvidenceValue, Finding, Priority, Severity
+from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable, to_text
 
 COPY_TIME_PCT: Ladder = (
@@ -152,20 +153,20 @@ def memory_copies(data: CategoryData) -> Iterator[Finding]:
 
 def graded_copies(data: CategoryData) -> list[CopyGrade]:
     graded = []
-    for row in data.tables["memory_copies"].sort("direction").iter_rows(named=True):
-        time_ms = row["total_time_us"] / 1000
+    for row in data.tables["memory_copies"].sort(C.direction).iter_rows(named=True):
+        time_ms = row[C.total_time_us] / 1000
         time_pct = impact.share_pct(time_ms, data.totals.total_time_ms)
-        by_time, by_count = grade(time_pct, COPY_TIME_PCT), grade(row["count"], COPY_COUNT)
+        by_time, by_count = grade(time_pct, COPY_TIME_PCT), grade(row[C.count], COPY_COUNT)
         severity = worst(by_time, by_count)
-        if row["direction"] not in ("D2H", "H2D"):
+        if row[C.direction] not in ("D2H", "H2D"):
             severity = worst(by_time, at_most(by_count, Severity.MEDIUM))
         graded.append(
             CopyGrade(
-                direction=row["direction"],
-                count=row["count"],
+                direction=row[C.direction],
+                count=row[C.count],
                 time_ms=time_ms,
-                exposed_ms=row["exposed_time_us"] / 1000,
-                avg_bytes=row["avg_bytes"],
+                exposed_ms=row[C.exposed_time_us] / 1000,
+                avg_bytes=row[C.avg_bytes],
                 time_pct=time_pct,
                 severity=severity,
                 by_time=by_time,
@@ -214,29 +215,29 @@ def _copy_finding(data: CategoryData, copies: CopyGrade) -> Finding:
         verify=MESSAGES("verify", direction=direction),
         capture=MESSAGES("capture"),
         time_pool=f"exposed copies {direction}",
-        shared_uids=tuple(single["operation_uid"].drop_nulls().unique().sort()),
+        shared_uids=tuple(single[C.operation_uid].drop_nulls().unique().sort()),
     )
 
 
 def _single_copies(data: CategoryData, direction: str) -> pl.DataFrame:
     """Return the copies of the timeline's window in one direction."""
     if "gpu_work" not in data.tables:
-        texts = ("launcher_name", "src_kind", "dst_kind")
-        return pl.DataFrame(schema={"operation_uid": pl.Int64, **dict.fromkeys(texts, pl.String)})
-    is_one = (pl.col("kind") == "copy") & (pl.col("direction") == direction)
+        texts = (C.launcher_name, C.src_kind, C.dst_kind)
+        return pl.DataFrame(schema={C.operation_uid: pl.Int64, **dict.fromkeys(texts, pl.String)})
+    is_one = (pl.col(C.kind) == "copy") & (pl.col(C.direction) == direction)
     return timeline_window(data.tables["gpu_work"]).filter(is_one)
 
 
 def _launchers(copies: pl.DataFrame) -> list[Message]:
     """Return the host operators that launch copies, most copies first."""
-    counts = copies.drop_nulls("launcher_name").group_by("launcher_name").len("copies")
-    most = counts.sort("copies", "launcher_name", descending=[True, False])
+    counts = copies.drop_nulls(C.launcher_name).group_by(C.launcher_name).len("copies")
+    most = counts.sort("copies", C.launcher_name, descending=[True, False])
     return [MESSAGES("evidence.launcher", copies=n, name=name) for name, n in most.iter_rows()]
 
 
 def _pageable(copies: pl.DataFrame) -> int:
     """Return how many copies read or write pageable host memory, if the trace records it."""
-    is_pageable = pl.any_horizontal(pl.col("src_kind", "dst_kind") == PAGEABLE)
+    is_pageable = pl.any_horizontal(pl.col(C.src_kind, C.dst_kind) == PAGEABLE)
     return copies.filter(is_pageable).height
 
 
@@ -267,10 +268,10 @@ def _copies_from_totals(data: CategoryData) -> Iterator[Finding]:
 def summary(data: CategoryData) -> dict[str, JsonValue]:
     if "memory_copies" not in data.tables:
         return {"total_count": None, "total_time_us": data.totals.total_memcpy_time_ms * 1000}
-    copies = data.tables["memory_copies"].sort("direction")
+    copies = data.tables["memory_copies"].sort(C.direction)
     return {
-        "total_count": int(copies["count"].sum()),
-        "total_time_us": float(copies["total_time_us"].sum()),
+        "total_count": int(copies[C.count].sum()),
+        "total_time_us": float(copies[C.total_time_us].sum()),
         "by_direction": {str(row.pop("direction")): row for row in copies.iter_rows(named=True)},
     }
 

@@ -11,6 +11,7 @@ from jarvis.dashboard.session.links import check_parameter, note_control
 from jarvis.dashboard.session.state import opened
 from jarvis.run import Run
 from jarvis.run.call_tree import OPERATIONS_TABLE, CallTree, call_tree, view_of
+from jarvis.schemas.names import C
 from jarvis.text.markdown import code, escape
 
 ROOT, OPERATION = "call_tree_root", "call_tree_op"
@@ -33,7 +34,7 @@ def choose_operation(uid: int) -> None:
 
 def operation_of(run: Run) -> dict[str, Any] | None:
     """Return the row of the operation in the URL; None for all GPU work."""
-    uids = run.table(OPERATIONS_TABLE)["operation_uid"].unique()
+    uids = run.table(OPERATIONS_TABLE)[C.operation_uid].unique()
 
     def is_known(text: str) -> bool:
         return _number(text) in uids
@@ -43,14 +44,14 @@ def operation_of(run: Run) -> dict[str, Any] | None:
         return None
     note_control(OPERATION, uid)
     operations = run.table("operations")
-    return operations.row(by_predicate=pl.col("uid") == uid, named=True)
+    return operations.row(by_predicate=pl.col(C.uid) == uid, named=True)
 
 
 def operation_note(operation: dict[str, Any]) -> None:
     """Draw which operation the tree is limited to, and a button to show all GPU work."""
     with st.container(horizontal=True, vertical_alignment="center"):
-        shapes = escape(operation["input_dims"] or "")
-        st.markdown(f"Only the GPU time of {code(operation['name'])} {shapes}", width="content")
+        shapes = escape(operation[C.input_dims] or "")
+        st.markdown(f"Only the GPU time of {code(operation[C.name])} {shapes}", width="content")
         st.button(
             "Show all GPU work",
             key="call_tree_all_work",
@@ -63,19 +64,19 @@ def operation_note(operation: dict[str, Any]) -> None:
 
 def operation_link(operation: dict[str, Any]) -> None:
     """Draw a link to the row of an operation on its category page."""
-    analysis = opened().run.analyses.get(operation["category"] or "")
+    analysis = opened().run.analyses.get(operation[C.category] or "")
     if analysis is not None:
         navigation.link(
             analysis.key,
             f"Show its row on page {analysis.title}",
             icon=":material/table_rows:",
-            **{f"{analysis.key}_op": str(operation["uid"])},
+            **{f"{analysis.key}_op": str(operation[C.uid])},
         )
 
 
 def places_link(run: Run, uid: int) -> None:
     """Draw a link from an operation to its callers; nothing if the call tree does not have it."""
-    if OPERATIONS_TABLE in run.tables and uid in run.table(OPERATIONS_TABLE)["operation_uid"]:
+    if OPERATIONS_TABLE in run.tables and uid in run.table(OPERATIONS_TABLE)[C.operation_uid]:
         navigation.link(
             navigation.CALL_TREE,
             "Where this is called, in the call tree",
@@ -106,7 +107,7 @@ def root_of(run: Run, tree: CallTree) -> int:
 
 def breadcrumbs(tree: CallTree, root: int) -> None:
     """Draw the ancestors of the root as buttons."""
-    trail = list(tree.trail(root).select("node", "label").iter_rows())
+    trail = list(tree.trail(root).select(C.node, "label").iter_rows())
     hidden = len(trail) - _CRUMBS
     if hidden > 0:
         trail = [*trail[:2], (None, f"{hidden} more"), *trail[-_CRUMBS + 2 :]]
@@ -129,7 +130,7 @@ def breadcrumbs(tree: CallTree, root: int) -> None:
 
 def steps(tree: CallTree, root: int) -> None:
     """Draw buttons with shortcut keys: one level up, into the longest child, to the top."""
-    above, children = tree.trail(root)["node"], tree.children(root)
+    above, children = tree.trail(root)[C.node], tree.children(root)
     ways = (
         ("Up", "arrow_upward", "W", "Go one level up.", above[-2] if len(above) > 1 else None),
         (
@@ -137,7 +138,7 @@ def steps(tree: CallTree, root: int) -> None:
             "arrow_downward",
             "S",
             "Go to the call with the most GPU time.",
-            None if children.is_empty() else children["node"][0],
+            None if children.is_empty() else children[C.node][0],
         ),
         ("All", "fit_width", "F", "Show all GPU work.", tree.root if root != tree.root else None),
     )

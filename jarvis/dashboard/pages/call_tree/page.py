@@ -21,6 +21,7 @@ from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, efficiency_word
 from jarvis.perf_report.call_tree.gpu_time import NodeKind
 from jarvis.perf_report.call_tree.views import View
 from jarvis.run.call_tree import CallTree, call_tree, views, with_shares
+from jarvis.schemas.names import C
 from jarvis.text.format import NOT_AVAILABLE, count, counted, milliseconds, percent
 
 _LEVELS, _MAX_LEVELS = 12, 60
@@ -66,7 +67,7 @@ def render(now: Opened) -> None:
         if operation is not None:
             call_tree_choice.operation_note(operation)
         _missing_modules(now, offered)
-    tree = call_tree(now.run, view, None if operation is None else operation["uid"])
+    tree = call_tree(now.run, view, None if operation is None else operation[C.uid])
     if tree.nodes.height == 1:
         st.info("The trace has no GPU work, so the call tree is empty.")
         navigation.link(navigation.OVERVIEW, "Overview", icon=":material/dashboard:")
@@ -112,30 +113,30 @@ def _metric_cards(tree: CallTree, root: int, *, is_whole: bool) -> None:
     with cards[0]:
         metric_card(
             "GPU time",
-            milliseconds(row["gpu_ms"]),
-            f"{percent(row['share_pct'])} of {'all' if is_whole else 'the operation'}",
+            milliseconds(row[C.gpu_ms]),
+            f"{percent(row[C.share_pct])} of {'all' if is_whole else 'the operation'}",
             help_text="Sum of the durations of the GPU events launched here. Concurrent events all "
             "count, so it can exceed the busy time of the GPU timeline.",
         )
     with cards[1]:
-        calls = row["calls"]
+        calls = row[C.calls]
         metric_card(
             "Launches",
-            count(row["launches"]),
-            f"{row['launches'] / calls:,.1f} per call" if calls and is_whole else "GPU events",
+            count(row[C.launches]),
+            f"{row[C.launches] / calls:,.1f} per call" if calls and is_whole else "GPU events",
             help_text="Kernels, copies and fills. Calls without GPU work are not counted.",
         )
     with cards[2]:
         metric_card(
             "With a perf model",
-            percent(row["modelled_pct"]),
+            percent(row[C.modelled_pct]),
             "of this GPU time",
             help_text="Share of the GPU time whose operations have a perf model. The rest has no "
             "efficiency.",
         )
     with cards[3]:
-        known = row["efficiency_pct"]
-        covered = percent(100 * row["judged_ns"] / row["gpu_ns"]) if row["gpu_ns"] else None
+        known = row[C.efficiency_pct]
+        covered = percent(100 * row[C.judged_ns] / row[C.gpu_ns]) if row[C.gpu_ns] else None
         metric_card(
             "Efficiency",
             NOT_AVAILABLE if known is None else percent(known),
@@ -151,21 +152,21 @@ def _icicle_card(
     below = tree.below(root)
     first = below.row(0, named=True)
     level = pl.col("level") - first["level"]
-    whole_ns = first["gpu_ns"]
+    whole_ns = first[C.gpu_ns]
     deepest = int(charts.largest(below.select(level)["level"]))
-    is_wide = pl.col("gpu_ns") >= _MIN_SHARE * whole_ns
+    is_wide = pl.col(C.gpu_ns) >= _MIN_SHARE * whole_ns
     inside = below.filter(level < levels)
-    shown = inside.filter(is_wide).sort("gpu_ns", descending=True, maintain_order=True)
-    shown = shown.head(_MAX_BOXES).sort("node")
+    shown = inside.filter(is_wide).sort(C.gpu_ns, descending=True, maintain_order=True)
+    shown = shown.head(_MAX_BOXES).sort(C.node)
     color, colors = _colors(color_by, palette(), target_pct)
     boxes = with_shares(shown, tree.gpu_ns).select(
-        *("node", "label", "name", "calls", "launches", "gpu_ms", "share_pct"),
-        *("modelled_pct", "efficiency_pct"),
+        *(C.node, "label", C.name, C.calls, C.launches, C.gpu_ms, C.share_pct),
+        *(C.modelled_pct, C.efficiency_pct),
         level=level,
-        kind=pl.col("kind").replace(KIND_WORDS),
+        **{C.kind: pl.col(C.kind).replace(KIND_WORDS)},
         color=color,
-        start_ms=(pl.col("start_ns") - first["start_ns"]) / 1e6,
-        end_ms=(pl.col("start_ns") - first["start_ns"] + pl.col("gpu_ns")) / 1e6,
+        start_ms=(pl.col(C.start_ns) - first[C.start_ns]) / 1e6,
+        end_ms=(pl.col(C.start_ns) - first[C.start_ns] + pl.col(C.gpu_ns)) / 1e6,
     )
     # The key differs by root, so that a click on the previous chart is not reused.
     key = f"call_tree_icicle_{root}"
@@ -204,29 +205,29 @@ def _icicle_card(
 def _summary(tree: CallTree, root: int) -> str:
     """Return where the GPU time of the root is spent."""
     row, children = tree.row(root), tree.children(root)
-    text = f"{short_name(row['label'])}: {milliseconds(row['gpu_ms'])} of GPU time"
+    text = f"{short_name(row['label'])}: {milliseconds(row[C.gpu_ms])} of GPU time"
     name = row["label"]
     while children.height == 1:
         name = children["label"][0]
-        children = tree.children(children["node"][0])
+        children = tree.children(children[C.node][0])
     if children.is_empty():
         return text if name == row["label"] else f"{text}, all of it in {short_name(name)}"
-    longest = with_shares(children.head(1), row["gpu_ns"]).row(0, named=True)
-    text += f", {percent(longest['share_pct'])} of it below {short_name(longest['label'])}"
+    longest = with_shares(children.head(1), row[C.gpu_ns]).row(0, named=True)
+    text += f", {percent(longest[C.share_pct])} of it below {short_name(longest['label'])}"
     if children.height > _FEW:
         text += f", the longest of {count(children.height)} calls"
-    unlinked = with_shares(children.filter(kind=NodeKind.UNLINKED.word), row["gpu_ns"])
-    if unlinked.height and unlinked["node"][0] != longest["node"]:
-        text += f"; {percent(unlinked['share_pct'][0])} has no recorded launch"
+    unlinked = with_shares(children.filter(pl.col(C.kind) == NodeKind.UNLINKED.word), row[C.gpu_ns])
+    if unlinked.height and unlinked[C.node][0] != longest[C.node]:
+        text += f"; {percent(unlinked[C.share_pct][0])} has no recorded launch"
     return text
 
 
 def _colors(by: str, colors: Palette, target_pct: float) -> tuple[pl.Expr, dict[str, str]]:
     """Return the legend label of each node, and the color of each label."""
     if by == _EFFICIENCY:
-        efficiency = pl.col("efficiency_pct")
+        efficiency = pl.col(C.efficiency_pct)
         below_threshold, below_target, on_target, _, unknown = STATES
-        is_known = pl.col("judged_ns") >= _MIN_COVERAGE * pl.col("gpu_ns")
+        is_known = pl.col(C.judged_ns) >= _MIN_COVERAGE * pl.col(C.gpu_ns)
         state = (
             pl.when(~is_known | efficiency.is_null())
             .then(pl.lit(unknown))
@@ -237,7 +238,7 @@ def _colors(by: str, colors: Palette, target_pct: float) -> tuple[pl.Expr, dict[
             .otherwise(pl.lit(on_target))
         )
         return state, dict(zip(STATES, colors.states, strict=True))
-    is_backward = (pl.col("kind") == NodeKind.OP.word) & (pl.col("backward_ms") > 0)
+    is_backward = (pl.col(C.kind) == NodeKind.OP.word) & (pl.col(C.backward_ms) > 0)
     named = pl.when(is_backward).then(pl.lit(_BACKWARD))
     words = {
         NodeKind.MODULE: colors.categorical[0],
@@ -251,6 +252,6 @@ def _colors(by: str, colors: Palette, target_pct: float) -> tuple[pl.Expr, dict[
     }
     shown = {KIND_WORDS[kind.word]: color for kind, color in words.items()}
     return (
-        named.otherwise(pl.col("kind").replace(KIND_WORDS)),
+        named.otherwise(pl.col(C.kind).replace(KIND_WORDS)),
         shown | {_BACKWARD: colors.categorical[3]},
     )

@@ -16,6 +16,7 @@ from jarvis.run import Run
 from jarvis.run.call_tree import CallTree, operations_below, with_shares
 from jarvis.schemas import TABLES, TEXT, Column, column
 from jarvis.schemas.columns import number
+from jarvis.schemas.names import C
 from jarvis.text.format import count, counted, percent
 from jarvis.text.markdown import code
 
@@ -37,26 +38,26 @@ _COLUMNS = charts.columns_of(
         Column("label", "Name", TEXT, meaning="of the module, operator, Python frame or kernel"),
         Column("kind_word", "Kind", TEXT, meaning="kind of call"),
         number(
-            "gpu_ms",
+            C.gpu_ms,
             "GPU time (ms)",
             "ms",
             "sum of durations of the GPU events launched below",
             ",.3f",
         ),
         number(
-            "share_pct", "Share (%)", "%", "of all GPU time shown, also outside the root", ",.2f"
+            C.share_pct, "Share (%)", "%", "of all GPU time shown, also outside the root", ",.2f"
         ),
         number("self_ms", "Self (ms)", "ms", "GPU time that it launches itself", ",.3f"),
-        number("backward_ms", "Backward (ms)", "ms", "GPU time of the backward pass", ",.3f"),
+        number(C.backward_ms, "Backward (ms)", "ms", "GPU time of the backward pass", ",.3f"),
         number(
-            "modelled_pct",
+            C.modelled_pct,
             "Modelled (%)",
             "%",
             "share of its GPU time with a perf model",
             ",.1f",
         ),
         number(
-            "efficiency_pct",
+            C.efficiency_pct,
             "Efficiency (%)",
             "%",
             "roofline time / GPU time of the work with a plausible efficiency",
@@ -65,28 +66,28 @@ _COLUMNS = charts.columns_of(
     ),
 )
 _CALL_COLUMNS = (
-    *("label", "gpu_ms", "share_pct", "efficiency_pct", "modelled_pct", "calls", "launches"),
-    *("kind_word", "self_ms", "backward_ms"),
+    *("label", C.gpu_ms, C.share_pct, C.efficiency_pct, C.modelled_pct, C.calls, C.launches),
+    *("kind_word", "self_ms", C.backward_ms),
 )
 _MODULE_COLUMNS = (
-    *("label", "gpu_ms", "share_pct", "efficiency_pct", "modelled_pct", "calls", "launches"),
-    *("module_count", "backward_ms"),
+    *("label", C.gpu_ms, C.share_pct, C.efficiency_pct, C.modelled_pct, C.calls, C.launches),
+    *(C.module_count, C.backward_ms),
 )
 _OPERATION_OWN = charts.columns_of(
     (
-        Column("name", "Operation", TEXT, meaning="name of the operation"),
-        column("operations", "input_dims"),
-        column("operations", "op_category"),
-        column("operations", "pct_roofline"),
-        number("calls", "Calls", "", "calls here; a call in several places counts by time", ",.1f"),
+        Column(C.name, "Operation", TEXT, meaning="name of the operation"),
+        column("operations", C.input_dims),
+        column("operations", C.op_category),
+        column("operations", C.pct_roofline),
+        number(C.calls, "Calls", "", "calls here; a call in several places counts by time", ",.1f"),
     )
 )
 _OPERATION_COLUMNS = (
-    *("name", "input_dims", "gpu_ms", "share_pct", "pct_roofline", "calls", "launches"),
-    "op_category",
+    *(C.name, C.input_dims, C.gpu_ms, C.share_pct, C.pct_roofline, C.calls, C.launches),
+    C.op_category,
 )
 _WIDTHS = {"label": 215, "calls": 70, "launches": 80} | dict.fromkeys(
-    ("gpu_ms", "share_pct", "efficiency_pct", "modelled_pct"), 95
+    (C.gpu_ms, C.share_pct, C.efficiency_pct, C.modelled_pct), 95
 )
 
 
@@ -96,7 +97,7 @@ def calls_card(tree: CallTree, root: int, searched: str, *, is_whole: bool) -> N
     row = tree.row(root)
     with st.container(border=True):
         if searched:
-            share = share_pct(float(calls["gpu_ns"].sum()), row["gpu_ns"])
+            share = share_pct(float(calls[C.gpu_ns].sum()), row[C.gpu_ns])
             st.markdown(
                 f"**{counted(calls.height, 'match')} for {code(searched)}**: "
                 f"{percent(share)} of the GPU time of {short_name(row['label'])}"
@@ -146,15 +147,16 @@ def operations_card(run: Run, tree: CallTree, root: int) -> None:
         st.caption("Select an operation to see only its GPU time." + _cut_note(operations))
         key = f"call_tree_operations_{root}"
         rows = operations.head(_ROWS_SHOWN).with_columns(
-            gpu_ms=pl.col("gpu_ns") / 1e6, share_pct=100 * pl.col("gpu_ns") / tree.gpu_ns
+            (pl.col(C.gpu_ns) / 1e6).alias(C.gpu_ms),
+            (100 * pl.col(C.gpu_ns) / tree.gpu_ns).alias(C.share_pct),
         )
-        uids = rows["operation_uid"].to_list()
+        uids = rows[C.operation_uid].to_list()
         small_table(
             rows,
             {**_COLUMNS, **_OPERATION_OWN},
             "Operations with their GPU time here",
             _OPERATION_COLUMNS,
-            _WIDTHS | {"input_dims": 210},
+            _WIDTHS | {C.input_dims: 210},
             key=key,
             on_select=partial(_follow_row, key, choice.choose_operation, uids),
             height=_TABLE_PX if rows.height > _ROWS_IN_SIGHT else "auto",
@@ -172,18 +174,18 @@ def _cut_note(rows: pl.DataFrame) -> str:
 
 def _is_useful(name: str, rows: pl.DataFrame, is_whole: bool) -> bool:
     """Return whether a column has information for these rows."""
-    if name == "backward_ms":
-        return is_whole and bool(rows["backward_ns"].sum())
-    return is_whole or name not in ("self_ms", "calls", "module_count")
+    if name == C.backward_ms:
+        return is_whole and bool(rows[C.backward_ns].sum())
+    return is_whole or name not in ("self_ms", C.calls, C.module_count)
 
 
 def _table(tree: CallTree, root: int, name: str, rows: pl.DataFrame, shown: list[str]) -> None:
     """Draw a table; a selected row becomes the root."""
     key = f"call_tree_{name}_{root}"
     rows = with_shares(rows.head(_ROWS_SHOWN), tree.gpu_ns)
-    if "kind" in rows.columns:
+    if C.kind in rows.columns:
         rows = rows.with_columns(
-            kind_word=pl.col("kind").replace(KIND_WORDS), self_ms=pl.col("self_ns") / 1e6
+            kind_word=pl.col(C.kind).replace(KIND_WORDS), self_ms=pl.col(C.self_ns) / 1e6
         )
     small_table(
         rows,
@@ -192,7 +194,7 @@ def _table(tree: CallTree, root: int, name: str, rows: pl.DataFrame, shown: list
         shown,
         _WIDTHS,
         key=key,
-        on_select=partial(_follow_row, key, choice.choose, rows["node"].to_list()),
+        on_select=partial(_follow_row, key, choice.choose, rows[C.node].to_list()),
         height=_TABLE_PX if rows.height > _ROWS_IN_SIGHT else "auto",
     )
 

@@ -24,37 +24,38 @@ from jarvis.impact import marked_efficiency
 from jarvis.perf_report import CallPath, Totals
 from jarvis.run.timeline import Timeline
 from jarvis.schemas import NUMBER, TEXT, Column
+from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, count, counted, microseconds, percent
 from jarvis.text.markdown import code, escape
 
-_ARGUMENTS = ("input_dims", "input_types", "input_strides", "concrete_inputs")
+_ARGUMENTS = (C.input_dims, C.input_types, C.input_strides, C.concrete_inputs)
 _FACTS = (
-    "op_category",
-    "direction",
-    "model_origin",
-    "compute",
-    "roofline_note",
-    "entry_point",
-    "thread_name",
+    C.op_category,
+    C.direction,
+    C.model_origin,
+    C.compute,
+    C.roofline_note,
+    C.entry_point,
+    C.thread_name,
 )
 _KERNEL_COLUMNS = columns_of(
     (
-        Column("name", "Kernel", TEXT, meaning="name of the kernel, copy or fill"),
-        Column("count", "Count", pl.Int64(), format=",d", meaning="launches in all calls"),
-        Column("total_us", "Total (µs)", NUMBER, "µs", ",.1f", "sum over all calls"),
-        Column("mean_us", "Mean (µs)", NUMBER, "µs", ",.2f", "mean launch"),
-        Column("min_us", "Min (µs)", NUMBER, "µs", ",.2f", "shortest launch"),
-        Column("max_us", "Max (µs)", NUMBER, "µs", ",.2f", "longest launch"),
-        Column("stream", "Stream", pl.Int64(), meaning="stream index"),
+        Column(C.name, "Kernel", TEXT, meaning="name of the kernel, copy or fill"),
+        Column(C.count, "Count", pl.Int64(), format=",d", meaning="launches in all calls"),
+        Column(C.total_us, "Total (µs)", NUMBER, "µs", ",.1f", "sum over all calls"),
+        Column(C.mean_us, "Mean (µs)", NUMBER, "µs", ",.2f", "mean launch"),
+        Column(C.min_us, "Min (µs)", NUMBER, "µs", ",.2f", "shortest launch"),
+        Column(C.max_us, "Max (µs)", NUMBER, "µs", ",.2f", "longest launch"),
+        Column(C.stream, "Stream", pl.Int64(), meaning="stream index"),
     )
 )
 _KERNEL_WIDTHS = {"name": 190, "count": 60} | dict.fromkeys(
-    ("total_us", "mean_us", "min_us", "max_us"), 80
+    (C.total_us, C.mean_us, C.min_us, C.max_us), 80
 )
 _PROJECTION_COLUMNS = columns_of(
     (
         Column("target_pct", "Target (%)", NUMBER, "%", ",.0f", "share of the roofline reached"),
-        Column("time_ms", "Time (ms)", NUMBER, "ms", ",.3f", "time at that efficiency"),
+        Column(C.time_ms, "Time (ms)", NUMBER, "ms", ",.3f", "time at that efficiency"),
         Column("saved_ms", "Saving (ms)", NUMBER, "ms", ",.3f", "current time - time"),
         Column("op_improvement_pct", "Of op (%)", NUMBER, "%", ",.1f", "saving / time"),
         Column("compute_pct", "Compute (%)", NUMBER, "%", ",.2f", "saving / compute time"),
@@ -82,23 +83,23 @@ def operation_details(
     """
     columns = operation_columns()
     with st.container(border=True):
-        st.subheader(escape(f"{row['name']}  {row['arguments'] or ''}"))
+        st.subheader(escape(f"{row[C.name]}  {row['arguments'] or ''}"))
         st.caption(
-            f"{counted(row['operation_count'], 'call')} · {microseconds(row['kernel_time_us'])} "
-            f"kernel time, {percent(row['percent_of_compute'])} of compute · host "
-            f"{microseconds(row['host_time_us'])} · "
-            f"efficiency {marked_efficiency(row['pct_roofline'])}"
-            + (f" · {row['bound']} bound" if row["bound"] else "")
+            f"{counted(row[C.operation_count], 'call')} · {microseconds(row[C.kernel_time_us])} "
+            f"kernel time, {percent(row[C.percent_of_compute])} of compute · host "
+            f"{microseconds(row[C.host_time_us])} · "
+            f"efficiency {marked_efficiency(row[C.pct_roofline])}"
+            + (f" · {row[C.bound]} bound" if row[C.bound] else "")
         )
         example_link(timeline, row)
-        places_link(timeline.run, row["uid"])
-        replay_button(timeline.run, row["uid"], page="operation")
+        places_link(timeline.run, row[C.uid])
+        replay_button(timeline.run, row[C.uid], page="operation")
         left, right = st.columns(2)
         with left:
             _projections(row, target_pct, totals)
             _arguments(row, columns)
         with right:
-            _kernels(row["kernels"] or [])
+            _kernels(row[C.kernels] or [])
             _call_path(row, path)
         with st.expander("All fields as JSON", icon=":material/data_object:"):
             st.json(_plain(row), expanded=1)
@@ -106,13 +107,13 @@ def operation_details(
 
 def _projections(row: dict[str, Any], target_pct: float, totals: Totals) -> None:
     st.markdown("**Saving at higher efficiency**")
-    now = row["pct_roofline"]
+    now = row[C.pct_roofline]
     if now is None or impact.is_anomaly(now):
-        st.caption(escape(row["roofline_note"] or "No plausible efficiency, so no projection."))
+        st.caption(escape(row[C.roofline_note] or "No plausible efficiency, so no projection."))
         return
     table = pl.DataFrame(
         impact.projection_table(
-            row["kernel_time_us"] / 1000,
+            row[C.kernel_time_us] / 1000,
             now,
             target_pct,
             compute_ms=totals.compute_time_ms,
@@ -130,7 +131,7 @@ def _arguments(row: dict[str, Any], columns: Columns) -> None:
         for name in (*_ARGUMENTS, *_FACTS)
         if row.get(name) not in (None, "")
     }
-    parameters = json.loads(row["params"]) if row["params"] else {}
+    parameters = json.loads(row[C.params]) if row[C.params] else {}
     facts |= {f"param: {name}": str(value) for name, value in parameters.items()}
     st.table(
         pl.DataFrame({"Name": list(facts), "Value": [f"{code(v)}" for v in facts.values()]}),
@@ -161,11 +162,11 @@ def _call_path(row: dict[str, Any], path: CallPath | None) -> None:
         if (hidden := len(entries) - _TREE_LINES) > 0:
             lines.append(f"… {hidden} more")
         st.code("\n".join(lines), language=None, height=320 if len(entries) > 16 else "content")
-    elif row["module_path"]:
-        modules = row["module_path"]
+    elif row[C.module_path]:
+        modules = row[C.module_path]
         st.code("\n".join(f"{'  ' * n}{name}" for n, name in enumerate(modules)), language=None)
-    elif row["entry_point"]:
-        st.code(row["entry_point"], language=None)
+    elif row[C.entry_point]:
+        st.code(row[C.entry_point], language=None)
     else:
         st.caption("The trace has no Python stacks; record it with `with_stack=True`.")
 
@@ -180,19 +181,19 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name != "state"}
 
 
-DEFAULT_ORDER = "kernel_time_us"
+DEFAULT_ORDER = C.kernel_time_us
 """Default sort column."""
 
 _ROW_PX, _TABLE_PX = 35, 420
-_FIRST = ("state", "name", "arguments", "operation_count", "kernel_time_us", "percent_of_category")
-_RATES = ("pct_roofline", "saved_us", "bound", "tflops_per_s", "tb_per_s")
-_LAST = ("flops_per_byte", "compute", "library", "called_from", "main_kernel", "percent_of_compute")
+_FIRST = ("state", C.name, "arguments", C.operation_count, C.kernel_time_us, C.percent_of_category)
+_RATES = (C.pct_roofline, C.saved_us, C.bound, C.tflops_per_s, C.tb_per_s)
+_LAST = (C.flops_per_byte, C.compute, "library", C.called_from, C.main_kernel, C.percent_of_compute)
 _WIDTHS = {
     "arguments": 160,
-    "operation_count": 60,
-    "kernel_time_us": 100,
-    "saved_us": 90,
-    "bound": 75,
+    C.operation_count: 60,
+    C.kernel_time_us: 100,
+    C.saved_us: 90,
+    C.bound: 75,
 }
 """Widths in pixels, to keep the efficiency column visible."""
 
@@ -222,12 +223,12 @@ def metrics_table(analysis: Analysis, rows: pl.DataFrame, filter_id: str) -> int
         labels = {name: columns[name].label for name in names if name != "state"}
         order = row_order.order_controls(page, labels, DEFAULT_ORDER)
         # Sort only two columns and an index, as sorting copies and a page needs few of the rows.
-        indexed = rows.select("uid", order.column).with_row_index("place")
+        indexed = rows.select(C.uid, order.column).with_row_index(C.place)
         ordered = order.sorted(indexed)
         shown_by = f"{filter_id}-{order.column}-{order.direction}"
         wanted = _position(ordered, uid) if is_new else None
         number = row_order.page_number(page, ordered.height, shown_by, wanted)
-    part = rows[row_order.page_of(ordered, number)["place"]]
+    part = rows[row_order.page_of(ordered, number)[C.place]]
     place = _position(part, uid)
     key = _table_key(page, shown_by, part)
     if is_new or key not in st.session_state:
@@ -259,7 +260,7 @@ def _page_table(
         alt=f"Operations of {analysis.title} with times, rates, efficiency and saving",
     )
     picked = event["selection"]["rows"]
-    return int(part["uid"][picked[0]]) if picked else None
+    return int(part[C.uid][picked[0]]) if picked else None
 
 
 def _sort_by_header(page: str, key: str, schema: pl.Schema) -> None:
@@ -271,12 +272,12 @@ def _sort_by_header(page: str, key: str, schema: pl.Schema) -> None:
 
 def _position(rows: pl.DataFrame, uid: int | None) -> int | None:
     """Return the index of an operation in the rows."""
-    return None if uid is None else rows["uid"].index_of(uid)
+    return None if uid is None else rows[C.uid].index_of(uid)
 
 
 def _table_key(page: str, shown_by: str, part: pl.DataFrame) -> str:
     """Return a widget key that differs by the rows shown, as the browser selects by index."""
-    rows = crc32(part["uid"].to_numpy().tobytes())
+    rows = crc32(part[C.uid].to_numpy().tobytes())
     return f"{page}_table_{shown_by}-{rows:08x}"
 
 
@@ -290,9 +291,9 @@ def _configuration(column: Column, rows: pl.DataFrame) -> ColumnConfig:
             width=115,
             help=column.meaning,
         )
-    if column.name == "percent_of_category":
+    if column.name == C.percent_of_category:
         return _bar(column, largest(rows[column.name]) or 1.0)
-    if column.name == "pct_roofline":
+    if column.name == C.pct_roofline:
         return _bar(column, 100.0)
     if column.name == "name":
         return config.TextColumn(column.label, pinned=True, width=150, help=column.meaning)

@@ -23,6 +23,7 @@ from jarvis.dashboard.widgets.projection import (
 from jarvis.findings import AnalysisResult, Status
 from jarvis.hardware import HardwareSpec
 from jarvis.impact import efficiency_word, share_pct
+from jarvis.schemas.names import C
 from jarvis.text.format import count, milliseconds, percent, tb_per_s, tflops_per_s
 from jarvis.text.markdown import code, escape, prose
 
@@ -46,8 +47,8 @@ def method_note(analysis: Analysis, rows: pl.DataFrame, hardware: HardwareSpec |
 
 def _note(analysis: Analysis, rows: pl.DataFrame, hardware: HardwareSpec | None) -> None:
     st.markdown(_METHOD)
-    modelled = rows.filter("has_perf_model")
-    share = float(modelled["percent_of_category"].sum())
+    modelled = rows.filter(C.has_perf_model)
+    share = float(modelled[C.percent_of_category].sum())
     st.markdown(
         f"A perf model covers {count(modelled.height)} of {count(rows.height)} rows, "
         f"{percent(share)} of the category's time."
@@ -56,7 +57,7 @@ def _note(analysis: Analysis, rows: pl.DataFrame, hardware: HardwareSpec | None)
         st.markdown("The GPU is unknown, so there are no peaks.")
     else:
         st.markdown("\n".join(_peak_lines(rows, hardware)))
-    for note in rows["roofline_note"].drop_nulls().unique(maintain_order=True):
+    for note in rows[C.roofline_note].drop_nulls().unique(maintain_order=True):
         st.markdown(f"- {escape(note)}")
     if analysis.claim is not None:
         st.markdown(_claim_text(analysis))
@@ -67,7 +68,7 @@ def _peak_lines(rows: pl.DataFrame, hardware: HardwareSpec) -> list[str]:
         f"- {escape(hardware.title)}, memory: {tb_per_s(hardware.tb_per_s)} "
         f"({escape(hardware.source_of('mem_bw_gbps') or '')})"
     ]
-    for compute in rows["compute"].drop_nulls().unique(maintain_order=True):
+    for compute in rows[C.compute].drop_nulls().unique(maintain_order=True):
         peak, ridge = hardware.peak_tflops(compute), hardware.ridge(compute)
         if peak is None or ridge is None:
             lines.append(f"- {peak_label(compute)}: peak unknown, so only memory is considered")
@@ -150,7 +151,7 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
             "search."
         )
     elif (uid := metrics_table(analysis, shown, controls.filter_id)) is not None:
-        whole = now.run.category_operations(analysis.key).filter(pl.col("uid") == uid)
+        whole = now.run.category_operations(analysis.key).filter(pl.col(C.uid) == uid)
         row = with_projection(whole, controls.target_pct, controls.below_pct).row(0, named=True)
         path = call_path_of(now, analysis.key, uid)
         operation_details(row, path, controls.target_pct, totals, timeline_of(now))
@@ -167,7 +168,7 @@ def _metric_cards(
     saving = saved_ms(rows)
     is_below = pl.col("state") == BELOW_THRESHOLD
     below, below_us = rows.select(
-        is_below.sum(), us=pl.col("kernel_time_us").filter(is_below).sum()
+        is_below.sum(), us=pl.col(C.kernel_time_us).filter(is_below).sum()
     ).row(0)
     known = result.efficiency_pct
     with st.container(horizontal=True):

@@ -16,27 +16,28 @@ from jarvis.dashboard.widgets.controls import choice
 from jarvis.dashboard.widgets.elements import render_chart
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.schemas import TABLES, TEXT, Column
+from jarvis.schemas.names import C
 from jarvis.text.format import counted, decimal, milliseconds
 
 _QUANTITIES = {
-    "ms": "difference_ms",
-    "%": "difference_pct",
-    "not explained": "unexplained_ms",
+    "ms": C.difference_ms,
+    "%": C.difference_pct,
+    "not explained": C.unexplained_ms,
 }
 OPERATION_COLUMNS = charts.columns_of(DETAILS, TABLES["comparison_operations"])
 """Columns that rows of the page can have."""
 
 _CATEGORY_COLUMNS = charts.columns_of(
     TABLES["comparison_categories"],
-    (Column("title", "Category", TEXT, meaning="category of operations"),),
+    (Column(C.title, "Category", TEXT, meaning="category of operations"),),
 )
-_CATEGORY_SHOWN = ("title", "target_ms", "reference_ms", "difference_pct", "unexplained_ms")
+_CATEGORY_SHOWN = (C.title, C.target_ms, C.reference_ms, C.difference_pct, C.unexplained_ms)
 _WIDTHS = {
-    "title": 90,
-    "target_ms": 75,
-    "reference_ms": 95,
-    "difference_pct": 85,
-    "unexplained_ms": 105,
+    C.title: 90,
+    C.target_ms: 75,
+    C.reference_ms: 95,
+    C.difference_pct: 85,
+    C.unexplained_ms: 105,
 }
 _MIN_OFFSET = 0.005
 """Ratios closer to 1 than this get no line, as it would overlap the line of equal times."""
@@ -70,9 +71,9 @@ def category_bars(comparison: Comparison) -> None:
 
 def _bars_title(comparison: Comparison) -> str:
     row = next(
-        iter(comparison.totals.filter(pl.col("type") == "computation_time").rows(named=True)), {}
+        iter(comparison.totals.filter(pl.col(C.type) == "computation_time").rows(named=True)), {}
     )
-    change = row.get("difference_ms")
+    change = row.get(C.difference_ms)
     if change is None:
         return "Time by category: target minus reference"
     if change == 0:
@@ -96,7 +97,7 @@ def calls_scatter(comparison: Comparison, rows: pl.DataFrame) -> int | None:
             st.caption("No matched operation passes the filters.")
             return None
         columns, colors = OPERATION_COLUMNS, palette()
-        if against == _EXPECTED and rows["expected_ratio_most"].null_count() == rows.height:
+        if against == _EXPECTED and rows[C.expected_ratio_most].null_count() == rows.height:
             st.caption("No expected ratio is available for these operations.")
             return None
         drawing = (
@@ -116,13 +117,13 @@ def calls_scatter(comparison: Comparison, rows: pl.DataFrame) -> int | None:
 
 
 def _calls_title(rows: pl.DataFrame) -> str:
-    slower = rows.filter(pl.col("outcome").is_in(SLOWER))
+    slower = rows.filter(pl.col(C.outcome).is_in(SLOWER))
     if not slower.is_empty():
-        unexplained = milliseconds(float(slower["unexplained_ms"].sum()))
+        unexplained = milliseconds(float(slower[C.unexplained_ms].sum()))
         of = counted(rows.height, "operation")
         verb = "is" if slower.height == 1 else "are"
         return f"{slower.height} of {of} {verb} slower than the hardware explains, by {unexplained}"
-    if rows["is_unexpected"].count():
+    if rows[C.is_unexpected].count():
         return "No operation is slower than the hardware explains"
     return "Time per call on both sides"
 
@@ -133,16 +134,16 @@ def expected_lines(comparison: Comparison) -> Mapping[str, float]:
         return {}
     by_time = (
         pl.concat(
-            side.rows("operations").select("bound", "compute", "kernel_time_us")
+            side.rows("operations").select(C.bound, C.compute, C.kernel_time_us)
             for side in (comparison.target, comparison.reference)
         )
-        .filter(pl.col("bound") == "compute")
-        .group_by("compute")
-        .agg(pl.col("kernel_time_us").sum())
-        .sort("kernel_time_us", "compute", descending=[True, False])
+        .filter(pl.col(C.bound) == "compute")
+        .group_by(C.compute)
+        .agg(pl.col(C.kernel_time_us).sum())
+        .sort(C.kernel_time_us, C.compute, descending=[True, False])
     )
     ratios = {"memory": comparison.ratios.memory}
-    for compute in by_time["compute"]:
+    for compute in by_time[C.compute]:
         ratio = comparison.ratios.compute(compute)
         if ratio is not None:
             ratios[peak_label(compute)] = ratio
@@ -171,15 +172,15 @@ class ComparisonTable:
     key: str | None = None
 
 
-_TIMES = ("target_ms", "reference_ms", "difference_ms", "difference_pct")
-_RATIOS = ("time_ratio", "expected_ratio")
-_EXPECTED_RANGE = ("expected_ratio_least", "expected_ratio_most")
+_TIMES = (C.target_ms, C.reference_ms, C.difference_ms, C.difference_pct)
+_RATIOS = (C.time_ratio, C.expected_ratio)
+_EXPECTED_RANGE = (C.expected_ratio_least, C.expected_ratio_most)
 
 
 def _lowering(comparison: Comparison) -> pl.DataFrame:
     """Return the kernels of each operation, with its time and category."""
-    own = comparison.operations.select("pair", "category", "target_ms")
-    return comparison.lowering.join(own, on="pair", maintain_order="left")
+    own = comparison.operations.select(C.pair, C.category, C.target_ms)
+    return comparison.lowering.join(own, on=C.pair, maintain_order="left")
 
 
 def _alone(side: str, other: str, rows: Callable[[Comparison], pl.DataFrame]) -> ComparisonTable:
@@ -188,10 +189,10 @@ def _alone(side: str, other: str, rows: Callable[[Comparison], pl.DataFrame]) ->
         rows,
         columns_of(TABLES["comparison_unmatched"]),
         (
-            *("name", "input_dims", "time_ms", "calls", "percent_of_compute", "category"),
+            *(C.name, C.input_dims, C.time_ms, C.calls, C.percent_of_compute, C.category),
             *("bound", "kernel", "place"),
         ),
-        "time_ms",
+        C.time_ms,
         f"Operations of the {side} that have no counterpart on the {other}.",
         "uid",
     )
@@ -203,13 +204,13 @@ VIEWS: Mapping[str, ComparisonTable] = {
         lambda comparison: comparison.operations,
         OPERATION_COLUMNS,
         (
-            *("outcome", "name", "arguments", "unexplained_ms", *_TIMES, *_RATIOS),
-            *("target_us_per_call", "reference_us_per_call", "target_calls", "reference_calls"),
-            *("percent_of_compute", "attainable_ms", "bound", "reference_bound"),
-            *("efficiency_pct", "reference_efficiency_pct", "matched_by", "reference_name"),
-            *("kernel", "reference_kernel", "work_ratio", *_EXPECTED_RANGE),
+            *(C.outcome, C.name, "arguments", C.unexplained_ms, *_TIMES, *_RATIOS),
+            *(C.target_us_per_call, C.reference_us_per_call, C.target_calls, C.reference_calls),
+            *(C.percent_of_compute, C.attainable_ms, C.bound, C.reference_bound),
+            *(C.efficiency_pct, C.reference_efficiency_pct, C.matched_by, C.reference_name),
+            *(C.kernel, C.reference_kernel, C.work_ratio, *_EXPECTED_RANGE),
         ),
-        "unexplained_ms",
+        C.unexplained_ms,
         "Operations of both sides. Select a row for its kernels, the calculation of the expected "
         "time, and links to its category page.",
         "pair",
@@ -221,10 +222,10 @@ VIEWS: Mapping[str, ComparisonTable] = {
         lambda comparison: comparison.kernels,
         columns_of(TABLES["comparison_kernels"]),
         (
-            *("kernel", "found_in", *_TIMES, "target_launches", "reference_launches"),
-            *("target_us_per_launch", "reference_us_per_launch"),
+            *(C.kernel, C.found_in, *_TIMES, C.target_launches, C.reference_launches),
+            *(C.target_us_per_launch, C.reference_us_per_launch),
         ),
-        "target_ms",
+        C.target_ms,
         "GPU work by kernel name. Libraries of different vendors have different kernel names, so "
         "most rows are on one side only.",
     ),
@@ -233,18 +234,18 @@ VIEWS: Mapping[str, ComparisonTable] = {
         _lowering,
         columns_of(TABLES["comparison_operations"], TABLES["comparison_lowering"]),
         (
-            *("name", "input_dims", "target_ms", "side", "kernel", "found_in"),
-            *("launches_per_call", "us_per_call", "percent"),
+            *(C.name, C.input_dims, C.target_ms, C.side, C.kernel, C.found_in),
+            *(C.launches_per_call, C.us_per_call, C.percent),
         ),
-        "target_ms",
+        C.target_ms,
         "Kernels that an operation with these shapes launches on each side.",
     ),
     "modules": ComparisonTable(
         "Modules",
         lambda comparison: comparison.modules,
         columns_of(TABLES["comparison_modules"]),
-        ("module", "path", "found_in", *_TIMES, "target_calls", "reference_calls"),
-        "target_ms",
+        (C.module, C.path, C.found_in, *_TIMES, C.target_calls, C.reference_calls),
+        C.target_ms,
         "Time by module of the model. A module contains those below it, so the rows do not add up.",
     ),
     "collectives": ComparisonTable(
@@ -252,10 +253,10 @@ VIEWS: Mapping[str, ComparisonTable] = {
         lambda comparison: comparison.collectives,
         columns_of(TABLES["comparison_collectives"]),
         (
-            *("collective", "dtype", "group_size", "message_mb", "found_in"),
-            *(*_TIMES, "target_count", "reference_count"),
+            *(C.collective, C.dtype, C.group_size, C.message_mb, C.found_in),
+            *(*_TIMES, C.target_count, C.reference_count),
         ),
-        "target_ms",
+        C.target_ms,
         "Communication by kind, element type, group size and message. The time of a collective "
         "includes waiting for other ranks.",
     ),

@@ -10,6 +10,7 @@ from jarvis.dashboard.pages.compare.sides import Sides, choose_reference, side_l
 from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.state import Opened, load_stored
 from jarvis.dashboard.widgets.controls import ALL, choice, keyed_choice, percent_slider, text_input
+from jarvis.schemas.names import C
 
 PAGE = "compare"
 _OUTCOMES = {
@@ -19,8 +20,8 @@ _OUTCOMES = {
     "not judged": (Outcome.SHORT.value, Outcome.UNKNOWN.value),
 }
 _SEARCHED = (
-    *("name", "reference_name", "arguments", "input_dims", "kernel", "reference_kernel", "place"),
-    *("module", "path", "collective", "dtype"),
+    *(C.name, C.reference_name, "arguments", C.input_dims, C.kernel, C.reference_kernel, C.place),
+    *(C.module, C.path, C.collective, C.dtype),
 )
 
 
@@ -35,10 +36,10 @@ class Filters:
     def chosen(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the rows that pass the filters; a filter without its column is ignored."""
         shown = pl.lit(value=True)
-        if self.category != ALL and "category" in rows.columns:
-            shown &= pl.col("category") == self.category
-        if self.outcome != ALL and "outcome" in rows.columns:
-            shown &= pl.col("outcome").is_in(_OUTCOMES[self.outcome])
+        if self.category != ALL and C.category in rows.columns:
+            shown &= pl.col(C.category) == self.category
+        if self.outcome != ALL and C.outcome in rows.columns:
+            shown &= pl.col(C.outcome).is_in(_OUTCOMES[self.outcome])
         searched = [pl.col(name).fill_null("") for name in _SEARCHED if name in rows.columns]
         if self.search and searched:
             shown &= pl.any_horizontal(
@@ -84,7 +85,7 @@ def choose_sides(target: Opened) -> tuple[Sides, float] | None:
 
 def row_filters(comparison: Comparison) -> Filters:
     """Draw the filters of charts and tables."""
-    titles = dict(comparison.categories.select("category", "title").drop_nulls().iter_rows())
+    titles = dict(comparison.categories.select(C.category, C.title).drop_nulls().iter_rows())
     with st.container(border=True):
         category, outcome, search = st.columns([2, 3.4, 2])
         with category:

@@ -24,6 +24,7 @@ from jarvis.reports.comparative.fair import fair_markdown
 from jarvis.reports.comparative.rough import rough_markdown
 from jarvis.reports.comparative.subject import Subject
 from jarvis.schemas import TABLES, TEXT, Column
+from jarvis.schemas.names import C
 from jarvis.server.jobs.kinds import Compare
 from jarvis.text.format import (
     MISSING,
@@ -125,8 +126,8 @@ def compare_and_replay(sides: Sides, comparison: Comparison, pair: int | None) -
             "Contents of the package: all operations that are slower than the hardware explains, "
             "or the selected row of the table of matched operations.",
         )
-        is_used = pl.col("pair") == pair if which == _SELECTED else pl.col("outcome").is_in(SLOWER)
-        uids = comparison.operations.filter(is_used)["uids"].explode().drop_nulls()
+        is_used = pl.col(C.pair) == pair if which == _SELECTED else pl.col(C.outcome).is_in(SLOWER)
+        uids = comparison.operations.filter(is_used)[C.uids].explode().drop_nulls()
         if uids.is_empty():
             st.info(
                 "Select a row in the table of matched operations."
@@ -149,11 +150,11 @@ _SIDE_COLUMNS = columns_of(
 
 def pair_details(sides: Sides, comparison: Comparison, row: dict[str, Any]) -> None:
     """Draw a matched operation: both sides, expected time, kernels, and links to its rows."""
-    name = code(shortened(row["name"], _NAME_LENGTH))
-    st.subheader(f"{name} is {row['outcome']}" if row["is_unexpected"] else name)
+    name = code(shortened(row[C.name], _NAME_LENGTH))
+    st.subheader(f"{name} is {row[C.outcome]}" if row[C.is_unexpected] else name)
     if row["arguments"]:
         st.caption(f"Arguments: {cell(row['arguments'], 200)}")
-    st.markdown(f"{prose(row['explanation'])} {_working(row, comparison.tolerance)}")
+    st.markdown(f"{prose(row[C.explanation])} {_working(row, comparison.tolerance)}")
     left, right = st.columns([2, 3])
     with left.container(border=True, height="stretch"):
         st.markdown("**Both sides**")
@@ -162,45 +163,45 @@ def pair_details(sides: Sides, comparison: Comparison, row: dict[str, Any]) -> N
     with right.container(border=True, height="stretch"):
         st.markdown(_kernels_title(row))
         small_table(
-            comparison.lowering.filter(pl.col("pair") == row["pair"]),
+            comparison.lowering.filter(pl.col(C.pair) == row[C.pair]),
             columns_of(TABLES["comparison_lowering"]),
             "Kernels of the operation on either side",
-            ("side", "kernel", "us_per_call", "launches_per_call", "percent"),
+            (C.side, C.kernel, C.us_per_call, C.launches_per_call, C.percent),
             {
-                "side": 75,
-                "kernel": 170,
-                "us_per_call": 105,
-                "launches_per_call": 105,
-                "percent": 75,
+                C.side: 75,
+                C.kernel: 170,
+                C.us_per_call: 105,
+                C.launches_per_call: 105,
+                C.percent: 75,
             },
         )
 
 
 def _working(row: dict[str, Any], tolerance: float) -> str:
     """Return the calculation of the outcome as text."""
-    low, high = row["expected_ratio_least"], row["expected_ratio_most"]
+    low, high = row[C.expected_ratio_least], row[C.expected_ratio_most]
     if high is None:
         return ""
-    reference, target = row["reference_us_per_call"], row["target_us_per_call"]
-    ratio = decimal(high) if row["expected_ratio"] else f"{decimal(low)} to {decimal(high)}"
+    reference, target = row[C.reference_us_per_call], row[C.target_us_per_call]
+    ratio = decimal(high) if row[C.expected_ratio] else f"{decimal(low)} to {decimal(high)}"
     expected = f"expected {microseconds(reference)} x {ratio} = "
     expected += (
         microseconds(reference * high)
-        if row["expected_ratio"]
+        if row[C.expected_ratio]
         else f"{decimal(reference * low)} to {microseconds(reference * high)}"
     )
     text = (
         f"Per call: {expected}, measured {microseconds(target)}, which is "
         f"{decimal(target / (reference * high))} times the "
-        f"{'expected time' if row['expected_ratio'] else 'upper limit'}; the tolerance is "
+        f"{'expected time' if row[C.expected_ratio] else 'upper limit'}; the tolerance is "
         f"{decimal(tolerance)} times."
     )
-    if row["unexplained_ms"]:
+    if row[C.unexplained_ms]:
         text += (
-            f" Not explained: {milliseconds(row['target_ms'])} - "
-            f"{milliseconds(row['attainable_ms'])} = {milliseconds(row['unexplained_ms'])}."
+            f" Not explained: {milliseconds(row[C.target_ms])} - "
+            f"{milliseconds(row[C.attainable_ms])} = {milliseconds(row[C.unexplained_ms])}."
         )
-    if row["is_roofline_capped"]:
+    if row[C.is_roofline_capped]:
         text += (
             " The target's roofline time is longer than the expected time, so it is the attainable "
             "time."
@@ -214,34 +215,34 @@ def _sides(row: dict[str, Any]) -> pl.DataFrame:
         return own, row[f"reference_{what}"]
 
     lines = {
-        "Operation": tuple(name or MISSING for name in of("name")),
-        "Time per call": tuple(map(microseconds, of("us_per_call"))),
-        "Calls": tuple(map(count, of("calls"))),
+        "Operation": tuple(name or MISSING for name in of(C.name)),
+        "Time per call": tuple(map(microseconds, of(C.us_per_call))),
+        "Calls": tuple(map(count, of(C.calls))),
         "GPU time": tuple(map(milliseconds, of("ms"))),
-        "Bound": tuple(bound or "unknown" for bound in of("bound")),
-        "Efficiency": tuple(map(marked_efficiency, of("efficiency_pct"))),
+        "Bound": tuple(bound or "unknown" for bound in of(C.bound)),
+        "Efficiency": tuple(map(marked_efficiency, of(C.efficiency_pct))),
     }
-    if row["name"] == row["reference_name"]:
+    if row[C.name] == row[C.reference_name]:
         del lines["Operation"]
     target, reference = zip(*lines.values(), strict=True)
     return pl.DataFrame({"what": list(lines), "target": target, "reference": reference})
 
 
 def _kernels_title(row: dict[str, Any]) -> str:
-    if row["same_kernels"] is None:
+    if row[C.same_kernels] is None:
         return "**Kernels on either side**"
-    if row["same_kernels"]:
+    if row[C.same_kernels]:
         return "**Both sides launch kernels of the same names**"
     return "**The sides launch different kernels**"
 
 
 def _row_links(sides: Sides, row: dict[str, Any]) -> None:
     """Draw links to the operation's rows on its category page in both analyses."""
-    category = row["category"]
+    category = row[C.category]
     if category not in load_analyses():
         return
     ids = {Role.TARGET: sides.target.id, Role.REFERENCE: sides.reference.id}
-    uids = {Role.TARGET: row["uid"], Role.REFERENCE: row["reference_uid"]}
+    uids = {Role.TARGET: row[C.uid], Role.REFERENCE: row[C.reference_uid]}
     with st.container(horizontal=True):
         for role, analysis_id in ids.items():
             navigation.link(

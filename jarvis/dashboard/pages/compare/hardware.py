@@ -11,6 +11,7 @@ from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.hardware import HardwareSpec
 from jarvis.schemas import NUMBER, TEXT, Column
+from jarvis.schemas.names import C
 from jarvis.text.markdown import escape
 
 _ALWAYS = ("matrix_bf16", "matrix_fp16")
@@ -109,7 +110,7 @@ def _compute(ratios: HardwareRatios | None, compute: str) -> float | None:
 def _in_use(comparison: Comparison) -> list[str]:
     """Return the compute peaks used by operations of either side."""
     used = pl.concat(
-        side.rows("operations").select("compute")
+        side.rows("operations").select(C.compute)
         for side in (comparison.target, comparison.reference)
     )
-    return sorted(used["compute"].drop_nulls().unique())
+    return sorted(used[C.compute].drop_nulls().unique())

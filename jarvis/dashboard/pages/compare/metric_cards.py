@@ -7,6 +7,7 @@ from jarvis.comparison import SLOWER, Comparison, MatchedBy, Role
 from jarvis.dashboard.pages.compare.sides import Sides
 from jarvis.dashboard.widgets.elements import metric_card
 from jarvis.impact import share_pct
+from jarvis.schemas.names import C
 from jarvis.text.format import MIN_MS, MISSING, count, counted, decimal, milliseconds, percent
 from jarvis.text.markdown import escape, prose
 
@@ -30,18 +31,18 @@ def matched_pct(comparison: Comparison) -> float:
 
 def same_calls_pct(comparison: Comparison) -> float:
     """Return the share in calls of the same operators, shapes and dtypes, in percent."""
-    same = pl.col("matched_by") == MatchedBy.ARGUMENTS.value
+    same = pl.col(C.matched_by) == MatchedBy.ARGUMENTS.value
     return _share_pct(comparison, comparison.operations.filter(same))
 
 
 def _share_pct(comparison: Comparison, part: pl.DataFrame) -> float:
-    return share_pct(float(part["target_ms"].sum()), _operations_ms(comparison))
+    return share_pct(float(part[C.target_ms].sum()), _operations_ms(comparison))
 
 
 def _operations_ms(comparison: Comparison) -> float:
     """Return the time of all operations of the target in ms."""
-    return float(comparison.operations["target_ms"].sum()) + float(
-        comparison.only_in_target["time_ms"].sum()
+    return float(comparison.operations[C.target_ms].sum()) + float(
+        comparison.only_in_target[C.time_ms].sum()
     )
 
 
@@ -74,7 +75,7 @@ def warnings(sides: Sides, comparison: Comparison) -> None:
 
 def key_metrics(comparison: Comparison) -> None:
     """Draw time ratios of the parts of the GPU timeline, unexplained time and matched share."""
-    times = {row["type"]: row for row in comparison.totals.iter_rows(named=True)}
+    times = {row[C.type]: row for row in comparison.totals.iter_rows(named=True)}
     communicates = any(times.get("exposed_comm_time", {}).get(f"{role.value}_ms") for role in Role)
     outside = "exposed_comm_time" if communicates else "exposed_memcpy_time"
     parts = ("total_time", "computation_time", outside, "idle_time")
@@ -92,7 +93,7 @@ def _ratio_card(row: dict[str, float] | None, label: str, meaning: str) -> None:
     if row is None:
         metric_card(label, MISSING, "unknown", help_text=f"{meaning} Not available on both sides.")
         return
-    target, reference = row["target_ms"], row["reference_ms"]
+    target, reference = row[C.target_ms], row[C.reference_ms]
     metric_card(
         label,
         f"{decimal(target / reference)}x" if reference else MISSING,
@@ -109,9 +110,9 @@ def _both(target_ms: float, reference_ms: float) -> str:
 
 def _unexplained(comparison: Comparison) -> None:
     rows = comparison.operations
-    judged = int(rows["is_unexpected"].count())
-    slower = rows.filter(pl.col("outcome").is_in(SLOWER)).height
-    unexplained = float(rows["unexplained_ms"].sum())
+    judged = int(rows[C.is_unexpected].count())
+    slower = rows.filter(pl.col(C.outcome).is_in(SLOWER)).height
+    unexplained = float(rows[C.unexplained_ms].sum())
     metric_card(
         "Not explained",
         milliseconds(unexplained) if judged else MISSING,
@@ -123,7 +124,7 @@ def _unexplained(comparison: Comparison) -> None:
 
 
 def _matched(comparison: Comparison) -> None:
-    alone = float(comparison.only_in_target["time_ms"].sum())
+    alone = float(comparison.only_in_target[C.time_ms].sum())
     metric_card(
         "Matched",
         percent(matched_pct(comparison)),
@@ -136,9 +137,9 @@ def _matched(comparison: Comparison) -> None:
 def what_dominates(comparison: Comparison) -> str:
     """Return which categories take more and less time on the target, as a sentence."""
     rows = comparison.categories
-    more = rows.filter(pl.col("difference_ms") > 0).sort("difference_ms", descending=True)
-    less = rows.filter(pl.col("difference_ms") < 0).sort("difference_ms")
-    sums = [milliseconds(abs(float(part["difference_ms"].sum()))) for part in (more, less)]
+    more = rows.filter(pl.col(C.difference_ms) > 0).sort(C.difference_ms, descending=True)
+    less = rows.filter(pl.col(C.difference_ms) < 0).sort(C.difference_ms)
+    sums = [milliseconds(abs(float(part[C.difference_ms].sum()))) for part in (more, less)]
     if more.is_empty() and less.is_empty():
         return "Every category takes the same time on both sides."
     sentences = [
@@ -151,7 +152,7 @@ def what_dominates(comparison: Comparison) -> str:
 
 
 def _first(part: pl.DataFrame) -> str:
-    title, difference = part.select("title", "difference_ms").row(0)
+    title, difference = part.select(C.title, C.difference_ms).row(0)
     return f"{escape(title)} ({milliseconds(abs(difference))})"
 
 

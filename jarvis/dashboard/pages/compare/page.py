@@ -13,6 +13,7 @@ from jarvis.dashboard.pages.compare.sides import Sides, no_reference
 from jarvis.dashboard.session import selection
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.finding_cards import finding_cards
+from jarvis.schemas.names import C
 
 
 def render(now: Opened) -> None:
@@ -71,5 +72,5 @@ def _differences(
     picked = tables.view_table(view, shown, filters, sides)
     if picked is None or view != MATCHED:
         return None
-    pair_details(sides, comparison, rows.row(by_predicate=pl.col("pair") == picked, named=True))
+    pair_details(sides, comparison, rows.row(by_predicate=pl.col(C.pair) == picked, named=True))
     return picked

@@ -12,6 +12,7 @@ from jarvis.dashboard.session.links import note_control, notice
 from jarvis.dashboard.session.state import Opened
 from jarvis.pipeline import compare
 from jarvis.run import Manifest
+from jarvis.schemas.names import C
 from jarvis.server.storage.catalog import Catalog, Entry, name_of
 from jarvis.text.format import arguments
 from jarvis.text.markdown import escape
@@ -69,7 +70,7 @@ def _operations(key: _Key, tolerance: float, _sides: Sides) -> pl.DataFrame:
 def _arguments(key: _Key, _sides: Sides) -> pl.Series:
     """Return the short arguments of the rows, which do not depend on the tolerance."""
     rows = _compared(key, _sides).operations
-    texts = [arguments(*row) for row in rows.select("input_dims", "input_types").iter_rows()]
+    texts = [arguments(*row) for row in rows.select(C.input_dims, C.input_types).iter_rows()]
     return pl.Series("arguments", texts, pl.String)
 
 

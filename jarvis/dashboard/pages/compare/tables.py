@@ -26,6 +26,7 @@ from jarvis.dashboard.session.links import ANALYSIS
 from jarvis.dashboard.widgets import row_order
 from jarvis.dashboard.widgets.controls import keyed_choice
 from jarvis.dashboard.widgets.table import configured
+from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, count, counted
 
 _VIEW = f"{PAGE}_view"
@@ -42,7 +43,7 @@ _OUTCOME_COLORS: Mapping[str, str] = {
 
 _LINKS = {"target_page": "Target", "reference_page": "Reference"}
 _ROW_PX, _TABLE_PX = 35, 460
-_WIDTHS = {"name": 170, "arguments": 170, "input_dims": 170, "kernel": 260, "module": 190}
+_WIDTHS = {C.name: 170, "arguments": 170, C.input_dims: 170, C.kernel: 260, C.module: 190}
 
 
 def choose_view(comparison: Comparison) -> str:
@@ -55,7 +56,7 @@ def choose_view(comparison: Comparison) -> str:
 
 def show_operation(comparison: Comparison, uid: int) -> None:
     """Select an operation of the target in the view that has it, on the next rerun."""
-    is_alone = uid in comparison.only_in_target["uid"]
+    is_alone = uid in comparison.only_in_target[C.uid]
     view, row = (ONLY_TARGET, uid) if is_alone else (MATCHED, pair_of(comparison, uid))
     if row is not None:
         st.session_state[_VIEW] = view
@@ -64,9 +65,9 @@ def show_operation(comparison: Comparison, uid: int) -> None:
 
 def pair_of(comparison: Comparison, uid: int) -> int | None:
     """Return the matched row with an operation of the target, preferably as its first operation."""
-    rows = comparison.operations.filter(pl.col("uids").list.contains(uid))
-    leading = rows.sort(pl.col("uid") != uid, maintain_order=True)
-    return None if leading.is_empty() else int(leading["pair"][0])
+    rows = comparison.operations.filter(pl.col(C.uids).list.contains(uid))
+    leading = rows.sort(pl.col(C.uid) != uid, maintain_order=True)
+    return None if leading.is_empty() else int(leading[C.pair][0])
 
 
 def table_page(view: str) -> str:
@@ -84,14 +85,16 @@ def view_table(key: str, rows: pl.DataFrame, filters: Filters, sides: Sides) -> 
     shown = filters.chosen(rows)
     st.caption(f"{view.about} {count(shown.height)} of {counted(rows.height, 'row')}.")
     if view.key is not None:
-        shown = shown.with_columns(uid=pl.col(view.key), operation_uid=pl.col("uid"))
+        shown = shown.with_columns(
+            pl.col(view.key).alias(C.uid), pl.col(C.uid).alias(C.operation_uid)
+        )
     uid, is_new = selection.selected(page, shown) if view.key else (None, False)
     labels = {name: view.columns[name].label for name in dict.fromkeys([view.order, *names])}
     with st.container(horizontal=True, vertical_alignment="bottom"):
         order = row_order.order_controls(page, labels, view.order)
         ordered = order.sorted(shown)
         shown_by = f"{filters.filter_id}-{order.column}-{order.direction}"
-        wanted = ordered["uid"].index_of(uid) if is_new and uid is not None else None
+        wanted = ordered[C.uid].index_of(uid) if is_new and uid is not None else None
         number = row_order.page_number(page, ordered.height, shown_by, wanted)
     if shown.is_empty():
         st.info(
@@ -120,30 +123,30 @@ def _selected_on(
     ``requested`` is the selection of the URL, and whether it is new.
     """
     uid, is_new = requested
-    place = None if uid is None else part["uid"].index_of(uid)
+    place = None if uid is None else part[C.uid].index_of(uid)
     # The browser selects rows by index, so the key differs by the rows shown.
-    key = f"{page}_table_{shown_by}-{crc32(part['uid'].to_numpy().tobytes()):08x}"
+    key = f"{page}_table_{shown_by}-{crc32(part[C.uid].to_numpy().tobytes()):08x}"
     if is_new or key not in st.session_state:
         chosen = [] if place is None else [place]
         st.session_state[key] = {"selection": {"rows": chosen, "columns": [], "cells": []}}
     picked = _dataframe(view, page, part, names, key, ["single-row"])
     if picked:
-        return int(part["uid"][picked[0]])
+        return int(part[C.uid][picked[0]])
     return uid if place is None else None
 
 
 def _with_links(key: str, sides: Sides, rows: pl.DataFrame) -> pl.DataFrame:
     """Return the rows with URLs of the operation's rows on the category pages."""
     columns = {
-        MATCHED: (("target_page", "operation_uid"), ("reference_page", "reference_uid")),
-        ONLY_TARGET: (("target_page", "operation_uid"),),
-        ONLY_REFERENCE: (("reference_page", "operation_uid"),),
+        MATCHED: (("target_page", C.operation_uid), ("reference_page", C.reference_uid)),
+        ONLY_TARGET: (("target_page", C.operation_uid),),
+        ONLY_REFERENCE: (("reference_page", C.operation_uid),),
     }
     ids = {"target_page": sides.target.id, "reference_page": sides.reference.id}
     return rows.with_columns(
         pl.Series(
             name,
-            [_address(ids[name], *row) for row in rows.select("category", uid).iter_rows()],
+            [_address(ids[name], *row) for row in rows.select(C.category, uid).iter_rows()],
             pl.String,
         )
         for name, uid in columns.get(key, ())
@@ -169,7 +172,7 @@ def _dataframe(
     shown = [*names, *links]
     event = st.dataframe(
         part.select(shown).with_columns(
-            pl.concat_list(name) for name in ("outcome",) if name in shown
+            pl.concat_list(name) for name in (C.outcome,) if name in shown
         ),
         key=key,
         hide_index=True,

@@ -18,6 +18,7 @@ from jarvis.hardware import PRECISIONS, UNITS, Hardware, HardwareSpec, load_hard
 from jarvis.run import Run
 from jarvis.run.peaks import without_peak
 from jarvis.schemas import NUMBER, TEXT, Column
+from jarvis.schemas.names import C
 from jarvis.server.jobs.kinds import Reproject
 from jarvis.server.jobs.queue import Job
 from jarvis.server.storage.catalog import UnknownAnalysisError, name_of
@@ -112,12 +113,12 @@ def chosen(hardware: Hardware) -> tuple[HardwareSpec, HardwareSpec | None]:
 
 def _preset_columns(unit: str) -> tuple[Column, ...]:
     return (
-        Column("name", "GPU", TEXT, meaning="name in reports"),
+        Column(C.name, "GPU", TEXT, meaning="name in reports"),
         Column("preset", "Preset", TEXT, meaning="set of peaks; the first is the default"),
         Column("used", "Used by", TEXT, meaning="open analysis, or your own GPU"),
         Column("doubts", "In doubt", TEXT, meaning="values that may be wrong; see their sources"),
         Column("memory_gb", "Memory (GB)", NUMBER, "GB", ",g", "per device"),
-        Column("tb_per_s", "Memory (TB/s)", NUMBER, "TB/s", ",.2f", "peak bandwidth"),
+        Column(C.tb_per_s, "Memory (TB/s)", NUMBER, "TB/s", ",.2f", "peak bandwidth"),
         *(
             Column(p, f"{p} (TFLOPS/s)", NUMBER, "TFLOPS/s", ",g", f"dense peak of {unit} units")
             for p in PRECISIONS
@@ -132,11 +133,11 @@ def _preset_row(
     is_used = used is not None and used.title == spec.title
     marks = [IN_USE] * is_used + [OWN] * (hardware.custom_file(spec) is not None)
     return {
-        "name": spec.name,
+        C.name: spec.name,
         "preset": spec.preset,
         "used": ", ".join(marks) or None,
         "memory_gb": spec.memory_gb,
-        "tb_per_s": spec.tb_per_s,
+        C.tb_per_s: spec.tb_per_s,
         **{p: spec.peak_tflops(f"{unit}_{p}") for p in PRECISIONS},
         "doubts": f"{doubtful} of {len(spec.figures)}" if doubtful else None,
     }
@@ -184,9 +185,9 @@ def _figure_names(spec: HardwareSpec, other: HardwareSpec | None) -> list[str]:
 def _figure_columns(spec: HardwareSpec, other: HardwareSpec | None) -> tuple[Column, ...]:
     own = (
         Column("figure", "Quantity", TEXT, meaning="with its unit"),
-        Column("value", spec.title, NUMBER, "", ",g", "in the unit of the row"),
+        Column(C.value, spec.title, NUMBER, "", ",g", "in the unit of the row"),
         Column("doubt", "In doubt", TEXT, meaning="why the value may be wrong"),
-        Column("source", "Source", TEXT, meaning="source of the value"),
+        Column(C.source, "Source", TEXT, meaning="source of the value"),
     )
     if other is None:
         return own

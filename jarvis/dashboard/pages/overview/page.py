@@ -25,6 +25,7 @@ from jarvis.reports.figures import (
 from jarvis.reports.health import health_of
 from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
+from jarvis.schemas.names import C
 from jarvis.text.format import counted, milliseconds, percent
 from jarvis.trace_health import Fact
 
@@ -160,11 +161,11 @@ def _gpu_time(totals: Totals) -> None:
             st.markdown("**No GPU time**: the trace has no GPU work")
             return
         shares = [
-            f"{part} {percent(share)}" for part, share in parts["part", "percent"].iter_rows()
+            f"{part} {percent(share)}" for part, share in parts["part", C.percent].iter_rows()
         ]
-        largest = parts.sort("time_ms", descending=True).row(0, named=True)
+        largest = parts.sort(C.time_ms, descending=True).row(0, named=True)
         st.markdown(
-            f"**{largest['part'].capitalize()} takes {percent(largest['percent'])}** of "
+            f"**{largest['part'].capitalize()} takes {percent(largest[C.percent])}** of "
             f"{milliseconds(totals.total_time_ms)} GPU time",
             help="Time is attributed in this order: compute, communication, copy, idle.",
         )
@@ -187,7 +188,7 @@ def _categories(now: Opened, target_pct: int) -> None:
             else "no efficiencies, so no saving"
         )
         st.markdown(
-            f"**{first['title']} takes {percent(share)} of kernel time** · {projection}",
+            f"**{first[C.title]} takes {percent(share)} of kernel time** · {projection}",
             help="Kernel time of each category, and in green the saving if its operations reached "
             "the target. This excludes findings about idle time, communication and fusion, and "
             "includes operations too small for a finding.",

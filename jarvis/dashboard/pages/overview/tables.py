@@ -14,6 +14,7 @@ from jarvis.dashboard.widgets.projection import reprojected
 from jarvis.dashboard.widgets.table import LINK, configured, link_column, small_table
 from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
+from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, byte_size, count, counted, milliseconds
 from jarvis.text.markdown import escape
 from jarvis.text.messages import to_text
@@ -55,8 +56,8 @@ def ranked_findings(now: Opened, target_pct: int) -> None:
 
 
 _FINDING_COLUMNS = (
-    Column("rank", "Rank", TEXT, meaning="by priority, then by saving"),
-    Column("category", "Category", TEXT, meaning="page of the finding"),
+    Column(C.rank, "Rank", TEXT, meaning="by priority, then by saving"),
+    Column(C.category, "Category", TEXT, meaning="page of the finding"),
     Column("finding", "Finding", TEXT, meaning="what is slow"),
     Column("saved_ms", "Saving (ms)", NUMBER, "ms", ",.3f", "middle estimate"),
     Column("wall_pct", "GPU time (%)", NUMBER, "%", ",.2f", "saving in percent of GPU wall time"),
@@ -68,10 +69,10 @@ def _finding_row(now: Opened, ranked: Recommendation, target_pct: int) -> dict[s
     finding = ranked.finding
     gain = reprojected(finding, target_pct, now.run.manifest)
     return {
-        "rank": ranked.label,
+        C.rank: ranked.label,
         LINK: _address(now, ranked, target_pct),
         "priority": [str(finding.priority)],
-        "category": ranked.result.title,
+        C.category: ranked.result.title,
         "finding": to_text(finding.title).replace("`", ""),
         "saved_ms": gain.saved_ms.mid if gain else None,
         "wall_pct": gain.e2e_pct.mid if gain else None,
@@ -102,7 +103,7 @@ def top_operations(now: Opened) -> None:
         return
     titles = {key: result.title for key, result in now.run.results.items()}
     rows = [
-        {**operation.model_dump(), "category": titles.get(operation.category or "")}
+        {**operation.model_dump(), C.category: titles.get(operation.category or "")}
         for operation in top
     ]
     frame = pl.DataFrame(rows, infer_schema_length=None)
@@ -110,15 +111,15 @@ def top_operations(now: Opened) -> None:
 
 
 _TOP_COLUMNS = (
-    Column("rank", "Rank", pl.Int64(), meaning="by GPU time"),
-    Column("name", "Operation", TEXT, meaning="operator that launches the kernels"),
-    Column("category", "Category", TEXT, meaning="category of its longest row"),
-    Column("time_ms", "GPU time (ms)", NUMBER, "ms", ",.3f", "of all its calls"),
-    Column("count", "Count", pl.Int64(), format=",d", meaning="calls that launched GPU work"),
-    Column("percent_of_compute", "% of compute", NUMBER, "%", ",.2f", "share of compute time"),
-    Column("percent_of_total", "% of GPU time", NUMBER, "%", ",.2f", "share of GPU wall time"),
-    Column("efficiency_pct", "Efficiency (%)", NUMBER, "%", ",.1f", "share of the roofline"),
-    Column("bound", "Bound", TEXT, meaning="which peak limits it"),
+    Column(C.rank, "Rank", pl.Int64(), meaning="by GPU time"),
+    Column(C.name, "Operation", TEXT, meaning="operator that launches the kernels"),
+    Column(C.category, "Category", TEXT, meaning="category of its longest row"),
+    Column(C.time_ms, "GPU time (ms)", NUMBER, "ms", ",.3f", "of all its calls"),
+    Column(C.count, "Count", pl.Int64(), format=",d", meaning="calls that launched GPU work"),
+    Column(C.percent_of_compute, "% of compute", NUMBER, "%", ",.2f", "share of compute time"),
+    Column(C.percent_of_total, "% of GPU time", NUMBER, "%", ",.2f", "share of GPU wall time"),
+    Column(C.efficiency_pct, "Efficiency (%)", NUMBER, "%", ",.1f", "share of the roofline"),
+    Column(C.bound, "Bound", TEXT, meaning="which peak limits it"),
 )
 
 
@@ -127,8 +128,8 @@ def against_reference(now: Opened) -> None:
     if _OPERATIONS not in now.run.manifest.tables:
         return
     st.subheader("Against the reference")
-    rows = now.run.table(_OPERATIONS).sort("unexplained_ms", descending=True, nulls_last=True)
-    slower = rows.filter(pl.col("outcome").is_in(SLOWER))
+    rows = now.run.table(_OPERATIONS).sort(C.unexplained_ms, descending=True, nulls_last=True)
+    slower = rows.filter(pl.col(C.outcome).is_in(SLOWER))
     st.caption(
         f"{count(rows.height)} operations have a counterpart in analysis "
         f"{escape(now.run.manifest.reference or '')}; slower than bandwidths or compute peaks "
@@ -153,15 +154,15 @@ def against_reference(now: Opened) -> None:
 
 _OPERATIONS = "comparison_operations"
 _COMPARED = (
-    "name",
-    "input_dims",
-    "target_calls",
-    "unexplained_ms",
-    "target_us_per_call",
-    "reference_us_per_call",
-    "time_ratio",
-    "expected_ratio",
-    "bound",
+    C.name,
+    C.input_dims,
+    C.target_calls,
+    C.unexplained_ms,
+    C.target_us_per_call,
+    C.reference_us_per_call,
+    C.time_ratio,
+    C.expected_ratio,
+    C.bound,
 )
 
 

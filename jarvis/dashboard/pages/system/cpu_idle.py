@@ -19,6 +19,7 @@ from jarvis.impact import share_pct
 from jarvis.perf_report.timeline.other_definitions import Quantity
 from jarvis.schemas import TABLES
 from jarvis.schemas.columns import number
+from jarvis.schemas.names import C
 from jarvis.text.format import count, counted, microseconds, milliseconds, percent
 
 _TABLE = "idle_gaps"
@@ -29,17 +30,17 @@ _COLUMNS = charts.columns_of(
 )
 _SHOWN = (
     "idle_ms",
-    "cause",
-    "host_call",
-    "host_call_us",
-    "host_op",
-    "launcher_name",
-    "prev_name",
-    "next_name",
-    "launch_lead_us",
-    "host_time_us",
+    C.cause,
+    C.host_call,
+    C.host_call_us,
+    C.host_op,
+    C.launcher_name,
+    C.prev_name,
+    C.next_name,
+    C.launch_lead_us,
+    C.host_time_us,
 )
-_WIDTHS = {"host_call": 170, "launcher_name": 150, "prev_name": 150, "next_name": 150}
+_WIDTHS = {C.host_call: 170, C.launcher_name: 150, C.prev_name: 150, C.next_name: 150}
 
 
 def idle_gap_cards(now: Opened) -> None:
@@ -47,20 +48,20 @@ def idle_gap_cards(now: Opened) -> None:
     found = now.run.table(_TABLE)
     if found.is_empty():
         return
-    gaps = found.with_columns(pl.col("cause").replace(_LABELS), idle_ms=pl.col("dur_ns") / 1e6)
-    by_cause = charts.bar_totals(gaps, x="idle_ms", y="cause")
+    gaps = found.with_columns(pl.col(C.cause).replace(_LABELS), idle_ms=pl.col(C.dur_ns) / 1e6)
+    by_cause = charts.bar_totals(gaps, x="idle_ms", y=C.cause)
     total_ms = float(by_cause["idle_ms"].sum())
-    cause, cause_ms = by_cause.select("cause", "idle_ms").row(0)
+    cause, cause_ms = by_cause.select(C.cause, "idle_ms").row(0)
     with st.container(border=True):
         st.markdown(
             f"**Likely cause of {percent(share_pct(cause_ms, total_ms))} of idle time: "
             f"{cause.lower()}**",
             help="All gaps, each with the cause that best fits the recorded host calls.",
         )
-        drawing = charts.bars(gaps, _COLUMNS, palette(), x="idle_ms", y="cause", limit=len(_LABELS))
+        drawing = charts.bars(gaps, _COLUMNS, palette(), x="idle_ms", y=C.cause, limit=len(_LABELS))
         render_chart(drawing, "Idle time by likely cause")
         st.caption("Causes are estimated from the recorded host calls and are not proven.")
-    longest = gaps.sort("dur_ns", "start_ns", descending=[True, False]).head(_LONGEST)
+    longest = gaps.sort(C.dur_ns, C.start_ns, descending=[True, False]).head(_LONGEST)
     known = [name for name in _SHOWN if longest[name].null_count() < longest.height]
     share = share_pct(float(longest["idle_ms"].sum()), total_ms)
     with st.container(border=True):
@@ -88,7 +89,7 @@ def _addresses(now: Opened, gaps: pl.DataFrame) -> pl.Series:
         navigation.address(
             navigation.TIMELINE, now.id, **parameters_around(recording, start, start + length)
         )
-        for start, length in gaps.select("start_ns", "dur_ns").iter_rows()
+        for start, length in gaps.select(C.start_ns, C.dur_ns).iter_rows()
     ]
     return pl.Series(LINK, addresses, dtype=pl.String)
 
@@ -132,7 +133,7 @@ def cpu_idle_section(analysis: Analysis, now: Opened, result: AnalysisResult) ->
     with left.container(border=True, height="stretch"):
         _histogram(charts.idle_gaps_us(window), "gap", "Idle time")
     with right.container(border=True, height="stretch"):
-        lengths = window.filter(pl.col("cat") == "kernel")["dur_ns"] / 1000
+        lengths = window.filter(pl.col(C.cat) == "kernel")[C.dur_ns] / 1000
         _histogram(lengths, "kernel", "Kernel time")
     why_another_tool(now, analysis.key, (Quantity.IDLE, Quantity.STREAM_IDLE, Quantity.BUSY))
 

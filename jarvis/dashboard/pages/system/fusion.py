@@ -14,13 +14,14 @@ from jarvis.dashboard.widgets.table import small_table
 from jarvis.findings import AnalysisResult
 from jarvis.impact import disjoint_saving_ms, share_pct
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
+from jarvis.schemas.names import C
 from jarvis.text.format import count, counted, milliseconds, percent
 
 _MAX_STEP_TABLES = 5
 """Maximum number of chains whose steps are listed."""
 
 _ESTIMATE = (
-    Column("time_ms", "GPU time (ms)", NUMBER, "ms", ",.3f", "kernel time of all instances"),
+    Column(C.time_ms, "GPU time (ms)", NUMBER, "ms", ",.3f", "kernel time of all instances"),
     Column("fused_ms", "Fused (ms)", NUMBER, "ms", ",.3f", "roofline time of one fused kernel"),
     Column(
         "saved_ms",
@@ -34,30 +35,30 @@ _ESTIMATE = (
     Column("verdict", "Finding", TEXT, meaning="whether it takes enough time for a finding"),
 )
 _CHAIN_COLUMNS = (
-    "chain",
-    "scope_name",
-    "product_name",
+    C.chain,
+    C.scope_name,
+    C.product_name,
     "steps",
-    "instance_count",
+    C.instance_count,
     *(column.name for column in _ESTIMATE),
-    "scope_kind",
-    "kernel_count",
-    "input_dims",
+    C.scope_kind,
+    C.kernel_count,
+    C.input_dims,
 )
-_STEP_COLUMNS = ("position", "name", "kernel_time_us", "calls", "input_dims", "bytes", "kernel")
+_STEP_COLUMNS = (C.position, C.name, C.kernel_time_us, C.calls, C.input_dims, C.bytes, C.kernel)
 _STEPS = Column("steps", "Steps", TEXT, meaning="operators of one instance, in order")
 _WIDTHS = {
-    "chain": 55,
-    "scope_name": 140,
+    C.chain: 55,
+    C.scope_name: 140,
     "steps": 190,
-    "instance_count": 80,
-    "time_ms": 100,
+    C.instance_count: 80,
+    C.time_ms: 100,
     "fused_ms": 80,
     "saved_ms": 90,
     "confidence": 85,
-    "input_dims": 200,
-    "kernel": 320,
-    "name": 120,
+    C.input_dims: 200,
+    C.kernel: 320,
+    C.name: 120,
 }
 
 
@@ -70,10 +71,10 @@ def fusion_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> N
     candidates: list[Mapping[str, Any]] = result.metrics["candidates"]  # type: ignore[assignment]
     _metric_cards(now, result, candidates)
     chains = found.with_columns(
-        steps=pl.col("step_names")
+        steps=pl.col(C.step_names)
         .list.eval(pl.element().str.replace("^aten::", ""))
         .list.join(" "),
-        time_ms=pl.Series([c["time_ms"] for c in candidates], dtype=pl.Float64),
+        **{C.time_ms: pl.Series([c["time_ms"] for c in candidates], dtype=pl.Float64)},
         fused_ms=pl.Series([c["fused_time_ms"] for c in candidates], dtype=pl.Float64),
         saved_ms=pl.Series([c["saved_ms_high"] for c in candidates], dtype=pl.Float64),
         confidence=pl.Series([c["confidence"] for c in candidates]),
@@ -127,5 +128,5 @@ def _steps(now: Opened, candidates: list[Mapping[str, Any]]) -> None:
     for chain, candidate in worth[:_MAX_STEP_TABLES]:
         phrase = candidate["phrase"]
         with st.expander(f"Steps of {phrase}"):
-            rows = steps.filter(chain=chain)
+            rows = steps.filter(pl.col(C.chain) == chain)
             small_table(rows, columns, f"Steps of {phrase}", _STEP_COLUMNS, _WIDTHS)

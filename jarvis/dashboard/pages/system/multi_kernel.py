@@ -17,18 +17,19 @@ from jarvis.perf_report import Totals
 from jarvis.perf_report.timeline.other_definitions import Quantity
 from jarvis.run import Run
 from jarvis.schemas import TABLES
+from jarvis.schemas.names import C
 from jarvis.text.format import counted, milliseconds, percent
 
 _LONGEST = 10
 _COLLECTIVE_COLUMNS = (
-    "name",
-    "collective",
-    "dur_us",
-    "message_mb",
-    "dtype",
-    "group",
-    "group_size",
-    "stream",
+    C.name,
+    C.collective,
+    C.dur_us,
+    C.message_mb,
+    C.dtype,
+    C.group,
+    C.group_size,
+    C.stream,
 )
 
 
@@ -109,21 +110,23 @@ def _copies(copies: pl.DataFrame) -> None:
         return
     first = copies.row(0, named=True)
     st.markdown(
-        f"**{first['direction']} copies take {milliseconds(first['total_time_us'] / 1000)}**, "
-        f"{milliseconds(first['exposed_time_us'] / 1000)} of it exposed, in "
-        f"{counted(first['count'], 'copy')}",
+        f"**{first[C.direction]} copies take {milliseconds(first[C.total_time_us] / 1000)}**, "
+        f"{milliseconds(first[C.exposed_time_us] / 1000)} of it exposed, in "
+        f"{counted(first[C.count], 'copy')}",
         help="H2D: host to device, D2H: device to host, D2D: within the device. Hidden: with "
         "concurrent compute or communication.",
     )
-    hidden = pl.max_horizontal(pl.col("total_time_us") - pl.col("exposed_time_us"), pl.lit(0.0))
+    hidden = pl.max_horizontal(pl.col(C.total_time_us) - pl.col(C.exposed_time_us), pl.lit(0.0))
     rows = pl.concat(
-        copies.select(kind="direction", part=pl.lit(part), time_ms=time_us / 1000)
-        for part, time_us in (("hidden", hidden), ("exposed", pl.col("exposed_time_us")))
+        copies.select(
+            **{C.kind: pl.col(C.direction), "part": pl.lit(part), C.time_ms: time_us / 1000}
+        )
+        for part, time_us in (("hidden", hidden), ("exposed", pl.col(C.exposed_time_us)))
     )
     _exposure(rows, "copies of each direction")
 
 
-_EXPOSURE = {"kind": pl.String, "part": pl.String, "time_ms": pl.Float64}
+_EXPOSURE = {C.kind: pl.String, "part": pl.String, C.time_ms: pl.Float64}
 
 
 def _exposure(rows: pl.DataFrame, what: str) -> None:
@@ -132,12 +135,12 @@ def _exposure(rows: pl.DataFrame, what: str) -> None:
 
 def _longest(run: Run) -> None:
     """Draw the longest communication kernels of the timeline."""
-    in_timeline = timeline_window(run.table("gpu_work")).select("uid")
-    kernels = run.table("collectives").join(in_timeline, on="uid", how="semi")
+    in_timeline = timeline_window(run.table("gpu_work")).select(C.uid)
+    kernels = run.table("collectives").join(in_timeline, on=C.uid, how="semi")
     if kernels.is_empty():
         return
-    longest = kernels.sort("dur_us", "uid", descending=[True, False]).head(_LONGEST)
-    share = share_pct(float(longest["dur_us"].sum()), float(kernels["dur_us"].sum()))
+    longest = kernels.sort(C.dur_us, C.uid, descending=[True, False]).head(_LONGEST)
+    share = share_pct(float(longest[C.dur_us].sum()), float(kernels[C.dur_us].sum()))
     with st.container(border=True):
         st.markdown(
             f"**The longest {longest.height} of {counted(kernels.height, 'communication kernel')}**"

@@ -10,6 +10,7 @@ from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.links import check_parameter, note_control
 from jarvis.dashboard.session.state import opened
 from jarvis.run.timeline import HOST_LABELS, Timeline, Window
+from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, byte_size, microseconds
 from jarvis.text.markdown import code, escape
 
@@ -50,12 +51,12 @@ def details(timeline: Timeline, recording: Window, uid: int) -> None:
     is_gpu = "track" in event
     with st.container(border=True):
         with st.container(horizontal=True, horizontal_alignment="distribute"):
-            kind = event["what"] if is_gpu else HOST_LABELS[event["kind"]]
-            st.markdown(f"**Selected: {escape(kind)}** · {microseconds(event['dur_ns'] / 1e3)}")
+            kind = event["what"] if is_gpu else HOST_LABELS[event[C.kind]]
+            st.markdown(f"**Selected: {escape(kind)}** · {microseconds(event[C.dur_ns] / 1e3)}")
             st.button("Close", icon=":material/close:", type="tertiary", on_click=forget)
-        st.code(event["name"], language=None, wrap_lines=True)
+        st.code(event[C.name], language=None, wrap_lines=True)
         facts = _gpu_facts(event) if is_gpu else _host_facts(event, timeline)
-        start_ms = (event["ts_ns"] - recording.start_ns) / 1e6
+        start_ms = (event[C.ts_ns] - recording.start_ns) / 1e6
         st.caption(" · ".join([f"starts at {start_ms:,.4f} ms", *facts]))
         with st.container(horizontal=True):
             if is_gpu:
@@ -65,61 +66,61 @@ def details(timeline: Timeline, recording: Window, uid: int) -> None:
 
 def example_link(timeline: Timeline, operation: Mapping[str, Any]) -> None:
     """Draw a link from an operation to an example call on the timeline."""
-    events = timeline.example(operation["uid"], operation["launcher_uids"] or ())
+    events = timeline.example(operation[C.uid], operation[C.launcher_uids] or ())
     recording = timeline.recording
     if events.is_empty() or recording is None:
         return
-    ends = events["ts_ns"] + events["dur_ns"]
-    longest = events.sort("dur_ns", "uid", descending=[True, False])
+    ends = events[C.ts_ns] + events[C.dur_ns]
+    longest = events.sort(C.dur_ns, C.uid, descending=[True, False])
     navigation.link(
         navigation.TIMELINE,
         "Show an example call on the timeline",
         icon=":material/view_timeline:",
-        **parameters_around(recording, int(events["ts_ns"][0]), int(ends.max())),  # type: ignore[arg-type]
-        **{EVENT: str(longest["uid"][0])},
+        **parameters_around(recording, int(events[C.ts_ns][0]), int(ends.max())),  # type: ignore[arg-type]
+        **{EVENT: str(longest[C.uid][0])},
     )
 
 
 def _gpu_facts(event: dict[str, Any]) -> list[str]:
     facts = [event["track"]]
-    if event["bytes"] is not None:
-        facts.append(f"{byte_size(event['bytes'])} {escape(event['direction'] or '')}")
-    facts.append(f"launched by {code(event['launcher_name'] or MISSING)}")
+    if event[C.bytes] is not None:
+        facts.append(f"{byte_size(event[C.bytes])} {escape(event[C.direction] or '')}")
+    facts.append(f"launched by {code(event[C.launcher_name] or MISSING)}")
     if event["operation"] is not None:
-        facts.append(f"operation {code(event['operation'])} {escape(event['input_dims'] or '')}")
+        facts.append(f"operation {code(event['operation'])} {escape(event[C.input_dims] or '')}")
     if not event["is_counted"]:
         facts.append("not counted in the GPU timeline, as its launch is not recorded")
     return facts
 
 
 def _host_facts(event: dict[str, Any], timeline: Timeline) -> list[str]:
-    name = timeline.thread_label(event["thread"])
-    return [escape(text) for text in (name, event["input_dims"]) if text]
+    name = timeline.thread_label(event[C.thread])
+    return [escape(text) for text in (name, event[C.input_dims]) if text]
 
 
 def _operation_link(event: dict[str, Any]) -> None:
     """Draw a link to the row of its operation on the category page."""
-    analysis = opened().run.analyses.get(event["category"] or "")
+    analysis = opened().run.analyses.get(event[C.category] or "")
     if analysis is not None:
         navigation.link(
             analysis.key,
             f"Show its operation on page {analysis.title}",
             icon=":material/table_rows:",
-            **{f"{analysis.key}_op": str(event["operation_uid"])},
+            **{f"{analysis.key}_op": str(event[C.operation_uid])},
         )
 
 
 def _launch_link(timeline: Timeline, recording: Window, event: dict[str, Any]) -> None:
     """Draw a link to a window that includes the launching call, if the run has that call."""
-    launch = None if event["launch_uid"] is None else timeline.event(event["launch_uid"])
+    launch = None if event[C.launch_uid] is None else timeline.event(event[C.launch_uid])
     if launch is None:
         return
-    lead_us = (event["ts_ns"] - launch["ts_ns"]) / 1e3
-    start, end = min(launch["ts_ns"], event["ts_ns"]), event["ts_ns"] + event["dur_ns"]
+    lead_us = (event[C.ts_ns] - launch[C.ts_ns]) / 1e3
+    start, end = min(launch[C.ts_ns], event[C.ts_ns]), event[C.ts_ns] + event[C.dur_ns]
     navigation.link(
         navigation.TIMELINE,
         f"Show its launch, {microseconds(lead_us)} earlier",
         icon=":material/arrow_back:",
         **parameters_around(recording, start, end),
-        **{EVENT: str(event["uid"])},
+        **{EVENT: str(event[C.uid])},
     )

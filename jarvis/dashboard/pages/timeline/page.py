@@ -26,6 +26,7 @@ from jarvis.run.timeline import (
     HostSlices,
     Timeline,
 )
+from jarvis.schemas.names import C
 from jarvis.text.format import count, counted, microseconds, percent
 from jarvis.text.markdown import escape
 
@@ -86,7 +87,7 @@ def _gpu_card(page: TimelineView, selected: int | None) -> None:
         return
     bins = timeline.gpu_bins(window)
     cause = {key.value: words.label for key, words in CAUSES.items()}
-    is_idle = pl.col("row") == IDLE
+    is_idle = pl.col(C.row) == IDLE
     bars = page.bars(
         bins,
         color=pl.when(is_idle).then(pl.lit(IDLE)).otherwise("what"),
@@ -98,13 +99,15 @@ def _gpu_card(page: TimelineView, selected: int | None) -> None:
         streams = timeline.stream_bins(window)
         bars = pl.concat([bars, page.bars(streams, pl.col("what"), pl.col("what"))])
         boxes = page.boxes(
-            timeline.gpu_events.clear().with_columns(row=pl.lit(""), lane=0), "operation", "what"
+            timeline.gpu_events.clear().with_columns(pl.lit("").alias(C.row), lane=0),
+            "operation",
+            "what",
         )
         rows += [TimelineRow(name, name) for name in timeline.streams(window)]
         note = "Streams show how busy they are: zoom in for single kernels."
     else:
         boxes = page.boxes(slices, "operation", "what")
-        lanes = dict(slices.group_by("row").agg(pl.col("lane").max() + 1).iter_rows())
+        lanes = dict(slices.group_by(C.row).agg(pl.col("lane").max() + 1).iter_rows())
         rows += [TimelineRow(name, name, lanes[name]) for name in timeline.streams(window)]
         note = f"Streams show {count(slices.height)} single events: click one for its details."
     with st.container(border=True):
@@ -115,7 +118,7 @@ def _gpu_card(page: TimelineView, selected: int | None) -> None:
 
 def _gpu_summary(page: TimelineView, bins: pl.DataFrame, causes: Mapping[str, str]) -> str:
     """Return the time shares of GPU work in the window as text."""
-    busy = dict(bins.group_by("row").agg(pl.col("busy_ns").sum()).iter_rows())
+    busy = dict(bins.group_by(C.row).agg(pl.col(C.busy_ns).sum()).iter_rows())
     if not busy:
         return "nothing runs in this window"
     parts = [
@@ -127,9 +130,9 @@ def _gpu_summary(page: TimelineView, bins: pl.DataFrame, causes: Mapping[str, st
     if outside_ns > 0:
         parts.append(f"before or after all GPU work {percent(page.share_pct(outside_ns))}")
     text = ", ".join(parts) + " of this window"
-    waits = bins.filter(pl.col("row") == IDLE).group_by("what").agg(pl.col("busy_ns").sum())
+    waits = bins.filter(pl.col(C.row) == IDLE).group_by("what").agg(pl.col(C.busy_ns).sum())
     if waits.height:
-        main = waits.sort("busy_ns", "what", descending=[True, False])["what"][0]
+        main = waits.sort(C.busy_ns, "what", descending=[True, False])["what"][0]
         text += f"; most likely cause of idle time: {causes[main].lower()}"
     return text
 
@@ -165,7 +168,7 @@ def _host_card(
     threads = timeline.busiest_threads(window, max_threads)
     bins = timeline.host_bins(window, threads)
     slices = timeline.host_slices(window, threads, kinds, depth)
-    lanes = dict(slices.rows.group_by("row").agg(pl.col("lane").max() + 1).iter_rows())
+    lanes = dict(slices.rows.group_by(C.row).agg(pl.col("lane").max() + 1).iter_rows())
     rows = []
     for thread in threads:
         key, label = str(thread), timeline.thread_label(thread)
@@ -194,9 +197,9 @@ def _bar_key(thread: str) -> str:
 def _stacked_bars(page: TimelineView, bins: pl.DataFrame) -> pl.DataFrame:
     """Return the bars of the kinds of calls, stacked for each bin."""
     bars = page.bars(bins, pl.col("what"), pl.col("what"))
-    top = pl.col("busy_pct").cum_sum().over("row", "start_ms")
+    top = pl.col("busy_pct").cum_sum().over(C.row, "start_ms")
     return bars.with_columns(
-        high_pct=top, low_pct=top - pl.col("busy_pct"), row=pl.format("{} busy", "row")
+        high_pct=top, low_pct=top - pl.col("busy_pct"), **{C.row: pl.format("{} busy", "row")}
     )
 
 
@@ -205,10 +208,10 @@ def _host_summary(page: TimelineView, bins: pl.DataFrame, threads: list[int]) ->
     if not threads or bins.is_empty():
         return "no recorded call runs in this window"
     is_work = pl.col("what") != HOST_LABELS[HostCall.PYTHON]
-    work = bins.group_by("row").agg(pl.col("busy_ns").filter(is_work).sum())
-    first = work.sort("busy_ns", "row", descending=[True, False])["row"][0]
-    rows = bins.filter(pl.col("row") == first)
-    busy = dict(rows.group_by("what").agg(pl.col("busy_ns").sum()).iter_rows())
+    work = bins.group_by(C.row).agg(pl.col(C.busy_ns).filter(is_work).sum())
+    first = work.sort(C.busy_ns, C.row, descending=[True, False])[C.row][0]
+    rows = bins.filter(pl.col(C.row) == first)
+    busy = dict(rows.group_by("what").agg(pl.col(C.busy_ns).sum()).iter_rows())
     parts = [
         f"{label.lower()} {percent(page.share_pct(busy[label]))}"
         for label in HOST_LABELS.values()

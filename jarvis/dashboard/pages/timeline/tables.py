@@ -13,6 +13,7 @@ from jarvis.dashboard.pages.timeline.window import show_around
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.schemas import TABLES
 from jarvis.schemas.columns import number, text
+from jarvis.schemas.names import C
 from jarvis.text.format import count, milliseconds
 
 _GAPS_SHOWN, _EVENTS_SHOWN = 100, 100
@@ -23,48 +24,48 @@ _GAP_COLUMNS = charts.columns_of(
     (
         _START,
         number("gap_us", "Gap (µs)", "µs", "time in which no counted GPU event runs", ",.2f"),
-        text("launcher_name", "Launched next", "operator that launched the event after the gap"),
+        text(C.launcher_name, "Launched next", "operator that launched the event after the gap"),
     ),
 )
 _GAP_SHOWN = (
-    *("start_ms", "gap_us", "launcher_name", "cause", "next_name", "host_call"),
-    *("host_call_us", "launch_lead_us"),
+    *("start_ms", "gap_us", C.launcher_name, C.cause, C.next_name, C.host_call),
+    *(C.host_call_us, C.launch_lead_us),
 )
 _GAP_WIDTHS = {
     "start_ms": 90,
     "gap_us": 75,
-    "launcher_name": 170,
-    "cause": 220,
-    "next_name": 200,
-    "host_call": 190,
+    C.launcher_name: 170,
+    C.cause: 220,
+    C.next_name: 200,
+    C.host_call: 190,
 }
 _EVENT_COLUMNS = charts.columns_of(
     TABLES["gpu_work"],
     (
         _START,
-        number("dur_us", "Duration (µs)", "µs", "of the event", ",.2f"),
+        number(C.dur_us, "Duration (µs)", "µs", "of the event", ",.2f"),
         text("what", "Kind", "category of its operation, or kind of work"),
         text("operation", "Operation", "operation that it belongs to"),
-        text("input_dims", "Input dims", "shapes of the arguments of that operation"),
+        text(C.input_dims, "Input dims", "shapes of the arguments of that operation"),
         text("track", "Stream", "GPU and stream that it runs on"),
     ),
 )
-_EVENT_SHOWN = ("start_ms", "dur_us", "name", "what", "operation", "input_dims", "track")
+_EVENT_SHOWN = ("start_ms", C.dur_us, C.name, "what", "operation", C.input_dims, "track")
 _EVENT_WIDTHS = {
     "start_ms": 90,
-    "dur_us": 95,
-    "name": 330,
+    C.dur_us: 95,
+    C.name: 330,
     "what": 130,
     "operation": 190,
-    "input_dims": 170,
+    C.input_dims: 170,
 }
 
 
 def gaps_card(page: TimelineView) -> None:
     """Draw the idle gaps of the window."""
-    lengths = page.timeline.gaps.select("start_ns", "dur_ns")
+    lengths = page.timeline.gaps.select(C.start_ns, C.dur_ns)
     gaps = page.window.of(lengths, start="start_ns")
-    longest = page.window.longest(page.timeline.gaps, _GAPS_SHOWN, start="start_ns")
+    longest = page.window.longest(page.timeline.gaps, _GAPS_SHOWN, start=C.start_ns)
     with st.container(border=True):
         total = milliseconds(int(gaps["dur_ns"].sum()) / 1e6)
         st.markdown(f"**{count(gaps.height)} idle gaps of {total} in this window**, longest first")
@@ -74,9 +75,9 @@ def gaps_card(page: TimelineView) -> None:
         st.caption("Select a gap to show it on the timeline. Causes are likely, not proven.")
         labels = {key.value: words.label for key, words in CAUSES.items()}
         rows = longest.with_columns(
-            page.start_ms("start_ns"),
-            pl.col("cause").replace(labels),
-            gap_us=pl.col("dur_ns") / 1e3,
+            page.start_ms(C.start_ns),
+            pl.col(C.cause).replace(labels),
+            gap_us=pl.col(C.dur_ns) / 1e3,
         )
         _jumping_table(page, "gaps", rows, _GAP_COLUMNS, _GAP_SHOWN, _GAP_WIDTHS, "gap_us")
 
@@ -91,8 +92,8 @@ def events_card(page: TimelineView) -> None:
             st.caption("No GPU work in this window.")
             return
         st.caption("Select an event to show it on the timeline, with its operation.")
-        rows = longest.with_columns(page.start_ms(), dur_us=pl.col("dur_ns") / 1e3)
-        _jumping_table(page, "events", rows, _EVENT_COLUMNS, _EVENT_SHOWN, _EVENT_WIDTHS, "dur_us")
+        rows = longest.with_columns(page.start_ms(), (pl.col(C.dur_ns) / 1e3).alias(C.dur_us))
+        _jumping_table(page, "events", rows, _EVENT_COLUMNS, _EVENT_SHOWN, _EVENT_WIDTHS, C.dur_us)
 
 
 def _jumping_table(
@@ -112,7 +113,7 @@ def _jumping_table(
         if picked:
             row = rows.row(picked[0], named=True)
             show_around(row["start_ms"], row[length] / 1e3, page.whole_ms)
-            if "uid" in row:
-                event.choose(row["uid"])
+            if C.uid in row:
+                event.choose(row[C.uid])
 
     small_table(rows, columns, name, shown, widths, key=key, on_select=jump, height=_TABLE_PX)

@@ -12,6 +12,7 @@ from jarvis.dashboard.pages.timeline import event
 from jarvis.dashboard.pages.timeline.window import length_ms, show
 from jarvis.dashboard.session.state import palette
 from jarvis.run.timeline import Timeline, Window
+from jarvis.schemas.names import C
 
 
 class TimelineView:
@@ -31,7 +32,7 @@ class TimelineView:
         """Return a time in ms since the start of the recording."""
         return (time_ns - self.origin_ns) / 1e6
 
-    def start_ms(self, column: str = "ts_ns") -> pl.Expr:
+    def start_ms(self, column: str = C.ts_ns) -> pl.Expr:
         """Return a column of times in ms since the start of the recording, as ``start_ms``."""
         return ((pl.col(column) - self.origin_ns) / 1e6).alias("start_ms")
 
@@ -41,11 +42,11 @@ class TimelineView:
 
     def bars(self, bins: pl.DataFrame, color: pl.Expr, word: pl.Expr) -> pl.DataFrame:
         """Return the bars of bins for the chart, with height by busy share."""
-        busy = 100 * pl.col("busy_ns") / (pl.col("end_ns") - pl.col("start_ns"))
+        busy = 100 * pl.col(C.busy_ns) / (pl.col(C.end_ns) - pl.col(C.start_ns))
         return bins.select(
-            "row",
-            self.start_ms("start_ns"),
-            self.start_ms("end_ns").alias("end_ms"),
+            C.row,
+            self.start_ms(C.start_ns),
+            self.start_ms(C.end_ns).alias("end_ms"),
             color=color,
             word=word,
             busy_pct=busy,
@@ -56,16 +57,16 @@ class TimelineView:
     def boxes(self, events: pl.DataFrame, called_by: str, color: str) -> pl.DataFrame:
         """Return the boxes of single events for the chart."""
         return events.select(
-            "row",
+            C.row,
             "lane",
-            "uid",
-            "name",
+            C.uid,
+            C.name,
             self.start_ms(),
-            ((pl.col("ts_ns") + pl.col("dur_ns") - self.origin_ns) / 1e6).alias("end_ms"),
+            ((pl.col(C.ts_ns) + pl.col(C.dur_ns) - self.origin_ns) / 1e6).alias("end_ms"),
             color=color,
-            dur_us=pl.col("dur_ns") / 1e3,
+            **{C.dur_us: pl.col(C.dur_ns) / 1e3},
             called_by=pl.col(called_by).cast(pl.String),
-            shapes=pl.col("input_dims").str.head(120),
+            shapes=pl.col(C.input_dims).str.head(120),
         )
 
     def chart(
