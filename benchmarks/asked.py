@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jarvis.run import read_manifest
-from jarvis.server.database import DatabaseError, JobState, database
+from jarvis.server.database import JobState, database
+from jarvis.server.errors import DatabaseError
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Analyze
 from jarvis.server.jobs.queue import Job

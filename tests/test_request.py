@@ -16,8 +16,9 @@ from jarvis.dashboard.pages.ingest import options
 from jarvis.pipeline import chosen_options
 from jarvis.run import Options
 from jarvis.server.database import JobKind
+from jarvis.server.errors import RemoteError
 from jarvis.server.http.api.analysis_routes import NewAnalysis
-from jarvis.server.ingest.remote_runs import RemoteError, RemoteRun, _script, check_run
+from jarvis.server.ingest.remote_runs import RemoteRun, _script, check_run
 from jarvis.server.jobs.kinds import Analyze, Request, request_of
 from jarvis.server.jobs.kinds.fetches import Fetch
 from jarvis.server.jobs.kinds.remotes import Remote

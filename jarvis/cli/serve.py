@@ -94,8 +94,8 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 def _check_names(now: "Settings", host: str) -> None:
     """Raise SettingsError if the server listens on all addresses without an allowed host name."""
+    from jarvis.server.errors import SettingsError
     from jarvis.server.http.web.hosts import is_every_address
-    from jarvis.server.settings import SettingsError
 
     if is_every_address(host) and not now.public_url and not now.allowed_hosts:
         raise SettingsError(

@@ -6,8 +6,8 @@ from jarvis.dashboard.session.current_user import current_user, login_mark
 from jarvis.server.access import audit
 from jarvis.server.access.audit import LOGIN_MARK, Action, AuditFilter, Channel
 from jarvis.server.access.rights import Person, Role, may
-from jarvis.server.access.roles import UnknownPersonError
 from jarvis.server.database import database
+from jarvis.server.errors import UnknownPersonError
 from jarvis.server.settings import settings
 from jarvis.text.markdown import prose
 

@@ -13,18 +13,10 @@ from sqlalchemy import Engine
 from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.server.access import audit, tokens
 from jarvis.server.access.audit import Action, AuditEntry, AuditFilter, Channel
-from jarvis.server.access.rights import (
-    LOCAL,
-    ForbiddenError,
-    Person,
-    Role,
-    may,
-    may_change,
-    may_see,
-    require,
-)
-from jarvis.server.access.tokens import NewToken, Token, TokenError
+from jarvis.server.access.rights import LOCAL, Person, Role, may, may_change, may_see, require
+from jarvis.server.access.tokens import NewToken, Token
 from jarvis.server.database import JobKind, Visibility, database
+from jarvis.server.errors import ForbiddenError, TokenError
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import FileRequest, JobOutput, Request, earlier_job, request_of
 from jarvis.server.jobs.kinds.loads import Load

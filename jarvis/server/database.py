@@ -38,8 +38,8 @@ from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from jarvis.core.errors import JarvisError
 from jarvis.core.workspace import close_home, database_file
+from jarvis.server.errors import DatabaseError
 from jarvis.server.migrations import upgrade
 from jarvis.server.settings import settings
 
@@ -64,16 +64,6 @@ database URL take precedence."""
 
 READ_ONLY = "jarvis_read_only"
 """Execution option of a read-only connection, which does not wait for writers."""
-
-
-class DatabaseError(JarvisError):
-    """The database cannot be used."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(
-            f"The database of this server cannot be used: {reason}. Check that it is running and "
-            f"writable ({URL_VARIABLE}, by default a file in JARVIS_HOME), then try again."
-        )
 
 
 class UtcDateTime(TypeDecorator[datetime]):

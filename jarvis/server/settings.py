@@ -28,8 +28,8 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from jarvis.core.errors import JarvisError
 from jarvis.core.workspace import CONFIG_VARIABLE, HOME_VARIABLE
+from jarvis.server.errors import SettingsError
 
 PREFIX = "JARVIS_"
 
@@ -44,10 +44,6 @@ BELOW_THE_SERVER = (
 
 They apply to a process and its children: ``home`` is read by ``workspace``, the limits by
 ``unpacking``, ``output`` and ``trace.sidecar``."""
-
-
-class SettingsError(JarvisError):
-    """A setting is not valid."""
 
 
 def _split_list(value: Any) -> Any:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 
-from jarvis.core.errors import JarvisError, RunError
+from jarvis.core.errors import RunError
 from jarvis.core.request import AnalysisRequest
 from jarvis.core.staging import staged_folder
 from jarvis.core.workspace import RunPaths, analyses_dir
@@ -29,8 +29,8 @@ from jarvis.run import (
     staged,
 )
 from jarvis.server.database import database
+from jarvis.server.errors import CopyError, OthersAnalysisError
 from jarvis.server.storage.analysis_rows import (
-    OthersAnalysisError,
     check_joinable,
     derived_from,
     may_answer,
@@ -41,16 +41,6 @@ from jarvis.server.storage.analysis_rows import (
 from jarvis.server.storage.artifacts import store_analysis
 from jarvis.server.storage.catalog import analysis_root, is_stored
 from jarvis.server.storage.storage_keys import FilePath
-
-
-class CopyError(JarvisError):
-    """The analysis is stored, but the output folder could not be written."""
-
-    def __init__(self, folder: Path, error: OSError) -> None:
-        super().__init__(
-            f"The trace was analyzed, but the run could not be written to {folder}: "
-            f"{error.strerror or error}. Choose another output folder."
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from jarvis.server.access.audit import Action, Channel
 from jarvis.server.access.rights import Person, Role
 from jarvis.server.actions import Actor, submit_job
 from jarvis.server.database import JobState, Visibility, database
-from jarvis.server.ingest.intake import ROOTS_VARIABLE, IntakeError, server_trace
+from jarvis.server.errors import IntakeError
+from jarvis.server.ingest.intake import ROOTS_VARIABLE, server_trace
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Export
 from jarvis.server.storage.analysis_rows import stored_for

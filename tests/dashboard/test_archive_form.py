@@ -9,8 +9,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from jarvis.dashboard.pages.ingest.archive_form import PARAMETER
+from jarvis.server.errors import ArchiveError
 from jarvis.server.retention.removal import remove_analysis
-from jarvis.server.storage.archive import ArchiveError, load_archive, save_archive
+from jarvis.server.storage.archive import load_archive, save_archive
 from jarvis.server.storage.catalog import analysis_root, read_catalog
 from jarvis.server.storage.pins import is_pinned, pin
 from tests.dashboard.conftest import Draw

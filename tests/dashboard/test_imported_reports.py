@@ -8,7 +8,8 @@ import pytest
 from jarvis.analyses import load_analyses
 from jarvis.reports.reading import is_report, read_report
 from jarvis.reports.xlsx import write_workbook
-from jarvis.server.ingest.intake import ROOTS_VARIABLE, IntakeError, server_trace, store_upload
+from jarvis.server.errors import IntakeError
+from jarvis.server.ingest.intake import ROOTS_VARIABLE, server_trace, store_upload
 from jarvis.server.storage.catalog import analysis_root, read_catalog
 from jarvis.server.submission import Submission, resubmit, submit
 from tests.dashboard.conftest import Draw

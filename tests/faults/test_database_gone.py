@@ -13,7 +13,8 @@ from sqlalchemy import Engine
 
 from jarvis.core.workspace import analyses_dir, database_file
 from jarvis.pipeline import STEPS
-from jarvis.server.database import URL_VARIABLE, DatabaseError, JobState, database
+from jarvis.server.database import URL_VARIABLE, JobState, database
+from jarvis.server.errors import DatabaseError
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.queue import Job
 from jarvis.server.storage.catalog import analysis_root

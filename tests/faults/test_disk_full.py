@@ -15,7 +15,8 @@ from sqlalchemy import Engine
 from jarvis.core.workspace import HOME_VARIABLE, analyses_dir, exports_dir
 from jarvis.pipeline import STEPS
 from jarvis.run.store import write_parquet
-from jarvis.server.database import DatabaseError, JobState
+from jarvis.server.database import JobState
+from jarvis.server.errors import DatabaseError, NoSpaceError
 from jarvis.server.ingest import uploads
 from jarvis.server.ingest.upload_writer import resume_upload
 from jarvis.server.jobs import queue
@@ -117,7 +118,7 @@ def test_an_upload_keeps_what_has_arrived_and_goes_on_with_room(
     monkeypatch.setattr(uploads, "FREE_BYTES", 0)
     content = os.urandom(3 << 20)
     begun = uploads.create("large.json.gz", len(content), None)
-    with full(home, but_bytes=1 << 20), pytest.raises(uploads.NoSpaceError, match="room"):
+    with full(home, but_bytes=1 << 20), pytest.raises(NoSpaceError, match="room"):
         send(begun.id, 0, content)
     arrived = uploads.find(begun.id).offset_bytes
     assert 0 < arrived < len(content)

@@ -18,7 +18,8 @@ import polars as pl
 
 from jarvis.cli import main as jarvis
 from jarvis.run import Run
-from jarvis.server.storage.archive import ArchiveError, load_archive, save_archive
+from jarvis.server.errors import ArchiveError
+from jarvis.server.storage.archive import load_archive, save_archive
 from jarvis.server.storage.catalog import read_catalog
 from jarvis.server.storage.pins import is_pinned
 from jarvis.server.submission import Submission, submit

@@ -15,7 +15,8 @@ from jarvis.core.workspace import is_file_name, safe_name, uploads_dir
 from jarvis.pipeline import analyze
 from jarvis.reports import xlsx
 from jarvis.sample import write_sample
-from jarvis.server.ingest.intake import IntakeError, output_folder, server_trace, store_upload
+from jarvis.server.errors import IntakeError
+from jarvis.server.ingest.intake import output_folder, server_trace, store_upload
 from tests.hostile import NASTY
 
 SHEETS = [

@@ -17,14 +17,15 @@ from jarvis.cli import main
 from jarvis.core.workspace import analyses_dir
 from jarvis.run import read_manifest
 from jarvis.server.database import database, writing
+from jarvis.server.errors import ArchiveError, ReceivedRunError
 from jarvis.server.jobs.kinds import JobOutput
 from jarvis.server.jobs.kinds.loads import Load
 from jarvis.server.jobs.workers.job_child import MEMORY_VARIABLE
 from jarvis.server.storage import analysis_rows, run_limits
 from jarvis.server.storage.analysis_rows import made_on, stored_for, stored_rows
-from jarvis.server.storage.archive import ArchiveError, load_archive, save_archive
+from jarvis.server.storage.archive import load_archive, save_archive
 from jarvis.server.storage.catalog import analysis_root, read_catalog
-from jarvis.server.storage.run_limits import ReceivedRunError, check_received_run
+from jarvis.server.storage.run_limits import check_received_run
 from jarvis.server.submission import Submission, import_run, resubmit, submit
 from tests.builders import trace
 

@@ -11,15 +11,16 @@ from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.pipeline import analyze
 from jarvis.server import actions
 from jarvis.server.access.audit import Channel
-from jarvis.server.access.rights import ForbiddenError, Person, Role
+from jarvis.server.access.rights import Person, Role
 from jarvis.server.actions import Actor
 from jarvis.server.database import HARDWARE_OWNERS, writing
+from jarvis.server.errors import ForbiddenError, OthersAnalysisError
 from jarvis.server.jobs.kinds import Analyze
 from jarvis.server.jobs.workers.job_child import assignment_of
 from jarvis.server.jobs.workers.job_messages import FailedMessage, OutputMessage
 from jarvis.server.jobs.workers.job_process import outcome_of
 from jarvis.server.storage import pins
-from jarvis.server.storage.analysis_rows import OthersAnalysisError, stored_for, stored_rows
+from jarvis.server.storage.analysis_rows import stored_for, stored_rows
 from jarvis.server.storage.archive import load_archive, save_archive
 from jarvis.server.storage.catalog import read_catalog
 from jarvis.server.submission import StoredAnalysis, Submission, import_run, resubmit, submit

@@ -25,22 +25,17 @@ from jarvis.server.database import (
     reading,
     writing,
 )
+from jarvis.server.errors import UnknownAnalysisError, UnknownJobError
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.kinds import Analyze, Compare, Export, Replay, Reproject, Request
 from jarvis.server.jobs.kinds.fetches import Fetch
-from jarvis.server.jobs.queue import Job, JobProgress, NewJob, Outcome, UnknownJobError
+from jarvis.server.jobs.queue import Job, JobProgress, NewJob, Outcome
 from jarvis.server.jobs.rows import utc_now
 from jarvis.server.jobs.workers.job_child import assignment_of
 from jarvis.server.jobs.workers.job_messages import FailedMessage, OutputMessage
 from jarvis.server.jobs.workers.job_process import outcome_of
 from jarvis.server.storage.analysis_rows import stored_rows
-from jarvis.server.storage.catalog import (
-    UnknownAnalysisError,
-    analysis_root,
-    read_catalog,
-    set_owner,
-    set_visibility,
-)
+from jarvis.server.storage.catalog import analysis_root, read_catalog, set_owner, set_visibility
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 from tests.server.api.conftest import bearer

@@ -6,16 +6,9 @@ from dataclasses import dataclass
 import pytest
 from sqlalchemy import Engine
 
-from jarvis.server.access.rights import (
-    LOCAL,
-    ForbiddenError,
-    Person,
-    Role,
-    may_change,
-    may_see,
-    require,
-)
+from jarvis.server.access.rights import LOCAL, Person, Role, may_change, may_see, require
 from jarvis.server.database import JobKind, JobState, Visibility
+from jarvis.server.errors import ForbiddenError
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.queue import NewJob
 from tests.server.conftest import on_both_databases

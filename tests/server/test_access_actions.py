@@ -13,22 +13,23 @@ from jarvis.hardware import load_hardware
 from jarvis.server import actions, submission
 from jarvis.server.access import audit, tokens
 from jarvis.server.access.audit import Action, AuditFilter, Channel
-from jarvis.server.access.rights import LOCAL, ForbiddenError, Person, Role
-from jarvis.server.access.tokens import TokenError
+from jarvis.server.access.rights import LOCAL, Person, Role
 from jarvis.server.actions import Actor
 from jarvis.server.database import JobKind, JobState, Visibility, database
+from jarvis.server.errors import (
+    ForbiddenError,
+    PrivateAnalysisError,
+    SingleJobError,
+    TokenError,
+    UnknownAnalysisError,
+    UnknownJobError,
+)
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.kinds import Analyze, Compare, Export, Inspect, Replay, Reproject
-from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome, UnknownJobError
-from jarvis.server.jobs.workers.job_child import SingleJobError
+from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome
 from jarvis.server.storage import artifacts
-from jarvis.server.storage.analysis_rows import (
-    PrivateAnalysisError,
-    record,
-    stored_for,
-    stored_rows,
-)
-from jarvis.server.storage.catalog import UnknownAnalysisError, read_catalog, set_owner
+from jarvis.server.storage.analysis_rows import record, stored_for, stored_rows
+from jarvis.server.storage.catalog import read_catalog, set_owner
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 from tests.server.conftest import on_both_databases

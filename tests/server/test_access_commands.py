@@ -12,7 +12,7 @@ from jarvis.cli.exit_codes import ExitCode
 from jarvis.server.access import audit, tokens
 from jarvis.server.access.audit import Action, Channel
 from jarvis.server.access.rights import Person, Role
-from jarvis.server.access.tokens import TokenError
+from jarvis.server.errors import TokenError
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 

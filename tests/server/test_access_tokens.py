@@ -7,8 +7,9 @@ from sqlalchemy import Engine, event, select, text, update
 
 from jarvis.server.access import tokens
 from jarvis.server.access.rights import Person, Role
-from jarvis.server.access.tokens import TokenError, TokenState
+from jarvis.server.access.tokens import TokenState
 from jarvis.server.database import TOKENS, reading, writing
+from jarvis.server.errors import TokenError
 from tests.server.conftest import on_both_databases
 
 pytestmark = on_both_databases

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from jarvis.server.ingest.addresses import AddressError, address_of, machines_of, without_secrets
+from jarvis.server.errors import AddressError
+from jarvis.server.ingest.addresses import address_of, machines_of, without_secrets
 
 
 @pytest.fixture

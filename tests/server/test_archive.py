@@ -13,7 +13,8 @@ import pytest
 from jarvis.core.unpacking import RATIO_VARIABLE, SIZE_VARIABLE
 from jarvis.core.workspace import analyses_dir
 from jarvis.run import Run
-from jarvis.server.storage.archive import ArchiveError, load_archive, save_archive
+from jarvis.server.errors import ArchiveError
+from jarvis.server.storage.archive import load_archive, save_archive
 from jarvis.server.storage.catalog import analysis_root, read_catalog
 from jarvis.server.storage.pins import is_pinned, pin, pinned
 from jarvis.server.submission import StoredAnalysis, Submission, submit

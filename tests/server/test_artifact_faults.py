@@ -13,17 +13,18 @@ import pytest
 
 from jarvis.core.workspace import analyses_dir
 from jarvis.server.database import database
+from jarvis.server.errors import (
+    ArtifactError,
+    DamagedArtifactError,
+    FullDiskError,
+    MissingArtifactError,
+)
 from jarvis.server.ingest.intake import store_upload
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Inspect
 from jarvis.server.storage import artifacts
 from jarvis.server.storage.analysis_rows import stored_rows, version_of
-from jarvis.server.storage.artifact_root import (
-    ArtifactError,
-    ArtifactRoot,
-    FullDiskError,
-    MissingArtifactError,
-)
+from jarvis.server.storage.artifact_root import ArtifactRoot
 from jarvis.server.storage.catalog import analysis_root
 from tests.server.machines import (
     Machines,
@@ -153,7 +154,7 @@ def test_a_damaged_analysis_is_refused_whole(
     (stored,) = folder_root.rglob("*.zip")
     stored.write_bytes(damage)
     home = machines.use("second")
-    with pytest.raises(artifacts.DamagedArtifactError):
+    with pytest.raises(DamagedArtifactError):
         analysis_root(analysis)
     assert not list((home / "analyses").iterdir())
 
@@ -166,7 +167,7 @@ def test_a_trace_with_other_bytes_than_its_name_says_is_refused(
     (stored,) = folder_root.rglob("a.json")
     stored.write_bytes(b"{ }")
     home = machines.use("second")
-    with pytest.raises(artifacts.DamagedArtifactError):
+    with pytest.raises(DamagedArtifactError):
         artifacts.local_file(home / upload.relative_to(machines.folder / "first"))
 
 

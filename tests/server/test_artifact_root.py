@@ -9,12 +9,8 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
-from jarvis.server.storage.artifact_root import (
-    ArtifactError,
-    ArtifactRoot,
-    FullDiskError,
-    MissingArtifactError,
-)
+from jarvis.server.errors import ArtifactError, FullDiskError, MissingArtifactError
+from jarvis.server.storage.artifact_root import ArtifactRoot
 from tests.services.ports import free_port
 from tests.services.s3 import S3
 from tests.services.sshd import Sshd, make_key

@@ -13,17 +13,11 @@ from jarvis.core.workspace import ARTIFACT_ROOT_VARIABLE, RunPaths
 from jarvis.hardware import load_hardware
 from jarvis.run import Run
 from jarvis.server.database import database
+from jarvis.server.errors import MissingInputError, UnknownAnalysisError
 from jarvis.server.ingest import intake
 from jarvis.server.ingest.intake import sample_trace, store_upload
 from jarvis.server.jobs import queue
-from jarvis.server.jobs.kinds import (
-    Analyze,
-    Export,
-    Inspect,
-    MissingInputError,
-    job_file,
-    request_of,
-)
+from jarvis.server.jobs.kinds import Analyze, Export, Inspect, job_file, request_of
 from jarvis.server.retention.removal import remove_analysis
 from jarvis.server.storage import artifact_copies, artifacts, custom_hardware
 from jarvis.server.storage.analysis_rows import version_of
@@ -32,7 +26,7 @@ from jarvis.server.storage.artifact_root import (
     ArtifactRoot,
     artifact_root,
 )
-from jarvis.server.storage.catalog import UnknownAnalysisError, analysis_root, read_catalog
+from jarvis.server.storage.catalog import analysis_root, read_catalog
 from jarvis.server.storage.custom_hardware import remove_hardware, store_hardware
 from jarvis.server.submission import Submission, submit
 from tests.server.machines import (

@@ -13,16 +13,11 @@ from jarvis.core.workspace import RunPaths, analyses_dir, pins_dir
 from jarvis.run import read_manifest
 from jarvis.server.access.rights import LOCAL, Person, Role
 from jarvis.server.database import Visibility
+from jarvis.server.errors import UnknownAnalysisError
 from jarvis.server.retention.housekeeping import drop_missing
 from jarvis.server.storage import analysis_rows, catalog
 from jarvis.server.storage.analysis_rows import record, stored_for, stored_rows
-from jarvis.server.storage.catalog import (
-    Entry,
-    UnknownAnalysisError,
-    read_catalog,
-    set_owner,
-    set_visibility,
-)
+from jarvis.server.storage.catalog import Entry, read_catalog, set_owner, set_visibility
 from jarvis.server.storage.pins import is_pinned, pin, pinned
 from jarvis.server.storage.storage_keys import folder_bytes
 from jarvis.server.submission import Submission, submit

@@ -21,6 +21,7 @@ from jarvis.core.workspace import analyses_dir
 from jarvis.pipeline import STEPS
 from jarvis.run import Run
 from jarvis.server.database import JobState
+from jarvis.server.errors import SettingsError
 from jarvis.server.ingest.intake import store_upload
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.dask import task
@@ -30,7 +31,6 @@ from jarvis.server.jobs.queue import FinishedStep, Job, JobProgress, Outcome
 from jarvis.server.jobs.workers.job_messages import Assignment
 from jarvis.server.jobs.workers.worker import set_up_worker
 from jarvis.server.jobs.workers.worker_watch import job_slots, worker_command
-from jarvis.server.settings import SettingsError
 from jarvis.server.storage.catalog import analysis_root
 from tests.builders import trace
 from tests.server.working import (

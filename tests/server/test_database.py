@@ -19,16 +19,16 @@ from jarvis.server.database import (
     BUSY_S,
     METADATA,
     URL_VARIABLE,
-    DatabaseError,
     JobKind,
     Visibility,
     database,
     database_url,
     reading,
 )
+from jarvis.server.errors import DatabaseError, NewerDatabaseError
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.queue import NewJob
-from jarvis.server.migrations import HEAD, NewerDatabaseError
+from jarvis.server.migrations import HEAD
 from tests.server.conftest import on_both_databases
 from tests.services.postgres import PASSWORD, Postgres
 

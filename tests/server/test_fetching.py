@@ -21,9 +21,10 @@ from jarvis.core.workspace import uploads_dir
 from jarvis.pipeline import STEPS, Step
 from jarvis.run import read_manifest
 from jarvis.server.database import JobState
+from jarvis.server.errors import AddressError, FetchError, IntakeError
 from jarvis.server.ingest import fetch
-from jarvis.server.ingest.fetch import AddressError, FetchError, fetch_trace, over_http, over_sftp
-from jarvis.server.ingest.intake import IntakeError, StoredTrace
+from jarvis.server.ingest.fetch import fetch_trace, over_http, over_sftp
+from jarvis.server.ingest.intake import StoredTrace
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import request_of
 from jarvis.server.jobs.kinds.fetches import FETCH_STEP, Fetch

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from jarvis.server.errors import IntakeError
 from jarvis.server.ingest.intake import (
     ROOTS_VARIABLE,
-    IntakeError,
     adopt_upload,
     output_folder,
     sample_trace,

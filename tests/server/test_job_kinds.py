@@ -21,6 +21,7 @@ from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import LOCAL
 from jarvis.server.actions import Actor, ask_for_file
 from jarvis.server.database import JobState
+from jarvis.server.errors import MissingInputError, OutdatedJobError
 from jarvis.server.ingest.remote_runs import RemoteRun
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import (
@@ -30,8 +31,6 @@ from jarvis.server.jobs.kinds import (
     Export,
     FileRequest,
     Inspect,
-    MissingInputError,
-    OutdatedJobError,
     Replay,
     Reproject,
     Request,

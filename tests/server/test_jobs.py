@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import Engine, update
 
 from jarvis.server.database import JOBS, WORKERS, JobKind, JobState
+from jarvis.server.errors import UnknownJobError
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.queue import FinishedStep, Job, JobProgress, NewJob, Outcome
 from tests.server.conftest import on_both_databases
@@ -205,7 +206,7 @@ def test_what_runs_is_listed_first_then_what_waits_then_the_newest(engine: Engin
 
 def test_an_unknown_job_is_a_sentence(engine: Engine) -> None:
     for ask in (queue.find, queue.cancel, queue.retry):
-        with pytest.raises(queue.UnknownJobError, match="no job 'gone'"):
+        with pytest.raises(UnknownJobError, match="no job 'gone'"):
             ask(engine, "gone")
 
 

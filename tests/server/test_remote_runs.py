@@ -17,7 +17,8 @@ from jarvis.core.workspace import analyses_dir
 from jarvis.pipeline import STEPS, Step, analyze
 from jarvis.run import SCHEMA_VERSION, read_manifest
 from jarvis.server.database import JobState
-from jarvis.server.ingest.remote_runs import CONNECT_STEP, RETURN_STEP, RemoteError, RemoteRun
+from jarvis.server.errors import RemoteError
+from jarvis.server.ingest.remote_runs import CONNECT_STEP, RETURN_STEP, RemoteRun
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import JobOutput, request_of
 from jarvis.server.jobs.kinds.remotes import Remote

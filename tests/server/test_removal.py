@@ -14,14 +14,15 @@ from jarvis.core.workspace import analyses_dir, exports_dir, trace_cache_dir, up
 from jarvis.server.access import audit
 from jarvis.server.access.rights import LOCAL
 from jarvis.server.database import AUDIT, JOBS, JobKind, JobState
+from jarvis.server.errors import RemovalRefusedError, UnknownAnalysisError
 from jarvis.server.ingest.intake import store_upload
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.kinds import Analyze, Export
 from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome
 from jarvis.server.retention import housekeeping
 from jarvis.server.retention.plan import Kind, Limits, Plan, age_words, plan, prune
-from jarvis.server.retention.removal import RemovalRefusedError, remove_analysis
-from jarvis.server.storage.catalog import UnknownAnalysisError, analysis_root, read_catalog
+from jarvis.server.retention.removal import remove_analysis
+from jarvis.server.storage.catalog import analysis_root, read_catalog
 from jarvis.server.storage.pins import is_pinned, pin, pinned, unpin
 from jarvis.server.submission import StoredAnalysis, Submission, submit
 from jarvis.trace import sidecar

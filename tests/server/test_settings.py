@@ -8,7 +8,8 @@ import pytest
 
 from jarvis import cli
 from jarvis.cli.exit_codes import ExitCode
-from jarvis.server.settings import Settings, SettingsError, settings
+from jarvis.server.errors import SettingsError
+from jarvis.server.settings import Settings, settings
 from jarvis.server.settings_shown import (
     settings_markdown,
     shown_settings,

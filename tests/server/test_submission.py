@@ -7,9 +7,10 @@ import pytest
 from jarvis.core.errors import OutputFolderError
 from jarvis.pipeline import Step
 from jarvis.run import Run
-from jarvis.server.storage.catalog import UnknownAnalysisError, analysis_root, read_catalog
+from jarvis.server.errors import CopyError, UnknownAnalysisError
+from jarvis.server.storage.catalog import analysis_root, read_catalog
 from jarvis.server.storage.downloads import zipped
-from jarvis.server.submission import CopyError, StoredAnalysis, Submission, submit
+from jarvis.server.submission import StoredAnalysis, Submission, submit
 from tests.builders import trace
 
 

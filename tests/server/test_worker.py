@@ -15,6 +15,7 @@ from jarvis.core.workspace import analyses_dir
 from jarvis.pipeline import STEPS
 from jarvis.run import Run
 from jarvis.server.database import JOBS, WORKERS, JobKind, JobState, reading
+from jarvis.server.errors import SettingsError
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.kinds import Inspect
 from jarvis.server.jobs.queue import NewJob, Outcome
@@ -22,7 +23,6 @@ from jarvis.server.jobs.workers import worker_watch
 from jarvis.server.jobs.workers.job_child import LocalJobProcess, memory_limit_bytes
 from jarvis.server.jobs.workers.job_messages import Assignment
 from jarvis.server.jobs.workers.worker import SWEEP_S
-from jarvis.server.settings import SettingsError
 from jarvis.server.storage.catalog import analysis_root, read_catalog
 from jarvis.trace import TraceInfo
 from tests.builders import trace

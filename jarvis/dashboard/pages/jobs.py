@@ -20,9 +20,10 @@ from jarvis.dashboard.widgets.table import moment_column
 from jarvis.schemas.names import C
 from jarvis.server.actions import get_visible_job
 from jarvis.server.database import ACTIVE, JobKind, JobState, database
+from jarvis.server.errors import UnknownJobError
 from jarvis.server.jobs import claims
 from jarvis.server.jobs import queue as job_queue
-from jarvis.server.jobs.queue import Job, UnknownJobError
+from jarvis.server.jobs.queue import Job
 from jarvis.text.format import MISSING, counted
 from jarvis.text.markdown import escape
 

@@ -8,10 +8,11 @@ import streamlit as st
 
 from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import LOCAL, Person, Role, lacking
-from jarvis.server.access.roles import UnknownPersonError, group_names, has_groups, person_named
+from jarvis.server.access.roles import group_names, has_groups, person_named
 from jarvis.server.access.userinfo import fetch_userinfo
 from jarvis.server.actions import Actor, ask_for_file, submit_job
 from jarvis.server.database import Visibility, database
+from jarvis.server.errors import UnknownPersonError
 from jarvis.server.jobs.kinds import FileRequest, Request
 from jarvis.server.jobs.queue import Job
 from jarvis.server.settings import Settings, settings

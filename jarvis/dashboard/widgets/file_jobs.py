@@ -10,8 +10,9 @@ from jarvis.core.errors import JarvisError
 from jarvis.dashboard.session.current_user import current_user, missing_role, request_job_file
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job
 from jarvis.server.database import JobState
+from jarvis.server.errors import OutdatedJobError
 from jarvis.server.ingest.tickets import file_purpose, ticket_of
-from jarvis.server.jobs.kinds import FileRequest, OutdatedJobError, job_file, request_of
+from jarvis.server.jobs.kinds import FileRequest, job_file, request_of
 from jarvis.server.jobs.queue import Job
 from jarvis.server.page_links import file_link
 from jarvis.text.format import byte_size

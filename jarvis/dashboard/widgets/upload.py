@@ -12,9 +12,10 @@ import streamlit as st
 from jarvis.dashboard.session.current_user import current_user, missing_role
 from jarvis.dashboard.session.links import note_control, notice
 from jarvis.reports.reading import WORKBOOK
+from jarvis.server.errors import UnknownUploadError
 from jarvis.server.ingest import uploads
 from jarvis.server.ingest.tickets import UPLOAD, ticket_of
-from jarvis.server.ingest.uploads import UnknownUploadError, Upload, upload_limit
+from jarvis.server.ingest.uploads import Upload, upload_limit
 from jarvis.text.format import byte_size
 from jarvis.text.markdown import escape
 

@@ -6,7 +6,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from jarvis.server.access.userinfo import DISCOVERY_PATH
-from jarvis.server.settings import PREFIX, Settings, SettingsError
+from jarvis.server.errors import SettingsError
+from jarvis.server.settings import PREFIX, Settings
 
 CALLBACK_PATH = "/oauth2callback"
 """Path of Streamlit's OAuth redirect URI."""

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from sqlalchemy import ColumnElement, false, or_, true
 
-from jarvis.core.errors import JarvisError
 from jarvis.server.database import Visibility
+from jarvis.server.errors import ForbiddenError
 
 
 class Role(StrEnum):
@@ -48,10 +48,6 @@ class Owned(Protocol):
 
     @property
     def visibility(self) -> Visibility: ...
-
-
-class ForbiddenError(JarvisError):
-    """The person may not do this."""
 
 
 def may(person: Person, role: Role) -> bool:

@@ -3,18 +3,14 @@
 from collections.abc import Iterable
 from typing import Any
 
-from jarvis.core.errors import JarvisError
 from jarvis.server.access.rights import Person, Role
+from jarvis.server.errors import UnknownPersonError
 from jarvis.server.settings import Settings
 
 GROUP_MARK = "@"
 """Prefix of a group in the lists of admins and editors; names of persons cannot begin with it."""
 
 MAX_NAME_LENGTH = 200
-
-
-class UnknownPersonError(JarvisError):
-    """The identity of a person cannot be determined."""
 
 
 def person_named(name: str, groups: Iterable[str], now: Settings) -> Person:

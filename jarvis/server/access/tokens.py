@@ -16,9 +16,9 @@ from typing import Any
 from sqlalchemy import Engine, Select, insert, or_, select, update
 from sqlalchemy.engine import RowMapping
 
-from jarvis.core.errors import JarvisError
 from jarvis.server.access.rights import Person, Role
 from jarvis.server.database import TOKENS, reading, writing
+from jarvis.server.errors import TokenError
 
 PREFIX = "jrv"
 MAX_LABEL_LENGTH = 100
@@ -29,10 +29,6 @@ _ID_BYTES = 6
 _SECRET_BYTES = 32
 _TEXT = re.compile(rf"{PREFIX}_([0-9a-f]{{{2 * _ID_BYTES}}})_([A-Za-z0-9_-]{{43}})")
 _LAST_USED_RESOLUTION = timedelta(minutes=1)
-
-
-class TokenError(JarvisError):
-    """A token cannot be created, found or used."""
 
 
 class TokenState(StrEnum):

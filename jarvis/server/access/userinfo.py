@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from jarvis.server.access.roles import UnknownPersonError
+from jarvis.server.errors import UnknownPersonError
 
 DISCOVERY_PATH = "/.well-known/openid-configuration"
 """Path of the provider's discovery document, relative to the issuer."""

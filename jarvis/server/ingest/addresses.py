@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
-from jarvis.core.errors import JarvisError
+from jarvis.server.errors import AddressError
 from jarvis.server.settings import PREFIX, settings
 from jarvis.text.markdown import one_line, shortened
 
@@ -33,10 +33,6 @@ _METADATA_SERVICES = frozenset(map(ip_address, ("fd00:ec2::254", "100.100.100.20
 """Metadata services with cloud credentials, besides 169.254.169.254, which is link-local."""
 
 Machine = IPv4Address | IPv6Address
-
-
-class AddressError(JarvisError):
-    """The URL is invalid or not allowed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from jarvis.core.errors import JarvisError
 from jarvis.core.workspace import home, safe_name, uploads_dir
 from jarvis.reports.reading import WORKBOOK, is_report
 from jarvis.sample import write_sample
+from jarvis.server.errors import IntakeError
 from jarvis.server.settings import PREFIX, settings
 from jarvis.text.markdown import one_line, shortened
 from jarvis.trace import SUFFIXES
@@ -23,10 +23,6 @@ _MAX_SHOWN_CHARS = 200
 _DIGEST_CHARS = 16
 _MAX_NAME_CHARS = 100
 """Maximum length of a stored name; its end is used because of the suffix."""
-
-
-class IntakeError(JarvisError):
-    """The file is not accepted."""
 
 
 def trace_roots() -> tuple[Path, ...]:

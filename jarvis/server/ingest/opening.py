@@ -15,7 +15,8 @@ from jarvis.core.errors import JarvisError
 from jarvis.core.staging import scratch_folder
 from jarvis.core.workspace import analyses_dir, uploads_dir
 from jarvis.reports.reading import SHEET
-from jarvis.server.ingest.intake import IntakeError, check_in_roots
+from jarvis.server.errors import IntakeError
+from jarvis.server.ingest.intake import check_in_roots
 from jarvis.server.storage.storage_keys import key_of
 
 _DESCRIPTORS = Path("/proc/self/fd")

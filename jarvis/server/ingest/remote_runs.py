@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from time import monotonic
 
-from jarvis.core.errors import JarvisError
 from jarvis.core.request import AnalysisOptions
 from jarvis.pipeline import STEPS, Progress, Step
 from jarvis.pipeline.steps import step_of_line
 from jarvis.run import SCHEMA_VERSION
+from jarvis.server.errors import RemoteError
 from jarvis.server.ingest.ssh_session import OutputLimitError, SshSession
 from jarvis.server.settings import PREFIX, Target, settings
 from jarvis.text.markdown import one_line, shortened
@@ -25,10 +25,6 @@ SSH_FAILED = 255
 NOT_RUNNABLE, NOT_FOUND = 126, 127
 USAGE = 2
 KILLED = 128
-
-
-class RemoteError(JarvisError):
-    """A trace cannot be analyzed on another machine."""
 
 
 _SSH = (

@@ -14,9 +14,9 @@ from contextlib import suppress
 
 from pydantic import BaseModel, ValidationError
 
-from jarvis.core.errors import JarvisError
 from jarvis.core.workspace import secret_file
 from jarvis.server.access.rights import Person, Role
+from jarvis.server.errors import TicketError
 
 VALID_S = 3600
 """Lifetime of a ticket; each rerun of a page creates new ones."""
@@ -26,13 +26,6 @@ UPLOAD = "upload"
 
 _SECRET_BYTES = 32
 MAX_TICKET_LENGTH = 2000
-
-
-class TicketError(JarvisError):
-    """The ticket is not valid."""
-
-    def __init__(self) -> None:
-        super().__init__("The page has been open for too long. Reload it, then try again.")
 
 
 class _Ticket(BaseModel):

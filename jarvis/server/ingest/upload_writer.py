@@ -11,17 +11,16 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Self
 
-from jarvis.core.errors import JarvisError
-from jarvis.server.ingest.intake import IntakeError, adopt_upload
-from jarvis.server.ingest.uploads import (
-    MAX_AT_ONCE,
+from jarvis.server.errors import (
     BusyUploadError,
+    ChecksumError,
+    IntakeError,
     NoSpaceError,
-    Upload,
-    data_file,
-    find,
-    note_content,
+    OffsetError,
+    TooMuchError,
 )
+from jarvis.server.ingest.intake import adopt_upload
+from jarvis.server.ingest.uploads import MAX_AT_ONCE, Upload, data_file, find, note_content
 from jarvis.server.storage.artifacts import publish_file
 from jarvis.text.format import byte_size
 
@@ -32,29 +31,6 @@ CHECKSUMS = ("sha1", "sha256")
 """Supported checksum algorithms of a chunk."""
 
 _READ_BYTES = 1 << 20
-
-
-class OffsetError(JarvisError):
-    """The offset of a chunk is not the current offset of the upload."""
-
-    def __init__(self, sent: int, has: int) -> None:
-        super().__init__(f"The offset of the upload is {has}, not {sent}. Resume at {has}.")
-
-
-class TooMuchError(JarvisError):
-    """More bytes are sent than the declared size."""
-
-    def __init__(self, size_bytes: int) -> None:
-        super().__init__(
-            f"More bytes were sent than the declared {size_bytes}. Start a new upload."
-        )
-
-
-class ChecksumError(JarvisError):
-    """The checksum of a chunk does not match."""
-
-    def __init__(self) -> None:
-        super().__init__("The checksum of the chunk does not match. Send it again.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,15 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from jarvis.core.errors import JarvisError
 from jarvis.core.workspace import partial_uploads_dir
-from jarvis.server.ingest.intake import IntakeError, stored_upload_path, upload_name
+from jarvis.server.errors import (
+    IntakeError,
+    NoSpaceError,
+    TooLargeUploadError,
+    TooManyUploadsError,
+    UnknownUploadError,
+)
+from jarvis.server.ingest.intake import stored_upload_path, upload_name
 from jarvis.server.settings import settings
 from jarvis.text.format import byte_size
 
@@ -45,45 +51,6 @@ _ID = re.compile(
 """A random part, a digest of the owner, and the size, so that counting uploads reads no files."""
 
 _RECORD, _DATA = "upload.json", "data"
-
-
-class UnknownUploadError(JarvisError):
-    """There is no such upload."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "There is no such upload on this server: it was deleted, or expired a day after its "
-            "last byte. Upload the file again."
-        )
-
-
-class TooLargeUploadError(JarvisError):
-    """The file exceeds the size limit."""
-
-    def __init__(self, size_bytes: int) -> None:
-        super().__init__(
-            f"The file has {byte_size(size_bytes)}; the limit of this server is "
-            f"{byte_size(upload_limit())}. Compress it, ask an admin to raise "
-            "JARVIS_MAX_UPLOAD_GB, or analyze it by its path on the server."
-        )
-
-
-class NoSpaceError(JarvisError):
-    """The disk has not enough free space."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(
-            f"{reason} Received bytes are stored for a day. Ask an admin to free disk space on "
-            "the server (`jarvis prune`), then resume."
-        )
-
-
-class BusyUploadError(JarvisError):
-    """Another connection is sending the same upload."""
-
-
-class TooManyUploadsError(JarvisError):
-    """There are too many incomplete uploads."""
 
 
 class _Record(BaseModel):
@@ -136,7 +103,7 @@ def create(name: str, size_bytes: int, owner: str | None) -> Upload:
     if size_bytes == 0:
         raise IntakeError(f"{stored_name} is empty. Choose another file.")
     if size_bytes > upload_limit():
-        raise TooLargeUploadError(size_bytes)
+        raise TooLargeUploadError(size_bytes, upload_limit())
     partial_uploads_dir().mkdir(parents=True, exist_ok=True)
     try:
         _check_room(stored_name, size_bytes, owner)

@@ -22,6 +22,7 @@ from jarvis.server.database import (
     reading,
     writing,
 )
+from jarvis.server.errors import UnknownJobError
 from jarvis.server.jobs.rows import (
     QUEUED_DEFAULTS,
     FinishedStep,
@@ -29,7 +30,6 @@ from jarvis.server.jobs.rows import (
     JobProgress,
     NewJob,
     Outcome,
-    UnknownJobError,
     is_waiting,
     job_in,
     of_row,

@@ -22,7 +22,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import Connection, RowMapping
 
-from jarvis.core.errors import JarvisError
 from jarvis.server.access.rights import Person, Role, is_visible, may
 from jarvis.server.database import (
     ACTIVE,
@@ -34,6 +33,7 @@ from jarvis.server.database import (
     Visibility,
     reading,
 )
+from jarvis.server.errors import UnknownJobError
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,16 +196,6 @@ QUEUED_DEFAULTS: dict[str, Any] = {
     "ended": None,
 }
 """Column values of a queued job, new or re-queued."""
-
-
-class UnknownJobError(JarvisError):
-    """There is no such job."""
-
-    def __init__(self, job_id: str) -> None:
-        super().__init__(
-            f"There is no job {job_id[:40]!r} on this server: it was deleted, or the link is from "
-            "another server. The existing jobs are listed below."
-        )
 
 
 def utc_now() -> datetime:

@@ -5,7 +5,7 @@ from pathlib import Path
 from sqlalchemy import Engine, inspect, text
 from sqlalchemy.engine import Connection
 
-from jarvis.core.errors import JarvisError
+from jarvis.server.errors import NewerDatabaseError
 
 HEAD = "0004"
 """Schema version of this Jarvis: the newest file in ``versions``."""
@@ -13,16 +13,6 @@ HEAD = "0004"
 _VERSION_TABLE = "alembic_version"
 _LOCK = 0x6A617276
 """Key of the PostgreSQL advisory lock of migrations."""
-
-
-class NewerDatabaseError(JarvisError):
-    """The database was migrated by a newer Jarvis."""
-
-    def __init__(self, current: str) -> None:
-        super().__init__(
-            f"The database of this server has version {current}, but this Jarvis supports version "
-            f"{HEAD}. Use the newer Jarvis, or another database."
-        )
 
 
 def upgrade(engine: Engine) -> None:
@@ -39,7 +29,7 @@ def upgrade(engine: Engine) -> None:
             connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
         current = version(connection)
         if current is not None and current > HEAD:
-            raise NewerDatabaseError(current)
+            raise NewerDatabaseError(current, HEAD)
         _run(connection)
 
 

@@ -11,8 +11,8 @@ from sqlalchemy import Engine
 from jarvis.core.staging import clear_staged
 from jarvis.core.workspace import analyses_dir, exports_dir, uploads_dir
 from jarvis.server.database import JobState
+from jarvis.server.errors import UnknownJobError
 from jarvis.server.jobs import queue
-from jarvis.server.jobs.queue import UnknownJobError
 
 _LABEL = re.compile(r"-(job-([0-9a-f]+)-([0-9]+)-)")
 """``Job.attempt_label`` in the name of a hidden folder: job id and attempt."""

@@ -5,21 +5,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from jarvis.core.errors import JarvisError
 from jarvis.core.workspace import analyses_dir
 from jarvis.server.database import database
+from jarvis.server.errors import RemovalRefusedError
 from jarvis.server.jobs import queue
 from jarvis.server.storage.analysis_rows import AnalysisRow, forget
 from jarvis.server.storage.artifacts import remove_analysis as remove_shared
 from jarvis.server.storage.catalog import read_catalog, stored_row
 from jarvis.server.storage.storage_keys import remove_folder
-
-
-class RemovalRefusedError(JarvisError):
-    """The analysis cannot be deleted."""
-
-    def __init__(self, analysis_id: str, reason: str, remedy: str) -> None:
-        super().__init__(f"Analysis {analysis_id} cannot be deleted: {reason}. {remedy}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import Engine, and_, case, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from jarvis.core.errors import JarvisError, RunError
+from jarvis.core.errors import RunError
 from jarvis.core.workspace import RunPaths, analyses_dir, pins_dir
 from jarvis.run import manifest_of
 from jarvis.server.access.rights import LOCAL, Person, Role, may_change
@@ -30,6 +30,7 @@ from jarvis.server.database import (
     reading,
     writing,
 )
+from jarvis.server.errors import PrivateAnalysisError
 from jarvis.server.settings import settings
 from jarvis.server.storage.artifact_copies import local_version
 from jarvis.server.storage.storage_keys import folder_bytes
@@ -66,27 +67,6 @@ class StorageContext:
 
 _DEFAULT_CONTEXT = StorageContext()
 _context: ContextVar[StorageContext] = ContextVar("context", default=_DEFAULT_CONTEXT)
-
-
-class PrivateAnalysisError(JarvisError):
-    """The same analysis exists as a private one of another person."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "Another user has a private analysis of this trace with these options. Use a "
-            "different model name, or ask an admin of this server."
-        )
-
-
-class OthersAnalysisError(JarvisError):
-    """An analysis of another person would be replaced."""
-
-    def __init__(self, analysis_id: str) -> None:
-        super().__init__(
-            f"Analysis {analysis_id} of this trace with these options belongs to another user, so "
-            "you cannot run it again. Open it, use a different model name, or ask its owner or an "
-            "admin of this server."
-        )
 
 
 @dataclass(frozen=True, slots=True)

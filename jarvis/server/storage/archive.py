@@ -19,7 +19,7 @@ from typing import IO
 import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from jarvis.core.errors import JarvisError, RunError
+from jarvis.core.errors import RunError
 from jarvis.core.staging import staged_folder
 from jarvis.core.unpacking import (
     DAMAGE,
@@ -30,6 +30,7 @@ from jarvis.core.unpacking import (
 from jarvis.core.workspace import analyses_dir
 from jarvis.run import SCHEMA_VERSION, read_manifest
 from jarvis.server.database import database
+from jarvis.server.errors import ArchiveError, ReceivedRunError, RunLimitError
 from jarvis.server.storage.analysis_rows import (
     check_joinable,
     is_analysis_id,
@@ -41,12 +42,7 @@ from jarvis.server.storage.artifacts import is_shared, store_analysis
 from jarvis.server.storage.catalog import is_stored
 from jarvis.server.storage.downloads import EPOCH
 from jarvis.server.storage.pins import pinned
-from jarvis.server.storage.run_limits import (
-    ReceivedRunError,
-    RunLimitError,
-    check_file_sizes,
-    check_received_run,
-)
+from jarvis.server.storage.run_limits import check_file_sizes, check_received_run
 
 FORMAT_VERSION = 1
 """Version of the archive layout; incremented if older Jarvis versions cannot import it."""
@@ -61,13 +57,6 @@ _PACKED = (".parquet", ".xlsx", ".zip", ".png")
 
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 """One part of a path inside a run directory; excludes hidden names and ``..``."""
-
-
-class ArchiveError(JarvisError):
-    """An archive cannot be imported."""
-
-    def __init__(self, path: Path, reason: str, remedy: str) -> None:
-        super().__init__(f"{path.name} cannot be imported: {reason}. {remedy}")
 
 
 class ArchivedFile(BaseModel):

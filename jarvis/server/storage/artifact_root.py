@@ -19,7 +19,7 @@ from fsspec.callbacks import Callback, NoOpCallback  # type: ignore[import-untyp
 from fsspec.dircache import DirCache  # type: ignore[import-untyped]
 
 from jarvis.core.errors import JarvisError
-from jarvis.core.workspace import ARTIFACT_ROOT_VARIABLE, analyses_dir
+from jarvis.server.errors import ArtifactError, FullDiskError, MissingArtifactError
 from jarvis.server.settings import settings
 
 _LOCAL = ("file", "local")
@@ -40,43 +40,6 @@ _PROBE = b"jarvis"
 
 OnBytes = Callable[[int, int], None]
 """Called with the number of transferred bytes, and the total or 0 if it is unknown."""
-
-
-def named(key: str) -> str:
-    """Return the name of an artifact for messages."""
-    kind, name, *rest = key.split("/")
-    return f"the analysis {name}" if kind == analyses_dir().name else (rest or [name])[-1]
-
-
-class ArtifactError(JarvisError):
-    """The artifact root cannot be used."""
-
-    def __init__(self, root: str, reason: str) -> None:
-        super().__init__(
-            f"The artifact root {root} cannot be used: {reason}. Check that it exists, is "
-            f"reachable and is writable for this server ({ARTIFACT_ROOT_VARIABLE}), then try again."
-        )
-
-
-class MissingArtifactError(JarvisError):
-    """A file is not in the artifact root."""
-
-    def __init__(self, root: str, key: str) -> None:
-        super().__init__(
-            f"The artifact root {root} no longer has {named(key)}: it was deleted. Create or "
-            "upload it again."
-        )
-
-
-class FullDiskError(JarvisError):
-    """The local disk has no space for a download."""
-
-    def __init__(self, key: str) -> None:
-        super().__init__(
-            f"The disk of this server is full: {named(key)} cannot be downloaded from the artifact "
-            "root. Free disk space (`jarvis prune --dry-run` lists what can be deleted), or lower "
-            "JARVIS_ARTIFACT_CACHE_GB, then try again."
-        )
 
 
 def raise_if_full(error: OSError, key: str) -> None:

@@ -14,26 +14,18 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from jarvis.core.errors import JarvisError
 from jarvis.core.staging import scratch_folder, staged_folder
 from jarvis.core.unpacking import DAMAGE
 from jarvis.core.workspace import RunPaths, analyses_dir, custom_hardware_dir, home, uploads_dir
 from jarvis.server.database import database
+from jarvis.server.errors import ArtifactError, DamagedArtifactError, MissingArtifactError
 from jarvis.server.jobs import queue
 from jarvis.server.settings import settings
 from jarvis.server.storage import artifact_copies as copies
 from jarvis.server.storage import custom_hardware
 from jarvis.server.storage.analysis_rows import new_version, record, version_of
 from jarvis.server.storage.artifact_copies import Copy
-from jarvis.server.storage.artifact_root import (
-    Artifact,
-    ArtifactError,
-    ArtifactRoot,
-    MissingArtifactError,
-    OnBytes,
-    named,
-    raise_if_full,
-)
+from jarvis.server.storage.artifact_root import Artifact, ArtifactRoot, OnBytes, raise_if_full
 from jarvis.server.storage.artifact_root import artifact_root as shared_root
 from jarvis.server.storage.downloads import write_zip
 from jarvis.server.storage.storage_keys import key_of, place_of
@@ -43,16 +35,6 @@ UNLISTED_S = 86_400
 
 _GB = 1e9
 _SCRATCH = "shared"
-
-
-class DamagedArtifactError(JarvisError):
-    """A file in the artifact root is damaged."""
-
-    def __init__(self, root: ArtifactRoot, key: str) -> None:
-        super().__init__(
-            f"In the artifact root {root.label}, {named(key)} is damaged ({key}). Delete the file "
-            "there, then analyze or upload the trace again."
-        )
 
 
 def is_shared() -> bool:
@@ -244,7 +226,7 @@ def _fetch_analysis(root: ArtifactRoot, analysis_id: str, version: str) -> None:
                 with zipfile.ZipFile(scratch / "packed") as packed:
                     packed.extractall(folder)
             except DAMAGE as error:
-                raise DamagedArtifactError(root, key) from error
+                raise DamagedArtifactError(root.label, key) from error
             except OSError as error:
                 raise_if_full(error, key)
                 raise
@@ -270,7 +252,7 @@ def _fetch_file(root: ArtifactRoot, key: str, path: Path, on_bytes: OnBytes | No
         if path.is_relative_to(uploads_dir()):
             with fetched.open("rb") as file:
                 if not hashlib.file_digest(file, "sha256").hexdigest().startswith(path.parent.name):
-                    raise DamagedArtifactError(root, key)
+                    raise DamagedArtifactError(root.label, key)
         path.parent.mkdir(parents=True, exist_ok=True)
         fetched.replace(path)
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from jarvis.core.errors import JarvisError, RunError
+from jarvis.core.errors import RunError
 from jarvis.core.workspace import RunPaths, analyses_dir
 from jarvis.run import Manifest, manifest_of
 from jarvis.server.access.rights import Person, Role, may, may_see
 from jarvis.server.database import Visibility, database
+from jarvis.server.errors import MissingArtifactError, UnknownAnalysisError
 from jarvis.server.storage.analysis_rows import (
     AnalysisRow,
     change,
@@ -20,18 +21,7 @@ from jarvis.server.storage.analysis_rows import (
     stored_rows,
     version_of,
 )
-from jarvis.server.storage.artifact_root import MissingArtifactError
 from jarvis.server.storage.artifacts import is_shared, local_analysis
-
-
-class UnknownAnalysisError(JarvisError):
-    """There is no such analysis."""
-
-    def __init__(self, analysis_id: str) -> None:
-        super().__init__(
-            f"There is no analysis {analysis_id[:64]!r} on this server: it was deleted, or the "
-            "link is from another server. Choose another analysis, or analyze the trace again."
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from jarvis.schemas import (
     Column,
 )
 from jarvis.schemas.names import C
+from jarvis.server.errors import ReceivedRunError, RunLimitError
 from jarvis.text.markdown import one_line, shortened
 from jarvis.tracelens.compare_report import NamedReport, compare_reports
 from jarvis.validation import Verdict, validate
@@ -91,10 +92,6 @@ _EXTRA_COLUMN = re.compile(r"[a-z][a-z0-9_]{0,99}")
 _TEXT_BYTES = 16
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8}
 """Bytes per value in memory by parquet physical type; a text takes 16 bytes and its content."""
-
-
-class RunLimitError(JarvisError):
-    """A run directory is rejected; the message is the reason, without the run's name."""
 
 
 def check_file_sizes(sizes: Iterable[tuple[str, int]]) -> None:
@@ -278,10 +275,6 @@ _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 """Name of a table or an analysis, which is part of file names."""
 
 _MAX_SHOWN_CHARS = 200
-
-
-class ReceivedRunError(JarvisError):
-    """An untrusted run directory is rejected; the message is the reason."""
 
 
 def check_received_run(root: Path) -> Manifest:

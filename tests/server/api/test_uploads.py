@@ -14,28 +14,21 @@ from typing import Any
 import pytest
 
 from jarvis.core.workspace import partial_uploads_dir
-from jarvis.server.ingest import upload_writer as arrivals
-from jarvis.server.ingest import uploads
-from jarvis.server.ingest.intake import IntakeError
-from jarvis.server.ingest.upload_writer import (
-    Checksum,
-    ChecksumError,
-    OffsetError,
-    TooMuchError,
-    resume_upload,
-)
-from jarvis.server.ingest.uploads import (
+from jarvis.server.errors import (
     BusyUploadError,
+    ChecksumError,
+    IntakeError,
     NoSpaceError,
+    OffsetError,
     TooLargeUploadError,
     TooManyUploadsError,
+    TooMuchError,
     UnknownUploadError,
-    Upload,
-    create,
-    find,
-    remove,
-    sweep,
 )
+from jarvis.server.ingest import upload_writer as arrivals
+from jarvis.server.ingest import uploads
+from jarvis.server.ingest.upload_writer import Checksum, resume_upload
+from jarvis.server.ingest.uploads import Upload, create, find, remove, sweep
 
 SENDERS, TURNS = 8, 15
 BYTES = b'{"traceEvents": []}'

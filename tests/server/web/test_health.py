@@ -13,7 +13,8 @@ from starlette.testclient import TestClient
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from jarvis.server.database import DatabaseError, JobKind, JobState
+from jarvis.server.database import JobKind, JobState
+from jarvis.server.errors import DatabaseError
 from jarvis.server.http.web import health, routes
 from jarvis.server.http.web.health import FRESH_S, TimedProbe
 from jarvis.server.http.web.metrics import queue_figures

@@ -19,9 +19,10 @@ from jarvis.run import Run
 from jarvis.run.peaks import without_peak
 from jarvis.schemas import NUMBER, TEXT, Column
 from jarvis.schemas.names import C
+from jarvis.server.errors import UnknownAnalysisError
 from jarvis.server.jobs.kinds import Reproject
 from jarvis.server.jobs.queue import Job
-from jarvis.server.storage.catalog import UnknownAnalysisError, name_of
+from jarvis.server.storage.catalog import name_of
 from jarvis.text.format import counted, listed, milliseconds, percent
 from jarvis.text.markdown import code, escape
 

@@ -8,8 +8,9 @@ from jarvis.dashboard.session.current_user import missing_role, request_job
 from jarvis.dashboard.session.errors import toast_errors
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job
 from jarvis.dashboard.widgets.upload import uploaded_file
+from jarvis.server.errors import OutdatedJobError
 from jarvis.server.ingest.uploads import Upload
-from jarvis.server.jobs.kinds import OutdatedJobError, request_of
+from jarvis.server.jobs.kinds import request_of
 from jarvis.server.jobs.kinds.loads import Load
 from jarvis.server.jobs.queue import Job
 from jarvis.text.markdown import escape

@@ -34,9 +34,10 @@ from jarvis.dashboard.widgets.controls import keyed_choice, list_choice, text_in
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job, took
 from jarvis.dashboard.widgets.table import moment_column
 from jarvis.server.database import Visibility
+from jarvis.server.errors import OutdatedJobError
 from jarvis.server.ingest.intake import output_folder
 from jarvis.server.ingest.remote_runs import RemoteRun
-from jarvis.server.jobs.kinds import Analyze, OutdatedJobError, Request, request_of
+from jarvis.server.jobs.kinds import Analyze, Request, request_of
 from jarvis.server.jobs.kinds.remotes import Remote
 from jarvis.server.jobs.queue import Job
 from jarvis.server.settings import settings

@@ -9,7 +9,7 @@ from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from jarvis.core.errors import JarvisError, RunError
+from jarvis.core.errors import RunError
 from jarvis.core.request import AnalysisOptions, public_name
 from jarvis.hardware import load_hardware
 from jarvis.run import Run
@@ -19,17 +19,16 @@ from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import Person, Role, require
 from jarvis.server.actions import Actor
 from jarvis.server.database import Visibility, database
+from jarvis.server.errors import UnfinishedUploadError, UnknownArtifactError
 from jarvis.server.http.api.callers import MAX_ID_LENGTH, Caller
 from jarvis.server.http.api.job_routes import JobView, job_view, to_save
 from jarvis.server.ingest import uploads
 from jarvis.server.ingest.intake import server_trace
-from jarvis.server.ingest.uploads import Upload
 from jarvis.server.jobs.kinds import Analyze, Request
 from jarvis.server.jobs.kinds.fetches import Fetch
 from jarvis.server.page_links import analysis_page
 from jarvis.server.storage.catalog import Entry, analysis_root, read_catalog
 from jarvis.server.submission import Submission
-from jarvis.text.format import byte_size
 
 MAX_LISTED = 200
 """Maximum page size of the list of analyses."""
@@ -40,26 +39,6 @@ _MAX_PATH_LENGTH = 4096
 AnalysisId = Annotated[str, Path(description="id of an analysis", max_length=MAX_ID_LENGTH)]
 
 router = APIRouter(prefix="/analyses", tags=["analyses"])
-
-
-class UnknownArtifactError(JarvisError):
-    """The analysis has no such file."""
-
-    def __init__(self, analysis_id: str) -> None:
-        super().__init__(
-            f"The analysis {analysis_id} has no such file. /api/analyses/{analysis_id}/artifacts "
-            "lists its files."
-        )
-
-
-class UnfinishedUploadError(JarvisError):
-    """The upload is not complete."""
-
-    def __init__(self, upload: Upload) -> None:
-        super().__init__(
-            f"The upload of {upload.name} is incomplete: {byte_size(upload.offset_bytes)} of "
-            f"{byte_size(upload.size_bytes)} received. Send the rest first."
-        )
 
 
 @dataclass(
@@ -289,5 +268,5 @@ def _trace(person: Person, new: NewAnalysis) -> FilePath:
         return server_trace(new.path or "")
     upload = uploads.find_own(new.upload, person.name)
     if upload.trace is None:
-        raise UnfinishedUploadError(upload)
+        raise UnfinishedUploadError(upload.name, upload.offset_bytes, upload.size_bytes)
     return upload.trace

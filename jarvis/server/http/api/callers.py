@@ -11,20 +11,13 @@ from limits import RateLimitItemPerMinute
 from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
 
-from jarvis.core.errors import JarvisError
 from jarvis.core.product import BEARER
 from jarvis.server.access import tokens
 from jarvis.server.access.rights import LOCAL, Person, Role, require
-from jarvis.server.access.tokens import TokenError
 from jarvis.server.database import database
+from jarvis.server.errors import TicketError, TokenError, TooManyRequestsError, UnknownCallerError
 from jarvis.server.http.web.requests import name_person
-from jarvis.server.ingest.tickets import (
-    MAX_TICKET_LENGTH,
-    UPLOAD,
-    TicketError,
-    file_purpose,
-    ticket_holder,
-)
+from jarvis.server.ingest.tickets import MAX_TICKET_LENGTH, UPLOAD, file_purpose, ticket_holder
 from jarvis.server.ingest.uploads import EXPIRES_AFTER
 from jarvis.server.settings import settings
 
@@ -34,32 +27,13 @@ MAX_ID_LENGTH = 64
 TICKET = "Ticket"
 """Authorization scheme of tickets."""
 
-
-class UnknownCallerError(JarvisError):
-    """The request has no credentials."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "This server requires authentication. Create a token on the Access page and send it "
-            f"in the header `Authorization: {BEARER} {tokens.PREFIX}_...`."
-        )
+_EXPECTED_HEADER = f"Authorization: {BEARER} {tokens.PREFIX}_..."
 
 
 @dataclass(frozen=True, slots=True)
 class _Credentials:
     scheme: str
     text: str
-
-
-class TooManyRequestsError(JarvisError):
-    """The caller exceeded the rate limit; ``retry_s`` is the time until the next window."""
-
-    def __init__(self, retry_s: int) -> None:
-        self.retry_s = retry_s
-        super().__init__(
-            f"Rate limit exceeded: {settings().api_requests_per_minute} requests per minute. "
-            f"Retry in {retry_s} s."
-        )
 
 
 def _caller(request: Request) -> Person:
@@ -135,14 +109,14 @@ def _authenticate(
         return LOCAL
     try:
         if credentials is None:
-            raise UnknownCallerError
+            raise UnknownCallerError(_EXPECTED_HEADER)
         scheme, text = credentials.scheme, credentials.text
         if scheme == TICKET and ticket_purpose is not None:
             person = ticket_holder(text, ticket_purpose, ticket_grace_s)
         elif scheme == BEARER:
             person = tokens.person_of(database(), text)
         else:
-            raise UnknownCallerError
+            raise UnknownCallerError(_EXPECTED_HEADER)
     except (UnknownCallerError, TicketError, TokenError):
         _count(_address(request))
         raise
@@ -162,10 +136,11 @@ def _address(request: Request) -> str:
 
 
 def _count(key: str) -> None:
-    limit = RateLimitItemPerMinute(settings().api_requests_per_minute)
+    per_minute = settings().api_requests_per_minute
+    limit = RateLimitItemPerMinute(per_minute)
     if not _limiter().hit(limit, key):
         reset = _limiter().get_window_stats(limit, key).reset_time
-        raise TooManyRequestsError(max(1, ceil(reset - time())))
+        raise TooManyRequestsError(per_minute, max(1, ceil(reset - time())))
 
 
 @lru_cache(maxsize=1)

@@ -12,27 +12,30 @@ from starlette.exceptions import HTTPException
 
 from jarvis.core.errors import JarvisError
 from jarvis.core.product import BEARER
-from jarvis.server.access.rights import ForbiddenError
-from jarvis.server.access.tokens import TokenError
-from jarvis.server.database import DatabaseError
-from jarvis.server.http.api.analysis_routes import UnknownArtifactError
-from jarvis.server.http.api.callers import TooManyRequestsError, UnknownCallerError
-from jarvis.server.http.api.job_routes import UnknownFileError
-from jarvis.server.http.web.requests import ID_HEADER
-from jarvis.server.ingest.tickets import TicketError
-from jarvis.server.ingest.upload_writer import ChecksumError, OffsetError
-from jarvis.server.ingest.uploads import (
+from jarvis.server.errors import (
+    ArtifactError,
     BusyUploadError,
+    ChecksumError,
+    DatabaseError,
+    ForbiddenError,
+    MissingArtifactError,
     NoSpaceError,
+    OffsetError,
+    OutdatedJobError,
+    RemovalRefusedError,
+    TicketError,
+    TokenError,
     TooLargeUploadError,
+    TooManyRequestsError,
     TooManyUploadsError,
+    UnknownAnalysisError,
+    UnknownArtifactError,
+    UnknownCallerError,
+    UnknownFileError,
+    UnknownJobError,
     UnknownUploadError,
 )
-from jarvis.server.jobs.kinds import OutdatedJobError
-from jarvis.server.jobs.queue import UnknownJobError
-from jarvis.server.retention.removal import RemovalRefusedError
-from jarvis.server.storage.artifact_root import ArtifactError, MissingArtifactError
-from jarvis.server.storage.catalog import UnknownAnalysisError
+from jarvis.server.http.web.requests import ID_HEADER
 
 REFUSED = 400
 STATUS: Mapping[type[JarvisError], int] = {

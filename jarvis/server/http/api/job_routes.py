@@ -8,12 +8,12 @@ from fastapi import APIRouter, Path, Response
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, Field
 
-from jarvis.core.errors import JarvisError
 from jarvis.server import actions
 from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import Role, require
 from jarvis.server.actions import Actor
 from jarvis.server.database import JobKind, JobState, database
+from jarvis.server.errors import UnknownFileError
 from jarvis.server.http.api.callers import MAX_ID_LENGTH, Caller, Downloader
 from jarvis.server.jobs.kinds import job_file
 from jarvis.server.jobs.queue import Job
@@ -22,16 +22,6 @@ from jarvis.server.page_links import page_of
 JobId = Annotated[str, Path(description="id of a job", max_length=MAX_ID_LENGTH)]
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
-
-
-class UnknownFileError(JarvisError):
-    """The job has no file."""
-
-    def __init__(self, job_id: str) -> None:
-        super().__init__(
-            f"The job {job_id} has no file: it created none, or the file was deleted. Request it "
-            "again."
-        )
 
 
 class StepView(BaseModel, title="Step"):

@@ -21,12 +21,12 @@ from jarvis.core.errors import JarvisError
 from jarvis.core.product import PIECE_TYPE, TUS_HEADER, TUS_VERSION, UPLOADS
 from jarvis.server.access.audit import Action, Channel, record
 from jarvis.server.database import database
+from jarvis.server.errors import IntakeError, UnknownUploadError
 from jarvis.server.http.api.callers import MAX_ID_LENGTH, Sender, Uploader
 from jarvis.server.http.api.errors import problem, status_of
 from jarvis.server.ingest import uploads
-from jarvis.server.ingest.intake import IntakeError
 from jarvis.server.ingest.upload_writer import CHECKSUMS, Checksum, resume_upload
-from jarvis.server.ingest.uploads import UnknownUploadError, Upload, upload_limit
+from jarvis.server.ingest.uploads import Upload, upload_limit
 
 SILENT_S = 30.0
 """Timeout for the next bytes of a request; received bytes are stored."""

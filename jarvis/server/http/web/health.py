@@ -15,15 +15,12 @@ from starlette.routing import Route
 from jarvis.core.errors import JarvisError
 from jarvis.core.workspace import home
 from jarvis.server.database import database, reading
+from jarvis.server.errors import NotReadyError
 from jarvis.server.jobs import claims
 from jarvis.server.migrations import HEAD, version
 from jarvis.server.storage import artifacts
 
 PROBE = ".readiness"
-
-
-class NotReadyError(JarvisError):
-    """A dependency of the server is not available."""
 
 
 def check_database() -> str:

@@ -25,7 +25,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Scope
 
-from jarvis.server.database import JOBS, WORKERS, DatabaseError, JobState, database, reading
+from jarvis.server.database import JOBS, WORKERS, JobState, database, reading
+from jarvis.server.errors import DatabaseError
 from jarvis.server.http.web.health import TimedProbe
 from jarvis.server.jobs.claims import silent_since
 

@@ -6,14 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from jarvis.server.ingest.addresses import SFTP, Address, AddressError, address_of
-from jarvis.server.ingest.fetch.base import (
-    FetchError,
-    InterruptedFetchError,
-    OpenedDownload,
-    RemoteFile,
-)
-from jarvis.server.ingest.intake import IntakeError, StoredTrace, adopt_upload, upload_name
+from jarvis.server.errors import AddressError, FetchError, IntakeError, InterruptedFetchError
+from jarvis.server.ingest.addresses import SFTP, Address, address_of
+from jarvis.server.ingest.fetch.base import OpenedDownload, RemoteFile
+from jarvis.server.ingest.intake import StoredTrace, adopt_upload, upload_name
 from jarvis.server.settings import PREFIX, settings
 
 __all__ = ["AddressError", "FetchError", "fetch_trace"]

@@ -5,21 +5,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from jarvis.core.errors import JarvisError
-
 CONNECT_S = 10.0
 """Connection timeout."""
 
 SILENCE_S = 60.0
 """Read timeout."""
-
-
-class FetchError(JarvisError):
-    """A trace cannot be downloaded."""
-
-
-class InterruptedFetchError(FetchError):
-    """The connection was lost; a retry may succeed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from jarvis.server.errors import FetchError, InterruptedFetchError
 from jarvis.server.ingest.addresses import Address, machines_of
-from jarvis.server.ingest.fetch.base import (
-    CONNECT_S,
-    SILENCE_S,
-    FetchError,
-    InterruptedFetchError,
-    OpenedDownload,
-)
+from jarvis.server.ingest.fetch.base import CONNECT_S, SILENCE_S, OpenedDownload
 from jarvis.server.settings import PREFIX, settings
 from jarvis.text.markdown import one_line, shortened
 

@@ -18,8 +18,9 @@ from jarvis.core.product import product_version
 from jarvis.core.staging import clear_staged
 from jarvis.core.workspace import home
 from jarvis.server.database import JobState, database
+from jarvis.server.errors import RefusedError, UnknownJobError
 from jarvis.server.jobs import claims
-from jarvis.server.jobs.queue import FinishedStep, JobProgress, Outcome, UnknownJobError
+from jarvis.server.jobs.queue import FinishedStep, JobProgress, Outcome
 from jarvis.server.jobs.workers.job_child import LocalJobProcess, memory_limit_bytes
 from jarvis.server.jobs.workers.job_messages import Assignment
 from jarvis.server.retention.orphan_cleanup import kill_orphans
@@ -114,10 +115,6 @@ DIED = (
     "The Dask worker that ran this job ended before the job did. Partial results were removed; "
     "retry it."
 )
-
-
-class RefusedError(JarvisError):
-    """The job cannot start on this Dask worker."""
 
 
 async def run_job(key: str, values: Mapping[str, Any]) -> None:

@@ -12,10 +12,11 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from jarvis.core.errors import JarvisError, RegistrationError
+from jarvis.core.errors import RegistrationError
 from jarvis.server.database import JobKind
+from jarvis.server.errors import MissingInputError, OutdatedJobError
 from jarvis.server.jobs.kinds.analyses import Analyze, Reproject
-from jarvis.server.jobs.kinds.base import JobOutput, MissingInputError, Request
+from jarvis.server.jobs.kinds.base import JobOutput, Request
 from jarvis.server.jobs.kinds.comparisons import Compare
 from jarvis.server.jobs.kinds.exports import WHOLE_RUN, Export, Replay
 from jarvis.server.jobs.kinds.files import FileRequest, earlier_job, job_file
@@ -39,16 +40,6 @@ __all__ = [
     "load_requests",
     "request_of",
 ]
-
-
-class OutdatedJobError(JarvisError):
-    """The parameters of a stored job do not match its request class."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "This job was submitted by another version of Jarvis and is not compatible with this "
-            "one. Submit it again."
-        )
 
 
 @cache

@@ -7,26 +7,16 @@ from typing import Any, ClassVar
 
 from pydantic import TypeAdapter
 
-from jarvis.core.errors import JarvisError
 from jarvis.core.workspace import uploads_dir
 from jarvis.pipeline import STEPS, Progress, Step
 from jarvis.server.database import JobKind
+from jarvis.server.errors import MissingInputError
 from jarvis.server.ingest.intake import SAMPLE_NAME, sample_trace
 from jarvis.server.jobs.queue import NewJob
 from jarvis.server.storage import custom_hardware
 from jarvis.server.storage.artifacts import is_shared, local_file, publish_file
 from jarvis.server.storage.storage_keys import address, key_of
 from jarvis.trace import ReadProgress
-
-
-class MissingInputError(JarvisError):
-    """An input file of a job cannot be read."""
-
-    def __init__(self, error: OSError) -> None:
-        name = Path(str(error.filename)).name
-        super().__init__(
-            f"{name} cannot be read: {error.strerror or error}. Select or upload it again."
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,11 @@ from jarvis.core.staging import scratch_folder
 from jarvis.core.workspace import analyses_dir, archive_name
 from jarvis.pipeline import Progress
 from jarvis.server.database import JobKind
-from jarvis.server.ingest.remote_runs import RemoteError, RemoteRun, check_run, run_remote
+from jarvis.server.errors import ArchiveError, RemoteError
+from jarvis.server.ingest.remote_runs import RemoteRun, check_run, run_remote
 from jarvis.server.jobs.kinds.base import JobOutput, Request
 from jarvis.server.storage.analysis_rows import made_on
-from jarvis.server.storage.archive import ArchiveError, unpack_archive
+from jarvis.server.storage.archive import unpack_archive
 from jarvis.server.submission import import_run
 
 

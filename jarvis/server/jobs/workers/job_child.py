@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import IO
 from uuid import uuid4
 
-from jarvis.core.errors import JarvisError
 from jarvis.core.staging import clear_staged
 from jarvis.server.database import JobState
+from jarvis.server.errors import SingleJobError
 from jarvis.server.jobs.kinds import JobOutput, Request
 from jarvis.server.jobs.queue import FinishedStep, Job, JobProgress, Outcome
 from jarvis.server.jobs.workers.job_messages import (
@@ -273,10 +273,6 @@ class _Lines:
 
 
 _POLL_S = 0.1
-
-
-class SingleJobError(JarvisError):
-    """The job failed; the message is the job's."""
 
 
 def run_single_job(request: Request, owner: str | None) -> JobOutput:

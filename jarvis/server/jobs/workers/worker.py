@@ -24,7 +24,8 @@ from sqlalchemy import Engine
 
 from jarvis.core.errors import JarvisError
 from jarvis.core.staging import clear_staged
-from jarvis.server.database import DatabaseError, JobState, database
+from jarvis.server.database import JobState, database
+from jarvis.server.errors import DatabaseError, SettingsError
 from jarvis.server.jobs import claims
 from jarvis.server.jobs.claims import QUICK
 from jarvis.server.jobs.queue import Job, Outcome
@@ -36,7 +37,7 @@ from jarvis.server.jobs.workers.job_child import (
 )
 from jarvis.server.logs import configure_logs
 from jarvis.server.retention.housekeeping import clean_up
-from jarvis.server.settings import SettingsError, settings, use_file
+from jarvis.server.settings import settings, use_file
 from jarvis.server.storage.storage_keys import path_at
 
 if TYPE_CHECKING:
