@@ -21,7 +21,6 @@ from jarvis.cli.config import add_config
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.export import add_export
 from jarvis.cli.hardware import add_hardware
-from jarvis.cli.kept import add_list, add_pin, add_remove
 from jarvis.cli.prune import add_prune
 from jarvis.cli.push import add_push
 from jarvis.cli.replay import add_replay
@@ -29,6 +28,7 @@ from jarvis.cli.report import add_report
 from jarvis.cli.reproject import add_reproject
 from jarvis.cli.sample import add_sample
 from jarvis.cli.serve import add_serve
+from jarvis.cli.stored import add_list, add_pin, add_remove
 from jarvis.cli.terminal import print_line, print_text
 from jarvis.cli.token import add_token
 from jarvis.cli.tree import add_tree
