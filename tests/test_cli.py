@@ -181,7 +181,7 @@ def test_unsupported_options_give_a_message(
     assert run("report", small, *option) == 1
     captured = capsys.readouterr()
     assert captured.err.startswith("jarvis: ")
-    assert captured.err.endswith(f"Leave out {option[0]}.\n")
+    assert captured.err.endswith(f"Remove {option[0]}.\n")
     assert captured.err.count("\n") == 1
     assert not list(small.parent.glob("*.xlsx"))
 

@@ -158,7 +158,7 @@ def test_several_reports_are_in_one_workbook(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--names", "a"], "--names takes 2 names"),
+        (["--names", "a"], "--names needs 2 names"),
         (["--sheets", "nonsense"], "invalid choice"),
         (["--tolerance", "0.5"], "not a finite number of at least 1"),
     ],

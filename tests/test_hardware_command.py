@@ -67,7 +67,7 @@ def test_builtin_gpus_are_neither_replaced_nor_removed(
 ) -> None:
     arch.write_text(json.dumps({**ARCH, "name": "MI300X", "preset": "reference"}))
     assert run("hardware", "add", arch) == 1
-    assert "described by Jarvis already" in capsys.readouterr().err
+    assert "already described by Jarvis" in capsys.readouterr().err
     assert run("hardware", "remove", "MI300X") == 1
     assert "built into Jarvis" in capsys.readouterr().err
     assert load_hardware().get("MI300X").mem_bw_gbps == 5300
@@ -95,7 +95,7 @@ def test_analyze_accepts_a_gpu_description(arch: Path, mm: Path, tmp_path: Path)
     assert manifest.hardware == HardwareSpec.from_arch_json(ARCH)
     assert manifest.options.gpu_arch_file == "x100.json"
     assert manifest.options.gpu_arch_sha256 == manifest.hardware.sha256
-    assert "judged against X100 (custom)" in manifest.platform_warning
+    assert "the peaks of X100 (custom)" in manifest.platform_warning
     rough = (out / "standalone_analysis_rough.md").read_text()
     assert "--gpu_arch_json_path x100.json" in rough
 

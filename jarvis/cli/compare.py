@@ -26,7 +26,6 @@ from jarvis.core.errors import OutputFolderError
 from jarvis.core.request import AnalysisRequest
 from jarvis.core.staging import staged_folder
 from jarvis.core.workspace import ComparisonPaths, RunPaths
-from jarvis.schemas.names import C
 from jarvis.tracelens.sheet_groups import ALL, GROUPS
 
 if TYPE_CHECKING:
@@ -276,7 +275,7 @@ def _as_json(
         "summary": comparison.summary,
         "totals": comparison.totals.to_dicts(),
         "categories": comparison.categories.to_dicts(),
-        "unexpected_operations": operations.filter(C.is_unexpected).to_dicts(),
+        "unexpected_operations": operations.filter("is_unexpected").to_dicts(),
         "findings": [finding.model_dump(mode="json") for finding in comparison.findings],
         "unknown": comparison.unknown,
         "rules": [

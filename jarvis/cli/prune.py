@@ -83,6 +83,7 @@ def _prune(arguments: argparse.Namespace) -> int:
 
 def _limits(arguments: argparse.Namespace) -> "Limits":
     """Return the limits of the command line, or else of the settings."""
+    from jarvis.server.retention.plan import Limits
     from jarvis.server.settings import settings
 
     now = settings()

@@ -17,7 +17,6 @@ from jarvis.cli.shared import (
     print_result,
     run_directory,
 )
-from jarvis.schemas.names import C
 
 if TYPE_CHECKING:
     from jarvis.perf_report.call_tree.trace_tree import TraceTree
@@ -71,7 +70,7 @@ def _tree(arguments: argparse.Namespace) -> int:
     calls, source = _opened(arguments.run_or_trace)
     if arguments.name is not None:
         matches = calls.find(arguments.name)
-        listed = matches.sort(C.kernel_time_us, descending=True, nulls_last=True)
+        listed = matches.sort("kernel_time_us", descending=True, nulls_last=True)
         listed = listed.head(arguments.limit or matches.height)
         rows = listed.to_dicts()
         result = {"source": source, "name": arguments.name, "total": matches.height, "calls": rows}
@@ -128,24 +127,24 @@ def _tree_lines(parents: list[dict[str, Any]], subtree: list[dict[str, Any]]) ->
     for level, row in enumerate(parents):
         yield _line(row, level)
     for row in subtree:
-        yield _line(row, len(parents) + row[C.depth], is_chosen=not row[C.depth])
+        yield _line(row, len(parents) + row["depth"], is_chosen=not row["depth"])
 
 
 _HEAD = f"  {'uid':>9}  {'kernel µs':>12}  call"
 
 
 def _line(row: dict[str, Any], level: int, *, is_chosen: bool = False) -> str:
-    uid = "" if row[C.uid] is None else row[C.uid]
-    time_us = row[C.kernel_time_us]
+    uid = "" if row["uid"] is None else row["uid"]
+    time_us = row["kernel_time_us"]
     time = "-" if time_us is None else f"{time_us:.3f}"
-    cells = [row[C.name], *_details(row)]
+    cells = [row["name"], *_details(row)]
     return f"{'>' if is_chosen else ' '} {uid:>9}  {time:>12}  {'  ' * level}{'  '.join(cells)}"
 
 
 def _details(row: dict[str, Any]) -> Iterable[str]:
-    if row[C.kind] == "op":
-        yield from (row[name] for name in (C.input_dims, C.input_types) if row[name])
-        if row[C.module]:
-            yield f"in {row[C.module]}"
-    if row[C.stream] is not None:
-        yield f"on stream {row[C.stream]}"
+    if row["kind"] == "op":
+        yield from (row[name] for name in ("input_dims", "input_types") if row[name])
+        if row["module"]:
+            yield f"in {row['module']}"
+    if row["stream"] is not None:
+        yield f"on stream {row['stream']}"

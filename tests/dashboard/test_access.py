@@ -93,8 +93,8 @@ def refusals(page: AppTest) -> list[str]:
         ({"is_logged_in": False}, "Log in to see"),
         (claims(ADA, iat=int(time.time()) - 13 * HOUR_S), "Log in to see"),
         ({"is_logged_in": True, "email": ADA}, "Log in to see"),
-        (claims(ADA, email_verified=False), "nobody has checked your email"),
-        ({"is_logged_in": True, "sub": "7", "iat": int(time.time())}, "says no 'email'"),
+        (claims(ADA, email_verified=False), "not verified your email"),
+        ({"is_logged_in": True, "sub": "7", "iat": int(time.time())}, "has no 'email' claim"),
         (claims("@root"), "cannot be used"),
     ],
 )

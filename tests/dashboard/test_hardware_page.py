@@ -127,11 +127,11 @@ def test_a_gpu_is_described_chosen_on_the_ingest_page_and_deleted(
         ({"name": ""}, "fill in name"),
         ({"source": ""}, "fill in source"),
         ({"bandwidth": None}, "memory bandwidth"),
-        ({"name": "MI300X", "preset": "reference"}, "described by Jarvis already"),
+        ({"name": "MI300X", "preset": "reference"}, "already described by Jarvis"),
         ({"name": "mi300x"}, "already refers to MI300X"),
         ({"alias": "NVIDIA H100 80GB HBM3"}, "already refers to H100 SXM"),
         ({"name": "GPU"}, "does not identify a GPU"),
-        ({"name": "X" * 61}, "visible characters"),
+        ({"name": "X" * 61}, "printable characters"),
     ],
 )
 def test_what_cannot_be_kept_is_said(

@@ -128,7 +128,7 @@ def test_a_page_of_an_analysis_that_another_visitor_removed_says_so(
     remove_analysis(mine)
     page.run()
     assert not page.exception
-    assert "'mine' is stored on this server: it was removed" in page.error[0].value
+    assert "There is no analysis 'mine' on this server: it was deleted" in page.error[0].value
 
 
 def test_the_overview_says_that_its_reference_was_removed(keep: Keep, filed: Draw) -> None:

@@ -139,5 +139,5 @@ def test_an_analysis_without_a_table_asks_to_be_made_again(filed: Draw, older: P
     page = filed("timeline", analysis=older.name)
     assert not page.exception
     (said,) = [error.value for error in page.error]
-    assert "does not hold the table gpu_work" in said
+    assert "lacks the table gpu_work" in said
     assert "Analyze the trace again" in said

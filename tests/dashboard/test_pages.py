@@ -230,7 +230,7 @@ def test_the_report_page_shows_the_findings_of_each_analysis(filed: Draw, sample
 def test_an_unknown_analysis_is_a_sentence_with_a_next_step(registered: Draw) -> None:
     page = registered("gemm", analysis="notthere")
     assert not page.exception
-    assert "'notthere' is stored on this server" in page.error[0].value
+    assert "There is no analysis 'notthere'" in page.error[0].value
     assert page.get("page_link")
     assert page.sidebar.selectbox[0].value is None
 

@@ -151,4 +151,4 @@ def test_a_trace_is_analyzed_on_another_machine(
     assert page.dataframe[0].value["made_on"].to_list() == ["lab"]
     page.text_input(key="ingest_remote_path").set_value("/etc/shadow.json").run()
     page = press(page, "Analyze")
-    assert "in the folders of lab that may be read" in page.error[0].value
+    assert "in the allowed folders of lab" in page.error[0].value

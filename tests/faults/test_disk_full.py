@@ -99,7 +99,7 @@ def test_jobs_fail_with_a_sentence_pages_stay_and_all_goes_on_with_room(
         for job in held:
             failed = ended(engine, job.id)
             assert failed.state is JobState.FAILED
-            assert "room" in (failed.error or ""), (failed.step, failed.error, failed.log)
+            assert "No space left" in (failed.error or ""), (failed.step, failed.error, failed.log)
         wait_for(lambda: half_written(analyses_dir(), exports_dir()) == [])
         for job in held:
             queue.retry(engine, job.id)
@@ -118,7 +118,7 @@ def test_an_upload_keeps_what_has_arrived_and_goes_on_with_room(
     monkeypatch.setattr(uploads, "FREE_BYTES", 0)
     content = os.urandom(3 << 20)
     begun = uploads.create("large.json.gz", len(content), None)
-    with full(home, but_bytes=1 << 20), pytest.raises(NoSpaceError, match="room"):
+    with full(home, but_bytes=1 << 20), pytest.raises(NoSpaceError, match="disk was full"):
         send(begun.id, 0, content)
     arrived = uploads.find(begun.id).offset_bytes
     assert 0 < arrived < len(content)

@@ -80,7 +80,7 @@ def test_below_95_percent_of_compute_the_rest_comes_first(
     whole = totals(compute_ms, idle_ms=10.0 - compute_ms)
     run = with_findings(changed(busy.run, totals=whole), finding("cpu_idle", saved_ms=0.1))
     summary = section(fair_markdown(run, busy.root), "Executive Summary")
-    assert ("look at idle time before single kernels" in summary) is is_said
+    assert ("address idle time before single kernels" in summary) is is_said
 
 
 def test_the_metrics_of_the_summary(busy: Analyzed, fair: str) -> None:

@@ -16,12 +16,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from jarvis.perf_models.aten_names import ATEN_NAMES
 
 from jarvis.cli import main
 from jarvis.core import literals
 from jarvis.core.workspace import RunPaths, analyses_dir
 from jarvis.perf_models import OpCost, OpSignature, Registry, triton
+from jarvis.perf_models.triton import ATEN_NAMES
 from jarvis.perf_report import PerfReport
 from jarvis.perf_report.timeline.host import MAX_BINS, HostTimeline
 from jarvis.run import Run

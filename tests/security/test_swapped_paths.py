@@ -119,7 +119,7 @@ def test_a_report_in_a_folder_is_read_without_following_links(root: Path, secret
 
 def test_special_files_do_not_block(root: Path) -> None:
     os.mkfifo(root / "pipe.json")
-    with pytest.raises(IntakeError, match="is no file"), opened_input(root / "pipe.json"):
+    with pytest.raises(IntakeError, match="is not a file"), opened_input(root / "pipe.json"):
         pass
 
 

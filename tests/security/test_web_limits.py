@@ -189,5 +189,5 @@ def test_an_analysis_deleted_while_being_read_is_not_found(
     monkeypatch.setattr(analysis_routes, name, removed_after(getattr(analysis_routes, name)))
     answer = client.get(asked_for)
     assert answer.status_code == 404
-    assert "removed" in answer.json()["error"]
+    assert "deleted" in answer.json()["error"]
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

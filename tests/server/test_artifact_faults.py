@@ -137,9 +137,7 @@ def test_a_version_that_is_gone_is_said_and_its_copy_is_not_taken_for_it(
     for file in folder_root.rglob("*.zip"):
         file.unlink()
     machines.use("first")
-    with pytest.raises(
-        MissingArtifactError, match=f"does not have the analysis {analysis} any more"
-    ):
+    with pytest.raises(MissingArtifactError, match=f"no longer has the analysis {analysis}"):
         analysis_root(analysis)
     machines.use("third")
     with pytest.raises(MissingArtifactError):
@@ -183,7 +181,7 @@ def test_a_trace_that_nobody_has_fails_the_job_which_can_be_retried(
     machines.use("second")
     failed = worked_off(engine, job)
     assert failed.error is not None
-    assert f"The artifact root {folder_root} does not have tiny.json any more" in failed.error
+    assert f"The artifact root {folder_root} no longer has tiny.json" in failed.error
     away.rename(stored)
     assert worked_off(engine, queue.retry(engine, job.id)).error is None
 

@@ -137,7 +137,7 @@ def test_jobs_run_at_once_are_cancelled_and_retried(
             hold_at(job.id, None)
         done = is_done(engine, first.id)
         assert [step.name for step in done.steps] == list(STEPS)
-        assert "Runs on the Dask worker at tcp://127.0.0.1:" in done.log
+        assert "Running on the Dask worker at tcp://127.0.0.1:" in done.log
         assert f"{STEPS[-1]} ({len(STEPS)} of {len(STEPS)})" in done.log
         assert (done.percent, done.result["is_reused"]) == (100.0, False)
         assert done.analysis_id is not None

@@ -355,7 +355,7 @@ def test_what_sftp_refuses_is_said(
     here = tmp_path / "here"
     with pytest.raises(FetchError, match="No such file"):
         fetched(by_sftp.replace("there", "elsewhere"), here)
-    with pytest.raises(FetchError, match="is no file"):
+    with pytest.raises(FetchError, match="is not a file"):
         fetched(by_sftp.rpartition("/")[0], here)
     make_key(tmp_path / "stranger")
     monkeypatch.setenv("JARVIS_SFTP_KEY", str(tmp_path / "stranger"))

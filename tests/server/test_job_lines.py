@@ -46,7 +46,7 @@ def test_a_job_is_followed_by_its_id(engine: Engine, capsys: pytest.CaptureFixtu
         "person": "ada@example.org",
         "process": "web",
     }
-    assert (begins["event"], begins["job"], begins["process"]) == ("job begins", job.id, "worker")
+    assert (begins["event"], begins["job"], begins["process"]) == ("job started", job.id, "worker")
     assert (ended["event"], ended["state"], ended["error"]) == (
         "job ended",
         "failed",

@@ -60,7 +60,7 @@ def test_files_at_other_depths_have_no_key(home: Path) -> None:
     ],
 )
 def test_an_address_leads_nowhere_else(home: Path, said: str) -> None:
-    with pytest.raises(ValueError, match="names no file"):
+    with pytest.raises(ValueError, match="is not the address of a file"):
         path_at(said)
     with pytest.raises(ValidationError):
         TypeAdapter(FilePath).validate_python(said)

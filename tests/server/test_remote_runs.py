@@ -196,11 +196,11 @@ def test_what_a_container_lacks_is_said(fake: Path, describe: Describe, there: P
 
 def test_a_machine_without_a_jarvis_that_suits_is_said(fake: Path, describe: Describe) -> None:
     beside(fake, "version", f"jarvis 0.0.9, layout {SCHEMA_VERSION - 1}\n")
-    assert "Jarvis on lab is older than here" in refusal(asked("/a.json"))
+    assert "Jarvis on lab is older than on this server" in refusal(asked("/a.json"))
     beside(fake, "version", f"jarvis 9.0.0, layout {SCHEMA_VERSION + 1}\n")
     assert "Jarvis on lab is newer (9.0.0) than here" in refusal(asked("/a.json"))
     describe(command=["sh", "-c", "echo 'jarvis: error: unrecognized arguments' >&2; exit 2"])
-    assert "Jarvis on lab is older than here" in refusal(asked("/a.json"))
+    assert "Jarvis on lab is older than on this server" in refusal(asked("/a.json"))
     describe(command=["/nowhere/jarvis"])
     assert "Jarvis is not installed on lab: /nowhere/jarvis was not found" in refusal(
         asked("/a.json")
@@ -246,8 +246,8 @@ def test_traces_lie_in_the_allowed_folders(fake: Path, describe: Describe, there
     describe(command=[str(fake)], roots=["/var/empty", str(roots)])
     beside(fake, "analyze", f'echo "$3" > "{there}/analyzed"\n')
     for outside in ("../secret.json", "in/../../secret.json", "link.json"):
-        assert "in the folders of lab that may be read" in refusal(asked(roots / outside))
-    assert "in the folders of lab that may be read" in refusal(asked(f"{roots}-other/a.json"))
+        assert "in the allowed folders of lab" in refusal(asked(roots / outside))
+    assert "in the allowed folders of lab" in refusal(asked(f"{roots}-other/a.json"))
     done(asked(f"{roots}/in/../in/a.json"))
     assert (there / "analyzed").read_text() == f"{roots / 'in' / 'a.json'}\n"
 

@@ -108,7 +108,7 @@ def test_an_analysis_without_a_model_is_called_after_its_file(trace_file: Path) 
 
 @pytest.mark.parametrize("name", ["gone", "../../etc", "", ".hidden"])
 def test_an_unknown_id_is_refused(trace_file: Path, name: str) -> None:
-    with pytest.raises(UnknownAnalysisError, match="is stored on this server"):
+    with pytest.raises(UnknownAnalysisError, match="There is no analysis"):
         analysis_root(name)
 
 

@@ -46,7 +46,7 @@ def test_a_job_without_its_file_says_so(client: TestClient) -> None:
     (exports_dir() / job_id / "run.json").unlink()
     answer = client.get(f"/api/jobs/{job_id}/file")
     assert answer.status_code == 404
-    assert "removed since" in answer.json()["error"]
+    assert "the file was deleted" in answer.json()["error"]
     assert client.get("/api/jobs/nothing/file").status_code == 404
 
 

@@ -70,9 +70,9 @@ def test_it_goes_on_after_the_server_was_killed(
 
     def headway(text: str, *, is_last: bool) -> None:
         said.append(text)
-        if "4.00 MB of" in text and not any("broke" in one for one in said):
+        if "4.00 MB of" in text and not any("connection lost" in one for one in said):
             server.kill()
-        if "broke" in text:
+        if "connection lost" in text:
             server.start()
 
     with remote.ServerConnection(server.url, None) as there:
@@ -80,7 +80,7 @@ def test_it_goes_on_after_the_server_was_killed(
     assert upload["is_whole"]
     (stored,) = server.home.glob("traces/*/large.json.gz")
     assert stored.read_bytes() == content
-    broken = said.index(next(text for text in said if "broke" in text))
+    broken = said.index(next(text for text in said if "connection lost" in text))
     assert all(not text.startswith(("1.", "2.")) for text in said[broken:]), "began anew"
 
 
@@ -119,7 +119,10 @@ def test_what_the_server_refuses_is_said_as_it_says_it(
         (httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED]"), "certificate"),
         (httpx.ReadTimeout("late"), "did not answer in time"),
         (httpx.Response(200, text="<html>"), "is not a Jarvis server"),
-        (httpx.Response(302, headers={"Location": "https://x.test"}), "points to https://x.test"),
+        (
+            httpx.Response(302, headers={"Location": "https://x.test"}),
+            "It redirects to https://x.test",
+        ),
         (httpx.Response(502, text="bad gateway"), "502 Bad Gateway"),
     ],
 )
@@ -183,7 +186,7 @@ def test_a_server_that_stays_away_is_given_up(
 
     answering(monkeypatch, dies)
     assert main(["push", str(small), "--server", "https://jarvis.test"]) == ExitCode.FAILED
-    assert "broke" in capsys.readouterr().err.splitlines()[-1]
+    assert "was lost" in capsys.readouterr().err.splitlines()[-1]
     assert asked.count("GET") > 2
 
 

@@ -101,7 +101,7 @@ def test_bytes_for_another_place_and_too_many_bytes_are_refused() -> None:
     for offset in (0, 4, 6, 11):
         with pytest.raises(OffsetError, match="is 5, not"):
             send(begun.id, offset, b"x")
-    with pytest.raises(TooMuchError, match="10 bytes"):
+    with pytest.raises(TooMuchError, match="the declared 10"):
         send(begun.id, 5, b"678901")
     assert find(begun.id).offset_bytes == 5
 

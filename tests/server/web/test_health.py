@@ -97,7 +97,7 @@ def test_a_database_of_another_version_is_not_ready(
     monkeypatch.setattr(health, "HEAD", "9999")
     part = client.get("/readyz").json()["parts"]["database"]
     assert not part["ready"]
-    assert "this server works with 9999" in part["detail"]
+    assert "this server needs 9999" in part["detail"]
 
 
 def test_an_answer_serves_all_who_ask_at_once() -> None:
