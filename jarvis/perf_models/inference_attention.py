@@ -311,7 +311,8 @@ def dense_decode(op: OpSignature) -> OpCost:
 def gated_delta_rule(op: OpSignature) -> OpCost:
     """Return the cost of mixed QKV (.,w), gates (.,H) at 0, 1, output (.,.,d_v) at 3.
 
-    H/2 heads of K. For the t tokens of the step: FLOPs 7 t H d_k d_v; bytes 2 t H (d_k + 2 d_v + 2).
+    H/2 heads of K. For the t tokens of the step:
+    FLOPs 7 t H d_k d_v; bytes 2 t H (d_k + 2 d_v + 2).
     """
     step = parse(op.annotation)
     if step is None or not step.tokens:

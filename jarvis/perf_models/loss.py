@@ -88,8 +88,8 @@ def nll_loss_backward(op: OpSignature) -> OpCost:
 def distance(op: OpSignature) -> OpCost:
     """Return the cost of input, target.
 
-    FLOPs of the distance per element: squared 2n; smooth and Huber 5n; binary cross entropy 14n (and
-    a weight read). Bytes 2n read, n or 1 written.
+    FLOPs of the distance per element: squared 2n; smooth and Huber 5n; binary cross entropy 14n
+    (and a weight read). Bytes 2n read, n or 1 written.
     """
     kind = op.name.removeprefix("aten::")
     x, target = tensor(op, 0), tensor(op, 1)
