@@ -209,10 +209,10 @@ def list_numel(op: OpSignature, index: int) -> int:
     Raises:
         NoModelForCallError: no shapes are recorded.
     """
-    found = list_shapes(op, index)
-    if not found:
+    shapes = list_shapes(op, index)
+    if not shapes:
         raise NoModelForCallError(f"{op.name} was recorded without the shapes of its tensors.")
-    return sum(prod(shape) for shape in found)
+    return sum(prod(shape) for shape in shapes)
 
 
 def copied_size(op: OpSignature) -> int | None:

@@ -16,7 +16,7 @@ from jarvis.perf_models.registry import (
     perf_model,
 )
 
-SHEET_BYTES_PER_ELEMENT = 2  # the sheets count half precision whatever the dtype
+SHEET_BYTES_PER_ELEMENT = 2  # the sheets assume half precision for every dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +163,7 @@ class Attention:
 
 def _extents(t: Tensor, layout: str) -> dict[str, int]:
     if len(t.shape) != len(layout):
-        raise UnexpectedArgumentsError(
-            f"Attention reads shapes of {layout}, the trace holds {t.shape}."
-        )
+        raise UnexpectedArgumentsError(f"Attention expects shapes of {layout}, found {t.shape}.")
     return {"B": 1} | dict(zip(layout, t.shape, strict=True))
 
 
@@ -251,10 +249,10 @@ def flash_attention(op: OpSignature) -> Attention:
 
 
 def _required_strides(op: OpSignature, index: int) -> Shape:
-    found = tensor(op, index).strides
-    if found is None:
+    strides = tensor(op, index).strides
+    if strides is None:
         raise UnexpectedArgumentsError(f"{op.name} was recorded without strides.")
-    return found
+    return strides
 
 
 @_backward_model("flash_attn::_flash_attn_backward")
@@ -405,9 +403,9 @@ categorize(
 )
 
 
-# The kernels below ``scaled_dot_product_attention``, and its backward passes by name. Where a trace
-# has the forward call, the sheets price the backward by it; these formulas price what is alone:
-# packed sequences, and backward passes whose forward is outside the window.
+# Kernels called by ``scaled_dot_product_attention``, and its backward passes by name. If a trace
+# has the forward call, the sheets derive the backward cost from it; these formulas are for the
+# rest: packed sequences, and backward passes whose forward call is outside the window.
 
 
 def _exact_forward(call: Attention) -> OpCost:

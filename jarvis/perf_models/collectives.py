@@ -45,7 +45,7 @@ def gather_into_tensor(op: OpSignature) -> OpCost:
     return _moved(out, out.numel + x.numel)
 
 
-def _reduced_and_normalized(op: OpSignature, x: Tensor, weight: Tensor) -> OpCost:
+def _reduce_and_norm_cost(op: OpSignature, x: Tensor, weight: Tensor) -> OpCost:
     """Return the cost of a fused all-reduce, residual add and RMS norm.
 
     FLOPs n to add the residual + (n/c)(2c + 2) + 2n; bytes 4n + c.
@@ -68,7 +68,7 @@ def all_reduce_and_rms_norm(op: OpSignature) -> OpCost:
     """
     last = optional_tensor(op, 6)
     weight = last if len(last.shape) == 1 else tensor(op, 5)
-    return _reduced_and_normalized(op, tensor(op, 2), weight)
+    return _reduce_and_norm_cost(op, tensor(op, 2), weight)
 
 
 @perf_model("aiter::fused_allreduce_rmsnorm_", category="CustomCollective")
@@ -77,7 +77,7 @@ def all_reduce_and_rms_norm_in_place(op: OpSignature) -> OpCost:
 
     FLOPs 3n + (n/c)(2c + 2); bytes 4n + c of x's dtype.
     """
-    return _reduced_and_normalized(op, tensor(op, 0), tensor(op, 2))
+    return _reduce_and_norm_cost(op, tensor(op, 0), tensor(op, 2))
 
 
 categorize(

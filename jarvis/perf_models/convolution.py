@@ -96,11 +96,11 @@ class Convolution:
             exact_bytes=total_bytes((operands + prod(self.real_out_shape) + real_bias, size)),
         )
 
-    def backward_cost(self, wanted: tuple[bool, bool, bool]) -> OpCost:
+    def backward_cost(self, needed: tuple[bool, bool, bool]) -> OpCost:
         """Return the cost of input gradient and weight gradient; bytes 2 (x + w + out).
 
         The sheets always count both gradients, and the bias gradient in elements. ``exact_flops``
-        and ``exact_bytes`` count only the ``wanted`` (input, weight, bias) gradients.
+        and ``exact_bytes`` count only the ``needed`` (input, weight, bias) gradients.
         """
         out, size = prod(self.out_shape), self.x.size
         reached = prod(self.x.shape[2:]) if self.transposed else prod(self.out_spatial)
@@ -111,17 +111,17 @@ class Convolution:
         real_out = prod(self.real_out_shape)
         per_gradient = self.x.numel + self.w.numel + real_out
         bias_grad = real_out + self.real_out_shape[1]
-        input_wanted, weight_wanted, bias_wanted = wanted
+        needs_input, needs_weight, needs_bias = needed
         return OpCost(
             flops=self.product_flops + weight_grad + (out if self.bias else 0),
             bytes=moved,
             compute=compute_spec("matrix", self.x.dtype),
             params=self.params(),
-            exact_flops=self.product_flops * input_wanted
-            + weight_grad * weight_wanted
-            + real_out * bias_wanted,
+            exact_flops=self.product_flops * needs_input
+            + weight_grad * needs_weight
+            + real_out * needs_bias,
             exact_bytes=total_bytes(
-                (per_gradient * (input_wanted + weight_wanted) + bias_grad * bias_wanted, size)
+                (per_gradient * (needs_input + needs_weight) + bias_grad * needs_bias, size)
             ),
         )
 
@@ -144,7 +144,7 @@ class Convolution:
         }
 
 
-def _checked(op: OpSignature, x: Tensor, w: Tensor) -> int:
+def _spatial_dims(op: OpSignature, x: Tensor, w: Tensor) -> int:
     """Return the number of spatial dims.
 
     Raises:
@@ -161,7 +161,7 @@ def _checked(op: OpSignature, x: Tensor, w: Tensor) -> int:
 def _convolution(op: OpSignature, first: int, movement: int) -> Convolution:
     """Read input and filter from ``first``; stride, padding, dilation, ... from ``movement``."""
     x, w = tensor(op, first), tensor(op, first + 1)
-    spatial = _checked(op, x, w)
+    spatial = _spatial_dims(op, x, w)
 
     def per_dim(index: int, default: int) -> Shape:
         values = integers(op, index) or (default,)
@@ -217,7 +217,7 @@ def convolution_backward(op: OpSignature) -> OpCost:
 
 def _fused_bias(op: OpSignature) -> Convolution:
     x, w = tensor(op, 0), tensor(op, 1)
-    spatial = _checked(op, x, w)
+    spatial = _spatial_dims(op, x, w)
     return Convolution(
         x,
         w,

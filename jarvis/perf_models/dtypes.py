@@ -2,11 +2,11 @@
 
 from jarvis.core.dtypes import element_bytes, find_dtype
 
-INDEX_BYTES = 8  # where kernels write or read indices they are int64
-HALF_PRECISION_BYTES = 2  # what kernels with narrower operands write
+INDEX_BYTES = 8  # kernels read and write int64 indices
+HALF_PRECISION_BYTES = 2  # output of kernels with narrower operands
 FP8_BYTES = 1
 PACKED_FP4_BYTES = 0.5  # per element
-SCALE_BYTES = 4  # the scale of a token or a group
+SCALE_BYTES = 4  # float32 scale per token or group
 MX_BLOCK = 32  # elements that share a one-byte scale in the MX formats
 
 _SHEET_NAMES = (

@@ -59,7 +59,7 @@ _NAMES = {
     5: "_softmax _log_softmax xlogy hardswish hardswish_backward glu",
     6: "elu elu_backward logit",
     8: "gelu softplus softplus_backward log_sigmoid_backward",
-    9: "silu_backward glu_backward",  # the sigmoid; g s (1 + x (1 - s))
+    9: "silu_backward glu_backward",  # sigmoid s, then g s (1 + x (1 - s))
     10: "log_sigmoid_forward",
     13: "mish",  # x tanh(softplus(x))
     16: "gelu_backward",
@@ -102,9 +102,9 @@ def pointwise_cost(
     if not read:
         raise UnexpectedArgumentsError(f"{op.name} was recorded without a tensor.")
     elements = prod(_shape(read))
-    place = next(tensors_at(op, range(max(positions) + 1, len(op.input_dims))), None)
-    if place is not None:
-        out_size = place.real_size
+    out = next(tensors_at(op, range(max(positions) + 1, len(op.input_dims))), None)
+    if out is not None:
+        out_size = out.real_size
     elif op.name.endswith("_"):
         out_size = read[0].real_size
     elif out_size is None:
@@ -249,14 +249,14 @@ def bitwise_not(op: OpSignature) -> OpCost:
 def glu(op: OpSignature) -> OpCost:
     """Return the cost of sigmoid(x[n:]) x[:n]: FLOPs 5n; bytes 2n read, n written."""
     x = optional_tensor(op, 0)
-    return _of_one_tensor(x, element_flops(op.name) * x.numel // 2, 1.5 * x.numel)
+    return _single_dtype_cost(x, element_flops(op.name) * x.numel // 2, 1.5 * x.numel)
 
 
 @perf_model("aten::glu_backward")
 def glu_backward(op: OpSignature) -> OpCost:
     """Return the cost of gradient (n), input (2n): FLOPs 9n; bytes 3n read, 2n written."""
     grad, x = optional_tensor(op, 0), optional_tensor(op, 1)
-    return _of_one_tensor(x, element_flops(op.name) * grad.numel, grad.numel + 2 * x.numel)
+    return _single_dtype_cost(x, element_flops(op.name) * grad.numel, grad.numel + 2 * x.numel)
 
 
 @perf_model("aten::_prelu_kernel_backward")
@@ -266,10 +266,10 @@ def prelu_backward(op: OpSignature) -> OpCost:
     FLOPs 2n; bytes 2n + weight read, both gradients (2n) written.
     """
     x, weight = optional_tensor(op, 1), optional_tensor(op, 2)
-    return _of_one_tensor(x, element_flops(op.name) * x.numel, 4 * x.numel + weight.numel)
+    return _single_dtype_cost(x, element_flops(op.name) * x.numel, 4 * x.numel + weight.numel)
 
 
-def _of_one_tensor(x: Tensor, flops: float, moved_elements: float) -> OpCost:
+def _single_dtype_cost(x: Tensor, flops: float, moved_elements: float) -> OpCost:
     """Return a cost whose bytes are all of the dtype of x."""
     return vector_cost(x, flops, total_bytes((moved_elements, x.real_size)))
 
@@ -427,7 +427,7 @@ def sheet_binary(op: OpSignature) -> OpCost:
     return _with_real_operands(cost, op, (0, 1))
 
 
-def _masked(x: Tensor) -> OpCost:
+def _dropout_cost(x: Tensor) -> OpCost:
     """Return the cost of two FLOPs per element; x and its result in its dtype, one byte of mask."""
     moved = total_bytes((2 * x.numel, x.real_size), (x.numel, MASK_BYTES))
     return vector_cost(x, 2 * x.numel, moved)
@@ -439,7 +439,7 @@ def dropout(op: OpSignature) -> OpCost:
 
     FLOPs 2n; bytes n read, n and n bytes of mask written.
     """
-    return _masked(tensor(op, 0))
+    return _dropout_cost(tensor(op, 0))
 
 
 @perf_model("aten::native_dropout_backward", "aten::_masked_scale")
@@ -448,4 +448,4 @@ def dropout_backward(op: OpSignature) -> OpCost:
 
     FLOPs 2n; bytes n and n bytes of mask read, n written.
     """
-    return _masked(tensor(op, 0))
+    return _dropout_cost(tensor(op, 0))

@@ -24,7 +24,7 @@ from jarvis.perf_models.registry import (
 from jarvis.perf_models.step_annotation import Phase, parse
 
 CATEGORY = "InferenceAttention"
-LATENT_WIDTH = 512  # of the values in a cache of compressed keys and values
+LATENT_WIDTH = 512  # width of the values in a cache of compressed keys and values
 SLIDING_WINDOW = 128
 DENSE_STRIDE, SPARSE_STRIDE = 128, 4  # tokens per compressed key
 MANY_HEADS, MANY_INDEXED, FEW_INDEXED = 64, 1024, 512
@@ -51,8 +51,8 @@ class Paged:
         """Return the call with generating requests limited to ``window`` keys; 0: no limit."""
         if window <= 0:
             return self
-        most = self.generation.queries * window
-        keys, pairs = min(self.generation.keys, most), min(self.generation.pairs, most)
+        max_keys = self.generation.queries * window
+        keys, pairs = min(self.generation.keys, max_keys), min(self.generation.pairs, max_keys)
         return replace(self, generation=replace(self.generation, keys=keys, pairs=pairs))
 
     def cost(self) -> OpCost:
@@ -66,16 +66,16 @@ class Paged:
             params=self.params(),
         )
 
-    def latent_cost(self, most_keys: int | None = None) -> OpCost:
+    def latent_cost(self, max_keys: int | None = None) -> OpCost:
         """Return the cost; ``exact_*`` read a cache row once, for both its keys and its values.
 
         Args:
-            most_keys: maximum number of keys per query.
+            max_keys: maximum number of keys per query.
         """
         queries = self.context.queries + self.generation.queries
         pairs, past = self._pairs, self._past
-        if most_keys is not None:
-            pairs, past = min(pairs, queries * most_keys), min(past, queries * most_keys)
+        if max_keys is not None:
+            pairs, past = min(pairs, queries * max_keys), min(past, queries * max_keys)
         rows = queries * (self.h_q * (self.d_qk + self.d_v) + self.h_kv * self.d_qk)
         return replace(
             self.cost(),
@@ -120,7 +120,7 @@ def _phases(op: OpSignature) -> tuple[Phase, Phase]:
     if step is None or step.context is None or step.generation is None:
         raise UnexpectedArgumentsError(
             f"{op.name} needs the lengths of its requests, which the annotation of the step "
-            f"({op.annotation}) does not tell. Let the engine write detailed annotations."
+            f"({op.annotation}) does not contain. Enable detailed annotations in the engine."
         )
     if not step.tokens:
         raise NoModelForCallError(f"{op.name} ran in a step without queries.")
@@ -165,7 +165,10 @@ def _paged(
 
 @perf_model("vllm::unified_attention_with_output", "aiter::mha_varlen_fwd", category=CATEGORY)
 def attention(op: OpSignature) -> OpCost:
-    """Return the cost of Q, K at 0, 1, d_v as K's width, by the formulas of the module."""
+    """Return the cost of Q, K at 0, 1, d_v as K's width.
+
+    FLOPs and bytes by the formulas of the module.
+    """
     return _paged(op).cost()
 
 
@@ -176,7 +179,10 @@ def attention(op: OpSignature) -> OpCost:
     category=CATEGORY,
 )
 def attention_with_values(op: OpSignature) -> OpCost:
-    """Return the cost of Q, K, V at 0, 1, 2, by the formulas of the module."""
+    """Return the cost of Q, K, V at 0, 1, 2.
+
+    FLOPs and bytes by the formulas of the module.
+    """
     return _paged(op, value=2).cost()
 
 
@@ -204,9 +210,9 @@ def latent_sparse(op: OpSignature) -> OpCost:
 
 @perf_model("sglang_profiler::attention_paged_attention_ragged", category=CATEGORY)
 def ragged(op: OpSignature) -> OpCost:
-    """Return the cost of Q, K, V at 2, 3, 4, by the formulas of the module.
+    """Return the cost of Q, K, V at 2, 3, 4.
 
-    The cache is counted in Q's dtype.
+    FLOPs and bytes by the formulas of the module; the cache is counted in Q's dtype.
     """
     call = _paged(op, query=2, key=3, value=4)
     return replace(call, cache_size=call.query_size).cost()
@@ -316,14 +322,16 @@ def gated_delta_rule(op: OpSignature) -> OpCost:
     """
     step = parse(op.annotation)
     if step is None or not step.tokens:
-        raise NoModelForCallError(f"The step of {op.name} ({op.annotation}) tells no tokens.")
+        raise NoModelForCallError(
+            f"The step of {op.name} ({op.annotation}) has no number of tokens."
+        )
     mixed = tensor(op, 0)
     heads, d_v = tensor(op, 1).shape[1], tensor(op, 3).shape[2]
     key_heads = heads // 2
     d_k = (mixed.shape[1] - heads * d_v) // 2 // key_heads
     if d_k <= 0:
         raise UnexpectedArgumentsError(
-            f"{op.name}: {mixed.shape} has no room for queries and keys."
+            f"{op.name}: {mixed.shape} is too narrow for queries and keys."
         )
     return OpCost(
         flops=DELTA_RULE_FLOPS * step.tokens * heads * d_k * d_v,

@@ -24,7 +24,7 @@ from jarvis.perf_models.registry import (
 )
 
 _NO_REDUCTION = "0"
-_REDUCTION_AT = {"binary_cross_entropy": 3}  # the others have it at argument 2
+_REDUCTION_AT = {"binary_cross_entropy": 3}  # other ops: argument 2
 
 _DISTANCE_FLOPS = {
     "mse_loss": 2,  # difference, square

@@ -292,7 +292,7 @@ def flydsl_stage_2(op: OpSignature) -> OpCost:
     return _of_tokens_and_weights(op).down_cost(compute_spec("matrix", dtype(op, 1)))
 
 
-def _carried(op: OpSignature, name: str) -> str:
+def _appended_value(op: OpSignature, name: str) -> str:
     """Return the value ``name`` that the pseudo op appends to its arguments."""
     marks = [value for value in op.concrete_inputs if str(value).startswith(f"{name}=")]
     if not marks:
@@ -317,8 +317,8 @@ def _routed(op: OpSignature) -> Experts:
         hidden,
         hidden,
         experts,
-        int(_carried(op, EXPERTS_PER_TOKEN)),
-        _carried(op, GATED) == "True",
+        int(_appended_value(op, EXPERTS_PER_TOKEN)),
+        _appended_value(op, GATED) == "True",
         size,
         _weight_size_from_kernel(op),
         size,
@@ -348,8 +348,8 @@ def routed_down(op: OpSignature) -> OpCost:
 def _four_bit(op: OpSignature, up: bool) -> Experts:
     """Read tokens (M,K), up (E, N or 2N, .), down (E, ., N/2): weights of half a byte."""
     tokens, hidden = tensor(op, 0).shape
-    per_token = int(_carried(op, EXPERTS_PER_TOKEN))
-    gated = _carried(op, GATED) == "True"
+    per_token = int(_appended_value(op, EXPERTS_PER_TOKEN))
+    gated = _appended_value(op, GATED) == "True"
     if up:
         experts, up_rows, _ = _matrices(tensor(op, 1))
         inner = up_rows // 2 if gated else up_rows

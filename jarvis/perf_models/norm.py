@@ -466,8 +466,8 @@ def _local_cost(x: Tensor, flops_per_element: int, tensors: int, vectors: float 
 
 def _given_bytes(op: OpSignature, *indices: int) -> float | None:
     """Return the bytes of the arguments ``indices`` that are given."""
-    found = (optional_tensor(op, index) for index in indices)
-    return total_bytes(*((t.numel, t.real_size) for t in found if t.given))
+    tensors = (optional_tensor(op, index) for index in indices)
+    return total_bytes(*((t.numel, t.real_size) for t in tensors if t.given))
 
 
 @perf_model("aten::batch_norm_stats")

@@ -26,7 +26,7 @@ from jarvis.perf_models.dtypes import INDEX_BYTES, compute_spec, is_floating
 from jarvis.perf_models.elementwise import element_flops
 from jarvis.perf_models.registry import OpCost, OpSignature, perf_model
 
-_DIMS_AT = {"norm": 2, "linalg_norm": 2}  # the other ops have their dims at argument 1
+_DIMS_AT = {"norm": 2, "linalg_norm": 2}  # other ops: argument 1
 _SCANS = ("cumsum", "cumprod")
 _EXTREMA = ("max", "min")
 _SOFTMAX_BACKWARD_FLOPS = {"_softmax_backward_data": 4, "_log_softmax_backward_data": 7}
@@ -143,7 +143,7 @@ def reduction(op: OpSignature) -> OpCost:
 
 
 @dataclass(frozen=True, slots=True)
-class _Beyond:
+class _OtherReduction:
     """A reduction that the sheets leave out: where its dims are, and what it writes.
 
     ``outputs`` counts the results of the input's dtype, ``other_bytes`` those of another type.
@@ -155,22 +155,22 @@ class _Beyond:
     other_bytes: int = 0
 
 
-_BEYOND = {
-    "argmax": _Beyond(outputs=0, other_bytes=INDEX_BYTES),
-    "argmin": _Beyond(outputs=0, other_bytes=INDEX_BYTES),
-    "count_nonzero": _Beyond(outputs=0, other_bytes=INDEX_BYTES),
-    "any": _Beyond(outputs=0, other_bytes=1),
-    "all": _Beyond(outputs=0, other_bytes=1),
-    "prod": _Beyond(),
-    "nansum": _Beyond(flops_per_element=2),  # compare, add
-    "linalg_vector_norm": _Beyond(dims_at=2, flops_per_element=2),  # square, add
-    "aminmax": _Beyond(flops_per_element=2, outputs=2),
-    "var_mean": _Beyond(flops_per_element=4, outputs=2),  # difference, square, two sums
-    "std_mean": _Beyond(flops_per_element=4, outputs=2),
+_OTHER_REDUCTIONS = {
+    "argmax": _OtherReduction(outputs=0, other_bytes=INDEX_BYTES),
+    "argmin": _OtherReduction(outputs=0, other_bytes=INDEX_BYTES),
+    "count_nonzero": _OtherReduction(outputs=0, other_bytes=INDEX_BYTES),
+    "any": _OtherReduction(outputs=0, other_bytes=1),
+    "all": _OtherReduction(outputs=0, other_bytes=1),
+    "prod": _OtherReduction(),
+    "nansum": _OtherReduction(flops_per_element=2),  # compare, add
+    "linalg_vector_norm": _OtherReduction(dims_at=2, flops_per_element=2),  # square, add
+    "aminmax": _OtherReduction(flops_per_element=2, outputs=2),
+    "var_mean": _OtherReduction(flops_per_element=4, outputs=2),  # difference, square, two sums
+    "std_mean": _OtherReduction(flops_per_element=4, outputs=2),
 }
 
 
-@perf_model(*(f"aten::{name}" for name in _BEYOND))
+@perf_model(*(f"aten::{name}" for name in _OTHER_REDUCTIONS))
 def other_reduction(op: OpSignature) -> OpCost:
     """Return the cost of a reduction that the sheets leave out.
 
@@ -178,7 +178,7 @@ def other_reduction(op: OpSignature) -> OpCost:
     read, results written: bools for ``any`` and ``all``, int64 for ``argmax``, ``argmin`` and
     ``count_nonzero``.
     """
-    x, kind = tensor(op, 0), _BEYOND[op.name.removeprefix("aten::")]
+    x, kind = tensor(op, 0), _OTHER_REDUCTIONS[op.name.removeprefix("aten::")]
     outputs = _outputs(x.shape, _named_dims(op, kind.dims_at))
     return _computed(
         x,

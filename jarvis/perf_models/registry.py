@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 from jarvis.core.errors import JarvisError, RegistrationError
 
-PREFIX_MARK = "*"  # a registered name that ends in it stands for every name that begins so
+PREFIX_MARK = "*"  # suffix of a registered name that matches every name with that prefix
 
-_FAMILY = re.compile(r"[\w .-]{0,40}")  # names sheets and files
-_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+_FAMILY = re.compile(r"[\w .-]{0,40}")  # valid in names of sheets and files
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class Registry:
             RegistrationError: a name is already registered, or a family cannot name a sheet.
         """
         optional = [text for text in (sheet, backward_category) if text is not None]
-        self._check_open(*names, category, *optional)
+        self._check_registration(*names, category, *optional)
         family = category.removesuffix("_fwd").removesuffix("_bwd") if sheet is None else sheet
         if not _FAMILY.fullmatch(family):
             raise RegistrationError(
@@ -170,7 +170,7 @@ class Registry:
 
         A name may end in ``*``, as in ``perf_model``; an exact name takes precedence.
         """
-        self._check_open(category, *names)
+        self._check_registration(category, *names)
         for name in names:
             if name in self._categories:
                 raise RegistrationError(f"Category of {name} is registered twice.")
@@ -180,7 +180,7 @@ class Registry:
         """Return a frozen registry of both; ``other`` takes precedence for names in both."""
         own = {name: c for name, c in self._categories.items() if name not in other._models}
         extended = Registry(
-            _in_front(other._models, self._models).values(), _in_front(other._categories, own)
+            _merged(other._models, self._models).values(), _merged(other._categories, own)
         )
         extended.freeze()
         return extended
@@ -215,20 +215,20 @@ class Registry:
         """Return every name that has a model or a category."""
         return self._models.keys() | self._categories.keys()
 
-    def _check_open(self, *texts: object) -> None:
+    def _check_registration(self, *texts: object) -> None:
         """Raise RegistrationError if frozen, or if one of ``texts`` is not valid Unicode text."""
         if self._is_frozen:
             raise RegistrationError(
-                "This registry is complete. Models of your own belong in a function "
+                "This registry is complete. Register your own models in a function "
                 "register(registry) of an extension file."
             )
         for text in texts:
             if not isinstance(text, str):
                 raise RegistrationError(
-                    f"Names and categories of ops are texts, not {type(text).__name__}."
+                    f"Names and categories of ops must be strings, not {type(text).__name__}."
                 )
-            if _HALF_CHARACTER.search(text):
-                raise RegistrationError(f"{text!r} is not valid Unicode, so no table can hold it.")
+            if _SURROGATE.search(text):
+                raise RegistrationError(f"{text!r} is not valid Unicode.")
 
 
 BUILTIN = Registry()
@@ -242,7 +242,7 @@ op_category = BUILTIN.op_category
 all_models = BUILTIN.all_models
 
 
-def _in_front(first: Mapping[str, _Entry], rest: Mapping[str, _Entry]) -> dict[str, _Entry]:
+def _merged(first: Mapping[str, _Entry], rest: Mapping[str, _Entry]) -> dict[str, _Entry]:
     """Return both, ``first`` taking precedence; names that end in ``*`` match in this order."""
     return {**first, **{name: entry for name, entry in rest.items() if name not in first}}
 

@@ -42,7 +42,9 @@ def _state_space_dual(op: OpSignature) -> OpCost:
     chunk, head_dim, groups = integer(op, 6, 128), integer(op, 15, 64), integer(op, 16, 1)
     state, rest = divmod(width - 2 * heads * head_dim - heads, 2 * groups)
     if rest or state <= 0:
-        raise UnexpectedArgumentsError(f"{op.name}: the width {width} leaves no whole state.")
+        raise UnexpectedArgumentsError(
+            f"{op.name}: the width {width} does not fit a whole state size."
+        )
     tokens = batch * length
     flops = (
         2 * tokens * channels * filter_width

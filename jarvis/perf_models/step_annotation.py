@@ -73,7 +73,7 @@ def _named_phase(match: re.Match[str]) -> StepTokens:
     return _detailed(phase, empty) if match["phase"] == "prefill" else _detailed(empty, phase)
 
 
-def _picture(match: re.Match[str]) -> StepTokens:
+def _diffusion(match: re.Match[str]) -> StepTokens:
     return StepTokens()
 
 
@@ -85,7 +85,7 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], StepTokens]], .
         (r"step\[(?:EXTEND|DECODE|MIXED)\b(?P<body>[^\]]*sqsq=[^\]]*)\]", _marked_phases),
         (r"step\[\w+ (?P<body>bs=\d+ toks=\d+)\]", _marked_tokens),
         (r"(?P<phase>prefill|decode)\[(?P<body>[^\]]*)\]", _named_phase),
-        (r"execute_diffusion_\d+_\d+x\d+", _picture),
+        (r"execute_diffusion_\d+_\d+x\d+", _diffusion),
     )
 )
 

@@ -262,9 +262,11 @@ def _iterations(sizes: list[int], tensors: list[Tensor], xnumel: int, rnumel: in
 
 
 def _moved_bytes(tensors: list[Tensor], ops: list[str], iterations: int) -> float | None:
-    """Return the bytes of every tensor once; with look-ups, at most ``iterations`` elements each."""
-    most = iterations if any(name in _LOOK_UPS for name in ops) else max(t.numel for t in tensors)
-    return total_bytes(*((min(t.numel, most), t.real_size) for t in tensors))
+    """Return the bytes of every tensor once; with look-ups, up to ``iterations`` elements each."""
+    max_elements = (
+        iterations if any(name in _LOOK_UPS for name in ops) else max(t.numel for t in tensors)
+    )
+    return total_bytes(*((min(t.numel, max_elements), t.real_size) for t in tensors))
 
 
 @perf_model("triton_poi_*", "triton_red_*", "triton_per_*", category="triton", sheet="")
