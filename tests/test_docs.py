@@ -49,7 +49,10 @@ def test_links_lead_to_files(page: Path) -> None:
 
 
 PATH = re.compile(r"`([\w@.-]+(?:/[\w@.-]+)+\.(?:py|js|toml))`")
-EXAMPLES = ("rope.py", "mylib.py", "test_rope.py", "test_mylib_models.py", "titles.py")
+EXAMPLES = (
+    *("rope.py", "mylib.py", "test_rope.py", "test_mylib_models.py", "titles.py"),
+    *("copies.py", "strip.py"),
+)
 """Files that a how-to page tells a reader to create."""
 
 

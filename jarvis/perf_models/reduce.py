@@ -144,7 +144,7 @@ def reduction(op: OpSignature) -> OpCost:
 
 @dataclass(frozen=True, slots=True)
 class _OtherReduction:
-    """A reduction that the sheets leave out: where its dims are, and what it writes.
+    """A reduction that the sheets do not list: position of its dims, and its results.
 
     ``outputs`` counts the results of the input's dtype, ``other_bytes`` those of another type.
     """

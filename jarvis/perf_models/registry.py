@@ -35,12 +35,12 @@ class OpSignature:
 
 @dataclass(frozen=True, slots=True)
 class OpCost:
-    """What one call costs; ``None`` means not known, never 0.
+    """The cost of one call; ``None`` means unknown, never 0.
 
-    ``flops`` and ``bytes`` are those of the report sheets. Where the sheets follow a convention
-    that is known to be off, ``exact_flops`` and ``exact_bytes`` hold the right values, and the
-    analyses use those. ``compute`` names the peak that applies, such as ``"matrix_bf16"``;
-    ``""`` where unit or precision is unknown. ``params`` are the parsed parameters (M, N, K, ...).
+    ``flops`` and ``bytes`` are those of the report sheets. If the sheets follow a convention that
+    is known to be wrong, ``exact_flops`` and ``exact_bytes`` hold the correct values, and the
+    analyses use those. ``compute`` names the peak that applies, such as ``"matrix_bf16"``; ``""``
+    if unit or precision is unknown. ``params`` are the parsed parameters (M, N, K, ...).
     """
 
     flops: float | None
@@ -72,12 +72,12 @@ class UnexpectedArgumentsError(JarvisError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PerfModel:
-    """One formula with its place in the report.
+    """A formula with its categories and roofline sheet.
 
-    ``category`` is ``""`` where the op's category comes from its kernels, ``sheet`` is ``""`` where
-    no roofline sheet lists the op. ``is_extension`` is true for a user's own model. A formula
-    raises NoModelForCallError, UnexpectedArgumentsError, or what odd arguments make of arithmetic
-    and indexing (ArithmeticError, LookupError, TypeError, ValueError).
+    ``category`` is ``""`` if the op's category comes from its kernels, ``sheet`` is ``""`` if no
+    roofline sheet lists the op. ``is_extension`` is true for a user's own model. A formula raises
+    NoModelForCallError, UnexpectedArgumentsError, or errors of arithmetic and indexing on unusual
+    arguments (ArithmeticError, LookupError, TypeError, ValueError).
     """
 
     name: str
