@@ -95,7 +95,7 @@ def test_analyze_accepts_a_gpu_description(arch: Path, mm: Path, tmp_path: Path)
     assert manifest.hardware == HardwareSpec.from_arch_json(ARCH)
     assert manifest.options.gpu_arch_file == "x100.json"
     assert manifest.options.gpu_arch_sha256 == manifest.hardware.sha256
-    assert "the peaks of X100 (custom)" in manifest.platform_warning
+    assert "uses the peaks of X100 (custom)" in manifest.platform_warning
     rough = (out / "standalone_analysis_rough.md").read_text()
     assert "--gpu_arch_json_path x100.json" in rough
 

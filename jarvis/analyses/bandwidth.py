@@ -84,7 +84,7 @@ LOW_BASELINE = MessageTable(
         "hypothesis.short": "The calls are short ({mean_us:number} µs on average): starting and "
         f"ending a kernel takes about {KERNEL_FLOOR_US:.0f} µs of each, regardless of bandwidth.",
         "algorithmic.short": "Give each call more data than {moved_bytes}, with a larger batch or "
-        "one multi-tensor call, before judging other operators by this baseline.",
+        "one multi-tensor call, before comparing other operators with this baseline.",
         "kernel.short": "Replay {name} with {arguments} and with a batch four times as large: if "
         "the bandwidth rises, {kernel} is fine and only has too little work.",
         "hypothesis.scattered": "{scattered_pct} of their time is in operands that are broadcast "

@@ -36,7 +36,7 @@ DOUBTS = MessageTable(
         "consequence.impossible": "so the peak, the perf model or the measured time is wrong",
         "consequence.doubtful": "a little more than the peak allows, so the peak or the modelled "
         "traffic is slightly off",
-        "algorithmic": "Ignore the efficiency of {name}; judge the other operators.",
+        "algorithmic": "Ignore the efficiency of {name}; rely on that of the other operators.",
         "kernel": "Verify that the {bound} peak{of_gpu} is that of the recorded GPU, and whether "
         "{arguments} fits in a cache, which makes the modelled {moved_bytes} per call too large.",
         "of_gpu": " of {gpu}",

@@ -43,7 +43,7 @@ MESSAGES = MessageTable(
         "slower.none": "No operation is slower than the hardware explains.",
         "as_expected": "As the hardware explains: {times}.",
         "faster": "Faster than the hardware explains: {times}.",
-        "short": "Too short to judge (launch bound): {times}.",
+        "short": "Too short to compare (launch bound): {times}.",
         "nothing_expected": "Without an expected ratio: {times}.",
         "times": "{operations:count operation} of {target_ms}, {reference_ms} on the reference",
         "collectives.same": "Both sides use the same collectives: kinds, types, sizes and counts "

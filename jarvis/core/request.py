@@ -31,7 +31,7 @@ class AnalysisOptions:
         default=None,
         metadata=_described(
             "Platform",
-            "GPU to judge against, as `jarvis hardware` lists it; by default the trace's own",
+            "GPU whose peaks are used, as `jarvis hardware` lists it; by default the trace's own",
         ),
     )
     preset: str | None = field(

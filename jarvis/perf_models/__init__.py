@@ -1,6 +1,6 @@
-"""Perf models: what one operator call computes and moves, from its arguments alone.
+"""Perf models: FLOPs and bytes of one operator call, computed from its recorded arguments.
 
-Every module of this folder is imported, so a new formula needs no list to be edited.
+Every module of this folder is imported, so a new formula needs no registration elsewhere.
 """
 
 import pkgutil

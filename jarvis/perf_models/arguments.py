@@ -1,7 +1,7 @@
-"""Reading the arguments of an op signature: tensors, lists of tensors, values in text form.
+"""Read the arguments of an op signature: tensors, lists of tensors, values in text form.
 
-The profiler records the shapes of the tensors of a list, up to 30 of them, but no dtype: the names
-of the kernels tell it.
+The profiler records the shapes of the tensors of a list, up to 30 of them, but not their dtype:
+that is read from the kernel names.
 """
 
 import re
@@ -49,12 +49,12 @@ class Tensor:
 
     @property
     def size(self) -> int | None:
-        """Bytes per element as the sheets count them."""
+        """Bytes per element as the report sheets count them, None for an unknown dtype."""
         return bytes_per_element(self.dtype)
 
     @property
     def real_size(self) -> int | None:
-        """Bytes per element as they are."""
+        """Actual bytes per element, None for an unknown dtype."""
         return element_bytes(self.dtype)
 
     @property
@@ -64,7 +64,11 @@ class Tensor:
 
 
 def tensor(op: OpSignature, index: int) -> Tensor:
-    """Argument ``index`` as a tensor; UnexpectedArgumentsError if it is not recorded or a list."""
+    """Return argument ``index`` as a tensor.
+
+    Raises:
+        UnexpectedArgumentsError: the argument is not recorded, or is a list of tensors.
+    """
     if index >= len(op.input_dims):
         raise UnexpectedArgumentsError(
             f"{op.name} was recorded with {len(op.input_dims)} arguments; its formula reads "
@@ -79,60 +83,60 @@ def tensor(op: OpSignature, index: int) -> Tensor:
 
 
 def optional_tensor(op: OpSignature, index: int) -> Tensor:
-    """Argument ``index`` as a tensor; a tensor without shape and dtype if it is not recorded."""
+    """Return argument ``index`` as a tensor; without shape and dtype if it is not recorded."""
     return tensor(op, index) if index < len(op.input_dims) else Tensor()
 
 
 def tensors_at(op: OpSignature, positions: Iterable[int]) -> Iterator[Tensor]:
-    """The arguments that are tensors; numbers, lists and absent ones are not."""
+    """Yield the arguments at ``positions`` that are tensors, not numbers, lists or absent."""
     for index in positions:
         if index < len(op.input_types) and op.input_types[index] not in _NO_TENSOR:
             yield optional_tensor(op, index)
 
 
 def dtype(op: OpSignature, index: int) -> str:
-    """Dtype name of argument ``index``, ``""`` if it is not recorded."""
+    """Return the dtype name of argument ``index``, ``""`` if it is not recorded."""
     return op.input_types[index] if index < len(op.input_types) else ""
 
 
 def strides(op: OpSignature, index: int) -> Shape | None:
-    """Strides of argument ``index``, None if they are not recorded."""
+    """Return the strides of argument ``index``, None if they are not recorded."""
     if index >= len(op.input_strides) or op.input_strides[index] is None:
         return None
     return tuple(op.input_strides[index])
 
 
 def text(op: OpSignature, index: int) -> str:
-    """Value of argument ``index`` as the profiler wrote it, ``""`` if absent or a tensor."""
+    """Return argument ``index`` as the profiler wrote it, ``""`` if it is absent or a tensor."""
     value = op.concrete_inputs[index] if index < len(op.concrete_inputs) else ""
     return "" if value is None or value == "None" else str(value).strip()
 
 
 def flag(op: OpSignature, index: int) -> bool:
-    """A bool argument; absent is False."""
+    """Return a bool argument, False if it is absent."""
     return text(op, index).lower() in ("true", "1")
 
 
 def integer(op: OpSignature, index: int, default: int) -> int:
-    """An int argument."""
+    """Return an int argument, ``default`` if it is absent."""
     value = text(op, index)
     return int(value) if value else default
 
 
 def requested_size(op: OpSignature, index: int, default: int | None) -> int | None:
-    """Bytes per element that an argument ``dtype=`` asks for; ``default`` where it is absent."""
+    """Return the bytes per element of a ``dtype=`` argument, ``default`` if it is absent."""
     size = scalar_type_bytes(text(op, index))
     return default if size is None else size
 
 
 def integers(op: OpSignature, index: int) -> Shape | None:
-    """A list-of-int argument, ``"[1, 2]"``; None where it is absent or no list."""
+    """Return a list-of-int argument such as ``"[1, 2]"``, None if it is absent or not a list."""
     items = _items(op, index)
     return None if items is None else tuple(int(item) for item in items)
 
 
 def flags(op: OpSignature, index: int) -> list[bool] | None:
-    """A list-of-bool argument, ``"[True, False]"``; None where it is absent or no list."""
+    """Return a list-of-bool argument such as ``"[True, False]"``, None if absent or not a list."""
     items = _items(op, index)
     return None if items is None else [item.lower() == "true" for item in items]
 
@@ -145,7 +149,7 @@ def _items(op: OpSignature, index: int) -> list[str] | None:
 
 
 def total_bytes(*parts: tuple[float, float | None]) -> float | None:
-    """Sum of (elements, bytes per element); None if the size of any part is not known."""
+    """Return the sum over (elements, bytes per element), None if any size is unknown."""
     total: float = 0
     for elements, size in parts:
         if size is None:
@@ -155,7 +159,11 @@ def total_bytes(*parts: tuple[float, float | None]) -> float | None:
 
 
 def broadcast(first: Shape, second: Shape) -> Shape:
-    """The shape of an elementwise op over two shapes; UnexpectedArgumentsError if they clash."""
+    """Return the broadcast of two shapes.
+
+    Raises:
+        UnexpectedArgumentsError: the shapes cannot be broadcast.
+    """
     rank = max(len(first), len(second))
     pairs = zip(
         (1,) * (rank - len(first)) + first, (1,) * (rank - len(second)) + second, strict=True
@@ -169,7 +177,7 @@ def broadcast(first: Shape, second: Shape) -> Shape:
 
 
 def layout_params(tensor_in: Tensor, tensor_out: Tensor | None = None) -> dict[str, Any]:
-    """The params that elementwise ops and normalizations share."""
+    """Return the params that elementwise ops and normalizations share."""
     return {
         "op_shape": tensor_in.shape,
         "dtype_in_out": (tensor_in.dtype, tensor_out.dtype if tensor_out else None),
@@ -179,32 +187,36 @@ def layout_params(tensor_in: Tensor, tensor_out: Tensor | None = None) -> dict[s
 
 
 def vector_cost(x: Tensor, flops: float, moved: float | None) -> OpCost:
-    """A cost on the vector units in the dtype of x, with the layout of x as parameters."""
+    """Return a cost on the vector units in the dtype of x, with the layout of x as params."""
     return OpCost(flops, moved, compute_spec("vector", x.dtype), layout_params(x))
 
 
 def is_tensor_list(op: OpSignature, index: int) -> bool:
-    """Whether argument ``index`` is a list of tensors."""
+    """Return whether argument ``index`` is a list of tensors."""
     return index < len(op.input_types) and op.input_types[index] == TENSOR_LIST
 
 
 def list_shapes(op: OpSignature, index: int) -> tuple[Shape, ...]:
-    """Shapes of the tensors of argument ``index``; ``()`` for an empty or a too long list."""
+    """Return the tensor shapes of list argument ``index``; ``()`` for an empty or too long list."""
     return (
         tuple(tuple(shape) for shape in op.input_dims[index]) if is_tensor_list(op, index) else ()
     )
 
 
 def list_numel(op: OpSignature, index: int) -> int:
-    """Elements of all tensors of argument ``index``; NoModelForCallError if none are recorded."""
-    found = list_shapes(op, index)
-    if not found:
+    """Return the number of elements of all tensors of list argument ``index``.
+
+    Raises:
+        NoModelForCallError: no shapes are recorded.
+    """
+    shapes = list_shapes(op, index)
+    if not shapes:
         raise NoModelForCallError(f"{op.name} was recorded without the shapes of its tensors.")
-    return sum(prod(shape) for shape in found)
+    return sum(prod(shape) for shape in shapes)
 
 
 def copied_size(op: OpSignature) -> int | None:
-    """Bytes per element that the kernels of a concatenation name."""
+    """Return the bytes per element from the kernel names of a concatenation, None if not named."""
     for kernel in op.kernel_names:
         if (opaque := _OPAQUE.search(kernel)) is not None:
             return int(opaque[1])
@@ -214,7 +226,7 @@ def copied_size(op: OpSignature) -> int | None:
 
 
 def functor_dtypes(op: OpSignature) -> tuple[str, ...]:
-    """The types that the first kernel over lists of tensors names: of the result, of a source."""
+    """Return the dtypes named by the first multi-tensor kernel: of the result, then of a source."""
     for kernel in op.kernel_names:
         _, _, applied = kernel.partition(_APPLY)
         if (functor := _FUNCTOR.search(applied)) is not None:
@@ -223,10 +235,10 @@ def functor_dtypes(op: OpSignature) -> tuple[str, ...]:
 
 
 def functor_size(op: OpSignature) -> int | None:
-    """Bytes per element that the kernels over lists of tensors name."""
+    """Return the bytes per element from the names of multi-tensor kernels, None if not named."""
     return element_bytes(next(iter(functor_dtypes(op)), ""))
 
 
 def functor_compute(op: OpSignature) -> str:
-    """The peak for the type that the kernels over lists of tensors name."""
+    """Return the peak for the dtype in the names of multi-tensor kernels."""
     return compute_spec("vector", next(iter(functor_dtypes(op)), None))

@@ -16,12 +16,12 @@ from jarvis.perf_models.registry import (
     perf_model,
 )
 
-SHEET_BYTES_PER_ELEMENT = 2  # the sheets count half precision whatever the dtype
+SHEET_BYTES_PER_ELEMENT = 2  # the sheets assume half precision for every dtype
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Sequences of unequal length packed behind each other, of which one is the longest."""
+    """Packed sequences of unequal length: their number and the longest, of Q and of K/V."""
 
     sequences_q: int
     sequences_kv: int
@@ -50,41 +50,47 @@ class Attention:
     strides: dict[str, Any] = field(default_factory=dict)
 
     def visible_share(self, n_q: int, n_kv: int) -> float:
-        """Share of the score matrix that is computed; a causal mask ends at the last key."""
+        """Return the computed share of the score matrix; a causal mask ends at the last key."""
         if not self.causal:
             return 1.0
         return 1 - n_q / (2 * max(n_kv, 1)) if n_q <= n_kv else n_kv / (2 * n_q)
 
     def forward_flops(self) -> float:
-        """Q K^T and P V: B H_Q 2 N_Q N_KV (d_qk + d_v), times the visible share."""
+        """Return the FLOPs of Q K^T and P V.
+
+        B H_Q 2 N_Q N_KV (d_qk + d_v), times the visible share.
+        """
         return self._over_sequences(self._forward_flops)
 
     def backward_flops(self) -> float:
-        """dV, dP, dQ, dK (and Q K^T again for flash kernels), with the sums over shared heads."""
+        """Return the FLOPs of dV, dP, dQ, dK (and Q K^T again for flash kernels).
+
+        Sums over shared heads are included.
+        """
         return self._over_sequences(self._backward_flops)
 
     def forward_bytes(self, element_size: int) -> int:
-        """Q, K, V read and the output written once."""
+        """Return the bytes of Q, K, V read and the output written, once each."""
         return (self._q + self._k + self._v + self._out) * element_size
 
     def backward_bytes(self, element_size: int) -> int:
-        """Q, K, V and dO read, dQ, dK and dV written once."""
+        """Return the bytes of Q, K, V and dO read, dQ, dK and dV written, once each."""
         return (2 * (self._q + self._k + self._v) + self._out) * element_size
 
     def forward_cost(self) -> OpCost:
-        """Cost of the forward pass."""
+        """Return the cost of the forward pass."""
         return self._cost(self.forward_flops(), self.forward_bytes)
 
     def backward_cost(self, element_size: int | None = SHEET_BYTES_PER_ELEMENT) -> OpCost:
-        """Cost of the backward pass; ``element_size`` is what the sheets count with.
+        """Return the cost of the backward pass, ``element_size`` bytes per element in the sheets.
 
-        No fused kernel keeps the scores: ``exact_flops`` has Q K^T always.
+        Fused kernels do not store the scores, so ``exact_flops`` always includes Q K^T.
         """
         cost = self._cost(self.backward_flops(), self.backward_bytes, element_size)
         return replace(cost, exact_flops=replace(self, flash=True).backward_flops())
 
     def params(self) -> dict[str, Any]:
-        """The parameters as the sheets name them."""
+        """Return the params under the names that the sheets use."""
         params: dict[str, Any] = {
             "B": self.batch,
             "N_Q": self.n_q,
@@ -132,7 +138,7 @@ class Attention:
         )
 
     def _over_sequences(self, flops: Callable[[int, int], float]) -> float:
-        """The longest sequence, and the rest as if the others were all as long as their mean."""
+        """Return the FLOPs of the longest sequence plus the others at their mean length."""
         if (packed := self.packed) is None:
             return flops(self.n_q, self.n_kv)
         total = flops(packed.longest_q, packed.longest_kv)
@@ -157,9 +163,7 @@ class Attention:
 
 def _extents(t: Tensor, layout: str) -> dict[str, int]:
     if len(t.shape) != len(layout):
-        raise UnexpectedArgumentsError(
-            f"Attention reads shapes of {layout}, the trace holds {t.shape}."
-        )
+        raise UnexpectedArgumentsError(f"Attention expects shapes of {layout}, found {t.shape}.")
     return {"B": 1} | dict(zip(layout, t.shape, strict=True))
 
 
@@ -174,7 +178,14 @@ def attention(
     show_dtypes: bool = True,
     packed: Packed | None = None,
 ) -> Attention:
-    """Read Q, K, V at ``first`` .. ``first + 2``; B batch, N rows, H heads, D head dim."""
+    """Read Q, K, V at ``first`` .. ``first + 2``.
+
+    Args:
+        layout: a letter per dim: B batch, N rows, H heads, D head dim.
+
+    Raises:
+        UnexpectedArgumentsError: ranks or extents do not fit together.
+    """
     tensors = [tensor(op, first + i) for i in range(3)]
     q, k, v = (_extents(t, layout) for t in tensors)
     if not (q["B"] == k["B"] == v["B"] and q["D"] == k["D"]):
@@ -203,7 +214,7 @@ Reader = Callable[[OpSignature], Attention]
 
 
 def _forward_model(*names: str) -> Callable[[Reader], Reader]:
-    """Register what ``reader`` finds in the arguments as model of the forward ops ``names``."""
+    """Register a reader of arguments as perf model of the forward ops ``names``."""
 
     def register(reader: Reader) -> Reader:
         @wraps(reader)
@@ -228,29 +239,35 @@ def _backward_model(*names: str) -> Callable[[Formula], Formula]:
 
 @_forward_model("FlashAttnFunc", "flash_attn::_flash_attn_forward")
 def flash_attention(op: OpSignature) -> Attention:
-    """Q, K, V (B,N,H,d); flops B H_Q 2 N_Q N_KV (d_qk + d_v), causal half; bytes Q + K + V + O."""
+    """Read Q, K, V (B,N,H,d).
+
+    FLOPs B H_Q 2 N_Q N_KV (d_qk + d_v), causal half; bytes Q + K + V + O.
+    """
     names = ("q_stride", "k_stride", "v_stride")
     strides = {name: _required_strides(op, index) for index, name in enumerate(names)}
     return replace(attention(op, "BNHD", dropout=3, causal=flag(op, 5)), strides=strides)
 
 
 def _required_strides(op: OpSignature, index: int) -> Shape:
-    found = tensor(op, index).strides
-    if found is None:
+    strides = tensor(op, index).strides
+    if strides is None:
         raise UnexpectedArgumentsError(f"{op.name} was recorded without strides.")
-    return found
+    return strides
 
 
 @_backward_model("flash_attn::_flash_attn_backward")
 def flash_attention_backward(op: OpSignature) -> OpCost:
-    """dO, then Q, K, V (B,N,H,d); flops of the five backward products; bytes of dO's dtype."""
+    """Return the cost of a backward pass: dO, then Q, K, V (B,N,H,d).
+
+    FLOPs of the five backward products; bytes of dO's dtype.
+    """
     causal = flag(op, 10) if len(op.concrete_inputs) > 10 else True
     call = attention(op, "BNHD", first=1, dropout=8, causal=causal)
     return call.backward_cost(tensor(op, 0).size)
 
 
 def packed_sequences(op: OpSignature, lengths_at: int, longest_at: int) -> Packed:
-    """Cumulated lengths of Q and K/V at ``lengths_at``, the longest ones at ``longest_at``."""
+    """Read cumulative lengths of Q and K/V at ``lengths_at``, the longest at ``longest_at``."""
     return Packed(
         sequences_q=tensor(op, lengths_at).shape[0] - 1,
         sequences_kv=tensor(op, lengths_at + 1).shape[0] - 1,
@@ -261,14 +278,20 @@ def packed_sequences(op: OpSignature, lengths_at: int, longest_at: int) -> Packe
 
 @_forward_model("flash_attn::_flash_attn_varlen_forward")
 def flash_attention_packed(op: OpSignature) -> Attention:
-    """Q, K, V (N,H,d) packed; flops of the longest sequence and of the others at mean length."""
+    """Read Q, K, V (N,H,d) packed.
+
+    FLOPs of the longest sequence and of the others at mean length.
+    """
     packed = packed_sequences(op, 3, 5)
     return attention(op, "NHD", dropout=7, causal=flag(op, 9), packed=packed)
 
 
 @_backward_model("flash_attn::_flash_attn_varlen_backward")
 def flash_attention_packed_backward(op: OpSignature) -> OpCost:
-    """dO, then Q, K, V (N,H,d) packed; backward flops of the longest and of the mean sequence."""
+    """Return the cost of a backward pass: dO, then Q, K, V (N,H,d) packed.
+
+    FLOPs of the longest sequence and of the others at mean length.
+    """
     packed = packed_sequences(op, 9, 11)
     call = attention(op, "NHD", first=1, dropout=13, causal=flag(op, 15), packed=packed)
     return call.backward_cost()
@@ -278,58 +301,85 @@ def flash_attention_packed_backward(op: OpSignature) -> OpCost:
     "aten::_scaled_dot_product_cudnn_attention", "aten::_scaled_dot_product_efficient_attention"
 )
 def sdpa_with_bias(op: OpSignature) -> Attention:
-    """Q, K, V (B,H,N,d); flops B H_Q 2 N_Q N_KV (d_qk + d_v), causal half; bytes Q + K + V + O."""
+    """Read Q, K, V (B,H,N,d).
+
+    FLOPs B H_Q 2 N_Q N_KV (d_qk + d_v), causal half; bytes Q + K + V + O.
+    """
     return attention(op, "BHND", dropout=5, causal=flag(op, 6), flash=False)
 
 
 @_forward_model("aten::_scaled_dot_product_flash_attention")
 def sdpa_flash(op: OpSignature) -> Attention:
-    """Q, K, V (B,H,N,d); flops B H_Q 2 N_Q N_KV (d_qk + d_v), causal half; bytes Q + K + V + O."""
+    """Read Q, K, V (B,H,N,d).
+
+    FLOPs B H_Q 2 N_Q N_KV (d_qk + d_v), causal half; bytes Q + K + V + O.
+    """
     return attention(op, "BHND", dropout=3, causal=flag(op, 4))
 
 
 @_forward_model("aiter::_flash_attn_forward", "aiter::mha_fwd", "aiter::fmha_v3_fwd")
 def aiter_forward(op: OpSignature) -> Attention:
-    """Q, K, V (B,N,H,d); flops B H_Q 2 N_Q N_KV (d_qk + d_v), causal half; bytes Q + K + V + O."""
+    """Read Q, K, V (B,N,H,d).
+
+    FLOPs B H_Q 2 N_Q N_KV (d_qk + d_v), causal half; bytes Q + K + V + O.
+    """
     return attention(op, "BNHD", dropout=3, causal=flag(op, 5), show_dtypes=False)
 
 
 @_backward_model("aiter::_flash_attn_backward")
 def aiter_flash_backward(op: OpSignature) -> OpCost:
-    """dO, then Q, K, V (B,N,H,d); flops of the five backward products; bytes of operands once."""
+    """Return the cost of a backward pass: dO, then Q, K, V (B,N,H,d).
+
+    FLOPs of the five backward products; bytes of operands once.
+    """
     call = attention(op, "BNHD", first=1, dropout=10, causal=flag(op, 12), show_dtypes=False)
     return call.backward_cost()
 
 
 @_forward_model("aiter::wrapper_fmha_v3_fwd")
 def aiter_wrapped_forward(op: OpSignature) -> Attention:
-    """Q, K, V (B,N,H,d) from argument 1; flops B H_Q 2 N_Q N_KV (d_qk + d_v), causal half."""
+    """Read Q, K, V (B,N,H,d) from argument 1.
+
+    FLOPs B H_Q 2 N_Q N_KV (d_qk + d_v), causal half; bytes Q + K + V + O.
+    """
     return attention(op, "BNHD", first=1, dropout=4, causal=flag(op, 6), show_dtypes=False)
 
 
 @_backward_model("aiter::wrapper_fmha_v3_bwd")
 def aiter_wrapped_backward(op: OpSignature) -> OpCost:
-    """dO, then Q, K, V (B,N,H,d); flops of the five backward products; bytes of operands once."""
+    """Return the cost of a backward pass: dO, then Q, K, V (B,N,H,d).
+
+    FLOPs of the five backward products; bytes of operands once.
+    """
     call = attention(op, "BNHD", first=1, dropout=7, causal=flag(op, 9), show_dtypes=False)
     return call.backward_cost()
 
 
 @_backward_model("aiter::mha_bwd")
 def aiter_backward(op: OpSignature) -> OpCost:
-    """dO, then Q, K, V (B,N,H,d); flops of the five backward products; bytes of operands once."""
+    """Return the cost of a backward pass: dO, then Q, K, V (B,N,H,d).
+
+    FLOPs of the five backward products; bytes of operands once.
+    """
     call = attention(op, "BNHD", first=1, dropout=6, causal=flag(op, 8), show_dtypes=False)
     return call.backward_cost()
 
 
 @_forward_model("flash_attn_3::fwd")
 def flash_attention_3(op: OpSignature) -> Attention:
-    """Q, K, V (B,N,H,d); flops B H_Q 2 N_Q N_KV (d_qk + d_v), causal half; bytes Q + K + V + O."""
+    """Read Q, K, V (B,N,H,d).
+
+    FLOPs B H_Q 2 N_Q N_KV (d_qk + d_v), causal half; bytes Q + K + V + O.
+    """
     return attention(op, "BNHD", causal=flag(op, 24), show_dtypes=False)
 
 
 @_forward_model("EvoformerAttention")
 def evoformer(op: OpSignature) -> Attention:
-    """Q, K, V (B,S,N,H,d), S sequences each; flops (B S) H 2 N^2 (d_qk + d_v); bytes Q+K+V+O."""
+    """Read Q, K, V (B,S,N,H,d), S sequences each.
+
+    FLOPs (B S) H 2 N^2 (d_qk + d_v); bytes Q + K + V + O.
+    """
     folded = []
     for index in range(3):
         t = tensor(op, index)
@@ -353,9 +403,9 @@ categorize(
 )
 
 
-# The kernels below ``scaled_dot_product_attention``, and its backward passes by name. Where a trace
-# has the forward call, the sheets price the backward by it; these formulas price what is alone:
-# packed sequences, and backward passes whose forward is outside the window.
+# Kernels called by ``scaled_dot_product_attention``, and its backward passes by name. If a trace
+# has the forward call, the sheets derive the backward cost from it; these formulas are for the
+# rest: packed sequences, and backward passes whose forward call is outside the window.
 
 
 def _exact_forward(call: Attention) -> OpCost:
@@ -367,13 +417,16 @@ def _exact_backward(call: Attention) -> OpCost:
 
 
 def _has_lengths(op: OpSignature, index: int) -> bool:
-    """Whether cumulated sequence lengths are given at ``index``: sequences of unequal length."""
+    """Return whether cumulative sequence lengths (packed sequences) are given at ``index``."""
     return tensor(op, index).given
 
 
 @perf_model("aten::_flash_attention_forward")
 def flash_forward(op: OpSignature) -> OpCost:
-    """Q, K, V (B,N,H,d), or (N,H,d) packed; flops of Q K^T and P V; bytes Q + K + V + O."""
+    """Return the cost of Q, K, V (B,N,H,d), or (N,H,d) packed.
+
+    FLOPs of Q K^T and P V; bytes Q + K + V + O.
+    """
     causal = flag(op, 8)
     if not _has_lengths(op, 3):
         return _exact_forward(attention(op, "BNHD", dropout=7, causal=causal))
@@ -383,7 +436,10 @@ def flash_forward(op: OpSignature) -> OpCost:
 
 @perf_model("aten::_flash_attention_backward")
 def flash_backward(op: OpSignature) -> OpCost:
-    """dO, then Q, K, V (B,N,H,d), or (N,H,d) packed; flops of five products; operands once."""
+    """Return the cost of a backward pass: dO, then Q, K, V (B,N,H,d), or (N,H,d) packed.
+
+    FLOPs of five products; bytes of operands once.
+    """
     causal = flag(op, 11)
     if not _has_lengths(op, 6):
         return _exact_backward(attention(op, "BNHD", first=1, dropout=10, causal=causal))
@@ -393,9 +449,10 @@ def flash_backward(op: OpSignature) -> OpCost:
 
 @perf_model("aten::_efficient_attention_forward")
 def efficient_forward(op: OpSignature) -> OpCost:
-    """Q, K, V (B,N,H,d), packed with B = 1; flops of Q K^T and P V; bytes Q + K + V + O.
+    """Return the cost of Q, K, V (B,N,H,d), packed with B = 1.
 
-    A bias is not counted. Mask types 1 and 2 are causal.
+    FLOPs of Q K^T and P V; bytes Q + K + V + O. A bias is not counted. Mask types 1 and 2 are
+    causal.
     """
     packed = packed_sequences(op, 4, 6) if _has_lengths(op, 4) else None
     causal = text(op, 9) in ("1", "2")
@@ -404,7 +461,10 @@ def efficient_forward(op: OpSignature) -> OpCost:
 
 @perf_model("aten::_efficient_attention_backward")
 def efficient_backward(op: OpSignature) -> OpCost:
-    """dO, then Q, K, V (B,N,H,d), packed with B = 1; flops of five products; operands once."""
+    """Return the cost of a backward pass: dO, then Q, K, V (B,N,H,d), packed with B = 1.
+
+    FLOPs of five products; bytes of operands once.
+    """
     packed = packed_sequences(op, 6, 8) if _has_lengths(op, 6) else None
     causal = text(op, 14) in ("1", "2")
     return _exact_backward(attention(op, "BNHD", first=1, dropout=11, causal=causal, packed=packed))
@@ -412,19 +472,28 @@ def efficient_backward(op: OpSignature) -> OpCost:
 
 @perf_model("aten::_cudnn_attention_forward")
 def cudnn_forward(op: OpSignature) -> OpCost:
-    """Q, K, V (B,H,N,d); flops of Q K^T and P V, causal half; bytes Q + K + V + O."""
+    """Return the cost of Q, K, V (B,H,N,d).
+
+    FLOPs of Q K^T and P V, causal half; bytes Q + K + V + O.
+    """
     return _exact_forward(attention(op, "BHND", dropout=9, causal=flag(op, 10)))
 
 
 @perf_model("aten::_scaled_dot_product_flash_attention_backward")
 def sdpa_flash_backward(op: OpSignature) -> OpCost:
-    """dO, then Q, K, V (B,H,N,d); flops of five products, causal half; bytes of operands once."""
+    """Return the cost of a backward pass: dO, then Q, K, V (B,H,N,d).
+
+    FLOPs of five products, causal half; bytes of operands once.
+    """
     return _exact_backward(attention(op, "BHND", first=1, dropout=10, causal=flag(op, 11)))
 
 
 @perf_model("aten::_scaled_dot_product_efficient_attention_backward")
 def sdpa_efficient_backward(op: OpSignature) -> OpCost:
-    """dO, then Q, K, V (B,H,N,d); flops of five products, causal half; bytes of operands once."""
+    """Return the cost of a backward pass: dO, then Q, K, V (B,H,N,d).
+
+    FLOPs of five products, causal half; bytes of operands once.
+    """
     return _exact_backward(attention(op, "BHND", first=1, dropout=9, causal=flag(op, 11)))
 
 
@@ -433,5 +502,8 @@ def sdpa_efficient_backward(op: OpSignature) -> OpCost:
     "aten::_cudnn_attention_backward",
 )
 def sdpa_cudnn_backward(op: OpSignature) -> OpCost:
-    """dO, then Q, K, V (B,H,N,d); flops of five products, causal half; bytes of operands once."""
+    """Return the cost of a backward pass: dO, then Q, K, V (B,H,N,d).
+
+    FLOPs of five products, causal half; bytes of operands once.
+    """
     return _exact_backward(attention(op, "BHND", first=1, dropout=13, causal=flag(op, 14)))

@@ -1,4 +1,4 @@
-"""Convolution: a filter of shape w slides over input x and gives out."""
+"""Convolution: input x, filter w, output out."""
 
 from dataclasses import dataclass, replace
 from math import prod
@@ -29,7 +29,7 @@ MAX_SPATIAL_DIMS = 3
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """Input (N, C_in, spatial...), filter, and how the filter moves; bias as the sheets show it."""
+    """Input (N, C_in, spatial...), filter, stride, padding, ...; ``bias`` as the sheets show it."""
 
     x: Tensor
     w: Tensor
@@ -61,7 +61,7 @@ class Convolution:
 
     @property
     def out_shape(self) -> Shape:
-        """Output shape as the sheets have it: groups are left out of transposed convolutions."""
+        """Output shape in the sheets, which ignore the groups of transposed convolutions."""
         channels = self.w.shape[1] if self.transposed else self.w.shape[0]
         return (self.x.shape[0], channels, *self.out_spatial)
 
@@ -74,12 +74,15 @@ class Convolution:
 
     @property
     def product_flops(self) -> int:
-        """2 x filter taps x the positions that they are applied to."""
+        """2 x filter taps x the positions where they are applied."""
         positions = self.x.numel if self.transposed else prod(self.out_shape)
         return 2 * prod(self.w.shape[1:]) * positions
 
     def forward_cost(self) -> OpCost:
-        """Flops 2 prod(w[1:]) prod(out) (+ prod(out) for a bias); bytes x + w + out (+ bias)."""
+        """Return the cost of the forward pass.
+
+        FLOPs 2 prod(w[1:]) prod(out) (+ prod(out) for a bias); bytes x + w + out (+ bias).
+        """
         out, size = prod(self.out_shape), self.x.size
         bias = self.out_shape[1] if self.bias else 0
         real_bias = self.real_out_shape[1] if self.bias else 0
@@ -93,11 +96,11 @@ class Convolution:
             exact_bytes=total_bytes((operands + prod(self.real_out_shape) + real_bias, size)),
         )
 
-    def backward_cost(self, wanted: tuple[bool, bool, bool]) -> OpCost:
-        """Flops of input grad and weight grad; bytes 2 (x + w + out).
+    def backward_cost(self, needed: tuple[bool, bool, bool]) -> OpCost:
+        """Return the cost of input gradient and weight gradient; bytes 2 (x + w + out).
 
-        The sheets count both gradients always, and the bias gradient in elements.
-        ``exact_flops`` and ``exact_bytes`` count only the ``wanted`` (input, weight, bias) ones.
+        The sheets always count both gradients, and the bias gradient in elements. ``exact_flops``
+        and ``exact_bytes`` count only the ``needed`` (input, weight, bias) gradients.
         """
         out, size = prod(self.out_shape), self.x.size
         reached = prod(self.x.shape[2:]) if self.transposed else prod(self.out_spatial)
@@ -108,22 +111,22 @@ class Convolution:
         real_out = prod(self.real_out_shape)
         per_gradient = self.x.numel + self.w.numel + real_out
         bias_grad = real_out + self.real_out_shape[1]
-        input_wanted, weight_wanted, bias_wanted = wanted
+        needs_input, needs_weight, needs_bias = needed
         return OpCost(
             flops=self.product_flops + weight_grad + (out if self.bias else 0),
             bytes=moved,
             compute=compute_spec("matrix", self.x.dtype),
             params=self.params(),
-            exact_flops=self.product_flops * input_wanted
-            + weight_grad * weight_wanted
-            + real_out * bias_wanted,
+            exact_flops=self.product_flops * needs_input
+            + weight_grad * needs_weight
+            + real_out * needs_bias,
             exact_bytes=total_bytes(
-                (per_gradient * (input_wanted + weight_wanted) + bias_grad * bias_wanted, size)
+                (per_gradient * (needs_input + needs_weight) + bias_grad * needs_bias, size)
             ),
         )
 
     def params(self) -> dict[str, Any]:
-        """The parameters as the sheets name them."""
+        """Return the params under the names that the sheets use."""
         return {
             "convNd": f"conv{len(self.x.shape) - 2}d",
             "input_shape": self.x.shape,
@@ -141,8 +144,12 @@ class Convolution:
         }
 
 
-def _checked(op: OpSignature, x: Tensor, w: Tensor) -> int:
-    """Number of spatial dims; UnexpectedArgumentsError for a mix of dtypes or another rank."""
+def _spatial_dims(op: OpSignature, x: Tensor, w: Tensor) -> int:
+    """Return the number of spatial dims.
+
+    Raises:
+        UnexpectedArgumentsError: x and w differ in dtype, or the rank is not supported.
+    """
     if x.dtype != w.dtype:
         raise UnexpectedArgumentsError(f"{op.name} mixes {x.dtype} with a filter of {w.dtype}.")
     spatial = len(x.shape) - 2
@@ -152,9 +159,9 @@ def _checked(op: OpSignature, x: Tensor, w: Tensor) -> int:
 
 
 def _convolution(op: OpSignature, first: int, movement: int) -> Convolution:
-    """Input and filter at ``first``; stride, padding, dilation, ... from ``movement`` on."""
+    """Read input and filter from ``first``; stride, padding, dilation, ... from ``movement``."""
     x, w = tensor(op, first), tensor(op, first + 1)
-    spatial = _checked(op, x, w)
+    spatial = _spatial_dims(op, x, w)
 
     def per_dim(index: int, default: int) -> Shape:
         values = integers(op, index) or (default,)
@@ -188,8 +195,9 @@ def _backward_of_forward(op: OpSignature) -> OpCost:
     backward_category="CONV_bwd",
 )
 def convolution(op: OpSignature) -> OpCost:
-    """Flops 2 prod(w[1:]) prod(out) (+ prod(out) for a bias); bytes x + w + out (+ bias).
+    """Return the cost of a convolution.
 
+    FLOPs 2 prod(w[1:]) prod(out) (+ prod(out) for a bias); bytes x + w + out (+ bias).
     A transposed convolution applies its taps to every input element: prod(x) for prod(out).
     """
     return _forward(op).forward_cost()
@@ -197,9 +205,10 @@ def convolution(op: OpSignature) -> OpCost:
 
 @perf_model("aten::convolution_backward", category="CONV_bwd", backward_category="CONV_bwd")
 def convolution_backward(op: OpSignature) -> OpCost:
-    """Flops 2 prod(out) prod(w[1:]) + 2 prod(w) N prod(out spatial); bytes 2 (x + w + out).
+    """Return the cost of the gradients of a convolution.
 
-    ``exact_flops`` and ``exact_bytes`` honor output_mask: which gradients are computed.
+    FLOPs 2 prod(out) prod(w[1:]) + 2 prod(w) N prod(out spatial); bytes 2 (x + w + out).
+    ``exact_flops`` and ``exact_bytes`` count only the gradients that output_mask selects.
     """
     call = replace(_convolution(op, 1, 4), bias=optional_tensor(op, 3).shape or [])
     mask = flags(op, 10) or [True, True, False]
@@ -208,7 +217,7 @@ def convolution_backward(op: OpSignature) -> OpCost:
 
 def _fused_bias(op: OpSignature) -> Convolution:
     x, w = tensor(op, 0), tensor(op, 1)
-    spatial = _checked(op, x, w)
+    spatial = _spatial_dims(op, x, w)
     return Convolution(
         x,
         w,
@@ -234,7 +243,10 @@ def _backward_of_fused_bias(op: OpSignature) -> OpCost:
     backward_category="CONV_bwd",
 )
 def convolution_with_bias(op: OpSignature) -> OpCost:
-    """Flops 2 prod(w[1:]) prod(out) + prod(out); bytes x + w + out + bias; one stride for all."""
+    """Return the cost of a fused convolution and bias, with one stride for all dims.
+
+    FLOPs 2 prod(w[1:]) prod(out) + prod(out); bytes x + w + out + bias.
+    """
     return _fused_bias(op).forward_cost()
 
 

@@ -1,12 +1,12 @@
-"""What the formulas take dtypes for: the sizes that the sheets count with, and the peaks."""
+"""Element sizes as the report sheets count them, and hardware peaks, by dtype."""
 
 from jarvis.core.dtypes import element_bytes, find_dtype
 
-INDEX_BYTES = 8  # where kernels write or read indices they are int64
-HALF_PRECISION_BYTES = 2  # what kernels with narrower operands write
+INDEX_BYTES = 8  # kernels read and write int64 indices
+HALF_PRECISION_BYTES = 2  # output of kernels with narrower operands
 FP8_BYTES = 1
 PACKED_FP4_BYTES = 0.5  # per element
-SCALE_BYTES = 4  # the scale of a token or a group
+SCALE_BYTES = 4  # float32 scale per token or group
 MX_BLOCK = 32  # elements that share a one-byte scale in the MX formats
 
 _SHEET_NAMES = (
@@ -16,29 +16,29 @@ _SHEET_NAMES = (
     *("unsigned char", "signed char", "int", "long int"),
 )
 SHEET_BYTES = {name: element_bytes(name) for name in _SHEET_NAMES} | {"scalar": 4}
-"""The sizes that the report sheets count with, by lower-case dtype name.
+"""Element sizes in bytes as the report sheets count them, by lower-case dtype name.
 
-TraceLens knows no other dtypes, and takes a Python scalar for a tensor element of 4 bytes.
+TraceLens supports no other dtypes, and counts a Python scalar as one element of 4 bytes.
 """
 
 
 def bytes_per_element(dtype: str) -> int | None:
-    """Bytes per element as the report sheets count them; None for an unknown dtype."""
+    """Return the bytes per element as the report sheets count them, None for an unknown dtype."""
     return SHEET_BYTES.get(dtype.lower())
 
 
 def precision(dtype: str) -> str | None:
-    """The precision key of the hardware peaks (``"bf16"``), or None where no peak applies."""
+    """Return the precision key of the hardware peaks (``"bf16"``), None if no peak applies."""
     found = find_dtype(dtype)
     return None if found is None else found.precision
 
 
 def compute_spec(unit: str, dtype: str | None) -> str:
-    """Name of the peak, ``"matrix_bf16"`` or ``"vector_fp32"``; ``""`` if the dtype has none."""
+    """Return the name of the peak, ``"matrix_bf16"`` or ``"vector_fp32"``; ``""`` if none."""
     key = precision(dtype or "")
     return f"{unit}_{key}" if key else ""
 
 
 def is_floating(dtype: str) -> bool:
-    """Whether a dtype name is that of a floating-point or complex type."""
+    """Return whether a dtype name is that of a floating-point or complex type."""
     return any(mark in dtype.lower() for mark in ("float", "double", "half"))

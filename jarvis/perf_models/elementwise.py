@@ -1,7 +1,7 @@
 """Elementwise ops: arithmetic, activations and gradients, comparisons, dropout, copies, fills.
 
-Every tensor operand is read once and the result is written once. The ops that the roofline sheets
-have (``category="elementwise"``) count one flop per output element there.
+Every tensor operand is read once and the result is written once. Ops that the roofline sheets
+list (``category="elementwise"``) count one FLOP per output element there.
 """
 
 from collections.abc import Iterable
@@ -59,7 +59,7 @@ _NAMES = {
     5: "_softmax _log_softmax xlogy hardswish hardswish_backward glu",
     6: "elu elu_backward logit",
     8: "gelu softplus softplus_backward log_sigmoid_backward",
-    9: "silu_backward glu_backward",  # the sigmoid; g s (1 + x (1 - s))
+    9: "silu_backward glu_backward",  # sigmoid s, then g s (1 + x (1 - s))
     10: "log_sigmoid_forward",
     13: "mish",  # x tanh(softplus(x))
     16: "gelu_backward",
@@ -69,16 +69,16 @@ _NAMES = {
 FLOPS_PER_ELEMENT: dict[str, int] = {
     name: flops for flops, names in _NAMES.items() for name in names.split()
 }
-"""FLOPs per output element, by op name without namespace and without the mark of in-place ops.
+"""FLOPs per output element, by op name without namespace and without the in-place underscore.
 
 Add, multiply, compare, round: 1. Root, reciprocal, power: 2. Exponential, logarithm, trigonometric,
-hyperbolic and error function: 4. Ops made of them cost their sum, such as
-hardswish(x) = x clamp(x + 3, 0, 6) / 6: 5. Moving data costs nothing.
+hyperbolic and error function: 4. Composite ops cost the sum of their parts, such as
+hardswish(x) = x clamp(x + 3, 0, 6) / 6: 5. Data movement costs nothing.
 """
 
 
 def element_flops(name: str) -> int:
-    """FLOPs per element of an op such as ``"aten::lerp_"``; KeyError if the table lacks it."""
+    """Return the FLOPs per element of an op such as ``"aten::lerp_"``; KeyError if unlisted."""
     return FLOPS_PER_ELEMENT[name.rpartition("::")[2].removesuffix("_")]
 
 
@@ -89,20 +89,22 @@ def pointwise_cost(
     out_size: int | None = None,
     is_self_read: bool = True,
 ) -> OpCost:
-    """Cost of an op over the broadcast shape of its tensor arguments ``operands``.
+    """Return the cost of an op over the broadcast shape of its tensor arguments ``operands``.
 
-    A tensor behind them is the result's place; its dtype, that of an in-place op's first argument
-    or ``out_size`` (bytes) is what is written, else the widest operand's. ``is_self_read`` is
-    false where an in-place op only writes its first argument.
+    Args:
+        out_size: bytes per element written. A tensor argument after the operands is the output and
+            takes precedence, as does the first argument of an in-place op. Default: the size of the
+            widest operand.
+        is_self_read: False for an in-place op that only writes its first argument.
     """
     positions = tuple(operands)
     read = list(tensors_at(op, positions))
     if not read:
         raise UnexpectedArgumentsError(f"{op.name} was recorded without a tensor.")
     elements = prod(_shape(read))
-    place = next(tensors_at(op, range(max(positions) + 1, len(op.input_dims))), None)
-    if place is not None:
-        out_size = place.real_size
+    out = next(tensors_at(op, range(max(positions) + 1, len(op.input_dims))), None)
+    if out is not None:
+        out_size = out.real_size
     elif op.name.endswith("_"):
         out_size = read[0].real_size
     elif out_size is None:
@@ -125,9 +127,9 @@ def _shape(tensors: list[Tensor]) -> Shape:
 
 
 def _result_size(read: list[Tensor]) -> int | None:
-    """Bytes per element that the operands promote to: floating before integer, then the widest.
+    """Return the bytes per element after type promotion: floating before integer, then the widest.
 
-    A tensor without dimensions takes part only where no other does.
+    A tensor without dimensions counts only if no other operand has dimensions.
     """
     candidates = [t for t in read if t.given] or read
     candidates = [t for t in candidates if is_floating(t.dtype)] or candidates
@@ -151,7 +153,10 @@ def _aten(names: str, in_place: bool = False) -> list[str]:
     *_aten("softplus hardshrink softshrink log_sigmoid_forward neg_ pow_ rsqrt_ sigmoid_ silu_"),
 )
 def unary(op: OpSignature) -> OpCost:
-    """Flops of the function per element; bytes n read, n written."""
+    """Return the cost of a function of one tensor.
+
+    FLOPs of the function per element; bytes n read, n written.
+    """
     return pointwise_cost(op, element_flops(op.name), (0,))
 
 
@@ -161,7 +166,10 @@ def unary(op: OpSignature) -> OpCost:
     *_aten("sub_ remainder_ fmod_ floor_divide_"),
 )
 def binary(op: OpSignature) -> OpCost:
-    """Flops of the function per output element; bytes of both operands read, the output written."""
+    """Return the cost of a function of two tensors.
+
+    FLOPs of the function per output element; bytes of both operands read, the output written.
+    """
     return pointwise_cost(op, element_flops(op.name), (0, 1))
 
 
@@ -171,13 +179,19 @@ def binary(op: OpSignature) -> OpCost:
     *_aten("hardshrink_backward softshrink_backward log_sigmoid_backward logit_backward"),
 )
 def activation_backward(op: OpSignature) -> OpCost:
-    """Gradient, input or output: flops of the derivative per element; bytes 2n read, n written."""
+    """Return the cost of gradient, then input or output.
+
+    FLOPs of the derivative per element; bytes 2n read, n written.
+    """
     return pointwise_cost(op, element_flops(op.name), (0, 1))
 
 
 @perf_model("aten::elu_backward")
 def elu_backward(op: OpSignature) -> OpCost:
-    """Gradient, input or output at argument 5: flops 6n; bytes 2n read, n written."""
+    """Return the cost of gradient, input or output at argument 5.
+
+    FLOPs 6n; bytes 2n read, n written.
+    """
     return pointwise_cost(op, element_flops(op.name), (0, 5))
 
 
@@ -186,9 +200,10 @@ def elu_backward(op: OpSignature) -> OpCost:
     "aten::where",
 )
 def ternary(op: OpSignature) -> OpCost:
-    """Flops of the function per output element; bytes of every tensor read, the output written.
+    """Return the cost of a function of three tensors.
 
-    ``where`` and ``masked_fill`` move data: 0 flops.
+    FLOPs of the function per output element; bytes of every tensor read, the output written.
+    ``where`` and ``masked_fill`` move data: 0 FLOPs.
     """
     return pointwise_cost(op, element_flops(op.name), (0, 1, 2))
 
@@ -197,13 +212,19 @@ def ternary(op: OpSignature) -> OpCost:
     *_aten("eq ne lt le gt ge logical_and logical_or logical_xor", in_place=True),
 )
 def predicate(op: OpSignature) -> OpCost:
-    """Flops n of floating-point operands, else 0; bytes of the operands read, n bools written."""
+    """Return the cost of a comparison of two tensors.
+
+    FLOPs n for floating-point operands, else 0; bytes of the operands read, n bools written.
+    """
     return pointwise_cost(op, element_flops(op.name), (0, 1), out_size=BOOL_BYTES)
 
 
 @perf_model(*_aten("isnan isinf isfinite logical_not logical_not_"))
 def unary_predicate(op: OpSignature) -> OpCost:
-    """Flops n of a floating-point input, else 0; bytes n read, n bools written."""
+    """Return the cost of a test of one tensor.
+
+    FLOPs n for a floating-point input, else 0; bytes n read, n bools written.
+    """
     return pointwise_cost(op, element_flops(op.name), (0,), out_size=BOOL_BYTES)
 
 
@@ -211,39 +232,45 @@ def unary_predicate(op: OpSignature) -> OpCost:
     *_aten("bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift", True),
 )
 def bitwise(op: OpSignature) -> OpCost:
-    """Flops 0: integers and bools; bytes of the operands read, the output written."""
+    """Return the cost of a bitwise op.
+
+    FLOPs 0: integers and bools; bytes of the operands read, the output written.
+    """
     return pointwise_cost(op, 0, (0, 1))
 
 
 @perf_model("aten::bitwise_not", "aten::bitwise_not_")
 def bitwise_not(op: OpSignature) -> OpCost:
-    """Flops 0; bytes n read, n written."""
+    """Return the cost of a bitwise negation: FLOPs 0; bytes n read, n written."""
     return pointwise_cost(op, 0, (0,))
 
 
 @perf_model("aten::glu")
 def glu(op: OpSignature) -> OpCost:
-    """sigmoid(x[n:]) x[:n]: flops 5n; bytes 2n read, n written."""
+    """Return the cost of sigmoid(x[n:]) x[:n]: FLOPs 5n; bytes 2n read, n written."""
     x = optional_tensor(op, 0)
-    return _of_one_tensor(x, element_flops(op.name) * x.numel // 2, 1.5 * x.numel)
+    return _single_dtype_cost(x, element_flops(op.name) * x.numel // 2, 1.5 * x.numel)
 
 
 @perf_model("aten::glu_backward")
 def glu_backward(op: OpSignature) -> OpCost:
-    """Gradient (n), input (2n): flops 9n; bytes 3n read, 2n written."""
+    """Return the cost of gradient (n), input (2n): FLOPs 9n; bytes 3n read, 2n written."""
     grad, x = optional_tensor(op, 0), optional_tensor(op, 1)
-    return _of_one_tensor(x, element_flops(op.name) * grad.numel, grad.numel + 2 * x.numel)
+    return _single_dtype_cost(x, element_flops(op.name) * grad.numel, grad.numel + 2 * x.numel)
 
 
 @perf_model("aten::_prelu_kernel_backward")
 def prelu_backward(op: OpSignature) -> OpCost:
-    """Gradient, input, weight: flops 2n; bytes 2n + weight read, both gradients (2n) written."""
+    """Return the cost of gradient, input, weight.
+
+    FLOPs 2n; bytes 2n + weight read, both gradients (2n) written.
+    """
     x, weight = optional_tensor(op, 1), optional_tensor(op, 2)
-    return _of_one_tensor(x, element_flops(op.name) * x.numel, 4 * x.numel + weight.numel)
+    return _single_dtype_cost(x, element_flops(op.name) * x.numel, 4 * x.numel + weight.numel)
 
 
-def _of_one_tensor(x: Tensor, flops: float, moved_elements: float) -> OpCost:
-    """A cost whose bytes are all of the dtype of x."""
+def _single_dtype_cost(x: Tensor, flops: float, moved_elements: float) -> OpCost:
+    """Return a cost whose bytes are all of the dtype of x."""
     return vector_cost(x, flops, total_bytes((moved_elements, x.real_size)))
 
 
@@ -251,9 +278,9 @@ def _of_one_tensor(x: Tensor, flops: float, moved_elements: float) -> OpCost:
     *_aten("fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_"),
 )
 def write(op: OpSignature) -> OpCost:
-    """Flops 0 (drawing random numbers is not counted); bytes n written.
+    """Return the cost of a fill: FLOPs 0 (random number generation is not counted); bytes n.
 
-    The value of ``fill_`` and the probabilities of ``bernoulli_`` are read where they are tensors.
+    The value of ``fill_`` and the probabilities of ``bernoulli_`` are read if they are tensors.
     """
     return pointwise_cost(op, 0, (0, 1), is_self_read=False)
 
@@ -284,9 +311,10 @@ def _unary(op: OpSignature) -> OpCost:
     sheet="UnaryElementwise",
 )
 def sheet_unary(op: OpSignature) -> OpCost:
-    """Flops n; bytes n read of the input's dtype, n written of argument 1's dtype if a tensor.
+    """Return the cost of a unary op as the sheets count it.
 
-    ``exact_bytes`` reads an exponent or a limit that is a tensor.
+    FLOPs n; bytes n read of the input's dtype, n written of argument 1's dtype if that is a tensor.
+    ``exact_bytes`` includes an exponent or a limit that is a tensor.
     """
     return _with_real_operands(_unary(op), op, (0, 1) if _has_operand(op.name) else (0,))
 
@@ -296,7 +324,7 @@ def _has_operand(name: str) -> bool:
 
 
 def _with_real_operands(cost: OpCost, op: OpSignature, operands: tuple[int, ...]) -> OpCost:
-    """Let the exact values have every dtype's size, no bytes of numbers, no flops of integers."""
+    """Set the exact values: actual element sizes, no bytes for scalars, no FLOPs for integers."""
     if not any(tensors_at(op, operands)):
         return cost
     real = pointwise_cost(op, 1, operands)
@@ -305,7 +333,7 @@ def _with_real_operands(cost: OpCost, op: OpSignature, operands: tuple[int, ...]
 
 @perf_model("aten::copy", "aten::copy_", category="elementwise", sheet="UnaryElementwise")
 def copy(op: OpSignature) -> OpCost:
-    """Destination, source: flops n; bytes n of either dtype.
+    """Return the cost of destination, source: FLOPs n; bytes n of either dtype.
 
     A copy computes nothing: ``exact_flops`` is 0. ``exact_bytes`` reads a broadcast source once.
     """
@@ -315,7 +343,10 @@ def copy(op: OpSignature) -> OpCost:
 
 
 def _gated(op: OpSignature, flops_per_element: int) -> OpCost:
-    """Output, input of twice the width: bytes 2n of the input's, n of the output's dtype."""
+    """Return the cost of output, input of twice the width.
+
+    FLOPs per output element as given; bytes 2n of the input's dtype, n of the output's.
+    """
     out, x = tensor(op, 0), tensor(op, 1)
     return OpCost(
         flops=flops_per_element * out.numel,
@@ -333,19 +364,19 @@ def _gated(op: OpSignature, flops_per_element: int) -> OpCost:
     sheet="UnaryElementwise",
 )
 def silu_and_mul(op: OpSignature) -> OpCost:
-    """out[n] = silu(x[:n]) x[n:]; flops 5n; bytes 2n read, n written."""
+    """Return the cost of out[n] = silu(x[:n]) x[n:]: FLOPs 5n; bytes 2n read, n written."""
     return _gated(op, SILU_AND_MUL_FLOPS)
 
 
 @perf_model("aiter::gelu_and_mul", category="elementwise", sheet="UnaryElementwise")
 def gelu_and_mul(op: OpSignature) -> OpCost:
-    """out[n] = gelu(x[:n]) x[n:]; flops 8n; bytes 2n read, n written."""
+    """Return the cost of out[n] = gelu(x[:n]) x[n:]: FLOPs 8n; bytes 2n read, n written."""
     return _gated(op, GELU_AND_MUL_FLOPS)
 
 
 @perf_model("aiter::gelu_tanh_and_mul", category="elementwise", sheet="UnaryElementwise")
 def gelu_tanh_and_mul(op: OpSignature) -> OpCost:
-    """out[n] = gelu_tanh(x[:n]) x[n:]; flops 10n; bytes 2n read, n written."""
+    """Return the cost of out[n] = gelu_tanh(x[:n]) x[n:]: FLOPs 10n; bytes 2n read, n written."""
     return _gated(op, GELU_TANH_AND_MUL_FLOPS)
 
 
@@ -363,10 +394,11 @@ def gelu_tanh_and_mul(op: OpSignature) -> OpCost:
     sheet="BinaryElementwise",
 )
 def sheet_binary(op: OpSignature) -> OpCost:
-    """Flops prod(broadcast); bytes of both operands and of the output, once each.
+    """Return the cost of a binary op as the sheets count it.
 
-    The output has argument 2's dtype if that is a tensor, else the wider of the two; a Python
-    scalar is one element of 4 bytes. ``exact_bytes`` has the result's own dtype and no scalar.
+    FLOPs prod(broadcast); bytes of both operands and of the output, once each. The output has
+    argument 2's dtype if that is a tensor, else the wider of the two; a Python scalar is one
+    element of 4 bytes. ``exact_bytes`` uses the result's actual dtype and no scalar.
     """
     first, second, third = tensor(op, 0), tensor(op, 1), optional_tensor(op, 2)
     out = third if third.given else None
@@ -395,19 +427,25 @@ def sheet_binary(op: OpSignature) -> OpCost:
     return _with_real_operands(cost, op, (0, 1))
 
 
-def _masked(x: Tensor) -> OpCost:
-    """Two operations per element; x and its result in its dtype, one byte of mask."""
+def _dropout_cost(x: Tensor) -> OpCost:
+    """Return the cost of two FLOPs per element; x and its result in its dtype, one byte of mask."""
     moved = total_bytes((2 * x.numel, x.real_size), (x.numel, MASK_BYTES))
     return vector_cost(x, 2 * x.numel, moved)
 
 
 @perf_model("aten::native_dropout", "aten::_fused_dropout")
 def dropout(op: OpSignature) -> OpCost:
-    """Compare with p and scale: flops 2n; bytes n read, n and n bytes of mask written."""
-    return _masked(tensor(op, 0))
+    """Return the cost of compare with p and scale.
+
+    FLOPs 2n; bytes n read, n and n bytes of mask written.
+    """
+    return _dropout_cost(tensor(op, 0))
 
 
 @perf_model("aten::native_dropout_backward", "aten::_masked_scale")
 def dropout_backward(op: OpSignature) -> OpCost:
-    """Gradient times mask times scale: flops 2n; bytes n and n bytes of mask read, n written."""
-    return _masked(tensor(op, 0))
+    """Return the cost of gradient times mask times scale.
+
+    FLOPs 2n; bytes n and n bytes of mask read, n written.
+    """
+    return _dropout_cost(tensor(op, 0))

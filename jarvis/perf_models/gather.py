@@ -1,8 +1,8 @@
-"""Look-ups, writes and selections by index: they move data and hardly compute.
+"""Indexed reads, writes and selections: they move data and compute little.
 
-An index is spread over memory in no known order; the bytes are those of the elements that it
-names, each moved once, so that the roofline time is a lower limit. ``aten::index`` and other ops
-whose result depends on an index that the profiler does not record have no model here.
+The access pattern of an index is unknown; bytes are those of the elements that it names, each
+moved once, so the roofline time is a lower bound. ``aten::index`` and other ops whose result
+depends on an index that the profiler does not record have no model here.
 """
 
 from math import ceil, log2
@@ -29,7 +29,7 @@ from jarvis.perf_models.registry import (
 
 
 def _moved(x: Tensor, elements: int, *others: Tensor, flops: int = 0) -> OpCost:
-    """``elements`` of the dtype of x, and the other tensors once."""
+    """Return the cost of ``elements`` of the dtype of x, and the other tensors once."""
     return OpCost(
         flops=flops if is_floating(x.dtype) else 0,
         bytes=total_bytes((elements, x.real_size), *((t.numel, t.real_size) for t in others)),
@@ -39,20 +39,26 @@ def _moved(x: Tensor, elements: int, *others: Tensor, flops: int = 0) -> OpCost:
 
 
 def _dim(op: OpSignature, index: int, x: Tensor, default: int) -> int:
-    """Extent of x along the dim at argument ``index``."""
+    """Return the extent of x along the dim at argument ``index``."""
     return x.shape[integer(op, index, default)] if x.shape else 1
 
 
 @perf_model("aten::embedding")
 def embedding(op: OpSignature) -> OpCost:
-    """Rows of a table [V,d] at n indices: flops 0; bytes 2nd of the table's dtype + indices."""
+    """Return the cost of rows of a table [V,d] at n indices.
+
+    FLOPs 0; bytes 2nd of the table's dtype + indices.
+    """
     table, index = tensor(op, 0), tensor(op, 1)
     return _moved(table, 2 * index.numel * table.shape[-1], index)
 
 
 @perf_model("aten::embedding_dense_backward")
 def embedding_backward(op: OpSignature) -> OpCost:
-    """Gradient [..., d], n indices: flops nd; bytes nd + indices read, the table [V,d] written."""
+    """Return the cost of gradient [..., d], n indices.
+
+    FLOPs nd; bytes nd + indices read, the table [V,d] written.
+    """
     grad, index = tensor(op, 0), tensor(op, 1)
     table = integer(op, 2, 0) * grad.shape[-1]
     return _moved(grad, grad.numel + table, index, flops=grad.numel)
@@ -60,23 +66,30 @@ def embedding_backward(op: OpSignature) -> OpCost:
 
 @perf_model("aten::index_select")
 def index_select(op: OpSignature) -> OpCost:
-    """n slices of x along dim: flops 0; bytes 2n prod(x)/x[dim] of x's dtype + indices."""
+    """Return the cost of n slices of x along dim.
+
+    FLOPs 0; bytes 2n prod(x)/x[dim] of x's dtype + indices.
+    """
     x, index = tensor(op, 0), tensor(op, 2)
     return _moved(x, 2 * index.numel * (x.numel // _dim(op, 1, x, 0)), index)
 
 
 @perf_model("aten::gather")
 def gather(op: OpSignature) -> OpCost:
-    """An element for each of n indices: flops 0; bytes 2n of x's dtype + indices."""
+    """Return the cost of an element for each of n indices.
+
+    FLOPs 0; bytes 2n of x's dtype + indices.
+    """
     x, index = tensor(op, 0), tensor(op, 2)
     return _moved(x, 2 * index.numel, index)
 
 
 @perf_model("aten::scatter_", "aten::scatter")
 def scatter(op: OpSignature) -> OpCost:
-    """Writes at n indices: flops 0; bytes of indices and source (n, or a number) read, n written.
+    """Return the cost of writes at n indices.
 
-    Out of place the rest of x is copied first: 2 prod(x) more.
+    FLOPs 0; bytes of indices and source (n, or a number) read, n written. Out of place, x is copied
+    first: 2 prod(x) more.
     """
     x, index, source = tensor(op, 0), tensor(op, 2), optional_tensor(op, 3)
     read = index.numel if source.given else 0
@@ -90,9 +103,10 @@ def scatter(op: OpSignature) -> OpCost:
     "aten::scatter_reduce_",
 )
 def scatter_add(op: OpSignature) -> OpCost:
-    """Adds at n indices: flops n; bytes of indices, source and place (n each) read, n written.
+    """Return the cost of adds at n indices.
 
-    Out of place the rest of x is copied first: 2 prod(x) more.
+    FLOPs n; bytes of indices, source and destination (n each) read, n written. Out of place, x is
+    copied first: 2 prod(x) more.
     """
     x, index = tensor(op, 0), tensor(op, 2)
     copied = 0 if op.name.endswith("_") else 2 * x.numel
@@ -101,9 +115,10 @@ def scatter_add(op: OpSignature) -> OpCost:
 
 @perf_model("aten::index_add_", "aten::index_add")
 def index_add(op: OpSignature) -> OpCost:
-    """Adds slices, n elements: flops n; bytes of indices, source and place (n) read, n written.
+    """Return the cost of adding slices, n elements.
 
-    Out of place the rest of x is copied first: 2 prod(x) more.
+    FLOPs n; bytes of indices, source and destination (n) read, n written. Out of place, x is copied
+    first: 2 prod(x) more.
     """
     x, index, source = tensor(op, 0), tensor(op, 2), tensor(op, 3)
     copied = 0 if op.name.endswith("_") else 2 * x.numel
@@ -112,24 +127,31 @@ def index_add(op: OpSignature) -> OpCost:
 
 @perf_model("aten::index_copy_")
 def index_copy(op: OpSignature) -> OpCost:
-    """Writes slices, n elements: flops 0; bytes of indices and n read, n written."""
+    """Return the cost of writing slices, n elements.
+
+    FLOPs 0; bytes of indices and n read, n written.
+    """
     x, index, source = tensor(op, 0), tensor(op, 2), tensor(op, 3)
     return _moved(x, 2 * source.numel, index)
 
 
 @perf_model("aten::index_fill_")
 def index_fill(op: OpSignature) -> OpCost:
-    """Fills n slices of x along dim: flops 0; bytes of indices read, n prod(x)/x[dim] written."""
+    """Return the cost of filling n slices of x along dim.
+
+    FLOPs 0; bytes of indices read, n prod(x)/x[dim] written.
+    """
     x, index = tensor(op, 0), tensor(op, 2)
     return _moved(x, index.numel * (x.numel // _dim(op, 1, x, 0)), index)
 
 
 @perf_model("aten::index_put_", "aten::_index_put_impl_")
 def index_put(op: OpSignature) -> OpCost:
-    """n values: flops 0 (n if they are added); bytes n read, n written (and read if added).
+    """Return the cost of n values.
 
-    The profiler does not record the indices: they are not counted, and values that are broadcast
-    over them count as few as they are. A single value has no model for that reason.
+    FLOPs 0 (n if they are accumulated); bytes n read, n written (and read if accumulated).
+    The profiler does not record the indices: they are not counted, and values broadcast over them
+    count only once. A single value has no model for that reason.
     """
     x, values = tensor(op, 0), tensor(op, 2)
     if values.numel <= 1:
@@ -140,7 +162,10 @@ def index_put(op: OpSignature) -> OpCost:
 
 @perf_model("aten::cat", "aten::stack", needs_kernels=True)
 def concatenation(op: OpSignature) -> OpCost:
-    """Flops 0; bytes of all tensors read and written, the element size as the kernel names it."""
+    """Return the cost of a concatenation: FLOPs 0; bytes of all tensors read and written.
+
+    The element size is read from the kernel name.
+    """
     elements = list_numel(op, 0)
     return OpCost(
         flops=0,
@@ -159,13 +184,13 @@ def concatenation(op: OpSignature) -> OpCost:
     "aten::split_with_sizes_copy",
 )
 def rearrangement(op: OpSignature) -> OpCost:
-    """The elements at other places: flops 0; bytes n read, n written."""
+    """Return the cost of moving elements to other positions: FLOPs 0; bytes n read, n written."""
     x = tensor(op, 0)
     return _moved(x, 2 * x.numel)
 
 
 def _with_indices(x: Tensor, outputs: int, flops: int) -> OpCost:
-    """x is read; values of its dtype and their int64 indices are written."""
+    """Return the cost of reading x, and writing values of its dtype and their int64 indices."""
     return OpCost(
         flops=flops if is_floating(x.dtype) else 0,
         bytes=total_bytes((x.numel + outputs, x.real_size), (outputs, INDEX_BYTES)),
@@ -176,9 +201,10 @@ def _with_indices(x: Tensor, outputs: int, flops: int) -> OpCost:
 
 @perf_model("aten::topk")
 def topk(op: OpSignature) -> OpCost:
-    """The k largest along a dim: flops n (a comparison each); bytes n read, values + indices.
+    """Return the cost of the k largest along a dim.
 
-    Kernels that read the input several times come out below their roofline.
+    FLOPs n (a comparison each); bytes n read, values + indices written. Kernels that read the input
+    several times run below their roofline.
     """
     x = tensor(op, 0)
     k = integer(op, 1, 0)
@@ -189,9 +215,10 @@ def topk(op: OpSignature) -> OpCost:
 
 @perf_model("aten::sort")
 def sort(op: OpSignature) -> OpCost:
-    """Rows of L: flops n ceil(log2 L); bytes n read, n values + n indices written.
+    """Return the cost of sorting rows of L.
 
-    The stable form has its flag before the dim.
+    FLOPs n ceil(log2 L); bytes n read, n values + n indices written. The stable form has its flag
+    before the dim.
     """
     x = tensor(op, 0)
     stable = len(op.input_dims) in (4, 6)

@@ -1,4 +1,4 @@
-"""Matrix multiplication: Y[M,N] = A[M,K] @ B[K,N], batched B times where the op says so.
+"""Matrix multiplication: Y[M,N] = A[M,K] @ B[K,N], batched B times where the op has a batch dim.
 
 Products of 8- and 4-bit operands are in ``gemm_low_precision``, those of groups of rows in
 ``grouped_gemm``.
@@ -31,7 +31,7 @@ _TENSILE_LAYOUT = re.compile(r"C[a-z]{3}_A[a-z]{3}_B[a-z]{3}")
 
 
 def kernel_transposes(kernel_names: Iterable[str]) -> tuple[bool | None, bool | None] | None:
-    """(A transposed, B transposed) as the first kernel that encodes it in its name says."""
+    """Return (A transposed, B transposed) from the first kernel name that encodes them."""
     for name in kernel_names:
         if _TENSILE_LAYOUT.search(name):
             a = {"_Ailk_": False, "_Alik_": True}
@@ -58,7 +58,14 @@ def gemm_cost(
     spec: str | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> OpCost:
-    """Cost from M, N, K: flops 2MNK (+ MN for a bias), bytes A + B + Y (+ N for a bias)."""
+    """Return the cost for M, N, K: FLOPs 2MNK (+ MN for a bias), bytes A + B + Y (+ N for a bias).
+
+    Args:
+        sizes: bytes per element of A, B and Y.
+        batch: number of products.
+        spec: peak; default: the matrix peak of A's dtype.
+        extra: more params.
+    """
     m, n, k = mnk
     a, b = operands
     parts = [(m * k, sizes[0]), (k * n, sizes[1]), (m * n, sizes[2])]
@@ -89,14 +96,14 @@ def gemm_cost(
 
 
 def matrix(t: Tensor, rank: int = 2) -> tuple[int, ...]:
-    """Shape of a matrix, or of a batch of them; UnexpectedArgumentsError for another rank."""
+    """Return the shape of a tensor of dimension ``rank``; UnexpectedArgumentsError otherwise."""
     if len(t.shape) != rank:
         raise UnexpectedArgumentsError(f"A {rank}-d operand was expected, found shape {t.shape}.")
     return t.shape
 
 
 def _with_real_bias(cost: OpCost, bias: Tensor, counted: int) -> OpCost:
-    """Let ``exact_bytes`` count the bias as large as it is instead of ``counted`` elements."""
+    """Return the cost with ``exact_bytes`` for the bias's actual size, not ``counted`` elements."""
     if cost.bytes is None or bias.size is None:
         return cost
     real = cost.bytes + (bias.numel - counted) * bias.size
@@ -105,7 +112,7 @@ def _with_real_bias(cost: OpCost, bias: Tensor, counted: int) -> OpCost:
 
 @perf_model("aten::mm", category="GEMM", needs_kernels=True)
 def mm(op: OpSignature) -> OpCost:
-    """Y[M,N] = A[M,K] @ B[K,N]; flops 2MNK; bytes (MK + KN + MN) of A's dtype."""
+    """Return the cost of A[M,K] @ B[K,N]: FLOPs 2MNK; bytes (MK + KN + MN) of A's dtype."""
     a, b = tensor(op, 0), tensor(op, 1)
     (m, k), (_, n) = matrix(a), matrix(b)
     return gemm_cost(op, (m, n, k), (a, b), (a.size,) * 3)
@@ -113,9 +120,10 @@ def mm(op: OpSignature) -> OpCost:
 
 @perf_model("aten::addmm", category="GEMM", needs_kernels=True)
 def addmm(op: OpSignature) -> OpCost:
-    """Y = bias + A @ B; flops 2MNK + MN; bytes (MK + KN + MN + N) of A's dtype.
+    """Return the cost of Y = bias + A @ B.
 
-    The bias may be a full matrix: ``exact_bytes`` counts it as large as it is.
+    FLOPs 2MNK + MN; bytes (MK + KN + MN + N) of A's dtype. The bias may be a full matrix:
+    ``exact_bytes`` counts its actual size.
     """
     a, b = tensor(op, 1), tensor(op, 2)
     (m, k), (_, n) = matrix(a), matrix(b)
@@ -125,7 +133,10 @@ def addmm(op: OpSignature) -> OpCost:
 
 @perf_model("aten::bmm", category="GEMM", needs_kernels=True)
 def bmm(op: OpSignature) -> OpCost:
-    """B products [M,K] @ [K,N]; flops 2BMNK; bytes B(MK + KN + MN) of A's dtype."""
+    """Return the cost of B products [M,K] @ [K,N].
+
+    FLOPs 2BMNK; bytes B(MK + KN + MN) of A's dtype.
+    """
     a, b = tensor(op, 0), tensor(op, 1)
     (batch, m, k), (_, _, n) = matrix(a, 3), matrix(b, 3)
     return gemm_cost(op, (m, n, k), (a, b), (a.size,) * 3, batch=batch)
@@ -133,9 +144,10 @@ def bmm(op: OpSignature) -> OpCost:
 
 @perf_model("aten::baddbmm", category="GEMM", needs_kernels=True)
 def baddbmm(op: OpSignature) -> OpCost:
-    """B products plus bias; flops B(2MNK + MN); bytes B(MK + KN + MN + N) of A's dtype.
+    """Return the cost of B products plus bias.
 
-    ``exact_bytes`` counts the added tensor as large as it is.
+    FLOPs B(2MNK + MN); bytes B(MK + KN + MN + N) of A's dtype. ``exact_bytes`` counts the actual
+    size of the added tensor.
     """
     a, b = tensor(op, 1), tensor(op, 2)
     (batch, m, k), (_, _, n) = matrix(a, 3), matrix(b, 3)
@@ -145,7 +157,10 @@ def baddbmm(op: OpSignature) -> OpCost:
 
 @perf_model("tex_ts::te_gemm_ts", category="GEMM", needs_kernels=True)
 def te_gemm_ts(op: OpSignature) -> OpCost:
-    """A with transA, B with transB; flops 2MNK (+ MN); bytes A, B, Y, bias of their own dtypes."""
+    """Return the cost of A with transA, B with transB.
+
+    FLOPs 2MNK (+ MN); bytes of A, B, Y, bias in their own dtypes.
+    """
     a, b = tensor(op, 0), tensor(op, 5)
     rows, cols = matrix(a)
     m, k = (rows, cols) if text(op, 4) == "1" else (cols, rows)
@@ -168,7 +183,10 @@ def te_gemm_ts(op: OpSignature) -> OpCost:
     needs_kernels=True,
 )
 def linear_module_mm(op: OpSignature) -> OpCost:
-    """The products inside a fused linear layer; flops 2MNK; bytes MK + KN of A's dtype, 2 MN."""
+    """Return the cost of the products inside a fused linear layer.
+
+    FLOPs 2MNK; bytes MK + KN of A's dtype, 2 MN.
+    """
     a, b = tensor(op, 0), tensor(op, 1)
     if a.dtype != b.dtype:
         raise UnexpectedArgumentsError(f"{op.name} multiplies {a.dtype} by {b.dtype}.")
@@ -188,7 +206,10 @@ def _linear(
 
 @perf_model("vllm::rocm_unquantized_gemm", category="GEMM", needs_kernels=True)
 def unquantized(op: OpSignature) -> OpCost:
-    """A[M,K] @ W[N,K]^T (+ bias); flops 2MNK (+ MN); Y and bias of the bias's dtype, else W's."""
+    """Return the cost of A[M,K] @ W[N,K]^T (+ bias).
+
+    FLOPs 2MNK (+ MN); Y and bias of the bias's dtype, else W's.
+    """
     bias = optional_tensor(op, 2)
     out = bias.size if bias.given else tensor(op, 1).size
     return _linear(op, out, bias, out)
@@ -196,7 +217,7 @@ def unquantized(op: OpSignature) -> OpCost:
 
 @perf_model("aiter::gemm_a16w16", category="GEMM", needs_kernels=True)
 def a16w16(op: OpSignature) -> OpCost:
-    """A[M,K] @ W[N,K]^T (+ bias); flops 2MNK (+ MN); Y and bias of A's dtype."""
+    """Return the cost of A[M,K] @ W[N,K]^T (+ bias): FLOPs 2MNK (+ MN); Y and bias of A's dtype."""
     size = tensor(op, 0).size
     return _linear(op, size, optional_tensor(op, 2), size)
 
@@ -208,21 +229,24 @@ def a16w16(op: OpSignature) -> OpCost:
     needs_kernels=True,
 )
 def a16w16_atomic(op: OpSignature) -> OpCost:
-    """A[M,K] @ W[N,K]^T; flops 2MNK; Y of argument 3's dtype, 2 bytes if that is not recorded."""
+    """Return the cost of A[M,K] @ W[N,K]^T.
+
+    FLOPs 2MNK; Y of argument 3's dtype, 2 bytes if that is not recorded.
+    """
     recorded = len(op.input_types) > 3
     return _linear(op, bytes_per_element(op.input_types[3]) if recorded else HALF_PRECISION_BYTES)
 
 
 @perf_model("aiter::_gemm_a16w16_asm", category="GEMM", needs_kernels=True)
 def a16w16_asm(op: OpSignature) -> OpCost:
-    """A[M,K] @ W[N,K]^T; flops 2MNK; Y of argument 2's dtype, A's if that is unknown."""
+    """Return the cost of A[M,K] @ W[N,K]^T: FLOPs 2MNK; Y of argument 2's dtype, A's if unknown."""
     return _linear(op, optional_tensor(op, 2).size or tensor(op, 0).size)
 
 
 def product_cost(
     mnk: Shape, flops: float, moved: float | None, compute: str, groups: int | None = None
 ) -> OpCost:
-    """Cost with M, N, K, and the number of groups where there are some, as parameters."""
+    """Return a cost with M, N, K and, if given, the number of groups as params."""
     m, n, k = mnk
     grouped = {} if groups is None else {"G": groups}
     return OpCost(flops, moved, compute, params=grouped | {"M": m, "N": n, "K": k})
@@ -230,9 +254,10 @@ def product_cost(
 
 @perf_model("aten::_addmm_activation")
 def addmm_activation(op: OpSignature) -> OpCost:
-    """activation(bias + A @ B); flops 2MNK + MN; bytes bias + MK + KN + MN of A's dtype.
+    """Return the cost of activation(bias + A @ B).
 
-    The activation is part of the epilogue and is not counted.
+    FLOPs 2MNK + MN; bytes bias + MK + KN + MN of A's dtype. The activation is part of the epilogue
+    and is not counted.
     """
     bias, a, b = (tensor(op, index) for index in range(3))
     (m, k), (_, n) = matrix(a), matrix(b)
@@ -242,14 +267,17 @@ def addmm_activation(op: OpSignature) -> OpCost:
 
 @perf_model("aten::mv")
 def matrix_vector(op: OpSignature) -> OpCost:
-    """A[M,K] @ x[K]; flops 2MK; bytes MK + K + M of A's dtype."""
+    """Return the cost of A[M,K] @ x[K]: FLOPs 2MK; bytes MK + K + M of A's dtype."""
     m, k = matrix(tensor(op, 0))
     return _by_vector(tensor(op, 0), m, k, added=0)
 
 
 @perf_model("aten::addmv", "aten::addmv_")
 def add_matrix_vector(op: OpSignature) -> OpCost:
-    """b y + a (A[M,K] @ x[K]); flops 2MK + M; bytes MK + K + 2M (b = 0: 2MK, MK + K + M)."""
+    """Return the cost of b y + a (A[M,K] @ x[K]).
+
+    FLOPs 2MK + M; bytes MK + K + 2M (b = 0: 2MK, MK + K + M).
+    """
     m, k = matrix(tensor(op, 1))
     return _by_vector(tensor(op, 1), m, k, added=0 if text(op, 3) in ("0", "0.") else m)
 
@@ -261,7 +289,10 @@ def _by_vector(a: Tensor, m: int, k: int, added: int) -> OpCost:
 
 @perf_model("aten::dot", "aten::vdot")
 def dot(op: OpSignature) -> OpCost:
-    """Two vectors of K; flops 2K; bytes 2K + 1 of their dtype."""
+    """Return the cost of a dot product of two vectors of K.
+
+    FLOPs 2K; bytes 2K + 1 of their dtype.
+    """
     x = tensor(op, 0)
     moved = total_bytes((2 * x.numel + 1, x.real_size))
     return product_cost((1, 1, x.numel), 2 * x.numel, moved, compute_spec("vector", x.dtype))

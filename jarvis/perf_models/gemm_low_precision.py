@@ -1,4 +1,4 @@
-"""Matrix multiplication of operands of 8 and 4 bits, most with scales beside them."""
+"""Matrix multiplication of 8- and 4-bit operands, most of them with scales."""
 
 from dataclasses import replace
 from math import ceil
@@ -31,10 +31,11 @@ def _low_precision_output(input_size: int | None) -> int | None:
 
 @perf_model("aten::_scaled_mm", "trtllm::cublas_scaled_mm", category="GEMM", needs_kernels=True)
 def scaled_mm(op: OpSignature) -> OpCost:
-    """A @ B with scales; flops 2MNK (+ MN); bytes A, B, bias of A's dtype, Y 2 B if A is 1 B.
+    """Return the cost of A @ B with scales.
 
-    The bias is the vector of length N among arguments 2 and 4 (its place changed between torch
-    releases). ``exact_bytes`` adds the scales and writes Y in the requested output dtype.
+    FLOPs 2MNK (+ MN); bytes A, B, bias of A's dtype, Y 2 B if A is 1 B. The bias is the vector of
+    length N among arguments 2 and 4 (its position changed between torch releases). ``exact_bytes``
+    adds the scales and writes Y in the requested output dtype.
     """
     a, b = tensor(op, 0), tensor(op, 1)
     (m, k), (_, n) = matrix(a), matrix(b)
@@ -61,7 +62,10 @@ def scaled_mm(op: OpSignature) -> OpCost:
 
 @perf_model("bitsandbytes::int8_linear_matmul", category="GEMM", needs_kernels=True)
 def int8_linear_matmul(op: OpSignature) -> OpCost:
-    """Y[M,N] = A[..,K] @ W[N,K]^T; flops 2MNK; bytes MK + NK + 2MN; exact: Y is int32."""
+    """Return the cost of Y[M,N] = A[..,K] @ W[N,K]^T.
+
+    FLOPs 2MNK; bytes MK + NK + 2MN; ``exact_bytes``: Y is int32.
+    """
     a, w = tensor(op, 0), tensor(op, 1)
     n, k = matrix(w)
     m = a.numel // k
@@ -72,7 +76,10 @@ def int8_linear_matmul(op: OpSignature) -> OpCost:
 
 @perf_model("vllm::gemm_with_dynamic_quant", category="GEMM", needs_kernels=True)
 def gemm_with_dynamic_quant(op: OpSignature) -> OpCost:
-    """Y[M,N] = A[M,K] @ W[N,K]^T, the first two matrices; flops 2MNK; bytes (MK + NK + MN)."""
+    """Return the cost of Y[M,N] = A[M,K] @ W[N,K]^T, the first two matrices.
+
+    FLOPs 2MNK; bytes (MK + NK + MN).
+    """
     matrices = [i for i, dims in enumerate(op.input_dims) if len(dims) == 2][:2]
     a, w = (tensor(op, i) for i in matrices)
     (m, k), (n, _) = a.shape, w.shape
@@ -81,7 +88,7 @@ def gemm_with_dynamic_quant(op: OpSignature) -> OpCost:
 
 
 def _transposable(op: OpSignature) -> tuple[tuple[int, int, int], tuple[Tensor, Tensor]]:
-    """(M, N, K), (A, B) of arguments 0 and 2 with the flags transA, transB, transC at 5, 6, 7."""
+    """Return (M, N, K), (A, B) of arguments 0 and 2, with transA, transB, transC at 5, 6, 7."""
     a, b = tensor(op, 0), tensor(op, 2)
     trans_a, trans_b = flag(op, 5), flag(op, 6)
     if flag(op, 7):
@@ -99,7 +106,10 @@ def _transposable(op: OpSignature) -> tuple[tuple[int, int, int], tuple[Tensor, 
     needs_kernels=True,
 )
 def transposable_fp8(op: OpSignature) -> OpCost:
-    """fp8 GEMM with transpose flags; flops 2MNK; bytes A, B of their dtypes, Y 2 B if A is 1 B."""
+    """Return the cost of an fp8 GEMM with transpose flags.
+
+    FLOPs 2MNK; bytes A, B of their dtypes, Y 2 B if A is 1 B.
+    """
     mnk, (a, b) = _transposable(op)
     extra = {"dtype_scaleA": tensor(op, 1).dtype, "dtype_scaleB": tensor(op, 3).dtype}
     out = _low_precision_output(tensor(op, 0).size)
@@ -112,7 +122,10 @@ def _mx_fp4(
     operands: tuple[Tensor, Tensor],
     scales: tuple[Tensor, Tensor],
 ) -> OpCost:
-    """K is twice the packed K; bytes (M + N)(K/2) + a scale per 32 of K and row + 2MN."""
+    """Return the cost of an MX-fp4 product, where K is twice the packed K.
+
+    Bytes (M + N)(K/2) + a scale per 32 of K and row + 2MN.
+    """
     m, n, packed_k = mn_packed_k
     (a, b), (scale_a, scale_b) = operands, scales
     blocks = ceil(2 * packed_k / MX_BLOCK)
@@ -134,14 +147,20 @@ def _mx_fp4(
     needs_kernels=True,
 )
 def transposable_fp4(op: OpSignature) -> OpCost:
-    """MX-fp4 GEMM with transpose flags; flops 2MNK, K unpacked; bytes packed A, B, scales, 2MN."""
+    """Return the cost of an MX-fp4 GEMM with transpose flags.
+
+    FLOPs 2MNK, K unpacked; bytes packed A, B, scales, 2MN.
+    """
     mnk, operands = _transposable(op)
     return _mx_fp4(op, mnk, operands, (tensor(op, 1), tensor(op, 3)))
 
 
 @perf_model("aiter::gemm_a4w4", "aiter::_gemm_a4w4_asm", category="GEMM", needs_kernels=True)
 def a4w4(op: OpSignature) -> OpCost:
-    """MX-fp4 A[M,K/2] @ W[N,K/2]^T; flops 2MNK; bytes packed A, W, their scales, 2MN."""
+    """Return the cost of MX-fp4 A[M,K/2] @ W[N,K/2]^T.
+
+    FLOPs 2MNK; bytes packed A, W, their scales, 2MN.
+    """
     a, w = tensor(op, 0), tensor(op, 1)
     (m, packed_k), (n, _) = matrix(a), matrix(w)
     return _mx_fp4(op, (m, n, packed_k), (a, w), (tensor(op, 2), tensor(op, 3)))
@@ -166,9 +185,9 @@ def a4w4(op: OpSignature) -> OpCost:
     needs_kernels=True,
 )
 def a8w8(op: OpSignature) -> OpCost:
-    """8-bit A[M,K] @ W[N,K]^T; flops 2MNK; bytes MK, NK of their dtypes, 2MN.
+    """Return the cost of 8-bit A[M,K] @ W[N,K]^T: FLOPs 2MNK; bytes MK, NK of their dtypes, 2MN.
 
-    With scales recorded, block_k and block_n are the extents that share one of them.
+    If scales are recorded, the params block_k and block_n are the extents that share one scale.
     """
     a, w = tensor(op, 0), tensor(op, 1)
     (m, k), (n, _) = matrix(a), matrix(w)
@@ -187,7 +206,10 @@ def a8w8(op: OpSignature) -> OpCost:
 
 @perf_model("aiter::batched_gemm_a16wfp4_", category="GEMM", needs_kernels=True)
 def batched_a16wfp4(op: OpSignature) -> OpCost:
-    """B products A[M,K] @ W[N,K/2]^T; flops 2BMNK; bytes B(MK of A's dtype + NK/2 + 2MN)."""
+    """Return the cost of B products A[M,K] @ W[N,K/2]^T.
+
+    FLOPs 2BMNK; bytes B(MK of A's dtype + NK/2 + 2MN).
+    """
     a, w = tensor(op, 0), tensor(op, 1)
     (batch, m, k), (_, n, _) = matrix(a, 3), matrix(w, 3)
     sizes = (a.size, PACKED_FP4_BYTES, HALF_PRECISION_BYTES)
@@ -202,9 +224,10 @@ def batched_a16wfp4(op: OpSignature) -> OpCost:
     needs_kernels=True,
 )
 def batched_a8w8(op: OpSignature) -> OpCost:
-    """B products A[M,K] @ W[N,K]^T; flops 2BMNK; bytes B(MK, NK of their dtypes + 2MN).
+    """Return the cost of B products A[M,K] @ W[N,K]^T.
 
-    A comes as (B, M, K) or (M, B, K); the peak is that of W's dtype.
+    FLOPs 2BMNK; bytes B(MK, NK of their dtypes + 2MN). A is (B, M, K) or (M, B, K); the peak is
+    that of W's dtype.
     """
     a, w = tensor(op, 0), tensor(op, 1)
     batch, n, k = matrix(w, 3)
@@ -217,7 +240,7 @@ def batched_a8w8(op: OpSignature) -> OpCost:
 
 @perf_model("aiter::gemm_afp4wfp4_", category="GEMM", needs_kernels=True)
 def afp4wfp4(op: OpSignature) -> OpCost:
-    """fp4 A[M,K/2] @ W[N,K/2]^T; flops 2MNK; bytes MK/2 + NK/2 + 2MN."""
+    """Return the cost of fp4 A[M,K/2] @ W[N,K/2]^T: FLOPs 2MNK; bytes MK/2 + NK/2 + 2MN."""
     a, w = tensor(op, 0), tensor(op, 1)
     (m, packed_k), (n, _) = matrix(a), matrix(w)
     sizes = (PACKED_FP4_BYTES, PACKED_FP4_BYTES, HALF_PRECISION_BYTES)
@@ -226,7 +249,10 @@ def afp4wfp4(op: OpSignature) -> OpCost:
 
 @perf_model("aten::_int_mm")
 def int_mm(op: OpSignature) -> OpCost:
-    """8-bit A[M,K] @ B[K,N]; flops 2MNK (integer operations); bytes MK + KN + 4MN."""
+    """Return the cost of 8-bit A[M,K] @ B[K,N].
+
+    FLOPs 2MNK (integer operations); bytes MK + KN + 4MN.
+    """
     a, b = tensor(op, 0), tensor(op, 1)
     (m, k), (_, n) = matrix(a), matrix(b)
     moved = total_bytes((m * k, a.real_size), (k * n, b.real_size), (m * n, INT32_BYTES))
@@ -235,23 +261,26 @@ def int_mm(op: OpSignature) -> OpCost:
 
 @perf_model("aten::_weight_int8pack_mm")
 def int8_weight_mm(op: OpSignature) -> OpCost:
-    """A[M,K] @ W[N,K]^T of 8-bit weights; flops 2MNK; bytes A + W + scales + MN of A's dtype."""
+    """Return the cost of A[M,K] @ W[N,K]^T of 8-bit weights.
+
+    FLOPs 2MNK; bytes A + W + scales + MN of A's dtype.
+    """
     a, w, scales = (tensor(op, index) for index in range(3))
     return _packed_weight(a, w, scales, n=w.shape[0])
 
 
 @perf_model("aten::_weight_int4pack_mm")
 def int4_weight_mm(op: OpSignature) -> OpCost:
-    """A[M,K] @ packed 4-bit W; N from the scales (K/g,N,2); flops 2MNK; bytes A + W + scales + Y.
+    """Return the cost of A[M,K] @ packed 4-bit W; N from the scales (K/g,N,2).
 
-    Y is MN of A's dtype.
+    FLOPs 2MNK; bytes A + W + scales + MN of A's dtype.
     """
     a, w, scales = tensor(op, 0), tensor(op, 1), tensor(op, 3)
     return _packed_weight(a, w, scales, n=scales.shape[1])
 
 
 def _packed_weight(a: Tensor, w: Tensor, scales: Tensor, n: int) -> OpCost:
-    """The product is computed in the precision of A."""
+    """Return the cost of a product computed in the precision of A."""
     m, k = matrix(a)
     parts = [(t.numel, t.real_size) for t in (a, w, scales)]
     moved = total_bytes(*parts, (m * n, a.real_size))

@@ -1,4 +1,4 @@
-"""Grouped matrix multiplication: the rows of each group are multiplied by a matrix of its own."""
+"""Grouped matrix multiplication: each group of rows has its own weight matrix."""
 
 from math import prod
 from typing import Any
@@ -34,7 +34,7 @@ def _is_list(shape: Any) -> bool:
 
 
 def _pairs(op: OpSignature) -> list[Pair]:
-    """The products of a call over two lists of matrices."""
+    """Return the shapes of the products of two lists of matrices."""
     first, second = (tuple(op.input_dims[i]) for i in range(2))
     if not (_is_list(first) and _is_list(second)):
         raise UnexpectedArgumentsError(f"{op.name} multiplies neither {first} by {second}.")
@@ -45,12 +45,12 @@ def _pairs(op: OpSignature) -> list[Pair]:
 
 
 def _sizes(op: OpSignature) -> tuple[int | None, int | None]:
-    """Bytes per element of the operands and of the output, which has the dtype of the weight."""
+    """Return bytes per element of the operands and of the output, which has the weight's dtype."""
     return bytes_per_element(dtype(op, 0)), bytes_per_element(dtype(op, 1))
 
 
 def _extents(op: OpSignature) -> tuple[int, int, int, int]:
-    """M, K, N, G of rows (M,K) by weights (G,K,N) or (G,N,K), or of two lists of matrices."""
+    """Return M, K, N, G of rows (M,K) by weights (G,K,N) or (G,N,K), or of two matrix lists."""
     rows, weights = op.input_dims[0], op.input_dims[1]
     if not _is_list(rows) and len(rows) == 2 and len(weights) == 3 and rows[1] in weights[1:]:
         m, k = rows
@@ -72,9 +72,9 @@ def _extents(op: OpSignature) -> tuple[int, int, int, int]:
     backward_category="GroupedGEMM_bwd",
 )
 def grouped_gemm(op: OpSignature) -> OpCost:
-    """M rows of K, each by the (K,N) weight of its group, G weights.
+    """Return the cost of M rows of K, each by the (K,N) weight of its group, G weights.
 
-    Flops 2MKN; bytes (MK + GKN) of the rows' dtype + MN of the weights' dtype.
+    FLOPs 2MKN; bytes (MK + GKN) of the rows' dtype + MN of the weights' dtype.
     """
     m, k, n, groups = _extents(op)
     size, out_size = _sizes(op)
@@ -95,11 +95,11 @@ def grouped_gemm(op: OpSignature) -> OpCost:
     backward_category="GroupedGEMM_bwd",
 )
 def grouped_gemm_variable_k(op: OpSignature) -> OpCost:
-    """The gradient of the weights: rows (M,K) and (M,N), of which each group sums its own.
+    """Return the cost of the weight gradient: rows (M,K) and (M,N), summed within each group.
 
-    Flops 2MKN; bytes (MK + KN) of the rows' dtype + MN of the second's, summed over pairs where
-    two lists are given. ``exact_bytes`` reads both operands and writes (K,N) for each group of
-    argument 2 (its lengths).
+    FLOPs 2MKN; bytes (MK + KN) of the rows' dtype + MN of the second's, summed over pairs for two
+    lists. ``exact_bytes`` reads both operands and writes (K,N) for each group of argument 2 (its
+    lengths).
     """
     rows, other = op.input_dims[0], op.input_dims[1]
     size, out_size = _sizes(op)
@@ -133,9 +133,9 @@ def grouped_gemm_variable_k(op: OpSignature) -> OpCost:
 
 
 def _groups(a: Tensor, b: Tensor, offsets: Tensor) -> tuple[int, Shape, Shape]:
-    """Groups, (M, N, K) of all products taken as one, and the shape of the output.
+    """Return the number of groups, (M, N, K) of all products as one, and the shape of the output.
 
-    Operands are stacked (3-d), or lie behind each other along M, N or K (2-d), divided by offsets.
+    Operands are stacked (3-d), or concatenated along M, N or K (2-d) and split by offsets.
     """
     ranks = (len(a.shape), len(b.shape))
     if ranks == (2, 2):
@@ -164,10 +164,10 @@ def _grouped(op: OpSignature, offsets: int, out_size: int | None, *read: Tensor)
 
 @perf_model("aten::_grouped_mm")
 def grouped_mm(op: OpSignature) -> OpCost:
-    """G products, stacked or divided along M, N or K by offsets; flops 2MNK; bytes A + B + Y.
+    """Return the cost of G products, stacked or split along M, N or K by offsets.
 
-    M, N, K are those of the undivided operands, G times as much where both are stacked. Rows
-    behind the last offset count too: what the offsets are is not recorded.
+    FLOPs 2MNK; bytes A + B + Y. M, N, K are those of the whole operands, G times as much if both
+    are stacked. Rows after the last offset count too, because offset values are not recorded.
     """
     a = tensor(op, 0)
     return _grouped(op, 2, requested_size(op, 4, a.real_size))
@@ -175,9 +175,9 @@ def grouped_mm(op: OpSignature) -> OpCost:
 
 @perf_model("aten::_scaled_grouped_mm")
 def scaled_grouped_mm(op: OpSignature) -> OpCost:
-    """As the grouped product, of scaled 8-bit operands; bytes A + B + both scales + Y.
+    """Return the cost of a grouped product of scaled 8-bit operands.
 
-    Y has the dtype of argument 7, else half precision.
+    FLOPs 2MNK; bytes A + B + both scales + Y. Y has the dtype of argument 7, else half precision.
     """
     out_size = requested_size(op, 7, HALF_PRECISION_BYTES)
     return _grouped(op, 4, out_size, tensor(op, 2), tensor(op, 3))

@@ -1,7 +1,7 @@
-"""Hyper-connections (mHC): n residual streams of width C that every layer mixes anew.
+"""Hyper-connections (mHC): n residual streams of width C, mixed in every layer.
 
-Per token a product with the streams gives n gates in, n gates out and an n x n mix, which Sinkhorn
-iterations make doubly stochastic.
+Per token, a product with the streams gives n input gates, n output gates and an n x n mixing
+matrix, which Sinkhorn iterations make doubly stochastic.
 """
 
 from jarvis.perf_models.arguments import Tensor, integer, tensor, total_bytes
@@ -18,28 +18,28 @@ SINKHORN_FLOPS = 4  # per entry of the mix: a sum and a quotient, along rows and
 
 
 def _streams(t: Tensor) -> tuple[int, int, int]:
-    """Tokens M, streams n, width C."""
+    """Return tokens M, streams n, width C."""
     if len(t.shape) != 3:
         raise UnexpectedArgumentsError(f"Streams (M,n,C) were expected, found {t.shape}.")
     return t.shape[0], t.shape[1], t.shape[2]
 
 
 def _operand_bytes(op: OpSignature, count: int) -> float | None:
-    """Bytes of arguments 0 .. count - 1, each read or written once."""
+    """Return the bytes of arguments 0 .. count - 1, each read or written once."""
     operands = [tensor(op, index) for index in range(count)]
     return total_bytes(*((t.numel, t.size) for t in operands))
 
 
 def _mixing_flops(tokens: int, streams: int, width: int) -> int:
-    """The mix of the streams and the layer's output on each: 2MnC(n + 1)."""
+    """Return the FLOPs of mixing the streams and adding the layer's output to each: 2MnC(n + 1)."""
     return 2 * tokens * streams * width * (streams + 1)
 
 
 @perf_model("aiter::mhc_post", category="mHC")
 def post(op: OpSignature) -> OpCost:
-    """Out (M,n,C), layer output (M,C), streams (M,n,C), gates, mix at 0 .. 4.
+    """Return the cost of out (M,n,C), layer output (M,C), streams (M,n,C), gates, mix at 0 .. 4.
 
-    Flops 2MnC(n + 1); bytes the five operands.
+    FLOPs 2MnC(n + 1); bytes of the five operands.
     """
     streams = tensor(op, 2)
     m, n, c = _streams(streams)
@@ -50,9 +50,9 @@ def post(op: OpSignature) -> OpCost:
 
 @perf_model("aiter::mhc_pre_gemm_sqrsum", category="mHC")
 def pre_gemm(op: OpSignature) -> OpCost:
-    """Out, sums of squares, streams (M,K), projection (h,K) at 0 .. 3.
+    """Return the cost of out, sums of squares, streams (M,K), projection (h,K) at 0 .. 3.
 
-    Flops 2MhK; bytes the four operands.
+    FLOPs 2MhK; bytes of the four operands.
     """
     streams, projection = tensor(op, 2), tensor(op, 3)
     m, (outputs, k) = streams.shape[0], projection.shape
@@ -63,10 +63,11 @@ def pre_gemm(op: OpSignature) -> OpCost:
 
 @perf_model("aiter::mhc_pre_big_fuse_rmsnorm", category="mHC")
 def pre_fused(op: OpSignature) -> OpCost:
-    """Gates, mix, out (M,C), projections, sums of squares, scale, base, streams (M,n,C), weight.
+    """Return the cost of the fused pre-layer kernel.
 
-    Sinkhorn iterations s at 14. Flops 2MnC to collapse the streams + M(2C + 2) + 2MC to normalize
-    + 4sMn^2; bytes the nine operands.
+    Arguments: gates, mix, out (M,C), projections, sums of squares, scale, base, streams (M,n,C),
+    weight; Sinkhorn iterations s at 14. FLOPs 2MnC to collapse the streams + M(2C + 2) + 2MC to
+    normalize + 4sMn^2; bytes of the nine operands.
     """
     streams = tensor(op, 7)
     m, n, c = _streams(streams)
@@ -82,9 +83,10 @@ def pre_fused(op: OpSignature) -> OpCost:
 
 @perf_model("aiter::mhc_fused_post_pre_gemm_sqrsum", category="mHC")
 def post_and_pre_gemm(op: OpSignature) -> OpCost:
-    """Projections, sums of squares, next streams, layer output, streams, gates, mix, projection.
+    """Return the cost of the fused post-layer mix and pre-layer product.
 
-    Flops 2MnC(n + 1) + 2MhnC, projection (h,nC) at 7; bytes the eight operands.
+    Arguments: projections, sums of squares, next streams, layer output, streams, gates, mix,
+    projection (h,nC) at 7. FLOPs 2MnC(n + 1) + 2MhnC; bytes of the eight operands.
     """
     streams, projection = tensor(op, 4), tensor(op, 7)
     m, n, c = _streams(streams)

@@ -1,7 +1,7 @@
 """Attention in inference engines, over a paged cache of keys and values.
 
-The arguments tell heads and widths; how many queries look at how many keys is in the annotation of
-the step that encloses the call. Of Q (N_Q, H_Q, d_qk) and K (N_KV, H_KV, d_v), with the sums c over
+The arguments give heads and widths; the number of queries and keys is in the annotation of the
+step that encloses the call. For Q (N_Q, H_Q, d_qk) and K (N_KV, H_KV, d_v), with the sums c over
 requests in their context phase and g over those in their generation phase:
 
 flops H_Q (2 c_sqsk - c_sqsq) d + H_Q 2 g_sqsk d, where d = d_qk + d_v;
@@ -24,7 +24,7 @@ from jarvis.perf_models.registry import (
 from jarvis.perf_models.step_annotation import Phase, parse
 
 CATEGORY = "InferenceAttention"
-LATENT_WIDTH = 512  # of the values in a cache of compressed keys and values
+LATENT_WIDTH = 512  # width of the values in a cache of compressed keys and values
 SLIDING_WINDOW = 128
 DENSE_STRIDE, SPARSE_STRIDE = 128, 4  # tokens per compressed key
 MANY_HEADS, MANY_INDEXED, FEW_INDEXED = 64, 1024, 512
@@ -48,15 +48,15 @@ class Paged:
     generation: Phase
 
     def windowed(self, window: int) -> "Paged":
-        """Generating requests look at no more than ``window`` keys (0: at all)."""
+        """Return the call with generating requests limited to ``window`` keys; 0: no limit."""
         if window <= 0:
             return self
-        most = self.generation.queries * window
-        keys, pairs = min(self.generation.keys, most), min(self.generation.pairs, most)
+        max_keys = self.generation.queries * window
+        keys, pairs = min(self.generation.keys, max_keys), min(self.generation.pairs, max_keys)
         return replace(self, generation=replace(self.generation, keys=keys, pairs=pairs))
 
     def cost(self) -> OpCost:
-        """Cost as the module says."""
+        """Return the cost by the formulas of the module."""
         width = self.d_qk + self.d_v
         rows = (self.context.queries + self.generation.queries) * (self.h_q + self.h_kv) * width
         return OpCost(
@@ -66,15 +66,16 @@ class Paged:
             params=self.params(),
         )
 
-    def latent_cost(self, most_keys: int | None = None) -> OpCost:
-        """The same; ``exact_*`` read a row of the cache once, for its keys and its values.
+    def latent_cost(self, max_keys: int | None = None) -> OpCost:
+        """Return the cost; ``exact_*`` read a cache row once, for both its keys and its values.
 
-        ``most_keys``: a query looks at no more keys than these.
+        Args:
+            max_keys: maximum number of keys per query.
         """
         queries = self.context.queries + self.generation.queries
         pairs, past = self._pairs, self._past
-        if most_keys is not None:
-            pairs, past = min(pairs, queries * most_keys), min(past, queries * most_keys)
+        if max_keys is not None:
+            pairs, past = min(pairs, queries * max_keys), min(past, queries * max_keys)
         rows = queries * (self.h_q * (self.d_qk + self.d_v) + self.h_kv * self.d_qk)
         return replace(
             self.cost(),
@@ -83,7 +84,7 @@ class Paged:
         )
 
     def params(self) -> dict[str, Any]:
-        """The parameters as the sheets name them."""
+        """Return the params under the names that the sheets use."""
         params: dict[str, Any] = {
             "N_Q": self.n_q,
             "H_Q": self.h_q,
@@ -103,7 +104,7 @@ class Paged:
 
     @property
     def _pairs(self) -> float:
-        """Queries times the keys that they see; a new query sees half of the new keys."""
+        """Number of (query, visible key) pairs; a new query sees half of the new keys."""
         return self.context.pairs - self.context.queries_squared / 2 + self.generation.pairs
 
     @property
@@ -114,12 +115,12 @@ class Paged:
 
 
 def _phases(op: OpSignature) -> tuple[Phase, Phase]:
-    """The sums in the annotation; NoModelForCallError for a step without queries."""
+    """Return the sums in the annotation; NoModelForCallError for a step without queries."""
     step = parse(op.annotation)
     if step is None or step.context is None or step.generation is None:
         raise UnexpectedArgumentsError(
             f"{op.name} needs the lengths of its requests, which the annotation of the step "
-            f"({op.annotation}) does not tell. Let the engine write detailed annotations."
+            f"({op.annotation}) does not contain. Enable detailed annotations in the engine."
         )
     if not step.tokens:
         raise NoModelForCallError(f"{op.name} ran in a step without queries.")
@@ -164,7 +165,10 @@ def _paged(
 
 @perf_model("vllm::unified_attention_with_output", "aiter::mha_varlen_fwd", category=CATEGORY)
 def attention(op: OpSignature) -> OpCost:
-    """Q, K at 0, 1; d_v as K's width: flops and bytes as the module says."""
+    """Return the cost of Q, K at 0, 1, d_v as K's width.
+
+    FLOPs and bytes by the formulas of the module.
+    """
     return _paged(op).cost()
 
 
@@ -175,24 +179,29 @@ def attention(op: OpSignature) -> OpCost:
     category=CATEGORY,
 )
 def attention_with_values(op: OpSignature) -> OpCost:
-    """Q, K, V at 0, 1, 2: flops and bytes as the module says."""
+    """Return the cost of Q, K, V at 0, 1, 2.
+
+    FLOPs and bytes by the formulas of the module.
+    """
     return _paged(op, value=2).cost()
 
 
 @perf_model("pseudo_mla_decode_fwd", category=CATEGORY)
 def latent_decode(op: OpSignature) -> OpCost:
-    """Q, cache at 0, 1: flops and bytes as the module says, values as wide as the cache's rows.
+    """Return the cost of Q, cache at 0, 1, values as wide as the cache's rows.
 
-    ``exact_bytes`` reads a row of the cache once, since keys and values share it.
+    FLOPs and bytes by the formulas of the module. ``exact_bytes`` reads a row of the cache once,
+    since keys and values share it.
     """
     return _paged(op).latent_cost()
 
 
 @perf_model("sglang_profiler::tilelang_kernel_tilelang_sparse_fwd", category=CATEGORY)
 def latent_sparse(op: OpSignature) -> OpCost:
-    """Q, cache, indices (.,.,k) at 0 .. 2, d_v at 4: flops and bytes as the module says.
+    """Return the cost of Q, cache, indices (.,.,k) at 0 .. 2, d_v at 4.
 
-    ``exact_*`` let a query look at no more than k keys and read a row of the cache once.
+    FLOPs and bytes by the formulas of the module. ``exact_*`` count at most k keys per query and
+    read a row of the cache once.
     """
     call = _paged(op, width=integer(op, 4, LATENT_WIDTH))
     indices = optional_tensor(op, 2)
@@ -201,16 +210,20 @@ def latent_sparse(op: OpSignature) -> OpCost:
 
 @perf_model("sglang_profiler::attention_paged_attention_ragged", category=CATEGORY)
 def ragged(op: OpSignature) -> OpCost:
-    """Q, K, V at 2, 3, 4, the cache counted in Q's dtype: flops and bytes as the module says."""
+    """Return the cost of Q, K, V at 2, 3, 4.
+
+    FLOPs and bytes by the formulas of the module; the cache is counted in Q's dtype.
+    """
     call = _paged(op, query=2, key=3, value=4)
     return replace(call, cache_size=call.query_size).cost()
 
 
 @perf_model("aiter::pa_decode_gluon", category=CATEGORY)
 def windowed_decode(op: OpSignature) -> OpCost:
-    """Output of Q's shape, cache (.,H_KV,..) at 2, window at 19; generation only.
+    """Return the cost of output of Q's shape, cache (.,H_KV,..) at 2, window at 19.
 
-    Flops and bytes as the module says; with a window W, g_sk and g_sqsk are at most g_sq W.
+    Generation phase only. FLOPs and bytes by the formulas of the module; with a window W, g_sk and
+    g_sqsk are at most g_sq W.
     """
     out, cache = tensor(op, 0), tensor(op, 2)
     if len(out.shape) != 3 or len(cache.shape) < 2:
@@ -234,9 +247,9 @@ def windowed_decode(op: OpSignature) -> OpCost:
 
 
 def _compressed_cost(op: OpSignature, pairs: int) -> OpCost:
-    """Queries (N,H,d) that look at ``pairs`` rows in all, which hold keys and values.
+    """Return the cost of queries (N,H,d) with ``pairs`` rows in all, which hold keys and values.
 
-    Flops pairs H 4d; bytes 2NHd of Q's dtype + pairs d of the cache's.
+    FLOPs pairs H 4d; bytes 2NHd of Q's dtype + pairs d of the cache's.
     """
     q = tensor(op, 0)
     if len(q.shape) != 3:
@@ -253,30 +266,34 @@ def _compressed_cost(op: OpSignature, pairs: int) -> OpCost:
 
 @perf_model("aiter::pa_sparse_prefill_opus_fwd", category=CATEGORY)
 def sparse_prefill(op: OpSignature) -> OpCost:
-    """Q, cache at 0, 1; the rows that queries look at are listed at 2 (past) and 5 (new), P in all.
+    """Return the cost of Q, cache at 0, 1; row indices at 2 (past) and 5 (new), P in all.
 
-    Flops P H_Q 4d; bytes 2 N_Q H_Q d of Q's dtype + Pd of the cache's.
+    FLOPs P H_Q 4d; bytes 2 N_Q H_Q d of Q's dtype + Pd of the cache's.
     """
     return _compressed_cost(op, tensor(op, 2).shape[0] + tensor(op, 5).shape[0])
 
 
 def _generation(op: OpSignature) -> tuple[int, Phase]:
-    """Pairs within the sliding window, and the sums of the generation phase."""
+    """Return the pairs within the sliding window, and the sums of the generation phase."""
     _, generation = _phases(op)
     return min(generation.pairs, generation.queries * SLIDING_WINDOW), generation
 
 
 @perf_model("pseudo_v4_paged_decode_swa", category=CATEGORY)
 def sliding_decode(op: OpSignature) -> OpCost:
-    """P = the last 128 keys of each query: flops P H_Q 4d; bytes 2 N_Q H_Q d + Pd."""
+    """Return the cost of P = the last 128 keys of each query.
+
+    FLOPs P H_Q 4d; bytes 2 N_Q H_Q d + Pd.
+    """
     return _compressed_cost(op, _generation(op)[0])
 
 
 @perf_model("pseudo_v4_paged_decode_csa", category=CATEGORY)
 def sparse_decode(op: OpSignature) -> OpCost:
-    """P = the last 128 keys and the best of the keys that stand for 4 tokens each, 1024 at most.
+    """Return the cost of P = the last 128 keys and the best compressed keys (4 tokens each).
 
-    (512 where a GPU holds up to 64 heads.) Flops P H_Q 4d; bytes 2 N_Q H_Q d + Pd.
+    At most 1024 compressed keys, 512 if a GPU holds up to 64 heads. FLOPs P H_Q 4d; bytes
+    2 N_Q H_Q d + Pd.
     """
     recent, generation = _generation(op)
     indexed = MANY_INDEXED if tensor(op, 0).shape[1] > MANY_HEADS else FEW_INDEXED
@@ -286,9 +303,9 @@ def sparse_decode(op: OpSignature) -> OpCost:
 
 @perf_model("pseudo_v4_paged_decode_hca", category=CATEGORY)
 def dense_decode(op: OpSignature) -> OpCost:
-    """P = the last 128 keys and all keys that stand for 128 tokens each.
+    """Return the cost of P = the last 128 keys and all compressed keys (128 tokens each).
 
-    Flops P H_Q 4d; bytes 2 N_Q H_Q d + Pd.
+    FLOPs P H_Q 4d; bytes 2 N_Q H_Q d + Pd.
     """
     recent, generation = _generation(op)
     return _compressed_cost(op, recent + generation.pairs // DENSE_STRIDE)
@@ -298,20 +315,23 @@ def dense_decode(op: OpSignature) -> OpCost:
     "vllm::gdn_attention_core", "aiter::linear_attention_with_output_base", category=CATEGORY
 )
 def gated_delta_rule(op: OpSignature) -> OpCost:
-    """Mixed QKV (.,w), gates (.,H) at 0, 1, output (.,.,d_v) at 3; H/2 heads of K.
+    """Return the cost of mixed QKV (.,w), gates (.,H) at 0, 1, output (.,.,d_v) at 3.
 
-    For the t tokens of the step: flops 7 t H d_k d_v; bytes 2 t H (d_k + 2 d_v + 2).
+    H/2 heads of K. For the t tokens of the step:
+    FLOPs 7 t H d_k d_v; bytes 2 t H (d_k + 2 d_v + 2).
     """
     step = parse(op.annotation)
     if step is None or not step.tokens:
-        raise NoModelForCallError(f"The step of {op.name} ({op.annotation}) tells no tokens.")
+        raise NoModelForCallError(
+            f"The step of {op.name} ({op.annotation}) has no number of tokens."
+        )
     mixed = tensor(op, 0)
     heads, d_v = tensor(op, 1).shape[1], tensor(op, 3).shape[2]
     key_heads = heads // 2
     d_k = (mixed.shape[1] - heads * d_v) // 2 // key_heads
     if d_k <= 0:
         raise UnexpectedArgumentsError(
-            f"{op.name}: {mixed.shape} has no room for queries and keys."
+            f"{op.name}: {mixed.shape} is too narrow for queries and keys."
         )
     return OpCost(
         flops=DELTA_RULE_FLOPS * step.tokens * heads * d_k * d_v,
@@ -323,7 +343,10 @@ def gated_delta_rule(op: OpSignature) -> OpCost:
 
 @perf_model("sglang::store_cache", category=CATEGORY)
 def store_cache(op: OpSignature) -> OpCost:
-    """Keys at 0, values of the same size: flops 0; bytes both read and written, 4n of K's dtype."""
+    """Return the cost of keys at 0 and values of the same size.
+
+    FLOPs 0; bytes both read and written, 4n of K's dtype.
+    """
     keys = tensor(op, 0)
     return OpCost(
         flops=0,

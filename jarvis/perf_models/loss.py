@@ -1,7 +1,7 @@
 """Losses: cross entropy, negative log likelihood over classes, and elementwise distances.
 
-With a reduction an elementwise loss launches a reduction of its own below it, which is priced by
-itself; what is counted here is one kernel.
+An elementwise loss with a reduction launches that reduction as a separate op with its own model;
+the formulas here count one kernel.
 """
 
 from math import prod
@@ -24,7 +24,7 @@ from jarvis.perf_models.registry import (
 )
 
 _NO_REDUCTION = "0"
-_REDUCTION_AT = {"binary_cross_entropy": 3}  # the others have it at argument 2
+_REDUCTION_AT = {"binary_cross_entropy": 3}  # other ops: argument 2
 
 _DISTANCE_FLOPS = {
     "mse_loss": 2,  # difference, square
@@ -45,15 +45,16 @@ LABEL_AND_LOSS_BYTES = 8 + 4  # per row
 
 
 def _bytes(*tensors: Tensor) -> float | None:
-    """All given tensors once; an absent one has no bytes."""
+    """Return the bytes of all given tensors, once each; an absent one has none."""
     return total_bytes(*((t.numel, t.real_size) for t in tensors if t.dtype))
 
 
 @perf_model("aten::nll_loss_forward", "aten::nll_loss2d_forward")
 def nll_loss(op: OpSignature) -> OpCost:
-    """Scores, targets [t]: flops 2t; bytes of t scores, the targets, and t losses or their sum.
+    """Return the cost of scores, targets [t].
 
-    Only the score of the target class is read, and its weight where there are weights.
+    FLOPs 2t; bytes of t scores, the targets, and t losses or their sum. Only the score of the
+    target class is read, and its weight if there are weights.
     """
     x, target, weight = tensor(op, 0), tensor(op, 1), optional_tensor(op, 2)
     rows = target.numel
@@ -68,9 +69,10 @@ def nll_loss(op: OpSignature) -> OpCost:
 
 @perf_model("aten::nll_loss_backward", "aten::nll_loss2d_backward")
 def nll_loss_backward(op: OpSignature) -> OpCost:
-    """Gradient, scores [n], targets [t]: flops t; bytes of gradient and targets, n written.
+    """Return the cost of gradient, scores [n], targets [t].
 
-    All but the target class have the gradient 0, which is written too.
+    FLOPs t; bytes of gradient and targets, n written. All classes but the target have the gradient
+    0, which is written too.
     """
     grad, x, target, weight = (optional_tensor(op, index) for index in range(4))
     moved = total_bytes(
@@ -84,9 +86,10 @@ def nll_loss_backward(op: OpSignature) -> OpCost:
 
 @perf_model(*(f"aten::{name}" for name in _DISTANCE_FLOPS))
 def distance(op: OpSignature) -> OpCost:
-    """Input, target: flops of the distance per element; bytes 2n read, n or 1 written.
+    """Return the cost of input, target.
 
-    Squared 2n; smooth and Huber 5n; binary cross entropy 14n (and a weight read).
+    FLOPs of the distance per element: squared 2n; smooth and Huber 5n; binary cross entropy 14n
+    (and a weight read). Bytes 2n read, n or 1 written.
     """
     kind = op.name.removeprefix("aten::")
     x, target = tensor(op, 0), tensor(op, 1)
@@ -98,9 +101,9 @@ def distance(op: OpSignature) -> OpCost:
 
 @perf_model(*(f"aten::{name}" for name in _GRADIENT_FLOPS))
 def distance_backward(op: OpSignature) -> OpCost:
-    """Gradient (one element or n), input, target: bytes of all read, n written.
+    """Return the cost of gradient (one element or n), input, target: bytes of all read, n written.
 
-    Flops: squared 3n; smooth and Huber 4n; binary cross entropy 6n.
+    FLOPs: squared 3n; smooth and Huber 4n; binary cross entropy 6n.
     """
     kind = op.name.removeprefix("aten::")
     grad, x, target = (tensor(op, index) for index in range(3))
@@ -110,9 +113,9 @@ def distance_backward(op: OpSignature) -> OpCost:
 
 @perf_model("CrossEntropyFunction", category="CrossEntropy_fwd")
 def cross_entropy(op: OpSignature) -> OpCost:
-    """Logits (b,..,V): flops 5bV; bytes logits + 12b (label and loss of a row).
+    """Return the cost of logits (b,..,V): FLOPs 5bV; bytes logits + 12b (label and loss of a row).
 
-    ``exact_flops`` and ``exact_bytes`` take every leading dim for rows, not only the first.
+    ``exact_flops`` and ``exact_bytes`` count all leading dims as rows, not only the first.
     """
     logits = tensor(op, 0)
     if not logits.given:

@@ -1,7 +1,7 @@
 """Mixture of experts: the matrix products of the experts, fused into one kernel or in two stages.
 
 M tokens of width K go through k of E experts each, whose inner width is N. Gated experts have two
-up-projections. Of the E experts, a batch reaches E (1 - (1 - k/E)^M) when tokens choose evenly.
+up-projections. A batch reaches E (1 - (1 - k/E)^M) of the E experts if tokens choose evenly.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ from jarvis.perf_models.registry import (
 
 EXPERTS_PER_TOKEN = "experts_per_token"
 GATED = "gated"
-"""Names of the values that pseudo ops carry behind the arguments of their op, as name=value."""
+"""Names of the values that pseudo ops append to the arguments of their op, as name=value."""
 
 _SHEET_NAMES = frozenset(
     {
@@ -41,11 +41,11 @@ _SHEET_NAMES = frozenset(
         *("c10::BFloat16", "c10::Half", "c10::Float"),
     }
 )
-"""The dtypes of experts that TraceLens knows; for others it takes the default of the call."""
+"""Dtypes of experts that TraceLens supports; others get the default of the call."""
 
 
 def _value_bytes(name: str) -> float | None:
-    """Bytes of one value before packing, as the sheets count them for experts."""
+    """Return the bytes of an unpacked value as the sheets count them for experts."""
     found = find_dtype(name) if name in _SHEET_NAMES else None
     return None if found is None else found.bytes / found.packed
 
@@ -57,7 +57,7 @@ def _size(op: OpSignature, index: int, default: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """Extents of one call; sizes in bytes per element, None where not known."""
+    """Extents of one call; sizes in bytes per element, None if unknown."""
 
     tokens: int
     hidden: int
@@ -77,13 +77,13 @@ class Experts:
 
     @property
     def reached(self) -> float:
-        """Experts that at least one token is expected to choose."""
+        """Expected number of experts that at least one token chooses."""
         missed = (self.experts - self.per_token) / self.experts
         return float(self.experts * (1 - missed**self.tokens))
 
     @property
     def up_projections(self) -> int:
-        """Matrices of a token's way up: two in gated experts."""
+        """Number of up-projection matrices: two in gated experts."""
         return 2 if self.gated else 1
 
     @property
@@ -92,9 +92,9 @@ class Experts:
         return 2 * self.tokens * self.hidden * self.inner * self.per_token
 
     def fused_cost(self, compute: str) -> OpCost:
-        """Up, down and the weighted sum of the k results of a token.
+        """Return the cost of up, down and the weighted sum of the k results of a token.
 
-        Flops (2 or 3) 2MKNk + MK (2k - 1); bytes MK in + the weights of reached experts + MK out.
+        FLOPs (2 or 3) 2MKNk + MK (2k - 1); bytes MK in + the weights of reached experts + MK out.
         """
         summed = self.tokens * self.hidden * (2 * self.per_token - 1)
         rows = self.tokens * self.hidden
@@ -109,7 +109,10 @@ class Experts:
         )
 
     def up_cost(self, compute: str) -> OpCost:
-        """Flops 2MKNk (x2 gated); bytes MK in + weights of reached experts + MNk out."""
+        """Return the cost of the up-projections.
+
+        FLOPs 2MKNk (x2 gated); bytes MK in + weights of reached experts + MNk out.
+        """
         return self._cost(
             self.product_flops * self.up_projections,
             total_bytes(
@@ -121,7 +124,10 @@ class Experts:
         )
 
     def down_cost(self, compute: str) -> OpCost:
-        """Flops 2MKNk; bytes MNk in + weights of reached experts + MK out."""
+        """Return the cost of the down-projection.
+
+        FLOPs 2MKNk; bytes MNk in + weights of reached experts + MK out.
+        """
         return self._cost(
             self.product_flops,
             total_bytes(
@@ -153,7 +159,7 @@ class Experts:
 
 
 def _matrices(t: Tensor) -> tuple[int, int, int]:
-    """Shape of a stack of matrices, one for each expert."""
+    """Return the shape of a stack of matrices, one per expert."""
     if len(t.shape) != 3:
         raise UnexpectedArgumentsError(f"A matrix per expert was expected, found {t.shape}.")
     return t.shape[0], t.shape[1], t.shape[2]
@@ -162,7 +168,7 @@ def _matrices(t: Tensor) -> tuple[int, int, int]:
 def _from_weights(
     tokens: int, up: Tensor, down: Tensor, per_token: int, sizes: tuple[float, float, float]
 ) -> Experts:
-    """Weights up (E, N or 2N, K packed) and down (E, K, N packed) tell all extents."""
+    """Read the extents from weights up (E, N or 2N, K packed) and down (E, K, N packed)."""
     experts, hidden, packed_inner = _matrices(down)
     _, up_rows, packed_hidden = _matrices(up)
     inner = packed_inner * (hidden // packed_hidden)
@@ -170,7 +176,7 @@ def _from_weights(
 
 
 def _of_tokens_and_weights(op: OpSignature) -> Experts:
-    """Tokens, up, down, choices at 0 .. 3; the output has the dtype of the input."""
+    """Read tokens, up, down, choices at 0 .. 3; the output has the dtype of the input."""
     size = _size(op, 0, HALF_PRECISION_BYTES)
     sizes = (size, _size(op, 1, FP8_BYTES), size)
     per_token = tensor(op, 3).shape[1]
@@ -179,18 +185,18 @@ def _of_tokens_and_weights(op: OpSignature) -> Experts:
 
 @perf_model("pseudo_op::moe_aiter_fused_1stage", category="MoE_fused")
 def fused_experts(op: OpSignature) -> OpCost:
-    """Tokens (M,.), up, down, choices (M,k) at 0 .. 3.
+    """Return the cost of tokens (M,.), up, down, choices (M,k) at 0 .. 3.
 
-    Flops (2 or 3) 2MKNk + MK (2k - 1); bytes MK in, weights of reached experts, MK out.
+    FLOPs (2 or 3) 2MKNk + MK (2k - 1); bytes MK in, weights of reached experts, MK out.
     """
     return _of_tokens_and_weights(op).fused_cost(compute_spec("matrix", dtype(op, 0)))
 
 
 @perf_model("aiter::fmoe_fp8_blockscale_g1u1", "aiter::fmoe_g1u1", category="MoE_fused")
 def fused_low_precision_experts(op: OpSignature) -> OpCost:
-    """Output (M,K), tokens, up, down at 0 .. 3, k at 8.
+    """Return the cost of output (M,K), tokens, up, down at 0 .. 3, k at 8.
 
-    Flops (2 or 3) 2MKNk + MK (2k - 1); bytes MK in, weights of reached experts, MK out.
+    FLOPs (2 or 3) 2MKNk + MK (2k - 1); bytes MK in, weights of reached experts, MK out.
     """
     if not (chosen := text(op, 8)):
         raise UnexpectedArgumentsError(f"{op.name} was recorded without the experts per token.")
@@ -206,9 +212,9 @@ def fused_low_precision_experts(op: OpSignature) -> OpCost:
 
 @perf_model("aiter::moe_cktile2stages_gemm1_ck", category="MoE_unfused")
 def tiled_stage_1(op: OpSignature) -> OpCost:
-    """Tokens (M,K), up (E, N or 2N, .), output (M,k,N).
+    """Return the cost of tokens (M,K), up (E, N or 2N, .), output (M,k,N).
 
-    Flops 2MKNk (x2 gated); bytes MK in, weights of reached experts, MNk out.
+    FLOPs 2MKNk (x2 gated); bytes MK in, weights of reached experts, MNk out.
     """
     tokens, hidden = tensor(op, 0).shape
     experts, up_rows, _ = _matrices(tensor(op, 1))
@@ -220,9 +226,9 @@ def tiled_stage_1(op: OpSignature) -> OpCost:
 
 @perf_model("aiter::moe_cktile2stages_gemm2_ck", category="MoE_unfused")
 def tiled_stage_2(op: OpSignature) -> OpCost:
-    """Activations (M,k,N), down (E,K,.).
+    """Return the cost of activations (M,k,N), down (E,K,.).
 
-    Flops 2MKNk; bytes MNk in, weights of reached experts, MK out.
+    FLOPs 2MKNk; bytes MNk in, weights of reached experts, MK out.
     """
     tokens, per_token, inner = _matrices(tensor(op, 0))
     experts, hidden, _ = _matrices(tensor(op, 1))
@@ -231,7 +237,7 @@ def tiled_stage_2(op: OpSignature) -> OpCost:
 
 
 def _three_sizes(op: OpSignature) -> tuple[float, float, float]:
-    """Bytes per element of input, weights, output at 0 .. 2."""
+    """Return the bytes per element of input, weights, output at 0 .. 2."""
     return (
         _size(op, 0, HALF_PRECISION_BYTES),
         _size(op, 1, FP8_BYTES),
@@ -241,9 +247,9 @@ def _three_sizes(op: OpSignature) -> tuple[float, float, float]:
 
 @perf_model("aiter::ck_moe_stage1", category="MoE_unfused")
 def composed_stage_1(op: OpSignature) -> OpCost:
-    """Tokens (M,.), up, down at 0 .. 2, output (M,k,N) at 6.
+    """Return the cost of tokens (M,.), up, down at 0 .. 2, output (M,k,N) at 6.
 
-    Flops 2MKNk (x2 gated); bytes MK in, weights of reached experts, MNk out of the input's dtype.
+    FLOPs 2MKNk (x2 gated); bytes MK in, weights of reached experts, MNk out of the input's dtype.
     """
     size = _size(op, 0, HALF_PRECISION_BYTES)
     sizes = (size, _size(op, 1, FP8_BYTES), size)
@@ -255,9 +261,9 @@ def composed_stage_1(op: OpSignature) -> OpCost:
 
 @perf_model("aiter::ck_moe_stage2", category="MoE_unfused")
 def composed_stage_2(op: OpSignature) -> OpCost:
-    """Activations (M,k,N packed), up, down at 0 .. 2.
+    """Return the cost of activations (M,k,N packed), up, down at 0 .. 2.
 
-    Flops 2MKNk; bytes MNk in, weights of reached experts, MK out of the input's dtype.
+    FLOPs 2MKNk; bytes MNk in, weights of reached experts, MK out of the input's dtype.
     """
     tokens, per_token, packed_inner = _matrices(tensor(op, 0))
     experts, hidden, _ = _matrices(tensor(op, 2))
@@ -270,24 +276,24 @@ def composed_stage_2(op: OpSignature) -> OpCost:
 
 @perf_model("pseudo_op::moe_flydsl_stage1", category="MoE_unfused")
 def flydsl_stage_1(op: OpSignature) -> OpCost:
-    """Tokens (M,.), up, down, choices (M,k) at 0 .. 3.
+    """Return the cost of tokens (M,.), up, down, choices (M,k) at 0 .. 3.
 
-    Flops 2MKNk (x2 gated); bytes MK in, weights of reached experts, MNk out; peak of the weights.
+    FLOPs 2MKNk (x2 gated); bytes MK in, weights of reached experts, MNk out; peak of the weights.
     """
     return _of_tokens_and_weights(op).up_cost(compute_spec("matrix", dtype(op, 1)))
 
 
 @perf_model("pseudo_op::moe_flydsl_stage2", category="MoE_unfused")
 def flydsl_stage_2(op: OpSignature) -> OpCost:
-    """Tokens (M,.), up, down, choices (M,k) at 0 .. 3.
+    """Return the cost of tokens (M,.), up, down, choices (M,k) at 0 .. 3.
 
-    Flops 2MKNk; bytes MNk in, weights of reached experts, MK out; peak of the weights.
+    FLOPs 2MKNk; bytes MNk in, weights of reached experts, MK out; peak of the weights.
     """
     return _of_tokens_and_weights(op).down_cost(compute_spec("matrix", dtype(op, 1)))
 
 
-def _carried(op: OpSignature, name: str) -> str:
-    """A value that the pseudo op carries behind the arguments."""
+def _appended_value(op: OpSignature, name: str) -> str:
+    """Return the value ``name`` that the pseudo op appends to its arguments."""
     marks = [value for value in op.concrete_inputs if str(value).startswith(f"{name}=")]
     if not marks:
         raise UnexpectedArgumentsError(f"{op.name} does not carry {name}.")
@@ -302,7 +308,7 @@ def _weight_size_from_kernel(op: OpSignature) -> float | None:
 
 
 def _routed(op: OpSignature) -> Experts:
-    """Tokens (M,K), router output (M,E); the inner width is taken to be K, as nothing tells it."""
+    """Read tokens (M,K), router output (M,E); the inner width is not recorded: K is assumed."""
     tokens, hidden = tensor(op, 0).shape
     _, experts = tensor(op, 1).shape
     size = _size(op, 0, HALF_PRECISION_BYTES)
@@ -311,8 +317,8 @@ def _routed(op: OpSignature) -> Experts:
         hidden,
         hidden,
         experts,
-        int(_carried(op, EXPERTS_PER_TOKEN)),
-        _carried(op, GATED) == "True",
+        int(_appended_value(op, EXPERTS_PER_TOKEN)),
+        _appended_value(op, GATED) == "True",
         size,
         _weight_size_from_kernel(op),
         size,
@@ -321,27 +327,29 @@ def _routed(op: OpSignature) -> Experts:
 
 @perf_model("pseudo_op::moe_triton_unfused_up", category="MoE_unfused", needs_kernels=True)
 def routed_up(op: OpSignature) -> OpCost:
-    """Tokens (M,K), router output (M,E); N = K assumed; weights as the kernel's name says.
+    """Return the cost of tokens (M,K), router output (M,E); N = K assumed.
 
-    Flops 2MKNk (x2 gated); bytes MK in, weights of reached experts, MNk out.
+    FLOPs 2MKNk (x2 gated); bytes MK in, weights of reached experts, MNk out. The kernel name gives
+    the size of the weights.
     """
     return _routed(op).up_cost(compute_spec("matrix", dtype(op, 0)))
 
 
 @perf_model("pseudo_op::moe_triton_unfused_down", category="MoE_unfused", needs_kernels=True)
 def routed_down(op: OpSignature) -> OpCost:
-    """Tokens (M,K), router output (M,E); N = K assumed; weights as the kernel's name says.
+    """Return the cost of tokens (M,K), router output (M,E); N = K assumed.
 
-    Flops 2MKNk; bytes MNk in, weights of reached experts, MK out.
+    FLOPs 2MKNk; bytes MNk in, weights of reached experts, MK out. The kernel name gives the size of
+    the weights.
     """
     return _routed(op).down_cost(compute_spec("matrix", dtype(op, 0)))
 
 
 def _four_bit(op: OpSignature, up: bool) -> Experts:
-    """Tokens (M,K), up (E, N or 2N, .), down (E, ., N/2): weights of half a byte."""
+    """Read tokens (M,K), up (E, N or 2N, .), down (E, ., N/2): weights of half a byte."""
     tokens, hidden = tensor(op, 0).shape
-    per_token = int(_carried(op, EXPERTS_PER_TOKEN))
-    gated = _carried(op, GATED) == "True"
+    per_token = int(_appended_value(op, EXPERTS_PER_TOKEN))
+    gated = _appended_value(op, GATED) == "True"
     if up:
         experts, up_rows, _ = _matrices(tensor(op, 1))
         inner = up_rows // 2 if gated else up_rows
@@ -355,18 +363,18 @@ def _four_bit(op: OpSignature, up: bool) -> Experts:
 
 @perf_model("pseudo_op::moe_gptq_awq_up", category="MoE_unfused")
 def four_bit_up(op: OpSignature) -> OpCost:
-    """Tokens (M,K), up (E, N or 2N, .), weights of half a byte.
+    """Return the cost of tokens (M,K), up (E, N or 2N, .), weights of half a byte.
 
-    Flops 2MKNk (x2 gated); bytes MK in, weights of reached experts, MNk out.
+    FLOPs 2MKNk (x2 gated); bytes MK in, weights of reached experts, MNk out.
     """
     return _four_bit(op, up=True).up_cost(compute_spec("matrix", dtype(op, 0)))
 
 
 @perf_model("pseudo_op::moe_gptq_awq_down", category="MoE_unfused")
 def four_bit_down(op: OpSignature) -> OpCost:
-    """Tokens (M,K), down (E, ., N/2) at 2, weights of half a byte.
+    """Return the cost of tokens (M,K), down (E, ., N/2) at 2, weights of half a byte.
 
-    Flops 2MKNk; bytes MNk in, weights of reached experts, MK out.
+    FLOPs 2MKNk; bytes MNk in, weights of reached experts, MK out.
     """
     return _four_bit(op, up=False).down_cost(compute_spec("matrix", dtype(op, 0)))
 
@@ -375,9 +383,10 @@ def four_bit_down(op: OpSignature) -> OpCost:
     "sglang_profiler::fused_moe_triton_kernels_invoke_fused_moe_kernel", category="MoE_unfused"
 )
 def chosen_rows(op: OpSignature) -> OpCost:
-    """One stage: rows, weights (E,N,K), output at 3, choices (M,k) at 8; W = Mk rows are worked.
+    """Return the cost of one stage: rows, weights (E,N,K), output at 3, choices (M,k) at 8.
 
-    Flops 2WNK; bytes WK in, weights of reached experts, WN out; peak of the weights.
+    With W = Mk rows processed: FLOPs 2WNK; bytes WK in, weights of reached experts, WN out; peak of
+    the weights.
     """
     experts, inner, hidden = _matrices(tensor(op, 1))
     tokens, per_token = tensor(op, 8).shape

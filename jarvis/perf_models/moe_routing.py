@@ -1,4 +1,4 @@
-"""Mixture of experts beside the products: choosing, sorting and exchanging tokens."""
+"""Mixture of experts except the products: selection, sorting and exchange of tokens."""
 
 from jarvis.perf_models.arguments import Tensor, tensor, total_bytes
 from jarvis.perf_models.dtypes import compute_spec
@@ -14,7 +14,7 @@ SOFTPLUS_FLOPS = 6  # per router output: softplus, root, bias, comparison
 
 
 def _tensors(op: OpSignature) -> list[Tensor]:
-    """Every argument with a shape; lists of tensors are left out."""
+    """Return every argument with a shape, except lists of tensors."""
     plain = [
         index
         for index, dims in enumerate(op.input_dims)
@@ -30,7 +30,10 @@ def _tensors(op: OpSignature) -> list[Tensor]:
     category="MoE_aux",
 )
 def choose_or_sort(op: OpSignature) -> OpCost:
-    """All operands: flops one for each element of the largest; bytes all of known dtype once."""
+    """Return the cost of all operands.
+
+    FLOPs one for each element of the largest; bytes of all with a known dtype, once each.
+    """
     operands = _tensors(op)
     if not operands:
         raise UnexpectedArgumentsError(f"{op.name} was recorded without a tensor.")
@@ -44,7 +47,7 @@ def choose_or_sort(op: OpSignature) -> OpCost:
     "sglang_profiler::fused_moe_triton_kernels_fused_append_shared_experts", category="MoE_aux"
 )
 def append_shared_experts(op: OpSignature) -> OpCost:
-    """Choices (M,k) and their weights: flops Mk; bytes both read and written."""
+    """Return the cost of choices (M,k) and their weights: FLOPs Mk; bytes both read and written."""
     choices, weights = tensor(op, 0), tensor(op, 1)
     moved = total_bytes((2 * choices.numel, choices.size), (2 * weights.numel, weights.size))
     params = {"op_shape": choices.shape, "dtype": choices.dtype}
@@ -53,7 +56,10 @@ def append_shared_experts(op: OpSignature) -> OpCost:
 
 @perf_model("aiter::topk_softplus", category="MoE_aux")
 def topk_softplus(op: OpSignature) -> OpCost:
-    """Weights (M,k), choices, router output (M,E), bias (E): flops 6ME; bytes ME + 4E + 8Mk."""
+    """Return the cost of weights (M,k), choices, router output (M,E), bias (E).
+
+    FLOPs 6ME; bytes ME + 4E + 8Mk.
+    """
     scores = tensor(op, 2)
     if len(scores.shape) != 2:
         raise UnexpectedArgumentsError(f"{op.name} reads a matrix of scores, not {scores.shape}.")
@@ -67,7 +73,7 @@ def topk_softplus(op: OpSignature) -> OpCost:
 
 
 def _exchanged(op: OpSignature) -> OpCost:
-    """Tokens (M,K): flops 0; bytes MK of their dtype."""
+    """Return the cost of tokens (M,K): FLOPs 0; bytes MK of their dtype."""
     tokens = tensor(op, 0)
     rows, width = tokens.shape[:2]
     params = {"M": rows, "K": width, "dtype": tokens.dtype}
@@ -82,7 +88,10 @@ def _exchanged(op: OpSignature) -> OpCost:
     backward_category="MoE_comm_bwd",
 )
 def exchange_tokens(op: OpSignature) -> OpCost:
-    """Tokens (M,K) to their experts or back: flops 0; bytes MK of their dtype, the same back."""
+    """Return the cost of sending tokens (M,K) to their experts or back.
+
+    FLOPs 0; bytes MK of their dtype, the same in the backward pass.
+    """
     return _exchanged(op)
 
 

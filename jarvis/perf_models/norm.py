@@ -2,7 +2,7 @@
 
 Of the framework (``Norm``): n elements in c channels (for layer and RMS norm c is the normalized
 extent), e = n/c. Of inference engines (``RowNorm``), RMS alone or with residual add and quant: n
-elements in M = n/c rows of c; all of them count R = M (2c + 2) + 2n flops for the norm itself.
+elements in M = n/c rows of c; all of them count R = M (2c + 2) + 2n FLOPs for the norm itself.
 The local kernels of batch normalization across ranks come last.
 """
 
@@ -39,7 +39,7 @@ _STATISTICS_BYTES = 4  # float32 for half precision inputs
 
 @dataclass(frozen=True, slots=True)
 class Norm:
-    """Input, channels c, and which of statistics, weight, bias and gradients take part."""
+    """Input, channels c, and whether statistics, weight, bias and gradients take part."""
 
     x: Tensor
     channels: int
@@ -54,7 +54,10 @@ class Norm:
         return self.x.numel
 
     def forward_cost(self) -> OpCost:
-        """Flops 6c + 2n (+ 3n training); bytes 2n + wc, w = 2 + weight + bias + 2 training."""
+        """Return the cost of the forward pass.
+
+        FLOPs 6c + 2n (+ 3n training); bytes 2n + wc, w = 2 + weight + bias + 2 training.
+        """
         vectors = 2 + self.affine + (self.affine and self.bias) + 2 * self.training
         return self.cost(
             6 * self.channels + 2 * self.n + (3 * self.n if self.training else 0),
@@ -62,7 +65,7 @@ class Norm:
         )
 
     def backward_cost(self) -> OpCost:
-        """Flops of weight and input gradient; bytes of gradients, input and vectors.
+        """Return the cost of weight and input gradients.
 
         flops = 4n (+ 3c in inference) + (5n for the input gradient in training, 2n without one);
         bytes = 2n (+ n for the input gradient in training) + c (training + weight + training
@@ -82,7 +85,7 @@ class Norm:
         return self.cost(flops, elements + vectors * c)
 
     def cost(self, flops: float, elements: float) -> OpCost:
-        """A cost of ``elements`` of the input's dtype."""
+        """Return a cost of ``elements`` of the input's dtype."""
         return OpCost(
             flops=flops,
             bytes=total_bytes((elements, self.x.size)),
@@ -91,7 +94,7 @@ class Norm:
         )
 
     def params(self) -> dict[str, Any]:
-        """The parameters as the sheets name them."""
+        """Return the params under the names that the sheets use."""
         params = layout_params(self.x) | {
             "num_channels": self.channels,
             "has_bias": self.bias,
@@ -108,7 +111,7 @@ def _given(op: OpSignature, index: int) -> bool:
 
 
 def _extent(op: OpSignature, index: int) -> int:
-    """Product of the normalized shape at ``index``."""
+    """Return the product of the normalized shape at ``index``."""
     shape: Shape | None = integers(op, index)
     if not shape:
         raise UnexpectedArgumentsError(f"{op.name} was recorded without its normalized shape.")
@@ -116,7 +119,7 @@ def _extent(op: OpSignature, index: int) -> int:
 
 
 def _mask(op: OpSignature, index: int, gradients: int) -> tuple[bool, ...]:
-    """Which gradients are computed; all of them where that is not recorded."""
+    """Return which gradients are computed; all of them if that is not recorded."""
     return tuple(flags(op, index) or [True] * gradients)
 
 
@@ -142,13 +145,19 @@ def _backward_model(*names: str) -> Callable[[Formula], Formula]:
     *(f"aten::{library}instance_norm" for library in LIBRARIES),
 )
 def batch_norm(op: OpSignature) -> OpCost:
-    """c = x[1]; flops 6c + 2n (+ 3n training); bytes 2n + (2 + weight + bias + 2 training) c."""
+    """Return the cost of a batch or instance norm, c = x[1].
+
+    FLOPs 6c + 2n (+ 3n training); bytes 2n + (2 + weight + bias + 2 training) c.
+    """
     return _forward(op, tensor(op, 0).shape[1], flag(op, 5), weight=1, bias=2)
 
 
 @_forward_model(*(f"aten::{library}layer_norm" for library in LIBRARIES))
 def layer_norm(op: OpSignature) -> OpCost:
-    """c = prod(normalized shape); flops 6c + 5n; bytes 2n + (4 + weight + bias) c."""
+    """Return the cost of a layer norm, c = prod(normalized shape).
+
+    FLOPs 6c + 5n; bytes 2n + (4 + weight + bias) c.
+    """
     return _forward(op, _extent(op, 1), True, weight=2, bias=3)
 
 
@@ -159,19 +168,28 @@ def layer_norm(op: OpSignature) -> OpCost:
     "aiter::_groupnorm_run",
 )
 def group_norm(op: OpSignature) -> OpCost:
-    """c = x[1]; flops 6c + 5n; bytes 2n + (4 + weight + bias) c."""
+    """Return the cost of a group norm, c = x[1].
+
+    FLOPs 6c + 5n; bytes 2n + (4 + weight + bias) c.
+    """
     return _forward(op, tensor(op, 0).shape[1], True, weight=2, bias=3)
 
 
 @_forward_model("aten::native_group_norm")
 def native_group_norm(op: OpSignature) -> OpCost:
-    """c = x[1]; flops 6c + 5n; bytes 2n + (4 + weight + bias) c."""
+    """Return the cost of a group norm, c = x[1].
+
+    FLOPs 6c + 5n; bytes 2n + (4 + weight + bias) c.
+    """
     return _forward(op, tensor(op, 0).shape[1], True, weight=1, bias=2)
 
 
 @_forward_model("aten::_fused_rms_norm")
 def fused_rms_norm(op: OpSignature) -> OpCost:
-    """c = prod(normalized shape); flops (n/c)(2c + 2) + n (+ n weight); bytes 2n (+ c weight)."""
+    """Return the cost of an RMS norm, c = prod(normalized shape).
+
+    FLOPs (n/c)(2c + 2) + n (+ n weight); bytes 2n (+ c weight).
+    """
     norm = Norm(tensor(op, 0), _extent(op, 1), False, _given(op, 2), bias=False)
     n, c = norm.n, norm.channels
     flops = n // c * (2 * c + 2) + n * (2 if norm.affine else 1)
@@ -180,13 +198,19 @@ def fused_rms_norm(op: OpSignature) -> OpCost:
 
 @_forward_model("primus::fused_ln_modulate")
 def ln_modulate(op: OpSignature) -> OpCost:
-    """x (T,B,H), shift and scale per B: flops 12n; bytes 2n + 2BH of x's dtype + 8TB."""
+    """Return the cost of x (T,B,H), shift and scale per B.
+
+    FLOPs 12n; bytes 2n + 2BH of x's dtype + 8TB.
+    """
     return _modulated(op, flops_per_element=12, tensors=2, vectors=2)
 
 
 @_backward_model("primus::fused_ln_modulate_backward")
 def ln_modulate_backward(op: OpSignature) -> OpCost:
-    """Backward of the above: flops 15n; bytes 3n + 3BH of x's dtype + 8TB."""
+    """Return the cost of the backward pass of ``ln_modulate``.
+
+    FLOPs 15n; bytes 3n + 3BH of x's dtype + 8TB.
+    """
     return _modulated(op, flops_per_element=15, tensors=3, vectors=3)
 
 
@@ -204,7 +228,10 @@ def _modulated(op: OpSignature, flops_per_element: int, tensors: int, vectors: i
 
 @_backward_model("aten::batch_norm_backward", "aten::native_batch_norm_backward")
 def batch_norm_backward(op: OpSignature) -> OpCost:
-    """Gradient, input x: flops 4n + 5n input gradient; bytes 3n + vectors (training)."""
+    """Return the cost of gradient, input x.
+
+    FLOPs 4n + 5n input gradient; bytes 3n + vectors (training).
+    """
     x, mask = tensor(op, 1), _mask(op, 9, gradients=3)
     return Norm(
         x, x.shape[1], flag(op, 7), _given(op, 2), bias=mask[2], mask=mask[:1]
@@ -213,10 +240,10 @@ def batch_norm_backward(op: OpSignature) -> OpCost:
 
 @_backward_model("aten::miopen_batch_norm_backward", "aten::cudnn_batch_norm_backward")
 def library_batch_norm_backward(op: OpSignature) -> OpCost:
-    """Input x, gradient: the sheets count it as inference, 4n + 3c flops and 2n + c weight bytes.
+    """Return the cost of input x, gradient.
 
-    It runs on the statistics of the batch where these are given (argument 5), so ``exact_flops``
-    and ``exact_bytes`` count a training step then.
+    The sheets count it as inference, 4n + 3c FLOPs and 2n + c weight bytes. If batch statistics are
+    given (argument 5), ``exact_flops`` and ``exact_bytes`` count a training step.
     """
     x = tensor(op, 0)
     norm = Norm(x, x.shape[1], False, _given(op, 2), bias=True, mask=(True,))
@@ -226,7 +253,10 @@ def library_batch_norm_backward(op: OpSignature) -> OpCost:
 
 @_backward_model(*(f"aten::{library}layer_norm_backward" for library in LIBRARIES))
 def layer_norm_backward(op: OpSignature) -> OpCost:
-    """Gradient, input x, normalized shape: flops 4n + 5n input gradient; bytes 3n + vectors."""
+    """Return the cost of gradient, input x, normalized shape.
+
+    FLOPs 4n + 5n input gradient; bytes 3n + vectors.
+    """
     mask = _mask(op, 7, gradients=3)
     norm = Norm(tensor(op, 1), _extent(op, 2), True, mask[1], mask[2], mask)
     return norm.backward_cost()
@@ -234,7 +264,10 @@ def layer_norm_backward(op: OpSignature) -> OpCost:
 
 @_backward_model(*(f"aten::{library}group_norm_backward" for library in LIBRARIES))
 def group_norm_backward(op: OpSignature) -> OpCost:
-    """Gradient, input x, c = x[1]: flops 4n + 5n input gradient; bytes 3n + vectors."""
+    """Return the cost of gradient, input x, c = x[1].
+
+    FLOPs 4n + 5n input gradient; bytes 3n + vectors.
+    """
     x, mask = tensor(op, 1), _mask(op, 9, gradients=3)
     return Norm(x, x.shape[1], True, _given(op, 4), mask[2], mask).backward_cost()
 
@@ -244,8 +277,11 @@ def group_norm_backward(op: OpSignature) -> OpCost:
     "aten::_fused_rms_norm_backward",
 )
 def rms_norm_backward(op: OpSignature) -> OpCost:
-    """Gradient, input x: flops n (+ n weight) (+ 6n input gradient) (+ n weight gradient, + n more
-    to sum it over several rows); bytes 3n (+ 2c weight)."""
+    """Return the cost of gradient, input x.
+
+    FLOPs n (+ n weight) (+ 6n input gradient) (+ n weight gradient, + n more to sum it over several
+    rows); bytes 3n (+ 2c weight).
+    """
     mask = _mask(op, 5, gradients=2)
     norm = Norm(tensor(op, 1), _extent(op, 2), False, _given(op, 4), bias=False, mask=mask)
     n, c = norm.n, norm.channels
@@ -286,11 +322,14 @@ class RowNorm:
         return self.rows * (2 * self.c + 2) + 2 * self.n
 
     def scale_bytes(self, group: int) -> int:
-        """Bytes of one float scale per group and row."""
+        """Return the bytes of one float scale per group and row."""
         return SCALE_BYTES * self.rows * ceil(self.c / group)
 
     def cost(self, more_flops: float, elements: float, other_bytes: float = 0) -> OpCost:
-        """R + ``more_flops``; ``elements`` of the input's dtype, the weight, ``other_bytes``."""
+        """Return the cost of R + ``more_flops`` FLOPs.
+
+        Bytes: ``elements`` and the weight, of the input's dtype, and ``other_bytes``.
+        """
         params: dict[str, Any] = layout_params(self.x) | {
             "num_channels": self.c,
             "has_bias": False,
@@ -311,28 +350,34 @@ def _row_norm(op: OpSignature, x: int, weight: int) -> RowNorm:
 
 @perf_model("aiter::rms_norm", "aiter::rmsnorm2d_fwd_ck", category="RMSNorm")
 def rms_norm(op: OpSignature) -> OpCost:
-    """Input, weight at 0, 1: flops R; bytes 2n + c of the input's dtype."""
+    """Return the cost of input, weight at 0, 1: FLOPs R; bytes 2n + c of the input's dtype."""
     norm = _row_norm(op, 0, 1)
     return norm.cost(0, 2 * norm.n)
 
 
 @perf_model("aiter::rmsnorm", category="RMSNorm")
 def rms_norm_into(op: OpSignature) -> OpCost:
-    """Input, weight at 1, 2: flops R; bytes 2n + c of the input's dtype."""
+    """Return the cost of input, weight at 1, 2: FLOPs R; bytes 2n + c of the input's dtype."""
     norm = _row_norm(op, 1, 2)
     return norm.cost(0, 2 * norm.n)
 
 
 @perf_model("aiter::rmsnorm2d_fwd_with_dynamicquant_ck", category="RMSNorm")
 def rms_norm_dynamic_quant(op: OpSignature) -> OpCost:
-    """Input, weight at 1, 3: flops R + 2n; bytes n + c of the input's dtype, n narrow, 4M."""
+    """Return the cost of input, weight at 1, 3.
+
+    FLOPs R + 2n; bytes n + c of the input's dtype, n one-byte values, 4M.
+    """
     norm = _row_norm(op, 1, 3)
     return norm.cost(2 * norm.n, norm.n, norm.n + norm.scale_bytes(norm.c))
 
 
 @perf_model("aiter::rmsnorm_quant", category="RMSNorm")
 def rms_norm_quant(op: OpSignature) -> OpCost:
-    """Input, weight at 1, 3, group g at 5 (0: row): flops R + 2n; bytes n + c, n narrow, scales."""
+    """Return the cost of input, weight at 1, 3, group g at 5 (0: row).
+
+    FLOPs R + 2n; bytes n + c, n one-byte values, scales.
+    """
     norm = _row_norm(op, 1, 3)
     group = integer(op, 5, 0) or norm.c
     return norm.cost(2 * norm.n, norm.n, norm.n + norm.scale_bytes(group))
@@ -340,7 +385,10 @@ def rms_norm_quant(op: OpSignature) -> OpCost:
 
 @perf_model("vllm::rocm_aiter_rmsnorm_fp8_group_quant", category="RMSNorm")
 def rms_norm_group_quant(op: OpSignature) -> OpCost:
-    """Input, weight at 0, 1, group g at 3: flops R + 2n; bytes n + c, n narrow, 4M ceil(c/g)."""
+    """Return the cost of input, weight at 0, 1, group g at 3.
+
+    FLOPs R + 2n; bytes n + c, n one-byte values, 4M ceil(c/g).
+    """
     norm = _row_norm(op, 0, 1)
     group = integer(op, 3, 0) or norm.c
     return norm.cost(2 * norm.n, norm.n, norm.n + norm.scale_bytes(group))
@@ -348,7 +396,10 @@ def rms_norm_group_quant(op: OpSignature) -> OpCost:
 
 @perf_model("vllm::rocm_aiter_rmsnorm_with_add_fp8_group_quant", category="RMSNorm")
 def add_rms_norm_group_quant(op: OpSignature) -> OpCost:
-    """Input, weight at 0, 2, group g at 4: flops R + 3n; bytes 3n + c, n narrow, 4M ceil(c/g)."""
+    """Return the cost of input, weight at 0, 2, group g at 4.
+
+    FLOPs R + 3n; bytes 3n + c, n one-byte values, 4M ceil(c/g).
+    """
     norm = _row_norm(op, 0, 2)
     group = integer(op, 4, 0) or norm.c
     return norm.cost(3 * norm.n, 3 * norm.n, norm.n + norm.scale_bytes(group))
@@ -356,7 +407,7 @@ def add_rms_norm_group_quant(op: OpSignature) -> OpCost:
 
 @perf_model("aiter::rmsnorm2d_fwd_with_add_ck", "aiter::add_rmsnorm", category="RMSNorm")
 def add_rms_norm(op: OpSignature) -> OpCost:
-    """Input, weight at 1, 4: flops R + n; bytes 4n + c of the input's dtype."""
+    """Return the cost of input, weight at 1, 4: FLOPs R + n; bytes 4n + c of the input's dtype."""
     norm = _row_norm(op, 1, 4)
     return norm.cost(norm.n, 4 * norm.n)
 
@@ -367,9 +418,9 @@ def add_rms_norm(op: OpSignature) -> OpCost:
     category="RMSNorm",
 )
 def add_rms_norm_pad(op: OpSignature) -> OpCost:
-    """Input, weight at 0, 1, rows padded to a multiple of p (at 4).
+    """Return the cost of input, weight at 0, 1, rows padded to a multiple of p (at 4).
 
-    Flops R + n; bytes 2n + c + M p ceil(c/p) + Mc of the input's dtype.
+    FLOPs R + n; bytes 2n + c + M p ceil(c/p) + Mc of the input's dtype.
     """
     norm = _row_norm(op, 0, 1)
     pad = integer(op, 4, 0) or norm.c
@@ -383,9 +434,9 @@ def add_rms_norm_pad(op: OpSignature) -> OpCost:
     category="RMSNorm",
 )
 def rms_norm_mxfp4_quant(op: OpSignature) -> OpCost:
-    """Input, weight at 0, 1; a second input (M,k) at 3 and a residual at 6 where given.
+    """Return the cost of input, weight at 0, 1; a second input (M,k) at 3, a residual at 6.
 
-    Flops R + 2n (+ n with residual) (+ R M k / n for the second input); bytes n + c of the
+    FLOPs R + 2n (+ n with residual) (+ R M k / n for the second input); bytes n + c of the
     input's dtype, n/2 packed, n/32 scales (+ 2n residual) (+ 2Mk + k second input).
     """
     norm = _row_norm(op, 0, 1)
@@ -403,7 +454,7 @@ def rms_norm_mxfp4_quant(op: OpSignature) -> OpCost:
 
 
 def _local_cost(x: Tensor, flops_per_element: int, tensors: int, vectors: float | None) -> OpCost:
-    """``tensors`` as large as x are moved, and ``vectors`` bytes of values per channel."""
+    """Return the cost of ``tensors`` as large as x, and ``vectors`` bytes of values per channel."""
     moved = total_bytes((tensors * x.numel, x.real_size))
     return OpCost(
         flops=flops_per_element * x.numel,
@@ -414,29 +465,36 @@ def _local_cost(x: Tensor, flops_per_element: int, tensors: int, vectors: float 
 
 
 def _given_bytes(op: OpSignature, *indices: int) -> float | None:
-    """Bytes of the arguments ``indices`` that are given."""
-    found = (optional_tensor(op, index) for index in indices)
-    return total_bytes(*((t.numel, t.real_size) for t in found if t.given))
+    """Return the bytes of the arguments ``indices`` that are given."""
+    tensors = (optional_tensor(op, index) for index in indices)
+    return total_bytes(*((t.numel, t.real_size) for t in tensors if t.given))
 
 
 @perf_model("aten::batch_norm_stats")
 def statistics(op: OpSignature) -> OpCost:
-    """Mean and variance: difference, square and two sums: flops 4n; bytes n read, 2c written."""
+    """Return the cost of mean and variance: difference, square and two sums.
+
+    FLOPs 4n; bytes n read, 2c written.
+    """
     x = tensor(op, 0)
     return _local_cost(x, 4, 1, 2 * x.shape[1] * _STATISTICS_BYTES)
 
 
 @perf_model("aten::batch_norm_elemt")
 def normalize(op: OpSignature) -> OpCost:
-    """(x - mean) invstd w + b: flops 4n; bytes n and the vectors read, n written."""
+    """Return the cost of (x - mean) invstd w + b.
+
+    FLOPs 4n; bytes n and the vectors read, n written.
+    """
     return _local_cost(tensor(op, 0), 4, 2, _given_bytes(op, 1, 2, 3, 4))
 
 
 @perf_model("aten::batch_norm_backward_reduce")
 def backward_sums(op: OpSignature) -> OpCost:
-    """Gradient, input: sums of g and of g (x - mean): flops 4n; bytes 2n and vectors read.
+    """Return the cost of gradient, input: sums of g and of g (x - mean).
 
-    Written are four vectors of c: both sums, the gradients of weight and bias.
+    FLOPs 4n; bytes 2n and vectors read, four vectors of c written: both sums, the gradients of
+    weight and bias.
     """
     x, vectors = tensor(op, 1), _given_bytes(op, 2, 3, 4)
     written = 4 * x.shape[1] * _STATISTICS_BYTES
@@ -445,8 +503,8 @@ def backward_sums(op: OpSignature) -> OpCost:
 
 @perf_model("aten::batch_norm_backward_elemt")
 def backward_of_input(op: OpSignature) -> OpCost:
-    """Gradient, input: (g - m_g - (x - mean) f) s: flops 5n; bytes 2n and vectors read, n written.
+    """Return the cost of gradient, input: (g - m_g - (x - mean) f) s.
 
-    The factors of each channel are not counted.
+    FLOPs 5n; bytes 2n and vectors read, n written. The factors of each channel are not counted.
     """
     return _local_cost(tensor(op, 1), 5, 3, _given_bytes(op, 2, 3, 4, 5, 6))

@@ -1,6 +1,6 @@
 """Optimizer steps: fused kernels for many parameters, and ops over lists of tensors (foreach).
 
-They move several values for each of the n parameters. The profiler records no shapes of a list of
+They move several values for each of the n parameters. The profiler records no shapes for lists of
 more than 30 tensors; such calls have no model.
 """
 
@@ -35,7 +35,10 @@ _NESTEROV_FLOPS = 2
 
 
 def _step(op: OpSignature, flops: int, values: int, grad_scale: int) -> OpCost:
-    """``values`` moved per parameter; a gradient scale (argument) divides and writes gradients."""
+    """Return the cost of ``values`` moved per parameter.
+
+    With a gradient scale (argument ``grad_scale``), gradients are divided and written back.
+    """
     scaled = dtype(op, grad_scale) != ""
     parameters = list_numel(op, 0)
     return OpCost(
@@ -56,10 +59,11 @@ def _is_zero(op: OpSignature, index: int) -> bool:
     needs_kernels=True,
 )
 def adam(op: OpSignature) -> OpCost:
-    """Flops 14n (+ 2n decay) (+ n amsgrad) (+ n gradient scale); bytes 4n read, 3n written.
+    """Return the cost of an Adam step.
 
-    Read are parameter, gradient and both moments, written all but the gradient. The largest second
-    moment of amsgrad is read and written too, a scaled gradient is written.
+    FLOPs 14n (+ 2n decay) (+ n amsgrad) (+ n gradient scale); bytes 4n read, 3n written: parameter,
+    gradient and both moments read, all but the gradient written. The largest second moment of
+    amsgrad is read and written too; a scaled gradient is written.
     """
     amsgrad = flag(op, 11)
     decay = 0 if _is_zero(op, 9) else _DECAY_FLOPS
@@ -68,9 +72,10 @@ def adam(op: OpSignature) -> OpCost:
 
 @perf_model("aten::_fused_sgd_", needs_kernels=True)
 def sgd(op: OpSignature) -> OpCost:
-    """Flops 2n (+ 2n decay) (+ 3n momentum, + 2n Nesterov) (+ n gradient scale).
+    """Return the cost of an SGD step.
 
-    Bytes 2n read, n written; the momentum is written, and read but in the first step.
+    FLOPs 2n (+ 2n decay) (+ 3n momentum, + 2n Nesterov) (+ n gradient scale). Bytes 2n read, n
+    written; the momentum is written, and read except in the first step.
     """
     momentum, first = not _is_zero(op, 4), flag(op, 9)
     flops = _UPDATE_FLOPS + (0 if _is_zero(op, 3) else _DECAY_FLOPS)
@@ -83,7 +88,7 @@ def sgd(op: OpSignature) -> OpCost:
 
 
 def _lists(op: OpSignature) -> int:
-    """Number of lists of tensors among the arguments."""
+    """Return the number of tensor lists among the arguments."""
     return sum(is_tensor_list(op, index) for index in range(len(op.input_types)))
 
 
@@ -105,20 +110,26 @@ def _over_lists(op: OpSignature, flops_per_element: int, moved_elements: int) ->
     needs_kernels=True,
 )
 def foreach(op: OpSignature) -> OpCost:
-    """Flops of the function for each of the n elements; bytes of every list read, n written."""
+    """Return the cost of a function of n elements in lists.
+
+    FLOPs of the function for each of the n elements; bytes of every list read, n written.
+    """
     flops = element_flops(op.name.removeprefix(_PREFIX))
     return _over_lists(op, flops, (_lists(op) + 1) * list_numel(op, 0))
 
 
 @perf_model(f"{_PREFIX}zero_", needs_kernels=True)
 def foreach_zero(op: OpSignature) -> OpCost:
-    """Flops 0; bytes n written."""
+    """Return the cost of zeroing lists: FLOPs 0; bytes n written."""
     return _over_lists(op, 0, list_numel(op, 0))
 
 
 @perf_model(f"{_PREFIX}copy_", needs_kernels=True)
 def foreach_copy(op: OpSignature) -> OpCost:
-    """Flops 0; bytes n read of the source's dtype, n written of the destination's."""
+    """Return the cost of copying lists.
+
+    FLOPs 0; bytes n read of the source's dtype, n written of the destination's.
+    """
     sizes = [element_bytes(dtype) for dtype in functor_dtypes(op)] or [None]
     elements = list_numel(op, 0)
     return OpCost(
@@ -130,7 +141,10 @@ def foreach_copy(op: OpSignature) -> OpCost:
 
 @perf_model(f"{_PREFIX}norm", needs_kernels=True)
 def foreach_norm(op: OpSignature) -> OpCost:
-    """Square and add: flops 2n; bytes n read, one element per tensor written."""
+    """Return the cost of a norm per tensor (square and add).
+
+    FLOPs 2n; bytes n read, one element per tensor written.
+    """
     return _over_lists(op, element_flops("norm"), list_numel(op, 0) + len(list_shapes(op, 0)))
 
 
@@ -139,5 +153,8 @@ def foreach_norm(op: OpSignature) -> OpCost:
     needs_kernels=True,
 )
 def unscale(op: OpSignature) -> OpCost:
-    """Check for infinity and multiply: flops 2n; bytes n read, n written."""
+    """Return the cost of checking for infinity and multiplying.
+
+    FLOPs 2n; bytes n read, n written.
+    """
     return _over_lists(op, 2, 2 * list_numel(op, 0))

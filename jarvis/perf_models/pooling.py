@@ -28,25 +28,25 @@ _TAPS = {
     "trilinear3d": 8,
     "bicubic2d": 16,
 }
-"""Input elements that one output element of an interpolation is made of."""
+"""Input elements per output element of an interpolation."""
 
 
 def _cost(x: Tensor, flops: float, elements: int, indices: int = 0) -> OpCost:
-    """``elements`` of the dtype of x and ``indices`` read or written."""
+    """Return the cost of ``elements`` of the dtype of x and ``indices`` read or written."""
     return vector_cost(x, flops, total_bytes((elements, x.real_size), (indices, INDEX_BYTES)))
 
 
 def _per_dim(op: OpSignature, index: int, spatial: int, default: Shape) -> Shape:
-    """One value for each spatial dim; a single one stands for all of them."""
+    """Return one value per spatial dim; a single value applies to all dims."""
     values = integers(op, index) or default
     return values * spatial if len(values) == 1 else values
 
 
 def _windows(op: OpSignature, x: Tensor, spatial: int, dilated: bool) -> tuple[int, int]:
-    """Number of windows that a pooling of x has, and of elements in each.
+    """Return the number of windows in a pooling of x, and of elements in each.
 
-    The arguments are kernel, stride, padding, (dilation,) ceil mode from 1 on. With ceil mode the
-    last window may reach over the edge, but not begin there.
+    The arguments are kernel, stride, padding, (dilation,) ceil mode from 1 on. In ceil mode the
+    last window may extend past the edge, but not start there.
     """
     kernel = _per_dim(op, 1, spatial, ())
     if not kernel:
@@ -66,7 +66,7 @@ def _windows(op: OpSignature, x: Tensor, spatial: int, dilated: bool) -> tuple[i
 
 
 def _spatial(op: OpSignature) -> int:
-    """The spatial dims that an op's name tells, as in ``avg_pool2d``."""
+    """Return the number of spatial dims in an op's name, such as ``avg_pool2d``."""
     return int(op.name[op.name.index("d", op.name.index("pool")) - 1])
 
 
@@ -75,7 +75,10 @@ def _spatial(op: OpSignature) -> int:
     "aten::max_pool3d_with_indices",
 )
 def max_pool(op: OpSignature) -> OpCost:
-    """Flops: a comparison per element of each window; bytes in read, out and indices written."""
+    """Return the cost of a max pooling.
+
+    FLOPs: a comparison per element of each window; bytes in read, out and indices written.
+    """
     x = tensor(op, 0)
     windows, taps = _windows(op, x, _spatial(op), dilated=True)
     return _cost(x, windows * taps, x.numel + windows, windows)
@@ -83,7 +86,10 @@ def max_pool(op: OpSignature) -> OpCost:
 
 @perf_model("aten::avg_pool2d", "aten::avg_pool3d")
 def average_pool(op: OpSignature) -> OpCost:
-    """Flops: an addition per element of each window; bytes in read, out written."""
+    """Return the cost of an average pooling.
+
+    FLOPs: an addition per element of each window; bytes in read, out written.
+    """
     x = tensor(op, 0)
     windows, taps = _windows(op, x, _spatial(op), dilated=False)
     return _cost(x, windows * taps, x.numel + windows)
@@ -98,7 +104,10 @@ def _adaptive_outputs(op: OpSignature, x: Tensor) -> int:
 
 @perf_model("aten::_adaptive_avg_pool2d", "aten::_adaptive_avg_pool3d")
 def adaptive_average_pool(op: OpSignature) -> OpCost:
-    """Flops: an addition per input and a division per output element; bytes in + out."""
+    """Return the cost of an adaptive average pooling.
+
+    FLOPs: an addition per input and a division per output element; bytes in + out.
+    """
     x = tensor(op, 0)
     outputs = _adaptive_outputs(op, x)
     return _cost(x, x.numel + outputs, x.numel + outputs)
@@ -106,7 +115,10 @@ def adaptive_average_pool(op: OpSignature) -> OpCost:
 
 @perf_model("aten::adaptive_max_pool2d", "aten::adaptive_max_pool3d")
 def adaptive_max_pool(op: OpSignature) -> OpCost:
-    """Flops: a comparison per input element; bytes in read, out and indices written."""
+    """Return the cost of an adaptive max pooling.
+
+    FLOPs: a comparison per input element; bytes in read, out and indices written.
+    """
     x = tensor(op, 0)
     outputs = _adaptive_outputs(op, x)
     return _cost(x, x.numel, x.numel + outputs, outputs)
@@ -119,7 +131,10 @@ def adaptive_max_pool(op: OpSignature) -> OpCost:
     "aten::adaptive_max_pool3d_backward",
 )
 def max_pool_backward(op: OpSignature) -> OpCost:
-    """Gradient [g], input: flops g additions; bytes g and g indices read, the input written."""
+    """Return the cost of gradient [g], input.
+
+    FLOPs g additions; bytes g and g indices read, the input written.
+    """
     grad, x = tensor(op, 0), tensor(op, 1)
     return _cost(x, grad.numel, grad.numel + x.numel, grad.numel)
 
@@ -131,7 +146,10 @@ def max_pool_backward(op: OpSignature) -> OpCost:
     "aten::_adaptive_avg_pool3d_backward",
 )
 def average_pool_backward(op: OpSignature) -> OpCost:
-    """Gradient [g], input [n]: flops g divisions + n additions; bytes g read, n written."""
+    """Return the cost of gradient [g], input [n].
+
+    FLOPs g divisions + n additions; bytes g read, n written.
+    """
     grad, x = tensor(op, 0), tensor(op, 1)
     return _cost(x, grad.numel + x.numel, grad.numel + x.numel)
 
@@ -148,10 +166,10 @@ def _taps(op: OpSignature) -> int:
     *(f"aten::_upsample_nearest_exact{dims}d" for dims in (1, 2, 3)),
 )
 def interpolation(op: OpSignature) -> OpCost:
-    """t products and t - 1 sums per output element, t = 2, 4, 8, 16 (nearest: 1, a copy).
+    """Return the cost of t products and t - 1 sums per output element, t = 2, 4, 8, 16.
 
-    Flops (2t - 1) out (nearest: 0); bytes in read, out written. The weights are not counted. The
-    outer call by scale factors has no model: it makes the call that has a size.
+    FLOPs (2t - 1) out (nearest: t = 1, a copy, 0); bytes in read, out written. The weights are not
+    counted. The outer call by scale factors has no model: it calls the form with a size.
     """
     x, taps = tensor(op, 0), _taps(op)
     size = integers(op, 1)
@@ -170,7 +188,10 @@ def interpolation(op: OpSignature) -> OpCost:
     *(f"aten::_upsample_nearest_exact{dims}d_backward" for dims in (1, 2, 3)),
 )
 def interpolation_backward(op: OpSignature) -> OpCost:
-    """Gradient [g], input size at argument 2: flops 2tg (nearest: g); bytes g read, in written."""
+    """Return the cost of gradient [g], input size at argument 2.
+
+    FLOPs 2tg (nearest: g); bytes g read, in written.
+    """
     grad, taps = tensor(op, 0), _taps(op)
     size = integers(op, 2)
     if not size:
@@ -179,7 +200,7 @@ def interpolation_backward(op: OpSignature) -> OpCost:
 
 
 def _padded(op: OpSignature, x: Tensor) -> int:
-    """Elements of x with the paddings at argument 1, innermost dim first."""
+    """Return the elements of x with the paddings at argument 1, innermost dim first."""
     pads = integers(op, 1)
     if not pads:
         raise UnexpectedArgumentsError(f"{op.name} was recorded without its paddings.")
@@ -191,7 +212,7 @@ def _padded(op: OpSignature, x: Tensor) -> int:
 
 @perf_model(*(f"aten::reflection_pad{dims}d" for dims in (1, 2, 3)))
 def reflection_pad(op: OpSignature) -> OpCost:
-    """Pads innermost dim first; flops 0; bytes in read, out written."""
+    """Return the cost of pads, innermost dim first: FLOPs 0; bytes in read, out written."""
     x = tensor(op, 0)
     return _cost(x, 0, x.numel + _padded(op, x))
 
@@ -204,7 +225,7 @@ def reflection_pad(op: OpSignature) -> OpCost:
     ),
 )
 def pad_backward(op: OpSignature) -> OpCost:
-    """Gradient [g], input [n]: flops g additions; bytes g read, n written."""
+    """Return the cost of gradient [g], input [n]: FLOPs g additions; bytes g read, n written."""
     grad, x = tensor(op, 0), tensor(op, 1)
     return _cost(x, grad.numel, grad.numel + x.numel)
 
@@ -222,7 +243,10 @@ def _resized(x: Tensor, elements: int) -> OpCost:
     sheet="UnaryElementwise",
 )
 def replication_pad(op: OpSignature) -> OpCost:
-    """Pads innermost dim first; flops prod(out); bytes in + out; ``exact_flops`` is 0."""
+    """Return the cost of pads, innermost dim first.
+
+    FLOPs prod(out); bytes in + out; ``exact_flops`` is 0.
+    """
     x = tensor(op, 0)
     return _resized(x, _padded(op, x))
 
@@ -235,7 +259,10 @@ def replication_pad(op: OpSignature) -> OpCost:
     sheet="UnaryElementwise",
 )
 def upsample_nearest(op: OpSignature) -> OpCost:
-    """Output (N, C, *size); flops prod(out); bytes in + out; ``exact_flops`` is 0."""
+    """Return the cost of output (N, C, *size).
+
+    FLOPs prod(out); bytes in + out; ``exact_flops`` is 0.
+    """
     x = tensor(op, 0)
     size = integers(op, 1)
     if not size:

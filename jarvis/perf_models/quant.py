@@ -1,4 +1,4 @@
-"""Quantization kernels and sampling: read a tensor, write narrow values and their scales."""
+"""Quantization kernels and sampling: read a tensor, write low-precision values and their scales."""
 
 from math import ceil
 
@@ -41,7 +41,7 @@ def _matrix(x: Tensor) -> tuple[int, int]:
     sheet="UnaryElementwise",
 )
 def quantize_fp8(op: OpSignature) -> OpCost:
-    """Flops n; bytes n of the input's dtype + n."""
+    """Return the cost of a cast to fp8: FLOPs n; bytes n of the input's dtype + n."""
     x = tensor(op, 0)
     return vector_cost(x, x.numel, total_bytes((x.numel, x.size), (x.numel, FP8_BYTES)))
 
@@ -54,9 +54,9 @@ def quantize_fp8(op: OpSignature) -> OpCost:
     sheet="UnaryElementwise",
 )
 def quantize_mxfp4_dual(op: OpSignature) -> OpCost:
-    """(M,N) packed along rows and along columns.
+    """Return the cost of (M,N) packed along rows and along columns.
 
-    Flops MN; bytes MN of the input's dtype + 2 ceil(MN/2) + M ceil(N/32) + N ceil(M/32).
+    FLOPs MN; bytes MN of the input's dtype + 2 ceil(MN/2) + M ceil(N/32) + N ceil(M/32).
     """
     x = tensor(op, 0)
     m, n = _matrix(x)
@@ -67,7 +67,7 @@ def quantize_mxfp4_dual(op: OpSignature) -> OpCost:
 
 @perf_model("aiter::mixed_sample_outer_exponential", category="elementwise")
 def sample_outer_exponential(op: OpSignature) -> OpCost:
-    """Logits (T,V) at argument 1, noise at 2; flops 2TV; bytes of both + 4T."""
+    """Return the cost of logits (T,V) at argument 1, noise at 2: FLOPs 2TV; bytes of both + 4T."""
     logits, noise = tensor(op, 1), tensor(op, 2)
     rows, vocabulary = _matrix(logits)
     elements = rows * vocabulary
@@ -83,7 +83,7 @@ def sample_outer_exponential(op: OpSignature) -> OpCost:
     sheet="BinaryElementwise",
 )
 def dynamic_quant(op: OpSignature) -> OpCost:
-    """Output, input, scales: flops 2.59375 prod(out); bytes of the three."""
+    """Return the cost of output, input, scales: FLOPs 2.59375 prod(out); bytes of the three."""
     out, x, scale = (tensor(op, i) for i in range(3))
     moved = total_bytes((out.numel, out.size), (x.numel, x.size), (scale.numel, scale.size))
     if moved is None:
@@ -95,7 +95,10 @@ def dynamic_quant(op: OpSignature) -> OpCost:
     "vllm::triton_per_token_group_quant_fp8", category="GroupQuant", sheet="BinaryElementwise"
 )
 def per_token_group_quant_fp8(op: OpSignature) -> OpCost:
-    """(M,N) in groups of g (argument 1); flops 6MN; bytes MN of the dtype + MN + 4M ceil(N/g)."""
+    """Return the cost of (M,N) in groups of g (argument 1).
+
+    FLOPs 6MN; bytes MN of the dtype + MN + 4M ceil(N/g).
+    """
     x = tensor(op, 0)
     m, n = _matrix(x)
     groups = max(1, ceil(n / integer(op, 1, DEFAULT_GROUP)))
@@ -104,7 +107,10 @@ def per_token_group_quant_fp8(op: OpSignature) -> OpCost:
 
 
 def _mxfp4(x: Tensor) -> OpCost:
-    """Flops 2n; bytes n of the input's dtype + n/2 packed + n/32 scales."""
+    """Return the cost of MX-fp4 quantization.
+
+    FLOPs 2n; bytes n of the input's dtype + n/2 packed + n/32 scales.
+    """
     n = x.numel
     return vector_cost(
         x, 2 * n, total_bytes((n, x.size), (n, PACKED_FP4_BYTES), (n // MX_BLOCK, 1))
@@ -117,13 +123,13 @@ def _mxfp4(x: Tensor) -> OpCost:
     category="GroupQuant",
 )
 def mxfp4_quant(op: OpSignature) -> OpCost:
-    """Input at argument 0: flops 2n; bytes n of its dtype + n/2 + n/32."""
+    """Return the cost of input at argument 0: FLOPs 2n; bytes n of its dtype + n/2 + n/32."""
     return _mxfp4(tensor(op, 0))
 
 
 @perf_model("aiter::dynamic_per_group_scaled_quant_fp4", category="GroupQuant")
 def mxfp4_group_quant(op: OpSignature) -> OpCost:
-    """Input at argument 1: flops 2n; bytes n of its dtype + n/2 + n/32."""
+    """Return the cost of input at argument 1: FLOPs 2n; bytes n of its dtype + n/2 + n/32."""
     return _mxfp4(tensor(op, 1))
 
 
@@ -133,7 +139,7 @@ def mxfp4_group_quant(op: OpSignature) -> OpCost:
     category="GroupQuant",
 )
 def mxfp4_quant_and_sort(op: OpSignature) -> OpCost:
-    """Input at argument 2: flops 2n; bytes n of its dtype + n/2 + n/32."""
+    """Return the cost of input at argument 2: FLOPs 2n; bytes n of its dtype + n/2 + n/32."""
     return _mxfp4(tensor(op, 2))
 
 

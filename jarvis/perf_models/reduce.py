@@ -1,6 +1,6 @@
 """Reductions and scans over dims, and softmax.
 
-A reduction of the sheets has one flop per input element; the input is read and the output written
+A reduction in the sheets has one FLOP per input element; the input is read and the output written
 once.
 """
 
@@ -26,7 +26,7 @@ from jarvis.perf_models.dtypes import INDEX_BYTES, compute_spec, is_floating
 from jarvis.perf_models.elementwise import element_flops
 from jarvis.perf_models.registry import OpCost, OpSignature, perf_model
 
-_DIMS_AT = {"norm": 2, "linalg_norm": 2}  # the other ops have their dims at argument 1
+_DIMS_AT = {"norm": 2, "linalg_norm": 2}  # other ops: argument 1
 _SCANS = ("cumsum", "cumprod")
 _EXTREMA = ("max", "min")
 _SOFTMAX_BACKWARD_FLOPS = {"_softmax_backward_data": 4, "_log_softmax_backward_data": 7}
@@ -44,7 +44,7 @@ class Reduction:
     writes_indices: bool = False
 
     def cost(self) -> OpCost:
-        """Flops n; bytes n + outputs of the input's dtype."""
+        """Return the cost: FLOPs n; bytes n + outputs of the input's dtype."""
         plain = OpCost(
             flops=self.elements,
             bytes=total_bytes((self.elements, self.x.size), (self.outputs, self.x.size)),
@@ -62,7 +62,7 @@ class Reduction:
         return plain
 
     def params(self) -> dict[str, Any]:
-        """The parameters as the sheets name them."""
+        """Return the params under the names that the sheets use."""
         kinds = ("mean", "max", "min", "norm")
         return {
             "num_input_elems": self.elements,
@@ -73,7 +73,7 @@ class Reduction:
 
 
 def _dims(op: OpSignature, kind: str) -> Shape:
-    """The reduced dims; ``()`` means all of them, as the ops themselves take it."""
+    """Return the reduced dims; ``()`` means all of them, as in the ops."""
     index = _DIMS_AT.get(kind, 1)
     if (dims := integers(op, index)) is not None:
         return dims
@@ -99,13 +99,16 @@ def _reduction(op: OpSignature) -> Reduction:
 
 
 def _outputs(shape: Shape, dims: Shape) -> int:
-    """Elements that are left when ``dims`` are reduced; ``()`` means all of them."""
+    """Return the number of elements after reducing ``dims``; ``()`` means all of them."""
     reduced = {dim % len(shape) for dim in dims} if shape else set()
     return prod(n for i, n in enumerate(shape) if i not in reduced) if reduced else 1
 
 
 def _backward(op: OpSignature) -> OpCost:
-    """Flops n; the output's gradient is read and the input's written: the bytes of the forward."""
+    """Return the cost of the backward pass: FLOPs n; bytes as in the forward pass.
+
+    The output's gradient is read and the input's written.
+    """
     call = _reduction(op)
     return replace(call, other=None, writes_indices=False).cost()
 
@@ -129,18 +132,19 @@ def _backward(op: OpSignature) -> OpCost:
     backward=_backward,
 )
 def reduction(op: OpSignature) -> OpCost:
-    """Flops n; bytes n read + outputs written, of the input's dtype.
+    """Return the cost of a reduction.
 
-    A scan writes n, a reduction the product of the dims that it keeps (1 if it names none). The
-    two-tensor form of max and min works elementwise, and their form with a dim writes indices:
-    ``exact_flops`` and ``exact_bytes`` count those.
+    FLOPs n; bytes n read + outputs written, of the input's dtype. A scan writes n, a reduction the
+    product of the remaining dims (1 if it names none). The two-tensor form of max and min is
+    elementwise, and their form with a dim writes indices: ``exact_flops`` and ``exact_bytes`` count
+    those.
     """
     return _reduction(op).cost()
 
 
 @dataclass(frozen=True, slots=True)
-class _Beyond:
-    """A reduction that the sheets leave out: where its dims are, and what it writes.
+class _OtherReduction:
+    """A reduction that the sheets do not list: position of its dims, and its results.
 
     ``outputs`` counts the results of the input's dtype, ``other_bytes`` those of another type.
     """
@@ -151,29 +155,30 @@ class _Beyond:
     other_bytes: int = 0
 
 
-_BEYOND = {
-    "argmax": _Beyond(outputs=0, other_bytes=INDEX_BYTES),
-    "argmin": _Beyond(outputs=0, other_bytes=INDEX_BYTES),
-    "count_nonzero": _Beyond(outputs=0, other_bytes=INDEX_BYTES),
-    "any": _Beyond(outputs=0, other_bytes=1),
-    "all": _Beyond(outputs=0, other_bytes=1),
-    "prod": _Beyond(),
-    "nansum": _Beyond(flops_per_element=2),  # compare, add
-    "linalg_vector_norm": _Beyond(dims_at=2, flops_per_element=2),  # square, add
-    "aminmax": _Beyond(flops_per_element=2, outputs=2),
-    "var_mean": _Beyond(flops_per_element=4, outputs=2),  # difference, square, two sums
-    "std_mean": _Beyond(flops_per_element=4, outputs=2),
+_OTHER_REDUCTIONS = {
+    "argmax": _OtherReduction(outputs=0, other_bytes=INDEX_BYTES),
+    "argmin": _OtherReduction(outputs=0, other_bytes=INDEX_BYTES),
+    "count_nonzero": _OtherReduction(outputs=0, other_bytes=INDEX_BYTES),
+    "any": _OtherReduction(outputs=0, other_bytes=1),
+    "all": _OtherReduction(outputs=0, other_bytes=1),
+    "prod": _OtherReduction(),
+    "nansum": _OtherReduction(flops_per_element=2),  # compare, add
+    "linalg_vector_norm": _OtherReduction(dims_at=2, flops_per_element=2),  # square, add
+    "aminmax": _OtherReduction(flops_per_element=2, outputs=2),
+    "var_mean": _OtherReduction(flops_per_element=4, outputs=2),  # difference, square, two sums
+    "std_mean": _OtherReduction(flops_per_element=4, outputs=2),
 }
 
 
-@perf_model(*(f"aten::{name}" for name in _BEYOND))
+@perf_model(*(f"aten::{name}" for name in _OTHER_REDUCTIONS))
 def other_reduction(op: OpSignature) -> OpCost:
-    """Flops n (2n: norm, nansum, aminmax; 4n: var_mean, std_mean); bytes n read, results written.
+    """Return the cost of a reduction that the sheets leave out.
 
-    Integers and bools have no flops. ``any`` and ``all`` write bools, ``argmax``, ``argmin`` and
-    ``count_nonzero`` int64.
+    FLOPs n (2n: norm, nansum, aminmax; 4n: var_mean, std_mean), 0 for integers and bools; bytes n
+    read, results written: bools for ``any`` and ``all``, int64 for ``argmax``, ``argmin`` and
+    ``count_nonzero``.
     """
-    x, kind = tensor(op, 0), _BEYOND[op.name.removeprefix("aten::")]
+    x, kind = tensor(op, 0), _OTHER_REDUCTIONS[op.name.removeprefix("aten::")]
     outputs = _outputs(x.shape, _named_dims(op, kind.dims_at))
     return _computed(
         x,
@@ -184,7 +189,7 @@ def other_reduction(op: OpSignature) -> OpCost:
 
 
 def _named_dims(op: OpSignature, index: int) -> Shape:
-    """A list of dims or a single one; a bool in that place is another argument."""
+    """Return a list of dims or a single one; a bool at ``index`` is another argument."""
     if (dims := integers(op, index)) is not None:
         return dims
     value = text(op, index)
@@ -193,14 +198,17 @@ def _named_dims(op: OpSignature, index: int) -> Shape:
 
 @perf_model("aten::_cummax_helper", "aten::_cummin_helper")
 def scan_with_indices(op: OpSignature) -> OpCost:
-    """Flops n; bytes n read, n values and n int64 indices written."""
+    """Return the cost of a scan: FLOPs n; bytes n read, n values and n int64 indices written."""
     x = tensor(op, 0)
     return _computed(x, 1, (x.numel, x.real_size), (x.numel, INDEX_BYTES))
 
 
 @perf_model("aten::_logcumsumexp")
 def logarithmic_scan(op: OpSignature) -> OpCost:
-    """An exponential, a logarithm, a maximum and a sum each: flops 10n; bytes n read, n written."""
+    """Return the cost of an exponential, a logarithm, a maximum and a sum per element.
+
+    FLOPs 10n; bytes n read, n written.
+    """
     x = tensor(op, 0)
     return _computed(x, 10, (x.numel, x.real_size))
 
@@ -211,16 +219,16 @@ def _computed(x: Tensor, flops_per_element: int, *written: tuple[float, float | 
 
 
 def _softmax_cost(x: Tensor, flops: float, read: int, out_size: int | None) -> OpCost:
-    """``read`` elements of the dtype of x, one written for each of its own."""
+    """Return the cost of ``read`` elements of the dtype of x, and one written per element of x."""
     return vector_cost(x, flops, total_bytes((read, x.real_size), (x.numel, out_size)))
 
 
 @perf_model("aten::_softmax", "aten::_log_softmax")
 def softmax(op: OpSignature) -> OpCost:
-    """Maximum, difference, exponential, sum, quotient: flops 5n; bytes n read, n written.
+    """Return the cost of maximum, difference, exponential, sum, quotient.
 
-    The function of a fused softmax counts as one operation each, the logarithm of the sum is per
-    row. Argument 2 asks for a float32 result of a half precision input.
+    FLOPs 5n; bytes n read, n written. Each function in a fused softmax counts as one operation; the
+    logarithm of the sum is per row. Argument 2 requests a float32 result of a half precision input.
     """
     x = tensor(op, 0)
     return _softmax_cost(
@@ -230,9 +238,10 @@ def softmax(op: OpSignature) -> OpCost:
 
 @perf_model(*(f"aten::{name}" for name in _SOFTMAX_BACKWARD_FLOPS))
 def softmax_backward(op: OpSignature) -> OpCost:
-    """Gradient, output: y (g - sum(g y)), flops 4n; of the logarithm g - exp(y) sum(g), flops 7n.
+    """Return the cost of gradient, output.
 
-    Bytes 2n read, n written in the input's dtype (argument 3).
+    y (g - sum(g y)): FLOPs 4n; of the logarithm g - exp(y) sum(g): FLOPs 7n. Bytes 2n read, n
+    written in the input's dtype (argument 3).
     """
     grad, output = tensor(op, 0), tensor(op, 1)
     flops = _SOFTMAX_BACKWARD_FLOPS[op.name.removeprefix("aten::")] * output.numel

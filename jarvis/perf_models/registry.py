@@ -1,4 +1,4 @@
-"""The registry of perf models: op name -> op category, and a formula for FLOPs and bytes."""
+"""Registry of perf models: op name -> op category, and a formula for FLOPs and bytes."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 from jarvis.core.errors import JarvisError, RegistrationError
 
-PREFIX_MARK = "*"  # a registered name that ends in it stands for every name that begins so
+PREFIX_MARK = "*"  # suffix of a registered name that matches every name with that prefix
 
-_FAMILY = re.compile(r"[\w .-]{0,40}")  # names sheets and files
-_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+_FAMILY = re.compile(r"[\w .-]{0,40}")  # valid in names of sheets and files
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class OpSignature:
 
 @dataclass(frozen=True, slots=True)
 class OpCost:
-    """What one call costs; ``None`` means not known, never 0.
+    """The cost of one call; ``None`` means unknown, never 0.
 
-    ``flops`` and ``bytes`` are those of the report sheets. Where the sheets follow a convention
-    that is known to be off, ``exact_flops`` and ``exact_bytes`` hold the right values, and the
-    analyses use those. ``compute`` names the peak that applies, such as ``"matrix_bf16"``;
-    ``""`` where unit or precision is unknown. ``params`` are the parsed parameters (M, N, K, ...).
+    ``flops`` and ``bytes`` are those of the report sheets. If the sheets follow a convention that
+    is known to be wrong, ``exact_flops`` and ``exact_bytes`` hold the correct values, and the
+    analyses use those. ``compute`` names the peak that applies, such as ``"matrix_bf16"``; ``""``
+    if unit or precision is unknown. ``params`` are the parsed parameters (M, N, K, ...).
     """
 
     flops: float | None
@@ -51,7 +51,7 @@ class OpCost:
     exact_bytes: float | None = None
 
     def exact(self) -> "OpCost":
-        """The same cost with the right values in ``flops`` and ``bytes``."""
+        """Return the cost with the exact values in ``flops`` and ``bytes``."""
         return replace(
             self,
             flops=self.flops if self.exact_flops is None else self.exact_flops,
@@ -63,21 +63,21 @@ Formula = Callable[[OpSignature], OpCost]
 
 
 class NoModelForCallError(JarvisError):
-    """Raised by a formula whose model does not cover this call (the op counts as not modelled)."""
+    """A formula's model does not cover this call (the op counts as not modeled)."""
 
 
 class UnexpectedArgumentsError(JarvisError, ValueError):
-    """Raised by a formula that cannot make sense of the recorded arguments (no metrics)."""
+    """A formula cannot interpret the recorded arguments (no metrics)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PerfModel:
-    """One formula with its place in the report.
+    """A formula with its categories and roofline sheet.
 
-    ``category`` is ``""`` where the op's category comes from its kernels, ``sheet`` is ``""`` where
-    no roofline sheet lists the op. ``is_extension`` is true for a user's own model. A formula
-    raises NoModelForCallError, UnexpectedArgumentsError, or what odd arguments make of arithmetic
-    and indexing (ArithmeticError, LookupError, TypeError, ValueError).
+    ``category`` is ``""`` if the op's category comes from its kernels, ``sheet`` is ``""`` if no
+    roofline sheet lists the op. ``is_extension`` is true for a user's own model. A formula raises
+    NoModelForCallError, UnexpectedArgumentsError, or errors of arithmetic and indexing on unusual
+    arguments (ArithmeticError, LookupError, TypeError, ValueError).
     """
 
     name: str
@@ -91,9 +91,9 @@ class PerfModel:
 
     @property
     def makes_row(self) -> bool:
-        """Whether a call is a row of the report because of this model, instead of the ops below it.
+        """Whether a call is a report row because of this model, instead of the ops below it.
 
-        A model without a category of its own prices rows, but does not change which rows there are.
+        A model without a category of its own adds costs to rows, but creates none.
         """
         return self.is_extension or bool(self.category)
 
@@ -104,8 +104,8 @@ _Entry = TypeVar("_Entry")
 class Registry:
     """Perf models and categories by op name.
 
-    ``BUILTIN`` holds those of Jarvis. An analysis with models of its own looks names up in
-    ``BUILTIN.extended_with(...)``, so that no other analysis sees them.
+    ``BUILTIN`` holds those of Jarvis. An analysis with extension models uses
+    ``BUILTIN.extended_with(...)``, so they do not affect other analyses.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Registry:
         self._is_frozen = False
 
     def freeze(self) -> None:
-        """From now on raise RegistrationError where something is registered."""
+        """Make later registrations raise RegistrationError."""
         self._is_frozen = True
 
     def perf_model(
@@ -128,16 +128,20 @@ class Registry:
         backward_category: str | None = None,
         needs_kernels: bool = False,
     ) -> Callable[[Formula], Formula]:
-        """Register a formula for the ops ``names``; ``"triton_poi_*"``: every op that begins so.
+        """Register a formula for the ops ``names``.
 
-        ``category`` is the fine op category (``SDPA_fwd``; default: the category that the kernels
-        of a call have), ``sheet`` the family of the roofline sheet (default: the category without
-        ``_fwd``/``_bwd``; without a category no sheet), ``backward`` the formula of the op's
-        backward pass given the *forward* signature. RegistrationError for a name that is
-        registered already, and for a family that can name no sheet.
+        Args:
+            names: op names; ``"triton_poi_*"`` matches every op with that prefix.
+            category: fine op category (``SDPA_fwd``); default: the category of the call's kernels.
+            sheet: family of the roofline sheet; default: the category without ``_fwd``/``_bwd``;
+                no sheet without a category.
+            backward: formula of the op's backward pass, given the *forward* signature.
+
+        Raises:
+            RegistrationError: a name is already registered, or a family cannot name a sheet.
         """
         optional = [text for text in (sheet, backward_category) if text is not None]
-        self._check_open(*names, category, *optional)
+        self._check_registration(*names, category, *optional)
         family = category.removesuffix("_fwd").removesuffix("_bwd") if sheet is None else sheet
         if not _FAMILY.fullmatch(family):
             raise RegistrationError(
@@ -162,73 +166,73 @@ class Registry:
         return register
 
     def categorize(self, category: str, *names: str) -> None:
-        """Give ops a category without a formula, or override the category of a model.
+        """Set the category of ops without a formula, or override the category of a model.
 
-        A name may end in ``*``, as in ``perf_model``; an exact name goes before it.
+        A name may end in ``*``, as in ``perf_model``; an exact name takes precedence.
         """
-        self._check_open(category, *names)
+        self._check_registration(category, *names)
         for name in names:
             if name in self._categories:
                 raise RegistrationError(f"Category of {name} is registered twice.")
             self._categories[name] = category
 
     def extended_with(self, other: "Registry") -> "Registry":
-        """A frozen registry of both; where both know a name, ``other`` alone counts."""
+        """Return a frozen registry of both; ``other`` takes precedence for names in both."""
         own = {name: c for name, c in self._categories.items() if name not in other._models}
         extended = Registry(
-            _in_front(other._models, self._models).values(), _in_front(other._categories, own)
+            _merged(other._models, self._models).values(), _merged(other._categories, own)
         )
         extended.freeze()
         return extended
 
     def find_model(self, name: str) -> PerfModel | None:
-        """The perf model of an op, or None."""
+        """Return the perf model of an op, or None."""
         return self._models.get(name) or _by_prefix(self._models, name)
 
     def registered_category(self, name: str) -> str | None:
-        """The category that the registry gives this exact op name, or None."""
+        """Return the category registered for this exact op name, or None."""
         category = self._categories.get(name)
         if category is None and (model := self._models.get(name)) is not None:
             category = model.category
         return category or None
 
     def op_category(self, name: str) -> str | None:
-        """The category that an op's name tells, or None where only its kernels can."""
+        """Return the category for an op's name, or None if only its kernels determine it."""
         category = self.registered_category(name) or _by_prefix(self._categories, name)
         if category is None and (model := _by_prefix(self._models, name)) is not None:
             category = model.category
         return category or None
 
     def all_models(self) -> Iterator[PerfModel]:
-        """Every registered model, in order of registration."""
+        """Yield every registered model, in order of registration."""
         yield from self._models.values()
 
     def all_categories(self) -> Mapping[str, str]:
-        """The categories given by ``categorize``, by op name."""
+        """Return the categories given by ``categorize``, by op name."""
         return dict(self._categories)
 
     def names(self) -> set[str]:
-        """Every name that has a model or a category."""
+        """Return every name that has a model or a category."""
         return self._models.keys() | self._categories.keys()
 
-    def _check_open(self, *texts: object) -> None:
-        """RegistrationError once frozen, and where one of ``texts`` is none or cannot be kept."""
+    def _check_registration(self, *texts: object) -> None:
+        """Raise RegistrationError if frozen, or if one of ``texts`` is not valid Unicode text."""
         if self._is_frozen:
             raise RegistrationError(
-                "This registry is complete. Models of your own belong in a function "
+                "This registry is complete. Register your own models in a function "
                 "register(registry) of an extension file."
             )
         for text in texts:
             if not isinstance(text, str):
                 raise RegistrationError(
-                    f"Names and categories of ops are texts, not {type(text).__name__}."
+                    f"Names and categories of ops must be strings, not {type(text).__name__}."
                 )
-            if _HALF_CHARACTER.search(text):
-                raise RegistrationError(f"{text!r} is not valid Unicode, so no table can hold it.")
+            if _SURROGATE.search(text):
+                raise RegistrationError(f"{text!r} is not valid Unicode.")
 
 
 BUILTIN = Registry()
-"""What Jarvis itself knows; frozen once ``jarvis.perf_models`` is imported."""
+"""Models and categories of Jarvis; frozen once ``jarvis.perf_models`` is imported."""
 
 perf_model = BUILTIN.perf_model
 categorize = BUILTIN.categorize
@@ -238,8 +242,8 @@ op_category = BUILTIN.op_category
 all_models = BUILTIN.all_models
 
 
-def _in_front(first: Mapping[str, _Entry], rest: Mapping[str, _Entry]) -> dict[str, _Entry]:
-    """Both, without what ``first`` replaces; the order decides between names that end in ``*``."""
+def _merged(first: Mapping[str, _Entry], rest: Mapping[str, _Entry]) -> dict[str, _Entry]:
+    """Return both, ``first`` taking precedence; names that end in ``*`` match in this order."""
     return {**first, **{name: entry for name, entry in rest.items() if name not in first}}
 
 

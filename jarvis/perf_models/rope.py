@@ -1,4 +1,4 @@
-"""Rotary embedding: pairs of values are turned by an angle that depends on the position."""
+"""Rotary embedding: pairs of values are rotated by an angle that depends on the position."""
 
 from jarvis.perf_models.arguments import Tensor, integer, optional_tensor, tensor, total_bytes
 from jarvis.perf_models.dtypes import HALF_PRECISION_BYTES, compute_spec
@@ -14,7 +14,10 @@ ROPE_FLOPS = 3  # per element: two products and a sum
 
 
 def _rotated(x: Tensor, elements: int) -> OpCost:
-    """Flops 3n; bytes 2n of x's dtype (2 bytes where it is not known)."""
+    """Return the cost of rotating n elements.
+
+    FLOPs 3n; bytes 2n of x's dtype (2 bytes if it is unknown).
+    """
     return OpCost(
         flops=ROPE_FLOPS * elements,
         bytes=2 * elements * (x.size or HALF_PRECISION_BYTES),
@@ -25,23 +28,24 @@ def _rotated(x: Tensor, elements: int) -> OpCost:
 
 @perf_model("FusedRoPEFunc", category="RoPE_fwd")
 def fused_rope(op: OpSignature) -> OpCost:
-    """x of n elements: flops 3n; bytes 2n."""
+    """Return the cost of x of n elements: FLOPs 3n; bytes 2n."""
     x = tensor(op, 0)
     return _rotated(x, x.numel)
 
 
 @perf_model("aiter::rope_cached_positions_2c_fwd_impl", category="RoPE_fwd")
 def rope_of_two(op: OpSignature) -> OpCost:
-    """Inputs x, y at 2, 3, n elements together: flops 3n; bytes 2n."""
+    """Return the cost of inputs x, y at 2, 3, n elements together: FLOPs 3n; bytes 2n."""
     x, y = tensor(op, 2), tensor(op, 3)
     return _rotated(x, x.numel + y.numel)
 
 
 @perf_model("sgl_kernel::rotary_embedding", category="RoPE_fwd")
 def rotary_embedding(op: OpSignature) -> OpCost:
-    """Positions (T), query and key (T, heads x d or heads, d), d at 3, cache (., r) at 4.
+    """Return the cost of positions (T), query and key (T, heads x d or heads, d).
 
-    Of each head r values are turned, n = T (query heads + key heads) r: flops 3n; bytes 2n.
+    d at 3, cache (., r) at 4. Of each head r values are rotated, n = T (query heads + key heads) r:
+    FLOPs 3n; bytes 2n.
     """
     query, key = tensor(op, 1), optional_tensor(op, 2)
     tokens = query.shape[0]
@@ -53,7 +57,10 @@ def rotary_embedding(op: OpSignature) -> OpCost:
 
 
 def _with_cache(op: OpSignature, key_heads: int, query_out: Tensor) -> OpCost:
-    """Turn the last P of L + P values per head, write the query and the cache (argument 4)."""
+    """Return the cost of rotating the last P of L + P values per head.
+
+    The query and the cache (argument 4) are written.
+    """
     query, cache = tensor(op, 0), optional_tensor(op, 4)
     if len(query.shape) != 3:
         raise UnexpectedArgumentsError(f"{op.name} reads (T, heads, L), found {query.shape}.")
@@ -72,9 +79,9 @@ def _with_cache(op: OpSignature, key_heads: int, query_out: Tensor) -> OpCost:
 
 @perf_model("aiter::fused_qk_rope_cat_and_cache_mla", category="RoPE_fwd", sheet="FusedRoPE")
 def rope_and_cache(op: OpSignature) -> OpCost:
-    """Query (T,Q,L) and (T,Q,P), key (T,H,L) and (T,H,P), cache at 0 .. 4.
+    """Return the cost of query (T,Q,L) and (T,Q,P), key (T,H,L) and (T,H,P), cache at 0 .. 4.
 
-    Flops 3T(Q + H)P; bytes T(Q + H)(L + P) read, TQ(L + P) and, of the cache's dtype, TH(L + P)
+    FLOPs 3T(Q + H)P; bytes T(Q + H)(L + P) read, TQ(L + P) and, of the cache's dtype, TH(L + P)
     written.
     """
     return _with_cache(op, tensor(op, 2).shape[1], tensor(op, 0))
@@ -82,9 +89,9 @@ def rope_and_cache(op: OpSignature) -> OpCost:
 
 @perf_model("aiter::fused_qk_rope_concat_and_cache_mla", category="RoPE_fwd", sheet="FusedRoPE")
 def rope_concat_and_cache(op: OpSignature) -> OpCost:
-    """Query (T,Q,L) and (T,Q,P), one key head, cache at 4, query output at 5.
+    """Return the cost of query (T,Q,L) and (T,Q,P), one key head, cache at 4, query output at 5.
 
-    Flops 3T(Q + 1)P; bytes T(Q + 1)(L + P) read, TQ(L + P) of the output's and T(L + P) of the
+    FLOPs 3T(Q + 1)P; bytes T(Q + 1)(L + P) read, TQ(L + P) of the output's and T(L + P) of the
     cache's dtype written.
     """
     return _with_cache(op, 1, tensor(op, 5))

@@ -13,7 +13,10 @@ from jarvis.perf_models.registry import (
 
 @perf_model("DaoAILab::_causal_conv1d_fwd_cpp", category="SSM_fwd")
 def causal_conv1d(op: OpSignature) -> OpCost:
-    """x (B,C,L), filter (C,k): flops 2BCLk; bytes 2BCL + Ck (+ C for a bias) of x's dtype."""
+    """Return the cost of x (B,C,L), filter (C,k).
+
+    FLOPs 2BCLk; bytes 2BCL + Ck (+ C for a bias) of x's dtype.
+    """
     x, taps = tensor(op, 0), tensor(op, 1)
     if len(x.shape) != 3 or len(taps.shape) != 2:
         raise UnexpectedArgumentsError(f"{op.name} reads (B,C,L) and (C,k), found {x.shape}.")
@@ -39,7 +42,9 @@ def _state_space_dual(op: OpSignature) -> OpCost:
     chunk, head_dim, groups = integer(op, 6, 128), integer(op, 15, 64), integer(op, 16, 1)
     state, rest = divmod(width - 2 * heads * head_dim - heads, 2 * groups)
     if rest or state <= 0:
-        raise UnexpectedArgumentsError(f"{op.name}: the width {width} leaves no whole state.")
+        raise UnexpectedArgumentsError(
+            f"{op.name}: the width {width} does not fit a whole state size."
+        )
     tokens = batch * length
     flops = (
         2 * tokens * channels * filter_width
@@ -71,10 +76,12 @@ def _state_space_dual(op: OpSignature) -> OpCost:
     backward_category="SSM_bwd",
 )
 def mamba(op: OpSignature) -> OpCost:
-    """Convolution and chunked scan of x (B,T,2HP + 2GN + H); H heads of P, G groups, state N.
+    """Return the cost of convolution and chunked scan of x (B,T,2HP + 2GN + H).
 
-    With filter (Cc,d) and chunks of C: flops 2BT Cc d + 2BTGCN + 2BTHCP + 4BTHNP; bytes x, filter,
-    its bias, three vectors of H, output BTHP. The backward pass is counted alike.
+    H heads of P, G groups, state N. With filter (Cc,d) and chunks of C:
+    FLOPs 2BT Cc d + 2BTGCN + 2BTHCP + 4BTHNP;
+    bytes x, filter, its bias, three vectors of H, output BTHP.
+    The backward pass has the same cost.
     """
     return _state_space_dual(op)
 

@@ -1,8 +1,7 @@
-"""What an inference engine writes about one step: how many tokens it works, and on what context.
+"""Step annotations of inference engines: number of tokens per step, and their context lengths.
 
-A request in its context phase (prefill) or generation phase (decode) brings sq queries, which look
-at sk keys. Attention costs follow from sums over the requests of a phase, of which the engines
-write sq, sk, sq^2 and sq sk.
+A request in its context phase (prefill) or generation phase (decode) adds sq queries, which attend
+to sk keys. Attention costs follow from sums over the requests of a phase: sq, sk, sq^2 and sq sk.
 """
 
 import re
@@ -24,7 +23,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class StepTokens:
-    """One step: tokens in both phases (None: not written), and the sums where they are written."""
+    """One step: tokens in both phases, and the sums per phase; None: not in the annotation."""
 
     tokens: int | None = None
     context: Phase | None = None
@@ -74,7 +73,7 @@ def _named_phase(match: re.Match[str]) -> StepTokens:
     return _detailed(phase, empty) if match["phase"] == "prefill" else _detailed(empty, phase)
 
 
-def _picture(match: re.Match[str]) -> StepTokens:
+def _diffusion(match: re.Match[str]) -> StepTokens:
     return StepTokens()
 
 
@@ -86,13 +85,13 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], StepTokens]], .
         (r"step\[(?:EXTEND|DECODE|MIXED)\b(?P<body>[^\]]*sqsq=[^\]]*)\]", _marked_phases),
         (r"step\[\w+ (?P<body>bs=\d+ toks=\d+)\]", _marked_tokens),
         (r"(?P<phase>prefill|decode)\[(?P<body>[^\]]*)\]", _named_phase),
-        (r"execute_diffusion_\d+_\d+x\d+", _picture),
+        (r"execute_diffusion_\d+_\d+x\d+", _diffusion),
     )
 )
 
 
 def parse(annotation: str | None) -> StepTokens | None:
-    """The step that an annotation describes, or None where no engine writes such a text."""
+    """Return the step that an annotation describes, or None for an unknown format."""
     for pattern, read in _GRAMMAR:
         if match := pattern.match(annotation or ""):
             return read(match)

@@ -1,4 +1,4 @@
-"""Kernels that a compiler fuses from framework ops: ``triton_<kind>_fused_<op>_<op>_<number>``.
+"""Kernels fused from framework ops by a compiler: ``triton_<kind>_fused_<op>_<op>_<number>``.
 
 Kinds: ``poi`` pointwise, ``red`` reduction in a loop, ``per`` reduction of a row held on chip.
 """
@@ -182,7 +182,7 @@ _FUNCTIONAL = frozenset(
 _IN_PLACE = frozenset(f"{name}_" for group in (_ARITHMETIC, _ACTIVATION) for name in group.split())
 
 ATEN_NAMES = _FUNCTIONAL | _IN_PLACE | {"copy_", "fill_", "index_put_", "zero_", "detach_"}
-"""Every op name known here; in-place forms end in an underscore."""
+"""Every known op name; in-place forms end in an underscore."""
 
 _FUSED_NAME = re.compile(r"triton_(?:poi|red|per)_fused_(.*?)_\d+")
 
@@ -194,23 +194,23 @@ _SHEET_FLOPS_PER_ELEMENT = (
     | dict.fromkeys(("exp", "log", "sigmoid", "tanh", "silu"), 4)
     | {"gelu": 8}
 )
-"""The ops that the sheets count; all others are free there."""
+"""Ops that the sheets count; all others have 0 FLOPs there."""
 
 _LOOK_UPS = (
     *("embedding", "embedding_backward", "embedding_dense_backward", "gather", "take"),
     *("index", "index_add", "index_copy", "index_fill", "index_put", "index_select"),
     *("scatter", "scatter_add", "scatter_reduce", "_unsafe_index", "_unsafe_index_put"),
 )
-"""Ops that touch only the elements of a tensor that an index names."""
+"""Ops that access only the elements that an index names."""
 
 _MAX_OP_TOKENS = 1 + max(name.count("_") for name in ATEN_NAMES)
 
 
 def fused_ops(name: str) -> list[str]:
-    """The framework ops in a fused kernel's name, or [] if the name is not made of known ones.
+    """Return the framework ops in a fused kernel's name, [] if the name has unknown parts.
 
-    Op names hold underscores too: of all ways to split the name into known ones, the one with the
-    longest last op is taken, then the longest before it, and so on.
+    Op names contain underscores too: of all ways to split the name into known ones, choose the one
+    with the longest last op, then the longest before it, and so on.
     """
     match = _FUSED_NAME.fullmatch(name)
     if match is None:
@@ -230,7 +230,7 @@ def fused_ops(name: str) -> list[str]:
 
 
 def _last_op_start(tokens: list[str], end: int, reachable: list[bool]) -> int | None:
-    """Where the longest op that ends at ``end`` and has a known split before it begins."""
+    """Return the start of the longest op that ends at ``end`` and follows a known split."""
     for start in range(max(0, end - _MAX_OP_TOKENS), end):
         if reachable[start] and "_".join(tokens[start:end]) in ATEN_NAMES:
             return start
@@ -243,16 +243,16 @@ def _tensors(op: OpSignature) -> list[Tensor]:
 
 
 def _sizes(op: OpSignature) -> list[int]:
-    """The integer arguments in order: the extents that the kernel iterates over come last."""
+    """Return the integer arguments in order; the extents that the kernel iterates over are last."""
     values = (text(op, i) for i in range(len(op.concrete_inputs)))
     return [int(value) for value in values if re.fullmatch(r"-?\d+", value)]
 
 
 def _iterations(sizes: list[int], tensors: list[Tensor], xnumel: int, rnumel: int) -> int:
-    """Elements that the kernel iterates over.
+    """Return the number of elements that the kernel iterates over.
 
     A pointwise kernel may have several extents, and sizes of a dynamic shape before them: of the
-    products of the last extents the largest counts that is the size of a tensor.
+    products of the last extents, use the largest that is the size of a tensor.
     """
     if rnumel > 1:
         return xnumel * rnumel
@@ -262,20 +262,22 @@ def _iterations(sizes: list[int], tensors: list[Tensor], xnumel: int, rnumel: in
 
 
 def _moved_bytes(tensors: list[Tensor], ops: list[str], iterations: int) -> float | None:
-    """Every tensor once; where the kernel looks up rows, as much of it as it can touch."""
-    most = iterations if any(name in _LOOK_UPS for name in ops) else max(t.numel for t in tensors)
-    return total_bytes(*((min(t.numel, most), t.real_size) for t in tensors))
+    """Return the bytes of every tensor once; with look-ups, up to ``iterations`` elements each."""
+    max_elements = (
+        iterations if any(name in _LOOK_UPS for name in ops) else max(t.numel for t in tensors)
+    )
+    return total_bytes(*((min(t.numel, max_elements), t.real_size) for t in tensors))
 
 
 @perf_model("triton_poi_*", "triton_red_*", "triton_per_*", category="triton", sheet="")
 def fused_kernel(op: OpSignature) -> OpCost:
-    """Flops per element of the fused ops x xnumel x rnumel; bytes of every tensor argument once.
+    """Return the cost of a fused kernel.
 
-    Inputs and outputs both stand among the arguments, without their names. A tensor that is
-    updated in place is one argument too, so its write is not counted. Flops are unknown where the
-    name cannot be split. ``exact_flops`` counts every op that the table of flops per element has,
-    and all extents of a kernel; ``exact_bytes`` counts no more of a look-up table than the
-    kernel can touch.
+    FLOPs per element of the fused ops x xnumel x rnumel, unknown if the name cannot be split; bytes
+    of every tensor argument once. The arguments contain inputs and outputs, without their names. A
+    tensor that is updated in place is one argument too, so its write is not counted.
+    ``exact_flops`` counts every op in the table of FLOPs per element, and all extents of a kernel;
+    ``exact_bytes`` counts at most the elements of a look-up table that the kernel can access.
     """
     sizes, tensors = _sizes(op), _tensors(op)
     if not sizes or not tensors:

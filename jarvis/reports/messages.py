@@ -26,7 +26,7 @@ MESSAGES = MessageTable(
         "overview.of_compute": "{title} operations account for {compute_pct:pct?—} of compute "
         "time: {overview}",
         "overview.efficiency": "Average efficiency: {efficiency_pct} of the roofline, weighted by "
-        "time over the {coverage_pct:pct?—} of it that can be judged.",
+        "time over the {coverage_pct:pct?—} of it that has an efficiency.",
         "overview.no_efficiency": "Average efficiency: not available.",
         "title": "{title} ({compute_pct:pct?—} of compute)",
         "score": "impact_score: {score:.2f} ({saved})",

@@ -288,7 +288,7 @@ def _categories(run: Run) -> Markdown:
 def _analyses(run: Run) -> Markdown:
     paths = RunPaths(Path())
     return table(
-        ("Analysis", "Tier", "Status", "Efficiency", "Judged", "Findings", "Written to"),
+        ("Analysis", "Tier", "Status", "Efficiency", "Covered", "Findings", "Written to"),
         (
             (
                 result.title,

@@ -304,7 +304,7 @@ def test_a_category_at_its_target_has_nothing_to_fix() -> None:
         [good(), good("aten::bar", pct=None, time_us=40.0)],
         [good(), good("aten::bar", pct=120.0)],
     ],
-    ids=["4.9% of compute", "below the target", "6% not judged", "an anomaly"],
+    ids=["4.9% of compute", "below the target", "6% without efficiency", "an anomaly"],
 )
 def test_near_misses_of_nothing_to_fix(rows: list) -> None:
     assert not list(nothing_to_fix(category("other", *rows)))

@@ -1,4 +1,4 @@
-"""Elementwise: classes, access, neighbors, and the bandwidth baseline it is judged against."""
+"""Elementwise: classes, access, neighbors, and the bandwidth baseline it is compared with."""
 
 from dataclasses import replace
 

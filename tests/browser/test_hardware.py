@@ -28,7 +28,7 @@ def test_a_cold_link_leads_to_an_analysis_on_another_gpu_and_back(
     page.wait_for_url("**/overview?analysis=*")
     settled(page)
     assert analysis not in page.url
-    expect(page.get_by_text("is judged against H100 SXM").first).to_be_visible()
+    expect(page.get_by_text("uses the peaks of H100 SXM").first).to_be_visible()
     page.go_back()
     page.wait_for_url("**/hardware?*")
     settled(page)

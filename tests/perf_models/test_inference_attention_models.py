@@ -179,5 +179,5 @@ def test_queries_without_heads_are_refused(
 
 
 def test_a_mixed_projection_without_keys_is_refused(price: Price) -> None:
-    with pytest.raises(UnexpectedArgumentsError, match="no room"):
+    with pytest.raises(UnexpectedArgumentsError, match="too narrow"):
         price(GDN, [(12, 32), (12, 4), (12, 4), (12, 4, 8)], BF16, annotation=MIXED)

@@ -576,6 +576,6 @@ def test_without_hardware_the_summary_says_how_to_have_efficiencies(tmp_path: Pa
     analyze(path, output_dir=tmp_path / "r")
     fair = (tmp_path / "r" / "standalone_analysis_fair.md").read_text(encoding="utf-8")
     summary = section(fair, "Executive Summary")
-    assert "Judged against" not in summary
+    assert "peaks of" not in summary
     assert "Name the GPU (`--platform`) to get them." in summary
     assert ".," not in summary

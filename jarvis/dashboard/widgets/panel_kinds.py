@@ -21,7 +21,7 @@ _NAME_LENGTH = 34
 class PanelData:
     """What a panel shows.
 
-    ``rows`` are those of ``operations`` as ``projection.judged`` gives them, or those of another
+    ``rows`` are those of ``operations`` from ``projection.with_projection``, or those of another
     table with the columns that the panel names.
     """
 

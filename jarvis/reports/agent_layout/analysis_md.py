@@ -146,7 +146,7 @@ def _summary(run: Run, *tiers: list[FindingCard]) -> str:
     trace = sections.trace_line(run)
     return (
         f"{_activity(run)}. The {trace} gives {compute} compute, {fusion} fusion and {system} "
-        f"system-level recommendations, judged against "
+        f"system-level recommendations, compared with the peaks of "
         f"{sections.hardware_line(run.manifest.hardware)}."
     )
 

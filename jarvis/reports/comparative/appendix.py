@@ -44,7 +44,7 @@ def inputs(subject: Subject) -> Markdown:
                 count(trace.steps) if trace.form == "trace" else MISSING,
             )
         )
-    return table(("Side", "Input", "Kind", "Device in it", "Judged against", "Steps"), lines)
+    return table(("Side", "Input", "Kind", "Device in it", "Peaks of", "Steps"), lines)
 
 
 def hardware(subject: Subject) -> Markdown:
@@ -142,7 +142,7 @@ def methodology(comparison: Comparison) -> Iterator[str]:
         "If the bound is not known, every ratio between the lowest and the highest of both GPUs "
         f"is expected. Calls below {impact.SHORT_CALL_US:g} µs with a roofline below "
         f"{impact.KERNEL_FLOOR_US:g} µs take about as long as launching them: if both sides are "
-        "such calls, they are not judged; if one side is, equal times are expected as well."
+        "such calls, they are not compared; if one side is, equal times are expected as well."
     )
     yield (
         "A ratio is unexpected if it differs from the expected one by more than a factor of "

@@ -126,7 +126,7 @@ def attainable(row: Row) -> str:
 
 
 def calculation_text(subject: Subject, row: Row) -> str:
-    """Return the whole calculation in sentences, for an operation that is judged."""
+    """Return the whole calculation in sentences, for an operation that has an expectation."""
     text = (
         f"Actual: {actual(row)}. Expected: {expected(subject, row)}. Actual / expected = "
         f"{off_by(row)}, tolerance {subject.comparison.tolerance:g}: {row[C.outcome]}."
@@ -148,7 +148,7 @@ def is_judged(row: Row) -> bool:
 YES, NO = "Yes", "No"
 VERDICTS: Mapping[str, str] = {
     Outcome.EXPECTED.value: YES,
-    Outcome.SHORT.value: "Not judged: launch overhead dominates",
+    Outcome.SHORT.value: "Not compared: launch overhead dominates",
     Outcome.UNKNOWN.value: "Not known",
 }
 """The cell ``Expected?`` by outcome; other outcomes are unexpected."""

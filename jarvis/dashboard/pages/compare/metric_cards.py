@@ -116,7 +116,7 @@ def _unexplained(comparison: Comparison) -> None:
     metric_card(
         "Not explained",
         milliseconds(unexplained) if judged else MISSING,
-        f"{count(slower)} of {count(judged)} judged" if judged else "nothing expected",
+        f"{count(slower)} of {count(judged)} compared" if judged else "nothing expected",
         help_text="Time beyond the attainable time of operations that are slower than the two "
         "GPUs' bandwidths or compute peaks explain. Below: their number; "
         f"{count(rows.height - judged)} more are too short or have no expected ratio.",
