@@ -181,8 +181,8 @@ def test_a_limit_that_cannot_be_met_is_reported(stored_id: str, capsys: Said) ->
     capsys.readouterr()
     assert run("prune", "--yes", "--keep-under", "1kB") == ExitCode.OK
     said = capsys.readouterr()
-    assert f"{stored_id} stays: pinned" in said.err
-    assert "more than asked for" in said.err
+    assert f"{stored_id} is not deleted: pinned" in said.err
+    assert "remain above the limit" in said.err
     assert ids() == [stored_id]
 
 

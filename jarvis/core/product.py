@@ -1,7 +1,5 @@
 """The name and version of this product, and the constants of its HTTP API and upload protocol."""
 
-from importlib.metadata import PackageNotFoundError, version
-
 API = "/api"
 UPLOADS = f"{API}/uploads"
 
@@ -17,12 +15,16 @@ TUS_HEADER, TUS_VERSION = "Tus-Resumable", "1.0.0"
 PIECE_TYPE = "application/offset+octet-stream"
 """Content type of an upload chunk."""
 
-
 DISTRIBUTION = "jarvis-perf"
 
 
 def product_version() -> str:
     """Return the installed version, or "unknown" if the package is not installed."""
+    from importlib.metadata import (  # takes longer than shell completion
+        PackageNotFoundError,
+        version,
+    )
+
     try:
         return version(DISTRIBUTION)
     except PackageNotFoundError:

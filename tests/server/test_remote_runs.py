@@ -198,9 +198,9 @@ def test_a_machine_without_a_jarvis_that_suits_is_said(fake: Path, describe: Des
     beside(fake, "version", f"jarvis 0.0.9, layout {SCHEMA_VERSION - 1}\n")
     assert "Jarvis on lab is older than on this server" in refusal(asked("/a.json"))
     beside(fake, "version", f"jarvis 9.0.0, layout {SCHEMA_VERSION + 1}\n")
-    assert "Jarvis on lab is newer (9.0.0) than here" in refusal(asked("/a.json"))
+    assert "Jarvis on lab is newer (9.0.0) than on this server" in refusal(asked("/a.json"))
     describe(command=["sh", "-c", "echo 'jarvis: error: unrecognized arguments' >&2; exit 2"])
-    assert "Jarvis on lab is older than on this server" in refusal(asked("/a.json"))
+    assert "Jarvis on lab is too old for these options" in refusal(asked("/a.json"))
     describe(command=["/nowhere/jarvis"])
     assert "Jarvis is not installed on lab: /nowhere/jarvis was not found" in refusal(
         asked("/a.json")
