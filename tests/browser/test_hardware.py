@@ -45,7 +45,7 @@ def test_a_rejected_form_stays_open(server: Server, browser: Browser) -> None:
     page.get_by_text("Describe a GPU").click()
     page.get_by_label("Source", exact=True).fill("datasheet")
     page.get_by_role("button", name="Add GPU").click()
-    page.get_by_text("Not added: fill in its name").wait_for()
+    page.get_by_text("Not added: fill in name").wait_for()
     settled(page)
     expect(page.get_by_label("Source", exact=True)).to_be_visible()
     expect(page.get_by_label("Source", exact=True)).to_have_value("datasheet")

@@ -123,7 +123,9 @@ def test_what_is_no_trace_is_said_and_the_keyboard_and_a_dropped_file_do_as_well
         button.press("Enter")
     (tmp_path / "model.pt").write_bytes(b"x")
     chooser.value.set_files(tmp_path / "model.pt")
-    expect(opened.get_by_role("alert").filter(has_text="model.pt is no trace")).to_be_visible()
+    expect(
+        opened.get_by_role("alert").filter(has_text="model.pt is not a supported trace file")
+    ).to_be_visible()
     content = built_trace(tmp_path, "dropped.json").read_text(encoding="utf-8")
     opened.locator(".upload").first.evaluate(
         """(box, content) => {
