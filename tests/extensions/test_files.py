@@ -65,7 +65,7 @@ NOT_LOADED = {
     "class A: pass\nperf_model_extension = {'x': A}": "The class A has no category.",
     "class A: category = 'a/b'\nperf_model_extension = {'x': A}": "'a/b' can name no sheet",
     "class A: category = 7\nperf_model_extension = {'x': A}": "strings, not int",
-    "class A: category, sheet_category = 'a', 0\nperf_model_extension = {'x': A}": "strings, not int",
+    "class A: category, sheet_category = 'a', 0\nperf_model_extension = {'x': A}": "not int",
     "op_category_extension = {'x': None}": "strings, not NoneType",
     "op_category_extension = {8: 'x'}": "strings, not int",
     "tree_postprocess_extension = print": "tree_postprocess_extension of mine.py needs",
