@@ -97,8 +97,10 @@ def compute_units(info: TraceInfo, hardware: HardwareSpec | None) -> int | None:
 
     By preference the recorded number, that of the recognized GPU, that of the chosen one.
     """
+    if info.compute_units is not None:
+        return info.compute_units
     known = load_hardware().recognize(info) or hardware
-    return info.compute_units or (known.compute_units if known else None)
+    return known.compute_units if known else None
 
 
 def gpu_properties(info: TraceInfo) -> str:
