@@ -126,6 +126,7 @@ def test_each_matrix_precision_is_a_multiple_of_the_wider_one(hardware: Hardware
         ("Tesla V100-PCIE-32GB", "V100 PCIe 32GB"),
         ("A100-PG509-200", "A100 SXM 40GB"),
         ("NVIDIA A100-PG509-200", "A100 SXM 40GB"),
+        ("NVIDIA PG509-210", "A100"),
         ("NVIDIA A800-SXM4-80GB", "A800 SXM 80GB"),
         ("NVIDIA A800 80GB PCIe", "A800 PCIe 80GB"),
         ("NVIDIA H800", "H800 SXM"),

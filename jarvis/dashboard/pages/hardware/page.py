@@ -74,7 +74,7 @@ def presets(hardware: Hardware) -> None:
     with right:
         unit = choice(
             "hardware_unit",
-            "Compute unit",
+            "Peaks of",
             UNITS,
             "Matrix units run matrix products, vector units everything else.",
         )

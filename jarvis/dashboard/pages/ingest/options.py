@@ -91,16 +91,20 @@ def _set_default(candidates: Sequence[HardwareSpec], info: TraceInfo) -> None:
 
 
 def _show_detected(candidates: Sequence[HardwareSpec], info: TraceInfo) -> None:
-    device = escape(info.device_name) if info.device_name else f"A GPU with {gpu_properties(info)}"
+    device = escape(info.device_name or "")
     names = listed([escape(spec.name) for spec in candidates], len(candidates))
-    if len(candidates) > 1:
-        st.caption(f"{device} can be any of these: {names}. Choose the right one.")
-    elif candidates:
+    if info.device_name and load_hardware().match(info.device_name):
         st.caption(f"Detected in the trace: {device} ({names}).")
-    elif info.device_name is None:
-        st.caption(f"The {info.form} does not name its GPU: choose it.")
+        return
+    unknown = f"The GPU of the trace, {device}, is unknown to this server"
+    reason = unknown if device else f"The {info.form} does not name its GPU"
+    if len(candidates) > 1:
+        properties = gpu_properties(info)
+        st.caption(f"{reason}. Known GPUs with {properties}: {names}. Choose the right one.")
+    elif candidates:
+        st.caption(f"{reason}. The only known GPU with {gpu_properties(info)}: {names}.")
     else:
-        st.caption(f"The GPU of the trace, {device}, is unknown to this server.")
+        st.caption(f"{reason}." if device else f"{reason}: choose it.")
 
 
 def _figures(spec: HardwareSpec) -> None:
