@@ -116,15 +116,18 @@ def _overlaps(trace: Trace) -> Fact:
 
 def _device(info: TraceInfo) -> Fact:
     names = [name for name in info.device_names if name]
+    if names:
+        return Fact("device", "GPU", f"{listed([quoted(name) for name in names])}.")
+    has_properties = info.compute_units is not None and info.memory_bytes is not None
     return Fact(
         "device",
         "GPU",
-        f"{listed([quoted(name) for name in names])}."
-        if names
-        else "The trace does not name its GPU.",
-        severity=when(not names),
-        affects="" if names else "No peaks can be chosen from the trace.",
-        remedy="" if names else "Name the GPU for the analysis.",
+        "The trace does not name its GPU.",
+        severity=Severity.NOTE,
+        affects="Its peaks are chosen by its compute units and memory, if one known GPU has them."
+        if has_properties
+        else "No peaks can be chosen from the trace.",
+        remedy="Name the GPU for the analysis.",
     )
 
 
