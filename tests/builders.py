@@ -71,6 +71,10 @@ class TraceBuilder:
         """Start a Python frame inside the open call, or at the top."""
         return self._begin("python_function", name, {}, us)
 
+    def annotation(self, name: str, us: float = 0.0) -> Self:
+        """Start an annotation inside the open call, or at the top."""
+        return self._begin("user_annotation", name, {}, us)
+
     def up(self, levels: int = 1) -> Self:
         """Close the innermost open calls."""
         for _ in range(levels):

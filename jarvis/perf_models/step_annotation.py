@@ -64,6 +64,11 @@ def _marked_tokens(match: re.Match[str]) -> StepTokens:
     return StepTokens(_pairs(match).get("toks"))
 
 
+def _requests(match: re.Match[str]) -> StepTokens:
+    """Return a step with the number of its requests, each of which decodes one token."""
+    return StepTokens(int(match["requests"]) if match["mode"] == "DECODE" else None)
+
+
 def _named_phase(match: re.Match[str]) -> StepTokens:
     values = _pairs(match)
     if "sqsk" not in values:
@@ -84,6 +89,7 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], StepTokens]], .
         (r"execute_context_\d+\((\d+)\)_generation_\d+\((\d+)\)", _two_token_counts),
         (r"step\[(?:EXTEND|DECODE|MIXED)\b(?P<body>[^\]]*sqsq=[^\]]*)\]", _marked_phases),
         (r"step\[\w+ (?P<body>bs=\d+ toks=\d+)\]", _marked_tokens),
+        (r"step\[(?P<mode>EXTEND|DECODE|MIXED) bs=(?P<requests>\d+)\]", _requests),
         (r"(?P<phase>prefill|decode)\[(?P<body>[^\]]*)\]", _named_phase),
         (r"execute_diffusion_\d+_\d+x\d+", _diffusion),
     )

@@ -25,6 +25,8 @@ CONTEXT, GENERATION, EMPTY = Phase(10, 30, 100, 300), Phase(2, 50, 2, 50), Phase
             StepTokens(2, EMPTY, GENERATION),
         ),
         ("step[DECODE bs=2 toks=7]", StepTokens(7)),
+        ("step[DECODE bs=5]", StepTokens(5)),
+        ("step[EXTEND bs=5]", StepTokens()),
         ("prefill[bs=1 tok=10 sk=30 sqsq=100 sqsk=300]", StepTokens(10, CONTEXT, EMPTY)),
         ("decode[bs=2 tok=2 sk=50 sqsq=2 sqsk=50]", StepTokens(2, EMPTY, GENERATION)),
         ("decode[bs=2 tok=2]", StepTokens(2)),

@@ -44,14 +44,17 @@ def gpu_idle(data: CategoryData) -> Iterator[Finding]:
     Rule: idle time as a share of GPU wall time, from the GPU timeline; the saving is idle time
     beyond {TARGET_IDLE_PCT}%, at most the gaps in which the GPU was not busy with work that the
     timeline excludes or the trace lacks.
-    Threshold: a finding from {IDLE_FINDING_PCT}% on; above {IDLE_PCT}%: CRITICAL / HIGH / MEDIUM /
+    Threshold: a finding from {IDLE_FINDING_PCT}% on, not counting the time in which the GPU
+    finished work from before the recording; above {IDLE_PCT}%: CRITICAL / HIGH / MEDIUM /
     LOW, the priority by the share without those gaps.
     """
     totals = data.totals
     idle_pct = totals.idle_pct or 0.0
-    if idle_pct < IDLE_FINDING_PCT:
-        return
     parts, sole = causes(data), sole_cause(data)
+    carried_ms = sum(part.idle_ms for part in parts if part.cause is IdleCause.CARRIED_IN)
+    own_ms = totals.total_time_ms - carried_ms
+    if impact.share_pct(totals.idle_time_ms - carried_ms, own_ms) < IDLE_FINDING_PCT:
+        return
     doubtful_ms = sum(cause.idle_ms for cause in parts if not cause.words.is_idle)
     idle_ms, true_ms = totals.idle_time_ms, max(0.0, totals.idle_time_ms - doubtful_ms)
     is_doubtful = doubtful_ms > true_ms

@@ -33,6 +33,9 @@ IDLE_PCT: Ladder = (
 )
 CAUSE_PCT: Ladder = (*IDLE_PCT[:-1], (0.0, Severity.LOW))
 IDLE_POOL = "idle"
+NEVER_IDLE = (IdleCause.UNLINKED_WORK, IdleCause.CARRIED_IN)
+"""Causes in whose gaps the GPU certainly ran something."""
+
 PYTHON_FRAME = r"\.py\(\d+\): "
 """Pattern of the names of Python frames."""
 
@@ -149,7 +152,7 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
     is_under_recorded = _is_under_recorded(data, cause)
     priority = priority_of(severity)
     if not words.is_idle:
-        cap = Priority.LOW if cause.cause is IdleCause.UNLINKED_WORK else Priority.HIGH
+        cap = Priority.LOW if cause.cause in NEVER_IDLE else Priority.HIGH
         priority = priority.at_most(cap)
     return Finding(
         check="idle_causes",
@@ -162,7 +165,7 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
             **cause_evidence(data, cause),
         },
         issue=MESSAGES(
-            "issue.cause",
+            "issue.carried_in" if cause.cause is IdleCause.CARRIED_IN else "issue.cause",
             idle_ms=idle_ms,
             idle_pct=share,
             gaps=cause.gaps.height,
@@ -222,7 +225,7 @@ def longest_call(cause: Cause) -> Message | None:
         return None
     longest = calls.sort(C.dur_ns, C.start_ns, descending=[True, False]).row(0, named=True)
     key = "call.beside"
-    if cause.cause is IdleCause.STALLED_QUEUE:
+    if cause.cause in (IdleCause.STALLED_QUEUE, IdleCause.CARRIED_IN):
         is_copy = "memcpy" in longest[C.host_call].lower()
         key = "call.blocking_copy" if is_copy else "call.blocking"
     return MESSAGES(
