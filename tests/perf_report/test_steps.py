@@ -226,13 +226,6 @@ def test_steps_of_an_engine_come_before_those_of_the_profiler() -> None:
     assert (step["source"], step["name"]) == ("engine", DECODE)
 
 
-def test_profilers_before_pytorch_1_12_mark_steps_as_operators() -> None:
-    builder = trace()
-    for number in (1, 2):
-        builder.op(f"ProfilerStep#{number}", us=100).child("aten::mm").launches("gemm").up(2)
-    assert [step["dur_ns"] for step in steps(builder)] == [100 * US] * 2
-
-
 def with_lead_in(frame: str | None = "train.py(30): preprocess") -> TraceBuilder:
     """7 ms of the host, then 3 ms of the GPU."""
     builder = trace()
@@ -305,12 +298,13 @@ def test_a_loader_on_another_place_of_the_step_boundary_is_split() -> None:
     ]
 
 
-def queued(late_us: int, first_us: int = 4) -> TraceBuilder:
+def queued(late_us: int, first_us: int = 4, launch_us: int = 2) -> TraceBuilder:
     """A kernel, then one that starts late though it was launched at once, and 20 short gaps."""
     builder = trace().annotation(DECODE, us=late_us).child("aten::mm")
     builder.launches("gemm", us=first_us, at_us=1004)
     start_us = 1004 + first_us + late_us
-    for number in range(21):
+    builder.launches("gemm", us=100, at_us=start_us, launch_us=launch_us)
+    for number in range(1, 21):
         builder.launches("gemm", us=100, at_us=start_us + 101 * number)
     return builder.runtime("hipMemcpyWithStream", us=late_us).up(2)
 
@@ -334,6 +328,19 @@ def test_what_is_not_carried_in(late_us: int, first_us: int) -> None:
     (step,) = tables.steps.to_dicts()
     assert step["carried_in_ns"] == 0
     assert step["idle_between_ns"] == (late_us + 20) * US
+
+
+def test_a_launch_that_takes_the_gap_is_not_carried_in() -> None:
+    """It loads the kernel: nothing is queued meanwhile."""
+    tables = report(queued(400_000, launch_us=399_900))
+    assert tables.idle_gaps["cause"][0] == IdleCause.KERNEL_LOADING
+    assert tables.steps["carried_in_ns"].to_list() == [0]
+
+
+def test_a_gap_in_which_recorded_work_runs_is_not_carried_in() -> None:
+    builder = queued(400_000).unlinked("old", us=100_000, stream=9)
+    builder.events[-1]["ts"] = 50_000.0
+    assert report(builder).idle_gaps["cause"][0] == IdleCause.STALLED_QUEUE
 
 
 def loading(*us: float) -> TraceBuilder:

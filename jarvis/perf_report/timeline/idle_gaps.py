@@ -101,7 +101,7 @@ def idle_gaps(
 
     1. ``unlinked_work``: GPU events without a recorded launch fill most of the gap.
     2. ``carried_in``: the work was queued for nearly all of a long gap near the beginning of the
-       recording: the GPU finished work from before it.
+       recording, in which nothing recorded ran: the GPU finished work from before it.
     3. ``queued``: the launch call had returned when a gap of at most DEVICE_GAP_NS began.
     4. ``window_edge``: most of the gap is before the first or after the last host event.
     5. ``unknown``: no launch of the next event is recorded.
@@ -116,7 +116,7 @@ def idle_gaps(
     11. ``unknown``.
     """
     gaps = with_launches(find_gaps(work.window), trace, activity)
-    gaps = gaps.with_columns(is_carried=_is_carried(gaps, work.window))
+    gaps = gaps.with_columns(is_pending=_is_pending(gaps, work.window))
     return explained(gaps, trace, work, calls, activity)
 
 
@@ -126,20 +126,23 @@ def explained(
     """Return gaps with causes and names (schema: ``idle_gaps``).
 
     Args:
-        gaps: Result of ``with_launches``, with ``is_carried``.
+        gaps: Result of ``with_launches``, with ``is_pending``.
     """
     gaps = gaps.with_columns(unlinked_ns=_unlinked_ns(gaps, work.events, work.window))
     return _named(_with_causes(gaps, activity), trace, calls)
 
 
-def _is_carried(gaps: pl.DataFrame, window: pl.DataFrame) -> pl.Series:
-    """Return whether the GPU finished unrecorded work of the time before the recording in a gap."""
+def _is_pending(gaps: pl.DataFrame, window: pl.DataFrame) -> pl.Series:
+    """Return whether work was queued for nearly all of a long gap near the first GPU work.
+
+    A launch call that still runs, such as one that loads the kernel, has queued nothing yet.
+    """
     others = gaps[C.dur_ns].sort().head(max(gaps.height - 1, 0)).to_numpy()
     common_ns = float(np.median(others)) if others.size else 0.0
     busy_before = covered_until(window, gaps[C.start_ns].to_numpy())
     return gaps.select(
         (pl.col(C.dur_ns) > max(MIN_CARRIED_NS, COMMON_GAPS * common_ns))
-        & (pl.col(C.end_ns) - pl.col("launch_ns") >= MIN_PENDING_SHARE * pl.col(C.dur_ns))
+        & (pl.col(C.end_ns) - pl.col("submitted_ns") >= MIN_PENDING_SHARE * pl.col(C.dur_ns))
         & pl.Series(busy_before <= MAX_BUSY_BEFORE * covered_ns(window))
     ).to_series()
 
@@ -272,7 +275,7 @@ def _device_cause(activity: HostActivity) -> pl.Expr:
     is_short = pl.col(C.dur_ns) <= DEVICE_GAP_NS
     tests = {
         IdleCause.UNLINKED_WORK: pl.col("unlinked_ns") >= min_ns,
-        IdleCause.CARRIED_IN: pl.col("is_carried"),
+        IdleCause.CARRIED_IN: pl.col("is_pending") & (pl.col("unlinked_ns") == 0),
         IdleCause.QUEUED: (pl.col("submitted_ns") <= pl.col(C.start_ns)) & is_short,
         IdleCause.WINDOW_EDGE: recorded_ns < pl.col(C.dur_ns) - min_ns,
         IdleCause.UNKNOWN: pl.col("launch_ns").is_null(),

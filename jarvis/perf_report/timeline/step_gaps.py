@@ -149,7 +149,7 @@ def _with_host(edges: pl.DataFrame, trace: Trace, activity: HostActivity) -> pl.
         .alias("launch_thread"),
         before_ns=C.start_ns,
         before_thread=pl.lit(None, pl.Int64),
-        is_carried=pl.lit(False),
+        is_pending=pl.lit(False),
     )
 
 

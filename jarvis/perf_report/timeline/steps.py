@@ -66,18 +66,14 @@ def step_marks(trace: Trace) -> pl.DataFrame:
     step: the recording. Of nested annotations the outermost is the step; an annotation of the same
     name within it on another thread is part of it.
     """
-    is_mark = pl.col(C.name).str.starts_with(STEP_PREFIX)
     annotations = trace.annotations.filter(pl.col(C.cat) == "user_annotation")
-    # Profilers before PyTorch 1.12 record their marks as operators.
-    marks = [
-        events.filter(is_mark).select(C.uid, C.name, *_THREAD, C.ts_ns, C.dur_ns)
-        for events in (annotations, trace.cpu_ops)
-    ]
     tokens = _tokens(annotations[C.name].unique())
-    engine = annotations.join(tokens, on=C.name, maintain_order="left")
     for source, rows in (
-        (StepSource.ENGINE, engine),
-        (StepSource.PROFILER, pl.concat(marks)),
+        (StepSource.ENGINE, annotations.join(tokens, on=C.name, maintain_order="left")),
+        (
+            StepSource.PROFILER,
+            annotations.filter(pl.col(C.name).str.starts_with(STEP_PREFIX)),
+        ),
     ):
         found = _merged(rows.drop_nulls([C.ts_ns, C.dur_ns]))
         if found.height:

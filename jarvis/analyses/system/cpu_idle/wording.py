@@ -232,8 +232,9 @@ MESSAGES = MessageTable(
         "title": "The GPU idles",
         "title.doubtful": "The GPU seems to idle",
         "title.cause": "The GPU idles: {cause:lower}",
-        "issue": "The GPU idles for {idle_ms}, {idle_pct} of its wall time: no kernel, copy or "
-        "communication runs{mostly}{host_call}.",
+        "issue": "The GPU idles for {idle_ms}, {idle_pct} of its wall time{own}: no kernel, copy "
+        "or communication runs{mostly}{host_call}.",
+        "issue.own": " after the work from before the recording",
         "issue.mostly": ". For {share_pct} of that time {what}",
         "issue.cause": "The GPU idles for {idle_ms} ({idle_pct} of its wall time) in "
         "{gaps:count gap} in which {what}{host_call}.",
