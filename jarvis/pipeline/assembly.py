@@ -92,7 +92,9 @@ def _run(
 ) -> Run:
     report, info = source.report, source.info
     classified = {key: o.operations for key, o in outcomes.items() if o.operations is not None}
-    tables = {name: report.table(name) for name in TABLES}
+    # A run of an earlier release has not every table.
+    present = frozenset(report.table_names())
+    tables = {name: report.table(name) for name in TABLES if name in present}
     tables |= {name: report.table(name) for name in source.sheets if name not in tables}
     tables |= {"operations": split.operations, "top_operations": split.top_operations}
     tables[HEALTH] = source.health
