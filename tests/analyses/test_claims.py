@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from jarvis.analyses import load_analyses
+from jarvis.analyses.base import Analysis, Claim
 from jarvis.analyses.claims import claim_operations, top_operations
 from jarvis.perf_report import PerfReport
 from jarvis.trace import read_trace
@@ -54,12 +55,55 @@ def test_registered_categories_decide(name: str, op_category: str, expected: str
         ("hipLaunchKernel->SubTensorOpWithCastTensor1d (Synthetic Op)", "other", "convolution"),
         ("aten::normal_", "elementwise", "elementwise"),
         ("aten::_convert_weight", "other", "other"),
+        ("hipGraphLaunch->volta_sgemm_128x64_tn (Synthetic Op)", "other", "gemm"),
+        ("hipGraphLaunch->ampere_fp16_s16816gemm_fp16_128x64_ldg8 (Synthetic Op)", "other", "gemm"),
+        ("hipGraphLaunch->wvSplitKreduce_kernel (Synthetic Op)", "other", "gemm"),
+        ("hipGraphLaunch->triton_tem_fused_addmm_gemm_3 (Synthetic Op)", "other", "gemm"),
+        ("hipGraphLaunch->void aiter::fmoe_bf16_g1u1<1> (Synthetic Op)", "other", "moe_fused"),
+        ("hipGraphLaunch->void cunn_SoftMaxForward<8> (Synthetic Op)", "other", "reduce"),
+        ("hipGraphLaunch->FusedAddRMSNormKernel (Synthetic Op)", "other", "batchnorm"),
     ],
 )
 def test_names_decide_where_only_a_kernel_suggests_the_category(
     name: str, op_category: str, expected: str
 ) -> None:
     assert category_of(name, op_category) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("fbgemm::jagged_dense_elementwise_add", "elementwise"),
+        ("fbgemm::permute_2D_sparse_data", "other"),
+        ("SplitLookupFunction_Dense_Op", "other"),
+        ("hipGraphLaunch->triton_poi_fused_moe_constant_pad_nd_3 (Synthetic Op)", "triton"),
+        ("hipGraphLaunch->triton_red_fused_attention_gemm_softmax_1 (Synthetic Op)", "triton"),
+        ("hipGraphLaunch->void vllm::reshape_and_cache_flash_kernel<1> (Synthetic Op)", "other"),
+        ("custom::smoemaker", "other"),
+    ],
+)
+def test_words_count_only_where_they_begin_and_not_in_lists_of_fused_operators(
+    name: str, expected: str
+) -> None:
+    assert category_of(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "does_match"),
+    [
+        ("*::peek", "mylib::peek", True),
+        ("mylib::*", "mylib::peek", True),
+        ("*peek", "mylib::peek", True),
+        ("*peek", "mylib::PEEK", True),
+        ("*peek", "mylib::fastPeek", True),
+        ("*peek", "mylib::fastpeek", False),
+        ("aten::*grouped_mm", "aten::_grouped_mm", True),
+    ],
+)
+def test_patterns_of_extensions(pattern: str, name: str, does_match: bool) -> None:
+    analysis = Analysis("T", ":material/radar:", (), claim=Claim(op_names=(pattern,)), key="found")
+    rows = operations(operation(name, time_us=1.0))
+    assert (claim_operations(rows, [analysis])["category"][0] == "found") is does_match
 
 
 def test_every_operation_of_every_trace_has_one_category(reference_root: Path) -> None:

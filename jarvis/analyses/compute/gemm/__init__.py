@@ -156,6 +156,7 @@ ANALYSIS = Analysis(
         op_categories=("GEMM", "GroupedGEMM_fwd", "GroupedGEMM_bwd"),
         op_names=(
             "*gemm*",
+            *(f"*{letter}gemm*" for letter in "bcdhsz"),  # by dtype, as BLAS names them
             "*cijk_*",
             "*nvjet*",
             "*splitkreduce*",
