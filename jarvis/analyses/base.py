@@ -24,15 +24,16 @@ class Claim:
     with ``*``, of which a leading one ends where a word begins (``*gemm*`` is not in ``fbgemm``).
     Operators that a compiled kernel lists in its name are ignored. Categories take precedence,
     except those derived only from a kernel's name; if patterns of several analyses match, the
-    lowest ``order`` wins. ``kernel_kinds`` are kinds of the table of communication names: rows whose
-    longest kernel has one belong to the category before all others. ``rest`` claims all unclaimed
-    operations.
+    lowest ``order`` wins. Rows whose longest kernel is of a kind in ``kernel_kinds`` (of the table
+    of communication names) come before all others. ``blocks`` (``perf_report.kernel_blocks``)
+    decide for kernels without an operator. ``rest`` claims all unclaimed operations.
     """
 
     op_categories: tuple[str, ...] = ()
     op_names: tuple[str, ...] = ()
     order: int = 100
     kernel_kinds: tuple[str, ...] = ()
+    blocks: tuple[str, ...] = ()
     rest: bool = False
 
 

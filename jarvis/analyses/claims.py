@@ -11,6 +11,8 @@ from jarvis.analyses.kernel_names import family_name, main_kernel
 from jarvis.analyses.operations import weighted_efficiency
 from jarvis.perf_models import BUILTIN, Registry
 from jarvis.perf_report.communication_names import kind_of
+from jarvis.perf_report.kernel_blocks import block_of
+from jarvis.perf_report.unified import LAUNCHED, SYNTHETIC_END
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE
 from jarvis.schemas.names import C
 from jarvis.text.format import cut
@@ -70,9 +72,19 @@ def _claimer(name: str, op_category: str, claimers: list[Analysis], registry: Re
     )
     by_name = _by_name(name, claimers)
     by_category = exact.get(op_category)
-    choices = (by_name, by_category) if is_suggested else (by_category, by_name)
+    by_block = _by_block(name, claimers)
+    choices = (by_block, by_name, by_category) if is_suggested else (by_category, by_name)
     rest = next((a.key for a in claimers if a.claim and a.claim.rest), "")
     return next((key for key in choices if key is not None), rest)
+
+
+def _by_block(name: str, claimers: list[Analysis]) -> str | None:
+    """Return the analysis that claims the block of a kernel without an operator."""
+    launcher, separator, kernel = name.partition(LAUNCHED)
+    if not (launcher and separator) or family_name(kernel) != kernel:
+        return None
+    block = block_of(kernel.removesuffix(SYNTHETIC_END))
+    return next((a.key for a in claimers if a.claim and block in a.claim.blocks), None)
 
 
 def _by_name(name: str, claimers: list[Analysis]) -> str | None:

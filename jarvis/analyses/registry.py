@@ -129,6 +129,7 @@ def _check_claim(others: Iterable[Analysis], candidate: Analysis, source: str) -
         if other.claim is None:
             continue
         both = set(claim.op_categories) & set(other.claim.op_categories)
+        both |= set(claim.blocks) & set(other.claim.blocks)
         both |= set(claim.kernel_kinds) & set(other.claim.kernel_kinds)
         if both or (claim.rest and other.claim.rest):
             what = ", ".join(sorted(both)) or "the rest"
@@ -213,6 +214,9 @@ def _claim_markdown(analysis: Analysis) -> list[str]:
             parts.append("op categories " + ", ".join(f"`{c}`" for c in claim.op_categories))
         if claim.op_names:
             parts.append("names " + ", ".join(f"`{n}`" for n in claim.op_names))
+        if claim.blocks:
+            blocks = ", ".join(f"`{b}`" for b in claim.blocks)
+            parts.append(f"kernels without an operator of the blocks {blocks}")
         if claim.kernel_kinds:
             kinds = ", ".join(f"`{k}`" for k in claim.kernel_kinds)
             parts.append(f"operations whose longest kernel is of the communication kinds {kinds}")

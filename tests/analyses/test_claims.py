@@ -71,6 +71,23 @@ def test_names_decide_where_only_a_kernel_suggests_the_category(
 
 
 @pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        ("_matmul_ogs_NNT_bf16", "moe_fused"),
+        ("moe_align_block_size_kernel", "moe_fused"),
+        ("void flash::reduce_segments<gemm>", "sdpa_fwd"),
+        ("marlin_kernel", "gemm"),
+        ("RowwiseMomentsCUDAKernel", "batchnorm"),
+        ("naive_conv_fwd", "convolution"),
+        ("triton_red_fused_native_layer_norm_0", "triton"),
+        ("vllm::concat_and_cache_mla_kernel", "other"),
+    ],
+)
+def test_a_replayed_kernel_is_in_the_category_of_its_block(kernel: str, expected: str) -> None:
+    assert category_of(f"hipGraphLaunch->{kernel} (Synthetic Op)") == expected
+
+
+@pytest.mark.parametrize(
     ("name", "expected"),
     [
         ("fbgemm::jagged_dense_elementwise_add", "elementwise"),

@@ -167,6 +167,7 @@ ANALYSIS = Analysis(
     icon=":material/account_tree:",
     claim=Claim(
         op_categories=("MoE_fused", "MoE_unfused", "MoE_aux", "MoE_comm_fwd", "MoE_comm_bwd"),
+        blocks=("moe_gemm", "moe_route"),
         op_names=("*moe*", "*fmoe*"),
         order=10,
     ),

@@ -154,6 +154,7 @@ ANALYSIS = Analysis(
     icon=":material/grid_on:",
     claim=Claim(
         op_categories=("GEMM", "GroupedGEMM_fwd", "GroupedGEMM_bwd"),
+        blocks=("gemm",),
         op_names=(
             "*gemm*",
             *(f"*{letter}gemm*" for letter in "bcdhsz"),  # by dtype, as BLAS names them
