@@ -15,7 +15,7 @@ of them. Kernels from a template (``triton_tem_fused_mm``) are what their name l
 
 def family_name(name: str) -> str:
     """Return ``name`` without the operators that a compiled kernel lists."""
-    return re.sub(FUSION_LIST, r"\1", name)
+    return re.sub(FUSION_LIST, r"\1_", name)
 
 
 def first_match(
@@ -25,7 +25,7 @@ def first_match(
 
     ``otherwise`` if none matches. Operators that a compiled kernel lists are ignored.
     """
-    short = name.str.head(MAX_NAME_LENGTH).str.replace_all(FUSION_LIST, "$1")
+    short = name.str.head(MAX_NAME_LENGTH).str.replace_all(FUSION_LIST, "${1}_")
     lower = short.str.to_lowercase()
     titles = [pl.when(lower.str.contains(pattern)).then(pl.lit(t)) for t, pattern in patterns]
     return pl.coalesce(*titles, pl.lit(otherwise, dtype=pl.String))

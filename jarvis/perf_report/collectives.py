@@ -3,15 +3,15 @@
 import polars as pl
 
 from jarvis.core.dtypes import DTYPES
-from jarvis.perf_report.communication_names import UNKNOWN, communication_kind
+from jarvis.perf_report.communication_names import LOCAL, STAGING, UNKNOWN, communication_kind
 from jarvis.perf_report.intervals import microseconds
 from jarvis.perf_report.work import COMMUNICATION, GpuWork
 from jarvis.schemas.names import C
 
 MIB = 1 << 20
 _ELEMENT_BYTES = {dtype.scalar_type: dtype.bytes for dtype in DTYPES if dtype.scalar_type}
-_RECORDED_NAMES = {"all_reduce": "allreduce", UNKNOWN: None}
-"""Kinds that PyTorch records under another name."""
+_RECORDED_NAMES = {"all_reduce": "allreduce", UNKNOWN: None, LOCAL: None, STAGING: None}
+"""Kinds that PyTorch records under another name, or that are no collective."""
 
 
 def communication_kernels(work: GpuWork) -> pl.DataFrame:

@@ -19,7 +19,25 @@ COMMUNICATION, OTHER = "comm", "other"
 _COMPILED = re.compile(r"triton_(?:poi|red|per|for)_fused")
 _NORMS = frozenset({"native_layer_norm", "rms_norm", "_fused_rms_norm"})
 _MOVES = frozenset(
-    ["view", "reshape", "permute", "transpose", "t", "expand", "slice", "select", "clone", "copy", "_to_copy", "cat", "stack", "split", "constant_pad_nd", "unsqueeze", "squeeze"]
+    {
+        "view",
+        "reshape",
+        "permute",
+        "transpose",
+        "t",
+        "expand",
+        "slice",
+        "select",
+        "clone",
+        "copy",
+        "_to_copy",
+        "cat",
+        "stack",
+        "split",
+        "constant_pad_nd",
+        "unsqueeze",
+        "squeeze",
+    }
 )
 """Operators that only move data."""
 
