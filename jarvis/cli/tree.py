@@ -67,10 +67,12 @@ def _levels(text: str) -> int:
 
 
 def _tree(arguments: argparse.Namespace) -> int:
+    from jarvis.schemas.names import C
+
     calls, source = _opened(arguments.run_or_trace)
     if arguments.name is not None:
         matches = calls.find(arguments.name)
-        listed = matches.sort("kernel_time_us", descending=True, nulls_last=True)
+        listed = matches.sort(C.kernel_time_us, descending=True, nulls_last=True)
         listed = listed.head(arguments.limit or matches.height)
         rows = listed.to_dicts()
         result = {"source": source, "name": arguments.name, "total": matches.height, "calls": rows}

@@ -64,10 +64,10 @@ NOT_LOADED = {
     "perf_model_extension = {'x': 5}": "`x`: A class was expected, not int. It is ignored.",
     "class A: pass\nperf_model_extension = {'x': A}": "The class A has no category.",
     "class A: category = 'a/b'\nperf_model_extension = {'x': A}": "'a/b' can name no sheet",
-    "class A: category = 7\nperf_model_extension = {'x': A}": "texts, not int",
-    "class A: category, sheet_category = 'a', 0\nperf_model_extension = {'x': A}": "texts, not int",
-    "op_category_extension = {'x': None}": "texts, not NoneType",
-    "op_category_extension = {8: 'x'}": "texts, not int",
+    "class A: category = 7\nperf_model_extension = {'x': A}": "strings, not int",
+    "class A: category, sheet_category = 'a', 0\nperf_model_extension = {'x': A}": "not int",
+    "op_category_extension = {'x': None}": "strings, not NoneType",
+    "op_category_extension = {8: 'x'}": "strings, not int",
     "tree_postprocess_extension = print": "tree_postprocess_extension of mine.py needs",
     "get_additional_dataframes_extension = dict": "which Jarvis does not have, and is ignored.",
     "op_category_extension = {'mylib::scan': '\\ud800'}": "'\\ud800' is not valid Unicode",
@@ -75,7 +75,7 @@ NOT_LOADED = {
     "raise ValueError('\\ud800')": "mine.py, line 1: ValueError: ?. The file is ignored.",
     "def register(registry):\n    registry.categorize('a', 5)": "mine.py, line 2: Registration",
     "def register(registry):\n    registry.perf_model('x', category='A', backward_category=5)": (
-        "texts, not int"
+        "strings, not int"
     ),
 }
 
