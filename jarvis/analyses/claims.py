@@ -50,14 +50,15 @@ def claim_operations(
 
     Rows whose longest kernel is of a claimed kind of the table of communication names come first. A
     registered op category goes to the analysis that names it. A category derived only from a
-    kernel's name yields to patterns of the op's name. Unclaimed rows go to the rest.
+    kernel's name yields to patterns of the op's name, then to the block of its longest kernel; the
+    block comes first for kernels without an operator. Unclaimed rows go to the rest.
     """
     claimers = [analysis for analysis in analyses if analysis.claim is not None]
     rows = operations.select(C.name, C.op_category, kernel=main_kernel()).rows()
     by_kernel = {kind: a.key for a in claimers if a.claim for kind in a.claim.kernel_kinds}
     keys = {
         row: by_kernel.get(kind_of(kernel or "") or "")
-        or _claimer(cut(name), category, claimers, registry)
+        or _claimer(cut(name), category, kernel or "", claimers, registry)
         for row in set(rows)
         for name, category, kernel in [row]
     }
@@ -65,25 +66,28 @@ def claim_operations(
     return operations.with_columns(categories)
 
 
-def _claimer(name: str, op_category: str, claimers: list[Analysis], registry: Registry) -> str:
+def _claimer(
+    name: str, op_category: str, kernel: str, claimers: list[Analysis], registry: Registry
+) -> str:
     exact = {c: a.key for a in claimers if a.claim for c in a.claim.op_categories}
-    is_suggested = (
-        op_category in KERNEL_NAME_CATEGORIES and registry.registered_category(name) is None
-    )
-    by_name = _by_name(name, claimers)
-    by_category = exact.get(op_category)
-    by_block = _by_block(name, claimers)
-    choices = (by_block, by_name, by_category) if is_suggested else (by_category, by_name)
+    by_name, by_category = _by_name(name, claimers), exact.get(op_category)
+    launcher, separator, launched = name.partition(LAUNCHED)
+    choices: tuple[str | None, ...] = (by_category, by_name)
+    if op_category in KERNEL_NAME_CATEGORIES and registry.registered_category(name) is None:
+        if launcher and separator:
+            by_block = _by_block(launched.removesuffix(SYNTHETIC_END), claimers)
+            choices = (by_block, by_name, by_category)
+        else:
+            choices = (by_name, _by_block(kernel, claimers), by_category)
     rest = next((a.key for a in claimers if a.claim and a.claim.rest), "")
     return next((key for key in choices if key is not None), rest)
 
 
-def _by_block(name: str, claimers: list[Analysis]) -> str | None:
-    """Return the analysis that claims the block of a kernel without an operator."""
-    launcher, separator, kernel = name.partition(LAUNCHED)
-    if not (launcher and separator) or family_name(kernel) != kernel:
+def _by_block(kernel: str, claimers: list[Analysis]) -> str | None:
+    """Return the analysis that claims the block of a kernel; None for compiled kernels."""
+    if family_name(kernel) != kernel:
         return None
-    block = block_of(kernel.removesuffix(SYNTHETIC_END))
+    block = block_of(kernel)
     return next((a.key for a in claimers if a.claim and block in a.claim.blocks), None)
 
 

@@ -13,8 +13,9 @@ from jarvis.trace import read_trace
 from tests.analyses.rows import operation, operations, table
 
 
-def category_of(name: str, op_category: str = "other") -> str:
-    rows = operations(operation(name, time_us=1.0, op_category=op_category))
+def category_of(name: str, op_category: str = "other", kernel: str = "some_kernel") -> str:
+    row = operation(name, time_us=1.0, op_category=op_category, kernels=[(kernel, 1.0)])
+    rows = operations(row)
     return claim_operations(rows, load_analyses().values())["category"][0]
 
 
@@ -85,6 +86,40 @@ def test_names_decide_where_only_a_kernel_suggests_the_category(
 )
 def test_a_replayed_kernel_is_in_the_category_of_its_block(kernel: str, expected: str) -> None:
     assert category_of(f"hipGraphLaunch->{kernel} (Synthetic Op)") == expected
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        ("Cijk_Alik_Bljk_MT64x64x64", "gemm"),
+        ("void flash::flash_fwd_kernel<128>", "sdpa_fwd"),
+        ("cudnn::cnn::wgrad_alg0_engine", "convolution"),
+        ("cudnn::bn_bw_1C11_kernel_new", "batchnorm"),
+        ("fused_moe_kernel", "moe_fused"),
+        ("vllm::reshape_and_cache_flash_kernel", "other"),
+        ("CatArrayBatchedCopy", "other"),
+        ("my_kernel", "other"),
+    ],
+)
+def test_a_kernel_has_one_category_linked_to_an_unknown_operator_or_replayed(
+    kernel: str, expected: str
+) -> None:
+    linked = category_of("mylib::layer", kernel=kernel)
+    replayed = category_of(f"hipGraphLaunch->{kernel} (Synthetic Op)", kernel=kernel)
+    assert (linked, replayed) == (expected, expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "op_category", "kernel", "expected"),
+    [
+        ("aten::cudnn_convolution_backward_weight", "other", "volta_sgemm", "convolution"),
+        ("aten::convolution", "CONV_fwd", "Cijk_Alik_Bljk_MT64x64x64", "convolution"),
+    ],
+)
+def test_a_known_operator_decides_before_its_kernel(
+    name: str, op_category: str, kernel: str, expected: str
+) -> None:
+    assert category_of(name, op_category, kernel) == expected
 
 
 @pytest.mark.parametrize(
