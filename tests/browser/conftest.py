@@ -88,7 +88,7 @@ class Server:
 
 @pytest.fixture(scope="session")
 def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
-    chromium = optional.program("chromium")
+    chromium = optional.browser_program()
     if chromium is None:
         skip_or_fail("there is no chromium")
     return {**browser_type_launch_args, "executable_path": chromium, "args": list(FLAGS)}
