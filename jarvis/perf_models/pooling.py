@@ -7,6 +7,7 @@ from jarvis.perf_models.arguments import (
     Tensor,
     flag,
     integers,
+    layout_params,
     per_dim,
     tensor,
     total_bytes,
@@ -259,4 +260,10 @@ def upsample_nearest(op: OpSignature) -> OpCost:
     size = integers(op, 1)
     if not size:
         raise UnexpectedArgumentsError(f"{op.name} was recorded without its output size.")
-    return _resized(x, prod(x.shape[:2]) * prod(size))
+    out = Tensor((*x.shape[:2], *size), x.dtype)
+    params = layout_params(x, out) | {
+        "op_shape": out.shape,
+        "input_shape": x.shape,
+        "output_shape": out.shape,
+    }
+    return replace(_resized(x, out.numel), params=params)
