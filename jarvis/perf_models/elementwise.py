@@ -368,12 +368,14 @@ def silu_and_mul(op: OpSignature) -> OpCost:
     return _gated(op, SILU_AND_MUL_FLOPS)
 
 
+@perf_model("_C::gelu_and_mul", "sgl_kernel::gelu_and_mul")
 @perf_model("aiter::gelu_and_mul", category="elementwise", sheet="UnaryElementwise")
 def gelu_and_mul(op: OpSignature) -> OpCost:
     """Return the cost of out[n] = gelu(x[:n]) x[n:]: FLOPs 8n; bytes 2n read, n written."""
     return _gated(op, GELU_AND_MUL_FLOPS)
 
 
+@perf_model("_C::gelu_tanh_and_mul", "sgl_kernel::gelu_tanh_and_mul")
 @perf_model("aiter::gelu_tanh_and_mul", category="elementwise", sheet="UnaryElementwise")
 def gelu_tanh_and_mul(op: OpSignature) -> OpCost:
     """Return the cost of out[n] = gelu_tanh(x[:n]) x[n:]: FLOPs 10n; bytes 2n read, n written."""

@@ -224,6 +224,8 @@ def test_a_copy_of_bools_has_exact_bytes(price: Price) -> None:
         ("_C::silu_and_mul", 5),
         ("sgl_kernel::silu_and_mul", 5),
         ("aiter::gelu_and_mul", 8),
+        ("_C::gelu_and_mul", 8),
+        ("sgl_kernel::gelu_tanh_and_mul", 10),
         ("aiter::gelu_tanh_and_mul", 10),
     ],
 )
