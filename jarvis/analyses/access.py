@@ -18,7 +18,8 @@ CHANNELS_LAST: Order = "channels_last"
 _LOOKS_UP = re.compile(r"(?:^|[^a-z])(?:rope|rotary)(?![a-z])")
 
 Tensor = tuple[tuple[int, ...], tuple[int, ...]]
-"""Shape and strides without the dims of extent 1, whose strides are meaningless."""
+"""Shape and strides without the dims of extent 1, whose strides are meaningless, and the dims of
+stride 0, along which a tensor is expanded."""
 
 
 def access(name: str, input_dims: str | None, input_strides: str | None) -> Access | None:
@@ -90,7 +91,7 @@ def _operands(name: str, input_dims: str | None, input_strides: str | None) -> l
 
 
 def _extended(whole: Tensor) -> Tensor:
-    dims = [(extent, step) for extent, step in zip(*whole, strict=True) if extent != 1]
+    dims = [(extent, step) for extent, step in zip(*whole, strict=True) if extent != 1 and step]
     return tuple(extent for extent, _ in dims), tuple(step for _, step in dims)
 
 

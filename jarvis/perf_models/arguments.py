@@ -49,6 +49,14 @@ class Tensor:
         return prod(self.shape)
 
     @property
+    def stored(self) -> int:
+        """Number of elements in memory: a dim of stride 0 repeats the same ones."""
+        if self.strides is None or len(self.strides) != len(self.shape):
+            return self.numel
+        steps = zip(self.shape, self.strides, strict=True)
+        return prod(extent for extent, step in steps if step or not extent)
+
+    @property
     def size(self) -> int | None:
         """Bytes per element as the report sheets count them, None for an unknown dtype."""
         return bytes_per_element(self.dtype)
