@@ -112,6 +112,7 @@ QUANTITIES: Mapping[str, Quantity] = {
     "stalled_queue_idle_ms": Quantity("Queued work that does not start", "ms"),
     "queued_idle_ms": Quantity("Between queued kernels", "ms"),
     "unlinked_work_idle_ms": Quantity("Work without a recorded launch", "ms"),
+    "carried_in_idle_ms": Quantity("Work from before the recording", "ms"),
     "window_edge_idle_ms": Quantity("Edge of the recording", "ms"),
     "unknown_idle_ms": Quantity("Unknown", "ms"),
     "mean_kernel_us": Quantity("Mean kernel time", "µs"),

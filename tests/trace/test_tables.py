@@ -126,12 +126,20 @@ def test_names_of_processes_and_threads_last_one_wins() -> None:
 def test_metadata_of_the_trace() -> None:
     built = trace("AMD Instinct MI300X").op("ProfilerStep#1").launches("gemm", us=5)
     built.header |= {"distributedInfo": {"rank": 3, "world_size": 8}}
-    built.header["deviceProperties"][0]["numSms"] = 304
+    built.header["deviceProperties"][0] |= {
+        "numSms": 304,
+        "totalGlobalMem": 206141652992,
+        "warpSize": 64,
+        "computeMajor": 9,
+        "computeMinor": 4,
+    }
     built.events.append(
         {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#7", "ts": 1000, "dur": 20}
     )
     info = built.read().info
     assert (info.device_name, info.compute_units) == ("AMD Instinct MI300X", 304)
+    assert (info.memory_bytes, info.warp_size) == (206141652992, 64)
+    assert info.compute_capability == (9, 4)
     assert (info.rank, info.world_size, info.steps) == (3, 8, 1)
     assert (info.gpu_only, info.has_shapes, info.has_stacks) == (False, False, False)
     assert info.origin == "recorded"
@@ -150,6 +158,7 @@ def test_a_trace_without_device_names_has_none() -> None:
     built.header = {}
     info = built.read().info
     assert (info.device_name, info.gpu_only) == (None, True)
+    assert (info.memory_bytes, info.compute_capability) == (None, None)
 
 
 @pytest.mark.parametrize("value", ["[" * 300 + "]" * 300, "[NaN, 18446744073709551617]"])
