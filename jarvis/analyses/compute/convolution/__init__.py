@@ -106,8 +106,8 @@ ADVICE = {
         reason="it has few input channels ({channels}), which kernels for matrix units take "
         f"{CHANNEL_BLOCK} at once, so part of their work is padding"
         "{convolving_text:message}",
-        algorithmic="Fold neighboring pixels into channels before the {filter} filter (space to "
-        f"depth), or pad the input to {CHANNEL_BLOCK} channels{{place}}.",
+        algorithmic="{layout_advice:message} For the channels, fold neighboring pixels into them "
+        f"(space to depth), or pad the input to {CHANNEL_BLOCK}{{place}}.",
         kernel="Check whether {kernel} is made for few input channels ({channels}): the DNN "
         "libraries have such kernels.",
     ),
