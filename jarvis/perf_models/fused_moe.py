@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from jarvis.core.dtypes import find_dtype
-from jarvis.perf_models.arguments import Shape, Tensor, optional_tensor, tensor, total_bytes
+from jarvis.perf_models.arguments import (
+    Shape,
+    Tensor,
+    optional_tensor,
+    tensor,
+    tensors_at,
+    total_bytes,
+)
 from jarvis.perf_models.dtypes import FP8_BYTES, HALF_PRECISION_BYTES, compute_spec
 from jarvis.perf_models.moe import check_choices, expected_experts
 from jarvis.perf_models.registry import (
@@ -151,7 +158,7 @@ def _call(op: OpSignature, up: int, down: int, choices: int) -> _Call:
         _check_rank(op, t.shape, 3)
     _check_rank(op, chosen.shape, 2)
     experts = weights[0].shape[0]
-    later = (optional_tensor(op, index) for index in range(choices + 1, len(op.input_dims)))
+    later = tensors_at(op, range(choices + 1, len(op.input_dims)))
     maps = (
         t.numel for t in later if len(t.shape) == 1 and t.dtype in _INTEGERS and t.numel > experts
     )
@@ -167,12 +174,12 @@ def _check_rank(op: OpSignature, shape: Shape, rank: int) -> None:
 
 @perf_model(*_TOKENS_FIRST, "vllm::rocm_aiter_fused_moe", "aiter::fused_moe_")
 def fused_experts(op: OpSignature) -> OpCost:
-    """Return the cost of tokens (M,K), up (E, N or 2N, K), down (E,K,N), choices (M,k) at 4.
+    """Return the cost of tokens (M,K), up (E, N or 2N, K), down (E,K,N), choices (M,k) at 0 .. 3.
 
     FLOPs (2 or 3) 2MKNk + MK (2k - 1); bytes MK in, weights of the experts reached if tokens choose
     evenly, MK out.
     """
-    return _call(op, 1, 2, 4).fused_cost()
+    return _call(op, 1, 2, 3).fused_cost()
 
 
 @perf_model("trtllm::fused_moe")
@@ -195,4 +202,4 @@ def product_of_experts(op: OpSignature) -> OpCost:
     With W = Mk rows: FLOPs (2 or 3) WKN; bytes half of MK + WN in, W(N or 2N) + WK out, and the
     weights of the experts reached if tokens choose evenly.
     """
-    return _call(op, 1, 2, 4).product_cost()
+    return _call(op, 1, 2, 3).product_cost()

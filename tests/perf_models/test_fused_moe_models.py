@@ -46,8 +46,8 @@ def test_experts_in_one_operator(price: Price, name: str) -> None:
 
 @pytest.mark.parametrize("biases", [[], [(4, 8)]])
 def test_experts_with_the_choices_first(price: Price, biases: list[tuple[int, ...]]) -> None:
-    dims = [(2, 8), (2, 2), (2, 2), (4, 8, 8), *biases, (4, 8, 4), (4, 8)]
-    types = [BF16, "int", "float", *[BF16] * (len(dims) - 3)]
+    dims = [(2, 8), (2, 2), (2, 2), (4, 8, 8), *biases, (4, 8, 4), (4, 8), ((8,), (8,))]
+    types = [BF16, "int", "float", *[BF16] * (len(dims) - 4), "TensorList"]
     assert price("trtllm::fused_moe", dims, types).flops == FLOPS
 
 
