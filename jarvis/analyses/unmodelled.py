@@ -11,15 +11,13 @@ from jarvis.analyses.advice import choose, values_of
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, PATTERN, OperationGroup
 from jarvis.findings import EvidenceValue, Finding, Priority
+from jarvis.perf_report.unified import LAUNCHED
 from jarvis.schemas.names import C
 from jarvis.text.format import quoted
 from jarvis.text.messages import Message, MessageTable
 
 GRAPH_LAUNCH = "(?i)graphlaunch"
 """Operations that replay a GPU graph."""
-
-LAUNCHED = "->"
-"""Separates launcher and kernel in the name of work without an operator."""
 
 KERNELS_SHOWN = 5
 
