@@ -56,12 +56,15 @@ def kind(row) -> str | None:
         (conv((64, 64, 2, 2)), "3x3"),
         (conv((64, 64, 3, 1)), "asymmetric"),
         (conv((64, 64, 1, 1)), "1x1"),
-        (conv((64, 3, 7, 7)), "large filter"),
+        (conv((64, 8, 7, 7)), "large filter"),
+        (conv((64, 3, 7, 7)), "few channels"),
+        (conv((64, 7, 3, 3)), "few channels"),
+        (conv((64, 3, 1, 1)), "1x1"),
         (conv((64, 64, 1, 5)), "asymmetric"),
         (conv((64, 64, 4, 4)), "large filter"),
         (conv((64, 3, 16, 16), step=[16, 16]), "patches"),
-        (conv((64, 3, 16, 16), step=[16, 16], padding=[1, 1]), "large filter"),
-        (conv((64, 3, 16, 16), step=[8, 8]), "large filter"),
+        (conv((64, 64, 16, 16), step=[16, 16], padding=[1, 1]), "large filter"),
+        (conv((64, 64, 16, 16), step=[8, 8]), "large filter"),
         (conv((64, 64, 3, 3), dilation=[2, 2]), "dilated"),
         (conv((64, 64, 1, 1), dilation=[2, 2]), "1x1"),
         (conv((64, 1, 3, 3), groups=64), "depthwise"),
@@ -160,6 +163,12 @@ def test_expected_band_of_each_kind_stands_in_the_finding(made: dict, band: str)
     row = conv(**made, pct_roofline=10.0, bound="compute", flops=7.08e10)
     (finding,) = low_efficiency(category("convolution", row))
     assert band in finding.issue
+
+
+def test_few_input_channels_are_named() -> None:
+    (finding,) = low_efficiency(category("convolution", conv((64, 3, 7, 7), pct_roofline=20.0)))
+    assert "few input channels (3 to 64)" in finding.issue
+    assert "space to depth" in finding.algorithmic
 
 
 def test_a_transposed_convolution_has_no_band() -> None:

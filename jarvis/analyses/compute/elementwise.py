@@ -176,7 +176,7 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
         op_type=first_match(pl.col(C.name), OP_TYPES, "other"),
         op_class=_op_class(),
         access=pl.Series(
-            [access(*pair) for pair in rows.select(C.input_dims, C.input_strides).rows()],
+            [access(*row) for row in rows.select(C.name, C.input_dims, C.input_strides).rows()],
             dtype=pl.String,
         ),
         is_baseline=pl.col(C.uid).is_in(baseline_rows(rows)[C.uid].to_list()),

@@ -28,8 +28,12 @@ from jarvis.schemas.names import C
 SMALL_KERNEL = 3
 """The largest side of a small filter."""
 
+CHANNEL_BLOCK = 8
+"""Input channels that kernels for matrix units take at once: 16 bytes in half precision."""
+
 TRANSPOSED, DEPTHWISE, POINTWISE, PATCHES = "transposed", "depthwise", "1x1", "patches"
 DILATED, ASYMMETRIC, SMALL, LARGE = "dilated", "asymmetric", "3x3", "large filter"
+FEW_CHANNELS = "few channels"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +68,27 @@ def convolution_facts(params: Mapping[str, Any]) -> ConvolutionFacts:
         channels=f"{channels_in:,} to {channels_out:,}",
         pattern=TRANSPOSED
         if is_transposed
-        else _kind(weight[2:], groups, shape, params, is_dilated=is_dilated),
+        else _kind(weight, groups, shape, params, is_dilated=is_dilated),
     )
 
 
 def _kind(
-    sides: Sequence[int],
+    weight: Sequence[int],
     groups: int | None,
     shape: Sequence[int],
     params: Mapping[str, Any],
     *,
     is_dilated: bool,
 ) -> str:
+    sides = weight[2:]
     if groups and groups > 1 and len(shape) > 1 and groups == shape[1]:
         return DEPTHWISE
     if prod(sides) == 1:
         return POINTWISE
     if list(params.get("stride") or []) == list(sides) and not any(params.get("padding") or [0]):
         return PATCHES
+    if groups == 1 and weight[1] < CHANNEL_BLOCK:
+        return FEW_CHANNELS
     if is_dilated:
         return DILATED
     if len(set(sides)) > 1:
@@ -94,6 +101,16 @@ def _sides(sides: Sequence[int]) -> str:
 
 
 ADVICE = {
+    FEW_CHANNELS: Advice(
+        rule=f"fewer than {CHANNEL_BLOCK} input channels in one group",
+        reason="it has few input channels ({channels}), which kernels for matrix units take "
+        f"{CHANNEL_BLOCK} at once, so part of their work is padding"
+        "{convolving_text:message}",
+        algorithmic="{layout_advice:message} For the channels, fold neighboring pixels into them "
+        f"(space to depth), or pad the input to {CHANNEL_BLOCK}{{place}}.",
+        kernel="Check whether {kernel} is made for few input channels ({channels}): the DNN "
+        "libraries have such kernels.",
+    ),
     LARGE: Advice(
         rule=f"a side of the filter is longer than {SMALL_KERNEL}",
         reason="a {filter} filter over {channels} channels does much arithmetic per input "
