@@ -3,7 +3,7 @@
 A precondition is the name of a fact, or ``not`` and the name; in parentheses it may have the uid of
 the operation, or the direction of the copies, that it is about. Messages of findings carry their
 preconditions. The runner of the analyses drops the actions that do not hold, ``jarvis validate``
-checks the stored ones.
+checks the stored ones. Of an unknown fact, neither the name nor ``not`` and the name holds.
 """
 
 import re
@@ -71,7 +71,7 @@ class Facts:
     """The facts of one trace, each derived once."""
 
     tables: Tables
-    _known: dict[tuple[str, Subject], bool] = field(default_factory=dict)
+    _known: dict[tuple[str, Subject], bool | None] = field(default_factory=dict)
 
     def hold(self, needs: Iterable[str], subject: Subject) -> bool:
         """Return whether all preconditions hold for a finding with this subject.
@@ -91,7 +91,7 @@ class Facts:
         key = found["name"], about
         if key not in self._known:
             self._known[key] = FACTS[found["name"]](self, about)
-        return self._known[key] != bool(found["no"])
+        return self._known[key] is (not found["no"])
 
     def table(self, name: str, *columns: str) -> pl.DataFrame:
         """Return these columns of a table; without rows if the table or a column is missing."""
@@ -136,9 +136,11 @@ def has_several_steps(facts: Facts, _: Subject) -> bool:
     return names.filter(names.str.starts_with(STEP_PREFIX)).n_unique() >= SEVERAL_STEPS
 
 
-def has_backward(facts: Facts, _: Subject) -> bool:
-    """A backward pass runs: an operation has that direction (table ``operations``)."""
-    return facts.has("operations", pl.col(C.direction) == "backward")
+def has_backward(facts: Facts, subject: Subject) -> bool | None:
+    """A backward pass runs: an operation has that direction; unknown without host calls (table
+    ``operations``)."""
+    is_known = has_host_calls(facts, subject)
+    return facts.has("operations", pl.col(C.direction) == "backward") if is_known else None
 
 
 def has_checkpointing(facts: Facts, _: Subject) -> bool:
@@ -152,12 +154,13 @@ def has_compiled_code(facts: Facts, _: Subject) -> bool:
     return facts.has("operations", pl.col(C.name).str.contains(COMPILED_KERNEL))
 
 
-def has_graph_replay(facts: Facts, _: Subject) -> bool:
-    """GPU graphs are replayed: the launcher of GPU work or the name of an operation is such a call
-    (tables ``gpu_work``, ``operations``)."""
-    return facts.has("gpu_work", pl.col(C.launcher_name).str.contains(GRAPH_LAUNCH)) or facts.has(
-        "operations", pl.col(C.name).str.contains(GRAPH_LAUNCH)
-    )
+def has_graph_replay(facts: Facts, subject: Subject) -> bool | None:
+    """GPU graphs are replayed: the launcher of GPU work or the name of an operation is such a call;
+    unknown without host calls (tables ``gpu_work``, ``operations``)."""
+    sources = {"gpu_work": C.launcher_name, "operations": C.name}
+    if any(facts.has(t, pl.col(name).str.contains(GRAPH_LAUNCH)) for t, name in sources.items()):
+        return True
+    return False if has_host_calls(facts, subject) else None
 
 
 def has_loader_workers(facts: Facts, _: Subject) -> bool:
@@ -202,19 +205,22 @@ def has_several_streams(facts: Facts, _: Subject) -> bool:
     return bool(streams[C.device].is_duplicated().any())
 
 
-def communication_shares_compute_stream(facts: Facts, _: Subject) -> bool:
-    """Communication runs on a stream that also computes (table ``gpu_work``)."""
+def communication_shares_compute_stream(facts: Facts, _: Subject) -> bool | None:
+    """Communication runs on a stream that also computes; unknown without single GPU events (table
+    ``gpu_work``)."""
     return _share_compute_stream(facts, pl.col(C.kind) == "communication", C.kind)
 
 
-def copies_share_compute_stream(facts: Facts, subject: Subject) -> bool:
-    """Copies in the direction of the finding run on a stream that also computes (table
-    ``gpu_work``)."""
+def copies_share_compute_stream(facts: Facts, subject: Subject) -> bool | None:
+    """Copies in the direction of the finding run on a stream that also computes; unknown without
+    single GPU events (table ``gpu_work``)."""
     return _share_compute_stream(facts, _is_copy(subject), C.kind, C.direction)
 
 
-def _share_compute_stream(facts: Facts, condition: pl.Expr, *columns: str) -> bool:
+def _share_compute_stream(facts: Facts, condition: pl.Expr, *columns: str) -> bool | None:
     work = facts.table("gpu_work", *_STREAM, *columns)
+    if work.is_empty():
+        return None
     computing = work.filter(pl.col(C.kind) == "compute").select(_STREAM)
     return not work.filter(condition).join(computing, on=_STREAM, how="semi").is_empty()
 
@@ -235,30 +241,31 @@ def _is_copy(subject: Subject) -> pl.Expr:
     return is_copy & (pl.col(C.direction) == subject.direction)
 
 
-def is_reduction_collective(facts: Facts, _: Subject) -> bool:
-    """Most communication time is in collectives that reduce, by kind, else by the kernel's name
-    (table ``collectives``)."""
+def is_reduction_collective(facts: Facts, _: Subject) -> bool | None:
+    """Most communication time is in collectives that reduce, by kind, else by the kernel's name;
+    unknown without single collectives (table ``collectives``)."""
     kind = pl.coalesce(C.collective, C.name)
     return _is_most_communication(facts, kind.str.contains(REDUCTION))
 
 
-def reduces_gradients(facts: Facts, subject: Subject) -> bool:
-    """A backward pass runs, and most communication time is in collectives that reduce (tables
-    ``operations``, ``collectives``)."""
-    return has_backward(facts, subject) and is_reduction_collective(facts, subject)
+def reduces_gradients(facts: Facts, subject: Subject) -> bool | None:
+    """A backward pass runs, and most communication time is in collectives that reduce; unknown if
+    one is not known and the other holds (tables ``operations``, ``collectives``)."""
+    parts = has_backward(facts, subject), is_reduction_collective(facts, subject)
+    return None if None in parts and False not in parts else all(parts)
 
 
-def messages_are_large(facts: Facts, _: Subject) -> bool:
-    """Most communication time is in messages of at least {LARGE_MESSAGE_BYTES:,.0f} bytes (table
-    ``collectives``)."""
+def messages_are_large(facts: Facts, _: Subject) -> bool | None:
+    """Most communication time is in messages of at least {LARGE_MESSAGE_BYTES:,.0f} bytes; unknown
+    without single collectives (table ``collectives``)."""
     nbytes = pl.col(C.message_mb) * BYTES_PER_MIB
     return _is_most_communication(facts, nbytes >= LARGE_MESSAGE_BYTES)
 
 
-def _is_most_communication(facts: Facts, condition: pl.Expr) -> bool:
+def _is_most_communication(facts: Facts, condition: pl.Expr) -> bool | None:
     times = facts.table("collectives", C.collective, C.name, C.message_mb, C.dur_us)
     if times.is_empty():
-        return False
+        return None
     return float(times.filter(condition)[C.dur_us].sum()) > float(times[C.dur_us].sum()) / 2
 
 
@@ -351,7 +358,7 @@ def _sizes(row: Mapping[str, Any]) -> list[int]:
     return [prod(shape) for shape in shapes if shape and all(type(n) is int for n in shape)]
 
 
-FACTS: Mapping[str, Callable[[Facts, Subject], bool]] = {
+FACTS: Mapping[str, Callable[[Facts, Subject], bool | None]] = {
     function.__name__: function
     for function in (
         has_stacks,
@@ -377,4 +384,4 @@ FACTS: Mapping[str, Callable[[Facts, Subject], bool]] = {
         calls_are_independent,
     )
 }
-"""The facts by name."""
+"""The facts by name; a function returns None if the tables do not show whether its fact holds."""

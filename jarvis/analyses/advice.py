@@ -35,7 +35,7 @@ PARTS = MessageTable(
         "reproduced": "; a replay package reproduces it",
         "reproduced_step": ", for which a replay package can be made",
         "run_package": "run the replay package of {arguments}",
-        "on_package": " on the replay package",
+        "on_package": " in a replay package of {arguments}",
         "checkpoint_less": action(
             "; if memory allows, checkpoint less around attention, so that its forward pass is not "
             "repeated",

@@ -26,7 +26,6 @@ MESSAGES = MessageTable(
         "kernel": [
             action(
                 "Replay the {launches}, most of {kernel}, from a GPU graph.",
-                "has_host_calls",
                 "not has_graph_replay",
             ),
             action(

@@ -98,8 +98,8 @@ OPERATORS = _Kind(
     "against the hardware.",
     "With a perf model for {name} registered, analyze the same trace again: its rows must then "
     "have an efficiency.",
-    "Run {name}{on_arguments} under the platform's hardware-counter profiler{on_package}: a perf "
-    "model needs the bytes and FLOPs of {kernel}.",
+    "Profile {kernel} with the platform's hardware-counter profiler{on_package}: a perf model "
+    "needs its bytes and FLOPs.",
 )
 
 

@@ -107,9 +107,7 @@ MESSAGES = MessageTable(
         "algorithmic": "Broaden the fusion: remove the graph breaks and dynamic shapes{place} that "
         "split the work into {kernels:count kernel}.",
         "kernel": [
-            action(
-                "Replay the {launches} from a GPU graph.", "has_host_calls", "not has_graph_replay"
-            ),
+            action("Replay the {launches} from a GPU graph.", "not has_graph_replay"),
             action(
                 "Let the compiler combine independent ones into one foreach or grouped kernel.",
                 "calls_are_independent",

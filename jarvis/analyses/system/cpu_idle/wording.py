@@ -17,7 +17,6 @@ STEADY_STEPS = (
 )
 REPLAY_FROM_GRAPH = action(
     "Replay steady parts of the step from a GPU graph, which launches them at once.",
-    "has_host_calls",
     "not has_graph_replay",
 )
 
@@ -258,7 +257,6 @@ _CAUSES = (
         kernel=[
             action(
                 "Replay from a GPU graph, which shortens the gaps.",
-                "has_host_calls",
                 "not has_graph_replay",
             ),
             action("Keep dependent work on one stream.", "has_several_streams"),

@@ -26,28 +26,25 @@ MESSAGES = MessageTable(
         "exposed.issue.longest": "; most time goes to {kind} with {rate}",
         "exposed.algorithmic": [
             action(
-                "Start gradient reductions asynchronously during the backward pass, pipeline "
-                "micro-batches, and send less by accumulating gradients.",
+                "Start gradient reductions asynchronously during the backward pass, and send less "
+                "by accumulating gradients.",
                 "reduces_gradients",
             ),
-            action(
-                "Split the batch so that one part computes while the other communicates, and send "
-                "less by fewer and fused collectives.",
-                "not reduces_gradients",
-            ),
+            "Split the batch so that one part computes while the other communicates.",
+            action("Send less, by fewer and fused collectives.", "not reduces_gradients"),
             action("Compress or quantize the large messages.", "messages_are_large"),
         ],
         "exposed.algorithmic.slow": "First look for the cause of late ranks, such as uneven "
-        "batches, slow data loading or work that only one rank does: message size hardly matters. "
-        "Then {hide}.",
+        "batches, slow data loading or work that only one rank does: message size hardly matters."
+        "{hide}",
         "hide": [
             action(
-                "start the reductions early in the backward pass, and make them fewer by "
-                "accumulating gradients over micro-batches",
+                " Then start the reductions early in the backward pass, and make them fewer by "
+                "accumulating gradients over micro-batches.",
                 "reduces_gradients",
             ),
             action(
-                "split the batch so that one part computes while the other communicates",
+                " Then split the batch so that one part computes while the other communicates.",
                 "not reduces_gradients",
             ),
         ],
@@ -84,14 +81,10 @@ MESSAGES = MessageTable(
         "overlap.algorithmic": [
             action(
                 "Let reductions run asynchronously during the backward pass, with buckets that "
-                "fill early, and overlap one micro-batch's compute with the communication of "
-                "another.",
+                "fill early.",
                 "reduces_gradients",
             ),
-            action(
-                "Overlap the compute of one part of the batch with the communication of another.",
-                "not reduces_gradients",
-            ),
+            "Overlap the compute of one part of the batch with the communication of another.",
             action(
                 "Split large collectives, so that their first parts can be used early.",
                 "not reduces_gradients",

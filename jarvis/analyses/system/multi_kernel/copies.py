@@ -33,7 +33,7 @@ capped at MEDIUM unless their time alone is HIGH, because no host waits for them
 
 
 SEPARATE_STREAM = action("Copy on a separate stream.", "copies_share_compute_stream")
-"""Pinned memory alone does not let a copy run beside compute: streams run one after the other."""
+"""Even from pinned memory, a copy does not overlap with compute on its own stream."""
 
 
 @dataclass(frozen=True, slots=True)
