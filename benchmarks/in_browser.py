@@ -51,7 +51,7 @@ WATCH = """(beginning) => {
 @contextmanager
 def browser_page() -> Iterator[Page]:
     """Yield an empty page of a new browser."""
-    chromium = optional.program("chromium")
+    chromium = optional.browser_program()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
         try:

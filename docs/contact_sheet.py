@@ -102,7 +102,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("traces", nargs="*", type=Path, help="traces in addition to the sample")
     traces = [None, *parser.parse_args().traces]
-    chromium = optional.program("chromium")
+    chromium = optional.browser_program()
     if chromium is None:
         sys.stderr.write("No screenshots were taken: chromium is not installed.\n")
         return 0

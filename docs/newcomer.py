@@ -133,7 +133,7 @@ def _screenshot(page: Page, name: str) -> None:
 
 def main() -> int:
     """Walk through the dashboard and write the screenshots."""
-    chromium = optional.program("chromium")
+    chromium = optional.browser_program()
     if chromium is None:
         sys.stderr.write("No screenshots were taken: chromium is not installed.\n")
         return 0

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_core import PydanticSerializationError
 
 from jarvis.core.errors import HardwareFileError, UnknownHardwareError
+from jarvis.core.recorded_device import ARCHITECTURE, RecordedDevice, has_architecture
 from jarvis.core.workspace import custom_hardware_dir, resource
 
 if TYPE_CHECKING:
@@ -32,9 +33,18 @@ _GENERIC_WORDS = frozenset({"amd", "nvidia", "instinct", "tesla", "vf", "oam", "
 MAX_FIGURE = 1_000_000
 """No GPU has so many GB, GB/s or TFLOPS/s: such a value is in another unit."""
 
+MIN_MEMORY_SHARE, MIN_HBM_SHARE, MAX_MEMORY_SHARE = 0.9, 0.975, 1.005
+"""Bounds of the memory that a device reports, as a share of ``memory_gb`` GiB. The driver reserves
+some of it and, except with HBM, a sixteenth may store error-correcting codes."""
+
+_LATER_FIELDS = ("compute_units", "architecture")
+
 
 class HardwareSpec(BaseModel):
     """The peaks of one GPU under one preset.
+
+    ``compute_units`` counts streaming multiprocessors or compute units, ``architecture`` is the
+    compiler's name of their generation (``"sm_90"``, ``"gfx942"``).
 
     ``mem_bw_gbps`` is in GB/s (1e9 bytes), ``max_achievable_tflops`` maps a compute unit and
     precision (``"matrix_bf16"``) to dense TFLOPS/s, ``sources`` maps a figure to its source, with
@@ -51,6 +61,8 @@ class HardwareSpec(BaseModel):
     memory_gb: float = Field(gt=0, lt=MAX_FIGURE, allow_inf_nan=False)
     memory_type: str | None = None
     mem_bw_gbps: float = Field(gt=0, lt=MAX_FIGURE, allow_inf_nan=False)
+    compute_units: int | None = Field(default=None, gt=0, lt=MAX_FIGURE)
+    architecture: str | None = Field(default=None, pattern=ARCHITECTURE)
     max_achievable_tflops: dict[str, float]
     sources: dict[str, str]
     doubts: dict[str, str] = {}
@@ -98,8 +110,35 @@ class HardwareSpec(BaseModel):
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """Return the names of all figures: memory, bandwidth and each compute peak."""
-        return ("memory_gb", "mem_bw_gbps", *self.max_achievable_tflops)
+        """Return the names of all known figures: memory, bandwidth, compute units and each peak."""
+        units = () if self.compute_units is None else ("compute_units",)
+        return ("memory_gb", "mem_bw_gbps", *units, *self.max_achievable_tflops)
+
+    def has_properties_of(self, device: RecordedDevice) -> bool:
+        """Return whether a recorded device has these compute units, memory and architecture.
+
+        Compute units and memory must be recorded; the architecture may be missing on either side.
+        """
+        if device.compute_units is None or device.memory_bytes is None:
+            return False
+        least = MIN_HBM_SHARE if (self.memory_type or "").startswith("HBM") else MIN_MEMORY_SHARE
+        share = device.memory_bytes / 2**30 / self.memory_gb
+        return (
+            device.compute_units == self.compute_units
+            and least <= share <= MAX_MEMORY_SHARE
+            and (self.architecture is None or has_architecture(device, self.architecture))
+        )
+
+    def is_current(self, stored: Self) -> bool:
+        """Return whether an analysis made with ``stored`` has the figures of this description.
+
+        Aliases do not matter, nor fields that the version that made the analysis did not have.
+        """
+        ignored: dict[str, Any] = {"aliases": True}
+        if all(getattr(stored, field) is None for field in _LATER_FIELDS):
+            ignored |= dict.fromkeys(_LATER_FIELDS, True)
+            ignored["sources"] = set(_LATER_FIELDS)
+        return self.model_dump(exclude=ignored) == stored.model_dump(exclude=ignored)
 
     @property
     def title(self) -> str:
@@ -135,8 +174,12 @@ class HardwareSpec(BaseModel):
 
     @property
     def sha256(self) -> str:
-        """Return a digest of the whole description."""
-        text = json.dumps(self.model_dump(), sort_keys=True)
+        """Return a digest of the whole description.
+
+        Fields of later versions count if they have a value: digests are part of stored ids.
+        """
+        unset = {field for field in _LATER_FIELDS if getattr(self, field) is None}
+        text = json.dumps(self.model_dump(exclude=unset), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def to_arch_json(self) -> dict[str, Any]:
@@ -264,10 +307,24 @@ class Hardware:
         ]
         return self.get(self._names[max(fitting, key=len)]) if fitting else None
 
-    def choice(self, spec: HardwareSpec, device_name: str | None) -> tuple[str | None, str | None]:
+    def candidates(self, device: RecordedDevice) -> tuple[HardwareSpec, ...]:
+        """Return the default specs that the GPU of a trace may be: that of its name or, without a
+        match, every one with its recorded properties."""
+        by_name = self.match(device.device_name) if device.device_name else None
+        if by_name is not None:
+            return (by_name,)
+        defaults = (self.get(name) for name in self.names())
+        return tuple(spec for spec in defaults if spec.has_properties_of(device))
+
+    def recognize(self, device: RecordedDevice) -> HardwareSpec | None:
+        """Return the only candidate for the GPU of a trace, or None."""
+        found = self.candidates(device)
+        return found[0] if len(found) == 1 else None
+
+    def choice(self, spec: HardwareSpec, device: RecordedDevice) -> tuple[str | None, str | None]:
         """Return the platform and preset options that give ``spec`` for a trace of this device;
         None for defaults."""
-        found = self.match(device_name) if device_name else None
+        found = self.recognize(device)
         is_matched = found is not None and found.name == spec.name
         is_first = self.presets(spec.name)[0] == spec.preset
         return None if is_matched else spec.name, None if is_first else spec.preset

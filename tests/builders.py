@@ -71,6 +71,10 @@ class TraceBuilder:
         """Start a Python frame inside the open call, or at the top."""
         return self._begin("python_function", name, {}, us)
 
+    def annotation(self, name: str, us: float = 0.0) -> Self:
+        """Start an annotation inside the open call, or at the top."""
+        return self._begin("user_annotation", name, {}, us)
+
     def up(self, levels: int = 1) -> Self:
         """Close the innermost open calls."""
         for _ in range(levels):
@@ -87,15 +91,17 @@ class TraceBuilder:
         call: str = "cudaLaunchKernel",
         call_cat: str = "cuda_runtime",
         at_us: float | None = None,
+        launch_us: float = _LAUNCH_US,
         **args: Any,
     ) -> Self:
         """Add a runtime call and its GPU event, after the last one of its stream.
 
-        ``at_us`` places the GPU event at a time of its own; ``args`` are added to the event.
+        ``at_us`` places the GPU event at a time of its own; ``launch_us`` is the duration of the
+        call; ``args`` are added to the event.
         """
         self._correlation += 1
         link = self._correlation
-        start = self._call(call, call_cat, {"correlation": link})
+        start = self._call(call, call_cat, {"correlation": link}, launch_us)
         flow = {"id": link, "cat": "ac2g", "name": "ac2g"}
         self.events.append({"ph": "s", "pid": PID, "tid": self._thread, "ts": start, **flow})
         begin = self._gpu(kernel, us, stream, cat, at_us, {"correlation": link, **args})

@@ -17,7 +17,15 @@ WITHOUT = "JARVIS_TEST_WITHOUT_OPTIONAL"
 ASKED = "JARVIS_TEST_ASKED"
 """A folder for the ids of tests that use something optional, in a file for each process."""
 
-PROGRAMS = ("chromium", "haproxy", "setpriv", "ssh", "ssh-keygen", "sshd")
+PROGRAMS = (
+    "chromium",
+    "chromium-headless-shell",
+    "haproxy",
+    "setpriv",
+    "ssh",
+    "ssh-keygen",
+    "sshd",
+)
 """Searched on PATH and in the folders of Debian's server programs."""
 
 _SERVERS = "/usr/sbin"
@@ -40,6 +48,11 @@ def program(name: str) -> str | None:
     if _is_hidden():
         return None
     return shutil.which(name, path=f"{os.environ['PATH']}{os.pathsep}{_SERVERS}")
+
+
+def browser_program() -> str | None:
+    """Return the path of Chromium, or None; the headless one takes two thirds of the CPU time."""
+    return program("chromium-headless-shell") or program("chromium")
 
 
 def tied(signal: str = "KILL") -> tuple[str, ...]:

@@ -1,9 +1,11 @@
 """The GPU catalog: figures, sources, presets and the match from device names."""
 
 import gzip
+import hashlib
 import itertools
 import json
 import math
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -121,6 +123,19 @@ def test_each_matrix_precision_is_a_multiple_of_the_wider_one(hardware: Hardware
         ("NVIDIA GB200", "GB200"),
         ("NVIDIA GeForce RTX 4090", "RTX 4090"),
         ("Tesla V100-SXM2-32GB", "V100 SXM2 32GB"),
+        ("Tesla V100-PCIE-32GB", "V100 PCIe 32GB"),
+        ("A100-PG509-200", "A100 SXM 40GB"),
+        ("NVIDIA A100-PG509-200", "A100 SXM 40GB"),
+        ("NVIDIA PG509-210", "A100"),
+        ("NVIDIA A800-SXM4-80GB", "A800 SXM 80GB"),
+        ("NVIDIA A800 80GB PCIe", "A800 PCIe 80GB"),
+        ("NVIDIA H800", "H800 SXM"),
+        ("NVIDIA H800 PCIe", "H800 PCIe"),
+        ("NVIDIA H20", "H20"),
+        ("NVIDIA GH200 480GB", "GH200 96GB"),
+        ("NVIDIA GH200 144G HBM3e", "GH200 144GB"),
+        ("NVIDIA L40S", "L40S"),
+        ("AMD Instinct MI308X", "MI308X"),
     ],
 )
 def test_device_names_of_traces_are_matched(hardware: Hardware, device: str, name: str) -> None:
@@ -135,7 +150,8 @@ def test_device_names_of_traces_are_matched(hardware: Hardware, device: str, nam
         "",
         "NVIDIA",
         "NVIDIA H100",
-        "NVIDIA GH200 480GB",
+        "NVIDIA H20-3e",
+        "NVIDIA A100-SXM-64GB",
         "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
         "NVIDIA GeForce RTX 4090 Laptop GPU",
         "NVIDIA GeForce RTX 4090 D",
@@ -147,15 +163,131 @@ def test_another_device_has_no_peaks(hardware: Hardware, device: str) -> None:
     assert hardware.match(device) is None
 
 
+def test_parts_for_some_markets_have_their_own_figures(hardware: Hardware) -> None:
+    h800, h100 = hardware.get("H800 SXM"), hardware.get("H100 SXM", "datasheet")
+    assert (h800.peak_tflops("vector_fp64"), h100.peak_tflops("vector_fp64")) == (1, 33.5)
+    assert hardware.get("H20").peak_tflops("matrix_bf16") == 148
+    assert hardware.get("MI308X").compute_units == 80
+    assert hardware.get("MI308X").max_achievable_tflops == {}, "AMD publishes none"
+
+
+def test_every_released_gpu_has_its_properties(hardware: Hardware) -> None:
+    for spec in hardware:
+        if spec.name == "MI400":
+            assert spec.compute_units is None
+            continue
+        assert spec.compute_units, spec.title
+        assert spec.architecture, spec.title
+        default = hardware.get(spec.name)
+        assert spec.compute_units == default.compute_units, spec.title
+        assert spec.architecture == default.architecture, spec.title
+
+
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Device:
+    """The recorded properties of a GPU; by default those of the MI300X of a reference trace."""
+
+    device_name: str | None = None
+    compute_units: int | None = 304
+    memory_bytes: int | None = 206141652992
+    warp_size: int | None = 64
+    compute_capability: tuple[int, int] | None = (9, 4)
+
+
+H100 = Device("NVIDIA H100 80GB HBM3", 132, 85018279936, 32, (9, 0))
+T4 = Device(None, 40, 15655829504, 32, (7, 5))
+
+
+@pytest.mark.parametrize(
+    ("device", "names"),
+    [
+        (Device(), ["MI300X"]),
+        (Device("AMD Instinct MI300X HF"), ["MI300X"]),
+        (Device(memory_bytes=205571227648), ["MI300X"]),
+        (Device(warp_size=None, compute_capability=None), ["MI300X"]),
+        (H100, ["H100 SXM"]),
+        (replace(H100, device_name=None), ["H100 SXM", "H800 SXM"]),
+        (replace(H100, device_name=None, memory_bytes=99456909312), ["H100 NVL"]),
+        (T4, ["T4"]),
+        (Device(None, 104, 68702699520, 64, (9, 0)), ["MI210", "MI250"]),
+        (Device(memory_bytes=None), []),
+        (Device(compute_units=None), []),
+        (Device(compute_units=303), []),
+        (Device(memory_bytes=96 * GIB), []),
+        (Device(memory_bytes=200 * GIB), []),
+        (Device(warp_size=32), []),
+        (Device(compute_capability=(9, 5)), []),
+        (Device("NVIDIA H100 80GB HBM3 MIG 1g.10gb", 16, 10 * GIB, 32, (9, 0)), []),
+        (Device(None, None, None, None, None), []),
+    ],
+)
+def test_a_gpu_is_recognized_by_name_or_else_by_its_properties(
+    hardware: Hardware, device: Device, names: list[str]
+) -> None:
+    candidates = hardware.candidates(device)
+    assert [spec.name for spec in candidates] == names
+    assert all(spec.preset == DEFAULT_PRESET for spec in candidates)
+    recognized = hardware.recognize(device)
+    assert recognized == (candidates[0] if len(candidates) == 1 else None)
+
+
+def test_only_other_memory_than_hbm_may_lose_a_tenth(hardware: Hardware) -> None:
+    """Error-correcting codes take memory of a T4; 93% of an H100 is another GPU."""
+    assert T4.memory_bytes is not None
+    assert T4.memory_bytes / GIB / hardware.get("T4").memory_gb == pytest.approx(0.911, abs=1e-3)
+    smaller = replace(H100, device_name=None, memory_bytes=74 * GIB)
+    assert hardware.candidates(smaller) == ()
+
+
+def test_a_recognized_gpu_needs_no_option(hardware: Hardware) -> None:
+    assert hardware.choice(hardware.get("MI300X"), Device()) == (None, None)
+    assert hardware.choice(hardware.get("MI300X", "datasheet"), Device()) == (None, "datasheet")
+    assert hardware.choice(hardware.get("H100 SXM"), Device()) == ("H100 SXM", None)
+    unnamed = replace(H100, device_name=None)
+    assert hardware.choice(hardware.get("H100 SXM"), unnamed) == ("H100 SXM", None)
+
+
+def test_a_description_of_an_older_version_is_current_and_has_its_digest(
+    hardware: Hardware, tmp_path: Path
+) -> None:
+    spec = hardware.get("MI325X")
+    entry = spec.model_dump(exclude={"compute_units", "architecture"})
+    entry["aliases"] = ()
+    entry["sources"] = {key: text for key, text in spec.sources.items() if key != "compute_units"}
+    stored = HardwareSpec.parse(entry)
+    assert spec.is_current(stored)
+    assert not spec.is_current(HardwareSpec.parse(entry | {"mem_bw_gbps": 5999}))
+    assert not spec.is_current(HardwareSpec.parse(entry | {"compute_units": 303}))
+    old = load_hardware(written(tmp_path, ENTRY)).get("X1")
+    text = json.dumps(old.model_dump(exclude={"compute_units", "architecture"}), sort_keys=True)
+    assert old.sha256 == hashlib.sha256(text.encode()).hexdigest()
+    assert old.sha256 != HardwareSpec.parse(old.model_dump() | {"compute_units": 9}).sha256
+
+
 def test_devices_of_the_reference_traces_are_known(
     hardware: Hardware, reference_root: Path
 ) -> None:
     devices = set()
     for path in reference_root.glob("traces/*.json.gz"):
         trace = json.loads(gzip.decompress(path.read_bytes()))
-        devices |= {device["name"] for device in trace["deviceProperties"]}
+        devices |= {
+            Device(
+                device["name"],
+                device["numSms"],
+                device["totalGlobalMem"],
+                device["warpSize"],
+                (device["computeMajor"], device["computeMinor"]),
+            )
+            for device in trace["deviceProperties"]
+        }
     assert devices
-    assert all(hardware.match(device) for device in devices)
+    for device in devices:
+        by_name = hardware.recognize(device)
+        assert by_name is not None
+        assert by_name in hardware.candidates(replace(device, device_name=None))
 
 
 def test_names_aliases_and_presets_are_found_in_any_case(hardware: Hardware) -> None:
@@ -215,6 +347,13 @@ def test_a_gpu_may_lack_peaks(tmp_path: Path) -> None:
         (ENTRY.replace("= 100 ", "= nan "), "X1.*matrix_bf16"),
         (ENTRY.replace("default =", "matrix_bf16 ="), "X1.*no source for memory_gb"),
         (ENTRY.replace("default =", "default = 'a', matrix_fp4 ="), "X1.*matrix_fp4"),
+        (ENTRY + "compute_units = 0\n", "X1.*compute_units"),
+        (ENTRY + "compute_units = 1.5\n", "X1.*compute_units"),
+        (ENTRY + 'architecture = "Hopper"\n', "X1.*architecture"),
+        (
+            ENTRY.replace("default =", "default = 'a', compute_units ="),
+            "X1.*compute_units, which has no figure",
+        ),
         (ENTRY.replace('name = "X1"', ""), "without a name"),
         (ENTRY + ENTRY, "X1.*twice"),
         (ENTRY + ENTRY.replace('"X1"', '"X2"\naliases = ["x1"]'), "X2.*x1"),

@@ -41,6 +41,7 @@ def test_a_gpu_is_shown_with_sources_and_doubts(capsys: pytest.CaptureFixture[st
     assert run("hardware", "show", "mi325x", "--preset", "achievable") == 0
     out = capsys.readouterr().out
     assert "MI325X (achievable)" in out
+    assert "  compute_units       304" in out
     assert "ROCm blog" in out
     assert "[in doubt: estimated from the MI300X, not measured]" in out
     assert "Other presets: reference, datasheet" in out

@@ -10,7 +10,8 @@ from jarvis.core.errors import EmptyTraceError, OutputFolderError, UnknownHardwa
 from jarvis.core.workspace import RunPaths
 from jarvis.findings import Severity, Status
 from jarvis.pipeline import STEPS, Step, analyze, choose_hardware, generate_report
-from jarvis.run import Options, Run, analysis_id
+from jarvis.run import Options, Run, analysis_id, category_table
+from jarvis.schemas.names import C
 from jarvis.text.messages import to_text
 from tests.builders import TraceBuilder, trace
 from tests.recorded_runs import RecordedRun
@@ -97,6 +98,93 @@ def test_hardware_from_the_trace_or_as_given() -> None:
     assert "H100 SXM" in warning
     with pytest.raises(UnknownHardwareError):
         choose_hardware(info, "MI9999", None)
+
+
+MI300X_PROPERTIES = {
+    "numSms": 304,
+    "totalGlobalMem": 206141652992,
+    "warpSize": 64,
+    "computeMajor": 9,
+    "computeMinor": 4,
+}
+H100_PROPERTIES = {
+    "numSms": 132,
+    "totalGlobalMem": 85018279936,
+    "warpSize": 32,
+    "computeMajor": 9,
+    "computeMinor": 0,
+}
+
+
+def traced_on(device: str, **properties: int) -> TraceBuilder:
+    built = small_trace(device)
+    built.header["deviceProperties"][0] |= properties
+    return built
+
+
+@pytest.mark.parametrize(
+    ("device", "reason"),
+    [
+        ("", "The trace does not name its GPU."),
+        ("AMD Radeon Graphics", "No GPU named 'AMD Radeon Graphics' is described."),
+    ],
+)
+def test_a_gpu_is_recognized_by_its_properties_and_this_is_stated(device: str, reason: str) -> None:
+    info = traced_on(device, **MI300X_PROPERTIES).read().info
+    spec, warning = choose_hardware(info, None, None)
+    assert spec.title == "MI300X"
+    assert warning == (
+        f"{reason} The analysis uses the peaks of MI300X, the only known GPU with 304 compute "
+        "units and 192 GB of memory."
+    )
+    spec, warning = choose_hardware(info, None, "datasheet")
+    assert spec.title == "MI300X (datasheet)"
+    assert "peaks of MI300X (datasheet), the only" in warning
+    assert choose_hardware(info, "MI300X", None)[1] is None
+
+
+def test_several_gpus_with_the_recorded_properties_are_offered() -> None:
+    info = traced_on("", **H100_PROPERTIES).read().info
+    spec, warning = choose_hardware(info, None, None)
+    assert spec is None
+    assert warning == (
+        "The trace does not name its GPU, and several known GPUs have 132 compute units and 79 GB "
+        "of memory: H100 SXM, H800 SXM. Name one of them to get efficiencies."
+    )
+    assert choose_hardware(info, "H800 SXM", None)[1] is None
+    assert choose_hardware(info, "MI300X", None)[1] == (
+        "The trace was recorded on a GPU with 132 compute units and 79 GB of memory, but the "
+        "analysis uses the peaks of MI300X."
+    )
+
+
+def test_a_gpu_without_name_and_properties_is_unknown() -> None:
+    for built in (traced_on(""), traced_on("", **H100_PROPERTIES | {"numSms": 131})):
+        spec, warning = choose_hardware(built.read().info, None, None)
+        assert spec is None
+        assert warning == (
+            "The trace does not name its GPU, so no peaks are available. Name a GPU to get "
+            "efficiencies."
+        )
+
+
+@pytest.mark.parametrize(
+    ("built", "platform", "units"),
+    [
+        (traced_on("AMD Instinct MI300X", numSms=76), None, 76),
+        (traced_on("AMD Instinct MI300X", numSms=76), "H100 SXM", 76),
+        (traced_on("AMD Instinct MI300X"), None, 304),
+        (traced_on("AMD Instinct MI300X"), "H100 SXM", 304),
+        (traced_on("Mystery GPU 9000"), "H100 SXM", 132),
+        (traced_on("Mystery GPU 9000"), None, None),
+    ],
+)
+def test_tiles_are_counted_against_the_gpu_that_ran_them(
+    built: TraceBuilder, platform: str | None, units: int | None, tmp_path: Path
+) -> None:
+    path = built.write(tmp_path / "trace.json")
+    run = analyze(path, platform=platform, output_dir=tmp_path / "run")
+    assert run.table(category_table("gemm"))[C.compute_units].to_list() == [units]
 
 
 def test_an_unknown_device_runs_without_peaks_and_is_reported(tmp_path: Path) -> None:

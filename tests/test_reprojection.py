@@ -11,6 +11,7 @@ from jarvis.core.errors import (
     HardwareFileError,
     NotARunError,
     NotReprojectableError,
+    OutdatedRunError,
     UnknownHardwareError,
 )
 from jarvis.core.workspace import RunPaths
@@ -156,3 +157,20 @@ def test_a_run_with_missing_data_is_rejected(
     path.write_text(json.dumps(manifest))
     with pytest.raises(NotReprojectableError, match=words):
         reproject(old, output_dir=tmp_path / "again", **OTHER)
+
+
+def test_a_run_of_an_earlier_release_is_reprojected_without_newer_tables(
+    base: Path, tmp_path: Path
+) -> None:
+    old, newer = tmp_path / "old", ("steps", "step_gaps", "timeline_states")
+    shutil.copytree(base, old)
+    path = RunPaths(old).manifest
+    manifest = json.loads(path.read_text())
+    manifest["tables"] = [name for name in manifest["tables"] if name not in newer]
+    path.write_text(json.dumps(manifest))
+    for name in newer:
+        RunPaths(old).table(name).unlink()
+    again = reproject(old, output_dir=tmp_path / "again", **OTHER)
+    assert not set(newer) & set(again.manifest.tables)
+    with pytest.raises(OutdatedRunError, match="the table steps"):
+        again.table("steps")

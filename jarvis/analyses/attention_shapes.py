@@ -20,7 +20,9 @@ from jarvis.findings import Finding, Priority
 from jarvis.schemas.names import C
 from jarvis.text.messages import MessageTable
 
-FLASH_NAMES = r"flash|fmha|attn_fwd|attn_bwd"
+FLASH_NAMES = r"flash_?(?:fwd|bwd|attn|attention|infer|mla)|flash::|fmha|attn_fwd|attn_bwd"
+"""Names of fused attention; ``reshape_and_cache_flash`` writes a cache."""
+
 PAGED_NAMES = r"unified_attention|paged_attention|vllm"
 
 CACHE_KERNELS = r"reshape_and_cache|store_kv_?cache"

@@ -11,13 +11,11 @@ from jarvis.analyses.advice import choose, values_of
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, PATTERN, OperationGroup
 from jarvis.findings import EvidenceValue, Finding, Priority
+from jarvis.perf_report.unified import LAUNCHED
 from jarvis.preconditions import GRAPH_LAUNCH
 from jarvis.schemas.names import C
 from jarvis.text.format import quoted
 from jarvis.text.messages import Message, MessageTable, Templates, action
-
-LAUNCHED = "->"
-"""Separates launcher and kernel in the name of work without an operator."""
 
 KERNELS_SHOWN = 5
 

@@ -68,11 +68,11 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _table(specs: Sequence["HardwareSpec"]) -> Iterator[str]:
     titles = [precision.replace("_", " ") for precision in MAIN_PRECISIONS]
-    yield "Bandwidth in TB/s, memory in GB, dense peaks in TFLOPS/s; - if unknown."
-    yield _line("GPU", "preset", ["bandwidth", "memory", *titles])
+    yield "Bandwidth in TB/s, memory in GB, compute units, dense peaks in TFLOPS/s; - if unknown."
+    yield _line("GPU", "preset", ["bandwidth", "memory", "units", *titles])
     for spec in specs:
         peaks = [spec.peak_tflops(precision) for precision in MAIN_PRECISIONS]
-        figures = [spec.tb_per_s, spec.memory_gb, *peaks]
+        figures = [spec.tb_per_s, spec.memory_gb, spec.compute_units, *peaks]
         yield _line(spec.name, spec.preset, ["-" if f is None else f"{f:.5g}" for f in figures])
 
 
@@ -99,12 +99,14 @@ def _figures(spec: "HardwareSpec", others: Sequence[str]) -> Iterator[str]:
     values = {
         "memory_gb": (spec.memory_gb, "GB"),
         "mem_bw_gbps": (spec.mem_bw_gbps, "GB/s"),
+        "compute_units": (spec.compute_units, ""),
         **{compute: (peak, "TFLOPS/s") for compute, peak in spec.max_achievable_tflops.items()},
     }
-    for figure, (value, unit) in values.items():
+    for figure in spec.figures:
+        value, unit = values[figure]
         doubt = spec.doubt_of(figure)
         source = f"{spec.source_of(figure)}{f' [in doubt: {doubt}]' if doubt else ''}"
-        yield f"  {figure:<12} {value:>9.6g} {unit:<9} {source}"
+        yield f"  {figure:<13} {value:>9.6g} {unit:<9} {source}"
     if others:
         yield f"Other presets: {', '.join(others)}"
 

@@ -51,17 +51,18 @@ def _pairs(match: re.Match[str]) -> dict[str, int]:
     return {key: int(value) for key, value in _PAIR.findall(match["body"])}
 
 
-def _marked_phases(match: re.Match[str]) -> StepTokens:
+def _marked(match: re.Match[str]) -> StepTokens:
     values = _pairs(match)
+    if not any(key.endswith("_sqsq") for key in values):
+        # Each request decodes one token; how many the others have is not known.
+        return StepTokens(
+            values.get("toks", values.get("bs") if match["mode"] == "DECODE" else None)
+        )
     phases = (
         Phase(*(values.get(f"{phase}_{name}", 0) for name in ("sq", "sk", "sqsq", "sqsk")))
         for phase in ("c", "g")
     )
     return _detailed(*phases)
-
-
-def _marked_tokens(match: re.Match[str]) -> StepTokens:
-    return StepTokens(_pairs(match).get("toks"))
 
 
 def _named_phase(match: re.Match[str]) -> StepTokens:
@@ -82,12 +83,19 @@ _GRAMMAR: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], StepTokens]], .
     for pattern, read in (
         (rf"execute_\d+_context_\d+{_SUMS}_generation_\d+{_SUMS}", _two_phases),
         (r"execute_context_\d+\((\d+)\)_generation_\d+\((\d+)\)", _two_token_counts),
-        (r"step\[(?:EXTEND|DECODE|MIXED)\b(?P<body>[^\]]*sqsq=[^\]]*)\]", _marked_phases),
-        (r"step\[\w+ (?P<body>bs=\d+ toks=\d+)\]", _marked_tokens),
+        (r"step\[(?P<mode>EXTEND|DECODE|MIXED)\b(?P<body>[^\]]*)\]", _marked),
         (r"(?P<phase>prefill|decode)\[(?P<body>[^\]]*)\]", _named_phase),
         (r"execute_diffusion_\d+_\d+x\d+", _diffusion),
     )
 )
+
+
+_BEGINNING = re.compile(r"execute_(?:\d+_)?context_|execute_diffusion_|(?:step|prefill|decode)\[")
+
+
+def looks_like_step(annotation: str) -> bool:
+    """Return whether an annotation begins like those of steps."""
+    return _BEGINNING.match(annotation) is not None
 
 
 def parse(annotation: str | None) -> StepTokens | None:

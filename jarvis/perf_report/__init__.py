@@ -1,7 +1,7 @@
 """Performance report of one trace, with every table as a cached property."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -12,8 +12,9 @@ from jarvis.perf_report import collectives, launchers, operations
 from jarvis.perf_report.call_tree import paths
 from jarvis.perf_report.call_tree.paths import CallPath
 from jarvis.perf_report.context import ReportContext
-from jarvis.perf_report.timeline import gpu, idle_gaps, other_definitions
+from jarvis.perf_report.timeline import gpu, idle_gaps, other_definitions, states, step_gaps, steps
 from jarvis.perf_report.timeline.gpu import Totals
+from jarvis.perf_report.work import GpuWork
 from jarvis.schemas import conform
 from jarvis.schemas.names import C
 
@@ -32,6 +33,9 @@ TABLES = (
     "memory_copies",
     "collectives",
     "idle_gaps",
+    "timeline_states",
+    "steps",
+    "step_gaps",
     "host_threads",
     "host_slices",
     "host_bins",
@@ -104,7 +108,48 @@ class PerfReport(ReportContext):
     @cached_property
     def idle_gaps(self) -> pl.DataFrame:
         """The gaps of the GPU timeline, each with its likely cause."""
-        return conform(idle_gaps.idle_gaps(self._trace, self._work, self._calls), "idle_gaps")
+        gaps = idle_gaps.idle_gaps(self._trace, self._work, self._calls, self._host_activity)
+        return conform(gaps, "idle_gaps")
+
+    @cached_property
+    def timeline_states(self) -> pl.DataFrame:
+        """The window of the GPU timeline, divided by what the GPU does."""
+        rows = states.timeline_states(self._work, self.gpu_work, self.operations, self.idle_gaps)
+        return conform(rows, "timeline_states")
+
+    @cached_property
+    def steps(self) -> pl.DataFrame:
+        """The steps of the recording with the parts of their time."""
+        return conform(step_gaps.with_slow_steps(self._steps, self.step_gaps), "steps")
+
+    @cached_property
+    def step_gaps(self) -> pl.DataFrame:
+        """The idle time of each step, with causes."""
+        rows = step_gaps.step_gaps(
+            self._steps,
+            self._all_gaps,
+            self._trace,
+            self._all_work,
+            self._calls,
+            self._host_activity,
+        )
+        return conform(rows, "step_gaps")
+
+    @cached_property
+    def _steps(self) -> pl.DataFrame:
+        return steps.steps(self._trace, self._all_work, self._all_gaps)
+
+    @property
+    def _all_work(self) -> GpuWork:
+        """The GPU work, of which the timeline counts all: a step has what the GPU does in it."""
+        return replace(self._work, counts_unlinked=True)
+
+    @cached_property
+    def _all_gaps(self) -> pl.DataFrame:
+        if self._all_work.window.height == self._work.window.height:
+            return self.idle_gaps
+        gaps = idle_gaps.idle_gaps(self._trace, self._all_work, self._calls, self._host_activity)
+        return conform(gaps, "idle_gaps")
 
     @cached_property
     def other_definitions(self) -> pl.DataFrame:

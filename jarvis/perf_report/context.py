@@ -16,6 +16,7 @@ from jarvis.perf_report.fusion import attention_groups, launch_order, tables
 from jarvis.perf_report.fusion import chains as fusion_chains
 from jarvis.perf_report.fusion import epilogues as fusion_epilogues
 from jarvis.perf_report.timeline.host import HostTimeline
+from jarvis.perf_report.timeline.host_spans import HostActivity, host_activity
 from jarvis.perf_report.work import GpuWork, gpu_work
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
@@ -46,6 +47,10 @@ class ReportContext:
     @cached_property
     def _calls(self) -> HostCalls:
         return host_calls(self._trace)
+
+    @cached_property
+    def _host_activity(self) -> HostActivity:
+        return host_activity(self._trace)
 
     @cached_property
     def _host_timeline(self) -> HostTimeline:

@@ -67,7 +67,7 @@ def _running_max(values: Int64s, group: NDArray[np.uint32]) -> Int64s:
 
 def covered_ns(events: pl.DataFrame) -> int:
     """Return the length of the union of all ``ts_ns, dur_ns`` intervals."""
-    begins, ends = _added_parts(events)
+    begins, ends = added_parts(events)
     return int((ends - begins).sum())
 
 
@@ -79,7 +79,7 @@ def covered_by_bin(events: pl.DataFrame, edges: Int64s) -> Int64s:
 
 def covered_until(events: pl.DataFrame, times: Int64s) -> Int64s:
     """Return the covered time before each of ``times``, in ns."""
-    begins, ends = _added_parts(events)
+    begins, ends = added_parts(events)
     if not begins.size:
         return np.zeros(times.size, dtype=np.int64)
     before = np.concatenate([[0], np.cumsum(ends - begins)])
@@ -90,8 +90,9 @@ def covered_until(events: pl.DataFrame, times: Int64s) -> Int64s:
     return covered
 
 
-def _added_parts(events: pl.DataFrame) -> tuple[Int64s, Int64s]:
-    """Return begins and ends of what each interval adds to the union of the earlier ones."""
+def added_parts(events: pl.DataFrame) -> tuple[Int64s, Int64s]:
+    """Return begins and ends of what each interval adds to the union of the earlier ones, by
+    time; together they are the union."""
     starts = events[C.ts_ns].to_numpy()
     order = np.argsort(starts, kind="stable")
     begins, ends = starts[order], (starts + events[C.dur_ns].to_numpy())[order]

@@ -23,7 +23,10 @@ from jarvis.schemas.names import C
 from jarvis.trace.tables import RUNTIME_CATEGORIES
 
 SYNTHETIC_END = " (Synthetic Op)"
-SYNTHETIC = "{}->{}" + SYNTHETIC_END
+LAUNCHED = "->"
+"""Separates launcher and kernel in the name of work without an operator."""
+
+SYNTHETIC = "{}" + LAUNCHED + "{}" + SYNTHETIC_END
 """Name of a row for one GPU event: the call that launched it, and the event."""
 
 _REPORT_ORDER = ("is_outside_python", "root_ts_ns", "root_order", "order")

@@ -5,6 +5,7 @@ from jarvis.pipeline.assembly import compare
 from jarvis.pipeline.inputs import (
     choose_hardware,
     chosen_options,
+    gpu_properties,
     read_arch_json,
     reprojected_options,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "chosen_options",
     "compare",
     "generate_report",
+    "gpu_properties",
     "opened_at",
     "read_arch_json",
     "read_info",

@@ -8,7 +8,7 @@ from jarvis.comparison import TOLERANCE, Comparison
 from jarvis.comparison import compare as compare_sides
 from jarvis.core.output import limited_output
 from jarvis.core.product import product_version
-from jarvis.pipeline.inputs import AnalysisInput
+from jarvis.pipeline.inputs import AnalysisInput, compute_units
 from jarvis.pipeline.steps import Progress, step
 from jarvis.replay import write_packages
 from jarvis.reports import write_reports
@@ -51,7 +51,7 @@ def write_analysis(
     with step(first, progress, steps):
         split = split_operations(report, analyses)
     with step(first + 1, progress, steps):
-        units = source.info.compute_units
+        units = compute_units(source.info, report.hardware)
         outcomes = run_analyses(
             report, analyses, split, compute_units=units, target_pct=options.target_pct
         )
@@ -92,7 +92,9 @@ def _run(
 ) -> Run:
     report, info = source.report, source.info
     classified = {key: o.operations for key, o in outcomes.items() if o.operations is not None}
-    tables = {name: report.table(name) for name in TABLES}
+    # A run of an earlier release has not every table.
+    present = frozenset(report.table_names())
+    tables = {name: report.table(name) for name in TABLES if name in present}
     tables |= {name: report.table(name) for name in source.sheets if name not in tables}
     tables |= {"operations": split.operations, "top_operations": split.top_operations}
     tables[HEALTH] = source.health

@@ -18,6 +18,7 @@ from jarvis.run import (
     Run,
     main_call_paths,
 )
+from jarvis.text.format import counted, listed
 from jarvis.trace import TraceInfo
 from jarvis.trace_health import TABLE as HEALTH
 from jarvis.trace_health import report_health, trace_health
@@ -61,7 +62,7 @@ def choose_hardware(
     preset: str | None,
     given: HardwareSpec | None = None,
 ) -> tuple[HardwareSpec | None, str | None]:
-    """Return the hardware, and a warning if there is none or if it is not the trace's own.
+    """Return the hardware, and a warning unless it is that of the GPU that the trace names.
 
     Args:
         given: A description that needs no choice.
@@ -70,25 +71,67 @@ def choose_hardware(
         UnknownHardwareError: The platform is unknown, or a preset is given without a GPU.
     """
     hardware = load_hardware()
-    found = hardware.match(info.device_name) if info.device_name else None
+    candidates = [spec.name for spec in hardware.candidates(info)]
     if platform is None and given is None:
-        if found is None:
+        if len(candidates) != 1:
             if preset is not None:
                 raise UnknownHardwareError(info.device_name or "(none)", hardware.names())
-            device = (
-                f"No GPU named {info.device_name!r} is described"
-                if info.device_name
-                else f"The {info.form} does not name its GPU"
-            )
-            return None, (f"{device}, so no peaks are available. Name a GPU to get efficiencies.")
-        return hardware.get(found.name, preset), None
+            return None, _unknown_gpu(info, candidates)
+        chosen = hardware.get(candidates[0], preset)
+        is_named = info.device_name is not None and hardware.match(info.device_name) is not None
+        return chosen, None if is_named else _recognized_gpu(info, chosen)
     chosen = given or hardware.get(platform or "", preset)
-    if info.device_name and (found is None or found.name != chosen.name):
+    if chosen.name not in candidates and (candidates or info.device_name):
+        device = (
+            repr(info.device_name) if info.device_name else f"a GPU with {gpu_properties(info)}"
+        )
         return chosen, (
-            f"The trace was recorded on {info.device_name!r}, but the analysis uses the peaks of "
+            f"The trace was recorded on {device}, but the analysis uses the peaks of "
             f"{chosen.title}."
         )
     return chosen, None
+
+
+def compute_units(info: TraceInfo, hardware: HardwareSpec | None) -> int | None:
+    """Return the number of compute units of the GPU that ran the kernels, or None.
+
+    By preference the recorded number, that of the recognized GPU, that of the chosen one.
+    """
+    if info.compute_units is not None:
+        return info.compute_units
+    known = load_hardware().recognize(info) or hardware
+    return known.compute_units if known else None
+
+
+def gpu_properties(info: TraceInfo) -> str:
+    """Return the recorded compute units and memory of a GPU as text."""
+    return (
+        f"{counted(info.compute_units or 0, 'compute unit')} and "
+        f"{(info.memory_bytes or 0) / 2**30:.0f} GB of memory"
+    )
+
+
+def _unrecognized_name(info: TraceInfo) -> str:
+    if info.device_name:
+        return f"No GPU named {info.device_name!r} is described"
+    return f"The {info.form} does not name its GPU"
+
+
+def _unknown_gpu(info: TraceInfo, candidates: list[str]) -> str:
+    reason = _unrecognized_name(info)
+    if not candidates:
+        return f"{reason}, so no peaks are available. Name a GPU to get efficiencies."
+    return (
+        f"{reason}, and several known GPUs have {gpu_properties(info)}: "
+        f"{listed(candidates, len(candidates))}. Name one of them to get efficiencies."
+    )
+
+
+def _recognized_gpu(info: TraceInfo, chosen: HardwareSpec) -> str:
+    return (
+        f"{_unrecognized_name(info)}. The analysis uses the peaks of {chosen.title}, the only "
+        f"known GPU with {gpu_properties(info)}."
+    )
 
 
 def reprojected_options(

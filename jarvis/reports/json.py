@@ -16,8 +16,11 @@ from jarvis.run.results import RESULTS_VERSION, results_data
 HOST_EVENTS = frozenset({"host_slices", "host_bins"})
 """Tables that only a timeline needs."""
 
-GPU_EVENTS, MAX_GPU_EVENTS = "gpu_work", 20_000
-"""The table of GPU events, and the number of rows from which it is omitted too."""
+GPU_EVENTS = frozenset({"gpu_work", "timeline_states", "step_gaps"})
+"""Tables of GPU events and of the gaps between them."""
+
+MAX_GPU_EVENTS = 20_000
+"""The number of rows from which they are omitted too."""
 
 
 class JsonReporter(Reporter):
@@ -48,7 +51,7 @@ class JsonReporter(Reporter):
 def _left_out(run: Run) -> dict[str, dict[str, object]]:
     found: dict[str, dict[str, object]] = {}
     for name in run.manifest.tables:
-        rows = run.table(name).height if name in {*HOST_EVENTS, GPU_EVENTS} else 0
+        rows = run.table(name).height if name in HOST_EVENTS | GPU_EVENTS else 0
         if name in HOST_EVENTS or rows > MAX_GPU_EVENTS:
             place = RunPaths(Path()).table(name)
             reason = f"single events; the run directory has them as {place}"

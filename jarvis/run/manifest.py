@@ -103,11 +103,12 @@ class Manifest(_Frozen):
     """Everything about a run except its tables and findings.
 
     ``created`` is UTC in ISO format, ``sheets`` the report's sheets in order, ``tables`` every
-    stored table. ``platform_warning`` says that the chosen GPU is not the trace's, or that none is
-    known; ``load_failures`` why analyses of other packages are missing. ``extension_notes`` and
-    ``extension_failures`` are sentences about effects and errors of extensions; ``added_analyses``
-    describe third-party analyses. ``absent_tables`` are those without rows because the input lacks
-    their data, with the missing information.
+    stored table. ``platform_warning`` says that the chosen GPU is not the trace's, that it was
+    recognized by its properties only, or that none is known; ``load_failures`` why analyses of
+    other packages are missing. ``extension_notes`` and ``extension_failures`` are sentences about
+    effects and errors of extensions; ``added_analyses`` describe third-party analyses.
+    ``absent_tables`` are those without rows because the input lacks their data, with the missing
+    information.
     """
 
     schema_version: int = SCHEMA_VERSION

@@ -7,7 +7,7 @@ tools; column names are ours and contain the unit.
 import polars as pl
 
 from jarvis.core.errors import MissingTableError
-from jarvis.schemas import comparison, sheets, tables, trace_diff
+from jarvis.schemas import comparison, sheets, steps, tables, trace_diff
 from jarvis.schemas.columns import (
     ANY_PARAM,
     FLAG,
@@ -68,6 +68,9 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "memory_copies": tables.MEMORY_COPIES,
     "collectives": tables.COLLECTIVES,
     "idle_gaps": tables.IDLE_GAPS,
+    "timeline_states": steps.TIMELINE_STATES,
+    "steps": steps.STEPS,
+    "step_gaps": steps.STEP_GAPS,
     "host_threads": tables.HOST_THREADS,
     "host_slices": tables.HOST_SLICES,
     "host_bins": tables.HOST_BINS,
@@ -164,6 +167,17 @@ _ABOUT = {
     "single trace cannot separate from the transfer.",
     "idle_gaps": "The gaps of `gpu_timeline`, which add up to its idle time. A trace cannot prove "
     "why the GPU waited.",
+    "timeline_states": "The window of `gpu_timeline` as a partition: one row where what the GPU "
+    "does changes. Where several things run at once, compute comes before communication, and "
+    "communication before copies; idle time has the causes of `idle_gaps`. The rows add up to the "
+    "window exactly.",
+    "steps": "The steps of the recording: those that the inference engine or the profiler marks, "
+    "else the whole recording from its first to its last event, host included. Compute, exposed "
+    "communication, exposed copies and the three kinds of idle time add up to the step time "
+    "exactly. They are what the GPU does during the step, even if an earlier step launched it or "
+    "its launch is not recorded, so the parts can differ from `gpu_timeline`.",
+    "step_gaps": "The idle time of each step of `steps`, with its place in the step and its likely "
+    "cause; durations by place add up to the idle times of the step.",
     "host_threads": "Host threads and their activity: time in runtime calls, else in operators, "
     "else in Python only. Annotations do not count.",
     "host_slices": "Single host calls for the timeline: all, or the half million longest. Calls "

@@ -182,7 +182,7 @@ def _store(
     manifest = _manifest(root) if is_stored(identifier) else None
     again = again or (row is not None and not may_answer(row))
     hardware = None if manifest is None else _hardware_now(manifest)
-    has_same = manifest is not None and hardware == manifest.hardware
+    has_same = manifest is not None and _is_current(hardware, manifest.hardware)
     if has_same and not again:
         return StoredAnalysis(identifier, root, is_reused=True)
     is_unusable = manifest is None and (row is None or row.owner is None)
@@ -224,6 +224,12 @@ def _identifier(sha256: str, options: Options) -> str:
 
 _NOT_DESCRIBED = "none"
 """Placeholder for the digest of the figures of an unknown GPU."""
+
+
+def _is_current(hardware: HardwareSpec | None, stored: HardwareSpec | None) -> bool:
+    if hardware is None or stored is None:
+        return hardware is stored
+    return hardware.is_current(stored)
 
 
 def _hardware_now(manifest: Manifest) -> HardwareSpec | None:

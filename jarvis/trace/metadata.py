@@ -21,7 +21,9 @@ STEP_PREFIX = "ProfilerStep#"
 class TraceInfo(BaseModel):
     """Metadata of a trace, or of a performance report that replaces one (``form``).
 
-    ``size_bytes`` is the size of the file, ``json_bytes`` that of the unpacked JSON.
+    ``size_bytes`` is the size of the file, ``json_bytes`` that of the unpacked JSON. The fields
+    from ``compute_units`` to ``compute_capability`` are of the first GPU whose compute units are
+    recorded.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -36,6 +38,9 @@ class TraceInfo(BaseModel):
     origin: Literal["recorded", "simulated"]
     device_names: tuple[str, ...]
     compute_units: int | None
+    memory_bytes: int | None = None
+    warp_size: int | None = None
+    compute_capability: tuple[int, int] | None = None
     rank: int | None
     world_size: int | None
     span_us: float
@@ -57,6 +62,8 @@ def trace_info(
 ) -> TraceInfo:
     """Return the metadata of a trace; ``span`` is its length in nanoseconds (``span_ns``)."""
     devices = [d for d in _list(raw.metadata.get("deviceProperties")) if isinstance(d, dict)]
+    device = next((d for d in devices if _whole(d.get("numSms"))), {})
+    major, minor = _whole(device.get("computeMajor")), _whole(device.get("computeMinor"))
     distributed = _dict(raw.metadata.get("distributedInfo"))
     sample = raw.metadata.get("metadata")
     is_simulated = isinstance(sample, dict) and sample.get(SIMULATED_KEY) == "simulated"
@@ -73,7 +80,10 @@ def trace_info(
         json_bytes=raw.json_bytes,
         origin="simulated" if is_simulated else "recorded",
         device_names=tuple(dict.fromkeys(str(d.get("name", "")) for d in devices)),
-        compute_units=next((n for d in devices if (n := _whole(d.get("numSms")))), None),
+        compute_units=_whole(device.get("numSms")),
+        memory_bytes=_whole(device.get("totalGlobalMem")),
+        warp_size=_whole(device.get("warpSize")),
+        compute_capability=None if major is None or minor is None else (major, minor),
         rank=_whole(distributed.get("rank")),
         world_size=_whole(distributed.get("world_size")),
         span_us=span / 1000,

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from jarvis.perf_models.step_annotation import looks_like_step, parse
+from jarvis.perf_report.timeline.steps import StepSource, step_marks
 from jarvis.perf_report.work import COMMUNICATION, KIND
 from jarvis.schemas.names import C
 from jarvis.text.format import counted, listed, percent, quoted
@@ -30,6 +32,7 @@ def recording_facts(trace: Trace) -> Iterator[Fact]:
         yield _overlaps(trace)
     yield _device(trace.info)
     yield _steps(trace)
+    yield from _unread_steps(trace)
     yield _rank(trace)
     yield _processes(trace)
     yield from _repairs(trace.info.repairs)
@@ -116,39 +119,61 @@ def _overlaps(trace: Trace) -> Fact:
 
 def _device(info: TraceInfo) -> Fact:
     names = [name for name in info.device_names if name]
+    if names:
+        return Fact("device", "GPU", f"{listed([quoted(name) for name in names])}.")
+    has_properties = info.compute_units is not None and info.memory_bytes is not None
     return Fact(
         "device",
         "GPU",
-        f"{listed([quoted(name) for name in names])}."
-        if names
-        else "The trace does not name its GPU.",
-        severity=when(not names),
-        affects="" if names else "No peaks can be chosen from the trace.",
-        remedy="" if names else "Name the GPU for the analysis.",
+        "The trace does not name its GPU.",
+        severity=Severity.NOTE,
+        affects="Its peaks are chosen by its compute units and memory, if one known GPU has them."
+        if has_properties
+        else "No peaks can be chosen from the trace.",
+        remedy="Name the GPU for the analysis.",
     )
 
 
 def _steps(trace: Trace) -> Fact:
-    count = trace.info.steps
-    names = trace.annotations[C.name].unique().to_list()
+    marks = step_marks(trace)
+    source = marks[C.source].first()
+    count = 0 if source == StepSource.RECORDING else marks.height
     numbers = sorted(
         int(number)
-        for name in names
+        for name in marks[C.name].drop_nulls()
         if (number := name.removeprefix(STEP_PREFIX)) != name
         and number.isdecimal()
         and len(number) < MAX_STEP_DIGITS
     )
     span = f" ({numbers[0]} to {numbers[-1]})" if len(numbers) > 1 else ""
+    what = "inference step" if source == StepSource.ENGINE else "profiler step"
     return Fact(
         "steps",
-        "Profiler steps",
-        f"{counted(count, 'profiler step')}{span}." if count else "The trace marks no steps.",
+        "Steps",
+        f"{counted(count, what)}{span}." if count else "The trace marks no steps.",
         float(count),
         "steps",
         when(not count),
         "" if count else "Times are of the whole recording, not of one step.",
         "" if count else "Call the profiler's `step()` after each step.",
     )
+
+
+def _unread_steps(trace: Trace) -> Iterator[Fact]:
+    names = trace.annotations[C.name].drop_nulls().unique().sort()
+    unread = [name for name in names if looks_like_step(name) and parse(name) is None]
+    if unread:
+        yield Fact(
+            "unread_steps",
+            "Steps of unknown form",
+            f"Not read, but named like inference steps: {counted(len(unread), 'annotation')}, such "
+            f"as {quoted(unread[0])}.",
+            float(len(unread)),
+            "annotations",
+            Severity.NOTE,
+            "These annotations mark no steps, and perf models of attention cannot read them.",
+            "Use an annotation form that Jarvis reads.",
+        )
 
 
 def _rank(trace: Trace) -> Fact:

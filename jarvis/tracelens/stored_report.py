@@ -48,6 +48,10 @@ class StoredReport:
             raise MissingTableError(name, f"there are {', '.join(self.stored)}")
         return self._reprojected[name] if name in self._reprojected else self.stored[name]
 
+    def table_names(self) -> tuple[str, ...]:
+        """Return the valid names for ``table``."""
+        return tuple(self.stored)
+
     @property
     def roofline_sheets(self) -> dict[str, pl.DataFrame]:
         """The roofline sheets by name."""

@@ -175,6 +175,31 @@ def test_causes_add_up_to_the_idle_time_and_are_not_counted_twice() -> None:
     assert [f.check for f in disjoint_findings(findings)] == ["gpu_idle"]
 
 
+def test_carried_in_work_is_not_idle_time() -> None:
+    data = by_cause(gap("carried_in", 90), gap("host_work", 1))
+    assert not list(gpu_idle(data))
+    finding, other = worded(idle_causes(data))
+    assert finding.title == "The GPU finished work from before the recording"
+    assert "(10.0% of its wall time)" in other.issue  # of the remaining 10 ms
+    assert finding.issue.startswith("For 90.0 ms (90.0% of its wall time, 1 gap) the GPU finishes")
+    assert finding.priority is Priority.LOW
+    assert finding.impact is None
+
+
+def test_idle_time_beside_carried_in_work_has_its_finding() -> None:
+    data = by_cause(gap("carried_in", 50), gap("host_work", 10))  # 20 % of the remaining 50 ms
+    (finding,) = worded(gpu_idle(data))
+    assert finding.title == "The GPU idles: host work"
+    assert finding.issue.startswith(
+        "The GPU idles for 10.0 ms, 20.0% of its wall time after the work from before the recording"
+    )
+    assert finding.impact.saved_ms.high == pytest.approx(10)
+    assert finding.impact.saved_ms.mid == pytest.approx(0)
+    assert "carried_in_idle_ms" not in finding.evidence
+    (carried,) = worded(idle_causes(data))
+    assert carried.title == "The GPU finished work from before the recording"
+
+
 def test_host_calls_and_operators_are_named() -> None:
     call = {"host_call": "cudaStreamSynchronize", "host_call_us": 9000.0, "host_op": "aten::item"}
     data = among_others(
@@ -306,7 +331,7 @@ def test_from_a_trace_to_the_finding() -> None:
         ("mi300-bert-small", "The GPU idles: launch-bound", 87),
         ("h100-vit-nsfw", "The GPU idles: launch-bound", 83),
         ("mi300-vit-nsfw", "The GPU idles: launch-bound", 73),
-        ("sglang-qwen3-8b-decode", "Work is queued, and the GPU seems to idle", 97),
+        ("sglang-qwen3-8b-decode", "The GPU finished work from before the recording", 97),
         ("normalization-layers", "The GPU idles: kernel loading", 92),
     ],
 )

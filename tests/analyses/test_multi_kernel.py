@@ -277,6 +277,25 @@ def test_exposed_communication_names_the_collectives_of_most_time() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kernel", "kind", "time_ms"),
+    [
+        ("split_with_sizes_copy_out_contiguous_no_cast_kernel", "compute", 2.5),
+        ("chunk_cat_cuda_kernel", "communication", None),
+        ("CatArrayBatchedCopy", "compute", None),
+    ],
+)
+def test_copies_for_a_collective_are_named_beside_it(
+    kernel: str, kind: str, time_ms: float | None
+) -> None:
+    work = gpu_work((kind, 0, 2_500_000, True)).with_columns(name=pl.lit(kernel))
+    (finding,) = worded(
+        exposed_communication(system(KEY, comm(30.0, 40.0), tables={"gpu_work": work}))
+    )
+    assert finding.evidence.get("Copies for collectives (ms)") == time_ms
+    assert ("take 2.50 ms besides, as compute" in finding.issue) is bool(time_ms)
+
+
+@pytest.mark.parametrize(
     ("dur_us", "message_mb", "is_slow"),
     [(2000.0, 16.0, True), (1500.0, 16.0, False), (9000.0, 0.5, False), (9000.0, None, False)],
     ids=["8.4 GB/s", "11.2 GB/s", "small message", "size not known"],

@@ -131,6 +131,7 @@ CAUSES = {
     "data_loading": "Data loading",
     "allocator": "Memory allocation",
     "unlinked_work": "Work without a recorded launch",
+    "carried_in": "Work from before the recording",
     "window_edge": "Edge of the recording",
     "unknown": "Unknown",
 }

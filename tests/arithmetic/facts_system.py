@@ -1,5 +1,6 @@
 """What the GPU waits for, communicates and copies, from the events of the trace."""
 
+import re
 from collections import defaultdict
 from typing import Any
 
@@ -14,17 +15,22 @@ from tests.arithmetic.units import (
 )
 
 BYTES_PER_MIB = 2**20
+STAGED = re.compile(r"split_with_sizes_copy_out|chunk_cat_cuda|EpDispatchCopyToStaging")
+CARRIED_IN = "carried_in"
 
 
 def of_idle(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
     timeline = run.timeline_ms
-    idle_ms = timeline["idle_time"]
+    # Work from before the recording is no idle time of the finding on idle time.
+    carried_ms = sum(gap["dur_ns"] for gap in run.gaps if gap["cause"] == CARRIED_IN) / 1e6
+    left_out_ms = carried_ms if finding["check"] == "gpu_idle" else 0.0
+    idle_ms, wall_ms = timeline["idle_time"] - left_out_ms, run.total_ms - left_out_ms
     facts["idle_ms"].append(idle_ms)
-    facts["idle_pct"].append(share(idle_ms, run.total_ms))
-    facts["compute_of_total_pct"].append(share(run.compute_ms, run.total_ms))
-    facts["comm_pct"].append(share(timeline["exposed_comm_time"], run.total_ms))
-    facts["copy_pct"].append(share(timeline["exposed_memcpy_time"], run.total_ms))
-    busy_pct = share(timeline["busy_time"], run.total_ms)
+    facts["idle_pct"].append(share(idle_ms, wall_ms))
+    facts["compute_of_total_pct"].append(share(run.compute_ms, wall_ms))
+    facts["comm_pct"].append(share(timeline["exposed_comm_time"], wall_ms))
+    facts["copy_pct"].append(share(timeline["exposed_memcpy_time"], wall_ms))
+    busy_pct = share(timeline["busy_time"], wall_ms)
     facts["speedup"].append(max(1.0, (100 - IDLE_TARGET_PCT) / busy_pct))
     kernels, short = run.events.kernels, run.events.short_kernels
     facts["kernel_count"].append(len(kernels))
@@ -47,7 +53,8 @@ def of_idle(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
     facts["gap_count"].append(len(gaps))
     facts["longest_gap_ms"].append(max(gap["dur_ns"] for gap in gaps) / 1e6)
     facts["own_cause_ms"].append(cause_ms[cause])
-    facts["own_cause_of_total_pct"].append(share(cause_ms[cause], run.total_ms))
+    of_ms = run.total_ms - (0.0 if cause == CARRIED_IN else carried_ms)
+    facts["own_cause_of_total_pct"].append(share(cause_ms[cause], of_ms))
     facts["own_cause_of_idle_pct"].append(share(cause_ms[cause], idle_ms))
     _waits(facts, gaps)
     first = min(kernel.span[0] for kernel in kernels)
@@ -95,6 +102,8 @@ def of_communication(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -
     facts["free_compute_ms"].append(run.compute_ms - (total - exposed))
     collectives = [event for event in run.events.gpu if event.kind == "communication"]
     facts["comm_kernels"].append(len(collectives))
+    staged = [event for event in run.events.gpu if STAGED.search(event.name)]
+    facts["staging_ms"].append(sum(event.duration_ns for event in staged) / 1e6)
     spans = {event.span[0] for event in collectives}
     kinds: dict[Any, list[float]] = defaultdict(list)
     for row in run.table("collectives"):

@@ -170,7 +170,8 @@ class RunDirectory:
 
     @property
     def compute_units(self) -> int | None:
-        return self.manifest["trace"]["compute_units"]
+        recorded = self.manifest["trace"]["compute_units"]
+        return recorded or (self.hardware or {}).get("compute_units")
 
     @cached_property
     def results(self) -> dict[str, dict[str, Any]]:

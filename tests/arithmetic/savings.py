@@ -17,7 +17,7 @@ from tests.arithmetic.units import (
 )
 
 SHORT_CALL_US = 10.0
-DOUBTFUL_CAUSES = ("stalled_queue", "unlinked_work", "window_edge")
+DOUBTFUL_CAUSES = ("stalled_queue", "unlinked_work", "carried_in", "window_edge")
 PRIORITIES = ("Critical", "High", "Medium", "Low")
 SDPA_BANDS = (
     (512, (5.0, 15.0)),

@@ -28,6 +28,15 @@ FLAGS = (
 )
 START_SECONDS = 60
 IDLE = "[data-testid=stApp][data-test-script-state=notRunning]"
+STABLE_FRAMES = 10
+HAS_STABLE_HEIGHT = """(frames) => {
+    const height = document.querySelector("[data-testid=stMain]").scrollHeight;
+    const last = window.lastHeight ?? {};
+    window.lastHeight = {height, frames: height === last.height ? last.frames + 1 : 0};
+    return window.lastHeight.frames >= frames;
+}"""
+"""Whether the page had the same height in that many frames: charts that are drawn late move what is
+below them, and a click is lost if its target moves between press and release."""
 
 
 class Server:
@@ -79,7 +88,7 @@ class Server:
 
 @pytest.fixture(scope="session")
 def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
-    chromium = optional.program("chromium")
+    chromium = optional.browser_program()
     if chromium is None:
         skip_or_fail("there is no chromium")
     return {**browser_type_launch_args, "executable_path": chromium, "args": list(FLAGS)}
@@ -122,6 +131,7 @@ def settled(page: Page) -> None:
     page.wait_for_selector(IDLE, timeout=START_SECONDS * 1000)
     page.locator("[data-testid=stStatusWidget]").wait_for(state="detached")
     page.locator("[data-testid=stSkeleton]").first.wait_for(state="detached")
+    page.wait_for_function(HAS_STABLE_HEIGHT, arg=STABLE_FRAMES)
 
 
 def saved_from_link(page: Page, link: Locator) -> tuple[str, bytes]:

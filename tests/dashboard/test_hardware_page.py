@@ -101,6 +101,7 @@ def filled(page: AppTest, **changed: object) -> AppTest:
         kind = page.number_input if field in ("bandwidth", "memory") else page.text_input
         kind(key=f"_hardware_{field}").set_value(value)
     page.number_input(key="_hardware_matrix_bf16").set_value(500.0)
+    page.number_input(key="_hardware_compute_units").set_value(132)
     return next(b for b in page.button if b.label == "Add GPU").click().run()
 
 
@@ -112,6 +113,7 @@ def test_a_gpu_is_described_chosen_on_the_ingest_page_and_deleted(
     assert not page.exception
     assert "was added" in page.success[0].value
     assert figures(page)["bf16 matrix (TFLOPS/s)"]["value"] == 500
+    assert figures(page)["Compute units"]["value"] == 132
     assert load_hardware().get("X100").source_of("matrix_bf16") == "a datasheet"
     ingest = filed("ingest", ingest_source="sample")
     assert "X100" in ingest.selectbox(key="ingest_platform").options

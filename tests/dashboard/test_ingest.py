@@ -63,6 +63,42 @@ def test_an_upload_brings_its_gpu_and_keeps_the_names(filed: Draw, fresh_home: P
     assert Run.load(fresh_home / "copy").manifest == entry.manifest
 
 
+@pytest.mark.parametrize(
+    ("device", "properties", "chosen", "words"),
+    [
+        (
+            "",
+            {"numSms": 304, "totalGlobalMem": 206141652992},
+            "MI300X",
+            "The trace does not name its GPU. The only known GPU with 304 compute units and 192 GB "
+            "of memory: MI300X.",
+        ),
+        (
+            "NVIDIA L40",
+            {"numSms": 142, "totalGlobalMem": 47697362944},
+            None,
+            "The GPU of the trace, NVIDIA L40, is unknown to this server. Known GPUs with 142 "
+            "compute units and 44 GB of memory: L40S, RTX 6000 Ada. Choose the right one.",
+        ),
+        ("", {}, None, "The trace does not name its GPU: choose it."),
+    ],
+)
+def test_a_gpu_without_a_known_name_is_offered_by_its_properties(
+    filed: Draw,
+    fresh_home: Path,
+    device: str,
+    properties: dict[str, int],
+    chosen: str | None,
+    words: str,
+) -> None:
+    built = trace(device=device).op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
+    built.header["deviceProperties"][0] |= properties
+    content = built.write(fresh_home / "small.json").read_bytes()
+    page = filed("ingest", ingest_upload=uploaded("small.json", content))
+    assert page.selectbox(key="ingest_platform").value == chosen
+    assert words in [caption.value for caption in page.main.caption]
+
+
 def test_the_same_bytes_again_are_said_to_be_stored_once(filed: Draw, fresh_home: Path) -> None:
     content = small_trace(fresh_home).read_bytes()
     uploaded("small.json", content)

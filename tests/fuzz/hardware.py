@@ -25,6 +25,8 @@ ARCH = {
     "name": "X100",
     "mem_bw_gbps": 3900.0,
     "memory_gb": 96,
+    "compute_units": 128,
+    "architecture": "gfx942",
     "max_achievable_tflops": {"matrix_bf16": 708.5, "matrix_fp8": 1200, "vector_fp32": 60.0},
 }
 ENTRY = {**ARCH, "preset": "custom", "aliases": ["X100 OAM"], "sources": {"default": "datasheet"}}

@@ -52,12 +52,13 @@ def test_what_a_trace_of_graph_replay_shows(recorded: Analyzed) -> None:
     fair = recorded.text("standalone_analysis_fair.md")
     assert "| 1 | `hipGraphLaunch` | GEMM and 4 more |" in fair
     assert "Record one step without GPU graphs" in fair
-    assert "### 🟡 P1 (High): Work is queued, and the GPU seems to idle" in fair
-    assert "in the blocking copy `hipMemcpyWithStream` of `aten::copy_`" in fair
-    assert "Likely an under-recorded graph" in fair
-    assert "record the step again before drawing conclusions" in section(fair, "Executive Summary")
-    assert "| Queued work that does not start | 463 ms | 99.9% | 1 |" in fair
-    assert "P2, P3, P4 and P5 (Medium): No perf model: kernels replayed from a GPU graph" in fair
+    assert "| The GPU finished work from before the recording | CPU / idle |" in fair
+    system = recorded.text("system_findings/cpu_idle_findings.md")
+    assert "in the blocking copy `hipMemcpyWithStream` of `aten::copy_`" in system
+    assert "under-recorded" not in fair
+    assert "GPU seems to idle" not in fair
+    assert "| Work from before the recording | 463 ms | 99.9% | 1 |" in fair
+    assert "P1, P2, P3 and P4 (Medium): No perf model: kernels replayed from a GPU graph" in fair
 
 
 @pytest.mark.parametrize("recorded", TRACES[2:], indirect=True)

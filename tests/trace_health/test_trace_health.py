@@ -152,6 +152,22 @@ def test_steps_and_their_median_on_the_host() -> None:
     assert facts(trace().op("x").read())["steps"].severity is NOTE
 
 
+def test_steps_of_an_inference_engine() -> None:
+    decode = trace().annotation("step[DECODE bs=4]").child("x").launches("a").up(2)
+    found = facts(decode.read())
+    assert found["steps"].summary == "1 inference step."
+    assert "unread_steps" not in found
+
+
+def test_annotations_like_those_of_steps_that_cannot_be_read() -> None:
+    built = trace().annotation("step[VERIFY bs=4]").child("x").launches("a").up(2)
+    found = facts(built.annotation("step one").up().read())
+    assert found["steps"].summary == "The trace marks no steps."
+    assert found["unread_steps"].summary == (
+        "Not read, but named like inference steps: 1 annotation, such as `step[VERIFY bs=4]`."
+    )
+
+
 def test_the_gpu_time_with_and_without_unlinked_work() -> None:
     built = trace().op("x").launches("a", us=100, at_us=2000.0).launches("b", us=100, at_us=2400.0)
     built.unlinked("early", us=50)

@@ -394,6 +394,7 @@ ANALYSIS = Analysis(
     icon=":material/equalizer:",
     claim=Claim(
         op_categories=("NORM_fwd", "NORM_bwd", "RMSNorm"),
+        blocks=("norm",),
         op_names=(
             "*batch_norm*",
             "*batchnorm*",

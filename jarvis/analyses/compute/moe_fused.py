@@ -166,7 +166,8 @@ ANALYSIS = Analysis(
     icon=":material/account_tree:",
     claim=Claim(
         op_categories=("MoE_fused", "MoE_unfused", "MoE_aux", "MoE_comm_fwd", "MoE_comm_bwd"),
-        op_names=("*moe*",),
+        blocks=("moe_gemm", "moe_route"),
+        op_names=("*moe*", "*fmoe*"),
         order=10,
     ),
     checks=SHARED_CHECKS,

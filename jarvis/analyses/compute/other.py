@@ -19,23 +19,33 @@ from jarvis.schemas.names import C
 from jarvis.text.messages import MessageTable, action
 
 MISCELLANEOUS = "miscellaneous"
+EMBEDDING = "embedding"
+_WORD = r"(?:^|[^a-z])"
+_END = r"(?:[^a-z]|$)"
+
 SUB_CATEGORIES = (
     (
         "communication",
-        r"all_?reduce|collective|nccl|rccl|broadcast_coalesced|c10d::|all_?gather|reduce_scatter"
-        r"|cross_device_reduce",
+        rf"{_WORD}(?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast_coalesced"
+        rf"|collective|c10d|nccl|rccl|symm_mem|deep_ep|_c_custom_ar)",
     ),
     ("graph", r"graph"),
     ("host read", HOST_READ),
-    ("pooling", r"pool"),
-    ("indexing", r"index|gather|scatter|embedding|masked|where|topk|sort|slice"),
-    ("concatenation", r"\bcat\b|::cat|stack|split"),
+    ("fused rotary embedding", rf"rotary|{_WORD}rope{_END}"),
+    (EMBEDDING, rf"{_WORD}embedding|embedding_?(?:bag|dense|codegen)|{_WORD}(?:split_?)?lookup"),
+    ("pooling", rf"{_WORD}(?:max|avg)?pool"),
+    (
+        "indexing",
+        rf"{_WORD}(?:index|gather|scatter|masked|where|topk|(?:arg)?sort|slice)",
+    ),
+    ("concatenation", rf"{_WORD}(?:cat|[dhv]?stack|split){_END}"),
 )
+"""Kind of an operator and the pattern of its name (lower case), by words."""
 
 LOOKS_LIKE = (
     ("Attention", r"fmha|flash_(?:fwd|bwd|attn)|attn_(?:fwd|bwd)|paged_attention"),
     ("Convolution", r"igemm_|conv[123]d|_conv_|convolve"),
-    ("GEMM", r"cijk_|nvjet|gemm|splitkreduce"),
+    ("GEMM", rf"cijk_|nvjet|(?:{_WORD}[bcdhsz]?|moe)gemm|splitkreduce"),
     ("Normalization", r"rms_?norm|layer_?norm|batch_?norm|group_?norm"),
     ("Reduce", r"softmax|reduce_kernel"),
     ("Elementwise", r"elementwise_kernel|act_and_mul"),
@@ -65,8 +75,19 @@ ADVICE = {
         kernel="Compare {kernel} on {arguments} with a plain copy of {moved_bytes}; a replay "
         "package reproduces it.",
     ),
+    EMBEDDING: Advice(
+        rule="lookups in embedding tables, with and without pooling, and their backward",
+        reason="whole rows of a table are moved for each index, with little arithmetic, so memory "
+        "bandwidth is the limit",
+        algorithmic="Look up all tables that {name} reads{place} in one batched operator if there "
+        "are several, and store the tables in a narrower dtype if the model allows it.",
+        kernel="Give {package} to the kernel team, with real indices: the "
+        "speed of {kernel} depends on how often indices repeat and on the width of a row.",
+        caveat="The modelled bytes count a row for each index; rows of repeated indices may be "
+        "served from a cache.",
+    ),
     "indexing": Advice(
-        rule="embedding, index, gather, scatter, sort and similar",
+        rule="index, gather, scatter, sort and similar",
         reason="indexed elements are read and written without arithmetic, so memory bandwidth is "
         "the limit",
         algorithmic="Batch the {calls} of {name}{place} that read one table, and sort the "

@@ -174,6 +174,7 @@ ANALYSIS = Analysis(
     icon=":material/visibility:",
     claim=Claim(
         op_categories=("SDPA_fwd", "SDPA_bwd", "InferenceAttention"),
+        blocks=("attention",),
         op_names=(
             "*attention*",
             "*fmha*",

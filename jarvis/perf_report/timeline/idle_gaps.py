@@ -7,10 +7,11 @@ recording best, and ``unknown`` is one of them.
 
 from enum import StrEnum
 
+import numpy as np
 import polars as pl
 
 from jarvis.perf_report.calls import HostCalls
-from jarvis.perf_report.intervals import END, microseconds
+from jarvis.perf_report.intervals import END, covered_ns, covered_until, microseconds
 from jarvis.perf_report.timeline.host_spans import (
     ALLOCATOR,
     COMMUNICATION,
@@ -20,7 +21,6 @@ from jarvis.perf_report.timeline.host_spans import (
     SYNCHRONIZATION,
     HostActivity,
     deepest,
-    host_activity,
     overlaps,
     union,
     with_threads,
@@ -35,6 +35,18 @@ MIN_SHARE = 0.5
 
 DEVICE_GAP_NS = 50_000
 """Queued work normally starts within this time; a longer gap has another cause."""
+
+MIN_CARRIED_NS = 1_000_000
+"""A gap of carried-in work is longer than this, and longer than COMMON_GAPS times the median of
+the other gaps."""
+
+COMMON_GAPS = 20
+
+MIN_PENDING_SHARE = 0.9
+"""Minimum share of a gap for which carried-in work was queued already."""
+
+MAX_BUSY_BEFORE = 0.01
+"""Maximum share of the GPU's busy time before a gap of carried-in work."""
 
 LAUNCH_INTERVAL_NS = 1_000_000
 """Maximum normal time between launches of consecutive operators: a few µs, or some hundred with
@@ -54,6 +66,7 @@ class IdleCause(StrEnum):
     STALLED_QUEUE = "stalled_queue"
     QUEUED = "queued"
     UNLINKED_WORK = "unlinked_work"
+    CARRIED_IN = "carried_in"
     WINDOW_EDGE = "window_edge"
     UNKNOWN = "unknown"
 
@@ -76,7 +89,9 @@ _CAUSE_SCHEMA = {
 _COPY_CALL = "(?i)memcpy"
 
 
-def idle_gaps(trace: Trace, work: GpuWork, calls: HostCalls) -> pl.DataFrame:
+def idle_gaps(
+    trace: Trace, work: GpuWork, calls: HostCalls, activity: HostActivity
+) -> pl.DataFrame:
     """Return one row per gap (schema: ``idle_gaps``), in order of time.
 
     The cause is the first of these that fits ("most" is MIN_SHARE). *Gap*: from the end of all
@@ -85,23 +100,51 @@ def idle_gaps(trace: Trace, work: GpuWork, calls: HostCalls) -> pl.DataFrame:
     next event, or to that event.
 
     1. ``unlinked_work``: GPU events without a recorded launch fill most of the gap.
-    2. ``queued``: the launch call had returned when a gap of at most DEVICE_GAP_NS began.
-    3. ``window_edge``: most of the gap is before the first or after the last host event.
-    4. ``unknown``: no launch of the next event is recorded.
-    5. ``communication``: the work was queued for most of the gap, and a communication kernel of
+    2. ``carried_in``: the work was queued for nearly all of a long gap near the beginning of the
+       recording, in which nothing recorded ran: the GPU finished work from before it.
+    3. ``queued``: the launch call had returned when a gap of at most DEVICE_GAP_NS began.
+    4. ``window_edge``: most of the gap is before the first or after the last host event.
+    5. ``unknown``: no launch of the next event is recorded.
+    6. ``communication``: the work was queued for most of the gap, and a communication kernel of
        another stream is on one side of it.
-    6. ``stalled_queue``: the work was queued for most of the gap, and longer than DEVICE_GAP_NS.
-    7. ``data_loading``, ``communication``, ``allocator``, ``kernel_loading``,
+    7. ``stalled_queue``: the work was queued for most of the gap, and longer than DEVICE_GAP_NS.
+    8. ``data_loading``, ``communication``, ``allocator``, ``kernel_loading``,
        ``synchronization``: such calls fill most of the gap, or else most of the host time (after a
        host has waited for the GPU, no work is queued). Graph launches count as ``launch_bound``.
-    8. ``launch_bound``: the host time is at most LAUNCH_INTERVAL_NS.
-    9. ``host_work``: operators or Python frames fill most of the host time.
-    10. ``unknown``.
+    9. ``launch_bound``: the host time is at most LAUNCH_INTERVAL_NS.
+    10. ``host_work``: operators or Python frames fill most of the host time.
+    11. ``unknown``.
     """
-    activity, window = host_activity(trace), work.window
-    gaps = with_launches(find_gaps(window), trace, activity)
-    gaps = gaps.with_columns(unlinked_ns=_unlinked_ns(gaps, work.events, window))
+    gaps = with_launches(find_gaps(work.window), trace, activity)
+    gaps = gaps.with_columns(is_pending=_is_pending(gaps, work.window))
+    return explained(gaps, trace, work, calls, activity)
+
+
+def explained(
+    gaps: pl.DataFrame, trace: Trace, work: GpuWork, calls: HostCalls, activity: HostActivity
+) -> pl.DataFrame:
+    """Return gaps with causes and names (schema: ``idle_gaps``).
+
+    Args:
+        gaps: Result of ``with_launches``, with ``is_pending``.
+    """
+    gaps = gaps.with_columns(unlinked_ns=_unlinked_ns(gaps, work.events, work.window))
     return _named(_with_causes(gaps, activity), trace, calls)
+
+
+def _is_pending(gaps: pl.DataFrame, window: pl.DataFrame) -> pl.Series:
+    """Return whether work was queued for nearly all of a long gap near the first GPU work.
+
+    A launch call that still runs, such as one that loads the kernel, has queued nothing yet.
+    """
+    others = gaps[C.dur_ns].sort().head(max(gaps.height - 1, 0)).to_numpy()
+    common_ns = float(np.median(others)) if others.size else 0.0
+    busy_before = covered_until(window, gaps[C.start_ns].to_numpy())
+    return gaps.select(
+        (pl.col(C.dur_ns) > max(MIN_CARRIED_NS, COMMON_GAPS * common_ns))
+        & (pl.col(C.end_ns) - pl.col("submitted_ns") >= MIN_PENDING_SHARE * pl.col(C.dur_ns))
+        & pl.Series(busy_before <= MAX_BUSY_BEFORE * covered_ns(window))
+    ).to_series()
 
 
 def find_gaps(window: pl.DataFrame) -> pl.DataFrame:
@@ -207,7 +250,8 @@ def _with_causes(gaps: pl.DataFrame, activity: HostActivity) -> pl.DataFrame:
     by_host = _without(by_host, in_gap)
     before = _filled_by(by_host, "from_ns", activity)
     late = _without(by_host, before).filter(pl.col("host_ns") > LAUNCH_INTERVAL_NS)
-    stalled = gaps.filter(pl.col("device_cause") == IdleCause.STALLED_QUEUE)
+    queued = (IdleCause.STALLED_QUEUE, IdleCause.CARRIED_IN)
+    stalled = gaps.filter(pl.col("device_cause").is_in(queued))
     causes = [in_gap, before, _at_work(late, activity), _waiting(stalled, activity)]
     otherwise = pl.lit(IdleCause.LAUNCH_BOUND)
     return gaps.join(
@@ -231,6 +275,7 @@ def _device_cause(activity: HostActivity) -> pl.Expr:
     is_short = pl.col(C.dur_ns) <= DEVICE_GAP_NS
     tests = {
         IdleCause.UNLINKED_WORK: pl.col("unlinked_ns") >= min_ns,
+        IdleCause.CARRIED_IN: pl.col("is_pending") & (pl.col("unlinked_ns") == 0),
         IdleCause.QUEUED: (pl.col("submitted_ns") <= pl.col(C.start_ns)) & is_short,
         IdleCause.WINDOW_EDGE: recorded_ns < pl.col(C.dur_ns) - min_ns,
         IdleCause.UNKNOWN: pl.col("launch_ns").is_null(),

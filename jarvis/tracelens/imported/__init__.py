@@ -16,7 +16,7 @@ from jarvis.perf_report.operations import operation_models
 from jarvis.perf_report.operations import operations as operations_table
 from jarvis.perf_report.timeline.gpu import Totals
 from jarvis.perf_report.unavailable import ABSENT
-from jarvis.schemas import columns, conform
+from jarvis.schemas import TABLES, columns, conform
 from jarvis.schemas.names import C
 from jarvis.trace import TraceInfo
 from jarvis.tracelens.imported.operations import measured, unified_of_kernels, with_rooflines
@@ -144,6 +144,10 @@ class ImportedReport:
             failures = conform(failed.rename({C.failure: C.reason}), name)
             return failures.unique(maintain_order=True)
         return self._unified if name == UNIFIED else self._sheet(name)
+
+    def table_names(self) -> tuple[str, ...]:
+        """Return the valid names for ``table``."""
+        return (*TABLES, *(name for name in self.sheets if name not in TABLES))
 
     @cached_property
     def _unified(self) -> pl.DataFrame:

@@ -275,6 +275,7 @@ ANALYSIS = Analysis(
     icon=":material/filter_center_focus:",
     claim=Claim(
         op_categories=("CONV_fwd", "CONV_bwd"),
+        blocks=("conv",),
         op_names=(
             "*convolution*",
             "*conv1d*",

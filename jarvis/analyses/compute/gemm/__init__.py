@@ -154,8 +154,10 @@ ANALYSIS = Analysis(
     icon=":material/grid_on:",
     claim=Claim(
         op_categories=("GEMM", "GroupedGEMM_fwd", "GroupedGEMM_bwd"),
+        blocks=("gemm",),
         op_names=(
             "*gemm*",
+            *(f"*{letter}gemm*" for letter in "bcdhsz"),  # by dtype, as BLAS names them
             "*cijk_*",
             "*nvjet*",
             "*splitkreduce*",

@@ -21,6 +21,7 @@ from jarvis.analyses.system.cpu_idle.causes import (
     kernel_advice,
     launch_advice,
     longest_call,
+    own_totals,
     reported_causes,
     sole_cause,
 )
@@ -40,17 +41,19 @@ def gpu_idle(data: CategoryData) -> Iterator[Finding]:
     """A GPU that waits for work.
 
     Symptom: no kernel, copy or communication runs for a good part of the recorded window.
-    Rule: idle time as a share of GPU wall time, from the GPU timeline; the saving is idle time
-    beyond {TARGET_IDLE_PCT}%, at most the gaps in which the GPU was not busy with work that the
-    timeline excludes or the trace lacks.
+    Rule: idle time as a share of GPU wall time, from the GPU timeline, both without the time in
+    which the GPU finished work from before the recording; the saving is idle time beyond
+    {TARGET_IDLE_PCT}%, at most the gaps in which the GPU was not busy with work that the timeline
+    excludes or the trace lacks.
     Threshold: a finding from {IDLE_FINDING_PCT}% on; above {IDLE_PCT}%: CRITICAL / HIGH / MEDIUM /
     LOW, the priority by the share without those gaps.
     """
-    totals = data.totals
+    totals = own_totals(data)
     idle_pct = totals.idle_pct or 0.0
     if idle_pct < IDLE_FINDING_PCT:
         return
-    parts, sole = causes(data), sole_cause(data)
+    parts = [part for part in causes(data) if part.cause is not IdleCause.CARRIED_IN]
+    sole = sole_cause(data)
     doubtful_ms = sum(cause.idle_ms for cause in parts if not cause.words.is_idle)
     idle_ms, true_ms = totals.idle_time_ms, max(0.0, totals.idle_time_ms - doubtful_ms)
     is_doubtful = doubtful_ms > true_ms
@@ -74,6 +77,7 @@ def gpu_idle(data: CategoryData) -> Iterator[Finding]:
             "issue",
             idle_ms=idle_ms,
             idle_pct=idle_pct,
+            own=MESSAGES("issue.own") if totals != data.totals else None,
             mostly=_mostly(parts, idle_ms),
             host_call=longest_call(sole) if sole else None,
         ),

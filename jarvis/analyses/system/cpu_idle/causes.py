@@ -1,7 +1,7 @@
 """Idle time by cause: the sum of its gaps, and a finding for each relevant cause."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -11,6 +11,7 @@ from jarvis.analyses.severity import Ladder, grade, priority_of
 from jarvis.analyses.system.cpu_idle.kernels import evidence, graph_replay_pct, kernels
 from jarvis.analyses.system.cpu_idle.wording import CAUSES, MESSAGES, CauseWords
 from jarvis.findings import EvidenceValue, Finding, Priority, Severity
+from jarvis.perf_report import Totals
 from jarvis.perf_report.intervals import greatest_ns
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.schemas.names import C
@@ -33,6 +34,8 @@ IDLE_PCT: Ladder = (
 )
 CAUSE_PCT: Ladder = (*IDLE_PCT[:-1], (0.0, Severity.LOW))
 IDLE_POOL = "idle"
+NEVER_IDLE = (IdleCause.UNLINKED_WORK, IdleCause.CARRIED_IN)
+"""Causes in whose gaps the GPU certainly ran something."""
 
 
 @dataclass(frozen=True)
@@ -102,23 +105,39 @@ def has_host_evidence(data: CategoryData) -> bool:
     return gaps is not None and bool(gaps[C.launch_uid].is_not_null().any())
 
 
+def own_totals(data: CategoryData) -> Totals:
+    """Return the totals without the time in which the GPU finished work from before the
+    recording."""
+    carried_ms = sum(part.idle_ms for part in causes(data) if part.cause is IdleCause.CARRIED_IN)
+    totals = data.totals
+    return replace(
+        totals,
+        idle_time_ms=totals.idle_time_ms - carried_ms,
+        total_time_ms=totals.total_time_ms - carried_ms,
+    )
+
+
+def _wall_pct(data: CategoryData, cause: Cause) -> float:
+    """Return the share of GPU wall time, which counts carried-in work only for this work."""
+    is_carried = cause.cause is IdleCause.CARRIED_IN
+    totals = data.totals if is_carried else own_totals(data)
+    return impact.share_pct(cause.idle_ms, totals.total_time_ms)
+
+
 def reported_causes(data: CategoryData) -> list[Cause]:
     """Return the causes that have their own finding."""
     if not has_host_evidence(data):
         return []
-    return [
-        cause
-        for cause in causes(data)
-        if impact.share_pct(cause.idle_ms, data.totals.total_time_ms) >= CAUSE_FINDING_PCT
-    ]
+    return [cause for cause in causes(data) if _wall_pct(data, cause) >= CAUSE_FINDING_PCT]
 
 
 def sole_cause(data: CategoryData) -> Cause | None:
     """Return the cause of nearly all idle time, which the finding on idle time includes."""
-    totals, reported = data.totals, reported_causes(data)
-    if not reported or (totals.idle_pct or 0.0) < IDLE_FINDING_PCT:
+    totals = own_totals(data)
+    own = [cause for cause in reported_causes(data) if cause.cause is not IdleCause.CARRIED_IN]
+    if not own or (totals.idle_pct or 0.0) < IDLE_FINDING_PCT:
         return None
-    main = reported[0]
+    main = own[0]
     is_sole = impact.share_pct(main.idle_ms, totals.idle_time_ms) >= SOLE_CAUSE_PCT
     return main if is_sole and main.words.is_idle else None
 
@@ -142,12 +161,12 @@ def idle_causes(data: CategoryData) -> Iterator[Finding]:
 
 def _finding(data: CategoryData, cause: Cause) -> Finding:
     words, idle_ms = cause.words, cause.idle_ms
-    share = impact.share_pct(idle_ms, data.totals.total_time_ms)
+    share = _wall_pct(data, cause)
     severity = grade(share, CAUSE_PCT)
     is_under_recorded = _is_under_recorded(data, cause)
     priority = priority_of(severity)
     if not words.is_idle:
-        cap = Priority.LOW if cause.cause is IdleCause.UNLINKED_WORK else Priority.HIGH
+        cap = Priority.LOW if cause.cause in NEVER_IDLE else Priority.HIGH
         priority = priority.at_most(cap)
     return Finding(
         check="idle_causes",
@@ -160,7 +179,7 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
             **cause_evidence(data, cause),
         },
         issue=MESSAGES(
-            "issue.cause",
+            "issue.carried_in" if cause.cause is IdleCause.CARRIED_IN else "issue.cause",
             idle_ms=idle_ms,
             idle_pct=share,
             gaps=cause.gaps.height,
@@ -220,7 +239,7 @@ def longest_call(cause: Cause) -> Message | None:
         return None
     longest = calls.sort(C.dur_ns, C.start_ns, descending=[True, False]).row(0, named=True)
     key = "call.beside"
-    if cause.cause is IdleCause.STALLED_QUEUE:
+    if cause.cause in (IdleCause.STALLED_QUEUE, IdleCause.CARRIED_IN):
         is_copy = "memcpy" in longest[C.host_call].lower()
         key = "call.blocking_copy" if is_copy else "call.blocking"
     return MESSAGES(

@@ -279,6 +279,20 @@ _CAUSES = (
         is_idle=False,
     ),
     CauseWords(
+        IdleCause.CARRIED_IN,
+        title="The GPU finished work from before the recording",
+        what="the first work is queued behind work from before the recording, so this is not real "
+        "idle time",
+        hypothesis="The recording began while the GPU still ran earlier work, which is not in the "
+        "trace.",
+        algorithmic="Nothing to fix here: the time is not idle and belongs to no recorded step.",
+        kernel="No kernel needs to change for it.",
+        verify="In a trace that begins when the GPU has no work, the gap must be gone.",
+        capture="Synchronize the GPU before the recording begins, or record several steps and "
+        "judge the later ones.",
+        is_idle=False,
+    ),
+    CauseWords(
         IdleCause.WINDOW_EDGE,
         title="The host was not recorded meanwhile",
         what="the recording of the host has not started yet or has ended",
@@ -319,11 +333,14 @@ MESSAGES = MessageTable(
         "title": "The GPU idles",
         "title.doubtful": "The GPU seems to idle",
         "title.cause": "The GPU idles: {cause:lower}",
-        "issue": "The GPU idles for {idle_ms}, {idle_pct} of its wall time: no kernel, copy or "
-        "communication runs{mostly}{host_call}.",
+        "issue": "The GPU idles for {idle_ms}, {idle_pct} of its wall time{own}: no kernel, copy "
+        "or communication runs{mostly}{host_call}.",
+        "issue.own": " after the work from before the recording",
         "issue.mostly": ". For {share_pct} of that time {what}",
         "issue.cause": "The GPU idles for {idle_ms} ({idle_pct} of its wall time) in "
         "{gaps:count gap} in which {what}{host_call}.",
+        "issue.carried_in": "For {idle_ms} ({idle_pct} of its wall time, {gaps:count gap}) the GPU "
+        "finishes work that was launched before the recording: {what}{host_call}.",
         "call": "{name}",
         "call.of": "{name} of {operator:name}",
         "call.beside": "; the longest gap coincides with {call} ({length_ms})",

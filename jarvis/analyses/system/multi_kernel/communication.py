@@ -10,7 +10,7 @@ from pydantic import JsonValue
 from jarvis import impact
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.severity import Ladder, grade, is_worth_acting, priority_of
-from jarvis.analyses.window import timeline_window
+from jarvis.analyses.window import staging_ms, timeline_window
 from jarvis.findings import EvidenceValue, Finding, Priority, Severity
 from jarvis.perf_report import Totals
 from jarvis.preconditions import BYTES_PER_MIB, LARGE_MESSAGE_BYTES
@@ -22,7 +22,9 @@ MESSAGES = MessageTable(
     {
         "exposed.title": "Collective communication blocks compute",
         "exposed.issue": "Collective communication is exposed for {exposed_ms} ({wall_pct} of GPU "
-        "wall time) of its {total_ms}, and the GPU computes nothing meanwhile{longest}.",
+        "wall time) of its {total_ms}, and the GPU computes nothing meanwhile{longest}.{staging}",
+        "exposed.issue.staging": " Copies into and out of the buffers of collectives take "
+        "{staging_ms} besides, as compute.",
         "exposed.issue.longest": "; most time goes to {kind} with {rate}",
         "exposed.algorithmic": [
             action(
@@ -162,6 +164,7 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
         return
     exposed_ms = totals.exposed_comm_time_ms
     longest = next(_kinds(data), None)
+    staged = _staging(data)
     yield Finding(
         check="exposed_communication",
         category=data.key,
@@ -171,6 +174,7 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
             "wall_pct": share,
             "communication_ms": totals.total_comm_time_ms,
             **_collective_evidence(data),
+            **staged,
         },
         issue=MESSAGES(
             "exposed.issue",
@@ -178,6 +182,7 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
             wall_pct=share,
             total_ms=totals.total_comm_time_ms,
             longest=longest.message("exposed.issue.longest") if longest else None,
+            staging=MESSAGES("exposed.issue.staging", **staged) if staged else None,
         ),
         algorithmic=_send_less(longest),
         kernel=_faster(longest),
@@ -358,6 +363,12 @@ def _kinds(data: CategoryData) -> Iterator[_Kind]:
     )
     for name, mebibytes, ranks, count, time_us in kinds.iter_rows():
         yield _Kind(name, mebibytes * BYTES_PER_MIB, ranks, count, time_us / 1000 / count)
+
+
+def _staging(data: CategoryData) -> dict[str, float]:
+    """Return the time of the copies for collectives by the name of their evidence."""
+    time_ms = staging_ms(data.tables["gpu_work"]) if "gpu_work" in data.tables else 0.0
+    return {"staging_ms": time_ms} if time_ms else {}
 
 
 def _collective_evidence(data: CategoryData) -> dict[str, EvidenceValue]:

@@ -16,6 +16,7 @@ _GPU = "hardware_gpu"
 _MESSAGE, _UPLOADS = "_hardware_outcome", "_hardware_uploads"
 _NAME, _PRESET, _ALIAS = "_hardware_name", "_hardware_preset", "_hardware_alias"
 _BANDWIDTH, _MEMORY, _SOURCE = "_hardware_bandwidth", "_hardware_memory", "_hardware_source"
+_UNITS = "_hardware_compute_units"
 
 
 def render(hardware: Hardware) -> None:
@@ -88,13 +89,21 @@ def _form() -> None:
         memory.number_input(
             "Memory (GB)", min_value=0.0, value=None, format="%g", key=_MEMORY, placeholder="96"
         )
-        left, right = st.columns(2)
+        left, right, units = st.columns([3, 3, 2])
         left.text_input("Source", key=_SOURCE, placeholder="datasheet, or how it was measured")
         right.text_input(
             "Name in traces",
             key=_ALIAS,
             placeholder="name used by the profiler, if different",
             help="Traces of a GPU with this name use these peaks.",
+        )
+        units.number_input(
+            "Compute units",
+            min_value=1,
+            value=None,
+            key=_UNITS,
+            placeholder="132",
+            help="Streaming multiprocessors or compute units per device; leave empty if unknown.",
         )
         st.caption("Dense peaks in TFLOPS/s; leave unknown ones empty.")
         for unit in UNITS:
@@ -123,6 +132,7 @@ def _add_form() -> None:
         "aliases": [alias] if (alias := (given[_ALIAS] or "").strip()) else [],
         "mem_bw_gbps": given[_BANDWIDTH],
         "memory_gb": given[_MEMORY],
+        "compute_units": given[_UNITS],
         "max_achievable_tflops": {
             f"{unit}_{precision}": peak
             for unit in UNITS

@@ -29,7 +29,11 @@ from jarvis.text.markdown import code, escape
 ALL_VENDORS, NOTHING = "all", "nothing"
 IN_USE, OWN = "open analysis", "your own"
 _ROW_PX, _USED_PX, _DOUBT_PX = 31, 100, 240
-_NAMES = {"mem_bw_gbps": ("Memory bandwidth (TB/s)", 1e-3), "memory_gb": ("Memory (GB)", 1.0)}
+_NAMES = {
+    "mem_bw_gbps": ("Memory bandwidth (TB/s)", 1e-3),
+    "memory_gb": ("Memory (GB)", 1.0),
+    "compute_units": ("Compute units", 1.0),
+}
 
 
 def catalog() -> Hardware:
@@ -70,7 +74,7 @@ def presets(hardware: Hardware) -> None:
     with right:
         unit = choice(
             "hardware_unit",
-            "Compute unit",
+            "Peaks of",
             UNITS,
             "Matrix units run matrix products, vector units everything else.",
         )
@@ -120,6 +124,14 @@ def _preset_columns(unit: str) -> tuple[Column, ...]:
         Column("doubts", "In doubt", TEXT, meaning="values that may be wrong; see their sources"),
         Column("memory_gb", "Memory (GB)", NUMBER, "GB", ",g", "per device"),
         Column(C.tb_per_s, "Memory (TB/s)", NUMBER, "TB/s", ",.2f", "peak bandwidth"),
+        Column(
+            C.compute_units,
+            "Compute units",
+            NUMBER,
+            "",
+            ",g",
+            "streaming multiprocessors or compute units per device",
+        ),
         *(
             Column(p, f"{p} (TFLOPS/s)", NUMBER, "TFLOPS/s", ",g", f"dense peak of {unit} units")
             for p in PRECISIONS
@@ -139,6 +151,7 @@ def _preset_row(
         "used": ", ".join(marks) or None,
         "memory_gb": spec.memory_gb,
         C.tb_per_s: spec.tb_per_s,
+        C.compute_units: spec.compute_units,
         **{p: spec.peak_tflops(f"{unit}_{p}") for p in PRECISIONS},
         "doubts": f"{doubtful} of {len(spec.figures)}" if doubtful else None,
     }
@@ -258,7 +271,7 @@ def render(spec: HardwareSpec, hardware: Hardware) -> None:
         return
     manifest = now.run.manifest
     name = f"{escape(name_of(manifest))} ({now.id})"
-    if manifest.hardware == spec:
+    if manifest.hardware is not None and spec.is_current(manifest.hardware):
         st.caption(
             f"The open analysis, {name}, uses {escape(spec.title)}. Choose another preset above to "
             "re-project it."
@@ -284,8 +297,7 @@ def render(spec: HardwareSpec, hardware: Hardware) -> None:
 
 
 def _request(now: Opened, spec: HardwareSpec, hardware: Hardware) -> Reproject:
-    device = now.run.manifest.trace.device_name
-    return Reproject(now.id, *hardware.choice(spec, device))
+    return Reproject(now.id, *hardware.choice(spec, now.run.manifest.trace))
 
 
 def _submit(now: Opened, spec: HardwareSpec, hardware: Hardware) -> None:

@@ -12,7 +12,8 @@ from jarvis.core.request import AnalysisOptions, public_name
 from jarvis.dashboard.widgets.controls import percent_slider, text_input
 from jarvis.dashboard.widgets.elements import metric_card
 from jarvis.hardware import HardwareSpec, load_hardware
-from jarvis.text.format import decimal, tb_per_s, tflops_per_s
+from jarvis.pipeline import gpu_properties
+from jarvis.text.format import decimal, listed, tb_per_s, tflops_per_s
 from jarvis.text.markdown import escape
 from jarvis.trace import TraceInfo
 
@@ -45,9 +46,9 @@ _PLATFORM, _PRESET, _TRACE = "ingest_platform", "ingest_preset", "_ingest_trace"
 def choose_gpu(info: TraceInfo) -> AnalysisOptions:
     """Draw the choice of GPU and preset; return it as options, None for the trace's defaults."""
     hardware = load_hardware()
-    detected = hardware.match(info.device_name) if info.device_name else None
-    _set_default(detected, info)
-    _show_detected(detected, info)
+    candidates = hardware.candidates(info)
+    _set_default(candidates, info)
+    _show_detected(candidates, info)
     platform_place, preset_place = st.columns(2)
     with platform_place:
         platform = st.selectbox(
@@ -75,27 +76,35 @@ def choose_gpu(info: TraceInfo) -> AnalysisOptions:
     preset = preset if preset in presets else presets[0]
     spec = hardware.get(platform, preset)
     _figures(spec)
-    chosen, chosen_preset = hardware.choice(spec, info.device_name)
+    chosen, chosen_preset = hardware.choice(spec, info)
     return AnalysisOptions(platform=chosen, preset=chosen_preset)
 
 
-def _set_default(detected: HardwareSpec | None, info: TraceInfo) -> None:
+def _set_default(candidates: Sequence[HardwareSpec], info: TraceInfo) -> None:
     """Select the GPU of a newly chosen trace, unless the link has another one."""
     if st.session_state.get(_TRACE) == info.sha256:
         return
     is_from_link = _TRACE not in st.session_state and _PLATFORM in st.query_params
     st.session_state[_TRACE] = info.sha256
     if not is_from_link:
-        st.session_state[_PLATFORM] = detected.name if detected else None
+        st.session_state[_PLATFORM] = candidates[0].name if len(candidates) == 1 else None
 
 
-def _show_detected(detected: HardwareSpec | None, info: TraceInfo) -> None:
-    if info.device_name is None:
-        st.caption(f"The {info.form} does not name its GPU: choose it.")
-    elif detected is None:
-        st.caption(f"The GPU of the trace, {escape(info.device_name)}, is unknown to this server.")
+def _show_detected(candidates: Sequence[HardwareSpec], info: TraceInfo) -> None:
+    device = escape(info.device_name or "")
+    names = listed([escape(spec.name) for spec in candidates], len(candidates))
+    if info.device_name and load_hardware().match(info.device_name):
+        st.caption(f"Detected in the trace: {device} ({names}).")
+        return
+    unknown = f"The GPU of the trace, {device}, is unknown to this server"
+    reason = unknown if device else f"The {info.form} does not name its GPU"
+    if len(candidates) > 1:
+        properties = gpu_properties(info)
+        st.caption(f"{reason}. Known GPUs with {properties}: {names}. Choose the right one.")
+    elif candidates:
+        st.caption(f"{reason}. The only known GPU with {gpu_properties(info)}: {names}.")
     else:
-        st.caption(f"Detected in the trace: {escape(info.device_name)} ({detected.name}).")
+        st.caption(f"{reason}." if device else f"{reason}: choose it.")
 
 
 def _figures(spec: HardwareSpec) -> None:

@@ -1,0 +1,270 @@
+"""The steps of a recording, with the parts that their time consists of.
+
+Times are integer nanoseconds, so the parts of a step add up to its time exactly.
+"""
+
+from enum import StrEnum
+
+import numpy as np
+import polars as pl
+
+from jarvis.perf_models import step_annotation
+from jarvis.perf_report.intervals import (
+    END,
+    Int64s,
+    added_parts,
+    covered_until,
+    greatest_ns,
+    least_ns,
+)
+from jarvis.perf_report.timeline.host_spans import outermost, with_threads
+from jarvis.perf_report.timeline.idle_gaps import IdleCause
+from jarvis.perf_report.work import COMMUNICATION, COMPUTE, GpuWork
+from jarvis.schemas.names import C
+from jarvis.trace import Trace
+from jarvis.trace.metadata import STEP_PREFIX
+
+_THREAD = [C.pid, C.tid]
+IDLE_PARTS = (C.idle_before_ns, C.idle_between_ns, C.idle_after_ns)
+PARTS = (C.compute_ns, C.exposed_comm_ns, C.exposed_copy_ns, *IDLE_PARTS)
+"""The parts of a step, which add up to its time."""
+
+
+class StepSource(StrEnum):
+    """What marks the steps."""
+
+    ENGINE = "engine"
+    PROFILER = "profiler"
+    RECORDING = "recording"
+
+
+def steps(trace: Trace, work: GpuWork, idle_gaps: pl.DataFrame) -> pl.DataFrame:
+    """Return the steps by time (schema: ``steps``, without the columns on slow steps).
+
+    Args:
+        trace: The trace.
+        work: All its GPU work, with that of unrecorded launches.
+        idle_gaps: The gaps between it, with those of carried-in work.
+    """
+    marks = step_marks(trace)
+    rows = marks.join(_gpu_work(marks, trace, work), on=C.step, how="left", maintain_order="left")
+    rows = _without_carried_in(_with_times(rows), idle_gaps)
+    parts = _parts(rows.drop_nulls(C.end_ns), work.window)
+    return rows.join(parts, on=C.step, how="left", maintain_order="left").with_columns(
+        (pl.col(C.end_ns) - pl.col(C.start_ns)).alias(C.dur_ns),
+        (pl.col("host_end_ns") - pl.col(C.host_start_ns)).alias(C.host_dur_ns),
+        (pl.col("gpu_end_ns") - pl.col(C.gpu_start_ns)).alias(C.gpu_dur_ns),
+        pl.col(C.gpu_event_count).fill_null(0),
+    )
+
+
+def step_marks(trace: Trace) -> pl.DataFrame:
+    """Return ``step, source, name, tokens, pid, tid, host_start_ns, host_end_ns`` of the steps by
+    time.
+
+    The steps of an inference engine if it annotates them, else those of the profiler, else one
+    step: the recording. Of nested annotations the outermost is the step; an annotation of the same
+    name within it on another thread is part of it.
+    """
+    annotations = trace.annotations.filter(pl.col(C.cat) == "user_annotation")
+    tokens = _tokens(annotations[C.name].unique())
+    for source, rows in (
+        (StepSource.ENGINE, annotations.join(tokens, on=C.name, maintain_order="left")),
+        (
+            StepSource.PROFILER,
+            annotations.filter(pl.col(C.name).str.starts_with(STEP_PREFIX)),
+        ),
+    ):
+        found = _merged(rows.drop_nulls([C.ts_ns, C.dur_ns]))
+        if found.height:
+            return found.with_columns(pl.lit(source.value).alias(C.source))
+    return _recording(trace)
+
+
+def _tokens(names: pl.Series) -> pl.DataFrame:
+    """Return ``name, tokens, is_detailed`` of the names that annotate steps of an engine."""
+    parsed = ((name, step_annotation.parse(name)) for name in names)
+    rows = [
+        (name, step.tokens, step.context is not None) for name, step in parsed if step is not None
+    ]
+    schema = {C.name: pl.String, C.tokens: pl.Int64, "is_detailed": pl.Boolean}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _merged(annotations: pl.DataFrame) -> pl.DataFrame:
+    """Return the steps of annotations, each with the tokens of the innermost detailed annotation
+    in it, else of any."""
+    threads = annotations.select(_THREAD).unique(maintain_order=True)
+    numbered = with_threads(
+        annotations.with_columns(END.alias(C.end_ns)),
+        threads.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(C.thread)),
+    )
+    reached = pl.col(C.end_ns).cum_max().shift(1).over(C.name)
+    marks = (
+        outermost(numbered)
+        .sort(C.ts_ns, C.end_ns, C.uid, descending=[False, True, False])
+        .filter((pl.col(C.end_ns) > reached).fill_null(True))
+        .select(
+            pl.int_range(pl.len(), dtype=pl.Int64).alias(C.step),
+            C.name,
+            *_THREAD,
+            pl.col(C.ts_ns).alias(C.host_start_ns),
+            host_end_ns=C.end_ns,
+        )
+    )
+    if "is_detailed" not in annotations.columns:
+        return marks.with_columns(pl.lit(None, pl.Int64).alias(C.tokens))
+    inner = (
+        _during(numbered.drop_nulls(C.tokens).select(C.ts_ns, C.tokens, "is_detailed"), marks)
+        .sort(C.step, "is_detailed", C.ts_ns, descending=[False, True, True])
+        .unique(C.step, keep="first", maintain_order=True)
+    )
+    return marks.join(inner.select(C.step, C.tokens), on=C.step, how="left", maintain_order="left")
+
+
+def _during(events: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
+    """Return the events that start at a ``ts_ns`` within a mark, with the last such ``step``."""
+    return (
+        events.sort(C.ts_ns)
+        .join_asof(
+            marks.sort(C.host_start_ns).select(C.step, C.host_start_ns, "host_end_ns"),
+            left_on=C.ts_ns,
+            right_on=C.host_start_ns,
+        )
+        .filter(pl.col(C.ts_ns) <= pl.col("host_end_ns"))
+    )
+
+
+def _recording(trace: Trace) -> pl.DataFrame:
+    """Return the recording as one step, from its first to its last event; none without events."""
+    frames = (
+        trace.cpu_ops,
+        trace.runtime,
+        trace.gpu_events,
+        trace.annotations,
+        trace.python_functions,
+    )
+    times = pl.concat(f.select(C.ts_ns, END.alias(C.end_ns)) for f in frames).drop_nulls()
+    first, last = least_ns(times[C.ts_ns]), greatest_ns(times[C.end_ns])
+    schema = {
+        C.step: pl.Int64,
+        C.name: pl.String,
+        **dict.fromkeys(_THREAD, pl.Categorical),
+        C.tokens: pl.Int64,
+        C.host_start_ns: pl.Int64,
+        "host_end_ns": pl.Int64,
+    }
+    rows = (
+        []
+        if first is None or last is None
+        else [(0, None, None, None, None, first, max(first, last))]
+    )
+    return pl.DataFrame(rows, schema=schema, orient="row").with_columns(
+        pl.lit(StepSource.RECORDING.value).alias(C.source)
+    )
+
+
+def _gpu_work(marks: pl.DataFrame, trace: Trace, work: GpuWork) -> pl.DataFrame:
+    """Return ``step, gpu_start_ns, gpu_end_ns, gpu_event_count`` of the GPU work that each step
+    launches; that of the whole window if the recording is the step."""
+    window = work.window.select(C.launch_uid, gpu_from_ns=C.ts_ns, gpu_end_ns=END)
+    if (marks[C.source] == StepSource.RECORDING).any():
+        launched = window.with_columns(pl.lit(0, pl.Int64).alias(C.step))
+    else:
+        calls = trace.runtime.select(pl.col(C.uid).alias(C.launch_uid), C.ts_ns)
+        launched = _during(window.join(calls, on=C.launch_uid).drop_nulls(C.ts_ns), marks)
+    return launched.group_by(C.step).agg(
+        pl.col("gpu_from_ns").min().alias(C.gpu_start_ns),
+        pl.col("gpu_end_ns").max(),
+        pl.len().cast(pl.Int64).alias(C.gpu_event_count),
+    )
+
+
+def _with_times(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the steps with ``start_ns, end_ns``.
+
+    An engine runs ahead of the GPU, so its steps last from the end of the GPU work of the step
+    before to the end of their own; without GPU work their time is not known.
+    """
+    before = pl.col("gpu_end_ns").cum_max().forward_fill().shift(1)
+    start = pl.coalesce(before, C.gpu_start_ns)
+    is_engine = pl.col(C.source) == StepSource.ENGINE
+    has_work = pl.col("gpu_end_ns").is_not_null()
+    return rows.with_columns(
+        pl.when(~is_engine).then(C.host_start_ns).when(has_work).then(start).alias(C.start_ns),
+        pl.when(~is_engine)
+        .then("host_end_ns")
+        .when(has_work)
+        .then(pl.max_horizontal(start, "gpu_end_ns"))
+        .alias(C.end_ns),
+    )
+
+
+def _without_carried_in(rows: pl.DataFrame, idle_gaps: pl.DataFrame) -> pl.DataFrame:
+    """Return the steps from the end of the carried-in work in them, with ``carried_in_ns``."""
+    carried = idle_gaps.filter(pl.col(C.cause) == IdleCause.CARRIED_IN).select(
+        from_ns=C.start_ns, to_ns=pl.col(C.start_ns) + pl.col(C.dur_ns)
+    )
+    inside = (
+        rows.select(C.step, C.start_ns, C.end_ns)
+        .join(carried, how="cross")
+        .filter(pl.col("from_ns") < pl.col(C.end_ns), pl.col("to_ns") > pl.col(C.start_ns))
+        .with_columns(
+            pl.max_horizontal("from_ns", C.start_ns).alias("from_ns"),
+            pl.min_horizontal("to_ns", C.end_ns).alias("to_ns"),
+        )
+        .group_by(C.step)
+        .agg(
+            (pl.col("to_ns") - pl.col("from_ns")).sum().alias(C.carried_in_ns),
+            pl.col("to_ns").max(),
+        )
+    )
+    return (
+        rows.join(inside, on=C.step, how="left", maintain_order="left")
+        .with_columns(
+            pl.max_horizontal(C.start_ns, "to_ns").alias(C.start_ns),
+            pl.col(C.carried_in_ns).fill_null(0),
+        )
+        .drop("to_ns")
+    )
+
+
+def _parts(rows: pl.DataFrame, window: pl.DataFrame) -> pl.DataFrame:
+    """Return ``step`` and PARTS of timed steps: what the GPU does during each."""
+    starts, ends = rows[C.start_ns].to_numpy(), rows[C.end_ns].to_numpy()
+
+    def covered(events: pl.DataFrame) -> Int64s:
+        during: Int64s = covered_until(events, ends) - covered_until(events, starts)
+        return during
+
+    compute = covered(window.filter(pl.col(C.kind) == COMPUTE))
+    compute_or_comm = covered(window.filter(pl.col(C.kind).is_in([COMPUTE, COMMUNICATION])))
+    busy = covered(window)
+    first, last = _busy_spans(window, starts, ends)
+    before, after = first - starts, ends - last
+    return pl.DataFrame(
+        {
+            C.step: rows[C.step],
+            C.compute_ns: compute,
+            C.exposed_comm_ns: compute_or_comm - compute,
+            C.exposed_copy_ns: busy - compute_or_comm,
+            C.idle_before_ns: before,
+            C.idle_between_ns: ends - starts - busy - before - after,
+            C.idle_after_ns: after,
+        }
+    )
+
+
+def _busy_spans(window: pl.DataFrame, starts: Int64s, ends: Int64s) -> tuple[Int64s, Int64s]:
+    """Return the first and the last instant of GPU work within each span; the end of the span,
+    twice, if there is none."""
+    begins, stops = added_parts(window)
+    if not begins.size:
+        return ends, ends
+    following = np.searchsorted(stops, starts, side="right")
+    previous = np.searchsorted(begins, ends, side="left") - 1
+    last_row = begins.size - 1
+    first = np.maximum(begins[np.minimum(following, last_row)], starts)
+    last = np.minimum(stops[np.maximum(previous, 0)], ends)
+    has_work = following <= previous
+    return np.where(has_work, first, ends), np.where(has_work, last, ends)

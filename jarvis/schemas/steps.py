@@ -1,0 +1,87 @@
+"""Tables of the steps of a recording, and of what the GPU does when."""
+
+from jarvis.schemas.columns import FLAG, INTEGER, Column, count, number, text
+from jarvis.schemas.names import C
+
+
+def _ns(name: str, label: str, meaning: str) -> Column:
+    return Column(name, f"{label} (ns)", INTEGER, "ns", ",d", meaning)
+
+
+TIMELINE_STATES = (
+    _ns(C.start_ns, "Start", "start on the clock of the trace"),
+    _ns(C.dur_ns, "Duration", "until the state or its detail changes"),
+    text(C.state, "State", "compute, communication, copy or idle"),
+    text(
+        C.detail,
+        "Detail",
+        "of compute the op category of the longest kernel that runs; of communication its process "
+        "group; of a copy its direction; of idle time its cause; empty if not known",
+    ),
+)
+_STEP = Column(C.step, "Step", INTEGER, meaning="position of the step in the recording, from 0")
+STEPS = (
+    _STEP,
+    text(
+        C.source,
+        "Source",
+        "what marks the steps: `engine` for annotations of an inference engine, `profiler` for "
+        "marks of the profiler; `recording` if none are marked, so that the recording is one step",
+    ),
+    text(C.name, "Name", "annotation that marks the step"),
+    Column(C.tokens, "Tokens", INTEGER, format=",d", meaning="if the annotation has them"),
+    _ns(
+        C.start_ns,
+        "Start",
+        "start of the mark; of the GPU work of the first engine step, later ones start where the "
+        "GPU work of the step before ends. After carried-in work, if there is any",
+    ),
+    _ns(
+        C.dur_ns,
+        "Step time",
+        "to the end of the mark, for engine steps to the end of the step's GPU work; without "
+        "carried-in work. Empty for an engine step without GPU work",
+    ),
+    _ns(C.compute_ns, "Compute", "kernels and fills run, communication kernels excluded"),
+    _ns(C.exposed_comm_ns, "Exposed communication", "communication runs and no compute"),
+    _ns(C.exposed_copy_ns, "Exposed copies", "copies run, no compute or communication"),
+    _ns(
+        C.idle_before_ns,
+        "Idle before",
+        "until the first GPU event in the step; the whole step if there is none",
+    ),
+    _ns(C.idle_between_ns, "Idle between", "between the first and the last GPU event"),
+    _ns(C.idle_after_ns, "Idle after", "after the last GPU event"),
+    _ns(
+        C.carried_in_ns,
+        "Carried in",
+        "time in which the GPU finished work from before the recording; not in the step time",
+    ),
+    _ns(C.host_start_ns, "Host start", "start of the mark"),
+    _ns(C.host_dur_ns, "Host time", "duration of the mark"),
+    _ns(C.gpu_start_ns, "GPU start", "first start of GPU work that the step launches"),
+    _ns(C.gpu_dur_ns, "GPU time", "from there to the last end of this work"),
+    count(C.gpu_event_count, "GPU events", "GPU events that the step launches"),
+    _ns(C.excess_ns, "Excess", "step time over the median; empty below three steps"),
+    Column(C.is_slow, "Slow", FLAG, meaning="the step is clearly slower than the median"),
+    text(C.slow_part, "Slow part", "part of a slow step that exceeds its median most"),
+    text(C.slow_cause, "Slow cause", "if that is idle time, the cause with most of it"),
+    text(C.slow_call, "Slow call", "host call in the longest gap of that cause"),
+)
+STEP_GAPS = (
+    _STEP,
+    text(
+        C.place,
+        "Place",
+        "before the first GPU event in the step, between GPU events, or after the last one",
+    ),
+    _ns(C.start_ns, "Start", "start on the clock of the trace"),
+    _ns(C.dur_ns, "Duration", "until GPU work starts or the step ends"),
+    number(C.percent_of_step, "% of step", "%", "share of the step time", ",.1f"),
+    text(C.cause, "Cause", "most likely cause, as in `idle_gaps`"),
+    text(C.next_name, "Kernel after", "GPU event that ends the gap, if one does"),
+    text(C.launcher_name, "Launcher", "operator that launched it, or the call if there is none"),
+    text(C.host_call, "Host call", "call of the launching thread that the cause is derived from"),
+    number(C.host_call_us, "Host call (µs)", "µs", "duration of that call"),
+    text(C.host_op, "Host operator", "operator that made that call"),
+)
