@@ -10,7 +10,7 @@ from jarvis.analyses import load_analyses
 from jarvis.analyses.runner import run_analyses, split_operations
 from jarvis.findings import Finding
 from jarvis.preconditions import FACTS, Facts, Subject
-from jarvis.text.messages import Message, preconditions, to_text
+from jarvis.text.messages import Message, preconditions, tables, to_text
 from jarvis.tracelens.report import TraceLensReport
 from tests.analyses.rows import operation, operations, table
 from tests.builders import TraceBuilder, trace
@@ -274,6 +274,26 @@ def test_every_template_needs_known_facts() -> None:
     for needs in preconditions().values():
         for need in needs:
             facts.hold([need], SUBJECT)
+
+
+REPLAYED = ("parts", "convolution_kernel_team")
+"""Tables whose messages get the precondition with the operation that they are about."""
+
+
+def test_what_is_recorded_or_replayed_has_its_precondition() -> None:
+    load_analyses()
+    texts = {
+        f"{name}.{key}": text
+        for name, templates in tables().items()
+        if not name.startswith(("comparison", "test_"))
+        for key, text in templates.items()
+    }
+    offers = [each for each, text in texts.items() if "replay package" in text]
+    assert offers
+    assert {each.partition(".")[0] for each in offers} == set(REPLAYED)
+    stacks = [each for each, text in texts.items() if "`with_stack=True`" in text]
+    assert stacks
+    assert all("not has_stacks" in preconditions()[each] for each in stacks)
 
 
 def found(builder: TraceBuilder, key: str, check: str) -> Finding:

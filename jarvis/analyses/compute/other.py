@@ -72,8 +72,7 @@ ADVICE = {
         reason="{moved_bytes} per call are copied only to make tensors contiguous",
         algorithmic="Let the operators before {name} write {arguments} directly into views of one "
         "preallocated output{place}.",
-        kernel="Compare {kernel} on {arguments} with a plain copy of {moved_bytes}; a replay "
-        "package reproduces it.",
+        kernel="Compare {kernel} on {arguments} with a plain copy of {moved_bytes}{reproduced}.",
     ),
     EMBEDDING: Advice(
         rule="lookups in embedding tables, with and without pooling, and their backward",

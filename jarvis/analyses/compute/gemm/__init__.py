@@ -62,8 +62,8 @@ ADVICE = {
         reason="the output of M={m}, N={n}, K={k} has one long and one short side "
         "({short_side:message})",
         algorithmic="{skinny_advice:message}{narrower_note:message}",
-        kernel="Tune tile sizes of {name} for M={m}, N={n}, K={k} ({tile_note:message}); a replay "
-        "package reproduces it.",
+        kernel="Tune tile sizes of {name} for M={m}, N={n}, K={k} ({tile_note:message})"
+        "{reproduced}.",
         is_notable=True,
     ),
     "misaligned": Advice(
