@@ -12,7 +12,6 @@ from jarvis.analyses.system.cpu_idle.causes import (
     CAUSE_PCT,
     NEVER_IDLE,
     Cause,
-    capture_advice,
     kernel_advice,
     longest_call,
 )
@@ -82,14 +81,14 @@ def _finding(
             what=words.message("what"),
             host_call=longest_call(cause),
         ),
-        algorithmic=words.message("algorithmic"),
+        algorithmic=words.texts("algorithmic"),
         kernel=kernel_advice(data, cause),
         priority_local=priority,
         priority=priority,
         severity=severity,
-        hypothesis=words.message("hypothesis"),
+        hypothesis=words.texts("hypothesis"),
         verify=words.message("verify"),
-        capture=capture_advice(cause),
+        capture=words.texts("capture"),
     )
 
 
