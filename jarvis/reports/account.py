@@ -4,7 +4,7 @@ from jarvis.perf_report.timeline.step_account import StepAccount
 from jarvis.reports.messages import MESSAGES
 from jarvis.run import Run
 from jarvis.schemas.names import C
-from jarvis.text.format import counted, milliseconds, percent
+from jarvis.text.format import counted, decimal, milliseconds, percent
 from jarvis.text.markdown import Markdown, table
 from jarvis.text.messages import to_text
 
@@ -40,6 +40,13 @@ def basis(account: StepAccount) -> str:
     return steps if account.step_count == 1 else f"mean of {steps}"
 
 
+def throughput(account: StepAccount) -> str:
+    """Return the tokens per second of step time, or why they are not known."""
+    if account.tokens_per_s is None:
+        return "Tokens or samples per second are not known, as no annotation counts them"
+    return f"{decimal(account.tokens_per_s)} tokens per second, as the engine's annotations count"
+
+
 def sentence(account: StepAccount) -> str:
     """Return the step time and its largest parts in one sentence."""
     parts = sorted(account.rows().iter_rows(), key=lambda part: -part[2])
@@ -61,7 +68,10 @@ def account_parts(run: Run) -> dict[str, str | None]:
     account = account_of(run)
     if account is None:
         return {"step_basis": None, "step": OUTDATED if is_outdated(run) else None}
-    return {"step_basis": basis(account), "step": account_table(account)}
+    return {
+        "step_basis": f"{basis(account)}. {throughput(account)}",
+        "step": account_table(account),
+    }
 
 
 def account_table(account: StepAccount) -> Markdown:

@@ -54,6 +54,7 @@ def test_one_step_and_a_recording_are_no_mean() -> None:
 
 def test_tokens_per_second_are_known_only_from_annotations() -> None:
     assert of(steps(300)).tokens_per_s is None
+    assert "not known" in account.throughput(of(steps(300)))
     engine = of(steps(300, name=DETAILED))
     assert engine.tokens_per_s == pytest.approx(4e9 / engine.total_ns)
 

@@ -13,12 +13,12 @@ from jarvis.dashboard.widgets.table import small_table
 from jarvis.perf_report import Totals
 from jarvis.perf_report.timeline.step_account import LABELS, MEANING, StepAccount
 from jarvis.perf_report.timeline.step_gaps import SLOW_STEP_PCT
-from jarvis.reports.account import OUTDATED, basis, is_outdated, title
+from jarvis.reports.account import OUTDATED, basis, is_outdated, throughput, title
 from jarvis.reports.figures import gpu_time_parts
 from jarvis.run import Run
 from jarvis.schemas import INTEGER, NUMBER, TEXT, Column
 from jarvis.schemas.names import C
-from jarvis.text.format import counted, decimal, milliseconds, percent
+from jarvis.text.format import counted, milliseconds, percent
 
 WINDOW = "The GPU window extends from the first start to the last end of GPU work that host calls "
 WINDOW += "of the trace launch."
@@ -48,8 +48,7 @@ def time_cards(
         if account.carried_in_ns:
             meaning += f" Not counted: {milliseconds(account.carried_in_ns / 1e6)} in which the "
             meaning += "GPU finished work from before the recording."
-        if account.tokens_per_s is not None:
-            meaning += f" {decimal(account.tokens_per_s)} tokens per second of step time."
+        meaning += f" {throughput(account)}."
     places = iter(columns)
     with next(places):
         metric_card(label, value, below, help_text=meaning)
