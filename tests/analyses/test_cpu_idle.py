@@ -13,8 +13,8 @@ from jarvis.analyses.system.cpu_idle.causes import idle_causes
 from jarvis.analyses.system.cpu_idle.kernels import SHORT_KERNEL_US
 from jarvis.analyses.system.cpu_idle.wording import CAUSES
 from jarvis.findings import AnalysisResult, Priority, Severity
-from jarvis.impact import disjoint_findings
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
+from jarvis.savings import disjoint_findings
 from jarvis.text.quantities import title_of
 from jarvis.trace import Trace, read_trace
 from jarvis.tracelens.report import TraceLensReport

@@ -189,8 +189,8 @@ def test_the_priorities_are_sorted_ranked_and_summed(analyzed: Analyzed) -> None
     data = loaded(analyzed, Path("priority_data.json"))
     assert data == loaded(analyzed, Path("category_data") / "priority_data.json")
     findings, priorities = data["findings"], data["priorities"]
-    scores = [f["impact_score"] for f in findings if f["impact_score"] is not None]
-    assert scores == sorted(scores, reverse=True)
+    saved = [round(f["step_saved_ms"], 3) for f in findings if f["step_saved_ms"] is not None]
+    assert saved == sorted(saved, reverse=True)
     assert [f["global_rank"] for f in findings] == list(range(1, len(findings) + 1))
     assert [p["rank"] for p in priorities] == list(range(1, len(priorities) + 1))
     assert data["baseline_ms"] == analyzed.run.manifest.totals.total_time_ms

@@ -12,7 +12,6 @@ from jarvis.analyses.system.cpu_idle import kernels
 from jarvis.analyses.system.cpu_idle.causes import (
     IDLE_FINDING_PCT,
     IDLE_PCT,
-    IDLE_POOL,
     Cause,
     capture_advice,
     cause_evidence,
@@ -27,7 +26,7 @@ from jarvis.analyses.system.cpu_idle.causes import (
     sole_cause,
 )
 from jarvis.analyses.system.cpu_idle.wording import MESSAGES
-from jarvis.findings import Finding, Priority, Severity
+from jarvis.findings import IDLE_POOL, Finding, Priority, Severity
 from jarvis.perf_report import Totals
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.text.messages import Message, to_text

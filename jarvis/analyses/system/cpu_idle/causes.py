@@ -10,7 +10,7 @@ from jarvis.analyses.base import CategoryData
 from jarvis.analyses.severity import Ladder, grade, priority_of
 from jarvis.analyses.system.cpu_idle.kernels import evidence, graph_replay_pct, kernels
 from jarvis.analyses.system.cpu_idle.wording import CAUSES, MESSAGES, CauseWords
-from jarvis.findings import EvidenceValue, Finding, Priority, Severity
+from jarvis.findings import IDLE_POOL, EvidenceValue, Finding, Priority, Severity
 from jarvis.perf_report import Totals
 from jarvis.perf_report.intervals import greatest_ns
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
@@ -33,7 +33,6 @@ IDLE_PCT: Ladder = (
     (20.0, Severity.LOW),
 )
 CAUSE_PCT: Ladder = (*IDLE_PCT[:-1], (0.0, Severity.LOW))
-IDLE_POOL = "idle"
 NEVER_IDLE = (IdleCause.UNLINKED_WORK, IdleCause.CARRIED_IN)
 """Causes in whose gaps the GPU certainly ran something."""
 
