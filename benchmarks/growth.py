@@ -7,17 +7,22 @@ subtracting those of a trace with one operator.
 """
 
 import argparse
+import cProfile
 import gzip
 import os
+import pstats
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 
 from benchmarks.page import table, write_part
 from benchmarks.pipeline import machine
+from jarvis.cli import main as run_command
 from tests import growing
 from tests.builders import TraceBuilder
 
@@ -62,6 +67,15 @@ ATTACKS: dict[str, tuple[Callable[[], TraceBuilder], str]] = {
     ),
 }
 """Files that were designed to be expensive, and their costs before growth was bounded."""
+
+ARGUMENT_LISTS = 12_000
+ARGUMENT_READERS = (
+    "core/literals.py",
+    "perf_report/literals.py",
+    "trace/arguments.py",
+    "perf_models/arguments.py",
+)
+"""Modules that read recorded arguments."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +122,32 @@ def attacked(title: str, build: Callable[[], TraceBuilder], before: str) -> list
     return [title, *now, before]
 
 
+def reading_share() -> str:
+    """Return a sentence with the share of ``jarvis analyze`` that is spent in reading arguments."""
+    profile = cProfile.Profile()
+    with tempfile.TemporaryDirectory() as name:
+        path = growing.shapes(ARGUMENT_LISTS // 4).write(Path(name) / "trace.json")
+        command = ["analyze", str(path), "--output-dir", str(Path(name) / "run")]
+        with redirect_stdout(StringIO()):
+            profile.runcall(run_command, command)
+    stats = pstats.Stats(profile)
+    total_s: float = stats.total_tt  # type: ignore[attr-defined]
+    reading_s = sum(
+        called[3]
+        for function, (_, _, _, _, callers) in stats.stats.items()  # type: ignore[attr-defined]
+        for caller, called in callers.items()
+        if _reads_arguments(function[0]) and not _reads_arguments(caller[0])
+    )
+    return (
+        f"Of `jarvis analyze` of {ARGUMENT_LISTS:,} distinct argument lists, under a profiler, "
+        f"{100 * reading_s / total_s:.1f} % is spent in reading arguments."
+    )
+
+
+def _reads_arguments(file: str) -> bool:
+    return file.endswith(ARGUMENT_READERS)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print the tables and write them to a page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -119,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     growth = table(words, [grown(kind, SIZES[kind], empty) for kind in options.kinds.split(",")])
     heads = ("file", "kB gz", "CPU s", "peak MB", "written MB", "before")
     attacks = table(heads, [attacked(title, *attack) for title, attack in ATTACKS.items()])
-    part = f"{growth}\n\n{attacks}\n\n{machine()}"
+    part = "\n\n".join((growth, attacks, reading_share(), machine()))
     print(part)
     if options.page:
         write_part(options.page, "growth", part)

@@ -20,7 +20,9 @@ from jarvis.findings import Finding, Priority
 from jarvis.schemas.names import C
 from jarvis.text.messages import MessageTable
 
-FLASH_NAMES = r"flash|fmha|attn_fwd|attn_bwd"
+FLASH_NAMES = r"flash_?(?:fwd|bwd|attn|attention|infer|mla)|flash::|fmha|attn_fwd|attn_bwd"
+"""Names of fused attention; ``reshape_and_cache_flash`` writes a cache."""
+
 PAGED_NAMES = r"unified_attention|paged_attention|vllm"
 
 CACHE_KERNELS = r"reshape_and_cache|store_kv_?cache"
@@ -107,7 +109,7 @@ MESSAGES = MessageTable(
         "data and should run as fast as a copy.",
         "cache.verify": "Record the trace again: the cache writes of {name} must take less than "
         "{cache_ms}.",
-        "cache.capture": "Run the cache kernel of the replay package under the platform's "
+        "cache.capture": "Measure the cache kernel{on_package} with the platform's "
         "hardware-counter profiler and compare the bytes that it moves with the size of the new "
         "keys and values.",
     },
@@ -253,5 +255,5 @@ def _cache_finding(
         priority=priority,
         impact=impact.bounded_impact(cache_ms, cache_ms - usual_ms, **data.bases),
         verify=MESSAGES.pick("cache.verify", values),
-        capture=MESSAGES("cache.capture"),
+        capture=MESSAGES.pick("cache.capture", values),
     )

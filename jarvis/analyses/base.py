@@ -21,14 +21,20 @@ class Claim:
     """The operations that belong to a category.
 
     ``op_categories`` are exact op categories of the report, ``op_names`` case-insensitive patterns
-    with ``*``. Categories take precedence, except those derived only from a kernel's name; if
-    patterns of several analyses match, the lowest ``order`` wins. ``rest`` claims all unclaimed
-    operations.
+    with ``*``, of which a leading one ends where a word begins (``*gemm*`` is not in ``fbgemm``).
+    Operators that a compiled kernel lists in its name are ignored. Categories take precedence,
+    except those derived only from a kernel's name; if patterns of several analyses match, the
+    lowest ``order`` wins. Rows whose longest kernel is of a kind in ``kernel_kinds`` (of the table
+    of communication names) come before all others. ``blocks`` (``perf_report.kernel_blocks``) of
+    kernels decide for kernels without an operator, and for operators that nothing else claims.
+    ``rest`` claims all unclaimed operations.
     """
 
     op_categories: tuple[str, ...] = ()
     op_names: tuple[str, ...] = ()
     order: int = 100
+    kernel_kinds: tuple[str, ...] = ()
+    blocks: tuple[str, ...] = ()
     rest: bool = False
 
 
@@ -40,7 +46,8 @@ class Advice:
     states the inefficiency, ``caveat`` is its limitation; ``verify`` and ``capture`` replace those
     of the check. The texts may name columns of the heaviest row in braces. ``expected_pct`` is the
     expected efficiency of such rows, as a share of the roofline or of the compute peak;
-    ``is_notable`` raises the priority.
+    ``is_notable`` raises the priority. ``needs`` has the preconditions of texts, by field
+    (``jarvis.preconditions``): where one does not hold, the text is left out.
     """
 
     rule: str
@@ -53,6 +60,7 @@ class Advice:
     caveat: str | None = None
     verify: str | None = None
     capture: str | None = None
+    needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 PanelKind = Literal["roofline", "savings", "bars", "scatter"]

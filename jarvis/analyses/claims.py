@@ -2,18 +2,26 @@
 
 import re
 from collections.abc import Iterable
+from functools import cache
 
 import polars as pl
 
 from jarvis.analyses.base import Analysis
+from jarvis.analyses.kernel_names import family_name, main_kernel
 from jarvis.analyses.operations import weighted_efficiency
 from jarvis.perf_models import BUILTIN, Registry
+from jarvis.perf_report.communication_names import kind_of
+from jarvis.perf_report.kernel_blocks import block_of
+from jarvis.perf_report.unified import LAUNCHED, SYNTHETIC_END
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE
 from jarvis.schemas.names import C
 from jarvis.text.format import cut
 
 KERNEL_NAME_CATEGORIES = ("elementwise", "reduce", "multi_tensor_apply", "other")
 """Op categories that an unregistered op can get from the name of its first kernel."""
+
+_WORD_BEGINS = r"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]))"
+"""Where a word begins: ``gemm`` in ``16816gemm`` and ``MoeGemm``, not in ``fbgemm``."""
 
 TOP_OPERATIONS = 10
 
@@ -40,29 +48,47 @@ def claim_operations(
     """Return ``operations`` with a column ``category``: the key of the one analysis that claims the
     row.
 
-    A registered op category goes to the analysis that names it. A category derived only from a
-    kernel's name yields to patterns of the op's name. Unclaimed rows go to the rest.
+    Rows whose longest kernel is of a claimed kind of the table of communication names come first. A
+    registered op category goes to the analysis that names it. A category derived only from a
+    kernel's name yields to patterns of the op's name, then to the block of its longest kernel; the
+    block comes first for kernels without an operator. Unclaimed rows go to the rest.
     """
     claimers = [analysis for analysis in analyses if analysis.claim is not None]
-    pairs = operations.select(C.name, C.op_category).rows()
+    rows = operations.select(C.name, C.op_category, kernel=main_kernel()).rows()
+    by_kernel = {kind: a.key for a in claimers if a.claim for kind in a.claim.kernel_kinds}
     keys = {
-        (name, category): _claimer(cut(name), category, claimers, registry)
-        for name, category in set(pairs)
+        row: by_kernel.get(kind_of(kernel or "") or "")
+        or _claimer(cut(name), category, kernel or "", claimers, registry)
+        for row in set(rows)
+        for name, category, kernel in [row]
     }
-    categories = pl.Series(C.category, [keys[name, kind] for name, kind in pairs], dtype=pl.String)
+    categories = pl.Series(C.category, [keys[row] for row in rows], dtype=pl.String)
     return operations.with_columns(categories)
 
 
-def _claimer(name: str, op_category: str, claimers: list[Analysis], registry: Registry) -> str:
+def _claimer(
+    name: str, op_category: str, kernel: str, claimers: list[Analysis], registry: Registry
+) -> str:
     exact = {c: a.key for a in claimers if a.claim for c in a.claim.op_categories}
-    is_suggested = (
-        op_category in KERNEL_NAME_CATEGORIES and registry.registered_category(name) is None
-    )
-    by_name = _by_name(name, claimers)
-    by_category = exact.get(op_category)
-    choices = (by_name, by_category) if is_suggested else (by_category, by_name)
+    by_name, by_category = _by_name(name, claimers), exact.get(op_category)
+    launcher, separator, launched = name.partition(LAUNCHED)
+    choices: tuple[str | None, ...] = (by_category, by_name)
+    if op_category in KERNEL_NAME_CATEGORIES and registry.registered_category(name) is None:
+        if launcher and separator:
+            by_block = _by_block(launched.removesuffix(SYNTHETIC_END), claimers)
+            choices = (by_block, by_name, by_category)
+        else:
+            choices = (by_name, _by_block(kernel, claimers), by_category)
     rest = next((a.key for a in claimers if a.claim and a.claim.rest), "")
     return next((key for key in choices if key is not None), rest)
+
+
+def _by_block(kernel: str, claimers: list[Analysis]) -> str | None:
+    """Return the analysis that claims the block of a kernel; None for compiled kernels."""
+    if family_name(kernel) != kernel:
+        return None
+    block = block_of(kernel)
+    return next((a.key for a in claimers if a.claim and block in a.claim.blocks), None)
 
 
 def _by_name(name: str, claimers: list[Analysis]) -> str | None:
@@ -75,8 +101,16 @@ def _by_name(name: str, claimers: list[Analysis]) -> str | None:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    expression = ".*".join(re.escape(part) for part in pattern.split("*"))
-    return re.fullmatch(expression, name, flags=re.IGNORECASE | re.DOTALL) is not None
+    return _expression(pattern).fullmatch(family_name(name)) is not None
+
+
+@cache
+def _expression(pattern: str) -> re.Pattern[str]:
+    """Return the expression of a pattern; a leading ``*`` ends where a word begins."""
+    parts = [f"(?i:{re.escape(part)})" if part else "" for part in pattern.split("*")]
+    if pattern.startswith("*") and pattern[1:2].isalpha():
+        parts[1] = f"{_WORD_BEGINS}{parts[1]}"
+    return re.compile(".*".join(parts), flags=re.DOTALL)
 
 
 def top_operations(

@@ -1,5 +1,6 @@
 """What the names of operators and GPU kernels tell: kind, library, tile, layout changes."""
 
+import re
 from collections.abc import Iterable
 
 import polars as pl
@@ -7,15 +8,25 @@ import polars as pl
 from jarvis.schemas.names import C
 from jarvis.text.format import MAX_NAME_LENGTH
 
+FUSION_LIST = r"(triton_(?:poi|red|per|for))_fused\w*"
+"""The list of fused operators in the name of a kernel that Inductor generated: the kernel is none
+of them. Kernels from a template (``triton_tem_fused_mm``) are what their name lists."""
+
+
+def family_name(name: str) -> str:
+    """Return ``name`` without the operators that a compiled kernel lists."""
+    return re.sub(FUSION_LIST, r"\1_", name)
+
 
 def first_match(
     name: pl.Expr, patterns: Iterable[tuple[str, str]], otherwise: str | None = None
 ) -> pl.Expr:
     """Return the title of the first ``(title, pattern)`` that matches the lower-case ``name``.
 
-    ``otherwise`` if none matches.
+    ``otherwise`` if none matches. Operators that a compiled kernel lists are ignored.
     """
-    lower = name.str.head(MAX_NAME_LENGTH).str.to_lowercase()
+    short = name.str.head(MAX_NAME_LENGTH).str.replace_all(FUSION_LIST, "${1}_")
+    lower = short.str.to_lowercase()
     titles = [pl.when(lower.str.contains(pattern)).then(pl.lit(t)) for t, pattern in patterns]
     return pl.coalesce(*titles, pl.lit(otherwise, dtype=pl.String))
 
@@ -24,7 +35,9 @@ NATIVE_LIBRARY = "PyTorch native"
 """The framework's own kernels."""
 
 LIBRARIES = (
-    ("AITER", r"aiter"),
+    ("Triton", r"triton_(?:poi|red|per|for|tem)_"),
+    ("FBGEMM", r"fbgemm"),
+    ("AITER", r"(?:^|[^a-z])aiter"),
     ("CK", r"ck_tile|_zn2ck|\bck::|fmhafwd|fmhabwd|fmha_fwd|fmha_bwd|kernel_gemm_xdl"),
     ("MIOpen", r"igemm_(?:fwd|bwd|wrw)_gtc|miopen|subtensorop|batched_transpose_|_nchw2|_cnhw2"),
     ("Tensile", r"cijk_"),
@@ -35,8 +48,7 @@ LIBRARIES = (
     ("cuBLAS", r"nvjet|cublas|sm\d+_xmma|gemmsn|gemvnsp|gemv2t|ampere_\w*gemm|volta_\w*gemm"),
     ("rocBLAS", r"wvsplitk|splitkreduce|rocblas"),
     ("CUTLASS", r"cutlass"),
-    ("FBGEMM", r"fbgemm"),
-    ("Triton", r"triton"),
+    ("Triton", r"(?:^|[^a-z])triton"),
     (NATIVE_LIBRARY, r"at::native|at_cuda_detail"),
 )
 """Library and the pattern of its kernel names (lower case), most specific first."""

@@ -6,7 +6,7 @@
 import importlib
 import pkgutil
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import entry_points
@@ -17,11 +17,12 @@ from pydantic import ValidationError
 
 from jarvis.analyses import compute, fusion, system
 from jarvis.analyses.advice import register_advice
-from jarvis.analyses.base import OF_OPERATIONS, Analysis, AnalysisManifest, Check, Panel
+from jarvis.analyses.base import OF_OPERATIONS, Analysis, AnalysisManifest, Check, Claim, Panel
 from jarvis.analyses.operations import DETAILS
 from jarvis.core.errors import RegistrationError
 from jarvis.core.workspace import resource
 from jarvis.findings import Tier
+from jarvis.preconditions import FACTS
 from jarvis.schemas import TABLES
 from jarvis.text.docstrings import filled_docstring
 
@@ -129,6 +130,8 @@ def _check_claim(others: Iterable[Analysis], candidate: Analysis, source: str) -
         if other.claim is None:
             continue
         both = set(claim.op_categories) & set(other.claim.op_categories)
+        both |= set(claim.blocks) & set(other.claim.blocks)
+        both |= set(claim.kernel_kinds) & set(other.claim.kernel_kinds)
         if both or (claim.rest and other.claim.rest):
             what = ", ".join(sorted(both)) or "the rest"
             raise RegistrationError(f"{source}: {what} is already claimed by {other.key}.")
@@ -194,6 +197,7 @@ def checks_markdown() -> str:
     for name, check in shared.items():
         if uses[name] > 1:
             lines += _check_markdown(check)
+    lines += _facts_markdown()
     for analysis in load_analyses().values():
         own = [check for check in analysis.all_checks if uses[check.__name__] == 1]
         lines += [f"## {analysis.title} (`{analysis.key}`)", "", *_claim_markdown(analysis)]
@@ -204,17 +208,42 @@ def checks_markdown() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def _facts_markdown() -> list[str]:
+    return [
+        "## Preconditions of actions",
+        "",
+        "An action of a finding is left out where the trace does not support it. A finding without "
+        "an action on a path says so. The facts and the tables that they are derived from:",
+        "",
+        "| fact | holds if |",
+        "|---|---|",
+        *(f"| `{name}` | {_first_paragraph(function)} |" for name, function in FACTS.items()),
+        "",
+    ]
+
+
+def _first_paragraph(function: Callable[..., object]) -> str:
+    return filled_docstring(function).partition("\n\n")[0].replace("\n", " ").replace("``", "`")
+
+
+def claim_text(claim: Claim) -> str:
+    """Return what a claim claims, as Markdown: ``op categories `GEMM`; names `*gemm*```."""
+    listed = (
+        ("op categories {}", claim.op_categories),
+        ("names {}", claim.op_names),
+        ("kernels of the blocks {} without a known operator", claim.blocks),
+        ("operations whose longest kernel is of the communication kinds {}", claim.kernel_kinds),
+    )
+    parts = [text.format(", ".join(f"`{n}`" for n in names)) for text, names in listed if names]
+    if claim.rest:
+        parts.append("all operations that no other analysis claims")
+    return "; ".join(parts)
+
+
 def _claim_markdown(analysis: Analysis) -> list[str]:
     lines: list[str] = []
-    if claim := analysis.claim:
-        parts = []
-        if claim.op_categories:
-            parts.append("op categories " + ", ".join(f"`{c}`" for c in claim.op_categories))
-        if claim.op_names:
-            parts.append("names " + ", ".join(f"`{n}`" for n in claim.op_names))
-        if claim.rest:
-            parts.append("all operations that no other analysis claims")
-        lines += [f"Claims {'; '.join(parts)}.", ""]
+    if analysis.claim:
+        lines += [f"Claims {claim_text(analysis.claim)}.", ""]
     else:
         lines += [f"Reads {', '.join(f'`{name}`' for name in analysis.needs)}.", ""]
     if analysis.advice:

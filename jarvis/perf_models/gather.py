@@ -10,6 +10,7 @@ from math import ceil, log2
 from jarvis.perf_models.arguments import (
     Tensor,
     copied_size,
+    flag,
     integer,
     layout_params,
     list_numel,
@@ -62,6 +63,36 @@ def embedding_backward(op: OpSignature) -> OpCost:
     grad, index = tensor(op, 0), tensor(op, 1)
     table = integer(op, 2, 0) * grad.shape[-1]
     return _moved(grad, grad.numel + table, index, flops=grad.numel)
+
+
+@perf_model("aten::_embedding_bag", "aten::_embedding_bag_forward_only")
+def embedding_bag(op: OpSignature) -> OpCost:
+    """Return the cost of rows of a table [V,d] at n indices, pooled into b bags.
+
+    FLOPs nd (2nd with a weight for each index); bytes nd read, bd written, indices, offsets and
+    weights read.
+    """
+    table, index, offsets = tensor(op, 0), tensor(op, 1), tensor(op, 2)
+    weights = optional_tensor(op, 6)
+    bags = offsets.numel - flag(op, 7)  # the last offset is the number of indices
+    others = (index, offsets, weights) if weights.given else (index, offsets)
+    pooled = index.numel * table.shape[-1]
+    flops = pooled * (2 if weights.given else 1)
+    return _moved(table, pooled + bags * table.shape[-1], *others, flops=flops)
+
+
+@perf_model("aten::_embedding_bag_dense_backward")
+def embedding_bag_backward(op: OpSignature) -> OpCost:
+    """Return the cost of gradient [b,d] of bags, n indices.
+
+    FLOPs nd; bytes bd, indices and the bag of each index read, the table [V,d] written.
+    """
+    grad, index, bag_of_index = tensor(op, 0), tensor(op, 1), tensor(op, 2)
+    rows = integer(op, 5, 0)
+    if not rows:
+        raise UnexpectedArgumentsError(f"{op.name} was recorded without the rows of its table.")
+    width = grad.shape[-1]
+    return _moved(grad, grad.numel + rows * width, index, bag_of_index, flops=index.numel * width)
 
 
 @perf_model("aten::index_select")

@@ -3,17 +3,22 @@
 import polars as pl
 
 from jarvis.core.dtypes import DTYPES
+from jarvis.perf_report.communication_names import LOCAL, STAGING, UNKNOWN, communication_kind
 from jarvis.perf_report.intervals import microseconds
 from jarvis.perf_report.work import COMMUNICATION, GpuWork
 from jarvis.schemas.names import C
 
 MIB = 1 << 20
 _ELEMENT_BYTES = {dtype.scalar_type: dtype.bytes for dtype in DTYPES if dtype.scalar_type}
-_CUSTOM_ALL_REDUCE = "cross_device_reduce"
+_RECORDED_NAMES = {"all_reduce": "allreduce", UNKNOWN: None, LOCAL: None, STAGING: None}
+"""Kinds that PyTorch records under another name, or that are no collective."""
 
 
 def communication_kernels(work: GpuWork) -> pl.DataFrame:
-    """The communication kernels of a trace with ``dur_us``, ``in_msg_mb``, ``out_msg_mb``."""
+    """Return the communication kernels of a trace with ``dur_us``, ``in_msg_mb``, ``out_msg_mb``.
+
+    ``collective`` is the recorded one, else the kind that the kernel's name states.
+    """
     element_bytes = pl.col(C.dtype).replace_strict(
         _ELEMENT_BYTES, default=None, return_dtype=pl.Int64
     )
@@ -22,9 +27,10 @@ def communication_kernels(work: GpuWork) -> pl.DataFrame:
     ).with_columns(
         **{
             C.dur_us: microseconds(pl.col(C.dur_ns)),
-            C.collective: pl.when(pl.col(C.name).str.contains(f"(?i){_CUSTOM_ALL_REDUCE}"))
-            .then(pl.col(C.collective).fill_null("allreduce"))
-            .otherwise(C.collective),
+            C.collective: pl.coalesce(
+                pl.col(C.collective).cast(pl.String),
+                communication_kind(pl.col(C.name)).replace(_RECORDED_NAMES),
+            ),
             C.in_msg_mb: pl.col(C.in_msg_nelems) * element_bytes / MIB,
             C.out_msg_mb: pl.col(C.out_msg_nelems) * element_bytes / MIB,
         },

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 import polars as pl
 
 from jarvis.core.errors import TooDeepError
+from jarvis.perf_report.communication_names import UNKNOWN, communicates, communication_kind
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
 
 COMPUTE, COMMUNICATION, COPY = "compute", "communication", "copy"
 
-_COMMUNICATION_NAME = r"(?i)rccl|nccl|cross_device_reduce"
+_TRACELENS_COMMUNICATION = r"(?i)rccl|nccl|cross_device_reduce"
+"""TraceLens's test of a kernel's name, for its sheets only."""
+
 # Older ROCm profilers record copies as kernels with these names.
 _COPY_KERNEL_NAME = (
     r"^(MEMORY_COPY_(HOST_TO_DEVICE|DEVICE_TO_HOST|DEVICE_TO_DEVICE)"
@@ -21,19 +24,30 @@ _COPY_NAME = r"^Memcpy |^Copy(Host|Device)To(Host|Device)$"
 _IS_COPY = (pl.col(C.cat) == "gpu_memcpy") | (
     (pl.col(C.cat) == "kernel") & pl.col(C.name).str.contains(_COPY_KERNEL_NAME)
 )
-KIND = (
-    pl.when(_IS_COPY)
-    .then(pl.lit(COPY))
-    .when(pl.col(C.name).str.contains(_COMMUNICATION_NAME))
-    .then(pl.lit(COMMUNICATION))
-    .otherwise(pl.lit(COMPUTE))
-)
-KIND_BY_NAME = (
-    pl.when(pl.col(C.name).str.contains(f"{_COPY_NAME}|{_COPY_KERNEL_NAME}"))
-    .then(pl.lit(COPY))
-    .when(pl.col(C.name).str.contains(_COMMUNICATION_NAME))
-    .then(pl.lit(COMMUNICATION))
-    .otherwise(pl.lit(COMPUTE))
+
+
+def _kind(is_copy: pl.Expr, is_communication: pl.Expr) -> pl.Expr:
+    return (
+        pl.when(is_copy)
+        .then(pl.lit(COPY))
+        .when(is_communication)
+        .then(pl.lit(COMMUNICATION))
+        .otherwise(pl.lit(COMPUTE))
+    )
+
+
+_NAME = pl.col(C.name)
+_BY_NAME = communication_kind(_NAME)
+_BY_RECORD = pl.when(pl.col(C.collective).is_not_null()).then(pl.lit(UNKNOWN))
+KIND = _kind(_IS_COPY, communicates(_BY_NAME.fill_null(_BY_RECORD)))
+"""The kind of a GPU event: communication by its name, or by a recorded collective if the table of
+names does not have it."""
+
+TRACELENS_KIND = _kind(_IS_COPY, _NAME.str.contains(_TRACELENS_COMMUNICATION))
+"""The kind of a GPU event as TraceLens has it."""
+
+KIND_BY_NAME = _kind(
+    _NAME.str.contains(f"{_COPY_NAME}|{_COPY_KERNEL_NAME}"), communicates(_BY_NAME)
 )
 """The kind of a GPU event by its name only."""
 
@@ -119,10 +133,17 @@ class GpuWork:
         return rows.drop("event").hstack(events[rows["event"]])
 
 
-def gpu_work(trace: Trace, *, with_python: bool = False, counts_unlinked: bool = False) -> GpuWork:
+def gpu_work(
+    trace: Trace,
+    *,
+    with_python: bool = False,
+    counts_unlinked: bool = False,
+    kind: pl.Expr = KIND,
+) -> GpuWork:
     """Return the GPU events of a trace joined with the host calls that launched them.
 
-    ``with_python`` uses the call tree that includes Python functions.
+    ``with_python`` uses the call tree that includes Python functions. ``kind`` is KIND or
+    TRACELENS_KIND.
     """
     tree = trace.python_call_tree if with_python else trace.call_tree
     calls = tree.select("order", C.op_uid, C.launcher_uid, pl.col(C.uid).alias(C.launch_uid))
@@ -148,5 +169,5 @@ def gpu_work(trace: Trace, *, with_python: bool = False, counts_unlinked: bool =
     ).select("order", C.link_index, "event")
     # Negative durations count as 0; trace health reports them.
     duration = pl.col(C.dur_ns).clip(lower_bound=0)
-    events = timed.with_columns(duration, KIND.cast(_KINDS).alias(C.kind)).hstack(places)
+    events = timed.with_columns(duration, kind.cast(_KINDS).alias(C.kind)).hstack(places)
     return GpuWork(events, launches.sort("order", C.link_index), tree, counts_unlinked)

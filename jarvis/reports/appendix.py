@@ -53,7 +53,7 @@ def methodology(hardware: HardwareSpec | None, target_pct: float) -> list[str]:
         "The time of a category includes copies by its operators, but compute time does not: the "
         "shares of the categories may add up to more than 100%.",
         "A trace shows what is slow, not why: likely causes are hypotheses, to be tested with the "
-        "platform's hardware-counter profiler on a replay package.",
+        "platform's hardware-counter profiler.",
     ]
     if hardware is None:
         lines.insert(0, "No hardware peaks are known, so no efficiency is given.")

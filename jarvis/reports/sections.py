@@ -6,11 +6,10 @@ from typing import Any
 import polars as pl
 from pydantic import JsonValue
 
-from jarvis.analyses.unmodelled import LAUNCHED
 from jarvis.findings import AnalysisResult, Finding, OpRef, Status, Tier
 from jarvis.hardware import HardwareSpec
 from jarvis.impact import marked_efficiency
-from jarvis.perf_report.unified import SYNTHETIC_END
+from jarvis.perf_report.unified import LAUNCHED, SYNTHETIC_END
 from jarvis.reports.messages import MESSAGES
 from jarvis.run import Run
 from jarvis.schemas.names import C

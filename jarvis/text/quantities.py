@@ -126,6 +126,7 @@ QUANTITIES: Mapping[str, Quantity] = {
     "direction": Quantity("Direction"),
     "largest_collectives": Quantity("Largest by time"),
     "communication_kernels": Quantity("Communication kernels"),
+    "staging_ms": Quantity("Copies for collectives", "ms"),
     "exposed_ms": Quantity("Exposed time", "ms"),
     "exposed_copies_ms": Quantity("Exposed copies", "ms"),
     "mean_size_bytes": Quantity("Mean size", "bytes"),

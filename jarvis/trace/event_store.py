@@ -131,6 +131,12 @@ class EventStore:
         """Set the events of a category, or a function that loads them on first use."""
         self._groups[category] = group
 
+    def take(self, category: str | None) -> EventGroup:
+        """Remove a category and return its events."""
+        group = self.group(category)
+        self._groups.pop(category, None)
+        return group
+
     def _load(self, category: str | None, load: Callable[[], EventGroup]) -> EventGroup:
         group = self._groups[category] = load()
         return group

@@ -12,6 +12,7 @@ from jarvis.trace.call_tree import build_call_tree
 from jarvis.trace.event_store import EventStore
 from jarvis.trace.links import backward_links, launch_links
 from jarvis.trace.metadata import TraceInfo, span_ns, trace_info
+from jarvis.trace.old_categories import rename_old_categories
 from jarvis.trace.raw_trace import RawTrace
 from jarvis.trace.tables import Field
 
@@ -65,6 +66,7 @@ class Trace:
 def tabulate(raw: RawTrace) -> Trace:
     """Build the tables of a trace, and free the raw events that they replace."""
     store = raw.store
+    rename_old_categories(store)
     tables.drop_incomplete_slices(store)
     span = span_ns(store)
     threads = tables.thread_names(store)

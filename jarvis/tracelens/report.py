@@ -10,7 +10,7 @@ from jarvis import perf_report
 from jarvis.perf_report import PerfReport
 from jarvis.perf_report.calls import HostCalls, host_calls
 from jarvis.perf_report.timeline import gpu
-from jarvis.perf_report.work import GpuWork, gpu_work
+from jarvis.perf_report.work import KIND, TRACELENS_KIND, GpuWork, gpu_work
 from jarvis.schemas import columns, conform
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
@@ -48,8 +48,9 @@ OPTIONAL_TABLES = (
 class TraceLensReport(PerfReport):
     """The tables of ``PerfReport`` and TraceLens's sheets.
 
-    ``tracelens_models_only`` restricts the sheets to the perf models of TraceLens. ``options`` add
-    sheets and columns. ``comparison`` is a trace with which this one is compared.
+    ``tracelens_models_only`` restricts the sheets to the perf models of TraceLens and takes for
+    communication what TraceLens does. ``options`` add sheets and columns. ``comparison`` is a trace
+    with which this one is compared.
     """
 
     tracelens_models_only: bool = False
@@ -247,6 +248,7 @@ class TraceLensReport(PerfReport):
             self._trace,
             with_python=self.options.needs_python_tree,
             counts_unlinked=self.options.include_unlinked_kernels,
+            kind=TRACELENS_KIND if self.tracelens_models_only else KIND,
         )
         if self.options.detect_recompute:
             work = ops_sheets.marked_work(work, self._recomputed)

@@ -6,14 +6,16 @@ import polars as pl
 import pytest
 
 from jarvis.analyses import load_analyses
+from jarvis.analyses.base import Analysis, Claim
 from jarvis.analyses.claims import claim_operations, top_operations
 from jarvis.perf_report import PerfReport
 from jarvis.trace import read_trace
 from tests.analyses.rows import operation, operations, table
 
 
-def category_of(name: str, op_category: str = "other") -> str:
-    rows = operations(operation(name, time_us=1.0, op_category=op_category))
+def category_of(name: str, op_category: str = "other", kernel: str = "some_kernel") -> str:
+    row = operation(name, time_us=1.0, op_category=op_category, kernels=[(kernel, 1.0)])
+    rows = operations(row)
     return claim_operations(rows, load_analyses().values())["category"][0]
 
 
@@ -54,12 +56,106 @@ def test_registered_categories_decide(name: str, op_category: str, expected: str
         ("hipLaunchKernel->SubTensorOpWithCastTensor1d (Synthetic Op)", "other", "convolution"),
         ("aten::normal_", "elementwise", "elementwise"),
         ("aten::_convert_weight", "other", "other"),
+        ("hipGraphLaunch->volta_sgemm_128x64_tn (Synthetic Op)", "other", "gemm"),
+        ("hipGraphLaunch->ampere_fp16_s16816gemm_fp16_128x64_ldg8 (Synthetic Op)", "other", "gemm"),
+        ("hipGraphLaunch->wvSplitKreduce_kernel (Synthetic Op)", "other", "gemm"),
+        ("hipGraphLaunch->triton_tem_fused_addmm_gemm_3 (Synthetic Op)", "other", "gemm"),
+        ("hipGraphLaunch->void aiter::fmoe_bf16_g1u1<1> (Synthetic Op)", "other", "moe_fused"),
+        ("hipGraphLaunch->void cunn_SoftMaxForward<8> (Synthetic Op)", "other", "reduce"),
+        ("hipGraphLaunch->FusedAddRMSNormKernel (Synthetic Op)", "other", "batchnorm"),
     ],
 )
 def test_names_decide_where_only_a_kernel_suggests_the_category(
     name: str, op_category: str, expected: str
 ) -> None:
     assert category_of(name, op_category) == expected
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        ("_matmul_ogs_NNT_bf16", "moe_fused"),
+        ("moe_align_block_size_kernel", "moe_fused"),
+        ("void flash::reduce_segments<gemm>", "sdpa_fwd"),
+        ("marlin_kernel", "gemm"),
+        ("RowwiseMomentsCUDAKernel", "batchnorm"),
+        ("naive_conv_fwd", "convolution"),
+        ("triton_red_fused_native_layer_norm_0", "triton"),
+        ("vllm::concat_and_cache_mla_kernel", "other"),
+    ],
+)
+def test_a_replayed_kernel_is_in_the_category_of_its_block(kernel: str, expected: str) -> None:
+    assert category_of(f"hipGraphLaunch->{kernel} (Synthetic Op)") == expected
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        ("Cijk_Alik_Bljk_MT64x64x64", "gemm"),
+        ("void flash::flash_fwd_kernel<128>", "sdpa_fwd"),
+        ("cudnn::cnn::wgrad_alg0_engine", "convolution"),
+        ("cudnn::bn_bw_1C11_kernel_new", "batchnorm"),
+        ("fused_moe_kernel", "moe_fused"),
+        ("vllm::reshape_and_cache_flash_kernel", "other"),
+        ("CatArrayBatchedCopy", "other"),
+        ("my_kernel", "other"),
+    ],
+)
+def test_a_kernel_has_one_category_linked_to_an_unknown_operator_or_replayed(
+    kernel: str, expected: str
+) -> None:
+    linked = category_of("mylib::layer", kernel=kernel)
+    replayed = category_of(f"hipGraphLaunch->{kernel} (Synthetic Op)", kernel=kernel)
+    assert (linked, replayed) == (expected, expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "op_category", "kernel", "expected"),
+    [
+        ("aten::cudnn_convolution_backward_weight", "other", "volta_sgemm", "convolution"),
+        ("aten::convolution", "CONV_fwd", "Cijk_Alik_Bljk_MT64x64x64", "convolution"),
+    ],
+)
+def test_a_known_operator_decides_before_its_kernel(
+    name: str, op_category: str, kernel: str, expected: str
+) -> None:
+    assert category_of(name, op_category, kernel) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("fbgemm::jagged_dense_elementwise_add", "elementwise"),
+        ("fbgemm::permute_2D_sparse_data", "other"),
+        ("SplitLookupFunction_Dense_Op", "other"),
+        ("hipGraphLaunch->triton_poi_fused_moe_constant_pad_nd_3 (Synthetic Op)", "triton"),
+        ("hipGraphLaunch->triton_red_fused_attention_gemm_softmax_1 (Synthetic Op)", "triton"),
+        ("hipGraphLaunch->void vllm::reshape_and_cache_flash_kernel<1> (Synthetic Op)", "other"),
+        ("custom::smoemaker", "other"),
+    ],
+)
+def test_words_count_only_where_they_begin_and_not_in_lists_of_fused_operators(
+    name: str, expected: str
+) -> None:
+    assert category_of(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "does_match"),
+    [
+        ("*::peek", "mylib::peek", True),
+        ("mylib::*", "mylib::peek", True),
+        ("*peek", "mylib::peek", True),
+        ("*peek", "mylib::PEEK", True),
+        ("*peek", "mylib::fastPeek", True),
+        ("*peek", "mylib::fastpeek", False),
+        ("aten::*grouped_mm", "aten::_grouped_mm", True),
+    ],
+)
+def test_patterns_of_extensions(pattern: str, name: str, does_match: bool) -> None:
+    analysis = Analysis("T", ":material/radar:", (), claim=Claim(op_names=(pattern,)), key="found")
+    rows = operations(operation(name, time_us=1.0))
+    assert (claim_operations(rows, [analysis])["category"][0] == "found") is does_match
 
 
 def test_every_operation_of_every_trace_has_one_category(reference_root: Path) -> None:

@@ -1,5 +1,7 @@
 """Multi-kernel: grades of copies, exposure and overlap."""
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 
@@ -9,7 +11,7 @@ from jarvis.analyses.system.multi_kernel.copies import memory_copies
 from jarvis.findings import Priority, Severity
 from jarvis.savings import time_sources
 from tests.analyses.rows import operation, operations, system, table, totals
-from tests.worded import Worded, worded
+from tests.worded import Worded, supported_in, worded
 
 KEY = "multi_kernel"
 
@@ -222,8 +224,10 @@ def test_copies_name_their_operators_and_share_the_time_of_their_rows() -> None:
 @pytest.mark.parametrize(("direction", "is_gradient"), [("backward", True), ("forward", False)])
 def test_advice_on_gradients_needs_a_backward_pass(direction: str, is_gradient: bool) -> None:
     rows = operations(operation("aten::mm", time_us=10.0, direction=direction))
-    data = system(KEY, comm(30.0, 40.0), tables={"operations": rows})
-    for finding in worded((*exposed_communication(data), *poor_overlap(data))):
+    reduction = table("collectives", {"uid": 1, "collective": "allreduce", "dur_us": 10.0})
+    data = system(KEY, comm(30.0, 40.0), tables={"collectives": reduction})
+    data = replace(data, operations=rows)
+    for finding in supported_in(data, (*exposed_communication(data), *poor_overlap(data))):
         assert ("backward pass" in finding.algorithmic) is is_gradient
 
 
@@ -270,6 +274,25 @@ def test_exposed_communication_names_the_collectives_of_most_time() -> None:
     assert finding.evidence["Largest by time"].endswith(
         "; 1 x allreduce of 1.05 MB over 8 ranks, 0.500 ms (2.10 GB/s)"
     )
+
+
+@pytest.mark.parametrize(
+    ("kernel", "kind", "time_ms"),
+    [
+        ("split_with_sizes_copy_out_contiguous_no_cast_kernel", "compute", 2.5),
+        ("chunk_cat_cuda_kernel", "communication", None),
+        ("CatArrayBatchedCopy", "compute", None),
+    ],
+)
+def test_copies_for_a_collective_are_named_beside_it(
+    kernel: str, kind: str, time_ms: float | None
+) -> None:
+    work = gpu_work((kind, 0, 2_500_000, True)).with_columns(name=pl.lit(kernel))
+    (finding,) = worded(
+        exposed_communication(system(KEY, comm(30.0, 40.0), tables={"gpu_work": work}))
+    )
+    assert finding.evidence.get("Copies for collectives (ms)") == time_ms
+    assert ("take 2.50 ms besides, as compute" in finding.issue) is bool(time_ms)
 
 
 @pytest.mark.parametrize(

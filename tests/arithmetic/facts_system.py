@@ -1,5 +1,6 @@
 """What the GPU waits for, communicates and copies, from the events of the trace."""
 
+import re
 from collections import defaultdict
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.arithmetic.units import (
 )
 
 BYTES_PER_MIB = 2**20
+STAGED = re.compile(r"split_with_sizes_copy_out|chunk_cat_cuda|EpDispatchCopyToStaging")
 CARRIED_IN = "carried_in"
 
 
@@ -100,6 +102,8 @@ def of_communication(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -
     facts["free_compute_ms"].append(run.compute_ms - (total - exposed))
     collectives = [event for event in run.events.gpu if event.kind == "communication"]
     facts["comm_kernels"].append(len(collectives))
+    staged = [event for event in run.events.gpu if STAGED.search(event.name)]
+    facts["staging_ms"].append(sum(event.duration_ns for event in staged) / 1e6)
     spans = {event.span[0] for event in collectives}
     kinds: dict[Any, list[float]] = defaultdict(list)
     for row in run.table("collectives"):

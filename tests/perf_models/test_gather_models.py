@@ -37,6 +37,28 @@ def test_embedding_backward(price: Price) -> None:
     assert cost.bytes == (10 * 16 + 1000 * 16) * 2 + 10 * 8
 
 
+def test_embedding_bag(price: Price) -> None:
+    dims = [(1000, 16), (40,), (8,), (), (), (), (40,), (), ()]
+    types = ["float", "long int", "long int", SCALAR, SCALAR, SCALAR, "float", SCALAR, SCALAR]
+    cost = price("aten::_embedding_bag", dims, types, {7: "False"})
+    assert cost.flops == 2 * 40 * 16
+    assert cost.bytes == (40 + 8) * 16 * 4 + 40 * 8 + 8 * 8 + 40 * 4
+    dims[6], types[6] = (), ""
+    cost = price("aten::_embedding_bag_forward_only", dims, types, {7: "True"})
+    assert cost.flops == 40 * 16
+    assert cost.bytes == (40 + 7) * 16 * 4 + 40 * 8 + 8 * 8
+
+
+def test_embedding_bag_backward(price: Price) -> None:
+    dims = [(8, 16), (40,), (40,), (8,), (8,), (), (), (), (), ()]
+    types = ["float", *["long int"] * 4, *[SCALAR] * 5]
+    cost = price("aten::_embedding_bag_dense_backward", dims, types, {5: "1000"})
+    assert cost.flops == 40 * 16
+    assert cost.bytes == (8 * 16 + 1000 * 16) * 4 + 2 * 40 * 8
+    with pytest.raises(UnexpectedArgumentsError):
+        price("aten::_embedding_bag_dense_backward", dims, types)
+
+
 def test_gather(price: Price) -> None:
     types = ["float", SCALAR, "long int", SCALAR]
     cost = price("aten::gather", [(4, 8), (), (4, 2), ()], types, {1: "1"})

@@ -6,12 +6,13 @@ from typing import Any
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 from jarvis.trace import Trace, read_trace, tables
 from jarvis.trace.repairs import RepairKind
 from jarvis.trace.tables import CPU_OPS, Field, table
 from jarvis.trace_health import Severity, facts_of, trace_health
-from tests.builders import trace
+from tests.builders import TraceBuilder, trace
 
 
 def one(value: Any, dtype: Any, read: Any) -> Any:
@@ -222,3 +223,70 @@ def test_a_trace_with_operators_of_another_phase_only_has_no_host_calls() -> Non
     built = trace().op("aten::mm").launches("gemm")
     built.events[0]["ph"] = "B"
     assert built.read().info.gpu_only
+
+
+OLD_CATEGORIES = {
+    "cpu_op": "Operator",
+    "python_function": "Python",
+    "cuda_runtime": "Runtime",
+    "kernel": "Kernel",
+    "gpu_memcpy": "Memcpy",
+    "gpu_memset": "Memset",
+    "ac2g": "async",
+}
+
+
+def as_before_1_12(built: TraceBuilder) -> TraceBuilder:
+    """Return the trace with the category names and argument names of PyTorch before 1.12."""
+    for event in built.document()["traceEvents"]:
+        event["cat"] = OLD_CATEGORIES.get(event.get("cat"), event.get("cat"))
+        args = event.get("args", {})
+        if "Input Dims" in args:
+            args["Input dims"] = args.pop("Input Dims")
+    return built
+
+
+def step_of_mm() -> TraceBuilder:
+    built = trace().op("ProfilerStep#3").child("Optimizer.step#SGD.step").up()
+    built.child("autograd::engine::evaluate_function: MmBackward0")
+    built.child("aten::mm", [[8, 4], [4, 2]]).launches("gemm", us=12)
+    built.launches("Memcpy HtoD (Pageable -> Device)", cat="gpu_memcpy", bytes=64)
+    return built.launches("Memset (Device)", cat="gpu_memset")
+
+
+def test_categories_of_old_traces_are_read_as_those_of_today() -> None:
+    today, old = step_of_mm().read(), as_before_1_12(step_of_mm()).read()
+    ops = today.cpu_ops.filter(~pl.col("name").str.contains("#"))
+    assert_frame_equal(old.cpu_ops, ops)
+    assert_frame_equal(old.gpu_events, today.gpu_events)
+    assert_frame_equal(old.runtime, today.runtime)
+    assert_frame_equal(old.launches, today.launches)
+    assert old.annotations["name"].to_list() == ["ProfilerStep#3", "Optimizer.step#SGD.step"]
+    assert old.annotations["cat"].unique().to_list() == ["user_annotation"]
+    assert old.info.steps == 1
+    assert old.info.has_shapes
+    assert set(old.info.event_counts) == {*OLD_CATEGORIES, "user_annotation"} - {"python_function"}
+
+
+def test_a_category_of_today_is_not_replaced_by_an_old_one() -> None:
+    built = trace().op("aten::mm").launches("gemm").op("aten::add").launches("add")
+    for event in built.document()["traceEvents"]:
+        if event["name"] == "aten::mm":
+            event["cat"] = "Operator"
+        if event.get("cat") == "ac2g" and event["id"] == 1:
+            event["cat"] = "async"
+    read = built.read()
+    assert read.cpu_ops["name"].to_list() == ["aten::add"]
+    assert read.launches.height == 1
+    assert read.flows["cat"].to_list() == ["ac2g", "ac2g"]
+
+
+def test_the_old_sample_of_pytorch_has_operators_kernels_and_steps(reference_root: Path) -> None:
+    read = read_trace(reference_root / "counterfactual" / "kineto-resnet50-w0.json.gz")
+    assert (read.cpu_ops.height, read.gpu_events.height) == (33384 - 24, 9564 + 439 + 12)
+    assert read.info.steps == 6
+    assert set(read.annotations["name"].str.extract("#(_.*)").drop_nulls()) == {
+        "_SingleProcessDataLoaderIter.__next__"
+    }
+    linked = read.launches["gpu_uid"].n_unique()
+    assert linked / read.gpu_events.height > 0.9

@@ -37,7 +37,7 @@ def _lacks(monkeypatch: pytest.MonkeyPatch, need: str, ask: Callable[[], str]) -
 
 
 def test_a_server_at_work_is_ready(served: Serving) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     answer = served.client.get("/readyz")
     while answer.status_code != 200 and time.monotonic() < deadline:  # the worker starts
         time.sleep(FRESH_S)
@@ -84,7 +84,7 @@ def test_a_database_that_hangs_holds_nothing_up(
     _lacks(monkeypatch, "database", hangs)
     begin = time.monotonic()
     answers = [client.get("/readyz") for _ in range(3)]
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 25, "less than the 30 s of the check"
     assert {answer.status_code for answer in answers} == {503}
     assert "No answer within" in answers[0].json()["parts"]["database"]["detail"]
     assert len(asked) == 1, "one question at a time"
@@ -147,7 +147,7 @@ def test_an_open_page_is_counted_while_it_is_open(served: Serving) -> None:
     address = f"ws://127.0.0.1:{served.port}/_stcore/stream"
     with connect(address, subprotocols=[Subprotocol("streamlit")]):
         assert sessions() == 1
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while sessions() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert sessions() == 0

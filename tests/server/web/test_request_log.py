@@ -14,7 +14,7 @@ from tests.services.serving import Serving
 
 def _lines(served: Serving, request: str) -> list[dict[str, Any]]:
     """The lines of a request; they are written after its answer."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         lines = [json.loads(line) for line in served.lines() if line.endswith("}")]
         if found := [line for line in lines if line.get("request") == request]:

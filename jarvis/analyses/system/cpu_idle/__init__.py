@@ -13,7 +13,6 @@ from jarvis.analyses.system.cpu_idle.causes import (
     IDLE_FINDING_PCT,
     IDLE_PCT,
     Cause,
-    capture_advice,
     cause_evidence,
     causes,
     has_host_evidence,
@@ -125,8 +124,8 @@ def short_kernels(data: CategoryData) -> Iterator[Finding]:
             limit_us=kernels.SHORT_KERNEL_US,
             mean_us=kernels.mean_us(rows),
         ),
-        algorithmic=MESSAGES("algorithmic.short_kernels"),
-        kernel=_graph_advice(data),
+        algorithmic=MESSAGES.texts("algorithmic.short_kernels"),
+        kernel=launch_advice(data),
         priority_local=priority,
         priority=priority,
         severity=severity,
@@ -189,18 +188,18 @@ def _mostly(parts: list[Cause], idle_ms: float) -> Message | None:
 def _advice_for(data: CategoryData, sole: Cause) -> dict[str, Any]:
     """Return the advice for idle time that has nearly a single cause."""
     return {
-        "algorithmic": sole.words.message("algorithmic"),
+        "algorithmic": sole.words.texts("algorithmic"),
         "kernel": kernel_advice(data, sole),
-        "hypothesis": sole.words.message("hypothesis"),
+        "hypothesis": sole.words.texts("hypothesis"),
         "verify": [
             sole.words.message("verify"),
             MESSAGES("verify.aim", target_pct=TARGET_IDLE_PCT),
         ],
-        "capture": capture_advice(sole),
+        "capture": sole.words.texts("capture"),
     }
 
 
-def _general_advice(data: CategoryData, parts: list[Cause]) -> dict[str, Message]:
+def _general_advice(data: CategoryData, parts: list[Cause]) -> dict[str, Any]:
     """Return the advice for several or unknown causes; large causes have their own findings."""
     verify = MESSAGES("verify.steps", target_pct=TARGET_IDLE_PCT)
     if parts and not has_host_evidence(data):
@@ -223,15 +222,11 @@ def _general_advice(data: CategoryData, parts: list[Cause]) -> dict[str, Message
             "verify": verify,
         }
     return {
-        "algorithmic": MESSAGES("algorithmic.unknown"),
-        "kernel": _graph_advice(data),
+        "algorithmic": MESSAGES.texts("algorithmic.unknown"),
+        "kernel": launch_advice(data),
         "hypothesis": MESSAGES("hypothesis.unknown"),
         "verify": verify,
     }
-
-
-def _graph_advice(data: CategoryData) -> Message:
-    return launch_advice(data) or MESSAGES("kernel.graph")
 
 
 def _speedup(idle_pct: float) -> float:

@@ -4,6 +4,7 @@ import polars as pl
 import streamlit as st
 
 from jarvis.analyses.base import Analysis
+from jarvis.analyses.registry import claim_text
 from jarvis.charts import peak_label
 from jarvis.charts.palette import BELOW_THRESHOLD
 from jarvis.dashboard.pages.category.operations_table import metrics_table, operation_details
@@ -25,7 +26,7 @@ from jarvis.hardware import HardwareSpec
 from jarvis.impact import efficiency_word, share_pct
 from jarvis.schemas.names import C
 from jarvis.text.format import count, milliseconds, percent, tb_per_s, tflops_per_s
-from jarvis.text.markdown import code, escape, prose
+from jarvis.text.markdown import escape, prose
 
 _METHOD = """
 Roofline time is the longer of FLOPs / compute peak and bytes / memory peak, for the operation's
@@ -60,7 +61,7 @@ def _note(analysis: Analysis, rows: pl.DataFrame, hardware: HardwareSpec | None)
     for note in rows[C.roofline_note].drop_nulls().unique(maintain_order=True):
         st.markdown(f"- {escape(note)}")
     if analysis.claim is not None:
-        st.markdown(_claim_text(analysis))
+        st.markdown(f"This category has {claim_text(analysis.claim)}.")
 
 
 def _peak_lines(rows: pl.DataFrame, hardware: HardwareSpec) -> list[str]:
@@ -78,14 +79,6 @@ def _peak_lines(rows: pl.DataFrame, hardware: HardwareSpec) -> list[str]:
                 f"{ridge:,.0f} FLOP/byte ({escape(hardware.source_of(compute) or '')})"
             )
     return lines
-
-
-def _claim_text(analysis: Analysis) -> str:
-    claim = analysis.claim
-    if claim is None or claim.rest:
-        return "This category has the operations that belong to no other category."
-    names = ", ".join(code(name) for name in (*claim.op_categories, *claim.op_names))
-    return f"Operations of these op categories and names belong to this category: {names}."
 
 
 def render(analysis: Analysis) -> None:

@@ -1,0 +1,89 @@
+"""Tell communication kernels, and the copies around them, by their names.
+
+``communication_names.toml`` is the only list of such names. TraceLens's sheets use TraceLens's test
+(``work``).
+"""
+
+import re
+import tomllib
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+
+import polars as pl
+
+from jarvis.text.format import MAX_NAME_LENGTH
+
+LOCAL, STAGING, UNKNOWN = "local", "staging", "unknown"
+"""Kinds of the table that are not a collective: local work, copies for a collective, not stated."""
+
+_ANONYMOUS = "(anonymous namespace)"
+_BRACKETS = re.compile(r"([<>(])")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Kernels whose symbol matches ``pattern``; ``also_computes``: besides the communication."""
+
+    kind: str
+    pattern: re.Pattern[str]
+    also_computes: bool = False
+
+
+@cache
+def rules() -> tuple[Rule, ...]:
+    """Return the rules of the table, in order of precedence."""
+    table = Path(__file__).with_name("communication_names.toml")
+    entries = tomllib.loads(table.read_text(encoding="utf-8"))["rule"]
+    return tuple(
+        Rule(
+            kind=entry["kind"],
+            pattern=re.compile(entry["pattern"], re.VERBOSE),
+            also_computes=entry.get("also_computes", False),
+        )
+        for entry in entries
+    )
+
+
+def symbol(kernel: str) -> str:
+    """Return the lower-case name of a kernel without its arguments and template arguments."""
+    parts: list[str] = []
+    depth = 0
+    for part in _BRACKETS.split(kernel[:MAX_NAME_LENGTH].replace(_ANONYMOUS, "")):
+        if part == "<":
+            depth += 1
+        elif part == ">":
+            depth = max(0, depth - 1)
+        elif depth == 0:
+            if part == "(":
+                break
+            parts.append(part)
+    return "".join(parts).lower()
+
+
+@lru_cache(maxsize=1 << 14)
+def rule_of(kernel: str) -> Rule | None:
+    """Return the first rule that matches the name of a kernel; None if there is none."""
+    name = symbol(kernel)
+    return next((rule for rule in rules() if rule.pattern.search(name)), None)
+
+
+def kind_of(kernel: str) -> str | None:
+    """Return the kind of a kernel by the table; None if the table does not name it."""
+    rule = rule_of(kernel)
+    return rule.kind if rule else None
+
+
+def communication_kind(kernel: pl.Expr) -> pl.Expr:
+    """Return the kinds of kernels by the table: null for names that it does not have."""
+
+    def kinds(names: pl.Series) -> pl.Series:
+        found = {name: kind_of(name) for name in names.unique().drop_nulls()}
+        return names.replace_strict(found, default=None, return_dtype=pl.String)
+
+    return kernel.cast(pl.String).map_batches(kinds, return_dtype=pl.String)
+
+
+def communicates(kind: pl.Expr) -> pl.Expr:
+    """Return whether kernels of this kind communicate; null without a kind."""
+    return ~kind.is_in([LOCAL, STAGING])
