@@ -16,8 +16,8 @@ FIRST = {
     "h100-qwen1.5-0.5b": "Unfused chain: `Qwen2RMSNorm`, 8 kernels, 49 instances",
     "mi300-qwen1.5-0.5b": "Unfused chain: `Qwen2RMSNorm`, 8 kernels, 49 instances",
     "mi300-resnet-ddp-checkpoint": "Collective communication blocks compute",
-    "torch-compile-triton": "Below target: `aten::_scaled_dot_product_flash_attention` (N under "
-    "1024)",
+    "torch-compile-triton": "Below target: `aten::_scaled_dot_product_flash_attention` (N from "
+    "4096)",
     "sglang-qwen3-8b-decode": "Low efficiency: `aten::argmax` (few rows)",
     "normalization-layers": "The GPU idles: kernel loading",
     "mi210-gpu-only": "Layout transposes around convolutions",

@@ -141,11 +141,14 @@ def _impact_line(finding: Finding, gain: Impact) -> str:
     )
     if step is None:
         return f"**Impact** · saves {gpu_time}"
-    about = "" if gain.is_interval else f"{milliseconds(gain.gain_ms)} of step time, "
-    return (
-        f"**Impact** · saves {about}up to {milliseconds(step.high)} ({percent(gain.gain_pct)} of "
-        f"the step)\n\nGPU time · {gpu_time}"
+    share = f"{percent(gain.gain_pct)} of the step"
+    saves = (
+        f"saves up to {milliseconds(step.high)} ({share}), depending on the other ranks"
+        if gain.is_interval
+        else f"saves {milliseconds(gain.gain_ms)} of step time ({share}), at most "
+        f"{milliseconds(step.high)}"
     )
+    return f"**Impact** · {saves}\n\n**GPU time saved** · {gpu_time}"
 
 
 def priority_badge(priority: Priority) -> str:

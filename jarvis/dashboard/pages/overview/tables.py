@@ -21,7 +21,15 @@ from jarvis.text.messages import to_text
 from jarvis.trace import TraceInfo
 
 _TABLE_ROWS, _TABLE_PX = 12, 460
-_WIDTHS = {"rank": 50, "category": 100, "saved_ms": 85, "high_ms": 85, "share_pct": 70}
+_WIDTHS = {
+    "rank": 50,
+    "category": 100,
+    "finding": 300,
+    "saved_ms": 80,
+    "high_ms": 75,
+    "share_pct": 65,
+    "kernel_ms": 80,
+}
 
 
 def ranked_findings(now: Opened, target_pct: int) -> None:
@@ -62,7 +70,7 @@ _FINDING_COLUMNS = (
     Column("saved_ms", "Saving (ms)", NUMBER, "ms", ",.3f", "step time saved: middle estimate"),
     Column("high_ms", "Up to (ms)", NUMBER, "ms", ",.3f", "upper bound of the step time saved"),
     Column("share_pct", "Step (%)", NUMBER, "%", ",.2f", "saving in percent of the step time"),
-    Column("kernel_ms", "GPU time (ms)", NUMBER, "ms", ",.3f", "GPU time saved, middle estimate"),
+    Column("kernel_ms", "GPU (ms)", NUMBER, "ms", ",.3f", "GPU time saved, middle estimate"),
     Column("method", "Estimate", TEXT, meaning="method of the estimate of the GPU time"),
 )
 
