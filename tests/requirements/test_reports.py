@@ -10,6 +10,7 @@ from jarvis.reports.details import details_of
 from jarvis.reports.fair import fair_markdown
 from jarvis.reports.ranking import recommendations
 from jarvis.reports.rough import rough_markdown
+from jarvis.text.format import milliseconds
 from tests.analyses.rows import totals
 from tests.reports.conftest import Analyzed
 from tests.reports.test_markdown_reports import changed, finding, section, with_findings
@@ -160,7 +161,8 @@ def test_a_card_names_operation_impact_and_its_details(busy: Analyzed, fair: str
     assert gain is not None
     assert gain.step_ms is not None
     assert "- **Operation**: `aten::mm` (2 calls)" in first
-    assert f"about {gain.step_ms.mid:.2f} ms of the step ({gain.gain_pct:.1f}%), at most" in first
+    about = f"about {milliseconds(gain.step_ms.mid)} of the step ({gain.gain_pct:.1f}%), at most"
+    assert about in first
     assert f"(range {gain.saved_ms.low:.2f} to {gain.saved_ms.high:.2f} ms" in first
     assert f"[Detailed Analysis: GEMM](#p{number}-low-efficiency-atenmm)" in first
     basis = section(fair, "Recommendations").split("\n### ")[0]
