@@ -275,3 +275,9 @@ def test_a_projected_saving_stays_within_the_bound() -> None:
     assert moved.step_ms is not None
     assert moved.step_ms.high == pytest.approx(10.0)
     assert moved.gain_ms == pytest.approx(found.gain_ms * 20.0 / 30.0)
+
+
+def test_a_finding_that_makes_the_others_uncertain_comes_first() -> None:
+    leading = finding(None, title="incomplete").model_copy(update={"leads": True})
+    found = savings.with_step_savings([modelled(9.0, 1), leading], STEP, LONG)
+    assert savings.ranked(found, STEP)[0] is found[1]

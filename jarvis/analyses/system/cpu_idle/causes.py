@@ -23,6 +23,9 @@ IDLE_FINDING_PCT = 15.0
 CAUSE_FINDING_PCT = 5.0
 """Share of GPU wall time from which a cause has its own finding."""
 
+LEADING_PCT = 10.0
+"""Share of GPU wall time from which missing work, queued and not recorded, comes first."""
+
 SOLE_CAUSE_PCT = 90.0
 """Share of idle time from which a cause explains the idle time as a whole."""
 
@@ -200,6 +203,7 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
         verify=words.message("verify"),
         capture=MESSAGES("capture.under_recorded") if is_under_recorded else words.texts("capture"),
         time_pool=IDLE_POOL,
+        leads=cause.cause is IdleCause.STALLED_QUEUE and share >= LEADING_PCT,
     )
 
 
