@@ -12,6 +12,10 @@ from jarvis.text.quantities import QUANTITIES, Quantity, name_of, title_of
 Tier = Literal["compute", "fusion", "system"]
 """Kinds of analyses: of the rows that they claim, of chains across them, of the whole GPU."""
 
+IDLE_POOL, COMMUNICATION_POOL, COPIES_POOL = "idle", "exposed communication", "exposed copies"
+"""Pools of time that findings without operations save from; copies have one for each direction
+too, whose name begins so."""
+
 
 def _by_quantity_name(evidence: object) -> object:
     if not isinstance(evidence, Mapping):
@@ -52,6 +56,10 @@ class Priority(StrEnum):
     def at_most(self, cap: "Priority") -> "Priority":
         """Return this priority, but no more urgent than ``cap``."""
         return max(self, cap, key=lambda priority: priority.rank)
+
+    def at_least(self, floor: "Priority") -> "Priority":
+        """Return this priority, but no less urgent than ``floor``."""
+        return min(self, floor, key=lambda priority: priority.rank)
 
 
 _PRIORITY_ICONS = {
@@ -110,6 +118,10 @@ class Impact(_Frozen):
     ``time_ms`` is the time that it concerns, ``saved_ms`` the estimate, ``compute_pct`` and
     ``e2e_pct`` the same as a share of compute time and of the GPU window. ``method`` is the source
     of the numbers: the perf model, an upper bound measured in the trace, or experience.
+
+    ``step_ms`` is the saving within what bounds the recorded steps (``StepBounds``), ``step_pct``
+    its share of them; None if the input does not tell. An interval is a saving of which a trace of
+    one rank shows only the ends: its high end counts.
     """
 
     time_ms: float
@@ -119,10 +131,34 @@ class Impact(_Frozen):
     compute_pct: Range
     e2e_pct: Range
     method: Literal["perf model", "upper bound", "heuristic"]
+    step_ms: Range | None = None
+    step_pct: Range | None = None
+    is_interval: bool = False
+
+    @property
+    def gain_ms(self) -> float:
+        """Return the saving of the finding: of step time if it is known, else of GPU time."""
+        return self._counting(self.step_ms or self.saved_ms)
+
+    @property
+    def gain_pct(self) -> float:
+        """Return the saving as a share of the steps, if it is known, else of the GPU window."""
+        return self._counting(self.step_pct or self.e2e_pct)
+
+    def _counting(self, saving: Range) -> float:
+        return saving.high if self.is_interval else saving.mid
 
 
 TextName = Literal[
-    "title", "issue", "algorithmic", "kernel", "hypothesis", "caveat", "verify", "capture"
+    "title",
+    "issue",
+    "algorithmic",
+    "kernel",
+    "hypothesis",
+    "caveat",
+    "verify",
+    "capture",
+    "priority_reason",
 ]
 
 
@@ -135,6 +171,9 @@ class Finding(_Frozen):
     settings or measurements would show what this trace cannot. ``time_pool`` names the time that a
     finding without operations saves from, and ``shared_uids`` the rows of the operations table that
     include part of that time too: savings from one pool or one row do not add up.
+    ``priority_before`` is its priority before the step time that it saves changed it, and
+    ``priority_reason`` why. A finding that ``leads`` makes the others uncertain and comes before
+    them.
     """
 
     check: str
@@ -155,6 +194,15 @@ class Finding(_Frozen):
     capture: Text = ()
     time_pool: str | None = None
     shared_uids: tuple[int, ...] = ()
+    priority_before: Priority | None = None
+    priority_reason: Text = ()
+    leads: bool = False
+
+    @property
+    def has_agent_card(self) -> bool:
+        """Return whether files in the layout of TraceLens's agent have a card of it, whose rule
+        does not know the step."""
+        return {self.priority, self.priority_before or Priority.LOW} != {Priority.LOW}
 
     @model_validator(mode="before")
     @classmethod

@@ -1,17 +1,14 @@
 """Savings and priorities: all formulas and thresholds of impact estimates."""
 
-import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import polars as pl
 
 from jarvis.core.request import DEFAULT_TARGET_PCT
-from jarvis.findings import Finding, Impact, Priority, Range
+from jarvis.findings import Impact, Priority, Range
 from jarvis.perf_report.efficiency import MEMORY_ONLY
 from jarvis.schemas.names import C
 from jarvis.text.format import percent
-from jarvis.text.messages import to_text
 
 TARGET_PCT = DEFAULT_TARGET_PCT
 """Default target efficiency of an analysis and of the slider."""
@@ -210,6 +207,11 @@ def bounded_impact(
     return _impact(time_ms, savings, "upper bound", compute_ms, total_ms, efficiency_pct)
 
 
+def as_interval(gain: Impact) -> Impact:
+    """Return the impact of a finding of which a trace of one rank shows only the ends."""
+    return gain.model_copy(update={"is_interval": True})
+
+
 def fused_impact(
     time_ms: float,
     fused_ms: float,
@@ -284,7 +286,7 @@ def at_target(
     mid = min(saved(reached_pct), most_ms)
     low = min(saved((found.efficiency_pct + max(found.efficiency_pct, reached_pct)) / 2), mid)
     savings = Range(low=low, mid=mid, high=max(found.saved_ms.high, mid))
-    return _impact(
+    projected = _impact(
         found.time_ms,
         savings,
         found.method,
@@ -292,6 +294,34 @@ def at_target(
         total_ms,
         found.efficiency_pct,
         reached_pct,
+    )
+    return within_steps_of(projected, found)
+
+
+def within_steps_of(projected: Impact, found: Impact) -> Impact:
+    """Return a projected impact with its step time, within the bound of the stored one."""
+    projected = projected.model_copy(update={"is_interval": found.is_interval})
+    if found.step_ms is None or found.step_pct is None or found.step_ms.high <= 0:
+        return projected.model_copy(update={"step_ms": found.step_ms, "step_pct": found.step_pct})
+    high_ms = found.step_ms.high
+    return of_steps(projected, high_ms, FULL_PCT * high_ms / found.step_pct.high)
+
+
+def of_steps(gain: Impact, limit_ms: float, step_ms: float) -> Impact:
+    """Return the impact with its saving of step time: its range, scaled to at most ``limit_ms``.
+
+    ``step_ms`` is the time of the steps. The middle is less than the high end, which is the bound.
+    """
+    saved = gain.saved_ms
+    factor = min(1.0, limit_ms / saved.high) if saved.high > 0 else 0.0
+    low, mid, high = (factor * value for value in (saved.low, saved.mid, saved.high))
+    mid = mid if mid < high else (low + high) / 2
+    shares = (share_pct(value, step_ms) for value in (low, mid, high))
+    return gain.model_copy(
+        update={
+            "step_ms": Range(low=low, mid=mid, high=high),
+            "step_pct": Range(**dict(zip(("low", "mid", "high"), shares, strict=True))),
+        }
     )
 
 
@@ -394,69 +424,3 @@ def final_priority(
     if compute_pct > MEDIUM_COMPUTE_PCT or is_pattern:
         return Priority.MEDIUM
     return Priority.LOW
-
-
-def ranked(findings: Iterable[Finding]) -> list[Finding]:
-    """Sort findings in the order of their P-numbers.
-
-    By priority; within one, findings whose operations another one speeds up more come last. Then by
-    saving, and those without a known saving by the time that they concern.
-    """
-    found = list(findings)
-    covered = [_is_covered(finding, found) for finding in found]
-
-    def order(place: int) -> tuple[int, bool, float, float, str, str]:
-        finding = found[place]
-        saved_ms = finding.impact.saved_ms.mid if finding.impact else 0.0
-        value = finding.evidence.get("gpu_time_ms")
-        time_ms = float(value) if isinstance(value, int | float) else 0.0
-        names = finding.category, to_text(finding.title)
-        return finding.priority.rank, covered[place], -saved_ms, -time_ms, *names
-
-    return [found[place] for place in sorted(range(len(found)), key=order)]
-
-
-def _is_covered(finding: Finding, others: Iterable[Finding]) -> bool:
-    """Return whether another finding, at least as urgent, saves more on all of this one's rows."""
-    if finding.impact is None or not (rows := _rows(finding)):
-        return False
-    saved_ms = finding.impact.saved_ms.mid
-    return any(
-        other.impact is not None
-        and other.impact.saved_ms.mid > saved_ms
-        and other.priority.rank <= finding.priority.rank
-        and rows <= _rows(other)
-        for other in others
-    )
-
-
-def disjoint_findings(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings whose savings add up, largest saving first.
-
-    Of findings that share an operation or a pool of time, only the one that saves most is included.
-    """
-    chosen: list[Finding] = []
-    used: set[int | str] = set()
-    quantified = [finding for finding in findings if finding.impact is not None]
-    for finding in sorted(quantified, key=lambda f: -f.impact.saved_ms.mid if f.impact else 0.0):
-        sources = time_sources(finding)
-        if not sources & used:
-            used |= sources
-            chosen.append(finding)
-    return chosen
-
-
-def time_sources(finding: Finding) -> set[int | str]:
-    """Return the sources of a finding's saving: rows of the operations table and pools of time."""
-    pool = () if finding.time_pool is None else (finding.time_pool,)
-    return {*_rows(finding), *pool}
-
-
-def _rows(finding: Finding) -> set[int]:
-    return {*(reference.uid for reference in finding.operations), *finding.shared_uids}
-
-
-def disjoint_saving_ms(findings: Iterable[Finding], total_ms: float = math.inf) -> float:
-    """Return the sum of disjoint middle estimates in ms, at most ``total_ms``."""
-    added = sum(f.impact.saved_ms.mid for f in disjoint_findings(findings) if f.impact)
-    return min(added, total_ms)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jarvis import impact
-from jarvis.findings import Finding, Impact, OpRef, Priority
+from jarvis.findings import Impact, Priority
 
 times_ms = st.floats(0.001, 1e5)
 percents = st.floats(0.01, 100.0)
@@ -176,84 +176,6 @@ def test_saving_less_than_a_launch_costs_is_not_urgent() -> None:
     assert priorities == [Priority.LOW, Priority.CRITICAL]
 
 
-def finding(
-    saved_ms: float | None,
-    *uids: int,
-    priority: Priority = Priority.HIGH,
-    pool: str | None = None,
-    title: str = "t",
-) -> Finding:
-    gain = None
-    if saved_ms is not None:
-        gain = impact.bounded_impact(saved_ms, saved_ms, mid_ms=saved_ms, **BASES)
-    return Finding(
-        check="c",
-        category="k",
-        title=title,
-        operations=tuple(OpRef(uid=uid, name="op", operation_count=1) for uid in uids),
-        issue="i",
-        algorithmic="a",
-        kernel="b",
-        priority_local=priority,
-        priority=priority,
-        impact=gain,
-        time_pool=pool,
-    )
-
-
-def test_ranking_is_by_priority_then_by_saving() -> None:
-    low = finding(9.0, priority=Priority.LOW)
-    small, large = finding(1.0, title="small"), finding(5.0, title="large")
-    unknown = finding(None, title="unknown")
-    assert impact.ranked([low, unknown, small, large]) == [large, small, unknown, low]
-
-
-def test_findings_whose_saving_is_shared_come_last_within_their_priority() -> None:
-    chain = finding(5.0, title="chain").model_copy(update={"shared_uids": (1, 2)})
-    inside, partly, other = (
-        finding(4.0, 1, title="inside"),
-        finding(3.0, 2, 3, title="partly"),
-        finding(1.0, 4, title="other"),
-    )
-    medium = finding(9.0, 3, 4, priority=Priority.MEDIUM, title="medium")
-    order = impact.ranked([inside, medium, other, partly, chain])
-    assert order == [chain, partly, other, inside, medium]
-
-
-def test_findings_of_a_time_pool_follow_the_whole() -> None:
-    idle, cause = finding(5.0, pool="idle", title="idle"), finding(3.0, pool="idle", title="cause")
-    kernel = finding(1.0, 1, title="kernel")
-    assert impact.ranked([kernel, cause, idle]) == [idle, cause, kernel]
-
-
-def test_equal_savings_of_the_same_time_do_not_hide_each_other() -> None:
-    pair = [finding(5.0, 1, title="a"), finding(5.0, 1, title="b"), finding(1.0, 2, title="c")]
-    assert impact.ranked(pair) == pair
-
-
-def test_savings_on_the_same_operations_are_not_added_up() -> None:
-    findings = [finding(5.0, 1, 2), finding(4.0, 2, 3), finding(2.0, 4), finding(None, 5)]
-    assert impact.disjoint_saving_ms(findings) == pytest.approx(7.0)
-
-
-def test_savings_from_one_pool_of_time_are_not_added_up() -> None:
-    findings = [finding(5.0, pool="idle"), finding(4.0, pool="idle"), finding(1.0, pool="copies")]
-    assert impact.disjoint_saving_ms(findings) == pytest.approx(6.0)
-
-
-def test_savings_of_copies_and_of_the_operators_that_copy_are_not_added_up() -> None:
-    copies = finding(4.0, pool="exposed copies D2D").model_copy(update={"shared_uids": (1,)})
-    assert impact.disjoint_saving_ms([copies, finding(5.0, 1), finding(1.0, 2)]) == 6.0
-
-
-def test_findings_without_a_saving_are_ranked_by_affected_time() -> None:
-    short, long = (
-        finding(None, title=title).model_copy(update={"evidence": {"gpu_time_ms": time_ms}})
-        for title, time_ms in (("a", 1.0), ("b", 5.0))
-    )
-    assert impact.ranked([short, long]) == [long, short]
-
-
 def from_default(found: Impact, target_pct: float) -> Impact:
     """Return an impact at another target than that of its run."""
     return impact.at_target(found, target_pct, found_at_pct=impact.TARGET_PCT, **BASES)
@@ -292,8 +214,6 @@ def test_kernels_that_overlap_save_no_more_than_the_wall_time() -> None:
     found = impact.bounded_impact(50.0, 40.0, compute_ms=30.0, total_ms=30.0)
     assert (found.saved_ms.mid, found.saved_ms.high) == (20.0, 30.0)
     assert found.e2e_pct.high == 100.0
-    both = [finding(20.0, 1), finding(20.0, 2)]
-    assert impact.disjoint_saving_ms(both, 30.0) == 30.0
 
 
 def test_a_saving_follows_the_target_from_that_of_its_run() -> None:

@@ -8,7 +8,7 @@ from typing import Protocol
 import polars as pl
 from pydantic import JsonValue
 
-from jarvis import impact
+from jarvis import impact, savings
 from jarvis.analyses import unmodelled
 from jarvis.analyses.actions import supported
 from jarvis.analyses.base import Analysis, CategoryData
@@ -122,9 +122,18 @@ def run_analyses(
             outcomes[key] = AnalysisOutcome(_failed(analysis, error))
     worth_fusing = _worth_fusing(report, analyses, outcomes, target_pct)
     return {
-        key: replace(outcome, result=with_chains(outcome.result, worth_fusing))
+        key: replace(outcome, result=_in_steps(with_chains(outcome.result, worth_fusing), report))
         for key, outcome in outcomes.items()
     }
+
+
+def _in_steps(result: AnalysisResult, report: ReportTables) -> AnalysisResult:
+    """Return the result with the step time that its findings save, in their order."""
+    totals = report.totals
+    has_steps = bool(result.findings) and totals.step is not None and totals.step.step_ms
+    work = report.table("gpu_work") if has_steps else None
+    findings = savings.with_step_savings(result.findings, totals, work)
+    return result.model_copy(update={"findings": tuple(savings.ranked(findings, totals))})
 
 
 def _worth_fusing(
@@ -174,7 +183,7 @@ def _run(
         tier=analysis.tier,
         status=Status.OK if has_data else Status.NO_DATA,
         error=None if is_compute else absent,
-        findings=tuple(impact.ranked(findings)),
+        findings=tuple(findings),
         metrics=analysis.measure(data) if analysis.measure and has_data else {},
         **(_sums(data, absent) if is_compute and has_data else {}),
     )

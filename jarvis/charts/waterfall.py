@@ -33,7 +33,7 @@ def waterfall(bars: pl.DataFrame, palette: Palette) -> alt.LayerChart:
     bar_marks = base.mark_bar(height={"band": 0.72}).encode(
         x=alt.X(
             "low_ms:Q",
-            axis=plain_axis("GPU time (ms)", format=LINEAR),
+            axis=plain_axis("Time (ms)", format=LINEAR),
             scale=length_scale(largest(bars["high_ms"]) * 1.1),
         ),
         x2="high_ms:Q",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from jarvis import impact
+from jarvis import impact, savings
 from jarvis.comparison import basis as names
 from jarvis.comparison.basis import FindingInput
 from jarvis.comparison.messages import MESSAGES
@@ -31,7 +31,7 @@ def findings(
     found = list(slower(inputs, operations))
     if (matched_pct(operations, unmatched) or 0.0) >= SAME_WORKLOAD_PCT:
         found += _only_in_target(inputs, unmatched)
-    return tuple(impact.ranked(_within_compute(found, inputs)))
+    return tuple(savings.by_priority(_within_compute(found, inputs)))
 
 
 def _only_in_target(inputs: FindingInput, unmatched: pl.DataFrame) -> Iterator[Finding]:

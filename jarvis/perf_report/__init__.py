@@ -14,6 +14,7 @@ from jarvis.perf_report.call_tree.paths import CallPath
 from jarvis.perf_report.context import ReportContext
 from jarvis.perf_report.timeline import gpu, idle_gaps, other_definitions, states, step_gaps, steps
 from jarvis.perf_report.timeline.gpu import Totals
+from jarvis.perf_report.timeline.step_bounds import step_bounds
 from jarvis.perf_report.work import GpuWork
 from jarvis.schemas import conform
 from jarvis.schemas.names import C
@@ -62,7 +63,8 @@ class PerfReport(ReportContext):
     @cached_property
     def totals(self) -> Totals:
         """The parts of the GPU timeline in ms and in percent of the total."""
-        return gpu.totals(self._work)
+        bounds = step_bounds(self._trace, self._all_work, self._steps)
+        return replace(gpu.totals(self._work), step=bounds)
 
     @cached_property
     def gpu_timeline(self) -> pl.DataFrame:

@@ -5,7 +5,7 @@ from math import isclose
 
 import polars as pl
 
-from jarvis.findings import EvidenceValue, Finding, shown_evidence
+from jarvis.findings import Finding, Impact, shown_evidence
 from jarvis.impact import (
     FULL_PCT,
     Projection,
@@ -13,13 +13,13 @@ from jarvis.impact import (
     projection_table,
     share_pct,
     time_at_target,
-    time_sources,
 )
 from jarvis.perf_report import Totals
 from jarvis.reports import sections
 from jarvis.reports.messages import MESSAGES, time_range
 from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.run import Run
+from jarvis.savings import time_sources, whole_ms, whole_name
 from jarvis.schemas.names import C
 from jarvis.text.format import (
     MISSING,
@@ -101,38 +101,40 @@ class Details:
         """Return the saving, its basis, and the source of the estimate."""
         impact = self.finding.impact
         if impact is None:
-            bound = self._step_bound
-            return MESSAGES("saving.step", **bound) if bound else MESSAGES("saving.none")
+            return MESSAGES("saving.none")
         target_pct, compute_pct = impact.target_pct, impact.compute_pct.mid
+        values = {
+            "saved_ms": impact.saved_ms.mid,
+            "target": MESSAGES("saving.target", target_pct=target_pct) if target_pct else None,
+            "range": time_range(impact.saved_ms.low, impact.saved_ms.high),
+            "basis": MESSAGES(f"basis.{impact.method}"),
+        }
+        if impact.step_ms is not None:
+            if self.finding.time_pool is not None:
+                return _of_steps("saving.step.pool", impact, self.totals)
+            gpu_time = MESSAGES.pick("saving.gpu_time", values)
+            return _of_steps("saving.step", impact, self.totals, gpu_time)
         return MESSAGES(
             "saving",
-            saved_ms=impact.saved_ms.mid,
-            target=MESSAGES("saving.target", target_pct=target_pct) if target_pct else None,
+            **values,
             # System-level waits are not part of compute.
             compute=None
             if self._is_system
             else MESSAGES("saving.compute", compute_pct=compute_pct),
             e2e_pct=impact.e2e_pct.mid,
-            range=time_range(impact.saved_ms.low, impact.saved_ms.high),
-            basis=MESSAGES(f"basis.{impact.method}"),
+            unknown=None if self.totals.step is None else MESSAGES("saving.unknown"),
         )
 
     @property
     def short_saving(self) -> Message:
-        """Return the middle estimate and its share of the GPU window."""
+        """Return the saving and its share of the steps or of the GPU window."""
         impact = self.finding.impact
         if impact is None:
-            bound = self._step_bound
-            return MESSAGES.pick("saving.step.short", bound) if bound else literal(MISSING)
+            return literal(MISSING)
+        if impact.step_ms is not None:
+            return _of_steps("saving.short.step", impact, self.totals)
         saved_ms, share = impact.saved_ms.mid, impact.e2e_pct.mid
         return MESSAGES("saving.short", saved_ms=saved_ms, e2e_pct=share)
-
-    @property
-    def _step_bound(self) -> dict[str, EvidenceValue] | None:
-        """Return the idle time of a step that it concerns; None if it is about the GPU window."""
-        names = ("step_idle_ms", "step_pct")
-        found = {name: value for name, value in self.finding.evidence.items() if name in names}
-        return found or None
 
     @property
     def _is_system(self) -> bool:
@@ -233,6 +235,23 @@ def details_of(run: Run) -> list[Details]:
         )
         for recommendation, own_sources in zip(numbered, sources, strict=True)
     ]
+
+
+def _of_steps(key: str, impact: Impact, totals: Totals, gpu_time: Message | None = None) -> Message:
+    """Return the step time that a finding saves, as the message ``key`` or one of its variants."""
+    high_ms = impact.step_ms.high if impact.step_ms else 0.0
+    values = {
+        "whole": whole_name(totals),
+        "gain_ms": impact.gain_ms,
+        "gain_pct": impact.gain_pct,
+        "high_ms": high_ms,
+        "high_pct": share_pct(high_ms, whole_ms(totals)),
+        "gpu_time": gpu_time,
+        "basis": MESSAGES(f"basis.{impact.method}"),
+    }
+    if impact.is_interval:
+        return MESSAGES.pick(f"{key}.interval", values)
+    return MESSAGES.pick(key if high_ms > 0 else f"{key}.nothing", values)
 
 
 def _both_save(*both: Recommendation) -> bool:

@@ -13,6 +13,7 @@ from jarvis.core.output import write_output
 from jarvis.core.workspace import RunPaths
 from jarvis.findings import AnalysisResult, Priority, Status
 from jarvis.impact import marked_efficiency, share_pct
+from jarvis.perf_report import Totals
 from jarvis.reports import appendix, sections, summary
 from jarvis.reports.account import account_parts
 from jarvis.reports.details import Details, details_of, joined_labels
@@ -168,12 +169,34 @@ INSIDE = RunPaths(Path())
 """The run directory's layout, for paths relative to the report."""
 
 BASIS = (
-    "Numbered by priority, and within a priority by saving; findings on operations for which "
-    "another one saves more come last. The priority follows from presence in the top operations, "
-    "the efficiency gap and the share of compute; on the system level from the grade. Path A may "
-    "change the model, path B does not change its code. The details below are in a different "
-    "order: the system level first, then kernel fusion, then the categories by their time."
+    "{order} The priority follows from presence in the top operations, the efficiency gap and the "
+    "share of compute, on the system level from the grade{bounds}. Path A may change the model, "
+    "path B does not change its code. The details below are in a different order: the system level "
+    "first, then kernel fusion, then the categories by their time."
 )
+ORDER = (
+    "Numbered by the step time that they save. It is not simulated: it is the saving of GPU time, "
+    "scaled into what bounds the step, the time in which the host waits for the GPU.",
+    "; the share of the step that is saved limits or raises it",
+)
+ORDER_WITHOUT_STEPS = (
+    "Numbered by the GPU time that they save, which the step need not gain: the input has no "
+    "events, so the step time is not known.",
+    "",
+)
+FORMER_ORDER = (
+    "Numbered by priority, and within a priority by saving; findings on operations for which "
+    "another one saves more come last.",
+    "",
+)
+
+
+def _basis(totals: Totals) -> str:
+    """Return how findings are numbered, and what their priority is."""
+    order = FORMER_ORDER
+    if totals.step is not None:
+        order = ORDER_WITHOUT_STEPS if totals.step.step_ms is None else ORDER
+    return BASIS.format(order=order[0], bounds=order[1])
 
 
 class FairReporter(Reporter):
@@ -230,7 +253,7 @@ def fair_parts(run: Run, root: Path, edits: Edits = UNEDITED) -> dict[str, Any]:
         "warnings": warnings_of(run),
         "unsteady": [d for d in details if d.finding.check == "high_variance"],
         "failures": [r for r in run.results.values() if r.status is Status.ERROR],
-        "basis": BASIS,
+        "basis": _basis(run.manifest.totals),
         "cards": joined(cards),
         "low_icon": Priority.LOW.icon,
         "low_priority": _short_table(low) if low else None,

@@ -10,6 +10,7 @@ from jarvis.findings import Finding, Status
 from jarvis.perf_report import Totals
 from jarvis.reports.ranking import Recommendation
 from jarvis.run import Run
+from jarvis.savings import added_savings
 from jarvis.schemas.names import C
 from jarvis.text.format import milliseconds, percent
 from jarvis.text.messages import to_text
@@ -20,32 +21,27 @@ SAVINGS_SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """The saving of one finding from the GPU time that the previous ones leave."""
+    """The saving of one finding from the time that the previous ones leave."""
 
     label: str
     title: str
     saved_ms: float
 
 
-def savings(
-    projected: Iterable[tuple[Recommendation, Finding]], total_time_ms: float
-) -> list[Saving]:
-    """Return middle estimates of findings that add up, largest first; together at most the GPU
-    time.
+def savings(projected: Iterable[tuple[Recommendation, Finding]], totals: Totals) -> list[Saving]:
+    """Return what each finding adds to the saving, largest first (``added_savings``).
 
     Findings come with their recommendation, since a page projects them to its own target; those
     that save the same time count once.
     """
     pairs = list(projected)
     items = {id(finding): item for item, finding in pairs}
-    found, left_ms = [], total_time_ms
-    for finding in impact.disjoint_findings(finding for _, finding in pairs):
-        saved_ms = min(finding.impact.saved_ms.mid, left_ms) if finding.impact else 0.0
+    found = []
+    for finding, saved_ms in added_savings((finding for _, finding in pairs), totals):
         if saved_ms > 0:
             item = items[id(finding)]
             label = f"{item.label} {item.result.title}"
             found.append(Saving(label, to_text(finding.title).replace("`", ""), saved_ms))
-            left_ms -= saved_ms
     return found
 
 
@@ -54,15 +50,15 @@ def total_ms(found: list[Saving]) -> float:
     return sum(saving.saved_ms for saving in found)
 
 
-def waterfall_rows(now_ms: float, found: list[Saving]) -> pl.DataFrame:
+def waterfall_rows(now_ms: float, found: list[Saving], whole: str) -> pl.DataFrame:
     """Return the bars of ``jarvis.charts.waterfall``: now, the largest savings, the others,
-    projected."""
+    projected. ``whole`` names the time now."""
     from jarvis.charts.waterfall import NOW, PROJECTED, SAVING
 
     shown = found[:SAVINGS_SHOWN]
     if rest := found[SAVINGS_SHOWN:]:
         shown = [*shown, Saving(f"{len(rest)} more", "smaller savings", total_ms(rest))]
-    rows = [("Now", "GPU window now", NOW, 0.0, now_ms, milliseconds(now_ms))]
+    rows = [("Now", f"{whole} now", NOW, 0.0, now_ms, milliseconds(now_ms))]
     high_ms = now_ms
     for saving in shown:
         low_ms = max(high_ms - saving.saved_ms, 0.0)
@@ -71,7 +67,7 @@ def waterfall_rows(now_ms: float, found: list[Saving]) -> pl.DataFrame:
         high_ms = low_ms
     share = percent(impact.share_pct(high_ms, now_ms))
     text = f"{milliseconds(high_ms)} ({share})"
-    rows.append(("Projected", "GPU window that remains", PROJECTED, 0.0, high_ms, text))
+    rows.append(("Projected", f"what remains of {whole}", PROJECTED, 0.0, high_ms, text))
     names = ["label", "finding", C.kind, "low_ms", "high_ms", "text"]
     return pl.DataFrame(rows, schema=names, orient="row")
 

@@ -10,14 +10,25 @@ MESSAGES = MessageTable(
         "efficiency": "{efficiency_pct}{mark?} of the roofline ({word})",
         "efficiency.none": "not part of this finding",
         "saving": "about {saved_ms}{target}: {compute}{e2e_pct} of the GPU window (range {range}, "
-        "{basis}).",
+        "{basis}).{unknown}",
+        "saving.unknown": " The step time is not known: the input has no events.",
+        "saving.step": "about {gain_ms} of {whole} ({gain_pct}), at most {high_ms}; {gpu_time}",
+        "saving.step.interval": "up to {high_ms} of {whole} ({high_pct}), depending on the other "
+        "ranks ({basis}).",
+        "saving.step.nothing": "nothing of {whole}: the host does not wait for this work; "
+        "{gpu_time}",
+        "saving.step.pool": "about {gain_ms} of {whole} ({gain_pct}), at most {high_ms} ({basis}).",
+        "saving.step.pool.interval": "up to {high_ms} of {whole} ({high_pct}), depending on the "
+        "other ranks ({basis}).",
+        "saving.step.pool.nothing": "nothing of {whole} ({basis}).",
+        "saving.gpu_time": "{saved_ms} less GPU time{target} (range {range}, {basis}).",
         "saving.target": " at {target_pct:short}% of the roofline",
         "saving.compute": "{compute_pct} of compute, ",
-        "saving.step": "at most {step_idle_ms} per step, {step_pct} of the step time; not in the "
-        "savings of the GPU window.",
-        "saving.step.short": "up to {step_idle_ms} per step",
         "saving.none": "not quantifiable from trace data.",
         "saving.short": "{saved_ms} ({e2e_pct} of the GPU window)",
+        "saving.short.step": "{gain_ms} ({gain_pct} of {whole}), at most {high_ms}",
+        "saving.short.step.interval": "up to {high_ms} ({high_pct} of {whole})",
+        "saving.short.step.nothing": "nothing of {whole}",
         "basis.perf model": "from the perf model",
         "basis.upper bound": "the upper end is a bound measured in the trace",
         "basis.heuristic": "from experience, not measured",
@@ -32,17 +43,18 @@ MESSAGES = MessageTable(
         "time over the {coverage_pct:pct?—} of it that has an efficiency.",
         "overview.no_efficiency": "Average efficiency: not available.",
         "title": "{title} ({compute_pct:pct?—} of compute)",
-        "score": "impact_score: {score:.2f} ({saved})",
-        "score.low": "Low end impact_score: {score:.2f} ({saved})",
-        "score.high": "High end impact_score: {score:.2f} ({saved})",
+        "score": "impact_score: {score:.2f}; saving {saved}",
+        "score.low": "Low end impact_score: {score:.2f}",
+        "score.high": "High end impact_score: {score:.2f}",
         "score.fusion": "impact_score: {score:.2f} (perf-model coverage {modelled}/{kernels} "
         "kernels)",
-        "saved": "{saved_ms} of the {total_ms} of the GPU window",
         "extent": "{rows:count row} with {calls}: {time_ms}, {share_pct} of the GPU window",
         "potential.perf model": "{saved_ms} of the {time_ms} is the gap between measured time and "
-        "roofline.",
-        "potential.upper bound": "At most {saved_ms} of the {time_ms} can be saved.",
-        "potential.heuristic": "Such changes typically save up to {saved_ms} of the {time_ms}.",
+        "roofline.{step}",
+        "potential.upper bound": "At most {saved_ms} of the {time_ms} can be saved.{step}",
+        "potential.heuristic": "Such changes typically save up to {saved_ms} of the "
+        "{time_ms}.{step}",
+        "potential.step": " Step: {saving}.",
         "potential.none": "No saving can be estimated from this trace.",
         "joined.part": "{title} with {time}",
         "joined": "{because}, so the efficiency of those of {parts:joined , } and {last} is not "
@@ -52,10 +64,10 @@ MESSAGES = MessageTable(
         "step.average": " on average over {steps:count step}",
         "step.carried": "; {carried_ms} in which the GPU finished work from before the recording "
         "are not part of it",
-        "summary.first": "{label} ({title}) is the top priority: it saves about {saved_ms}, "
-        "{e2e_pct} of the GPU window.",
+        "summary.first": "{label} ({title}) comes first: it saves {about} {gain_ms}, {gain_pct} of "
+        "{whole}.",
         "summary.all": "{findings:count finding}, {critical} of them critical; without double "
-        "counting, the estimates add up to {saved_ms} ({e2e_pct} of the GPU window).",
+        "counting, the estimates add up to {saved_ms} ({saved_pct} of {whole}).",
         "summary.compute": "{compute_ms} of the {total_ms} of the GPU window",
     },
 )

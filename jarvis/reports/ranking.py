@@ -4,9 +4,9 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import product
 
-from jarvis.findings import AnalysisResult, Finding, Priority
-from jarvis.impact import ranked
+from jarvis.findings import AnalysisResult, Finding
 from jarvis.run import Run
+from jarvis.savings import ranked
 from jarvis.text.markdown import Markdown, anchor, prose
 from jarvis.text.messages import to_text
 
@@ -54,13 +54,14 @@ def recommendations(run: Run) -> list[Recommendation]:
     tier in page order, so that GPU idle time precedes kernel overlap. Findings of low priority,
     which get no item, are counted last.
     """
-    ordered = ranked(f for result in run.results.values() for f in result.findings)
+    everything = (f for result in run.results.values() for f in result.findings)
+    ordered = ranked(everything, run.manifest.totals)
     local_numbers: dict[int, int] = {}
     counters: Counter[str] = Counter()
-    for is_low, (key, result) in product((False, True), run.results.items()):
+    for has_card, (key, result) in product((True, False), run.results.items()):
         counter = key if result.tier == "compute" else result.tier
         for position, finding in enumerate(ordered):
-            if finding.category == key and (finding.priority is Priority.LOW) is is_low:
+            if finding.category == key and finding.has_agent_card is has_card:
                 counters[counter] += 1
                 local_numbers[position] = counters[counter]
     return [

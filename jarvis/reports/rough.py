@@ -10,7 +10,7 @@ from jarvis import impact
 from jarvis.core.output import write_output
 from jarvis.core.workspace import RunPaths
 from jarvis.findings import AnalysisResult, Impact, Status
-from jarvis.impact import TARGET_PCT, disjoint_findings, disjoint_saving_ms, marked_efficiency
+from jarvis.impact import TARGET_PCT, marked_efficiency
 from jarvis.perf_report import CallPath, Totals
 from jarvis.reports import sections
 from jarvis.reports.account import account_parts
@@ -21,6 +21,7 @@ from jarvis.reports.messages import time_range
 from jarvis.reports.rendering import render
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
+from jarvis.savings import disjoint_findings, disjoint_saving_ms, whole_ms, whole_name
 from jarvis.schemas import label
 from jarvis.schemas.names import C
 from jarvis.text.format import (
@@ -48,6 +49,7 @@ def calculation_text(details: Details) -> str:
     return (
         f"{details.recommendation.label}, {to_text(finding.title)}: {saving} "
         f"{_standing(details)} → {finding.priority.value}{before}."
+        f"{f' {to_text(finding.priority_reason)}' if finding.priority_reason else ''}"
     )
 
 
@@ -62,7 +64,14 @@ def _saving_terms(gain: Impact, totals: Totals, is_system: bool) -> str:
         f"{milliseconds(saved.mid)} / {milliseconds(whole_ms)} {name} = {percent(share)}"
         for name, whole_ms, share in wholes
     ]
-    return f"{'; '.join(parts)}; range {to_text(time_range(saved.low, saved.high))}."
+    text = f"{'; '.join(parts)}; range {to_text(time_range(saved.low, saved.high))}"
+    if gain.step_ms is None:
+        return f"{text}."
+    return (
+        f"{text}; of {whole_name(totals)} {milliseconds(gain.gain_ms)}, at most "
+        f"{milliseconds(gain.step_ms.high)} / {milliseconds(whole_ms(totals))} = "
+        f"{percent(impact.share_pct(gain.step_ms.high, whole_ms(totals)))}."
+    )
 
 
 def _terms(gain: Impact) -> str:
@@ -168,7 +177,7 @@ def rough_markdown(run: Run) -> str:
         analyses=_analyses(run),
         paths=_paths(details),
         arithmetic=[calculation_text(detail) for detail in details],
-        saving=_saving(details, manifest.totals.total_time_ms),
+        saving=_saving(details, manifest.totals),
         raw_sheets=[(name, _raw(sheets[name])) for name in RAW_SHEETS if name in sheets],
         raw_operations=[
             (result, _operations(run.category_operations(result.key)))
@@ -321,21 +330,21 @@ def _paths(details: list[Details]) -> Markdown | None:
                 marked_efficiency(d.finding.impact.efficiency_pct) if d.finding.impact else MISSING,
                 d.finding.priority_local.value,
                 d.finding.priority.value,
-                milliseconds(d.finding.impact.saved_ms.mid) if d.finding.impact else MISSING,
+                to_text(d.short_saving),
             )
             for d in details
         ),
     )
 
 
-def _saving(details: list[Details], total_ms: float) -> str | None:
+def _saving(details: list[Details], totals: Totals) -> str | None:
     """Return which estimates the report for stakeholders adds up."""
     findings = [detail.finding for detail in details]
     chosen = disjoint_findings(findings)
     if not chosen:
         return None
     labels = [d.recommendation.label for d in details if d.finding in chosen]
-    total = milliseconds(disjoint_saving_ms(findings, total_ms))
+    total = milliseconds(disjoint_saving_ms(findings, totals))
     return (
         f"Sum, {total}: {', '.join(labels)}. The others would save time that one of these already "
         "saves, or an unknown time."

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from jarvis import impact
-from jarvis.analyses.system.cpu_idle.causes import IDLE_POOL
-from jarvis.findings import Priority, Status
+from jarvis import impact, savings
+from jarvis.findings import IDLE_POOL, Priority, Status
 from jarvis.reports import sections
 from jarvis.reports.account import MIN_NAMED_PCT, account_of, sentence
 from jarvis.reports.details import Details
@@ -98,9 +97,18 @@ def _first(details: list[Details], is_whole: bool) -> str:
     first = details[0]
     label, title, gain = first.recommendation.label, first.finding.title, first.finding.impact
     if gain is None:
-        return f"{label} ({to_text(title)}) is the top priority."
-    values = {"saved_ms": gain.saved_ms.mid, "e2e_pct": gain.e2e_pct.mid}
-    return to_text(MESSAGES("summary.first", label=label, title=title, **values))
+        return f"{label} ({to_text(title)}) comes first."
+    return to_text(
+        MESSAGES(
+            "summary.first",
+            label=label,
+            title=title,
+            about="up to" if gain.is_interval else "about",
+            gain_ms=gain.gain_ms,
+            gain_pct=gain.gain_pct,
+            whole=savings.whole_name(first.totals),
+        )
+    )
 
 
 def _all(run: Run, details: list[Details]) -> str | None:
@@ -108,15 +116,16 @@ def _all(run: Run, details: list[Details]) -> str | None:
     if not findings:
         return None
     critical = sum(finding.priority is Priority.CRITICAL for finding in findings)
-    total_ms = run.manifest.totals.total_time_ms
-    saved_ms = impact.disjoint_saving_ms(findings, total_ms)
+    totals = run.manifest.totals
+    saved_ms = savings.disjoint_saving_ms(findings, totals)
     return to_text(
         MESSAGES(
             "summary.all",
             findings=len(findings),
             critical=critical or "none",
             saved_ms=saved_ms,
-            e2e_pct=impact.share_pct(saved_ms, total_ms),
+            saved_pct=impact.share_pct(saved_ms, savings.whole_ms(totals)),
+            whole=savings.whole_name(totals),
         )
     )
 

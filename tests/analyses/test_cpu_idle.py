@@ -14,8 +14,8 @@ from jarvis.analyses.system.cpu_idle.causes import idle_causes
 from jarvis.analyses.system.cpu_idle.kernels import SHORT_KERNEL_US
 from jarvis.analyses.system.cpu_idle.wording import CAUSES
 from jarvis.findings import AnalysisResult, Priority, Severity
-from jarvis.impact import disjoint_findings
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
+from jarvis.savings import disjoint_findings
 from jarvis.text.messages import to_text
 from jarvis.text.quantities import title_of
 from jarvis.trace import Trace, read_trace
@@ -225,6 +225,14 @@ def test_a_launch_bound_finding_counts_the_kernels() -> None:
 
 def replayed(launcher: str) -> pl.DataFrame:
     return kernels(5.0, 5.0).with_columns(launcher_name=pl.lit(launcher))
+
+
+def test_missing_work_comes_first_from_a_tenth_of_the_time_on() -> None:
+    found = [
+        next(idle_causes(by_cause(gap(cause, ms)))).leads
+        for cause, ms in (("stalled_queue", 12), ("stalled_queue", 8), ("launch_bound", 12))
+    ]
+    assert found == [True, False, False]
 
 
 def test_queued_work_that_does_not_start_is_no_certain_idle_time() -> None:

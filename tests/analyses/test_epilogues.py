@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jarvis import impact
+from jarvis import savings
 from jarvis.analyses.chain_context import PART_OF_CHAIN
 from jarvis.analyses.chains import OVERLAP_PART
 from jarvis.pipeline import analyze
@@ -91,7 +91,7 @@ def test_savings_are_not_added_to_those_of_the_same_elementwise_rows(run: Run) -
     inside = run.results["elementwise"].findings
     assert any(PART_OF_CHAIN in finding.evidence for finding in inside)
     epilogues = [each.finding for each in findings(run).values()]
-    every = impact.disjoint_findings([*epilogues, *inside])
+    every = savings.disjoint_findings([*epilogues, *inside])
     assert every == sorted(every, key=lambda f: -f.impact.saved_ms.mid if f.impact else 0)
     taken = [uid for f in every for uid in (*f.shared_uids, *(o.uid for o in f.operations))]
     assert len(taken) == len(set(taken))

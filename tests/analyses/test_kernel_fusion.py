@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jarvis import impact
+from jarvis import savings
 from jarvis.analyses.chain_context import PART_OF_CHAIN
 from jarvis.analyses.operations import KERNEL_FLOOR_US
 from jarvis.findings import Priority, Status, shown_evidence
@@ -75,7 +75,7 @@ def test_the_finding_names_kernels_instances_and_the_real_sum(run: Run) -> None:
     total_ms = sum(us for *_, us in STEPS) * (1.0 + 1.1 + 1.2 + 1.3) / 1000
     assert finding.evidence["GPU time (ms)"] == pytest.approx(total_ms)
     assert "`aten::rsqrt`" in finding.issue
-    assert finding.priority is Priority.HIGH
+    assert finding.priority is Priority.CRITICAL  # most of the step
 
 
 def test_the_saving_is_the_time_without_that_of_a_fused_kernel(run: Run) -> None:
@@ -106,7 +106,7 @@ def test_savings_are_not_added_to_those_of_the_kernels_inside(run: Run) -> None:
     chain = findings(run)[0].finding
     inside = run.results["elementwise"].findings
     assert inside
-    every = impact.disjoint_findings([chain, *inside])
+    every = savings.disjoint_findings([chain, *inside])
     assert chain in every
     uids = set(chain.shared_uids)
     assert not any(uids & {row.uid for row in f.operations} for f in every if f is not chain)

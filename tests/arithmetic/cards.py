@@ -10,6 +10,7 @@ from tests.arithmetic.savings import (
     band_of,
     saving_of,
     start_pcts,
+    step_saving_of,
     target_of,
 )
 from tests.arithmetic.units import Facts, data_rows, own_rows, share, time_ms
@@ -40,6 +41,13 @@ def card_facts(run: RunDirectory, finding: dict[str, Any]) -> Facts:
         facts["saved_compute_pct"].append(share(saving[1], run.compute_ms))
         facts["saved_total_pct"].append(share(saving[1], run.total_ms))
         _score_facts(facts, run, finding, saving)
+        if (of_step := step_saving_of(run, finding, saving, facts)) is not None:
+            whole_ms = run.manifest["totals"]["step"]["step_ms"]
+            gain_ms = of_step[2 if finding["impact"]["is_interval"] else 1]
+            facts["gain_ms"].append(gain_ms)
+            facts["gain_pct"].append(share(gain_ms, whole_ms))
+            facts["step_high_ms"].append(of_step[2])
+            facts["step_high_pct"].append(share(of_step[2], whole_ms))
     return facts
 
 
@@ -74,7 +82,6 @@ def _score_facts(facts: Facts, run: RunDirectory, finding: dict[str, Any], savin
         scores = [part * scores[2] for part in (0.75, 0.875, 1.0)]
     for name, score in zip(("low", "mid", "high"), scores, strict=True):
         facts[f"score_{name}"].append(score)
-        facts[f"scored_{name}_ms"].append(score / 100 * run.total_ms)
 
 
 def _concerned_ms(check: str, facts: Facts) -> list[float]:
@@ -87,6 +94,7 @@ def _concerned_ms(check: str, facts: Facts) -> list[float]:
         "exposed_communication": "exposed_comm_ms",
         "poor_overlap": "exposed_comm_ms",
         "memory_copies": "copy_ms",
+        "step_edges": "edges_ms",
     }
     return facts[names.get(check, "time_ms")][:1]
 

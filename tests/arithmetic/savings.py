@@ -2,10 +2,12 @@
 
 import math
 from collections import Counter
+from itertools import product
 from typing import Any
 
 from tests.arithmetic.run_directory import Row, RunDirectory
 from tests.arithmetic.units import (
+    DOUBTFUL_CAUSES,
     IDLE_TARGET_PCT,
     KERNEL_FLOOR_US,
     OVERLAP_TARGET_PCT,
@@ -17,7 +19,6 @@ from tests.arithmetic.units import (
 )
 
 SHORT_CALL_US = 10.0
-DOUBTFUL_CAUSES = ("stalled_queue", "unlinked_work", "carried_in", "window_edge")
 PRIORITIES = ("Critical", "High", "Medium", "Low")
 SDPA_BANDS = (
     (512, (5.0, 15.0)),
@@ -157,9 +158,19 @@ def saving_of(run: RunDirectory, finding: dict[str, Any], facts: Facts) -> Savin
         }
         (spent,) = facts[name.get(check, "time_ms")]
         return 0.0, spent / 2, spent
+    if check == "step_edges":
+        return _of_edges(facts)
     if check in ("gpu_idle", "idle_causes", "exposed_communication", "poor_overlap"):
         return _of_waiting(run, finding, facts)
     return None
+
+
+def _of_edges(facts: Facts) -> Saving | None:
+    """The idle time at the edges of steps within the GPU window; None where it may be busy."""
+    if not facts["is_idle"][0]:
+        return None
+    (within_ms,) = facts["edges_in_window_ms"]
+    return 0.0, within_ms / 2, within_ms
 
 
 def _of_efficiency(run: RunDirectory, finding: dict[str, Any], facts: Facts) -> Saving:
@@ -261,18 +272,76 @@ def priority_of(run: RunDirectory, finding: dict[str, Any], facts: Facts) -> str
     band = band_of(finding, rows[0], facts) if finding["check"] != "slow_kernel" else None
     if band and band[2] >= band[0]:
         place = min(place + 1, 3)
-    return PRIORITIES[place]
+    return PRIORITIES[in_steps(place, finding)]
+
+
+def in_steps(place: int, finding: dict[str, Any]) -> int:
+    """The place of a priority, bounded and raised by the share of the steps that is saved."""
+    if not (shares := finding["impact"]["step_pct"]):
+        return place
+    pct = shares["mid"]
+    place = max(place, 3 if pct < 0.5 else 2 if pct < 1 else 1 if pct < 5 else 0)
+    return min(place, 0 if pct >= 40 else 1 if pct >= 20 else 3)
+
+
+def gain_of(finding: dict[str, Any]) -> float:
+    """The step time that a finding saves in ms: the middle, the high end of an interval."""
+    gain = finding["impact"]
+    end = "high" if gain["is_interval"] else "mid"
+    return float((gain["step_ms"] or gain["saved_ms"])[end])
+
+
+def step_saving_of(
+    run: RunDirectory, finding: dict[str, Any], saving: Saving, facts: Facts
+) -> Saving | None:
+    """The same saving within what bounds the steps; None if they are not known.
+
+    Idle time at the edges of steps can lie outside the GPU window.
+    """
+    steps = run.manifest["totals"]["step"]
+    if steps["step_ms"] is None:
+        return None
+    pool = finding["time_pool"]
+    if finding["check"] == "step_edges":
+        (idle_ms,) = facts["edges_ms"]
+        saving = 0.0, idle_ms / 2, idle_ms
+    if pool is None:
+        limit = min(steps["kernels_ms"], _running_ms(run, finding, steps))
+    else:
+        names = {
+            "idle": "idle_ms",
+            "exposed communication": "comm_ms",
+            "exposed copies": "copies_ms",
+        }
+        limit = next(steps[name] for start, name in names.items() if pool.startswith(start))
+    factor = min(1.0, limit / saving[2]) if saving[2] > 0 else 0.0
+    low, mid, high = (factor * end for end in saving)
+    return low, mid if mid < high else (low + high) / 2, high
+
+
+def _running_ms(run: RunDirectory, finding: dict[str, Any], steps: dict[str, Any]) -> float:
+    """How long any kernel of the finding's rows runs in the steps."""
+    uids = rows_of(finding)
+    own = [event for event in run.table("gpu_work") if event["operation_uid"] in uids]
+    reached, running = steps["start_ns"], 0
+    for start, length in sorted((event["ts_ns"], event["dur_ns"]) for event in own):
+        end = min(start + length, steps["end_ns"])
+        running += max(0, end - max(start, reached))
+        reached = max(reached, end)
+    return running / 1e6
 
 
 def ranked(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Findings by priority, those that another one covers last, then by saving and by time."""
+    """Findings by the step time that they save, then by kernel time; those without one last."""
 
     def order(finding: dict[str, Any]) -> tuple[Any, ...]:
         gain = finding["impact"]
         return (
+            not finding["leads"],
+            gain is None,
+            -round(gain_of(finding), 3) if gain else 0.0,
+            -gain["saved_ms"]["mid"] if gain else 0.0,
             PRIORITIES.index(finding["priority"]),
-            _is_covered(finding, findings),
-            -(gain["saved_ms"]["mid"] if gain else 0.0),
             -float(quantities_of(finding).get("gpu_time_ms", 0.0)),
             finding["category"],
             finding["title"],
@@ -286,41 +355,38 @@ def rows_of(finding: dict[str, Any]) -> set[int]:
     return {op["uid"] for op in finding["operations"]} | set(finding["shared_uids"])
 
 
-def _is_covered(finding: dict[str, Any], findings: list[dict[str, Any]]) -> bool:
-    mine, gain = rows_of(finding), finding["impact"]
-    return bool(mine and gain) and any(
-        other["impact"]
-        and other["impact"]["saved_ms"]["mid"] > gain["saved_ms"]["mid"]
-        and PRIORITIES.index(other["priority"]) <= PRIORITIES.index(finding["priority"])
-        and mine <= rows_of(other)
-        for other in findings
-    )
-
-
 def sources_of(finding: dict[str, Any]) -> set[Any]:
     """Rows and pool of time that a saving comes from."""
     return rows_of(finding) | ({finding["time_pool"]} if finding["time_pool"] else set())
 
 
-def disjoint_saving_ms(findings: list[dict[str, Any]]) -> float:
-    """The middle estimates added up, largest first, none whose time is counted already."""
-    total, taken = 0.0, set()
-    gaining = [finding for finding in findings if finding["impact"]]
-    for finding in sorted(gaining, key=lambda f: -f["impact"]["saved_ms"]["mid"]):
+def disjoint_saving_ms(run: RunDirectory, findings: list[dict[str, Any]]) -> float:
+    """The middle estimates added up, largest first, none whose time is counted already; those of
+    kernels together within what bounds all kernels."""
+    steps = run.manifest["totals"]["step"]
+    whole_ms = steps["step_ms"] or run.total_ms
+    left = {"kernels": steps["kernels_ms"] if steps["step_ms"] else whole_ms, "all": whole_ms}
+    taken: set[Any] = set()
+    gaining = [f for f in findings if f["impact"] and not f["impact"]["is_interval"]]
+    for finding in sorted(gaining, key=lambda f: -gain_of(f)):
         if not sources_of(finding) & taken:
             taken |= sources_of(finding)
-            total += finding["impact"]["saved_ms"]["mid"]
-    return total
+            pools = ("all",) if finding["time_pool"] else ("all", "kernels")
+            gain = min(gain_of(finding), *(left[pool] for pool in pools))
+            for pool in pools:
+                left[pool] -= gain
+    return float(whole_ms - left["all"])
 
 
 def local_numbers(run: RunDirectory, ordered: list[dict[str, Any]]) -> dict[int, tuple[str, int]]:
     """Category and number within it (within the tier outside of compute), by place in the order."""
     counts: Counter[str] = Counter()
     found = {}
-    for key, result in run.results.items():
+    for has_card, (key, result) in product((True, False), run.results.items()):
         counter = key if result["tier"] == "compute" else result["tier"]
         for place, finding in enumerate(ordered):
-            if finding["category"] == key:
+            priorities = {finding["priority"], finding["priority_before"] or "Low"}
+            if finding["category"] == key and (priorities != {"Low"}) is has_card:
                 counts[counter] += 1
                 found[place] = (key, counts[counter])
     return found

@@ -18,7 +18,7 @@ from tests.arithmetic.trace_events import (
     overlap,
     union,
 )
-from tests.arithmetic.units import Facts, share
+from tests.arithmetic.units import DOUBTFUL_CAUSES, Facts, share
 
 PARTS = (
     "compute_ns",
@@ -95,12 +95,20 @@ def of_step_edges(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> N
     idle_ns, total_ns = parts[f"idle_{place}_ns"], sum(parts.values())
     facts["step_idle_ms"].append(idle_ns / 1e6 / len(spans))
     facts["edge_idle_ms"].append(idle_ns / 1e6 / len(spans))
+    facts["edges_ms"].append(idle_ns / 1e6)
     facts["step_time_ms"].append(total_ns / 1e6 / len(spans))
     facts["step_pct"].append(share(idle_ns, total_ns))
     facts["step_count"].append(len(spans))
     gaps = [gap for gap in run.table("step_gaps") if gap["place"] == place]
+    window = [event.span for event in _gpu_events(run.trace)]
+    first, last = min(start for start, _ in window), max(end for _, end in window)
+    within = (
+        min(gap["start_ns"] + gap["dur_ns"], last) - max(gap["start_ns"], first) for gap in gaps
+    )
+    facts["edges_in_window_ms"].append(sum(max(0, length) for length in within) / 1e6)
     causes = {gap["cause"] for gap in gaps}
     main = max(causes, key=lambda cause: sum(g["dur_ns"] for g in gaps if g["cause"] == cause))
+    facts["is_idle"].append(main not in DOUBTFUL_CAUSES)
     add_waits(facts, [gap for gap in gaps if gap["cause"] == main])
 
 

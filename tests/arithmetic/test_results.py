@@ -11,7 +11,7 @@ from tests.arithmetic.facts_groups import products_of
 from tests.arithmetic.measures import measure_problems
 from tests.arithmetic.names import names_of
 from tests.arithmetic.run_directory import RunDirectory
-from tests.arithmetic.savings import priority_of, saving_of, target_of
+from tests.arithmetic.savings import priority_of, saving_of, step_saving_of, target_of
 from tests.arithmetic.steps import PARTS, marked_spans, parts_ns, step_spans
 from tests.arithmetic.units import data_rows, efficiency_pct, share, time_ms
 from tests.arithmetic.values import Values
@@ -166,6 +166,12 @@ def test_the_savings_of_findings(run: RunDirectory) -> None:
             assert impact["saved_ms"][name] == approx(saved_ms), (title, name)
             assert impact["compute_pct"][name] == approx(share(saved_ms, run.compute_ms)), title
             assert impact["e2e_pct"][name] == approx(share(saved_ms, run.total_ms)), title
+        steps = step_saving_of(run, finding, expected, facts)
+        assert steps is not None
+        assert list(impact["step_ms"].values()) == [approx(each) for each in steps], title
+        whole_ms = run.manifest["totals"]["step"]["step_ms"]
+        shares = [share(step_ms, whole_ms) for step_ms in steps]
+        assert list(impact["step_pct"].values()) == [approx(each) for each in shares], title
         if impact["method"] == "perf model":
             assert impact["target_pct"] == approx(target_of(run, finding, facts)), title
             assert impact["efficiency_pct"] == approx(facts["start_pct"][0]), title

@@ -12,6 +12,7 @@ ANOMALY_PCT = 110.0
 TARGET_PCT = 80.0
 IDLE_TARGET_PCT = 20.0
 OVERLAP_TARGET_PCT = 70.0
+DOUBTFUL_CAUSES = ("stalled_queue", "unlinked_work", "carried_in", "window_edge")
 TRANSPOSE = re.compile(r"batched_transpose|transpose_nchw|transpose_cnhw|nchw2|nhwc2|nchwto|nhwcto")
 FILL_OR_CAST = re.compile(r"subtensorop|memset|fillfunctor|setzero|set_zero|zero_tensor")
 

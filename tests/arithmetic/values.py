@@ -164,6 +164,8 @@ OF_MESSAGE: dict[tuple[str, str], str] = {
     ("cpu_idle.evidence.host_call", "longest_ms"): "host_call_ms",
     ("cpu_idle.evidence.wait", "time_ms"): "waits_ms",
     ("efficiency.part", "time_ms"): "part_ms",
+    ("savings", "high_pct"): "step_high_pct",
+    ("savings", "time_ms"): "impact_ms",
 }
 """Where a name means something else in one message; ``|`` is between the facts of two kinds."""
 
@@ -172,6 +174,10 @@ OF_REPORT: dict[tuple[str, str], str] = {
     ("reports.time", "share_pct"): "impact_share_pct",
     ("reports.efficiency", "efficiency_pct"): "start_pct",
     ("reports.saving", "e2e_pct"): "saved_total_pct",
+    ("reports.saving.step", "high_ms"): "step_high_ms",
+    ("reports.saving.step", "high_pct"): "step_high_pct",
+    ("reports.saving.short.step", "high_ms"): "step_high_ms",
+    ("reports.saving.short.step", "high_pct"): "step_high_pct",
     ("reports.saving.compute", "compute_pct"): "saved_compute_pct",
     ("reports.saving.target", "target_pct"): "target_pct",
     ("reports.score.fusion", "modelled"): "modelled_steps",
@@ -199,13 +205,7 @@ OF_REPORT: dict[tuple[str, str], str] = {
 
 def of_score(end: str) -> dict[tuple[str, str], str]:
     """``OF_REPORT`` for a sentence about the low, the middle or the high score."""
-    score, saved = f"score_{end}", f"scored_{end}_ms"
-    return {
-        **OF_REPORT,
-        ("reports.score", "score"): score,
-        ("reports.saved", "saved_ms"): saved,
-        ("reports.saved", "total_ms"): "total_ms",
-    }
+    return {**OF_REPORT, ("reports.score", "score"): f"score_{end}"}
 
 
 OF_EVIDENCE: dict[tuple[str, str], str] = {
@@ -249,7 +249,10 @@ FIXED: dict[tuple[str, str], float] = {
 """Documented thresholds, by the beginning of the id of the message."""
 
 
-TEXTS = ("title", "issue", "algorithmic", "kernel", "hypothesis", "caveat", "verify", "capture")
+TEXTS = (
+    *("title", "issue", "algorithmic", "kernel", "hypothesis", "caveat", "verify", "capture"),
+    "priority_reason",
+)
 """The fields of a finding that hold sentences."""
 
 NAMES = (

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from jarvis import impact
+from jarvis import impact, savings
 from jarvis.dashboard.pages.overview.page import projected_savings
 from jarvis.dashboard.widgets.projection import reprojected
 from jarvis.reports.account import account_of, title
@@ -34,14 +34,14 @@ def test_the_saving_of_the_card_is_that_of_the_waterfall_and_of_the_findings(
             f.model_copy(update={"impact": reprojected(f, target, sample_run.manifest)})
             for f in findings
         ]
-        expected = impact.disjoint_saving_ms(moved)
+        expected = savings.disjoint_saving_ms(moved, totals)
         found = projected_savings(sample_run, target)
         assert total_ms(found) == pytest.approx(expected)
         page = filed("overview", analysis=sample_id, overview_target=str(target))
         assert metric(page, "Saving") == milliseconds(expected)
-        left = milliseconds(totals.total_time_ms - expected)
+        left = milliseconds(savings.whole_ms(totals) - expected)
         assert any(f"could become {left}**" in m.value for m in page.markdown)
-    assert impact.disjoint_saving_ms(findings) == pytest.approx(
+    assert savings.disjoint_saving_ms(findings, totals) == pytest.approx(
         total_ms(projected_savings(sample_run, impact.TARGET_PCT))
     )
 
@@ -49,7 +49,7 @@ def test_the_saving_of_the_card_is_that_of_the_waterfall_and_of_the_findings(
 def test_the_bars_of_the_waterfall_follow_each_other(sample_run: Run) -> None:
     found = projected_savings(sample_run, 80)
     assert len(found) > 8
-    rows = waterfall_rows(sample_run.manifest.totals.total_time_ms, found)
+    rows = waterfall_rows(sample_run.manifest.totals.total_time_ms, found, "the step")
     assert rows["label"].n_unique() == rows.height
     steps = rows.filter(kind="saving")
     assert rows["high_ms"][0] == sample_run.manifest.totals.total_time_ms
@@ -63,7 +63,8 @@ def test_savings_together_are_no_more_than_the_time(sample_run: Run) -> None:
     totals = sample_run.manifest.totals
     from dataclasses import replace
 
-    short = replace(totals, total_time_ms=3.0)
+    assert totals.step is not None
+    short = replace(totals, step=replace(totals.step, step_ms=3.0))
     run = replace(sample_run, manifest=sample_run.manifest.model_copy(update={"totals": short}))
     assert total_ms(projected_savings(run, 80)) == pytest.approx(3.0)
 

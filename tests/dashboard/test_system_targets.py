@@ -48,7 +48,8 @@ def test_the_slider_moves_figure_and_finding(
         assert not page.exception
         figures = {m.label: m.value for m in page.metric}
         assert figures[f"Recovered at {int(chosen)}%"] == expected[chosen]
-        assert any(expected[chosen] in card.label for card in page.expander)
+        texts = [*(card.label for card in page.expander), *(m.value for m in page.markdown)]
+        assert any(expected[chosen] in text for text in texts)
 
 
 def test_the_slider_promises_no_more_than_the_finding_says_at_most(

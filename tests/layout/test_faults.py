@@ -82,7 +82,7 @@ FAULTS: dict[str, tuple[Find, Fault]] = {
     ),
     "a gap in the numbers": (
         fair.recommendations_are_numbered_without_gaps,
-        lambda p: substitute(fair_of(p), r"^(### .*) P2 \(", r"\1 P22 ("),
+        lambda p: substitute(fair_of(p), r"^(### .*) P1 \(", r"\1 P22 ("),
     ),
     "a link to nowhere": (
         fair.links_lead_somewhere,
@@ -346,7 +346,7 @@ def test_problems_name_file_and_line(good_run: Path) -> None:
     line = 1 + path.read_text(encoding="utf-8").partition("](#p0-")[0].count("\n")
     assert [[str(p) for p in found] for found in checks.problems(good_run).values()] == [
         [
-            f"standalone_analysis_fair.md:{line}: The link #p0-low-efficiency-atenmm leads to no "
-            "heading of this name."
+            f"standalone_analysis_fair.md:{line}: The link "
+            "#p0-the-gpu-idles-waiting-for-communication leads to no heading of this name."
         ]
     ]

@@ -13,7 +13,6 @@ import polars as pl
 import pytest
 
 from jarvis.core.workspace import RunPaths
-from jarvis.impact import disjoint_saving_ms
 from jarvis.reports import load_reporters
 from jarvis.reports.details import details_of
 from jarvis.reports.edits import Edits
@@ -21,6 +20,7 @@ from jarvis.reports.fair import NOT_BUILT
 from jarvis.reports.html import html_document
 from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
+from jarvis.savings import disjoint_saving_ms
 from jarvis.text.format import milliseconds
 from jarvis.text.markdown import Markdown
 from tests.reports.conftest import HOSTILE, Analyzed
@@ -138,9 +138,10 @@ def test_a_finding_left_out_takes_its_saving_along_and_stands_in_the_appendix(
 ) -> None:
     first = recommendations(sample.run)[0]
     text = html_document(sample.run, sample.root, Edits(frozenset({first.number})))
+    totals = sample.run.manifest.totals
     findings = [r.finding for r in recommendations(sample.run)]
-    assert f"<b>{milliseconds(disjoint_saving_ms(findings))}</b>" not in text
-    assert f"<b>{milliseconds(disjoint_saving_ms(findings[1:]))}</b>" in text
+    assert f"<b>{milliseconds(disjoint_saving_ms(findings, totals))}</b>" not in text
+    assert f"<b>{milliseconds(disjoint_saving_ms(findings[1:], totals))}</b>" in text
     assert f"{first.label} {first.result.title}" not in text
     appendix = text.partition("Left out by the author")[2]
     assert f"<td>{first.label}</td>" in appendix

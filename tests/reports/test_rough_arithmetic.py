@@ -31,8 +31,8 @@ def test_the_rough_report_works_out_each_saving_and_priority(sample: Analyzed) -
     assert "saving 0.200 ms of 0.400 ms (upper bound); 0.200 ms / " in lines[1]
     assert "compute" not in lines[1]
     assert lines[1].endswith("Grade HIGH → High.")
-    assert "saving 0.100 ms of 0.300 ms (upper bound); 0.100 ms / " in lines[3]
-    assert "not quantifiable from trace data." in lines[2]
+    assert "saving 0.100 ms of 0.300 ms (upper bound); 0.100 ms / " in lines[2]
+    assert "not quantifiable from trace data." in lines[3]
     assert "Sum, 0.450 ms: P1, P2. The others" in rough
 
 

@@ -89,10 +89,7 @@ def finding_cards(
         prefix = page or finding.category
         label = f"{priority_badge(finding.priority)} {prose(finding.title)}"
         if gain is not None:
-            saves = gain.saved_ms.mid
-            label += (
-                f" · saves {milliseconds(saves)}" if saves > 0 else " · no saving at this target"
-            )
+            label += f" · {saving_label(gain)}"
         key = f"{prefix}_finding_{number}"
         if number == 0:
             with st.expander(label, expanded=True):
@@ -109,6 +106,8 @@ def _card(finding: Finding, gain: Impact | None, key: str, select: Select) -> No
     kernel.markdown(f"**Improve the kernel**  \n{prose(finding.kernel)}")
     if gain is not None:
         st.markdown(_impact_line(finding, gain))
+    if finding.priority_reason:
+        st.markdown(f"**Priority** · {prose(finding.priority_reason)}")
     notes = [
         f"**{name.capitalize()}** · {prose(text)}"
         for name in ("hypothesis", "caveat", "verify", "capture")
@@ -122,15 +121,34 @@ def _card(finding: Finding, gain: Impact | None, key: str, select: Select) -> No
         _operation_buttons(finding, key, select)
 
 
+def saving_label(gain: Impact) -> str:
+    """Return the saving of a finding for its heading."""
+    if gain.is_interval:
+        return f"saves up to {milliseconds(gain.gain_ms)}"
+    if gain.gain_ms > 0:
+        return f"saves {milliseconds(gain.gain_ms)}"
+    return "no saving at this target" if gain.saved_ms.mid <= 0 else "the step stays as long"
+
+
 def _impact_line(finding: Finding, gain: Impact) -> str:
-    saved, wall = gain.saved_ms, gain.e2e_pct
+    saved, step = gain.saved_ms, gain.step_ms
     compute = f"{percent(gain.compute_pct.mid)} of compute, " if finding.operations else ""
     target = "" if gain.target_pct is None else f" at {percent(gain.target_pct)} of the roofline"
-    return (
-        f"**Impact** · saves {milliseconds(saved.mid)}{target} (low {milliseconds(saved.low)}, "
-        f"high {milliseconds(saved.high)}): {compute}{percent(wall.mid)} of the GPU window · "
-        f"{gain.method}"
+    gpu_time = (
+        f"{milliseconds(saved.mid)}{target} (low {milliseconds(saved.low)}, "
+        f"high {milliseconds(saved.high)}): {compute}{percent(gain.e2e_pct.mid)} of the GPU window "
+        f"· {gain.method}"
     )
+    if step is None:
+        return f"**Impact** · saves {gpu_time}"
+    share = f"{percent(gain.gain_pct)} of the step"
+    saves = (
+        f"saves up to {milliseconds(step.high)} ({share}), depending on the other ranks"
+        if gain.is_interval
+        else f"saves {milliseconds(gain.gain_ms)} of step time ({share}), at most "
+        f"{milliseconds(step.high)}"
+    )
+    return f"**Impact** · {saves}\n\n**GPU time saved** · {gpu_time}"
 
 
 def priority_badge(priority: Priority) -> str:

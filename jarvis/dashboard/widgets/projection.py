@@ -52,7 +52,7 @@ def recovered(finding: Finding, target: Target | None, pct: float, totals: Total
     stored = finding.impact
     if stored is None or target is None or finding.check != target.check:
         return stored
-    return impact.bounded_impact(
+    projected = impact.bounded_impact(
         stored.time_ms,
         stored.saved_ms.high,
         low_ms=stored.saved_ms.low,
@@ -60,3 +60,4 @@ def recovered(finding: Finding, target: Target | None, pct: float, totals: Total
         compute_ms=totals.compute_time_ms,
         total_ms=totals.total_time_ms,
     )
+    return impact.within_steps_of(projected, stored)

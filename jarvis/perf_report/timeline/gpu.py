@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from jarvis.perf_report.intervals import END, START, covered_ns, microseconds
+from jarvis.perf_report.timeline.step_bounds import StepBounds
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE, COPY, GpuWork
 from jarvis.schemas.names import C
 
@@ -15,7 +16,8 @@ class Totals:
 
     ``total_time_ms`` is the time from the first GPU start to the last GPU end; shares are None if
     it is 0. ``linked_pct`` is the share of all GPU busy time that host calls of the trace launched;
-    the timeline counts only that part.
+    the timeline counts only that part. ``step`` bounds what can be saved of the recorded steps;
+    None in runs of earlier releases.
     """
 
     compute_time_ms: float
@@ -27,6 +29,7 @@ class Totals:
     total_comm_time_ms: float
     total_memcpy_time_ms: float
     linked_pct: float | None
+    step: StepBounds | None = None
 
     def _share(self, time_ms: float) -> float | None:
         return 100 * time_ms / self.total_time_ms if self.total_time_ms else None

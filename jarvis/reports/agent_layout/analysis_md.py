@@ -12,9 +12,9 @@ from typing import Any
 from jarvis.core.output import write_output
 from jarvis.core.workspace import RunPaths
 from jarvis.findings import Status, Tier
-from jarvis.impact import GAP_PARTS, time_sources
+from jarvis.impact import GAP_PARTS
 from jarvis.reports import sections
-from jarvis.reports.agent_layout.cards import CONFIDENCE_ICONS, FindingCard, cards_of
+from jarvis.reports.agent_layout.cards import FindingCard, cards_of
 from jarvis.reports.agent_layout.findings import TIER_TITLES
 from jarvis.reports.details import details_of
 from jarvis.reports.gaps import warnings_of
@@ -26,6 +26,7 @@ from jarvis.run.agent_layout.metrics import operation_entry, unsteady_uids
 from jarvis.run.agent_layout.model_info import UNKNOWN, model_info
 from jarvis.run.agent_layout.priorities import priority_data
 from jarvis.run.agent_layout.recommended import Recommended
+from jarvis.savings import time_sources
 from jarvis.schemas.names import C
 from jarvis.text.format import NOT_AVAILABLE
 from jarvis.text.markdown import Markdown, cell, table
@@ -54,8 +55,8 @@ def analysis_markdown(run: Run, root: Path) -> str:
     chosen = Recommended(run)
     data, model = priority_data(chosen), model_info(run.table("operations"))
     cards = _cards_by_tier(chosen)
-    compute = _by_score(cards["compute"], data["findings"])
-    fusion = _by_confidence(cards["fusion"])
+    compute = _renumbered(sorted(cards["compute"], key=lambda c: c.details.recommendation.number))
+    fusion = _renumbered(cards["fusion"])
     system = _renumbered(cards["system"])
     plot = RunPaths(root).perf_plot
     return render(
@@ -96,24 +97,6 @@ def _cards_by_tier(chosen: Recommended) -> dict[Tier, list[FindingCard]]:
         own_details = [d for d in details if d.finding.category == key]
         found[result.tier] += cards_of(chosen, own_details)
     return found
-
-
-def _by_score(cards: list[FindingCard], findings: list[dict[str, Any]]) -> list[FindingCard]:
-    """Return cards in the order of ``priority_data``."""
-    by_place = {(card.finding.category, card.number): card for card in cards}
-    return [
-        replace(
-            by_place[finding["category"], finding["category_rank"]],
-            number=finding["global_rank"],
-            category=finding["category"],
-        )
-        for finding in findings
-    ]
-
-
-def _by_confidence(cards: list[FindingCard]) -> list[FindingCard]:
-    order = [*CONFIDENCE_ICONS, None]
-    return _renumbered(sorted(cards, key=lambda c: (order.index(c.confidence), c.number)))
 
 
 def _renumbered(cards: list[FindingCard]) -> list[FindingCard]:

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from jarvis.core.workspace import RunPaths
-from jarvis.findings import Finding, Priority, Range
+from jarvis.findings import Finding, Range
 from jarvis.impact import FULL_PCT
 from jarvis.reports import sections
 from jarvis.reports.details import Details
@@ -130,7 +130,7 @@ class FindingCard:
             modelled, kernels = self.coverage
             values = {"score": found.mid, "modelled": modelled, "kernels": kernels}
             return MESSAGES("score.fusion", **values)
-        return MESSAGES("score", score=found.mid, saved=self._saved(found.mid))
+        return MESSAGES("score", score=found.mid, saved=self.details.short_saving)
 
     @property
     def estimate(self) -> Markdown:
@@ -142,11 +142,11 @@ class FindingCard:
 
     @property
     def ends(self) -> tuple[Message, ...]:
-        """Return its low and high score with their savings."""
+        """Return its low and high score."""
         if (found := self._scores) is None:
             return ()
         return tuple(
-            MESSAGES(f"score.{end}", score=score, saved=self._saved(score))
+            MESSAGES(f"score.{end}", score=score)
             for end, score in (("low", found.low), ("high", found.high))
         )
 
@@ -216,10 +216,6 @@ class FindingCard:
     def _scores(self) -> Range | None:
         return scores(self.finding)
 
-    def _saved(self, score: float) -> Message:
-        total_ms = self.details.totals.total_time_ms
-        return MESSAGES("saved", saved_ms=score / FULL_PCT * total_ms, total_ms=total_ms)
-
     @property
     def extent(self) -> Message | None:
         """Return rows, calls, time and share of its rows."""
@@ -258,13 +254,18 @@ class FindingCard:
         gain = self.finding.impact
         if gain is None:
             return MESSAGES("potential.none")
-        values = {"saved_ms": gain.saved_ms.high, "time_ms": gain.time_ms}
+        step = MESSAGES("potential.step", saving=self.details.short_saving)
+        values = {
+            "saved_ms": gain.saved_ms.high,
+            "time_ms": gain.time_ms,
+            "step": step if gain.step_ms else None,
+        }
         return MESSAGES(f"potential.{gain.method}", **values)
 
 
 def cards_of(chosen: Recommended, details: Iterable[Details]) -> list[FindingCard]:
     """Return the cards of one analysis with its own numbers; findings of low priority get none."""
-    shown = [d for d in details if d.finding.priority is not Priority.LOW]
+    shown = [d for d in details if d.finding.has_agent_card]
     return [
         FindingCard(
             d,

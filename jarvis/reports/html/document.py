@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from jarvis.charts import DARK, LIGHT
 from jarvis.charts.svg import variables
-from jarvis.impact import disjoint_saving_ms, share_pct
+from jarvis.impact import share_pct
 from jarvis.reports.details import Details, details_of
 from jarvis.reports.edits import Edits
 from jarvis.reports.fair import fair_parts
@@ -18,6 +18,7 @@ from jarvis.reports.html import drawings
 from jarvis.reports.rendering import TEMPLATES
 from jarvis.reports.sections import trace_line
 from jarvis.run import Run
+from jarvis.savings import disjoint_saving_ms, whole_ms, whole_name
 from jarvis.text.format import milliseconds, percent
 from jarvis.text.markdown import anchor, code, escape, prose
 
@@ -83,8 +84,8 @@ def document(run: Run, root: Path, edits: Edits) -> str:
 def _figures(run: Run, included: list[Details]) -> list[tuple[str, str, str]]:
     """Return name, value and caption of each key metric."""
     totals = run.manifest.totals
-    saved_ms = disjoint_saving_ms((d.finding for d in included), totals.total_time_ms)
-    share = percent(share_pct(saved_ms, totals.total_time_ms))
+    saved_ms = disjoint_saving_ms((d.finding for d in included), totals)
+    share = percent(share_pct(saved_ms, whole_ms(totals)))
     return [
         ("GPU time", milliseconds(totals.total_time_ms), "first start to last end"),
         ("GPU busy", percent(totals.busy_pct), f"compute {percent(totals.compute_pct)}"),
@@ -94,7 +95,7 @@ def _figures(run: Run, included: list[Details]) -> list[tuple[str, str, str]]:
             milliseconds(totals.exposed_comm_time_ms),
         ),
         ("Idle", percent(totals.idle_pct), milliseconds(totals.idle_time_ms)),
-        ("Projected saving", milliseconds(saved_ms), f"{share} of GPU time"),
+        ("Projected saving", milliseconds(saved_ms), f"{share} of {whole_name(totals)}"),
     ]
 
 

@@ -23,6 +23,7 @@ from jarvis.reports.figures import (
     waterfall_rows,
 )
 from jarvis.run import Run
+from jarvis.savings import whole_ms, whole_name
 from jarvis.schemas import TABLES
 from jarvis.schemas.names import C
 from jarvis.text.format import counted, milliseconds, percent
@@ -99,19 +100,20 @@ def categories(run: Run) -> Figure | None:
 
 
 def projection(run: Run, included: list[Details]) -> Figure | None:
-    """Return the GPU time now, the savings of the report's findings, and the remaining GPU time."""
-    now_ms = run.manifest.totals.total_time_ms
-    found = savings([(d.recommendation, d.finding) for d in included], now_ms)
+    """Return the time now, the savings of the report's findings, and the remaining time."""
+    totals = run.manifest.totals
+    now_ms, whole = whole_ms(totals), whole_name(totals)
+    found = savings([(d.recommendation, d.finding) for d in included], totals)
     if not found:
         return None
     left_ms = now_ms - total_ms(found)
-    title = f"{milliseconds(now_ms)} of GPU time could become {milliseconds(left_ms)}"
+    title = f"{milliseconds(now_ms)} of {whole} could become {milliseconds(left_ms)}"
     note = (
         f"Middle estimates of {counted(len(found), 'finding')} of this report, largest first. "
         "Findings that save the same time count once. Savings of kernels that overlap with others "
         "may be smaller."
     )
-    return Figure(title, note, waterfall(waterfall_rows(now_ms, found), CSS))
+    return Figure(title, note, waterfall(waterfall_rows(now_ms, found, whole), CSS))
 
 
 def category_roofline(run: Run, key: str) -> Figure | None:

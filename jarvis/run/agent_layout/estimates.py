@@ -91,6 +91,9 @@ def finding_entries(chosen: Recommended, result: AnalysisResult) -> list[JsonVal
             **worded(finding),
             "rank": rank,
             **score_fields(scores(finding)),
+            "step_saved_ms": finding.impact.gain_ms
+            if finding.impact and finding.impact.step_ms
+            else None,
             "estimate_method": _METHODS[finding.impact.method] if finding.impact else None,
             **(_group(finding, chosen.rows(finding)) if result.tier == "compute" else {}),
         }

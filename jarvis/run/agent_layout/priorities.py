@@ -1,8 +1,9 @@
-"""``priority_data.json``: the findings of all categories, sorted by saving.
+"""``priority_data.json``: the findings of all categories, in the order of the run.
 
 It determines the order of ``analysis.md``; tools use it for charts and rankings.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,8 +30,8 @@ Entry = dict[str, Any]
 def priority_data(chosen: Recommended) -> Entry:
     """Return the content of the file.
 
-    ``findings`` are sorted by ``impact_score`` (those without one last) and joined to a findings
-    file by ``category`` and ``category_rank``; ``priorities`` are categories by GPU time.
+    ``findings`` are in the order of the run and joined to a findings file by ``category`` and
+    ``category_rank``; ``priorities`` are categories by GPU time.
     """
     run = chosen.run
     results = [r for r in run.results.values() if r.tier == "compute" and r.status is Status.OK]
@@ -39,7 +40,8 @@ def priority_data(chosen: Recommended) -> Entry:
         rows = run.category_operations(result.key)
         estimates += operation_estimates(result.key, rows)
         findings += _findings(result, finding_entries(chosen, result))
-    findings.sort(key=_order)
+    places = _places(chosen)
+    findings.sort(key=lambda entry: places[entry["category"], entry["category_rank"]])
     for rank, finding in enumerate(findings, start=1):
         finding["global_rank"] = rank
     sums = {result.key: _sums(result.key, findings) for result in results}
@@ -58,9 +60,14 @@ def _findings(result: AnalysisResult, entries: list[Any]) -> list[Entry]:
     ]
 
 
-def _order(finding: Entry) -> tuple[bool, float, str, int]:
-    score = finding["impact_score"]
-    return score is None, -(score or 0.0), finding["category"], finding["category_rank"]
+def _places(chosen: Recommended) -> dict[tuple[str, int], int]:
+    """Return the place of each finding among all, by category and its rank there."""
+    ranks: Counter[str] = Counter()
+    places = {}
+    for place, finding in enumerate(chosen.ranked):
+        ranks[finding.category] += 1
+        places[finding.category, ranks[finding.category]] = place
+    return places
 
 
 def _sums(category: str, findings: list[Entry]) -> dict[str, float]:

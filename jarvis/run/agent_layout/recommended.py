@@ -6,9 +6,9 @@ from functools import cached_property
 
 import polars as pl
 
-from jarvis import impact
+from jarvis import savings
 from jarvis.analyses.operations import DETAILS
-from jarvis.findings import Finding, Priority, Status
+from jarvis.findings import Finding, Status
 from jarvis.run.run import Run
 from jarvis.schemas import TABLES
 from jarvis.schemas.names import C
@@ -27,7 +27,7 @@ class Recommended:
     def of(self, key: str) -> list[Finding]:
         """Return the findings of an analysis, most urgent first; those of low priority get no
         card."""
-        return [finding for finding in self._ranked if finding.category == key]
+        return [finding for finding in self.ranked if finding.category == key]
 
     def rows(self, finding: Finding) -> pl.DataFrame:
         """Return its operations or, without any, those of other categories whose time it shares.
@@ -38,9 +38,11 @@ class Recommended:
         return self._rows.filter(pl.col(C.uid).is_in(uids))
 
     @cached_property
-    def _ranked(self) -> list[Finding]:
+    def ranked(self) -> list[Finding]:
+        """Return the findings of all analyses that get a card, in the order of the run."""
         everything = (f for result in self.run.results.values() for f in result.findings)
-        return [f for f in impact.ranked(everything) if f.priority is not Priority.LOW]
+        ordered = savings.ranked(everything, self.run.manifest.totals)
+        return [finding for finding in ordered if finding.has_agent_card]
 
     @cached_property
     def _rows(self) -> pl.DataFrame:

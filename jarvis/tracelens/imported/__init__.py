@@ -15,6 +15,7 @@ from jarvis.perf_report.call_tree.stacks import CallStacks
 from jarvis.perf_report.operations import operation_models
 from jarvis.perf_report.operations import operations as operations_table
 from jarvis.perf_report.timeline.gpu import Totals
+from jarvis.perf_report.timeline.step_bounds import StepBounds
 from jarvis.perf_report.unavailable import ABSENT
 from jarvis.schemas import TABLES, columns, conform
 from jarvis.schemas.names import C
@@ -95,6 +96,7 @@ class ImportedReport:
             total_time_ms=total_ms,
             idle_time_ms=total_ms - busy_ms,
             linked_pct=None,
+            step=StepBounds(),
         )
 
     @cached_property

@@ -209,7 +209,6 @@ def layout_transposes(data: CategoryData) -> Iterator[Finding]:
             transpose_ms,
             transpose_ms,
             low_ms=transpose_ms / 2,
-            mid_ms=transpose_ms,
             **data.bases,
         ),
         hypothesis=TRANSPOSES("hypothesis.last" if is_already_last else "hypothesis.first"),

@@ -12,7 +12,6 @@ from jarvis.analyses.system.cpu_idle import kernels
 from jarvis.analyses.system.cpu_idle.causes import (
     IDLE_FINDING_PCT,
     IDLE_PCT,
-    IDLE_POOL,
     Cause,
     cause_evidence,
     causes,
@@ -27,7 +26,7 @@ from jarvis.analyses.system.cpu_idle.causes import (
 )
 from jarvis.analyses.system.cpu_idle.step_edges import step_edges
 from jarvis.analyses.system.cpu_idle.wording import MESSAGES
-from jarvis.findings import Finding, Priority, Severity
+from jarvis.findings import IDLE_POOL, Finding, Priority, Severity
 from jarvis.perf_report import Totals
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.text.messages import Message, to_text
@@ -250,7 +249,7 @@ ANALYSIS = Analysis(
     title="CPU / idle",
     icon=":material/hourglass_empty:",
     checks=(gpu_idle, idle_causes, step_edges, short_kernels),
-    needs=("gpu_work", "idle_gaps", "steps", "step_gaps"),
+    needs=("gpu_work", "idle_gaps", "steps", "step_gaps", "timeline_states"),
     measure=measure,
     target=Target(
         label="Target idle",

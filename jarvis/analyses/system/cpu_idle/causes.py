@@ -10,7 +10,7 @@ from jarvis.analyses.base import CategoryData
 from jarvis.analyses.severity import Ladder, grade, priority_of
 from jarvis.analyses.system.cpu_idle.kernels import evidence, graph_replay_pct, kernels
 from jarvis.analyses.system.cpu_idle.wording import CAUSES, MESSAGES, CauseWords
-from jarvis.findings import EvidenceValue, Finding, Priority, Severity
+from jarvis.findings import IDLE_POOL, EvidenceValue, Finding, Priority, Severity
 from jarvis.perf_report import Totals
 from jarvis.perf_report.intervals import greatest_ns
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
@@ -23,6 +23,9 @@ IDLE_FINDING_PCT = 15.0
 CAUSE_FINDING_PCT = 5.0
 """Share of the GPU window from which a cause has its own finding."""
 
+LEADING_PCT = 10.0
+"""Share of the GPU window from which missing work, queued and not recorded, comes first."""
+
 SOLE_CAUSE_PCT = 90.0
 """Share of idle time from which a cause explains the idle time as a whole."""
 
@@ -33,7 +36,6 @@ IDLE_PCT: Ladder = (
     (20.0, Severity.LOW),
 )
 CAUSE_PCT: Ladder = (*IDLE_PCT[:-1], (0.0, Severity.LOW))
-IDLE_POOL = "idle"
 NEVER_IDLE = (IdleCause.UNLINKED_WORK, IdleCause.CARRIED_IN)
 """Causes in whose gaps the GPU certainly ran something."""
 
@@ -201,6 +203,7 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
         verify=words.message("verify"),
         capture=MESSAGES("capture.under_recorded") if is_under_recorded else words.texts("capture"),
         time_pool=IDLE_POOL,
+        leads=cause.cause is IdleCause.STALLED_QUEUE and share >= LEADING_PCT,
     )
 
 

@@ -16,7 +16,7 @@ from jarvis.analyses.system.cpu_idle.causes import (
     longest_call,
 )
 from jarvis.analyses.system.cpu_idle.wording import MESSAGES
-from jarvis.findings import Finding, Priority
+from jarvis.findings import IDLE_POOL, Finding, Impact, Priority, Range
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.perf_report.timeline.step_gaps import Place
 from jarvis.perf_report.timeline.steps import StepSource
@@ -83,6 +83,8 @@ def _finding(
         ),
         algorithmic=words.texts("algorithmic"),
         kernel=kernel_advice(data, cause),
+        impact=_impact(data, gaps) if words.is_idle else None,
+        time_pool=IDLE_POOL,
         priority_local=priority,
         priority=priority,
         severity=severity,
@@ -90,6 +92,29 @@ def _finding(
         verify=words.message("verify"),
         capture=words.texts("capture"),
     )
+
+
+def _impact(data: CategoryData, gaps: pl.DataFrame) -> Impact | None:
+    """Return the saving of at most the idle time; None if the step time is not known.
+
+    Of the GPU window it saves only what lies within, which is nothing for a single step.
+    """
+    totals, states = data.totals, data.tables.get("timeline_states")
+    if totals.step is None or totals.step.step_ms is None or states is None:
+        return None
+    start, end = pl.col(C.start_ns), pl.col(C.start_ns) + pl.col(C.dur_ns)
+    first_ns, last_ns = states.select(first=start.min(), last=end.max()).row(0)
+    within = pl.min_horizontal(end, last_ns) - pl.max_horizontal(start, first_ns)
+    idle_ms = float(gaps[C.dur_ns].sum()) / 1e6
+    within_ms = float(gaps.select(within.clip(lower_bound=0).sum()).item()) / 1e6
+    gain = impact.bounded_impact(
+        idle_ms, within_ms, compute_ms=totals.compute_time_ms, total_ms=totals.total_time_ms
+    )
+    whole = Range(low=0.0, mid=idle_ms / 2, high=idle_ms)
+    of_steps = impact.of_steps(
+        gain.model_copy(update={"saved_ms": whole}), totals.step.idle_ms, totals.step.step_ms
+    )
+    return of_steps.model_copy(update={"saved_ms": gain.saved_ms})
 
 
 def _main_cause(gaps: pl.DataFrame) -> Cause:

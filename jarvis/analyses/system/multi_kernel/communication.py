@@ -11,7 +11,7 @@ from jarvis import impact
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.severity import Ladder, grade, is_worth_acting, priority_of
 from jarvis.analyses.window import staging_ms, timeline_window
-from jarvis.findings import EvidenceValue, Finding, Priority, Severity
+from jarvis.findings import COMMUNICATION_POOL, EvidenceValue, Finding, Priority, Severity
 from jarvis.perf_report import Totals
 from jarvis.preconditions import BYTES_PER_MIB, LARGE_MESSAGE_BYTES
 from jarvis.schemas.names import C
@@ -141,8 +141,6 @@ MIN_COMM_MS = 0.1
 TOP_COLLECTIVES = 10
 KINDS_SHOWN = 4
 
-EXPOSED_COMMUNICATION = "exposed communication"
-
 SLOW_LINK_GB_PER_S = 10.0
 """Every link between the GPUs of one machine exceeds this bandwidth."""
 
@@ -189,11 +187,13 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
         priority_local=priority_of(severity),
         priority=priority_of(severity),
         severity=severity,
-        impact=impact.bounded_impact(
-            exposed_ms,
-            exposed_ms,
-            mid_ms=to_target_ms(totals, HIDDEN_TARGET_PCT),
-            **data.bases,
+        impact=impact.as_interval(
+            impact.bounded_impact(
+                exposed_ms,
+                exposed_ms,
+                mid_ms=to_target_ms(totals, HIDDEN_TARGET_PCT),
+                **data.bases,
+            )
         ),
         hypothesis=MESSAGES("exposed.hypothesis.slow", gb_per_s=longest.gb_per_s)
         if longest and longest.is_slow
@@ -204,7 +204,7 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
         ],
         verify=MESSAGES("exposed.verify"),
         capture=MESSAGES("capture"),
-        time_pool=EXPOSED_COMMUNICATION,
+        time_pool=COMMUNICATION_POOL,
     )
 
 
@@ -254,12 +254,14 @@ def poor_overlap(data: CategoryData) -> Iterator[Finding]:
         priority_local=priority,
         priority=priority,
         severity=severity,
-        impact=impact.bounded_impact(totals.exposed_comm_time_ms, saved_ms, **data.bases),
+        impact=impact.as_interval(
+            impact.bounded_impact(totals.exposed_comm_time_ms, saved_ms, **data.bases)
+        ),
         hypothesis=MESSAGES("overlap.hypothesis"),
         caveat=caveat,
         verify=MESSAGES("overlap.verify"),
         capture=MESSAGES("capture"),
-        time_pool=EXPOSED_COMMUNICATION,
+        time_pool=COMMUNICATION_POOL,
     )
 
 

@@ -10,7 +10,7 @@ from jarvis import impact
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.severity import Ladder, at_most, grade, is_worth_acting, priority_of, worst
 from jarvis.analyses.window import timeline_window
-from jarvis.findings import EvidenceValue, Finding, Priority, Severity
+from jarvis.findings import COPIES_POOL, EvidenceValue, Finding, Priority, Severity
 from jarvis.preconditions import PAGEABLE
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable, Templates, action, to_text
@@ -235,7 +235,7 @@ def _copy_finding(data: CategoryData, copies: CopyGrade) -> Finding:
         caveat=MESSAGES("caveat.D2H") if direction == "D2H" else None,
         verify=MESSAGES("verify", direction=direction),
         capture=MESSAGES("capture"),
-        time_pool=f"exposed copies {direction}",
+        time_pool=f"{COPIES_POOL} {direction}",
         shared_uids=tuple(single[C.operation_uid].drop_nulls().unique().sort()),
     )
 
@@ -282,7 +282,7 @@ def _copies_from_totals(data: CategoryData) -> Iterator[Finding]:
         impact=impact.bounded_impact(exposed_ms, exposed_ms, **data.bases),
         caveat=MESSAGES("exposed.caveat"),
         verify=MESSAGES("exposed.verify"),
-        time_pool="exposed copies",
+        time_pool=COPIES_POOL,
     )
 
 

@@ -182,7 +182,8 @@ def _metric_cards(
             f"Saving at {controls.target_pct}%",
             milliseconds(saving),
             f"{percent(share_pct(saving, total_ms))} of the GPU window",
-            help_text="Time saved if all operations below the target reached it.",
+            help_text="GPU time saved if all operations below the target reached it; the step may "
+            "gain less, as the findings below state.",
         )
         metric_card(
             f"Below {controls.below_pct}%",

@@ -23,6 +23,7 @@ from jarvis.reports.figures import (
 )
 from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
+from jarvis.savings import whole_ms, whole_name
 from jarvis.schemas.names import C
 from jarvis.text.format import counted, milliseconds, percent
 
@@ -34,25 +35,27 @@ def projected_savings(run: Run, target_pct: float) -> list[Saving]:
         for item in recommendations(run)
         for impact in [reprojected(item.finding, target_pct, run.manifest)]
     ]
-    return savings(projected, run.manifest.totals.total_time_ms)
+    return savings(projected, run.manifest.totals)
 
 
 def waterfall_card(run: Run, found: list[Saving]) -> None:
     """Draw the waterfall with its total as the title; a text if there are no savings."""
-    now_ms = run.manifest.totals.total_time_ms
+    totals = run.manifest.totals
+    now_ms, whole = whole_ms(totals), whole_name(totals)
     with st.container(border=True, height="stretch"):
         if not found:
             st.markdown("**No finding has an estimate**, so there is no projection")
             return
         left_ms = now_ms - total_ms(found)
         st.markdown(
-            f"**{milliseconds(now_ms)} could become {milliseconds(left_ms)}** · GPU window minus "
+            f"**{milliseconds(now_ms)} could become {milliseconds(left_ms)}** · {whole} minus "
             f"savings of {counted(len(found), 'finding')}",
-            help="Middle estimates, largest first. Overlapping savings count once, so the bars add "
-            "up. Savings of kernels that run concurrently with others may be smaller.",
+            help="Middle estimates, largest first, within what bounds the step. Overlapping "
+            "savings count once, so the bars add up. Exposed communication is left out: a trace of "
+            "one rank shows only its upper end.",
         )
-        chart = waterfall(waterfall_rows(now_ms, found), palette())
-        st.altair_chart(chart, alt="Current GPU window, each saving, and projected GPU window")
+        chart = waterfall(waterfall_rows(now_ms, found, whole), palette())
+        st.altair_chart(chart, alt="Current time, each saving, and projected time")
 
 
 PAGE = "overview"
@@ -90,10 +93,10 @@ def _metric_cards(now: Opened, account: StepAccount | None, found: list[Saving])
         metric_card(
             "Saving",
             milliseconds(saved_ms),
-            f"{percent(share_pct(saved_ms, totals.total_time_ms))} of window",
+            f"{percent(share_pct(saved_ms, whole_ms(totals)))} of {whole_name(totals)}",
             help_text="Projected saving of all findings at the target efficiency: middle "
-            "estimates, with overlaps counted once, as in the waterfall below. Below: its share "
-            "of the GPU window.",
+            "estimates within what bounds the step, with overlaps counted once, as in the "
+            "waterfall below.",
         )
     with bottleneck.container(border=True, height="stretch", gap="xsmall"):
         _bottleneck(now)

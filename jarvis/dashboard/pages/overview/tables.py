@@ -21,11 +21,19 @@ from jarvis.text.messages import to_text
 from jarvis.trace import TraceInfo
 
 _TABLE_ROWS, _TABLE_PX = 12, 460
-_WIDTHS = {"rank": 50, "category": 100, "saved_ms": 85, "wall_pct": 95}
+_WIDTHS = {
+    "rank": 50,
+    "category": 100,
+    "finding": 300,
+    "saved_ms": 80,
+    "high_ms": 75,
+    "share_pct": 65,
+    "kernel_ms": 80,
+}
 
 
 def ranked_findings(now: Opened, target_pct: int) -> None:
-    """Draw all findings by priority, each with a link to its page and row."""
+    """Draw all findings in order, each with a link to its page and row."""
     ranked = recommendations(now.run)
     st.subheader("What to do first")
     if not ranked:
@@ -51,19 +59,19 @@ def ranked_findings(now: Opened, target_pct: int) -> None:
         column_config=config,
         height="content" if frame.height <= _TABLE_ROWS else _TABLE_PX,
         placeholder=MISSING,
-        alt="Findings by priority with savings",
+        alt="Findings in order with savings",
     )
 
 
 _FINDING_COLUMNS = (
-    Column(C.rank, "Rank", TEXT, meaning="by priority, then by saving"),
+    Column(C.rank, "Rank", TEXT, meaning="by the step time saved"),
     Column(C.category, "Category", TEXT, meaning="page of the finding"),
     Column("finding", "Finding", TEXT, meaning="what is slow"),
-    Column("saved_ms", "Saving (ms)", NUMBER, "ms", ",.3f", "middle estimate"),
-    Column(
-        "wall_pct", "GPU window (%)", NUMBER, "%", ",.2f", "saving in percent of the GPU window"
-    ),
-    Column("method", "Estimate", TEXT, meaning="method of the estimate"),
+    Column("saved_ms", "Saving (ms)", NUMBER, "ms", ",.3f", "step time saved: middle estimate"),
+    Column("high_ms", "Up to (ms)", NUMBER, "ms", ",.3f", "upper bound of the step time saved"),
+    Column("share_pct", "Step (%)", NUMBER, "%", ",.2f", "saving in percent of the step time"),
+    Column("kernel_ms", "GPU (ms)", NUMBER, "ms", ",.3f", "GPU time saved, middle estimate"),
+    Column("method", "Estimate", TEXT, meaning="method of the estimate of the GPU time"),
 )
 
 
@@ -76,8 +84,10 @@ def _finding_row(now: Opened, ranked: Recommendation, target_pct: int) -> dict[s
         "priority": [str(finding.priority)],
         C.category: ranked.result.title,
         "finding": to_text(finding.title).replace("`", ""),
-        "saved_ms": gain.saved_ms.mid if gain else None,
-        "wall_pct": gain.e2e_pct.mid if gain else None,
+        "saved_ms": gain.gain_ms if gain else None,
+        "high_ms": gain.step_ms.high if gain and gain.step_ms else None,
+        "share_pct": gain.gain_pct if gain else None,
+        "kernel_ms": gain.saved_ms.mid if gain else None,
         "method": gain.method if gain else "not quantified",
     }
 

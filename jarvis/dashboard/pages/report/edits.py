@@ -10,13 +10,13 @@ import streamlit as st
 
 from jarvis.dashboard.session.links import check_parameter, note_control
 from jarvis.dashboard.session.state import HASH_OPENED, Opened
-from jarvis.dashboard.widgets.finding_cards import priority_badge
+from jarvis.dashboard.widgets.finding_cards import priority_badge, saving_label
 from jarvis.findings import Priority
 from jarvis.reports.details import details_of
 from jarvis.reports.edits import Edits
 from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.reports.summary import paragraph
-from jarvis.text.format import counted, milliseconds
+from jarvis.text.format import counted
 from jarvis.text.markdown import Markdown, prose
 
 WITHOUT, SUMMARY = "report_without", "report_summary"
@@ -113,7 +113,7 @@ def _heading(count: int, left_out: int) -> str:
 
 def _switch_label(item: Recommendation) -> str:
     gain = item.finding.impact
-    saving = f" · saves {milliseconds(gain.saved_ms.mid)}" if gain else ""
+    saving = f" · {saving_label(gain)}" if gain else ""
     about = f"{item.label} {priority_badge(item.finding.priority)}"
     return f"{about} {prose(item.finding.title)} · {prose(item.result.title)}{saving}"
 

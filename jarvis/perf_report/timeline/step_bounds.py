@@ -1,0 +1,196 @@
+"""Bounds on the step time that shorter kernels, less idle time and hidden communication can save.
+
+The host needs its own time whatever the kernels take. So shorter kernels can save at most the time
+in which the host waits for the GPU, and the time that the GPU works after the last host event.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from jarvis.perf_report.intervals import (
+    END,
+    Int64s,
+    covered_until,
+    greatest_ns,
+    least_ns,
+)
+from jarvis.perf_report.timeline.steps import StepSource
+from jarvis.perf_report.work import COMMUNICATION, COMPUTE, GpuWork
+from jarvis.schemas.names import C
+from jarvis.trace import Trace
+from jarvis.trace.links import GRAPH_LAUNCHES
+
+MIN_WAIT_NS = 20_000
+"""Calls that need not wait, such as allocations, can wait for the GPU if they take longer."""
+
+MAX_SKEW_NS = 5_000
+"""GPU work that ends this long after a host call can still have been awaited by it: the clocks of
+host and GPU differ by microseconds."""
+
+FULL_QUEUE = 256
+"""Minimum number of launches on their way to the GPU that can block the next one; the queues of
+recorded traces hold a thousand and more."""
+
+MIN_QUERIES = 3
+"""So many queries of the GPU's state in a row on a thread are a wait."""
+
+_WAITS = r"(?i)synchronize|memcpy"
+_COPIES = r"(?i)memcpy"
+_QUERIES = r"(?i)(Event|Stream)Query"
+_LAUNCHES = r"(?i)launch"
+_THREAD = (C.pid, C.tid)
+_END_OF_STEP = (pl.col(C.start_ns) + pl.col(C.dur_ns)).alias(C.end_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepBounds:
+    """The recorded steps as one span, and the most that can be saved of it, in ms.
+
+    The span begins with the first step and ends with the last one and its GPU work; it does not
+    include work from before the recording. ``step_ms`` is None if the input has no events: nothing
+    bounds the savings then. ``kernels_ms`` bounds the savings of shorter kernels, ``idle_ms``,
+    ``comm_ms`` and ``copies_ms`` are idle time, exposed communication and exposed copies in the
+    span, on the GPU; ``idle_ms`` includes the time before its first and after its last event.
+    """
+
+    steps: int = 0
+    start_ns: int = 0
+    end_ns: int = 0
+    step_ms: float | None = None
+    kernels_ms: float = 0.0
+    idle_ms: float = 0.0
+    comm_ms: float = 0.0
+    copies_ms: float = 0.0
+
+
+def step_bounds(trace: Trace, work: GpuWork, steps: pl.DataFrame) -> StepBounds:
+    """Return the bounds of a trace.
+
+    Args:
+        trace: The trace.
+        work: All its GPU work, with that of unrecorded launches.
+        steps: Its steps (schema: ``steps``).
+    """
+    timed = steps.drop_nulls(C.dur_ns)
+    ends = timed.select(_END_OF_STEP, pl.col(C.gpu_start_ns) + pl.col(C.gpu_dur_ns))
+    start_ns = least_ns(timed[C.start_ns])
+    end_ns = max(filter(None, (greatest_ns(each) for each in ends)), default=None)
+    if start_ns is None or end_ns is None or end_ns <= start_ns:
+        return StepBounds()
+    window = work.window
+    span = np.array([start_ns, end_ns], dtype=np.int64)
+
+    def during(events: pl.DataFrame) -> int:
+        return int(np.diff(covered_until(events, span))[0])
+
+    compute = during(window.filter(pl.col(C.kind) == COMPUTE))
+    working = during(window.filter(pl.col(C.kind).is_in([COMPUTE, COMMUNICATION])))
+    busy = during(window)
+    # The first step starts after carried-in work, so only later steps can have some in the span.
+    carried_ns = int(timed[C.carried_in_ns][1:].sum())
+    step_ns = end_ns - start_ns - carried_ns
+    waits = host_waits(trace, work)
+    waiting_ns = during(waits) if waits.height else 0
+    kernels_ns = waiting_ns + _tail_ns(trace, window, timed, start_ns, end_ns)
+    if trace.launches.is_empty():  # what the host does is not known
+        kernels_ns = busy
+    return StepBounds(
+        steps=timed.height,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        step_ms=step_ns / 1e6,
+        kernels_ms=min(kernels_ns, busy) / 1e6,
+        idle_ms=max(step_ns - busy, 0) / 1e6,
+        comm_ms=(working - compute) / 1e6,
+        copies_ms=(busy - working) / 1e6,
+    )
+
+
+def _tail_ns(
+    trace: Trace, window: pl.DataFrame, steps: pl.DataFrame, start_ns: int, end_ns: int
+) -> int:
+    """Return for how long the GPU works after the last host event of the span."""
+    host = pl.concat(
+        events.select(C.ts_ns, END.alias(C.end_ns)) for events in (trace.runtime, trace.cpu_ops)
+    ).filter(pl.col(C.ts_ns) < end_ns, pl.col(C.end_ns) > start_ns)
+    last_ns = greatest_ns(host[C.end_ns]) or start_ns
+    if (steps[C.source] == StepSource.PROFILER).any():
+        last_ns = max(last_ns, greatest_ns(steps.select(_END_OF_STEP).to_series()) or start_ns)
+    return int(np.diff(covered_until(window, np.array([min(last_ns, end_ns), end_ns])))[0])
+
+
+def host_waits(trace: Trace, work: GpuWork) -> pl.DataFrame:
+    """Return ``ts_ns, dur_ns`` of the time in which host calls can wait for the GPU.
+
+    A call waits from its start to the end of the last GPU work in it that it did not launch
+    itself: synchronizing calls, blocking copies, other calls of at least MIN_WAIT_NS, launches into
+    a full queue, and queries in a row.
+    """
+    calls = trace.runtime.drop_nulls([C.ts_ns, C.dur_ns]).select(
+        C.uid, C.name, C.ts_ns, END.alias(C.end_ns), *_THREAD
+    )
+    events = work.events.select(C.launch_uid, C.ts_ns, END.alias(C.end_ns))
+    if calls.is_empty() or events.is_empty():
+        return pl.DataFrame(schema={C.ts_ns: pl.Int64, C.dur_ns: pl.Int64})
+    name, is_long = pl.col(C.name), pl.col(C.end_ns) - pl.col(C.ts_ns) >= MIN_WAIT_NS
+    is_launch = name.str.contains(_LAUNCHES) & ~name.is_in(GRAPH_LAUNCHES)
+    own = events.drop_nulls(C.launch_uid).group_by(C.launch_uid).agg(pl.col(C.end_ns).max())
+    calls = calls.join(
+        own.select(pl.col(C.launch_uid).alias(C.uid), own_ns=C.end_ns), on=C.uid, how="left"
+    )
+    is_done = (pl.col("own_ns") <= pl.col(C.end_ns) + MAX_SKEW_NS).fill_null(True)
+    candidates = calls.filter(
+        pl.when(is_launch)
+        .then(pl.Series(_outstanding(calls, events) >= FULL_QUEUE))
+        .when(name.str.contains(_COPIES))
+        .then(is_done | is_long)
+        .otherwise((name.str.contains(_WAITS) | is_long) & ~name.str.contains(_QUERIES))
+    )
+    found = pl.concat([candidates.select(C.uid, C.ts_ns, C.end_ns), _query_runs(calls, own)])
+    return _until_awaited(found, events)
+
+
+def _outstanding(calls: pl.DataFrame, events: pl.DataFrame) -> Int64s:
+    """Return how many launched GPU events have not ended at the end of each call; those of one
+    launch count once."""
+    launched = events.drop_nulls(C.launch_uid).group_by(C.launch_uid).agg(pl.col(C.end_ns).max())
+    starts = calls.join(launched, left_on=C.uid, right_on=C.launch_uid, how="semi")[C.ts_ns]
+    at = calls[C.end_ns].to_numpy()
+    begun: Int64s = np.searchsorted(np.sort(starts.to_numpy()), at, side="right")
+    ended: Int64s = np.searchsorted(np.sort(launched[C.end_ns].to_numpy()), at, side="right")
+    return begun - ended
+
+
+def _query_runs(calls: pl.DataFrame, own: pl.DataFrame) -> pl.DataFrame:
+    """Return ``uid, ts_ns, end_ns`` of queries in a row on threads that launch GPU work."""
+    launching = calls.drop_nulls("own_ns").select(_THREAD).unique()
+    of_threads = calls.join(launching, on=_THREAD, how="semi", nulls_equal=True)
+    is_query = pl.col(C.name).str.contains(_QUERIES)
+    runs = of_threads.sort(*_THREAD, C.ts_ns).with_columns(
+        is_query=is_query, run=pl.struct(*_THREAD, is_query).rle_id()
+    )
+    return (
+        runs.filter("is_query")
+        .group_by("run")
+        .agg(pl.col(C.uid).first(), pl.col(C.ts_ns).min(), pl.col(C.end_ns).max(), n=pl.len())
+        .filter(pl.col("n") >= MIN_QUERIES)
+        .select(C.uid, C.ts_ns, C.end_ns)
+    )
+
+
+def _until_awaited(calls: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Return ``ts_ns, dur_ns`` of each call to the last end of other calls' GPU work in it."""
+    ordered = events.sort(C.end_ns)
+    ends, owners = ordered[C.end_ns].to_numpy(), ordered[C.launch_uid].fill_null(-1)
+    # The first of the events before that one call launched, for each event.
+    firsts = np.flatnonzero(np.diff(owners.to_numpy(), prepend=-2))
+    run_of = owners.rle_id().to_numpy()
+    starts, stops = calls[C.ts_ns].to_numpy(), calls[C.end_ns].to_numpy()
+    last = np.searchsorted(ends, stops + MAX_SKEW_NS, side="right") - 1
+    is_own = (last >= 0) & (owners.to_numpy()[last] == calls[C.uid].to_numpy())
+    last = np.where(is_own, firsts[run_of[last]] - 1, last)
+    until = np.minimum(np.where(last >= 0, ends[last], starts), stops)
+    waits = pl.DataFrame({C.ts_ns: starts, C.dur_ns: np.maximum(until - starts, 0)})
+    return waits.filter(pl.col(C.dur_ns) > 0)

@@ -1,0 +1,69 @@
+"""The first finding of each recorded trace, and what bounds the others."""
+
+import pytest
+
+from jarvis.findings import Priority
+from jarvis.reports.ranking import recommendations
+from jarvis.run import Run
+from jarvis.text.messages import to_text
+from tests.recorded_runs import RecordedRun
+
+FIRST = {
+    "h100-bert-small": "The GPU idles: launch-bound",
+    "mi300-bert-small": "The GPU idles: launch-bound",
+    "h100-vit-nsfw": "The GPU idles: launch-bound",
+    "mi300-vit-nsfw": "The GPU idles: launch-bound",
+    "h100-qwen1.5-0.5b": "Unfused chain: `Qwen2RMSNorm`, 8 kernels, 49 instances",
+    "mi300-qwen1.5-0.5b": "Unfused chain: `Qwen2RMSNorm`, 8 kernels, 49 instances",
+    "mi300-resnet-ddp-checkpoint": "Collective communication blocks compute",
+    "torch-compile-triton": "Below target: `aten::_scaled_dot_product_flash_attention` (N from "
+    "4096)",
+    "sglang-qwen3-8b-decode": "Low efficiency: `aten::argmax` (few rows)",
+    "normalization-layers": "The GPU idles: kernel loading",
+    "mi210-gpu-only": "Layout transposes around convolutions",
+}
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_the_first_finding_of_each_recorded_trace(recorded_run: RecordedRun, name: str) -> None:
+    run = Run.load(recorded_run(name))
+    assert to_text(recommendations(run)[0].finding.title) == FIRST[name]
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_no_finding_saves_more_than_bounds_the_steps(recorded_run: RecordedRun, name: str) -> None:
+    run = Run.load(recorded_run(name))
+    bounds = run.manifest.totals.step
+    assert bounds is not None
+    for finding in (item.finding for item in recommendations(run)):
+        if finding.impact is None:
+            continue
+        step_ms = finding.impact.step_ms
+        assert step_ms is not None
+        limit_ms = bounds.kernels_ms if finding.time_pool is None else bounds.step_ms
+        assert limit_ms is not None
+        assert step_ms.high <= limit_ms * (1 + 1e-9)
+        assert step_ms.low <= step_ms.mid <= step_ms.high
+        if step_ms.high > 0:
+            assert step_ms.mid < step_ms.high or finding.impact.is_interval
+
+
+@pytest.mark.parametrize("name", [name for name in FIRST if "bert" in name or "vit" in name])
+def test_kernels_of_host_bound_traces_save_less_than_half_a_percent_of_the_step(
+    recorded_run: RecordedRun, name: str
+) -> None:
+    run = Run.load(recorded_run(name))
+    kernels = [i.finding for i in recommendations(run) if i.finding.time_pool is None]
+    shares = [f.impact.step_pct.high for f in kernels if f.impact and f.impact.step_pct]
+    assert shares
+    assert max(shares) < 0.5
+    assert {f.priority for f in kernels if f.impact} == {Priority.LOW}
+
+
+def test_no_finding_claims_the_work_from_before_the_recording(recorded_run: RecordedRun) -> None:
+    run = Run.load(recorded_run("sglang-qwen3-8b-decode"))
+    bounds = run.manifest.totals.step
+    assert bounds is not None
+    assert bounds.step_ms == pytest.approx(10.45, abs=0.01)
+    claims = [i.finding.impact for i in recommendations(run) if i.finding.impact]
+    assert max(gain.saved_ms.high for gain in claims) < 10.5
