@@ -95,3 +95,15 @@ def test_a_sync_that_prevents_a_graph_is_named_beside_the_advice(
     sync = gap("synchronization", 3, host_op=operator, **ITEM)
     advice = finding(gap("launch_bound", 40), sync).kernel
     assert ("cannot contain blocking calls" in advice) is is_named
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("/opt/venv/lib/engine/srt/runner.py(27): replay", "engine/srt/runner.py(27): replay"),
+        ("engine/srt/deep/runner.py(27): replay", "engine/srt/deep/runner.py(27): replay"),
+        ("/runner.py(27): replay", "/runner.py(27): replay"),
+    ],
+)
+def test_an_absolute_path_is_shown_by_its_last_folders(path: str, shown: str) -> None:
+    assert f"1 x `{shown}`" in finding(gap("host_work", 40, host_frame=path)).evidence["Host calls"]

@@ -1,5 +1,6 @@
 """Sentences on where the host is during the gaps of a cause: calls, functions, copies, steps."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +26,9 @@ SCALAR_BYTES = 16
 
 _LOADER_WITHOUT_WORKERS = "_SingleProcessDataLoaderIter"
 _READS_VALUE = r"_local_scalar_dense|::item\b|is_nonzero"
+_FOLDERS = re.compile(r"^/.*?(?=(?:[^/]+/){2}[^/]+\.py\()")
+"""The beginning of an absolute path, without its last two folders."""
+
 _PLACE = (C.host_call, C.host_op, C.host_frame, C.host_annotation)
 
 
@@ -42,6 +46,8 @@ def where(row: Mapping[str, Any]) -> Message:
     """Return the call of a gap, with the function and the annotation that it is in."""
     call, operator = row[C.host_call], row[C.host_op]
     frame = None if row[C.host_frame] == call else row[C.host_frame]
+    if frame is not None:
+        frame = _FOLDERS.sub("", frame)
     annotation = row[C.host_annotation]
     if call is None:
         return MESSAGES(
