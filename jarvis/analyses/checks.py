@@ -19,7 +19,7 @@ VARIANCE_RATIO = 1.0
 VARIANCE_MIN_CALLS = 10
 VARIANCE_MIN_TOTAL_PCT = 5.0
 """Times vary if std/mean exceeds VARIANCE_RATIO, over more than VARIANCE_MIN_CALLS calls, in at
-least this share of the wall time."""
+least this share of the GPU window."""
 
 
 IMPOSSIBLE, DOUBTFUL = "impossible", "doubtful"
@@ -129,9 +129,9 @@ def high_variance(data: CategoryData) -> Iterator[Finding]:
 
     Symptom: the same call is sometimes fast and sometimes slow.
     Rule: a row with recorded arguments whose standard deviation of kernel time exceeds its mean,
-    over enough calls and GPU wall time.
+    over enough calls and the GPU window.
     Threshold: std/mean above {VARIANCE_RATIO}; more than {VARIANCE_MIN_CALLS} calls;
-    {VARIANCE_MIN_TOTAL_PCT}% of GPU wall time.
+    {VARIANCE_MIN_TOTAL_PCT}% of the GPU window.
     """
     ratio = pl.col(C.kernel_time_us_std) / pl.col(C.kernel_time_us_mean)
     rows = data.operations.with_columns(variation=ratio).filter(

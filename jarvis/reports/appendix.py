@@ -46,7 +46,7 @@ def methodology(hardware: HardwareSpec | None, target_pct: float) -> list[str]:
         "One step lower if the efficiency is typical of such calls. System-level findings have "
         "the priority of their grade.",
         "Projected time at a target efficiency is time x efficiency / target; compute improvement "
-        "is the saving / compute time, E2E improvement the saving / GPU wall time.",
+        "is the saving / compute time, the improvement of the GPU window the saving / its length.",
         "Ranges from a perf model extend from half of the way to the target "
         f"({by_default}{target_pct:g}% of the roofline) to the full roofline; an upper bound is "
         "time in the trace that a change can remove at most.",

@@ -180,8 +180,8 @@ def test_carried_in_work_is_not_idle_time() -> None:
     assert not list(gpu_idle(data))
     finding, other = worded(idle_causes(data))
     assert finding.title == "The GPU finished work from before the recording"
-    assert "(10.0% of its wall time)" in other.issue  # of the remaining 10 ms
-    assert finding.issue.startswith("For 90.0 ms (90.0% of its wall time, 1 gap) the GPU finishes")
+    assert "(10.0% of the GPU window)" in other.issue  # of the remaining 10 ms
+    assert finding.issue.startswith("For 90.0 ms (90.0% of the GPU window, 1 gap) the GPU finishes")
     assert finding.priority is Priority.LOW
     assert finding.impact is None
 
@@ -191,7 +191,8 @@ def test_idle_time_beside_carried_in_work_has_its_finding() -> None:
     (finding,) = worded(gpu_idle(data))
     assert finding.title == "The GPU idles: host work"
     assert finding.issue.startswith(
-        "The GPU idles for 10.0 ms, 20.0% of its wall time after the work from before the recording"
+        "The GPU idles for 10.0 ms, 20.0% of the GPU window after the work from before the "
+        "recording"
     )
     assert finding.impact.saved_ms.high == pytest.approx(10)
     assert finding.impact.saved_ms.mid == pytest.approx(0)
@@ -341,7 +342,7 @@ def test_the_cause_in_real_traces(
     result = analyzed(read_trace(reference_root / "traces" / f"{name}.json.gz"))
     found = Worded(result.findings[0])
     assert found.title == title
-    assert found.evidence["Idle (% of GPU wall time)"] > least_pct
+    assert found.evidence["Idle (% of the GPU window)"] > least_pct
 
 
 def test_exposed_communication_is_no_idle_time(reference_root: Path) -> None:

@@ -26,6 +26,7 @@ from jarvis.analyses.system.cpu_idle.causes import (
     reported_causes,
     sole_cause,
 )
+from jarvis.analyses.system.cpu_idle.step_edges import step_edges
 from jarvis.analyses.system.cpu_idle.wording import MESSAGES
 from jarvis.findings import Finding, Priority, Severity
 from jarvis.perf_report import Totals
@@ -42,7 +43,7 @@ def gpu_idle(data: CategoryData) -> Iterator[Finding]:
     """A GPU that waits for work.
 
     Symptom: no kernel, copy or communication runs for a good part of the recorded window.
-    Rule: idle time as a share of GPU wall time, from the GPU timeline, both without the time in
+    Rule: idle time as a share of the GPU window, from the GPU timeline, both without the time in
     which the GPU finished work from before the recording; the saving is idle time beyond
     {TARGET_IDLE_PCT}%, at most the gaps in which the GPU was not busy with work that the timeline
     excludes or the trace lacks.
@@ -250,12 +251,12 @@ def _patterns(idle_pct: float, of_kernels: list[kernels.Pattern]) -> list[JsonVa
 ANALYSIS = Analysis(
     title="CPU / idle",
     icon=":material/hourglass_empty:",
-    checks=(gpu_idle, idle_causes, short_kernels),
-    needs=("gpu_work", "idle_gaps", "steps", "host_threads"),
+    checks=(gpu_idle, idle_causes, step_edges, short_kernels),
+    needs=("gpu_work", "idle_gaps", "steps", "step_gaps", "host_threads"),
     measure=measure,
     target=Target(
         label="Target idle",
-        meaning="Your assumption: the share of GPU wall time in which the GPU may still idle.",
+        meaning="Your assumption: the share of the GPU window in which the GPU may still idle.",
         default_pct=TARGET_IDLE_PCT,
         recovered_ms=to_target_ms,
         check=gpu_idle.__name__,

@@ -29,10 +29,10 @@ from jarvis.schemas.names import C
 from jarvis.text.messages import Message
 
 IDLE_FINDING_PCT = 15.0
-"""Share of GPU wall time from which idle time is reported."""
+"""Share of the GPU window from which idle time is reported."""
 
 CAUSE_FINDING_PCT = 5.0
-"""Share of GPU wall time from which a cause has its own finding."""
+"""Share of the GPU window from which a cause has its own finding."""
 
 SOLE_CAUSE_PCT = 90.0
 """Share of idle time from which a cause explains the idle time as a whole."""
@@ -129,7 +129,7 @@ def own_totals(data: CategoryData) -> Totals:
 
 
 def _wall_pct(data: CategoryData, cause: Cause) -> float:
-    """Return the share of GPU wall time, which counts carried-in work only for this work."""
+    """Return the share of the GPU window, which counts carried-in work only for this work."""
     is_carried = cause.cause is IdleCause.CARRIED_IN
     totals = data.totals if is_carried else own_totals(data)
     return impact.share_pct(cause.idle_ms, totals.total_time_ms)
@@ -161,7 +161,7 @@ def idle_causes(data: CategoryData) -> Iterator[Finding]:
     queue (see the table `idle_gaps`); the finding covers all gaps of a cause. The causes add up to
     the idle time. A cause of at least {SOLE_CAUSE_PCT}% of it is part of the finding of `gpu_idle`
     instead, if the GPU was certainly idle.
-    Threshold: from {CAUSE_FINDING_PCT}% of GPU wall time on: LOW; above {CAUSE_PCT}%: CRITICAL /
+    Threshold: from {CAUSE_FINDING_PCT}% of the GPU window on: LOW; above {CAUSE_PCT}%: CRITICAL /
     HIGH / MEDIUM. If the GPU may have been busy, the priority is HIGH at most, and LOW if it was.
     """
     sole = sole_cause(data)

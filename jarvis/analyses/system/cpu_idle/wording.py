@@ -332,14 +332,23 @@ MESSAGES = MessageTable(
         "title": "The GPU idles",
         "title.doubtful": "The GPU seems to idle",
         "title.cause": "The GPU idles: {cause:lower}",
-        "issue": "The GPU idles for {idle_ms}, {idle_pct} of its wall time{own}: no kernel, copy "
+        "issue": "The GPU idles for {idle_ms}, {idle_pct} of the GPU window{own}: no kernel, copy "
         "or communication runs{mostly}{host_call}.{without_stacks}{slow_steps}",
         "issue.own": " after the work from before the recording",
         "issue.mostly": ". For {share_pct} of that time {what}",
-        "issue.cause": "The GPU idles for {idle_ms} ({idle_pct} of its wall time) in "
+        "issue.cause": "The GPU idles for {idle_ms} ({idle_pct} of the GPU window) in "
         "{gaps:count gap} in which {what}{host_call}.{without_stacks}{slow_steps}",
-        "issue.carried_in": "For {idle_ms} ({idle_pct} of its wall time, {gaps:count gap}) the GPU "
-        "finishes work that was launched before the recording: {what}{host_call}.",
+        "issue.carried_in": "For {idle_ms} ({idle_pct} of the GPU window, {gaps:count gap}) the "
+        "GPU finishes work that was launched before the recording: {what}{host_call}.",
+        "step": "step",
+        "recording": "recording",
+        "average": " on average over {steps:count step}",
+        "title.before": "The GPU starts late in the {whole}: {cause:lower}",
+        "title.after": "The GPU has finished long before the {whole} ends: {cause:lower}",
+        "issue.before": "The GPU starts {share_pct} into the {whole}{average}: {idle_ms} of "
+        "{step_ms} pass before its first work, while {what}{host_call}.",
+        "issue.after": "The GPU finishes {share_pct} before the end of the {whole}{average}: "
+        "{idle_ms} of {step_ms} follow its last work, while {what}{host_call}.",
         "call": "{name}",
         "call.of": "{name} of {operator:name}",
         "where": "{name}{during}",
@@ -432,7 +441,7 @@ MESSAGES = MessageTable(
             "Fuse small operators with a compiler, and batch small tensors together.",
             action("Use a multi-tensor optimizer.", "has_backward"),
         ],
-        "pattern.idle": "{idle_pct} of GPU wall time is idle",
+        "pattern.idle": "{idle_pct} of the GPU window is idle",
         "pattern.short_kernels": "{share_pct} of the kernels are shorter than {limit_us:.0f} µs",
         "pattern.kernel_count": "{kernels:count kernel}",
         "pattern.mean_kernel_time": "{mean_us:number} µs per kernel on average",

@@ -22,7 +22,7 @@ MESSAGES = MessageTable(
     {
         "exposed.title": "Collective communication blocks compute",
         "exposed.issue": "Collective communication is exposed for {exposed_ms} ({wall_pct} of GPU "
-        "wall time) of its {total_ms}, and the GPU computes nothing meanwhile{longest}.{staging}",
+        "window) of its {total_ms}, and the GPU computes nothing meanwhile{longest}.{staging}",
         "exposed.issue.staging": " Copies into and out of the buffers of collectives take "
         "{staging_ms} besides, as compute.",
         "exposed.issue.longest": "; most time goes to {kind} with {rate}",
@@ -111,7 +111,7 @@ MESSAGES = MessageTable(
         "cannot reach {target_pct:.0f}%: the rest needs less or faster communication.",
         "overlap.verify": "Record the trace again: the overlap ratio must rise and the total time "
         "fall.",
-        "description.exposed": "Communication is exposed for {wall_pct} of GPU wall time.",
+        "description.exposed": "Communication is exposed for {wall_pct} of the GPU window.",
         "description.overlap": "{overlap_pct} of communication overlaps with compute.",
         "description.little": "Less than {least_ms:number} ms of communication: there is nothing "
         "to hide.",
@@ -151,7 +151,7 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
     """Communication on the critical path.
 
     Symptom: the GPU communicates while it computes nothing.
-    Rule: exposed communication time as a share of GPU wall time. If the collectives that take most
+    Rule: exposed communication time as a share of the GPU window. If the collectives that take most
     time have messages of at least {LARGE_MESSAGE_BYTES:,.0f} bytes and move less than
     {SLOW_LINK_GB_PER_S} GB/s, the message size does not explain the time, and the advice is to look
     for late ranks first.

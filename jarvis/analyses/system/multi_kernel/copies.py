@@ -105,7 +105,7 @@ MESSAGES = MessageTable(
             for field, text in asdict(advice).items()
         },
         "title": "{copies:count copy} {direction}",
-        "issue": "{copies:,} {what} take {time_ms} ({wall_pct} of GPU wall time), {exposed_ms} of "
+        "issue": "{copies:,} {what} take {time_ms} ({wall_pct} of the GPU window), {exposed_ms} of "
         "it with nothing else running.",
         "caveat.D2H": "Time in which the host waits for the copies is not GPU time and not "
         "included.",
@@ -119,7 +119,7 @@ MESSAGES = MessageTable(
         "evidence.launcher": "{copies:,} x {name}",
         "evidence.launchers": "{launchers:list}",
         "exposed.title": "Exposed copies",
-        "exposed.issue": "Exposed copies take {exposed_ms} ({wall_pct} of GPU wall time).",
+        "exposed.issue": "Exposed copies take {exposed_ms} ({wall_pct} of the GPU window).",
         "exposed.algorithmic": "Keep data on the device and batch the remaining copies.",
         "exposed.kernel": [
             action("Copy without blocking from pinned memory.", "copies_are_pageable"),
@@ -134,7 +134,7 @@ MESSAGES = MessageTable(
 
 @dataclass(frozen=True, slots=True)
 class CopyGrade:
-    """Copies in one direction with their grades; shares in percent of GPU wall time."""
+    """Copies in one direction with their grades; shares in percent of the GPU window."""
 
     direction: str
     count: int
@@ -159,10 +159,10 @@ def memory_copies(data: CategoryData) -> Iterator[Finding]:
     """Many or long copies in one direction.
 
     Symptom: data moves repeatedly between host and device, or within the device.
-    Rule: per direction the worse of two grades: its share of GPU wall time, and its count; copies
+    Rule: per direction the worse of two grades: its share of the GPU window, and its count; copies
     within the device are capped at MEDIUM unless their time alone is HIGH.
-    Threshold: above {COPY_TIME_PCT}% of GPU wall time, or more than {COPY_COUNT} copies: CRITICAL /
-    HIGH / MEDIUM / LOW; a finding from MEDIUM on.
+    Threshold: above {COPY_TIME_PCT}% of the GPU window, or more than {COPY_COUNT} copies:
+    CRITICAL / HIGH / MEDIUM / LOW; a finding from MEDIUM on.
     """
     if "memory_copies" not in data.tables:
         yield from _copies_from_totals(data)
