@@ -245,7 +245,7 @@ def disjoint_saving_ms(findings: Iterable[Finding], totals: Totals) -> float:
 
 
 def whole_ms(totals: Totals) -> float:
-    """Return the time that savings are part of: of the steps if it is known, else of the GPU window."""
+    """Return the time of which savings are a part: of the steps or, if unknown, the GPU window."""
     bounds = totals.step
     return totals.total_time_ms if bounds is None else bounds.step_ms or totals.total_time_ms
 

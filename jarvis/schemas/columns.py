@@ -56,9 +56,9 @@ class Column:
     optional: bool = False
 
 
-def text(name: str, label: str, meaning: str) -> Column:
+def text(name: str, label: str, meaning: str, optional: bool = False) -> Column:
     """Return a text column."""
-    return Column(name, label, TEXT, meaning=meaning)
+    return Column(name, label, TEXT, meaning=meaning, optional=optional)
 
 
 ARGUMENTS = (

@@ -84,4 +84,6 @@ STEP_GAPS = (
     text(C.host_call, "Host call", "call of the launching thread that the cause is derived from"),
     number(C.host_call_us, "Host call (µs)", "µs", "duration of that call"),
     text(C.host_op, "Host operator", "operator that made that call"),
+    text(C.host_frame, "Python function", "as in `idle_gaps`", optional=True),
+    text(C.host_annotation, "Annotation", "as in `idle_gaps`", optional=True),
 )

@@ -211,6 +211,26 @@ IDLE_GAPS = (
     text(C.host_call, "Host call", "call of the launching thread that the cause is derived from"),
     number(C.host_call_us, "Host call (µs)", "µs", "duration of that call"),
     text(C.host_op, "Host operator", "operator that made that call"),
+    text(
+        C.host_frame,
+        "Python function",
+        "innermost one outside the framework that made that call; without a call, that runs for at "
+        "least half of the gap",
+        optional=True,
+    ),
+    text(
+        C.host_annotation,
+        "Annotation",
+        "innermost one, other than of a step, around at least half of the gap",
+        optional=True,
+    ),
+    Column(
+        C.host_copy_uid,
+        "Copy UID",
+        INTEGER,
+        meaning="copy that the host call waits for",
+        optional=True,
+    ),
     number(
         C.unlinked_us,
         "Unlinked work (µs)",

@@ -169,7 +169,12 @@ def _is_python(frame: Frame) -> bool:
 
 
 def _is_own(frame: Frame) -> bool:
-    match = _PYTHON_FRAME.match(frame.name)
+    return is_own_function(frame.name)
+
+
+def is_own_function(name: str) -> bool:
+    """Return whether a call is a Python function outside the framework, and no wrapper."""
+    match = _PYTHON_FRAME.match(name)
     return match is not None and not (
         match["function"] in _WRAPPERS or _FRAMEWORK_FILE.search(match["file"])
     )

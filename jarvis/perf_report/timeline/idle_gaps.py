@@ -12,6 +12,7 @@ import polars as pl
 
 from jarvis.perf_report.calls import HostCalls
 from jarvis.perf_report.intervals import END, covered_ns, covered_until, microseconds
+from jarvis.perf_report.timeline.gap_sources import MIN_SHARE, with_sources
 from jarvis.perf_report.timeline.host_spans import (
     ALLOCATOR,
     COMMUNICATION,
@@ -29,9 +30,6 @@ from jarvis.perf_report.work import COMMUNICATION as COMMUNICATION_KERNEL
 from jarvis.perf_report.work import GpuWork
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
-
-MIN_SHARE = 0.5
-"""Minimum share of a gap, or of the host time before it, that a cause fills."""
 
 DEVICE_GAP_NS = 50_000
 """Queued work normally starts within this time; a longer gap has another cause."""
@@ -129,7 +127,8 @@ def explained(
         gaps: Result of ``with_launches``, with ``is_pending``.
     """
     gaps = gaps.with_columns(unlinked_ns=_unlinked_ns(gaps, work.events, work.window))
-    return _named(_with_causes(gaps, activity), trace, calls)
+    named = _named(_with_causes(gaps, activity), trace, calls)
+    return with_sources(named, trace, work.events, activity)
 
 
 def _is_pending(gaps: pl.DataFrame, window: pl.DataFrame) -> pl.Series:

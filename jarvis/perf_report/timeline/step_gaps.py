@@ -86,6 +86,8 @@ def _between(steps: pl.DataFrame, idle_gaps: pl.DataFrame) -> pl.DataFrame:
         C.host_call,
         C.host_call_us,
         C.host_op,
+        C.host_frame,
+        C.host_annotation,
     )
     end = pl.col(C.start_ns) + pl.col(C.dur_ns)
     return (

@@ -17,6 +17,7 @@ from jarvis.analyses.system.cpu_idle.causes import (
     causes,
     has_host_evidence,
     idle_causes,
+    issue_parts,
     kernel_advice,
     launch_advice,
     longest_call,
@@ -79,7 +80,8 @@ def gpu_idle(data: CategoryData) -> Iterator[Finding]:
             idle_pct=idle_pct,
             own=MESSAGES("issue.own") if totals != data.totals else None,
             mostly=_mostly(parts, idle_ms),
-            host_call=longest_call(sole) if sole else None,
+            host_call=longest_call(data, sole) if sole else None,
+            **issue_parts(data, sole),
         ),
         priority_local=priority,
         priority=priority,
@@ -183,7 +185,7 @@ def _mostly(parts: list[Cause], idle_ms: float) -> Message | None:
         return None
     main = parts[0]
     share_pct = impact.share_pct(main.idle_ms, idle_ms)
-    return MESSAGES("issue.mostly", share_pct=share_pct, what=main.words.message("what"))
+    return MESSAGES("issue.mostly", share_pct=share_pct, what=main.what())
 
 
 def _advice_for(data: CategoryData, sole: Cause) -> dict[str, Any]:
@@ -191,7 +193,7 @@ def _advice_for(data: CategoryData, sole: Cause) -> dict[str, Any]:
     return {
         "algorithmic": sole.words.texts("algorithmic"),
         "kernel": kernel_advice(data, sole),
-        "hypothesis": sole.words.texts("hypothesis"),
+        "hypothesis": sole.hypothesis(data),
         "verify": [
             sole.words.message("verify"),
             MESSAGES("verify.aim", target_pct=TARGET_IDLE_PCT),
@@ -249,7 +251,7 @@ ANALYSIS = Analysis(
     title="CPU / idle",
     icon=":material/hourglass_empty:",
     checks=(gpu_idle, idle_causes, step_edges, short_kernels),
-    needs=("gpu_work", "idle_gaps", "steps", "step_gaps", "timeline_states"),
+    needs=("gpu_work", "idle_gaps", "steps", "step_gaps", "timeline_states", "host_threads"),
     measure=measure,
     target=Target(
         label="Target idle",

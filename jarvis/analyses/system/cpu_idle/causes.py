@@ -9,6 +9,17 @@ from jarvis import impact
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.severity import Ladder, grade, priority_of
 from jarvis.analyses.system.cpu_idle.kernels import evidence, graph_replay_pct, kernels
+from jarvis.analyses.system.cpu_idle.sources import (
+    blocking_hypothesis,
+    loads_without_workers,
+    placed,
+    places,
+    prevents_graph,
+    slow_steps,
+    waited_for,
+    where,
+    without_stacks,
+)
 from jarvis.analyses.system.cpu_idle.wording import CAUSES, MESSAGES, CauseWords
 from jarvis.findings import IDLE_POOL, EvidenceValue, Finding, Priority, Severity
 from jarvis.perf_report import Totals
@@ -73,20 +84,20 @@ class Cause:
         ]
 
     def host_calls(self) -> list[Message]:
-        """Return the host calls that indicate the cause, those with the longest gaps first."""
-        by_call = self.gaps.drop_nulls(C.host_call).group_by(C.host_call, C.host_op)
-        most = by_call.agg(pl.len(), pl.col(C.dur_ns).sum(), pl.col(C.host_call_us).max()).sort(
-            C.dur_ns, C.host_call, C.host_op, descending=[True, False, False]
-        )
-        return [
-            MESSAGES(
-                "evidence.host_call",
-                count=count,
-                call=_call(name, operator),
-                longest_ms=longest_us / 1000,
-            )
-            for name, operator, count, longest_us in most.drop(C.dur_ns).iter_rows()
-        ]
+        """Return where the host is in the gaps, one line per place, most time first."""
+        return places(self.gaps)
+
+    def what(self) -> Message:
+        """Return what happens in the gaps, as a part of a sentence."""
+        if self.cause is IdleCause.DATA_LOADING and loads_without_workers(self.gaps):
+            return MESSAGES("what.no_workers")
+        return self.words.message("what")
+
+    def hypothesis(self, data: CategoryData) -> tuple[Message, ...]:
+        """Return why the GPU waits."""
+        if self.cause is IdleCause.SYNCHRONIZATION:
+            return (blocking_hypothesis(data, self.gaps),)
+        return self.words.texts("hypothesis")
 
 
 def causes(data: CategoryData) -> list[Cause]:
@@ -170,6 +181,7 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
     if not words.is_idle:
         cap = Priority.LOW if cause.cause in NEVER_IDLE else Priority.HIGH
         priority = priority.at_most(cap)
+    is_carried = cause.cause is IdleCause.CARRIED_IN
     return Finding(
         check="idle_causes",
         category=data.key,
@@ -181,12 +193,13 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
             **cause_evidence(data, cause),
         },
         issue=MESSAGES(
-            "issue.carried_in" if cause.cause is IdleCause.CARRIED_IN else "issue.cause",
+            "issue.carried_in" if is_carried else "issue.cause",
             idle_ms=idle_ms,
             idle_pct=share,
             gaps=cause.gaps.height,
-            what=words.message("what"),
-            host_call=longest_call(cause),
+            what=cause.what(),
+            host_call=longest_call(data, cause),
+            **({} if is_carried else issue_parts(data, cause)),
         ),
         algorithmic=MESSAGES("algorithmic.under_recorded")
         if is_under_recorded
@@ -198,7 +211,7 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
         impact=impact.bounded_impact(idle_ms, idle_ms, **data.bases) if words.is_idle else None,
         hypothesis=MESSAGES("hypothesis.under_recorded")
         if is_under_recorded
-        else words.texts("hypothesis"),
+        else cause.hypothesis(data),
         caveat=MESSAGES("caveat.part" if words.is_idle else "caveat.doubtful"),
         verify=words.message("verify"),
         capture=MESSAGES("capture.under_recorded") if is_under_recorded else words.texts("capture"),
@@ -235,27 +248,27 @@ def _before_first_kernel_ms(data: CategoryData, cause: Cause) -> float:
     return 0.0 if early is None else float(early[C.dur_ns].sum()) / 1e6
 
 
-def longest_call(cause: Cause) -> Message | None:
+def issue_parts(data: CategoryData, cause: Cause | None) -> dict[str, Message | None]:
+    """Return the sentences of an issue on missing stacks and slow steps."""
+    if cause is None:
+        return {"without_stacks": None, "slow_steps": None}
+    return {
+        "without_stacks": without_stacks(data, cause.cause),
+        "slow_steps": slow_steps(data, cause.cause),
+    }
+
+
+def longest_call(data: CategoryData, cause: Cause) -> Message | None:
     """Return the host call during the longest gap, as the end of a sentence."""
-    calls = cause.gaps.drop_nulls(C.host_call)
+    calls = placed(cause.gaps).drop_nulls(C.host_call)
     if calls.is_empty():
         return None
     longest = calls.sort(C.dur_ns, C.start_ns, descending=[True, False]).row(0, named=True)
-    key = "call.beside"
+    values = {"call": where(longest), "length_ms": longest[C.host_call_us] / 1000}
     if cause.cause in (IdleCause.STALLED_QUEUE, IdleCause.CARRIED_IN):
         is_copy = "memcpy" in longest[C.host_call].lower()
-        key = "call.blocking_copy" if is_copy else "call.blocking"
-    return MESSAGES(
-        key,
-        call=_call(longest[C.host_call], longest[C.host_op]),
-        length_ms=longest[C.host_call_us] / 1000,
-    )
-
-
-def _call(name: str, operator: str | None) -> Message:
-    if operator:
-        return MESSAGES("call.of", name=name, operator=operator)
-    return MESSAGES("call", name=name)
+        return MESSAGES("call.blocking_copy" if is_copy else "call.blocking", **values)
+    return MESSAGES("call.beside", copy=waited_for(data, longest), **values)
 
 
 def _is_under_recorded(data: CategoryData, cause: Cause) -> bool:
@@ -264,7 +277,10 @@ def _is_under_recorded(data: CategoryData, cause: Cause) -> bool:
 
 def kernel_advice(data: CategoryData, cause: Cause) -> tuple[Message, ...]:
     """Return the advice on a cause that does not change the model."""
-    return cause.words.texts("kernel", replayed_pct=graph_replay_pct(kernels(data)))
+    texts = cause.words.texts("kernel", replayed_pct=graph_replay_pct(kernels(data)))
+    recommends_graph = cause.cause in (IdleCause.LAUNCH_BOUND, IdleCause.QUEUED)
+    prevented = prevents_graph(data) if recommends_graph else None
+    return (*texts, prevented) if prevented else texts
 
 
 def launch_advice(data: CategoryData) -> tuple[Message, ...]:

@@ -137,8 +137,7 @@ _CAUSES = (
         IdleCause.SYNCHRONIZATION,
         title="The host waits for the GPU, then the GPU for the host",
         what="the host was blocked in a call and had queued no work",
-        hypothesis="A value is read on the host, as `.item()`, `.cpu()`, conditions on tensors and "
-        "logging do, or the code synchronizes explicitly.",
+        hypothesis="The host reads results of the GPU, or the code synchronizes explicitly.",
         algorithmic=[
             action(
                 "Keep the value on the GPU, and read it every n-th step or one step late.",
@@ -334,11 +333,11 @@ MESSAGES = MessageTable(
         "title.doubtful": "The GPU seems to idle",
         "title.cause": "The GPU idles: {cause:lower}",
         "issue": "The GPU idles for {idle_ms}, {idle_pct} of the GPU window{own}: no kernel, copy "
-        "or communication runs{mostly}{host_call}.",
+        "or communication runs{mostly}{host_call}.{without_stacks}{slow_steps}",
         "issue.own": " after the work from before the recording",
         "issue.mostly": ". For {share_pct} of that time {what}",
         "issue.cause": "The GPU idles for {idle_ms} ({idle_pct} of the GPU window) in "
-        "{gaps:count gap} in which {what}{host_call}.",
+        "{gaps:count gap} in which {what}{host_call}.{without_stacks}{slow_steps}",
         "issue.carried_in": "For {idle_ms} ({idle_pct} of the GPU window, {gaps:count gap}) the "
         "GPU finishes work that was launched before the recording: {what}{host_call}.",
         "step": "step",
@@ -352,7 +351,32 @@ MESSAGES = MessageTable(
         "{idle_ms} of {step_ms} follow its last work, while {what}{host_call}.",
         "call": "{name}",
         "call.of": "{name} of {operator:name}",
-        "call.beside": "; the longest gap coincides with {call} ({length_ms})",
+        "where": "{name}{during}",
+        "where.call": "{call}{frame}{during}",
+        "where.in": " in {frame:name}",
+        "where.during": " during {annotation:name}",
+        "issue.without_stacks": " The trace was recorded without stacks, so there is no source "
+        "line.",
+        "issue.slow_steps": " Slow for this reason: {names:names} (up to {excess_ms} over the "
+        "median).",
+        "what.no_workers": "the host loads the next batch, without worker processes",
+        "copy.D2H": ", which waits for a copy of {size_bytes:size} to the host{memory}",
+        "copy.H2D": ", which waits for a copy of {size_bytes:size} to the device{memory}",
+        "memory.pageable": " (pageable memory)",
+        "memory.pinned": " (pinned memory)",
+        "hypothesis.item": "A single value is read on the host, as `.item()`, conditions on "
+        "tensors and logging do.",
+        "hypothesis.scalar": "The host needs a value of a few bytes from the GPU, such as the size "
+        "of a result.",
+        "hypothesis.tensor": "A tensor is read on the host, as `.cpu()` and `.tolist()` do.",
+        "hypothesis.send": "The host waits for a tensor that it sends to the GPU.",
+        "hypothesis.explicit": "The code synchronizes explicitly.",
+        "kernel.prevented": action(
+            "A GPU graph cannot contain blocking calls, so first remove these: {calls:list}.",
+            "not has_graph_replay",
+        ),
+        "evidence.place": "{count:,} x {place} ({time_ms})",
+        "call.beside": "; the longest gap coincides with {call} ({length_ms}){copy}",
         "call.blocking": "; meanwhile the host waits {length_ms} in the blocking call {call}",
         "call.blocking_copy": "; meanwhile the host waits {length_ms} in the blocking copy {call}",
         "evidence.list": "{items:list}",
