@@ -142,7 +142,13 @@ class Comparison:
     @cached_property
     def key_points(self) -> tuple[str, ...]:
         """Sentences about bounds, matched operations, and explained differences."""
-        return summary.key_points(self.bounds, self.operations, self.unmatched, self.collectives)
+        return summary.key_points(
+            self.bounds,
+            self.operations,
+            self.unmatched,
+            self.collectives,
+            is_one_gpu=self.ratios is not None and self.ratios.is_same,
+        )
 
     @property
     def is_without_difference(self) -> bool:

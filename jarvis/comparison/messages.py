@@ -5,11 +5,18 @@ from jarvis.text.messages import MessageTable
 MESSAGES = MessageTable(
     "comparison",
     {
-        "title.slower": "{name} is slower than the hardware explains",
-        "title.much_slower": "{name} is much slower than the hardware explains",
+        "title.slower": "{subject} is slower than the hardware explains",
+        "title.slower.one_gpu": "{subject} is slower than on the reference, the same GPU",
+        "title.much_slower.one_gpu": "{subject} is much slower than on the reference, the same GPU",
+        "title.much_slower": "{subject} is much slower than the hardware explains",
         "title.fused": "{place:name}: the reference needs fewer kernels",
         "title.only_in_target": "{category}: work that only the target does",
-        "issue.slower": "On the target {name} takes {time_ms} in {calls}, {compared}. "
+        "subject": "{name}",
+        "subject.arguments": "{name} `{arguments}`",
+        "subject.some": "{name} ({count} of {of} argument lists)",
+        "subject.all": "{name} (all {of} argument lists)",
+        "subject.place": "{name} at {place:name}",
+        "issue.slower": "On the target {subject} takes {time_ms} in {calls}, {compared}. "
         "{unexplained_ms} are not explained; most of that is {call}: {target_us:number} µs per "
         "call against {reference_us:number} µs.",
         "issue.fused": "At {place:name} the target launches {launches:number} kernels per call "
@@ -20,6 +27,7 @@ MESSAGES = MessageTable(
         "other": "{reference_ms} of its own",
         "other.nothing": "nothing of its own",
         "compared": "{change} than the {reference_ms} of the reference for as many{explained}",
+        "explained.one_gpu": ", on the same GPU",
         "explained.nothing": ", where the two GPUs explain no difference",
         "explained": ", where the two GPUs explain {attainable_ms}, {change}",
         "change.longer": "{change_pct} longer",
@@ -44,7 +52,7 @@ MESSAGES = MessageTable(
         "the work into the kernels around it.",
         "hypothesis.same_kernels": "Both sides launch kernels of the same names, so their "
         "compilation or suitability for the target is the likely cause.",
-        "hypothesis.much_slower": "At more than twice the explained time, the choice or tuning of "
+        "hypothesis.much_slower": "At more than twice the expected time, the choice or tuning of "
         "a kernel is the likely cause.",
         "hypothesis.slower": "Kernels or software of the target are the likely cause.",
         "hypothesis.fused": "Operators that are fused only on the reference are the likely cause.",
@@ -56,6 +64,8 @@ MESSAGES = MessageTable(
         "caveat.by_dimensions": "The reference runs {reference_name:name} here: matched by "
         "dimensions, not by name.",
         "caveat.nothing_expected": "It is not known how much of the difference the GPUs explain.",
+        "caveat.tiny": "Its roofline is below a microsecond: the call is launch bound, and the "
+        "measured times are compared.",
         "caveat.launching": "One side is launch bound, so the attainable time is the reference's "
         "own time.",
         "caveat.bound_unknown": "The bound is not known, so the highest ratio counts as explained.",

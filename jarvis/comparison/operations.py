@@ -9,6 +9,7 @@ import polars as pl
 from jarvis.comparison.expected import (
     HardwareRatios,
     hardware_ratios,
+    has_tiny_roofline,
     is_launch_bound,
     log_ratios,
 )
@@ -232,7 +233,8 @@ def _with_expected(pairs: pl.DataFrame, ratios: HardwareRatios | None) -> pl.Dat
 
     The expected ratio is the geometric mean over the operations of both sides, weighted by time. If
     the same call is memory bound on one GPU and compute bound on the other, it is the ratio of its
-    roofline times. If one side is launch bound, the range includes 1.
+    roofline times. If one side is launch bound, the range includes 1; rooflines below a microsecond
+    explain no difference, so 1 is expected.
     """
     is_same_call = pl.col(C.matched_by) == MatchedBy.ARGUMENTS.value
     has_flops = (pl.col(C.flops) > 0) & (pl.col("reference_flops") > 0)
@@ -259,14 +261,19 @@ def _with_expected(pairs: pl.DataFrame, ratios: HardwareRatios | None) -> pl.Dat
         return pl.when(is_mixed).then(rooflines).when(is_comparable).then(mean)
 
     is_short = is_launch_bound("target") | is_launch_bound("reference")
+    is_tiny = has_tiny_roofline()
     least, most = expected("least"), expected("most")
     return pairs.with_columns(
         **{
             C.work_ratio: work,
-            C.expected_ratio_least: pl.when(is_short)
+            C.expected_ratio_least: pl.when(is_tiny & least.is_not_null())
+            .then(1.0)
+            .when(is_short)
             .then(least.clip(upper_bound=1.0))
             .otherwise(least),
-            C.expected_ratio_most: pl.when(is_short)
+            C.expected_ratio_most: pl.when(is_tiny & most.is_not_null())
+            .then(1.0)
+            .when(is_short)
             .then(most.clip(lower_bound=1.0))
             .otherwise(most),
         },

@@ -40,6 +40,11 @@ MESSAGES = MessageTable(
         "expectations are per call, differences cover all calls.",
         "slower": "Slower than the hardware explains: {times}; {unexplained_ms} of that are not "
         "explained.",
+        "slower.one_gpu": "Slower on the same GPU: {times}; {unexplained_ms} of that are not "
+        "explained.",
+        "slower.none.one_gpu": "No operation is slower than on the reference, the same GPU.",
+        "as_expected.one_gpu": "As fast on the same GPU, within the tolerance: {times}.",
+        "faster.one_gpu": "Faster on the same GPU: {times}.",
         "slower.none": "No operation is slower than the hardware explains.",
         "as_expected": "As the hardware explains: {times}.",
         "faster": "Faster than the hardware explains: {times}.",
@@ -82,6 +87,8 @@ def key_points(
     operations: pl.DataFrame,
     unmatched: pl.DataFrame,
     collectives: pl.DataFrame,
+    *,
+    is_one_gpu: bool,
 ) -> tuple[str, ...]:
     """Return sentences about bounds, matched operations, and explained differences.
 
@@ -91,7 +98,7 @@ def key_points(
         *_character(bounds),
         *_matched(operations, unmatched),
         *_calls(operations),
-        *_judged(operations),
+        *_judged(operations, ".one_gpu" if is_one_gpu else ""),
         *_collectives(collectives),
     )
     return tuple(map(to_text, messages))
@@ -160,16 +167,16 @@ def _calls(operations: pl.DataFrame) -> Iterator[Message]:
         yield MESSAGES("calls", operations=rows.height)
 
 
-def _judged(operations: pl.DataFrame) -> Iterator[Message]:
+def _judged(operations: pl.DataFrame, gpu: str) -> Iterator[Message]:
     slower = operations.filter(pl.col(C.outcome).is_in(SLOWER))
     if not slower.is_empty():
         unexplained_ms = _sum(slower, C.unexplained_ms)
-        yield MESSAGES("slower", times=_times(slower), unexplained_ms=unexplained_ms)
+        yield MESSAGES(f"slower{gpu}", times=_times(slower), unexplained_ms=unexplained_ms)
     elif operations[C.is_unexpected].count():
-        yield MESSAGES("slower.none")
+        yield MESSAGES(f"slower.none{gpu}")
     kinds = (
-        ("as_expected", (Outcome.EXPECTED.value,)),
-        ("faster", FASTER),
+        (f"as_expected{gpu}", (Outcome.EXPECTED.value,)),
+        (f"faster{gpu}", FASTER),
         ("short", (Outcome.SHORT.value,)),
         ("nothing_expected", (Outcome.UNKNOWN.value,)),
     )

@@ -155,10 +155,18 @@ class Operation:
     @cached_property
     def expected(self) -> tuple[float, float]:
         """The least and the most ratio."""
+        if self.is_tiny:
+            return 1.0, 1.0
         least, most = (self.hardware[0],) * 2 if self.hardware else (LEAST, MOST)
         if self.target.is_short or self.reference.is_short:
             return min(least, 1.0), max(most, 1.0)
         return least, most
+
+    @property
+    def is_tiny(self) -> bool:
+        """Whether a roofline is below a microsecond, so that it explains nothing."""
+        rooflines = (self.target.roofline_ms, self.reference.roofline_ms)
+        return any(ms is not None and ms < 0.001 for ms in rooflines)
 
     @property
     def is_range(self) -> bool:
@@ -199,6 +207,8 @@ class Operation:
     def told_expected(self) -> list[float]:
         """The numbers of what is expected and why, as they stand in a sentence."""
         least, most = self.expected
+        if self.is_tiny:
+            return [most]
         if self.hardware is None:
             return [least, most]
         figures = list(self.hardware[1])

@@ -90,6 +90,8 @@ def calls(gpu: str, rows: list[Row]) -> dict[tuple[str, ...], Call]:
 
 def expected_ratios(target: Call, reference: Call) -> tuple[float, float]:
     ratio = hardware_ratio(target, reference)
+    if min(target.roofline_us, reference.roofline_us) < 1:
+        return 1.0, 1.0
     if target.is_short or reference.is_short:
         return min(ratio, 1.0), max(ratio, 1.0)
     return ratio, ratio

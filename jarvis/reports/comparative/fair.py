@@ -122,7 +122,9 @@ def _result(subject: Subject) -> Iterator[str]:
     if compared.is_without_difference:
         yield f"{NO_DIFFERENCE} Every time, call and operation is equal."
         return
-    if ratios := compared.ratios:
+    if subject.is_one_gpu:
+        yield "Both sides ran on the same GPU, so equal times are expected."
+    elif ratios := compared.ratios:
         least, most = ratios.bounds()
         yield (
             f"The peaks of the two GPUs explain target times of {decimal(least)} to "
@@ -134,7 +136,8 @@ def _result(subject: Subject) -> Iterator[str]:
         )
         total_ms = compared.target.timeline_ms("total_time") or compared.target.compute_ms
         yield (
-            f"{_findings(len(compared.findings))} what they do not explain: about "
+            f"{_findings(len(compared.findings))} what "
+            f"{'is not explained' if subject.is_one_gpu else 'they do not explain'}: about "
             f"{milliseconds(saved_ms)} in all, {percent(share_pct(saved_ms, total_ms))} of the "
             "target's GPU wall time."
         )
@@ -188,10 +191,7 @@ def _of_total(row: Row, role: Role) -> str:
 def _key_points(subject: Subject) -> list[str]:
     if subject.comparison.is_without_difference:
         return [NO_DIFFERENCE]
-    first = [
-        f"Most urgent: {gap(finding, subject.row_of(finding))}"
-        for _, finding in subject.numbered[:1]
-    ]
+    first = [f"Most urgent: {gap(subject, finding)}" for _, finding in subject.numbered[:1]]
     return [*first, *subject.comparison.key_points]
 
 
@@ -202,13 +202,13 @@ def _intention(subject: Subject) -> Markdown:
         return prose(f"{NO_DIFFERENCE} Nothing follows from this comparison.")
     if compared.findings:
         return prose(
-            "Numbered by priority. Each concerns time that the hardware does not explain, or work "
-            "that the reference does not do; the savings concern different time and add up."
+            "Numbered by the time that they would save. Each concerns time of which the hardware "
+            "is not the reason, or work that the reference does not do; the savings concern "
+            "different time and add up."
         )
     if compared.operations[C.is_unexpected].count():
         return prose(
-            "Nothing needs attention: no operation with relevant time is slower than the hardware "
-            "explains."
+            "Nothing needs attention: no operation with relevant time is slower than expected."
         )
     if compared.operations.is_empty():
         return Markdown(
@@ -224,9 +224,7 @@ def _intention(subject: Subject) -> Markdown:
 def _cards(subject: Subject, parts: list[ComparisonSection]) -> list[ComparisonCard]:
     found = {number: part for part in parts for number, _ in part.findings}
     return [
-        ComparisonCard(
-            number, finding, gap(finding, subject.row_of(finding)), impact(finding), found[number]
-        )
+        ComparisonCard(number, finding, gap(subject, finding), impact(finding), found[number])
         for number, finding in subject.numbered
     ]
 

@@ -7,14 +7,13 @@ from typing import Any
 
 from jarvis.comparison import Comparison, Role, Side
 from jarvis.comparison.findings import ONLY_IN_TARGET
+from jarvis.comparison.slower import ARGUMENTS_LENGTH
 from jarvis.findings import Finding
 from jarvis.reports import sections
 from jarvis.run import Run
 from jarvis.schemas.names import C
 from jarvis.text.format import arguments, quoted
 from jarvis.text.markdown import shortened
-
-ARGUMENTS_LENGTH = 75
 
 Row = Mapping[str, Any]
 """A row of ``comparison_operations``."""
@@ -36,6 +35,12 @@ class Subject:
         """Return one side of the comparison."""
         compared = self.comparison
         return compared.target if role is Role.TARGET else compared.reference
+
+    @property
+    def is_one_gpu(self) -> bool:
+        """Return whether both sides ran on the same GPU with the same peaks."""
+        ratios = self.comparison.ratios
+        return ratios is not None and ratios.is_same
 
     @property
     def model(self) -> str:
