@@ -58,6 +58,9 @@ TINY_ROOFLINE_US = 1.0
 """A call with a smaller roofline time is launch bound whatever it takes, so the peaks of two GPUs
 explain no difference between their times."""
 
+RELEVANT_STEP_PCT = 1.0
+"""A smaller change of the idle time, communication or copies of a step is not a finding."""
+
 REASON_PCT = 5.0
 """A call that reaches less of its roofline is not as fast as it is because of a peak of the GPU."""
 

@@ -24,6 +24,41 @@ MESSAGES = MessageTable(
         "{time_ms} in {calls}, {compared}.",
         "issue.only_in_target": "{time_ms} of {names:names} on the target {count:either has|have} "
         "no counterpart on the reference, which has {other} here.",
+        "title.longer_idle": "The GPU idles longer on the target",
+        "title.more_exposed_communication": "More exposed communication on the target",
+        "title.more_exposed_copies": "More exposed copies on the target",
+        "issue.longer_idle": "The GPU idles for {time_ms} on the target and for {reference_ms} on "
+        "the reference {span}: {extra_ms} more, {step_pct} of the target's step time.{cause?}",
+        "issue.more_exposed_communication": "Communication without compute takes {time_ms} on the "
+        "target and {reference_ms} on the reference {span}: {extra_ms} more, {step_pct} of the "
+        "target's step time.",
+        "issue.more_exposed_copies": "Copies without compute or communication take {time_ms} on "
+        "the target and {reference_ms} on the reference {span}: {extra_ms} more, {step_pct} of "
+        "the target's step time.",
+        "span.step": "per step",
+        "span.steps": "in {steps:count step}",
+        "span.recording": "in the recording",
+        "cause": " Most of the difference is {cause}: {cause_ms} against {other_ms}.",
+        "algorithmic.longer_idle": "Find out what the host does on the target while the GPU waits, "
+        "and not on the reference: the target's own report has each cause of idle time.",
+        "algorithmic.more_exposed_communication": "Compare the collectives of both sides, and "
+        "overlap them on the target as the reference does.",
+        "algorithmic.more_exposed_copies": "Compare the copies of both sides by direction and "
+        "size, and do on the target only those of the reference.",
+        "kernel.longer_idle": "Faster kernels do not shorten idle time.",
+        "kernel.more_exposed_communication": "Faster compute kernels do not shorten it.",
+        "kernel.more_exposed_copies": "Faster compute kernels do not shorten it.",
+        "caveat.longer_idle": "Idle time differs between recordings of one program, and the "
+        "profiler adds to it.",
+        "caveat.more_exposed_communication": "Whether it waits or transfers cannot be told from "
+        "one rank.",
+        "caveat.more_exposed_copies": "The host and its link to the GPU may differ too.",
+        "verify.longer_idle": "Record the target again: the GPU must idle for about "
+        "{reference_ms}.",
+        "verify.more_exposed_communication": "Record the target again: exposed communication must "
+        "take about {reference_ms}.",
+        "verify.more_exposed_copies": "Record the target again: exposed copies must take about "
+        "{reference_ms}.",
         "other": "{reference_ms} of its own",
         "other.nothing": "nothing of its own",
         "compared": "{change} than the {reference_ms} of the reference for as many{explained}",

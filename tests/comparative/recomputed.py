@@ -6,6 +6,7 @@ them. Nothing here uses the comparison engine.
 
 import ast
 import csv
+import gzip
 import json
 import re
 from dataclasses import dataclass
@@ -277,8 +278,21 @@ class Gap:
 class Recomputed:
     """Two run directories compared, from their CSV files."""
 
-    def __init__(self, target: Path, reference: Path) -> None:
+    def __init__(self, target: Path, reference: Path, traces: dict[str, Path]) -> None:
         self.roots = {"mi300": target, "h100": reference}
+        self.traces = traces
+
+    def unlinked(self, gpu: str) -> list[float]:
+        """Time of GPU events whose launch is not in the trace, in ms and percent of all."""
+        events = json.loads(gzip.decompress(self.traces[gpu].read_bytes()))["traceEvents"]
+        launched = {
+            event["args"].get("correlation")
+            for event in events
+            if event.get("cat") in ("cuda_runtime", "cuda_driver") and "args" in event
+        }
+        work = [e for e in events if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+        left = sum(e["dur"] for e in work if e["args"].get("correlation") not in launched)
+        return [left / 1e3, 100 * left / sum(event["dur"] for event in work)]
 
     def sheet(self, gpu: str, name: str) -> list[Row]:
         path = self.roots[gpu] / "perf_report_csvs" / f"{name}.csv"

@@ -246,4 +246,4 @@ def test_attention_is_what_to_look_at_in_both_pairs(pair: Pair) -> None:
     assert first.title.endswith("is much slower than the hardware explains")
     assert "attn_fwd" in first.kernel
     assert pair[1].unmatched.is_empty()
-    assert pair[1].unknown == ()
+    assert all("have no recorded launch" in text for text in pair[1].unknown)

@@ -14,6 +14,7 @@ from jarvis.reports.comparative.sections import (
     ComparisonSection,
     only_in_target,
     operation_sections,
+    outside_compute,
     shown_rows,
     unmatched_table,
 )
@@ -75,6 +76,7 @@ def fair_markdown(subject: Subject) -> str:
     compared = subject.comparison
     shown = operation_sections(subject)
     parts = [*shown, *only_in_target(subject, len(shown) + 1)]
+    parts += outside_compute(subject, len(parts) + 1)
     cards = _cards(subject, parts)
     low = [card for card in cards if card.finding.priority is Priority.LOW]
     return render(
@@ -192,7 +194,7 @@ def _key_points(subject: Subject) -> list[str]:
     if subject.comparison.is_without_difference:
         return [NO_DIFFERENCE]
     first = [f"Most urgent: {gap(subject, finding)}" for _, finding in subject.numbered[:1]]
-    return [*first, *subject.comparison.key_points]
+    return [*subject.comparison.base, *first, *subject.comparison.key_points]
 
 
 def _intention(subject: Subject) -> Markdown:

@@ -8,6 +8,7 @@ from typing import Any
 from jarvis.comparison import Comparison, Role, Side
 from jarvis.comparison.findings import ONLY_IN_TARGET
 from jarvis.comparison.slower import ARGUMENTS_LENGTH
+from jarvis.comparison.timeline import OUTSIDE_COMPUTE
 from jarvis.findings import Finding
 from jarvis.reports import sections
 from jarvis.run import Run
@@ -73,7 +74,7 @@ class Subject:
 
     def row_of(self, finding: Finding) -> Row | None:
         """Return the heaviest compared operation of a finding; None if it has none."""
-        if finding.check == ONLY_IN_TARGET:
+        if finding.check == ONLY_IN_TARGET or finding.check in OUTSIDE_COMPUTE:
             return None
         uid = finding.operations[0].uid
         rows = [row for row in self.rows if row[C.uid] == uid]

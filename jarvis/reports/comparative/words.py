@@ -7,6 +7,7 @@ from jarvis.comparison import FASTER, SLOWER, MatchedBy, Outcome, Role
 from jarvis.comparison import basis as evidence
 from jarvis.comparison.basis import REFERENCE_TIME, UNEXPLAINED_TIME
 from jarvis.comparison.expected import roofline_us
+from jarvis.comparison.timeline import OUTSIDE_COMPUTE
 from jarvis.findings import Finding
 from jarvis.impact import TINY_ROOFLINE_US
 from jarvis.reports.comparative.subject import Row, Subject
@@ -205,6 +206,8 @@ def speed(change: float) -> str:
 def gap(subject: Subject, finding: Finding) -> str:
     """Return how far the target is from what the hardware explains, as a sentence."""
     row = subject.row_of(finding)
+    if finding.check in OUTSIDE_COMPUTE:
+        return to_text(finding.issue)
     if row is None:
         return (
             f"Target alone spends {milliseconds(_number(finding, evidence.TARGET_TIME))} on "
@@ -241,6 +244,12 @@ def impact(finding: Finding) -> str:
     assert gain is not None, "every finding of a comparison says what it would save"
     saved = gain.saved_ms
     span = to_text(time_range(saved.low, saved.high))
+    if finding.check in OUTSIDE_COMPUTE:
+        share = percent(gain.e2e_pct.mid)
+        return (
+            f"about {milliseconds(saved.mid)}: {share} of the step time (range {span}; the upper "
+            "end is the whole difference)."
+        )
     return (
         f"about {milliseconds(saved.mid)}: {percent(gain.compute_pct.mid)} of compute, "
         f"{percent(gain.e2e_pct.mid)} of GPU wall time (range {span}; the upper end is all "
