@@ -3,6 +3,7 @@
 Arguments are the texts of the operations table: ``"((8, 4), (4,))"``, one entry per argument.
 """
 
+import re
 from collections.abc import Sequence
 from math import prod
 from typing import Any, Literal
@@ -14,17 +15,20 @@ Order = Literal["channels_first", "channels_last"]
 CHANNELS_FIRST: Order = "channels_first"
 CHANNELS_LAST: Order = "channels_last"
 
+_LOOKS_UP = re.compile(r"(?:^|[^a-z])(?:rope|rotary)(?![a-z])")
+
 Tensor = tuple[tuple[int, ...], tuple[int, ...]]
-"""Shape and strides without the dims of extent 1, whose strides are meaningless."""
+"""Shape and strides without the dims of extent 1, whose strides are meaningless, and the dims of
+stride 0, along which a tensor is expanded."""
 
 
-def access(input_dims: str | None, input_strides: str | None) -> Access | None:
+def access(name: str, input_dims: str | None, input_strides: str | None) -> Access | None:
     """Return how an elementwise operator accesses its operands; None if not recorded.
 
     ``strided``: an operand has gaps, or operands of equal shape differ in memory order.
     ``broadcast``: operands differ in shape. ``contiguous``: all are read and written sequentially.
     """
-    tensors = _tensors(input_dims, input_strides)
+    tensors = _operands(name, input_dims, input_strides)
     if not tensors:
         return None
     shapes = {shape for shape, _ in tensors}
@@ -69,15 +73,25 @@ def reduced_dims(name: str, concrete_inputs: str | None, rank: int) -> tuple[int
     return tuple(sorted({int(n) % rank for n in numbers}))
 
 
-def _tensors(input_dims: str | None, input_strides: str | None) -> list[Tensor]:
-    """Return the operands with more than one element."""
+def _operands(name: str, input_dims: str | None, input_strides: str | None) -> list[Tensor]:
+    """Return the tensors with more than one element, without an output of another shape.
+
+    Gated activations have it first, operators named ``_out`` last. Rotary embeddings look up the
+    rows of a table.
+    """
     arguments = zip(_parsed(input_dims), _parsed(input_strides), strict=False)
-    found = (_whole(shape, stride) for shape, stride in arguments)
-    return [_extended(t) for t in found if t is not None and prod(t[0]) > 1]
+    found = [whole for pair in arguments if (whole := _whole(*pair)) is not None]
+    if _LOOKS_UP.search(name):
+        return []
+    if name.endswith("_and_mul"):
+        found = found[1:]
+    elif name.endswith("_out"):
+        found = found[: max(1, len(found) - 1)]
+    return [_extended(t) for t in found if prod(t[0]) > 1]
 
 
 def _extended(whole: Tensor) -> Tensor:
-    dims = [(extent, step) for extent, step in zip(*whole, strict=True) if extent != 1]
+    dims = [(extent, step) for extent, step in zip(*whole, strict=True) if extent != 1 and step]
     return tuple(extent for extent, _ in dims), tuple(step for _, step in dims)
 
 

@@ -50,8 +50,8 @@ def measure_baseline(operations: pl.DataFrame) -> Baseline | None:
     time_us = float(large[C.kernel_time_us].sum())
     if time_us <= 0:
         return None
-    pairs = large.select(C.input_dims, C.input_strides).rows()
-    is_contiguous = pl.Series([access(*pair) == "contiguous" for pair in pairs], dtype=pl.Boolean)
+    calls = large.select(C.name, C.input_dims, C.input_strides).rows()
+    is_contiguous = pl.Series([access(*call) == "contiguous" for call in calls], dtype=pl.Boolean)
     efficiency = pl.col(C.pct_roofline)
     return Baseline(
         tb_per_s=_weighted(large, C.tb_per_s),

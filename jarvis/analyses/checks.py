@@ -13,13 +13,13 @@ from jarvis.analyses.small_calls import many_small_calls
 from jarvis.analyses.unmodelled import no_perf_model
 from jarvis.findings import Finding, OpRef, Priority
 from jarvis.schemas.names import C
-from jarvis.text.messages import MessageTable
+from jarvis.text.messages import MessageTable, action
 
 VARIANCE_RATIO = 1.0
 VARIANCE_MIN_CALLS = 10
 VARIANCE_MIN_TOTAL_PCT = 5.0
 """Times vary if std/mean exceeds VARIANCE_RATIO, over more than VARIANCE_MIN_CALLS calls, in at
-least this share of the wall time."""
+least this share of the GPU window."""
 
 
 IMPOSSIBLE, DOUBTFUL = "impossible", "doubtful"
@@ -42,10 +42,10 @@ DOUBTS = MessageTable(
         "of_gpu": " of {gpu}",
         "caveat.impossible": "Anomaly: excluded from averages and projections.",
         "caveat.doubtful": "Treat it as close to the roofline: the excess has no meaning.",
-        "verify": "Replay {name} alone with {arguments} and compare its time with the recorded "
+        "verify": "Time {name} alone with {arguments} and compare its time with the recorded "
         "{mean_time_ms} per call.",
         "capture": "Measure the bytes that {kernel} actually moves with the platform's "
-        "hardware-counter profiler on the replay package.",
+        "hardware-counter profiler{on_package}.",
     },
 )
 
@@ -56,16 +56,20 @@ VARIANCE = MessageTable(
         "issue": "{calls:,} equal calls of {name}{of_arguments} vary widely: standard deviation "
         "{std_us:number} µs around a mean of {mean_us:number} µs.",
         "of_arguments": " of {arguments}",
-        "algorithmic": "Check whether the first of the {calls} of {name}, other streams or "
+        "algorithmic": "Check whether the first of the {calls} of {name}{other_streams} or "
         "changing data cause the difference, and record a later window if it is warm-up.",
+        "other_streams": action(", other streams", "has_several_streams"),
         "kernel": "Compare the slow calls of {name} with the fast ones on the timeline before "
         "tuning: their mean represents neither.",
         "caveat": "The saving is not quantified: a trace does not show which of the times is "
         "typical.",
         "verify": "Record several steps after warm-up: the standard deviation of the {calls} of "
         "{name} must fall below {mean_us:number} µs.",
-        "capture": "Record with a schedule that skips the first steps (wait and warm-up), over at "
-        "least three steps, so that the {calls} of {name} can be separated by step.",
+        "capture": action(
+            "Record with a schedule that skips the first steps (wait and warm-up), over at least "
+            "three steps, so that the {calls} of {name} can be separated by step.",
+            "not has_several_steps",
+        ),
     },
 )
 
@@ -125,9 +129,9 @@ def high_variance(data: CategoryData) -> Iterator[Finding]:
 
     Symptom: the same call is sometimes fast and sometimes slow.
     Rule: a row with recorded arguments whose standard deviation of kernel time exceeds its mean,
-    over enough calls and GPU wall time.
+    over enough calls and the GPU window.
     Threshold: std/mean above {VARIANCE_RATIO}; more than {VARIANCE_MIN_CALLS} calls;
-    {VARIANCE_MIN_TOTAL_PCT}% of GPU wall time.
+    {VARIANCE_MIN_TOTAL_PCT}% of the GPU window.
     """
     ratio = pl.col(C.kernel_time_us_std) / pl.col(C.kernel_time_us_mean)
     rows = data.operations.with_columns(variation=ratio).filter(
@@ -144,6 +148,7 @@ def high_variance(data: CategoryData) -> Iterator[Finding]:
             "of_arguments": VARIANCE("of_arguments", arguments=arguments) if arguments else None,
             "mean_us": row[C.kernel_time_us_mean],
             "std_us": row[C.kernel_time_us_std],
+            "other_streams": VARIANCE("other_streams"),
         }
         yield Finding(
             check="high_variance",

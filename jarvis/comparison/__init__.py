@@ -71,6 +71,11 @@ class Comparison:
         return conform(aggregates.totals(self.target, self.reference), "comparison_totals")
 
     @cached_property
+    def steps(self) -> pl.DataFrame:
+        """What one step of each side consists of."""
+        return conform(aggregates.steps(self.target, self.reference), "comparison_steps")
+
+    @cached_property
     def bounds(self) -> pl.DataFrame:
         """Time of each side by the bound of its operations."""
         return conform(aggregates.bounds(self.paired), "comparison_bounds")
@@ -136,13 +141,18 @@ class Comparison:
 
     @cached_property
     def summary(self) -> tuple[str, ...]:
-        """The comparison as neutral sentences: totals, then key points."""
-        return (*self.base, *summary.in_totals(self.totals), *self.key_points)
+        """The comparison as neutral sentences: a step, totals, then key points."""
+        return (
+            *self.base,
+            *summary.in_steps(self.steps),
+            *summary.in_totals(self.totals),
+            *self.key_points,
+        )
 
     @property
     def base(self) -> tuple[str, ...]:
         """The sentence that times are per step, if they are."""
-        return summary.in_steps(self.paired)
+        return summary.per_step(self.paired)
 
     @property
     def is_per_step(self) -> bool:

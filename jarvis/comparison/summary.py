@@ -24,7 +24,10 @@ MESSAGES = MessageTable(
         "total_memcpy_time": "Memory copies",
         "exposed_comm_time": "Exposed communication",
         "idle_time": "Idle time of the GPU",
-        "total_time": "Total time",
+        "total_time": "GPU window",
+        "step": "One step: {target_ms} on the target, {reference_ms} on the reference, {change}"
+        "{part}.",
+        "step.part": "; the difference is largest in {part} ({target_ms} against {reference_ms})",
         "change.from_nothing": "which has none",
         "change.none": "no difference",
         "change.more": "{change_pct} more",
@@ -97,6 +100,28 @@ def in_totals(totals: pl.DataFrame) -> tuple[str, ...]:
     return tuple(map(to_text, _totals(totals)))
 
 
+def in_steps(steps: pl.DataFrame) -> tuple[str, ...]:
+    """Return the step times of both sides and their largest difference; none if a side has no
+    steps."""
+    if steps.is_empty():
+        return ()
+    *parts, whole = steps.to_dicts()
+    most = max(parts, key=lambda part: abs(part[C.difference_ms]))
+    part = {
+        "part": most[C.type],
+        "target_ms": most[C.target_ms],
+        "reference_ms": most[C.reference_ms],
+    }
+    message = MESSAGES(
+        "step",
+        target_ms=whole[C.target_ms],
+        reference_ms=whole[C.reference_ms],
+        change=_change(whole[C.difference_pct]),
+        part=MESSAGES("step.part", **part) if most[C.difference_ms] else None,
+    )
+    return (to_text(message),)
+
+
 def key_points(
     paired: Paired,
     bounds: pl.DataFrame,
@@ -134,7 +159,7 @@ def _totals(totals: pl.DataFrame) -> Iterator[Message]:
         )
 
 
-def in_steps(paired: Paired) -> tuple[str, ...]:
+def per_step(paired: Paired) -> tuple[str, ...]:
     """Return the sentence that the comparison is per step, if it is."""
     steps = paired.target.divisor, paired.reference.divisor
     if steps[0] == steps[1]:

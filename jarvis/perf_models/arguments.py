@@ -18,6 +18,7 @@ from jarvis.perf_models.registry import (
     OpSignature,
     UnexpectedArgumentsError,
 )
+from jarvis.text.format import cut
 
 Shape = tuple[int, ...]
 
@@ -46,6 +47,14 @@ class Tensor:
     def numel(self) -> int:
         """Number of elements."""
         return prod(self.shape)
+
+    @property
+    def stored(self) -> int:
+        """Number of elements in memory: a dim of stride 0 repeats the same ones."""
+        if self.strides is None or len(self.strides) != len(self.shape):
+            return self.numel
+        steps = zip(self.shape, self.strides, strict=True)
+        return prod(extent for extent, step in steps if step or not extent)
 
     @property
     def size(self) -> int | None:
@@ -107,20 +116,47 @@ def strides(op: OpSignature, index: int) -> Shape | None:
 
 
 def text(op: OpSignature, index: int) -> str:
-    """Return argument ``index`` as the profiler wrote it, ``""`` if it is absent or a tensor."""
+    """Return argument ``index`` as the profiler wrote it, ``""`` if it is absent or a tensor.
+
+    Raises:
+        UnexpectedArgumentsError: the trace has no values of arguments.
+    """
+    if not op.concrete_inputs:
+        raise UnexpectedArgumentsError(
+            f"{op.name} was recorded without the values of its arguments, which its formula reads."
+        )
     value = op.concrete_inputs[index] if index < len(op.concrete_inputs) else ""
     return "" if value is None or value == "None" else str(value).strip()
 
 
 def flag(op: OpSignature, index: int) -> bool:
     """Return a bool argument, False if it is absent."""
-    return text(op, index).lower() in ("true", "1")
+    return _flag(op, index, text(op, index) or "False")
 
 
 def integer(op: OpSignature, index: int, default: int) -> int:
     """Return an int argument, ``default`` if it is absent."""
     value = text(op, index)
-    return int(value) if value else default
+    return _integer(op, index, value) if value else default
+
+
+def _flag(op: OpSignature, index: int, value: str) -> bool:
+    if value.lower() not in ("true", "false", "1", "0"):
+        raise _unreadable(op, index, "true or false")
+    return value.lower() in ("true", "1")
+
+
+def _integer(op: OpSignature, index: int, value: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise _unreadable(op, index, "whole numbers") from None
+
+
+def _unreadable(op: OpSignature, index: int, meant: str) -> UnexpectedArgumentsError:
+    return UnexpectedArgumentsError(
+        f"Argument {index} of {op.name} was recorded as {cut(text(op, index))!r}, not as {meant}."
+    )
 
 
 def requested_size(op: OpSignature, index: int, default: int | None) -> int | None:
@@ -130,20 +166,42 @@ def requested_size(op: OpSignature, index: int, default: int | None) -> int | No
 
 
 def integers(op: OpSignature, index: int) -> Shape | None:
-    """Return a list-of-int argument such as ``"[1, 2]"``, None if it is absent or not a list."""
+    """Return a list of ints such as ``"[1, 2]"`` or ``"(1,2)"``, None if absent or not a list."""
     items = _items(op, index)
-    return None if items is None else tuple(int(item) for item in items)
+    return None if items is None else tuple(_integer(op, index, item) for item in items)
 
 
 def flags(op: OpSignature, index: int) -> list[bool] | None:
-    """Return a list-of-bool argument such as ``"[True, False]"``, None if absent or not a list."""
+    """Return a list of bools such as ``"[True, False]"``, None if absent or not a list."""
     items = _items(op, index)
-    return None if items is None else [item.lower() == "true" for item in items]
+    return None if items is None else [_flag(op, index, item) for item in items]
+
+
+def per_dim(
+    op: OpSignature, index: int, dims: int, meaning: str, default: Shape | None = None
+) -> Shape:
+    """Return one int per spatial dim; a single one applies to all dims.
+
+    Args:
+        meaning: what the argument is, for the error.
+        default: values if the argument is absent or an empty list.
+
+    Raises:
+        UnexpectedArgumentsError: the argument is absent without default, or not one int per dim.
+    """
+    values = integers(op, index)
+    if values is None and (value := text(op, index)):
+        values = (_integer(op, index, value),)
+    if not (values := values or default):
+        raise UnexpectedArgumentsError(f"{op.name} was recorded without its {meaning}.")
+    if len(values) not in (1, dims):
+        raise _unreadable(op, index, f"whole numbers for {dims} dims")
+    return values * dims if len(values) == 1 else values
 
 
 def _items(op: OpSignature, index: int) -> list[str] | None:
     value = text(op, index)
-    if not (value.startswith("[") and value.endswith("]")):
+    if value[:1] + value[-1:] not in ("[]", "()"):
         return None
     return [item.strip() for item in value[1:-1].split(",") if item.strip()]
 

@@ -10,8 +10,8 @@ from jarvis.perf_models.arguments import (
     flag,
     flags,
     integer,
-    integers,
     optional_tensor,
+    per_dim,
     tensor,
     total_bytes,
 )
@@ -25,6 +25,7 @@ from jarvis.perf_models.registry import (
 )
 
 MAX_SPATIAL_DIMS = 3
+GRADIENTS = 3  # of input, weight and bias
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,18 +164,14 @@ def _convolution(op: OpSignature, first: int, movement: int) -> Convolution:
     x, w = tensor(op, first), tensor(op, first + 1)
     spatial = _spatial_dims(op, x, w)
 
-    def per_dim(index: int, default: int) -> Shape:
-        values = integers(op, index) or (default,)
-        return values * spatial if len(values) == 1 else values
-
     return Convolution(
         x,
         w,
-        stride=per_dim(movement, 1),
-        padding=per_dim(movement + 1, 0),
-        dilation=per_dim(movement + 2, 1),
+        stride=per_dim(op, movement, spatial, "stride"),
+        padding=per_dim(op, movement + 1, spatial, "padding"),
+        dilation=per_dim(op, movement + 2, spatial, "dilation"),
         transposed=flag(op, movement + 3),
-        output_padding=per_dim(movement + 4, 0),
+        output_padding=per_dim(op, movement + 4, spatial, "output padding"),
         groups=integer(op, movement + 5, 1),
     )
 
@@ -211,7 +208,8 @@ def convolution_backward(op: OpSignature) -> OpCost:
     ``exact_flops`` and ``exact_bytes`` count only the gradients that output_mask selects.
     """
     call = replace(_convolution(op, 1, 4), bias=optional_tensor(op, 3).shape or [])
-    mask = flags(op, 10) or [True, True, False]
+    if len(mask := flags(op, 10) or []) != GRADIENTS:
+        raise UnexpectedArgumentsError(f"{op.name} was recorded without its output mask.")
     return call.backward_cost((mask[0], mask[1], mask[2]))
 
 
@@ -221,8 +219,8 @@ def _fused_bias(op: OpSignature) -> Convolution:
     return Convolution(
         x,
         w,
-        stride=(integer(op, 3, 1),) * spatial,
-        padding=(integer(op, 4, 0),) * spatial,
+        stride=per_dim(op, 3, spatial, "stride"),
+        padding=per_dim(op, 4, spatial, "padding"),
         dilation=(1,) * spatial,
         transposed=False,
         output_padding=(0,) * spatial,

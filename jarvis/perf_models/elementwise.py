@@ -1,7 +1,7 @@
 """Elementwise ops: arithmetic, activations and gradients, comparisons, dropout, copies, fills.
 
-Every tensor operand is read once and the result is written once. Ops that the roofline sheets
-list (``category="elementwise"``) count one FLOP per output element there.
+Every tensor operand is read once, as far as it is stored, and the result is written once. Ops that
+the roofline sheets list (``category="elementwise"``) count one FLOP per output element there.
 """
 
 from collections.abc import Iterable
@@ -113,7 +113,7 @@ def pointwise_cost(
     computing = next((t.dtype for t in read if is_floating(t.dtype)), None)
     return OpCost(
         flops=flops_per_element * elements if computing else 0,
-        bytes=total_bytes(*((t.numel, t.real_size) for t in sources), (elements, out_size)),
+        bytes=total_bytes(*((t.stored, t.real_size) for t in sources), (elements, out_size)),
         compute=compute_spec("vector", computing),
         params=layout_params(read[0]),
     )
@@ -338,7 +338,7 @@ def copy(op: OpSignature) -> OpCost:
     A copy computes nothing: ``exact_flops`` is 0. ``exact_bytes`` reads a broadcast source once.
     """
     target, source = tensor(op, 0), optional_tensor(op, 1)
-    exact = total_bytes((target.numel, target.real_size), (source.numel, source.real_size))
+    exact = total_bytes((target.numel, target.real_size), (source.stored, source.real_size))
     return replace(_unary(op), exact_flops=0, exact_bytes=exact)
 
 
@@ -368,12 +368,14 @@ def silu_and_mul(op: OpSignature) -> OpCost:
     return _gated(op, SILU_AND_MUL_FLOPS)
 
 
+@perf_model("_C::gelu_and_mul", "sgl_kernel::gelu_and_mul")
 @perf_model("aiter::gelu_and_mul", category="elementwise", sheet="UnaryElementwise")
 def gelu_and_mul(op: OpSignature) -> OpCost:
     """Return the cost of out[n] = gelu(x[:n]) x[n:]: FLOPs 8n; bytes 2n read, n written."""
     return _gated(op, GELU_AND_MUL_FLOPS)
 
 
+@perf_model("_C::gelu_tanh_and_mul", "sgl_kernel::gelu_tanh_and_mul")
 @perf_model("aiter::gelu_tanh_and_mul", category="elementwise", sheet="UnaryElementwise")
 def gelu_tanh_and_mul(op: OpSignature) -> OpCost:
     """Return the cost of out[n] = gelu_tanh(x[:n]) x[n:]: FLOPs 10n; bytes 2n read, n written."""

@@ -118,9 +118,14 @@ def _phases(op: OpSignature) -> tuple[Phase, Phase]:
     """Return the sums in the annotation; NoModelForCallError for a step without queries."""
     step = parse(op.annotation)
     if step is None or step.context is None or step.generation is None:
+        reason = (
+            f"the annotation of the step ({op.annotation}) does not contain"
+            if op.annotation
+            else "no step annotation around the call gives"
+        )
         raise UnexpectedArgumentsError(
-            f"{op.name} needs the lengths of its requests, which the annotation of the step "
-            f"({op.annotation}) does not contain. Enable detailed annotations in the engine."
+            f"{op.name} needs the lengths of its requests, which {reason}. "
+            "Enable detailed annotations in the engine."
         )
     if not step.tokens:
         raise NoModelForCallError(f"{op.name} ran in a step without queries.")
@@ -163,7 +168,12 @@ def _paged(
     )
 
 
-@perf_model("vllm::unified_attention_with_output", "aiter::mha_varlen_fwd", category=CATEGORY)
+@perf_model(
+    "vllm::unified_attention_with_output",
+    "aiter::mha_varlen_fwd",
+    category=CATEGORY,
+    needs_annotation=True,
+)
 def attention(op: OpSignature) -> OpCost:
     """Return the cost of Q, K at 0, 1, d_v as K's width.
 
@@ -177,6 +187,7 @@ def attention(op: OpSignature) -> OpCost:
     "aiter::mha_batch_prefill",
     "pseudo_mla_prefill_fwd",
     category=CATEGORY,
+    needs_annotation=True,
 )
 def attention_with_values(op: OpSignature) -> OpCost:
     """Return the cost of Q, K, V at 0, 1, 2.
@@ -186,7 +197,7 @@ def attention_with_values(op: OpSignature) -> OpCost:
     return _paged(op, value=2).cost()
 
 
-@perf_model("pseudo_mla_decode_fwd", category=CATEGORY)
+@perf_model("pseudo_mla_decode_fwd", category=CATEGORY, needs_annotation=True)
 def latent_decode(op: OpSignature) -> OpCost:
     """Return the cost of Q, cache at 0, 1, values as wide as the cache's rows.
 
@@ -196,7 +207,9 @@ def latent_decode(op: OpSignature) -> OpCost:
     return _paged(op).latent_cost()
 
 
-@perf_model("sglang_profiler::tilelang_kernel_tilelang_sparse_fwd", category=CATEGORY)
+@perf_model(
+    "sglang_profiler::tilelang_kernel_tilelang_sparse_fwd", category=CATEGORY, needs_annotation=True
+)
 def latent_sparse(op: OpSignature) -> OpCost:
     """Return the cost of Q, cache, indices (.,.,k) at 0 .. 2, d_v at 4.
 
@@ -208,7 +221,9 @@ def latent_sparse(op: OpSignature) -> OpCost:
     return call.latent_cost(indices.shape[-1] if indices.given else None)
 
 
-@perf_model("sglang_profiler::attention_paged_attention_ragged", category=CATEGORY)
+@perf_model(
+    "sglang_profiler::attention_paged_attention_ragged", category=CATEGORY, needs_annotation=True
+)
 def ragged(op: OpSignature) -> OpCost:
     """Return the cost of Q, K, V at 2, 3, 4.
 
@@ -218,7 +233,7 @@ def ragged(op: OpSignature) -> OpCost:
     return replace(call, cache_size=call.query_size).cost()
 
 
-@perf_model("aiter::pa_decode_gluon", category=CATEGORY)
+@perf_model("aiter::pa_decode_gluon", category=CATEGORY, needs_annotation=True)
 def windowed_decode(op: OpSignature) -> OpCost:
     """Return the cost of output of Q's shape, cache (.,H_KV,..) at 2, window at 19.
 
@@ -279,7 +294,7 @@ def _generation(op: OpSignature) -> tuple[int, Phase]:
     return min(generation.pairs, generation.queries * SLIDING_WINDOW), generation
 
 
-@perf_model("pseudo_v4_paged_decode_swa", category=CATEGORY)
+@perf_model("pseudo_v4_paged_decode_swa", category=CATEGORY, needs_annotation=True)
 def sliding_decode(op: OpSignature) -> OpCost:
     """Return the cost of P = the last 128 keys of each query.
 
@@ -288,7 +303,7 @@ def sliding_decode(op: OpSignature) -> OpCost:
     return _compressed_cost(op, _generation(op)[0])
 
 
-@perf_model("pseudo_v4_paged_decode_csa", category=CATEGORY)
+@perf_model("pseudo_v4_paged_decode_csa", category=CATEGORY, needs_annotation=True)
 def sparse_decode(op: OpSignature) -> OpCost:
     """Return the cost of P = the last 128 keys and the best compressed keys (4 tokens each).
 
@@ -301,7 +316,7 @@ def sparse_decode(op: OpSignature) -> OpCost:
     return _compressed_cost(op, recent + best)
 
 
-@perf_model("pseudo_v4_paged_decode_hca", category=CATEGORY)
+@perf_model("pseudo_v4_paged_decode_hca", category=CATEGORY, needs_annotation=True)
 def dense_decode(op: OpSignature) -> OpCost:
     """Return the cost of P = the last 128 keys and all compressed keys (128 tokens each).
 
@@ -312,7 +327,10 @@ def dense_decode(op: OpSignature) -> OpCost:
 
 
 @perf_model(
-    "vllm::gdn_attention_core", "aiter::linear_attention_with_output_base", category=CATEGORY
+    "vllm::gdn_attention_core",
+    "aiter::linear_attention_with_output_base",
+    category=CATEGORY,
+    needs_annotation=True,
 )
 def gated_delta_rule(op: OpSignature) -> OpCost:
     """Return the cost of mixed QKV (.,w), gates (.,H) at 0, 1, output (.,.,d_v) at 3.
@@ -323,7 +341,8 @@ def gated_delta_rule(op: OpSignature) -> OpCost:
     step = parse(op.annotation)
     if step is None or not step.tokens:
         raise NoModelForCallError(
-            f"The step of {op.name} ({op.annotation}) has no number of tokens."
+            f"{op.name} needs the number of tokens of its step, which its annotation "
+            f"({op.annotation or 'none'}) does not contain."
         )
     mixed = tensor(op, 0)
     heads, d_v = tensor(op, 1).shape[1], tensor(op, 3).shape[2]

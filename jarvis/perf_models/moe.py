@@ -55,6 +55,20 @@ def _size(op: OpSignature, index: int, default: float) -> float:
     return default if size is None else size
 
 
+def check_choices(per_token: int, experts: int) -> None:
+    """Raise UnexpectedArgumentsError unless a token can go through ``per_token`` experts."""
+    if not 1 <= per_token <= experts:
+        raise UnexpectedArgumentsError(
+            f"A token cannot go through {per_token} of {experts} experts."
+        )
+
+
+def expected_experts(experts: int, per_token: int, all_experts: int, tokens: int) -> float:
+    """Return how many of ``experts`` at least one token chooses if tokens choose evenly."""
+    missed = (all_experts - per_token) / all_experts
+    return float(experts * (1 - missed**tokens))
+
+
 @dataclass(frozen=True, slots=True)
 class Experts:
     """Extents of one call; sizes in bytes per element, None if unknown."""
@@ -70,16 +84,12 @@ class Experts:
     output_size: float | None
 
     def __post_init__(self) -> None:
-        if not 1 <= self.per_token <= self.experts:
-            raise UnexpectedArgumentsError(
-                f"A token cannot go through {self.per_token} of {self.experts} experts."
-            )
+        check_choices(self.per_token, self.experts)
 
     @property
     def reached(self) -> float:
         """Expected number of experts that at least one token chooses."""
-        missed = (self.experts - self.per_token) / self.experts
-        return float(self.experts * (1 - missed**self.tokens))
+        return expected_experts(self.experts, self.per_token, self.experts, self.tokens)
 
     @property
     def up_projections(self) -> int:

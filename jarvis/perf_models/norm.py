@@ -362,6 +362,25 @@ def rms_norm_into(op: OpSignature) -> OpCost:
     return norm.cost(0, 2 * norm.n)
 
 
+@perf_model("_C::rms_norm", "sgl_kernel::rmsnorm", "sgl_kernel::gemma_rmsnorm")
+def rms_norm_into_first(op: OpSignature) -> OpCost:
+    """Return the cost of output, input, weight at 0 .. 2: FLOPs R; bytes 2n + c."""
+    norm = _row_norm(op, 1, 2)
+    return norm.cost(0, 2 * norm.n)
+
+
+@perf_model(
+    "_C::fused_add_rms_norm", "sgl_kernel::fused_add_rmsnorm", "sgl_kernel::gemma_fused_add_rmsnorm"
+)
+def add_rms_norm_in_place(op: OpSignature) -> OpCost:
+    """Return the cost of input, residual, weight at 0 .. 2, the first two read and written.
+
+    FLOPs R + n; bytes 4n + c of the input's dtype.
+    """
+    norm = _row_norm(op, 0, 2)
+    return norm.cost(norm.n, 4 * norm.n)
+
+
 @perf_model("aiter::rmsnorm2d_fwd_with_dynamicquant_ck", category="RMSNorm")
 def rms_norm_dynamic_quant(op: OpSignature) -> OpCost:
     """Return the cost of input, weight at 1, 3.

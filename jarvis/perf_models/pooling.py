@@ -4,10 +4,11 @@ from dataclasses import replace
 from math import prod
 
 from jarvis.perf_models.arguments import (
-    Shape,
     Tensor,
     flag,
     integers,
+    layout_params,
+    per_dim,
     tensor,
     total_bytes,
     vector_cost,
@@ -36,24 +37,16 @@ def _cost(x: Tensor, flops: float, elements: int, indices: int = 0) -> OpCost:
     return vector_cost(x, flops, total_bytes((elements, x.real_size), (indices, INDEX_BYTES)))
 
 
-def _per_dim(op: OpSignature, index: int, spatial: int, default: Shape) -> Shape:
-    """Return one value per spatial dim; a single value applies to all dims."""
-    values = integers(op, index) or default
-    return values * spatial if len(values) == 1 else values
-
-
 def _windows(op: OpSignature, x: Tensor, spatial: int, dilated: bool) -> tuple[int, int]:
     """Return the number of windows in a pooling of x, and of elements in each.
 
     The arguments are kernel, stride, padding, (dilation,) ceil mode from 1 on. In ceil mode the
     last window may extend past the edge, but not start there.
     """
-    kernel = _per_dim(op, 1, spatial, ())
-    if not kernel:
-        raise UnexpectedArgumentsError(f"{op.name} was recorded without its kernel size.")
-    stride = _per_dim(op, 2, spatial, kernel)
-    padding = _per_dim(op, 3, spatial, (0,))
-    dilation = _per_dim(op, 4, spatial, (1,)) if dilated else (1,) * spatial
+    kernel = per_dim(op, 1, spatial, "kernel size")
+    stride = per_dim(op, 2, spatial, "stride", kernel)
+    padding = per_dim(op, 3, spatial, "padding", (0,))
+    dilation = per_dim(op, 4, spatial, "dilation", (1,)) if dilated else (1,) * spatial
     up = flag(op, 5 if dilated else 4)
     windows = prod(x.shape[:-spatial])
     for extent, k, s, p, d in zip(
@@ -267,4 +260,10 @@ def upsample_nearest(op: OpSignature) -> OpCost:
     size = integers(op, 1)
     if not size:
         raise UnexpectedArgumentsError(f"{op.name} was recorded without its output size.")
-    return _resized(x, prod(x.shape[:2]) * prod(size))
+    out = Tensor((*x.shape[:2], *size), x.dtype)
+    params = layout_params(x, out) | {
+        "op_shape": out.shape,
+        "input_shape": x.shape,
+        "output_shape": out.shape,
+    }
+    return replace(_resized(x, out.numel), params=params)

@@ -21,7 +21,8 @@ class OpSignature:
     of shapes for a tensor list), ``input_types[i]`` its dtype name (``"c10::BFloat16"``,
     ``"Scalar"``, ``""``), ``input_strides[i]`` its strides and ``concrete_inputs[i]`` its value as
     text (``""`` where it is a tensor). ``kernel_names`` are the GPU kernels of the call by start
-    time; they are filled only for models that ask for them.
+    time, ``annotation`` is that of the inference-engine step around the call; they are filled only
+    for models that ask for them.
     """
 
     name: str
@@ -87,6 +88,7 @@ class PerfModel:
     backward: Formula | None = None
     backward_category: str | None = None
     needs_kernels: bool = False
+    needs_annotation: bool = False
     is_extension: bool = False
 
     @property
@@ -127,6 +129,7 @@ class Registry:
         backward: Formula | None = None,
         backward_category: str | None = None,
         needs_kernels: bool = False,
+        needs_annotation: bool = False,
     ) -> Callable[[Formula], Formula]:
         """Register a formula for the ops ``names``.
 
@@ -136,6 +139,8 @@ class Registry:
             sheet: family of the roofline sheet; default: the category without ``_fwd``/``_bwd``;
                 no sheet without a category.
             backward: formula of the op's backward pass, given the *forward* signature.
+            needs_kernels: fill ``OpSignature.kernel_names``.
+            needs_annotation: fill ``OpSignature.annotation``.
 
         Raises:
             RegistrationError: a name is already registered, or a family cannot name a sheet.
@@ -160,6 +165,7 @@ class Registry:
                     backward,
                     backward_category,
                     needs_kernels,
+                    needs_annotation,
                 )
             return cost
 

@@ -1,5 +1,7 @@
 """Rotary embedding: pairs of values are rotated by an angle that depends on the position."""
 
+from dataclasses import replace
+
 from jarvis.perf_models.arguments import Tensor, integer, optional_tensor, tensor, total_bytes
 from jarvis.perf_models.dtypes import HALF_PRECISION_BYTES, compute_spec
 from jarvis.perf_models.registry import (
@@ -45,15 +47,27 @@ def rotary_embedding(op: OpSignature) -> OpCost:
     """Return the cost of positions (T), query and key (T, heads x d or heads, d).
 
     d at 3, cache (., r) at 4. Of each head r values are rotated, n = T (query heads + key heads) r:
-    FLOPs 3n; bytes 2n.
+    FLOPs 3n; bytes 2n. ``exact_bytes`` has the positions and their rows of the cache too.
     """
-    query, key = tensor(op, 1), optional_tensor(op, 2)
-    tokens = query.shape[0]
-    head_size = integer(op, 3, query.shape[-1])
-    heads = query.numel // (tokens * head_size)
-    if key.given:
-        heads += key.numel // (tokens * head_size)
-    return _rotated(query, tokens * heads * tensor(op, 4).shape[1])
+    positions, query, key = tensor(op, 0), tensor(op, 1), optional_tensor(op, 2)
+    cache, head_size = tensor(op, 4), integer(op, 3, query.shape[-1])
+    heads = (query.numel + (key.numel if key.given else 0)) // head_size
+    cost = _rotated(query, heads * cache.shape[1])
+    looked_up = total_bytes(
+        (positions.numel, positions.real_size),
+        (positions.numel * cache.shape[1], cache.real_size),
+    )
+    exact = None if looked_up is None or cost.bytes is None else cost.bytes + looked_up
+    return replace(cost, exact_bytes=exact)
+
+
+@perf_model("_C::rotary_embedding")
+def rotary_embedding_in_place(op: OpSignature) -> OpCost:
+    """Return the cost of ``sgl_kernel::rotary_embedding``, whose arguments it has.
+
+    FLOPs 3n; bytes 2n, the positions and their rows of the cache.
+    """
+    return rotary_embedding(op).exact()
 
 
 def _with_cache(op: OpSignature, key_heads: int, query_out: Tensor) -> OpCost:

@@ -8,8 +8,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-NO_ANNOTATION = "NA"
-
 
 @dataclass(frozen=True, slots=True)
 class Phase:

@@ -5,10 +5,11 @@ Kinds: ``poi`` pointwise, ``red`` reduction in a loop, ``per`` reduction of a ro
 
 import re
 from itertools import accumulate
+from math import inf
 from operator import mul
 
-from jarvis.perf_models.arguments import Tensor, tensor, text, total_bytes
-from jarvis.perf_models.dtypes import compute_spec, precision
+from jarvis.perf_models.arguments import Tensor, tensors_at, text, total_bytes
+from jarvis.perf_models.dtypes import compute_spec, is_floating, precision
 from jarvis.perf_models.elementwise import FLOPS_PER_ELEMENT
 from jarvis.perf_models.registry import (
     NoModelForCallError,
@@ -203,6 +204,21 @@ _LOOK_UPS = (
 )
 """Ops that access only the elements that an index names."""
 
+_FILLS = """
+    arange empty empty_like empty_strided eye fill full full_like iota linspace logspace new_empty
+    new_empty_strided new_full new_ones new_zeros ones ones_like scalar_tensor zero zeros zeros_like
+"""
+_GENERATORS = frozenset(f"{_RANDOM} {_FILLS}".split())
+"""Ops whose result depends on no tensor, so that a kernel may only write."""
+
+_GRADIENTS = "gelu hardsigmoid hardswish hardtanh leaky_relu mish sigmoid silu tanh"
+_READING_TWO = frozenset(f"{name}_backward" for name in _GRADIENTS.split())
+"""Elementwise ops of a gradient and a tensor of its size."""
+
+_RESHAPES = frozenset(
+    ("view", "view_copy", "reshape", "_reshape_alias", "_reshape_copy", "flatten")
+)
+
 _MAX_OP_TOKENS = 1 + max(name.count("_") for name in ATEN_NAMES)
 
 
@@ -237,11 +253,6 @@ def _last_op_start(tokens: list[str], end: int, reachable: list[bool]) -> int | 
     return None
 
 
-def _tensors(op: OpSignature) -> list[Tensor]:
-    operands = (tensor(op, i) for i in range(len(op.input_dims)))
-    return [t for t in operands if t.given and t.dtype != "Scalar"]
-
-
 def _sizes(op: OpSignature) -> list[int]:
     """Return the integer arguments in order; the extents that the kernel iterates over are last."""
     values = (text(op, i) for i in range(len(op.concrete_inputs)))
@@ -261,11 +272,43 @@ def _iterations(sizes: list[int], tensors: list[Tensor], xnumel: int, rnumel: in
     return max((n for n in products if n in counts), default=xnumel)
 
 
-def _moved_bytes(tensors: list[Tensor], ops: list[str], iterations: int) -> float | None:
-    """Return the bytes of every tensor once; with look-ups, up to ``iterations`` elements each."""
-    max_elements = (
-        iterations if any(name in _LOOK_UPS for name in ops) else max(t.numel for t in tensors)
-    )
+def _updated(
+    tensors: list[Tensor], ops: list[str], outputs: set[int], iterations: int
+) -> list[Tensor]:
+    """Return the tensor that a kernel updates in place, as a list; empty if none is known to be.
+
+    Arguments updated in place come first, then inputs, then outputs. If the last argument cannot be
+    an output there are none, and the first is updated.
+
+    Args:
+        tensors: tensor arguments, also those without dimensions.
+        ops: the fused ops.
+        outputs: possible numbers of elements of an output.
+        iterations: elements that the kernel iterates over.
+    """
+    first, last = tensors[0], tensors[-1]
+    if first.numel != iterations or not ops or _GENERATORS.intersection(ops):
+        return []
+    if len(tensors) == 1:
+        is_input = iterations in outputs
+    elif last.numel not in outputs:
+        is_input = last.numel < iterations and not set(_LOOK_UPS).intersection(ops)
+    else:
+        # A product of matrices is read as one matrix: without another view, no output is one.
+        is_product = "_unsafe_view" in ops and not _RESHAPES.intersection(ops)
+        is_input = last.numel == iterations and (
+            (is_product and len(last.shape) < len(first.shape))
+            or (
+                len(tensors) == 2
+                and bool(_READING_TWO.intersection(ops))
+                and is_floating(last.dtype)
+            )
+        )
+    return [first] if is_input else []
+
+
+def _moved_bytes(tensors: list[Tensor], max_elements: float = inf) -> float | None:
+    """Return the bytes of ``tensors``, up to ``max_elements`` of each."""
     return total_bytes(*((min(t.numel, max_elements), t.real_size) for t in tensors))
 
 
@@ -274,12 +317,13 @@ def fused_kernel(op: OpSignature) -> OpCost:
     """Return the cost of a fused kernel.
 
     FLOPs per element of the fused ops x xnumel x rnumel, unknown if the name cannot be split; bytes
-    of every tensor argument once. The arguments contain inputs and outputs, without their names. A
-    tensor that is updated in place is one argument too, so its write is not counted.
+    of every tensor argument once, twice if it is updated in place. The arguments contain inputs and
+    outputs, without their names: an update in place is counted where no argument can be the output.
     ``exact_flops`` counts every op in the table of FLOPs per element, and all extents of a kernel;
     ``exact_bytes`` counts at most the elements of a look-up table that the kernel can access.
     """
-    sizes, tensors = _sizes(op), _tensors(op)
+    sizes, every = _sizes(op), list(tensors_at(op, range(len(op.input_dims))))
+    tensors = [t for t in every if t.given]
     if not sizes or not tensors:
         raise NoModelForCallError(f"{op.name} was recorded without its tensors and extents.")
     pointwise = op.name.startswith("triton_poi_")
@@ -289,9 +333,12 @@ def fused_kernel(op: OpSignature) -> OpCost:
     exact_per_element = sum(FLOPS_PER_ELEMENT.get(name, 0) for name in ops)
     spec_dtype = next((t.dtype for t in tensors if precision(t.dtype)), None)
     iterations = _iterations(sizes, tensors, xnumel, rnumel)
+    outputs = {iterations} if pointwise else {xnumel, xnumel * rnumel}
+    moved = tensors + _updated(every, ops, outputs, iterations)
+    looks_up = not set(_LOOK_UPS).isdisjoint(ops)
     return OpCost(
         flops=per_element * xnumel * rnumel if ops else None,
-        bytes=total_bytes(*((t.numel, t.real_size) for t in tensors)),
+        bytes=_moved_bytes(moved),
         compute=compute_spec("vector", spec_dtype),
         params={
             "fused_ops": ", ".join(f"aten.{name}" for name in ops),
@@ -299,7 +346,7 @@ def fused_kernel(op: OpSignature) -> OpCost:
             "rnumel": rnumel,
         },
         exact_flops=exact_per_element * iterations if ops else None,
-        exact_bytes=_moved_bytes(tensors, ops, iterations),
+        exact_bytes=_moved_bytes(moved, iterations if looks_up else inf),
     )
 
 

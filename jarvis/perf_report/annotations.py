@@ -1,49 +1,73 @@
-"""Find the inference-engine step around an op; attention models read its annotation."""
+"""Find the inference-engine step around an op, for the models that read its annotation."""
 
+from typing import Final
+
+import numpy as np
 import polars as pl
 
-from jarvis.perf_models.step_annotation import NO_ANNOTATION
+from jarvis.perf_models import BUILTIN, Registry
+from jarvis.perf_models.step_annotation import parse
+from jarvis.perf_report.intervals import END, Int64s
 from jarvis.schemas.names import C
-
-ANNOTATED_PREFIX = "vllm::unified_attention_with_output"
-"""Name prefix of ops that get the annotation around them."""
+from jarvis.text.format import cut
 
 ANNOTATION_SCHEMA = {C.uid: pl.Int64, "annotation": pl.String}
 
+_HOST: Final = "user_annotation"
+_NOTHING = -1
 
-def step_annotations(calls: pl.DataFrame, annotations: pl.DataFrame) -> pl.DataFrame:
-    """Return ``uid, annotation`` of the calls with ANNOTATED_PREFIX.
 
-    The annotation is the earliest one, on any thread, that starts no later than the call and ends
-    after it; "NA" if there is none.
+def step_annotations(
+    calls: pl.DataFrame, annotations: pl.DataFrame, registry: Registry = BUILTIN
+) -> pl.DataFrame:
+    """Return ``uid, annotation`` of the calls whose model reads annotations.
+
+    Of the steps of an inference engine that enclose a call, on any thread, the innermost one that
+    gives the lengths of its requests, else the innermost one; null if there is none.
 
     Args:
         calls: ``uid, name, ts_ns, dur_ns``.
-        annotations: ``name, ts_ns, dur_ns``.
+        annotations: ``name, cat, ts_ns, dur_ns``.
     """
-    ops = calls.filter(pl.col(C.name).str.starts_with(ANNOTATED_PREFIX)).drop_nulls(
-        [C.ts_ns, C.dur_ns]
+    models = {name: registry.find_model(name) for name in calls[C.name].unique()}
+    readers = [name for name, model in models.items() if model and model.needs_annotation]
+    if not readers:
+        return pl.DataFrame(schema=ANNOTATION_SCHEMA)
+    ops = calls.filter(pl.col(C.name).is_in(readers)).drop_nulls([C.ts_ns, C.dur_ns])
+    host = annotations.filter(pl.col(C.cat) == _HOST).drop_nulls([C.ts_ns, C.dur_ns])
+    steps = {name: step for name in host[C.name].unique() if (step := parse(cut(name)))}
+    detailed = [name for name, step in steps.items() if step.context is not None]
+    found = [_innermost(ops, host.filter(pl.col(C.name).is_in(of))) for of in (detailed, [*steps])]
+    return ops.select(C.uid, annotation=pl.coalesce(*found))
+
+
+def _innermost(ops: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
+    """Return the name of the last step to begin of those that enclose each op, null if none."""
+    if steps.is_empty():
+        return pl.repeat(None, ops.height, dtype=pl.String, eager=True)
+    ordered = steps.with_columns(END.alias(C.end_ns)).sort(
+        C.ts_ns, C.end_ns, descending=[False, True], maintain_order=True
     )
-    end = pl.col(C.ts_ns) + pl.col(C.dur_ns)
-    steps = (
-        annotations.drop_nulls([C.ts_ns, C.dur_ns])
-        .sort(C.ts_ns, maintain_order=True)
-        .select(C.ts_ns, reached=end.cum_max(), annotation=C.name)
-    )
-    # The running maximum of ends is sorted, so bisection finds the first end after a call.
-    first = steps["reached"].search_sorted(ops.select(end).to_series(), side="right")
-    candidates = (
-        steps.with_row_index("step")
-        .select("step", "annotation", step_ts_ns=C.ts_ns)
-        .cast({"step": pl.UInt32})
-    )
+    starts, ends = (ordered[name].to_numpy() for name in (C.ts_ns, C.end_ns))
+    around = _around(ends)
+    op_ends = ops.select(END).to_series().to_numpy()
+    at = np.searchsorted(starts, ops[C.ts_ns].to_numpy(), side="right") - 1
+    while (short := (at != _NOTHING) & (ends.take(at, mode="clip") < op_ends)).any():
+        at[short] = around[at[short]]
     return (
-        ops.select(C.uid, C.ts_ns, step=first.cast(pl.UInt32))
-        .join(candidates, on="step", how="left", maintain_order="left")
-        .select(
-            C.uid,
-            annotation=pl.when(pl.col("step_ts_ns") <= pl.col(C.ts_ns))
-            .then("annotation")
-            .otherwise(pl.lit(NO_ANNOTATION)),
-        )
+        ordered[C.name]
+        .cast(pl.String)
+        .gather(pl.Series(at, dtype=pl.Int64).replace(_NOTHING, None))
     )
+
+
+def _around(ends: Int64s) -> Int64s:
+    """Return the last earlier step that ends after each step, by position."""
+    open_steps: list[int] = []
+    around = []
+    for position, end in enumerate(ends.tolist()):
+        while open_steps and ends[open_steps[-1]] <= end:
+            open_steps.pop()
+        around.append(open_steps[-1] if open_steps else _NOTHING)
+        open_steps.append(position)
+    return np.array(around, dtype=np.int64)

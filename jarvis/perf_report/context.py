@@ -82,7 +82,7 @@ class ReportContext:
             cpu_ops,
             self._work,
             strict=self.strict,
-            annotations=step_annotations(cpu_ops, self._trace.annotations),
+            annotations=step_annotations(cpu_ops, self._trace.annotations, self.registry),
             registry=self.registry,
         )
 

@@ -4,6 +4,7 @@ It avoids conventions of the sheets that are known to be wrong (kernel statistic
 of copies).
 """
 
+import orjson
 import polars as pl
 
 from jarvis.hardware import HardwareSpec
@@ -54,13 +55,14 @@ def measured(of: UnifiedCalls, host_calls: HostCalls) -> pl.DataFrame:
                 pl.col(C.dur_ns).filter(pl.col(C.source_uid).is_first_distinct()).sum()
             ),
             C.modelled: pl.col(C.modelled).first().fill_null(False),
-            C.flops: pl.col(C.exact_flops).first(),
-            C.bytes: pl.col(C.exact_bytes).first(),
+            C.flops: _of_one_call(C.exact_flops),
+            C.bytes: _of_one_call(C.exact_bytes),
             C.compute: pl.col(C.compute_spec).first(),
         },
     )
     return (
-        rows.join(_of_work(work), on=C.operation_uid, how="left", maintain_order="left")
+        _with_common_params(rows, per_call)
+        .join(_of_work(work), on=C.operation_uid, how="left", maintain_order="left")
         .join(_launchers(work, host_calls), on=C.operation_uid, how="left", maintain_order="left")
         .join(
             kernels_by_name(work, C.operation_uid),
@@ -69,6 +71,34 @@ def measured(of: UnifiedCalls, host_calls: HostCalls) -> pl.DataFrame:
             maintain_order="left",
         )
     )
+
+
+def _of_one_call(cost: str) -> pl.Expr:
+    """Return the cost of a call; the mean if it depends on the step around the call."""
+    each = pl.col(cost)
+    return pl.when(each.n_unique() == 1).then(each.first()).otherwise(each.mean())
+
+
+def _with_common_params(rows: pl.DataFrame, per_call: pl.DataFrame) -> pl.DataFrame:
+    """Keep only the params that all calls have in common where the costs of calls differ."""
+    varied = (
+        per_call.filter(pl.col(C.exact_flops).n_unique().over(C.operation_uid) > 1)
+        .group_by(C.operation_uid)
+        .agg(pl.col(C.params).cast(pl.String).unique())
+    )
+    if varied.is_empty():
+        return rows
+    common = {uid: _common(texts) for uid, texts in varied.iter_rows()}
+    params = pl.col(C.operation_uid).replace_strict(common, default=None, return_dtype=pl.String)
+    return rows.with_columns(pl.coalesce(params, pl.col(C.params).cast(pl.String)).alias(C.params))
+
+
+def _common(texts: list[str | None]) -> str:
+    every = [orjson.loads(text) for text in texts if text]
+    shared = {
+        key: value for key, value in every[0].items() if all(p.get(key) == value for p in every)
+    }
+    return orjson.dumps(shared).decode()
 
 
 def operations(

@@ -78,7 +78,7 @@ def costs(
         calls: ``uid, name`` and the arguments as JSON text.
         work: GPU work, for models that read the names of the kernels below a call.
         strict: Raise errors of formulas instead of recording them.
-        annotations: ``uid, annotation``, for models that read the step around a call.
+        annotations: ``step_annotations`` of the calls.
         kernel_names: ``uid, kernel_names``, replaces ``work``; names are joined by
             KERNEL_SEPARATOR.
 

@@ -83,7 +83,8 @@ def unified_calls(
     synthetic, synthetic_work = _uncovered(calls, work, below, first_free_uid)
     every = pl.concat([chosen, synthetic], how="diagonal")
     every_work = pl.concat([below, synthetic_work], how="diagonal")
-    priced = _priced(with_op_category(every, direct, registry), own_costs, wrapped)
+    all_costs = pl.concat([own_costs, _synthetic_costs(synthetic, strict, registry)])
+    priced = _priced(with_op_category(every, direct, registry), all_costs, wrapped)
     timed = priced.join(
         busy_ns(every_work, [C.owner_uid]),
         left_on=C.uid,
@@ -305,6 +306,13 @@ def _uncovered(
         .drop(C.kernel)
     )
     return rows, left.select(c for c in below.columns if c in left.columns)
+
+
+def _synthetic_costs(rows: pl.DataFrame, strict: bool, registry: Registry) -> pl.DataFrame:
+    """Return ``costs`` of the synthetic rows with a model of exactly their name."""
+    models = {name: registry.find_model(name) for name in rows[C.name].unique()}
+    named = [name for name, model in models.items() if model is not None and model.name == name]
+    return costs(rows.filter(pl.col(C.name).is_in(named)), strict=strict, registry=registry)
 
 
 def _priced(every: pl.DataFrame, own_costs: pl.DataFrame, wrapped: pl.DataFrame) -> pl.DataFrame:

@@ -53,7 +53,13 @@ OPERATIONS = (
         "`tracelens` if TraceLens has the perf model too, `jarvis` if only Jarvis has it, "
         "`extension` for a user's model, `report` if FLOPs and bytes come from an imported report",
     ),
-    number(C.flops, "FLOPs", "FLOP", "floating-point work of one call", ",.0f"),
+    number(
+        C.flops,
+        "FLOPs",
+        "FLOP",
+        "floating-point work of one call, the mean where calls differ",
+        ",.0f",
+    ),
     number(
         C.bytes,
         "Bytes",

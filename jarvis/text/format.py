@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from itertools import groupby
 from typing import Any
 
 from jarvis.core.dtypes import find_dtype
@@ -22,6 +23,9 @@ UNPRINTABLE = re.compile(
     "\U000e0000-\U000e007f]+"
 )
 """Characters that break a line, or hide or reorder the text around them."""
+
+SHAPES_SHOWN = 8
+"""Number of different shapes printed for a list of tensors."""
 
 MAX_DECIMALS = 6
 """Numbers that need more decimals are printed with an exponent."""
@@ -148,6 +152,11 @@ def arguments(input_dims: str | None, input_types: str | None) -> str | None:
 
 
 def _shape(shape: tuple[Any, ...]) -> str:
-    if isinstance(shape[0], tuple):
-        return f"{len(shape)} x {_shape(shape[0])}" if shape[0] else f"{len(shape)} x []"
-    return f"[{','.join(map(str, shape))}]"
+    """Format a shape, or those of a list of tensors: ``[4,1]``, ``2 x [4,1] + [4,3]``."""
+    if not (shape and isinstance(shape[0], tuple)):
+        return f"[{','.join(map(str, shape))}]"
+    tensors = (each if isinstance(each, tuple) else (each,) for each in shape)
+    runs = [(len([*run]), _shape(each)) for each, run in groupby(tensors)]
+    texts = [text if count == 1 < len(runs) else f"{count} x {text}" for count, text in runs]
+    rest = sum(count for count, _ in runs[SHAPES_SHOWN:])
+    return " + ".join(texts[:SHAPES_SHOWN]) + (f" + {rest} more" if rest else "")

@@ -87,6 +87,7 @@ def test_share_of_contiguous_operands() -> None:
         ("((8, 4),)", "((8, 1),)", "strided"),
         ("((8, 4), (4,))", "((4, 1), (1,))", "broadcast"),
         ("((8, 4), (8, 1))", "((4, 1), (1, 1))", "broadcast"),
+        ("((8, 4), (8, 4))", "((4, 1), (0, 1))", "broadcast"),
         ("((8, 1, 4), (8, 1, 4))", "((4, 4, 1), (4, 99, 1))", "contiguous"),
         ("((8, 4),)", "((1, 8),)", "contiguous"),
         ("(((8, 4), (2,)),)", "(((4, 1), (1,)),)", None),
@@ -95,7 +96,25 @@ def test_share_of_contiguous_operands() -> None:
     ],
 )
 def test_access(dims: str | None, strides: str | None, expected: str | None) -> None:
-    assert access(dims, strides) == expected
+    assert access("aten::add", dims, strides) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("_C::silu_and_mul", "contiguous"),
+        ("aiter::gelu_tanh_and_mul", "contiguous"),
+        ("mylib::glu_out", "contiguous"),
+        ("_C::rotary_embedding", None),
+        ("aiter::rope_cached_positions_2c_fwd_impl", None),
+        ("aten::mul", "broadcast"),
+        ("mylib::add_and_multiply", "broadcast"),
+        ("mylib::with_outputs", "broadcast"),
+        ("mylib::europe", "broadcast"),
+    ],
+)
+def test_an_output_among_the_arguments_is_no_operand(name: str, expected: str | None) -> None:
+    assert access(name, "((8, 4), (8, 8))", "((4, 1), (8, 1))") == expected
 
 
 def test_one_argument() -> None:

@@ -6,7 +6,7 @@ from jarvis.analyses import checks
 from jarvis.analyses.compute.convolution import measure, overheads
 from jarvis.findings import Priority, Severity
 from tests.analyses.rows import category, operation, totals
-from tests.worded import Worded, in_words
+from tests.worded import Worded, in_words, supported_in
 
 low_efficiency = in_words(checks.low_efficiency)
 opportunity = in_words(checks.opportunity)
@@ -56,12 +56,15 @@ def kind(row) -> str | None:
         (conv((64, 64, 2, 2)), "3x3"),
         (conv((64, 64, 3, 1)), "asymmetric"),
         (conv((64, 64, 1, 1)), "1x1"),
-        (conv((64, 3, 7, 7)), "large filter"),
+        (conv((64, 8, 7, 7)), "large filter"),
+        (conv((64, 3, 7, 7)), "few channels"),
+        (conv((64, 7, 3, 3)), "few channels"),
+        (conv((64, 3, 1, 1)), "1x1"),
         (conv((64, 64, 1, 5)), "asymmetric"),
         (conv((64, 64, 4, 4)), "large filter"),
         (conv((64, 3, 16, 16), step=[16, 16]), "patches"),
-        (conv((64, 3, 16, 16), step=[16, 16], padding=[1, 1]), "large filter"),
-        (conv((64, 3, 16, 16), step=[8, 8]), "large filter"),
+        (conv((64, 64, 16, 16), step=[16, 16], padding=[1, 1]), "large filter"),
+        (conv((64, 64, 16, 16), step=[8, 8]), "large filter"),
         (conv((64, 64, 3, 3), dilation=[2, 2]), "dilated"),
         (conv((64, 64, 1, 1), dilation=[2, 2]), "1x1"),
         (conv((64, 1, 3, 3), groups=64), "depthwise"),
@@ -160,6 +163,12 @@ def test_expected_band_of_each_kind_stands_in_the_finding(made: dict, band: str)
     row = conv(**made, pct_roofline=10.0, bound="compute", flops=7.08e10)
     (finding,) = low_efficiency(category("convolution", row))
     assert band in finding.issue
+
+
+def test_few_input_channels_are_named() -> None:
+    (finding,) = low_efficiency(category("convolution", conv((64, 3, 7, 7), pct_roofline=20.0)))
+    assert "few input channels (3 to 64)" in finding.issue
+    assert "space to depth" in finding.algorithmic
 
 
 def test_a_transposed_convolution_has_no_band() -> None:
@@ -264,7 +273,8 @@ def test_without_shapes_kernels_are_named_and_nothing_is_replayed() -> None:
         time_us=1000.0,
         kernels=[("batched_transpose_16x64_half", 1000.0)],
     )
-    (found,) = layout_transposes(category("convolution", row))
+    data = category("convolution", row)
+    (found,) = supported_in(data, overheads.layout_transposes(data))
     assert found.kernel.startswith("Report `batched_transpose_16x64_half` to the kernel team")
     for unknown in (
         "Forward (ms)",

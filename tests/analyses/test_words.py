@@ -49,7 +49,15 @@ def test_library_and_tile_from_kernel_names(
     [
         ("((8, 4), (4, 2))", "('c10::BFloat16', 'float')", "[8,4] bf16, [4,2] fp32"),
         ("((8, 4), (), ())", "('float', 'Scalar', '')", "[8,4] fp32"),
-        ("(((2, 3), (4, 3)), ())", "('TensorList', 'Scalar')", "2 x [2,3] TensorList"),
+        ("(((2, 3), (4, 3)), ())", "('TensorList', 'Scalar')", "[2,3] + [4,3] TensorList"),
+        ("(((2, 3), (2, 3)), ())", "('TensorList', 'Scalar')", "2 x [2,3] TensorList"),
+        ("(((2,), (2,), (4,), ()),)", "('TensorList',)", "2 x [2] + [4] + [] TensorList"),
+        ("(((2,), 3),)", "('TensorList',)", "[2] + [3] TensorList"),
+        (
+            str((tuple((n,) for n in range(1, 12)),)),
+            "('TensorList',)",
+            "[1] + [2] + [3] + [4] + [5] + [6] + [7] + [8] + 3 more TensorList",
+        ),
         ("((), ())", "('Scalar', '')", None),
         ("((8,),)", None, "[8]"),
         (None, None, None),

@@ -2,7 +2,8 @@ from collections.abc import Callable
 
 import pytest
 
-from jarvis.perf_models import OpCost, UnexpectedArgumentsError
+from jarvis.perf_models import OpCost, OpSignature, UnexpectedArgumentsError
+from jarvis.perf_models.convolution import convolution
 
 Price = Callable[..., OpCost]
 
@@ -53,10 +54,50 @@ def test_stride_and_dilation_shrink_the_output(price: Price) -> None:
     assert cost.flops == 2 * 9 * (3 * 3)  # (9 - 4 - 1) // 2 + 1 = 3
 
 
-def test_unrecorded_moves_have_defaults(price: Price) -> None:
-    cost = price("aten::convolution", [(1, 2, 8), (4, 2, 3)], BF16)
-    assert cost.params["convNd"] == "conv1d"
-    assert cost.flops == 2 * (2 * 3) * (4 * 6)
+@pytest.mark.parametrize(
+    ("stride", "padding", "shown"),
+    [
+        ("[2, 2]", "[1, 1]", ((2, 2), (1, 1))),
+        ("(2,2)", "(1, 1)", ((2, 2), (1, 1))),
+        ("(2,)", "[1]", ((2, 2), (1, 1))),
+        ("2", "1", ((2, 2), (1, 1))),
+        ("[2, 1]", "(0, 1)", ((2, 1), (0, 1))),
+    ],
+)
+def test_every_spelling_of_the_arguments(
+    price: Price, stride: str, padding: str, shown: tuple[tuple[int, int], tuple[int, int]]
+) -> None:
+    moves = MOVES | {3: stride, 4: padding}
+    params = price("aten::convolution", dims((2, 3, 8, 8), (16, 3, 3, 3)), BF16, moves).params
+    assert (params["stride"], params["padding"]) == shown
+
+
+@pytest.mark.parametrize(
+    ("moves", "reason"),
+    [
+        (MOVES | {3: ""}, "without its stride"),
+        (MOVES | {3: "[]"}, "without its stride"),
+        (MOVES | {4: "'same'"}, r"Argument 4 .* as \"'same'\", not as whole numbers"),
+        (MOVES | {3: "[2, x]"}, "Argument 3 .*, not as whole numbers"),
+        (MOVES | {3: "[2, 2"}, "Argument 3 .*, not as whole numbers"),
+        (MOVES | {3: "[2, 2, 2]"}, "whole numbers for 2 dims"),
+        (MOVES | {6: "maybe"}, "Argument 6 .*, not as true or false"),
+        (MOVES | {8: "many"}, "Argument 8 .*, not as whole numbers"),
+        (None, "without its stride"),
+    ],
+)
+def test_an_argument_that_cannot_be_read_leaves_the_cost_unknown(
+    price: Price, moves: dict[int, str] | None, reason: str
+) -> None:
+    with pytest.raises(UnexpectedArgumentsError, match=reason):
+        price("aten::convolution", dims((2, 3, 8, 8), (16, 3, 3, 3)), BF16, moves)
+
+
+def test_a_trace_without_values_leaves_the_cost_unknown() -> None:
+    shapes = tuple(dims((2, 3, 8, 8), (16, 3, 3, 3)))
+    call = OpSignature("aten::convolution", shapes, (BF16, BF16, *[""] * 7))
+    with pytest.raises(UnexpectedArgumentsError, match="without the values of its arguments"):
+        convolution(call)
 
 
 def test_grouped_convolution_reads_the_group_from_the_filter(price: Price) -> None:
@@ -95,7 +136,7 @@ def backward_dims(*tensors: tuple[int, ...]) -> list[tuple[int, ...]]:
         ("[True, True, False]", 1, 1, 0),
         ("[False, True, False]", 0, 1, 0),
         ("[True, True, True]", 1, 1, 1),
-        ("", 1, 1, 0),
+        ("(True,True,False)", 1, 1, 0),
     ],
 )
 def test_backward_honours_the_mask_in_its_exact_cost(
@@ -112,8 +153,14 @@ def test_backward_honours_the_mask_in_its_exact_cost(
     assert cost.params["bias"] == []
 
 
+def test_backward_without_a_mask_is_unknown(price: Price) -> None:
+    shapes = backward_dims((2, 16, 8, 8), (2, 3, 8, 8), (16, 3, 3, 3))
+    with pytest.raises(UnexpectedArgumentsError, match="without its output mask"):
+        price("aten::convolution_backward", shapes, BF16, BACKWARD_MOVES)
+
+
 def test_backward_of_a_transposed_convolution(price: Price) -> None:
-    moves = BACKWARD_MOVES | {4: "[2, 2]", 7: "True", 8: "[1, 1]"}
+    moves = BACKWARD_MOVES | {4: "[2, 2]", 7: "True", 8: "[1, 1]", 10: "[True, True, False]"}
     shapes = backward_dims((1, 3, 10, 10), (1, 4, 5, 5), (4, 3, 3, 3))
     cost = price("aten::convolution_backward", shapes, BF16, moves)
     x, w, out = 4 * 25, 4 * 3 * 9, 3 * 100
@@ -136,7 +183,9 @@ def test_fused_bias(price: Price) -> None:
     cost = price("ConvBiasReLU_", shapes, BF16, {3: "1", 4: "1"})
     assert cost.flops == 2 * TAPS * OUT + OUT
     assert cost.bytes == (X + W + OUT + 16) * 2
-    plain = price("ConvBias_", shapes, BF16)
+    plain = price("ConvBias_", shapes, BF16, {3: "1", 4: "0"})
     assert plain.flops == (2 * TAPS + 1) * (2 * 16 * 6 * 6)
+    with pytest.raises(UnexpectedArgumentsError, match="without its stride"):
+        price("ConvBias_", shapes, BF16)
     backward = price("ConvBias_", shapes, BF16, {3: "1", 4: "1"}, backward=True)
     assert backward.flops == 2 * (2 * TAPS * OUT) + OUT

@@ -224,6 +224,8 @@ def test_a_copy_of_bools_has_exact_bytes(price: Price) -> None:
         ("_C::silu_and_mul", 5),
         ("sgl_kernel::silu_and_mul", 5),
         ("aiter::gelu_and_mul", 8),
+        ("_C::gelu_and_mul", 8),
+        ("sgl_kernel::gelu_tanh_and_mul", 10),
         ("aiter::gelu_tanh_and_mul", 10),
     ],
 )
@@ -297,3 +299,18 @@ def test_dropout(price: Price) -> None:
     types = [BF16, "bool", SCALAR]
     backward = price("aten::native_dropout_backward", [(8, 4), (8, 4), ()], types)
     assert (backward.flops, backward.bytes) == (2 * 32, 32 * 2 + 32 + 32 * 2)
+
+
+@pytest.mark.parametrize(
+    ("strides", "read"), [((0, 1), 4), ((4, 1), 32), ((1, 8), 32), (None, 32), ((), 32)]
+)
+def test_an_expanded_operand_is_read_as_far_as_it_is_stored(
+    price: Price, strides: tuple[int, ...] | None, read: int
+) -> None:
+    shapes = [(8, 4), (8, 4)]
+    cost = price("aten::mul", shapes, "float", strides=[(4, 1), strides])
+    assert (cost.bytes, cost.exact_bytes) == (3 * 32 * 4, (2 * 32 + read) * 4)
+    cost = price("aten::sub", shapes, "float", strides=[(4, 1), strides])
+    assert cost.bytes == (2 * 32 + read) * 4
+    cost = price("aten::copy_", shapes, "float", strides=[(4, 1), strides])
+    assert cost.exact_bytes == (32 + read) * 4

@@ -69,6 +69,18 @@ def test_values_are_read_from_text() -> None:
     assert text(CALL, 6) == ""
 
 
+def test_a_value_of_another_kind_is_named() -> None:
+    for read in (lambda: flag(CALL, 1), lambda: integer(CALL, 5, 9), lambda: integers(CALL, 4)):
+        with pytest.raises(UnexpectedArgumentsError, match=r"Argument \d of aten::op .* as"):
+            read()
+
+
+def test_a_trace_without_values_has_no_defaults() -> None:
+    call = OpSignature("aten::op", ((8, 4),), ("float",))
+    with pytest.raises(UnexpectedArgumentsError, match="without the values"):
+        integer(call, 1, 9)
+
+
 def test_bytes_are_unknown_if_a_part_is() -> None:
     assert total_bytes((3, 2), (1, 4)) == 10
     assert total_bytes((3, 2), (1, None)) is None

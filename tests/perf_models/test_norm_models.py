@@ -311,3 +311,24 @@ def test_an_unknown_dtype_leaves_the_bytes_open(price: Price) -> None:
         [BF16, BF16, "QInt8", *["float"] * 2, *[""] * 3],
     )
     assert price("aten::batch_norm_backward_reduce", dims, types).bytes is None
+
+
+@pytest.mark.parametrize(
+    "name", ["_C::rms_norm", "sgl_kernel::rmsnorm", "sgl_kernel::gemma_rmsnorm"]
+)
+def test_the_output_of_a_norm_is_no_operand(price: Price, name: str) -> None:
+    cost = price(name, [(ROWS, WIDTH), (ROWS, WIDTH), (WIDTH,), ()], "c10::BFloat16")
+    assert (cost.flops, cost.bytes) == (RMS, 2 * (2 * ELEMENTS + WIDTH))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "_C::fused_add_rms_norm",
+        "sgl_kernel::fused_add_rmsnorm",
+        "sgl_kernel::gemma_fused_add_rmsnorm",
+    ],
+)
+def test_an_added_norm_in_place_has_four_passes(price: Price, name: str) -> None:
+    cost = price(name, [(ROWS, WIDTH), (ROWS, WIDTH), (WIDTH,), ()], "c10::BFloat16")
+    assert (cost.flops, cost.bytes) == (RMS + ELEMENTS, 2 * (4 * ELEMENTS + WIDTH))

@@ -107,10 +107,22 @@ def test_replication_pad(price: Price) -> None:
 
 
 def test_upsample_nearest(price: Price) -> None:
-    cost = price("aten::upsample_nearest2d", [(2, 3, 8, 8), ()], "float", {1: "[16, 24]"})
+    strides = [(192, 64, 8, 1), ()]
+    shapes = [(2, 3, 8, 8), ()]
+    cost = price("aten::upsample_nearest2d", shapes, "float", {1: "[16, 24]"}, strides)
     out = 2 * 3 * 16 * 24
     assert cost.flops == out
     assert cost.bytes == (2 * 3 * 64 + out) * 4
     assert cost.exact_flops == 0
+    assert list(cost.params.items()) == [
+        ("op_shape", (2, 3, 16, 24)),
+        ("dtype_in_out", ("float", "float")),
+        ("stride_input", (192, 64, 8, 1)),
+        ("stride_output", None),
+        ("input_shape", (2, 3, 8, 8)),
+        ("output_shape", (2, 3, 16, 24)),
+    ]
+    pad = price("aten::replication_pad2d", shapes, "float", {1: "[1, 2, 3, 4]"})
+    assert "output_shape" not in pad.params
     with pytest.raises(UnexpectedArgumentsError, match="output size"):
         price("aten::upsample_nearest2d", [(2, 3, 8, 8), ()])

@@ -33,6 +33,19 @@ def test_rope_turns_each_element(
     assert (cost.flops, cost.bytes, cost.compute) == (3 * elements, 4 * elements, "vector_bf16")
 
 
+@pytest.mark.parametrize("tokens", [(4,), (2, 2)])
+def test_positions_and_their_rows_of_the_cache_are_read(
+    price: Price, tokens: tuple[int, ...]
+) -> None:
+    dims = [tokens, (*tokens, 16), (*tokens, 8), (), (100, 6)]
+    types = ["long int", BF16, BF16, "Scalar", BF16]
+    looked_up = 4 * 8 + 4 * 6 * 2
+    sheet = price("sgl_kernel::rotary_embedding", dims, types, {3: "8"})
+    assert (sheet.bytes, sheet.exact_bytes) == (2 * 72 * 2, 2 * 72 * 2 + looked_up)
+    in_place = price("_C::rotary_embedding", dims, types, {3: "8"})
+    assert (in_place.flops, in_place.bytes) == (3 * 72, 2 * 72 * 2 + looked_up)
+
+
 def test_a_head_is_as_wide_as_the_query_where_nothing_tells_it(price: Price) -> None:
     dims = [(4,), (4, 2, 8), (4, 1, 8), (), (100, 6)]
     assert price("sgl_kernel::rotary_embedding", dims, BF16).flops == 3 * 4 * 3 * 6

@@ -56,6 +56,7 @@ def test_a_harmless_name_is_left_alone(name: str) -> None:
 def test_arguments_are_tuples_with_their_types() -> None:
     assert arguments_cell("[8944,1024] bf16, [1024] fp32") == "(8944,1024) bf16<br>(1024,) fp32"
     assert arguments_cell("2 x [16,64] bf16") == "2 x (16,64) bf16"
+    assert arguments_cell("[16] + [16,64] bf16") == "(16,) + (16,64) bf16"
     assert arguments_cell("[8] a|b<c>") == "(8,) a&#124;b&lt;c&gt;"
     assert arguments_cell(None) is None
 
