@@ -14,8 +14,9 @@ from jarvis.comparison.messages import MESSAGES
 from jarvis.comparison.operations import MAX_UNLINKED_PCT, SAME_WORKLOAD_PCT, Paired, matched_pct
 from jarvis.comparison.sides import Role
 from jarvis.comparison.slower import slower
-from jarvis.comparison.timeline import outside_compute
+from jarvis.comparison.timeline import IDLE, outside_compute
 from jarvis.findings import Finding, Impact, OpRef
+from jarvis.perf_report.efficiency import OVER_LINK
 from jarvis.schemas.names import C
 from jarvis.text.messages import to_text
 
@@ -33,13 +34,22 @@ def findings(
     """
     inputs = FindingInput(paired, tolerance)
     found = list(slower(inputs, operations))
-    outside = outside_compute(inputs)
+    outside = list(outside_compute(inputs))
+    if any(finding.check != IDLE.check for finding in outside):
+        found = [finding for finding in found if not _is_outside_compute(finding, inputs)]
     is_linked = all(
         each.unlinked_pct <= MAX_UNLINKED_PCT for each in (paired.target, paired.reference)
     )
     if is_linked and (matched_pct(operations, unmatched) or 0.0) >= SAME_WORKLOAD_PCT:
         found += _only_in_target(inputs, unmatched)
     return tuple(sorted([*_within_compute(found, inputs), *outside], key=_most_time_first))
+
+
+def _is_outside_compute(finding: Finding, inputs: FindingInput) -> bool:
+    """Return whether its operations only copy or communicate, which a part of the step covers."""
+    is_outside = (pl.col(C.roofline_note) == OVER_LINK) | (pl.col(C.comm_time_us) > 0)
+    uids = set(inputs.paired.rows[Role.TARGET].filter(is_outside)[C.uid])
+    return all(operation.uid in uids for operation in finding.operations)
 
 
 def _most_time_first(finding: Finding) -> tuple[float, str, str]:

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from jarvis.comparison import Role
+from jarvis.comparison import Comparison, Role
+from jarvis.comparison.timeline import OUTSIDE_COMPUTE
 from jarvis.core.workspace import RunPaths
 from jarvis.findings import Finding, Priority
 from jarvis.impact import FULL_PCT, share_pct
@@ -139,13 +140,19 @@ def _result(subject: Subject) -> Iterator[str]:
             finding.impact.saved_ms.mid for finding in compared.findings if finding.impact
         )
         total_ms = compared.target.timeline_ms("total_time") or compared.target.compute_ms
+        share = f", {percent(share_pct(saved_ms, total_ms))} of the target's GPU window"
+        is_by_hardware = compared.ratios is not None and not subject.is_one_gpu
         yield (
             f"{_findings(len(compared.findings))} what "
-            f"{'is not explained' if subject.is_one_gpu else 'they do not explain'}: about "
-            f"{milliseconds(saved_ms)} in all, {percent(share_pct(saved_ms, total_ms))} of the "
-            "target's GPU window."
+            f"{'they do not explain' if is_by_hardware else 'is not explained'}: about "
+            f"{milliseconds(saved_ms)} in all{share if _is_of_window(compared) else ''}."
         )
     yield from _before_kernels(subject)
+
+
+def _is_of_window(compared: Comparison) -> bool:
+    """Return whether all savings are of the GPU window; a step may idle outside it."""
+    return all(finding.check not in OUTSIDE_COMPUTE for finding in compared.findings)
 
 
 def _before_kernels(subject: Subject) -> Iterator[str]:
