@@ -51,6 +51,16 @@ KERNEL_FLOOR_US = 2.0
 """Minimal kernel time: the shortest kernels of real traces take 1.5 to 2 µs. A call with a smaller
 roofline time cannot reach its roofline."""
 
+TINY_ROOFLINE_US = 1.0
+"""A call with a smaller roofline time is launch bound whatever it takes, so the peaks of two GPUs
+explain no difference between their times."""
+
+RELEVANT_STEP_PCT = 1.0
+"""A smaller change of the idle time, communication or copies of a step is not a finding."""
+
+REASON_PCT = 5.0
+"""A call that reaches less of its roofline is not as fast as it is because of a peak of the GPU."""
+
 GAP_PARTS = (0.75, 0.875, 1.0)
 """Parts of the gap to the roofline: the low, middle and high score of TraceLens's agent."""
 

@@ -49,7 +49,8 @@ rules for --fail-if: METRIC COMPARISON THRESHOLD, such as "gpu_time > +5%" or "o
               (busy_time, idle_time, computation_time, ...), the key of a category (gemm,
               elementwise, ...), or op:NAME for an operator
   comparison  >, >=, < or <=
-  threshold   a change from the reference to the target, in % of the reference or in ms
+  threshold   a change from the reference to the target, in % of the reference or in ms; times
+              are per step if steps are marked on both sides
 """
 ROLES = ("reference", "target")
 
@@ -135,7 +136,7 @@ def _tolerance(text: str) -> float:
 
 def _compare(arguments: argparse.Namespace) -> int:
     from jarvis.comparison import TOLERANCE
-    from jarvis.comparison.rules import Rule, metrics
+    from jarvis.comparison.rules import Rule, is_per_step, metrics
     from jarvis.pipeline import compare
 
     rules = [Rule.parse(text) for text in arguments.fail_if]
@@ -146,7 +147,7 @@ def _compare(arguments: argparse.Namespace) -> int:
         reference, target = sides[0].run, sides[1].run
         comparison = compare(target, reference, tolerance=arguments.tolerance or TOLERANCE)
         times = metrics(comparison) if rules else {}
-        verdicts = [rule.applied(times) for rule in rules]
+        verdicts = [rule.applied(times, is_per_step=is_per_step(comparison)) for rule in rules]
         files = list(_write_files(sides, comparison, arguments))
         note(comparison.unknown)
         print_result(

@@ -143,15 +143,32 @@ class Comparison:
     def summary(self) -> tuple[str, ...]:
         """The comparison as neutral sentences: a step, totals, then key points."""
         return (
+            *self.base,
             *summary.in_steps(self.steps),
             *summary.in_totals(self.totals),
             *self.key_points,
         )
 
+    @property
+    def base(self) -> tuple[str, ...]:
+        """The sentence that times are per step, if they are."""
+        return summary.per_step(self.paired)
+
+    @property
+    def is_per_step(self) -> bool:
+        """Whether times and counts are per step, as the sides differ in the number of steps."""
+        return self.target.divisor != self.reference.divisor
+
     @cached_property
     def key_points(self) -> tuple[str, ...]:
         """Sentences about bounds, matched operations, and explained differences."""
-        return summary.key_points(self.bounds, self.operations, self.unmatched, self.collectives)
+        return summary.key_points(
+            self.paired,
+            self.bounds,
+            self.operations,
+            self.unmatched,
+            self.collectives,
+        )
 
     @property
     def is_without_difference(self) -> bool:
@@ -193,9 +210,12 @@ def _differs(differences_ms: pl.Series) -> bool:
 
 
 def compare(target: Side, reference: Side, tolerance: float = TOLERANCE) -> Comparison:
-    """Compare a target with a reference.
+    """Compare a target with a reference; per step if they have different numbers of steps.
 
     Raises:
         ValueError: The tolerance is below 1.
     """
+    steps = target.steps, reference.steps
+    if all(steps) and steps[0] != steps[1]:
+        target, reference = target.per_step(), reference.per_step()
     return Comparison(Paired(target, reference), tolerance)

@@ -3,7 +3,7 @@
 import polars as pl
 
 from jarvis.comparison.matching import VIEW
-from jarvis.comparison.operations import Paired, difference, difference_pct
+from jarvis.comparison.operations import Paired, difference, difference_pct, whole
 from jarvis.comparison.sides import Role, Side
 from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
 from jarvis.perf_report.timeline.step_account import LABELS, StepAccount
@@ -130,8 +130,8 @@ def collectives(target: Side, reference: Side) -> pl.DataFrame:
             communication(table)
             .group_by(_COLLECTIVE)
             .agg(
-                pl.col(C.count).sum().alias(f"{side}_count"),
-                (pl.col("us").sum() / 1e3).alias(f"{side}_ms"),
+                whole(pl.col(C.count).sum() / table.divisor).alias(f"{side}_count"),
+                (pl.col("us").sum() / 1e3 / table.divisor).alias(f"{side}_ms"),
             )
         )
     both = of["target"].join(
@@ -188,6 +188,7 @@ def _modules(side: Side, prefix: str) -> pl.DataFrame:
         path = above.get(parent, ())
         if kind == "module":
             path = (*path, name.removeprefix(MODULE_PREFIX))
+            calls = max(1, round(calls)) if calls else 0
             rows.append((" / ".join(path), path[-1], len(path) - 1, calls, gpu_ns / 1e6))
         above[node] = path
     schema = {
@@ -224,7 +225,7 @@ def kernels(paired: Paired) -> pl.DataFrame:
         role: launched(paired.rows[role])
         .group_by(C.kernel)
         .agg(
-            pl.col(C.launches).sum().cast(pl.Int64).alias(f"{role.value}_launches"),
+            whole(pl.col(C.launches).sum()).alias(f"{role.value}_launches"),
             (pl.col("us").sum() / 1e3).alias(f"{role.value}_ms"),
         )
         for role in Role

@@ -7,6 +7,7 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.comparison.expected import HardwareRatios
+from jarvis.comparison.matching import KEYS
 from jarvis.comparison.operations import Paired
 from jarvis.comparison.sides import Role
 from jarvis.findings import Impact, Priority
@@ -44,6 +45,12 @@ class FindingInput:
     def category_ms(self) -> dict[str | None, float]:
         rows = self.paired.rows[Role.TARGET].group_by(C.category)
         return dict(rows.agg(pl.col(C.kernel_time_us).sum() / 1e3).iter_rows())
+
+    @cached_property
+    def argument_lists(self) -> dict[str, int]:
+        """The number of different argument lists of each operator on the target."""
+        rows = self.paired.rows[Role.TARGET].unique(KEYS)
+        return dict(rows.group_by(C.name).len().iter_rows())
 
     @cached_property
     def top_uids(self) -> frozenset[int]:

@@ -1,11 +1,14 @@
 """Ratios of target time to reference time that the peaks of two GPUs explain."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
+from jarvis.comparison.sides import Role
 from jarvis.hardware import HardwareSpec
-from jarvis.impact import KERNEL_FLOOR_US, SHORT_CALL_US
+from jarvis.impact import KERNEL_FLOOR_US, SHORT_CALL_US, TINY_ROOFLINE_US
 from jarvis.perf_report.efficiency import OVER_LINK
 from jarvis.schemas.names import C
 
@@ -19,6 +22,11 @@ class HardwareRatios:
 
     target: HardwareSpec
     reference: HardwareSpec
+
+    @property
+    def is_same(self) -> bool:
+        """Whether both sides ran on the same GPU with the same peaks, which explain nothing."""
+        return self.target == self.reference
 
     @property
     def memory(self) -> float:
@@ -50,11 +58,16 @@ def log_ratios(operations: pl.DataFrame, ratios: HardwareRatios | None) -> pl.Da
     """Return ``operations`` with ``log_least, log_most``: logarithms of the expected ratios.
 
     They are equal if the bound is known, and null if no peak applies: without hardware, for copies
-    over the link to the host, and for communication.
+    over the link to the host, and for communication. On one GPU all of them are 0: the same times
+    are expected of copies and communication too.
     """
     if ratios is None:
         unknown = pl.lit(None, pl.Float64)
         return operations.with_columns(unknown.alias(C.log_least), unknown.alias(C.log_most))
+    if ratios.is_same:
+        return operations.with_columns(
+            pl.lit(0.0).alias(C.log_least), pl.lit(0.0).alias(C.log_most)
+        )
     least, most = ratios.bounds()
     kinds = operations.select(C.bound, C.compute).unique()
     known = pl.Series("known", [ratios.of(*kind) for kind in kinds.iter_rows()], pl.Float64)
@@ -88,3 +101,19 @@ def is_launch_bound(side: str) -> pl.Expr:
     roofline_us = pl.col(f"{side}_roofline_us_per_call")
     is_at_floor = (roofline_us < KERNEL_FLOOR_US).fill_null(value=True)
     return (pl.col(f"{side}_us_per_call") < SHORT_CALL_US) & is_at_floor
+
+
+def has_tiny_roofline() -> pl.Expr:
+    """Return whether the roofline of a call is too short on either side to explain a ratio."""
+    return pl.any_horizontal(
+        (pl.col(f"{side}_roofline_us_per_call") < TINY_ROOFLINE_US).fill_null(value=False)
+        for side in ("target", "reference")
+    )
+
+
+def roofline_us(row: Mapping[str, Any], role: Role) -> float | None:
+    """Return the roofline time of one call of a row of ``comparison_operations`` in µs."""
+    prefix = "" if role is Role.TARGET else "reference_"
+    efficiency: float | None = row[f"{prefix}efficiency_pct"]
+    us_per_call: float = row[f"{role.value}_us_per_call"]
+    return None if efficiency is None else efficiency / 100 * us_per_call

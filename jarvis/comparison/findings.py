@@ -7,15 +7,18 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from jarvis import impact, savings
+from jarvis import impact
 from jarvis.comparison import basis as names
 from jarvis.comparison.basis import FindingInput
 from jarvis.comparison.messages import MESSAGES
-from jarvis.comparison.operations import SAME_WORKLOAD_PCT, Paired, matched_pct
+from jarvis.comparison.operations import MAX_UNLINKED_PCT, SAME_WORKLOAD_PCT, Paired, matched_pct
 from jarvis.comparison.sides import Role
 from jarvis.comparison.slower import slower
+from jarvis.comparison.timeline import IDLE, outside_compute
 from jarvis.findings import Finding, Impact, OpRef
+from jarvis.perf_report.efficiency import OVER_LINK
 from jarvis.schemas.names import C
+from jarvis.text.messages import to_text
 
 ONLY_IN_TARGET = "only_in_target"
 
@@ -23,15 +26,36 @@ ONLY_IN_TARGET = "only_in_target"
 def findings(
     paired: Paired, operations: pl.DataFrame, unmatched: pl.DataFrame, tolerance: float
 ) -> tuple[Finding, ...]:
-    """Return the findings, most urgent first; savings can be added, none counts twice.
+    """Return the findings, most time between the sides first.
+
+    Savings can be added, none counts twice.
 
     ``operations`` and ``unmatched`` are the tables of the comparison with ``tolerance``.
     """
     inputs = FindingInput(paired, tolerance)
     found = list(slower(inputs, operations))
-    if (matched_pct(operations, unmatched) or 0.0) >= SAME_WORKLOAD_PCT:
+    outside = list(outside_compute(inputs))
+    if any(finding.check != IDLE.check for finding in outside):
+        found = [finding for finding in found if not _is_outside_compute(finding, inputs)]
+    is_linked = all(
+        each.unlinked_pct <= MAX_UNLINKED_PCT for each in (paired.target, paired.reference)
+    )
+    if is_linked and (matched_pct(operations, unmatched) or 0.0) >= SAME_WORKLOAD_PCT:
         found += _only_in_target(inputs, unmatched)
-    return tuple(savings.by_priority(_within_compute(found, inputs)))
+    return tuple(sorted([*_within_compute(found, inputs), *outside], key=_most_time_first))
+
+
+def _is_outside_compute(finding: Finding, inputs: FindingInput) -> bool:
+    """Return whether its operations only copy or communicate, which a part of the step covers."""
+    is_outside = (pl.col(C.roofline_note) == OVER_LINK) | (pl.col(C.comm_time_us) > 0)
+    uids = set(inputs.paired.rows[Role.TARGET].filter(is_outside)[C.uid])
+    return all(operation.uid in uids for operation in finding.operations)
+
+
+def _most_time_first(finding: Finding) -> tuple[float, str, str]:
+    """Return the sorting key by the step time between the sides."""
+    saved_ms = finding.impact.saved_ms.high if finding.impact else 0.0
+    return -saved_ms, finding.category, to_text(finding.title)
 
 
 def _only_in_target(inputs: FindingInput, unmatched: pl.DataFrame) -> Iterator[Finding]:

@@ -4,8 +4,9 @@ from enum import StrEnum
 
 import polars as pl
 
-from jarvis.comparison.expected import HardwareRatios, is_launch_bound
+from jarvis.comparison.expected import HardwareRatios, has_tiny_roofline, is_launch_bound
 from jarvis.comparison.matching import MatchedBy
+from jarvis.impact import REASON_PCT
 from jarvis.schemas.names import C
 
 TOLERANCE = 1.2
@@ -45,9 +46,24 @@ _SHORT = (
     "Calls of a few microseconds: starting a kernel takes most of the time, so neither bandwidth "
     "nor compute peaks explain a difference."
 )
+_TINY = (
+    "Launch bound: the roofline of a call is below a microsecond, so neither bandwidth nor compute "
+    "peaks explain a difference; the measured times are compared."
+)
 _SAME = "No difference."
+_ON_ONE_GPU = {
+    _SLOW: "The target is slower on the same GPU, which points to its kernels or software.",
+    _MUCH_SLOWER: "The target takes more than twice the time on the same GPU, most likely because "
+    "of the choice or tuning of its kernels.",
+    _FAST: "The target is faster on the same GPU: the reference may be inefficient here.",
+}
+_WITHIN_TOLERANCE = "Within the tolerance: the same time is expected on the same GPU."
 _OTHER_WORK = "The two sides do not do the same amount of work here."
 _NO_FIGURE = "No peak of the two GPUs applies, so no ratio is expected."
+_RANGE_FAR_FROM_PEAK = (
+    "Within the tolerance of what the two GPUs explain, but so far below the roofline that their "
+    "peaks are not the reason."
+)
 _RANGE = "Within the ratios that bandwidth and compute peaks of the two GPUs explain."
 
 
@@ -63,11 +79,17 @@ def judged(pairs: pl.DataFrame, ratios: HardwareRatios | None, tolerance: float)
     ratio, calls = pl.col(C.time_ratio), pl.col(C.target_ms) / pl.col(C.target_us_per_call)
     expected_us = pl.col(C.reference_us_per_call) * most
     roofline_us = pl.col(C.target_roofline_us_per_call)
+    if _is_one_gpu(ratios):
+        roofline_us = pl.lit(0.0)  # the reference shows what the GPU reaches
     much = max(tolerance, MUCH)
     outcome = (
         pl.when(most.is_null())
         .then(pl.lit(Outcome.UNKNOWN.value))
-        .when(is_launch_bound("target") & is_launch_bound("reference"))
+        .when(
+            is_launch_bound("target")
+            & is_launch_bound("reference")
+            & pl.lit(not _is_one_gpu(ratios))
+        )
         .then(pl.lit(Outcome.SHORT.value))
         .when(ratio > much * most)
         .then(pl.lit(Outcome.MUCH_SLOWER.value))
@@ -105,6 +127,10 @@ def judged(pairs: pl.DataFrame, ratios: HardwareRatios | None, tolerance: float)
     )
 
 
+def _is_one_gpu(ratios: HardwareRatios | None) -> bool:
+    return ratios is not None and ratios.is_same
+
+
 def _explanation(ratios: HardwareRatios | None) -> pl.Expr:
     outcome, name = pl.col(C.outcome), pl.col(C.name)
     is_other_work = (
@@ -113,6 +139,11 @@ def _explanation(ratios: HardwareRatios | None) -> pl.Expr:
         & (pl.col(C.work_ratio).is_not_null() | (name == pl.col(C.reference_name)))
     )
     is_same = pl.col(C.time_ratio).is_close(1.0, rel_tol=1e-12)
+    is_one_gpu = _is_one_gpu(ratios)
+
+    def word(text: str) -> pl.Expr:
+        return pl.lit(_ON_ONE_GPU[text] if is_one_gpu else text)
+
     return (
         pl.when(is_same & (pl.col(C.expected_ratio).is_close(1.0).fill_null(value=True)))
         .then(pl.lit(_SAME))
@@ -122,15 +153,17 @@ def _explanation(ratios: HardwareRatios | None) -> pl.Expr:
         .then(pl.lit(_NO_FIGURE))
         .when(outcome == Outcome.SHORT.value)
         .then(pl.lit(_SHORT))
+        .when(has_tiny_roofline() & pl.lit(not is_one_gpu))
+        .then(pl.lit(_TINY))
         .when(outcome.is_in(SLOWER) & pl.col(C.is_roofline_capped))
         .then(pl.lit(_CAPPED))
         .when(outcome == Outcome.MUCH_SLOWER.value)
-        .then(pl.lit(_MUCH_SLOWER))
+        .then(word(_MUCH_SLOWER))
         .when(outcome == Outcome.SLOWER.value)
-        .then(pl.lit(_SLOW))
+        .then(word(_SLOW))
         .when(outcome.is_in(FASTER))
-        .then(pl.lit(_FAST))
-        .otherwise(_by_hardware())
+        .then(word(_FAST))
+        .otherwise(pl.lit(_WITHIN_TOLERANCE) if is_one_gpu else _by_hardware())
     )
 
 
@@ -138,6 +171,10 @@ def _by_hardware() -> pl.Expr:
     """Return which peak explains the time, and which side has the higher one."""
     ratio, expected = pl.col(C.time_ratio), pl.col(C.expected_ratio)
     is_faster, is_slower = ratio < 1, ratio > 1
+    reaches = [
+        (pl.col(name) >= REASON_PCT).fill_null(value=False)
+        for name in (C.efficiency_pct, C.reference_efficiency_pct)
+    ]
     figure = (
         pl.when(pl.col(C.bound) != pl.col(C.reference_bound))
         .then(None)
@@ -150,6 +187,8 @@ def _by_hardware() -> pl.Expr:
     return (
         pl.when(expected.is_null() | figure.is_null())
         .then(pl.lit(_RANGE))
+        .when(~pl.all_horizontal(reaches))
+        .then(pl.lit(_RANGE_FAR_FROM_PEAK))
         .when(is_faster & (expected < 1))
         .then(pl.format("{} bound: faster, as the target has more {}.", bound, figure))
         .when(is_slower & (expected > 1))

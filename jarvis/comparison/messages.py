@@ -5,11 +5,18 @@ from jarvis.text.messages import MessageTable
 MESSAGES = MessageTable(
     "comparison",
     {
-        "title.slower": "{name} is slower than the hardware explains",
-        "title.much_slower": "{name} is much slower than the hardware explains",
+        "title.slower": "{subject} is slower than the hardware explains",
+        "title.slower.one_gpu": "{subject} is slower than on the reference, the same GPU",
+        "title.much_slower.one_gpu": "{subject} is much slower than on the reference, the same GPU",
+        "title.much_slower": "{subject} is much slower than the hardware explains",
         "title.fused": "{place:name}: the reference needs fewer kernels",
         "title.only_in_target": "{category}: work that only the target does",
-        "issue.slower": "On the target {name} takes {time_ms} in {calls}, {compared}. "
+        "subject": "{name}",
+        "subject.arguments": "{name} `{arguments}`",
+        "subject.some": "{name} ({count} of {of} argument lists)",
+        "subject.all": "{name} (all {of} argument lists)",
+        "subject.place": "{name} at {place:name}",
+        "issue.slower": "On the target {subject} takes {time_ms} in {calls}, {compared}. "
         "{unexplained_ms} are not explained; most of that is {call}: {target_us:number} µs per "
         "call against {reference_us:number} µs.",
         "issue.fused": "At {place:name} the target launches {launches:number} kernels per call "
@@ -17,9 +24,45 @@ MESSAGES = MessageTable(
         "{time_ms} in {calls}, {compared}.",
         "issue.only_in_target": "{time_ms} of {names:names} on the target {count:either has|have} "
         "no counterpart on the reference, which has {other} here.",
+        "title.longer_idle": "The GPU idles longer on the target",
+        "title.more_exposed_communication": "More exposed communication on the target",
+        "title.more_exposed_copies": "More exposed copies on the target",
+        "issue.longer_idle": "The GPU idles for {time_ms} on the target and for {reference_ms} on "
+        "the reference {span}: {extra_ms} more, {step_pct} of the target's step time.{cause?}",
+        "issue.more_exposed_communication": "Communication without compute takes {time_ms} on the "
+        "target and {reference_ms} on the reference {span}: {extra_ms} more, {step_pct} of the "
+        "target's step time.",
+        "issue.more_exposed_copies": "Copies without compute or communication take {time_ms} on "
+        "the target and {reference_ms} on the reference {span}: {extra_ms} more, {step_pct} of "
+        "the target's step time.",
+        "span.step": "per step",
+        "span.steps": "in {steps:count step}",
+        "span.recording": "in the recording",
+        "cause": " Most of the difference is {cause}: {cause_ms} against {other_ms}.",
+        "algorithmic.longer_idle": "Find out what the host does on the target while the GPU waits, "
+        "and not on the reference: the target's own report has each cause of idle time.",
+        "algorithmic.more_exposed_communication": "Compare the collectives of both sides, and "
+        "overlap them on the target as the reference does.",
+        "algorithmic.more_exposed_copies": "Compare the copies of both sides by direction and "
+        "size, and do on the target only those of the reference.",
+        "kernel.longer_idle": "Faster kernels do not shorten idle time.",
+        "kernel.more_exposed_communication": "Faster compute kernels do not shorten it.",
+        "kernel.more_exposed_copies": "Faster compute kernels do not shorten it.",
+        "caveat.longer_idle": "Idle time differs between recordings of one program, and the "
+        "profiler adds to it.",
+        "caveat.more_exposed_communication": "Whether it waits or transfers cannot be told from "
+        "one rank.",
+        "caveat.more_exposed_copies": "The host and its link to the GPU may differ too.",
+        "verify.longer_idle": "Record the target again: the GPU must idle for about "
+        "{reference_ms}.",
+        "verify.more_exposed_communication": "Record the target again: exposed communication must "
+        "take about {reference_ms}.",
+        "verify.more_exposed_copies": "Record the target again: exposed copies must take about "
+        "{reference_ms}.",
         "other": "{reference_ms} of its own",
         "other.nothing": "nothing of its own",
         "compared": "{change} than the {reference_ms} of the reference for as many{explained}",
+        "explained.one_gpu": ", on the same GPU",
         "explained.nothing": ", where the two GPUs explain no difference",
         "explained": ", where the two GPUs explain {attainable_ms}, {change}",
         "change.longer": "{change_pct} longer",
@@ -44,7 +87,7 @@ MESSAGES = MessageTable(
         "the work into the kernels around it.",
         "hypothesis.same_kernels": "Both sides launch kernels of the same names, so their "
         "compilation or suitability for the target is the likely cause.",
-        "hypothesis.much_slower": "At more than twice the explained time, the choice or tuning of "
+        "hypothesis.much_slower": "At more than twice the expected time, the choice or tuning of "
         "a kernel is the likely cause.",
         "hypothesis.slower": "Kernels or software of the target are the likely cause.",
         "hypothesis.fused": "Operators that are fused only on the reference are the likely cause.",
@@ -56,6 +99,8 @@ MESSAGES = MessageTable(
         "caveat.by_dimensions": "The reference runs {reference_name:name} here: matched by "
         "dimensions, not by name.",
         "caveat.nothing_expected": "It is not known how much of the difference the GPUs explain.",
+        "caveat.tiny": "Its roofline is below a microsecond: the call is launch bound, and the "
+        "measured times are compared.",
         "caveat.launching": "One side is launch bound, so the attainable time is the reference's "
         "own time.",
         "caveat.bound_unknown": "The bound is not known, so the highest ratio counts as explained.",

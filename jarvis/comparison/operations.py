@@ -9,6 +9,7 @@ import polars as pl
 from jarvis.comparison.expected import (
     HardwareRatios,
     hardware_ratios,
+    has_tiny_roofline,
     is_launch_bound,
     log_ratios,
 )
@@ -22,6 +23,9 @@ SAME_WORK = 1.1
 
 SAME_WORKLOAD_PCT = 50.0
 """Minimum share of the target's time with a counterpart for two runs of the same workload."""
+
+MAX_UNLINKED_PCT = 50.0
+"""A side with more GPU work in no operation is not comparable by operation."""
 
 NAMES_SHOWN = 3
 
@@ -113,7 +117,7 @@ class Paired:
             share = pl.when(side.compute_ms > 0).then(100 * time_ms / side.compute_ms)
             parts.append(
                 rest.join(self.rows[role], on=C.uid, maintain_order="left").with_columns(
-                    pl.col(C.operation_count).alias(C.calls),
+                    whole(pl.col(C.operation_count)).alias(C.calls),
                     time_ms.alias(C.time_ms),
                     share.alias(C.percent_of_compute),
                     pl.col(C.kernels).list.first().struct.field(C.name).alias(C.kernel),
@@ -184,7 +188,7 @@ def _with_times(pairs: pl.DataFrame, compute_ms: float) -> pl.DataFrame:
                 C.reference_us_per_call: 1e3 * reference / pl.col(C.reference_calls),
                 C.efficiency_pct: pl.col("roofline_us") / target / 10,
                 C.reference_efficiency_pct: pl.col("reference_roofline_us") / reference / 10,
-                C.target_calls: _whole(C.calls),
+                C.target_calls: whole(pl.col(C.calls)),
                 C.target_roofline_us_per_call: pl.col("roofline_us") / pl.col(C.calls),
             },
             reference_roofline_us_per_call=pl.col("reference_roofline_us")
@@ -193,15 +197,16 @@ def _with_times(pairs: pl.DataFrame, compute_ms: float) -> pl.DataFrame:
         .rename({"ms": C.target_ms})
         .with_columns(
             **{
-                C.reference_calls: _whole(C.reference_calls),
+                C.reference_calls: whole(pl.col(C.reference_calls)),
                 C.time_ratio: pl.col(C.target_us_per_call) / pl.col(C.reference_us_per_call),
             },
         )
     )
 
 
-def _whole(calls: str) -> pl.Expr:
-    return pl.col(calls).round().clip(lower_bound=1).cast(pl.Int64)
+def whole(count: pl.Expr) -> pl.Expr:
+    """Return a count of calls as a whole number, at least 1: per step it may be a fraction."""
+    return count.round().clip(lower_bound=1).cast(pl.Int64)
 
 
 def difference(target: pl.Expr, reference: pl.Expr) -> pl.Expr:
@@ -232,7 +237,8 @@ def _with_expected(pairs: pl.DataFrame, ratios: HardwareRatios | None) -> pl.Dat
 
     The expected ratio is the geometric mean over the operations of both sides, weighted by time. If
     the same call is memory bound on one GPU and compute bound on the other, it is the ratio of its
-    roofline times. If one side is launch bound, the range includes 1.
+    roofline times. If one side is launch bound, the range includes 1; rooflines below a microsecond
+    explain no difference, so 1 is expected.
     """
     is_same_call = pl.col(C.matched_by) == MatchedBy.ARGUMENTS.value
     has_flops = (pl.col(C.flops) > 0) & (pl.col("reference_flops") > 0)
@@ -259,14 +265,19 @@ def _with_expected(pairs: pl.DataFrame, ratios: HardwareRatios | None) -> pl.Dat
         return pl.when(is_mixed).then(rooflines).when(is_comparable).then(mean)
 
     is_short = is_launch_bound("target") | is_launch_bound("reference")
+    is_tiny = has_tiny_roofline()
     least, most = expected("least"), expected("most")
     return pairs.with_columns(
         **{
             C.work_ratio: work,
-            C.expected_ratio_least: pl.when(is_short)
+            C.expected_ratio_least: pl.when(is_tiny & least.is_not_null())
+            .then(1.0)
+            .when(is_short)
             .then(least.clip(upper_bound=1.0))
             .otherwise(least),
-            C.expected_ratio_most: pl.when(is_short)
+            C.expected_ratio_most: pl.when(is_tiny & most.is_not_null())
+            .then(1.0)
+            .when(is_short)
             .then(most.clip(lower_bound=1.0))
             .otherwise(most),
         },

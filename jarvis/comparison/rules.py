@@ -2,9 +2,10 @@
 
 A rule has a metric, an operator (``>``, ``>=``, ``<``, ``<=``) and a threshold in ``%`` or ``ms``
 for the change from the reference to the target: ``+5%`` is 5 % more time than on the reference,
-``-2 ms`` is 2 ms less. Metrics are ``gpu_time`` (from the first GPU start to the last GPU end), the
-parts of the GPU timeline by name (``busy_time``, ``idle_time``, ...), the keys of the categories
-(``gemm``, ...) and ``op:NAME``, an operator by name.
+``-2 ms`` is 2 ms less. Times are per step if steps are marked on both sides. Metrics are
+``gpu_time`` (from the first GPU start to the last GPU end), the parts of the GPU timeline by name
+(``busy_time``, ``idle_time``, ...), the keys of the categories (``gemm``, ...) and ``op:NAME``, an
+operator by name.
 """
 
 import math
@@ -61,7 +62,7 @@ class Rule:
         threshold = float(match["threshold"].replace(" ", ""))
         return cls(text.strip(), match["metric"], match["sign"], threshold, match["unit"])
 
-    def applied(self, times: Times) -> "RuleResult":
+    def applied(self, times: Times, *, is_per_step: bool = False) -> "RuleResult":
         """Apply the rule to ``metrics`` of a comparison; raise RuleError for an unknown metric."""
         if self.metric not in times:
             raise RuleError(self.text, f"there is no metric {self.metric!r}; {_known(times)}")
@@ -70,7 +71,7 @@ class Rule:
         if self.unit == "%":
             change = _percent(change, reference_ms)
         is_met = _COMPARISONS[self.sign](change, self.threshold)
-        return RuleResult(self, reference_ms, target_ms, change, is_met)
+        return RuleResult(self, reference_ms, target_ms, change, is_met, is_per_step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ class RuleResult:
     target_ms: float
     change: float
     is_met: bool
+    is_per_step: bool = False
 
     def __str__(self) -> str:
         if math.isinf(self.change):
@@ -93,10 +95,11 @@ class RuleResult:
             in_unit = percent if self.rule.unit == "%" else milliseconds
             size = in_unit(abs(self.change))
             by = f"{'+' if self.change >= 0 else '-'}{size}"
+        base = " per step" if self.is_per_step else ""
         verdict = "applies" if self.is_met else "does not apply"
         return (
             f"{self.rule.text}: {verdict} ({milliseconds(self.reference_ms)} on the reference, "
-            f"{milliseconds(self.target_ms)} on the target, {by})"
+            f"{milliseconds(self.target_ms)} on the target{base}, {by})"
         )
 
 
@@ -107,7 +110,8 @@ def _percent(change: float, reference_ms: float) -> float:
 
 
 def metrics(comparison: Comparison) -> Times:
-    """Return the metrics of a comparison; missing work takes no time."""
+    """Return the metrics of a comparison, per step if steps are marked; missing work takes no
+    time."""
     columns = (C.reference_ms, C.target_ms)
     parts = {
         kind: (before or 0.0, after or 0.0)
@@ -118,7 +122,16 @@ def metrics(comparison: Comparison) -> Times:
         key: (before or 0.0, after or 0.0)
         for key, before, after in comparison.categories.select(C.category, *columns).iter_rows()
     }
-    return {**gpu, **parts, **categories, **_operators(comparison)}
+    times = {**gpu, **parts, **categories, **_operators(comparison)}
+    steps = 1 if comparison.is_per_step else comparison.target.steps or 1
+    if steps == 1 or not is_per_step(comparison):
+        return times
+    return {name: (before / steps, after / steps) for name, (before, after) in times.items()}
+
+
+def is_per_step(comparison: Comparison) -> bool:
+    """Return whether the metrics are per step: steps are marked on both sides."""
+    return None not in (comparison.target.steps, comparison.reference.steps)
 
 
 def _operators(comparison: Comparison) -> Times:

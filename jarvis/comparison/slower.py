@@ -11,19 +11,25 @@ import polars as pl
 from jarvis import impact
 from jarvis.comparison import basis as names
 from jarvis.comparison.basis import FindingInput
+from jarvis.comparison.expected import roofline_us
 from jarvis.comparison.judgement import SLOWER, Outcome
 from jarvis.comparison.matching import MatchedBy
 from jarvis.comparison.messages import MESSAGES
 from jarvis.comparison.operations import SAME_WORK
+from jarvis.comparison.sides import Role
 from jarvis.findings import Finding, Impact, OpRef
 from jarvis.schemas.names import C
 from jarvis.text.format import arguments
+from jarvis.text.markdown import shortened
 from jarvis.text.messages import Message
 
 SLOWER_THAN_HARDWARE, FUSED_ON_REFERENCE = "slower_than_hardware", "fused_on_reference"
 
 FUSED_CATEGORIES = ("elementwise", "reduce", "batchnorm")
 """Categories of operators whose memory traffic fusion reduces."""
+
+ARGUMENTS_LENGTH = 75
+"""Characters of the arguments in a title."""
 
 MAX_LAUNCHES, MAX_SAVED_LAUNCHES = 30, 15
 """Maximum launches of a call on the target, and more than on the reference, for which fusion is a
@@ -127,6 +133,7 @@ class Slower:
         """Values of the messages."""
         first = self.first
         return {
+            "subject": self.subject,
             "name": first[C.name],
             "reference_name": first[C.reference_name],
             "kernel": first[C.kernel] or first[C.name],
@@ -147,6 +154,25 @@ class Slower:
         }
 
     @cached_property
+    def subject(self) -> Message:
+        """Return the operator with the arguments that the numbers of the finding cover."""
+        first = self.first
+        values = {
+            "name": first[C.name],
+            "place": self.place,
+            "arguments": self.arguments and shortened(self.arguments, ARGUMENTS_LENGTH),
+            "count": self.rows.height,
+            "of": self.inputs.argument_lists.get(first[C.name], 0),
+        }
+        if first[C.matched_by] != MatchedBy.ARGUMENTS.value:
+            key = "subject.place" if first[C.place] else "subject"
+        elif self.rows.height == 1:
+            key = "subject.arguments" if self.arguments else "subject"
+        else:
+            key = "subject.all" if values["count"] == values["of"] else "subject.some"
+        return MESSAGES.pick(key, values)
+
+    @cached_property
     def place(self) -> str:
         return str(self.first[C.place] or self.first[C.name])
 
@@ -155,9 +181,20 @@ class Slower:
         bounds = self.first[C.bound], self.first[C.reference_bound]
         return all(bound in ("memory", "compute") for bound in bounds)
 
+    @property
+    def _is_tiny(self) -> bool:
+        rooflines = (roofline_us(self.first, role) for role in Role)
+        return any(us is not None and us < impact.TINY_ROOFLINE_US for us in rooflines)
+
     @cached_property
     def is_much(self) -> bool:
         return bool((self.rows[C.outcome] == Outcome.MUCH_SLOWER.value).any())
+
+    @property
+    def is_one_gpu(self) -> bool:
+        """Whether both sides ran on the same GPU, so that it explains nothing."""
+        ratios = self.inputs.paired.ratios
+        return ratios is not None and ratios.is_same
 
     @property
     def check(self) -> str:
@@ -170,7 +207,8 @@ class Slower:
 
     @property
     def title(self) -> Message:
-        return self._message("title.much_slower" if self.is_much else "title.slower")
+        key = "title.much_slower" if self.is_much else "title.slower"
+        return self._message(f"{key}.one_gpu" if self.is_one_gpu else key)
 
     def _message(self, key: str) -> Message:
         return MESSAGES.pick(key, self.values)
@@ -248,6 +286,8 @@ class Slower:
     def _explained(self) -> Message | None:
         if self.first[C.expected_ratio_most] is None:
             return None
+        if self.is_one_gpu:
+            return MESSAGES("explained.one_gpu")
         if math.isclose(self.attainable_ms, self.reference_ms):
             return MESSAGES("explained.nothing")
         change = _change(self._against_reference(self.attainable_ms))
@@ -278,6 +318,8 @@ class Slower:
         is_short = first[C.expected_ratio] is None and self._has_known_bound
         if first[C.expected_ratio_most] is None:
             keys.append("caveat.nothing_expected")
+        elif self._is_tiny and not self.is_one_gpu:
+            keys.append("caveat.tiny")
         elif is_short:
             keys.append("caveat.launching")
         elif first[C.expected_ratio] is None:
@@ -285,7 +327,8 @@ class Slower:
         if first[C.is_roofline_capped]:
             keys.append("caveat.roofline")
         reached = first[C.reference_efficiency_pct]
-        if not is_short and reached is not None and reached < impact.BOTTLENECK_EFFICIENCY_PCT:
+        is_bound = not (is_short or self._is_tiny or self.is_one_gpu)
+        if is_bound and reached is not None and reached < impact.BOTTLENECK_EFFICIENCY_PCT:
             keys.append("caveat.reference_low")
         return [self._message(key) for key in keys]
 

@@ -6,7 +6,12 @@ import polars as pl
 
 from jarvis.comparison.aggregates import has_communication_data
 from jarvis.comparison.judgement import FASTER, SLOWER, Outcome
-from jarvis.comparison.operations import SAME_WORKLOAD_PCT, Paired, matched_pct
+from jarvis.comparison.operations import (
+    MAX_UNLINKED_PCT,
+    SAME_WORKLOAD_PCT,
+    Paired,
+    matched_pct,
+)
 from jarvis.comparison.sides import Role, Side
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable, to_text
@@ -27,6 +32,8 @@ MESSAGES = MessageTable(
         "change.none": "no difference",
         "change.more": "{change_pct} more",
         "change.less": "{change_pct} less",
+        "steps": "The target has {target:count step}, the reference {reference:count step}: all "
+        "times and numbers of calls are per step, the numbers rounded.",
         "bound.one": "{work} dominates: {target_pct} of the operations' time on the target, "
         "{reference_pct} on the reference.",
         "bound.two": "{work} dominates on the target ({target_pct} of its operations' time), "
@@ -43,6 +50,11 @@ MESSAGES = MessageTable(
         "expectations are per call, differences cover all calls.",
         "slower": "Slower than the hardware explains: {times}; {unexplained_ms} of that are not "
         "explained.",
+        "slower.one_gpu": "Slower on the same GPU: {times}; {unexplained_ms} of that are not "
+        "explained.",
+        "slower.none.one_gpu": "No operation is slower than on the reference, the same GPU.",
+        "as_expected.one_gpu": "As fast on the same GPU, within the tolerance: {times}.",
+        "faster.one_gpu": "Faster on the same GPU: {times}.",
         "slower.none": "No operation is slower than the hardware explains.",
         "as_expected": "As the hardware explains: {times}.",
         "faster": "Faster than the hardware explains: {times}.",
@@ -56,6 +68,11 @@ MESSAGES = MessageTable(
         "other_workload": "Only {matched_pct} of the time of the target's operations has a "
         "counterpart: the two sides probably run different workloads, so work on only one side is "
         "not reported as a finding.",
+        "unlinked": "{unlinked_ms} of GPU work of the {side}, {unlinked_pct} of its GPU time, have "
+        "no recorded launch: they are in none of its operations, so they are not compared.",
+        "unlinked.most": "The {side} is not comparable by operation: {unlinked_ms} of its GPU "
+        "work, {unlinked_pct} of its GPU time, have no recorded launch and are in none of its "
+        "operations. Work of only one side is not reported as a finding.",
         "hardware": "The GPU of the {side} is not described, so no ratio is expected for any "
         "operation.",
         "kernels": "The kernels of the {side} are not known, so they are not compared.",
@@ -70,6 +87,9 @@ MESSAGES = MessageTable(
         "reason": " {reason}",
     },
 )
+
+MIN_UNLINKED_PCT = 1.0
+"""Less GPU work without a recorded launch is not worth a sentence, as in trace health."""
 
 _PARTS = ("computation_time", "total_memcpy_time", "exposed_comm_time", "idle_time", "total_time")
 _NEEDED = ("gpu_timeline", "operations", "call_tree")
@@ -103,6 +123,7 @@ def in_steps(steps: pl.DataFrame) -> tuple[str, ...]:
 
 
 def key_points(
+    paired: Paired,
     bounds: pl.DataFrame,
     operations: pl.DataFrame,
     unmatched: pl.DataFrame,
@@ -112,11 +133,12 @@ def key_points(
 
     The arguments are the comparison's tables.
     """
+    is_one_gpu = paired.ratios is not None and paired.ratios.is_same
     messages = (
         *_character(bounds),
         *_matched(operations, unmatched),
         *_calls(operations),
-        *_judged(operations),
+        *_judged(operations, ".one_gpu" if is_one_gpu else ""),
         *_collectives(collectives),
     )
     return tuple(map(to_text, messages))
@@ -135,6 +157,14 @@ def _totals(totals: pl.DataFrame) -> Iterator[Message]:
             reference_ms=row[C.reference_ms],
             change=_change(row[C.difference_pct]),
         )
+
+
+def per_step(paired: Paired) -> tuple[str, ...]:
+    """Return the sentence that the comparison is per step, if it is."""
+    steps = paired.target.divisor, paired.reference.divisor
+    if steps[0] == steps[1]:
+        return ()
+    return (to_text(MESSAGES("steps", target=steps[0], reference=steps[1])),)
 
 
 def _change(change_pct: float | None) -> Message:
@@ -185,16 +215,16 @@ def _calls(operations: pl.DataFrame) -> Iterator[Message]:
         yield MESSAGES("calls", operations=rows.height)
 
 
-def _judged(operations: pl.DataFrame) -> Iterator[Message]:
+def _judged(operations: pl.DataFrame, gpu: str) -> Iterator[Message]:
     slower = operations.filter(pl.col(C.outcome).is_in(SLOWER))
     if not slower.is_empty():
         unexplained_ms = _sum(slower, C.unexplained_ms)
-        yield MESSAGES("slower", times=_times(slower), unexplained_ms=unexplained_ms)
+        yield MESSAGES(f"slower{gpu}", times=_times(slower), unexplained_ms=unexplained_ms)
     elif operations[C.is_unexpected].count():
-        yield MESSAGES("slower.none")
+        yield MESSAGES(f"slower.none{gpu}")
     kinds = (
-        ("as_expected", (Outcome.EXPECTED.value,)),
-        ("faster", FASTER),
+        (f"as_expected{gpu}", (Outcome.EXPECTED.value,)),
+        (f"faster{gpu}", FASTER),
         ("short", (Outcome.SHORT.value,)),
         ("nothing_expected", (Outcome.UNKNOWN.value,)),
     )
@@ -241,6 +271,7 @@ def unknown(paired: Paired, matched: float | None) -> tuple[str, ...]:
 def _limitations(role: Role, side: Side) -> Iterator[Message]:
     if side.hardware is None:
         yield MESSAGES("hardware", side=role.value)
+    yield from _unlinked(role, side)
     for table in _NEEDED:
         if side.rows(table).is_empty():
             yield _without(role, side, table)
@@ -253,6 +284,14 @@ def _limitations(role: Role, side: Side) -> Iterator[Message]:
         yield MESSAGES("kernels", side=role.value)
     if operations[C.input_dims].null_count() == operations.height:
         yield MESSAGES("shapes", side=role.value)
+
+
+def _unlinked(role: Role, side: Side) -> Iterator[Message]:
+    """Yield how much GPU work is in no operation, unless it is too little to matter."""
+    unlinked_ms, share = side.unlinked_ms, side.unlinked_pct
+    if not side.rows("operations").is_empty() and share >= MIN_UNLINKED_PCT:
+        key = "unlinked.most" if share > MAX_UNLINKED_PCT else "unlinked"
+        yield MESSAGES(key, side=role.value, unlinked_ms=unlinked_ms, unlinked_pct=share)
 
 
 def _without(role: Role, side: Side, table: str) -> Message:

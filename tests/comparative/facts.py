@@ -212,6 +212,8 @@ class Facts:
                 return [*told, sum(op.gap_ms for op in found)] if outcomes == SLOWER else told
         if "dominates" in text and "launch overhead" not in text:
             return [max(self.pair.bounds(gpu).values()) for gpu in ("mi300", "h100")]
+        if "no recorded launch" in text:
+            return self.pair.unlinked("mi300" if "of the target" in text else "h100")
         if text.startswith("Why does"):
             return self.question(text)
         return [100, 0, 0] if "has a counterpart" in text else None

@@ -6,6 +6,7 @@ them. Nothing here uses the comparison engine.
 
 import ast
 import csv
+import gzip
 import json
 import re
 from dataclasses import dataclass
@@ -157,10 +158,18 @@ class Operation:
     @cached_property
     def expected(self) -> tuple[float, float]:
         """The least and the most ratio."""
+        if self.is_tiny:
+            return 1.0, 1.0
         least, most = (self.hardware[0],) * 2 if self.hardware else (LEAST, MOST)
         if self.target.is_short or self.reference.is_short:
             return min(least, 1.0), max(most, 1.0)
         return least, most
+
+    @property
+    def is_tiny(self) -> bool:
+        """Whether a roofline is below a microsecond, so that it explains nothing."""
+        rooflines = (self.target.roofline_ms, self.reference.roofline_ms)
+        return any(ms is not None and ms < 0.001 for ms in rooflines)
 
     @property
     def is_range(self) -> bool:
@@ -201,6 +210,8 @@ class Operation:
     def told_expected(self) -> list[float]:
         """The numbers of what is expected and why, as they stand in a sentence."""
         least, most = self.expected
+        if self.is_tiny:
+            return [most]
         if self.hardware is None:
             return [least, most]
         figures = list(self.hardware[1])
@@ -269,8 +280,21 @@ class Gap:
 class Recomputed:
     """Two run directories compared, from their CSV files."""
 
-    def __init__(self, target: Path, reference: Path) -> None:
+    def __init__(self, target: Path, reference: Path, traces: dict[str, Path]) -> None:
         self.roots = {"mi300": target, "h100": reference}
+        self.traces = traces
+
+    def unlinked(self, gpu: str) -> list[float]:
+        """Time of GPU events whose launch is not in the trace, in ms and percent of all."""
+        events = json.loads(gzip.decompress(self.traces[gpu].read_bytes()))["traceEvents"]
+        launched = {
+            event["args"].get("correlation")
+            for event in events
+            if event.get("cat") in ("cuda_runtime", "cuda_driver") and "args" in event
+        }
+        work = [e for e in events if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+        left = sum(e["dur"] for e in work if e["args"].get("correlation") not in launched)
+        return [left / 1e3, 100 * left / sum(event["dur"] for event in work)]
 
     def sheet(self, gpu: str, name: str) -> list[Row]:
         path = self.roots[gpu] / "perf_report_csvs" / f"{name}.csv"

@@ -24,7 +24,15 @@ FAST = HardwareSpec(
     max_achievable_tflops={"matrix_bf16": 200.0, "vector_bf16": 100.0},
     sources=SOURCES,
 )
-TABLES = ("gpu_timeline", "call_tree", "call_tree_operations", "collectives")
+TABLES = (
+    "gpu_timeline",
+    "call_tree",
+    "call_tree_operations",
+    "collectives",
+    "steps",
+    "step_gaps",
+    "gpu_work",
+)
 
 
 def side(

@@ -8,9 +8,10 @@ from jarvis.comparison.expected import HardwareRatios
 from jarvis.hardware import HardwareSpec
 from tests.builders import TraceBuilder, trace
 from tests.comparison.sides import FAST, SLOW, side
+from tests.worded import worded
 
 SQUARE = [[1000, 1000], [1000, 1000]]  # compute bound on both
-THIN = [[1, 1000], [1000, 1000]]  # memory bound on both
+THIN = [[1, 4000], [4000, 1000]]  # memory bound on both
 
 
 def products(square_us: float, thin_us: float) -> TraceBuilder:
@@ -98,8 +99,8 @@ def test_a_call_that_launching_decides_on_one_side_is_held_to_the_other_sides_ti
     tiny = [[8, 8], [8, 8]]
     builds = (trace().op("aten::mm", tiny).launches("k", us=us) for us in (30.0, 5.0))
     row = compared(*builds, FAST, SLOW).operations.row(0, named=True)
-    # Bandwidth would ask for a quarter of the reference's time.
-    assert (row["expected_ratio_least"], row["expected_ratio_most"]) == pytest.approx((0.25, 1.0))
+    # Bandwidth would ask for a quarter of the reference's time, but the roofline is tiny.
+    assert (row["expected_ratio_least"], row["expected_ratio_most"]) == pytest.approx((1.0, 1.0))
     assert row["outcome"] == "much slower"
     assert row["attainable_ms"] == pytest.approx(0.005)
 
@@ -216,3 +217,86 @@ def test_a_pair_of_sides_without_tables_has_no_rows() -> None:
     tables = compare(nothing, nothing).tables()
     assert {name: table.height for name, table in tables.items() if name != "comparison_bounds"}
     assert sum(table.height for name, table in tables.items() if "bounds" not in name) == 0
+
+
+TINY_ADD, LARGE_ADD = [[64, 64], [64, 64], []], [[2048, 1024], [2048, 1024], []]
+
+
+def adds(dims: list, us: float) -> TraceBuilder:
+    builder = trace()
+    for _ in range(20):
+        builder.op("aten::add", dims).launches("k", us=us)
+    return builder
+
+
+@pytest.mark.parametrize(
+    ("dims", "ratio", "outcome"),
+    [(TINY_ADD, 1.0, "as expected"), (LARGE_ADD, 0.25, "much slower")],
+)
+def test_a_roofline_below_a_microsecond_explains_no_ratio(
+    dims: list, ratio: float, outcome: str
+) -> None:
+    # The bandwidth of the target is 4 times that of the reference, the times are equal.
+    found = compared(adds(dims, 14.0), adds(dims, 14.0), FAST, SLOW)
+    row = found.operations.row(0, named=True)
+    assert (row["expected_ratio"], row["outcome"]) == (pytest.approx(ratio), outcome)
+    assert bool(found.findings) == (outcome == "much slower")
+
+
+def test_a_tiny_roofline_is_judged_by_the_measured_time() -> None:
+    found = compared(adds(TINY_ADD, 60.0), adds(TINY_ADD, 14.0))
+    row = found.operations.row(0, named=True)
+    assert row["outcome"] == "much slower"
+    assert row["attainable_ms"] == pytest.approx(20 * 0.014)
+    assert row["explanation"].startswith("Launch bound: the roofline of a call is below a microsec")
+
+
+@pytest.mark.parametrize(("target_us", "outcome"), [(30.0, "slower"), (22.0, "as expected")])
+def test_the_same_gpu_on_both_sides_explains_nothing(target_us: float, outcome: str) -> None:
+    def work(us: float) -> TraceBuilder:
+        builder = trace().op("custom::op", [[512, 512]]).launches("k", us=5 * us)
+        builder.op("aten::mm", SQUARE).launches("gemm", us=3 * us)
+        builder.op("aten::copy_", [[4096], [4096], []])
+        return builder.launches("Memcpy HtoD (Pageable -> Device)", us=2 * us, cat="gpu_memcpy")
+
+    found = compared(work(target_us), work(20.0), FAST, FAST.model_copy())
+    assert found.operations["expected_ratio"].to_list() == pytest.approx([1.0, 1.0, 1.0])
+    assert set(found.operations["outcome"]) == {outcome}
+    assert len(found.findings) == (3 if outcome == "slower" else 0)
+    texts = [*found.summary, *found.operations["explanation"]]
+    texts += [text for each in worded(found.findings) for text in (each.title, each.issue)]
+    assert not [text for text in texts if "explain" in text and "not explained" not in text]
+
+
+def test_short_calls_on_the_same_gpu_are_judged() -> None:
+    found = compared(adds(TINY_ADD, 9.0), adds(TINY_ADD, 4.0), FAST, FAST)
+    assert found.operations["outcome"].to_list() == ["much slower"]
+    assert compared(adds(TINY_ADD, 9.0), adds(TINY_ADD, 4.0)).operations["outcome"].to_list() == [
+        Outcome.SHORT.value
+    ]
+
+
+def test_a_peak_is_no_reason_far_below_the_roofline() -> None:
+    far = compared(products(4000, 40), products(2000, 10)).operations
+    near = compared(products(40, 40), products(20, 10)).operations
+    of = pl.col("bound") == "compute"
+    assert "peaks are not the reason" in far.filter(of)["explanation"][0]
+    assert near.filter(of)["explanation"][0].startswith("Compute bound: slower")
+
+
+def test_a_headline_names_the_arguments_that_its_numbers_cover() -> None:
+    def sized(*times: float) -> TraceBuilder:
+        builder = trace()
+        for n, us in zip((1024, 2048, 4096), times, strict=True):
+            builder.op("aten::mm", [[n, n], [n, n]]).launches("k", us=us)
+        return builder
+
+    titles = []
+    for times in ((100, 800, 6400), (300, 800, 6400), (300, 2400, 6400), (300, 2400, 19200)):
+        found = compared(sized(*times), sized(50, 400, 3200))
+        titles += [finding.title for finding in worded(found.findings)]
+    assert [title.partition(" is much")[0] for title in titles] == [
+        "`aten::mm` `[1024,1024] bf16, [1024,1024] bf16`",
+        "`aten::mm` (2 of 3 argument lists)",
+        "`aten::mm` (all 3 argument lists)",
+    ]

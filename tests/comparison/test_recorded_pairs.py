@@ -90,6 +90,8 @@ def calls(gpu: str, rows: list[Row]) -> dict[tuple[str, ...], Call]:
 
 def expected_ratios(target: Call, reference: Call) -> tuple[float, float]:
     ratio = hardware_ratio(target, reference)
+    if min(target.roofline_us, reference.roofline_us) < 1:
+        return 1.0, 1.0
     if target.is_short or reference.is_short:
         return min(ratio, 1.0), max(ratio, 1.0)
     return ratio, ratio
@@ -244,4 +246,4 @@ def test_attention_is_what_to_look_at_in_both_pairs(pair: Pair) -> None:
     assert first.title.endswith("is much slower than the hardware explains")
     assert "attn_fwd" in first.kernel
     assert pair[1].unmatched.is_empty()
-    assert pair[1].unknown == ()
+    assert all("have no recorded launch" in text for text in pair[1].unknown)

@@ -112,7 +112,8 @@ def comparative_details_say_what_is_expected(run: Rendered) -> Iterator[Problem]
             continue
         table = section.table(*DETAILS)
         if table is None:
-            if section.table("Operation", "Calls", "Time") is None:
+            others = (("Operation", "Calls", "Time"), ("Cause", "Reference", "Target"))
+            if all(section.table(*columns) is None for columns in others):
                 text = f"The operation has no table of {', '.join(DETAILS)}."
                 yield Problem(section.file, text, section.number)
             continue

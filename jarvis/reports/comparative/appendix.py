@@ -117,7 +117,8 @@ def gaps(subject: Subject) -> Iterator[str]:
     if all(named) and named[0] != named[1]:
         yield f"The models differ by name: {named[0]} on the target, {named[1]} on the reference."
     steps = {role: subject.run(role).manifest.trace.steps for role in Role}
-    if all(steps.values()) and steps[Role.TARGET] != steps[Role.REFERENCE]:
+    is_whole = not subject.comparison.is_per_step
+    if is_whole and all(steps.values()) and steps[Role.TARGET] != steps[Role.REFERENCE]:
         yield (
             f"The traces hold {steps[Role.TARGET]:,} profiler steps on the target and "
             f"{steps[Role.REFERENCE]:,} on the reference: totals are those of whole traces, so "

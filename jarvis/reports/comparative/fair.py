@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from jarvis.comparison import Role
+from jarvis.comparison import Comparison, Role
+from jarvis.comparison.timeline import OUTSIDE_COMPUTE
 from jarvis.core.workspace import RunPaths
 from jarvis.findings import Finding, Priority
 from jarvis.impact import FULL_PCT, share_pct
@@ -15,6 +16,7 @@ from jarvis.reports.comparative.sections import (
     ComparisonSection,
     only_in_target,
     operation_sections,
+    outside_compute,
     shown_rows,
     unmatched_table,
 )
@@ -76,6 +78,7 @@ def fair_markdown(subject: Subject) -> str:
     compared = subject.comparison
     shown = operation_sections(subject)
     parts = [*shown, *only_in_target(subject, len(shown) + 1)]
+    parts += outside_compute(subject, len(parts) + 1)
     cards = _cards(subject, parts)
     low = [card for card in cards if card.finding.priority is Priority.LOW]
     return render(
@@ -124,7 +127,9 @@ def _result(subject: Subject) -> Iterator[str]:
     if compared.is_without_difference:
         yield f"{NO_DIFFERENCE} Every time, call and operation is equal."
         return
-    if ratios := compared.ratios:
+    if subject.is_one_gpu:
+        yield "Both sides ran on the same GPU, so equal times are expected."
+    elif ratios := compared.ratios:
         least, most = ratios.bounds()
         yield (
             f"The peaks of the two GPUs explain target times of {decimal(least)} to "
@@ -135,12 +140,19 @@ def _result(subject: Subject) -> Iterator[str]:
             finding.impact.saved_ms.mid for finding in compared.findings if finding.impact
         )
         total_ms = compared.target.timeline_ms("total_time") or compared.target.compute_ms
+        share = f", {percent(share_pct(saved_ms, total_ms))} of the target's GPU window"
+        is_by_hardware = compared.ratios is not None and not subject.is_one_gpu
         yield (
-            f"{_findings(len(compared.findings))} what they do not explain: about "
-            f"{milliseconds(saved_ms)} in all, {percent(share_pct(saved_ms, total_ms))} of the "
-            "target's GPU window."
+            f"{_findings(len(compared.findings))} what "
+            f"{'they do not explain' if is_by_hardware else 'is not explained'}: about "
+            f"{milliseconds(saved_ms)} in all{share if _is_of_window(compared) else ''}."
         )
     yield from _before_kernels(subject)
+
+
+def _is_of_window(compared: Comparison) -> bool:
+    """Return whether all savings are of the GPU window; a step may idle outside it."""
+    return all(finding.check not in OUTSIDE_COMPUTE for finding in compared.findings)
 
 
 def _before_kernels(subject: Subject) -> Iterator[str]:
@@ -190,11 +202,8 @@ def _of_total(row: Row, role: Role) -> str:
 def _key_points(subject: Subject) -> list[str]:
     if subject.comparison.is_without_difference:
         return [NO_DIFFERENCE]
-    first = [
-        f"Most urgent: {gap(finding, subject.row_of(finding))}"
-        for _, finding in subject.numbered[:1]
-    ]
-    return [*first, *subject.comparison.key_points]
+    first = [f"Most urgent: {gap(subject, finding)}" for _, finding in subject.numbered[:1]]
+    return [*subject.comparison.base, *first, *subject.comparison.key_points]
 
 
 def _intention(subject: Subject) -> Markdown:
@@ -204,13 +213,13 @@ def _intention(subject: Subject) -> Markdown:
         return prose(f"{NO_DIFFERENCE} Nothing follows from this comparison.")
     if compared.findings:
         return prose(
-            "Numbered by priority. Each concerns time that the hardware does not explain, or work "
-            "that the reference does not do; the savings concern different time and add up."
+            "Numbered by the time that they would save. Each concerns time of which the hardware "
+            "is not the reason, or work that the reference does not do; the savings concern "
+            "different time and add up."
         )
     if compared.operations[C.is_unexpected].count():
         return prose(
-            "Nothing needs attention: no operation with relevant time is slower than the hardware "
-            "explains."
+            "Nothing needs attention: no operation with relevant time is slower than expected."
         )
     if compared.operations.is_empty():
         return Markdown(
@@ -226,9 +235,7 @@ def _intention(subject: Subject) -> Markdown:
 def _cards(subject: Subject, parts: list[ComparisonSection]) -> list[ComparisonCard]:
     found = {number: part for part in parts for number, _ in part.findings}
     return [
-        ComparisonCard(
-            number, finding, gap(finding, subject.row_of(finding)), impact(finding), found[number]
-        )
+        ComparisonCard(number, finding, gap(subject, finding), impact(finding), found[number])
         for number, finding in subject.numbered
     ]
 

@@ -75,7 +75,7 @@ def rough_markdown(subject: Subject) -> str:
         ],
         findings=[
             f"Priority {number} ({finding.priority.value}): "
-            f"{gap(finding, subject.row_of(finding))} Saving: {impact(finding)}"
+            f"{gap(subject, finding)} Saving: {impact(finding)}"
             for number, finding in subject.numbered
         ],
         raw=list(_raw_tables(subject)),

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from jarvis.comparison import Role
+from jarvis.comparison.findings import ONLY_IN_TARGET
+from jarvis.comparison.timeline import IDLE, OUTSIDE_COMPUTE, causes
 from jarvis.findings import Finding
 from jarvis.impact import marked_efficiency
 from jarvis.reports import sections
@@ -202,7 +204,7 @@ def _kernels(subject: Subject, row: Row) -> Markdown | None:
 def only_in_target(subject: Subject, first: int) -> list[ComparisonSection]:
     """Return a section for each finding on work that only the target does; numbered from
     ``first``."""
-    alone = [pair for pair in subject.numbered if subject.row_of(pair[1]) is None]
+    alone = [pair for pair in subject.numbered if pair[1].check == ONLY_IN_TARGET]
     rows = {row[C.uid]: row for row in subject.comparison.only_in_target.iter_rows(named=True)}
     return [
         ComparisonSection(
@@ -214,6 +216,41 @@ def only_in_target(subject: Subject, first: int) -> list[ComparisonSection]:
         )
         for place, (number, finding) in enumerate(alone, start=first)
     ]
+
+
+def outside_compute(subject: Subject, first: int) -> list[ComparisonSection]:
+    """Return a section for each finding on time outside compute; numbered from ``first``."""
+    found = [pair for pair in subject.numbered if pair[1].check in OUTSIDE_COMPUTE]
+    return [
+        ComparisonSection(
+            heading=f"{place}. {to_text(finding.title)}",
+            table=_causes(subject, finding),
+            explanation=to_text(finding.issue),
+            findings=((number, finding),),
+        )
+        for place, (number, finding) in enumerate(found, start=first)
+    ]
+
+
+def _causes(subject: Subject, finding: Finding) -> Markdown:
+    """Return the time of the finding on both sides, idle time also by cause."""
+    assert finding.impact is not None, "every finding of a comparison has an impact"
+    part_ms = finding.impact.time_ms
+    times = {"all": (part_ms, part_ms - finding.impact.saved_ms.high)}
+    if finding.check == IDLE.check:
+        times |= causes(subject.comparison.target, subject.comparison.reference)
+    return table(
+        ("Cause", "Reference", "Target", "Δ"),
+        (
+            (
+                cause,
+                milliseconds(other_ms),
+                milliseconds(time_ms),
+                delta(change_pct(time_ms, other_ms)),
+            )
+            for cause, (time_ms, other_ms) in times.items()
+        ),
+    )
 
 
 def unmatched_table(rows: Sequence[Row]) -> Markdown:

@@ -7,14 +7,14 @@ from typing import Any
 
 from jarvis.comparison import Comparison, Role, Side
 from jarvis.comparison.findings import ONLY_IN_TARGET
+from jarvis.comparison.slower import ARGUMENTS_LENGTH
+from jarvis.comparison.timeline import OUTSIDE_COMPUTE
 from jarvis.findings import Finding
 from jarvis.reports import sections
 from jarvis.run import Run
 from jarvis.schemas.names import C
 from jarvis.text.format import arguments, quoted
 from jarvis.text.markdown import shortened
-
-ARGUMENTS_LENGTH = 75
 
 Row = Mapping[str, Any]
 """A row of ``comparison_operations``."""
@@ -36,6 +36,12 @@ class Subject:
         """Return one side of the comparison."""
         compared = self.comparison
         return compared.target if role is Role.TARGET else compared.reference
+
+    @property
+    def is_one_gpu(self) -> bool:
+        """Return whether both sides ran on the same GPU with the same peaks."""
+        ratios = self.comparison.ratios
+        return ratios is not None and ratios.is_same
 
     @property
     def model(self) -> str:
@@ -68,7 +74,7 @@ class Subject:
 
     def row_of(self, finding: Finding) -> Row | None:
         """Return the heaviest compared operation of a finding; None if it has none."""
-        if finding.check == ONLY_IN_TARGET:
+        if finding.check == ONLY_IN_TARGET or finding.check in OUTSIDE_COMPUTE:
             return None
         uid = finding.operations[0].uid
         rows = [row for row in self.rows if row[C.uid] == uid]

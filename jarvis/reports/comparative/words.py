@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from jarvis.comparison import FASTER, SLOWER, MatchedBy, Outcome, Role
 from jarvis.comparison import basis as evidence
 from jarvis.comparison.basis import REFERENCE_TIME, UNEXPLAINED_TIME
+from jarvis.comparison.expected import roofline_us
+from jarvis.comparison.timeline import OUTSIDE_COMPUTE
 from jarvis.findings import Finding
+from jarvis.impact import TINY_ROOFLINE_US
 from jarvis.reports.comparative.subject import Row, Subject
 from jarvis.reports.messages import time_range
 from jarvis.schemas.names import C
@@ -19,9 +22,10 @@ from jarvis.text.format import (
     percent,
     quoted,
 )
-from jarvis.text.messages import to_text
+from jarvis.text.messages import Message, to_text
 
 KNOWN = ("memory", "compute")
+ONE_GPU = "the same GPU on both sides"
 MEAN = "mean of the expected ratios of its operations on both sides, weighted by time"
 
 
@@ -53,6 +57,10 @@ def _why_range(subject: Subject, row: Row) -> str:
 
 def _figures(subject: Subject, row: Row, ratio: float) -> str:
     """Return the two peaks whose ratio is ``ratio``; a mean if it comes from several operations."""
+    if subject.is_one_gpu:
+        return ONE_GPU
+    if any((roofline_us(row, role) or math.inf) < TINY_ROOFLINE_US for role in Role):
+        return "a roofline below a microsecond explains nothing: launch bound"
     for text, value in (_rooflines(row), _peaks(subject, row)):
         if value is not None and math.isclose(value, ratio, rel_tol=1e-6):
             return text
@@ -92,14 +100,6 @@ def _rooflines(row: Row) -> tuple[str, float | None]:
         f"({row[C.reference_bound]} bound)"
     )
     return text, target / reference
-
-
-def roofline_us(row: Row, role: Role) -> float | None:
-    """Return the roofline time of one call on a side in µs."""
-    prefix = "" if role is Role.TARGET else "reference_"
-    efficiency: float | None = row[f"{prefix}efficiency_pct"]
-    us_per_call: float = row[f"{role.value}_us_per_call"]
-    return None if efficiency is None else efficiency / 100 * us_per_call
 
 
 def off_by(row: Row) -> str:
@@ -187,12 +187,12 @@ def verdict(row: Row) -> str:
 
 
 def _expected_change(row: Row) -> str:
-    if row[C.expected_ratio] is not None:
-        return f"about {delta(100 * (row[C.expected_ratio] - 1))}"
     is_slower = row[C.outcome] in SLOWER
     limit = row[C.expected_ratio_most if is_slower else C.expected_ratio_least]
     if math.isclose(limit, 1.0):
         return "no more time" if is_slower else "no less time"
+    if row[C.expected_ratio] is not None:
+        return f"about {delta(100 * (row[C.expected_ratio] - 1))}"
     return f"at {'most' if is_slower else 'least'} {delta(100 * (limit - 1))}"
 
 
@@ -203,8 +203,11 @@ def speed(change: float) -> str:
     return f"{percent(abs(change))} {'slower' if change > 0 else 'faster'}"
 
 
-def gap(finding: Finding, row: Row | None) -> str:
+def gap(subject: Subject, finding: Finding) -> str:
     """Return how far the target is from what the hardware explains, as a sentence."""
+    row = subject.row_of(finding)
+    if finding.check in OUTSIDE_COMPUTE:
+        return to_text(finding.issue)
     if row is None:
         return (
             f"Target alone spends {milliseconds(_number(finding, evidence.TARGET_TIME))} on "
@@ -212,12 +215,16 @@ def gap(finding: Finding, row: Row | None) -> str:
             f"{milliseconds(_number(finding, REFERENCE_TIME))} on other work there)."
         )
     actual = speed(_number(finding, evidence.SLOWER_PCT))
-    return f"Target is {actual} on {_operators(finding)} ({_should(finding, row)})."
+    covered = finding.title[0].values.get("subject")
+    named = to_text(covered) if isinstance(covered, Message) else _operators(finding)
+    return f"Target is {actual} on {named} ({_should(subject, finding, row)})."
 
 
-def _should(finding: Finding, row: Row) -> str:
+def _should(subject: Subject, finding: Finding, row: Row) -> str:
     if row[C.expected_ratio_most] is None:
         return NOTHING_EXPECTED
+    if subject.is_one_gpu:
+        return "unexpected: should be no slower on the same GPU"
     expected = _number(finding, evidence.EXPECTED_PCT)
     if abs(expected) < ROUNDING_PCT:
         return "unexpected: should be no slower, based on hardware"
@@ -237,6 +244,12 @@ def impact(finding: Finding) -> str:
     assert gain is not None, "every finding of a comparison says what it would save"
     saved = gain.saved_ms
     span = to_text(time_range(saved.low, saved.high))
+    if finding.check in OUTSIDE_COMPUTE:
+        share = percent(gain.e2e_pct.mid)
+        return (
+            f"about {milliseconds(saved.mid)}: {share} of the step time (range {span}; the upper "
+            "end is the whole difference)."
+        )
     return (
         f"about {milliseconds(saved.mid)}: {percent(gain.compute_pct.mid)} of compute, "
         f"{percent(gain.e2e_pct.mid)} of the GPU window (range {span}; the upper end is all "

@@ -122,9 +122,9 @@ def _calls_title(rows: pl.DataFrame) -> str:
         unexplained = milliseconds(float(slower[C.unexplained_ms].sum()))
         of = counted(rows.height, "operation")
         verb = "is" if slower.height == 1 else "are"
-        return f"{slower.height} of {of} {verb} slower than the hardware explains, by {unexplained}"
+        return f"{slower.height} of {of} {verb} slower than expected, by {unexplained}"
     if rows[C.is_unexpected].count():
-        return "No operation is slower than the hardware explains"
+        return "No operation is slower than expected"
     return "Time per call on both sides"
 
 

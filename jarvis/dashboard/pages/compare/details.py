@@ -123,7 +123,7 @@ def compare_and_replay(sides: Sides, comparison: Comparison, pair: int | None) -
             f"{PAGE}_replayed",
             "Operations",
             (_SLOWER, _SELECTED),
-            "Contents of the package: all operations that are slower than the hardware explains, "
+            "Contents of the package: all operations that are slower than expected, "
             "or the selected row of the table of matched operations.",
         )
         is_used = pl.col(C.pair) == pair if which == _SELECTED else pl.col(C.outcome).is_in(SLOWER)
@@ -132,7 +132,7 @@ def compare_and_replay(sides: Sides, comparison: Comparison, pair: int | None) -
             st.info(
                 "Select a row in the table of matched operations."
                 if which == _SELECTED
-                else "No operation is slower than the hardware explains: select a row instead."
+                else "No operation is slower than expected: select a row instead."
             )
             return
         replay_section(sides.target, uids.to_list(), page=_OPEN)

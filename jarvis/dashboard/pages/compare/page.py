@@ -57,7 +57,7 @@ def _findings(comparison: Comparison) -> None:
         )
     else:
         st.success(
-            "No significant operation is slower than the hardware explains.",
+            "No significant operation is slower than expected.",
             icon=":material/check:",
         )
 

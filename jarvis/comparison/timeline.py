@@ -1,0 +1,139 @@
+"""Findings about the time of a step outside compute: idle time, communication and copies."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from jarvis import impact
+from jarvis.comparison import basis as names
+from jarvis.comparison.basis import FindingInput
+from jarvis.comparison.messages import MESSAGES
+from jarvis.comparison.sides import Side
+from jarvis.findings import Finding, Priority
+from jarvis.perf_report.timeline.steps import IDLE_PARTS, PARTS
+from jarvis.schemas.names import C
+from jarvis.text.messages import Message
+from jarvis.text.quantities import QUANTITIES, idle_quantity
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a step: its check, its columns of ``steps``, and its row of the GPU timeline."""
+
+    check: str
+    columns: tuple[str, ...]
+    timeline: str
+    evidence: str
+    category: str
+
+
+IDLE = Part("longer_idle", IDLE_PARTS, "idle_time", "idle_ms", "cpu_idle")
+COMMUNICATION = Part(
+    "more_exposed_communication",
+    (C.exposed_comm_ns,),
+    "exposed_comm_time",
+    "exposed_communication_ms",
+    "multi_kernel",
+)
+COPIES = Part(
+    "more_exposed_copies",
+    (C.exposed_copy_ns,),
+    "exposed_memcpy_time",
+    "exposed_copies_ms",
+    "multi_kernel",
+)
+OUTSIDE_COMPUTE = {part.check: part for part in (IDLE, COMMUNICATION, COPIES)}
+
+
+def outside_compute(inputs: FindingInput) -> Iterator[Finding]:
+    """Yield a finding for each part of the step that takes longer on the target."""
+    target, reference = inputs.paired.target, inputs.paired.reference
+    has_steps = _has_steps(target, reference)
+    step_ms = _part_ms(target, PARTS, "total_time", has_steps=has_steps) or 0.0
+    for part in OUTSIDE_COMPUTE.values():
+        times = [
+            _part_ms(side, part.columns, part.timeline, has_steps=has_steps) or 0.0
+            for side in (target, reference)
+        ]
+        extra_ms = times[0] - times[1]
+        is_relevant = impact.share_pct(extra_ms, step_ms) >= impact.RELEVANT_STEP_PCT
+        if is_relevant and extra_ms >= impact.MIN_SAVED_MS:
+            yield _finding(inputs, part, times[0], times[1], step_ms)
+
+
+def _has_steps(target: Side, reference: Side) -> bool:
+    """Return whether the steps of both sides are known, and marked on both or on none."""
+    known = [side.steps_ms(*PARTS) is not None for side in (target, reference)]
+    return all(known) and (target.steps is None) == (reference.steps is None)
+
+
+def _part_ms(
+    side: Side, columns: tuple[str, ...], timeline: str, *, has_steps: bool
+) -> float | None:
+    return side.steps_ms(*columns) if has_steps else side.timeline_ms(timeline)
+
+
+def causes(target: Side, reference: Side) -> Mapping[str, tuple[float, float]]:
+    """Return the idle time of target and reference by cause, in ms, largest difference first."""
+    if not _has_steps(target, reference):
+        return {}
+    of_target, of_reference = target.gaps_ms(), reference.gaps_ms()
+    both = {
+        QUANTITIES[idle_quantity(cause)].label.lower(): (
+            of_target.get(cause, 0.0),
+            of_reference.get(cause, 0.0),
+        )
+        for cause in {**of_target, **of_reference}
+    }
+    return dict(sorted(both.items(), key=lambda item: (item[1][1] - item[1][0], item[0])))
+
+
+def _finding(
+    inputs: FindingInput, part: Part, time_ms: float, reference_ms: float, step_ms: float
+) -> Finding:
+    extra_ms = time_ms - reference_ms
+    gain = impact.bounded_impact(time_ms, extra_ms, compute_ms=inputs.compute_ms, total_ms=step_ms)
+    values = {
+        "time_ms": time_ms,
+        "reference_ms": reference_ms,
+        "extra_ms": extra_ms,
+        "step_pct": impact.share_pct(extra_ms, step_ms),
+        "span": _span(inputs.paired.target),
+        "cause": _cause(inputs, extra_ms) if part is IDLE else None,
+    }
+    priority = _priority(gain.e2e_pct.high)
+    return Finding(
+        check=part.check,
+        category=part.category,
+        title=MESSAGES.pick(f"title.{part.check}", values),
+        evidence={part.evidence: time_ms, names.UNEXPLAINED_TIME: extra_ms},
+        issue=MESSAGES.pick(f"issue.{part.check}", values),
+        algorithmic=MESSAGES.pick(f"algorithmic.{part.check}", values),
+        kernel=MESSAGES.pick(f"kernel.{part.check}", values),
+        impact=gain,
+        caveat=MESSAGES.pick(f"caveat.{part.check}", values),
+        verify=MESSAGES.pick(f"verify.{part.check}", values),
+        priority=priority,
+        priority_local=priority,
+        time_pool=part.timeline,
+    )
+
+
+def _span(side: Side) -> Message:
+    if side.divisor > 1:
+        return MESSAGES("span.step")
+    steps = side.steps
+    return MESSAGES("span.recording") if steps is None else MESSAGES("span.steps", steps=steps)
+
+
+def _cause(inputs: FindingInput, extra_ms: float) -> Message | None:
+    """Return the cause with at least half of the difference."""
+    for cause, (time_ms, other_ms) in causes(inputs.paired.target, inputs.paired.reference).items():
+        if time_ms - other_ms >= extra_ms / 2:
+            return MESSAGES("cause", cause=cause, cause_ms=time_ms, other_ms=other_ms)
+    return None
+
+
+def _priority(extra_pct: float) -> Priority:
+    if extra_pct >= impact.HIGH_COMPUTE_PCT:
+        return Priority.HIGH
+    return Priority.MEDIUM if extra_pct >= impact.MEDIUM_COMPUTE_PCT else Priority.LOW

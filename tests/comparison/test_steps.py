@@ -1,0 +1,142 @@
+"""Sides of several steps: what is per step, and what a step spends outside compute."""
+
+import polars as pl
+import pytest
+
+from jarvis.comparison import compare
+from jarvis.comparison.rules import Rule, is_per_step, metrics
+from tests.builders import TraceBuilder, trace
+from tests.comparison.sides import FAST, side
+from tests.comparison.test_examples import collective
+from tests.worded import worded
+
+SQUARE = [[1000, 1000], [1000, 1000]]
+
+
+def steps(count: int, us: float = 1000, waits_us: float = 0.0, **more: str) -> TraceBuilder:
+    """Steps of two products each; the host waits before the second one."""
+    builder = trace()
+    for number in range(count):
+        builder.annotation(f"ProfilerStep#{number}")
+        builder.child("aten::mm", SQUARE).launches("gemm", us=us).up()
+        builder.waits(us + waits_us).child("aten::mm", SQUARE).launches("gemm", us=us, **more)
+        builder.waits(us).up(2)
+    return builder
+
+
+def test_sides_of_different_numbers_of_steps_are_compared_per_step() -> None:
+    found = compare(side(steps(4), FAST), side(steps(2), FAST))
+    row = found.operations.row(0, named=True)
+    assert (row["target_calls"], row["reference_calls"]) == (2, 2)
+    assert (row["target_ms"], row["reference_ms"]) == pytest.approx((2.0, 2.0))
+    assert row["target_us_per_call"] == pytest.approx(1000)
+    assert found.kernels["target_launches"].to_list() == [2]
+    assert found.target.compute_ms == pytest.approx(2.0)
+    assert found.findings == ()
+    assert any(
+        "The target has 4 steps, the reference 2 steps: all times" in text for text in found.summary
+    )
+
+
+def test_as_many_steps_are_compared_as_recorded() -> None:
+    found = compare(side(steps(2), FAST), side(steps(2), FAST))
+    assert found.operations["target_calls"].to_list() == [4]
+    assert not any("per step" in text for text in found.summary)
+
+
+def test_the_gate_on_gpu_time_is_per_step() -> None:
+    more, as_many = (compare(side(steps(n), FAST), side(steps(2), FAST)) for n in (4, 2))
+    rule = Rule.parse("computation_time > 0.5 ms")
+    for found in (more, as_many):
+        assert is_per_step(found)
+        assert metrics(found)["computation_time"] == pytest.approx((2.0, 2.0))
+        verdict = rule.applied(metrics(found), is_per_step=True)
+        assert not verdict.is_met
+        assert "on the target per step" in str(verdict)
+    unmarked = compare(side(collective(us=1), FAST), side(collective(us=1), FAST))
+    assert not is_per_step(unmarked)
+
+
+def test_collectives_per_step_are_the_same_collectives() -> None:
+    def training(count: int) -> TraceBuilder:
+        builder = trace()
+        for number in range(count):
+            builder.annotation(f"ProfilerStep#{number}").child("c10d::allreduce_")
+            builder.launches(
+                "ncclDevKernel_AllReduce",
+                us=90,
+                **{"Collective name": "allreduce", "dtype": "Float", "In msg nelems": 1024},
+            )
+            builder.waits(100).up(2)
+        return builder
+
+    found = compare(side(training(4), FAST), side(training(2), FAST))
+    assert found.same_collectives is True
+    assert found.collectives["target_ms"].to_list() == pytest.approx([0.09])
+
+
+@pytest.mark.parametrize(("waits_us", "is_found"), [(3000.0, True), (20.0, False)])
+def test_longer_idle_time_is_a_finding_ordered_by_its_time(waits_us: float, is_found: bool) -> None:
+    target, reference = side(steps(3, 1400, waits_us), FAST), side(steps(3), FAST)
+    found = worded(compare(target, reference).findings)
+    checks = ["longer_idle"] * is_found + ["slower_than_hardware"]
+    assert [finding.check for finding in found] == checks
+    if is_found:
+        gaps = target.steps_ms("idle_between_ns"), reference.steps_ms("idle_between_ns")
+        assert found[0].impact is not None
+        assert found[0].impact.saved_ms.high == pytest.approx(9.0, abs=0.1)
+        assert gaps[0] is not None
+        assert gaps[1] is not None
+        assert "in 3 steps" in found[0].issue
+        assert "Most of the difference is" in found[0].issue
+
+
+def test_more_exposed_communication_and_copies_are_findings() -> None:
+    def model(comm_us: float, copy_us: float) -> TraceBuilder:
+        builder = trace().op("aten::mm", SQUARE).launches("gemm", us=1000)
+        builder.op("c10d::allreduce_").launches("ncclDevKernel_AllReduce", us=comm_us)
+        builder.op("aten::copy_", [[4096], [4096], []])
+        return builder.launches("Memcpy HtoD (Pageable -> Device)", us=copy_us, cat="gpu_memcpy")
+
+    found = compare(side(model(900, 500), None), side(model(200, 100), None)).findings
+    assert [finding.check for finding in found][:2] == [
+        "more_exposed_communication",
+        "more_exposed_copies",
+    ]
+    assert [f.impact.saved_ms.high for f in found[:2] if f.impact] == pytest.approx([0.7, 0.4])
+    near = compare(side(model(205, 102), None), side(model(200, 100), None)).findings
+    assert near == ()
+
+
+def test_without_steps_the_gpu_timeline_shows_the_idle_time() -> None:
+    target, reference = (
+        side(steps(3, 1000, waits), FAST, without=["steps", "step_gaps"]) for waits in (3000, 0)
+    )
+    (finding,) = worded(compare(target, reference).findings)
+    assert finding.check == "longer_idle"
+    assert finding.impact is not None
+    assert finding.impact.saved_ms.high == pytest.approx(9.0, abs=0.1)
+    idle = compare(target, reference).totals.filter(pl.col("type") == "idle_time")
+    assert idle["difference_ms"].to_list() == pytest.approx([9.0], abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("unlinked_us", "words"),
+    [
+        (3, None),
+        (250, "0.250 ms of GPU work of the target, 20.0% of its GPU time, have no recorded launch"),
+        (3000, "The target is not comparable by operation: 3.00 ms of its GPU work, 75.0%"),
+    ],
+)
+def test_unlinked_gpu_work_is_counted_in_words(unlinked_us: float, words: str | None) -> None:
+    target = trace().op("aten::mm", SQUARE).launches("gemm", us=600)
+    target.op("aten::add", [[1024, 1024]]).launches("extra", us=400)
+    target.unlinked("other", us=unlinked_us)
+    found = compare(
+        side(target, FAST), side(trace().op("aten::mm", SQUARE).launches("gemm", us=600), FAST)
+    )
+    texts = [text for text in found.unknown if "launch" in text]
+    assert len(texts) == (words is not None)
+    assert words is None or texts[0].startswith(words)
+    alone = [finding for finding in found.findings if finding.check == "only_in_target"]
+    assert bool(alone) == (unlinked_us < 3000)
