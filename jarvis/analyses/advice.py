@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from jarvis.analyses.base import Advice, CategoryData
+from jarvis.analyses.call_times import time_per_call
 from jarvis.analyses.operations import OperationGroup
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable
@@ -75,10 +76,10 @@ def values_of(group: OperationGroup) -> dict[str, Any]:
     """Return the values that a template may name.
 
     The columns of the heaviest row, and of the whole group ``calls, mean_time_ms, moved_bytes,
-    place, each, each_time``.
+    place, each, each_time``. ``mean_time_ms`` is a message if the times of the calls lie apart.
     """
     heaviest = group.heaviest
-    mean_time_ms = group.time_ms / max(group.calls, 1)
+    mean_time_ms = time_per_call(group.rows)
     is_many = group.calls > 1
     return {
         **{name: "?" if value is None else value for name, value in heaviest.items()},
