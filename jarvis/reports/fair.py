@@ -341,7 +341,7 @@ def _kernels(rows: pl.DataFrame) -> Markdown | None:
             )
             for kernel in (row[C.kernels] or [])[:KERNELS_SHOWN]
         ]
-    headers = ("#", "Kernel", "Launches per call", "Mean", "% of the operation")
+    headers = ("#", "Kernel", "Launches per call", "Mean (or range)", "% of the operation")
     return table(headers, lines) if lines else None
 
 

@@ -159,6 +159,8 @@ OF_MESSAGE: dict[tuple[str, str], str] = {
     ("cpu_idle.evidence.host_call", "longest_ms"): "host_call_ms",
     ("cpu_idle.evidence.wait", "time_ms"): "waits_ms",
     ("efficiency.part", "time_ms"): "part_ms",
+    ("call_times.range", "shortest_ms"): "shortest_group_ms",
+    ("call_times.range", "longest_ms"): "longest_group_ms",
 }
 """Where a name means something else in one message; ``|`` is between the facts of two kinds."""
 
