@@ -217,7 +217,12 @@ def _advice(data: CategoryData, group: OperationGroup, kind: _Kind) -> dict[str,
 def _longest(group: OperationGroup) -> Message:
     """Return ``36 x 67.2 µs of `kernel` `` for the rows with most time."""
     kernels = [
-        MESSAGES("evidence.kernel_groups", times=products(row), name=kernel)
+        MESSAGES(
+            "evidence.kernel_groups",
+            times=products(row),
+            # Groups with kernels of their own have only the operator in common.
+            name=row[C.name] if any(g[C.kernel] for g in row[C.populations]) else kernel,
+        )
         if row[C.populations]
         else MESSAGES(
             "evidence.kernel",

@@ -233,6 +233,9 @@ def test_a_mean_that_no_call_has_is_not_the_time_of_a_call() -> None:
     finding = only(no_perf_model(category("other", row)))
     assert "36 launches take 22.6 µs (35 calls) or 0.149 ms (1 call) each" in finding.algorithmic
     assert finding.evidence["Longest kernels"] == "35 x 22.6 µs + 1 x 0.149 ms of `some_kernel`"
+    own = parted(group(35, 22.6, kernel="gemm"), group(3, 149.0, kernel="split_k"))
+    finding = only(no_perf_model(category("other", own)))
+    assert finding.evidence["Longest kernels"] == "35 x 22.6 µs + 3 x 0.149 ms of `aten::foo`"
     one = operation("aten::foo", time_us=36 * 22.6, count=36)
     finding = only(no_perf_model(category("other", one)))
     assert "36 launches take 22.6 µs each" in finding.algorithmic

@@ -165,7 +165,9 @@ def _call_groups(groups: list[dict[str, Any]]) -> None:
     st.markdown(f"**Groups of calls** ({count(len(groups))} by kernel time)")
     frame = pl.DataFrame(groups, infer_schema_length=None)
     names = [
-        n for n in _GROUP_COLUMNS if n not in (C.kernel, C.modules) or any(g[n] for g in groups)
+        n
+        for n in _GROUP_COLUMNS
+        if n not in (C.is_outlier, C.kernel, C.modules) or any(g[n] for g in groups)
     ]
     small_table(frame, _GROUP_COLUMNS, "Groups of calls", names, _GROUP_WIDTHS)
 
@@ -214,7 +216,7 @@ DEFAULT_ORDER = C.kernel_time_us
 
 _ROW_PX, _TABLE_PX = 35, 420
 _FIRST = ("state", C.name, "arguments", C.operation_count, C.kernel_time_us, C.percent_of_category)
-_RATES = (C.pct_roofline, C.saved_us, C.bound, C.tflops_per_s, C.tb_per_s)
+_RATES = (C.pct_roofline, C.saved_us, C.bound, C.tflops_per_s, C.tb_per_s, "call_times")
 _LAST = (
     "call_times",
     C.flops_per_byte,
