@@ -19,9 +19,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from jarvis.pipeline import generate_report
+from jarvis.recorded_calls.schema import NAMESPACE, signatures
 from jarvis.replay import Refusal
 from jarvis.replay.package import RUNNER_NAME, package_bytes, replay_entries
-from jarvis.replay.schema import NAMESPACE, signatures
 from jarvis.text.markdown import Markdown, cell, prose, table
 
 QUICK = ("--device", "cpu", "--warmup", "0", "--iterations", "1", "--json")
@@ -35,8 +35,8 @@ PAGE = """\
 A replay package contains the recorded calls of operators and a program that times them on another
 machine; it needs only torch and the standard library. `jarvis replay RUN` lists what can be
 packaged, `jarvis replay RUN --op NAME -o FILE` packages it; the page *Replay* does both. Building a
-package needs no torch: the arguments of {operators} operators are in `jarvis/replay/operators.txt`,
-which a test compares with torch's registry.
+package needs no torch: the arguments of {operators} operators are in
+`jarvis/recorded_calls/operators.txt`, which a test compares with torch's registry.
 
 ## Packaged calls
 

@@ -108,7 +108,7 @@ class Impact(_Frozen):
     """The estimated gain of a finding.
 
     ``time_ms`` is the time that it concerns, ``saved_ms`` the estimate, ``compute_pct`` and
-    ``e2e_pct`` the same as a share of compute time and of GPU wall time. ``method`` is the source
+    ``e2e_pct`` the same as a share of compute time and of the GPU window. ``method`` is the source
     of the numbers: the perf model, an upper bound measured in the trace, or experience.
     """
 

@@ -58,7 +58,7 @@ GAP_PARTS = (0.75, 0.875, 1.0)
 """Parts of the gap to the roofline: the low, middle and high score of TraceLens's agent."""
 
 GOOD_COMPUTE_PCT = 95.0
-"""Below this share of GPU wall time, look at other activity before single kernels."""
+"""Below this share of the GPU window, look at other activity before single kernels."""
 
 _ROUNDING = 1e-9
 """Savings that differ by a smaller relative amount count as equal."""

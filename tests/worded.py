@@ -5,8 +5,10 @@ from typing import Any
 
 from jarvis import findings
 from jarvis.analyses import load_analyses
+from jarvis.analyses.actions import supported
 from jarvis.analyses.base import CategoryData, Check
 from jarvis.findings import TEXTS, Finding
+from jarvis.preconditions import Facts
 from jarvis.text.messages import to_text
 from jarvis.text.quantities import title_of
 
@@ -30,6 +32,13 @@ class Worded:
 def worded(found: Iterable[Finding]) -> list[Worded]:
     """Yield each finding as readers see it."""
     return [Worded(finding) for finding in found]
+
+
+def supported_in(data: CategoryData, found: Iterable[Finding]) -> list[Worded]:
+    """Return the findings with the actions that the analysis's tables support, as the runner
+    does."""
+    facts = Facts({"operations": data.operations, **data.tables}.get)
+    return worded(supported(finding, facts) for finding in found)
 
 
 def in_words(check: Check) -> Callable[[CategoryData], list[Worded]]:

@@ -12,7 +12,7 @@ from jarvis.analyses.base import Advice, CategoryData
 from jarvis.analyses.call_times import time_per_call
 from jarvis.analyses.operations import OperationGroup
 from jarvis.schemas.names import C
-from jarvis.text.messages import Message, MessageTable
+from jarvis.text.messages import Action, Message, MessageTable, action
 
 SHARED = "shared"
 """Key of the advice that applies to all categories."""
@@ -28,6 +28,48 @@ PLACES = MessageTable(
         "only_time": "{calls} of {mean_time_ms}",
     },
 )
+
+PARTS = MessageTable(
+    "parts",
+    {
+        "package": "a replay package of {arguments}",
+        "reproduced": "; a replay package reproduces it",
+        "reproduced_step": ", for which a replay package can be made",
+        "run_package": "run the replay package of {arguments}",
+        "on_package": " in a replay package of {arguments}",
+        "checkpoint_less": action(
+            "; if memory allows, checkpoint less around attention, so that its forward pass is not "
+            "repeated",
+            "has_checkpointing",
+        ),
+        "grouped_gemm": action(
+            "Use a grouped GEMM for the {calls} where they follow one another. ",
+            "calls_are_independent",
+        ),
+        "grouped_kernel": action(
+            "Use a multi-tensor or grouped kernel for the {calls} where they follow one another. ",
+            "calls_are_independent",
+        ),
+    },
+)
+"""Parts of advice that depend on a precondition, by the name of the value in a template."""
+
+
+def replay_parts(uid: int, arguments: str | None) -> dict[str, Message]:
+    """Return the parts about a replay package of a row of the operations table, by name."""
+    names = ("package", "reproduced", "run_package", "on_package")
+    return {name: if_replayed(uid, PARTS.pick(name, {"arguments": arguments})) for name in names}
+
+
+def reproduced(uid: int) -> Message:
+    """Return that a replay package of this row of the operations table can be made."""
+    return if_replayed(uid, PARTS("reproduced_step"))
+
+
+def if_replayed(uid: int, part: Message, *, can_be: bool = True) -> Message:
+    """Return a message that holds if a replay package of this row can be made, or cannot be."""
+    need = f"has_replay_package({uid})"
+    return part.model_copy(update={"needs": (need if can_be else f"not {need}",)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +94,7 @@ def register_advice(key: str, advice: Mapping[str, Advice]) -> MessageTable:
     return MessageTable.extended(
         f"{key}_advice",
         {
-            f"{pattern}.{field.name}": text
+            f"{pattern}.{field.name}": Action(text, each.needs.get(field.name, ()))
             for pattern, each in advice.items()
             for field in fields(each)
             if field.name in TEXTS and (text := getattr(each, field.name)) is not None
@@ -76,11 +118,13 @@ def values_of(group: OperationGroup) -> dict[str, Any]:
     """Return the values that a template may name.
 
     The columns of the heaviest row, and of the whole group ``calls, mean_time_ms, moved_bytes,
-    place, each, each_time``. ``mean_time_ms`` is a message if the times of the calls lie apart.
+    place, each, each_time``, and the ``PARTS``. ``mean_time_ms`` is a message if the times of the
+    calls lie apart.
     """
     heaviest = group.heaviest
     mean_time_ms = time_per_call(group.rows)
     is_many = group.calls > 1
+    grouped = ("grouped_gemm", "grouped_kernel")
     return {
         **{name: "?" if value is None else value for name, value in heaviest.items()},
         "name": group.name,
@@ -94,6 +138,9 @@ def values_of(group: OperationGroup) -> dict[str, Any]:
         "each_time": PLACES(
             "each_time" if is_many else "only_time", calls=group.calls, mean_time_ms=mean_time_ms
         ),
+        **replay_parts(heaviest[C.uid], heaviest["arguments"]),
+        **{name: PARTS(name, calls=group.calls) for name in grouped},
+        "checkpoint_less": PARTS("checkpoint_less"),
     }
 
 

@@ -44,7 +44,7 @@ MESSAGES = MessageTable(
         "algorithmic": "Pass query, key and value with their existing strides and read the output "
         "as is: remove the calls that make them contiguous{place}.",
         "kernel": "Use an attention kernel that accepts the strides of {arguments}, and compare "
-        "{kernel} with and without the copies on the replay package.",
+        "{kernel} with and without the copies{on_package}.",
         "caveat": "Equal copies from other call sites are included: the time is an upper bound.",
         "verify": "Record the trace again: the {copies:count copy} must be gone, and {name} must "
         "not take longer than {attention_ms}.",

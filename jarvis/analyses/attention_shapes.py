@@ -109,7 +109,7 @@ MESSAGES = MessageTable(
         "data and should run as fast as a copy.",
         "cache.verify": "Record the trace again: the cache writes of {name} must take less than "
         "{cache_ms}.",
-        "cache.capture": "Run the cache kernel of the replay package under the platform's "
+        "cache.capture": "Measure the cache kernel{on_package} with the platform's "
         "hardware-counter profiler and compare the bytes that it moves with the size of the new "
         "keys and values.",
     },
@@ -255,5 +255,5 @@ def _cache_finding(
         priority=priority,
         impact=impact.bounded_impact(cache_ms, cache_ms - usual_ms, **data.bases),
         verify=MESSAGES.pick("cache.verify", values),
-        capture=MESSAGES("cache.capture"),
+        capture=MESSAGES.pick("cache.capture", values),
     )

@@ -62,7 +62,7 @@ SLOW_KERNEL = MessageTable(
         "{aim_ms}, {limit}.",
         "limit.baseline": "their time at {baseline_tb_per_s:number} TB/s",
         "limit.shortest": "the time of as many minimal kernels",
-        "capture": "Run the replay package of {arguments} under the platform's hardware-counter "
+        "capture": "Profile {kernel}{on_package} with the platform's hardware-counter "
         "profiler: more bytes than the modelled {moved_bytes} per call mean that the kernel "
         "rereads its input; about as many mean that it stalls.",
     },
@@ -85,19 +85,19 @@ LOW_BASELINE = MessageTable(
         f"ending a kernel takes about {KERNEL_FLOOR_US:.0f} µs of each, regardless of bandwidth.",
         "algorithmic.short": "Give each call more data than {moved_bytes}, with a larger batch or "
         "one multi-tensor call, before comparing other operators with this baseline.",
-        "kernel.short": "Replay {name} with {arguments} and with a batch four times as large: if "
+        "kernel.short": "Time {name} with {arguments} and with a batch four times as large: if "
         "the bandwidth rises, {kernel} is fine and only has too little work.",
         "hypothesis.scattered": "{scattered_pct} of their time is in operands that are broadcast "
         "or differ in memory order.",
         "algorithmic.scattered": "Use one memory order throughout the chain{place}, so that "
         "{arguments} is accessed sequentially.",
-        "kernel.scattered": "Replay {name} with {arguments} as recorded and contiguous: the "
+        "kernel.scattered": "Time {name} with {arguments} as recorded and contiguous: the "
         "difference is what a better {kernel} can save.",
         "hypothesis.device": "The calls are long and contiguous, so the GPU itself delivers less "
         "bandwidth: a lower clock, a power limit, a partitioned device, or concurrent work.",
         "algorithmic.device": "Record a window in which {name}{place} runs alone, to see whether "
         "concurrent work takes the bandwidth.",
-        "kernel.device": "Replay {name} with {arguments} alone: if it stays below "
+        "kernel.device": "Time {name} with {arguments} alone: if it stays below "
         f"{HIGH_BASELINE_PCT:.0f}% there too, check the device, not the kernels.",
     },
 )

@@ -46,7 +46,8 @@ class Advice:
     states the inefficiency, ``caveat`` is its limitation; ``verify`` and ``capture`` replace those
     of the check. The texts may name columns of the heaviest row in braces. ``expected_pct`` is the
     expected efficiency of such rows, as a share of the roofline or of the compute peak;
-    ``is_notable`` raises the priority.
+    ``is_notable`` raises the priority. ``needs`` has the preconditions of texts, by field
+    (``jarvis.preconditions``): where one does not hold, the text is left out.
     """
 
     rule: str
@@ -59,6 +60,7 @@ class Advice:
     caveat: str | None = None
     verify: str | None = None
     capture: str | None = None
+    needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 PanelKind = Literal["roofline", "savings", "bars", "scatter"]

@@ -40,15 +40,15 @@ class CallGroup(NamedTuple):
 def call_groups(rows: pl.DataFrame) -> list[CallGroup]:
     """Return the groups of all calls of these rows, shortest times first."""
     each = [group for row in rows.iter_rows(named=True) for group in _groups(row)]
-    mean = pl.col("total_us") / pl.col("calls")
+    mean = pl.col(C.total_us) / pl.col(C.calls)
     is_apart = lie_apart(mean.shift(), mean).fill_null(value=False)
     merged = (
-        pl.DataFrame(each, schema={"calls": pl.Int64, "total_us": pl.Float64}, orient="row")
+        pl.DataFrame(each, schema={C.calls: pl.Int64, C.total_us: pl.Float64}, orient="row")
         .sort(mean)
         .group_by(part=is_apart.cum_sum(), maintain_order=True)
-        .agg(pl.col("calls").sum(), pl.col("total_us").sum())
+        .agg(pl.col(C.calls).sum(), pl.col(C.total_us).sum())
     )
-    return [CallGroup(*group) for group in merged.select("calls", "total_us").iter_rows()]
+    return [CallGroup(*group) for group in merged.select(C.calls, C.total_us).iter_rows()]
 
 
 def time_per_call(rows: pl.DataFrame) -> float | Message:

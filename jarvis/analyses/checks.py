@@ -18,13 +18,13 @@ from jarvis.perf_report.populations import MIN_GAP_US as MIN_GAP_US
 from jarvis.perf_report.populations import MIN_RATIO as MIN_RATIO
 from jarvis.schemas.names import C
 from jarvis.text.format import milliseconds
-from jarvis.text.messages import Message, MessageTable
+from jarvis.text.messages import Message, MessageTable, action
 
 VARIANCE_RATIO = 1.0
 VARIANCE_MIN_CALLS = 10
 VARIANCE_MIN_TOTAL_PCT = 5.0
 """Times vary if std/mean exceeds VARIANCE_RATIO, over more than VARIANCE_MIN_CALLS calls, in at
-least this share of the wall time."""
+least this share of the GPU window."""
 
 
 IMPOSSIBLE, DOUBTFUL = "impossible", "doubtful"
@@ -47,10 +47,10 @@ DOUBTS = MessageTable(
         "of_gpu": " of {gpu}",
         "caveat.impossible": "Anomaly: excluded from averages and projections.",
         "caveat.doubtful": "Treat it as close to the roofline: the excess has no meaning.",
-        "verify": "Replay {name} alone with {arguments} and compare its time with the recorded "
+        "verify": "Time {name} alone with {arguments} and compare its time with the recorded "
         "{mean_time_ms} per call.",
         "capture": "Measure the bytes that {kernel} actually moves with the platform's "
-        "hardware-counter profiler on the replay package.",
+        "hardware-counter profiler{on_package}.",
     },
 )
 
@@ -61,8 +61,9 @@ VARIANCE = MessageTable(
         "issue": "{calls:,} equal calls of {name}{of_arguments} vary widely: standard deviation "
         "{std_us:number} µs around a mean of {mean_us:number} µs.",
         "of_arguments": " of {arguments}",
-        "algorithmic": "Check whether the first of the {calls} of {name}, other streams or "
+        "algorithmic": "Check whether the first of the {calls} of {name}{other_streams} or "
         "changing data cause the difference, and record a later window if it is warm-up.",
+        "other_streams": action(", other streams", "has_several_streams"),
         "kernel": "Compare the slow calls of {name} with the fast ones on the timeline before "
         "tuning: their mean represents neither.",
         "caveat": "The saving is not quantified: a trace does not show which of the times is "
@@ -85,12 +86,18 @@ VARIANCE = MessageTable(
         "caveat.groups": "The saving is not quantified: equal arguments do not prove equal work.",
         "verify.groups": "After a change, compare each group of the {calls} of {name} with itself; "
         "the mean over all of them mixes the groups.",
-        "capture.groups": "Record with `with_stack=True`: modules and lines then tell the groups "
-        "of {name} apart.",
+        "capture.groups": action(
+            "Record with `with_stack=True`: modules and lines then tell the groups of {name} "
+            "apart.",
+            "not has_stacks",
+        ),
         "verify": "Record several steps after warm-up: the standard deviation of the {calls} of "
         "{name} must fall below {mean_us:number} µs.",
-        "capture": "Record with a schedule that skips the first steps (wait and warm-up), over at "
-        "least three steps, so that the {calls} of {name} can be separated by step.",
+        "capture": action(
+            "Record with a schedule that skips the first steps (wait and warm-up), over at least "
+            "three steps, so that the {calls} of {name} can be separated by step.",
+            "not has_several_steps",
+        ),
     },
 )
 
@@ -152,9 +159,9 @@ def high_variance(data: CategoryData) -> Iterator[Finding]:
     Rule: a row with recorded arguments whose standard deviation of kernel time exceeds its mean, or
     whose calls are in several groups with times that lie apart (each at least {MIN_RATIO} times and
     more than {MIN_GAP_US} µs above the one before, of at least {MIN_CALLS} calls), over enough
-    calls and GPU wall time.
+    calls and the GPU window.
     Threshold: std/mean above {VARIANCE_RATIO}; more than {VARIANCE_MIN_CALLS} calls;
-    {VARIANCE_MIN_TOTAL_PCT}% of GPU wall time.
+    {VARIANCE_MIN_TOTAL_PCT}% of the GPU window.
     """
     ratio = pl.col(C.kernel_time_us_std) / pl.col(C.kernel_time_us_mean)
     is_outlier = pl.element().struct.field(C.is_outlier)
@@ -178,10 +185,9 @@ def _unsteady(data: CategoryData, row: dict[str, Any]) -> Finding:
         "mean_us": row[C.kernel_time_us_mean],
         "std_us": row[C.kernel_time_us_std],
         "groups": tuple(_call_groups(row[C.populations] or ())),
+        "other_streams": VARIANCE("other_streams"),
     }
     priority = Priority.MEDIUM if row["variation"] > VARIANCE_RATIO else Priority.LOW
-    # Modules that were recorded and do not tell the groups apart need not be recorded again.
-    has_capture = not (row[C.populations] and row[C.called_from])
     return Finding(
         check="high_variance",
         category=data.key,
@@ -204,7 +210,7 @@ def _unsteady(data: CategoryData, row: dict[str, Any]) -> Finding:
         priority=priority,
         caveat=VARIANCE(f"caveat{kind}"),
         verify=VARIANCE.pick(f"verify{kind}", values),
-        capture=VARIANCE.pick(f"capture{kind}", values) if has_capture else (),
+        capture=VARIANCE.pick(f"capture{kind}", values),
     )
 
 

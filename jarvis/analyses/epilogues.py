@@ -31,8 +31,8 @@ MESSAGES = MessageTable(
         "converts it to, or compile {name} with torch.compile.",
         "algorithmic.other": "Compile {name} with torch.compile in its max-autotune mode, which "
         "generates products that include {steps} after {product:name} as their epilogue.",
-        "kernel": "Give the kernel team a replay package of {product:name}, for instance of "
-        "{shapes?no shapes} ({kernel:name}) to find a kernel that takes {steps} as its epilogue; "
+        "kernel": "Ask the kernel team for a kernel of {product:name}, for instance of "
+        "{shapes?no shapes} (now {kernel:name}), that takes {steps} as its epilogue; "
         "while the code calls {operators:either it|them} separately, only the elementwise kernel "
         "can be tuned.",
         "hypothesis": "The code calls the operators one by one, and no compiler fuses them.",

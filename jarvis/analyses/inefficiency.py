@@ -21,7 +21,7 @@ from jarvis.analyses.operations import (
 from jarvis.findings import EvidenceValue, Finding, Impact
 from jarvis.schemas.names import C
 from jarvis.text.format import quoted
-from jarvis.text.messages import Message, MessageTable, resolve
+from jarvis.text.messages import Message, MessageTable, action, resolve
 
 DEFAULT_ADVICE: Mapping[str, Advice] = {
     "compute": Advice(
@@ -29,7 +29,7 @@ DEFAULT_ADVICE: Mapping[str, Advice] = {
         reason="`{name}` runs slower than its arithmetic requires",
         algorithmic="Check whether the {calls} of {arguments} can be batched into fewer, larger "
         "ones, by hand or by a compiler.",
-        kernel="Give a replay package of {arguments} to the kernel team to tune the tile sizes and "
+        kernel="Give {package} to the kernel team to tune the tile sizes and "
         "the selection of {kernel}.",
     ),
     "memory": Advice(
@@ -37,16 +37,15 @@ DEFAULT_ADVICE: Mapping[str, Advice] = {
         reason="memory bandwidth is left unused",
         algorithmic="Fuse {name} with the operators before and after it{place}, so that "
         "{moved_bytes} per call stay out of memory, for instance with torch.compile.",
-        kernel="Give a replay package of {arguments} to the kernel team to improve how {kernel} "
-        "reads and writes memory.",
+        kernel="Give {package} to the kernel team to improve how {kernel} reads and writes memory.",
     ),
     LAUNCH_BOUND: Advice(
         rule=LAUNCH_BOUND_RULE,
         reason="each call has so little work that the fixed cost of a kernel dominates its time",
         algorithmic="Fuse the chain of small operators around {name}{place}, for instance with "
         "torch.compile, or batch its {calls} of {mean_time_ms} each.",
-        kernel="Use a multi-tensor or grouped kernel instead of the {calls} of {kernel}; a GPU "
-        "graph only shortens the gaps between them, and tuning the single kernel gains little.",
+        kernel="{grouped_kernel}A GPU graph only shortens the gaps between the {calls} of "
+        "{kernel}, and tuning the single kernel gains little.",
     ),
 }
 """Advice for categories without more specific advice."""
@@ -84,16 +83,21 @@ MESSAGES = MessageTable(
         "verify.none": "no separate call",
         "verify.faster": "Record the trace again: the {calls} of {name} must take less than "
         "{time_ms} and approach {goal_ms} ({target_pct:.0f}% of the roofline).",
-        "capture.compute": "A trace does not show why {kernel} is slow: run the replay package of "
-        "{arguments} under the platform's hardware-counter profiler and check how long its matrix "
+        "capture.compute": "A trace does not show why {kernel} is slow: {run_package} "
+        "under the platform's hardware-counter profiler and check how long its matrix "
         "units are busy.",
-        "capture.memory": "A trace does not show why {kernel} is slow: run the replay package of "
-        "{arguments} under the platform's hardware-counter profiler and compare the bytes that it "
+        "capture.memory": "A trace does not show why {kernel} is slow: {run_package} "
+        "under the platform's hardware-counter profiler and compare the bytes that it "
         "actually moves with the modelled {moved_bytes} per call.",
         f"capture.{LAUNCH_BOUND}": "A trace does not show how long a merged call takes: time the "
         "fused or batched form of {arguments} alone, and compare it with {each_time}.",
-        "capture.call_site": "Record with `with_stack=True` to see what calls {name}.",
-        "capture.shapes": "Record with `record_shapes=True`: the arguments of {name} are missing.",
+        "capture.call_site": action(
+            "Record with `with_stack=True` to see what calls {name}.", "not has_stacks"
+        ),
+        "capture.shapes": action(
+            "Record with `record_shapes=True`: the arguments of {name} are missing.",
+            "not has_shapes",
+        ),
     },
 )
 

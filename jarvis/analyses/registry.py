@@ -6,7 +6,7 @@
 import importlib
 import pkgutil
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import entry_points
@@ -22,6 +22,7 @@ from jarvis.analyses.operations import DETAILS
 from jarvis.core.errors import RegistrationError
 from jarvis.core.workspace import resource
 from jarvis.findings import Tier
+from jarvis.preconditions import FACTS
 from jarvis.schemas import TABLES
 from jarvis.text.docstrings import filled_docstring
 
@@ -196,6 +197,7 @@ def checks_markdown() -> str:
     for name, check in shared.items():
         if uses[name] > 1:
             lines += _check_markdown(check)
+    lines += _facts_markdown()
     for analysis in load_analyses().values():
         own = [check for check in analysis.all_checks if uses[check.__name__] == 1]
         lines += [f"## {analysis.title} (`{analysis.key}`)", "", *_claim_markdown(analysis)]
@@ -204,6 +206,24 @@ def checks_markdown() -> str:
         for check in own:
             lines += _check_markdown(check)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _facts_markdown() -> list[str]:
+    return [
+        "## Preconditions of actions",
+        "",
+        "An action of a finding is left out where the trace does not support it. A finding without "
+        "an action on a path says so. The facts and the tables that they are derived from:",
+        "",
+        "| fact | holds if |",
+        "|---|---|",
+        *(f"| `{name}` | {_first_paragraph(function)} |" for name, function in FACTS.items()),
+        "",
+    ]
+
+
+def _first_paragraph(function: Callable[..., object]) -> str:
+    return filled_docstring(function).partition("\n\n")[0].replace("\n", " ").replace("``", "`")
 
 
 def claim_text(claim: Claim) -> str:

@@ -10,6 +10,7 @@ from pydantic import JsonValue
 
 from jarvis import impact
 from jarvis.analyses import unmodelled
+from jarvis.analyses.actions import supported
 from jarvis.analyses.base import Analysis, CategoryData
 from jarvis.analyses.baseline import Baseline, measure_baseline
 from jarvis.analyses.chain_context import with_chains
@@ -23,6 +24,7 @@ from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import Registry
 from jarvis.perf_report import Totals
 from jarvis.perf_report.unavailable import unavailable_reason
+from jarvis.preconditions import Facts
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message
 
@@ -108,13 +110,14 @@ def run_analyses(
     top_uids = frozenset(split.top_operations["operation_uids"].explode().drop_nulls())
     claimed = split.operations.partition_by(C.category, as_dict=True)
     nothing = describe(split.operations.clear(), top_uids)
+    facts = Facts(lambda name: _table(report, name))
     outcomes: dict[str, AnalysisOutcome] = {}
     for key, analysis in analyses.items():
         try:
             rows = describe(claimed[(key,)], top_uids) if (key,) in claimed else nothing
             if analysis.classify:
                 rows = analysis.classify(rows, compute_units)
-            outcomes[key] = _run(analysis, report, rows, split.baseline, target_pct)
+            outcomes[key] = _run(analysis, report, facts, rows, split.baseline, target_pct)
         except Exception as error:  # isolates analyses from each other
             outcomes[key] = AnalysisOutcome(_failed(analysis, error))
     worth_fusing = _worth_fusing(report, analyses, outcomes, target_pct)
@@ -145,6 +148,7 @@ def _worth_fusing(
 def _run(
     analysis: Analysis,
     report: ReportTables,
+    facts: Facts,
     rows: pl.DataFrame,
     baseline: Baseline | None,
     target_pct: float,
@@ -163,7 +167,7 @@ def _run(
     )
     absent = unavailable_reason(report.absent_tables, analysis.needs)
     has_data = (is_compute or not absent) and _has_data(analysis, data)
-    findings = _findings(analysis, data) if has_data else []
+    findings = [supported(each, facts) for each in _findings(analysis, data)] if has_data else []
     result = AnalysisResult(
         key=analysis.key,
         title=analysis.title,
@@ -194,13 +198,15 @@ def _has_data(analysis: Analysis, data: CategoryData) -> bool:
 
 
 def _needed(analysis: Analysis, report: ReportTables) -> dict[str, pl.DataFrame]:
-    tables: dict[str, pl.DataFrame] = {}
-    for name in analysis.needs:
-        try:
-            tables[name] = report.table(name)
-        except MissingTableError:
-            continue
-    return tables
+    tables = {name: _table(report, name) for name in analysis.needs}
+    return {name: table for name, table in tables.items() if table is not None}
+
+
+def _table(report: ReportTables, name: str) -> pl.DataFrame | None:
+    try:
+        return report.table(name)
+    except MissingTableError:
+        return None
 
 
 def _sums(data: CategoryData, absent: str | None) -> dict[str, object]:

@@ -10,7 +10,7 @@ from jarvis.analyses.base import CategoryData
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, SHORT_CALL_US, OperationGroup
 from jarvis.findings import Finding, Priority
 from jarvis.schemas.names import C
-from jarvis.text.messages import MessageTable
+from jarvis.text.messages import MessageTable, action
 
 MANY_CALLS = 100
 """Number of short calls of one operator from which batching is worthwhile."""
@@ -23,14 +23,30 @@ MESSAGES = MessageTable(
         "takes about as long as the work of {time_ms}.",
         "algorithmic": "Batch the {calls} of {name}{place} or let a compiler fuse them, so that "
         "one launch does the work of many.",
-        "kernel": "Replay the {launches}, most of {kernel}, from a GPU graph, or use a "
-        "multi-tensor or grouped kernel for all calls.",
+        "kernel": [
+            action(
+                "Replay the {launches}, most of {kernel}, from a GPU graph.",
+                "not has_graph_replay",
+            ),
+            action(
+                "Use a multi-tensor or grouped kernel for the calls that follow one another.",
+                "calls_are_independent",
+            ),
+        ],
         "caveat": "The saving is not quantified: the gaps between launches are GPU idle time, not "
         "time of this operator.",
         "verify": "Record the trace again: {name} must have fewer than {calls}, and the idle time "
         "of the GPU must fall.",
-        "capture": "Record with `with_stack=True` to find the loop that makes the {calls}{place}, "
-        "and with CPU activity to see the gaps between their launches.",
+        "capture": [
+            action(
+                "Record with `with_stack=True` to find the loop that makes the {calls}{place}.",
+                "not has_stacks",
+            ),
+            action(
+                "Record with CPU activity to see the gaps between their launches.",
+                "not has_host_calls",
+            ),
+        ],
     },
 )
 
@@ -79,10 +95,10 @@ def _small_calls(data: CategoryData, group: OperationGroup, mean_us: float) -> F
         },
         issue=MESSAGES.pick("issue", values),
         algorithmic=MESSAGES.pick("algorithmic", values),
-        kernel=MESSAGES.pick("kernel", values),
+        kernel=MESSAGES.texts("kernel", **values),
         priority_local=priority,
         priority=priority,
         caveat=MESSAGES("caveat"),
         verify=MESSAGES.pick("verify", values),
-        capture=MESSAGES.pick("capture", values),
+        capture=MESSAGES.texts("capture", **values),
     )

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from jarvis.schemas.names import C
-from jarvis.text.messages import MessageTable
+from jarvis.text.messages import MessageTable, action
 
 DATA_PARALLEL = "DistributedDataParallel"
 """The module that synchronizes the replicas of a model; it copies outside all other modules."""
@@ -19,10 +19,16 @@ MESSAGES = MessageTable(
         "buffers": f"`{DATA_PARALLEL}` copies the buffers of the model one by one before each "
         "forward pass: set `broadcast_buffers=False` if the ranks need not share them, such as "
         "running statistics.",
-        "gradients": f"`{DATA_PARALLEL}` copies gradients between parameters and its buckets one "
-        "by one: set `gradient_as_bucket_view=True` to store them in the buckets.",
-        "averages": f"`{DATA_PARALLEL}` divides each gradient by the number of ranks separately: "
-        "a communication hook that averages a whole bucket does so in one call.",
+        "gradients": action(
+            f"`{DATA_PARALLEL}` copies gradients between parameters and its buckets one by one: "
+            "set `gradient_as_bucket_view=True` to store them in the buckets.",
+            "has_backward",
+        ),
+        "averages": action(
+            f"`{DATA_PARALLEL}` divides each gradient by the number of ranks separately: a "
+            "communication hook that averages a whole bucket does so in one call.",
+            "has_backward",
+        ),
         "counters": "On single values in batch normalization it most likely counts batches: set "
         "`num_batches_tracked` of these layers to None, which only layers without a momentum need.",
         "gather": "Collect the tensors that {name} processes one by one, such as parameters or "

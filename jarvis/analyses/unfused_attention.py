@@ -6,13 +6,14 @@ from typing import Any
 import polars as pl
 
 from jarvis import impact
+from jarvis.analyses.advice import reproduced
 from jarvis.analyses.attention_shapes import SHORT_SEQUENCE
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.operations import KERNEL_FLOOR_US, MIN_COMPUTE_PCT, arguments, short_dtype
 from jarvis.findings import EvidenceValue, Finding
 from jarvis.hardware import HardwareSpec
 from jarvis.schemas.names import C
-from jarvis.text.messages import Message, MessageTable
+from jarvis.text.messages import Message, MessageTable, action
 
 TABLES = ("attention_groups", "attention_steps")
 """Report tables that this check reads."""
@@ -37,7 +38,7 @@ MESSAGES = MessageTable(
         "Attention kernel instead of these operators: this usually makes the group {least:.0f} to "
         "{most:.0f} times faster.",
         "kernel": "Tune the longest kernel of the group, {step:name} of {shapes?shapes not "
-        "recorded} ({step_ms} in {kernel:name}), with a replay package: this usually saves "
+        "recorded} ({step_ms} in {kernel:name}){reproduced}: this usually saves "
         "{least_pct:.0f} to {most_pct:.0f}% of the group's time, {least_ms} to {most_ms}.",
         "hypothesis": "The model's code computes attention itself, or an option (a returned "
         "attention matrix, a mask or bias that no fused kernel takes) rules the fused one out.",
@@ -51,8 +52,10 @@ MESSAGES = MessageTable(
         "{operators} operators, and the softmax must be gone.",
         "capture.place_known": "Time the fused operator alone with these shapes and this mask: "
         "the trace does not show which backends accept them.",
-        "capture.place_unknown": "Record with `with_stack=True` to see which module computes its "
-        "attention this way.",
+        "capture.place_unknown": action(
+            "Record with `with_stack=True` to see which module computes its attention this way.",
+            "not has_stacks",
+        ),
         "shape": "{sequences}, {queries:count query}, {keys:count key}, head dimension {dims}, "
         "{dtype}",
         "shape.batch": "batch {batch:,} of {heads:count head}",
@@ -119,6 +122,7 @@ def _finding(
         "shapes": arguments(heaviest[C.input_dims], heaviest[C.input_types]),
         "step_ms": heaviest[C.kernel_time_us] / 1000,
         "kernel": heaviest[C.kernel],
+        "reproduced": reproduced(heaviest[C.operation_uid]),
         "least_pct": least,
         "most_pct": most,
         "least_ms": time_ms * least / impact.FULL_PCT,

@@ -13,12 +13,10 @@ from jarvis.analyses.call_times import products
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, PATTERN, OperationGroup
 from jarvis.findings import EvidenceValue, Finding, Priority
 from jarvis.perf_report.unified import LAUNCHED
+from jarvis.preconditions import GRAPH_LAUNCH
 from jarvis.schemas.names import C
 from jarvis.text.format import quoted
-from jarvis.text.messages import Message, MessageTable
-
-GRAPH_LAUNCH = "(?i)graphlaunch"
-"""Operations that replay a GPU graph."""
+from jarvis.text.messages import Message, MessageTable, Templates, action
 
 KERNELS_SHOWN = 5
 
@@ -44,7 +42,7 @@ class _Kind:
     algorithmic: str
     kernel: str
     verify: str
-    capture: str
+    capture: Templates
 
 
 REPLAYED = _Kind(
@@ -77,8 +75,17 @@ WITHOUT_ARGUMENTS = _Kind(
     "Until then identify the kernels by name, and profile {kernel} with the platform's "
     "hardware-counter profiler.",
     "In a trace with operators and shapes, {kernel} must have an efficiency.",
-    "Record with CPU activity and `record_shapes=True`: the trace then shows the operators of "
-    "{kernel}, their shapes, and what calls them.",
+    [
+        action(
+            "Record with CPU activity: the trace then shows the operators of {kernel}, and what "
+            "calls them.",
+            "not has_host_calls",
+        ),
+        action(
+            "Record with `record_shapes=True`: the trace then shows the shapes of {kernel}.",
+            "not has_shapes",
+        ),
+    ],
 )
 OPERATORS = _Kind(
     "operators",
@@ -86,12 +93,12 @@ OPERATORS = _Kind(
     "No perf model covers them",
     "Check what calls {name}{place} and whether a fused or library operator does the same "
     "work{on_arguments}.",
-    "Add a perf model for {name}, or give a replay package of it to the kernel team to measure "
-    "{kernel} against the hardware{on_arguments}.",
+    "Add a perf model for {name}, or give {package} to the kernel team to measure {kernel} "
+    "against the hardware.",
     "With a perf model for {name} registered, analyze the same trace again: its rows must then "
     "have an efficiency.",
-    "Run the replay package of {name}{on_arguments} under the platform's hardware-counter "
-    "profiler: a perf model needs the bytes and FLOPs of {kernel}.",
+    "Profile {kernel} with the platform's hardware-counter profiler{on_package}: a perf model "
+    "needs its bytes and FLOPs.",
 )
 
 
@@ -209,7 +216,7 @@ def _advice(data: CategoryData, group: OperationGroup, kind: _Kind) -> dict[str,
     values = _values(group)
     return {
         field: (chosen and chosen.message(field, values))
-        or MESSAGES.pick(f"{kind.key}.{field}", values)
+        or MESSAGES.texts(f"{kind.key}.{field}", **values)
         for field in ("algorithmic", "kernel", "verify", "capture")
     }
 

@@ -286,15 +286,20 @@ def _scatter_spec(
 
 
 def parts_of_time(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
-    """Draw GPU time as one stacked bar of ``parts``: ``part``, ``time_ms``, ``percent``."""
-    order = parts["part"].to_list()
-    frame = parts.with_columns(order=pl.int_range(pl.len()))
-    colors = [
-        palette.categorical[0],
-        palette.categorical[1],
-        palette.categorical[3],
-        palette.muted,
-    ]
+    """Draw a time as one stacked bar of ``parts``: ``part``, ``time_ms``, ``percent``.
+
+    The first three parts are compute, communication and copies, the others idle time; parts
+    without time have no mark.
+    """
+    idle = (
+        (palette.categorical[5], palette.muted, palette.categorical[6])
+        if parts.height > 4
+        else (palette.muted,)
+    )
+    colors = [*(palette.categorical[place] for place in (0, 1, 3)), *idle]
+    frame = parts.with_columns(order=pl.int_range(pl.len())).filter(pl.col(C.time_ms) > 0)
+    order = frame["part"].to_list()
+    colors = [colors[place] for place in frame["order"]]
     chart: alt.Chart = (
         alt.Chart(frame)
         .mark_bar()
@@ -314,7 +319,7 @@ def parts_of_time(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
             tooltip=[
                 alt.Tooltip("part:N", title="Part"),
                 alt.Tooltip("time_ms:Q", title="Time (ms)", format=",.3f"),
-                alt.Tooltip("percent:Q", title="% of GPU time", format=",.2f"),
+                alt.Tooltip("percent:Q", title="%", format=",.2f"),
             ],
         )
         .properties(height=_PARTS_PX, padding=_NARROW_EDGE)

@@ -273,6 +273,7 @@ def _as_json(
         },
         "tolerance": comparison.tolerance,
         "summary": comparison.summary,
+        "steps": comparison.steps.to_dicts(),
         "totals": comparison.totals.to_dicts(),
         "categories": comparison.categories.to_dicts(),
         "unexpected_operations": operations.filter("is_unexpected").to_dicts(),

@@ -71,6 +71,11 @@ class Comparison:
         return conform(aggregates.totals(self.target, self.reference), "comparison_totals")
 
     @cached_property
+    def steps(self) -> pl.DataFrame:
+        """What one step of each side consists of."""
+        return conform(aggregates.steps(self.target, self.reference), "comparison_steps")
+
+    @cached_property
     def bounds(self) -> pl.DataFrame:
         """Time of each side by the bound of its operations."""
         return conform(aggregates.bounds(self.paired), "comparison_bounds")
@@ -136,8 +141,12 @@ class Comparison:
 
     @cached_property
     def summary(self) -> tuple[str, ...]:
-        """The comparison as neutral sentences: totals, then key points."""
-        return (*summary.in_totals(self.totals), *self.key_points)
+        """The comparison as neutral sentences: a step, totals, then key points."""
+        return (
+            *summary.in_steps(self.steps),
+            *summary.in_totals(self.totals),
+            *self.key_points,
+        )
 
     @cached_property
     def key_points(self) -> tuple[str, ...]:

@@ -6,10 +6,13 @@ from jarvis.comparison.matching import VIEW
 from jarvis.comparison.operations import Paired, difference, difference_pct
 from jarvis.comparison.sides import Role, Side
 from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
+from jarvis.perf_report.timeline.step_account import LABELS, StepAccount
 from jarvis.schemas.names import C
 
 _UNBOUND = "not known"
 _SIDES = ("reference", "target")
+STEP_TIME = "step time"
+_STEP_COLUMNS = tuple(f"{side}_{name}" for side in _SIDES for name in ("ms", "percent"))
 _COLLECTIVE = (C.collective, C.dtype, C.group_size, C.message_mb)
 
 
@@ -46,6 +49,22 @@ def totals(target: Side, reference: Side) -> pl.DataFrame:
         for side, table in zip(_SIDES, (reference, target), strict=True)
     }
     return with_difference(of["target"].join(of["reference"], on=C.type, maintain_order="left"))
+
+
+def steps(target: Side, reference: Side) -> pl.DataFrame:
+    """Return the accounts of a step of both sides, the step time last; no rows if a side has
+    none."""
+    accounts = [StepAccount.of(side.rows("steps")) for side in (reference, target)]
+    rows: dict[str, list[str] | list[float]] = {C.type: [*LABELS.values(), STEP_TIME]}
+    for side, account in zip(_SIDES, accounts, strict=True):
+        if account is None:
+            return with_difference(
+                pl.DataFrame(schema={C.type: pl.String} | dict.fromkeys(_STEP_COLUMNS, pl.Float64))
+            )
+        times = [*account.parts_ns.values(), account.total_ns]
+        rows[f"{side}_ms"] = [account.mean_ms(time_ns) for time_ns in times]
+        rows[f"{side}_percent"] = [account.pct(time_ns) for time_ns in times]
+    return with_difference(pl.DataFrame(rows))
 
 
 def bounds(paired: Paired) -> pl.DataFrame:

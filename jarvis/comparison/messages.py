@@ -68,8 +68,8 @@ MESSAGES = MessageTable(
         "{attainable_ms}.",
         "verify.only_in_target": "Record the target again: less time must go to {names:names}, or "
         "none.",
-        "capture.slower": "Run the replay package of {name} on both GPUs: it shows whether the "
-        "kernel alone is slower there too.",
+        "capture.slower": "Time {name} alone on both GPUs: it shows whether the kernel alone is "
+        "slower there too.",
         "capture.fused": "Record both sides with `with_stack=True` and shapes, so that the calls "
         "at this place can be distinguished.",
     },

@@ -19,7 +19,10 @@ MESSAGES = MessageTable(
         "total_memcpy_time": "Memory copies",
         "exposed_comm_time": "Exposed communication",
         "idle_time": "Idle time of the GPU",
-        "total_time": "Total time",
+        "total_time": "GPU window",
+        "step": "One step: {target_ms} on the target, {reference_ms} on the reference, {change}"
+        "{part}.",
+        "step.part": "; the difference is largest in {part} ({target_ms} against {reference_ms})",
         "change.from_nothing": "which has none",
         "change.none": "no difference",
         "change.more": "{change_pct} more",
@@ -75,6 +78,28 @@ _NEEDED = ("gpu_timeline", "operations", "call_tree")
 def in_totals(totals: pl.DataFrame) -> tuple[str, ...]:
     """Return the parts of both timelines as neutral sentences."""
     return tuple(map(to_text, _totals(totals)))
+
+
+def in_steps(steps: pl.DataFrame) -> tuple[str, ...]:
+    """Return the step times of both sides and their largest difference; none if a side has no
+    steps."""
+    if steps.is_empty():
+        return ()
+    *parts, whole = steps.to_dicts()
+    most = max(parts, key=lambda part: abs(part[C.difference_ms]))
+    part = {
+        "part": most[C.type],
+        "target_ms": most[C.target_ms],
+        "reference_ms": most[C.reference_ms],
+    }
+    message = MESSAGES(
+        "step",
+        target_ms=whole[C.target_ms],
+        reference_ms=whole[C.reference_ms],
+        change=_change(whole[C.difference_pct]),
+        part=MESSAGES("step.part", **part) if most[C.difference_ms] else None,
+    )
+    return (to_text(message),)
 
 
 def key_points(

@@ -11,6 +11,7 @@ from jarvis.analyses.operations import weighted_efficiency
 from jarvis.core.errors import ReplayError
 from jarvis.core.workspace import RunPaths
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, share_pct
+from jarvis.recorded_calls.schema import operator_of
 from jarvis.replay.package import (
     UNKNOWN_ORIGIN,
     Origin,
@@ -19,7 +20,6 @@ from jarvis.replay.package import (
     package_bytes,
     replay_entries,
 )
-from jarvis.replay.schema import operator_of
 from jarvis.run import Run
 from jarvis.schemas.names import C
 

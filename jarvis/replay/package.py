@@ -18,8 +18,8 @@ from jarvis.analyses.operations import weighted_efficiency
 from jarvis.core.errors import ReplayError
 from jarvis.core.output import write_output
 from jarvis.core.workspace import RunPaths
-from jarvis.replay.calls import replay_ir
-from jarvis.replay.schema import is_single_kernel, operator_of
+from jarvis.recorded_calls.calls import replay_ir
+from jarvis.recorded_calls.schema import is_single_kernel, operator_of
 from jarvis.run import Run
 from jarvis.schemas.names import C
 

@@ -46,14 +46,14 @@ def methodology(hardware: HardwareSpec | None, target_pct: float) -> list[str]:
         "One step lower if the efficiency is typical of such calls. System-level findings have "
         "the priority of their grade.",
         "Projected time at a target efficiency is time x efficiency / target; compute improvement "
-        "is the saving / compute time, E2E improvement the saving / GPU wall time.",
+        "is the saving / compute time, the improvement of the GPU window the saving / its length.",
         "Ranges from a perf model extend from half of the way to the target "
         f"({by_default}{target_pct:g}% of the roofline) to the full roofline; an upper bound is "
         "time in the trace that a change can remove at most.",
         "The time of a category includes copies by its operators, but compute time does not: the "
         "shares of the categories may add up to more than 100%.",
         "A trace shows what is slow, not why: likely causes are hypotheses, to be tested with the "
-        "platform's hardware-counter profiler on a replay package.",
+        "platform's hardware-counter profiler.",
     ]
     if hardware is None:
         lines.insert(0, "No hardware peaks are known, so no efficiency is given.")

@@ -5,7 +5,7 @@ from math import isclose
 
 import polars as pl
 
-from jarvis.findings import Finding, shown_evidence
+from jarvis.findings import EvidenceValue, Finding, shown_evidence
 from jarvis.impact import (
     FULL_PCT,
     Projection,
@@ -36,7 +36,7 @@ PROJECTION_COLUMNS = (
     "Op Time",
     "Op Improvement",
     "Compute Improvement",
-    "E2E Improvement",
+    "GPU Window Improvement",
 )
 
 
@@ -81,7 +81,7 @@ class Details:
         else:
             return literal(NOT_AVAILABLE)
         if self._is_system:
-            share, whole = share_pct(time_ms, self.totals.total_time_ms), "GPU wall time"
+            share, whole = share_pct(time_ms, self.totals.total_time_ms), "GPU window"
         else:
             share, whole = share_pct(time_ms, self.totals.compute_time_ms), "compute"
         return MESSAGES("time", time_ms=time_ms, share_pct=share, whole=whole)
@@ -101,7 +101,8 @@ class Details:
         """Return the saving, its basis, and the source of the estimate."""
         impact = self.finding.impact
         if impact is None:
-            return MESSAGES("saving.none")
+            bound = self._step_bound
+            return MESSAGES("saving.step", **bound) if bound else MESSAGES("saving.none")
         target_pct, compute_pct = impact.target_pct, impact.compute_pct.mid
         return MESSAGES(
             "saving",
@@ -118,12 +119,20 @@ class Details:
 
     @property
     def short_saving(self) -> Message:
-        """Return the middle estimate and its share of GPU wall time."""
+        """Return the middle estimate and its share of the GPU window."""
         impact = self.finding.impact
         if impact is None:
-            return literal(MISSING)
+            bound = self._step_bound
+            return MESSAGES.pick("saving.step.short", bound) if bound else literal(MISSING)
         saved_ms, share = impact.saved_ms.mid, impact.e2e_pct.mid
         return MESSAGES("saving.short", saved_ms=saved_ms, e2e_pct=share)
+
+    @property
+    def _step_bound(self) -> dict[str, EvidenceValue] | None:
+        """Return the idle time of a step that it concerns; None if it is about the GPU window."""
+        names = ("step_idle_ms", "step_pct")
+        found = {name: value for name, value in self.finding.evidence.items() if name in names}
+        return found or None
 
     @property
     def _is_system(self) -> bool:

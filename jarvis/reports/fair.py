@@ -15,6 +15,7 @@ from jarvis.findings import AnalysisResult, Priority, Status
 from jarvis.impact import marked_efficiency, share_pct
 from jarvis.perf_report.populations import MIN_RATIO
 from jarvis.reports import appendix, sections, summary
+from jarvis.reports.account import account_parts
 from jarvis.reports.details import Details, details_of, joined_labels
 from jarvis.reports.edits import UNEDITED, Edits
 from jarvis.reports.gaps import warnings_of
@@ -241,6 +242,7 @@ def fair_parts(run: Run, root: Path, edits: Edits = UNEDITED) -> dict[str, Any]:
         ],
         "absent": _absent(run),
         "hardware": sections.preset_name(hardware) if hardware else sections.hardware_line(None),
+        **account_parts(run),
         "peaks": appendix.peaks(hardware) if hardware else None,
         "health_line": health_line(health),
         "health": health_table(notes) if notes else None,

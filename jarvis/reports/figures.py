@@ -62,7 +62,7 @@ def waterfall_rows(now_ms: float, found: list[Saving]) -> pl.DataFrame:
     shown = found[:SAVINGS_SHOWN]
     if rest := found[SAVINGS_SHOWN:]:
         shown = [*shown, Saving(f"{len(rest)} more", "smaller savings", total_ms(rest))]
-    rows = [("Now", "GPU time now", NOW, 0.0, now_ms, milliseconds(now_ms))]
+    rows = [("Now", "GPU window now", NOW, 0.0, now_ms, milliseconds(now_ms))]
     high_ms = now_ms
     for saving in shown:
         low_ms = max(high_ms - saving.saved_ms, 0.0)
@@ -71,7 +71,7 @@ def waterfall_rows(now_ms: float, found: list[Saving]) -> pl.DataFrame:
         high_ms = low_ms
     share = percent(impact.share_pct(high_ms, now_ms))
     text = f"{milliseconds(high_ms)} ({share})"
-    rows.append(("Projected", "GPU time that remains", PROJECTED, 0.0, high_ms, text))
+    rows.append(("Projected", "GPU window that remains", PROJECTED, 0.0, high_ms, text))
     names = ["label", "finding", C.kind, "low_ms", "high_ms", "text"]
     return pl.DataFrame(rows, schema=names, orient="row")
 

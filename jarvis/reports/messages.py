@@ -9,12 +9,15 @@ MESSAGES = MessageTable(
         "time": "{time_ms} ({share_pct} of {whole})",
         "efficiency": "{efficiency_pct}{mark?} of the roofline ({word})",
         "efficiency.none": "not part of this finding",
-        "saving": "about {saved_ms}{target}: {compute}{e2e_pct} of GPU wall time (range {range}, "
+        "saving": "about {saved_ms}{target}: {compute}{e2e_pct} of the GPU window (range {range}, "
         "{basis}).",
         "saving.target": " at {target_pct:short}% of the roofline",
         "saving.compute": "{compute_pct} of compute, ",
+        "saving.step": "at most {step_idle_ms} per step, {step_pct} of the step time; not in the "
+        "savings of the GPU window.",
+        "saving.step.short": "up to {step_idle_ms} per step",
         "saving.none": "not quantifiable from trace data.",
-        "saving.short": "{saved_ms} ({e2e_pct} of wall time)",
+        "saving.short": "{saved_ms} ({e2e_pct} of the GPU window)",
         "basis.perf model": "from the perf model",
         "basis.upper bound": "the upper end is a bound measured in the trace",
         "basis.heuristic": "from experience, not measured",
@@ -34,8 +37,8 @@ MESSAGES = MessageTable(
         "score.high": "High end impact_score: {score:.2f} ({saved})",
         "score.fusion": "impact_score: {score:.2f} (perf-model coverage {modelled}/{kernels} "
         "kernels)",
-        "saved": "{saved_ms} of {total_ms} GPU wall time",
-        "extent": "{rows:count row} with {calls}: {time_ms}, {share_pct} of GPU wall time",
+        "saved": "{saved_ms} of the {total_ms} of the GPU window",
+        "extent": "{rows:count row} with {calls}: {time_ms}, {share_pct} of the GPU window",
         "potential.perf model": "{saved_ms} of the {time_ms} is the gap between measured time and "
         "roofline.",
         "potential.upper bound": "At most {saved_ms} of the {time_ms} can be saved.",
@@ -44,11 +47,16 @@ MESSAGES = MessageTable(
         "joined.part": "{title} with {time}",
         "joined": "{because}, so the efficiency of those of {parts:joined , } and {last} is not "
         "known.",
+        "step": "One step takes {step_ms}{average}: {parts}{carried}.",
+        "step.recording": "The recording, which marks no steps, takes {step_ms}: {parts}{carried}.",
+        "step.average": " on average over {steps:count step}",
+        "step.carried": "; {carried_ms} in which the GPU finished work from before the recording "
+        "are not part of it",
         "summary.first": "{label} ({title}) is the top priority: it saves about {saved_ms}, "
-        "{e2e_pct} of GPU wall time.",
+        "{e2e_pct} of the GPU window.",
         "summary.all": "{findings:count finding}, {critical} of them critical; without double "
-        "counting, the estimates add up to {saved_ms} ({e2e_pct}).",
-        "summary.compute": "{compute_ms} of {total_ms} GPU wall time",
+        "counting, the estimates add up to {saved_ms} ({e2e_pct} of the GPU window).",
+        "summary.compute": "{compute_ms} of the {total_ms} of the GPU window",
     },
 )
 

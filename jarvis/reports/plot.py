@@ -15,7 +15,7 @@ from jarvis.run import Run
 from jarvis.schemas.names import C
 
 REST = "not computing"
-"""The part of the wall time without compute, in gray."""
+"""The part of the GPU window without compute, in gray."""
 
 SCALE = 2.0
 """Image pixels per chart pixel, for sharpness."""
@@ -42,7 +42,7 @@ class PlotReporter(Reporter):
 
 
 def time_parts(run: Run) -> pl.DataFrame:
-    """Return ``part, time_ms``: the categories, most time first, and the wall time without compute.
+    """Return ``part, time_ms``: the categories, most time first, and the rest of the GPU window.
 
     Concurrent kernels count in each of their categories.
     """

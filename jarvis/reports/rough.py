@@ -13,6 +13,7 @@ from jarvis.findings import AnalysisResult, Impact, Status
 from jarvis.impact import TARGET_PCT, disjoint_findings, disjoint_saving_ms, marked_efficiency
 from jarvis.perf_report import CallPath, Totals
 from jarvis.reports import sections
+from jarvis.reports.account import account_parts
 from jarvis.reports.details import Details, details_of
 from jarvis.reports.gaps import gaps_of
 from jarvis.reports.health import health_line, health_of, health_table, health_values
@@ -54,7 +55,7 @@ def _saving_terms(gain: Impact, totals: Totals, is_system: bool) -> str:
     """Return terms and shares of a saving; system-level waits are not part of compute."""
     saved = gain.saved_ms
     parts = [f"saving {_terms(gain)}"]
-    wholes = [("GPU wall time", totals.total_time_ms, gain.e2e_pct.mid)]
+    wholes = [("GPU window", totals.total_time_ms, gain.e2e_pct.mid)]
     if not is_system:
         wholes.insert(0, ("compute", totals.compute_time_ms, gain.compute_pct.mid))
     parts += [
@@ -161,6 +162,7 @@ def rough_markdown(run: Run) -> str:
         analyze_command=_analyze_command(run),
         sheets=[(name, frame.height, frame.width) for name, frame in sheets.items()],
         totals=_totals(run),
+        **account_parts(run),
         top_operations=_top_operations(run),
         categories=_categories(run),
         analyses=_analyses(run),

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from jarvis import impact
 from jarvis.analyses.system.cpu_idle.causes import IDLE_POOL
 from jarvis.findings import Priority, Status
-from jarvis.perf_report import Totals
 from jarvis.reports import sections
+from jarvis.reports.account import MIN_NAMED_PCT, account_of, sentence
 from jarvis.reports.details import Details
 from jarvis.reports.messages import MESSAGES
 from jarvis.run import Run
@@ -16,12 +16,11 @@ from jarvis.text.format import MISSING, NOT_AVAILABLE, decimal, percent
 from jarvis.text.markdown import Markdown, cell, table
 from jarvis.text.messages import to_text
 
-MIN_MENTIONED_PCT = 1.0
-"""Other parts of the wall time are mentioned in the summary from this share on, in percent."""
-
-
 MOSTLY_COMPUTE_PCT = 50.0
-"""Below this compute share of the wall time, the summary states how little kernels can gain."""
+"""Below this compute share, the summary states how little kernels can gain."""
+
+COMPUTE, IDLE, COMM, COPIES = "computing", "idle", "exposed communication", "exposed copies"
+WAITS = {IDLE: "idle time", COMM: COMM, COPIES: COPIES}
 
 
 def paragraph(run: Run, details: list[Details], *, is_whole: bool = True) -> str:
@@ -33,6 +32,7 @@ def paragraph(run: Run, details: list[Details], *, is_whole: bool = True) -> str
         part
         for part in (
             _source(run),
+            _step(run),
             _first(details, is_whole),
             _all(run, details),
             _before_kernels(run, details),
@@ -54,7 +54,7 @@ def metrics(run: Run) -> Iterator[tuple[str, str]]:
             )
         ),
     )
-    yield "GPU Utilization", _utilization(totals)
+    yield "GPU Utilization", _utilization(run)
     heaviest = next(iter(sections.compute_results(run)), None)
     yield (
         "Top Bottleneck Category",
@@ -121,14 +121,21 @@ def _all(run: Run, details: list[Details]) -> str | None:
     )
 
 
+def _step(run: Run) -> str | None:
+    account = account_of(run)
+    return None if account is None else sentence(account)
+
+
 def _before_kernels(run: Run, details: list[Details]) -> str | None:
-    totals = run.manifest.totals
-    if totals.compute_pct is None or totals.compute_pct >= impact.GOOD_COMPUTE_PCT:
+    """Return what to address before kernels, if it has a finding."""
+    shares = _shares(run)
+    if shares is None or shares[COMPUTE] >= impact.GOOD_COMPUTE_PCT:
         return None
-    waits = " and ".join(name for name, pct in _beside_compute(totals) if pct >= MIN_MENTIONED_PCT)
+    beside = sorted((part for part in shares.items() if part[0] in WAITS), key=lambda p: -p[1])
+    waits = " and ".join(WAITS[name] for name, pct in beside if pct >= MIN_NAMED_PCT)
     if not waits:
         return None
-    intro = f"Compute fills less than {impact.GOOD_COMPUTE_PCT:g}% of the wall time"
+    intro = f"Compute fills less than {impact.GOOD_COMPUTE_PCT:g}% of the {_whole(run)}"
     if _is_idle_in_doubt(details):
         return (
             f"{intro}, but most of the idle time may be work that was not recorded, so record the "
@@ -138,15 +145,12 @@ def _before_kernels(run: Run, details: list[Details]) -> str | None:
         d.recommendation.result.tier == "system" and d.finding.priority is not Priority.LOW
         for d in details
     )
-    if has_card:
-        limit = (
-            ""
-            if totals.compute_pct >= MOSTLY_COMPUTE_PCT
-            else ", which can save at most the compute time"
-        )
-        return f"{intro}, so address {waits} before single kernels{limit}."
-    verb = "stay" if " and " in waits else "stays"
-    return f"{intro}, but {waits} {verb} below the threshold for a finding."
+    if not has_card:
+        return None
+    limit = (
+        "" if shares[COMPUTE] >= MOSTLY_COMPUTE_PCT else ", which can save at most the compute time"
+    )
+    return f"{intro}, so address {waits} before single kernels{limit}."
 
 
 def _is_idle_in_doubt(details: list[Details]) -> bool:
@@ -156,26 +160,46 @@ def _is_idle_in_doubt(details: list[Details]) -> bool:
     return first is not None and first.time_pool == IDLE_POOL and first.impact is None
 
 
-def _beside_compute(totals: Totals) -> list[tuple[str, float]]:
-    """Return the other parts of the wall time with their shares, largest first."""
-    shares = {
-        "idle time": totals.idle_pct or 0.0,
-        "exposed communication": totals.exposed_comm_pct or 0.0,
-        "exposed copies": totals.exposed_memcpy_pct or 0.0,
-    }
-    return sorted(shares.items(), key=lambda share: -share[1])
+def _shares(run: Run) -> dict[str, float] | None:
+    """Return the parts of the step time in percent; of the GPU window if the steps are not known.
+
+    None without GPU work.
+    """
+    totals, account = run.manifest.totals, account_of(run)
+    if account is not None:
+        parts = {part: account.pct(time_ns) for part, time_ns in account.parts_ns.items()}
+        compute, comm, copy = (
+            parts[part] for part in (C.compute_ns, C.exposed_comm_ns, C.exposed_copy_ns)
+        )
+        idle = account.pct(account.idle_ns)
+    elif totals.compute_pct is None:
+        return None
+    else:
+        compute, comm, copy, idle = (
+            share or 0.0
+            for share in (
+                totals.compute_pct,
+                totals.exposed_comm_pct,
+                totals.exposed_memcpy_pct,
+                totals.idle_pct,
+            )
+        )
+    return {COMPUTE: compute, "busy": 100 - idle, IDLE: idle, COMM: comm, COPIES: copy}
 
 
-def _utilization(totals: Totals) -> str:
-    parts = [
-        f"{percent(totals.compute_pct)} computing",
-        f"{percent(totals.busy_pct)} busy",
-        f"{percent(totals.idle_pct)} idle",
-        f"{percent(totals.exposed_comm_pct)} exposed communication",
-    ]
-    if (totals.exposed_memcpy_pct or 0.0) >= MIN_MENTIONED_PCT:
-        parts.append(f"{percent(totals.exposed_memcpy_pct)} exposed copies")
-    return ", ".join(parts)
+def _whole(run: Run) -> str:
+    account = account_of(run)
+    if account is None:
+        return "GPU window"
+    return "step time" if account.is_marked else "recording"
+
+
+def _utilization(run: Run) -> str:
+    shares = _shares(run)
+    if shares is None:
+        return NOT_AVAILABLE
+    shown = (f"{percent(p)} {n}" for n, p in shares.items() if n != COPIES or p >= MIN_NAMED_PCT)
+    return f"{', '.join(shown)} (of the {_whole(run)})"
 
 
 def _flash_attention(run: Run) -> str:

@@ -52,6 +52,12 @@ TOTALS = (
     number(C.reference_percent, "Reference (%)", "%", "share of its total time", ",.1f"),
     number(C.target_percent, "Target (%)", "%", "share of its total time", ",.1f"),
 )
+STEPS = (
+    text(C.type, "Part", "part of the step time; the last row is their sum"),
+    *_times("mean of the steps,"),
+    number(C.reference_percent, "Reference (%)", "%", "share of its step time", ",.1f"),
+    number(C.target_percent, "Target (%)", "%", "share of its step time", ",.1f"),
+)
 BOUNDS = (
     text(C.bound, "Bound", "memory, compute, or not known, on the hardware of each side"),
     *_times("GPU time of the operations with this bound"),
@@ -239,6 +245,7 @@ MODULES = (
 
 SCHEMAS: dict[str, tuple[Column, ...]] = {
     "comparison_totals": TOTALS,
+    "comparison_steps": STEPS,
     "comparison_bounds": BOUNDS,
     "comparison_categories": CATEGORIES,
     "comparison_operations": OPERATIONS,
@@ -251,6 +258,8 @@ SCHEMAS: dict[str, tuple[Column, ...]] = {
 
 ABOUT = {
     "comparison_totals": "The GPU timelines of target and reference.",
+    "comparison_steps": "What one step of target and reference consists of: the mean of the steps "
+    "of each side, of the recording if it marks none. The parts add up to the step time.",
     "comparison_bounds": "Time of memory-bound and compute-bound operations on each side.",
     "comparison_categories": "GPU time by category on each side.",
     "comparison_operations": "Operations that both sides have, and how much of the difference the "

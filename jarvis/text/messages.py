@@ -9,11 +9,18 @@ of the outer one (``resolve``).
 """
 
 import string
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, TypeGuard, Union
+from itertools import count, takewhile
+from typing import Annotated, Any, NamedTuple, TypeGuard, Union
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
 from jarvis.text.format import byte_size, counted, decimal, listed, milliseconds, percent, quoted
 
@@ -30,12 +37,22 @@ Value = Union["Message", tuple["Message", ...], tuple[str, ...], str, bool, int,
 
 
 class Message(BaseModel):
-    """One sentence, or a part of one: the id of its template (``table.key``) and its values."""
+    """One sentence, or a part of one: the id of its template (``table.key``) and its values.
+
+    ``needs`` are the preconditions of an action (``jarvis.preconditions``).
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     id: str
     values: dict[str, Value] = {}
+    needs: tuple[str, ...] = ()
+
+    @model_serializer(mode="wrap")
+    def _without_empty_needs(self, as_dict: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out ``needs`` of a message that always holds."""
+        stored: dict[str, Any] = as_dict(self)
+        return stored if self.needs else {"id": stored["id"], "values": stored["values"]}
 
 
 def literal(text: str) -> Message:
@@ -55,6 +72,25 @@ Text = Annotated[tuple[Message, ...], BeforeValidator(_as_text)]
 """A sequence of messages; a string becomes a literal message, None an empty sequence."""
 
 _TABLES: dict[str, Mapping[str, str]] = {LITERAL: {"": "{text}"}}
+_NEEDS: dict[str, tuple[str, ...]] = {}
+"""Preconditions by message id."""
+
+
+class Action(NamedTuple):
+    """A template with the preconditions of what it advises."""
+
+    text: str
+    needs: tuple[str, ...]
+
+
+def action(text: str, *needs: str) -> Action:
+    """Return a template with its preconditions (``jarvis.preconditions``)."""
+    return Action(text, needs)
+
+
+Template = str | Action
+Templates = Template | Sequence[Template]
+"""One template, or several in a list."""
 
 
 class MessageTable:
@@ -63,17 +99,27 @@ class MessageTable:
     Args:
         name: Unique name of the table; the first part of its messages' ids.
         templates: Templates by key. Keys may contain dots.
+            Several templates under one key are numbered, ``key.0``; ``texts`` creates them all.
     """
 
-    def __init__(self, name: str, templates: Mapping[str, str]) -> None:
+    def __init__(self, name: str, templates: Mapping[str, Templates]) -> None:
         self.name = name
-        self.templates = dict(templates)
+        self.templates: dict[str, str] = {}
+        for key, several in templates.items():
+            for each_key, each in _numbered(key, several):
+                text, needs = each if isinstance(each, Action) else (each, ())
+                self.templates[each_key] = text
+                _NEEDS[f"{name}.{each_key}"] = needs
         _TABLES[name] = self.templates
 
     @classmethod
-    def extended(cls, name: str, templates: Mapping[str, str]) -> "MessageTable":
+    def extended(cls, name: str, templates: Mapping[str, Templates]) -> "MessageTable":
         """Return the table ``name`` with these templates added."""
-        return cls(name, {**_TABLES.get(name, {}), **templates})
+        known = {
+            key: Action(text, _NEEDS[f"{name}.{key}"])
+            for key, text in _TABLES.get(name, {}).items()
+        }
+        return cls(name, {**known, **templates})
 
     def id(self, key: str) -> str:
         """Return the id of the message ``key``, for a column of message ids.
@@ -103,7 +149,29 @@ class MessageTable:
         Raises:
             KeyError: The table has no such key, or a value of its template is missing.
         """
-        return Message(id=f"{self.name}.{key}", values=_used(self.templates[key], values))
+        return _message(f"{self.name}.{key}", self.templates[key], values)
+
+    def texts(self, key: str, /, **values: Any) -> tuple[Message, ...]:
+        """Create the messages of all templates under ``key`` from the values that each one uses;
+        none without a template.
+
+        Raises:
+            KeyError: A value of a template is missing.
+        """
+        numbered = (f"{key}.{index}" for index in count())
+        keys = [key] if key in self.templates else takewhile(self.templates.__contains__, numbered)
+        return tuple(self.pick(each, values) for each in keys)
+
+
+def _numbered(key: str, templates: Templates) -> Iterator[tuple[str, Template]]:
+    if isinstance(templates, str | Action):
+        yield key, templates
+    else:
+        yield from ((f"{key}.{index}", each) for index, each in enumerate(templates))
+
+
+def _message(message_id: str, template: str, values: Mapping[str, Any]) -> Message:
+    return Message(id=message_id, values=_used(template, values), needs=_NEEDS.get(message_id, ()))
 
 
 def _used(template: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,12 +196,36 @@ def resolve(ids: Any, values: Mapping[str, Any]) -> Any:
     template = _template(ids)
     if template is None:
         return literal(ids) if ids else None
-    return Message(id=ids, values=_used(template, values))
+    return _message(ids, template, values)
 
 
 def _template(message_id: str) -> str | None:
     table, _, key = message_id.partition(".")
     return _TABLES.get(table, {}).get(key)
+
+
+def preconditions() -> Mapping[str, tuple[str, ...]]:
+    """Return the preconditions of all imported templates, by message id."""
+    return _NEEDS
+
+
+def without(message: Message, is_dropped: Callable[[Message], bool]) -> Message | None:
+    """Return a message without its parts that ``is_dropped`` selects; None if it is one itself.
+
+    A part is a value that is a message, or one of a list of messages.
+    """
+    if is_dropped(message):
+        return None
+    values = {name: _without(value, is_dropped) for name, value in message.values.items()}
+    return message if values == message.values else message.model_copy(update={"values": values})
+
+
+def _without(value: Value, is_dropped: Callable[[Message], bool]) -> Value:
+    if isinstance(value, Message):
+        return without(value, is_dropped)
+    if not _are_messages(value):
+        return value
+    return tuple(filter(None, (without(each, is_dropped) for each in value))) or None
 
 
 def tables() -> Mapping[str, Mapping[str, str]]:
@@ -219,6 +311,8 @@ BY_NAME: Mapping[str, str] = {
     "arguments": "?the heaviest call",
     "calls": "count call",
     "launches": "count launch",
+    "package": "?names and times of these calls",
+    "run_package": "?run the model",
     "signatures": "count signature",
     "moved_bytes": "size?traffic",
 }

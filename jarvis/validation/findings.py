@@ -2,9 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from math import isclose
 from typing import Any, TypeGuard
 
+from jarvis.preconditions import Facts, Subject
 from jarvis.validation.check import Check, Problem
 from jarvis.validation.run_files import Json, RunFiles
 
@@ -203,6 +205,26 @@ def kernels_exist(run: RunFiles) -> Iterator[Problem]:
                     yield Problem(run.name(run.paths.results), text)
 
 
+def actions_meet_their_preconditions(run: RunFiles) -> Iterator[Problem]:
+    """What a finding advises has its preconditions in the tables; they name known facts."""
+    facts = Facts(cache(run.table))
+    file = run.name(run.paths.results)
+    for finding in run.findings:
+        operations = [operation["uid"] for operation in finding["operations"]]
+        uids = tuple(operations or finding.get("shared_uids") or ())
+        subject = Subject(uids, dict(_quantities(finding)).get("direction"))
+        needs = {need: None for message in _messages(finding) for need in message.get("needs", ())}
+        for need in needs:
+            try:
+                holds = facts.hold([need], subject)
+            except ValueError as error:
+                yield Problem(file, f"{_title(finding)}: {error}.")
+            else:
+                if not holds:
+                    text = f"{_title(finding)} advises what needs {need}, which does not hold."
+                    yield Problem(file, text)
+
+
 def _subject(finding: Json) -> tuple[str, ...]:
     """Return check, analysis and title first; then what else distinguishes findings."""
     uids = [operation["uid"] for operation in finding["operations"]]
@@ -222,20 +244,27 @@ def _quantified(run: RunFiles) -> list[Json]:
     return [finding for finding in run.findings if finding.get("impact")]
 
 
-def _quantities(finding: Json) -> Iterator[tuple[str, object]]:
+def _quantities(finding: Json) -> Iterator[tuple[str, Any]]:
     """Yield name and value of each quantity; none for a file of an earlier version."""
     for quantity in finding.get("quantities", ()):
         yield quantity["name"], quantity["value"]
 
 
-def _values(finding: Json) -> Iterator[tuple[str, object]]:
-    """Yield name and value of each value of the messages, including nested messages."""
-    pending: list[Any] = [m for texts in finding.get("messages", {}).values() for m in texts]
+def _messages(finding: Json) -> Iterator[Json]:
+    """Yield the messages, including nested messages."""
+    pending: list[Json] = [m for texts in finding.get("messages", {}).values() for m in texts]
     while pending:
-        for name, value in pending.pop()["values"].items():
+        message = pending.pop()
+        for value in message["values"].values():
             inner = value if isinstance(value, list) else [value]
             pending += (each for each in inner if isinstance(each, dict))
-            yield name, value
+        yield message
+
+
+def _values(finding: Json) -> Iterator[tuple[str, Any]]:
+    """Yield name and value of each value of the messages, including nested messages."""
+    for message in _messages(finding):
+        yield from message["values"].items()
 
 
 def _numbers(finding: Json) -> Iterator[tuple[str, float]]:
@@ -289,4 +318,5 @@ CHECKS = (
     Check(operations_exist),
     Check(operations_of_a_finding_take_its_time),
     Check(kernels_exist),
+    Check(actions_meet_their_preconditions),
 )

@@ -106,6 +106,11 @@ class RunFiles:
         """Return every finding of every analysis."""
         return tuple(finding for result in self.results.values() for finding in result["findings"])
 
+    def table(self, name: str) -> pl.DataFrame | None:
+        """Return a stored table; None if the run has none of this name."""
+        path = self.paths.table(name)
+        return pl.read_parquet(path, glob=False) if path.is_file() else None
+
     @cached_property
     def operations(self) -> Mapping[int, Json]:
         """Return name, calls, time and kernels of every row of the operations table, by uid."""

@@ -179,7 +179,7 @@ def test_high_variance_needs_spread_calls_and_share() -> None:
     assert found(101.0, 11, 1100.0)
     assert not found(99.0, 11, 1100.0)
     assert not found(200.0, 10)
-    assert not found(101.0, 11, 490.0), "below 5 % of GPU wall time"
+    assert not found(101.0, 11, 490.0), "below 5 % of the GPU window"
 
 
 def group(count: int, mean_us: float, **values: Any) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """CPU / idle: idle share, short kernels, projected speedup."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -15,12 +16,13 @@ from jarvis.analyses.system.cpu_idle.wording import CAUSES
 from jarvis.findings import AnalysisResult, Priority, Severity
 from jarvis.impact import disjoint_findings
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
+from jarvis.text.messages import to_text
 from jarvis.text.quantities import title_of
 from jarvis.trace import Trace, read_trace
 from jarvis.tracelens.report import TraceLensReport
 from tests.analyses.rows import system, table, totals
 from tests.builders import trace
-from tests.worded import Worded, worded
+from tests.worded import Worded, supported_in, worded
 
 KEY = "cpu_idle"
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
@@ -150,8 +152,8 @@ def among_others(*gaps: dict[str, object], work: pl.DataFrame | None = None) -> 
 def test_every_cause_has_words_for_both_paths(cause: IdleCause) -> None:
     (finding,) = worded(idle_causes(among_others(gap(cause, 40))))
     words = CAUSES[cause]
-    assert finding.algorithmic == words.algorithmic
-    assert finding.kernel == words.kernel
+    assert finding.algorithmic == to_text(words.texts("algorithmic"))
+    assert finding.kernel == to_text(words.texts("kernel", replayed_pct=0.0))
     assert words.what in finding.issue
     assert (finding.impact is None) is not words.is_idle
 
@@ -178,8 +180,8 @@ def test_carried_in_work_is_not_idle_time() -> None:
     assert not list(gpu_idle(data))
     finding, other = worded(idle_causes(data))
     assert finding.title == "The GPU finished work from before the recording"
-    assert "(10.0% of its wall time)" in other.issue  # of the remaining 10 ms
-    assert finding.issue.startswith("For 90.0 ms (90.0% of its wall time, 1 gap) the GPU finishes")
+    assert "(10.0% of the GPU window)" in other.issue  # of the remaining 10 ms
+    assert finding.issue.startswith("For 90.0 ms (90.0% of the GPU window, 1 gap) the GPU finishes")
     assert finding.priority is Priority.LOW
     assert finding.impact is None
 
@@ -189,7 +191,8 @@ def test_idle_time_beside_carried_in_work_has_its_finding() -> None:
     (finding,) = worded(gpu_idle(data))
     assert finding.title == "The GPU idles: host work"
     assert finding.issue.startswith(
-        "The GPU idles for 10.0 ms, 20.0% of its wall time after the work from before the recording"
+        "The GPU idles for 10.0 ms, 20.0% of the GPU window after the work from before the "
+        "recording"
     )
     assert finding.impact.saved_ms.high == pytest.approx(10)
     assert finding.impact.saved_ms.mid == pytest.approx(0)
@@ -252,7 +255,7 @@ def test_a_cause_of_nearly_all_idle_time_is_that_of_the_idle_time(
     data = by_cause(gap("data_loading", 40), gap("queued", others_ms))
     (total,) = worded(gpu_idle(data))
     assert (total.title == "The GPU idles: data loading") is is_sole
-    assert (total.algorithmic == words.algorithmic) is is_sole
+    assert (total.algorithmic == to_text(words.texts("algorithmic"))) is is_sole
     assert ("Longest gap (ms)" in total.evidence) is is_sole
     assert (words.title in [f.title for f in worded(idle_causes(data))]) is not is_sole
 
@@ -293,11 +296,12 @@ def test_idle_time_before_the_first_kernel_is_told_apart() -> None:
 
 
 def test_recorded_python_frames_need_no_second_recording() -> None:
-    frame = gap("host_work", 40, host_call="train.py(30): tokenize", host_call_us=40e3)
-    operator = gap("host_work", 40, host_call="aten::randperm", host_call_us=40e3)
-    (named,) = worded(idle_causes(among_others(frame)))
+    data = among_others(gap("host_work", 40))
+    threads = table("host_threads", {"thread": 0, "python_ns": 1})
+    framed = replace(data, tables={**data.tables, "host_threads": threads})
+    (named,) = supported_in(framed, idle_causes(framed))
     assert named.capture is None
-    (unnamed,) = worded(idle_causes(among_others(operator)))
+    (unnamed,) = supported_in(data, idle_causes(data))
     assert "with_stack" in unnamed.capture
 
 
@@ -338,7 +342,7 @@ def test_the_cause_in_real_traces(
     result = analyzed(read_trace(reference_root / "traces" / f"{name}.json.gz"))
     found = Worded(result.findings[0])
     assert found.title == title
-    assert found.evidence["Idle (% of GPU wall time)"] > least_pct
+    assert found.evidence["Idle (% of the GPU window)"] > least_pct
 
 
 def test_exposed_communication_is_no_idle_time(reference_root: Path) -> None:

@@ -78,7 +78,7 @@ def test_both_paths_are_specific(run: Run) -> None:
     silu, mul = findings(run)["aten::silu"], findings(run)["aten::mul"]
     assert "fused activation" in silu.algorithmic
     assert "other factor of `aten::mul`" in mul.algorithmic
-    assert f"[{ROWS},{K}] bf16, [{K},{N}] bf16 (`Cijk_wide`)" in silu.kernel
+    assert f"[{ROWS},{K}] bf16, [{K},{N}] bf16 (now `Cijk_wide`)" in silu.kernel
 
 
 def test_the_confidence_says_whether_anything_else_is_read(run: Run) -> None:

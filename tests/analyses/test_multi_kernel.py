@@ -1,5 +1,7 @@
 """Multi-kernel: grades of copies, exposure and overlap."""
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 
@@ -9,7 +11,7 @@ from jarvis.analyses.system.multi_kernel.copies import memory_copies
 from jarvis.findings import Priority, Severity
 from jarvis.impact import disjoint_findings
 from tests.analyses.rows import operation, operations, system, table, totals
-from tests.worded import Worded, worded
+from tests.worded import Worded, supported_in, worded
 
 KEY = "multi_kernel"
 
@@ -222,8 +224,10 @@ def test_copies_name_their_operators_and_share_the_time_of_their_rows() -> None:
 @pytest.mark.parametrize(("direction", "is_gradient"), [("backward", True), ("forward", False)])
 def test_advice_on_gradients_needs_a_backward_pass(direction: str, is_gradient: bool) -> None:
     rows = operations(operation("aten::mm", time_us=10.0, direction=direction))
-    data = system(KEY, comm(30.0, 40.0), tables={"operations": rows})
-    for finding in worded((*exposed_communication(data), *poor_overlap(data))):
+    reduction = table("collectives", {"uid": 1, "collective": "allreduce", "dur_us": 10.0})
+    data = system(KEY, comm(30.0, 40.0), tables={"collectives": reduction})
+    data = replace(data, operations=rows)
+    for finding in supported_in(data, (*exposed_communication(data), *poor_overlap(data))):
         assert ("backward pass" in finding.algorithmic) is is_gradient
 
 

@@ -56,7 +56,7 @@ def of_idle(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
     of_ms = run.total_ms - (0.0 if cause == CARRIED_IN else carried_ms)
     facts["own_cause_of_total_pct"].append(share(cause_ms[cause], of_ms))
     facts["own_cause_of_idle_pct"].append(share(cause_ms[cause], idle_ms))
-    _waits(facts, gaps)
+    add_waits(facts, gaps)
     first = min(kernel.span[0] for kernel in kernels)
     early = sum(gap["dur_ns"] for gap in gaps if gap["start_ns"] < first)
     facts["before_first_kernel_ms"].append(early / 1e6)
@@ -69,7 +69,8 @@ def _cause_of(finding: dict[str, Any], cause_ms: dict[str, float], ordered: list
     return same[0] if finding["check"] == "idle_causes" and same else ordered[0]
 
 
-def _waits(facts: Facts, gaps: list[dict[str, Any]]) -> None:
+def add_waits(facts: Facts, gaps: list[dict[str, Any]]) -> None:
+    """What the host does in gaps of one cause."""
     before: dict[str, int] = defaultdict(int)
     beside: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for gap in gaps:

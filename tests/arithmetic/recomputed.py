@@ -22,6 +22,7 @@ from tests.arithmetic.facts_groups import (
 from tests.arithmetic.facts_rows import of_rows
 from tests.arithmetic.facts_system import of_communication, of_copies, of_idle
 from tests.arithmetic.run_directory import RunDirectory
+from tests.arithmetic.steps import of_step_edges
 from tests.arithmetic.units import Facts, own_rows
 
 OF_CHECK = {
@@ -30,6 +31,7 @@ OF_CHECK = {
     "unfused_attention": of_unfused_attention,
     "gpu_idle": of_idle,
     "idle_causes": of_idle,
+    "step_edges": of_step_edges,
     "short_kernels": of_idle,
     "exposed_communication": of_communication,
     "poor_overlap": of_communication,

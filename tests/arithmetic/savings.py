@@ -224,7 +224,7 @@ def start_pcts(finding: dict[str, Any], facts: Facts) -> list[float]:
 def projected(
     time_ms: float, own_pct: float, target_pct: float, run: RunDirectory
 ) -> tuple[float, float, float, float] | None:
-    """Time at a target, and what is saved in percent of it, of compute, of GPU wall time."""
+    """Time at a target, and what is saved in percent of it, of compute, of the GPU window."""
     if target_pct <= own_pct:
         return None
     at_target = time_ms * own_pct / target_pct

@@ -13,7 +13,7 @@ from tests.arithmetic.savings import projected
 from tests.arithmetic.units import Facts, share, time_ms
 
 MISSING = "—"
-PROJECTION = ("Op Time", "Op Improvement", "Compute Improvement", "E2E Improvement")
+PROJECTION = ("Op Time", "Op Improvement", "Compute Improvement", "GPU Window Improvement")
 TARGETS_PCT = (20.0, 50.0, 70.0, 100.0)
 
 
@@ -94,7 +94,7 @@ def _argument_problems(cell: str, row: Row) -> Iterator[str]:
 
 
 def tool_problems(line: Line, row: Row, run: RunDirectory) -> Iterator[str]:
-    """What a table for other tools has beside: names, arguments, the share of GPU wall time."""
+    """What a table for other tools has beside: names, arguments, the share of the GPU window."""
     cells = dict(zip(line.columns, map(html.unescape, line.cells), strict=True))
     if problem := differs(cells["%E2E"], share(row.time_us / 1000, run.total_ms)):
         yield f"%E2E: {problem}"

@@ -10,6 +10,7 @@ from tests.arithmetic.rendered import of_analyses, of_findings
 from tests.arithmetic.reports import Checker
 from tests.arithmetic.run_directory import RunDirectory
 from tests.arithmetic.savings import disjoint_saving_ms, ranked
+from tests.arithmetic.steps import PARTS, account_ns, step_spans
 from tests.arithmetic.test_results import values_of
 from tests.arithmetic.units import share, time_ms
 from tests.arithmetic.values import OF_REPORT, Values, of_score
@@ -62,11 +63,13 @@ def test_the_executive_summary(run: RunDirectory) -> None:
     summary = run.text(FAIR).partition("## Executive Summary")[2].partition("\n## ")[0]
     ordered = ranked(run.findings)
     first = ordered[0]["impact"]
-    if first and (told := re.search(r"it saves about (\S+ .s), (\S+) of GPU wall time", summary)):
+    if first and (told := re.search(r"it saves about (\S+ .s), (\S+) of the GPU window", summary)):
         assert reading(told[1]).matches(first["saved_ms"]["mid"])
         assert reading(told[2]).matches(first["e2e_pct"]["mid"])
     told = re.search(
-        r"(\d+) findings?, (\S+) of them critical; .* add up to (\S+ .s) \((\S+)\)\.", summary
+        r"(\d+) findings?, (\S+) of them critical; .* add up to (\S+ .s) "
+        r"\((\S+) of the GPU window\)\.",
+        summary,
     )
     assert told
     critical = sum(finding["priority"] == "Critical" for finding in ordered)
@@ -84,18 +87,36 @@ def test_the_table_of_main_figures(run: RunDirectory) -> None:
     assert compute.matches(run.compute_ms)
     assert total.matches(run.total_ms)
     words = {
-        "computing": "computation_time",
-        "busy": "busy_time",
-        "idle": "idle_time",
-        "exposed communication": "exposed_comm_time",
-        "exposed copies": "exposed_memcpy_time",
+        "computing": PARTS[:1],
+        "busy": PARTS[:3],
+        "idle": PARTS[3:],
+        "exposed communication": PARTS[1:2],
+        "exposed copies": PARTS[2:3],
     }
-    for told in cells["GPU Utilization"].split(", "):
+    parts_ns = account_ns(run)
+    total_ns = sum(parts_ns.values())
+    utilization = cells["GPU Utilization"].partition(" (of the ")[0]
+    for told in utilization.split(", "):
         number, _, word = told.partition(" ")
-        assert reading(number).matches(share(run.timeline_ms[words[word]], run.total_ms)), told
+        part_ns = sum(parts_ns[part] for part in words[word])
+        assert reading(number).matches(share(part_ns, total_ns)), told
     heaviest_ms = max(time_ms(run.category(key)) for key in run.results)
     (of_compute,) = numbers(cells["Top Bottleneck Category"])
     assert of_compute.matches(share(heaviest_ms, run.compute_ms))
+
+
+def test_the_account_of_a_step(run: RunDirectory) -> None:
+    section = run.text(FAIR).partition("### The Step")[2].partition("\n### ")[0]
+    rows = re.findall(r"^\| ([^|]+) \| (\S+ .?s) \| (\S+) \|$", section, re.MULTILINE)
+    parts_ns, steps = account_ns(run), len(step_spans(run))
+    times = [*parts_ns.values(), sum(parts_ns.values())]
+    assert len(rows) == len(times)
+    for (_, time, pct), time_ns in zip(rows, times, strict=True):
+        assert reading(time).matches(time_ns / 1e6 / steps), time
+        assert reading(pct).matches(share(time_ns, times[-1])), pct
+    told = re.search(r"(?:One step|marks no steps,) takes (\S+ .?s)", run.text(FAIR))
+    assert told
+    assert reading(told[1]).matches(times[-1] / 1e6 / steps)
 
 
 def test_the_table_of_top_operations(run: RunDirectory) -> None:

@@ -12,6 +12,7 @@ from tests.arithmetic.measures import measure_problems
 from tests.arithmetic.names import names_of
 from tests.arithmetic.run_directory import RunDirectory
 from tests.arithmetic.savings import priority_of, saving_of, target_of
+from tests.arithmetic.steps import PARTS, marked_spans, parts_ns, step_spans
 from tests.arithmetic.units import data_rows, efficiency_pct, share, time_ms
 from tests.arithmetic.values import Values
 
@@ -40,6 +41,16 @@ def test_the_timeline_is_that_of_the_trace(run: RunDirectory) -> None:
 def test_the_gaps_are_those_of_the_trace(run: RunDirectory) -> None:
     gaps = sorted((gap["start_ns"], gap["start_ns"] + gap["dur_ns"]) for gap in run.gaps)
     assert gaps == run.events.gaps
+
+
+def test_the_steps_are_those_of_the_trace(run: RunDirectory) -> None:
+    rows = run.table("steps")
+    if rows[0]["source"] != "engine":  # whose steps end with the GPU work that they launch
+        assert step_spans(run) == marked_spans(run)
+    for row, span in zip(rows, step_spans(run), strict=True):
+        parts = parts_ns(run, span)
+        assert {name: row[name] for name in PARTS} == parts
+        assert sum(parts.values()) == row["dur_ns"]
 
 
 def test_the_copies_are_those_of_the_trace(run: RunDirectory) -> None:

@@ -106,13 +106,14 @@ def read_events(path: Path) -> TraceEvents:
     data = path.read_bytes()
     document = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
     events = document["traceEvents"] if isinstance(document, dict) else document
-    found = [_gpu_event(e) for e in events if e.get("cat") in GPU_CATEGORIES and e["ph"] == "X"]
+    found = [gpu_event(e) for e in events if e.get("cat") in GPU_CATEGORIES and e["ph"] == "X"]
     is_linked = _linked_ids(events)
     linked = [event for event in found if is_linked(event)]
     return TraceEvents(tuple(sorted(linked or found, key=lambda event: event.span)))
 
 
-def _gpu_event(event: dict[str, Any]) -> GpuEvent:
+def gpu_event(event: dict[str, Any]) -> GpuEvent:
+    """A GPU event of the trace file."""
     start = round(event["ts"] * 1000)
     span = (start, start + round(event["dur"] * 1000))
     place = (event["pid"], event["tid"])

@@ -103,6 +103,10 @@ their unit behind the name."""
 
 OF_CHECK: dict[tuple[str, str], str] = {
     ("idle_causes", "idle_ms"): "own_cause_ms",
+    ("step_edges", "idle_ms"): "edge_idle_ms",
+    ("step_edges", "step_ms"): "step_time_ms",
+    ("step_edges", "share_pct"): "step_pct",
+    ("step_edges", "steps"): "step_count",
     ("idle_causes", "idle_pct"): "own_cause_of_total_pct",
     ("layout_transposes", "compute_pct"): "overhead_of_compute_pct",
     ("fills_and_casts", "compute_pct"): "overhead_of_compute_pct",
@@ -140,6 +144,7 @@ OF_MESSAGE: dict[tuple[str, str], str] = {
     ("no_perf_model.replayed", "launches"): "heaviest_launches",
     ("no_perf_model.without arguments", "mean_time_ms"): "heaviest_mean_ms",
     ("no_perf_model.replayed", "mean_time_ms"): "heaviest_mean_ms",
+    ("cpu_idle.average", "steps"): "step_count",
     ("cpu_idle.cause", "idle_ms"): "cause_ms",
     ("cpu_idle.algorithmic.causes", "idle_ms"): "own_cause_ms",
     ("communication.kind", "count"): "longest_collectives",

@@ -26,13 +26,13 @@ METRICS = {
     "Total Compute": "computation_time",
     "Exposed Memory Copies": "exposed_memcpy_time",
     "GPU Idle": "idle_time",
-    "Total GPU Wall Time": "total_time",
+    "GPU Window": "total_time",
 }
 TOTALS = {
     "Compute time": "computation_time",
     "Memory copies": "total_memcpy_time",
     "Idle time of the GPU": "idle_time",
-    "Total time": "total_time",
+    "GPU window": "total_time",
 }
 OUTCOMES = {
     "Slower than": SLOWER,
@@ -194,6 +194,11 @@ class Facts:
     def sentence(self, text: str) -> list[float] | None:
         """One of the sentences that sum the comparison up."""
         head, _, _ = text.partition(":")
+        if head == "One step":
+            target, reference = (self.pair.step_parts_ms[gpu] for gpu in ("mi300", "h100"))
+            pairs = list(zip(target, reference, strict=True))
+            most = max(pairs[:-1], key=lambda pair: abs(pair[0] - pair[1]))
+            return [*pairs[-1], abs(100 * (target[-1] / reference[-1] - 1)), *most]
         if head in TOTALS:
             target, reference = (
                 self.pair.timelines[gpu][TOTALS[head]] for gpu in ("mi300", "h100")
@@ -245,6 +250,7 @@ class Facts:
         """What checks a row, by what tells its table apart."""
         return {
             "Metric": self.metric_row,
+            "Part of one step": self.step_row,
             "Operation": self.other_row,
             "Side": self.kernel_row,
             "Priority": self.low_row,
@@ -258,6 +264,16 @@ class Facts:
         if "Expected?" in place.columns:
             return self.detail_row(place.cells, self.operation(place))
         return self.summary_row(place.cells)
+
+    def step_row(self, place: Place) -> Iterator[Check]:
+        reference, target = (self.pair.step_parts_ms[gpu][place.row] for gpu in ("h100", "mi300"))
+        for role, gpu, time in (("Reference", "h100", reference), ("Target", "mi300", target)):
+            yield place.cells[role], [time, 100 * time / self.pair.step_parts_ms[gpu][-1]], False
+        difference = place.cells["Difference"]
+        yield difference.lstrip("-\\"), [abs(target - reference)], False
+        assert difference.startswith(("-", "\\-")) is (target < reference)
+        change = [100 * (target / reference - 1)] if reference else []
+        yield place.cells["Δ"], change, bool(change)
 
     def other_row(self, place: Place) -> Iterator[Check]:
         operation = self.others[place.row]

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from tests.arithmetic.steps import PARTS
+
 csv.field_size_limit(10**9)
 
 TOLERANCE = 1.2
@@ -282,6 +284,18 @@ class Recomputed:
             gpu: {row["type"]: float(row["time ms"]) for row in self.sheet(gpu, "gpu_timeline")}
             for gpu in self.roots
         }
+
+    @cached_property
+    def step_parts_ms(self) -> dict[str, list[float]]:
+        """The parts of one step by GPU, the mean of the steps, and their sum."""
+        import polars as pl  # only to decode the file
+
+        found = {}
+        for gpu, root in self.roots.items():
+            rows = pl.read_parquet(root / "tables/steps.parquet").to_dicts()
+            parts = [sum(row[part] for row in rows) / 1e6 / len(rows) for part in PARTS]
+            found[gpu] = [*parts, sum(parts)]
+        return found
 
     @cached_property
     def operations(self) -> list[Operation]:

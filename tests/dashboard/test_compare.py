@@ -101,7 +101,7 @@ def test_the_figures_are_those_of_both_timelines(
         for i in pair
     ]
     shown = figures(page)
-    for label, part in (("GPU time", "total_time"), ("Compute", "computation_time")):
+    for label, part in (("GPU window", "total_time"), ("Compute", "computation_time")):
         assert float(shown[label].rstrip("x")) == pytest.approx(
             times[0][part] / times[1][part], rel=5e-3
         )

@@ -23,7 +23,7 @@ METRICS = {
     "Exposed Communication": "exposed_comm_time",
     "Exposed Memory Copies": "exposed_memcpy_time",
     "GPU Idle": "idle_time",
-    "Total GPU Wall Time": "total_time",
+    "GPU Window": "total_time",
 }
 """Rows of the summary table, and the row of the GPU timeline that each shows."""
 

@@ -14,16 +14,20 @@ SUMMARY, APPENDIX, HARDWARE = "Executive Summary", "Appendix", "Hardware Referen
 PEAK = re.compile(r"(\d[\d,]*(?:\.\d+)?) (?:TB/s|TFLOPS)")
 _SHARE = r"(\d+(?:\.\d+)?)%"
 TOLD_SHARES = (
-    (re.compile(rf"{_SHARE} computing"), "computation_time"),
-    (re.compile(rf"{_SHARE} idle"), "idle_time"),
+    (re.compile(rf"^GPU Utilization .*?{_SHARE} computing"), "computation_time"),
+    (re.compile(rf"^GPU Utilization .*?{_SHARE} idle"), "idle_time"),
     (re.compile(rf"^Compute % {_SHARE}"), "computation_time"),
     (re.compile(rf"^Idle % {_SHARE}"), "idle_time"),
 )
 """Pattern of a share in a summary, and the row of the GPU timeline that it shows."""
 
+WINDOW_SHARES = ("Compute %", "Idle %")
+"""Rows of shares of the GPU timeline; the others are shares of the step time, if known."""
+
 
 def reports_give_the_shares_of_the_timeline(run: Rendered) -> Iterator[Problem]:
-    """The shares of compute and idle time in a summary equal those of the GPU timeline."""
+    """The shares of compute and idle time in a summary equal those of the steps, or of the GPU
+    timeline."""
     for document in (run.fair, run.document(run.paths.analysis_report)):
         summary = document.part(SUMMARY) if document else None
         for table in summary.tables if summary else ():
@@ -32,6 +36,8 @@ def reports_give_the_shares_of_the_timeline(run: Rendered) -> Iterator[Problem]:
                 for pattern, kind in TOLD_SHARES:
                     found = pattern.search(told)
                     expected = run.gpu_timeline.get(kind, (0.0, None))[1]
+                    if "of the GPU window" not in told and not told.startswith(WINDOW_SHARES):
+                        expected = run.step_pct.get(kind, expected)
                     if found and not agree(float(found[1]), expected):
                         text = f"It gives {kind} as {found[1]}%; {expected}% expected."
                         yield Problem(summary.file if summary else "", text, row.number)

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+import polars as pl
+
 from jarvis.validation.run_files import Json, RunFiles
 from tests.layout.markdown import Part
 
@@ -29,6 +31,20 @@ class Rendered(RunFiles):
     def hardware(self) -> Json | None:
         """Return the GPU of the run, if known."""
         return self.manifest.get("hardware")
+
+    @cached_property
+    def step_pct(self) -> dict[str, float]:
+        """Return the compute and idle time of all steps in percent of the step time, by the names
+        of the GPU timeline; empty if no step has a time."""
+        path = self.paths.table("steps")
+        if not path.is_file():
+            return {}
+        rows = pl.read_parquet(path, glob=False).drop_nulls("dur_ns").sum().row(0, named=True)
+        if not rows["dur_ns"]:
+            return {}
+        idle_ns = sum(rows[f"idle_{place}_ns"] for place in ("before", "between", "after"))
+        parts = {"computation_time": rows["compute_ns"], "idle_time": idle_ns}
+        return {name: 100 * time_ns / rows["dur_ns"] for name, time_ns in parts.items()}
 
     def metrics(self, category: Json) -> Json:
         """Return the metrics of one analysis."""

@@ -1,5 +1,7 @@
 """The steps of a recording: where they begin and end, and what their time consists of."""
 
+import gzip
+import json
 from pathlib import Path
 from typing import Any
 
@@ -385,3 +387,18 @@ def test_the_step_of_a_serving_trace(reference_root: Path) -> None:
     assert step["dur_ns"] / 1e6 == pytest.approx(10.450, abs=0.001)
     busy_ns = step["compute_ns"] + step["exposed_comm_ns"] + step["exposed_copy_ns"]
     assert busy_ns == round(1e6 * tables.totals.busy_time_ms) - 4246  # a kernel before the gap
+
+
+def test_the_steps_of_a_trace_with_old_category_names(reference_root: Path) -> None:
+    path = reference_root / "counterfactual" / "kineto-resnet50-w0.json.gz"
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    marks = [e for e in events if str(e.get("name")).startswith("ProfilerStep#")]
+    rows = TraceLensReport(read_trace(path), None).steps.to_dicts()
+    assert len(marks) == 6
+    assert [(row["name"], row["dur_ns"]) for row in rows] == [
+        (mark["name"], mark["dur"] * US) for mark in marks
+    ]
+    assert all(sum(row[part] for part in PARTS) == row["dur_ns"] for row in rows)
+    (slow,) = (row for row in rows if row["is_slow"])
+    assert (slow["name"], slow["slow_part"]) == ("ProfilerStep#10", "idle_between")
+    assert (slow["slow_cause"], slow["slow_call"]) == (IdleCause.DATA_LOADING, LOADER)

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jarvis.core.errors import ReplayError
-from jarvis.replay.calls import replay_ir
-from jarvis.replay.fills import INDEX_BOUNDS
-from jarvis.replay.schema import NAMESPACE, signatures
+from jarvis.recorded_calls.calls import replay_ir
+from jarvis.recorded_calls.fills import INDEX_BOUNDS
+from jarvis.recorded_calls.schema import NAMESPACE, signatures
 
 TYPES = {
     *("Tensor", "Tensor[]", "Tensor?[]", "Scalar", "Scalar[]", "int", "int[]", "float", "float[]"),

@@ -19,9 +19,9 @@ import pytest
 
 from jarvis.perf_report import PerfReport
 from jarvis.pipeline import generate_report
+from jarvis.recorded_calls.calls import replay_ir
+from jarvis.recorded_calls.schema import UNKNOWN, signatures
 from jarvis.replay import package
-from jarvis.replay.calls import replay_ir
-from jarvis.replay.schema import UNKNOWN, signatures
 from tests import optional
 from tests.conftest import skip_or_fail
 from tests.replay.test_replay_calls import NOTHING, bf16, numbers, row, scalar

@@ -77,7 +77,7 @@ def test_title_and_sections_of_the_fair_report(fair: str) -> None:
     assert fair.startswith("# Tiny - MI300X Standalone Analysis\n")
     wanted = ["Executive Summary", "Recommendations", "Detailed Analysis", "Appendix"]
     assert [h for h in headings(fair, 2) if h != "Warnings"] == wanted
-    appendix = ["Hardware Reference", "Trace Health"]
+    appendix = ["The Step", "Hardware Reference", "Trace Health"]
     appendix += ["Replay Artifacts", "Methodology and Thresholds"]
     assert headings(section(fair, "Appendix"), 3) == appendix
 
@@ -273,7 +273,7 @@ def test_low_priorities_get_a_line_and_no_card(sample: Analyzed) -> None:
     fair = fair_markdown(changed(sample.run, results={"reduce": result}), sample.root)
     assert "Nothing needs attention" in fair
     assert "No finding is above low priority." in fair
-    assert "| P1 | A trifle | Reduce | 0.375 ms (0.19% of wall time) |" in fair
+    assert "| P1 | A trifle | Reduce | 0.375 ms (0.19% of the GPU window) |" in fair
     assert "#### P1" not in fair
 
 

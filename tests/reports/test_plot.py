@@ -12,7 +12,7 @@ from jarvis.reports import add_plots
 from jarvis.reports.plot import REST, time_parts
 from tests.reports.conftest import Analyzed
 
-SHOWN = "![Wall time by category](perf_improvement.png)"
+SHOWN = "![GPU window by category](perf_improvement.png)"
 
 
 def test_the_parts_are_the_categories_and_what_is_no_compute(sample: Analyzed) -> None:

@@ -2,17 +2,19 @@
 
 import re
 
+import polars as pl
 import pytest
 
 from jarvis.core.workspace import RunPaths
 from jarvis.findings import Priority
+from jarvis.perf_report.timeline.steps import PARTS
+from jarvis.reports.account import account_of
 from jarvis.reports.details import details_of
 from jarvis.reports.fair import fair_markdown
 from jarvis.reports.ranking import recommendations
 from jarvis.reports.rough import rough_markdown
-from tests.analyses.rows import totals
 from tests.reports.conftest import Analyzed
-from tests.reports.test_markdown_reports import changed, finding, section, with_findings
+from tests.reports.test_markdown_reports import finding, section, with_findings
 from tests.worded import Worded, worded
 
 
@@ -77,19 +79,23 @@ def test_raw_tables_and_call_paths_are_there(busy: Analyzed, rough: str) -> None
 def test_below_95_percent_of_compute_the_rest_comes_first(
     busy: Analyzed, compute_ms: float, is_said: bool
 ) -> None:
-    whole = totals(compute_ms, idle_ms=10.0 - compute_ms)
-    run = with_findings(changed(busy.run, totals=whole), finding("cpu_idle", saved_ms=0.1))
+    parts = dict.fromkeys(PARTS, 0) | {"compute_ns": int(1e6 * compute_ms)}
+    parts |= {"idle_between_ns": int(1e7) - parts["compute_ns"], "dur_ns": int(1e7)}
+    steps = busy.run.table("steps").head(1).with_columns(**{n: pl.lit(t) for n, t in parts.items()})
+    run = with_findings(busy.run.with_tables({"steps": steps}), finding("cpu_idle", saved_ms=0.1))
     summary = section(fair_markdown(run, busy.root), "Executive Summary")
     assert ("address idle time before single kernels" in summary) is is_said
 
 
 def test_the_metrics_of_the_summary(busy: Analyzed, fair: str) -> None:
     rows = dict(re.findall(r"^\| ([\w /]+) \| (.+) \|$", section(fair, "Executive Summary"), re.M))
-    times = busy.run.manifest.totals
+    account = account_of(busy.run)
+    assert account is not None
+    shares = account.rows()["percent"]
     assert rows["Total Compute Time"].startswith("6.80 ms of")
-    assert f"{times.compute_pct:.1f}% computing" in rows["GPU Utilization"]
-    assert f"{times.idle_pct:.1f}% idle" in rows["GPU Utilization"]
-    assert f"{times.exposed_comm_pct:.1f}% exposed communication" in rows["GPU Utilization"]
+    assert f"{shares[0]:.1f}% computing" in rows["GPU Utilization"]
+    assert f"{sum(shares[3:]):.1f}% idle" in rows["GPU Utilization"]
+    assert f"{shares[1]:.1f}% exposed communication" in rows["GPU Utilization"]
     assert rows["Top Bottleneck Category"] == "GEMM (58.8% of compute)"
     assert rows["Flash Attention Usage"] == "No (no attention in the trace)"
 
@@ -159,7 +165,10 @@ def test_a_card_names_operation_impact_and_its_details(busy: Analyzed, fair: str
     assert gain is not None
     assert first.startswith("🔴 P1 (Critical): Low efficiency: `aten::mm`\n")
     assert "- **Operation**: `aten::mm` (2 calls)" in first
-    assert f"{gain.compute_pct.mid:.1f}% of compute, {gain.e2e_pct.mid:.1f}% of GPU wall" in first
+    assert (
+        f"{gain.compute_pct.mid:.1f}% of compute, {gain.e2e_pct.mid:.1f}% of the GPU window"
+        in first
+    )
     assert f"(range {gain.saved_ms.low:.2f} to {gain.saved_ms.high:.2f} ms" in first
     assert re.search(r"\[Detailed Analysis: GEMM\]\(#p1-low-efficiency-atenmm\)", first)
     basis = section(fair, "Recommendations").split("\n### ")[0]

@@ -289,6 +289,26 @@ FAULTS: dict[str, tuple[Find, Fault]] = {
             p, "low_efficiency", lambda f: f["messages"]["kernel"][0]["values"].update(kernel="x9")
         ),
     ),
+    "an action that the trace refutes": (
+        findings.actions_meet_their_preconditions,
+        lambda p: change_finding(
+            p, "gpu_idle", lambda f: f["messages"]["kernel"][0].update(needs=["has_graph_replay"])
+        ),
+    ),
+    "a replay package that cannot be made": (
+        findings.actions_meet_their_preconditions,
+        lambda p: change_finding(
+            p,
+            "low_efficiency",
+            lambda f: f["messages"]["kernel"][0].update(needs=["has_replay_package(987654)"]),
+        ),
+    ),
+    "a precondition that is no fact": (
+        findings.actions_meet_their_preconditions,
+        lambda p: change_finding(
+            p, "gpu_idle", lambda f: f["messages"]["kernel"][0].update(needs=["has_luck"])
+        ),
+    ),
 }
 
 COMPARED: dict[str, tuple[Find, Fault]] = {

@@ -51,13 +51,12 @@ ESTIMATES = MessageTable(
         "({tb_per_s:number} TB/s).",
         "algorithmic": "Fuse {name}{place} with the operator that follows it, so that {arguments} "
         "is written one time less.",
-        "kernel": "Give a replay package of {arguments} to the kernel team; {kernel} takes "
-        "{mean_time_ms} per call.",
+        "kernel": "Give {package} to the kernel team; {kernel} takes {mean_time_ms} per call.",
         "caveat": "No perf model covers it: the traffic is an estimate, and the saving is an "
         "upper bound set by the bandwidth.",
-        "verify": "Replay {arguments} alone and compare the time with {mean_time_ms} per call.",
+        "verify": "Time {arguments} alone and compare the time with {mean_time_ms} per call.",
         "capture": "Measure the bytes that {kernel} moves with the platform's hardware-counter "
-        "profiler on the replay package, to replace the estimate.",
+        "profiler{on_package}, to replace the estimate.",
     },
 )
 
@@ -198,7 +197,7 @@ ADVICE = {
         rule="batch normalization with batch statistics, and its backward pass",
         reason="two or three passes over the activation should use most of the bandwidth",
         algorithmic="{norm_advice:message}",
-        kernel="{kernel_advice:message}Give a replay package of {arguments} to the kernel team.",
+        kernel="{kernel_advice:message}Give {package} to the kernel team.",
         caveat="{share_note:message}",
     ),
     "inference": Advice(
@@ -215,7 +214,7 @@ ADVICE = {
         reason="{rows_text:message} are reduced independently",
         algorithmic="Fuse it with the following activation{place}, so that the {moved_bytes} of a "
         "call move through memory once.",
-        kernel="Give a replay package of {arguments} to the kernel team: {kernel} should split "
+        kernel="Give {package} to the kernel team: {kernel} should split "
         "large groups over several blocks.",
     ),
     LAUNCH_BOUND: Advice(
@@ -233,7 +232,7 @@ ADVICE = {
         "bandwidth",
         algorithmic="Fuse it with the elementwise work before and after it{place}, so that the "
         "{moved_bytes} of a call move through memory once.",
-        kernel="Give a replay package of {arguments} to the kernel team: {kernel} should spread "
+        kernel="Give {package} to the kernel team: {kernel} should spread "
         "{rows_text:message} evenly over the GPU.",
     ),
 }

@@ -13,8 +13,7 @@ ADVICE = {
         reason="the tensors are copied only because a collective needs them in one buffer",
         algorithmic="Check whether the library can send the tensors of {name} in place, or group "
         "the parameters{place} differently: the {calls} take time beside the collective's own.",
-        kernel="Compare {kernel} on {arguments} with a plain copy of the same size; a replay "
-        "package reproduces it.",
+        kernel="Compare {kernel} on {arguments} with a plain copy of the same size{reproduced}.",
     ),
 }
 

@@ -28,7 +28,7 @@ from jarvis.analyses.tiny_tensors import owner_advice
 from jarvis.findings import Finding, Priority
 from jarvis.schemas import FLAG, TEXT, Column
 from jarvis.schemas.names import C
-from jarvis.text.messages import NAMES_SHOWN, MessageTable
+from jarvis.text.messages import NAMES_SHOWN, MessageTable, action
 
 SMALL_BYTES = 2**20
 """Calls that move less are compared with the shortest kernels, not with the bandwidth."""
@@ -75,7 +75,7 @@ ADVICE = {
         reason="its operands differ in memory order (strides {strides:joined  and }), so one of "
         "them is accessed with large strides",
         algorithmic="{order_advice:message}",
-        kernel="Give a replay package of {arguments} with its strides to the kernel team: a tiled "
+        kernel="Give {package} to the kernel team: a tiled "
         "transpose accesses both operands in contiguous runs.",
     ),
     "cast": Advice(
@@ -83,7 +83,7 @@ ADVICE = {
         reason="a cast in a separate pass ({arguments}), which the previous or next operator "
         "could include",
         algorithmic="{chain:message}",
-        kernel="Give a replay package of {arguments} to the kernel team: {kernel} should read "
+        kernel="Give {package} to the kernel team: {kernel} should read "
         "several neighboring elements at once.",
         expected_pct=bandwidth.SIMPLE_PCT,
     ),
@@ -92,7 +92,7 @@ ADVICE = {
         reason="one operand is smaller and broadcast ({arguments}), which vectorized kernels do "
         "not support",
         algorithmic="{chain:message}",
-        kernel="Give a replay package of {arguments} to the kernel team: {kernel} should cache "
+        kernel="Give {package} to the kernel team: {kernel} should cache "
         "the smaller operand and read the larger one several elements at a time.",
     ),
     "small tensor": Advice(
@@ -100,14 +100,14 @@ ADVICE = {
         reason="{moved_bytes} per call is too little for the memory bandwidth to matter; the "
         f"shortest kernels take about {KERNEL_FLOOR_US:.0f} µs, this one {{call_time_ms}}",
         algorithmic="{chain:message}",
-        kernel="Check in a replay package of {arguments} how many blocks {kernel} starts: even a "
-        "small tensor should occupy the whole GPU.",
+        kernel="Check how many blocks {kernel} starts{on_package}: even a small tensor should "
+        "occupy the whole GPU.",
     ),
     "memory": Advice(
         rule="bound by memory bandwidth, contiguous operands of one shape and dtype",
         reason="a plain pass over contiguous memory should use most of the bandwidth",
         algorithmic="{chain:message}",
-        kernel="Give a replay package of {arguments} to the kernel team: {kernel} accesses "
+        kernel="Give {package} to the kernel team: {kernel} accesses "
         "contiguous memory and should reach the bandwidth of a copy.",
         expected_pct=bandwidth.SIMPLE_PCT,
     ),
@@ -117,8 +117,7 @@ ADVICE = {
         reason="the heaviest call moves {moved_bytes} in {call_time_ms}; the shortest kernels "
         f"take about {KERNEL_FLOOR_US:.0f} µs",
         algorithmic="{owner_advice:message}",
-        kernel="Use one multi-tensor (foreach) call instead of the {calls} of {kernel}; tuning "
-        "the single kernel gains little.",
+        kernel="{grouped_kernel}Tuning {kernel} gains little: a call takes {mean_time_ms}.",
     ),
     LAUNCH_BOUND: Advice(
         rule=LAUNCH_BOUND_RULE,
@@ -150,15 +149,23 @@ MESSAGES = MessageTable(
         "{mean_us:number} µs of GPU time on average, {time_ms} together ({compute_pct} of "
         "compute).",
         "many.times": "{name} {times:,} times",
-        "many.algorithmic": "Compile the model, or fuse the {operators} operators by hand where "
-        "they follow each other; start with {first}.",
-        "many.kernel": "Multi-tensor (foreach) calls take lists of tensors at once: for "
-        "parameters and statistics of the same kind, the {launches} can become a few.",
+        "many.algorithmic": [
+            action("Compile the model.", "not has_compiled_code"),
+            "Fuse the {operators} operators by hand where they follow each other; start with "
+            "{first}.",
+        ],
+        "many.kernel": action(
+            "Multi-tensor (foreach) calls take lists of tensors at once: for parameters and "
+            "statistics of the same kind, the {launches} can become a few.",
+            "calls_are_independent",
+        ),
         "many.caveat": "The saving is not quantified here: the findings on the operators count it.",
         "many.verify": "Record the trace again: the category must have fewer than {calls} for the "
         "same number of steps.",
-        "many.capture": "Record with `with_stack=True` to see which lines of the model call "
-        "{name}.",
+        "many.capture": action(
+            "Record with `with_stack=True` to see which lines of the model call {name}.",
+            "not has_stacks",
+        ),
     },
 )
 
@@ -247,7 +254,7 @@ def many_calls(data: CategoryData) -> Iterator[Finding]:
             time_ms=group.time_ms,
             compute_pct=group.compute_pct,
         ),
-        algorithmic=MESSAGES("many.algorithmic", operators=by_name.height, first=top[0]),
+        algorithmic=MESSAGES.texts("many.algorithmic", operators=by_name.height, first=top[0]),
         kernel=MESSAGES("many.kernel", launches=group.launches),
         priority_local=priority,
         priority=priority,

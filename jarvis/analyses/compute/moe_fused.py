@@ -28,7 +28,7 @@ kernel as well as the balance."""
 _EXPECTED = (GOOD_PCT, 80.0)
 _COUNTERS = (
     "Log how many tokens each of the {experts} experts receives per step: a trace does not show "
-    "the balance. Then run the replay package of {arguments} under the platform's "
+    "the balance. Then {run_package} under the platform's "
     "hardware-counter profiler with even and with recorded routing."
 )
 _UNIFORM = (
@@ -53,7 +53,7 @@ ADVICE = {
         reason="routing moves little data in many steps",
         algorithmic="Use one fused routing operator instead of {name}{place}, and batch more "
         "tokens into {each}.",
-        kernel="Give a replay package of {arguments} to the kernel team to merge {kernel} with "
+        kernel="Give {package} to the kernel team to merge {kernel} with "
         "the other routing kernels.",
     ),
     "aux": Advice(
@@ -61,7 +61,7 @@ ADVICE = {
         reason="it writes data that the expert products read again",
         algorithmic="Use a fused operator that does the work of {name} inside the expert products"
         "{place}.",
-        kernel="Give a replay package of {arguments} to the kernel team to merge {kernel} into the "
+        kernel="Give {package} to the kernel team to merge {kernel} into the "
         "kernel that reads its output.",
     ),
     "unfused": Advice(
@@ -69,7 +69,7 @@ ADVICE = {
         reason="each stage writes its result to memory, and the next one reads it ({experts_note})",
         algorithmic="Use a fused operator for all stages of the experts instead of {name}{place}, "
         "and batch more tokens into {each}.",
-        kernel="Tune {kernel} for {experts_note}; a replay package of {arguments} reproduces it.",
+        kernel="Tune {kernel} for {experts_note}{reproduced}.",
         expected_pct=_EXPECTED,
         caveat=_UNIFORM,
         capture=_COUNTERS,
@@ -79,8 +79,7 @@ ADVICE = {
         reason="the expert products run below the compute peak ({experts_note})",
         algorithmic="Check the balance of tokens over the experts{place}: an expert with many "
         "tokens delays the others in {each}.",
-        kernel="Tune tile sizes of {kernel} for {experts_note}; a replay package of {arguments} "
-        "reproduces it.",
+        kernel="Tune tile sizes of {kernel} for {experts_note}{reproduced}.",
         expected_pct=_EXPECTED,
         capture=_COUNTERS,
     ),
@@ -89,7 +88,7 @@ ADVICE = {
         reason="whole weight matrices are read for few tokens per expert ({experts_note})",
         algorithmic="Batch more tokens into {each}{place}, so that each read of an expert's "
         "weights serves more of them.",
-        kernel="Give a replay package of {arguments} to the kernel team to raise the bandwidth at "
+        kernel="Give {package} to the kernel team to raise the bandwidth at "
         "which {kernel} loads weights.",
         expected_pct=_EXPECTED,
         caveat=_UNIFORM,

@@ -11,11 +11,12 @@ from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
 from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.kernel_names import first_match
 from jarvis.analyses.operations import OperationGroup, message_column
-from jarvis.analyses.unmodelled import COMMUNICATION, GRAPH_LAUNCH
+from jarvis.analyses.unmodelled import COMMUNICATION
 from jarvis.findings import Finding, Priority
+from jarvis.preconditions import GRAPH_LAUNCH, HOST_READ
 from jarvis.schemas import TEXT, Column
 from jarvis.schemas.names import C
-from jarvis.text.messages import MessageTable
+from jarvis.text.messages import MessageTable, action
 
 MISCELLANEOUS = "miscellaneous"
 EMBEDDING = "embedding"
@@ -29,7 +30,7 @@ SUB_CATEGORIES = (
         rf"|collective|c10d|nccl|rccl|symm_mem|deep_ep|_c_custom_ar)",
     ),
     ("graph", r"graph"),
-    ("host read", r"_local_scalar_dense|::item\b|is_nonzero"),
+    ("host read", HOST_READ),
     ("fused rotary embedding", rf"rotary|{_WORD}rope{_END}"),
     (EMBEDDING, rf"{_WORD}embedding|embedding_?(?:bag|dense|codegen)|{_WORD}(?:split_?)?lookup"),
     ("pooling", rf"{_WORD}(?:max|avg)?pool"),
@@ -71,8 +72,7 @@ ADVICE = {
         reason="{moved_bytes} per call are copied only to make tensors contiguous",
         algorithmic="Let the operators before {name} write {arguments} directly into views of one "
         "preallocated output{place}.",
-        kernel="Compare {kernel} on {arguments} with a plain copy of {moved_bytes}; a replay "
-        "package reproduces it.",
+        kernel="Compare {kernel} on {arguments} with a plain copy of {moved_bytes}{reproduced}.",
     ),
     EMBEDDING: Advice(
         rule="lookups in embedding tables, with and without pooling, and their backward",
@@ -80,7 +80,7 @@ ADVICE = {
         "bandwidth is the limit",
         algorithmic="Look up all tables that {name} reads{place} in one batched operator if there "
         "are several, and store the tables in a narrower dtype if the model allows it.",
-        kernel="Give a replay package of {arguments} with real indices to the kernel team: the "
+        kernel="Give {package} to the kernel team, with real indices: the "
         "speed of {kernel} depends on how often indices repeat and on the width of a row.",
         caveat="The modelled bytes count a row for each index; rows of repeated indices may be "
         "served from a cache.",
@@ -91,7 +91,7 @@ ADVICE = {
         "the limit",
         algorithmic="Batch the {calls} of {name}{place} that read one table, and sort the "
         "indices, so that neighboring elements are read together.",
-        kernel="Give a replay package of {arguments} with real indices to the kernel team: the "
+        kernel="Give {package} to the kernel team, with real indices: the "
         "speed of {kernel} depends on them.",
         caveat="The modelled bytes count each indexed element once; repeated indices may be "
         "served from a cache.",
@@ -101,20 +101,20 @@ ADVICE = {
         reason="the host waits for one value",
         algorithmic="Keep the value on the GPU or read it later: {each} of {name}{place} makes "
         "the host wait for the GPU to finish.",
-        kernel="Combine values (here {calls}) in one asynchronous copy into pinned memory; the "
+        kernel="Combine values (here {calls}) in one asynchronous copy; the "
         "{mean_time_ms} of {kernel} is not the main cost.",
         verify="Record the trace again: {name} must have fewer calls than {operation_count}, and "
         "the GPU less idle time.",
-        capture="The host's timeline shows the wait: record CPU activity and `with_stack=True` to "
-        "see which line reads the value.",
+        capture="The host's timeline shows the wait: record `with_stack=True` to see which line "
+        "reads the value.",
+        needs={"capture": ("not has_stacks",)},
     ),
     "pooling": Advice(
         rule="pooling, forward and backward",
         reason="each element is read for a few windows, so memory bandwidth is the limit",
         algorithmic="Keep {arguments} in channels-last layout{place}, or use a strided "
         "convolution instead of the pooling if the model can change.",
-        kernel="Give a replay package of {arguments} to the kernel team to compare {kernel} in "
-        "both memory layouts.",
+        kernel="Give {package} to the kernel team to compare {kernel} in both memory layouts.",
     ),
 }
 
@@ -134,8 +134,16 @@ MESSAGES = MessageTable(
         "computes.",
         "verify": "With the extension loaded, analyze the same trace again: the {calls} of {name} "
         "must appear under {kind}.",
-        "capture": "Record with `with_stack=True` and `record_shapes=True`: the code around "
-        "{name} shows what it computes.",
+        "capture": [
+            action(
+                "Record with `with_stack=True`: the code around {name} shows what it computes.",
+                "not has_stacks",
+            ),
+            action(
+                "Record with `record_shapes=True`: the arguments of {name} show what it computes.",
+                "not has_shapes",
+            ),
+        ],
         "evidence.names": "{names:names}",
         "evidence.kernel": "{kernel}",
     },
@@ -222,7 +230,7 @@ def _miscategorised(data: CategoryData, group: OperationGroup) -> Finding:
         priority=Priority.LOW,
         hypothesis=MESSAGES.pick("hypothesis", values),
         verify=MESSAGES.pick("verify", values),
-        capture=MESSAGES.pick("capture", values),
+        capture=MESSAGES.texts("capture", **values),
     )
 
 

@@ -53,8 +53,8 @@ ADVICE = {
         reason="a separate softmax reads and writes all {moved_bytes} of attention scores",
         algorithmic="Use a fused attention operator (`scaled_dot_product_attention`){place}, which "
         "never writes the scores; the attention analysis measures the whole group.",
-        kernel="Little to gain in {kernel} alone: a replay package of {arguments} shows the "
-        "kernel team how far it is from the bandwidth limit.",
+        kernel="Little to gain in {kernel} alone: give {package} to the kernel team to measure "
+        "how far it is from the bandwidth limit.",
         expected_pct=EXPECTED_PCT,
     ),
     SOFTMAX: Advice(
@@ -62,7 +62,7 @@ ADVICE = {
         reason="{rows_text:message} are read and written once each",
         algorithmic="Fuse it with the scaling before it or the loss after it{place}, so that the "
         "{moved_bytes} of a call do not move through memory again.",
-        kernel="Give a replay package of {arguments} to the kernel team: {kernel} should keep a "
+        kernel="Give {package} to the kernel team: {kernel} should keep a "
         "row on chip between finding its maximum and dividing by its sum.",
         expected_pct=EXPECTED_PCT,
     ),
@@ -71,7 +71,7 @@ ADVICE = {
         reason="{rows_text:message} are fewer than the compute units",
         algorithmic="Reduce while the input is produced{place}, part by part, so that only the "
         "partial results of {arguments} are read again.",
-        kernel="Give a replay package of {arguments} to the kernel team: {kernel} should split a "
+        kernel="Give {package} to the kernel team: {kernel} should split a "
         "row over several blocks and combine their results.",
     ),
     "short axis": Advice(
@@ -79,8 +79,7 @@ ADVICE = {
         reason="{rows_text:message} are too short to fill one block per row",
         algorithmic="Fuse it with the operator that produces its input{place}, which already "
         "holds the few elements of a row.",
-        kernel="Give a replay package of {arguments} to the kernel team: {kernel} should process "
-        "several rows per block.",
+        kernel="Give {package} to the kernel team: {kernel} should process several rows per block.",
     ),
     "strided axis": Advice(
         rule="the elements of a result are not contiguous in memory, not launch bound",
@@ -88,7 +87,7 @@ ADVICE = {
         "and })",
         algorithmic="Make the reduced axis innermost when the input is produced{place}, or reduce "
         "before the tensor is transposed.",
-        kernel="Give a replay package of {arguments} with its strides to the kernel team: "
+        kernel="Give {package} to the kernel team: "
         "{kernel} should process neighboring results together.",
     ),
     "one result": Advice(
@@ -97,7 +96,7 @@ ADVICE = {
         "the GPU",
         algorithmic="Compute partial sums where the input is produced{place}, so that the "
         "{moved_bytes} are not read again for one value.",
-        kernel="Give a replay package of {arguments} to the kernel team: {kernel} should combine "
+        kernel="Give {package} to the kernel team: {kernel} should combine "
         "the results of its blocks in the same launch.",
     ),
     LAUNCH_BOUND: Advice(
@@ -114,7 +113,7 @@ ADVICE = {
         reason="it reads {rows_text:message} once and should use most of the bandwidth",
         algorithmic="Fuse it with the elementwise work before it{place}, so that the "
         "{moved_bytes} of a call are not written and read back.",
-        kernel="Give a replay package of {arguments} to the kernel team: {kernel} reads long rows "
+        kernel="Give {package} to the kernel team: {kernel} reads long rows "
         "and should reach the bandwidth of a copy.",
         expected_pct=EXPECTED_PCT,
     ),

@@ -38,8 +38,8 @@ def _of_length(band: Band) -> Advice:
         "{n_q} {n_q:either query|queries}{head_note}",
         algorithmic="Batch more sequences than {b} or pack short ones together, so that {each} "
         "has more work than {n_q} {n_q:either query|queries} per sequence.",
-        kernel="Compare {kernel} on another GPU at N={n_q} before tuning, and give a replay "
-        "package of {arguments} to the kernel team.",
+        kernel="Compare {kernel} on another GPU at N={n_q} before tuning, and give "
+        "{package} to the kernel team.",
         expected_pct=band.expected_pct,
         expected_of="compute peak",
     )
@@ -51,7 +51,7 @@ def _paged(rule: str, reason: str, expected_pct: tuple[float, float]) -> Advice:
         reason=f"{reason}{{head_note}}",
         algorithmic="Check how the engine mixes prefill and decode: {workload_note}. Larger "
         "prefill chunks, or steps of only one kind, change the workload of {kernel}.",
-        kernel="Give a replay package of {arguments} to the kernel team to tune block sizes and "
+        kernel="Give {package} to the kernel team to tune block sizes and "
         "the key split of {kernel}.",
         expected_pct=expected_pct,
         expected_of="compute peak",
@@ -66,7 +66,7 @@ LONG = Advice(
     algorithmic="{is_full:either If the model is causal, say so to the operator, which halves its "
     "arithmetic. |}Check that the fastest attention backend supports causal={causal}, head "
     "dimension {head_dim} and the layout, and that no mask forces a slower one than {kernel}.",
-    kernel="Give a replay package of {arguments} to the kernel team to compare attention backends "
+    kernel="Give {package} to the kernel team to compare attention backends "
     "and tile sizes with {kernel}.",
     expected_of="compute peak",
 )
@@ -89,9 +89,8 @@ ADVICE = {
         rule="the backward pass",
         reason="the backward pass recomputes the scores and writes three gradients{head_note}",
         algorithmic="Keep {n_q} {n_q:either query|queries} by {n_kv} {n_kv:either key|keys} in "
-        "one fused backward call; if memory allows, checkpoint less around attention, so that its "
-        "forward pass is not repeated.",
-        kernel="Give a replay package of {arguments} to the kernel team to tune {kernel}.",
+        "one fused backward call{checkpoint_less}.",
+        kernel="Give {package} to the kernel team to tune {kernel}.",
         caveat="A backward pass usually reaches less than its forward pass.",
     ),
     **{band.pattern: _of_length(band) for band in BANDS},
@@ -103,7 +102,7 @@ ADVICE = {
         algorithmic="Share keys and values among more than {n_q} {n_q:either query|queries}: "
         "grouped heads ({heads_q} query heads read {heads_kv} of keys), larger batches, or a "
         "quantized cache.",
-        kernel="Give a replay package of {arguments} to the kernel team to split "
+        kernel="Give {package} to the kernel team to split "
         "{n_kv} {n_kv:either key|keys} over more of the GPU.",
     ),
 }

@@ -23,7 +23,7 @@ from jarvis.findings import Finding, Priority
 from jarvis.perf_models.triton import fused_ops
 from jarvis.schemas import TEXT, Column
 from jarvis.schemas.names import C
-from jarvis.text.messages import MessageTable
+from jarvis.text.messages import MessageTable, action
 
 KERNEL_TYPES = (
     ("pointwise", r"(?:^|->)triton_poi_"),
@@ -54,8 +54,7 @@ ADVICE = {
         "bandwidth",
         algorithmic="Let the compiler fuse more than {ops}: remove graph breaks and dynamic "
         "shapes around {name}{place}, so that {moved_bytes} per call stay out of memory.",
-        kernel="Autotune the block sizes and warps of {name} for {arguments}; a replay package "
-        "reproduces it.",
+        kernel="Autotune the block sizes and warps of {name} for {arguments}{reproduced}.",
         expected_pct=(60.0, 80.0),
         caveat=IN_PLACE,
         capture=FUSION_LOG,
@@ -67,7 +66,7 @@ ADVICE = {
         algorithmic="Check whether one library operator does {ops} on {arguments}, such as a "
         "normalization or a softmax, or let the compiler fuse the operators around {name}{place}.",
         kernel="Autotune {name} for {arguments}, also as a persistent reduction that keeps a row "
-        "on chip; a replay package reproduces it.",
+        "on chip{reproduced}.",
         expected_pct=(30.0, 60.0),
         caveat=IN_PLACE,
         capture=FUSION_LOG,
@@ -77,16 +76,14 @@ ADVICE = {
         reason="{name} runs below the compute peak",
         algorithmic="Compare {name} with the library operator for the same work on {arguments}, "
         "which is usually better tuned for matrix units.",
-        kernel="Autotune the block sizes and warps of {name} for {arguments}; a replay package "
-        "reproduces it.",
+        kernel="Autotune the block sizes and warps of {name} for {arguments}{reproduced}.",
     ),
     "memory": Advice(
         rule="bound by memory bandwidth",
         reason="{name} leaves memory bandwidth unused",
         algorithmic="Compare {name} with the library operator for the same work on {arguments}, "
         "and fuse it with the operators around it{place}.",
-        kernel="Autotune the block sizes and warps of {name} for {arguments}; a replay package "
-        "reproduces it.",
+        kernel="Autotune the block sizes and warps of {name} for {arguments}{reproduced}.",
     ),
     NO_PERF_MODEL: Advice(
         rule="a kernel whose FLOPs and bytes are not known",
@@ -109,8 +106,13 @@ MESSAGES = MessageTable(
         "takes about as long.",
         "algorithmic": "Broaden the fusion: remove the graph breaks and dynamic shapes{place} that "
         "split the work into {kernels:count kernel}.",
-        "kernel": "Replay the {launches} from a GPU graph, or let the compiler combine "
-        "independent ones into one foreach or grouped kernel.",
+        "kernel": [
+            action("Replay the {launches} from a GPU graph.", "not has_graph_replay"),
+            action(
+                "Let the compiler combine independent ones into one foreach or grouped kernel.",
+                "calls_are_independent",
+            ),
+        ],
         "caveat": "The saving is not quantified: the gaps between launches are idle time of the "
         "GPU, not time of these kernels.",
         "verify": "Record the trace again: there must be fewer than {calls} of compiled kernels, "
@@ -193,7 +195,7 @@ def _short_kernels(data: CategoryData, group: OperationGroup) -> Finding:
         },
         issue=MESSAGES.pick("issue", values),
         algorithmic=MESSAGES.pick("algorithmic", values),
-        kernel=MESSAGES.pick("kernel", values),
+        kernel=MESSAGES.texts("kernel", **values),
         priority_local=Priority.MEDIUM,
         priority=Priority.MEDIUM,
         caveat=MESSAGES("caveat"),

@@ -8,13 +8,14 @@ from pydantic import JsonValue
 
 from jarvis import impact
 from jarvis.analyses import chains as found
+from jarvis.analyses.advice import reproduced
 from jarvis.analyses.base import Analysis, CategoryData
 from jarvis.analyses.chains import Chain
 from jarvis.analyses.epilogues import gemm_epilogue
 from jarvis.analyses.operations import arguments
 from jarvis.findings import EvidenceValue, Finding
 from jarvis.schemas.names import C
-from jarvis.text.messages import Message, MessageTable, to_text
+from jarvis.text.messages import Message, MessageTable, action, to_text
 
 OPERATORS_NAMED = 8
 """Operators of a chain that a sentence names; the evidence lists all."""
@@ -30,9 +31,9 @@ MESSAGES = MessageTable(
         "issue.times": "{instances:,} times",
         "issue.moved": ", and they move {step_bytes} each time where one kernel would move "
         "{fused_bytes}",
-        "kernel": "Give a replay package of the chain's longest step, {step:name} of {shapes?no "
-        "shapes} ({step_ms} in {kernel:name}), to the kernel team: without a code change, only "
-        "the single kernels can be tuned.",
+        "kernel": "Tune the kernel of the chain's longest step, {step:name} of {shapes?no shapes} "
+        "({step_ms} in {kernel:name}){reproduced}: without a code change, only the single kernels "
+        "can be tuned.",
         "hypothesis": "The operators run one by one as the code calls them, without a compiler "
         "that fuses them.",
         "caveat": "The estimate assumes that nothing else reads the intermediate results, which a "
@@ -41,8 +42,10 @@ MESSAGES = MessageTable(
         "reaches only their present bandwidth.",
         "verify": "Record the trace again: where {name} runs, {instances:count kernel} must "
         "replace the {kernels:,}.",
-        "capture": "Record with `with_stack=True` to see which module or function runs these "
-        "operators.",
+        "capture": action(
+            "Record with `with_stack=True` to see which module or function runs these operators.",
+            "not has_stacks",
+        ),
     },
 )
 
@@ -117,6 +120,7 @@ def _finding(data: CategoryData, chain: Chain) -> Finding:
             shapes=arguments(heaviest[C.input_dims], heaviest[C.input_types]),
             step_ms=heaviest[C.kernel_time_us] / 1000,
             kernel=heaviest[C.kernel],
+            reproduced=reproduced(heaviest[C.operation_uid]),
         ),
         priority_local=priority,
         priority=priority,

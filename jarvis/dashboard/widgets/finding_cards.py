@@ -128,7 +128,7 @@ def _impact_line(finding: Finding, gain: Impact) -> str:
     target = "" if gain.target_pct is None else f" at {percent(gain.target_pct)} of the roofline"
     return (
         f"**Impact** · saves {milliseconds(saved.mid)}{target} (low {milliseconds(saved.low)}, "
-        f"high {milliseconds(saved.high)}): {compute}{percent(wall.mid)} of GPU wall time · "
+        f"high {milliseconds(saved.high)}): {compute}{percent(wall.mid)} of the GPU window · "
         f"{gain.method}"
     )
 

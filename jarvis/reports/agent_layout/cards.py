@@ -49,7 +49,7 @@ NOT_QUANTIFIED = "Not quantifiable from trace data"
 """The words by which tools recognize an item without scores."""
 
 NO_HYPOTHESIS = (
-    "A trace shows what is slow, not why: profile a replay package with the platform's "
+    "A trace shows what is slow, not why: profile the kernel with the platform's "
     "hardware-counter profiler to diagnose it."
 )
 DEFAULT_VERIFY = "Record the trace again after the change and compare the same rows."

@@ -20,7 +20,7 @@ NEVER_COMPARED = (
     "differ between the two sides.",
     "Host time and memory usage: only the time that the GPU waits for the host is compared.",
     "What happens inside a kernel: a trace shows what is slow, not why. Likely causes are "
-    "hypotheses, to be tested with a hardware-counter profiler on a replay package of the target.",
+    "hypotheses, to be tested with a hardware-counter profiler.",
 )
 """What a comparison of two traces can never show, and why."""
 

@@ -9,6 +9,7 @@ from jarvis.core.workspace import RunPaths
 from jarvis.findings import Finding, Priority
 from jarvis.impact import FULL_PCT, share_pct
 from jarvis.reports import sections
+from jarvis.reports.account import title
 from jarvis.reports.comparative import appendix
 from jarvis.reports.comparative.sections import (
     ComparisonSection,
@@ -35,7 +36,7 @@ METRICS = {
     "exposed_comm_time": "Exposed Communication",
     "exposed_memcpy_time": "Exposed Memory Copies",
     "idle_time": "GPU Idle",
-    "total_time": "Total GPU Wall Time",
+    "total_time": "GPU Window",
 }
 """Rows of the summary's table, by part of the GPU timeline."""
 
@@ -95,6 +96,7 @@ def fair_markdown(subject: Subject) -> str:
         alone=list(_alone(subject)),
         categories=_categories(subject),
         collectives=_collectives(subject),
+        steps=_steps(subject),
         inputs=appendix.inputs(subject),
         hardware=appendix.hardware(subject),
         sources=list(appendix.sources(subject)),
@@ -136,7 +138,7 @@ def _result(subject: Subject) -> Iterator[str]:
         yield (
             f"{_findings(len(compared.findings))} what they do not explain: about "
             f"{milliseconds(saved_ms)} in all, {percent(share_pct(saved_ms, total_ms))} of the "
-            "target's GPU wall time."
+            "target's GPU window."
         )
     yield from _before_kernels(subject)
 
@@ -148,7 +150,7 @@ def _before_kernels(subject: Subject) -> Iterator[str]:
     if shares.get("computation_time", FULL_PCT) < MOSTLY_COMPUTE_PCT:
         part = max(WAITS, key=lambda part: shares.get(part, 0.0))
         yield (
-            f"The target's GPU computes {percent(shares['computation_time'])} of the time and "
+            f"The target's GPU computes {percent(shares['computation_time'])} of the window and "
             f"{WAITS[part]} {percent(shares[part])}: address that first, since faster kernels "
             "gain little; see its standalone report."
         )
@@ -182,7 +184,7 @@ def _of_total(row: Row, role: Role) -> str:
     time_ms, share = row[f"{role.value}_ms"], row[f"{role.value}_percent"]
     if row[C.type] == "total_time" or share is None:
         return milliseconds(time_ms)
-    return f"{milliseconds(time_ms)} ({percent(share)} of total)"
+    return f"{milliseconds(time_ms)} ({percent(share)} of the window)"
 
 
 def _key_points(subject: Subject) -> list[str]:
@@ -315,6 +317,29 @@ def _categories(subject: Subject) -> Markdown | None:
             for row in rows.iter_rows(named=True)
         ),
     )
+
+
+def _steps(subject: Subject) -> Markdown | None:
+    rows = subject.comparison.steps
+    if rows.is_empty():
+        return None
+    return table(
+        ("Part of one step", "Reference", "Target", "Difference", "Δ"),
+        (
+            (
+                title(row[C.type]),
+                _step_part(row, Role.REFERENCE),
+                _step_part(row, Role.TARGET),
+                milliseconds(row[C.difference_ms]),
+                delta(row[C.difference_pct]),
+            )
+            for row in rows.iter_rows(named=True)
+        ),
+    )
+
+
+def _step_part(row: Row, role: Role) -> str:
+    return f"{milliseconds(row[f'{role.value}_ms'])} ({percent(row[f'{role.value}_percent'])})"
 
 
 def _collectives(subject: Subject) -> Markdown | None:

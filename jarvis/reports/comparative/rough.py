@@ -39,6 +39,7 @@ NAME_LENGTH = 160
 
 RAW: Mapping[str, tuple[str, ...]] = {
     "comparison_totals": (),
+    "comparison_steps": (),
     "comparison_bounds": (),
     "comparison_categories": ("title",),
     "comparison_unmatched": (),

@@ -239,7 +239,7 @@ def impact(finding: Finding) -> str:
     span = to_text(time_range(saved.low, saved.high))
     return (
         f"about {milliseconds(saved.mid)}: {percent(gain.compute_pct.mid)} of compute, "
-        f"{percent(gain.e2e_pct.mid)} of GPU wall time (range {span}; the upper end is all "
+        f"{percent(gain.e2e_pct.mid)} of the GPU window (range {span}; the upper end is all "
         "unexplained time)."
     )
 

@@ -54,7 +54,11 @@ def document(run: Run, root: Path, edits: Edits) -> str:
     """Return the HTML text of a run whose directory is ``root``."""
     included, _ = edits.partition(details_of(run))
     parts = fair_parts(run, root, edits)
-    figures = [drawings.gpu_time(run), drawings.categories(run), drawings.projection(run, included)]
+    figures = [
+        drawings.step_time(run),
+        drawings.categories(run),
+        drawings.projection(run, included),
+    ]
     keys = [section.key for section in parts["sections"]]
     render_charts = drawings.render_charts(
         [*figures, *(drawings.category_roofline(run, key) for key in keys)]

@@ -12,6 +12,8 @@ from jarvis.charts.palette import BELOW_THRESHOLD
 from jarvis.charts.svg import CSS, Chart, to_svg
 from jarvis.charts.waterfall import waterfall
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, share_pct
+from jarvis.perf_report.timeline.step_account import MEANING
+from jarvis.reports.account import account_of, basis, title
 from jarvis.reports.details import Details
 from jarvis.reports.figures import (
     category_times,
@@ -55,25 +57,24 @@ def render_charts(figures: Sequence[Figure | None]) -> list[Drawing | None]:
     return [Drawing(f.title, f.note, Markup(next(images))) if f else None for f in figures]
 
 
-def gpu_time(run: Run) -> Figure | None:
-    """Return one bar of all GPU time."""
-    parts = gpu_time_parts(run.manifest.totals)
-    whole_ms = run.manifest.totals.total_time_ms
-    if not whole_ms:
+def step_time(run: Run) -> Figure | None:
+    """Return one bar of the step time; of the GPU window if there are no steps."""
+    totals, account = run.manifest.totals, account_of(run)
+    if not totals.total_time_ms:
         return None
+    if account is None:
+        parts, whole = gpu_time_parts(totals), f"{milliseconds(totals.total_time_ms)} GPU window"
+    else:
+        parts = account.rows()
+        whole = f"{milliseconds(account.step_ms)}, {basis(account)}"
     most = parts.sort(C.time_ms, descending=True).row(0, named=True)
-    title = (
-        f"{most['part'].capitalize()} takes {percent(most[C.percent])} of "
-        f"{milliseconds(whole_ms)} GPU time"
-    )
+    heading = f"{title(most['part'])} takes {percent(most[C.percent])} of {whole}"
     labels = [
         f"{part} {milliseconds(time_ms)} ({percent(share)})"
         for part, time_ms, share in parts["part", C.time_ms, C.percent].iter_rows()
     ]
-    note = "Time is attributed in this order: compute, communication, copy, idle."
-    return Figure(
-        title, note, charts.parts_of_time(parts.with_columns(part=pl.Series(labels)), CSS)
-    )
+    labeled = parts.with_columns(part=pl.Series(labels))
+    return Figure(heading, MEANING, charts.parts_of_time(labeled, CSS))
 
 
 def categories(run: Run) -> Figure | None:

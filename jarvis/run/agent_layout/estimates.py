@@ -1,6 +1,6 @@
 """Savings of operations and findings, as scores that other tools read.
 
-A score is a share of GPU wall time in percent. The score of a gap to the roofline is fixed
+A score is a share of the GPU window in percent. The score of a gap to the roofline is fixed
 (``impact.gap_scores``) and independent of the target of our own projections.
 """
 

@@ -116,7 +116,7 @@ ADVICE = {
         reason="a {filter} filter over {channels} channels does much arithmetic per input "
         "element, which optimized kernels exploit{convolving_text:message}",
         algorithmic="{layout_advice:message}",
-        kernel="Give a replay package of {arguments} to the kernel team to tune the tiles of "
+        kernel="Give {package} to the kernel team to tune the tiles of "
         "{kernel} for a {filter} filter.",
         expected_pct=(60.0, 80.0),
         expected_of="compute peak",
@@ -127,7 +127,7 @@ ADVICE = {
         "should be selected here{convolving_text:message}",
         algorithmic="{layout_advice:message}",
         kernel="Check which algorithm the DNN library selects instead of {kernel} with autotuning "
-        "on, and give a replay package of {arguments} to the kernel team.",
+        "on, and give {package} to the kernel team.",
         expected_pct=(50.0, 70.0),
     ),
     POINTWISE: Advice(
@@ -135,8 +135,8 @@ ADVICE = {
         reason="a pointwise convolution ({channels} channels) moves much data for its "
         "arithmetic{convolving_text:message}",
         algorithmic="{layout_advice:message}",
-        kernel="Compare {kernel} with a plain matrix product of the same size in a replay package "
-        "of {arguments}: a pointwise convolution is a matrix product.",
+        kernel="Compare {kernel} with a plain matrix product of the same size{on_package}: a "
+        "pointwise convolution is a matrix product.",
         expected_pct=(40.0, 60.0),
     ),
     DEPTHWISE: Advice(
@@ -145,8 +145,8 @@ ADVICE = {
         "per channel",
         algorithmic="Limited potential: fuse it with the following pointwise convolution{place}, "
         "or use fewer, wider groups than {groups} if the model allows.",
-        kernel="Request a kernel specialized for depthwise {filter} filters instead of {kernel}, "
-        "with a replay package of {arguments}.",
+        kernel="Request a kernel specialized for depthwise {filter} filters instead of {kernel}"
+        "{reproduced}.",
         expected_pct=(30.0, 50.0),
     ),
     PATCHES: Advice(
@@ -154,7 +154,7 @@ ADVICE = {
         reason="patches of {filter} do not overlap, so it is a matrix product over patches",
         algorithmic="Compute it as a matrix product: reshape the input into patches of {filter} "
         "and use a linear layer{place}.",
-        kernel="Give a replay package of {arguments} to the kernel team and compare {kernel} with "
+        kernel="Give {package} to the kernel team and compare {kernel} with "
         "a matrix product of the same size.",
         expected_pct=(60.0, 80.0),
         expected_of="compute peak",
@@ -163,8 +163,8 @@ ADVICE = {
         rule="a dilation other than 1; same expectation as a filter of up to 3x3",
         reason="fewer optimized kernels exist for a {filter} filter with dilation {dilation}",
         algorithmic="{layout_advice:message}",
-        kernel="Give a replay package of {arguments} with dilation {dilation} to the kernel team, "
-        "with the same call without dilation for comparison.",
+        kernel="Give {package} to the kernel team, with the same call without dilation "
+        "{dilation} for comparison.",
         expected_pct=(50.0, 70.0),
     ),
     ASYMMETRIC: Advice(
@@ -172,7 +172,7 @@ ADVICE = {
         reason="a {filter} filter has fewer optimized kernels than a square one",
         algorithmic="Replace the pair of one-sided filters with a square one if the model "
         "allows{place} and {channels} channels are few enough.",
-        kernel="Give a replay package of {arguments} to the kernel team, with a square filter for "
+        kernel="Give {package} to the kernel team, with a square filter for "
         "comparison with {kernel}.",
         expected_pct=(50.0, 70.0),
     ),
@@ -181,7 +181,7 @@ ADVICE = {
         reason="transposed convolutions with a {filter} filter have fewer optimized kernels",
         algorithmic="Consider upsampling followed by an ordinary {filter} convolution{place} if "
         "the model allows.",
-        kernel="Give a replay package of {arguments} to the kernel team: {kernel} should gather "
+        kernel="Give {package} to the kernel team: {kernel} should gather "
         "each output once instead of scattering each input.",
     ),
 }

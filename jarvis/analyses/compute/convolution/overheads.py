@@ -8,6 +8,7 @@ import polars as pl
 from jarvis import impact
 from jarvis.analyses import kernel_names
 from jarvis.analyses.access import CHANNELS_LAST
+from jarvis.analyses.advice import if_replayed
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup
 from jarvis.findings import Finding, Priority, Severity
@@ -310,20 +311,21 @@ def _with_time(data: CategoryData, column: str) -> pl.DataFrame:
     return rows.sort(column, C.uid, descending=[True, False])
 
 
-def _to_kernel_team(rows: pl.DataFrame, key: str, column: str, pattern: str) -> Message:
+def _to_kernel_team(
+    rows: pl.DataFrame, key: str, column: str, pattern: str
+) -> tuple[Message, Message]:
     """Return what to give to the kernel team.
 
-    The call with most of this time; without recorded arguments, which a replay needs, the names of
-    the kernels.
+    The call with most of this time; if it cannot be replayed, the names of the kernels.
     """
-    first = OperationGroup(rows.head(1))
-    if first.heaviest["arguments"] is None:
-        return TO_KERNEL_TEAM("names", kernels=_kernels(rows, pattern))
-    return TO_KERNEL_TEAM(
+    first = OperationGroup(rows.head(1)).heaviest
+    package = TO_KERNEL_TEAM(
         key,
-        arguments=first.heaviest["arguments"],
-        share_pct=impact.share_pct(first.heaviest[column], first.heaviest[C.kernel_time_us]),
+        arguments=first["arguments"],
+        share_pct=impact.share_pct(first[column], first[C.kernel_time_us]),
     )
+    names = TO_KERNEL_TEAM("names", kernels=_kernels(rows, pattern))
+    return if_replayed(first[C.uid], package), if_replayed(first[C.uid], names, can_be=False)
 
 
 def _kernels(rows: pl.DataFrame, pattern: str) -> list[str]:

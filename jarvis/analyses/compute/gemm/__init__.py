@@ -33,7 +33,7 @@ ADVICE = {
         reason="{products} products of M={m}, N={n}, K={k} each are too small to fill the GPU",
         algorithmic="Batch them into fewer, larger products (bmm or grouped GEMM), or merge one of "
         "the small dimensions M={m}, N={n} into the {products} products.",
-        kernel="Give a replay package of {arguments} to the kernel team ({tile_note:message}): "
+        kernel="Give {package} to the kernel team ({tile_note:message}): "
         f"more than {TINY_SLOWDOWN} times slower than another kernel or GPU for the same shape "
         "points to kernel selection.",
         is_notable=True,
@@ -44,8 +44,8 @@ ADVICE = {
         reason="M={m}, N={n}, K={k} gives too few output tiles to fill the GPU",
         algorithmic="Batch more rows than M={m} or more columns than N={n} into the product so "
         "that its output grows; K={k} alone offers no parallelism.",
-        kernel="Request a kernel that splits K={k} ({tile_note:message}) and give a replay "
-        "package of {arguments} to the kernel team.",
+        kernel="Request a kernel that splits K={k} ({tile_note:message}) and give "
+        "{package} to the kernel team.",
         is_notable=True,
     ),
     "short K": Advice(
@@ -54,7 +54,7 @@ ADVICE = {
         algorithmic="Fuse {name} with the consumer of its output of M={m} by N={n} (in attention, "
         "use a fused attention operator), so that the output stays out of memory.",
         kernel="Tune the kernel of {name} for M={m}, N={n}, K={k}, batch {b} "
-        "({tile_note:message}); a replay package reproduces it.",
+        "({tile_note:message}){reproduced}.",
         is_notable=True,
     ),
     "tall and skinny": Advice(
@@ -62,8 +62,8 @@ ADVICE = {
         reason="the output of M={m}, N={n}, K={k} has one long and one short side "
         "({short_side:message})",
         algorithmic="{skinny_advice:message}{narrower_note:message}",
-        kernel="Tune tile sizes of {name} for M={m}, N={n}, K={k} ({tile_note:message}); a replay "
-        "package reproduces it.",
+        kernel="Tune tile sizes of {name} for M={m}, N={n}, K={k} ({tile_note:message})"
+        "{reproduced}.",
         is_notable=True,
     ),
     "misaligned": Advice(
@@ -72,8 +72,8 @@ ADVICE = {
         reason="{misaligned:joined  and } is an odd size, and few kernels are tuned for such sizes",
         algorithmic=f"Pad or trim {{misaligned:joined  and }} to a multiple of {ALIGNMENT}, for "
         "instance by padding the vocabulary, the sequence or the head dimension.",
-        kernel="Check the kernel selected for M={m}, N={n}, K={k} ({tile_note:message}) with a "
-        "replay package, and compare it with the same product padded.",
+        kernel="Check the kernel selected for M={m}, N={n}, K={k} ({tile_note:message})"
+        "{on_package}, and compare it with the same product padded.",
         is_notable=True,
     ),
     "quantized": Advice(
@@ -82,7 +82,7 @@ ADVICE = {
         algorithmic="Validate the scheme ({dtype}) and its calibration for the {calls}{place}, "
         "and check that quantizing and dequantizing do not cost more than the narrower product "
         "saves.",
-        kernel="Give a replay package of {arguments} to the kernel team: {kernel} may need tuning "
+        kernel="Give {package} to the kernel team: {kernel} may need tuning "
         "for the shape ({tile_note:message}).",
         caveat="A trace shows times, not accuracy: validate the scheme by evaluating the model.",
     ),
@@ -92,15 +92,15 @@ ADVICE = {
         "its time",
         algorithmic="{merge_note:message}Batch more rows than M={m} into {each} of {name}, or "
         "merge products that share an input{place}; torch.compile may batch them.",
-        kernel="Use a grouped GEMM for all {calls}; a GPU graph only shortens the gaps between "
-        "them, and tuning {kernel} gains little.",
+        kernel="{grouped_gemm}A GPU graph only shortens the gaps between the {calls}, and tuning "
+        "{kernel} gains little.",
     ),
     "compute": Advice(
         rule="bound by the compute peak, no pattern",
         reason="the product M={m}, N={n}, K={k} ({dtype}) runs slower than its arithmetic requires",
         algorithmic="{merge_note:message}{rows_advice:message}{narrower_note:message}",
         kernel="Tune tile sizes and kernel selection of {name} for M={m}, N={n}, K={k}, batch {b} "
-        "({tile_note:message}); a replay package reproduces it.",
+        "({tile_note:message}){reproduced}.",
     ),
     "memory": Advice(
         rule="bound by memory bandwidth, no pattern",
@@ -109,8 +109,8 @@ ADVICE = {
         algorithmic="{merge_note:message}Batch more rows than M={m} into {each} of {name}, fuse "
         "the elementwise work around it{place}, and use sparsity if the weights have it."
         "{narrower_note:message}",
-        kernel="Bandwidth below expectation is a kernel opportunity: give a replay package of "
-        "{name} with M={m}, N={n}, K={k}, batch {b} to the kernel team ({tile_note:message}).",
+        kernel="Bandwidth below expectation is a kernel opportunity: give {package} to the "
+        "kernel team for M={m}, N={n}, K={k}, batch {b} ({tile_note:message}).",
     ),
 }
 

@@ -43,8 +43,8 @@ HELPERS = MessageTable(
         "{time_ms} of {name}.",
         "algorithmic": "Store the weights of {arguments} in the layout that {kernel} reads, and "
         "batch the {calls} so that K does not have to be split.",
-        "kernel": "Compare {kernel} with a kernel that needs no helper for {arguments}; a replay "
-        "package reproduces it.",
+        "kernel": "Compare {kernel} with a kernel that needs no helper for {arguments}"
+        "{reproduced}.",
         "verify": "Record the trace again: {helpers:names} must be gone, and {kernel} must not be "
         "slower.",
         "capture": "Time {arguments} alone with and without the helper: the trace does not show "
@@ -61,8 +61,7 @@ QUANTIZED = MessageTable(
         "saves no time in these {time_ms}.",
         "algorithmic": "Check whether the scheme {dtype} and its calibration are worth it for "
         "{arguments}: without a faster kernel, bf16 takes no longer.",
-        "kernel": "Give a replay package of {arguments} to the kernel team to tune {kernel} "
-        "({tile_note:message}).",
+        "kernel": "Give {package} to the kernel team to tune {kernel} ({tile_note:message}).",
         "caveat": "The finding on efficiency, if any, states the saving. A trace shows times, not "
         "accuracy.",
         "verify": "Record the trace again: {name} must exceed {wide_tflops_per_s:number} TFLOPS/s.",

@@ -14,7 +14,6 @@ from jarvis.analyses.system.cpu_idle.causes import (
     IDLE_PCT,
     IDLE_POOL,
     Cause,
-    capture_advice,
     cause_evidence,
     causes,
     has_host_evidence,
@@ -26,6 +25,7 @@ from jarvis.analyses.system.cpu_idle.causes import (
     reported_causes,
     sole_cause,
 )
+from jarvis.analyses.system.cpu_idle.step_edges import step_edges
 from jarvis.analyses.system.cpu_idle.wording import MESSAGES
 from jarvis.findings import Finding, Priority, Severity
 from jarvis.perf_report import Totals
@@ -42,7 +42,7 @@ def gpu_idle(data: CategoryData) -> Iterator[Finding]:
     """A GPU that waits for work.
 
     Symptom: no kernel, copy or communication runs for a good part of the recorded window.
-    Rule: idle time as a share of GPU wall time, from the GPU timeline, both without the time in
+    Rule: idle time as a share of the GPU window, from the GPU timeline, both without the time in
     which the GPU finished work from before the recording; the saving is idle time beyond
     {TARGET_IDLE_PCT}%, at most the gaps in which the GPU was not busy with work that the timeline
     excludes or the trace lacks.
@@ -126,8 +126,8 @@ def short_kernels(data: CategoryData) -> Iterator[Finding]:
             limit_us=kernels.SHORT_KERNEL_US,
             mean_us=kernels.mean_us(rows),
         ),
-        algorithmic=MESSAGES("algorithmic.short_kernels"),
-        kernel=_graph_advice(data),
+        algorithmic=MESSAGES.texts("algorithmic.short_kernels"),
+        kernel=launch_advice(data),
         priority_local=priority,
         priority=priority,
         severity=severity,
@@ -190,18 +190,18 @@ def _mostly(parts: list[Cause], idle_ms: float) -> Message | None:
 def _advice_for(data: CategoryData, sole: Cause) -> dict[str, Any]:
     """Return the advice for idle time that has nearly a single cause."""
     return {
-        "algorithmic": sole.words.message("algorithmic"),
+        "algorithmic": sole.words.texts("algorithmic"),
         "kernel": kernel_advice(data, sole),
-        "hypothesis": sole.words.message("hypothesis"),
+        "hypothesis": sole.words.texts("hypothesis"),
         "verify": [
             sole.words.message("verify"),
             MESSAGES("verify.aim", target_pct=TARGET_IDLE_PCT),
         ],
-        "capture": capture_advice(sole),
+        "capture": sole.words.texts("capture"),
     }
 
 
-def _general_advice(data: CategoryData, parts: list[Cause]) -> dict[str, Message]:
+def _general_advice(data: CategoryData, parts: list[Cause]) -> dict[str, Any]:
     """Return the advice for several or unknown causes; large causes have their own findings."""
     verify = MESSAGES("verify.steps", target_pct=TARGET_IDLE_PCT)
     if parts and not has_host_evidence(data):
@@ -224,15 +224,11 @@ def _general_advice(data: CategoryData, parts: list[Cause]) -> dict[str, Message
             "verify": verify,
         }
     return {
-        "algorithmic": MESSAGES("algorithmic.unknown"),
-        "kernel": _graph_advice(data),
+        "algorithmic": MESSAGES.texts("algorithmic.unknown"),
+        "kernel": launch_advice(data),
         "hypothesis": MESSAGES("hypothesis.unknown"),
         "verify": verify,
     }
-
-
-def _graph_advice(data: CategoryData) -> Message:
-    return launch_advice(data) or MESSAGES("kernel.graph")
 
 
 def _speedup(idle_pct: float) -> float:
@@ -253,12 +249,12 @@ def _patterns(idle_pct: float, of_kernels: list[kernels.Pattern]) -> list[JsonVa
 ANALYSIS = Analysis(
     title="CPU / idle",
     icon=":material/hourglass_empty:",
-    checks=(gpu_idle, idle_causes, short_kernels),
-    needs=("gpu_work", "idle_gaps"),
+    checks=(gpu_idle, idle_causes, step_edges, short_kernels),
+    needs=("gpu_work", "idle_gaps", "steps", "step_gaps"),
     measure=measure,
     target=Target(
         label="Target idle",
-        meaning="Your assumption: the share of GPU wall time in which the GPU may still idle.",
+        meaning="Your assumption: the share of the GPU window in which the GPU may still idle.",
         default_pct=TARGET_IDLE_PCT,
         recovered_ms=to_target_ms,
         check=gpu_idle.__name__,

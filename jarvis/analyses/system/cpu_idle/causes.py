@@ -18,10 +18,10 @@ from jarvis.schemas.names import C
 from jarvis.text.messages import Message
 
 IDLE_FINDING_PCT = 15.0
-"""Share of GPU wall time from which idle time is reported."""
+"""Share of the GPU window from which idle time is reported."""
 
 CAUSE_FINDING_PCT = 5.0
-"""Share of GPU wall time from which a cause has its own finding."""
+"""Share of the GPU window from which a cause has its own finding."""
 
 SOLE_CAUSE_PCT = 90.0
 """Share of idle time from which a cause explains the idle time as a whole."""
@@ -36,9 +36,6 @@ CAUSE_PCT: Ladder = (*IDLE_PCT[:-1], (0.0, Severity.LOW))
 IDLE_POOL = "idle"
 NEVER_IDLE = (IdleCause.UNLINKED_WORK, IdleCause.CARRIED_IN)
 """Causes in whose gaps the GPU certainly ran something."""
-
-PYTHON_FRAME = r"\.py\(\d+\): "
-"""Pattern of the names of Python frames."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +118,7 @@ def own_totals(data: CategoryData) -> Totals:
 
 
 def _wall_pct(data: CategoryData, cause: Cause) -> float:
-    """Return the share of GPU wall time, which counts carried-in work only for this work."""
+    """Return the share of the GPU window, which counts carried-in work only for this work."""
     is_carried = cause.cause is IdleCause.CARRIED_IN
     totals = data.totals if is_carried else own_totals(data)
     return impact.share_pct(cause.idle_ms, totals.total_time_ms)
@@ -153,7 +150,7 @@ def idle_causes(data: CategoryData) -> Iterator[Finding]:
     queue (see the table `idle_gaps`); the finding covers all gaps of a cause. The causes add up to
     the idle time. A cause of at least {SOLE_CAUSE_PCT}% of it is part of the finding of `gpu_idle`
     instead, if the GPU was certainly idle.
-    Threshold: from {CAUSE_FINDING_PCT}% of GPU wall time on: LOW; above {CAUSE_PCT}%: CRITICAL /
+    Threshold: from {CAUSE_FINDING_PCT}% of the GPU window on: LOW; above {CAUSE_PCT}%: CRITICAL /
     HIGH / MEDIUM. If the GPU may have been busy, the priority is HIGH at most, and LOW if it was.
     """
     sole = sole_cause(data)
@@ -191,7 +188,7 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
         ),
         algorithmic=MESSAGES("algorithmic.under_recorded")
         if is_under_recorded
-        else words.message("algorithmic"),
+        else words.texts("algorithmic"),
         kernel=kernel_advice(data, cause),
         priority_local=priority,
         priority=priority,
@@ -199,10 +196,10 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
         impact=impact.bounded_impact(idle_ms, idle_ms, **data.bases) if words.is_idle else None,
         hypothesis=MESSAGES("hypothesis.under_recorded")
         if is_under_recorded
-        else words.message("hypothesis"),
+        else words.texts("hypothesis"),
         caveat=MESSAGES("caveat.part" if words.is_idle else "caveat.doubtful"),
         verify=words.message("verify"),
-        capture=MESSAGES("capture.under_recorded") if is_under_recorded else capture_advice(cause),
+        capture=MESSAGES("capture.under_recorded") if is_under_recorded else words.texts("capture"),
         time_pool=IDLE_POOL,
     )
 
@@ -252,14 +249,6 @@ def longest_call(cause: Cause) -> Message | None:
     )
 
 
-def capture_advice(cause: Cause) -> Message | None:
-    """Return what to record; None if Python frames are needed and already recorded."""
-    has_frames = cause.gaps[C.host_call].str.contains(PYTHON_FRAME).any()
-    if cause.cause is IdleCause.HOST_WORK and has_frames:
-        return None
-    return cause.words.message("capture")
-
-
 def _call(name: str, operator: str | None) -> Message:
     if operator:
         return MESSAGES("call.of", name=name, operator=operator)
@@ -270,13 +259,11 @@ def _is_under_recorded(data: CategoryData, cause: Cause) -> bool:
     return cause.cause is IdleCause.STALLED_QUEUE and graph_replay_pct(kernels(data)) > 0
 
 
-def kernel_advice(data: CategoryData, cause: Cause) -> Message | None:
+def kernel_advice(data: CategoryData, cause: Cause) -> tuple[Message, ...]:
     """Return the advice on a cause that does not change the model."""
-    replayed = launch_advice(data) if cause.cause is IdleCause.LAUNCH_BOUND else None
-    return replayed or cause.words.message("kernel")
+    return cause.words.texts("kernel", replayed_pct=graph_replay_pct(kernels(data)))
 
 
-def launch_advice(data: CategoryData) -> Message | None:
-    """Return the advice on launches if most kernels are already replayed from graphs."""
-    replayed_pct = graph_replay_pct(kernels(data))
-    return MESSAGES("kernel.replayed", replayed_pct=replayed_pct) if replayed_pct > 50 else None
+def launch_advice(data: CategoryData) -> tuple[Message, ...]:
+    """Return the advice on launches."""
+    return MESSAGES.texts("kernel.launches", replayed_pct=graph_replay_pct(kernels(data)))

@@ -7,9 +7,9 @@ from jarvis import impact
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.severity import Ladder, grade
 from jarvis.analyses.system.cpu_idle.wording import MESSAGES
-from jarvis.analyses.unmodelled import GRAPH_LAUNCH
 from jarvis.analyses.window import timeline_window
 from jarvis.findings import EvidenceValue, Severity
+from jarvis.preconditions import GRAPH_LAUNCH
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message
 

@@ -2,18 +2,36 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
-from jarvis.text.messages import Message, MessageTable
+from jarvis.text.messages import Message, MessageTable, Templates, action
 from jarvis.text.quantities import QUANTITIES, idle_quantity
 
-WITH_STACKS = (
-    "Record with `with_stack=True`, so that Python frames show what the host does meanwhile."
+WITH_STACKS = action(
+    "Record with `with_stack=True`, so that Python frames show what the host does meanwhile.",
+    "not has_stacks",
 )
 STEADY_STEPS = (
     "Record several steps after warm-up: `schedule(wait=1, warmup=3, active=3)` skips first uses."
 )
-REPLAY_FROM_GRAPH = "Replay steady parts of the step from a GPU graph, which launches them at once"
+REPLAY_FROM_GRAPH = action(
+    "Replay steady parts of the step from a GPU graph, which launches them at once.",
+    "not has_graph_replay",
+)
+
+
+REPLAYED = action(
+    "{replayed_pct} of the kernels are already replayed from GPU graphs: look at the host work "
+    "between the replays, and capture more of the step in one graph.",
+    "has_graph_replay",
+)
+COMPILE = action(
+    "Compile the model, so that fewer and larger kernels run.", "not has_compiled_code"
+)
+BROADEN = action(
+    "Remove graph breaks and dynamic shapes, so that the compiler fuses more.", "has_compiled_code"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +41,11 @@ class CauseWords:
     cause: IdleCause
     title: str
     what: str
-    hypothesis: str
-    algorithmic: str
-    kernel: str
+    hypothesis: Templates
+    algorithmic: Templates
+    kernel: Templates
     verify: str
-    capture: str | None = None
+    capture: Templates = ()
     is_idle: bool = True
 
     @property
@@ -41,16 +59,19 @@ class CauseWords:
         return QUANTITIES[self.quantity].label
 
     @property
-    def templates(self) -> Mapping[str, str]:
+    def templates(self) -> Mapping[str, Templates]:
         """Return its texts by key of ``MESSAGES``."""
         texts = {field.name: getattr(self, field.name) for field in fields(self)}
         del texts["cause"], texts["is_idle"]
-        return {f"{self.cause}.{name}": text for name, text in texts.items() if text is not None}
+        return {f"{self.cause}.{name}": text for name, text in texts.items()}
 
-    def message(self, field: str) -> Message | None:
-        """Return the message of a text (``title``, ...); None if it has none."""
-        key = f"{self.cause}.{field}"
-        return MESSAGES(key) if key in MESSAGES.templates else None
+    def message(self, field: str) -> Message:
+        """Return the message of a text that has one (``title``, ...)."""
+        return MESSAGES(f"{self.cause}.{field}")
+
+    def texts(self, field: str, **values: Any) -> tuple[Message, ...]:
+        """Return the messages of a text that may have several, or none."""
+        return MESSAGES.texts(f"{self.cause}.{field}", **values)
 
 
 _CAUSES = (
@@ -58,16 +79,46 @@ _CAUSES = (
         IdleCause.DATA_LOADING,
         title="The GPU waits for data",
         what="the host loads the next batch",
-        hypothesis="Batches are not ready when the step needs them: too few data loader workers, "
-        "slow storage, or decoding and augmentation in the launching process.",
-        algorithmic="Load in background workers and prefetch (`num_workers`, `prefetch_factor`, "
-        "`persistent_workers`), and do decoding and augmentation once, before the run.",
-        kernel="Pin the host memory of batches and copy the next one without blocking while the "
-        "current step computes; decode and augment on the GPU if it has spare time.",
+        hypothesis=[
+            "Batches are not ready when the step needs them.",
+            action("The loader has too few workers, or storage is slow.", "has_loader_workers"),
+            action(
+                "The loader has no workers: it loads, decodes and augments in the launching "
+                "process.",
+                "has_loader_without_workers",
+            ),
+        ],
+        algorithmic=[
+            action(
+                "Load in background workers and prefetch (`num_workers`, `prefetch_factor`, "
+                "`persistent_workers`).",
+                "has_loader_without_workers",
+            ),
+            action(
+                "Use more workers and prefetch more batches (`num_workers`, `prefetch_factor`).",
+                "has_loader_workers",
+            ),
+            "Do decoding and augmentation once, before the run.",
+        ],
+        kernel=[
+            action(
+                "Pin the host memory of batches, so that a copy does not block.",
+                "copies_are_pageable(H2D)",
+            ),
+            action(
+                "Copy the next batch on a separate stream while the current step computes.",
+                "copies_share_compute_stream(H2D)",
+            ),
+            "Decode and augment on the GPU if it has spare time.",
+        ],
         verify="With one cached batch used for every step, this idle time must vanish; with a "
         "tuned loader the step must come close to that.",
-        capture="Record several steps, because the first fetch, which starts the workers, is not "
-        "representative.",
+        capture=action(
+            "Record several steps, because the first fetch, which starts the workers, is not "
+            "representative.",
+            "has_loader_workers",
+            "not has_several_steps",
+        ),
     ),
     CauseWords(
         IdleCause.HOST_WORK,
@@ -88,10 +139,18 @@ _CAUSES = (
         what="the host was blocked in a call and had queued no work",
         hypothesis="A value is read on the host, as `.item()`, `.cpu()`, conditions on tensors and "
         "logging do, or the code synchronizes explicitly.",
-        algorithmic="Keep the value on the GPU, read it every n-th step or one step late, and "
-        "remove explicit synchronization from the step.",
-        kernel="Copy into pinned memory without blocking and wait for an event where the value is "
-        "used; replace conditions on tensors by masked kernels.",
+        algorithmic=[
+            action(
+                "Keep the value on the GPU, and read it every n-th step or one step late.",
+                "has_host_reads",
+            ),
+            "Remove the blocking call from the step.",
+        ],
+        kernel=[
+            action("Copy into pinned memory without blocking.", "copies_are_pageable(D2H)"),
+            action("Replace conditions on tensors by masked kernels.", "has_host_reads"),
+            "Wait for an event where the result is used, not for all work of the GPU.",
+        ],
         verify="Record again: the blocking call must be gone from the step, or last a few µs.",
         capture=WITH_STACKS,
     ),
@@ -99,14 +158,37 @@ _CAUSES = (
         IdleCause.LAUNCH_BOUND,
         title="The GPU is faster than the host can launch",
         what="the host dispatches operators one by one, each taking longer to launch than to run",
-        hypothesis="The kernels are too short to hide the host's work for the next launch. If "
-        "Python stacks or shapes were recorded, part of that work is profiler overhead.",
-        algorithmic="Compile the model, so that fewer and larger kernels run, or give each launch "
-        "more work with a larger batch.",
-        kernel=f"{REPLAY_FROM_GRAPH}.",
+        hypothesis=[
+            "The kernels are too short to hide the host's work for the next launch.",
+            action("Recording Python stacks adds to that work.", "has_stacks"),
+            action("Recording shapes adds to that work.", "has_shapes"),
+        ],
+        algorithmic=[
+            COMPILE,
+            BROADEN,
+            "Give each launch more work with a larger batch.",
+        ],
+        kernel=[REPLAY_FROM_GRAPH, REPLAYED],
         verify="Record again: there must be fewer kernels, a higher mean time and less idle time.",
-        capture="Record once with `with_stack=False` and `record_shapes=False`: what remains is "
-        "the host's own launch time.",
+        capture=[
+            action(
+                "Record once with `with_stack=False` and `record_shapes=False`: what remains is "
+                "the host's own launch time.",
+                "has_stacks",
+                "has_shapes",
+            ),
+            action(
+                "Record once with `with_stack=False`: what remains is the host's own launch time.",
+                "has_stacks",
+                "not has_shapes",
+            ),
+            action(
+                "Record once with `record_shapes=False`: what remains is the host's own launch "
+                "time.",
+                "not has_stacks",
+                "has_shapes",
+            ),
+        ],
     ),
     CauseWords(
         IdleCause.KERNEL_LOADING,
@@ -141,7 +223,10 @@ _CAUSES = (
         what="a collective or a barrier blocks the host, or blocks queued work",
         hypothesis="Ranks wait for each other. One rank cannot distinguish a slow transfer from a "
         "late rank.",
-        algorithmic="Remove barriers from the step and balance the work of the ranks.",
+        algorithmic=[
+            action("Remove barriers from the step.", "has_barriers"),
+            "Balance the work of the ranks.",
+        ],
         kernel="Issue collectives asynchronously and wait only where their result is used.",
         verify="Record all ranks again and compare when they reach the collective.",
         capture="Record the same step on all ranks: only then is the late one visible.",
@@ -164,11 +249,18 @@ _CAUSES = (
         IdleCause.QUEUED,
         title="Gaps between kernels that are queued",
         what="the next work is queued and starts within some µs",
-        hypothesis="Each kernel has startup and end overhead, and kernels of different streams "
-        "wait for each other.",
+        hypothesis=[
+            "Each kernel has startup and end overhead.",
+            action("Kernels of different streams wait for each other.", "has_several_streams"),
+        ],
         algorithmic="Fuse small operators with a compiler, so that there are fewer gaps.",
-        kernel="Replay from a GPU graph, which shortens the gaps, and keep dependent work on one "
-        "stream.",
+        kernel=[
+            action(
+                "Replay from a GPU graph, which shortens the gaps.",
+                "not has_graph_replay",
+            ),
+            action("Keep dependent work on one stream.", "has_several_streams"),
+        ],
         verify="Record again: there must be fewer kernels and a smaller sum of gaps.",
     ),
     CauseWords(
@@ -180,8 +272,10 @@ _CAUSES = (
         algorithmic="Nothing to fix here: the time is not idle.",
         kernel="Identify these kernels by name until a trace links them to operators.",
         verify="In a trace with all launches, the gap must be gone.",
-        capture="Start the recording a few steps earlier, with CPU activity, so that it includes "
-        "the launches.",
+        capture=[
+            "Start the recording a few steps earlier, so that it includes the launches.",
+            action("Record with CPU activity.", "not has_host_calls"),
+        ],
         is_idle=False,
     ),
     CauseWords(
@@ -215,7 +309,14 @@ _CAUSES = (
         what="no recorded call explains it",
         hypothesis="Unknown: the host ran code that the profiler does not see, or waited for "
         "something external.",
-        algorithmic="First find out what the host does: see what to capture.",
+        algorithmic=[
+            action("First find out what the host does: see what to capture.", "not has_stacks"),
+            action(
+                "First find out what the host does: Python stacks do not show it, but a system "
+                "profiler does.",
+                "has_stacks",
+            ),
+        ],
         kernel="No kernel needs to change before that.",
         verify="In the new trace, the gaps must have a cause.",
         capture=WITH_STACKS,
@@ -228,18 +329,27 @@ CAUSES: Mapping[IdleCause, CauseWords] = {words.cause: words for words in _CAUSE
 MESSAGES = MessageTable(
     "cpu_idle",
     {
-        **{key: text for words in _CAUSES for key, text in words.templates.items()},
+        **{key: texts for words in _CAUSES for key, texts in words.templates.items()},
         "title": "The GPU idles",
         "title.doubtful": "The GPU seems to idle",
         "title.cause": "The GPU idles: {cause:lower}",
-        "issue": "The GPU idles for {idle_ms}, {idle_pct} of its wall time{own}: no kernel, copy "
+        "issue": "The GPU idles for {idle_ms}, {idle_pct} of the GPU window{own}: no kernel, copy "
         "or communication runs{mostly}{host_call}.",
         "issue.own": " after the work from before the recording",
         "issue.mostly": ". For {share_pct} of that time {what}",
-        "issue.cause": "The GPU idles for {idle_ms} ({idle_pct} of its wall time) in "
+        "issue.cause": "The GPU idles for {idle_ms} ({idle_pct} of the GPU window) in "
         "{gaps:count gap} in which {what}{host_call}.",
-        "issue.carried_in": "For {idle_ms} ({idle_pct} of its wall time, {gaps:count gap}) the GPU "
-        "finishes work that was launched before the recording: {what}{host_call}.",
+        "issue.carried_in": "For {idle_ms} ({idle_pct} of the GPU window, {gaps:count gap}) the "
+        "GPU finishes work that was launched before the recording: {what}{host_call}.",
+        "step": "step",
+        "recording": "recording",
+        "average": " on average over {steps:count step}",
+        "title.before": "The GPU starts late in the {whole}: {cause:lower}",
+        "title.after": "The GPU has finished long before the {whole} ends: {cause:lower}",
+        "issue.before": "The GPU starts {share_pct} into the {whole}{average}: {idle_ms} of "
+        "{step_ms} pass before its first work, while {what}{host_call}.",
+        "issue.after": "The GPU finishes {share_pct} before the end of the {whole}{average}: "
+        "{idle_ms} of {step_ms} follow its last work, while {what}{host_call}.",
         "call": "{name}",
         "call.of": "{name} of {operator:name}",
         "call.beside": "; the longest gap coincides with {call} ({length_ms})",
@@ -259,26 +369,38 @@ MESSAGES = MessageTable(
         "the goal.",
         "verify.short_kernels": "Record the trace again: there must be fewer kernels, a higher "
         "mean time and less idle time.",
-        "algorithmic.without_host": "First find out why the GPU waits: record the same step with "
-        "CPU activity.",
+        "algorithmic.without_host": action(
+            "First find out why the GPU waits: record the same step with CPU activity.",
+            "not has_host_calls",
+        ),
         "kernel.without_host": "No kernel needs to change before that.",
         "hypothesis.without_host": "The trace has no host calls, so the reason why the GPU waits "
         "is not known.",
-        "capture.without_host": "Record with CPU activity too, so that host calls and launches are "
-        "in the trace.",
+        "capture.without_host": action(
+            "Record with CPU activity too, so that host calls and launches are in the trace.",
+            "not has_host_calls",
+        ),
         "algorithmic.causes": "Start with the largest cause, {cause:lower} ({idle_ms}): see its "
         "own finding.",
         "kernel.causes": "Faster kernels alone gain nothing while the GPU waits: they only "
         "lengthen the gaps.",
         "hypothesis.causes": "Causes according to the recorded host calls: {causes:list}.",
         "cause": "{cause:lower} {idle_ms}",
-        "algorithmic.unknown": "Compile the model or enlarge the batch, so that each launch does "
-        "more work, and remove synchronizing calls such as `.item()` from the step.",
+        "algorithmic.unknown": [
+            COMPILE,
+            BROADEN,
+            "Enlarge the batch, so that each launch does more work.",
+            action(
+                "Remove reads of single values, such as `.item()`, from the step.", "has_host_reads"
+            ),
+        ],
         "hypothesis.unknown": "The host does not feed the GPU fast enough: launch overhead, "
         "synchronization or host work between launches.",
-        "kernel.graph": f"{REPLAY_FROM_GRAPH}, and prepare input data in background workers.",
-        "kernel.replayed": "{replayed_pct} of the kernels are already replayed from GPU graphs: "
-        "look at the host work between the replays, and capture more of the step in one graph.",
+        "kernel.launches": [
+            REPLAY_FROM_GRAPH,
+            REPLAYED,
+            action("Prepare input data in background workers.", "has_loader_without_workers"),
+        ],
         "hypothesis.under_recorded": "Likely an under-recorded graph: the trace replays GPU "
         "graphs, and the GPU was probably running kernels of a replay that the profiler did not "
         "record.",
@@ -291,9 +413,11 @@ MESSAGES = MessageTable(
         "title.mostly_short_kernels": "Most kernels are shorter than a launch",
         "issue.short_kernels": "{short:,} of {kernels:count kernel} ({share_pct}) are shorter than "
         "{limit_us:.0f} µs, {mean_us:number} µs on average over all.",
-        "algorithmic.short_kernels": "Fuse small operators with a compiler, use multi-tensor "
-        "optimizers, and batch small tensors together.",
-        "pattern.idle": "{idle_pct} of GPU wall time is idle",
+        "algorithmic.short_kernels": [
+            "Fuse small operators with a compiler, and batch small tensors together.",
+            action("Use a multi-tensor optimizer.", "has_backward"),
+        ],
+        "pattern.idle": "{idle_pct} of the GPU window is idle",
         "pattern.short_kernels": "{share_pct} of the kernels are shorter than {limit_us:.0f} µs",
         "pattern.kernel_count": "{kernels:count kernel}",
         "pattern.mean_kernel_time": "{mean_us:number} µs per kernel on average",

@@ -13,32 +13,50 @@ from jarvis.analyses.severity import Ladder, grade, is_worth_acting, priority_of
 from jarvis.analyses.window import staging_ms, timeline_window
 from jarvis.findings import EvidenceValue, Finding, Priority, Severity
 from jarvis.perf_report import Totals
+from jarvis.preconditions import BYTES_PER_MIB, LARGE_MESSAGE_BYTES
 from jarvis.schemas.names import C
-from jarvis.text.messages import Message, MessageTable, to_text
+from jarvis.text.messages import Message, MessageTable, action, to_text
 
 MESSAGES = MessageTable(
     "communication",
     {
         "exposed.title": "Collective communication blocks compute",
         "exposed.issue": "Collective communication is exposed for {exposed_ms} ({wall_pct} of GPU "
-        "wall time) of its {total_ms}, and the GPU computes nothing meanwhile{longest}.{staging}",
+        "window) of its {total_ms}, and the GPU computes nothing meanwhile{longest}.{staging}",
         "exposed.issue.staging": " Copies into and out of the buffers of collectives take "
         "{staging_ms} besides, as compute.",
         "exposed.issue.longest": "; most time goes to {kind} with {rate}",
-        "exposed.algorithmic.training": "Start gradient reductions asynchronously during the "
-        "backward pass and pipeline micro-batches; send less, by accumulation, compression or "
-        "quantization of large messages.",
-        "exposed.algorithmic.inference": "Split the batch so that one part computes while the "
-        "other communicates; send less, by fewer and fused collectives, or by compression or "
-        "quantization of large messages.",
+        "exposed.algorithmic": [
+            action(
+                "Start gradient reductions asynchronously during the backward pass, and send less "
+                "by accumulating gradients.",
+                "reduces_gradients",
+            ),
+            "Split the batch so that one part computes while the other communicates.",
+            action("Send less, by fewer and fused collectives.", "not reduces_gradients"),
+            action("Compress or quantize the large messages.", "messages_are_large"),
+        ],
         "exposed.algorithmic.slow": "First look for the cause of late ranks, such as uneven "
-        "batches, slow data loading or work that only one rank does: message size hardly matters. "
-        "Then {hide}.",
-        "hide.training": "start the reductions early in the backward pass, and make them fewer by "
-        "accumulating gradients over micro-batches",
-        "hide.inference": "split the batch so that one part computes while the other communicates",
-        "exposed.kernel": "Check topology, interconnect and library settings, and run "
-        "communication on a separate stream with buckets sized to the available compute.",
+        "batches, slow data loading or work that only one rank does: message size hardly matters."
+        "{hide}",
+        "hide": [
+            action(
+                " Then start the reductions early in the backward pass, and make them fewer by "
+                "accumulating gradients over micro-batches.",
+                "reduces_gradients",
+            ),
+            action(
+                " Then split the batch so that one part computes while the other communicates.",
+                "not reduces_gradients",
+            ),
+        ],
+        "exposed.kernel": [
+            "Check topology, interconnect and library settings.",
+            action(
+                "Run communication on a separate stream.", "communication_shares_compute_stream"
+            ),
+            action("Size the buckets to the available compute.", "reduces_gradients"),
+        ],
         "exposed.kernel.slow": "Time {collective} of {message_bytes} alone on the same GPUs: if it "
         "takes far less than {mean_ms}, ranks wait for each other; if not, check topology, "
         "interconnect and library settings.",
@@ -62,21 +80,38 @@ MESSAGES = MessageTable(
         "overlap.title.critical": "Compute and communication barely overlap",
         "overlap.issue": "Only {overlap_pct} of {communication_ms} of communication overlaps with "
         "compute; more than {target_pct:.0f}% is good.",
-        "overlap.algorithmic.training": "Let reductions run asynchronously during the backward "
-        "pass, with buckets that fill early, and overlap one micro-batch's compute with the "
-        "communication of another.",
-        "overlap.algorithmic.inference": "Overlap the compute of one part of the batch with the "
-        "communication of another, and split large collectives so that their first parts can be "
-        "used early.",
-        "overlap.kernel": "Give communication a stream of higher priority and reserve compute "
-        "units for it, so that its kernels start as soon as the data is ready.",
+        "overlap.algorithmic": [
+            action(
+                "Let reductions run asynchronously during the backward pass, with buckets that "
+                "fill early.",
+                "reduces_gradients",
+            ),
+            "Overlap the compute of one part of the batch with the communication of another.",
+            action(
+                "Split large collectives, so that their first parts can be used early.",
+                "not reduces_gradients",
+                "messages_are_large",
+            ),
+        ],
+        "overlap.kernel": [
+            action(
+                "Run communication on a stream of its own.", "communication_shares_compute_stream"
+            ),
+            action(
+                "Give the stream of communication a higher priority.",
+                "has_several_streams",
+                "not communication_shares_compute_stream",
+            ),
+            "Reserve compute units for communication, so that its kernels start as soon as the "
+            "data is ready.",
+        ],
         "overlap.hypothesis": "Communication is issued only after the compute that could hide it "
         "has ended.",
         "overlap.caveat": "Only {free_ms} of compute runs without communication, so overlap alone "
         "cannot reach {target_pct:.0f}%: the rest needs less or faster communication.",
         "overlap.verify": "Record the trace again: the overlap ratio must rise and the total time "
         "fall.",
-        "description.exposed": "Communication is exposed for {wall_pct} of GPU wall time.",
+        "description.exposed": "Communication is exposed for {wall_pct} of the GPU window.",
         "description.overlap": "{overlap_pct} of communication overlaps with compute.",
         "description.little": "Less than {least_ms:number} ms of communication: there is nothing "
         "to hide.",
@@ -105,12 +140,8 @@ MIN_COMM_MS = 0.1
 
 TOP_COLLECTIVES = 10
 KINDS_SHOWN = 4
-BYTES_PER_MIB = 2**20
 
 EXPOSED_COMMUNICATION = "exposed communication"
-
-LARGE_MESSAGE_BYTES = 1e6
-"""For messages from this size on, bandwidth determines the transfer time, not latency."""
 
 SLOW_LINK_GB_PER_S = 10.0
 """Every link between the GPUs of one machine exceeds this bandwidth."""
@@ -120,7 +151,7 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
     """Communication on the critical path.
 
     Symptom: the GPU communicates while it computes nothing.
-    Rule: exposed communication time as a share of GPU wall time. If the collectives that take most
+    Rule: exposed communication time as a share of the GPU window. If the collectives that take most
     time have messages of at least {LARGE_MESSAGE_BYTES:,.0f} bytes and move less than
     {SLOW_LINK_GB_PER_S} GB/s, the message size does not explain the time, and the advice is to look
     for late ranks first.
@@ -153,7 +184,7 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
             longest=longest.message("exposed.issue.longest") if longest else None,
             staging=MESSAGES("exposed.issue.staging", **staged) if staged else None,
         ),
-        algorithmic=_send_less(data, longest),
+        algorithmic=_send_less(longest),
         kernel=_faster(longest),
         priority_local=priority_of(severity),
         priority=priority_of(severity),
@@ -218,8 +249,8 @@ def poor_overlap(data: CategoryData) -> Iterator[Finding]:
             communication_ms=totals.total_comm_time_ms,
             target_pct=HIDDEN_TARGET_PCT,
         ),
-        algorithmic=MESSAGES(f"overlap.algorithmic.{_phase(data)}"),
-        kernel=MESSAGES("overlap.kernel"),
+        algorithmic=MESSAGES.texts("overlap.algorithmic"),
+        kernel=MESSAGES.texts("overlap.kernel"),
         priority_local=priority,
         priority=priority,
         severity=severity,
@@ -230,17 +261,6 @@ def poor_overlap(data: CategoryData) -> Iterator[Finding]:
         capture=MESSAGES("capture"),
         time_pool=EXPOSED_COMMUNICATION,
     )
-
-
-def is_training(data: CategoryData) -> bool:
-    """Return whether the trace has backward operations, and therefore gradients to reduce."""
-    operations = data.tables.get("operations")
-    return operations is not None and bool((operations[C.direction] == "backward").any())
-
-
-def _phase(data: CategoryData) -> str:
-    """Return the suffix of the keys of messages that differ for training."""
-    return "training" if is_training(data) else "inference"
 
 
 def overlap(totals: Totals) -> tuple[float | None, Severity]:
@@ -275,25 +295,25 @@ def communication_kernels(data: CategoryData) -> pl.DataFrame | None:
     )
 
 
-def _send_less(data: CategoryData, longest: "_Kind | None") -> Message:
+def _send_less(longest: "_Kind | None") -> tuple[Message, ...]:
     """Return what the model can change; sending less does not help if latency or waiting
     dominates."""
-    phase = _phase(data)
     if longest and longest.is_slow:
-        return MESSAGES("exposed.algorithmic.slow", hide=MESSAGES(f"hide.{phase}"))
-    return MESSAGES(f"exposed.algorithmic.{phase}")
+        return (MESSAGES("exposed.algorithmic.slow", hide=MESSAGES.texts("hide")),)
+    return MESSAGES.texts("exposed.algorithmic")
 
 
-def _faster(longest: "_Kind | None") -> Message:
+def _faster(longest: "_Kind | None") -> tuple[Message, ...]:
     """Return advice on the collectives themselves."""
     if longest and longest.is_slow:
-        return MESSAGES(
+        slow = MESSAGES(
             "exposed.kernel.slow",
             collective=longest.collective,
             message_bytes=longest.nbytes,
             mean_ms=longest.mean_ms,
         )
-    return MESSAGES("exposed.kernel")
+        return (slow,)
+    return MESSAGES.texts("exposed.kernel")
 
 
 @dataclass(frozen=True, slots=True)

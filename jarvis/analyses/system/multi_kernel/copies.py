@@ -11,8 +11,9 @@ from jarvis.analyses.base import CategoryData
 from jarvis.analyses.severity import Ladder, at_most, grade, is_worth_acting, priority_of, worst
 from jarvis.analyses.window import timeline_window
 from jarvis.findings import EvidenceValue, Finding, Priority, Severity
+from jarvis.preconditions import PAGEABLE
 from jarvis.schemas.names import C
-from jarvis.text.messages import Message, MessageTable, to_text
+from jarvis.text.messages import Message, MessageTable, Templates, action, to_text
 
 COPY_TIME_PCT: Ladder = (
     (10.0, Severity.CRITICAL),
@@ -31,8 +32,8 @@ COPY_COUNT: Ladder = (
 capped at MEDIUM unless their time alone is HIGH, because no host waits for them."""
 
 
-PAGEABLE = "Pageable"
-"""The profiler's name for host memory that is not pinned."""
+SEPARATE_STREAM = action("Copy on a separate stream.", "copies_share_compute_stream")
+"""Even from pinned memory, a copy does not overlap with compute on its own stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,9 @@ class CopyAdvice:
     """The templates for copies in one direction."""
 
     title: str
-    hypothesis: str
-    algorithmic: str
-    kernel: str
+    hypothesis: Templates
+    algorithmic: Templates
+    kernel: Templates
 
 
 COPY_ADVICE = {
@@ -52,23 +53,37 @@ COPY_ADVICE = {
         "comparisons and logging do.",
         algorithmic="Keep the data on the device: reduce there, and read values back in batches or "
         "every n-th step.",
-        kernel="Copy into pinned memory without blocking, on a separate stream, so that the GPU "
-        "does not wait.",
+        kernel=[
+            action("Copy into pinned memory without blocking.", "copies_are_pageable"),
+            action(
+                "Copy on a separate stream, so that the GPU does not wait.",
+                "copies_share_compute_stream",
+            ),
+        ],
     ),
     "H2D": CopyAdvice(
         title="host-to-device copies",
-        hypothesis="Data is staged repeatedly: unpinned memory, tensors created on the fly, or "
-        "data loading within the step.",
+        hypothesis=[
+            action("Copies from memory that is not pinned block the host.", "copies_are_pageable"),
+            "Tensors are created on the fly, or data is loaded within the step.",
+        ],
         algorithmic="Preallocate tensors on the device and prepare the next batch while the "
         "current one computes.",
-        kernel="Pin the host memory and copy without blocking on a separate stream.",
+        kernel=[
+            action("Pin the host memory and copy without blocking.", "copies_are_pageable"),
+            SEPARATE_STREAM,
+        ],
     ),
     "D2D": CopyAdvice(
         title="copies within the device",
-        hypothesis="Tensors are duplicated: clones, `contiguous()` calls, or packing into and out "
-        "of communication buckets.",
-        algorithmic="Drop redundant clones, write into preallocated views, and store gradients in "
-        "their communication buckets.",
+        hypothesis=[
+            "Tensors are duplicated, as clones and `contiguous()` calls do.",
+            action("Gradients are packed into communication buckets.", "reduces_gradients"),
+        ],
+        algorithmic=[
+            "Drop redundant clones, and write into preallocated views.",
+            action("Store gradients in their communication buckets.", "reduces_gradients"),
+        ],
         kernel="Fuse the copy with the kernel that produces or reads the tensor, and combine "
         "small copies into one.",
     ),
@@ -76,7 +91,7 @@ COPY_ADVICE = {
         title="copies of unknown direction",
         hypothesis="The trace does not record which memories are involved.",
         algorithmic="Find the operators that copy and check whether the data can stay where it is.",
-        kernel="Copy without blocking and on a separate stream.",
+        kernel=SEPARATE_STREAM,
     ),
 }
 
@@ -90,20 +105,26 @@ MESSAGES = MessageTable(
             for field, text in asdict(advice).items()
         },
         "title": "{copies:count copy} {direction}",
-        "issue": "{copies:,} {what} take {time_ms} ({wall_pct} of GPU wall time), {exposed_ms} of "
+        "issue": "{copies:,} {what} take {time_ms} ({wall_pct} of the GPU window), {exposed_ms} of "
         "it with nothing else running.",
         "caveat.D2H": "Time in which the host waits for the copies is not GPU time and not "
         "included.",
         "verify": "Record the trace again and compare count and exposed time of {direction} "
         "copies.",
-        "capture": "Record with `with_stack=True`: the stacks name the lines of code that copy.",
+        "capture": action(
+            "Record with `with_stack=True`: the stacks name the lines of code that copy.",
+            "not has_stacks",
+        ),
         "description": "{copies:,} {what}, {time_ms}.",
         "evidence.launcher": "{copies:,} x {name}",
         "evidence.launchers": "{launchers:list}",
         "exposed.title": "Exposed copies",
-        "exposed.issue": "Exposed copies take {exposed_ms} ({wall_pct} of GPU wall time).",
+        "exposed.issue": "Exposed copies take {exposed_ms} ({wall_pct} of the GPU window).",
         "exposed.algorithmic": "Keep data on the device and batch the remaining copies.",
-        "exposed.kernel": "Copy without blocking from pinned memory on a separate stream.",
+        "exposed.kernel": [
+            action("Copy without blocking from pinned memory.", "copies_are_pageable"),
+            SEPARATE_STREAM,
+        ],
         "exposed.caveat": "Counts and directions are not available: only the shares of the GPU "
         "timeline are.",
         "exposed.verify": "Analyze the trace itself to see counts and directions.",
@@ -113,7 +134,7 @@ MESSAGES = MessageTable(
 
 @dataclass(frozen=True, slots=True)
 class CopyGrade:
-    """Copies in one direction with their grades; shares in percent of GPU wall time."""
+    """Copies in one direction with their grades; shares in percent of the GPU window."""
 
     direction: str
     count: int
@@ -138,10 +159,10 @@ def memory_copies(data: CategoryData) -> Iterator[Finding]:
     """Many or long copies in one direction.
 
     Symptom: data moves repeatedly between host and device, or within the device.
-    Rule: per direction the worse of two grades: its share of GPU wall time, and its count; copies
+    Rule: per direction the worse of two grades: its share of the GPU window, and its count; copies
     within the device are capped at MEDIUM unless their time alone is HIGH.
-    Threshold: above {COPY_TIME_PCT}% of GPU wall time, or more than {COPY_COUNT} copies: CRITICAL /
-    HIGH / MEDIUM / LOW; a finding from MEDIUM on.
+    Threshold: above {COPY_TIME_PCT}% of the GPU window, or more than {COPY_COUNT} copies:
+    CRITICAL / HIGH / MEDIUM / LOW; a finding from MEDIUM on.
     """
     if "memory_copies" not in data.tables:
         yield from _copies_from_totals(data)
@@ -204,13 +225,13 @@ def _copy_finding(data: CategoryData, copies: CopyGrade) -> Finding:
             wall_pct=copies.time_pct,
             exposed_ms=copies.exposed_ms,
         ),
-        algorithmic=MESSAGES(f"{direction}.algorithmic"),
-        kernel=MESSAGES(f"{direction}.kernel"),
+        algorithmic=MESSAGES.texts(f"{direction}.algorithmic"),
+        kernel=MESSAGES.texts(f"{direction}.kernel"),
         priority_local=priority_of(copies.severity),
         priority=copies.priority,
         severity=copies.severity,
         impact=impact.bounded_impact(copies.time_ms, copies.exposed_ms, **data.bases),
-        hypothesis=MESSAGES(f"{direction}.hypothesis"),
+        hypothesis=MESSAGES.texts(f"{direction}.hypothesis"),
         caveat=MESSAGES("caveat.D2H") if direction == "D2H" else None,
         verify=MESSAGES("verify", direction=direction),
         capture=MESSAGES("capture"),
@@ -254,7 +275,7 @@ def _copies_from_totals(data: CategoryData) -> Iterator[Finding]:
         evidence={"exposed_copies_ms": exposed_ms, "wall_pct": share},
         issue=MESSAGES("exposed.issue", exposed_ms=exposed_ms, wall_pct=share),
         algorithmic=MESSAGES("exposed.algorithmic"),
-        kernel=MESSAGES("exposed.kernel"),
+        kernel=MESSAGES.texts("exposed.kernel"),
         priority_local=priority_of(severity),
         priority=priority_of(severity),
         severity=severity,
@@ -291,6 +312,7 @@ def assessment(data: CategoryData) -> dict[str, JsonValue]:
 
 
 def _copy_issue(copies: CopyGrade) -> dict[str, JsonValue]:
+    hypothesis = MESSAGES.texts(f"{copies.direction}.hypothesis")
     description = MESSAGES(
         "description",
         copies=copies.count,
@@ -306,5 +328,5 @@ def _copy_issue(copies: CopyGrade) -> dict[str, JsonValue]:
         "avg_bytes": copies.avg_bytes,
         "severity": copies.severity,
         "description": to_text(description),
-        "hypothesis": COPY_ADVICE[copies.direction].hypothesis,
+        "hypothesis": to_text(each for each in hypothesis if not each.needs),
     }

@@ -74,7 +74,7 @@ _PROJECTION_COLUMNS = columns_of(
         Column("saved_ms", "Saving (ms)", NUMBER, "ms", ",.3f", "current time - time"),
         Column("op_improvement_pct", "Of op (%)", NUMBER, "%", ",.1f", "saving / time"),
         Column("compute_pct", "Compute (%)", NUMBER, "%", ",.2f", "saving / compute time"),
-        Column("e2e_pct", "GPU time (%)", NUMBER, "%", ",.2f", "saving / GPU wall time"),
+        Column("e2e_pct", "GPU window (%)", NUMBER, "%", ",.2f", "saving / GPU window"),
     )
 )
 _TREE_LINES = 60

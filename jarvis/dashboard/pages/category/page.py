@@ -181,7 +181,7 @@ def _metric_cards(
         metric_card(
             f"Saving at {controls.target_pct}%",
             milliseconds(saving),
-            f"{percent(share_pct(saving, total_ms))} of GPU time",
+            f"{percent(share_pct(saving, total_ms))} of the GPU window",
             help_text="Time saved if all operations below the target reached it.",
         )
         metric_card(

@@ -15,7 +15,7 @@ MIN_SAME_PCT = 50.0
 """Below this share of the target's time in identical calls, the page warns of different work."""
 
 _PARTS = {
-    "total_time": ("GPU time", "From the first GPU start to the last GPU end."),
+    "total_time": ("GPU window", "From the first GPU start to the last GPU end."),
     "computation_time": ("Compute", "Time in which compute runs."),
     "exposed_comm_time": ("Exposed comm.", "Communication time without concurrent compute."),
     "exposed_memcpy_time": ("Exposed copies", "Copy time without concurrent compute."),

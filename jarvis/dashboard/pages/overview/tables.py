@@ -60,7 +60,9 @@ _FINDING_COLUMNS = (
     Column(C.category, "Category", TEXT, meaning="page of the finding"),
     Column("finding", "Finding", TEXT, meaning="what is slow"),
     Column("saved_ms", "Saving (ms)", NUMBER, "ms", ",.3f", "middle estimate"),
-    Column("wall_pct", "GPU time (%)", NUMBER, "%", ",.2f", "saving in percent of GPU wall time"),
+    Column(
+        "wall_pct", "GPU window (%)", NUMBER, "%", ",.2f", "saving in percent of the GPU window"
+    ),
     Column("method", "Estimate", TEXT, meaning="method of the estimate"),
 )
 
@@ -117,7 +119,7 @@ _TOP_COLUMNS = (
     Column(C.time_ms, "GPU time (ms)", NUMBER, "ms", ",.3f", "of all its calls"),
     Column(C.count, "Count", pl.Int64(), format=",d", meaning="calls that launched GPU work"),
     Column(C.percent_of_compute, "% of compute", NUMBER, "%", ",.2f", "share of compute time"),
-    Column(C.percent_of_total, "% of GPU time", NUMBER, "%", ",.2f", "share of GPU wall time"),
+    Column(C.percent_of_total, "% of GPU window", NUMBER, "%", ",.2f", "share of the GPU window"),
     Column(C.efficiency_pct, "Efficiency (%)", NUMBER, "%", ",.1f", "share of the roofline"),
     Column(C.bound, "Bound", TEXT, meaning="which peak limits it"),
 )

@@ -110,7 +110,7 @@ def cpu_idle_section(analysis: Analysis, now: Opened, result: AnalysisResult) ->
         metric_card(
             "Idle time",
             milliseconds(totals.idle_time_ms),
-            f"of {milliseconds(totals.total_time_ms)} GPU time",
+            f"of the {milliseconds(totals.total_time_ms)} GPU window",
             help_text="Time between the first and the last GPU event in which none runs.",
         )
     with cards[2]:

@@ -116,7 +116,7 @@ def _metric_cards(now: Opened, result: AnalysisResult, candidates: list[Mapping[
         metric_card(
             "Saving by fusion",
             milliseconds(saved_ms) if any(f.impact for f in result.findings) else "not estimated",
-            f"{percent(share_pct(saved_ms, totals.total_time_ms))} of GPU time",
+            f"{percent(share_pct(saved_ms, totals.total_time_ms))} of the GPU window",
             help_text="Sum of middle estimates, with overlaps counted once.",
         )
 

@@ -66,7 +66,7 @@ def _grades(totals: Totals, result: AnalysisResult) -> None:
             "Exposed communication",
             percent(totals.exposed_comm_pct),
             result.metrics["nccl_blocking_assessment"],
-            "Communication time without concurrent compute, in percent of GPU time.",
+            "Communication time without concurrent compute, in percent of the GPU window.",
         )
     with cards[1]:
         grade_card(

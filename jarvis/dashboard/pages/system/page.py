@@ -60,7 +60,7 @@ def _target_card(analysis: Analysis, result: AnalysisResult, totals: Totals) -> 
             metric_card(
                 f"Recovered at {pct}%",
                 milliseconds(saved_ms),
-                f"{percent(share_pct(saved_ms, totals.total_time_ms))} of GPU time",
+                f"{percent(share_pct(saved_ms, totals.total_time_ms))} of the GPU window",
                 help_text="Time saved at the target, computed from times in the trace.",
             )
     return pct

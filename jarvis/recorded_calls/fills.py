@@ -11,7 +11,7 @@ from typing import Any
 from jarvis.core.dtypes import element_bytes
 from jarvis.perf_models.arguments import copied_size, functor_dtypes
 from jarvis.perf_models.registry import OpSignature
-from jarvis.replay.schema import Argument
+from jarvis.recorded_calls.schema import Argument
 
 _NAMES = ("unsigned char", "c10::BFloat16", "float", "double")
 _OF_SIZE = {element_bytes(name): name for name in _NAMES}

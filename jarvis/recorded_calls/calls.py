@@ -9,8 +9,8 @@ from typing import Any
 from jarvis.core.dtypes import find_dtype
 from jarvis.core.errors import ReplayError
 from jarvis.core.literals import parse_literal
-from jarvis.replay.fills import bound_indices, fill, list_dtype
-from jarvis.replay.schema import (
+from jarvis.recorded_calls.fills import bound_indices, fill, list_dtype
+from jarvis.recorded_calls.schema import (
     NAMESPACE,
     NO_FIT,
     Argument,

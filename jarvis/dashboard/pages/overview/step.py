@@ -1,0 +1,179 @@
+"""The account of a step on the Overview page, and the table of the steps."""
+
+from collections.abc import Sequence
+
+import polars as pl
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from jarvis import charts
+from jarvis.dashboard.session.state import Opened, palette
+from jarvis.dashboard.widgets.elements import lazy_expander, metric_card
+from jarvis.dashboard.widgets.table import small_table
+from jarvis.perf_report import Totals
+from jarvis.perf_report.timeline.step_account import LABELS, MEANING, StepAccount
+from jarvis.perf_report.timeline.step_gaps import SLOW_STEP_PCT
+from jarvis.reports.account import OUTDATED, basis, is_outdated, throughput, title
+from jarvis.reports.figures import gpu_time_parts
+from jarvis.run import Run
+from jarvis.schemas import INTEGER, NUMBER, TEXT, Column
+from jarvis.schemas.names import C
+from jarvis.text.format import counted, milliseconds, percent
+
+WINDOW = "The GPU window extends from the first start to the last end of GPU work that host calls "
+WINDOW += "of the trace launch."
+STEPS_SHOWN_PX = 320
+_OPEN_KEY = "overview_steps"
+
+
+def time_cards(
+    account: StepAccount | None, totals: Totals, columns: Sequence[DeltaGenerator]
+) -> None:
+    """Draw a card in each column: the step time with the GPU window, and how it is spent."""
+    window = f"window {milliseconds(totals.total_time_ms)}"
+    if account is None:
+        whole, busy, compute = "the GPU window", totals.busy_pct, totals.compute_pct
+        comm, comm_ms = totals.exposed_comm_pct, totals.exposed_comm_time_ms
+        idle, idle_ms = totals.idle_pct, totals.idle_time_ms
+        label, value, below = "GPU window", milliseconds(totals.total_time_ms), "no steps"
+        meaning = WINDOW
+    else:
+        whole, comm_ns = "the step time", account.parts_ns[C.exposed_comm_ns]
+        idle, idle_ms = account.pct(account.idle_ns), account.mean_ms(account.idle_ns)
+        busy, compute = 100 - idle, account.pct(account.parts_ns[C.compute_ns])
+        comm, comm_ms = account.pct(comm_ns), account.mean_ms(comm_ns)
+        label = "Step time" if account.is_marked else "Recording"
+        value, below = milliseconds(account.step_ms), window
+        meaning = f"Step time: {basis(account)}. {WINDOW}"
+        if account.carried_in_ns:
+            meaning += f" Not counted: {milliseconds(account.carried_in_ns / 1e6)} in which the "
+            meaning += "GPU finished work from before the recording."
+        meaning += f" {throughput(account)}."
+    places = iter(columns)
+    with next(places):
+        metric_card(label, value, below, help_text=meaning)
+    with next(places):
+        metric_card(
+            "GPU busy",
+            percent(busy),
+            f"compute {percent(compute)}",
+            help_text=f"Time in which any kernel, copy or fill runs, in percent of {whole}. Below: "
+            "time in which compute runs.",
+        )
+    with next(places):
+        metric_card(
+            "Exposed comm.",
+            percent(comm),
+            milliseconds(comm_ms),
+            help_text=f"Communication time without concurrent compute, in percent of {whole}.",
+        )
+    with next(places):
+        metric_card(
+            "Idle",
+            percent(idle),
+            milliseconds(idle_ms),
+            help_text=f"Time in which no GPU event runs, in percent of {whole}.",
+        )
+
+
+def parts_bar(run: Run, account: StepAccount | None) -> None:
+    """Draw the parts of the step as one bar; those of the GPU window if there are no steps."""
+    totals = run.manifest.totals
+    with st.container(border=True):
+        if not totals.total_time_ms:
+            st.markdown("**No GPU time**: the trace has no GPU work")
+            return
+        if account is None:
+            parts, whole = (
+                gpu_time_parts(totals),
+                f"{milliseconds(totals.total_time_ms)} GPU window",
+            )
+            if is_outdated(run):
+                st.caption(OUTDATED)
+        else:
+            parts = account.rows()
+            step = "step" if account.is_marked else "recording"
+            whole = f"one {step} of {milliseconds(account.step_ms)} ({basis(account)})"
+            if not account.is_marked:
+                whole = f"{milliseconds(account.step_ms)}, {basis(account)}"
+        largest = parts.sort(C.time_ms, descending=True).row(0, named=True)
+        st.markdown(
+            f"**{title(largest['part'])} takes {percent(largest[C.percent])}** of {whole}",
+            help=MEANING,
+        )
+        shares = [
+            f"{part} {percent(share)}" for part, share in parts["part", C.percent].iter_rows()
+        ]
+        labeled = parts.with_columns(part=pl.Series(shares))
+        st.altair_chart(charts.parts_of_time(labeled, palette()), alt="Parts of the time")
+
+
+def steps_table(now: Opened) -> None:
+    """Draw an expander with the steps, their parts, and why some are slow."""
+    if is_outdated(now.run):
+        return
+    steps = now.run.table("steps")
+    if steps.is_empty() or not steps[C.name].count():
+        return
+    slow = int(steps[C.is_slow].sum())
+    words = f"{counted(steps.height, 'step')}, {slow or 'none'} slow"
+    expander = lazy_expander(f"Steps: {words}", _OPEN_KEY, icon=":material/steps:")
+    if not expander.open:
+        return
+    with expander:
+        st.caption(
+            f"Times in ms. A slow step exceeds the median by more than {SLOW_STEP_PCT:g}%: named "
+            "are the part that exceeds its median most and, for idle time, the cause."
+        )
+        small_table(
+            step_rows(steps),
+            charts.columns_of(_COLUMNS),
+            "Steps with the parts of their time",
+            None if steps[C.tokens].count() else _WITHOUT_TOKENS,
+            height=STEPS_SHOWN_PX if steps.height > 8 else "auto",
+        )
+
+
+_TIMES = {
+    C.dur_ns: ("Step time", "of the step"),
+    C.compute_ns: ("Compute", ""),
+    C.exposed_comm_ns: ("Exposed comm.", ""),
+    C.exposed_copy_ns: ("Exposed copies", ""),
+    C.idle_before_ns: ("Idle before", ""),
+    C.idle_between_ns: ("Idle between", ""),
+    C.idle_after_ns: ("Idle after", ""),
+    C.excess_ns: ("Over median", "step time minus the median"),
+    C.gpu_dur_ns: (
+        "GPU time",
+        "from the first start to the last end of the GPU work that the step "
+        "launches, which an asynchronous host may run in a later step",
+    ),
+    C.host_dur_ns: ("Host time", "duration of the step's mark"),
+}
+_COLUMNS = (
+    Column(C.step, "Step", INTEGER, meaning="position in the recording, from 0"),
+    Column(C.name, "Name", TEXT, meaning="annotation that marks the step"),
+    Column("slow", "Slow because", TEXT, meaning="of a slow step: part, cause and host call"),
+    *(
+        Column(name, label, NUMBER, "ms", ",.3f", meaning or LABELS.get(name, ""))
+        for name, (label, meaning) in _TIMES.items()
+    ),
+    Column(C.tokens, "Tokens", INTEGER, format=",d", meaning="unknown if empty"),
+    Column("tokens_per_s", "Tokens/s", NUMBER, "1/s", ",.0f", "tokens / step time"),
+)
+
+
+_WITHOUT_TOKENS = tuple(c.name for c in _COLUMNS if c.name not in (C.tokens, "tokens_per_s"))
+
+
+def step_rows(steps: pl.DataFrame) -> pl.DataFrame:
+    """Return the steps with times in ms, the reason why a step is slow, and its token rate."""
+    part = pl.concat_str(C.slow_part, pl.lit("_ns")).replace(dict(LABELS))
+    cause = pl.col(C.slow_cause).str.replace_all("_", " ")
+    return steps.with_columns(
+        pl.concat_str(part, cause, C.slow_call, separator=": ", ignore_nulls=True)
+        .replace("", None)
+        .alias("slow"),
+        (1e9 * pl.col(C.tokens) / pl.col(C.dur_ns)).alias("tokens_per_s"),
+        *(pl.col(name) / 1e6 for name in _TIMES),
+    )

@@ -1,0 +1,96 @@
+"""The account of a step: the parts of the step time, which add up to it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import polars as pl
+
+from jarvis.perf_report.timeline.steps import IDLE_PARTS, PARTS, StepSource
+from jarvis.schemas.names import C
+
+LABELS: Mapping[str, str] = {
+    C.compute_ns: "compute",
+    C.exposed_comm_ns: "exposed communication",
+    C.exposed_copy_ns: "exposed copies",
+    C.idle_before_ns: "idle before the first GPU event",
+    C.idle_between_ns: "idle between GPU events",
+    C.idle_after_ns: "idle after the last GPU event",
+}
+"""Names of the parts, in their order."""
+
+MEANING = (
+    "Time is attributed in this order: compute, communication, copy, idle. The parts add up to the "
+    "step time."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StepAccount:
+    """What the steps of a recording consist of.
+
+    Times are integer nanoseconds, summed over the steps whose time is known. ``tokens`` is the sum
+    of their tokens, None if a step has none.
+    """
+
+    source: StepSource
+    step_count: int
+    total_ns: int
+    parts_ns: Mapping[str, int]
+    carried_in_ns: int
+    tokens: int | None
+
+    @classmethod
+    def of(cls, steps: pl.DataFrame) -> Self | None:
+        """Return the account of the table ``steps``; None if no step has a time."""
+        timed = steps.drop_nulls(C.dur_ns)
+        total_ns = int(timed[C.dur_ns].sum())
+        if total_ns == 0:
+            return None
+        return cls(
+            source=StepSource(timed[C.source][0]),
+            step_count=timed.height,
+            total_ns=total_ns,
+            parts_ns={part: int(timed[part].sum()) for part in PARTS},
+            carried_in_ns=int(timed[C.carried_in_ns].sum()),
+            tokens=None if timed[C.tokens].null_count() else int(timed[C.tokens].sum()),
+        )
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether the trace marks steps; else the recording is the step."""
+        return self.source is not StepSource.RECORDING
+
+    @property
+    def step_ms(self) -> float:
+        """Return the mean step time in ms."""
+        return self.mean_ms(self.total_ns)
+
+    @property
+    def idle_ns(self) -> int:
+        """Return the idle time at all places of the steps."""
+        return sum(self.parts_ns[part] for part in IDLE_PARTS)
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Return the tokens per second of step time; None if they are not known."""
+        return None if self.tokens is None else 1e9 * self.tokens / self.total_ns
+
+    def mean_ms(self, time_ns: int) -> float:
+        """Return a summed time as the mean of the steps in ms."""
+        return time_ns / 1e6 / self.step_count
+
+    def pct(self, time_ns: int) -> float:
+        """Return a summed time in percent of the step time."""
+        return 100 * time_ns / self.total_ns
+
+    def rows(self) -> pl.DataFrame:
+        """Return ``part, time_ms, percent``: the mean of the steps."""
+        times = [self.parts_ns[part] for part in PARTS]
+        return pl.DataFrame(
+            {
+                "part": [LABELS[part] for part in PARTS],
+                C.time_ms: [self.mean_ms(time_ns) for time_ns in times],
+                C.percent: [self.pct(time_ns) for time_ns in times],
+            }
+        )

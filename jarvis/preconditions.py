@@ -1,0 +1,387 @@
+"""What must hold in a trace for an action to make sense: facts, each derived from tables.
+
+A precondition is the name of a fact, or ``not`` and the name; in parentheses it may have the uid of
+the operation, or the direction of the copies, that it is about. Messages of findings carry their
+preconditions. The runner of the analyses drops the actions that do not hold, ``jarvis validate``
+checks the stored ones. Of an unknown fact, neither the name nor ``not`` and the name holds.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import orjson
+import polars as pl
+
+from jarvis.core.errors import ReplayError
+from jarvis.core.literals import parse_literal
+from jarvis.recorded_calls.calls import replay_ir
+from jarvis.schemas.names import C
+
+Tables = Callable[[str], pl.DataFrame | None]
+"""Return a table of the report by name; None if it is not available."""
+
+GRAPH_LAUNCH = "(?i)graphlaunch"
+"""Pattern of the calls that replay a GPU graph."""
+
+PAGEABLE = "Pageable"
+"""The profiler's name for host memory that is not pinned."""
+
+REDUCTION = "(?i)reduce"
+"""Pattern of collectives that add up what the ranks send: all-reduce, reduce-scatter, reduce."""
+
+COMPILED_KERNEL = r"(?:^|->)triton_(?:poi|red|per|tem|for)_"
+"""Pattern of the kernels that PyTorch's compiler generates, by its name prefixes."""
+
+CHECKPOINT = r"CheckpointFunction|torch/utils/checkpoint"
+"""Pattern of the calls that recompute activations in the backward pass."""
+
+WORKERS, NO_WORKERS = "_MultiProcessingDataLoaderIter", "_SingleProcessDataLoaderIter"
+"""PyTorch's annotations of a fetch from a data loader, with and without worker processes."""
+
+HOST_READ = r"_local_scalar_dense|::item\b|is_nonzero"
+"""Pattern of the operators by which the host reads a value: ``item``, a condition on a tensor."""
+
+BARRIER = "(?i)barrier"
+
+LARGE_MESSAGE_BYTES = 1e6
+"""For messages from this size on, bandwidth determines the transfer time, not latency."""
+
+BYTES_PER_MIB = 2**20
+OPERATOR_MARK = "::"
+STEP_PREFIX = "ProfilerStep#"
+SEVERAL_STEPS = 3
+
+_PRECONDITION = re.compile(r"(?P<no>not )?(?P<name>\w+)(?:\((?:(?P<uid>\d+)|(?P<to>\w+))\))?")
+_STREAM = (C.device, C.stream)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The subject of a finding: rows of the operations table, or copies in one direction."""
+
+    uids: tuple[int, ...] = ()
+    direction: str | None = None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The facts of one trace, each derived once."""
+
+    tables: Tables
+    _known: dict[tuple[str, Subject], bool | None] = field(default_factory=dict)
+
+    def hold(self, needs: Iterable[str], subject: Subject) -> bool:
+        """Return whether all preconditions hold for a finding with this subject.
+
+        Raises:
+            ValueError: A precondition does not name a fact.
+        """
+        return all(self._holds(need, subject) for need in needs)
+
+    def _holds(self, need: str, subject: Subject) -> bool:
+        found = _PRECONDITION.fullmatch(need)
+        if found is None or found["name"] not in FACTS:
+            raise ValueError(f"{need!r} does not name a fact")
+        about = subject
+        if found["uid"] or found["to"]:
+            about = Subject((int(found["uid"]),) if found["uid"] else (), found["to"])
+        key = found["name"], about
+        if key not in self._known:
+            self._known[key] = FACTS[found["name"]](self, about)
+        return self._known[key] is (not found["no"])
+
+    def table(self, name: str, *columns: str) -> pl.DataFrame:
+        """Return these columns of a table; without rows if the table or a column is missing."""
+        found = self.tables(name)
+        if found is None or not set(columns) <= set(found.columns):
+            return pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
+        return found.select(columns)
+
+    def has(self, name: str, condition: pl.Expr) -> bool:
+        """Return whether a row of a table meets a condition."""
+        rows = self.table(name, *dict.fromkeys(condition.meta.root_names()))
+        return rows.height > 0 and not rows.filter(condition).is_empty()
+
+
+def has_stacks(facts: Facts, _: Subject) -> bool:
+    """Python frames are recorded: an operation has modules or an entry point, or a thread time in
+    Python (tables ``operations``, ``host_threads``)."""
+    has_modules = pl.col(C.module_path).list.len() > 0
+    return (
+        facts.has("operations", pl.col(C.entry_point).is_not_null())
+        or facts.has("operations", has_modules)
+        or facts.has("host_threads", pl.col(C.python_ns) > 0)
+    )
+
+
+def has_shapes(facts: Facts, _: Subject) -> bool:
+    """Shapes of arguments are recorded: an operation has some (table ``operations``)."""
+    return facts.has("operations", pl.col(C.input_dims).is_not_null())
+
+
+def has_host_calls(facts: Facts, _: Subject) -> bool:
+    """Host calls are recorded: one of them launched GPU work, or an operation is an operator of the
+    framework (tables ``gpu_work``, ``operations``)."""
+    is_operator = pl.col(C.name).str.contains(OPERATOR_MARK, literal=True)
+    return facts.has("gpu_work", pl.col(C.linked)) or facts.has("operations", is_operator)
+
+
+def has_several_steps(facts: Facts, _: Subject) -> bool:
+    """At least {SEVERAL_STEPS} steps are marked, as the profiler's ``step()`` does (table
+    ``host_slices``)."""
+    names = facts.table("host_slices", C.name).cast(pl.String)[C.name]
+    return names.filter(names.str.starts_with(STEP_PREFIX)).n_unique() >= SEVERAL_STEPS
+
+
+def has_backward(facts: Facts, subject: Subject) -> bool | None:
+    """A backward pass runs: an operation has that direction; unknown without host calls (table
+    ``operations``)."""
+    is_known = has_host_calls(facts, subject)
+    return facts.has("operations", pl.col(C.direction) == "backward") if is_known else None
+
+
+def has_checkpointing(facts: Facts, _: Subject) -> bool:
+    """Activations are recomputed: a call of activation checkpointing is recorded (table
+    ``call_tree``)."""
+    return facts.has("call_tree", pl.col(C.name).str.contains(CHECKPOINT))
+
+
+def has_compiled_code(facts: Facts, _: Subject) -> bool:
+    """Kernels of PyTorch's compiler run, by their name prefix (table ``operations``)."""
+    return facts.has("operations", pl.col(C.name).str.contains(COMPILED_KERNEL))
+
+
+def has_graph_replay(facts: Facts, subject: Subject) -> bool | None:
+    """GPU graphs are replayed: the launcher of GPU work or the name of an operation is such a call;
+    unknown without host calls (tables ``gpu_work``, ``operations``)."""
+    sources = {"gpu_work": C.launcher_name, "operations": C.name}
+    if any(facts.has(t, pl.col(name).str.contains(GRAPH_LAUNCH)) for t, name in sources.items()):
+        return True
+    return False if has_host_calls(facts, subject) else None
+
+
+def has_loader_workers(facts: Facts, _: Subject) -> bool:
+    """The data loader has worker processes, by its annotation (tables ``operations``,
+    ``idle_gaps``, ``host_slices``)."""
+    return _is_called(facts, WORKERS)
+
+
+def has_loader_without_workers(facts: Facts, _: Subject) -> bool:
+    """The data loader has no worker processes, by its annotation (tables ``operations``,
+    ``idle_gaps``, ``host_slices``)."""
+    return _is_called(facts, NO_WORKERS)
+
+
+def has_host_reads(facts: Facts, _: Subject) -> bool:
+    """The host reads values of tensors, as ``.item()`` and conditions on tensors do (tables
+    ``operations``, ``idle_gaps``, ``host_slices``)."""
+    return _is_called(facts, HOST_READ)
+
+
+def has_barriers(facts: Facts, _: Subject) -> bool:
+    """A barrier is recorded (tables ``operations``, ``idle_gaps``, ``host_slices``)."""
+    return _is_called(facts, BARRIER)
+
+
+def _is_called(facts: Facts, pattern: str) -> bool:
+    columns = {
+        "operations": (C.name,),
+        "idle_gaps": (C.host_call, C.host_op),
+        "host_slices": (C.name,),
+    }
+    return any(
+        facts.has(table, pl.col(column).str.contains(pattern))
+        for table, named in columns.items()
+        for column in named
+    )
+
+
+def has_several_streams(facts: Facts, _: Subject) -> bool:
+    """GPU work runs on at least two streams of one device (table ``gpu_work``)."""
+    streams = facts.table("gpu_work", *_STREAM).drop_nulls().unique()
+    return bool(streams[C.device].is_duplicated().any())
+
+
+def communication_shares_compute_stream(facts: Facts, _: Subject) -> bool | None:
+    """Communication runs on a stream that also computes; unknown without single GPU events (table
+    ``gpu_work``)."""
+    return _share_compute_stream(facts, pl.col(C.kind) == "communication", C.kind)
+
+
+def copies_share_compute_stream(facts: Facts, subject: Subject) -> bool | None:
+    """Copies in the direction of the finding run on a stream that also computes; unknown without
+    single GPU events (table ``gpu_work``)."""
+    return _share_compute_stream(facts, _is_copy(subject), C.kind, C.direction)
+
+
+def _share_compute_stream(facts: Facts, condition: pl.Expr, *columns: str) -> bool | None:
+    work = facts.table("gpu_work", *_STREAM, *columns)
+    if work.is_empty():
+        return None
+    computing = work.filter(pl.col(C.kind) == "compute").select(_STREAM)
+    return not work.filter(condition).join(computing, on=_STREAM, how="semi").is_empty()
+
+
+def copies_are_pageable(facts: Facts, subject: Subject) -> bool:
+    """A copy in the direction of the finding reads or writes pageable host memory, by its name
+    (table ``gpu_work``)."""
+    is_pageable = (pl.col(C.src_kind) == PAGEABLE) | (pl.col(C.dst_kind) == PAGEABLE)
+    return facts.has("gpu_work", _is_copy(subject) & is_pageable)
+
+
+def _is_copy(subject: Subject) -> pl.Expr:
+    """Return whether an event of ``gpu_work`` is a copy in the subject's direction, if it has
+    one."""
+    is_copy = pl.col(C.kind) == "copy"
+    if subject.direction is None:
+        return is_copy
+    return is_copy & (pl.col(C.direction) == subject.direction)
+
+
+def is_reduction_collective(facts: Facts, _: Subject) -> bool | None:
+    """Most communication time is in collectives that reduce, by kind, else by the kernel's name;
+    unknown without single collectives (table ``collectives``)."""
+    kind = pl.coalesce(C.collective, C.name)
+    return _is_most_communication(facts, kind.str.contains(REDUCTION))
+
+
+def reduces_gradients(facts: Facts, subject: Subject) -> bool | None:
+    """A backward pass runs, and most communication time is in collectives that reduce; unknown if
+    one is not known and the other holds (tables ``operations``, ``collectives``)."""
+    parts = has_backward(facts, subject), is_reduction_collective(facts, subject)
+    return None if None in parts and False not in parts else all(parts)
+
+
+def messages_are_large(facts: Facts, _: Subject) -> bool | None:
+    """Most communication time is in messages of at least {LARGE_MESSAGE_BYTES:,.0f} bytes; unknown
+    without single collectives (table ``collectives``)."""
+    nbytes = pl.col(C.message_mb) * BYTES_PER_MIB
+    return _is_most_communication(facts, nbytes >= LARGE_MESSAGE_BYTES)
+
+
+def _is_most_communication(facts: Facts, condition: pl.Expr) -> bool | None:
+    times = facts.table("collectives", C.collective, C.name, C.message_mb, C.dur_us)
+    if times.is_empty():
+        return None
+    return float(times.filter(condition)[C.dur_us].sum()) > float(times[C.dur_us].sum()) / 2
+
+
+def has_replay_package(facts: Facts, subject: Subject) -> bool:
+    """A replay package can be made of each of the operations: the operator is known and its
+    arguments are recorded (table ``operations``)."""
+    rows = _operations(facts, subject)
+    return bool(rows) and all(map(_can_be_replayed, rows))
+
+
+def _can_be_replayed(row: Mapping[str, Any]) -> bool:
+    try:
+        replay_ir(row)
+    except ReplayError:
+        return False
+    return True
+
+
+def calls_are_independent(facts: Facts, subject: Subject) -> bool:
+    """Most calls of the operations run right before or after another one of them, without GPU work
+    between them on their stream, and the later one does not seem to read the earlier one's result
+    (tables ``gpu_work``, ``operations``).
+
+    Both must be in one module, as far as it is known. Work between two calls could read one and
+    feed the other. A call may read a tensor as large as the one that the call before writes; an
+    operator in place writes what it reads. Of two products, the second may read the first if its K
+    is the first one's N, and its M the same; with N equal to K, both more likely read one input,
+    because two products without an operator between them are one product.
+    """
+    events = facts.table("gpu_work", *_STREAM, C.ts_ns, C.operation_uid, C.launcher_uid)
+    if events.is_empty():
+        return False
+    ordered = events.sort(*_STREAM, C.ts_ns)
+    before = ordered.select(pl.all().shift().over(_STREAM).name.suffix("_before"))
+    is_one = pl.col(C.operation_uid).is_in(subject.uids)
+    calls = ordered.hstack(before.drop(f"{column}_before" for column in _STREAM)).filter(is_one)
+    later, earlier = C.launcher_uid, f"{C.launcher_uid}_before"
+    pair = (C.operation_uid, f"{C.operation_uid}_before")
+    neighbors = calls.filter(
+        pl.col(pair[1]).is_in(subject.uids) & (pl.col(later) != pl.col(earlier))
+    )
+    rows = {row[C.uid]: row for row in _operations(facts, subject)}
+    independent = [
+        (uid, uid_before)
+        for uid, uid_before in neighbors.select(pair).unique().iter_rows()
+        if not _may_read(rows[uid], rows[uid_before])
+    ]
+    known = pl.DataFrame(independent, schema=dict.fromkeys(pair, pl.Int64), orient="row")
+    found = neighbors.join(known, on=pair, how="semi")
+    joined = pl.concat([found[later], found[earlier]]).n_unique()
+    return joined > calls[later].n_unique() / 2
+
+
+def _operations(facts: Facts, subject: Subject) -> list[dict[str, Any]]:
+    operations = facts.tables("operations")
+    if operations is None:
+        return []
+    return operations.filter(pl.col(C.uid).is_in(subject.uids)).to_dicts()
+
+
+def _may_read(later: Mapping[str, Any], earlier: Mapping[str, Any]) -> bool:
+    """Return whether a call may read the result of the one before, or belongs elsewhere."""
+    modules = [row[C.module_path][:-1] for row in (earlier, later) if row[C.module_path]]
+    if len(modules) == 2 and modules[0] != modules[1]:
+        return True
+    first, second = (_products(row) for row in (earlier, later))
+    if first and second:
+        return first[1] == second[2] and first[0] == second[0] and first[1] != first[2]
+    if str(earlier[C.name]).endswith("_"):
+        return False
+    written, read = _sizes(earlier), _sizes(later)
+    return not written or not read or max(written) in read
+
+
+def _products(row: Mapping[str, Any]) -> tuple[int, int, int] | None:
+    """Return M, N and K of a matrix product; None for other operators."""
+    params = orjson.loads(row[C.params]) if row[C.params] else {}
+    m, n, k = (params.get(side) for side in "MNK")
+    if isinstance(m, int) and isinstance(n, int) and isinstance(k, int):
+        return m, n, k
+    return None
+
+
+def _sizes(row: Mapping[str, Any]) -> list[int]:
+    """Return the number of elements of each tensor argument; the result has that of the largest."""
+    try:
+        shapes = parse_literal(row[C.input_dims])
+    except (ValueError, SyntaxError):
+        return []
+    return [prod(shape) for shape in shapes if shape and all(type(n) is int for n in shape)]
+
+
+FACTS: Mapping[str, Callable[[Facts, Subject], bool | None]] = {
+    function.__name__: function
+    for function in (
+        has_stacks,
+        has_shapes,
+        has_host_calls,
+        has_several_steps,
+        has_backward,
+        has_checkpointing,
+        has_compiled_code,
+        has_graph_replay,
+        has_loader_workers,
+        has_loader_without_workers,
+        has_host_reads,
+        has_barriers,
+        has_several_streams,
+        communication_shares_compute_stream,
+        copies_share_compute_stream,
+        copies_are_pageable,
+        is_reduction_collective,
+        reduces_gradients,
+        messages_are_large,
+        has_replay_package,
+        calls_are_independent,
+    )
+}
+"""The facts by name; a function returns None if the tables do not show whether its fact holds."""

@@ -1,0 +1,1 @@
+"""Recorded calls as framework-independent descriptions that can be replayed."""

@@ -1,0 +1,84 @@
+"""The account of a step in reports and on pages."""
+
+from jarvis.perf_report.timeline.step_account import StepAccount
+from jarvis.reports.messages import MESSAGES
+from jarvis.run import Run
+from jarvis.schemas.names import C
+from jarvis.text.format import counted, decimal, milliseconds, percent
+from jarvis.text.markdown import Markdown, table
+from jarvis.text.messages import to_text
+
+MIN_NAMED_PCT = 1.0
+"""Parts of the step time are named in sentences from this share on, in percent."""
+
+OUTDATED = (
+    "This analysis was made by an older version and has no account of the step: analyze the trace "
+    "again to see it."
+)
+
+
+def title(label: str) -> str:
+    """Return the name of a part at the beginning of a sentence or a cell."""
+    return label[:1].upper() + label[1:]
+
+
+def account_of(run: Run) -> StepAccount | None:
+    """Return the account of a run; None if it has no steps, or was made before there was one."""
+    return StepAccount.of(run.table("steps")) if "steps" in run.tables else None
+
+
+def is_outdated(run: Run) -> bool:
+    """Return whether the run was made by a version without the table of steps."""
+    return "steps" not in run.tables
+
+
+def basis(account: StepAccount) -> str:
+    """Return what the times are: ``mean of 6 profiler steps``."""
+    if not account.is_marked:
+        return "the recording, which marks no steps"
+    steps = counted(account.step_count, f"{account.source.value} step")
+    return steps if account.step_count == 1 else f"mean of {steps}"
+
+
+def throughput(account: StepAccount) -> str:
+    """Return the tokens per second of step time, or why they are not known."""
+    if account.tokens_per_s is None:
+        return "Tokens or samples per second are not known, as no annotation counts them"
+    return f"{decimal(account.tokens_per_s)} tokens per second, as the engine's annotations count"
+
+
+def sentence(account: StepAccount) -> str:
+    """Return the step time and its largest parts in one sentence."""
+    parts = sorted(account.rows().iter_rows(), key=lambda part: -part[2])
+    named = [f"{label} {percent(pct)}" for label, _, pct in parts if pct >= MIN_NAMED_PCT]
+    carried_ms = account.mean_ms(account.carried_in_ns)
+    average = MESSAGES("step.average", steps=account.step_count) if account.step_count > 1 else None
+    values = {
+        "step_ms": account.step_ms,
+        "average": average,
+        "parts": ", ".join(named),
+        "carried": MESSAGES("step.carried", carried_ms=carried_ms) if carried_ms else None,
+    }
+    key = "step" if account.is_marked else "step.recording"
+    return to_text(MESSAGES.pick(key, values))
+
+
+def account_parts(run: Run) -> dict[str, str | None]:
+    """Return the account in Markdown, by the names of the templates."""
+    account = account_of(run)
+    if account is None:
+        return {"step_basis": None, "step": OUTDATED if is_outdated(run) else None}
+    return {
+        "step_basis": f"{basis(account)}. {throughput(account)}",
+        "step": account_table(account),
+    }
+
+
+def account_table(account: StepAccount) -> Markdown:
+    """Return the parts with their times and shares, and the step time that they add up to."""
+    lines = [
+        (title(label), milliseconds(time_ms), percent(pct))
+        for label, time_ms, pct in account.rows()["part", C.time_ms, C.percent].iter_rows()
+    ]
+    lines.append(("Step time", milliseconds(account.step_ms), percent(100.0)))
+    return table(("Part", "Time per step", "% of step time"), lines)

@@ -1,0 +1,98 @@
+"""The account of a step: in reports, on the page, and beside that of a reference."""
+
+import polars as pl
+import pytest
+
+from jarvis.comparison import Side, compare
+from jarvis.dashboard.pages.overview.step import step_rows
+from jarvis.perf_report.timeline.step_account import StepAccount
+from jarvis.reports import account
+from jarvis.reports.account import OUTDATED, account_parts
+from jarvis.reports.summary import paragraph
+from jarvis.tracelens.report import TraceLensReport
+from tests.builders import TraceBuilder, trace
+from tests.reports.conftest import Analyzed
+
+DETAILED = "execute_4_context_0(sq0sk0sqsq0sqsk0)_generation_4(sq4sk400sqsq4sqsk400)"
+
+
+def steps(*host_us: float, name: str = "ProfilerStep#1", gpu_us: float = 100) -> pl.DataFrame:
+    return TraceLensReport(builder(*host_us, name=name, gpu_us=gpu_us).read(), None).steps
+
+
+def builder(*host_us: float, name: str, gpu_us: float) -> TraceBuilder:
+    made = trace()
+    for us in host_us:
+        made.annotation(name, us=us + gpu_us + 50).python("train.py(30): preprocess", us=us).up()
+        made.child("aten::mm").launches("gemm", us=gpu_us).up(2)
+    return made
+
+
+def of(rows: pl.DataFrame) -> StepAccount:
+    found = StepAccount.of(rows)
+    assert found is not None
+    return found
+
+
+def test_the_parts_add_up_to_the_mean_step() -> None:
+    found = of(steps(300, 500))
+    assert sum(found.parts_ns.values()) == found.total_ns
+    assert found.rows()["time_ms"].sum() == pytest.approx(found.step_ms, rel=1e-12)
+    assert found.rows()["percent"].sum() == pytest.approx(100)
+    assert found.step_ms == pytest.approx((450 + 650) / 2000)
+    words = account.sentence(found)
+    assert words.startswith("One step takes 0.550 ms on average over 2 steps: idle before the ")
+    assert account.basis(found) == "mean of 2 profiler steps"
+
+
+def test_one_step_and_a_recording_are_no_mean() -> None:
+    assert account.basis(of(steps(300))) == "1 profiler step"
+    unmarked = of(steps(300, name="forward"))
+    assert account.basis(unmarked) == "the recording, which marks no steps"
+    assert account.sentence(unmarked).startswith("The recording, which marks no steps, takes ")
+
+
+def test_tokens_per_second_are_known_only_from_annotations() -> None:
+    assert of(steps(300)).tokens_per_s is None
+    assert "not known" in account.throughput(of(steps(300)))
+    engine = of(steps(300, name=DETAILED))
+    assert engine.tokens_per_s == pytest.approx(4e9 / engine.total_ns)
+
+
+def test_a_trace_without_events_has_no_account() -> None:
+    assert StepAccount.of(steps(300).clear()) is None
+
+
+def test_a_slow_step_is_named_with_part_and_cause() -> None:
+    rows = step_rows(steps(300, 300, 300, 5000))
+    assert rows["slow"].to_list() == [
+        *[None] * 3,
+        "idle before the first GPU event: host work: train.py(30): preprocess",
+    ]
+    assert rows["dur_ns"][0] == pytest.approx(0.45)
+
+
+def test_both_sides_of_a_comparison_have_their_steps() -> None:
+    target, reference = steps(300, 500), steps(200)
+    compared = compare(*(Side("GPU", None, {"steps": rows}) for rows in (target, reference))).steps
+    *parts, whole = compared.to_dicts()
+    for side in ("target_ms", "reference_ms", "difference_ms"):
+        assert sum(part[side] for part in parts) == pytest.approx(whole[side])
+    assert whole["target_ms"] == pytest.approx(0.55)
+    assert whole["reference_ms"] == pytest.approx(0.35)
+    assert compare(Side("A", None, {"steps": target}), Side("B", None, {})).steps.is_empty()
+
+
+def test_a_run_of_an_older_version_says_so(sample: Analyzed) -> None:
+    tables = {name: sample.run.table(name) for name in sample.run.manifest.tables}
+    del tables["steps"]
+    old = sample.run.__class__(
+        manifest=sample.run.manifest.model_copy(update={"tables": tuple(tables)}),
+        results=sample.run.results,
+        tables=tables,
+        paths_by_category=sample.run.paths_by_category,
+        root=sample.run.root,
+    )
+    assert account_parts(old) == {"step_basis": None, "step": OUTDATED}
+    assert "One step takes" not in paragraph(old, [])
+    assert "One step takes" in paragraph(sample.run, [])
