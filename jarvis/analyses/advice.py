@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from jarvis.analyses.base import Advice, CategoryData
+from jarvis.analyses.call_times import time_per_call
 from jarvis.analyses.operations import OperationGroup
 from jarvis.schemas.names import C
 from jarvis.text.messages import Action, Message, MessageTable, action
@@ -117,10 +118,11 @@ def values_of(group: OperationGroup) -> dict[str, Any]:
     """Return the values that a template may name.
 
     The columns of the heaviest row, and of the whole group ``calls, mean_time_ms, moved_bytes,
-    place, each, each_time``, and the ``PARTS``.
+    place, each, each_time``, and the ``PARTS``. ``mean_time_ms`` is a message if the times of the
+    calls lie apart.
     """
     heaviest = group.heaviest
-    mean_time_ms = group.time_ms / max(group.calls, 1)
+    mean_time_ms = time_per_call(group.rows)
     is_many = group.calls > 1
     grouped = ("grouped_gemm", "grouped_kernel")
     return {

@@ -1,6 +1,7 @@
 """The checks that every category shares; each is pure: ``CategoryData -> Iterator[Finding]``."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import polars as pl
 
@@ -12,8 +13,12 @@ from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, groups, 
 from jarvis.analyses.small_calls import many_small_calls
 from jarvis.analyses.unmodelled import no_perf_model
 from jarvis.findings import Finding, OpRef, Priority
+from jarvis.perf_report.populations import MIN_CALLS as MIN_CALLS
+from jarvis.perf_report.populations import MIN_GAP_US as MIN_GAP_US
+from jarvis.perf_report.populations import MIN_RATIO as MIN_RATIO
 from jarvis.schemas.names import C
-from jarvis.text.messages import MessageTable, action
+from jarvis.text.format import milliseconds
+from jarvis.text.messages import Message, MessageTable, action
 
 VARIANCE_RATIO = 1.0
 VARIANCE_MIN_CALLS = 10
@@ -63,6 +68,29 @@ VARIANCE = MessageTable(
         "tuning: their mean represents neither.",
         "caveat": "The saving is not quantified: a trace does not show which of the times is "
         "typical.",
+        "title.groups": "Separate groups of times: {name}",
+        "issue.groups": "{calls:,} equal calls of {name}{of_arguments} fall into groups whose "
+        "times lie apart: {groups:joined ; }.",
+        "group": "{group_calls:count call} of {group}{where}",
+        "outlier": "{group_calls:count outlier} of {group}{where}{beyond}",
+        "group.one": "{group_ms}",
+        "group.range": "{shortest_ms} to {longest_ms}",
+        "where.kernel": " with {kernel}",
+        "where.modules": " in {modules:names}",
+        "where.first": ", the first to run",
+        "beyond": ", {beyond_ms} beyond {group_calls:either the time|the times} of the group below",
+        "algorithmic.groups": "Find out what the slow calls of {name} do more than the fast ones, "
+        "such as a longer window or the first use of a buffer: their arguments are equal.",
+        "kernel.groups": "Tune each group of the {calls} of {name} by itself: their mean of "
+        "{mean_us:number} µs mixes the groups.",
+        "caveat.groups": "The saving is not quantified: equal arguments do not prove equal work.",
+        "verify.groups": "After a change, compare each group of the {calls} of {name} with itself; "
+        "the mean over all of them mixes the groups.",
+        "capture.groups": action(
+            "Record with `with_stack=True`: modules and lines then tell the groups of {name} "
+            "apart.",
+            "not has_stacks",
+        ),
         "verify": "Record several steps after warm-up: the standard deviation of the {calls} of "
         "{name} must fall below {mean_us:number} µs.",
         "capture": action(
@@ -128,52 +156,95 @@ def high_variance(data: CategoryData) -> Iterator[Finding]:
     """Calls with equal arguments whose times differ widely.
 
     Symptom: the same call is sometimes fast and sometimes slow.
-    Rule: a row with recorded arguments whose standard deviation of kernel time exceeds its mean,
-    over enough calls and the GPU window.
+    Rule: a row with recorded arguments whose standard deviation of kernel time exceeds its mean, or
+    whose calls are in several groups with times that lie apart (each at least {MIN_RATIO} times and
+    more than {MIN_GAP_US} µs above the one before, of at least {MIN_CALLS} calls), over enough
+    calls and the GPU window.
     Threshold: std/mean above {VARIANCE_RATIO}; more than {VARIANCE_MIN_CALLS} calls;
     {VARIANCE_MIN_TOTAL_PCT}% of the GPU window.
     """
     ratio = pl.col(C.kernel_time_us_std) / pl.col(C.kernel_time_us_mean)
+    is_outlier = pl.element().struct.field(C.is_outlier)
+    groups = pl.col(C.populations).list.agg((~is_outlier).sum())
     rows = data.operations.with_columns(variation=ratio).filter(
-        (pl.col("variation") > VARIANCE_RATIO)
+        ((pl.col("variation") > VARIANCE_RATIO) | (groups > 1))
         & (pl.col(C.operation_count) > VARIANCE_MIN_CALLS)
         & (pl.col(C.percent_of_total) >= VARIANCE_MIN_TOTAL_PCT)
         & pl.col(C.input_dims).is_not_null()
     )
     for row in rows.iter_rows(named=True):
-        arguments = row["arguments"]
-        values = {
-            "name": row[C.name],
-            "calls": row[C.operation_count],
-            "of_arguments": VARIANCE("of_arguments", arguments=arguments) if arguments else None,
+        yield _unsteady(data, row)
+
+
+def _unsteady(data: CategoryData, row: dict[str, Any]) -> Finding:
+    arguments, kind = row["arguments"], ".groups" if row[C.populations] else ""
+    values = {
+        "name": row[C.name],
+        "calls": row[C.operation_count],
+        "of_arguments": VARIANCE("of_arguments", arguments=arguments) if arguments else None,
+        "mean_us": row[C.kernel_time_us_mean],
+        "std_us": row[C.kernel_time_us_std],
+        "groups": tuple(_call_groups(row[C.populations] or ())),
+        "other_streams": VARIANCE("other_streams"),
+    }
+    priority = Priority.MEDIUM if row["variation"] > VARIANCE_RATIO else Priority.LOW
+    return Finding(
+        check="high_variance",
+        category=data.key,
+        title=VARIANCE.pick(f"title{kind}", values),
+        operations=(
+            OpRef.model_validate(
+                {key: row[key] for key in (C.uid, C.name, C.input_dims, C.operation_count)}
+            ),
+        ),
+        evidence={
             "mean_us": row[C.kernel_time_us_mean],
             "std_us": row[C.kernel_time_us_std],
-            "other_streams": VARIANCE("other_streams"),
-        }
-        yield Finding(
-            check="high_variance",
-            category=data.key,
-            title=VARIANCE.pick("title", values),
-            operations=(
-                OpRef.model_validate(
-                    {key: row[key] for key in (C.uid, C.name, C.input_dims, C.operation_count)}
-                ),
-            ),
-            evidence={
-                "mean_us": row[C.kernel_time_us_mean],
-                "std_us": row[C.kernel_time_us_std],
-                "std_over_mean": row["variation"],
-                "calls": row[C.operation_count],
-            },
-            issue=VARIANCE.pick("issue", values),
-            algorithmic=VARIANCE.pick("algorithmic", values),
-            kernel=VARIANCE.pick("kernel", values),
-            priority_local=Priority.MEDIUM,
-            priority=Priority.MEDIUM,
-            caveat=VARIANCE("caveat"),
-            verify=VARIANCE.pick("verify", values),
-            capture=VARIANCE.pick("capture", values),
-        )
+            "std_over_mean": row["variation"],
+            "calls": row[C.operation_count],
+        },
+        issue=VARIANCE.pick(f"issue{kind}", values),
+        algorithmic=VARIANCE.pick(f"algorithmic{kind}", values),
+        kernel=VARIANCE.pick(f"kernel{kind}", values),
+        priority_local=priority,
+        priority=priority,
+        caveat=VARIANCE(f"caveat{kind}"),
+        verify=VARIANCE.pick(f"verify{kind}", values),
+        capture=VARIANCE.pick(f"capture{kind}", values),
+    )
+
+
+def _call_groups(groups: Sequence[dict[str, Any]]) -> Iterator[Message]:
+    """Yield each group of ``populations`` as text; slow outliers with what they cost more than
+    calls of the group below."""
+    usual_us: float | None = None
+    for group in groups:
+        values = {"group_calls": group[C.count], "group": _times(group), "where": _where(group)}
+        if not group[C.is_outlier]:
+            usual_us = group[C.mean_us]
+            yield VARIANCE("group", **values)
+        elif usual_us is None:
+            yield VARIANCE("outlier", **values, beyond=None)
+        else:
+            beyond_ms = (group[C.total_us] - group[C.count] * usual_us) / 1000
+            beyond = VARIANCE("beyond", beyond_ms=beyond_ms, group_calls=group[C.count])
+            yield VARIANCE("outlier", **values, beyond=beyond)
+
+
+def _times(group: dict[str, Any]) -> Message:
+    shortest_ms, longest_ms = group[C.min_us] / 1000, group[C.max_us] / 1000
+    if milliseconds(shortest_ms) == milliseconds(longest_ms):
+        return VARIANCE("group.one", group_ms=longest_ms)
+    return VARIANCE("group.range", shortest_ms=shortest_ms, longest_ms=longest_ms)
+
+
+def _where(group: dict[str, Any]) -> Message | None:
+    """Return what only the calls of a group have in common; None if nothing is known."""
+    if group[C.kernel]:
+        return VARIANCE("where.kernel", kernel=group[C.kernel])
+    if group[C.modules]:
+        return VARIANCE("where.modules", modules=tuple(group[C.modules]))
+    return VARIANCE("where.first") if group[C.is_first] else None
 
 
 CHECK = "nothing_to_fix"

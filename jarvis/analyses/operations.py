@@ -9,11 +9,11 @@ from typing import Any
 import polars as pl
 
 from jarvis import impact
-from jarvis.analyses import kernel_names
+from jarvis.analyses import call_times, kernel_names
 from jarvis.findings import OpRef
 from jarvis.impact import KERNEL_FLOOR_US as KERNEL_FLOOR_US
 from jarvis.impact import SHORT_CALL_US as SHORT_CALL_US
-from jarvis.schemas import FLAG, NUMBER, TEXT, Column
+from jarvis.schemas import FLAG, NUMBER, POPULATIONS, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import arguments as arguments
 from jarvis.text.format import short_dtype as short_dtype
@@ -41,6 +41,13 @@ DETAILS = (
         "share of the category's GPU time",
     ),
     Column("arguments", "Arguments", TEXT, meaning="shape and dtype of each tensor argument"),
+    Column(
+        "call_times",
+        "Groups of calls (µs)",
+        TEXT,
+        meaning="calls and mean kernel time of groups of calls whose times lie apart; empty if all "
+        "calls are one group",
+    ),
     Column(C.main_kernel, "Main kernel", TEXT, meaning="GPU kernel with most time"),
     Column("library", "Library", TEXT, meaning="library, from the main kernel's name"),
     Column(C.called_from, "Called from", TEXT, meaning="enclosing modules of the example call"),
@@ -86,12 +93,17 @@ def describe(rows: pl.DataFrame, top_uids: frozenset[int]) -> pl.DataFrame:
     time = pl.col(C.kernel_time_us)
     texts = rows[[C.input_dims, C.input_types]].rows()
     modules = pl.col(C.module_path).list.eval(pl.element().str.replace(r"_\d+$", ""))
+    if C.populations not in rows.columns:  # of runs of earlier versions and imported reports
+        rows = rows.with_columns(pl.lit(None, dtype=POPULATIONS).alias(C.populations))
     return rows.with_columns(
         **{
             C.percent_of_category: pl.when(time.sum() > 0)
             .then(100 * time / time.sum())
             .otherwise(0.0),
             "arguments": pl.lit(pl.Series([arguments(*pair) for pair in texts], dtype=pl.String)),
+            "call_times": pl.lit(
+                pl.Series(map(call_times.summary, rows[C.populations].to_list()), dtype=pl.String)
+            ),
             C.main_kernel: kernel_names.main_kernel(),
             C.called_from: pl.when(modules.list.len() > 0)
             .then(modules.list.tail(MODULES_SHOWN).list.join(" / "))

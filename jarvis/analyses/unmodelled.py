@@ -9,6 +9,7 @@ import polars as pl
 from jarvis import impact
 from jarvis.analyses.advice import choose, values_of
 from jarvis.analyses.base import CategoryData
+from jarvis.analyses.call_times import products
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, PATTERN, OperationGroup
 from jarvis.findings import EvidenceValue, Finding, Priority
 from jarvis.perf_report.unified import LAUNCHED
@@ -123,6 +124,7 @@ MESSAGES = MessageTable(
         "note": "{rows:count row} ({time_ms}): {note}",
         "evidence.names": "{names:names}",
         "evidence.kernel": "{launches:,} x {mean_ms} of {name}",
+        "evidence.kernel_groups": "{times} of {name}",
         "evidence.kernels": "{kernels:joined ; }",
         "evidence.because": "{because}.",
     },
@@ -223,12 +225,20 @@ def _longest(group: OperationGroup) -> Message:
     """Return ``36 x 67.2 µs of `kernel` `` for the rows with most time."""
     kernels = [
         MESSAGES(
+            "evidence.kernel_groups",
+            times=products(row),
+            # Groups with kernels of their own have only the operator in common.
+            name=row[C.name] if any(g[C.kernel] for g in row[C.populations]) else kernel,
+        )
+        if row[C.populations]
+        else MESSAGES(
             "evidence.kernel",
             launches=row[C.operation_count],
             mean_ms=row[C.kernel_time_us_mean] / 1000,
-            name=row[C.main_kernel] or row[C.name],
+            name=kernel,
         )
         for row in group.rows.head(KERNELS_SHOWN).iter_rows(named=True)
+        for kernel in [row[C.main_kernel] or row[C.name]]
     ]
     return MESSAGES("evidence.kernels", kernels=kernels)
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import polars as pl
 
 from jarvis.core.errors import MissingTableError
-from jarvis.perf_report import collectives, launchers, operations
+from jarvis.perf_report import collectives, launchers, operations, populations
 from jarvis.perf_report.call_tree import paths
 from jarvis.perf_report.call_tree.paths import CallPath
 from jarvis.perf_report.context import ReportContext
@@ -86,9 +86,14 @@ class PerfReport(ReportContext):
         """The operations with corrected values, as input of the analyses."""
         is_example = pl.col(C.uid) == pl.col(C.operation_uid)
         examples = self._grouped.calls.select(C.source_uid, is_example=is_example)
-        stacks = self._stacks(examples.filter("is_example")[C.source_uid])
+        calls = populations.parted_calls(self._grouped)
+        sources = pl.concat(
+            [examples.filter("is_example")[C.source_uid], populations.unnamed_sources(calls)]
+        )
+        stacks = self._stacks(sources)
         rows = operations.operations(self._measured, stacks, self.hardware, self.totals)
-        return conform(rows, "operations")
+        groups = populations.populations(calls, stacks)
+        return conform(rows.join(groups, on=C.uid, how="left", maintain_order="left"), "operations")
 
     @cached_property
     def gpu_work(self) -> pl.DataFrame:

@@ -49,7 +49,7 @@ def kernel_details(lists: pl.DataFrame) -> pl.DataFrame:
         .group_by(C.group, maintain_order=True)
         .agg(
             *(["stack_owners"] if has_owners else []),
-            _entries(KERNEL_STATS).alias(C.kernel_details),
+            entries(KERNEL_STATS).alias(C.kernel_details),
         )
     )
 
@@ -100,11 +100,12 @@ def kernels_by_name(work: pl.DataFrame, owner: str) -> pl.DataFrame:
         )
         .sort([owner, C.total_us, C.name, C.stream], descending=[False, True, False, False])
         .group_by(owner, maintain_order=True)
-        .agg(_entries(KERNELS).alias(C.kernels))
+        .agg(entries(KERNELS).alias(C.kernels))
     )
 
 
-def _entries(dtype: pl.List) -> pl.Expr:
+def entries(dtype: pl.List) -> pl.Expr:
+    """Return a struct of the columns that are fields of a list column."""
     assert isinstance(dtype.inner, pl.Struct)
     return pl.struct([field.name for field in dtype.inner.fields])
 

@@ -1,6 +1,6 @@
 """``standalone_analysis_fair.md``: the report for stakeholders."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from jarvis.core.workspace import RunPaths
 from jarvis.findings import AnalysisResult, Priority, Status
 from jarvis.impact import marked_efficiency, share_pct
 from jarvis.perf_report import Totals
+from jarvis.perf_report.populations import MIN_RATIO
 from jarvis.reports import appendix, sections, summary
 from jarvis.reports.account import account_parts
 from jarvis.reports.details import Details, details_of, joined_labels
@@ -360,13 +361,21 @@ def _kernels(rows: pl.DataFrame) -> Markdown | None:
                 count(number),
                 cell(kernel[C.name], sections.KERNEL_LENGTH),
                 _per_call(kernel[C.count], calls),
-                milliseconds(kernel[C.mean_us] / 1000),
+                _time_of_launch(kernel, has_groups=bool(row.get(C.populations))),
                 percent(share_pct(kernel[C.total_us], row[C.kernel_time_us])),
             )
             for kernel in (row[C.kernels] or [])[:KERNELS_SHOWN]
         ]
-    headers = ("#", "Kernel", "Launches per call", "Mean", "% of the operation")
+    headers = ("#", "Kernel", "Launches per call", "Mean (or range)", "% of the operation")
     return table(headers, lines) if lines else None
+
+
+def _time_of_launch(kernel: Mapping[str, Any], *, has_groups: bool) -> str:
+    """Return the mean time of a launch; the range if the calls of the operation fall into groups
+    that this mean mixes."""
+    if has_groups and kernel[C.max_us] >= MIN_RATIO * kernel[C.min_us]:
+        return f"{milliseconds(kernel[C.min_us] / 1000)} to {milliseconds(kernel[C.max_us] / 1000)}"
+    return milliseconds(kernel[C.mean_us] / 1000)
 
 
 def _per_call(launches: int, calls: int) -> str:

@@ -41,6 +41,21 @@ KERNELS = pl.List(
         }
     )
 )
+POPULATIONS = pl.List(
+    pl.Struct(
+        {
+            C.count: pl.Int64(),
+            C.total_us: pl.Float64(),
+            C.mean_us: pl.Float64(),
+            C.min_us: pl.Float64(),
+            C.max_us: pl.Float64(),
+            C.is_outlier: pl.Boolean(),
+            C.is_first: pl.Boolean(),
+            C.kernel: pl.String(),
+            C.modules: pl.List(pl.String()),
+        }
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)

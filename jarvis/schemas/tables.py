@@ -6,6 +6,7 @@ from jarvis.schemas.columns import (
     INTEGER,
     KERNELS,
     NAMES,
+    POPULATIONS,
     TEXT,
     UIDS,
     Column,
@@ -40,6 +41,16 @@ OPERATIONS = (
         "Std of kernel time (µs)",
         "µs",
         "sample standard deviation over the calls; empty for one call",
+    ),
+    Column(
+        C.populations,
+        "Groups of calls",
+        POPULATIONS,
+        "µs",
+        meaning="groups of calls whose kernel times lie apart, shortest first: their number, sum, "
+        "mean, least and longest time, whether they are outliers, and the kernel or the modules "
+        "that only these calls have; empty if all calls are one group",
+        optional=True,
     ),
     number(C.host_time_us, "Host time (µs)", "µs", f"{HOST}; sum over the calls"),
     count(C.kernel_count, "Kernels", "GPU events of all calls: kernels, copies, fills"),

@@ -1,13 +1,17 @@
 """The checks that all categories share."""
 
 import re
+from typing import Any
 
 import pytest
 
 from jarvis.analyses import checks
+from jarvis.analyses.call_times import time_per_call
 from jarvis.analyses.checks import without_contradiction
+from jarvis.analyses.operations import describe
 from jarvis.findings import Priority
-from tests.analyses.rows import category, operation, totals
+from jarvis.text.messages import Message, to_text
+from tests.analyses.rows import category, operation, operations, totals
 from tests.worded import Worded, in_words
 
 above_peak = in_words(checks.above_peak)
@@ -176,6 +180,88 @@ def test_high_variance_needs_spread_calls_and_share() -> None:
     assert not found(99.0, 11, 1100.0)
     assert not found(200.0, 10)
     assert not found(101.0, 11, 490.0), "below 5 % of the GPU window"
+
+
+def group(count: int, mean_us: float, **values: Any) -> dict[str, Any]:
+    """One entry of the column ``populations``."""
+    rest = {"is_outlier": count < 3, "is_first": False, "kernel": None, "modules": []}
+    times = {"total_us": count * mean_us, "mean_us": mean_us, "min_us": mean_us, "max_us": mean_us}
+    return {"count": count, **times, **rest, **values}
+
+
+def parted(*groups: dict[str, Any], **values: Any) -> dict[str, Any]:
+    """A row whose calls are in these groups."""
+    time_us, count = (sum(each[name] for each in groups) for name in ("total_us", "count"))
+    own = {"input_dims": "((8,),)", "kernel_time_us_std": 0.1, "populations": list(groups)}
+    return operation("aten::foo", time_us=time_us, count=count, **own | values)
+
+
+def test_groups_of_calls_are_named_with_what_only_they_have() -> None:
+    short = group(6, 20.0, modules=["Sliding"])
+    long = group(6, 150.0, min_us=140.0, max_us=160.0, modules=["Full"])
+    finding = only(high_variance(category("other", parted(short, long))))
+    assert finding.title == "Separate groups of times: `aten::foo`"
+    assert "6 calls of 20.0 µs in `Sliding`; 6 calls of 0.140 ms to 0.160 ms in `Full`" in (
+        finding.issue
+    )
+    assert finding.priority is Priority.LOW
+
+
+def test_groups_need_calls_share_and_arguments() -> None:
+    def found(*groups: dict[str, Any], **values: Any) -> list[Worded]:
+        return list(high_variance(category("other", parted(*groups, **values))))
+
+    assert found(group(6, 20.0), group(6, 150.0))
+    assert not found(group(5, 20.0), group(5, 180.0)), "few calls"
+    assert not found(group(6, 5.0), group(6, 60.0)), "below 5 % of GPU wall time"
+    assert not found(group(6, 20.0), group(6, 150.0), input_dims=None)
+    assert not found(group(11, 80.0), group(1, 200.0)), "one outlier below the mean"
+
+
+def test_outliers_are_named_with_their_cost() -> None:
+    early = group(1, 2000.0, is_first=True)
+    rows = parted(group(11, 20.0), early, kernel_time_us_std=571.0)
+    finding = only(high_variance(category("other", rows)))
+    assert "1 outlier of 2.00 ms, the first to run, 1.98 ms beyond the time of the group below" in (
+        finding.issue
+    )
+    assert finding.priority is Priority.MEDIUM
+
+
+def test_a_mean_that_no_call_has_is_not_the_time_of_a_call() -> None:
+    row = parted(group(35, 22.6), group(1, 149.0), input_dims=None, input_types=None)
+    finding = only(no_perf_model(category("other", row)))
+    assert "36 launches take 22.6 µs (35 calls) or 0.149 ms (1 call) each" in finding.algorithmic
+    assert finding.evidence["Longest kernels"] == "35 x 22.6 µs + 1 x 0.149 ms of `some_kernel`"
+    own = parted(group(35, 22.6, kernel="gemm"), group(3, 149.0, kernel="split_k"))
+    finding = only(no_perf_model(category("other", own)))
+    assert finding.evidence["Longest kernels"] == "35 x 22.6 µs + 3 x 0.149 ms of `aten::foo`"
+    one = operation("aten::foo", time_us=36 * 22.6, count=36)
+    finding = only(no_perf_model(category("other", one)))
+    assert "36 launches take 22.6 µs each" in finding.algorithmic
+
+
+def test_rows_of_like_times_have_one_time_per_call() -> None:
+    def times(*rows: dict[str, Any]) -> object:
+        return time_per_call(category("other", *rows).operations)
+
+    one, other = (operation("aten::foo", time_us=us, count=10) for us in (200.0, 290.0))
+    assert times(one, other) == pytest.approx(0.0245)
+    slow_one = operation("aten::foo", time_us=310.0, count=10)
+    text = times(one, slow_one)
+    assert isinstance(text, Message)
+    assert to_text(text) == "20.0 µs (10 calls) or 31.0 µs (10 calls)"
+    many = [operation("aten::foo", time_us=us, count=1) for us in (2.0, 4.0, 8.0, 16.0)]
+    text = times(*many)
+    assert isinstance(text, Message)
+    assert to_text(text) == "2.00 µs to 16.0 µs"
+
+
+def test_runs_without_the_column_of_groups_are_described() -> None:
+    rows = operations(operation("aten::foo", time_us=10.0)).drop("populations")
+    described = describe(rows, frozenset())
+    assert described["populations"].to_list() == [None]
+    assert described["call_times"].to_list() == [None]
 
 
 def test_calls_without_recorded_arguments_are_not_called_equal() -> None:

@@ -35,8 +35,39 @@ def of_rows(facts: Facts, run: RunDirectory, finding: dict[str, Any], rows: list
         facts["bytes"].append(heaviest.bytes)
     if heaviest.flops_per_byte is not None:
         facts["flops_per_byte"].append(heaviest.flops_per_byte)
+    _call_groups(facts, run, rows)
     _rates(facts, rows)
     _shape_facts(facts, run, heaviest)
+
+
+def _call_groups(facts: Facts, run: RunDirectory, rows: list[Row]) -> None:
+    """Times of the groups of calls: as single rows have them, and with like groups of several rows
+    joined."""
+    each = []
+    for row in rows:
+        groups = [(g["count"], g["total_us"]) for g in run.call_groups_of[row.uid]]
+        if groups:
+            assert sum(count for count, _ in groups) == row.calls
+            assert math.isclose(math.fsum(us for _, us in groups), row.time_us, rel_tol=0.01)
+        each += groups or [(row.calls, row.time_us)]
+    joined: list[list[tuple[int, float]]] = []
+    for group in sorted(each, key=lambda group: group[1] / group[0]):
+        mean_us = group[1] / group[0]
+        last_us = joined[-1][-1][1] / joined[-1][-1][0] if joined else math.inf
+        if not joined or (mean_us >= 1.5 * last_us and mean_us - last_us > 1):
+            joined.append([])
+        joined[-1].append(group)
+    summed = [(sum(n for n, _ in part), math.fsum(us for _, us in part)) for part in joined]
+    facts["group_calls"] += [count for count, _ in (*each, *summed)]
+    facts["group_ms"] += [us / count / 1000 for count, us in (*each, *summed)]
+    heaviest = run.call_groups_of[rows[0].uid]
+    for end, index in (("shortest", 0), ("longest", -1)):
+        facts[f"{end}_group_ms"].append(facts["group_ms"][-len(summed) :][index])
+        if heaviest:
+            facts[f"{end}_group_ms"].append(heaviest[index]["mean_us"] / 1000)
+    if heaviest:
+        largest = max(heaviest, key=lambda group: group["total_us"])
+        facts["heaviest_mean_ms"] = [largest["mean_us"] / 1000]
 
 
 def _rates(facts: Facts, rows: list[Row]) -> None:

@@ -228,6 +228,11 @@ class RunDirectory:
         return {row["uid"]: row["kernels"] or [] for row in self.table("operations")}
 
     @cached_property
+    def call_groups_of(self) -> dict[int, list[dict[str, Any]]]:
+        """Each row's groups of calls whose times lie apart."""
+        return {row["uid"]: row["populations"] or [] for row in self.table("operations")}
+
+    @cached_property
     def fusion_chains(self) -> list[dict[str, Any]]:
         return self.table("fusion_chains")
 

@@ -3,6 +3,7 @@
 import html
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from tests.arithmetic.documents import Line
 from tests.arithmetic.printed import numbers, reading
@@ -141,7 +142,7 @@ def _efficiency_problems(cell: str, row: Row) -> Iterator[str]:
 
 def kernel_problems(line: Line, rows: list[Row], run: RunDirectory) -> Iterator[str]:
     """A line of the kernels of the operations above it: its three numbers are one kernel's."""
-    place, told, per_call, mean, of_row = line.cells
+    place, told, per_call, time, of_row = line.cells
     parts = told.strip("`").split("…")
     if not 0 < int(place) <= len(rows):
         yield f"there is no row {place}"
@@ -154,13 +155,26 @@ def kernel_problems(line: Line, rows: list[Row], run: RunDirectory) -> Iterator[
         total_us = sum(kernel["total_us"] for kernel in same)
         expected = (
             (per_call, count / row.calls),
-            (mean, total_us / count / 1000),
+            *_launch_times(time, same, total_us / count),
             (of_row, share(total_us, row.time_us)),
         )
         is_named = all(part in _joined(name) for part in parts)
         if is_named and all(differs(cell, value) is None for cell, value in expected):
             return
     yield f"no kernel of row {place} has these numbers"
+
+
+def _launch_times(
+    cell: str, kernels: list[dict[str, Any]], mean_us: float
+) -> list[tuple[str, float]]:
+    """The mean of a launch, or the range where the times of the calls lie apart."""
+    shortest, is_range, longest = cell.partition(" to ")
+    if not is_range:
+        return [(cell, mean_us / 1000)]
+    return [
+        (shortest, min(kernel["min_us"] for kernel in kernels) / 1000),
+        (longest, max(kernel["max_us"] for kernel in kernels) / 1000),
+    ]
 
 
 def shown(rows: list[Row], run: RunDirectory) -> list[Row]:

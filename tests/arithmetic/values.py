@@ -166,6 +166,8 @@ OF_MESSAGE: dict[tuple[str, str], str] = {
     ("efficiency.part", "time_ms"): "part_ms",
     ("savings", "high_pct"): "step_high_pct",
     ("savings", "time_ms"): "impact_ms",
+    ("call_times.range", "shortest_ms"): "shortest_group_ms",
+    ("call_times.range", "longest_ms"): "longest_group_ms",
 }
 """Where a name means something else in one message; ``|`` is between the facts of two kinds."""
 

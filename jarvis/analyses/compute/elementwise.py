@@ -12,6 +12,7 @@ from jarvis.analyses.access import access
 from jarvis.analyses.bandwidth import baseline_metrics, low_baseline, slow_kernel, time_ms_by
 from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
 from jarvis.analyses.baseline import baseline_rows, plain_mean_tb_per_s
+from jarvis.analyses.call_times import typical_us
 from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.kernel_names import first_match
 from jarvis.analyses.operations import (
@@ -188,10 +189,7 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
         ),
         is_baseline=pl.col(C.uid).is_in(baseline_rows(rows)[C.uid].to_list()),
         strides=pl.col(C.input_strides).str.extract_all(STRIDES),
-        call_time_ms=pl.coalesce(
-            C.kernel_time_us_mean, pl.col(C.kernel_time_us) / pl.col(C.operation_count)
-        )
-        / 1000,
+        call_time_ms=typical_us() / 1000,
         at_place=pl.when(pl.col(C.called_from) != "")
         .then(pl.lit(MESSAGES.id("at_place")))
         .otherwise(pl.lit("")),

@@ -125,6 +125,7 @@ def operation_entry(row: Mapping[str, Any]) -> dict[str, JsonValue]:
         "module_chain": row[C.module_path] or [],
         "launcher_path": cell_text(row[C.entry_point]) if row[C.entry_point] else None,
         "cov": std / mean if std is not None and mean else None,
+        "populations": row.get(C.populations) or [],
         "in_top_operations": row[C.is_top_operation],
     }
 

@@ -23,7 +23,7 @@ from jarvis.dashboard.widgets.table import configured, small_table
 from jarvis.impact import marked_efficiency
 from jarvis.perf_report import CallPath, Totals
 from jarvis.run.timeline import Timeline
-from jarvis.schemas import NUMBER, TEXT, Column
+from jarvis.schemas import FLAG, NAMES, NUMBER, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, count, counted, microseconds, percent
 from jarvis.text.markdown import code, escape
@@ -37,6 +37,21 @@ _FACTS = (
     C.roofline_note,
     C.entry_point,
     C.thread_name,
+)
+_GROUP_COLUMNS = columns_of(
+    (
+        Column(C.count, "Calls", pl.Int64(), format=",d", meaning="calls of the group"),
+        Column(C.total_us, "Total (µs)", NUMBER, "µs", ",.1f", "sum over its calls"),
+        Column(C.mean_us, "Mean (µs)", NUMBER, "µs", ",.2f", "mean call"),
+        Column(C.min_us, "Min (µs)", NUMBER, "µs", ",.2f", "shortest call"),
+        Column(C.max_us, "Max (µs)", NUMBER, "µs", ",.2f", "longest call"),
+        Column(C.is_outlier, "Outlier", FLAG, meaning="too few calls for a group of their own"),
+        Column(C.kernel, "Kernel", TEXT, meaning="longest kernel, if only these calls have it"),
+        Column(C.modules, "Modules", NAMES, meaning="modules that only these calls run in"),
+    )
+)
+_GROUP_WIDTHS = {C.count: 60, C.is_outlier: 60, C.kernel: 150} | dict.fromkeys(
+    (C.total_us, C.mean_us, C.min_us, C.max_us), 80
 )
 _KERNEL_COLUMNS = columns_of(
     (
@@ -99,6 +114,7 @@ def operation_details(
             _projections(row, target_pct, totals)
             _arguments(row, columns)
         with right:
+            _call_groups(row.get(C.populations) or [])
             _kernels(row[C.kernels] or [])
             _call_path(row, path)
         with st.expander("All fields as JSON", icon=":material/data_object:"):
@@ -140,6 +156,20 @@ def _arguments(row: dict[str, Any], columns: Columns) -> None:
         border="horizontal",
         alt="Arguments of the operation and facts about it",
     )
+
+
+def _call_groups(groups: list[dict[str, Any]]) -> None:
+    """Draw the groups of calls whose times lie apart, if there are several."""
+    if not groups:
+        return
+    st.markdown(f"**Groups of calls** ({count(len(groups))} by kernel time)")
+    frame = pl.DataFrame(groups, infer_schema_length=None)
+    names = [
+        n
+        for n in _GROUP_COLUMNS
+        if n not in (C.is_outlier, C.kernel, C.modules) or any(g[n] for g in groups)
+    ]
+    small_table(frame, _GROUP_COLUMNS, "Groups of calls", names, _GROUP_WIDTHS)
 
 
 def _kernels(kernels: list[dict[str, Any]]) -> None:
@@ -186,8 +216,16 @@ DEFAULT_ORDER = C.kernel_time_us
 
 _ROW_PX, _TABLE_PX = 35, 420
 _FIRST = ("state", C.name, "arguments", C.operation_count, C.kernel_time_us, C.percent_of_category)
-_RATES = (C.pct_roofline, C.saved_us, C.bound, C.tflops_per_s, C.tb_per_s)
-_LAST = (C.flops_per_byte, C.compute, "library", C.called_from, C.main_kernel, C.percent_of_compute)
+_RATES = (C.pct_roofline, C.saved_us, C.bound, C.tflops_per_s, C.tb_per_s, "call_times")
+_LAST = (
+    "call_times",
+    C.flops_per_byte,
+    C.compute,
+    "library",
+    C.called_from,
+    C.main_kernel,
+    C.percent_of_compute,
+)
 _WIDTHS = {
     "arguments": 160,
     C.operation_count: 60,

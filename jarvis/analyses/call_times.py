@@ -1,0 +1,100 @@
+"""The kernel times of calls as text: one time, or the groups of times that lie apart."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from jarvis.perf_report.populations import lie_apart
+from jarvis.schemas.names import C
+from jarvis.text.format import decimal
+from jarvis.text.messages import Message, MessageTable
+
+GROUPS_SHOWN = 3
+"""More groups are summarized by their range."""
+
+MESSAGES = MessageTable(
+    "call_times",
+    {
+        "group": "{group_ms} ({group_calls:count call})",
+        "groups": "{groups:joined  or }",
+        "range": "{shortest_ms} to {longest_ms}",
+        "product": "{group_calls:,} x {group_ms}",
+        "products": "{groups:joined  + }",
+    },
+)
+
+
+class CallGroup(NamedTuple):
+    """Calls with like kernel times."""
+
+    calls: int
+    total_us: float
+
+    @property
+    def mean_us(self) -> float:
+        """Return the mean kernel time of a call."""
+        return self.total_us / max(self.calls, 1)
+
+
+def call_groups(rows: pl.DataFrame) -> list[CallGroup]:
+    """Return the groups of all calls of these rows, shortest times first."""
+    each = [group for row in rows.iter_rows(named=True) for group in _groups(row)]
+    mean = pl.col(C.total_us) / pl.col(C.calls)
+    is_apart = lie_apart(mean.shift(), mean).fill_null(value=False)
+    merged = (
+        pl.DataFrame(each, schema={C.calls: pl.Int64, C.total_us: pl.Float64}, orient="row")
+        .sort(mean)
+        .group_by(part=is_apart.cum_sum(), maintain_order=True)
+        .agg(pl.col(C.calls).sum(), pl.col(C.total_us).sum())
+    )
+    return [CallGroup(*group) for group in merged.select(C.calls, C.total_us).iter_rows()]
+
+
+def time_per_call(rows: pl.DataFrame) -> float | Message:
+    """Return the mean time of a call in ms, or a message with the groups that have no common mean:
+    ``22.6 µs (35 calls) or 149 µs (1 call)``."""
+    groups = call_groups(rows)
+    if len(groups) == 1:
+        return groups[0].mean_us / 1000
+    if len(groups) > GROUPS_SHOWN:
+        return MESSAGES(
+            "range",
+            shortest_ms=groups[0].mean_us / 1000,
+            longest_ms=groups[-1].mean_us / 1000,
+        )
+    return MESSAGES("groups", groups=_messages("group", groups))
+
+
+def products(row: Mapping[str, Any]) -> Message:
+    """Return ``35 x 22.6 µs + 1 x 149 µs`` of the groups of a row's calls."""
+    return MESSAGES("products", groups=_messages("product", _groups(row)))
+
+
+def typical_us() -> pl.Expr:
+    """Return the mean time of the group of calls that takes most time, the mean of all if the calls
+    are one group."""
+    each = pl.element().struct
+    largest = each.field(C.mean_us).sort_by(each.field(C.total_us)).last()
+    mean = pl.col(C.kernel_time_us) / pl.col(C.operation_count)
+    return pl.coalesce(pl.col(C.populations).list.agg(largest), C.kernel_time_us_mean, mean)
+
+
+def summary(row_groups: list[dict[str, Any]] | None) -> str | None:
+    """Return ``35 x 22.6, 1 x 149`` of ``populations``, in µs."""
+    if not row_groups:
+        return None
+    return ", ".join(f"{g[C.count]:,} x {decimal(g[C.mean_us])}" for g in row_groups)
+
+
+def _groups(row: Mapping[str, Any]) -> list[CallGroup]:
+    """Return the groups of the calls of one row, shortest times first."""
+    if row[C.populations]:
+        return [CallGroup(group[C.count], group[C.total_us]) for group in row[C.populations]]
+    return [CallGroup(row[C.operation_count], row[C.kernel_time_us])]
+
+
+def _messages(key: str, groups: Iterable[CallGroup]) -> tuple[Message, ...]:
+    return tuple(
+        MESSAGES(key, group_calls=group.calls, group_ms=group.mean_us / 1000) for group in groups
+    )
