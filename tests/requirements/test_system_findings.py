@@ -127,7 +127,7 @@ def test_each_symptom_has_its_usual_remedies() -> None:
     overlap = both(poor_overlap(system(KEY, comm(30.0, 40.0), tables=TRAINING)))
     expected = {
         copies("D2H"): (".item()", ".cpu()", "scalar", "logging", "on the device", "batches"),
-        copies("H2D"): ("not pinned", "on the fly", "data loading", "pin the", "preallocate"),
+        copies("H2D"): ("not pinned", "on the fly", "data is loaded", "pin the", "preallocate"),
         blocking: ("asynchronously during the backward", "pipeline", "compression", "quantization"),
         overlap: ("asynchronously during the backward", "buckets", "micro-batch"),
     }
