@@ -128,8 +128,8 @@ def test_each_symptom_has_its_usual_remedies() -> None:
     expected = {
         copies("D2H"): (".item()", ".cpu()", "scalar", "logging", "on the device", "batches"),
         copies("H2D"): ("not pinned", "on the fly", "data is loaded", "pin the", "preallocate"),
-        blocking: ("asynchronously during the backward", "pipeline", "compression", "quantization"),
-        overlap: ("asynchronously during the backward", "buckets", "micro-batch"),
+        blocking: ("asynchronously during the backward", "split the batch", "compress", "quantize"),
+        overlap: ("asynchronously during the backward", "buckets", "one part of the batch"),
     }
     for text, remedies in expected.items():
         for remedy in remedies:
