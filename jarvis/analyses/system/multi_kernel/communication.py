@@ -22,7 +22,8 @@ MESSAGES = MessageTable(
     {
         "exposed.title": "Collective communication blocks compute",
         "exposed.issue": "Collective communication is exposed for {exposed_ms} ({wall_pct} of "
-        "the GPU window) of its {total_ms}, and the GPU computes nothing meanwhile{longest}.{staging}",
+        "the GPU window) of its {total_ms}, and the GPU computes nothing meanwhile{longest}."
+        "{staging}",
         "exposed.issue.staging": " Copies into and out of the buffers of collectives take "
         "{staging_ms} besides, as compute.",
         "exposed.issue.longest": "; most time goes to {kind} with {rate}",
