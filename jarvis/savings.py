@@ -23,7 +23,7 @@ from jarvis.text.messages import Message, MessageTable, to_text
 CAPS = ((0.5, Priority.LOW), (1.0, Priority.MEDIUM), (5.0, Priority.HIGH))
 """A finding that saves less than this percentage of the steps has at most the priority."""
 
-FLOORS = ((40.0, Priority.CRITICAL), (20.0, Priority.HIGH))
+FLOORS = ((40.0, Priority.CRITICAL), (20.0, Priority.HIGH), (5.0, Priority.MEDIUM))
 """A finding that saves this percentage of the steps has at least the priority."""
 
 EQUAL_DIGITS = 3

@@ -68,6 +68,7 @@ MESSAGES = MessageTable(
         "{whole}.",
         "summary.all": "{findings:count finding}, {critical} of them critical; without double "
         "counting, the estimates add up to {saved_ms} ({saved_pct} of {whole}).",
+        "summary.all.nothing": "{findings:count finding}, {critical} of them critical.",
         "summary.compute": "{compute_ms} of the {total_ms} of the GPU window",
     },
 )

@@ -92,7 +92,7 @@ def _source(run: Run) -> str:
 
 
 def _first(details: list[Details], is_whole: bool) -> str:
-    if not details or details[0].finding.priority is Priority.LOW:
+    if all(detail.finding.priority is Priority.LOW for detail in details):
         return f"No finding{'' if is_whole else ' of this report'} is above low priority."
     first = details[0]
     label, title, gain = first.recommendation.label, first.finding.title, first.finding.impact
@@ -118,16 +118,14 @@ def _all(run: Run, details: list[Details]) -> str | None:
     critical = sum(finding.priority is Priority.CRITICAL for finding in findings)
     totals = run.manifest.totals
     saved_ms = savings.disjoint_saving_ms(findings, totals)
-    return to_text(
-        MESSAGES(
-            "summary.all",
-            findings=len(findings),
-            critical=critical or "none",
-            saved_ms=saved_ms,
-            saved_pct=impact.share_pct(saved_ms, savings.whole_ms(totals)),
-            whole=savings.whole_name(totals),
-        )
-    )
+    values = {
+        "findings": len(findings),
+        "critical": critical or "none",
+        "saved_ms": saved_ms,
+        "saved_pct": impact.share_pct(saved_ms, savings.whole_ms(totals)),
+        "whole": savings.whole_name(totals),
+    }
+    return to_text(MESSAGES.pick("summary.all" if saved_ms > 0 else "summary.all.nothing", values))
 
 
 def _step(run: Run) -> str | None:
