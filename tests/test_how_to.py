@@ -183,7 +183,7 @@ def test_a_panel_is_a_line_and_a_new_kind_is_in_three_places(checkout: Checkout)
 
 
 def test_a_message_is_one_template(checkout: Checkout) -> None:
-    before, after = blocks("change-a-message.md", "text")
+    before, after, _ = blocks("change-a-message.md", "text")
     find, tests = blocks("change-a-message.md", "sh")
     assert "small_calls.py" in checkout.run(find)
     checkout.replace("jarvis/analyses/small_calls.py", before.rstrip("\n"), after)

@@ -28,6 +28,7 @@ def card_facts(run: RunDirectory, finding: dict[str, Any]) -> Facts:
     if (target := target_of(run, finding, facts)) is not None:
         facts["target_pct"].append(target)
     _listed_facts(facts, run, data_rows(run, finding))
+    facts["whole_steps"].append(run.manifest["totals"]["step"]["steps"])
     facts["impact_ms"] += _concerned_ms(finding["check"], facts)
     is_system = run.results[finding["category"]]["tier"] == "system"
     whole_ms = run.total_ms if is_system else run.compute_ms

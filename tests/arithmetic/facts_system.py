@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from typing import Any
 
+from tests.arithmetic.names import PLACE
 from tests.arithmetic.run_directory import RunDirectory
 from tests.arithmetic.trace_events import covered, overlap, union
 from tests.arithmetic.units import (
@@ -57,6 +58,9 @@ def of_idle(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
     facts["own_cause_of_total_pct"].append(share(cause_ms[cause], of_ms))
     facts["own_cause_of_idle_pct"].append(share(cause_ms[cause], idle_ms))
     add_waits(facts, gaps)
+    in_code = (gap.get("host_op") or gap.get("host_frame") for gap in by_cause["synchronization"])
+    blocking = zip(by_cause["synchronization"], in_code, strict=True)
+    _add_places(facts, [gap for gap, code in blocking if code], "blocking_")
     first = min(kernel.span[0] for kernel in kernels)
     early = sum(gap["dur_ns"] for gap in gaps if gap["start_ns"] < first)
     facts["before_first_kernel_ms"].append(early / 1e6)
@@ -72,21 +76,34 @@ def _cause_of(finding: dict[str, Any], cause_ms: dict[str, float], ordered: list
 def add_waits(facts: Facts, gaps: list[dict[str, Any]]) -> None:
     """What the host does in gaps of one cause."""
     before: dict[str, int] = defaultdict(int)
-    beside: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for gap in gaps:
         if gap["launcher_name"] is not None:
             before[gap["launcher_name"]] += gap["dur_ns"]
-        if gap["host_call"] is not None:
-            beside[gap["host_call"], gap["host_op"]].append(gap)
     facts["waits_ms"] += [ns / 1e6 for ns in before.values()]
-    facts["host_calls"] += [len(same) for same in beside.values()]
-    facts["host_call_ms"] += [
-        max(gap["host_call_us"] for gap in same) / 1000 for same in beside.values()
-    ]
+    _add_places(facts, gaps)
     named = [gap for gap in gaps if gap["host_call"] is not None]
     if named:
         longest = max(named, key=lambda gap: (gap["dur_ns"], gap["start_ns"]))
         facts["beside_longest_ms"].append(longest["host_call_us"] / 1000)
+
+
+def _add_places(facts: Facts, gaps: list[dict[str, Any]], prefix: str = "") -> None:
+    """Where the host is in the gaps: its calls, or its functions and annotations."""
+    beside: dict[tuple[str | None, ...], list[dict[str, Any]]] = defaultdict(list)
+    for gap in gaps:
+        place = tuple(gap.get(column) for column in PLACE)
+        if any(each is not None for each in (place[0], *place[2:])):
+            beside[place].append(gap)
+    calls = [same for same in beside.values() if same[0]["host_call"] is not None]
+    others = [same for same in beside.values() if same[0]["host_call"] is None]
+    known = {
+        "place_gaps": [len(same) for same in others],
+        "place_ms": [sum(gap["dur_ns"] for gap in same) / 1e6 for same in others],
+        "host_calls": [len(same) for same in calls],
+        "host_call_ms": [max(gap["host_call_us"] for gap in same) / 1000 for same in calls],
+    }
+    for name, values in known.items():
+        facts[f"{prefix}{name}"] += values
 
 
 def of_communication(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:

@@ -51,12 +51,17 @@ def names_of(run: RunDirectory) -> list[str]:
         found |= {row.cells[column] for column in ("entry_point", "module_path", "called_from")}
         found |= {kernel["name"] for kernel in run.kernels_of[row.uid]}
     for table, columns in TABLES.items():
-        found |= {str(row[column]) for row in run.table(table) for column in columns}
+        found |= {str(row.get(column)) for row in run.table(table) for column in columns}
     return [" ".join(name.replace("`", "'").split()) for name in found]
 
 
+PLACE = ("host_call", "host_op", "host_frame", "host_annotation")
+"""Columns on where the host is during a gap."""
+
 TABLES = {
-    "idle_gaps": ("launch_name", "launcher_name", "host_call", "host_op"),
+    "idle_gaps": ("launch_name", "launcher_name", *PLACE),
+    "step_gaps": PLACE,
+    "steps": ("name",),
     "fusion_chains": ("scope_name",),
     "fusion_steps": ("name", "kernel"),
     "gpu_work": ("name", "launcher_name"),

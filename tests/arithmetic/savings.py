@@ -149,7 +149,7 @@ def saving_of(run: RunDirectory, finding: dict[str, Any], facts: Facts) -> Savin
         return 0.0, high / 2, high
     if check == "layout_transposes":
         (spent,) = facts["overhead_ms"]
-        return spent / 2, spent, spent
+        return spent / 2, 0.75 * spent, spent
     if check in ("fills_and_casts", "contiguous_copies", "memory_copies", "helper_kernels"):
         name = {
             "helper_kernels": "helper_ms",

@@ -54,8 +54,13 @@ def test_the_cards_stand_in_the_order_of_their_savings(checker: Checker) -> None
     titles = [finding["title"] for finding in ranked(checker.run.findings)]
     told = re.findall(r"^#### P(\d+)\. ", report, re.MULTILINE)
     listed = re.findall(r"^### \S+ ([P\d, and]+) \(|^\| (P\d+) \|", report, re.MULTILINE)
-    found = [int(n) for labels in listed for n in re.findall(r"P(\d+)", "".join(labels))]
-    assert found == list(range(1, len(titles) + 1))
+    cards, low = (
+        [int(n) for each in labels for n in re.findall(r"P(\d+)", each)]
+        for labels in zip(*listed, strict=True)
+    )
+    assert cards == sorted(cards)
+    assert low == sorted(low)
+    assert {*cards, *low} == {*range(1, len(titles) + 1)}
     assert len(set(told)) == len(told) <= len(titles)
 
 

@@ -211,6 +211,8 @@ def of_score(end: str) -> dict[tuple[str, str], str]:
 
 
 OF_EVIDENCE: dict[tuple[str, str], str] = {
+    ("cpu_idle.evidence.place", "count"): "place_gaps",
+    ("cpu_idle.evidence.place", "time_ms"): "place_ms",
     ("communication.kind", "count"): "collectives",
     ("communication.kind", "message_bytes"): "message_bytes",
     ("communication.kind", "ranks"): "ranks",
@@ -218,6 +220,14 @@ OF_EVIDENCE: dict[tuple[str, str], str] = {
     ("communication.kind", "gb_per_s"): "collective_gb_per_s",
 }
 """Where a message of the evidence is about each of several things, not about the first."""
+
+PREVENTING: dict[tuple[str, str], str] = {
+    ("cpu_idle.evidence.host_call", "count"): "blocking_host_calls",
+    ("cpu_idle.evidence.host_call", "longest_ms"): "blocking_host_call_ms",
+    ("cpu_idle.evidence.place", "count"): "blocking_place_gaps",
+    ("cpu_idle.evidence.place", "time_ms"): "blocking_place_ms",
+}
+"""The calls that prevent a GPU graph, of another cause than the finding's."""
 
 LENGTHS: dict[tuple[str, str], str] = {
     ("layout_transposes", "kernels"): "kernel_names",
@@ -259,11 +269,23 @@ TEXTS = (
 
 NAMES = (
     *("name", "names", "kernel", "kernels", "main_kernel", "helpers", "neighbors", "operators"),
-    *("product", "step", "operator", "place", "called_from", "site", "first", "library"),
+    *(
+        "product",
+        "step",
+        "operator",
+        "place",
+        "frame",
+        "annotation",
+        "called_from",
+        "site",
+        "first",
+        "library",
+    ),
 )
 """Values that are names of the trace."""
 
 LOOSE = {
+    "whole": ("whole_steps",),
     "channels": ("channels",),
     "arguments": ("tensors",),
     "shapes": ("tensors",),
@@ -307,6 +329,7 @@ class Values:
         if message["id"] in CHAINS:
             yield from chain_problems(message, self.run, {row.uid for row in self.rows})
             return
+        special = PREVENTING if message["id"] == "cpu_idle.kernel.prevented" else special
         for name, value in message["values"].items():
             for problem in self._of_value(message, name, value, special or {}):
                 yield f"{message['id']}: {problem}"
