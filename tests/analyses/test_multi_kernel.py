@@ -141,7 +141,7 @@ def test_many_copies_that_take_no_time_are_not_urgent() -> None:
 def test_copy_finding_says_cause_as_a_hypothesis_and_saves_exposed_time() -> None:
     (finding,) = copies(copy("D2H", 60, 3_000.0))
     assert finding.title == "60 copies D2H"
-    assert ".item()" in finding.hypothesis
+    assert finding.hypothesis == "Results are read on the host."
     assert finding.impact.saved_ms.high == pytest.approx(1.5)
 
 
@@ -231,6 +231,36 @@ def test_advice_on_gradients_needs_a_backward_pass(direction: str, is_gradient: 
         assert ("backward pass" in finding.algorithmic) is is_gradient
 
 
+@pytest.mark.parametrize(
+    ("sizes", "launcher", "words", "others"),
+    [
+        ([4, 8, 16], "aten::copy_", "`.item()`", "`.cpu()`"),
+        ([4, 17], "aten::copy_", "1 copy reads a single value", "Results"),
+        ([400_000, 400_000], "aten::copy_", "`.cpu()`", "`.item()`"),
+        ([None, 4], "aten::copy_", "Results are read", "`.item()`"),
+        ([None, None], "aten::_local_scalar_dense", "`.item()`", "`.cpu()`"),
+    ],
+)
+def test_only_copies_of_the_size_of_a_value_read_single_values(
+    sizes: list[int | None], launcher: str, words: str, others: str
+) -> None:
+    single = {"kind": "copy", "linked": True, "ts_ns": 0, "dur_ns": 5_000, "direction": "D2H"}
+    work = table("gpu_work", *({**single, "bytes": n, "launcher_name": launcher} for n in sizes))
+    tables = {"memory_copies": memory_copies_table(copy("D2H", 60, 3_000.0)), "gpu_work": work}
+    (finding,) = worded(memory_copies(system(KEY, totals(100.0), tables=tables)))
+    assert words in finding.hypothesis
+    assert others not in finding.hypothesis
+
+
+def test_different_sizes_are_stated() -> None:
+    single = {"kind": "copy", "linked": True, "ts_ns": 0, "dur_ns": 5_000, "direction": "D2H"}
+    tables = {"memory_copies": memory_copies_table(copy("D2H", 60, 3_000.0))}
+    for sizes, shown in (([4, 4_000_000], "4 B to 4.00 MB"), ([4, 4], None)):
+        tables["gpu_work"] = table("gpu_work", *({**single, "bytes": n} for n in sizes))
+        (finding,) = worded(memory_copies(system(KEY, totals(100.0), tables=tables)))
+        assert finding.evidence.get("Sizes") == shown
+
+
 def test_copies_through_pageable_memory_are_counted() -> None:
     single = {"kind": "copy", "cat": "gpu_memcpy", "linked": True, "ts_ns": 0, "dur_ns": 5_000}
     pinned, pageable = {"src_kind": "Pinned"}, {"src_kind": "Pageable"}
@@ -239,6 +269,7 @@ def test_copies_through_pageable_memory_are_counted() -> None:
     tables["gpu_work"] = table("gpu_work", *rows)
     (finding,) = worded(memory_copies(system(KEY, totals(100.0), tables=tables)))
     assert finding.evidence["Copies from or to pageable memory"] == 2
+    assert finding.evidence["Copies from or to pinned memory"] == 1
     tables["gpu_work"] = table("gpu_work", rows[0])
     (finding,) = worded(memory_copies(system(KEY, totals(100.0), tables=tables)))
     assert "Copies from or to pageable memory" not in finding.evidence

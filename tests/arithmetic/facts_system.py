@@ -161,6 +161,8 @@ def copy_facts(facts: Facts, run: RunDirectory, direction: str) -> None:
     facts["copy_of_total_pct"].append(share(total_ms, run.total_ms))
     facts["share_of_wall_pct"].append(share(total_ms, run.total_ms))
     facts["pageable_copies"].append(sum("Pageable" in copy.name for copy in copies))
+    facts["pinned_copies"].append(sum("Pinned" in copy.name for copy in copies))
     facts["exposed_copy_ms"].append(exposed_ns / 1e6)
     if sizes:
-        facts["copy_bytes"].append(sum(sizes) / len(sizes))
+        facts["copy_bytes"] += [sum(sizes) / len(sizes), min(sizes), max(sizes)]
+        facts["single_values"].append(sum(size <= 16 for size in sizes))

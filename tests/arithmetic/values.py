@@ -42,6 +42,8 @@ FACTS: dict[str, str] = {
     "total_ms": "copy_ms",
     "exposed_ms": "exposed_copy_ms",
     "mean_size_bytes": "copy_bytes",
+    "least_bytes": "copy_bytes",
+    "most_bytes": "copy_bytes",
     "wall_pct": "share_of_wall_pct",
     "traffic_mb": "step_mb",
     "fused_traffic_mb": "fused_mb",
