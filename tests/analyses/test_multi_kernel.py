@@ -335,7 +335,36 @@ def test_late_ranks_come_first_where_the_size_does_not_explain_the_time(
     dur_us: float, message_mb: float | None, is_slow: bool
 ) -> None:
     finding = exposed(collective(dur_us, message_mb))
-    assert ("First look for the cause of late ranks" in finding.algorithmic) is is_slow
+    assert ("Look for the cause of late ranks" in finding.algorithmic) is is_slow
     assert ("alone on the same GPUs" in finding.kernel) is is_slow
     assert ("send less" in finding.algorithmic) is not is_slow
     assert "topology" in finding.kernel
+
+
+@pytest.mark.parametrize("message_mb", [0.5, 16.0])
+def test_all_ranks_are_to_be_compared_before_less_is_sent(message_mb: float) -> None:
+    advice = exposed(collective(9000.0, message_mb)).algorithmic
+    assert advice.startswith("First compare the traces of all ranks")
+    assert advice.count("all ranks") == 1
+
+
+@pytest.mark.parametrize(
+    ("count", "message_mb", "is_small"),
+    [(10, 0.5, True), (9, 0.5, False), (10, 1.0, False), (10, None, False)],
+    ids=["many small", "few", "large", "size not known"],
+)
+@pytest.mark.parametrize("direction", ["backward", "forward"])
+def test_many_small_messages_are_counted_and_bundled(
+    count: int, message_mb: float | None, is_small: bool, direction: str
+) -> None:
+    rows = [*collective(50.0, message_mb, count), *collective(900.0, 64.0, uid=count)]
+    work = gpu_work(*(("communication", 0, 1_000_000, True),) * len(rows))
+    tables = {"gpu_work": work, "collectives": table("collectives", *rows)}
+    data = replace(
+        system(KEY, comm(30.0, 40.0), tables=tables),
+        operations=operations(operation("aten::mm", time_us=10.0, direction=direction)),
+    )
+    (finding,) = supported_in(data, exposed_communication(data))
+    assert ("10 messages of allreduce are small: 524 kB on average" in finding.issue) is is_small
+    is_bucketed = is_small and direction == "backward"
+    assert ("into buckets" in finding.algorithmic) is is_bucketed

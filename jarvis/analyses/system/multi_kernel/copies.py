@@ -118,12 +118,12 @@ MESSAGES = MessageTable(
             "not has_stacks",
         ),
         "description": "{copies:,} {what}, {time_ms}.",
-        "hypothesis.values": "Single values are read on the host, as `.item()`, conditions on tensors "
-        "and logging do.",
+        "hypothesis.values": "Single values are read on the host, as `.item()`, conditions on "
+        "tensors and logging do.",
         "hypothesis.tensors": "Tensors are read on the host, as `.cpu()` and `.tolist()` do.",
-        "hypothesis.both": "{single_values:count copy} {single_values:either reads a single value|read single "
-        "values} on the host, as `.item()`, conditions on tensors and logging do; the others read "
-        "tensors, as `.cpu()` and `.tolist()` do.",
+        "hypothesis.both": "{single_values:count copy} {single_values:either reads a single value|"
+        "read single values} on the host, as `.item()`, conditions on tensors and logging do; the "
+        "others read tensors, as `.cpu()` and `.tolist()` do.",
         "evidence.sizes": "{least_bytes:size} to {most_bytes:size}",
         "evidence.launcher": "{copies:,} x {name}",
         "evidence.launchers": "{launchers:list}",
