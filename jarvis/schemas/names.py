@@ -350,6 +350,7 @@ class Declared:
 class C(Declared):
     """These, and columns that modules pass to each other but no table has."""
 
+    architecture: Final = "architecture"
     attention_pattern: Final = "attention_pattern"
     backward_ms: Final = "backward_ms"
     backward_uid: Final = "backward_uid"
