@@ -5,7 +5,7 @@ import json
 import pytest
 
 from jarvis.analyses import checks
-from jarvis.analyses.compute.gemm import measure, products
+from jarvis.analyses.compute.gemm import measure, precision, products
 from jarvis.hardware import load_hardware
 from jarvis.text.messages import resolve, to_text
 from tests.analyses.rows import category, operation
@@ -15,8 +15,10 @@ low_efficiency = in_words(checks.low_efficiency)
 opportunity = in_words(checks.opportunity)
 helper_kernels = in_words(products.helper_kernels)
 quantized_without_gain = in_words(products.quantized_without_gain)
+fp32_products = in_words(precision.fp32_products)
 repeated_reads = in_words(products.repeated_reads)
 
+GPUS = load_hardware()
 BF16 = ["c10::BFloat16", "c10::BFloat16"]
 
 
@@ -162,7 +164,7 @@ def test_a_kernel_of_an_older_generation_is_a_fallback(
     kernel: str, gpu: str | None, is_fallback: bool
 ) -> None:
     row = gemm(4096, 4096, 4096, dtypes=["c10::Half"] * 2, kernels=[(kernel, 2000.0)])
-    hardware = load_hardware().get(gpu) if gpu else None
+    hardware = GPUS.get(gpu) if gpu else None
     data = category("gemm", row, hardware=hardware)
     assert (data.operations["pattern"][0] == "misaligned") is is_fallback
     if is_fallback:
@@ -476,3 +478,52 @@ def test_a_kernel_far_below_its_compute_peak_needs_no_higher_peak(
     (finding,) = [*low_efficiency(data), *opportunity(data)]
     assert ("8-bit inputs" in finding.algorithmic) is is_advised
     assert ("little is left to gain" in finding.issue) is (pct > 60)
+
+
+SGEMM = "ampere_sgemm_128x64_tn"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "values", "gpu", "is_found"),
+    [
+        (SGEMM, {}, "H100 SXM", True),
+        ("volta_sgemm_128x64_tn", {}, "V100 SXM2 16GB", True),
+        ("cutlass_80_simt_sgemm_128x128_8x5_nn_align1", {}, "A100", True),
+        ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x64x8_ffma", {}, "H100 SXM", True),
+        ("void gemmSN_NN_kernel<float, 128, 2>", {}, "H100 SXM", True),
+        ("sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x64x32", {}, "H100 SXM", False),
+        ("cutlass_80_tensorop_s1688gemm_128x128_16x5_nn_align4", {}, "H100 SXM", False),
+        ("Cijk_Alik_Bljk_SB_MT128x64x16", {}, "MI300X", False),
+        (SGEMM, {"dtypes": BF16}, "H100 SXM", False),
+        (SGEMM, {"bound": "memory", "flops": 1e9}, "H100 SXM", False),
+        (SGEMM, {"time_us": 40.0}, "H100 SXM", False),
+        (SGEMM, {}, None, False),
+    ],
+)
+def test_fp32_without_tensor_cores(
+    kernel: str, values: dict, gpu: str | None, is_found: bool
+) -> None:
+    row = {"dtypes": FP32, "bound": "memory only", "pct_roofline": 1.0, "flops": 1.4e11, **values}
+    rows = gemm(4096, 4096, 4096, kernels=[(kernel, 2000.0)], **row)
+    hardware = GPUS.get(gpu) if gpu else None
+    found = fp32_products(category("gemm", rows, hardware=hardware))
+    assert bool(found) is is_found
+
+
+def test_both_peaks_beside_fp32_without_tensor_cores() -> None:
+    row = {"dtypes": FP32, "bound": "memory only", "pct_roofline": 1.0, "flops": 1.4e11}
+    rows = gemm(4096, 4096, 4096, kernels=[(SGEMM, 2000.0)], bytes=2e8, **row)
+    for gpu, peaks in (
+        (
+            "H100 SXM",
+            "66.9 TFLOPS/s). The tensor cores reach 495 TFLOPS/s in tf32 and 990",
+        ),
+        ("V100 SXM2 16GB", "(at most 15.7 TFLOPS/s). The tensor cores reach 125 TFLOPS/s in fp16"),
+    ):
+        data = category("gemm", rows, hardware=GPUS.get(gpu))
+        (finding,) = fp32_products(data)
+        assert peaks in finding.issue
+        assert ("TF32" in finding.algorithmic) is (gpu == "H100 SXM")
+    # 0.14 TFLOP take 1.12 ms at 125 TFLOPS/s, and 1.4 ms at 80 % of it
+    assert finding.impact.saved_ms.high == pytest.approx(0.88)
+    assert finding.impact.saved_ms.mid == pytest.approx(0.6)

@@ -6,6 +6,7 @@ from pydantic import JsonValue
 from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
 from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.compute.gemm.alignment import ALIGNED_BYTES, FASTER_PCT, PAST_ALIGNMENT
+from jarvis.analyses.compute.gemm.precision import fp32_products
 from jarvis.analyses.compute.gemm.products import (
     helper_kernels,
     quantized_without_gain,
@@ -167,6 +168,7 @@ ANALYSIS = Analysis(
         ),
         order=50,
     ),
+    specific=(fp32_products,),
     checks=(*SHARED_CHECKS, helper_kernels, quantized_without_gain, repeated_reads),
     advice=ADVICE,
     classify=classify,

@@ -52,6 +52,16 @@ class Misalignment:
 
 
 NONE = Misalignment()
+_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    "misaligned": pl.List(pl.String),
+    "misaligned_note": pl.String,
+    "align_advice": pl.String,
+    "odd_rows": pl.List(pl.String),
+    "load_elements": pl.Int64,
+    "load_bytes": pl.Float64,
+    "neighbor": pl.String,
+    "faster_pct": pl.Float64,
+}
 
 
 def misalignments(rows: pl.DataFrame) -> pl.DataFrame:
@@ -67,17 +77,7 @@ def misalignments(rows: pl.DataFrame) -> pl.DataFrame:
     each = list(zip(sizes.iter_rows(named=True), parameters(rows), strict=True))
     aligned = _aligned(row for row, _ in each)
     found = [_of_row(row, params, aligned) for row, params in each]
-    schema = {
-        "misaligned": pl.List(pl.String),
-        "misaligned_note": pl.String,
-        "align_advice": pl.String,
-        "odd_rows": pl.List(pl.String),
-        "load_elements": pl.Int64,
-        "load_bytes": pl.Float64,
-        "neighbor": pl.String,
-        "faster_pct": pl.Float64,
-    }
-    return pl.DataFrame([asdict(each) for each in found], schema=schema)
+    return pl.DataFrame([asdict(each) for each in found], schema=_SCHEMA)
 
 
 Neighbors = Mapping[tuple[Any, ...], Sequence[tuple[int, float]]]

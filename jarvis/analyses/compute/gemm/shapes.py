@@ -133,7 +133,9 @@ def _notes(compute_units: int | None) -> dict[str, pl.Expr]:
         .then(_id("tile.named"))
         .otherwise(_id("tile.unknown")),
         "for_units": _id("tile.for_units") if compute_units else pl.lit(""),
-        "split_advice": pl.when(splits_k()).then(_id("split.done")).otherwise(_id("split.request")),
+        "split_advice": pl.when(_splits_k())
+        .then(_id("split.done"))
+        .otherwise(_id("split.request")),
         "merged_n": merged_n,
         "merge_note": pl.when(merged_n.is_not_null()).then(_id("merge")).otherwise(pl.lit("")),
         "rows_advice": _rows_advice(compute_units),
@@ -181,7 +183,7 @@ def _hypothesis(compute_units: int | None) -> dict[str, pl.Expr]:
     )
     useful_share = pl.max_horizontal(*_useful_shares())
     is_compute = pl.col(C.bound) == "compute"
-    cause = pl.when(is_slow_batch).then(_id("slow_batch"))
+    causes = {"slow_batch": is_slow_batch}
     values = {"slowdown": slowdown, "useful_pct": impact.FULL_PCT * useful_share}
     if compute_units:
         idle_share = pl.min_horizontal(
@@ -190,17 +192,17 @@ def _hypothesis(compute_units: int | None) -> dict[str, pl.Expr]:
                 for tiles in _output_tiles()
             )
         )
-        is_uneven = is_compute & ~splits_k() & (idle_share >= UNEVEN_SHARE)
+        is_uneven = is_compute & ~_splits_k() & (idle_share >= UNEVEN_SHARE)
         is_few = pl.col("output_tiles") <= compute_units
-        cause = cause.when(is_uneven & is_few).then(_id("few_tiles"))
-        cause = cause.when(is_uneven).then(_id("last_round"))
+        causes |= {"few_tiles": is_uneven & is_few, "last_round": is_uneven}
         values["rounds"] = _rounds(pl.col("output_tiles"), compute_units)
         values["idle_pct"] = impact.FULL_PCT * idle_share
-    is_padded = is_compute & (useful_share <= 1 - UNEVEN_SHARE)
-    return {HYPOTHESIS: cause.when(is_padded).then(_id("padded_tiles")), **values}
+    causes["padded_tiles"] = is_compute & (useful_share <= 1 - UNEVEN_SHARE)
+    first = pl.coalesce(pl.when(holds).then(_id(key)) for key, holds in causes.items())
+    return {HYPOTHESIS: first, **values}
 
 
-def splits_k() -> pl.Expr:
+def _splits_k() -> pl.Expr:
     """Return whether the kernels of a row split K, by their names."""
     names = pl.col(C.kernels).list.eval(pl.element().struct.field(C.name).str.contains(SPLITS_K))
     return names.list.any().fill_null(value=False)
