@@ -127,6 +127,7 @@ class Declared:
     instance_count: Final = "instance_count"
     is_bounded: Final = "is_bounded"
     is_first: Final = "is_first"
+    is_in_fsdp: Final = "is_in_fsdp"
     is_outlier: Final = "is_outlier"
     is_recompute: Final = "is_recompute"
     is_roofline_capped: Final = "is_roofline_capped"

@@ -291,7 +291,9 @@ def _small(data: CategoryData) -> dict[str, Any]:
 
 def _staging(data: CategoryData) -> dict[str, float]:
     """Return the time of the copies for collectives by the name of their evidence."""
-    time_ms = staging_ms(data.tables["gpu_work"]) if "gpu_work" in data.tables else 0.0
+    if "gpu_work" not in data.tables:
+        return {}
+    time_ms = staging_ms(data.tables["gpu_work"], data.tables.get("operations"))
     return {"staging_ms": time_ms} if time_ms else {}
 
 
