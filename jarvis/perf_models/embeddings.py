@@ -129,5 +129,5 @@ def table_batched_embedding_backward(op: OpSignature) -> OpCost:
 
 @perf_model("torch::autograd::CppNode<SplitLookupFunction_*")
 def lookup_node(op: OpSignature) -> OpCost:
-    """Return no cost: FLOPs and bytes follow from the indices, and only the gradient is recorded."""
+    """Return no cost: FLOPs and bytes depend on the indices, of which the node has no record."""
     raise NoModelForCallError(f"{op.name} was recorded without its indices.")
