@@ -9,6 +9,7 @@ import polars as pl
 from jarvis import impact
 from jarvis.analyses.advice import SHARED, ChosenAdvice, choose, register_advice, values_of
 from jarvis.analyses.base import Advice, CategoryData
+from jarvis.analyses.call_times import time_per_call
 from jarvis.analyses.operations import (
     HYPOTHESIS,
     KERNEL_FLOOR_US,
@@ -344,7 +345,7 @@ def evidence_of(group: OperationGroup) -> dict[str, EvidenceValue]:
         "efficiency_pct": group.efficiency_pct,
         "bound": group.bound,
         "calls": group.calls,
-        "mean_kernel_time_us": 1000 * group.time_ms / max(group.calls, 1),
+        **_times(group),
         "flops_per_byte": heaviest[C.flops_per_byte],
     }
     if rate := group.rate:
@@ -358,6 +359,14 @@ def evidence_of(group: OperationGroup) -> dict[str, EvidenceValue]:
         "called_from": heaviest[C.called_from],
     }
     return {label: value for label, value in evidence.items() if value is not None}
+
+
+def _times(group: OperationGroup) -> dict[str, EvidenceValue]:
+    """Return the mean kernel time of a call, or the groups of calls that have no common mean."""
+    each = time_per_call(group.rows)
+    if isinstance(each, Message):
+        return {"kernel_times": each}
+    return {"mean_kernel_time_us": 1000 * group.time_ms / max(group.calls, 1)}
 
 
 def _parts(group: OperationGroup) -> Message | None:

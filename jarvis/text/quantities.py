@@ -29,6 +29,7 @@ QUANTITIES: Mapping[str, Quantity] = {
     "launches": Quantity("Launches"),
     "operators": Quantity("Operators"),
     "kernels": Quantity("Kernels"),
+    "kernel_times": Quantity("Kernel times per call"),
     "mean_kernel_time_us": Quantity("Mean kernel time per call", "µs"),
     "mean_gpu_time_us": Quantity("Mean GPU time per call", "µs"),
     "flops_per_byte": Quantity("FLOPs/byte of the heaviest call"),
