@@ -46,7 +46,7 @@ DEFAULT_ADVICE: Mapping[str, Advice] = {
         algorithmic="Fuse the chain of small operators around {name}{place}, for instance with "
         "torch.compile, or batch its {calls} of {mean_time_ms} each.",
         kernel="{grouped_kernel}A GPU graph only shortens the gaps between the {calls} of "
-        "{kernel}, and tuning the single kernel gains little.",
+        f"{{kernel}}, and hardly any kernel takes less than {KERNEL_FLOOR_US:.0f} µs.",
     ),
 }
 """Advice for categories without more specific advice."""
@@ -76,8 +76,6 @@ MESSAGES = MessageTable(
         "saving is an upper bound for eliminating them by fusion.",
         "caveat.usual": "The efficiency is typical of such calls: they rarely exceed "
         "{high_pct:.0f}% of the {of}.",
-        "caveat.good": "Above {good_pct:.0f}% an operator is already good: the potential is "
-        "limited.",
         "verify.launch_bound": "Record the trace again: {name} must have {fewer} or less than "
         "{time_ms}.",
         "verify.fewer": "fewer than {calls}",
@@ -221,7 +219,7 @@ def _inefficiency(data: CategoryData, group: OperationGroup, check: str) -> Find
         title=MESSAGES(f"title.{check}", subject=subject_of(group)),
         operations=group.operations,
         evidence=evidence_of(group),
-        issue=_issue(group, efficiency, usual, chosen.message("reason", values)),
+        issue=_issue(group, usual, gain, chosen.message("reason", values)),
         algorithmic=chosen.message("algorithmic", values),
         kernel=chosen.message("kernel", values),
         priority_local=local.lowered() if is_expected else local,
@@ -241,13 +239,10 @@ def _caveat(
     values: Mapping[str, Any],
 ) -> list[Message]:
     caveats = [chosen.message("caveat", values)]
-    good_pct = impact.GOOD_EFFICIENCY_PCT
     if group.is_launch_bound:
         caveats.append(MESSAGES("caveat.launch_bound"))
     elif usual is not None and usual.is_met:
         caveats.append(MESSAGES("caveat.usual", high_pct=usual.high_pct, of=usual.of))
-    elif (group.efficiency_pct or 0.0) > good_pct:
-        caveats.append(MESSAGES("caveat.good", good_pct=good_pct))
     return [caveat for caveat in caveats if caveat is not None]
 
 
@@ -298,9 +293,8 @@ def subject_of(group: OperationGroup) -> Message:
 
 
 def _issue(
-    group: OperationGroup, efficiency_pct: float, usual: Expectation | None, reason: Message | None
+    group: OperationGroup, usual: Expectation | None, gain: Impact, reason: Message | None
 ) -> Message:
-    is_good = efficiency_pct > impact.GOOD_EFFICIENCY_PCT
     return MESSAGES(
         "issue",
         calls=group.calls,
@@ -308,12 +302,12 @@ def _issue(
         signatures=group.rows.height,
         time_ms=group.time_ms,
         compute_pct=group.compute_pct,
-        efficiency_pct=efficiency_pct,
+        efficiency_pct=group.efficiency_pct or 0.0,
         bound=group.bound,
         rate=_rate(*group.rate) if group.rate else None,
         against=_against(usual),
         reason=reason,
-        little_left=MESSAGES("little_left") if is_good else None,
+        little_left=MESSAGES("little_left") if impact.is_little(gain) else None,
     )
 
 

@@ -383,9 +383,11 @@ def test_an_efficiency_is_placed_against_what_is_usual() -> None:
     assert not findings(71.0), "better than usual is no opportunity"
 
 
-def test_a_good_efficiency_has_limited_potential() -> None:
-    assert "limited" in only(opportunity(category("other", slow(pct=72.0)))).caveat
-    assert only(opportunity(category("other", slow(pct=55.0)))).caveat is None
+def test_little_is_left_to_gain_where_the_target_saves_little() -> None:
+    little, more = (only(opportunity(category("other", slow(pct=pct)))) for pct in (72.1, 71.9))
+    assert little.impact.saved_ms.mid < 0.1 * little.impact.time_ms < more.impact.saved_ms.mid
+    assert "little is left to gain" in little.issue
+    assert "little" not in more.issue
 
 
 def good(name: str = "aten::foo", time_us: float = 600.0, pct: float = 85.0, **values):

@@ -143,7 +143,7 @@ ADVICE = {
         rule="as many groups as input channels",
         reason="each of {groups} channels is convolved independently, which leaves little work "
         "per channel",
-        algorithmic="Limited potential: fuse it with the following pointwise convolution{place}, "
+        algorithmic="Fuse it with the following pointwise convolution{place}, "
         "or use fewer, wider groups than {groups} if the model allows.",
         kernel="Request a kernel specialized for depthwise {filter} filters instead of {kernel}"
         "{reproduced}.",
