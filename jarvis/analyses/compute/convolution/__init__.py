@@ -170,8 +170,8 @@ ADVICE = {
     ASYMMETRIC: Advice(
         rule="sides of different length; same expectation as a filter of up to 3x3",
         reason="a {filter} filter has fewer optimized kernels than a square one",
-        algorithmic="Replace the pair of one-sided filters with a square one if the model "
-        "allows{place} and {channels} channels are few enough.",
+        algorithmic="If the {filter} filter is one of a pair{place}, compare both with a square "
+        "one, which is better optimized.",
         kernel="Give {package} to the kernel team, with a square filter for "
         "comparison with {kernel}.",
         expected_pct=(50.0, 70.0),
