@@ -335,12 +335,12 @@ def assessment(data: CategoryData) -> dict[str, JsonValue]:
         "total_count": sum(copies.count for copies in graded) if graded else None,
         "total_time_ms": totals.total_memcpy_time_ms,
         "percent_of_total": time_pct,
-        "issues": [_copy_issue(copies) for copies in graded],
+        "issues": [_copy_issue(data, copies) for copies in graded],
     }
 
 
-def _copy_issue(copies: CopyGrade) -> dict[str, JsonValue]:
-    hypothesis = MESSAGES.texts(f"{copies.direction}.hypothesis")
+def _copy_issue(data: CategoryData, copies: CopyGrade) -> dict[str, JsonValue]:
+    hypothesis = _hypothesis(copies.direction, _single_copies(data, copies.direction))
     description = MESSAGES(
         "description",
         copies=copies.count,
