@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from jarvis.analyses import checks
-from jarvis.analyses.compute.gemm import measure, precision, products
+from jarvis.analyses import checks, fp32
+from jarvis.analyses.compute.gemm import measure, products
 from jarvis.hardware import load_hardware
 from jarvis.text.messages import resolve, to_text
 from tests.analyses.rows import category, operation
@@ -15,7 +15,7 @@ low_efficiency = in_words(checks.low_efficiency)
 opportunity = in_words(checks.opportunity)
 helper_kernels = in_words(products.helper_kernels)
 quantized_without_gain = in_words(products.quantized_without_gain)
-fp32_products = in_words(precision.fp32_products)
+fp32_products = in_words(fp32.fp32_products)
 repeated_reads = in_words(products.repeated_reads)
 
 GPUS = load_hardware()
@@ -504,7 +504,8 @@ def test_fp32_without_tensor_cores(
     kernel: str, values: dict, gpu: str | None, is_found: bool
 ) -> None:
     row = {"dtypes": FP32, "bound": "memory only", "pct_roofline": 1.0, "flops": 1.4e11, **values}
-    rows = gemm(4096, 4096, 4096, kernels=[(kernel, 2000.0)], **row)
+    types = tuple(row["dtypes"])
+    rows = gemm(4096, 4096, 4096, kernels=[(kernel, 2000.0)], input_types=str(types), **row)
     hardware = GPUS.get(gpu) if gpu else None
     found = fp32_products(category("gemm", rows, hardware=hardware))
     assert bool(found) is is_found
@@ -512,7 +513,15 @@ def test_fp32_without_tensor_cores(
 
 def test_both_peaks_beside_fp32_without_tensor_cores() -> None:
     row = {"dtypes": FP32, "bound": "memory only", "pct_roofline": 1.0, "flops": 1.4e11}
-    rows = gemm(4096, 4096, 4096, kernels=[(SGEMM, 2000.0)], bytes=2e8, **row)
+    rows = gemm(
+        4096,
+        4096,
+        4096,
+        kernels=[(SGEMM, 2000.0)],
+        bytes=2e8,
+        input_types=str(("float", "float")),
+        **row,
+    )
     for gpu, peaks in (
         (
             "H100 SXM",

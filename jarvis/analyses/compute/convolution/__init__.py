@@ -21,6 +21,7 @@ from jarvis.analyses.compute.convolution.overheads import (
     overhead,
     with_overheads,
 )
+from jarvis.analyses.fp32 import fp32_products
 from jarvis.analyses.operations import PATTERN, parameters
 from jarvis.schemas import INTEGER, NUMBER, TEXT, Column
 from jarvis.schemas.names import C
@@ -308,6 +309,7 @@ ANALYSIS = Analysis(
         ),
         order=30,
     ),
+    specific=(fp32_products,),
     checks=(layout_transposes, fills_and_casts, *SHARED_CHECKS),
     advice=ADVICE,
     classify=classify,

@@ -6,7 +6,6 @@ from pydantic import JsonValue
 from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
 from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.compute.gemm.alignment import ALIGNED_BYTES, FASTER_PCT, PAST_ALIGNMENT
-from jarvis.analyses.compute.gemm.precision import fp32_products
 from jarvis.analyses.compute.gemm.products import (
     helper_kernels,
     quantized_without_gain,
@@ -22,6 +21,7 @@ from jarvis.analyses.compute.gemm.shapes import (
     TINY_SLOWDOWN,
     classify,
 )
+from jarvis.analyses.fp32 import fp32_products
 from jarvis.analyses.operations import KERNEL_FLOOR_US, LAUNCH_BOUND, LAUNCH_BOUND_RULE
 from jarvis.schemas import FLAG, INTEGER, TEXT, Column
 from jarvis.schemas.names import C

@@ -107,25 +107,3 @@ REPEATED = MessageTable(
         "could share one of the {calls}.",
     },
 )
-
-FP32 = MessageTable(
-    "fp32_products",
-    {
-        "title": "fp32 without tensor cores: {name}",
-        "issue": "{calls} of {name} ({dtype}) {calls:either takes|take} {time_ms} ({compute_pct} "
-        "of compute) in {kernel}, which computes on the vector units{vector}. The tensor cores "
-        "reach {peaks:joined  and }.",
-        "vector": " (at most {vector_tflops_per_s:number} TFLOPS/s)",
-        "peak": "{tensor_tflops_per_s:number} TFLOPS/s in {dtype}",
-        "algorithmic": "{tf32}Run {name} in mixed precision{place}, if accuracy allows.",
-        "tf32": "Allow TF32 for products (`torch.set_float32_matmul_precision('high')`), which "
-        "changes no dtype. ",
-        "kernel": "No kernel needs to change: with another dtype or setting, the library selects "
-        "one for tensor cores instead of {kernel}.",
-        "caveat": "A trace shows times, not accuracy: evaluate the model with the other precision.",
-        "verify": "Record the trace again: {name} must take less than {time_ms}, in kernels for "
-        "tensor cores.",
-        "capture": "Time {arguments} alone in each precision: the bytes, and so the limit by "
-        "memory bandwidth, change with the dtype.",
-    },
-)
