@@ -136,6 +136,7 @@ OF_CHECK: dict[tuple[str, str], str] = {
 OF_MESSAGE: dict[tuple[str, str], str] = {
     ("efficiency.band_scale", "reached_pct"): "compute_peak_pct",
     ("gemm_shapes.last_round", "idle_pct"): "idle_units_pct",
+    ("gemm_shapes.few_tiles", "idle_pct"): "idle_units_pct",
     ("normalization.rows", "extent"): "norm_extent|norm_positions",
     ("normalization.rows", "reductions"): "norm_rows|norm_channels",
     ("normalization", "extent"): "norm_positions",
@@ -294,6 +295,7 @@ LOOSE = {
     "heaviest_call": ("tensors",),
     "first_step": ("tensors",),
     "misaligned": ("param M", "param N", "param K"),
+    "odd_rows": ("param M", "param N", "param K", "side_bytes"),
 }
 """The facts that numbers inside a text may be."""
 
