@@ -46,7 +46,7 @@ DEFAULT_ADVICE: Mapping[str, Advice] = {
         algorithmic="Fuse the chain of small operators around {name}{place}, for instance with "
         "torch.compile, or batch its {calls} of {mean_time_ms} each.",
         kernel="{grouped_kernel}A GPU graph only shortens the gaps between the {calls} of "
-        f"{{kernel}}, and hardly any kernel takes less than {KERNEL_FLOOR_US:.0f} µs.",
+        "{kernel}; fewer calls also save the fixed cost of a kernel.",
     ),
 }
 """Advice for categories without more specific advice."""

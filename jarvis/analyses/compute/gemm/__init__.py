@@ -22,7 +22,7 @@ from jarvis.analyses.compute.gemm.shapes import (
     classify,
 )
 from jarvis.analyses.fp32 import fp32_products
-from jarvis.analyses.operations import KERNEL_FLOOR_US, LAUNCH_BOUND, LAUNCH_BOUND_RULE
+from jarvis.analyses.operations import LAUNCH_BOUND, LAUNCH_BOUND_RULE
 from jarvis.schemas import FLAG, INTEGER, TEXT, Column
 from jarvis.schemas.names import C
 
@@ -92,8 +92,8 @@ ADVICE = {
         "its time",
         algorithmic="{merge_note:message}Batch more rows than M={m} into {each} of {name}, or "
         "merge products that share an input{place}; torch.compile may batch them.",
-        kernel="{grouped_gemm}A GPU graph only shortens the gaps between the {calls}, and hardly "
-        f"any kernel takes less than {KERNEL_FLOOR_US:.0f} µs.",
+        kernel="{grouped_gemm}A GPU graph only shortens the gaps between the {calls} of {kernel}; "
+        "fewer calls also save the fixed cost of a kernel.",
     ),
     "compute": Advice(
         rule="bound by the compute peak, no pattern",
