@@ -69,7 +69,9 @@ STEPS = (
     _ns(C.excess_ns, "Excess", "step time over the median; empty below three steps"),
     Column(C.is_slow, "Slow", FLAG, meaning="the step is clearly slower than the median"),
     text(C.slow_part, "Slow part", "part of a slow step that exceeds its median most"),
-    text(C.slow_cause, "Slow cause", "if that is idle time, the cause with most of it"),
+    text(
+        C.slow_cause, "Slow cause", "if that is idle time, the cause of at least half of the excess"
+    ),
     text(C.slow_call, "Slow call", "host call in the longest gap of that cause"),
 )
 STEP_GAPS = (
@@ -90,4 +92,5 @@ STEP_GAPS = (
     text(C.host_op, "Host operator", "operator that made that call"),
     text(C.host_frame, "Python function", "as in `idle_gaps`", optional=True),
     text(C.host_annotation, "Annotation", "as in `idle_gaps`", optional=True),
+    Column(C.host_copy_uid, "Copy UID", INTEGER, meaning="as in `idle_gaps`", optional=True),
 )

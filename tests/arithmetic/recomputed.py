@@ -20,7 +20,12 @@ from tests.arithmetic.facts_groups import (
     of_unfused_attention,
 )
 from tests.arithmetic.facts_rows import of_rows
-from tests.arithmetic.facts_system import of_communication, of_copies, of_idle
+from tests.arithmetic.facts_system import (
+    of_communication,
+    of_copies,
+    of_idle,
+    of_idle_finding,
+)
 from tests.arithmetic.run_directory import RunDirectory
 from tests.arithmetic.steps import of_step_edges
 from tests.arithmetic.units import Facts, own_rows
@@ -29,8 +34,8 @@ OF_CHECK = {
     "fusible_chain": of_chain,
     "gemm_epilogue": of_epilogue,
     "unfused_attention": of_unfused_attention,
-    "gpu_idle": of_idle,
-    "idle_causes": of_idle,
+    "gpu_idle": of_idle_finding,
+    "idle_causes": of_idle_finding,
     "step_edges": of_step_edges,
     "short_kernels": of_idle,
     "exposed_communication": of_communication,

@@ -211,9 +211,10 @@ def _of_waiting(run: RunDirectory, finding: dict[str, Any], facts: Facts) -> Sav
         to_target = max(0.0, run.total_ms - busy / (1 - IDLE_TARGET_PCT / 100))
         return 0.0, min(sure, to_target), sure
     if check == "idle_causes":
-        (spent,) = facts["own_cause_ms"]
-        doubtful_ms = [ms for c in DOUBTFUL_CAUSES for ms in facts.get(f"{c}_idle_ms", ())]
-        return None if spent in doubtful_ms else (0.0, spent / 2, spent)
+        if finding["time_pool"].removeprefix("idle ") in DOUBTFUL_CAUSES:
+            return None
+        (spent,) = facts["own_in_window_ms"]
+        return 0.0, spent / 2, spent
     (exposed,), (total,) = facts["exposed_comm_ms"], facts["comm_ms"]
     wanted = max(0.0, exposed - total * (1 - OVERLAP_TARGET_PCT / 100))
     if check == "exposed_communication":
@@ -302,8 +303,8 @@ def step_saving_of(
     if steps["step_ms"] is None:
         return None
     pool = finding["time_pool"]
-    if finding["check"] == "step_edges":
-        (idle_ms,) = facts["edges_ms"]
+    if finding["check"] in ("step_edges", "idle_causes"):
+        (idle_ms,) = facts["edges_ms" if finding["check"] == "step_edges" else "own_cause_ms"]
         saving = 0.0, idle_ms / 2, idle_ms
     if pool is None:
         limit = min(steps["kernels_ms"], _running_ms(run, finding, steps))
