@@ -254,12 +254,13 @@ def replayed(launcher: str) -> pl.DataFrame:
     return kernels(5.0, 5.0).with_columns(launcher_name=pl.lit(launcher))
 
 
-def test_missing_work_comes_first_from_a_tenth_of_the_time_on() -> None:
+def test_missing_work_and_warm_up_come_first_from_a_tenth_of_the_time_on() -> None:
     found = [
         next(idle_causes(by_cause(gap(cause, ms)))).leads
-        for cause, ms in (("stalled_queue", 12), ("stalled_queue", 8), ("launch_bound", 12))
+        for cause in ("stalled_queue", "kernel_loading", "launch_bound")
+        for ms in (12, 8)
     ]
-    assert found == [True, False, False]
+    assert found == [True, False, True, False, False, False]
 
 
 def test_queued_work_that_does_not_start_is_no_certain_idle_time() -> None:

@@ -45,7 +45,10 @@ CAUSE_FINDING_PCT = 5.0
 """Share of the step time from which a cause has its own finding."""
 
 LEADING_PCT = 10.0
-"""Share of the step time from which missing work, queued and not recorded, comes first."""
+"""Share of the step time from which LEADING causes come first."""
+
+LEADING = (IdleCause.STALLED_QUEUE, IdleCause.KERNEL_LOADING)
+"""Missing work, queued and not recorded, and warm-up: nothing else can be judged before."""
 
 IDLE_PCT: Ladder = (
     (70.0, Severity.CRITICAL),
@@ -252,7 +255,7 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
         verify=words.message("verify"),
         capture=MESSAGES("capture.under_recorded") if is_under_recorded else words.texts("capture"),
         time_pool=f"{IDLE_POOL} {cause.cause}",
-        leads=cause.cause is IdleCause.STALLED_QUEUE and share >= LEADING_PCT,
+        leads=cause.cause in LEADING and share >= LEADING_PCT,
     )
 
 
