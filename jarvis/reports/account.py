@@ -1,6 +1,7 @@
 """The account of a step in reports and on pages."""
 
 from jarvis.perf_report.timeline.step_account import StepAccount
+from jarvis.reports import utilization
 from jarvis.reports.messages import MESSAGES
 from jarvis.run import Run
 from jarvis.schemas.names import C
@@ -51,6 +52,12 @@ def throughput(account: StepAccount) -> str:
     return f"{decimal(account.tokens_per_s)} tokens per second, as the engine's annotations count"
 
 
+def rates(run: Run, account: StepAccount) -> str:
+    """Return tokens per second and the model FLOPs utilization, or why they are not known."""
+    mfu = utilization.sentence(utilization.utilization(run, account))
+    return f"{throughput(account)}. {mfu}"
+
+
 def sentence(account: StepAccount) -> str:
     """Return the step time and its largest parts in one sentence."""
     parts = sorted(account.rows().iter_rows(), key=lambda part: -part[2])
@@ -75,7 +82,7 @@ def account_parts(run: Run) -> dict[str, str | None]:
     if account is None:
         return {"step_basis": None, "step": OUTDATED if is_outdated(run) else None}
     return {
-        "step_basis": f"{basis(account)}. {throughput(account)}",
+        "step_basis": f"{basis(account)}. {rates(run, account)}",
         "step": account_table(account),
     }
 

@@ -2,6 +2,7 @@
 
 from jarvis.schemas.columns import FLAG, INTEGER, Column, count, number, text
 from jarvis.schemas.names import C
+from jarvis.schemas.tables import IDLE_GAPS
 
 
 def _ns(name: str, label: str, meaning: str) -> Column:
@@ -74,6 +75,18 @@ STEPS = (
     ),
     text(C.slow_call, "Slow call", "host call in the longest gap of that cause"),
 )
+_OF_GAPS = (
+    C.next_name,
+    C.launcher_name,
+    C.host_call,
+    C.host_call_us,
+    C.host_op,
+    C.host_frame,
+    C.host_annotation,
+    C.host_copy_uid,
+)
+"""Columns that the gaps of steps have in common with those between all GPU work."""
+
 STEP_GAPS = (
     _STEP,
     text(
@@ -85,12 +98,5 @@ STEP_GAPS = (
     _ns(C.dur_ns, "Duration", "until GPU work starts or the step ends"),
     number(C.percent_of_step, "% of step", "%", "share of the step time", ",.1f"),
     text(C.cause, "Cause", "most likely cause, as in `idle_gaps`"),
-    text(C.next_name, "Kernel after", "GPU event that ends the gap, if one does"),
-    text(C.launcher_name, "Launcher", "operator that launched it, or the call if there is none"),
-    text(C.host_call, "Host call", "call of the launching thread that the cause is derived from"),
-    number(C.host_call_us, "Host call (µs)", "µs", "duration of that call"),
-    text(C.host_op, "Host operator", "operator that made that call"),
-    text(C.host_frame, "Python function", "as in `idle_gaps`", optional=True),
-    text(C.host_annotation, "Annotation", "as in `idle_gaps`", optional=True),
-    Column(C.host_copy_uid, "Copy UID", INTEGER, meaning="as in `idle_gaps`", optional=True),
+    *(column for column in IDLE_GAPS if column.name in _OF_GAPS),
 )
