@@ -126,6 +126,17 @@ def _add_places(facts: Facts, gaps: list[dict[str, Any]], prefix: str = "") -> N
         facts[f"{prefix}{name}"] += values
 
 
+def of_exposed(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
+    """Exposed communication in the steps."""
+    of_communication(facts, run, finding)
+    steps = run.table("steps")
+    exposed_ns, total_ns = (
+        sum(row[name] or 0 for row in steps) for name in ("exposed_comm_ns", "dur_ns")
+    )
+    facts["exposed_comm_ms"] = [exposed_ns / 1e6]
+    facts["step_pct"] = facts["share_of_wall_pct"] = [share(exposed_ns, total_ns)]
+
+
 def of_communication(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
     timeline = run.timeline_ms
     exposed, total = timeline["exposed_comm_time"], timeline["total_comm_time"]

@@ -23,6 +23,7 @@ from tests.arithmetic.facts_rows import of_rows
 from tests.arithmetic.facts_system import (
     of_communication,
     of_copies,
+    of_exposed,
     of_idle,
     of_idle_finding,
 )
@@ -38,7 +39,7 @@ OF_CHECK = {
     "idle_causes": of_idle_finding,
     "step_edges": of_step_edges,
     "short_kernels": of_idle,
-    "exposed_communication": of_communication,
+    "exposed_communication": of_exposed,
     "poor_overlap": of_communication,
     "memory_copies": of_copies,
     "contiguous_copies": of_attention_copies,

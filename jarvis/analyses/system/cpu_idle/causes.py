@@ -32,7 +32,7 @@ from jarvis.findings import (
 )
 from jarvis.perf_report.intervals import greatest_ns
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
-from jarvis.perf_report.timeline.step_account import StepAccount
+from jarvis.perf_report.timeline.step_account import StepAccount, step_name
 from jarvis.perf_report.timeline.step_gaps import Place
 from jarvis.perf_report.timeline.steps import TimedBy
 from jarvis.schemas.names import C
@@ -259,11 +259,9 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
     )
 
 
-def whole_of(account: StepAccount | None) -> Message:
+def whole_of(account: StepAccount | None) -> str:
     """Return the name of the time that idle time is a part of."""
-    if account is None:
-        return MESSAGES("whole.window")
-    return MESSAGES("whole.step" if account.is_marked else "whole.recording")
+    return "the GPU window" if account is None else step_name(account.is_marked)
 
 
 def idle_impact(data: CategoryData, gaps: pl.DataFrame) -> Impact:

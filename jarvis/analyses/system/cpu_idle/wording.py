@@ -331,9 +331,6 @@ MESSAGES = MessageTable(
         **{key: texts for words in _CAUSES for key, texts in words.templates.items()},
         "title": "The GPU idles",
         "title.other": "The GPU idles for other causes",
-        "whole.step": "the step time",
-        "whole.recording": "the recording",
-        "whole.window": "the GPU window",
         "issue": "The GPU idles for {idle_ms}, {idle_pct} of {whole}: no kernel, copy or "
         "communication runs.",
         "issue.other": "The GPU idles for another {idle_ms}, {idle_pct} of {whole}, in gaps that "
