@@ -42,7 +42,7 @@ def basis(account: StepAccount) -> str:
     if not account.runs_ahead:
         return mean
     marked = milliseconds(account.mean_ms(account.marked_ns))
-    return f"{mean}, by the ends of their GPU work; marked, with the host ahead: {marked}"
+    return f"{mean}, timed on the GPU; the host runs ahead and marks {marked}"
 
 
 def throughput(account: StepAccount) -> str:

@@ -66,7 +66,7 @@ MESSAGES = MessageTable(
         "(marked: {marked_ms})",
         "step.carried": "; {carried_ms} in which the GPU finished work from before the recording "
         "are not part of it",
-        "mfu": "MFU {mfu_pct}: {tflop_per_step:number} TFLOP per step as executed, "
+        "mfu": "MFU {mfu_pct}: {gflop_per_step:number} GFLOP {per} as executed, "
         "{tflops_per_s:number} of {peak_tflops:number} TFLOPS/s ({compute}, {gpu}); perf models "
         "give the FLOPs of {covered_pct} of the operations' time",
         "mfu.no_hardware": "MFU is not known, as the GPU has no known peaks",

@@ -20,15 +20,17 @@ MIN_COVERED_PCT = 50.0
 class Utilization:
     """The FLOPs per second of step time, and the peak that they are a share of.
 
-    ``compute`` is the kind of compute with most FLOPs (``matrix_bf16``), whose peak it is.
-    ``covered_pct`` is the share of the operations' time in operations whose FLOPs are known.
+    ``per`` names what the FLOPs are of. ``compute`` is the kind of compute with most FLOPs
+    (``matrix_bf16``), whose peak it is. ``covered_pct`` is the share of the operations' time in
+    operations whose FLOPs are known.
     """
 
-    tflop_per_step: float
+    gflop_per_step: float
     tflops_per_s: float
     peak_tflops: float
     compute: str
     gpu: str
+    per: str
     covered_pct: float
     mfu_pct: float
 
@@ -55,11 +57,12 @@ def utilization(run: Run, account: StepAccount) -> Utilization | Message:
     tflop = float(known[C.flops].sum()) / 1e12
     tflops_per_s = tflop / (account.total_ns / 1e9)
     return Utilization(
-        tflop_per_step=tflop / account.step_count,
+        gflop_per_step=1e3 * tflop / account.step_count,
         tflops_per_s=tflops_per_s,
         peak_tflops=peak_tflops,
         compute=compute,
         gpu=hardware.title,
+        per="per step" if account.is_marked else "in the recording",
         covered_pct=covered_pct,
         mfu_pct=share_pct(tflops_per_s, peak_tflops),
     )

@@ -35,8 +35,8 @@ def test_the_flops_of_a_step_are_a_share_of_the_peak(sample: Analyzed) -> None:
     assert run.manifest.hardware is not None
     rows = run.table("operations")
     tflop = (rows["flops"] * rows["operation_count"]).sum() / 1e12
-    assert 0 < mfu.tflop_per_step * account.step_count <= tflop * (1 + 1e-9)
-    per_s = mfu.tflop_per_step * account.step_count / (account.total_ns / 1e9)
+    assert 0 < mfu.gflop_per_step / 1e3 * account.step_count <= tflop * (1 + 1e-9)
+    per_s = mfu.gflop_per_step / 1e3 * account.step_count / (account.total_ns / 1e9)
     assert mfu.tflops_per_s == pytest.approx(per_s)
     assert mfu.peak_tflops == run.manifest.hardware.peak_tflops(mfu.compute)
     assert mfu.mfu_pct == pytest.approx(100 * per_s / mfu.peak_tflops)
@@ -54,7 +54,7 @@ def test_work_outside_the_steps_does_not_count(sample: Analyzed) -> None:
     halved = changed(run, gpu_work=pl.concat([work, late.with_columns(uid=pl.col("uid") + 10**6)]))
     half = found(halved)
     assert isinstance(half, Utilization)
-    assert half.tflop_per_step == pytest.approx(mfu.tflop_per_step / 2, rel=0.05)
+    assert half.gflop_per_step == pytest.approx(mfu.gflop_per_step / 2, rel=0.05)
 
 
 def test_an_unknown_utilization_has_its_reason(sample: Analyzed) -> None:

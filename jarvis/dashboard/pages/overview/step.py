@@ -23,6 +23,7 @@ from jarvis.text.format import counted, milliseconds, percent
 WINDOW = "The GPU window extends from the first start to the last end of GPU work that host calls "
 WINDOW += "of the trace launch."
 STEPS_SHOWN_PX = 320
+SLOW_PX = 200
 _OPEN_KEY = "overview_steps"
 
 
@@ -128,11 +129,14 @@ def steps_table(now: Opened) -> None:
             f"Times in ms. A slow step exceeds the median by more than {SLOW_STEP_PCT:g}%: named "
             "are the part that exceeds its median most and, for idle time, the cause."
         )
+        hidden = [] if steps[C.tokens].count() else [C.tokens, "tokens_per_s"]
+        hidden += [] if slow else ["slow"]
         small_table(
             step_rows(steps),
             charts.columns_of(_COLUMNS),
             "Steps with the parts of their time",
-            None if steps[C.tokens].count() else _WITHOUT_TOKENS,
+            [column.name for column in _COLUMNS if column.name not in hidden],
+            {"slow": SLOW_PX},
             height=STEPS_SHOWN_PX if steps.height > 8 else "auto",
         )
 
@@ -164,9 +168,6 @@ _COLUMNS = (
     Column(C.tokens, "Tokens", INTEGER, format=",d", meaning="unknown if empty"),
     Column("tokens_per_s", "Tokens/s", NUMBER, "1/s", ",.0f", "tokens / step time"),
 )
-
-
-_WITHOUT_TOKENS = tuple(c.name for c in _COLUMNS if c.name not in (C.tokens, "tokens_per_s"))
 
 
 def step_rows(steps: pl.DataFrame) -> pl.DataFrame:
