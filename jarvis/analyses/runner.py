@@ -109,12 +109,14 @@ def run_analyses(
     """
     top_uids = frozenset(split.top_operations["operation_uids"].explode().drop_nulls())
     claimed = split.operations.partition_by(C.category, as_dict=True)
-    nothing = describe(split.operations.clear(), top_uids)
+    nothing = describe(split.operations.clear(), top_uids, report.hardware)
     facts = Facts(lambda name: _table(report, name))
     outcomes: dict[str, AnalysisOutcome] = {}
     for key, analysis in analyses.items():
         try:
-            rows = describe(claimed[(key,)], top_uids) if (key,) in claimed else nothing
+            rows = nothing
+            if (key,) in claimed:
+                rows = describe(claimed[(key,)], top_uids, report.hardware)
             if analysis.classify:
                 rows = analysis.classify(rows, compute_units)
             outcomes[key] = _run(analysis, report, facts, rows, split.baseline, target_pct)

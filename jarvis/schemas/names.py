@@ -127,6 +127,7 @@ class Declared:
     instance_count: Final = "instance_count"
     is_bounded: Final = "is_bounded"
     is_first: Final = "is_first"
+    is_in_fsdp: Final = "is_in_fsdp"
     is_outlier: Final = "is_outlier"
     is_recompute: Final = "is_recompute"
     is_roofline_capped: Final = "is_roofline_capped"
@@ -351,6 +352,7 @@ class Declared:
 class C(Declared):
     """These, and columns that modules pass to each other but no table has."""
 
+    architecture: Final = "architecture"
     attention_pattern: Final = "attention_pattern"
     backward_ms: Final = "backward_ms"
     backward_uid: Final = "backward_uid"

@@ -215,7 +215,28 @@ def test_groups_need_calls_share_and_arguments() -> None:
     assert not found(group(5, 20.0), group(5, 180.0)), "few calls"
     assert not found(group(6, 5.0), group(6, 60.0)), "below 5 % of GPU wall time"
     assert not found(group(6, 20.0), group(6, 150.0), input_dims=None)
-    assert not found(group(11, 80.0), group(1, 200.0)), "one outlier below the mean"
+    assert not found(group(11, 80.0), group(1, 129.0)), "an outlier of 0.49 % of the GPU window"
+
+
+def test_a_single_outlier_is_named_even_if_the_other_times_are_steady() -> None:
+    row = parted(group(35, 2.6), group(1, 60.0))
+    finding = only(high_variance(category("other", row)))
+    assert finding.title == "Outlier calls: `aten::foo`"
+    assert "1 outlier of 60.0 µs, 57.4 µs beyond the time of the group below" in finding.issue
+    fast = parted(group(35, 80.0), group(1, 2.0))
+    assert not list(high_variance(category("other", fast))), "it takes nothing beyond the others"
+
+
+def test_a_mean_of_several_groups_is_no_evidence() -> None:
+    def evidence(*groups: dict[str, Any]) -> dict[str, Any]:
+        row = parted(*groups, pct_roofline=20.0, bound="memory")
+        return only(low_efficiency(category("other", row))).evidence
+
+    apart = evidence(group(30, 22.6), group(6, 149.0))
+    assert apart["Kernel times per call"] == "22.6 µs (30 calls) or 0.149 ms (6 calls)"
+    assert "Mean kernel time per call (µs)" not in apart
+    alike = evidence(group(30, 22.6))
+    assert alike["Mean kernel time per call (µs)"] == pytest.approx(22.6)
 
 
 def test_outliers_are_named_with_their_cost() -> None:
@@ -362,9 +383,11 @@ def test_an_efficiency_is_placed_against_what_is_usual() -> None:
     assert not findings(71.0), "better than usual is no opportunity"
 
 
-def test_a_good_efficiency_has_limited_potential() -> None:
-    assert "limited" in only(opportunity(category("other", slow(pct=72.0)))).caveat
-    assert only(opportunity(category("other", slow(pct=55.0)))).caveat is None
+def test_little_is_left_to_gain_where_the_target_saves_little() -> None:
+    little, more = (only(opportunity(category("other", slow(pct=pct)))) for pct in (72.1, 71.9))
+    assert little.impact.saved_ms.mid < 0.1 * little.impact.time_ms < more.impact.saved_ms.mid
+    assert "little is left to gain" in little.issue
+    assert "little" not in more.issue
 
 
 def good(name: str = "aten::foo", time_us: float = 600.0, pct: float = 85.0, **values):

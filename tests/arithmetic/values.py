@@ -42,6 +42,8 @@ FACTS: dict[str, str] = {
     "total_ms": "copy_ms",
     "exposed_ms": "exposed_copy_ms",
     "mean_size_bytes": "copy_bytes",
+    "least_bytes": "copy_bytes",
+    "most_bytes": "copy_bytes",
     "wall_pct": "share_of_wall_pct",
     "traffic_mb": "step_mb",
     "fused_traffic_mb": "fused_mb",
@@ -128,6 +130,7 @@ OF_CHECK: dict[tuple[str, str], str] = {
 OF_MESSAGE: dict[tuple[str, str], str] = {
     ("efficiency.band_scale", "reached_pct"): "compute_peak_pct",
     ("gemm_shapes.last_round", "idle_pct"): "idle_units_pct",
+    ("gemm_shapes.few_tiles", "idle_pct"): "idle_units_pct",
     ("normalization.rows", "extent"): "norm_extent|norm_positions",
     ("normalization.rows", "reductions"): "norm_rows|norm_channels",
     ("normalization", "extent"): "norm_positions",
@@ -284,6 +287,7 @@ LOOSE = {
     "heaviest_call": ("tensors",),
     "first_step": ("tensors",),
     "misaligned": ("param M", "param N", "param K"),
+    "odd_rows": ("param M", "param N", "param K", "side_bytes"),
 }
 """The facts that numbers inside a text may be."""
 
