@@ -9,7 +9,9 @@ MESSAGES = MessageTable(
         "title.slower.one_gpu": "{subject} is slower than on the reference, the same GPU",
         "title.much_slower.one_gpu": "{subject} is much slower than on the reference, the same GPU",
         "title.much_slower": "{subject} is much slower than the hardware explains",
-        "title.fused": "{place:name}: the reference needs fewer kernels",
+        "title.fused": "{place:name}: {launches:short} kernels in {time_ms} against "
+        "{reference_launches:short} in {reference_ms}",
+        "title.other_type": "{subject}: {dtype} on the target, {reference_dtype} on the reference",
         "title.only_in_target": "{category}: work that only the target does",
         "subject": "{name}",
         "subject.arguments": "{name} `{arguments}`",
@@ -19,11 +21,14 @@ MESSAGES = MessageTable(
         "issue.slower": "On the target {subject} takes {time_ms} in {calls}, {compared}. "
         "{unexplained_ms} are not explained; most of that is {call}: {target_us:number} µs per "
         "call against {reference_us:number} µs.",
-        "issue.fused": "At {place:name} the target launches {launches:number} kernels per call "
-        "({name}), the reference {reference_launches:number} ({reference_name:name}). They take "
+        "issue.fused": "At {place:name} the target launches {launches:short} kernels per call "
+        "({name}), the reference {reference_launches:short} ({reference_name:name}). They take "
         "{time_ms} in {calls}, {compared}.",
         "issue.only_in_target": "{time_ms} of {names:names} on the target {count:either has|have} "
         "no counterpart on the reference, which has {other} here.",
+        "issue.other_type": "{subject} takes {time_ms} in {calls} on the target, in {dtype}, "
+        "{change} than the {reference_ms} of the reference for as many, in {reference_dtype}: not "
+        "like for like.",
         "title.longer_idle": "The GPU idles longer on the target",
         "title.more_exposed_communication": "More exposed communication on the target",
         "title.more_exposed_copies": "More exposed copies on the target",
@@ -75,12 +80,16 @@ MESSAGES = MessageTable(
         "kernel of the target for {name}: try it first for {call}.",
         "algorithmic.fused": "Run the work at {place:name} as the reference does, in "
         "{reference_name:name} or another fused operator, or let a compiler fuse it.",
+        "algorithmic.other_type": "Compute {name} in {reference_dtype} as the reference does, if "
+        "the accuracy allows it.",
         "algorithmic.only_in_target": "Find out what the reference does in their place, such as a "
         "fused operator or none at all, and do the same on the target.",
         "kernel.unknown": "Replay {call} on the target and tune or replace its kernels.",
         "kernel.slower": "Replay {call} on the target and tune or replace {kernel}{reference}.",
         "kernel.same": ", which the reference launches too",
         "kernel.other": "; the reference launches {kernel}",
+        "kernel.other_type": "Compare with a reference in {dtype} first: this pair does not tell "
+        "whether a faster kernel in {dtype} exists.",
         "kernel.fused": "Write a kernel for the target that does the work of {name} at once; start "
         "with {kernel}, which takes most of the time.",
         "kernel.only_in_target": "Replay {name} and make {kernel:name?its kernels} faster, or fold "
@@ -98,6 +107,8 @@ MESSAGES = MessageTable(
         "by name.",
         "caveat.by_dimensions": "The reference runs {reference_name:name} here: matched by "
         "dimensions, not by name.",
+        "caveat.other_type": "Not like for like: the target computes in {dtype}, the reference in "
+        "{reference_dtype}.",
         "caveat.nothing_expected": "It is not known how much of the difference the GPUs explain.",
         "caveat.tiny": "Its roofline is below a microsecond: the call is launch bound, and the "
         "measured times are compared.",
@@ -115,6 +126,7 @@ MESSAGES = MessageTable(
         "none.",
         "capture.slower": "Time {name} alone on both GPUs: it shows whether the kernel alone is "
         "slower there too.",
+        "capture.other_type": "Record both sides in the same type.",
         "capture.fused": "Record both sides with `with_stack=True` and shapes, so that the calls "
         "at this place can be distinguished.",
     },

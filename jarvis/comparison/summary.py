@@ -10,6 +10,7 @@ from jarvis.comparison.operations import (
     MAX_UNLINKED_PCT,
     SAME_WORKLOAD_PCT,
     Paired,
+    differs_in_type,
     matched_pct,
 )
 from jarvis.comparison.sides import Role, Side
@@ -59,6 +60,7 @@ MESSAGES = MessageTable(
         "as_expected": "As the hardware explains: {times}.",
         "faster": "Faster than the hardware explains: {times}.",
         "short": "Too short to compare (launch bound): {times}.",
+        "other_type": "Not like for like, in different types: {times}.",
         "nothing_expected": "Without an expected ratio: {times}.",
         "times": "{operations:count operation} of {target_ms}, {reference_ms} on the reference",
         "collectives.same": "Both sides use the same collectives: kinds, types, sizes and counts "
@@ -222,14 +224,16 @@ def _judged(operations: pl.DataFrame, gpu: str) -> Iterator[Message]:
         yield MESSAGES(f"slower{gpu}", times=_times(slower), unexplained_ms=unexplained_ms)
     elif operations[C.is_unexpected].count():
         yield MESSAGES(f"slower.none{gpu}")
+    is_unknown = pl.col(C.outcome) == Outcome.UNKNOWN.value
     kinds = (
-        (f"as_expected{gpu}", (Outcome.EXPECTED.value,)),
-        (f"faster{gpu}", FASTER),
-        ("short", (Outcome.SHORT.value,)),
-        ("nothing_expected", (Outcome.UNKNOWN.value,)),
+        (f"as_expected{gpu}", pl.col(C.outcome) == Outcome.EXPECTED.value),
+        (f"faster{gpu}", pl.col(C.outcome).is_in(FASTER)),
+        ("short", pl.col(C.outcome) == Outcome.SHORT.value),
+        ("other_type", is_unknown & differs_in_type()),
+        ("nothing_expected", is_unknown & ~differs_in_type()),
     )
-    for key, outcomes in kinds:
-        rows = operations.filter(pl.col(C.outcome).is_in(outcomes))
+    for key, is_of_kind in kinds:
+        rows = operations.filter(is_of_kind)
         if not rows.is_empty():
             yield MESSAGES(key, times=_times(rows))
 

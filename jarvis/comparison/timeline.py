@@ -8,7 +8,7 @@ from jarvis.comparison import basis as names
 from jarvis.comparison.basis import FindingInput
 from jarvis.comparison.messages import MESSAGES
 from jarvis.comparison.sides import Side
-from jarvis.findings import Finding, Priority
+from jarvis.findings import COMMUNICATION_POOL, COPIES_POOL, IDLE_POOL, Finding, Priority
 from jarvis.perf_report.timeline.steps import IDLE_PARTS, PARTS
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message
@@ -17,22 +17,25 @@ from jarvis.text.quantities import QUANTITIES, idle_quantity
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a step: its check, its columns of ``steps``, and its row of the GPU timeline."""
+    """A part of a step: its check, columns of ``steps``, row of the GPU timeline, and pool of
+    savings."""
 
     check: str
     columns: tuple[str, ...]
     timeline: str
     evidence: str
     category: str
+    pool: str
 
 
-IDLE = Part("longer_idle", IDLE_PARTS, "idle_time", "idle_ms", "cpu_idle")
+IDLE = Part("longer_idle", IDLE_PARTS, "idle_time", "idle_ms", "cpu_idle", IDLE_POOL)
 COMMUNICATION = Part(
     "more_exposed_communication",
     (C.exposed_comm_ns,),
     "exposed_comm_time",
     "exposed_communication_ms",
     "multi_kernel",
+    COMMUNICATION_POOL,
 )
 COPIES = Part(
     "more_exposed_copies",
@@ -40,6 +43,7 @@ COPIES = Part(
     "exposed_memcpy_time",
     "exposed_copies_ms",
     "multi_kernel",
+    COPIES_POOL,
 )
 OUTSIDE_COMPUTE = {part.check: part for part in (IDLE, COMMUNICATION, COPIES)}
 
@@ -114,7 +118,7 @@ def _finding(
         verify=MESSAGES.pick(f"verify.{part.check}", values),
         priority=priority,
         priority_local=priority,
-        time_pool=part.timeline,
+        time_pool=part.pool,
     )
 
 
