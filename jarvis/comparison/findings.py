@@ -34,13 +34,15 @@ def findings(
     """
     inputs = FindingInput(paired, tolerance)
     found = list(slower(inputs, operations))
-    outside = list(outside_compute(inputs))
-    if any(finding.check != IDLE.check for finding in outside):
-        found = [finding for finding in found if not _is_outside_compute(finding, inputs)]
     is_linked = all(
         each.unlinked_pct <= MAX_UNLINKED_PCT for each in (paired.target, paired.reference)
     )
-    if is_linked and (matched_pct(operations, unmatched) or 0.0) >= SAME_WORKLOAD_PCT:
+    matched = matched_pct(operations, unmatched)
+    is_same_workload = matched is None or matched >= SAME_WORKLOAD_PCT
+    outside = list(outside_compute(inputs)) if is_same_workload or not is_linked else []
+    if any(finding.check != IDLE.check for finding in outside):
+        found = [finding for finding in found if not _is_outside_compute(finding, inputs)]
+    if is_linked and matched is not None and is_same_workload:
         found += _only_in_target(inputs, unmatched)
     saving = _within_steps([*_within_compute(found, inputs), *outside], paired.target)
     return tuple(sorted(saving, key=_most_time_first))

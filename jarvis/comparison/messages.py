@@ -20,7 +20,9 @@ MESSAGES = MessageTable(
         "subject.place": "{name} at {place:name}",
         "issue.slower": "On the target {subject} takes {time_ms} in {calls}, {compared}. "
         "{unexplained_ms} are not explained; most of that is {call}: {target_us:number} µs per "
-        "call against {reference_us:number} µs.",
+        "call against {reference_us:number} µs.{extra?}",
+        "extra": " There the target also launches {kernels:names} ({kernels_us:number} µs per "
+        "call): {launches:short} kernels per call against {reference_launches:short}.",
         "issue.fused": "At {place:name} the target launches {launches:short} kernels per call "
         "({name}), the reference {reference_launches:short} ({reference_name:name}). They take "
         "{time_ms} in {calls}, {compared}.",
@@ -33,19 +35,24 @@ MESSAGES = MessageTable(
         "title.more_exposed_communication": "More exposed communication on the target",
         "title.more_exposed_copies": "More exposed copies on the target",
         "issue.longer_idle": "The GPU idles for {time_ms} on the target and for {reference_ms} on "
-        "the reference {span}: {extra_ms} more, {step_pct} of the target's step time.{cause?}",
+        "the reference {span}: {extra_ms} more, {step_pct} of the target's {whole}.{cause?}",
         "issue.more_exposed_communication": "Communication without compute takes {time_ms} on the "
         "target and {reference_ms} on the reference {span}: {extra_ms} more, {step_pct} of the "
-        "target's step time.",
+        "target's {whole}.",
         "issue.more_exposed_copies": "Copies without compute or communication take {time_ms} on "
         "the target and {reference_ms} on the reference {span}: {extra_ms} more, {step_pct} of "
-        "the target's step time.",
+        "the target's {whole}.",
+        "whole.steps": "step time",
+        "whole.window": "GPU window",
         "span.step": "per step",
         "span.steps": "in {steps:count step}",
         "span.recording": "in the recording",
-        "cause": " Most of the difference is {cause}: {cause_ms} against {other_ms}.",
+        "cause": " Cause of most of the difference: {cause}, {cause_ms} against {other_ms}{call?}.",
+        "cause.call": ", mainly in {call:name}",
         "algorithmic.longer_idle": "Find out what the host does on the target while the GPU waits, "
         "and not on the reference: the target's own report has each cause of idle time.",
+        "algorithmic.longer_idle.call": "Let the GPU wait less for {call:name}: the target's own "
+        "report has each cause of idle time with its remedies.",
         "algorithmic.more_exposed_communication": "Compare the collectives of both sides, and "
         "overlap them on the target as the reference does.",
         "algorithmic.more_exposed_copies": "Compare the copies of both sides by direction and "
@@ -78,6 +85,9 @@ MESSAGES = MessageTable(
         "neighbors, so that its result is not written and read again.",
         "algorithmic.slower": "Another layout, type, padded size or backend can select another "
         "kernel of the target for {name}: try it first for {call}.",
+        "algorithmic.extra_kernels": "Avoid {kernels:names} ({kernels_us:number} µs per call), "
+        "which the reference does without: another layout, type or backend for {name} may not need "
+        "them.",
         "algorithmic.fused": "Run the work at {place:name} as the reference does, in "
         "{reference_name:name} or another fused operator, or let a compiler fuse it.",
         "algorithmic.other_type": "Compute {name} in {reference_dtype} as the reference does, if "
@@ -127,6 +137,8 @@ MESSAGES = MessageTable(
         "capture.slower": "Time {name} alone on both GPUs: it shows whether the kernel alone is "
         "slower there too.",
         "capture.other_type": "Record both sides in the same type.",
+        "capture.slower.place": "Time {name} alone on the target and {reference_name:name} on the "
+        "reference: it shows whether the kernels alone are slower there too.",
         "capture.fused": "Record both sides with `with_stack=True` and shapes, so that the calls "
         "at this place can be distinguished.",
     },

@@ -26,6 +26,12 @@ SLOWER_THAN_HARDWARE = "slower_than_hardware"
 FUSED_CATEGORIES = ("elementwise", "reduce", "batchnorm")
 """Categories of operators whose memory traffic fusion reduces."""
 
+MIN_EXTRA_LAUNCHES = 0.5
+"""Launches of a call that the target has more than the reference: not only in some calls."""
+
+MIN_EXTRA_PART = 0.1
+"""Part of the time that is not explained which additional kernels take, to be named."""
+
 ARGUMENTS_LENGTH = 75
 """Characters of the arguments in a title."""
 
@@ -103,7 +109,28 @@ class Slower:
             "unexplained_ms": self.unexplained_ms,
             "compared": self._compared(),
             "efficiency_pct": first[C.reference_efficiency_pct],
+            "extra": self.extra,
         }
+
+    @cached_property
+    def extra(self) -> Message | None:
+        """Return the kernels besides the longest, if the target launches more than the reference
+        for the call with the largest gap."""
+        launches = self.first[C.launches_per_call], self.first[C.reference_launches_per_call]
+        if None in launches or launches[0] - launches[1] < MIN_EXTRA_LAUNCHES:
+            return None
+        of_call = (pl.col(C.pair) == self.first[C.pair]) & (pl.col(C.side) == Role.TARGET.value)
+        others = self.inputs.lowering.filter(of_call)[1:]
+        calls_ms = float(others[C.us_per_call].sum()) * self.first[C.target_calls] / 1e3
+        if calls_ms < MIN_EXTRA_PART * self.first[C.unexplained_ms]:
+            return None
+        return MESSAGES(
+            "extra",
+            kernels=others[C.kernel].to_list(),
+            kernels_us=float(others[C.us_per_call].sum()),
+            launches=launches[0],
+            reference_launches=launches[1],
+        )
 
     @cached_property
     def subject(self) -> Message:
@@ -193,7 +220,7 @@ class Slower:
             hypothesis=self._hypothesis(),
             caveat=self._caveat(),
             verify=self._message("verify.slower"),
-            capture=self._message(f"capture.{self.kind}"),
+            capture=self._capture(),
             **self.inputs.priorities(
                 first[C.category],
                 self.gain,
@@ -203,8 +230,16 @@ class Slower:
         )
 
     def _algorithmic(self) -> Message:
+        if self.extra is not None:
+            values = {**self.values, **self.extra.values}
+            return MESSAGES.pick("algorithmic.extra_kernels", values)
         is_fusible = self.first[C.category] in FUSED_CATEGORIES
         return self._message("algorithmic.fusible" if is_fusible else "algorithmic.slower")
+
+    def _capture(self) -> Message:
+        is_one_name = self.first[C.name] == self.first[C.reference_name]
+        is_elsewhere = self.kind == "slower" and not is_one_name
+        return self._message("capture.slower.place" if is_elsewhere else f"capture.{self.kind}")
 
     def _evidence(self) -> dict[str, float | int | str]:
         facts = {

@@ -88,7 +88,7 @@ def test_longer_idle_time_is_a_finding_ordered_by_its_time(waits_us: float, is_f
         assert gaps[0] is not None
         assert gaps[1] is not None
         assert "in 3 steps" in found[0].issue
-        assert "Most of the difference is" in found[0].issue
+        assert "Cause of most of the difference: " in found[0].issue
 
 
 def test_more_exposed_communication_and_copies_are_findings() -> None:

@@ -109,7 +109,7 @@ def gaps(subject: Subject) -> Iterator[str]:
     for role in Role:
         manifest = subject.run(role).manifest
         name = role.value.capitalize()
-        if manifest.platform_warning:
+        if manifest.platform_warning and manifest.hardware:
             yield f"{name}: {manifest.platform_warning}"
         if absent := unavailable_reason(manifest.absent_tables, manifest.absent_tables):
             yield f"{name}: {absent}"

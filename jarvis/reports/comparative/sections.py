@@ -6,18 +6,15 @@ from dataclasses import dataclass
 import polars as pl
 
 from jarvis.comparison import Role
-from jarvis.comparison.findings import ONLY_IN_TARGET
 from jarvis.comparison.timeline import IDLE, OUTSIDE_COMPUTE, causes
-from jarvis.findings import Finding
+from jarvis.findings import Finding, Priority
 from jarvis.impact import marked_efficiency
 from jarvis.reports import sections
 from jarvis.reports.comparative.subject import Row, Subject, operation_text
 from jarvis.reports.comparative.words import (
     KNOWN,
-    calculation_text,
     change_pct,
     delta,
-    is_unexpected,
     verdict,
 )
 from jarvis.schemas.names import C
@@ -38,20 +35,22 @@ COLUMNS = ("Metric", "Reference", "Target", "Δ", "Expected?")
 RATES = {"memory": ("tb_per_s", tb_per_s), "compute": ("tflops_per_s", tflops_per_s)}
 """Column and formatter of the achieved rate by bound."""
 
-KERNELS_SHOWN = 6
+ROWS_SHOWN = 10
+"""Rows of an operations table; its file has all."""
+
+KERNELS_SHOWN = 4
 """Kernels of each side that are listed per operation."""
 
 
 @dataclass(frozen=True)
 class ComparisonSection:
-    """One compared operation; ``analysis`` is set if the time is unexpected."""
+    """The details of the finding with this number."""
 
+    number: int
     heading: str
     table: Markdown
-    explanation: str | None = None
-    analysis: str | None = None
+    finding: Finding
     kernels: Markdown | None = None
-    findings: tuple[tuple[int, Finding], ...] = ()
     called_from: Markdown | None = None
     replay: str | None = None
 
@@ -61,38 +60,34 @@ class ComparisonSection:
         return Markdown(f"#{anchor(self.heading)}")
 
 
-def operation_sections(subject: Subject) -> list[ComparisonSection]:
-    """Return the operations with findings, and those of much time, most time of the target
-    first."""
-    return [
-        _operation(subject, row, f"{number}. {operation_text(row)}")
-        for number, row in enumerate(shown_rows(subject), start=1)
-    ]
+def finding_sections(subject: Subject) -> list[ComparisonSection]:
+    """Return the details of the findings that are at least of medium priority."""
+    urgent = [each for each in subject.numbered if each[1].priority is not Priority.LOW]
+    return [_section(subject, number, finding) for number, finding in urgent]
 
 
-def shown_rows(subject: Subject) -> list[Row]:
-    """Return the operations that have their own section."""
-    return [
-        row
-        for position, row in enumerate(subject.rows)
-        if position < sections.RELEVANT_ROWS
-        or (row[C.percent_of_compute] or 0.0) >= sections.SHOWN_COMPUTE_PCT
-        or row[C.pair] in subject.by_pair
-    ]
-
-
-def _operation(subject: Subject, row: Row, heading: str) -> ComparisonSection:
-    is_odd = is_unexpected(row)
-    findings = subject.by_pair.get(row[C.pair], ())
+def _section(subject: Subject, number: int, finding: Finding) -> ComparisonSection:
+    row = subject.row_of(finding)
+    if row is not None:
+        return ComparisonSection(
+            number=number,
+            heading=f"{number}. {operation_text(row)}",
+            table=table(COLUMNS, _metrics(subject, row)),
+            finding=finding,
+            kernels=_kernels(subject, row),
+            called_from=_called_from(subject, row),
+            replay=_replay(subject, row[C.uid]),
+        )
+    heading = f"{number}. {to_text(finding.title)}"
+    if finding.check in OUTSIDE_COMPUTE:
+        return ComparisonSection(number, heading, _causes(subject, finding), finding)
+    alone = {row[C.uid]: row for row in subject.comparison.only_in_target.iter_rows(named=True)}
     return ComparisonSection(
-        heading=heading,
-        table=table(COLUMNS, _metrics(subject, row)),
-        explanation=row[C.explanation],
-        analysis=calculation_text(subject, row) if is_odd else None,
-        kernels=_kernels(subject, row) if is_odd or findings else None,
-        findings=findings,
-        called_from=_called_from(subject, row) if findings else None,
-        replay=_replay(subject, row[C.uid]) if findings else None,
+        number,
+        heading,
+        table=unmatched_table([alone[each.uid] for each in finding.operations]),
+        finding=finding,
+        replay=_replay(subject, finding.operations[0].uid),
     )
 
 
@@ -182,8 +177,10 @@ def _replay(subject: Subject, uid: int) -> str | None:
 
 
 def _kernels(subject: Subject, row: Row) -> Markdown | None:
-    """Return the kernels of the operation on either side."""
+    """Return the kernels of the operation on either side, unless each side launches one."""
     lowered = subject.comparison.lowering.filter(pl.col(C.pair) == row[C.pair])
+    if lowered.group_by(C.side).len()["len"].max() == 1:
+        return None
     lines = [
         (
             role.value.capitalize(),
@@ -199,37 +196,6 @@ def _kernels(subject: Subject, row: Row) -> Markdown | None:
     ]
     headers = ("Side", "Kernel", "Launches per call", "Time per call", "% of the operation")
     return table(headers, lines) if lines else None
-
-
-def only_in_target(subject: Subject, first: int) -> list[ComparisonSection]:
-    """Return a section for each finding on work that only the target does; numbered from
-    ``first``."""
-    alone = [pair for pair in subject.numbered if pair[1].check == ONLY_IN_TARGET]
-    rows = {row[C.uid]: row for row in subject.comparison.only_in_target.iter_rows(named=True)}
-    return [
-        ComparisonSection(
-            heading=f"{place}. {to_text(finding.title)}",
-            table=unmatched_table([rows[each.uid] for each in finding.operations]),
-            explanation=to_text(finding.issue),
-            findings=((number, finding),),
-            replay=_replay(subject, finding.operations[0].uid),
-        )
-        for place, (number, finding) in enumerate(alone, start=first)
-    ]
-
-
-def outside_compute(subject: Subject, first: int) -> list[ComparisonSection]:
-    """Return a section for each finding on time outside compute; numbered from ``first``."""
-    found = [pair for pair in subject.numbered if pair[1].check in OUTSIDE_COMPUTE]
-    return [
-        ComparisonSection(
-            heading=f"{place}. {to_text(finding.title)}",
-            table=_causes(subject, finding),
-            explanation=to_text(finding.issue),
-            findings=((number, finding),),
-        )
-        for place, (number, finding) in enumerate(found, start=first)
-    ]
 
 
 def _causes(subject: Subject, finding: Finding) -> Markdown:
@@ -265,6 +231,6 @@ def unmatched_table(rows: Sequence[Row]) -> Markdown:
                 percent(row[C.percent_of_compute]),
                 row[C.bound] or MISSING,
             )
-            for row in rows[: sections.ROWS_SHOWN]
+            for row in rows[:ROWS_SHOWN]
         ),
     )
