@@ -9,8 +9,8 @@ MESSAGES = MessageTable(
         "title.slower.one_gpu": "{subject} is slower than on the reference, the same GPU",
         "title.much_slower.one_gpu": "{subject} is much slower than on the reference, the same GPU",
         "title.much_slower": "{subject} is much slower than the hardware explains",
-        "title.fused": "{place:name}: {launches:short} kernels in {time_ms} against "
-        "{reference_launches:short} in {reference_ms}",
+        "title.fused": "{place:name}: {launches:count kernel} in {time_ms} against "
+        "{reference_launches:count kernel} in {reference_ms}",
         "title.other_type": "{subject}: {dtype} on the target, {reference_dtype} on the reference",
         "title.only_in_target": "{category}: work that only the target does",
         "subject": "{name}",
@@ -22,10 +22,10 @@ MESSAGES = MessageTable(
         "{unexplained_ms} are not explained; most of that is {call}: {target_us:number} µs per "
         "call against {reference_us:number} µs.{extra?}",
         "extra": " There the target also launches {kernels:names} ({kernels_us:number} µs per "
-        "call): {launches:short} kernels per call against {reference_launches:short}.",
-        "issue.fused": "At {place:name} the target launches {launches:short} kernels per call "
-        "({name}), the reference {reference_launches:short} ({reference_name:name}). They take "
-        "{time_ms} in {calls}, {compared}.",
+        "call): {launches:count kernel} per call against {reference_launches:short}.",
+        "issue.fused": "At {place:name} the target launches {launches:count kernel} per call "
+        "({name}), the reference {reference_launches:count kernel} ({reference_name:name}). They "
+        "take {time_ms} in {calls}, {compared}.",
         "issue.only_in_target": "{time_ms} of {names:names} on the target {count:either has|have} "
         "no counterpart on the reference, which has {other} here.",
         "issue.other_type": "{subject} takes {time_ms} in {calls} on the target, in {dtype}, "

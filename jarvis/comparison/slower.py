@@ -96,8 +96,8 @@ class Slower:
             if self.arguments
             else MESSAGES("call.at", place=self.place),
             "calls": int(self.rows[C.target_calls].sum()),
-            "launches": first[C.launches_per_call],
-            "reference_launches": first[C.reference_launches_per_call],
+            "launches": _whole(first[C.launches_per_call]),
+            "reference_launches": _whole(first[C.reference_launches_per_call]),
             "target_us": first[C.target_us_per_call],
             "reference_us": first[C.reference_us_per_call],
             "time_ms": self.time_ms,
@@ -128,8 +128,8 @@ class Slower:
             "extra",
             kernels=others[C.kernel].to_list(),
             kernels_us=float(others[C.us_per_call].sum()),
-            launches=launches[0],
-            reference_launches=launches[1],
+            launches=_whole(launches[0]),
+            reference_launches=_whole(launches[1]),
         )
 
     @cached_property
@@ -319,6 +319,12 @@ class Slower:
         if is_bound and reached is not None and reached < impact.BOTTLENECK_EFFICIENCY_PCT:
             keys.append("caveat.reference_low")
         return [self._message(key) for key in keys]
+
+
+def _whole(launches: float | None) -> float | None:
+    """Return launches per call with one decimal, as an integer if they are whole."""
+    rounded = None if launches is None else round(launches, 1)
+    return int(rounded) if rounded is not None and rounded.is_integer() else rounded
 
 
 def _change(change_pct: float) -> Message:

@@ -252,7 +252,7 @@ def test_what_the_reference_fuses_is_a_finding_of_its_own(
     found = compare(side(target, hardware[0]), side(norm(("custom::norm", 450)), hardware[1]))
     (finding,) = worded(found.findings)
     assert finding.check == "fused_on_reference"
-    assert finding.title == "`Norm`: 3 kernels in 1.80 ms against 1 in 0.900 ms"
+    assert finding.title == "`Norm`: 3 kernels in 1.80 ms against 1 kernel in 0.900 ms"
     assert finding.evidence["Launches per call"] == pytest.approx(3)
     assert finding.evidence["Reference launches per call"] == pytest.approx(1)
     assert finding.impact is not None
@@ -379,3 +379,34 @@ def test_an_operator_called_attention_is_attention_at_the_same_place() -> None:
     for built in (target, reference):
         split = split_operations(PerfReport(built.read(), hardware), load_registry().analyses)
         assert split.operations["category"].to_list() == ["sdpa_fwd"]
+
+
+@pytest.mark.parametrize(("transpose_us", "is_named"), [(600, True), (20, False)])
+def test_a_kernel_that_only_one_side_launches_is_named(transpose_us: float, is_named: bool) -> None:
+    def product(*kernels: tuple[str, float]) -> TraceBuilder:
+        builder = trace().op("aten::mm", SQUARE)
+        for name, us in kernels:
+            builder.launches(name, us=us)
+        return builder
+
+    target = product(("gemm_a", 1500), ("transpose_ab", transpose_us))
+    found = compare(side(target, FAST), side(product(("gemm_b", 1000)), FAST))
+    (finding,) = worded(found.findings)
+    assert ("`transpose_ab` (600 µs per call)" in finding.algorithmic) is is_named
+    assert ("2 kernels per call against 1." in finding.issue) is is_named
+
+
+def test_nothing_is_asked_of_a_side_that_did_not_run_the_operation() -> None:
+    hardware = load_hardware().get("H100 SXM")
+    sides = [
+        side(projection(name, "c10::BFloat16", us), hardware)
+        for name, us in (("aten::mm", 2000), ("aten::addmm", 1000))
+    ]
+    (by_place,) = worded(compare(*sides).findings)
+    assert "Time `aten::mm` alone on the target and `aten::addmm` on the reference" in (
+        by_place.capture or ""
+    )
+    (same,) = worded(
+        on_gpus(call("aten::mm", SQUARE, 9000), call("aten::mm", SQUARE, 500)).findings
+    )
+    assert "Time `aten::mm` alone on both GPUs" in (same.capture or "")
