@@ -141,11 +141,12 @@ class Comparison:
 
     @cached_property
     def summary(self) -> tuple[str, ...]:
-        """The comparison as neutral sentences: a step, totals, then key points."""
+        """The comparison as neutral sentences: a step and its parts, or totals without steps; then
+        key points."""
         return (
             *self.base,
             *self.step_times,
-            *summary.in_totals(self.totals),
+            *(summary.in_parts(self.steps) or summary.in_totals(self.totals)),
             *self.key_points,
         )
 
@@ -158,6 +159,11 @@ class Comparison:
     def step_times(self) -> tuple[str, ...]:
         """The sentence about the step times of both sides, if they are known."""
         return summary.in_steps(self.steps, has_marks=self.has_steps)
+
+    @property
+    def window(self) -> tuple[str, ...]:
+        """The sentence about the GPU window of both sides, if it is known."""
+        return summary.in_totals(self.totals)[-1:]
 
     @property
     def has_steps(self) -> bool:

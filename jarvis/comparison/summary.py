@@ -1,6 +1,7 @@
 """Summary of a comparison as sentences: totals, key points, and limitations."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import polars as pl
 
@@ -104,6 +105,23 @@ def in_totals(totals: pl.DataFrame) -> tuple[str, ...]:
     return tuple(map(to_text, _totals(totals)))
 
 
+def in_parts(steps: pl.DataFrame) -> tuple[str, ...]:
+    """Return the parts of a step of both sides as neutral sentences; those of no side are left
+    out."""
+    rows = [row for row in steps.to_dicts()[:-1] if row[C.target_ms] or row[C.reference_ms]]
+    return tuple(to_text(_part(row[C.type][:1].upper() + row[C.type][1:], row)) for row in rows)
+
+
+def _part(part: Message | str, row: Mapping[str, Any]) -> Message:
+    return MESSAGES(
+        "part",
+        part=part,
+        target_ms=row[C.target_ms],
+        reference_ms=row[C.reference_ms],
+        change=_change(row[C.difference_pct]),
+    )
+
+
 def in_steps(steps: pl.DataFrame, *, has_marks: bool) -> tuple[str, ...]:
     """Return the step times of both sides and their largest difference; none if a side has no
     steps.
@@ -156,13 +174,7 @@ def _totals(totals: pl.DataFrame) -> Iterator[Message]:
         row = times.get(part)
         if row is None or not (row[C.target_ms] or row[C.reference_ms]):
             continue
-        yield MESSAGES(
-            "part",
-            part=MESSAGES(part),
-            target_ms=row[C.target_ms],
-            reference_ms=row[C.reference_ms],
-            change=_change(row[C.difference_pct]),
-        )
+        yield _part(MESSAGES(part), row)
 
 
 def per_step(paired: Paired) -> tuple[str, ...]:

@@ -21,12 +21,14 @@ from tests.comparative.recomputed import (
 ITEM = re.compile(r"^(?:\d+\. |- )")
 ROWS_SHOWN = 10
 SUMMARY_FINDINGS = 2
-TOTALS = {
-    "Compute time": "computation_time",
-    "Memory copies": "total_memcpy_time",
-    "Idle time of the GPU": "idle_time",
-    "GPU window": "total_time",
-}
+STEP_PARTS = (
+    "Compute",
+    "Exposed communication",
+    "Exposed copies",
+    "Idle before the first GPU event",
+    "Idle between GPU events",
+    "Idle after the last GPU event",
+)
 OUTCOMES = {
     "Slower than": SLOWER,
     "Within the tolerance": ("as expected",),
@@ -180,10 +182,9 @@ class Facts:
         if "further row" in text:
             hidden = self.pair.operations[ROWS_SHOWN:]
             return [len(hidden), sum(op.target.ms for op in hidden)]
-        if head in TOTALS:
-            target, reference = (
-                self.pair.timelines[gpu][TOTALS[head]] for gpu in ("mi300", "h100")
-            )
+        if head in STEP_PARTS:
+            parts = self.pair.step_parts_ms
+            target, reference = (parts[gpu][STEP_PARTS.index(head)] for gpu in ("mi300", "h100"))
             return [target, reference, abs(100 * (target / reference - 1))]
         for begin, outcomes in OUTCOMES.items():
             if text.startswith(begin):

@@ -36,7 +36,7 @@ def test_softmax_faster_by_more_bandwidth() -> None:
     assert row["explanation"] == "Memory bound: faster, as the target has more memory bandwidth."
     assert found.findings == ()
     assert any(
-        sentence == "Compute time: 41.9 ms on the target, 68.8 ms on the reference, 39.1% less."
+        sentence == "Compute: 41.9 ms on the target, 68.8 ms on the reference, 39.1% less."
         for sentence in found.summary
     )
 

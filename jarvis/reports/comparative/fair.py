@@ -126,7 +126,7 @@ def _result(subject: Subject) -> Iterator[str]:
     if compared.is_without_difference:
         yield f"{NO_DIFFERENCE} Every time, call and operation is equal."
         return
-    yield from compared.step_times
+    yield from compared.step_times or compared.window
     urgent = [found for _, found in subject.numbered if found.priority is not Priority.LOW]
     yield from (headline(subject, finding) for finding in urgent[:SUMMARY_FINDINGS])
     yield from _before_kernels(subject)
