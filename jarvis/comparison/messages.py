@@ -112,7 +112,6 @@ MESSAGES = MessageTable(
         "hypothesis.fused": "Operators that are fused only on the reference are the likely cause.",
         "hypothesis.only_in_target": "Another version, setting or lowering on the target is the "
         "likely cause.",
-        "caveat": "Clocks, power limits and software versions of the two sides may differ too.",
         "caveat.by_place": "The reference runs {reference_name:name} here: matched by place, not "
         "by name.",
         "caveat.by_dimensions": "The reference runs {reference_name:name} here: matched by "

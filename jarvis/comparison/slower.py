@@ -299,7 +299,7 @@ class Slower:
 
     def _caveat(self) -> list[Message]:
         first = self.first
-        keys = ["caveat"]
+        keys = []
         if first[C.matched_by] != MatchedBy.ARGUMENTS.value:
             keys.append("caveat.by_place" if first[C.place] else "caveat.by_dimensions")
         is_short = first[C.expected_ratio] is None and self._has_known_bound

@@ -107,7 +107,8 @@ def _finding(
     has_steps: bool,
 ) -> Finding:
     extra_ms = time_ms - reference_ms
-    gain = impact.bounded_impact(time_ms, extra_ms, compute_ms=inputs.compute_ms, total_ms=step_ms)
+    total_ms = step_ms if inputs.paired.target.bounds is None else inputs.total_ms
+    gain = impact.bounded_impact(time_ms, extra_ms, compute_ms=inputs.compute_ms, total_ms=total_ms)
     cause = _cause(inputs, extra_ms) if part is IDLE else None
     values = {
         "time_ms": time_ms,
@@ -122,7 +123,7 @@ def _finding(
     if cause is not None and isinstance(call := cause.values["call"], Message):
         values |= call.values
         actions += ".call"
-    priority = _priority(gain.e2e_pct.high)
+    priority = _priority(impact.share_pct(extra_ms, step_ms))
     return Finding(
         check=part.check,
         category=part.category,

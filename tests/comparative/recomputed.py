@@ -8,7 +8,6 @@ import ast
 import csv
 import gzip
 import json
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -33,7 +32,6 @@ LEAST, MOST = 3350 / 5300, 1979 / 1273
 
 DTYPES = {"c10::BFloat16": "bf16", "float": "fp32", "long int": "int64", "bool": "bool"}
 KEY = ("name", "Input Dims", "Input type")
-KERNEL = re.compile(r"'count': (\d+), 'total_duration_us': ([\d.]+)")
 SLOWER, FASTER = ("slower", "much slower"), ("faster", "much faster")
 Row = dict[str, str]
 
@@ -89,29 +87,10 @@ class Call:
         return FIGURES[self.gpu][key]
 
     @property
-    def rate(self) -> float | None:
-        """What it achieves of what bounds it."""
-        return None if self.efficiency is None else self.efficiency / 100 * self.figure
-
-    @property
     def is_short(self) -> bool:
         """Whether starting the call decides."""
         roofline = self.roofline_ms
         return self.per_call_ms < 0.01 and (roofline is None or roofline < 0.002)
-
-    @cached_property
-    def kernels(self) -> list[tuple[float, float, float]]:
-        """Launches and ms per call, and share of the operation, of each kernel, longest first."""
-        found = [
-            (int(count), float(us) / 1e3)
-            for row in self.rows
-            for count, us in KERNEL.findall(
-                re.sub(r"'stream': \d+, ", "", row["kernel_details_summary"])
-            )
-        ]
-        whole = sum(ms for _, ms in found)
-        ordered = sorted(found, key=lambda kernel: -kernel[1])
-        return [(n / self.count, ms / self.count, 100 * ms / whole) for n, ms in ordered]
 
 
 @dataclass(frozen=True, eq=False)

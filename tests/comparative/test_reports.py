@@ -195,7 +195,6 @@ def test_work_of_the_target_alone(make: Make, tmp_path: Path) -> None:
     assert "- **Gap**: Target alone spends 0.800 ms on `aten::copy_` (no counterpart" in card
     assert re.search(r"^### 1\. .*: work that only the target does$", fair, re.MULTILINE)
     assert "Only on One Side" not in fair
-    assert "`jarvis replay RUN --uid " in fair
 
 
 def test_calls_that_differ_are_judged_per_call(make: Make, tmp_path: Path) -> None:

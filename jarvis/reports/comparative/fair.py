@@ -234,12 +234,11 @@ def _cards(subject: Subject, parts: list[ComparisonSection]) -> list[ComparisonC
 
 def _low_table(cards: list[ComparisonCard]) -> Markdown:
     return table(
-        ("Priority", "Finding", "Gap", "GPU time", "Step time"),
+        ("Priority", "Finding", "GPU time", "Step time"),
         (
             (
                 str(card.number),
                 prose(card.finding.title),
-                prose(card.gap),
                 short_gap(card.finding),
                 _step_time(card.finding),
             )

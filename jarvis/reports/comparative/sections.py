@@ -5,14 +5,12 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from jarvis.comparison import Role
 from jarvis.comparison.timeline import IDLE, OUTSIDE_COMPUTE, causes
 from jarvis.findings import Finding, Priority
 from jarvis.impact import marked_efficiency
 from jarvis.reports import sections
 from jarvis.reports.comparative.subject import Row, Subject, operation_text
 from jarvis.reports.comparative.words import (
-    KNOWN,
     change_pct,
     delta,
     verdict,
@@ -21,25 +19,19 @@ from jarvis.schemas.names import C
 from jarvis.text.format import (
     MISSING,
     count,
-    decimal,
     microseconds,
     milliseconds,
     percent,
-    tb_per_s,
-    tflops_per_s,
 )
 from jarvis.text.markdown import Markdown, anchor, cell, prose, table
 from jarvis.text.messages import to_text
 
 COLUMNS = ("Metric", "Reference", "Target", "Δ", "Expected?")
-RATES = {"memory": ("tb_per_s", tb_per_s), "compute": ("tflops_per_s", tflops_per_s)}
-"""Column and formatter of the achieved rate by bound."""
-
-ROWS_SHOWN = 10
+ROWS_SHOWN = 5
 """Rows of an operations table; its file has all."""
 
-KERNELS_SHOWN = 4
-"""Kernels of each side that are listed per operation."""
+DETAILS_SHOWN = 3
+"""Findings with details in the report: those that save most step time."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +42,7 @@ class ComparisonSection:
     heading: str
     table: Markdown
     finding: Finding
-    kernels: Markdown | None = None
     called_from: Markdown | None = None
-    replay: str | None = None
 
     @property
     def link(self) -> Markdown:
@@ -61,9 +51,9 @@ class ComparisonSection:
 
 
 def finding_sections(subject: Subject) -> list[ComparisonSection]:
-    """Return the details of the findings that are at least of medium priority."""
+    """Return the details of the first findings, if they are at least of medium priority."""
     urgent = [each for each in subject.numbered if each[1].priority is not Priority.LOW]
-    return [_section(subject, number, finding) for number, finding in urgent]
+    return [_section(subject, number, finding) for number, finding in urgent[:DETAILS_SHOWN]]
 
 
 def _section(subject: Subject, number: int, finding: Finding) -> ComparisonSection:
@@ -74,9 +64,7 @@ def _section(subject: Subject, number: int, finding: Finding) -> ComparisonSecti
             heading=f"{number}. {operation_text(row)}",
             table=table(COLUMNS, _metrics(subject, row)),
             finding=finding,
-            kernels=_kernels(subject, row),
             called_from=_called_from(subject, row),
-            replay=_replay(subject, row[C.uid]),
         )
     heading = f"{number}. {to_text(finding.title)}"
     if finding.check in OUTSIDE_COMPUTE:
@@ -87,7 +75,6 @@ def _section(subject: Subject, number: int, finding: Finding) -> ComparisonSecti
         heading,
         table=unmatched_table([alone[each.uid] for each in finding.operations]),
         finding=finding,
-        replay=_replay(subject, finding.operations[0].uid),
     )
 
 
@@ -118,12 +105,6 @@ def _metrics(subject: Subject, row: Row) -> Iterator[tuple[str, ...]]:
             _points(row[C.efficiency_pct], row[C.reference_efficiency_pct]),
             MISSING,
         )
-    yield "Bound", row[C.reference_bound] or MISSING, row[C.bound] or MISSING, MISSING, MISSING
-    reference, target = (_rate(subject, role, row) for role in (Role.REFERENCE, Role.TARGET))
-    if reference != (MISSING, None) or target != (MISSING, None):
-        is_alike = row[C.bound] == row[C.reference_bound]
-        change = delta(change_pct(target[1], reference[1])) if is_alike else MISSING
-        yield "Achieved", reference[0], target[0], change, MISSING
     if row[C.reference_name] != row[C.name]:
         names = (row[C.reference_name], row[C.name])
         yield "Operator", *map(cell, names), MISSING, MISSING
@@ -145,57 +126,12 @@ def _points(target_pct: float | None, reference_pct: float | None) -> str:
     return f"{target_pct - reference_pct:+.1f} points"
 
 
-def _rate(subject: Subject, role: Role, row: Row) -> tuple[str, float | None]:
-    """Return the achieved rate of the bounding resource on one side, over all its rows, as text and
-    number."""
-    prefix = "" if role is Role.TARGET else "reference_"
-    bound = row[f"{prefix}bound"]
-    if bound not in KNOWN:
-        return MISSING, None
-    name, words = RATES[bound]
-    rows = [subject.operations[role][uid] for uid in row[f"{prefix}uids"]]
-    if any(each.get(name) is None for each in rows):
-        return MISSING, None
-    time_us = sum(each["kernel_time_us"] for each in rows)
-    rate = sum(each[name] * each["kernel_time_us"] for each in rows) / time_us
-    return words(rate), rate
-
-
 def _called_from(subject: Subject, row: Row) -> Markdown | None:
     """Return modules and entry point around the example call of the target's heaviest row."""
     rows = subject.target.category_operations(row[C.category])
     for found in rows.filter(pl.col(C.uid) == row[C.uid]).iter_rows(named=True):
         return sections.called_from(found)
     return None
-
-
-def _replay(subject: Subject, uid: int) -> str | None:
-    """Return how to package the operation; None for a performance report, which lacks the calls."""
-    if subject.target.manifest.trace.form == "report":
-        return None
-    return f"`jarvis replay RUN --uid {uid}`, where RUN is the analysis of the target."
-
-
-def _kernels(subject: Subject, row: Row) -> Markdown | None:
-    """Return the kernels of the operation on either side, unless each side launches one."""
-    lowered = subject.comparison.lowering.filter(pl.col(C.pair) == row[C.pair])
-    if lowered.group_by(C.side).len()["len"].max() == 1:
-        return None
-    lines = [
-        (
-            role.value.capitalize(),
-            cell(kernel[C.kernel], sections.KERNEL_LENGTH),
-            decimal(kernel[C.launches_per_call]),
-            microseconds(kernel[C.us_per_call]),
-            percent(kernel[C.percent]),
-        )
-        for role in (Role.REFERENCE, Role.TARGET)
-        for kernel in lowered.filter(pl.col(C.side) == role.value)
-        .head(KERNELS_SHOWN)
-        .iter_rows(named=True)
-    ]
-    headers = ("Side", "Kernel", "Launches per call", "Time per call", "% of the operation")
-    return table(headers, lines) if lines else None
 
 
 def _causes(subject: Subject, finding: Finding) -> Markdown:
