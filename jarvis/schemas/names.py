@@ -251,6 +251,7 @@ class Declared:
     rank: Final = "rank"
     reason: Final = "reason"
     reference_bound: Final = "reference_bound"
+    reference_dtype: Final = "reference_dtype"
     reference_calls: Final = "reference_calls"
     reference_count: Final = "reference_count"
     reference_efficiency_pct: Final = "reference_efficiency_pct"
