@@ -38,6 +38,9 @@ COLUMNS = ("Metric", "Reference", "Target", "Δ", "Expected?")
 RATES = {"memory": ("tb_per_s", tb_per_s), "compute": ("tflops_per_s", tflops_per_s)}
 """Column and formatter of the achieved rate by bound."""
 
+RELEVANT_ROWS, SHOWN_COMPUTE_PCT = 6, 5.0
+"""The operations with a section: RELEVANT_ROWS, and any other above SHOWN_COMPUTE_PCT."""
+
 KERNELS_SHOWN = 6
 """Kernels of each side that are listed per operation."""
 
@@ -75,8 +78,8 @@ def shown_rows(subject: Subject) -> list[Row]:
     return [
         row
         for position, row in enumerate(subject.rows)
-        if position < sections.RELEVANT_ROWS
-        or (row[C.percent_of_compute] or 0.0) >= sections.SHOWN_COMPUTE_PCT
+        if position < RELEVANT_ROWS
+        or (row[C.percent_of_compute] or 0.0) >= SHOWN_COMPUTE_PCT
         or row[C.pair] in subject.by_pair
     ]
 
