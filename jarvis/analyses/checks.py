@@ -11,7 +11,6 @@ from jarvis.analyses.base import CategoryData
 from jarvis.analyses.inefficiency import evidence_of, expectation, low_efficiency, opportunity
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, groups, weighted_efficiency
 from jarvis.analyses.small_calls import many_small_calls
-from jarvis.analyses.unmodelled import no_perf_model
 from jarvis.findings import Finding, OpRef, Priority
 from jarvis.perf_report.populations import MIN_CALLS as MIN_CALLS
 from jarvis.perf_report.populations import MIN_GAP_US as MIN_GAP_US
@@ -372,7 +371,6 @@ def _card(
 SHARED_CHECKS = (
     low_efficiency,
     opportunity,
-    no_perf_model,
     many_small_calls,
     above_peak,
     high_variance,
@@ -385,7 +383,6 @@ __all__ = [
     "high_variance",
     "low_efficiency",
     "many_small_calls",
-    "no_perf_model",
     "nothing_to_fix",
     "opportunity",
 ]

@@ -9,7 +9,6 @@ import polars as pl
 from pydantic import JsonValue
 
 from jarvis import impact, savings
-from jarvis.analyses import unmodelled
 from jarvis.analyses.actions import supported
 from jarvis.analyses.base import Analysis, CategoryData
 from jarvis.analyses.baseline import Baseline, measure_baseline
@@ -26,10 +25,12 @@ from jarvis.perf_report import Totals
 from jarvis.perf_report.unavailable import unavailable_reason
 from jarvis.preconditions import Facts
 from jarvis.schemas.names import C
-from jarvis.text.messages import Message
+from jarvis.text.messages import Message, MessageTable
 
 NO_HARDWARE = "Efficiencies are not available: the hardware is not known, so there is no peak."
 NO_MODELS = "Efficiencies are not available: no perf model covers these operations."
+
+NOTES = MessageTable("no_perf_model", {"note": "{rows:count row} ({time_ms}): {note}"})
 
 
 class ReportTables(Protocol):
@@ -251,7 +252,7 @@ def _notes(data: CategoryData, judged: pl.DataFrame) -> tuple[Message | str, ...
         .agg(rows=pl.len(), time_us=pl.col(C.kernel_time_us).sum())
     )
     return tuple(
-        unmodelled.MESSAGES("note", rows=rows, time_ms=time_us / 1000, note=note)
+        NOTES("note", rows=rows, time_ms=time_us / 1000, note=note)
         for note, rows, time_us in reasons.iter_rows()
     )
 

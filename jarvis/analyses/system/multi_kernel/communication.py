@@ -15,6 +15,7 @@ from jarvis.analyses.system.multi_kernel.messages import MESSAGES
 from jarvis.analyses.window import staging_ms, timeline_window
 from jarvis.findings import COMMUNICATION_POOL, EvidenceValue, Finding, Priority, Severity
 from jarvis.perf_report import Totals
+from jarvis.perf_report.timeline.step_account import step_name
 from jarvis.preconditions import BYTES_PER_MIB, LARGE_MESSAGE_BYTES
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message, to_text
@@ -52,19 +53,22 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
     """Communication on the critical path.
 
     Symptom: the GPU communicates while it computes nothing.
-    Rule: exposed communication time as a share of the GPU window. If the collectives that take most
+    Rule: exposed communication time as a share of the step time (of the GPU window if the input has
+    no events). If the collectives that take most
     time have messages of at least {LARGE_MESSAGE_BYTES:,.0f} bytes and move less than
     {SLOW_LINK_GB_PER_S} GB/s, the message size does not explain the time, and the advice is to look
     for late ranks first. At least {MANY_SMALL} collectives of one kind with smaller messages are
     named with their mean size.
     Threshold: above {EXPOSED_PCT}%: CRITICAL / HIGH / MEDIUM / LOW; a finding from MEDIUM on.
     """
-    totals = data.totals
-    share = totals.exposed_comm_pct or 0.0
+    totals, bounds = data.totals, data.totals.step
+    exposed_ms, share, whole = totals.exposed_comm_time_ms, totals.exposed_comm_pct or 0.0, None
+    if bounds is not None and bounds.step_ms is not None:
+        exposed_ms, share = bounds.comm_ms, impact.share_pct(bounds.comm_ms, bounds.step_ms)
+        whole = step_name(bounds.is_marked)
     severity = grade(share, EXPOSED_PCT)
     if not is_worth_acting(severity):
         return
-    exposed_ms = totals.exposed_comm_time_ms
     longest = next(_kinds(data), None)
     small, staged = _small(data), _staging(data)
     yield Finding(
@@ -73,7 +77,7 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
         title=MESSAGES("exposed.title"),
         evidence={
             "exposed_communication_ms": exposed_ms,
-            "wall_pct": share,
+            "step_pct" if whole else "wall_pct": share,
             "communication_ms": totals.total_comm_time_ms,
             **_collective_evidence(data),
             **staged,
@@ -82,6 +86,7 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
             "exposed.issue",
             exposed_ms=exposed_ms,
             wall_pct=share,
+            whole=whole or "the GPU window",
             total_ms=totals.total_comm_time_ms,
             longest=longest.message("exposed.issue.longest") if longest else None,
             small=MESSAGES("exposed.issue.small", **small) if small else None,
@@ -99,7 +104,7 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
             impact.bounded_impact(
                 exposed_ms,
                 exposed_ms,
-                mid_ms=to_target_ms(totals, HIDDEN_TARGET_PCT),
+                mid_ms=min(exposed_ms, to_target_ms(totals, HIDDEN_TARGET_PCT)),
                 **data.bases,
             )
         ),

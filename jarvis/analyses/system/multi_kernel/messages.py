@@ -9,7 +9,7 @@ MESSAGES = MessageTable(
     {
         "exposed.title": "Collective communication blocks compute",
         "exposed.issue": "Collective communication is exposed for {exposed_ms} ({wall_pct} of "
-        "the GPU window) of its {total_ms}, and the GPU computes nothing meanwhile{longest}."
+        "{whole}) of its {total_ms}, and the GPU computes nothing meanwhile{longest}."
         "{small}{staging}",
         "exposed.issue.small": " {small_collectives:count message} of {collective} "
         "{small_collectives:either is|are} small: {mean_bytes:size} on average.",
