@@ -1,6 +1,6 @@
 """Generate ``docs/validation.md`` from the checks."""
 
-from jarvis.validation import comparison, files, findings, totals
+from jarvis.validation import comparison, evidence, files, findings, savings, shares, totals
 from jarvis.validation.check import Check
 
 INTRODUCTION = """\
@@ -32,6 +32,9 @@ GROUPS: dict[str, tuple[Check, ...]] = {
     "Files": files.CHECKS,
     "Totals": totals.CHECKS,
     "Findings": findings.CHECKS,
+    "Savings": savings.CHECKS,
+    "Shares": shares.CHECKS,
+    "Evidence": evidence.CHECKS,
     "Comparison": comparison.CHECKS,
 }
 """The checks by subject, in the order in which they run."""
