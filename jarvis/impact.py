@@ -209,10 +209,10 @@ def bounded_impact(
 ) -> Impact:
     """Return an impact with an upper bound from the trace.
 
-    At most ``saved_ms``; ``mid_ms`` defaults to half of the way from ``low_ms``, also if it would
-    be the bound. ``efficiency_pct`` is the present efficiency, if known.
+    At most ``saved_ms``; ``mid_ms`` defaults to half of the way from ``low_ms``. ``efficiency_pct``
+    is the present efficiency, if known.
     """
-    mid = (low_ms + saved_ms) / 2 if mid_ms is None or mid_ms >= saved_ms else mid_ms
+    mid = (low_ms + saved_ms) / 2 if mid_ms is None else mid_ms
     savings = Range(low=low_ms, mid=mid, high=saved_ms)
     return _impact(time_ms, savings, "upper bound", compute_ms, total_ms, efficiency_pct)
 
