@@ -305,7 +305,7 @@ DEMANDS = {
     r"num_workers": r"has_loader_(without_)?workers",
     r"grouped (GEMM|kernel) for": r"calls_are_independent",
     r"(Replay|replay) .*from a GPU graph|^Replay from": r"not has_graph_replay",
-    r"gradient reductions|reductions (early|run)|[Ss]tore gradients|each gradient|copies gradients": (
+    r"gradient reductions|reductions (early|run)|[Ss]tore gradients|(each|copies) gradient": (
         r"reduces_gradients|has_backward"
     ),
     r"checkpoint less": r"has_checkpointing",

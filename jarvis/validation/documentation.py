@@ -11,6 +11,9 @@ and the findings of [results.json](results.md) against the tables. It also accep
 `jarvis compare --output-dir` writes. Every check prints a line with its verdict: `pass`, `warn` (no
 failure) or `fail`. Below a failed check are the file, the problem and the expected content.
 
+Runs of versions that do not record what bounds the step time are not checked for what these
+versions did not promise, such as the order of findings by step time.
+
 The layout and wording of the reports are not checked here, but by the tests in `tests/layout`.
 
 ```sh

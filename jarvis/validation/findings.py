@@ -1,5 +1,6 @@
 """Checks of the findings: that each is complete, and the same in every file and in one order."""
 
+import html
 from collections import Counter
 from collections.abc import Iterator
 
@@ -12,6 +13,9 @@ TEXTS = ("title", "issue", "algorithmic", "kernel")
 
 LOWEST = "Low"
 """Findings that were and are of this priority get no card in the layout of TraceLens's agent."""
+
+MARKS = "\\`*"
+"""Characters of Markdown that a title in a report has in addition."""
 
 EQUAL_DIGITS = 3
 """Savings in ms that are equal in so many decimals do not decide the order."""
@@ -82,6 +86,32 @@ def findings_are_the_same_in_every_file(run: RunFiles) -> Iterator[Problem]:
     yield from _differences(file, compute, run.priority_data["findings"])
 
 
+def summary_names_the_first_finding(run: RunFiles) -> Iterator[Problem]:
+    """The summary of the fair report names the finding that saves most, before any other; if all
+    are of low priority, it need not name one."""
+    path = run.paths.standalone_report("fair")
+    if not path.is_file() or all(finding["priority"] == LOWEST for finding in run.findings):
+        return
+    summary = _plain(path.read_text(encoding="utf-8")).partition("\n## ")[2].partition("\n## ")[0]
+    places = {
+        place: finding["title"]
+        for finding in sorted(run.findings, key=_place, reverse=True)
+        if (place := summary.find(_plain(finding["title"]))) >= 0
+    }
+    urgent = [finding for finding in run.findings if finding["priority"] != LOWEST]
+    firsts = [min(map(_place, some)) for some in (run.findings, urgent)]
+    expected = {finding["title"] for finding in run.findings if _place(finding) in firsts}
+    named = places[min(places)] if places else None
+    if named not in expected:
+        text = f"The summary names {named!r} first; one of {sorted(expected)} expected."
+        yield Problem(run.name(path), text)
+
+
+def _plain(text: str) -> str:
+    """Return a text without the marks and escapes of Markdown."""
+    return html.unescape(text).translate(dict.fromkeys(map(ord, MARKS)))
+
+
 def _differences(file: str, cards: list[Json], listed: list[Json]) -> Iterator[Problem]:
     expected = {key_of(finding): finding for finding in cards}
     found = {key_of(finding): finding for finding in listed}
@@ -115,4 +145,5 @@ CHECKS = (
     Check(findings_are_distinct),
     Check(findings_are_ordered_by_their_saving, needs_steps=True),
     Check(findings_are_the_same_in_every_file, needs_steps=True),
+    Check(summary_names_the_first_finding, needs_steps=True),
 )

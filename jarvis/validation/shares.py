@@ -130,14 +130,20 @@ def counts_times_means_are_the_totals(run: RunFiles) -> Iterator[Problem]:
 
 
 def operations_take_their_calls(run: RunFiles) -> Iterator[Problem]:
-    """The calls of an operation times their mean time equal its GPU time, and its kernels take at
-    most that."""
+    """The calls of an operation times their mean time equal its GPU time, the launches of a kernel
+    times theirs at most that."""
     file = run.name(run.paths.table("operations"))
     for uid, row in run.operations.items():
-        total_us, mean_us = row["kernel_time_us"] or 0.0, row["kernel_time_us_mean"]
-        if mean_us is not None and not is_close(row["operation_count"] * mean_us, total_us):
-            text = f"Row {uid} has {row['operation_count']} calls of {mean_us} µs"
-            yield Problem(file, f"{text}; {total_us} µs expected.")
+        total_us, calls = row["kernel_time_us"] or 0.0, row["operation_count"]
+        mean_us = row["kernel_time_us_mean"]
+        if mean_us is not None and not is_close(calls * mean_us, total_us):
+            text = f"Row {uid} has {calls} calls of {mean_us} µs; {total_us} µs expected."
+            yield Problem(file, text)
+        for kernel in row["kernels"] or ():
+            kernel_us = kernel["count"] * (kernel["mean_us"] or 0.0)
+            if exceeds(kernel_us, total_us):
+                text = f"Row {uid} has {kernel_us} µs of {kernel['name']!r}; {total_us} µs at most."
+                yield Problem(file, text)
 
 
 def _exceeding(file: str, named: str, found: Json, total_ms: object) -> Iterator[Problem]:

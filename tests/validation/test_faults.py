@@ -126,10 +126,14 @@ def change_step(paths: RunPaths, **bounds: float) -> None:
     change_json(paths.manifest, lambda manifest: manifest["totals"]["step"].update(bounds))
 
 
-def mean_of_operations_off(paths: RunPaths) -> None:
-    path = paths.table("operations")
-    rows = pl.read_parquet(path).with_columns(pl.col("kernel_time_us_mean") * 2)
-    rows.write_parquet(path)
+def change_table(paths: RunPaths, name: str, column: pl.Expr) -> None:
+    rows = pl.read_parquet(paths.table(name)).with_columns(column)
+    rows.write_parquet(paths.table(name))
+
+
+def twice_as_long() -> pl.Expr:
+    mean_us = pl.element().struct.field("mean_us")
+    return pl.element().struct.with_fields((2 * mean_us).alias("mean_us"))
 
 
 def launch_as_operation(manifest: Any) -> None:
@@ -298,6 +302,18 @@ FAULTS: dict[str, tuple[Find, Fault]] = {
         savings.bounds_follow_from_the_tables,
         lambda p: change_step(p, idle_ms=1e6),
     ),
+    "exposed copies that the steps have and the bound does not": (
+        savings.bounds_follow_from_the_tables,
+        lambda p: change_step(p, copies_ms=0.0),
+    ),
+    "a step that is longer than its parts": (
+        savings.steps_are_the_sum_of_their_parts,
+        lambda p: change_table(p, "steps", pl.col("compute_ns") - 1000),
+    ),
+    "a summary of another finding": (
+        findings.summary_names_the_first_finding,
+        lambda p: substitute(p.standalone_report("fair"), "The GPU idles", "The GPU works", 99),
+    ),
     "kernels that bound more than the GPU works": (
         savings.bounds_follow_from_the_tables,
         lambda p: change_step(p, kernels_ms=1e6),
@@ -364,7 +380,11 @@ FAULTS: dict[str, tuple[Find, Fault]] = {
     ),
     "operations with another mean": (
         shares.operations_take_their_calls,
-        mean_of_operations_off,
+        lambda p: change_table(p, "operations", pl.col("kernel_time_us_mean") * 2),
+    ),
+    "a kernel that takes longer than its operation": (
+        shares.operations_take_their_calls,
+        lambda p: change_table(p, "operations", pl.col("kernels").list.eval(twice_as_long())),
     ),
     "a call of the runtime among the operations": (
         evidence.operations_are_no_runtime_calls,
