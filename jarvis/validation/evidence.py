@@ -22,7 +22,7 @@ CALLS = ("frame", "site", "host_call", "annotation", "collective")
 """Values of messages that name a frame, another host call, an annotation or a collective."""
 
 BETWEEN_PLACES = " / "
-LINE = re.compile(r"[^\s`(]+\.py\(\d+\)(?:: [\w<>.]+)?")
+LINE = re.compile(r"[^\s`(]{1,200}\.py\(\d{1,9}\)(?:: [\w<>.]{1,200})?")
 """A line of source code, as the profiler names it: ``model.py(7): forward``."""
 
 RUNTIME_CALL = re.compile(r"(?:(?:cuda|hip)[A-Z]|cu[A-Z][a-z])\w*")

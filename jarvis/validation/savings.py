@@ -142,6 +142,7 @@ def savings_stay_within_the_step(run: RunFiles) -> Iterator[Problem]:
     """No finding saves more step time than its operations run in the steps, than bounds all
     kernels, or than the steps have of the time that it saves from."""
     step, work = run.step, run.columns("gpu_work", "operation_uid", "ts_ns", "dur_ns")
+    of_operations = work.drop_nulls().partition_by("operation_uid", as_dict=True)
     for finding in quantified(run) if step else ():
         saving = finding["impact"].get("step_ms")
         if saving is None:
@@ -149,7 +150,8 @@ def savings_stay_within_the_step(run: RunFiles) -> Iterator[Problem]:
             continue
         pool = finding.get("time_pool")
         if pool is None:
-            own = work.filter(pl.col("operation_uid").is_in(sorted(uids(finding))))
+            found = (of_operations.get((uid,)) for uid in sorted(uids(finding)))
+            own = pl.concat([work.clear(), *(events for events in found if events is not None)])
             running_ms = covered_ms(own, step["start_ns"], step["end_ns"])
             limit = min(step["kernels_ms"], finding["impact"]["saved_ms"]["high"])
             limit = limit if work.is_empty() else min(limit, running_ms)
@@ -183,6 +185,8 @@ def priorities_follow_from_the_saving(run: RunFiles) -> Iterator[Problem]:
 
 def covered_ms(events: pl.DataFrame, start_ns: int, end_ns: int) -> float:
     """Return for how long at least one of the events runs between two times."""
+    if events.is_empty():
+        return 0.0
     begin, end = pl.col("ts_ns"), pl.col("ts_ns") + pl.col("dur_ns")
     spans = events.drop_nulls(["ts_ns", "dur_ns"]).select(
         begin=begin.clip(start_ns, end_ns), end=end.clip(start_ns, end_ns)

@@ -10,8 +10,10 @@ from typing import Any
 import polars as pl
 import pytest
 
+from jarvis import savings as rules
 from jarvis.cli import main
 from jarvis.core.workspace import RunPaths
+from jarvis.findings import Priority
 from jarvis.validation import (
     CHECKS,
     Outcome,
@@ -582,6 +584,13 @@ def test_a_fault_in_a_comparison_fails_its_check(name: str, compared_run: Path) 
     outcomes = validate(compared_run)
     assert failed(outcomes) == {find.__name__}
     assert not is_valid(outcomes)
+
+
+def test_the_thresholds_are_those_of_the_findings() -> None:
+    assert savings.CAPS == rules.CAPS
+    assert savings.FLOORS == rules.FLOORS
+    assert findings.EQUAL_DIGITS == rules.EQUAL_DIGITS
+    assert list(reversed(savings.WORDS)) == list(Priority)
 
 
 def test_every_check_has_a_fault() -> None:
