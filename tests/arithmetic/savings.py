@@ -199,8 +199,7 @@ def _of_epilogue(run: RunDirectory, facts: Facts) -> Saving:
     (time_ms,), (added,), (now,) = (facts[n] for n in ("time_ms", "fused_bytes", "step_bytes"))
     bandwidth = (run.hardware or {})["mem_bw_gbps"] * 1e6
     mid = max(0.0, time_ms - added / bandwidth / TARGET_PCT * 100)
-    low = min(mid, time_ms * (1 - min(1.0, added / now)) * 0.85)
-    return low, mid if mid < time_ms else (low + time_ms) / 2, time_ms
+    return min(mid, time_ms * (1 - min(1.0, added / now)) * 0.85), mid, time_ms
 
 
 def _of_waiting(run: RunDirectory, finding: dict[str, Any], facts: Facts) -> Saving | None:
@@ -210,7 +209,7 @@ def _of_waiting(run: RunDirectory, finding: dict[str, Any], facts: Facts) -> Sav
         sure = max(0.0, facts["idle_ms"][0] - doubtful)
         busy = run.timeline_ms["busy_time"]
         to_target = max(0.0, run.total_ms - busy / (1 - IDLE_TARGET_PCT / 100))
-        return 0.0, to_target if to_target < sure else sure / 2, sure
+        return 0.0, min(sure, to_target), sure
     if check == "idle_causes":
         (spent,) = facts["own_cause_ms"]
         doubtful_ms = [ms for c in DOUBTFUL_CAUSES for ms in facts.get(f"{c}_idle_ms", ())]

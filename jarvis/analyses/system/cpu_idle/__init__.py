@@ -45,7 +45,7 @@ def gpu_idle(data: CategoryData) -> Iterator[Finding]:
     Rule: idle time as a share of the GPU window, from the GPU timeline, both without the time in
     which the GPU finished work from before the recording; the saving is idle time beyond
     {TARGET_IDLE_PCT}%, at most the gaps in which the GPU was not busy with work that the timeline
-    excludes or the trace lacks, half of them if they are less.
+    excludes or the trace lacks.
     Threshold: a finding from {IDLE_FINDING_PCT}% on; above {IDLE_PCT}%: CRITICAL / HIGH / MEDIUM /
     LOW, the priority by the share without those gaps.
     """
@@ -58,7 +58,7 @@ def gpu_idle(data: CategoryData) -> Iterator[Finding]:
     doubtful_ms = sum(cause.idle_ms for cause in parts if not cause.words.is_idle)
     idle_ms, true_ms = totals.idle_time_ms, max(0.0, totals.idle_time_ms - doubtful_ms)
     is_doubtful = doubtful_ms > true_ms
-    saved_ms = to_target_ms(totals, TARGET_IDLE_PCT)
+    saved_ms = min(true_ms, to_target_ms(totals, TARGET_IDLE_PCT))
     priority = priority_of(grade(impact.share_pct(true_ms, totals.total_time_ms), IDLE_PCT))
     yield Finding(
         check="gpu_idle",
@@ -86,9 +86,7 @@ def gpu_idle(data: CategoryData) -> Iterator[Finding]:
         priority_local=priority,
         priority=priority,
         severity=grade(idle_pct, IDLE_PCT),
-        impact=impact.bounded_impact(
-            idle_ms, true_ms, mid_ms=saved_ms if saved_ms < true_ms else None, **data.bases
-        ),
+        impact=impact.bounded_impact(idle_ms, true_ms, mid_ms=saved_ms, **data.bases),
         caveat=MESSAGES("caveat.window"),
         time_pool=IDLE_POOL,
         **(_advice_for(data, sole) if sole else _general_advice(data, parts)),
