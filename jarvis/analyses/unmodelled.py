@@ -50,7 +50,7 @@ REPLAYED = _Kind(
     "replayed from a GPU graph",
     "The kernels are replayed from a GPU graph, which records no operators and no shapes",
     "First find the operators of these kernels, in a trace of one step without GPU graphs.",
-    "Until then identify the kernels by name: {launches} of {kernel} take {mean_time_ms} each; "
+    "Until then identify the kernels by name: {launches} of {kernel} take {mean_launch_ms} each; "
     "compare that between versions, and profile it with the platform's hardware-counter profiler.",
     "In a trace without graph replay, {kernel} must have an operator, a shape and an efficiency.",
     "Record one step with GPU graphs disabled and `record_shapes=True`: it shows the operators "
@@ -71,7 +71,7 @@ WITHOUT_ARGUMENTS = _Kind(
     "without arguments",
     "without operators or shapes",
     "The trace records no operator or no shapes for these kernels",
-    "First find out what launches {kernel}: {launches} take {mean_time_ms} each.",
+    "First find out what launches {kernel}: {launches} take {mean_launch_ms} each.",
     "Until then identify the kernels by name, and profile {kernel} with the platform's "
     "hardware-counter profiler.",
     "In a trace with operators and shapes, {kernel} must have an efficiency.",
@@ -248,7 +248,11 @@ def _values(group: OperationGroup) -> dict[str, Any]:
     first = OperationGroup(group.rows.head(1))
     arguments = first.heaviest["arguments"]
     on_arguments = MESSAGES("on_arguments", arguments=arguments) if arguments else None
-    return values_of(first) | {"launches": first.launches, "on_arguments": on_arguments}
+    values, launches = values_of(first), first.launches
+    is_one_each = launches in (0, first.calls)  # a call can launch several kernels
+    mean_launch_ms = values["mean_time_ms"] if is_one_each else first.time_ms / launches
+    added = {"launches": launches, "mean_launch_ms": mean_launch_ms, "on_arguments": on_arguments}
+    return values | added
 
 
 def _evidence(group: OperationGroup, names: list[str], kind: _Kind) -> dict[str, EvidenceValue]:

@@ -46,7 +46,13 @@ BASES = {
 or a time of the run."""
 
 COUNTS = ("calls", "count", "launches", "copies", "instances")
-MEANS = {"mean_ms": 1.0, "mean_time_ms": 1.0, "mean_us": 1e-3, "mean_kernel_time_us": 1e-3}
+MEANS = {
+    "mean_launch_ms": 1.0,
+    "mean_ms": 1.0,
+    "mean_time_ms": 1.0,
+    "mean_us": 1e-3,
+    "mean_kernel_time_us": 1e-3,
+}
 MEANS |= {"mean_gpu_time_us": 1e-3, "mean_kernel_us": 1e-3}
 """Mean times, with the factor that makes them ms."""
 
