@@ -41,8 +41,9 @@ check: setup ## lint, format, types, layers, generated docs
 	$(BIN)/lint-imports
 	$(BIN)/python docs/generate.py --check
 
-test: check ## check, then the whole test suite (browser tests need Debian's chromium)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+# One thread of Polars in each process: the processes already take all cores.
+test: check $(TEST_NEEDS) ## check, then the whole test suite (browser tests need Debian's chromium)
+	MAKEFLAGS= POLARS_MAX_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 format: setup ## format, and fix lint errors that can be fixed automatically
 	$(BIN)/ruff format .

@@ -29,6 +29,11 @@ GRAPH_LAUNCH = "(?i)graphlaunch"
 PAGEABLE = "Pageable"
 """The profiler's name for host memory that is not pinned."""
 
+PINNED = "Pinned"
+
+SCALAR_BYTES = 16
+"""Maximum size of a single value: a complex number of double precision."""
+
 REDUCTION = "(?i)reduce"
 """Pattern of collectives that add up what the ranks send: all-reduce, reduce-scatter, reduce."""
 

@@ -25,8 +25,9 @@ class Claim:
     Operators that a compiled kernel lists in its name are ignored. Categories take precedence,
     except those derived only from a kernel's name; if patterns of several analyses match, the
     lowest ``order`` wins. Rows whose longest kernel is of a kind in ``kernel_kinds`` (of the table
-    of communication names) come before all others. ``blocks`` (``perf_report.kernel_blocks``) of
-    kernels decide for kernels without an operator, and for operators that nothing else claims.
+    of communication names; copies that FSDP launches are staging) come before all others.
+    ``blocks`` (``perf_report.kernel_blocks``) of kernels decide for kernels without an operator,
+    and for operators that nothing else claims.
     ``rest`` claims all unclaimed operations.
     """
 
@@ -137,8 +138,8 @@ Measure = Callable[[CategoryData], dict[str, JsonValue]]
 class Target:
     """The slider of a system analysis and the saving that reaching its target brings.
 
-    ``recovered_ms(totals, pct)`` is the time saved at a target of ``pct`` percent; it replaces the
-    middle estimate in the findings of ``check``.
+    ``recovered_ms(totals, pct)`` is the time saved at a target of ``pct`` percent, at most what the
+    findings of the time ``pool`` can save; it replaces the middle estimate in those of ``check``.
     """
 
     label: str
@@ -146,6 +147,7 @@ class Target:
     default_pct: float
     recovered_ms: Callable[[Totals, float], float]
     check: str
+    pool: str | None = None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The account of a step in reports and on pages."""
 
 from jarvis.perf_report.timeline.step_account import StepAccount
+from jarvis.reports import utilization
 from jarvis.reports.messages import MESSAGES
 from jarvis.run import Run
 from jarvis.schemas.names import C
@@ -37,7 +38,11 @@ def basis(account: StepAccount) -> str:
     if not account.is_marked:
         return "the recording, which marks no steps"
     steps = counted(account.step_count, f"{account.source.value} step")
-    return steps if account.step_count == 1 else f"mean of {steps}"
+    mean = steps if account.step_count == 1 else f"mean of {steps}"
+    if not account.runs_ahead:
+        return mean
+    marked = milliseconds(account.mean_ms(account.marked_ns))
+    return f"{mean}, timed on the GPU; the host runs ahead and marks {marked}"
 
 
 def throughput(account: StepAccount) -> str:
@@ -47,15 +52,23 @@ def throughput(account: StepAccount) -> str:
     return f"{decimal(account.tokens_per_s)} tokens per second, as the engine's annotations count"
 
 
+def rates(run: Run, account: StepAccount) -> str:
+    """Return tokens per second and the model FLOPs utilization, or why they are not known."""
+    mfu = utilization.sentence(utilization.utilization(run, account))
+    return f"{throughput(account)}. {mfu}"
+
+
 def sentence(account: StepAccount) -> str:
     """Return the step time and its largest parts in one sentence."""
     parts = sorted(account.rows().iter_rows(), key=lambda part: -part[2])
     named = [f"{label} {percent(pct)}" for label, _, pct in parts if pct >= MIN_NAMED_PCT]
     carried_ms = account.mean_ms(account.carried_in_ns)
-    average = MESSAGES("step.average", steps=account.step_count) if account.step_count > 1 else None
+    average = MESSAGES("step.average", steps=account.step_count, total_ms=account.total_ns / 1e6)
+    ahead = MESSAGES("step.ahead", marked_ms=account.mean_ms(account.marked_ns))
     values = {
         "step_ms": account.step_ms,
-        "average": average,
+        "average": average if account.step_count > 1 else None,
+        "ahead": ahead if account.runs_ahead else None,
         "parts": ", ".join(named),
         "carried": MESSAGES("step.carried", carried_ms=carried_ms) if carried_ms else None,
     }
@@ -69,7 +82,7 @@ def account_parts(run: Run) -> dict[str, str | None]:
     if account is None:
         return {"step_basis": None, "step": OUTDATED if is_outdated(run) else None}
     return {
-        "step_basis": f"{basis(account)}. {throughput(account)}",
+        "step_basis": f"{basis(account)}. {rates(run, account)}",
         "step": account_table(account),
     }
 

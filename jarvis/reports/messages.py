@@ -56,19 +56,26 @@ MESSAGES = MessageTable(
         "{time_ms}.{step}",
         "potential.step": " Step: {saving}.",
         "potential.none": "No saving can be estimated from this trace.",
-        "joined.part": "{title} with {time}",
-        "joined": "{because}, so the efficiency of those of {parts:joined , } and {last} is not "
-        "known.",
-        "step": "One step takes {step_ms}{average}: {parts}{carried}.",
+        "step": "One step takes {step_ms}{average}{ahead}: {parts}{carried}.",
         "step.recording": "The recording, which marks no steps, takes {step_ms}: {parts}{carried}.",
-        "step.average": " on average over {steps:count step}",
+        "step.average": " on average over {steps:count step} ({total_ms} together)",
+        "step.ahead": ", by the ends of its GPU work, because the host runs ahead of the GPU "
+        "(marked: {marked_ms})",
         "step.carried": "; {carried_ms} in which the GPU finished work from before the recording "
         "are not part of it",
-        "summary.first": "{label} ({title}) comes first: it saves {about} {gain_ms}, {gain_pct} of "
+        "mfu": "MFU {mfu_pct}: {gflop_per_step:number} GFLOP {per} as executed, "
+        "{tflops_per_s:number} of {peak_tflops:number} TFLOPS/s ({compute}, {gpu}); perf models "
+        "give the FLOPs of {covered_pct} of the operations' time",
+        "mfu.no_hardware": "MFU is not known, as the GPU has no known peaks",
+        "mfu.no_events": "MFU is not known, as the input has no GPU events",
+        "mfu.uncovered": "MFU is not known, as perf models give the FLOPs of only {covered_pct} of "
+        "the operations' time",
+        "mfu.no_peak": "MFU is not known, as the peak of {compute} is not",
+        "summary.first": 'The largest cost is "{title}" with {time_ms}; without it, {whole} would '
+        "take at most {high_ms} ({high_pct}) less.",
+        "summary.next": 'Next is "{title}" with {time_ms}, at most {high_ms} ({high_pct}) of '
         "{whole}.",
-        "summary.all": "{findings:count finding}, {critical} of them critical; without double "
-        "counting, the estimates add up to {saved_ms} ({saved_pct} of {whole}).",
-        "summary.all.nothing": "{findings:count finding}, {critical} of them critical.",
+        "summary.leads": 'First comes "{title}", which makes the other findings uncertain.',
         "summary.compute": "{compute_ms} of the {total_ms} of the GPU window",
     },
 )

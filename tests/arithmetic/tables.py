@@ -175,12 +175,3 @@ def _launch_times(
         (shortest, min(kernel["min_us"] for kernel in kernels) / 1000),
         (longest, max(kernel["max_us"] for kernel in kernels) / 1000),
     ]
-
-
-def shown(rows: list[Row], run: RunDirectory) -> list[Row]:
-    """The rows of a stakeholder's table: the first six, and any above 5% of compute."""
-    return [
-        row
-        for place, row in enumerate(rows)
-        if place < 6 or share(row.time_us / 1000, run.compute_ms) >= 5
-    ]

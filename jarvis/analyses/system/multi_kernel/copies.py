@@ -11,7 +11,7 @@ from jarvis.analyses.base import CategoryData
 from jarvis.analyses.severity import Ladder, at_most, grade, is_worth_acting, priority_of, worst
 from jarvis.analyses.window import timeline_window
 from jarvis.findings import COPIES_POOL, EvidenceValue, Finding, Priority, Severity
-from jarvis.preconditions import PAGEABLE
+from jarvis.preconditions import HOST_READ, PAGEABLE, PINNED, SCALAR_BYTES
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable, Templates, action, to_text
 
@@ -32,6 +32,9 @@ COPY_COUNT: Ladder = (
 capped at MEDIUM unless their time alone is HIGH, because no host waits for them."""
 
 
+MEMORY = {"pageable_copies": PAGEABLE, "pinned_copies": PINNED}
+"""Kinds of host memory by the quantity that counts the copies from or to it."""
+
 SEPARATE_STREAM = action("Copy on a separate stream.", "copies_share_compute_stream")
 """Even from pinned memory, a copy does not overlap with compute on its own stream."""
 
@@ -49,8 +52,7 @@ class CopyAdvice:
 COPY_ADVICE = {
     "D2H": CopyAdvice(
         title="device-to-host copies",
-        hypothesis="Values are read on the host in the hot path, as `.item()`, `.cpu()`, scalar "
-        "comparisons and logging do.",
+        hypothesis="Results are read on the host.",
         algorithmic="Keep the data on the device: reduce there, and read values back in batches or "
         "every n-th step.",
         kernel=[
@@ -116,6 +118,13 @@ MESSAGES = MessageTable(
             "not has_stacks",
         ),
         "description": "{copies:,} {what}, {time_ms}.",
+        "hypothesis.values": "Single values are read on the host, as `.item()`, conditions on "
+        "tensors and logging do.",
+        "hypothesis.tensors": "Tensors are read on the host, as `.cpu()` and `.tolist()` do.",
+        "hypothesis.both": "{single_values:count copy} {single_values:either reads a single value|"
+        "read single values} on the host, as `.item()`, conditions on tensors and logging do; the "
+        "others read tensors, as `.cpu()` and `.tolist()` do.",
+        "evidence.sizes": "{least_bytes:size} to {most_bytes:size}",
         "evidence.launcher": "{copies:,} x {name}",
         "evidence.launchers": "{launchers:list}",
         "exposed.title": "Exposed copies",
@@ -210,8 +219,13 @@ def _copy_finding(data: CategoryData, copies: CopyGrade) -> Finding:
     single = _single_copies(data, direction)
     if launchers := _launchers(single):
         evidence["copied_by"] = MESSAGES("evidence.launchers", launchers=launchers)
-    if pageable := _pageable(single):
-        evidence["pageable_copies"] = pageable
+    sizes = single[C.bytes].drop_nulls()
+    if sizes.n_unique() > 1:
+        evidence["copy_sizes"] = MESSAGES(
+            "evidence.sizes", least_bytes=sizes.min(), most_bytes=sizes.max()
+        )
+    through = {quantity: _through(single, memory) for quantity, memory in MEMORY.items()}
+    evidence |= {quantity: n for quantity, n in through.items() if n}
     return Finding(
         check="memory_copies",
         category=data.key,
@@ -231,7 +245,7 @@ def _copy_finding(data: CategoryData, copies: CopyGrade) -> Finding:
         priority=copies.priority,
         severity=copies.severity,
         impact=impact.bounded_impact(copies.time_ms, copies.exposed_ms, **data.bases),
-        hypothesis=MESSAGES.texts(f"{direction}.hypothesis"),
+        hypothesis=_hypothesis(direction, single),
         caveat=MESSAGES("caveat.D2H") if direction == "D2H" else None,
         verify=MESSAGES("verify", direction=direction),
         capture=MESSAGES("capture"),
@@ -243,8 +257,10 @@ def _copy_finding(data: CategoryData, copies: CopyGrade) -> Finding:
 def _single_copies(data: CategoryData, direction: str) -> pl.DataFrame:
     """Return the copies of the timeline's window in one direction."""
     if "gpu_work" not in data.tables:
-        texts = (C.launcher_name, C.src_kind, C.dst_kind)
-        return pl.DataFrame(schema={C.operation_uid: pl.Int64, **dict.fromkeys(texts, pl.String)})
+        numbers, texts = (C.operation_uid, C.bytes), (C.launcher_name, C.src_kind, C.dst_kind)
+        return pl.DataFrame(
+            schema={**dict.fromkeys(numbers, pl.Int64), **dict.fromkeys(texts, pl.String)}
+        )
     is_one = (pl.col(C.kind) == "copy") & (pl.col(C.direction) == direction)
     return timeline_window(data.tables["gpu_work"]).filter(is_one)
 
@@ -256,10 +272,22 @@ def _launchers(copies: pl.DataFrame) -> list[Message]:
     return [MESSAGES("evidence.launcher", copies=n, name=name) for name, n in most.iter_rows()]
 
 
-def _pageable(copies: pl.DataFrame) -> int:
-    """Return how many copies read or write pageable host memory, if the trace records it."""
-    is_pageable = pl.any_horizontal(pl.col(C.src_kind, C.dst_kind) == PAGEABLE)
-    return copies.filter(is_pageable).height
+def _through(copies: pl.DataFrame, memory: str) -> int:
+    """Return how many copies read or write this kind of host memory, if the trace records it."""
+    is_there = pl.any_horizontal(pl.col(C.src_kind, C.dst_kind) == memory)
+    return copies.filter(is_there).height
+
+
+def _hypothesis(direction: str, copies: pl.DataFrame) -> tuple[Message, ...]:
+    """Return the likely cause; what copies to the host read follows from their sizes."""
+    is_value = (pl.col(C.bytes) <= SCALAR_BYTES) | pl.col(C.launcher_name).str.contains(HOST_READ)
+    known = copies.select(is_value=is_value).to_series().drop_nulls()
+    if direction != "D2H" or known.is_empty() or known.len() < copies.height:
+        return MESSAGES.texts(f"{direction}.hypothesis")
+    values = int(known.sum())
+    if 0 < values < known.len():
+        return (MESSAGES("hypothesis.both", single_values=values),)
+    return (MESSAGES("hypothesis.values" if values else "hypothesis.tensors"),)
 
 
 def _copies_from_totals(data: CategoryData) -> Iterator[Finding]:
@@ -307,12 +335,12 @@ def assessment(data: CategoryData) -> dict[str, JsonValue]:
         "total_count": sum(copies.count for copies in graded) if graded else None,
         "total_time_ms": totals.total_memcpy_time_ms,
         "percent_of_total": time_pct,
-        "issues": [_copy_issue(copies) for copies in graded],
+        "issues": [_copy_issue(data, copies) for copies in graded],
     }
 
 
-def _copy_issue(copies: CopyGrade) -> dict[str, JsonValue]:
-    hypothesis = MESSAGES.texts(f"{copies.direction}.hypothesis")
+def _copy_issue(data: CategoryData, copies: CopyGrade) -> dict[str, JsonValue]:
+    hypothesis = _hypothesis(copies.direction, _single_copies(data, copies.direction))
     description = MESSAGES(
         "description",
         copies=copies.count,
