@@ -23,6 +23,7 @@ def eventful_trace() -> TraceBuilder:
         built.op("aten::topk", [[64, 4096]]).launches("sort_kernel", us=40)
         built.op("aten::item", [[1]])
         built.launches("Memcpy DtoH (Device -> Pageable)", us=30, cat="gpu_memcpy")
+        built.runtime("hipDeviceSynchronize", us=1500)
         built.op("c10d::allreduce_", [[1024]]).launches("ncclDevKernel_AllReduce", us=700, stream=9)
         built.waits(5000)
     return built

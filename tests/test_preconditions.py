@@ -1,5 +1,6 @@
 """Facts about a trace: each with tables where it holds and a near miss where it does not."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -294,6 +295,39 @@ def test_what_is_recorded_or_replayed_has_its_precondition() -> None:
     stacks = [each for each, text in texts.items() if "`with_stack=True`" in text]
     assert stacks
     assert all("not has_stacks" in preconditions()[each] for each in stacks)
+
+
+DEMANDS = {
+    r"[Pp]in the host memory|pinned memory without|without blocking from pinned": (
+        r"copies_are_pageable.*"
+    ),
+    r"separate stream": r"(communication|copies)_share(s)?_compute_stream.*",
+    r"num_workers": r"has_loader_(without_)?workers",
+    r"grouped (GEMM|kernel) for": r"calls_are_independent",
+    r"(Replay|replay) .*from a GPU graph|^Replay from": r"not has_graph_replay",
+    r"gradient reductions|reductions (early|run)|[Ss]tore gradients|(each|copies) gradient": (
+        r"reduces_gradients|has_backward"
+    ),
+    r"checkpoint less": r"has_checkpointing",
+    r"[Rr]emove reads of single values": r"has_host_reads",
+}
+"""Advice by pattern, and the pattern of a precondition that it needs."""
+
+
+@pytest.mark.parametrize("advice", DEMANDS)
+def test_advice_has_its_precondition(advice: str) -> None:
+    load_analyses()
+    texts = {
+        f"{name}.{key}": text
+        for name, templates in tables().items()
+        if not name.startswith(("comparison", "test_"))
+        for key, text in templates.items()
+    }
+    giving = [each for each, text in texts.items() if re.search(advice, text)]
+    assert giving
+    for each in giving:
+        needs = preconditions().get(each, ())
+        assert any(re.fullmatch(DEMANDS[advice], need) for need in needs), each
 
 
 def found(builder: TraceBuilder, key: str, check: str) -> Finding:

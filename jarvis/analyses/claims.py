@@ -12,7 +12,7 @@ from jarvis.analyses.operations import weighted_efficiency
 from jarvis.perf_models import BUILTIN, Registry
 from jarvis.perf_report.communication_names import STAGING, communication_kind, stages
 from jarvis.perf_report.kernel_blocks import block_of
-from jarvis.perf_report.unified import LAUNCHED, SYNTHETIC_END
+from jarvis.perf_report.unified import LAUNCHED, RUNTIME_CALL, SYNTHETIC_END
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE
 from jarvis.schemas.names import C
 from jarvis.text.format import cut
@@ -24,6 +24,8 @@ _WORD_BEGINS = r"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]))"
 """Where a word begins: ``gemm`` in ``16816gemm`` and ``MoeGemm``, not in ``fbgemm``."""
 
 TOP_OPERATIONS = 10
+
+_SUMMED = [C.name, C.direct_kernel_time_us, C.count]
 
 TOP_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     C.rank: pl.Int64,
@@ -138,22 +140,33 @@ def top_operations(
     joined through the GPU events: an operation row belongs to the launcher that has most of its
     time. ``operation_uids`` are these rows; the first has most time and gives ``uid``. A launcher
     without such a row takes ``uid`` from the row where it has most time. Without GPU events the
-    launchers that a row names share its time.
+    launchers that a row names share its time. Kernels that the runtime launches without an operator
+    are listed by their own names.
     """
-    heaviest = ops_summary.sort(C.direct_kernel_time_us, descending=True).head(TOP_OPERATIONS)
+    kernels = _kernels_without_operator(claimed)
+    launchers = [
+        (time_us, name, count)
+        for name, time_us, count in ops_summary[_SUMMED].iter_rows()
+        if not RUNTIME_CALL.fullmatch(name)
+    ]
+    launchers += [
+        (sum(time_us for time_us, _, _ in rows), name, sum(calls for _, calls, _ in rows))
+        for name, rows in kernels.items()
+    ]
+    heaviest = sorted(launchers, key=lambda launcher: (-launcher[0], launcher[1]))
     shares = _shares(gpu_work if gpu_work.height else _named_launchers(claimed))
     ranked = claimed.sort(C.kernel_time_us, C.uid, descending=[True, False])
     rows = []
-    for rank, top in enumerate(heaviest.iter_rows(named=True), start=1):
-        time_ms = top[C.direct_kernel_time_us] / 1000
-        launched = shares.get(top[C.name], [])
+    for rank, (time_us, name, count) in enumerate(heaviest[:TOP_OPERATIONS], start=1):
+        time_ms = time_us / 1000
+        launched = shares.get(name, []) + [(uid, True) for _, _, uid in kernels.get(name, ())]
         leading = _rows(ranked, [uid for uid, leads in launched if leads])
         rows.append(
             {
                 "rank": rank,
-                "name": top[C.name],
+                "name": name,
                 "time_ms": time_ms,
-                "count": top[C.count],
+                "count": count,
                 "percent_of_compute": 100 * time_ms / compute_ms if compute_ms > 0 else None,
                 "percent_of_total": 100 * time_ms / total_ms if total_ms > 0 else None,
                 **_facts(
@@ -163,6 +176,19 @@ def top_operations(
             }
         )
     return pl.DataFrame(rows, schema=TOP_SCHEMA)
+
+
+def _kernels_without_operator(claimed: pl.DataFrame) -> dict[str, list[tuple[float, int, int]]]:
+    """Return time in µs, launches and uid of the rows of each kernel that a runtime call launches
+    without an operator."""
+    found: dict[str, list[tuple[float, int, int]]] = {}
+    columns = (C.name, C.kernel_time_us, C.operation_count, C.uid)
+    for name, time_us, launches, uid in claimed.select(columns).iter_rows():
+        launcher, arrow, kernel = name.partition(LAUNCHED)
+        if arrow and RUNTIME_CALL.fullmatch(launcher):
+            rows = found.setdefault(kernel.removesuffix(SYNTHETIC_END), [])
+            rows.append((time_us, launches, uid))
+    return found
 
 
 def _named_launchers(claimed: pl.DataFrame) -> pl.DataFrame:

@@ -56,6 +56,8 @@ def is_valid(outcomes: list[Outcome]) -> bool:
 
 
 def _problems(check: Check, run: RunFiles) -> tuple[Problem, ...]:
+    if check.needs_steps and not run.knows_steps:
+        return ()
     try:
         return tuple(check.find(run))
     except _UNEXPECTED as error:

@@ -29,11 +29,13 @@ Find = Callable[[RunFiles], Iterator[Problem]]
 class Check:
     """A function that finds problems; its name and the first line of its docstring describe it.
 
-    Problems of an ``is_warning`` check do not fail a run.
+    Problems of an ``is_warning`` check do not fail a run. A check that ``needs_steps`` applies to
+    runs of versions that record what bounds the steps (``RunFiles.knows_steps``).
     """
 
     find: Find
     is_warning: bool = False
+    needs_steps: bool = False
 
     @property
     def name(self) -> str:

@@ -1,6 +1,6 @@
 """Generate ``docs/validation.md`` from the checks."""
 
-from jarvis.validation import comparison, files, findings, totals
+from jarvis.validation import comparison, evidence, files, findings, savings, shares, totals
 from jarvis.validation.check import Check
 
 INTRODUCTION = """\
@@ -10,6 +10,9 @@ INTRODUCTION = """\
 and the findings of [results.json](results.md) against the tables. It also accepts the folder that
 `jarvis compare --output-dir` writes. Every check prints a line with its verdict: `pass`, `warn` (no
 failure) or `fail`. Below a failed check are the file, the problem and the expected content.
+
+Runs of versions that do not record what bounds the step time are not checked for what these
+versions did not promise, such as the order of findings by step time.
 
 The layout and wording of the reports are not checked here, but by the tests in `tests/layout`.
 
@@ -32,6 +35,9 @@ GROUPS: dict[str, tuple[Check, ...]] = {
     "Files": files.CHECKS,
     "Totals": totals.CHECKS,
     "Findings": findings.CHECKS,
+    "Savings": savings.CHECKS,
+    "Shares": shares.CHECKS,
+    "Evidence": evidence.CHECKS,
     "Comparison": comparison.CHECKS,
 }
 """The checks by subject, in the order in which they run."""

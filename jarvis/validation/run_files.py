@@ -1,6 +1,6 @@
 """A run directory as data: each file is read once, through the layout of the workspace."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -8,9 +8,11 @@ from typing import Any
 
 import orjson
 import polars as pl
+from polars.exceptions import PolarsError
 
 from jarvis.core.errors import NotARunError
 from jarvis.core.workspace import RunPaths, is_comparison
+from jarvis.validation.recorded_names import RecordedNames
 
 REPORT_KINDS = ("fair", "rough")
 
@@ -106,10 +108,35 @@ class RunFiles:
         """Return every finding of every analysis."""
         return tuple(finding for result in self.results.values() for finding in result["findings"])
 
+    def listed_findings(self, key: str) -> list[Json]:
+        """Return the findings in the metrics of one analysis."""
+        metrics = self.json(self.paths.metrics(key)) or {}
+        return list(metrics.get("category_findings", ()))
+
+    @property
+    def knows_steps(self) -> bool:
+        """Return whether a version wrote the run that records what bounds its steps; the findings
+        of earlier ones were not made for every check."""
+        return self.manifest["totals"].get("step") is not None
+
+    @property
+    def step(self) -> Json:
+        """Return the bounds of what can be saved of the recorded steps; empty if they are not
+        known."""
+        found: Json = self.manifest["totals"].get("step") or {}
+        return found if found.get("step_ms") else {}
+
     def table(self, name: str) -> pl.DataFrame | None:
         """Return a stored table; None if the run has none of this name."""
         path = self.paths.table(name)
         return pl.read_parquet(path, glob=False) if path.is_file() else None
+
+    def columns(self, name: str, *columns: str) -> pl.DataFrame:
+        """Return these columns of a table; without rows if one is missing or cannot be read."""
+        try:
+            return pl.read_parquet(self.paths.table(name), columns=list(columns), glob=False)
+        except (OSError, PolarsError):
+            return pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
 
     @cached_property
     def operations(self) -> Mapping[int, Json]:
@@ -118,8 +145,21 @@ class RunFiles:
         if not path.is_file():
             return {}
         columns = ["uid", "name", "operation_count", "kernel_time_us", "kernels", "category"]
+        columns += ["kernel_time_us_mean"]
         rows = pl.read_parquet(path, columns=columns, glob=False)
         return {row["uid"]: row for row in rows.iter_rows(named=True)}
+
+    @cached_property
+    def names(self) -> RecordedNames:
+        """Return the names in the tables."""
+        kernels = (kernel for row in self.operations.values() for kernel in row["kernels"] or ())
+        return RecordedNames([kernel["name"] for kernel in kernels], self.columns)
+
+    def operations_ms(self, uids: Iterable[int] | None = None) -> float:
+        """Return the GPU time of these rows of the operations table, by default of all, in ms."""
+        chosen = self.operations.keys() if uids is None else uids
+        rows = (self.operations[uid] for uid in chosen if uid in self.operations)
+        return sum(row["kernel_time_us"] or 0.0 for row in rows) / 1000
 
     def category_times_us(self, category: Json) -> dict[int, float]:
         """Return the kernel time of the rows of one category's CSV, by uid."""

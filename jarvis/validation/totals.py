@@ -10,7 +10,6 @@ SHARE_TOLERANCE_PCT = 1.0
 SUM_TOLERANCE_PCT = 10.0
 SCORE_SUM_TOLERANCE = 0.02
 SCORES = ("impact_score_low", "impact_score", "impact_score_high")
-MS_DIGITS = 3
 
 HEURISTIC = "heuristic"
 MODEL_FACTS = ("model", "architecture", "scale", "precision")
@@ -78,14 +77,10 @@ def ranks_are_contiguous(run: RunFiles) -> Iterator[Problem]:
 
 
 def priorities_are_sorted_and_add_up(run: RunFiles) -> Iterator[Problem]:
-    """The priority data rank findings by the step time that they save, if it is known, and each
-    priority is the sum of its findings."""
+    """The priority data rank findings and priorities 1, 2, 3 and so on, and each priority is the
+    sum of its findings."""
     file, data = run.name(run.paths.priority_data[0]), run.priority_data
     findings, priorities = data["findings"], data["priorities"]
-    saved_ms = [f.get("step_saved_ms") for f in findings]
-    found = [None if value is None else round(value, MS_DIGITS) for value in saved_ms]
-    if found != sorted(found, key=lambda value: (value is None, -(value or 0.0))):
-        yield Problem(file, f"The findings have the step_saved_ms {found}; falling ones expected.")
     yield from _ranks(file, "global_rank of the findings", findings, "global_rank")
     yield from _ranks(file, "rank of the priorities", priorities, "rank")
     for finding in findings:

@@ -235,6 +235,26 @@ def test_a_launcher_that_leads_no_row_still_names_the_one_it_works_in() -> None:
     assert top["operation_uids"].to_list() == [[]], "its row is not one of the top operations"
 
 
+def test_kernels_without_an_operator_are_listed_instead_of_the_call_that_launches_them() -> None:
+    rows = operations(
+        operation("hipGraphLaunch->attn_fwd (Synthetic Op)", time_us=60.0, count=2),
+        operation("hipLaunchKernel->attn_fwd (Synthetic Op)", time_us=10.0),
+        operation("aten::topk->sort_kernel (Synthetic Op)", time_us=20.0),
+    )
+    top = top_operations(
+        summary(("hipGraphLaunch", 60.0), ("aten::topk", 20.0), ("hipLaunchKernel", 10.0)),
+        work(("hipGraphLaunch", 1, 60), ("hipLaunchKernel", 2, 10), ("aten::topk", 3, 20)),
+        claim_operations(rows, load_analyses().values()),
+        compute_ms=0.09,
+        total_ms=0.09,
+    )
+    assert top["name"].to_list() == ["attn_fwd", "aten::topk"]
+    assert top["time_ms"].to_list() == pytest.approx([0.07, 0.02])
+    assert top["count"].to_list() == [3, 3]
+    assert top["operation_uids"].to_list() == [[1, 2], [3]]
+    assert top["category"][0] == "sdpa_fwd"
+
+
 def test_only_ten_by_time() -> None:
     many = [(f"aten::op{i}", float(i)) for i in range(15)]
     top = top_operations(

@@ -207,7 +207,7 @@ FAULTS: dict[str, tuple[Find, Fault]] = {
     ),
     "another score": (
         report.compute_items_are_the_findings,
-        lambda p: substitute(analysis(p), r"(category=gemm low=[\d.]+) mid=[\d.]+", r"\1 mid=20"),
+        lambda p: substitute(analysis(p), r"(category=gemm low=([\d.]+)) mid=[\d.]+", r"\1 mid=\2"),
     ),
     "a top operation unmarked": (
         report.top_operations_are_the_priorities,

@@ -3,20 +3,27 @@
 import json
 import shutil
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
+from jarvis import savings as rules
 from jarvis.cli import main
 from jarvis.core.workspace import RunPaths
+from jarvis.findings import Priority
 from jarvis.validation import (
     CHECKS,
     Outcome,
     comparison,
+    evidence,
     files,
     findings,
     is_valid,
+    savings,
+    shares,
     totals,
     validate,
 )
@@ -35,13 +42,33 @@ def change_priority_data(paths: RunPaths, change: Callable[[Any], None]) -> None
 
 
 def change_finding(paths: RunPaths, check: str, change: Callable[[Any], Any]) -> None:
-    """Change the first finding of a check."""
+    """Change the first finding of a check, in every file that lists it."""
+    results = json.loads(paths.results.read_text())
+    found = (f for r in results["analyses"].values() for f in r["findings"])
+    finding = next(finding for finding in found if finding["check"] == check)
+    before, metrics = deepcopy(finding), paths.metrics(finding["category"])
+    change(finding)
+    paths.results.write_text(json.dumps(results))
 
-    def change_first(results: Any) -> None:
-        found = (f for r in results["analyses"].values() for f in r["findings"])
-        change(next(finding for finding in found if finding["check"] == check))
+    def repeat(entries: list[Any]) -> None:
+        for entry in entries:
+            if all(entry[name] == before[name] for name in ("check", "title", "operations")):
+                entry.update({name: finding[name] for name in entry.keys() & finding.keys()})
+                if entry["step_saved_ms"] is not None:
+                    end = "high" if finding["impact"]["is_interval"] else "mid"
+                    entry["step_saved_ms"] = finding["impact"]["step_ms"][end]
 
-    change_json(paths.results, change_first)
+    change_json(metrics, lambda content: repeat(content["category_findings"]))
+    change_priority_data(paths, lambda content: repeat(content["findings"]))
+
+
+def set_message(**values: object) -> Callable[[Any], Any]:
+    """Return a change of values of the first message on the kernels."""
+    return lambda finding: finding["messages"]["kernel"][0]["values"].update(values)
+
+
+def set_needs(need: str) -> Callable[[Any], Any]:
+    return lambda finding: finding["messages"]["kernel"][0].update(needs=[need])
 
 
 def set_quantity(finding: Any, **values: float) -> None:
@@ -49,12 +76,15 @@ def set_quantity(finding: Any, **values: float) -> None:
         quantity["value"] = values.get(quantity["name"], quantity["value"])
 
 
-def set_saving(finding: Any, **saved_ms: float) -> None:
+SHARES = {"saved_ms": ("compute_pct", "e2e_pct"), "step_ms": ("step_pct",)}
+
+
+def set_saving(finding: Any, of: str = "saved_ms", **saved_ms: float) -> None:
     """Change the ends of a saving, and their shares with them."""
     impact = finding["impact"]
-    known = impact["saved_ms"]["high"]
-    parts = {name: impact[name]["high"] / known for name in ("compute_pct", "e2e_pct")}
-    impact["saved_ms"].update(saved_ms)
+    known = impact[of]["high"]
+    parts = {name: impact[name]["high"] / known for name in SHARES[of]}
+    impact[of].update(saved_ms)
     for name, part in parts.items():
         impact[name].update({end: value * part for end, value in saved_ms.items()})
 
@@ -63,6 +93,7 @@ def take_twice_the_time(finding: Any) -> None:
     values = {quantity["name"]: quantity["value"] for quantity in finding["quantities"]}
     names = ("gpu_time_ms", "mean_kernel_time_us")
     set_quantity(finding, **{name: 2 * values[name] for name in names})
+    finding["quantities"] = [q for q in finding["quantities"] if not q["name"].endswith("_pct")]
 
 
 def saves_more_than_it_takes(finding: Any) -> None:
@@ -72,7 +103,49 @@ def saves_more_than_it_takes(finding: Any) -> None:
 def saves_all_time(finding: Any) -> None:
     impact = finding["impact"]
     total_ms = 100 * impact["saved_ms"]["high"] / impact["e2e_pct"]["high"]
-    set_saving(finding, mid=total_ms, high=total_ms)
+    set_saving(finding, mid=0.99 * total_ms, high=total_ms)
+
+
+def saves_more_than_the_idle_time(finding: Any) -> None:
+    set_saving(finding, "step_ms", high=20 * finding["impact"]["step_ms"]["high"])
+
+
+def saves_its_bound(finding: Any) -> None:
+    set_saving(finding, "step_ms", low=0.0, mid=finding["impact"]["step_ms"]["high"])
+
+
+def reverse_results(results: Any) -> None:
+    results["analyses"]["multi_kernel"]["findings"].reverse()
+
+
+def reverse_priorities(data: Any) -> None:
+    data["findings"].reverse()
+    for rank, finding in enumerate(data["findings"], start=1):
+        finding["global_rank"] = rank
+
+
+def change_step(paths: RunPaths, **bounds: float) -> None:
+    change_json(paths.manifest, lambda manifest: manifest["totals"]["step"].update(bounds))
+
+
+def change_table(paths: RunPaths, name: str, column: pl.Expr) -> None:
+    rows = pl.read_parquet(paths.table(name)).with_columns(column)
+    rows.write_parquet(paths.table(name))
+
+
+def twice_as_long() -> pl.Expr:
+    mean_us = pl.element().struct.field("mean_us")
+    return pl.element().struct.with_fields((2 * mean_us).alias("mean_us"))
+
+
+def launch_as_operation(manifest: Any) -> None:
+    manifest["top_operations"][0]["name"] = "cudaLaunchKernel"
+
+
+def share_without_base(finding: Any) -> None:
+    for quantity in finding["quantities"]:
+        if quantity["name"] == "compute_pct":
+            quantity.update(label="Share", unit="%")
 
 
 def double_finding(paths: RunPaths) -> None:
@@ -84,9 +157,11 @@ def double_finding(paths: RunPaths) -> None:
     )
 
     def count(manifest: Any) -> None:
-        next(c for c in manifest["categories"] if c["key"] == "gemm")["finding_count"] += 1
+        found = (c for c in manifest["categories"] if c.get("key", c.get("name")) == "gemm")
+        next(found)["finding_count"] += 1
 
     change_json(paths.manifest, count)
+    change_manifests(paths, count)
 
 
 def no_system_folder(paths: RunPaths) -> None:
@@ -210,12 +285,128 @@ FAULTS: dict[str, tuple[Find, Fault]] = {
         lambda p: change_manifests(p, second_rank_twice),
     ),
     "saves more than it takes": (
-        findings.impacts_stay_within_their_share,
+        savings.impacts_stay_within_their_share,
         lambda p: change_finding(p, "low_efficiency", saves_more_than_it_takes),
     ),
     "savings beyond the total": (
-        findings.savings_add_up_to_less_than_the_total,
+        savings.savings_add_up_to_less_than_the_total,
         lambda p: change_finding(p, "idle_causes", saves_all_time),
+    ),
+    "a saving of the step beyond the bound of its time": (
+        savings.savings_stay_within_the_step,
+        lambda p: change_finding(p, "idle_causes", saves_more_than_the_idle_time),
+    ),
+    "kernels that save more of the step than they run": (
+        savings.savings_stay_within_the_step,
+        lambda p: change_step(p, kernels_ms=1e-3),
+    ),
+    "idle time that the steps do not have": (
+        savings.bounds_follow_from_the_tables,
+        lambda p: change_step(p, idle_ms=1e6),
+    ),
+    "exposed copies that the steps have and the bound does not": (
+        savings.bounds_follow_from_the_tables,
+        lambda p: change_step(p, copies_ms=0.0),
+    ),
+    "a step that is longer than its parts": (
+        savings.steps_are_the_sum_of_their_parts,
+        lambda p: change_table(p, "steps", pl.col("compute_ns") - 1000),
+    ),
+    "a summary of another finding": (
+        findings.summary_names_the_first_finding,
+        lambda p: substitute(p.standalone_report("fair"), r"(Summary\n\n).*", r"\1None."),
+    ),
+    "kernels that bound more than the GPU works": (
+        savings.bounds_follow_from_the_tables,
+        lambda p: change_step(p, kernels_ms=1e6),
+    ),
+    "a middle that is the bound": (
+        savings.savings_are_ranges,
+        lambda p: change_finding(p, "low_efficiency", saves_its_bound),
+    ),
+    "a priority above its bound": (
+        savings.priorities_follow_from_the_saving,
+        lambda p: change_finding(p, "low_efficiency", lambda f: f.update(priority="Critical")),
+    ),
+    "an interval above Medium": (
+        savings.priorities_follow_from_the_saving,
+        lambda p: change_finding(p, "exposed_communication", lambda f: f.update(priority="High")),
+    ),
+    "results in another order": (
+        findings.findings_are_ordered_by_their_saving,
+        lambda p: change_json(p.results, reverse_results),
+    ),
+    "priority data in another order": (
+        findings.findings_are_ordered_by_their_saving,
+        lambda p: change_priority_data(p, reverse_priorities),
+    ),
+    "another saving in the priority data": (
+        findings.findings_are_the_same_in_every_file,
+        lambda p: change_priority_data(
+            p, lambda data: data["findings"][0]["impact"].update(time_ms=1.0)
+        ),
+    ),
+    "another saving of the step in the priority data": (
+        findings.findings_are_the_same_in_every_file,
+        lambda p: change_priority_data(
+            p, lambda data: data["findings"][0].update(step_saved_ms=1.0)
+        ),
+    ),
+    "another title in the metrics": (
+        findings.findings_are_the_same_in_every_file,
+        lambda p: change_json(
+            p.metrics("gemm"), lambda m: m["category_findings"][0].update(title="Slow")
+        ),
+    ),
+    "metrics without a finding": (
+        findings.findings_are_the_same_in_every_file,
+        lambda p: change_json(p.metrics("gemm"), lambda m: m["category_findings"].pop()),
+    ),
+    "a share of another base": (
+        shares.shares_are_those_of_their_base,
+        lambda p: change_finding(p, "low_efficiency", lambda f: set_quantity(f, compute_pct=1.0)),
+    ),
+    "a share without a base": (
+        shares.shares_are_those_of_their_base,
+        lambda p: change_finding(p, "low_efficiency", share_without_base),
+    ),
+    "a category above everything": (
+        shares.categories_share_the_operations,
+        lambda p: change_json(
+            p.results, lambda r: r["analyses"]["gemm"].update(percent_of_compute=120.0)
+        ),
+    ),
+    "a sentence of more calls than the time allows": (
+        shares.counts_times_means_are_the_totals,
+        lambda p: change_finding(p, "low_efficiency", set_message(calls=10**6, mean_time_ms=1.0)),
+    ),
+    "operations with another mean": (
+        shares.operations_take_their_calls,
+        lambda p: change_table(p, "operations", pl.col("kernel_time_us_mean") * 2),
+    ),
+    "a kernel that takes longer than its operation": (
+        shares.operations_take_their_calls,
+        lambda p: change_table(p, "operations", pl.col("kernels").list.eval(twice_as_long())),
+    ),
+    "a call of the runtime among the operations": (
+        evidence.operations_are_no_runtime_calls,
+        lambda p: change_manifests(p, launch_as_operation),
+    ),
+    "an operator that is not called": (
+        evidence.operators_exist,
+        lambda p: change_finding(p, "idle_causes", set_message(operator="aten::bmm")),
+    ),
+    "a module that is not called": (
+        evidence.places_exist,
+        lambda p: change_finding(p, "low_efficiency", set_message(place="Model / Linear")),
+    ),
+    "a line that is not recorded": (
+        evidence.places_exist,
+        lambda p: change_finding(p, "idle_causes", set_message(text="in train.py(7): step")),
+    ),
+    "an annotation that is not recorded": (
+        evidence.places_exist,
+        lambda p: change_finding(p, "idle_causes", set_message(annotation="## optimizer ##")),
     ),
     "a table is gone": (files.tables_can_be_read, lambda p: p.table("idle_gaps").unlink()),
     "a table cut off": (
@@ -252,64 +443,52 @@ FAULTS: dict[str, tuple[Find, Fault]] = {
     ),
     "a finding twice": (findings.findings_are_distinct, double_finding),
     "a saving that falls": (
-        findings.savings_are_ranges,
+        savings.savings_are_ranges,
         lambda p: change_finding(p, "low_efficiency", lambda f: set_saving(f, mid=0.0)),
     ),
     "a share of another saving": (
-        findings.savings_are_ranges,
+        savings.savings_are_ranges,
         lambda p: change_finding(
             p, "low_efficiency", lambda f: f["impact"]["compute_pct"].update(low=0.1)
         ),
     ),
     "a share above everything": (
-        findings.shares_are_at_most_everything,
-        lambda p: change_finding(p, "idle_causes", lambda f: set_quantity(f, step_pct=120.0)),
+        shares.shares_are_at_most_everything,
+        lambda p: change_finding(p, "idle_causes", set_message(share_pct=120.0)),
     ),
     "another number of calls": (
-        findings.counts_times_means_are_the_totals,
+        shares.counts_times_means_are_the_totals,
         lambda p: change_finding(p, "low_efficiency", lambda f: set_quantity(f, calls=3)),
     ),
     "an operation that does not run": (
-        findings.operations_exist,
+        evidence.operations_exist,
         lambda p: change_finding(
             p, "low_efficiency", lambda f: f["operations"][0].update(name="aten::mv")
         ),
     ),
     "a row that is not there": (
-        findings.operations_exist,
+        evidence.operations_exist,
         lambda p: change_finding(p, "idle_causes", lambda f: f.update(shared_uids=[987654])),
     ),
     "another time of the operations": (
-        findings.operations_of_a_finding_take_its_time,
+        evidence.operations_of_a_finding_take_its_time,
         lambda p: change_finding(p, "low_efficiency", take_twice_the_time),
     ),
     "a kernel that does not run": (
-        findings.kernels_exist,
-        lambda p: change_finding(
-            p, "low_efficiency", lambda f: f["messages"]["kernel"][0]["values"].update(kernel="x9")
-        ),
+        evidence.kernels_exist,
+        lambda p: change_finding(p, "low_efficiency", set_message(kernel="x9")),
     ),
     "an action that the trace refutes": (
-        findings.actions_meet_their_preconditions,
-        lambda p: change_finding(
-            p,
-            "idle_causes",
-            lambda f: f["messages"]["kernel"][0].update(needs=["has_graph_replay"]),
-        ),
+        evidence.actions_meet_their_preconditions,
+        lambda p: change_finding(p, "idle_causes", set_needs("has_graph_replay")),
     ),
     "a replay package that cannot be made": (
-        findings.actions_meet_their_preconditions,
-        lambda p: change_finding(
-            p,
-            "low_efficiency",
-            lambda f: f["messages"]["kernel"][0].update(needs=["has_replay_package(987654)"]),
-        ),
+        evidence.actions_meet_their_preconditions,
+        lambda p: change_finding(p, "low_efficiency", set_needs("has_replay_package(987654)")),
     ),
     "a precondition that is no fact": (
-        findings.actions_meet_their_preconditions,
-        lambda p: change_finding(
-            p, "idle_causes", lambda f: f["messages"]["kernel"][0].update(needs=["has_luck"])
-        ),
+        evidence.actions_meet_their_preconditions,
+        lambda p: change_finding(p, "idle_causes", set_needs("has_luck")),
     ),
 }
 
@@ -405,6 +584,13 @@ def test_a_fault_in_a_comparison_fails_its_check(name: str, compared_run: Path) 
     outcomes = validate(compared_run)
     assert failed(outcomes) == {find.__name__}
     assert not is_valid(outcomes)
+
+
+def test_the_thresholds_are_those_of_the_findings() -> None:
+    assert savings.CAPS == rules.CAPS
+    assert savings.FLOORS == rules.FLOORS
+    assert findings.EQUAL_DIGITS == rules.EQUAL_DIGITS
+    assert list(reversed(savings.WORDS)) == list(Priority)
 
 
 def test_every_check_has_a_fault() -> None:

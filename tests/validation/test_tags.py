@@ -1,6 +1,6 @@
 """Every check that the specification asks for is made: of the data, or of the layout in tests."""
 
-from jarvis.validation import CHECKS, comparison, files, findings, totals
+from jarvis.validation import CHECKS, comparison, files, savings, totals
 from jarvis.validation.check import Find
 from tests.layout import analysis_report as report
 from tests.layout import checks, figures, findings_files, wording
@@ -68,9 +68,9 @@ CHECKED: dict[str, tuple[Find, ...]] = {
     "S5": (wording.nobody_wins,),
     "S6": (files.reports_are_there, fair.facts_occur_once),
     "S7": (fair.efficiencies_above_the_peak_are_marked,),
-    "S8": (findings.impacts_stay_within_their_share,),
+    "S8": (savings.impacts_stay_within_their_share,),
     "S9": (
-        findings.savings_add_up_to_less_than_the_total,
+        savings.savings_add_up_to_less_than_the_total,
         comparison.savings_of_a_comparison_are_disjoint,
     ),
     "S10": (files.json_is_strict,),
