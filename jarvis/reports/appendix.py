@@ -16,10 +16,11 @@ def source(run: Run) -> str:
 
 
 def hardware_lines(run: Run) -> list[str]:
-    """Return the preset, its bandwidth and memory, and the compute peaks that operations use."""
+    """Return the preset, its bandwidth and memory, and the compute peaks that operations use; the
+    warnings say if the hardware is not known."""
     hardware = run.manifest.hardware
     if hardware is None:
-        return [sections.hardware_line(None)]
+        return []
     used = set(run.table("operations")[C.compute].drop_nulls())
     all_peaks = hardware.max_achievable_tflops
     peaks = {name: peak for name, peak in all_peaks.items() if name in used} or all_peaks

@@ -122,7 +122,8 @@ class Card:
     @property
     def saving(self) -> str:
         """Return the saving with its upper bound."""
-        return to_text(self.details.short_saving)
+        is_known = self.details.finding.impact is not None
+        return to_text(self.details.short_saving) if is_known else "not known"
 
     @property
     def words(self) -> int:
@@ -180,7 +181,9 @@ def fair_parts(run: Run, root: Path, edits: Edits = UNEDITED) -> dict[str, Any]:
         "notes": [
             fact
             for fact in health_of(run)
-            if fact.severity is Severity.NOTE and fact.key not in PARTS_OF_LINKED
+            if fact.severity is Severity.NOTE
+            and fact.key not in PARTS_OF_LINKED
+            and (fact.key != "device" or run.manifest.hardware)
         ],
         "source": appendix.source(run),
         "hardware": appendix.hardware_lines(run),
