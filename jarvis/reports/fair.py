@@ -28,7 +28,7 @@ from jarvis.trace_health import Severity
 MAX_WORDS = 1500
 """Words of a report of any trace, tables and headings included."""
 
-CARD_WORDS = 930
+CARD_WORDS = 850
 """Words of all cards; findings beyond are in the table alone."""
 
 MIN_ROWS, MAX_ROWS = 3, 12
