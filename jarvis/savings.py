@@ -83,7 +83,7 @@ def _limit_ms(finding: Finding, bounds: StepBounds, gpu_work: pl.DataFrame | Non
         return min(bounds.kernels_ms, running_ms)
     pools = {
         IDLE_POOL: bounds.idle_ms,
-        COMMUNICATION_POOL: bounds.comm_ms,
+        COMMUNICATION_POOL: min(bounds.comm_ms, bounds.kernels_ms),
         COPIES_POOL: bounds.copies_ms,
     }
     limits = (limit for pool, limit in pools.items() if finding.time_pool.startswith(pool))
@@ -255,4 +255,6 @@ def whole_name(totals: Totals) -> str:
     bounds = totals.step
     if bounds is None or bounds.step_ms is None:
         return "the GPU window"
+    if not bounds.is_marked:
+        return "the recording"
     return "the step" if bounds.steps == 1 else f"the {bounds.steps} steps"

@@ -156,7 +156,7 @@ def test_the_middle_is_less_than_the_bound() -> None:
 
 @pytest.mark.parametrize(
     ("pool", "limit_ms"),
-    [("idle", 60.0), ("exposed communication", 30.0), ("exposed copies H2D", 5.0), ("p", 80.0)],
+    [("idle", 60.0), ("exposed communication", 10.0), ("exposed copies H2D", 5.0), ("p", 80.0)],
 )
 def test_time_of_a_pool_saves_no_more_than_the_steps_have_of_it(pool: str, limit_ms: float) -> None:
     gain = in_steps(modelled(80.0, time_pool=pool))

@@ -37,7 +37,11 @@ def basis(account: StepAccount) -> str:
     if not account.is_marked:
         return "the recording, which marks no steps"
     steps = counted(account.step_count, f"{account.source.value} step")
-    return steps if account.step_count == 1 else f"mean of {steps}"
+    mean = steps if account.step_count == 1 else f"mean of {steps}"
+    if not account.runs_ahead:
+        return mean
+    marked = milliseconds(account.mean_ms(account.marked_ns))
+    return f"{mean}, by the ends of their GPU work; marked, with the host ahead: {marked}"
 
 
 def throughput(account: StepAccount) -> str:
@@ -52,10 +56,12 @@ def sentence(account: StepAccount) -> str:
     parts = sorted(account.rows().iter_rows(), key=lambda part: -part[2])
     named = [f"{label} {percent(pct)}" for label, _, pct in parts if pct >= MIN_NAMED_PCT]
     carried_ms = account.mean_ms(account.carried_in_ns)
-    average = MESSAGES("step.average", steps=account.step_count) if account.step_count > 1 else None
+    average = MESSAGES("step.average", steps=account.step_count, total_ms=account.total_ns / 1e6)
+    ahead = MESSAGES("step.ahead", marked_ms=account.mean_ms(account.marked_ns))
     values = {
         "step_ms": account.step_ms,
-        "average": average,
+        "average": average if account.step_count > 1 else None,
+        "ahead": ahead if account.runs_ahead else None,
         "parts": ", ".join(named),
         "carried": MESSAGES("step.carried", carried_ms=carried_ms) if carried_ms else None,
     }

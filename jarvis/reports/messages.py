@@ -59,9 +59,11 @@ MESSAGES = MessageTable(
         "joined.part": "{title} with {time}",
         "joined": "{because}, so the efficiency of those of {parts:joined , } and {last} is not "
         "known.",
-        "step": "One step takes {step_ms}{average}: {parts}{carried}.",
+        "step": "One step takes {step_ms}{average}{ahead}: {parts}{carried}.",
         "step.recording": "The recording, which marks no steps, takes {step_ms}: {parts}{carried}.",
-        "step.average": " on average over {steps:count step}",
+        "step.average": " on average over {steps:count step} ({total_ms} together)",
+        "step.ahead": ", by the ends of its GPU work, because the host runs ahead of the GPU "
+        "(marked: {marked_ms})",
         "step.carried": "; {carried_ms} in which the GPU finished work from before the recording "
         "are not part of it",
         "summary.first": "{label} ({title}) comes first: it saves {about} {gain_ms}, {gain_pct} of "

@@ -320,6 +320,7 @@ class Declared:
     thread: Final = "thread"
     thread_name: Final = "thread_name"
     tid: Final = "tid"
+    timed_by: Final = "timed_by"
     time_difference_us: Final = "time_difference_us"
     time_ms: Final = "time_ms"
     time_ratio: Final = "time_ratio"

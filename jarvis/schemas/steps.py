@@ -30,17 +30,21 @@ STEPS = (
     ),
     text(C.name, "Name", "annotation that marks the step"),
     Column(C.tokens, "Tokens", INTEGER, format=",d", meaning="if the annotation has them"),
-    _ns(
-        C.start_ns,
-        "Start",
-        "start of the mark; of the GPU work of the first engine step, later ones start where the "
-        "GPU work of the step before ends. After carried-in work, if there is any",
+    text(
+        C.timed_by,
+        "Timed by",
+        "`marks`: a step lasts from the start to the end of its mark. `gpu`: from the end of the "
+        "GPU work of the step before (of the first step from the start of its own) to the end of "
+        "its own GPU work; for engines, and where the steps together take longer by the GPU than "
+        "by their marks, because the host runs ahead",
+        optional=True,
     ),
+    _ns(C.start_ns, "Start", "start of the step, after carried-in work if there is any"),
     _ns(
         C.dur_ns,
         "Step time",
-        "to the end of the mark, for engine steps to the end of the step's GPU work; without "
-        "carried-in work. Empty for an engine step without GPU work",
+        "to the end of the step, without carried-in work. Empty for a step without GPU work if "
+        "steps are timed by the GPU",
     ),
     _ns(C.compute_ns, "Compute", "kernels and fills run, communication kernels excluded"),
     _ns(C.exposed_comm_ns, "Exposed communication", "communication runs and no compute"),

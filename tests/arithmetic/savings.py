@@ -314,6 +314,8 @@ def step_saving_of(
             "exposed copies": "copies_ms",
         }
         limit = next(steps[name] for start, name in names.items() if pool.startswith(start))
+        if pool.startswith("exposed communication"):
+            limit = min(limit, steps["kernels_ms"])
     factor = min(1.0, limit / saving[2]) if saving[2] > 0 else 0.0
     low, mid, high = (factor * end for end in saving)
     return low, mid if mid < high else (low + high) / 2, high

@@ -105,9 +105,23 @@ def test_a_host_that_is_not_recorded_bounds_nothing() -> None:
     assert found.kernels_ms == pytest.approx(0.050)
 
 
-def test_steps_end_with_their_gpu_work_and_not_with_their_mark() -> None:
-    built = trace().annotation("ProfilerStep#1", us=100.0).child("aten::mm")
-    found = bounds(built.launches("slow", us=400.0))
-    assert found.steps == 1
-    assert found.step_ms == pytest.approx(0.41, abs=0.02)
-    assert found.kernels_ms == pytest.approx(0.31, abs=0.02)
+def marked(*gpu_us: float) -> StepBounds:
+    """Return the bounds of steps of 100 µs on the host, each with a kernel."""
+    built = trace()
+    for number, us in enumerate(gpu_us):
+        built.annotation(f"ProfilerStep#{number}", us=100.0).child("aten::mm")
+        built.launches("slow", us=us).up(2)
+    return bounds(built)
+
+
+def test_the_time_of_the_steps_is_that_of_their_account() -> None:
+    on_host, on_gpu = marked(40.0, 40.0), marked(400.0, 400.0)
+    assert (on_host.steps, on_host.step_ms) == (2, pytest.approx(0.2))
+    assert (on_gpu.steps, on_gpu.step_ms) == (2, pytest.approx(0.8))
+    assert on_host.idle_ms == pytest.approx(0.12)
+    assert on_gpu.idle_ms == 0.0
+
+
+def test_shorter_kernels_save_what_the_host_does_not_need_itself() -> None:
+    assert marked(40.0, 40.0).kernels_ms == 0.0
+    assert marked(400.0, 400.0).kernels_ms == pytest.approx(0.6)

@@ -58,6 +58,34 @@ def test_the_parts_of_profiler_steps_add_up_to_them() -> None:
     assert [first["gpu_event_count"], second["gpu_event_count"]] == [3, 2]
 
 
+def ahead(*gpu_us: float) -> list[dict[str, Any]]:
+    """Steps of 100 µs on the host, each with GPU work after that of the step before."""
+    builder, free_us = trace(), 1150.0
+    for number, us in enumerate(gpu_us):
+        builder.annotation(f"ProfilerStep#{number}", us=100).child("aten::mm")
+        if us:
+            builder.launches("gemm", us=us, at_us=free_us)
+        builder.up(2)
+        free_us += us + 10
+    return steps(builder)
+
+
+def test_steps_of_a_host_that_runs_ahead_last_from_end_to_end_of_their_gpu_work() -> None:
+    found = ahead(200, 300, 0, 400)
+    assert {step["timed_by"] for step in found} == {"gpu"}
+    times = [(step["start_ns"], step["dur_ns"]) for step in found if step["dur_ns"] is not None]
+    assert times == [(1150 * US, 200 * US), (1350 * US, 310 * US), (1660 * US, 420 * US)]
+    assert found[2]["dur_ns"] is None
+    assert parts_us(found[1]) == [300, 0, 0, 10, 0, 0]
+    assert [step["host_dur_ns"] for step in found] == [100 * US] * 4
+
+
+def test_steps_that_the_host_paces_last_as_long_as_their_marks() -> None:
+    found = ahead(90, 80, 90)  # the GPU lags by up to half a step, and does not fall behind
+    assert {step["timed_by"] for step in found} == {"marks"}
+    assert [step["dur_ns"] for step in found] == [100 * US] * 3
+
+
 def test_idle_time_has_its_place_in_the_step() -> None:
     gaps = report(two_steps()).step_gaps
     rows = gaps.select("step", "place", pl.col("start_ns", "dur_ns") / US).rows()

@@ -41,8 +41,23 @@ def test_the_parts_add_up_to_the_mean_step() -> None:
     assert found.rows()["percent"].sum() == pytest.approx(100)
     assert found.step_ms == pytest.approx((450 + 650) / 2000)
     words = account.sentence(found)
-    assert words.startswith("One step takes 0.550 ms on average over 2 steps: idle before the ")
+    assert words.startswith(
+        "One step takes 0.550 ms on average over 2 steps (1.10 ms together): idle before the "
+    )
     assert account.basis(found) == "mean of 2 profiler steps"
+
+
+def test_a_host_that_runs_ahead_is_stated_with_its_marks() -> None:
+    built = trace()
+    for _ in range(2):
+        built.annotation("ProfilerStep#1", us=100).child("aten::mm").launches("gemm", us=400).up(2)
+    found = of(TraceLensReport(built.read(), None).steps)
+    assert found.step_ms == pytest.approx(0.4)
+    assert "host runs ahead of the GPU (marked: 0.100 ms): compute 100.0%" in account.sentence(
+        found
+    )
+    assert account.basis(found).endswith("marked, with the host ahead: 0.100 ms")
+    assert "ahead" not in account.sentence(of(steps(300))) + account.basis(of(steps(300)))
 
 
 def test_one_step_and_a_recording_are_no_mean() -> None:

@@ -6,7 +6,13 @@ from typing import Self
 
 import polars as pl
 
-from jarvis.perf_report.timeline.steps import IDLE_PARTS, PARTS, StepSource
+from jarvis.perf_report.timeline.steps import (
+    IDLE_PARTS,
+    PARTS,
+    StepSource,
+    TimedBy,
+    timed_by,
+)
 from jarvis.schemas.names import C
 
 LABELS: Mapping[str, str] = {
@@ -29,14 +35,16 @@ MEANING = (
 class StepAccount:
     """What the steps of a recording consist of.
 
-    Times are integer nanoseconds, summed over the steps whose time is known. ``tokens`` is the sum
-    of their tokens, None if a step has none.
+    Times are integer nanoseconds, summed over the steps whose time is known. ``marked_ns`` is the
+    time of their marks. ``tokens`` is the sum of their tokens, None if a step has none.
     """
 
     source: StepSource
+    timed_by: TimedBy
     step_count: int
     total_ns: int
     parts_ns: Mapping[str, int]
+    marked_ns: int
     carried_in_ns: int
     tokens: int | None
 
@@ -49,9 +57,11 @@ class StepAccount:
             return None
         return cls(
             source=StepSource(timed[C.source][0]),
+            timed_by=timed_by(timed),
             step_count=timed.height,
             total_ns=total_ns,
             parts_ns={part: int(timed[part].sum()) for part in PARTS},
+            marked_ns=int(timed[C.host_dur_ns].sum()),
             carried_in_ns=int(timed[C.carried_in_ns].sum()),
             tokens=None if timed[C.tokens].null_count() else int(timed[C.tokens].sum()),
         )
@@ -60,6 +70,11 @@ class StepAccount:
     def is_marked(self) -> bool:
         """Whether the trace marks steps; else the recording is the step."""
         return self.source is not StepSource.RECORDING
+
+    @property
+    def runs_ahead(self) -> bool:
+        """Return whether the profiler's marks show a shorter step than the GPU's work takes."""
+        return self.timed_by is TimedBy.GPU and self.source is StepSource.PROFILER
 
     @property
     def step_ms(self) -> float:

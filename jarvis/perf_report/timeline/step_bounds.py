@@ -1,7 +1,8 @@
 """Bounds on the step time that shorter kernels, less idle time and hidden communication can save.
 
 The host needs its own time whatever the kernels take. So shorter kernels can save at most the time
-in which the host waits for the GPU, and the time that the GPU works after the last host event.
+in which the host waits for the GPU; where the GPU sets the pace of the steps, what they take beyond
+the host's own time; and the time that the GPU works after the last host event of a recording.
 """
 
 from dataclasses import dataclass
@@ -12,12 +13,14 @@ import polars as pl
 from jarvis.perf_report.intervals import (
     END,
     Int64s,
+    covered_ns,
     covered_until,
     greatest_ns,
     least_ns,
 )
-from jarvis.perf_report.timeline.steps import StepSource
-from jarvis.perf_report.work import COMMUNICATION, COMPUTE, GpuWork
+from jarvis.perf_report.timeline.step_account import StepAccount
+from jarvis.perf_report.timeline.steps import TimedBy
+from jarvis.perf_report.work import GpuWork
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
 from jarvis.trace.links import GRAPH_LAUNCHES
@@ -46,16 +49,17 @@ _END_OF_STEP = (pl.col(C.start_ns) + pl.col(C.dur_ns)).alias(C.end_ns)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepBounds:
-    """The recorded steps as one span, and the most that can be saved of it, in ms.
+    """The time of the recorded steps and the most that can be saved of it, in ms.
 
-    The span begins with the first step and ends with the last one and its GPU work; it does not
-    include work from before the recording. ``step_ms`` is None if the input has no events: nothing
-    bounds the savings then. ``kernels_ms`` bounds the savings of shorter kernels, ``idle_ms``,
-    ``comm_ms`` and ``copies_ms`` are idle time, exposed communication and exposed copies in the
-    span, on the GPU; ``idle_ms`` includes the time before its first and after its last event.
+    ``step_ms`` is the sum of their times (table ``steps``), as in their account; None if the input
+    has no events: nothing bounds the savings then. The steps are from ``start_ns`` to ``end_ns``.
+    ``kernels_ms`` bounds the savings of shorter kernels; ``idle_ms``, ``comm_ms`` and ``copies_ms``
+    are idle time, exposed communication and exposed copies, as in the account. ``is_marked`` is
+    False if the recording is the step.
     """
 
     steps: int = 0
+    is_marked: bool = True
     start_ns: int = 0
     end_ns: int = 0
     step_ms: float | None = None
@@ -73,52 +77,47 @@ def step_bounds(trace: Trace, work: GpuWork, steps: pl.DataFrame) -> StepBounds:
         work: All its GPU work, with that of unrecorded launches.
         steps: Its steps (schema: ``steps``).
     """
-    timed = steps.drop_nulls(C.dur_ns)
-    ends = timed.select(_END_OF_STEP, pl.col(C.gpu_start_ns) + pl.col(C.gpu_dur_ns))
-    start_ns = least_ns(timed[C.start_ns])
-    end_ns = max(filter(None, (greatest_ns(each) for each in ends)), default=None)
-    if start_ns is None or end_ns is None or end_ns <= start_ns:
+    account = StepAccount.of(steps)
+    if account is None:
         return StepBounds()
-    window = work.window
-    span = np.array([start_ns, end_ns], dtype=np.int64)
-
-    def during(events: pl.DataFrame) -> int:
-        return int(np.diff(covered_until(events, span))[0])
-
-    compute = during(window.filter(pl.col(C.kind) == COMPUTE))
-    working = during(window.filter(pl.col(C.kind).is_in([COMPUTE, COMMUNICATION])))
-    busy = during(window)
-    # The first step starts after carried-in work, so only later steps can have some in the span.
-    carried_ns = int(timed[C.carried_in_ns][1:].sum())
-    step_ns = end_ns - start_ns - carried_ns
-    waits = host_waits(trace, work)
-    waiting_ns = during(waits) if waits.height else 0
-    kernels_ns = waiting_ns + _tail_ns(trace, window, timed, start_ns, end_ns)
+    timed = steps.drop_nulls(C.dur_ns)
+    busy_ns = account.total_ns - account.idle_ns
+    kernels_ns = _for_the_gpu_ns(trace, work, timed, account)
     if trace.launches.is_empty():  # what the host does is not known
-        kernels_ns = busy
+        kernels_ns = busy_ns
     return StepBounds(
-        steps=timed.height,
-        start_ns=start_ns,
-        end_ns=end_ns,
-        step_ms=step_ns / 1e6,
-        kernels_ms=min(kernels_ns, busy) / 1e6,
-        idle_ms=max(step_ns - busy, 0) / 1e6,
-        comm_ms=(working - compute) / 1e6,
-        copies_ms=(busy - working) / 1e6,
+        steps=account.step_count,
+        is_marked=account.is_marked,
+        start_ns=least_ns(timed[C.start_ns]) or 0,
+        end_ns=greatest_ns(timed.select(_END_OF_STEP).to_series()) or 0,
+        step_ms=account.total_ns / 1e6,
+        kernels_ms=min(kernels_ns, busy_ns) / 1e6,
+        idle_ms=account.idle_ns / 1e6,
+        comm_ms=account.parts_ns[C.exposed_comm_ns] / 1e6,
+        copies_ms=account.parts_ns[C.exposed_copy_ns] / 1e6,
     )
 
 
-def _tail_ns(
-    trace: Trace, window: pl.DataFrame, steps: pl.DataFrame, start_ns: int, end_ns: int
-) -> int:
-    """Return for how long the GPU works after the last host event of the span."""
-    host = pl.concat(
-        events.select(C.ts_ns, END.alias(C.end_ns)) for events in (trace.runtime, trace.cpu_ops)
-    ).filter(pl.col(C.ts_ns) < end_ns, pl.col(C.end_ns) > start_ns)
-    last_ns = greatest_ns(host[C.end_ns]) or start_ns
-    if (steps[C.source] == StepSource.PROFILER).any():
-        last_ns = max(last_ns, greatest_ns(steps.select(_END_OF_STEP).to_series()) or start_ns)
-    return int(np.diff(covered_until(window, np.array([min(last_ns, end_ns), end_ns])))[0])
+def _for_the_gpu_ns(trace: Trace, work: GpuWork, steps: pl.DataFrame, account: StepAccount) -> int:
+    """Return how much longer the steps take than the host needs for itself."""
+    starts, ends = C.start_ns, _END_OF_STEP
+    if account.timed_by is TimedBy.GPU:
+        starts, ends = C.host_start_ns, pl.col(C.host_start_ns) + pl.col(C.host_dur_ns)
+    spans = steps.select(first=starts, last=ends)
+    waits = host_waits(trace, work)
+    until = (covered_until(waits, spans[side].to_numpy()) for side in ("last", "first"))
+    waiting_ns = int(np.subtract(*until).sum()) if waits.height else 0
+    if account.timed_by is TimedBy.GPU:
+        host_ns = int(spans.select(pl.col("last") - pl.col("first")).sum().item())
+        return max(account.total_ns - (host_ns - waiting_ns), 0)
+    return waiting_ns if account.is_marked else waiting_ns + _tail_ns(trace, work.window)
+
+
+def _tail_ns(trace: Trace, window: pl.DataFrame) -> int:
+    """Return for how long the GPU works after the last host event of the recording."""
+    host = pl.concat(events.select(END) for events in (trace.runtime, trace.cpu_ops))
+    last_ns = greatest_ns(host.to_series()) or 0
+    return covered_ns(window) - int(covered_until(window, np.array([last_ns]))[0])
 
 
 def host_waits(trace: Trace, work: GpuWork) -> pl.DataFrame:

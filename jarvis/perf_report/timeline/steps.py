@@ -38,6 +38,21 @@ class StepSource(StrEnum):
     RECORDING = "recording"
 
 
+class TimedBy(StrEnum):
+    """What measures the time of the steps."""
+
+    MARKS = "marks"
+    GPU = "gpu"
+
+
+def timed_by(steps: pl.DataFrame) -> TimedBy:
+    """Return what measures the time of steps; tables of earlier versions do not have it."""
+    if C.timed_by in steps.columns:
+        return TimedBy(steps[C.timed_by][0])
+    is_engine = steps[C.source][0] == StepSource.ENGINE
+    return TimedBy.GPU if is_engine else TimedBy.MARKS
+
+
 def steps(trace: Trace, work: GpuWork, idle_gaps: pl.DataFrame) -> pl.DataFrame:
     """Return the steps by time (schema: ``steps``, without the columns on slow steps).
 
@@ -48,7 +63,7 @@ def steps(trace: Trace, work: GpuWork, idle_gaps: pl.DataFrame) -> pl.DataFrame:
     """
     marks = step_marks(trace)
     rows = marks.join(_gpu_work(marks, trace, work), on=C.step, how="left", maintain_order="left")
-    rows = _without_carried_in(_with_times(rows), idle_gaps)
+    rows = _timed(rows, idle_gaps)
     parts = _parts(rows.drop_nulls(C.end_ns), work.window)
     return rows.join(parts, on=C.step, how="left", maintain_order="left").with_columns(
         (pl.col(C.end_ns) - pl.col(C.start_ns)).alias(C.dur_ns),
@@ -180,24 +195,35 @@ def _gpu_work(marks: pl.DataFrame, trace: Trace, work: GpuWork) -> pl.DataFrame:
     )
 
 
-def _with_times(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the steps with ``start_ns, end_ns``.
+def _timed(rows: pl.DataFrame, idle_gaps: pl.DataFrame) -> pl.DataFrame:
+    """Return the steps with ``start_ns, end_ns, timed_by, carried_in_ns``.
 
-    An engine runs ahead of the GPU, so its steps last from the end of the GPU work of the step
-    before to the end of their own; without GPU work their time is not known.
+    By their marks a step lasts from the start to the end of its mark; by the GPU from the end of
+    the GPU work of the step before, or the start of its own, to the end of its own; without GPU
+    work its time is not known. The slower one of host and GPU sets the pace, so that one measures
+    by which all steps together take longer: the GPU if the host runs further and further ahead.
+    Steps of engines, which always run ahead, are timed by the GPU.
     """
     before = pl.col("gpu_end_ns").cum_max().forward_fill().shift(1)
-    start = pl.coalesce(before, C.gpu_start_ns)
-    is_engine = pl.col(C.source) == StepSource.ENGINE
-    has_work = pl.col("gpu_end_ns").is_not_null()
-    return rows.with_columns(
-        pl.when(~is_engine).then(C.host_start_ns).when(has_work).then(start).alias(C.start_ns),
-        pl.when(~is_engine)
-        .then("host_end_ns")
-        .when(has_work)
-        .then(pl.max_horizontal(start, "gpu_end_ns"))
-        .alias(C.end_ns),
-    )
+    start = pl.when(pl.col("gpu_end_ns").is_not_null()).then(pl.coalesce(before, C.gpu_start_ns))
+    spans = {
+        TimedBy.MARKS: (pl.col(C.host_start_ns), pl.col("host_end_ns")),
+        TimedBy.GPU: (start, pl.max_horizontal(start, "gpu_end_ns")),
+    }
+    timed = {
+        by: _without_carried_in(
+            rows.with_columns(
+                first.alias(C.start_ns),
+                pl.when(first.is_not_null()).then(last).alias(C.end_ns),
+                pl.lit(by.value).alias(C.timed_by),
+            ),
+            idle_gaps,
+        )
+        for by, (first, last) in spans.items()
+    }
+    if (rows[C.source] == StepSource.ENGINE).any():
+        return timed[TimedBy.GPU]
+    return max(timed.values(), key=lambda by: by.select(pl.col(C.end_ns) - C.start_ns).sum().item())
 
 
 def _without_carried_in(rows: pl.DataFrame, idle_gaps: pl.DataFrame) -> pl.DataFrame:

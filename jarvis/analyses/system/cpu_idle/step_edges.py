@@ -19,7 +19,7 @@ from jarvis.analyses.system.cpu_idle.wording import MESSAGES
 from jarvis.findings import IDLE_POOL, Finding, Impact, Priority, Range
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.perf_report.timeline.step_gaps import Place
-from jarvis.perf_report.timeline.steps import StepSource
+from jarvis.perf_report.timeline.steps import StepSource, TimedBy, timed_by
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message
 
@@ -31,14 +31,16 @@ def step_edges(data: CategoryData) -> Iterator[Finding]:
     nothing to do; the window of the GPU timeline need not include it.
     Rule: idle time before the first and after the last GPU event of the profiler's steps, or of the
     recording if none are marked, as a share of the step time; the cause is that of most of it. A
-    step of an engine begins with the end of the GPU work before, so it has no such edges.
+    step that is timed by the GPU begins with the end of the GPU work before, so it has no such
+    edges.
     Threshold: from {CAUSE_FINDING_PCT}% of the step time on: LOW; above {CAUSE_PCT}%: CRITICAL /
     HIGH / MEDIUM. If the GPU may have been busy, the priority is LOW.
     """
     if "steps" not in data.tables or "step_gaps" not in data.tables:
         return
-    steps = data.tables["steps"].filter(pl.col(C.source) != StepSource.ENGINE.value)
-    timed = steps.drop_nulls(C.dur_ns)
+    timed = data.tables["steps"].drop_nulls(C.dur_ns)
+    if timed.is_empty() or timed_by(timed) is TimedBy.GPU:
+        return
     gaps = data.tables["step_gaps"].join(timed.select(C.step), on=C.step, how="semi")
     for place in (Place.BEFORE, Place.AFTER):
         rows = gaps.filter(pl.col(C.place) == place.value)
