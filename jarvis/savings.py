@@ -94,12 +94,15 @@ def _running_ms(uids: Sequence[int], bounds: StepBounds, gpu_work: pl.DataFrame)
     """Return for how long GPU work of these operations runs within the steps.
 
     Work at the same time counts once: it can be hidden behind other work of the finding, and the
-    step waits for one of them at a time. Whether other work hides it is not known without the
-    dependencies, so such time counts.
+    step waits for one of them at a time. Work that is hidden behind a collective does not count
+    (``hidden_work``). Whether other work hides it is not known without the dependencies, so such
+    time counts.
     """
     own = gpu_work.filter(pl.col(C.operation_uid).is_in(uids))
-    times = np.array([bounds.start_ns, bounds.end_ns], dtype=np.int64)
-    return float(np.diff(covered_until(own, times))[0]) / 1e6
+    times = np.array([(bounds.start_ns, bounds.end_ns), *bounds.hidden], dtype=np.int64)
+    times = times.clip(bounds.start_ns, bounds.end_ns)
+    (running_ns, *hidden_ns) = np.diff(covered_until(own, times.ravel()).reshape(times.shape))
+    return float((running_ns - sum(hidden_ns)).item()) / 1e6
 
 
 def step_priority(priority: Priority, gain: Impact) -> Priority:

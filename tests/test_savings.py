@@ -283,3 +283,11 @@ def test_a_finding_that_makes_the_others_uncertain_comes_first() -> None:
     leading = finding(None, title="incomplete").model_copy(update={"leads": True})
     found = savings.with_step_savings([modelled(9.0, 1), leading], STEP, LONG)
     assert savings.ranked(found, STEP)[0] is found[1]
+
+
+def test_work_that_a_collective_hides_saves_nothing() -> None:
+    work = kernels((1, 0.0, 4.0), (2, 4.0, 2.0))
+    hidden = replace(WHOLE, step=replace(BOUNDS, hidden=((3_000_000, 5_000_000),)))
+    found = savings.with_step_savings([finding(9.0, 1), finding(9.0, 2)], hidden, work)
+    highs = [each.impact and each.impact.step_ms and each.impact.step_ms.high for each in found]
+    assert highs == pytest.approx([3.0, 1.0])
