@@ -23,8 +23,9 @@ from jarvis.text.messages import Message, MessageTable, to_text
 CAPS = ((0.5, Priority.LOW), (1.0, Priority.MEDIUM), (5.0, Priority.HIGH))
 """A finding that saves less than this percentage of the steps has at most the priority."""
 
-FLOORS = ((40.0, Priority.CRITICAL), (20.0, Priority.HIGH), (5.0, Priority.MEDIUM))
-"""A finding that saves this percentage of the steps has at least the priority."""
+FLOORS = ((40.0, Priority.CRITICAL), (10.0, Priority.HIGH), (1.0, Priority.MEDIUM))
+"""A finding that saves this percentage of the steps has at least the priority. So none saves ten
+times more than one of a more urgent priority, except an interval."""
 
 EQUAL_DIGITS = 3
 """Savings in ms that are equal in so many decimals, to the µs, do not decide the order."""

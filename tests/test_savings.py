@@ -1,6 +1,7 @@
 """Step time saved: bounds, order, priority and sum of findings."""
 
 from dataclasses import replace
+from itertools import combinations
 
 import polars as pl
 import pytest
@@ -187,10 +188,9 @@ def of_step(pct: float, *, is_interval: bool = False) -> Impact:
         (1.0, Priority.CRITICAL, Priority.HIGH),
         (4.9, Priority.CRITICAL, Priority.HIGH),
         (5.0, Priority.CRITICAL, Priority.CRITICAL),
-        (4.9, Priority.LOW, Priority.LOW),
-        (5.0, Priority.LOW, Priority.MEDIUM),
-        (19.9, Priority.LOW, Priority.MEDIUM),
-        (20.0, Priority.LOW, Priority.HIGH),
+        (1.0, Priority.LOW, Priority.MEDIUM),
+        (9.9, Priority.LOW, Priority.MEDIUM),
+        (10.0, Priority.LOW, Priority.HIGH),
         (39.9, Priority.MEDIUM, Priority.HIGH),
         (40.0, Priority.LOW, Priority.CRITICAL),
     ],
@@ -199,6 +199,15 @@ def test_the_share_of_the_steps_bounds_and_raises_a_priority(
     pct: float, word: Priority, expected: Priority
 ) -> None:
     assert savings.step_priority(word, of_step(pct)) is expected
+
+
+def test_no_finding_saves_ten_times_more_than_one_of_a_more_urgent_priority() -> None:
+    ends: dict[int, list[float]] = {priority.rank: [] for priority in Priority}
+    for pct in (tenths / 10 for tenths in range(1, 1000)):
+        for word in Priority:
+            ends[savings.step_priority(word, of_step(pct)).rank].append(pct)
+    for more_urgent, less_urgent in combinations(sorted(ends), 2):
+        assert max(ends[less_urgent]) <= 10 * min(ends[more_urgent])
 
 
 @pytest.mark.parametrize(

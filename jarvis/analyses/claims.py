@@ -1,8 +1,9 @@
 """Assign operations to analyses and rank the top operations."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
+from typing import Any
 
 import polars as pl
 
@@ -16,6 +17,7 @@ from jarvis.perf_report.unified import LAUNCHED, SYNTHETIC_END
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE
 from jarvis.schemas.names import C
 from jarvis.text.format import cut
+from jarvis.trace.links import RUNTIME_CALL
 
 KERNEL_NAME_CATEGORIES = ("elementwise", "reduce", "multi_tensor_apply", "other")
 """Op categories that an unregistered op can get from the name of its first kernel."""
@@ -121,38 +123,72 @@ def top_operations(
     compute_ms: float,
     total_ms: float,
 ) -> pl.DataFrame:
-    """Return the launching operators with most GPU time (columns: ``TOP_SCHEMA``).
+    """Return the operators with most GPU time that launch it (columns: ``TOP_SCHEMA``).
 
     ``ops_summary`` names the operators that launch (``aten::miopen_convolution``), ``claimed`` has
     rows for their parent operators that a perf model covers (``aten::convolution``). They are
     joined through the GPU events: an operation row belongs to the launcher that has most of its
     time. ``operation_uids`` are these rows; the first has most time and gives ``uid``. A launcher
     without such a row takes ``uid`` from the row where it has most time. Without GPU events the
-    launchers that a row names share its time.
+    launchers that a row names share its time. Calls of the runtime are no operators: what they
+    launch without one counts by the name of the kernel.
     """
-    heaviest = ops_summary.sort(C.direct_kernel_time_us, descending=True).head(TOP_OPERATIONS)
-    shares = _shares(gpu_work if gpu_work.height else _named_launchers(claimed))
+    work = gpu_work if gpu_work.height else _named_launchers(claimed)
+    shares = _shares(work)
+    of_compute = dict(_of_compute(work).rows())
     ranked = claimed.sort(C.kernel_time_us, C.uid, descending=[True, False])
-    rows = []
-    for rank, top in enumerate(heaviest.iter_rows(named=True), start=1):
-        time_ms = top[C.direct_kernel_time_us] / 1000
+    rows: list[dict[str, Any]] = []
+    is_operator = ~pl.col(C.name).str.contains(RUNTIME_CALL)
+    for top in ops_summary.filter(is_operator).iter_rows(named=True):
         launched = shares.get(top[C.name], [])
         leading = _rows(ranked, [uid for uid, leads in launched if leads])
+        other = _rows(ranked, [uid for uid, _ in launched[:1]])
+        time_ms = top[C.direct_kernel_time_us] / 1000
+        compute_part_ms = time_ms * of_compute.get(top[C.name], 1.0)
         rows.append(
             {
-                "rank": rank,
                 "name": top[C.name],
                 "time_ms": time_ms,
                 "count": top[C.count],
-                "percent_of_compute": 100 * time_ms / compute_ms if compute_ms > 0 else None,
-                "percent_of_total": 100 * time_ms / total_ms if total_ms > 0 else None,
-                **_facts(
-                    leading if leading.height else _rows(ranked, [uid for uid, _ in launched[:1]])
-                ),
+                "percent_of_compute": _pct(compute_part_ms, compute_ms),
+                **_facts(leading if leading.height else other),
                 "operation_uids": leading[C.uid].to_list(),
             }
         )
-    return pl.DataFrame(rows, schema=TOP_SCHEMA)
+    rows += _kernels_without_operator(ranked)
+    heaviest = sorted(rows, key=lambda row: (-row["time_ms"], row["name"]))[:TOP_OPERATIONS]
+    for rank, row in enumerate(heaviest, start=1):
+        row |= {"rank": rank, "percent_of_total": _pct(row["time_ms"], total_ms)}
+    return pl.DataFrame(heaviest, schema=TOP_SCHEMA)
+
+
+def _pct(time_ms: float, of_ms: float) -> float | None:
+    """Return the share in percent; None without time, as of copies in compute."""
+    return 100 * time_ms / of_ms if of_ms > 0 and time_ms > 0 else None
+
+
+def _of_compute(work: pl.DataFrame) -> pl.DataFrame:
+    """Return ``launcher_name`` and the part of its work that is compute, not copies."""
+    launched = work.filter(pl.col(C.kind) != COMMUNICATION).drop_nulls(C.launcher_name)
+    time, is_compute = pl.col(C.dur_ns), pl.col(C.kind) == COMPUTE
+    sums = launched.group_by(C.launcher_name).agg(time.sum(), part=time.filter(is_compute).sum())
+    return sums.filter(time > 0).select(C.launcher_name, pl.col("part") / time)
+
+
+def _kernels_without_operator(ranked: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    """Yield a row for each kernel that a call of the runtime launches outside all operators."""
+    parts = pl.col(C.name).str.splitn(LAUNCHED, 2).struct
+    named = ranked.with_columns(launcher=parts[0], kernel=parts[1].str.strip_suffix(SYNTHETIC_END))
+    found = named.drop_nulls("kernel").filter(pl.col("launcher").str.contains(RUNTIME_CALL))
+    for rows in found.partition_by("kernel", maintain_order=True):
+        yield {
+            "name": rows["kernel"][0],
+            "time_ms": float(rows[C.kernel_time_us].sum()) / 1000,
+            "count": int(rows[C.operation_count].sum()),
+            "percent_of_compute": float(rows[C.percent_of_compute].sum()) or None,
+            **_facts(rows),
+            "operation_uids": rows[C.uid].to_list(),
+        }
 
 
 def _named_launchers(claimed: pl.DataFrame) -> pl.DataFrame:
