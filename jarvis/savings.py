@@ -39,6 +39,8 @@ MESSAGES = MessageTable(
         "wait for it, so the step stays as long.",
         "of_compute": " ({compute_pct} of compute)",
         "raised": "{priority}: it saves {gain_pct} of the step.",
+        "interval.host": "{priority}: up to {high_pct} of the step, as the host needs the rest for "
+        "itself; a trace of one rank does not separate transfer from waiting for other ranks.",
         "interval": "{priority}: up to {high_pct} of the step, but a trace of one rank does not "
         "separate transfer from waiting for other ranks.",
     },
@@ -84,11 +86,24 @@ def _limit_ms(finding: Finding, bounds: StepBounds, gpu_work: pl.DataFrame | Non
         return min(bounds.kernels_ms, running_ms)
     pools = {
         IDLE_POOL: bounds.idle_ms,
-        COMMUNICATION_POOL: min(bounds.comm_ms, bounds.kernels_ms),
+        COMMUNICATION_POOL: bounds.comm_ms,
         COPIES_POOL: bounds.copies_ms,
     }
     limits = (limit for pool, limit in pools.items() if finding.time_pool.startswith(pool))
-    return next(limits, bounds.step_ms or 0.0)
+    limit_ms = next(limits, bounds.step_ms or 0.0)
+    return min(limit_ms, bounds.kernels_ms) if _is_awaited(finding, bounds) else limit_ms
+
+
+def _is_awaited(finding: Finding, bounds: StepBounds) -> bool:
+    """Return whether a finding saves only time in which the host waits for the GPU.
+
+    Less idle time does not need that, nor do fewer copies, whose calls take time on the host, if
+    the host sets the pace.
+    """
+    pool = finding.time_pool or ""
+    if pool.startswith(COPIES_POOL):
+        return bounds.by_gpu
+    return not pool or pool.startswith(COMMUNICATION_POOL)
 
 
 def _running_ms(uids: Sequence[int], bounds: StepBounds, gpu_work: pl.DataFrame) -> float:
@@ -119,7 +134,9 @@ def step_priority(priority: Priority, gain: Impact) -> Priority:
 def _reason(finding: Finding, gain: Impact, priority: Priority) -> Message:
     high_pct = (gain.step_pct or gain.e2e_pct).high
     if gain.is_interval:
-        return MESSAGES("interval", priority=priority.value, high_pct=high_pct)
+        is_limited = gain.step_ms is not None and gain.step_ms.high < gain.saved_ms.high
+        key = "interval.host" if is_limited else "interval"
+        return MESSAGES(key, priority=priority.value, high_pct=high_pct)
     if priority.rank < finding.priority.rank:
         return MESSAGES("raised", priority=priority.value, gain_pct=gain.gain_pct)
     compute_pct = finding.evidence.get("compute_pct")
@@ -226,7 +243,7 @@ def _rows(finding: Finding) -> set[int]:
 def added_savings(findings: Iterable[Finding], totals: Totals) -> list[tuple[Finding, float]]:
     """Return the findings whose savings add up with what each adds in ms, largest first.
 
-    Together they save at most ``whole_ms``, those that shorten kernels at most what bounds all
+    Together they save at most ``whole_ms``, those that shorten GPU work at most what bounds all
     kernels.
     """
     bounds = totals.step
@@ -234,11 +251,11 @@ def added_savings(findings: Iterable[Finding], totals: Totals) -> list[tuple[Fin
     kernels_ms = left_ms if bounds is None or bounds.step_ms is None else bounds.kernels_ms
     added = []
     for finding in disjoint_findings(findings):
-        is_kernel = finding.time_pool is None
+        is_awaited = _is_awaited(finding, bounds or StepBounds())
         gain_ms = finding.impact.gain_ms if finding.impact else 0.0
-        gain_ms = min(gain_ms, left_ms, kernels_ms if is_kernel else left_ms)
+        gain_ms = min(gain_ms, left_ms, kernels_ms if is_awaited else left_ms)
         left_ms -= gain_ms
-        kernels_ms -= gain_ms if is_kernel else 0.0
+        kernels_ms -= gain_ms if is_awaited else 0.0
         added.append((finding, gain_ms))
     return added
 

@@ -8,18 +8,19 @@ from jarvis.run import Run
 from jarvis.text.messages import to_text
 from tests.recorded_runs import RecordedRun
 
+LAUNCH_BOUND = "Launch-bound: the GPU is faster than the host can launch"
 FIRST = {
-    "h100-bert-small": "The GPU idles: launch-bound",
-    "mi300-bert-small": "The GPU idles: launch-bound",
-    "h100-vit-nsfw": "The GPU idles: launch-bound",
-    "mi300-vit-nsfw": "The GPU idles: launch-bound",
+    "h100-bert-small": LAUNCH_BOUND,
+    "mi300-bert-small": LAUNCH_BOUND,
+    "h100-vit-nsfw": LAUNCH_BOUND,
+    "mi300-vit-nsfw": LAUNCH_BOUND,
     "h100-qwen1.5-0.5b": "Unfused chain: `Qwen2RMSNorm`, 8 kernels, 49 instances",
     "mi300-qwen1.5-0.5b": "Unfused chain: `Qwen2RMSNorm`, 8 kernels, 49 instances",
     "mi300-resnet-ddp-checkpoint": "Collective communication blocks compute",
     "torch-compile-triton": "Below target: `aten::_scaled_dot_product_flash_attention` (N from "
     "4096)",
     "sglang-qwen3-8b-decode": "Low efficiency: `aten::argmax` (few rows)",
-    "normalization-layers": "The GPU idles: kernel loading",
+    "normalization-layers": "Launch calls take milliseconds",
     "mi210-gpu-only": "Layout transposes around convolutions",
 }
 

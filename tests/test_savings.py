@@ -165,6 +165,26 @@ def test_time_of_a_pool_saves_no_more_than_the_steps_have_of_it(pool: str, limit
     assert gain.step_ms.high == limit_ms
 
 
+def test_copies_save_no_more_than_the_host_leaves_where_the_gpu_sets_the_pace() -> None:
+    paced = replace(WHOLE, step=replace(BOUNDS, by_gpu=True, kernels_ms=3.0))
+    copies = modelled(80.0, time_pool="exposed copies D2D")
+    found = savings.with_step_savings([copies, modelled(40.0, 1)], paced, LONG)
+    assert [f.impact.step_ms.high for f in found if f.impact and f.impact.step_ms] == [3.0, 3.0]
+    assert savings.disjoint_saving_ms(found, paced) == pytest.approx(3.0)
+
+
+def test_an_interval_that_the_host_bounds_says_so() -> None:
+    def reason(saved_ms: float) -> str:
+        given = finding(saved_ms, pool="exposed communication", priority=Priority.CRITICAL)
+        assert given.impact is not None
+        given = given.model_copy(update={"impact": impact.as_interval(given.impact)})
+        (found,) = savings.with_step_savings([given], STEP, None)
+        return to_text(found.priority_reason)
+
+    assert "up to 10.0% of the step, as the host needs the rest for itself" in reason(30.0)
+    assert "host" not in reason(9.0)
+
+
 def test_without_steps_findings_are_unchanged() -> None:
     found = [modelled(40.0, 1)]
     unknown = replace(WHOLE, step=StepBounds())

@@ -137,8 +137,8 @@ Measure = Callable[[CategoryData], dict[str, JsonValue]]
 class Target:
     """The slider of a system analysis and the saving that reaching its target brings.
 
-    ``recovered_ms(totals, pct)`` is the time saved at a target of ``pct`` percent; it replaces the
-    middle estimate in the findings of ``check``.
+    ``recovered_ms(totals, pct)`` is the time saved at a target of ``pct`` percent, at most what the
+    findings of the time ``pool`` can save; it replaces the middle estimate in those of ``check``.
     """
 
     label: str
@@ -146,6 +146,7 @@ class Target:
     default_pct: float
     recovered_ms: Callable[[Totals, float], float]
     check: str
+    pool: str | None = None
 
 
 @dataclass(frozen=True)

@@ -79,10 +79,11 @@ WITHOUT_ARGUMENTS = _Kind(
         action(
             "Record with CPU activity: the trace then shows the operators of {kernel}, and what "
             "calls them.",
-            "not has_host_calls",
+            "not has_operators",
         ),
         action(
             "Record with `record_shapes=True`: the trace then shows the shapes of {kernel}.",
+            "has_operators",
             "not has_shapes",
         ),
     ],

@@ -1,6 +1,7 @@
 """The account of a step in reports and on pages."""
 
 from jarvis.perf_report.timeline.step_account import StepAccount
+from jarvis.reports import utilization
 from jarvis.reports.messages import MESSAGES
 from jarvis.run import Run
 from jarvis.schemas.names import C
@@ -41,7 +42,7 @@ def basis(account: StepAccount) -> str:
     if not account.runs_ahead:
         return mean
     marked = milliseconds(account.mean_ms(account.marked_ns))
-    return f"{mean}, by the ends of their GPU work; marked, with the host ahead: {marked}"
+    return f"{mean}, timed on the GPU; the host runs ahead and marks {marked}"
 
 
 def throughput(account: StepAccount) -> str:
@@ -49,6 +50,12 @@ def throughput(account: StepAccount) -> str:
     if account.tokens_per_s is None:
         return "Tokens or samples per second are not known, as no annotation counts them"
     return f"{decimal(account.tokens_per_s)} tokens per second, as the engine's annotations count"
+
+
+def rates(run: Run, account: StepAccount) -> str:
+    """Return tokens per second and the model FLOPs utilization, or why they are not known."""
+    mfu = utilization.sentence(utilization.utilization(run, account))
+    return f"{throughput(account)}. {mfu}"
 
 
 def sentence(account: StepAccount) -> str:
@@ -75,7 +82,7 @@ def account_parts(run: Run) -> dict[str, str | None]:
     if account is None:
         return {"step_basis": None, "step": OUTDATED if is_outdated(run) else None}
     return {
-        "step_basis": f"{basis(account)}. {throughput(account)}",
+        "step_basis": f"{basis(account)}. {rates(run, account)}",
         "step": account_table(account),
     }
 

@@ -19,7 +19,7 @@ from jarvis.reports import sections
 from jarvis.reports.messages import MESSAGES, time_range
 from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.run import Run
-from jarvis.savings import time_sources, whole_ms, whole_name
+from jarvis.savings import time_sources, whole_name
 from jarvis.schemas.names import C
 from jarvis.text.format import (
     MISSING,
@@ -240,12 +240,13 @@ def details_of(run: Run) -> list[Details]:
 def _of_steps(key: str, impact: Impact, totals: Totals, gpu_time: Message | None = None) -> Message:
     """Return the step time that a finding saves, as the message ``key`` or one of its variants."""
     high_ms = impact.step_ms.high if impact.step_ms else 0.0
+    high_pct = impact.step_pct.high if impact.step_pct else 0.0
     values = {
         "whole": whole_name(totals),
         "gain_ms": impact.gain_ms,
         "gain_pct": impact.gain_pct,
         "high_ms": high_ms,
-        "high_pct": share_pct(high_ms, whole_ms(totals)),
+        "high_pct": high_pct,
         "gpu_time": gpu_time,
         "basis": MESSAGES(f"basis.{impact.method}"),
     }

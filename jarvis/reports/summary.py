@@ -164,7 +164,9 @@ def _is_idle_in_doubt(details: list[Details]) -> bool:
     """Return whether the first finding is idle time that may not be idle, without a known
     saving."""
     first = details[0].finding if details else None
-    return first is not None and first.time_pool == IDLE_POOL and first.impact is None
+    if first is None or first.impact is not None or first.time_pool is None:
+        return False
+    return first.time_pool.startswith(IDLE_POOL)
 
 
 def _shares(run: Run) -> dict[str, float] | None:

@@ -2,6 +2,7 @@
 
 from jarvis.schemas.columns import FLAG, INTEGER, Column, count, number, text
 from jarvis.schemas.names import C
+from jarvis.schemas.tables import IDLE_GAPS
 
 
 def _ns(name: str, label: str, meaning: str) -> Column:
@@ -69,9 +70,23 @@ STEPS = (
     _ns(C.excess_ns, "Excess", "step time over the median; empty below three steps"),
     Column(C.is_slow, "Slow", FLAG, meaning="the step is clearly slower than the median"),
     text(C.slow_part, "Slow part", "part of a slow step that exceeds its median most"),
-    text(C.slow_cause, "Slow cause", "if that is idle time, the cause with most of it"),
+    text(
+        C.slow_cause, "Slow cause", "if that is idle time, the cause of at least half of the excess"
+    ),
     text(C.slow_call, "Slow call", "host call in the longest gap of that cause"),
 )
+_OF_GAPS = (
+    C.next_name,
+    C.launcher_name,
+    C.host_call,
+    C.host_call_us,
+    C.host_op,
+    C.host_frame,
+    C.host_annotation,
+    C.host_copy_uid,
+)
+"""Columns that the gaps of steps have in common with those between all GPU work."""
+
 STEP_GAPS = (
     _STEP,
     text(
@@ -83,11 +98,5 @@ STEP_GAPS = (
     _ns(C.dur_ns, "Duration", "until GPU work starts or the step ends"),
     number(C.percent_of_step, "% of step", "%", "share of the step time", ",.1f"),
     text(C.cause, "Cause", "most likely cause, as in `idle_gaps`"),
-    text(C.next_name, "Kernel after", "GPU event that ends the gap, if one does"),
-    text(C.launcher_name, "Launcher", "operator that launched it, or the call if there is none"),
-    text(C.host_call, "Host call", "call of the launching thread that the cause is derived from"),
-    number(C.host_call_us, "Host call (µs)", "µs", "duration of that call"),
-    text(C.host_op, "Host operator", "operator that made that call"),
-    text(C.host_frame, "Python function", "as in `idle_gaps`", optional=True),
-    text(C.host_annotation, "Annotation", "as in `idle_gaps`", optional=True),
+    *(column for column in IDLE_GAPS if column.name in _OF_GAPS),
 )

@@ -12,6 +12,7 @@ from jarvis.trace_health.imported import report_facts
 from jarvis.trace_health.links import link_facts
 from jarvis.trace_health.recording import recording_facts
 from jarvis.trace_health.times import time_facts
+from jarvis.trace_health.warm_up import warm_up_facts
 from jarvis.tracelens.imported import ImportedReport
 
 __all__ = [
@@ -29,7 +30,8 @@ TABLE = "trace_health"
 
 def trace_health(trace: Trace) -> pl.DataFrame:
     """Return the facts about a trace, warnings first (schema: ``trace_health``)."""
-    return _table([*link_facts(trace), *recording_facts(trace), *time_facts(trace)])
+    facts = (warm_up_facts, link_facts, recording_facts, time_facts)
+    return _table([fact for of_kind in facts for fact in of_kind(trace)])
 
 
 def report_health(report: ImportedReport) -> pl.DataFrame:

@@ -4,6 +4,7 @@ import pytest
 
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.system.cpu_idle.causes import idle_causes
+from jarvis.perf_report.timeline.steps import PARTS
 from tests.analyses.rows import system, table, totals
 from tests.worded import Worded, worded
 
@@ -12,13 +13,22 @@ WORKERS = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 ITEM = {"host_call": "cudaStreamSynchronize", "host_call_us": 9e3, "host_copy_uid": 5}
 
 
+ZEROS = dict.fromkeys((*PARTS, "host_dur_ns", "carried_in_ns"), 0)
+
+
 def gap(cause: str, ms: float, **values: object) -> dict[str, object]:
     return {"start_ns": 0, "dur_ns": round(ms * 1e6), "cause": cause, "launch_uid": 1, **values}
 
 
 def data(*gaps: dict[str, object], **tables: object) -> CategoryData:
     rows = [*gaps, gap("queued", 4), gap("unknown", 3)]
-    found = {"idle_gaps": table("idle_gaps", *rows), **tables}
+    step = {**ZEROS, "source": "profiler", "timed_by": "marks", "dur_ns": 100_000_000}
+    found = {
+        "idle_gaps": table("idle_gaps", *rows),
+        "step_gaps": table("step_gaps", *({**row, "place": "between"} for row in rows)),
+        "steps": table("steps", step),
+        **tables,
+    }
     return system("cpu_idle", totals(40, idle_ms=60), tables=found)
 
 
@@ -82,8 +92,9 @@ def test_an_explicit_synchronization_is_recognized() -> None:
 
 
 def test_slow_steps_of_the_cause_are_named() -> None:
+    step = {**ZEROS, "source": "profiler", "timed_by": "marks", "dur_ns": 50_000_000}
     slow = {"name": "ProfilerStep#7", "slow_cause": "data_loading", "excess_ns": 12_000_000}
-    steps = table("steps", slow, {"name": "ProfilerStep#8"})
+    steps = table("steps", {**step, **slow}, {**step, "name": "ProfilerStep#8"})
     assert "`ProfilerStep#7` (up to 12.0 ms" in finding(gap("data_loading", 40), steps=steps).issue
     assert "ProfilerStep" not in finding(gap("host_work", 40), steps=steps).issue
 

@@ -36,7 +36,6 @@ def test_host_work_before_the_first_kernel_of_the_recording() -> None:
     assert late.issue.startswith("The GPU starts 76.0% into the recording: 190 ms of 250 ms pass ")
     assert "`train.py(30): preprocess` (190 ms)" in late.issue
     assert late.priority is Priority.CRITICAL
-    assert late.impact is None
 
 
 def test_the_share_is_that_of_all_steps() -> None:

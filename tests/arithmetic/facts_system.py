@@ -2,6 +2,7 @@
 
 import re
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 from tests.arithmetic.names import PLACE
@@ -21,11 +22,9 @@ CARRIED_IN = "carried_in"
 
 
 def of_idle(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
+    """Idle time in the GPU window, and its kernels."""
     timeline = run.timeline_ms
-    # Work from before the recording is no idle time of the finding on idle time.
-    carried_ms = sum(gap["dur_ns"] for gap in run.gaps if gap["cause"] == CARRIED_IN) / 1e6
-    left_out_ms = carried_ms if finding["check"] == "gpu_idle" else 0.0
-    idle_ms, wall_ms = timeline["idle_time"] - left_out_ms, run.total_ms - left_out_ms
+    idle_ms, wall_ms = timeline["idle_time"], run.total_ms
     facts["idle_ms"].append(idle_ms)
     facts["idle_pct"].append(share(idle_ms, wall_ms))
     facts["compute_of_total_pct"].append(share(run.compute_ms, wall_ms))
@@ -38,39 +37,60 @@ def of_idle(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
     facts["short_kernels"].append(len(short))
     facts["short_pct"].append(share(len(short), len(kernels)))
     facts["mean_kernel_ms"].append(sum(k.duration_ns for k in kernels) / len(kernels) / 1e6)
-    by_cause: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for gap in run.gaps:
-        by_cause[gap["cause"]].append(gap)
-    cause_ms = {c: sum(gap["dur_ns"] for gap in gaps) / 1e6 for c, gaps in by_cause.items()}
-    ordered = sorted(cause_ms, key=lambda cause: -cause_ms[cause])
-    for cause in ordered:
-        facts[f"{cause}_idle_ms"].append(cause_ms[cause])
-    facts["cause_ms"] += [cause_ms[cause] for cause in ordered]
-    if not ordered:
+    for cause, gaps in _by_cause(run.gaps).items():
+        facts[f"{cause}_idle_ms"].append(sum(gap["dur_ns"] for gap in gaps) / 1e6)
+    if run.gaps:
+        facts["longest_of_all_ms"].append(max(gap["dur_ns"] for gap in run.gaps) / 1e6)
+
+
+def of_idle_finding(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
+    """Idle time in the steps, but for what `step_edges` covers, by cause."""
+    of_idle(facts, run, finding)
+    total_ms = sum(row["dur_ns"] or 0 for row in run.table("steps")) / 1e6
+    covered = {f["time_pool"] for f in run.findings if f["check"] == "step_edges"}
+    in_steps = _by_cause(
+        gap for gap in run.table("step_gaps") if f"idle {gap['place']}" not in covered
+    )
+    if finding["check"] == "gpu_idle":
+        pools = {f["time_pool"] for f in run.findings if f["check"] == "idle_causes"}
+        rest = {cause: gaps for cause, gaps in in_steps.items() if f"idle {cause}" not in pools}
+        sums = {c: sum(gap["dur_ns"] for gap in gaps) / 1e6 for c, gaps in rest.items()}
+        facts["idle_ms"] = [sum(sums.values())]
+        facts["step_pct"] = facts["idle_pct"] = [share(sum(sums.values()), total_ms)]
+        facts |= {f"{cause}_idle_ms": [ms] for cause, ms in sums.items()}
         return
-    facts["longest_of_all_ms"].append(max(gap["dur_ns"] for gap in run.gaps) / 1e6)
-    cause = _cause_of(finding, cause_ms, ordered)
-    gaps = by_cause[cause]
+    cause = finding["time_pool"].removeprefix("idle ")
+    in_window = cause in (CARRIED_IN, "unlinked_work")
+    gaps = _by_cause(run.gaps)[cause] if in_window else in_steps[cause]
+    own_ms = sum(gap["dur_ns"] for gap in gaps) / 1e6
     facts["gap_count"].append(len(gaps))
     facts["longest_gap_ms"].append(max(gap["dur_ns"] for gap in gaps) / 1e6)
-    facts["own_cause_ms"].append(cause_ms[cause])
-    of_ms = run.total_ms - (0.0 if cause == CARRIED_IN else carried_ms)
-    facts["own_cause_of_total_pct"].append(share(cause_ms[cause], of_ms))
-    facts["own_cause_of_idle_pct"].append(share(cause_ms[cause], idle_ms))
+    facts["own_cause_ms"].append(own_ms)
+    facts["step_pct"] = [share(own_ms, run.total_ms if in_window else total_ms)]
+    facts["own_in_window_ms"].append(in_window_ms(run, gaps))
     add_waits(facts, gaps)
-    in_code = (gap.get("host_op") or gap.get("host_frame") for gap in by_cause["synchronization"])
-    blocking = zip(by_cause["synchronization"], in_code, strict=True)
-    _add_places(facts, [gap for gap, code in blocking if code], "blocking_")
-    first = min(kernel.span[0] for kernel in kernels)
+    by_code = [g for g in _by_cause(run.gaps)["synchronization"] if g["host_op"] or g["host_frame"]]
+    _add_places(facts, by_code, "blocking_")
+    first = min(kernel.span[0] for kernel in run.events.kernels)
     early = sum(gap["dur_ns"] for gap in gaps if gap["start_ns"] < first)
     facts["before_first_kernel_ms"].append(early / 1e6)
 
 
-def _cause_of(finding: dict[str, Any], cause_ms: dict[str, float], ordered: list[str]) -> str:
-    """The cause of a finding: that whose gaps add up to its idle time, or the largest."""
-    told = quantities_of(finding).get("idle_ms")
-    same = [c for c in ordered if told is not None and abs(cause_ms[c] - told) < 1e-9]
-    return same[0] if finding["check"] == "idle_causes" and same else ordered[0]
+def _by_cause(gaps: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for gap in gaps:
+        found[gap["cause"]].append(gap)
+    return found
+
+
+def in_window_ms(run: RunDirectory, gaps: list[dict[str, Any]]) -> float:
+    """How much of the gaps is within the GPU window."""
+    window = run.table("timeline_states")
+    first, last = window[0]["start_ns"], window[-1]["start_ns"] + window[-1]["dur_ns"]
+    within = (
+        min(gap["start_ns"] + gap["dur_ns"], last) - max(gap["start_ns"], first) for gap in gaps
+    )
+    return sum(max(0, length) for length in within) / 1e6
 
 
 def add_waits(facts: Facts, gaps: list[dict[str, Any]]) -> None:
@@ -104,6 +124,17 @@ def _add_places(facts: Facts, gaps: list[dict[str, Any]], prefix: str = "") -> N
     }
     for name, values in known.items():
         facts[f"{prefix}{name}"] += values
+
+
+def of_exposed(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
+    """Exposed communication in the steps."""
+    of_communication(facts, run, finding)
+    steps = run.table("steps")
+    exposed_ns, total_ns = (
+        sum(row[name] or 0 for row in steps) for name in ("exposed_comm_ns", "dur_ns")
+    )
+    facts["exposed_comm_ms"] = [exposed_ns / 1e6]
+    facts["step_pct"] = facts["share_of_wall_pct"] = [share(exposed_ns, total_ns)]
 
 
 def of_communication(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:

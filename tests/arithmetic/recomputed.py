@@ -20,7 +20,13 @@ from tests.arithmetic.facts_groups import (
     of_unfused_attention,
 )
 from tests.arithmetic.facts_rows import of_rows
-from tests.arithmetic.facts_system import of_communication, of_copies, of_idle
+from tests.arithmetic.facts_system import (
+    of_communication,
+    of_copies,
+    of_exposed,
+    of_idle,
+    of_idle_finding,
+)
 from tests.arithmetic.run_directory import RunDirectory
 from tests.arithmetic.steps import of_step_edges
 from tests.arithmetic.units import Facts, own_rows
@@ -29,11 +35,11 @@ OF_CHECK = {
     "fusible_chain": of_chain,
     "gemm_epilogue": of_epilogue,
     "unfused_attention": of_unfused_attention,
-    "gpu_idle": of_idle,
-    "idle_causes": of_idle,
+    "gpu_idle": of_idle_finding,
+    "idle_causes": of_idle_finding,
     "step_edges": of_step_edges,
     "short_kernels": of_idle,
-    "exposed_communication": of_communication,
+    "exposed_communication": of_exposed,
     "poor_overlap": of_communication,
     "memory_copies": of_copies,
     "contiguous_copies": of_attention_copies,

@@ -211,11 +211,13 @@ def _of_waiting(run: RunDirectory, finding: dict[str, Any], facts: Facts) -> Sav
         to_target = max(0.0, run.total_ms - busy / (1 - IDLE_TARGET_PCT / 100))
         return 0.0, min(sure, to_target), sure
     if check == "idle_causes":
-        (spent,) = facts["own_cause_ms"]
-        doubtful_ms = [ms for c in DOUBTFUL_CAUSES for ms in facts.get(f"{c}_idle_ms", ())]
-        return None if spent in doubtful_ms else (0.0, spent / 2, spent)
+        if finding["time_pool"].removeprefix("idle ") in DOUBTFUL_CAUSES:
+            return None
+        (spent,) = facts["own_in_window_ms"]
+        return 0.0, spent / 2, spent
     (exposed,), (total,) = facts["exposed_comm_ms"], facts["comm_ms"]
-    wanted = max(0.0, exposed - total * (1 - OVERLAP_TARGET_PCT / 100))
+    window_ms = run.timeline_ms["exposed_comm_time"]
+    wanted = min(exposed, max(0.0, window_ms - total * (1 - OVERLAP_TARGET_PCT / 100)))
     if check == "exposed_communication":
         return 0.0, wanted, exposed
     hidden = min(facts["free_compute_ms"][0], wanted)
@@ -302,8 +304,8 @@ def step_saving_of(
     if steps["step_ms"] is None:
         return None
     pool = finding["time_pool"]
-    if finding["check"] == "step_edges":
-        (idle_ms,) = facts["edges_ms"]
+    if finding["check"] in ("step_edges", "idle_causes"):
+        (idle_ms,) = facts["edges_ms" if finding["check"] == "step_edges" else "own_cause_ms"]
         saving = 0.0, idle_ms / 2, idle_ms
     if pool is None:
         limit = min(steps["kernels_ms"], _running_ms(run, finding, steps))
@@ -314,11 +316,19 @@ def step_saving_of(
             "exposed copies": "copies_ms",
         }
         limit = next(steps[name] for start, name in names.items() if pool.startswith(start))
-        if pool.startswith("exposed communication"):
+        if _is_awaited(finding, steps):
             limit = min(limit, steps["kernels_ms"])
     factor = min(1.0, limit / saving[2]) if saving[2] > 0 else 0.0
     low, mid, high = (factor * end for end in saving)
     return low, mid if mid < high else (low + high) / 2, high
+
+
+def _is_awaited(finding: dict[str, Any], steps: dict[str, Any]) -> bool:
+    """Whether it saves time in which the host waits: kernels, communication, and copies where the
+    GPU sets the pace."""
+    pool = finding["time_pool"] or "exposed communication"
+    by_gpu = steps["by_gpu"] and pool.startswith("exposed copies")
+    return by_gpu or pool.startswith("exposed communication")
 
 
 def _running_ms(run: RunDirectory, finding: dict[str, Any], steps: dict[str, Any]) -> float:
@@ -373,7 +383,7 @@ def disjoint_saving_ms(run: RunDirectory, findings: list[dict[str, Any]]) -> flo
     for finding in sorted(gaining, key=lambda f: -gain_of(f)):
         if not sources_of(finding) & taken:
             taken |= sources_of(finding)
-            pools = ("all",) if finding["time_pool"] else ("all", "kernels")
+            pools = ("all", "kernels") if _is_awaited(finding, steps) else ("all",)
             gain = min(gain_of(finding), *(left[pool] for pool in pools))
             for pool in pools:
                 left[pool] -= gain

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.arithmetic.facts_system import add_waits
+from tests.arithmetic.facts_system import add_waits, in_window_ms
 from tests.arithmetic.run_directory import RunDirectory
 from tests.arithmetic.trace_events import (
     GPU_CATEGORIES,
@@ -44,18 +44,38 @@ def _gpu_events(path: Path) -> list[GpuEvent]:
     return [gpu_event(event) for event in _events(path) if event.get("cat") in GPU_CATEGORIES]
 
 
-def marked_spans(run: RunDirectory) -> list[Span]:
-    """The steps of the profiler, else the whole recording."""
+def recorded_spans(run: RunDirectory) -> list[Span]:
+    """The steps of the profiler, else the whole recording.
+
+    From end to end of the GPU work that they launch, if that is longer than their marks.
+    """
     events = _events(run.trace)
-    marks = [
+    marks = sorted(
         _span(event)
         for event in events
         if event.get("cat") == "user_annotation" and event["name"].startswith("ProfilerStep#")
-    ]
-    if marks:
-        return sorted(marks)
-    recorded = [_span(e) for e in events if e.get("cat") in (*HOST_CATEGORIES, *GPU_CATEGORIES)]
-    return [(min(start for start, _ in recorded), max(end for _, end in recorded))]
+    )
+    if not marks:
+        cats = (*HOST_CATEGORIES, *GPU_CATEGORIES)
+        recorded = [_span(event) for event in events if event.get("cat") in cats]
+        return [(min(start for start, _ in recorded), max(end for _, end in recorded))]
+    launched_ns = {
+        event["args"]["correlation"]: _span(event)[0]
+        for event in events
+        if event.get("cat") in LAUNCH_CATEGORIES and "correlation" in event.get("args", {})
+    }
+    spans: list[Span] = []
+    for first, last in marks:
+        own = [
+            _span(event)
+            for event in events
+            if event.get("cat") in GPU_CATEGORIES
+            and first <= launched_ns.get(event["args"].get("correlation"), -1) <= last
+        ]
+        if own:
+            before = spans[-1][1] if spans else min(start for start, _ in own)
+            spans.append((before, max(before, *(end for _, end in own))))
+    return max(marks, spans, key=lambda steps: sum(end - start for start, end in steps))
 
 
 def step_spans(run: RunDirectory) -> list[Span]:
@@ -100,12 +120,7 @@ def of_step_edges(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> N
     facts["step_pct"].append(share(idle_ns, total_ns))
     facts["step_count"].append(len(spans))
     gaps = [gap for gap in run.table("step_gaps") if gap["place"] == place]
-    window = [event.span for event in _gpu_events(run.trace)]
-    first, last = min(start for start, _ in window), max(end for _, end in window)
-    within = (
-        min(gap["start_ns"] + gap["dur_ns"], last) - max(gap["start_ns"], first) for gap in gaps
-    )
-    facts["edges_in_window_ms"].append(sum(max(0, length) for length in within) / 1e6)
+    facts["edges_in_window_ms"].append(in_window_ms(run, gaps))
     causes = {gap["cause"] for gap in gaps}
     main = max(causes, key=lambda cause: sum(g["dur_ns"] for g in gaps if g["cause"] == cause))
     facts["is_idle"].append(main not in DOUBTFUL_CAUSES)

@@ -12,7 +12,7 @@ from tests.arithmetic.measures import measure_problems
 from tests.arithmetic.names import names_of
 from tests.arithmetic.run_directory import RunDirectory
 from tests.arithmetic.savings import priority_of, saving_of, step_saving_of, target_of
-from tests.arithmetic.steps import PARTS, marked_spans, parts_ns, step_spans
+from tests.arithmetic.steps import PARTS, parts_ns, recorded_spans, step_spans
 from tests.arithmetic.units import data_rows, efficiency_pct, share, time_ms
 from tests.arithmetic.values import Values
 
@@ -46,7 +46,7 @@ def test_the_gaps_are_those_of_the_trace(run: RunDirectory) -> None:
 def test_the_steps_are_those_of_the_trace(run: RunDirectory) -> None:
     rows = run.table("steps")
     if rows[0]["source"] != "engine":  # whose steps end with the GPU work that they launch
-        assert step_spans(run) == marked_spans(run)
+        assert step_spans(run) == recorded_spans(run)
     for row, span in zip(rows, step_spans(run), strict=True):
         parts = parts_ns(run, span)
         assert {name: row[name] for name in PARTS} == parts

@@ -56,7 +56,7 @@ def test_a_host_that_runs_ahead_is_stated_with_its_marks() -> None:
     assert "host runs ahead of the GPU (marked: 0.100 ms): compute 100.0%" in account.sentence(
         found
     )
-    assert account.basis(found).endswith("marked, with the host ahead: 0.100 ms")
+    assert account.basis(found).endswith("timed on the GPU; the host runs ahead and marks 0.100 ms")
     assert "ahead" not in account.sentence(of(steps(300))) + account.basis(of(steps(300)))
 
 

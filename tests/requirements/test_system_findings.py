@@ -183,7 +183,9 @@ def test_each_item_has_issue_action_and_impact(text: str) -> None:
     for item in items:
         for label in ("**Insight** (issue): ", "**Action**: (A) ", "**Impact**: "):
             assert item.count(label) == 1
-        assert re.search(r"; saving (up to )?[\d.]+ [mµ]s \([\d.]+% of the step\)", item)
+        assert re.search(
+            r"; saving (up to )?[\d.]+ [mµ]s \([\d.]+% of the (step|recording)\)", item
+        )
 
 
 def test_technical_details_list_collectives_and_all_directions(text: str) -> None:

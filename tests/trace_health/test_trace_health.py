@@ -48,7 +48,7 @@ def test_a_healthy_trace_raises_no_alarm() -> None:
 
 def test_every_fact_stands_once() -> None:
     keys = trace_health(healthy().read())["key"]
-    assert keys.n_unique() == keys.len() == 23
+    assert keys.n_unique() == keys.len() == 24
 
 
 def test_warnings_come_first_and_say_what_to_do() -> None:

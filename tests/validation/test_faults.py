@@ -215,7 +215,7 @@ FAULTS: dict[str, tuple[Find, Fault]] = {
     ),
     "savings beyond the total": (
         findings.savings_add_up_to_less_than_the_total,
-        lambda p: change_finding(p, "gpu_idle", saves_all_time),
+        lambda p: change_finding(p, "idle_causes", saves_all_time),
     ),
     "a table is gone": (files.tables_can_be_read, lambda p: p.table("idle_gaps").unlink()),
     "a table cut off": (
@@ -244,11 +244,11 @@ FAULTS: dict[str, tuple[Find, Fault]] = {
     ),
     "a finding without an issue": (
         findings.findings_are_complete,
-        lambda p: change_finding(p, "gpu_idle", lambda f: f.update(issue=None)),
+        lambda p: change_finding(p, "idle_causes", lambda f: f.update(issue=None)),
     ),
     "a finding of another analysis": (
         findings.findings_are_complete,
-        lambda p: change_finding(p, "gpu_idle", lambda f: f.update(category="gemm")),
+        lambda p: change_finding(p, "idle_causes", lambda f: f.update(category="gemm")),
     ),
     "a finding twice": (findings.findings_are_distinct, double_finding),
     "a saving that falls": (
@@ -263,7 +263,7 @@ FAULTS: dict[str, tuple[Find, Fault]] = {
     ),
     "a share above everything": (
         findings.shares_are_at_most_everything,
-        lambda p: change_finding(p, "gpu_idle", lambda f: set_quantity(f, idle_pct=120.0)),
+        lambda p: change_finding(p, "idle_causes", lambda f: set_quantity(f, step_pct=120.0)),
     ),
     "another number of calls": (
         findings.counts_times_means_are_the_totals,
@@ -277,7 +277,7 @@ FAULTS: dict[str, tuple[Find, Fault]] = {
     ),
     "a row that is not there": (
         findings.operations_exist,
-        lambda p: change_finding(p, "gpu_idle", lambda f: f.update(shared_uids=[987654])),
+        lambda p: change_finding(p, "idle_causes", lambda f: f.update(shared_uids=[987654])),
     ),
     "another time of the operations": (
         findings.operations_of_a_finding_take_its_time,
@@ -292,7 +292,9 @@ FAULTS: dict[str, tuple[Find, Fault]] = {
     "an action that the trace refutes": (
         findings.actions_meet_their_preconditions,
         lambda p: change_finding(
-            p, "gpu_idle", lambda f: f["messages"]["kernel"][0].update(needs=["has_graph_replay"])
+            p,
+            "idle_causes",
+            lambda f: f["messages"]["kernel"][0].update(needs=["has_graph_replay"]),
         ),
     ),
     "a replay package that cannot be made": (
@@ -306,7 +308,7 @@ FAULTS: dict[str, tuple[Find, Fault]] = {
     "a precondition that is no fact": (
         findings.actions_meet_their_preconditions,
         lambda p: change_finding(
-            p, "gpu_idle", lambda f: f["messages"]["kernel"][0].update(needs=["has_luck"])
+            p, "idle_causes", lambda f: f["messages"]["kernel"][0].update(needs=["has_luck"])
         ),
     ),
 }

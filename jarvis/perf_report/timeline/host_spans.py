@@ -33,7 +33,7 @@ _ALLOCATES = (
     r"(?i)^(cuda|hip|cu)(Malloc|Free|Host(Alloc|Malloc|Free|Register)"
     r"|Mem(Alloc|Free|Create|Map|Unmap|Release))"
 )
-_LOADS_KERNELS = r"(?i)(Module|Library)(Load|Get)"
+LOADS_KERNELS = r"(?i)(Module|Library)(Load|Get)"
 _LAUNCHES = r"(?i)launch"
 _WAITS = r"(?i)synchronize|memcpy"
 _IS_ASYNC = r"(?i)async"
@@ -82,7 +82,7 @@ def host_activity(trace: Trace) -> HostActivity:
         COMMUNICATION: [step.named(_COMMUNICATES) for step in steps],
         ALLOCATOR: [runtime.named(_ALLOCATES)],
         KERNEL_LOADING: [
-            runtime.named(_LOADS_KERNELS),
+            runtime.named(LOADS_KERNELS),
             runtime.named(_LAUNCHES, is_slow & ~is_graph),
         ],
         SYNCHRONIZATION: [runtime.named(_WAITS, is_waiting)],

@@ -31,6 +31,11 @@ MEANING = (
 )
 
 
+def step_name(is_marked: bool) -> str:
+    """Return the name of the time that shares of steps are a part of."""
+    return "the step time" if is_marked else "the recording"
+
+
 @dataclass(frozen=True, slots=True)
 class StepAccount:
     """What the steps of a recording consist of.

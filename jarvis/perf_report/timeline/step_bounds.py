@@ -56,12 +56,14 @@ class StepBounds:
     has no events: nothing bounds the savings then. The steps are from ``start_ns`` to ``end_ns``.
     ``kernels_ms`` bounds the savings of shorter kernels; ``idle_ms``, ``comm_ms`` and ``copies_ms``
     are idle time, exposed communication and exposed copies, as in the account. ``is_marked`` is
-    False if the recording is the step. In the times of ``hidden``, shorter kernels save nothing
-    (``hidden_work``).
+    False if the recording is the step; ``by_gpu`` is True if the GPU sets the pace of the steps, so
+    that ``kernels_ms`` bounds what less GPU work of any kind saves. In the times of ``hidden``,
+    shorter kernels save nothing (``hidden_work``).
     """
 
     steps: int = 0
     is_marked: bool = True
+    by_gpu: bool = False
     start_ns: int = 0
     end_ns: int = 0
     step_ms: float | None = None
@@ -93,6 +95,7 @@ def step_bounds(trace: Trace, work: GpuWork, steps: pl.DataFrame) -> StepBounds:
     return StepBounds(
         steps=account.step_count,
         is_marked=account.is_marked,
+        by_gpu=account.timed_by is TimedBy.GPU,
         start_ns=least_ns(timed[C.start_ns]) or 0,
         end_ns=greatest_ns(timed.select(_END_OF_STEP).to_series()) or 0,
         step_ms=account.total_ns / 1e6,

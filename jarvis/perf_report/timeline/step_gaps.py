@@ -17,6 +17,9 @@ from jarvis.trace import Trace
 MIN_STEPS = 3
 """Minimum number of steps that have a median to compare with."""
 
+MIN_CAUSE_SHARE = 0.5
+"""Minimum share of a slow part's excess that one cause must explain to be named."""
+
 SLOW_STEP_PCT = 5.0
 """A step is slow if it exceeds the median by more."""
 
@@ -88,6 +91,7 @@ def _between(steps: pl.DataFrame, idle_gaps: pl.DataFrame) -> pl.DataFrame:
         C.host_op,
         C.host_frame,
         C.host_annotation,
+        C.host_copy_uid,
     )
     end = pl.col(C.start_ns) + pl.col(C.dur_ns)
     return (
@@ -158,8 +162,9 @@ def _with_host(edges: pl.DataFrame, trace: Trace, activity: HostActivity) -> pl.
 def with_slow_steps(steps: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
     """Return steps with the columns on slow steps.
 
-    The slow part exceeds its median over the steps most; of idle time the cause with most of it is
-    named, with the host call of its longest gap.
+    The slow part exceeds its median over the steps most. Of idle time, the cause that exceeds its
+    own median most is named, with the host call of its longest gap, if that is at least
+    MIN_CAUSE_SHARE of what the part exceeds its median by.
     """
     times = steps[C.dur_ns].drop_nulls()
     median = pl.col(C.dur_ns).median().round().cast(pl.Int64)
@@ -173,19 +178,49 @@ def with_slow_steps(steps: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
         is_slow.alias(C.is_slow),
         pl.when(is_slow).then(part).alias(C.slow_part),
     )
-    place = pl.col(C.slow_part).replace_strict(
-        {part: str(place) for place, part in _PLACES.items()}, default=None, return_dtype=pl.String
-    )
-    slow = rows.filter(C.is_slow).select(C.step, place.alias(C.place)).drop_nulls()
-    causes = (
-        gaps.join(slow, on=[C.step, C.place])
-        .sort(C.step, C.dur_ns, C.start_ns, descending=[False, True, False])
-        .group_by(C.step, C.cause, maintain_order=True)
-        .agg(pl.col(C.dur_ns).sum(), pl.col(C.host_call).first().alias(C.slow_call))
-        .sort(C.step, C.dur_ns, C.cause, descending=[False, True, False])
-        .unique(C.step, keep="first", maintain_order=True)
-        .select(C.step, pl.col(C.cause).alias(C.slow_cause), C.slow_call)
-    )
+    causes = _slow_causes(rows, gaps)
     return rows.join(causes, on=C.step, how="left", maintain_order="left").with_columns(
         pl.col(C.slow_part).str.strip_suffix("_ns")
+    )
+
+
+def _slow_causes(rows: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
+    """Return ``step, slow_cause, slow_call`` of the slow steps that one cause explains."""
+    timed = rows.drop_nulls(C.dur_ns)
+    slow = timed.filter(C.is_slow).select(
+        C.step,
+        pl.col(C.slow_part)
+        .replace_strict(
+            {part: str(place) for place, part in _PLACES.items()},
+            default=None,
+            return_dtype=pl.String,
+        )
+        .alias(C.place),
+        part_excess=pl.max_horizontal(
+            pl.when(pl.col(C.slow_part) == part).then(pl.col(part) - timed[part].median())
+            for part in IDLE_PARTS
+        ),
+    )
+    of_steps = (
+        gaps.sort(C.dur_ns, C.start_ns, descending=[True, False])
+        .group_by(C.step, C.place, C.cause, maintain_order=True)
+        .agg(pl.col(C.dur_ns).sum(), pl.col(C.host_call).first().alias(C.slow_call))
+    )
+    kinds = of_steps.select(C.place, C.cause).unique(maintain_order=True)
+    usual = (
+        timed.select(C.step)
+        .join(kinds, how="cross")
+        .join(of_steps, on=[C.step, C.place, C.cause], how="left", maintain_order="left")
+        .with_columns(pl.col(C.dur_ns).fill_null(0))
+        .with_columns(
+            excess=pl.col(C.dur_ns) - pl.col(C.dur_ns).median().over(C.place, C.cause),
+        )
+    )
+    return (
+        slow.drop_nulls()
+        .join(usual, on=[C.step, C.place])
+        .filter(pl.col("excess") >= MIN_CAUSE_SHARE * pl.col("part_excess"))
+        .sort(C.step, "excess", C.cause, descending=[False, True, False])
+        .unique(C.step, keep="first", maintain_order=True)
+        .select(C.step, pl.col(C.cause).alias(C.slow_cause), C.slow_call)
     )

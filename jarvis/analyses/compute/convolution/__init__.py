@@ -268,6 +268,8 @@ def _layout_advice(rows: pl.DataFrame) -> dict[str, pl.Expr]:
     has_transposes = pl.col(C.transpose_pct) >= MODERATE_OVERHEAD_PCT
     has_card = has_transpose_card(rows)
     is_backward = pl.col(C.direction) == "backward"
+    # Normalization in training needs the statistics of the whole output before it can be fused.
+    is_training = (rows[C.direction] == "backward").any()
     return {
         "layout_advice": pl.when(has_transposes & is_last)
         .then(_id("change_last"))
@@ -279,7 +281,7 @@ def _layout_advice(rows: pl.DataFrame) -> dict[str, pl.Expr]:
         else pl.when(is_last).then(_id("first.weights")).otherwise(_id("first.model")),
         "layout_then": pl.when(is_backward)
         .then(_id("then.backward"))
-        .otherwise(_id("then.forward")),
+        .otherwise(_id("then.training" if is_training else "then.forward")),
     }
 
 

@@ -12,84 +12,74 @@ from jarvis.analyses.system.cpu_idle import kernels
 from jarvis.analyses.system.cpu_idle.causes import (
     IDLE_FINDING_PCT,
     IDLE_PCT,
-    Cause,
-    cause_evidence,
+    account_of,
     causes,
     has_host_evidence,
     idle_causes,
-    issue_parts,
-    kernel_advice,
     launch_advice,
-    longest_call,
-    own_totals,
     reported_causes,
-    sole_cause,
+    reported_edges,
+    unreported,
+    whole_of,
 )
 from jarvis.analyses.system.cpu_idle.step_edges import step_edges
 from jarvis.analyses.system.cpu_idle.wording import MESSAGES
 from jarvis.findings import IDLE_POOL, Finding, Priority, Severity
 from jarvis.perf_report import Totals
-from jarvis.perf_report.timeline.idle_gaps import IdleCause
-from jarvis.text.messages import Message, to_text
+from jarvis.text.messages import to_text
 
 TARGET_IDLE_PCT = 20.0
 """Idle share of a well-fed GPU, in percent; the speedup is projected to it."""
 
-CAUSES_NAMED = 3
-
 
 def gpu_idle(data: CategoryData) -> Iterator[Finding]:
-    """A GPU that waits for work.
+    """A GPU that waits for work, for no cause that has a finding of its own.
 
-    Symptom: no kernel, copy or communication runs for a good part of the recorded window.
-    Rule: idle time as a share of the GPU window, from the GPU timeline, both without the time in
-    which the GPU finished work from before the recording; the saving is idle time beyond
-    {TARGET_IDLE_PCT}%, at most the gaps in which the GPU was not busy with work that the timeline
-    excludes or the trace lacks.
+    Symptom: no kernel, copy or communication runs for a good part of the step.
+    Rule: idle time of the steps without that of `idle_causes` and `step_edges`, as a share of the
+    step time; of the GPU window if the input has no events. The saving is idle time beyond
+    {TARGET_IDLE_PCT}% of the GPU window, at most the gaps in which the GPU was not busy with work
+    that the timeline excludes or the trace lacks.
     Threshold: a finding from {IDLE_FINDING_PCT}% on; above {IDLE_PCT}%: CRITICAL / HIGH / MEDIUM /
-    LOW, the priority by the share without those gaps.
+    LOW.
     """
-    totals = own_totals(data)
-    idle_pct = totals.idle_pct or 0.0
+    totals, account, parts = data.totals, account_of(data), unreported(data)
+    idle_ms = totals.idle_time_ms if account is None else sum(part.idle_ms for part in parts)
+    whole_ms = totals.total_time_ms if account is None else account.total_ns / 1e6
+    idle_pct = impact.share_pct(idle_ms, whole_ms)
     if idle_pct < IDLE_FINDING_PCT:
         return
-    parts = [part for part in causes(data) if part.cause is not IdleCause.CARRIED_IN]
-    sole = sole_cause(data)
-    doubtful_ms = sum(cause.idle_ms for cause in parts if not cause.words.is_idle)
-    idle_ms, true_ms = totals.idle_time_ms, max(0.0, totals.idle_time_ms - doubtful_ms)
-    is_doubtful = doubtful_ms > true_ms
-    saved_ms = min(true_ms, to_target_ms(totals, TARGET_IDLE_PCT))
-    priority = priority_of(grade(impact.share_pct(true_ms, totals.total_time_ms), IDLE_PCT))
+    saved_ms = idle_ms - sum(part.idle_ms for part in parts if not part.words.is_idle)
+    severity = grade(idle_pct, IDLE_PCT)
+    priority = priority_of(grade(impact.share_pct(saved_ms, whole_ms), IDLE_PCT))
+    is_part = bool(reported_causes(data) or reported_edges(data))
     yield Finding(
         check="gpu_idle",
         category=data.key,
-        title=_title(sole, is_doubtful=is_doubtful),
+        title=MESSAGES("title.other" if is_part else "title"),
         evidence={
             "idle_ms": idle_ms,
-            "idle_pct": idle_pct,
-            "compute_wall_pct": totals.compute_pct or 0.0,
-            "exposed_communication_wall_pct": totals.exposed_comm_pct or 0.0,
-            "exposed_copies_wall_pct": totals.exposed_memcpy_pct or 0.0,
-            **({} if is_doubtful else {"possible_speedup": _speedup(idle_pct)}),
-            **{cause.words.quantity: cause.idle_ms for cause in parts},
-            **(cause_evidence(data, sole) if sole else {}),
+            "idle_pct" if account is None else "step_pct": idle_pct,
+            **{part.words.quantity: part.idle_ms for part in parts},
         },
         issue=MESSAGES(
-            "issue",
+            "issue.other" if is_part else "issue",
             idle_ms=idle_ms,
             idle_pct=idle_pct,
-            own=MESSAGES("issue.own") if totals != data.totals else None,
-            mostly=_mostly(parts, idle_ms),
-            host_call=longest_call(data, sole) if sole else None,
-            **issue_parts(data, sole),
+            whole=whole_of(account),
         ),
         priority_local=priority,
         priority=priority,
-        severity=grade(idle_pct, IDLE_PCT),
-        impact=impact.bounded_impact(idle_ms, true_ms, mid_ms=saved_ms, **data.bases),
-        caveat=MESSAGES("caveat.window"),
+        severity=severity,
+        impact=impact.bounded_impact(
+            idle_ms,
+            saved_ms,
+            mid_ms=min(saved_ms, to_target_ms(totals, TARGET_IDLE_PCT)),
+            **data.bases,
+        ),
+        caveat=MESSAGES("caveat.window") if account is None else None,
         time_pool=IDLE_POOL,
-        **(_advice_for(data, sole) if sole else _general_advice(data, parts)),
+        **_advice(data),
     )
 
 
@@ -172,58 +162,12 @@ def to_target_ms(totals: Totals, idle_pct: float) -> float:
     return max(0.0, totals.total_time_ms - totals.busy_time_ms / (1 - idle_pct / 100))
 
 
-def _title(sole: Cause | None, *, is_doubtful: bool) -> Message:
-    if sole is not None:
-        return MESSAGES("title.cause", cause=sole.words.label)
-    return MESSAGES("title.doubtful" if is_doubtful else "title")
-
-
-def _mostly(parts: list[Cause], idle_ms: float) -> Message | None:
-    """Return the largest cause, as the continuation of a sentence; None if the causes are not
-    known."""
-    if not parts or parts[0].cause is IdleCause.UNKNOWN:
-        return None
-    main = parts[0]
-    share_pct = impact.share_pct(main.idle_ms, idle_ms)
-    return MESSAGES("issue.mostly", share_pct=share_pct, what=main.what())
-
-
-def _advice_for(data: CategoryData, sole: Cause) -> dict[str, Any]:
-    """Return the advice for idle time that has nearly a single cause."""
-    return {
-        "algorithmic": sole.words.texts("algorithmic"),
-        "kernel": kernel_advice(data, sole),
-        "hypothesis": sole.hypothesis(data),
-        "verify": [
-            sole.words.message("verify"),
-            MESSAGES("verify.aim", target_pct=TARGET_IDLE_PCT),
-        ],
-        "capture": sole.words.texts("capture"),
-    }
-
-
-def _general_advice(data: CategoryData, parts: list[Cause]) -> dict[str, Any]:
-    """Return the advice for several or unknown causes; large causes have their own findings."""
+def _advice(data: CategoryData) -> dict[str, Any]:
+    """Return the advice for idle time of several or unknown causes."""
     verify = MESSAGES("verify.steps", target_pct=TARGET_IDLE_PCT)
-    if parts and not has_host_evidence(data):
+    if "idle_gaps" in data.tables and not has_host_evidence(data):
         fields = ("algorithmic", "kernel", "hypothesis", "capture")
         return {field: MESSAGES(f"{field}.without_host") for field in fields} | {"verify": verify}
-    if reported := reported_causes(data):
-        main = reported[0]
-        return {
-            "algorithmic": MESSAGES(
-                "algorithmic.causes", cause=main.words.label, idle_ms=main.idle_ms
-            ),
-            "kernel": MESSAGES("kernel.causes"),
-            "hypothesis": MESSAGES(
-                "hypothesis.causes",
-                causes=[
-                    MESSAGES("cause", cause=cause.words.label, idle_ms=cause.idle_ms)
-                    for cause in parts[:CAUSES_NAMED]
-                ],
-            ),
-            "verify": verify,
-        }
     return {
         "algorithmic": MESSAGES.texts("algorithmic.unknown"),
         "kernel": launch_advice(data),
@@ -259,5 +203,6 @@ ANALYSIS = Analysis(
         default_pct=TARGET_IDLE_PCT,
         recovered_ms=to_target_ms,
         check=gpu_idle.__name__,
+        pool=IDLE_POOL,
     ),
 )

@@ -1,7 +1,7 @@
 """Idle time by cause: the sum of its gaps, and a finding for each relevant cause."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -21,24 +21,34 @@ from jarvis.analyses.system.cpu_idle.sources import (
     without_stacks,
 )
 from jarvis.analyses.system.cpu_idle.wording import CAUSES, MESSAGES, CauseWords
-from jarvis.findings import IDLE_POOL, EvidenceValue, Finding, Priority, Severity
-from jarvis.perf_report import Totals
+from jarvis.findings import (
+    IDLE_POOL,
+    EvidenceValue,
+    Finding,
+    Impact,
+    Priority,
+    Range,
+    Severity,
+)
 from jarvis.perf_report.intervals import greatest_ns
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
+from jarvis.perf_report.timeline.step_account import StepAccount, step_name
+from jarvis.perf_report.timeline.step_gaps import Place
+from jarvis.perf_report.timeline.steps import TimedBy
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message
 
 IDLE_FINDING_PCT = 15.0
-"""Share of the GPU window from which idle time is reported."""
+"""Share of the step time from which idle time without a finding of its own is reported."""
 
 CAUSE_FINDING_PCT = 5.0
-"""Share of the GPU window from which a cause has its own finding."""
+"""Share of the step time from which a cause has its own finding."""
 
 LEADING_PCT = 10.0
-"""Share of the GPU window from which missing work, queued and not recorded, comes first."""
+"""Share of the step time from which LEADING causes come first."""
 
-SOLE_CAUSE_PCT = 90.0
-"""Share of idle time from which a cause explains the idle time as a whole."""
+LEADING = (IdleCause.STALLED_QUEUE, IdleCause.KERNEL_LOADING)
+"""Missing work, queued and not recorded, and warm-up: nothing else can be judged before."""
 
 IDLE_PCT: Ladder = (
     (70.0, Severity.CRITICAL),
@@ -53,10 +63,12 @@ NEVER_IDLE = (IdleCause.UNLINKED_WORK, IdleCause.CARRIED_IN)
 
 @dataclass(frozen=True)
 class Cause:
-    """The gaps of one cause (rows of ``idle_gaps``) and its texts."""
+    """The gaps of one cause (rows of ``step_gaps`` or ``idle_gaps``), the time in ms that they are
+    a part of, and its texts."""
 
     cause: IdleCause
     gaps: pl.DataFrame
+    whole_ms: float
 
     @property
     def words(self) -> CauseWords:
@@ -67,6 +79,11 @@ class Cause:
     def idle_ms(self) -> float:
         """Return the sum of the gaps in ms."""
         return float(self.gaps[C.dur_ns].sum()) / 1e6
+
+    @property
+    def share_pct(self) -> float:
+        """Return the sum of the gaps in percent of the whole."""
+        return impact.share_pct(self.idle_ms, self.whole_ms)
 
     @property
     def longest_ms(self) -> float:
@@ -100,16 +117,20 @@ class Cause:
         return self.words.texts("hypothesis")
 
 
-def causes(data: CategoryData) -> list[Cause]:
-    """Return the causes of the gaps, most time first; empty without the table of gaps."""
-    if "idle_gaps" not in data.tables:
-        return []
-    gaps = data.tables["idle_gaps"]
+def by_cause(gaps: pl.DataFrame, whole_ms: float) -> list[Cause]:
+    """Return gaps by their cause, most time first."""
     found = [
-        Cause(IdleCause(cause), rows)
+        Cause(IdleCause(cause), rows, whole_ms)
         for (cause,), rows in gaps.group_by(C.cause, maintain_order=True)
     ]
     return sorted(found, key=lambda cause: (-cause.idle_ms, cause.cause))
+
+
+def causes(data: CategoryData) -> list[Cause]:
+    """Return the causes of the gaps in the GPU window, most time first."""
+    if "idle_gaps" not in data.tables:
+        return []
+    return by_cause(data.tables["idle_gaps"], data.totals.total_time_ms)
 
 
 def has_host_evidence(data: CategoryData) -> bool:
@@ -118,63 +139,73 @@ def has_host_evidence(data: CategoryData) -> bool:
     return gaps is not None and bool(gaps[C.launch_uid].is_not_null().any())
 
 
-def own_totals(data: CategoryData) -> Totals:
-    """Return the totals without the time in which the GPU finished work from before the
-    recording."""
-    carried_ms = sum(part.idle_ms for part in causes(data) if part.cause is IdleCause.CARRIED_IN)
-    totals = data.totals
-    return replace(
-        totals,
-        idle_time_ms=totals.idle_time_ms - carried_ms,
-        total_time_ms=totals.total_time_ms - carried_ms,
-    )
+def account_of(data: CategoryData) -> StepAccount | None:
+    """Return the account of the steps; None without their tables."""
+    has_tables = "steps" in data.tables and "step_gaps" in data.tables
+    return StepAccount.of(data.tables["steps"]) if has_tables else None
 
 
-def _wall_pct(data: CategoryData, cause: Cause) -> float:
-    """Return the share of the GPU window, which counts carried-in work only for this work."""
-    is_carried = cause.cause is IdleCause.CARRIED_IN
-    totals = data.totals if is_carried else own_totals(data)
-    return impact.share_pct(cause.idle_ms, totals.total_time_ms)
+def reported_edges(data: CategoryData) -> Mapping[Place, pl.DataFrame]:
+    """Return the gaps before the first and after the last GPU event of the steps, if they take
+    enough of the step time for a finding."""
+    account = account_of(data)
+    if account is None or account.timed_by is TimedBy.GPU:
+        return {}
+    gaps = data.tables["step_gaps"]
+    of_place = {
+        place: gaps.filter(pl.col(C.place) == place.value) for place in (Place.BEFORE, Place.AFTER)
+    }
+    return {
+        place: rows
+        for place, rows in of_place.items()
+        if account.pct(int(rows[C.dur_ns].sum())) >= CAUSE_FINDING_PCT
+    }
+
+
+def idle_parts(data: CategoryData) -> list[Cause]:
+    """Return the idle time of the steps by cause, without that of ``reported_edges``."""
+    account = account_of(data)
+    if account is None:
+        return []
+    gaps = data.tables["step_gaps"]
+    edges = [place.value for place in reported_edges(data)]
+    return by_cause(gaps.filter(~pl.col(C.place).is_in(edges)), account.total_ns / 1e6)
 
 
 def reported_causes(data: CategoryData) -> list[Cause]:
-    """Return the causes that have their own finding."""
+    """Return the causes that have their own finding: of idle time in the steps, and of gaps in the
+    GPU window that are not idle."""
     if not has_host_evidence(data):
         return []
-    return [cause for cause in causes(data) if _wall_pct(data, cause) >= CAUSE_FINDING_PCT]
+    in_window = [cause for cause in causes(data) if cause.cause in NEVER_IDLE]
+    in_steps = [cause for cause in idle_parts(data) if cause.cause not in NEVER_IDLE]
+    return [cause for cause in (*in_window, *in_steps) if cause.share_pct >= CAUSE_FINDING_PCT]
 
 
-def sole_cause(data: CategoryData) -> Cause | None:
-    """Return the cause of nearly all idle time, which the finding on idle time includes."""
-    totals = own_totals(data)
-    own = [cause for cause in reported_causes(data) if cause.cause is not IdleCause.CARRIED_IN]
-    if not own or (totals.idle_pct or 0.0) < IDLE_FINDING_PCT:
-        return None
-    main = own[0]
-    is_sole = impact.share_pct(main.idle_ms, totals.idle_time_ms) >= SOLE_CAUSE_PCT
-    return main if is_sole and main.words.is_idle else None
+def unreported(data: CategoryData) -> list[Cause]:
+    """Return the causes of idle time in the steps that have no finding of their own."""
+    reported = {cause.cause for cause in reported_causes(data)}
+    return [cause for cause in idle_parts(data) if cause.cause not in reported]
 
 
 def idle_causes(data: CategoryData) -> Iterator[Finding]:
     """What the GPU waits for.
 
-    Symptom: the gaps of the GPU timeline have one cause for a good part of the recorded window.
+    Symptom: the GPU idles in the steps, and the gaps have one cause for a good part of the time.
     Rule: each gap has one cause, the first that fits what the trace records of the host and of the
-    queue (see the table `idle_gaps`); the finding covers all gaps of a cause. The causes add up to
-    the idle time. A cause of at least {SOLE_CAUSE_PCT}% of it is part of the finding of `gpu_idle`
-    instead, if the GPU was certainly idle.
-    Threshold: from {CAUSE_FINDING_PCT}% of the GPU window on: LOW; above {CAUSE_PCT}%: CRITICAL /
+    queue (see the table `step_gaps`); a finding covers all gaps of a cause, except those before the
+    first and after the last GPU event of the steps where `step_edges` reports them, so no time is
+    in two findings. Gaps in which the GPU ran work that the timeline excludes or that is from
+    before the recording are those of the GPU window (`idle_gaps`).
+    Threshold: from {CAUSE_FINDING_PCT}% of the step time on: LOW; above {CAUSE_PCT}%: CRITICAL /
     HIGH / MEDIUM. If the GPU may have been busy, the priority is HIGH at most, and LOW if it was.
     """
-    sole = sole_cause(data)
     for cause in reported_causes(data):
-        if sole is None or cause.cause is not sole.cause:
-            yield _finding(data, cause)
+        yield _finding(data, cause)
 
 
 def _finding(data: CategoryData, cause: Cause) -> Finding:
-    words, idle_ms = cause.words, cause.idle_ms
-    share = _wall_pct(data, cause)
+    words, idle_ms, share = cause.words, cause.idle_ms, cause.share_pct
     severity = grade(share, CAUSE_PCT)
     is_under_recorded = _is_under_recorded(data, cause)
     priority = priority_of(severity)
@@ -182,14 +213,14 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
         cap = Priority.LOW if cause.cause in NEVER_IDLE else Priority.HIGH
         priority = priority.at_most(cap)
     is_carried = cause.cause is IdleCause.CARRIED_IN
+    in_window = cause.cause in NEVER_IDLE
     return Finding(
         check="idle_causes",
         category=data.key,
         title=words.message("title"),
         evidence={
             "idle_ms": idle_ms,
-            "idle_pct": share,
-            "share_of_idle_pct": impact.share_pct(idle_ms, data.totals.idle_time_ms),
+            "idle_pct" if in_window else "step_pct": share,
             **cause_evidence(data, cause),
         },
         issue=MESSAGES(
@@ -199,7 +230,15 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
             gaps=cause.gaps.height,
             what=cause.what(),
             host_call=longest_call(data, cause),
-            **({} if is_carried else issue_parts(data, cause)),
+            **(
+                {}
+                if is_carried
+                else {
+                    "whole": whole_of(None if in_window else account_of(data)),
+                    "without_stacks": without_stacks(data, cause.cause),
+                    "slow_steps": slow_steps(data, cause.cause),
+                }
+            ),
         ),
         algorithmic=MESSAGES("algorithmic.under_recorded")
         if is_under_recorded
@@ -208,16 +247,43 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
         priority_local=priority,
         priority=priority,
         severity=severity,
-        impact=impact.bounded_impact(idle_ms, idle_ms, **data.bases) if words.is_idle else None,
+        impact=idle_impact(data, cause.gaps) if words.is_idle else None,
         hypothesis=MESSAGES("hypothesis.under_recorded")
         if is_under_recorded
         else cause.hypothesis(data),
-        caveat=MESSAGES("caveat.part" if words.is_idle else "caveat.doubtful"),
+        caveat=None if words.is_idle else MESSAGES("caveat.doubtful"),
         verify=words.message("verify"),
         capture=MESSAGES("capture.under_recorded") if is_under_recorded else words.texts("capture"),
-        time_pool=IDLE_POOL,
-        leads=cause.cause is IdleCause.STALLED_QUEUE and share >= LEADING_PCT,
+        time_pool=f"{IDLE_POOL} {cause.cause}",
+        leads=cause.cause in LEADING and share >= LEADING_PCT,
     )
+
+
+def whole_of(account: StepAccount | None) -> str:
+    """Return the name of the time that idle time is a part of."""
+    return "the GPU window" if account is None else step_name(account.is_marked)
+
+
+def idle_impact(data: CategoryData, gaps: pl.DataFrame) -> Impact:
+    """Return the saving of at most the idle time of gaps in the steps.
+
+    Of the GPU window it saves only what lies within.
+    """
+    totals, states = data.totals, data.tables.get("timeline_states")
+    idle_ms = within_ms = float(gaps[C.dur_ns].sum()) / 1e6
+    if states is not None and states.height:
+        start, end = pl.col(C.start_ns), pl.col(C.start_ns) + pl.col(C.dur_ns)
+        first_ns, last_ns = states.select(first=start.min(), last=end.max()).row(0)
+        within = pl.min_horizontal(end, last_ns) - pl.max_horizontal(start, first_ns)
+        within_ms = float(gaps.select(within.clip(lower_bound=0).sum()).item()) / 1e6
+    gain = impact.bounded_impact(idle_ms, within_ms, **data.bases)
+    if totals.step is None or totals.step.step_ms is None:
+        return gain
+    whole = Range(low=0.0, mid=idle_ms / 2, high=idle_ms)
+    of_steps = impact.of_steps(
+        gain.model_copy(update={"saved_ms": whole}), totals.step.idle_ms, totals.step.step_ms
+    )
+    return of_steps.model_copy(update={"saved_ms": gain.saved_ms})
 
 
 def cause_evidence(data: CategoryData, cause: Cause) -> dict[str, EvidenceValue]:
@@ -246,16 +312,6 @@ def _before_first_kernel_ms(data: CategoryData, cause: Cause) -> float:
     first_ns = kernels(data)[C.ts_ns].min()
     early = cause.gaps.filter(pl.col(C.start_ns) < first_ns) if first_ns is not None else None
     return 0.0 if early is None else float(early[C.dur_ns].sum()) / 1e6
-
-
-def issue_parts(data: CategoryData, cause: Cause | None) -> dict[str, Message | None]:
-    """Return the sentences of an issue on missing stacks and slow steps."""
-    if cause is None:
-        return {"without_stacks": None, "slow_steps": None}
-    return {
-        "without_stacks": without_stacks(data, cause.cause),
-        "slow_steps": slow_steps(data, cause.cause),
-    }
 
 
 def longest_call(data: CategoryData, cause: Cause) -> Message | None:

@@ -155,7 +155,7 @@ _CAUSES = (
     ),
     CauseWords(
         IdleCause.LAUNCH_BOUND,
-        title="The GPU is faster than the host can launch",
+        title="Launch-bound: the GPU is faster than the host can launch",
         what="the host dispatches operators one by one, each taking longer to launch than to run",
         hypothesis=[
             "The kernels are too short to hide the host's work for the next launch.",
@@ -330,14 +330,13 @@ MESSAGES = MessageTable(
     {
         **{key: texts for words in _CAUSES for key, texts in words.templates.items()},
         "title": "The GPU idles",
-        "title.doubtful": "The GPU seems to idle",
-        "title.cause": "The GPU idles: {cause:lower}",
-        "issue": "The GPU idles for {idle_ms}, {idle_pct} of the GPU window{own}: no kernel, copy "
-        "or communication runs{mostly}{host_call}.{without_stacks}{slow_steps}",
-        "issue.own": " after the work from before the recording",
-        "issue.mostly": ". For {share_pct} of that time {what}",
-        "issue.cause": "The GPU idles for {idle_ms} ({idle_pct} of the GPU window) in "
-        "{gaps:count gap} in which {what}{host_call}.{without_stacks}{slow_steps}",
+        "title.other": "The GPU idles for other causes",
+        "issue": "The GPU idles for {idle_ms}, {idle_pct} of {whole}: no kernel, copy or "
+        "communication runs.",
+        "issue.other": "The GPU idles for another {idle_ms}, {idle_pct} of {whole}, in gaps that "
+        "no other finding covers.",
+        "issue.cause": "The GPU idles for {idle_ms} ({idle_pct} of {whole}) in {gaps:count gap} in "
+        "which {what}{host_call}.{without_stacks}{slow_steps}",
         "issue.carried_in": "For {idle_ms} ({idle_pct} of the GPU window, {gaps:count gap}) the "
         "GPU finishes work that was launched before the recording: {what}{host_call}.",
         "step": "step",
@@ -385,10 +384,8 @@ MESSAGES = MessageTable(
         "caveat.window": "Idle time is counted between the first and the last GPU event of the "
         "trace, so it depends on what was recorded; open the trace in a timeline viewer such as "
         "Perfetto to see each gap.",
-        "caveat.part": "Part of the idle time of the GPU, not counted twice.",
         "caveat.doubtful": "No saving can be estimated: the GPU may have been busy.",
         "caveat.short_kernels": "The saving is part of the idle time and not counted twice.",
-        "verify.aim": "Idle time below {target_pct:.0f}% is the goal.",
         "verify.steps": "Record several steps after warm-up; idle time below {target_pct:.0f}% is "
         "the goal.",
         "verify.short_kernels": "Record the trace again: there must be fewer kernels, a higher "
@@ -404,12 +401,6 @@ MESSAGES = MessageTable(
             "Record with CPU activity too, so that host calls and launches are in the trace.",
             "not has_host_calls",
         ),
-        "algorithmic.causes": "Start with the largest cause, {cause:lower} ({idle_ms}): see its "
-        "own finding.",
-        "kernel.causes": "Faster kernels alone gain nothing while the GPU waits: they only "
-        "lengthen the gaps.",
-        "hypothesis.causes": "Causes according to the recorded host calls: {causes:list}.",
-        "cause": "{cause:lower} {idle_ms}",
         "algorithmic.unknown": [
             COMPILE,
             BROADEN,

@@ -13,7 +13,7 @@ from jarvis.analyses.system.multi_kernel import communication, copies
 from jarvis.analyses.system.multi_kernel.communication import exposed_communication, poor_overlap
 from jarvis.analyses.system.multi_kernel.copies import memory_copies
 from jarvis.analyses.window import timeline_window
-from jarvis.findings import Finding
+from jarvis.findings import COMMUNICATION_POOL, Finding
 from jarvis.perf_report import Totals
 from jarvis.perf_report.intervals import covered_ns
 from jarvis.schemas.names import C
@@ -139,5 +139,6 @@ ANALYSIS = Analysis(
         default_pct=communication.HIDDEN_TARGET_PCT,
         recovered_ms=communication.to_target_ms,
         check=exposed_communication.__name__,
+        pool=COMMUNICATION_POOL,
     ),
 )

@@ -13,37 +13,47 @@ from jarvis.analyses.severity import Ladder, grade, is_worth_acting, priority_of
 from jarvis.analyses.window import staging_ms, timeline_window
 from jarvis.findings import COMMUNICATION_POOL, EvidenceValue, Finding, Priority, Severity
 from jarvis.perf_report import Totals
+from jarvis.perf_report.timeline.step_account import step_name
 from jarvis.preconditions import BYTES_PER_MIB, LARGE_MESSAGE_BYTES
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable, action, to_text
+
+ALL_RANKS = (
+    "First give the traces of all ranks: one rank does not show whether it waits or transfers."
+)
 
 MESSAGES = MessageTable(
     "communication",
     {
         "exposed.title": "Collective communication blocks compute",
         "exposed.issue": "Collective communication is exposed for {exposed_ms} ({wall_pct} of "
-        "the GPU window) of its {total_ms}, and the GPU computes nothing meanwhile{longest}."
+        "{whole}) of its {total_ms}, and the GPU computes nothing meanwhile{longest}."
         "{staging}",
         "exposed.issue.staging": " Copies into and out of the buffers of collectives take "
         "{staging_ms} besides, as compute.",
         "exposed.issue.longest": "; most time goes to {kind} with {rate}",
         "exposed.algorithmic": [
+            ALL_RANKS,
             action(
-                "Start gradient reductions asynchronously during the backward pass, and send less "
-                "by accumulating gradients.",
+                "Start gradient reductions asynchronously during the backward pass.",
                 "reduces_gradients",
+                "communication_starts_late",
             ),
+            action("Send less by accumulating gradients.", "reduces_gradients"),
             "Split the batch so that one part computes while the other communicates.",
             action("Send less, by fewer and fused collectives.", "not reduces_gradients"),
             action("Compress or quantize the large messages.", "messages_are_large"),
         ],
-        "exposed.algorithmic.slow": "First look for the cause of late ranks, such as uneven "
-        "batches, slow data loading or work that only one rank does: message size hardly matters."
-        "{hide}",
+        "exposed.algorithmic.slow": f"{ALL_RANKS} If ranks are late, look for uneven batches, slow "
+        "data loading or work that only one rank does: message size hardly matters.{hide}",
         "hide": [
             action(
-                " Then start the reductions early in the backward pass, and make them fewer by "
-                "accumulating gradients over micro-batches.",
+                " Then start the reductions early in the backward pass.",
+                "reduces_gradients",
+                "communication_starts_late",
+            ),
+            action(
+                " Then make the reductions fewer by accumulating gradients over micro-batches.",
                 "reduces_gradients",
             ),
             action(
@@ -61,7 +71,16 @@ MESSAGES = MessageTable(
         "exposed.kernel.slow": "Time {collective} of {message_bytes} alone on the same GPUs: if it "
         "takes far less than {mean_ms}, ranks wait for each other; if not, check topology, "
         "interconnect and library settings.",
-        "exposed.hypothesis": "Collectives start late, or ranks wait for each other.",
+        "exposed.hypothesis": [
+            action(
+                "Collectives start late, or ranks wait for each other.", "communication_starts_late"
+            ),
+            action(
+                "Ranks wait for each other, or the transfers take longer than the compute beside "
+                "them.",
+                "not communication_starts_late",
+            ),
+        ],
         "exposed.hypothesis.slow": "Ranks wait for each other, or the transfer takes a slow path: "
         "every link between the GPUs of one machine carries more than {gb_per_s:.3g} GB/s.",
         "exposed.verify": "Record the trace again, on all ranks if possible: exposed communication "
@@ -77,8 +96,8 @@ MESSAGES = MessageTable(
         "kind.rate": "{mean_ms}{count:either | each} ({gb_per_s:number} GB/s)",
         "evidence.kind": "{kind}, {rate}",
         "evidence.kinds": "{kinds:joined ; }",
-        "overlap.title": "Compute and communication overlap too little",
-        "overlap.title.critical": "Compute and communication barely overlap",
+        "overlap.title": "Compute hides too little of the communication",
+        "overlap.title.critical": "Compute hides little of the communication",
         "overlap.issue": "Only {overlap_pct} of {communication_ms} of communication overlaps with "
         "compute; more than {target_pct:.0f}% is good.",
         "overlap.algorithmic": [
@@ -86,6 +105,7 @@ MESSAGES = MessageTable(
                 "Let reductions run asynchronously during the backward pass, with buckets that "
                 "fill early.",
                 "reduces_gradients",
+                "communication_starts_late",
             ),
             "Overlap the compute of one part of the batch with the communication of another.",
             action(
@@ -103,11 +123,27 @@ MESSAGES = MessageTable(
                 "has_several_streams",
                 "not communication_shares_compute_stream",
             ),
-            "Reserve compute units for communication, so that its kernels start as soon as the "
-            "data is ready.",
+            action(
+                "Reserve compute units for communication, so that its kernels start as soon as the "
+                "data is ready.",
+                "communication_starts_late",
+            ),
+            action(
+                "Check topology, interconnect and library settings: only faster communication "
+                "shortens what compute cannot hide.",
+                "not communication_starts_late",
+            ),
         ],
-        "overlap.hypothesis": "Communication is issued only after the compute that could hide it "
-        "has ended.",
+        "overlap.hypothesis": [
+            action(
+                "Communication is issued only after the compute that could hide it has ended.",
+                "communication_starts_late",
+            ),
+            action(
+                "Communication starts while compute runs, and takes longer than that compute.",
+                "not communication_starts_late",
+            ),
+        ],
         "overlap.caveat": "Only {free_ms} of compute runs without communication, so overlap alone "
         "cannot reach {target_pct:.0f}%: the rest needs less or faster communication.",
         "overlap.verify": "Record the trace again: the overlap ratio must rise and the total time "
@@ -150,18 +186,21 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
     """Communication on the critical path.
 
     Symptom: the GPU communicates while it computes nothing.
-    Rule: exposed communication time as a share of the GPU window. If the collectives that take most
+    Rule: exposed communication time as a share of the step time (of the GPU window if the input has
+    no events). If the collectives that take most
     time have messages of at least {LARGE_MESSAGE_BYTES:,.0f} bytes and move less than
     {SLOW_LINK_GB_PER_S} GB/s, the message size does not explain the time, and the advice is to look
     for late ranks first.
     Threshold: above {EXPOSED_PCT}%: CRITICAL / HIGH / MEDIUM / LOW; a finding from MEDIUM on.
     """
-    totals = data.totals
-    share = totals.exposed_comm_pct or 0.0
+    totals, bounds = data.totals, data.totals.step
+    exposed_ms, share, whole = totals.exposed_comm_time_ms, totals.exposed_comm_pct or 0.0, None
+    if bounds is not None and bounds.step_ms is not None:
+        exposed_ms, share = bounds.comm_ms, impact.share_pct(bounds.comm_ms, bounds.step_ms)
+        whole = step_name(bounds.is_marked)
     severity = grade(share, EXPOSED_PCT)
     if not is_worth_acting(severity):
         return
-    exposed_ms = totals.exposed_comm_time_ms
     longest = next(_kinds(data), None)
     staged = _staging(data)
     yield Finding(
@@ -170,7 +209,7 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
         title=MESSAGES("exposed.title"),
         evidence={
             "exposed_communication_ms": exposed_ms,
-            "wall_pct": share,
+            "step_pct" if whole else "wall_pct": share,
             "communication_ms": totals.total_comm_time_ms,
             **_collective_evidence(data),
             **staged,
@@ -179,6 +218,7 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
             "exposed.issue",
             exposed_ms=exposed_ms,
             wall_pct=share,
+            whole=whole or "the GPU window",
             total_ms=totals.total_comm_time_ms,
             longest=longest.message("exposed.issue.longest") if longest else None,
             staging=MESSAGES("exposed.issue.staging", **staged) if staged else None,
@@ -192,13 +232,13 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
             impact.bounded_impact(
                 exposed_ms,
                 exposed_ms,
-                mid_ms=to_target_ms(totals, HIDDEN_TARGET_PCT),
+                mid_ms=min(exposed_ms, to_target_ms(totals, HIDDEN_TARGET_PCT)),
                 **data.bases,
             )
         ),
         hypothesis=MESSAGES("exposed.hypothesis.slow", gb_per_s=longest.gb_per_s)
         if longest and longest.is_slow
-        else MESSAGES("exposed.hypothesis"),
+        else MESSAGES.texts("exposed.hypothesis"),
         caveat=[
             MESSAGES("caveat.single_rank"),
             *([] if "collectives" in data.tables else [MESSAGES("caveat.no_details")]),
@@ -258,7 +298,7 @@ def poor_overlap(data: CategoryData) -> Iterator[Finding]:
         impact=impact.as_interval(
             impact.bounded_impact(totals.exposed_comm_time_ms, saved_ms, **data.bases)
         ),
-        hypothesis=MESSAGES("overlap.hypothesis"),
+        hypothesis=MESSAGES.texts("overlap.hypothesis"),
         caveat=caveat,
         verify=MESSAGES("overlap.verify"),
         capture=MESSAGES("capture"),

@@ -93,7 +93,8 @@ def _metric_cards(now: Opened, account: StepAccount | None, found: list[Saving])
         metric_card(
             "Saving",
             milliseconds(saved_ms),
-            f"{percent(share_pct(saved_ms, whole_ms(totals)))} of {whole_name(totals)}",
+            f"{percent(share_pct(saved_ms, whole_ms(totals)))} of "
+            f"{whole_name(totals).removeprefix('the ')}",
             help_text="Projected saving of all findings at the target efficiency: middle "
             "estimates within what bounds the step, with overlaps counted once, as in the "
             "waterfall below.",

@@ -1,6 +1,6 @@
 """The account of a step on the Overview page, and the table of the steps."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import polars as pl
 import streamlit as st
@@ -13,7 +13,7 @@ from jarvis.dashboard.widgets.table import small_table
 from jarvis.perf_report import Totals
 from jarvis.perf_report.timeline.step_account import LABELS, MEANING, StepAccount
 from jarvis.perf_report.timeline.step_gaps import SLOW_STEP_PCT
-from jarvis.reports.account import OUTDATED, basis, is_outdated, throughput, title
+from jarvis.reports.account import OUTDATED, basis, is_outdated, rates, title
 from jarvis.reports.figures import gpu_time_parts
 from jarvis.run import Run
 from jarvis.schemas import INTEGER, NUMBER, TEXT, Column
@@ -23,6 +23,7 @@ from jarvis.text.format import counted, milliseconds, percent
 WINDOW = "The GPU window extends from the first start to the last end of GPU work that host calls "
 WINDOW += "of the trace launch."
 STEPS_SHOWN_PX = 320
+SLOW_PX = 200
 _OPEN_KEY = "overview_steps"
 
 
@@ -30,50 +31,51 @@ def time_cards(
     account: StepAccount | None, totals: Totals, columns: Sequence[DeltaGenerator]
 ) -> None:
     """Draw a card in each column: the step time with the GPU window, and how it is spent."""
-    window = f"window {milliseconds(totals.total_time_ms)}"
+    for column, card in zip(columns, _cards(account, totals), strict=True):
+        label, value, below, meaning = card
+        with column:
+            metric_card(label, value, below, help_text=meaning)
+
+
+def _cards(account: StepAccount | None, totals: Totals) -> Iterator[tuple[str, str, str, str]]:
+    """Yield label, value, the line below and the meaning of each card."""
+    window = milliseconds(totals.total_time_ms)
     if account is None:
-        whole, busy, compute = "the GPU window", totals.busy_pct, totals.compute_pct
+        whole = "the GPU window"
+        compute, busy, idle = totals.compute_pct, totals.busy_pct, totals.idle_pct
         comm, comm_ms = totals.exposed_comm_pct, totals.exposed_comm_time_ms
-        idle, idle_ms = totals.idle_pct, totals.idle_time_ms
-        label, value, below = "GPU window", milliseconds(totals.total_time_ms), "no steps"
-        meaning = WINDOW
+        idle_ms = totals.idle_time_ms
+        yield "GPU window", window, "no steps", WINDOW
     else:
         whole, comm_ns = "the step time", account.parts_ns[C.exposed_comm_ns]
-        idle, idle_ms = account.pct(account.idle_ns), account.mean_ms(account.idle_ns)
-        busy, compute = 100 - idle, account.pct(account.parts_ns[C.compute_ns])
-        comm, comm_ms = account.pct(comm_ns), account.mean_ms(comm_ns)
-        label = "Step time" if account.is_marked else "Recording"
-        value, below = milliseconds(account.step_ms), window
+        compute, idle = account.pct(account.parts_ns[C.compute_ns]), account.pct(account.idle_ns)
+        busy, comm, comm_ms = 100 - idle, account.pct(comm_ns), account.mean_ms(comm_ns)
+        idle_ms = account.mean_ms(account.idle_ns)
         meaning = f"Step time: {basis(account)}. {WINDOW}"
         if account.carried_in_ns:
             meaning += f" Not counted: {milliseconds(account.carried_in_ns / 1e6)} in which the "
             meaning += "GPU finished work from before the recording."
-        meaning += f" {throughput(account)}."
-    places = iter(columns)
-    with next(places):
-        metric_card(label, value, below, help_text=meaning)
-    with next(places):
-        metric_card(
-            "GPU busy",
-            percent(busy),
-            f"compute {percent(compute)}",
-            help_text=f"Time in which any kernel, copy or fill runs, in percent of {whole}. Below: "
-            "time in which compute runs.",
-        )
-    with next(places):
-        metric_card(
-            "Exposed comm.",
-            percent(comm),
-            milliseconds(comm_ms),
-            help_text=f"Communication time without concurrent compute, in percent of {whole}.",
-        )
-    with next(places):
-        metric_card(
-            "Idle",
-            percent(idle),
-            milliseconds(idle_ms),
-            help_text=f"Time in which no GPU event runs, in percent of {whole}.",
-        )
+        label = "Step time" if account.is_marked else "Recording"
+        yield label, milliseconds(account.step_ms), f"window {window}", meaning
+    yield (
+        "GPU busy",
+        percent(busy),
+        f"compute {percent(compute)}",
+        f"Time in which any kernel, copy or fill runs, in percent of {whole}. Below: time in which "
+        "compute runs.",
+    )
+    yield (
+        "Exposed comm.",
+        percent(comm),
+        milliseconds(comm_ms),
+        f"Communication time without concurrent compute, in percent of {whole}.",
+    )
+    yield (
+        "Idle",
+        percent(idle),
+        milliseconds(idle_ms),
+        f"Time in which no GPU event runs, in percent of {whole}.",
+    )
 
 
 def parts_bar(run: Run, account: StepAccount | None) -> None:
@@ -83,22 +85,13 @@ def parts_bar(run: Run, account: StepAccount | None) -> None:
         if not totals.total_time_ms:
             st.markdown("**No GPU time**: the trace has no GPU work")
             return
-        if account is None:
-            parts, whole = (
-                gpu_time_parts(totals),
-                f"{milliseconds(totals.total_time_ms)} GPU window",
-            )
-            if is_outdated(run):
-                st.caption(OUTDATED)
-        else:
-            parts = account.rows()
-            step = "step" if account.is_marked else "recording"
-            whole = f"one {step} of {milliseconds(account.step_ms)} ({basis(account)})"
-            if not account.is_marked:
-                whole = f"{milliseconds(account.step_ms)}, {basis(account)}"
+        if account is None and is_outdated(run):
+            st.caption(OUTDATED)
+        parts = gpu_time_parts(totals) if account is None else account.rows()
         largest = parts.sort(C.time_ms, descending=True).row(0, named=True)
         st.markdown(
-            f"**{title(largest['part'])} takes {percent(largest[C.percent])}** of {whole}",
+            f"**{title(largest['part'])} takes {percent(largest[C.percent])}** of "
+            f"{_whole(account, totals)}",
             help=MEANING,
         )
         shares = [
@@ -106,6 +99,17 @@ def parts_bar(run: Run, account: StepAccount | None) -> None:
         ]
         labeled = parts.with_columns(part=pl.Series(shares))
         st.altair_chart(charts.parts_of_time(labeled, palette()), alt="Parts of the time")
+        if account is not None:
+            st.caption(f"{rates(run, account)}.")
+
+
+def _whole(account: StepAccount | None, totals: Totals) -> str:
+    """Return the time that the parts add up to, with its name."""
+    if account is None:
+        return f"{milliseconds(totals.total_time_ms)} GPU window"
+    if not account.is_marked:
+        return f"{milliseconds(account.step_ms)}, {basis(account)}"
+    return f"one step of {milliseconds(account.step_ms)} ({basis(account)})"
 
 
 def steps_table(now: Opened) -> None:
@@ -125,11 +129,14 @@ def steps_table(now: Opened) -> None:
             f"Times in ms. A slow step exceeds the median by more than {SLOW_STEP_PCT:g}%: named "
             "are the part that exceeds its median most and, for idle time, the cause."
         )
+        hidden = [] if steps[C.tokens].count() else [C.tokens, "tokens_per_s"]
+        hidden += [] if slow else ["slow"]
         small_table(
             step_rows(steps),
             charts.columns_of(_COLUMNS),
             "Steps with the parts of their time",
-            None if steps[C.tokens].count() else _WITHOUT_TOKENS,
+            [column.name for column in _COLUMNS if column.name not in hidden],
+            {"slow": SLOW_PX},
             height=STEPS_SHOWN_PX if steps.height > 8 else "auto",
         )
 
@@ -161,9 +168,6 @@ _COLUMNS = (
     Column(C.tokens, "Tokens", INTEGER, format=",d", meaning="unknown if empty"),
     Column("tokens_per_s", "Tokens/s", NUMBER, "1/s", ",.0f", "tokens / step time"),
 )
-
-
-_WITHOUT_TOKENS = tuple(c.name for c in _COLUMNS if c.name not in (C.tokens, "tokens_per_s"))
 
 
 def step_rows(steps: pl.DataFrame) -> pl.DataFrame:

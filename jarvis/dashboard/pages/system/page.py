@@ -67,14 +67,23 @@ def _target_card(analysis: Analysis, result: AnalysisResult, totals: Totals) -> 
 
 
 def _recoverable_ms(result: AnalysisResult, target: Target, totals: Totals, pct: float) -> float:
-    """Return the time recovered at the target in ms, from its finding if there is one."""
-    impacts = (
+    """Return the time recovered at the target in ms, from its finding if there is one; at most what
+    the findings of its pool of time save."""
+    of_check = (
         recovered(finding, target, pct, totals)
         for finding in result.findings
         if finding.check == target.check
     )
-    impact = next((impact for impact in impacts if impact is not None), None)
-    return target.recovered_ms(totals, pct) if impact is None else impact.saved_ms.mid
+    impact = next((impact for impact in of_check if impact is not None), None)
+    if impact is not None:
+        return impact.saved_ms.mid
+    recovered_ms = target.recovered_ms(totals, pct)
+    of_pool = [
+        finding.impact.saved_ms.high if finding.impact else 0.0
+        for finding in result.findings
+        if target.pool and (finding.time_pool or "").startswith(target.pool)
+    ]
+    return min(recovered_ms, sum(of_pool)) if of_pool else recovered_ms
 
 
 def _panels(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:

@@ -1,0 +1,92 @@
+"""Model FLOPs utilization (MFU): the FLOPs of a step against the peak of the GPU."""
+
+from dataclasses import asdict, dataclass
+
+import polars as pl
+
+from jarvis.impact import share_pct
+from jarvis.perf_report.timeline.step_account import StepAccount
+from jarvis.perf_report.timeline.step_bounds import StepBounds
+from jarvis.reports.messages import MESSAGES
+from jarvis.run import Run
+from jarvis.schemas.names import C
+from jarvis.text.messages import Message, to_text
+
+MIN_COVERED_PCT = 50.0
+"""Minimum share of the operations' time with known FLOPs for a utilization to be stated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Utilization:
+    """The FLOPs per second of step time, and the peak that they are a share of.
+
+    ``per`` names what the FLOPs are of. ``compute`` is the kind of compute with most FLOPs
+    (``matrix_bf16``), whose peak it is. ``covered_pct`` is the share of the operations' time in
+    operations whose FLOPs are known.
+    """
+
+    gflop_per_step: float
+    tflops_per_s: float
+    peak_tflops: float
+    compute: str
+    gpu: str
+    per: str
+    covered_pct: float
+    mfu_pct: float
+
+
+def utilization(run: Run, account: StepAccount) -> Utilization | Message:
+    """Return the utilization in the steps, or why it is not known."""
+    bounds, hardware = run.manifest.totals.step, run.manifest.hardware
+    if hardware is None:
+        return MESSAGES("mfu.no_hardware")
+    if bounds is None or "gpu_work" not in run.tables:
+        return MESSAGES("mfu.no_events")
+    rows = _in_steps(run, bounds)
+    known = rows.drop_nulls(C.flops)
+    covered_pct = share_pct(
+        float(known[C.kernel_time_us].sum()), float(rows[C.kernel_time_us].sum())
+    )
+    kinds = known.drop_nulls(C.compute).group_by(C.compute).agg(pl.col(C.flops).sum())
+    if covered_pct < MIN_COVERED_PCT or kinds.is_empty():
+        return MESSAGES("mfu.uncovered", covered_pct=covered_pct)
+    compute = str(kinds.sort(C.flops, C.compute, descending=[True, False])[C.compute][0])
+    peak_tflops = hardware.peak_tflops(compute)
+    if peak_tflops is None:
+        return MESSAGES("mfu.no_peak", compute=compute)
+    tflop = float(known[C.flops].sum()) / 1e12
+    tflops_per_s = tflop / (account.total_ns / 1e9)
+    return Utilization(
+        gflop_per_step=1e3 * tflop / account.step_count,
+        tflops_per_s=tflops_per_s,
+        peak_tflops=peak_tflops,
+        compute=compute,
+        gpu=hardware.title,
+        per="per step" if account.is_marked else "in the recording",
+        covered_pct=covered_pct,
+        mfu_pct=share_pct(tflops_per_s, peak_tflops),
+    )
+
+
+def sentence(found: Utilization | Message) -> str:
+    """Return the utilization with its denominator, or why it is not known."""
+    return to_text(found if isinstance(found, Message) else MESSAGES("mfu", **asdict(found)))
+
+
+def _in_steps(run: Run, bounds: StepBounds) -> pl.DataFrame:
+    """Return kernel time and FLOPs of the operations, as far as they run in the steps."""
+    end = pl.col(C.ts_ns) + pl.col(C.dur_ns)
+    within = pl.min_horizontal(end, bounds.end_ns) - pl.max_horizontal(C.ts_ns, bounds.start_ns)
+    parts = (
+        run.table("gpu_work")
+        .drop_nulls(C.operation_uid)
+        .group_by(pl.col(C.operation_uid).alias(C.uid))
+        .agg(part=within.clip(lower_bound=0).sum() / pl.col(C.dur_ns).sum())
+    )
+    rows = run.table("operations").select(
+        C.uid, C.kernel_time_us, C.compute, pl.col(C.flops) * pl.col(C.operation_count)
+    )
+    part = pl.col("part").fill_nan(0.0).fill_null(0.0)
+    return rows.join(parts, on=C.uid, how="left").with_columns(
+        pl.col(C.flops, C.kernel_time_us) * part
+    )

@@ -1,0 +1,68 @@
+"""Model FLOPs utilization: its figures, its denominator, and when it is not known."""
+
+import polars as pl
+import pytest
+
+from jarvis.reports.account import account_of, account_parts
+from jarvis.reports.utilization import Utilization, sentence, utilization
+from jarvis.run import Run
+from tests.reports.conftest import Analyzed
+
+
+def changed(run: Run, **tables: pl.DataFrame) -> Run:
+    names = run.manifest.tables
+    return run.__class__(
+        manifest=run.manifest,
+        results=run.results,
+        tables={name: run.table(name) for name in names} | tables,
+        paths_by_category=run.paths_by_category,
+        root=run.root,
+    )
+
+
+def found(run: Run) -> Utilization | str:
+    account = account_of(run)
+    assert account is not None
+    result = utilization(run, account)
+    return result if isinstance(result, Utilization) else sentence(result)
+
+
+def test_the_flops_of_a_step_are_a_share_of_the_peak(sample: Analyzed) -> None:
+    run = sample.run
+    account, mfu = account_of(run), found(run)
+    assert account is not None
+    assert isinstance(mfu, Utilization)
+    assert run.manifest.hardware is not None
+    rows = run.table("operations")
+    tflop = (rows["flops"] * rows["operation_count"]).sum() / 1e12
+    assert 0 < mfu.gflop_per_step / 1e3 * account.step_count <= tflop * (1 + 1e-9)
+    per_s = mfu.gflop_per_step / 1e3 * account.step_count / (account.total_ns / 1e9)
+    assert mfu.tflops_per_s == pytest.approx(per_s)
+    assert mfu.peak_tflops == run.manifest.hardware.peak_tflops(mfu.compute)
+    assert mfu.mfu_pct == pytest.approx(100 * per_s / mfu.peak_tflops)
+    assert f"TFLOPS/s ({mfu.compute}, " in sentence(mfu)
+    assert sentence(mfu) in str(account_parts(run)["step_basis"])
+
+
+def test_work_outside_the_steps_does_not_count(sample: Analyzed) -> None:
+    run, mfu = sample.run, found(sample.run)
+    assert isinstance(mfu, Utilization)
+    bounds = run.manifest.totals.step
+    assert bounds is not None
+    work = run.table("gpu_work")
+    late = work.with_columns(ts_ns=pl.lit(bounds.end_ns + 1, pl.Int64))
+    halved = changed(run, gpu_work=pl.concat([work, late.with_columns(uid=pl.col("uid") + 10**6)]))
+    half = found(halved)
+    assert isinstance(half, Utilization)
+    assert half.gflop_per_step == pytest.approx(mfu.gflop_per_step / 2, rel=0.05)
+
+
+def test_an_unknown_utilization_has_its_reason(sample: Analyzed) -> None:
+    run = sample.run
+    rows = run.table("operations").with_columns(flops=pl.lit(None, pl.Float64))
+    assert "give the FLOPs of only 0.0% of the operations' time" in str(
+        found(changed(run, operations=rows))
+    )
+    unknown = changed(run)
+    object.__setattr__(unknown, "manifest", run.manifest.model_copy(update={"hardware": None}))
+    assert found(unknown) == "MFU is not known, as the GPU has no known peaks"
