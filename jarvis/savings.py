@@ -1,6 +1,6 @@
 """The step time that findings save: its bounds, their order and priority, and what adds up."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import polars as pl
@@ -81,8 +81,9 @@ def _with_step_saving(
 def _limit_ms(finding: Finding, bounds: StepBounds, gpu_work: pl.DataFrame | None) -> float:
     """Return the most step time that the finding can save."""
     if finding.time_pool is None:
-        uids = sorted(_rows(finding))
-        running_ms = bounds.kernels_ms if gpu_work is None else _running_ms(uids, bounds, gpu_work)
+        running_ms = bounds.kernels_ms
+        if gpu_work is not None:
+            running_ms = _running_ms(_own_work(finding, gpu_work), bounds)
         return min(bounds.kernels_ms, running_ms)
     pools = {
         IDLE_POOL: bounds.idle_ms,
@@ -106,15 +107,20 @@ def _is_awaited(finding: Finding, bounds: StepBounds) -> bool:
     return not pool or pool.startswith(COMMUNICATION_POOL)
 
 
-def _running_ms(uids: Sequence[int], bounds: StepBounds, gpu_work: pl.DataFrame) -> float:
-    """Return for how long GPU work of these operations runs within the steps.
+def _own_work(finding: Finding, gpu_work: pl.DataFrame) -> pl.DataFrame:
+    """Return the GPU work that the finding concerns."""
+    own = gpu_work.filter(pl.col(C.operation_uid).is_in(sorted(_rows(finding))))
+    return own.filter(pl.col(C.name).is_in(finding.kernels)) if finding.kernels else own
+
+
+def _running_ms(own: pl.DataFrame, bounds: StepBounds) -> float:
+    """Return for how long this GPU work runs within the steps.
 
     Work at the same time counts once: it can be hidden behind other work of the finding, and the
     step waits for one of them at a time. Work that is hidden behind a collective does not count
     (``hidden_work``). Whether other work hides it is not known without the dependencies, so such
     time counts.
     """
-    own = gpu_work.filter(pl.col(C.operation_uid).is_in(uids))
     times = np.array([(bounds.start_ns, bounds.end_ns), *bounds.hidden], dtype=np.int64)
     times = times.clip(bounds.start_ns, bounds.end_ns)
     (running_ns, *hidden_ns) = np.diff(covered_until(own, times.ravel()).reshape(times.shape))

@@ -106,10 +106,10 @@ def test_findings_without_a_saving_are_ranked_by_affected_time() -> None:
 
 
 def kernels(*rows: tuple[int, float, float]) -> pl.DataFrame:
-    """GPU work as (uid of the operation, start in ms, duration in ms)."""
+    """GPU work as (uid of the operation, start in ms, duration in ms); the uid is the name too."""
     return pl.DataFrame(
-        [(uid, round(ts * 1e6), round(dur * 1e6)) for uid, ts, dur in rows],
-        schema=["operation_uid", "ts_ns", "dur_ns"],
+        [(uid, str(uid), round(ts * 1e6), round(dur * 1e6)) for uid, ts, dur in rows],
+        schema=["operation_uid", "name", "ts_ns", "dur_ns"],
         orient="row",
     )
 
@@ -320,3 +320,10 @@ def test_work_that_a_collective_hides_saves_nothing() -> None:
     found = savings.with_step_savings([finding(9.0, 1), finding(9.0, 2)], hidden, work)
     highs = [each.impact and each.impact.step_ms and each.impact.step_ms.high for each in found]
     assert highs == pytest.approx([3.0, 1.0])
+
+
+def test_only_the_kernels_that_a_finding_concerns_bound_its_saving() -> None:
+    work = kernels((1, 0.0, 4.0), (2, 4.0, 2.0))
+    gain = in_steps(finding(9.0, 1, 2).model_copy(update={"kernels": ("2",)}), work)
+    assert gain.step_ms is not None
+    assert gain.step_ms.high == pytest.approx(2.0)

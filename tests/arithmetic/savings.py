@@ -199,7 +199,8 @@ def _of_epilogue(run: RunDirectory, facts: Facts) -> Saving:
     (time_ms,), (added,), (now,) = (facts[n] for n in ("time_ms", "fused_bytes", "step_bytes"))
     bandwidth = (run.hardware or {})["mem_bw_gbps"] * 1e6
     mid = max(0.0, time_ms - added / bandwidth / TARGET_PCT * 100)
-    return min(mid, time_ms * (1 - min(1.0, added / now)) * 0.85), mid, time_ms
+    low = min(mid, time_ms * (1 - min(1.0, added / now)) * 0.85)
+    return low, mid if mid < time_ms else (low + time_ms) / 2, time_ms
 
 
 def _of_waiting(run: RunDirectory, finding: dict[str, Any], facts: Facts) -> Saving | None:

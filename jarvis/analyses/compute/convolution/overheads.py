@@ -201,6 +201,7 @@ def layout_transposes(data: CategoryData) -> Iterator[Finding]:
         priority_local=local if is_high else local.at_most(Priority.MEDIUM),
         priority=priority if is_high else priority.at_most(Priority.MEDIUM),
         severity=Severity.HIGH if is_high else Severity.MEDIUM,
+        kernels=tuple(values["kernels"]),
         impact=impact.bounded_impact(
             transpose_ms,
             transpose_ms,
@@ -265,6 +266,7 @@ def fills_and_casts(data: CategoryData) -> Iterator[Finding]:
         kernel=FILLS.pick("kernel", values),
         priority_local=priority,
         priority=priority,
+        kernels=tuple(values["kernels"]),
         impact=impact.bounded_impact(fill_ms, fill_ms, **data.bases),
         hypothesis=FILLS("hypothesis"),
         caveat=FILLS("caveat"),
