@@ -384,7 +384,8 @@ def _epilogue_gain(
     """Return the gain of absorbing the steps into the product.
 
     high: all time of the steps; mid: without the time that their other operands take at the target,
-    the middle of the range without other operands; low: other operands at today's speed, and the product slowed down by OVERLAP_PART of that time.
+    the middle of the range without other operands; low: other operands at today's speed, and the
+    product slowed down by OVERLAP_PART of that time.
     """
     time_ms = chain.time_ms
     mid_ms = max(0.0, time_ms - added_ms * impact.FULL_PCT / target_pct)

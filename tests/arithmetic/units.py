@@ -29,6 +29,14 @@ def time_ms(rows: Iterable[Row]) -> float:
     return math.fsum(row.time_us for row in rows) / 1000
 
 
+def compute_pct(rows: Iterable[Row], run: RunDirectory) -> float:
+    """The rows' share of compute, to which copies do not count; of the sum of all rows if it is
+    longer, as kernels can run at the same time."""
+    everything_ms = math.fsum(row.compute_us for row in run.rows.values()) / 1000
+    own_ms = math.fsum(row.compute_us for row in rows) / 1000
+    return share(own_ms, max(run.compute_ms, everything_ms))
+
+
 def efficiency_pct(rows: Iterable[Row]) -> float | None:
     """Weighted by time, over the rows that have one."""
     known = [row for row in rows if row.efficiency_pct is not None]

@@ -168,3 +168,13 @@ def test_gpu_work_knows_who_launched_it() -> None:
         None,
     )
     assert gemm["dur_ns"] == 10_000
+
+
+def test_copies_and_communication_are_no_compute_and_shares_add_up() -> None:
+    built = trace().op("aten::copy_", [[8], [8]])
+    built.launches("Memcpy DtoD (Device -> Device)", us=30.0, cat="gpu_memcpy")
+    built.op("aten::mul", [[8], [8]]).launches("mul_kernel", us=40.0)
+    built.op("aten::mm", [[8, 8], [8, 8]]).launches("gemm", us=40.0, stream=9)
+    shares = dict(report(built).operations.select("name", "percent_of_compute").rows())
+    assert shares["aten::copy_"] == 0.0
+    assert shares["aten::mm"] == shares["aten::mul"] == pytest.approx(50.0)

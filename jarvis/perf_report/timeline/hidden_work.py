@@ -20,6 +20,9 @@ MIN_ALONE_NS = 10_000
 MIN_WAIT_NS = 10_000
 """Without a shorter wait, as of a launch into a full queue, the host launches hardly earlier."""
 
+MAX_SPANS = 1_000
+"""Maximum number of times, the longest ones; the manifest stores them."""
+
 Span = tuple[int, int]
 """Start and end in ns."""
 
@@ -77,4 +80,6 @@ def _union(spans: list[Span]) -> tuple[Span, ...]:
     joined = pl.DataFrame(spans, schema=[C.ts_ns, C.end_ns], orient="row").with_columns(
         (pl.col(C.end_ns) - pl.col(C.ts_ns)).alias(C.dur_ns)
     )
-    return tuple(zip(*(np.asarray(side).tolist() for side in added_parts(joined)), strict=True))
+    parts = zip(*(np.asarray(side).tolist() for side in added_parts(joined)), strict=True)
+    longest = sorted(parts, key=lambda span: (span[0] - span[1], span[0]))[:MAX_SPANS]
+    return tuple(sorted(longest))
