@@ -22,6 +22,9 @@ BOTTLENECK_EFFICIENCY_PCT = 40.0
 GOOD_EFFICIENCY_PCT = 60.0
 """Above it, tuning has limited potential."""
 
+LITTLE_GAIN_PCT = 10.0
+"""A saving at the target of a smaller share of an operation's time is little."""
+
 PROJECTION_TARGETS_PCT = (20.0, 50.0, 70.0, 100.0)
 """Rows of a projection table, in addition to the target of the slider."""
 
@@ -215,6 +218,11 @@ def bounded_impact(
     mid = (low_ms + saved_ms) / 2 if mid_ms is None else mid_ms
     savings = Range(low=low_ms, mid=mid, high=saved_ms)
     return _impact(time_ms, savings, "upper bound", compute_ms, total_ms, efficiency_pct)
+
+
+def is_little(gain: Impact) -> bool:
+    """Return whether the middle estimate saves little of the time."""
+    return share_pct(gain.saved_ms.mid, gain.time_ms) < LITTLE_GAIN_PCT
 
 
 def as_interval(gain: Impact) -> Impact:

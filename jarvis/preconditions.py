@@ -38,6 +38,11 @@ LATE_PCT = 10.0
 MAX_PAUSE_NS = 100_000
 """Collectives of one stream with shorter pauses are queued one after the other."""
 
+PINNED = "Pinned"
+
+SCALAR_BYTES = 16
+"""Maximum size of a single value: a complex number of double precision."""
+
 REDUCTION = "(?i)reduce"
 """Pattern of collectives that add up what the ranks send: all-reduce, reduce-scatter, reduce."""
 
@@ -60,8 +65,6 @@ LARGE_MESSAGE_BYTES = 1e6
 
 BYTES_PER_MIB = 2**20
 OPERATOR_MARK = "::"
-WITHOUT_OPERATOR = "->"
-"""In the name of a row: a call that launched GPU work without an operator, and the kernel."""
 STEP_PREFIX = "ProfilerStep#"
 SEVERAL_STEPS = 3
 
@@ -138,14 +141,6 @@ def has_host_calls(facts: Facts, _: Subject) -> bool:
     framework (tables ``gpu_work``, ``operations``)."""
     is_operator = pl.col(C.name).str.contains(OPERATOR_MARK, literal=True)
     return facts.has("gpu_work", pl.col(C.linked)) or facts.has("operations", is_operator)
-
-
-def has_operators(facts: Facts, _: Subject) -> bool:
-    """Operators of the framework are recorded, not only calls that launch GPU work (table
-    ``operations``)."""
-    name = pl.col(C.name)
-    is_operator = name.str.contains(OPERATOR_MARK, literal=True)
-    return facts.has("operations", is_operator & ~name.str.contains(WITHOUT_OPERATOR, literal=True))
 
 
 def has_several_steps(facts: Facts, _: Subject) -> bool:
@@ -414,7 +409,6 @@ FACTS: Mapping[str, Callable[[Facts, Subject], bool | None]] = {
         has_stacks,
         has_shapes,
         has_host_calls,
-        has_operators,
         has_several_steps,
         has_backward,
         has_checkpointing,

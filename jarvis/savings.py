@@ -56,7 +56,13 @@ def with_step_savings(
     (``StepBounds``); other findings at most the time of their pool in the steps. Findings are
     unchanged if the step time is not known.
     """
-    bounds = totals.step
+    return within_steps(findings, totals.step, gpu_work)
+
+
+def within_steps(
+    findings: Iterable[Finding], bounds: StepBounds | None, gpu_work: pl.DataFrame | None
+) -> list[Finding]:
+    """Return the findings as ``with_step_savings`` does, for the bounds of recorded steps."""
     if bounds is None or bounds.step_ms is None:
         return list(findings)
     return [_with_step_saving(finding, bounds, bounds.step_ms, gpu_work) for finding in findings]

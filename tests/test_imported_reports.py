@@ -22,6 +22,7 @@ from jarvis.reports.csv import write_csvs
 from jarvis.reports.reading import content_sha256, is_report, read_report
 from jarvis.reports.xlsx import write_workbook
 from jarvis.run import Run
+from jarvis.schemas.names import C
 from jarvis.trace import read_trace
 from jarvis.tracelens.imported import ImportedReport, typed_sheets
 from jarvis.tracelens.options import ReportOptions
@@ -98,6 +99,26 @@ def test_a_report_of_tracelens_gives_the_categories_of_its_trace(
 
 NOT_IN_A_WORKBOOK = ("linked_pct", "step")
 """Totals that only events tell."""
+
+
+@pytest.mark.parametrize("name", ["h100-bert-small", "mi300-bert-small"])
+def test_rooflines_of_a_report_without_a_platform_remain(reference_root: Path, name: str) -> None:
+    place = reference_root / "reference" / name / "arch_MI300X"
+    typed = typed_sheets(read_report(place), place)
+    read = sheets(ImportedReport(typed, None, BUILTIN).sheets)
+    cells = 0
+    for path in place.glob("*.csv"):
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        for column in [c for c in rows[0] if "Roofline" in c]:
+            values = [row[column] for row in rows]
+            shown = ["" if cell is None else str(cell) for cell in read[path.stem][column]]
+            assert shown == values, (path.stem, column)
+            cells += len(values)
+    assert cells > 100
+    other = ImportedReport(typed, load_hardware().get("H100 SXM"), BUILTIN).sheets
+    gemm, time = other["GEMM"], C.roofline_time_us
+    assert gemm[time].to_list() != typed["GEMM"][time].to_list()
 
 
 @pytest.mark.parametrize("name", TRACES)

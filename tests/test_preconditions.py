@@ -83,7 +83,6 @@ CASES: list[tuple[str, Tables, Tables]] = [
     ("has_shapes", {"operations": one(**MM)}, {"operations": one()}),
     ("has_host_calls", gpu(work(linked=True)), gpu(work(linked=False))),
     ("has_host_calls", {"operations": one()}, {"operations": one("launch->kernel")}),
-    ("has_operators", {"operations": one()}, {"operations": one("launch->void at::native::k")}),
     ("has_several_steps", slices(*STEPS), slices(*STEPS[:2], STEPS[0], "step")),
     ("has_backward", {"operations": TRAINING}, {"operations": one(direction="forward")}),
     (

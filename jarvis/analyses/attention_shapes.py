@@ -29,6 +29,14 @@ CACHE_KERNELS = r"reshape_and_cache|store_kv_?cache"
 FORWARD_KERNELS = r"_fwd_kernel|fwd_kernel"
 PAGED_KERNELS = r"paged_attention|unified_attention"
 
+STATE_SPACE = "state space"
+STATE_SPACE_NAMES = (
+    r"causal_conv1d|selective_scan|chunk_(?:scan|state|gated)|mamba|delta_rule|gated_delta"
+    r"|lightning_attn|linear_attention|(?:^|[^a-z])(?:gdn|ssd)_"
+)
+"""Names of causal convolutions, scans and linear attention, which keep a state instead of a
+cache."""
+
 USUAL_CACHE_PCT = 5.0
 HIGH_CACHE_PCT = 10.0
 """Report cache writes above this share of a paged operator's time; 3 to 5% is usual."""
@@ -147,7 +155,11 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
         .when(pl.col("heads_q").is_not_null())
         .then(pl.lit("MHA"))
         .alias(C.attention_pattern),
-        pattern=_pattern(),
+        pattern=pl.when(
+            pl.col(C.op_category).str.starts_with("SSM") | lower.str.contains(STATE_SPACE_NAMES)
+        )
+        .then(pl.lit(STATE_SPACE))
+        .otherwise(_pattern()),
         is_full=((pl.col("causal") == "false") & (pl.col(C.n_q) == pl.col(C.n_kv))).fill_null(
             value=False
         ),

@@ -23,7 +23,7 @@ from jarvis.findings import Finding, Priority
 from jarvis.schemas import NUMBER, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import quoted
-from jarvis.text.messages import MessageTable, resolve
+from jarvis.text.messages import MessageTable, action, resolve
 
 HIGH_BASELINE_PCT = 70.0
 LOW_BASELINE_PCT = 50.0
@@ -93,10 +93,16 @@ LOW_BASELINE = MessageTable(
         "{arguments} is accessed sequentially.",
         "kernel.scattered": "Time {name} with {arguments} as recorded and contiguous: the "
         "difference is what a better {kernel} can save.",
-        "hypothesis.device": "The calls are long and contiguous, so the GPU itself delivers less "
-        "bandwidth: a lower clock, a power limit, a partitioned device, or concurrent work.",
-        "algorithmic.device": "Record a window in which {name}{place} runs alone, to see whether "
-        "concurrent work takes the bandwidth.",
+        "hypothesis.device": [
+            "The calls are long and contiguous, so the GPU itself delivers less bandwidth: a lower "
+            "clock, a power limit or a partitioned device.",
+            action("Or other streams take the bandwidth.", "has_several_streams"),
+        ],
+        "algorithmic.device": action(
+            "Record a window in which {name}{place} runs alone, to see whether other streams take "
+            "the bandwidth.",
+            "has_several_streams",
+        ),
         "kernel.device": "Time {name} with {arguments} alone: if it stays below "
         f"{HIGH_BASELINE_PCT:.0f}% there too, check the device, not the kernels.",
     },
@@ -204,7 +210,7 @@ def _slow_kernel(data: CategoryData, group: OperationGroup, baseline: Baseline) 
     gain = impact.modelled_impact(group.time_ms, efficiency, target_pct, **data.bases)
     aim_ms = group.time_ms - gain.saved_ms.mid
     is_high = reference_pct >= HIGH_BASELINE_PCT
-    kind = "slow" if is_high else "below"
+    kind = "slow" if is_high and not impact.is_little(gain) else "below"
     limit = "limit.baseline" if shortest_pct > reference_pct else "limit.shortest"
     values = values_of(group) | {
         "signatures": group.rows.height,
@@ -293,7 +299,7 @@ def _low_baseline(
         kernel=LOW_BASELINE.pick(f"kernel.{why}", values),
         priority_local=priority,
         priority=priority,
-        hypothesis=LOW_BASELINE.pick(f"hypothesis.{why}", values),
+        hypothesis=LOW_BASELINE.texts(f"hypothesis.{why}", **values),
         caveat=LOW_BASELINE("caveat"),
         verify=LOW_BASELINE.pick("verify", values),
         capture=LOW_BASELINE("capture"),

@@ -25,8 +25,9 @@ class Claim:
     Operators that a compiled kernel lists in its name are ignored. Categories take precedence,
     except those derived only from a kernel's name; if patterns of several analyses match, the
     lowest ``order`` wins. Rows whose longest kernel is of a kind in ``kernel_kinds`` (of the table
-    of communication names) come before all others. ``blocks`` (``perf_report.kernel_blocks``) of
-    kernels decide for kernels without an operator, and for operators that nothing else claims.
+    of communication names; copies that FSDP launches are staging) come before all others.
+    ``blocks`` (``perf_report.kernel_blocks``) of kernels decide for kernels without an operator,
+    and for operators that nothing else claims.
     ``rest`` claims all unclaimed operations.
     """
 

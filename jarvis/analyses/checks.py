@@ -11,7 +11,6 @@ from jarvis.analyses.base import CategoryData
 from jarvis.analyses.inefficiency import evidence_of, expectation, low_efficiency, opportunity
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, groups, weighted_efficiency
 from jarvis.analyses.small_calls import many_small_calls
-from jarvis.analyses.unmodelled import no_perf_model
 from jarvis.findings import Finding, OpRef, Priority
 from jarvis.perf_report.populations import MIN_CALLS as MIN_CALLS
 from jarvis.perf_report.populations import MIN_GAP_US as MIN_GAP_US
@@ -26,6 +25,9 @@ VARIANCE_MIN_TOTAL_PCT = 5.0
 """Times vary if std/mean exceeds VARIANCE_RATIO, over more than VARIANCE_MIN_CALLS calls, in at
 least this share of the GPU window."""
 
+OUTLIERS_MIN_TOTAL_PCT = 0.5
+"""Outliers are reported from this share of the GPU window on, by what they take beyond the other
+calls."""
 
 IMPOSSIBLE, DOUBTFUL = "impossible", "doubtful"
 """Kinds of efficiencies above the peak, by the excess."""
@@ -68,6 +70,7 @@ VARIANCE = MessageTable(
         "tuning: their mean represents neither.",
         "caveat": "The saving is not quantified: a trace does not show which of the times is "
         "typical.",
+        "title.outliers": "Outlier calls: {name}",
         "title.groups": "Separate groups of times: {name}",
         "issue.groups": "{calls:,} equal calls of {name}{of_arguments} fall into groups whose "
         "times lie apart: {groups:joined ; }.",
@@ -159,17 +162,26 @@ def high_variance(data: CategoryData) -> Iterator[Finding]:
     Rule: a row with recorded arguments whose standard deviation of kernel time exceeds its mean, or
     whose calls are in several groups with times that lie apart (each at least {MIN_RATIO} times and
     more than {MIN_GAP_US} µs above the one before, of at least {MIN_CALLS} calls), over enough
-    calls and the GPU window.
+    calls and the GPU window; or whose outliers, groups of fewer calls, take enough time beyond the
+    others.
     Threshold: std/mean above {VARIANCE_RATIO}; more than {VARIANCE_MIN_CALLS} calls;
-    {VARIANCE_MIN_TOTAL_PCT}% of the GPU window.
+    {VARIANCE_MIN_TOTAL_PCT}% of the GPU window, {OUTLIERS_MIN_TOTAL_PCT}% for outliers.
     """
     ratio = pl.col(C.kernel_time_us_std) / pl.col(C.kernel_time_us_mean)
-    is_outlier = pl.element().struct.field(C.is_outlier)
-    groups = pl.col(C.populations).list.agg((~is_outlier).sum())
-    rows = data.operations.with_columns(variation=ratio).filter(
-        ((pl.col("variation") > VARIANCE_RATIO) | (groups > 1))
+    each = pl.element().struct
+    is_usual = ~each.field(C.is_outlier)
+    groups = pl.col(C.populations).list.agg(is_usual.sum())
+    usual_us = each.field(C.mean_us).filter(is_usual).max()
+    beyond_us = each.field(C.total_us) - each.field(C.count) * usual_us
+    outliers_us = pl.col(C.populations).list.agg(beyond_us.filter(~is_usual).clip(0).sum())
+    outliers_pct = pl.col(C.percent_of_total) * outliers_us / pl.col(C.kernel_time_us)
+    varies = (pl.col("variation") > VARIANCE_RATIO) | (groups > 1)
+    rows = data.operations.with_columns(variation=ratio, usual_groups=groups).filter(
+        (
+            (varies & (pl.col(C.percent_of_total) >= VARIANCE_MIN_TOTAL_PCT))
+            | (outliers_pct >= OUTLIERS_MIN_TOTAL_PCT)
+        )
         & (pl.col(C.operation_count) > VARIANCE_MIN_CALLS)
-        & (pl.col(C.percent_of_total) >= VARIANCE_MIN_TOTAL_PCT)
         & pl.col(C.input_dims).is_not_null()
     )
     for row in rows.iter_rows(named=True):
@@ -191,7 +203,9 @@ def _unsteady(data: CategoryData, row: dict[str, Any]) -> Finding:
     return Finding(
         check="high_variance",
         category=data.key,
-        title=VARIANCE.pick(f"title{kind}", values),
+        title=VARIANCE.pick(
+            "title.outliers" if row["usual_groups"] == 1 else f"title{kind}", values
+        ),
         operations=(
             OpRef.model_validate(
                 {key: row[key] for key in (C.uid, C.name, C.input_dims, C.operation_count)}
@@ -357,7 +371,6 @@ def _card(
 SHARED_CHECKS = (
     low_efficiency,
     opportunity,
-    no_perf_model,
     many_small_calls,
     above_peak,
     high_variance,
@@ -370,7 +383,6 @@ __all__ = [
     "high_variance",
     "low_efficiency",
     "many_small_calls",
-    "no_perf_model",
     "nothing_to_fix",
     "opportunity",
 ]

@@ -11,7 +11,7 @@ from jarvis.analyses.base import Analysis
 from jarvis.analyses.kernel_names import family_name, main_kernel
 from jarvis.analyses.operations import weighted_efficiency
 from jarvis.perf_models import BUILTIN, Registry
-from jarvis.perf_report.communication_names import kind_of
+from jarvis.perf_report.communication_names import STAGING, communication_kind, stages
 from jarvis.perf_report.kernel_blocks import block_of
 from jarvis.perf_report.unified import LAUNCHED, SYNTHETIC_END
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE
@@ -56,16 +56,26 @@ def claim_operations(
     block comes first for kernels without an operator. Unclaimed rows go to the rest.
     """
     claimers = [analysis for analysis in analyses if analysis.claim is not None]
-    rows = operations.select(C.name, C.op_category, kernel=main_kernel()).rows()
+    rows = operations.select(
+        C.name, C.op_category, kernel=main_kernel(), kind=_kind(operations)
+    ).rows()
     by_kernel = {kind: a.key for a in claimers if a.claim for kind in a.claim.kernel_kinds}
     keys = {
-        row: by_kernel.get(kind_of(kernel or "") or "")
+        row: by_kernel.get(kind or "")
         or _claimer(cut(name), category, kernel or "", claimers, registry)
         for row in set(rows)
-        for name, category, kernel in [row]
+        for name, category, kernel, kind in [row]
     }
     categories = pl.Series(C.category, [keys[row] for row in rows], dtype=pl.String)
     return operations.with_columns(categories)
+
+
+def _kind(operations: pl.DataFrame) -> pl.Expr:
+    """Return the kind of the longest kernel by the table of communication names."""
+    has_place = C.is_in_fsdp in operations.columns  # not in runs of earlier versions
+    in_fsdp = pl.col(C.is_in_fsdp) if has_place else pl.lit(None, dtype=pl.Boolean)
+    staging = pl.when(stages(main_kernel(), in_fsdp)).then(pl.lit(STAGING))
+    return staging.otherwise(communication_kind(main_kernel()))
 
 
 def _claimer(

@@ -9,6 +9,7 @@ import polars as pl
 from jarvis import impact
 from jarvis.analyses.advice import SHARED, ChosenAdvice, choose, register_advice, values_of
 from jarvis.analyses.base import Advice, CategoryData
+from jarvis.analyses.call_times import time_per_call
 from jarvis.analyses.operations import (
     HYPOTHESIS,
     KERNEL_FLOOR_US,
@@ -45,7 +46,7 @@ DEFAULT_ADVICE: Mapping[str, Advice] = {
         algorithmic="Fuse the chain of small operators around {name}{place}, for instance with "
         "torch.compile, or batch its {calls} of {mean_time_ms} each.",
         kernel="{grouped_kernel}A GPU graph only shortens the gaps between the {calls} of "
-        "{kernel}, and tuning the single kernel gains little.",
+        "{kernel}; fewer calls also save the fixed cost of a kernel.",
     ),
 }
 """Advice for categories without more specific advice."""
@@ -75,8 +76,6 @@ MESSAGES = MessageTable(
         "saving is an upper bound for eliminating them by fusion.",
         "caveat.usual": "The efficiency is typical of such calls: they rarely exceed "
         "{high_pct:.0f}% of the {of}.",
-        "caveat.good": "Above {good_pct:.0f}% an operator is already good: the potential is "
-        "limited.",
         "verify.launch_bound": "Record the trace again: {name} must have {fewer} or less than "
         "{time_ms}.",
         "verify.fewer": "fewer than {calls}",
@@ -220,7 +219,7 @@ def _inefficiency(data: CategoryData, group: OperationGroup, check: str) -> Find
         title=MESSAGES(f"title.{check}", subject=subject_of(group)),
         operations=group.operations,
         evidence=evidence_of(group),
-        issue=_issue(group, efficiency, usual, chosen.message("reason", values)),
+        issue=_issue(group, usual, gain, chosen.message("reason", values)),
         algorithmic=chosen.message("algorithmic", values),
         kernel=chosen.message("kernel", values),
         priority_local=local.lowered() if is_expected else local,
@@ -240,13 +239,10 @@ def _caveat(
     values: Mapping[str, Any],
 ) -> list[Message]:
     caveats = [chosen.message("caveat", values)]
-    good_pct = impact.GOOD_EFFICIENCY_PCT
     if group.is_launch_bound:
         caveats.append(MESSAGES("caveat.launch_bound"))
     elif usual is not None and usual.is_met:
         caveats.append(MESSAGES("caveat.usual", high_pct=usual.high_pct, of=usual.of))
-    elif (group.efficiency_pct or 0.0) > good_pct:
-        caveats.append(MESSAGES("caveat.good", good_pct=good_pct))
     return [caveat for caveat in caveats if caveat is not None]
 
 
@@ -297,9 +293,8 @@ def subject_of(group: OperationGroup) -> Message:
 
 
 def _issue(
-    group: OperationGroup, efficiency_pct: float, usual: Expectation | None, reason: Message | None
+    group: OperationGroup, usual: Expectation | None, gain: Impact, reason: Message | None
 ) -> Message:
-    is_good = efficiency_pct > impact.GOOD_EFFICIENCY_PCT
     return MESSAGES(
         "issue",
         calls=group.calls,
@@ -307,12 +302,12 @@ def _issue(
         signatures=group.rows.height,
         time_ms=group.time_ms,
         compute_pct=group.compute_pct,
-        efficiency_pct=efficiency_pct,
+        efficiency_pct=group.efficiency_pct or 0.0,
         bound=group.bound,
         rate=_rate(*group.rate) if group.rate else None,
         against=_against(usual),
         reason=reason,
-        little_left=MESSAGES("little_left") if is_good else None,
+        little_left=MESSAGES("little_left") if impact.is_little(gain) else None,
     )
 
 
@@ -344,7 +339,7 @@ def evidence_of(group: OperationGroup) -> dict[str, EvidenceValue]:
         "efficiency_pct": group.efficiency_pct,
         "bound": group.bound,
         "calls": group.calls,
-        "mean_kernel_time_us": 1000 * group.time_ms / max(group.calls, 1),
+        **_times(group),
         "flops_per_byte": heaviest[C.flops_per_byte],
     }
     if rate := group.rate:
@@ -358,6 +353,14 @@ def evidence_of(group: OperationGroup) -> dict[str, EvidenceValue]:
         "called_from": heaviest[C.called_from],
     }
     return {label: value for label, value in evidence.items() if value is not None}
+
+
+def _times(group: OperationGroup) -> dict[str, EvidenceValue]:
+    """Return the mean kernel time of a call, or the groups of calls that have no common mean."""
+    each = time_per_call(group.rows)
+    if isinstance(each, Message):
+        return {"kernel_times": each}
+    return {"mean_kernel_time_us": 1000 * group.time_ms / max(group.calls, 1)}
 
 
 def _parts(group: OperationGroup) -> Message | None:

@@ -11,6 +11,7 @@ import polars as pl
 from jarvis import impact
 from jarvis.analyses import call_times, kernel_names
 from jarvis.findings import OpRef
+from jarvis.hardware import HardwareSpec
 from jarvis.impact import KERNEL_FLOOR_US as KERNEL_FLOOR_US
 from jarvis.impact import SHORT_CALL_US as SHORT_CALL_US
 from jarvis.schemas import FLAG, NUMBER, POPULATIONS, TEXT, Column
@@ -87,9 +88,11 @@ LAUNCH_BOUND_RULE = (
 """When ``LAUNCH_BOUND`` applies, for the documentation."""
 
 
-def describe(rows: pl.DataFrame, top_uids: frozenset[int]) -> pl.DataFrame:
-    """Return claimed rows with the columns of ``DETAILS``, most time first; ``pattern`` and
-    ``hypothesis`` are empty."""
+def describe(
+    rows: pl.DataFrame, top_uids: frozenset[int], hardware: HardwareSpec | None = None
+) -> pl.DataFrame:
+    """Return claimed rows with the columns of ``DETAILS``, most time first, and the architecture of
+    the GPU; ``pattern`` and ``hypothesis`` are empty."""
     time = pl.col(C.kernel_time_us)
     texts = rows[[C.input_dims, C.input_types]].rows()
     modules = pl.col(C.module_path).list.eval(pl.element().str.replace(r"_\d+$", ""))
@@ -108,6 +111,7 @@ def describe(rows: pl.DataFrame, top_uids: frozenset[int]) -> pl.DataFrame:
             C.called_from: pl.when(modules.list.len() > 0)
             .then(modules.list.tail(MODULES_SHOWN).list.join(" / "))
             .otherwise(pl.col(C.entry_point)),
+            C.architecture: pl.lit(hardware and hardware.architecture, dtype=pl.String),
             C.is_top_operation: pl.col(C.uid).is_in(list(top_uids)),
             C.is_launch_bound: (pl.col(C.kernel_time_us_mean) < SHORT_CALL_US)
             & (pl.col(C.roofline_time_us) < KERNEL_FLOOR_US).fill_null(value=False),

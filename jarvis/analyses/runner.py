@@ -9,7 +9,6 @@ import polars as pl
 from pydantic import JsonValue
 
 from jarvis import impact, savings
-from jarvis.analyses import unmodelled
 from jarvis.analyses.actions import supported
 from jarvis.analyses.base import Analysis, CategoryData
 from jarvis.analyses.baseline import Baseline, measure_baseline
@@ -26,10 +25,12 @@ from jarvis.perf_report import Totals
 from jarvis.perf_report.unavailable import unavailable_reason
 from jarvis.preconditions import Facts
 from jarvis.schemas.names import C
-from jarvis.text.messages import Message
+from jarvis.text.messages import Message, MessageTable
 
 NO_HARDWARE = "Efficiencies are not available: the hardware is not known, so there is no peak."
 NO_MODELS = "Efficiencies are not available: no perf model covers these operations."
+
+NOTES = MessageTable("no_perf_model", {"note": "{rows:count row} ({time_ms}): {note}"})
 
 
 class ReportTables(Protocol):
@@ -109,12 +110,14 @@ def run_analyses(
     """
     top_uids = frozenset(split.top_operations["operation_uids"].explode().drop_nulls())
     claimed = split.operations.partition_by(C.category, as_dict=True)
-    nothing = describe(split.operations.clear(), top_uids)
+    nothing = describe(split.operations.clear(), top_uids, report.hardware)
     facts = Facts(lambda name: _table(report, name))
     outcomes: dict[str, AnalysisOutcome] = {}
     for key, analysis in analyses.items():
         try:
-            rows = describe(claimed[(key,)], top_uids) if (key,) in claimed else nothing
+            rows = nothing
+            if (key,) in claimed:
+                rows = describe(claimed[(key,)], top_uids, report.hardware)
             if analysis.classify:
                 rows = analysis.classify(rows, compute_units)
             outcomes[key] = _run(analysis, report, facts, rows, split.baseline, target_pct)
@@ -249,7 +252,7 @@ def _notes(data: CategoryData, judged: pl.DataFrame) -> tuple[Message | str, ...
         .agg(rows=pl.len(), time_us=pl.col(C.kernel_time_us).sum())
     )
     return tuple(
-        unmodelled.MESSAGES("note", rows=rows, time_ms=time_us / 1000, note=note)
+        NOTES("note", rows=rows, time_ms=time_us / 1000, note=note)
         for note, rows, time_us in reasons.iter_rows()
     )
 

@@ -30,6 +30,7 @@ MESSAGES = MessageTable(
     "unfused_attention",
     {
         "title": "Unfused attention{place}, {calls}",
+        "title.shape": "Unfused attention{place} ({shape}, {operators:count operator}), {calls}",
         "place": " in {name}",
         "issue": "{calls} of attention{place} ({shape}) {calls:either runs|run} as "
         "{operators:count operator} each, {steps}: the whole group takes {time_ms} ({compute_pct} "
@@ -82,15 +83,22 @@ def unfused_attention(data: CategoryData) -> Iterator[Finding]:
     if any(name not in data.tables for name in TABLES):
         return
     steps = data.tables["attention_steps"].partition_by(C.group, as_dict=True)
-    for row in data.tables["attention_groups"].iter_rows(named=True):
+    groups = data.tables["attention_groups"]
+    is_only = groups.select(pl.len().over(C.scope_name) == 1).to_series()
+    for row, has_own_name in zip(groups.iter_rows(named=True), is_only, strict=True):
         time_ms = row[C.kernel_time_us] / 1000
         compute_pct = impact.share_pct(time_ms, data.totals.compute_time_ms)
         if compute_pct >= MIN_COMPUTE_PCT:
-            yield _finding(data, row, steps[(row[C.group],)], compute_pct)
+            title = "title" if has_own_name else "title.shape"
+            yield _finding(data, row, steps[(row[C.group],)], compute_pct, title)
 
 
 def _finding(
-    data: CategoryData, row: Mapping[str, Any], steps: pl.DataFrame, compute_pct: float
+    data: CategoryData,
+    row: Mapping[str, Any],
+    steps: pl.DataFrame,
+    compute_pct: float,
+    title: str,
 ) -> Finding:
     time_ms = row[C.kernel_time_us] / 1000
     fused_ms = _fused_ms(row, data.hardware)
@@ -131,7 +139,7 @@ def _finding(
     return Finding(
         check="unfused_attention",
         category=data.key,
-        title=MESSAGES.pick("title", values),
+        title=MESSAGES.pick(title, values),
         evidence=_evidence(row, steps, compute_pct, fused_ms),
         issue=MESSAGES.pick("issue", values),
         algorithmic=MESSAGES.pick("algorithmic", values),

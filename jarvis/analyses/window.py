@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from jarvis.perf_report.communication_names import STAGING, communication_kind
+from jarvis.perf_report.communication_names import stages
 from jarvis.perf_report.work import COMPUTE
 from jarvis.schemas.names import C
 
@@ -13,8 +13,14 @@ def timeline_window(gpu_work: pl.DataFrame) -> pl.DataFrame:
     return gpu_work if linked.is_empty() else linked
 
 
-def staging_ms(gpu_work: pl.DataFrame) -> float:
-    """Return the time in ms of the copies into and out of the buffers of collectives."""
-    window = timeline_window(gpu_work)
-    is_staging = (pl.col(C.kind) == COMPUTE) & (communication_kind(pl.col(C.name)) == STAGING)
-    return int(window.filter(is_staging)[C.dur_ns].sum()) / 1e6
+def staging_ms(gpu_work: pl.DataFrame, operations: pl.DataFrame | None) -> float:
+    """Return the time in ms of the copies into and out of the buffers of collectives.
+
+    ``operations`` tell which copies FSDP launches.
+    """
+    uids = pl.Series(dtype=pl.Int64)
+    if operations is not None and C.is_in_fsdp in operations.columns:
+        uids = operations.filter(C.is_in_fsdp)[C.uid]
+    in_fsdp = pl.col(C.operation_uid).is_in(uids.implode())
+    is_staging = (pl.col(C.kind) == COMPUTE) & stages(pl.col(C.name), in_fsdp)
+    return int(timeline_window(gpu_work).filter(is_staging)[C.dur_ns].sum()) / 1e6

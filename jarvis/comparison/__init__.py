@@ -141,11 +141,12 @@ class Comparison:
 
     @cached_property
     def summary(self) -> tuple[str, ...]:
-        """The comparison as neutral sentences: a step, totals, then key points."""
+        """The comparison as neutral sentences: a step and its parts, or totals without steps; then
+        key points."""
         return (
             *self.base,
-            *summary.in_steps(self.steps),
-            *summary.in_totals(self.totals),
+            *self.step_times,
+            *(summary.in_parts(self.steps) or summary.in_totals(self.totals)),
             *self.key_points,
         )
 
@@ -153,6 +154,21 @@ class Comparison:
     def base(self) -> tuple[str, ...]:
         """The sentence that times are per step, if they are."""
         return summary.per_step(self.paired)
+
+    @property
+    def step_times(self) -> tuple[str, ...]:
+        """The sentence about the step times of both sides, if they are known."""
+        return summary.in_steps(self.steps, has_marks=self.has_steps)
+
+    @property
+    def window(self) -> tuple[str, ...]:
+        """The sentence about the GPU window of both sides, if it is known."""
+        return summary.in_totals(self.totals)[-1:]
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether steps are marked on both sides."""
+        return None not in (self.target.steps, self.reference.steps)
 
     @property
     def is_per_step(self) -> bool:
@@ -164,7 +180,6 @@ class Comparison:
         """Sentences about bounds, matched operations, and explained differences."""
         return summary.key_points(
             self.paired,
-            self.bounds,
             self.operations,
             self.unmatched,
             self.collectives,
@@ -193,7 +208,9 @@ class Comparison:
 
         None if no side communicates.
         """
-        return None if self.collectives.is_empty() else summary.is_same(self.collectives)
+        if self.collectives.is_empty():
+            return None
+        return aggregates.is_same_communication(self.target, self.reference)
 
     @cached_property
     def _lowered(self) -> pl.DataFrame:

@@ -1,5 +1,7 @@
 """Sums over either side: timeline, bounds, categories, modules, collectives, kernels."""
 
+from dataclasses import replace
+
 import polars as pl
 
 from jarvis.comparison.matching import VIEW
@@ -52,8 +54,10 @@ def totals(target: Side, reference: Side) -> pl.DataFrame:
 
 
 def steps(target: Side, reference: Side) -> pl.DataFrame:
-    """Return the accounts of a step of both sides, the step time last; no rows if a side has
-    none."""
+    """Return the accounts of a step of both sides, the step time last; no rows if a side has none,
+    or if steps are marked on one side only."""
+    if (target.steps is None) != (reference.steps is None):
+        target = reference = replace(target, tables={})
     accounts = [StepAccount.of(side.rows("steps")) for side in (reference, target)]
     rows: dict[str, list[str] | list[float]] = {C.type: [*LABELS.values(), STEP_TIME]}
     for side, account in zip(_SIDES, accounts, strict=True):
@@ -142,6 +146,24 @@ def collectives(target: Side, reference: Side) -> pl.DataFrame:
     rows = with_difference(found_in(both, "count"))
     descending = [True, True, *[False] * len(_COLLECTIVE)]
     return rows.sort(C.target_ms, C.reference_ms, *_COLLECTIVE, descending=descending)
+
+
+def is_same_communication(target: Side, reference: Side) -> bool:
+    """Return whether the collectives of both sides are equal in kind, type, size and count, per
+    step if the comparison is."""
+    of = [
+        communication(side)
+        .group_by(_COLLECTIVE)
+        .agg(pl.col(C.count).sum().cast(pl.Int64) * other.divisor)
+        .sort(_COLLECTIVE)
+        for side, other in ((target, reference), (reference, target))
+    ]
+    return of[0].equals(of[1])
+
+
+def is_known_communication(collectives: pl.DataFrame) -> bool:
+    """Return whether kind, type and message of every collective are recorded."""
+    return not any(collectives[name].null_count() for name in (C.collective, C.dtype, C.message_mb))
 
 
 def has_communication_data(side: Side) -> bool:

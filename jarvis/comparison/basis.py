@@ -6,6 +6,7 @@ from functools import cached_property
 import polars as pl
 
 from jarvis import impact
+from jarvis.comparison.aggregates import lowering
 from jarvis.comparison.expected import HardwareRatios
 from jarvis.comparison.matching import KEYS
 from jarvis.comparison.operations import Paired
@@ -40,6 +41,11 @@ class FindingInput:
     @cached_property
     def total_ms(self) -> float:
         return self.paired.target.timeline_ms("total_time") or self.compute_ms
+
+    @cached_property
+    def lowering(self) -> pl.DataFrame:
+        """The kernels of each pair on each side, longest first."""
+        return lowering(self.paired, self.paired.pairs)
 
     @cached_property
     def category_ms(self) -> dict[str | None, float]:

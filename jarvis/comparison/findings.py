@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from jarvis import impact
+from jarvis import impact, savings
 from jarvis.comparison import basis as names
 from jarvis.comparison.basis import FindingInput
 from jarvis.comparison.messages import MESSAGES
 from jarvis.comparison.operations import MAX_UNLINKED_PCT, SAME_WORKLOAD_PCT, Paired, matched_pct
-from jarvis.comparison.sides import Role
-from jarvis.comparison.slower import slower
+from jarvis.comparison.sides import Role, Side
+from jarvis.comparison.slower_kinds import slower
 from jarvis.comparison.timeline import IDLE, outside_compute
 from jarvis.findings import Finding, Impact, OpRef
 from jarvis.perf_report.efficiency import OVER_LINK
@@ -34,15 +34,24 @@ def findings(
     """
     inputs = FindingInput(paired, tolerance)
     found = list(slower(inputs, operations))
-    outside = list(outside_compute(inputs))
-    if any(finding.check != IDLE.check for finding in outside):
-        found = [finding for finding in found if not _is_outside_compute(finding, inputs)]
     is_linked = all(
         each.unlinked_pct <= MAX_UNLINKED_PCT for each in (paired.target, paired.reference)
     )
-    if is_linked and (matched_pct(operations, unmatched) or 0.0) >= SAME_WORKLOAD_PCT:
+    matched = matched_pct(operations, unmatched)
+    is_same_workload = matched is None or matched >= SAME_WORKLOAD_PCT
+    outside = list(outside_compute(inputs)) if is_same_workload or not is_linked else []
+    if any(finding.check != IDLE.check for finding in outside):
+        found = [finding for finding in found if not _is_outside_compute(finding, inputs)]
+    if is_linked and matched is not None and is_same_workload:
         found += _only_in_target(inputs, unmatched)
-    return tuple(sorted([*_within_compute(found, inputs), *outside], key=_most_time_first))
+    saving = _within_steps([*_within_compute(found, inputs), *outside], paired.target)
+    return tuple(sorted(saving, key=_most_time_first))
+
+
+def _within_steps(found: list[Finding], target: Side) -> list[Finding]:
+    """Return the findings with the step time that they save, which bounds their priorities."""
+    work = target.table("gpu_work") if target.divisor == 1 else None
+    return savings.within_steps(found, target.saving_bounds, work)
 
 
 def _is_outside_compute(finding: Finding, inputs: FindingInput) -> bool:
@@ -52,10 +61,12 @@ def _is_outside_compute(finding: Finding, inputs: FindingInput) -> bool:
     return all(operation.uid in uids for operation in finding.operations)
 
 
-def _most_time_first(finding: Finding) -> tuple[float, str, str]:
-    """Return the sorting key by the step time between the sides."""
-    saved_ms = finding.impact.saved_ms.high if finding.impact else 0.0
-    return -saved_ms, finding.category, to_text(finding.title)
+def _most_time_first(finding: Finding) -> tuple[float, float, str, str]:
+    """Return the sorting key by the step time between the sides, then by the GPU time."""
+    gain = finding.impact
+    assert gain is not None, "every finding of a comparison has an impact"
+    step_ms = round((gain.step_ms or gain.saved_ms).high, savings.EQUAL_DIGITS)
+    return -step_ms, -gain.saved_ms.high, finding.category, to_text(finding.title)
 
 
 def _only_in_target(inputs: FindingInput, unmatched: pl.DataFrame) -> Iterator[Finding]:

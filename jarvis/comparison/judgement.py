@@ -59,6 +59,7 @@ _ON_ONE_GPU = {
 }
 _WITHIN_TOLERANCE = "Within the tolerance: the same time is expected on the same GPU."
 _OTHER_WORK = "The two sides do not do the same amount of work here."
+_OTHER_TYPE = "Not like for like: {} on the target, {} on the reference."
 _NO_FIGURE = "No peak of the two GPUs applies, so no ratio is expected."
 _RANGE_FAR_FROM_PEAK = (
     "Within the tolerance of what the two GPUs explain, but so far below the roofline that their "
@@ -138,6 +139,8 @@ def _explanation(ratios: HardwareRatios | None) -> pl.Expr:
         & pl.lit(ratios is not None)
         & (pl.col(C.work_ratio).is_not_null() | (name == pl.col(C.reference_name)))
     )
+    is_other_type = (pl.col(C.dtype) != pl.col(C.reference_dtype)).fill_null(value=False)
+    types = pl.format(_OTHER_TYPE, C.dtype, C.reference_dtype)
     is_same = pl.col(C.time_ratio).is_close(1.0, rel_tol=1e-12)
     is_one_gpu = _is_one_gpu(ratios)
 
@@ -147,6 +150,8 @@ def _explanation(ratios: HardwareRatios | None) -> pl.Expr:
     return (
         pl.when(is_same & (pl.col(C.expected_ratio).is_close(1.0).fill_null(value=True)))
         .then(pl.lit(_SAME))
+        .when((outcome == Outcome.UNKNOWN.value) & is_other_type)
+        .then(types)
         .when((outcome == Outcome.UNKNOWN.value) & is_other_work)
         .then(pl.lit(_OTHER_WORK))
         .when(outcome == Outcome.UNKNOWN.value)

@@ -126,6 +126,12 @@ def place_name(path: Path) -> str:
 KEYS = (C.name, C.input_dims, C.input_types)
 """Operations match by name, shapes and dtypes; strides and threads may differ."""
 
+CALLERS = {"aten::softmax": "aten::_softmax", "aten::log_softmax": "aten::_log_softmax"}
+"""Operators that only call another one, which a trace may lack; their first argument is its."""
+
+_ENDS_OF_FIRST = {C.input_dims: ")", C.input_types: ","}
+"""What ends the first argument in the texts of the arguments."""
+
 _PRODUCT = ("M", "N", "K")
 _MIN_SHARE = 1e-6
 """Smaller shares of an operation are rounding errors."""
@@ -196,7 +202,7 @@ def _by_arguments(rows: Mapping[Role, pl.DataFrame]) -> dict[Role, pl.DataFrame]
     """Return ``uid, pair, calls`` of the rows of each side whose key the other side has too."""
     calls = pl.col(C.operation_count).sum().cast(pl.Float64)
     keyed = {
-        role: rows[role].group_by(KEYS, maintain_order=True).agg(C.uid, calls.alias(C.calls))
+        role: rows[role].group_by(_spelled(), maintain_order=True).agg(C.uid, calls.alias(C.calls))
         for role in Role
     }
     both = keyed[Role.TARGET].join(
@@ -210,6 +216,17 @@ def _by_arguments(rows: Mapping[Role, pl.DataFrame]) -> dict[Role, pl.DataFrame]
         ).explode(C.uid)
         for role, (uid, count) in columns.items()
     }
+
+
+def _spelled() -> tuple[pl.Expr, ...]:
+    """Return ``KEYS``, equal for both spellings of an operator of ``CALLERS``."""
+    is_either = pl.col(C.name).is_in([*CALLERS, *CALLERS.values()])
+    first = (pl.col(name).str.split(end).list.first() for name, end in _ENDS_OF_FIRST.items())
+    parts = [
+        pl.when(is_either).then(part).otherwise(name).alias(name)
+        for part, name in zip(first, _ENDS_OF_FIRST, strict=True)
+    ]
+    return (pl.col(C.name).replace(CALLERS), *parts)
 
 
 def _add_group(

@@ -169,6 +169,7 @@ def _summed(members: pl.DataFrame) -> pl.DataFrame:
                 C.flops: complete(total[C.flops]),
                 C.bytes: complete(total[C.bytes]),
                 "roofline_us": complete(total[C.roofline_time_us]),
+                C.dtype: pl.col(C.compute).first().str.extract(r"_([^_]+)$"),
                 C.log_least: complete(share * pl.col(C.log_least)),
                 C.log_most: complete(share * pl.col(C.log_most)),
             },
@@ -232,13 +233,19 @@ def matched_pct(operations: pl.DataFrame, unmatched: pl.DataFrame) -> float | No
     return 100 * matched_ms / whole_ms if whole_ms > 0 else None
 
 
+def differs_in_type() -> pl.Expr:
+    """Return whether the two sides of a pair compute in different types, as bf16 and fp8."""
+    is_other = (pl.col(C.dtype) != pl.col(C.reference_dtype)).fill_null(value=False)
+    return is_other & (pl.col(C.matched_by) != MatchedBy.ARGUMENTS.value)
+
+
 def _with_expected(pairs: pl.DataFrame, ratios: HardwareRatios | None) -> pl.DataFrame:
     """Return pairs with expected ratios and the ratio of their work.
 
     The expected ratio is the geometric mean over the operations of both sides, weighted by time. If
     the same call is memory bound on one GPU and compute bound on the other, it is the ratio of its
     roofline times. If one side is launch bound, the range includes 1; rooflines below a microsecond
-    explain no difference, so 1 is expected.
+    explain no difference, so 1 is expected. Nothing is expected of different work or types.
     """
     is_same_call = pl.col(C.matched_by) == MatchedBy.ARGUMENTS.value
     has_flops = (pl.col(C.flops) > 0) & (pl.col("reference_flops") > 0)
@@ -258,7 +265,7 @@ def _with_expected(pairs: pl.DataFrame, ratios: HardwareRatios | None) -> pl.Dat
         & pl.lit(ratios is not None)
     )
     is_alike = work.is_between(1 / SAME_WORK, SAME_WORK)
-    is_comparable = is_same_call | pl.coalesce(is_alike, ~same_name)
+    is_comparable = is_same_call | (pl.coalesce(is_alike, ~same_name) & ~differs_in_type())
 
     def expected(limit: str) -> pl.Expr:
         mean = ((pl.col(f"log_{limit}") + pl.col(f"reference_log_{limit}")) / 2).exp()

@@ -131,7 +131,7 @@ def metrics(comparison: Comparison) -> Times:
 
 def is_per_step(comparison: Comparison) -> bool:
     """Return whether the metrics are per step: steps are marked on both sides."""
-    return None not in (comparison.target.steps, comparison.reference.steps)
+    return comparison.has_steps
 
 
 def _operators(comparison: Comparison) -> Times:

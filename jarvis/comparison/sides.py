@@ -8,6 +8,7 @@ from typing import Self
 import polars as pl
 
 from jarvis.hardware import HardwareSpec
+from jarvis.perf_report.timeline.step_bounds import StepBounds
 from jarvis.perf_report.timeline.steps import StepSource
 from jarvis.schemas import columns
 from jarvis.schemas.names import C
@@ -25,8 +26,9 @@ class Side:
     """One side: label in texts, hardware, and tables of its run by name.
 
     Any of ``tables`` may be missing. ``lacks`` has the reason for each table that is present but
-    not usable. ``titles`` are those of the categories by key. Times and counts of the tables have
-    been divided by ``divisor``, the number of steps of a side ``per_step``.
+    not usable. ``titles`` are those of the categories by key. ``bounds`` are the most that can be
+    saved of the recorded steps. Times and counts of the tables, not of ``bounds``, have been
+    divided by ``divisor``, the number of steps of a side ``per_step``.
     """
 
     label: str
@@ -34,6 +36,7 @@ class Side:
     tables: Mapping[str, pl.DataFrame]
     titles: Mapping[str, str] = field(default_factory=dict)
     lacks: Mapping[str, str] = field(default_factory=dict)
+    bounds: StepBounds | None = None
     divisor: int = 1
 
     def table(self, name: str) -> pl.DataFrame | None:
@@ -70,6 +73,15 @@ class Side:
         """Return the sum of columns of ``steps``, in ms; None if the steps are not known."""
         rows = self.rows("steps").drop_nulls(C.dur_ns)
         return None if rows.is_empty() else sum(map(int, rows[list(parts)].sum().row(0))) / self._ms
+
+    @property
+    def saving_bounds(self) -> StepBounds | None:
+        """The most that can be saved of the recorded steps, per step as the tables are."""
+        if self.bounds is None or self.bounds.step_ms is None or self.divisor == 1:
+            return self.bounds
+        names = ("step_ms", "kernels_ms", "idle_ms", "comm_ms", "copies_ms")
+        times = {name: getattr(self.bounds, name) / self.divisor for name in names}
+        return replace(self.bounds, **times)
 
     @property
     def _ms(self) -> float:

@@ -1,7 +1,6 @@
 """Findings about calls that are slower on the target than the hardware explains."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,10 +11,9 @@ from jarvis import impact
 from jarvis.comparison import basis as names
 from jarvis.comparison.basis import FindingInput
 from jarvis.comparison.expected import roofline_us
-from jarvis.comparison.judgement import SLOWER, Outcome
+from jarvis.comparison.judgement import Outcome
 from jarvis.comparison.matching import MatchedBy
 from jarvis.comparison.messages import MESSAGES
-from jarvis.comparison.operations import SAME_WORK
 from jarvis.comparison.sides import Role
 from jarvis.findings import Finding, Impact, OpRef
 from jarvis.schemas.names import C
@@ -23,63 +21,19 @@ from jarvis.text.format import arguments
 from jarvis.text.markdown import shortened
 from jarvis.text.messages import Message
 
-SLOWER_THAN_HARDWARE, FUSED_ON_REFERENCE = "slower_than_hardware", "fused_on_reference"
+SLOWER_THAN_HARDWARE = "slower_than_hardware"
 
 FUSED_CATEGORIES = ("elementwise", "reduce", "batchnorm")
 """Categories of operators whose memory traffic fusion reduces."""
 
+MIN_EXTRA_LAUNCHES = 0.5
+"""Launches of a call that the target has more than the reference: not only in some calls."""
+
+MIN_EXTRA_PART = 0.1
+"""Part of the time that is not explained which additional kernels take, to be named."""
+
 ARGUMENTS_LENGTH = 75
 """Characters of the arguments in a title."""
-
-MAX_LAUNCHES, MAX_SAVED_LAUNCHES = 30, 15
-"""Maximum launches of a call on the target, and more than on the reference, for which fusion is a
-likely reason for the difference."""
-
-
-def slower(inputs: FindingInput, operations: pl.DataFrame) -> Iterator[Finding]:
-    """Yield a finding for each operator whose calls are slower than explained.
-
-    Places at which the reference needs fewer kernels for the same work have their own findings.
-    """
-    is_slower = pl.col(C.outcome).is_in(SLOWER) & (pl.col(C.unexplained_ms) > 0)
-    is_measured = pl.col("is_measured") & (pl.col(C.time_ratio) > inputs.tolerance)
-    fused = _with_measured_gap(operations).filter(
-        _needs_more_launches() & (is_slower | is_measured)
-    )
-    rows = operations.filter(is_slower).join(fused, on=C.pair, how="anti", maintain_order="left")
-    for kind, part, keys in ((Slower, rows, (C.category, C.name)), (Fused, fused, (C.pair,))):
-        for group in part.partition_by(*keys, maintain_order=True):
-            calls = kind(inputs, group.sort(C.unexplained_ms, C.pair, descending=[True, False]))
-            if inputs.is_relevant(calls.time_ms, calls.unexplained_ms):
-                yield calls.finding()
-
-
-def _needs_more_launches() -> pl.Expr:
-    """Return whether the target launches more kernels at a place, with different operators."""
-    launches, reference = pl.col(C.launches_per_call), pl.col(C.reference_launches_per_call)
-    return (
-        (pl.col(C.matched_by) == MatchedBy.CALL_TREE.value)
-        & (pl.col(C.name) != pl.col(C.reference_name))
-        & (reference >= 1)
-        & (launches > reference)
-        & (launches <= MAX_LAUNCHES)
-        & (launches - reference <= MAX_SAVED_LAUNCHES)
-    )
-
-
-def _with_measured_gap(operations: pl.DataFrame) -> pl.DataFrame:
-    """Use the reference's own time as attainable time if no ratio is expected."""
-    same_ms = pl.col(C.target_ms) / pl.col(C.time_ratio)
-    is_same_work = pl.col(C.work_ratio).is_between(1 / SAME_WORK, SAME_WORK)
-    is_measured = pl.col(C.expected_ratio_most).is_null() & is_same_work.fill_null(value=True)
-    gap_ms = (pl.col(C.target_ms) - same_ms).clip(lower_bound=0.0)
-    return operations.with_columns(
-        is_measured=is_measured,
-        **{
-            C.attainable_ms: pl.when(is_measured).then(same_ms).otherwise(C.attainable_ms),
-            C.unexplained_ms: pl.when(is_measured).then(gap_ms).otherwise(C.unexplained_ms),
-        },
-    )
 
 
 @dataclass(frozen=True)
@@ -142,16 +96,41 @@ class Slower:
             if self.arguments
             else MESSAGES("call.at", place=self.place),
             "calls": int(self.rows[C.target_calls].sum()),
-            "launches": first[C.launches_per_call],
-            "reference_launches": first[C.reference_launches_per_call],
+            "launches": _whole(first[C.launches_per_call]),
+            "reference_launches": _whole(first[C.reference_launches_per_call]),
             "target_us": first[C.target_us_per_call],
             "reference_us": first[C.reference_us_per_call],
             "time_ms": self.time_ms,
+            "reference_ms": self.reference_ms,
+            "change": _change(self._against_reference(self.time_ms)),
+            "dtype": first[C.dtype],
+            "reference_dtype": first[C.reference_dtype],
             "attainable_ms": self.attainable_ms,
             "unexplained_ms": self.unexplained_ms,
             "compared": self._compared(),
             "efficiency_pct": first[C.reference_efficiency_pct],
+            "extra": self.extra,
         }
+
+    @cached_property
+    def extra(self) -> Message | None:
+        """Return the kernels besides the longest, if the target launches more than the reference
+        for the call with the largest gap."""
+        launches = self.first[C.launches_per_call], self.first[C.reference_launches_per_call]
+        if None in launches or launches[0] - launches[1] < MIN_EXTRA_LAUNCHES:
+            return None
+        of_call = (pl.col(C.pair) == self.first[C.pair]) & (pl.col(C.side) == Role.TARGET.value)
+        others = self.inputs.lowering.filter(of_call)[1:]
+        calls_ms = float(others[C.us_per_call].sum()) * self.first[C.target_calls] / 1e3
+        if calls_ms < MIN_EXTRA_PART * self.first[C.unexplained_ms]:
+            return None
+        return MESSAGES(
+            "extra",
+            kernels=others[C.kernel].to_list(),
+            kernels_us=float(others[C.us_per_call].sum()),
+            launches=_whole(launches[0]),
+            reference_launches=_whole(launches[1]),
+        )
 
     @cached_property
     def subject(self) -> Message:
@@ -241,7 +220,7 @@ class Slower:
             hypothesis=self._hypothesis(),
             caveat=self._caveat(),
             verify=self._message("verify.slower"),
-            capture=self._message(f"capture.{self.kind}"),
+            capture=self._capture(),
             **self.inputs.priorities(
                 first[C.category],
                 self.gain,
@@ -251,8 +230,16 @@ class Slower:
         )
 
     def _algorithmic(self) -> Message:
+        if self.extra is not None:
+            values = {**self.values, **self.extra.values}
+            return MESSAGES.pick("algorithmic.extra_kernels", values)
         is_fusible = self.first[C.category] in FUSED_CATEGORIES
         return self._message("algorithmic.fusible" if is_fusible else "algorithmic.slower")
+
+    def _capture(self) -> Message:
+        is_one_name = self.first[C.name] == self.first[C.reference_name]
+        is_elsewhere = self.kind == "slower" and not is_one_name
+        return self._message("capture.slower.place" if is_elsewhere else f"capture.{self.kind}")
 
     def _evidence(self) -> dict[str, float | int | str]:
         facts = {
@@ -305,19 +292,20 @@ class Slower:
             )
         return MESSAGES("kernel.slower", call=self.values["call"], kernel=kernel, reference=other)
 
-    def _hypothesis(self) -> Message:
+    def _hypothesis(self) -> Message | None:
         if self.first[C.same_kernels]:
             return MESSAGES("hypothesis.same_kernels")
         return MESSAGES("hypothesis.much_slower" if self.is_much else "hypothesis.slower")
 
     def _caveat(self) -> list[Message]:
         first = self.first
-        keys = ["caveat"]
+        keys = []
         if first[C.matched_by] != MatchedBy.ARGUMENTS.value:
             keys.append("caveat.by_place" if first[C.place] else "caveat.by_dimensions")
         is_short = first[C.expected_ratio] is None and self._has_known_bound
+        is_one_type = first[C.reference_dtype] in (None, first[C.dtype])
         if first[C.expected_ratio_most] is None:
-            keys.append("caveat.nothing_expected")
+            keys.append("caveat.nothing_expected" if is_one_type else "caveat.other_type")
         elif self._is_tiny and not self.is_one_gpu:
             keys.append("caveat.tiny")
         elif is_short:
@@ -333,30 +321,10 @@ class Slower:
         return [self._message(key) for key in keys]
 
 
-class Fused(Slower):
-    """Operators at one place for which the reference launches fewer kernels."""
-
-    @property
-    def check(self) -> str:
-        return FUSED_ON_REFERENCE
-
-    @property
-    def kind(self) -> str:
-        """Last part of its message keys."""
-        return "fused"
-
-    @property
-    def title(self) -> Message:
-        return self._message("title.fused")
-
-    def _algorithmic(self) -> Message:
-        return self._message("algorithmic.fused")
-
-    def _kernel(self) -> Message:
-        return self._message("kernel.fused")
-
-    def _hypothesis(self) -> Message:
-        return MESSAGES("hypothesis.fused")
+def _whole(launches: float | None) -> float | None:
+    """Return launches per call with one decimal, as an integer if they are whole."""
+    rounded = None if launches is None else round(launches, 1)
+    return int(rounded) if rounded is not None and rounded.is_integer() else rounded
 
 
 def _change(change_pct: float) -> Message:

@@ -1,15 +1,21 @@
 """Summary of a comparison as sentences: totals, key points, and limitations."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import polars as pl
 
-from jarvis.comparison.aggregates import has_communication_data
+from jarvis.comparison.aggregates import (
+    has_communication_data,
+    is_known_communication,
+    is_same_communication,
+)
 from jarvis.comparison.judgement import FASTER, SLOWER, Outcome
 from jarvis.comparison.operations import (
     MAX_UNLINKED_PCT,
     SAME_WORKLOAD_PCT,
     Paired,
+    differs_in_type,
     matched_pct,
 )
 from jarvis.comparison.sides import Role, Side
@@ -25,8 +31,10 @@ MESSAGES = MessageTable(
         "exposed_comm_time": "Exposed communication",
         "idle_time": "Idle time of the GPU",
         "total_time": "GPU window",
-        "step": "One step: {target_ms} on the target, {reference_ms} on the reference, {change}"
+        "step": "{span}: {target_ms} on the target, {reference_ms} on the reference, {change}"
         "{part}.",
+        "span.step": "One step",
+        "span.recording": "The recording",
         "step.part": "; the difference is largest in {part} ({target_ms} against {reference_ms})",
         "change.from_nothing": "which has none",
         "change.none": "no difference",
@@ -34,16 +42,7 @@ MESSAGES = MessageTable(
         "change.less": "{change_pct} less",
         "steps": "The target has {target:count step}, the reference {reference:count step}: all "
         "times and numbers of calls are per step, the numbers rounded.",
-        "bound.one": "{work} dominates: {target_pct} of the operations' time on the target, "
-        "{reference_pct} on the reference.",
-        "bound.two": "{work} dominates on the target ({target_pct} of its operations' time), "
-        "{reference_work} on the reference ({reference_pct}).",
-        "work.memory": "memory-bound work",
-        "work.compute": "compute-bound work",
-        "work.unknown": "work of unknown bound",
-        "Work.memory": "Memory-bound work",
-        "Work.compute": "Compute-bound work",
-        "Work.unknown": "Work of unknown bound",
+        "matched.all": "All operations of both sides have a counterpart.",
         "matched": "{matched_pct} of the time of the target's operations has a counterpart on the "
         "reference; {target_ms} are on the target only, {reference_ms} on the reference only.",
         "calls": "The two sides differ in the number of calls of {operations:count operation}: "
@@ -52,22 +51,28 @@ MESSAGES = MessageTable(
         "explained.",
         "slower.one_gpu": "Slower on the same GPU: {times}; {unexplained_ms} of that are not "
         "explained.",
-        "slower.none.one_gpu": "No operation is slower than on the reference, the same GPU.",
+        "slower.none.one_gpu": "No operation is slower than on the reference, the same GPU, by "
+        "more than the tolerance.",
         "as_expected.one_gpu": "As fast on the same GPU, within the tolerance: {times}.",
         "faster.one_gpu": "Faster on the same GPU: {times}.",
-        "slower.none": "No operation is slower than the hardware explains.",
-        "as_expected": "As the hardware explains: {times}.",
+        "slower.none": "No operation with an expected time is slower than the hardware explains.",
+        "as_expected": "Within the tolerance of what the hardware explains: {times}.",
         "faster": "Faster than the hardware explains: {times}.",
         "short": "Too short to compare (launch bound): {times}.",
+        "other_type": "Not like for like, in different types: {times}.",
         "nothing_expected": "Without an expected ratio: {times}.",
         "times": "{operations:count operation} of {target_ms}, {reference_ms} on the reference",
         "collectives.same": "Both sides use the same collectives: kinds, types, sizes and counts "
         "are equal.",
+        "collectives.same.recorded": "Both sides have equal numbers of collectives, as far as "
+        "kind, type and size are recorded; some lack them.",
         "collectives.differ": "The collectives differ: {both} of {kinds:count kind} of one type "
         "and size are on both sides.",
         "other_workload": "Only {matched_pct} of the time of the target's operations has a "
-        "counterpart: the two sides probably run different workloads, so work on only one side is "
-        "not reported as a finding.",
+        "counterpart: the two sides probably run different workloads, so work on only one side "
+        "and differences of idle time are not findings.",
+        "one_has_steps": "Only the {side} marks steps: times are those of whole recordings, so "
+        "compare times per call.",
         "unlinked": "{unlinked_ms} of GPU work of the {side}, {unlinked_pct} of its GPU time, have "
         "no recorded launch: they are in none of its operations, so they are not compared.",
         "unlinked.most": "The {side} is not comparable by operation: {unlinked_ms} of its GPU "
@@ -100,9 +105,29 @@ def in_totals(totals: pl.DataFrame) -> tuple[str, ...]:
     return tuple(map(to_text, _totals(totals)))
 
 
-def in_steps(steps: pl.DataFrame) -> tuple[str, ...]:
+def in_parts(steps: pl.DataFrame) -> tuple[str, ...]:
+    """Return the parts of a step of both sides as neutral sentences; those of no side are left
+    out."""
+    rows = [row for row in steps.to_dicts()[:-1] if row[C.target_ms] or row[C.reference_ms]]
+    return tuple(to_text(_part(row[C.type][:1].upper() + row[C.type][1:], row)) for row in rows)
+
+
+def _part(part: Message | str, row: Mapping[str, Any]) -> Message:
+    return MESSAGES(
+        "part",
+        part=part,
+        target_ms=row[C.target_ms],
+        reference_ms=row[C.reference_ms],
+        change=_change(row[C.difference_pct]),
+    )
+
+
+def in_steps(steps: pl.DataFrame, *, has_marks: bool) -> tuple[str, ...]:
     """Return the step times of both sides and their largest difference; none if a side has no
-    steps."""
+    steps.
+
+    ``has_marks``: steps are marked; else the times are those of the recordings.
+    """
     if steps.is_empty():
         return ()
     *parts, whole = steps.to_dicts()
@@ -114,6 +139,7 @@ def in_steps(steps: pl.DataFrame) -> tuple[str, ...]:
     }
     message = MESSAGES(
         "step",
+        span=MESSAGES("span.step" if has_marks else "span.recording"),
         target_ms=whole[C.target_ms],
         reference_ms=whole[C.reference_ms],
         change=_change(whole[C.difference_pct]),
@@ -124,7 +150,6 @@ def in_steps(steps: pl.DataFrame) -> tuple[str, ...]:
 
 def key_points(
     paired: Paired,
-    bounds: pl.DataFrame,
     operations: pl.DataFrame,
     unmatched: pl.DataFrame,
     collectives: pl.DataFrame,
@@ -135,11 +160,10 @@ def key_points(
     """
     is_one_gpu = paired.ratios is not None and paired.ratios.is_same
     messages = (
-        *_character(bounds),
         *_matched(operations, unmatched),
         *_calls(operations),
         *_judged(operations, ".one_gpu" if is_one_gpu else ""),
-        *_collectives(collectives),
+        *_collectives(paired, collectives),
     )
     return tuple(map(to_text, messages))
 
@@ -150,13 +174,7 @@ def _totals(totals: pl.DataFrame) -> Iterator[Message]:
         row = times.get(part)
         if row is None or not (row[C.target_ms] or row[C.reference_ms]):
             continue
-        yield MESSAGES(
-            "part",
-            part=MESSAGES(part),
-            target_ms=row[C.target_ms],
-            reference_ms=row[C.reference_ms],
-            change=_change(row[C.difference_pct]),
-        )
+        yield _part(MESSAGES(part), row)
 
 
 def per_step(paired: Paired) -> tuple[str, ...]:
@@ -175,30 +193,6 @@ def _change(change_pct: float | None) -> Message:
     return MESSAGES("change.more" if change_pct > 0 else "change.less", change_pct=abs(change_pct))
 
 
-def _character(bounds: pl.DataFrame) -> Iterator[Message]:
-    """Yield whether most of the operations' time is memory or compute bound."""
-    tops = {}
-    for role in Role:
-        share = f"{role.value}_percent"
-        top = bounds.sort(share, descending=True).row(0, named=True)
-        if top[share] > 0:
-            tops[role] = _bound(top[C.bound]), top[share]
-    if len(tops) < len(Role):
-        return
-    (bound, target_pct), (other, reference_pct) = tops[Role.TARGET], tops[Role.REFERENCE]
-    values = {
-        "work": MESSAGES(f"Work.{bound}"),
-        "reference_work": MESSAGES(f"work.{other}"),
-        "target_pct": target_pct,
-        "reference_pct": reference_pct,
-    }
-    yield MESSAGES.pick("bound.one" if bound == other else "bound.two", values)
-
-
-def _bound(bound: str) -> str:
-    return bound if bound in ("memory", "compute") else "unknown"
-
-
 def _matched(operations: pl.DataFrame, unmatched: pl.DataFrame) -> Iterator[Message]:
     share = matched_pct(operations, unmatched)
     if share is not None:
@@ -206,7 +200,8 @@ def _matched(operations: pl.DataFrame, unmatched: pl.DataFrame) -> Iterator[Mess
             f"{role.value}_ms": _sum(unmatched.filter(pl.col(C.side) == role.value), C.time_ms)
             for role in Role
         }
-        yield MESSAGES("matched", matched_pct=share, **only)
+        key = "matched" if any(only.values()) else "matched.all"
+        yield MESSAGES.pick(key, {"matched_pct": share, **only})
 
 
 def _calls(operations: pl.DataFrame) -> Iterator[Message]:
@@ -222,14 +217,16 @@ def _judged(operations: pl.DataFrame, gpu: str) -> Iterator[Message]:
         yield MESSAGES(f"slower{gpu}", times=_times(slower), unexplained_ms=unexplained_ms)
     elif operations[C.is_unexpected].count():
         yield MESSAGES(f"slower.none{gpu}")
+    is_unknown = pl.col(C.outcome) == Outcome.UNKNOWN.value
     kinds = (
-        (f"as_expected{gpu}", (Outcome.EXPECTED.value,)),
-        (f"faster{gpu}", FASTER),
-        ("short", (Outcome.SHORT.value,)),
-        ("nothing_expected", (Outcome.UNKNOWN.value,)),
+        (f"as_expected{gpu}", pl.col(C.outcome) == Outcome.EXPECTED.value),
+        (f"faster{gpu}", pl.col(C.outcome).is_in(FASTER)),
+        ("short", pl.col(C.outcome) == Outcome.SHORT.value),
+        ("other_type", is_unknown & differs_in_type()),
+        ("nothing_expected", is_unknown & ~differs_in_type()),
     )
-    for key, outcomes in kinds:
-        rows = operations.filter(pl.col(C.outcome).is_in(outcomes))
+    for key, is_of_kind in kinds:
+        rows = operations.filter(is_of_kind)
         if not rows.is_empty():
             yield MESSAGES(key, times=_times(rows))
 
@@ -243,26 +240,24 @@ def _sum(rows: pl.DataFrame, column: str) -> float:
     return float(rows.select(pl.col(column).sum()).item())
 
 
-def _collectives(collectives: pl.DataFrame) -> Iterator[Message]:
+def _collectives(paired: Paired, collectives: pl.DataFrame) -> Iterator[Message]:
     if collectives.is_empty():
         return
-    if is_same(collectives):
-        yield MESSAGES("collectives.same")
+    if is_same_communication(paired.target, paired.reference):
+        is_known = is_known_communication(collectives)
+        yield MESSAGES("collectives.same" if is_known else "collectives.same.recorded")
         return
     both = collectives.filter(pl.col(C.found_in) == "both").height
     yield MESSAGES("collectives.differ", both=both, kinds=collectives.height)
-
-
-def is_same(collectives: pl.DataFrame) -> bool:
-    """Return whether the collectives of both sides are equal in kind, type, size and count."""
-    counts = collectives.select(C.reference_count, C.target_count)
-    return counts[C.reference_count].equals(counts[C.target_count], check_names=False)
 
 
 def unknown(paired: Paired, matched: float | None) -> tuple[str, ...]:
     """Return sentences about what cannot be compared; ``matched`` is the ``matched_pct``."""
     sides = {Role.TARGET: paired.target, Role.REFERENCE: paired.reference}
     limits = [message for role, side in sides.items() for message in _limitations(role, side)]
+    marking = [role.value for role, side in sides.items() if side.steps is not None]
+    if len(marking) == 1 and not any(side.rows("steps").is_empty() for side in sides.values()):
+        limits.append(MESSAGES("one_has_steps", side=marking[0]))
     if matched is not None and matched < SAME_WORKLOAD_PCT:
         limits.append(MESSAGES("other_workload", matched_pct=matched))
     return tuple(map(to_text, limits))

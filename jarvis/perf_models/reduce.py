@@ -236,6 +236,18 @@ def softmax(op: OpSignature) -> OpCost:
     )
 
 
+@perf_model("aten::softmax", "aten::log_softmax")
+def softmax_of_caller(op: OpSignature) -> OpCost:
+    """Return the cost of ``aten::_softmax``, for traces that lack its call.
+
+    FLOPs 5n; bytes n read, n written. Argument 2 is the dtype of the result.
+    """
+    x = tensor(op, 0)
+    flops = element_flops(op.name.replace("aten::", "aten::_"))
+    out_size = requested_size(op, 2, x.real_size)
+    return _softmax_cost(x, flops * x.numel, x.numel, out_size)
+
+
 @perf_model(*(f"aten::{name}" for name in _SOFTMAX_BACKWARD_FLOPS))
 def softmax_backward(op: OpSignature) -> OpCost:
     """Return the cost of gradient, output.

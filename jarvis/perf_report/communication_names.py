@@ -17,6 +17,10 @@ from jarvis.text.format import MAX_NAME_LENGTH
 LOCAL, STAGING, UNKNOWN = "local", "staging", "unknown"
 """Kinds of the table that are not a collective: local work, copies for a collective, not stated."""
 
+FSDP_COPY = "CatArrayBatchedCopy"
+"""Kernel by which FSDP1 packs parameters and gradients for its collectives; elsewhere it only
+concatenates."""
+
 _ANONYMOUS = "(anonymous namespace)"
 _BRACKETS = re.compile(r"([<>(])")
 
@@ -82,6 +86,13 @@ def communication_kind(kernel: pl.Expr) -> pl.Expr:
         return names.replace_strict(found, default=None, return_dtype=pl.String)
 
     return kernel.cast(pl.String).map_batches(kinds, return_dtype=pl.String)
+
+
+def stages(kernel: pl.Expr, is_in_fsdp: pl.Expr) -> pl.Expr:
+    """Return whether kernels copy into or out of the buffers of collectives, by their names and
+    whether FSDP launches them."""
+    packs = is_in_fsdp.fill_null(value=False) & kernel.cast(pl.String).str.contains(FSDP_COPY)
+    return (communication_kind(kernel) == STAGING).fill_null(value=False) | packs
 
 
 def communicates(kind: pl.Expr) -> pl.Expr:

@@ -235,6 +235,7 @@ def _python_context(rows: pl.DataFrame, stacks: CallStacks) -> dict[str, pl.Seri
             [stacks.modules(uid) for uid in sources], dtype=pl.List(pl.String())
         ),
         C.entry_point: pl.Series([stacks.entry_point(uid) for uid in sources], dtype=pl.String),
+        C.is_in_fsdp: pl.Series([stacks.is_in_fsdp(uid) for uid in sources], dtype=pl.Boolean),
     }
 
 

@@ -1,9 +1,36 @@
-"""The appendix of the report for stakeholders: assumptions and rules."""
+"""The appendices of the reports: input, assumptions and rules."""
 
 from jarvis import impact
 from jarvis.hardware import HardwareSpec
+from jarvis.reports import sections
+from jarvis.run import Run
+from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, tb_per_s, tflops_per_s
 from jarvis.text.markdown import Markdown, table
+
+
+def source(run: Run) -> str:
+    """Return what was analyzed."""
+    named = "" if run.manifest.model_name else " The title is its file name: no model was named."
+    return f"Input: {sections.trace_line(run)}.{named}"
+
+
+def hardware_lines(run: Run) -> list[str]:
+    """Return the preset, its bandwidth and memory, and the compute peaks that operations use."""
+    hardware = run.manifest.hardware
+    if hardware is None:
+        return [sections.hardware_line(None)]
+    used = set(run.table("operations")[C.compute].drop_nulls())
+    all_peaks = hardware.max_achievable_tflops
+    peaks = {name: peak for name, peak in all_peaks.items() if name in used} or all_peaks
+    compute = ", ".join(f"{tflops_per_s(peak)} {name}" for name, peak in peaks.items())
+    lines = [
+        sections.preset_name(hardware),
+        f"Peak HBM BW: {tb_per_s(hardware.tb_per_s)}",
+        f"Peak MAF: {compute}",
+    ]
+    kind = f" {hardware.memory_type}" if hardware.memory_type else ""
+    return [*lines, *([f"Memory: {hardware.memory_gb:g} GB{kind}"] if hardware.memory_gb else [])]
 
 
 def peaks(hardware: HardwareSpec) -> Markdown:

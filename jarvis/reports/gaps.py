@@ -16,6 +16,7 @@ from jarvis.trace_health import Severity
 _QUESTIONS = {
     "linked_gpu_time": "What launched the GPU work that has no host call in the trace?",
     "graph_replay": "Can one step be recorded without GPU graphs, to see operators and shapes?",
+    "not_judged": "Which of the operators without a perf model should get one?",
     "operators": "Can the trace be recorded again with CPU activity?",
     "shapes": "Can the trace be recorded again with `record_shapes=True`?",
     "stacks": "Can the trace be recorded again with `with_stack=True`?",
@@ -87,11 +88,6 @@ def _of_the_trace(run: Run) -> Iterator[Gap]:
 
 def _of_the_operations(run: Run) -> Iterator[Gap]:
     rows = run.table("operations").filter(pl.col(C.kernel_time_us) > 0)
-    if _has(unmodelled := rows.filter(~pl.col(C.has_perf_model))):
-        yield Gap(
-            f"No perf model: {_described(unmodelled)}.",
-            "Which of the operators without a perf model should get one?",
-        )
     if _has(other := rows.filter(pl.col(C.category) == "other")):
         yield Gap(
             f"In no specific category: {_described(other)}.",

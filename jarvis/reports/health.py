@@ -1,16 +1,79 @@
 """Trace health in Markdown: what every reader should know about the input."""
 
+from collections.abc import Iterator
+
+import polars as pl
+
+from jarvis.preconditions import GRAPH_LAUNCH
 from jarvis.run import Run
-from jarvis.text.format import MISSING, count, counted, decimal
+from jarvis.schemas.names import C
+from jarvis.text.format import (
+    MISSING,
+    count,
+    counted,
+    decimal,
+    listed,
+    milliseconds,
+    percent,
+    quoted,
+)
 from jarvis.text.markdown import Markdown, prose, table
+from jarvis.text.messages import NAMES_SHOWN
 from jarvis.trace_health import TABLE, Fact, Severity, facts_of
 
 MARKS = {Severity.WARNING: "⚠", Severity.NOTE: "note", Severity.OK: "✓"}
 
 
+NOT_JUDGED_PCT = 1.0
+"""From this share of kernel time without a perf model on, it is noted."""
+
+
 def health_of(run: Run) -> list[Fact]:
-    """Return the facts about the trace of a run, warnings first."""
-    return facts_of(run.table(TABLE))
+    """Return the facts about the trace of a run, and the time that is not judged; warnings
+    first."""
+    order = list(MARKS)
+    facts = [*facts_of(run.table(TABLE)), *_not_judged(run)]
+    return sorted(facts, key=lambda fact: order.index(fact.severity))
+
+
+def _not_judged(run: Run) -> Iterator[Fact]:
+    """Yield the kernel time without an efficiency; communication has none, and replayed kernels
+    are a fact of their own."""
+    computing = run.table("operations").filter(
+        pl.col(C.kernel_time_us) > 2 * pl.col(C.comm_time_us)
+    )
+    rows = computing.filter(~pl.col(C.name).str.contains(GRAPH_LAUNCH))
+    outside = " outside GPU graphs" if rows.height < computing.height else ""
+    if rows.is_empty():
+        return
+    without = rows.filter(~pl.col(C.has_perf_model))
+    whole_us, time_us = (float(each[C.kernel_time_us].sum()) for each in (rows, without))
+    share_pct = 100 * time_us / whole_us
+    key, title = "not_judged", "Time without a perf model"
+    if share_pct < NOT_JUDGED_PCT:
+        judged = f"{percent(100 - share_pct)} of the kernel time{outside} has a perf model."
+        yield Fact(key, title, judged, share_pct, "%")
+        return
+    named = without.filter(pl.col(C.input_dims).is_not_null())
+    names = named.group_by(C.name).agg(pl.col(C.kernel_time_us).sum())
+    ordered = names.sort(C.kernel_time_us, C.name, descending=[True, False])[C.name]
+    reasons = [
+        *(["kernels without operators or shapes"] if named.height < without.height else []),
+        *([listed([quoted(name) for name in ordered], NAMES_SHOWN)] if named.height else []),
+    ]
+    yield Fact(
+        key,
+        title,
+        f"Not judged: {percent(share_pct)} of the kernel time{outside} "
+        f"({milliseconds(time_us / 1000)}) has no perf model: {' and '.join(reasons)}.",
+        share_pct,
+        "%",
+        Severity.NOTE,
+        "Efficiency and possible savings of this time are not known.",
+        "Add perf models in an extension."
+        if named.height
+        else "Record with CPU activity and `record_shapes=True`.",
+    )
 
 
 def health_line(facts: list[Fact]) -> str:

@@ -56,9 +56,6 @@ MESSAGES = MessageTable(
         "{time_ms}.{step}",
         "potential.step": " Step: {saving}.",
         "potential.none": "No saving can be estimated from this trace.",
-        "joined.part": "{title} with {time}",
-        "joined": "{because}, so the efficiency of those of {parts:joined , } and {last} is not "
-        "known.",
         "step": "One step takes {step_ms}{average}{ahead}: {parts}{carried}.",
         "step.recording": "The recording, which marks no steps, takes {step_ms}: {parts}{carried}.",
         "step.average": " on average over {steps:count step} ({total_ms} together)",
@@ -74,11 +71,11 @@ MESSAGES = MessageTable(
         "mfu.uncovered": "MFU is not known, as perf models give the FLOPs of only {covered_pct} of "
         "the operations' time",
         "mfu.no_peak": "MFU is not known, as the peak of {compute} is not",
-        "summary.first": "{label} ({title}) comes first: it saves {about} {gain_ms}, {gain_pct} of "
+        "summary.first": 'The largest cost is "{title}" with {time_ms}; without it, {whole} would '
+        "take at most {high_ms} ({high_pct}) less.",
+        "summary.next": 'Next is "{title}" with {time_ms}, at most {high_ms} ({high_pct}) of '
         "{whole}.",
-        "summary.all": "{findings:count finding}, {critical} of them critical; without double "
-        "counting, the estimates add up to {saved_ms} ({saved_pct} of {whole}).",
-        "summary.all.nothing": "{findings:count finding}, {critical} of them critical.",
+        "summary.leads": 'First comes "{title}", which makes the other findings uncertain.',
         "summary.compute": "{compute_ms} of the {total_ms} of the GPU window",
     },
 )

@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, Stric
 from jinja2.bccache import Bucket
 
 from jarvis.core.workspace import compiled_templates_dir
-from jarvis.text.format import byte_size, count, decimal, milliseconds, percent
+from jarvis.text.format import byte_size, count, counted, decimal, milliseconds, percent
 from jarvis.text.markdown import block, cell, code, escape, prose
 from jarvis.text.quantities import QUANTITIES, idle_quantity
 
@@ -26,11 +26,6 @@ def render(template: str, **context: object) -> str:
 def cause_label(cause: str) -> str:
     """Return the label of a cause of idle time, as in its finding."""
     return QUANTITIES[idle_quantity(cause)].label
-
-
-def has_template(template: str) -> bool:
-    """Return whether there is a template of this name."""
-    return (TEMPLATES / f"{template}.md.j2").is_file()
 
 
 @cache
@@ -55,6 +50,7 @@ def _environment() -> Environment:
             prose,
             byte_size,
             count,
+            counted,
             decimal,
             milliseconds,
             percent,

@@ -12,7 +12,7 @@ from jarvis.core.workspace import RunPaths
 from jarvis.findings import AnalysisResult, Impact, Status
 from jarvis.impact import TARGET_PCT, marked_efficiency
 from jarvis.perf_report import CallPath, Totals
-from jarvis.reports import sections
+from jarvis.reports import appendix, sections
 from jarvis.reports.account import account_parts
 from jarvis.reports.details import Details, details_of
 from jarvis.reports.gaps import gaps_of
@@ -163,6 +163,8 @@ def rough_markdown(run: Run) -> str:
         trace=manifest.trace,
         trace_line=sections.trace_line(run),
         hardware_line=sections.hardware_line(manifest.hardware),
+        peaks=appendix.peaks(manifest.hardware) if manifest.hardware else None,
+        methodology=appendix.methodology(manifest.hardware, run.target_pct),
         platform_warning=manifest.platform_warning,
         health_line=health_line(health),
         health=health_table(health),

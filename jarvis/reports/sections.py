@@ -1,5 +1,6 @@
 """Parts shared by several Markdown reports: a run's rows and findings as text and tables."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -23,13 +24,10 @@ from jarvis.text.format import (
     tflops_per_s,
 )
 from jarvis.text.markdown import NAME_LENGTH, Markdown, cell, code, prose, shortened, table
-from jarvis.text.messages import Message
+from jarvis.text.messages import Message, Text, to_text
 
 ROWS_SHOWN = 25
 """Rows of an operations table in Markdown; the CSV next to it has all."""
-
-RELEVANT_ROWS, SHOWN_COMPUTE_PCT = 6, 5.0
-"""A stakeholder's table has RELEVANT_ROWS rows, and any other row above SHOWN_COMPUTE_PCT."""
 
 OPERATORS_SHOWN = 3
 KERNEL_LENGTH = 110
@@ -110,12 +108,6 @@ def operations_table(rows: pl.DataFrame) -> Markdown:
     return table(OPERATION_COLUMNS, map(_operation, rows.iter_rows(named=True)))
 
 
-def numbered_operations_table(rows: pl.DataFrame) -> Markdown:
-    """Return ``operations_table`` with a number before each row, for other tables to refer to."""
-    numbered = enumerate(rows.iter_rows(named=True), start=1)
-    return table(("#", *OPERATION_COLUMNS), ((count(n), *_operation(row)) for n, row in numbered))
-
-
 def _operation(row: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         operation_cell(row),
@@ -126,15 +118,6 @@ def _operation(row: Mapping[str, Any]) -> tuple[str, ...]:
         decimal(row[C.flops_per_byte]),
         row[C.bound] or MISSING,
     )
-
-
-def shown_rows(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows that a stakeholder needs: the first ones, and those that take much of
-    compute."""
-    is_shown = (pl.int_range(pl.len()) < RELEVANT_ROWS) | (
-        pl.col(C.percent_of_compute) >= SHOWN_COMPUTE_PCT
-    )
-    return rows.filter(is_shown)
 
 
 def finding_rows(rows: pl.DataFrame, finding: Finding) -> pl.DataFrame:
@@ -194,6 +177,19 @@ def operator_names(run: Run, uids: Iterable[int]) -> tuple[str, ...]:
     rows = run.table("operations").filter(pl.col(C.uid).is_in(wanted))
     times = rows.group_by(C.name).agg(pl.col(C.kernel_time_us).sum())
     return tuple(times.sort(C.kernel_time_us, C.name, descending=[True, False])[C.name])
+
+
+def lead(text: Text, words: int, ends: str = ".;") -> Markdown:
+    """Return the first clauses of a text that have at most ``words`` words, at least one.
+
+    A clause ends at one of the characters ``ends``. The findings files have the rest.
+    """
+    first, *others = re.split(rf"(?<=[{ends}]) +(?=[A-Z`a-z0-9])", to_text(text))
+    for other in others:
+        if len(f"{first} {other}".split()) > words:
+            break
+        first = f"{first} {other}"
+    return prose(re.sub("[;:]$", ".", first))
 
 
 def measured(name: str, value: JsonValue) -> str:

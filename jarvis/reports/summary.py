@@ -1,4 +1,4 @@
-"""The executive summary of the report for stakeholders: at most twenty lines."""
+"""The executive summary of the reports: at most five sentences, and the main metrics."""
 
 from collections.abc import Iterator, Mapping
 
@@ -7,13 +7,15 @@ from jarvis.findings import IDLE_POOL, Priority, Status
 from jarvis.reports import sections
 from jarvis.reports.account import MIN_NAMED_PCT, account_of, sentence
 from jarvis.reports.details import Details
+from jarvis.reports.health import health_of
 from jarvis.reports.messages import MESSAGES
 from jarvis.run import Run
 from jarvis.run.manifest import TopOperation
 from jarvis.schemas.names import C
-from jarvis.text.format import MISSING, NOT_AVAILABLE, decimal, percent
+from jarvis.text.format import MISSING, NOT_AVAILABLE, decimal, milliseconds, percent
 from jarvis.text.markdown import Markdown, cell, table
-from jarvis.text.messages import to_text
+from jarvis.text.messages import Text, literal, to_text
+from jarvis.trace_health import Severity
 
 MOSTLY_COMPUTE_PCT = 50.0
 """Below this compute share, the summary states how little kernels can gain."""
@@ -21,23 +23,27 @@ MOSTLY_COMPUTE_PCT = 50.0
 COMPUTE, IDLE, COMM, COPIES = "computing", "idle", "exposed communication", "exposed copies"
 WAITS = {IDLE: "idle time", COMM: COMM, COPIES: COPIES}
 
+HIDDEN = {
+    "operators": "which operators launch the kernels",
+    "shapes": "the shapes of operators, so not their efficiency",
+    "graph_replay": "operators and shapes of the work replayed from GPU graphs",
+    "linked_gpu_time": "what launched part of the GPU work",
+    "not_judged": "the efficiency of work without a perf model",
+    "stacks": "source lines",
+    "steps": "single steps",
+}
+"""What a trace cannot show, by the key of the fact."""
+
+ONE_RANK = "whether its rank waits for others or transfers data"
+
 
 def paragraph(run: Run, details: list[Details], *, is_whole: bool = True) -> str:
-    """Return what was analyzed, what to do first, and the total gain.
+    """Return at most five sentences: the step, what costs most, and what the trace cannot show.
 
     ``is_whole`` is true if ``details`` are all findings of the run.
     """
-    return " ".join(
-        part
-        for part in (
-            _source(run),
-            _step(run),
-            _first(details, is_whole),
-            _all(run, details),
-            _before_kernels(run, details),
-        )
-        if part
-    )
+    parts = (_step(run), *_costs(details, is_whole), _before_kernels(run, details), _hidden(run))
+    return " ".join(filter(None, parts))
 
 
 def metrics(run: Run) -> Iterator[tuple[str, str]]:
@@ -64,7 +70,7 @@ def metrics(run: Run) -> Iterator[tuple[str, str]]:
     yield "Flash Attention Usage", _flash_attention(run)
 
 
-def top_operations(run: Run) -> Markdown:
+def top_operations(run: Run, limit: int) -> Markdown:
     """Return the operators that launched most GPU time, across all categories."""
     timed = run.table("operations")[[C.uid, C.category, C.kernel_time_us]]
     places = {uid: (category, time_us) for uid, category, time_us in timed.iter_rows()}
@@ -78,59 +84,68 @@ def top_operations(run: Run) -> Markdown:
                 decimal(top.time_ms),
                 percent(top.percent_of_compute),
             )
-            for top in run.manifest.top_operations
+            for top in run.manifest.top_operations[:limit]
         ),
     )
 
 
-def _source(run: Run) -> str:
-    hardware, trace = run.manifest.hardware, sections.trace_line(run)
-    judged = f", with the peaks of {sections.preset_name(hardware)}" if hardware else ""
-    named = "" if run.manifest.model_name else " The title is its file name: no model was named."
-    missing = "" if hardware else f" {sections.hardware_line(None)}"
-    return f"From the {trace}{judged}.{named}{missing}"
-
-
-def _first(details: list[Details], is_whole: bool) -> str:
-    if all(detail.finding.priority is Priority.LOW for detail in details):
-        return f"No finding{'' if is_whole else ' of this report'} is above low priority."
-    first = details[0]
-    label, title, gain = first.recommendation.label, first.finding.title, first.finding.impact
-    if gain is None:
-        return f"{label} ({to_text(title)}) comes first."
-    return to_text(
-        MESSAGES(
-            "summary.first",
-            label=label,
-            title=title,
-            about="up to" if gain.is_interval else "about",
-            gain_ms=gain.gain_ms,
-            gain_pct=gain.gain_pct,
-            whole=savings.whole_name(first.totals),
-        )
-    )
-
-
-def _all(run: Run, details: list[Details]) -> str | None:
-    findings = [detail.finding for detail in details]
-    if not findings:
-        return None
-    critical = sum(finding.priority is Priority.CRITICAL for finding in findings)
-    totals = run.manifest.totals
-    saved_ms = savings.disjoint_saving_ms(findings, totals)
-    values = {
-        "findings": len(findings),
-        "critical": critical or "none",
-        "saved_ms": saved_ms,
-        "saved_pct": impact.share_pct(saved_ms, savings.whole_ms(totals)),
-        "whole": savings.whole_name(totals),
-    }
-    return to_text(MESSAGES.pick("summary.all" if saved_ms > 0 else "summary.all.nothing", values))
-
-
 def _step(run: Run) -> str | None:
-    account = account_of(run)
-    return None if account is None else sentence(account)
+    """Return what one step takes and consists of; of the GPU window if it is not known."""
+    account, shares = account_of(run), _shares(run)
+    if account is not None:
+        return sentence(account)
+    if shares is None:
+        return None
+    parts = (f"{name} {percent(pct)}" for name, pct in shares.items() if pct >= MIN_NAMED_PCT)
+    total_ms = run.manifest.totals.total_time_ms
+    return f"The GPU window takes {milliseconds(total_ms)}: {', '.join(parts)}."
+
+
+def _costs(details: list[Details], is_whole: bool) -> Iterator[str]:
+    """Yield the first finding, and the next one that would save other time, with upper bounds."""
+    urgent = [d for d in details if d.finding.priority is not Priority.LOW]
+    if not urgent:
+        yield f"No finding{'' if is_whole else ' of this report'} is above low priority."
+        return
+    first = urgent[0]
+    sources = savings.time_sources(first.finding)
+    others = (d for d in urgent[1:] if not savings.time_sources(d.finding) & sources)
+    for key, detail in (("first", first), ("next", next(others, None))):
+        if detail is not None and (gain := detail.finding.impact) is not None:
+            values = {
+                "title": _subject(detail),
+                "time_ms": gain.time_ms,
+                "high_ms": (gain.step_ms or gain.saved_ms).high,
+                "high_pct": (gain.step_pct or gain.e2e_pct).high,
+                "whole": savings.whole_name(detail.totals),
+            }
+            yield to_text(MESSAGES(f"summary.{key}", **values))
+        elif key == "first":
+            yield to_text(MESSAGES("summary.leads", title=first.finding.title))
+
+
+def _subject(detail: Details) -> Text:
+    """Return the title of a finding; that of its analysis if it is about kernels without an
+    operator, whose names only an engineer knows."""
+    rows, result = detail.rows, detail.recommendation.result
+    if rows is not None and (rows[C.name] == rows[C.main_kernel]).any():
+        return (literal(f"{result.title}, {detail.recommendation.label}"),)
+    return detail.finding.title
+
+
+def _hidden(run: Run) -> str | None:
+    """Return what the trace cannot show, from its health and the limits of one rank."""
+    health = {fact.key for fact in health_of(run) if fact.severity is not Severity.OK}
+    missing = [text for key, text in HIDDEN.items() if key in health]
+    findings = [f for result in run.results.values() for f in result.findings]
+    if any(f.impact and f.impact.is_interval for f in findings):
+        missing.append(ONE_RANK)
+    without_peaks = "" if run.manifest.hardware else sections.hardware_line(None)
+    if not missing:
+        return without_peaks or None
+    *most, last = missing
+    listed = f"{', '.join(most)} and {last}" if most else last
+    return f"The trace does not show {listed}.{' ' if without_peaks else ''}{without_peaks}"
 
 
 def _before_kernels(run: Run, details: list[Details]) -> str | None:
@@ -148,11 +163,8 @@ def _before_kernels(run: Run, details: list[Details]) -> str | None:
             f"{intro}, but most of the idle time may be work that was not recorded, so record the "
             "step again before drawing conclusions."
         )
-    has_card = any(
-        d.recommendation.result.tier == "system" and d.finding.priority is not Priority.LOW
-        for d in details
-    )
-    if not has_card:
+    first = details[0] if details else None
+    if first is None or first.recommendation.result.tier != "system":
         return None
     limit = (
         "" if shares[COMPUTE] >= MOSTLY_COMPUTE_PCT else ", which can save at most the compute time"

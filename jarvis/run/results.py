@@ -16,6 +16,9 @@ from jarvis.findings import AnalysisResult, result_data
 
 RESULTS_VERSION = 2
 
+FORMER_CHECK = "no_perf_model"
+"""A check of earlier releases; trace health now reports time without a perf model."""
+
 _RESULTS = TypeAdapter(dict[str, AnalysisResult])
 
 
@@ -39,9 +42,17 @@ def read_results(path: Path, root: Path) -> dict[str, AnalysisResult]:
     """
     try:
         analyses = stored_analyses(from_json(path.read_bytes(), allow_inf_nan=False))
-        return _RESULTS.validate_python(analyses)
+        results = _RESULTS.validate_python(analyses)
     except (OSError, ValueError) as error:
         raise NotARunError(root) from error
+    return {key: _without_former(result) for key, result in results.items()}
+
+
+def _without_former(result: AnalysisResult) -> AnalysisResult:
+    findings = tuple(f for f in result.findings if f.check != FORMER_CHECK)
+    if len(findings) == len(result.findings):
+        return result
+    return result.model_copy(update={"findings": findings})
 
 
 def stored_analyses(content: object) -> object:

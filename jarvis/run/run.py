@@ -242,6 +242,7 @@ def _side(run: Run, label: str) -> Side:
         tables=run.tables,
         titles={key: result.title for key, result in run.results.items()},
         lacks={name: unavailable_reason(absent, [name]) or "" for name in absent},
+        bounds=run.manifest.totals.step,
     )
 
 

@@ -102,6 +102,8 @@ OPERATIONS = (
     Column(C.reference_uids, "Reference UIDs", UIDS, meaning="likewise of the reference's"),
     text(C.bound, "Bound", BOUND_MEANING),
     text(C.reference_bound, "Reference bound", "the same on the reference"),
+    text(C.dtype, "Type", "type in which the target's heaviest row computes"),
+    text(C.reference_dtype, "Reference type", "the same on the reference"),
     *_counts("calls", "calls", "calls; if matched by call tree, those of the common call"),
     *_times("GPU busy time of all calls"),
     number(

@@ -127,6 +127,7 @@ class Declared:
     instance_count: Final = "instance_count"
     is_bounded: Final = "is_bounded"
     is_first: Final = "is_first"
+    is_in_fsdp: Final = "is_in_fsdp"
     is_outlier: Final = "is_outlier"
     is_recompute: Final = "is_recompute"
     is_roofline_capped: Final = "is_roofline_capped"
@@ -250,6 +251,7 @@ class Declared:
     rank: Final = "rank"
     reason: Final = "reason"
     reference_bound: Final = "reference_bound"
+    reference_dtype: Final = "reference_dtype"
     reference_calls: Final = "reference_calls"
     reference_count: Final = "reference_count"
     reference_efficiency_pct: Final = "reference_efficiency_pct"
@@ -351,6 +353,7 @@ class Declared:
 class C(Declared):
     """These, and columns that modules pass to each other but no table has."""
 
+    architecture: Final = "architecture"
     attention_pattern: Final = "attention_pattern"
     backward_ms: Final = "backward_ms"
     backward_uid: Final = "backward_uid"

@@ -132,6 +132,13 @@ OPERATIONS = (
         "Entry point",
         "nearest Python frame outside the framework around the example call or its forward op",
     ),
+    Column(
+        C.is_in_fsdp,
+        "In FSDP",
+        FLAG,
+        meaning="a function of FSDP makes the example call, so its copies serve a collective",
+        optional=True,
+    ),
     number(
         C.percent_of_compute,
         "% of compute",

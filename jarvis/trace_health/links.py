@@ -141,13 +141,13 @@ def _graph_replay(work: pl.DataFrame) -> Fact:
     return Fact(
         key,
         title,
-        f"{percent(share_pct)} of GPU time ({milliseconds(_ms(replayed))}) is replayed from GPU "
-        "graphs.",
+        f"Shapes missing: {percent(share_pct)} of GPU time ({milliseconds(_ms(replayed))}) is "
+        "replayed from GPU graphs.",
         share_pct,
         "%",
         Severity.WARNING if share_pct > GRAPH_PCT else Severity.NOTE,
-        "Replayed kernels have no operators, shapes or modules of their own, so no perf model.",
-        "Record one step without GPU graphs.",
+        "Replayed kernels have no operators, shapes or modules, so they are not judged.",
+        "Record one step without GPU graphs and with `record_shapes=True`.",
     )
 
 

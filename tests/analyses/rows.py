@@ -102,7 +102,7 @@ def category(
     ``baseline`` is by default that of the rows themselves.
     """
     analysis = load_analyses()[key]
-    table = describe(operations(*rows, base=base), frozenset(top or ()))
+    table = describe(operations(*rows, base=base), frozenset(top or ()), hardware)
     table = table.sort("kernel_time_us", descending=True)
     if analysis.classify:
         table = analysis.classify(table, compute_units)

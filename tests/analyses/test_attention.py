@@ -68,6 +68,27 @@ def test_pattern_of_a_length(row: dict, pattern: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "op_category", "is_state_space"),
+    [
+        ("DaoAILab::_causal_conv1d_fwd_cpp", "SSM_fwd", True),
+        ("MambaSplitConv1dScanCombinedFnBackward", "SSM_bwd", True),
+        ("vllm::gdn_attention_core", "InferenceAttention", True),
+        ("vllm::causal_conv1d_update", "other", True),
+        ("vllm::unified_attention_with_output", "InferenceAttention", False),
+        (FLASH, "SDPA_bwd", False),
+    ],
+)
+def test_layers_with_a_state_get_no_advice_on_keys(
+    name: str, op_category: str, is_state_space: bool
+) -> None:
+    row = {"time_us": 1000.0, "bound": "memory", "pct_roofline": 20.0}
+    finding = found(operation(name, op_category=op_category, **row))
+    assert finding is not None
+    assert (finding.title.endswith("(state space)")) is is_state_space
+    assert ("updates a state" in finding.issue) is is_state_space
+
+
+@pytest.mark.parametrize(
     ("n", "below", "within", "above"),
     [(200, 4, 10, 16), (512, 7, 8, 16), (1024, 19, 30, 41), (2048, 39, 50, 61), (4096, 49, 60, 71)],
 )

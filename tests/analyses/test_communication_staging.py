@@ -5,6 +5,7 @@ import pytest
 from jarvis.analyses import load_analyses
 from jarvis.analyses.checks import low_efficiency
 from jarvis.analyses.claims import claim_operations
+from jarvis.analyses.window import staging_ms
 from jarvis.perf_report import PerfReport
 from tests.analyses.rows import category, operation, operations
 from tests.builders import trace
@@ -27,6 +28,28 @@ COPY_OUT = "void split_with_sizes_copy_out_contiguous_no_cast_kernel<8>(char**)"
 def test_a_copy_belongs_here_by_its_longest_kernel(name: str, kernel: str, expected: str) -> None:
     rows = operations(operation(name, time_us=9.0, kernels=[(kernel, 8.0), ("memset", 1.0)]))
     assert claim_operations(rows, load_analyses().values())["category"].to_list() == [expected]
+
+
+@pytest.mark.parametrize(
+    ("frame", "inner", "expected"),
+    [
+        ("torch/distributed/fsdp/_flat_param.py(1642): flatten_tensors", None, KEY),
+        ("train.py(12): collate", None, "other"),
+        ("torch/distributed/fsdp/fully_sharded_data_parallel.py(9): forward", "Block_0", "other"),
+    ],
+)
+def test_a_concatenation_belongs_here_if_fsdp_makes_it(
+    frame: str, inner: str | None, expected: str
+) -> None:
+    built = trace().python("train.py(9): main").python(frame)
+    if inner:
+        built = built.python(f"nn.Module: {inner}")
+    cat = built.python("<built-in method cat>").child("aten::cat", [[8, 4]])
+    report = PerfReport(cat.launches("CatArrayBatchedCopy_contig", us=20).read(), None)
+    claimed = claim_operations(report.operations, load_analyses().values())
+    assert claimed["category"].to_list() == [expected]
+    staged = staging_ms(report.gpu_work, report.operations)
+    assert staged == (0.02 if expected == KEY else 0.0)
 
 
 def test_a_staging_kernel_that_is_not_the_longest_does_not_decide() -> None:

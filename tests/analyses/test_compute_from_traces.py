@@ -84,17 +84,6 @@ def test_copies_in_the_module_of_an_attention_call() -> None:
     assert not named(analyzed(attention(us_of_copies=4), "sdpa_fwd"), "contiguous_copies")
 
 
-def test_kernels_of_a_graph_are_named_with_counts_and_times() -> None:
-    built = trace("AMD Instinct MI300X").op("aten::mm", [[8, 8], [8, 8]])
-    built.launches(GEMM_KERNEL, us=5.0).up()
-    built.graph(*[(GEMM_KERNEL, 60.0)] * 4, call="hipGraphLaunch")
-    finding = named(analyzed(built, "gemm"), "no_perf_model")
-    assert "replayed from a GPU graph" in finding.issue
-    assert "4 launches" in finding.kernel
-    assert "60.0 µs each" in finding.kernel
-    assert finding.evidence["Tile"] == "256x128x64"
-
-
 def test_work_of_an_unknown_operator_is_found_by_its_kernel() -> None:
     def unknown(kernel: str) -> AnalysisResult:
         built = trace("AMD Instinct MI300X").op("mylib::project", [[64, 64], [64, 64]])

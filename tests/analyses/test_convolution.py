@@ -1,10 +1,15 @@
 """Convolution: kinds, layouts, and transposes seen in the kernels."""
 
+from dataclasses import replace
+
+import polars as pl
 import pytest
 
 from jarvis.analyses import checks
 from jarvis.analyses.compute.convolution import measure, overheads
+from jarvis.analyses.fp32 import fp32_products
 from jarvis.findings import Priority, Severity
+from jarvis.hardware import load_hardware
 from tests.analyses.rows import category, operation, totals
 from tests.worded import Worded, in_words, supported_in
 
@@ -95,6 +100,28 @@ def test_layout_transposes_by_kernel_name(kernel: str, is_transpose: bool) -> No
     row = operation("aten::convolution", time_us=100.0, kernels=[(kernel, 100.0)])
     time_us = category("convolution", row).operations["transpose_us"][0]
     assert time_us == (100.0 if is_transpose else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "is_found"),
+    [
+        ("volta_scudnn_128x64_relu_interior_nn_v1", True),
+        ("void cudnn::cnn::implicit_convolve_sgemm<float, float, 1024>", True),
+        ("void cudnn::detail::dgrad_engine<float, 128>", True),
+        ("volta_fp16_s884cudnn_fp16_256x64_ldg8_relu_f2f_exp", False),
+        ("void at::native::conv_depthwise2d_forward_kernel<3, float>", False),
+    ],
+)
+def test_a_convolution_in_fp32_without_tensor_cores(kernel: str, is_found: bool) -> None:
+    row = conv((64, 64, 3, 3), flops=1e10, bound="memory only", pct_roofline=5.0)
+    row |= {"input_types": "('', 'float', 'float', 'ScalarList')", "kernels": []}
+    data = category("convolution", row, hardware=load_hardware().get("V100 SXM2 16GB"))
+    rows = data.operations.with_columns(main_kernel=pl.lit(kernel))
+    found = list(fp32_products(replace(data, operations=rows)))
+    assert bool(found) is is_found
+    unknown = rows.with_columns(flops=pl.lit(None, pl.Float64))
+    for finding in fp32_products(replace(data, operations=unknown)):
+        assert finding.impact is None
 
 
 def layout(share: float, *, stride=NCHW, base=None, **values) -> list[Worded]:

@@ -9,8 +9,8 @@ from jarvis.analyses.baseline import Baseline
 from jarvis.analyses.compute import elementwise
 from jarvis.analyses.compute.elementwise import measure
 from jarvis.findings import Priority
-from tests.analyses.rows import category, operation, totals
-from tests.worded import Worded, in_words
+from tests.analyses.rows import category, operation, table, totals
+from tests.worded import Worded, in_words, supported_in
 
 low_baseline = in_words(bandwidth.low_baseline)
 slow_kernel = in_words(bandwidth.slow_kernel)
@@ -234,6 +234,13 @@ def test_no_call_is_expected_below_the_time_of_the_shortest_kernel() -> None:
     assert card.impact.saved_ms.mid == pytest.approx(0.9)
 
 
+def test_a_kernel_with_little_to_gain_is_not_called_slow() -> None:
+    made = row(pct=10.0, time_us=1000.0, count=460, **CONTIGUOUS)
+    (card,) = cards(slow_kernel, made, baseline=baseline(70.0))
+    assert card.impact.saved_ms.mid == pytest.approx(0.08), "460 kernels of 2 µs remain"
+    assert "not the hardware" not in card.issue
+
+
 def test_no_baseline_or_no_work_accuses_no_kernel() -> None:
     assert not cards(slow_kernel, row("aten::sub", 2.0))
     tiny = row(pct=2.0, time_us=900.0, count=300, roofline_time_us=0.1)
@@ -262,6 +269,18 @@ def test_the_likely_cause_of_a_low_baseline(values: dict, words: str) -> None:
     assert words in card.hypothesis
     assert card.impact is None
     assert card.title == "Low bandwidth baseline: 40.0%"
+
+
+@pytest.mark.parametrize(("streams", "are_suspected"), [((7, 7), False), ((7, 8), True)])
+def test_other_streams_are_suspected_only_where_there_are_some(
+    streams: tuple[int, int], are_suspected: bool
+) -> None:
+    data = category("elementwise", row(pct=40.0, **CONTIGUOUS))
+    work = table("gpu_work", *({"stream": stream, "device": 0} for stream in streams))
+    data = replace(data, tables={"gpu_work": work})
+    (card,) = supported_in(data, bandwidth.low_baseline(data))
+    assert ("other streams" in card.hypothesis.lower()) is are_suspected
+    assert ("runs alone" in card.algorithmic) is are_suspected
 
 
 def test_a_thousand_calls_are_a_finding_a_few_less_are_not() -> None:

@@ -1,9 +1,12 @@
 """GEMM: shapes, patterns and their words."""
 
+import json
+
 import pytest
 
-from jarvis.analyses import checks
+from jarvis.analyses import checks, fp32
 from jarvis.analyses.compute.gemm import measure, products
+from jarvis.hardware import load_hardware
 from jarvis.text.messages import resolve, to_text
 from tests.analyses.rows import category, operation
 from tests.worded import in_words
@@ -12,8 +15,10 @@ low_efficiency = in_words(checks.low_efficiency)
 opportunity = in_words(checks.opportunity)
 helper_kernels = in_words(products.helper_kernels)
 quantized_without_gain = in_words(products.quantized_without_gain)
+fp32_products = in_words(fp32.fp32_products)
 repeated_reads = in_words(products.repeated_reads)
 
+GPUS = load_hardware()
 BF16 = ["c10::BFloat16", "c10::BFloat16"]
 
 
@@ -40,11 +45,6 @@ def pattern(row, compute_units: int | None = 304) -> str | None:
         (gemm(4096, 4096, 64), "short K"),
         (gemm(64, 4096, 64), "short K"),
         (gemm(128, 4096, 4096), None),
-        (gemm(1025, 4096, 4096), "misaligned"),
-        (gemm(4096, 4096, 4103), "misaligned"),
-        (gemm(4096, 4096, 4104), None),
-        (gemm(8192, 50257, 768), "misaligned"),
-        (gemm(8213, 4096, 768), None),
         (gemm(4096, 4096, 4096), None),
         (gemm(4096, 4096, 4096, name="vllm::w8a8_gemm"), "quantized"),
         (gemm(4096, 4096, 4096, dtypes=["c10::Float8_e4m3fn"] * 2), "quantized"),
@@ -85,9 +85,117 @@ def small_product():
     return finding
 
 
+ROWS, COLUMNS = [4096, 1], [1, 4096]
+"""Strides of operands whose last and whose first side is contiguous."""
+
+
+def strided(m: int, n: int, k: int, a: list[int], b: list[int], **values):
+    row = gemm(m, n, k, **values)
+    params = {**json.loads(row["params"]), "stride_A": a, "stride_B": b}
+    return row | {"params": json.dumps(params)}
+
+
+FP32, FP64, FP8 = ["float"] * 2, ["double"] * 2, ["c10::Float8_e4m3fn"] * 2
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (gemm(1025, 4096, 4096), None),
+        (gemm(4096, 4096, 4103), "misaligned"),
+        (gemm(4096, 4096, 4104), None),
+        (gemm(4096, 4096, 4100), "misaligned"),
+        (gemm(4096, 4096, 4100, dtypes=FP32), None),
+        (gemm(4096, 4096, 4098, dtypes=FP32), "misaligned"),
+        (gemm(4096, 4096, 4098, dtypes=FP64), None),
+        (gemm(4096, 4096, 4104, dtypes=FP8), "misaligned"),
+        (gemm(4096, 4104, 4096, dtypes=FP8), "quantized"),
+        (gemm(8192, 50257, 768), "misaligned"),
+        (gemm(8213, 4096, 768), None),
+        (strided(4096, 4096, 4103, ROWS, COLUMNS), "misaligned"),
+        (strided(4096, 4096, 4103, COLUMNS, COLUMNS), "misaligned"),
+        (strided(4096, 4096, 4103, COLUMNS, ROWS), None),
+        (strided(4097, 4096, 4096, COLUMNS, ROWS), "misaligned"),
+        (strided(4097, 4096, 4096, ROWS, ROWS), None),
+        (strided(4096, 4096, 4103, COLUMNS, ROWS, name="mylib::linear"), "misaligned"),
+        (gemm(4096, 4096, 4103, dtypes=["?"] * 2), None),
+    ],
+)
+def test_a_contiguous_size_of_no_whole_16_bytes(row, expected: str | None) -> None:
+    assert pattern(row) == expected
+
+
+@pytest.mark.parametrize(
+    ("kernel", "dtypes", "is_narrow"),
+    [
+        ("cutlass_80_tensorop_bf16_s16816gemm_bf16_128x64_64x3_nn_align1", BF16, True),
+        ("cutlass_80_tensorop_bf16_s16816gemm_bf16_128x64_64x3_nn_align2", BF16, True),
+        ("cutlass_80_tensorop_bf16_s16816gemm_bf16_128x64_64x3_nn_align8", BF16, False),
+        ("cutlass_80_tensorop_s1688gemm_128x128_16x5_nn_align4", FP32, False),
+        ("cutlass_80_tensorop_d884gemm_64x64_16x4_nn_align1", FP64, True),
+        ("cutlass_80_tensorop_d884gemm_64x64_16x4_nn_align2", FP64, False),
+        ("my_alignment1_kernel", BF16, False),
+    ],
+)
+def test_a_kernel_that_loads_less_than_16_bytes_at_once(
+    kernel: str, dtypes: list[str], is_narrow: bool
+) -> None:
+    row = gemm(4096, 4096, 4096, dtypes=dtypes, kernels=[(kernel, 2000.0)])
+    assert (pattern(row) == "misaligned") is is_narrow
+    if is_narrow:
+        (finding,) = low_efficiency(category("gemm", row))
+        assert "at once" in finding.issue
+        assert "Check strides and storage offsets" in finding.algorithmic
+
+
+@pytest.mark.parametrize(
+    ("kernel", "gpu", "is_fallback"),
+    [
+        ("cutlass_75_tensorop_f16_s1688gemm_f16_256x128_nn_align8", "H100 SXM", True),
+        ("cutlass_75_tensorop_f16_s1688gemm_f16_256x128_nn_align8", "V100 SXM2 16GB", False),
+        ("cutlass_75_tensorop_f16_s1688gemm_f16_256x128_nn_align8", "MI300X", False),
+        ("cutlass_75_tensorop_f16_s1688gemm_f16_256x128_nn_align8", None, False),
+        ("cutlass_80_tensorop_f16_s16816gemm_f16_256x128_nn_align8", "H100 SXM", False),
+        ("volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn", "A100 SXM 40GB", True),
+        ("ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_nn", "H100 SXM", False),
+    ],
+)
+def test_a_kernel_of_an_older_generation_is_a_fallback(
+    kernel: str, gpu: str | None, is_fallback: bool
+) -> None:
+    row = gemm(4096, 4096, 4096, dtypes=["c10::Half"] * 2, kernels=[(kernel, 2000.0)])
+    hardware = GPUS.get(gpu) if gpu else None
+    data = category("gemm", row, hardware=hardware)
+    assert (data.operations["pattern"][0] == "misaligned") is is_fallback
+    if is_fallback:
+        (finding,) = low_efficiency(data)
+        assert "older generation" in finding.issue
+
+
+@pytest.mark.parametrize(
+    ("neighbor", "is_slower"),
+    [
+        (gemm(1024, 4096, 4096, time_us=1880.0), True),
+        (gemm(1024, 4096, 4096, time_us=1920.0), False),
+        (gemm(1088, 4096, 4096, time_us=1900.0), True),
+        (gemm(1152, 4096, 4096, time_us=1000.0), False),
+        (gemm(1024, 4096, 2048, time_us=900.0), False),
+        (gemm(1024, 4096, 4096, time_us=1880.0, dtypes=FP32), False),
+        (gemm(1024, 4096, 4096, time_us=1880.0, b=2), False),
+    ],
+    ids=["6 % faster", "4 %", "next", "too far", "another K", "another dtype", "another batch"],
+)
+def test_an_aligned_neighbor_shows_what_a_size_costs(neighbor, is_slower: bool) -> None:
+    rows = category("gemm", gemm(1025, 4096, 4096), neighbor).operations.filter(m=1025)
+    assert (rows["pattern"][0] == "misaligned") is is_slower
+    (finding,) = low_efficiency(category("gemm", gemm(1025, 4096, 4096), neighbor))[:1]
+    assert ("more FLOPS/s in this trace" in finding.issue) is is_slower
+
+
 def test_misaligned_finding_names_the_dimensions() -> None:
-    (finding,) = low_efficiency(category("gemm", gemm(1025, 4097, 4096)))
-    assert "M=1025 and N=4097" in finding.algorithmic
+    (finding,) = low_efficiency(category("gemm", gemm(1025, 4097, 4100)))
+    assert "(N=4097: 8,194 bytes; K=4100: 8,200 bytes)" in finding.issue
+    assert "Pad or trim N=4097 and K=4100" in finding.algorithmic
     assert finding.title.endswith("(misaligned)")
 
 
@@ -114,7 +222,7 @@ def test_helper_kernels_are_weighed_against_the_product() -> None:
 
 
 def test_measure_counts_and_peaks() -> None:
-    rows = [gemm(1025, 4096, 4096), gemm(64, 64, 64, name="aten::_scaled_mm")]
+    rows = [gemm(1025, 4096, 4100), gemm(64, 64, 64, name="aten::_scaled_mm")]
     metrics = measure(category("gemm", *rows))
     assert metrics["quantized_count"] == 1
     assert metrics["missing_perf_model_count"] == 0
@@ -168,6 +276,44 @@ def test_a_last_round_of_few_tiles_is_a_hypothesis() -> None:
     memory = gemm(2560, 2048, 4096, kernels=[(NVJET, 2000.0)], bound="memory")
     (finding,) = low_efficiency(category("gemm", memory, compute_units=132))
     assert finding.hypothesis is None
+
+
+@pytest.mark.parametrize(
+    ("kernels", "words"),
+    [
+        (["nvjet_tst_128x256_64x4_2x1_v_bz_coopA_TNT"], "Request a kernel that splits K=8192"),
+        (["Cijk_Alik_Bljk_BBS_BH_MT128x128x64_GSU1_"], "Request a kernel that splits K=8192"),
+        (["Cijk_Alik_Bljk_BBS_BH_MT128x128x64_GSU4_"], "splits K=8192 already"),
+        (["Cijk_Alik_Bljk_MT128x128x64", "Cijk_PostGSU8_VW4"], "splits K=8192 already"),
+        (["Cijk_Alik_Bljk_MT128x128x64_SK3_"], "splits K=8192 already"),
+        (["cutlass_80_gemm_128x64_splitK_tn"], "splits K=8192 already"),
+    ],
+)
+def test_a_kernel_that_splits_k_is_not_requested_again(kernels: list[str], words: str) -> None:
+    row = gemm(256, 256, 8192, kernels=[(name, 1000.0) for name in kernels])
+    (finding,) = low_efficiency(category("gemm", row))
+    assert finding.title.endswith("(few tiles)")
+    assert words in finding.kernel
+    assert (finding.hypothesis is None) is ("already" in words)
+
+
+@pytest.mark.parametrize(
+    ("shape", "units", "kernel", "words"),
+    [
+        ((512, 512, 4096), 132, NVJET, "8 output tiles of 128x256 leave 94% of 132 compute units"),
+        ((512, 512, 4096), 132, f"{NVJET}_splitK", None),
+        ((2048, 1664, 4096), 132, NVJET, None),
+        ((4096, 160, 65536), None, NVJET, "Only 62% of the output tiles of 128x256"),
+        ((4096, 2304, 4096), None, NVJET, None),
+    ],
+    ids=["few", "splits K", "112 of 132 units", "padded", "whole tiles"],
+)
+def test_few_and_padded_tiles_are_hypotheses(
+    shape: tuple[int, int, int], units: int | None, kernel: str, words: str | None
+) -> None:
+    row = gemm(*shape, kernels=[(kernel, 2000.0)])
+    (finding,) = low_efficiency(category("gemm", row, compute_units=units))
+    assert (words in finding.hypothesis) if words else finding.hypothesis is None
 
 
 @pytest.mark.parametrize(
@@ -247,9 +393,6 @@ def test_helper_kernels_are_named() -> None:
     assert "`Cijk_main`" in finding.kernel
 
 
-FP8 = ["c10::Float8_e4m3fn"] * 2
-
-
 @pytest.mark.parametrize(
     ("values", "is_found"),
     [
@@ -324,7 +467,7 @@ def test_more_rows_are_advised_where_small_tiles_barely_fill_the_gpu(
     ("pct", "bound", "is_advised"),
     [
         (39.0, "compute", False),
-        (70.0, "compute", True),
+        (75.0, "compute", True),
         (20.0, "memory", True),
     ],
 )
@@ -334,4 +477,62 @@ def test_a_kernel_far_below_its_compute_peak_needs_no_higher_peak(
     data = category("gemm", gemm(4096, 4096, 4096, pct_roofline=pct, bound=bound), top={1})
     (finding,) = [*low_efficiency(data), *opportunity(data)]
     assert ("8-bit inputs" in finding.algorithmic) is is_advised
-    assert ("little is left to gain" in finding.issue) is (pct > 60)
+    assert ("little is left to gain" in finding.issue) is (pct > 72)
+
+
+SGEMM = "ampere_sgemm_128x64_tn"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "values", "gpu", "is_found"),
+    [
+        (SGEMM, {}, "H100 SXM", True),
+        ("volta_sgemm_128x64_tn", {}, "V100 SXM2 16GB", True),
+        ("cutlass_80_simt_sgemm_128x128_8x5_nn_align1", {}, "A100", True),
+        ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x64x8_ffma", {}, "H100 SXM", True),
+        ("void gemmSN_NN_kernel<float, 128, 2>", {}, "H100 SXM", True),
+        ("sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x64x32", {}, "H100 SXM", False),
+        ("cutlass_80_tensorop_s1688gemm_128x128_16x5_nn_align4", {}, "H100 SXM", False),
+        ("Cijk_Alik_Bljk_SB_MT128x64x16", {}, "MI300X", False),
+        (SGEMM, {"dtypes": BF16}, "H100 SXM", False),
+        (SGEMM, {"bound": "memory", "flops": 1e9}, "H100 SXM", False),
+        (SGEMM, {"time_us": 40.0}, "H100 SXM", False),
+        (SGEMM, {}, None, False),
+    ],
+)
+def test_fp32_without_tensor_cores(
+    kernel: str, values: dict, gpu: str | None, is_found: bool
+) -> None:
+    row = {"dtypes": FP32, "bound": "memory only", "pct_roofline": 1.0, "flops": 1.4e11, **values}
+    types = tuple(row["dtypes"])
+    rows = gemm(4096, 4096, 4096, kernels=[(kernel, 2000.0)], input_types=str(types), **row)
+    hardware = GPUS.get(gpu) if gpu else None
+    found = fp32_products(category("gemm", rows, hardware=hardware))
+    assert bool(found) is is_found
+
+
+def test_both_peaks_beside_fp32_without_tensor_cores() -> None:
+    row = {"dtypes": FP32, "bound": "memory only", "pct_roofline": 1.0, "flops": 1.4e11}
+    rows = gemm(
+        4096,
+        4096,
+        4096,
+        kernels=[(SGEMM, 2000.0)],
+        bytes=2e8,
+        input_types=str(("float", "float")),
+        **row,
+    )
+    for gpu, peaks in (
+        (
+            "H100 SXM",
+            "66.9 TFLOPS/s). The tensor cores reach 495 TFLOPS/s in tf32 and 990",
+        ),
+        ("V100 SXM2 16GB", "(at most 15.7 TFLOPS/s). The tensor cores reach 125 TFLOPS/s in fp16"),
+    ):
+        data = category("gemm", rows, hardware=GPUS.get(gpu))
+        (finding,) = fp32_products(data)
+        assert peaks in finding.issue
+        assert ("TF32" in finding.algorithmic) is (gpu == "H100 SXM")
+    # 0.14 TFLOP take 1.12 ms at 125 TFLOPS/s, and 1.4 ms at 80 % of it
+    assert finding.impact.saved_ms.high == pytest.approx(0.88)
+    assert finding.impact.saved_ms.mid == pytest.approx(0.6)

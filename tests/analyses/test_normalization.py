@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jarvis.analyses import bandwidth, checks, unmodelled
+from jarvis.analyses import bandwidth, checks
 from jarvis.analyses.compute import batchnorm
 from jarvis.analyses.compute.batchnorm import (
     BACKWARD,
@@ -25,7 +25,6 @@ from tests.worded import in_words, worded
 slow_kernel = in_words(bandwidth.slow_kernel)
 low_efficiency = in_words(checks.low_efficiency)
 estimated_bandwidth = in_words(batchnorm.estimated_bandwidth)
-no_perf_model = in_words(unmodelled.no_perf_model)
 
 NCHW = "((200704, 3136, 56, 1), (64,))"
 NHWC = "((200704, 1, 3584, 64), (64,))"
@@ -208,9 +207,8 @@ def test_no_estimate_where_it_says_nothing(made: dict, options: dict) -> None:
     assert not list(estimated_bandwidth(category("batchnorm", made, **options)))
 
 
-def test_an_estimated_row_is_not_reported_as_unknown_too() -> None:
+def test_an_estimated_row_is_a_finding() -> None:
     made = norm("x_batch_norm", None, op_category="other")
-    assert list(no_perf_model(category("batchnorm", made)))
     found = run(report(made))["batchnorm"].result.findings
     assert [card.check for card in found] == ["estimated_bandwidth"]
 
@@ -242,8 +240,8 @@ def test_a_trace_with_a_slow_batch_normalization(tmp_path: Path) -> None:
     assert card.title == "Far below the bandwidth baseline: `aten::batch_norm`"
     assert card.impact.target_pct == pytest.approx(37.0, abs=0.01)
     assert "401,408 positions of a channel" in card.algorithmic
-    fair = RunPaths(tmp_path / "run").standalone_report("fair").read_text(encoding="utf-8")
-    assert " at 37% of the roofline" in fair
+    text = RunPaths(tmp_path / "run").findings("batchnorm", "compute").read_text(encoding="utf-8")
+    assert " at 37% of the roofline" in text
 
 
 @pytest.mark.parametrize(("kernel", "is_advised"), [(NATIVE, True), (LIBRARY, False)])

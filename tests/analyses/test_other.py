@@ -3,7 +3,7 @@
 import pytest
 
 from jarvis.analyses import load_analyses
-from jarvis.analyses.checks import low_efficiency, no_perf_model
+from jarvis.analyses.checks import low_efficiency
 from jarvis.analyses.compute.other import miscategorised
 from jarvis.findings import Priority
 from tests.analyses.rows import category, operation
@@ -105,14 +105,6 @@ def test_looking_up_an_index_is_a_matter_of_memory() -> None:
     assert "repeated indices" in finding.caveat
 
 
-def test_one_rank_does_not_explain_communication() -> None:
-    row = other("vllm::all_reduce", pct_roofline=None, bound=None, input_dims="((8,),)")
-    (finding,) = worded(no_perf_model(category("other", row)))
-    assert "one rank shows" in finding.algorithmic
-    assert "perf model" not in finding.kernel
-    assert "every rank" in finding.capture
-
-
 GEMM_KERNEL = [("Cijk_Alik_Bljk_MT64x64x64", 1000.0)]
 
 
@@ -140,11 +132,3 @@ def test_an_operator_that_belongs_to_another_category() -> None:
 )
 def test_near_misses_of_another_category(row: dict) -> None:
     assert not list(miscategorised(category("other", row)))
-
-
-def test_a_value_that_the_host_reads() -> None:
-    row = other("aten::_local_scalar_dense", pct_roofline=None, bound=None, input_dims="((),)")
-    (finding,) = worded(no_perf_model(category("other", row)))
-    assert "makes the host wait" in finding.algorithmic
-    assert "asynchronous copy" in finding.kernel
-    assert "which line reads the value" in finding.capture

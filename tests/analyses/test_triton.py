@@ -3,7 +3,7 @@
 import pytest
 
 from jarvis.analyses import load_analyses
-from jarvis.analyses.checks import low_efficiency, no_perf_model, opportunity
+from jarvis.analyses.checks import low_efficiency, opportunity
 from jarvis.analyses.compute.triton import many_short_kernels
 from jarvis.findings import Priority
 from tests.analyses.rows import category, operation, totals
@@ -67,14 +67,6 @@ def test_a_finding_names_the_operators_that_were_fused() -> None:
     custom = found(kernel("my_triton_kernel"))
     assert "library operator" in custom.algorithmic
     assert "fusion decisions" not in custom.capture
-
-
-def test_an_unknown_kernel_is_compared_with_a_library() -> None:
-    row = kernel("my_triton_kernel", None, input_dims="((8, 4),)", count=4)
-    (finding,) = worded(no_perf_model(category("triton", row)))
-    assert "library operator" in finding.algorithmic
-    assert "4 calls take 0.500 ms each" in finding.algorithmic
-    assert "extension" in finding.kernel
 
 
 def short(number: int, **values) -> dict:

@@ -5,11 +5,22 @@ from pathlib import Path
 
 import pytest
 
+from jarvis.analyses.unfused_attention import unfused_attention
 from jarvis.findings import Status
+from jarvis.perf_report import PerfReport
 from jarvis.pipeline import analyze
 from jarvis.run import Run
+from jarvis.text.messages import to_text
+from tests.analyses.rows import system
 from tests.builders import TraceBuilder, trace
-from tests.perf_report.test_attention_groups import fused, layers, no_product_after, no_softmax
+from tests.perf_report.test_attention_groups import (
+    SOFTMAX,
+    add,
+    fused,
+    layers,
+    no_product_after,
+    no_softmax,
+)
 from tests.worded import Worded, worded
 
 GROUP_MS = 3 * (100 + 10 + 20 + 30 + 5 + 90) / 1000
@@ -42,12 +53,13 @@ def test_the_category_has_a_result_without_any_fused_operator(run: Run) -> None:
     assert result.notes == ()
 
 
-def test_the_report_for_stakeholders_has_a_section_for_it(run: Run, folder: Path) -> None:
+def test_the_report_for_stakeholders_has_a_card_for_it(run: Run, folder: Path) -> None:
     text = (folder / "run" / "standalone_analysis_fair.md").read_text(encoding="utf-8")
-    anchor = re.search(r"#### (P\d+)\. Unfused attention in `SelfAttention`, 3 calls", text)
-    assert anchor is not None
-    link = f"(#{anchor[1].lower()}-unfused-attention-in-selfattention-3-calls)"
-    assert link in text
+    found = re.search(
+        r"^### \S+ (P\d+) \(.*\): Unfused attention in `SelfAttention`, 3 calls", text, re.M
+    )
+    assert found is not None
+    assert f"| [{found[1]}](#-{found[1].lower()}-" in text
 
 
 def test_the_finding_speaks_of_the_whole_group(run: Run) -> None:
@@ -93,6 +105,22 @@ def test_without_known_hardware_the_middle_has_no_model(tmp_path: Path) -> None:
     assert finding.impact is not None
     assert finding.impact.saved_ms.mid == pytest.approx(GROUP_MS * (1 - 30**-0.5))
     assert "not modelled" in (finding.caveat or "")
+
+
+def test_two_groups_of_one_module_have_two_names() -> None:
+    built = layers(2)
+    built.python("nn.Module: SelfAttention_2")
+    add(built, "bmm", [[2, 64, 32], [2, 32, 64]], 100, "Cijk_scores")
+    add(built, "_softmax", [[2, 64, 64], [], []], 90, SOFTMAX)
+    add(built, "bmm", [[2, 64, 64], [2, 64, 32]], 100, "Cijk_values")
+    report = PerfReport(built.read(), None)
+    names = ("operations", "attention_groups", "attention_steps")
+    data = system("sdpa_fwd", report.totals, tables={name: report.table(name) for name in names})
+    first, second = [to_text(finding.title) for finding in unfused_attention(data)]
+    assert first.startswith("Unfused attention in `SelfAttention` (batch 2 of 4 heads, 128 queries")
+    assert second.startswith(
+        "Unfused attention in `SelfAttention` (batch times heads 2, 64 queries"
+    )
 
 
 @pytest.mark.parametrize("near_miss", [fused, no_product_after, no_softmax])

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.arithmetic import tables
-from tests.arithmetic.documents import FAIR, Line
+from tests.arithmetic.documents import Line
 from tests.arithmetic.facts_groups import chain_facts, steps_of
 from tests.arithmetic.facts_system import copy_facts, of_communication, of_idle
 from tests.arithmetic.rendered import measured_lines
@@ -41,9 +41,8 @@ def category_facts(run: RunDirectory, key: str) -> Facts:
             same = [row for row in rows if row.cells["roofline_note"] == note]
             facts["unmodelled_rows"].append(len(same))
             facts["unmodelled_ms"].append(time_ms(same))
-        for hidden in (rows[len(tables.shown(rows, run)) :], rows[IN_FINDINGS_FILE:]):
-            facts["rows_left"].append(len(hidden))
-            facts["left_ms"].append(time_ms(hidden))
+        facts["rows_left"].append(len(rows[IN_FINDINGS_FILE:]))
+        facts["left_ms"].append(time_ms(rows[IN_FINDINGS_FILE:]))
     if key == "cpu_idle":
         of_idle(facts, run, ANY)
     if key == "multi_kernel":
@@ -68,10 +67,9 @@ def category_table_problems(line: Line, run: RunDirectory, key: str, facts: Fact
     """A line of a table that is about a whole analysis."""
     rows = run.category(key)
     if line.columns[:2] == ("#", "Kernel"):
-        yield from tables.kernel_problems(line, tables.shown(rows, run), run)
+        yield from tables.kernel_problems(line, rows, run)
     elif "% of Category" in line.columns:
-        shown = tables.shown(rows, run) if line.file == FAIR else rows[:IN_FINDINGS_FILE]
-        yield from tables.operation_problems(line, shown, rows)
+        yield from tables.operation_problems(line, rows[:IN_FINDINGS_FILE], rows)
     elif line.columns[0].startswith("Cause"):
         yield from _cause_problems(line, facts, run)
     elif line.columns[:2] == ("Chain", "Kernels"):

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.arithmetic.run_directory import RunDirectory
-from tests.arithmetic.savings import local_numbers, ranked
+from tests.arithmetic.savings import has_card, local_numbers, ranked
 
 FAIR = "standalone_analysis_fair.md"
 TABLE_RULE = re.compile(r"^\|[\s:|-]+\|$")
-IN_FAIR = re.compile(r"^### \S+ P(\d+)(?:(?:, | and )P\d+)* \(|^#### P(\d+)\. |^\| P(\d+) \|")
+IN_FAIR = re.compile(r"^### \S+ P(\d+) \(|^\| \[?P(\d+)\b")
 IN_FINDINGS = re.compile(r"^#{3,4} (?:\w+ )?P(\d+): |^### (\d+)\. |^(\d+)\. \*\*")
 
 
@@ -47,16 +47,21 @@ def report_lines(run: RunDirectory, text: str | None = None) -> Iterator[Line]:
     """The lines of the fair report before its appendix."""
     ordered = ranked(run.findings)
     body = (run.text(FAIR) if text is None else text).partition("\n## Appendix")[0]
-    yield from _lines(FAIR, body, IN_FAIR, dict(enumerate(ordered, start=1)))
+    yield from _lines(FAIR, body, IN_FAIR, dict(enumerate(ordered, start=1)), [])
 
 
 def findings_lines(run: RunDirectory, key: str, text: str | None = None) -> Iterator[Line]:
     """The lines of the findings file of one analysis."""
     ordered = ranked(run.findings)
     numbers = local_numbers(run, ordered)
-    own = {n: ordered[place] for place, (category, n) in numbers.items() if category == key}
+    own = {
+        n: ordered[place]
+        for place, (category, n) in numbers.items()
+        if category == key and has_card(ordered[place])
+    }
     name = findings_file(run, key)
-    yield from _lines(name, run.text(name) if text is None else text, IN_FINDINGS, own)
+    listed = [finding for finding in ordered if finding["category"] == key]
+    yield from _lines(name, run.text(name) if text is None else text, IN_FINDINGS, own, listed)
 
 
 def findings_file(run: RunDirectory, key: str) -> str:
@@ -66,8 +71,13 @@ def findings_file(run: RunDirectory, key: str) -> str:
 
 
 def _lines(
-    file: str, text: str, heading: re.Pattern[str], by_number: dict[int, dict[str, Any]]
+    file: str,
+    text: str,
+    heading: re.Pattern[str],
+    by_number: dict[int, dict[str, Any]],
+    listed: list[dict[str, Any]],
 ) -> Iterator[Line]:
+    """``listed`` are the findings that plain numbers count, ``by_number`` those of P-numbers."""
     section, title, finding, columns, row = "", "", None, (), -1
     for number, content in enumerate(text.splitlines(), start=1):
         is_item = re.match(r"^\d+\. \*\*", content) is not None
@@ -85,7 +95,8 @@ def _lines(
         own = finding
         if told:
             number_told = int(next(group for group in told.groups() if group))
-            own = [*by_number.values()][number_told - 1] if is_item else by_number[number_told]
+            is_plain = "P" not in told[0]
+            own = listed[number_told - 1] if is_plain else by_number[number_told]
             finding = finding if content.startswith("|") else own
         if not content.startswith("|"):
             columns, row = (), -1

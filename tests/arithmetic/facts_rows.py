@@ -110,6 +110,10 @@ def _shape_facts(facts: Facts, run: RunDirectory, heaviest: Row) -> None:
     if run.compute_units:
         facts["compute_units"].append(run.compute_units)
     _tiles(facts, run, heaviest)
+    size = {"float": 4, "c10::Half": 2, "c10::BFloat16": 2}
+    for name in heaviest.parameters.get("dtype_A_B", [])[:1]:
+        sides = [value for side in "MNK" for value in facts[f"param {side}"]]
+        facts["side_bytes"] += [side * size[name] for side in sides if name in size]
     _merging(facts, run, heaviest)
     _extents(facts, heaviest)
     filter_shape = heaviest.parameters.get("filter_shape")
@@ -138,6 +142,8 @@ def _tiles(facts: Facts, run: RunDirectory, heaviest: Row) -> None:
             * math.ceil(size["N"] / int(along_n))
         )
         facts["tiles"].append(tiles)
+        output = size.get("B", 1) * size["M"] * size["N"]
+        facts["useful_pct"].append(share(output, tiles * int(along_m) * int(along_n)))
         if run.compute_units:
             rounds = math.ceil(tiles / run.compute_units)
             facts["rounds"].append(rounds)

@@ -155,10 +155,15 @@ def of_communication(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -
     facts["staging_ms"].append(sum(event.duration_ns for event in staged) / 1e6)
     spans = {event.span[0] for event in collectives}
     kinds: dict[Any, list[float]] = defaultdict(list)
+    small: dict[str, list[float]] = defaultdict(list)
     for row in run.table("collectives"):
         if row["ts_ns"] in spans and row["message_mb"] is not None:
             size_bytes = row["message_mb"] * BYTES_PER_MIB
+            if size_bytes < 1e6:
+                small[row["collective"]].append(size_bytes)
             kinds[row["collective"], size_bytes, row["group_size"]].append(row["dur_us"] / 1000)
+    facts["small_collectives"] += [len(sizes) for sizes in small.values()]
+    facts["mean_bytes"] += [sum(sizes) / len(sizes) for sizes in small.values()]
     for kind in sorted(kinds, key=lambda kind: -sum(kinds[kind])):
         mean_ms = sum(kinds[kind]) / len(kinds[kind])
         known = {
@@ -192,6 +197,8 @@ def copy_facts(facts: Facts, run: RunDirectory, direction: str) -> None:
     facts["copy_of_total_pct"].append(share(total_ms, run.total_ms))
     facts["share_of_wall_pct"].append(share(total_ms, run.total_ms))
     facts["pageable_copies"].append(sum("Pageable" in copy.name for copy in copies))
+    facts["pinned_copies"].append(sum("Pinned" in copy.name for copy in copies))
     facts["exposed_copy_ms"].append(exposed_ns / 1e6)
     if sizes:
-        facts["copy_bytes"].append(sum(sizes) / len(sizes))
+        facts["copy_bytes"] += [sum(sizes) / len(sizes), min(sizes), max(sizes)]
+        facts["single_values"].append(sum(size <= 16 for size in sizes))

@@ -35,19 +35,21 @@ LINES: tuple[tuple[str, tuple[str | float, ...]], ...] = (
 """Lines whose numbers are facts, or documented thresholds, in this order."""
 
 FIELDS = {
-    "- **Issue**: ": "issue",
     "- **Issue:** ": "issue",
     "   - Evidence: ": "issue",
-    "- **Action A (algorithmic)**: ": "algorithmic",
     "- **Algorithmic:** ": "algorithmic",
-    "- **Action B (kernel only)**: ": "kernel",
     "- **Kernel:** ": "kernel",
-    "- **Verify**: ": "verify",
-    "- **Likely cause (hypothesis)**: ": "hypothesis",
-    "- **Caveat**: ": "caveat",
-    "- **Capture next**: ": "capture",
 }
 """Lines that hold one text of a finding and nothing else, by their beginning."""
+
+LEADS = {
+    "- **Issue**: ": "issue",
+    "- **Action A**: ": "algorithmic",
+    "- **Action B**: ": "kernel",
+}
+"""Lines of cards: the first clauses of one text of a finding, or a reference to another card."""
+
+AS_FOR = re.compile(r"As for P(\d+)\.")
 
 STRUCTURE = re.compile(r"^(?:#+ )?\d+\. |^#+ (?:\S+ )?P\d+[:.] ")
 
@@ -57,6 +59,20 @@ def field_problems(line: str, finding: dict[str, Any]) -> Iterator[str]:
     for label, field in FIELDS.items():
         if line.startswith(label) and line != f"{label}{printed(finding[field])}":
             yield f"this is not the {field}: {finding[field]}"
+
+
+def lead_problems(line: str, finding: dict[str, Any], ordered: list[Any]) -> Iterator[str]:
+    """A line of a card that is not the beginning of its text, or refers to a card without it."""
+    label = next(label for label in LEADS if line.startswith(label))
+    text = line.removeprefix(label)
+    texts = [printed(finding[field]) for field in (LEADS[label],)]
+    if (other := AS_FOR.fullmatch(text)) is not None:
+        first = ordered[int(other[1]) - 1] if int(other[1]) <= len(ordered) else {}
+        known = [printed(first.get(field) or "") for field in ("algorithmic", "kernel")]
+        if ordered.index(finding) < int(other[1]) or texts[0] not in known:
+            yield f"P{other[1]} does not advise {texts[0]}"
+    elif not texts[0].startswith(text[:-1]) or text[-1] not in ".":
+        yield f"this is not the beginning of {texts[0]}"
 
 
 def line_problems(line: str, texts: Iterable[str], facts: Facts, names: list[str]) -> Iterator[str]:

@@ -62,10 +62,8 @@ def of_analyses(run: RunDirectory) -> dict[str, list[Composed]]:
         if result.tier == "compute" and (result.row_count or result.findings):
             values = {"title": result.title, "compute_pct": result.percent_of_compute}
             messages += [overview(result), whole_overview(result), MESSAGES("title", **values)]
-            rows = loaded.category_operations(key)
-            shown = sections.shown_rows(rows).height
-            cut = (sections.left_out(rows, limit) for limit in (shown, sections.ROWS_SHOWN))
-            messages += [message for message in cut if message is not None]
+            cut = sections.left_out(loaded.category_operations(key), sections.ROWS_SHOWN)
+            messages += [] if cut is None else [cut]
         found[key] = [Composed(message) for message in messages]
     return found
 

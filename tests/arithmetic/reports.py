@@ -10,21 +10,20 @@ from tests.arithmetic import tables
 from tests.arithmetic.cards import card_facts
 from tests.arithmetic.categories import category_facts, category_table_problems, direction_facts
 from tests.arithmetic.documents import FAIR, Line, findings_lines, report_lines
-from tests.arithmetic.lines import field_problems, line_problems
+from tests.arithmetic.lines import LEADS, field_problems, lead_problems, line_problems
 from tests.arithmetic.names import names_of
 from tests.arithmetic.printed import numbers
 from tests.arithmetic.rendered import measured_lines, of_analyses, of_findings, printed
 from tests.arithmetic.run_directory import RunDirectory
-from tests.arithmetic.savings import local_numbers, ranked, sources_of
-from tests.arithmetic.units import Facts, data_rows
+from tests.arithmetic.savings import gain_of, local_numbers, ranked, sources_of
+from tests.arithmetic.units import Facts, data_rows, share
 from tests.arithmetic.values import TEXTS
 
 LABEL = re.compile(r"\b((?:System |Fusion )?P\d+)\b")
 SCORES = re.compile(r"<!-- impact-begin .*?((?: (?:low|mid|high)=[\d.]+)+)")
-JOINED_CARD = re.compile(r"(?:P\d+, )*P\d+ and P\d+ \(")
-OF_ALL_PARTS = ("### ", "- **Operation", "- **Issue", "- → ")
 OPERATION = re.compile(r"- \*\*Operation:?\*\*")
 OVERLAP = re.compile(r"- (?:\*\*)?Overlap\b")
+MORE = re.compile(r"(\d+) more findings? of low")
 SHOWN = 3
 """Operators that a card names."""
 
@@ -90,8 +89,8 @@ class Checker:
         facts = self.facts(line.finding)
         if line.columns:
             yield from self._table(line, facts)
-        elif (parts := self._joined(line)) and line.text.startswith(OF_ALL_PARTS):
-            yield from _joined_problems(line, parts, [self.facts(part) for part in parts])
+        elif line.file == FAIR and line.text.startswith(tuple(LEADS)):
+            yield from lead_problems(line.text, line.finding, self.ordered)
         else:
             yield from _title_problems(line)
             yield from field_problems(line.text, line.finding)
@@ -101,11 +100,6 @@ class Checker:
                 yield from _operator_problems(line, self.run)
             else:
                 yield from line_problems(line.text, self.texts(line.finding), facts, self.names)
-
-    def _joined(self, line: Line) -> list[dict[str, Any]]:
-        """The findings of a card that is about several, by the numbers in its heading."""
-        told = JOINED_CARD.search(line.heading)
-        return [self.ordered[int(n) - 1] for n in re.findall(r"\d+", told[0])] if told else []
 
     def _table(self, line: Line, facts: Facts) -> Iterator[str]:
         finding = line.finding
@@ -118,10 +112,12 @@ class Checker:
             rows = data_rows(self.run, finding)
             yield from tables.operation_problems(line, rows, rows)
             yield from tables.tool_problems(line, rows[line.row], self.run)
-        elif line.columns == ("", "Finding", "Category", "Saving"):
+        elif line.columns == ("", "Finding", "Saving"):
             yield from line_problems(line.cells[1], self.texts(finding), facts, self.names)
-            if line.cells[3] not in (*self.composed[self.ordered.index(finding)], tables.MISSING):
-                yield f"{line.cells[3]} is not the saving"
+            gain, whole_ms = finding["impact"], self.run.manifest["totals"]["step"]["step_ms"]
+            expected = share(gain_of(finding), whole_ms or self.run.total_ms) if gain else None
+            if problem := tables.differs(line.cells[2].removeprefix("up to "), expected):
+                yield problem
         else:
             yield f"no arithmetic for a table of {line.columns}"
 
@@ -165,6 +161,11 @@ class Checker:
         return str(self.run.results[finding["category"]]["tier"])
 
     def _of_category(self, line: Line, key: str | None) -> Iterator[str]:
+        if (told := MORE.match(line.text)) and line.file == FAIR:
+            listed = len(re.findall(r"^\| \[?P\d+\b", self.run.text(FAIR), re.MULTILINE))
+            if int(told[1]) != len(self.ordered) - listed:
+                yield f"{told[1]} in place of {len(self.ordered) - listed}"
+            return
         key = key or self._key(line)
         if key is None or line.text.startswith(UNCHECKED):
             return
@@ -181,40 +182,12 @@ class Checker:
         """The analysis that a section of the fair report is about."""
         if line.section != "Detailed Analysis" or line.file != FAIR:
             return None
-        title = re.sub(r"^\d+\. | \([^()]*\)$", "", line.heading)
-        return next((key for key, r in self.run.results.items() if r["title"] == title), None)
+        found = re.search(r"/(\w+)_findings\.md", line.text)
+        return found[1] if found else None
 
     @cache  # noqa: B019 one checker for each run
     def _category_facts(self, key: str) -> Facts:
         return category_facts(self.run, key)
-
-
-def _joined_problems(line: Line, parts: list[dict[str, Any]], facts: list[Facts]) -> Iterator[str]:
-    """What a card says of all its parts: the time of each, or the launches of all kernels."""
-    if "Issue" in line.text:
-        expected = [(f["time_ms"][0], f["compute_pct"][0]) for f in facts]
-        told = re.findall(r" with ([\d.,]+ .s) \(([\d.]+%) of compute\)", line.text)
-        if len(told) != len(expected) or len(list(numbers(line.text))) != 2 * len(expected):
-            yield f"{told} for {len(expected)} parts"
-        pairs = zip(told, expected, strict=False)
-        cells = [
-            (cell, value)
-            for pair, values in pairs
-            for cell, value in zip(pair, values, strict=True)
-        ]
-    elif "Operation" in line.text:
-        calls: dict[str, int] = defaultdict(int)
-        for part in parts:
-            for operation in part["operations"]:
-                calls[operation["name"]] += operation["operation_count"]
-        told_calls = re.findall(r"` \(([\d,]+) launch| and (\d+) more kernel", line.text)
-        values = [*calls.values()][:3] + [len(calls) - 3] * (len(calls) > 3)
-        cells = list(zip((a or b for a, b in told_calls), values, strict=True))
-    else:
-        cells = []
-    for cell, value in cells:
-        if problem := tables.differs(cell, value):
-            yield problem
 
 
 def _scores(line: Line, facts: Facts) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 import math
 from collections import Counter
-from itertools import product
 from typing import Any
 
 from tests.arithmetic.run_directory import Row, RunDirectory
@@ -391,15 +390,20 @@ def disjoint_saving_ms(run: RunDirectory, findings: list[dict[str, Any]]) -> flo
     return float(whole_ms - left["all"])
 
 
+def has_card(finding: dict[str, Any]) -> bool:
+    """Whether files for other tools have an item of it."""
+    return {finding["priority"], finding["priority_before"] or "Low"} != {"Low"}
+
+
 def local_numbers(run: RunDirectory, ordered: list[dict[str, Any]]) -> dict[int, tuple[str, int]]:
-    """Category and number within it (within the tier outside of compute), by place in the order."""
+    """Category and number among the items of it (of the tier outside of compute), by place in the
+    order."""
     counts: Counter[str] = Counter()
     found = {}
-    for has_card, (key, result) in product((True, False), run.results.items()):
-        counter = key if result["tier"] == "compute" else result["tier"]
-        for place, finding in enumerate(ordered):
-            priorities = {finding["priority"], finding["priority_before"] or "Low"}
-            if finding["category"] == key and (priorities != {"Low"}) is has_card:
-                counts[counter] += 1
-                found[place] = (key, counts[counter])
+    for place, finding in enumerate(ordered):
+        key = finding["category"]
+        tier = run.results[key]["tier"]
+        counter = key if tier == "compute" else tier
+        counts[counter] += has_card(finding)
+        found[place] = (key, counts[counter])
     return found

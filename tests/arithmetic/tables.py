@@ -10,7 +10,7 @@ from tests.arithmetic.printed import numbers, reading
 from tests.arithmetic.rendered import printed
 from tests.arithmetic.run_directory import Row, RunDirectory
 from tests.arithmetic.savings import projected
-from tests.arithmetic.units import Facts, compute_pct, share, time_ms
+from tests.arithmetic.units import Facts, share, time_ms
 
 MISSING = "—"
 PROJECTION = ("Op Time", "Op Improvement", "Compute Improvement", "GPU Window Improvement")
@@ -175,8 +175,3 @@ def _launch_times(
         (shortest, min(kernel["min_us"] for kernel in kernels) / 1000),
         (longest, max(kernel["max_us"] for kernel in kernels) / 1000),
     ]
-
-
-def shown(rows: list[Row], run: RunDirectory) -> list[Row]:
-    """The rows of a stakeholder's table: the first six, and any above 5% of compute."""
-    return [row for place, row in enumerate(rows) if place < 6 or compute_pct([row], run) >= 5]

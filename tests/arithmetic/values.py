@@ -42,6 +42,8 @@ FACTS: dict[str, str] = {
     "total_ms": "copy_ms",
     "exposed_ms": "exposed_copy_ms",
     "mean_size_bytes": "copy_bytes",
+    "least_bytes": "copy_bytes",
+    "most_bytes": "copy_bytes",
     "wall_pct": "share_of_wall_pct",
     "traffic_mb": "step_mb",
     "fused_traffic_mb": "fused_mb",
@@ -128,16 +130,13 @@ OF_CHECK: dict[tuple[str, str], str] = {
 OF_MESSAGE: dict[tuple[str, str], str] = {
     ("efficiency.band_scale", "reached_pct"): "compute_peak_pct",
     ("gemm_shapes.last_round", "idle_pct"): "idle_units_pct",
+    ("gemm_shapes.few_tiles", "idle_pct"): "idle_units_pct",
     ("normalization.rows", "extent"): "norm_extent|norm_positions",
     ("normalization.rows", "reductions"): "norm_rows|norm_channels",
     ("normalization", "extent"): "norm_positions",
     ("normalization", "reductions"): "norm_channels",
     ("reduce", "extent"): "reduced_extent",
     ("reduce", "results"): "reduced_rows",
-    ("no_perf_model.without arguments", "launches"): "heaviest_launches",
-    ("no_perf_model.replayed", "launches"): "heaviest_launches",
-    ("no_perf_model.without arguments", "mean_time_ms"): "heaviest_mean_ms",
-    ("no_perf_model.replayed", "mean_time_ms"): "heaviest_mean_ms",
     ("cpu_idle.average", "steps"): "step_count",
     ("communication.kind", "count"): "longest_collectives",
     ("kernel_fusion.issue.moved", "step_bytes"): "step_bytes_each",
@@ -147,8 +146,6 @@ OF_MESSAGE: dict[tuple[str, str], str] = {
     ("epilogues.issue", "operators"): "steps",
     ("epilogues.kernel", "operators"): "steps",
     ("attention_copies.kind", "copies"): "row_copies",
-    ("no_perf_model.evidence.kernel", "launches"): "row_calls",
-    ("no_perf_model.evidence.kernel", "mean_ms"): "row_mean_ms",
     ("chains.step", "time_ms"): "step_ms",
     ("unfused_attention.step", "time_ms"): "step_ms",
     ("copies.evidence.launcher", "copies"): "copied_by",
@@ -225,7 +222,6 @@ LENGTHS: dict[tuple[str, str], str] = {
     ("layout_transposes", "kernels"): "kernel_names",
     ("fills_and_casts", "kernels"): "kernel_names",
     ("convolution_kernel_team", "kernels"): "kernel_names",
-    ("no_perf_model", "names"): "operator_names",
     ("kernel_fusion.issue", "operators"): "operator_names",
     ("chains.steps.named", "names"): "operator_names",
 }
@@ -284,6 +280,7 @@ LOOSE = {
     "heaviest_call": ("tensors",),
     "first_step": ("tensors",),
     "misaligned": ("param M", "param N", "param K"),
+    "odd_rows": ("param M", "param N", "param K", "side_bytes"),
 }
 """The facts that numbers inside a text may be."""
 

@@ -10,33 +10,28 @@ from tests.arithmetic.printed import numbers
 from tests.comparative.recomputed import (
     FASTER,
     FIGURES,
-    LEAST,
-    MOST,
     SLOWER,
     TOLERANCE,
     Operation,
     Recomputed,
     finding_names,
+    finding_priorities,
 )
 
-SHOWN = 6
 ITEM = re.compile(r"^(?:\d+\. |- )")
-ROWS_BELOW = 25
-METRICS = {
-    "Total Compute": "computation_time",
-    "Exposed Memory Copies": "exposed_memcpy_time",
-    "GPU Idle": "idle_time",
-    "GPU Window": "total_time",
-}
-TOTALS = {
-    "Compute time": "computation_time",
-    "Memory copies": "total_memcpy_time",
-    "Idle time of the GPU": "idle_time",
-    "GPU window": "total_time",
-}
+ROWS_SHOWN = 5
+SUMMARY_FINDINGS = 2
+STEP_PARTS = (
+    "Compute",
+    "Exposed communication",
+    "Exposed copies",
+    "Idle before the first GPU event",
+    "Idle between GPU events",
+    "Idle after the last GPU event",
+)
 OUTCOMES = {
     "Slower than": SLOWER,
-    "As the hardware": ("as expected",),
+    "Within the tolerance": ("as expected",),
     "Faster than": FASTER,
     "Too short": ("too short",),
 }
@@ -120,37 +115,21 @@ class Facts:
             ):
                 yield f"line {place.number}: {problem}"
 
-    @cached_property
-    def shown(self) -> list[Operation]:
-        """The operations that have a section."""
-        compute_ms = self.pair.timelines["mi300"]["computation_time"]
-        heaviest = {max(gap.operations, key=lambda op: op.gap_ms) for gap in self.gaps.values()}
-        return [
-            op
-            for place, op in enumerate(self.pair.operations)
-            if place < SHOWN or op.target.ms >= 0.05 * compute_ms or op in heaviest
-        ]
-
-    @property
-    def others(self) -> list[Operation]:
-        return [op for op in self.pair.operations if op not in self.shown][:ROWS_BELOW]
-
     def operation(self, place: Place) -> Operation:
-        """The one whose section this is."""
-        return self.shown[int(place.heading.partition(".")[0]) - 1]
+        """The one whose section this is: that with the largest gap of the finding."""
+        gap = self.gaps[int(place.heading.partition(".")[0])]
+        return max(gap.operations, key=lambda op: op.gap_ms)
 
     def line(self, place: Place) -> list[float] | None:
         text = ITEM.sub("", place.text)
-        if place.section == "Executive Summary" and text.startswith("This report compares"):
-            return self.paragraph(text)
-        if text.startswith("Most urgent"):
-            return self.gaps[1].told_gap()
+        if place.section == "Executive Summary" and text.startswith("One step"):
+            return self.paragraph()
         if text.startswith("Priority "):
             return self.priority(text)
         if place.section.startswith("Recommendations"):
             return self.card(place, text)
-        if place.section == "Raw Data":
-            return [number.value for number in numbers(text)]  # test_raw_tables looks at them
+        if place.section in ("Raw Data", "Methodology"):  # test_raw_tables looks at the data
+            return [number.value for number in numbers(text)]
         if text.startswith("Tolerance"):
             return [TOLERANCE]
         if place.section == "Expected Against Actual" and place.text.startswith("- "):
@@ -158,15 +137,23 @@ class Facts:
             return [number, *told_dims(text), *self.pair.operations[number].told_whole()]
         return self.sentence(text) or self.detail(place, text)
 
-    def paragraph(self, text: str) -> list[float]:
-        times = self.pair.timelines["mi300"]
-        saved = sum(gap.saved_ms[1] for gap in self.gaps.values())
-        told = [LEAST, MOST]
-        told += [len(self.gaps)] if len(self.gaps) > 1 else []
-        told += [saved, 100 * saved / times["total_time"]]
-        parts = ("computation_time", "idle_time")
-        shares = [100 * times[part] / times["total_time"] for part in parts]
+    def paragraph(self) -> list[float]:
+        """Step times, the first findings of at least medium priority, and the target's shares."""
+        told = self.step_times()
+        for number, name in enumerate(finding_priorities(self.pair.roots["mi300"]), start=1):
+            if name != "Low" and number <= SUMMARY_FINDINGS:
+                gap = self.gaps[number]
+                high_ms = gap.step_ms[2]
+                told += [*gap.told_gap(), high_ms, 100 * high_ms / gap.span_ms]
+        compute, *others, whole = self.pair.step_parts_ms["mi300"]
+        shares = [100 * compute / whole, 100 * sum(others[2:]) / whole]
         return [*told, *(shares if shares[0] < 50 else [])]
+
+    def step_times(self) -> list[float]:
+        target, reference = (self.pair.step_parts_ms[gpu] for gpu in ("mi300", "h100"))
+        pairs = list(zip(target, reference, strict=True))
+        most = max(pairs[:-1], key=lambda pair: abs(pair[0] - pair[1]))
+        return [*pairs[-1], abs(100 * (target[-1] / reference[-1] - 1)), *most]
 
     def priority(self, text: str) -> list[float]:
         number = int(re.findall(r"\d+", text)[0])
@@ -185,24 +172,19 @@ class Facts:
             return gap.told_gap()
         if text.startswith("**Impact**"):
             return gap.told_impact()
-        return [self.section_of(number)] if text.startswith("→") else None
-
-    def section_of(self, number: int) -> int:
-        heaviest = max(self.gaps[number].operations, key=lambda op: op.gap_ms)
-        return self.shown.index(heaviest) + 1
+        return [number] if text.startswith("→") else None
 
     def sentence(self, text: str) -> list[float] | None:
         """One of the sentences that sum the comparison up."""
         head, _, _ = text.partition(":")
         if head == "One step":
-            target, reference = (self.pair.step_parts_ms[gpu] for gpu in ("mi300", "h100"))
-            pairs = list(zip(target, reference, strict=True))
-            most = max(pairs[:-1], key=lambda pair: abs(pair[0] - pair[1]))
-            return [*pairs[-1], abs(100 * (target[-1] / reference[-1] - 1)), *most]
-        if head in TOTALS:
-            target, reference = (
-                self.pair.timelines[gpu][TOTALS[head]] for gpu in ("mi300", "h100")
-            )
+            return self.step_times()
+        if "further row" in text:
+            hidden = self.pair.operations[ROWS_SHOWN:]
+            return [len(hidden), sum(op.target.ms for op in hidden)]
+        if head in STEP_PARTS:
+            parts = self.pair.step_parts_ms
+            target, reference = (parts[gpu][STEP_PARTS.index(head)] for gpu in ("mi300", "h100"))
             return [target, reference, abs(100 * (target / reference - 1))]
         for begin, outcomes in OUTCOMES.items():
             if text.startswith(begin):
@@ -210,13 +192,11 @@ class Facts:
                 target_ms = sum(op.target.ms for op in found)
                 told = [len(found), target_ms, sum(op.reference.ms for op in found)]
                 return [*told, sum(op.gap_ms for op in found)] if outcomes == SLOWER else told
-        if "dominates" in text and "launch overhead" not in text:
-            return [max(self.pair.bounds(gpu).values()) for gpu in ("mi300", "h100")]
         if "no recorded launch" in text:
             return self.pair.unlinked("mi300" if "of the target" in text else "h100")
         if text.startswith("Why does"):
             return self.question(text)
-        return [100, 0, 0] if "has a counterpart" in text else None
+        return None
 
     def question(self, text: str) -> list[float]:
         """About an operation that is faster than expected."""
@@ -228,12 +208,6 @@ class Facts:
         if place.section != "Detailed Comparison" or not place.heading[:1].isdigit():
             return None
         operation = self.operation(place)
-        if text.startswith("**Analysis**"):
-            return operation.told_whole()
-        if text.startswith("**Priority"):
-            return [
-                next(n for n in self.gaps if self.section_of(n) - 1 == self.shown.index(operation))
-            ]
         if text.startswith("**Verify**"):
             return [self.pair.gap(operation.name).attainable_ms]
         if text.startswith("**Caveat**") and "reaches" in text:
@@ -242,7 +216,7 @@ class Facts:
 
     def cells(self, place: Place) -> Iterator[Check]:
         """The cells of a row with the numbers that they must have, and whether a sign counts."""
-        if place.section == "Raw Data" or place.columns[0] in ELSEWHERE:
+        if place.section in ("Raw Data", "Methodology") or place.columns[0] in ELSEWHERE:
             return iter(())
         kind = place.columns[-1] if place.columns[-1] == "Expected time ratio" else place.columns[0]
         return self.tables[kind](place)
@@ -251,10 +225,10 @@ class Facts:
     def tables(self) -> dict[str, Callable[[Place], Iterator[Check]]]:
         """What checks a row, by what tells its table apart."""
         return {
-            "Metric": self.metric_row,
+            "Metric": lambda place: self.detail_row(place.cells, self.operation(place)),
             "Part of one step": self.step_row,
             "Operation": self.other_row,
-            "Side": self.kernel_row,
+            "Side": lambda _: iter(()),  # the inputs
             "Priority": self.low_row,
             "Pair": self.calculation_row,
             "Outcome": self.outcome_row,
@@ -262,13 +236,9 @@ class Facts:
             "Expected time ratio": figures,
         }
 
-    def metric_row(self, place: Place) -> Iterator[Check]:
-        if "Expected?" in place.columns:
-            return self.detail_row(place.cells, self.operation(place))
-        return self.summary_row(place.cells)
-
     def step_row(self, place: Place) -> Iterator[Check]:
-        reference, target = (self.pair.step_parts_ms[gpu][place.row] for gpu in ("h100", "mi300"))
+        rows = list(zip(*(self.pair.step_parts_ms[gpu] for gpu in ("h100", "mi300")), strict=True))
+        reference, target = [row for row in rows if any(row)][place.row]
         for role, gpu, time in (("Reference", "h100", reference), ("Target", "mi300", target)):
             yield place.cells[role], [time, 100 * time / self.pair.step_parts_ms[gpu][-1]], False
         difference = place.cells["Difference"]
@@ -278,15 +248,15 @@ class Facts:
         yield place.cells["Δ"], change, bool(change)
 
     def other_row(self, place: Place) -> Iterator[Check]:
-        operation = self.others[place.row]
+        operation = self.pair.operations[place.row]
         yield from self.times(place.cells, operation)
         yield place.cells["Expected?"], told_verdict(operation), False
 
     def low_row(self, place: Place) -> Iterator[Check]:
         number = int(place.cells["Priority"])
-        yield place.cells["Gap"], self.gaps[number].told_gap(), False
-        yield place.cells["Not explained"], [self.gaps[number].saved_ms[2]], False
-        yield place.cells["Details"], [self.section_of(number)], False
+        gap = self.gaps[number]
+        yield place.cells["GPU time"], [gap.saved_ms[2]], False
+        yield place.cells["Step time"], [gap.step_ms[2], 100 * gap.step_ms[2] / gap.span_ms], False
 
     def outcome_row(self, place: Place) -> Iterator[Check]:
         found = self.pair.of(place.cells["Outcome"])
@@ -299,15 +269,6 @@ class Facts:
         yield cells["Reference"], [operation.reference.ms], False
         yield cells["Target"], [operation.target.ms], False
         yield cells["Δ"], [operation.change], True
-
-    def summary_row(self, cells: dict[str, str]) -> Iterator[Check]:
-        part = METRICS[cells["Metric"]]
-        for role, gpu in (("Reference", "h100"), ("Target", "mi300")):
-            times = self.pair.timelines[gpu]
-            share = [100 * times[part] / times["total_time"]] if part != "total_time" else []
-            yield cells[role], [times[part], *share], False
-        target, reference = (self.pair.timelines[gpu][part] for gpu in ("mi300", "h100"))
-        yield cells["Δ"], [100 * (target / reference - 1)], True
 
     def detail_row(self, cells: dict[str, str], operation: Operation) -> Iterator[Check]:
         target, reference = operation.target, operation.reference
@@ -326,30 +287,8 @@ class Facts:
             yield cells["Reference"], [reference.efficiency], False
             yield cells["Target"], [target.efficiency], False
             yield cells["Δ"], [target.efficiency - reference.efficiency], True
-        elif kind == "Achieved":
-            assert None not in (target.rate, reference.rate)
-            yield cells["Reference"], [reference.rate], False
-            yield cells["Target"], [target.rate], False
-            if target.bound == reference.bound:
-                yield cells["Δ"], [100 * (target.rate / reference.rate - 1)], True
-            else:
-                yield cells["Δ"], [], False
-        elif kind == "Bound":
-            assert (cells["Reference"], cells["Target"]) == (reference.bound, target.bound)
         else:
             assert kind == "Main kernel"
-
-    def kernel_row(self, place: Place) -> Iterator[Check]:
-        if place.columns[1] != "Kernel":
-            return  # the inputs
-        operation = self.operation(place)
-        count = len(operation.reference.kernels)
-        is_target = place.cells["Side"] == "Target"
-        call = operation.target if is_target else operation.reference
-        launches, ms, share = call.kernels[place.row - (count if is_target else 0)]
-        yield place.cells["Launches per call"], [launches], False
-        yield place.cells["Time per call"], [ms], False
-        yield place.cells["% of the operation"], [share], False
 
     def calculation_row(self, place: Place) -> Iterator[Check]:
         cells, operation = place.cells, self.pair.operations[place.row]

@@ -8,7 +8,6 @@ import ast
 import csv
 import gzip
 import json
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -33,7 +32,6 @@ LEAST, MOST = 3350 / 5300, 1979 / 1273
 
 DTYPES = {"c10::BFloat16": "bf16", "float": "fp32", "long int": "int64", "bool": "bool"}
 KEY = ("name", "Input Dims", "Input type")
-KERNEL = re.compile(r"'count': (\d+), 'total_duration_us': ([\d.]+)")
 SLOWER, FASTER = ("slower", "much slower"), ("faster", "much faster")
 Row = dict[str, str]
 
@@ -89,29 +87,10 @@ class Call:
         return FIGURES[self.gpu][key]
 
     @property
-    def rate(self) -> float | None:
-        """What it achieves of what bounds it."""
-        return None if self.efficiency is None else self.efficiency / 100 * self.figure
-
-    @property
     def is_short(self) -> bool:
         """Whether starting the call decides."""
         roofline = self.roofline_ms
         return self.per_call_ms < 0.01 and (roofline is None or roofline < 0.002)
-
-    @cached_property
-    def kernels(self) -> list[tuple[float, float, float]]:
-        """Launches and ms per call, and share of the operation, of each kernel, longest first."""
-        found = [
-            (int(count), float(us) / 1e3)
-            for row in self.rows
-            for count, us in KERNEL.findall(
-                re.sub(r"'stream': \d+, ", "", row["kernel_details_summary"])
-            )
-        ]
-        whole = sum(ms for _, ms in found)
-        ordered = sorted(found, key=lambda kernel: -kernel[1])
-        return [(n / self.count, ms / self.count, 100 * ms / whole) for n, ms in ordered]
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,7 +220,9 @@ class Gap:
 
     operations: tuple[Operation, ...]
     compute_ms: float
-    total_ms: float
+    kernels_ms: float
+    """The most that shorter kernels save of the steps, and the span of these."""
+    span_ms: float
 
     @property
     def target_ms(self) -> float:
@@ -272,9 +253,16 @@ class Gap:
         expected = 100 * (self.attainable_ms / self.reference_ms - 1)
         return [abs(actual), *([abs(expected)] if abs(expected) > 1e-9 else [])]
 
-    def told_impact(self) -> list[float]:
+    @property
+    def step_ms(self) -> tuple[float, float, float]:
         low, mid, high = self.saved_ms
-        return [mid, 100 * mid / self.compute_ms, 100 * mid / self.total_ms, low, high]
+        part = min(1.0, self.kernels_ms / high) if high else 0.0
+        return part * low, part * mid, part * high
+
+    def told_impact(self) -> list[float]:
+        low, _, high = self.saved_ms
+        mid = self.step_ms[1]
+        return [mid, 100 * mid / self.span_ms, low, high] if self.step_ms[2] else []
 
 
 class Recomputed:
@@ -338,22 +326,16 @@ class Recomputed:
 
     def gap(self, name: str) -> Gap:
         """The operations of this name that are slower than explained."""
-        times = self.timelines["mi300"]
+        manifest = json.loads((self.roots["mi300"] / "manifest.json").read_text())
+        step = manifest["totals"]["step"]
+        compute_ms = self.timelines["mi300"]["computation_time"]
         rows = [op for op in self.operations if op.name == name and op.outcome in SLOWER]
-        return Gap(tuple(rows), times["computation_time"], times["total_time"])
+        return Gap(tuple(rows), compute_ms, step["kernels_ms"], step["step_ms"])
 
     @cached_property
     def gaps(self) -> set[str]:
         """The names that findings are about."""
         return {op.name for op in self.operations if self.gap(op.name).is_relevant}
-
-    def bounds(self, gpu: str) -> dict[str | None, float]:
-        """Share of the operations' time by what bounds it."""
-        calls = [op.target if gpu == "mi300" else op.reference for op in self.operations]
-        whole, found = sum(call.ms for call in calls), dict[str | None, float]()
-        for call in calls:
-            found[call.bound] = found.get(call.bound, 0.0) + 100 * call.ms / whole
-        return found
 
     def of(self, *outcomes: str) -> list[Operation]:
         return [op for op in self.operations if op.outcome in outcomes]
@@ -363,3 +345,9 @@ def finding_names(root: Path) -> list[str]:
     """The operators of the findings in the order of their numbers."""
     facts = json.loads((root / "comparison_data" / "comparison.json").read_text())
     return [finding["operations"][0]["name"] for finding in facts["findings"]]
+
+
+def finding_priorities(root: Path) -> list[str]:
+    """The priorities of the findings in the order of their numbers."""
+    facts = json.loads((root / "comparison_data" / "comparison.json").read_text())
+    return [finding["priority"] for finding in facts["findings"]]

@@ -103,11 +103,9 @@ def test_the_layout(make: Make, tmp_path: Path) -> None:
         "Appendix",
     ]
     summary = part(fair, "Executive Summary")
-    assert "| Metric | Reference | Target | Δ |" in summary
-    assert (
-        "| Total Compute | 0.500 ms (100.0% of the window) | 1.80 ms (100.0% of the window) "
-        "| +260.0% |" in summary
-    )
+    assert "Target: MI300X; reference: H100 SXM." in summary
+    assert "| Part of the recording | Reference | Target | Difference | Δ |" in summary
+    assert re.search(r"\| Compute \| 0.500 ms \(\S+%\) \| 1.80 ms \(\S+%\) \| 1.30 ms ", summary)
     assert "### Key Findings\n\n1. " in summary
     card = part(fair, "Recommendations for MI300X")
     assert re.search(
@@ -121,14 +119,12 @@ def test_the_layout(make: Make, tmp_path: Path) -> None:
     details = part(fair, "Detailed Comparison")
     assert "### 1. `aten::mm` [4096,4096] bf16, [4096,4096] bf16\n" in details
     assert "| Time | 0.500 ms | 1.80 ms | +260.0% | No: about +39.8% expected |" in details
-    assert "**Analysis**: Actual: 900 µs / 250 µs = 3.60 per call." in details
-    assert "Attainable: 2 calls x 250 µs x 1.40 = 0.699 ms." in details
     appendix = part(fair, "Appendix")
     assert "| Metric | Target Platform | Reference Platform | Expected time ratio |" in appendix
     assert "| Peak HBM Bandwidth | 5.30 TB/s | 3.35 TB/s | 0.632 |" in appendix
     assert "| Peak MAF matrix_bf16 | 708 TFLOPS/s | 990 TFLOPS/s | 1.40 |" in appendix
     assert "| Memory Size | 192 GB | 80 GB | — |" in appendix
-    assert "### Methodology" in appendix
+    assert "Methodology" not in fair
 
 
 def test_what_the_hardware_explains_is_no_recommendation(make: Make, tmp_path: Path) -> None:
@@ -138,10 +134,9 @@ def test_what_the_hardware_explains_is_no_recommendation(make: Make, tmp_path: P
     )
     fair = reports(target, reference, tmp_path / "out")["fair"]
     assert "Nothing needs attention" in part(fair, "Recommendations for MI300X")
-    assert "| Time | 0.500 ms | 0.700 ms | +40.0% | Yes |" in fair
-    assert "**Analysis**" not in fair
+    assert "| 0.500 ms | 0.700 ms | +40.0% | Yes |" in fair
     strict = reports(target, reference, tmp_path / "strict", tolerance=1.001)["fair"]
-    assert "| Time | 0.500 ms | 0.700 ms | +40.0% | No: about +39.8% expected |" in strict
+    assert "| 0.500 ms | 0.700 ms | +40.0% | No: about +39.8% expected |" in strict
 
 
 def test_a_trace_against_itself_has_no_difference(make: Make, tmp_path: Path) -> None:
@@ -149,10 +144,10 @@ def test_a_trace_against_itself_has_no_difference(make: Make, tmp_path: Path) ->
     found = reports(run, run, tmp_path / "out")
     summary = part(found["fair"], "Executive Summary")
     assert "There is no difference between the two sides." in summary
-    assert summary.count("| 0.0% |") == 2
+    assert summary.count("| 0 ms | 0.0% |") == 3
     assert "Nothing follows" in found["fair"]
     assert "Priority 1" not in found["fair"] + found["rough"]
-    assert "| Time | 1.80 ms | 1.80 ms | 0.0% | Yes |" in found["fair"]
+    assert "| 1.80 ms | 1.80 ms | 0.0% | Yes |" in found["fair"]
     assert "= 1.00 per call" in found["rough"]
     assert "Actual / expected = " not in found["rough"]
 
@@ -161,9 +156,8 @@ def test_exchanged_roles_mirror_the_differences(make: Make, tmp_path: Path) -> N
     one, other = make(H100, 250), make(MI300X, 900)
     forth = reports(other, one, tmp_path / "forth")["fair"]
     back = reports(one, other, tmp_path / "back")["fair"]
-    assert "| Time | 0.500 ms | 1.80 ms | +260.0% |" in forth
-    assert "| Time | 1.80 ms | 0.500 ms | -72.2% |" in back
-    assert "the reference may be inefficient" in back
+    assert "| 0.500 ms | 1.80 ms | +260.0% | No: about +39.8% expected |" in forth
+    assert "| 1.80 ms | 0.500 ms | -72.2% | No: about -28.5% expected |" in back
     assert "Priority 1" not in back
 
 
@@ -187,7 +181,7 @@ def test_a_gpu_that_is_not_described(make: Make, tmp_path: Path) -> None:
     target = make("Mystery 9000", 900)
     fair = reports(target, reference, tmp_path / "out")["fair"]
     assert "no operation has an expected ratio" in part(fair, "Recommendations for Mystery")
-    assert "| Time | 0.500 ms | 1.80 ms | +260.0% | Not known |" in fair
+    assert "| 0.500 ms | 1.80 ms | +260.0% | Not known |" in fair
     assert "| Peak HBM Bandwidth | — | 3.35 TB/s | — |" in fair
     assert "The GPU of the target is not described, so no ratio is expected" in fair
     assert "[What Is Not Compared, and Why](#what-is-not-compared-and-why)" in fair
@@ -199,18 +193,15 @@ def test_work_of_the_target_alone(make: Make, tmp_path: Path) -> None:
     fair = reports(target, reference, tmp_path / "out")["fair"]
     card = part(fair, "Recommendations for MI300X")
     assert "- **Gap**: Target alone spends 0.800 ms on `aten::copy_` (no counterpart" in card
-    assert re.search(r"^### 2\. .*: work that only the target does$", fair, re.MULTILINE)
-    assert "Only on the target, 1 row, 0.800 ms in all:" in fair
-    assert "`jarvis replay RUN --uid " in fair
+    assert re.search(r"^### 1\. .*: work that only the target does$", fair, re.MULTILINE)
+    assert "Only on One Side" not in fair
 
 
 def test_calls_that_differ_are_judged_per_call(make: Make, tmp_path: Path) -> None:
     reference = make(MI300X, 900, calls=2)
     target = make(MI300X, 900, calls=6)
     fair = reports(target, reference, tmp_path / "out")["fair"]
-    assert "| Time | 1.80 ms | 5.40 ms | +200.0% | — |" in fair
-    assert "| Calls | 2 | 6 | +4 | — |" in fair
-    assert "| Time per call | 900 µs | 900 µs | 0.0% | Yes |" in fair
+    assert "| 1.80 ms | 5.40 ms | +200.0% | Yes |" in fair
     assert "differ in the number of calls" in part(fair, "Executive Summary")
 
 
@@ -271,7 +262,7 @@ def test_what_takes_more_time_than_kernels_is_named(make: Make, tmp_path: Path) 
     reference = make(H100, 900, collective_us=300)
     target = make(MI300X, 900, collective_us=9000)
     fair = reports(target, reference, tmp_path / "out")["fair"]
-    told = re.search(r"The target's GPU computes (\S+)% of the window and communicates alone", fair)
+    told = re.search(r"target's GPU computes (\S+)% of its step time and communicates alone", fair)
     assert told
     assert float(told[1]) < 50
 

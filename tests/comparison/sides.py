@@ -46,4 +46,10 @@ def side(
     tables = {name: report.table(name) for name in TABLES}
     tables["operations"] = report.operations.with_columns(category=pl.lit("any"))
     kept = {name: table for name, table in tables.items() if name not in without}
-    return Side(hardware.title if hardware else "GPU", hardware, kept, {"any": "Any"})
+    return Side(
+        hardware.title if hardware else "GPU",
+        hardware,
+        kept,
+        {"any": "Any"},
+        bounds=report.totals.step,
+    )

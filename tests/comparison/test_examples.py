@@ -2,8 +2,11 @@
 
 import pytest
 
+from jarvis.analyses import load_registry
+from jarvis.analyses.runner import split_operations
 from jarvis.comparison import Comparison, compare
 from jarvis.hardware import HardwareSpec, load_hardware
+from jarvis.perf_report import PerfReport
 from tests.builders import TraceBuilder, trace
 from tests.comparison.sides import FAST, SLOW, side
 from tests.worded import Worded, worded
@@ -33,7 +36,7 @@ def test_softmax_faster_by_more_bandwidth() -> None:
     assert row["explanation"] == "Memory bound: faster, as the target has more memory bandwidth."
     assert found.findings == ()
     assert any(
-        sentence == "Compute time: 41.9 ms on the target, 68.8 ms on the reference, 39.1% less."
+        sentence == "Compute: 41.9 ms on the target, 68.8 ms on the reference, 39.1% less."
         for sentence in found.summary
     )
 
@@ -249,7 +252,7 @@ def test_what_the_reference_fuses_is_a_finding_of_its_own(
     found = compare(side(target, hardware[0]), side(norm(("custom::norm", 450)), hardware[1]))
     (finding,) = worded(found.findings)
     assert finding.check == "fused_on_reference"
-    assert finding.title == "`Norm`: the reference needs fewer kernels"
+    assert finding.title == "`Norm`: 3 kernels in 1.80 ms against 1 kernel in 0.900 ms"
     assert finding.evidence["Launches per call"] == pytest.approx(3)
     assert finding.evidence["Reference launches per call"] == pytest.approx(1)
     assert finding.impact is not None
@@ -283,3 +286,127 @@ def test_a_finding_about_short_calls_of_the_reference_says_what_it_is_held_to() 
     assert finding.evidence["Expected (%)"] == pytest.approx(0)
     assert "where the two GPUs explain no difference" in finding.issue
     assert "below a microsecond" in (finding.caveat or "")
+
+
+FP8 = "c10::Float8_e4m3fn"
+
+
+def projection(name: str, dtype: str, us: float) -> TraceBuilder:
+    """A layer of one product, besides work that both sides do."""
+    builder = trace().op("aten::add", ADDED).launches("add", us=2000).up()
+    builder.python("nn.Module: Linear_0").child("aten::linear", SQUARE)
+    return builder.child(name, SQUARE, types=[dtype] * 2).launches("gemm", us=us).up(3)
+
+
+@pytest.mark.parametrize("gpu", ["H100 SXM", None])
+def test_other_types_are_not_called_like_for_like(gpu: str | None) -> None:
+    hardware = load_hardware().get(gpu) if gpu else None
+    target = projection("aten::mm", "c10::BFloat16", 2000)
+    reference = projection("aten::_scaled_mm", FP8, 1000)
+    found = compare(side(target, hardware), side(reference, hardware))
+    row = found.operations.filter(matched_by="call tree").row(0, named=True)
+    assert (row["dtype"], row["reference_dtype"]) == ("bf16", "fp8")
+    assert row["outcome"] == "not known"
+    assert row["explanation"] == "Not like for like: bf16 on the target, fp8 on the reference."
+    (finding,) = worded(found.findings)
+    assert finding.check == "other_type"
+    place = "`aten::mm` at `Linear / aten::linear`"
+    assert finding.title == f"{place}: bf16 on the target, fp8 on the reference"
+    assert "100.0% longer than the 1.00 ms of the reference" in finding.issue
+    assert "in fp8 as the reference does" in finding.algorithmic
+    assert any(
+        text.startswith("Not like for like, in different types: 1 op") for text in found.summary
+    )
+
+
+def test_one_type_under_two_names_is_like_for_like() -> None:
+    hardware = load_hardware().get("H100 SXM")
+    target = projection("aten::mm", "c10::BFloat16", 2000)
+    reference = projection("aten::addmm", "c10::BFloat16", 1000)
+    found = compare(side(target, hardware), side(reference, hardware))
+    row = found.operations.filter(matched_by="call tree").row(0, named=True)
+    assert row["outcome"] == "slower"
+    assert [finding.check for finding in found.findings] == ["slower_than_hardware"]
+
+
+@pytest.mark.parametrize(
+    ("reference", "matched"), [("aten::_softmax", "arguments"), ("aten::_log_softmax", None)]
+)
+def test_both_spellings_of_softmax_are_one_operation(reference: str, matched: str | None) -> None:
+    found = on_gpus(call("aten::softmax", SCORES, 41_860), call(reference, SCORES, 68_780))
+    assert found.operations["matched_by"].to_list() == [matched] * (matched is not None)
+    if matched:
+        row = found.operations.row(0, named=True)
+        assert row["expected_ratio"] == pytest.approx(3350 / 5300)
+        assert row["efficiency_pct"] == pytest.approx(
+            row["reference_efficiency_pct"] * 68_780 / 41_860 * 3350 / 5300
+        )
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_time_that_the_host_does_not_wait_for_is_low_and_comes_last(waits: bool) -> None:
+    def step(us: float, idle_us: float) -> TraceBuilder:
+        builder = trace().annotation("ProfilerStep#0")
+        builder.child("aten::mm", SQUARE).launches("gemm", us=us).up()
+        (builder.runtime("cudaDeviceSynchronize", us) if waits else builder.waits(us))
+        builder.waits(idle_us).child("aten::add", ADDED).launches("add", us=200)
+        return builder.waits(1000).up(2)
+
+    found = worded(compare(side(step(9000, 3000), FAST), side(step(2000, 1000), FAST)).findings)
+    checks = ["longer_idle", "slower_than_hardware"]
+    assert [finding.check for finding in found] == (checks[::-1] if waits else checks)
+    slower = next(finding for finding in found if finding.check == "slower_than_hardware")
+    assert slower.impact is not None
+    assert slower.impact.step_ms is not None
+    assert slower.impact.saved_ms.high == pytest.approx(7.0, rel=0.01)
+    assert slower.impact.step_ms.high == pytest.approx(7.0 if waits else 0.0, abs=0.1)
+    assert (slower.priority.value == "Low") is not waits
+    assert waits or "the host does not wait for it" in (slower.priority_reason or "")
+
+
+def test_an_operator_called_attention_is_attention_at_the_same_place() -> None:
+    def layer(name: str, us: float) -> TraceBuilder:
+        builder = trace().python("nn.Module: Attention_0").child("aten::contiguous", [[8]])
+        return builder.child(name, [[2, 16, 512, 64]] * 3).launches("fwd_kernel", us=us).up(3)
+
+    hardware = load_hardware().get("H100 SXM")
+    target, reference = (
+        layer(name, us)
+        for name, us in (("attention", 90), ("aten::_scaled_dot_product_flash_attention", 30))
+    )
+    found = compare(side(target, hardware), side(reference, hardware))
+    assert found.operations["matched_by"].to_list() == ["call tree"]
+    for built in (target, reference):
+        split = split_operations(PerfReport(built.read(), hardware), load_registry().analyses)
+        assert split.operations["category"].to_list() == ["sdpa_fwd"]
+
+
+@pytest.mark.parametrize(("transpose_us", "is_named"), [(600, True), (20, False)])
+def test_a_kernel_that_only_one_side_launches_is_named(transpose_us: float, is_named: bool) -> None:
+    def product(*kernels: tuple[str, float]) -> TraceBuilder:
+        builder = trace().op("aten::mm", SQUARE)
+        for name, us in kernels:
+            builder.launches(name, us=us)
+        return builder
+
+    target = product(("gemm_a", 1500), ("transpose_ab", transpose_us))
+    found = compare(side(target, FAST), side(product(("gemm_b", 1000)), FAST))
+    (finding,) = worded(found.findings)
+    assert ("`transpose_ab` (600 µs per call)" in finding.algorithmic) is is_named
+    assert ("2 kernels per call against 1." in finding.issue) is is_named
+
+
+def test_nothing_is_asked_of_a_side_that_did_not_run_the_operation() -> None:
+    hardware = load_hardware().get("H100 SXM")
+    sides = [
+        side(projection(name, "c10::BFloat16", us), hardware)
+        for name, us in (("aten::mm", 2000), ("aten::addmm", 1000))
+    ]
+    (by_place,) = worded(compare(*sides).findings)
+    assert "Time `aten::mm` alone on the target and `aten::addmm` on the reference" in (
+        by_place.capture or ""
+    )
+    (same,) = worded(
+        on_gpus(call("aten::mm", SQUARE, 9000), call("aten::mm", SQUARE, 500)).findings
+    )
+    assert "Time `aten::mm` alone on both GPUs" in (same.capture or "")

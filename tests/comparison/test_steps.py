@@ -88,7 +88,7 @@ def test_longer_idle_time_is_a_finding_ordered_by_its_time(waits_us: float, is_f
         assert gaps[0] is not None
         assert gaps[1] is not None
         assert "in 3 steps" in found[0].issue
-        assert "Most of the difference is" in found[0].issue
+        assert "Cause of most of the difference: " in found[0].issue
 
 
 def test_more_exposed_communication_and_copies_are_findings() -> None:
@@ -140,3 +140,57 @@ def test_unlinked_gpu_work_is_counted_in_words(unlinked_us: float, words: str | 
     assert words is None or texts[0].startswith(words)
     alone = [finding for finding in found.findings if finding.check == "only_in_target"]
     assert bool(alone) == (unlinked_us < 3000)
+
+
+@pytest.mark.parametrize(("calls", "is_same"), [((4, 2), True), ((5, 2), False)])
+def test_rounded_numbers_of_collectives_are_not_called_equal(
+    calls: tuple[int, int], is_same: bool
+) -> None:
+    def training(steps: int, count: int) -> TraceBuilder:
+        builder = trace()
+        for number in range(steps):
+            builder.annotation(f"ProfilerStep#{number}").child("aten::add", [[8]]).up()
+            builder.launches("k", us=5).waits(10).up()
+        for _ in range(count):
+            builder.op("c10d::allreduce_")
+            more = {"Collective name": "allreduce", "dtype": "Float", "In msg nelems": 1024}
+            builder.launches("ncclDevKernel_AllReduce", us=90, **more)
+        return builder
+
+    found = compare(side(training(4, calls[0]), FAST), side(training(2, calls[1]), FAST))
+    assert found.collectives["target_count"].to_list() == [1]
+    assert found.same_collectives is is_same
+    assert any("same collectives" in text for text in found.summary) is is_same
+
+
+def test_collectives_of_unknown_size_are_equal_only_as_far_as_recorded() -> None:
+    found = compare(side(collective(1024, us=1), FAST), side(collective(1024, us=1), FAST))
+    unknown = trace().op("c10d::allreduce_").launches("ncclDevKernel_AllReduce", us=90)
+    bare = compare(side(unknown, FAST), side(unknown, FAST))
+    assert any("kinds, types, sizes and counts are equal" in text for text in found.summary)
+    assert any("as far as kind, type and size are recorded" in text for text in bare.summary)
+
+
+def test_steps_marked_on_one_side_only_are_not_compared_with_a_recording() -> None:
+    unmarked = trace().op("aten::mm", SQUARE).launches("gemm", us=1000)
+    found = compare(side(steps(2, waits_us=9000), FAST), side(unmarked, FAST))
+    assert found.steps.is_empty()
+    assert any(text.startswith("Only the target marks steps") for text in found.unknown)
+    (idle,) = [f for f in worded(found.findings) if f.check == "longer_idle"]
+    assert "in the recording" in idle.issue
+    assert "of the target's GPU window" in idle.issue
+    both = compare(side(steps(2), FAST), side(steps(2), FAST))
+    assert both.summary[0].startswith("One step: ")
+    assert not any("marks steps" in text for text in both.unknown)
+
+
+def test_idle_time_of_another_workload_is_no_finding() -> None:
+    def other(waits_us: float) -> TraceBuilder:
+        builder = trace()
+        for _ in range(3):
+            builder.op("custom::other", [[7]]).launches("other", us=100).waits(waits_us)
+        return builder
+
+    assert compare(side(other(9000), FAST), side(steps(1), FAST)).findings == ()
+    found = compare(side(other(9000), FAST), side(other(100), FAST)).findings
+    assert [finding.check for finding in found] == ["longer_idle"]

@@ -4,19 +4,20 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
+from jarvis.reports.fair import MAX_WORDS
 from jarvis.validation.check import Check, Problem
 from tests.layout.cards import long_card, long_summary, missing_lines
 from tests.layout.markdown import Part, Row, own_words, plain
 from tests.layout.rendered import Rendered
 
 CARD_LABELS = ("Issue", "Action A", "Action B", "Impact")
-CARD_TITLE = re.compile(r"P\d+(?:(?:, | and )P\d+)* \(")
+CARD_TITLE = re.compile(r"P(\d+) \(")
 LABEL = re.compile(r"P(\d+)")
-LISTED = re.compile(r"^P(\d+)$")
+LISTED = re.compile(r"^\[?P(\d+)\b")
 FULL_PCT = 100.0
 MARKS = ("⚠", "anomaly", "above the peak")
-PARTS = ("Executive Summary", "Recommendations", "Detailed Analysis", "Appendix")
-OPTIONAL_PART = "Warnings"
+PARTS = ("Executive Summary", "Recommendations", "Appendix")
+OPTIONAL_PARTS = ("Warnings", "Detailed Analysis", "What Was Not Judged")
 QUANTITY = re.compile(r"\d ?(?:ms|µs|s|TB/s|TFLOPS/s|[kMG]B)\b")
 """A number with its unit; sentences with one are facts."""
 
@@ -29,11 +30,11 @@ _SENTENCE_END = re.compile(r"(?<=[.!?]) +(?=[A-Z`])")
 
 
 def parts_are_in_order(run: Rendered) -> Iterator[Problem]:
-    """The report for stakeholders has its parts: summary, recommendations, details, appendix."""
+    """The report for stakeholders has its parts: summary, recommendations, appendix."""
     report = run.fair
     if report is None:
         return
-    titles = [title for _, title in report.headings(2) if title != OPTIONAL_PART]
+    titles = [title for _, title in report.headings(2) if title not in OPTIONAL_PARTS]
     if titles != list(PARTS):
         yield Problem(report.file, f"Its parts are {titles}; {', '.join(PARTS)} expected.")
 
@@ -42,6 +43,13 @@ def summary_is_short(run: Rendered) -> Iterator[Problem]:
     """The executive summary takes at most MAX_SUMMARY_LINES lines."""
     for _, part in _parts(run, "Executive Summary"):
         yield from long_summary(part)
+
+
+def report_is_short(run: Rendered) -> Iterator[Problem]:
+    """The report has at most MAX_WORDS words, counted with its tables."""
+    report = run.fair
+    if report is not None and (size := len(report.text.split())) > MAX_WORDS:
+        yield Problem(report.file, f"It has {size} words; at most {MAX_WORDS} expected.")
 
 
 def cards_are_short(run: Rendered) -> Iterator[Problem]:
@@ -57,15 +65,13 @@ def cards_are_complete(run: Rendered) -> Iterator[Problem]:
 
 
 def recommendations_are_numbered_without_gaps(run: Rendered) -> Iterator[Problem]:
-    """The recommendations, those of low priority included, are numbered P1, P2, P3 and so on."""
+    """The table of findings is numbered P1, P2, P3 and so on; the cards follow in this order."""
     for report, part in _parts(run, "Recommendations"):
-        titles = (found[0] for _, title in part.headings(3) if (found := _number(title)))
-        numbers = [int(number) for title in titles for number in LABEL.findall(title)]
-        for table in part.tables:
-            firsts = (plain(next(iter(row.cells.values()), "")) for row in table.rows)
-            numbers += [int(found[1]) for first in firsts if (found := LISTED.match(first))]
+        cards = [int(found[1]) for _, title in part.headings(3) if (found := _number(title))]
+        firsts = (next(iter(row.cells.values()), "") for table in part.tables for row in table.rows)
+        numbers = [int(found[1]) for first in firsts if (found := LISTED.match(first))]
         expected = list(range(1, len(numbers) + 1))
-        if sorted(numbers) != expected:
+        if numbers != expected or cards != sorted({*cards} & {*numbers}):
             text = f"The recommendations are numbered {numbers}; P1 to P{len(numbers)} expected."
             yield Problem(report.file, text, part.number)
 
@@ -169,6 +175,7 @@ def _is_unmarked(cell: str) -> bool:
 CHECKS = (
     Check(parts_are_in_order),
     Check(summary_is_short),
+    Check(report_is_short),
     Check(cards_are_short),
     Check(cards_are_complete),
     Check(recommendations_are_numbered_without_gaps),

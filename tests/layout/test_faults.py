@@ -68,9 +68,13 @@ FAULTS: dict[str, tuple[Find, Fault]] = {
         lambda p: substitute(fair_of(p), "^## Appendix", "## Notes"),
     ),
     "a long summary": (fair.summary_is_short, longer_summary),
+    "a long report": (
+        fair.report_is_short,
+        lambda p: substitute(fair_of(p), r"^## Appendix\n", "## Appendix\n\n" + "word " * 1500),
+    ),
     "a long card": (
         fair.cards_are_short,
-        lambda p: substitute(fair_of(p), r"^(- \*\*Impact\*\*.*)", r"\1" + "\n- and more" * 5),
+        lambda p: substitute(fair_of(p), r"^(- \*\*Impact\*\*.*)", r"\1" + "\n- and more" * 6),
     ),
     "a card without path B": (
         fair.cards_are_complete,
@@ -78,26 +82,26 @@ FAULTS: dict[str, tuple[Find, Fault]] = {
     ),
     "a card without link": (
         fair.cards_are_complete,
-        lambda p: substitute(fair_of(p), r"^- → .*\n", ""),
+        lambda p: substitute(fair_of(p), r" → \[evidence\].*", ""),
     ),
     "a gap in the numbers": (
         fair.recommendations_are_numbered_without_gaps,
-        lambda p: substitute(fair_of(p), r"^(### .*) P1 \(", r"\1 P22 ("),
+        lambda p: substitute(fair_of(p), r"^\| \[P2\]", "| [P3]"),
     ),
     "a link to nowhere": (
         fair.links_lead_somewhere,
-        lambda p: substitute(fair_of(p), r"\]\(#p1-", "](#p0-"),
+        lambda p: substitute(fair_of(p), r"\]\(#-p1-", "](#-p0-"),
     ),
     "an issue told twice": (
         fair.facts_occur_once,
         lambda p: substitute(
-            fair_of(p), r"^- \*\*Issue\*\*: (.*)\n((?:.*\n)*?)(## Appendix)", r"\g<0>\n\n\1\n"
+            fair_of(p), r"^- \*\*Issue\*\*: (.*`.*)\n((?:.*\n)*?)(## Appendix)", r"\g<0>\n\n\1\n"
         ),
     ),
     "a table twice": (fair.facts_occur_once, lambda p: repeat_top_operations(fair_of(p))),
     "an efficiency above the peak": (
         fair.efficiencies_above_the_peak_are_marked,
-        lambda p: substitute(fair_of(p), r"194\.1% ⚠ anomaly", "194.1%"),
+        lambda p: substitute(gemm(p), r"194\.1% ⚠ anomaly", "194.1%"),
     ),
     "details before recommendations": (
         findings_files.recommendations_come_before_details,
@@ -257,13 +261,17 @@ COMPARED: dict[str, tuple[Find, Fault]] = {
         comparative.comparative_parts_are_in_order,
         lambda p: substitute(compared_of(p), "^## Appendix", "### Annex"),
     ),
-    "no method": (
+    "no inputs": (
         comparative.comparative_parts_are_in_order,
-        lambda p: substitute(compared_of(p), "^### Methodology", "### Words"),
+        lambda p: substitute(compared_of(p), "^### Inputs", "### Words"),
+    ),
+    "too many words": (
+        comparative.comparative_report_is_short,
+        lambda p: substitute(compared_of(p), r"\Z", "\n" + "a word " * 800),
     ),
     "a long summary": (
         comparative.comparative_summary_is_short,
-        lambda p: substitute(compared_of(p), "^### Key Findings\n", r"\g<0>" + "\n- and more" * 15),
+        lambda p: substitute(compared_of(p), "^### Key Findings\n", r"\g<0>" + "\n- and more" * 20),
     ),
     "a card without gap": (
         comparative.comparative_cards_are_complete,
@@ -275,7 +283,7 @@ COMPARED: dict[str, tuple[Find, Fault]] = {
     ),
     "a long card": (
         comparative.comparative_cards_are_complete,
-        lambda p: substitute(compared_of(p), r"^(- \*\*Impact\*\*.*)", r"\1" + "\n- and more" * 6),
+        lambda p: substitute(compared_of(p), r"^(- \*\*Impact\*\*.*)", r"\1" + "\n- and more" * 8),
     ),
     "another number": (
         comparative.comparative_cards_are_the_findings,
@@ -285,20 +293,16 @@ COMPARED: dict[str, tuple[Find, Fault]] = {
         comparative.comparative_cards_are_the_findings,
         lambda p: substitute(compared_of(p), r"^### \S+ Priority 2 .*\n(?:\n|- .*\n)*", ""),
     ),
-    "no analysis": (
-        comparative.comparative_details_say_what_is_expected,
-        lambda p: substitute(compared_of(p), r"^\*\*Analysis\*\*:.*\n", ""),
-    ),
     "another column": (
-        comparative.comparative_details_say_what_is_expected,
+        comparative.comparative_details_have_a_table,
         lambda p: substitute(
             compared_of(p), r"^\| Metric .* Expected\? \|$", "| A | B | C | D | E |"
         ),
     ),
     "another total": (
-        comparative.comparative_summary_gives_the_timelines,
+        comparative.comparative_summary_gives_the_steps,
         lambda p: substitute(
-            compared_of(p), r"^(\| Total Compute \| [^|]+) \| [\d.]+ ms", r"\1 | 9.99 ms"
+            compared_of(p), r"^(\| Compute \| [^|]+) \| [\d.]+ ms", r"\1 | 9.99 ms"
         ),
     ),
     "an operation that is not worked out": (
@@ -342,11 +346,11 @@ def test_every_check_has_a_fault() -> None:
 
 def test_problems_name_file_and_line(good_run: Path) -> None:
     path = fair_of(RunPaths(good_run))
-    substitute(path, r"\]\(#p1-", "](#p0-")
-    line = 1 + path.read_text(encoding="utf-8").partition("](#p0-")[0].count("\n")
+    substitute(path, r"\]\(#-p1-", "](#-p0-")
+    line = 1 + path.read_text(encoding="utf-8").partition("](#-p0-")[0].count("\n")
     assert [[str(p) for p in found] for found in checks.problems(good_run).values()] == [
         [
             f"standalone_analysis_fair.md:{line}: The link "
-            "#p0-the-gpu-idles-waiting-for-communication leads to no heading of this name."
+            "#-p0-high-the-gpu-idles-waiting-for-communication leads to no heading of this name."
         ]
     ]

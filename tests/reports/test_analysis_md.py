@@ -24,7 +24,7 @@ from jarvis.run.agent_layout.priorities import priority_data
 from jarvis.run.agent_layout.recommended import Recommended
 from tests.builders import trace
 from tests.reports.conftest import Analyzed
-from tests.reports.test_markdown_reports import changed, headings, section
+from tests.reports.markdown import changed, headings, section
 
 PARTS = [
     "Executive Summary",
@@ -416,29 +416,6 @@ def test_items_of_the_system_are_numbered_through_its_files(hostile: Analyzed) -
     numbers = [n for text in texts for n, _ in items(section(text, "Recommendations"))]
     assert sorted(numbers) == list(range(1, len(numbers) + 1))
     assert numbers
-
-
-def test_idle_time_comes_first_in_the_system_tier(sample: Analyzed) -> None:
-    idle, copies = (sample.run.results[key] for key in ("cpu_idle", "multi_kernel"))
-    findings = {
-        result.key: finding_of(
-            result, {"uid": 0, "name": "n"}, operations=(), title=title, priority=priority
-        )
-        for result, title, priority in (
-            (idle, "Idle", Priority.MEDIUM),
-            (copies, "Copies", Priority.CRITICAL),
-        )
-    }
-    results = {k: r.model_copy(update={"findings": ()}) for k, r in sample.run.results.items()}
-    results |= {
-        r.key: r.model_copy(update={"findings": (findings[r.key],), "status": Status.OK})
-        for r in (copies, idle)
-    }
-    text = analysis_markdown(changed(sample.run, results=results), sample.root)
-    part = section(text, "System-Level Optimizations")
-    assert headings(part, 3) == ["🔴 P1: Idle", "🟡 P2: Copies"]
-    assert "**Impact**: Not quantifiable from trace data." in part
-    assert markers(part)[0]["low"] == "null"
 
 
 def fusion_of(run: Run, **values: Any) -> tuple[Finding, dict[str, Any]]:

@@ -9,6 +9,8 @@ import pytest
 from jarvis.cli import main
 from jarvis.reports.fair import fair_markdown
 from jarvis.reports.health import health_line, health_of, health_table
+from jarvis.run import Run
+from jarvis.run.results import read_results, results_json
 from jarvis.trace_health import Fact, Severity
 from tests.builders import trace
 from tests.reports.conftest import Analyzed
@@ -46,9 +48,8 @@ def test_stakeholders_read_each_odd_fact_once_and_what_to_do(sample: Analyzed) -
     run = replace(sample.run, tables={**sample.run.tables, "trace_health": health})
     fair = fair_markdown(run, sample.root)
     assert "- Fact warning. Affects warning. Mend warning." in fair
-    assert "| note | note | Fact note. | Affects note. | Mend note. |" in fair
+    assert "- Fact note. Mend note.\n" in fair.partition("## What Was Not Judged")[2]
     assert [fair.count(f"Fact {kind}.") for kind in ("warning", "note", "ok")] == [1, 1, 0]
-    assert "1 warning, 1 note, 1 fact in order; the rough report lists each. See Warnings" in fair
 
 
 @pytest.fixture
@@ -72,3 +73,52 @@ def test_commands_warn_in_one_line(
         "Synchronize the GPU before the recording begins, and add warm-up steps to the profiler's "
         "`schedule`."
     ]
+
+
+def with_models(run: Run, *rows: tuple[str, float, bool, str | None, float]) -> Run:
+    """A run whose operations are ``name, kernel time, has a model, shapes, communication time``."""
+    names = ["name", "kernel_time_us", "has_perf_model", "input_dims", "comm_time_us"]
+    given = pl.DataFrame(rows, schema=names, orient="row")
+    operations = run.table("operations").head(len(rows)).with_columns(*given)
+    return run.with_tables({"operations": operations})
+
+
+def not_judged(run: Run) -> Fact:
+    (fact,) = (fact for fact in health_of(run) if fact.key == "not_judged")
+    return fact
+
+
+def test_time_without_a_perf_model_is_not_judged(sample: Analyzed) -> None:
+    modelled = ("aten::mm", 900.0, True, "((8,8),)", 0.0)
+    operator = ("mylib::op", 60.0, False, "((8,8),)", 0.0)
+    kernel = ("some_kernel", 40.0, False, None, 0.0)
+    collective = ("c10d::allreduce_", 500.0, False, "((8,),)", 500.0)
+    replayed = ("cudaGraphLaunch->k (Synthetic Op)", 500.0, False, None, 0.0)
+    others = (collective, replayed)
+    fact = not_judged(with_models(sample.run, modelled, operator, kernel, *others))
+    assert fact.severity is Severity.NOTE
+    assert fact.summary == (
+        "Not judged: 10.0% of the kernel time outside GPU graphs (0.100 ms) has no perf model: "
+        "kernels without operators or shapes and `mylib::op`."
+    )
+    assert fact.remedy == "Add perf models in an extension."
+    fact = not_judged(with_models(sample.run, modelled, kernel))
+    assert "`record_shapes=True`" in fact.remedy
+    assert "mylib::op" not in fact.summary
+    assert "GPU graphs" not in fact.summary
+    fact = not_judged(with_models(sample.run, modelled, *others))
+    assert (fact.severity, fact.value) == (Severity.OK, 0.0)
+    fact = not_judged(with_models(sample.run, modelled, ("a", 9.0, False, "()", 0.0)))
+    assert fact.severity is Severity.OK
+
+
+def test_findings_of_earlier_releases_about_missing_models_are_not_loaded(
+    sample: Analyzed, tmp_path: Path
+) -> None:
+    results = sample.run.results
+    first, *others = results["gemm"].findings
+    former = first.model_copy(update={"check": "no_perf_model"})
+    stored = {"gemm": results["gemm"].model_copy(update={"findings": (former, *others)})}
+    path = tmp_path / "results.json"
+    path.write_bytes(results_json(stored))
+    assert read_results(path, tmp_path)["gemm"].findings == tuple(others)

@@ -6,7 +6,7 @@ from jarvis.findings import Priority
 from jarvis.impact import bounded_impact, modelled_impact
 from jarvis.reports.rough import rough_markdown
 from tests.reports.conftest import Analyzed
-from tests.reports.test_markdown_reports import finding, uids_of, with_findings
+from tests.reports.markdown import finding, uids_of, with_findings
 
 
 def test_the_rough_report_works_out_each_saving_and_priority(sample: Analyzed) -> None:

@@ -12,7 +12,7 @@ from jarvis.core.workspace import RunPaths
 from jarvis.extensions import loading
 from jarvis.findings import Finding, Status
 from jarvis.pipeline import analyze
-from tests.reports.test_markdown_reports import headings, section
+from tests.reports.markdown import headings, section
 from tests.requirements.conftest import busy_trace
 
 

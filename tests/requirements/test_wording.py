@@ -76,7 +76,11 @@ def test_what_a_trace_cannot_show_is_left_to_a_profiler_on_the_replay_package(bo
     [
         (conv((64, 64, 5, 5)), "fuse the following normalization", "tune the tiles"),
         (conv((64, 64, 1, 1)), "fuse the following normalization", "plain matrix product"),
-        (conv((64, 1, 3, 3), groups=64), "Limited potential", "specialized for depthwise"),
+        (
+            conv((64, 1, 3, 3), groups=64),
+            "Fuse it with the following pointwise",
+            "specialized for depthwise",
+        ),
     ],
     ids=["large", "1x1", "depthwise"],
 )

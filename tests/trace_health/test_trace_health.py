@@ -100,7 +100,9 @@ def test_replay_from_graphs() -> None:
     read = trace().op("x").launches("a", us=10).graph(("b", 60.0), ("c", 30.0)).read()
     fact = facts(read)["graph_replay"]
     assert (fact.value, fact.severity) == (pytest.approx(90.0), WARNING)
-    assert fact.summary == "90.0% of GPU time (90.0 µs) is replayed from GPU graphs."
+    assert (
+        fact.summary == "Shapes missing: 90.0% of GPU time (90.0 µs) is replayed from GPU graphs."
+    )
 
 
 def without_arrows(built: TraceBuilder) -> TraceBuilder:

@@ -14,7 +14,7 @@ CHECKED: dict[str, tuple[Find, ...]] = {
     "V4": (findings_files.details_match_recommendations,),
     "V5": (
         findings_files.details_have_their_table,
-        comparative.comparative_details_say_what_is_expected,
+        comparative.comparative_details_have_a_table,
     ),
     "V6": (findings_files.tables_quote_the_metrics,),
     "V7": (findings_files.impacts_are_marked,),
@@ -49,7 +49,7 @@ CHECKED: dict[str, tuple[Find, ...]] = {
     "E10": (
         figures.reports_give_the_shares_of_the_timeline,
         totals.shares_equal_the_timeline,
-        comparative.comparative_summary_gives_the_timelines,
+        comparative.comparative_summary_gives_the_steps,
     ),
     "E11": (report.analysis_items_have_their_labels,),
     "E12": (figures.hardware_is_named,),

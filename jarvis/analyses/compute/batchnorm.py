@@ -79,8 +79,8 @@ def estimated_bandwidth(data: CategoryData) -> Iterator[Finding]:
 
     Symptom: a normalization that no perf model covers takes time.
     Rule: rows without a perf model whose estimated traffic (PASSES times the size of the input) is
-    below the threshold, and that together pass the time test of ``low_efficiency``;
-    ``no_perf_model`` then skips them. The saving is an upper bound.
+    below the threshold, and that together pass the time test of ``low_efficiency``.
+    The saving is an upper bound.
     Threshold: {impact.BOTTLENECK_EFFICIENCY_PCT}% of the bandwidth; {impact.BOTTLENECK_TIME_MS} ms
     or {impact.BOTTLENECK_CATEGORY_PCT}% of category time; at least {MIN_COMPUTE_PCT}% of compute.
     """

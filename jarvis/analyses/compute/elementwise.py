@@ -117,15 +117,16 @@ ADVICE = {
         reason="the heaviest call moves {moved_bytes} in {call_time_ms}; the shortest kernels "
         f"take about {KERNEL_FLOOR_US:.0f} µs",
         algorithmic="{owner_advice:message}",
-        kernel="{grouped_kernel}Tuning {kernel} gains little: a call takes {mean_time_ms}.",
+        kernel="{grouped_kernel}Fewer calls save more than a faster {kernel}: a call takes "
+        "{mean_time_ms}.",
     ),
     LAUNCH_BOUND: Advice(
         rule=LAUNCH_BOUND_RULE,
         reason="the heaviest call moves {moved_bytes} in {call_time_ms}; the shortest kernels "
         f"take about {KERNEL_FLOOR_US:.0f} µs, so launch overhead dominates, not bandwidth",
         algorithmic="{chain:message}",
-        kernel="Leave {kernel} as it is: at {mean_time_ms} per call tuning gains little; only "
-        "fusing it with its neighbors helps.",
+        kernel="Fuse {kernel} with its neighbors rather than tuning it: a call takes "
+        "{mean_time_ms}.",
     ),
 }
 

@@ -11,7 +11,6 @@ from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
 from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.kernel_names import first_match
 from jarvis.analyses.operations import OperationGroup, message_column
-from jarvis.analyses.unmodelled import COMMUNICATION
 from jarvis.findings import Finding, Priority
 from jarvis.preconditions import GRAPH_LAUNCH, HOST_READ
 from jarvis.schemas import TEXT, Column
@@ -96,19 +95,6 @@ ADVICE = {
         caveat="The modelled bytes count each indexed element once; repeated indices may be "
         "served from a cache.",
     ),
-    "host read": Advice(
-        rule="reads of one value by the host (item, a condition on a tensor)",
-        reason="the host waits for one value",
-        algorithmic="Keep the value on the GPU or read it later: {each} of {name}{place} makes "
-        "the host wait for the GPU to finish.",
-        kernel="Combine values (here {calls}) in one asynchronous copy; the "
-        "{mean_time_ms} of {kernel} is not the main cost.",
-        verify="Record the trace again: {name} must have fewer calls than {operation_count}, and "
-        "the GPU less idle time.",
-        capture="The host's timeline shows the wait: record `with_stack=True` to see which line "
-        "reads the value.",
-        needs={"capture": ("not has_stacks",)},
-    ),
     "pooling": Advice(
         rule="pooling, forward and backward",
         reason="each element is read for a few windows, so memory bandwidth is the limit",
@@ -177,7 +163,7 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
     is_rotary = (pl.col("looks_like") == ROTARY) & pl.col("sub_category").is_in(
         ["concatenation", "indexing"]
     )
-    named = pl.col("sub_category").is_in([*ADVICE, COMMUNICATION.key])
+    named = pl.col("sub_category").is_in(ADVICE)
     return typed.with_columns(
         at=message_column(MESSAGES, at, "site"),
         pattern=pl.when(is_rotary).then(pl.lit(ROTARY)).when(named).then("sub_category"),
@@ -189,7 +175,7 @@ def miscategorised(data: CategoryData) -> Iterator[Finding]:
 
     Symptom: the time of an operator is missing from the expected category.
     Rule: rows of an operator that no analysis claims, whose heaviest kernel is named like the work
-    of a category; kernels of a GPU graph are left to ``no_perf_model``.
+    of a category, except kernels of a GPU graph.
     Threshold: {impact.RELEVANT_COMPUTE_PCT}% of compute per category.
     """
     rows = data.operations.filter(

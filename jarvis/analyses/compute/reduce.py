@@ -53,8 +53,8 @@ ADVICE = {
         reason="a separate softmax reads and writes all {moved_bytes} of attention scores",
         algorithmic="Use a fused attention operator (`scaled_dot_product_attention`){place}, which "
         "never writes the scores; the attention analysis measures the whole group.",
-        kernel="Little to gain in {kernel} alone: give {package} to the kernel team to measure "
-        "how far it is from the bandwidth limit.",
+        kernel="Give {package} to the kernel team to measure how far {kernel} is from the "
+        "bandwidth limit.",
         expected_pct=EXPECTED_PCT,
     ),
     SOFTMAX: Advice(

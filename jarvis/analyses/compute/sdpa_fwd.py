@@ -16,6 +16,7 @@ from jarvis.analyses.attention_shapes import (
     LARGE_HEAD_DIM,
     PAGED_KERNELS,
     PREFILL_SHARE,
+    STATE_SPACE,
     Band,
     cache_writes,
     classify,
@@ -72,6 +73,14 @@ LONG = Advice(
 )
 
 ADVICE = {
+    STATE_SPACE: Advice(
+        rule="causal convolutions, scans and linear attention, by op category or name",
+        reason="such a layer updates a state in chunks of the sequence, with little arithmetic per "
+        "chunk",
+        algorithmic="Check that convolution and scan run in one fused operator{place}, and batch "
+        "more sequences or longer chunks into {each} of {name}.",
+        kernel="Give {package} to the kernel team to tune {kernel}, its chunk length first.",
+    ),
     "prefill heavy": _paged(
         f"paged, more than {PREFILL_SHARE:.0%} of the tokens in the context phase",
         "a step of mostly prefill has enough arithmetic for the matrix units",
@@ -173,7 +182,7 @@ ANALYSIS = Analysis(
     title="Attention",
     icon=":material/visibility:",
     claim=Claim(
-        op_categories=("SDPA_fwd", "SDPA_bwd", "InferenceAttention"),
+        op_categories=("SDPA_fwd", "SDPA_bwd", "InferenceAttention", "SSM_fwd", "SSM_bwd"),
         blocks=("attention",),
         op_names=(
             "*attention*",
@@ -185,8 +194,12 @@ ANALYSIS = Analysis(
             "*mha_fwd*",
             "*mha_bwd*",
             "*sdpa*",
+            "*causal_conv1d*",
+            "*selective_scan*",
+            "*mamba*",
+            "*delta_rule*",
         ),
-        order=60,
+        order=15,
     ),
     checks=(*SHARED_CHECKS, contiguous_copies, cache_writes),
     specific=(unfused_attention,),

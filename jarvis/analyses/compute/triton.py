@@ -18,7 +18,6 @@ from jarvis.analyses.operations import (
     message_column,
 )
 from jarvis.analyses.small_calls import MANY_CALLS
-from jarvis.analyses.unmodelled import NO_PERF_MODEL
 from jarvis.findings import Finding, Priority
 from jarvis.perf_models.triton import fused_ops
 from jarvis.schemas import TEXT, Column
@@ -84,14 +83,6 @@ ADVICE = {
         algorithmic="Compare {name} with the library operator for the same work on {arguments}, "
         "and fuse it with the operators around it{place}.",
         kernel="Autotune the block sizes and warps of {name} for {arguments}{reproduced}.",
-    ),
-    NO_PERF_MODEL: Advice(
-        rule="a kernel whose FLOPs and bytes are not known",
-        reason="its efficiency is not known",
-        algorithmic="Compare {name} with the library operator that does the same work on "
-        "{arguments}: its {calls} take {mean_time_ms} each.",
-        kernel="Add a perf model for {name} in an extension, so that its bytes and FLOPs are "
-        "known, and autotune it for {arguments}.",
     ),
 }
 

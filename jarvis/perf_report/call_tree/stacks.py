@@ -27,6 +27,7 @@ _PYTHON_FRAME = re.compile(r"^(?P<file>\S.*?\.py)\(\d+\): (?P<function>.*)$")
 _FRAMEWORK_FILE = re.compile(
     r"(^|/)((torch|triton)/.*|(contextlib|functools|runpy|threading|weakref)\.py)$"
 )
+_FSDP_FILE = re.compile(r"(^|/)torch/distributed/fsdp/")
 _WRAPPERS = frozenset({"wrapper", "wrapped", "inner", "custom_wrapper", "outer_wrapper"})
 
 Kind = Literal["module", "python", "op", "runtime", "kernel"]
@@ -94,6 +95,18 @@ class CallStacks:
     def is_in_autograd(self, uid: int) -> bool:
         """Return whether the call runs under an autograd node."""
         return self._autograd_above.get(uid) is not None
+
+    def is_in_fsdp(self, uid: int) -> bool:
+        """Return whether a function of FSDP makes the call, not a module or code of its own inside
+        FSDP."""
+        place = self.parent(self._with_python(uid))
+        while place is not None:
+            place, frame = self.rows[place]
+            if frame.kind == "module" or _is_own(frame):
+                return False
+            if (match := _PYTHON_FRAME.match(frame.name)) and _FSDP_FILE.search(match["file"]):
+                return True
+        return False
 
     def _with_python(self, uid: int) -> int:
         """Return the call itself if Python frames are above it, else its forward op if any."""

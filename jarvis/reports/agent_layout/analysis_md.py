@@ -1,7 +1,7 @@
 """``analysis.md``: the report in the layout of TraceLens's agent, for the tools that read it.
 
-Headings, markers and anchors are part of that layout. Each tier has its own numbers: compute by
-score, fusion by confidence, system in the order of its findings.
+Headings, markers and anchors are part of that layout. Each tier has its own numbers, in the order
+of the run.
 """
 
 from collections.abc import Iterator
@@ -16,10 +16,11 @@ from jarvis.impact import GAP_PARTS
 from jarvis.reports import sections
 from jarvis.reports.agent_layout.cards import FindingCard, cards_of
 from jarvis.reports.agent_layout.findings import TIER_TITLES
-from jarvis.reports.details import details_of
+from jarvis.reports.details import Details, details_of
 from jarvis.reports.gaps import warnings_of
 from jarvis.reports.rendering import render
 from jarvis.reports.reporter import Reporter
+from jarvis.reports.summary import paragraph
 from jarvis.run import Run
 from jarvis.run.agent_layout.cells import MISSING
 from jarvis.run.agent_layout.metrics import operation_entry, unsteady_uids
@@ -54,16 +55,16 @@ def analysis_markdown(run: Run, root: Path) -> str:
     """Return the report of a run whose directory is ``root``."""
     chosen = Recommended(run)
     data, model = priority_data(chosen), model_info(run.table("operations"))
-    cards = _cards_by_tier(chosen)
-    compute = _renumbered(sorted(cards["compute"], key=lambda c: c.details.recommendation.number))
-    fusion = _renumbered(cards["fusion"])
-    system = _renumbered(cards["system"])
+    details = details_of(run)
+    compute, fusion, system = (
+        _of_tier(chosen, details, tier) for tier in ("compute", "fusion", "system")
+    )
     plot = RunPaths(root).perf_plot
     return render(
         "analysis",
         model=_title(run, model),
         platform=run.manifest.hardware.name if run.manifest.hardware else sections.NO_PLATFORM,
-        summary=_summary(run, compute, fusion, system),
+        summary=paragraph(run, details),
         metrics=list(_metrics(run)),
         plot=plot.name if plot.is_file() else None,
         warnings=warnings_of(run),
@@ -88,23 +89,12 @@ def analysis_markdown(run: Run, root: Path) -> str:
     )
 
 
-def _cards_by_tier(chosen: Recommended) -> dict[Tier, list[FindingCard]]:
-    """Return all cards as numbered in their findings files."""
-    run = chosen.run
-    details = details_of(run)
-    found: dict[Tier, list[FindingCard]] = {"compute": [], "fusion": [], "system": []}
-    for key, result in run.results.items():
-        own_details = [d for d in details if d.finding.category == key]
-        found[result.tier] += cards_of(chosen, own_details)
-    return found
-
-
-def _renumbered(cards: list[FindingCard]) -> list[FindingCard]:
-    """Return cards numbered from 1, with the plain label of the tier's section."""
-    ordered = enumerate(cards, start=1)
+def _of_tier(chosen: Recommended, details: list[Details], tier: Tier) -> list[FindingCard]:
+    """Return the cards of a tier, numbered from 1, with the plain label of its section."""
+    own = [d for d in details if d.recommendation.result.tier == tier]
     return [
         replace(card, number=number, prefix="", category=card.finding.category)
-        for number, card in ordered
+        for number, card in enumerate(cards_of(chosen, own), start=1)
     ]
 
 
@@ -122,16 +112,6 @@ def _fused(compute: list[FindingCard], fusion: list[FindingCard]) -> dict[int, s
 def _title(run: Run, model: dict[str, str]) -> str:
     named = run.manifest.model_name or model["model"]
     return NO_MODEL if named == UNKNOWN else named
-
-
-def _summary(run: Run, *tiers: list[FindingCard]) -> str:
-    compute, fusion, system = (len(cards) for cards in tiers)
-    trace = sections.trace_line(run)
-    return (
-        f"{_activity(run)}. The {trace} gives {compute} compute, {fusion} fusion and {system} "
-        f"system-level recommendations, compared with the peaks of "
-        f"{sections.hardware_line(run.manifest.hardware)}."
-    )
 
 
 def _activity(run: Run) -> str:

@@ -274,7 +274,7 @@ def cards_of(chosen: Recommended, details: Iterable[Details]) -> list[FindingCar
             prefix=d.recommendation.local_label.removesuffix(f"P{number}"),
             **fusion_facts(d),
         )
-        for d in sorted(shown, key=lambda d: d.recommendation.local_number)
+        for d in shown
         for number in (d.recommendation.local_number,)
     ]
 

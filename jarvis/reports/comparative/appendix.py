@@ -14,13 +14,11 @@ from jarvis.text.format import MISSING, count, decimal, tb_per_s, tflops_per_s
 from jarvis.text.markdown import Markdown, cell, table
 
 NEVER_COMPARED = (
-    "How much times vary between recordings: each side is recorded once. Record both again before "
-    "acting on a small difference.",
-    "Clocks, power limits and software versions: a trace does not record them, and they may "
-    "differ between the two sides.",
+    "Variation: each side is recorded once. Record both again before acting on a small difference.",
+    "Clocks, power limits and software versions: a trace does not record them.",
     "Host time and memory usage: only the time that the GPU waits for the host is compared.",
-    "What happens inside a kernel: a trace shows what is slow, not why. Likely causes are "
-    "hypotheses, to be tested with a hardware-counter profiler.",
+    "The inside of kernels: likely causes are hypotheses, to be tested with a hardware-counter "
+    "profiler.",
 )
 """What a comparison of two traces can never show, and why."""
 
@@ -109,7 +107,7 @@ def gaps(subject: Subject) -> Iterator[str]:
     for role in Role:
         manifest = subject.run(role).manifest
         name = role.value.capitalize()
-        if manifest.platform_warning:
+        if manifest.platform_warning and manifest.hardware:
             yield f"{name}: {manifest.platform_warning}"
         if absent := unavailable_reason(manifest.absent_tables, manifest.absent_tables):
             yield f"{name}: {absent}"

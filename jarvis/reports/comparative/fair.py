@@ -1,27 +1,32 @@
 """``comparative_analysis_fair.md``: the comparison for stakeholders, in neutral words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from jarvis.comparison import Comparison, Role
-from jarvis.comparison.timeline import OUTSIDE_COMPUTE
+import polars as pl
+
+from jarvis.comparison import Role
+from jarvis.comparison.findings import ONLY_IN_TARGET
 from jarvis.core.workspace import RunPaths
 from jarvis.findings import Finding, Priority
-from jarvis.impact import FULL_PCT, share_pct
-from jarvis.reports import sections
 from jarvis.reports.account import title
 from jarvis.reports.comparative import appendix
 from jarvis.reports.comparative.sections import (
+    ROWS_SHOWN,
     ComparisonSection,
-    only_in_target,
-    operation_sections,
-    outside_compute,
-    shown_rows,
+    finding_sections,
     unmatched_table,
 )
 from jarvis.reports.comparative.subject import Row, Subject, operation_text
-from jarvis.reports.comparative.words import delta, gap, impact, short_gap, verdict
+from jarvis.reports.comparative.words import (
+    delta,
+    gap,
+    headline,
+    impact,
+    short_gap,
+    verdict,
+)
 from jarvis.reports.rendering import render
 from jarvis.reports.summary import MOSTLY_COMPUTE_PCT
 from jarvis.schemas.names import C
@@ -40,14 +45,10 @@ METRICS = {
     "idle_time": "GPU Idle",
     "total_time": "GPU Window",
 }
-"""Rows of the summary's table, by part of the GPU timeline."""
+"""Rows of the summary's table, by part of the GPU timeline; of sides without steps."""
 
-WAITS = {
-    "idle_time": "idles",
-    "exposed_comm_time": "communicates alone",
-    "exposed_memcpy_time": "copies alone",
-}
-"""The GPU's activity outside compute, by part of the GPU timeline."""
+SUMMARY_FINDINGS = 2
+"""Findings that the summary names."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class ComparisonCard:
     finding: Finding
     gap: str
     impact: str
-    section: ComparisonSection
+    section: ComparisonSection | None
 
     @property
     def heading(self) -> str:
@@ -67,8 +68,10 @@ class ComparisonCard:
         return f"{finding.priority.icon} Priority {self.number} ({finding.priority.value})"
 
     @property
-    def link(self) -> Markdown:
+    def link(self) -> Markdown | None:
         """Return a link to the details."""
+        if self.section is None:
+            return None
         number = self.section.heading.partition(".")[0]
         return Markdown(f"[Detailed Comparison: {number}]({self.section.link})")
 
@@ -76,15 +79,14 @@ class ComparisonCard:
 def fair_markdown(subject: Subject) -> str:
     """Return the report of a comparison."""
     compared = subject.comparison
-    shown = operation_sections(subject)
-    parts = [*shown, *only_in_target(subject, len(shown) + 1)]
-    parts += outside_compute(subject, len(parts) + 1)
+    parts = finding_sections(subject)
     cards = _cards(subject, parts)
     low = [card for card in cards if card.finding.priority is Priority.LOW]
     return render(
         "comparative_fair",
         title=subject.title,
         target=compared.target.label,
+        sides=_sides(subject),
         paragraph=_paragraph(subject),
         metrics=_metrics(subject),
         key_points=_key_points(subject),
@@ -93,33 +95,30 @@ def fair_markdown(subject: Subject) -> str:
         low_icon=Priority.LOW.icon,
         low=_low_table(low) if low else None,
         sections=parts,
-        others=_others(subject),
-        others_left_out=_others_left_out(subject),
-        worked_in=f"Calculation of each expected ratio: `{INSIDE.comparative_report('rough')}`.",
+        operations=_operations(subject),
+        left_out=_left_out(subject),
         alone=list(_alone(subject)),
         categories=_categories(subject),
         collectives=_collectives(subject),
-        steps=_steps(subject),
         inputs=appendix.inputs(subject),
-        hardware=appendix.hardware(subject),
-        sources=list(appendix.sources(subject)),
+        hardware=appendix.hardware(subject) if subject.has_hardware else None,
         not_compared=[*appendix.gaps(subject), *appendix.NEVER_COMPARED],
-        methodology=list(appendix.methodology(compared)),
         data=str(INSIDE.comparison.parent),
+        rough=str(INSIDE.comparative_report("rough")),
     )
 
 
+def _sides(subject: Subject) -> str:
+    """Return the names of both sides, as ``Target: MI300X; reference: H100 SXM.``"""
+    compared = subject.comparison
+    return f"Target: {compared.target.label}; reference: {compared.reference.label}."
+
+
 def _paragraph(subject: Subject) -> Markdown:
-    """Return what is compared, for what purpose, and the result."""
-    target, reference = subject.comparison.target, subject.comparison.reference
-    parts = [
-        f"This report compares the target ({target.label}) with the reference ({reference.label}) "
-        "to find possible improvements of the target; the reference shows what is attainable.",
-        *_result(subject),
-    ]
-    more = "Not everything can be compared: see "
-    f"{NOT_COMPARED}." if any(appendix.gaps(subject)) else ""
-    return Markdown(" ".join(filter(None, [prose(" ".join(parts)), more])))
+    """Return the summary: the step times, the first findings, and what is not compared."""
+    more = f"Not everything can be compared: see {NOT_COMPARED}."
+    parts = [prose(" ".join(_result(subject))), more if any(appendix.gaps(subject)) else ""]
+    return Markdown(" ".join(filter(None, parts)))
 
 
 def _result(subject: Subject) -> Iterator[str]:
@@ -127,82 +126,74 @@ def _result(subject: Subject) -> Iterator[str]:
     if compared.is_without_difference:
         yield f"{NO_DIFFERENCE} Every time, call and operation is equal."
         return
-    if subject.is_one_gpu:
-        yield "Both sides ran on the same GPU, so equal times are expected."
-    elif ratios := compared.ratios:
-        least, most = ratios.bounds()
-        yield (
-            f"The peaks of the two GPUs explain target times of {decimal(least)} to "
-            f"{decimal(most)} times the reference's, depending on the bound of an operation."
-        )
-    if compared.findings:
-        saved_ms = sum(
-            finding.impact.saved_ms.mid for finding in compared.findings if finding.impact
-        )
-        total_ms = compared.target.timeline_ms("total_time") or compared.target.compute_ms
-        share = f", {percent(share_pct(saved_ms, total_ms))} of the target's GPU window"
-        is_by_hardware = compared.ratios is not None and not subject.is_one_gpu
-        yield (
-            f"{_findings(len(compared.findings))} what "
-            f"{'they do not explain' if is_by_hardware else 'is not explained'}: about "
-            f"{milliseconds(saved_ms)} in all{share if _is_of_window(compared) else ''}."
-        )
+    yield from compared.step_times or compared.window
+    urgent = [found for _, found in subject.numbered if found.priority is not Priority.LOW]
+    yield from (headline(subject, finding) for finding in urgent[:SUMMARY_FINDINGS])
     yield from _before_kernels(subject)
 
 
-def _is_of_window(compared: Comparison) -> bool:
-    """Return whether all savings are of the GPU window; a step may idle outside it."""
-    return all(finding.check not in OUTSIDE_COMPUTE for finding in compared.findings)
-
-
 def _before_kernels(subject: Subject) -> Iterator[str]:
-    """Yield what takes more of the target's time than its kernels do."""
-    rows = subject.comparison.totals.select(C.type, C.target_percent).iter_rows()
-    shares = {part: share for part, share in rows if share is not None}
-    if shares.get("computation_time", FULL_PCT) < MOSTLY_COMPUTE_PCT:
-        part = max(WAITS, key=lambda part: shares.get(part, 0.0))
-        yield (
-            f"The target's GPU computes {percent(shares['computation_time'])} of the window and "
-            f"{WAITS[part]} {percent(shares[part])}: address that first, since faster kernels "
-            "gain little; see its standalone report."
-        )
-
-
-def _findings(number: int) -> str:
-    return "One finding names" if number == 1 else f"{number} findings name"
+    """Yield what takes more of the target's step than its kernels do."""
+    shares = dict(subject.comparison.steps.select(C.type, C.target_percent).iter_rows())
+    if not shares or shares["compute"] >= MOSTLY_COMPUTE_PCT:
+        return
+    waits = {
+        "idles": sum(share for part, share in shares.items() if part.startswith("idle")),
+        "communicates alone": shares["exposed communication"],
+        "copies alone": shares["exposed copies"],
+    }
+    most = max(waits, key=lambda wait: waits[wait])
+    yield (
+        f"The target's GPU computes {percent(shares['compute'])} of its step time and {most} "
+        f"{percent(waits[most])}, so faster kernels gain little."
+    )
 
 
 def _metrics(subject: Subject) -> Markdown:
-    """Return the main times on both sides; without a timeline, the time of the operations."""
+    """Return the parts of a step on both sides, or of the GPU window without steps."""
+    steps = list(subject.comparison.steps.iter_rows(named=True))
+    if steps:
+        name = "Part of one step" if subject.comparison.has_steps else "Part of the recording"
+        return _times(name, ((title(row[C.type]), row) for row in steps))
     rows = {row[C.type]: row for row in subject.comparison.totals.iter_rows(named=True)}
-    lines = [
+    shown = [(name, rows[part]) for part, name in METRICS.items() if part in rows]
+    if shown:
+        return _times("Metric", shown)
+    times = [subject.side(role).compute_ms for role in (Role.REFERENCE, Role.TARGET)]
+    known = [milliseconds(time_ms) if time_ms else MISSING for time_ms in times]
+    return table(
+        ("Metric", "Reference", "Target", "Difference", "Δ"),
+        [("Total Compute", *known, MISSING, MISSING)],
+    )
+
+
+def _times(name: str, rows: Iterable[tuple[str, Row]]) -> Markdown:
+    """Return the times of both sides; parts that no side has are left out."""
+    return table(
+        (name, "Reference", "Target", "Difference", "Δ"),
         (
-            name,
-            _of_total(rows[part], Role.REFERENCE),
-            _of_total(rows[part], Role.TARGET),
-            delta(rows[part][C.difference_pct]),
-        )
-        for part, name in METRICS.items()
-        if part in rows and (rows[part][C.reference_ms] or rows[part][C.target_ms])
-    ]
-    if not lines:
-        times = [subject.side(role).compute_ms for role in (Role.REFERENCE, Role.TARGET)]
-        known = [milliseconds(time_ms) if time_ms else MISSING for time_ms in times]
-        lines = [("Total Compute", known[0], known[1], MISSING)]
-    return table(("Metric", "Reference", "Target", "Δ"), lines)
+            (
+                label,
+                _part(row, Role.REFERENCE),
+                _part(row, Role.TARGET),
+                milliseconds(row[C.difference_ms]),
+                delta(row[C.difference_pct]),
+            )
+            for label, row in rows
+            if row[C.reference_ms] or row[C.target_ms]
+        ),
+    )
 
 
-def _of_total(row: Row, role: Role) -> str:
-    time_ms, share = row[f"{role.value}_ms"], row[f"{role.value}_percent"]
-    if row[C.type] == "total_time" or share is None:
-        return milliseconds(time_ms)
-    return f"{milliseconds(time_ms)} ({percent(share)} of the window)"
+def _part(row: Row, role: Role) -> str:
+    share = row[f"{role.value}_percent"]
+    return f"{milliseconds(row[f'{role.value}_ms'])} ({percent(share)})"
 
 
 def _key_points(subject: Subject) -> list[str]:
     if subject.comparison.is_without_difference:
         return [NO_DIFFERENCE]
-    first = [f"Most urgent: {gap(subject, finding)}" for _, finding in subject.numbered[:1]]
+    first = ["Both sides ran on the same GPU: equal times are expected."] * subject.is_one_gpu
     return [*subject.comparison.base, *first, *subject.comparison.key_points]
 
 
@@ -213,66 +204,61 @@ def _intention(subject: Subject) -> Markdown:
         return prose(f"{NO_DIFFERENCE} Nothing follows from this comparison.")
     if compared.findings:
         return prose(
-            "Numbered by the time that they would save. Each concerns time of which the hardware "
-            "is not the reason, or work that the reference does not do; the savings concern "
-            "different time and add up."
+            "Numbered by the most step time that each could save. Each concerns time that the "
+            "hardware does not explain, or work that the reference does not do."
         )
     if compared.operations[C.is_unexpected].count():
         return prose(
             "Nothing needs attention: no operation with relevant time is slower than expected."
         )
-    if compared.operations.is_empty():
-        return Markdown(
-            f"There is nothing to recommend: no operation is compared. See {NOT_COMPARED} for the "
-            "reasons."
-        )
+    what = "is compared" if compared.operations.is_empty() else "has an expected ratio"
     return Markdown(
-        f"There is nothing to recommend: no operation has an expected ratio. See {NOT_COMPARED} "
-        "for the reasons."
+        "There is nothing to recommend: the step has no more idle time, communication or copies "
+        f"than on the reference that matter, and no operation {what}. See {NOT_COMPARED} for the "
+        "reasons."
+        if compared.target.table("gpu_timeline") is not None and compared.operations.height
+        else f"There is nothing to recommend: no operation {what}. See {NOT_COMPARED} for the "
+        "reasons."
     )
 
 
 def _cards(subject: Subject, parts: list[ComparisonSection]) -> list[ComparisonCard]:
-    found = {number: part for part in parts for number, _ in part.findings}
+    found = {part.number: part for part in parts}
     return [
-        ComparisonCard(number, finding, gap(subject, finding), impact(finding), found[number])
+        ComparisonCard(
+            number, finding, gap(subject, finding), impact(subject, finding), found.get(number)
+        )
         for number, finding in subject.numbered
     ]
 
 
 def _low_table(cards: list[ComparisonCard]) -> Markdown:
     return table(
-        ("Priority", "Finding", "Gap", "Not explained", "Details"),
+        ("Priority", "Finding", "GPU time", "Step time"),
         (
-            (str(c.number), prose(c.finding.title), prose(c.gap), short_gap(c.finding), c.link)
-            for c in cards
+            (
+                str(card.number),
+                prose(card.finding.title),
+                short_gap(card.finding),
+                _step_time(card.finding),
+            )
+            for card in cards
         ),
     )
 
 
-def _others(subject: Subject) -> Markdown | None:
-    """Return the compared operations without a section."""
-    rows = _other_rows(subject)
-    return operations_table(rows[: sections.ROWS_SHOWN]) if rows else None
+def _step_time(finding: Finding) -> str:
+    """Return the most step time that the finding saves, with its share."""
+    gain = finding.impact
+    if gain is None or gain.step_ms is None or gain.step_pct is None:
+        return MISSING
+    return f"{milliseconds(gain.step_ms.high)} ({percent(gain.step_pct.high)})"
 
 
-def _others_left_out(subject: Subject) -> str | None:
-    hidden = _other_rows(subject)[sections.ROWS_SHOWN :]
-    if not hidden:
+def _operations(subject: Subject) -> Markdown | None:
+    """Return the compared operations with most time of the target as a short table."""
+    if not subject.rows:
         return None
-    time_ms = milliseconds(sum(row[C.target_ms] for row in hidden))
-    file = INSIDE.comparison_table("comparison_operations")
-    rows = counted(len(hidden), "further row")
-    return f"{rows} with {time_ms} on the target: see `{file}`."
-
-
-def _other_rows(subject: Subject) -> list[Row]:
-    shown = {row[C.pair] for row in shown_rows(subject)}
-    return [row for row in subject.rows if row[C.pair] not in shown]
-
-
-def operations_table(rows: list[Row]) -> Markdown:
-    """Return compared operations as a short table."""
     return table(
         ("Operation", "Reference", "Target", "Δ", "Expected?"),
         (
@@ -283,26 +269,37 @@ def operations_table(rows: list[Row]) -> Markdown:
                 delta(row[C.difference_pct]),
                 verdict(row),
             )
-            for row in rows
+            for row in subject.rows[:ROWS_SHOWN]
         ),
     )
+
+
+def _left_out(subject: Subject) -> str | None:
+    hidden = subject.rows[ROWS_SHOWN:]
+    if not hidden:
+        return None
+    time_ms = milliseconds(sum(row[C.target_ms] for row in hidden))
+    file = INSIDE.comparison_table("comparison_operations")
+    return f"{counted(len(hidden), 'further row')} with {time_ms} on the target: see `{file}`."
 
 
 def _alone(subject: Subject) -> Iterator[tuple[str, Markdown]]:
     """Yield operations without a counterpart, on the target and on the reference."""
     compared = subject.comparison
+    shown = {
+        each.uid
+        for _, finding in subject.numbered
+        if finding.check == ONLY_IN_TARGET
+        for each in finding.operations
+    }
     for role, found in (
-        (Role.TARGET, compared.only_in_target),
+        (Role.TARGET, compared.only_in_target.filter(~pl.col(C.uid).is_in(shown))),
         (Role.REFERENCE, compared.only_in_reference),
     ):
         if not found.is_empty():
             time_ms = float(found[C.time_ms].sum())
-            hidden = found.height - sections.ROWS_SHOWN
-            most = (
-                f", of which the table shows the {sections.ROWS_SHOWN} longest"
-                if hidden > 0
-                else ""
-            )
+            hidden = found.height - ROWS_SHOWN
+            most = f", of which the table shows the {ROWS_SHOWN} longest" if hidden > 0 else ""
             words = f"Only on the {role.value}, {counted(found.height, 'row')}{most}, "
             yield f"{words}{milliseconds(time_ms)} in all:", unmatched_table(found.to_dicts())
 
@@ -326,29 +323,6 @@ def _categories(subject: Subject) -> Markdown | None:
     )
 
 
-def _steps(subject: Subject) -> Markdown | None:
-    rows = subject.comparison.steps
-    if rows.is_empty():
-        return None
-    return table(
-        ("Part of one step", "Reference", "Target", "Difference", "Δ"),
-        (
-            (
-                title(row[C.type]),
-                _step_part(row, Role.REFERENCE),
-                _step_part(row, Role.TARGET),
-                milliseconds(row[C.difference_ms]),
-                delta(row[C.difference_pct]),
-            )
-            for row in rows.iter_rows(named=True)
-        ),
-    )
-
-
-def _step_part(row: Row, role: Role) -> str:
-    return f"{milliseconds(row[f'{role.value}_ms'])} ({percent(row[f'{role.value}_percent'])})"
-
-
 def _collectives(subject: Subject) -> Markdown | None:
     rows = subject.comparison.collectives
     if rows.is_empty():
@@ -366,6 +340,6 @@ def _collectives(subject: Subject) -> Markdown | None:
                 milliseconds(row[C.target_ms]),
                 delta(row[C.difference_pct]),
             )
-            for row in rows.head(sections.ROWS_SHOWN).iter_rows(named=True)
+            for row in rows.head(ROWS_SHOWN).iter_rows(named=True)
         ),
     )

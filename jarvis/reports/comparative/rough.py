@@ -27,7 +27,7 @@ from jarvis.reports.comparative.words import (
 from jarvis.reports.rendering import render
 from jarvis.schemas import columns
 from jarvis.schemas.names import C
-from jarvis.text.format import MISSING, count, counted, decimal, milliseconds, percent
+from jarvis.text.format import MISSING, count, counted, decimal, milliseconds, percent, quoted
 from jarvis.text.markdown import Markdown, block, cell, one_line, prose, table
 from jarvis.text.messages import to_text
 
@@ -75,12 +75,14 @@ def rough_markdown(subject: Subject) -> str:
         ],
         findings=[
             f"Priority {number} ({finding.priority.value}): "
-            f"{gap(subject, finding)} Saving: {impact(finding)}"
+            f"{gap(subject, finding)} Saving: {impact(subject, finding)}"
             for number, finding in subject.numbered
         ],
         raw=list(_raw_tables(subject)),
         gaps=[*appendix.gaps(subject), *appendix.NEVER_COMPARED],
         questions=list(_questions(subject)),
+        sources=list(appendix.sources(subject)),
+        methodology=list(appendix.methodology(compared)),
     )
 
 
@@ -224,9 +226,11 @@ def _questions(subject: Subject) -> Iterator[str]:
             yield f"Priority {number}: {to_text(finding.capture)}"
     faster = [row for row in subject.rows if row[C.outcome] in FASTER]
     for row in faster:
+        is_one_name = row[C.name] == row[C.reference_name]
+        operation = operation_text(row) if is_one_name else quoted(row[C.reference_name])
         yield (
             f"Why does the reference take {milliseconds(row[C.reference_ms])} for "
-            f"{operation_text(row)}, more than its peaks explain compared with the target's "
+            f"{operation}, more than its peaks explain compared with the target's "
             f"{milliseconds(row[C.target_ms])}?"
         )
     unknown = [row for row in subject.rows if row[C.expected_ratio_most] is None]

@@ -5,55 +5,44 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from jarvis.comparison import Role
-from jarvis.comparison.findings import ONLY_IN_TARGET
 from jarvis.comparison.timeline import IDLE, OUTSIDE_COMPUTE, causes
-from jarvis.findings import Finding
+from jarvis.findings import Finding, Priority
 from jarvis.impact import marked_efficiency
 from jarvis.reports import sections
 from jarvis.reports.comparative.subject import Row, Subject, operation_text
 from jarvis.reports.comparative.words import (
-    KNOWN,
-    calculation_text,
     change_pct,
     delta,
-    is_unexpected,
     verdict,
 )
 from jarvis.schemas.names import C
 from jarvis.text.format import (
     MISSING,
     count,
-    decimal,
     microseconds,
     milliseconds,
     percent,
-    tb_per_s,
-    tflops_per_s,
 )
 from jarvis.text.markdown import Markdown, anchor, cell, prose, table
 from jarvis.text.messages import to_text
 
 COLUMNS = ("Metric", "Reference", "Target", "Δ", "Expected?")
-RATES = {"memory": ("tb_per_s", tb_per_s), "compute": ("tflops_per_s", tflops_per_s)}
-"""Column and formatter of the achieved rate by bound."""
+ROWS_SHOWN = 5
+"""Rows of an operations table; its file has all."""
 
-KERNELS_SHOWN = 6
-"""Kernels of each side that are listed per operation."""
+DETAILS_SHOWN = 3
+"""Findings with details in the report: those that save most step time."""
 
 
 @dataclass(frozen=True)
 class ComparisonSection:
-    """One compared operation; ``analysis`` is set if the time is unexpected."""
+    """The details of the finding with this number."""
 
+    number: int
     heading: str
     table: Markdown
-    explanation: str | None = None
-    analysis: str | None = None
-    kernels: Markdown | None = None
-    findings: tuple[tuple[int, Finding], ...] = ()
+    finding: Finding
     called_from: Markdown | None = None
-    replay: str | None = None
 
     @property
     def link(self) -> Markdown:
@@ -61,38 +50,31 @@ class ComparisonSection:
         return Markdown(f"#{anchor(self.heading)}")
 
 
-def operation_sections(subject: Subject) -> list[ComparisonSection]:
-    """Return the operations with findings, and those of much time, most time of the target
-    first."""
-    return [
-        _operation(subject, row, f"{number}. {operation_text(row)}")
-        for number, row in enumerate(shown_rows(subject), start=1)
-    ]
+def finding_sections(subject: Subject) -> list[ComparisonSection]:
+    """Return the details of the first findings, if they are at least of medium priority."""
+    urgent = [each for each in subject.numbered if each[1].priority is not Priority.LOW]
+    return [_section(subject, number, finding) for number, finding in urgent[:DETAILS_SHOWN]]
 
 
-def shown_rows(subject: Subject) -> list[Row]:
-    """Return the operations that have their own section."""
-    return [
-        row
-        for position, row in enumerate(subject.rows)
-        if position < sections.RELEVANT_ROWS
-        or (row[C.percent_of_compute] or 0.0) >= sections.SHOWN_COMPUTE_PCT
-        or row[C.pair] in subject.by_pair
-    ]
-
-
-def _operation(subject: Subject, row: Row, heading: str) -> ComparisonSection:
-    is_odd = is_unexpected(row)
-    findings = subject.by_pair.get(row[C.pair], ())
+def _section(subject: Subject, number: int, finding: Finding) -> ComparisonSection:
+    row = subject.row_of(finding)
+    if row is not None:
+        return ComparisonSection(
+            number=number,
+            heading=f"{number}. {operation_text(row)}",
+            table=table(COLUMNS, _metrics(subject, row)),
+            finding=finding,
+            called_from=_called_from(subject, row),
+        )
+    heading = f"{number}. {to_text(finding.title)}"
+    if finding.check in OUTSIDE_COMPUTE:
+        return ComparisonSection(number, heading, _causes(subject, finding), finding)
+    alone = {row[C.uid]: row for row in subject.comparison.only_in_target.iter_rows(named=True)}
     return ComparisonSection(
-        heading=heading,
-        table=table(COLUMNS, _metrics(subject, row)),
-        explanation=row[C.explanation],
-        analysis=calculation_text(subject, row) if is_odd else None,
-        kernels=_kernels(subject, row) if is_odd or findings else None,
-        findings=findings,
-        called_from=_called_from(subject, row) if findings else None,
-        replay=_replay(subject, row[C.uid]) if findings else None,
+        number,
+        heading,
+        table=unmatched_table([alone[each.uid] for each in finding.operations]),
+        finding=finding,
     )
 
 
@@ -123,12 +105,6 @@ def _metrics(subject: Subject, row: Row) -> Iterator[tuple[str, ...]]:
             _points(row[C.efficiency_pct], row[C.reference_efficiency_pct]),
             MISSING,
         )
-    yield "Bound", row[C.reference_bound] or MISSING, row[C.bound] or MISSING, MISSING, MISSING
-    reference, target = (_rate(subject, role, row) for role in (Role.REFERENCE, Role.TARGET))
-    if reference != (MISSING, None) or target != (MISSING, None):
-        is_alike = row[C.bound] == row[C.reference_bound]
-        change = delta(change_pct(target[1], reference[1])) if is_alike else MISSING
-        yield "Achieved", reference[0], target[0], change, MISSING
     if row[C.reference_name] != row[C.name]:
         names = (row[C.reference_name], row[C.name])
         yield "Operator", *map(cell, names), MISSING, MISSING
@@ -150,86 +126,12 @@ def _points(target_pct: float | None, reference_pct: float | None) -> str:
     return f"{target_pct - reference_pct:+.1f} points"
 
 
-def _rate(subject: Subject, role: Role, row: Row) -> tuple[str, float | None]:
-    """Return the achieved rate of the bounding resource on one side, over all its rows, as text and
-    number."""
-    prefix = "" if role is Role.TARGET else "reference_"
-    bound = row[f"{prefix}bound"]
-    if bound not in KNOWN:
-        return MISSING, None
-    name, words = RATES[bound]
-    rows = [subject.operations[role][uid] for uid in row[f"{prefix}uids"]]
-    if any(each.get(name) is None for each in rows):
-        return MISSING, None
-    time_us = sum(each["kernel_time_us"] for each in rows)
-    rate = sum(each[name] * each["kernel_time_us"] for each in rows) / time_us
-    return words(rate), rate
-
-
 def _called_from(subject: Subject, row: Row) -> Markdown | None:
     """Return modules and entry point around the example call of the target's heaviest row."""
     rows = subject.target.category_operations(row[C.category])
     for found in rows.filter(pl.col(C.uid) == row[C.uid]).iter_rows(named=True):
         return sections.called_from(found)
     return None
-
-
-def _replay(subject: Subject, uid: int) -> str | None:
-    """Return how to package the operation; None for a performance report, which lacks the calls."""
-    if subject.target.manifest.trace.form == "report":
-        return None
-    return f"`jarvis replay RUN --uid {uid}`, where RUN is the analysis of the target."
-
-
-def _kernels(subject: Subject, row: Row) -> Markdown | None:
-    """Return the kernels of the operation on either side."""
-    lowered = subject.comparison.lowering.filter(pl.col(C.pair) == row[C.pair])
-    lines = [
-        (
-            role.value.capitalize(),
-            cell(kernel[C.kernel], sections.KERNEL_LENGTH),
-            decimal(kernel[C.launches_per_call]),
-            microseconds(kernel[C.us_per_call]),
-            percent(kernel[C.percent]),
-        )
-        for role in (Role.REFERENCE, Role.TARGET)
-        for kernel in lowered.filter(pl.col(C.side) == role.value)
-        .head(KERNELS_SHOWN)
-        .iter_rows(named=True)
-    ]
-    headers = ("Side", "Kernel", "Launches per call", "Time per call", "% of the operation")
-    return table(headers, lines) if lines else None
-
-
-def only_in_target(subject: Subject, first: int) -> list[ComparisonSection]:
-    """Return a section for each finding on work that only the target does; numbered from
-    ``first``."""
-    alone = [pair for pair in subject.numbered if pair[1].check == ONLY_IN_TARGET]
-    rows = {row[C.uid]: row for row in subject.comparison.only_in_target.iter_rows(named=True)}
-    return [
-        ComparisonSection(
-            heading=f"{place}. {to_text(finding.title)}",
-            table=unmatched_table([rows[each.uid] for each in finding.operations]),
-            explanation=to_text(finding.issue),
-            findings=((number, finding),),
-            replay=_replay(subject, finding.operations[0].uid),
-        )
-        for place, (number, finding) in enumerate(alone, start=first)
-    ]
-
-
-def outside_compute(subject: Subject, first: int) -> list[ComparisonSection]:
-    """Return a section for each finding on time outside compute; numbered from ``first``."""
-    found = [pair for pair in subject.numbered if pair[1].check in OUTSIDE_COMPUTE]
-    return [
-        ComparisonSection(
-            heading=f"{place}. {to_text(finding.title)}",
-            table=_causes(subject, finding),
-            explanation=to_text(finding.issue),
-            findings=((number, finding),),
-        )
-        for place, (number, finding) in enumerate(found, start=first)
-    ]
 
 
 def _causes(subject: Subject, finding: Finding) -> Markdown:
@@ -265,6 +167,6 @@ def unmatched_table(rows: Sequence[Row]) -> Markdown:
                 percent(row[C.percent_of_compute]),
                 row[C.bound] or MISSING,
             )
-            for row in rows[: sections.ROWS_SHOWN]
+            for row in rows[:ROWS_SHOWN]
         ),
     )

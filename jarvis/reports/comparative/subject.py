@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from jarvis import savings
 from jarvis.comparison import Comparison, Role, Side
 from jarvis.comparison.findings import ONLY_IN_TARGET
 from jarvis.comparison.slower import ARGUMENTS_LENGTH
@@ -44,6 +45,18 @@ class Subject:
         return ratios is not None and ratios.is_same
 
     @property
+    def whole(self) -> str:
+        """Return the name of the time of which savings are a part."""
+        if self.comparison.is_per_step:
+            return "the step"
+        return savings.whole_name(self.target.manifest.totals)
+
+    @property
+    def has_hardware(self) -> bool:
+        """Whether the GPU of a side is described."""
+        return any(self.side(role).hardware for role in Role)
+
+    @property
     def model(self) -> str:
         """Return the model as the user named it on either side, else the names of both inputs."""
         runs = (self.reference, self.target)
@@ -60,17 +73,6 @@ class Subject:
     def numbered(self) -> tuple[tuple[int, Finding], ...]:
         """Return the findings with their numbers, most urgent first."""
         return tuple(enumerate(self.comparison.findings, start=1))
-
-    @cached_property
-    def by_pair(self) -> Mapping[int, tuple[tuple[int, Finding], ...]]:
-        """Return the numbered findings by the row of ``comparison_operations`` that they refer
-        to."""
-        found: dict[int, tuple[tuple[int, Finding], ...]] = {}
-        for number, finding in self.numbered:
-            row = self.row_of(finding)
-            if row is not None:
-                found[row[C.pair]] = (*found.get(row[C.pair], ()), (number, finding))
-        return found
 
     def row_of(self, finding: Finding) -> Row | None:
         """Return the heaviest compared operation of a finding; None if it has none."""

@@ -7,6 +7,7 @@ from jarvis.comparison import FASTER, SLOWER, MatchedBy, Outcome, Role
 from jarvis.comparison import basis as evidence
 from jarvis.comparison.basis import REFERENCE_TIME, UNEXPLAINED_TIME
 from jarvis.comparison.expected import roofline_us
+from jarvis.comparison.slower_kinds import OTHER_TYPE
 from jarvis.comparison.timeline import OUTSIDE_COMPUTE
 from jarvis.findings import Finding
 from jarvis.impact import TINY_ROOFLINE_US
@@ -221,6 +222,8 @@ def gap(subject: Subject, finding: Finding) -> str:
 
 
 def _should(subject: Subject, finding: Finding, row: Row) -> str:
+    if finding.check == OTHER_TYPE:
+        return f"not like for like: {row[C.dtype]} against {row[C.reference_dtype]}"
     if row[C.expected_ratio_most] is None:
         return NOTHING_EXPECTED
     if subject.is_one_gpu:
@@ -238,23 +241,41 @@ def _operators(finding: Finding) -> str:
     return f"{names[0]}{more}"
 
 
-def impact(finding: Finding) -> str:
-    """Return what closing the gap would save."""
+def headline(subject: Subject, finding: Finding) -> str:
+    """Return the finding and the step time that it would save, in one sentence."""
+    found = gap(subject, finding).removesuffix(".")
+    if finding.check in OUTSIDE_COMPUTE:
+        values = finding.issue[0].values
+        cause = values.get("cause")
+        most = f" (main cause: {cause.values['cause']})" if isinstance(cause, Message) else ""
+        times = (f"{milliseconds(_float(values[name]))}" for name in ("time_ms", "reference_ms"))
+        found = f"{to_text(finding.title)}: {' against '.join(times)}{most}"
+    gain = finding.impact
+    assert gain is not None, "every finding of a comparison says what it would save"
+    saved, share = gain.step_ms or gain.saved_ms, gain.step_pct or gain.e2e_pct
+    return (
+        f"{found}; closing the gap saves at most {milliseconds(saved.high)} "
+        f"({percent(share.high)} of {subject.whole})."
+    )
+
+
+def impact(subject: Subject, finding: Finding) -> str:
+    """Return what closing the gap would save: of the step, and of GPU time."""
     gain = finding.impact
     assert gain is not None, "every finding of a comparison says what it would save"
     saved = gain.saved_ms
     span = to_text(time_range(saved.low, saved.high))
-    if finding.check in OUTSIDE_COMPUTE:
+    is_outside = finding.check in OUTSIDE_COMPUTE
+    end = "the whole difference" if is_outside else "all unexplained time"
+    of_gpu = "" if is_outside else " less GPU time"
+    if gain.step_ms is None or gain.step_pct is None:
         share = percent(gain.e2e_pct.mid)
-        return (
-            f"about {milliseconds(saved.mid)}: {share} of the step time (range {span}; the upper "
-            "end is the whole difference)."
-        )
-    return (
-        f"about {milliseconds(saved.mid)}: {percent(gain.compute_pct.mid)} of compute, "
-        f"{percent(gain.e2e_pct.mid)} of the GPU window (range {span}; the upper end is all "
-        "unexplained time)."
-    )
+        saving = f"{milliseconds(saved.mid)}{of_gpu}, {share} of the GPU window"
+        return f"about {saving} (range {span}; the upper end is {end})."
+    if not gain.step_ms.high:
+        return f"nothing of {subject.whole}, as the host does not wait for this work."
+    step = f"{milliseconds(gain.step_ms.mid)} of {subject.whole} ({percent(gain.step_pct.mid)})"
+    return f"about {step}; {span}{of_gpu}, the upper end is {end}."
 
 
 def short_gap(finding: Finding) -> str:
@@ -262,7 +283,10 @@ def short_gap(finding: Finding) -> str:
     return milliseconds(_number(finding, UNEXPLAINED_TIME))
 
 
-def _number(finding: Finding, name: str) -> float:
-    value = finding.evidence[name]
-    assert isinstance(value, int | float), f"{name} is a number"
+def _float(value: object) -> float:
+    assert isinstance(value, int | float), "times are numbers"
     return value
+
+
+def _number(finding: Finding, name: str) -> float:
+    return _float(finding.evidence[name])

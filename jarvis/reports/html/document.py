@@ -10,16 +10,13 @@ from markupsafe import Markup
 
 from jarvis.charts import DARK, LIGHT
 from jarvis.charts.svg import variables
-from jarvis.impact import share_pct
-from jarvis.reports.details import Details, details_of
+from jarvis.reports.details import details_of
 from jarvis.reports.edits import Edits
 from jarvis.reports.fair import fair_parts
 from jarvis.reports.html import drawings
 from jarvis.reports.rendering import TEMPLATES
-from jarvis.reports.sections import trace_line
 from jarvis.run import Run
-from jarvis.savings import disjoint_saving_ms, whole_ms, whole_name
-from jarvis.text.format import milliseconds, percent
+from jarvis.text.format import counted, milliseconds, percent
 from jarvis.text.markdown import anchor, code, escape, prose
 
 
@@ -60,19 +57,24 @@ def document(run: Run, root: Path, edits: Edits) -> str:
         drawings.categories(run),
         drawings.projection(run, included),
     ]
-    keys = [section.key for section in parts["sections"]]
+    titles = {key: title for key, title, _ in parts["sections"]}
     render_charts = drawings.render_charts(
-        [*figures, *(drawings.category_roofline(run, key) for key in keys)]
+        [*figures, *(drawings.category_roofline(run, key) for key in titles)]
     )
     return (
         _environment()
         .get_template("document.html.j2")
         .render(
             parts,
-            figures=_figures(run, included),
+            figures=_figures(run),
             drawings=[drawing for drawing in render_charts[: len(figures)] if drawing],
-            rooflines=dict(zip(keys, render_charts[len(figures) :], strict=True)),
-            source=trace_line(run),
+            rooflines=[
+                (title, drawing)
+                for title, drawing in zip(
+                    titles.values(), render_charts[len(figures) :], strict=True
+                )
+                if drawing
+            ],
             version=run.manifest.jarvis_version,
             created=run.manifest.created,
             light=variables(LIGHT),
@@ -81,11 +83,9 @@ def document(run: Run, root: Path, edits: Edits) -> str:
     )
 
 
-def _figures(run: Run, included: list[Details]) -> list[tuple[str, str, str]]:
+def _figures(run: Run) -> list[tuple[str, str, str]]:
     """Return name, value and caption of each key metric."""
     totals = run.manifest.totals
-    saved_ms = disjoint_saving_ms((d.finding for d in included), totals)
-    share = percent(share_pct(saved_ms, whole_ms(totals)))
     return [
         ("GPU time", milliseconds(totals.total_time_ms), "first start to last end"),
         ("GPU busy", percent(totals.busy_pct), f"compute {percent(totals.compute_pct)}"),
@@ -95,7 +95,6 @@ def _figures(run: Run, included: list[Details]) -> list[tuple[str, str, str]]:
             milliseconds(totals.exposed_comm_time_ms),
         ),
         ("Idle", percent(totals.idle_pct), milliseconds(totals.idle_time_ms)),
-        ("Projected saving", milliseconds(saved_ms), f"{share} of {whole_name(totals)}"),
     ]
 
 
@@ -112,6 +111,7 @@ def _environment() -> Environment:
         "block": block_html,
         "inline": inline_html,
         "heading_id": heading_id,
+        "counted": counted,
         "prose": prose,
         "code": code,
     }

@@ -30,8 +30,10 @@ from jarvis.tracelens.imported.sheets import UNIFIED, literal
 def with_rooflines(sheet: pl.DataFrame, hardware: HardwareSpec | None, schema: str) -> pl.DataFrame:
     """Return a sheet with the roofline columns of ``hardware``, if it has a peak for any row.
 
-    Existing roofline columns are replaced.
+    They replace those of the report, which remain if the hardware is not known.
     """
+    if hardware is None:
+        return sheet
     bare = sheet.drop(cs.starts_with("roofline_", "pct_roofline"))
     calls = bare.select(
         C.compute_spec,

@@ -21,6 +21,7 @@ from jarvis.analyses.compute.convolution.overheads import (
     overhead,
     with_overheads,
 )
+from jarvis.analyses.fp32 import fp32_products
 from jarvis.analyses.operations import PATTERN, parameters
 from jarvis.schemas import INTEGER, NUMBER, TEXT, Column
 from jarvis.schemas.names import C
@@ -143,7 +144,7 @@ ADVICE = {
         rule="as many groups as input channels",
         reason="each of {groups} channels is convolved independently, which leaves little work "
         "per channel",
-        algorithmic="Limited potential: fuse it with the following pointwise convolution{place}, "
+        algorithmic="Fuse it with the following pointwise convolution{place}, "
         "or use fewer, wider groups than {groups} if the model allows.",
         kernel="Request a kernel specialized for depthwise {filter} filters instead of {kernel}"
         "{reproduced}.",
@@ -170,8 +171,8 @@ ADVICE = {
     ASYMMETRIC: Advice(
         rule="sides of different length; same expectation as a filter of up to 3x3",
         reason="a {filter} filter has fewer optimized kernels than a square one",
-        algorithmic="Replace the pair of one-sided filters with a square one if the model "
-        "allows{place} and {channels} channels are few enough.",
+        algorithmic="If the {filter} filter is one of a pair{place}, compare both with a square "
+        "one, which is better optimized.",
         kernel="Give {package} to the kernel team, with a square filter for "
         "comparison with {kernel}.",
         expected_pct=(50.0, 70.0),
@@ -310,6 +311,7 @@ ANALYSIS = Analysis(
         ),
         order=30,
     ),
+    specific=(fp32_products,),
     checks=(layout_transposes, fills_and_casts, *SHARED_CHECKS),
     advice=ADVICE,
     classify=classify,

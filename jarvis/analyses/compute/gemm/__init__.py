@@ -5,15 +5,13 @@ from pydantic import JsonValue
 
 from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
 from jarvis.analyses.checks import SHARED_CHECKS
+from jarvis.analyses.compute.gemm.alignment import ALIGNED_BYTES, FASTER_PCT, PAST_ALIGNMENT
 from jarvis.analyses.compute.gemm.products import (
     helper_kernels,
     quantized_without_gain,
     repeated_reads,
 )
 from jarvis.analyses.compute.gemm.shapes import (
-    ALIGNMENT,
-    PAST_ALIGNMENT,
-    ROW_ALIGNMENT,
     SHORT_K,
     SKINNY_RATIO,
     SPLIT_K,
@@ -23,6 +21,7 @@ from jarvis.analyses.compute.gemm.shapes import (
     TINY_SLOWDOWN,
     classify,
 )
+from jarvis.analyses.fp32 import fp32_products
 from jarvis.analyses.operations import LAUNCH_BOUND, LAUNCH_BOUND_RULE
 from jarvis.schemas import FLAG, INTEGER, TEXT, Column
 from jarvis.schemas.names import C
@@ -44,8 +43,7 @@ ADVICE = {
         reason="M={m}, N={n}, K={k} gives too few output tiles to fill the GPU",
         algorithmic="Batch more rows than M={m} or more columns than N={n} into the product so "
         "that its output grows; K={k} alone offers no parallelism.",
-        kernel="Request a kernel that splits K={k} ({tile_note:message}) and give "
-        "{package} to the kernel team.",
+        kernel="{split_advice:message}",
         is_notable=True,
     ),
     "short K": Advice(
@@ -67,11 +65,13 @@ ADVICE = {
         is_notable=True,
     ),
     "misaligned": Advice(
-        rule=f"M, N or K is 1 to {PAST_ALIGNMENT} above a multiple of {ALIGNMENT}, or N or K is "
-        f"no multiple of {ROW_ALIGNMENT}",
-        reason="{misaligned:joined  and } is an odd size, and few kernels are tuned for such sizes",
-        algorithmic=f"Pad or trim {{misaligned:joined  and }} to a multiple of {ALIGNMENT}, for "
-        "instance by padding the vocabulary, the sequence or the head dimension.",
+        rule=f"the kernel's name states loads of less than {ALIGNED_BYTES} bytes (`align1`) or an "
+        "older generation than the GPU's (`volta_`, `cutlass_75`), a size that is contiguous in an "
+        f"operand or the output is no multiple of {ALIGNED_BYTES} bytes, or the same product with "
+        f"an aligned size, up to {PAST_ALIGNMENT} smaller, reaches over {FASTER_PCT:.0f}% more "
+        "FLOPS/s",
+        reason="{misaligned_note:message}",
+        algorithmic="{align_advice:message}",
         kernel="Check the kernel selected for M={m}, N={n}, K={k} ({tile_note:message})"
         "{on_package}, and compare it with the same product padded.",
         is_notable=True,
@@ -92,8 +92,8 @@ ADVICE = {
         "its time",
         algorithmic="{merge_note:message}Batch more rows than M={m} into {each} of {name}, or "
         "merge products that share an input{place}; torch.compile may batch them.",
-        kernel="{grouped_gemm}A GPU graph only shortens the gaps between the {calls}, and tuning "
-        "{kernel} gains little.",
+        kernel="{grouped_gemm}A GPU graph only shortens the gaps between the {calls} of {kernel}; "
+        "fewer calls also save the fixed cost of a kernel.",
     ),
     "compute": Advice(
         rule="bound by the compute peak, no pattern",
@@ -127,7 +127,7 @@ DETAILS = (
     Column(
         C.model_part, "Part of the model", TEXT, meaning="from the names of the enclosing modules"
     ),
-    Column("is_misaligned", "Misaligned", FLAG, meaning="a dimension of an odd size"),
+    Column("is_misaligned", "Misaligned", FLAG, meaning="its alignment costs time"),
 )
 
 
@@ -168,6 +168,7 @@ ANALYSIS = Analysis(
         ),
         order=50,
     ),
+    specific=(fp32_products,),
     checks=(*SHARED_CHECKS, helper_kernels, quantized_without_gain, repeated_reads),
     advice=ADVICE,
     classify=classify,

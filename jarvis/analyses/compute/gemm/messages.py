@@ -24,12 +24,31 @@ SHAPES = MessageTable(
         "narrower.wide": " If accuracy allows, bf16 inputs raise the peak and halve the bytes.",
         "narrower.8bit": " If accuracy allows, 8-bit inputs (W8A8, FP8) raise the peak and halve "
         "the bytes.",
+        "misaligned.load": "its kernel loads {load_elements:count element} at once "
+        "({load_bytes:size}, by its name), where aligned operands allow 16 B",
+        "misaligned.fallback": "{kernel} is made for an older generation of GPUs, to which "
+        "libraries fall back for operands that are not aligned",
+        "misaligned.rows": "rows in memory are no multiple of 16 bytes long ({odd_rows:joined ; })",
+        "misaligned.neighbor": "with {neighbor} the same product reaches {faster_pct:.0f}% more "
+        "FLOPS/s in this trace",
+        "align.pad": "Pad or trim {misaligned:joined  and } to a multiple of 64, for instance by "
+        "padding the vocabulary, the sequence or the head dimension.",
+        "align.layout": "Check strides and storage offsets of the operands: the sizes of M={m}, "
+        "N={n}, K={k} allow aligned loads.",
+        "split.request": "Request a kernel that splits K={k} ({tile_note:message}) and give "
+        "{package} to the kernel team.",
+        "split.done": "{kernel} splits K={k} already: give {package} to the kernel team to compare "
+        "other numbers of splits.",
         "slow_batch": "The batch takes {slowdown:.0f} times its roofline time, more than the "
         "{tiny_slowdown} times that small products explain: an unsuitable kernel was probably "
         "selected.",
         "last_round": "{output_tiles} output tiles of {tile} need {rounds} rounds over "
         "{compute_units} compute units, and the last round leaves about {idle_pct:.0f}% of the "
-        "total capacity idle, unless the kernel splits K.",
+        "total capacity idle.",
+        "few_tiles": "{output_tiles:count output tile} of {tile} {output_tiles:either leaves|"
+        "leave} {idle_pct:.0f}% of {compute_units} compute units without work.",
+        "padded_tiles": "Only {useful_pct:.0f}% of the output tiles of {tile} is output, the rest "
+        "is padding of M={m} by N={n}.",
     },
 )
 """Parts of the advice, and hypotheses, that follow from the shape of a product."""

@@ -4,6 +4,7 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.analyses import kernel_names
+from jarvis.analyses.compute.gemm.alignment import misalignments
 from jarvis.analyses.compute.gemm.messages import SHAPES
 from jarvis.analyses.kernel_names import first_match
 from jarvis.analyses.operations import HYPOTHESIS, parameter, parameters, short_dtype
@@ -20,6 +21,9 @@ explains."""
 SKINNY_RATIO = 64
 """Ratio of M and N from which the output is tall and skinny."""
 
+SPLITS_K = r"(?i)splitk|split_k|stream_?k|postgsu|_GSU(?:[2-9]|\d\d)|_SK[1-9]"
+"""Names of kernels that split K over several compute units, and of those that add up the parts."""
+
 SHORT_K = 64
 """Up to this K a product does little arithmetic per element that it writes."""
 
@@ -30,18 +34,13 @@ FEW_TILES_SHARE = 0.25
 least SPLIT_K."""
 
 UNEVEN_SHARE = 0.25
-"""Idle share of the last round of output tiles from which it is reported."""
+"""Share of the capacity that is idle in the last round of output tiles, or padding in all tiles,
+from which it is reported."""
 
 FEW_ROUNDS = 2
 SMALL_TILE = 128
 """With at most FEW_ROUNDS rounds of output tiles, larger tiles would not fill the compute units; a
 tile with less area than the square of this edge reads much data per operation."""
-
-ALIGNMENT = 64
-PAST_ALIGNMENT = 7
-ROW_ALIGNMENT = 8
-"""Kernels are tuned for multiples of 64; a dimension just above one is the worst case. N and K,
-which are contiguous in memory, should at least be multiples of 8."""
 
 QUANTIZED_NAMES = r"w8a8|int8|fp8|w4a16|w4a4|fp4|a8w8|a4w4|a16w4|scaled_mm|_int_mm"
 QUANTIZED_DTYPES = r"fp8|fp4|int8"
@@ -82,12 +81,13 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
         is_quantized=_is_quantized(),
         per_module=_per_module(),
     )
-    return shaped.with_columns(
+    evidenced = shaped.hstack(misalignments(shaped))
+    return evidenced.with_columns(
         pl.when("is_quantized")
         .then(pl.lit("quantized"))
         .otherwise(pl.lit("regular"))
         .alias(C.gemm_type),
-        is_misaligned=pl.any_horizontal(*_off_sizes().values()).fill_null(value=False),
+        is_misaligned=pl.col("misaligned_note") != "",
         **_pattern(compute_units),
         **_notes(compute_units),
         **_hypothesis(compute_units),
@@ -110,7 +110,7 @@ def _pattern(compute_units: int | None) -> dict[str, pl.Expr]:
         .then(pl.lit("short K"))
         .when(largest >= SKINNY_RATIO * smallest)
         .then(pl.lit("tall and skinny"))
-        .when(pl.any_horizontal(*_off_sizes().values()))
+        .when(pl.col("misaligned_note") != "")
         .then(pl.lit("misaligned"))
         .when("is_quantized")
         .then(pl.lit("quantized"))
@@ -121,23 +121,21 @@ def _pattern(compute_units: int | None) -> dict[str, pl.Expr]:
 def _notes(compute_units: int | None) -> dict[str, pl.Expr]:
     """Return ids of messages that apply to some rows only, and their values."""
     has_few_rows = pl.col("m") < pl.col("n")
-    off_sizes = [
-        pl.when(flag).then(pl.format("{}={}", pl.lit(d.upper()), pl.col(d)))
-        for d, flag in _off_sizes().items()
-    ]
     has_tile, merged_n = pl.col("tile").is_not_null(), pl.col("n") * pl.col("per_module")
     return {
         "short_side": pl.when(has_few_rows)
         .then(_id("short_side.m"))
         .otherwise(_id("short_side.n")),
         "skinny_advice": pl.when(has_few_rows).then(_id("skinny.m")).otherwise(_id("skinny.n")),
-        "misaligned": pl.concat_list(off_sizes).list.drop_nulls(),
         "tile_note": pl.when(has_tile & pl.col("output_tiles").is_not_null())
         .then(_id("tile.counted"))
         .when(has_tile)
         .then(_id("tile.named"))
         .otherwise(_id("tile.unknown")),
         "for_units": _id("tile.for_units") if compute_units else pl.lit(""),
+        "split_advice": pl.when(_splits_k())
+        .then(_id("split.done"))
+        .otherwise(_id("split.request")),
         "merged_n": merged_n,
         "merge_note": pl.when(merged_n.is_not_null()).then(_id("merge")).otherwise(pl.lit("")),
         "rows_advice": _rows_advice(compute_units),
@@ -183,23 +181,31 @@ def _hypothesis(compute_units: int | None) -> dict[str, pl.Expr]:
     is_slow_batch = (
         (pl.col("b") >= TINY_BATCH) & _is_tiny() & (slowdown > TINY_SLOWDOWN) & slowdown.is_finite()
     )
-    cause = pl.when(is_slow_batch).then(_id("slow_batch"))
-    if not compute_units:
-        return {HYPOTHESIS: cause, "slowdown": slowdown}
-    idle_share = pl.min_horizontal(
-        *(1 - tiles / (compute_units * _rounds(tiles, compute_units)) for tiles in _output_tiles())
-    )
-    is_uneven = (
-        (pl.col(C.bound) == "compute")
-        & (pl.col("output_tiles") > compute_units)
-        & (idle_share >= UNEVEN_SHARE)
-    )
-    return {
-        HYPOTHESIS: cause.when(is_uneven).then(_id("last_round")),
-        "slowdown": slowdown,
-        "rounds": _rounds(pl.col("output_tiles"), compute_units),
-        "idle_pct": impact.FULL_PCT * idle_share,
-    }
+    useful_share = pl.max_horizontal(*_useful_shares())
+    is_compute = pl.col(C.bound) == "compute"
+    causes = {"slow_batch": is_slow_batch}
+    values = {"slowdown": slowdown, "useful_pct": impact.FULL_PCT * useful_share}
+    if compute_units:
+        idle_share = pl.min_horizontal(
+            *(
+                1 - tiles / (compute_units * _rounds(tiles, compute_units))
+                for tiles in _output_tiles()
+            )
+        )
+        is_uneven = is_compute & ~_splits_k() & (idle_share >= UNEVEN_SHARE)
+        is_few = pl.col("output_tiles") <= compute_units
+        causes |= {"few_tiles": is_uneven & is_few, "last_round": is_uneven}
+        values["rounds"] = _rounds(pl.col("output_tiles"), compute_units)
+        values["idle_pct"] = impact.FULL_PCT * idle_share
+    causes["padded_tiles"] = is_compute & (useful_share <= 1 - UNEVEN_SHARE)
+    first = pl.coalesce(pl.when(holds).then(_id(key)) for key, holds in causes.items())
+    return {HYPOTHESIS: first, **values}
+
+
+def _splits_k() -> pl.Expr:
+    """Return whether the kernels of a row split K, by their names."""
+    names = pl.col(C.kernels).list.eval(pl.element().struct.field(C.name).str.contains(SPLITS_K))
+    return names.list.any().fill_null(value=False)
 
 
 def _is_tiny() -> pl.Expr:
@@ -239,6 +245,14 @@ def _output_tiles() -> tuple[pl.Expr, pl.Expr]:
     return first, second
 
 
+def _useful_shares() -> tuple[pl.Expr, pl.Expr]:
+    """Return the share of all tiles that is output, for both orientations of the tile."""
+    first, second = _tile_edges()
+    output = pl.col("b") * pl.col("m") * pl.col("n")
+    along, across = (output / (tiles * first * second) for tiles in _output_tiles())
+    return along, across
+
+
 def _tile_edges() -> tuple[pl.Expr, pl.Expr]:
     """Return the two edges of a macro tile over the output."""
     first, second = (
@@ -260,17 +274,3 @@ def _dtype(params: dict[str, object]) -> str | None:
 
 def _ceil_div(column: str, divisor: pl.Expr) -> pl.Expr:
     return (pl.col(column) + divisor - 1) // divisor
-
-
-def _off_sizes() -> dict[str, pl.Expr]:
-    return {"m": _is_past("m"), "n": _is_odd("n"), "k": _is_odd("k")}
-
-
-def _is_past(column: str) -> pl.Expr:
-    past = pl.col(column) % ALIGNMENT
-    return (pl.col(column) > ALIGNMENT) & past.is_between(1, PAST_ALIGNMENT)
-
-
-def _is_odd(column: str) -> pl.Expr:
-    is_ragged = (pl.col(column) > ALIGNMENT) & (pl.col(column) % ROW_ALIGNMENT != 0)
-    return _is_past(column) | is_ragged

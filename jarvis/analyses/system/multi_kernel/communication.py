@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import polars as pl
 from pydantic import JsonValue
@@ -10,151 +11,14 @@ from pydantic import JsonValue
 from jarvis import impact
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.severity import Ladder, grade, is_worth_acting, priority_of
+from jarvis.analyses.system.multi_kernel.messages import MESSAGES
 from jarvis.analyses.window import staging_ms, timeline_window
 from jarvis.findings import COMMUNICATION_POOL, EvidenceValue, Finding, Priority, Severity
 from jarvis.perf_report import Totals
 from jarvis.perf_report.timeline.step_account import step_name
 from jarvis.preconditions import BYTES_PER_MIB, LARGE_MESSAGE_BYTES
 from jarvis.schemas.names import C
-from jarvis.text.messages import Message, MessageTable, action, to_text
-
-ALL_RANKS = (
-    "First give the traces of all ranks: one rank does not show whether it waits or transfers."
-)
-
-MESSAGES = MessageTable(
-    "communication",
-    {
-        "exposed.title": "Collective communication blocks compute",
-        "exposed.issue": "Collective communication is exposed for {exposed_ms} ({wall_pct} of "
-        "{whole}) of its {total_ms}, and the GPU computes nothing meanwhile{longest}."
-        "{staging}",
-        "exposed.issue.staging": " Copies into and out of the buffers of collectives take "
-        "{staging_ms} besides, as compute.",
-        "exposed.issue.longest": "; most time goes to {kind} with {rate}",
-        "exposed.algorithmic": [
-            ALL_RANKS,
-            action(
-                "Start gradient reductions asynchronously during the backward pass.",
-                "reduces_gradients",
-                "communication_starts_late",
-            ),
-            action("Send less by accumulating gradients.", "reduces_gradients"),
-            "Split the batch so that one part computes while the other communicates.",
-            action("Send less, by fewer and fused collectives.", "not reduces_gradients"),
-            action("Compress or quantize the large messages.", "messages_are_large"),
-        ],
-        "exposed.algorithmic.slow": f"{ALL_RANKS} If ranks are late, look for uneven batches, slow "
-        "data loading or work that only one rank does: message size hardly matters.{hide}",
-        "hide": [
-            action(
-                " Then start the reductions early in the backward pass.",
-                "reduces_gradients",
-                "communication_starts_late",
-            ),
-            action(
-                " Then make the reductions fewer by accumulating gradients over micro-batches.",
-                "reduces_gradients",
-            ),
-            action(
-                " Then split the batch so that one part computes while the other communicates.",
-                "not reduces_gradients",
-            ),
-        ],
-        "exposed.kernel": [
-            "Check topology, interconnect and library settings.",
-            action(
-                "Run communication on a separate stream.", "communication_shares_compute_stream"
-            ),
-            action("Size the buckets to the available compute.", "reduces_gradients"),
-        ],
-        "exposed.kernel.slow": "Time {collective} of {message_bytes} alone on the same GPUs: if it "
-        "takes far less than {mean_ms}, ranks wait for each other; if not, check topology, "
-        "interconnect and library settings.",
-        "exposed.hypothesis": [
-            action(
-                "Collectives start late, or ranks wait for each other.", "communication_starts_late"
-            ),
-            action(
-                "Ranks wait for each other, or the transfers take longer than the compute beside "
-                "them.",
-                "not communication_starts_late",
-            ),
-        ],
-        "exposed.hypothesis.slow": "Ranks wait for each other, or the transfer takes a slow path: "
-        "every link between the GPUs of one machine carries more than {gb_per_s:.3g} GB/s.",
-        "exposed.verify": "Record the trace again, on all ranks if possible: exposed communication "
-        "must fall.",
-        "caveat.single_rank": "One rank cannot distinguish the transfer from waiting for slower "
-        "ranks; compare all ranks before naming a cause.",
-        "caveat.no_details": "Types, message sizes and groups of the collectives are not "
-        "available.",
-        "capture": "Record the same step on all ranks: the last rank to reach a collective does "
-        "not wait, so only all ranks together separate transfer from waiting.",
-        "kind": "{count} x {collective} of {message_bytes}{over}",
-        "kind.over": " over {ranks} ranks",
-        "kind.rate": "{mean_ms}{count:either | each} ({gb_per_s:number} GB/s)",
-        "evidence.kind": "{kind}, {rate}",
-        "evidence.kinds": "{kinds:joined ; }",
-        "overlap.title": "Compute hides too little of the communication",
-        "overlap.title.critical": "Compute hides little of the communication",
-        "overlap.issue": "Only {overlap_pct} of {communication_ms} of communication overlaps with "
-        "compute; more than {target_pct:.0f}% is good.",
-        "overlap.algorithmic": [
-            action(
-                "Let reductions run asynchronously during the backward pass, with buckets that "
-                "fill early.",
-                "reduces_gradients",
-                "communication_starts_late",
-            ),
-            "Overlap the compute of one part of the batch with the communication of another.",
-            action(
-                "Split large collectives, so that their first parts can be used early.",
-                "not reduces_gradients",
-                "messages_are_large",
-            ),
-        ],
-        "overlap.kernel": [
-            action(
-                "Run communication on a stream of its own.", "communication_shares_compute_stream"
-            ),
-            action(
-                "Give the stream of communication a higher priority.",
-                "has_several_streams",
-                "not communication_shares_compute_stream",
-            ),
-            action(
-                "Reserve compute units for communication, so that its kernels start as soon as the "
-                "data is ready.",
-                "communication_starts_late",
-            ),
-            action(
-                "Check topology, interconnect and library settings: only faster communication "
-                "shortens what compute cannot hide.",
-                "not communication_starts_late",
-            ),
-        ],
-        "overlap.hypothesis": [
-            action(
-                "Communication is issued only after the compute that could hide it has ended.",
-                "communication_starts_late",
-            ),
-            action(
-                "Communication starts while compute runs, and takes longer than that compute.",
-                "not communication_starts_late",
-            ),
-        ],
-        "overlap.caveat": "Only {free_ms} of compute runs without communication, so overlap alone "
-        "cannot reach {target_pct:.0f}%: the rest needs less or faster communication.",
-        "overlap.verify": "Record the trace again: the overlap ratio must rise and the total time "
-        "fall.",
-        "description.exposed": "Communication is exposed for {wall_pct} of the GPU window.",
-        "description.overlap": "{overlap_pct} of communication overlaps with compute.",
-        "description.little": "Less than {least_ms:number} ms of communication: there is nothing "
-        "to hide.",
-    },
-)
-
+from jarvis.text.messages import Message, to_text
 
 EXPOSED_PCT: Ladder = (
     (20.0, Severity.CRITICAL),
@@ -178,6 +42,9 @@ MIN_COMM_MS = 0.1
 TOP_COLLECTIVES = 10
 KINDS_SHOWN = 4
 
+MANY_SMALL = 10
+"""From so many messages below LARGE_MESSAGE_BYTES on, bundled ones would take less time."""
+
 SLOW_LINK_GB_PER_S = 10.0
 """Every link between the GPUs of one machine exceeds this bandwidth."""
 
@@ -190,7 +57,8 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
     no events). If the collectives that take most
     time have messages of at least {LARGE_MESSAGE_BYTES:,.0f} bytes and move less than
     {SLOW_LINK_GB_PER_S} GB/s, the message size does not explain the time, and the advice is to look
-    for late ranks first.
+    for late ranks first. At least {MANY_SMALL} collectives of one kind with smaller messages are
+    named with their mean size.
     Threshold: above {EXPOSED_PCT}%: CRITICAL / HIGH / MEDIUM / LOW; a finding from MEDIUM on.
     """
     totals, bounds = data.totals, data.totals.step
@@ -202,7 +70,7 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
     if not is_worth_acting(severity):
         return
     longest = next(_kinds(data), None)
-    staged = _staging(data)
+    small, staged = _small(data), _staging(data)
     yield Finding(
         check="exposed_communication",
         category=data.key,
@@ -221,9 +89,13 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
             whole=whole or "the GPU window",
             total_ms=totals.total_comm_time_ms,
             longest=longest.message("exposed.issue.longest") if longest else None,
+            small=MESSAGES("exposed.issue.small", **small) if small else None,
             staging=MESSAGES("exposed.issue.staging", **staged) if staged else None,
         ),
-        algorithmic=_send_less(longest),
+        algorithmic=[
+            *_send_less(longest),
+            *([MESSAGES("exposed.algorithmic.bucket")] if small else []),
+        ],
         kernel=_faster(longest),
         priority_local=priority_of(severity),
         priority=priority_of(severity),
@@ -239,10 +111,7 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
         hypothesis=MESSAGES("exposed.hypothesis.slow", gb_per_s=longest.gb_per_s)
         if longest and longest.is_slow
         else MESSAGES.texts("exposed.hypothesis"),
-        caveat=[
-            MESSAGES("caveat.single_rank"),
-            *([] if "collectives" in data.tables else [MESSAGES("caveat.no_details")]),
-        ],
+        caveat=None if "collectives" in data.tables else MESSAGES("caveat.no_details"),
         verify=MESSAGES("exposed.verify"),
         capture=MESSAGES("capture"),
         time_pool=COMMUNICATION_POOL,
@@ -408,9 +277,28 @@ def _kinds(data: CategoryData) -> Iterator[_Kind]:
         yield _Kind(name, mebibytes * BYTES_PER_MIB, ranks, count, time_us / 1000 / count)
 
 
+def _small(data: CategoryData) -> dict[str, Any]:
+    """Return kind, number and mean size of the collectives of the kind with most small messages."""
+    kernels = communication_kernels(data)
+    if kernels is None:
+        return {}
+    nbytes = pl.col(C.message_mb) * BYTES_PER_MIB
+    found = (
+        kernels.drop_nulls([C.collective, C.message_mb])
+        .filter((nbytes < LARGE_MESSAGE_BYTES) & (nbytes > 0))
+        .group_by(C.collective)
+        .agg(small_collectives=pl.len(), mean_bytes=nbytes.mean())
+        .filter(pl.col("small_collectives") >= MANY_SMALL)
+        .sort("small_collectives", C.collective, descending=[True, False])
+    )
+    return {} if found.is_empty() else found.row(0, named=True)
+
+
 def _staging(data: CategoryData) -> dict[str, float]:
     """Return the time of the copies for collectives by the name of their evidence."""
-    time_ms = staging_ms(data.tables["gpu_work"]) if "gpu_work" in data.tables else 0.0
+    if "gpu_work" not in data.tables:
+        return {}
+    time_ms = staging_ms(data.tables["gpu_work"], data.tables.get("operations"))
     return {"staging_ms": time_ms} if time_ms else {}
 
 

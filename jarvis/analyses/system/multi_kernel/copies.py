@@ -12,7 +12,7 @@ from jarvis.analyses.severity import Ladder, at_most, grade, is_worth_acting, pr
 from jarvis.analyses.tiny_tensors import DATA_PARALLEL, data_parallel_copies
 from jarvis.analyses.window import timeline_window
 from jarvis.findings import COPIES_POOL, EvidenceValue, Finding, Priority, Severity
-from jarvis.preconditions import PAGEABLE
+from jarvis.preconditions import HOST_READ, PAGEABLE, PINNED, SCALAR_BYTES
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable, Templates, action, to_text
 from jarvis.trace.links import RUNTIME_CALL
@@ -34,14 +34,15 @@ COPY_COUNT: Ladder = (
 capped at MEDIUM unless their time alone is HIGH, because no host waits for them."""
 
 
+MEMORY = {"pageable_copies": PAGEABLE, "pinned_copies": PINNED}
+"""Kinds of host memory by the quantity that counts the copies from or to it."""
+
 SEPARATE_STREAM = action("Copy on a separate stream.", "copies_share_compute_stream")
 """Even from pinned memory, a copy does not overlap with compute on its own stream."""
 
 
 LIKE_SIZES = 4
 """A mean of sizes that differ more is the size of none of them."""
-
-SIZES_SHOWN = 4
 
 FIND_COPIES = "Find the operators that copy and check whether the data can stay where it is."
 
@@ -59,8 +60,7 @@ class CopyAdvice:
 COPY_ADVICE = {
     "D2H": CopyAdvice(
         title="device-to-host copies",
-        hypothesis="Values are read on the host in the hot path, as `.item()`, `.cpu()`, scalar "
-        "comparisons and logging do.",
+        hypothesis="Results are read on the host.",
         algorithmic="Keep the data on the device: reduce there, and read values back in batches or "
         "every n-th step.",
         kernel=[
@@ -126,10 +126,15 @@ MESSAGES = MessageTable(
             "not has_stacks",
         ),
         "description": "{copies:,} {what}, {time_ms}.",
+        "hypothesis.values": "Single values are read on the host, as `.item()`, conditions on "
+        "tensors and logging do.",
+        "hypothesis.tensors": "Tensors are read on the host, as `.cpu()` and `.tolist()` do.",
+        "hypothesis.both": "{single_values:count copy} {single_values:either reads a single value|"
+        "read single values} on the host, as `.item()`, conditions on tensors and logging do; the "
+        "others read tensors, as `.cpu()` and `.tolist()` do.",
+        "evidence.sizes": "{least_bytes:size} to {most_bytes:size}",
         "evidence.launcher": "{copies:,} x {name}",
         "evidence.launchers": "{launchers:list}",
-        "evidence.size": "{copies:,} x {size_bytes}",
-        "evidence.sizes": "{sizes:list}",
         "exposed.title": "Exposed copies",
         "exposed.issue": "Exposed copies take {exposed_ms} ({wall_pct} of the GPU window).",
         "exposed.algorithmic": "Keep data on the device and batch the remaining copies.",
@@ -218,15 +223,16 @@ def _copy_finding(data: CategoryData, copies: CopyGrade) -> Finding:
         "exposed_ms": copies.exposed_ms,
     }
     single = _single_copies(data, direction)
-    sizes = _sizes(single)
-    if len(sizes) > 1:
-        evidence["copy_sizes"] = MESSAGES("evidence.sizes", sizes=sizes)
-    elif copies.avg_bytes is not None:
+    sizes = single[C.bytes].drop_nulls()
+    least, most = int(sizes.min() or 0), int(sizes.max() or 0)  # type: ignore[call-overload]
+    if sizes.n_unique() > 1:
+        evidence["copy_sizes"] = MESSAGES("evidence.sizes", least_bytes=least, most_bytes=most)
+    if copies.avg_bytes is not None and most <= LIKE_SIZES * least:
         evidence["mean_size_bytes"] = copies.avg_bytes
     if launchers := _launchers(single):
         evidence["copied_by"] = MESSAGES("evidence.launchers", launchers=launchers)
-    if pageable := _pageable(single):
-        evidence["pageable_copies"] = pageable
+    through = {quantity: _through(single, memory) for quantity, memory in MEMORY.items()}
+    evidence |= {quantity: n for quantity, n in through.items() if n}
     parallel = _data_parallel(data, single) if direction == "D2D" else ()
     return Finding(
         check="memory_copies",
@@ -249,7 +255,7 @@ def _copy_finding(data: CategoryData, copies: CopyGrade) -> Finding:
         impact=impact.bounded_impact(copies.time_ms, copies.exposed_ms, **data.bases),
         hypothesis=MESSAGES("D2D.hypothesis.parallel")
         if parallel
-        else MESSAGES.texts(f"{direction}.hypothesis"),
+        else _hypothesis(direction, single),
         caveat=MESSAGES("caveat.D2H") if direction == "D2H" else None,
         verify=MESSAGES("verify", direction=direction),
         capture=MESSAGES("capture"),
@@ -261,8 +267,10 @@ def _copy_finding(data: CategoryData, copies: CopyGrade) -> Finding:
 def _single_copies(data: CategoryData, direction: str) -> pl.DataFrame:
     """Return the copies of the timeline's window in one direction."""
     if "gpu_work" not in data.tables:
-        texts = (C.launcher_name, C.src_kind, C.dst_kind)
-        return pl.DataFrame(schema={C.operation_uid: pl.Int64, **dict.fromkeys(texts, pl.String)})
+        numbers, texts = (C.operation_uid, C.bytes), (C.launcher_name, C.src_kind, C.dst_kind)
+        return pl.DataFrame(
+            schema={**dict.fromkeys(numbers, pl.Int64), **dict.fromkeys(texts, pl.String)}
+        )
     is_one = (pl.col(C.kind) == "copy") & (pl.col(C.direction) == direction)
     return timeline_window(data.tables["gpu_work"]).filter(is_one)
 
@@ -283,22 +291,22 @@ def _launchers(copies: pl.DataFrame) -> list[Message]:
     return [MESSAGES("evidence.launcher", copies=n, name=name) for name, n in most.iter_rows()]
 
 
-def _sizes(copies: pl.DataFrame) -> list[Message]:
-    """Return the copies by size, largest first, each with the sizes up to LIKE_SIZES times less."""
-    left = copies[C.bytes].drop_nulls().sort(descending=True) if C.bytes in copies.columns else None
-    found: list[Message] = []
-    while left is not None and len(left) and len(found) < SIZES_SHOWN:
-        is_like = left >= left[0] / LIKE_SIZES
-        like = left.filter(is_like)
-        found.append(MESSAGES("evidence.size", copies=len(like), size_bytes=like.mean()))
-        left = left.filter(~is_like)
-    return found
+def _through(copies: pl.DataFrame, memory: str) -> int:
+    """Return how many copies read or write this kind of host memory, if the trace records it."""
+    is_there = pl.any_horizontal(pl.col(C.src_kind, C.dst_kind) == memory)
+    return copies.filter(is_there).height
 
 
-def _pageable(copies: pl.DataFrame) -> int:
-    """Return how many copies read or write pageable host memory, if the trace records it."""
-    is_pageable = pl.any_horizontal(pl.col(C.src_kind, C.dst_kind) == PAGEABLE)
-    return copies.filter(is_pageable).height
+def _hypothesis(direction: str, copies: pl.DataFrame) -> tuple[Message, ...]:
+    """Return the likely cause; what copies to the host read follows from their sizes."""
+    is_value = (pl.col(C.bytes) <= SCALAR_BYTES) | pl.col(C.launcher_name).str.contains(HOST_READ)
+    known = copies.select(is_value=is_value).to_series().drop_nulls()
+    if direction != "D2H" or known.is_empty() or known.len() < copies.height:
+        return MESSAGES.texts(f"{direction}.hypothesis")
+    values = int(known.sum())
+    if 0 < values < known.len():
+        return (MESSAGES("hypothesis.both", single_values=values),)
+    return (MESSAGES("hypothesis.values" if values else "hypothesis.tensors"),)
 
 
 def _copies_from_totals(data: CategoryData) -> Iterator[Finding]:
@@ -346,12 +354,12 @@ def assessment(data: CategoryData) -> dict[str, JsonValue]:
         "total_count": sum(copies.count for copies in graded) if graded else None,
         "total_time_ms": totals.total_memcpy_time_ms,
         "percent_of_total": time_pct,
-        "issues": [_copy_issue(copies) for copies in graded],
+        "issues": [_copy_issue(data, copies) for copies in graded],
     }
 
 
-def _copy_issue(copies: CopyGrade) -> dict[str, JsonValue]:
-    hypothesis = MESSAGES.texts(f"{copies.direction}.hypothesis")
+def _copy_issue(data: CategoryData, copies: CopyGrade) -> dict[str, JsonValue]:
+    hypothesis = _hypothesis(copies.direction, _single_copies(data, copies.direction))
     description = MESSAGES(
         "description",
         copies=copies.count,

@@ -158,6 +158,9 @@ def _first(part: pl.DataFrame) -> str:
 
 def in_sentences(comparison: Comparison) -> None:
     """Draw the main differences, and an expander with the summary of the comparison."""
-    st.markdown(f"**{what_dominates(comparison)}**")
+    times = " ".join(map(prose, comparison.step_times))
+    st.markdown(f"**{times or what_dominates(comparison)}**")
+    if times:
+        st.markdown(what_dominates(comparison))
     with st.expander("Summary", icon=":material/notes:"):
         st.markdown("\n".join(f"- {prose(text)}" for text in comparison.summary))
