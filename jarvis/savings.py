@@ -37,6 +37,8 @@ MESSAGES = MessageTable(
         "at most {high_pct}.",
         "bounded.nothing": "{priority}: {time_ms} of GPU time{of_compute}, but the host does not "
         "wait for it, so the step stays as long.",
+        "bounded.hidden": "{priority}: {time_ms} of GPU time{of_compute}, but a collective that "
+        "ends later hides it, so the step stays as long.",
         "of_compute": " ({compute_pct} of compute)",
         "raised": "{priority}: it saves {gain_pct} of the step.",
         "interval.host": "{priority}: up to {high_pct} of the step, as the host needs the rest for "
@@ -79,8 +81,9 @@ def _with_step_saving(
     priority = step_priority(finding.priority, gain)
     update: dict[str, object] = {"impact": gain, "priority": priority}
     if priority is not finding.priority:
+        is_hidden = bool(bounds.hidden) and bounds.kernels_ms > 0
         update["priority_before"] = finding.priority
-        update["priority_reason"] = (_reason(finding, gain, priority),)
+        update["priority_reason"] = (_reason(finding, gain, priority, is_hidden=is_hidden),)
     return finding.model_copy(update=update)
 
 
@@ -143,7 +146,7 @@ def step_priority(priority: Priority, gain: Impact) -> Priority:
     return priority.at_least(floor).at_most(cap)
 
 
-def _reason(finding: Finding, gain: Impact, priority: Priority) -> Message:
+def _reason(finding: Finding, gain: Impact, priority: Priority, *, is_hidden: bool) -> Message:
     high_pct = (gain.step_pct or gain.e2e_pct).high
     if gain.is_interval:
         is_limited = gain.step_ms is not None and gain.step_ms.high < gain.saved_ms.high
@@ -161,7 +164,8 @@ def _reason(finding: Finding, gain: Impact, priority: Priority) -> Message:
         "gain_pct": gain.gain_pct,
         "high_pct": high_pct,
     }
-    return MESSAGES.pick("bounded" if high_pct > 0 else "bounded.nothing", values)
+    nothing = "bounded.hidden" if is_hidden else "bounded.nothing"
+    return MESSAGES.pick("bounded" if high_pct > 0 else nothing, values)
 
 
 def ranked(findings: Iterable[Finding], totals: Totals) -> list[Finding]:

@@ -320,6 +320,9 @@ def test_work_that_a_collective_hides_saves_nothing() -> None:
     found = savings.with_step_savings([finding(9.0, 1), finding(9.0, 2)], hidden, work)
     highs = [each.impact and each.impact.step_ms and each.impact.step_ms.high for each in found]
     assert highs == pytest.approx([3.0, 1.0])
+    all_hidden = replace(WHOLE, step=replace(BOUNDS, hidden=((0, 9_000_000),)))
+    (low, _) = savings.with_step_savings([finding(9.0, 1), finding(9.0, 2)], all_hidden, work)
+    assert "a collective that ends later hides it" in to_text(low.priority_reason)
 
 
 def test_only_the_kernels_that_a_finding_concerns_bound_its_saving() -> None:

@@ -332,12 +332,24 @@ def _is_awaited(finding: dict[str, Any], steps: dict[str, Any]) -> bool:
 
 
 def _running_ms(run: RunDirectory, finding: dict[str, Any], steps: dict[str, Any]) -> float:
-    """How long any kernel of the finding's rows runs in the steps."""
-    uids = rows_of(finding)
-    own = [event for event in run.table("gpu_work") if event["operation_uid"] in uids]
-    reached, running = steps["start_ns"], 0
+    """How long any kernel of the finding runs in the steps, outside the times in which a collective
+    hides it."""
+    uids, kernels = rows_of(finding), finding["kernels"]
+    own = [
+        event
+        for event in run.table("gpu_work")
+        if event["operation_uid"] in uids and (not kernels or event["name"] in kernels)
+    ]
+    first, last = steps["start_ns"], steps["end_ns"]
+    hidden = [(max(start, first), min(end, last)) for start, end in steps["hidden"]]
+    within = (_covered_ms(own, start, end) for start, end in hidden)
+    return _covered_ms(own, first, last) - math.fsum(within)
+
+
+def _covered_ms(own: list[dict[str, Any]], first: int, last: int) -> float:
+    reached, running = first, 0
     for start, length in sorted((event["ts_ns"], event["dur_ns"]) for event in own):
-        end = min(start + length, steps["end_ns"])
+        end = min(start + length, last)
         running += max(0, end - max(start, reached))
         reached = max(reached, end)
     return running / 1e6

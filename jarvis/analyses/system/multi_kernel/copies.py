@@ -224,7 +224,7 @@ def _copy_finding(data: CategoryData, copies: CopyGrade) -> Finding:
     }
     single = _single_copies(data, direction)
     sizes = single[C.bytes].drop_nulls()
-    least, most = int(sizes.min() or 0), int(sizes.max() or 0)  # type: ignore[call-overload]
+    least, most = min(sizes.to_list(), default=0), max(sizes.to_list(), default=0)
     if sizes.n_unique() > 1:
         evidence["copy_sizes"] = MESSAGES("evidence.sizes", least_bytes=least, most_bytes=most)
     if copies.avg_bytes is not None and most <= LIKE_SIZES * least:
