@@ -61,11 +61,6 @@ class Row:
         """GPU time of all calls, added up over the kernels."""
         return math.fsum(kernel["total_duration_us"] for kernel in self.kernels)
 
-    @property
-    def compute_us(self) -> float:
-        """GPU time without copies, which are no compute."""
-        return self.time_us - self.kernel_time_us(_is_copy)
-
     def kernel_time_us(self, is_meant: Any) -> float:
         """GPU time of the kernels whose lower-case name is meant."""
         return math.fsum(
@@ -146,10 +141,6 @@ class Row:
     @property
     def module_path(self) -> str:
         return self.cells["module_path"]
-
-
-def _is_copy(name: str) -> bool:
-    return name.startswith("memcpy ") or "copybuffer" in name
 
 
 @dataclass(frozen=True)

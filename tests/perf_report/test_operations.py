@@ -82,7 +82,7 @@ def test_kernel_time_is_busy_time_and_shares_are_of_the_timeline() -> None:
     builder.launches("Memcpy DtoD (Device -> Device)", us=15, at_us=2015.0, cat="gpu_memcpy")
     row = report(builder).operations.row(0, named=True)
     assert row["kernel_time_us"] == 30.0
-    assert row["percent_of_compute"] == pytest.approx(200.0)  # computes for 15 us
+    assert row["percent_of_compute"] == pytest.approx(100.0)  # of the sum of kernels
     assert row["percent_of_total"] == pytest.approx(100.0)
 
 
