@@ -173,7 +173,7 @@ class Finding(_Frozen):
     include part of that time too: savings from one pool or one row do not add up.
     ``priority_before`` is its priority before the step time that it saves changed it, and
     ``priority_reason`` why. A finding that ``leads`` makes the others uncertain and comes before
-    them.
+    them. ``kernels`` are the names of those of its operations that it concerns, empty for all.
     """
 
     check: str
@@ -197,6 +197,7 @@ class Finding(_Frozen):
     priority_before: Priority | None = None
     priority_reason: Text = ()
     leads: bool = False
+    kernels: tuple[str, ...] = ()
 
     @property
     def has_agent_card(self) -> bool:

@@ -29,6 +29,15 @@ GRAPH_LAUNCH = "(?i)graphlaunch"
 PAGEABLE = "Pageable"
 """The profiler's name for host memory that is not pinned."""
 
+CLONE = r"aten::(_to_copy|clone|contiguous|_reshape_copy)$"
+"""Pattern of the operators that duplicate a tensor."""
+
+LATE_PCT = 10.0
+"""Communication starts late if compute runs beside less than this share of it."""
+
+MAX_PAUSE_NS = 100_000
+"""Collectives of one stream with shorter pauses are queued one after the other."""
+
 PINNED = "Pinned"
 
 SCALAR_BYTES = 16
@@ -154,6 +163,11 @@ def has_checkpointing(facts: Facts, _: Subject) -> bool:
     return facts.has("call_tree", pl.col(C.name).str.contains(CHECKPOINT))
 
 
+def has_clones(facts: Facts, _: Subject) -> bool:
+    """Operators that duplicate tensors launch GPU work (table ``call_tree``)."""
+    return facts.has("call_tree", pl.col(C.name).str.contains(CLONE))
+
+
 def has_compiled_code(facts: Facts, _: Subject) -> bool:
     """Kernels of PyTorch's compiler run, by their name prefix (table ``operations``)."""
     return facts.has("operations", pl.col(C.name).str.contains(COMPILED_KERNEL))
@@ -258,6 +272,32 @@ def reduces_gradients(facts: Facts, subject: Subject) -> bool | None:
     one is not known and the other holds (tables ``operations``, ``collectives``)."""
     parts = has_backward(facts, subject), is_reduction_collective(facts, subject)
     return None if None in parts and False not in parts else all(parts)
+
+
+def communication_starts_late(facts: Facts, _: Subject) -> bool | None:
+    """Compute runs beside less than {LATE_PCT:.0f}% of most communication, taking together the
+    collectives that are queued one after the other on a stream; unknown without single GPU events
+    (table ``gpu_work``). Kernels that start beside it count."""
+    events = facts.table("gpu_work", *_STREAM, C.kind, C.ts_ns, C.dur_ns)
+    is_communication = pl.col(C.kind) == "communication"
+    collectives = events.filter(is_communication).sort(*_STREAM, C.ts_ns)
+    if collectives.is_empty():
+        return None
+    start, end = pl.col(C.ts_ns), pl.col(C.ts_ns) + pl.col(C.dur_ns)
+    is_next = start > end.shift().over(_STREAM) + MAX_PAUSE_NS
+    queued = (
+        collectives.with_columns(run=is_next.fill_null(value=True).cum_sum())
+        .group_by("run")
+        .agg(start.min(), end.max().alias(C.end_ns))
+        .sort(C.ts_ns)
+    )
+    compute = events.filter(pl.col(C.kind) == "compute").sort(C.ts_ns)
+    placed = compute.join_asof(queued, on=C.ts_ns, strategy="backward")
+    beside = placed.filter(start < pl.col(C.end_ns)).group_by("run").agg(pl.col(C.dur_ns).sum())
+    length = pl.col(C.end_ns) - pl.col(C.ts_ns)
+    is_late = 100 * pl.col(C.dur_ns).fill_null(0) < LATE_PCT * length
+    rated = queued.join(beside, on="run", how="left").select(length.alias("length"), late=is_late)
+    return 2 * int(rated.filter("late")["length"].sum()) > int(rated["length"].sum())
 
 
 def messages_are_large(facts: Facts, _: Subject) -> bool | None:
@@ -372,6 +412,7 @@ FACTS: Mapping[str, Callable[[Facts, Subject], bool | None]] = {
         has_several_steps,
         has_backward,
         has_checkpointing,
+        has_clones,
         has_compiled_code,
         has_graph_replay,
         has_loader_workers,
@@ -384,6 +425,7 @@ FACTS: Mapping[str, Callable[[Facts, Subject], bool | None]] = {
         copies_are_pageable,
         is_reduction_collective,
         reduces_gradients,
+        communication_starts_late,
         messages_are_large,
         has_replay_package,
         calls_are_independent,

@@ -1,6 +1,6 @@
 """The step time that findings save: its bounds, their order and priority, and what adds up."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import polars as pl
@@ -23,8 +23,9 @@ from jarvis.text.messages import Message, MessageTable, to_text
 CAPS = ((0.5, Priority.LOW), (1.0, Priority.MEDIUM), (5.0, Priority.HIGH))
 """A finding that saves less than this percentage of the steps has at most the priority."""
 
-FLOORS = ((40.0, Priority.CRITICAL), (20.0, Priority.HIGH), (5.0, Priority.MEDIUM))
-"""A finding that saves this percentage of the steps has at least the priority."""
+FLOORS = ((40.0, Priority.CRITICAL), (10.0, Priority.HIGH), (1.0, Priority.MEDIUM))
+"""A finding that saves this percentage of the steps has at least the priority. So none saves ten
+times more than one of a more urgent priority, except an interval."""
 
 EQUAL_DIGITS = 3
 """Savings in ms that are equal in so many decimals, to the µs, do not decide the order."""
@@ -36,6 +37,8 @@ MESSAGES = MessageTable(
         "at most {high_pct}.",
         "bounded.nothing": "{priority}: {time_ms} of GPU time{of_compute}, but the host does not "
         "wait for it, so the step stays as long.",
+        "bounded.hidden": "{priority}: {time_ms} of GPU time{of_compute}, but a collective that "
+        "ends later hides it, so the step stays as long.",
         "of_compute": " ({compute_pct} of compute)",
         "raised": "{priority}: it saves {gain_pct} of the step.",
         "interval.host": "{priority}: up to {high_pct} of the step, as the host needs the rest for "
@@ -78,16 +81,18 @@ def _with_step_saving(
     priority = step_priority(finding.priority, gain)
     update: dict[str, object] = {"impact": gain, "priority": priority}
     if priority is not finding.priority:
+        is_hidden = bool(bounds.hidden) and bounds.kernels_ms > 0
         update["priority_before"] = finding.priority
-        update["priority_reason"] = (_reason(finding, gain, priority),)
+        update["priority_reason"] = (_reason(finding, gain, priority, is_hidden=is_hidden),)
     return finding.model_copy(update=update)
 
 
 def _limit_ms(finding: Finding, bounds: StepBounds, gpu_work: pl.DataFrame | None) -> float:
     """Return the most step time that the finding can save."""
     if finding.time_pool is None:
-        uids = sorted(_rows(finding))
-        running_ms = bounds.kernels_ms if gpu_work is None else _running_ms(uids, bounds, gpu_work)
+        running_ms = bounds.kernels_ms
+        if gpu_work is not None:
+            running_ms = _running_ms(_own_work(finding, gpu_work), bounds)
         return min(bounds.kernels_ms, running_ms)
     pools = {
         IDLE_POOL: bounds.idle_ms,
@@ -111,16 +116,24 @@ def _is_awaited(finding: Finding, bounds: StepBounds) -> bool:
     return not pool or pool.startswith(COMMUNICATION_POOL)
 
 
-def _running_ms(uids: Sequence[int], bounds: StepBounds, gpu_work: pl.DataFrame) -> float:
-    """Return for how long GPU work of these operations runs within the steps.
+def _own_work(finding: Finding, gpu_work: pl.DataFrame) -> pl.DataFrame:
+    """Return the GPU work that the finding concerns."""
+    own = gpu_work.filter(pl.col(C.operation_uid).is_in(sorted(_rows(finding))))
+    return own.filter(pl.col(C.name).is_in(finding.kernels)) if finding.kernels else own
+
+
+def _running_ms(own: pl.DataFrame, bounds: StepBounds) -> float:
+    """Return for how long this GPU work runs within the steps.
 
     Work at the same time counts once: it can be hidden behind other work of the finding, and the
-    step waits for one of them at a time. Whether other work hides it is not known without the
-    dependencies, so such time counts.
+    step waits for one of them at a time. Work that is hidden behind a collective does not count
+    (``hidden_work``). Whether other work hides it is not known without the dependencies, so such
+    time counts.
     """
-    own = gpu_work.filter(pl.col(C.operation_uid).is_in(uids))
-    times = np.array([bounds.start_ns, bounds.end_ns], dtype=np.int64)
-    return float(np.diff(covered_until(own, times))[0]) / 1e6
+    times = np.array([(bounds.start_ns, bounds.end_ns), *bounds.hidden], dtype=np.int64)
+    times = times.clip(bounds.start_ns, bounds.end_ns)
+    (running_ns, *hidden_ns) = np.diff(covered_until(own, times.ravel()).reshape(times.shape))
+    return float((running_ns - sum(hidden_ns)).item()) / 1e6
 
 
 def step_priority(priority: Priority, gain: Impact) -> Priority:
@@ -133,7 +146,7 @@ def step_priority(priority: Priority, gain: Impact) -> Priority:
     return priority.at_least(floor).at_most(cap)
 
 
-def _reason(finding: Finding, gain: Impact, priority: Priority) -> Message:
+def _reason(finding: Finding, gain: Impact, priority: Priority, *, is_hidden: bool) -> Message:
     high_pct = (gain.step_pct or gain.e2e_pct).high
     if gain.is_interval:
         is_limited = gain.step_ms is not None and gain.step_ms.high < gain.saved_ms.high
@@ -151,7 +164,8 @@ def _reason(finding: Finding, gain: Impact, priority: Priority) -> Message:
         "gain_pct": gain.gain_pct,
         "high_pct": high_pct,
     }
-    return MESSAGES.pick("bounded" if high_pct > 0 else "bounded.nothing", values)
+    nothing = "bounded.hidden" if is_hidden else "bounded.nothing"
+    return MESSAGES.pick("bounded" if high_pct > 0 else nothing, values)
 
 
 def ranked(findings: Iterable[Finding], totals: Totals) -> list[Finding]:

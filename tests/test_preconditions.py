@@ -92,6 +92,21 @@ CASES: list[tuple[str, Tables, Tables]] = [
         {"call_tree": table("call_tree", {"name": "save_checkpoint"})},
     ),
     (
+        "has_clones",
+        {"call_tree": table("call_tree", {"name": "aten::contiguous"})},
+        {"call_tree": table("call_tree", {"name": "aten::is_contiguous"})},
+    ),
+    (
+        "communication_starts_late",
+        gpu(work(), work(kind="communication", stream=9, ts_ns=10, dur_ns=90)),
+        gpu(
+            work(ts_ns=20),
+            # The second one waits for the first one, not for compute.
+            work(kind="communication", stream=9, ts_ns=10, dur_ns=30),
+            work(kind="communication", stream=9, ts_ns=41, dur_ns=60),
+        ),
+    ),
+    (
         "has_compiled_code",
         {"operations": one("triton_poi_fused_add_0")},
         {"operations": one("my_triton_kernel")},
@@ -252,6 +267,7 @@ def test_a_precondition_may_name_its_subject() -> None:
         ("has_graph_replay", gpu(work(linked=False))),
         ("is_reduction_collective", {}),
         ("messages_are_large", {}),
+        ("communication_starts_late", {}),
         ("reduces_gradients", {"operations": TRAINING}),
         ("communication_shares_compute_stream", {}),
         ("copies_share_compute_stream", {}),

@@ -1,6 +1,7 @@
 """Step time saved: bounds, order, priority and sum of findings."""
 
 from dataclasses import replace
+from itertools import combinations
 
 import polars as pl
 import pytest
@@ -105,10 +106,10 @@ def test_findings_without_a_saving_are_ranked_by_affected_time() -> None:
 
 
 def kernels(*rows: tuple[int, float, float]) -> pl.DataFrame:
-    """GPU work as (uid of the operation, start in ms, duration in ms)."""
+    """GPU work as (uid of the operation, start in ms, duration in ms); the uid is the name too."""
     return pl.DataFrame(
-        [(uid, round(ts * 1e6), round(dur * 1e6)) for uid, ts, dur in rows],
-        schema=["operation_uid", "ts_ns", "dur_ns"],
+        [(uid, str(uid), round(ts * 1e6), round(dur * 1e6)) for uid, ts, dur in rows],
+        schema=["operation_uid", "name", "ts_ns", "dur_ns"],
         orient="row",
     )
 
@@ -207,10 +208,9 @@ def of_step(pct: float, *, is_interval: bool = False) -> Impact:
         (1.0, Priority.CRITICAL, Priority.HIGH),
         (4.9, Priority.CRITICAL, Priority.HIGH),
         (5.0, Priority.CRITICAL, Priority.CRITICAL),
-        (4.9, Priority.LOW, Priority.LOW),
-        (5.0, Priority.LOW, Priority.MEDIUM),
-        (19.9, Priority.LOW, Priority.MEDIUM),
-        (20.0, Priority.LOW, Priority.HIGH),
+        (1.0, Priority.LOW, Priority.MEDIUM),
+        (9.9, Priority.LOW, Priority.MEDIUM),
+        (10.0, Priority.LOW, Priority.HIGH),
         (39.9, Priority.MEDIUM, Priority.HIGH),
         (40.0, Priority.LOW, Priority.CRITICAL),
     ],
@@ -219,6 +219,15 @@ def test_the_share_of_the_steps_bounds_and_raises_a_priority(
     pct: float, word: Priority, expected: Priority
 ) -> None:
     assert savings.step_priority(word, of_step(pct)) is expected
+
+
+def test_no_finding_saves_ten_times_more_than_one_of_a_more_urgent_priority() -> None:
+    ends: dict[int, list[float]] = {priority.rank: [] for priority in Priority}
+    for pct in (tenths / 10 for tenths in range(1, 1000)):
+        for word in Priority:
+            ends[savings.step_priority(word, of_step(pct)).rank].append(pct)
+    for more_urgent, less_urgent in combinations(sorted(ends), 2):
+        assert max(ends[less_urgent]) <= 10 * min(ends[more_urgent])
 
 
 @pytest.mark.parametrize(
@@ -303,3 +312,21 @@ def test_a_finding_that_makes_the_others_uncertain_comes_first() -> None:
     leading = finding(None, title="incomplete").model_copy(update={"leads": True})
     found = savings.with_step_savings([modelled(9.0, 1), leading], STEP, LONG)
     assert savings.ranked(found, STEP)[0] is found[1]
+
+
+def test_work_that_a_collective_hides_saves_nothing() -> None:
+    work = kernels((1, 0.0, 4.0), (2, 4.0, 2.0))
+    hidden = replace(WHOLE, step=replace(BOUNDS, hidden=((3_000_000, 5_000_000),)))
+    found = savings.with_step_savings([finding(9.0, 1), finding(9.0, 2)], hidden, work)
+    highs = [each.impact and each.impact.step_ms and each.impact.step_ms.high for each in found]
+    assert highs == pytest.approx([3.0, 1.0])
+    all_hidden = replace(WHOLE, step=replace(BOUNDS, hidden=((0, 9_000_000),)))
+    (low, _) = savings.with_step_savings([finding(9.0, 1), finding(9.0, 2)], all_hidden, work)
+    assert "a collective that ends later hides it" in to_text(low.priority_reason)
+
+
+def test_only_the_kernels_that_a_finding_concerns_bound_its_saving() -> None:
+    work = kernels((1, 0.0, 4.0), (2, 4.0, 2.0))
+    gain = in_steps(finding(9.0, 1, 2).model_copy(update={"kernels": ("2",)}), work)
+    assert gain.step_ms is not None
+    assert gain.step_ms.high == pytest.approx(2.0)

@@ -383,13 +383,16 @@ def _epilogue_gain(
 ) -> Impact:
     """Return the gain of absorbing the steps into the product.
 
-    high: all time of the steps; mid: without the time that their other operands take at the target;
-    low: other operands at today's speed, and the product slowed down by OVERLAP_PART of that time.
+    high: all time of the steps; mid: without the time that their other operands take at the target,
+    the middle of the range without other operands; low: other operands at today's speed, and the
+    product slowed down by OVERLAP_PART of that time.
     """
     time_ms = chain.time_ms
     mid_ms = max(0.0, time_ms - added_ms * impact.FULL_PCT / target_pct)
     traffic_share = min(1.0, chain.row[C.fused_bytes] / chain.row[C.step_bytes])
     low_ms = min(mid_ms, time_ms * (1 - traffic_share) * (1 - OVERLAP_PART))
+    if mid_ms >= time_ms:
+        mid_ms = (low_ms + time_ms) / 2
     return impact.bounded_impact(time_ms, time_ms, low_ms=low_ms, mid_ms=mid_ms, **bases)
 
 

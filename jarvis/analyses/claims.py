@@ -1,8 +1,9 @@
 """Assign operations to analyses and rank the top operations."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
+from typing import Any
 
 import polars as pl
 
@@ -16,6 +17,7 @@ from jarvis.perf_report.unified import LAUNCHED, RUNTIME_CALL, SYNTHETIC_END
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE
 from jarvis.schemas.names import C
 from jarvis.text.format import cut
+from jarvis.trace.links import RUNTIME_CALL
 
 KERNEL_NAME_CATEGORIES = ("elementwise", "reduce", "multi_tensor_apply", "other")
 """Op categories that an unregistered op can get from the name of its first kernel."""
@@ -133,62 +135,72 @@ def top_operations(
     compute_ms: float,
     total_ms: float,
 ) -> pl.DataFrame:
-    """Return the launching operators with most GPU time (columns: ``TOP_SCHEMA``).
+    """Return the operators with most GPU time that launch it (columns: ``TOP_SCHEMA``).
 
     ``ops_summary`` names the operators that launch (``aten::miopen_convolution``), ``claimed`` has
     rows for their parent operators that a perf model covers (``aten::convolution``). They are
     joined through the GPU events: an operation row belongs to the launcher that has most of its
     time. ``operation_uids`` are these rows; the first has most time and gives ``uid``. A launcher
     without such a row takes ``uid`` from the row where it has most time. Without GPU events the
-    launchers that a row names share its time. Kernels that the runtime launches without an operator
-    are listed by their own names.
+    launchers that a row names share its time. Calls of the runtime are no operators: what they
+    launch without one counts by the name of the kernel.
     """
-    kernels = _kernels_without_operator(claimed)
-    launchers = [
-        (time_us, name, count)
-        for name, time_us, count in ops_summary[_SUMMED].iter_rows()
-        if not RUNTIME_CALL.fullmatch(name)
-    ]
-    launchers += [
-        (sum(time_us for time_us, _, _ in rows), name, sum(calls for _, calls, _ in rows))
-        for name, rows in kernels.items()
-    ]
-    heaviest = sorted(launchers, key=lambda launcher: (-launcher[0], launcher[1]))
-    shares = _shares(gpu_work if gpu_work.height else _named_launchers(claimed))
+    work = gpu_work if gpu_work.height else _named_launchers(claimed)
+    shares = _shares(work)
+    of_compute = dict(_of_compute(work).rows())
     ranked = claimed.sort(C.kernel_time_us, C.uid, descending=[True, False])
-    rows = []
-    for rank, (time_us, name, count) in enumerate(heaviest[:TOP_OPERATIONS], start=1):
-        time_ms = time_us / 1000
-        launched = shares.get(name, []) + [(uid, True) for _, _, uid in kernels.get(name, ())]
+    rows: list[dict[str, Any]] = []
+    is_operator = ~pl.col(C.name).str.contains(RUNTIME_CALL)
+    for top in ops_summary.filter(is_operator).iter_rows(named=True):
+        launched = shares.get(top[C.name], [])
         leading = _rows(ranked, [uid for uid, leads in launched if leads])
+        other = _rows(ranked, [uid for uid, _ in launched[:1]])
+        time_ms = top[C.direct_kernel_time_us] / 1000
+        compute_part_ms = time_ms * of_compute.get(top[C.name], 1.0)
         rows.append(
             {
-                "rank": rank,
-                "name": name,
+                "name": top[C.name],
                 "time_ms": time_ms,
-                "count": count,
-                "percent_of_compute": 100 * time_ms / compute_ms if compute_ms > 0 else None,
-                "percent_of_total": 100 * time_ms / total_ms if total_ms > 0 else None,
-                **_facts(
-                    leading if leading.height else _rows(ranked, [uid for uid, _ in launched[:1]])
-                ),
+                "count": top[C.count],
+                "percent_of_compute": _pct(compute_part_ms, compute_ms),
+                **_facts(leading if leading.height else other),
                 "operation_uids": leading[C.uid].to_list(),
             }
         )
-    return pl.DataFrame(rows, schema=TOP_SCHEMA)
+    rows += _kernels_without_operator(ranked)
+    heaviest = sorted(rows, key=lambda row: (-row["time_ms"], row["name"]))[:TOP_OPERATIONS]
+    for rank, row in enumerate(heaviest, start=1):
+        row |= {"rank": rank, "percent_of_total": _pct(row["time_ms"], total_ms)}
+    return pl.DataFrame(heaviest, schema=TOP_SCHEMA)
 
 
-def _kernels_without_operator(claimed: pl.DataFrame) -> dict[str, list[tuple[float, int, int]]]:
-    """Return time in µs, launches and uid of the rows of each kernel that a runtime call launches
-    without an operator."""
-    found: dict[str, list[tuple[float, int, int]]] = {}
-    columns = (C.name, C.kernel_time_us, C.operation_count, C.uid)
-    for name, time_us, launches, uid in claimed.select(columns).iter_rows():
-        launcher, arrow, kernel = name.partition(LAUNCHED)
-        if arrow and RUNTIME_CALL.fullmatch(launcher):
-            rows = found.setdefault(kernel.removesuffix(SYNTHETIC_END), [])
-            rows.append((time_us, launches, uid))
-    return found
+def _pct(time_ms: float, of_ms: float) -> float | None:
+    """Return the share in percent; None without time, as of copies in compute."""
+    return 100 * time_ms / of_ms if of_ms > 0 and time_ms > 0 else None
+
+
+def _of_compute(work: pl.DataFrame) -> pl.DataFrame:
+    """Return ``launcher_name`` and the part of its work that is compute, not copies."""
+    launched = work.filter(pl.col(C.kind) != COMMUNICATION).drop_nulls(C.launcher_name)
+    time, is_compute = pl.col(C.dur_ns), pl.col(C.kind) == COMPUTE
+    sums = launched.group_by(C.launcher_name).agg(time.sum(), part=time.filter(is_compute).sum())
+    return sums.filter(time > 0).select(C.launcher_name, pl.col("part") / time)
+
+
+def _kernels_without_operator(ranked: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    """Yield a row for each kernel that a call of the runtime launches outside all operators."""
+    parts = pl.col(C.name).str.splitn(LAUNCHED, 2).struct
+    named = ranked.with_columns(launcher=parts[0], kernel=parts[1].str.strip_suffix(SYNTHETIC_END))
+    found = named.drop_nulls("kernel").filter(pl.col("launcher").str.contains(RUNTIME_CALL))
+    for rows in found.partition_by("kernel", maintain_order=True):
+        yield {
+            "name": rows["kernel"][0],
+            "time_ms": float(rows[C.kernel_time_us].sum()) / 1000,
+            "count": int(rows[C.operation_count].sum()),
+            "percent_of_compute": float(rows[C.percent_of_compute].sum()) or None,
+            **_facts(rows),
+            "operation_uids": rows[C.uid].to_list(),
+        }
 
 
 def _named_launchers(claimed: pl.DataFrame) -> pl.DataFrame:

@@ -228,7 +228,7 @@ def _sums(data: CategoryData, absent: str | None) -> dict[str, object]:
     time_us = float(rows[C.kernel_time_us].sum())
     return {
         "gpu_time_ms": time_us / 1000,
-        "percent_of_compute": impact.share_pct(time_us / 1000, totals.compute_time_ms),
+        "percent_of_compute": float(rows[C.percent_of_compute].sum()),
         "percent_of_total": impact.share_pct(time_us / 1000, totals.total_time_ms),
         "efficiency_pct": weighted_efficiency(judged),
         "mean_efficiency_pct": judged[C.pct_roofline].mean(),

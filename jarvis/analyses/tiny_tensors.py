@@ -1,11 +1,12 @@
 """Advice on operators that process parameters, buffers or counters one by one."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import polars as pl
 
 from jarvis.schemas.names import C
-from jarvis.text.messages import MessageTable, action
+from jarvis.text.messages import Message, MessageTable, action
 
 DATA_PARALLEL = "DistributedDataParallel"
 """The module that synchronizes the replicas of a model; it copies outside all other modules."""
@@ -73,7 +74,27 @@ def owner_advice(rows: pl.DataFrame) -> pl.Series:
     return pl.Series("owner_advice", advice, dtype=pl.List(pl.String))
 
 
-def _owner(call: Mapping[str, str | None], *, is_parallel: bool) -> str | None:
+def data_parallel_copies(copies: pl.DataFrame, operations: pl.DataFrame) -> tuple[Message, ...]:
+    """Return the messages on the copies of ``DistributedDataParallel``, most time first.
+
+    ``copies`` are those rows of ``operations`` that copy; without messages if most of their time is
+    in others.
+    """
+    paths = operations[C.module_path].list.first()
+    if not paths.str.starts_with(DATA_PARALLEL).any():
+        return ()
+    modules = pl.col(C.module_path).list.eval(pl.element().str.replace(r"_\d+$", ""))
+    place = pl.coalesce(pl.when(modules.list.len() > 0).then(modules.list.join("/")), C.entry_point)
+    times: dict[str, float] = {}
+    for row in copies.with_columns(place.alias(C.called_from), arguments=None).to_dicts():
+        if owner := _owner(row, is_parallel=True):
+            times[owner] = times.get(owner, 0.0) + row[C.kernel_time_us]
+    if sum(times.values()) <= copies[C.kernel_time_us].sum() / 2:
+        return ()
+    return tuple(Message(id=owner) for owner in sorted(times, key=lambda owner: -times[owner]))
+
+
+def _owner(call: Mapping[str, Any], *, is_parallel: bool) -> str | None:
     name, place = call[C.name], call[C.called_from]
     if place == DATA_PARALLEL and name == "aten::copy_":
         return BUFFERS

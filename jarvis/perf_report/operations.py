@@ -18,6 +18,9 @@ from jarvis.perf_report.unified import UnifiedCalls
 from jarvis.perf_report.work import COMMUNICATION, COPY, GpuWork
 from jarvis.schemas.names import C
 
+COPY_TIME_US = "copy_time_us"
+"""Time of copies in a row of ``measured``; the table ``operations`` does not have it."""
+
 _ORDER = ([C.kernel_time_us, C.uid], [True, False])
 
 
@@ -121,8 +124,8 @@ def operations(
                 ),
                 C.compute: pl.when(pl.col(C.compute) != "").then(C.compute),
                 C.params: pl.when("is_known").then(C.params),
-                C.percent_of_compute: _share(totals.compute_time_ms),
-                C.percent_of_total: _share(totals.total_time_ms),
+                C.percent_of_compute: _share_of_compute(totals),
+                C.percent_of_total: _share(pl.col(C.kernel_time_us), totals.total_time_ms),
             },
             **_python_context(rows, stacks),
         )
@@ -151,19 +154,26 @@ def reprojected(
     return with_efficiency(rows, hardware).with_columns(compute.alias(C.compute))
 
 
-def _share(of_ms: float) -> pl.Expr:
-    share = pl.col(C.kernel_time_us) / (10 * of_ms) if of_ms else pl.lit(None)
-    return share.cast(pl.Float64)
+def _share_of_compute(totals: Totals) -> pl.Expr:
+    """Return the share of each row without its copies and communication, which are no compute.
+
+    Kernels that run at the same time count in full, so their sum is the whole if it is longer.
+    """
+    compute_us = pl.col(C.kernel_time_us) - pl.col(COPY_TIME_US) - pl.col(C.comm_time_us)
+    compute_us = compute_us.clip(lower_bound=0.0)
+    overlap = pl.max_horizontal(compute_us.sum() / 1000 / (totals.compute_time_ms or 1.0), 1.0)
+    return _share(compute_us / overlap, totals.compute_time_ms)
+
+
+def _share(time_us: pl.Expr, of_ms: float) -> pl.Expr:
+    return (time_us / (10 * of_ms) if of_ms else pl.lit(None)).cast(pl.Float64)
 
 
 def _of_work(work: pl.DataFrame) -> pl.DataFrame:
-    """Return ``operation_uid, kernel_count, comm_time_us, crosses_link`` of GPU work.
+    """Return ``operation_uid, kernel_count, comm_time_us, copy_time_us, crosses_link`` of GPU work.
 
     ``crosses_link``: most of the time of its GPU events is in copies from or to the host.
     """
-    communication = busy_ns(
-        work.filter(pl.col(C.kind) == COMMUNICATION), [C.operation_uid, C.owner_uid]
-    )
     is_over_link = (pl.col(C.kind) == COPY) & copy_direction().is_in(["H2D", "D2H"])
     over_link_ns = pl.col(C.dur_ns).filter(is_over_link).sum()
     return (
@@ -172,14 +182,16 @@ def _of_work(work: pl.DataFrame) -> pl.DataFrame:
             pl.len().alias(C.kernel_count),
             (2 * over_link_ns > pl.col(C.dur_ns).sum()).alias(C.crosses_link),
         )
-        .join(
-            communication.group_by(C.operation_uid).agg(pl.col(C.busy_ns).sum()),
-            on=C.operation_uid,
-            how="left",
-        )
-        .with_columns(microseconds(pl.col(C.busy_ns).fill_null(0)).alias(C.comm_time_us))
-        .drop(C.busy_ns)
+        .join(_time_of(work, COMMUNICATION, C.comm_time_us), on=C.operation_uid, how="left")
+        .join(_time_of(work, COPY, COPY_TIME_US), on=C.operation_uid, how="left")
+        .with_columns(pl.col(C.comm_time_us, COPY_TIME_US).fill_null(0.0))
     )
+
+
+def _time_of(work: pl.DataFrame, kind: str, name: str) -> pl.DataFrame:
+    """Return ``operation_uid`` and the busy time in µs of GPU work of a kind."""
+    calls = busy_ns(work.filter(pl.col(C.kind) == kind), [C.operation_uid, C.owner_uid])
+    return calls.group_by(C.operation_uid).agg(microseconds(pl.col(C.busy_ns).sum()).alias(name))
 
 
 def _launchers(work: pl.DataFrame, host_calls: HostCalls) -> pl.DataFrame:

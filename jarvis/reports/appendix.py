@@ -78,8 +78,8 @@ def methodology(hardware: HardwareSpec | None, target_pct: float) -> list[str]:
         "Ranges from a perf model extend from half of the way to the target "
         f"({by_default}{target_pct:g}% of the roofline) to the full roofline; an upper bound is "
         "time in the trace that a change can remove at most.",
-        "The time of a category includes copies by its operators, but compute time does not: the "
-        "shares of the categories may add up to more than 100%.",
+        "The time of a category includes copies and communication by its operators, its share of "
+        "compute does not.",
         "A trace shows what is slow, not why: likely causes are hypotheses, to be tested with the "
         "platform's hardware-counter profiler.",
     ]

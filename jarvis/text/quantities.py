@@ -95,7 +95,7 @@ QUANTITIES: Mapping[str, Quantity] = {
     "compute_wall_pct": Quantity("Compute", "% of the GPU window"),
     "exposed_communication_wall_pct": Quantity("Exposed communication", "% of the GPU window"),
     "exposed_copies_wall_pct": Quantity("Exposed copies", "% of the GPU window"),
-    "possible_speedup": Quantity("Possible speedup"),
+    "possible_speedup": Quantity("Possible speedup of the GPU window"),
     "gaps": Quantity("Gaps"),
     "longest_gap_ms": Quantity("Longest gap", "ms"),
     "share_of_idle_pct": Quantity("Share of idle time", "%"),

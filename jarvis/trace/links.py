@@ -10,6 +10,9 @@ GRAPH_LAUNCHES = ("cudaGraphLaunch", "hipGraphLaunch")
 SUBMITS_WORK = r"(?i)launch|memcpy|memset"
 """Pattern of the names of runtime calls that submit GPU work."""
 
+RUNTIME_CALL = r"^(cuda|cu|hip|ur|ze)[A-Z]\w*$"
+"""Pattern of the names of calls of the runtime and the driver, which are no operations."""
+
 ARROW = "ac2g"
 """Category of the flow arrows from a host call to its GPU event."""
 

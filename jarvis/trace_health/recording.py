@@ -54,14 +54,24 @@ def _gpu_events(trace: Trace) -> Fact:
 
 def _operators(trace: Trace) -> Fact:
     count = trace.cpu_ops.height
+    found = f"{counted(count, 'operator call')}."
+    if not count:
+        calls = trace.runtime.height
+        found = (
+            f"The trace contains only GPU events and {counted(calls, 'runtime call')}."
+            if calls
+            else "The trace contains only GPU events."
+        )
     return Fact(
         "operators",
         "Operators",
-        f"{counted(count, 'operator call')}." if count else "The trace contains only GPU events.",
+        found,
         float(count),
         "calls",
         when(not count, Severity.WARNING),
-        "" if count else "Kernels cannot be attributed to operators; only the timeline is shown.",
+        ""
+        if count
+        else "Kernels cannot be attributed to operators, so they have no shapes and no rooflines.",
         "" if count else "Record with CPU activity.",
     )
 

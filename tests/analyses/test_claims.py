@@ -218,6 +218,33 @@ def test_top_operations_find_their_rows_through_the_events() -> None:
     assert top["percent_of_compute"].to_list() == pytest.approx([85.0, 9.0])
 
 
+def test_calls_of_the_runtime_are_no_operations() -> None:
+    names = [f"cudaLaunchKernel->{kernel} (Synthetic Op)" for kernel in ("gemm_a", "gemm_b")]
+    rows = operations(*(operation(name, time_us=40.0) for name in (*names, "cudnn::op")))
+    top = top_operations(
+        summary(("cudaLaunchKernel", 80.0), ("cudnn::op", 40.0)),
+        work(("cudaLaunchKernel", 1, 40), ("cudaLaunchKernel", 2, 40), ("cudnn::op", 3, 40)),
+        claim_operations(rows, load_analyses().values()),
+        compute_ms=1.0,
+        total_ms=1.0,
+    )
+    assert top["name"].to_list() == ["cudnn::op", "gemm_a", "gemm_b"]
+    assert top["operation_uids"].to_list() == [[3], [1], [2]]
+
+
+def test_the_copies_of_an_operator_are_no_compute() -> None:
+    rows = operations(operation("aten::copy_", time_us=40.0), operation("aten::to", time_us=40.0))
+    copies = work(("aten::copy_", 1, 40)).with_columns(kind=pl.lit("copy"))
+    top = top_operations(
+        summary(("aten::copy_", 40.0), ("aten::to", 40.0)),
+        pl.concat([copies, work(("aten::to", 2, 40))]),
+        claim_operations(rows, load_analyses().values()),
+        compute_ms=1.0,
+        total_ms=1.0,
+    )
+    assert top["percent_of_compute"].to_list() == [None, pytest.approx(4.0)]
+
+
 def test_a_launcher_that_leads_no_row_still_names_the_one_it_works_in() -> None:
     rows = claim_operations(
         operations(operation("aten::layer_norm", time_us=100.0, op_category="NORM_fwd")),

@@ -225,10 +225,78 @@ def test_copies_name_their_operators_and_share_the_time_of_their_rows() -> None:
 def test_advice_on_gradients_needs_a_backward_pass(direction: str, is_gradient: bool) -> None:
     rows = operations(operation("aten::mm", time_us=10.0, direction=direction))
     reduction = table("collectives", {"uid": 1, "collective": "allreduce", "dur_us": 10.0})
-    data = system(KEY, comm(30.0, 40.0), tables={"collectives": reduction})
-    data = replace(data, operations=rows)
+    late = gpu_work(("compute", 0, 10, True), ("communication", 10, 90, True))
+    tables = {"collectives": reduction, "gpu_work": late}
+    data = replace(system(KEY, comm(30.0, 40.0), tables=tables), operations=rows)
     for finding in supported_in(data, (*exposed_communication(data), *poor_overlap(data))):
         assert ("backward pass" in finding.algorithmic) is is_gradient
+        assert finding.hypothesis
+
+
+@pytest.mark.parametrize("compute_ns", [40, 8])
+def test_communication_beside_compute_did_not_start_late(compute_ns: int) -> None:
+    """The second collective waits for the first one, beside which compute runs."""
+    work = gpu_work(
+        ("compute", 20, compute_ns, True),
+        ("communication", 10, 50, True),
+        ("communication", 61, 39, True),
+    )
+    training = operations(operation("aten::mm", time_us=10.0, direction="backward"))
+    reduction = table("collectives", {"uid": 1, "collective": "allreduce", "dur_us": 10.0})
+    tables = {"collectives": reduction, "gpu_work": work}
+    data = replace(system(KEY, comm(30.0, 40.0), tables=tables), operations=training)
+    (finding,) = supported_in(data, poor_overlap(data))
+    is_late = compute_ns < 9
+    assert ("issued only after the compute" in finding.hypothesis) is is_late
+    assert ("asynchronously" in finding.algorithmic) is is_late
+    assert ("as soon as the data is ready" in finding.kernel) is is_late
+
+
+def copied(*sizes: int, **values: object) -> pl.DataFrame:
+    single = {"kind": "copy", "direction": "D2D", "linked": True, "ts_ns": 0, "dur_ns": 5_000}
+    return table("gpu_work", *({**single, "bytes": size, **values} for size in sizes))
+
+
+def test_a_mean_of_unlike_sizes_is_not_given() -> None:
+    table_of = {"memory_copies": memory_copies_table(copy("D2D", 60, 5_000.0))}
+
+    def evidence(*sizes: int) -> dict[str, object]:
+        tables = {**table_of, "gpu_work": copied(*sizes)}
+        (finding,) = worded(memory_copies(system(KEY, totals(100.0), tables=tables)))
+        return finding.evidence
+
+    unlike, like = evidence(20_000_000, 256, 20_000_000, 256), evidence(1000, 3000)
+    assert "Mean size (bytes)" not in unlike
+    assert "Mean size (bytes)" in like
+
+
+@pytest.mark.parametrize("module", ["DistributedDataParallel_0", "Net_0"])
+def test_copies_of_data_parallel_training_are_not_clones(module: str) -> None:
+    rows = operations(
+        operation("aten::copy_", time_us=8.0, module_path=[], entry_point=None),
+        operation("aten::copy_", time_us=6.0, module_path=[module]),
+        operation("aten::mm", time_us=6.0, module_path=[module, "Linear_0"], direction="backward"),
+    )
+    tables = {
+        "memory_copies": memory_copies_table(copy("D2D", 60, 5_000.0)),
+        "gpu_work": pl.concat([copied(16, operation_uid=1), copied(16, operation_uid=2)]),
+        "operations": rows,
+        "call_tree": table("call_tree", {"name": "aten::clone"}),
+    }
+    data = replace(system(KEY, totals(100.0), tables=tables), operations=rows)
+    (finding,) = supported_in(data, memory_copies(data))
+    is_parallel = module.startswith("Distributed")
+    assert ("gradient_as_bucket_view" in finding.algorithmic) is is_parallel
+    assert ("clones" in finding.hypothesis) is not is_parallel
+
+
+def test_a_call_of_the_runtime_copies_nothing() -> None:
+    tables = {
+        "memory_copies": memory_copies_table(copy("D2D", 60, 5_000.0)),
+        "gpu_work": copied(16, launcher_name="cudaMemcpyAsync"),
+    }
+    (finding,) = worded(memory_copies(system(KEY, totals(100.0), tables=tables)))
+    assert "Copied by" not in finding.evidence
 
 
 @pytest.mark.parametrize(
@@ -335,9 +403,10 @@ def test_late_ranks_come_first_where_the_size_does_not_explain_the_time(
     dur_us: float, message_mb: float | None, is_slow: bool
 ) -> None:
     finding = exposed(collective(dur_us, message_mb))
-    assert ("Look for the cause of late ranks" in finding.algorithmic) is is_slow
+    assert finding.algorithmic.startswith("First compare the traces of all ranks")
+    assert ("If ranks are late, look" in finding.algorithmic) is is_slow
     assert ("alone on the same GPUs" in finding.kernel) is is_slow
-    assert ("send less" in finding.algorithmic) is not is_slow
+    assert ("Send less" in finding.algorithmic) is not is_slow
     assert "topology" in finding.kernel
 
 

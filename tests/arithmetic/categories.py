@@ -10,7 +10,14 @@ from tests.arithmetic.facts_groups import chain_facts, steps_of
 from tests.arithmetic.facts_system import copy_facts, of_communication, of_idle
 from tests.arithmetic.rendered import measured_lines
 from tests.arithmetic.run_directory import RunDirectory
-from tests.arithmetic.units import KERNEL_FLOOR_US, Facts, efficiency_pct, share, time_ms
+from tests.arithmetic.units import (
+    KERNEL_FLOOR_US,
+    Facts,
+    compute_pct,
+    efficiency_pct,
+    share,
+    time_ms,
+)
 
 ANY: dict[str, Any] = {"check": "", "quantities": [], "title": ""}
 DIRECTIONS = ("D2D", "D2H", "H2D")
@@ -24,7 +31,7 @@ def category_facts(run: RunDirectory, key: str) -> Facts:
     if run.results[key]["tier"] == "compute":
         judged = [row for row in rows if (row.efficiency_pct or 111) <= 110]
         facts["category_ms"].append(time_ms(rows))
-        facts["category_of_compute_pct"].append(share(time_ms(rows), run.compute_ms))
+        facts["category_of_compute_pct"].append(compute_pct(rows, run))
         facts["category_calls"].append(sum(row.calls for row in rows))
         facts["category_rows"].append(len(rows))
         facts["category_judged_pct"].append(share(time_ms(judged), time_ms(rows)))

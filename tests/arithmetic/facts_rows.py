@@ -5,7 +5,15 @@ import re
 from typing import Any
 
 from tests.arithmetic.run_directory import Row, RunDirectory
-from tests.arithmetic.units import FILL_OR_CAST, TRANSPOSE, Facts, efficiency_pct, share, time_ms
+from tests.arithmetic.units import (
+    FILL_OR_CAST,
+    TRANSPOSE,
+    Facts,
+    compute_pct,
+    efficiency_pct,
+    share,
+    time_ms,
+)
 
 
 def of_rows(facts: Facts, run: RunDirectory, finding: dict[str, Any], rows: list[Row]) -> None:
@@ -13,7 +21,7 @@ def of_rows(facts: Facts, run: RunDirectory, finding: dict[str, Any], rows: list
     total_ms, calls = time_ms(rows), sum(row.calls for row in rows)
     launches = sum(row.launches for row in rows)
     facts["time_ms"].append(total_ms)
-    facts["compute_pct"].append(share(total_ms, run.compute_ms))
+    facts["compute_pct"].append(compute_pct(rows, run))
     facts["category_pct"].append(share(total_ms, time_ms(run.category(finding["category"]))))
     facts["calls"].append(calls)
     facts["row_calls"] += [row.calls for row in rows]
@@ -28,7 +36,7 @@ def of_rows(facts: Facts, run: RunDirectory, finding: dict[str, Any], rows: list
     if (reached := efficiency_pct(rows)) is not None:
         facts["efficiency_pct"].append(reached)
     norms = [row for row in run.category("batchnorm") if re.search("batch_?norm", row.name)]
-    facts["batch_norm_pct"].append(share(time_ms(norms), run.compute_ms))
+    facts["batch_norm_pct"].append(compute_pct(norms, run))
     if heaviest.efficiency_pct:
         facts["roofline_times"].append(100 / heaviest.efficiency_pct)
     if heaviest.bytes is not None:

@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterator
 from tests.arithmetic.facts_checks import SIMPLE, baseline_rows
 from tests.arithmetic.run_directory import Row, RunDirectory
 from tests.arithmetic.savings import is_launch_bound
-from tests.arithmetic.units import FILL_OR_CAST, TRANSPOSE, Facts, efficiency_pct, share, time_ms
+from tests.arithmetic.units import (
+    FILL_OR_CAST,
+    TRANSPOSE,
+    Facts,
+    compute_pct,
+    efficiency_pct,
+    share,
+    time_ms,
+)
 
 Measure = Callable[[RunDirectory, list[Row]], float | None]
 FUSED_ATTENTION = re.compile(r"flash|fmha|attn_fwd|attn_bwd")
@@ -80,8 +88,8 @@ MEASURES: dict[str, Measure] = {
     ),
     "softmax_count": _count(lambda row: "softmax" in row.name),
     "softmax_time_ms": lambda run, rows: time_ms(row for row in rows if "softmax" in row.name),
-    "batch_norm_share_of_compute_pct": lambda run, rows: share(
-        time_ms(row for row in rows if re.search("batch_?norm", row.name.lower())), run.compute_ms
+    "batch_norm_share_of_compute_pct": lambda run, rows: compute_pct(
+        (row for row in rows if re.search("batch_?norm", row.name.lower())), run
     ),
     "transpose_count": lambda run, rows: sum(
         k["count"] for row in rows for k in row.kernels if TRANSPOSE.search(k["name"].lower())

@@ -198,7 +198,8 @@ def _of_epilogue(run: RunDirectory, facts: Facts) -> Saving:
     (time_ms,), (added,), (now,) = (facts[n] for n in ("time_ms", "fused_bytes", "step_bytes"))
     bandwidth = (run.hardware or {})["mem_bw_gbps"] * 1e6
     mid = max(0.0, time_ms - added / bandwidth / TARGET_PCT * 100)
-    return min(mid, time_ms * (1 - min(1.0, added / now)) * 0.85), mid, time_ms
+    low = min(mid, time_ms * (1 - min(1.0, added / now)) * 0.85)
+    return low, mid if mid < time_ms else (low + time_ms) / 2, time_ms
 
 
 def _of_waiting(run: RunDirectory, finding: dict[str, Any], facts: Facts) -> Saving | None:
@@ -331,12 +332,24 @@ def _is_awaited(finding: dict[str, Any], steps: dict[str, Any]) -> bool:
 
 
 def _running_ms(run: RunDirectory, finding: dict[str, Any], steps: dict[str, Any]) -> float:
-    """How long any kernel of the finding's rows runs in the steps."""
-    uids = rows_of(finding)
-    own = [event for event in run.table("gpu_work") if event["operation_uid"] in uids]
-    reached, running = steps["start_ns"], 0
+    """How long any kernel of the finding runs in the steps, outside the times in which a collective
+    hides it."""
+    uids, kernels = rows_of(finding), finding["kernels"]
+    own = [
+        event
+        for event in run.table("gpu_work")
+        if event["operation_uid"] in uids and (not kernels or event["name"] in kernels)
+    ]
+    first, last = steps["start_ns"], steps["end_ns"]
+    hidden = [(max(start, first), min(end, last)) for start, end in steps["hidden"]]
+    within = (_covered_ms(own, start, end) for start, end in hidden)
+    return _covered_ms(own, first, last) - math.fsum(within)
+
+
+def _covered_ms(own: list[dict[str, Any]], first: int, last: int) -> float:
+    reached, running = first, 0
     for start, length in sorted((event["ts_ns"], event["dur_ns"]) for event in own):
-        end = min(start + length, steps["end_ns"])
+        end = min(start + length, last)
         running += max(0, end - max(start, reached))
         reached = max(reached, end)
     return running / 1e6

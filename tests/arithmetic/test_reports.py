@@ -12,7 +12,7 @@ from tests.arithmetic.run_directory import RunDirectory
 from tests.arithmetic.savings import ranked, sources_of
 from tests.arithmetic.steps import PARTS, account_ns, step_spans
 from tests.arithmetic.test_results import values_of
-from tests.arithmetic.units import share, time_ms
+from tests.arithmetic.units import compute_pct, share, time_ms
 from tests.arithmetic.values import OF_REPORT, Values, of_score
 
 
@@ -98,9 +98,9 @@ def test_the_table_of_main_figures(run: RunDirectory) -> None:
         number, _, word = told.partition(" ")
         part_ns = sum(parts_ns[part] for part in words[word])
         assert reading(number).matches(share(part_ns, total_ns)), told
-    heaviest_ms = max(time_ms(run.category(key)) for key in run.results)
+    heaviest = max(map(run.category, run.results), key=time_ms)
     (of_compute,) = numbers(cells["Top Bottleneck Category"])
-    assert of_compute.matches(share(heaviest_ms, run.compute_ms))
+    assert of_compute.matches(compute_pct(heaviest, run))
 
 
 def test_the_account_of_a_step(run: RunDirectory) -> None:
@@ -126,7 +126,10 @@ def test_the_table_of_top_operations(run: RunDirectory) -> None:
     for (rank, time, of_compute), top in zip(rows, tops, strict=True):
         assert int(rank) == top["rank"]
         assert reading(time).matches(top["time_ms"])
-        assert reading(of_compute.lstrip("\\")).matches(share(top["time_ms"], run.compute_ms))
+        if top["percent_of_compute"] is None:
+            assert of_compute == "—"
+        else:
+            assert reading(of_compute.lstrip("\\")).matches(top["percent_of_compute"])
 
 
 def test_every_file_is_looked_at(run_of: RunOf) -> None:

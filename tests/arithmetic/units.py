@@ -29,6 +29,22 @@ def time_ms(rows: Iterable[Row]) -> float:
     return math.fsum(row.time_us for row in rows) / 1000
 
 
+def compute_pct(rows: Iterable[Row], run: RunDirectory) -> float:
+    """The rows' share of compute, to which copies do not count; of the sum of all rows if it is
+    longer, as kernels can run at the same time."""
+    compute_us = {
+        row["uid"]: math.fsum(k["total_us"] for k in row["kernels"] or () if not _is_copy(k))
+        for row in run.table("operations")
+    }
+    everything_ms = math.fsum(compute_us.values()) / 1000
+    own_ms = math.fsum(compute_us[row.uid] for row in rows) / 1000
+    return share(own_ms, max(run.compute_ms, everything_ms))
+
+
+def _is_copy(kernel: dict[str, Any]) -> bool:
+    return kernel["name"].startswith("Memcpy ") or "copyBuffer" in kernel["name"]
+
+
 def efficiency_pct(rows: Iterable[Row]) -> float | None:
     """Weighted by time, over the rows that have one."""
     known = [row for row in rows if row.efficiency_pct is not None]

@@ -82,7 +82,7 @@ def test_kernel_time_is_busy_time_and_shares_are_of_the_timeline() -> None:
     builder.launches("Memcpy DtoD (Device -> Device)", us=15, at_us=2015.0, cat="gpu_memcpy")
     row = report(builder).operations.row(0, named=True)
     assert row["kernel_time_us"] == 30.0
-    assert row["percent_of_compute"] == pytest.approx(200.0)  # computes for 15 us
+    assert row["percent_of_compute"] == pytest.approx(100.0)  # of the sum of kernels
     assert row["percent_of_total"] == pytest.approx(100.0)
 
 
@@ -168,3 +168,13 @@ def test_gpu_work_knows_who_launched_it() -> None:
         None,
     )
     assert gemm["dur_ns"] == 10_000
+
+
+def test_copies_and_communication_are_no_compute_and_shares_add_up() -> None:
+    built = trace().op("aten::copy_", [[8], [8]])
+    built.launches("Memcpy DtoD (Device -> Device)", us=30.0, cat="gpu_memcpy")
+    built.op("aten::mul", [[8], [8]]).launches("mul_kernel", us=40.0)
+    built.op("aten::mm", [[8, 8], [8, 8]]).launches("gemm", us=40.0, stream=9)
+    shares = dict(report(built).operations.select("name", "percent_of_compute").rows())
+    assert shares["aten::copy_"] == 0.0
+    assert shares["aten::mm"] == shares["aten::mul"] == pytest.approx(50.0)

@@ -181,8 +181,8 @@ MESSAGES = MessageTable(
         "or group normalization needs no statistics over the {extent:count position} of a channel.",
         "fused_kernel": "Select the DNN library's fused batch normalization instead of "
         "{main_kernel:name}. ",
-        "one_block": "The framework's own kernel assigns one block per channel, so it uses at "
-        "most {reductions:,} of {compute_units:,} compute units.",
+        "one_block": "The framework's own kernel assigns one block per channel, so the heaviest "
+        "call uses at most {reductions:,} of {compute_units:,} compute units.",
         **{
             f"share.{place}": "Batch normalization takes {batch_norm_pct} of compute in all, "
             f"{place} the {USUAL_COMPUTE_PCT[0]:.0f}-{USUAL_COMPUTE_PCT[1]:.0f}% usual in "

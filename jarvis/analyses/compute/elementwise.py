@@ -216,11 +216,12 @@ def many_calls(data: CategoryData) -> Iterator[Finding]:
     Rule: more than {MANY_CALLS} calls of the whole category.
     Threshold: {MANY_CALLS} calls; at least {MIN_COMPUTE_PCT}% of compute.
     """
-    group = OperationGroup(data.operations)
+    rows = data.operations.filter(pl.col(C.percent_of_compute) > 0)  # copies are no compute
+    group = OperationGroup(rows)
     if group.calls <= MANY_CALLS or group.compute_pct < MIN_COMPUTE_PCT:
         return
     by_name = (
-        data.operations.group_by(C.name)
+        rows.group_by(C.name)
         .agg(pl.col(C.operation_count).sum(), pl.col(C.kernel_time_us).sum())
         .sort(C.operation_count, C.name, descending=[True, False])
     )
@@ -229,7 +230,7 @@ def many_calls(data: CategoryData) -> Iterator[Finding]:
         for name, count, _ in by_name.head(NAMES_SHOWN).rows()
     ]
     mean_us = 1000 * group.time_ms / group.calls
-    launching_us = float(data.operations.filter(C.is_launch_bound)[C.kernel_time_us].sum())
+    launching_us = float(rows.filter(C.is_launch_bound)[C.kernel_time_us].sum())
     is_large = group.compute_pct > impact.MEDIUM_COMPUTE_PCT
     priority = Priority.MEDIUM if is_large else Priority.LOW
     yield Finding(

@@ -18,6 +18,7 @@ from jarvis.perf_report.intervals import (
     greatest_ns,
     least_ns,
 )
+from jarvis.perf_report.timeline.hidden_work import Span, hidden_work
 from jarvis.perf_report.timeline.step_account import StepAccount
 from jarvis.perf_report.timeline.steps import TimedBy
 from jarvis.perf_report.work import GpuWork
@@ -56,7 +57,8 @@ class StepBounds:
     ``kernels_ms`` bounds the savings of shorter kernels; ``idle_ms``, ``comm_ms`` and ``copies_ms``
     are idle time, exposed communication and exposed copies, as in the account. ``is_marked`` is
     False if the recording is the step; ``by_gpu`` is True if the GPU sets the pace of the steps, so
-    that ``kernels_ms`` bounds what less GPU work of any kind saves.
+    that ``kernels_ms`` bounds what less GPU work of any kind saves. In the times of ``hidden``,
+    shorter kernels save nothing (``hidden_work``).
     """
 
     steps: int = 0
@@ -69,6 +71,7 @@ class StepBounds:
     idle_ms: float = 0.0
     comm_ms: float = 0.0
     copies_ms: float = 0.0
+    hidden: tuple[Span, ...] = ()
 
 
 def step_bounds(trace: Trace, work: GpuWork, steps: pl.DataFrame) -> StepBounds:
@@ -84,9 +87,11 @@ def step_bounds(trace: Trace, work: GpuWork, steps: pl.DataFrame) -> StepBounds:
         return StepBounds()
     timed = steps.drop_nulls(C.dur_ns)
     busy_ns = account.total_ns - account.idle_ns
-    kernels_ns = _for_the_gpu_ns(trace, work, timed, account)
+    waits = host_waits(trace, work)
+    kernels_ns = _for_the_gpu_ns(trace, work, timed, account, waits)
+    hidden = hidden_work(work.window, waits)
     if trace.launches.is_empty():  # what the host does is not known
-        kernels_ns = busy_ns
+        kernels_ns, hidden = busy_ns, ()
     return StepBounds(
         steps=account.step_count,
         is_marked=account.is_marked,
@@ -98,16 +103,18 @@ def step_bounds(trace: Trace, work: GpuWork, steps: pl.DataFrame) -> StepBounds:
         idle_ms=account.idle_ns / 1e6,
         comm_ms=account.parts_ns[C.exposed_comm_ns] / 1e6,
         copies_ms=account.parts_ns[C.exposed_copy_ns] / 1e6,
+        hidden=hidden,
     )
 
 
-def _for_the_gpu_ns(trace: Trace, work: GpuWork, steps: pl.DataFrame, account: StepAccount) -> int:
+def _for_the_gpu_ns(
+    trace: Trace, work: GpuWork, steps: pl.DataFrame, account: StepAccount, waits: pl.DataFrame
+) -> int:
     """Return how much longer the steps take than the host needs for itself."""
     starts, ends = C.start_ns, _END_OF_STEP
     if account.timed_by is TimedBy.GPU:
         starts, ends = C.host_start_ns, pl.col(C.host_start_ns) + pl.col(C.host_dur_ns)
     spans = steps.select(first=starts, last=ends)
-    waits = host_waits(trace, work)
     until = (covered_until(waits, spans[side].to_numpy()) for side in ("last", "first"))
     waiting_ns = int(np.subtract(*until).sum()) if waits.height else 0
     if account.timed_by is TimedBy.GPU:

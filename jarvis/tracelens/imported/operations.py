@@ -16,6 +16,7 @@ from jarvis.perf_models import Registry
 from jarvis.perf_report.calls import ARGUMENTS
 from jarvis.perf_report.collectives import MIB
 from jarvis.perf_report.launchers import OTHER, with_op_category
+from jarvis.perf_report.operations import COPY_TIME_US
 from jarvis.perf_report.roofline import KERNEL_SEPARATOR, costs, sheet_metrics
 from jarvis.perf_report.timeline.gpu import copy_direction
 from jarvis.perf_report.unified import SYNTHETIC, SYNTHETIC_END
@@ -115,7 +116,7 @@ def measured(
             how="left",
             maintain_order="left",
         )
-        .with_columns(pl.col(C.kernel_count, C.comm_time_us).fill_null(0))
+        .with_columns(pl.col(C.kernel_count, C.comm_time_us, COPY_TIME_US).fill_null(0))
     )
 
 
@@ -252,7 +253,8 @@ def _kernels(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_kernels(kernels: pl.DataFrame) -> pl.DataFrame:
-    """Return ``uid, kernels, kernel_count, comm_time_us, crosses_link`` by operation."""
+    """Return ``uid, kernels, kernel_count, comm_time_us, copy_time_us, crosses_link`` by
+    operation."""
     time, by_kernel = pl.col(C.total_duration_us), [C.uid, C.name, C.stream]
     assert isinstance(KERNELS.inner, pl.Struct)
     fields = [field.name for field in KERNELS.inner.fields]
@@ -273,6 +275,7 @@ def _of_kernels(kernels: pl.DataFrame) -> pl.DataFrame:
     sums = kernels.group_by(C.uid).agg(
         pl.col(C.count).sum().alias(C.kernel_count),
         time.filter(pl.col(C.kind) == COMMUNICATION).sum().alias(C.comm_time_us),
+        time.filter(pl.col(C.kind) == COPY).sum().alias(COPY_TIME_US),
         (2 * time.filter(is_over_link).sum() > time.sum()).alias(C.crosses_link),
     )
     return lists.join(sums, on=C.uid)

@@ -124,8 +124,8 @@ ADVICE = {
     ),
     SMALL: Advice(
         rule=f"no side of the filter is longer than {SMALL_KERNEL}",
-        reason="the common {filter} filter ({channels} channels) has optimized kernels that "
-        "should be selected here{convolving_text:message}",
+        reason="the common {filter} filter ({channels} channels in the heaviest call) has "
+        "optimized kernels that should be selected here{convolving_text:message}",
         algorithmic="{layout_advice:message}",
         kernel="Check which algorithm the DNN library selects instead of {kernel} with autotuning "
         "on, and give {package} to the kernel team.",
@@ -269,6 +269,8 @@ def _layout_advice(rows: pl.DataFrame) -> dict[str, pl.Expr]:
     has_transposes = pl.col(C.transpose_pct) >= MODERATE_OVERHEAD_PCT
     has_card = has_transpose_card(rows)
     is_backward = pl.col(C.direction) == "backward"
+    # Normalization in training needs the statistics of the whole output before it can be fused.
+    is_training = (rows[C.direction] == "backward").any()
     return {
         "layout_advice": pl.when(has_transposes & is_last)
         .then(_id("change_last"))
@@ -280,7 +282,7 @@ def _layout_advice(rows: pl.DataFrame) -> dict[str, pl.Expr]:
         else pl.when(is_last).then(_id("first.weights")).otherwise(_id("first.model")),
         "layout_then": pl.when(is_backward)
         .then(_id("then.backward"))
-        .otherwise(_id("then.forward")),
+        .otherwise(_id("then.training" if is_training else "then.forward")),
     }
 
 

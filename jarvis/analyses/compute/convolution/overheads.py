@@ -31,6 +31,7 @@ LAYOUT = MessageTable(
         "first.weights": "convert weights and gradients too",
         "then.forward": "fuse the following normalization and activation into the {filter} "
         "convolution",
+        "then.training": "a larger batch gives each call more work",
         "then.backward": "a larger batch gives the products for both gradients more work",
     },
 )
@@ -57,8 +58,7 @@ TRANSPOSES = MessageTable(
         "algorithmic.last": "The inputs are already in channels_last: convert weights, gradients "
         "and the remaining modules too, so that no tensor changes its layout between them.",
         "algorithmic.high": "Convert the model and its input to channels_last "
-        "(`model.to(memory_format=torch.channels_last)`); this usually saves "
-        "{low_pct:.0f}-{high_pct:.0f}% of convolution time.",
+        "(`model.to(memory_format=torch.channels_last)`).",
         "algorithmic.moderate": "Consider converting the model and its input to channels_last "
         "(`model.to(memory_format=torch.channels_last)`).",
         "kernel": "{to_kernel_team}, to select kernels that accept the current layout.",
@@ -107,10 +107,6 @@ HIGH_OVERHEAD_PCT = 20.0
 MODERATE_OVERHEAD_PCT = 10.0
 """Share of convolution time in such kernels: above HIGH_OVERHEAD_PCT, act; above this one, worth
 considering; below, acceptable."""
-
-USUAL_GAIN_PCT = (30, 45)
-"""Share of convolution time that channels_last usually saves if the overhead is high, in
-percent."""
 
 
 def with_overheads(rows: pl.DataFrame) -> pl.DataFrame:
@@ -205,6 +201,7 @@ def layout_transposes(data: CategoryData) -> Iterator[Finding]:
         priority_local=local if is_high else local.at_most(Priority.MEDIUM),
         priority=priority if is_high else priority.at_most(Priority.MEDIUM),
         severity=Severity.HIGH if is_high else Severity.MEDIUM,
+        kernels=tuple(values["kernels"]),
         impact=impact.bounded_impact(
             transpose_ms,
             transpose_ms,
@@ -269,6 +266,7 @@ def fills_and_casts(data: CategoryData) -> Iterator[Finding]:
         kernel=FILLS.pick("kernel", values),
         priority_local=priority,
         priority=priority,
+        kernels=tuple(values["kernels"]),
         impact=impact.bounded_impact(fill_ms, fill_ms, **data.bases),
         hypothesis=FILLS("hypothesis"),
         caveat=FILLS("caveat"),
@@ -286,10 +284,7 @@ def overhead(rows: pl.DataFrame, column: str) -> tuple[float, float]:
 def _layout_action(*, is_high: bool, is_already_last: bool) -> Message:
     if is_already_last:
         return TRANSPOSES("algorithmic.last")
-    if not is_high:
-        return TRANSPOSES("algorithmic.moderate")
-    low_pct, high_pct = USUAL_GAIN_PCT
-    return TRANSPOSES("algorithmic.high", low_pct=low_pct, high_pct=high_pct)
+    return TRANSPOSES("algorithmic.high" if is_high else "algorithmic.moderate")
 
 
 def _by_direction(rows: pl.DataFrame) -> dict[str, float]:

@@ -110,7 +110,7 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
         ),
         hypothesis=MESSAGES("exposed.hypothesis.slow", gb_per_s=longest.gb_per_s)
         if longest and longest.is_slow
-        else MESSAGES("exposed.hypothesis"),
+        else MESSAGES.texts("exposed.hypothesis"),
         caveat=None if "collectives" in data.tables else MESSAGES("caveat.no_details"),
         verify=MESSAGES("exposed.verify"),
         capture=MESSAGES("capture"),
@@ -167,7 +167,7 @@ def poor_overlap(data: CategoryData) -> Iterator[Finding]:
         impact=impact.as_interval(
             impact.bounded_impact(totals.exposed_comm_time_ms, saved_ms, **data.bases)
         ),
-        hypothesis=MESSAGES("overlap.hypothesis"),
+        hypothesis=MESSAGES.texts("overlap.hypothesis"),
         caveat=caveat,
         verify=MESSAGES("overlap.verify"),
         capture=MESSAGES("capture"),

@@ -9,11 +9,13 @@ from pydantic import JsonValue
 from jarvis import impact
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.severity import Ladder, at_most, grade, is_worth_acting, priority_of, worst
+from jarvis.analyses.tiny_tensors import DATA_PARALLEL, data_parallel_copies
 from jarvis.analyses.window import timeline_window
 from jarvis.findings import COPIES_POOL, EvidenceValue, Finding, Priority, Severity
 from jarvis.preconditions import HOST_READ, PAGEABLE, PINNED, SCALAR_BYTES
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable, Templates, action, to_text
+from jarvis.trace.links import RUNTIME_CALL
 
 COPY_TIME_PCT: Ladder = (
     (10.0, Severity.CRITICAL),
@@ -37,6 +39,12 @@ MEMORY = {"pageable_copies": PAGEABLE, "pinned_copies": PINNED}
 
 SEPARATE_STREAM = action("Copy on a separate stream.", "copies_share_compute_stream")
 """Even from pinned memory, a copy does not overlap with compute on its own stream."""
+
+
+LIKE_SIZES = 4
+"""A mean of sizes that differ more is the size of none of them."""
+
+FIND_COPIES = "Find the operators that copy and check whether the data can stay where it is."
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +86,12 @@ COPY_ADVICE = {
     ),
     "D2D": CopyAdvice(
         title="copies within the device",
-        hypothesis=[
-            "Tensors are duplicated, as clones and `contiguous()` calls do.",
-            action("Gradients are packed into communication buckets.", "reduces_gradients"),
-        ],
+        hypothesis=action(
+            "Tensors are duplicated, as clones and `contiguous()` calls do.", "has_clones"
+        ),
         algorithmic=[
-            "Drop redundant clones, and write into preallocated views.",
-            action("Store gradients in their communication buckets.", "reduces_gradients"),
+            action("Drop redundant clones, and write into preallocated views.", "has_clones"),
+            action(FIND_COPIES, "not has_clones"),
         ],
         kernel="Fuse the copy with the kernel that produces or reads the tensor, and combine "
         "small copies into one.",
@@ -92,7 +99,7 @@ COPY_ADVICE = {
     "other": CopyAdvice(
         title="copies of unknown direction",
         hypothesis="The trace does not record which memories are involved.",
-        algorithmic="Find the operators that copy and check whether the data can stay where it is.",
+        algorithmic=FIND_COPIES,
         kernel=SEPARATE_STREAM,
     ),
 }
@@ -106,6 +113,7 @@ MESSAGES = MessageTable(
             for direction, advice in COPY_ADVICE.items()
             for field, text in asdict(advice).items()
         },
+        "D2D.hypothesis.parallel": f"`{DATA_PARALLEL}` copies tensors one by one.",
         "title": "{copies:count copy} {direction}",
         "issue": "{copies:,} {what} take {time_ms} ({wall_pct} of the GPU window), {exposed_ms} of "
         "it with nothing else running.",
@@ -214,18 +222,18 @@ def _copy_finding(data: CategoryData, copies: CopyGrade) -> Finding:
         "wall_pct": copies.time_pct,
         "exposed_ms": copies.exposed_ms,
     }
-    if copies.avg_bytes is not None:
-        evidence["mean_size_bytes"] = copies.avg_bytes
     single = _single_copies(data, direction)
+    sizes = single[C.bytes].drop_nulls()
+    least, most = min(sizes.to_list(), default=0), max(sizes.to_list(), default=0)
+    if sizes.n_unique() > 1:
+        evidence["copy_sizes"] = MESSAGES("evidence.sizes", least_bytes=least, most_bytes=most)
+    if copies.avg_bytes is not None and most <= LIKE_SIZES * least:
+        evidence["mean_size_bytes"] = copies.avg_bytes
     if launchers := _launchers(single):
         evidence["copied_by"] = MESSAGES("evidence.launchers", launchers=launchers)
-    sizes = single[C.bytes].drop_nulls()
-    if sizes.n_unique() > 1:
-        evidence["copy_sizes"] = MESSAGES(
-            "evidence.sizes", least_bytes=sizes.min(), most_bytes=sizes.max()
-        )
     through = {quantity: _through(single, memory) for quantity, memory in MEMORY.items()}
     evidence |= {quantity: n for quantity, n in through.items() if n}
+    parallel = _data_parallel(data, single) if direction == "D2D" else ()
     return Finding(
         check="memory_copies",
         category=data.key,
@@ -239,13 +247,15 @@ def _copy_finding(data: CategoryData, copies: CopyGrade) -> Finding:
             wall_pct=copies.time_pct,
             exposed_ms=copies.exposed_ms,
         ),
-        algorithmic=MESSAGES.texts(f"{direction}.algorithmic"),
+        algorithmic=parallel or MESSAGES.texts(f"{direction}.algorithmic"),
         kernel=MESSAGES.texts(f"{direction}.kernel"),
         priority_local=priority_of(copies.severity),
         priority=copies.priority,
         severity=copies.severity,
         impact=impact.bounded_impact(copies.time_ms, copies.exposed_ms, **data.bases),
-        hypothesis=_hypothesis(direction, single),
+        hypothesis=MESSAGES("D2D.hypothesis.parallel")
+        if parallel
+        else _hypothesis(direction, single),
         caveat=MESSAGES("caveat.D2H") if direction == "D2H" else None,
         verify=MESSAGES("verify", direction=direction),
         capture=MESSAGES("capture"),
@@ -265,9 +275,18 @@ def _single_copies(data: CategoryData, direction: str) -> pl.DataFrame:
     return timeline_window(data.tables["gpu_work"]).filter(is_one)
 
 
+def _data_parallel(data: CategoryData, copies: pl.DataFrame) -> tuple[Message, ...]:
+    operations = data.tables.get("operations")
+    if operations is None:
+        return ()
+    uids = copies[C.operation_uid].drop_nulls().unique()
+    return data_parallel_copies(operations.filter(pl.col(C.uid).is_in(uids.implode())), operations)
+
+
 def _launchers(copies: pl.DataFrame) -> list[Message]:
     """Return the host operators that launch copies, most copies first."""
-    counts = copies.drop_nulls(C.launcher_name).group_by(C.launcher_name).len("copies")
+    is_operator = ~pl.col(C.launcher_name).str.contains(RUNTIME_CALL)
+    counts = copies.filter(is_operator).group_by(C.launcher_name).len("copies")
     most = counts.sort("copies", C.launcher_name, descending=[True, False])
     return [MESSAGES("evidence.launcher", copies=n, name=name) for name, n in most.iter_rows()]
 

@@ -19,10 +19,11 @@ MESSAGES = MessageTable(
         "exposed.algorithmic": [
             ALL_RANKS,
             action(
-                "Start gradient reductions asynchronously during the backward pass, and send less "
-                "by accumulating gradients.",
+                "Start gradient reductions asynchronously during the backward pass.",
                 "reduces_gradients",
+                "communication_starts_late",
             ),
+            action("Send less by accumulating gradients.", "reduces_gradients"),
             "Split the batch so that one part computes while the other communicates.",
             action("Send less, by fewer and fused collectives.", "not reduces_gradients"),
             action("Compress or quantize the large messages.", "messages_are_large"),
@@ -30,13 +31,16 @@ MESSAGES = MessageTable(
         "exposed.algorithmic.bucket": action(
             "Bundle the small messages into buckets.", "reduces_gradients"
         ),
-        "exposed.algorithmic.slow": f"{ALL_RANKS} Look for the cause of late ranks, such as uneven "
-        "batches, slow data loading or work that only one rank does: message size hardly matters."
-        "{hide}",
+        "exposed.algorithmic.slow": f"{ALL_RANKS} If ranks are late, look for uneven batches, slow "
+        "data loading or work that only one rank does: message size hardly matters.{hide}",
         "hide": [
             action(
-                " Then start the reductions early in the backward pass, and make them fewer by "
-                "accumulating gradients over micro-batches.",
+                " Then start the reductions early in the backward pass.",
+                "reduces_gradients",
+                "communication_starts_late",
+            ),
+            action(
+                " Then make the reductions fewer by accumulating gradients over micro-batches.",
                 "reduces_gradients",
             ),
             action(
@@ -54,7 +58,16 @@ MESSAGES = MessageTable(
         "exposed.kernel.slow": "Time {collective} of {message_bytes} alone on the same GPUs: if it "
         "takes far less than {mean_ms}, ranks wait for each other; if not, check topology, "
         "interconnect and library settings.",
-        "exposed.hypothesis": "Collectives start late, or ranks wait for each other.",
+        "exposed.hypothesis": [
+            action(
+                "Collectives start late, or ranks wait for each other.", "communication_starts_late"
+            ),
+            action(
+                "Ranks wait for each other, or the transfers take longer than the compute beside "
+                "them.",
+                "not communication_starts_late",
+            ),
+        ],
         "exposed.hypothesis.slow": "Ranks wait for each other, or the transfer takes a slow path: "
         "every link between the GPUs of one machine carries more than {gb_per_s:.3g} GB/s.",
         "exposed.verify": "Record the trace again, on all ranks if possible: exposed communication "
@@ -70,8 +83,8 @@ MESSAGES = MessageTable(
         "kind.rate": "{mean_ms}{count:either | each} ({gb_per_s:number} GB/s)",
         "evidence.kind": "{kind}, {rate}",
         "evidence.kinds": "{kinds:joined ; }",
-        "overlap.title": "Compute and communication overlap too little",
-        "overlap.title.critical": "Compute and communication barely overlap",
+        "overlap.title": "Compute hides too little of the communication",
+        "overlap.title.critical": "Compute hides little of the communication",
         "overlap.issue": "Only {overlap_pct} of {communication_ms} of communication overlaps with "
         "compute; more than {target_pct:.0f}% is good.",
         "overlap.algorithmic": [
@@ -79,6 +92,7 @@ MESSAGES = MessageTable(
                 "Let reductions run asynchronously during the backward pass, with buckets that "
                 "fill early.",
                 "reduces_gradients",
+                "communication_starts_late",
             ),
             "Overlap the compute of one part of the batch with the communication of another.",
             action(
@@ -96,11 +110,27 @@ MESSAGES = MessageTable(
                 "has_several_streams",
                 "not communication_shares_compute_stream",
             ),
-            "Reserve compute units for communication, so that its kernels start as soon as the "
-            "data is ready.",
+            action(
+                "Reserve compute units for communication, so that its kernels start as soon as the "
+                "data is ready.",
+                "communication_starts_late",
+            ),
+            action(
+                "Check topology, interconnect and library settings: only faster communication "
+                "shortens what compute cannot hide.",
+                "not communication_starts_late",
+            ),
         ],
-        "overlap.hypothesis": "Communication is issued only after the compute that could hide it "
-        "has ended.",
+        "overlap.hypothesis": [
+            action(
+                "Communication is issued only after the compute that could hide it has ended.",
+                "communication_starts_late",
+            ),
+            action(
+                "Communication starts while compute runs, and takes longer than that compute.",
+                "not communication_starts_late",
+            ),
+        ],
         "overlap.caveat": "Only {free_ms} of compute runs without communication, so overlap alone "
         "cannot reach {target_pct:.0f}%: the rest needs less or faster communication.",
         "overlap.verify": "Record the trace again: the overlap ratio must rise and the total time "
