@@ -1,9 +1,10 @@
 """What must hold in a trace for an action to make sense: facts, each derived from tables.
 
-A precondition is the name of a fact, or ``not`` and the name; in parentheses it may have the uid of
-the operation, or the direction of the copies, that it is about. Messages of findings carry their
-preconditions. The runner of the analyses drops the actions that do not hold, ``jarvis validate``
-checks the stored ones. Of an unknown fact, neither the name nor ``not`` and the name holds.
+A precondition is the name of a fact, or ``not`` and the name; in parentheses it may have the uids
+of the operations, or the direction of the copies, that it is about. Messages of findings carry
+their preconditions. The runner of the analyses drops the actions that do not hold, ``jarvis
+validate`` checks the stored ones. Of an unknown fact, neither the name nor ``not`` and the name
+holds.
 """
 
 import re
@@ -49,6 +50,13 @@ REDUCTION = "(?i)reduce"
 COMPILED_KERNEL = r"(?:^|->)triton_(?:poi|red|per|tem|for)_"
 """Pattern of the kernels that PyTorch's compiler generates, by its name prefixes."""
 
+COMPILED_REGION = r"^Torch-Compiled Region: (\d+/\d+)"
+"""Pattern of the annotation of compiled code: the number of the function, or of the part of it
+after a graph break, and that of its compilation."""
+
+PRODUCT = "GEMM"
+"""Op category of matrix products."""
+
 CHECKPOINT = r"CheckpointFunction|torch/utils/checkpoint"
 """Pattern of the calls that recompute activations in the backward pass."""
 
@@ -57,6 +65,12 @@ WORKERS, NO_WORKERS = "_MultiProcessingDataLoaderIter", "_SingleProcessDataLoade
 
 HOST_READ = r"_local_scalar_dense|::item\b|is_nonzero"
 """Pattern of the operators by which the host reads a value: ``item``, a condition on a tensor."""
+
+SWAPS_HEADS = (
+    "aten::_scaled_dot_product_flash_attention",
+    "aten::_scaled_dot_product_efficient_attention",
+)
+"""Operators on [batch, heads, queries, size] whose kernel takes views of [batch, queries, ...]."""
 
 BARRIER = "(?i)barrier"
 
@@ -68,7 +82,9 @@ OPERATOR_MARK = "::"
 STEP_PREFIX = "ProfilerStep#"
 SEVERAL_STEPS = 3
 
-_PRECONDITION = re.compile(r"(?P<no>not )?(?P<name>\w+)(?:\((?:(?P<uid>\d+)|(?P<to>\w+))\))?")
+_PRECONDITION = re.compile(
+    r"(?P<no>not )?(?P<name>\w+)(?:\((?:(?P<uids>\d+(?: \d+)*)|(?P<to>\w+))\))?"
+)
 _STREAM = (C.device, C.stream)
 
 
@@ -100,8 +116,8 @@ class Facts:
         if found is None or found["name"] not in FACTS:
             raise ValueError(f"{need!r} does not name a fact")
         about = subject
-        if found["uid"] or found["to"]:
-            about = Subject((int(found["uid"]),) if found["uid"] else (), found["to"])
+        if found["uids"] or found["to"]:
+            about = Subject(tuple(map(int, (found["uids"] or "").split())), found["to"])
         key = found["name"], about
         if key not in self._known:
             self._known[key] = FACTS[found["name"]](self, about)
@@ -171,6 +187,46 @@ def has_clones(facts: Facts, _: Subject) -> bool:
 def has_compiled_code(facts: Facts, _: Subject) -> bool:
     """Kernels of PyTorch's compiler run, by their name prefix (table ``operations``)."""
     return facts.has("operations", pl.col(C.name).str.contains(COMPILED_KERNEL))
+
+
+def has_several_compiled_regions(facts: Facts, _: Subject) -> bool | None:
+    """Graph breaks or recompilations divide the compiled code: the annotations number several
+    regions; unknown without these annotations (table ``host_slices``)."""
+    names = facts.table("host_slices", C.name).cast(pl.String)[C.name]
+    regions = names.str.extract(COMPILED_REGION).drop_nulls().n_unique()
+    return regions > 1 if regions else None
+
+
+def runs_next_to_products(facts: Facts, subject: Subject) -> bool:
+    """Most GPU work of the operations has a matrix product right before or after it on its stream
+    (tables ``gpu_work``, ``operations``)."""
+    products = facts.table("operations", C.uid, C.op_category)
+    uids = products.filter(pl.col(C.op_category) == PRODUCT)[C.uid]
+    is_product = pl.col(C.operation_uid).is_in(uids.implode()).fill_null(value=False)
+    work = facts.table("gpu_work", *_STREAM, C.ts_ns, C.operation_uid).sort(*_STREAM, C.ts_ns)
+    is_near = pl.any_horizontal(is_product.shift(n).over(_STREAM) for n in (1, -1))
+    own = work.with_columns(is_near=is_near.fill_null(value=False)).filter(
+        pl.col(C.operation_uid).is_in(subject.uids)
+    )
+    return own.height > 0 and bool(2 * own["is_near"].sum() > own.height)
+
+
+def attention_reads_strides(facts: Facts, subject: Subject) -> bool:
+    """The trace shows that the attention kernel reads strided tensors: the operator passes it views
+    with heads and queries swapped, of a query that is contiguous (table ``operations``)."""
+    return any(
+        row[C.name] in SWAPS_HEADS and _is_contiguous_query(row)
+        for row in _operations(facts, subject)
+    )
+
+
+def _is_contiguous_query(row: Mapping[str, Any]) -> bool:
+    """Return whether the first argument is [batch, heads, queries, size] in this memory order."""
+    shapes, strides = map(parse_literal, (row[C.input_dims], row[C.input_strides]))
+    if not shapes or not strides or not len(shapes[0]) == len(strides[0]) == 4:
+        return False
+    _, heads, queries, size = shapes[0]
+    return min(heads, queries) > 1 and tuple(strides[0][1:]) == (queries * size, size, 1)
 
 
 def has_graph_replay(facts: Facts, subject: Subject) -> bool | None:
@@ -414,6 +470,7 @@ FACTS: Mapping[str, Callable[[Facts, Subject], bool | None]] = {
         has_checkpointing,
         has_clones,
         has_compiled_code,
+        has_several_compiled_regions,
         has_graph_replay,
         has_loader_workers,
         has_loader_without_workers,
@@ -428,6 +485,8 @@ FACTS: Mapping[str, Callable[[Facts, Subject], bool | None]] = {
         communication_starts_late,
         messages_are_large,
         has_replay_package,
+        runs_next_to_products,
+        attention_reads_strides,
         calls_are_independent,
     )
 }

@@ -77,6 +77,15 @@ STEPS = [f"ProfilerStep#{number}" for number in range(3)]
 FRAMED = {"host_threads": table("host_threads", {"thread": 0, "python_ns": 5})}
 TRAINING = one(direction="backward")
 
+REGION = "Torch-Compiled Region: "
+FLASH = "aten::_scaled_dot_product_flash_attention"
+QKV = {"input_dims": "((4, 8, 64, 64),)"}
+COMPILED = operations(
+    operation("triton_poi_fused_mul_0", time_us=1.0),
+    operation("triton_poi_fused_mul_1", time_us=1.0),
+    operation("aten::mm", time_us=1.0, op_category="GEMM"),
+)
+
 CASES: list[tuple[str, Tables, Tables]] = [
     ("has_stacks", {"operations": one(entry_point="train.py(3): step")}, {"operations": one()}),
     ("has_stacks", {"operations": one(module_path=["Linear"])}, {"operations": one()}),
@@ -110,6 +119,21 @@ CASES: list[tuple[str, Tables, Tables]] = [
         "has_compiled_code",
         {"operations": one("triton_poi_fused_add_0")},
         {"operations": one("my_triton_kernel")},
+    ),
+    (
+        "has_several_compiled_regions",
+        slices(f"{REGION}0/0", f"{REGION}1/0"),
+        slices(f"{REGION}0/0", f"{REGION}0/0", "Torch-Compiled Region"),
+    ),
+    (
+        "runs_next_to_products",
+        {"operations": COMPILED, "gpu_work": calls(3, 1, None, 1, 3, 2, None)},
+        {"operations": COMPILED, "gpu_work": calls(3, 1, None, 1, None, 2, None)},
+    ),
+    (
+        "attention_reads_strides",
+        {"operations": one(FLASH, **QKV, input_strides="((32768, 4096, 64, 1),)")},
+        {"operations": one(FLASH, **QKV, input_strides="((32768, 64, 512, 1),)")},
     ),
     (
         "has_graph_replay",
@@ -251,6 +275,15 @@ def test_no_fact_holds_without_tables(name: str) -> None:
     assert not Facts({}.get).hold([name], SUBJECT)
     empty = {"operations": operations(), "gpu_work": table("gpu_work")}
     assert not Facts(empty.get).hold([name], SUBJECT)
+
+
+def test_a_precondition_may_name_several_operations() -> None:
+    made = products(
+        {"M": 64, "N": 64, "K": 64}, {"M": 64, "N": 16, "K": 64}, {"M": 1, "N": 1, "K": 1}
+    )
+    facts = Facts(made.get)
+    assert facts.hold(["calls_are_independent(1 2)"], Subject())
+    assert facts.hold(["not calls_are_independent(1 3)"], Subject())
 
 
 def test_a_precondition_may_name_its_subject() -> None:

@@ -37,6 +37,23 @@ def access(name: str, input_dims: str | None, input_strides: str | None) -> Acce
     return "broadcast" if len(shapes) > 1 else "contiguous"
 
 
+def shared_run(name: str, input_dims: str | None, input_strides: str | None) -> int | None:
+    """Return how many neighboring elements the largest operands all have in one row of memory.
+
+    0 if their rows run along different dims, as in a transposition; None if an operand has no
+    neighboring elements along any dim, or none are recorded.
+    """
+    tensors = _operands(name, input_dims, input_strides)
+    most = max((prod(shape) for shape, _ in tensors), default=0)
+    largest = [tensor for tensor in tensors if prod(tensor[0]) == most]
+    if not largest or any(1 not in strides for _, strides in largest):
+        return None
+    shape, strides = largest[0]
+    inner = strides.index(1)
+    is_shared = all(other == shape and steps[inner] == 1 for other, steps in largest)
+    return shape[inner] if is_shared else 0
+
+
 def tensor(input_dims: str | None, input_strides: str | None, index: int = 0) -> Tensor | None:
     """Return full shape and strides of argument ``index``; None if it is no tensor or not
     recorded."""

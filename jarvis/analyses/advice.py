@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+import polars as pl
+
 from jarvis.analyses.base import Advice, CategoryData
 from jarvis.analyses.call_times import time_per_call
 from jarvis.analyses.operations import OperationGroup
@@ -21,6 +23,8 @@ PLACES = MessageTable(
     "places",
     {
         "in": " in {place:name}",
+        "some": "{some:,} of the {calls}",
+        "kernel": "{kernel:name} ({some:,} of the {calls})",
         "mostly_in": " (mostly in {place:name})",
         "each_of": "each of the {count:,} calls",
         "the_call": "the call",
@@ -69,7 +73,12 @@ def reproduced(uid: int) -> Message:
 def if_replayed(uid: int, part: Message, *, can_be: bool = True) -> Message:
     """Return a message that holds if a replay package of this row can be made, or cannot be."""
     need = f"has_replay_package({uid})"
-    return part.model_copy(update={"needs": (need if can_be else f"not {need}",)})
+    return needing(part, need if can_be else f"not {need}")
+
+
+def needing(message: Message, *needs: str) -> Message:
+    """Return a message with these preconditions (``jarvis.preconditions``)."""
+    return message.model_copy(update={"needs": needs})
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,23 +126,23 @@ def choose(data: CategoryData, *patterns: str | None) -> ChosenAdvice | None:
 def values_of(group: OperationGroup) -> dict[str, Any]:
     """Return the values that a template may name.
 
-    The columns of the heaviest row, and of the whole group ``calls, mean_time_ms, moved_bytes,
-    place, each, each_time``, and the ``PARTS``. ``mean_time_ms`` is a message if the times of the
-    calls lie apart.
+    The columns of the heaviest row, its ``kernel`` and ``its_calls``, those called from the same
+    place; of the whole group ``calls, mean_time_ms, moved_bytes, place, each, each_time``, and the
+    ``PARTS``. ``mean_time_ms`` is a message if the times of the calls lie apart, ``kernel`` if
+    other rows have another one, and ``its_calls`` is None if all calls have one place.
     """
     heaviest = group.heaviest
     mean_time_ms = time_per_call(group.rows)
     is_many = group.calls > 1
     grouped = ("grouped_gemm", "grouped_kernel")
     return {
-        **{name: "?" if value is None else value for name, value in heaviest.items()},
+        **values_of_row(heaviest),
         "name": group.name,
-        "arguments": heaviest["arguments"] or None,
-        "kernel": heaviest[C.main_kernel] or None,
+        "kernel": _kernel_of(group),
         "calls": group.calls,
         "mean_time_ms": mean_time_ms,
-        "moved_bytes": heaviest[C.bytes] or None,
         "place": place_of(group),
+        "its_calls": _calls_at_place(group),
         "each": PLACES("each_of", count=group.calls) if is_many else PLACES("the_call"),
         "each_time": PLACES(
             "each_time" if is_many else "only_time", calls=group.calls, mean_time_ms=mean_time_ms
@@ -142,6 +151,33 @@ def values_of(group: OperationGroup) -> dict[str, Any]:
         **{name: PARTS(name, calls=group.calls) for name in grouped},
         "checkpoint_less": PARTS("checkpoint_less"),
     }
+
+
+def values_of_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of a row, and its ``arguments, kernel, moved_bytes``."""
+    return {
+        **{name: "?" if value is None else value for name, value in row.items()},
+        "arguments": row["arguments"] or None,
+        "kernel": row[C.main_kernel] or None,
+        "moved_bytes": row[C.bytes] or None,
+    }
+
+
+def _kernel_of(group: OperationGroup) -> str | Message | None:
+    """Return the kernel of the heaviest row, with the number of calls if others have another."""
+    kernel: str | None = group.heaviest[C.main_kernel] or None
+    alike = group.rows.filter(pl.col(C.main_kernel).eq_missing(kernel))
+    calls = int(alike[C.operation_count].sum())
+    if kernel is None or calls == group.calls:
+        return kernel
+    return PLACES("kernel", kernel=kernel, some=calls, calls=group.calls)
+
+
+def _calls_at_place(group: OperationGroup) -> Message | None:
+    """Return how many calls run where the heaviest row does; None if all do."""
+    place = group.heaviest[C.called_from]
+    calls = int(group.rows.filter(pl.col(C.called_from).eq_missing(place))[C.operation_count].sum())
+    return None if calls == group.calls else PLACES("some", some=calls, calls=group.calls)
 
 
 def place_of(group: OperationGroup) -> Message | None:

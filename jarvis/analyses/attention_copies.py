@@ -1,6 +1,6 @@
 """Layout copies of an attention call's own tensors around the fused kernel."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -8,11 +8,11 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.analyses import kernel_names
-from jarvis.analyses.advice import PLACES, values_of
+from jarvis.analyses.advice import PLACES, needing, values_of
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, OperationGroup, arguments, groups
 from jarvis.core.literals import parse_literal
-from jarvis.findings import Finding, Priority
+from jarvis.findings import AnalysisResult, Finding, Priority
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable
 
@@ -22,6 +22,9 @@ COPY_KERNELS = r"copy|transpose|memcpy"
 
 COPIES_SHARE_PCT = 10.0
 """Copies are reported from this share of the attention's time on."""
+
+OF_KERNELS = ("low_efficiency", "opportunity", "slow_kernel")
+"""Checks whose findings ask for faster calls."""
 
 Shape = tuple[int, ...]
 Place = tuple[str, Any]
@@ -43,6 +46,8 @@ MESSAGES = MessageTable(
         "inside": "{inside_ms} of copy kernels inside the calls",
         "algorithmic": "Pass query, key and value with their existing strides and read the output "
         "as is: remove the calls that make them contiguous{place}.",
+        "kernel.strided": "Leave {kernel} as it is: it reads query, key and value with strides "
+        "already, because {name} passes it views with heads and queries swapped.",
         "kernel": "Use an attention kernel that accepts the strides of {arguments}, and compare "
         "{kernel} with and without the copies{on_package}.",
         "caveat": "Equal copies from other call sites are included: the time is an upper bound.",
@@ -73,6 +78,25 @@ def contiguous_copies(data: CategoryData) -> Iterator[Finding]:
         compute_pct = impact.share_pct(copies_ms, data.totals.compute_time_ms)
         if share >= COPIES_SHARE_PCT and compute_pct >= MIN_COMPUTE_PCT:
             yield _finding(data, group, outside, copies_ms)
+
+
+def without_removed(result: AnalysisResult, others: Iterable[AnalysisResult]) -> AnalysisResult:
+    """Return a result without the findings on calls that a finding on copies around attention
+    advises to remove: none of them is worth a faster kernel."""
+    removed = {
+        uid
+        for other in others
+        for finding in other.findings
+        if finding.check == contiguous_copies.__name__
+        for uid in finding.shared_uids
+    }
+    remaining = tuple(
+        finding
+        for finding in result.findings
+        if finding.check not in OF_KERNELS
+        or not {operation.uid for operation in finding.operations} <= removed
+    )
+    return result.model_copy(update={"findings": remaining})
 
 
 def _copies_around(data: CategoryData, group: OperationGroup) -> pl.DataFrame:
@@ -132,7 +156,7 @@ def _finding(
     is_large = compute_pct > impact.MEDIUM_COMPUTE_PCT
     priority = Priority.HIGH if is_large else Priority.MEDIUM
     places = [place for place in ordered[C.entry_point].unique(maintain_order=True) if place]
-    values = values_of(group)
+    values, uid = values_of(group), group.heaviest[C.uid]
     if places:
         values["place"] = PLACES("in", place=places[0])
     values |= {
@@ -158,13 +182,16 @@ def _finding(
         },
         issue=MESSAGES.pick("issue", values),
         algorithmic=MESSAGES.pick("algorithmic", values),
-        kernel=MESSAGES.pick("kernel", values),
+        kernel=(
+            needing(MESSAGES.pick("kernel.strided", values), f"attention_reads_strides({uid})"),
+            needing(MESSAGES.pick("kernel", values), f"not attention_reads_strides({uid})"),
+        ),
         priority_local=priority,
         priority=priority,
         impact=impact.bounded_impact(copies_ms, copies_ms, **data.bases),
         caveat=MESSAGES("caveat"),
         verify=MESSAGES.pick("verify", values),
-        capture=MESSAGES.pick("capture", values),
+        capture=needing(MESSAGES.pick("capture", values), f"not attention_reads_strides({uid})"),
         shared_uids=tuple(ordered[C.uid]),
     )
 

@@ -16,6 +16,7 @@ from jarvis.analyses.operations import (
     message_column,
     parameter,
 )
+from jarvis.core.literals import parse_literal
 from jarvis.findings import Finding, Priority
 from jarvis.schemas.names import C
 from jarvis.text.messages import MessageTable
@@ -47,6 +48,12 @@ DECODE_SHARE = 0.2
 
 LARGE_HEAD_DIM = 128
 """Fewer kernels are tuned for larger head dimensions."""
+
+BLOCK_QUERIES = 128
+"""Queries that a block of a fused attention kernel usually processes, for one head."""
+
+MASK_ARGUMENT = 3
+"""The position of the mask in PyTorch's attention operators; other types have a number there."""
 
 DECODE_RATIO = 8
 """Ratio of keys to queries from which a call mostly reads its cache instead of computing."""
@@ -105,6 +112,12 @@ MESSAGES = MessageTable(
         "heads.shared": _SHARED_HEADS,
         "heads.long": _LONG_HEADS,
         "heads.shared_and_long": f"{_SHARED_HEADS}{_LONG_HEADS}",
+        "batch": "Batch more sequences than {b}: with {b} {b:either sequence|sequences} of {n_q} "
+        f"{{n_q:either query|queries}} and {{heads_q}} heads, blocks of {BLOCK_QUERIES} queries "
+        "are {blocks:count block} for {compute_units} compute units. ",
+        "pack": "If the mask excludes padding, pack short sequences together, so that {each} has "
+        "more work than {n_q} {n_q:either query|queries} per sequence.",
+        "mask": ", and that the mask does not force a slower one than {kernel}",
         "phases": "{ctx_tokens} of {tokens} tokens are in the context phase",
         "phases.unknown": "the trace does not record the phase of the tokens",
         "cache.title": "Cache writes: {name}",
@@ -149,31 +162,54 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
         tokens=tokens,
         **{C.ctx_ratio: pl.when(tokens > 0).then(pl.col("ctx_tokens") / tokens)},
     )
-    return derived.with_columns(
-        pl.when(pl.col("heads_kv") < pl.col("heads_q"))
-        .then(pl.lit("GQA"))
-        .when(pl.col("heads_q").is_not_null())
-        .then(pl.lit("MHA"))
-        .alias(C.attention_pattern),
-        pattern=pl.when(
-            pl.col(C.op_category).str.starts_with("SSM") | lower.str.contains(STATE_SPACE_NAMES)
+    blocks = pl.col("b") * pl.col("heads_q") * -(-pl.col(C.n_q) // BLOCK_QUERIES)
+    has_mask = pl.Series([_has_mask(dims) for dims in rows[C.input_dims]], dtype=pl.Boolean)
+    return (
+        derived.with_columns(
+            blocks=blocks,
+            **{C.compute_units: pl.lit(compute_units, dtype=pl.Int64)},
+            batch_advice=_if(blocks < (compute_units or 0), "batch"),
+            pack_advice=_if(has_mask, "pack"),
+            mask_note=_if(has_mask, "mask"),
         )
-        .then(pl.lit(STATE_SPACE))
-        .otherwise(_pattern()),
-        is_full=((pl.col("causal") == "false") & (pl.col(C.n_q) == pl.col(C.n_kv))).fill_null(
-            value=False
-        ),
-    ).with_columns(
-        head_note=message_column(MESSAGES, _heads(), "gqa_ratio", "heads_kv", C.head_dim),
-        workload_note=message_column(
-            MESSAGES,
-            pl.when(pl.col("tokens").is_null())
-            .then(pl.lit("phases.unknown"))
-            .otherwise(pl.lit("phases")),
-            "ctx_tokens",
-            "tokens",
-        ),
+        .with_columns(
+            pl.when(pl.col("heads_kv") < pl.col("heads_q"))
+            .then(pl.lit("GQA"))
+            .when(pl.col("heads_q").is_not_null())
+            .then(pl.lit("MHA"))
+            .alias(C.attention_pattern),
+            pattern=pl.when(
+                pl.col(C.op_category).str.starts_with("SSM") | lower.str.contains(STATE_SPACE_NAMES)
+            )
+            .then(pl.lit(STATE_SPACE))
+            .otherwise(_pattern()),
+            is_full=((pl.col("causal") == "false") & (pl.col(C.n_q) == pl.col(C.n_kv))).fill_null(
+                value=False
+            ),
+        )
+        .with_columns(
+            head_note=message_column(MESSAGES, _heads(), "gqa_ratio", "heads_kv", C.head_dim),
+            workload_note=message_column(
+                MESSAGES,
+                pl.when(pl.col("tokens").is_null())
+                .then(pl.lit("phases.unknown"))
+                .otherwise(pl.lit("phases")),
+                "ctx_tokens",
+                "tokens",
+            ),
+        )
     )
+
+
+def _if(holds: pl.Expr | pl.Series, key: str) -> pl.Expr:
+    """Return the id of a message where a condition holds, an empty one elsewhere."""
+    return pl.when(holds).then(pl.lit(MESSAGES.id(key))).otherwise(pl.lit(""))
+
+
+def _has_mask(input_dims: str | None) -> bool:
+    """Return whether an argument after query, key and value is a tensor: the mask."""
+    dims = parse_literal(input_dims)
+    return len(dims) > MASK_ARGUMENT and len(dims[MASK_ARGUMENT]) > 1
 
 
 def profile_type(ctx_ratio: float) -> str:

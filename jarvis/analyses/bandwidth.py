@@ -63,7 +63,7 @@ SLOW_KERNEL = MessageTable(
         "limit.baseline": "their time at {baseline_tb_per_s:number} TB/s",
         "limit.shortest": "the time of as many minimal kernels",
         "capture": "Profile {kernel}{on_package} with the platform's hardware-counter "
-        "profiler: more bytes than the modelled {moved_bytes} per call mean that the kernel "
+        "profiler: more bytes than the modeled {moved_bytes} per call mean that the kernel "
         "rereads its input; about as many mean that it stalls.",
     },
 )

@@ -12,6 +12,9 @@ from jarvis.findings import AnalysisResult, Finding, Status
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable
 
+NEIGHBORS = frozenset({"elementwise.chain", "elementwise.alone"})
+"""Ids of the advice to fuse a row with operators of its category, which a chain makes precise."""
+
 PART_OF_CHAIN = "part_of_chain"
 """Name of the evidence that lists the chains of a finding's operations."""
 
@@ -20,7 +23,9 @@ MESSAGES = MessageTable(
     {
         "evidence": "{parts:list}",
         "evidence.part": "{time_ms} in {chain}",
-        "composition": "{chain} computes a {composition} with single operators; see the findings "
+        "fuse": "Fuse {name} with the rest of its chain: {parts:list}; the findings on kernel "
+        "fusion state what one kernel saves.",
+        "composition": "{chain} computes {composition} with single operators; see the findings "
         "on kernel fusion.",
         "attention": "{chain} produces the input of attention{part}; see the findings on kernel "
         "fusion.",
@@ -42,7 +47,7 @@ def _notes(chain: Chain, key: str) -> Iterator[Message]:
     """Yield the notes on a chain that concern the category of this key."""
     found = chain.composition
     if found is not None and found.category == key:
-        yield MESSAGES("composition", chain=chain.summary, composition=found.title)
+        yield MESSAGES("composition", chain=chain.summary, composition=found.named)
     count, time_ms = chain.before_attention
     if key == ATTENTION and count:
         is_part = count != chain.instances
@@ -52,12 +57,25 @@ def _notes(chain: Chain, key: str) -> Iterator[Message]:
 
 def _with_evidence(finding: Finding, chains: Sequence[Chain]) -> Finding:
     uids = [reference.uid for reference in finding.operations]
-    parts = []
+    parts, time_us = [], 0.0
     for chain in chains:
         shared_steps = chain.steps.filter(pl.col(C.operation_uid).is_in(uids))
-        if time_us := float(shared_steps[C.kernel_time_us].sum()):
-            parts.append(MESSAGES("evidence.part", time_ms=time_us / 1000, chain=chain.summary))
+        if shared_us := float(shared_steps[C.kernel_time_us].sum()):
+            parts.append(MESSAGES("evidence.part", time_ms=shared_us / 1000, chain=chain.summary))
+            time_us += shared_us
     if not parts:
         return finding
-    text = MESSAGES("evidence", parts=parts)
-    return finding.model_copy(update={"evidence": {**finding.evidence, PART_OF_CHAIN: text}})
+    evidence = {**finding.evidence, PART_OF_CHAIN: MESSAGES("evidence", parts=parts)}
+    own_ms = finding.evidence.get("gpu_time_ms")
+    if not isinstance(own_ms, int | float) or time_us < 1000 * own_ms / 2:
+        return finding.model_copy(update={"evidence": evidence})
+    fuse = MESSAGES("fuse", name=finding.operations[0].name, parts=parts)
+    advice = tuple(_in_chain(message, fuse) for message in finding.algorithmic)
+    return finding.model_copy(update={"evidence": evidence, "algorithmic": advice})
+
+
+def _in_chain(message: Message, fuse: Message) -> Message:
+    """Return the message with the advice on neighbors replaced by ``fuse``."""
+    inner = message.values.get(C.chain)
+    is_on_neighbors = isinstance(inner, Message) and inner.id in NEIGHBORS
+    return fuse if is_on_neighbors else message

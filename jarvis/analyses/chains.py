@@ -42,6 +42,9 @@ ACTIVATIONS = frozenset({"relu", "gelu", "silu", "sigmoid", "tanh", "leaky_relu"
 _USUAL_EPILOGUES = ACTIVATIONS | {"add", "mul"}
 
 
+VOWEL_SOUNDS = "aeioR"
+"""First letters of titles after "an", among them that of "RMS"."""
+
 ATTENTION = "sdpa_fwd"
 """Key of the analysis of attention."""
 
@@ -61,6 +64,11 @@ class Composition:
     algorithmic: str
     category: str | None = None
 
+    @property
+    def named(self) -> str:
+        """Return the title with its article."""
+        return f"{'an' if self.title[0] in VOWEL_SOUNDS else 'a'} {self.title}"
+
 
 def _any(*names: str) -> frozenset[str]:
     return frozenset(names)
@@ -77,8 +85,9 @@ COMPOSITIONS = (
     Composition(
         "RMS normalization",
         (_any("rsqrt", "sqrt"), _any("mean", "sum")),
-        "Replace the code of {name} with one fused operator (`torch.nn.functional.rms_norm` "
-        "computes the same), or compile it with torch.compile.",
+        "Replace the code of {name} with one fused kernel: `torch.nn.functional.rms_norm` of a "
+        "PyTorch that has `aten::_fused_rms_norm` (others run it as single operators), a kernel of "
+        "a library, or torch.compile.",
         "batchnorm",
     ),
     Composition(
@@ -140,7 +149,7 @@ MESSAGES = MessageTable(
         "reason.little_else": "it moves little but the product's result",
         "reason.bounded": "it is all that the {scope} does",
         "reason.data_flow": "each step takes the shape that the previous one produces",
-        "reason.composition": "its operators compute a {composition}",
+        "reason.composition": "its operators compute {composition}",
         "reason.none": "no specific evidence",
         "confidence": "{level}: {reasons:joined ; }",
         "caveat.unknown": "No saving is estimated: {reason}.",
@@ -306,7 +315,7 @@ class Chain:
         return (
             *([MESSAGES("reason.bounded", scope=row[C.scope_kind])] if row[C.is_bounded] else ()),
             *([MESSAGES("reason.data_flow")] if row[C.has_data_flow] else ()),
-            *([MESSAGES("reason.composition", composition=found.title)] if found else ()),
+            *([MESSAGES("reason.composition", composition=found.named)] if found else ()),
         )
 
     @property

@@ -41,11 +41,11 @@ DOUBTS = MessageTable(
         "{time_ms}, {consequence}.",
         "rate": " ({achieved:number} of {peak:number} {unit})",
         "consequence.impossible": "so the peak, the perf model or the measured time is wrong",
-        "consequence.doubtful": "a little more than the peak allows, so the peak or the modelled "
+        "consequence.doubtful": "a little more than the peak allows, so the peak or the modeled "
         "traffic is slightly off",
         "algorithmic": "Ignore the efficiency of {name}; rely on that of the other operators.",
         "kernel": "Verify that the {bound} peak{of_gpu} is that of the recorded GPU, and whether "
-        "{arguments} fits in a cache, which makes the modelled {moved_bytes} per call too large.",
+        "{arguments} fits in a cache, which makes the modeled {moved_bytes} per call too large.",
         "of_gpu": " of {gpu}",
         "caveat.impossible": "Anomaly: excluded from averages and projections.",
         "caveat.doubtful": "Treat it as close to the roofline: the excess has no meaning.",

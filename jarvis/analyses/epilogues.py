@@ -9,7 +9,7 @@ from jarvis.analyses.chains import OVERLAP_PART, Chain
 from jarvis.analyses.operations import arguments
 from jarvis.findings import EvidenceValue, Finding
 from jarvis.schemas.names import C
-from jarvis.text.messages import Message, MessageTable
+from jarvis.text.messages import Message, MessageTable, action
 
 MESSAGES = MessageTable(
     "epilogues",
@@ -25,8 +25,18 @@ MESSAGES = MessageTable(
         "torch.compile in its max-autotune mode, which generates products with epilogues.",
         "algorithmic.gate": "Let {product:name} multiply by the other factor of {steps} before it "
         "writes: use a fused gated layer for {name}, or torch.compile in its max-autotune mode.",
-        "algorithmic.sum": "Pass the other summand to {product:name} instead of {steps}: "
-        "`torch.addmm` and `torch.baddbmm` add a matrix to their product in one kernel.",
+        "algorithmic.bias": "Pass the bias to {product:name} instead of {steps}: `torch.addmm` "
+        "adds a vector to its product in one kernel.",
+        "algorithmic.sum": [
+            action(
+                "Let {product:name} add its result to the other summand in place "
+                "(`Tensor.addmm_`, `Tensor.baddbmm_`) instead of {steps}, if nothing else reads "
+                "that tensor: out of place, these operators copy it first.",
+                "not has_backward",
+            ),
+            "Or compile {name} with torch.compile in its max-autotune mode, which generates "
+            "products with epilogues.",
+        ],
         "algorithmic.cast": "Let {product:name} write its result in the dtype that {steps} "
         "converts it to, or compile {name} with torch.compile.",
         "algorithmic.other": "Compile {name} with torch.compile in its max-autotune mode, which "
@@ -104,7 +114,7 @@ def _finding(data: CategoryData, chain: Chain) -> Finding:
         title=MESSAGES.pick("title", values),
         evidence=_evidence(chain, MESSAGES.pick("product", values)),
         issue=MESSAGES.pick("issue", values),
-        algorithmic=MESSAGES.pick(f"algorithmic.{_kind(chain)}", values),
+        algorithmic=MESSAGES.texts(f"algorithmic.{_kind(chain)}", **values),
         kernel=MESSAGES.pick("kernel", values),
         priority_local=priority,
         priority=priority,
@@ -123,6 +133,8 @@ def _kind(chain: Chain) -> str:
         return "cast"
     if first in found.ACTIVATIONS:
         return "activation"
+    if first == "add" and chain.reads_little_else:
+        return "bias"
     return {"mul": "gate", "add": "sum"}.get(first, "other")
 
 

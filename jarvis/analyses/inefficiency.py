@@ -7,7 +7,14 @@ from typing import Any
 import polars as pl
 
 from jarvis import impact
-from jarvis.analyses.advice import SHARED, ChosenAdvice, choose, register_advice, values_of
+from jarvis.analyses.advice import (
+    SHARED,
+    ChosenAdvice,
+    choose,
+    register_advice,
+    values_of,
+    values_of_row,
+)
 from jarvis.analyses.base import Advice, CategoryData
 from jarvis.analyses.call_times import time_per_call
 from jarvis.analyses.operations import (
@@ -22,7 +29,7 @@ from jarvis.analyses.operations import (
 from jarvis.findings import EvidenceValue, Finding, Impact
 from jarvis.schemas.names import C
 from jarvis.text.format import quoted
-from jarvis.text.messages import Message, MessageTable, action, resolve
+from jarvis.text.messages import Message, MessageTable, action, resolve, to_text
 
 DEFAULT_ADVICE: Mapping[str, Advice] = {
     "compute": Advice(
@@ -66,6 +73,7 @@ MESSAGES = MessageTable(
         "({compute_pct} of compute) and {calls:either reaches|reach} {efficiency_pct} of the "
         "{bound} roofline{rate}{against}: {reason}{little_left}.",
         "little_left": ", but at this efficiency little is left to gain",
+        "reason.of_some": "in the signature with most time ({some:,} of the {calls}), {reason}",
         "rate": " ({achieved:number} of {peak:number} {unit})",
         "rate.small": " ({achieved_mb_per_s:number} MB/s of {peak:number} {unit})",
         "within_band": ", within the {low_pct:.0f}-{high_pct:.0f}%{scale} that such calls usually "
@@ -87,7 +95,7 @@ MESSAGES = MessageTable(
         "units are busy.",
         "capture.memory": "A trace does not show why {kernel} is slow: {run_package} "
         "under the platform's hardware-counter profiler and compare the bytes that it "
-        "actually moves with the modelled {moved_bytes} per call.",
+        "actually moves with the modeled {moved_bytes} per call.",
         f"capture.{LAUNCH_BOUND}": "A trace does not show how long a merged call takes: time the "
         "fused or batched form of {arguments} alone, and compare it with {each_time}.",
         "capture.call_site": action(
@@ -99,6 +107,9 @@ MESSAGES = MessageTable(
         ),
     },
 )
+
+HEAVIEST_CALL = "the heaviest call"
+"""Reasons that begin with it state facts of that call, not of all."""
 
 MIN_TB_PER_S = 1e-4
 """Lower rates are printed in MB/s."""
@@ -219,7 +230,7 @@ def _inefficiency(data: CategoryData, group: OperationGroup, check: str) -> Find
         title=MESSAGES(f"title.{check}", subject=subject_of(group)),
         operations=group.operations,
         evidence=evidence_of(group),
-        issue=_issue(group, usual, gain, chosen.message("reason", values)),
+        issue=_issue(group, usual, gain, _reason(group, chosen, values)),
         algorithmic=chosen.message("algorithmic", values),
         kernel=chosen.message("kernel", values),
         priority_local=local.lowered() if is_expected else local,
@@ -243,7 +254,21 @@ def _caveat(
         caveats.append(MESSAGES("caveat.launch_bound"))
     elif usual is not None and usual.is_met:
         caveats.append(MESSAGES("caveat.usual", high_pct=usual.high_pct, of=usual.of))
-    return [caveat for caveat in caveats if caveat is not None]
+    return [caveat for caveat in caveats if caveat is not None and to_text(caveat)]
+
+
+def _reason(
+    group: OperationGroup, chosen: ChosenAdvice, values: Mapping[str, Any]
+) -> Message | None:
+    """Return the reason, with the calls of the heaviest row if others have another one."""
+    reason = chosen.message("reason", values)
+    if reason is None or chosen.advice.reason.startswith(HEAVIEST_CALL):
+        return reason
+    rows = group.rows.iter_rows(named=True)
+    if all(chosen.message("reason", {**values, **values_of_row(row)}) == reason for row in rows):
+        return reason
+    some = group.heaviest[C.operation_count]
+    return MESSAGES("reason.of_some", some=some, calls=group.calls, reason=reason)
 
 
 def _verify(group: OperationGroup, gain: Impact) -> Message:

@@ -34,16 +34,19 @@ def first_match(
 NATIVE_LIBRARY = "PyTorch native"
 """The framework's own kernels."""
 
+CK = "CK"
+"""Composable Kernel, whose types other libraries use too."""
+
 LIBRARIES = (
     ("Triton", r"triton_(?:poi|red|per|for|tem)_"),
     ("FBGEMM", r"fbgemm"),
     ("AITER", r"(?:^|[^a-z])aiter"),
-    ("CK", r"ck_tile|_zn2ck|\bck::|fmhafwd|fmhabwd|fmha_fwd|fmha_bwd|kernel_gemm_xdl"),
+    (CK, r"ck_tile|_zn2ck|\bck::|fmhafwd|fmhabwd|fmha_fwd|fmha_bwd|kernel_gemm_xdl"),
     ("MIOpen", r"igemm_(?:fwd|bwd|wrw)_gtc|miopen|subtensorop|batched_transpose_|_nchw2|_cnhw2"),
     ("Tensile", r"cijk_"),
     ("rocPRIM", r"rocprim"),
     ("AOTriton", r"^attn_fwd|^attn_bwd|^bwd_kernel_d|^bwd_preprocess|^bwd_postprocess"),
-    ("cuDNN", r"cudnn"),
+    ("cuDNN", r"cudnn|implicit_convolve_sgemm"),
     ("FlashAttention", r"pytorch_flash|flash_fwd|flash_bwd"),
     ("cuBLAS", r"nvjet|cublas|sm\d+_xmma|gemmsn|gemvnsp|gemv2t|ampere_\w*gemm|volta_\w*gemm"),
     ("rocBLAS", r"wvsplitk|splitkreduce|rocblas"),
@@ -52,6 +55,9 @@ LIBRARIES = (
     (NATIVE_LIBRARY, r"at::native|at_cuda_detail"),
 )
 """Library and the pattern of its kernel names (lower case), most specific first."""
+
+GENERIC_NAME = r"(?i)(?:^|[^\w])(?:\w*entry\w*|kernel\w?|device_kernel|trampoline_kernel)$"
+"""Functions that only run the code of a template argument."""
 
 TILES = (
     r"_MT(\d+x\d+(?:x\d+)?)",
@@ -72,8 +78,20 @@ def main_kernel() -> pl.Expr:
 
 
 def library(kernel: pl.Expr) -> pl.Expr:
-    """Return the library that a kernel name points to."""
-    return first_match(kernel, LIBRARIES)
+    """Return the library that a kernel name points to.
+
+    A kernel of its own name that only has types of CK among its template arguments is not CK's.
+    """
+    function = kernel.str.replace(r"<.*", "")
+    ck, others = [
+        [each for each in LIBRARIES if (each[0] == CK) is is_ck] for is_ck in (True, False)
+    ]
+    is_named = ~function.str.contains(GENERIC_NAME) & first_match(function, ck).is_null()
+    return (
+        pl.when(is_named)
+        .then(first_match(kernel, others))
+        .otherwise(first_match(kernel, LIBRARIES))
+    )
 
 
 def tile(kernel: pl.Expr) -> pl.Expr:

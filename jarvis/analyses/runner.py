@@ -10,6 +10,7 @@ from pydantic import JsonValue
 
 from jarvis import impact, savings
 from jarvis.analyses.actions import supported
+from jarvis.analyses.attention_copies import without_removed
 from jarvis.analyses.base import Analysis, CategoryData
 from jarvis.analyses.baseline import Baseline, measure_baseline
 from jarvis.analyses.chain_context import with_chains
@@ -123,6 +124,11 @@ def run_analyses(
             outcomes[key] = _run(analysis, report, facts, rows, split.baseline, target_pct)
         except Exception as error:  # isolates analyses from each other
             outcomes[key] = AnalysisOutcome(_failed(analysis, error))
+    results = [outcome.result for outcome in outcomes.values()]
+    outcomes = {
+        key: replace(outcome, result=without_removed(outcome.result, results))
+        for key, outcome in outcomes.items()
+    }
     worth_fusing = _worth_fusing(report, analyses, outcomes, target_pct)
     return {
         key: replace(outcome, result=_in_steps(with_chains(outcome.result, worth_fusing), report))

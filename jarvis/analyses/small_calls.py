@@ -19,13 +19,14 @@ MESSAGES = MessageTable(
     "small_calls",
     {
         "title": "Many short calls: {name}",
-        "issue": "{calls} of {name} take {mean_us:number} µs of GPU time on average, so launching "
-        "takes about as long as the work of {time_ms}.",
+        "of_all": ", of {all_calls:,} in all,",
+        "issue": "{calls} of {name}{of_all} take {mean_us:number} µs of GPU time on average, so "
+        "launching takes about as long as the work of {time_ms}.",
         "algorithmic": "Batch the {calls} of {name}{place} or let a compiler fuse them, so that "
         "one launch does the work of many.",
         "kernel": [
             action(
-                "Replay the {launches}, most of {kernel}, from a GPU graph.",
+                "Replay the {launches} from a GPU graph.",
                 "not has_graph_replay",
             ),
             action(
@@ -55,8 +56,9 @@ def many_small_calls(data: CategoryData) -> Iterator[Finding]:
     """Many calls that are shorter than a launch.
 
     Symptom: one operator is called repeatedly for a few microseconds each.
-    Rule: an operator with at least {MANY_CALLS} calls whose mean GPU time is below {SHORT_CALL_US}
-    µs, among the rows that no ``low_efficiency`` finding covers, and that passes its time test.
+    Rule: an operator with at least {MANY_CALLS} calls, of equal arguments or groups of them whose
+    mean GPU time is below {SHORT_CALL_US} µs, among the rows that no ``low_efficiency`` finding
+    covers, and that passes its time test.
     Threshold: {MANY_CALLS} calls, {SHORT_CALL_US} µs; {impact.BOTTLENECK_TIME_MS} ms or
     {impact.BOTTLENECK_CATEGORY_PCT}% of category time; at least {MIN_COMPUTE_PCT}% of compute.
     """
@@ -66,26 +68,57 @@ def many_small_calls(data: CategoryData) -> Iterator[Finding]:
         C.kernel_time_us, C.uid, descending=[True, False]
     )
     for part in rows.partition_by(C.name, maintain_order=True):
-        group = OperationGroup(part)
+        group = OperationGroup(_short_part(part))
         if group.calls < MANY_CALLS or group.compute_pct < MIN_COMPUTE_PCT:
             continue
-        mean_us = 1000 * group.time_ms / group.calls
-        if mean_us < SHORT_CALL_US and impact.is_time_relevant(group.time_ms, group.category_pct):
-            yield _small_calls(data, group, mean_us)
+        if impact.is_time_relevant(group.time_ms, group.category_pct):
+            yield _small_calls(data, OperationGroup(part), group)
 
 
-def _small_calls(data: CategoryData, group: OperationGroup, mean_us: float) -> Finding:
+def _short_part(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows with only their groups of short calls: counts, times and shares."""
+    each = pl.element().struct
+    is_short = each.field(C.mean_us) < SHORT_CALL_US
+    groups = {C.count: C.operation_count, C.total_us: C.kernel_time_us}
+    in_groups = {
+        column: pl.col(C.populations).list.agg(each.field(field).filter(is_short).sum())
+        for field, column in groups.items()
+    }
+    is_whole = pl.col(C.kernel_time_us) < SHORT_CALL_US * pl.col(C.operation_count)
+    short = {
+        column: pl.when(pl.col(C.populations).list.len() > 0)
+        .then(part)
+        .otherwise(pl.when(is_whole).then(pl.col(column)).otherwise(0))
+        for column, part in in_groups.items()
+    }
+    of_calls = short[C.operation_count] / pl.col(C.operation_count)
+    of_time = short[C.kernel_time_us] / pl.col(C.kernel_time_us)
+    scaled = {
+        C.kernel_count: (pl.col(C.kernel_count) * of_calls).round().cast(pl.Int64),
+        C.percent_of_category: pl.col(C.percent_of_category) * of_time,
+        C.percent_of_compute: pl.col(C.percent_of_compute) * of_time,
+    }
+    part = rows.with_columns(**short, **scaled).filter(pl.col(C.operation_count) > 0)
+    return part.with_columns(pl.lit(None, dtype=rows[C.populations].dtype).alias(C.populations))
+
+
+def _small_calls(data: CategoryData, every: OperationGroup, group: OperationGroup) -> Finding:
+    """Return the finding on the short calls (``group``) of ``every`` call of an operator."""
     priority = Priority.MEDIUM if group.compute_pct > impact.RELEVANT_COMPUTE_PCT else Priority.LOW
+    mean_us = 1000 * group.time_ms / group.calls
+    is_all = group.calls == every.calls
     values = values_of(group) | {
         "launches": group.launches,
         "mean_us": mean_us,
         "time_ms": group.time_ms,
+        "of_all": None if is_all else MESSAGES("of_all", all_calls=every.calls),
     }
+    uids = set(group.rows[C.uid])
     return Finding(
         check="many_small_calls",
         category=data.key,
         title=MESSAGES.pick("title", values),
-        operations=group.operations,
+        operations=tuple(each for each in every.operations if each.uid in uids),
         evidence={
             "calls": group.calls,
             "launches": group.launches,

@@ -45,7 +45,7 @@ MESSAGES = MessageTable(
         "attention matrix, a mask or bias that no fused kernel takes) rules the fused one out.",
         "caveat": "The range is the saving at {least:.0f} to {most:.0f} times the speed, not "
         "measured; {middle}.",
-        "caveat.no_model": "the middle of the range is not modelled",
+        "caveat.no_model": "the middle of the range is not modeled",
         "caveat.model": "the middle is a fused kernel at {target_pct:g}% of its roofline, limited "
         "to the range",
         "caveat.short": "Short sequences gain least.",

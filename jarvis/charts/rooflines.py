@@ -212,7 +212,7 @@ def over_size(rows: pl.DataFrame) -> Placed:
     ceilings = [Ceiling(f"memory peak {peak:,.3g} TB/s", None, peak) for peak in peaks]
     plane = Plane(
         Axis(
-            C.bytes, "Bytes moved by one call (modelled)", _log_range(_ends(points[C.bytes])), "~s"
+            C.bytes, "Bytes moved by one call (modeled)", _log_range(_ends(points[C.bytes])), "~s"
         ),
         Axis(C.tb_per_s, "Achieved (TB/s)", _log_range([*_ends(points[C.tb_per_s]), *peaks])),
     )

@@ -272,6 +272,7 @@ class Declared:
     row: Final = "row"
     runtime_ns: Final = "runtime_ns"
     same_kernels: Final = "same_kernels"
+    scope_calls: Final = "scope_calls"
     scope_kind: Final = "scope_kind"
     scope_name: Final = "scope_name"
     self_ns: Final = "self_ns"

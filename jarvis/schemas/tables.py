@@ -340,7 +340,7 @@ CALL_TREE = (
     ),
     Column(
         C.modelled_ns,
-        "Modelled GPU time (ns)",
+        "Modeled GPU time (ns)",
         INTEGER,
         "ns",
         ",d",
@@ -372,7 +372,7 @@ OTHER_DEFINITIONS = (
 )
 OPERATION_MODELS = (
     Column(C.uid, "UID", INTEGER, meaning="uid of the row in `operations`"),
-    Column(C.modelled, "Modelled", FLAG, meaning="a perf model covers the call"),
+    Column(C.modelled, "Modeled", FLAG, meaning="a perf model covers the call"),
     text(C.failure, "Failure", "why the perf model failed"),
     text(C.uncovered, "Not covered", "why the perf model does not cover the call"),
     text(C.compute, "Compute peak", "compute unit and precision; an empty text if not known"),
@@ -418,6 +418,14 @@ FUSION_CHAINS = (
     *_SCOPE,
     _STEP_NAMES,
     _INSTANCES,
+    Column(
+        C.scope_calls,
+        "Calls",
+        INTEGER,
+        format=",d",
+        meaning="calls of the module, function or operator that contain the instances",
+        optional=True,
+    ),
     _LAUNCHES,
     number(C.kernel_time_us, "Kernel time (µs)", "µs", f"{KERNEL_TIME}; sum over all instances"),
     text(C.product_name, "Product", "matrix product whose epilogue the steps could be, or empty"),
@@ -428,7 +436,7 @@ FUSION_CHAINS = (
     count(C.kept_count, "Results kept", "instances whose product's result is also used elsewhere"),
     count(C.attention_count, "Before attention", "instances whose result attention reads next"),
     number(C.attention_time_us, "Before attention (µs)", "µs", "kernel time of these instances"),
-    number(C.modelled_pct, "Modelled (%)", "%", "share of that time whose memory traffic is known"),
+    number(C.modelled_pct, "Modeled (%)", "%", "share of that time whose memory traffic is known"),
     number(
         C.step_bytes, "Bytes now", "bytes", "minimum memory traffic of all steps together", ",.0f"
     ),

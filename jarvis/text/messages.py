@@ -311,6 +311,7 @@ BY_NAME: Mapping[str, str] = {
     "arguments": "?the heaviest call",
     "calls": "count call",
     "launches": "count launch",
+    "site_calls": "count call",
     "package": "?names and times of these calls",
     "run_package": "?run the model",
     "signatures": "count signature",
@@ -344,11 +345,19 @@ def _are_messages(value: Value) -> TypeGuard[tuple[Message, ...]]:
     return isinstance(value, tuple) and bool(value) and isinstance(value[0], Message)
 
 
+ARTICLES = ("the ", "The ")
+"""After these a count of one is left out: ``the call``, not ``the 1 call``."""
+
+
 def _filled(template: str, values: Mapping[str, Value]) -> str:
     """Return the template with its values filled in."""
-    parts = []
+    filled = ""
     for text, field, spec, _ in _parsed(template):
-        parts.append(text)
+        filled += text
         if field is not None:
-            parts.append(_rendered(field, spec or "", values))
-    return "".join(parts)
+            rendered = _rendered(field, spec or "", values)
+            if text.endswith(ARTICLES):
+                rendered = rendered.removeprefix("1 ")
+            is_spaced = not filled or filled.endswith(" ")
+            filled += rendered.lstrip(" ") if is_spaced else rendered
+    return filled

@@ -75,7 +75,6 @@ def test_finding_speaks_of_shape_dtype_and_tile() -> None:
     (finding,) = low_efficiency(data)
     assert "M=4096, N=4096, K=4096 (bf16)" in finding.issue
     assert "tile 128x64x64 from the kernel name" in finding.kernel
-    assert "M=4096" in finding.algorithmic
     assert "torch.compile" in small_product().algorithmic
 
 
@@ -369,7 +368,7 @@ def test_equal_products_of_one_module_are_to_be_merged() -> None:
     for other in ({"count": 25}, {"count": 24, "module_path": ["Layer_0", "MLP_0", "Linear_3"]}):
         row = gemm(8944, 768, 1024, **{"time_us": 10.0, "module_path": out["module_path"], **other})
         (finding,) = low_efficiency(category("gemm", qkv, row))
-        assert "merge them" not in finding.algorithmic
+        assert "merge them" not in (finding.algorithmic or "")
 
 
 @pytest.mark.parametrize(
@@ -450,13 +449,12 @@ def test_efficient_products_that_read_their_weights_again(
     ("tile", "units", "words"),
     [
         ("MT64x32x256", 304, "a larger output lets the kernel use larger tiles"),
-        ("MT64x32x256", 100, "another batch size"),
+        ("MT64x32x256", 130, "another batch size"),
         ("MT128x128x64", 304, "another batch size"),
-        ("MT64x32x256", None, "another batch size"),
     ],
 )
 def test_more_rows_are_advised_where_small_tiles_barely_fill_the_gpu(
-    tile: str, units: int | None, words: str
+    tile: str, units: int, words: str
 ) -> None:
     row = gemm(788, 768, 3072, kernels=[(f"Cijk_{tile}_SN", 2000.0)])
     (finding,) = low_efficiency(category("gemm", row, compute_units=units))
@@ -476,7 +474,7 @@ def test_a_kernel_far_below_its_compute_peak_needs_no_higher_peak(
 ) -> None:
     data = category("gemm", gemm(4096, 4096, 4096, pct_roofline=pct, bound=bound), top={1})
     (finding,) = [*low_efficiency(data), *opportunity(data)]
-    assert ("8-bit inputs" in finding.algorithmic) is is_advised
+    assert ("8-bit inputs" in (finding.algorithmic or "")) is is_advised
     assert ("little is left to gain" in finding.issue) is (pct > 72)
 
 

@@ -120,4 +120,4 @@ def test_bounds_are_those_of_the_roofline_or_of_the_intensity() -> None:
 
 
 def test_tensors_updated_in_place_may_hide_traffic() -> None:
-    assert "in place counts only once" in found(kernel()).caveat
+    assert "in place, its bytes count that tensor only once" in found(kernel()).caveat

@@ -104,7 +104,7 @@ def test_without_known_hardware_the_middle_has_no_model(tmp_path: Path) -> None:
     (finding,) = findings(analyzed(layers(3), tmp_path, "Unknown GPU"))
     assert finding.impact is not None
     assert finding.impact.saved_ms.mid == pytest.approx(GROUP_MS * (1 - 30**-0.5))
-    assert "not modelled" in (finding.caveat or "")
+    assert "not modeled" in (finding.caveat or "")
 
 
 def test_two_groups_of_one_module_have_two_names() -> None:

@@ -9,12 +9,14 @@ from pydantic import JsonValue
 from jarvis import impact
 from jarvis.analyses import bandwidth
 from jarvis.analyses.access import access
+from jarvis.analyses.advice import needing
 from jarvis.analyses.bandwidth import baseline_metrics, low_baseline, slow_kernel, time_ms_by
 from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
 from jarvis.analyses.baseline import baseline_rows, plain_mean_tb_per_s
 from jarvis.analyses.call_times import typical_us
 from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.kernel_names import first_match
+from jarvis.analyses.memory_order import memory_orders
 from jarvis.analyses.operations import (
     HYPOTHESIS,
     KERNEL_FLOOR_US,
@@ -22,13 +24,14 @@ from jarvis.analyses.operations import (
     LAUNCH_BOUND_RULE,
     MIN_COMPUTE_PCT,
     PATTERN,
+    SHORT_CALL_US,
     OperationGroup,
 )
 from jarvis.analyses.tiny_tensors import owner_advice
 from jarvis.findings import Finding, Priority
 from jarvis.schemas import FLAG, TEXT, Column
 from jarvis.schemas.names import C
-from jarvis.text.messages import NAMES_SHOWN, MessageTable, action
+from jarvis.text.messages import NAMES_SHOWN, Message, MessageTable, action
 
 SMALL_BYTES = 2**20
 """Calls that move less are compared with the shortest kernels, not with the bandwidth."""
@@ -72,19 +75,16 @@ neighboring elements at once have ``vectorized`` in their name."""
 ADVICE = {
     "strided": Advice(
         rule="operands of equal shape differ in memory order, or have gaps",
-        reason="its operands differ in memory order (strides {strides:joined  and }), so one of "
-        "them is accessed with large strides",
+        reason="{order_reason:message}",
         algorithmic="{order_advice:message}",
-        kernel="Give {package} to the kernel team: a tiled "
-        "transpose accesses both operands in contiguous runs.",
+        kernel="Give {package} to the kernel team: {order_kernel:message}",
     ),
     "cast": Advice(
         rule="a copy between dtypes",
         reason="a cast in a separate pass ({arguments}), which the previous or next operator "
         "could include",
         algorithmic="{chain:message}",
-        kernel="Give {package} to the kernel team: {kernel} should read "
-        "several neighboring elements at once.",
+        kernel="Give {package} to the kernel team: {pass_kernel:message}",
         expected_pct=bandwidth.SIMPLE_PCT,
     ),
     "broadcast": Advice(
@@ -133,12 +133,14 @@ ADVICE = {
 MESSAGES = MessageTable(
     "elementwise",
     {
-        "general_path": "The kernel's name is that of the general path, which computes an address "
-        "for every element, not of the vectorized one.",
+        "general_path": "The name of {kernel} is that of the general path, which computes an "
+        "address for every element, not of the vectorized one.",
+        "pass.general": "{kernel} should read several neighboring elements at once.",
+        "pass.vectorized": "{kernel} should reach the bandwidth of a copy.",
         "at_place": " in {called_from:name}",
         "alone": "Fuse {name} into the operator that produces its input or reads its "
         "result{at_place:message}.",
-        "chain": "Fuse it with {neighbors:names "
+        "chain": "Fuse {its_calls?it} with {neighbors:names "
         f"{NEIGHBORS_SHOWN}}}{{more_neighbors:more}}{{at_place:message}}, so that the data moves "
         "through memory once; the kernel fusion analysis measures the chain.",
         "order.copy": "Avoid the reordering{at_place:message}: let the consumer accept the "
@@ -155,11 +157,9 @@ MESSAGES = MessageTable(
             "Fuse the {operators} operators by hand where they follow each other; start with "
             "{first}.",
         ],
-        "many.kernel": action(
-            "Multi-tensor (foreach) calls take lists of tensors at once: for parameters and "
-            "statistics of the same kind, the {launches} can become a few.",
-            "calls_are_independent",
-        ),
+        "many.kernel": "Multi-tensor (foreach) calls take lists of tensors at once: for parameters "
+        f"and statistics of the same kind, the {{launches}} of calls below {SHORT_CALL_US:.0f} µs "
+        "({time_ms} in all) can become a few.",
         "many.caveat": "The saving is not quantified here: the findings on the operators count it.",
         "many.verify": "Record the trace again: the category must have fewer than {calls} for the "
         "same number of steps.",
@@ -181,7 +181,7 @@ DETAILS = (
 
 def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
     """Add type, class and access of each operator, its bandwidth rating, and its neighbors."""
-    described = bandwidth.rated(rows.hstack(_chains(rows))).with_columns(
+    described = bandwidth.rated(rows.hstack([*_chains(rows), *memory_orders(rows)])).with_columns(
         op_type=first_match(pl.col(C.name), OP_TYPES, "other"),
         op_class=_op_class(),
         access=pl.Series(
@@ -196,9 +196,13 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
         .otherwise(pl.lit("")),
     )
     is_general = pl.col(C.main_kernel).str.to_lowercase().str.contains(GENERAL_KERNEL)
+    is_vectorized = pl.col(C.main_kernel).str.contains("vectorized")
     return described.with_columns(
         _pattern(),
         order_advice=_order_advice(),
+        pass_kernel=pl.when(is_vectorized)
+        .then(pl.lit(MESSAGES.id("pass.vectorized")))
+        .otherwise(pl.lit(MESSAGES.id("pass.general"))),
         owner_advice=owner_advice(rows),
         **{
             HYPOTHESIS: pl.when(is_general & ~pl.col(C.is_launch_bound)).then(
@@ -257,13 +261,24 @@ def many_calls(data: CategoryData) -> Iterator[Finding]:
             compute_pct=group.compute_pct,
         ),
         algorithmic=MESSAGES.texts("many.algorithmic", operators=by_name.height, first=top[0]),
-        kernel=MESSAGES("many.kernel", launches=group.launches),
+        kernel=_foreach(data.operations),
         priority_local=priority,
         priority=priority,
         caveat=MESSAGES("many.caveat"),
         verify=MESSAGES("many.verify", calls=group.calls),
         capture=MESSAGES("many.capture", name=by_name[C.name][0]),
     )
+
+
+def _foreach(rows: pl.DataFrame) -> Message | None:
+    """Return the advice on calls so short that their tensors are small, if they are independent."""
+    short = rows.filter(pl.col(C.kernel_time_us_mean) < SHORT_CALL_US)
+    if short.is_empty():
+        return None
+    group = OperationGroup(short)
+    advice = MESSAGES("many.kernel", launches=group.launches, time_ms=group.time_ms)
+    uids = " ".join(map(str, short[C.uid]))
+    return needing(advice, f"calls_are_independent({uids})")
 
 
 def measure(data: CategoryData) -> dict[str, JsonValue]:

@@ -32,8 +32,8 @@ _COUNTERS = (
     "hardware-counter profiler with even and with recorded routing."
 )
 _UNIFORM = (
-    "{is_memory_bound:either The modelled bytes assume that tokens are spread evenly over the "
-    "experts; an uneven step reads fewer weights than modelled.|}"
+    "{is_memory_bound:either The modeled bytes assume that tokens are spread evenly over the "
+    "experts; an uneven step reads fewer weights than modeled.|}"
 )
 MESSAGES = MessageTable(
     "moe",

@@ -55,12 +55,15 @@ CATEGORIES = ("Attention", "Convolution", "GEMM", "Normalization", "Reduce", "El
 """Kinds that a kernel's name suggests and that have their own analysis."""
 
 ROTARY = "rotary embedding"
+ROTATES = r"rotary|rotate|(?:^|[^a-z])rope"
+"""Functions that rotate queries and keys, by lower-case name."""
 
 ADVICE = {
     ROTARY: Advice(
         rule="concatenation or indexing in a function that rotates queries and keys",
         reason="a rotary embedding rearranges the halves of queries and keys in memory",
-        algorithmic="Use one fused rotary embedding instead of {at}: its {calls} of {name} write "
+        algorithmic="Use one fused rotary embedding instead of {at}: its {site_calls} of "
+        "{name} write "
         "{arguments} to memory for the next operator.",
         kernel="Rotate in the kernel that reads the result, which saves {moved_bytes} per call; "
         "as a baseline, compare {kernel} on {arguments} with a plain copy.",
@@ -81,7 +84,7 @@ ADVICE = {
         "are several, and store the tables in a narrower dtype if the model allows it.",
         kernel="Give {package} to the kernel team, with real indices: the "
         "speed of {kernel} depends on how often indices repeat and on the width of a row.",
-        caveat="The modelled bytes count a row for each index; rows of repeated indices may be "
+        caveat="The modeled bytes count a row for each index; rows of repeated indices may be "
         "served from a cache.",
     ),
     "indexing": Advice(
@@ -92,7 +95,7 @@ ADVICE = {
         "indices, so that neighboring elements are read together.",
         kernel="Give {package} to the kernel team, with real indices: the "
         "speed of {kernel} depends on them.",
-        caveat="The modelled bytes count each indexed element once; repeated indices may be "
+        caveat="The modeled bytes count each indexed element once; repeated indices may be "
         "served from a cache.",
     ),
     "pooling": Advice(
@@ -160,12 +163,18 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
             pl.when(name != "").then(name) for name in map(pl.col, (C.entry_point, C.called_from))
         ),
     )
-    is_rotary = (pl.col("looks_like") == ROTARY) & pl.col("sub_category").is_in(
-        ["concatenation", "indexing"]
+    rotates = pl.col(C.entry_point).str.to_lowercase().str.contains(ROTATES).fill_null(value=False)
+    is_rotary = (
+        (pl.col("looks_like") == ROTARY)
+        & pl.col("sub_category").is_in(["concatenation", "indexing"])
+        # Where a function rotates, the module only prepares its tables of sines and cosines.
+        & (rotates | ~rotates.any())
     )
+    site_calls = pl.col(C.operation_count).sum().over(C.name, "site")
     named = pl.col("sub_category").is_in(ADVICE)
     return typed.with_columns(
         at=message_column(MESSAGES, at, "site"),
+        site_calls=site_calls,
         pattern=pl.when(is_rotary).then(pl.lit(ROTARY)).when(named).then("sub_category"),
     )
 

@@ -37,8 +37,7 @@ def _of_length(band: Band) -> Advice:
         rule=band.rule,
         reason="fused attention loses efficiency on short sequences, here of "
         "{n_q} {n_q:either query|queries}{head_note}",
-        algorithmic="Batch more sequences than {b} or pack short ones together, so that {each} "
-        "has more work than {n_q} {n_q:either query|queries} per sequence.",
+        algorithmic="{batch_advice:message}{pack_advice:message}",
         kernel="Compare {kernel} on another GPU at N={n_q} before tuning, and give "
         "{package} to the kernel team.",
         expected_pct=band.expected_pct,
@@ -66,7 +65,7 @@ LONG = Advice(
     reason="the attention kernel runs below the compute peak{head_note}",
     algorithmic="{is_full:either If the model is causal, say so to the operator, which halves its "
     "arithmetic. |}Check that the fastest attention backend supports causal={causal}, head "
-    "dimension {head_dim} and the layout, and that no mask forces a slower one than {kernel}.",
+    "dimension {head_dim} and the layout{mask_note:message}.",
     kernel="Give {package} to the kernel team to compare attention backends "
     "and tile sizes with {kernel}.",
     expected_of="compute peak",

@@ -1,6 +1,7 @@
 """Triton: kernels that a compiler generated from framework operators, or that users wrote."""
 
 from collections.abc import Iterator
+from math import prod
 
 import polars as pl
 from pydantic import JsonValue
@@ -18,7 +19,10 @@ from jarvis.analyses.operations import (
     message_column,
 )
 from jarvis.analyses.small_calls import MANY_CALLS
+from jarvis.core.literals import parse_literal
 from jarvis.findings import Finding, Priority
+from jarvis.perf_models.arguments import total_bytes
+from jarvis.perf_models.dtypes import bytes_per_element
 from jarvis.perf_models.triton import fused_ops
 from jarvis.schemas import TEXT, Column
 from jarvis.schemas.names import C
@@ -36,11 +40,6 @@ PATTERNS = {"pointwise": "pointwise", "reduction": "reduction", "persistent redu
 """Kernel types by the compiler's name prefix, and the patterns with their own expected
 efficiency."""
 
-IN_PLACE = (
-    "A tensor that {name} updates in place counts only once in its bytes, because a trace does "
-    "not name the arguments: it may be closer to its roofline than stated."
-)
-
 FUSION_LOG = (
     "Compile with the compiler's log of its fusion decisions and of the generated code: it shows "
     "why the fusion of {ops} in {name} is not larger."
@@ -51,11 +50,10 @@ ADVICE = {
         rule="a compiled kernel of elementwise operators, prefix triton_poi_",
         reason="a kernel that fuses {ops} moves each element once and should use most of the "
         "bandwidth",
-        algorithmic="Let the compiler fuse more than {ops}: remove graph breaks and dynamic "
-        "shapes around {name}{place}, so that {moved_bytes} per call stay out of memory.",
+        algorithmic="{graph_breaks:message}{epilogue:message}",
         kernel="Autotune the block sizes and warps of {name} for {arguments}{reproduced}.",
         expected_pct=(60.0, 80.0),
-        caveat=IN_PLACE,
+        caveat="{in_place:message}",
         capture=FUSION_LOG,
     ),
     "reduction": Advice(
@@ -67,7 +65,7 @@ ADVICE = {
         kernel="Autotune {name} for {arguments}, also as a persistent reduction that keeps a row "
         "on chip{reproduced}.",
         expected_pct=(30.0, 60.0),
-        caveat=IN_PLACE,
+        caveat="{in_place:message}",
         capture=FUSION_LOG,
     ),
     "compute": Advice(
@@ -89,14 +87,31 @@ ADVICE = {
 MESSAGES = MessageTable(
     "triton",
     {
+        "graph_breaks": action(
+            "Let the compiler fuse more than {ops}: the trace has several compiled regions, so "
+            "remove graph breaks and recompilations around {name}{place}, so that {moved_bytes} "
+            "per call stay out of memory. ",
+            "has_several_compiled_regions",
+        ),
+        "epilogue": action(
+            "Compile in max-autotune mode, in which generated matrix products can include {ops}: "
+            "{name} runs next to one.",
+            "runs_next_to_products",
+        ),
+        "in_place": "If {name} updates one of its tensors in place, its bytes count that tensor "
+        "only once, because a trace does not name the arguments: it would then be closer to its "
+        "roofline than stated.",
         "ops": "{fused:name}",
         "ops.unknown": "several operators",
         "title": "Many short compiled kernels: {names:names 1}",
         "issue": "{kernels:count compiled kernel} ({names:names}) run {calls:,} times for "
         "{mean_us:number} µs each, {time_ms} ({compute_pct} of compute) in all: launching them "
         "takes about as long.",
-        "algorithmic": "Broaden the fusion: remove the graph breaks and dynamic shapes{place} that "
-        "split the work into {kernels:count kernel}.",
+        "algorithmic": action(
+            "Broaden the fusion: remove the graph breaks and recompilations{place} that split the "
+            "work into {kernels:count kernel}.",
+            "has_several_compiled_regions",
+        ),
         "kernel": [
             action("Replay the {launches} from a GPU graph.", "not has_graph_replay"),
             action(
@@ -128,8 +143,29 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
     key = pl.when(pl.col("fused").is_null()).then(pl.lit("ops.unknown")).otherwise(pl.lit("ops"))
     return typed.with_columns(
         ops=message_column(MESSAGES, key, "fused"),
+        graph_breaks=pl.lit(MESSAGES.id("graph_breaks")),
+        epilogue=pl.lit(MESSAGES.id("epilogue")),
+        in_place=pl.when(_counts_update(rows))
+        .then(pl.lit(""))
+        .otherwise(pl.lit(MESSAGES.id("in_place"))),
         pattern=kernel_type.replace_strict(PATTERNS, default=None, return_dtype=pl.String),
     )
+
+
+def _counts_update(rows: pl.DataFrame) -> pl.Series:
+    """Return whether the bytes of a kernel are more than those of all its arguments together: a
+    tensor that it updates in place counts twice."""
+    given = [
+        total_bytes(
+            *(
+                (prod(shape), bytes_per_element(dtype) if shape else 0)
+                for shape, dtype in zip(*map(parse_literal, arguments), strict=False)
+            )
+        )
+        for arguments in rows.select(C.input_dims, C.input_types).iter_rows()
+    ]
+    known = pl.Series([nbytes or None for nbytes in given], dtype=pl.Float64)
+    return (rows[C.bytes] > known).fill_null(value=False)
 
 
 def many_short_kernels(data: CategoryData) -> Iterator[Finding]:

@@ -27,6 +27,9 @@ MESSAGES = MessageTable(
         "issue": "{name} runs {times} as {kernels:count kernel} in a row "
         f"({{operators:names {OPERATORS_NAMED}}}): together they take {{time_ms}} ({{compute_pct}} "
         "of compute){moved}.",
+        "issue.of_calls": "{name} runs {scope_calls:count time}, and {kernels:count kernel} in a "
+        f"row ({{operators:names {OPERATORS_NAMED}}}) run {{instances:,}} times in these: together "
+        "they take {time_ms} ({compute_pct} of compute){moved}.",
         "issue.once": "once",
         "issue.times": "{instances:,} times",
         "issue.moved": ", and they move {step_bytes} each time where one kernel would move "
@@ -40,8 +43,8 @@ MESSAGES = MessageTable(
         "trace cannot show, and that the fused kernel reaches {target_pct:g}% of its roofline but "
         "is no shorter than the shortest of these kernels; the low estimate assumes that it "
         "reaches only their present bandwidth.",
-        "verify": "Record the trace again: where {name} runs, {instances:count kernel} must "
-        "replace the {kernels:,}.",
+        "verify": "Record the trace again: where {name} runs, at most {instances:count kernel} "
+        "must replace the {kernels:,}.",
         "capture": action(
             "Record with `with_stack=True` to see which module or function runs these operators.",
             "not has_stacks",
@@ -142,18 +145,22 @@ def _issue(chain: Chain, per_instance: int) -> Message:
     if chain.gain:
         sizes = {name: chain.row[name] / instances for name in (C.step_bytes, C.fused_bytes)}
         moved = MESSAGES("issue.moved", **sizes)
-    return MESSAGES(
-        "issue",
-        name=chain.name,
-        times=MESSAGES("issue.once")
+    scope_calls = chain.row.get(C.scope_calls)
+    is_of_calls = bool(chain.row[C.scope_name] and scope_calls) and scope_calls != instances
+    values = {
+        "name": chain.name,
+        "scope_calls": scope_calls,
+        "instances": instances,
+        "times": MESSAGES("issue.once")
         if instances == 1
         else MESSAGES("issue.times", instances=instances),
-        kernels=per_instance,
-        operators=chain.operators,
-        time_ms=chain.time_ms,
-        compute_pct=chain.compute_pct,
-        moved=moved,
-    )
+        "kernels": per_instance,
+        "operators": chain.operators,
+        "time_ms": chain.time_ms,
+        "compute_pct": chain.compute_pct,
+        "moved": moved,
+    }
+    return MESSAGES.pick("issue.of_calls" if is_of_calls else "issue", values)
 
 
 def _evidence(chain: Chain) -> dict[str, EvidenceValue]:

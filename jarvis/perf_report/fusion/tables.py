@@ -34,6 +34,10 @@ def fusion_tables(
             pl.col(_PRODUCT[1:]).first(),
             **{
                 C.instance_count: pl.len().cast(pl.Int64),
+                C.scope_calls: pl.col("scope")
+                .filter(pl.col("scope") >= 0)
+                .n_unique()
+                .cast(pl.Int64),
                 C.kernel_count: pl.col(C.kernel_count).sum().cast(pl.Int64),
                 C.kernel_time_us: microseconds(pl.col(C.busy_ns).sum()),
                 C.product_time_us: microseconds(pl.col("product_ns").sum()),
@@ -62,7 +66,7 @@ def _instances(order: LaunchOrder, placed: pl.DataFrame) -> pl.DataFrame:
     """Return a row for each instance, with the product before an epilogue."""
     instances = placed.group_by("instance", maintain_order=True).agg(
         pl.col(C.scope_kind, C.scope_name, C.is_bounded, C.has_data_flow, C.fused_bytes).first(),
-        pl.col(C.source_uid, C.input_dims, "product", "is_kept").first(),
+        pl.col("scope", C.source_uid, C.input_dims, "product", "is_kept").first(),
         **{
             C.step_names: pl.col(C.name),
             C.kernel_count: pl.col(C.kernel_count).sum(),

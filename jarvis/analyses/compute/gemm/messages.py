@@ -18,8 +18,8 @@ SHAPES = MessageTable(
         "same module: if they read the same input, merge them into one product of N={merged_n}. ",
         "rows.larger": "Batch more rows than M={m} into {name}: a larger output lets the kernel "
         "use larger tiles, which read less data per operation, and still fill the GPU.",
-        "rows.other": "Try another batch size than M={m} for {name}, which changes how evenly the "
-        "output tiles spread over the GPU.",
+        "rows.other": "Try another batch size than M={m} for {name}: its output tiles leave about "
+        "{idle_pct:.0f}% of the compute units' capacity idle.",
         "narrower.quantized": " The inputs are already quantized.",
         "narrower.wide": " If accuracy allows, bf16 inputs raise the peak and halve the bytes.",
         "narrower.8bit": " If accuracy allows, 8-bit inputs (W8A8, FP8) raise the peak and halve "

@@ -37,6 +37,9 @@ UNEVEN_SHARE = 0.25
 """Share of the capacity that is idle in the last round of output tiles, or padding in all tiles,
 from which it is reported."""
 
+UNEVEN_ROWS_SHARE = 0.1
+"""Idle share from which another number of rows can be faster."""
+
 FEW_ROUNDS = 2
 SMALL_TILE = 128
 """With at most FEW_ROUNDS rounds of output tiles, larger tiles would not fill the compute units; a
@@ -148,11 +151,23 @@ def _id(key: str) -> pl.Expr:
 
 
 def _rows_advice(compute_units: int | None) -> pl.Expr:
-    """Return the id of the message on another number of rows, for few and small tiles."""
-    has_few = pl.col("output_tiles") <= FEW_ROUNDS * (compute_units or 0)
+    """Return the id of the message on another number of rows: for few and small tiles, or rounds of
+    tiles that leave compute units idle."""
+    if not compute_units:
+        return pl.lit("")
+    has_few = pl.col("output_tiles") <= FEW_ROUNDS * compute_units
     first, second = _tile_edges()
     is_small = has_few & (first * second < SMALL_TILE**2)
-    return pl.when(is_small).then(_id("rows.larger")).otherwise(_id("rows.other"))
+    is_uneven = _idle_share(compute_units) >= UNEVEN_ROWS_SHARE
+    advice = pl.when(is_small).then(_id("rows.larger")).when(is_uneven).then(_id("rows.other"))
+    return advice.otherwise(pl.lit(""))
+
+
+def _idle_share(compute_units: int) -> pl.Expr:
+    """Return the share of the capacity that the last round of output tiles leaves idle."""
+    return pl.min_horizontal(
+        *(1 - tiles / (compute_units * _rounds(tiles, compute_units)) for tiles in _output_tiles())
+    )
 
 
 def _narrower_note() -> pl.Expr:
@@ -186,12 +201,7 @@ def _hypothesis(compute_units: int | None) -> dict[str, pl.Expr]:
     causes = {"slow_batch": is_slow_batch}
     values = {"slowdown": slowdown, "useful_pct": impact.FULL_PCT * useful_share}
     if compute_units:
-        idle_share = pl.min_horizontal(
-            *(
-                1 - tiles / (compute_units * _rounds(tiles, compute_units))
-                for tiles in _output_tiles()
-            )
-        )
+        idle_share = _idle_share(compute_units)
         is_uneven = is_compute & ~_splits_k() & (idle_share >= UNEVEN_SHARE)
         is_few = pl.col("output_tiles") <= compute_units
         causes |= {"few_tiles": is_uneven & is_few, "last_round": is_uneven}

@@ -51,7 +51,7 @@ _COLUMNS = charts.columns_of(
         number(C.backward_ms, "Backward (ms)", "ms", "GPU time of the backward pass", ",.3f"),
         number(
             C.modelled_pct,
-            "Modelled (%)",
+            "Modeled (%)",
             "%",
             "share of its GPU time with a perf model",
             ",.1f",
