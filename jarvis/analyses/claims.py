@@ -13,7 +13,7 @@ from jarvis.analyses.operations import weighted_efficiency
 from jarvis.perf_models import BUILTIN, Registry
 from jarvis.perf_report.communication_names import STAGING, communication_kind, stages
 from jarvis.perf_report.kernel_blocks import block_of
-from jarvis.perf_report.unified import LAUNCHED, RUNTIME_CALL, SYNTHETIC_END
+from jarvis.perf_report.unified import LAUNCHED, SYNTHETIC_END
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE
 from jarvis.schemas.names import C
 from jarvis.text.format import cut
@@ -26,8 +26,6 @@ _WORD_BEGINS = r"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]))"
 """Where a word begins: ``gemm`` in ``16816gemm`` and ``MoeGemm``, not in ``fbgemm``."""
 
 TOP_OPERATIONS = 10
-
-_SUMMED = [C.name, C.direct_kernel_time_us, C.count]
 
 TOP_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     C.rank: pl.Int64,

@@ -4,7 +4,6 @@ Every linked GPU event except communication belongs to exactly one of them; an e
 covers gets its own row, named after the call that launched it.
 """
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,9 +25,6 @@ from jarvis.trace.tables import RUNTIME_CATEGORIES
 SYNTHETIC_END = " (Synthetic Op)"
 LAUNCHED = "->"
 """Separates launcher and kernel in the name of work without an operator."""
-
-RUNTIME_CALL = re.compile(r"(?:(?:cuda|hip)[A-Z]|cu[A-Z][a-z])\w*")
-"""Calls of a GPU's runtime or driver, which are not operations."""
 
 SYNTHETIC = "{}" + LAUNCHED + "{}" + SYNTHETIC_END
 """Name of a row for one GPU event: the call that launched it, and the event."""

@@ -140,12 +140,13 @@ class RunFiles:
 
     @cached_property
     def operations(self) -> Mapping[int, Json]:
-        """Return name, calls, time and kernels of every row of the operations table, by uid."""
+        """Return name, calls, time, its share and kernels of every row of the operations table, by
+        uid."""
         path = self.paths.table("operations")
         if not path.is_file():
             return {}
         columns = ["uid", "name", "operation_count", "kernel_time_us", "kernels", "category"]
-        columns += ["kernel_time_us_mean"]
+        columns += ["kernel_time_us_mean", "percent_of_compute"]
         rows = pl.read_parquet(path, columns=columns, glob=False)
         return {row["uid"]: row for row in rows.iter_rows(named=True)}
 
