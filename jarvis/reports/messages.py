@@ -64,8 +64,8 @@ MESSAGES = MessageTable(
         "step.carried": "; {carried_ms} in which the GPU finished work from before the recording "
         "are not part of it",
         "mfu": "MFU {mfu_pct}: {gflop_per_step:number} GFLOP {per} as executed, "
-        "{tflops_per_s:number} of {peak_tflops:number} TFLOPS/s ({compute}, {gpu}); perf models "
-        "give the FLOPs of {covered_pct} of the operations' time",
+        "{tflops_per_s:number} TFLOPS/s of {peak_tflops:number} TFLOPS/s ({compute}, {gpu}); perf "
+        "models give the FLOPs of {covered_pct} of the operations' time",
         "mfu.no_hardware": "MFU is not known, as the GPU has no known peaks",
         "mfu.no_events": "MFU is not known, as the input has no GPU events",
         "mfu.uncovered": "MFU is not known, as perf models give the FLOPs of only {covered_pct} of "

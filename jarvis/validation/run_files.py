@@ -111,7 +111,7 @@ class RunFiles:
     def listed_findings(self, key: str) -> list[Json]:
         """Return the findings in the metrics of one analysis."""
         metrics = self.json(self.paths.metrics(key)) or {}
-        return list(metrics.get("category_findings", ()))
+        return list(metrics["category_findings"]) if metrics else []
 
     @property
     def knows_steps(self) -> bool:

@@ -56,6 +56,9 @@ MEANS = {
 MEANS |= {"mean_gpu_time_us": 1e-3, "mean_kernel_us": 1e-3}
 """Mean times, with the factor that makes them ms."""
 
+KERNEL_ROUNDING = 1e-3
+"""Relative rounding of the times of single kernels in a report that is read."""
+
 WHOLES = ("gpu_time_ms", "time_ms", "total_ms")
 """Times of everything that a finding or a message is about."""
 
@@ -154,7 +157,7 @@ def operations_take_their_calls(run: RunFiles) -> Iterator[Problem]:
             yield Problem(file, text)
         for kernel in row["kernels"] or ():
             kernel_us = kernel["count"] * (kernel["mean_us"] or 0.0)
-            if exceeds(kernel_us, total_us):
+            if kernel_us > total_us * (1 + KERNEL_ROUNDING):
                 text = f"Row {uid} has {kernel_us} µs of {kernel['name']!r}; {total_us} µs at most."
                 yield Problem(file, text)
 

@@ -15,6 +15,8 @@ from tests.arithmetic.units import (
     time_ms,
 )
 
+QUERIES_OF_BLOCK = 128
+
 
 def of_rows(facts: Facts, run: RunDirectory, finding: dict[str, Any], rows: list[Row]) -> None:
     heaviest = rows[0]
@@ -29,6 +31,8 @@ def of_rows(facts: Facts, run: RunDirectory, finding: dict[str, Any], rows: list
     facts["launches"].append(launches)
     facts["heaviest_launches"].append(heaviest.launches)
     facts["heaviest_calls"].append(heaviest.calls)
+    alike = [row.calls for row in rows if _main_kernel(row) == _main_kernel(heaviest)]
+    facts["calls_of_main_kernel"].append(sum(alike))
     facts["mean_ms"].append(total_ms / calls)
     facts["heaviest_mean_ms"].append(heaviest.time_us / heaviest.calls / 1000)
     facts["row_mean_ms"] += [row.time_us / row.calls / 1000 for row in rows]
@@ -46,6 +50,12 @@ def of_rows(facts: Facts, run: RunDirectory, finding: dict[str, Any], rows: list
     _call_groups(facts, run, rows)
     _rates(facts, rows)
     _shape_facts(facts, run, heaviest)
+
+
+def _main_kernel(row: Row) -> str | None:
+    """The name of the kernel with most time."""
+    longest = max(row.kernels, key=lambda k: k["total_duration_us"], default=None)
+    return None if longest is None else longest["name"]
 
 
 def _call_groups(facts: Facts, run: RunDirectory, rows: list[Row]) -> None:
@@ -105,6 +115,10 @@ def _shape_facts(facts: Facts, run: RunDirectory, heaviest: Row) -> None:
     for name, value in heaviest.parameters.items():
         if isinstance(value, int | float) and not isinstance(value, bool):
             facts[f"param {name}"].append(value)
+    if {"B", "H_Q", "N_Q"} <= heaviest.parameters.keys():
+        blocks_of_head = math.ceil(heaviest.parameters["N_Q"] / QUERIES_OF_BLOCK)
+        heads = heaviest.parameters["B"] * heaviest.parameters["H_Q"]
+        facts["attention_blocks"].append(heads * blocks_of_head)
     if heaviest.parameters.get("H_KV"):
         facts["gqa_ratio"].append(heaviest.parameters["H_Q"] / heaviest.parameters["H_KV"])
     if run.compute_units:

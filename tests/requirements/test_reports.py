@@ -169,8 +169,8 @@ def test_a_card_names_its_impact_and_its_details(busy: Analyzed, fair: str) -> N
     assert gain is not None
     assert gain.step_ms is not None
     high = milliseconds(gain.step_ms.high)
-    about = f"{milliseconds(gain.step_ms.mid)} ({gain.gain_pct:.1f}% of the step), at most {high} →"
-    assert f"- **Impact**: {about}" in first
+    about = f"{milliseconds(gain.step_ms.mid)} ({gain.gain_pct:.1f}% of the recording)"
+    assert f"- **Impact**: {about}, at most {high} →" in first
     assert "[evidence](category_findings/gemm_findings.md)" in first
     own = busy.text("category_findings/gemm_findings.md")
     assert "- **Operation:** `aten::mm` (2 calls)" in own

@@ -16,7 +16,7 @@ from jarvis.reports.agent_layout.findings import findings_markdown
 from jarvis.reports.details import details_of
 from jarvis.reports.ranking import recommendations
 from jarvis.run.agent_layout.recommended import Recommended
-from tests.analyses.rows import operation, operations, system, totals
+from tests.analyses.rows import operation, operations, system, table, totals
 from tests.analyses.test_multi_kernel import comm, copy, memory_copies_table
 from tests.reports.conftest import Analyzed
 from tests.reports.markdown import finding, section, with_findings
@@ -120,7 +120,11 @@ def test_each_symptom_has_its_usual_remedies() -> None:
         return f"{card.hypothesis} {card.algorithmic} {card.kernel}".lower()
 
     def copies(direction: str) -> str:
-        tables = {"memory_copies": memory_copies_table(copy(direction, 60, 3000.0))}
+        value = {"kind": "copy", "linked": True, "ts_ns": 0, "dur_ns": 50_000, "bytes": 4}
+        tables = {
+            "memory_copies": memory_copies_table(copy(direction, 60, 3000.0)),
+            "gpu_work": table("gpu_work", value | {"direction": direction}),
+        }
         return both(memory_copies(system(KEY, totals(100.0), tables=tables)))
 
     blocking = both(exposed_communication(system(KEY, comm(30.0, 40.0), tables=TRAINING)))
