@@ -25,6 +25,7 @@ def of_rows(facts: Facts, run: RunDirectory, finding: dict[str, Any], rows: list
     facts["heaviest_mean_ms"].append(heaviest.time_us / heaviest.calls / 1000)
     facts["row_mean_ms"] += [row.time_us / row.calls / 1000 for row in rows]
     facts["operator_names"].append(len({row.name for row in rows}))
+    _alike(facts, rows)
     if (reached := efficiency_pct(rows)) is not None:
         facts["efficiency_pct"].append(reached)
     norms = [row for row in run.category("batchnorm") if re.search("batch_?norm", row.name)]
@@ -38,6 +39,29 @@ def of_rows(facts: Facts, run: RunDirectory, finding: dict[str, Any], rows: list
     _call_groups(facts, run, rows)
     _rates(facts, rows)
     _shape_facts(facts, run, heaviest)
+
+
+def _alike(facts: Facts, rows: list[Row]) -> None:
+    """Calls with the kernel or the place of the heaviest row, and calls below 10 µs."""
+    places = {"calls_of_kernel": _main_kernel, "calls_at_place": _place, "site_calls": _site}
+    for name, of in places.items():
+        facts[name].append(sum(row.calls for row in rows if of(row) == of(rows[0])))
+    short = [row for row in rows if row.time_us < 10 * row.calls]
+    facts["short_launches"].append(sum(row.launches for row in short))
+    facts["short_ms"].append(time_ms(short))
+
+
+def _main_kernel(row: Row) -> str:
+    """The longest kernel, of convolutions without transposes."""
+    return row.cells["main_kernel"]
+
+
+def _place(row: Row) -> str:
+    return row.cells["called_from"]
+
+
+def _site(row: Row) -> str:
+    return row.cells["entry_point"] or _place(row)
 
 
 def _call_groups(facts: Facts, run: RunDirectory, rows: list[Row]) -> None:
@@ -107,6 +131,10 @@ def _shape_facts(facts: Facts, run: RunDirectory, heaviest: Row) -> None:
         sides = [value for side in "MNK" for value in facts[f"param {side}"]]
         facts["side_bytes"] += [side * size[name] for side in sides if name in size]
     _merging(facts, run, heaviest)
+    _memory_rows(facts, heaviest)
+    if {"N_Q", "H_Q"} <= heaviest.parameters.keys():
+        blocks = math.ceil(heaviest.parameters["N_Q"] / 128) * heaviest.parameters["H_Q"]
+        facts["blocks"].append(blocks * heaviest.parameters["B"])
     _extents(facts, heaviest)
     filter_shape = heaviest.parameters.get("filter_shape")
     if filter_shape:
@@ -151,6 +179,15 @@ def _merging(facts: Facts, run: RunDirectory, heaviest: Row) -> None:
     ratio = heaviest.calls / min(beside)
     facts["merged"].append(ratio)
     facts["merged_n"].append(ratio * heaviest.parameters["N"])
+
+
+def _memory_rows(facts: Facts, heaviest: Row) -> None:
+    """Bytes of the innermost dimension, if it has stride 1 in the first two tensors."""
+    sizes = {"float": 4, "c10::Half": 2, "c10::BFloat16": 2}
+    tensors = list(zip(heaviest.shapes, heaviest.strides, strict=False))[:2]
+    if all(shape and strides and strides[-1] == 1 for shape, strides in tensors):
+        types = [sizes[name] for name in heaviest.types[:2] if name in sizes]
+        facts["run_bytes"] += [shape[-1] * min(types) for shape, _ in tensors if types]
 
 
 def _outer_module(row: Row) -> tuple[str, ...]:
