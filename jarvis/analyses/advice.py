@@ -23,8 +23,8 @@ PLACES = MessageTable(
     "places",
     {
         "in": " in {place:name}",
-        "some": "{some:,} of the {calls}",
-        "kernel": "{kernel:name} ({some:,} of the {calls})",
+        "some": "{some:,} of {calls}",
+        "kernel": "{kernel:name} ({some:,} of {calls})",
         "mostly_in": " (mostly in {place:name})",
         "each_of": "each of the {count:,} calls",
         "the_call": "the call",

@@ -23,8 +23,7 @@ MESSAGES = MessageTable(
     {
         "evidence": "{parts:list}",
         "evidence.part": "{time_ms} in {chain}",
-        "fuse": "Fuse {name} with the rest of its chain: {parts:list}; the findings on kernel "
-        "fusion state what one kernel saves.",
+        "fuse": "Fuse {name} with the rest of its chain: {parts:list}.",
         "composition": "{chain} computes {composition} with single operators; see the findings "
         "on kernel fusion.",
         "attention": "{chain} produces the input of attention{part}; see the findings on kernel "

@@ -73,7 +73,7 @@ MESSAGES = MessageTable(
         "({compute_pct} of compute) and {calls:either reaches|reach} {efficiency_pct} of the "
         "{bound} roofline{rate}{against}: {reason}{little_left}.",
         "little_left": ", but at this efficiency little is left to gain",
-        "reason.of_some": "in the signature with most time ({some:,} of the {calls}), {reason}",
+        "reason.of_some": "in the heaviest signature ({some:,} of {calls}), {reason}",
         "rate": " ({achieved:number} of {peak:number} {unit})",
         "rate.small": " ({achieved_mb_per_s:number} MB/s of {peak:number} {unit})",
         "within_band": ", within the {low_pct:.0f}-{high_pct:.0f}%{scale} that such calls usually "

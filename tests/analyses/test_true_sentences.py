@@ -48,7 +48,7 @@ def product(m: int, n: int, k: int, pct: float = 20.0, **values: Any) -> dict[st
 def test_the_reason_says_which_calls_it_is_of(k: int, is_said: bool) -> None:
     rows = [product(32768, 2048, 2048, count=4), product(32768, 2048, k, time_us=1990.0)]
     card = found("gemm", *rows)
-    of_some = "in the signature with most time (4 of the 5 calls), the product M=32768"
+    of_some = "in the heaviest signature (4 of 5 calls), the product M=32768"
     assert (of_some in card.issue) is is_said
     assert ("M=32768, N=2048, K=2048" in card.issue) is True
 
@@ -68,8 +68,8 @@ def cast(kernel: str, time_us: float, width: int = 8) -> dict[str, Any]:
 
 def test_a_kernel_is_named_with_the_calls_that_it_runs() -> None:
     card = found("elementwise", cast(GENERAL, 1000.0), cast(VECTORIZED, 600.0))
-    assert f"`{GENERAL}` (49 of the 98 calls) should read several" in card.kernel
-    assert "(49 of the 98 calls) is that of the general path" in card.hypothesis
+    assert f"`{GENERAL}` (49 of 98 calls) should read several" in card.kernel
+    assert "(49 of 98 calls) is that of the general path" in card.hypothesis
     card = found("elementwise", cast(GENERAL, 1000.0), cast(GENERAL, 600.0))
     assert f"`{GENERAL}` should read several" in card.kernel
     card = found("elementwise", cast(VECTORIZED, 1000.0), cast(VECTORIZED, 600.0))
@@ -100,7 +100,7 @@ def test_neighbors_are_those_of_the_calls_at_their_place() -> None:
     (card, _) = supported_in(
         data := category("elementwise", *rows, elsewhere, top={1}), checks.low_efficiency(data)
     )
-    assert "Fuse 98 of the 146 calls with `aten::pow` in `Norm`" in card.algorithmic
+    assert "Fuse 98 of 146 calls with `aten::pow` in `Norm`" in card.algorithmic
     (card, _) = supported_in(
         data := category("elementwise", *rows, top={1}), checks.low_efficiency(data)
     )

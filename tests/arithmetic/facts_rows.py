@@ -31,12 +31,11 @@ def of_rows(facts: Facts, run: RunDirectory, finding: dict[str, Any], rows: list
     facts["launches"].append(launches)
     facts["heaviest_launches"].append(heaviest.launches)
     facts["heaviest_calls"].append(heaviest.calls)
-    alike = [row.calls for row in rows if _main_kernel(row) == _main_kernel(heaviest)]
-    facts["calls_of_main_kernel"].append(sum(alike))
     facts["mean_ms"].append(total_ms / calls)
     facts["heaviest_mean_ms"].append(heaviest.time_us / heaviest.calls / 1000)
     facts["row_mean_ms"] += [row.time_us / row.calls / 1000 for row in rows]
     facts["operator_names"].append(len({row.name for row in rows}))
+    _alike(facts, rows)
     if (reached := efficiency_pct(rows)) is not None:
         facts["efficiency_pct"].append(reached)
     norms = [row for row in run.category("batchnorm") if re.search("batch_?norm", row.name)]
@@ -52,10 +51,27 @@ def of_rows(facts: Facts, run: RunDirectory, finding: dict[str, Any], rows: list
     _shape_facts(facts, run, heaviest)
 
 
-def _main_kernel(row: Row) -> str | None:
-    """The name of the kernel with most time."""
-    longest = max(row.kernels, key=lambda k: k["total_duration_us"], default=None)
-    return None if longest is None else longest["name"]
+def _alike(facts: Facts, rows: list[Row]) -> None:
+    """Calls with the kernel or the place of the heaviest row, and calls below 10 µs."""
+    places = {"calls_of_kernel": _main_kernel, "calls_at_place": _place, "site_calls": _site}
+    for name, of in places.items():
+        facts[name].append(sum(row.calls for row in rows if of(row) == of(rows[0])))
+    short = [row for row in rows if row.time_us < 10 * row.calls]
+    facts["short_launches"].append(sum(row.launches for row in short))
+    facts["short_ms"].append(time_ms(short))
+
+
+def _main_kernel(row: Row) -> str:
+    """The longest kernel, of convolutions without transposes."""
+    return row.cells["main_kernel"]
+
+
+def _place(row: Row) -> str:
+    return row.cells["called_from"]
+
+
+def _site(row: Row) -> str:
+    return row.cells["entry_point"] or _place(row)
 
 
 def _call_groups(facts: Facts, run: RunDirectory, rows: list[Row]) -> None:
@@ -115,10 +131,6 @@ def _shape_facts(facts: Facts, run: RunDirectory, heaviest: Row) -> None:
     for name, value in heaviest.parameters.items():
         if isinstance(value, int | float) and not isinstance(value, bool):
             facts[f"param {name}"].append(value)
-    if {"B", "H_Q", "N_Q"} <= heaviest.parameters.keys():
-        blocks_of_head = math.ceil(heaviest.parameters["N_Q"] / QUERIES_OF_BLOCK)
-        heads = heaviest.parameters["B"] * heaviest.parameters["H_Q"]
-        facts["attention_blocks"].append(heads * blocks_of_head)
     if heaviest.parameters.get("H_KV"):
         facts["gqa_ratio"].append(heaviest.parameters["H_Q"] / heaviest.parameters["H_KV"])
     if run.compute_units:
@@ -129,6 +141,10 @@ def _shape_facts(facts: Facts, run: RunDirectory, heaviest: Row) -> None:
         sides = [value for side in "MNK" for value in facts[f"param {side}"]]
         facts["side_bytes"] += [side * size[name] for side in sides if name in size]
     _merging(facts, run, heaviest)
+    _memory_rows(facts, heaviest)
+    if {"N_Q", "H_Q"} <= heaviest.parameters.keys():
+        blocks = math.ceil(heaviest.parameters["N_Q"] / QUERIES_OF_BLOCK) * heaviest.parameters["H_Q"]
+        facts["blocks"].append(blocks * heaviest.parameters["B"])
     _extents(facts, heaviest)
     filter_shape = heaviest.parameters.get("filter_shape")
     if filter_shape:
@@ -173,6 +189,15 @@ def _merging(facts: Facts, run: RunDirectory, heaviest: Row) -> None:
     ratio = heaviest.calls / min(beside)
     facts["merged"].append(ratio)
     facts["merged_n"].append(ratio * heaviest.parameters["N"])
+
+
+def _memory_rows(facts: Facts, heaviest: Row) -> None:
+    """Bytes of the innermost dimension, if it has stride 1 in the first two tensors."""
+    sizes = {"float": 4, "c10::Half": 2, "c10::BFloat16": 2}
+    tensors = list(zip(heaviest.shapes, heaviest.strides, strict=False))[:2]
+    if all(shape and strides and strides[-1] == 1 for shape, strides in tensors):
+        types = [sizes[name] for name in heaviest.types[:2] if name in sizes]
+        facts["run_bytes"] += [shape[-1] * min(types) for shape, _ in tensors if types]
 
 
 def _outer_module(row: Row) -> tuple[str, ...]:

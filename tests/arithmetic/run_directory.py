@@ -130,6 +130,10 @@ class Row:
         return _literal(self.cells["Input Strides"])
 
     @cached_property
+    def types(self) -> tuple[str, ...]:
+        return _literal(self.cells["Input type"])
+
+    @cached_property
     def dims(self) -> frozenset[tuple[int, ...]]:
         """Shapes and strides of all its tensors."""
         return frozenset(dims for value in (*self.shapes, *self.strides) for dims in _flat(value))

@@ -128,7 +128,7 @@ ADVICE = {
         "optimized kernels that should be selected here{convolving_text:message}",
         algorithmic="{layout_advice:message}",
         kernel="Check which algorithm the DNN library selects instead of {kernel} with autotuning "
-        "on, and give {package} to the kernel team.",
+        "on, and give the kernel team {package}.",
         expected_pct=(50.0, 70.0),
     ),
     POINTWISE: Advice(
