@@ -143,7 +143,9 @@ def _shape_facts(facts: Facts, run: RunDirectory, heaviest: Row) -> None:
     _merging(facts, run, heaviest)
     _memory_rows(facts, heaviest)
     if {"N_Q", "H_Q"} <= heaviest.parameters.keys():
-        blocks = math.ceil(heaviest.parameters["N_Q"] / QUERIES_OF_BLOCK) * heaviest.parameters["H_Q"]
+        blocks = (
+            math.ceil(heaviest.parameters["N_Q"] / QUERIES_OF_BLOCK) * heaviest.parameters["H_Q"]
+        )
         facts["blocks"].append(blocks * heaviest.parameters["B"])
     _extents(facts, heaviest)
     filter_shape = heaviest.parameters.get("filter_shape")
