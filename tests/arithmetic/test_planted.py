@@ -135,7 +135,7 @@ def _target(results: Any) -> None:
 
 
 def _priority(results: Any) -> None:
-    _finding(results, "slow_kernel")["priority"] = "Low"
+    _finding(results, "slow_kernel")["priority"] = "High"
 
 
 def _message(results: Any) -> None:
