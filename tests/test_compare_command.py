@@ -120,7 +120,7 @@ def test_traces_and_reports_are_analyzed_on_the_way(
     sheets = read_report(tmp_path / "comparison.xlsx")
     assert set(sheets) == {"kernel_summary"}
     assert "mi300-bert-small::Kernel duration (µs)_sum" in sheets["kernel_summary"].columns
-    assert "Compute: " in capsys.readouterr().out
+    assert "Compute time: " in capsys.readouterr().out
 
 
 def test_a_run_can_be_reprojected_onto_another_gpu(

@@ -47,7 +47,11 @@ NUMBERS = (
 
 MIXED_KERNELS = ("sglang-qwen3-8b-decode", "elementwise")
 """A row of two calls, of which one is a copy to the host: the sheet names the kernels of the first,
-so the imported report takes both for copies, and the row has no efficiency."""
+so the imported report takes both for copies, and the row has no efficiency. Kernels of this trace
+overlap, so the shares of all operations are parts of a sum that lacks this row."""
+
+MIXED_KERNELS_SHARE = 1e-3
+"""The share of that row in compute, and a margin."""
 
 
 def variant_of(name: str) -> str:
@@ -79,7 +83,9 @@ def assert_same_numbers(name: str, ours: ReportTables, read: ReportTables, rel: 
         for number in NUMBERS:
             expected = getattr(result, number)
             found = getattr(of_report[key], number)
-            assert found == (None if expected is None else pytest.approx(expected, rel=rel)), (
+            is_mixed = name == MIXED_KERNELS[0] and number == "percent_of_compute"
+            within = MIXED_KERNELS_SHARE if is_mixed else rel
+            assert found == (None if expected is None else pytest.approx(expected, rel=within)), (
                 key,
                 number,
             )
@@ -242,10 +248,14 @@ def test_analyses_name_the_tables_that_a_report_lacks(resnet: Run) -> None:
 
 def test_the_reports_of_a_run_name_missing_input(resnet: Run) -> None:
     assert resnet.root is not None
-    for kind in ("fair", "rough"):
-        text = (resnet.root / f"standalone_analysis_{kind}.md").read_text(encoding="utf-8")
-        assert "Not in a TraceLens report: " in text
+    texts = {
+        kind: (resnet.root / f"standalone_analysis_{kind}.md").read_text(encoding="utf-8")
+        for kind in ("fair", "rough")
+    }
+    for text in texts.values():
         assert "performance report" in text
+        assert "idle gaps" in text
+    assert "Not in a TraceLens report: " in texts["rough"]
     warnings = resnet.table("trace_health").filter(severity="warning")
     assert warnings["key"].to_list()[0] == "report_input"
     assert "idle gaps" in warnings["affects"][0]

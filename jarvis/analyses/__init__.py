@@ -1,6 +1,6 @@
 """Analyses: find what is slow in one category of operations or in the whole system."""
 
-from jarvis.analyses import chain_context as chain_context  # registers its message templates
+from jarvis.analyses import runner as runner  # registers the message templates that it uses
 from jarvis.analyses.registry import (
     Registry,
     checks_markdown,

@@ -10,7 +10,6 @@ import orjson
 from jarvis.core.output import write_output
 from jarvis.core.workspace import RunPaths
 from jarvis.findings import Impact, Priority, Status
-from jarvis.perf_report import Totals
 from jarvis.reports import appendix, sections, summary
 from jarvis.reports.details import Details, details_of
 from jarvis.reports.edits import UNEDITED, Edits
@@ -27,9 +26,6 @@ from jarvis.trace_health import Severity
 
 MAX_WORDS = 1500
 """Words of a report of any trace, tables and headings included."""
-
-CARD_WORDS = 850
-"""Words of all cards; findings beyond are in the table alone."""
 
 MIN_ROWS, MAX_ROWS = 3, 12
 """Rows of the table of findings: up to the last one above low priority, within these limits."""
@@ -68,7 +64,8 @@ def _index(root: Path) -> dict[str, Any] | None:
     return orjson.loads(path.read_bytes()) if path.is_file() else None
 
 
-BASIS = "{order} Action A may change the model; action B does not change its code."
+BASIS = "{order}{target} Action A may change the model; action B does not change its code."
+TARGET = " Operations that are modeled have a target of {pct:g}% of the roofline."
 ORDER = (
     "Ordered by the step time that they save: an estimate within what bounds the step, not a "
     "simulation."
@@ -77,12 +74,15 @@ ORDER_WITHOUT_STEPS = "Ordered by the GPU time that they save; the step time is 
 FORMER_ORDER = "Ordered by priority, and within a priority by saving."
 
 
-def _basis(totals: Totals) -> str:
-    """Return how findings are ordered, and what their actions are."""
-    order = FORMER_ORDER
+def _basis(run: Run, details: list[Details]) -> str:
+    """Return how findings are ordered, what they assume, and what their actions are."""
+    totals, order = run.manifest.totals, FORMER_ORDER
     if totals.step is not None:
         order = ORDER_WITHOUT_STEPS if totals.step.step_ms is None else ORDER
-    return BASIS.format(order=order)
+    gains = (each.finding.impact for each in details)
+    is_modeled = any(gain is not None and gain.target_pct is not None for gain in gains)
+    target = TARGET.format(pct=run.target_pct) if is_modeled else ""
+    return BASIS.format(order=order, target=target)
 
 
 @dataclass(frozen=True)
@@ -160,9 +160,8 @@ def fair_parts(run: Run, root: Path, edits: Edits = UNEDITED) -> dict[str, Any]:
     """Return the content of the report, by the names of its templates; texts are Markdown or
     plain."""
     details, left_out = edits.partition(details_of(run))
-    cards = _cards(details)
     listed = details[: _row_count(details)]
-    return {
+    parts: dict[str, Any] = {
         "model": sections.model_name(run),
         "platform": sections.platform_name(run),
         "summary": edits.summary or prose(summary.paragraph(run, details, is_whole=not left_out)),
@@ -172,9 +171,9 @@ def fair_parts(run: Run, root: Path, edits: Edits = UNEDITED) -> dict[str, Any]:
         "warnings": warnings_of(run),
         "unsteady": [d for d in details if d.finding.check == "high_variance"],
         "failures": [r for r in run.results.values() if r.status is Status.ERROR],
-        "basis": _basis(run.manifest.totals),
-        "cards": cards,
-        "findings": _ranked_table(listed, cards) if listed else None,
+        "basis": _basis(run, details),
+        "cards": [],
+        "findings": _ranked_table(listed, []) if listed else None,
         "more": len(details) - len(listed),
         "left_out": _ranked_table(left_out, []) if left_out else None,
         "sections": _sections(run),
@@ -189,6 +188,9 @@ def fair_parts(run: Run, root: Path, edits: Edits = UNEDITED) -> dict[str, Any]:
         "hardware": appendix.hardware_lines(run),
         "packages": packages(root),
     }
+    if cards := _cards(details, MAX_WORDS - len(render("fair", **parts).split())):
+        parts |= {"cards": cards, "findings": _ranked_table(listed, cards)}
+    return parts
 
 
 def _row_count(details: list[Details]) -> int:
@@ -198,10 +200,10 @@ def _row_count(details: list[Details]) -> int:
     return min(max([MIN_ROWS, *urgent]), MAX_ROWS)
 
 
-def _cards(details: list[Details]) -> list[Card]:
-    """Return the cards of the findings above low priority, as many as CARD_WORDS allow.
+def _cards(details: list[Details], max_words: int) -> list[Card]:
+    """Return the cards of the first findings above low priority, of at most so many words.
 
-    An action of an earlier card is not repeated.
+    An action of an earlier card is not repeated; findings without a card are in the table alone.
     """
     cards, labels = list[Card](), dict[str, str]()
     for detail in details[:MAX_ROWS]:
@@ -213,7 +215,7 @@ def _cards(details: list[Details]) -> list[Card]:
         cards.append(Card(detail, tuple(zip("AB", shown, strict=True))))
         labels = dict.fromkeys(actions, label) | labels
     totals = accumulate(card.words for card in cards)
-    return [card for card, total in zip(cards, totals, strict=True) if total <= CARD_WORDS]
+    return [card for card, total in zip(cards, totals, strict=True) if total <= max_words]
 
 
 def _sections(run: Run) -> list[tuple[str, str, str]]:

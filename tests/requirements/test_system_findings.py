@@ -119,8 +119,8 @@ def test_each_symptom_has_its_usual_remedies() -> None:
         (card,) = worded(found)
         return f"{card.hypothesis} {card.algorithmic} {card.kernel}".lower()
 
-    def copies(direction: str) -> str:
-        value = {"kind": "copy", "linked": True, "ts_ns": 0, "dur_ns": 50_000, "bytes": 4}
+    def copies(direction: str, size: int = 4) -> str:
+        value = {"kind": "copy", "linked": True, "ts_ns": 0, "dur_ns": 50_000, "bytes": size}
         tables = {
             "memory_copies": memory_copies_table(copy(direction, 60, 3000.0)),
             "gpu_work": table("gpu_work", value | {"direction": direction}),
@@ -130,7 +130,8 @@ def test_each_symptom_has_its_usual_remedies() -> None:
     blocking = both(exposed_communication(system(KEY, comm(30.0, 40.0), tables=TRAINING)))
     overlap = both(poor_overlap(system(KEY, comm(30.0, 40.0), tables=TRAINING)))
     expected = {
-        copies("D2H"): (".item()", ".cpu()", "scalar", "logging", "on the device", "batches"),
+        copies("D2H"): (".item()", "single values", "logging", "on the device", "batches"),
+        copies("D2H", 4096): (".cpu()", "on the device", "batches"),
         copies("H2D"): ("not pinned", "on the fly", "data is loaded", "pin the", "preallocate"),
         blocking: ("asynchronously during the backward", "split the batch", "compress", "quantize"),
         overlap: ("asynchronously during the backward", "buckets", "one part of the batch"),
