@@ -299,7 +299,8 @@ def _through(copies: pl.DataFrame, memory: str) -> int:
 
 def _hypothesis(direction: str, copies: pl.DataFrame) -> tuple[Message, ...]:
     """Return the likely cause; what copies to the host read follows from their sizes."""
-    is_value = (pl.col(C.bytes) <= SCALAR_BYTES) | pl.col(C.launcher_name).str.contains(HOST_READ)
+    reads_value = pl.col(C.launcher_name).str.contains(HOST_READ).fill_null(False)
+    is_value = (pl.col(C.bytes) <= SCALAR_BYTES) | reads_value
     known = copies.select(is_value=is_value).to_series().drop_nulls()
     if direction != "D2H" or known.is_empty() or known.len() < copies.height:
         return MESSAGES.texts(f"{direction}.hypothesis")
