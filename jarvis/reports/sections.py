@@ -99,7 +99,11 @@ def trace_line(run: Run) -> str:
     if trace.form == "report":
         return f"performance report `{trace.file_name}` (no device name)"
     device = trace.device_name or "no device name"
-    rank = f", rank {trace.rank} of {trace.world_size}" if trace.world_size else ""
+    rank = (
+        f", rank {trace.rank} of {trace.world_size}"
+        if trace.world_size and trace.rank is not None
+        else ""
+    )
     return f"{trace.origin} trace `{trace.file_name}` ({device}{rank})"
 
 
