@@ -8,7 +8,7 @@ from jarvis.run import Run
 from jarvis.text.messages import to_text
 from tests.recorded_runs import RecordedRun
 
-LAUNCH_BOUND = "Launch-bound: the GPU is faster than the host can launch"
+LAUNCH_BOUND = "Launch-bound: the GPU waits for the next launch"
 FIRST = {
     "h100-bert-small": LAUNCH_BOUND,
     "mi300-bert-small": LAUNCH_BOUND,

@@ -104,7 +104,7 @@ QUANTITIES: Mapping[str, Quantity] = {
     "step_pct": Quantity("Share of step time", "%"),
     "step_count": Quantity("Steps"),
     "before_first_kernel_ms": Quantity("Before the first kernel", "ms"),
-    "host_calls": Quantity("Host calls"),
+    "host_calls": Quantity("Host in the gaps"),
     "waits_before": Quantity("Waits before"),
     "short_kernels": Quantity("Kernels below 10 µs"),
     "data_loading_idle_ms": Quantity("Data loading", "ms"),

@@ -38,6 +38,12 @@ def test_host_work_before_the_first_kernel_of_the_recording() -> None:
     assert late.priority is Priority.CRITICAL
 
 
+def test_a_late_first_launch_is_host_work() -> None:
+    (late,) = found(recording(host_us=700, gpu_us=300))
+    assert late.title == "The GPU starts late in the recording: host work"
+    assert "runs Python or operators that launch nothing" in late.issue
+
+
 def test_the_share_is_that_of_all_steps() -> None:
     (late,) = found(steps(3000, 1000))
     assert late.title == "The GPU starts late in the step: host work"

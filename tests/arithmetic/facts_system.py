@@ -69,8 +69,7 @@ def of_idle_finding(facts: Facts, run: RunDirectory, finding: dict[str, Any]) ->
     facts["step_pct"] = [share(own_ms, run.total_ms if in_window else total_ms)]
     facts["own_in_window_ms"].append(in_window_ms(run, gaps))
     add_waits(facts, gaps)
-    by_code = [g for g in _by_cause(run.gaps)["synchronization"] if g["host_op"] or g["host_frame"]]
-    _add_places(facts, by_code, "blocking_")
+    facts["all_kernels"].append(len(run.events.kernels))
     first = min(kernel.span[0] for kernel in run.events.kernels)
     early = sum(gap["dur_ns"] for gap in gaps if gap["start_ns"] < first)
     facts["before_first_kernel_ms"].append(early / 1e6)
@@ -107,7 +106,7 @@ def add_waits(facts: Facts, gaps: list[dict[str, Any]]) -> None:
         facts["beside_longest_ms"].append(longest["host_call_us"] / 1000)
 
 
-def _add_places(facts: Facts, gaps: list[dict[str, Any]], prefix: str = "") -> None:
+def _add_places(facts: Facts, gaps: list[dict[str, Any]]) -> None:
     """Where the host is in the gaps: its calls, or its functions and annotations."""
     beside: dict[tuple[str | None, ...], list[dict[str, Any]]] = defaultdict(list)
     for gap in gaps:
@@ -123,7 +122,7 @@ def _add_places(facts: Facts, gaps: list[dict[str, Any]], prefix: str = "") -> N
         "host_call_ms": [max(gap["host_call_us"] for gap in same) / 1000 for same in calls],
     }
     for name, values in known.items():
-        facts[f"{prefix}{name}"] += values
+        facts[name] += values
 
 
 def of_exposed(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from jarvis.analyses.system.cpu_idle.causes import (
     causes,
     has_host_evidence,
     idle_causes,
+    idle_pct,
     launch_advice,
     reported_causes,
     reported_edges,
@@ -46,11 +47,11 @@ def gpu_idle(data: CategoryData) -> Iterator[Finding]:
     totals, account, parts = data.totals, account_of(data), unreported(data)
     idle_ms = totals.idle_time_ms if account is None else sum(part.idle_ms for part in parts)
     whole_ms = totals.total_time_ms if account is None else account.total_ns / 1e6
-    idle_pct = impact.share_pct(idle_ms, whole_ms)
-    if idle_pct < IDLE_FINDING_PCT:
+    share = impact.share_pct(idle_ms, whole_ms)
+    if share < IDLE_FINDING_PCT:
         return
     saved_ms = idle_ms - sum(part.idle_ms for part in parts if not part.words.is_idle)
-    severity = grade(idle_pct, IDLE_PCT)
+    severity = grade(share, IDLE_PCT)
     priority = priority_of(grade(impact.share_pct(saved_ms, whole_ms), IDLE_PCT))
     is_part = bool(reported_causes(data) or reported_edges(data))
     yield Finding(
@@ -59,13 +60,13 @@ def gpu_idle(data: CategoryData) -> Iterator[Finding]:
         title=MESSAGES("title.other" if is_part else "title"),
         evidence={
             "idle_ms": idle_ms,
-            "idle_pct" if account is None else "step_pct": idle_pct,
+            "idle_pct" if account is None else "step_pct": share,
             **{part.words.quantity: part.idle_ms for part in parts},
         },
         issue=MESSAGES(
             "issue.other" if is_part else "issue",
             idle_ms=idle_ms,
-            idle_pct=idle_pct,
+            idle_pct=share,
             whole=whole_of(account),
         ),
         priority_local=priority,
@@ -132,10 +133,9 @@ def measure(data: CategoryData) -> dict[str, JsonValue]:
     """Return severity, utilization, idle time by cause, kernel statistics, patterns and the
     possible speedup."""
     totals, rows = data.totals, kernels.kernels(data)
-    idle_pct = totals.idle_pct or 0.0
     parts = causes(data)
     return {
-        "severity": grade(idle_pct, IDLE_PCT),
+        "severity": grade(idle_pct(data), IDLE_PCT),
         "gpu_utilization": {
             "total_time_ms": totals.total_time_ms,
             "idle_time_ms": totals.idle_time_ms,
@@ -148,8 +148,8 @@ def measure(data: CategoryData) -> dict[str, JsonValue]:
         "gap_count_by_cause": {cause.cause.value: cause.gaps.height for cause in parts},
         "longest_gap_ms": max((cause.longest_ms for cause in parts), default=None),
         "kernel_analysis": kernels.statistics(rows),
-        "patterns_detected": _patterns(idle_pct, kernels.patterns(rows)),
-        "potential_speedup": _speedup(idle_pct),
+        "patterns_detected": _patterns(data, kernels.patterns(rows)),
+        "potential_speedup": _speedup(totals.idle_pct or 0.0),
         "target_idle_percent": TARGET_IDLE_PCT,
     }
 
@@ -176,14 +176,15 @@ def _advice(data: CategoryData) -> dict[str, Any]:
     }
 
 
-def _speedup(idle_pct: float) -> float:
+def _speedup(window_idle_pct: float) -> float:
     """Return how much faster the window would be if the GPU idled at the target; 1 below it."""
-    busy_pct = 100 - idle_pct
+    busy_pct = 100 - window_idle_pct
     return max(1.0, (100 - TARGET_IDLE_PCT) / busy_pct) if busy_pct > 0 else 1.0
 
 
-def _patterns(idle_pct: float, of_kernels: list[kernels.Pattern]) -> list[JsonValue]:
-    idle = ("idle", grade(idle_pct, IDLE_PCT), MESSAGES("pattern.idle", idle_pct=idle_pct))
+def _patterns(data: CategoryData, of_kernels: list[kernels.Pattern]) -> list[JsonValue]:
+    share, whole = idle_pct(data), whole_of(account_of(data))
+    idle = ("idle", grade(share, IDLE_PCT), MESSAGES("pattern.idle", idle_pct=share, whole=whole))
     return [
         {"name": name, "severity": severity, "evidence": to_text(evidence)}
         for name, severity, evidence in (idle, *of_kernels)

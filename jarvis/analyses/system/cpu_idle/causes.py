@@ -57,6 +57,9 @@ IDLE_PCT: Ladder = (
     (20.0, Severity.LOW),
 )
 CAUSE_PCT: Ladder = (*IDLE_PCT[:-1], (0.0, Severity.LOW))
+FEW_LAUNCHES = 0.1
+"""Below this many gaps per kernel, launches that come late are the exception."""
+
 NEVER_IDLE = (IdleCause.UNLINKED_WORK, IdleCause.CARRIED_IN)
 """Causes in whose gaps the GPU certainly ran something."""
 
@@ -114,6 +117,9 @@ class Cause:
         """Return why the GPU waits."""
         if self.cause is IdleCause.SYNCHRONIZATION:
             return (blocking_hypothesis(data, self.gaps),)
+        count, gaps = kernels(data).height, self.gaps.height
+        if self.cause is IdleCause.LAUNCH_BOUND and gaps < FEW_LAUNCHES * count:
+            return (MESSAGES("hypothesis.few_launches", gaps=gaps, kernels=count),)
         return self.words.texts("hypothesis")
 
 
@@ -186,6 +192,15 @@ def unreported(data: CategoryData) -> list[Cause]:
     """Return the causes of idle time in the steps that have no finding of their own."""
     reported = {cause.cause for cause in reported_causes(data)}
     return [cause for cause in idle_parts(data) if cause.cause not in reported]
+
+
+def idle_pct(data: CategoryData) -> float:
+    """Return the idle time of the steps in percent of the step time, without gaps in which the GPU
+    ran something; of the GPU window if the input has no events."""
+    if (account := account_of(data)) is None:
+        return data.totals.idle_pct or 0.0
+    gaps = data.tables["step_gaps"].filter(~pl.col(C.cause).is_in([c.value for c in NEVER_IDLE]))
+    return account.pct(int(gaps[C.dur_ns].sum()))
 
 
 def idle_causes(data: CategoryData) -> Iterator[Finding]:
@@ -335,8 +350,9 @@ def kernel_advice(data: CategoryData, cause: Cause) -> tuple[Message, ...]:
     """Return the advice on a cause that does not change the model."""
     texts = cause.words.texts("kernel", replayed_pct=graph_replay_pct(kernels(data)))
     recommends_graph = cause.cause in (IdleCause.LAUNCH_BOUND, IdleCause.QUEUED)
-    prevented = prevents_graph(data) if recommends_graph else None
-    return (*texts, prevented) if prevented else texts
+    if not recommends_graph:
+        return texts
+    return (*texts, prevents_graph(data) or MESSAGES("kernel.prevented_by_reads"))
 
 
 def launch_advice(data: CategoryData) -> tuple[Message, ...]:

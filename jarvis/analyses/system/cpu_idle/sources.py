@@ -180,4 +180,8 @@ def prevents_graph(data: CategoryData) -> Message | None:
     )
     if blocking.is_empty():
         return None
-    return MESSAGES("kernel.prevented", calls=places(blocking))
+    longest_first = blocking.group_by(_PLACE).agg(pl.col(C.dur_ns).sum())
+    longest_first = longest_first.sort(C.dur_ns, *_PLACE, descending=[True, *[False] * len(_PLACE)])
+    return MESSAGES(
+        "kernel.prevented", calls=[where(r) for r in longest_first.iter_rows(named=True)]
+    )

@@ -124,8 +124,8 @@ _CAUSES = (
         IdleCause.HOST_WORK,
         title="The host works before it launches",
         what="the host runs Python or operators that launch nothing",
-        hypothesis="Preparation, tokenization, sampling, logging or scheduling runs in the "
-        "launching process, and the GPU has no work queued meanwhile.",
+        hypothesis="Work that launches nothing, such as the preparation of inputs or logging, runs "
+        "in the launching process, and the GPU has no work queued meanwhile.",
         algorithmic="Move that work to another process or thread, do it once before the loop, or "
         "do it while the GPU computes the previous step.",
         kernel="Queue the work of the next step before the host code runs, and move computations "
@@ -155,8 +155,8 @@ _CAUSES = (
     ),
     CauseWords(
         IdleCause.LAUNCH_BOUND,
-        title="Launch-bound: the GPU is faster than the host can launch",
-        what="the host dispatches operators one by one, each taking longer to launch than to run",
+        title="Launch-bound: the GPU waits for the next launch",
+        what="the host, in operators or Python, has not launched the next work yet",
         hypothesis=[
             "The kernels are too short to hide the host's work for the next launch.",
             action("Recording Python stacks adds to that work.", "has_stacks"),
@@ -374,12 +374,20 @@ MESSAGES = MessageTable(
             "A GPU graph cannot contain blocking calls, so first remove these: {calls:list}.",
             "not has_graph_replay",
         ),
-        "evidence.place": "{count:,} x {place} ({time_ms})",
+        "kernel.prevented_by_reads": action(
+            "A GPU graph cannot contain reads of values on the host, so first remove those of the "
+            "step (`.item()`, conditions on tensors).",
+            "has_host_reads",
+            "not has_graph_replay",
+        ),
+        "hypothesis.few_launches": "{gaps:count gap} before {kernels:count kernel}: most kernels "
+        "are queued in time, so the queue is empty for a while only, as after a synchronization.",
+        "evidence.place": "{count:count gap} in {place} ({time_ms})",
         "call.beside": "; the longest gap coincides with {call} ({length_ms}){copy}",
         "call.blocking": "; meanwhile the host waits {length_ms} in the blocking call {call}",
         "call.blocking_copy": "; meanwhile the host waits {length_ms} in the blocking copy {call}",
         "evidence.list": "{items:list}",
-        "evidence.host_call": "{count:,} x {call} (up to {longest_ms})",
+        "evidence.host_call": "{count:count gap} in {call} (a call of up to {longest_ms})",
         "evidence.wait": "{name} ({time_ms})",
         "caveat.window": "Idle time is counted between the first and the last GPU event of the "
         "trace, so it depends on what was recorded; open the trace in a timeline viewer such as "
@@ -432,7 +440,7 @@ MESSAGES = MessageTable(
             "Fuse small operators with a compiler, and batch small tensors together.",
             action("Use a multi-tensor optimizer.", "has_backward"),
         ],
-        "pattern.idle": "{idle_pct} of the GPU window is idle",
+        "pattern.idle": "{idle_pct} of {whole} is idle",
         "pattern.short_kernels": "{share_pct} of the kernels are shorter than {limit_us:.0f} µs",
         "pattern.kernel_count": "{kernels:count kernel}",
         "pattern.mean_kernel_time": "{mean_us:number} µs per kernel on average",
