@@ -1,5 +1,7 @@
 """The account of a step in reports and on pages."""
 
+import polars as pl
+
 from jarvis.perf_report.timeline.step_account import StepAccount
 from jarvis.reports import utilization
 from jarvis.reports.messages import MESSAGES
@@ -58,12 +60,21 @@ def rates(run: Run, account: StepAccount) -> str:
     return f"{throughput(account)}. {mfu}"
 
 
-def sentence(account: StepAccount) -> str:
-    """Return the step time and its largest parts in one sentence."""
+def sentence(account: StepAccount, steps: pl.DataFrame) -> str:
+    """Return the step time, the slow steps and the largest parts in one sentence."""
     parts = sorted(account.rows().iter_rows(), key=lambda part: -part[2])
     named = [f"{label} {percent(pct)}" for label, _, pct in parts if pct >= MIN_NAMED_PCT]
     carried_ms = account.mean_ms(account.carried_in_ns)
-    average = MESSAGES("step.average", steps=account.step_count, total_ms=account.total_ns / 1e6)
+    slow = steps.filter(pl.col(C.is_slow)).drop_nulls(C.name).sort(C.excess_ns, descending=True)
+    excess_ms = next(iter(slow[C.excess_ns]), 0) / 1e6
+    average = MESSAGES(
+        "step.average",
+        steps=account.step_count,
+        total_ms=account.total_ns / 1e6,
+        slow=MESSAGES("step.slow", names=slow[C.name].to_list(), excess_ms=excess_ms)
+        if slow.height
+        else None,
+    )
     ahead = MESSAGES("step.ahead", marked_ms=account.mean_ms(account.marked_ns))
     values = {
         "step_ms": account.step_ms,

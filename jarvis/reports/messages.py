@@ -58,7 +58,8 @@ MESSAGES = MessageTable(
         "potential.none": "No saving can be estimated from this trace.",
         "step": "One step takes {step_ms}{average}{ahead}: {parts}{carried}.",
         "step.recording": "The recording, which marks no steps, takes {step_ms}: {parts}{carried}.",
-        "step.average": " on average over {steps:count step} ({total_ms} together)",
+        "step.average": " on average over {steps:count step} ({total_ms} together{slow})",
+        "step.slow": "; slow: {names:names}, up to {excess_ms} over the median",
         "step.ahead": ", by the ends of its GPU work, because the host runs ahead of the GPU "
         "(marked: {marked_ms})",
         "step.carried": "; {carried_ms} in which the GPU finished work from before the recording "

@@ -209,6 +209,8 @@ def of_score(end: str) -> dict[tuple[str, str], str]:
 OF_EVIDENCE: dict[tuple[str, str], str] = {
     ("cpu_idle.hypothesis.few_launches", "gaps"): "gap_count",
     ("cpu_idle.hypothesis.few_launches", "kernels"): "all_kernels",
+    ("cpu_idle.call.most", "gaps"): "place_gaps",
+    ("cpu_idle.call.most", "time_ms"): "place_ms",
     ("cpu_idle.evidence.place", "count"): "place_gaps",
     ("cpu_idle.evidence.place", "time_ms"): "place_ms",
     ("communication.kind", "count"): "collectives",
@@ -314,29 +316,32 @@ class Values:
                 expected = self.facts.get(self._fact("", name), [])[:1]
                 yield from _differs(name, value, expected)
 
-    def of_message(self, message: dict[str, Any]) -> Iterator[str]:
+    def of_message(self, message: dict[str, Any], special: Any = None) -> Iterator[str]:
         """What is wrong with a message and the messages in its values."""
         if message["id"] in CHAINS:
             yield from chain_problems(message, self.run, {row.uid for row in self.rows})
             return
         for name, value in message["values"].items():
-            for problem in self._of_value(message, name, value):
+            for problem in self._of_value(message, name, value, special or {}):
                 yield f"{message['id']}: {problem}"
 
-    def _of_value(self, message: dict[str, Any], name: str, value: Any) -> Iterator[str]:
+    def _of_value(
+        self, message: dict[str, Any], name: str, value: Any, special: Any
+    ) -> Iterator[str]:
         if isinstance(value, list):
             if (fact := longest(LENGTHS, message["id"], name)) and value:
                 yield from _differs(f"length of {name}", len(value), self.facts.get(fact, []))
             for each in value:
-                yield from self._of_value(message, name, each)
+                yield from self._of_value(message, name, each, special)
         elif isinstance(value, dict):
-            yield from self.of_message(value)
+            yield from self.of_message(value, special)
         elif isinstance(value, str):
             yield from self._of_text(name, value)
         elif isinstance(value, int | float) and not isinstance(value, bool):
             unit = message["values"].get("unit")
             fixed = longest(FIXED, message["id"], name)
-            fact = self._fact(message["id"], f"{name} {unit}" if unit else name)
+            fact = longest(special, message["id"], name)
+            fact = fact or self._fact(message["id"], f"{name} {unit}" if unit else name)
             found = [v for each in fact.split("|") for v in self.facts.get(each, [])]
             yield from _differs(name, value, found if fixed is None else [fixed])
 

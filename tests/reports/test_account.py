@@ -34,37 +34,47 @@ def of(rows: pl.DataFrame) -> StepAccount:
     return found
 
 
+def words(rows: pl.DataFrame) -> str:
+    return account.sentence(of(rows), rows)
+
+
 def test_the_parts_add_up_to_the_mean_step() -> None:
-    found = of(steps(300, 500))
+    rows = steps(300, 500)
+    found = of(rows)
     assert sum(found.parts_ns.values()) == found.total_ns
     assert found.rows()["time_ms"].sum() == pytest.approx(found.step_ms, rel=1e-12)
     assert found.rows()["percent"].sum() == pytest.approx(100)
     assert found.step_ms == pytest.approx((450 + 650) / 2000)
-    words = account.sentence(found)
-    assert words.startswith(
+    assert words(rows).startswith(
         "One step takes 0.550 ms on average over 2 steps (1.10 ms together): idle before the "
     )
     assert account.basis(found) == "mean of 2 profiler steps"
+
+
+def test_slow_steps_are_named() -> None:
+    marked = steps(300, 300, 500, 300)
+    marked = marked.with_columns(name=pl.format("ProfilerStep#{}", pl.int_range(pl.len())))
+    slow = "(2.00 ms together; slow: `ProfilerStep#2`, up to 0.200 ms over the median): "
+    assert slow in words(marked)
 
 
 def test_a_host_that_runs_ahead_is_stated_with_its_marks() -> None:
     built = trace()
     for _ in range(2):
         built.annotation("ProfilerStep#1", us=100).child("aten::mm").launches("gemm", us=400).up(2)
-    found = of(TraceLensReport(built.read(), None).steps)
+    rows = TraceLensReport(built.read(), None).steps
+    found = of(rows)
     assert found.step_ms == pytest.approx(0.4)
-    assert "host runs ahead of the GPU (marked: 0.100 ms): compute 100.0%" in account.sentence(
-        found
-    )
+    assert "host runs ahead of the GPU (marked: 0.100 ms): compute 100.0%" in words(rows)
     assert account.basis(found).endswith("timed on the GPU; the host runs ahead and marks 0.100 ms")
-    assert "ahead" not in account.sentence(of(steps(300))) + account.basis(of(steps(300)))
+    assert "ahead" not in words(steps(300)) + account.basis(of(steps(300)))
 
 
 def test_one_step_and_a_recording_are_no_mean() -> None:
     assert account.basis(of(steps(300))) == "1 profiler step"
-    unmarked = of(steps(300, name="forward"))
-    assert account.basis(unmarked) == "the recording, which marks no steps"
-    assert account.sentence(unmarked).startswith("The recording, which marks no steps, takes ")
+    unmarked = steps(300, name="forward")
+    assert account.basis(of(unmarked)) == "the recording, which marks no steps"
+    assert words(unmarked).startswith("The recording, which marks no steps, takes ")
 
 
 def test_tokens_per_second_are_known_only_from_annotations() -> None:

@@ -12,6 +12,7 @@ from jarvis.analyses.system.cpu_idle.kernels import evidence, graph_replay_pct, 
 from jarvis.analyses.system.cpu_idle.sources import (
     blocking_hypothesis,
     loads_without_workers,
+    main_place,
     placed,
     places,
     prevents_graph,
@@ -330,10 +331,11 @@ def _before_first_kernel_ms(data: CategoryData, cause: Cause) -> float:
 
 
 def longest_call(data: CategoryData, cause: Cause) -> Message | None:
-    """Return the host call during the longest gap, as the end of a sentence."""
+    """Return the host call during the longest gap, as the end of a sentence; without calls, the
+    place with most time."""
     calls = placed(cause.gaps).drop_nulls(C.host_call)
     if calls.is_empty():
-        return None
+        return main_place(cause.gaps)
     longest = calls.sort(C.dur_ns, C.start_ns, descending=[True, False]).row(0, named=True)
     values = {"call": where(longest), "length_ms": longest[C.host_call_us] / 1000}
     if cause.cause in (IdleCause.STALLED_QUEUE, IdleCause.CARRIED_IN):
@@ -350,9 +352,8 @@ def kernel_advice(data: CategoryData, cause: Cause) -> tuple[Message, ...]:
     """Return the advice on a cause that does not change the model."""
     texts = cause.words.texts("kernel", replayed_pct=graph_replay_pct(kernels(data)))
     recommends_graph = cause.cause in (IdleCause.LAUNCH_BOUND, IdleCause.QUEUED)
-    if not recommends_graph:
-        return texts
-    return (*texts, prevents_graph(data) or MESSAGES("kernel.prevented_by_reads"))
+    prevented = prevents_graph(data) if recommends_graph else None
+    return (*texts, prevented) if prevented else texts
 
 
 def launch_advice(data: CategoryData) -> tuple[Message, ...]:

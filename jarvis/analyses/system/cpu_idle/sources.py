@@ -70,16 +70,21 @@ def _during(annotation: str | None) -> Message | None:
     return MESSAGES("where.during", annotation=annotation) if annotation else None
 
 
-def places(gaps: pl.DataFrame) -> list[Message]:
-    """Return the distinct places of the host with their number of gaps, most time first."""
+def _by_place(gaps: pl.DataFrame) -> pl.DataFrame:
+    """Return the distinct places of the host with the number and time of their gaps, most time
+    first."""
     is_known = pl.any_horizontal(pl.col(C.host_call, C.host_frame, C.host_annotation).is_not_null())
-    most = (
+    return (
         placed(gaps)
         .filter(is_known)
         .group_by(_PLACE)
         .agg(pl.len().alias(C.count), pl.col(C.dur_ns).sum(), pl.col(C.host_call_us).max())
         .sort(C.dur_ns, *_PLACE, descending=[True, *[False] * len(_PLACE)])
     )
+
+
+def places(gaps: pl.DataFrame) -> list[Message]:
+    """Return the distinct places of the host with their number of gaps, most time first."""
     return [
         MESSAGES(
             "evidence.host_call",
@@ -91,8 +96,16 @@ def places(gaps: pl.DataFrame) -> list[Message]:
         else MESSAGES(
             "evidence.place", count=row[C.count], place=where(row), time_ms=row[C.dur_ns] / 1e6
         )
-        for row in most.iter_rows(named=True)
+        for row in _by_place(gaps).iter_rows(named=True)
     ]
+
+
+def main_place(gaps: pl.DataFrame) -> Message | None:
+    """Return the place of the host with most time, as the end of a sentence."""
+    for row in _by_place(gaps).head(1).iter_rows(named=True):
+        values = {"gaps": row[C.count], "time_ms": row[C.dur_ns] / 1e6}
+        return MESSAGES("call.most", place=where(row), **values)
+    return None
 
 
 def loads_without_workers(gaps: pl.DataFrame) -> bool:
@@ -180,8 +193,5 @@ def prevents_graph(data: CategoryData) -> Message | None:
     )
     if blocking.is_empty():
         return None
-    longest_first = blocking.group_by(_PLACE).agg(pl.col(C.dur_ns).sum())
-    longest_first = longest_first.sort(C.dur_ns, *_PLACE, descending=[True, *[False] * len(_PLACE)])
-    return MESSAGES(
-        "kernel.prevented", calls=[where(r) for r in longest_first.iter_rows(named=True)]
-    )
+    calls = [where(row) for row in _by_place(blocking).iter_rows(named=True)]
+    return MESSAGES("kernel.prevented", calls=calls)

@@ -15,9 +15,18 @@ WITH_STACKS = action(
 STEADY_STEPS = (
     "Record several steps after warm-up: `schedule(wait=1, warmup=3, active=3)` skips first uses."
 )
-REPLAY_FROM_GRAPH = action(
-    "Replay steady parts of the step from a GPU graph, which launches them at once.",
-    "not has_graph_replay",
+REPLAY_FROM_GRAPH = (
+    action(
+        "Replay steady parts of the step from a GPU graph, which launches them at once.",
+        "not has_graph_replay",
+        "not has_host_reads",
+    ),
+    action(
+        "Replay steady parts of the step from a GPU graph, once they read no values on the host "
+        "(`.item()`, conditions on tensors), which a graph cannot contain.",
+        "not has_graph_replay",
+        "has_host_reads",
+    ),
 )
 
 
@@ -167,7 +176,7 @@ _CAUSES = (
             BROADEN,
             "Give each launch more work with a larger batch.",
         ],
-        kernel=[REPLAY_FROM_GRAPH, REPLAYED],
+        kernel=[*REPLAY_FROM_GRAPH, REPLAYED],
         verify="Record again: there must be fewer kernels, a higher mean time and less idle time.",
         capture=[
             action(
@@ -374,16 +383,11 @@ MESSAGES = MessageTable(
             "A GPU graph cannot contain blocking calls, so first remove these: {calls:list}.",
             "not has_graph_replay",
         ),
-        "kernel.prevented_by_reads": action(
-            "A GPU graph cannot contain reads of values on the host, so first remove those of the "
-            "step (`.item()`, conditions on tensors).",
-            "has_host_reads",
-            "not has_graph_replay",
-        ),
         "hypothesis.few_launches": "{gaps:count gap} before {kernels:count kernel}: most kernels "
         "are queued in time, so the queue is empty for a while only, as after a synchronization.",
         "evidence.place": "{count:count gap} in {place} ({time_ms})",
         "call.beside": "; the longest gap coincides with {call} ({length_ms}){copy}",
+        "call.most": "; the largest part, {time_ms} in {gaps:count gap}, in {place}",
         "call.blocking": "; meanwhile the host waits {length_ms} in the blocking call {call}",
         "call.blocking_copy": "; meanwhile the host waits {length_ms} in the blocking copy {call}",
         "evidence.list": "{items:list}",
@@ -420,7 +424,7 @@ MESSAGES = MessageTable(
         "hypothesis.unknown": "The host does not feed the GPU fast enough: launch overhead, "
         "synchronization or host work between launches.",
         "kernel.launches": [
-            REPLAY_FROM_GRAPH,
+            *REPLAY_FROM_GRAPH,
             REPLAYED,
             action("Prepare input data in background workers.", "has_loader_without_workers"),
         ],
