@@ -140,6 +140,10 @@ def _shape_facts(facts: Facts, run: RunDirectory, heaviest: Row) -> None:
     for name in heaviest.parameters.get("dtype_A_B", [])[:1]:
         sides = [value for side in "MNK" for value in facts[f"param {side}"]]
         facts["side_bytes"] += [side * size[name] for side in sides if name in size]
+        loads = [int(n) for n in re.findall(r"_align[abc]?(\d+)", _main_kernel(heaviest) or "")]
+        if loads and name in size:
+            facts["load_elements"].append(min(loads))
+            facts["load_bytes"].append(min(loads) * size[name])
     _merging(facts, run, heaviest)
     _memory_rows(facts, heaviest)
     if {"N_Q", "H_Q"} <= heaviest.parameters.keys():

@@ -16,13 +16,14 @@ from tests.arithmetic.printed import numbers
 from tests.arithmetic.rendered import measured_lines, of_analyses, of_findings, printed
 from tests.arithmetic.run_directory import RunDirectory
 from tests.arithmetic.savings import gain_of, local_numbers, ranked, sources_of
-from tests.arithmetic.units import Facts, data_rows, share
+from tests.arithmetic.units import TARGET_PCT, Facts, data_rows, share
 from tests.arithmetic.values import TEXTS
 
 LABEL = re.compile(r"\b((?:System |Fusion )?P\d+)\b")
 SCORES = re.compile(r"<!-- impact-begin .*?((?: (?:low|mid|high)=[\d.]+)+)")
 OPERATION = re.compile(r"- \*\*Operation:?\*\*")
 OVERLAP = re.compile(r"- (?:\*\*)?Overlap\b")
+AIM = re.compile(r"a target of ([\d.]+)% of the roofline")
 MORE = re.compile(r"(\d+) more findings? of low")
 SHOWN = 3
 """Operators that a card names."""
@@ -165,6 +166,11 @@ class Checker:
             listed = len(re.findall(r"^\| \[?P\d+\b", self.run.text(FAIR), re.MULTILINE))
             if int(told[1]) != len(self.ordered) - listed:
                 yield f"{told[1]} in place of {len(self.ordered) - listed}"
+            return
+        if told := AIM.search(line.text):
+            expected = self.run.manifest["options"].get("target_pct", TARGET_PCT)
+            if float(told[1]) != expected:
+                yield f"{told[1]} in place of {expected}"
             return
         key = key or self._key(line)
         if key is None or line.text.startswith(UNCHECKED):

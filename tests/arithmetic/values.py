@@ -128,6 +128,10 @@ OF_CHECK: dict[tuple[str, str], str] = {
 """Where a name means something else in the findings of one check."""
 
 OF_MESSAGE: dict[tuple[str, str], str] = {
+    ("cpu_idle.call.most", "gaps"): "place_gaps",
+    ("cpu_idle.call.most", "time_ms"): "place_ms",
+    ("cpu_idle.hypothesis.few_launches", "gaps"): "gap_count",
+    ("cpu_idle.hypothesis.few_launches", "kernels"): "all_kernels",
     ("efficiency.band_scale", "reached_pct"): "compute_peak_pct",
     ("gemm_shapes.last_round", "idle_pct"): "idle_units_pct",
     ("gemm_shapes.few_tiles", "idle_pct"): "idle_units_pct",
@@ -207,10 +211,6 @@ def of_score(end: str) -> dict[tuple[str, str], str]:
 
 
 OF_EVIDENCE: dict[tuple[str, str], str] = {
-    ("cpu_idle.hypothesis.few_launches", "gaps"): "gap_count",
-    ("cpu_idle.hypothesis.few_launches", "kernels"): "all_kernels",
-    ("cpu_idle.call.most", "gaps"): "place_gaps",
-    ("cpu_idle.call.most", "time_ms"): "place_ms",
     ("cpu_idle.evidence.place", "count"): "place_gaps",
     ("cpu_idle.evidence.place", "time_ms"): "place_ms",
     ("communication.kind", "count"): "collectives",
