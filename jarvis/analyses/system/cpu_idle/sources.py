@@ -9,6 +9,7 @@ import polars as pl
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.system.cpu_idle.wording import MESSAGES
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
+from jarvis.preconditions import HOST_READ, SCALAR_BYTES
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message
 
@@ -21,11 +22,7 @@ BY_HOST_CODE = (
 )
 """Causes that a line of the user's code explains."""
 
-SCALAR_BYTES = 16
-"""Maximum size of a single value: a complex number of double precision."""
-
 _LOADER_WITHOUT_WORKERS = "_SingleProcessDataLoaderIter"
-_READS_VALUE = r"_local_scalar_dense|::item\b|is_nonzero"
 _FOLDERS = re.compile(r"^/.*?(?=(?:[^/]+/){2}[^/]+\.py\()")
 """The beginning of an absolute path, without its last two folders."""
 
@@ -166,7 +163,7 @@ def blocking_hypothesis(data: CategoryData, gaps: pl.DataFrame) -> Message:
             on=C.host_copy_uid,
         )
     )
-    reads_value = calls[C.host_op].str.contains(_READS_VALUE).fill_null(False)
+    reads_value = calls[C.host_op].str.contains(HOST_READ).fill_null(False)
     sizes = copies[C.bytes].drop_nulls()
     directions = copies[C.direction].unique().to_list()
     if calls.height and reads_value.all():
