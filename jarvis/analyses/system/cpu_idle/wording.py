@@ -165,7 +165,7 @@ _CAUSES = (
     CauseWords(
         IdleCause.LAUNCH_BOUND,
         title="Launch-bound: the GPU waits for the next launch",
-        what="the host, in operators or Python, has not launched the next work yet",
+        what="the host has not launched the next work yet",
         hypothesis=[
             "The kernels are too short to hide the host's work for the next launch.",
             action("Recording Python stacks adds to that work.", "has_stacks"),
