@@ -213,7 +213,7 @@ def _slow_kernel(data: CategoryData, group: OperationGroup, baseline: Baseline) 
     kind = "slow" if is_high and not impact.is_little(gain) else "below"
     limit = "limit.baseline" if shortest_pct > reference_pct else "limit.shortest"
     values = values_of(group) | {
-        "signatures": group.rows.height,
+        "signatures": group.signatures,
         "time_ms": group.time_ms,
         "compute_pct": group.compute_pct,
         "efficiency_pct": efficiency,

@@ -20,6 +20,10 @@ cores."""
 FP32_INPUTS = r"^\((?:'', )?'float', 'float'"
 """Types of the recorded arguments, of which the first two tensors are the factors."""
 
+NO_TYPES = "()"
+SINGLE = "sgemm|scudnn"
+"""Names (lower case) that state fp32, where no types are recorded."""
+
 TENSOR_CORES = {"tf32": "matrix_tf32", "bf16": "matrix_bf16", "fp16": "matrix_fp16"}
 """Peaks of tensor cores for inputs that fp32 can be rounded to."""
 
@@ -51,10 +55,10 @@ def fp32_products(data: CategoryData) -> Iterator[Finding]:
     """Products and convolutions in fp32 on the vector units of a GPU that has tensor cores.
 
     Symptom: the kernel of a product in fp32 computes without tensor cores.
-    Rule: rows with fp32 inputs that are not memory bound and whose longest kernel is named like
-    VECTOR_KERNEL, on a GPU with a peak of tensor cores. The saving is at most the time beyond the
-    roofline with the highest of these peaks; the middle is that with the lowest one at the target.
-    Without FLOPs it is not known.
+    Rule: rows with fp32 inputs, by their kernel's name where no types are recorded, that are not
+    memory bound and whose longest kernel is named like VECTOR_KERNEL, on a GPU with a peak of
+    tensor cores. The saving is at most the time beyond the roofline with the highest of these
+    peaks; the middle is that with the lowest one at the target. Without FLOPs it is not known.
     Threshold: at least {MIN_COMPUTE_PCT}% of compute.
     """
     peaks = _peaks(data)
@@ -62,7 +66,10 @@ def fp32_products(data: CategoryData) -> Iterator[Finding]:
         return
     kernel = pl.col(C.main_kernel).str.to_lowercase()
     rows = data.operations.filter(
-        pl.col(C.input_types).str.contains(FP32_INPUTS)
+        (
+            pl.col(C.input_types).str.contains(FP32_INPUTS)
+            | ((pl.col(C.input_types) == NO_TYPES) & kernel.str.contains(SINGLE))
+        )
         & pl.col(C.bound).ne_missing("memory")
         & kernel.str.contains(VECTOR_KERNEL)
         & ~kernel.str.contains("tf32|tensorop")

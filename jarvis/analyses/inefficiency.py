@@ -267,8 +267,7 @@ def _reason(
     rows = group.rows.iter_rows(named=True)
     if all(chosen.message("reason", {**values, **values_of_row(row)}) == reason for row in rows):
         return reason
-    some = group.heaviest[C.operation_count]
-    return MESSAGES("reason.of_some", some=some, calls=group.calls, reason=reason)
+    return MESSAGES("reason.of_some", some=group.heaviest_calls, calls=group.calls, reason=reason)
 
 
 def _verify(group: OperationGroup, gain: Impact) -> Message:
@@ -324,7 +323,7 @@ def _issue(
         "issue",
         calls=group.calls,
         subject=subject_of(group),
-        signatures=group.rows.height,
+        signatures=group.signatures,
         time_ms=group.time_ms,
         compute_pct=group.compute_pct,
         efficiency_pct=group.efficiency_pct or 0.0,

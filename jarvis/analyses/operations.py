@@ -14,6 +14,7 @@ from jarvis.findings import OpRef
 from jarvis.hardware import HardwareSpec
 from jarvis.impact import KERNEL_FLOOR_US as KERNEL_FLOOR_US
 from jarvis.impact import SHORT_CALL_US as SHORT_CALL_US
+from jarvis.perf_report.calls import ARGUMENTS
 from jarvis.schemas import FLAG, NUMBER, POPULATIONS, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import arguments as arguments
@@ -196,6 +197,27 @@ class OperationGroup:
     def calls(self) -> int:
         """Return the calls of the operator."""
         return int(self._sum(C.operation_count))
+
+    @property
+    def signatures(self) -> int:
+        """Return the number of distinct arguments, and of rows without recorded ones."""
+        return len(self._calls_by_arguments)
+
+    @property
+    def heaviest_calls(self) -> int:
+        """Return the calls with the arguments of the heaviest row."""
+        return int(self._calls_by_arguments[0])
+
+    @cached_property
+    def _calls_by_arguments(self) -> pl.Series:
+        """Return the calls of each distinct arguments, the heaviest row's first.
+
+        Rows differ in what is recorded beside arguments, too, such as the thread.
+        """
+        number = pl.int_range(pl.len())
+        rows = self.rows.with_columns(number=pl.when(pl.col(C.input_dims).is_null()).then(number))
+        grouped = rows.group_by(*ARGUMENTS, "number", maintain_order=True)
+        return grouped.agg(pl.col(C.operation_count).sum())[C.operation_count]
 
     @property
     def launches(self) -> int:

@@ -17,12 +17,11 @@ MIN_SHARE = 0.2
 MESSAGES = MessageTable(
     "tiny_tensors",
     {
-        "buffers": f"`{DATA_PARALLEL}` copies the buffers of the model one by one before each "
-        "forward pass: set `broadcast_buffers=False` if the ranks need not share them, such as "
-        "running statistics.",
+        "buffers": f"Set `broadcast_buffers=False` of `{DATA_PARALLEL}` if the ranks need not "
+        "share buffers, such as running statistics.",
         "gradients": action(
-            f"`{DATA_PARALLEL}` copies gradients between parameters and its buckets one by one: "
-            "set `gradient_as_bucket_view=True` to store them in the buckets.",
+            f"Set `gradient_as_bucket_view=True`, so that `{DATA_PARALLEL}` copies no gradients to "
+            "or from its buckets.",
             "has_backward",
         ),
         "averages": action(

@@ -33,7 +33,7 @@ MIN_ROWS, MAX_ROWS = 3, 12
 TOP_SHOWN = 5
 """Rows of the table of operations."""
 
-ISSUE_WORDS, ACTION_WORDS = 48, 22
+ISSUE_WORDS, ACTION_WORDS = 48, 28
 """Words of a card's sentences; the findings file has the whole text."""
 
 LABEL_WORDS = 14
@@ -64,7 +64,10 @@ def _index(root: Path) -> dict[str, Any] | None:
     return orjson.loads(path.read_bytes()) if path.is_file() else None
 
 
-BASIS = "{order}{target} Action A may change the model; action B does not change its code."
+BASIS = (
+    "{order}{target} Savings of the same time do not add up. Action A may change the model; action "
+    "B does not change its code."
+)
 TARGET = " Operations that are modeled have a target of {pct:g}% of the roofline."
 ORDER = (
     "Ordered by the step time that they save: an estimate within what bounds the step, not a "

@@ -40,7 +40,8 @@ def _not_judged(run: Run) -> Iterator[Fact]:
     """Yield the kernel time without an efficiency; communication has none, and replayed kernels
     are a fact of their own."""
     computing = run.table("operations").filter(
-        pl.col(C.kernel_time_us) > 2 * pl.col(C.comm_time_us)
+        (pl.col(C.kernel_time_us) > 2 * pl.col(C.comm_time_us))
+        & (pl.col(C.percent_of_compute).fill_null(1.0) > 0)  # copies are no compute
     )
     rows = computing.filter(~pl.col(C.name).str.contains(GRAPH_LAUNCH))
     outside = " outside GPU graphs" if rows.height < computing.height else ""
@@ -64,15 +65,15 @@ def _not_judged(run: Run) -> Iterator[Fact]:
     yield Fact(
         key,
         title,
-        f"Not judged: {percent(share_pct)} of the kernel time{outside} "
-        f"({milliseconds(time_us / 1000)}) has no perf model: {' and '.join(reasons)}.",
+        f"Not judged: no perf model applies to {percent(share_pct)} of the kernel time{outside} "
+        f"({milliseconds(time_us / 1000)}): {' and '.join(reasons)}.",
         share_pct,
         "%",
         Severity.NOTE,
         "Efficiency and possible savings of this time are not known.",
-        "Add perf models in an extension."
+        "Where arguments are recorded, add perf models in an extension."
         if named.height
-        else "Record with CPU activity and `record_shapes=True`.",
+        else "Record the operators with their shapes.",
     )
 
 

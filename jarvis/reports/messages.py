@@ -55,6 +55,7 @@ MESSAGES = MessageTable(
         "potential.heuristic": "Such changes typically save up to {saved_ms} of the "
         "{time_ms}.{step}",
         "potential.step": " Step: {saving}.",
+        "potential.pool": "Saving: {saving}.",
         "potential.none": "No saving can be estimated from this trace.",
         "step": "One step takes {step_ms}{average}{ahead}: {parts}{carried}.",
         "step.recording": "The recording, which marks no steps, takes {step_ms}: {parts}{carried}.",

@@ -16,10 +16,7 @@ LINKED_PCT = 99.0
 GRAPH_PCT = 1.0
 """Above this share of GPU time replayed from graphs, a warning is shown."""
 
-_FINISH_FIRST = (
-    "Synchronize the GPU before the recording begins, and add warm-up steps to the profiler's "
-    "`schedule`."
-)
+_FINISH_FIRST = "Synchronize the GPU before the recording begins."
 _NEWER_PROFILER = "A newer version of the profiler may record the arrows."
 
 
@@ -89,7 +86,8 @@ def _linked(work: pl.DataFrame, *, has_calls: bool) -> Fact:
         linked_pct,
         "%",
         when(linked_pct < LINKED_PCT, Severity.WARNING),
-        "The timeline and all tables exclude the unlinked work."
+        "The GPU window and the tables of operations exclude the unlinked work; the step time "
+        "counts it as busy."
         if work[C.linked].any()
         else "The timeline counts all GPU work; the tables of operations have none.",
         _FINISH_FIRST if 2 * _ms(early) > _ms(rest) else _NEWER_PROFILER,

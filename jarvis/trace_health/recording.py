@@ -140,7 +140,7 @@ def _device(info: TraceInfo) -> Fact:
         affects="Its peaks are chosen by its compute units and memory, if one known GPU has them."
         if has_properties
         else "No peaks can be chosen from the trace.",
-        remedy="Name the GPU for the analysis.",
+        remedy="The analysis uses the GPU that you name.",
     )
 
 

@@ -90,6 +90,7 @@ class _Fault:
     rows: pl.Expr
     affects: str
     severity: Severity = Severity.WARNING
+    remedy: str = "Record again, with another version of the profiler if it recurs."
 
 
 _DURATION = pl.col(C.dur_ns)
@@ -102,6 +103,7 @@ _FAULTS = (
         _DURATION == 0,
         "Such events count as calls that take no time.",
         Severity.NOTE,
+        "A profiler that records whole µs has 0 for shorter events.",
     ),
     _Fault(
         "negative_durations",
@@ -159,5 +161,5 @@ def _durations(trace: Trace) -> Iterator[Fact]:
             "events",
             fault.severity,
             fault.affects,
-            "Record again, with another version of the profiler if it recurs.",
+            fault.remedy,
         )

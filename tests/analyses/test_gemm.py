@@ -509,6 +509,19 @@ def test_fp32_without_tensor_cores(
     assert bool(found) is is_found
 
 
+@pytest.mark.parametrize(
+    ("kernel", "is_found"),
+    [(SGEMM, True), ("volta_scudnn_128x64_relu_interior_nn_v1", True), ("gemm_ffma", False)],
+)
+def test_fp32_by_the_name_of_the_kernel_where_no_types_are_recorded(
+    kernel: str, is_found: bool
+) -> None:
+    rows = gemm(4096, 4096, 4096, kernels=[(kernel, 2000.0)], input_types="()", bound=None)
+    assert bool(fp32_products(category("gemm", rows, hardware=GPUS.get("V100 SXM2 16GB")))) is (
+        is_found
+    )
+
+
 def test_both_peaks_beside_fp32_without_tensor_cores() -> None:
     row = {"dtypes": FP32, "bound": "memory only", "pct_roofline": 1.0, "flops": 1.4e11}
     rows = gemm(

@@ -60,7 +60,7 @@ def test_each_place_has_a_line_with_its_count() -> None:
     )
     assert (
         found.evidence["Host in the gaps"]
-        == "2 gaps in `data.py(9): tokenize` during `## prepare ##` (25.0 ms)"
+        == "2 gaps mostly in `data.py(9): tokenize` during `## prepare ##` (25.0 ms)"
     )
     found = finding(gap("synchronization", 20, **read))
     assert "`cudaStreamSynchronize` of `aten::item` in `train.py(40): log_loss`" in found.issue
@@ -118,6 +118,6 @@ def test_a_sync_that_prevents_a_graph_is_named_beside_the_advice(
 )
 def test_an_absolute_path_is_shown_by_its_last_folders(path: str, shown: str) -> None:
     assert (
-        f"1 gap in `{shown}`"
+        f"1 gap mostly in `{shown}`"
         in finding(gap("host_work", 40, host_frame=path)).evidence["Host in the gaps"]
     )

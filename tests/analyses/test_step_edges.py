@@ -41,7 +41,7 @@ def test_host_work_before_the_first_kernel_of_the_recording() -> None:
 def test_a_late_first_launch_is_host_work() -> None:
     (late,) = found(recording(host_us=700, gpu_us=300))
     assert late.title == "The GPU starts late in the recording: host work"
-    assert "runs Python or operators that launch nothing" in late.issue
+    assert "while the host runs Python or operators" in late.issue
 
 
 def test_the_share_is_that_of_all_steps() -> None:

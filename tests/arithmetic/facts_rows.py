@@ -27,10 +27,13 @@ def of_rows(facts: Facts, run: RunDirectory, finding: dict[str, Any], rows: list
     facts["category_pct"].append(share(total_ms, time_ms(run.category(finding["category"]))))
     facts["calls"].append(calls)
     facts["row_calls"] += [row.calls for row in rows]
-    facts["signatures"].append(len(rows))
+    arguments = [arguments_of(row) for row in rows]
+    distinct = set(arguments) - {None}
+    facts["signatures"].append(len(distinct) + arguments.count(None))
     facts["launches"].append(launches)
     facts["heaviest_launches"].append(heaviest.launches)
-    facts["heaviest_calls"].append(heaviest.calls)
+    alike = [r for r in rows if r is heaviest or arguments_of(r) == (arguments_of(heaviest) or 0)]
+    facts["heaviest_calls"].append(sum(row.calls for row in alike))
     facts["mean_ms"].append(total_ms / calls)
     facts["heaviest_mean_ms"].append(heaviest.time_us / heaviest.calls / 1000)
     facts["row_mean_ms"] += [row.time_us / row.calls / 1000 for row in rows]
@@ -49,6 +52,13 @@ def of_rows(facts: Facts, run: RunDirectory, finding: dict[str, Any], rows: list
     _call_groups(facts, run, rows)
     _rates(facts, rows)
     _shape_facts(facts, run, heaviest)
+
+
+def arguments_of(row: Row) -> tuple[str, ...] | None:
+    """The recorded arguments of a row; None without."""
+    names = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
+    found = tuple(row.cells[name] for name in names)
+    return found if found[0] else None
 
 
 def _alike(facts: Facts, rows: list[Row]) -> None:

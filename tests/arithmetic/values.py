@@ -130,8 +130,7 @@ OF_CHECK: dict[tuple[str, str], str] = {
 OF_MESSAGE: dict[tuple[str, str], str] = {
     ("cpu_idle.call.most", "gaps"): "place_gaps",
     ("cpu_idle.call.most", "time_ms"): "place_ms",
-    ("cpu_idle.hypothesis.few_launches", "gaps"): "gap_count",
-    ("cpu_idle.hypothesis.few_launches", "kernels"): "all_kernels",
+    ("cpu_idle.what.few_launches", "kernels"): "all_kernels",
     ("efficiency.band_scale", "reached_pct"): "compute_peak_pct",
     ("gemm_shapes.last_round", "idle_pct"): "idle_units_pct",
     ("gemm_shapes.few_tiles", "idle_pct"): "idle_units_pct",

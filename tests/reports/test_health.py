@@ -69,9 +69,9 @@ def test_commands_warn_in_one_line(
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
     assert said == [
         "warning: 60.0% of GPU time, summed over all streams, is linked to host calls of the "
-        "trace, 40.0% (40.0 µs) is not. The timeline and all tables exclude the unlinked work. "
-        "Synchronize the GPU before the recording begins, and add warm-up steps to the profiler's "
-        "`schedule`."
+        "trace, 40.0% (40.0 µs) is not. The GPU window and the tables of operations exclude the "
+        "unlinked work; the step time counts it as busy. Synchronize the GPU before the recording "
+        "begins."
     ]
 
 
@@ -98,12 +98,12 @@ def test_time_without_a_perf_model_is_not_judged(sample: Analyzed) -> None:
     fact = not_judged(with_models(sample.run, modelled, operator, kernel, *others))
     assert fact.severity is Severity.NOTE
     assert fact.summary == (
-        "Not judged: 10.0% of the kernel time outside GPU graphs (0.100 ms) has no perf model: "
-        "kernels without operators or shapes and `mylib::op`."
+        "Not judged: no perf model applies to 10.0% of the kernel time outside GPU graphs "
+        "(0.100 ms): kernels without operators or shapes and `mylib::op`."
     )
-    assert fact.remedy == "Add perf models in an extension."
+    assert fact.remedy == "Where arguments are recorded, add perf models in an extension."
     fact = not_judged(with_models(sample.run, modelled, kernel))
-    assert "`record_shapes=True`" in fact.remedy
+    assert fact.remedy == "Record the operators with their shapes."
     assert "mylib::op" not in fact.summary
     assert "GPU graphs" not in fact.summary
     fact = not_judged(with_models(sample.run, modelled, *others))

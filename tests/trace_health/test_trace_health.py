@@ -60,9 +60,8 @@ def test_warnings_come_first_and_say_what_to_do() -> None:
     assert warning_lines(table) == [
         "75.0% of GPU time, summed over all streams, is linked to host calls of the trace, "
         "25.0% (10.0 µs) is not. "
-        "The timeline and all tables exclude the unlinked work. "
-        "Synchronize the GPU before the recording begins, and add warm-up steps to the profiler's "
-        "`schedule`.",
+        "The GPU window and the tables of operations exclude the unlinked work; the step time "
+        "counts it as busy. Synchronize the GPU before the recording begins.",
         "The trace contains no input shapes. No perf model can be applied: no FLOPs, no "
         "efficiency. Record with `record_shapes=True`.",
     ]

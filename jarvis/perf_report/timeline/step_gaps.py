@@ -8,7 +8,7 @@ import polars as pl
 from jarvis.perf_report.calls import HostCalls
 from jarvis.perf_report.intervals import END
 from jarvis.perf_report.timeline.host_spans import HostActivity, with_threads
-from jarvis.perf_report.timeline.idle_gaps import explained, with_launches
+from jarvis.perf_report.timeline.idle_gaps import IdleCause, explained, with_launches
 from jarvis.perf_report.timeline.steps import IDLE_PARTS, PARTS
 from jarvis.perf_report.work import GpuWork
 from jarvis.schemas.names import C
@@ -65,6 +65,10 @@ def step_gaps(
     outer = explained(edges, trace, work, calls, replace(activity, first_ns=None, last_ns=None))
     inner = _between(steps, idle_gaps).with_columns(pl.lit(Place.BETWEEN.value).alias(C.place))
     of_steps = steps.select(C.step, step_ns=C.dur_ns)
+    # No kernel is beside an edge on both sides that could be shorter than a launch.
+    is_launch = pl.col(C.cause) == IdleCause.LAUNCH_BOUND.value
+    cause = pl.when(is_launch).then(pl.lit(IdleCause.HOST_WORK.value)).otherwise(C.cause)
+    outer = outer.with_columns(cause.alias(C.cause))
     return (
         pl.concat([outer.select(inner.columns), inner])
         .join(of_steps, on=C.step, how="left", maintain_order="left")

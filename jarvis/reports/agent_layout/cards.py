@@ -254,6 +254,8 @@ class FindingCard:
         gain = self.finding.impact
         if gain is None:
             return MESSAGES("potential.none")
+        if gain.step_ms is not None and self.finding.time_pool is not None:
+            return MESSAGES("potential.pool", saving=self.details.short_saving)
         step = MESSAGES("potential.step", saving=self.details.short_saving)
         values = {
             "saved_ms": gain.saved_ms.high,

@@ -108,19 +108,25 @@ class Cause:
         """Return where the host is in the gaps, one line per place, most time first."""
         return places(self.gaps)
 
-    def what(self) -> Message:
+    def what(self, data: CategoryData) -> Message:
         """Return what happens in the gaps, as a part of a sentence."""
         if self.cause is IdleCause.DATA_LOADING and loads_without_workers(self.gaps):
             return MESSAGES("what.no_workers")
+        if self.is_exception(data):
+            return MESSAGES("what.few_launches", kernels=kernels(data).height)
         return self.words.message("what")
+
+    def is_exception(self, data: CategoryData) -> bool:
+        """Return whether launches come late before few of the kernels only."""
+        is_few = self.gaps.height < FEW_LAUNCHES * kernels(data).height
+        return self.cause is IdleCause.LAUNCH_BOUND and is_few
 
     def hypothesis(self, data: CategoryData) -> tuple[Message, ...]:
         """Return why the GPU waits."""
         if self.cause is IdleCause.SYNCHRONIZATION:
             return (blocking_hypothesis(data, self.gaps),)
-        count, gaps = kernels(data).height, self.gaps.height
-        if self.cause is IdleCause.LAUNCH_BOUND and gaps < FEW_LAUNCHES * count:
-            return (MESSAGES("hypothesis.few_launches", gaps=gaps, kernels=count),)
+        if self.is_exception(data):
+            return (MESSAGES("hypothesis.few_launches"),)
         return self.words.texts("hypothesis")
 
 
@@ -223,7 +229,7 @@ def idle_causes(data: CategoryData) -> Iterator[Finding]:
 def _finding(data: CategoryData, cause: Cause) -> Finding:
     words, idle_ms, share = cause.words, cause.idle_ms, cause.share_pct
     severity = grade(share, CAUSE_PCT)
-    is_under_recorded = _is_under_recorded(data, cause)
+    is_under_recorded, is_exception = _is_under_recorded(data, cause), cause.is_exception(data)
     priority = priority_of(severity)
     if not words.is_idle:
         cap = Priority.LOW if cause.cause in NEVER_IDLE else Priority.HIGH
@@ -233,7 +239,7 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
     return Finding(
         check="idle_causes",
         category=data.key,
-        title=words.message("title"),
+        title=MESSAGES("title.few_launches") if is_exception else words.message("title"),
         evidence={
             "idle_ms": idle_ms,
             "idle_pct" if in_window else "step_pct": share,
@@ -244,7 +250,7 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
             idle_ms=idle_ms,
             idle_pct=share,
             gaps=cause.gaps.height,
-            what=cause.what(),
+            what=cause.what(data),
             host_call=longest_call(data, cause),
             **(
                 {}
@@ -258,6 +264,8 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
         ),
         algorithmic=MESSAGES("algorithmic.under_recorded")
         if is_under_recorded
+        else MESSAGES.texts("algorithmic.few_launches")
+        if is_exception
         else words.texts("algorithmic"),
         kernel=kernel_advice(data, cause),
         priority_local=priority,

@@ -1,7 +1,6 @@
 """Idle time at the edges of a step: host work before its first and after its last GPU event."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import polars as pl
 
@@ -20,7 +19,6 @@ from jarvis.analyses.system.cpu_idle.causes import (
 )
 from jarvis.analyses.system.cpu_idle.wording import MESSAGES
 from jarvis.findings import IDLE_POOL, Finding, Priority
-from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.perf_report.timeline.step_account import StepAccount
 from jarvis.perf_report.timeline.step_gaps import Place
 from jarvis.schemas.names import C
@@ -73,7 +71,7 @@ def _finding(data: CategoryData, account: StepAccount, place: Place, gaps: pl.Da
             step_ms=step_ms,
             whole=whole,
             average=MESSAGES("average", steps=count) if count > 1 else None,
-            what=cause.what(),
+            what=cause.what(data),
             host_call=longest_call(data, cause),
         ),
         algorithmic=words.texts("algorithmic"),
@@ -91,14 +89,9 @@ def _finding(data: CategoryData, account: StepAccount, place: Place, gaps: pl.Da
 
 def _main_cause(gaps: pl.DataFrame, account: StepAccount) -> Cause:
     """Return the cause with most of the time; of a gap in which the GPU was busy only if no other
-    is known.
-
-    At an edge no kernel runs that could be shorter than a launch, so late launches are host work.
-    """
+    is known."""
     found = by_cause(gaps, account.total_ns / 1e6)
-    cause = next((cause for cause in found if cause.cause not in NEVER_IDLE), found[0])
-    is_launch = cause.cause is IdleCause.LAUNCH_BOUND
-    return replace(cause, cause=IdleCause.HOST_WORK) if is_launch else cause
+    return next((cause for cause in found if cause.cause not in NEVER_IDLE), found[0])
 
 
 def _host_calls(cause: Cause) -> dict[str, Message]:

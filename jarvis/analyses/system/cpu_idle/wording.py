@@ -132,9 +132,9 @@ _CAUSES = (
     CauseWords(
         IdleCause.HOST_WORK,
         title="The host works before it launches",
-        what="the host runs Python or operators that launch nothing",
-        hypothesis="Work that launches nothing, such as the preparation of inputs or logging, runs "
-        "in the launching process, and the GPU has no work queued meanwhile.",
+        what="the host runs Python or operators",
+        hypothesis="Work before the next launch, such as the preparation of inputs or logging, "
+        "runs in the launching process, and the GPU has no work queued meanwhile.",
         algorithmic="Move that work to another process or thread, do it once before the loop, or "
         "do it while the GPU computes the previous step.",
         kernel="Queue the work of the next step before the host code runs, and move computations "
@@ -383,11 +383,16 @@ MESSAGES = MessageTable(
             "A GPU graph cannot contain blocking calls, so first remove these: {calls:list}.",
             "not has_graph_replay",
         ),
-        "hypothesis.few_launches": "{gaps:count gap} before {kernels:count kernel}: most kernels "
-        "are queued in time, so the queue is empty for a while only, as after a synchronization.",
-        "evidence.place": "{count:count gap} in {place} ({time_ms})",
+        "title.few_launches": "The launch queue runs empty for a while",
+        "what.few_launches": "the host has not launched the next work yet, while most of the "
+        "{kernels:count kernel} are queued in time",
+        "algorithmic.few_launches": "Find what empties the queue before these gaps, such as a "
+        "synchronization, and remove it, so that the host stays ahead.",
+        "hypothesis.few_launches": "Most kernels are queued in time, so the queue is empty for a "
+        "while only, as after a synchronization.",
+        "evidence.place": "{count:count gap} mostly in {place} ({time_ms})",
         "call.beside": "; the longest gap coincides with {call} ({length_ms}){copy}",
-        "call.most": "; the largest part, {time_ms} in {gaps:count gap}, in {place}",
+        "call.most": "; the largest part, {time_ms} in {gaps:count gap}, mostly in {place}",
         "call.blocking": "; meanwhile the host waits {length_ms} in the blocking call {call}",
         "call.blocking_copy": "; meanwhile the host waits {length_ms} in the blocking copy {call}",
         "evidence.list": "{items:list}",

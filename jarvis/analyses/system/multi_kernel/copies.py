@@ -114,6 +114,7 @@ MESSAGES = MessageTable(
             for field, text in asdict(advice).items()
         },
         "D2D.hypothesis.parallel": f"`{DATA_PARALLEL}` copies tensors one by one.",
+        "D2D.kernel.parallel": "No kernel needs to change: the copies vanish with the settings.",
         "title": "{copies:count copy} {direction}",
         "issue": "{copies:,} {what} take {time_ms} ({wall_pct} of the GPU window), {exposed_ms} of "
         "it with nothing else running.",
@@ -248,7 +249,7 @@ def _copy_finding(data: CategoryData, copies: CopyGrade) -> Finding:
             exposed_ms=copies.exposed_ms,
         ),
         algorithmic=parallel or MESSAGES.texts(f"{direction}.algorithmic"),
-        kernel=MESSAGES.texts(f"{direction}.kernel"),
+        kernel=MESSAGES.texts(f"{direction}.kernel{'.parallel' if parallel else ''}"),
         priority_local=priority_of(copies.severity),
         priority=copies.priority,
         severity=copies.severity,

@@ -94,7 +94,10 @@ MESSAGES = MessageTable(
                 "reduces_gradients",
                 "communication_starts_late",
             ),
-            "Overlap the compute of one part of the batch with the communication of another.",
+            action(
+                "Overlap the compute of one part of the batch with the communication of another.",
+                "not reduces_gradients",
+            ),
             action(
                 "Split large collectives, so that their first parts can be used early.",
                 "not reduces_gradients",
@@ -109,6 +112,7 @@ MESSAGES = MessageTable(
                 "Give the stream of communication a higher priority.",
                 "has_several_streams",
                 "not communication_shares_compute_stream",
+                "communication_starts_late",
             ),
             action(
                 "Reserve compute units for communication, so that its kernels start as soon as the "
