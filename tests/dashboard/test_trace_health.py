@@ -19,7 +19,7 @@ def test_warnings_stand_above_and_all_facts_in_a_fold(filed: Draw, tmp_path: Pat
     open_facts, *_ = (text.value for text in fold.markdown)
     first, *_ = [line for line in open_facts.splitlines() if line.startswith("| ⚠")]
     assert "GPU time linked to host calls" in first
-    assert "add warm-up steps to the profiler's `schedule`" in first
+    assert "Synchronize the GPU before the recording begins." in first
 
 
 @pytest.mark.parametrize("key", ["gemm", "cpu_idle", "kernel_fusion"])
