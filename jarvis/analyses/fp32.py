@@ -21,8 +21,10 @@ FP32_INPUTS = r"^\((?:'', )?'float', 'float'"
 """Types of the recorded arguments, of which the first two tensors are the factors."""
 
 NO_TYPES = "()"
+"""The types of arguments whose types are not recorded."""
+
 SINGLE = "sgemm|scudnn"
-"""Names (lower case) that state fp32, where no types are recorded."""
+"""Names (lower case) of kernels that state fp32."""
 
 TENSOR_CORES = {"tf32": "matrix_tf32", "bf16": "matrix_bf16", "fp16": "matrix_fp16"}
 """Peaks of tensor cores for inputs that fp32 can be rounded to."""

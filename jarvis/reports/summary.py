@@ -27,7 +27,7 @@ HIDDEN = {
     "operators": "which operators launch the kernels",
     "shapes": "the shapes of operators, so not their efficiency",
     "graph_replay": "operators and shapes of the work replayed from GPU graphs",
-    "linked_gpu_time": "arrows from host calls to part of the GPU work",
+    "linked_gpu_time": "links from host calls to part of the GPU work",
     "not_judged": "the efficiency of work without a perf model",
     "stacks": "source lines",
     "steps": "single steps",

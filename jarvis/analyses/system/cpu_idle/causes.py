@@ -59,7 +59,7 @@ IDLE_PCT: Ladder = (
 )
 CAUSE_PCT: Ladder = (*IDLE_PCT[:-1], (0.0, Severity.LOW))
 FEW_LAUNCHES = 0.1
-"""Below this many gaps per kernel, launches that come late are the exception."""
+"""Below this many late launches per kernel, most kernels are queued in time."""
 
 NEVER_IDLE = (IdleCause.UNLINKED_WORK, IdleCause.CARRIED_IN)
 """Causes in whose gaps the GPU certainly ran something."""
@@ -112,11 +112,11 @@ class Cause:
         """Return what happens in the gaps, as a part of a sentence."""
         if self.cause is IdleCause.DATA_LOADING and loads_without_workers(self.gaps):
             return MESSAGES("what.no_workers")
-        if self.is_exception(data):
+        if self.has_few_gaps(data):
             return MESSAGES("what.few_launches", kernels=kernels(data).height)
         return self.words.message("what")
 
-    def is_exception(self, data: CategoryData) -> bool:
+    def has_few_gaps(self, data: CategoryData) -> bool:
         """Return whether launches come late before few of the kernels only."""
         is_few = self.gaps.height < FEW_LAUNCHES * kernels(data).height
         return self.cause is IdleCause.LAUNCH_BOUND and is_few
@@ -125,7 +125,7 @@ class Cause:
         """Return why the GPU waits."""
         if self.cause is IdleCause.SYNCHRONIZATION:
             return (blocking_hypothesis(data, self.gaps),)
-        if self.is_exception(data):
+        if self.has_few_gaps(data):
             return (MESSAGES("hypothesis.few_launches"),)
         return self.words.texts("hypothesis")
 
@@ -229,7 +229,7 @@ def idle_causes(data: CategoryData) -> Iterator[Finding]:
 def _finding(data: CategoryData, cause: Cause) -> Finding:
     words, idle_ms, share = cause.words, cause.idle_ms, cause.share_pct
     severity = grade(share, CAUSE_PCT)
-    is_under_recorded, is_exception = _is_under_recorded(data, cause), cause.is_exception(data)
+    is_under_recorded, has_few_gaps = _is_under_recorded(data, cause), cause.has_few_gaps(data)
     priority = priority_of(severity)
     if not words.is_idle:
         cap = Priority.LOW if cause.cause in NEVER_IDLE else Priority.HIGH
@@ -239,7 +239,7 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
     return Finding(
         check="idle_causes",
         category=data.key,
-        title=MESSAGES("title.few_launches") if is_exception else words.message("title"),
+        title=MESSAGES("title.few_launches") if has_few_gaps else words.message("title"),
         evidence={
             "idle_ms": idle_ms,
             "idle_pct" if in_window else "step_pct": share,
@@ -265,7 +265,7 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
         algorithmic=MESSAGES("algorithmic.under_recorded")
         if is_under_recorded
         else MESSAGES.texts("algorithmic.few_launches")
-        if is_exception
+        if has_few_gaps
         else words.texts("algorithmic"),
         kernel=kernel_advice(data, cause),
         priority_local=priority,
