@@ -123,6 +123,14 @@ FLOWS = (
     Field(C.tid, "tid", pl.Categorical, _text, in_args=False),
     Field(C.ts_ns, "ts", pl.Int64, _integer, in_args=False),
 )
+EVENT_WAIT = "cuda_sync"
+EVENT_WAITS = (
+    *BASE,
+    Field("correlation", "correlation", pl.Int64, _integer),
+    Field(C.stream, "stream", pl.Int64, _integer),
+    Field("wait_on_stream", "wait_on_stream", pl.Int64, _integer),
+    Field("record_correlation", "wait_on_cuda_event_record_corr_id", pl.Int64, _integer),
+)
 THREAD_LABELS = {
     "process_name": ("process_name", "name"),
     "process_labels": ("process_label", "labels"),

@@ -39,6 +39,11 @@ class Trace:
         return tables.table(self.store, [tables.PYTHON_FUNCTION], tables.BASE)
 
     @cached_property
+    def event_waits(self) -> pl.DataFrame:
+        """Synchronization events of CUPTI, which few traces have (``tables.EVENT_WAITS``)."""
+        return tables.table(self.store, [tables.EVENT_WAIT], tables.EVENT_WAITS)
+
+    @cached_property
     def call_tree(self) -> pl.DataFrame:
         """The call tree of cpu ops and runtime calls (columns: ``build_call_tree``)."""
         return build_call_tree(self._host(self.cpu_ops, self.runtime))

@@ -1,0 +1,1 @@
+"""What a step would gain: the recording, replayed with changed durations."""

@@ -1,0 +1,304 @@
+"""Turn changes into weights of a dependency graph."""
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property, singledispatchmethod
+from typing import Protocol
+
+import numpy as np
+
+from jarvis.changes import (
+    AtRoofline,
+    Change,
+    Collective,
+    CollectiveMode,
+    Fuse,
+    MergeLaunches,
+    RemoveGpu,
+    RemoveWait,
+    ScaleGpu,
+    ScaleHost,
+    Span,
+    Work,
+)
+from jarvis.simulation.edges import Kind
+from jarvis.simulation.events import Flags, Float64s, Int64s
+from jarvis.simulation.graph import Graph, What
+from jarvis.simulation.replay import REMOVED
+
+ORDER = (
+    ScaleGpu,
+    AtRoofline,
+    Fuse,
+    RemoveGpu,
+    MergeLaunches,
+    ScaleHost,
+    RemoveWait,
+    Collective,
+)
+"""The order in which changes that are made together apply."""
+
+
+class RefusedChangeError(Exception):
+    """A change is not possible in this trace; the message says why."""
+
+
+class Tables(Protocol):
+    """What changes mean in the tables of a run."""
+
+    def uids(self, work: Work) -> Int64s:
+        """Return the GPU events of some work."""
+
+    def target_factors(self, work: Work, target_pct: float) -> tuple[Int64s, Float64s]:
+        """Return the GPU events of operations below a target, and the factor of each."""
+
+    def fastest_ns(self, uids: Sequence[int]) -> Int64s:
+        """Return for each collective the time of the fastest of its kind, group and size."""
+
+    def held_calls(self) -> Int64s:
+        """Return the calls that load modules or allocate, which keep their length."""
+
+
+class Index:
+    """Where the events of a graph are among its nodes and edges."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        own = np.flatnonzero(graph.kind == Kind.DURATION)
+        self.gpu_edge = self._by_uid(own[graph.what[graph.dst[own]] == What.GPU_END])
+        self.call_edge = self._by_uid(own[graph.what[graph.dst[own]] == What.CALL_END])
+
+    def _by_uid(self, edges: Int64s) -> tuple[Int64s, Int64s]:
+        uid = self.graph.uid[self.graph.dst[edges]]
+        order = np.argsort(uid, kind="stable")
+        return uid[order], edges[order]
+
+    def gpu_edges(self, uids: Iterable[int] | Int64s) -> Int64s:
+        """Return the duration edges of GPU events that are in the graph."""
+        return _find(self.gpu_edge, uids)
+
+    def call_edges(self, uids: Iterable[int] | Int64s) -> Int64s:
+        """Return the duration edges of host calls that are in the graph."""
+        return _find(self.call_edge, uids)
+
+    @cached_property
+    def launch_calls(self) -> Flags:
+        """Whether work is launched at each node."""
+        graph = self.graph
+        launches = np.zeros(graph.time.size, np.bool_)
+        launches[graph.src[graph.kind == Kind.LAUNCH]] = True
+        return launches
+
+    @cached_property
+    def waiting_calls(self) -> Flags:
+        """Whether the node is the end of a call that awaits GPU work."""
+        graph = self.graph
+        waits = np.zeros(graph.time.size, np.bool_)
+        waits[graph.dst[graph.kind == Kind.SYNC]] = True
+        return waits
+
+
+def _find(index: tuple[Int64s, Int64s], uids: Iterable[int] | Int64s) -> Int64s:
+    known, edges = index
+    wanted = np.unique(np.asarray(uids if isinstance(uids, np.ndarray) else list(uids), np.int64))
+    if not known.size:
+        return known
+    place = np.minimum(np.searchsorted(known, wanted), known.size - 1)
+    found: Int64s = edges[place[known[place] == wanted]]
+    return found
+
+
+def changed_weights(index: Index, tables: Tables, changes: Iterable[Change]) -> Int64s:
+    """Return the weights of a graph under changes.
+
+    Of several changes of one GPU event or one stretch of host time, the one that leaves least
+    counts.
+
+    Raises:
+        RefusedChangeError: A change is not possible in this trace.
+    """
+    changed = _Changed(index, tables)
+    for change in sorted(changes, key=lambda change: ORDER.index(type(change))):
+        changed.apply(change)
+    return changed.weights()
+
+
+class _Changed:
+    """Collects the effects of changes."""
+
+    def __init__(self, index: Index, tables: Tables) -> None:
+        self.index, self.tables = index, tables
+        self.graph = index.graph
+        self.weight = self.graph.weight.copy()
+        self.host: dict[float, list[Span]] = {}
+
+    def weights(self) -> Int64s:
+        self._scale_host()
+        return self.weight
+
+    @singledispatchmethod
+    def apply(self, change: Change) -> None:
+        """Apply one change."""
+        raise NotImplementedError(change)
+
+    @apply.register
+    def _(self, change: ScaleGpu) -> None:
+        edges = self.index.gpu_edges(self.tables.uids(change.work))
+        self._shorten(edges, self.graph.weight[edges].astype(np.float64) * change.factor)
+
+    @apply.register
+    def _(self, change: AtRoofline) -> None:
+        uids, factors = self.tables.target_factors(change.work, change.target_pct)
+        order = np.argsort(uids, kind="stable")
+        edges = self.index.gpu_edges(uids)
+        factor_of = factors[order][
+            np.searchsorted(uids[order], self.graph.uid[self.graph.dst[edges]])
+        ]
+        self._shorten(edges, self.graph.weight[edges].astype(np.float64) * factor_of)
+
+    @apply.register
+    def _(self, change: Fuse) -> None:
+        first, *others = (self.index.gpu_edges([uid]) for uid in change.uids)
+        self._shorten(first, np.full(first.size, float(change.duration_ns)))
+        self._remove(np.concatenate([first[:0], *others]), keeps_stream=False)
+        if change.host:
+            self.host.setdefault(0.0, []).extend(change.host)
+
+    @apply.register
+    def _(self, change: RemoveGpu) -> None:
+        self._remove(self.index.gpu_edges(self.tables.uids(change.work)), keeps_stream=True)
+
+    @apply.register
+    def _(self, change: MergeLaunches) -> None:
+        graph = self.graph
+        first, last = self.index.call_edges([change.first]), self.index.call_edges([change.last])
+        if not first.size or not last.size:
+            raise RefusedChangeError("the calls of the launches are not in the graph")
+        begin, end = int(graph.src[first[0]]), int(graph.dst[last[0]])
+        inside = (graph.thread == graph.thread[begin]) & (graph.what <= What.CALL_END)
+        inside &= (np.arange(inside.size) >= begin) & (np.arange(inside.size) <= end)
+        if (inside & self.index.waiting_calls).any():
+            raise RefusedChangeError("a call between the launches waits for GPU work")
+        starts, stops = inside[graph.src], inside[graph.dst]
+        held = np.zeros(graph.src.size, np.bool_)
+        held[self.index.call_edges(self.tables.held_calls())] = True
+        held[first] = True
+        is_host = np.isin(graph.kind, (Kind.HOST, Kind.DURATION)) & starts & stops
+        self.weight[is_host & ~held] = 0
+        launches = np.isin(graph.kind, (Kind.LAUNCH, Kind.UNLINKED)) & starts
+        self.weight[launches] = np.minimum(self.weight[launches], graph.constants.launch)
+
+    @apply.register
+    def _(self, change: ScaleHost) -> None:
+        self.host.setdefault(change.factor, []).extend(change.spans)
+
+    @apply.register
+    def _(self, change: RemoveWait) -> None:
+        edges = self.index.call_edges(change.calls)
+        nodes = np.zeros(self.graph.time.size, np.bool_)
+        nodes[self.graph.dst[edges]] = True
+        is_wait = (self.graph.kind == Kind.SYNC) & nodes[self.graph.dst]
+        self.weight[is_wait] = REMOVED
+        duration = self.graph.time[self.graph.dst[edges]] - self.graph.time[self.graph.src[edges]]
+        self.weight[edges] = np.minimum(duration, self.graph.constants.call)
+
+    @apply.register
+    def _(self, change: Collective) -> None:
+        edges = self.index.gpu_edges(change.uids)
+        factor = 0.0 if change.mode is CollectiveMode.HIDDEN else change.factor
+        durations = self.graph.weight[edges].astype(np.float64) * factor
+        if change.mode is CollectiveMode.TRANSFER:
+            uids = self.graph.uid[self.graph.dst[edges]]
+            durations = self.tables.fastest_ns(uids.tolist()).astype(np.float64)
+        self._shorten(edges, durations)
+
+    def _shorten(self, edges: Int64s, durations: Float64s) -> None:
+        """Set durations of GPU events; an event that another change changed keeps the shorter."""
+        wanted = np.rint(durations).astype(np.int64)
+        is_changed = self.weight[edges] != self.graph.weight[edges]
+        current = self.weight[edges]
+        self.weight[edges] = np.where(is_changed, np.minimum(current, wanted), wanted)
+
+    def _remove(self, edges: Int64s, *, keeps_stream: bool) -> None:
+        """Remove GPU events: their time, the gap before them, and the launches of their calls."""
+        graph = self.graph
+        self.weight[edges] = 0
+        begins = np.zeros(graph.time.size, np.bool_)
+        begins[graph.src[edges]] = True
+        into = begins[graph.dst]
+        stream = into & (graph.kind == Kind.STREAM)
+        launch = into & np.isin(graph.kind, (Kind.LAUNCH, Kind.UNLINKED))
+        self.weight[stream] = np.minimum(self.weight[stream], 0)
+        calls = np.zeros(graph.time.size, np.bool_)
+        calls[graph.src[launch]] = True
+        own = (graph.kind == Kind.DURATION) & (calls[graph.src] | calls[graph.dst])
+        own &= graph.what[graph.dst] == What.CALL_END
+        self.weight[own] = 0
+        if not keeps_stream:
+            has_stream = np.zeros(graph.time.size, np.bool_)
+            has_stream[graph.dst[stream]] = True
+            self.weight[launch & has_stream[graph.dst]] = REMOVED
+
+    def _scale_host(self) -> None:
+        """Take host time off the edges that it lies on, and off the calls inside it."""
+        graph = self.graph
+        lost = np.zeros(graph.src.size, np.float64)
+        covered_before = np.zeros(graph.src.size, np.int64)
+        rows = np.flatnonzero(
+            np.isin(graph.kind, (Kind.HOST, Kind.BEGIN, Kind.TAIL))
+            | ((graph.kind == Kind.DURATION) & (graph.what[graph.dst] == What.CALL_END))
+        )
+        spans: list[Span] = []
+        for factor in sorted(self.host):
+            spans += self.host[factor]
+            covered = self._covered(rows, spans)
+            lost[rows] += (1 - factor) * (covered - covered_before[rows])
+            covered_before[rows] = covered
+        self.weight[rows] = np.where(
+            self.weight[rows] <= 0,
+            self.weight[rows],
+            np.maximum(self.weight[rows] - np.rint(lost[rows]).astype(np.int64), 0),
+        )
+
+    def _covered(self, rows: Int64s, spans: Sequence[Span]) -> Int64s:
+        """Return how much of each edge lies in spans of its threads; of a call, all or nothing."""
+        graph = self.graph
+        start = graph.time[graph.src[rows]]
+        end = start + np.maximum(graph.weight[rows], 0)
+        source, target = graph.thread[graph.src[rows]], graph.thread[graph.dst[rows]]
+        covered = np.zeros(rows.size, np.int64)
+        for thread in sorted({span.thread for span in spans}):
+            on_thread = (source == thread) | (target == thread)
+            begins, stops = _union(
+                [
+                    (s.start_ns - graph.first_ns, s.end_ns - graph.first_ns)
+                    for s in spans
+                    if s.thread == thread
+                ]
+            )
+            inside = _length_before(begins, stops, end) - _length_before(begins, stops, start)
+            covered[on_thread] = np.maximum(covered[on_thread], inside[on_thread])
+        is_call = graph.kind[rows] == Kind.DURATION
+        launches = (
+            self.index.launch_calls[graph.src[rows]] | self.index.launch_calls[graph.dst[rows]]
+        )
+        keeps = is_call & (launches | self.index.waiting_calls[graph.dst[rows]])
+        keeps |= is_call & (covered < end - start)
+        return np.where(keeps, 0, covered)
+
+
+def _union(spans: list[tuple[int, int]]) -> tuple[Int64s, Int64s]:
+    """Return disjoint spans by time."""
+    times = np.array(sorted(spans), np.int64)
+    begins, stops = times[:, 0], np.maximum.accumulate(times[:, 1])
+    is_new = np.append(True, begins[1:] > stops[:-1])
+    is_last = np.append(is_new[1:], True)
+    return begins[is_new], stops[is_last]
+
+
+def _length_before(begins: Int64s, stops: Int64s, times: Int64s) -> Int64s:
+    """Return the time that disjoint spans cover before each of ``times``."""
+    total = np.concatenate([[0], np.cumsum(stops - begins)])
+    index = np.searchsorted(begins, times, side="right")
+    last_stop = np.concatenate([[0], stops])[index]
+    result: Int64s = total[index] - np.maximum(last_stop - times, 0) * (index > 0)
+    return result

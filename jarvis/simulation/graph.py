@@ -1,0 +1,378 @@
+"""The dependency graph of a trace: what each moment of the recording waits for.
+
+A node is the start or the end of a host call or of a GPU event. An edge with weight w says that its
+target happens at least w after its source. The edge that explains a moment best, the binding one,
+weighs what was recorded, so that the replay of the unchanged graph is the recording; the others
+weigh what is usual in the trace.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from jarvis.schemas.names import C
+from jarvis.simulation import waits
+from jarvis.simulation.edges import Edges, Kind
+from jarvis.simulation.events import Flags, Int64s, Recording, read_events
+from jarvis.simulation.host_chain import predecessors
+from jarvis.simulation.replay import sort_topologically
+from jarvis.simulation.waits import streams
+from jarvis.simulation.weights import LONG_LAUNCH, US, Constants, launch_constants
+from jarvis.trace import Trace
+
+Int32s = NDArray[np.int32]
+
+DISTANT_NS = 1_000 * US
+"""A launch further away from its work than this explains only the usual latency."""
+
+UNEXPLAINED_NS, NEAR_NS = 3 * US, 30 * US
+"""A start that much later than all its edges explain may wait for work that ended that shortly
+before it."""
+
+
+class What(IntEnum):
+    """What a node is."""
+
+    CALL_START = 0
+    CALL_END = 1
+    GPU_START = 2
+    GPU_END = 3
+    MARK = 4
+    BEGIN = 5
+    END = 6
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How the edges were found: counts for the quality of a simulation."""
+
+    launches: int
+    dropped_launches: int
+    unlinked: int
+    waits_from_calls: int
+    waits_by_nearness: int
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes in topological order, edges by target, source and kind.
+
+    Nodes: ``time`` in ns after ``first_ns``, ``what``, ``uid`` of the event (-1 for the begin and
+    the end, below -1 for step marks), ``thread``, ``device`` and ``stream`` (-1 for none).
+    Edges: ``src``, ``dst``, ``kind``, ``weight`` (the recording), ``nominal`` (what is usual),
+    ``binding``, ``inferred``.
+    """
+
+    time: Int64s
+    what: NDArray[np.uint8]
+    uid: Int64s
+    thread: Int32s
+    device: Int32s
+    stream: Int64s
+    src: Int32s
+    dst: Int32s
+    kind: NDArray[np.uint8]
+    weight: Int64s
+    nominal: Int64s
+    binding: Flags
+    inferred: Flags
+    first_ns: int
+    constants: Constants
+    counts: Counts
+
+    @cached_property
+    def indptr(self) -> Int32s:
+        """Edges ``indptr[n]:indptr[n + 1]`` end at node n."""
+        return np.searchsorted(self.dst, np.arange(self.time.size + 1)).astype(np.int32)
+
+    @property
+    def begin(self) -> int:
+        """The node where the window begins: the first step mark, else the first event."""
+        marks = np.flatnonzero(self.what == What.MARK)
+        return int(marks[0] if marks.size else np.flatnonzero(self.what == What.BEGIN)[0])
+
+    @property
+    def end(self) -> int:
+        """The node where the window ends."""
+        return int(np.flatnonzero(self.what == What.END)[0])
+
+    @property
+    def window_ns(self) -> int:
+        """Recorded time from ``begin`` to ``end``."""
+        return int(self.time[self.end] - self.time[self.begin])
+
+
+class CycleError(Exception):
+    """Events of the same instant wait for each other."""
+
+
+def build_graph(trace: Trace) -> Graph | None:
+    """Return the dependency graph of a trace; None for a trace without timed events.
+
+    Raises:
+        CycleError: The recording has no order in which each event comes after those it waits for.
+    """
+    recording = read_events(trace)
+    if not len(recording.calls) and not len(recording.gpu):
+        return None
+    return _Builder(recording).graph()
+
+
+class _Builder:
+    """Builds the edges of a recording, with nodes in the order of ``_nodes``."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.calls, self.gpu = recording.calls, recording.gpu
+        self.launching = launch_constants(self.calls, self.gpu)
+        self.work = streams(self.calls, self.gpu, self.launching)
+        count, events = len(self.calls), len(self.gpu)
+        has_end = ~self.calls.is_mark
+        self.call_start = 1 + np.arange(count)
+        self.call_end = np.where(has_end, count + np.cumsum(has_end), self.call_start)
+        first_event = 1 + count + int(has_end.sum())
+        self.gpu_start = first_event + np.arange(events)
+        self.gpu_end = self.gpu_start + events
+        self.end = first_event + 2 * events
+        self.edges = Edges()
+        self.time = np.zeros(self.end + 1, np.int64)
+        self.time[self.call_start] = self.calls.start
+        self.time[self.call_end] = self.calls.end
+        self.time[self.gpu_start] = self.gpu.start
+        self.time[self.gpu_end] = self.gpu.end
+
+    def graph(self) -> Graph:
+        waiting = waits.host_waits(self.recording, self.work)
+        constants = waiting.constants(self.launching, self.calls, self.gpu)
+        awaited = waits.event_waits(self.recording, self.work)
+        self._host(waiting.is_waiting, constants)
+        self._gpu(constants, awaited)
+        self.edges.add(
+            Kind.SYNC,
+            self.gpu_end[waiting.awaited.src],
+            self.call_end[waiting.awaited.dst],
+            constants.sync,
+        )
+        queue = waits.queue_waits(self.calls, self.work)
+        self.edges.add(Kind.QUEUE, self.gpu_start[queue.src], self.call_end[queue.dst], 0)
+        self._tail()
+        near = self._near(constants)
+        counts = Counts(
+            launches=int((self.gpu.launch >= 0).sum()),
+            dropped_launches=int((self._is_linked != (self.gpu.launch >= 0)).sum()),
+            unlinked=self._unlinked_count,
+            waits_from_calls=awaited.src.size,
+            waits_by_nearness=near,
+        )
+        return self._sorted(constants, counts)
+
+    def _host(self, is_waiting: Flags, constants: Constants) -> None:
+        calls = self.calls
+        own = np.flatnonzero(~calls.is_mark)
+        duration = calls.end - calls.start
+        nominal = np.where(is_waiting, np.minimum(duration, constants.call), duration)
+        self.edges.add(Kind.DURATION, self.call_start[own], self.call_end[own], nominal[own])
+        before = predecessors(self.recording)
+        rows = np.flatnonzero(before >= 0)
+        self._recorded(Kind.HOST, self.call_end[before[rows]], self.call_start[rows])
+        inside = np.flatnonzero(calls.around >= 0)
+        first_inside = inside[before[inside] < 0]
+        self._recorded(
+            Kind.HOST, self.call_start[calls.around[first_inside]], self.call_start[first_inside]
+        )
+        ends_inside = inside[calls.end[inside] <= calls.end[calls.around[inside]]]
+        self._recorded(
+            Kind.HOST, self.call_end[ends_inside], self.call_end[calls.around[ends_inside]]
+        )
+        first = np.flatnonzero((before < 0) & (calls.around < 0))
+        self._recorded(Kind.BEGIN, 0, self.call_start[first])
+
+    def _gpu(self, constants: Constants, awaited: waits.Pairs) -> None:
+        gpu, calls = self.gpu, self.calls
+        every = np.arange(len(gpu))
+        self.edges.add(Kind.DURATION, self.gpu_start, self.gpu_end, gpu.end - gpu.start)
+        before = gpu.predecessor
+        follows = np.flatnonzero((before >= 0) & (gpu.end[before] <= gpu.start))
+        self.edges.add(
+            Kind.STREAM, self.gpu_end[before[follows]], self.gpu_start[follows], constants.gap
+        )
+        self.edges.add(
+            Kind.WAIT, self.gpu_end[awaited.src], self.gpu_start[awaited.dst], constants.gap
+        )
+        self._is_linked = gpu.launch >= 0
+        if len(calls):
+            self._is_linked = self._is_linked & (calls.start[gpu.launch] <= gpu.start)
+            linked = every[self._is_linked]
+            call = gpu.launch[linked]
+            self.edges.add(
+                Kind.LAUNCH, self.call_start[call], self.gpu_start[linked], constants.launch
+            )
+            is_long = calls.end[call] - calls.start[call] > LONG_LAUNCH * constants.launch
+            late = linked[is_long & (calls.end[call] <= gpu.start[linked])]
+            self.edges.add(
+                Kind.LAUNCH, self.call_end[gpu.launch[late]], self.gpu_start[late], constants.late
+            )
+        is_queued = waits.queued_behind(gpu, constants)
+        self._unlinked(every[~self._is_linked & ~is_queued], constants)
+
+    def _unlinked(self, rows: Int64s, constants: Constants) -> None:
+        """Add edges to work without a launch: from the last host call before it."""
+        gpu, calls = self.gpu, self.calls
+        self._unlinked_count = rows.size
+        callers = np.flatnonzero(~calls.is_mark)
+        if not callers.size:
+            first = rows[gpu.predecessor[rows] < 0]
+            self._recorded(Kind.BEGIN, 0, self.gpu_start[first])
+            return
+        limit = self._next_linked_launch()[rows]
+        start = gpu.start[rows]
+        is_limited = limit < start - constants.launch
+        until = np.minimum(limit, start - constants.launch)
+        index = np.searchsorted(calls.start[callers], until, side="right") - 1
+        has = index >= 0
+        self._recorded(Kind.BEGIN, 0, self.gpu_start[rows[~has]])
+        call = callers[index[has]]
+        distance = start[has] - calls.start[call]
+        is_distant = is_limited[has] & (distance > DISTANT_NS)
+        self.edges.add(
+            Kind.UNLINKED,
+            self.call_start[call],
+            self.gpu_start[rows[has]],
+            np.where(is_distant, constants.launch, distance),
+        )
+
+    def _next_linked_launch(self) -> Int64s:
+        """Return the start of the next linked launch of each event's stream; of itself, too."""
+        launched = np.full(len(self.gpu), np.iinfo(np.int64).max)
+        launched[self._is_linked] = self.calls.start[self.gpu.launch[self._is_linked]]
+        for part in self.work.slices.values():
+            launched[part] = np.minimum.accumulate(launched[part][::-1])[::-1]
+        return launched
+
+    def _tail(self) -> None:
+        """Add the edges to the end of the window, and set its time."""
+        calls = self.calls
+        last_work = [part.stop - 1 for part in self.work.slices.values()]
+        marks = np.flatnonzero(calls.is_mark)
+        if marks.size:
+            last = marks[-1]
+            times = calls.start[last : last + 1]
+            found = [self.work.last_before(stream, times)[0] for stream in self.work.slices]
+            last_work = [event for event in found if event >= 0]
+            self.edges.add(Kind.TAIL, self.call_start[last], self.end, 0)
+        else:
+            busy = dict(
+                self.recording.busy.group_by(C.thread).agg(pl.col(C.end_ns).max()).iter_rows()
+            )
+            order = np.lexsort((np.arange(len(calls)), calls.end, calls.thread))
+            is_last = np.append(calls.thread[order][1:] != calls.thread[order][:-1], True)
+            last_call = order[is_last[: order.size]]
+            ends = np.array([busy[int(t)] for t in calls.thread[last_call]], np.int64)
+            self.edges.add(
+                Kind.TAIL,
+                self.call_end[last_call],
+                self.end,
+                np.maximum(ends - calls.end[last_call], 0),
+            )
+        self.edges.add(Kind.TAIL, self.gpu_end[np.array(last_work, np.int64)], self.end, 0)
+        src, dst, _, nominal, _ = self.edges.arrays()
+        is_tail = dst == self.end
+        self.time[self.end] = (self.time[src[is_tail]] + nominal[is_tail]).max()
+
+    def _near(self, constants: Constants) -> int:
+        """Add waits that only nearness in time suggests; return how many lower the quality."""
+        src, dst, _, nominal, _ = self.edges.arrays()
+        explained = np.full(self.time.size, -1, np.int64)
+        np.maximum.at(explained, dst, np.minimum(self.time[src] + nominal, self.time[dst]))
+        is_late = self.gpu.start - explained[self.gpu_start] > UNEXPLAINED_NS
+        rows = np.flatnonzero(is_late)
+        near = waits.nearest_ends(self.work, rows, NEAR_NS)
+        rows, near = rows[near >= 0], near[near >= 0]
+        is_graph = (self.gpu.launch[near] == self.gpu.launch[rows]) & (self.gpu.launch[rows] >= 0)
+        for chosen, inferred in ((is_graph, False), (~is_graph, True)):
+            self.edges.add(
+                Kind.WAIT,
+                self.gpu_end[near[chosen]],
+                self.gpu_start[rows[chosen]],
+                constants.gap,
+                inferred,
+            )
+        return int((~is_graph).sum())
+
+    def _recorded(self, kind: Kind, src: Int64s | int, dst: Int64s) -> None:
+        """Add edges that weigh what was recorded."""
+        self.edges.add(kind, src, dst, self.time[dst] - self.time[src])
+
+    def _sorted(self, constants: Constants, counts: Counts) -> Graph:
+        src, dst, kind, nominal, inferred = self.edges.arrays()
+        forward = self.time[src] <= self.time[dst]
+        src, dst, kind, nominal, inferred = (
+            column[forward] for column in (src, dst, kind, nominal, inferred)
+        )
+        nominal = np.minimum(nominal, self.time[dst] - self.time[src])
+        order = self._topological(src, dst)
+        position = np.empty(order.size, np.int64)
+        position[order] = np.arange(order.size)
+        src, dst = position[src], position[dst]
+        by_target = np.lexsort((kind, src, dst))
+        src, dst, kind = src[by_target], dst[by_target], kind[by_target]
+        time = self.time[order]
+        binding = _binding(dst, time[src] + nominal[by_target])
+        recorded = time[dst] - time[src]
+        columns = {name: column[order] for name, column in self._nodes().items()}
+        return Graph(
+            time=time,
+            what=columns["what"].astype(np.uint8),
+            uid=columns["uid"],
+            thread=columns["thread"].astype(np.int32),
+            device=columns["device"].astype(np.int32),
+            stream=columns["stream"],
+            src=src.astype(np.int32),
+            dst=dst.astype(np.int32),
+            kind=kind.astype(np.uint8),
+            weight=np.where(binding, recorded, nominal[by_target]),
+            nominal=nominal[by_target],
+            binding=binding,
+            inferred=inferred[by_target].astype(np.bool_),
+            first_ns=self.recording.first_ns,
+            constants=constants,
+            counts=counts,
+        )
+
+    def _topological(self, src: Int64s, dst: Int64s) -> Int32s:
+        by_source = np.argsort(src, kind="stable")
+        indptr = np.searchsorted(src[by_source], np.arange(self.time.size + 1)).astype(np.int32)
+        degree = np.bincount(dst, minlength=self.time.size).astype(np.int32)
+        order = np.empty(self.time.size, np.int32)
+        targets = dst[by_source].astype(np.int32)
+        if sort_topologically(indptr, targets, degree, self.time, order) < order.size:
+            raise CycleError
+        return order
+
+    def _nodes(self) -> dict[str, Int64s]:
+        calls, gpu = self.calls, self.gpu
+        size = self.time.size
+        what, uid = np.full(size, What.BEGIN, np.int64), np.full(size, -1, np.int64)
+        thread, device, stream = (np.full(size, -1, np.int64) for _ in range(3))
+        what[self.call_end] = What.CALL_END
+        what[self.call_start] = np.where(calls.is_mark, What.MARK, What.CALL_START)
+        what[self.gpu_start], what[self.gpu_end] = What.GPU_START, What.GPU_END
+        what[self.end] = What.END
+        for nodes in (self.call_end, self.call_start):
+            uid[nodes], thread[nodes] = calls.uid, calls.thread
+        for nodes in (self.gpu_start, self.gpu_end):
+            uid[nodes], device[nodes], stream[nodes] = gpu.uid, gpu.device, gpu.stream_id
+        return {"what": what, "uid": uid, "thread": thread, "device": device, "stream": stream}
+
+
+def _binding(dst: Int64s, reached: Int64s) -> Flags:
+    """Return which edge of each target reaches the latest time, the first of equal ones."""
+    order = np.lexsort((np.arange(dst.size), -reached, dst))
+    is_first = np.append(True, dst[order][1:] != dst[order][:-1])[: order.size]
+    binding = np.zeros(dst.size, np.bool_)
+    binding[order[is_first]] = True
+    return binding

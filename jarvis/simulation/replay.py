@@ -1,0 +1,98 @@
+"""The loops over the dependency graph, compiled; nothing else is in this file.
+
+Numba compiles a kernel anew only when the kernel's own file changes. All values are integers, so
+that results are the same on every machine.
+"""
+
+import heapq
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jarvis.trace.jit import kernel, types
+
+__all__ = ["latest", "replay", "sort_topologically"]
+
+REMOVED = -(1 << 62)
+"""Weight of a removed edge; sums with it stay in range."""
+
+_IGNORED = -(1 << 61)
+_NEVER = (1 << 63) - 1
+Int32s = NDArray[np.int32]
+Int64s = NDArray[np.int64]
+
+_INT32S = types.Array(types.int32, 1, "C")
+_INT64S = types.Array(types.int64, 1, "C")
+
+
+@kernel(types.void(_INT32S, _INT32S, _INT64S, types.int64, _INT64S, _INT32S))
+def replay(
+    indptr: Int32s, src: Int32s, weight: Int64s, start: int, out: Int64s, arg: Int32s
+) -> None:
+    """Compute the time of each node: the latest of its edges.
+
+    Args:
+        indptr: Edges ``indptr[n]:indptr[n + 1]`` end at node n.
+        src: Source of each edge, a node before its target.
+        weight: Weight of each edge in ns.
+        start: Time of a node without edges.
+        out: Receives the time of each node.
+        arg: Receives the edge that determines it (the first of equal ones), or -1.
+    """
+    for node in range(out.size):
+        time, edge = start, -1
+        for e in range(indptr[node], indptr[node + 1]):
+            reached = out[src[e]] + weight[e]
+            if edge < 0 or reached > time:
+                time, edge = reached, e
+        out[node] = time
+        arg[node] = edge
+
+
+@kernel(types.void(_INT32S, _INT32S, _INT64S, types.int64, types.int64, _INT64S))
+def latest(
+    indptr: Int32s, src: Int32s, weight: Int64s, end: int, end_ns: int, late: Int64s
+) -> None:
+    """Compute the latest time of each node that leaves node ``end`` at ``end_ns``.
+
+    Nodes that ``end`` does not depend on get the greatest integer.
+    """
+    late[:] = _NEVER
+    late[end] = end_ns
+    for node in range(late.size - 1, -1, -1):
+        if late[node] == _NEVER:
+            continue
+        for e in range(indptr[node], indptr[node + 1]):
+            if weight[e] > _IGNORED:
+                late[src[e]] = min(late[src[e]], late[node] - weight[e])
+
+
+@kernel(types.int64(_INT32S, _INT32S, _INT32S, _INT64S, _INT32S))
+def sort_topologically(
+    indptr: Int32s, dst: Int32s, degree: Int32s, time: Int64s, order: Int32s
+) -> int:
+    """Write the nodes to ``order`` by time, sources before targets; return how many.
+
+    Args:
+        indptr: Edges ``indptr[n]:indptr[n + 1]`` start at node n.
+        dst: Target of each edge.
+        degree: Number of edges that end at each node; overwritten.
+        time: Recorded time of each node, which no edge contradicts.
+        order: Receives the nodes. Nodes on a cycle are not written.
+    """
+    count = 0
+    heap: list[tuple[np.int64, np.int64]] = [(time[0], np.int64(0))]  # numba needs its type
+    heap.pop()
+    for node in range(degree.size):
+        if degree[node] == 0:
+            heapq.heappush(heap, (time[node], np.int64(node)))
+    while len(heap) > 0:
+        source = heapq.heappop(heap)[1]
+        order[count] = source
+        count += 1
+        for e in range(indptr[source], indptr[source + 1]):
+            target = np.int64(dst[e])
+            degree[target] -= 1
+            if degree[target] == 0:
+                heapq.heappush(heap, (time[target], target))
+    return count

@@ -1,0 +1,54 @@
+"""The time of each step of a replay, measured as the table ``steps`` measures the recorded ones."""
+
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+
+from jarvis.perf_report.timeline.steps import StepSource, TimedBy, timed_by
+from jarvis.schemas.names import C
+from jarvis.simulation.edges import Kind
+from jarvis.simulation.events import Int64s
+from jarvis.simulation.graph import Graph, What
+
+StepTimes = Callable[[Int64s], Int64s]
+"""Returns the time of each step in ns, for the times of all nodes."""
+
+
+def step_times(graph: Graph, steps: pl.DataFrame) -> StepTimes:
+    """Return the function that measures the steps of a replay.
+
+    Without marks the window is the step. Steps timed by their marks last from mark to mark, the
+    last one until the end of the window; steps timed by the GPU last from the end of the work of
+    the step before, or from the start of their own, to the end of their own.
+    """
+    marks = np.flatnonzero(graph.what == What.MARK)
+    if not marks.size or steps.is_empty() or steps[C.source][0] == StepSource.RECORDING:
+        return lambda times: np.array([times[graph.end] - times[graph.begin]])
+    if timed_by(steps) is TimedBy.MARKS:
+        bounds = np.append(marks[:-1], graph.end)
+        return lambda times: np.diff(times[bounds])
+    return _by_gpu(graph, marks)
+
+
+def _by_gpu(graph: Graph, marks: Int64s) -> StepTimes:
+    launches = np.flatnonzero(graph.kind == Kind.LAUNCH)
+    launched = graph.time[graph.src[launches]]
+    step = np.searchsorted(graph.time[marks], launched, side="right") - 1
+    own = (step >= 0) & (launched <= graph.time[marks[-1]])
+    starts, step = graph.dst[launches[own]], np.minimum(step[own], marks.size - 2)
+    durations = np.flatnonzero((graph.kind == Kind.DURATION) & (graph.what[graph.dst] == What.GPU_END))
+    end_of = np.full(graph.time.size, -1, np.int64)
+    end_of[graph.src[durations]] = graph.dst[durations]
+    ends = end_of[starts]
+
+    def measured(times: Int64s) -> Int64s:
+        last = np.full(marks.size - 1, np.iinfo(np.int64).min)
+        np.maximum.at(last, step, times[ends])
+        has_work = last > np.iinfo(np.int64).min
+        reached = np.maximum.accumulate(last)[has_work]
+        first = times[starts[step == step.min()]].min() if starts.size else 0
+        found: Int64s = np.diff(np.append(first, reached))
+        return found
+
+    return measured
