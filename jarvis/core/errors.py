@@ -199,6 +199,17 @@ class OutdatedRunError(RunError):
         )
 
 
+class NotSimulatedError(RunError):
+    """The step times of a run cannot be simulated."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"Step time not simulated: {reason}.")
+
+
+class ChangeError(JarvisError):
+    """A change of a step is unknown or not possible in this trace."""
+
+
 class OutputFolderError(RunError):
     """The output folder contains something that must not be overwritten."""
 

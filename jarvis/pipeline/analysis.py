@@ -32,6 +32,7 @@ from jarvis.run import (
     check_output_folder,
     open_reference,
 )
+from jarvis.simulation.stored import simulation_tables
 from jarvis.trace import OnProgress, Trace, TraceInfo, read_trace
 from jarvis.tracelens.imported import ImportedReport, report_info, typed_sheets
 from jarvis.tracelens.options import DEFAULT_OPTIONS, ReportOptions
@@ -151,7 +152,9 @@ def analyze(
         with step(3, progress, steps):
             for name in TABLES:
                 report.table(name)
-        source = TraceInput(report, info, extensions)
+        with step(4, progress, steps):
+            simulated = simulation_tables(read)
+        source = TraceInput(report, info, extensions, *simulated)
     else:
         imported = replace(read, hardware=hardware)
         with step(2, progress, steps):

@@ -98,6 +98,7 @@ def _run(
     tables |= {name: report.table(name) for name in source.sheets if name not in tables}
     tables |= {"operations": split.operations, "top_operations": split.top_operations}
     tables[HEALTH] = source.health
+    tables |= source.simulated
     tables |= {category_table(key): rows for key, rows in classified.items()}
     manifest = Manifest(
         jarvis_version=product_version(),
@@ -124,6 +125,7 @@ def _run(
         sheets=source.sheets,
         tables=tuple(tables),
         absent_tables=dict(report.absent_tables),
+        simulation=source.simulation,
     )
     return Run(
         manifest=manifest,

@@ -18,6 +18,7 @@ from jarvis.run import (
     Run,
     main_call_paths,
 )
+from jarvis.simulation.stored import TABLES, SimulationInfo, not_simulated
 from jarvis.text.format import counted, listed
 from jarvis.trace import TraceInfo
 from jarvis.trace_health import TABLE as HEALTH
@@ -212,6 +213,14 @@ class AnalysisInput(Protocol):
     def health(self) -> pl.DataFrame:
         """Return the table of facts about the input."""
 
+    @property
+    def simulated(self) -> Mapping[str, pl.DataFrame]:
+        """Return the tables of the dependency graph."""
+
+    @property
+    def simulation(self) -> SimulationInfo | None:
+        """Return what is known about the graph; None for a run of an earlier release."""
+
     def call_paths(self, classified: Mapping[str, pl.DataFrame]) -> Paths:
         """Return the call paths for the operations of each category."""
 
@@ -223,6 +232,8 @@ class TraceInput:
     report: TraceLensReport
     info: TraceInfo
     extensions: Extensions
+    simulated: Mapping[str, pl.DataFrame]
+    simulation: SimulationInfo | None
     steps: ClassVar[tuple[str, ...]] = STEPS
 
     @property
@@ -255,6 +266,16 @@ class ReportInput:
         return tuple(sheet_names(self.report.sheets))
 
     @property
+    def simulated(self) -> Mapping[str, pl.DataFrame]:
+        """Return no tables."""
+        return {}
+
+    @property
+    def simulation(self) -> SimulationInfo | None:
+        """Return that there are no events to replay."""
+        return not_simulated("the input is a report, which has no events")
+
+    @property
     def health(self) -> pl.DataFrame:
         """Return facts about the report."""
         return report_health(self.report)
@@ -282,6 +303,16 @@ class StoredInput:
     def sheets(self) -> tuple[str, ...]:
         """Return the stored sheets."""
         return self.run.manifest.sheets
+
+    @property
+    def simulated(self) -> Mapping[str, pl.DataFrame]:
+        """Return the stored tables of the graph."""
+        return {name: self.run.table(name) for name in TABLES if name in self.run.tables}
+
+    @property
+    def simulation(self) -> SimulationInfo | None:
+        """Return the stored information."""
+        return self.run.manifest.simulation
 
     @property
     def health(self) -> pl.DataFrame:

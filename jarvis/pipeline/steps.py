@@ -15,14 +15,15 @@ STEPS = (
     "Match the hardware",
     "GPU timeline",
     "Operations and rooflines",
+    "What-if",
     "Categories",
     "Analyses",
     "Reports",
     "Save",
 )
 REPORT_STEPS = STEPS[:2]
-IMPORT_STEPS = ("Read the report", STEPS[1], *STEPS[3:])
-REPROJECTION_STEPS = ("Open the analysis", STEPS[1], *STEPS[4:])
+IMPORT_STEPS = ("Read the report", STEPS[1], STEPS[3], *STEPS[5:])
+REPROJECTION_STEPS = ("Open the analysis", STEPS[1], *STEPS[5:])
 COMPARISON_STEPS = (*REPORT_STEPS, "Read the compared trace")
 
 

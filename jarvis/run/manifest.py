@@ -21,6 +21,7 @@ from jarvis.core.workspace import SCHEMA_VERSION
 from jarvis.findings import Status, Tier
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_report import Totals
+from jarvis.simulation.stored import SimulationInfo
 from jarvis.trace import TraceInfo
 
 ID_LENGTH = 12
@@ -108,7 +109,7 @@ class Manifest(_Frozen):
     other packages are missing. ``extension_notes`` and ``extension_failures`` are sentences about
     effects and errors of extensions; ``added_analyses`` describe third-party analyses.
     ``absent_tables`` are those without rows because the input lacks their data, with the missing
-    information.
+    information. ``simulation`` is None in runs from before step times were simulated.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -132,6 +133,7 @@ class Manifest(_Frozen):
     sheets: tuple[str, ...]
     tables: tuple[str, ...]
     absent_tables: dict[str, str] = {}
+    simulation: SimulationInfo | None = None
 
 
 def analysis_id(trace_sha256: str, options: Options) -> str:

@@ -7,7 +7,7 @@ tools; column names are ours and contain the unit.
 import polars as pl
 
 from jarvis.core.errors import MissingTableError
-from jarvis.schemas import comparison, sheets, steps, tables, trace_diff
+from jarvis.schemas import comparison, sheets, simulation, steps, tables, trace_diff
 from jarvis.schemas.columns import (
     ANY_PARAM,
     FLAG,
@@ -73,6 +73,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "timeline_states": steps.TIMELINE_STATES,
     "steps": steps.STEPS,
     "step_gaps": steps.STEP_GAPS,
+    **simulation.TABLES,
     "host_threads": tables.HOST_THREADS,
     "host_slices": tables.HOST_SLICES,
     "host_bins": tables.HOST_BINS,
@@ -207,6 +208,7 @@ _ABOUT = {
     "attention_steps": "The operations at each position of these groups.",
     "trace_health": "Facts about the quality of the trace, warnings first, with the affected "
     "results and how to record better.",
+    **simulation.ABOUT,
     **comparison.ABOUT,
 }
 _INTRODUCTION = """# Metrics

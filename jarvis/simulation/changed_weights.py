@@ -20,6 +20,7 @@ from jarvis.changes import (
     Span,
     Work,
 )
+from jarvis.core.errors import ChangeError
 from jarvis.simulation.edges import Kind
 from jarvis.simulation.events import Flags, Float64s, Int64s
 from jarvis.simulation.graph import Graph, What
@@ -36,10 +37,6 @@ ORDER = (
     Collective,
 )
 """The order in which changes that are made together apply."""
-
-
-class RefusedChangeError(Exception):
-    """A change is not possible in this trace; the message says why."""
 
 
 class Tables(Protocol):
@@ -114,7 +111,7 @@ def changed_weights(index: Index, tables: Tables, changes: Iterable[Change]) -> 
     counts.
 
     Raises:
-        RefusedChangeError: A change is not possible in this trace.
+        ChangeError: A change is not possible in this trace.
     """
     changed = _Changed(index, tables)
     for change in sorted(changes, key=lambda change: ORDER.index(type(change))):
@@ -172,12 +169,16 @@ class _Changed:
         graph = self.graph
         first, last = self.index.call_edges([change.first]), self.index.call_edges([change.last])
         if not first.size or not last.size:
-            raise RefusedChangeError("the calls of the launches are not in the graph")
+            raise ChangeError(
+                "The launches cannot be merged: their calls are not in the simulation."
+            )
         begin, end = int(graph.src[first[0]]), int(graph.dst[last[0]])
         inside = (graph.thread == graph.thread[begin]) & (graph.what <= What.CALL_END)
         inside &= (np.arange(inside.size) >= begin) & (np.arange(inside.size) <= end)
         if (inside & self.index.waiting_calls).any():
-            raise RefusedChangeError("a call between the launches waits for GPU work")
+            raise ChangeError(
+                "The launches cannot be merged: a call between them waits for GPU work."
+            )
         starts, stops = inside[graph.src], inside[graph.dst]
         held = np.zeros(graph.src.size, np.bool_)
         held[self.index.call_edges(self.tables.held_calls())] = True

@@ -50,11 +50,11 @@ class What(IntEnum):
 class Counts:
     """How the edges were found: counts for the quality of a simulation."""
 
-    launches: int
-    dropped_launches: int
-    unlinked: int
-    waits_from_calls: int
-    waits_by_nearness: int
+    launches: int = 0
+    dropped_launches: int = 0
+    unlinked: int = 0
+    waits_from_calls: int = 0
+    waits_by_nearness: int = 0
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,15 @@ import numpy as np
 
 from jarvis.simulation.events import Int64s
 from jarvis.simulation.graph import Graph, Int32s
+from jarvis.simulation.replay import replay
+
+
+def replayed(graph: Graph, weights: Int64s) -> tuple[Int64s, Int32s]:
+    """Return the time of each node under weights, and the edge that determines it or -1."""
+    times = np.empty(graph.time.size, np.int64)
+    edges = np.empty(graph.time.size, np.int32)
+    replay(graph.indptr, graph.src, weights, 0, times, edges)
+    return times, edges
 
 
 @dataclass(frozen=True)

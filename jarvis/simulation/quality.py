@@ -8,8 +8,7 @@ from pydantic import BaseModel, ConfigDict
 from jarvis.simulation.edges import Kind
 from jarvis.simulation.events import Int64s
 from jarvis.simulation.graph import Graph, What
-from jarvis.simulation.path import critical_path
-from jarvis.simulation.replay import replay
+from jarvis.simulation.path import critical_path, replayed
 
 STALL_PCT = 2.0
 MAX_STALLS = 3
@@ -59,11 +58,9 @@ class Quality(BaseModel):
 
 def quality(graph: Graph) -> Quality:
     """Return the quality of a graph."""
-    times = np.empty(graph.time.size, np.int64)
-    determining = np.empty(graph.time.size, np.int32)
-    replay(graph.indptr, graph.src, graph.nominal, 0, times, determining)
+    times, _ = replayed(graph, graph.nominal)
     usual_ns = int(times[graph.end] - times[graph.begin])
-    replay(graph.indptr, graph.src, graph.weight, 0, times, determining)
+    times, determining = replayed(graph, graph.weight)
     if (times != graph.time).any():
         return _not_simulated("the replay of the unchanged trace differs from the recording")
     window_ns = graph.window_ns

@@ -1,6 +1,7 @@
 """Replay a step under changes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -12,8 +13,26 @@ from jarvis.perf_report.work import COMPUTE as COMPUTE_KIND
 from jarvis.schemas.names import C
 from jarvis.simulation.changed_weights import Index, changed_weights
 from jarvis.simulation.events import Float64s, Int64s
-from jarvis.simulation.graph import Graph, Int32s
-from jarvis.simulation.replay import replay
+from jarvis.simulation.graph import Graph
+from jarvis.simulation.path import Path, critical_path, replayed
+from jarvis.simulation.steps import StepTimes, step_times
+from jarvis.simulation.stored import HELD
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A replay: times in ns of the window, of each step and of all GPU work, and its path."""
+
+    window_ns: int
+    steps_ns: tuple[int, ...]
+    gpu_time_ns: int
+    path: Path
+
+    @property
+    def step_ns(self) -> float:
+        """The median step."""
+        return float(np.median(self.steps_ns))
+
 
 MAX_SLOWDOWN = 64.0
 """An operation that can take that many times as long never moves the step."""
@@ -23,72 +42,54 @@ SLACK_STEP, SLACK_NS = 1.05, 1_000
 
 
 class Simulation:
-    """A recorded window of steps, and how long it takes under changes.
+    """The recorded steps of a run, and how long they take under changes.
 
     Args:
         graph: The dependencies of the recording.
-        gpu_work: The table ``gpu_work``.
-        operations: The table ``operations``.
-        collectives: The table ``collectives``.
-        calls: ``uid`` of the calls that keep their length in a graph launch.
+        tables: The tables of the run; those needed are ``gpu_work``, ``operations``, ``steps``,
+            ``collectives`` and ``sim_spans``.
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        gpu_work: pl.DataFrame,
-        operations: pl.DataFrame,
-        collectives: pl.DataFrame | None = None,
-        calls: Int64s | None = None,
-    ) -> None:
-        self.graph = graph
-        self._gpu_work, self._operations = gpu_work, operations
-        self._collectives = collectives
-        self._calls = np.empty(0, np.int64) if calls is None else calls
+    def __init__(self, graph: Graph, tables: Mapping[str, pl.DataFrame]) -> None:
+        self.graph, self.tables = graph, tables
         self._index = Index(graph)
-        self._replayed: dict[str, int] = {}
+        self._replayed: dict[str, Replay] = {}
 
-    @property
-    def window_ns(self) -> int:
-        """The recorded time, which the replay without changes gives, too."""
-        return self.graph.window_ns
+    @cached_property
+    def recorded(self) -> "Replay":
+        """The recording."""
+        return self.replay([])
 
-    def window_after_ns(self, changes: Iterable[Change]) -> int:
-        """Return the time of the window under changes that are made together.
+    def replay(self, changes: Iterable[Change]) -> "Replay":
+        """Return the replay under changes that are made together.
 
         Raises:
-            RefusedChangeError: A change is not possible in this trace.
+            ChangeError: A change is not possible in this trace.
         """
         together = Several(changes=tuple(changes))
         key = together.model_dump_json()
         if key not in self._replayed:
-            times, _ = self.times(self.weights(together))
-            self._replayed[key] = int(times[self.graph.end] - times[self.graph.begin])
+            weights = changed_weights(self._index, self, together)
+            times, edges = replayed(self.graph, weights)
+            self._replayed[key] = Replay(
+                window_ns=int(times[self.graph.end] - times[self.graph.begin]),
+                steps_ns=tuple(self._step_times(times).tolist()),
+                gpu_time_ns=int(weights[self._index.gpu_edge[1]].sum()),
+                path=critical_path(self.graph, times, edges, weights),
+            )
         return self._replayed[key]
+
+    @cached_property
+    def _step_times(self) -> StepTimes:
+        return step_times(self.graph, self.tables["steps"])
 
     def saved_ns(self, changes: Iterable[Change]) -> int:
         """Return what the window gains; negative if it takes longer."""
-        return self.window_ns - self.window_after_ns(changes)
+        return self.recorded.window_ns - self.replay(changes).window_ns
 
-    def kernel_time_saved_ns(self, changes: Iterable[Change]) -> int:
-        """Return what GPU work takes less, whether the window gains from it or not."""
-        edges = self._index.gpu_edge[1]
-        return int((self.graph.weight[edges] - self.weights(changes)[edges]).sum())
-
-    def floor_ns(self) -> int:
-        """Return the window with all computation of the GPU at no time."""
-        return self.window_after_ns([ScaleGpu(work=Work(category=COMPUTE), factor=0)])
-
-    def weights(self, changes: Iterable[Change]) -> Int64s:
-        """Return the weights of the edges under changes."""
-        return changed_weights(self._index, self, changes)
-
-    def times(self, weights: Int64s) -> tuple[Int64s, Int32s]:
-        """Return the time of each node and the edge that determines it."""
-        times = np.empty(self.graph.time.size, np.int64)
-        edges = np.empty(self.graph.time.size, np.int32)
-        replay(self.graph.indptr, self.graph.src, weights, 0, times, edges)
-        return times, edges
+    def gpu_time_saved_ns(self, changes: Iterable[Change]) -> int:
+        """Return what GPU work takes less, whether the steps gain from it or not."""
+        return self.recorded.gpu_time_ns - self.replay(changes).gpu_time_ns
 
     def slowdown(self, work: Work) -> float:
         """Return how many times as long GPU work could take without moving the window.
@@ -97,8 +98,7 @@ class Simulation:
         """
 
         def moves(factor: float) -> bool:
-            after = self.window_after_ns([ScaleGpu(work=work, factor=factor)])
-            return after > self.window_ns + SLACK_NS
+            return self.saved_ns([ScaleGpu(work=work, factor=factor)]) < -SLACK_NS
 
         if not moves(MAX_SLOWDOWN):
             return MAX_SLOWDOWN
@@ -118,9 +118,9 @@ class Simulation:
         if work.category == COMPUTE:
             wanted |= pl.col(C.kind) == COMPUTE_KIND
         elif work.category is not None:
-            rows = self._operations.filter(pl.col(C.category) == work.category)[C.uid]
+            rows = self.tables["operations"].filter(pl.col(C.category) == work.category)[C.uid]
             wanted |= pl.col(C.operation_uid).is_in(rows.implode())
-        return self._gpu_work.filter(wanted)[C.uid].to_numpy()
+        return self.tables["gpu_work"].filter(wanted)[C.uid].to_numpy()
 
     def target_factors(self, work: Work, target_pct: float) -> tuple[Int64s, Float64s]:
         """Return the GPU events of operations below a target, and the factor of each.
@@ -130,7 +130,8 @@ class Simulation:
         """
         factors = self._target_factors(target_pct)
         events = (
-            self._gpu_work.select(C.uid, C.operation_uid, C.dur_ns)
+            self.tables["gpu_work"]
+            .select(C.uid, C.operation_uid, C.dur_ns)
             .filter(pl.col(C.uid).is_in(self.uids(work)))
             .join(factors, left_on=C.operation_uid, right_on=C.uid)
         )
@@ -141,9 +142,11 @@ class Simulation:
         return factor[C.uid].to_numpy(), factor["factor"].to_numpy()
 
     def _target_factors(self, target_pct: float) -> pl.DataFrame:
-        return self._operations.filter(
-            impact.is_judged() & (pl.col(C.pct_roofline) <= impact.ANOMALY_PCT)
-        ).select(C.uid, factor=1 - impact.saved_us(target_pct) / pl.col(C.kernel_time_us))
+        return (
+            self.tables["operations"]
+            .filter(impact.is_judged() & (pl.col(C.pct_roofline) <= impact.ANOMALY_PCT))
+            .select(C.uid, factor=1 - impact.saved_us(target_pct) / pl.col(C.kernel_time_us))
+        )
 
     def fastest_ns(self, uids: Sequence[int]) -> Int64s:
         """Return for each collective the time of the fastest of its kind, group and size."""
@@ -153,13 +156,12 @@ class Simulation:
 
     @cached_property
     def _fastest(self) -> pl.DataFrame:
-        if self._collectives is None:
-            return pl.DataFrame(schema={C.uid: pl.Int64, "fastest": pl.Int64})
         same = [C.collective, C.group, C.message_mb]
-        return self._collectives.select(
+        return self.tables["collectives"].select(
             C.uid, fastest=(pl.col(C.dur_us).min().over(same) * 1e3).round().cast(pl.Int64)
         )
 
     def held_calls(self) -> Int64s:
         """Return the calls that load modules or allocate, which keep their length."""
-        return self._calls
+        spans = self.tables["sim_spans"]
+        return spans.filter(pl.col(C.cause).is_in(HELD))[C.uid].to_numpy()

@@ -37,7 +37,9 @@ def _by_gpu(graph: Graph, marks: Int64s) -> StepTimes:
     step = np.searchsorted(graph.time[marks], launched, side="right") - 1
     own = (step >= 0) & (launched <= graph.time[marks[-1]])
     starts, step = graph.dst[launches[own]], np.minimum(step[own], marks.size - 2)
-    durations = np.flatnonzero((graph.kind == Kind.DURATION) & (graph.what[graph.dst] == What.GPU_END))
+    durations = np.flatnonzero(
+        (graph.kind == Kind.DURATION) & (graph.what[graph.dst] == What.GPU_END)
+    )
     end_of = np.full(graph.time.size, -1, np.int64)
     end_of[graph.src[durations]] = graph.dst[durations]
     ends = end_of[starts]

@@ -62,9 +62,10 @@ def test_a_replay_agrees_with_a_trace_written_anew(
     uids = kernels[C.uid].to_list()
     changed = [uid for uid, family in zip(uids, found, strict=True) if family in families]
     work = trace.gpu_events.select(C.uid, pl.col(C.uid).alias(C.operation_uid))
-    simulation = Simulation(graph, work, work)
+    steps = pl.DataFrame(schema={C.source: pl.String})
+    simulation = Simulation(graph, {"gpu_work": work, "steps": steps})
     scaled = ScaleGpu(work=Work(uids=tuple(changed or uids)), factor=factor)
-    replayed = simulation.window_after_ns([scaled])
+    replayed = simulation.replay([scaled]).window_ns
     truth = build_graph(write(tmp_path / "after.json", monkeypatch, factor, families)[0])
     assert truth is not None
     assert replayed == pytest.approx(truth.window_ns, rel=MAX_ERROR_PCT / 100)

@@ -10,6 +10,7 @@ import polars as pl
 from jarvis.schemas.names import C
 from jarvis.simulation.graph import Graph, build_graph
 from jarvis.simulation.simulation import Simulation
+from jarvis.simulation.stored import simulation_tables
 from jarvis.trace import Trace, read_trace
 
 PID = 100
@@ -103,6 +104,7 @@ class Tiny:
         trace = self.read(folder)
         graph = build_graph(trace)
         assert graph is not None
+        steps = {"steps": pl.DataFrame(schema={C.source: pl.String})}
         work = trace.gpu_events.select(
             C.uid,
             C.name,
@@ -117,7 +119,8 @@ class Tiny:
             pct_roofline=pl.lit(50.0),
             bound=pl.lit("COMPUTE_BOUND"),
         )
-        return Simulation(graph, work, rows)
+        tables, _ = simulation_tables(trace)
+        return Simulation(graph, {"gpu_work": work, "operations": rows, **tables, **steps})
 
     def _add(
         self,
