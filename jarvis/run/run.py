@@ -185,7 +185,7 @@ class Run:
             )
         if info.quality.grade is Grade.NOT_SIMULATED:
             raise NotSimulatedError(info.quality.reason or "")
-        return Simulation(stored_graph(self.tables, info), self.tables)
+        return Simulation(stored_graph(self.tables, info), self.tables, info.quality.stalls)
 
     def with_tables(self, tables: Mapping[str, pl.DataFrame]) -> Self:
         """Return a copy of the run with additional tables."""

@@ -56,10 +56,14 @@ class Tables(Protocol):
 
 
 class Index:
-    """Where the events of a graph are among its nodes and edges."""
+    """Where the events of a graph are among its nodes and edges.
 
-    def __init__(self, graph: Graph) -> None:
+    ``stalls``: edges whose unexplained time no change takes away.
+    """
+
+    def __init__(self, graph: Graph, stalls: Int64s | None = None) -> None:
         self.graph = graph
+        self.stalls = np.empty(0, np.int64) if stalls is None else stalls
         own = np.flatnonzero(graph.kind == Kind.DURATION)
         self.gpu_edge = self._by_uid(own[graph.what[graph.dst[own]] == What.GPU_END])
         self.call_edge = self._by_uid(own[graph.what[graph.dst[own]] == What.CALL_END])
@@ -130,6 +134,9 @@ class _Changed:
 
     def weights(self) -> Int64s:
         self._scale_host()
+        stalls = self.index.stalls
+        unexplained = self.graph.weight[stalls] - self.graph.nominal[stalls]
+        self.weight[stalls] = np.maximum(self.weight[stalls], unexplained)
         return self.weight
 
     @singledispatchmethod
@@ -180,11 +187,10 @@ class _Changed:
                 "The launches cannot be merged: a call between them waits for GPU work."
             )
         starts, stops = inside[graph.src], inside[graph.dst]
-        held = np.zeros(graph.src.size, np.bool_)
-        held[self.index.call_edges(self.tables.held_calls())] = True
-        held[first] = True
+        keeps = self.held_calls[graph.dst]
+        keeps[first] = True
         is_host = np.isin(graph.kind, (Kind.HOST, Kind.DURATION)) & starts & stops
-        self.weight[is_host & ~held] = 0
+        self.weight[is_host & ~keeps] = 0
         launches = np.isin(graph.kind, (Kind.LAUNCH, Kind.UNLINKED)) & starts
         self.weight[launches] = np.minimum(self.weight[launches], graph.constants.launch)
 
@@ -211,6 +217,13 @@ class _Changed:
             uids = self.graph.uid[self.graph.dst[edges]]
             durations = self.tables.fastest_ns(uids.tolist()).astype(np.float64)
         self._shorten(edges, durations)
+
+    @cached_property
+    def held_calls(self) -> Flags:
+        """Whether the node is the end of a call that loads modules or allocates."""
+        held = np.zeros(self.graph.time.size, np.bool_)
+        held[self.graph.dst[self.index.call_edges(self.tables.held_calls())]] = True
+        return held
 
     def _shorten(self, edges: Int64s, durations: Float64s) -> None:
         """Set durations of GPU events; an event that another change changed keeps the shorter."""
@@ -279,9 +292,7 @@ class _Changed:
             inside = _length_before(begins, stops, end) - _length_before(begins, stops, start)
             covered[on_thread] = np.maximum(covered[on_thread], inside[on_thread])
         is_call = graph.kind[rows] == Kind.DURATION
-        launches = (
-            self.index.launch_calls[graph.src[rows]] | self.index.launch_calls[graph.dst[rows]]
-        )
+        launches = self.index.launch_calls[graph.src[rows]] & ~self.held_calls[graph.dst[rows]]
         keeps = is_call & (launches | self.index.waiting_calls[graph.dst[rows]])
         keeps |= is_call & (covered < end - start)
         return np.where(keeps, 0, covered)

@@ -1,5 +1,6 @@
 """How far the replay of a trace can be trusted."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 import numpy as np
@@ -54,6 +55,18 @@ class Quality(BaseModel):
     unexplained_pct: float = 0.0
     inferred_pct: float = 0.0
     stalls: tuple[Stall, ...] = ()
+
+
+def stall_edges(graph: Graph, stalls: Iterable[Stall]) -> Int64s:
+    """Return the edges whose unexplained time a replay takes as given."""
+    residual = graph.weight - graph.nominal
+    found = [
+        np.flatnonzero(
+            graph.binding & (graph.uid[graph.dst] == stall.uid) & (residual == stall.ns)
+        )
+        for stall in stalls
+    ]
+    return np.concatenate([np.empty(0, np.int64), *found])
 
 
 def quality(graph: Graph) -> Quality:

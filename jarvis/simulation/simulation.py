@@ -13,8 +13,9 @@ from jarvis.perf_report.work import COMPUTE as COMPUTE_KIND
 from jarvis.schemas.names import C
 from jarvis.simulation.changed_weights import Index, changed_weights
 from jarvis.simulation.events import Float64s, Int64s
-from jarvis.simulation.graph import Graph
+from jarvis.simulation.graph import Graph, What
 from jarvis.simulation.path import Path, critical_path, replayed
+from jarvis.simulation.quality import Stall, stall_edges
 from jarvis.simulation.steps import StepTimes, step_times
 from jarvis.simulation.stored import HELD
 
@@ -48,11 +49,14 @@ class Simulation:
         graph: The dependencies of the recording.
         tables: The tables of the run; those needed are ``gpu_work``, ``operations``, ``steps``,
             ``collectives`` and ``sim_spans``.
+        stalls: Unexplained time that every replay takes as given.
     """
 
-    def __init__(self, graph: Graph, tables: Mapping[str, pl.DataFrame]) -> None:
+    def __init__(
+        self, graph: Graph, tables: Mapping[str, pl.DataFrame], stalls: Iterable[Stall] = ()
+    ) -> None:
         self.graph, self.tables = graph, tables
-        self._index = Index(graph)
+        self.index = Index(graph, stall_edges(graph, stalls))
         self._replayed: dict[str, Replay] = {}
 
     @cached_property
@@ -69,15 +73,26 @@ class Simulation:
         together = Several(changes=tuple(changes))
         key = together.model_dump_json()
         if key not in self._replayed:
-            weights = changed_weights(self._index, self, together)
+            weights = changed_weights(self.index, self, together)
             times, edges = replayed(self.graph, weights)
             self._replayed[key] = Replay(
                 window_ns=int(times[self.graph.end] - times[self.graph.begin]),
                 steps_ns=tuple(self._step_times(times).tolist()),
-                gpu_time_ns=int(weights[self._index.gpu_edge[1]].sum()),
+                gpu_time_ns=int(weights[self.index.gpu_edge[1]].sum()),
                 path=critical_path(self.graph, times, edges, weights),
             )
         return self._replayed[key]
+
+    @cached_property
+    def threads(self) -> list[int]:
+        """The numbers of the threads whose calls are in the graph."""
+        found = np.unique(self.graph.thread[self.graph.what == What.CALL_START])
+        return [int(thread) for thread in found]
+
+    @cached_property
+    def waiting_calls(self) -> Int64s:
+        """The calls that wait for GPU work."""
+        return np.unique(self.graph.uid[self.index.waiting_calls])
 
     @cached_property
     def _step_times(self) -> StepTimes:

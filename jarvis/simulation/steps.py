@@ -28,10 +28,12 @@ def step_times(graph: Graph, steps: pl.DataFrame) -> StepTimes:
     if timed_by(steps) is TimedBy.MARKS:
         bounds = np.append(marks[:-1], graph.end)
         return lambda times: np.diff(times[bounds])
-    return _by_gpu(graph, marks)
+    start = steps.drop_nulls(C.dur_ns)[C.start_ns].min()
+    return _by_gpu(graph, marks, (start if isinstance(start, int) else 0) - graph.first_ns)
 
 
-def _by_gpu(graph: Graph, marks: Int64s) -> StepTimes:
+def _by_gpu(graph: Graph, marks: Int64s, start_ns: int) -> StepTimes:
+    """Return the function for steps timed by the GPU, the first of which starts at ``start_ns``."""
     launches = np.flatnonzero(graph.kind == Kind.LAUNCH)
     launched = graph.time[graph.src[launches]]
     step = np.searchsorted(graph.time[marks], launched, side="right") - 1
@@ -43,13 +45,14 @@ def _by_gpu(graph: Graph, marks: Int64s) -> StepTimes:
     end_of = np.full(graph.time.size, -1, np.int64)
     end_of[graph.src[durations]] = graph.dst[durations]
     ends = end_of[starts]
+    begins = starts[graph.time[starts] >= start_ns]
 
     def measured(times: Int64s) -> Int64s:
         last = np.full(marks.size - 1, np.iinfo(np.int64).min)
         np.maximum.at(last, step, times[ends])
         has_work = last > np.iinfo(np.int64).min
         reached = np.maximum.accumulate(last)[has_work]
-        first = times[starts[step == step.min()]].min() if starts.size else 0
+        first = times[begins].min() if begins.size else 0
         found: Int64s = np.diff(np.append(first, reached))
         return found
 

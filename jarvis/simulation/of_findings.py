@@ -1,0 +1,90 @@
+"""The change of the recording that a finding stands for."""
+
+import polars as pl
+
+from jarvis.changes import (
+    Change,
+    Collective,
+    CollectiveMode,
+    RemoveGpu,
+    RemoveWait,
+    ScaleGpu,
+    ScaleHost,
+    Span,
+    Work,
+)
+from jarvis.findings import COMMUNICATION_POOL, COPIES_POOL, IDLE_POOL, Finding
+from jarvis.perf_report.timeline import host_spans
+from jarvis.perf_report.timeline.idle_gaps import IdleCause
+from jarvis.schemas.names import C
+from jarvis.simulation.merging import merged_launches
+from jarvis.simulation.simulation import Simulation
+
+_SPANS_OF = {
+    IdleCause.DATA_LOADING: host_spans.DATA_LOADING,
+    IdleCause.ALLOCATOR: host_spans.ALLOCATOR,
+    IdleCause.KERNEL_LOADING: host_spans.KERNEL_LOADING,
+}
+"""Causes of idle time whose host calls are known; other causes are the host's time in the gaps."""
+
+
+def finding_changes(finding: Finding, simulation: Simulation) -> tuple[Change, ...]:
+    """Return the changes that a finding proposes, by its middle estimate; none if it has no saving.
+
+    Kernels get shorter by what the finding saves on them, or go with their launches if that is all
+    of their time. Launches of a step that the host holds up are merged, other host time in the gaps
+    is removed, waits are not waited for, and communication is hidden.
+    """
+    if finding.impact is None:
+        return ()
+    pool = finding.time_pool or ""
+    if pool.startswith(IDLE_POOL):
+        return _idle(pool.removeprefix(IDLE_POOL).strip(), simulation)
+    if pool.startswith(COMMUNICATION_POOL):
+        uids = simulation.tables["collectives"][C.uid].to_list()
+        return (Collective(uids=tuple(uids), mode=CollectiveMode.HIDDEN),)
+    work = simulation.tables["gpu_work"]
+    if pool.startswith(COPIES_POOL):
+        direction = pool.removeprefix(COPIES_POOL).strip()
+        is_own = pl.col(C.cat) == "gpu_memcpy"
+        own = work.filter(is_own & (pl.col(C.direction) == direction if direction else True))
+    else:
+        rows = {*(reference.uid for reference in finding.operations), *finding.shared_uids}
+        own = work.filter(pl.col(C.operation_uid).is_in(sorted(rows)))
+        if finding.kernels:
+            own = own.filter(pl.col(C.name).is_in(finding.kernels))
+    return _shorter(own, finding.impact.saved_ms.mid)
+
+
+def _shorter(own: pl.DataFrame, saved_ms: float) -> tuple[Change, ...]:
+    own_ms = float(own[C.dur_ns].sum()) / 1e6
+    if own_ms <= 0:
+        return ()
+    work = Work(uids=tuple(own[C.uid].to_list()))
+    factor = 1 - saved_ms / own_ms
+    return (ScaleGpu(work=work, factor=factor) if factor > 0 else RemoveGpu(work=work),)
+
+
+def _idle(cause: str, simulation: Simulation) -> tuple[Change, ...]:
+    if cause == IdleCause.LAUNCH_BOUND:
+        return merged_launches(simulation)
+    if cause == IdleCause.SYNCHRONIZATION:
+        return (RemoveWait(calls=tuple(simulation.waiting_calls.tolist())),)
+    spans = simulation.tables["sim_spans"]
+    if cause in _SPANS_OF:
+        own = spans.filter(pl.col(C.cause) == _SPANS_OF[IdleCause(cause)])
+    else:
+        own = _in_gaps(cause, simulation)
+    found = own.select(C.thread, C.start_ns, C.end_ns).unique(maintain_order=True)
+    return (ScaleHost(spans=tuple(Span(**row) for row in found.iter_rows(named=True)), factor=0),)
+
+
+def _in_gaps(cause: str, simulation: Simulation) -> pl.DataFrame:
+    """Return the gaps of a cause, or at a place of the steps, or all, on every thread."""
+    gaps = simulation.tables["step_gaps"]
+    if cause:
+        gaps = gaps.filter((pl.col(C.cause) == cause) | (pl.col(C.place) == cause))
+    threads = pl.DataFrame({C.thread: simulation.threads}, schema={C.thread: pl.Int64})
+    return gaps.select(C.start_ns, (pl.col(C.start_ns) + pl.col(C.dur_ns)).alias(C.end_ns)).join(
+        threads, how="cross"
+    )
