@@ -61,9 +61,7 @@ def stall_edges(graph: Graph, stalls: Iterable[Stall]) -> Int64s:
     """Return the edges whose unexplained time a replay takes as given."""
     residual = graph.weight - graph.nominal
     found = [
-        np.flatnonzero(
-            graph.binding & (graph.uid[graph.dst] == stall.uid) & (residual == stall.ns)
-        )
+        np.flatnonzero(graph.binding & (graph.uid[graph.dst] == stall.uid) & (residual == stall.ns))
         for stall in stalls
     ]
     return np.concatenate([np.empty(0, np.int64), *found])

@@ -14,7 +14,7 @@ from jarvis.schemas.names import C
 from jarvis.simulation.changed_weights import Index, changed_weights
 from jarvis.simulation.events import Float64s, Int64s
 from jarvis.simulation.graph import Graph, What
-from jarvis.simulation.path import Path, critical_path, replayed
+from jarvis.simulation.path import Path, PathPart, critical_path, path_parts, replayed
 from jarvis.simulation.quality import Stall, stall_edges
 from jarvis.simulation.steps import StepTimes, step_times
 from jarvis.simulation.stored import HELD
@@ -123,6 +123,20 @@ class Simulation:
             low, high = (low, middle) if moves(middle) else (middle, high)
         return low
 
+    def path_parts(self, replay: Replay) -> list[PathPart]:
+        """Return the parts of the critical path of a replay, GPU work by category."""
+        return path_parts(self.graph, replay.path, self._names_of_work)
+
+    @cached_property
+    def _names_of_work(self) -> dict[int, str]:
+        categories = self.tables["operations"].select(
+            pl.col(C.uid).alias(C.operation_uid), C.category
+        )
+        work = self.tables["gpu_work"].join(categories, on=C.operation_uid, how="left")
+        name = pl.when(pl.col(C.kind) == COMPUTE_KIND).then(C.category).otherwise(C.kind)
+        named = work.select(C.uid, name.fill_null("unlinked kernels"))
+        return dict(named.iter_rows())
+
     # What changes mean in the tables (``changed_weights.Tables``).
 
     def uids(self, work: Work) -> Int64s:
@@ -155,6 +169,12 @@ class Simulation:
             C.uid, factor=pl.max_horizontal("factor", pl.min_horizontal(least, 1.0))
         ).filter(pl.col("factor") < 1)
         return factor[C.uid].to_numpy(), factor["factor"].to_numpy()
+
+    def judged(self, work: Work) -> bool:
+        """Return whether the efficiency of any operation of some work is known."""
+        own = self.tables["gpu_work"].filter(pl.col(C.uid).is_in(self.uids(work)))
+        rows = self._target_factors(impact.FULL_PCT)[C.uid]
+        return bool(own[C.operation_uid].is_in(rows.implode()).any())
 
     def _target_factors(self, target_pct: float) -> pl.DataFrame:
         return (

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import numpy as np
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
@@ -9,6 +10,7 @@ from jarvis.perf_report.timeline import host_spans
 from jarvis.perf_report.timeline.host_spans import HostActivity, host_activity, with_threads
 from jarvis.schemas import conform
 from jarvis.schemas.names import C
+from jarvis.simulation.edges import Kind
 from jarvis.simulation.graph import Counts, CycleError, Graph, build_graph
 from jarvis.simulation.quality import Grade, Quality, quality
 from jarvis.simulation.weights import Constants
@@ -58,7 +60,7 @@ def simulation_tables(trace: Trace) -> tuple[dict[str, pl.DataFrame], Simulation
         return {}, not_simulated("events of the same instant wait for each other")
     if graph is None:
         return {}, not_simulated("it has no timed events")
-    spans, left_out = _spans(trace)
+    spans, left_out = _spans(trace, graph)
     info = SimulationInfo(
         quality=quality(graph),
         window_ns=graph.window_ns,
@@ -115,9 +117,11 @@ def stored_graph(tables: Mapping[str, pl.DataFrame], info: SimulationInfo) -> Gr
     )
 
 
-def _spans(trace: Trace) -> tuple[pl.DataFrame, int]:
+def _spans(trace: Trace, graph: Graph) -> tuple[pl.DataFrame, int]:
     """Return the table ``sim_spans`` and how many spans it lacks."""
     activity = host_activity(trace)
+    waiting = graph.uid[graph.dst[graph.kind == Kind.SYNC]]
+    waits = trace.runtime.filter(pl.col(C.uid).is_in(np.unique(waiting)))
     frames = trace.python_functions.filter(pl.col(C.dur_ns) >= LONG_FRAME_NS)
     annotations = trace.annotations.filter(pl.col(C.cat) == "user_annotation")
     found = pl.concat(
@@ -126,6 +130,7 @@ def _spans(trace: Trace) -> tuple[pl.DataFrame, int]:
             *(
                 _calls(events, activity, cause)
                 for events, cause in (
+                    (waits, host_spans.SYNCHRONIZATION),
                     (trace.cpu_ops, OPERATOR),
                     (annotations, ANNOTATION),
                     (frames, PYTHON),
@@ -139,12 +144,7 @@ def _spans(trace: Trace) -> tuple[pl.DataFrame, int]:
 
 
 def _with_causes(activity: HostActivity) -> list[pl.DataFrame]:
-    causes = (
-        host_spans.DATA_LOADING,
-        host_spans.ALLOCATOR,
-        host_spans.KERNEL_LOADING,
-        host_spans.SYNCHRONIZATION,
-    )
+    causes = (host_spans.DATA_LOADING, host_spans.ALLOCATOR, host_spans.KERNEL_LOADING)
     return [
         calls.select(
             C.uid,
