@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jarvis.perf_report.call_tree.trace_tree import TraceTree as TraceTree
     from jarvis.perf_report.call_tree.trace_tree import read_trace_tree as read_trace
     from jarvis.pipeline import analyze as analyze
+    from jarvis.pipeline import what_if as what_if
     from jarvis.run import Run as Run
 
 _SOURCES = {
@@ -29,6 +30,7 @@ _SOURCES = {
     "analyze": ("jarvis.pipeline", "analyze"),
     "load_hardware": ("jarvis.hardware", "load_hardware"),
     "read_trace": ("jarvis.perf_report.call_tree.trace_tree", "read_trace_tree"),
+    "what_if": ("jarvis.pipeline", "what_if"),
 }
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "analyze",
     "load_hardware",
     "read_trace",
+    "what_if",
 ]
 
 

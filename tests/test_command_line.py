@@ -42,6 +42,7 @@ AS_JSON = {
     "hardware check": ["hardware", "check", "{arch}"],
     "hardware add": ["hardware", "add", "{arch}"],
     "reproject": ["reproject", "{run}", "--platform", "H100 SXM", "--output-dir", "{new}"],
+    "what-if": ["what-if", "{run}", "--change", "scale=compute:0.5"],
 }
 """A call of each command that prints results."""
 

@@ -33,6 +33,7 @@ from jarvis.cli.terminal import print_line, print_text
 from jarvis.cli.token import add_token
 from jarvis.cli.tree import add_tree
 from jarvis.cli.validate import add_validate
+from jarvis.cli.what_if import add_what_if
 from jarvis.cli.worker import add_worker
 from jarvis.core.errors import JarvisError
 from jarvis.core.gc_tuning import raise_thresholds
@@ -154,6 +155,7 @@ def parser() -> argparse.ArgumentParser:
     add_sample(commands)
     add_hardware(commands)
     add_reproject(commands)
+    add_what_if(commands)
     add_list(commands)
     add_archive(commands)
     add_token(commands)

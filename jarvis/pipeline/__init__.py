@@ -10,6 +10,7 @@ from jarvis.pipeline.inputs import (
     reprojected_options,
 )
 from jarvis.pipeline.reprojection import opened_at, reproject
+from jarvis.pipeline.simulated_steps import WhatIf, simulated, what_if
 from jarvis.pipeline.steps import REPROJECTION_STEPS, STEPS, Progress, Step
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "STEPS",
     "Progress",
     "Step",
+    "WhatIf",
     "analyze",
     "choose_hardware",
     "chosen_options",
@@ -28,4 +30,6 @@ __all__ = [
     "read_info",
     "reproject",
     "reprojected_options",
+    "simulated",
+    "what_if",
 ]

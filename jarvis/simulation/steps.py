@@ -20,7 +20,8 @@ def step_times(graph: Graph, steps: pl.DataFrame) -> StepTimes:
 
     Without marks the window is the step. Steps timed by their marks last from mark to mark, the
     last one until the end of the window; steps timed by the GPU last from the end of the work of
-    the step before, or from the start of their own, to the end of their own.
+    the step before, or from the start of their own, to the end of their own. Where the GPU gets
+    faster than the host, which runs ahead of it, the host sets the pace.
     """
     marks = np.flatnonzero(graph.what == What.MARK)
     if not marks.size or steps.is_empty() or steps[C.source][0] == StepSource.RECORDING:
@@ -29,7 +30,10 @@ def step_times(graph: Graph, steps: pl.DataFrame) -> StepTimes:
         bounds = np.append(marks[:-1], graph.end)
         return lambda times: np.diff(times[bounds])
     start = steps.drop_nulls(C.dur_ns)[C.start_ns].min()
-    return _by_gpu(graph, marks, (start if isinstance(start, int) else 0) - graph.first_ns)
+    by_gpu = _by_gpu(graph, marks, (start if isinstance(start, int) else 0) - graph.first_ns)
+    if steps[C.source][0] == StepSource.ENGINE:
+        return by_gpu
+    return lambda times: max(by_gpu(times), np.diff(times[marks]), key=np.sum)
 
 
 def _by_gpu(graph: Graph, marks: Int64s, start_ns: int) -> StepTimes:

@@ -12,6 +12,7 @@ from pydantic.dataclasses import dataclass
 from jarvis.core.errors import RunError
 from jarvis.core.request import AnalysisOptions, public_name
 from jarvis.hardware import load_hardware
+from jarvis.pipeline.simulated_steps import MAX_CHANGES, WhatIf, simulated
 from jarvis.run import Run
 from jarvis.run.results import results_data
 from jarvis.server import actions
@@ -210,6 +211,20 @@ def artifact(
     if path is None:
         raise UnknownArtifactError(analysis_id)
     return to_save(path)
+
+
+class Changes(BaseModel, title="Changes"):
+    """Changes that are simulated together, as for `jarvis what-if`, such as `scale=gemm:0.5`."""
+
+    changes: list[Annotated[str, Field(max_length=_MAX_PATH_LENGTH)]] = Field(
+        max_length=MAX_CHANGES
+    )
+
+
+@router.post("/{analysis_id}/what-if", summary="Simulate a step under changes")
+def what_if(person: Caller, analysis_id: AnalysisId, changes: Changes) -> WhatIf:
+    """Return what a step would take; rejected (400) if the step or a change is not simulated."""
+    return simulated(Run.load(_root(person, analysis_id)), changes.changes)
 
 
 @router.delete("/{analysis_id}", summary="Delete an analysis")

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from fnmatch import translate
 from pathlib import Path
-from typing import TypeAlias
+from tempfile import TemporaryDirectory
+from typing import Any, TypeAlias
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -31,9 +32,13 @@ from jarvis.simulation.merging import merged_launches
 from jarvis.simulation.of_findings import finding_changes
 from jarvis.simulation.quality import Grade
 from jarvis.simulation.simulation import Simulation
-from jarvis.text.format import listed
+from jarvis.text.format import listed, milliseconds, percent
 
 MAX_CHANGES = 100
+MINUS = "\N{MINUS SIGN}"
+NOTHING_PCT = 0.01
+"""A step that changes by less than this counts as unchanged."""
+
 MERGE_LAUNCHES = "merge-launches"
 FORMS = (
     "finding=P1",
@@ -91,8 +96,36 @@ class WhatIf(_Frozen):
     critical_path: tuple[PathShare, ...]
     changes: tuple[ChangeAlone, ...]
 
+    @property
+    def headline(self) -> str:
+        """What the step gains, with its recorded and its simulated time."""
+        about = "about " if self.grade is Grade.FAIR else ""
+        recorded, after = self.step_ms.recorded, self.step_ms.simulated
+        if abs(self.saved_ms) < NOTHING_PCT / 100 * recorded:
+            return f"Step unchanged: {milliseconds(recorded)}."
+        sign = MINUS if self.saved_ms > 0 else "+"
+        saved, share = abs(self.saved_ms), 100 * abs(self.saved_ms) / recorded
+        return (
+            f"Step {about}{sign}{milliseconds(saved)} ({sign}{percent(share)}): "
+            f"{milliseconds(recorded)} → {milliseconds(after)}."
+        )
 
-def what_if(source: Run | Path | str, changes: Iterable[str] = (), **options: object) -> WhatIf:
+    @property
+    def small_print(self) -> str:
+        """The kernel time that is saved per step, and how much of it other time hides."""
+        kernel_ms = self.kernel_time_saved_ms / self.steps
+        if not kernel_ms:
+            return "Kernel time unchanged."
+        hidden_ms = kernel_ms - self.saved_ms
+        text = (
+            f"Kernel time {MINUS if kernel_ms > 0 else '+'}{milliseconds(abs(kernel_ms))} per step"
+        )
+        if kernel_ms > 0 and hidden_ms > NOTHING_PCT / 100 * kernel_ms and self.saved_ms >= 0:
+            text += f"; {milliseconds(hidden_ms)} of it is hidden by other work"
+        return f"{text}."
+
+
+def what_if(source: Run | Path | str, changes: Iterable[str] = (), **options: Any) -> WhatIf:
     """Return what a step would take under changes that are made together.
 
     Args:
@@ -104,12 +137,13 @@ def what_if(source: Run | Path | str, changes: Iterable[str] = (), **options: ob
         NotSimulatedError: The step times of the run cannot be simulated.
         ChangeError: A change is unknown, or not possible in this trace.
     """
-    run = source if isinstance(source, Run) else _open(Path(source), options)
-    return simulated(run, changes)
-
-
-def _open(path: Path, options: dict[str, object]) -> Run:
-    return Run.load(path) if path.is_dir() else analyze(path, **options)  # type: ignore[arg-type]
+    if isinstance(source, Run):
+        return simulated(source, changes)
+    path = Path(source)
+    if path.is_dir():
+        return simulated(Run.load(path), changes)
+    with TemporaryDirectory(prefix="jarvis-") as folder:
+        return simulated(analyze(path, output_dir=Path(folder) / "run", **options), changes)
 
 
 def simulated(run: Run, changes: Iterable[str]) -> WhatIf:
