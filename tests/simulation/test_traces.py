@@ -148,9 +148,7 @@ def test_faster_kernels_do_not_move_a_step_that_the_host_sets(recorded: Read, na
     assert simulation.saved_ns([every]) < 0.005 * simulation.recorded.window_ns
 
 
-@pytest.mark.parametrize(
-    ("name", "kernels_ms"), [(QWEN, 15.900), (RESNET, 9.771), (FLUX, 113.838)]
-)
+@pytest.mark.parametrize(("name", "kernels_ms"), [(QWEN, 15.900), (RESNET, 9.771), (FLUX, 113.838)])
 def test_faster_kernels_move_a_step_that_the_gpu_sets(
     recorded: Read, name: str, kernels_ms: float
 ) -> None:

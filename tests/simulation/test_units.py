@@ -1,68 +1,10 @@
 """Gains of small traces, to the nanosecond, derived by hand."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
-from jarvis.changes import Change, Fuse, MergeLaunches, RemoveWait, ScaleGpu, ScaleHost, Span, Work
+from jarvis.changes import Fuse, ScaleHost, Work
 from jarvis.core.errors import ChangeError
-from jarvis.simulation.path import replayed
-from tests.simulation.tiny import Tiny, kernels, launches
-
-US = 1_000
-
-
-class Replays:
-    """A simulation of a tiny trace, with changes named as in the trace."""
-
-    def __init__(self, tiny: Tiny, folder: Path) -> None:
-        self.tiny = tiny
-        self.simulation = tiny.simulation(folder)
-        graph = self.simulation.graph
-        assert (replayed(graph, graph.weight)[0] == graph.time).all()
-
-    @property
-    def step_us(self) -> float:
-        """The recorded window."""
-        return self.simulation.recorded.window_ns / US
-
-    def gain_us(self, *changes: Change) -> float:
-        """What the window gains."""
-        return self.simulation.saved_ns(changes) / US
-
-    def scaled(self, factor: float, *names: str) -> ScaleGpu:
-        """Scale the named kernels, or all GPU work."""
-        gpu = [n for n, uid in self.tiny.uids.items() if self.tiny.events[uid]["pid"] != 100]
-        uids = tuple(self.tiny.uids[name] for name in names or gpu)
-        return ScaleGpu(work=Work(uids=uids), factor=factor)
-
-    def merged(self, first: str, last: str) -> MergeLaunches:
-        """Merge the launches from one call to another."""
-        return MergeLaunches(first=self.tiny.uids[first], last=self.tiny.uids[last])
-
-    def without_wait(self, name: str) -> RemoveWait:
-        """Remove the wait of a call."""
-        return RemoveWait(calls=(self.tiny.uids[name],))
-
-
-def host(*spans: tuple[float, float], thread: int = 0, factor: float = 0.0) -> ScaleHost:
-    """Scale host time between two times in µs."""
-    return ScaleHost(
-        spans=tuple(
-            Span(thread=thread, start_ns=int(a * US), end_ns=int(b * US)) for a, b in spans
-        ),
-        factor=factor,
-    )
-
-
-@pytest.fixture
-def replay(tmp_path: Path) -> Callable[[Tiny], Replays]:
-    """Return a function that builds the simulation of a trace."""
-    return lambda tiny: Replays(tiny, tmp_path)
-
-
-Replay = Callable[[Tiny], Replays]
+from tests.simulation.tiny import US, Replay, Tiny, host, kernels, launches
 
 
 def host_bound() -> Tiny:

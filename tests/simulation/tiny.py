@@ -1,18 +1,21 @@
 """Traces of a few events with exact times in µs."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from jarvis.changes import Change, MergeLaunches, RemoveWait, ScaleGpu, ScaleHost, Span, Work
 from jarvis.schemas.names import C
-from jarvis.simulation.graph import Graph, build_graph
+from jarvis.simulation.path import replayed
+from jarvis.simulation.quality import Quality, quality
 from jarvis.simulation.simulation import Simulation
-from jarvis.simulation.stored import simulation_tables
+from jarvis.simulation.stored import simulation_tables, stored_graph
 from jarvis.trace import Trace, read_trace
 
+US = 1_000
 PID = 100
 LAUNCH_US = 5.0
 
@@ -31,6 +34,8 @@ NAMES = {
     "Record": "cudaEventRecord",
     "Wait": "cudaStreamWaitEvent",
     "Query": "cudaEventQuery",
+    "Free": "cudaFree",
+    "Load": "cuModuleLoadData",
 }
 """Names of host calls, with those that launch work first."""
 
@@ -93,17 +98,10 @@ class Tiny:
         path.write_text(json.dumps({"traceEvents": self.events}), encoding="utf-8")
         return read_trace(path)
 
-    def graph(self, folder: Path) -> Graph:
-        """Return the dependency graph."""
-        graph = build_graph(self.read(folder))
-        assert graph is not None
-        return graph
-
     def simulation(self, folder: Path) -> Simulation:
         """Return the simulation; every kernel is an operation of its own."""
         trace = self.read(folder)
-        graph = build_graph(trace)
-        assert graph is not None
+        tables, info = simulation_tables(trace)
         steps = {"steps": pl.DataFrame(schema={C.source: pl.String})}
         work = trace.gpu_events.select(
             C.uid,
@@ -119,8 +117,8 @@ class Tiny:
             pct_roofline=pl.lit(50.0),
             bound=pl.lit("COMPUTE_BOUND"),
         )
-        tables, _ = simulation_tables(trace)
-        return Simulation(graph, {"gpu_work": work, "operations": rows, **tables, **steps})
+        every = {"gpu_work": work, "operations": rows, **tables, **steps}
+        return Simulation(stored_graph(tables, info), every, info.quality.stalls)
 
     def _add(
         self,
@@ -150,3 +148,54 @@ def kernels(tiny: Tiny, starts: Sequence[float], us: float) -> Tiny:
     for number, start in enumerate(starts):
         tiny.kernel(f"k{number}", start, us)
     return tiny
+
+
+class Replays:
+    """A simulation of a tiny trace, with changes named as in the trace."""
+
+    def __init__(self, tiny: Tiny, folder: Path) -> None:
+        self.tiny = tiny
+        self.simulation = tiny.simulation(folder)
+        graph = self.simulation.graph
+        assert (replayed(graph, graph.weight)[0] == graph.time).all()
+
+    @property
+    def step_us(self) -> float:
+        """The recorded window."""
+        return self.simulation.recorded.window_ns / US
+
+    @property
+    def quality(self) -> Quality:
+        """How far the simulation can be trusted."""
+        return quality(self.simulation.graph)
+
+    def gain_us(self, *changes: Change) -> float:
+        """What the window gains."""
+        return self.simulation.saved_ns(changes) / US
+
+    def scaled(self, factor: float, *names: str) -> ScaleGpu:
+        """Scale the named kernels, or all GPU work."""
+        gpu = [n for n, uid in self.tiny.uids.items() if self.tiny.events[uid]["pid"] != 100]
+        uids = tuple(self.tiny.uids[name] for name in names or gpu)
+        return ScaleGpu(work=Work(uids=uids), factor=factor)
+
+    def merged(self, first: str, last: str) -> MergeLaunches:
+        """Merge the launches from one call to another."""
+        return MergeLaunches(first=self.tiny.uids[first], last=self.tiny.uids[last])
+
+    def without_wait(self, name: str) -> RemoveWait:
+        """Remove the wait of a call."""
+        return RemoveWait(calls=(self.tiny.uids[name],))
+
+
+def host(*spans: tuple[float, float], thread: int = 0, factor: float = 0.0) -> ScaleHost:
+    """Scale host time between two times in µs."""
+    return ScaleHost(
+        spans=tuple(
+            Span(thread=thread, start_ns=int(a * US), end_ns=int(b * US)) for a, b in spans
+        ),
+        factor=factor,
+    )
+
+
+Replay = Callable[[Tiny], Replays]

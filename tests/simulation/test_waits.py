@@ -1,0 +1,117 @@
+"""What a simulated host or stream waits for although no call says so, to the nanosecond."""
+
+import pytest
+
+from tests.simulation.tiny import Replay, Tiny, host, launches
+
+
+def queried(*queries: float) -> Tiny:
+    """Return two launches with queries of 2 µs between them, the last one after the first work."""
+    tiny = launches(0)
+    for at in queries:
+        tiny.call("Query", at, 2)
+    return tiny.call("L", 120).kernel("a", 10, 100).kernel("b", 130, 20).op("op", 0, 125)
+
+
+def test_a_run_of_queries_waits(replay: Replay) -> None:
+    r = replay(queried(20, 50, 80, 112))
+    assert r.step_us == 150
+    assert r.gain_us(r.scaled(0.5, "a")) == 50
+    assert r.gain_us(r.scaled(0, "a")) == 92
+
+
+@pytest.mark.parametrize("queries", [(20, 112), (70, 90, 112)])
+def test_few_queries_or_short_runs_do_not_wait(replay: Replay, queries: tuple[float, ...]) -> None:
+    r = replay(queried(*queries))
+    assert r.step_us == 150
+    assert r.gain_us(r.scaled(0, "a")) == 0
+
+
+def test_queries_with_another_call_between_them_are_no_run(replay: Replay) -> None:
+    tiny = queried(20, 50, 112)
+    r = replay(tiny.call("Record", 60, 1))
+    assert r.gain_us(r.scaled(0, "a")) == 0
+
+
+def test_queries_that_return_long_after_the_work_do_not_wait_for_it(replay: Replay) -> None:
+    tiny = launches(0).call("Query", 20, 2).call("Query", 50, 2).call("Query", 80, 2)
+    r = replay(tiny.call("L", 120).kernel("a", 10, 50).kernel("b", 130, 20).op("op", 0, 125))
+    assert r.gain_us(r.scaled(0.5, "a")) == 0
+
+
+@pytest.mark.parametrize("name", ["Free", "Load"])
+def test_a_long_memory_call_that_returns_after_the_work_waits(replay: Replay, name: str) -> None:
+    tiny = launches(0).call(name, 20, 95).call("L", 150).kernel("a", 10, 100)
+    r = replay(tiny.kernel("b", 160, 50).op("op", 0, 156))
+    assert r.step_us == 210
+    assert r.gain_us(r.scaled(0.5, "a")) == 50
+    assert r.gain_us(r.scaled(0, "a")) == 93
+
+
+@pytest.mark.parametrize(("at", "us"), [(100, 15), (20, 125)])
+def test_a_short_memory_call_or_a_late_one_does_not_wait(
+    replay: Replay, at: float, us: float
+) -> None:
+    tiny = launches(0).call("Free", at, us).call("L", 150).kernel("a", 10, 100)
+    r = replay(tiny.kernel("b", 160, 50).op("op", 0, 156))
+    assert r.step_us == 210
+    assert r.gain_us(r.scaled(0, "a")) == 0
+
+
+def test_a_start_just_after_work_elsewhere_waits_for_it(replay: Replay) -> None:
+    r = replay(launches(0, 10).kernel("a", 10, 100).kernel("b", 111, 20, stream=8).op("op", 0, 16))
+    assert r.step_us == 131
+    assert r.gain_us(r.scaled(0.5, "a")) == 50
+    assert r.simulation.graph.counts.waits_by_nearness == 1
+
+
+def test_a_start_long_after_work_elsewhere_does_not_wait_for_it(replay: Replay) -> None:
+    r = replay(launches(0, 10).kernel("a", 10, 100).kernel("b", 145, 20, stream=8).op("op", 0, 16))
+    assert r.gain_us(r.scaled(0.5, "a")) == 0
+    assert r.simulation.graph.counts.waits_by_nearness == 0
+
+
+def test_no_work_waits_for_work_that_was_launched_later(replay: Replay) -> None:
+    tiny = launches(0, 10).kernel("b", 111, 20, stream=8).kernel("a", 20, 90)
+    r = replay(tiny.op("op", 0, 16))
+    assert r.gain_us(r.scaled(0.5, "a")) == 0
+    assert r.simulation.graph.counts.waits_by_nearness == 0
+
+
+def test_waits_within_a_graph_are_as_good_as_recorded_ones(replay: Replay) -> None:
+    tiny = Tiny().call("G", 0, 20).kernel("a", 30, 20, by=0).kernel("b", 51, 20, stream=8, by=0)
+    r = replay(tiny.op("op", 0, 20))
+    assert r.step_us == 71
+    assert r.gain_us(r.scaled(0.5, "a")) == 10
+    assert r.simulation.graph.counts.waits_by_nearness == 0
+    assert not r.simulation.graph.inferred.any()
+
+
+def unlinked(next_launch: float, later_us: float = 0) -> Tiny:
+    """Return work ``u`` without a launch, between work launched at 0 and at ``next_launch``.
+
+    ``later_us``: how much later ``u``, what follows and the call before it are.
+    """
+    tiny = launches(0, next_launch).call("Record", 70 + later_us, 2).kernel("a", 10, 10)
+    tiny.kernel("u", 81 + later_us, 10, by=None).kernel("b", 92 + later_us, 10, by=1)
+    return tiny.op("op", 0, 80)
+
+
+def test_work_without_a_launch_was_launched_before_the_next_on_its_stream(replay: Replay) -> None:
+    r = replay(unlinked(next_launch=30))
+    assert r.step_us == 102
+    assert r.gain_us(host((36, 69))) == 0
+    assert r.gain_us(host((6, 29))) == 23
+    assert r.gain_us(r.scaled(0, "u")) == 10
+
+
+def test_work_without_a_launch_follows_the_last_call_before_it(replay: Replay) -> None:
+    r = replay(unlinked(next_launch=75))
+    assert r.step_us == 102
+    assert r.gain_us(host((36, 69))) == 33
+
+
+def test_a_launch_long_before_does_not_explain_work_without_a_launch(replay: Replay) -> None:
+    r = replay(unlinked(next_launch=30, later_us=2_000))
+    (stall,) = r.quality.stalls
+    assert (stall.uid, stall.ns) == (r.tiny.uids["u"], 2_041_000)
