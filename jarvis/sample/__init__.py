@@ -79,7 +79,8 @@ class _Simulation:
         self.header = _header(spec, rank, world_size, {"seed": seed, "scale": scale})
 
     def __iter__(self) -> Iterator[list[Event]]:
-        yield from simulate_events(self._processes, self._rank, self._steps)
+        for events in simulate_events(self._processes, self._steps):
+            yield events[self._rank]
         session = self._processes[self._rank].session
         yield _labels(session.pid, (session.main_thread, session.autograd_thread), self._rank)
 

@@ -218,22 +218,23 @@ class Process:
         return frames
 
 
-def simulate_events(processes: list[Process], rank: int, steps: int) -> Iterator[list[Event]]:
-    """Yield the events of ``rank``, a list for each step and one for what ends after the last."""
+def simulate_events(processes: list[Process], steps: int) -> Iterator[list[list[Event]]]:
+    """Yield the events of each process: those of each step, and at last what ends after it."""
     running = [process.train(steps) for process in processes]
-    recorder = processes[rank].session
+
+    def taken() -> list[list[Event]]:
+        return [process.session.take_events() for process in processes]
+
     for _ in range(steps):
         for steps_of_rank in running:
             next(steps_of_rank)
         ends_ns = _collective_ends([process.session for process in processes])
         for steps_of_rank in running:
             steps_of_rank.send(ends_ns)
-        yield recorder.take_events()
-        for process in processes:
-            process.session.take_events()
+        yield taken()
     for steps_of_rank in running:
         next(steps_of_rank, None)
-    yield recorder.take_events()
+    yield taken()
 
 
 def _collective_ends(sessions: list[Session]) -> list[int]:
