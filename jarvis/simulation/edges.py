@@ -4,8 +4,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
-from jarvis.simulation.events import Int64s
+from jarvis.simulation.events import Flags, Int64s
 
 
 class Kind(IntEnum):
@@ -38,11 +39,11 @@ class Edges:
 
     def add(
         self,
-        kind: Kind,
+        kind: Kind | NDArray[np.uint8],
         src: Int64s | int,
         dst: Int64s | int,
         nominal: Int64s | int,
-        inferred: bool = False,
+        inferred: bool | Flags = False,
     ) -> None:
         """Add edges; a number stands for an array of it."""
         columns = np.broadcast_arrays(src, dst, nominal)

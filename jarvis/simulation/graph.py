@@ -6,6 +6,7 @@ weighs what was recorded, so that the replay of the unchanged graph is the recor
 weigh what is usual in the trace.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -97,8 +98,8 @@ class Graph:
 
     @property
     def end(self) -> int:
-        """The node where the window ends."""
-        return int(np.flatnonzero(self.what == What.END)[0])
+        """The node where the window ends; of several recordings, the last one."""
+        return int(np.flatnonzero(self.what == What.END)[-1])
 
     @property
     def window_ns(self) -> int:
@@ -168,7 +169,9 @@ class _Builder:
             waits_from_calls=awaited.src.size,
             waits_by_nearness=near,
         )
-        return self._sorted(constants, counts)
+        return assembled(
+            self.time, self._nodes(), self.edges, self.recording.first_ns, constants, counts
+        )
 
     def _host(self, is_waiting: Flags, constants: Constants) -> None:
         calls = self.calls
@@ -307,52 +310,6 @@ class _Builder:
         """Add edges that weigh what was recorded."""
         self.edges.add(kind, src, dst, self.time[dst] - self.time[src])
 
-    def _sorted(self, constants: Constants, counts: Counts) -> Graph:
-        src, dst, kind, nominal, inferred = self.edges.arrays()
-        forward = self.time[src] <= self.time[dst]
-        src, dst, kind, nominal, inferred = (
-            column[forward] for column in (src, dst, kind, nominal, inferred)
-        )
-        nominal = np.minimum(nominal, self.time[dst] - self.time[src])
-        order = self._topological(src, dst)
-        position = np.empty(order.size, np.int64)
-        position[order] = np.arange(order.size)
-        src, dst = position[src], position[dst]
-        by_target = np.lexsort((kind, src, dst))
-        src, dst, kind = src[by_target], dst[by_target], kind[by_target]
-        time = self.time[order]
-        binding = _binding(dst, time[src] + nominal[by_target])
-        recorded = time[dst] - time[src]
-        columns = {name: column[order] for name, column in self._nodes().items()}
-        return Graph(
-            time=time,
-            what=columns["what"].astype(np.uint8),
-            uid=columns["uid"],
-            thread=columns["thread"].astype(np.int32),
-            device=columns["device"].astype(np.int32),
-            stream=columns["stream"],
-            src=src.astype(np.int32),
-            dst=dst.astype(np.int32),
-            kind=kind.astype(np.uint8),
-            weight=np.where(binding, recorded, nominal[by_target]),
-            nominal=nominal[by_target],
-            binding=binding,
-            inferred=inferred[by_target].astype(np.bool_),
-            first_ns=self.recording.first_ns,
-            constants=constants,
-            counts=counts,
-        )
-
-    def _topological(self, src: Int64s, dst: Int64s) -> Int32s:
-        by_source = np.argsort(src, kind="stable")
-        indptr = np.searchsorted(src[by_source], np.arange(self.time.size + 1)).astype(np.int32)
-        degree = np.bincount(dst, minlength=self.time.size).astype(np.int32)
-        order = np.empty(self.time.size, np.int32)
-        targets = dst[by_source].astype(np.int32)
-        if sort_topologically(indptr, targets, degree, self.time, order) < order.size:
-            raise CycleError
-        return order
-
     def _nodes(self) -> dict[str, Int64s]:
         calls, gpu = self.calls, self.gpu
         size = self.time.size
@@ -367,6 +324,67 @@ class _Builder:
         for nodes in (self.gpu_start, self.gpu_end):
             uid[nodes], device[nodes], stream[nodes] = gpu.uid, gpu.device, gpu.stream_id
         return {"what": what, "uid": uid, "thread": thread, "device": device, "stream": stream}
+
+
+def assembled(
+    time: Int64s,
+    nodes: Mapping[str, Int64s],
+    edges: Edges,
+    first_ns: int,
+    constants: Constants,
+    counts: Counts,
+) -> Graph:
+    """Return the graph of nodes and edges, in its order.
+
+    An edge that points back in time is left out, and no edge weighs more than was recorded.
+
+    Raises:
+        CycleError: The edges have no order.
+    """
+    src, dst, kind, nominal, inferred = edges.arrays()
+    forward = time[src] <= time[dst]
+    src, dst, kind, nominal, inferred = (
+        column[forward] for column in (src, dst, kind, nominal, inferred)
+    )
+    nominal = np.minimum(nominal, time[dst] - time[src])
+    order = _topological(src, dst, time)
+    position = np.empty(order.size, np.int64)
+    position[order] = np.arange(order.size)
+    src, dst = position[src], position[dst]
+    by_target = np.lexsort((kind, src, dst))
+    src, dst, kind = src[by_target], dst[by_target], kind[by_target]
+    time = time[order]
+    binding = _binding(dst, time[src] + nominal[by_target])
+    recorded = time[dst] - time[src]
+    columns = {name: column[order] for name, column in nodes.items()}
+    return Graph(
+        time=time,
+        what=columns["what"].astype(np.uint8),
+        uid=columns["uid"],
+        thread=columns["thread"].astype(np.int32),
+        device=columns["device"].astype(np.int32),
+        stream=columns["stream"],
+        src=src.astype(np.int32),
+        dst=dst.astype(np.int32),
+        kind=kind.astype(np.uint8),
+        weight=np.where(binding, recorded, nominal[by_target]),
+        nominal=nominal[by_target],
+        binding=binding,
+        inferred=inferred[by_target].astype(np.bool_),
+        first_ns=first_ns,
+        constants=constants,
+        counts=counts,
+    )
+
+
+def _topological(src: Int64s, dst: Int64s, time: Int64s) -> Int32s:
+    by_source = np.argsort(src, kind="stable")
+    indptr = np.searchsorted(src[by_source], np.arange(time.size + 1)).astype(np.int32)
+    degree = np.bincount(dst, minlength=time.size).astype(np.int32)
+    order = np.empty(time.size, np.int32)
+    if sort_topologically(indptr, dst[by_source].astype(np.int32), degree, time, order) < time.size:
+        raise CycleError
+    return order
 
 
 def _binding(dst: Int64s, reached: Int64s) -> Flags:
