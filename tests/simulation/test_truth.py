@@ -1,72 +1,109 @@
 """Simulated traces whose kernels were changed before they were written: the replay has to agree."""
 
-import random
-from collections.abc import Callable, Iterable
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from jarvis.changes import ScaleGpu, Work
-from jarvis.sample import write_sample
-from jarvis.sample.gpu import Gpu
-from jarvis.sample.gpu import Work as GpuWork
+from jarvis.changes import Collective, CollectiveMode
 from jarvis.schemas.names import C
-from jarvis.simulation.graph import build_graph
+from jarvis.simulation.path import replayed
+from jarvis.simulation.ranks import Joint, joint_graph
 from jarvis.simulation.simulation import Simulation
-from jarvis.trace import Trace, read_trace
+from tests.simulation.generated import CHANGES, GEMM, Generated, generate
 
 MAX_ERROR_PCT = 0.05
+MAX_ERROR_OF_RANKS_PCT = 0.1
+RANKS, STEPS_OF_RANKS = 8, 2
+CHANGES_OF_RANKS = ((0.1, ()), (0.5, GEMM))
+"""The one with the largest error, and one of a family; ``benchmarks.simulated_ranks`` has all."""
 
-GEMM = ("gemm", "gemm_misaligned", "gemm_tall_skinny", "gemm_tiny_batched")
-MEMORY = ("elementwise", "norm", "batch_norm", "copy")
-CHANGES: tuple[tuple[float, tuple[str, ...]], ...] = (
-    (0.5, ()),
-    (0.1, ()),
-    (2.0, ()),
-    (0.5, GEMM),
-    (0.25, ("convolution", "transpose")),
-    (0.3, MEMORY),
-    (0.2, ("attention", "attention_backward")),
-)
-"""Factor and families; no family is all of them."""
+NO_STEPS = pl.DataFrame(schema={C.source: pl.String})
 
 
-def write(
-    path: Path, patch: pytest.MonkeyPatch, factor: float = 1.0, families: Iterable[str] = ()
-) -> tuple[Trace, list[str]]:
-    """Return a simulated trace with changed kernels, and the family of each kernel."""
-    found: list[str] = []
-    original: Callable[[Gpu, GpuWork, random.Random], int] = Gpu.kernel_ns
+@pytest.fixture(scope="module")
+def patch() -> Iterator[pytest.MonkeyPatch]:
+    """Return a patch that modules can use."""
+    with pytest.MonkeyPatch.context() as found:
+        yield found
 
-    def kernel_ns(gpu: Gpu, work: GpuWork, rng: random.Random) -> int:
-        found.append(work.family)
-        changed = factor if not families or work.family in families else 1.0
-        return round(original(gpu, work, rng) * changed)
 
-    with patch.context() as patched:
-        patched.setattr(Gpu, "kernel_ns", kernel_ns)
-        write_sample(path, steps=3, scale="small", world_size=1)
-    return read_trace(path), found
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory, patch: pytest.MonkeyPatch) -> Generated:
+    """Return the trace of a single process."""
+    return generate(tmp_path_factory.mktemp("one"), patch, world_size=1, steps=3)[0]
 
 
 @pytest.mark.parametrize(("factor", "families"), CHANGES)
 def test_a_replay_agrees_with_a_trace_written_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factor: float, families: tuple[str, ...]
+    one: Generated,
+    tmp_path: Path,
+    patch: pytest.MonkeyPatch,
+    factor: float,
+    families: tuple[str, ...],
 ) -> None:
-    trace, found = write(tmp_path / "before.json", monkeypatch)
-    graph = build_graph(trace)
-    assert graph is not None
-    kernels = trace.gpu_events.filter(~pl.col(C.name).str.contains("HtoD|DtoH"))
-    assert kernels.height == len(found)
-    uids = kernels[C.uid].to_list()
-    changed = [uid for uid, family in zip(uids, found, strict=True) if family in families]
-    work = trace.gpu_events.select(C.uid, pl.col(C.uid).alias(C.operation_uid))
-    steps = pl.DataFrame(schema={C.source: pl.String})
-    simulation = Simulation(graph, {"gpu_work": work, "steps": steps})
-    scaled = ScaleGpu(work=Work(uids=tuple(changed or uids)), factor=factor)
-    replayed = simulation.replay([scaled]).window_ns
-    truth = build_graph(write(tmp_path / "after.json", monkeypatch, factor, families)[0])
-    assert truth is not None
-    assert replayed == pytest.approx(truth.window_ns, rel=MAX_ERROR_PCT / 100)
-    assert truth.window_ns != graph.window_ns
+    simulation = Simulation(one.graph, {"gpu_work": one.work, "steps": NO_STEPS})
+    predicted = simulation.replay([one.scaled(factor, families)]).window_ns
+    (truth,) = generate(tmp_path, patch, 1, 3, factor, families)
+    assert predicted == pytest.approx(truth.graph.window_ns, rel=MAX_ERROR_PCT / 100)
+    assert truth.graph.window_ns != one.graph.window_ns
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory, patch: pytest.MonkeyPatch) -> list[Generated]:
+    """Return the traces of several ranks."""
+    return generate(tmp_path_factory.mktemp("ranks"), patch, RANKS, STEPS_OF_RANKS)
+
+
+def joint(ranks: list[Generated]) -> Joint:
+    """Return the ranks in one graph."""
+    return joint_graph([each.graph for each in ranks], [each.collectives for each in ranks])
+
+
+def test_ranks_replay_as_recorded(ranks: list[Generated]) -> None:
+    together = joint(ranks)
+    assert together.collectives == ranks[0].collectives.height > 0
+    assert all(shift.ns == 0 for shift in together.shifts)
+    graph = together.graph
+    assert (replayed(graph, graph.weight)[0] == graph.time).all()
+
+
+@pytest.mark.parametrize(("factor", "families"), CHANGES_OF_RANKS)
+def test_ranks_together_agree_with_traces_written_anew(
+    ranks: list[Generated],
+    tmp_path: Path,
+    patch: pytest.MonkeyPatch,
+    factor: float,
+    families: tuple[str, ...],
+) -> None:
+    truth = generate(tmp_path, patch, RANKS, STEPS_OF_RANKS, factor, families)
+    assert abs(joint_error_pct(ranks, truth, factor, families)) <= MAX_ERROR_OF_RANKS_PCT
+    low_ns, high_ns = interval_ns(ranks[0], factor, families)
+    assert low_ns <= ranks[0].graph.window_ns - truth[0].graph.window_ns <= high_ns
+
+
+def joint_error_pct(
+    ranks: list[Generated], truth: list[Generated], factor: float, families: tuple[str, ...]
+) -> float:
+    """Return the error of the simulated window of all ranks."""
+    together = joint(ranks)
+    work = together.rows([each.work for each in ranks])
+    simulation = Simulation(together.graph, {"gpu_work": work, "steps": NO_STEPS})
+    changes = [
+        each.scaled(factor, families, shift.uid)
+        for each, shift in zip(ranks, together.shifts, strict=True)
+    ]
+    predicted = simulation.replay(changes).window_ns
+    return 100 * (predicted / joint(truth).graph.window_ns - 1)
+
+
+def interval_ns(rank: Generated, factor: float, families: tuple[str, ...]) -> tuple[int, int]:
+    """Return the gain of a rank that is known alone: its collectives keep their time, or take
+    that of the fastest."""
+    tables = {"gpu_work": rank.work, "steps": NO_STEPS, "collectives": rank.collectives}
+    simulation = Simulation(rank.graph, tables)
+    uids = tuple(rank.collectives[C.uid])
+    transfers = Collective(uids=uids, mode=CollectiveMode.TRANSFER)
+    scaled = rank.scaled(factor, families)
+    return simulation.saved_ns([scaled]), simulation.saved_ns([scaled, transfers])
