@@ -16,6 +16,7 @@ from jarvis.changes import (
 from jarvis.findings import COMMUNICATION_POOL, COPIES_POOL, IDLE_POOL, Finding
 from jarvis.perf_report.timeline import host_spans
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
+from jarvis.perf_report.work import COPY
 from jarvis.schemas.names import C
 from jarvis.simulation.merging import merged_launches
 from jarvis.simulation.simulation import Simulation
@@ -43,17 +44,31 @@ def finding_changes(finding: Finding, simulation: Simulation) -> tuple[Change, .
     if pool.startswith(COMMUNICATION_POOL):
         uids = simulation.tables["collectives"][C.uid].to_list()
         return (Collective(uids=tuple(uids), mode=CollectiveMode.HIDDEN),)
-    work = simulation.tables["gpu_work"]
+    return _shorter(_own_work(finding, simulation), finding.impact.saved_ms.mid)
+
+
+def without_work(finding: Finding, simulation: Simulation) -> tuple[Change, ...]:
+    """Return the removal of all GPU work that a finding concerns, which saves more than anything
+    that makes it shorter; none for a finding about idle time."""
+    pool = finding.time_pool or ""
+    if pool.startswith(IDLE_POOL):
+        return ()
+    if pool.startswith(COMMUNICATION_POOL):
+        return finding_changes(finding, simulation)
+    own = _own_work(finding, simulation)
+    return (RemoveGpu(work=Work(uids=tuple(own[C.uid].to_list()))),) if own.height else ()
+
+
+def _own_work(finding: Finding, simulation: Simulation) -> pl.DataFrame:
+    """Return the GPU work that a finding concerns."""
+    work, pool = simulation.tables["gpu_work"], finding.time_pool or ""
     if pool.startswith(COPIES_POOL):
         direction = pool.removeprefix(COPIES_POOL).strip()
-        is_own = pl.col(C.cat) == "gpu_memcpy"
-        own = work.filter(is_own & (pl.col(C.direction) == direction if direction else True))
-    else:
-        rows = {*(reference.uid for reference in finding.operations), *finding.shared_uids}
-        own = work.filter(pl.col(C.operation_uid).is_in(sorted(rows)))
-        if finding.kernels:
-            own = own.filter(pl.col(C.name).is_in(finding.kernels))
-    return _shorter(own, finding.impact.saved_ms.mid)
+        copies = work.filter(pl.col(C.kind) == COPY)
+        return copies.filter(pl.col(C.direction) == direction) if direction else copies
+    rows = {*(reference.uid for reference in finding.operations), *finding.shared_uids}
+    own = work.filter(pl.col(C.operation_uid).is_in(sorted(rows)))
+    return own.filter(pl.col(C.name).is_in(finding.kernels)) if finding.kernels else own
 
 
 def _shorter(own: pl.DataFrame, saved_ms: float) -> tuple[Change, ...]:
