@@ -37,8 +37,8 @@ MESSAGES = MessageTable(
     {
         "bounded": "{priority}: {time_ms} of GPU time{of_compute}, but the step gains {gain_pct}, "
         "at most {high_pct}.",
-        "bounded.nothing": "{priority}: {time_ms} of GPU time{of_compute}, but the host does not "
-        "wait for it, so the step stays as long.",
+        "bounded.nothing": "{priority}: {time_ms} of GPU time{of_compute}, but the step does not "
+        "wait for it and stays as long.",
         "bounded.hidden": "{priority}: {time_ms} of GPU time{of_compute}, but a collective that "
         "ends later hides it, so the step stays as long.",
         "of_compute": " ({compute_pct} of compute)",

@@ -21,6 +21,9 @@ from jarvis.schemas.names import C
 from jarvis.simulation.merging import merged_launches
 from jarvis.simulation.simulation import Simulation
 
+FASTER = ("low_efficiency", "opportunity", "slow_kernel", "estimated_bandwidth")
+"""Checks of which the work remains, only faster."""
+
 _SPANS_OF = {
     IdleCause.DATA_LOADING: host_spans.DATA_LOADING,
     IdleCause.ALLOCATOR: host_spans.ALLOCATOR,
@@ -48,15 +51,30 @@ def finding_changes(finding: Finding, simulation: Simulation) -> tuple[Change, .
 
 
 def without_work(finding: Finding, simulation: Simulation) -> tuple[Change, ...]:
-    """Return the removal of all GPU work that a finding concerns, which saves more than anything
-    that makes it shorter; none for a finding about idle time."""
+    """Return changes that save at least what the finding can; none if it is about idle time.
+
+    Faster kernels take no time at all. Work that goes takes along the host time of the operators
+    that launch it.
+    """
     pool = finding.time_pool or ""
     if pool.startswith(IDLE_POOL):
         return ()
     if pool.startswith(COMMUNICATION_POOL):
         return finding_changes(finding, simulation)
     own = _own_work(finding, simulation)
-    return (RemoveGpu(work=Work(uids=tuple(own[C.uid].to_list()))),) if own.height else ()
+    if own.is_empty():
+        return ()
+    work = Work(uids=tuple(own[C.uid].to_list()))
+    if finding.check in FASTER:
+        return (ScaleGpu(work=work, factor=0),)
+    launchers = own.select(pl.col(C.launcher_uid).alias(C.uid)).unique()
+    spans = simulation.tables["sim_spans"].join(launchers, on=C.uid, how="semi")
+    return (RemoveGpu(work=work), _without_host(spans))
+
+
+def _without_host(spans: pl.DataFrame) -> ScaleHost:
+    found = spans.select(C.thread, C.start_ns, C.end_ns).unique(maintain_order=True)
+    return ScaleHost(spans=tuple(Span(**row) for row in found.iter_rows(named=True)), factor=0)
 
 
 def _own_work(finding: Finding, simulation: Simulation) -> pl.DataFrame:
@@ -90,8 +108,7 @@ def _idle(cause: str, simulation: Simulation) -> tuple[Change, ...]:
         own = spans.filter(pl.col(C.cause) == _SPANS_OF[IdleCause(cause)])
     else:
         own = _in_gaps(cause, simulation)
-    found = own.select(C.thread, C.start_ns, C.end_ns).unique(maintain_order=True)
-    return (ScaleHost(spans=tuple(Span(**row) for row in found.iter_rows(named=True)), factor=0),)
+    return (_without_host(own),)
 
 
 def _in_gaps(cause: str, simulation: Simulation) -> pl.DataFrame:

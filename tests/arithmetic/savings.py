@@ -36,6 +36,9 @@ NOTABLE = ("tiny batched", "few tiles", "short K", "tall and skinny", "misaligne
            "rotary embedding")  # fmt: skip
 """Patterns that say themselves what is wrong, so that they count for the priority."""
 
+FASTER = ("low_efficiency", "opportunity", "slow_kernel", "estimated_bandwidth")
+"""Checks of which the work remains, only faster."""
+
 Saving = tuple[float, float, float]
 """Low, middle and high, in ms."""
 
@@ -331,17 +334,16 @@ def _replayed_ms(run: RunDirectory, finding: dict[str, Any], otherwise: float) -
     if pool.startswith("idle"):
         return otherwise
     if pool.startswith("exposed communication"):
-        own = {row["uid"] for row in run.table("collectives")}
-    elif pool.startswith("exposed copies"):
-        direction = pool.removeprefix("exposed copies").strip()
-        copies = [event for event in run.table("gpu_work") if event["kind"] == "copy"]
-        own = {e["uid"] for e in copies if direction in ("", e["direction"])}
+        own, launchers = run.table("collectives"), None
     else:
-        own = {event["uid"] for event in _own_work(run, finding)}
-    if not own:
-        return otherwise
-    is_removed = not pool.startswith("exposed communication")
-    gain = gain_ms(run, own, with_launches=is_removed)
+        own = _own_work(run, finding)
+        if pool.startswith("exposed copies"):
+            direction = pool.removeprefix("exposed copies").strip()
+            copies = [event for event in run.table("gpu_work") if event["kind"] == "copy"]
+            own = [event for event in copies if direction in ("", event["direction"])]
+        is_faster = finding["check"] in FASTER
+        launchers = None if is_faster else {event["launcher_uid"] for event in own}
+    gain = gain_ms(run, {event["uid"] for event in own}, launchers) if own else None
     return otherwise if gain is None else max(0.0, gain)
 
 
