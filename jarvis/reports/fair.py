@@ -9,9 +9,9 @@ import orjson
 
 from jarvis.core.output import write_output
 from jarvis.core.workspace import RunPaths
-from jarvis.findings import Impact, Priority, Status
+from jarvis.findings import IDLE_POOL, Impact, Priority, Status
 from jarvis.reports import appendix, sections, summary
-from jarvis.reports.details import Details, details_of
+from jarvis.reports.details import Details, details_of, host_limit
 from jarvis.reports.edits import UNEDITED, Edits
 from jarvis.reports.gaps import warnings_of
 from jarvis.reports.health import health_of
@@ -65,13 +65,16 @@ def _index(root: Path) -> dict[str, Any] | None:
 
 
 BASIS = (
-    "{order}{target} Savings of the same time do not add up. Action A may change the model; action "
-    "B does not change its code."
+    "{order}{words}{target}{stacks} Savings of the same time do not add up. Action A may change "
+    "the model; action B does not change its code."
 )
-TARGET = " Operations that are modeled have a target of {pct:g}% of the roofline."
+TARGET = " Operations that are modeled have a target of {pct:g}% of the roofline{usual}."
+USUAL = ", or what such calls usually reach where a card names it"
+WORDS = " The priority also weighs the share of compute and the efficiency."
+STACKS = " Recording Python stacks lengthened the host's part of the step."
 ORDER = (
-    "Ordered by the step time that they save: an estimate within what bounds the step, not a "
-    "simulation."
+    "Ordered by the step time that they save: an estimate within what bounds the step, for "
+    "kernels with the host's time unchanged, not a simulation."
 )
 ORDER_WITHOUT_STEPS = "Ordered by the GPU time that they save; the step time is not known."
 FORMER_ORDER = "Ordered by priority, and within a priority by saving."
@@ -83,9 +86,25 @@ def _basis(run: Run, details: list[Details]) -> str:
     if totals.step is not None:
         order = ORDER_WITHOUT_STEPS if totals.step.step_ms is None else ORDER
     gains = (each.finding.impact for each in details)
-    is_modeled = any(gain is not None and gain.target_pct is not None for gain in gains)
-    target = TARGET.format(pct=run.target_pct) if is_modeled else ""
-    return BASIS.format(order=order, target=target)
+    targets = {gain.target_pct for gain in gains if gain is not None} - {None}
+    shown = (d.finding.impact for d in details[:MAX_ROWS] if d.finding.priority is not Priority.LOW)
+    own = {gain.target_pct for gain in shown if gain is not None} - {None, run.target_pct}
+    words = [each.finding.priority.rank for each in details]
+    return BASIS.format(
+        order=order,
+        words=WORDS if words != sorted(words) else "",
+        target=TARGET.format(pct=run.target_pct, usual=USUAL if own else "") if targets else "",
+        stacks=STACKS if _is_lengthened(run, details) else "",
+    )
+
+
+def _is_lengthened(run: Run, details: list[Details]) -> bool:
+    """Return whether the host limits the first finding and stacks were recorded."""
+    if not details or not any(fact.key == "stacks" and fact.value for fact in health_of(run)):
+        return False
+    finding = details[0].finding
+    is_idle = (finding.time_pool or "").startswith(IDLE_POOL)
+    return is_idle or (finding.impact is not None and host_limit(finding.impact) is not None)
 
 
 @dataclass(frozen=True)
