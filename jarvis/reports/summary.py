@@ -3,7 +3,10 @@
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
 
+import polars as pl
+
 from jarvis import impact, savings
+from jarvis.analyses.system.cpu_idle.causes import CAUSE_FINDING_PCT
 from jarvis.findings import COMMUNICATION_POOL, COPIES_POOL, IDLE_POOL, Priority, Status
 from jarvis.reports import sections
 from jarvis.reports.account import MIN_NAMED_PCT, account_of, sentence
@@ -49,7 +52,12 @@ def paragraph(run: Run, details: list[Details], *, is_whole: bool = True) -> str
 
     ``is_whole`` is true if ``details`` are all findings of the run.
     """
-    parts = (_step(run), *_costs(details, is_whole), _before_kernels(run, details), _hidden(run))
+    parts = (
+        _step(run),
+        *_costs(run, details, is_whole),
+        _before_kernels(run, details),
+        _hidden(run),
+    )
     return " ".join(filter(None, parts))
 
 
@@ -107,11 +115,12 @@ def _step(run: Run) -> str | None:
     return f"The GPU window takes {milliseconds(total_ms)}: {', '.join(parts)}."
 
 
-def _costs(details: list[Details], is_whole: bool) -> Iterator[str]:
+def _costs(run: Run, details: list[Details], is_whole: bool) -> Iterator[str]:
     """Yield the first finding, and the next one that would save other time, with upper bounds."""
     urgent = [d for d in details if d.finding.priority is not Priority.LOW]
     if not urgent:
-        yield f"No finding{'' if is_whole else ' of this report'} is above low priority."
+        causes = _small_causes(run) if is_whole else ""
+        yield f"No finding{'' if is_whole else ' of this report'} is above low priority{causes}."
         return
     first = urgent[0]
     sources = savings.time_sources(first.finding)
@@ -129,6 +138,17 @@ def _costs(details: list[Details], is_whole: bool) -> Iterator[str]:
             yield to_text(MESSAGES(f"summary.{key}", **values))
         elif key == "first":
             yield to_text(MESSAGES("summary.leads", title=first.finding.title))
+
+
+def _small_causes(run: Run) -> str:
+    """Return that each cause of idle time is too small for a finding, if they are not together."""
+    account = account_of(run)
+    if account is None or account.pct(account.idle_ns) < CAUSE_FINDING_PCT:
+        return ""
+    causes = run.table("step_gaps").group_by(C.cause).agg(pl.col(C.dur_ns).sum())
+    if account.pct(max(causes[C.dur_ns], default=0)) >= CAUSE_FINDING_PCT:
+        return ""
+    return f": no cause of idle time takes {CAUSE_FINDING_PCT:g}% of the {_whole(run)}"
 
 
 def _subject(detail: Details) -> Text:
@@ -164,8 +184,15 @@ def _before_kernels(run: Run, details: list[Details]) -> str | None:
     if shares is None or shares[COMPUTE] >= impact.GOOD_COMPUTE_PCT:
         return None
     beside = sorted((part for part in shares.items() if part[0] in WAITS), key=lambda p: -p[1])
-    before = takewhile(lambda d: d.recommendation.result.tier == "system", details)
-    pools = [detail.finding.time_pool or "" for detail in before]
+    before = list(takewhile(lambda d: d.recommendation.result.tier == "system", details))
+    kernels = (d.finding for d in details if d.recommendation.result.tier != "system")
+    ranks = [f.priority.rank for f in kernels if f.impact is None and f.priority in URGENT]
+    # Nothing less urgent comes before kernels whose saving is not known.
+    pools = [
+        detail.finding.time_pool or ""
+        for detail in before
+        if not ranks or detail.finding.priority.rank <= min(ranks)
+    ]
     named = (WAITS[name] for name, pct in beside if pct >= MIN_NAMED_PCT)
     waits = " and ".join(
         wait for wait, pool in named if any(each.startswith(pool) for each in pools)
@@ -181,9 +208,7 @@ def _before_kernels(run: Run, details: list[Details]) -> str | None:
     limit = (
         "" if shares[COMPUTE] >= MOSTLY_COMPUTE_PCT else ", which can save at most the compute time"
     )
-    kernels = (d for d in details if d.recommendation.result.tier != "system")
-    unknown = any(d.finding.impact is None and d.finding.priority in URGENT for d in kernels)
-    not_known = ", for some of which the saving is not known" if unknown else ""
+    not_known = ", for some of which the saving is not known" if ranks else ""
     return f"{intro}, so address {waits} before single kernels{limit or not_known}."
 
 

@@ -105,15 +105,14 @@ def _reasons(work: pl.DataFrame) -> str:
     early, single = rest.filter(~pl.col("has_launch")), rest.filter("has_launch")
     first_ns, last_ns = least_ns(work.filter(C.linked)[C.ts_ns]), greatest_ns(early[C.ts_ns])
     is_before = first_ns is not None and last_ns is not None and last_ns < first_ns
-    before = " and runs first, as work from before the recording"
     reasons = (
-        (early, f"no recorded launch{before if is_before else ''}"),
-        (single, "a recorded launch without an arrow"),
+        (early, "was launched before the recording" if is_before else "has no recorded launch"),
+        (single, "has a recorded launch without an arrow"),
     )
     found = [(milliseconds(_ms(part)), reason) for part, reason in reasons if part.height]
     if len(found) == 1:
-        return f"it has {found[0][1]}"
-    return "; ".join(f"{time} has {reason}" for time, reason in found)
+        return f"it {found[0][1]}"
+    return "; ".join(f"{time} {reason}" for time, reason in found)
 
 
 def _launched_before(work: pl.DataFrame) -> Fact:

@@ -95,10 +95,13 @@ def test_what_comes_before_kernels_does_not_contradict_the_first_finding(
 ) -> None:
     uid = uids_of(hostile.run, "gemm")[0]
     system = finding("multi_kernel", saved_ms=5.0, time_pool=COPIES_POOL)
+    lesser = system.model_copy(update={"priority": Priority.MEDIUM})
+    unknown = finding("gemm", uid, saved_ms=1.0, impact=None)
     other = finding("cpu_idle", saved_ms=5.0, time_pool="idle before")
     kernel = finding("gemm", uid, saved_ms=1.0)
     said = re.compile("address .*exposed (?:communication|copies).* before single kernels")
     cases = (((system, kernel), True), ((kernel,), False), ((other, kernel), False))
+    cases += (((lesser, kernel), True), ((lesser, unknown), False))
     for findings, is_said in cases:
         run = with_findings(hostile.run, *findings)
         assert bool(said.search(paragraph(run, details_of(run)))) is is_said
@@ -271,15 +274,15 @@ def test_the_basis_explains_what_differs_from_the_order_and_the_target(sample: A
     first, second, *_ = uids_of(sample.run, "gemm")
     large = finding("gemm", first, saved_ms=2.0)
     small = finding("gemm", second, saved_ms=1.0, priority=Priority.MEDIUM)
-    assert "The priority also weighs" not in basis_of(sample, large, small)
+    assert "Priorities also weigh" not in basis_of(sample, large, small)
     lesser = large.model_copy(update={"priority": Priority.MEDIUM})
     urgent = small.model_copy(update={"priority": Priority.HIGH})
-    assert "The priority also weighs the share of compute" in basis_of(sample, lesser, urgent)
+    assert "Priorities also weigh shares of compute" in basis_of(sample, lesser, urgent)
     for target_pct, is_usual in ((sample.run.target_pct, False), (15.0, True)):
         gain = large.impact.model_copy(update={"target_pct": target_pct}) if large.impact else None
         basis = basis_of(sample, large.model_copy(update={"impact": gain}))
         assert "have a target of 80% of the roofline" in basis
-        assert ("or what such calls usually reach" in basis) is is_usual
+        assert ("or the usual one that a card names" in basis) is is_usual
 
 
 def test_recorded_stacks_are_named_where_the_host_limits_the_first_finding(
@@ -320,3 +323,40 @@ def test_savings_of_kernels_that_are_not_known_are_named(sample: Analyzed) -> No
         text = paragraph(run, details_of(run))
         assert "so address idle time before single kernels" in text
         assert ("for some of which the saving is not known" in text) is is_said
+
+
+def test_kernels_that_checkpointing_repeats_are_named(sample: Analyzed) -> None:
+    tree = sample.run.table("call_tree")
+    outer, inner = "torch/utils/checkpoint.py(1500): recompute_fn", "torch/utils/checkpoint.py(1)"
+    nodes = {"view": "python", "node": [1, 2, 9], "subtree_end": [4, 3, 9]}
+    times = {"gpu_ns": [4_000_000, 3_000_000, 120_000]}
+    for names, is_said in (([outer] * 3, True), ([inner] * 3, False)):
+        own = tree.head(3).with_columns(
+            name=pl.Series(names).cast(tree.schema["name"]),
+            **{
+                key: pl.lit(pl.Series(values)) if isinstance(values, list) else pl.lit(values)
+                for key, values in (nodes | times).items()
+            },
+        )
+        run = sample.run.with_tables({"call_tree": own})
+        text = fair_markdown(run, sample.root)
+        said = "computes 4.12 ms of kernels again in the backward pass" in text
+        assert said is is_said
+
+
+def test_idle_time_of_many_small_causes_is_no_finding(sample: Analyzed) -> None:
+    steps = sample.run.table("steps").with_columns(
+        dur_ns=pl.lit(1000),
+        idle_between_ns=pl.lit(65),
+        idle_before_ns=pl.lit(0),
+        idle_after_ns=pl.lit(0),
+    )
+    gaps = sample.run.table("step_gaps").head(2)
+    for times, is_said in (([49, 16], True), ([50, 15], False)):
+        own = gaps.with_columns(
+            dur_ns=pl.Series(times), cause=pl.Series(["launch_bound", "queued"])
+        )
+        run = with_findings(sample.run).with_tables({"steps": steps.head(1), "step_gaps": own})
+        text = paragraph(run, [])
+        assert "No finding is above low priority" in text
+        assert ("no cause of idle time takes 5% of the step time" in text) is is_said

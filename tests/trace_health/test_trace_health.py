@@ -327,4 +327,4 @@ def test_work_before_all_linked_work_is_from_before_the_recording() -> None:
     beside = trace().op("x").launches("a", us=60).unlinked("other", us=40)
     for built, is_said in ((before, True), (beside, False)):
         summary = facts(built.read())["linked_gpu_time"].summary
-        assert ("runs first, as work from before the recording" in summary) is is_said
+        assert ("is not: it was launched before the recording." in summary) is is_said
