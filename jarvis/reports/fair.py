@@ -21,6 +21,7 @@ from jarvis.reports.rendering import render
 from jarvis.reports.reporter import Reporter, run_folder
 from jarvis.run import Run
 from jarvis.schemas.names import C
+from jarvis.simulation.quality import Grade
 from jarvis.text.format import MISSING, counted, milliseconds, percent, quoted
 from jarvis.text.markdown import Markdown, anchor, cell, prose, table
 from jarvis.text.messages import to_text
@@ -79,9 +80,10 @@ WORDS = " Priorities also weigh shares of compute and efficiency."
 RECOMPUTED = " Activation checkpointing computes {time} of kernels again in the backward pass."
 STACKS = " Recording Python stacks lengthened the host's part of the step."
 ORDER = (
-    "Ordered by the step time that they save: estimated from what bounds it, for kernels with the "
-    "host's time unchanged, not simulated."
+    "Ordered by the step time that they save: estimated from what bounds it, for GPU work {bound}."
 )
+REPLAYED = "by what a replay of the recorded steps gains without that work"
+ESTIMATED = "with the host's time unchanged, not simulated"
 ORDER_WITHOUT_STEPS = "Ordered by the GPU time that they save; the step time is not known."
 FORMER_ORDER = "Ordered by priority, and within a priority by saving."
 
@@ -90,7 +92,11 @@ def _basis(run: Run, details: list[Details]) -> str:
     """Return how findings are ordered, what they assume, and what their actions are."""
     totals, order = run.manifest.totals, FORMER_ORDER
     if totals.step is not None:
-        order = ORDER_WITHOUT_STEPS if totals.step.step_ms is None else ORDER
+        info = run.manifest.simulation
+        is_replayed = info is not None and info.quality.grade is not Grade.NOT_SIMULATED
+        order = ORDER.format(bound=REPLAYED if is_replayed else ESTIMATED)
+        if totals.step.step_ms is None:
+            order = ORDER_WITHOUT_STEPS
     gains = (each.finding.impact for each in details)
     targets = {gain.target_pct for gain in gains if gain is not None} - {None}
     shown = (d.finding.impact for d in details[:MAX_ROWS] if d.finding.priority is not Priority.LOW)
