@@ -294,7 +294,7 @@ def _collective(argument: str, run: Run) -> Changes:
     pattern, _, how = argument.rpartition(":")
     collectives = run.table("collectives")
     name = pl.coalesce(C.collective, C.name)
-    own = collectives.filter(name.str.contains(translate(pattern or "*")))
+    own = collectives.filter(_matches(name, pattern, collectives))
     if own.is_empty():
         names = collectives.select(name).to_series().unique().drop_nulls().to_list()
         known = f" There are {listed(sorted(names), 5)}." if names else " The trace has none."
@@ -318,12 +318,16 @@ _PARSERS: dict[str, Callable[[str, Run], Changes]] = {
 
 
 def _spans(pattern: str, run: Run) -> pl.DataFrame:
-    """Return the host spans whose name matches a glob; each distinct name is tested once."""
+    """Return the host spans whose name matches a glob."""
     spans = run.table("sim_spans")
-    names = spans[C.name].unique()
+    return spans.filter(_matches(pl.col(C.name), pattern, spans))
+
+
+def _matches(name: pl.Expr, pattern: str, table: pl.DataFrame) -> pl.Expr:
+    """Return whether a name matches a glob; each distinct name is tested once."""
+    names = table.select(name).to_series().drop_nulls().unique()
     is_match = re.compile(translate(pattern)).match
-    matching = [name for name in names if is_match(name)]
-    return spans.filter(pl.col(C.name).is_in(matching))
+    return name.is_in([each for each in names if is_match(each)])
 
 
 def _split(argument: str, form: str) -> tuple[str, float]:
