@@ -63,6 +63,7 @@ def test_a_start_just_after_work_elsewhere_waits_for_it(replay: Replay) -> None:
     assert r.step_us == 131
     assert r.gain_us(r.scaled(0.5, "a")) == 50
     assert r.simulation.graph.counts.waits_by_nearness == 1
+    assert r.quality.inferred_pct == pytest.approx(100 / 131)
 
 
 def test_a_start_long_after_work_elsewhere_does_not_wait_for_it(replay: Replay) -> None:
