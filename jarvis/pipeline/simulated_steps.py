@@ -30,6 +30,7 @@ from jarvis.run import Run
 from jarvis.schemas.names import C
 from jarvis.simulation.merging import merged_launches
 from jarvis.simulation.of_findings import finding_changes
+from jarvis.simulation.path import RUNTIME_CALLS
 from jarvis.simulation.quality import Grade
 from jarvis.simulation.simulation import Simulation
 from jarvis.text.format import listed, milliseconds, percent
@@ -38,6 +39,10 @@ MAX_CHANGES = 100
 MINUS = "\N{MINUS SIGN}"
 NOTHING_PCT = 0.01
 """A step that changes by less than this counts as unchanged."""
+
+HOST_PARTS = ("host work", RUNTIME_CALLS)
+MOST_PCT = 50.0
+"""A critical path of which the host takes so much is one of the host."""
 
 MERGE_LAUNCHES = "merge-launches"
 FORMS = (
@@ -102,13 +107,22 @@ class WhatIf(_Frozen):
         about = "about " if self.grade is Grade.FAIR else ""
         recorded, after = self.step_ms.recorded, self.step_ms.simulated
         if abs(self.saved_ms) < NOTHING_PCT / 100 * recorded:
-            return f"Step unchanged: {milliseconds(recorded)}."
+            return f"Step unchanged ({milliseconds(recorded)}){self._held_up_by}."
         sign = MINUS if self.saved_ms > 0 else "+"
         saved, share = abs(self.saved_ms), 100 * abs(self.saved_ms) / recorded
         return (
             f"Step {about}{sign}{milliseconds(saved)} ({sign}{percent(share)}): "
             f"{milliseconds(recorded)} → {milliseconds(after)}."
         )
+
+    @property
+    def _held_up_by(self) -> str:
+        """What takes most of the critical path."""
+        host_pct = sum(part.pct for part in self.critical_path if part.name in HOST_PARTS)
+        if host_pct >= MOST_PCT:
+            return f": the host is busy {percent(host_pct)} of it"
+        longest = next(iter(self.critical_path), None)
+        return f": {percent(longest.pct)} of it is {longest.name}" if longest else ""
 
     @property
     def small_print(self) -> str:
@@ -260,9 +274,23 @@ def _host(argument: str, run: Run) -> Changes:
             f"No operator, annotation or Python frame matches {pattern!r}."
             f"{_similar(pattern, names)}"
         )
-    found = spans.select(C.thread, C.start_ns, C.end_ns).unique(maintain_order=True)
-    rows = found.iter_rows(named=True)
-    return (ScaleHost(spans=tuple(Span(**row) for row in rows), factor=factor),)
+    own = tuple(
+        Span(thread=thread, start_ns=start, end_ns=end)
+        for thread, start, end in _union(spans).iter_rows()
+    )
+    return (ScaleHost(spans=own, factor=factor),)
+
+
+def _union(spans: pl.DataFrame) -> pl.DataFrame:
+    """Return the time that spans cover (``thread, start_ns, end_ns``); those inside others go."""
+    ordered = spans.select(C.thread, C.start_ns, C.end_ns).sort(C.thread, C.start_ns)
+    reached = pl.col(C.end_ns).cum_max().shift(1).over(C.thread)
+    group = (pl.col(C.start_ns) > reached).fill_null(True).cum_sum()
+    return (
+        ordered.group_by(group.alias("group"), maintain_order=True)
+        .agg(pl.col(C.thread, C.start_ns).first(), pl.col(C.end_ns).max())
+        .drop("group")
+    )
 
 
 def _no_wait(pattern: str, run: Run) -> Changes:
@@ -294,9 +322,9 @@ def _collective(argument: str, run: Run) -> Changes:
     pattern, _, how = argument.rpartition(":")
     collectives = run.table("collectives")
     name = pl.coalesce(C.collective, C.name)
-    own = collectives.filter(name.str.contains(translate(pattern or "*")))
+    names = collectives.select(name).to_series().unique().drop_nulls().to_list()
+    own = collectives.filter(name.is_in(_matching(pattern or "*", names)))
     if own.is_empty():
-        names = collectives.select(name).to_series().unique().drop_nulls().to_list()
         known = f" There are {listed(sorted(names), 5)}." if names else " The trace has none."
         raise ChangeError(f"No collective matches {pattern!r}.{known}")
     uids = tuple(own[C.uid].to_list())
@@ -320,10 +348,12 @@ _PARSERS: dict[str, Callable[[str, Run], Changes]] = {
 def _spans(pattern: str, run: Run) -> pl.DataFrame:
     """Return the host spans whose name matches a glob; each distinct name is tested once."""
     spans = run.table("sim_spans")
-    names = spans[C.name].unique()
+    return spans.filter(pl.col(C.name).is_in(_matching(pattern, spans[C.name].unique())))
+
+
+def _matching(pattern: str, names: Iterable[str]) -> list[str]:
     is_match = re.compile(translate(pattern)).match
-    matching = [name for name in names if is_match(name)]
-    return spans.filter(pl.col(C.name).is_in(matching))
+    return [name for name in names if is_match(name)]
 
 
 def _split(argument: str, form: str) -> tuple[str, float]:
