@@ -98,7 +98,11 @@ def _text_field(now: Opened, texts: tuple[str, ...]) -> None:
             help=_HELP,
         )
         st.form_submit_button(
-            "Add", icon=":material/add:", on_click=changes.add_typed, args=(now, texts)
+            "Add",
+            key="_what_if_submit",
+            icon=":material/add:",
+            on_click=changes.add_typed,
+            args=(now, texts),
         )
 
 
