@@ -10,7 +10,7 @@ PORT ?= 8501
 PYTEST_ARGS ?= -n logical --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-replay run test check format golden docs pictures bench bench-dashboard bench-team bench-uploads bench-growth fuzz clean replays
+.PHONY: help setup setup-replay run test check format golden docs pictures bench bench-dashboard bench-team bench-uploads bench-growth bench-simulation fuzz clean replays
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -76,6 +76,9 @@ bench-uploads: setup ## measure the upload of 1 GB by a browser and by jarvis pu
 
 bench-growth: setup ## measure how the costs of an analysis grow with each kind of input
 	$(BIN)/python -m benchmarks.growth --page benchmarks/README.md
+
+bench-simulation: setup ## measure building and replaying of step simulations
+	$(BIN)/python -m benchmarks.simulation --page benchmarks/README.md
 
 fuzz: setup ## fuzz every kind of input, with array bounds checked (at most 40 minutes on 2 cores)
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.fuzz

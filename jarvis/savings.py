@@ -18,6 +18,8 @@ from jarvis.perf_report import Totals
 from jarvis.perf_report.intervals import covered_until
 from jarvis.perf_report.timeline.step_bounds import StepBounds
 from jarvis.schemas.names import C
+from jarvis.simulation.of_findings import without_work
+from jarvis.simulation.simulation import Simulation
 from jarvis.text.messages import Message, MessageTable, to_text
 
 CAPS = ((0.5, Priority.LOW), (1.0, Priority.MEDIUM), (5.0, Priority.HIGH))
@@ -35,8 +37,8 @@ MESSAGES = MessageTable(
     {
         "bounded": "{priority}: {time_ms} of GPU time{of_compute}, but the step gains {gain_pct}, "
         "at most {high_pct}.",
-        "bounded.nothing": "{priority}: {time_ms} of GPU time{of_compute}, but the host does not "
-        "wait for it, so the step stays as long.",
+        "bounded.nothing": "{priority}: {time_ms} of GPU time{of_compute}, but the step does not "
+        "wait for it and stays as long.",
         "bounded.hidden": "{priority}: {time_ms} of GPU time{of_compute}, but a collective that "
         "ends later hides it, so the step stays as long.",
         "of_compute": " ({compute_pct} of compute)",
@@ -50,34 +52,49 @@ MESSAGES = MessageTable(
 
 
 def with_step_savings(
-    findings: Iterable[Finding], totals: Totals, gpu_work: pl.DataFrame | None
+    findings: Iterable[Finding],
+    totals: Totals,
+    gpu_work: pl.DataFrame | None,
+    simulation: Simulation | None = None,
 ) -> list[Finding]:
     """Return the findings with the step time that they save and the priority that it allows.
 
     Shorter kernels save at most the time in which they run, and what bounds all kernels
-    (``StepBounds``); other findings at most the time of their pool in the steps. Findings are
+    (``StepBounds``); other findings at most the time of their pool in the steps. With a simulation,
+    less GPU work saves at most what the replayed steps gain without that work. Findings are
     unchanged if the step time is not known.
     """
-    return within_steps(findings, totals.step, gpu_work)
+    return within_steps(findings, totals.step, gpu_work, simulation)
 
 
 def within_steps(
-    findings: Iterable[Finding], bounds: StepBounds | None, gpu_work: pl.DataFrame | None
+    findings: Iterable[Finding],
+    bounds: StepBounds | None,
+    gpu_work: pl.DataFrame | None,
+    simulation: Simulation | None = None,
 ) -> list[Finding]:
     """Return the findings as ``with_step_savings`` does, for the bounds of recorded steps."""
     if bounds is None or bounds.step_ms is None:
         return list(findings)
-    return [_with_step_saving(finding, bounds, bounds.step_ms, gpu_work) for finding in findings]
+    step_ms = bounds.step_ms
+    return [_with_step_saving(each, bounds, step_ms, gpu_work, simulation) for each in findings]
 
 
 def _with_step_saving(
-    finding: Finding, bounds: StepBounds, step_ms: float, gpu_work: pl.DataFrame | None
+    finding: Finding,
+    bounds: StepBounds,
+    step_ms: float,
+    gpu_work: pl.DataFrame | None,
+    simulation: Simulation | None,
 ) -> Finding:
     if finding.impact is None:
         return finding
     gain = finding.impact
     if gain.step_ms is None:
-        gain = impact.of_steps(gain, _limit_ms(finding, bounds, gpu_work), step_ms)
+        limit_ms = _limit_ms(finding, bounds, gpu_work)
+        if simulation is not None and (without := without_work(finding, simulation)):
+            limit_ms = min(limit_ms, max(0.0, simulation.steps_saved_ms(without)))
+        gain = impact.of_steps(gain, limit_ms, step_ms)
     priority = step_priority(finding.priority, gain)
     update: dict[str, object] = {"impact": gain, "priority": priority}
     if priority is not finding.priority:

@@ -250,7 +250,7 @@ def test_a_changed_priority_has_a_reason_and_an_equal_one_has_none() -> None:
     assert equal.priority_reason == ()
     nothing = replace(WHOLE, step=replace(BOUNDS, kernels_ms=0.0))
     (idle_host,) = savings.with_step_savings([small], nothing, LONG)
-    assert "the host does not wait for it" in to_text(idle_host.priority_reason)
+    assert "the step does not wait for it" in to_text(idle_host.priority_reason)
 
 
 def test_the_order_is_by_step_time_then_by_kernel_time() -> None:

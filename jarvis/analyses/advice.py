@@ -4,6 +4,7 @@ The texts of ``Advice`` are templates: they may name the columns of the heaviest
 of ``values_of``.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -12,6 +13,7 @@ import polars as pl
 
 from jarvis.analyses.base import Advice, CategoryData
 from jarvis.analyses.call_times import time_per_call
+from jarvis.analyses.kernel_names import count_of
 from jarvis.analyses.operations import OperationGroup
 from jarvis.schemas.names import C
 from jarvis.text.messages import Action, Message, MessageTable, action
@@ -164,11 +166,16 @@ def values_of_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _kernel_of(group: OperationGroup) -> str | Message | None:
-    """Return the kernel of the heaviest row, with the number of calls if others have another."""
+    """Return the kernel of the heaviest row, with the number of calls if others have another.
+
+    Calls with equal arguments may run different kernels, so its launches count.
+    """
     kernel: str | None = group.heaviest[C.main_kernel] or None
-    alike = group.rows.filter(pl.col(C.main_kernel).eq_missing(kernel))
-    calls = int(alike[C.operation_count].sum())
-    if kernel is None or calls == group.calls:
+    if kernel is None:
+        return None
+    launches = count_of(f"^{re.escape(kernel.lower())}$")
+    calls = int(group.rows.select(pl.min_horizontal(launches, C.operation_count).sum()).item())
+    if calls in (0, group.calls):
         return kernel
     return PLACES("kernel", kernel=kernel, some=calls, calls=group.calls)
 

@@ -13,7 +13,9 @@ from jarvis.findings import Finding, Impact
 from jarvis.schemas.names import C
 from jarvis.text.messages import MessageTable
 
-VECTOR_KERNEL = r"sgemm|scudnn|ffma|simt|f32f32_f32f32|(?:gemm|cudnn[\w:]*)\w*<float"
+VECTOR_KERNEL = (
+    r"sgemm|scudnn|ffma|simt|f32f32_f32f32|(?:gemm|cudnn[\w:]*|(?:dgrad|wgrad)\w*_engine)\w*<float"
+)
 """Names (lower case) of kernels of cuBLAS, CUTLASS and cuDNN that multiply fp32 without tensor
 cores."""
 
@@ -23,7 +25,7 @@ FP32_INPUTS = r"^\((?:'', )?'float', 'float'"
 NO_TYPES = "()"
 """The types of arguments whose types are not recorded."""
 
-SINGLE = "sgemm|scudnn"
+SINGLE = r"sgemm|scudnn|(?:cudnn[\w:]*|(?:dgrad|wgrad)\w*_engine)<float"
 """Names (lower case) of kernels that state fp32."""
 
 TENSOR_CORES = {"tf32": "matrix_tf32", "bf16": "matrix_bf16", "fp16": "matrix_fp16"}
@@ -35,15 +37,16 @@ FP32 = MessageTable(
     {
         "title": "fp32 without tensor cores: {name}",
         "issue": "{calls} of {name} in fp32 {calls:either takes|take} {time_ms} ({compute_pct} "
-        "of compute) in {kernel}, which computes on the vector units{vector}. The tensor cores "
-        "reach {peaks:joined  and }.",
+        "of compute) in kernels such as {kernel}, which compute on the vector units{vector}. The "
+        "tensor cores reach {peaks:joined  and }.",
         "vector": " (at most {vector_tflops_per_s:number} TFLOPS/s)",
         "peak": "{tensor_tflops_per_s:number} TFLOPS/s in {dtype}",
         "algorithmic": "{tf32}Run {name} in mixed precision{place}, if accuracy allows.",
         "tf32": "Allow TF32 (`torch.set_float32_matmul_precision('high')`, for convolutions "
         "`torch.backends.cudnn.allow_tf32`), which changes no dtype. ",
-        "kernel": "No kernel needs to change: with another dtype or setting, the library selects "
-        "one for tensor cores instead of {kernel}.",
+        "kernel": "No kernel needs to change: with another dtype{setting}, the library selects "
+        "one for tensor cores.",
+        "setting": " or setting",
         "caveat": "A trace shows times, not accuracy: evaluate the model with the other precision.",
         "verify": "Record the trace again: {name} must take less than {time_ms}, in kernels for "
         "tensor cores.",
@@ -109,6 +112,7 @@ def _finding(data: CategoryData, group: OperationGroup, peaks: Mapping[str, floa
         "vector": FP32("vector", vector_tflops_per_s=vector) if vector else None,
         "peaks": [FP32("peak", dtype=dtype, tensor_tflops_per_s=p) for dtype, p in peaks.items()],
         "tf32": FP32("tf32") if "tf32" in peaks else None,
+        "setting": FP32("setting") if "tf32" in peaks else None,
     }
     return Finding(
         check="fp32_products",

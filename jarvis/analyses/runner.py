@@ -26,6 +26,7 @@ from jarvis.perf_report import Totals
 from jarvis.perf_report.unavailable import unavailable_reason
 from jarvis.preconditions import Facts
 from jarvis.schemas.names import C
+from jarvis.simulation.simulation import Simulation
 from jarvis.text.messages import Message, MessageTable
 
 NO_HARDWARE = "Efficiencies are not available: the hardware is not known, so there is no peak."
@@ -104,10 +105,12 @@ def run_analyses(
     *,
     compute_units: int | None = None,
     target_pct: float = impact.TARGET_PCT,
+    simulation: Simulation | None = None,
 ) -> dict[str, AnalysisOutcome]:
     """Return the outcome of every analysis by key, in the order of ``analyses``.
 
-    ``compute_units`` is the number of compute units of the GPU, None if the trace lacks it.
+    ``compute_units`` is the number of compute units of the GPU, None if the trace lacks it;
+    ``simulation`` is None if step times cannot be simulated.
     """
     top_uids = frozenset(split.top_operations["operation_uids"].explode().drop_nulls())
     claimed = split.operations.partition_by(C.category, as_dict=True)
@@ -131,17 +134,22 @@ def run_analyses(
     }
     worth_fusing = _worth_fusing(report, analyses, outcomes, target_pct)
     return {
-        key: replace(outcome, result=_in_steps(with_chains(outcome.result, worth_fusing), report))
+        key: replace(
+            outcome,
+            result=_in_steps(with_chains(outcome.result, worth_fusing), report, simulation),
+        )
         for key, outcome in outcomes.items()
     }
 
 
-def _in_steps(result: AnalysisResult, report: ReportTables) -> AnalysisResult:
+def _in_steps(
+    result: AnalysisResult, report: ReportTables, simulation: Simulation | None
+) -> AnalysisResult:
     """Return the result with the step time that its findings save, in their order."""
     totals = report.totals
     has_steps = bool(result.findings) and totals.step is not None and totals.step.step_ms
     work = report.table("gpu_work") if has_steps else None
-    findings = savings.with_step_savings(result.findings, totals, work)
+    findings = savings.with_step_savings(result.findings, totals, work, simulation)
     return result.model_copy(update={"findings": tuple(savings.ranked(findings, totals))})
 
 

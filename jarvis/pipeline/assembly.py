@@ -6,6 +6,7 @@ from pathlib import Path
 from jarvis.analyses.runner import AnalysisOutcome, SplitOperations, run_analyses, split_operations
 from jarvis.comparison import TOLERANCE, Comparison
 from jarvis.comparison import compare as compare_sides
+from jarvis.core.errors import NotSimulatedError
 from jarvis.core.output import limited_output
 from jarvis.core.product import product_version
 from jarvis.pipeline.inputs import AnalysisInput, compute_units
@@ -27,6 +28,7 @@ from jarvis.run import (
 )
 from jarvis.run.agent_layout.preparation import Preparation
 from jarvis.run.run import sides
+from jarvis.simulation.simulation import Simulation
 from jarvis.trace_health import TABLE as HEALTH
 from jarvis.tracelens.report import TABLES
 
@@ -53,7 +55,12 @@ def write_analysis(
     with step(first + 1, progress, steps):
         units = compute_units(source.info, report.hardware)
         outcomes = run_analyses(
-            report, analyses, split, compute_units=units, target_pct=options.target_pct
+            report,
+            analyses,
+            split,
+            compute_units=units,
+            target_pct=options.target_pct,
+            simulation=_simulation(source, split),
         )
     read_bytes = source.info.json_bytes or source.info.size_bytes
     with limited_output(read_bytes), staged(root, source.info.sha256) as folder:
@@ -71,6 +78,16 @@ def write_analysis(
         with step(first + 3, progress, steps):
             write_run(run, folder)
     return Run.load(root)
+
+
+def _simulation(source: AnalysisInput, split: SplitOperations) -> Simulation | None:
+    """Return the simulation of the input's steps, or None if they cannot be simulated."""
+    needed = {name: source.report.table(name) for name in ("gpu_work", "steps", "collectives")}
+    tables = {**source.simulated, **needed, "operations": split.operations}
+    try:
+        return Simulation.of(tables, source.simulation)
+    except NotSimulatedError:
+        return None
 
 
 def compare(target: Run, reference: Run, *, tolerance: float = TOLERANCE) -> Comparison:

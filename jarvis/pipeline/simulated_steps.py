@@ -1,7 +1,7 @@
 """What a step would take under changes that a user names."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from fnmatch import translate
 from pathlib import Path
@@ -162,12 +162,18 @@ def what_if(source: Run | Path | str, changes: Iterable[str] = (), **options: An
 
 def simulated(run: Run, changes: Iterable[str]) -> WhatIf:
     """Return what a step of a run would take under changes; raise as ``what_if``."""
-    simulation, texts = run.simulation, tuple(changes)
+    texts = tuple(changes)
+    run.simulation.recorded  # noqa: B018  # a step that is not simulated is the first thing to say
     if len(texts) > MAX_CHANGES:
         raise ChangeError(f"At most {MAX_CHANGES} changes can be simulated together.")
-    parsed = [parse_change(text, run) for text in texts]
+    return simulated_changes(run, [(text, parse_change(text, run)) for text in texts])
+
+
+def simulated_changes(run: Run, parsed: Sequence[tuple[str, Changes]]) -> WhatIf:
+    """Return what a step of a run would take under changes, each with its text."""
+    simulation = run.simulation
     recorded = simulation.recorded
-    replay = simulation.replay([change for found in parsed for change in found])
+    replay = simulation.replay([change for _, found in parsed for change in found])
     info = run.manifest.simulation
     return WhatIf(
         step_ms=StepTime(recorded=recorded.step_ns / 1e6, simulated=replay.step_ns / 1e6),
@@ -183,9 +189,7 @@ def simulated(run: Run, changes: Iterable[str]) -> WhatIf:
             )
             for part in simulation.path_parts(replay)
         ),
-        changes=tuple(
-            _alone(text, found, simulation) for text, found in zip(texts, parsed, strict=True)
-        ),
+        changes=tuple(_alone(text, found, simulation) for text, found in parsed),
     )
 
 
@@ -322,9 +326,9 @@ def _collective(argument: str, run: Run) -> Changes:
     pattern, _, how = argument.rpartition(":")
     collectives = run.table("collectives")
     name = pl.coalesce(C.collective, C.name)
-    names = collectives.select(name).to_series().unique().drop_nulls().to_list()
-    own = collectives.filter(name.is_in(_matching(pattern or "*", names)))
+    own = collectives.filter(_matches(name, pattern, collectives))
     if own.is_empty():
+        names = collectives.select(name).to_series().unique().drop_nulls().to_list()
         known = f" There are {listed(sorted(names), 5)}." if names else " The trace has none."
         raise ChangeError(f"No collective matches {pattern!r}.{known}")
     uids = tuple(own[C.uid].to_list())
@@ -346,14 +350,16 @@ _PARSERS: dict[str, Callable[[str, Run], Changes]] = {
 
 
 def _spans(pattern: str, run: Run) -> pl.DataFrame:
-    """Return the host spans whose name matches a glob; each distinct name is tested once."""
+    """Return the host spans whose name matches a glob."""
     spans = run.table("sim_spans")
-    return spans.filter(pl.col(C.name).is_in(_matching(pattern, spans[C.name].unique())))
+    return spans.filter(_matches(pl.col(C.name), pattern, spans))
 
 
-def _matching(pattern: str, names: Iterable[str]) -> list[str]:
+def _matches(name: pl.Expr, pattern: str, table: pl.DataFrame) -> pl.Expr:
+    """Return whether a name matches a glob; each distinct name is tested once."""
+    names = table.select(name).to_series().drop_nulls().unique()
     is_match = re.compile(translate(pattern)).match
-    return [name for name in names if is_match(name)]
+    return name.is_in([each for each in names if is_match(each)])
 
 
 def _split(argument: str, form: str) -> tuple[str, float]:

@@ -249,10 +249,17 @@ def _of_steps(key: str, impact: Impact, totals: Totals, gpu_time: Message | None
         "high_pct": high_pct,
         "gpu_time": gpu_time,
         "basis": MESSAGES(f"basis.{impact.method}"),
+        "host": host_limit(impact),
     }
     if impact.is_interval:
         return MESSAGES.pick(f"{key}.interval", values)
     return MESSAGES.pick(key if high_ms > 0 else f"{key}.nothing", values)
+
+
+def host_limit(impact: Impact) -> Message | None:
+    """Return that the host limits an interval, whose high end is less than the GPU time saved."""
+    is_limited = impact.step_ms is not None and impact.step_ms.high < impact.saved_ms.high
+    return MESSAGES("saving.host") if impact.is_interval and is_limited else None
 
 
 def _both_save(*both: Recommendation) -> bool:

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import polars as pl
 
 from jarvis.core.output import write_output
 from jarvis.core.workspace import RunPaths
-from jarvis.findings import Impact, Priority, Status
+from jarvis.findings import IDLE_POOL, Impact, Priority, Status
 from jarvis.reports import appendix, sections, summary
-from jarvis.reports.details import Details, details_of
+from jarvis.reports.details import Details, details_of, host_limit
 from jarvis.reports.edits import UNEDITED, Edits
 from jarvis.reports.gaps import warnings_of
 from jarvis.reports.health import health_of
@@ -19,10 +20,15 @@ from jarvis.reports.messages import MESSAGES
 from jarvis.reports.rendering import render
 from jarvis.reports.reporter import Reporter, run_folder
 from jarvis.run import Run
-from jarvis.text.format import MISSING, counted, percent, quoted
+from jarvis.schemas.names import C
+from jarvis.simulation.quality import Grade
+from jarvis.text.format import MISSING, counted, milliseconds, percent, quoted
 from jarvis.text.markdown import Markdown, anchor, cell, prose, table
 from jarvis.text.messages import to_text
 from jarvis.trace_health import Severity
+
+RECOMPUTES = r"torch/utils/checkpoint\.py\(\d+\): recompute_fn$"
+"""Pattern of PyTorch's function that computes activations again."""
 
 MAX_WORDS = 1500
 """Words of a report of any trace, tables and headings included."""
@@ -65,14 +71,19 @@ def _index(root: Path) -> dict[str, Any] | None:
 
 
 BASIS = (
-    "{order}{target} Savings of the same time do not add up. Action A may change the model; action "
-    "B does not change its code."
+    "{order}{words}{target}{stacks}{recomputed} Savings of the same time do not add up. Action A "
+    "may change the model; action B does not change its code."
 )
-TARGET = " Operations that are modeled have a target of {pct:g}% of the roofline."
+TARGET = " Operations that are modeled have a target of {pct:g}% of the roofline{usual}."
+USUAL = ", or the usual one that a card names"
+WORDS = " Priorities also weigh shares of compute and efficiency."
+RECOMPUTED = " Activation checkpointing computes {time} of kernels again in the backward pass."
+STACKS = " Recording Python stacks lengthened the host's part of the step."
 ORDER = (
-    "Ordered by the step time that they save: an estimate within what bounds the step, not a "
-    "simulation."
+    "Ordered by the step time that they save: estimated from what bounds it, for GPU work {bound}."
 )
+REPLAYED = "by what a replay of the recorded steps gains without that work"
+ESTIMATED = "with the host's time unchanged, not simulated"
 ORDER_WITHOUT_STEPS = "Ordered by the GPU time that they save; the step time is not known."
 FORMER_ORDER = "Ordered by priority, and within a priority by saving."
 
@@ -81,11 +92,43 @@ def _basis(run: Run, details: list[Details]) -> str:
     """Return how findings are ordered, what they assume, and what their actions are."""
     totals, order = run.manifest.totals, FORMER_ORDER
     if totals.step is not None:
-        order = ORDER_WITHOUT_STEPS if totals.step.step_ms is None else ORDER
+        info = run.manifest.simulation
+        is_replayed = info is not None and info.quality.grade is not Grade.NOT_SIMULATED
+        order = ORDER.format(bound=REPLAYED if is_replayed else ESTIMATED)
+        if totals.step.step_ms is None:
+            order = ORDER_WITHOUT_STEPS
     gains = (each.finding.impact for each in details)
-    is_modeled = any(gain is not None and gain.target_pct is not None for gain in gains)
-    target = TARGET.format(pct=run.target_pct) if is_modeled else ""
-    return BASIS.format(order=order, target=target)
+    targets = {gain.target_pct for gain in gains if gain is not None} - {None}
+    shown = (d.finding.impact for d in details[:MAX_ROWS] if d.finding.priority is not Priority.LOW)
+    own = {gain.target_pct for gain in shown if gain is not None} - {None, run.target_pct}
+    words, ns = [each.finding.priority.rank for each in details], _recomputed_ns(run)
+    return BASIS.format(
+        order=order,
+        words=WORDS if words != sorted(words) else "",
+        target=TARGET.format(pct=run.target_pct, usual=USUAL if own else "") if targets else "",
+        stacks=STACKS if _is_lengthened(run, details) else "",
+        recomputed=RECOMPUTED.format(time=milliseconds(ns / 1e6)) if ns else "",
+    )
+
+
+def _recomputed_ns(run: Run) -> int:
+    """Return the GPU time below the function that repeats a forward pass; 0 if none is recorded."""
+    if "call_tree" not in run.tables:
+        return 0
+    calls = run.table("call_tree").filter(
+        (pl.col("view") == "python") & pl.col(C.name).str.contains(RECOMPUTES)
+    )
+    before = pl.col(C.subtree_end).cum_max().shift(1, fill_value=-1)
+    return int(calls.sort(C.node).filter(pl.col(C.node) > before)[C.gpu_ns].sum())
+
+
+def _is_lengthened(run: Run, details: list[Details]) -> bool:
+    """Return whether the host limits the first finding and stacks were recorded."""
+    if not details or not any(fact.key == "stacks" and fact.value for fact in health_of(run)):
+        return False
+    finding = details[0].finding
+    is_idle = (finding.time_pool or "").startswith(IDLE_POOL)
+    return is_idle or (finding.impact is not None and host_limit(finding.impact) is not None)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from jarvis.analyses import kernel_names
 from jarvis.preconditions import GRAPH_LAUNCH
 from jarvis.run import Run
 from jarvis.schemas.names import C
@@ -24,6 +25,9 @@ from jarvis.trace_health import TABLE, Fact, Severity, facts_of
 MARKS = {Severity.WARNING: "⚠", Severity.NOTE: "note", Severity.OK: "✓"}
 
 
+COPY = r"^(?:memcpy|copy(?:host|device))"
+"""Pattern of the names (lower case) of copies, of HIP's older profilers too."""
+
 NOT_JUDGED_PCT = 1.0
 """From this share of kernel time without a perf model on, it is noted."""
 
@@ -39,16 +43,21 @@ def health_of(run: Run) -> list[Fact]:
 def _not_judged(run: Run) -> Iterator[Fact]:
     """Yield the kernel time without an efficiency; communication has none, and replayed kernels
     are a fact of their own."""
-    computing = run.table("operations").filter(
-        (pl.col(C.kernel_time_us) > 2 * pl.col(C.comm_time_us))
-        & (pl.col(C.percent_of_compute).fill_null(1.0) > 0)  # copies are no compute
+    computing = (
+        run.table("operations")
+        .filter(
+            (pl.col(C.kernel_time_us) > 2 * pl.col(C.comm_time_us))
+            & (pl.col(C.percent_of_compute).fill_null(1.0) > 0)  # copies are no compute
+        )
+        # Nor are those that an operator launches beside its kernels.
+        .with_columns(compute_us=pl.col(C.kernel_time_us) - kernel_names.time_us(COPY))
     )
     rows = computing.filter(~pl.col(C.name).str.contains(GRAPH_LAUNCH))
     outside = " outside GPU graphs" if rows.height < computing.height else ""
     if rows.is_empty():
         return
     without = rows.filter(~pl.col(C.has_perf_model))
-    whole_us, time_us = (float(each[C.kernel_time_us].sum()) for each in (rows, without))
+    whole_us, time_us = (float(each["compute_us"].sum()) for each in (rows, without))
     share_pct = 100 * time_us / whole_us
     key, title = "not_judged", "Time without a perf model"
     if share_pct < NOT_JUDGED_PCT:

@@ -27,7 +27,8 @@ MESSAGES = MessageTable(
         "saving.none": "not quantifiable from trace data.",
         "saving.short": "{saved_ms} ({e2e_pct} of the GPU window)",
         "saving.short.step": "{gain_ms} ({gain_pct} of {whole}), at most {high_ms}",
-        "saving.short.step.interval": "up to {high_ms} ({high_pct} of {whole})",
+        "saving.short.step.interval": "up to {high_ms} ({high_pct} of {whole}){host}",
+        "saving.host": ", as the host needs the rest for itself",
         "saving.short.step.nothing": "nothing of {whole}",
         "basis.perf model": "from the perf model",
         "basis.upper bound": "the upper end is a bound measured in the trace",
@@ -73,12 +74,12 @@ MESSAGES = MessageTable(
         "mfu.uncovered": "MFU is not known, as perf models give the FLOPs of only {covered_pct} of "
         "the operations' time",
         "mfu.no_peak": "MFU is not known, as the peak of {compute} is not",
-        "summary.first": 'The largest cost is "{title}" with {time_ms}; without it, {whole} would '
-        "take at most {high_ms} ({high_pct}) less.",
-        "summary.next": 'Next is "{title}" with {time_ms}, at most {high_ms} ({high_pct}) of '
-        "{whole}.",
+        "summary.first": 'The first finding, "{title}" ({time_ms}), saves at most {high_ms} '
+        "({high_pct}) of {whole}{host}.",
+        "summary.next": 'Next is "{title}" ({time_ms}): at most {high_ms} ({high_pct}) of '
+        "{whole}{host}.",
         "summary.leads": 'First comes "{title}", which makes the other findings uncertain.',
-        "summary.compute": "{compute_ms} of the {total_ms} of the GPU window",
+        "summary.compute": "{compute_ms} in the GPU window",
     },
 )
 

@@ -1,12 +1,16 @@
 """The executive summary of the reports: at most five sentences, and the main metrics."""
 
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
+
+import polars as pl
 
 from jarvis import impact, savings
-from jarvis.findings import IDLE_POOL, Priority, Status
+from jarvis.analyses.system.cpu_idle.causes import CAUSE_FINDING_PCT
+from jarvis.findings import COMMUNICATION_POOL, COPIES_POOL, IDLE_POOL, Priority, Status
 from jarvis.reports import sections
 from jarvis.reports.account import MIN_NAMED_PCT, account_of, sentence
-from jarvis.reports.details import Details
+from jarvis.reports.details import Details, host_limit
 from jarvis.reports.health import health_of
 from jarvis.reports.messages import MESSAGES
 from jarvis.run import Run
@@ -21,14 +25,20 @@ MOSTLY_COMPUTE_PCT = 50.0
 """Below this compute share, the summary states how little kernels can gain."""
 
 COMPUTE, IDLE, COMM, COPIES = "computing", "idle", "exposed communication", "exposed copies"
-WAITS = {IDLE: "idle time", COMM: COMM, COPIES: COPIES}
+WAITS = {
+    IDLE: ("idle time", IDLE_POOL),
+    COMM: (COMM, COMMUNICATION_POOL),
+    COPIES: (COPIES, COPIES_POOL),
+}
+"""Name and pool of time of what the GPU does instead of computing."""
+
+URGENT = (Priority.CRITICAL, Priority.HIGH)
 
 HIDDEN = {
     "operators": "which operators launch the kernels",
     "shapes": "the shapes of operators, so not their efficiency",
     "graph_replay": "operators and shapes of the work replayed from GPU graphs",
     "linked_gpu_time": "links from host calls to part of the GPU work",
-    "not_judged": "the efficiency of work without a perf model",
     "stacks": "source lines",
     "steps": "single steps",
 }
@@ -42,7 +52,12 @@ def paragraph(run: Run, details: list[Details], *, is_whole: bool = True) -> str
 
     ``is_whole`` is true if ``details`` are all findings of the run.
     """
-    parts = (_step(run), *_costs(details, is_whole), _before_kernels(run, details), _hidden(run))
+    parts = (
+        _step(run),
+        *_costs(run, details, is_whole),
+        _before_kernels(run, details),
+        _hidden(run),
+    )
     return " ".join(filter(None, parts))
 
 
@@ -55,7 +70,6 @@ def metrics(run: Run) -> Iterator[tuple[str, str]]:
             MESSAGES(
                 "summary.compute",
                 compute_ms=totals.compute_time_ms,
-                total_ms=totals.total_time_ms,
             )
         ),
     )
@@ -101,11 +115,12 @@ def _step(run: Run) -> str | None:
     return f"The GPU window takes {milliseconds(total_ms)}: {', '.join(parts)}."
 
 
-def _costs(details: list[Details], is_whole: bool) -> Iterator[str]:
+def _costs(run: Run, details: list[Details], is_whole: bool) -> Iterator[str]:
     """Yield the first finding, and the next one that would save other time, with upper bounds."""
     urgent = [d for d in details if d.finding.priority is not Priority.LOW]
     if not urgent:
-        yield f"No finding{'' if is_whole else ' of this report'} is above low priority."
+        causes = _small_causes(run) if is_whole else ""
+        yield f"No finding{'' if is_whole else ' of this report'} is above low priority{causes}."
         return
     first = urgent[0]
     sources = savings.time_sources(first.finding)
@@ -118,10 +133,22 @@ def _costs(details: list[Details], is_whole: bool) -> Iterator[str]:
                 "high_ms": (gain.step_ms or gain.saved_ms).high,
                 "high_pct": (gain.step_pct or gain.e2e_pct).high,
                 "whole": savings.whole_name(detail.totals),
+                "host": host_limit(gain),
             }
             yield to_text(MESSAGES(f"summary.{key}", **values))
         elif key == "first":
             yield to_text(MESSAGES("summary.leads", title=first.finding.title))
+
+
+def _small_causes(run: Run) -> str:
+    """Return that each cause of idle time is too small for a finding, if they are not together."""
+    account = account_of(run)
+    if account is None or account.pct(account.idle_ns) < CAUSE_FINDING_PCT:
+        return ""
+    causes = run.table("step_gaps").group_by(C.cause).agg(pl.col(C.dur_ns).sum())
+    if account.pct(max(causes[C.dur_ns], default=0)) >= CAUSE_FINDING_PCT:
+        return ""
+    return f": no cause of idle time takes {CAUSE_FINDING_PCT:g}% of the {_whole(run)}"
 
 
 def _subject(detail: Details) -> Text:
@@ -135,7 +162,10 @@ def _subject(detail: Details) -> Text:
 
 def _hidden(run: Run) -> str | None:
     """Return what the trace cannot show, from its health and the limits of one rank."""
-    health = {fact.key for fact in health_of(run) if fact.severity is not Severity.OK}
+    facts = health_of(run)
+    health = {fact.key for fact in facts if fact.severity is not Severity.OK}
+    if any(fact.key == "launched_before" and not fact.value for fact in facts):
+        health.discard("linked_gpu_time")  # the calls are known, without arrows
     missing = [text for key, text in HIDDEN.items() if key in health]
     findings = [f for result in run.results.values() for f in result.findings]
     if any(f.impact and f.impact.is_interval for f in findings):
@@ -149,27 +179,37 @@ def _hidden(run: Run) -> str | None:
 
 
 def _before_kernels(run: Run, details: list[Details]) -> str | None:
-    """Return what to address before kernels, if it has a finding."""
+    """Return what to address before kernels: what has a finding before the first one on them."""
     shares = _shares(run)
     if shares is None or shares[COMPUTE] >= impact.GOOD_COMPUTE_PCT:
         return None
     beside = sorted((part for part in shares.items() if part[0] in WAITS), key=lambda p: -p[1])
-    waits = " and ".join(WAITS[name] for name, pct in beside if pct >= MIN_NAMED_PCT)
-    if not waits:
-        return None
+    before = list(takewhile(lambda d: d.recommendation.result.tier == "system", details))
+    kernels = (d.finding for d in details if d.recommendation.result.tier != "system")
+    ranks = [f.priority.rank for f in kernels if f.impact is None and f.priority in URGENT]
+    # Nothing less urgent comes before kernels whose saving is not known.
+    pools = [
+        detail.finding.time_pool or ""
+        for detail in before
+        if not ranks or detail.finding.priority.rank <= min(ranks)
+    ]
+    named = (WAITS[name] for name, pct in beside if pct >= MIN_NAMED_PCT)
+    waits = " and ".join(
+        wait for wait, pool in named if any(each.startswith(pool) for each in pools)
+    )
     intro = f"Compute fills less than {impact.GOOD_COMPUTE_PCT:g}% of the {_whole(run)}"
     if _is_idle_in_doubt(details):
         return (
             f"{intro}, but most of the idle time may be work that was not recorded, so record the "
             "step again before drawing conclusions."
         )
-    first = details[0] if details else None
-    if first is None or first.recommendation.result.tier != "system":
+    if not waits:
         return None
     limit = (
         "" if shares[COMPUTE] >= MOSTLY_COMPUTE_PCT else ", which can save at most the compute time"
     )
-    return f"{intro}, so address {waits} before single kernels{limit}."
+    not_known = ", for some of which the saving is not known" if ranks else ""
+    return f"{intro}, so address {waits} before single kernels{limit or not_known}."
 
 
 def _is_idle_in_doubt(details: list[Details]) -> bool:

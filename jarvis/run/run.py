@@ -16,7 +16,6 @@ from jarvis.comparison import Side
 from jarvis.core.errors import (
     MissingTableError,
     NotARunError,
-    NotSimulatedError,
     OutdatedRunError,
     RunVersionError,
     UnknownReferenceError,
@@ -30,9 +29,7 @@ from jarvis.run.results import read_results
 from jarvis.run.tree_data import read_tree_data
 from jarvis.schemas import SHEETS, TABLES
 from jarvis.schemas.names import C
-from jarvis.simulation.quality import Grade
 from jarvis.simulation.simulation import Simulation
-from jarvis.simulation.stored import stored_graph
 from jarvis.tracelens.sheets import sheets
 
 
@@ -178,14 +175,7 @@ class Run:
         Raises:
             NotSimulatedError: Step times of this run cannot be simulated.
         """
-        info = self.manifest.simulation
-        if info is None:
-            raise NotSimulatedError(
-                "the run is from before step times were simulated; analyze the trace again"
-            )
-        if info.quality.grade is Grade.NOT_SIMULATED:
-            raise NotSimulatedError(info.quality.reason or "")
-        return Simulation(stored_graph(self.tables, info), self.tables, info.quality.stalls)
+        return Simulation.of(self.tables, self.manifest.simulation)
 
     def with_tables(self, tables: Mapping[str, pl.DataFrame]) -> Self:
         """Return a copy of the run with additional tables."""

@@ -16,9 +16,13 @@ from jarvis.changes import (
 from jarvis.findings import COMMUNICATION_POOL, COPIES_POOL, IDLE_POOL, Finding
 from jarvis.perf_report.timeline import host_spans
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
+from jarvis.perf_report.work import COPY
 from jarvis.schemas.names import C
 from jarvis.simulation.merging import merged_launches
 from jarvis.simulation.simulation import Simulation
+
+FASTER = ("low_efficiency", "opportunity", "slow_kernel", "estimated_bandwidth")
+"""Checks of which the work remains, only faster."""
 
 _SPANS_OF = {
     IdleCause.DATA_LOADING: host_spans.DATA_LOADING,
@@ -43,17 +47,46 @@ def finding_changes(finding: Finding, simulation: Simulation) -> tuple[Change, .
     if pool.startswith(COMMUNICATION_POOL):
         uids = simulation.tables["collectives"][C.uid].to_list()
         return (Collective(uids=tuple(uids), mode=CollectiveMode.HIDDEN),)
-    work = simulation.tables["gpu_work"]
+    return _shorter(_own_work(finding, simulation), finding.impact.saved_ms.mid)
+
+
+def without_work(finding: Finding, simulation: Simulation) -> tuple[Change, ...]:
+    """Return changes that save at least what the finding can; none if it is about idle time.
+
+    Faster kernels take no time at all. Work that goes takes along the host time of the operators
+    that launch it.
+    """
+    pool = finding.time_pool or ""
+    if pool.startswith(IDLE_POOL):
+        return ()
+    if pool.startswith(COMMUNICATION_POOL):
+        return finding_changes(finding, simulation)
+    own = _own_work(finding, simulation)
+    if own.is_empty():
+        return ()
+    work = Work(uids=tuple(own[C.uid].to_list()))
+    if finding.check in FASTER:
+        return (ScaleGpu(work=work, factor=0),)
+    launchers = own.select(pl.col(C.launcher_uid).alias(C.uid)).unique()
+    spans = simulation.tables["sim_spans"].join(launchers, on=C.uid, how="semi")
+    return (RemoveGpu(work=work), _without_host(spans))
+
+
+def _without_host(spans: pl.DataFrame) -> ScaleHost:
+    found = spans.select(C.thread, C.start_ns, C.end_ns).unique(maintain_order=True)
+    return ScaleHost(spans=tuple(Span(**row) for row in found.iter_rows(named=True)), factor=0)
+
+
+def _own_work(finding: Finding, simulation: Simulation) -> pl.DataFrame:
+    """Return the GPU work that a finding concerns."""
+    work, pool = simulation.tables["gpu_work"], finding.time_pool or ""
     if pool.startswith(COPIES_POOL):
         direction = pool.removeprefix(COPIES_POOL).strip()
-        is_own = pl.col(C.cat) == "gpu_memcpy"
-        own = work.filter(is_own & (pl.col(C.direction) == direction if direction else True))
-    else:
-        rows = {*(reference.uid for reference in finding.operations), *finding.shared_uids}
-        own = work.filter(pl.col(C.operation_uid).is_in(sorted(rows)))
-        if finding.kernels:
-            own = own.filter(pl.col(C.name).is_in(finding.kernels))
-    return _shorter(own, finding.impact.saved_ms.mid)
+        copies = work.filter(pl.col(C.kind) == COPY)
+        return copies.filter(pl.col(C.direction) == direction) if direction else copies
+    rows = {*(reference.uid for reference in finding.operations), *finding.shared_uids}
+    own = work.filter(pl.col(C.operation_uid).is_in(sorted(rows)))
+    return own.filter(pl.col(C.name).is_in(finding.kernels)) if finding.kernels else own
 
 
 def _shorter(own: pl.DataFrame, saved_ms: float) -> tuple[Change, ...]:
@@ -75,8 +108,7 @@ def _idle(cause: str, simulation: Simulation) -> tuple[Change, ...]:
         own = spans.filter(pl.col(C.cause) == _SPANS_OF[IdleCause(cause)])
     else:
         own = _in_gaps(cause, simulation)
-    found = own.select(C.thread, C.start_ns, C.end_ns).unique(maintain_order=True)
-    return (ScaleHost(spans=tuple(Span(**row) for row in found.iter_rows(named=True)), factor=0),)
+    return (_without_host(own),)
 
 
 def _in_gaps(cause: str, simulation: Simulation) -> pl.DataFrame:

@@ -9,7 +9,7 @@ import numpy as np
 from jarvis.simulation.edges import Kind
 from jarvis.simulation.events import Int64s
 from jarvis.simulation.graph import Graph, Int32s, What
-from jarvis.simulation.replay import replay
+from jarvis.simulation.replay import replay, walk_back
 
 
 def replayed(graph: Graph, weights: Int64s) -> tuple[Int64s, Int32s]:
@@ -42,13 +42,10 @@ def critical_path(graph: Graph, times: Int64s, determining: Int32s, weights: Int
         determining: The edge that determines each node, or -1.
         weights: The replayed weights.
     """
-    begin_ns = times[graph.begin]
-    edges = []
-    node = graph.end
-    while times[node] > begin_ns and (edge := int(determining[node])) >= 0:
-        edges.append(edge)
-        node = int(graph.src[edge])
-    path = np.array(edges, np.int64)
+    begin_ns = int(times[graph.begin])
+    found = np.empty(graph.time.size, np.int32)
+    length = walk_back(graph.src, determining, times, graph.end, begin_ns, found)
+    path = found[:length].astype(np.int64)
     ends = times[graph.dst[path]]
     ns = ends - np.maximum(times[graph.src[path]], begin_ns)
     residual = np.minimum(np.maximum(weights[path] - graph.nominal[path], 0), ns)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from jarvis.trace.jit import kernel, types
 
-__all__ = ["latest", "replay", "sort_topologically"]
+__all__ = ["latest", "replay", "sort_topologically", "walk_back"]
 
 REMOVED = -(1 << 62)
 """Weight of a removed edge; sums with it stay in range."""
@@ -65,6 +65,21 @@ def latest(
         for e in range(indptr[node], indptr[node + 1]):
             if weight[e] > _IGNORED:
                 late[src[e]] = min(late[src[e]], late[node] - weight[e])
+
+
+@kernel(types.int64(_INT32S, _INT32S, _INT64S, types.int64, types.int64, _INT32S))
+def walk_back(src: Int32s, arg: Int32s, time: Int64s, end: int, begin_ns: int, path: Int32s) -> int:
+    """Write the edges that determine ``end`` to ``path``, last first; return how many.
+
+    The walk ends at a node without edges, or at or before ``begin_ns``.
+    """
+    count = 0
+    node = end
+    while time[node] > begin_ns and arg[node] >= 0:
+        path[count] = arg[node]
+        node = src[arg[node]]
+        count += 1
+    return count
 
 
 @kernel(types.int64(_INT32S, _INT32S, _INT32S, _INT64S, _INT32S))

@@ -9,15 +9,16 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.changes import COMPUTE, Change, ScaleGpu, Several, Work
+from jarvis.core.errors import NotSimulatedError
 from jarvis.perf_report.work import COMPUTE as COMPUTE_KIND
 from jarvis.schemas.names import C
 from jarvis.simulation.changed_weights import Index, changed_weights
 from jarvis.simulation.events import Float64s, Int64s
 from jarvis.simulation.graph import Graph, What
 from jarvis.simulation.path import Path, PathPart, critical_path, path_parts, replayed
-from jarvis.simulation.quality import Stall, stall_edges
+from jarvis.simulation.quality import Grade, Stall, stall_edges
 from jarvis.simulation.steps import StepBounds, step_bounds
-from jarvis.simulation.stored import HELD
+from jarvis.simulation.stored import HELD, SimulationInfo, stored_graph
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,21 @@ class Simulation:
         self.graph, self.tables = graph, tables
         self.index = Index(graph, stall_edges(graph, stalls))
         self._replayed: dict[str, Replay] = {}
+
+    @classmethod
+    def of(cls, tables: Mapping[str, pl.DataFrame], info: SimulationInfo | None) -> "Simulation":
+        """Return the simulation of a run.
+
+        Raises:
+            NotSimulatedError: Step times of this run cannot be simulated.
+        """
+        if info is None:
+            raise NotSimulatedError(
+                "the run is from before step times were simulated; analyze the trace again"
+            )
+        if info.quality.grade is Grade.NOT_SIMULATED:
+            raise NotSimulatedError(info.quality.reason or "its quality is not known")
+        return cls(stored_graph(tables, info), tables, info.quality.stalls)
 
     @cached_property
     def recorded(self) -> "Replay":
@@ -110,6 +126,10 @@ class Simulation:
         """Return the time of each node of the graph under changes; raise as ``replay``."""
         together = Several(changes=tuple(changes))
         return replayed(self.graph, changed_weights(self.index, self, together))[0]
+
+    def steps_saved_ms(self, changes: Iterable[Change]) -> float:
+        """Return what all steps together gain."""
+        return (sum(self.recorded.steps_ns) - sum(self.replay(changes).steps_ns)) / 1e6
 
     def saved_ns(self, changes: Iterable[Change]) -> int:
         """Return what the window gains; negative if it takes longer."""

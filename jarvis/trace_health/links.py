@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from jarvis.perf_report.intervals import greatest_ns, least_ns
 from jarvis.schemas.names import C
 from jarvis.text.format import counted, milliseconds, percent
 from jarvis.trace import Trace
@@ -30,13 +31,15 @@ def link_facts(trace: Trace) -> Iterator[Fact]:
         return
     yield _launched_before(work)
     yield _without_arrow(work)
-    yield _graph_replay(work)
+    yield _graph_replay(
+        work, has_shapes=trace.cpu_ops[C.input_dims].null_count() < trace.cpu_ops.height
+    )
     yield _link_method(trace)
     yield _shared_ids(trace)
 
 
 def _work(trace: Trace) -> pl.DataFrame:
-    """Return GPU events with a duration: ``dur_ns, linked, by_graph, has_launch``."""
+    """Return GPU events with a duration: ``ts_ns, dur_ns, linked, by_graph, has_launch``."""
     key = link_column(trace.runtime)
     graphs = trace.runtime.filter(pl.col(C.name).is_in(GRAPH_LAUNCHES)).select(
         pl.col(C.uid).alias(C.runtime_uid)
@@ -44,6 +47,7 @@ def _work(trace: Trace) -> pl.DataFrame:
     replayed = trace.launches.join(graphs, on=C.runtime_uid, how="semi")[C.gpu_uid]
     ids = trace.runtime[key].drop_nulls()
     return trace.gpu_events.filter(pl.col(C.dur_ns) >= 0).select(
+        C.ts_ns,
         C.dur_ns,
         pl.col(C.uid).is_in(trace.launches[C.gpu_uid].implode()).alias(C.linked),
         by_graph=pl.col(C.uid).is_in(replayed.implode()),
@@ -82,7 +86,8 @@ def _linked(work: pl.DataFrame, *, has_calls: bool) -> Fact:
         "linked_gpu_time",
         title,
         f"{percent(linked_pct)} of GPU time, summed over all streams, is linked to host calls of "
-        f"the trace, {percent(100 - linked_pct)} ({milliseconds(_ms(rest))}) is not.",
+        f"the trace, {percent(100 - linked_pct)} ({milliseconds(_ms(rest))}) is not: "
+        f"{_reasons(work)}.",
         linked_pct,
         "%",
         when(linked_pct < LINKED_PCT, Severity.WARNING),
@@ -92,6 +97,22 @@ def _linked(work: pl.DataFrame, *, has_calls: bool) -> Fact:
         else "The timeline counts all GPU work; the tables of operations have none.",
         _FINISH_FIRST if 2 * _ms(early) > _ms(rest) else _NEWER_PROFILER,
     )
+
+
+def _reasons(work: pl.DataFrame) -> str:
+    """Return what is known of the work without a link."""
+    rest = work.filter(~pl.col(C.linked))
+    early, single = rest.filter(~pl.col("has_launch")), rest.filter("has_launch")
+    first_ns, last_ns = least_ns(work.filter(C.linked)[C.ts_ns]), greatest_ns(early[C.ts_ns])
+    is_before = first_ns is not None and last_ns is not None and last_ns < first_ns
+    reasons = (
+        (early, "was launched before the recording" if is_before else "has no recorded launch"),
+        (single, "has a recorded launch without an arrow"),
+    )
+    found = [(milliseconds(_ms(part)), reason) for part, reason in reasons if part.height]
+    if len(found) == 1:
+        return f"it {found[0][1]}"
+    return "; ".join(f"{time} {reason}" for time, reason in found)
 
 
 def _launched_before(work: pl.DataFrame) -> Fact:
@@ -130,7 +151,7 @@ def _without_arrow(work: pl.DataFrame) -> Fact:
     )
 
 
-def _graph_replay(work: pl.DataFrame) -> Fact:
+def _graph_replay(work: pl.DataFrame, *, has_shapes: bool) -> Fact:
     replayed = work.filter("by_graph")
     share_pct = _share_pct(replayed, work)
     key, title = "graph_replay", "GPU time replayed from GPU graphs"
@@ -145,7 +166,9 @@ def _graph_replay(work: pl.DataFrame) -> Fact:
         "%",
         Severity.WARNING if share_pct > GRAPH_PCT else Severity.NOTE,
         "Replayed kernels have no operators, shapes or modules, so they are not judged.",
-        "Record one step without GPU graphs and with `record_shapes=True`.",
+        "Record one step without GPU graphs."
+        if has_shapes
+        else "Record one step without GPU graphs and with `record_shapes=True`.",
     )
 
 

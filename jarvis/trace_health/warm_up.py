@@ -63,8 +63,8 @@ def warm_up_facts(trace: Trace) -> Iterator[Fact]:
     yield Fact(
         "warm_up",
         "Warm-up in the recording",
-        f"Warm-up takes {milliseconds(spent_ns / 1e6)}, {percent(share_pct)} of the {whole}: "
-        f"{what}."
+        f"Warm-up takes at least {milliseconds(spent_ns / 1e6)}, {percent(share_pct)} of the "
+        f"{whole}: {what}."
         if found
         else "No warm-up found.",
         share_pct,

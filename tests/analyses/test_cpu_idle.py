@@ -227,6 +227,7 @@ def test_late_launches_are_the_exception_if_most_kernels_are_queued() -> None:
     assert few.title == "The launch queue runs empty for a while"
     assert "while most of the 11 kernels are queued in time" in few.issue
     assert few.hypothesis.startswith("Most kernels are queued in time")
+    assert "remove a synchronization before them, if there is one" in few.algorithmic
     assert found(10).hypothesis.startswith("The kernels are too short")
 
 
@@ -259,7 +260,7 @@ def test_host_calls_and_operators_are_named() -> None:
     named = "`cudaStreamSynchronize` of `aten::item`"
     assert finding.evidence["Host in the gaps"] == f"2 gaps in {named} (a call of up to 9.00 ms)"
     assert finding.evidence["Waits before"] == "`aten::mul` (30.9 ms), `aten::add` (10.0 ms)"
-    assert f"the longest gap coincides with {named} (9.00 ms)" in finding.issue
+    assert f"the longest gap (30.0 ms) coincides with {named} (9.00 ms)" in finding.issue
 
 
 def test_a_launch_bound_finding_counts_the_kernels() -> None:
@@ -374,3 +375,50 @@ def test_exposed_communication_is_no_idle_time(reference_root: Path) -> None:
     read = read_trace(reference_root / "traces" / "mi300-resnet-ddp-checkpoint.json.gz")
     assert not analyzed(read).findings
     assert analyzed(read, "multi_kernel").findings[0].check == "exposed_communication"
+
+
+@pytest.mark.parametrize(
+    ("frame", "is_model"),
+    [("models/bert.py(1306): forward", True), ("train.py(30): preprocess_forward", False)],
+)
+def test_host_work_in_code_of_the_model_is_not_to_be_moved(frame: str, is_model: bool) -> None:
+    data = among_others(gap("host_work", 30, host_frame=frame))
+    (finding,) = worded(idle_causes(data))
+    assert ("the host runs code of the model" in finding.issue) is is_model
+    assert ("Compile the model" in finding.algorithmic) is is_model
+    assert ("Move that work" in finding.algorithmic) is not is_model
+    assert ("GPU graph" in finding.kernel) is is_model
+
+
+def test_launches_that_fill_gradients_with_zeros_are_not_needed() -> None:
+    def advice(annotation: str) -> str:
+        data = among_others(gap("launch_bound", 30, host_annotation=annotation))
+        (finding,) = worded(idle_causes(data))
+        return finding.algorithmic
+
+    assert "set_to_none=True" in advice("Optimizer.zero_grad#SGD.zero_grad")
+    assert "set_to_none=True" not in advice("Optimizer.step#SGD.step")
+
+
+def test_no_launch_follows_host_work_after_the_last_gpu_event() -> None:
+    between, after = gap("host_work", 30), gap("host_work", 3, start_ns=10**8)
+    whole = by_cause(between, after)
+    gaps = whole.tables["step_gaps"]
+    is_last = pl.col("start_ns") == 10**8
+    place = pl.when(is_last).then(pl.lit("after")).otherwise("place").alias("place")
+    data = replace(whole, tables={**whole.tables, "step_gaps": gaps.with_columns(place)})
+    (finding,) = worded(idle_causes(data))
+    assert "30.0 ms (30.0% of the step time) in 1 gap " in finding.issue
+    (both,) = worded(idle_causes(whole))
+    assert "33.0 ms (33.0% of the step time) in 2 gaps " in both.issue
+
+
+def test_first_uses_may_lengthen_host_work_before_the_last_of_them() -> None:
+    load = gap("kernel_loading", 40, start_ns=2 * 10**8)
+    for start_ns, is_said in ((10**8, True), (3 * 10**8, False)):
+        _, work = worded(idle_causes(by_cause(load, gap("host_work", 20, start_ns=start_ns))))
+        assert ("which first uses of kernels may lengthen" in work.issue) is is_said
+        assert ("Warm up with the shapes" in work.algorithmic) is is_said
+    small = gap("kernel_loading", 8, start_ns=2 * 10**8)
+    work, _ = worded(idle_causes(by_cause(small, gap("host_work", 20, start_ns=10**8))))
+    assert "first uses" not in work.issue

@@ -294,7 +294,11 @@ def test_a_thousand_calls_are_a_finding_a_few_less_are_not() -> None:
     assert not found(1000)
     (card,) = found(1001)
     assert card.title == "1,001 elementwise calls"
-    assert "`aten::mul` 801 times, `aten::add` 200 times" in card.issue
+    assert "`aten::mul` 801 times, `aten::add` 200 times) take 6.21 ms together (6.2" in card.issue
+    assert ", 200 of them only" not in card.issue
+    long = row("aten::mul", time_us=20_000.0, count=100)
+    (card,) = cards(many_calls, row("aten::add", time_us=2000.0, count=1000), long)
+    assert card.issue.endswith(", 1,000 of them only 2.00 µs each on average.")
     assert card.priority is Priority.MEDIUM
 
 

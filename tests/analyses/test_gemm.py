@@ -364,11 +364,11 @@ def test_equal_products_of_one_module_are_to_be_merged() -> None:
     out = gemm(8944, 768, 1024, count=24, time_us=10.0, module_path=[*attention, "Linear_3"])
     (finding,) = low_efficiency(category("gemm", qkv, out))
     assert "72 calls are 3 per call" in finding.algorithmic
-    assert "one product of N=3072" in finding.algorithmic
+    assert "a merged product of N=3072 reads it once" in finding.algorithmic
     for other in ({"count": 25}, {"count": 24, "module_path": ["Layer_0", "MLP_0", "Linear_3"]}):
         row = gemm(8944, 768, 1024, **{"time_us": 10.0, "module_path": out["module_path"], **other})
         (finding,) = low_efficiency(category("gemm", qkv, row))
-        assert "merge them" not in (finding.algorithmic or "")
+        assert "merged product" not in (finding.algorithmic or "")
 
 
 @pytest.mark.parametrize(
@@ -511,7 +511,15 @@ def test_fp32_without_tensor_cores(
 
 @pytest.mark.parametrize(
     ("kernel", "is_found"),
-    [(SGEMM, True), ("volta_scudnn_128x64_relu_interior_nn_v1", True), ("gemm_ffma", False)],
+    [
+        (SGEMM, True),
+        ("volta_scudnn_128x64_relu_interior_nn_v1", True),
+        ("void cudnn::detail::dgrad_engine<float, 512, 6, 5>(int)", True),
+        ("void cudnn::cnn::wgrad_alg0_engine<float, 128, 5, 5>(int)", True),
+        ("void cudnn::detail::dgrad_engine<__half, 512, 6, 5>(int)", False),
+        ("void cudnn::cnn::wgrad_alg0_engine<__half, 128, 5, 5>(int)", False),
+        ("gemm_ffma", False),
+    ],
 )
 def test_fp32_by_the_name_of_the_kernel_where_no_types_are_recorded(
     kernel: str, is_found: bool
@@ -544,6 +552,7 @@ def test_both_peaks_beside_fp32_without_tensor_cores() -> None:
         (finding,) = fp32_products(data)
         assert peaks in finding.issue
         assert ("TF32" in finding.algorithmic) is (gpu == "H100 SXM")
+        assert ("another dtype or setting" in finding.kernel) is (gpu == "H100 SXM")
     # 0.14 TFLOP take 1.12 ms at 125 TFLOPS/s, and 1.4 ms at 80 % of it
     assert finding.impact.saved_ms.high == pytest.approx(0.88)
     assert finding.impact.saved_ms.mid == pytest.approx(0.6)

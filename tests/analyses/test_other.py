@@ -93,6 +93,7 @@ def test_a_rotary_embedding_is_told_by_its_call_site() -> None:
     assert finding.title.endswith("(rotary embedding)")
     assert "`models/qwen.py(61): rotate_half`" in finding.algorithmic
     assert "48 calls" in finding.algorithmic
+    assert finding.kernel.startswith("Tune the copy alone, as the saving here assumes: compare")
     (plain,) = worded(low_efficiency(category("other", other("aten::cat"))))
     assert plain.title.endswith("`aten::cat` (concatenation)")
     assert "rotary" not in plain.algorithmic

@@ -72,6 +72,13 @@ def test_a_kernel_is_named_with_the_calls_that_it_runs() -> None:
     assert "(49 of 98 calls) is that of the general path" in card.hypothesis
     card = found("elementwise", cast(GENERAL, 1000.0), cast(GENERAL, 600.0))
     assert f"`{GENERAL}` should read several" in card.kernel
+    both = cast(GENERAL, 600.0)
+    counts = ((GENERAL, 600.0, 40), (VECTORIZED, 100.0, 9))
+    both["kernels"] = [
+        dict(both["kernels"][0], name=name, total_us=us, count=count) for name, us, count in counts
+    ]
+    card = found("elementwise", cast(GENERAL, 1000.0), both)
+    assert f"`{GENERAL}` (89 of 98 calls) should read several" in card.kernel
     card = found("elementwise", cast(VECTORIZED, 1000.0), cast(VECTORIZED, 600.0))
     assert f"`{VECTORIZED}` should reach the bandwidth of a copy" in card.kernel
 
@@ -129,6 +136,9 @@ def test_only_short_calls_can_become_a_few() -> None:
     text = foreach(small, large)
     assert "the 1,000 launches of calls below 10 µs (2.00 ms in all) can become a few" in text
     assert "no change to the kernels" in foreach(large | {"operation_count": 1060})
+    activation = many("((64,), (64,))", time_us=200.0, count=100) | {"name": "aten::threshold_"}
+    text = foreach(small, activation)
+    assert "the 1,000 launches of calls below 10 µs (2.00 ms in all)" in text
 
 
 def test_short_calls_are_counted_without_the_long_ones() -> None:

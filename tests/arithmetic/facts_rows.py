@@ -17,6 +17,8 @@ from tests.arithmetic.units import (
 
 QUERIES_OF_BLOCK = 128
 
+ACTIVATION = re.compile("relu|gelu|silu|swish|sigmoid|tanh|softplus|threshold|act_and_mul|mish")
+
 
 def of_rows(facts: Facts, run: RunDirectory, finding: dict[str, Any], rows: list[Row]) -> None:
     heaviest = rows[0]
@@ -38,7 +40,7 @@ def of_rows(facts: Facts, run: RunDirectory, finding: dict[str, Any], rows: list
     facts["heaviest_mean_ms"].append(heaviest.time_us / heaviest.calls / 1000)
     facts["row_mean_ms"] += [row.time_us / row.calls / 1000 for row in rows]
     facts["operator_names"].append(len({row.name for row in rows}))
-    _alike(facts, rows)
+    _alike(facts, run, rows)
     if (reached := efficiency_pct(rows)) is not None:
         facts["efficiency_pct"].append(reached)
     norms = [row for row in run.category("batchnorm") if re.search("batch_?norm", row.name)]
@@ -61,14 +63,24 @@ def arguments_of(row: Row) -> tuple[str, ...] | None:
     return found if found[0] else None
 
 
-def _alike(facts: Facts, rows: list[Row]) -> None:
+def _alike(facts: Facts, run: RunDirectory, rows: list[Row]) -> None:
     """Calls with the kernel or the place of the heaviest row, and calls below 10 µs."""
-    places = {"calls_of_kernel": _main_kernel, "calls_at_place": _place, "site_calls": _site}
-    for name, of in places.items():
+    for name, of in {"calls_at_place": _place, "site_calls": _site}.items():
         facts[name].append(sum(row.calls for row in rows if of(row) == of(rows[0])))
+    kernel = _main_kernel(rows[0])
+    facts["calls_of_kernel"].append(
+        sum(
+            min(row.calls, sum(k["count"] for k in run.kernels_of[row.uid] if k["name"] == kernel))
+            for row in rows
+        )
+    )
     short = [row for row in rows if row.time_us < 10 * row.calls]
-    facts["short_launches"].append(sum(row.launches for row in short))
-    facts["short_ms"].append(time_ms(short))
+    if short:
+        facts["short_calls"].append(sum(row.calls for row in short))
+        facts["short_mean_us"].append(1000 * time_ms(short) / facts["short_calls"][-1])
+    passive = [row for row in short if not ACTIVATION.search(row.name)]
+    facts["short_launches"].append(sum(row.launches for row in passive))
+    facts["short_ms"].append(time_ms(passive))
 
 
 def _main_kernel(row: Row) -> str:

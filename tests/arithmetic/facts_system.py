@@ -53,7 +53,11 @@ def of_idle_finding(facts: Facts, run: RunDirectory, finding: dict[str, Any]) ->
     )
     if finding["check"] == "gpu_idle":
         pools = {f["time_pool"] for f in run.findings if f["check"] == "idle_causes"}
-        rest = {cause: gaps for cause, gaps in in_steps.items() if f"idle {cause}" not in pools}
+        rest = {
+            cause: left
+            for cause, gaps in in_steps.items()
+            if (left := [g for g in gaps if f"idle {cause}" not in pools or _is_at_end(g)])
+        }
         sums = {c: sum(gap["dur_ns"] for gap in gaps) / 1e6 for c, gaps in rest.items()}
         facts["idle_ms"] = [sum(sums.values())]
         facts["step_pct"] = facts["idle_pct"] = [share(sum(sums.values()), total_ms)]
@@ -62,6 +66,7 @@ def of_idle_finding(facts: Facts, run: RunDirectory, finding: dict[str, Any]) ->
     cause = finding["time_pool"].removeprefix("idle ")
     in_window = cause in (CARRIED_IN, "unlinked_work")
     gaps = _by_cause(run.gaps)[cause] if in_window else in_steps[cause]
+    gaps = [gap for gap in gaps if in_window or not _is_at_end(gap)]
     own_ms = sum(gap["dur_ns"] for gap in gaps) / 1e6
     facts["gap_count"].append(len(gaps))
     facts["longest_gap_ms"].append(max(gap["dur_ns"] for gap in gaps) / 1e6)
@@ -73,6 +78,11 @@ def of_idle_finding(facts: Facts, run: RunDirectory, finding: dict[str, Any]) ->
     first = min(kernel.span[0] for kernel in run.events.kernels)
     early = sum(gap["dur_ns"] for gap in gaps if gap["start_ns"] < first)
     facts["before_first_kernel_ms"].append(early / 1e6)
+
+
+def _is_at_end(gap: dict[str, Any]) -> bool:
+    """Whether this is host work that no launch follows."""
+    return bool(gap["cause"] == "host_work" and gap["place"] == "after")
 
 
 def _by_cause(gaps: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
@@ -104,6 +114,7 @@ def add_waits(facts: Facts, gaps: list[dict[str, Any]]) -> None:
     if named:
         longest = max(named, key=lambda gap: (gap["dur_ns"], gap["start_ns"]))
         facts["beside_longest_ms"].append(longest["host_call_us"] / 1000)
+        facts["named_gap_ms"].append(longest["dur_ns"] / 1e6)
 
 
 def _add_places(facts: Facts, gaps: list[dict[str, Any]]) -> None:

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from typing import Any
 
+from tests.arithmetic.replayed import gain_ms
 from tests.arithmetic.run_directory import Row, RunDirectory
 from tests.arithmetic.units import (
     DOUBTFUL_CAUSES,
@@ -34,6 +35,9 @@ NOT_BANDED = ("launch bound", "broadcast", "strided", "tiny tensors", "small ten
 NOTABLE = ("tiny batched", "few tiles", "short K", "tall and skinny", "misaligned",
            "rotary embedding")  # fmt: skip
 """Patterns that say themselves what is wrong, so that they count for the priority."""
+
+FASTER = ("low_efficiency", "opportunity", "slow_kernel", "estimated_bandwidth")
+"""Checks of which the work remains, only faster."""
 
 Saving = tuple[float, float, float]
 """Low, middle and high, in ms."""
@@ -318,9 +322,38 @@ def step_saving_of(
         limit = next(steps[name] for start, name in names.items() if pool.startswith(start))
         if _is_awaited(finding, steps):
             limit = min(limit, steps["kernels_ms"])
+    limit = min(limit, _replayed_ms(run, finding, limit))
     factor = min(1.0, limit / saving[2]) if saving[2] > 0 else 0.0
     low, mid, high = (factor * end for end in saving)
     return low, mid if mid < high else (low + high) / 2, high
+
+
+def _replayed_ms(run: RunDirectory, finding: dict[str, Any], otherwise: float) -> float:
+    """What the replayed steps gain without the GPU work of the finding."""
+    pool = finding["time_pool"] or ""
+    if pool.startswith("idle"):
+        return otherwise
+    if pool.startswith("exposed communication"):
+        own, launchers = run.table("collectives"), None
+    else:
+        own = _own_work(run, finding)
+        if pool.startswith("exposed copies"):
+            direction = pool.removeprefix("exposed copies").strip()
+            copies = [event for event in run.table("gpu_work") if event["kind"] == "copy"]
+            own = [event for event in copies if direction in ("", event["direction"])]
+        is_faster = finding["check"] in FASTER
+        launchers = None if is_faster else {event["launcher_uid"] for event in own}
+    gain = gain_ms(run, {event["uid"] for event in own}, launchers) if own else None
+    return otherwise if gain is None else max(0.0, gain)
+
+
+def _own_work(run: RunDirectory, finding: dict[str, Any]) -> list[dict[str, Any]]:
+    uids, kernels = rows_of(finding), finding["kernels"]
+    return [
+        event
+        for event in run.table("gpu_work")
+        if event["operation_uid"] in uids and (not kernels or event["name"] in kernels)
+    ]
 
 
 def _is_awaited(finding: dict[str, Any], steps: dict[str, Any]) -> bool:
@@ -334,12 +367,7 @@ def _is_awaited(finding: dict[str, Any], steps: dict[str, Any]) -> bool:
 def _running_ms(run: RunDirectory, finding: dict[str, Any], steps: dict[str, Any]) -> float:
     """How long any kernel of the finding runs in the steps, outside the times in which a collective
     hides it."""
-    uids, kernels = rows_of(finding), finding["kernels"]
-    own = [
-        event
-        for event in run.table("gpu_work")
-        if event["operation_uid"] in uids and (not kernels or event["name"] in kernels)
-    ]
+    own = _own_work(run, finding)
     first, last = steps["start_ns"], steps["end_ns"]
     hidden = [(max(start, first), min(end, last)) for start, end in steps["hidden"]]
     within = (_covered_ms(own, start, end) for start, end in hidden)

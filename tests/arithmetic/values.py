@@ -128,6 +128,9 @@ OF_CHECK: dict[tuple[str, str], str] = {
 """Where a name means something else in the findings of one check."""
 
 OF_MESSAGE: dict[tuple[str, str], str] = {
+    ("cpu_idle.call.beside", "longest_gap_ms"): "named_gap_ms",
+    ("elementwise.many.short", "some"): "short_calls",
+    ("elementwise.many.short", "short_us"): "short_mean_us",
     ("cpu_idle.call.most", "gaps"): "place_gaps",
     ("cpu_idle.call.most", "time_ms"): "place_ms",
     ("cpu_idle.what.few_launches", "kernels"): "all_kernels",

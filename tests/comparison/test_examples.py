@@ -361,7 +361,7 @@ def test_time_that_the_host_does_not_wait_for_is_low_and_comes_last(waits: bool)
     assert slower.impact.saved_ms.high == pytest.approx(7.0, rel=0.01)
     assert slower.impact.step_ms.high == pytest.approx(7.0 if waits else 0.0, abs=0.1)
     assert (slower.priority.value == "Low") is not waits
-    assert waits or "the host does not wait for it" in (slower.priority_reason or "")
+    assert waits or "the step does not wait for it" in (slower.priority_reason or "")
 
 
 def test_an_operator_called_attention_is_attention_at_the_same_place() -> None:

@@ -85,7 +85,7 @@ def test_a_package_holds_calls_program_and_readme(root: Path) -> None:
 def test_the_fair_report_lists_them(root: Path) -> None:
     fair = RunPaths(root).standalone_report("fair").read_text()
     appendix = fair[fair.index("### Replay Artifacts") :]
-    assert "Recommended for the kernel team" in appendix
+    assert "For the kernel team, operations that can be replayed alone" in appendix
     assert "`replay_packages/aten_mm_replay_package.zip`" in appendix
 
 

@@ -23,7 +23,7 @@ def test_a_finding_left_out_has_no_card_and_stands_in_the_appendix(sample: Analy
     assert f"| {first.label} | {first.title} |" in part(text, "### Left Out by the Author")
     summary = part(text, "## Executive Summary")
     urgent = (r for r in recommendations(sample.run) if r.finding.priority is not Priority.LOW)
-    assert f'The largest cost is "{next(r for r in urgent if r.number > 1).title}"' in summary
+    assert f'The first finding, "{next(r for r in urgent if r.number > 1).title}" (' in summary
     assert "The author left out 1 finding; the appendix lists it." in summary
 
 
@@ -49,4 +49,4 @@ def test_a_summary_of_the_author_takes_the_place_of_ours_and_is_said_to_be_their
     theirs = part(fair_markdown(sample.run, sample.root, edits), "## Executive Summary")
     assert theirs.strip().startswith("Fuse the **norms** first.")
     assert "The author of this report wrote the summary." in theirs
-    assert "The largest cost" not in theirs
+    assert "The first finding" not in theirs

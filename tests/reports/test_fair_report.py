@@ -3,10 +3,11 @@
 import re
 from pathlib import Path
 
+import polars as pl
 import pytest
 
-from jarvis.findings import Priority
-from jarvis.impact import modelled_impact
+from jarvis.findings import COPIES_POOL, IDLE_POOL, Finding, Priority
+from jarvis.impact import as_interval, bounded_impact, modelled_impact, of_steps
 from jarvis.pipeline import analyze
 from jarvis.reports.account import account_of
 from jarvis.reports.details import details_of
@@ -62,7 +63,7 @@ def test_the_summary_has_five_sentences_about_the_step_and_what_costs_most(
     assert first.impact is not None
     assert first.impact.step_ms is not None
     assert text.startswith("One step takes ")
-    assert f'The largest cost is "{to_text(first.title)}" with ' in text
+    assert f'The first finding, "{to_text(first.title)}" (' in text
     high = f"at most {milliseconds(first.impact.step_ms.high)} ("
     assert high in text
     assert "simulated trace" not in text
@@ -84,7 +85,7 @@ def test_the_second_cost_is_one_that_does_not_share_time_with_the_first(sample: 
         finding("gemm", uids_of(sample.run, "gemm")[0], saved_ms=1.0, title="Apart"),
     )
     text = paragraph(run, details_of(run))
-    assert 'The largest cost is "First"' in text
+    assert 'The first finding, "First" (9.00 ms), saves at most ' in text
     assert 'Next is "Apart"' in text
     assert "Shares" not in text
 
@@ -93,10 +94,15 @@ def test_what_comes_before_kernels_does_not_contradict_the_first_finding(
     hostile: Analyzed,
 ) -> None:
     uid = uids_of(hostile.run, "gemm")[0]
-    system = finding("multi_kernel", saved_ms=5.0)
+    system = finding("multi_kernel", saved_ms=5.0, time_pool=COPIES_POOL)
+    lesser = system.model_copy(update={"priority": Priority.MEDIUM})
+    unknown = finding("gemm", uid, saved_ms=1.0, impact=None)
+    other = finding("cpu_idle", saved_ms=5.0, time_pool="idle before")
     kernel = finding("gemm", uid, saved_ms=1.0)
     said = re.compile("address .*exposed (?:communication|copies).* before single kernels")
-    for findings, is_said in (((system, kernel), True), ((kernel,), False)):
+    cases = (((system, kernel), True), ((kernel,), False), ((other, kernel), False))
+    cases += (((lesser, kernel), True), ((lesser, unknown), False))
+    for findings, is_said in cases:
         run = with_findings(hostile.run, *findings)
         assert bool(said.search(paragraph(run, details_of(run)))) is is_said
 
@@ -257,3 +263,100 @@ def test_hostile_links_still_lead_somewhere(hostile: Analyzed) -> None:
     fair = hostile.text("standalone_analysis_fair.md")
     assert LINK.findall(fair)
     assert set(LINK.findall(fair)) <= set(anchors(fair))
+
+
+def basis_of(sample: Analyzed, *findings: Finding) -> str:
+    text = fair_markdown(with_findings(sample.run, *findings), sample.root)
+    return section(text, "Recommendations").strip().splitlines()[2]
+
+
+def test_the_basis_explains_what_differs_from_the_order_and_the_target(sample: Analyzed) -> None:
+    first, second, *_ = uids_of(sample.run, "gemm")
+    large = finding("gemm", first, saved_ms=2.0)
+    small = finding("gemm", second, saved_ms=1.0, priority=Priority.MEDIUM)
+    assert "Priorities also weigh" not in basis_of(sample, large, small)
+    lesser = large.model_copy(update={"priority": Priority.MEDIUM})
+    urgent = small.model_copy(update={"priority": Priority.HIGH})
+    assert "Priorities also weigh shares of compute" in basis_of(sample, lesser, urgent)
+    for target_pct, is_usual in ((sample.run.target_pct, False), (15.0, True)):
+        gain = large.impact.model_copy(update={"target_pct": target_pct}) if large.impact else None
+        basis = basis_of(sample, large.model_copy(update={"impact": gain}))
+        assert "have a target of 80% of the roofline" in basis
+        assert ("or the usual one that a card names" in basis) is is_usual
+
+
+def test_recorded_stacks_are_named_where_the_host_limits_the_first_finding(
+    sample: Analyzed,
+) -> None:
+    idle = finding("cpu_idle", saved_ms=5.0, time_pool=IDLE_POOL)
+    kernel = finding("gemm", uids_of(sample.run, "gemm")[0], saved_ms=6.0)
+    stacks = "Recording Python stacks lengthened the host's part of the step."
+    assert stacks in basis_of(sample, idle)
+    assert stacks not in basis_of(sample, kernel, idle)
+
+
+def test_a_saving_that_the_host_limits_says_so(sample: Analyzed) -> None:
+    gain = bounded_impact(9.0, 5.0, compute_ms=10.0, total_ms=20.0)
+    for limit_ms, is_said in ((2.0, True), (5.0, False)):
+        limited = as_interval(of_steps(gain, limit_ms, 20.0))
+        (found,) = details_of(
+            with_findings(sample.run, finding("multi_kernel", saved_ms=5.0, impact=limited))
+        )
+        said = to_text(found.short_saving)
+        assert said.startswith(f"up to {limit_ms:.2f} ms")
+        assert said.endswith("as the host needs the rest for itself") is is_said
+
+
+def test_savings_of_kernels_that_are_not_known_are_named(sample: Analyzed) -> None:
+    steps = sample.run.table("steps").with_columns(
+        compute_ns=pl.col("dur_ns") * 7 // 10,
+        idle_between_ns=pl.col("dur_ns") * 3 // 10,
+        idle_before_ns=pl.lit(0),
+        idle_after_ns=pl.lit(0),
+        exposed_comm_ns=pl.lit(0),
+        exposed_copy_ns=pl.lit(0),
+    )
+    idle = finding("cpu_idle", saved_ms=5.0, time_pool=IDLE_POOL)
+    for impact, is_said in ((None, True), (idle.impact, False)):
+        kernel = finding("gemm", uids_of(sample.run, "gemm")[0], saved_ms=1.0, impact=impact)
+        run = with_findings(sample.run, idle, kernel).with_tables({"steps": steps})
+        text = paragraph(run, details_of(run))
+        assert "so address idle time before single kernels" in text
+        assert ("for some of which the saving is not known" in text) is is_said
+
+
+def test_kernels_that_checkpointing_repeats_are_named(sample: Analyzed) -> None:
+    tree = sample.run.table("call_tree")
+    outer, inner = "torch/utils/checkpoint.py(1500): recompute_fn", "torch/utils/checkpoint.py(1)"
+    nodes = {"view": "python", "node": [1, 2, 9], "subtree_end": [4, 3, 9]}
+    times = {"gpu_ns": [4_000_000, 3_000_000, 120_000]}
+    for names, is_said in (([outer] * 3, True), ([inner] * 3, False)):
+        own = tree.head(3).with_columns(
+            name=pl.Series(names).cast(tree.schema["name"]),
+            **{
+                key: pl.lit(pl.Series(values)) if isinstance(values, list) else pl.lit(values)
+                for key, values in (nodes | times).items()
+            },
+        )
+        run = sample.run.with_tables({"call_tree": own})
+        text = fair_markdown(run, sample.root)
+        said = "computes 4.12 ms of kernels again in the backward pass" in text
+        assert said is is_said
+
+
+def test_idle_time_of_many_small_causes_is_no_finding(sample: Analyzed) -> None:
+    steps = sample.run.table("steps").with_columns(
+        dur_ns=pl.lit(1000),
+        idle_between_ns=pl.lit(65),
+        idle_before_ns=pl.lit(0),
+        idle_after_ns=pl.lit(0),
+    )
+    gaps = sample.run.table("step_gaps").head(2)
+    for times, is_said in (([49, 16], True), ([50, 15], False)):
+        own = gaps.with_columns(
+            dur_ns=pl.Series(times), cause=pl.Series(["launch_bound", "queued"])
+        )
+        run = with_findings(sample.run).with_tables({"steps": steps.head(1), "step_gaps": own})
+        text = paragraph(run, [])
+        assert "No finding is above low priority" in text
+        assert ("no cause of idle time takes 5% of the step time" in text) is is_said

@@ -69,9 +69,9 @@ def test_commands_warn_in_one_line(
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
     assert said == [
         "warning: 60.0% of GPU time, summed over all streams, is linked to host calls of the "
-        "trace, 40.0% (40.0 µs) is not. The GPU window and the tables of operations exclude the "
-        "unlinked work; the step time counts it as busy. Synchronize the GPU before the recording "
-        "begins."
+        "trace, 40.0% (40.0 µs) is not: it has no recorded launch. The GPU window and the tables "
+        "of operations exclude the unlinked work; the step time counts it as busy. Synchronize "
+        "the GPU before the recording begins."
     ]
 
 

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from jarvis.core.workspace import RunPaths
-from jarvis.findings import Priority
+from jarvis.findings import IDLE_POOL, Priority
 from jarvis.perf_report.timeline.steps import PARTS
 from jarvis.reports.account import account_of
 from jarvis.reports.details import details_of
@@ -83,7 +83,10 @@ def test_below_95_percent_of_compute_the_rest_comes_first(
     parts = dict.fromkeys(PARTS, 0) | {"compute_ns": int(1e6 * compute_ms)}
     parts |= {"idle_between_ns": int(1e7) - parts["compute_ns"], "dur_ns": int(1e7)}
     steps = busy.run.table("steps").head(1).with_columns(**{n: pl.lit(t) for n, t in parts.items()})
-    run = with_findings(busy.run.with_tables({"steps": steps}), finding("cpu_idle", saved_ms=0.1))
+    run = with_findings(
+        busy.run.with_tables({"steps": steps}),
+        finding("cpu_idle", saved_ms=0.1, time_pool=IDLE_POOL),
+    )
     summary = section(fair_markdown(run, busy.root), "Executive Summary")
     assert ("address idle time before single kernels" in summary) is is_said
 
@@ -93,7 +96,7 @@ def test_the_metrics_of_the_summary(busy: Analyzed, fair: str) -> None:
     account = account_of(busy.run)
     assert account is not None
     shares = account.rows()["percent"]
-    assert rows["Total Compute Time"].startswith("6.80 ms of")
+    assert rows["Total Compute Time"].startswith("6.80 ms in")
     assert f"{shares[0]:.1f}% computing" in rows["GPU Utilization"]
     assert f"{sum(shares[3:]):.1f}% idle" in rows["GPU Utilization"]
     assert f"{shares[1]:.1f}% exposed communication" in rows["GPU Utilization"]
@@ -103,7 +106,7 @@ def test_the_metrics_of_the_summary(busy: Analyzed, fair: str) -> None:
 
 def test_the_table_of_top_operations(busy: Analyzed, fair: str) -> None:
     summary = section(fair, "Executive Summary")
-    assert "### Top Operations (where to optimize first)" in summary
+    assert "### Top Operations (most GPU time, where to optimize kernels)" in summary
     assert "| Rank | Operation | Category | Time (ms) | % of Total Compute |" in summary
     assert "| 1 | `aten::mm` | GEMM | 4.00 | 58.8% |" in summary
     assert "| 2 | `aten::convolution` | Convolution | 1.60 | 23.5% |" in summary

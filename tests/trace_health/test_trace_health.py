@@ -59,7 +59,7 @@ def test_warnings_come_first_and_say_what_to_do() -> None:
     )
     assert warning_lines(table) == [
         "75.0% of GPU time, summed over all streams, is linked to host calls of the trace, "
-        "25.0% (10.0 µs) is not. "
+        "25.0% (10.0 µs) is not: it has no recorded launch. "
         "The GPU window and the tables of operations exclude the unlinked work; the step time "
         "counts it as busy. Synchronize the GPU before the recording begins.",
         "The trace contains no input shapes. No perf model can be applied: no FLOPs, no "
@@ -78,6 +78,10 @@ def test_unlinked_work_is_counted_by_its_reason() -> None:
     assert found["linked_gpu_time"].severity is WARNING
     assert (found["launched_before"].value, found["launched_before"].severity) == (2, NOTE)
     assert "2 GPU events (20.0 µs)" in found["launched_before"].summary
+    assert found["linked_gpu_time"].summary.endswith(
+        "40.0% (40.0 µs) is not: 20.0 µs has no recorded launch; 20.0 µs has a recorded launch "
+        "without an arrow."
+    )
     assert (found["launches_without_arrow"].value, found["launches_without_arrow"].severity) == (
         1,
         NOTE,
@@ -102,6 +106,12 @@ def test_replay_from_graphs() -> None:
     assert (
         fact.summary == "Shapes missing: 90.0% of GPU time (90.0 µs) is replayed from GPU graphs."
     )
+
+
+def test_shapes_are_asked_for_only_where_they_are_missing() -> None:
+    for dims, is_asked in ((None, True), ([[8, 8]], False)):
+        built = trace().op("x", dims).launches("a", us=10).graph(("b", 60.0))
+        assert ("record_shapes" in facts(built.read())["graph_replay"].remedy) is is_asked
 
 
 def without_arrows(built: TraceBuilder) -> TraceBuilder:
@@ -310,3 +320,11 @@ def test_a_count_agrees_with_its_verb(count: int, said: str) -> None:
             next(e for e in reversed(built.events) if e.get("cat") == "kernel").pop("ts")
     (fact,) = [f for f in facts_of(trace_health(built.read())) if f.key == "missing_times"]
     assert fact.summary.startswith(said)
+
+
+def test_work_before_all_linked_work_is_from_before_the_recording() -> None:
+    before = trace().unlinked("early", us=40).op("x").launches("a", us=60)
+    beside = trace().op("x").launches("a", us=60).unlinked("other", us=40)
+    for built, is_said in ((before, True), (beside, False)):
+        summary = facts(built.read())["linked_gpu_time"].summary
+        assert ("is not: it was launched before the recording." in summary) is is_said

@@ -149,13 +149,12 @@ MESSAGES = MessageTable(
         "all are accessed sequentially.",
         "many.title": "{calls:,} elementwise calls",
         "many.issue": "{calls:,} elementwise calls ({top:list}{more_operators:more}) take "
-        "{mean_us:number} µs of GPU time on average, {time_ms} together ({compute_pct} of "
-        "compute).",
+        "{time_ms} together ({compute_pct} of compute){short}.",
+        "many.short": ", {some:,} of them only {short_us:number} µs each on average",
         "many.times": "{name} {times:,} times",
         "many.algorithmic": [
             action("Compile the model.", "not has_compiled_code"),
-            "Fuse the {operators} operators by hand where they follow each other; start with "
-            "{first}.",
+            "Fuse operators by hand where they follow each other.",
         ],
         "many.kernel": "Multi-tensor (foreach) calls take lists of tensors at once: for parameters "
         f"and statistics of the same kind, the {{launches}} of calls below {SHORT_CALL_US:.0f} µs "
@@ -256,18 +255,27 @@ def many_calls(data: CategoryData) -> Iterator[Finding]:
             calls=group.calls,
             top=top,
             more_operators=by_name.height - len(top),
-            mean_us=mean_us,
             time_ms=group.time_ms,
             compute_pct=group.compute_pct,
+            short=_short_calls(group),
         ),
-        algorithmic=MESSAGES.texts("many.algorithmic", operators=by_name.height, first=top[0]),
-        kernel=_foreach(data.operations),
+        algorithmic=MESSAGES.texts("many.algorithmic"),
+        kernel=_foreach(rows.filter(pl.col("op_class") != "activation")),
         priority_local=priority,
         priority=priority,
         caveat=MESSAGES("many.caveat"),
         verify=MESSAGES("many.verify", calls=group.calls),
         capture=MESSAGES("many.capture", name=by_name[C.name][0]),
     )
+
+
+def _short_calls(group: OperationGroup) -> Message | None:
+    """Return how many calls are short and how long they take; None if all calls are alike."""
+    short = group.rows.filter(pl.col(C.kernel_time_us_mean) < SHORT_CALL_US)
+    calls = int(short[C.operation_count].sum())
+    if calls in (0, group.calls):
+        return None
+    return MESSAGES("many.short", some=calls, short_us=float(short[C.kernel_time_us].sum()) / calls)
 
 
 def _foreach(rows: pl.DataFrame) -> Message | None:

@@ -65,8 +65,8 @@ ADVICE = {
         algorithmic="Use one fused rotary embedding instead of {at}: its {site_calls} of "
         "{name} write "
         "{arguments} to memory for the next operator.",
-        kernel="Rotate in the kernel that reads the result, which saves {moved_bytes} per call; "
-        "as a baseline, compare {kernel} on {arguments} with a plain copy.",
+        kernel="Tune the copy alone, as the saving here assumes: compare {kernel} with a plain "
+        "copy of {moved_bytes}{reproduced}.",
         is_notable=True,
     ),
     "concatenation": Advice(

@@ -27,6 +27,9 @@ MESSAGES = MessageTable(
         "issue": "{name} runs {times} as {kernels:count kernel} in a row "
         f"({{operators:names {OPERATORS_NAMED}}}): together they take {{time_ms}} ({{compute_pct}} "
         "of compute){moved}.",
+        "issue.unscoped": "{name} runs {times} as just these {kernels:count kernel} in a row "
+        f"({{operators:names {OPERATORS_NAMED}}}): together they take {{time_ms}} ({{compute_pct}} "
+        "of compute){moved}.",
         "issue.of_calls": "{name} runs {scope_calls:count time}, and {kernels:count kernel} in a "
         f"row ({{operators:names {OPERATORS_NAMED}}}) run {{instances:,}} times in these: together "
         "they take {time_ms} ({compute_pct} of compute){moved}.",
@@ -160,7 +163,8 @@ def _issue(chain: Chain, per_instance: int) -> Message:
         "compute_pct": chain.compute_pct,
         "moved": moved,
     }
-    return MESSAGES.pick("issue.of_calls" if is_of_calls else "issue", values)
+    named = "issue" if chain.row[C.scope_name] else "issue.unscoped"
+    return MESSAGES.pick("issue.of_calls" if is_of_calls else named, values)
 
 
 def _evidence(chain: Chain) -> dict[str, EvidenceValue]:

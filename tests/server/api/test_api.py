@@ -75,6 +75,21 @@ def test_the_target_is_that_of_the_request(client: TestClient, small: Path) -> N
     assert [option.get("target_pct") for option in options] == [None, 65]
 
 
+def test_a_step_is_simulated_under_changes(client: TestClient, small: Path) -> None:
+    made = analyze(client, path="small.json", platform="MI300X")
+    asked = {"changes": ["scale=aten::mm:0.5"]}
+    answer = client.post(f"/api/analyses/{made}/what-if", json=asked)
+    assert answer.status_code == 200
+    result = answer.json()
+    assert result["step_ms"]["recorded"] - result["saved_ms"] == result["step_ms"]["simulated"]
+    assert result["saved_ms"] > 0
+    assert result["changes"][0]["change"] == "scale=aten::mm:0.5"
+    for changes, status in ((["scale=no_such:1"], 400), (["merge-launches"] * 101, 422)):
+        answer = client.post(f"/api/analyses/{made}/what-if", json={"changes": changes})
+        assert answer.status_code == status
+    assert client.post("/api/analyses/none/what-if", json=asked).status_code == 404
+
+
 def test_a_path_is_analyzed_and_removed(client: TestClient, small: Path) -> None:
     made = analyze(client, path="small.json")
     removed = client.delete(f"/api/analyses/{made}").json()
@@ -278,6 +293,10 @@ def test_what_is_private_is_as_good_as_not_there(client: TestClient, small: Path
         assert client.get(f"/api/{place}", headers=ada).status_code == 200
         assert client.get(f"/api/{place}", headers=bob).status_code == 404
     assert client.delete(f"/api/analyses/{made}", headers=bob).status_code == 404
+    changes = {"changes": ["scale=compute:0"]}
+    assert (
+        client.post(f"/api/analyses/{made}/what-if", json=changes, headers=bob).status_code == 404
+    )
     assert client.get("/api/analyses", headers=bob).json()["total"] == 0
     refers = {"path": "small.json", "reference": made}
     assert client.post("/api/analyses", json=refers, headers=bob).status_code == 404

@@ -15,7 +15,7 @@ SHAPES = MessageTable(
         "tile.named": "tile {tile} from the kernel name",
         "tile.unknown": "the kernel name states no tile",
         "merge": "The {operation_count} calls are {per_module} per call of another product in the "
-        "same module: if they read the same input, merge them into one product of N={merged_n}. ",
+        "same module: if they read one input, a merged product of N={merged_n} reads it once. ",
         "rows.larger": "Batch more rows than M={m} into {name}: a larger output lets the kernel "
         "use larger tiles, which read less data per operation, and still fill the GPU.",
         "rows.other": "Try another batch size than M={m} for {name}: its output tiles leave about "

@@ -11,6 +11,7 @@ from jarvis.analyses.severity import Ladder, grade, priority_of
 from jarvis.analyses.system.cpu_idle.kernels import evidence, graph_replay_pct, kernels
 from jarvis.analyses.system.cpu_idle.sources import (
     blocking_hypothesis,
+    is_mostly_in,
     loads_without_workers,
     main_place,
     placed,
@@ -60,6 +61,12 @@ IDLE_PCT: Ladder = (
 CAUSE_PCT: Ladder = (*IDLE_PCT[:-1], (0.0, Severity.LOW))
 FEW_LAUNCHES = 0.1
 """Below this many late launches per kernel, most kernels are queued in time."""
+
+MODEL_CODE = r"(?m): forward$|^nn\.Module: "
+"""Pattern of the functions that are code of a model: the forward passes of modules."""
+
+ZERO_GRAD = r"\bzero_grad\b"
+"""Pattern of the functions and annotations that fill gradients with zeros."""
 
 NEVER_IDLE = (IdleCause.UNLINKED_WORK, IdleCause.CARRIED_IN)
 """Causes in whose gaps the GPU certainly ran something."""
@@ -114,7 +121,24 @@ class Cause:
             return MESSAGES("what.no_workers")
         if self.has_few_gaps(data):
             return MESSAGES("what.few_launches", kernels=kernels(data).height)
-        return self.words.message("what")
+        return MESSAGES("what.model_code") if self.runs_model else self.words.message("what")
+
+    @property
+    def runs_model(self) -> bool:
+        """Return whether the host works in the code of a model for most of the time."""
+        return self.cause is IdleCause.HOST_WORK and is_mostly_in(self.gaps, MODEL_CODE)
+
+    def algorithmic(self, data: CategoryData) -> tuple[Message, ...]:
+        """Return the advice that may change the model."""
+        if _may_load_kernels(data, self):
+            return CAUSES[IdleCause.KERNEL_LOADING].texts("algorithmic")
+        if self.runs_model:
+            return MESSAGES.texts("algorithmic.model_code")
+        if self.cause is IdleCause.LAUNCH_BOUND and is_mostly_in(self.gaps, ZERO_GRAD):
+            return (MESSAGES("algorithmic.zero_grad"), *self.words.texts("algorithmic"))
+        if self.has_few_gaps(data):
+            return MESSAGES.texts("algorithmic.few_launches")
+        return self.words.texts("algorithmic")
 
     def has_few_gaps(self, data: CategoryData) -> bool:
         """Return whether launches come late before few of the kernels only."""
@@ -127,6 +151,8 @@ class Cause:
             return (blocking_hypothesis(data, self.gaps),)
         if self.has_few_gaps(data):
             return (MESSAGES("hypothesis.few_launches"),)
+        if self.runs_model:
+            return (MESSAGES("hypothesis.model_code"),)
         return self.words.texts("hypothesis")
 
 
@@ -191,14 +217,41 @@ def reported_causes(data: CategoryData) -> list[Cause]:
     if not has_host_evidence(data):
         return []
     in_window = [cause for cause in causes(data) if cause.cause in NEVER_IDLE]
-    in_steps = [cause for cause in idle_parts(data) if cause.cause not in NEVER_IDLE]
+    in_steps = [_launching(cause) for cause in idle_parts(data) if cause.cause not in NEVER_IDLE]
     return [cause for cause in (*in_window, *in_steps) if cause.share_pct >= CAUSE_FINDING_PCT]
 
 
 def unreported(data: CategoryData) -> list[Cause]:
     """Return the causes of idle time in the steps that have no finding of their own."""
     reported = {cause.cause for cause in reported_causes(data)}
-    return [cause for cause in idle_parts(data) if cause.cause not in reported]
+    return [
+        Cause(cause.cause, rest, cause.whole_ms)
+        for cause in idle_parts(data)
+        for rest in [cause.gaps.filter(_is_at_end()) if cause.cause in reported else cause.gaps]
+        if rest.height
+    ]
+
+
+def _launching(cause: Cause) -> Cause:
+    """Return the gaps of a cause that a launch ends."""
+    return Cause(cause.cause, cause.gaps.filter(~_is_at_end()), cause.whole_ms)
+
+
+def _is_at_end() -> pl.Expr:
+    """Return whether a gap is host work that no launch follows."""
+    is_last = pl.col(C.place) == Place.AFTER.value
+    return is_last & (pl.col(C.cause) == IdleCause.HOST_WORK.value)
+
+
+def _may_load_kernels(data: CategoryData, cause: Cause) -> bool:
+    """Return whether first uses of kernels may be part of host work: they lead the findings, and
+    most of this time is before the last of them."""
+    parts = (p for p in idle_parts(data) if p.cause is IdleCause.KERNEL_LOADING)
+    loading = next((part for part in parts if part.share_pct >= LEADING_PCT), None)
+    if cause.cause is not IdleCause.HOST_WORK or loading is None:
+        return False
+    early = cause.gaps.filter(pl.col(C.start_ns) < loading.gaps[C.start_ns].max())
+    return bool(2 * early[C.dur_ns].sum() > cause.gaps[C.dur_ns].sum())
 
 
 def idle_pct(data: CategoryData) -> float:
@@ -259,14 +312,15 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
                     "whole": whole_of(None if in_window else account_of(data)),
                     "without_stacks": without_stacks(data, cause.cause),
                     "slow_steps": slow_steps(data, cause.cause),
+                    "first_uses": MESSAGES("issue.first_uses")
+                    if _may_load_kernels(data, cause)
+                    else None,
                 }
             ),
         ),
         algorithmic=MESSAGES("algorithmic.under_recorded")
         if is_under_recorded
-        else MESSAGES.texts("algorithmic.few_launches")
-        if has_few_gaps
-        else words.texts("algorithmic"),
+        else cause.algorithmic(data),
         kernel=kernel_advice(data, cause),
         priority_local=priority,
         priority=priority,
@@ -346,10 +400,12 @@ def longest_call(data: CategoryData, cause: Cause) -> Message | None:
         return main_place(cause.gaps)
     longest = calls.sort(C.dur_ns, C.start_ns, descending=[True, False]).row(0, named=True)
     values = {"call": where(longest), "length_ms": longest[C.host_call_us] / 1000}
+    gap_ms = longest[C.dur_ns] / 1e6
     if cause.cause in (IdleCause.STALLED_QUEUE, IdleCause.CARRIED_IN):
         is_copy = "memcpy" in longest[C.host_call].lower()
         return MESSAGES("call.blocking_copy" if is_copy else "call.blocking", **values)
-    return MESSAGES("call.beside", copy=waited_for(data, longest), **values)
+    copy = waited_for(data, longest)
+    return MESSAGES("call.beside", copy=copy, longest_gap_ms=gap_ms, **values)
 
 
 def _is_under_recorded(data: CategoryData, cause: Cause) -> bool:
@@ -358,8 +414,15 @@ def _is_under_recorded(data: CategoryData, cause: Cause) -> bool:
 
 def kernel_advice(data: CategoryData, cause: Cause) -> tuple[Message, ...]:
     """Return the advice on a cause that does not change the model."""
+    if _may_load_kernels(data, cause):
+        return CAUSES[IdleCause.KERNEL_LOADING].texts("kernel")
     texts = cause.words.texts("kernel", replayed_pct=graph_replay_pct(kernels(data)))
-    recommends_graph = cause.cause in (IdleCause.LAUNCH_BOUND, IdleCause.QUEUED)
+    if cause.runs_model:
+        texts = MESSAGES.texts("kernel.model_code")
+    recommends_graph = cause.runs_model or cause.cause in (
+        IdleCause.LAUNCH_BOUND,
+        IdleCause.QUEUED,
+    )
     prevented = prevents_graph(data) if recommends_graph else None
     return (*texts, prevented) if prevented else texts
 

@@ -101,8 +101,17 @@ def main_place(gaps: pl.DataFrame) -> Message | None:
     """Return the place of the host with most time, as the end of a sentence."""
     for row in _by_place(gaps).head(1).iter_rows(named=True):
         values = {"gaps": row[C.count], "time_ms": row[C.dur_ns] / 1e6}
+        if row[C.count] == gaps.height:
+            return MESSAGES("call.only", place=where(row))
         return MESSAGES("call.most", place=where(row), **values)
     return None
+
+
+def is_mostly_in(gaps: pl.DataFrame, pattern: str) -> bool:
+    """Return whether the host is in functions or annotations of this name for most of the time."""
+    names = pl.concat_str(C.host_frame, C.host_annotation, separator="\n", ignore_nulls=True)
+    inside = placed(gaps).filter(names.str.contains(pattern))
+    return bool(2 * inside[C.dur_ns].sum() > gaps[C.dur_ns].sum())
 
 
 def loads_without_workers(gaps: pl.DataFrame) -> bool:

@@ -74,7 +74,7 @@ def _finding(data: CategoryData, account: StepAccount, place: Place, gaps: pl.Da
             what=cause.what(data),
             host_call=longest_call(data, cause),
         ),
-        algorithmic=words.texts("algorithmic"),
+        algorithmic=cause.algorithmic(data),
         kernel=kernel_advice(data, cause),
         impact=idle_impact(data, gaps) if words.is_idle else None,
         time_pool=f"{IDLE_POOL} {place}",

@@ -137,8 +137,7 @@ _CAUSES = (
         "runs in the launching process, and the GPU has no work queued meanwhile.",
         algorithmic="Move that work to another process or thread, do it once before the loop, or "
         "do it while the GPU computes the previous step.",
-        kernel="Queue the work of the next step before the host code runs, and move computations "
-        "on tensors to the GPU.",
+        kernel="Queue the work of the next step before the host code runs.",
         verify="Record again: the named host call must no longer run between two launches.",
         capture=WITH_STACKS,
     ),
@@ -345,7 +344,7 @@ MESSAGES = MessageTable(
         "issue.other": "The GPU idles for another {idle_ms}, {idle_pct} of {whole}, in gaps that "
         "no other finding covers.",
         "issue.cause": "The GPU idles for {idle_ms} ({idle_pct} of {whole}) in {gaps:count gap} in "
-        "which {what}{host_call}.{without_stacks}{slow_steps}",
+        "which {what}{first_uses}{host_call}.{without_stacks}{slow_steps}",
         "issue.carried_in": "For {idle_ms} ({idle_pct} of the GPU window, {gaps:count gap}) the "
         "GPU finishes work that was launched before the recording: {what}{host_call}.",
         "step": "step",
@@ -386,12 +385,29 @@ MESSAGES = MessageTable(
         "title.few_launches": "The launch queue runs empty for a while",
         "what.few_launches": "the host has not launched the next work yet, while most of the "
         "{kernels:count kernel} are queued in time",
-        "algorithmic.few_launches": "Find what empties the queue before these gaps, such as a "
-        "synchronization, and remove it, so that the host stays ahead.",
-        "hypothesis.few_launches": "Most kernels are queued in time, so the queue is empty for a "
-        "while only, as after a synchronization.",
+        "algorithmic.few_launches": "The host is behind the GPU in these gaps only: remove a "
+        "synchronization before them, if there is one, or give each launch there more work.",
+        "hypothesis.few_launches": "Most kernels are queued in time. Before these gaps the queue "
+        "is empty, as after a synchronization, or the host is slower than the GPU.",
+        "algorithmic.zero_grad": "Set gradients to None (`zero_grad(set_to_none=True)`), which "
+        "launches nothing.",
+        "what.model_code": "the host runs code of the model before it launches",
+        "hypothesis.model_code": "The model's own Python and operators take this long before they "
+        "launch the next kernel, and no work is queued meanwhile.",
+        "algorithmic.model_code": [
+            action(
+                "Compile the model, so that less Python runs before a launch.",
+                "not has_compiled_code",
+            ),
+            BROADEN,
+            "Let the host run ahead of the GPU: do not synchronize between steps.",
+        ],
+        "kernel.model_code": REPLAY_FROM_GRAPH,
+        "issue.first_uses": ", which first uses of kernels may lengthen",
         "evidence.place": "{count:count gap} mostly in {place} ({time_ms})",
-        "call.beside": "; the longest gap coincides with {call} ({length_ms}){copy}",
+        "call.beside": "; the longest gap ({longest_gap_ms}) coincides with {call} ({length_ms})"
+        "{copy}",
+        "call.only": ", mostly in {place}",
         "call.most": "; the largest part, {time_ms} in {gaps:count gap}, mostly in {place}",
         "call.blocking": "; meanwhile the host waits {length_ms} in the blocking call {call}",
         "call.blocking_copy": "; meanwhile the host waits {length_ms} in the blocking copy {call}",

@@ -136,6 +136,7 @@ def poor_overlap(data: CategoryData) -> Iterator[Finding]:
     free_ms, wanted_ms = free_compute_ms(totals), to_target_ms(totals, HIDDEN_TARGET_PCT)
     saved_ms = min(free_ms, wanted_ms)
     priority = priority_of(severity) if is_relevant and saved_ms > 0 else Priority.LOW
+    part = MESSAGES("overlap.part") if any(exposed_communication(data)) else None
     caveat = [MESSAGES("caveat.single_rank")]
     if free_ms < wanted_ms:
         target_pct = HIDDEN_TARGET_PCT
@@ -160,7 +161,7 @@ def poor_overlap(data: CategoryData) -> Iterator[Finding]:
             target_pct=HIDDEN_TARGET_PCT,
         ),
         algorithmic=MESSAGES.texts("overlap.algorithmic"),
-        kernel=MESSAGES.texts("overlap.kernel"),
+        kernel=MESSAGES.texts("overlap.kernel", part=part),
         priority_local=priority,
         priority=priority,
         severity=severity,

@@ -120,11 +120,12 @@ MESSAGES = MessageTable(
                 "communication_starts_late",
             ),
             action(
-                "Check topology, interconnect and library settings: only faster communication "
-                "shortens what compute cannot hide.",
+                "Check topology, interconnect and library settings: only less or faster "
+                "communication shortens what compute cannot hide{part}.",
                 "not communication_starts_late",
             ),
         ],
+        "overlap.part": ", so the saving is part of that of exposed communication",
         "overlap.hypothesis": [
             action(
                 "Communication is issued only after the compute that could hide it has ended.",

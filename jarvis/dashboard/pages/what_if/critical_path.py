@@ -7,6 +7,7 @@ from jarvis import charts
 from jarvis.charts import NOW, SIMULATED
 from jarvis.dashboard.pages.what_if.simulated import Together, together
 from jarvis.dashboard.session.state import Opened, palette
+from jarvis.dashboard.widgets.elements import render_altair
 from jarvis.pipeline.simulated_steps import PathShare, WhatIf
 from jarvis.run import Run
 from jarvis.text.format import counted, milliseconds, percent
@@ -37,7 +38,7 @@ def critical_path(now: Opened, found: Together) -> None:
         steps = unchanged.steps
         axis = f"Time in {counted(steps, 'step')} (ms)" if steps > 1 else "Time (ms)"
         chart = charts.critical_paths(parts, axis, palette())
-        st.altair_chart(chart, alt="Critical path by category and host cause, before and after")
+        render_altair(chart, "Critical path by category and host cause, before and after")
 
 
 def _title(parts: pl.DataFrame, whens: list[str]) -> str:

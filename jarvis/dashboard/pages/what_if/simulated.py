@@ -4,10 +4,17 @@ import streamlit as st
 
 from jarvis.core.errors import ChangeError
 from jarvis.dashboard.session.state import HASH_OPENED, Opened, timeline_of
-from jarvis.pipeline.simulated_steps import ChangeAlone, WhatIf, parse_change, simulated
+from jarvis.pipeline.simulated_steps import (
+    ChangeAlone,
+    Changes,
+    WhatIf,
+    parse_change,
+    simulated_changes,
+)
 from jarvis.run.replayed_steps import ReplayedSteps, StepLanes
 
 FLOOR = "scale=compute:0"
+_MAX_CACHED_PARSED = 64
 _MAX_CACHED_CHANGES, _MAX_CACHED_LISTS, _MAX_CACHED_RUNS, _MAX_CACHED_STEPS = 2_000, 256, 8, 32
 
 
@@ -26,11 +33,17 @@ class Together:
         self.error = found if isinstance(found, str) else None
 
 
+@st.cache_resource(max_entries=_MAX_CACHED_PARSED, show_spinner=False, hash_funcs=HASH_OPENED)
+def parsed(now: Opened, text: str) -> Changes:
+    """Return the changes that a text names; raise as ``parse_change``."""
+    return parse_change(text, now.run)
+
+
 @st.cache_resource(max_entries=_MAX_CACHED_CHANGES, show_spinner=False, hash_funcs=HASH_OPENED)
 def alone(now: Opened, text: str) -> ChangeAlone | str:
     """Return what a change alone would save, or why it is not possible."""
     try:
-        return simulated(now.run, [text]).changes[0]
+        return simulated_changes(now.run, [(text, parsed(now, text))]).changes[0]
     except ChangeError as error:
         return str(error)
 
@@ -39,7 +52,7 @@ def alone(now: Opened, text: str) -> ChangeAlone | str:
 def together(now: Opened, texts: tuple[str, ...]) -> WhatIf | str:
     """Return what changes save together, or why they are not possible together."""
     try:
-        return simulated(now.run, texts)
+        return simulated_changes(now.run, [(text, parsed(now, text)) for text in texts])
     except ChangeError as error:
         return str(error)
 
@@ -53,5 +66,5 @@ def steps_of(now: Opened) -> ReplayedSteps:
 @st.cache_resource(max_entries=_MAX_CACHED_STEPS, show_spinner=False, hash_funcs=HASH_OPENED)
 def step_lanes(now: Opened, texts: tuple[str, ...], number: int) -> StepLanes:
     """Return the events of a step under possible changes."""
-    changes = [change for text in texts for change in parse_change(text, now.run)]
+    changes = [change for text in texts for change in parsed(now, text)]
     return steps_of(now).step(now.run.simulation.node_times(changes), number)

@@ -9,6 +9,7 @@ from jarvis.dashboard.pages.timeline.view import TimelineView, gpu_colors
 from jarvis.dashboard.pages.what_if.simulated import Together, step_lanes, steps_of
 from jarvis.dashboard.session.state import Opened, palette, timeline_of
 from jarvis.dashboard.widgets.controls import keyed_choice
+from jarvis.dashboard.widgets.elements import render_altair
 from jarvis.run.lanes import binned, stacked
 from jarvis.run.replayed_steps import LAUNCH, OTHER_CALL, WAITING, Lane, StepLanes
 from jarvis.run.timeline import Timeline, Window
@@ -106,7 +107,7 @@ def _chart(timeline: Timeline, steps: dict[str, StepLanes], lanes: tuple[list[La
         title="Time since the begin of the step (ms)",
         is_zoomed_in_place=True,
     )
-    st.altair_chart(chart, alt="Recorded and simulated step: host threads and GPU streams")
+    render_altair(chart, "Recorded and simulated step: host threads and GPU streams")
 
 
 def _step_bar(view: TimelineView, key: str, length_ns: int) -> pl.DataFrame:
