@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,12 @@ from streamlit.testing.v1 import AppTest
 from jarvis.core.errors import ChangeError
 from jarvis.dashboard.pages.what_if.critical_path import path_rows
 from jarvis.dashboard.pages.what_if.suggestions import own_time
-from jarvis.pipeline.simulated_steps import MINUS, simulated
+from jarvis.pipeline.simulated_steps import MINUS, PathShare, simulated
 from jarvis.run import Run
 from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission, submit
+from jarvis.simulation.path import UNEXPLAINED
+from jarvis.simulation.quality import Stall
 from jarvis.text.format import milliseconds
 from tests.builders import trace
 from tests.dashboard.conftest import Draw
@@ -186,7 +189,7 @@ def test_approximate_figures_say_so_and_name_stalls(
     text = shown(opened(filed, variant({"quality": quality}), FASTER))
     assert f"### Step about {MINUS}" in text
     assert "3.2% of the critical path is in no recorded event" in text
-    assert "what 24.9% of it waits for is inferred" in text
+    assert "the cause of 24.9% of the critical path is inferred" in text
     assert f"2.50 ms before `{kernel['name']}` are in no recorded event" in text
 
 
@@ -205,6 +208,22 @@ def test_the_parts_of_both_paths_add_up(run: Run) -> None:
         assert own["pct"].sum() == pytest.approx(100, abs=0.1)
         assert own["time_ms"].sum() == pytest.approx(found.step_ms.simulated, rel=1e-3)
     assert rows["part"].n_unique() * 2 == rows.height
+
+
+def test_the_critical_path_is_drawn_without_stalls(run: Run) -> None:
+    found = simulated(run, [])
+    stalled = (*found.critical_path, PathShare(name=UNEXPLAINED, ms=2.5, pct=50.0))
+    info = run.manifest.simulation
+    assert info is not None
+    quality = info.quality.model_copy(update={"stalls": (Stall(uid=0, ns=2_500_000),)})
+    simulation = info.model_copy(update={"quality": quality})
+    manifest = run.manifest.model_copy(update={"simulation": simulation})
+    rows = path_rows(
+        replace(run, manifest=manifest),
+        {"now": found.model_copy(update={"critical_path": stalled})},
+    )
+    assert UNEXPLAINED.capitalize() not in rows["part"]
+    assert rows["pct"].sum() == pytest.approx(100)
 
 
 def test_own_time_leaves_out_spans_inside() -> None:

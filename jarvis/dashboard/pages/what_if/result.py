@@ -12,6 +12,9 @@ from jarvis.simulation.quality import Grade, Quality, Stall
 from jarvis.text.format import counted, milliseconds, percent, quoted
 from jarvis.text.markdown import escape, prose
 
+_SHOWN_PCT = 0.05
+"""Minimum share that is named."""
+
 _HELP = (
     "The recorded steps are replayed with the changes: each call and kernel starts when all that "
     "it waits for in the trace has happened. Kernels that share the GPU do not slow each other "
@@ -72,22 +75,12 @@ def uncertainty(run: Run) -> str | None:
 
 
 def _reason(quality: Quality) -> str:
-    parts = [
-        *(
-            [f"{percent(quality.unexplained_pct)} of the critical path is in no recorded event"]
-            if quality.unexplained_pct >= _SHOWN_PCT
-            else []
-        ),
-        *(
-            [f"what {percent(quality.inferred_pct)} of it waits for is inferred"]
-            if quality.inferred_pct >= _SHOWN_PCT
-            else []
-        ),
-    ]
+    reasons = {
+        "{} of the critical path is in no recorded event": quality.unexplained_pct,
+        "the cause of {} of the critical path is inferred": quality.inferred_pct,
+    }
+    parts = [text.format(percent(pct)) for text, pct in reasons.items() if pct >= _SHOWN_PCT]
     return f"Figures are approximate: {' and '.join(parts)}." if parts else ""
-
-
-_SHOWN_PCT = 0.05
 
 
 def _stall(run: Run, stall: Stall) -> str:

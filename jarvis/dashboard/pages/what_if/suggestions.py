@@ -43,7 +43,7 @@ def suggestions_of(now: Opened) -> Suggestions:
     run = now.run
     return Suggestions(
         findings={
-            each.label: f"{each.label} · {to_text(each.finding.title)}"
+            each.label: f"{each.label} · {to_text(each.finding.title).replace('`', '')}"
             for each in recommendations(run)
             if each.finding.impact is not None
         },
