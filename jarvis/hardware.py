@@ -8,6 +8,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -350,13 +351,22 @@ def load_hardware(path: Path | None = None) -> Hardware:
 
 def _read(path: Path) -> tuple[HardwareSpec, ...]:
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except RecursionError as error:
-        raise HardwareFileError(path.name, "the file is nested too deep") from error
+        text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise HardwareFileError(path.name, f"the file cannot be read ({error})") from error
+    return _specs(text, path.name)
+
+
+@lru_cache(maxsize=16)
+def _specs(text: str, file_name: str) -> tuple[HardwareSpec, ...]:
+    try:
+        content = tomllib.loads(text)
+    except RecursionError as error:
+        raise HardwareFileError(file_name, "the file is nested too deep") from error
+    except ValueError as error:
+        raise HardwareFileError(file_name, f"the file cannot be read ({error})") from error
     if set(content) != {"gpu"} or not isinstance(content["gpu"], list):
-        raise HardwareFileError(path.name, "the file must contain [[gpu]] tables and nothing else")
+        raise HardwareFileError(file_name, "the file must contain [[gpu]] tables and nothing else")
     return tuple(HardwareSpec.parse(entry) for entry in content["gpu"])
 
 

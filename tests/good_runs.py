@@ -25,7 +25,7 @@ def eventful_trace() -> TraceBuilder:
         built.launches("Memcpy DtoH (Device -> Pageable)", us=30, cat="gpu_memcpy")
         built.runtime("hipDeviceSynchronize", us=1500)
         built.op("c10d::allreduce_", [[1024]]).launches("ncclDevKernel_AllReduce", us=700, stream=9)
-        built.waits(5000)
+        built.runtime("hipDeviceSynchronize", us=750).waits(4250)
     return built
 
 

@@ -415,6 +415,15 @@ def test_a_timeline_without_a_part_is_rejected(row: str) -> None:
         typed_sheets({"gpu_timeline": table}, Path("r"))
 
 
+@pytest.fixture(scope="module")
+def two_operators() -> dict[str, pl.DataFrame]:
+    """The sheets of a product and an addition."""
+    built = trace()
+    built.op("aten::mm", [[64, 64], [64, 64]]).launches("gemm", us=20)
+    built.op("aten::add", [[64, 64], [64, 64]]).launches("add", us=5)
+    return TraceLensReport(built.read(), MI300X).sheets()
+
+
 @pytest.mark.parametrize(
     "cell",
     [
@@ -430,11 +439,10 @@ def test_a_timeline_without_a_part_is_rejected(row: str) -> None:
         *("perf_params", "UID", "operation_count", "GFLOPS", "has_perf_model", "op category"),
     ],
 )
-def test_invalid_cells_give_no_traceback(tmp_path: Path, label: str, cell: str) -> None:
-    built = trace()
-    built.op("aten::mm", [[64, 64], [64, 64]]).launches("gemm", us=20)
-    built.op("aten::add", [[64, 64], [64, 64]]).launches("add", us=5)
-    made = TraceLensReport(built.read(), MI300X).sheets()
+def test_invalid_cells_give_no_traceback(
+    two_operators: dict[str, pl.DataFrame], tmp_path: Path, label: str, cell: str
+) -> None:
+    made = dict(two_operators)
     table = made["unified_perf_summary"]
     if label in table.columns:
         cells = (

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -26,14 +27,25 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a trace and a home that has its analysis; do not change it."""
+    folder = tmp_path_factory.mktemp("stored")
+    built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JARVIS_HOME", str(folder / "home"))
+        submit(Submission(built.write(folder / "tiny.json"), model_name="Tiny"))
+    return folder
+
+
 @pytest.fixture
-def stored_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def stored_id(stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return the id of an analysis stored 40 days ago."""
+    shutil.copytree(stored, tmp_path, dirs_exist_ok=True)
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
-    built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
-    identifier = submit(Submission(built.write(tmp_path / "tiny.json"), model_name="Tiny")).id
+    (identifier,) = ids()
     then = time.time() - 40 * 86_400
     os.utime(analysis_root(identifier) / "manifest.json", (then, then))
     return identifier

@@ -62,15 +62,14 @@ def write_csv(frame: pl.DataFrame, path: Path) -> None:
 
 def unguarded_columns(frame: pl.DataFrame) -> pl.DataFrame:
     """Return a table from a CSV file with ``unguarded`` texts and column names."""
-    columns = [_unguarded(column) for column in frame.iter_columns()]
-    return pl.DataFrame(columns).rename({name: unguarded(name) for name in frame.columns})
+    may_be = frame.select(pl.col(pl.String).str.contains(_MAY_BE_GUARDED).any())
+    columns = [_unguarded(frame[column.name]) for column in may_be.iter_columns() if column.any()]
+    return frame.with_columns(columns).rename({name: unguarded(name) for name in frame.columns})
 
 
 def _unguarded(cells: pl.Series) -> pl.Series:
-    if cells.dtype != pl.String:
-        return cells
     texts = cells.filter(cells.str.contains(_MAY_BE_GUARDED)).unique().to_list()
-    return cells.replace(texts, [unguarded(text) for text in texts]) if texts else cells
+    return cells.replace(texts, [unguarded(text) for text in texts])
 
 
 def _cell(value: object) -> object:

@@ -82,6 +82,7 @@ def test_jobs_fail_with_a_sentence_pages_stay_and_all_goes_on_with_room(
     with worker(HELD_WORKER, SLOTS=str(len(HELD_STEPS))):
         kept = is_done(engine, queue.submit(engine, new_analysis(trace_file, "kept")).id)
         assert kept.analysis_id is not None
+        pages_are_whole(analysis=kept.analysis_id)  # the first page writes the secret of tickets
         held = [
             submit_held(engine, new_analysis(trace_file, f"Step {step}"), step)
             for step in HELD_STEPS

@@ -72,7 +72,7 @@ def test_what_a_trace_of_graph_replay_shows(recorded: Analyzed) -> None:
     assert "under-recorded" not in fair
     assert "GPU seems to idle" not in fair
     assert "| Work from before the recording | 463 ms | 99.9% | 1 |" in system
-    assert "No finding is above low priority." in fair
+    assert "No finding is above low priority: no cause of idle time takes 5%" in fair
 
 
 @pytest.mark.parametrize("recorded", TRACES[2:], indirect=True)

@@ -56,9 +56,9 @@ def busy_trace() -> TraceBuilder:
         built.op("aten::item" if direction == "D2H" else "aten::copy_", [[1024]])
         for _ in range(count):
             built.launches(COPY_NAMES[direction], us=10, cat="gpu_memcpy", bytes=4096)
-    built.waits(9000).op("c10d::allreduce_", [[1 << 20]])
+    built.runtime("hipDeviceSynchronize", us=7000).waits(2000).op("c10d::allreduce_", [[1 << 20]])
     built.launches("ncclDevKernel_Generic", us=3000, stream=9, **ALL_REDUCE)
-    built.waits(5000)
+    built.runtime("hipDeviceSynchronize", us=3000).waits(2000)
     return built.op("aten::add", SQUARE, types=HALF).launches(ELEMENTWISE, us=400)
 
 

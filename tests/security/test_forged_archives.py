@@ -33,19 +33,31 @@ FORGED_MS = 1.0
 Change = Callable[[Path], None]
 
 
+def small_trace(folder: Path) -> Path:
+    built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
+    return built.write(folder / "small.json")
+
+
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
-    return built.write(tmp_path / "small.json")
+    return small_trace(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def made_there(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run directory of another server; do not change it."""
+    folder = tmp_path_factory.mktemp("there")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JARVIS_HOME", str(folder))
+        return submit(Submission(small_trace(folder))).root
 
 
 @pytest.fixture
-def run(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run directory of another server, for a test to change."""
-    monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "there"))
-    root = submit(Submission(small)).root
+def run(made_there: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, for a test to change."""
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "here"))
-    return root
+    root = tmp_path / "there" / analyses_dir().name / made_there.name
+    return Path(shutil.copytree(made_there, root))
 
 
 def packed(root: Path) -> Path:

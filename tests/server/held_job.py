@@ -23,4 +23,6 @@ def hold(step: Step) -> None:
 
 
 if __name__ == "__main__":
+    # The traces of these tests are small, and are read without compiled code.
+    job_process._IMPORTED_LATE = ("openpyxl",)
     job_process.main(hold)

@@ -109,6 +109,15 @@ def test_a_worker_works_on_postgresql(engine: Engine, trace_file: Path) -> None:
     assert worker_ids(engine) == set()
 
 
+def test_a_worker_leaves_what_only_jobs_need_to_them() -> None:
+    code = (
+        "import sys, jarvis.server.jobs.workers.worker\n"
+        "print([m for m in ('polars', 'numpy', 'jarvis.analyses') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 def test_a_job_that_wants_too_much_memory_is_told_so(engine: Engine, trace_file: Path) -> None:
     job = queue.submit(engine, new_analysis(trace_file))
     with worker(JARVIS_JOB_MEMORY_GB="0.02"):

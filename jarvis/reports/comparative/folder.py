@@ -8,7 +8,6 @@ import polars as pl
 from jarvis.comparison import Comparison, Role
 from jarvis.core.workspace import ComparisonPaths
 from jarvis.reports.comparative import write_comparison
-from jarvis.reports.xlsx import write_workbook
 from jarvis.run import Run
 from jarvis.tracelens.compare_report import hidden_columns
 
@@ -25,6 +24,8 @@ def write_folder(
     The workbook of ``sheets``, the performance reports of both sides, the reports of the
     comparison, and the data behind them.
     """
+    from jarvis.reports.xlsx import write_workbook
+
     paths = ComparisonPaths(root)
     write_sheets(sheets, paths.workbook)
     for role, run in ((Role.REFERENCE, reference), (Role.TARGET, target)):
@@ -34,4 +35,6 @@ def write_folder(
 
 def write_sheets(sheets: Mapping[str, pl.DataFrame], path: Path) -> Path:
     """Write the sheets of both sides as a workbook."""
+    from jarvis.reports.xlsx import write_workbook  # a job process imports openpyxl while it waits
+
     return write_workbook(sheets, path, hidden_columns)

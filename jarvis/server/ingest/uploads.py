@@ -27,7 +27,6 @@ from jarvis.server.errors import (
     TooManyUploadsError,
     UnknownUploadError,
 )
-from jarvis.server.ingest.intake import stored_upload_path, upload_name
 from jarvis.server.settings import settings
 from jarvis.text.format import byte_size
 
@@ -99,6 +98,8 @@ def create(name: str, size_bytes: int, owner: str | None) -> Upload:
         NoSpaceError: the disk has not enough free space.
         TooManyUploadsError: there are too many incomplete uploads.
     """
+    from jarvis.server.ingest.intake import upload_name
+
     stored_name = upload_name(name)
     if size_bytes == 0:
         raise IntakeError(f"{stored_name} is empty. Choose another file.")
@@ -120,6 +121,8 @@ def create(name: str, size_bytes: int, owner: str | None) -> Upload:
 
 def find(upload_id: str) -> Upload:
     """Return an upload; raise UnknownUploadError if it does not exist or expired."""
+    from jarvis.server.ingest.intake import stored_upload_path
+
     folder = _folder(upload_id)
     record = _read(folder)
     trace = stored_upload_path(record.name, record.sha256) if record.sha256 else None

@@ -20,7 +20,6 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from jarvis.core.errors import RunError
 from jarvis.core.workspace import RunPaths, analyses_dir, pins_dir
-from jarvis.run import manifest_of
 from jarvis.server.access.rights import LOCAL, Person, Role, may_change
 from jarvis.server.database import (
     ANALYSES,
@@ -345,6 +344,8 @@ def _insert_folders(engine: Engine, folders: Mapping[str, int]) -> None:
 
 def _row_of(root: Path, written_ns: int) -> dict[str, Any]:
     """Return the row of a folder; the manifest is empty if it cannot be read."""
+    from jarvis.run import manifest_of
+
     text, sha256 = "", ""
     with suppress(OSError, RunError, UnicodeError):
         content = RunPaths(root).manifest.read_bytes()

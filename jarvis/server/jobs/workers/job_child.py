@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 from uuid import uuid4
 
 from jarvis.core.staging import clear_staged
 from jarvis.server.database import JobState
 from jarvis.server.errors import SingleJobError
-from jarvis.server.jobs.kinds import JobOutput, Request
 from jarvis.server.jobs.queue import FinishedStep, Job, JobProgress, Outcome
 from jarvis.server.jobs.workers.job_messages import (
     Assignment,
@@ -30,6 +29,9 @@ from jarvis.server.jobs.workers.job_messages import (
     to_line,
 )
 from jarvis.server.settings import settings
+
+if TYPE_CHECKING:  # a worker stays small without what its jobs import
+    from jarvis.server.jobs.kinds import JobOutput, Request
 
 MEMORY_VARIABLE = "JARVIS_JOB_MEMORY_GB"
 
@@ -275,13 +277,15 @@ class _Lines:
 _POLL_S = 0.1
 
 
-def run_single_job(request: Request, owner: str | None) -> JobOutput:
+def run_single_job(request: "Request", owner: str | None) -> "JobOutput":
     """Run a job for ``owner`` and wait for it.
 
     Raises:
         SingleJobError: the job failed; partial results were removed.
         JarvisError: as ``Request.new_job`` raises.
     """
+    from jarvis.server.jobs.kinds import JobOutput
+
     job_id = uuid4().hex[:10]
     label = f"job-{job_id}-"
     child = LocalJobProcess(memory_limit_bytes(1))
