@@ -106,3 +106,20 @@ def test_the_selected_event_is_framed() -> None:
     (framed,) = width["condition"]
     assert "5" in str(framed["test"])
     assert framed["value"] > width["value"]
+
+
+def test_a_chart_that_is_zoomed_in_place_selects_no_window() -> None:
+    chart = charts.timeline_chart(
+        ROWS,
+        bins(),
+        events(),
+        COLORS,
+        (0.0, 2.0),
+        charts.LIGHT,
+        title="Time since the begin of the step (ms)",
+        is_zoomed_in_place=True,
+    ).to_dict()
+    (brush,) = (param for param in chart["params"] if param["name"] == charts.BRUSHED)
+    assert brush["bind"] == "scales"
+    assert chart["layer"][0]["encoding"]["x"]["axis"]["title"].startswith("Time since the begin")
+    assert "bind" not in next(p for p in spec()["params"] if p["name"] == charts.BRUSHED)

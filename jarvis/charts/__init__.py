@@ -20,6 +20,7 @@ from jarvis.charts.marks import (
     largest,
 )
 from jarvis.charts.palette import DARK, LIGHT, PALETTES, STATES, Palette
+from jarvis.charts.paths import NOW, SIMULATED, critical_paths
 from jarvis.charts.rooflines import (
     PICKED,
     bandwidth_roofline,
@@ -43,9 +44,11 @@ __all__ = [
     "DARK",
     "LIGHT",
     "MAX_POINTS",
+    "NOW",
     "PALETTES",
     "PICKED",
     "PROJECTED",
+    "SIMULATED",
     "STATES",
     "Columns",
     "Drawing",
@@ -57,6 +60,7 @@ __all__ = [
     "categories",
     "columns_of",
     "compute_roofline",
+    "critical_paths",
     "exposure",
     "icicle",
     "idle_gaps_us",

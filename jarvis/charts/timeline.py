@@ -3,9 +3,11 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import altair as alt
 import polars as pl
+from altair.utils.schemapi import UndefinedType
 
 from jarvis import impact
 from jarvis.charts.marks import shortened
@@ -112,6 +114,9 @@ def timeline_chart(
     window_ms: tuple[float, float],
     palette: Palette,
     selected: int | None = None,
+    *,
+    title: str = _TIME,
+    is_zoomed_in_place: bool = False,
 ) -> alt.LayerChart:
     """Draw rows of bins and of single events on one time axis; dragging selects a window.
 
@@ -124,6 +129,8 @@ def timeline_chart(
         window_ms: Start and end of the time axis.
         palette: Colors of the theme.
         selected: ``uid`` of the event that is framed.
+        title: Title of the time axis.
+        is_zoomed_in_place: Dragging and scrolling move and zoom the chart instead.
     """
     tops, bottom = _tops(rows)
     per_lane = _LANE_PX / _BIN_PX
@@ -144,7 +151,7 @@ def timeline_chart(
     )
     scale = alt.Scale(domain=[0, bottom], reverse=True, nice=False)
     x_scale = alt.Scale(domain=list(window_ms), nice=False)
-    x_axis = alt.Axis(title=_TIME, grid=True, tickCount=8, labelFlush=True, labelOverlap=True)
+    x_axis = alt.Axis(title=title, grid=True, tickCount=8, labelFlush=True, labelOverlap=True)
     y_axis = _row_axis(rows, tops)
     x = alt.X("start_ms:Q", scale=x_scale, axis=x_axis)
     y = alt.Y("y:Q", scale=scale, axis=y_axis)
@@ -155,6 +162,7 @@ def timeline_chart(
         orient="top", title=None, labelFontSize=12, columns=_LEGEND_COLUMNS, symbolStrokeWidth=0
     )
     color = alt.Color("color:N", scale=hues, legend=legend)
+    bound_to: Literal["scales"] | UndefinedType = "scales" if is_zoomed_in_place else alt.Undefined
     bars = (
         alt.Chart(placed_bins.drop("top"))
         .mark_rect(clip=True, opacity=1, strokeWidth=_SEAM_PX)
@@ -167,7 +175,7 @@ def timeline_chart(
             stroke=alt.Stroke("color:N", scale=hues, legend=None),
             tooltip=_BIN_TOOLTIP,
         )
-        .add_params(alt.selection_interval(name=BRUSHED, encodings=["x"]))
+        .add_params(alt.selection_interval(name=BRUSHED, encodings=["x"], bind=bound_to))
     )
     boxes = (
         alt.Chart(placed.drop("top", "label", "label_ms"))

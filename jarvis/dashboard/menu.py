@@ -95,6 +95,7 @@ def menu(catalog: Catalog) -> Menu:
             _file_page("call_tree", "Call tree", "account_tree"),
         ],
         "Results": [
+            _file_page("what_if", "What-if", "alt_route"),
             _file_page("compare", "Compare", "compare_arrows"),
             _file_page("report", "Report", "description"),
             _file_page("replay", "Replay", "replay"),

@@ -1,7 +1,7 @@
 """What a step would take under changes that a user names."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from fnmatch import translate
 from pathlib import Path
@@ -30,6 +30,7 @@ from jarvis.run import Run
 from jarvis.schemas.names import C
 from jarvis.simulation.merging import merged_launches
 from jarvis.simulation.of_findings import finding_changes
+from jarvis.simulation.path import RUNTIME_CALLS
 from jarvis.simulation.quality import Grade
 from jarvis.simulation.simulation import Simulation
 from jarvis.text.format import listed, milliseconds, percent
@@ -38,6 +39,10 @@ MAX_CHANGES = 100
 MINUS = "\N{MINUS SIGN}"
 NOTHING_PCT = 0.01
 """A step that changes by less than this counts as unchanged."""
+
+HOST_PARTS = ("host work", RUNTIME_CALLS)
+MOST_PCT = 50.0
+"""A critical path of which the host takes so much is one of the host."""
 
 MERGE_LAUNCHES = "merge-launches"
 FORMS = (
@@ -102,13 +107,22 @@ class WhatIf(_Frozen):
         about = "about " if self.grade is Grade.FAIR else ""
         recorded, after = self.step_ms.recorded, self.step_ms.simulated
         if abs(self.saved_ms) < NOTHING_PCT / 100 * recorded:
-            return f"Step unchanged: {milliseconds(recorded)}."
+            return f"Step unchanged ({milliseconds(recorded)}){self._held_up_by}."
         sign = MINUS if self.saved_ms > 0 else "+"
         saved, share = abs(self.saved_ms), 100 * abs(self.saved_ms) / recorded
         return (
             f"Step {about}{sign}{milliseconds(saved)} ({sign}{percent(share)}): "
             f"{milliseconds(recorded)} → {milliseconds(after)}."
         )
+
+    @property
+    def _held_up_by(self) -> str:
+        """What takes most of the critical path."""
+        host_pct = sum(part.pct for part in self.critical_path if part.name in HOST_PARTS)
+        if host_pct >= MOST_PCT:
+            return f": the host is busy {percent(host_pct)} of it"
+        longest = next(iter(self.critical_path), None)
+        return f": {percent(longest.pct)} of it is {longest.name}" if longest else ""
 
     @property
     def small_print(self) -> str:
@@ -148,12 +162,18 @@ def what_if(source: Run | Path | str, changes: Iterable[str] = (), **options: An
 
 def simulated(run: Run, changes: Iterable[str]) -> WhatIf:
     """Return what a step of a run would take under changes; raise as ``what_if``."""
-    simulation, texts = run.simulation, tuple(changes)
+    texts = tuple(changes)
+    run.simulation.recorded  # noqa: B018  # a step that is not simulated is the first thing to say
     if len(texts) > MAX_CHANGES:
         raise ChangeError(f"At most {MAX_CHANGES} changes can be simulated together.")
-    parsed = [parse_change(text, run) for text in texts]
+    return simulated_changes(run, [(text, parse_change(text, run)) for text in texts])
+
+
+def simulated_changes(run: Run, parsed: Sequence[tuple[str, Changes]]) -> WhatIf:
+    """Return what a step of a run would take under changes, each with its text."""
+    simulation = run.simulation
     recorded = simulation.recorded
-    replay = simulation.replay([change for found in parsed for change in found])
+    replay = simulation.replay([change for _, found in parsed for change in found])
     info = run.manifest.simulation
     return WhatIf(
         step_ms=StepTime(recorded=recorded.step_ns / 1e6, simulated=replay.step_ns / 1e6),
@@ -169,9 +189,7 @@ def simulated(run: Run, changes: Iterable[str]) -> WhatIf:
             )
             for part in simulation.path_parts(replay)
         ),
-        changes=tuple(
-            _alone(text, found, simulation) for text, found in zip(texts, parsed, strict=True)
-        ),
+        changes=tuple(_alone(text, found, simulation) for text, found in parsed),
     )
 
 
@@ -260,9 +278,23 @@ def _host(argument: str, run: Run) -> Changes:
             f"No operator, annotation or Python frame matches {pattern!r}."
             f"{_similar(pattern, names)}"
         )
-    found = spans.select(C.thread, C.start_ns, C.end_ns).unique(maintain_order=True)
-    rows = found.iter_rows(named=True)
-    return (ScaleHost(spans=tuple(Span(**row) for row in rows), factor=factor),)
+    own = tuple(
+        Span(thread=thread, start_ns=start, end_ns=end)
+        for thread, start, end in _union(spans).iter_rows()
+    )
+    return (ScaleHost(spans=own, factor=factor),)
+
+
+def _union(spans: pl.DataFrame) -> pl.DataFrame:
+    """Return the time that spans cover (``thread, start_ns, end_ns``); those inside others go."""
+    ordered = spans.select(C.thread, C.start_ns, C.end_ns).sort(C.thread, C.start_ns)
+    reached = pl.col(C.end_ns).cum_max().shift(1).over(C.thread)
+    group = (pl.col(C.start_ns) > reached).fill_null(True).cum_sum()
+    return (
+        ordered.group_by(group.alias("group"), maintain_order=True)
+        .agg(pl.col(C.thread, C.start_ns).first(), pl.col(C.end_ns).max())
+        .drop("group")
+    )
 
 
 def _no_wait(pattern: str, run: Run) -> Changes:

@@ -17,7 +17,7 @@ from jarvis.simulation.events import Float64s, Int64s
 from jarvis.simulation.graph import Graph, What
 from jarvis.simulation.path import Path, PathPart, critical_path, path_parts, replayed
 from jarvis.simulation.quality import Grade, Stall, stall_edges
-from jarvis.simulation.steps import StepTimes, step_times
+from jarvis.simulation.steps import StepBounds, step_bounds
 from jarvis.simulation.stored import HELD, SimulationInfo, stored_graph
 
 
@@ -35,6 +35,9 @@ class Replay:
         """The median step."""
         return float(np.median(self.steps_ns))
 
+
+MAX_REPLAYS = 64
+"""Number of replays that are stored, so that a slider does not fill the memory of a server."""
 
 MAX_SLOWDOWN = 64.0
 """An operation that can take that many times as long never moves the step."""
@@ -88,16 +91,20 @@ class Simulation:
         """
         together = Several(changes=tuple(changes))
         key = together.model_dump_json()
-        if key not in self._replayed:
-            weights = changed_weights(self.index, self, together)
-            times, edges = replayed(self.graph, weights)
-            self._replayed[key] = Replay(
-                window_ns=int(times[self.graph.end] - times[self.graph.begin]),
-                steps_ns=tuple(self._step_times(times).tolist()),
-                gpu_time_ns=int(weights[self.index.gpu_edge[1]].sum()),
-                path=critical_path(self.graph, times, edges, weights),
-            )
-        return self._replayed[key]
+        if (known := self._replayed.get(key)) is not None:
+            return known
+        weights = changed_weights(self.index, self, together)
+        times, edges = replayed(self.graph, weights)
+        found = Replay(
+            window_ns=int(times[self.graph.end] - times[self.graph.begin]),
+            steps_ns=tuple(np.diff(self.step_bounds(times)).tolist()),
+            gpu_time_ns=int(weights[self.index.gpu_edge[1]].sum()),
+            path=critical_path(self.graph, times, edges, weights),
+        )
+        if len(self._replayed) >= MAX_REPLAYS:
+            self._replayed.clear()
+        self._replayed[key] = found
+        return found
 
     @cached_property
     def threads(self) -> list[int]:
@@ -111,8 +118,14 @@ class Simulation:
         return np.unique(self.graph.uid[self.index.waiting_calls])
 
     @cached_property
-    def _step_times(self) -> StepTimes:
-        return step_times(self.graph, self.tables["steps"])
+    def step_bounds(self) -> StepBounds:
+        """The function that finds the steps in the times of the nodes."""
+        return step_bounds(self.graph, self.tables["steps"])
+
+    def node_times(self, changes: Iterable[Change]) -> Int64s:
+        """Return the time of each node of the graph under changes; raise as ``replay``."""
+        together = Several(changes=tuple(changes))
+        return replayed(self.graph, changed_weights(self.index, self, together))[0]
 
     def steps_saved_ms(self, changes: Iterable[Change]) -> float:
         """Return what all steps together gain."""

@@ -1,4 +1,4 @@
-"""The time of each step of a replay, measured as the table ``steps`` measures the recorded ones."""
+"""The bounds of the steps of a replay, found as the table ``steps`` finds the recorded ones."""
 
 from collections.abc import Callable
 
@@ -11,12 +11,12 @@ from jarvis.simulation.edges import Kind
 from jarvis.simulation.events import Int64s
 from jarvis.simulation.graph import Graph, What
 
-StepTimes = Callable[[Int64s], Int64s]
-"""Returns the time of each step in ns, for the times of all nodes."""
+StepBounds = Callable[[Int64s], Int64s]
+"""Returns where each step begins and the last one ends, in ns, for the times of all nodes."""
 
 
-def step_times(graph: Graph, steps: pl.DataFrame) -> StepTimes:
-    """Return the function that measures the steps of a replay.
+def step_bounds(graph: Graph, steps: pl.DataFrame) -> StepBounds:
+    """Return the function that finds the steps of a replay.
 
     Without marks the window is the step. Steps timed by their marks last from mark to mark, the
     last one until the end of the window; steps timed by the GPU last from the end of the work of
@@ -25,18 +25,18 @@ def step_times(graph: Graph, steps: pl.DataFrame) -> StepTimes:
     """
     marks = np.flatnonzero(graph.what == What.MARK)
     if not marks.size or steps.is_empty() or steps[C.source][0] == StepSource.RECORDING:
-        return lambda times: np.array([times[graph.end] - times[graph.begin]])
+        return lambda times: times[[graph.begin, graph.end]]
     if timed_by(steps) is TimedBy.MARKS:
         bounds = np.append(marks[:-1], graph.end)
-        return lambda times: np.diff(times[bounds])
+        return lambda times: times[bounds]
     start = steps.drop_nulls(C.dur_ns)[C.start_ns].min()
     by_gpu = _by_gpu(graph, marks, (start if isinstance(start, int) else 0) - graph.first_ns)
     if steps[C.source][0] == StepSource.ENGINE:
         return by_gpu
-    return lambda times: max(by_gpu(times), np.diff(times[marks]), key=np.sum)
+    return lambda times: max(by_gpu(times), times[marks], key=np.ptp)
 
 
-def _by_gpu(graph: Graph, marks: Int64s, start_ns: int) -> StepTimes:
+def _by_gpu(graph: Graph, marks: Int64s, start_ns: int) -> StepBounds:
     """Return the function for steps timed by the GPU, the first of which starts at ``start_ns``."""
     launches = np.flatnonzero(graph.kind == Kind.LAUNCH)
     launched = graph.time[graph.src[launches]]
@@ -51,13 +51,12 @@ def _by_gpu(graph: Graph, marks: Int64s, start_ns: int) -> StepTimes:
     ends = end_of[starts]
     begins = starts[graph.time[starts] >= start_ns]
 
-    def measured(times: Int64s) -> Int64s:
+    def found(times: Int64s) -> Int64s:
         last = np.full(marks.size - 1, np.iinfo(np.int64).min)
         np.maximum.at(last, step, times[ends])
         has_work = last > np.iinfo(np.int64).min
         reached = np.maximum.accumulate(last)[has_work]
         first = times[begins].min() if begins.size else 0
-        found: Int64s = np.diff(np.append(first, reached))
-        return found
+        return np.append(first, reached)
 
-    return measured
+    return found

@@ -10,7 +10,17 @@ from jarvis.server.submission import Submission, submit
 from tests.dashboard.conftest import Draw
 from tests.hostile import NASTY, write_hostile
 
-FILED = ["ingest", "overview", "timeline", "call_tree", "report", "replay", "hardware", "jobs"]
+FILED = [
+    "ingest",
+    "overview",
+    "timeline",
+    "call_tree",
+    "what_if",
+    "report",
+    "replay",
+    "hardware",
+    "jobs",
+]
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,16 @@ from tests.dashboard.conftest import Draw
 from tests.dashboard.inline_jobs import do_jobs_at_once
 from tests.dashboard.uploading import uploaded
 
-FILE_PAGES = ("overview", "report", "timeline", "call_tree", "compare", "hardware", "ingest")
+FILE_PAGES = (
+    "overview",
+    "report",
+    "timeline",
+    "call_tree",
+    "what_if",
+    "compare",
+    "hardware",
+    "ingest",
+)
 
 
 @pytest.fixture(scope="module")

@@ -184,6 +184,8 @@ def _clicked(page: str, analysis: str) -> Iterable[tuple[str, list[str]]]:
     elif page == "call_tree":
         yield "call_tree_op", uids(run.table("call_tree_operations"), "operation_uid")
         yield "call_tree_root", uids(run.table("call_tree"), "node")
+    elif page == "what_if":
+        yield "change", ["scale=compute:0.5"]
     elif page == "report":
         yield "report_without", ["1"]
         yield "report_summary", ["In short: *see below*."]

@@ -29,12 +29,11 @@ def current_name(parameter: str) -> str:
     return RENAMED.get(parameter, parameter)
 
 
-def renamed() -> dict[str, str] | None:
+def renamed() -> dict[str, list[str]] | None:
     """Return the URL's parameters under their current names; None if none is renamed."""
-    parameters = st.query_params.to_dict()
-    if RENAMED.keys().isdisjoint(parameters):
+    if RENAMED.keys().isdisjoint(st.query_params):
         return None
-    return {current_name(name): value for name, value in parameters.items()}
+    return {current_name(name): st.query_params.get_all(name) for name in st.query_params}
 
 
 def notice(text: str) -> None:
@@ -43,15 +42,15 @@ def notice(text: str) -> None:
 
 
 def note_control(key: str, value: object) -> None:
-    """Put a control's value into the page's link. Include defaults; omit empty values."""
-    if value not in (None, ""):
+    """Put a control's value into the page's link: defaults too, each of a list, no empty ones."""
+    if value not in (None, "", []):
         st.session_state[_CONTROLS][key] = value
 
 
 def page_link_url(url_path: str, analysis_id: str | None) -> str:
     """Return the URL of the page with the values of all controls."""
     parameters = {ANALYSIS: analysis_id} if analysis_id else {}
-    query = urlencode(parameters | st.session_state[_CONTROLS])
+    query = urlencode(parameters | st.session_state[_CONTROLS], doseq=True)
     here = urlsplit(st.context.url or f"/{url_path}")
     return urlunsplit((here.scheme, here.netloc, here.path, query, ""))
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+import altair as alt
 import streamlit as st
 from streamlit.elements.lib.mutable_expander_container import ExpanderContainer
 
@@ -41,6 +42,13 @@ def render_chart(
     event = st.vega_lite_chart(spec, key=key, alt=alt, on_select="rerun", selection_mode=selection)
     marks: list[dict[str, Any]] = event["selection"].get(selection) or []
     return marks
+
+
+def render_altair(chart: alt.LayerChart, alt_text: str) -> None:
+    """Draw a chart without validating it, which takes most of its time; the tests validate it."""
+    spec = chart.to_dict(validate=False)
+    spec.pop("config", None)  # sizes of Altair's theme
+    st.vega_lite_chart(spec, alt=alt_text)
 
 
 def metric_card(label: str, value: str, below: str | None = None, *, help_text: str) -> None:

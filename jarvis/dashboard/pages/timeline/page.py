@@ -9,22 +9,19 @@ from jarvis.analyses.system.cpu_idle.wording import CAUSES
 from jarvis.charts import Palette, TimelineRow
 from jarvis.dashboard.pages.timeline import event
 from jarvis.dashboard.pages.timeline.tables import events_card, gaps_card
-from jarvis.dashboard.pages.timeline.view import TimelineView
+from jarvis.dashboard.pages.timeline.view import TimelineView, gpu_colors
 from jarvis.dashboard.pages.timeline.window import window_controls
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened, palette, timeline_of
 from jarvis.dashboard.widgets.controls import choice, whole_number
 from jarvis.dashboard.widgets.elements import is_unavailable
 from jarvis.perf_report.timeline.host import HostCall
-from jarvis.perf_report.work import COMMUNICATION, COPY
 from jarvis.run.timeline import (
     HOST_LABELS,
     IDLE,
     KINDS,
     NOT_LINKED,
-    OTHER_WORK,
     HostSlices,
-    Timeline,
 )
 from jarvis.schemas.names import C
 from jarvis.text.format import count, counted, microseconds, percent
@@ -113,7 +110,7 @@ def _gpu_card(page: TimelineView, selected: int | None) -> None:
     with st.container(border=True):
         st.markdown(f"**GPU: {escape(_gpu_summary(page, bins, cause))}**")
         st.caption(f"{note} Bar height: busy share; color: what runs most. Drag to zoom.")
-        page.chart("gpu", rows, bars, boxes, _gpu_colors(timeline, palette()), selected, "GPU")
+        page.chart("gpu", rows, bars, boxes, gpu_colors(timeline, palette()), selected, "GPU")
 
 
 def _gpu_summary(page: TimelineView, bins: pl.DataFrame, causes: Mapping[str, str]) -> str:
@@ -135,20 +132,6 @@ def _gpu_summary(page: TimelineView, bins: pl.DataFrame, causes: Mapping[str, st
         main = waits.sort(C.busy_ns, "what", descending=[True, False])["what"][0]
         text += f"; most likely cause of idle time: {causes[main].lower()}"
     return text
-
-
-def _gpu_colors(timeline: Timeline, colors: Palette) -> dict[str, str]:
-    """Return a color for each kind of GPU work, consistent with the other charts."""
-    named = [colors.categorical[n] for n in (0, 2, 4, 5)]
-    fixed = {
-        OTHER_WORK: colors.muted,
-        KINDS[COMMUNICATION]: colors.categorical[1],
-        KINDS[COPY]: colors.categorical[3],
-        NOT_LINKED: colors.border,
-        IDLE: colors.pale,
-    }
-    categories = [what for what in timeline.whats if what not in fixed]
-    return dict(zip(categories, named, strict=False)) | fixed
 
 
 def _host_card(

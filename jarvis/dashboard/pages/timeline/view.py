@@ -7,11 +7,12 @@ import polars as pl
 import streamlit as st
 
 from jarvis import charts
-from jarvis.charts import TimelineRow
+from jarvis.charts import Palette, TimelineRow
 from jarvis.dashboard.pages.timeline import event
 from jarvis.dashboard.pages.timeline.window import length_ms, show
 from jarvis.dashboard.session.state import palette
-from jarvis.run.timeline import Timeline, Window
+from jarvis.perf_report.work import COMMUNICATION, COPY
+from jarvis.run.timeline import IDLE, KINDS, NOT_LINKED, OTHER_WORK, Timeline, Window
 from jarvis.schemas.names import C
 
 
@@ -99,3 +100,17 @@ class TimelineView:
             show(min(brushed), max(brushed) - min(brushed), self.whole_ms)
         elif clicked:
             event.choose(int(clicked[0]["uid"]))
+
+
+def gpu_colors(timeline: Timeline, colors: Palette) -> dict[str, str]:
+    """Return a color for each kind of GPU work, consistent with the other charts."""
+    named = [colors.categorical[n] for n in (0, 2, 4, 5)]
+    fixed = {
+        OTHER_WORK: colors.muted,
+        KINDS[COMMUNICATION]: colors.categorical[1],
+        KINDS[COPY]: colors.categorical[3],
+        NOT_LINKED: colors.border,
+        IDLE: colors.pale,
+    }
+    categories = [what for what in timeline.whats if what not in fixed]
+    return dict(zip(categories, named, strict=False)) | fixed

@@ -1,0 +1,1 @@
+"""The *What-if* page: what a step would take under changes."""

@@ -1,0 +1,99 @@
+"""The simulated step in figures: what the changes save together, the bound, and how sure it is."""
+
+import polars as pl
+import streamlit as st
+
+from jarvis.dashboard.pages.what_if.simulated import FLOOR, Together, together
+from jarvis.dashboard.session.state import Opened
+from jarvis.pipeline.simulated_steps import MINUS, NOTHING_PCT, WhatIf
+from jarvis.run import Run
+from jarvis.schemas.names import C
+from jarvis.simulation.quality import Grade, Quality, Stall
+from jarvis.text.format import counted, milliseconds, percent, quoted
+from jarvis.text.markdown import escape, prose
+
+_SHOWN_PCT = 0.05
+"""Minimum share that is named."""
+
+_HELP = (
+    "The recorded steps are replayed with the changes: each call and kernel starts when all that "
+    "it waits for in the trace has happened. Kernels that share the GPU do not slow each other "
+    "down in the replay, and host times do not depend on the load."
+)
+
+
+def result(now: Opened, found: Together) -> None:
+    """Draw the joint result."""
+    with st.container(border=True, height="stretch"):
+        unchanged = together(now, ())
+        if isinstance(unchanged, WhatIf):
+            _joint(found, unchanged)
+        if found.error is not None:
+            st.error(prose(found.error), icon=":material/error:")
+        if (why := uncertainty(now.run)) is not None:
+            st.caption(prose(why))
+        if (floor := floor_line(now)) is not None:
+            st.caption(escape(floor))
+
+
+def _joint(found: Together, unchanged: WhatIf) -> None:
+    recorded_ms = unchanged.step_ms.recorded
+    median = f"median of {counted(unchanged.steps, 'step')}" if unchanged.steps > 1 else ""
+    if found.result is None or not found.texts:
+        st.markdown(f"### Step now {milliseconds(recorded_ms)}", help=_HELP)
+        st.caption(". ".join(filter(None, (median.capitalize(), "Add a change to simulate it."))))
+        return
+    st.markdown("**Simulated step**", help=_HELP)
+    st.markdown(f"### {escape(found.result.headline.removesuffix('.'))}")
+    times = f" Step times: {median}." if median else ""
+    st.caption(escape(f"{found.result.small_print}{times}"))
+    left_out = len(found.alone) - len(found.texts)
+    if left_out:
+        st.caption(f"Without {counted(left_out, 'change')} that cannot be simulated.")
+
+
+def floor_line(now: Opened) -> str | None:
+    """Return the step with all compute kernels at no time; None without any."""
+    floor = together(now, (FLOOR,))
+    if not isinstance(floor, WhatIf) or not floor.kernel_time_saved_ms:
+        return None
+    recorded, after = floor.step_ms.recorded, floor.step_ms.simulated
+    bound = f"With all compute kernels at no time the step takes {milliseconds(after)}"
+    if floor.saved_ms < NOTHING_PCT / 100 * recorded:
+        return f"{bound}, as now: faster kernels alone save nothing of it."
+    about = "about " if floor.grade is Grade.FAIR else ""
+    share = percent(100 * floor.saved_ms / recorded)
+    return f"{bound} ({about}{MINUS}{share}): faster kernels alone save no more."
+
+
+def uncertainty(run: Run) -> str | None:
+    """Return why figures are about right only; None if they are good."""
+    info = run.manifest.simulation
+    if info is None or info.quality.grade is not Grade.FAIR:
+        return None
+    return " ".join([_reason(info.quality), *(_stall(run, each) for each in info.quality.stalls)])
+
+
+def _reason(quality: Quality) -> str:
+    reasons = {
+        "{} of the critical path is in no recorded event": quality.unexplained_pct,
+        "the cause of {} of the critical path is inferred": quality.inferred_pct,
+    }
+    parts = [text.format(percent(pct)) for text, pct in reasons.items() if pct >= _SHOWN_PCT]
+    return f"Figures are approximate: {' and '.join(parts)}." if parts else ""
+
+
+def _stall(run: Run, stall: Stall) -> str:
+    """Return the unexplained time before an event, with the name of the event."""
+    name = next(
+        (
+            found[C.name][0]
+            for table in ("gpu_work", "sim_spans", "host_slices")
+            if table in run.tables
+            and not (found := run.table(table).filter(pl.col(C.uid) == stall.uid)).is_empty()
+        ),
+        None,
+    )
+    where = f"before {quoted(name)}" if name else "before a call"
+    time = milliseconds(stall.ns / 1e6)
+    return f"{time} {where} are in no recorded event; they are taken as given."

@@ -1,0 +1,129 @@
+"""The simulated step as a timeline below the recorded one."""
+
+import polars as pl
+import streamlit as st
+
+from jarvis import charts
+from jarvis.charts import Palette, TimelineRow
+from jarvis.dashboard.pages.timeline.view import TimelineView, gpu_colors
+from jarvis.dashboard.pages.what_if.simulated import Together, step_lanes, steps_of
+from jarvis.dashboard.session.state import Opened, palette, timeline_of
+from jarvis.dashboard.widgets.controls import keyed_choice
+from jarvis.dashboard.widgets.elements import render_altair
+from jarvis.run.lanes import binned, stacked
+from jarvis.run.replayed_steps import LAUNCH, OTHER_CALL, WAITING, Lane, StepLanes
+from jarvis.run.timeline import Timeline, Window
+from jarvis.schemas.names import C
+from jarvis.text.format import count, milliseconds
+
+MAX_MARKS = 3000
+"""Maximum number of bins in the chart."""
+
+MAX_EVENTS = 1500
+"""Steps with more events are drawn as bins."""
+
+_STEP = "Step"
+_STEP_BAR_PCT = pl.lit(35.0), pl.lit(65.0)
+"""Lower and upper edge of the bar of a step, in percent of a row."""
+
+_STEPS = {"recorded": "Recorded step", "simulated": "Simulated step"}
+
+
+def step_timeline(now: Opened, found: Together) -> None:
+    """Draw the card."""
+    steps = steps_of(now)
+    names = {str(number): name for number, name in enumerate(steps.names)}
+    texts = found.texts if found.result else ()
+    with st.container(border=True):
+        head = st.container(
+            horizontal=True, horizontal_alignment="distribute", vertical_alignment="bottom"
+        )
+        number = 0
+        if len(names) > 1:
+            with head:
+                title = st.container(width="content")
+                number = int(
+                    keyed_choice(
+                        "what_if_step",
+                        "Step",
+                        names,
+                        str(steps.median),
+                        "The step that is drawn. The first one shown has the median time.",
+                    )
+                )
+        else:
+            title = head
+        shown = {"recorded": step_lanes(now, (), number)}
+        if texts:
+            shown["simulated"] = step_lanes(now, texts, number)
+        lengths = " → ".join(milliseconds(step.length_ns / 1e6) for step in shown.values())
+        name = names[str(number)] if len(names) > 1 else "Step"
+        title.markdown(f"**{name}: {lengths}**")
+        _chart(timeline_of(now), shown, steps.lanes(list(shown.values())))
+
+
+def _chart(timeline: Timeline, steps: dict[str, StepLanes], lanes: tuple[list[Lane], str]) -> None:
+    found, hidden = lanes
+    labels = {lane.key: lane.label for lane in found}
+    events = {
+        key: step.events.filter(pl.col(C.row).is_in(list(labels))) for key, step in steps.items()
+    }
+    has_bins = sum(table.height for table in events.values()) > MAX_EVENTS
+    bins_per_lane = MAX_MARKS // max(len(steps) * len(labels), 1)
+    length_ms = max(step.length_ns for step in steps.values()) / 1e6
+    rows, bins, boxes = [], [], []
+    for key, step in steps.items():
+        window = Window(0, max(step.length_ns, 1))
+        view = TimelineView(timeline, window, window)
+        rows.append(TimelineRow(key, _STEPS[key]))
+        bins.append(_step_bar(view, key, step.length_ns))
+        own = events[key].with_columns(pl.concat_str(pl.lit(f"{key} "), C.row).alias(C.row))
+        clear = own.clear() if has_bins else own
+        placed = stacked(clear.with_columns(pl.col(C.dur_ns).cast(pl.Int64)))
+        boxes.append(view.boxes(placed, "operation", "what"))
+        lanes_of = dict(placed.group_by(C.row).agg(pl.col("lane").max() + 1).iter_rows())
+        rows += [
+            TimelineRow(f"{key} {lane}", label, 0 if has_bins else lanes_of.get(f"{key} {lane}", 1))
+            for lane, label in labels.items()
+        ]
+        if has_bins:
+            binned_rows = binned(own, window.edges(bins_per_lane))
+            bins.append(view.bars(binned_rows, pl.col("what"), pl.col("what")))
+    note = (
+        "Bar height: busy share; color: what runs most."
+        if has_bins
+        else f"{count(sum(table.height for table in events.values()))} single events."
+    )
+    if hidden:
+        note += f" Not shown: {hidden} with less time."
+    st.caption(f"{note} Scroll to zoom in, drag to move, double-click for the whole step.")
+    chart = charts.timeline_chart(
+        rows,
+        pl.concat(bins),
+        pl.concat(boxes),
+        _colors(timeline, palette()),
+        (0.0, length_ms),
+        palette(),
+        title="Time since the begin of the step (ms)",
+        is_zoomed_in_place=True,
+    )
+    render_altair(chart, "Recorded and simulated step: host threads and GPU streams")
+
+
+def _step_bar(view: TimelineView, key: str, length_ns: int) -> pl.DataFrame:
+    """Return the bar of a whole step, lower than a row."""
+    whole = pl.DataFrame(
+        {C.row: [key], "what": [_STEP], C.start_ns: [0], C.end_ns: [length_ns]}
+    ).with_columns(pl.col(C.end_ns).alias(C.busy_ns))
+    low, high = _STEP_BAR_PCT
+    return view.bars(whole, pl.col("what"), pl.col("what")).with_columns(low_pct=low, high_pct=high)
+
+
+def _colors(timeline: Timeline, colors: Palette) -> dict[str, str]:
+    return {
+        _STEP: colors.text,
+        LAUNCH: colors.pale,
+        WAITING: colors.below_threshold,
+        OTHER_CALL: colors.categorical[6],
+        **gpu_colors(timeline, colors),
+    }
