@@ -82,8 +82,11 @@ def write_analysis(
 
 def _simulation(source: AnalysisInput, split: SplitOperations) -> Simulation | None:
     """Return the simulation of the input's steps, or None if they cannot be simulated."""
-    needed = {name: source.report.table(name) for name in ("gpu_work", "steps", "collectives")}
-    tables = {**source.simulated, **needed, "operations": split.operations}
+    needed = ("gpu_work", "steps", "collectives")
+    if not {*needed} <= {*source.report.table_names()}:
+        return None
+    found = {name: source.report.table(name) for name in needed}
+    tables = {**source.simulated, **found, "operations": split.operations}
     try:
         return Simulation.of(tables, source.simulation)
     except NotSimulatedError:

@@ -119,7 +119,7 @@ def _recomputed_ns(run: Run) -> int:
         (pl.col("view") == "python") & pl.col(C.name).str.contains(RECOMPUTES)
     )
     before = pl.col(C.subtree_end).cum_max().shift(1, fill_value=-1)
-    return int(calls.sort(C.node).filter(pl.col(C.node) > before)[C.gpu_ns].sum())
+    return int(calls.sort(C.node).filter(pl.col(C.node) >= before)[C.gpu_ns].sum())
 
 
 def _is_lengthened(run: Run, details: list[Details]) -> bool:

@@ -58,6 +58,8 @@ def _not_judged(run: Run) -> Iterator[Fact]:
         return
     without = rows.filter(~pl.col(C.has_perf_model))
     whole_us, time_us = (float(each["compute_us"].sum()) for each in (rows, without))
+    if whole_us <= 0:
+        return
     share_pct = 100 * time_us / whole_us
     key, title = "not_judged", "Time without a perf model"
     if share_pct < NOT_JUDGED_PCT:

@@ -24,6 +24,8 @@ SCORES = re.compile(r"<!-- impact-begin .*?((?: (?:low|mid|high)=[\d.]+)+)")
 OPERATION = re.compile(r"- \*\*Operation:?\*\*")
 OVERLAP = re.compile(r"- (?:\*\*)?Overlap\b")
 AIM = re.compile(r"a target of ([\d.]+)% of the roofline")
+RECOMPUTED = re.compile(r"checkpointing computes ([\d.]+) ms of kernels again")
+REPEATS = r"torch/utils/checkpoint\.py\(\d+\): recompute_fn$"
 MORE = re.compile(r"(\d+) more findings? of low")
 SHOWN = 3
 """Operators that a card names."""
@@ -167,10 +169,8 @@ class Checker:
             if int(told[1]) != len(self.ordered) - listed:
                 yield f"{told[1]} in place of {len(self.ordered) - listed}"
             return
-        if told := AIM.search(line.text):
-            expected = self.run.manifest["options"].get("target_pct", TARGET_PCT)
-            if float(told[1]) != expected:
-                yield f"{told[1]} in place of {expected}"
+        if AIM.search(line.text):
+            yield from _basis_problems(line, self.run)
             return
         key = key or self._key(line)
         if key is None or line.text.startswith(UNCHECKED):
@@ -246,3 +246,24 @@ def _operator_problems(line: Line, run: RunDirectory) -> Iterator[str]:
     for cell, value in zip([*told, *more], expected, strict=False):
         if problem := tables.differs(cell, value):
             yield problem
+
+
+def _basis_problems(line: Line, run: RunDirectory) -> Iterator[str]:
+    """What is wrong with the assumptions of all findings."""
+    expected = {
+        AIM: f"{run.manifest['options'].get('target_pct', TARGET_PCT):g}",
+        RECOMPUTED: f"{_recomputed_ns(run) / 1e6:.3g}",
+    }
+    for pattern, number in expected.items():
+        if (told := pattern.search(line.text)) and told[1] != number:
+            yield f"{told[1]} in place of {number}"
+
+
+def _recomputed_ns(run: RunDirectory) -> int:
+    """GPU time below the outermost frames that repeat a forward pass."""
+    rows = [row for row in run.table("call_tree") if row["view"] == "python"]
+    total, until = 0, -1
+    for row in sorted(rows, key=lambda row: row["node"]):
+        if row["node"] >= until and re.search(REPEATS, row["name"]):
+            total, until = total + row["gpu_ns"], row["subtree_end"]
+    return total

@@ -30,7 +30,7 @@ def test_every_analysis_says_in_a_line_what_is_wrong_and_where_to_read_on(
     path = built.unlinked("early", us=40).write(tmp_path / "t.json")
     page = registered(key, analysis=submit(Submission(path)).id)
     (warning,) = page.warning
-    assert warning.value.endswith("40.0% (40.0 µs) is not.")
+    assert warning.value.endswith("40.0% (40.0 µs) is not: it has no recorded launch.")
     assert "What this affects" in [link.proto.label for link in page.get("page_link")]
 
 
