@@ -90,7 +90,7 @@ class ChangeAlone(_Frozen):
 class WhatIf(_Frozen):
     """What the changes together would save.
 
-    ``saved_ms`` is that of a step, ``kernel_time_saved_ms`` that of all recorded steps together.
+    ``saved_ms`` is that of a step, ``kernel_time_saved_ms`` that of all GPU work of the recording.
     """
 
     step_ms: StepTime
@@ -126,14 +126,14 @@ class WhatIf(_Frozen):
 
     @property
     def small_print(self) -> str:
-        """The kernel time that is saved per step, and how much of it other time hides."""
-        kernel_ms = self.kernel_time_saved_ms / self.steps
+        """The kernel time that is saved; of a single step, how much of it other work hides."""
+        kernel_ms = self.kernel_time_saved_ms
         if not kernel_ms:
             return "Kernel time unchanged."
+        text = f"Kernel time {MINUS if kernel_ms > 0 else '+'}{milliseconds(abs(kernel_ms))}"
+        if self.steps > 1:
+            return f"{text} in the whole recording, over all streams."
         hidden_ms = kernel_ms - self.saved_ms
-        text = (
-            f"Kernel time {MINUS if kernel_ms > 0 else '+'}{milliseconds(abs(kernel_ms))} per step"
-        )
         if kernel_ms > 0 and hidden_ms > NOTHING_PCT / 100 * kernel_ms and self.saved_ms >= 0:
             text += f"; {milliseconds(hidden_ms)} of it is hidden by other work"
         return f"{text}."
