@@ -47,7 +47,8 @@ def finding_changes(finding: Finding, simulation: Simulation) -> tuple[Change, .
     if pool.startswith(COMMUNICATION_POOL):
         uids = simulation.tables["collectives"][C.uid].to_list()
         return (Collective(uids=tuple(uids), mode=CollectiveMode.HIDDEN),)
-    return _shorter(_own_work(finding, simulation), finding.impact.saved_ms.mid)
+    own = _own_work(finding, simulation)
+    return _shorter(_named(finding, own), own, finding.impact.saved_ms.mid)
 
 
 def without_work(finding: Finding, simulation: Simulation) -> tuple[Change, ...]:
@@ -64,12 +65,25 @@ def without_work(finding: Finding, simulation: Simulation) -> tuple[Change, ...]
     own = _own_work(finding, simulation)
     if own.is_empty():
         return ()
-    work = Work(uids=tuple(own[C.uid].to_list()))
+    work = _named(finding, own)
     if finding.check in FASTER:
         return (ScaleGpu(work=work, factor=0),)
     launchers = own.select(pl.col(C.launcher_uid).alias(C.uid)).unique()
     spans = simulation.tables["sim_spans"].join(launchers, on=C.uid, how="semi")
     return (RemoveGpu(work=work), _without_host(spans))
+
+
+def _named(finding: Finding, own: pl.DataFrame) -> Work:
+    """Return the work of a finding, by its operations if it concerns all of their work: there can
+    be a million events."""
+    if finding.time_pool or finding.kernels:
+        return Work(uids=tuple(own[C.uid].to_list()))
+    return Work(operations=_rows(finding))
+
+
+def _rows(finding: Finding) -> tuple[int, ...]:
+    own = {*(reference.uid for reference in finding.operations), *finding.shared_uids}
+    return tuple(sorted(own))
 
 
 def _without_host(spans: pl.DataFrame) -> ScaleHost:
@@ -84,16 +98,14 @@ def _own_work(finding: Finding, simulation: Simulation) -> pl.DataFrame:
         direction = pool.removeprefix(COPIES_POOL).strip()
         copies = work.filter(pl.col(C.kind) == COPY)
         return copies.filter(pl.col(C.direction) == direction) if direction else copies
-    rows = {*(reference.uid for reference in finding.operations), *finding.shared_uids}
-    own = work.filter(pl.col(C.operation_uid).is_in(sorted(rows)))
+    own = work.filter(pl.col(C.operation_uid).is_in(_rows(finding)))
     return own.filter(pl.col(C.name).is_in(finding.kernels)) if finding.kernels else own
 
 
-def _shorter(own: pl.DataFrame, saved_ms: float) -> tuple[Change, ...]:
+def _shorter(work: Work, own: pl.DataFrame, saved_ms: float) -> tuple[Change, ...]:
     own_ms = float(own[C.dur_ns].sum()) / 1e6
     if own_ms <= 0:
         return ()
-    work = Work(uids=tuple(own[C.uid].to_list()))
     factor = 1 - saved_ms / own_ms
     return (ScaleGpu(work=work, factor=factor) if factor > 0 else RemoveGpu(work=work),)
 
