@@ -39,7 +39,7 @@ PARTS = MessageTable(
     "parts",
     {
         "package": "a replay package of {arguments}",
-        "reproduced": "; a replay package reproduces it",
+        "reproduced": "; a replay package of it can be made",
         "reproduced_step": ", for which a replay package can be made",
         "run_package": "run the replay package of {arguments}",
         "on_package": " in a replay package of {arguments}",

@@ -11,8 +11,9 @@ import polars as pl
 from jarvis.core.output import write_output
 from jarvis.core.workspace import RunPaths
 from jarvis.findings import IDLE_POOL, Impact, Priority, Status
+from jarvis.perf_report.timeline.host_spans import KERNEL_LOADING
 from jarvis.reports import appendix, sections, summary
-from jarvis.reports.details import Details, details_of, host_limit
+from jarvis.reports.details import Details, details_of
 from jarvis.reports.edits import UNEDITED, Edits
 from jarvis.reports.gaps import warnings_of
 from jarvis.reports.health import health_of
@@ -20,6 +21,7 @@ from jarvis.reports.messages import MESSAGES
 from jarvis.reports.rendering import render
 from jarvis.reports.reporter import Reporter, run_folder
 from jarvis.run import Run
+from jarvis.savings import whole_name
 from jarvis.schemas.names import C
 from jarvis.simulation.quality import Grade
 from jarvis.text.format import MISSING, counted, milliseconds, percent, quoted
@@ -78,7 +80,7 @@ TARGET = " Operations that are modeled have a target of {pct:g}% of the roofline
 USUAL = ", or the usual one that a card names"
 WORDS = " Priorities also weigh shares of compute and efficiency."
 RECOMPUTED = " Activation checkpointing computes {time} of kernels again in the backward pass."
-STACKS = " Recording Python stacks lengthened the host's part of the step."
+STACKS = " Recording Python stacks lengthened the host's part of {whole}."
 ORDER = (
     "Ordered by the step time that they save: estimated from what bounds it, for GPU work {bound}."
 )
@@ -106,7 +108,7 @@ def _basis(run: Run, details: list[Details]) -> str:
         order=order,
         words=WORDS if words != sorted(words) else "",
         target=TARGET.format(pct=run.target_pct, usual=USUAL if own else "") if targets else "",
-        stacks=STACKS if _is_lengthened(run, details) else "",
+        stacks=STACKS.format(whole=whole_name(totals)) if _is_lengthened(run, details) else "",
         recomputed=RECOMPUTED.format(time=milliseconds(ns / 1e6)) if ns else "",
     )
 
@@ -126,9 +128,11 @@ def _is_lengthened(run: Run, details: list[Details]) -> bool:
     """Return whether the host limits the first finding and stacks were recorded."""
     if not details or not any(fact.key == "stacks" and fact.value for fact in health_of(run)):
         return False
-    finding = details[0].finding
-    is_idle = (finding.time_pool or "").startswith(IDLE_POOL)
-    return is_idle or (finding.impact is not None and host_limit(finding.impact) is not None)
+    finding, gain = details[0].finding, details[0].finding.impact
+    pool = finding.time_pool or ""
+    if pool.startswith(IDLE_POOL):
+        return not pool.endswith(KERNEL_LOADING)  # the driver does that
+    return gain is not None and gain.step_ms is not None and gain.step_ms.high < gain.saved_ms.high
 
 
 @dataclass(frozen=True)

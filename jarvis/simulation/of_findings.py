@@ -18,7 +18,7 @@ from jarvis.perf_report.timeline import host_spans
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.perf_report.work import COPY
 from jarvis.schemas.names import C
-from jarvis.simulation.merging import merged_launches
+from jarvis.simulation.merging import between_launches, merged_launches
 from jarvis.simulation.simulation import Simulation
 
 FASTER = ("low_efficiency", "opportunity", "slow_kernel", "estimated_bandwidth")
@@ -55,7 +55,7 @@ def without_work(finding: Finding, simulation: Simulation) -> tuple[Change, ...]
     """Return changes that save at least what the finding can; none if it is about idle time.
 
     Faster kernels take no time at all. Work that goes takes along the host time of the operators
-    that launch it.
+    that launch it, and from launch to launch of it.
     """
     pool = finding.time_pool or ""
     if pool.startswith(IDLE_POOL):
@@ -69,8 +69,15 @@ def without_work(finding: Finding, simulation: Simulation) -> tuple[Change, ...]
     if finding.check in FASTER:
         return (ScaleGpu(work=work, factor=0),)
     launchers = own.select(pl.col(C.launcher_uid).alias(C.uid)).unique()
-    spans = simulation.tables["sim_spans"].join(launchers, on=C.uid, how="semi")
+    operators = simulation.tables["sim_spans"].join(launchers, on=C.uid, how="semi")
+    between = between_launches(simulation, own[C.launch_uid].drop_nulls().to_numpy())
+    spans = pl.concat([operators.select(between.columns), between], how="vertical_relaxed")
     return (RemoveGpu(work=work), _without_host(spans))
+
+
+def removes_work(finding: Finding) -> bool:
+    """Return whether the work of a finding goes, and not only some of its time."""
+    return finding.time_pool is None and finding.check not in FASTER
 
 
 def _named(finding: Finding, own: pl.DataFrame) -> Work:

@@ -5,24 +5,24 @@ from collections.abc import Callable, Collection
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from tests.arithmetic.run_directory import RunDirectory
 
 DURATION, HOST, LAUNCH, STREAM, SYNC, FIRST, LAST, UNLINKED = 0, 1, 2, 3, 5, 7, 8, 9
-CALL_END, GPU_END, MARK, BEGIN, END = 1, 3, 4, 5, 6
+CALL_START, CALL_END, GPU_END, MARK, BEGIN, END = 0, 1, 3, 4, 5, 6
 
 Times = list[int]
 
 
-def gain_ms(
-    run: RunDirectory, uids: Collection[int], launchers: Collection[int] | None
-) -> float | None:
-    """What all steps together gain if GPU events take no time; with ``launchers``, their launches
-    neither, nor the host time of these calls. None if the steps of the run are not simulated."""
+def gain_ms(run: RunDirectory, own: list[dict[str, Any]], *, is_removed: bool) -> float | None:
+    """What all steps together gain if GPU events take no time; if they are removed, their launches
+    neither, nor the host time of the operators that launch them and from launch to launch of them.
+    None if the steps of the run are not simulated."""
     info = run.manifest["simulation"]
     if info is None or info["quality"]["grade"] == "not simulated":
         return None
-    return _graph(run).gain_ms(uids, launchers)
+    return _graph(run).gain_ms(own, is_removed=is_removed)
 
 
 def _graph(run: RunDirectory) -> "_Graph":
@@ -61,11 +61,13 @@ class _Graph:
         }
         assert self._replay(self.weight) == self.time
 
-    def gain_ms(self, uids: Collection[int], launchers: Collection[int] | None) -> float:
+    def gain_ms(self, own: list[dict[str, Any]], *, is_removed: bool) -> float:
         """What the steps gain without GPU events."""
-        weights = self._without(uids, with_launches=launchers is not None)
-        if launchers:
-            weights = self._without_host(weights, launchers)
+        weights = self._without({event["uid"] for event in own}, with_launches=is_removed)
+        if is_removed:
+            launchers = {event["launcher_uid"] for event in own}
+            calls = {event["launch_uid"] for event in own}
+            weights = self._without_host(weights, launchers, calls)
         for place, left in self.stalls.items():
             weights[place] = max(weights[place], left)
         recorded, changed = (
@@ -95,7 +97,27 @@ class _Graph:
                 changed[place] = 0
         return changed
 
-    def _without_host(self, weights: Times, launchers: Collection[int]) -> Times:
+    def _between(self, calls: Collection[int]) -> list[tuple[int, int, int]]:
+        """Thread and times from the first to the last of calls that launch one after the other."""
+        launching = {src for kind, src in zip(self.kind, self.src, strict=True) if kind == LAUNCH}
+        ordered = sorted(
+            (self.thread[node], self.time[node], self.uid[node])
+            for node in launching
+            if self.what[node] == CALL_START
+        )
+        found: list[tuple[int, int, int]] = []
+        before: tuple[int, bool] | None = None
+        for thread, at, uid in ordered:
+            if uid in calls and before == (thread, True):
+                found[-1] = thread, found[-1][1], at
+            elif uid in calls:
+                found.append((thread, at, at))
+            before = thread, uid in calls
+        return found
+
+    def _without_host(
+        self, weights: Times, launchers: Collection[int], calls: Collection[int]
+    ) -> Times:
         """The weights without the host time of calls; calls inside them that launch or wait keep
         theirs, unless they load code or allocate."""
         of_thread: dict[int, list[tuple[int, int]]] = {}
@@ -103,6 +125,8 @@ class _Graph:
             if span["uid"] in launchers:
                 times = (span["start_ns"] - self.first_ns, span["end_ns"] - self.first_ns)
                 of_thread.setdefault(span["thread"], []).append(times)
+        for thread, start, end in self._between(calls):
+            of_thread.setdefault(thread, []).append((start, end))
         disjoint = {thread: _union(spans) for thread, spans in of_thread.items()}
         kinds = list(zip(self.kind, self.src, self.dst, strict=True))
         launching = {src for kind, src, _ in kinds if kind == LAUNCH}

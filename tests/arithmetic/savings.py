@@ -322,29 +322,32 @@ def step_saving_of(
         limit = next(steps[name] for start, name in names.items() if pool.startswith(start))
         if _is_awaited(finding, steps):
             limit = min(limit, steps["kernels_ms"])
-    limit = min(limit, _replayed_ms(run, finding, limit))
-    factor = min(1.0, limit / saving[2]) if saving[2] > 0 else 0.0
+    replayed = _replayed_ms(run, finding)
+    is_whole = replayed is not None and pool is None and finding["check"] not in FASTER
+    if replayed is not None:
+        limit = replayed if is_whole else min(limit, replayed)
+    factor = limit / saving[2] if saving[2] > 0 else 0.0
+    factor = factor if is_whole else min(1.0, factor)
     low, mid, high = (factor * end for end in saving)
     return low, mid if mid < high else (low + high) / 2, high
 
 
-def _replayed_ms(run: RunDirectory, finding: dict[str, Any], otherwise: float) -> float:
-    """What the replayed steps gain without the GPU work of the finding."""
+def _replayed_ms(run: RunDirectory, finding: dict[str, Any]) -> float | None:
+    """What the replayed steps gain without the GPU work of the finding; None if it has none."""
     pool = finding["time_pool"] or ""
     if pool.startswith("idle"):
-        return otherwise
+        return None
+    is_removed = finding["check"] not in FASTER
     if pool.startswith("exposed communication"):
-        own, launchers = run.table("collectives"), None
+        own, is_removed = run.table("collectives"), False
+    elif pool.startswith("exposed copies"):
+        direction = pool.removeprefix("exposed copies").strip()
+        copies = [event for event in run.table("gpu_work") if event["kind"] == "copy"]
+        own = [event for event in copies if direction in ("", event["direction"])]
     else:
         own = _own_work(run, finding)
-        if pool.startswith("exposed copies"):
-            direction = pool.removeprefix("exposed copies").strip()
-            copies = [event for event in run.table("gpu_work") if event["kind"] == "copy"]
-            own = [event for event in copies if direction in ("", event["direction"])]
-        is_faster = finding["check"] in FASTER
-        launchers = None if is_faster else {event["launcher_uid"] for event in own}
-    gain = gain_ms(run, {event["uid"] for event in own}, launchers) if own else None
-    return otherwise if gain is None else max(0.0, gain)
+    gain = gain_ms(run, own, is_removed=is_removed) if own else None
+    return None if gain is None else max(0.0, gain)
 
 
 def _own_work(run: RunDirectory, finding: dict[str, Any]) -> list[dict[str, Any]]:

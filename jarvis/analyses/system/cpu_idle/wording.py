@@ -385,13 +385,13 @@ MESSAGES = MessageTable(
         "title.few_launches": "The launch queue runs empty for a while",
         "what.few_launches": "the host has not launched the next work yet, while most of the "
         "{kernels:count kernel} are queued in time",
-        "algorithmic.few_launches": "The host is behind the GPU in these gaps only: remove a "
-        "synchronization before them, if there is one, or give each launch there more work.",
+        "algorithmic.few_launches": "The host is behind the GPU in these gaps only: give each "
+        "launch there more work.",
         "hypothesis.few_launches": "Most kernels are queued in time. Before these gaps the queue "
         "is empty, as after a synchronization, or the host is slower than the GPU.",
         "algorithmic.zero_grad": "Set gradients to None (`zero_grad(set_to_none=True)`), which "
         "launches nothing.",
-        "what.model_code": "the host runs code of the model before it launches",
+        "what.model_code": "the host runs mostly code of the model before it launches",
         "hypothesis.model_code": "The model's own Python and operators take this long before they "
         "launch the next kernel, and no work is queued meanwhile.",
         "algorithmic.model_code": [
