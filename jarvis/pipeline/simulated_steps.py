@@ -20,7 +20,6 @@ from jarvis.changes import (
     RemoveWait,
     ScaleGpu,
     ScaleHost,
-    Span,
     Work,
 )
 from jarvis.core.errors import ChangeError
@@ -29,7 +28,7 @@ from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
 from jarvis.schemas.names import C
 from jarvis.simulation.merging import merged_launches
-from jarvis.simulation.of_findings import finding_changes
+from jarvis.simulation.of_findings import finding_changes, united_spans
 from jarvis.simulation.path import RUNTIME_CALLS
 from jarvis.simulation.quality import Grade
 from jarvis.simulation.simulation import Simulation
@@ -278,23 +277,7 @@ def _host(argument: str, run: Run) -> Changes:
             f"No operator, annotation or Python frame matches {pattern!r}."
             f"{_similar(pattern, names)}"
         )
-    own = tuple(
-        Span(thread=thread, start_ns=start, end_ns=end)
-        for thread, start, end in _union(spans).iter_rows()
-    )
-    return (ScaleHost(spans=own, factor=factor),)
-
-
-def _union(spans: pl.DataFrame) -> pl.DataFrame:
-    """Return the time that spans cover (``thread, start_ns, end_ns``); those inside others go."""
-    ordered = spans.select(C.thread, C.start_ns, C.end_ns).sort(C.thread, C.start_ns)
-    reached = pl.col(C.end_ns).cum_max().shift(1).over(C.thread)
-    group = (pl.col(C.start_ns) > reached).fill_null(True).cum_sum()
-    return (
-        ordered.group_by(group.alias("group"), maintain_order=True)
-        .agg(pl.col(C.thread, C.start_ns).first(), pl.col(C.end_ns).max())
-        .drop("group")
-    )
+    return (ScaleHost(spans=united_spans(spans), factor=factor),)
 
 
 def _no_wait(pattern: str, run: Run) -> Changes:

@@ -94,8 +94,27 @@ def _rows(finding: Finding) -> tuple[int, ...]:
 
 
 def _without_host(spans: pl.DataFrame) -> ScaleHost:
-    found = spans.select(C.thread, C.start_ns, C.end_ns).unique(maintain_order=True)
-    return ScaleHost(spans=tuple(Span(**row) for row in found.iter_rows(named=True)), factor=0)
+    return ScaleHost(spans=united_spans(spans), factor=0)
+
+
+def united_spans(spans: pl.DataFrame) -> tuple[Span, ...]:
+    """Return the union of spans of each thread, which can be nested."""
+    return tuple(
+        Span(thread=thread, start_ns=start, end_ns=end)
+        for thread, start, end in _union(spans).iter_rows()
+    )
+
+
+def _union(spans: pl.DataFrame) -> pl.DataFrame:
+    """Return the time that spans cover (``thread, start_ns, end_ns``); those inside others go."""
+    ordered = spans.select(C.thread, C.start_ns, C.end_ns).sort(C.thread, C.start_ns)
+    reached = pl.col(C.end_ns).cum_max().shift(1).over(C.thread)
+    group = (pl.col(C.start_ns) > reached).fill_null(True).cum_sum()
+    return (
+        ordered.group_by(group.alias("group"), maintain_order=True)
+        .agg(pl.col(C.thread, C.start_ns).first(), pl.col(C.end_ns).max())
+        .drop("group")
+    )
 
 
 def _own_work(finding: Finding, simulation: Simulation) -> pl.DataFrame:

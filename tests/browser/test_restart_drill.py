@@ -64,7 +64,7 @@ def test_all_is_there_after_everything_was_killed(
         upload(page, server, tmp_path, "second.json", 128)
         hold_at(EVERY_JOB, HELD_STEP)
         job = asked(page)
-        page.get_by_text("(5 of 8)").first.wait_for(**SLOW)
+        page.get_by_text("(5 of 9)").first.wait_for(**SLOW)
         process = held_process(job)
         server.kill()
         first_worker.kill()

@@ -83,9 +83,9 @@ def test_two_browsers_on_two_processes_see_one_job(
         asks.get_by_test_id("stBaseButton-primary").click()
         asks.wait_for_url("**ingest_job=*", **SLOW)
         job = asks.url.partition("ingest_job=")[2].partition("&")[0]
-        asks.get_by_text("(5 of 8)").first.wait_for(**SLOW)
+        asks.get_by_text("(5 of 9)").first.wait_for(**SLOW)
         looks.goto(f"{address}/jobs?job={job}")
-        looks.get_by_text("(5 of 8)").first.wait_for(**SLOW)
+        looks.get_by_text("(5 of 9)").first.wait_for(**SLOW)
 
         hold_at(EVERY_JOB, None)
         analysis = ended(database(), job).analysis_id

@@ -15,6 +15,7 @@ from jarvis.reports.fair import MAX_WORDS, fair_markdown
 from jarvis.reports.ranking import recommendations
 from jarvis.reports.sections import trace_stem
 from jarvis.reports.summary import paragraph
+from jarvis.savings import whole_name
 from jarvis.text.format import milliseconds, percent
 from jarvis.text.messages import to_text
 from tests.builders import trace
@@ -290,9 +291,13 @@ def test_recorded_stacks_are_named_where_the_host_limits_the_first_finding(
 ) -> None:
     idle = finding("cpu_idle", saved_ms=5.0, time_pool=IDLE_POOL)
     kernel = finding("gemm", uids_of(sample.run, "gemm")[0], saved_ms=6.0)
-    stacks = "Recording Python stacks lengthened the host's part of the step."
-    assert stacks in basis_of(sample, idle)
-    assert stacks not in basis_of(sample, kernel, idle)
+    loading = finding("cpu_idle", saved_ms=5.0, time_pool=f"{IDLE_POOL} kernel_loading")
+    stacks = "Recording Python stacks lengthened the host's part of"
+    assert f"{stacks} {whole_name(sample.run.manifest.totals)}." in basis_of(sample, idle)
+    for other in (kernel, loading):
+        assert stacks not in basis_of(sample, other, idle)
+    gain = of_steps(kernel.impact, 2.0, 20.0) if kernel.impact else None
+    assert stacks in basis_of(sample, kernel.model_copy(update={"impact": gain}))
 
 
 def test_a_saving_that_the_host_limits_says_so(sample: Analyzed) -> None:

@@ -130,9 +130,9 @@ def _longest(
 ) -> list[tuple[str, str]]:
     """Return the names with most time, each with a label that has its time in ms."""
     found = (
-        times.select(name, time_ms=time_ms)
+        times.select(name, own_ms=time_ms)
         .drop_nulls()
-        .sort("time_ms", name, descending=[True, False])
+        .sort("own_ms", name, descending=[True, False])
     )
     return [
         (text, f"{text} · {milliseconds(time)} {meaning}")
