@@ -325,15 +325,13 @@ def within_steps_of(projected: Impact, found: Impact) -> Impact:
     return of_steps(projected, high_ms, FULL_PCT * high_ms / found.step_pct.high)
 
 
-def of_steps(gain: Impact, limit_ms: float, step_ms: float, *, is_whole: bool = False) -> Impact:
+def of_steps(gain: Impact, limit_ms: float, step_ms: float) -> Impact:
     """Return the impact with its saving of step time: its range, scaled to at most ``limit_ms``.
 
     ``step_ms`` is the time of the steps. The middle is less than the high end, which is the bound.
-    With ``is_whole`` the limit is the high end, as host time goes along with the GPU time.
     """
     saved = gain.saved_ms
-    factor = limit_ms / saved.high if saved.high > 0 else 0.0
-    factor = factor if is_whole else min(1.0, factor)
+    factor = min(1.0, limit_ms / saved.high) if saved.high > 0 else 0.0
     low, mid, high = (factor * value for value in (saved.low, saved.mid, saved.high))
     mid = mid if mid < high else (low + high) / 2
     shares = (share_pct(value, step_ms) for value in (low, mid, high))

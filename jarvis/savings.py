@@ -18,7 +18,7 @@ from jarvis.perf_report import Totals
 from jarvis.perf_report.intervals import covered_until
 from jarvis.perf_report.timeline.step_bounds import StepBounds
 from jarvis.schemas.names import C
-from jarvis.simulation.of_findings import removes_work, without_work
+from jarvis.simulation.of_findings import without_work
 from jarvis.simulation.simulation import Simulation
 from jarvis.text.messages import Message, MessageTable, to_text
 
@@ -92,12 +92,9 @@ def _with_step_saving(
     gain = finding.impact
     if gain.step_ms is None:
         limit_ms = _limit_ms(finding, bounds, gpu_work)
-        is_removed = False
         if simulation is not None and (without := without_work(finding, simulation)):
-            replayed_ms = max(0.0, simulation.steps_saved_ms(without))
-            is_removed = removes_work(finding)
-            limit_ms = replayed_ms if is_removed else min(limit_ms, replayed_ms)
-        gain = impact.of_steps(gain, limit_ms, step_ms, is_whole=is_removed)
+            limit_ms = min(limit_ms, max(0.0, simulation.steps_saved_ms(without)))
+        gain = impact.of_steps(gain, limit_ms, step_ms)
     priority = step_priority(finding.priority, gain)
     update: dict[str, object] = {"impact": gain, "priority": priority}
     if priority is not finding.priority:

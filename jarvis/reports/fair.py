@@ -21,7 +21,6 @@ from jarvis.reports.messages import MESSAGES
 from jarvis.reports.rendering import render
 from jarvis.reports.reporter import Reporter, run_folder
 from jarvis.run import Run
-from jarvis.savings import whole_name
 from jarvis.schemas.names import C
 from jarvis.simulation.quality import Grade
 from jarvis.text.format import MISSING, counted, milliseconds, percent, quoted
@@ -80,11 +79,11 @@ TARGET = " Operations that are modeled have a target of {pct:g}% of the roofline
 USUAL = ", or the usual one that a card names"
 WORDS = " Priorities also weigh shares of compute and efficiency."
 RECOMPUTED = " Activation checkpointing computes {time} of kernels again in the backward pass."
-STACKS = " Recording Python stacks lengthened the host's part of {whole}."
+STACKS = " Recording Python stacks lengthened the host's part of the recording."
 ORDER = (
     "Ordered by the step time that they save: estimated from what bounds it, for GPU work {bound}."
 )
-REPLAYED = "by what a replay of the recorded steps gains without that work"
+REPLAYED = "by a replay of the recorded steps without it, and with the host's time unchanged"
 ESTIMATED = "with the host's time unchanged, not simulated"
 ORDER_WITHOUT_STEPS = "Ordered by the GPU time that they save; the step time is not known."
 FORMER_ORDER = "Ordered by priority, and within a priority by saving."
@@ -108,7 +107,7 @@ def _basis(run: Run, details: list[Details]) -> str:
         order=order,
         words=WORDS if words != sorted(words) else "",
         target=TARGET.format(pct=run.target_pct, usual=USUAL if own else "") if targets else "",
-        stacks=STACKS.format(whole=whole_name(totals)) if _is_lengthened(run, details) else "",
+        stacks=STACKS if _is_lengthened(run, details) else "",
         recomputed=RECOMPUTED.format(time=milliseconds(ns / 1e6)) if ns else "",
     )
 

@@ -75,11 +75,6 @@ def without_work(finding: Finding, simulation: Simulation) -> tuple[Change, ...]
     return (RemoveGpu(work=work), _without_host(spans))
 
 
-def removes_work(finding: Finding) -> bool:
-    """Return whether the work of a finding goes, and not only some of its time."""
-    return finding.time_pool is None and finding.check not in FASTER
-
-
 def _named(finding: Finding, own: pl.DataFrame) -> Work:
     """Return the work of a finding, by its operations if it concerns all of their work: there can
     be a million events."""

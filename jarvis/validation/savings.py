@@ -26,9 +26,6 @@ CAPS = ((0.5, "Low"), (1.0, "Medium"), (5.0, "High"))
 FLOORS = ((40.0, "Critical"), (10.0, "High"), (1.0, "Medium"))
 """A finding that saves this percentage of the steps has at least the priority."""
 
-FASTER = ("low_efficiency", "opportunity", "slow_kernel", "estimated_bandwidth")
-"""Checks of which the work remains, only faster."""
-
 IDLE_PARTS = ("idle_before_ns", "idle_between_ns", "idle_after_ns")
 STEP_PARTS = ("compute_ns", "exposed_comm_ns", "exposed_copy_ns", *IDLE_PARTS)
 
@@ -142,17 +139,13 @@ def savings_stay_within_the_step(run: RunFiles) -> Iterator[Problem]:
     kernels, or than the steps have of the time that it saves from."""
     step, work = run.step, run.columns("gpu_work", "operation_uid", "ts_ns", "dur_ns")
     of_operations = work.drop_nulls().partition_by("operation_uid", as_dict=True)
-    info = run.manifest.get("simulation") or {}
-    is_simulated = info.get("quality", {}).get("grade", "not simulated") != "not simulated"
     for finding in quantified(run) if step else ():
         saving = finding["impact"].get("step_ms")
         if saving is None:
             yield Problem(run.name(run.paths.results), f"{title(finding)} has no step_ms.")
             continue
         pool = finding.get("time_pool")
-        if pool is None and is_simulated and finding["check"] not in FASTER:
-            limit = step["step_ms"]  # host time goes along with the work
-        elif pool is None:
+        if pool is None:
             found = (of_operations.get((uid,)) for uid in sorted(uids(finding)))
             own = pl.concat([work.clear(), *(events for events in found if events is not None)])
             running_ms = covered_ms(own, step["start_ns"], step["end_ns"])

@@ -323,11 +323,8 @@ def step_saving_of(
         if _is_awaited(finding, steps):
             limit = min(limit, steps["kernels_ms"])
     replayed = _replayed_ms(run, finding)
-    is_whole = replayed is not None and pool is None and finding["check"] not in FASTER
-    if replayed is not None:
-        limit = replayed if is_whole else min(limit, replayed)
-    factor = limit / saving[2] if saving[2] > 0 else 0.0
-    factor = factor if is_whole else min(1.0, factor)
+    limit = limit if replayed is None else min(limit, replayed)
+    factor = min(1.0, limit / saving[2]) if saving[2] > 0 else 0.0
     low, mid, high = (factor * end for end in saving)
     return low, mid if mid < high else (low + high) / 2, high
 

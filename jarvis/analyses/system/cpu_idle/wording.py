@@ -391,7 +391,7 @@ MESSAGES = MessageTable(
         "is empty, as after a synchronization, or the host is slower than the GPU.",
         "algorithmic.zero_grad": "Set gradients to None (`zero_grad(set_to_none=True)`), which "
         "launches nothing.",
-        "what.model_code": "the host runs mostly code of the model before it launches",
+        "what.model_code": "the host runs mostly model code before it launches",
         "hypothesis.model_code": "The model's own Python and operators take this long before they "
         "launch the next kernel, and no work is queued meanwhile.",
         "algorithmic.model_code": [
