@@ -4,7 +4,6 @@ A change names events by their ``uid`` in the trace, operations by their row in 
 ``operations``, or a category. ``jarvis.simulation`` turns it into weights of the dependency graph.
 """
 
-from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -120,6 +119,3 @@ class Several(_Data):
     """Changes that apply together."""
 
     changes: tuple[Change, ...] = ()
-
-    def __iter__(self) -> Iterator[Change]:  # type: ignore[override]
-        return iter(self.changes)

@@ -200,6 +200,11 @@ class Finding(_Frozen):
     kernels: tuple[str, ...] = ()
 
     @property
+    def row_uids(self) -> frozenset[int]:
+        """Return the rows of the operations table that it concerns or shares."""
+        return frozenset({*(reference.uid for reference in self.operations), *self.shared_uids})
+
+    @property
     def has_agent_card(self) -> bool:
         """Return whether files in the layout of TraceLens's agent have a card of it, whose rule
         does not know the step."""

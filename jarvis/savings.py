@@ -17,8 +17,7 @@ from jarvis.findings import (
 from jarvis.perf_report import Totals
 from jarvis.perf_report.intervals import covered_until
 from jarvis.perf_report.timeline.step_bounds import StepBounds
-from jarvis.schemas.names import C
-from jarvis.simulation.of_findings import without_work
+from jarvis.simulation.of_findings import without_work, work_of_rows
 from jarvis.simulation.simulation import Simulation
 from jarvis.text.messages import Message, MessageTable, to_text
 
@@ -109,7 +108,7 @@ def _limit_ms(finding: Finding, bounds: StepBounds, gpu_work: pl.DataFrame | Non
     if finding.time_pool is None:
         running_ms = bounds.kernels_ms
         if gpu_work is not None:
-            running_ms = _running_ms(_own_work(finding, gpu_work), bounds)
+            running_ms = _running_ms(work_of_rows(finding, gpu_work), bounds)
         return min(bounds.kernels_ms, running_ms)
     pools = {
         IDLE_POOL: bounds.idle_ms,
@@ -131,12 +130,6 @@ def _is_awaited(finding: Finding, bounds: StepBounds) -> bool:
     if pool.startswith(COPIES_POOL):
         return bounds.by_gpu
     return not pool or pool.startswith(COMMUNICATION_POOL)
-
-
-def _own_work(finding: Finding, gpu_work: pl.DataFrame) -> pl.DataFrame:
-    """Return the GPU work that the finding concerns."""
-    own = gpu_work.filter(pl.col(C.operation_uid).is_in(sorted(_rows(finding))))
-    return own.filter(pl.col(C.name).is_in(finding.kernels)) if finding.kernels else own
 
 
 def _running_ms(own: pl.DataFrame, bounds: StepBounds) -> float:
@@ -234,14 +227,14 @@ def _time_ms(finding: Finding) -> float:
 
 def _is_covered(finding: Finding, others: Iterable[Finding]) -> bool:
     """Return whether another finding, at least as urgent, saves more on all of this one's rows."""
-    if finding.impact is None or not (rows := _rows(finding)):
+    if finding.impact is None or not (rows := finding.row_uids):
         return False
     saved_ms = finding.impact.saved_ms.mid
     return any(
         other.impact is not None
         and other.impact.saved_ms.mid > saved_ms
         and other.priority.rank <= finding.priority.rank
-        and rows <= _rows(other)
+        and rows <= other.row_uids
         for other in others
     )
 
@@ -266,11 +259,7 @@ def disjoint_findings(findings: Iterable[Finding]) -> list[Finding]:
 def time_sources(finding: Finding) -> set[int | str]:
     """Return the sources of a finding's saving: rows of the operations table and pools of time."""
     pool = () if finding.time_pool is None else (finding.time_pool,)
-    return {*_rows(finding), *pool}
-
-
-def _rows(finding: Finding) -> set[int]:
-    return {*(reference.uid for reference in finding.operations), *finding.shared_uids}
+    return {*finding.row_uids, *pool}
 
 
 def added_savings(findings: Iterable[Finding], totals: Totals) -> list[tuple[Finding, float]]:

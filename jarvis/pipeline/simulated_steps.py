@@ -162,7 +162,7 @@ def what_if(source: Run | Path | str, changes: Iterable[str] = (), **options: An
 def simulated(run: Run, changes: Iterable[str]) -> WhatIf:
     """Return what a step of a run would take under changes; raise as ``what_if``."""
     texts = tuple(changes)
-    run.simulation.recorded  # noqa: B018  # a step that is not simulated is the first thing to say
+    _ = run.simulation.recorded  # a step that is not simulated is the first thing to say
     if len(texts) > MAX_CHANGES:
         raise ChangeError(f"At most {MAX_CHANGES} changes can be simulated together.")
     return simulated_changes(run, [(text, parse_change(text, run)) for text in texts])

@@ -23,7 +23,7 @@ from jarvis.changes import (
 from jarvis.core.errors import ChangeError
 from jarvis.simulation.edges import Kind
 from jarvis.simulation.events import Flags, Float64s, Int64s
-from jarvis.simulation.graph import Graph, What
+from jarvis.simulation.graph import Graph, Int32s, What
 from jarvis.simulation.replay import REMOVED
 
 ORDER = (
@@ -84,18 +84,18 @@ class Index:
     @cached_property
     def launch_calls(self) -> Flags:
         """Whether work is launched at each node."""
-        graph = self.graph
-        launches = np.zeros(graph.time.size, np.bool_)
-        launches[graph.src[graph.kind == Kind.LAUNCH]] = True
-        return launches
+        return self.flagged(self.graph.src[self.graph.kind == Kind.LAUNCH])
 
     @cached_property
     def waiting_calls(self) -> Flags:
         """Whether the node is the end of a call that awaits GPU work."""
-        graph = self.graph
-        waits = np.zeros(graph.time.size, np.bool_)
-        waits[graph.dst[graph.kind == Kind.SYNC]] = True
-        return waits
+        return self.flagged(self.graph.dst[self.graph.kind == Kind.SYNC])
+
+    def flagged(self, nodes: Int32s) -> Flags:
+        """Return whether each node is one of ``nodes``."""
+        flags = np.zeros(self.graph.time.size, np.bool_)
+        flags[nodes] = True
+        return flags
 
 
 def _find(index: tuple[Int64s, Int64s], uids: Iterable[int] | Int64s) -> Int64s:
@@ -201,8 +201,7 @@ class _Changed:
     @apply.register
     def _(self, change: RemoveWait) -> None:
         edges = self.index.call_edges(change.calls)
-        nodes = np.zeros(self.graph.time.size, np.bool_)
-        nodes[self.graph.dst[edges]] = True
+        nodes = self.index.flagged(self.graph.dst[edges])
         is_wait = (self.graph.kind == Kind.SYNC) & nodes[self.graph.dst]
         self.weight[is_wait] = REMOVED
         duration = self.graph.time[self.graph.dst[edges]] - self.graph.time[self.graph.src[edges]]
@@ -221,8 +220,7 @@ class _Changed:
     @cached_property
     def held_calls(self) -> Flags:
         """Whether the node is the end of a call that loads modules or allocates."""
-        held = np.zeros(self.graph.time.size, np.bool_)
-        held[self.graph.dst[self.index.call_edges(self.tables.held_calls())]] = True
+        held = self.index.flagged(self.graph.dst[self.index.call_edges(self.tables.held_calls())])
         return held
 
     def _shorten(self, edges: Int64s, durations: Float64s) -> None:
@@ -236,24 +234,23 @@ class _Changed:
         """Remove GPU events: their time, the gap before them, and the launches of their calls."""
         graph = self.graph
         self.weight[edges] = 0
-        begins = np.zeros(graph.time.size, np.bool_)
-        begins[graph.src[edges]] = True
+        begins = self.index.flagged(graph.src[edges])
         into = begins[graph.dst]
         stream = into & (graph.kind == Kind.STREAM)
         launch = into & np.isin(graph.kind, (Kind.LAUNCH, Kind.UNLINKED))
         self.weight[stream] = np.minimum(self.weight[stream], 0)
-        calls = np.zeros(graph.time.size, np.bool_)
-        calls[graph.src[launch]] = True
+        calls = self.index.flagged(graph.src[launch])
         own = (graph.kind == Kind.DURATION) & (calls[graph.src] | calls[graph.dst])
         own &= graph.what[graph.dst] == What.CALL_END
         self.weight[own] = 0
         if not keeps_stream:
-            has_stream = np.zeros(graph.time.size, np.bool_)
-            has_stream[graph.dst[stream]] = True
+            has_stream = self.index.flagged(graph.dst[stream])
             self.weight[launch & has_stream[graph.dst]] = REMOVED
 
     def _scale_host(self) -> None:
         """Take host time off the edges that it lies on, and off the calls inside it."""
+        if not self.host:
+            return
         graph = self.graph
         lost = np.zeros(graph.src.size, np.float64)
         covered_before = np.zeros(graph.src.size, np.int64)

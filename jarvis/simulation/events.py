@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from jarvis.perf_report.intervals import least_ns
 from jarvis.perf_report.timeline.host_spans import LOADS_KERNELS, with_threads
 from jarvis.perf_report.timeline.steps import StepSource, step_marks
 from jarvis.schemas.names import C
@@ -138,7 +139,7 @@ def read_events(trace: Trace) -> Recording:
     spans = [calls, operators, gpu, annotations]
     if marks.is_empty():
         spans.append(_timed(trace.python_functions))
-    first = min((int(f[C.ts_ns].min()) for f in spans if f.height), default=0)  # type: ignore[arg-type]
+    first = least_ns(pl.concat([f[C.ts_ns] for f in spans])) or 0
     calls = _query_runs(calls.sort(C.ts_ns, C.end_ns, C.uid, descending=[False, True, False]))
     busy = pl.concat(
         f.select(C.thread, pl.col(C.ts_ns) - first, pl.col(C.end_ns) - first)

@@ -80,12 +80,7 @@ def _named(finding: Finding, own: pl.DataFrame) -> Work:
     be a million events."""
     if finding.time_pool or finding.kernels:
         return Work(uids=tuple(own[C.uid].to_list()))
-    return Work(operations=_rows(finding))
-
-
-def _rows(finding: Finding) -> tuple[int, ...]:
-    own = {*(reference.uid for reference in finding.operations), *finding.shared_uids}
-    return tuple(sorted(own))
+    return Work(operations=tuple(sorted(finding.row_uids)))
 
 
 def _without_host(spans: pl.DataFrame) -> ScaleHost:
@@ -119,7 +114,12 @@ def _own_work(finding: Finding, simulation: Simulation) -> pl.DataFrame:
         direction = pool.removeprefix(COPIES_POOL).strip()
         copies = work.filter(pl.col(C.kind) == COPY)
         return copies.filter(pl.col(C.direction) == direction) if direction else copies
-    own = work.filter(pl.col(C.operation_uid).is_in(_rows(finding)))
+    return work_of_rows(finding, work)
+
+
+def work_of_rows(finding: Finding, gpu_work: pl.DataFrame) -> pl.DataFrame:
+    """Return the GPU work of the operations that a finding concerns, of its kernels only."""
+    own = gpu_work.filter(pl.col(C.operation_uid).is_in(sorted(finding.row_uids)))
     return own.filter(pl.col(C.name).is_in(finding.kernels)) if finding.kernels else own
 
 

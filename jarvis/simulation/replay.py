@@ -1,6 +1,6 @@
 """The loops over the dependency graph, compiled; nothing else is in this file.
 
-Numba compiles a kernel anew only when the kernel's own file changes. All values are integers, so
+Numba compiles a kernel again only when the kernel's own file changes. All values are integers, so
 that results are the same on every machine.
 """
 
@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 
 from jarvis.trace.jit import kernel, types
 
-__all__ = ["latest", "replay", "sort_topologically", "walk_back"]
+__all__ = ["replay", "sort_topologically", "walk_back"]
 
 REMOVED = -(1 << 62)
 """Weight of a removed edge; sums with it stay in range."""
 
-_IGNORED = -(1 << 61)
-_NEVER = (1 << 63) - 1
 Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
 
@@ -47,24 +45,6 @@ def replay(
                 time, edge = reached, e
         out[node] = time
         arg[node] = edge
-
-
-@kernel(types.void(_INT32S, _INT32S, _INT64S, types.int64, types.int64, _INT64S))
-def latest(
-    indptr: Int32s, src: Int32s, weight: Int64s, end: int, end_ns: int, late: Int64s
-) -> None:
-    """Compute the latest time of each node that leaves node ``end`` at ``end_ns``.
-
-    Nodes that ``end`` does not depend on get the greatest integer.
-    """
-    late[:] = _NEVER
-    late[end] = end_ns
-    for node in range(late.size - 1, -1, -1):
-        if late[node] == _NEVER:
-            continue
-        for e in range(indptr[node], indptr[node + 1]):
-            if weight[e] > _IGNORED:
-                late[src[e]] = min(late[src[e]], late[node] - weight[e])
 
 
 @kernel(types.int64(_INT32S, _INT32S, _INT64S, types.int64, types.int64, _INT32S))

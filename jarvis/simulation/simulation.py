@@ -93,7 +93,7 @@ class Simulation:
         key = together.model_dump_json()
         if (known := self._replayed.get(key)) is not None:
             return known
-        weights = changed_weights(self.index, self, together)
+        weights = changed_weights(self.index, self, together.changes)
         times, edges = replayed(self.graph, weights)
         found = Replay(
             window_ns=int(times[self.graph.end] - times[self.graph.begin]),
@@ -124,8 +124,7 @@ class Simulation:
 
     def node_times(self, changes: Iterable[Change]) -> Int64s:
         """Return the time of each node of the graph under changes; raise as ``replay``."""
-        together = Several(changes=tuple(changes))
-        return replayed(self.graph, changed_weights(self.index, self, together))[0]
+        return replayed(self.graph, changed_weights(self.index, self, changes))[0]
 
     def steps_saved_ms(self, changes: Iterable[Change]) -> float:
         """Return what all steps together gain."""
@@ -134,10 +133,6 @@ class Simulation:
     def saved_ns(self, changes: Iterable[Change]) -> int:
         """Return what the window gains; negative if it takes longer."""
         return self.recorded.window_ns - self.replay(changes).window_ns
-
-    def gpu_time_saved_ns(self, changes: Iterable[Change]) -> int:
-        """Return what GPU work takes less, whether the steps gain from it or not."""
-        return self.recorded.gpu_time_ns - self.replay(changes).gpu_time_ns
 
     def slowdown(self, work: Work) -> float:
         """Return how many times as long GPU work could take without moving the window.

@@ -25,7 +25,6 @@ HELD = (host_spans.KERNEL_LOADING, host_spans.ALLOCATOR)
 """Causes of calls that a graph launch does not shorten."""
 
 TABLES = ("sim_nodes", "sim_edges", "sim_spans")
-NO_GRAPH = "its tables are not in the run"
 
 
 class SimulationInfo(BaseModel):

@@ -20,7 +20,7 @@ def render(now: Opened) -> None:
     """Draw the page for the open run."""
     texts = composed()
     try:
-        now.run.simulation.recorded  # noqa: B018  # raises if steps cannot be simulated
+        _ = now.run.simulation.recorded  # raises if steps cannot be simulated
     except NotSimulatedError as error:
         _not_simulated(now, error)
         return
