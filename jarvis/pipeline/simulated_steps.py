@@ -364,5 +364,5 @@ def _number(text: str, form: str) -> float:
 
 
 def _similar(name: str, names: Iterable[str]) -> str:
-    near = get_close_matches(name, sorted(set(names)), n=3, cutoff=0.5)
+    near = get_close_matches(name, sorted(set(names)), n=3, cutoff=0.6)
     return f" Similar names: {listed(near, 3)}." if near else ""
