@@ -82,7 +82,7 @@ def write_analysis(
 
 def _simulation(source: AnalysisInput, split: SplitOperations) -> Simulation | None:
     """Return the simulation of the input's steps, or None if they cannot be simulated."""
-    needed = ("gpu_work", "steps", "collectives")
+    needed = ("gpu_work", "steps", "step_gaps", "collectives")
     if not {*needed} <= {*source.report.table_names()}:
         return None
     found = {name: source.report.table(name) for name in needed}

@@ -32,10 +32,9 @@ from jarvis.simulation.of_findings import finding_changes, united_spans
 from jarvis.simulation.path import RUNTIME_CALLS
 from jarvis.simulation.quality import Grade
 from jarvis.simulation.simulation import Simulation
-from jarvis.text.format import listed, milliseconds, percent
+from jarvis.text.format import MINUS, listed, milliseconds, percent
 
 MAX_CHANGES = 100
-MINUS = "\N{MINUS SIGN}"
 NOTHING_PCT = 0.01
 """A step that changes by less than this counts as unchanged."""
 

@@ -16,6 +16,7 @@ from jarvis.comparison import Side
 from jarvis.core.errors import (
     MissingTableError,
     NotARunError,
+    NotSimulatedError,
     OutdatedRunError,
     RunVersionError,
     UnknownReferenceError,
@@ -176,6 +177,14 @@ class Run:
             NotSimulatedError: Step times of this run cannot be simulated.
         """
         return Simulation.of(self.tables, self.manifest.simulation)
+
+    @cached_property
+    def simulation_if_any(self) -> Simulation | None:
+        """The simulation of the run's steps, or None if they cannot be simulated."""
+        try:
+            return self.simulation
+        except NotSimulatedError:
+            return None
 
     def with_tables(self, tables: Mapping[str, pl.DataFrame]) -> Self:
         """Return a copy of the run with additional tables."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property, singledispatchmethod
+from itertools import groupby
 from typing import Protocol
 
 import numpy as np
@@ -118,8 +119,13 @@ def changed_weights(index: Index, tables: Tables, changes: Iterable[Change]) -> 
         ChangeError: A change is not possible in this trace.
     """
     changed = _Changed(index, tables)
-    for change in sorted(changes, key=lambda change: ORDER.index(type(change))):
-        changed.apply(change)
+    ordered = sorted(changes, key=lambda change: ORDER.index(type(change)))
+    for kind, of_kind in groupby(ordered, key=type):
+        if kind is Fuse:
+            changed.fuse([change for change in of_kind if isinstance(change, Fuse)])
+        else:
+            for change in of_kind:
+                changed.apply(change)
     return changed.weights()
 
 
@@ -158,14 +164,6 @@ class _Changed:
             np.searchsorted(uids[order], self.graph.uid[self.graph.dst[edges]])
         ]
         self._shorten(edges, self.graph.weight[edges].astype(np.float64) * factor_of)
-
-    @apply.register
-    def _(self, change: Fuse) -> None:
-        first, *others = (self.index.gpu_edges([uid]) for uid in change.uids)
-        self._shorten(first, np.full(first.size, float(change.duration_ns)))
-        self._remove(np.concatenate([first[:0], *others]), keeps_stream=False)
-        if change.host:
-            self.host.setdefault(0.0, []).extend(change.host)
 
     @apply.register
     def _(self, change: RemoveGpu) -> None:
@@ -216,6 +214,18 @@ class _Changed:
             uids = self.graph.uid[self.graph.dst[edges]]
             durations = self.tables.fastest_ns(uids.tolist()).astype(np.float64)
         self._shorten(edges, durations)
+
+    def fuse(self, changes: Sequence[Fuse]) -> None:
+        """Apply all fusions at once: a chain can have thousands of instances."""
+        wanted = {change.uids[0]: change.duration_ns for change in changes}
+        first = self.index.gpu_edges(wanted)
+        uids = self.graph.uid[self.graph.dst[first]].tolist()
+        self._shorten(first, np.array([wanted[uid] for uid in uids], np.float64))
+        others = [uid for change in changes for uid in change.uids[1:]]
+        self._remove(self.index.gpu_edges(others), keeps_stream=False)
+        for change in changes:
+            if change.host:
+                self.host.setdefault(0.0, []).extend(change.host)
 
     @cached_property
     def held_calls(self) -> Flags:

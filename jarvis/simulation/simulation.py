@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 
 import numpy as np
 import polars as pl
@@ -36,8 +37,8 @@ class Replay:
         return float(np.median(self.steps_ns))
 
 
-MAX_REPLAYS = 64
-"""Number of replays that are stored, so that a slider does not fill the memory of a server."""
+MAX_REPLAYS, MAX_SAVED = 64, 4096
+"""Number of replays, and of savings, that are stored: a slider must not fill a server's memory."""
 
 MAX_SLOWDOWN = 64.0
 """An operation that can take that many times as long never moves the step."""
@@ -52,7 +53,7 @@ class Simulation:
     Args:
         graph: The dependencies of the recording.
         tables: The tables of the run; those needed are ``gpu_work``, ``operations``, ``steps``,
-            ``collectives`` and ``sim_spans``.
+            ``step_gaps``, ``collectives`` and ``sim_spans``.
         stalls: Unexplained time that every replay takes as given.
     """
 
@@ -62,6 +63,7 @@ class Simulation:
         self.graph, self.tables = graph, tables
         self.index = Index(graph, stall_edges(graph, stalls))
         self._replayed: dict[str, Replay] = {}
+        self._saved_ms: dict[bytes, float] = {}
 
     @classmethod
     def of(cls, tables: Mapping[str, pl.DataFrame], info: SimulationInfo | None) -> "Simulation":
@@ -113,6 +115,23 @@ class Simulation:
         return [int(thread) for thread in found]
 
     @cached_property
+    def call_starts(self) -> pl.DataFrame:
+        """The calls in the graph and when they start (``uid, thread, start_ns``)."""
+        starts = np.flatnonzero(self.graph.what == What.CALL_START)
+        return pl.DataFrame(
+            {
+                C.uid: self.graph.uid[starts],
+                C.thread: self.graph.thread[starts].astype(np.int64),
+                C.start_ns: self.graph.time[starts] + self.graph.first_ns,
+            }
+        )
+
+    @cached_property
+    def compute_saved_ms(self) -> float:
+        """What all steps together gain if no kernel took any time: less GPU work saves no more."""
+        return self.steps_saved_ms([ScaleGpu(work=Work(category=COMPUTE), factor=0)])
+
+    @cached_property
     def waiting_calls(self) -> Int64s:
         """The calls that wait for GPU work."""
         return np.unique(self.graph.uid[self.index.waiting_calls])
@@ -128,7 +147,16 @@ class Simulation:
 
     def steps_saved_ms(self, changes: Iterable[Change]) -> float:
         """Return what all steps together gain."""
-        return (sum(self.recorded.steps_ns) - sum(self.replay(changes).steps_ns)) / 1e6
+        together = Several(changes=tuple(changes))
+        key = sha256(together.model_dump_json().encode()).digest()
+        if (known := self._saved_ms.get(key)) is None:
+            times = self.node_times(together.changes)
+            steps_ns = int(np.diff(self.step_bounds(times)).sum())
+            known = (sum(self.recorded.steps_ns) - steps_ns) / 1e6
+            if len(self._saved_ms) >= MAX_SAVED:
+                self._saved_ms.clear()
+            self._saved_ms[key] = known
+        return known
 
     def saved_ns(self, changes: Iterable[Change]) -> int:
         """Return what the window gains; negative if it takes longer."""
