@@ -345,6 +345,22 @@ def with_steps(gain: Impact, saved: Range, step_ms: float) -> Impact:
     )
 
 
+def multiplied(gain: Impact, factor: float) -> Impact:
+    """Return the impact with its times multiplied and its shares unchanged, for other numbers of
+    steps."""
+
+    def times(saved: Range) -> Range:
+        return Range(low=saved.low * factor, mid=saved.mid * factor, high=saved.high * factor)
+
+    return gain.model_copy(
+        update={
+            "time_ms": gain.time_ms * factor,
+            "saved_ms": times(gain.saved_ms),
+            "step_ms": times(gain.step_ms) if gain.step_ms else None,
+        }
+    )
+
+
 def gap_scores(gap_pct: float) -> Range:
     """Return the scores of TraceLens's agent for a gap to the roofline, as a share of GPU wall
     time: parts of the gap (GAP_PARTS), independent of the target."""

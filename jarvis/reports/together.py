@@ -1,5 +1,6 @@
 """What the findings of a report save together, as text."""
 
+from jarvis.impact import share_pct
 from jarvis.perf_report import Totals
 from jarvis.reports.details import Details, joined_labels
 from jarvis.run import Run
@@ -11,10 +12,25 @@ from jarvis.savings import (
     whole_ms,
     whole_name,
 )
-from jarvis.text.format import MISSING, milliseconds
+from jarvis.text.format import MISSING, milliseconds, percent
 
 MORE_TOGETHER_PCT = 5.0
 """Savings that are so much of the steps larger together than alone are named."""
+
+
+def floor_line(run: Run) -> str | None:
+    """Return what the steps gain if no kernel takes time; None if they are not simulated."""
+    totals, simulation = run.manifest.totals, run.simulation_if_any
+    if simulation is None or totals.step is None or totals.step.step_ms is None:
+        return None
+    saved_ms, whole = simulation.compute_saved_ms, whole_name(totals)
+    if milliseconds(saved_ms) == milliseconds(0):
+        return f"If no kernel took any time, {whole} would take as long: the host sets the pace."
+    share = percent(share_pct(saved_ms, whole_ms(totals)))
+    return (
+        f"If no kernel took any time, {whole} would take {milliseconds(saved_ms)} ({share}) less: "
+        "no change of kernels saves more."
+    )
 
 
 def together(details: list[Details], run: Run) -> str | None:
@@ -22,7 +38,9 @@ def together(details: list[Details], run: Run) -> str | None:
     totals, simulation = run.manifest.totals, run.simulation_if_any
     findings = [detail.finding for detail in details]
     if simulation is not None:
-        return _replayed_saving(details, added_savings(findings, totals, simulation), totals)
+        added = added_savings(findings, totals, simulation)
+        lines = _replayed_saving(details, added, totals), floor_line(run)
+        return " ".join(filter(None, lines)) or None
     chosen = disjoint_findings(findings)
     if not chosen:
         return None

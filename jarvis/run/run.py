@@ -250,7 +250,8 @@ def sides(target: Run, reference: Run) -> tuple[Side, Side]:
     labels = [_gpu(run) for run in (target, reference)]
     if labels[0] == labels[1]:
         labels = [f"{_gpu(run)}, {_file(run)}" for run in (target, reference)]
-    return _side(target, labels[0]), _side(reference, labels[1])
+    simulated = replace(_side(target, labels[0]), simulation=target.simulation_if_any)
+    return simulated, _side(reference, labels[1])
 
 
 def _side(run: Run, label: str) -> Side:

@@ -23,6 +23,7 @@ from jarvis.reports.figures import (
     waterfall_rows,
 )
 from jarvis.reports.ranking import recommendations
+from jarvis.reports.together import floor_line
 from jarvis.run import Run
 from jarvis.savings import whole_ms, whole_name
 from jarvis.schemas.names import C
@@ -63,6 +64,8 @@ def waterfall_card(run: Run, found: list[Saving]) -> None:
         )
         chart = waterfall(waterfall_rows(now_ms, found, whole), palette())
         st.altair_chart(chart, alt="Current time, each saving, and projected time")
+        if floor := floor_line(run):
+            st.caption(floor)
 
 
 PAGE = "overview"
