@@ -26,6 +26,7 @@ from jarvis.simulation.edges import Kind
 from jarvis.simulation.events import Flags, Float64s, Int64s
 from jarvis.simulation.graph import Graph, Int32s, What
 from jarvis.simulation.replay import REMOVED
+from jarvis.simulation.spans import length_before, union
 
 ORDER = (
     ScaleGpu,
@@ -289,35 +290,17 @@ class _Changed:
         covered = np.zeros(rows.size, np.int64)
         for thread in sorted({span.thread for span in spans}):
             on_thread = (source == thread) | (target == thread)
-            begins, stops = _union(
+            begins, stops = union(
                 [
                     (s.start_ns - graph.first_ns, s.end_ns - graph.first_ns)
                     for s in spans
                     if s.thread == thread
                 ]
             )
-            inside = _length_before(begins, stops, end) - _length_before(begins, stops, start)
+            inside = length_before(begins, stops, end) - length_before(begins, stops, start)
             covered[on_thread] = np.maximum(covered[on_thread], inside[on_thread])
         is_call = graph.kind[rows] == Kind.DURATION
         launches = self.index.launch_calls[graph.src[rows]] & ~self.held_calls[graph.dst[rows]]
         keeps = is_call & (launches | self.index.waiting_calls[graph.dst[rows]])
         keeps |= is_call & (covered < end - start)
         return np.where(keeps, 0, covered)
-
-
-def _union(spans: list[tuple[int, int]]) -> tuple[Int64s, Int64s]:
-    """Return disjoint spans by time."""
-    times = np.array(sorted(spans), np.int64)
-    begins, stops = times[:, 0], np.maximum.accumulate(times[:, 1])
-    is_new = np.append(True, begins[1:] > stops[:-1])
-    is_last = np.append(is_new[1:], True)
-    return begins[is_new], stops[is_last]
-
-
-def _length_before(begins: Int64s, stops: Int64s, times: Int64s) -> Int64s:
-    """Return the time that disjoint spans cover before each of ``times``."""
-    total = np.concatenate([[0], np.cumsum(stops - begins)])
-    index = np.searchsorted(begins, times, side="right")
-    last_stop = np.concatenate([[0], stops])[index]
-    result: Int64s = total[index] - np.maximum(last_stop - times, 0) * (index > 0)
-    return result

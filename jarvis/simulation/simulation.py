@@ -180,8 +180,10 @@ class Simulation:
         return low
 
     def path_parts(self, replay: Replay) -> list[PathPart]:
-        """Return the parts of the critical path of a replay, GPU work by category."""
-        return path_parts(self.graph, replay.path, self._names_of_work)
+        """Return the parts of the critical path of a replay: GPU work by category, host time by
+        cause."""
+        spans = self.tables["sim_spans"]
+        return path_parts(self.graph, replay.path, self._names_of_work, spans)
 
     @cached_property
     def _names_of_work(self) -> dict[int, str]:

@@ -132,7 +132,7 @@ def _categories(now: Opened, target_pct: int) -> None:
         first = rows.row(0, named=True)
         share = share_pct(first["gpu_time_ms"], float(rows["gpu_time_ms"].sum()))
         projection = (
-            f"at {target_pct}% of the roofline all categories would save "
+            f"at {target_pct}% of the roofline all categories would save kernel time of "
             f"{milliseconds(float(rows['saved_ms'].sum()))}"
             if rows["is_judged"].any()
             else "no efficiencies, so no saving"
