@@ -47,13 +47,16 @@ SLACK_STEP, SLACK_NS = 1.05, 1_000
 """Precision of a slowdown, as a factor, and of an unchanged step."""
 
 
+NEEDED = ("gpu_work", "operations", "steps", "step_gaps", "collectives")
+"""Tables of a run that a simulation reads, besides those of its graph."""
+
+
 class Simulation:
     """The recorded steps of a run, and how long they take under changes.
 
     Args:
         graph: The dependencies of the recording.
-        tables: The tables of the run; those needed are ``gpu_work``, ``operations``, ``steps``,
-            ``step_gaps``, ``collectives`` and ``sim_spans``.
+        tables: The tables of the run, with NEEDED and ``sim_spans``.
         stalls: Unexplained time that every replay takes as given.
     """
 
@@ -72,7 +75,7 @@ class Simulation:
         Raises:
             NotSimulatedError: Step times of this run cannot be simulated.
         """
-        if info is None:
+        if info is None or not {*NEEDED} <= tables.keys():
             raise NotSimulatedError(
                 "the run is from before step times were simulated; analyze the trace again"
             )
