@@ -154,15 +154,15 @@ def _impact_line(finding: Finding, gain: Impact) -> str:
     high = milliseconds(step.high)
     share = f"({MINUS}{percent(gain.gain_pct)})"
     if gain.is_interval:
-        return f"**Step time** · up to {_less(step.high)} {share}, depending on the other ranks"
-    if step.high <= 0:
+        line = f"**Step time** · up to {_less(step.high)} {share}, depending on the other ranks"
+    elif step.high <= 0:
         line = "**Step unchanged**: it does not wait for this work"
     elif high == milliseconds(gain.gain_ms):
         line = f"**Step time** · {_less(step.mid)} {share}"
     else:
         line = f"**Step time** · {_less(step.mid)} {share}, at most {_less(step.high)}"
     hidden_ms = saved.mid - step.mid
-    if not is_idle and hidden_ms > HIDDEN_PART * saved.mid:
+    if not is_idle and not gain.is_interval and hidden_ms > HIDDEN_PART * saved.mid:
         kernels += f" · {milliseconds(hidden_ms)} of it is hidden by other work or the host"
     return f"{line}\n\n{kernels}"
 
