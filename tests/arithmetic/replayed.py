@@ -22,7 +22,14 @@ def gain_ms(run: RunDirectory, own: list[dict[str, Any]], *, is_removed: bool) -
     info = run.manifest["simulation"]
     if info is None or info["quality"]["grade"] == "not simulated":
         return None
-    return _graph(run).gain_ms(own, is_removed=is_removed)
+    key = run.root, frozenset(event["uid"] for event in own), is_removed
+    if key not in _GAINS:
+        _GAINS[key] = _graph(run).gain_ms(own, is_removed=is_removed)
+    return _GAINS[key]
+
+
+_GAINS: dict[tuple[Path, frozenset[int], bool], float] = {}
+"""What has been replayed: many tests ask for the same."""
 
 
 def _graph(run: RunDirectory) -> "_Graph":
