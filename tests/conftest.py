@@ -95,7 +95,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             raise pytest.UsageError(f"not collected, though listed: {', '.join(unknown[:5])}")
         items[:] = [item for item in items if item.nodeid in listed]
     turns = _turns(dict.fromkeys(item.path for item in items))
-    items.sort(key=lambda item: turns[item.path])
+    items.sort(key=lambda item: (turns[item.path], item.path))
 
 
 def _turns(files: Iterable[Path]) -> dict[Path, float]:

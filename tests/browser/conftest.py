@@ -26,7 +26,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-START_SECONDS = 60
+START_SECONDS = 120
 IDLE = "[data-testid=stApp][data-test-script-state=notRunning]"
 STABLE_FRAMES = 10
 HAS_STABLE_HEIGHT = """(frames) => {
