@@ -74,12 +74,8 @@ def results(report: ReportTables) -> dict[str, AnalysisResult]:
     return {key: outcome.result for key, outcome in outcomes.items()}
 
 
-results_of_trace = cache(results)
-"""Two tests compare with each trace."""
-
-
 def assert_same_numbers(name: str, ours: ReportTables, read: ReportTables, rel: float) -> None:
-    of_trace, of_report = results_of_trace(ours), results(read)
+    of_trace, of_report = results(ours), results(read)
     compared = 0
     for key, result in of_trace.items():
         if result.tier != "compute" or (name, key) == MIXED_KERNELS:
