@@ -119,9 +119,10 @@ class Impact(_Frozen):
     ``e2e_pct`` the same as a share of compute time and of the GPU window. ``method`` is the source
     of the numbers: the perf model, an upper bound measured in the trace, or experience.
 
-    ``step_ms`` is the saving within what bounds the recorded steps (``StepBounds``), ``step_pct``
-    its share of them; None if the input does not tell. An interval is a saving of which a trace of
-    one rank shows only the ends: its high end counts.
+    ``step_ms`` is the step time saved, ``step_pct`` its share of the steps; None if the input does
+    not tell. It is that of replays if ``is_replayed``, else within what bounds the recorded steps
+    (``StepBounds``). An interval is a saving of which a trace of one rank shows only the ends: its
+    high end counts.
     """
 
     time_ms: float
@@ -134,6 +135,7 @@ class Impact(_Frozen):
     step_ms: Range | None = None
     step_pct: Range | None = None
     is_interval: bool = False
+    is_replayed: bool = False
 
     @property
     def gain_ms(self) -> float:

@@ -334,11 +334,29 @@ def of_steps(gain: Impact, limit_ms: float, step_ms: float) -> Impact:
     factor = min(1.0, limit_ms / saved.high) if saved.high > 0 else 0.0
     low, mid, high = (factor * value for value in (saved.low, saved.mid, saved.high))
     mid = mid if mid < high else (low + high) / 2
-    shares = (share_pct(value, step_ms) for value in (low, mid, high))
+    return with_steps(gain, Range(low=low, mid=mid, high=high), step_ms)
+
+
+def with_steps(gain: Impact, saved: Range, step_ms: float) -> Impact:
+    """Return the impact with its saving of step time, of steps that take ``step_ms``."""
+    low, mid, high = (share_pct(value, step_ms) for value in (saved.low, saved.mid, saved.high))
+    return gain.model_copy(
+        update={"step_ms": saved, "step_pct": Range(low=low, mid=mid, high=high)}
+    )
+
+
+def multiplied(gain: Impact, factor: float) -> Impact:
+    """Return the impact with its times multiplied and its shares unchanged, for other numbers of
+    steps."""
+
+    def times(saved: Range) -> Range:
+        return Range(low=saved.low * factor, mid=saved.mid * factor, high=saved.high * factor)
+
     return gain.model_copy(
         update={
-            "step_ms": Range(low=low, mid=mid, high=high),
-            "step_pct": Range(**dict(zip(("low", "mid", "high"), shares, strict=True))),
+            "time_ms": gain.time_ms * factor,
+            "saved_ms": times(gain.saved_ms),
+            "step_ms": times(gain.step_ms) if gain.step_ms else None,
         }
     )
 

@@ -1,11 +1,13 @@
 """The step time that findings save: its bounds, their order and priority, and what adds up."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from jarvis import impact
+from jarvis.changes import Change
 from jarvis.findings import (
     COMMUNICATION_POOL,
     COPIES_POOL,
@@ -13,12 +15,14 @@ from jarvis.findings import (
     Finding,
     Impact,
     Priority,
+    Range,
 )
 from jarvis.perf_report import Totals
 from jarvis.perf_report.intervals import covered_until
 from jarvis.perf_report.timeline.step_bounds import StepBounds
-from jarvis.simulation.of_findings import without_work, work_of_rows
+from jarvis.simulation.of_findings import ENDS, FUSED, finding_changes, work_of_rows
 from jarvis.simulation.simulation import Simulation
+from jarvis.text.format import percent
 from jarvis.text.messages import Message, MessageTable, to_text
 
 CAPS = ((0.5, Priority.LOW), (1.0, Priority.MEDIUM), (5.0, Priority.HIGH))
@@ -31,11 +35,19 @@ times more than one of a more urgent priority, except an interval."""
 EQUAL_DIGITS = 3
 """Savings in ms that are equal in so many decimals, to the µs, do not decide the order."""
 
+SHOWN, LEAST_PCT = 8, 0.1
+"""Findings whose part of the saving is shown, and the least of it in percent of the steps."""
+
+MAX_NODES = 100_000
+"""A larger graph is not replayed for every finding that could be the next."""
+
 MESSAGES = MessageTable(
     "savings",
     {
         "bounded": "{priority}: {time_ms} of GPU time{of_compute}, but the step gains {gain_pct}, "
         "at most {high_pct}.",
+        "bounded.exact": "{priority}: {time_ms} of GPU time{of_compute}, but the step gains "
+        "{gain_pct}.",
         "bounded.nothing": "{priority}: {time_ms} of GPU time{of_compute}, but the step does not "
         "wait for it and stays as long.",
         "bounded.hidden": "{priority}: {time_ms} of GPU time{of_compute}, but a collective that "
@@ -58,10 +70,11 @@ def with_step_savings(
 ) -> list[Finding]:
     """Return the findings with the step time that they save and the priority that it allows.
 
-    Shorter kernels save at most the time in which they run, and what bounds all kernels
-    (``StepBounds``); other findings at most the time of their pool in the steps. With a simulation,
-    less GPU work saves at most what the replayed steps gain without that work. Findings are
-    unchanged if the step time is not known.
+    With a simulation, by replays of the recorded steps under the changes of the finding: less GPU
+    work saves at most what the steps gain if no kernel takes time. Without, shorter kernels save at
+    most the time in which they run, and what bounds all kernels (``StepBounds``). Other findings
+    save at most the time of their pool in the steps. Findings are unchanged if the step time is not
+    known.
     """
     return within_steps(findings, totals.step, gpu_work, simulation)
 
@@ -73,27 +86,20 @@ def within_steps(
     simulation: Simulation | None = None,
 ) -> list[Finding]:
     """Return the findings as ``with_step_savings`` does, for the bounds of recorded steps."""
-    if bounds is None or bounds.step_ms is None:
+    if bounds is None:
         return list(findings)
-    step_ms = bounds.step_ms
-    return [_with_step_saving(each, bounds, step_ms, gpu_work, simulation) for each in findings]
+    return [_with_step_saving(each, bounds, gpu_work, simulation) for each in findings]
 
 
 def _with_step_saving(
     finding: Finding,
     bounds: StepBounds,
-    step_ms: float,
     gpu_work: pl.DataFrame | None,
     simulation: Simulation | None,
 ) -> Finding:
-    if finding.impact is None:
+    gain = step_saving(finding, bounds, gpu_work, simulation)
+    if gain is None:
         return finding
-    gain = finding.impact
-    if gain.step_ms is None:
-        limit_ms = _limit_ms(finding, bounds, gpu_work)
-        if simulation is not None and (without := without_work(finding, simulation)):
-            limit_ms = min(limit_ms, max(0.0, simulation.steps_saved_ms(without)))
-        gain = impact.of_steps(gain, limit_ms, step_ms)
     priority = step_priority(finding.priority, gain)
     update: dict[str, object] = {"impact": gain, "priority": priority}
     if priority is not finding.priority:
@@ -101,6 +107,41 @@ def _with_step_saving(
         update["priority_before"] = finding.priority
         update["priority_reason"] = (_reason(finding, gain, priority, is_hidden=is_hidden),)
     return finding.model_copy(update=update)
+
+
+def step_saving(
+    finding: Finding,
+    bounds: StepBounds | None,
+    gpu_work: pl.DataFrame | None,
+    simulation: Simulation | None,
+) -> Impact | None:
+    """Return the impact of a finding with the step time that it saves (``with_step_savings``)."""
+    gain = finding.impact
+    if gain is None or bounds is None or bounds.step_ms is None:
+        return gain
+    if simulation is not None:
+        limit_ms = simulation.compute_saved_ms
+        if finding.time_pool is not None:
+            limit_ms = _limit_ms(finding, bounds, gpu_work)
+        return _replayed(finding, gain, limit_ms, bounds.step_ms, simulation)
+    if gain.step_ms is not None:
+        return gain
+    return impact.of_steps(gain, _limit_ms(finding, bounds, gpu_work), bounds.step_ms)
+
+
+def _replayed(
+    finding: Finding, gain: Impact, limit_ms: float, step_ms: float, simulation: Simulation
+) -> Impact:
+    """Return the impact with the step time that the replays of its three estimates save."""
+    saved = [simulation.steps_saved_ms(finding_changes(finding, simulation, end)) for end in ENDS]
+    gain = gain.model_copy(update={"is_replayed": True})
+    if gain.is_interval:
+        return impact.of_steps(gain, min(limit_ms, max(saved)), step_ms)
+    low, mid, high = (min(max(each, 0.0), limit_ms) for each in sorted(saved))
+    if finding.time_pool is None and finding.check not in FUSED:
+        kernel_ms = gain.saved_ms  # launches that go with kernels are not claimed
+        low, mid, high = min(low, kernel_ms.low), min(mid, kernel_ms.mid), min(high, kernel_ms.high)
+    return impact.with_steps(gain, Range(low=low, mid=mid, high=high), step_ms)
 
 
 def _limit_ms(finding: Finding, bounds: StepBounds, gpu_work: pl.DataFrame | None) -> float:
@@ -175,7 +216,10 @@ def _reason(finding: Finding, gain: Impact, priority: Priority, *, is_hidden: bo
         "high_pct": high_pct,
     }
     nothing = "bounded.hidden" if is_hidden else "bounded.nothing"
-    return MESSAGES.pick("bounded" if high_pct > 0 else nothing, values)
+    if high_pct <= 0:
+        return MESSAGES.pick(nothing, values)
+    is_exact = percent(high_pct) == percent(gain.gain_pct)
+    return MESSAGES.pick("bounded.exact" if is_exact else "bounded", values)
 
 
 def ranked(findings: Iterable[Finding], totals: Totals) -> list[Finding]:
@@ -262,29 +306,85 @@ def time_sources(finding: Finding) -> set[int | str]:
     return {*finding.row_uids, *pool}
 
 
-def added_savings(findings: Iterable[Finding], totals: Totals) -> list[tuple[Finding, float]]:
-    """Return the findings whose savings add up with what each adds in ms, largest first.
+@dataclass(frozen=True)
+class Added:
+    """What findings save of the time that those before them leave; only the last can be several."""
 
-    Together they save at most ``whole_ms``, those that shorten GPU work at most what bounds all
-    kernels.
+    findings: tuple[Finding, ...]
+    saved_ms: float
+
+
+def added_savings(
+    findings: Iterable[Finding], totals: Totals, simulation: Simulation | None = None
+) -> list[Added]:
+    """Return what findings save together: SHOWN of them one by one, and all others.
+
+    With a simulation, each is the one that makes the replay under all changes so far shortest.
+    Without, those whose savings add up, largest first: together at most ``whole_ms``, those that
+    shorten GPU work at most what bounds all kernels. Intervals are not included: an estimate cannot
+    be added to them.
     """
+    is_known = totals.step is not None and totals.step.step_ms is not None
+    if simulation is not None and is_known:
+        return _replayed_together(findings, simulation)
+    added = [Added((finding,), saved_ms) for finding, saved_ms in _added(findings, totals)]
+    shown, rest = added[:SHOWN], added[SHOWN:]
+    if rest:
+        others = tuple(finding for each in rest for finding in each.findings)
+        shown.append(Added(others, sum(each.saved_ms for each in rest)))
+    return [each for each in shown if each.saved_ms > 0]
+
+
+def _replayed_together(findings: Iterable[Finding], simulation: Simulation) -> list[Added]:
+    """Return the findings in the order in which their changes together save most.
+
+    In a large graph, in the order of what they save alone.
+    """
+    left = [
+        (finding, changes)
+        for finding in findings
+        if finding.impact is not None
+        and not finding.impact.is_interval
+        and (changes := finding_changes(finding, simulation))
+    ]
+    if is_large := simulation.graph.time.size > MAX_NODES:
+        left.sort(key=lambda pair: -simulation.steps_saved_ms(pair[1]))
+    least_ms = LEAST_PCT / 100 * sum(simulation.recorded.steps_ns) / 1e6
+    made: tuple[Change, ...] = ()
+    saved_ms, added = 0.0, list[Added]()
+    while left and len(added) < SHOWN:
+        tried = left[:1] if is_large else left
+        together_ms = [simulation.steps_saved_ms([*made, *changes]) for _, changes in tried]
+        best = int(np.argmax(together_ms))
+        if together_ms[best] - saved_ms < least_ms:
+            break
+        finding, changes = left.pop(best)
+        added.append(Added((finding,), together_ms[best] - saved_ms))
+        made, saved_ms = (*made, *changes), together_ms[best]
+    all_ms = simulation.steps_saved_ms([*made, *(each for _, own in left for each in own)])
+    if all_ms > saved_ms:
+        added.append(Added(tuple(finding for finding, _ in left), all_ms - saved_ms))
+    return added
+
+
+def _added(findings: Iterable[Finding], totals: Totals) -> Iterator[tuple[Finding, float]]:
     bounds = totals.step
     left_ms = whole_ms(totals)
     kernels_ms = left_ms if bounds is None or bounds.step_ms is None else bounds.kernels_ms
-    added = []
     for finding in disjoint_findings(findings):
         is_awaited = _is_awaited(finding, bounds or StepBounds())
         gain_ms = finding.impact.gain_ms if finding.impact else 0.0
         gain_ms = min(gain_ms, left_ms, kernels_ms if is_awaited else left_ms)
         left_ms -= gain_ms
         kernels_ms -= gain_ms if is_awaited else 0.0
-        added.append((finding, gain_ms))
-    return added
+        yield finding, gain_ms
 
 
-def disjoint_saving_ms(findings: Iterable[Finding], totals: Totals) -> float:
+def together_ms(
+    findings: Iterable[Finding], totals: Totals, simulation: Simulation | None = None
+) -> float:
     """Return the sum of ``added_savings`` in ms."""
-    return sum(gain_ms for _, gain_ms in added_savings(findings, totals))
+    return sum(added.saved_ms for added in added_savings(findings, totals, simulation))
 
 
 def whole_ms(totals: Totals) -> float:

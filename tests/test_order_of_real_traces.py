@@ -21,7 +21,7 @@ FIRST = {
     "4096)",
     "sglang-qwen3-8b-decode": "Low efficiency: `aten::argmax` (few rows)",
     "normalization-layers": "Launch calls take milliseconds",
-    "mi210-gpu-only": "Layout transposes around convolutions",
+    "mi210-gpu-only": "The launch queue runs empty for a while",
 }
 
 
@@ -36,17 +36,16 @@ def test_no_finding_saves_more_than_bounds_the_steps(recorded_run: RecordedRun, 
     run = Run.load(recorded_run(name))
     bounds = run.manifest.totals.step
     assert bounds is not None
+    zero_ms = run.simulation.compute_saved_ms
     for finding in (item.finding for item in recommendations(run)):
         if finding.impact is None:
             continue
         step_ms = finding.impact.step_ms
         assert step_ms is not None
-        limit_ms = bounds.kernels_ms if finding.time_pool is None else bounds.step_ms
+        limit_ms = zero_ms if finding.time_pool is None else bounds.step_ms
         assert limit_ms is not None
         assert step_ms.high <= limit_ms * (1 + 1e-9)
-        assert step_ms.low <= step_ms.mid <= step_ms.high
-        if step_ms.high > 0:
-            assert step_ms.mid < step_ms.high or finding.impact.is_interval
+        assert 0 <= step_ms.low <= step_ms.mid <= step_ms.high
 
 
 @pytest.mark.parametrize("name", [name for name in FIRST if "bert" in name or "vit" in name])

@@ -84,17 +84,17 @@ def test_equal_savings_of_the_same_time_do_not_hide_each_other() -> None:
 
 def test_savings_on_the_same_operations_are_not_added_up() -> None:
     findings = [finding(5.0, 1, 2), finding(4.0, 2, 3), finding(2.0, 4), finding(None, 5)]
-    assert savings.disjoint_saving_ms(findings, WHOLE) == pytest.approx(7.0)
+    assert savings.together_ms(findings, WHOLE) == pytest.approx(7.0)
 
 
 def test_savings_from_one_pool_of_time_are_not_added_up() -> None:
     findings = [finding(5.0, pool="idle"), finding(4.0, pool="idle"), finding(1.0, pool="copies")]
-    assert savings.disjoint_saving_ms(findings, WHOLE) == pytest.approx(6.0)
+    assert savings.together_ms(findings, WHOLE) == pytest.approx(6.0)
 
 
 def test_savings_of_copies_and_of_the_operators_that_copy_are_not_added_up() -> None:
     copies = finding(4.0, pool="exposed copies D2D").model_copy(update={"shared_uids": (1,)})
-    assert savings.disjoint_saving_ms([copies, finding(5.0, 1), finding(1.0, 2)], WHOLE) == 6.0
+    assert savings.together_ms([copies, finding(5.0, 1), finding(1.0, 2)], WHOLE) == 6.0
 
 
 def test_findings_without_a_saving_are_ranked_by_affected_time() -> None:
@@ -170,7 +170,7 @@ def test_copies_save_no_more_than_the_host_leaves_where_the_gpu_sets_the_pace() 
     copies = modelled(80.0, time_pool="exposed copies D2D")
     found = savings.with_step_savings([copies, modelled(40.0, 1)], paced, LONG)
     assert [f.impact.step_ms.high for f in found if f.impact and f.impact.step_ms] == [3.0, 3.0]
-    assert savings.disjoint_saving_ms(found, paced) == pytest.approx(3.0)
+    assert savings.together_ms(found, paced) == pytest.approx(3.0)
 
 
 def test_an_interval_that_the_host_bounds_says_so() -> None:
@@ -287,15 +287,17 @@ def test_savings_of_kernels_add_up_to_no_more_than_bounds_them_all() -> None:
         STEP,
         kernels((1, 0.0, 50.0), (2, 50.0, 50.0)),
     )
-    assert [ms for _, ms in savings.added_savings(found, STEP)] == pytest.approx([45.0, 7.5, 2.5])
+    assert [each.saved_ms for each in savings.added_savings(found, STEP)] == pytest.approx(
+        [45.0, 7.5, 2.5]
+    )
 
 
 def test_an_interval_is_not_added_up() -> None:
     found = modelled(30.0, time_pool="exposed communication")
     assert found.impact is not None
     interval = found.model_copy(update={"impact": impact.as_interval(found.impact)})
-    assert savings.disjoint_saving_ms([interval], WHOLE) == 0.0
-    assert savings.disjoint_saving_ms([found], WHOLE) > 0.0
+    assert savings.together_ms([interval], WHOLE) == 0.0
+    assert savings.together_ms([found], WHOLE) > 0.0
 
 
 def test_a_projected_saving_stays_within_the_bound() -> None:

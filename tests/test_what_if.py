@@ -9,9 +9,9 @@ import jarvis
 from jarvis import cli
 from jarvis.core.errors import ChangeError, NotSimulatedError
 from jarvis.pipeline import analyze, simulated
-from jarvis.pipeline.simulated_steps import MINUS
 from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
+from jarvis.text.format import MINUS
 from tests.builders import TraceBuilder, trace
 
 Capture = pytest.CaptureFixture[str]

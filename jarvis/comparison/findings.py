@@ -49,9 +49,25 @@ def findings(
 
 
 def _within_steps(found: list[Finding], target: Side) -> list[Finding]:
-    """Return the findings with the step time that they save, which bounds their priorities."""
+    """Return the findings with the step time that they save, which bounds their priorities.
+
+    Of kernels by a replay of the target's steps in which they are as fast as on the reference.
+    """
     work = target.table("gpu_work") if target.divisor == 1 else None
-    return savings.within_steps(found, target.saving_bounds, work)
+    replayed = [_replayed(finding, target) for finding in found]
+    return savings.within_steps(replayed, target.saving_bounds, work)
+
+
+def _replayed(finding: Finding, target: Side) -> Finding:
+    """Return the finding with its step time from a replay of all steps, for one of them."""
+    if finding.impact is None or finding.time_pool is not None or target.simulation is None:
+        return finding
+    of_all = impact.multiplied(finding.impact, target.divisor)
+    of_all_finding = finding.model_copy(update={"impact": of_all})
+    saving = savings.step_saving(of_all_finding, target.bounds, None, target.simulation)
+    if saving is None:
+        return finding
+    return finding.model_copy(update={"impact": impact.multiplied(saving, 1 / target.divisor)})
 
 
 def _is_outside_compute(finding: Finding, inputs: FindingInput) -> bool:

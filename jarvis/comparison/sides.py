@@ -12,6 +12,7 @@ from jarvis.perf_report.timeline.step_bounds import StepBounds
 from jarvis.perf_report.timeline.steps import StepSource
 from jarvis.schemas import columns
 from jarvis.schemas.names import C
+from jarvis.simulation.simulation import Simulation
 
 
 class Role(StrEnum):
@@ -28,7 +29,8 @@ class Side:
     Any of ``tables`` may be missing. ``lacks`` has the reason for each table that is present but
     not usable. ``titles`` are those of the categories by key. ``bounds`` are the most that can be
     saved of the recorded steps. Times and counts of the tables, not of ``bounds``, have been
-    divided by ``divisor``, the number of steps of a side ``per_step``.
+    divided by ``divisor``, the number of steps of a side ``per_step``. ``simulation`` replays its
+    steps, if they can be simulated.
     """
 
     label: str
@@ -38,6 +40,7 @@ class Side:
     lacks: Mapping[str, str] = field(default_factory=dict)
     bounds: StepBounds | None = None
     divisor: int = 1
+    simulation: Simulation | None = None
 
     def table(self, name: str) -> pl.DataFrame | None:
         """Return a table, or None if this side does not have it."""

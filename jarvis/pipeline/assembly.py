@@ -28,7 +28,7 @@ from jarvis.run import (
 )
 from jarvis.run.agent_layout.preparation import Preparation
 from jarvis.run.run import sides
-from jarvis.simulation.simulation import Simulation
+from jarvis.simulation.simulation import NEEDED, Simulation
 from jarvis.trace_health import TABLE as HEALTH
 from jarvis.tracelens.report import TABLES
 
@@ -82,10 +82,8 @@ def write_analysis(
 
 def _simulation(source: AnalysisInput, split: SplitOperations) -> Simulation | None:
     """Return the simulation of the input's steps, or None if they cannot be simulated."""
-    needed = ("gpu_work", "steps", "collectives")
-    if not {*needed} <= {*source.report.table_names()}:
-        return None
-    found = {name: source.report.table(name) for name in needed}
+    stored = {*NEEDED} & {*source.report.table_names()}
+    found = {name: source.report.table(name) for name in sorted(stored)}
     tables = {**source.simulated, **found, "operations": split.operations}
     try:
         return Simulation.of(tables, source.simulation)

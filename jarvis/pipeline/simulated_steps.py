@@ -29,17 +29,15 @@ from jarvis.run import Run
 from jarvis.schemas.names import C
 from jarvis.simulation.merging import merged_launches
 from jarvis.simulation.of_findings import finding_changes, united_spans
-from jarvis.simulation.path import RUNTIME_CALLS
+from jarvis.simulation.path import HOST_PARTS
 from jarvis.simulation.quality import Grade
 from jarvis.simulation.simulation import Simulation
-from jarvis.text.format import listed, milliseconds, percent
+from jarvis.text.format import MINUS, listed, milliseconds, percent
 
 MAX_CHANGES = 100
-MINUS = "\N{MINUS SIGN}"
 NOTHING_PCT = 0.01
 """A step that changes by less than this counts as unchanged."""
 
-HOST_PARTS = ("host work", RUNTIME_CALLS)
 MOST_PCT = 50.0
 """A critical path of which the host takes so much is one of the host."""
 

@@ -248,12 +248,17 @@ def _of_steps(key: str, impact: Impact, totals: Totals, gpu_time: Message | None
         "high_ms": high_ms,
         "high_pct": high_pct,
         "gpu_time": gpu_time,
-        "basis": MESSAGES(f"basis.{impact.method}"),
+        "basis": MESSAGES("basis.replay" if impact.is_replayed else f"basis.{impact.method}"),
         "host": host_limit(impact),
     }
     if impact.is_interval:
         return MESSAGES.pick(f"{key}.interval", values)
-    return MESSAGES.pick(key if high_ms > 0 else f"{key}.nothing", values)
+    if high_ms <= 0:
+        return MESSAGES.pick(f"{key}.nothing", values)
+    if milliseconds(impact.gain_ms) == milliseconds(0):
+        return MESSAGES.pick(f"{key}.most", values)
+    is_exact = milliseconds(high_ms) == milliseconds(impact.gain_ms)
+    return MESSAGES.pick(f"{key}.exact" if is_exact else key, values)
 
 
 def host_limit(impact: Impact) -> Message | None:

@@ -80,11 +80,11 @@ USUAL = ", or the usual one that a card names"
 WORDS = " Priorities also weigh shares of compute and efficiency."
 RECOMPUTED = " Activation checkpointing computes {time} of kernels again in the backward pass."
 STACKS = " Recording Python stacks lengthened the host's part of the recording."
-ORDER = (
-    "Ordered by the step time that they save: estimated from what bounds it, for GPU work {bound}."
+REPLAYED = "Ordered by the step time that they save in a replay of the recorded steps."
+ESTIMATED = (
+    "Ordered by the step time that they save: estimated from what bounds it, for GPU work with the "
+    "host's time unchanged, not simulated."
 )
-REPLAYED = "by a replay of the recorded steps without it, and with the host's time unchanged"
-ESTIMATED = "with the host's time unchanged, not simulated"
 ORDER_WITHOUT_STEPS = "Ordered by the GPU time that they save; the step time is not known."
 FORMER_ORDER = "Ordered by priority, and within a priority by saving."
 
@@ -95,7 +95,7 @@ def _basis(run: Run, details: list[Details]) -> str:
     if totals.step is not None:
         info = run.manifest.simulation
         is_replayed = info is not None and info.quality.grade is not Grade.NOT_SIMULATED
-        order = ORDER.format(bound=REPLAYED if is_replayed else ESTIMATED)
+        order = REPLAYED if is_replayed else ESTIMATED
         if totals.step.step_ms is None:
             order = ORDER_WITHOUT_STEPS
     gains = (each.finding.impact for each in details)

@@ -12,37 +12,66 @@ from jarvis.reports.ranking import Recommendation
 from jarvis.run import Run
 from jarvis.savings import added_savings
 from jarvis.schemas.names import C
-from jarvis.text.format import milliseconds, percent
+from jarvis.text.format import MINUS, milliseconds, percent
 from jarvis.text.messages import to_text
-
-SAVINGS_SHOWN = 8
-"""Findings with their own bar; the others share one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """The saving of one finding from the time that the previous ones leave."""
+    """What a finding, or several, saves of the time that those before leave.
+
+    ``alone_ms``: what it saves without them; None for several.
+    """
 
     label: str
     title: str
     saved_ms: float
+    alone_ms: float | None = None
+    findings: int = 1
+
+    @property
+    def tooltip(self) -> str:
+        """The title, with the saving alone if it is another."""
+        if self.alone_ms is None or milliseconds(self.alone_ms) == milliseconds(self.saved_ms):
+            return self.title
+        return f"{self.title} (alone {milliseconds(self.alone_ms)})"
 
 
-def savings(projected: Iterable[tuple[Recommendation, Finding]], totals: Totals) -> list[Saving]:
-    """Return what each finding adds to the saving, largest first (``added_savings``).
+def savings(projected: Iterable[tuple[Recommendation, Finding]], run: Run) -> list[Saving]:
+    """Return what each finding adds to the saving, and what all others add (``added_savings``).
 
-    Findings come with their recommendation, since a page projects them to its own target; those
-    that save the same time count once.
+    Findings come with their recommendation, since a page projects them to its own target.
     """
     pairs = list(projected)
     items = {id(finding): item for item, finding in pairs}
     found = []
-    for finding, saved_ms in added_savings((finding for _, finding in pairs), totals):
-        if saved_ms > 0:
-            item = items[id(finding)]
-            label = f"{item.label} {item.result.title}"
-            found.append(Saving(label, to_text(finding.title).replace("`", ""), saved_ms))
+    findings = [finding for _, finding in pairs]
+    for added in added_savings(findings, run.manifest.totals, run.simulation_if_any):
+        first, *others = added.findings
+        if others:
+            several = 1 + len(others)
+            label = f"{several} more"
+            found.append(Saving(label, "smaller savings", added.saved_ms, findings=several))
+            continue
+        item = items[id(first)]
+        title = to_text(first.title).replace("`", "")
+        alone_ms = first.impact.gain_ms if first.impact else None
+        label = f"{item.label} {item.result.title}"
+        found.append(Saving(label, title, added.saved_ms, alone_ms))
     return found
+
+
+def replayed_or_added(run: Run) -> str:
+    """Return how ``savings`` come together, as sentences."""
+    if run.simulation_if_any is not None:
+        return (
+            "Each bar is what the steps gain if they are replayed with the changes of that finding "
+            "and of those before it."
+        )
+    return (
+        "Middle estimates, largest first, within what bounds the step. Savings of the same time "
+        "count once."
+    )
 
 
 def total_ms(found: list[Saving]) -> float:
@@ -51,19 +80,16 @@ def total_ms(found: list[Saving]) -> float:
 
 
 def waterfall_rows(now_ms: float, found: list[Saving], whole: str) -> pl.DataFrame:
-    """Return the bars of ``jarvis.charts.waterfall``: now, the largest savings, the others,
-    projected. ``whole`` names the time now."""
+    """Return the bars of ``jarvis.charts.waterfall``: now, the savings, projected. ``whole`` names
+    the time now."""
     from jarvis.charts.waterfall import NOW, PROJECTED, SAVING
 
-    shown = found[:SAVINGS_SHOWN]
-    if rest := found[SAVINGS_SHOWN:]:
-        shown = [*shown, Saving(f"{len(rest)} more", "smaller savings", total_ms(rest))]
     rows = [("Now", f"{whole} now", NOW, 0.0, now_ms, milliseconds(now_ms))]
     high_ms = now_ms
-    for saving in shown:
+    for saving in found:
         low_ms = max(high_ms - saving.saved_ms, 0.0)
-        text = f"\N{MINUS SIGN}{milliseconds(saving.saved_ms)}"
-        rows.append((saving.label, saving.title, SAVING, low_ms, high_ms, text))
+        text = f"{MINUS}{milliseconds(saving.saved_ms)}"
+        rows.append((saving.label, saving.tooltip, SAVING, low_ms, high_ms, text))
         high_ms = low_ms
     share = percent(impact.share_pct(high_ms, now_ms))
     text = f"{milliseconds(high_ms)} ({share})"

@@ -20,8 +20,9 @@ from jarvis.reports.health import health_line, health_of, health_table, health_v
 from jarvis.reports.messages import time_range
 from jarvis.reports.rendering import render
 from jarvis.reports.reporter import Reporter
+from jarvis.reports.together import together
 from jarvis.run import Run
-from jarvis.savings import disjoint_findings, disjoint_saving_ms, whole_ms, whole_name
+from jarvis.savings import whole_ms, whole_name
 from jarvis.schemas import label
 from jarvis.schemas.names import C
 from jarvis.text.format import (
@@ -179,7 +180,7 @@ def rough_markdown(run: Run) -> str:
         analyses=_analyses(run),
         paths=_paths(details),
         arithmetic=[calculation_text(detail) for detail in details],
-        saving=_saving(details, manifest.totals),
+        saving=together(details, run),
         raw_sheets=[(name, _raw(sheets[name])) for name in RAW_SHEETS if name in sheets],
         raw_operations=[
             (result, _operations(run.category_operations(result.key)))
@@ -336,20 +337,6 @@ def _paths(details: list[Details]) -> Markdown | None:
             )
             for d in details
         ),
-    )
-
-
-def _saving(details: list[Details], totals: Totals) -> str | None:
-    """Return which estimates the report for stakeholders adds up."""
-    findings = [detail.finding for detail in details]
-    chosen = disjoint_findings(findings)
-    if not chosen:
-        return None
-    labels = [d.recommendation.label for d in details if d.finding in chosen]
-    total = milliseconds(disjoint_saving_ms(findings, totals))
-    return (
-        f"Sum, {total}: {', '.join(labels)}. The others would save time that one of these already "
-        "saves, or an unknown time."
     )
 
 

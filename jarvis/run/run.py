@@ -16,6 +16,7 @@ from jarvis.comparison import Side
 from jarvis.core.errors import (
     MissingTableError,
     NotARunError,
+    NotSimulatedError,
     OutdatedRunError,
     RunVersionError,
     UnknownReferenceError,
@@ -177,6 +178,14 @@ class Run:
         """
         return Simulation.of(self.tables, self.manifest.simulation)
 
+    @cached_property
+    def simulation_if_any(self) -> Simulation | None:
+        """The simulation of the run's steps, or None if they cannot be simulated."""
+        try:
+            return self.simulation
+        except NotSimulatedError:
+            return None
+
     def with_tables(self, tables: Mapping[str, pl.DataFrame]) -> Self:
         """Return a copy of the run with additional tables."""
         every = {**self.tables, **tables}
@@ -241,7 +250,8 @@ def sides(target: Run, reference: Run) -> tuple[Side, Side]:
     labels = [_gpu(run) for run in (target, reference)]
     if labels[0] == labels[1]:
         labels = [f"{_gpu(run)}, {_file(run)}" for run in (target, reference)]
-    return _side(target, labels[0]), _side(reference, labels[1])
+    simulated = replace(_side(target, labels[0]), simulation=target.simulation_if_any)
+    return simulated, _side(reference, labels[1])
 
 
 def _side(run: Run, label: str) -> Side:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property, singledispatchmethod
+from itertools import groupby
 from typing import Protocol
 
 import numpy as np
@@ -25,6 +26,7 @@ from jarvis.simulation.edges import Kind
 from jarvis.simulation.events import Flags, Float64s, Int64s
 from jarvis.simulation.graph import Graph, Int32s, What
 from jarvis.simulation.replay import REMOVED
+from jarvis.simulation.spans import length_before, union
 
 ORDER = (
     ScaleGpu,
@@ -118,8 +120,13 @@ def changed_weights(index: Index, tables: Tables, changes: Iterable[Change]) -> 
         ChangeError: A change is not possible in this trace.
     """
     changed = _Changed(index, tables)
-    for change in sorted(changes, key=lambda change: ORDER.index(type(change))):
-        changed.apply(change)
+    ordered = sorted(changes, key=lambda change: ORDER.index(type(change)))
+    for kind, of_kind in groupby(ordered, key=type):
+        if kind is Fuse:
+            changed.fuse([change for change in of_kind if isinstance(change, Fuse)])
+        else:
+            for change in of_kind:
+                changed.apply(change)
     return changed.weights()
 
 
@@ -158,14 +165,6 @@ class _Changed:
             np.searchsorted(uids[order], self.graph.uid[self.graph.dst[edges]])
         ]
         self._shorten(edges, self.graph.weight[edges].astype(np.float64) * factor_of)
-
-    @apply.register
-    def _(self, change: Fuse) -> None:
-        first, *others = (self.index.gpu_edges([uid]) for uid in change.uids)
-        self._shorten(first, np.full(first.size, float(change.duration_ns)))
-        self._remove(np.concatenate([first[:0], *others]), keeps_stream=False)
-        if change.host:
-            self.host.setdefault(0.0, []).extend(change.host)
 
     @apply.register
     def _(self, change: RemoveGpu) -> None:
@@ -216,6 +215,18 @@ class _Changed:
             uids = self.graph.uid[self.graph.dst[edges]]
             durations = self.tables.fastest_ns(uids.tolist()).astype(np.float64)
         self._shorten(edges, durations)
+
+    def fuse(self, changes: Sequence[Fuse]) -> None:
+        """Apply all fusions at once: a chain can have thousands of instances."""
+        wanted = {change.uids[0]: change.duration_ns for change in changes}
+        first = self.index.gpu_edges(wanted)
+        uids = self.graph.uid[self.graph.dst[first]].tolist()
+        self._shorten(first, np.array([wanted[uid] for uid in uids], np.float64))
+        others = [uid for change in changes for uid in change.uids[1:]]
+        self._remove(self.index.gpu_edges(others), keeps_stream=False)
+        for change in changes:
+            if change.host:
+                self.host.setdefault(0.0, []).extend(change.host)
 
     @cached_property
     def held_calls(self) -> Flags:
@@ -279,35 +290,17 @@ class _Changed:
         covered = np.zeros(rows.size, np.int64)
         for thread in sorted({span.thread for span in spans}):
             on_thread = (source == thread) | (target == thread)
-            begins, stops = _union(
+            begins, stops = union(
                 [
                     (s.start_ns - graph.first_ns, s.end_ns - graph.first_ns)
                     for s in spans
                     if s.thread == thread
                 ]
             )
-            inside = _length_before(begins, stops, end) - _length_before(begins, stops, start)
+            inside = length_before(begins, stops, end) - length_before(begins, stops, start)
             covered[on_thread] = np.maximum(covered[on_thread], inside[on_thread])
         is_call = graph.kind[rows] == Kind.DURATION
         launches = self.index.launch_calls[graph.src[rows]] & ~self.held_calls[graph.dst[rows]]
         keeps = is_call & (launches | self.index.waiting_calls[graph.dst[rows]])
         keeps |= is_call & (covered < end - start)
         return np.where(keeps, 0, covered)
-
-
-def _union(spans: list[tuple[int, int]]) -> tuple[Int64s, Int64s]:
-    """Return disjoint spans by time."""
-    times = np.array(sorted(spans), np.int64)
-    begins, stops = times[:, 0], np.maximum.accumulate(times[:, 1])
-    is_new = np.append(True, begins[1:] > stops[:-1])
-    is_last = np.append(is_new[1:], True)
-    return begins[is_new], stops[is_last]
-
-
-def _length_before(begins: Int64s, stops: Int64s, times: Int64s) -> Int64s:
-    """Return the time that disjoint spans cover before each of ``times``."""
-    total = np.concatenate([[0], np.cumsum(stops - begins)])
-    index = np.searchsorted(begins, times, side="right")
-    last_stop = np.concatenate([[0], stops])[index]
-    result: Int64s = total[index] - np.maximum(last_stop - times, 0) * (index > 0)
-    return result

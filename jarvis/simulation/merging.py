@@ -1,9 +1,10 @@
-"""Stretches of launches: those that one graph launch could replace, those of the same work."""
+"""Stretches of launches that one graph launch could replace."""
 
 import numpy as np
 import polars as pl
 
 from jarvis.changes import MergeLaunches
+from jarvis.perf_report.timeline.host_spans import DATA_LOADING
 from jarvis.schemas.names import C
 from jarvis.simulation.events import Int64s
 from jarvis.simulation.graph import What
@@ -13,18 +14,21 @@ LEAST_LAUNCHES = 2
 
 
 def merged_launches(simulation: Simulation) -> tuple[MergeLaunches, ...]:
-    """Return a change for each stretch of launches of a thread without a wait or a step mark."""
+    """Return a change for each stretch of launches of a thread without a wait, a step mark, or the
+    loading of data on any thread: what follows these cannot be launched before."""
     graph, index = simulation.graph, simulation.index
-    starts = np.flatnonzero(np.isin(graph.what, (What.CALL_START, What.MARK)))
-    is_end = graph.what == What.CALL_END
-    waiting = np.unique(graph.uid[is_end & index.waiting_calls])
+    is_start = graph.what == What.CALL_START
+    waiting = np.unique(graph.uid[(graph.what == What.CALL_END) & index.waiting_calls])
+    is_break = (graph.what == What.MARK) | (is_start & np.isin(graph.uid, waiting))
+    loads = simulation.tables["sim_spans"].filter(pl.col(C.cause) == DATA_LOADING)
+    bounds = loads.select(pl.concat_list(C.start_ns, C.end_ns).explode().sort()).to_series()
+    stretch = np.cumsum(is_break)
+    stretch += np.searchsorted(bounds.to_numpy() - graph.first_ns, graph.time, side="right")
+    launches = is_start & index.launch_calls & ~is_break
     found: list[MergeLaunches] = []
     for thread in simulation.threads:
-        own = starts[graph.thread[starts] == thread]
-        breaks = (graph.what[own] == What.MARK) | np.isin(graph.uid[own], waiting)
-        stretch = np.cumsum(breaks)
-        launching = index.launch_calls[own] & ~breaks
-        found += _stretches(graph.uid[own[launching]], stretch[launching])
+        own = launches & (graph.thread == thread)
+        found += _stretches(graph.uid[own], stretch[own])
     return tuple(found)
 
 
@@ -35,22 +39,3 @@ def _stretches(calls: Int64s, stretch: Int64s) -> list[MergeLaunches]:
         for start, size in zip(first, count, strict=True)
         if size >= LEAST_LAUNCHES
     ]
-
-
-def between_launches(simulation: Simulation, calls: Int64s) -> pl.DataFrame:
-    """Return ``thread, start_ns, end_ns`` of host time from the first to the last of these calls
-    that follow each other on a thread without the launch of other work between them."""
-    graph = simulation.graph
-    starts = np.flatnonzero((graph.what == What.CALL_START) & simulation.index.launch_calls)
-    starts = starts[np.lexsort((graph.time[starts], graph.thread[starts]))]
-    thread, is_own = graph.thread[starts], np.isin(graph.uid[starts], calls)
-    is_new = np.append(True, (thread[1:] != thread[:-1]) | (is_own[1:] != is_own[:-1]))
-    first = np.flatnonzero(is_new[: starts.size] & is_own)
-    last = np.flatnonzero(np.append(is_new[1 : starts.size], True)[: starts.size] & is_own)
-    return pl.DataFrame(
-        {
-            C.thread: thread[first].astype(np.int32),
-            C.start_ns: graph.time[starts[first]] + graph.first_ns,
-            C.end_ns: graph.time[starts[last]] + graph.first_ns,
-        }
-    ).filter(pl.col(C.end_ns) > pl.col(C.start_ns))

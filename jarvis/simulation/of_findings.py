@@ -1,11 +1,15 @@
 """The change of the recording that a finding stands for."""
 
+from collections.abc import Iterator
+from typing import Literal, NamedTuple, get_args
+
 import polars as pl
 
 from jarvis.changes import (
     Change,
     Collective,
     CollectiveMode,
+    Fuse,
     RemoveGpu,
     RemoveWait,
     ScaleGpu,
@@ -18,11 +22,21 @@ from jarvis.perf_report.timeline import host_spans
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.perf_report.work import COPY
 from jarvis.schemas.names import C
-from jarvis.simulation.merging import between_launches, merged_launches
+from jarvis.simulation.merging import merged_launches
 from jarvis.simulation.simulation import Simulation
 
-FASTER = ("low_efficiency", "opportunity", "slow_kernel", "estimated_bandwidth")
-"""Checks of which the work remains, only faster."""
+End = Literal["low", "mid", "high"]
+ENDS: tuple[End, ...] = get_args(End)
+"""The estimates of a finding."""
+
+FUSED = ("fusible_chain", "gemm_epilogue")
+"""Checks of which one kernel replaces several in a row."""
+
+NOTHING = 1e-6
+"""GPU work that keeps a smaller part of its time goes."""
+
+LOW_FACTOR = 0.5
+"""What the low estimate leaves of the host time that a finding removes."""
 
 _SPANS_OF = {
     IdleCause.DATA_LOADING: host_spans.DATA_LOADING,
@@ -32,47 +46,148 @@ _SPANS_OF = {
 """Causes of idle time whose host calls are known; other causes are the host's time in the gaps."""
 
 
-def finding_changes(finding: Finding, simulation: Simulation) -> tuple[Change, ...]:
-    """Return the changes that a finding proposes, by its middle estimate; none if it has no saving.
+def finding_changes(
+    finding: Finding, simulation: Simulation, end: End = "mid"
+) -> tuple[Change, ...]:
+    """Return the changes that a finding proposes, by one of its estimates; none without a saving.
 
     Kernels get shorter by what the finding saves on them, or go with their launches if that is all
-    of their time. Launches of a step that the host holds up are merged, other host time in the gaps
-    is removed, waits are not waited for, and communication is hidden.
+    of their time; one kernel replaces a chain. Host
+    time in the gaps is removed, of loading all of it, and at the high end one graph launch replaces
+    launches that the GPU waits for. Waits are not waited for, and communication is hidden.
     """
     if finding.impact is None:
         return ()
     pool = finding.time_pool or ""
     if pool.startswith(IDLE_POOL):
-        return _idle(pool.removeprefix(IDLE_POOL).strip(), simulation)
+        return _idle(pool.removeprefix(IDLE_POOL).strip(), simulation, end)
     if pool.startswith(COMMUNICATION_POOL):
         uids = simulation.tables["collectives"][C.uid].to_list()
         return (Collective(uids=tuple(uids), mode=CollectiveMode.HIDDEN),)
     own = _own_work(finding, simulation)
-    return _shorter(_named(finding, own), own, finding.impact.saved_ms.mid)
-
-
-def without_work(finding: Finding, simulation: Simulation) -> tuple[Change, ...]:
-    """Return changes that save at least what the finding can; none if it is about idle time.
-
-    Faster kernels take no time at all. Work that goes takes along the host time of the operators
-    that launch it, and from launch to launch of it.
-    """
-    pool = finding.time_pool or ""
-    if pool.startswith(IDLE_POOL):
-        return ()
-    if pool.startswith(COMMUNICATION_POOL):
-        return finding_changes(finding, simulation)
-    own = _own_work(finding, simulation)
+    work, factor = _named(finding, own), _factor(own, getattr(finding.impact.saved_ms, end))
     if own.is_empty():
         return ()
-    work = _named(finding, own)
-    if finding.check in FASTER:
-        return (ScaleGpu(work=work, factor=0),)
-    launchers = own.select(pl.col(C.launcher_uid).alias(C.uid)).unique()
-    operators = simulation.tables["sim_spans"].join(launchers, on=C.uid, how="semi")
-    between = between_launches(simulation, own[C.launch_uid].drop_nulls().to_numpy())
-    spans = pl.concat([operators.select(between.columns), between], how="vertical_relaxed")
-    return (RemoveGpu(work=work), _without_host(spans))
+    if finding.check in FUSED:
+        return _fused(finding, own, simulation, end)
+    if factor < NOTHING:
+        return (RemoveGpu(work=work),)
+    if pool.startswith(COPIES_POOL):
+        calls = own[C.launch_uid].drop_nulls()
+        waits = calls.filter(calls.is_in(simulation.waiting_calls.tolist()))
+        return (ScaleGpu(work=work, factor=factor), RemoveWait(calls=tuple(waits.to_list())))
+    return (ScaleGpu(work=work, factor=factor),)
+
+
+def _factor(work: pl.DataFrame, saved_ms: float) -> float:
+    """Return what part of its time GPU work takes if it saves so much."""
+    whole_ms = float(work[C.dur_ns].sum()) / 1e6
+    return max(0.0, 1 - saved_ms / whole_ms) if whole_ms > 0 else 1.0
+
+
+def _fused(
+    finding: Finding, own: pl.DataFrame, simulation: Simulation, end: End
+) -> tuple[Change, ...]:
+    """Return the changes of a finding that one kernel replaces each instance of a chain.
+
+    The launches of the others go, and the host time between the launches, unless the steps would
+    gain more by that than if no kernel took any time: so it is a saving of GPU time.
+    """
+    if finding.impact is None:
+        return ()
+    saved = finding.impact.saved_ms
+    chains = list(_instances(finding, own, simulation))
+
+    def changes(saved_ms: float, *, without_host: bool) -> tuple[Change, ...]:
+        return _with_instances(finding, own, chains, saved_ms, without_host=without_host)
+
+    for without_host in (True, False):
+        most_ms = simulation.steps_saved_ms(changes(saved.high, without_host=without_host))
+        if chains and most_ms <= simulation.compute_saved_ms:
+            return changes(getattr(saved, end), without_host=without_host)
+    return (ScaleGpu(work=_named(finding, own), factor=_factor(own, getattr(saved, end))),)
+
+
+def _with_instances(
+    finding: Finding,
+    own: pl.DataFrame,
+    chains: list["_Instance"],
+    saved_ms: float,
+    *,
+    without_host: bool,
+) -> tuple[Change, ...]:
+    """Return each instance as one kernel, and the work of those that were not found as shorter."""
+    uids = [uid for chain in chains for uid in chain.uids]
+    is_found = pl.col(C.uid).is_in(uids)
+    part = min(1.0, len(chains) / _count(finding, "instances"))
+    factor = _factor(own.filter(is_found), saved_ms * part)
+    fused = [
+        Fuse(
+            uids=chain.uids,
+            duration_ns=round(chain.dur_ns * factor),
+            host=chain.host if without_host else (),
+        )
+        for chain in chains
+    ]
+    rest = own.filter(~is_found)
+    if part == 1 or rest.is_empty():
+        return tuple(fused)
+    others = Work(uids=tuple(rest[C.uid].to_list()))
+    return (ScaleGpu(work=others, factor=_factor(rest, saved_ms * (1 - part))), *fused)
+
+
+class _Instance(NamedTuple):
+    """The kernels of an instance of a chain, their time, and the host time between launches."""
+
+    uids: tuple[int, ...]
+    dur_ns: int
+    host: tuple[Span, ...]
+
+
+def _instances(
+    finding: Finding, own: pl.DataFrame, simulation: Simulation
+) -> Iterator["_Instance"]:
+    """Return the instances of a chain: kernels that follow each other on a stream.
+
+    The operations of a chain can run elsewhere, too: of more instances than it has, those whose
+    launches follow each other soonest.
+    """
+    number = _count(finding, "instances")
+    size = _count(finding, "kernels") // number
+    lanes = [C.device, C.stream]
+    ordered = simulation.tables["gpu_work"].sort(*lanes, C.ts_ns, C.uid).with_row_index("place")
+    ordered = ordered.join(own.select(C.uid), on=C.uid, how="semi", maintain_order="left")
+    is_next = (pl.col("place").diff() == 1) & (pl.struct(lanes) == pl.struct(lanes).shift(1))
+    calls = simulation.call_starts.rename({C.uid: C.launch_uid})
+    rows = (
+        ordered.with_columns((~is_next.fill_null(False)).cum_sum().alias("run"))
+        .with_columns((pl.int_range(pl.len()).over("run") // size).alias("instance"))
+        .join(calls, on=C.launch_uid, how="left", maintain_order="left")
+        .group_by("run", "instance", maintain_order=True)
+        .agg(
+            C.uid,
+            pl.col(C.dur_ns).sum(),
+            pl.col(C.thread).first(),
+            start=pl.col(C.start_ns).first(),
+            end=pl.col(C.start_ns).last(),
+            has_host=(pl.col(C.thread).n_unique() == 1) & (pl.col(C.start_ns).diff() >= 0).all(),
+        )
+        .filter(pl.col(C.uid).list.len() == size)
+        .sort(pl.col("end") - pl.col("start"), nulls_last=True, maintain_order=True)
+        .head(number)
+    )
+    for row in rows.iter_rows(named=True):
+        host = (
+            (Span(thread=row[C.thread], start_ns=row["start"], end_ns=row["end"]),)
+            if row["has_host"] and row["start"] is not None
+            else ()
+        )
+        yield _Instance(tuple(row[C.uid]), row[C.dur_ns], host)
+
+
+def _count(finding: Finding, name: str) -> int:
+    value = finding.evidence.get(name)
+    return value if isinstance(value, int) else 1
 
 
 def _named(finding: Finding, own: pl.DataFrame) -> Work:
@@ -81,10 +196,6 @@ def _named(finding: Finding, own: pl.DataFrame) -> Work:
     if finding.time_pool or finding.kernels:
         return Work(uids=tuple(own[C.uid].to_list()))
     return Work(operations=tuple(sorted(finding.row_uids)))
-
-
-def _without_host(spans: pl.DataFrame) -> ScaleHost:
-    return ScaleHost(spans=united_spans(spans), factor=0)
 
 
 def united_spans(spans: pl.DataFrame) -> tuple[Span, ...]:
@@ -123,16 +234,8 @@ def work_of_rows(finding: Finding, gpu_work: pl.DataFrame) -> pl.DataFrame:
     return own.filter(pl.col(C.name).is_in(finding.kernels)) if finding.kernels else own
 
 
-def _shorter(work: Work, own: pl.DataFrame, saved_ms: float) -> tuple[Change, ...]:
-    own_ms = float(own[C.dur_ns].sum()) / 1e6
-    if own_ms <= 0:
-        return ()
-    factor = 1 - saved_ms / own_ms
-    return (ScaleGpu(work=work, factor=factor) if factor > 0 else RemoveGpu(work=work),)
-
-
-def _idle(cause: str, simulation: Simulation) -> tuple[Change, ...]:
-    if cause == IdleCause.LAUNCH_BOUND:
+def _idle(cause: str, simulation: Simulation, end: End) -> tuple[Change, ...]:
+    if cause == IdleCause.LAUNCH_BOUND and end == "high":
         return merged_launches(simulation)
     if cause == IdleCause.SYNCHRONIZATION:
         return (RemoveWait(calls=tuple(simulation.waiting_calls.tolist())),)
@@ -141,7 +244,7 @@ def _idle(cause: str, simulation: Simulation) -> tuple[Change, ...]:
         own = spans.filter(pl.col(C.cause) == _SPANS_OF[IdleCause(cause)])
     else:
         own = _in_gaps(cause, simulation)
-    return (_without_host(own),)
+    return (ScaleHost(spans=united_spans(own), factor=LOW_FACTOR if end == "low" else 0),)
 
 
 def _in_gaps(cause: str, simulation: Simulation) -> pl.DataFrame:

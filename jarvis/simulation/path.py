@@ -5,11 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 
+from jarvis.perf_report.timeline.host_spans import ALLOCATOR, DATA_LOADING, KERNEL_LOADING
+from jarvis.schemas.names import C
 from jarvis.simulation.edges import Kind
 from jarvis.simulation.events import Int64s
 from jarvis.simulation.graph import Graph, Int32s, What
 from jarvis.simulation.replay import replay, walk_back
+from jarvis.simulation.spans import length_before, union
 
 
 def replayed(graph: Graph, weights: Int64s) -> tuple[Int64s, Int32s]:
@@ -61,9 +65,6 @@ class PathPart:
 
 
 OF_KINDS = {
-    Kind.HOST: "host work",
-    Kind.BEGIN: "host work",
-    Kind.TAIL: "host work",
     Kind.LAUNCH: "launch latency",
     Kind.STREAM: "gaps between kernels",
     Kind.WAIT: "gaps between kernels",
@@ -71,16 +72,31 @@ OF_KINDS = {
     Kind.QUEUE: "launch queue",
     Kind.UNLINKED: "before work without a recorded launch",
 }
-RUNTIME_CALLS, UNEXPLAINED = "runtime calls", "in no recorded event"
+HOST_KINDS = (Kind.HOST, Kind.BEGIN, Kind.TAIL)
+HOST_CAUSES = {
+    DATA_LOADING: "data loading",
+    KERNEL_LOADING: "kernel loading",
+    ALLOCATOR: "allocator",
+    "operator": "operators",
+    "python": "Python code",
+}
+"""Names of host time by the cause of the span that it lies in; the first cause counts."""
+
+HOST_WORK, RUNTIME_CALLS, UNEXPLAINED = "host work", "runtime calls", "in no recorded event"
+HOST_PARTS = (*HOST_CAUSES.values(), HOST_WORK, RUNTIME_CALLS)
+"""The parts of a path that the host takes."""
 
 
-def path_parts(graph: Graph, path: Path, name_of_work: Mapping[int, str]) -> list[PathPart]:
+def path_parts(
+    graph: Graph, path: Path, name_of_work: Mapping[int, str], spans: pl.DataFrame
+) -> list[PathPart]:
     """Return the parts of a path, longest first; together they take the window.
 
     Args:
         graph: The graph.
         path: A path of it.
         name_of_work: What each GPU event counts as, by uid.
+        spans: The table ``sim_spans``.
     """
     totals: Counter[str] = Counter()
     totals[UNEXPLAINED] = int(path.residual_ns.sum())
@@ -90,7 +106,40 @@ def path_parts(graph: Graph, path: Path, name_of_work: Mapping[int, str]) -> lis
         totals[name] += int(explained[kinds == kind].sum())
     own = kinds == Kind.DURATION
     on_gpu = own & (graph.what[targets] == What.GPU_END)
-    totals[RUNTIME_CALLS] += int(explained[own & ~on_gpu].sum())
     for uid, ns in zip(graph.uid[targets[on_gpu]].tolist(), explained[on_gpu], strict=True):
         totals[name_of_work.get(uid, "GPU work")] += int(ns)
+    for of_kind, rest in ((np.isin(kinds, HOST_KINDS), HOST_WORK), (own & ~on_gpu, RUNTIME_CALLS)):
+        totals += _host_time(graph, path.edges[of_kind], explained[of_kind], spans, rest)
     return [PathPart(name, ns) for name, ns in totals.most_common() if ns > 0]
+
+
+def _host_time(
+    graph: Graph, edges: Int64s, explained: Int64s, spans: pl.DataFrame, rest: str
+) -> Counter[str]:
+    """Return the time of host edges by the cause of the recorded spans that they lie in.
+
+    Time of runtime calls, which are within operators, is theirs if they load data or code, or
+    allocate.
+    """
+    causes = list(HOST_CAUSES)[: 3 if rest == RUNTIME_CALLS else None]
+    start = graph.time[graph.src[edges]]
+    length = np.maximum(graph.weight[edges], 0)
+    is_tail = graph.kind[edges] == Kind.TAIL
+    thread = np.where(is_tail, graph.thread[graph.src[edges]], graph.thread[graph.dst[edges]])
+    totals: Counter[str] = Counter()
+    counted = np.zeros(edges.size, np.int64)
+    for number, cause in enumerate(causes, start=1):
+        own = spans.filter(pl.col(C.cause).is_in(causes[:number]))
+        covered = np.zeros(edges.size, np.int64)
+        for (key,), of_thread in own.partition_by(C.thread, as_dict=True).items():
+            times = of_thread.select(C.start_ns, C.end_ns).to_numpy() - graph.first_ns
+            begins, stops = union(map(tuple, times.tolist()))
+            on_thread = thread == key
+            before = (length_before(begins, stops, start + ns) for ns in (length, 0))
+            covered[on_thread] = (next(before) - next(before))[on_thread]
+        part = np.divide(covered, length, out=np.zeros(edges.size), where=length > 0)
+        upto = np.minimum(np.rint(part * explained).astype(np.int64), explained)
+        totals[HOST_CAUSES[cause]] += int((upto - counted).sum())
+        counted = upto
+    totals[rest] += int((explained - counted).sum())
+    return totals

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 
 import numpy as np
 import polars as pl
@@ -36,8 +37,8 @@ class Replay:
         return float(np.median(self.steps_ns))
 
 
-MAX_REPLAYS = 64
-"""Number of replays that are stored, so that a slider does not fill the memory of a server."""
+MAX_REPLAYS, MAX_SAVED = 64, 4096
+"""Number of replays, and of savings, that are stored: a slider must not fill a server's memory."""
 
 MAX_SLOWDOWN = 64.0
 """An operation that can take that many times as long never moves the step."""
@@ -46,13 +47,16 @@ SLACK_STEP, SLACK_NS = 1.05, 1_000
 """Precision of a slowdown, as a factor, and of an unchanged step."""
 
 
+NEEDED = ("gpu_work", "operations", "steps", "step_gaps", "collectives")
+"""Tables of a run that a simulation reads, besides those of its graph."""
+
+
 class Simulation:
     """The recorded steps of a run, and how long they take under changes.
 
     Args:
         graph: The dependencies of the recording.
-        tables: The tables of the run; those needed are ``gpu_work``, ``operations``, ``steps``,
-            ``collectives`` and ``sim_spans``.
+        tables: The tables of the run, with NEEDED and ``sim_spans``.
         stalls: Unexplained time that every replay takes as given.
     """
 
@@ -62,6 +66,7 @@ class Simulation:
         self.graph, self.tables = graph, tables
         self.index = Index(graph, stall_edges(graph, stalls))
         self._replayed: dict[str, Replay] = {}
+        self._saved_ms: dict[bytes, float] = {}
 
     @classmethod
     def of(cls, tables: Mapping[str, pl.DataFrame], info: SimulationInfo | None) -> "Simulation":
@@ -70,7 +75,7 @@ class Simulation:
         Raises:
             NotSimulatedError: Step times of this run cannot be simulated.
         """
-        if info is None:
+        if info is None or not {*NEEDED} <= tables.keys():
             raise NotSimulatedError(
                 "the run is from before step times were simulated; analyze the trace again"
             )
@@ -113,6 +118,23 @@ class Simulation:
         return [int(thread) for thread in found]
 
     @cached_property
+    def call_starts(self) -> pl.DataFrame:
+        """The calls in the graph and when they start (``uid, thread, start_ns``)."""
+        starts = np.flatnonzero(self.graph.what == What.CALL_START)
+        return pl.DataFrame(
+            {
+                C.uid: self.graph.uid[starts],
+                C.thread: self.graph.thread[starts].astype(np.int64),
+                C.start_ns: self.graph.time[starts] + self.graph.first_ns,
+            }
+        )
+
+    @cached_property
+    def compute_saved_ms(self) -> float:
+        """What all steps together gain if no kernel took any time: less GPU work saves no more."""
+        return self.steps_saved_ms([ScaleGpu(work=Work(category=COMPUTE), factor=0)])
+
+    @cached_property
     def waiting_calls(self) -> Int64s:
         """The calls that wait for GPU work."""
         return np.unique(self.graph.uid[self.index.waiting_calls])
@@ -128,7 +150,16 @@ class Simulation:
 
     def steps_saved_ms(self, changes: Iterable[Change]) -> float:
         """Return what all steps together gain."""
-        return (sum(self.recorded.steps_ns) - sum(self.replay(changes).steps_ns)) / 1e6
+        together = Several(changes=tuple(changes))
+        key = sha256(together.model_dump_json().encode()).digest()
+        if (known := self._saved_ms.get(key)) is None:
+            times = self.node_times(together.changes)
+            steps_ns = int(np.diff(self.step_bounds(times)).sum())
+            known = (sum(self.recorded.steps_ns) - steps_ns) / 1e6
+            if len(self._saved_ms) >= MAX_SAVED:
+                self._saved_ms.clear()
+            self._saved_ms[key] = known
+        return known
 
     def saved_ns(self, changes: Iterable[Change]) -> int:
         """Return what the window gains; negative if it takes longer."""
@@ -152,8 +183,10 @@ class Simulation:
         return low
 
     def path_parts(self, replay: Replay) -> list[PathPart]:
-        """Return the parts of the critical path of a replay, GPU work by category."""
-        return path_parts(self.graph, replay.path, self._names_of_work)
+        """Return the parts of the critical path of a replay: GPU work by category, host time by
+        cause."""
+        spans = self.tables["sim_spans"]
+        return path_parts(self.graph, replay.path, self._names_of_work, spans)
 
     @cached_property
     def _names_of_work(self) -> dict[int, str]:

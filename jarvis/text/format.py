@@ -9,6 +9,7 @@ from typing import Any
 from jarvis.core.dtypes import find_dtype
 from jarvis.core.literals import parse_literal
 
+MINUS = "\N{MINUS SIGN}"
 MISSING = "—"
 """A table cell without a value."""
 

@@ -13,8 +13,10 @@ from polars.exceptions import PolarsError
 from jarvis.core.errors import NotARunError
 from jarvis.core.workspace import RunPaths, is_comparison
 from jarvis.validation.recorded_names import RecordedNames
+from jarvis.validation.replayed_steps import RecordedSteps
 
 REPORT_KINDS = ("fair", "rough")
+NOT_SIMULATED = "not simulated"
 
 Json = dict[str, Any]
 
@@ -125,6 +127,17 @@ class RunFiles:
         known."""
         found: Json = self.manifest["totals"].get("step") or {}
         return found if found.get("step_ms") else {}
+
+    @cached_property
+    def recorded_steps(self) -> RecordedSteps | None:
+        """Return the steps to replay, or None if they are not simulated."""
+        info = self.manifest.get("simulation")
+        if info is None or info["quality"]["grade"] == NOT_SIMULATED:
+            return None
+        nodes, edges, steps = map(self.table, ("sim_nodes", "sim_edges", "steps"))
+        if nodes is None or edges is None or steps is None:
+            return None
+        return RecordedSteps(nodes, edges, steps, info)
 
     def table(self, name: str) -> pl.DataFrame | None:
         """Return a stored table; None if the run has none of this name."""

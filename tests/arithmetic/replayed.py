@@ -1,39 +1,174 @@
-"""What the steps gain without some GPU work: the stored graph, replayed in plain Python."""
+"""What the steps gain under the changes of a finding: the stored graph in plain Python."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Iterable
 from functools import cached_property
-from itertools import pairwise
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from tests.arithmetic.recorded_steps import RecordedSteps, Times
 from tests.arithmetic.run_directory import RunDirectory
+from tests.arithmetic.units import quantities_of
 
 DURATION, HOST, LAUNCH, STREAM, SYNC, FIRST, LAST, UNLINKED = 0, 1, 2, 3, 5, 7, 8, 9
-CALL_START, CALL_END, GPU_END, MARK, BEGIN, END = 0, 1, 3, 4, 5, 6
+CALL_START, CALL_END, MARK = 0, 1, 4
+REMOVED = -(1 << 62)
 
-Times = list[int]
+FUSED = ("fusible_chain", "gemm_epilogue")
+SPANS_OF = ("data_loading", "allocator", "kernel_loading")
+HELD = ("kernel_loading", "allocator")
+
+Row = dict[str, Any]
+Spans = Iterable[tuple[int, int, int]]
+"""Thread, start and end."""
 
 
-def gain_ms(run: RunDirectory, own: list[dict[str, Any]], *, is_removed: bool) -> float | None:
-    """What all steps together gain if GPU events take no time; if they are removed, their launches
-    neither, nor the host time of the operators that launch them and from launch to launch of them.
-    None if the steps of the run are not simulated."""
+def replayed_savings(
+    run: RunDirectory, finding: Row, own: list[Row], saving: tuple[float, float, float]
+) -> tuple[float, float, float] | None:
+    """The step time saved at each end of a saving of kernel time in ms; None if the steps of the
+    run are not simulated."""
+    if (graph := _graph(run)) is None:
+        return None
+    pool = finding["time_pool"] or ""
+    if pool.startswith("idle"):
+        cause = pool.removeprefix("idle").strip()
+        low, mid, high = (_idle(run, graph, cause, end) for end in ("low", "mid", "high"))
+    elif pool.startswith("exposed communication"):
+        uids = [event["uid"] for event in run.table("collectives")]
+        low = mid = high = graph.gain_ms(graph.without(uids))
+    elif pool.startswith("exposed copies"):
+        direction = pool.removeprefix("exposed copies").strip()
+        copies = [event for event in run.table("gpu_work") if event["kind"] == "copy"]
+        own = [event for event in copies if direction in ("", event["direction"])]
+        low, mid, high = (_shorter(graph, own, ms, is_copy=True) for ms in saving)
+    elif finding["check"] in FUSED:
+        return _fused(run, graph, finding, own, saving)
+    else:
+        low, mid, high = (_shorter(graph, own, ms, is_copy=False) for ms in saving)
+    return low, mid, high
+
+
+def without_kernels_ms(run: RunDirectory) -> float:
+    """What all steps gain if no kernel takes time."""
+    graph = _graph(run)
+    assert graph is not None
+    kernels = [event["uid"] for event in run.table("gpu_work") if event["kind"] == "compute"]
+    return graph.gain_ms(graph.without(kernels))
+
+
+def _idle(run: RunDirectory, graph: "_Graph", cause: str, end: str) -> float:
+    if cause == "launch_bound" and end == "high":
+        return graph.gain_ms(graph.merged())
+    if cause == "synchronization":
+        return graph.gain_ms(graph.without_waits())
+    if cause in SPANS_OF:
+        spans = [_span(span) for span in graph.spans if span["cause"] == cause]
+    else:
+        gaps = [g for g in run.table("step_gaps") if cause in ("", g["cause"], g["place"])]
+        threads = {
+            thread
+            for what, thread in zip(graph.what, graph.thread, strict=True)
+            if what == CALL_START
+        }
+        spans = [
+            (thread, gap["start_ns"], gap["start_ns"] + gap["dur_ns"])
+            for gap in gaps
+            for thread in threads
+        ]
+    factor = 0.5 if end == "low" else 0.0
+    return graph.gain_ms(graph.without_host(list(graph.weight), spans, factor))
+
+
+def _span(span: Row) -> tuple[int, int, int]:
+    return span["thread"], span["start_ns"], span["end_ns"]
+
+
+def _shorter(graph: "_Graph", own: list[Row], saved_ms: float, *, is_copy: bool) -> float:
+    """Kernels that take less time, or are removed with their launches if that is all of it."""
+    whole_ns = sum(event["dur_ns"] for event in own)
+    if not whole_ns:
+        return 0.0
+    factor = 1 - saved_ms / (whole_ns / 1e6)
+    uids = [event["uid"] for event in own]
+    if factor < 1e-6:
+        return graph.gain_ms(graph.removed(list(graph.weight), uids, keeps_stream=True))
+    weights = graph.scaled(list(graph.weight), uids, factor)
+    if is_copy:
+        weights = graph.without_waits(weights, {event["launch_uid"] for event in own})
+    return graph.gain_ms(weights)
+
+
+def _fused(
+    run: RunDirectory, graph: "_Graph", finding: Row, own: list[Row], saving: tuple[float, ...]
+) -> tuple[float, float, float]:
+    """One kernel for each instance, without the launches of the others and the host time between,
+    as long as that saves no more than if no kernel took time."""
+    number = int(quantities_of(finding)["instances"])
+    size = int(quantities_of(finding)["kernels"]) // number
+    chains = _instances(run, graph, {event["uid"] for event in own}, size)[:number]
+    if not chains:
+        low, mid, high = (_shorter(graph, own, ms, is_copy=False) for ms in saving)
+        return low, mid, high
+    chained = {event["uid"] for chain in chains for event in chain}
+    rest = [event for event in own if event["uid"] not in chained]
+    part = len(chains) / number
+
+    def gain(saved_ms: float, *, has_host: bool) -> float:
+        weights = list(graph.weight)
+        chain_ns = sum(event["dur_ns"] for chain in chains for event in chain)
+        factor = max(0.0, 1 - saved_ms * part / (chain_ns / 1e6)) if chain_ns else 1.0
+        rest_ns = sum(event["dur_ns"] for event in rest)
+        if part < 1 and rest_ns:
+            share = max(0.0, 1 - saved_ms * (1 - part) / (rest_ns / 1e6))
+            weights = graph.scaled(weights, [event["uid"] for event in rest], share)
+        for first, *others in chains:
+            whole_ns = first["dur_ns"] + sum(event["dur_ns"] for event in others)
+            weights[graph.duration_of[first["uid"]]] = round(whole_ns * factor)
+        others = [event["uid"] for chain in chains for event in chain[1:]]
+        weights = graph.removed(weights, others, keeps_stream=False)
+        if has_host:
+            spans = [span for chain in chains if (span := graph.launching(chain))]
+            weights = graph.without_host(weights, spans, 0.0)
+        return graph.gain_ms(weights)
+
+    for has_host in (True, False):
+        if gain(saving[2], has_host=has_host) <= without_kernels_ms(run):
+            low, mid, high = (gain(ms, has_host=has_host) for ms in saving)
+            return low, mid, high
+    low, mid, high = (_shorter(graph, own, ms, is_copy=False) for ms in saving)
+    return low, mid, high
+
+
+def _instances(
+    run: RunDirectory, graph: "_Graph", own: Collection[int], size: int
+) -> list[list[Row]]:
+    """Kernels of a chain that follow each other on a stream, shortest host time first."""
+    ordered = sorted(
+        run.table("gpu_work"),
+        key=lambda e: (e["device"] or 0, e["stream"] or 0, e["ts_ns"], e["uid"]),
+    )
+    found: list[list[Row]] = []
+    for (_, is_own), group in groupby(
+        ordered, lambda e: ((e["device"], e["stream"]), e["uid"] in own)
+    ):
+        events = list(group)
+        if is_own:
+            found += [events[at : at + size] for at in range(0, len(events) - size + 1, size)]
+
+    def host_ns(chain: list[Row]) -> float:
+        starts = [graph.start_of.get(event["launch_uid"]) for event in (chain[0], chain[-1])]
+        return float("inf") if None in starts else starts[1] - starts[0]  # type: ignore[operator]
+
+    return sorted(found, key=host_ns)
+
+
+def _graph(run: RunDirectory) -> "_Graph | None":
+    """The graph of the run; that of the last one asked for is in memory."""
     info = run.manifest["simulation"]
     if info is None or info["quality"]["grade"] == "not simulated":
         return None
-    key = run.root, frozenset(event["uid"] for event in own), is_removed
-    if key not in _GAINS:
-        _GAINS[key] = _graph(run).gain_ms(own, is_removed=is_removed)
-    return _GAINS[key]
-
-
-_GAINS: dict[tuple[Path, frozenset[int], bool], float] = {}
-"""What has been replayed: many tests ask for the same."""
-
-
-def _graph(run: RunDirectory) -> "_Graph":
-    """The graph of the run; that of the last one asked for is in memory."""
     if run.root not in _LAST:
         _LAST.clear()
         _LAST[run.root] = _Graph(run)
@@ -43,167 +178,148 @@ def _graph(run: RunDirectory) -> "_Graph":
 _LAST: "dict[Path, _Graph]" = {}
 
 
-class _Graph:
-    """The tables of a run as lists."""
+class _Graph(RecordedSteps):
+    """The recorded steps and what changes mean in them."""
 
-    def __init__(self, run: RunDirectory) -> None:
-        self.info = run.manifest["simulation"]
-        self.first_ns = self.info["first_ns"]
-        self.steps = run.table("steps")
-        nodes, edges = run.table("sim_nodes"), run.table("sim_edges")
-        self.what, self.uid, self.time = (
-            [node[name] for node in nodes] for name in ("what", "uid", "t_ns")
-        )
-        self.thread = [node["thread"] for node in nodes]
-        self.spans = run.table("sim_spans")
-        self.src, self.dst, self.kind, self.weight = (
-            [edge[name] for edge in edges] for name in ("src", "dst", "kind", "w_ns")
-        )
-        stalls = {(stall["uid"], stall["ns"]) for stall in self.info["quality"]["stalls"]}
-        self.stalls = {
-            place: edge["w_ns"] - edge["nominal_ns"]
-            for place, edge in enumerate(edges)
-            if edge["is_binding"]
-            and (self.uid[edge["dst"]], edge["w_ns"] - edge["nominal_ns"]) in stalls
+    @cached_property
+    def edges(self) -> list[tuple[int, int, int]]:
+        return list(zip(self.kind, self.src, self.dst, strict=True))
+
+    @cached_property
+    def start_of(self) -> dict[int, int]:
+        """When a call starts, by its uid."""
+        return {
+            uid: time
+            for what, uid, time in zip(self.what, self.uid, self.time, strict=True)
+            if what == CALL_START
         }
-        assert self._replay(self.weight) == self.time
 
-    def gain_ms(self, own: list[dict[str, Any]], *, is_removed: bool) -> float:
-        """What the steps gain without GPU events."""
-        weights = self._without({event["uid"] for event in own}, with_launches=is_removed)
-        if is_removed:
-            launchers = {event["launcher_uid"] for event in own}
-            calls = {event["launch_uid"] for event in own}
-            weights = self._without_host(weights, launchers, calls)
-        for place, left in self.stalls.items():
-            weights[place] = max(weights[place], left)
-        recorded, changed = (
-            sum(self._measured(self.time)),
-            sum(self._measured(self._replay(weights))),
-        )
-        return (recorded - changed) / 1e6
-
-    def _without(self, uids: Collection[int], *, with_launches: bool) -> Times:
-        kinds = list(zip(self.kind, self.src, self.dst, strict=True))
-        removed = {
-            src
-            for kind, src, dst in kinds
-            if kind == DURATION and self.what[dst] == GPU_END and self.uid[dst] in uids
+    @cached_property
+    def thread_of(self) -> dict[int, int]:
+        return {
+            uid: thread
+            for what, uid, thread in zip(self.what, self.uid, self.thread, strict=True)
+            if what == CALL_START
         }
-        launching = {
-            src for kind, src, dst in kinds if kind in (LAUNCH, UNLINKED) and dst in removed
+
+    @cached_property
+    def launches(self) -> set[int]:
+        """The nodes from which work is launched."""
+        return {src for kind, src, _ in self.edges if kind == LAUNCH}
+
+    @cached_property
+    def waits(self) -> set[int]:
+        """The ends of calls that wait for GPU work."""
+        return {dst for kind, _, dst in self.edges if kind == SYNC}
+
+    def launching(self, chain: list[Row]) -> tuple[int, int, int] | None:
+        """The host time from the first to the last launch of a chain, if one thread launches it."""
+        calls = [event["launch_uid"] for event in chain]
+        starts = [self.start_of.get(call) for call in calls]
+        threads = {self.thread_of.get(call) for call in calls}
+        if None in starts or len(threads) != 1 or starts != sorted(starts):  # type: ignore[type-var]
+            return None
+        first, last = (self.start_of[call] + self.first_ns for call in (calls[0], calls[-1]))
+        return self.thread_of[calls[0]], first, last
+
+    def scaled(self, weights: Times, uids: Iterable[int], factor: float) -> Times:
+        for uid in uids:
+            place = self.duration_of[uid]
+            weights[place] = round(self.weight[place] * factor)
+        return weights
+
+    def removed(self, weights: Times, uids: Collection[int], *, keeps_stream: bool) -> Times:
+        """GPU events without time, the gap before them, and the launches of their calls."""
+        starts = {self.src[self.duration_of[uid]] for uid in uids}
+        for uid in uids:
+            weights[self.duration_of[uid]] = 0
+        calls = {
+            src for kind, src, dst in self.edges if kind in (LAUNCH, UNLINKED) and dst in starts
         }
-        changed = list(self.weight)
-        for place, (kind, src, dst) in enumerate(kinds):
-            is_call = kind == DURATION and self.what[dst] == CALL_END
-            if kind == DURATION and src in removed:
-                changed[place] = 0
-            elif with_launches and kind == STREAM and dst in removed:
-                changed[place] = min(changed[place], 0)
-            elif with_launches and is_call and (src in launching or dst in launching):
-                changed[place] = 0
-        return changed
+        on_stream = {dst for kind, _, dst in self.edges if kind == STREAM and dst in starts}
+        for place, (kind, src, dst) in enumerate(self.edges):
+            if kind == STREAM and dst in starts:
+                weights[place] = min(weights[place], 0)
+            elif kind in (LAUNCH, UNLINKED) and dst in on_stream and not keeps_stream:
+                weights[place] = REMOVED
+            elif kind == DURATION and self.what[dst] == CALL_END and {src, dst} & calls:
+                weights[place] = 0
+        return weights
 
-    def _between(self, calls: Collection[int]) -> list[tuple[int, int, int]]:
-        """Thread and times from the first to the last of calls that launch one after the other."""
-        launching = {src for kind, src in zip(self.kind, self.src, strict=True) if kind == LAUNCH}
-        ordered = sorted(
-            (self.thread[node], self.time[node], self.uid[node])
-            for node in launching
-            if self.what[node] == CALL_START
-        )
-        found: list[tuple[int, int, int]] = []
-        before: tuple[int, bool] | None = None
-        for thread, at, uid in ordered:
-            if uid in calls and before == (thread, True):
-                found[-1] = thread, found[-1][1], at
-            elif uid in calls:
-                found.append((thread, at, at))
-            before = thread, uid in calls
-        return found
-
-    def _without_host(
-        self, weights: Times, launchers: Collection[int], calls: Collection[int]
+    def without_waits(
+        self, given: Times | None = None, calls: Collection[int] | None = None
     ) -> Times:
-        """The weights without the host time of calls; calls inside them that launch or wait keep
-        theirs, unless they load code or allocate."""
+        """Calls that wait for nothing, by default all."""
+        weights = list(self.weight) if given is None else given
+        ends = {node for node in self.waits if calls is None or self.uid[node] in calls}
+        for place, (kind, src, dst) in enumerate(self.edges):
+            if dst in ends and kind == SYNC:
+                weights[place] = REMOVED
+            elif dst in ends and kind == DURATION:
+                weights[place] = min(self.time[dst] - self.time[src], self.constants["call"])
+        return weights
+
+    def merged(self) -> Times:
+        """One graph launch for launches of a thread without a wait, mark or loading in between."""
+        loads = sorted(
+            time - self.first_ns
+            for span in self.spans
+            if span["cause"] == "data_loading"
+            for time in (span["start_ns"], span["end_ns"])
+        )
+        waiting = {self.uid[node] for node in self.waits}
+        stretch, groups = 0, dict[tuple[int, int], list[int]]()
+        for node, what in enumerate(self.what):
+            if what == MARK or (what == CALL_START and self.uid[node] in waiting):
+                stretch += 1
+            elif what == CALL_START and node in self.launches:
+                loaded = bisect_right(loads, self.time[node])
+                groups.setdefault((self.thread[node], stretch + loaded), []).append(node)
+        held = {span["uid"] for span in self.spans if span["cause"] in HELD}
+        end_of = {src: dst for kind, src, dst in self.edges if kind == DURATION}
+        weights = list(self.weight)
+        for (thread, _), nodes in groups.items():
+            if len(nodes) < 2:
+                continue
+            first, last = nodes[0], end_of[nodes[-1]]
+            for place, (kind, src, dst) in enumerate(self.edges):
+                starts, stops = (
+                    first <= node <= last
+                    and self.thread[node] == thread
+                    and self.what[node] <= CALL_END
+                    for node in (src, dst)
+                )
+                is_held = self.what[dst] == CALL_END and self.uid[dst] in held
+                if kind in (HOST, DURATION) and starts and stops:
+                    is_first = kind == DURATION and src == first
+                    weights[place] = weights[place] if is_held or is_first else 0
+                elif kind in (LAUNCH, UNLINKED) and starts:
+                    weights[place] = min(weights[place], self.constants["launch"])
+        return weights
+
+    def without_host(self, weights: Times, spans: Spans, factor: float) -> Times:
+        """The weights without a part of host time; calls inside that launch or wait keep theirs,
+        unless they load code or allocate."""
         of_thread: dict[int, list[tuple[int, int]]] = {}
-        for span in self.spans:
-            if span["uid"] in launchers:
-                times = (span["start_ns"] - self.first_ns, span["end_ns"] - self.first_ns)
-                of_thread.setdefault(span["thread"], []).append(times)
-        for thread, start, end in self._between(calls):
-            of_thread.setdefault(thread, []).append((start, end))
-        disjoint = {thread: _union(spans) for thread, spans in of_thread.items()}
-        kinds = list(zip(self.kind, self.src, self.dst, strict=True))
-        launching = {src for kind, src, _ in kinds if kind == LAUNCH}
-        waiting = {dst for kind, _, dst in kinds if kind == SYNC}
-        causes = ("kernel_loading", "allocator")
-        held = {span["uid"] for span in self.spans if span["cause"] in causes}
-        changed = list(weights)
-        for place, (kind, src, dst) in enumerate(kinds):
+        for thread, start, end in spans:
+            times = start - self.first_ns, end - self.first_ns
+            of_thread.setdefault(thread, []).append(times)
+        disjoint = {thread: _union(found) for thread, found in of_thread.items()}
+        held = {span["uid"] for span in self.spans if span["cause"] in HELD}
+        for place, (kind, src, dst) in enumerate(self.edges):
             is_call = kind == DURATION and self.what[dst] == CALL_END
-            if changed[place] <= 0 or not (is_call or kind in (HOST, FIRST, LAST)):
+            if weights[place] <= 0 or not (is_call or kind in (HOST, FIRST, LAST)):
                 continue
             start, length = self.time[src], self.weight[place]
             lost = max(
-                _overlap(disjoint.get(thread, []), start, start + length)
+                _overlap(disjoint.get(thread, []), start, start + max(length, 0))
                 for thread in (self.thread[src], self.thread[dst])
             )
-            launches = src in launching and self.uid[dst] not in held
-            if is_call and (launches or dst in waiting or lost < length):
+            launches = src in self.launches and self.uid[dst] not in held
+            if is_call and (launches or dst in self.waits or lost < length):
                 continue
-            changed[place] = max(changed[place] - lost, 0)
-        return changed
-
-    def _replay(self, weights: Times) -> Times:
-        times: list[int | None] = [None] * len(self.what)
-        for src, dst, weight in zip(self.src, self.dst, weights, strict=True):
-            reached = (times[src] or 0) + weight
-            now = times[dst]
-            times[dst] = reached if now is None else max(now, reached)
-        return [time or 0 for time in times]
-
-    @cached_property
-    def _measured(self) -> Callable[[Times], Times]:
-        """How long each step takes, as the table of steps times them."""
-        marks, (end,), (begin,) = (
-            [node for node, found in enumerate(self.what) if found == what]
-            for what in (MARK, END, BEGIN)
-        )
-        if not marks or self.steps[0]["source"] == "recording":
-            return lambda times: [times[end] - times[begin]]
-        if self.steps[0]["timed_by"] == "marks":
-            return lambda times: _between(times, [*marks[:-1], end])
-        by_gpu = self._by_gpu(marks)
-        if self.steps[0]["source"] == "engine":
-            return by_gpu
-        return lambda times: max(by_gpu(times), _between(times, marks), key=sum)
-
-    def _by_gpu(self, marks: list[int]) -> Callable[[Times], Times]:
-        start_ns = min(s["start_ns"] for s in self.steps if s["dur_ns"] is not None)
-        start_ns -= self.first_ns
-        at = [self.time[mark] for mark in marks]
-        kinds = list(zip(self.kind, self.src, self.dst, strict=True))
-        ends = {src: dst for kind, src, dst in kinds if kind == DURATION}
-        own: dict[int, list[int]] = {}
-        for kind, src, dst in kinds:
-            step = bisect_right(at, self.time[src]) - 1
-            if kind == LAUNCH and step >= 0 and self.time[src] <= at[-1]:
-                own.setdefault(min(step, len(marks) - 2), []).append(dst)
-        starts = [n for nodes in own.values() for n in nodes if self.time[n] >= start_ns]
-
-        def measured(times: Times) -> Times:
-            reached = [min(times[node] for node in starts)]
-            for step in sorted(own):
-                reached.append(max(reached[-1], *(times[ends[node]] for node in own[step])))
-            return _between(reached, list(range(len(reached))))
-
-        return measured
-
-
-def _between(times: Times, places: list[int]) -> Times:
-    return [times[b] - times[a] for a, b in pairwise(places)]
+            weights[place] = max(weights[place] - round((1 - factor) * lost), 0)
+        return weights
 
 
 def _union(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from typing import Any
 
-from tests.arithmetic.replayed import gain_ms
+from tests.arithmetic.replayed import FUSED, replayed_savings, without_kernels_ms
 from tests.arithmetic.run_directory import Row, RunDirectory
 from tests.arithmetic.units import (
     DOUBTFUL_CAUSES,
@@ -300,7 +300,8 @@ def gain_of(finding: dict[str, Any]) -> float:
 def step_saving_of(
     run: RunDirectory, finding: dict[str, Any], saving: Saving, facts: Facts
 ) -> Saving | None:
-    """The same saving within what bounds the steps; None if they are not known.
+    """The same saving of step time, by replays or within what bounds the steps; None if they are
+    not known.
 
     Idle time at the edges of steps can lie outside the GPU window.
     """
@@ -308,12 +309,7 @@ def step_saving_of(
     if steps["step_ms"] is None:
         return None
     pool = finding["time_pool"]
-    if finding["check"] in ("step_edges", "idle_causes"):
-        (idle_ms,) = facts["edges_ms" if finding["check"] == "step_edges" else "own_cause_ms"]
-        saving = 0.0, idle_ms / 2, idle_ms
-    if pool is None:
-        limit = min(steps["kernels_ms"], _running_ms(run, finding, steps))
-    else:
+    if pool is not None:
         names = {
             "idle": "idle_ms",
             "exposed communication": "comm_ms",
@@ -322,29 +318,23 @@ def step_saving_of(
         limit = next(steps[name] for start, name in names.items() if pool.startswith(start))
         if _is_awaited(finding, steps):
             limit = min(limit, steps["kernels_ms"])
-    replayed = _replayed_ms(run, finding)
-    limit = limit if replayed is None else min(limit, replayed)
+    replays = replayed_savings(run, finding, _own_work(run, finding), saving)
+    if replays is not None:
+        limit = without_kernels_ms(run) if pool is None else limit
+        if not finding["impact"]["is_interval"]:
+            ends = [min(max(each, 0.0), limit) for each in sorted(replays)]
+            if pool is None and finding["check"] not in FUSED:
+                ends = [min(end, kernel_ms) for end, kernel_ms in zip(ends, saving, strict=True)]
+            return ends[0], ends[1], ends[2]
+        limit = min(limit, *replays[2:])
+    elif pool is None:
+        limit = min(steps["kernels_ms"], _running_ms(run, finding, steps))
+    elif finding["check"] in ("step_edges", "idle_causes"):
+        (idle_ms,) = facts["edges_ms" if finding["check"] == "step_edges" else "own_cause_ms"]
+        saving = 0.0, idle_ms / 2, idle_ms
     factor = min(1.0, limit / saving[2]) if saving[2] > 0 else 0.0
     low, mid, high = (factor * end for end in saving)
     return low, mid if mid < high else (low + high) / 2, high
-
-
-def _replayed_ms(run: RunDirectory, finding: dict[str, Any]) -> float | None:
-    """What the replayed steps gain without the GPU work of the finding; None if it has none."""
-    pool = finding["time_pool"] or ""
-    if pool.startswith("idle"):
-        return None
-    is_removed = finding["check"] not in FASTER
-    if pool.startswith("exposed communication"):
-        own, is_removed = run.table("collectives"), False
-    elif pool.startswith("exposed copies"):
-        direction = pool.removeprefix("exposed copies").strip()
-        copies = [event for event in run.table("gpu_work") if event["kind"] == "copy"]
-        own = [event for event in copies if direction in ("", event["direction"])]
-    else:
-        own = _own_work(run, finding)
-    gain = gain_ms(run, own, is_removed=is_removed) if own else None
-    return None if gain is None else max(0.0, gain)
 
 
 def _own_work(run: RunDirectory, finding: dict[str, Any]) -> list[dict[str, Any]]:

@@ -31,17 +31,16 @@ def test_the_saving_of_the_card_is_that_of_the_waterfall_and_of_the_findings(
     findings = [f for result in sample_run.results.values() for f in result.findings]
     for target in (80, 60):
         moved = [
-            f.model_copy(update={"impact": reprojected(f, target, sample_run.manifest)})
-            for f in findings
+            f.model_copy(update={"impact": reprojected(f, target, sample_run)}) for f in findings
         ]
-        expected = savings.disjoint_saving_ms(moved, totals)
+        expected = savings.together_ms(moved, totals, sample_run.simulation)
         found = projected_savings(sample_run, target)
         assert total_ms(found) == pytest.approx(expected)
         page = filed("overview", analysis=sample_id, overview_target=str(target))
         assert metric(page, "Saving") == milliseconds(expected)
         left = milliseconds(savings.whole_ms(totals) - expected)
         assert any(f"could become {left}**" in m.value for m in page.markdown)
-    assert savings.disjoint_saving_ms(findings, totals) == pytest.approx(
+    assert savings.together_ms(findings, totals, sample_run.simulation) == pytest.approx(
         total_ms(projected_savings(sample_run, impact.TARGET_PCT))
     )
 
@@ -65,7 +64,10 @@ def test_savings_together_are_no_more_than_the_time(sample_run: Run) -> None:
 
     assert totals.step is not None
     short = replace(totals, step=replace(totals.step, step_ms=3.0))
-    run = replace(sample_run, manifest=sample_run.manifest.model_copy(update={"totals": short}))
+    run = replace(
+        sample_run,
+        manifest=sample_run.manifest.model_copy(update={"totals": short, "simulation": None}),
+    )
     assert total_ms(projected_savings(run, 80)) == pytest.approx(3.0)
 
 

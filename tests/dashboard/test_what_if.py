@@ -16,13 +16,13 @@ from streamlit.testing.v1 import AppTest
 from jarvis.core.errors import ChangeError
 from jarvis.dashboard.pages.what_if.critical_path import path_rows
 from jarvis.dashboard.pages.what_if.suggestions import own_time
-from jarvis.pipeline.simulated_steps import MINUS, PathShare, simulated
+from jarvis.pipeline.simulated_steps import PathShare, simulated
 from jarvis.run import Run
 from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission, submit
 from jarvis.simulation.path import UNEXPLAINED
 from jarvis.simulation.quality import Stall
-from jarvis.text.format import milliseconds
+from jarvis.text.format import MINUS, milliseconds
 from tests.builders import trace
 from tests.dashboard.conftest import Draw
 

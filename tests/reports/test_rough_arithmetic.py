@@ -1,6 +1,7 @@
 """What the report for those who audit it works out: savings, priorities, joins."""
 
 import re
+from dataclasses import replace
 
 from jarvis.findings import Priority
 from jarvis.impact import bounded_impact, modelled_impact
@@ -33,7 +34,9 @@ def test_the_rough_report_works_out_each_saving_and_priority(sample: Analyzed) -
     assert lines[1].endswith("Grade HIGH → High.")
     assert "saving 0.100 ms of 0.300 ms (upper bound); 0.100 ms / " in lines[2]
     assert "not quantifiable from trace data." in lines[3]
-    assert "Sum, 0.450 ms: P1, P2. The others" in rough
+    assert "Together, " in rough
+    estimated = replace(run, manifest=run.manifest.model_copy(update={"simulation": None}))
+    assert "Sum, 0.450 ms: P1, P2. The others" in rough_markdown(estimated)
 
 
 def test_the_rough_report_joins_the_top_operations_with_their_rows(sample: Analyzed) -> None:

@@ -267,3 +267,15 @@ def test_27_events_of_the_host_alone(replay: Replay) -> None:
     r = replay(Tiny().call("Record", 0, 10).call("Record", 50, 10).op("op", 0, 60))
     assert r.step_us == 60
     assert r.gain_us(host((10, 50))) == 40
+
+
+def test_host_time_on_the_path_by_cause(replay: Replay) -> None:
+    loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    tiny = Tiny().annotation(loader, 0, 450).op("aten::mm", 460, 506).call("L", 500)
+    r = replay(tiny.kernel("a", 510, 100))
+    parts = {part.name: part.ns / US for part in r.simulation.path_parts(r.simulation.recorded)}
+    assert sum(parts.values()) == r.step_us == 610
+    assert parts["data loading"] == 450
+    assert parts["operators"] == 40
+    assert parts["host work"] == 10
+    assert parts["a"] == 100

@@ -103,13 +103,19 @@ class Tiny:
         trace = self.read(folder)
         tables, info = simulation_tables(trace)
         steps = {"steps": pl.DataFrame(schema={C.source: pl.String})}
+        launched = trace.launches.select(
+            pl.col(C.gpu_uid).alias(C.uid), pl.col(C.runtime_uid).alias(C.launch_uid)
+        )
         work = trace.gpu_events.select(
             C.uid,
             C.name,
+            C.ts_ns,
             C.dur_ns,
+            C.device,
+            C.stream,
             pl.col(C.uid).alias(C.operation_uid),
             pl.lit("compute").alias(C.kind),
-        )
+        ).join(launched, on=C.uid, how="left")
         rows = work.select(
             C.uid,
             pl.col(C.name).alias(C.category),

@@ -9,8 +9,8 @@ from pydantic import JsonValue
 
 from jarvis.dashboard.session import selection
 from jarvis.dashboard.widgets.elements import lazy_expander
-from jarvis.findings import Finding, Impact, OpRef, Priority, Severity, shown_evidence
-from jarvis.text.format import count, counted, decimal, milliseconds, percent
+from jarvis.findings import IDLE_POOL, Finding, Impact, OpRef, Priority, Severity, shown_evidence
+from jarvis.text.format import MINUS, count, counted, decimal, milliseconds, percent
 from jarvis.text.markdown import code, escape, prose, shortened
 from jarvis.text.quantities import title_of
 
@@ -42,6 +42,9 @@ def facts_of(metric: JsonValue) -> Mapping[str, Any]:
 
 
 OPERATIONS_SHOWN = 8
+HIDDEN_PART = 0.01
+"""A larger part of the kernel time saved than this that the step does not gain is shown."""
+
 PRIORITY_COLORS = {
     Priority.CRITICAL: "red",
     Priority.HIGH: "orange",
@@ -122,33 +125,46 @@ def _card(finding: Finding, gain: Impact | None, key: str, select: Select) -> No
 
 
 def saving_label(gain: Impact) -> str:
-    """Return the saving of a finding for its heading."""
-    if gain.is_interval:
-        return f"saves up to {milliseconds(gain.gain_ms)}"
-    if gain.gain_ms > 0:
-        return f"saves {milliseconds(gain.gain_ms)}"
-    return "no saving at this target" if gain.saved_ms.mid <= 0 else "the step stays as long"
+    """Return the saving of a finding for its heading: of step time, if that is known."""
+    if gain.gain_ms <= 0:
+        return "no saving at this target" if gain.saved_ms.mid <= 0 else "step unchanged"
+    saved = f"{_less(gain.gain_ms)} ({MINUS}{percent(gain.gain_pct)})"
+    if gain.step_ms is None:
+        return f"kernel time {_less(gain.gain_ms)}"
+    return f"step time {'up to ' if gain.is_interval else ''}{saved}"
+
+
+def _less(saved_ms: float) -> str:
+    return f"{MINUS}{milliseconds(saved_ms)}"
 
 
 def _impact_line(finding: Finding, gain: Impact) -> str:
+    """Return the step time that a finding saves, and the kernel time, of which some is hidden."""
     saved, step = gain.saved_ms, gain.step_ms
     compute = f"{percent(gain.compute_pct.mid)} of compute, " if finding.operations else ""
     target = "" if gain.target_pct is None else f" at {percent(gain.target_pct)} of the roofline"
-    gpu_time = (
-        f"{milliseconds(saved.mid)}{target} (low {milliseconds(saved.low)}, "
-        f"high {milliseconds(saved.high)}): {compute}{percent(gain.e2e_pct.mid)} of the GPU window "
-        f"· {gain.method}"
+    is_idle = (finding.time_pool or "").startswith(IDLE_POOL)
+    kernels = (
+        f"**{'Idle' if is_idle else 'Kernel'} time** · {_less(saved.mid)}{target} "
+        f"(low {milliseconds(saved.low)}, high {milliseconds(saved.high)}): "
+        f"{compute}{percent(gain.e2e_pct.mid)} of the GPU window · {gain.method}"
     )
     if step is None:
-        return f"**Impact** · saves {gpu_time}"
-    share = f"{percent(gain.gain_pct)} of the step"
-    saves = (
-        f"saves up to {milliseconds(step.high)} ({share}), depending on the other ranks"
-        if gain.is_interval
-        else f"saves {milliseconds(gain.gain_ms)} of step time ({share}), at most "
-        f"{milliseconds(step.high)}"
-    )
-    return f"**Impact** · {saves}\n\n**GPU time saved** · {gpu_time}"
+        return f"{kernels} · step time not known"
+    high = milliseconds(step.high)
+    share = f"({MINUS}{percent(gain.gain_pct)})"
+    if gain.is_interval:
+        return f"**Step time** · up to {_less(step.high)} {share}, depending on the other ranks"
+    if step.high <= 0:
+        line = "**Step unchanged**: it does not wait for this work"
+    elif high == milliseconds(gain.gain_ms):
+        line = f"**Step time** · {_less(step.mid)} {share}"
+    else:
+        line = f"**Step time** · {_less(step.mid)} {share}, at most {_less(step.high)}"
+    hidden_ms = saved.mid - step.mid
+    if not is_idle and hidden_ms > HIDDEN_PART * saved.mid:
+        kernels += f" · {milliseconds(hidden_ms)} of it is hidden by other work or the host"
+    return f"{line}\n\n{kernels}"
 
 
 def priority_badge(priority: Priority) -> str:

@@ -8,7 +8,8 @@ from jarvis.analyses.operations import DETAILS
 from jarvis.charts import PROJECTED, Columns, columns_of, state
 from jarvis.findings import Finding, Impact
 from jarvis.perf_report import Totals
-from jarvis.run import Manifest
+from jarvis.run import Run
+from jarvis.savings import step_saving
 from jarvis.schemas import TABLES
 from jarvis.schemas.names import C
 
@@ -31,17 +32,25 @@ def saved_ms(rows: pl.DataFrame) -> float:
     return float(rows[C.saved_us].sum()) / 1000
 
 
-def reprojected(finding: Finding, target_pct: float, manifest: Manifest) -> Impact | None:
-    """Return the impact at the slider's target if it comes from a perf model, else as stored."""
+def reprojected(finding: Finding, target_pct: float, run: Run) -> Impact | None:
+    """Return the impact at the slider's target if it comes from a perf model, else as stored.
+
+    Its step time is that of a replay if the steps are simulated.
+    """
     if finding.impact is None:
         return None
-    return impact.at_target(
+    totals, simulation = run.manifest.totals, run.simulation_if_any
+    projected = impact.at_target(
         finding.impact,
         target_pct,
-        found_at_pct=manifest.options.target_pct,
-        compute_ms=manifest.totals.compute_time_ms,
-        total_ms=manifest.totals.total_time_ms,
+        found_at_pct=run.target_pct,
+        compute_ms=totals.compute_time_ms,
+        total_ms=totals.total_time_ms,
     )
+    if simulation is None or projected is finding.impact or finding.impact.step_ms is None:
+        return projected
+    changed = finding.model_copy(update={"impact": projected})
+    return step_saving(changed, totals.step, run.table("gpu_work"), simulation)
 
 
 def recovered(finding: Finding, target: Target | None, pct: float, totals: Totals) -> Impact | None:

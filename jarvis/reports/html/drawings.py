@@ -18,6 +18,7 @@ from jarvis.reports.details import Details
 from jarvis.reports.figures import (
     category_times,
     gpu_time_parts,
+    replayed_or_added,
     savings,
     total_ms,
     waterfall_rows,
@@ -103,16 +104,13 @@ def projection(run: Run, included: list[Details]) -> Figure | None:
     """Return the time now, the savings of the report's findings, and the remaining time."""
     totals = run.manifest.totals
     now_ms, whole = whole_ms(totals), whole_name(totals)
-    found = savings([(d.recommendation, d.finding) for d in included], totals)
+    found = savings([(d.recommendation, d.finding) for d in included], run)
     if not found:
         return None
     left_ms = now_ms - total_ms(found)
     title = f"{milliseconds(now_ms)} of {whole} could become {milliseconds(left_ms)}"
-    note = (
-        f"Middle estimates of {counted(len(found), 'finding')} of this report, largest first. "
-        "Findings that save the same time count once. Savings of kernels that overlap with others "
-        "may be smaller."
-    )
+    count = sum(saving.findings for saving in found)
+    note = f"{counted(count, 'finding')} of this report. {replayed_or_added(run)}"
     return Figure(title, note, waterfall(waterfall_rows(now_ms, found, whole), CSS))
 
 

@@ -131,7 +131,7 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     shown = controls.chosen(rows)
     selection.follow_click(analysis.key, _charts(analysis, shown, controls))
     st.subheader("Findings")
-    finding_cards(result.findings, lambda f: reprojected(f, controls.target_pct, now.run.manifest))
+    finding_cards(result.findings, lambda f: reprojected(f, controls.target_pct, now.run))
     st.subheader("Operations", help="Select a row to see its arguments, kernels and call path.")
     st.caption(
         f"{count(shown.height)} of {count(rows.height)} rows · badges mark operations below the "

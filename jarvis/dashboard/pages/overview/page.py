@@ -7,7 +7,7 @@ from jarvis import charts
 from jarvis.charts.waterfall import waterfall
 from jarvis.dashboard.pages.overview import step
 from jarvis.dashboard.session import navigation
-from jarvis.dashboard.session.state import Opened, palette
+from jarvis.dashboard.session.state import HASH_OPENED, Opened, palette
 from jarvis.dashboard.widgets.controls import target_slider
 from jarvis.dashboard.widgets.elements import metric_card, render_chart
 from jarvis.dashboard.widgets.projection import operation_columns, reprojected
@@ -17,15 +17,19 @@ from jarvis.reports.account import account_of
 from jarvis.reports.figures import (
     Saving,
     category_times,
+    replayed_or_added,
     savings,
     total_ms,
     waterfall_rows,
 )
 from jarvis.reports.ranking import recommendations
+from jarvis.reports.together import floor_line
 from jarvis.run import Run
 from jarvis.savings import whole_ms, whole_name
 from jarvis.schemas.names import C
 from jarvis.text.format import counted, milliseconds, percent
+
+_MAX_CACHED = 64
 
 
 def projected_savings(run: Run, target_pct: float) -> list[Saving]:
@@ -33,9 +37,14 @@ def projected_savings(run: Run, target_pct: float) -> list[Saving]:
     projected = [
         (item, item.finding.model_copy(update={"impact": impact}))
         for item in recommendations(run)
-        for impact in [reprojected(item.finding, target_pct, run.manifest)]
+        for impact in [reprojected(item.finding, target_pct, run)]
     ]
-    return savings(projected, run.manifest.totals)
+    return savings(projected, run)
+
+
+@st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_OPENED)
+def _savings(now: Opened, target_pct: float) -> list[Saving]:
+    return projected_savings(now.run, target_pct)
 
 
 def waterfall_card(run: Run, found: list[Saving]) -> None:
@@ -49,13 +58,14 @@ def waterfall_card(run: Run, found: list[Saving]) -> None:
         left_ms = now_ms - total_ms(found)
         st.markdown(
             f"**{milliseconds(now_ms)} could become {milliseconds(left_ms)}** · {whole} minus "
-            f"savings of {counted(len(found), 'finding')}",
-            help="Middle estimates, largest first, within what bounds the step. Overlapping "
-            "savings count once, so the bars add up. Exposed communication is left out: a trace of "
-            "one rank shows only its upper end.",
+            f"savings of {counted(sum(saving.findings for saving in found), 'finding')}",
+            help=f"{replayed_or_added(run)} Exposed communication is left out: a trace of one rank "
+            "shows only its upper end.",
         )
         chart = waterfall(waterfall_rows(now_ms, found, whole), palette())
         st.altair_chart(chart, alt="Current time, each saving, and projected time")
+        if floor := floor_line(run):
+            st.caption(floor)
 
 
 PAGE = "overview"
@@ -71,7 +81,7 @@ def controls() -> int:
 
 def summary(now: Opened, target_pct: int) -> None:
     """Draw metrics, the parts of a step, the categories, and the waterfall of savings."""
-    found = projected_savings(now.run, target_pct)
+    found = _savings(now, target_pct)
     account = account_of(now.run)
     _metric_cards(now, account, found)
     step.parts_bar(now.run, account)
@@ -95,9 +105,8 @@ def _metric_cards(now: Opened, account: StepAccount | None, found: list[Saving])
             milliseconds(saved_ms),
             f"{percent(share_pct(saved_ms, whole_ms(totals)))} of "
             f"{whole_name(totals).removeprefix('the ')}",
-            help_text="Projected saving of all findings at the target efficiency: middle "
-            "estimates within what bounds the step, with overlaps counted once, as in the "
-            "waterfall below.",
+            help_text="Projected saving of all findings together at the target efficiency, as in "
+            "the waterfall below.",
         )
     with bottleneck.container(border=True, height="stretch", gap="xsmall"):
         _bottleneck(now)
@@ -123,7 +132,7 @@ def _categories(now: Opened, target_pct: int) -> None:
         first = rows.row(0, named=True)
         share = share_pct(first["gpu_time_ms"], float(rows["gpu_time_ms"].sum()))
         projection = (
-            f"at {target_pct}% of the roofline all categories would save "
+            f"at {target_pct}% of the roofline all categories would save kernel time of "
             f"{milliseconds(float(rows['saved_ms'].sum()))}"
             if rows["is_judged"].any()
             else "no efficiencies, so no saving"

@@ -77,7 +77,7 @@ _FINDING_COLUMNS = (
 
 def _finding_row(now: Opened, ranked: Recommendation, target_pct: int) -> dict[str, object]:
     finding = ranked.finding
-    gain = reprojected(finding, target_pct, now.run.manifest)
+    gain = reprojected(finding, target_pct, now.run)
     return {
         C.rank: ranked.label,
         LINK: _address(now, ranked, target_pct),

@@ -13,7 +13,7 @@ from jarvis.dashboard.widgets.elements import metric_card
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.findings import AnalysisResult
 from jarvis.impact import share_pct
-from jarvis.savings import disjoint_saving_ms, whole_ms, whole_name
+from jarvis.savings import together_ms, whole_ms, whole_name
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import count, counted, milliseconds, percent
@@ -97,7 +97,7 @@ def _metric_cards(now: Opened, result: AnalysisResult, candidates: list[Mapping[
     totals = now.run.manifest.totals
     worth = [c for c in candidates if c["is_worth_fusing"]]
     time_ms = sum(c["time_ms"] for c in worth)
-    saved_ms = disjoint_saving_ms(result.findings, totals)
+    saved_ms = together_ms(result.findings, totals, now.run.simulation_if_any)
     cards = st.columns(3)
     with cards[0]:
         metric_card(
@@ -118,7 +118,7 @@ def _metric_cards(now: Opened, result: AnalysisResult, candidates: list[Mapping[
             "Saving by fusion",
             milliseconds(saved_ms) if any(f.impact for f in result.findings) else "not estimated",
             f"{percent(share_pct(saved_ms, whole_ms(totals)))} of {whole_name(totals)}",
-            help_text="Sum of middle estimates, with overlaps counted once.",
+            help_text="Saving of all findings of this page together.",
         )
 
 

@@ -10,8 +10,8 @@ from jarvis.dashboard.pages.what_if.simulated import alone
 from jarvis.dashboard.pages.what_if.suggestions import Labels, Suggestions, suggestions_of
 from jarvis.dashboard.session.state import Opened
 from jarvis.impact import TARGET_PCT
-from jarvis.pipeline.simulated_steps import MERGE_LAUNCHES, MINUS, ChangeAlone
-from jarvis.text.format import milliseconds
+from jarvis.pipeline.simulated_steps import MERGE_LAUNCHES, ChangeAlone
+from jarvis.text.format import MINUS, milliseconds
 from jarvis.text.markdown import code, prose
 
 _HELP = """\

@@ -5,11 +5,11 @@ import streamlit as st
 
 from jarvis.dashboard.pages.what_if.simulated import FLOOR, Together, together
 from jarvis.dashboard.session.state import Opened
-from jarvis.pipeline.simulated_steps import MINUS, NOTHING_PCT, WhatIf
+from jarvis.pipeline.simulated_steps import NOTHING_PCT, WhatIf
 from jarvis.run import Run
 from jarvis.schemas.names import C
 from jarvis.simulation.quality import Grade, Quality, Stall
-from jarvis.text.format import counted, milliseconds, percent, quoted
+from jarvis.text.format import MINUS, counted, milliseconds, percent, quoted
 from jarvis.text.markdown import escape, prose
 
 _SHOWN_PCT = 0.05

@@ -1,0 +1,165 @@
+"""Step time that findings save: replays of what they propose, alone and together."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jarvis import impact, savings
+from jarvis.changes import Fuse, RemoveGpu, ScaleGpu
+from jarvis.findings import Finding, OpRef, Priority
+from jarvis.perf_report import Totals
+from jarvis.perf_report.timeline.step_bounds import StepBounds
+from jarvis.simulation.of_findings import finding_changes
+from jarvis.simulation.simulation import Simulation
+from tests.analyses.rows import totals
+from tests.simulation.test_units import host_bound
+from tests.simulation.tiny import Tiny, kernels, launches
+
+BASES = {"compute_ms": 1.0, "total_ms": 1.0}
+
+
+def finding(tiny: Tiny, *names: str, saved_us: float, check: str = "low_efficiency") -> Finding:
+    """Return a finding that saves at most so much kernel time of each kernel named."""
+    gain = impact.bounded_impact(1.0, saved_us / 1e3, mid_ms=saved_us / 1e3, **BASES)
+    return Finding(
+        check=check,
+        category="k",
+        title=" ".join(names),
+        operations=tuple(OpRef(uid=tiny.uids[n], name=n, operation_count=1) for n in names),
+        evidence={"kernels": len(names), "instances": 1},
+        issue="i",
+        algorithmic="a",
+        kernel="b",
+        priority_local=Priority.HIGH,
+        priority=Priority.HIGH,
+        impact=gain,
+    )
+
+
+def step_of(simulation: Simulation) -> Totals:
+    step_ms = simulation.recorded.window_ns / 1e6
+    bounds = StepBounds(
+        steps=1,
+        start_ns=0,
+        end_ns=simulation.recorded.window_ns,
+        step_ms=step_ms,
+        kernels_ms=0.0,
+        idle_ms=step_ms,
+        comm_ms=0.0,
+        copies_ms=0.0,
+    )
+    return replace(totals(1.0, idle_ms=0.0), step=bounds)
+
+
+def saved_us(simulation: Simulation, found: Finding) -> list[float]:
+    """Return the low, middle and high step time saved."""
+    (result,) = savings.with_step_savings([found], step_of(simulation), None, simulation)
+    assert result.impact is not None
+    assert result.impact.step_ms is not None
+    ends = result.impact.step_ms
+    return [round(1e3 * ms, 3) for ms in (ends.low, ends.mid, ends.high)]
+
+
+def gpu_bound() -> Tiny:
+    return kernels(launches(0, 10, 20), (10, 111, 212), 100)
+
+
+def test_kernels_save_what_the_replayed_step_gains(tmp_path: Path) -> None:
+    tiny = gpu_bound().op("op", 0, 25)
+    found = finding(tiny, "k1", saved_us=50)
+    assert saved_us(tiny.simulation(tmp_path), found) == [0.0, 50.0, 50.0]
+
+
+def test_kernels_save_nothing_of_a_step_that_the_host_sets(tmp_path: Path) -> None:
+    tiny = host_bound().op("op", 0, 320)
+    found = finding(tiny, "k1", "k2", saved_us=20)
+    assert saved_us(tiny.simulation(tmp_path), found) == [0.0, 0.0, 0.0]
+
+
+def test_kernels_that_go_take_their_launches_along(tmp_path: Path) -> None:
+    tiny = gpu_bound().op("op", 0, 25)
+    simulation = tiny.simulation(tmp_path)
+    (change,) = finding_changes(finding(tiny, "k1", saved_us=100), simulation)
+    assert isinstance(change, RemoveGpu)
+    (change,) = finding_changes(finding(tiny, "k1", saved_us=99), simulation)
+    assert isinstance(change, ScaleGpu)
+
+
+def test_one_kernel_replaces_a_chain_with_the_gaps_between(tmp_path: Path) -> None:
+    tiny = gpu_bound().op("op", 0, 25)
+    simulation = tiny.simulation(tmp_path)
+    found = finding(tiny, "k0", "k1", "k2", saved_us=250, check="fusible_chain")
+    (fuse,) = finding_changes(found, simulation)
+    assert isinstance(fuse, Fuse)
+    assert fuse.uids == tuple(tiny.uids[name] for name in ("k0", "k1", "k2"))
+    assert fuse.duration_ns == 50_000
+    assert [(s.start_ns - simulation.graph.first_ns, s.end_ns) for s in fuse.host] == [(0, 20_000)]
+    assert saved_us(simulation, found)[1:] == [252.0, 252.0]
+
+
+def test_a_chain_saves_no_more_than_all_kernels(tmp_path: Path) -> None:
+    tiny = host_bound().op("op", 0, 320)
+    found = finding(tiny, "k0", "k1", "k2", "k3", saved_us=30, check="fusible_chain")
+    simulation = tiny.simulation(tmp_path)
+    assert simulation.compute_saved_ms == 0
+    assert all(isinstance(change, ScaleGpu) for change in finding_changes(found, simulation))
+    assert saved_us(simulation, found) == [0.0, 0.0, 0.0]
+
+
+def test_instances_elsewhere_are_not_fused(tmp_path: Path) -> None:
+    """The operations of a chain run twice, and the finding is about one instance."""
+    starts = (0, 10, 200, 250)
+    tiny = kernels(launches(*starts), (10, 111, 212, 313), 100).op("op", 0, 260)
+    found = finding(tiny, "k0", "k1", "k2", "k3", saved_us=150, check="gemm_epilogue")
+    found = found.model_copy(update={"evidence": {"kernels": 2, "instances": 1}})
+    (fuse,) = finding_changes(found, tiny.simulation(tmp_path))
+    assert isinstance(fuse, Fuse)
+    assert fuse.uids == (tiny.uids["k0"], tiny.uids["k1"])
+
+
+def two_gpus() -> Tiny:
+    return launches(0, 10).kernel("a", 10, 100).kernel("b", 20, 200, device=1)
+
+
+def test_findings_together_save_what_one_replay_gains(tmp_path: Path) -> None:
+    tiny = two_gpus()
+    simulation = tiny.simulation(tmp_path)
+    found = savings.with_step_savings(
+        [finding(tiny, "a", saved_us=50), finding(tiny, "b", saved_us=150)],
+        step_of(simulation),
+        None,
+        simulation,
+    )
+    gains = [each.impact.step_ms.mid for each in found if each.impact and each.impact.step_ms]
+    assert gains == pytest.approx([0.0, 0.110])
+    added = savings.added_savings(found, step_of(simulation), simulation)
+    titles = [[each.title for each in bar.findings] for bar in added]
+    assert titles == [[found[1].title], [found[0].title]]
+    assert [bar.saved_ms for bar in added] == pytest.approx([0.110, 0.040])
+    changes = [change for each in found for change in finding_changes(each, simulation)]
+    together_ms = savings.together_ms(found, step_of(simulation), simulation)
+    assert together_ms == pytest.approx(simulation.steps_saved_ms(changes))
+
+
+def test_findings_beyond_those_shown_are_one_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(savings, "SHOWN", 1)
+    tiny = gpu_bound().op("op", 0, 25)
+    simulation = tiny.simulation(tmp_path)
+    found = [finding(tiny, name, saved_us=us) for name, us in (("k0", 10), ("k1", 30), ("k2", 20))]
+    added = savings.added_savings(found, step_of(simulation), simulation)
+    assert [len(bar.findings) for bar in added] == [1, 2]
+    assert [bar.saved_ms for bar in added] == pytest.approx([0.030, 0.030])
+
+
+def test_a_large_graph_is_replayed_once_for_each_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(savings, "MAX_NODES", 0)
+    tiny = two_gpus()
+    simulation = tiny.simulation(tmp_path)
+    found = [finding(tiny, "a", saved_us=50), finding(tiny, "b", saved_us=150)]
+    added = savings.added_savings(found, step_of(simulation), simulation)
+    assert [bar.saved_ms for bar in added] == pytest.approx([0.110, 0.040])
