@@ -6,11 +6,11 @@ STAMP := $(VENV)/.setup-stamp
 REPLAY_VENV := .venv-replay
 REPLAY_STAMP := $(REPLAY_VENV)/.setup-stamp
 PORT ?= 8501
-# One process per core, each test file in one process; tests/conftest.py orders the files.
+# Each test file in one process; tests/conftest.py says how many processes, and orders the files.
 PYTEST_ARGS ?= -n logical --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-replay run test check format golden docs pictures bench bench-dashboard bench-team bench-uploads bench-growth bench-simulation fuzz clean replays
+.PHONY: help setup setup-replay run test collected check style types pages format golden docs pictures bench bench-dashboard bench-team bench-uploads bench-growth bench-simulation fuzz clean replays
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -34,16 +34,26 @@ $(REPLAY_STAMP): .ci/constraints.txt
 run: setup ## analyze the sample trace and serve the dashboard (PORT=8501)
 	$(BIN)/jarvis serve --with-sample --port $(PORT)
 
-check: setup ## lint, format, types, layers, generated docs
+check: style types pages ## lint, format, types, layers, generated docs
+
+style: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+types: setup
+	$(BIN)/mypy
+
+pages: setup
 	$(BIN)/python docs/generate.py --check
 
-# One thread of Polars in each process: the processes already take all cores.
+# One thread of Polars and NumPy in each process: the processes already take all cores.
 test: check $(TEST_NEEDS) ## check, then the whole test suite (browser tests need Debian's chromium)
-	MAKEFLAGS= POLARS_MAX_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
+	MAKEFLAGS= POLARS_MAX_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# Compile the tests once; each process of a first run would do it.
+collected: setup
+	$(BIN)/python -m pytest --collect-only -qq >/dev/null
 
 format: setup ## format, and fix lint errors that can be fixed automatically
 	$(BIN)/ruff format .

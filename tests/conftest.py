@@ -1,7 +1,10 @@
 """Fixtures of the whole suite."""
 
+import gc
+import math
 import os
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,8 +24,15 @@ pytest_plugins = (
     "tests.services.sshd",
 )
 
-SLOWEST = ("server", "faults", "browser", "dashboard")
-"""Folders with the slowest files, which start first so that no core idles at the end."""
+SLOWEST = ("browser", "faults", "server", "validation")
+"""Folders with the slowest files, which start in the first part of a run, so that no core idles at
+its end. Browsers take more than one core and servers are waited for: so those of each folder are
+spread over that part."""
+
+FIRST_PART = 0.75
+
+GARBAGE = 50_000
+"""So many new objects are searched for garbage. A test process keeps many more alive."""
 
 REQUIRE_ALL = os.environ.get("JARVIS_TEST_REQUIRE_ALL") == "1"
 
@@ -78,14 +88,40 @@ def components_found_once() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run the slowest files first; deselect tests that ``--listed`` does not name."""
+    """Spread the slowest files; deselect tests that ``--listed`` does not name."""
     if (file := config.getoption("--listed")) is not None:
         listed = set(Path(file).read_text(encoding="utf-8").splitlines())
         if unknown := sorted(listed - {item.nodeid for item in items}):
             raise pytest.UsageError(f"not collected, though listed: {', '.join(unknown[:5])}")
         items[:] = [item for item in items if item.nodeid in listed]
-    order = {folder: rank for rank, folder in enumerate(SLOWEST)}
-    items.sort(key=lambda item: order.get(item.nodeid.split("/")[1], len(SLOWEST)))
+    turns = _turns(dict.fromkeys(item.path for item in items))
+    items.sort(key=lambda item: (turns[item.path], item.path))
+
+
+def _turns(files: Iterable[Path]) -> dict[Path, float]:
+    """Return the place of each file in a run, from 0 to 1."""
+    folders: dict[str, list[Path]] = defaultdict(list)
+    for file in files:
+        folder = file.relative_to(Path(__file__).parent).parts[0]
+        folders[folder if folder in SLOWEST else ""].append(file)
+    return {
+        file: place / len(found) * (FIRST_PART if folder else 1)
+        for folder, found in folders.items()
+        for place, file in enumerate(found)
+    }
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Never search the modules and the tests for garbage, which are alive until the end."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GARBAGE)
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Return three processes for two cores: many tests wait for another process."""
+    return math.ceil(1.5 * (os.cpu_count() or 1))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -222,9 +222,7 @@ class RunDirectory:
 
     def table(self, name: str) -> list[dict[str, Any]]:
         """A table of the run directory that has no CSV."""
-        import polars as pl  # only to decode the file
-
-        return pl.read_parquet(self.root / "tables" / f"{name}.parquet").to_dicts()
+        return _table(self.root / "tables" / f"{name}.parquet")
 
     @cached_property
     def kernels_of(self) -> dict[int, list[dict[str, Any]]]:
@@ -262,6 +260,13 @@ def _flat(value: Any) -> Iterator[tuple[int, ...]]:
                 yield from _flat(inner)
         else:
             yield value
+
+
+@lru_cache(maxsize=16)
+def _table(path: Path) -> list[dict[str, Any]]:
+    import polars as pl  # only to decode the file
+
+    return pl.read_parquet(path).to_dicts()
 
 
 def _read_csv(path: Path) -> list[dict[str, str]]:

@@ -30,10 +30,9 @@ def test_the_sentences_around_findings(checker: Checker) -> None:
     wrong = [
         f"{finding['title']}: {problem}"
         for finding, composed in zip(checker.ordered, of_findings(checker.run), strict=True)
+        for values in [values_of(checker.run, finding, [])]
         for each in composed
-        for problem in values_of(checker.run, finding, []).of_message(
-            each.message.model_dump(mode="json"), of_score(each.end)
-        )
+        for problem in values.of_message(each.message.model_dump(mode="json"), of_score(each.end))
     ]
     assert not wrong, "\n".join(wrong)
 

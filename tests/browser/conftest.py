@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests import optional
 from tests.conftest import skip_or_fail
@@ -26,7 +26,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-START_SECONDS = 60
+START_SECONDS = 120
 IDLE = "[data-testid=stApp][data-test-script-state=notRunning]"
 STABLE_FRAMES = 10
 HAS_STABLE_HEIGHT = """(frames) => {
@@ -116,6 +116,13 @@ def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One for the tests of a file alone, with nothing in it yet."""
     with started(Server(tmp_path_factory.mktemp("home"))) as server:
         yield server
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _a_busy_machine_may_take_longer(browser: Browser) -> None:
+    """No test depends on time; a page that never shows what it should fails later."""
+    browser.on("context", lambda context: context.set_default_timeout(START_SECONDS * 1000))
+    expect.set_options(timeout=START_SECONDS * 1000)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -11,7 +11,7 @@ from jarvis.server.settings import settings
 from tests.server.working import HEARTBEAT_TIMEOUT_S
 
 JOB = "tests.server.held_job"
-SILENT_S = 3.0
+SILENT_S = 6.0
 """Timeout of silent Dask workers in these tests."""
 
 

@@ -163,7 +163,7 @@ def test_whatever_runs_a_job_may_die_and_the_job_fails_once(
         os.kill(parents[silent.id], signal.SIGSTOP)
         try:
             for job in (killed, silent):
-                failed = ended(engine, job.id, 30)
+                failed = ended(engine, job.id)
                 assert (failed.state, failed.error) == (JobState.FAILED, task.DIED)
                 assert failed.attempts == 1
         finally:
@@ -199,7 +199,7 @@ def test_jobs_wait_for_a_scheduler_that_is_gone_and_memory_is_limited(
         pid = held_process(running.id)
         waiting = queue.submit(engine, new_analysis(trace_file, "waiting"))
         dask.kill_scheduler()
-        failed = ended(engine, running.id, 30)
+        failed = ended(engine, running.id)
         assert f"The Dask scheduler at {dask.address} cannot be reached" in (failed.error or "")
         wait_for(lambda: not is_alive(pid))
         assert queue.find(engine, waiting.id).state is JobState.QUEUED

@@ -15,7 +15,7 @@ import httpx
 
 from tests.services.ports import free_port
 
-START_S = 60
+START_S = 120
 
 
 @dataclass
