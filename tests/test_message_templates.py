@@ -144,3 +144,15 @@ def _values(template: str, number: str) -> dict[str, Any]:
     """Return sample values, with 12.5 for one of them."""
     values = {name: sample(name, spec, 3) for name, spec, _ in fields(template)}
     return {**values, number: 12.5}
+
+
+OF_KERNELS = ("saved_ms", "e2e_pct", "compute_pct")
+"""Values of kernel time."""
+
+
+@pytest.mark.parametrize("message_id", TEMPLATES)
+def test_kernel_time_is_no_time_of_the_step(message_id: str) -> None:
+    """What kernels save is said to be of the step only where other values are."""
+    for sentence in re.split(r"[.;] ", TEMPLATES[message_id]):
+        if any(f"{{{name}" in sentence for name in OF_KERNELS):
+            assert not re.search(r"of the (steps?|recording)\b|\{whole\}", sentence)
