@@ -65,6 +65,8 @@ def test_reprojection_equals_the_analysis_byte_for_byte(
         hidden.rename(built)
     assert run.manifest.hardware.title == "MI355X (achievable)"
     assert run.table("operations")["pct_roofline"].drop_nulls().len() > 0
+    saved_us = [each.table("operations")["saved_step_us"].sum() for each in (Run.load(base), run)]
+    assert saved_us[0] != saved_us[1] > 0
     assert_equal(tmp_path / "again", tmp_path / "analyzed")
 
 

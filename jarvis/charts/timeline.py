@@ -28,7 +28,14 @@ def idle_gaps_us(window: pl.DataFrame) -> pl.Series:
 
 PROJECTED = (
     Column("state", "State", TEXT, meaning="efficiency against the highlight and the target"),
-    Column(C.saved_us, "Saving (µs)", NUMBER, "µs", ",.1f", "kernel time minus that at the target"),
+    Column(
+        C.saved_us,
+        "Saving, kernel (µs)",
+        NUMBER,
+        "µs",
+        ",.1f",
+        "kernel time minus that at the target",
+    ),
     Column("saved_ms", "Saving (ms)", NUMBER, "ms", ",.3f", "GPU time minus that at the target"),
     Column("gpu_time_ms", "GPU time (ms)", NUMBER, "ms", ",.3f", "kernel time of the category"),
     Column(C.title, "Category", TEXT, meaning="category of operations"),

@@ -1,5 +1,6 @@
 """From a report to a run directory: analyses, comparison, reports, files."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from jarvis.run import (
 )
 from jarvis.run.agent_layout.preparation import Preparation
 from jarvis.run.run import sides
+from jarvis.simulation.of_rows import with_step_times
 from jarvis.simulation.simulation import NEEDED, Simulation
 from jarvis.trace_health import TABLE as HEALTH
 from jarvis.tracelens.report import TABLES
@@ -52,6 +54,9 @@ def write_analysis(
     first = len(steps) - 4
     with step(first, progress, steps):
         split = split_operations(report, analyses)
+        simulation = _simulation(source, split)
+        timed = with_step_times(split.operations, simulation, options.target_pct)
+        split = replace(split, operations=timed)
     with step(first + 1, progress, steps):
         units = compute_units(source.info, report.hardware)
         outcomes = run_analyses(
@@ -60,7 +65,7 @@ def write_analysis(
             split,
             compute_units=units,
             target_pct=options.target_pct,
-            simulation=_simulation(source, split),
+            simulation=simulation,
         )
     read_bytes = source.info.json_bytes or source.info.size_bytes
     with limited_output(read_bytes), staged(root, source.info.sha256) as folder:

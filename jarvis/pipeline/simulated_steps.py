@@ -103,8 +103,8 @@ class WhatIf(_Frozen):
         """What the step gains, with its recorded and its simulated time."""
         about = "about " if self.grade is Grade.FAIR else ""
         recorded, after = self.step_ms.recorded, self.step_ms.simulated
-        if abs(self.saved_ms) < NOTHING_PCT / 100 * recorded:
-            return f"Step unchanged ({milliseconds(recorded)}){self._held_up_by}."
+        if self.is_unchanged:
+            return f"Step unchanged ({milliseconds(recorded)}){self.held_up_by}."
         sign = MINUS if self.saved_ms > 0 else "+"
         saved, share = abs(self.saved_ms), 100 * abs(self.saved_ms) / recorded
         return (
@@ -113,8 +113,13 @@ class WhatIf(_Frozen):
         )
 
     @property
-    def _held_up_by(self) -> str:
-        """What takes most of the critical path."""
+    def is_unchanged(self) -> bool:
+        """Whether the step takes as long as recorded."""
+        return abs(self.saved_ms) <= NOTHING_PCT / 100 * self.step_ms.recorded
+
+    @property
+    def held_up_by(self) -> str:
+        """What takes most of the critical path, as the end of a sentence."""
         host_pct = sum(part.pct for part in self.critical_path if part.name in HOST_PARTS)
         if host_pct >= MOST_PCT:
             return f": the host is busy {percent(host_pct)} of it"

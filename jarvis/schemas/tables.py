@@ -153,6 +153,26 @@ OPERATIONS = (
         "kernel time / total time of the GPU timeline",
         ",.2f",
     ),
+    number(
+        C.saved_step_us,
+        "Saving, step (µs)",
+        "µs",
+        "what all recorded steps together gain if only this operation reaches the target "
+        "efficiency: the recording is replayed with its GPU events shorter; 0 if they get shorter "
+        "by less than 0.02% of the steps; empty without a reliable efficiency, or if step times "
+        "are not simulated",
+        ",.1f",
+        optional=True,
+    ),
+    number(
+        C.path_us,
+        "On the critical path (µs)",
+        "µs",
+        "time of its GPU events on the chain of moments that the end of the recorded steps waited "
+        "for; empty if step times are not simulated",
+        ",.1f",
+        optional=True,
+    ),
 )
 GPU_WORK = (
     Column(C.uid, "UID", INTEGER, meaning="position of the GPU event in the trace"),

@@ -110,6 +110,19 @@ def _find(index: tuple[Int64s, Int64s], uids: Iterable[int] | Int64s) -> Int64s:
     return found
 
 
+def at_target(
+    index: Index, tables: Tables, work: Work, target_pct: float
+) -> tuple[Int64s, Float64s]:
+    """Return the duration edges of operations below a target, and the durations in ns that reach
+    it."""
+    uids, factors = tables.target_factors(work, target_pct)
+    order = np.argsort(uids, kind="stable")
+    edges = index.gpu_edges(uids)
+    graph = index.graph
+    factor_of = factors[order][np.searchsorted(uids[order], graph.uid[graph.dst[edges]])]
+    return edges, graph.weight[edges].astype(np.float64) * factor_of
+
+
 def changed_weights(index: Index, tables: Tables, changes: Iterable[Change]) -> Int64s:
     """Return the weights of a graph under changes.
 
@@ -158,13 +171,7 @@ class _Changed:
 
     @apply.register
     def _(self, change: AtRoofline) -> None:
-        uids, factors = self.tables.target_factors(change.work, change.target_pct)
-        order = np.argsort(uids, kind="stable")
-        edges = self.index.gpu_edges(uids)
-        factor_of = factors[order][
-            np.searchsorted(uids[order], self.graph.uid[self.graph.dst[edges]])
-        ]
-        self._shorten(edges, self.graph.weight[edges].astype(np.float64) * factor_of)
+        self._shorten(*at_target(self.index, self.tables, change.work, change.target_pct))
 
     @apply.register
     def _(self, change: RemoveGpu) -> None:

@@ -11,16 +11,20 @@ from numpy.typing import NDArray
 
 from jarvis.trace.jit import kernel, types
 
-__all__ = ["replay", "sort_topologically", "walk_back"]
+__all__ = ["LANES", "replay", "replay_apart", "sort_topologically", "walk_back"]
 
 REMOVED = -(1 << 62)
 """Weight of a removed edge; sums with it stay in range."""
+
+LANES = 8
+"""Number of replays that ``replay_apart`` computes in one pass."""
 
 Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
 
 _INT32S = types.Array(types.int32, 1, "C")
 _INT64S = types.Array(types.int64, 1, "C")
+_INT64_ROWS = types.Array(types.int64, 2, "C")
 
 
 @kernel(types.void(_INT32S, _INT32S, _INT64S, types.int64, _INT64S, _INT32S))
@@ -45,6 +49,42 @@ def replay(
                 time, edge = reached, e
         out[node] = time
         arg[node] = edge
+
+
+@kernel(types.void(_INT32S, _INT32S, _INT64S, _INT64S, _INT32S, types.int64, _INT64_ROWS))
+def replay_apart(
+    indptr: Int32s,
+    src: Int32s,
+    weight: Int64s,
+    changed: Int64s,
+    lane: Int32s,
+    start: int,
+    out: Int64s,
+) -> None:
+    """Compute the time of each node in LANES replays, each with changes of its own.
+
+    Args:
+        indptr: As in ``replay``, also ``src`` and ``start``.
+        src: Source of each edge.
+        weight: Weight of each edge in ns, without changes.
+        changed: Weight of each edge in the replay that changes it.
+        lane: That replay of each edge, or -1.
+        start: Time of a node without edges.
+        out: Receives the time of each node in each replay, a row for each node.
+    """
+    for node in range(out.shape[0]):
+        for k in range(LANES):
+            out[node, k] = start
+        for e in range(indptr[node], indptr[node + 1]):
+            source, own, is_first = src[e], lane[e], e == indptr[node]
+            before = out[node, own] if own >= 0 else start
+            for k in range(LANES):
+                reached = out[source, k] + weight[e]
+                if is_first or reached > out[node, k]:
+                    out[node, k] = reached
+            if own >= 0:
+                reached = out[source, own] + changed[e]
+                out[node, own] = reached if is_first else max(before, reached)
 
 
 @kernel(types.int64(_INT32S, _INT32S, _INT64S, types.int64, types.int64, _INT32S))

@@ -171,8 +171,11 @@ class Simulation:
         At most MAX_SLOWDOWN; within SLACK_STEP.
         """
 
+        graph = self.graph
+
         def moves(factor: float) -> bool:
-            return self.saved_ns([ScaleGpu(work=work, factor=factor)]) < -SLACK_NS
+            times = self.node_times([ScaleGpu(work=work, factor=factor)])
+            return int(times[graph.end] - times[graph.begin]) - graph.window_ns > SLACK_NS
 
         if not moves(MAX_SLOWDOWN):
             return MAX_SLOWDOWN

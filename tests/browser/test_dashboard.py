@@ -65,7 +65,9 @@ def test_a_link_shows_the_same_page_on_a_server_that_has_just_started(
         slider.press("ArrowLeft")
     page.wait_for_url(re.compile(r"gemm_target=73"))
     settled(page)
-    expect(page.get_by_test_id("stMetricLabel").get_by_text("Saving at 73%")).to_be_visible()
+    expect(
+        page.get_by_test_id("stMetricLabel").get_by_text("Kernel time saved at 73%")
+    ).to_be_visible()
     shown = figures(page)
     assert shown != before
     url = page.url
@@ -98,11 +100,11 @@ def test_the_pages_of_a_finding_open_with_their_row(
     row = page.get_by_role("radio", name=re.compile(r"· \d+ calls")).first
     row.click()
     page.wait_for_url(re.compile(r"gemm_op=\d+"))
-    expect(page.get_by_text("Saving at higher efficiency")).to_be_visible()
+    expect(page.get_by_text("Kernel time at higher efficiency")).to_be_visible()
     url = page.url
     page.goto(url)
     settled(page)
-    expect(page.get_by_text("Saving at higher efficiency")).to_be_visible()
+    expect(page.get_by_text("Kernel time at higher efficiency")).to_be_visible()
     assert page.url == url
     page.close()
 

@@ -106,7 +106,7 @@ def test_the_saving_follows_the_slider_and_the_formula(registered: Draw, sample_
     for target in (60, 95):
         page.slider(key="gemm_target").set_value(target).run()
         saved_ms = float(rows.select(saved=impact.saved_us(target))["saved"].sum()) / 1000
-        assert metric(page, f"Saving at {target}%") == milliseconds(saved_ms)
+        assert metric(page, f"Kernel time saved at {target}%") == milliseconds(saved_ms)
 
 
 def test_the_highlight_changes_count_and_badges(registered: Draw, sample_run: Run) -> None:

@@ -59,7 +59,7 @@ def test_there_are_no_other_kinds() -> None:
             Panel("roofline", "Roofline"),
             "1 of 2 operations, 66.7% of their time, below the threshold",
         ),
-        (Panel("savings", "Savings"), "the first of 2 saves 0.450 ms of 0.475 ms"),
+        (Panel("savings", "Savings"), "the first of 2 saves 0.450 ms of 0.475 ms kernel time"),
         (Panel("bars", "Time", x="kernel_time_us", y="name"), "aten::mm has 70.0%"),
         (
             Panel("scatter", "Efficiency", x="bytes", y="pct_roofline"),
@@ -80,4 +80,4 @@ def test_a_title_follows_the_rows_that_are_left() -> None:
     expected = "none of 1 operation is below the threshold"
     assert title(Panel("roofline", "Roofline"), on_target) == expected
     one = ROWS.filter(pl.col("saved_us") == 25)
-    assert title(Panel("savings", "Savings"), one) == "one operation saves 25.0 µs"
+    assert title(Panel("savings", "Savings"), one) == "one operation saves 25.0 µs of kernel time"

@@ -79,8 +79,8 @@ def target_slider(page: str) -> int:
         f"{page}_target",
         "Target efficiency",
         TARGET_PCT,
-        "Assumed share of the roofline that well-tuned operations reach. Saving = kernel time - "
-        "time at this efficiency.",
+        "Assumed share of the roofline that well-tuned operations reach. Kernel time saved = "
+        "kernel time - time at this efficiency.",
     )
 
 

@@ -14,15 +14,16 @@ from jarvis import impact
 from jarvis.analyses.base import Analysis
 from jarvis.charts import LIGHT, STATES, Columns, columns_of, largest
 from jarvis.dashboard.pages.call_tree.choice import places_link
+from jarvis.dashboard.pages.category.step_time import in_the_step
 from jarvis.dashboard.pages.timeline.event import example_link
 from jarvis.dashboard.session import selection
+from jarvis.dashboard.session.state import Opened, timeline_of
 from jarvis.dashboard.widgets import row_order
 from jarvis.dashboard.widgets.projection import operation_columns
 from jarvis.dashboard.widgets.replay_section import replay_button
 from jarvis.dashboard.widgets.table import configured, small_table
 from jarvis.impact import marked_efficiency
 from jarvis.perf_report import CallPath, Totals
-from jarvis.run.timeline import Timeline
 from jarvis.schemas import FLAG, NAMES, NUMBER, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, count, counted, microseconds, percent
@@ -81,20 +82,15 @@ _TREE_LINES = 60
 
 
 def operation_details(
-    row: dict[str, Any],
-    path: CallPath | None,
-    target_pct: float,
-    totals: Totals,
-    timeline: Timeline,
+    now: Opened, row: dict[str, Any], path: CallPath | None, target_pct: float
 ) -> None:
     """Draw the details of an operation.
 
     Args:
+        now: The open run.
         row: Row of ``operations`` with the category's columns, and ``state``.
         path: Its call path, if the run has it.
         target_pct: Target efficiency in percent.
-        totals: Times of the GPU timeline.
-        timeline: Timeline of the run.
     """
     columns = operation_columns()
     with st.container(border=True):
@@ -106,12 +102,13 @@ def operation_details(
             f"efficiency {marked_efficiency(row[C.pct_roofline])}"
             + (f" · {row[C.bound]} bound" if row[C.bound] else "")
         )
-        example_link(timeline, row)
-        places_link(timeline.run, row[C.uid])
-        replay_button(timeline.run, row[C.uid], page="operation")
+        example_link(timeline_of(now), row)
+        places_link(now.run, row[C.uid])
+        replay_button(now.run, row[C.uid], page="operation")
         left, right = st.columns(2)
         with left:
-            _projections(row, target_pct, totals)
+            in_the_step(now, row, target_pct)
+            _projections(row, target_pct, now.run.manifest.totals)
             _arguments(row, columns)
         with right:
             _call_groups(row.get(C.populations) or [])
@@ -122,7 +119,7 @@ def operation_details(
 
 
 def _projections(row: dict[str, Any], target_pct: float, totals: Totals) -> None:
-    st.markdown("**Saving at higher efficiency**")
+    st.markdown("**Kernel time at higher efficiency**")
     now = row[C.pct_roofline]
     if now is None or impact.is_anomaly(now):
         st.caption(escape(row[C.roofline_note] or "No plausible efficiency, so no projection."))
@@ -215,8 +212,17 @@ DEFAULT_ORDER = C.kernel_time_us
 """Default sort column."""
 
 _ROW_PX, _TABLE_PX = 35, 420
-_FIRST = ("state", C.name, "arguments", C.operation_count, C.kernel_time_us, C.percent_of_category)
-_RATES = (C.pct_roofline, C.saved_us, C.bound, C.tflops_per_s, C.tb_per_s, "call_times")
+_FIRST = ("state", C.name, "arguments", C.operation_count, C.kernel_time_us)
+_RATES = (
+    C.pct_roofline,
+    C.saved_step_us,
+    C.saved_us,
+    C.percent_of_category,
+    C.bound,
+    C.tflops_per_s,
+    C.tb_per_s,
+    "call_times",
+)
 _LAST = (
     "call_times",
     C.flops_per_byte,
@@ -227,13 +233,17 @@ _LAST = (
     C.percent_of_compute,
 )
 _WIDTHS = {
-    "arguments": 160,
-    C.operation_count: 60,
-    C.kernel_time_us: 100,
-    C.saved_us: 90,
+    C.name: 120,
+    "arguments": 115,
+    C.operation_count: 50,
+    C.kernel_time_us: 95,
+    C.pct_roofline: 85,
+    C.saved_step_us: 102,
+    C.saved_us: 114,
+    C.percent_of_category: 100,
     C.bound: 75,
 }
-"""Widths in pixels, to keep the efficiency column visible."""
+"""Widths in pixels, to keep the efficiency and both savings visible in a window of 1280 pixels."""
 
 _BADGE_COLORS = (LIGHT.below_threshold, "yellow", "blue", "violet", "gray")
 """Colors of STATES: one strong color, dark enough for white text in both themes, and pale Streamlit
@@ -334,9 +344,9 @@ def _configuration(column: Column, rows: pl.DataFrame) -> ColumnConfig:
     if column.name == C.pct_roofline:
         return _bar(column, 100.0)
     if column.name == "name":
-        return config.TextColumn(column.label, pinned=True, width=150, help=column.meaning)
-    width = _WIDTHS.get(column.name)
-    return configured(column, rows.schema[column.name], width)
+        width = _WIDTHS[column.name]
+        return config.TextColumn(column.label, pinned=True, width=width, help=column.meaning)
+    return configured(column, rows.schema[column.name], _WIDTHS.get(column.name))
 
 
 def _bar(column: Column, longest: float) -> ColumnConfig:
@@ -345,6 +355,6 @@ def _bar(column: Column, longest: float) -> ColumnConfig:
         format="%.1f%%",
         min_value=0.0,
         max_value=longest,
-        width=110,
+        width=_WIDTHS[column.name],
         help=column.meaning,
     )

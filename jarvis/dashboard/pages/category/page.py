@@ -8,8 +8,9 @@ from jarvis.analyses.registry import claim_text
 from jarvis.charts import peak_label
 from jarvis.charts.palette import BELOW_THRESHOLD
 from jarvis.dashboard.pages.category.operations_table import metrics_table, operation_details
+from jarvis.dashboard.pages.category.step_time import step_line, with_step_savings
 from jarvis.dashboard.session import navigation, selection
-from jarvis.dashboard.session.state import Opened, call_path_of, opened, rows_of, timeline_of
+from jarvis.dashboard.session.state import Opened, call_path_of, opened, rows_of
 from jarvis.dashboard.widgets.controls import Controls, category_controls
 from jarvis.dashboard.widgets.elements import lazy_expander, metric_card
 from jarvis.dashboard.widgets.finding_cards import finding_cards
@@ -23,16 +24,21 @@ from jarvis.dashboard.widgets.projection import (
 )
 from jarvis.findings import AnalysisResult, Status
 from jarvis.hardware import HardwareSpec
-from jarvis.impact import efficiency_word, share_pct
+from jarvis.impact import KERNEL_FLOOR_US, efficiency_word, share_pct
 from jarvis.schemas.names import C
+from jarvis.simulation.of_rows import NEGLIGIBLE_PCT
 from jarvis.text.format import count, milliseconds, percent, tb_per_s, tflops_per_s
 from jarvis.text.markdown import escape, prose
 
-_METHOD = """
+_METHOD = f"""
 Roofline time is the longer of FLOPs / compute peak and bytes / memory peak, for the operation's
 precision; FLOPs and bytes are computed by a perf model from the operator and its shapes, not
-measured. **Efficiency** is roofline time / measured GPU busy time. **Saving** is kernel time minus
-the kernel time at the target efficiency. If a peak is unknown, the efficiency is not available.
+measured. **Efficiency** is roofline time / measured GPU busy time. If a peak is unknown, the
+efficiency is not available. **Saving, kernel** is kernel time minus the kernel time at the target
+efficiency. **Saving, step** is what all recorded steps together gain if only that operation reaches
+the target: the recording is replayed with its kernels shorter, none below {KERNEL_FLOOR_US:g} µs.
+It is 0 where they get shorter by less than {NEGLIGIBLE_PCT:g}% of the steps, and is not known where
+step times are not simulated.
 """
 
 
@@ -126,6 +132,8 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     controls = category_controls(analysis.key)
     totals = now.run.manifest.totals
     rows = with_projection(rows_of(now, analysis.key), controls.target_pct, controls.below_pct)
+    rows = with_step_savings(now, analysis.key, rows, controls.target_pct)
+    step_line(now, analysis.key, rows, controls.target_pct)
     _metric_cards(analysis, rows, result, controls, totals.total_time_ms)
     _notes(result)
     shown = controls.chosen(rows)
@@ -146,8 +154,10 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     elif (uid := metrics_table(analysis, shown, controls.filter_id)) is not None:
         whole = now.run.category_operations(analysis.key).filter(pl.col(C.uid) == uid)
         row = with_projection(whole, controls.target_pct, controls.below_pct).row(0, named=True)
+        if C.saved_step_us in rows.columns:
+            row[C.saved_step_us] = rows.filter(pl.col(C.uid) == uid)[C.saved_step_us].item()
         path = call_path_of(now, analysis.key, uid)
-        operation_details(row, path, controls.target_pct, totals, timeline_of(now))
+        operation_details(now, row, path, controls.target_pct)
     method_note(analysis, rows, now.run.manifest.hardware)
 
 
@@ -179,11 +189,11 @@ def _metric_cards(
             f"peak. It covers {percent(result.efficiency_coverage_pct)} of the category's time.",
         )
         metric_card(
-            f"Saving at {controls.target_pct}%",
+            f"Kernel time saved at {controls.target_pct}%",
             milliseconds(saving),
             f"{percent(share_pct(saving, total_ms))} of the GPU window",
-            help_text="GPU time saved if all operations below the target reached it; the step may "
-            "gain less, as the findings below state.",
+            help_text="Sum of what kernels get shorter by if all operations below the target reach "
+            "it. The step can gain less: what it gains is stated above, if it is simulated.",
         )
         metric_card(
             f"Below {controls.below_pct}%",

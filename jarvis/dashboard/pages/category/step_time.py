@@ -1,0 +1,120 @@
+"""What the step gains if the operations of a category reach a target, all together and each alone,
+cached for reruns of the page."""
+
+from typing import Any
+
+import polars as pl
+import streamlit as st
+
+from jarvis.changes import AtRoofline, Work
+from jarvis.core.errors import NotSimulatedError
+from jarvis.dashboard.session.state import HASH_OPENED, Opened, rows_of
+from jarvis.impact import is_judged
+from jarvis.pipeline.simulated_steps import WhatIf, simulated_changes
+from jarvis.schemas.names import C
+from jarvis.simulation.of_rows import step_savings_us
+from jarvis.simulation.quality import Grade
+from jarvis.simulation.simulation import MAX_SLOWDOWN
+from jarvis.text.format import MINUS, counted, microseconds, milliseconds
+from jarvis.text.markdown import escape, prose
+
+_MAX_CACHED_TARGETS, _MAX_CACHED_ROOMS = 256, 2_000
+
+MIN_ROOM_PCT = 0.1
+"""Minimum share of compute of an operation whose room is computed."""
+
+_MOVES_AT_ONCE = 1.01
+_HELP = (
+    "The recorded step is replayed with all operations of the page that are below the target at "
+    "it: each call and kernel starts when all that it waits for in the trace has happened. The "
+    "savings of single rows do not add up to it."
+)
+
+
+def with_step_savings(now: Opened, key: str, rows: pl.DataFrame, target_pct: float) -> pl.DataFrame:
+    """Return all rows of a category with ``saved_step_us`` at a target; without the column if step
+    times are not simulated."""
+    if target_pct == now.run.target_pct and C.saved_step_us in rows.columns:
+        return rows
+    saved = _savings_us(now, key, target_pct)
+    bare = rows.drop(C.saved_step_us, strict=False)
+    return bare if saved is None else bare.with_columns(saved)
+
+
+def step_line(now: Opened, key: str, rows: pl.DataFrame, target_pct: float) -> None:
+    """Draw the time of the step if all operations of a category reach a target, or why it is not
+    known; nothing if no efficiency is."""
+    if not rows.select(is_judged().any()).item():
+        return
+    replayed = _together(now, key, target_pct)
+    if isinstance(replayed, str):
+        st.markdown(prose(replayed))
+        return
+    found, together_ms = replayed
+    about = "about " if found.grade is Grade.FAIR else ""
+    after_ms, saved_ms = found.step_ms.simulated, found.saved_ms
+    if found.is_unchanged:
+        text = f"At {target_pct:g}% the step stays at {milliseconds(after_ms)}{found.held_up_by}."
+    else:
+        change = f"{MINUS if saved_ms > 0 else '+'}{milliseconds(abs(saved_ms))}"
+        text = f"At {target_pct:g}% the step takes {about}{milliseconds(after_ms)} ({change})."
+    if found.steps > 1:
+        together = milliseconds(together_ms) if together_ms else "nothing"
+        text = f"{text} Median of {counted(found.steps, 'step')}, which together gain {together}."
+    st.markdown(f"**{escape(text)}**", help=_HELP)
+
+
+def in_the_step(now: Opened, row: dict[str, Any], target_pct: float) -> None:
+    """Draw what an operation means for the step: its saving, its part of the path, and its room."""
+    lines = []
+    if (saved_us := row.get(C.saved_step_us)) is not None:
+        steps = len(now.run.simulation.recorded.steps_ns)
+        whole = "The step gains" if steps == 1 else f"All {steps} steps together gain"
+        gain = microseconds(saved_us) if saved_us else "nothing"
+        lines.append(f"{whole} {gain} at {target_pct:g}%.")
+    if (path_us := row.get(C.path_us)) is not None:
+        share = f"{microseconds(path_us)} of {microseconds(row[C.kernel_time_us])}"
+        lines.append(f"On the critical path: {share} kernel time.")
+    share_pct = row[C.percent_of_compute] or 0.0
+    if share_pct >= MIN_ROOM_PCT and (slowdown := _room(now, row[C.uid])):
+        lines.append(f"Room: {room(slowdown)}.")
+    if lines:
+        st.markdown("**In the step**")
+        st.markdown("\n".join(f"- {escape(line)}" for line in lines))
+
+
+def room(slowdown: float) -> str:
+    """Return in words how much longer an operation could take."""
+    if slowdown < _MOVES_AT_ONCE:
+        return "moves the step at once"
+    if slowdown >= MAX_SLOWDOWN:
+        return f"never in this trace: even {slowdown:.0f}x as long, it does not move the step"
+    return f"could take {slowdown:.1f}x as long without moving the step"
+
+
+@st.cache_resource(max_entries=_MAX_CACHED_TARGETS, show_spinner=False, hash_funcs=HASH_OPENED)
+def _together(now: Opened, key: str, target_pct: float) -> tuple[WhatIf, float] | str:
+    """Return a step with all operations of a category at a target and what all steps gain in ms, or
+    why that is not known."""
+    changes = (AtRoofline(work=Work(category=key), target_pct=target_pct),)
+    try:
+        found = simulated_changes(now.run, [(key, changes)])
+        return found, now.run.simulation.steps_saved_ms(changes)
+    except NotSimulatedError as error:
+        return str(error)
+
+
+@st.cache_resource(max_entries=_MAX_CACHED_TARGETS, show_spinner=False, hash_funcs=HASH_OPENED)
+def _savings_us(now: Opened, key: str, target_pct: float) -> pl.Series | None:
+    """Return ``saved_step_us`` of all operations of a category; None if steps are not simulated."""
+    simulation = now.run.simulation_if_any
+    if simulation is None:
+        return None
+    return step_savings_us(rows_of(now, key), simulation, target_pct)
+
+
+@st.cache_resource(max_entries=_MAX_CACHED_ROOMS, show_spinner=False, hash_funcs=HASH_OPENED)
+def _room(now: Opened, uid: int) -> float | None:
+    """Return how many times as long an operation could take; None if steps are not simulated."""
+    simulation = now.run.simulation_if_any
+    return None if simulation is None else simulation.slowdown(Work(operations=(uid,)))

@@ -1,0 +1,102 @@
+"""The step time of single operations: what each gains at a target, and its part of the path."""
+
+import numpy as np
+import polars as pl
+
+from jarvis import impact
+from jarvis.changes import Work
+from jarvis.schemas.names import C
+from jarvis.simulation.changed_weights import at_target
+from jarvis.simulation.edges import Kind
+from jarvis.simulation.events import Int64s
+from jarvis.simulation.graph import What
+from jarvis.simulation.replay import LANES, replay_apart
+from jarvis.simulation.simulation import Simulation
+
+NEGLIGIBLE_PCT = 0.02
+"""GPU work that gets shorter by less of the steps counts as no saving; a step never gains more."""
+
+
+def with_step_times(
+    operations: pl.DataFrame, simulation: Simulation | None, target_pct: float
+) -> pl.DataFrame:
+    """Return operations with ``saved_step_us`` and ``path_us``, empty without a simulation."""
+    bare = operations.drop(C.saved_step_us, C.path_us, strict=False)
+    if simulation is None:
+        empty = (pl.lit(None, pl.Float64).alias(name) for name in (C.saved_step_us, C.path_us))
+        return bare.with_columns(empty)
+    saved = step_savings_us(bare, simulation, target_pct)
+    return bare.with_columns(saved, _path_us(bare, simulation))
+
+
+def step_savings_us(
+    operations: pl.DataFrame, simulation: Simulation, target_pct: float
+) -> pl.Series:
+    """Return ``saved_step_us``: what all steps together gain if only one operation reaches a
+    target, for each of ``operations``; null without a reliable efficiency."""
+    judged = operations.select(C.uid, is_judged=impact.is_judged())
+    wanted = judged.filter("is_judged")[C.uid]
+    gained_ns = _gained_ns(simulation, Work(operations=tuple(wanted.to_list())), target_pct)
+    gain_us = pl.when("is_judged").then(pl.col("gained_ns").fill_null(0) / 1e3)
+    return (
+        judged.join(gained_ns, on=C.uid, how="left", maintain_order="left")
+        .select(gain_us.alias(C.saved_step_us))
+        .to_series()
+    )
+
+
+def _gained_ns(simulation: Simulation, work: Work, target_pct: float) -> pl.DataFrame:
+    """Return ``uid, gained_ns`` of the operations that get relevantly shorter: a replay each."""
+    graph, recorded_ns = simulation.graph, sum(simulation.recorded.steps_ns)
+    edges, durations = at_target(simulation.index, simulation, work, target_pct)
+    shorter = np.rint(durations).astype(np.int64)
+    taken_ns = graph.weight[edges] - shorter
+    events = _with_operation(
+        simulation, edges, pl.DataFrame({"edge": edges, "shorter": shorter, "taken": taken_ns})
+    )
+    rows = (
+        events.group_by(C.operation_uid)
+        .agg(pl.col("taken").sum())
+        .filter(pl.col("taken") >= max(NEGLIGIBLE_PCT / 100 * recorded_ns, 1))
+        .sort(C.operation_uid)
+        .with_row_index("number")
+    )
+    events = events.join(rows, on=C.operation_uid)
+    edges, number = events["edge"].to_numpy(), events["number"].to_numpy().astype(np.int64)
+    changed, lane = graph.weight.copy(), np.full(graph.weight.size, -1, np.int32)
+    changed[edges] = events["shorter"].to_numpy()
+    times = np.empty((graph.time.size, LANES), np.int64)
+    gained: list[int] = []
+    for first in range(0, rows.height, LANES):
+        own = number - first
+        lane[edges] = np.where((own >= 0) & (own < LANES), own, -1)
+        replay_apart(graph.indptr, graph.src, graph.weight, changed, lane, 0, times)
+        for column in times.T[: rows.height - first]:
+            bounds = simulation.step_bounds(column)
+            gained.append(recorded_ns - int(bounds[-1] - bounds[0]))
+    return rows.select(
+        pl.col(C.operation_uid).alias(C.uid), gained_ns=pl.Series(gained, dtype=pl.Int64)
+    )
+
+
+def _path_us(operations: pl.DataFrame, simulation: Simulation) -> pl.Series:
+    """Return ``path_us``: the time of each operation's GPU events on the recorded path."""
+    graph, path = simulation.graph, simulation.recorded.path
+    node = graph.dst[path.edges]
+    own = (graph.kind[path.edges] == Kind.DURATION) & (graph.what[node] == What.GPU_END)
+    events = pl.DataFrame({C.path_us: path.ns[own]})
+    of_rows = (
+        _with_operation(simulation, path.edges[own], events)
+        .group_by(pl.col(C.operation_uid).alias(C.uid))
+        .agg(pl.col(C.path_us).sum() / 1e3)
+    )
+    found = operations.select(C.uid).join(of_rows, on=C.uid, how="left", maintain_order="left")
+    return found[C.path_us].fill_null(0.0)
+
+
+def _with_operation(simulation: Simulation, edges: Int64s, values: pl.DataFrame) -> pl.DataFrame:
+    """Return values of the duration edges of GPU events with the operation of each event, without
+    those that belong to none."""
+    uids = pl.Series(C.uid, simulation.graph.uid[simulation.graph.dst[edges]])
+    known = simulation.tables["gpu_work"].select(C.uid, C.operation_uid).drop_nulls()
+    return values.with_columns(uids).join(known, on=C.uid, maintain_order="left")
