@@ -103,7 +103,7 @@ def _with_step_saving(
     priority = step_priority(finding.priority, gain)
     update: dict[str, object] = {"impact": gain, "priority": priority}
     if priority is not finding.priority:
-        is_hidden = bool(bounds.hidden) and bounds.kernels_ms > 0
+        is_hidden = bool(bounds.hidden) and bounds.kernels_ms > 0 and not gain.is_replayed
         update["priority_before"] = finding.priority
         update["priority_reason"] = (_reason(finding, gain, priority, is_hidden=is_hidden),)
     return finding.model_copy(update=update)
@@ -134,10 +134,11 @@ def _replayed(
 ) -> Impact:
     """Return the impact with the step time that the replays of its three estimates save."""
     saved = [simulation.steps_saved_ms(finding_changes(finding, simulation, end)) for end in ENDS]
-    gain = gain.model_copy(update={"is_replayed": True})
     if gain.is_interval:
         return impact.of_steps(gain, min(limit_ms, max(saved)), step_ms)
-    low, mid, high = (min(max(each, 0.0), limit_ms) for each in sorted(saved))
+    gain = gain.model_copy(update={"is_replayed": True})
+    low, mid, high = (min(max(each, 0.0), limit_ms) for each in saved)
+    low, high = min(low, mid), max(mid, high)
     if finding.time_pool is None and finding.check not in FUSED:
         kernel_ms = gain.saved_ms  # launches that go with kernels are not claimed
         low, mid, high = min(low, kernel_ms.low), min(mid, kernel_ms.mid), min(high, kernel_ms.high)
@@ -324,8 +325,7 @@ def added_savings(
     shorten GPU work at most what bounds all kernels. Intervals are not included: an estimate cannot
     be added to them.
     """
-    is_known = totals.step is not None and totals.step.step_ms is not None
-    if simulation is not None and is_known:
+    if simulation is not None:
         return _replayed_together(findings, simulation)
     added = [Added((finding,), saved_ms) for finding, saved_ms in _added(findings, totals)]
     shown, rest = added[:SHOWN], added[SHOWN:]

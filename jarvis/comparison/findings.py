@@ -28,8 +28,6 @@ def findings(
 ) -> tuple[Finding, ...]:
     """Return the findings, most time between the sides first.
 
-    Savings can be added, none counts twice.
-
     ``operations`` and ``unmatched`` are the tables of the comparison with ``tolerance``.
     """
     inputs = FindingInput(paired, tolerance)

@@ -20,6 +20,7 @@ from jarvis.reports.health import health_of
 from jarvis.reports.messages import MESSAGES
 from jarvis.reports.rendering import render
 from jarvis.reports.reporter import Reporter, run_folder
+from jarvis.reports.uncertainty import uncertainty
 from jarvis.run import Run
 from jarvis.schemas.names import C
 from jarvis.simulation.quality import Grade
@@ -96,6 +97,8 @@ def _basis(run: Run, details: list[Details]) -> str:
         info = run.manifest.simulation
         is_replayed = info is not None and info.quality.grade is not Grade.NOT_SIMULATED
         order = REPLAYED if is_replayed else ESTIMATED
+        if why := uncertainty(run) if is_replayed else None:
+            order = f"{order} {why}"
         if totals.step.step_ms is None:
             order = ORDER_WITHOUT_STEPS
     gains = (each.finding.impact for each in details)

@@ -17,8 +17,7 @@ MESSAGES = MessageTable(
         "saving.step.most": "at most {high_ms} of {whole} ({high_pct}); {gpu_time}",
         "saving.step.interval": "up to {high_ms} of {whole} ({high_pct}), depending on the other "
         "ranks ({basis}).",
-        "saving.step.nothing": "nothing of {whole}: the host does not wait for this work; "
-        "{gpu_time}",
+        "saving.step.nothing": "nothing of {whole}, which does not wait for this work; {gpu_time}",
         "saving.step.pool": "about {gain_ms} of {whole} ({gain_pct}), at most {high_ms} ({basis}).",
         "saving.step.pool.exact": "about {gain_ms} of {whole} ({gain_pct}) ({basis}).",
         "saving.step.pool.most": "at most {high_ms} of {whole} ({high_pct}) ({basis}).",

@@ -68,11 +68,13 @@ def _saving_terms(gain: Impact, totals: Totals, is_system: bool) -> str:
     text = f"{'; '.join(parts)}; range {to_text(time_range(saved.low, saved.high))}"
     if gain.step_ms is None:
         return f"{text}."
-    return (
-        f"{text}; of {whole_name(totals)} {milliseconds(gain.gain_ms)}, at most "
+    of_steps = (
+        f"of {whole_name(totals)} {milliseconds(gain.gain_ms)}, at most "
         f"{milliseconds(gain.step_ms.high)} / {milliseconds(whole_ms(totals))} = "
         f"{percent(impact.share_pct(gain.step_ms.high, whole_ms(totals)))}."
     )
+    # Idle time at the edges of the steps can lie outside the GPU window.
+    return f"saving {of_steps}" if is_system and saved.high <= 0 else f"{text}; {of_steps}"
 
 
 def _terms(gain: Impact) -> str:

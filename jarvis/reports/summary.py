@@ -205,11 +205,20 @@ def _before_kernels(run: Run, details: list[Details]) -> str | None:
         )
     if not waits:
         return None
-    limit = (
-        "" if shares[COMPUTE] >= MOSTLY_COMPUTE_PCT else ", which can save at most the compute time"
-    )
+    limit = "" if shares[COMPUTE] >= MOSTLY_COMPUTE_PCT else _kernel_limit(run)
     not_known = ", for some of which the saving is not known" if ranks else ""
     return f"{intro}, so address {waits} before single kernels{limit or not_known}."
+
+
+def _kernel_limit(run: Run) -> str:
+    """Return the most that shorter kernels save."""
+    simulation = run.simulation_if_any
+    if simulation is None:
+        return ", which can save at most the compute time"
+    saved = milliseconds(simulation.compute_saved_ms)
+    if saved == milliseconds(0):
+        return ", which save nothing of it"
+    return f", which can save at most {saved}"
 
 
 def _is_idle_in_doubt(details: list[Details]) -> bool:

@@ -19,17 +19,17 @@ MORE_TOGETHER_PCT = 5.0
 
 
 def floor_line(run: Run) -> str | None:
-    """Return what the steps gain if no kernel takes time; None if they are not simulated."""
+    """Return what the steps gain if no compute kernel takes time; None if that is not known."""
     totals, simulation = run.manifest.totals, run.simulation_if_any
-    if simulation is None or totals.step is None or totals.step.step_ms is None:
+    if simulation is None:
         return None
     saved_ms, whole = simulation.compute_saved_ms, whole_name(totals)
     if milliseconds(saved_ms) == milliseconds(0):
-        return f"If no kernel took any time, {whole} would take as long: the host sets the pace."
+        return f"If no compute kernel took any time, {whole} would take as long."
     share = percent(share_pct(saved_ms, whole_ms(totals)))
     return (
-        f"If no kernel took any time, {whole} would take {milliseconds(saved_ms)} ({share}) less: "
-        "no change of kernels saves more."
+        f"If no compute kernel took any time, {whole} would take {milliseconds(saved_ms)} "
+        f"({share}) less: shorter kernels save no more, fewer launches can."
     )
 
 
@@ -69,5 +69,14 @@ def _replayed_saving(details: list[Details], added: list[Added], totals: Totals)
     return (
         f"Together, {total} of {whole_name(totals)}, each by a replay with its changes and those "
         f"before it: {', '.join(parts)}.{''.join(more)} The others add nothing to these, or an "
-        "unknown time."
+        f"unknown time.{_intervals(details)}"
     )
+
+
+def _intervals(details: list[Details]) -> str:
+    gains = ((each.recommendation.label, each.finding.impact) for each in details)
+    labels = [label for label, gain in gains if gain is not None and gain.is_interval]
+    if not labels:
+        return ""
+    verbs = ("depends", "is") if len(labels) == 1 else ("depend", "are")
+    return f" {joined_labels(labels)} {verbs[0]} on the other ranks and {verbs[1]} not included."

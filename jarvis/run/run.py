@@ -180,7 +180,9 @@ class Run:
 
     @cached_property
     def simulation_if_any(self) -> Simulation | None:
-        """The simulation of the run's steps, or None if they cannot be simulated."""
+        """The simulation of the run's steps, or None if they are not known or not simulated."""
+        if self.manifest.totals.step is None or self.manifest.totals.step.step_ms is None:
+            return None
         try:
             return self.simulation
         except NotSimulatedError:

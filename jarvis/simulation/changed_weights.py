@@ -211,7 +211,9 @@ class _Changed:
         is_wait = (self.graph.kind == Kind.SYNC) & nodes[self.graph.dst]
         self.weight[is_wait] = REMOVED
         duration = self.graph.time[self.graph.dst[edges]] - self.graph.time[self.graph.src[edges]]
-        self.weight[edges] = np.minimum(duration, self.graph.constants.call)
+        self.weight[edges] = np.minimum(
+            self.weight[edges], np.minimum(duration, self.graph.constants.call)
+        )
 
     @apply.register
     def _(self, change: Collective) -> None:
@@ -225,11 +227,14 @@ class _Changed:
 
     def fuse(self, changes: Sequence[Fuse]) -> None:
         """Apply all fusions at once: a chain can have thousands of instances."""
-        wanted = {change.uids[0]: change.duration_ns for change in changes}
+        wanted: dict[int, int] = {}
+        for change in changes:
+            first_uid, duration_ns = change.uids[0], change.duration_ns
+            wanted[first_uid] = min(duration_ns, wanted.get(first_uid, duration_ns))
         first = self.index.gpu_edges(wanted)
         uids = self.graph.uid[self.graph.dst[first]].tolist()
         self._shorten(first, np.array([wanted[uid] for uid in uids], np.float64))
-        others = [uid for change in changes for uid in change.uids[1:]]
+        others = [uid for change in changes for uid in change.uids[1:] if uid not in wanted]
         self._remove(self.index.gpu_edges(others), keeps_stream=False)
         for change in changes:
             if change.host:
@@ -257,7 +262,7 @@ class _Changed:
         stream = into & (graph.kind == Kind.STREAM)
         launch = into & np.isin(graph.kind, (Kind.LAUNCH, Kind.UNLINKED))
         self.weight[stream] = np.minimum(self.weight[stream], 0)
-        calls = self.index.flagged(graph.src[launch])
+        calls = self.index.flagged(graph.src[launch & (graph.kind == Kind.LAUNCH)])
         own = (graph.kind == Kind.DURATION) & (calls[graph.src] | calls[graph.dst])
         own &= graph.what[graph.dst] == What.CALL_END
         self.weight[own] = 0

@@ -6,7 +6,7 @@ import polars as pl
 from jarvis.changes import MergeLaunches
 from jarvis.perf_report.timeline.host_spans import DATA_LOADING
 from jarvis.schemas.names import C
-from jarvis.simulation.events import Int64s
+from jarvis.simulation.events import Flags, Int64s
 from jarvis.simulation.graph import What
 from jarvis.simulation.simulation import Simulation
 
@@ -18,8 +18,7 @@ def merged_launches(simulation: Simulation) -> tuple[MergeLaunches, ...]:
     loading of data on any thread: what follows these cannot be launched before."""
     graph, index = simulation.graph, simulation.index
     is_start = graph.what == What.CALL_START
-    waiting = np.unique(graph.uid[(graph.what == What.CALL_END) & index.waiting_calls])
-    is_break = (graph.what == What.MARK) | (is_start & np.isin(graph.uid, waiting))
+    is_break = (graph.what == What.MARK) | (is_start & _waits_inside(simulation))
     loads = simulation.tables["sim_spans"].filter(pl.col(C.cause) == DATA_LOADING)
     bounds = loads.select(pl.concat_list(C.start_ns, C.end_ns).explode().sort()).to_series()
     stretch = np.cumsum(is_break)
@@ -30,6 +29,19 @@ def merged_launches(simulation: Simulation) -> tuple[MergeLaunches, ...]:
         own = launches & (graph.thread == thread)
         found += _stretches(graph.uid[own], stretch[own])
     return tuple(found)
+
+
+def _waits_inside(simulation: Simulation) -> Flags:
+    """Return whether the node is the start of a call that waits for GPU work, or has one inside."""
+    graph, index = simulation.graph, simulation.index
+    _, edges = index.call_edge
+    starts, ends = graph.src[edges], graph.dst[edges]
+    found = np.zeros(graph.time.size, np.bool_)
+    for thread in simulation.threads:
+        waited = np.cumsum(index.waiting_calls & (graph.thread == thread))
+        own = graph.thread[starts] == thread
+        found[starts[own]] = waited[ends[own]] > waited[starts[own]]
+    return found
 
 
 def _stretches(calls: Int64s, stretch: Int64s) -> list[MergeLaunches]:

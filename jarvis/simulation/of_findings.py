@@ -20,9 +20,9 @@ from jarvis.changes import (
 from jarvis.findings import COMMUNICATION_POOL, COPIES_POOL, IDLE_POOL, Finding
 from jarvis.perf_report.timeline import host_spans
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
+from jarvis.perf_report.timeline.step_gaps import Place
 from jarvis.perf_report.work import COPY
 from jarvis.schemas.names import C
-from jarvis.simulation.merging import merged_launches
 from jarvis.simulation.simulation import Simulation
 
 End = Literal["low", "mid", "high"]
@@ -43,7 +43,7 @@ _SPANS_OF = {
     IdleCause.ALLOCATOR: host_spans.ALLOCATOR,
     IdleCause.KERNEL_LOADING: host_spans.KERNEL_LOADING,
 }
-"""Causes of idle time whose host calls are known; other causes are the host's time in the gaps."""
+"""Causes of idle time whose host calls are known: of those in the gaps, all of their time goes."""
 
 
 def finding_changes(
@@ -52,9 +52,8 @@ def finding_changes(
     """Return the changes that a finding proposes, by one of its estimates; none without a saving.
 
     Kernels get shorter by what the finding saves on them, or go with their launches if that is all
-    of their time; one kernel replaces a chain. Host
-    time in the gaps is removed, of loading all of it, and at the high end one graph launch replaces
-    launches that the GPU waits for. Waits are not waited for, and communication is hidden.
+    of their time; one kernel replaces a chain. Copies get shorter and are not waited for. Host time
+    in the gaps of a cause is removed, waits are not waited for, and communication is hidden.
     """
     if finding.impact is None:
         return ()
@@ -70,12 +69,12 @@ def finding_changes(
         return ()
     if finding.check in FUSED:
         return _fused(finding, own, simulation, end)
-    if factor < NOTHING:
-        return (RemoveGpu(work=work),)
     if pool.startswith(COPIES_POOL):
         calls = own[C.launch_uid].drop_nulls()
         waits = calls.filter(calls.is_in(simulation.waiting_calls.tolist()))
         return (ScaleGpu(work=work, factor=factor), RemoveWait(calls=tuple(waits.to_list())))
+    if factor < NOTHING:
+        return (RemoveGpu(work=work),)
     return (ScaleGpu(work=work, factor=factor),)
 
 
@@ -223,7 +222,7 @@ def _own_work(finding: Finding, simulation: Simulation) -> pl.DataFrame:
     work, pool = simulation.tables["gpu_work"], finding.time_pool or ""
     if pool.startswith(COPIES_POOL):
         direction = pool.removeprefix(COPIES_POOL).strip()
-        copies = work.filter(pl.col(C.kind) == COPY)
+        copies = work.filter((pl.col(C.kind) == COPY) & pl.col(C.linked))
         return copies.filter(pl.col(C.direction) == direction) if direction else copies
     return work_of_rows(finding, work)
 
@@ -235,23 +234,28 @@ def work_of_rows(finding: Finding, gpu_work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _idle(cause: str, simulation: Simulation, end: End) -> tuple[Change, ...]:
-    if cause == IdleCause.LAUNCH_BOUND and end == "high":
-        return merged_launches(simulation)
     if cause == IdleCause.SYNCHRONIZATION:
         return (RemoveWait(calls=tuple(simulation.waiting_calls.tolist())),)
-    spans = simulation.tables["sim_spans"]
+    spans = _in_gaps(cause, simulation)
     if cause in _SPANS_OF:
-        own = spans.filter(pl.col(C.cause) == _SPANS_OF[IdleCause(cause)])
-    else:
-        own = _in_gaps(cause, simulation)
-    return (ScaleHost(spans=united_spans(own), factor=LOW_FACTOR if end == "low" else 0),)
+        gaps = spans.rename({C.thread: "at", C.start_ns: "from_ns", C.end_ns: "to_ns"})
+        calls = simulation.tables["sim_spans"].filter(
+            pl.col(C.cause) == _SPANS_OF[IdleCause(cause)]
+        )
+        overlaps = (pl.col(C.start_ns) < pl.col("to_ns")) & (pl.col(C.end_ns) > pl.col("from_ns"))
+        spans = calls.join_where(gaps, pl.col(C.thread) == pl.col("at"), overlaps)
+    return (ScaleHost(spans=united_spans(spans), factor=LOW_FACTOR if end == "low" else 0),)
 
 
 def _in_gaps(cause: str, simulation: Simulation) -> pl.DataFrame:
-    """Return the gaps of a cause, or at a place of the steps, or all, on every thread."""
+    """Return the gaps of a cause, or at a place of the steps, or all, on every thread.
+
+    Those of a cause at the edges of the steps are those of the place.
+    """
     gaps = simulation.tables["step_gaps"]
     if cause:
-        gaps = gaps.filter((pl.col(C.cause) == cause) | (pl.col(C.place) == cause))
+        own = (pl.col(C.cause) == cause) & (pl.col(C.place) == Place.BETWEEN.value)
+        gaps = gaps.filter(own | (pl.col(C.place) == cause))
     threads = pl.DataFrame({C.thread: simulation.threads}, schema={C.thread: pl.Int64})
     return gaps.select(C.start_ns, (pl.col(C.start_ns) + pl.col(C.dur_ns)).alias(C.end_ns)).join(
         threads, how="cross"

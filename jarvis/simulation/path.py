@@ -82,6 +82,9 @@ HOST_CAUSES = {
 }
 """Names of host time by the cause of the span that it lies in; the first cause counts."""
 
+LOADING = (DATA_LOADING, KERNEL_LOADING, ALLOCATOR)
+"""Causes of which runtime calls are a part."""
+
 HOST_WORK, RUNTIME_CALLS, UNEXPLAINED = "host work", "runtime calls", "in no recorded event"
 HOST_PARTS = (*HOST_CAUSES.values(), HOST_WORK, RUNTIME_CALLS)
 """The parts of a path that the host takes."""
@@ -121,7 +124,7 @@ def _host_time(
     Time of runtime calls, which are within operators, is theirs if they load data or code, or
     allocate.
     """
-    causes = list(HOST_CAUSES)[: 3 if rest == RUNTIME_CALLS else None]
+    causes = LOADING if rest == RUNTIME_CALLS else tuple(HOST_CAUSES)
     start = graph.time[graph.src[edges]]
     length = np.maximum(graph.weight[edges], 0)
     is_tail = graph.kind[edges] == Kind.TAIL

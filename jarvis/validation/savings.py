@@ -143,7 +143,7 @@ def savings_stay_within_the_step(run: RunFiles) -> Iterator[Problem]:
     replay without the time of kernels."""
     step, work = run.step, run.columns("gpu_work", "operation_uid", "ts_ns", "dur_ns")
     of_operations = work.drop_nulls().partition_by("operation_uid", as_dict=True)
-    without_kernels_ms = 0.0
+    without_kernels_ms: float | None = None
     for finding in quantified(run) if step else ():
         saving = finding["impact"].get("step_ms")
         if saving is None:
@@ -151,7 +151,8 @@ def savings_stay_within_the_step(run: RunFiles) -> Iterator[Problem]:
             continue
         pool = finding.get("time_pool")
         if pool is None and finding["impact"].get("is_replayed"):
-            without_kernels_ms = without_kernels_ms or _without_kernels_ms(run)
+            if without_kernels_ms is None:
+                without_kernels_ms = _without_kernels_ms(run)
             limit = without_kernels_ms
         elif pool is None:
             found = (of_operations.get((uid,)) for uid in sorted(uids(finding)))

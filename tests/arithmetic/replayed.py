@@ -40,7 +40,7 @@ def replayed_savings(
         low = mid = high = graph.gain_ms(graph.without(uids))
     elif pool.startswith("exposed copies"):
         direction = pool.removeprefix("exposed copies").strip()
-        copies = [event for event in run.table("gpu_work") if event["kind"] == "copy"]
+        copies = [e for e in run.table("gpu_work") if e["kind"] == "copy" and e["linked"]]
         own = [event for event in copies if direction in ("", event["direction"])]
         low, mid, high = (_shorter(graph, own, ms, is_copy=True) for ms in saving)
     elif finding["check"] in FUSED:
@@ -58,31 +58,30 @@ def without_kernels_ms(run: RunDirectory) -> float:
     return graph.gain_ms(graph.without(kernels))
 
 
-def _idle(run: RunDirectory, graph: "_Graph", cause: str, end: str) -> float:
-    if cause == "launch_bound" and end == "high":
-        return graph.gain_ms(graph.merged())
+def _idle(run: RunDirectory, graph: "_Graph", cause: str, which: str) -> float:
     if cause == "synchronization":
         return graph.gain_ms(graph.without_waits())
+    gaps = [
+        (gap["start_ns"], gap["start_ns"] + gap["dur_ns"])
+        for gap in run.table("step_gaps")
+        if cause in ("", gap["place"]) or (gap["cause"], gap["place"]) == (cause, "between")
+    ]
     if cause in SPANS_OF:
-        spans = [_span(span) for span in graph.spans if span["cause"] == cause]
+        spans = [
+            (span["thread"], span["start_ns"], span["end_ns"])
+            for span in graph.spans
+            if span["cause"] == cause
+            and any(span["start_ns"] < end and span["end_ns"] > start for start, end in gaps)
+        ]
     else:
-        gaps = [g for g in run.table("step_gaps") if cause in ("", g["cause"], g["place"])]
         threads = {
             thread
             for what, thread in zip(graph.what, graph.thread, strict=True)
             if what == CALL_START
         }
-        spans = [
-            (thread, gap["start_ns"], gap["start_ns"] + gap["dur_ns"])
-            for gap in gaps
-            for thread in threads
-        ]
-    factor = 0.5 if end == "low" else 0.0
+        spans = [(thread, start, end) for thread in threads for start, end in gaps]
+    factor = 0.5 if which == "low" else 0.0
     return graph.gain_ms(graph.without_host(list(graph.weight), spans, factor))
-
-
-def _span(span: Row) -> tuple[int, int, int]:
-    return span["thread"], span["start_ns"], span["end_ns"]
 
 
 def _shorter(graph: "_Graph", own: list[Row], saved_ms: float, *, is_copy: bool) -> float:
@@ -233,9 +232,7 @@ class _Graph(RecordedSteps):
         starts = {self.src[self.duration_of[uid]] for uid in uids}
         for uid in uids:
             weights[self.duration_of[uid]] = 0
-        calls = {
-            src for kind, src, dst in self.edges if kind in (LAUNCH, UNLINKED) and dst in starts
-        }
+        calls = {src for kind, src, dst in self.edges if kind == LAUNCH and dst in starts}
         on_stream = {dst for kind, _, dst in self.edges if kind == STREAM and dst in starts}
         for place, (kind, src, dst) in enumerate(self.edges):
             if kind == STREAM and dst in starts:
@@ -256,45 +253,8 @@ class _Graph(RecordedSteps):
             if dst in ends and kind == SYNC:
                 weights[place] = REMOVED
             elif dst in ends and kind == DURATION:
-                weights[place] = min(self.time[dst] - self.time[src], self.constants["call"])
-        return weights
-
-    def merged(self) -> Times:
-        """One graph launch for launches of a thread without a wait, mark or loading in between."""
-        loads = sorted(
-            time - self.first_ns
-            for span in self.spans
-            if span["cause"] == "data_loading"
-            for time in (span["start_ns"], span["end_ns"])
-        )
-        waiting = {self.uid[node] for node in self.waits}
-        stretch, groups = 0, dict[tuple[int, int], list[int]]()
-        for node, what in enumerate(self.what):
-            if what == MARK or (what == CALL_START and self.uid[node] in waiting):
-                stretch += 1
-            elif what == CALL_START and node in self.launches:
-                loaded = bisect_right(loads, self.time[node])
-                groups.setdefault((self.thread[node], stretch + loaded), []).append(node)
-        held = {span["uid"] for span in self.spans if span["cause"] in HELD}
-        end_of = {src: dst for kind, src, dst in self.edges if kind == DURATION}
-        weights = list(self.weight)
-        for (thread, _), nodes in groups.items():
-            if len(nodes) < 2:
-                continue
-            first, last = nodes[0], end_of[nodes[-1]]
-            for place, (kind, src, dst) in enumerate(self.edges):
-                starts, stops = (
-                    first <= node <= last
-                    and self.thread[node] == thread
-                    and self.what[node] <= CALL_END
-                    for node in (src, dst)
-                )
-                is_held = self.what[dst] == CALL_END and self.uid[dst] in held
-                if kind in (HOST, DURATION) and starts and stops:
-                    is_first = kind == DURATION and src == first
-                    weights[place] = weights[place] if is_held or is_first else 0
-                elif kind in (LAUNCH, UNLINKED) and starts:
-                    weights[place] = min(weights[place], self.constants["launch"])
+                least = min(self.time[dst] - self.time[src], self.constants["call"])
+                weights[place] = min(weights[place], least)
         return weights
 
     def without_host(self, weights: Times, spans: Spans, factor: float) -> Times:

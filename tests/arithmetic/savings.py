@@ -322,7 +322,8 @@ def step_saving_of(
     if replays is not None:
         limit = without_kernels_ms(run) if pool is None else limit
         if not finding["impact"]["is_interval"]:
-            ends = [min(max(each, 0.0), limit) for each in sorted(replays)]
+            low, mid, high = (min(max(each, 0.0), limit) for each in replays)
+            ends = [min(low, mid), mid, max(mid, high)]
             if pool is None and finding["check"] not in FUSED:
                 ends = [min(end, kernel_ms) for end, kernel_ms in zip(ends, saving, strict=True)]
             return ends[0], ends[1], ends[2]
@@ -400,24 +401,6 @@ def rows_of(finding: dict[str, Any]) -> set[int]:
 def sources_of(finding: dict[str, Any]) -> set[Any]:
     """Rows and pool of time that a saving comes from."""
     return rows_of(finding) | ({finding["time_pool"]} if finding["time_pool"] else set())
-
-
-def disjoint_saving_ms(run: RunDirectory, findings: list[dict[str, Any]]) -> float:
-    """The middle estimates added up, largest first, none whose time is counted already; those of
-    kernels together within what bounds all kernels."""
-    steps = run.manifest["totals"]["step"]
-    whole_ms = steps["step_ms"] or run.total_ms
-    left = {"kernels": steps["kernels_ms"] if steps["step_ms"] else whole_ms, "all": whole_ms}
-    taken: set[Any] = set()
-    gaining = [f for f in findings if f["impact"] and not f["impact"]["is_interval"]]
-    for finding in sorted(gaining, key=lambda f: -gain_of(f)):
-        if not sources_of(finding) & taken:
-            taken |= sources_of(finding)
-            pools = ("all", "kernels") if _is_awaited(finding, steps) else ("all",)
-            gain = min(gain_of(finding), *(left[pool] for pool in pools))
-            for pool in pools:
-                left[pool] -= gain
-    return float(whole_ms - left["all"])
 
 
 def has_card(finding: dict[str, Any]) -> bool:

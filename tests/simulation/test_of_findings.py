@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from jarvis import impact, savings
-from jarvis.changes import Fuse, RemoveGpu, ScaleGpu
+from jarvis.changes import Fuse, RemoveGpu, RemoveWait, ScaleGpu, Work
 from jarvis.findings import Finding, OpRef, Priority
 from jarvis.perf_report import Totals
 from jarvis.perf_report.timeline.step_bounds import StepBounds
+from jarvis.simulation.merging import merged_launches
 from jarvis.simulation.of_findings import finding_changes
 from jarvis.simulation.simulation import Simulation
 from tests.analyses.rows import totals
@@ -163,3 +164,35 @@ def test_a_large_graph_is_replayed_once_for_each_part(
     found = [finding(tiny, "a", saved_us=50), finding(tiny, "b", saved_us=150)]
     added = savings.added_savings(found, step_of(simulation), simulation)
     assert [bar.saved_ms for bar in added] == pytest.approx([0.110, 0.040])
+
+
+def test_a_launch_with_a_wait_inside_is_not_merged(tmp_path: Path) -> None:
+    """A module is loaded inside of a launch, which waits for the kernel before."""
+    tiny = Tiny().call("L", 0).call("L", 40, 120).call("Load", 45, 100).call("L", 200)
+    tiny.kernel("a", 10, 120).kernel("b", 165, 10).kernel("c", 210, 10).op("op", 0, 206)
+    simulation = tiny.simulation(tmp_path)
+    assert simulation.waiting_calls.tolist() == [tiny.uids["Load@45"]]
+    changes = merged_launches(simulation)
+    assert changes == ()
+    simulation.steps_saved_ms(changes)
+
+
+def test_fusions_that_share_a_kernel_keep_the_shorter(tmp_path: Path) -> None:
+    tiny = gpu_bound().op("op", 0, 25)
+    simulation, uids = tiny.simulation(tmp_path), tiny.uids
+    long = Fuse(uids=(uids["k0"], uids["k1"]), duration_ns=90_000)
+    short = Fuse(uids=(uids["k0"], uids["k2"]), duration_ns=40_000)
+    both = [simulation.steps_saved_ms(pair) for pair in ((long, short), (short, long))]
+    assert both[0] == both[1] > simulation.steps_saved_ms([short])
+    inside = Fuse(uids=(uids["k1"], uids["k2"]), duration_ns=70_000)
+    assert simulation.replay([long, inside]).gpu_time_ns == 160_000
+
+
+def test_a_removed_call_does_not_come_back_when_it_no_longer_waits(tmp_path: Path) -> None:
+    tiny = launches(0).call("Memcpy", 10, 115).call("L", 140)
+    tiny.kernel("a", 10, 100).kernel("copy", 111, 10).kernel("b", 150, 30).op("op", 0, 145)
+    simulation = tiny.simulation(tmp_path)
+    removed = RemoveGpu(work=Work(uids=(tiny.uids["copy"],)))
+    no_wait = RemoveWait(calls=(tiny.uids["Memcpy@10"],))
+    alone, both = (simulation.steps_saved_ms(c) for c in ([removed], [removed, no_wait]))
+    assert both >= alone

@@ -157,6 +157,8 @@ def _impact_line(finding: Finding, gain: Impact) -> str:
         line = f"**Step time** · up to {_less(step.high)} {share}, depending on the other ranks"
     elif step.high <= 0:
         line = "**Step unchanged**: it does not wait for this work"
+    elif milliseconds(step.mid) == milliseconds(0):
+        line = f"**Step time** · at most {_less(step.high)}"
     elif high == milliseconds(gain.gain_ms):
         line = f"**Step time** · {_less(step.mid)} {share}"
     else:
@@ -164,7 +166,9 @@ def _impact_line(finding: Finding, gain: Impact) -> str:
     hidden_ms = saved.mid - step.mid
     if not is_idle and not gain.is_interval and hidden_ms > HIDDEN_PART * saved.mid:
         kernels += f" · {milliseconds(hidden_ms)} of it is hidden by other work or the host"
-    return f"{line}\n\n{kernels}"
+    if not gain.is_replayed and not gain.is_interval:
+        line += " · estimated from what bounds the step, not simulated"
+    return line if is_idle and saved.high <= 0 else f"{line}\n\n{kernels}"
 
 
 def priority_badge(priority: Priority) -> str:

@@ -1,19 +1,14 @@
 """The simulated step in figures: what the changes save together, the bound, and how sure it is."""
 
-import polars as pl
 import streamlit as st
 
 from jarvis.dashboard.pages.what_if.simulated import FLOOR, Together, together
 from jarvis.dashboard.session.state import Opened
 from jarvis.pipeline.simulated_steps import NOTHING_PCT, WhatIf
-from jarvis.run import Run
-from jarvis.schemas.names import C
-from jarvis.simulation.quality import Grade, Quality, Stall
-from jarvis.text.format import MINUS, counted, milliseconds, percent, quoted
+from jarvis.reports.uncertainty import uncertainty
+from jarvis.simulation.quality import Grade
+from jarvis.text.format import MINUS, counted, milliseconds, percent
 from jarvis.text.markdown import escape, prose
-
-_SHOWN_PCT = 0.05
-"""Minimum share that is named."""
 
 _HELP = (
     "The recorded steps are replayed with the changes: each call and kernel starts when all that "
@@ -64,36 +59,3 @@ def floor_line(now: Opened) -> str | None:
     about = "about " if floor.grade is Grade.FAIR else ""
     share = percent(100 * floor.saved_ms / recorded)
     return f"{bound} ({about}{MINUS}{share}): faster kernels alone save no more."
-
-
-def uncertainty(run: Run) -> str | None:
-    """Return why figures are about right only; None if they are good."""
-    info = run.manifest.simulation
-    if info is None or info.quality.grade is not Grade.FAIR:
-        return None
-    return " ".join([_reason(info.quality), *(_stall(run, each) for each in info.quality.stalls)])
-
-
-def _reason(quality: Quality) -> str:
-    reasons = {
-        "{} of the critical path is in no recorded event": quality.unexplained_pct,
-        "the cause of {} of the critical path is inferred": quality.inferred_pct,
-    }
-    parts = [text.format(percent(pct)) for text, pct in reasons.items() if pct >= _SHOWN_PCT]
-    return f"Figures are approximate: {' and '.join(parts)}." if parts else ""
-
-
-def _stall(run: Run, stall: Stall) -> str:
-    """Return the unexplained time before an event, with the name of the event."""
-    name = next(
-        (
-            found[C.name][0]
-            for table in ("gpu_work", "sim_spans", "host_slices")
-            if table in run.tables
-            and not (found := run.table(table).filter(pl.col(C.uid) == stall.uid)).is_empty()
-        ),
-        None,
-    )
-    where = f"before {quoted(name)}" if name else "before a call"
-    time = milliseconds(stall.ns / 1e6)
-    return f"{time} {where} are in no recorded event; they are taken as given."

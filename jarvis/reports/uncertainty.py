@@ -1,0 +1,44 @@
+"""Why simulated step times are about right only."""
+
+import polars as pl
+
+from jarvis.run import Run
+from jarvis.schemas.names import C
+from jarvis.simulation.quality import Grade, Quality, Stall
+from jarvis.text.format import milliseconds, percent, quoted
+
+_SHOWN_PCT = 0.05
+"""Minimum share that is named."""
+
+
+def uncertainty(run: Run) -> str | None:
+    """Return why figures of replays are about right only; None if they are good."""
+    info = run.manifest.simulation
+    if info is None or info.quality.grade is not Grade.FAIR:
+        return None
+    return " ".join([_reason(info.quality), *(_stall(run, each) for each in info.quality.stalls)])
+
+
+def _reason(quality: Quality) -> str:
+    reasons = {
+        "{} of the critical path is in no recorded event": quality.unexplained_pct,
+        "the cause of {} of the critical path is inferred": quality.inferred_pct,
+    }
+    parts = [text.format(percent(pct)) for text, pct in reasons.items() if pct >= _SHOWN_PCT]
+    return f"Figures are approximate: {' and '.join(parts)}." if parts else ""
+
+
+def _stall(run: Run, stall: Stall) -> str:
+    """Return the unexplained time before an event, with the name of the event."""
+    name = next(
+        (
+            found[C.name][0]
+            for table in ("gpu_work", "sim_spans", "host_slices")
+            if table in run.tables
+            and not (found := run.table(table).filter(pl.col(C.uid) == stall.uid)).is_empty()
+        ),
+        None,
+    )
+    where = f"before {quoted(name)}" if name else "before a call"
+    time = milliseconds(stall.ns / 1e6)
+    return f"{time} {where} are in no recorded event; they are taken as given."
