@@ -25,6 +25,11 @@ OPERATION = re.compile(r"- \*\*Operation:?\*\*")
 OVERLAP = re.compile(r"- (?:\*\*)?Overlap\b")
 AIM = re.compile(r"a target of ([\d.]+)% of the roofline")
 RECOMPUTED = re.compile(r"checkpointing computes ([\d.]+) ms of kernels again")
+UNCERTAIN = {
+    re.compile(r"([\d.]+)% of the critical path is in no"): "unexplained_pct",
+    re.compile(r"the cause of ([\d.]+)% of the critical path"): "inferred_pct",
+}
+STALLED = re.compile(r"([\d.,]+) ms before [^.]* are in no recorded event")
 REPEATS = r"torch/utils/checkpoint\.py\(\d+\): recompute_fn$"
 MORE = re.compile(r"(\d+) more findings? of low")
 SHOWN = 3
@@ -257,6 +262,15 @@ def _basis_problems(line: Line, run: RunDirectory) -> Iterator[str]:
     for pattern, number in expected.items():
         if (told := pattern.search(line.text)) and told[1] != number:
             yield f"{told[1]} in place of {number}"
+    quality = (run.manifest["simulation"] or {}).get("quality", {})
+    for pattern, name in UNCERTAIN.items():
+        told = pattern.search(line.text)
+        if told and (problem := tables.differs(told[1], quality[name])):
+            yield f"{name}: {problem}"
+    stalls = [stall["ns"] / 1e6 for stall in quality.get("stalls", ())]
+    for number, text in enumerate(STALLED.findall(line.text)):
+        if problem := tables.differs(text.replace(",", ""), stalls[number]):
+            yield f"stall: {problem}"
 
 
 def _recomputed_ns(run: RunDirectory) -> int:

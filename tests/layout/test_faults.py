@@ -351,6 +351,6 @@ def test_problems_name_file_and_line(good_run: Path) -> None:
     assert [[str(p) for p in found] for found in checks.problems(good_run).values()] == [
         [
             f"standalone_analysis_fair.md:{line}: The link "
-            "#-p0-critical-the-gpu-waits-for-communication leads to no heading of this name."
+            "#-p0-high-the-gpu-waits-for-communication leads to no heading of this name."
         ]
     ]
