@@ -88,12 +88,16 @@ class WhatIf(_Frozen):
     """What the changes together would save.
 
     ``saved_ms`` is that of a step, ``kernel_time_saved_ms`` that of all GPU work of the recording.
+    The trace of one rank does not separate waiting for other ranks from transfer: collectives last
+    as recorded in ``saved_ms``, and as long as the fastest of their kind, group and size in
+    ``saved_up_to_ms``, which is None without collectives.
     """
 
     step_ms: StepTime
     steps: int
     saved_ms: float
     kernel_time_saved_ms: float
+    saved_up_to_ms: float | None = None
     grade: Grade
     critical_path: tuple[PathShare, ...]
     changes: tuple[ChangeAlone, ...]
@@ -129,6 +133,20 @@ class WhatIf(_Frozen):
     @property
     def small_print(self) -> str:
         """The kernel time that is saved; of a single step, how much of it other work hides."""
+        return " ".join(filter(None, (self._kernel_time, self._up_to)))
+
+    @property
+    def _up_to(self) -> str | None:
+        most_ms, recorded = self.saved_up_to_ms, self.step_ms.recorded
+        if most_ms is None or most_ms - self.saved_ms < NOTHING_PCT / 100 * recorded:
+            return None
+        return (
+            f"Up to {MINUS}{milliseconds(most_ms)} if collectives then take no longer than the "
+            "fastest of their kind, which depends on the other ranks."
+        )
+
+    @property
+    def _kernel_time(self) -> str:
         kernel_ms = self.kernel_time_saved_ms
         if not kernel_ms:
             return "Kernel time unchanged."
@@ -182,6 +200,7 @@ def simulated_changes(run: Run, parsed: Sequence[tuple[str, Changes]]) -> WhatIf
         steps=len(recorded.steps_ns),
         saved_ms=(recorded.step_ns - replay.step_ns) / 1e6,
         kernel_time_saved_ms=(recorded.gpu_time_ns - replay.gpu_time_ns) / 1e6,
+        saved_up_to_ms=_saved_up_to_ms(run, [change for _, found in parsed for change in found]),
         grade=info.quality.grade if info else Grade.NOT_SIMULATED,
         critical_path=tuple(
             PathShare(
@@ -193,6 +212,17 @@ def simulated_changes(run: Run, parsed: Sequence[tuple[str, Changes]]) -> WhatIf
         ),
         changes=tuple(_alone(text, found, simulation) for text, found in parsed),
     )
+
+
+def _saved_up_to_ms(run: Run, changes: Sequence[Change]) -> float | None:
+    """Return what a step saves if collectives take their transfer only, too."""
+    uids = run.table("collectives")[C.uid].to_list()
+    if not uids or not changes:
+        return None
+    transfer = Collective(uids=tuple(uids), mode=CollectiveMode.TRANSFER)
+    simulation = run.simulation
+    saved_ns = simulation.recorded.step_ns - simulation.replay([*changes, transfer]).step_ns
+    return saved_ns / 1e6
 
 
 def _alone(text: str, changes: Changes, simulation: Simulation) -> ChangeAlone:

@@ -242,3 +242,15 @@ def test_own_time_leaves_out_spans_inside() -> None:
         "deep": 10,
         "other": 4,
     }
+
+
+def test_one_rank_shows_both_ends(sample_run: Run) -> None:
+    """Collectives of the sample last as recorded, or as long as the fastest of their kind."""
+    found = simulated(sample_run, ["scale=gemm:0.5"])
+    assert found.saved_up_to_ms is not None
+    assert found.saved_up_to_ms > found.saved_ms > 0
+    assert f"Up to {MINUS}{milliseconds(found.saved_up_to_ms)} if collectives" in found.small_print
+    fastest = simulated(sample_run, ["scale=gemm:0.5", "collective=*:transfer"])
+    assert fastest.saved_ms == found.saved_up_to_ms
+    assert "Up to" not in fastest.small_print
+    assert simulated(sample_run, []).saved_up_to_ms is None
