@@ -21,7 +21,7 @@ START_SECONDS = 60
 SLIDER = "Target efficiency"
 """The label of the slider that is moved."""
 
-FIGURE = "Saving at"
+FIGURE = "Kernel time saved at"
 """Prefix of the label of the metric that follows the slider, before the target."""
 
 EMPTY_PAGE = f"""
