@@ -90,13 +90,13 @@ class Graph:
         """Edges ``indptr[n]:indptr[n + 1]`` end at node n."""
         return np.searchsorted(self.dst, np.arange(self.time.size + 1)).astype(np.int32)
 
-    @property
+    @cached_property
     def begin(self) -> int:
         """The node where the window begins: the first step mark, else the first event."""
         marks = np.flatnonzero(self.what == What.MARK)
         return int(marks[0] if marks.size else np.flatnonzero(self.what == What.BEGIN)[0])
 
-    @property
+    @cached_property
     def end(self) -> int:
         """The node where the window ends; of several recordings, the last one."""
         return int(np.flatnonzero(self.what == What.END)[-1])

@@ -1,6 +1,7 @@
 """What the step gains if the operations of a category reach a target, all together and each alone,
 cached for reruns of the page."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
@@ -10,7 +11,7 @@ from jarvis.changes import AtRoofline, Work
 from jarvis.core.errors import NotSimulatedError
 from jarvis.dashboard.session.state import HASH_OPENED, Opened, rows_of
 from jarvis.impact import is_judged
-from jarvis.pipeline.simulated_steps import WhatIf, simulated_changes
+from jarvis.pipeline.simulated_steps import NOTHING_PCT, simulated_changes
 from jarvis.schemas.names import C
 from jarvis.simulation.of_rows import step_savings_us
 from jarvis.simulation.quality import Grade
@@ -50,17 +51,18 @@ def step_line(now: Opened, key: str, rows: pl.DataFrame, target_pct: float) -> N
     if isinstance(replayed, str):
         st.markdown(prose(replayed))
         return
-    found, together_ms = replayed
-    about = "about " if found.grade is Grade.FAIR else ""
-    after_ms, saved_ms = found.step_ms.simulated, found.saved_ms
-    if found.is_unchanged:
-        text = f"At {target_pct:g}% the step stays at {milliseconds(after_ms)}{found.held_up_by}."
+    about = "about " if replayed.is_fair else ""
+    after, saved_ms = milliseconds(replayed.after_ms), replayed.saved_ms
+    if replayed.held_up_by is not None:
+        text = f"At {target_pct:g}% the step stays at {after}{replayed.held_up_by}."
     else:
         change = f"{MINUS if saved_ms > 0 else '+'}{milliseconds(abs(saved_ms))}"
-        text = f"At {target_pct:g}% the step takes {about}{milliseconds(after_ms)} ({change})."
-    if found.steps > 1:
-        together = milliseconds(together_ms) if together_ms else "nothing"
-        text = f"{text} Median of {counted(found.steps, 'step')}, which together gain {together}."
+        text = f"At {target_pct:g}% the step takes {about}{after} ({change})."
+    if replayed.steps > 1:
+        together = milliseconds(replayed.together_ms) if replayed.together_ms else "nothing"
+        text = (
+            f"{text} Median of {counted(replayed.steps, 'step')}, which together gain {together}."
+        )
     st.markdown(f"**{escape(text)}**", help=_HELP)
 
 
@@ -92,16 +94,41 @@ def room(slowdown: float) -> str:
     return f"could take {slowdown:.1f}x as long without moving the step"
 
 
+@dataclass(frozen=True)
+class _Together:
+    """The median step if all operations of a category reach a target, and what all steps gain;
+    what holds up a step that stays as long."""
+
+    after_ms: float
+    saved_ms: float
+    together_ms: float
+    steps: int
+    is_fair: bool
+    held_up_by: str | None
+
+
 @st.cache_resource(max_entries=_MAX_CACHED_TARGETS, show_spinner=False, hash_funcs=HASH_OPENED)
-def _together(now: Opened, key: str, target_pct: float) -> tuple[WhatIf, float] | str:
-    """Return a step with all operations of a category at a target and what all steps gain in ms, or
-    why that is not known."""
+def _together(now: Opened, key: str, target_pct: float) -> _Together | str:
+    """Return the step with all operations of a category at a target, or why that is not known."""
     changes = (AtRoofline(work=Work(category=key), target_pct=target_pct),)
     try:
-        found = simulated_changes(now.run, [(key, changes)])
-        return found, now.run.simulation.steps_saved_ms(changes)
+        simulation = now.run.simulation
     except NotSimulatedError as error:
         return str(error)
+    recorded, replay = simulation.recorded, simulation.replay(changes)
+    saved_ms = (recorded.step_ns - replay.step_ns) / 1e6
+    is_unchanged = abs(saved_ms) < NOTHING_PCT / 100 * recorded.step_ns / 1e6
+    info = now.run.manifest.simulation
+    return _Together(
+        after_ms=replay.step_ns / 1e6,
+        saved_ms=saved_ms,
+        together_ms=(sum(recorded.steps_ns) - sum(replay.steps_ns)) / 1e6,
+        steps=len(recorded.steps_ns),
+        is_fair=info is not None and info.quality.grade is Grade.FAIR,
+        held_up_by=simulated_changes(now.run, [(key, changes)]).held_up_by
+        if is_unchanged
+        else None,
+    )
 
 
 @st.cache_resource(max_entries=_MAX_CACHED_TARGETS, show_spinner=False, hash_funcs=HASH_OPENED)
