@@ -30,14 +30,18 @@ def with_step_times(
 
 
 def step_savings_us(
-    operations: pl.DataFrame, simulation: Simulation, target_pct: float
+    operations: pl.DataFrame, simulation: Simulation, target_pct: float, most: int | None = None
 ) -> pl.Series:
     """Return ``saved_step_us``: what all steps together gain if only one operation reaches a
-    target, for each of ``operations``; null without a reliable efficiency."""
+    target, for each of ``operations``; null without a reliable efficiency.
+
+    With ``most``, only so many are replayed, those that get shorter by most; the others are null.
+    """
     judged = operations.select(C.uid, is_judged=impact.is_judged())
     wanted = judged.filter("is_judged")[C.uid]
-    gained_ns = _gained_ns(simulation, Work(operations=tuple(wanted.to_list())), target_pct)
-    gain_us = pl.when("is_judged").then(pl.col("gained_ns").fill_null(0) / 1e3)
+    gained_ns = _gained_ns(simulation, Work(operations=tuple(wanted.to_list())), target_pct, most)
+    gain_ns = pl.when("is_shorter").then("gained_ns").otherwise(0)
+    gain_us = pl.when("is_judged").then(gain_ns / 1e3)
     return (
         judged.join(gained_ns, on=C.uid, how="left", maintain_order="left")
         .select(gain_us.alias(C.saved_step_us))
@@ -45,8 +49,11 @@ def step_savings_us(
     )
 
 
-def _gained_ns(simulation: Simulation, work: Work, target_pct: float) -> pl.DataFrame:
-    """Return ``uid, gained_ns`` of the operations that get relevantly shorter: a replay each."""
+def _gained_ns(
+    simulation: Simulation, work: Work, target_pct: float, most: int | None
+) -> pl.DataFrame:
+    """Return ``uid, gained_ns, is_shorter`` of the operations that get relevantly shorter: a
+    replay each, for ``most`` of them."""
     graph, recorded_ns = simulation.graph, sum(simulation.recorded.steps_ns)
     edges, durations = at_target(simulation.index, simulation, work, target_pct)
     shorter = np.rint(durations).astype(np.int64)
@@ -58,9 +65,11 @@ def _gained_ns(simulation: Simulation, work: Work, target_pct: float) -> pl.Data
         events.group_by(C.operation_uid)
         .agg(pl.col("taken").sum())
         .filter(pl.col("taken") >= max(NEGLIGIBLE_PCT / 100 * recorded_ns, 1))
-        .sort(C.operation_uid)
+        .sort("taken", C.operation_uid, descending=[True, False])
         .with_row_index("number")
     )
+    others = rows.slice(rows.height if most is None else most)
+    rows = rows.head(rows.height if most is None else most)
     events = events.join(rows, on=C.operation_uid)
     edges, number = events["edge"].to_numpy(), events["number"].to_numpy().astype(np.int64)
     changed, lane = graph.weight.copy(), np.full(graph.weight.size, -1, np.int32)
@@ -74,8 +83,9 @@ def _gained_ns(simulation: Simulation, work: Work, target_pct: float) -> pl.Data
         for column in times.T[: rows.height - first]:
             bounds = simulation.step_bounds(column)
             gained.append(recorded_ns - int(bounds[-1] - bounds[0]))
-    return rows.select(
-        pl.col(C.operation_uid).alias(C.uid), gained_ns=pl.Series(gained, dtype=pl.Int64)
+    found = rows.with_columns(gained_ns=pl.Series(gained, dtype=pl.Int64))
+    return pl.concat([found, others], how="diagonal").select(
+        pl.col(C.operation_uid).alias(C.uid), "gained_ns", is_shorter=True
     )
 
 

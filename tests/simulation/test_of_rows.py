@@ -153,3 +153,14 @@ def test_without_a_simulation_nothing_is_known(tmp_path: Path) -> None:
         assert found.columns == [*rows.columns, "saved_step_us", "path_us"]
         assert found["saved_step_us"].to_list() == found["path_us"].to_list() == [None]
         assert found.schema["saved_step_us"] == pl.Float64
+
+
+def test_only_the_rows_that_get_shorter_by_most_are_replayed(tmp_path: Path) -> None:
+    simulation = many_kernels().simulation(tmp_path)
+    rows = simulation.tables["operations"]
+    every = step_savings_us(rows, simulation, 80.0).to_list()
+    some = step_savings_us(rows, simulation, 80.0, 5).to_list()
+    replayed = [place for place, saved in enumerate(some) if saved is not None]
+    longest = rows.with_row_index("place").sort("kernel_time_us", "uid", descending=[True, False])
+    assert replayed == sorted(longest["place"].head(5).to_list())
+    assert [some[place] for place in replayed] == [every[place] for place in replayed]

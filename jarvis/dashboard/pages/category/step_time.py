@@ -21,6 +21,10 @@ from jarvis.text.markdown import escape, prose
 
 _MAX_CACHED_TARGETS, _MAX_CACHED_ROOMS = 256, 2_000
 
+LIVE_ROWS = 50
+"""Operations whose step saving follows the slider, those that save most kernel time: with hundreds,
+each move would take a server a tenth of a second."""
+
 MIN_ROOM_PCT = 0.1
 """Minimum share of compute of an operation whose room is computed."""
 
@@ -137,7 +141,7 @@ def _savings_us(now: Opened, key: str, target_pct: float) -> pl.Series | None:
     simulation = now.run.simulation_if_any
     if simulation is None:
         return None
-    return step_savings_us(rows_of(now, key), simulation, target_pct)
+    return step_savings_us(rows_of(now, key), simulation, target_pct, LIVE_ROWS)
 
 
 @st.cache_resource(max_entries=_MAX_CACHED_ROOMS, show_spinner=False, hash_funcs=HASH_OPENED)
