@@ -126,6 +126,8 @@ def _card(finding: Finding, gain: Impact | None, key: str, select: Select) -> No
 
 def saving_label(gain: Impact) -> str:
     """Return the saving of a finding for its heading: of step time, if that is known."""
+    if gain.gain_ms <= 0 and gain.step_ms is not None and gain.step_ms.high > 0:
+        return f"step time at most {_less(gain.step_ms.high)}"
     if gain.gain_ms <= 0:
         return "no saving at this target" if gain.saved_ms.mid <= 0 else "step unchanged"
     saved = f"{_less(gain.gain_ms)} ({MINUS}{percent(gain.gain_pct)})"

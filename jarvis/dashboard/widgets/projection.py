@@ -1,17 +1,21 @@
 """Projection of rows and findings to the sliders' values; formulas are in ``jarvis.impact``."""
 
 import polars as pl
+import streamlit as st
 
 from jarvis import impact
 from jarvis.analyses.base import Analysis, Target
 from jarvis.analyses.operations import DETAILS
 from jarvis.charts import PROJECTED, Columns, columns_of, state
+from jarvis.dashboard.session.state import HASH_OPENED, Opened
 from jarvis.findings import Finding, Impact
 from jarvis.perf_report import Totals
 from jarvis.run import Run
 from jarvis.savings import step_saving
 from jarvis.schemas import TABLES
 from jarvis.schemas.names import C
+
+_MAX_CACHED = 256
 
 
 def operation_columns(analysis: Analysis | None = None) -> Columns:
@@ -51,6 +55,21 @@ def reprojected(finding: Finding, target_pct: float, run: Run) -> Impact | None:
         return projected
     changed = finding.model_copy(update={"impact": projected})
     return step_saving(changed, totals.step, run.table("gpu_work"), simulation)
+
+
+def projected_impact(now: Opened, finding: Finding, target_pct: float) -> Impact | None:
+    """Return ``reprojected`` of a finding of the open analysis, computed once for each target."""
+    place = next(
+        place
+        for place, own in enumerate(now.run.results[finding.category].findings)
+        if own is finding
+    )
+    return _projected_impacts(now, finding.category, target_pct)[place]
+
+
+@st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_OPENED)
+def _projected_impacts(now: Opened, key: str, target_pct: float) -> list[Impact | None]:
+    return [reprojected(finding, target_pct, now.run) for finding in now.run.results[key].findings]
 
 
 def recovered(finding: Finding, target: Target | None, pct: float, totals: Totals) -> Impact | None:

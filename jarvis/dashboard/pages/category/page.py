@@ -18,7 +18,7 @@ from jarvis.dashboard.widgets.header import page_header
 from jarvis.dashboard.widgets.panels import panel_chart
 from jarvis.dashboard.widgets.projection import (
     operation_columns,
-    reprojected,
+    projected_impact,
     saved_ms,
     with_projection,
 )
@@ -139,7 +139,7 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     shown = controls.chosen(rows)
     selection.follow_click(analysis.key, _charts(analysis, shown, controls))
     st.subheader("Findings")
-    finding_cards(result.findings, lambda f: reprojected(f, controls.target_pct, now.run))
+    finding_cards(result.findings, lambda f: projected_impact(now, f, controls.target_pct))
     st.subheader("Operations", help="Select a row to see its arguments, kernels and call path.")
     st.caption(
         f"{count(shown.height)} of {count(rows.height)} rows · badges mark operations below the "

@@ -10,7 +10,7 @@ from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.finding_cards import PRIORITY_COLORS
-from jarvis.dashboard.widgets.projection import reprojected
+from jarvis.dashboard.widgets.projection import projected_impact
 from jarvis.dashboard.widgets.table import LINK, configured, link_column, small_table
 from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
@@ -77,7 +77,7 @@ _FINDING_COLUMNS = (
 
 def _finding_row(now: Opened, ranked: Recommendation, target_pct: int) -> dict[str, object]:
     finding = ranked.finding
-    gain = reprojected(finding, target_pct, now.run)
+    gain = projected_impact(now, finding, target_pct)
     return {
         C.rank: ranked.label,
         LINK: _address(now, ranked, target_pct),
