@@ -100,9 +100,9 @@ def _fused(
     def changes(saved_ms: float, *, without_host: bool) -> tuple[Change, ...]:
         return _with_instances(finding, own, chains, saved_ms, without_host=without_host)
 
-    for without_host in (True, False):
+    for without_host in (True, False) if chains else ():
         most_ms = simulation.steps_saved_ms(changes(saved.high, without_host=without_host))
-        if chains and most_ms <= simulation.compute_saved_ms:
+        if most_ms <= simulation.compute_saved_ms:
             return changes(getattr(saved, end), without_host=without_host)
     return (ScaleGpu(work=_named(finding, own), factor=_factor(own, getattr(saved, end))),)
 

@@ -157,8 +157,8 @@ def _instances(
             found += [events[at : at + size] for at in range(0, len(events) - size + 1, size)]
 
     def host_ns(chain: list[Row]) -> float:
-        starts = [graph.start_of.get(event["launch_uid"]) for event in (chain[0], chain[-1])]
-        return float("inf") if None in starts else starts[1] - starts[0]  # type: ignore[operator]
+        first, last = (graph.calls.get(event["launch_uid"]) for event in (chain[0], chain[-1]))
+        return float("inf") if first is None or last is None else last[1] - first[1]
 
     return sorted(found, key=host_ns)
 
@@ -185,19 +185,13 @@ class _Graph(RecordedSteps):
         return list(zip(self.kind, self.src, self.dst, strict=True))
 
     @cached_property
-    def start_of(self) -> dict[int, int]:
-        """When a call starts, by its uid."""
+    def calls(self) -> dict[int, tuple[int, int]]:
+        """Thread and start of each call, by its uid."""
         return {
-            uid: time
-            for what, uid, time in zip(self.what, self.uid, self.time, strict=True)
-            if what == CALL_START
-        }
-
-    @cached_property
-    def thread_of(self) -> dict[int, int]:
-        return {
-            uid: thread
-            for what, uid, thread in zip(self.what, self.uid, self.thread, strict=True)
+            uid: (thread, time)
+            for what, uid, thread, time in zip(
+                self.what, self.uid, self.thread, self.time, strict=True
+            )
             if what == CALL_START
         }
 
@@ -213,13 +207,12 @@ class _Graph(RecordedSteps):
 
     def launching(self, chain: list[Row]) -> tuple[int, int, int] | None:
         """The host time from the first to the last launch of a chain, if one thread launches it."""
-        calls = [event["launch_uid"] for event in chain]
-        starts = [self.start_of.get(call) for call in calls]
-        threads = {self.thread_of.get(call) for call in calls}
-        if None in starts or len(threads) != 1 or starts != sorted(starts):  # type: ignore[type-var]
+        uids = [event["launch_uid"] for event in chain]
+        calls = [self.calls[uid] for uid in uids if uid in self.calls]
+        threads, starts = {thread for thread, _ in calls}, [start for _, start in calls]
+        if len(calls) < len(chain) or len(threads) != 1 or starts != sorted(starts):
             return None
-        first, last = (self.start_of[call] + self.first_ns for call in (calls[0], calls[-1]))
-        return self.thread_of[calls[0]], first, last
+        return threads.pop(), starts[0] + self.first_ns, starts[-1] + self.first_ns
 
     def scaled(self, weights: Times, uids: Iterable[int], factor: float) -> Times:
         for uid in uids:
