@@ -20,7 +20,13 @@ from jarvis.findings import (
 from jarvis.perf_report import Totals
 from jarvis.perf_report.intervals import covered_until
 from jarvis.perf_report.timeline.step_bounds import StepBounds
-from jarvis.simulation.of_findings import ENDS, FUSED, finding_changes, work_of_rows
+from jarvis.simulation.of_findings import (
+    ENDS,
+    FUSED,
+    finding_changes,
+    pool_changes,
+    work_of_rows,
+)
 from jarvis.simulation.simulation import Simulation
 from jarvis.text.format import percent
 from jarvis.text.messages import Message, MessageTable, to_text
@@ -152,14 +158,29 @@ def _limit_ms(finding: Finding, bounds: StepBounds, gpu_work: pl.DataFrame | Non
         if gpu_work is not None:
             running_ms = _running_ms(work_of_rows(finding, gpu_work), bounds)
         return min(bounds.kernels_ms, running_ms)
+    limit_ms = _pool_ms(finding.time_pool, bounds)
+    return min(limit_ms, bounds.kernels_ms) if _is_awaited(finding, bounds) else limit_ms
+
+
+def _pool_ms(pool: str, bounds: StepBounds) -> float:
+    """Return the time of a pool in the steps."""
     pools = {
         IDLE_POOL: bounds.idle_ms,
         COMMUNICATION_POOL: bounds.comm_ms,
         COPIES_POOL: bounds.copies_ms,
     }
-    limits = (limit for pool, limit in pools.items() if finding.time_pool.startswith(pool))
-    limit_ms = next(limits, bounds.step_ms or 0.0)
-    return min(limit_ms, bounds.kernels_ms) if _is_awaited(finding, bounds) else limit_ms
+    limits = (limit for name, limit in pools.items() if pool.startswith(name))
+    return next(limits, bounds.step_ms or 0.0)
+
+
+def pool_saving_ms(
+    pool: str, left: float, bounds: StepBounds | None, simulation: Simulation
+) -> float:
+    """Return what the steps gain if only this part of the idle time or the communication is
+    left."""
+    saved_ms = simulation.steps_saved_ms(pool_changes(pool, left, simulation))
+    limit_ms = saved_ms if bounds is None else _pool_ms(pool, bounds)
+    return max(0.0, min(saved_ms, limit_ms))
 
 
 def _is_awaited(finding: Finding, bounds: StepBounds) -> bool:

@@ -131,7 +131,8 @@ def timeline_chart(
         rows: Rows from top to bottom.
         bins: ``row, color, word, start_ms, end_ms, low_pct, high_pct, busy_pct``: bars from
             ``low_pct`` to ``high_pct`` of the row's height.
-        events: ``row, lane, color, uid, name, start_ms, end_ms, dur_us, called_by, shapes``.
+        events: ``row, lane, color, uid, name, start_ms, end_ms, dur_us, called_by, shapes``; the
+            ``uid`` of those that cannot be selected is null.
         colors: Color by kind, in the order of the legend.
         window_ms: Start and end of the time axis.
         palette: Colors of the theme.
@@ -194,7 +195,7 @@ def timeline_chart(
             y2="y2:Q",
             color=color,
             stroke=alt.Stroke("edge:N", scale=None),
-            strokeWidth=alt.when(alt.datum.uid == selected)
+            strokeWidth=alt.when((alt.datum.uid == selected) & (alt.datum.uid != None))  # noqa: E711
             .then(alt.value(2.5))
             .otherwise(alt.value(_MIN_STROKE_PX)),
             tooltip=_EVENT_TOOLTIP,
@@ -298,7 +299,7 @@ def _edge(
     their own color for narrow ones, to keep them visible."""
     is_wide = pl.col("end_ms") - pl.col("start_ms") > _WIDE * (window_ms[1] - window_ms[0])
     return (
-        pl.when(pl.col(C.uid).eq_missing(pl.lit(selected, pl.Int64)))
+        pl.when(pl.col(C.uid) == pl.lit(selected, pl.Int64))
         .then(pl.lit(palette.text))
         .when(is_wide)
         .then(pl.lit(palette.background))

@@ -12,10 +12,12 @@ from jarvis.perf_report.intervals import Int64s, greatest_ns, least_ns
 from jarvis.perf_report.timeline.host import ACTIVE, HostCall, own_ns
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE, COPY
 from jarvis.run.lanes import bin_edges, binned, stacked
+from jarvis.run.path_events import path_events
 from jarvis.run.run import Run
 from jarvis.schemas.names import C
 
 IDLE, NOT_LINKED, OTHER_WORK = "Idle", "Not linked", "Other operations"
+PATH = "Critical path"
 KINDS: Mapping[str, str] = {
     COMPUTE: "Compute",
     COMMUNICATION: "Communication",
@@ -173,6 +175,14 @@ class Timeline:
         """Return the table ``host_threads``; empty if the run predates it."""
         return self._optional("host_threads", {C.thread: pl.Int64})
 
+    @cached_property
+    def path(self) -> pl.DataFrame:
+        """Return the critical path as ``path_events``; empty if step times are not simulated."""
+        simulation = self.run.simulation_if_any
+        if simulation is None:
+            return self.gpu_events.clear()
+        return path_events(simulation, self.gpu_events)
+
     @property
     def left_out_ns(self) -> int | None:
         """Return the duration in ns below which single host calls are not stored; None if all
@@ -225,6 +235,18 @@ class Timeline:
         if self.gpu_event_count(window) > MAX_GPU_SLICES:
             return None
         return stacked(window.of(self.gpu_events).with_columns(pl.col("track").alias(C.row)))
+
+    def path_bins(self, window: Window) -> pl.DataFrame:
+        """Return the row of the critical path, as ``gpu_bins``."""
+        events = window.of(self.path.select("what", C.ts_ns, C.dur_ns))
+        return binned(events.with_columns(pl.lit(PATH).alias(C.row)), window.edges())
+
+    def path_slices(self, window: Window) -> pl.DataFrame | None:
+        """Return the events of the critical path, as ``gpu_slices``."""
+        found = window.of(self.path)
+        if found.height > MAX_GPU_SLICES:
+            return None
+        return found.with_columns(pl.lit(PATH).alias(C.row), lane=pl.lit(0, pl.Int64))
 
     def gpu_event_count(self, window: Window) -> int:
         """Return the number of GPU events in the window."""

@@ -61,8 +61,7 @@ def finding_changes(
     if pool.startswith(IDLE_POOL):
         return _idle(pool.removeprefix(IDLE_POOL).strip(), simulation, end)
     if pool.startswith(COMMUNICATION_POOL):
-        uids = simulation.tables["collectives"][C.uid].to_list()
-        return (Collective(uids=tuple(uids), mode=CollectiveMode.HIDDEN),)
+        return pool_changes(pool, 0, simulation)
     own = _own_work(finding, simulation)
     work, factor = _named(finding, own), _factor(own, getattr(finding.impact.saved_ms, end))
     if own.is_empty():
@@ -76,6 +75,17 @@ def finding_changes(
     if factor < NOTHING:
         return (RemoveGpu(work=work),)
     return (ScaleGpu(work=work, factor=factor),)
+
+
+def pool_changes(pool: str, left: float, simulation: Simulation) -> tuple[Change, ...]:
+    """Return the changes that leave a part of the idle time or of the communication: of the host
+    time in each gap, or of the time of each collective."""
+    if pool.startswith(IDLE_POOL):
+        return (ScaleHost(spans=united_spans(_in_gaps("", simulation)), factor=left),)
+    uids = tuple(simulation.tables["collectives"][C.uid].to_list())
+    if left == 0:
+        return (Collective(uids=uids, mode=CollectiveMode.HIDDEN),)
+    return (Collective(uids=uids, mode=CollectiveMode.SCALE, factor=left),)
 
 
 def _factor(work: pl.DataFrame, saved_ms: float) -> float:

@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from jarvis import impact
 from jarvis.changes import AtRoofline, Work
 from jarvis.core.workspace import RunPaths
-from jarvis.dashboard.pages.category.step_time import room
+from jarvis.dashboard.widgets.room import room
 from jarvis.run import Run, category_table
 from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission, submit

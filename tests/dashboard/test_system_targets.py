@@ -54,6 +54,27 @@ def test_the_slider_moves_figure_and_finding(
         assert any(expected[chosen] in text for text in texts)
 
 
+@pytest.mark.parametrize(("key", "pcts"), [("multi_kernel", (20, 50, 90)), ("cpu_idle", (90, 20))])
+def test_the_step_time_saved_is_a_replay_at_the_target(
+    registered: Draw, tmp_path: Path, key: str, pcts: tuple[int, ...]
+) -> None:
+    """The step waits 864 µs for the host, and 124 µs for communication alone."""
+    built = trace(device="AMD Instinct MI300X").op("aten::mm", MM).launches("gemm", us=40)
+    built.waits(900).op("aten::mm", MM).launches("gemm", us=40)
+    built.op("c10d::allreduce_").launches("ncclDevKernel_AllReduce", us=160, stream=9)
+    submitted = submit(Submission(built.write(tmp_path / "host-bound.json")))
+    page = registered(key, analysis=submitted.id)
+    saved = []
+    for pct in pcts:
+        page.slider(key=f"{key}_target").set_value(pct).run()
+        assert not page.exception
+        figures = {m.label: m.value for m in page.metric}
+        saved.append(figures[f"Step time saved at {pct}%"])
+    # Of 50%: 160 µs of communication may show 80, so 44 µs go.
+    expected_us = {"multi_kernel": (0, 44, 108), "cpu_idle": (0, 812.059)}[key]
+    assert saved == [milliseconds(us / 1e3) for us in expected_us]
+
+
 def test_the_slider_promises_no_more_than_the_finding_says_at_most(
     registered: Draw, tmp_path: Path
 ) -> None:

@@ -1,5 +1,6 @@
 """The timeline page: link, numbers, jumps and empty states."""
 
+import json
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -8,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from jarvis.run import Run
-from jarvis.run.timeline import Timeline, Window
+from jarvis.run.timeline import PATH, Timeline, Window
 from jarvis.server.submission import Submission, submit
 from jarvis.text.format import count, percent
 from tests.builders import TraceBuilder, trace
@@ -51,6 +52,19 @@ def test_the_whole_recording_comes_first(filed: Draw, sample_id: str, view: Time
     idle_pct = 100 * view.gaps["dur_ns"].sum() / (whole_ms * 1e6)
     assert f"idle {percent(idle_pct)}" in said(page)
     assert len(page.get("vega_lite_chart")) == 2
+
+
+def test_the_details_of_an_event_say_what_it_means_for_the_step(
+    filed: Draw, sample_id: str, view: Timeline
+) -> None:
+    on_path = view.path.drop_nulls("uid")
+    others = view.gpu_events.join(on_path, on="uid", how="anti")
+    for uid, text in ((on_path["uid"][0], "On the"), (others["uid"][0], "Not on the")):
+        page = filed("timeline", analysis=sample_id, timeline_event=str(uid))
+        assert not page.exception
+        assert f"{text} critical path" in said(page)
+    specs = [json.loads(chart.proto.spec) for chart in page.get("vega_lite_chart")]
+    assert PATH in json.dumps(specs[0])
 
 
 def test_a_link_opens_window_event_and_host_controls(

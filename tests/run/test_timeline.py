@@ -12,8 +12,10 @@ from jarvis.perf_report.timeline.host import HostCall
 from jarvis.pipeline import analyze
 from jarvis.run import Run, timeline
 from jarvis.run.lanes import bin_edges, binned, stacked
+from jarvis.run.path_events import HOST
 from jarvis.run.timeline import IDLE, NOT_LINKED, Timeline, Window
 from jarvis.sample import write_sample
+from jarvis.simulation.path import HOST_PARTS, UNEXPLAINED
 from tests.builders import trace
 
 ALL = tuple(HostCall)
@@ -112,6 +114,28 @@ def test_the_rows_of_the_gpu_are_the_totals_of_the_report(sample: Run) -> None:
         assert busy_ms[IDLE] == pytest.approx(totals.idle_time_ms)
         shares = (pl.col("end_ns") - pl.col("start_ns")) >= pl.col("busy_ns")
         assert bins.select(shares.all()).item()
+
+
+def test_the_path_covers_the_replayed_window_without_gap_or_overlap(sample: Run) -> None:
+    view = Timeline(sample)
+    recorded = sample.simulation.recorded
+    ends = view.path["ts_ns"] + view.path["dur_ns"]
+    assert view.path["dur_ns"].sum() == recorded.window_ns
+    assert ends[:-1].to_list() == view.path["ts_ns"][1:].to_list()
+    on_gpu = view.path.drop_nulls("uid").join(view.gpu_events, on="uid", suffix="_recorded")
+    assert on_gpu.height == view.path["uid"].count() > 10
+    assert on_gpu.select((pl.col("ts_ns") >= pl.col("ts_ns_recorded")).all()).item()
+    assert on_gpu.select((pl.col("dur_ns") <= pl.col("dur_ns_recorded")).all()).item()
+    host_ns = view.path.filter(pl.col("what") == HOST)["dur_ns"].sum()
+    parts = {part.name: part.ns for part in sample.simulation.path_parts(recorded)}
+    of_host_ns = sum(parts.get(name, 0) for name in HOST_PARTS)
+    assert of_host_ns <= host_ns <= of_host_ns + parts.get(UNEXPLAINED, 0)
+    assert view.recording is not None
+    bins = view.path_bins(view.recording)
+    assert bins["busy_ns"].sum() == recorded.window_ns
+    slices = view.path_slices(Window(int(view.path["ts_ns"][5]), int(view.path["ts_ns"][8])))
+    assert slices is not None
+    assert slices.height == 3
 
 
 def test_work_without_a_launch_has_a_row_of_its_own(tmp_path: Path) -> None:

@@ -8,14 +8,14 @@ from jarvis.analyses.base import Analysis, Target
 from jarvis.analyses.operations import DETAILS
 from jarvis.charts import PROJECTED, Columns, columns_of, state
 from jarvis.dashboard.session.state import HASH_OPENED, Opened
-from jarvis.findings import Finding, Impact
-from jarvis.perf_report import Totals
+from jarvis.findings import Finding, Impact, Range
 from jarvis.run import Run
-from jarvis.savings import step_saving
+from jarvis.savings import pool_saving_ms, step_saving
 from jarvis.schemas import TABLES
 from jarvis.schemas.names import C
 
 _MAX_CACHED = 256
+_HASH_TARGET = {**HASH_OPENED, Target: lambda target: target.check}
 
 
 def operation_columns(analysis: Analysis | None = None) -> Columns:
@@ -72,12 +72,12 @@ def _projected_impacts(now: Opened, key: str, target_pct: float) -> list[Impact 
     return [reprojected(finding, target_pct, now.run) for finding in now.run.results[key].findings]
 
 
-def recovered(finding: Finding, target: Target | None, pct: float, totals: Totals) -> Impact | None:
+def recovered(now: Opened, finding: Finding, target: Target | None, pct: float) -> Impact | None:
     """Return the impact at a system page's slider if the finding depends on it, else as stored.
 
     The saving never exceeds the upper bound of the stored impact.
     """
-    stored = finding.impact
+    stored, totals = finding.impact, now.run.manifest.totals
     if stored is None or target is None or finding.check != target.check:
         return stored
     projected = impact.bounded_impact(
@@ -88,4 +88,25 @@ def recovered(finding: Finding, target: Target | None, pct: float, totals: Total
         compute_ms=totals.compute_time_ms,
         total_ms=totals.total_time_ms,
     )
-    return impact.within_steps_of(projected, stored)
+    step_ms = totals.step.step_ms if totals.step else None
+    saved_ms = step_time_recovered_ms(now, target, pct)
+    if saved_ms is None or step_ms is None or stored.step_ms is None:
+        return impact.within_steps_of(projected, stored)
+    if stored.is_interval:
+        return impact.of_steps(impact.as_interval(projected), saved_ms, step_ms)
+    found = stored.step_ms
+    saved = Range(
+        low=min(found.low, saved_ms), mid=min(saved_ms, found.high), high=max(found.high, 0.0)
+    )
+    return impact.with_steps(projected.model_copy(update={"is_replayed": True}), saved, step_ms)
+
+
+@st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=_HASH_TARGET)
+def step_time_recovered_ms(now: Opened, target: Target, pct: float) -> float | None:
+    """Return what the steps gain at a system page's slider; None if they are not simulated."""
+    totals, simulation = now.run.manifest.totals, now.run.simulation_if_any
+    if simulation is None:
+        return None
+    recovered_ms, pool_ms = target.recovered_ms(totals, pct), target.pool_ms(totals)
+    left = max(0.0, 1 - recovered_ms / pool_ms) if pool_ms else 1.0
+    return min(recovered_ms, pool_saving_ms(target.pool, left, totals.step, simulation))

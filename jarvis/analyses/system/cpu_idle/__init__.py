@@ -203,6 +203,7 @@ ANALYSIS = Analysis(
         meaning="Your assumption: the share of the GPU window in which the GPU may still idle.",
         default_pct=TARGET_IDLE_PCT,
         recovered_ms=to_target_ms,
+        pool_ms=lambda totals: totals.idle_time_ms,
         check=gpu_idle.__name__,
         pool=IDLE_POOL,
     ),

@@ -138,6 +138,7 @@ ANALYSIS = Analysis(
         "hide it.",
         default_pct=communication.HIDDEN_TARGET_PCT,
         recovered_ms=communication.to_target_ms,
+        pool_ms=lambda totals: totals.exposed_comm_time_ms,
         check=exposed_communication.__name__,
         pool=COMMUNICATION_POOL,
     ),

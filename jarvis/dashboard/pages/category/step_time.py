@@ -10,16 +10,16 @@ import streamlit as st
 from jarvis.changes import AtRoofline, Work
 from jarvis.core.errors import NotSimulatedError
 from jarvis.dashboard.session.state import HASH_OPENED, Opened, rows_of
+from jarvis.dashboard.widgets.room import room, slowdown_of
 from jarvis.impact import is_judged
 from jarvis.pipeline.simulated_steps import NOTHING_PCT, simulated_changes
 from jarvis.schemas.names import C
 from jarvis.simulation.of_rows import step_savings_us
 from jarvis.simulation.quality import Grade
-from jarvis.simulation.simulation import MAX_SLOWDOWN
 from jarvis.text.format import MINUS, counted, microseconds, milliseconds
 from jarvis.text.markdown import escape, prose
 
-_MAX_CACHED_TARGETS, _MAX_CACHED_ROOMS = 256, 2_000
+_MAX_CACHED_TARGETS = 256
 
 LIVE_ROWS = 50
 """Operations whose step saving follows the slider, those that save most kernel time: with hundreds,
@@ -28,7 +28,6 @@ each move would take a server a tenth of a second."""
 MIN_ROOM_PCT = 0.1
 """Minimum share of compute of an operation whose room is computed."""
 
-_MOVES_AT_ONCE = 1.01
 _HELP = (
     "The recorded step is replayed with all operations of the page that are below the target at "
     "it: each call and kernel starts when all that it waits for in the trace has happened. The "
@@ -82,20 +81,11 @@ def in_the_step(now: Opened, row: dict[str, Any], target_pct: float) -> None:
         share = f"{microseconds(path_us)} of {microseconds(row[C.kernel_time_us])}"
         lines.append(f"On the critical path: {share} kernel time.")
     share_pct = row[C.percent_of_compute] or 0.0
-    if share_pct >= MIN_ROOM_PCT and (slowdown := _room(now, row[C.uid])):
+    if share_pct >= MIN_ROOM_PCT and (slowdown := slowdown_of(now, Work(operations=(row[C.uid],)))):
         lines.append(f"Room: {room(slowdown)}.")
     if lines:
         st.markdown("**In the step**")
         st.markdown("\n".join(f"- {escape(line)}" for line in lines))
-
-
-def room(slowdown: float) -> str:
-    """Return in words how much longer an operation could take."""
-    if slowdown < _MOVES_AT_ONCE:
-        return "moves the step at once"
-    if slowdown >= MAX_SLOWDOWN:
-        return f"never in this trace: even {slowdown:.0f}x as long, it does not move the step"
-    return f"could take {slowdown:.1f}x as long without moving the step"
 
 
 @dataclass(frozen=True)
@@ -142,10 +132,3 @@ def _savings_us(now: Opened, key: str, target_pct: float) -> pl.Series | None:
     if simulation is None:
         return None
     return step_savings_us(rows_of(now, key), simulation, target_pct, LIVE_ROWS)
-
-
-@st.cache_resource(max_entries=_MAX_CACHED_ROOMS, show_spinner=False, hash_funcs=HASH_OPENED)
-def _room(now: Opened, uid: int) -> float | None:
-    """Return how many times as long an operation could take; None if steps are not simulated."""
-    simulation = now.run.simulation_if_any
-    return None if simulation is None else simulation.slowdown(Work(operations=(uid,)))

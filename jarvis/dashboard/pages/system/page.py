@@ -16,10 +16,11 @@ from jarvis.dashboard.widgets.elements import is_unavailable, metric_card
 from jarvis.dashboard.widgets.finding_cards import finding_cards
 from jarvis.dashboard.widgets.header import page_header
 from jarvis.dashboard.widgets.panels import panel_chart
-from jarvis.dashboard.widgets.projection import recovered
-from jarvis.findings import AnalysisResult, Status
+from jarvis.dashboard.widgets.projection import recovered, step_time_recovered_ms
+from jarvis.findings import COMMUNICATION_POOL, AnalysisResult, Status
 from jarvis.impact import share_pct
 from jarvis.perf_report import Totals
+from jarvis.savings import whole_ms, whole_name
 from jarvis.schemas import TABLES
 from jarvis.text.format import milliseconds, percent
 from jarvis.text.markdown import escape
@@ -37,25 +38,23 @@ def render(analysis: Analysis) -> None:
     if result.status is Status.ERROR:
         st.error(f"The analysis failed: {escape(result.error or '')}.", icon=":material/error:")
         return
-    target_pct = _target_card(analysis, result, now.run.manifest.totals)
+    target_pct = _target_card(analysis, result, now)
     _SECTIONS.get(analysis.key, _panels)(analysis, now, result)
     st.subheader("Findings")
-    finding_cards(
-        result.findings,
-        lambda finding: recovered(finding, analysis.target, target_pct, now.run.manifest.totals),
-    )
+    finding_cards(result.findings, lambda f: recovered(now, f, analysis.target, target_pct))
 
 
-def _target_card(analysis: Analysis, result: AnalysisResult, totals: Totals) -> float:
-    """Draw the slider and the recovered time; return the target in percent."""
-    page, target = analysis.key, analysis.target
+def _target_card(analysis: Analysis, result: AnalysisResult, now: Opened) -> float:
+    """Draw the slider, the recovered time and the step time that it saves; return the target in
+    percent."""
+    page, target, totals = analysis.key, analysis.target, now.run.manifest.totals
     if target is None:
         return 0.0
     with st.container(border=True):
-        slider, recovery = st.columns([3, 2], vertical_alignment="center")
+        slider, recovery, step = st.columns([4, 3, 3], vertical_alignment="center")
         with slider:
             pct = percent_slider(f"{page}_target", target.label, target.default_pct, target.meaning)
-        saved_ms = _recoverable_ms(result, target, totals, pct)
+        saved_ms = _recoverable_ms(result, target, now, pct)
         with recovery:
             metric_card(
                 f"Recovered at {pct}%",
@@ -63,25 +62,42 @@ def _target_card(analysis: Analysis, result: AnalysisResult, totals: Totals) -> 
                 f"{percent(share_pct(saved_ms, totals.total_time_ms))} of the GPU window",
                 help_text="Time saved at the target, computed from times in the trace.",
             )
+        if (step_ms := step_time_recovered_ms(now, target, pct)) is not None:
+            with step:
+                _step_card(target, pct, step_ms, totals)
     return pct
 
 
-def _recoverable_ms(result: AnalysisResult, target: Target, totals: Totals, pct: float) -> float:
+def _step_card(target: Target, pct: float, saved_ms: float, totals: Totals) -> None:
+    is_bound = target.pool == COMMUNICATION_POOL
+    share = f"{percent(share_pct(saved_ms, whole_ms(totals)))} of {whole_name(totals)}"
+    metric_card(
+        f"Step time saved at {pct}%",
+        milliseconds(saved_ms),
+        f"at most {share}" if is_bound else share,
+        help_text="The recording is replayed with that part of each collective hidden. One rank "
+        "does not show what part of a collective is waiting for the other ranks."
+        if is_bound
+        else "The recording is replayed with that part of the host time in each idle gap removed.",
+    )
+
+
+def _recoverable_ms(result: AnalysisResult, target: Target, now: Opened, pct: float) -> float:
     """Return the time recovered at the target in ms, from its finding if there is one; at most what
     the findings of its pool of time save."""
     of_check = (
-        recovered(finding, target, pct, totals)
+        recovered(now, finding, target, pct)
         for finding in result.findings
         if finding.check == target.check
     )
     impact = next((impact for impact in of_check if impact is not None), None)
     if impact is not None:
         return impact.saved_ms.mid
-    recovered_ms = target.recovered_ms(totals, pct)
+    recovered_ms = target.recovered_ms(now.run.manifest.totals, pct)
     of_pool = [
         finding.impact.saved_ms.high if finding.impact else 0.0
         for finding in result.findings
-        if target.pool and (finding.time_pool or "").startswith(target.pool)
+        if (finding.time_pool or "").startswith(target.pool)
     ]
     return min(recovered_ms, sum(of_pool)) if of_pool else recovered_ms
 

@@ -5,10 +5,12 @@ from typing import Any
 
 import streamlit as st
 
+from jarvis.changes import Work
 from jarvis.dashboard.pages.timeline.window import parameters_around
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.links import check_parameter, note_control
-from jarvis.dashboard.session.state import opened
+from jarvis.dashboard.session.state import Opened, opened, timeline_of
+from jarvis.dashboard.widgets.room import room, slowdown_of
 from jarvis.run.timeline import HOST_LABELS, Timeline, Window
 from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, byte_size, microseconds
@@ -43,8 +45,9 @@ def forget() -> None:
     st.query_params.pop(EVENT, None)
 
 
-def details(timeline: Timeline, recording: Window, uid: int) -> None:
+def details(now: Opened, recording: Window, uid: int) -> None:
     """Draw details of the selected event, with links to its operation and its launch."""
+    timeline = timeline_of(now)
     event = timeline.event(uid)
     if event is None:
         return
@@ -58,6 +61,8 @@ def details(timeline: Timeline, recording: Window, uid: int) -> None:
         facts = _gpu_facts(event) if is_gpu else _host_facts(event, timeline)
         start_ms = (event[C.ts_ns] - recording.start_ns) / 1e6
         st.caption(" · ".join([f"starts at {start_ms:,.4f} ms", *facts]))
+        if is_gpu and (step := _in_the_step(now, uid)):
+            st.markdown(escape(step))
         with st.container(horizontal=True):
             if is_gpu:
                 _operation_link(event)
@@ -91,6 +96,15 @@ def _gpu_facts(event: dict[str, Any]) -> list[str]:
     if not event["is_counted"]:
         facts.append("not counted in the GPU timeline, as its launch is not recorded")
     return facts
+
+
+def _in_the_step(now: Opened, uid: int) -> str | None:
+    """Return whether an event is on the critical path, and its room; None if that is not known."""
+    slowdown = slowdown_of(now, Work(uids=(uid,)))
+    if slowdown is None:
+        return None
+    is_on_path = timeline_of(now).path[C.uid].eq(uid).any()
+    return f"{'On' if is_on_path else 'Not on'} the critical path · {room(slowdown)}"
 
 
 def _host_facts(event: dict[str, Any], timeline: Timeline) -> list[str]:

@@ -21,6 +21,7 @@ from jarvis.run.timeline import (
     IDLE,
     KINDS,
     NOT_LINKED,
+    PATH,
     HostSlices,
 )
 from jarvis.schemas.names import C
@@ -54,7 +55,7 @@ def render(now: Opened) -> None:
     _gpu_card(page, selected)
     _host_card(page, kinds, threads, depth, selected)
     if selected is not None:
-        event.details(timeline, recording, selected)
+        event.details(now, recording, selected)
     gaps_card(page)
     events_card(page)
 
@@ -91,12 +92,17 @@ def _gpu_card(page: TimelineView, selected: int | None) -> None:
         word=pl.when(is_idle).then(pl.col("what").replace(cause)).otherwise("what"),
     )
     rows = [TimelineRow(name, name) for name in timeline.gpu_rows]
+    path_bins, path_boxes = _path(page)
+    if not timeline.path.is_empty():
+        rows.insert(0, TimelineRow(PATH, PATH, 0 if path_boxes is None else 1))
     slices = timeline.gpu_slices(window)
     if slices is None:
         streams = timeline.stream_bins(window)
         bars = pl.concat([bars, page.bars(streams, pl.col("what"), pl.col("what"))])
         boxes = page.boxes(
-            timeline.gpu_events.clear().with_columns(pl.lit("").alias(C.row), lane=0),
+            timeline.gpu_events.clear().with_columns(
+                pl.lit("").alias(C.row), lane=pl.lit(0, pl.Int64)
+            ),
             "operation",
             "what",
         )
@@ -107,10 +113,23 @@ def _gpu_card(page: TimelineView, selected: int | None) -> None:
         lanes = dict(slices.group_by(C.row).agg(pl.col("lane").max() + 1).iter_rows())
         rows += [TimelineRow(name, name, lanes[name]) for name in timeline.streams(window)]
         note = f"Streams show {count(slices.height)} single events: click one for its details."
+    bars = pl.concat([bars, path_bins])
+    boxes = boxes if path_boxes is None else pl.concat([path_boxes, boxes])
     with st.container(border=True):
         st.markdown(f"**GPU: {escape(_gpu_summary(page, bins, cause))}**")
         st.caption(f"{note} Bar height: busy share; color: what runs most. Drag to zoom.")
         page.chart("gpu", rows, bars, boxes, gpu_colors(timeline, palette()), selected, "GPU")
+
+
+def _path(page: TimelineView) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+    """Return the bars and boxes of the critical path, one of them empty; without boxes if there are
+    too many events."""
+    slices = page.timeline.path_slices(page.window)
+    bins = page.timeline.path_bins(page.window)
+    bars = page.bars(bins, pl.col("what"), pl.col("what"))
+    if slices is None:
+        return bars, None
+    return bars.clear(), page.boxes(slices, "operation", "what")
 
 
 def _gpu_summary(page: TimelineView, bins: pl.DataFrame, causes: Mapping[str, str]) -> str:

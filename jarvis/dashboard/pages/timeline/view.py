@@ -12,6 +12,7 @@ from jarvis.dashboard.pages.timeline import event
 from jarvis.dashboard.pages.timeline.window import length_ms, show
 from jarvis.dashboard.session.state import palette
 from jarvis.perf_report.work import COMMUNICATION, COPY
+from jarvis.run.path_events import HOST, LATENCY
 from jarvis.run.timeline import IDLE, KINDS, NOT_LINKED, OTHER_WORK, Timeline, Window
 from jarvis.schemas.names import C
 
@@ -98,7 +99,7 @@ class TimelineView:
         clicked = chosen.get(charts.CLICKED) or []
         if brushed:
             show(min(brushed), max(brushed) - min(brushed), self.whole_ms)
-        elif clicked:
+        elif clicked and clicked[0].get("uid") is not None:
             event.choose(int(clicked[0]["uid"]))
 
 
@@ -111,6 +112,8 @@ def gpu_colors(timeline: Timeline, colors: Palette) -> dict[str, str]:
         KINDS[COPY]: colors.categorical[3],
         NOT_LINKED: colors.border,
         IDLE: colors.pale,
+        HOST: colors.categorical[6],
+        LATENCY: colors.below_threshold,
     }
     categories = [what for what in timeline.whats if what not in fixed]
     return dict(zip(categories, named, strict=False)) | fixed
