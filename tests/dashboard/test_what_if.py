@@ -22,7 +22,7 @@ from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission, submit
 from jarvis.simulation.path import UNEXPLAINED
 from jarvis.simulation.quality import Stall
-from jarvis.text.format import MINUS, milliseconds
+from jarvis.text.format import MINUS, microseconds, milliseconds
 from tests.builders import trace
 from tests.dashboard.conftest import Draw
 
@@ -198,6 +198,17 @@ def test_the_bound_of_kernel_work_is_one_line(filed: Draw, run_id: str, run: Run
     assert floor.saved_ms > 0
     line = f"compute kernels at no time the step takes {milliseconds(floor.step_ms.simulated)}"
     assert line in shown(opened(filed, run_id))
+
+
+def test_words_constants_and_grade_are_explained(filed: Draw, run_id: str, run: Run) -> None:
+    page = filed("what_if", analysis=run_id, what_if_definitions="true")
+    assert not page.exception
+    said = "\n".join(m.value for m in page.markdown)
+    assert "**Step time saved**: the recorded step minus the replayed one." in said
+    info = run.manifest.simulation
+    assert info is not None
+    assert f"{microseconds(info.constants.launch / 1e3)} from a launch call" in said
+    assert f"Grade: {info.quality.grade.value}." in said
 
 
 def test_the_parts_of_both_paths_add_up(run: Run) -> None:

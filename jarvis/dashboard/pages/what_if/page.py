@@ -8,6 +8,7 @@ from jarvis.dashboard.pages.what_if.change_list import change_list
 from jarvis.dashboard.pages.what_if.changes import composed
 from jarvis.dashboard.pages.what_if.composer import composer
 from jarvis.dashboard.pages.what_if.critical_path import critical_path
+from jarvis.dashboard.pages.what_if.definitions import definitions
 from jarvis.dashboard.pages.what_if.result import result
 from jarvis.dashboard.pages.what_if.simulated import Together
 from jarvis.dashboard.pages.what_if.step_timeline import step_timeline
@@ -35,6 +36,7 @@ def render(now: Opened) -> None:
         step_timeline(now, found)
     with isolated("The critical path"):
         critical_path(now, found)
+    definitions(now)
 
 
 def _not_simulated(now: Opened, error: NotSimulatedError) -> None:
