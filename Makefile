@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml .ci/constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c .ci/constraints.txt -e '.[dev]'
 	$(BIN)/python -m compileall -q jarvis
-	$(BIN)/python -c 'import jarvis.trace.compiled' # compile the kernels of the reader, once per machine
+	$(BIN)/python -c 'import jarvis.simulation.replay, jarvis.trace.compiled' # compile the kernels, once per machine
 	@touch $@
 
 setup-replay: $(REPLAY_STAMP) ## create .venv-replay with torch, for tests of replay packages

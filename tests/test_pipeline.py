@@ -1,6 +1,8 @@
 """The pipeline: steps, hardware, and runs of a small trace and of recorded ones."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -344,3 +346,9 @@ def test_unusual_traces_end_without_errors(recorded_run: RecordedRun, name: str)
     times = [r.gpu_time_ms for r in run.results.values() if r.tier == "compute"]
     total = run.table("operations")["kernel_time_us"].sum() / 1000
     assert sum(times) == pytest.approx(total)
+
+
+def test_what_replays_no_steps_loads_no_compiled_code() -> None:
+    code = "import sys, jarvis.pipeline, jarvis.server.actions; print('numba' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

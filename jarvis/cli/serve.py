@@ -70,7 +70,8 @@ def _serve(arguments: argparse.Namespace) -> int:
     check_login(now)
     check_reach(now, arguments.host, is_open=arguments.open)
     _check_names(now, arguments.host)
-    import_module("jarvis.trace.compiled")  # compile now, so that no user waits for it
+    for kernels in ("jarvis.trace.compiled", "jarvis.simulation.replay"):
+        import_module(kernels)  # compile now, so that no user waits for it
     from jarvis.server.database import database
     from jarvis.server.ingest.intake import ROOTS_VARIABLE, sample_trace
 

@@ -22,10 +22,9 @@ from jarvis.changes import (
     Work,
 )
 from jarvis.core.errors import ChangeError
-from jarvis.simulation.edges import Kind
+from jarvis.simulation.edges import REMOVED, Kind
 from jarvis.simulation.events import Flags, Float64s, Int64s
 from jarvis.simulation.graph import Graph, Int32s, What
-from jarvis.simulation.replay import REMOVED
 from jarvis.simulation.spans import length_before, union
 
 ORDER = (

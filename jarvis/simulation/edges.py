@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 
 from jarvis.simulation.events import Flags, Int64s
 
+REMOVED = -(1 << 62)
+"""Weight of a removed edge; sums with it stay in range."""
+
 
 class Kind(IntEnum):
     """What an edge stands for."""

@@ -20,7 +20,6 @@ from jarvis.simulation import waits
 from jarvis.simulation.edges import Edges, Kind
 from jarvis.simulation.events import Flags, Int64s, Recording, read_events
 from jarvis.simulation.host_chain import predecessors
-from jarvis.simulation.replay import sort_topologically
 from jarvis.simulation.waits import streams
 from jarvis.simulation.weights import LONG_LAUNCH, US, Constants, launch_constants
 from jarvis.trace import Trace
@@ -378,6 +377,8 @@ def assembled(
 
 
 def _topological(src: Int64s, dst: Int64s, time: Int64s) -> Int32s:
+    from jarvis.simulation.replay import sort_topologically  # loads compiled kernels
+
     by_source = np.argsort(src, kind="stable")
     indptr = np.searchsorted(src[by_source], np.arange(time.size + 1)).astype(np.int32)
     degree = np.bincount(dst, minlength=time.size).astype(np.int32)

@@ -10,7 +10,6 @@ from jarvis.simulation.changed_weights import at_target
 from jarvis.simulation.edges import Kind
 from jarvis.simulation.events import Int64s
 from jarvis.simulation.graph import What
-from jarvis.simulation.replay import LANES, replay_apart
 from jarvis.simulation.simulation import Simulation
 
 NEGLIGIBLE_PCT = 0.02
@@ -54,6 +53,8 @@ def _gained_ns(
 ) -> pl.DataFrame:
     """Return ``uid, gained_ns, is_shorter`` of the operations that get relevantly shorter: a
     replay each, for ``most`` of them."""
+    from jarvis.simulation.replay import LANES, replay_apart  # loads compiled kernels
+
     graph, recorded_ns = simulation.graph, sum(simulation.recorded.steps_ns)
     edges, durations = at_target(simulation.index, simulation, work, target_pct)
     shorter = np.rint(durations).astype(np.int64)

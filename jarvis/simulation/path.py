@@ -12,12 +12,13 @@ from jarvis.schemas.names import C
 from jarvis.simulation.edges import Kind
 from jarvis.simulation.events import Int64s
 from jarvis.simulation.graph import Graph, Int32s, What
-from jarvis.simulation.replay import replay, walk_back
 from jarvis.simulation.spans import length_before, union
 
 
 def replayed(graph: Graph, weights: Int64s) -> tuple[Int64s, Int32s]:
     """Return the time of each node under weights, and the edge that determines it or -1."""
+    from jarvis.simulation.replay import replay  # loads compiled kernels
+
     times = np.empty(graph.time.size, np.int64)
     edges = np.empty(graph.time.size, np.int32)
     replay(graph.indptr, graph.src, weights, 0, times, edges)
@@ -46,6 +47,8 @@ def critical_path(graph: Graph, times: Int64s, determining: Int32s, weights: Int
         determining: The edge that determines each node, or -1.
         weights: The replayed weights.
     """
+    from jarvis.simulation.replay import walk_back  # loads compiled kernels
+
     begin_ns = int(times[graph.begin])
     found = np.empty(graph.time.size, np.int32)
     length = walk_back(graph.src, determining, times, graph.end, begin_ns, found)

@@ -13,9 +13,6 @@ from jarvis.trace.jit import kernel, types
 
 __all__ = ["LANES", "replay", "replay_apart", "sort_topologically", "walk_back"]
 
-REMOVED = -(1 << 62)
-"""Weight of a removed edge; sums with it stay in range."""
-
 LANES = 8
 """Number of replays that ``replay_apart`` computes in one pass."""
 

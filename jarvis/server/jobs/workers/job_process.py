@@ -40,7 +40,7 @@ NICENESS = 5
 READING_EVERY_S = 0.2
 """Minimum interval of progress messages while a trace is read."""
 
-_IMPORTED_LATE = ("jarvis.trace.compiled", "openpyxl")
+_IMPORTED_LATE = ("jarvis.trace.compiled", "jarvis.simulation.replay", "openpyxl")
 """Modules that analyses import lazily, so that other commands start fast.
 
 A process imports them while it waits, but not if a job is already assigned.
