@@ -52,8 +52,9 @@ class Tables(Protocol):
     def fastest_ns(self, uids: Sequence[int]) -> Int64s:
         """Return for each collective the time of the fastest of its kind, group and size."""
 
+    @property
     def held_calls(self) -> Int64s:
-        """Return the calls that load modules or allocate, which keep their length."""
+        """The calls that load modules or allocate, which keep their length."""
 
 
 class Index:
@@ -242,7 +243,7 @@ class _Changed:
     @cached_property
     def held_calls(self) -> Flags:
         """Whether the node is the end of a call that loads modules or allocates."""
-        held = self.index.flagged(self.graph.dst[self.index.call_edges(self.tables.held_calls())])
+        held = self.index.flagged(self.graph.dst[self.index.call_edges(self.tables.held_calls)])
         return held
 
     def _shorten(self, edges: Int64s, durations: Float64s) -> None:

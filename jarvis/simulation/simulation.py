@@ -37,8 +37,9 @@ class Replay:
         return float(np.median(self.steps_ns))
 
 
-MAX_REPLAYS, MAX_SAVED = 64, 4096
-"""Number of replays, and of savings, that are stored: a slider must not fill a server's memory."""
+MAX_REPLAYS, MAX_SAVED, MAX_WORK = 64, 4096, 64
+"""Number of replays, of savings, and of the events of some work that are stored: a slider must not
+fill a server's memory."""
 
 MAX_SLOWDOWN = 64.0
 """An operation that can take that many times as long never moves the step."""
@@ -67,6 +68,7 @@ class Simulation:
         self.index = Index(graph, stall_edges(graph, stalls))
         self._replayed: dict[str, Replay] = {}
         self._saved_ms: dict[bytes, float] = {}
+        self._uids: dict[Work, Int64s] = {}
 
     @classmethod
     def of(cls, tables: Mapping[str, pl.DataFrame], info: SimulationInfo | None) -> "Simulation":
@@ -205,6 +207,14 @@ class Simulation:
 
     def uids(self, work: Work) -> Int64s:
         """Return the GPU events of some work."""
+        if (known := self._uids.get(work)) is None:
+            known = self._found_uids(work)
+            if len(self._uids) >= MAX_WORK:
+                self._uids.clear()
+            self._uids[work] = known
+        return known
+
+    def _found_uids(self, work: Work) -> Int64s:
         wanted = pl.col(C.uid).is_in(list(work.uids))
         if work.operations:
             wanted |= pl.col(C.operation_uid).is_in(list(work.operations))
@@ -260,7 +270,8 @@ class Simulation:
             C.uid, fastest=(pl.col(C.dur_us).min().over(same) * 1e3).round().cast(pl.Int64)
         )
 
+    @cached_property
     def held_calls(self) -> Int64s:
-        """Return the calls that load modules or allocate, which keep their length."""
+        """The calls that load modules or allocate, which keep their length."""
         spans = self.tables["sim_spans"]
         return spans.filter(pl.col(C.cause).is_in(HELD))[C.uid].to_numpy()
