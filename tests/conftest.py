@@ -111,12 +111,16 @@ def _turns(files: Iterable[Path]) -> dict[Path, float]:
     }
 
 
+def pytest_configure() -> None:
+    """Seldom search for garbage, also while modules and tests are collected."""
+    gc.set_threshold(GARBAGE)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """Never search the modules and the tests for garbage, which are alive until the end."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(GARBAGE)
 
 
 def pytest_xdist_auto_num_workers() -> int:

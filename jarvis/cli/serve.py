@@ -4,7 +4,6 @@ import argparse
 import math
 import os
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,13 +69,11 @@ def _serve(arguments: argparse.Namespace) -> int:
     check_login(now)
     check_reach(now, arguments.host, is_open=arguments.open)
     _check_names(now, arguments.host)
-    for kernels in ("jarvis.trace.compiled", "jarvis.simulation.replay"):
-        import_module(kernels)  # compile now, so that no user waits for it
     from jarvis.server.database import database
-    from jarvis.server.ingest.intake import ROOTS_VARIABLE, sample_trace
 
     database()  # report errors here instead of on a page
     if arguments.with_sample:
+        from jarvis.server.ingest.intake import sample_trace
         from jarvis.server.submission import Submission, submit
 
         stored = submit(Submission(sample_trace()), print_step)
@@ -84,7 +81,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         sys.stdout.flush()
     # The server runs in the app's folder; paths are relative to the user's folder.
     if now.trace_roots is None:
-        os.environ[ROOTS_VARIABLE] = os.pathsep.join((str(Path.cwd()), str(home())))
+        os.environ[f"{PREFIX}TRACE_ROOTS"] = os.pathsep.join((str(Path.cwd()), str(home())))
     os.environ[HOME_VARIABLE] = str(home().resolve())
     app = resource("app.py")
     os.chdir(app.parent)
