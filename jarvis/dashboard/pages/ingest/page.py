@@ -1,5 +1,6 @@
 """The ingest page: choose a trace, GPU and options, and analyze."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -32,6 +33,7 @@ from jarvis.dashboard.session.current_user import (
 from jarvis.dashboard.session.errors import show_error
 from jarvis.dashboard.widgets.controls import keyed_choice, list_choice, text_input
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job, took
+from jarvis.dashboard.widgets.label_inputs import label_inputs
 from jarvis.dashboard.widgets.table import moment_column
 from jarvis.server.database import Visibility
 from jarvis.server.errors import OutdatedJobError
@@ -92,6 +94,7 @@ def form() -> None:
         if not is_elsewhere:
             with folder_place:
                 folder = text_input("ingest_folder", "Output folder", "also write the run here")
+        labels = label_inputs(PAGE)
         visibility = _chosen_visibility()
         if not is_elsewhere:
             reference = _chosen_reference()
@@ -104,9 +107,14 @@ def form() -> None:
     if is_clicked and options is not None:
         options = replace(options, **values, reference=reference.analysis_id)
         if remote is not None:
-            _submit_remote(RemoteRun.of(options, target=remote.name, path=remote.path), visibility)
+            asked = RemoteRun.of(options, target=remote.name, path=remote.path)
+            _submit(lambda: Remote(asked, labels.read()), visibility)
         elif trace is not None:
-            _submit(Submission.of(options, trace=trace), folder, reference.trace, visibility)
+            submission = Submission.of(options, trace=trace)
+            _submit(
+                lambda: Analyze(_copied(submission, folder), reference.trace, labels=labels.read()),
+                visibility,
+            )
     job = remembered_job(PAGE)
     if job is not None:
         follow(job, _outcome)
@@ -178,23 +186,16 @@ def _chosen_reference() -> _Reference:
         return _Reference(analysis_id=chosen)
 
 
-def _submit(
-    submission: Submission, folder: str, reference: Path | None, visibility: Visibility
-) -> None:
-    """Queue the analysis and show its job."""
+def _submit(make: Callable[[], Request], visibility: Visibility) -> None:
+    """Queue the job of a request and show it, or why the request is not valid."""
     try:
-        if folder:
-            submission = replace(submission, copy_to=output_folder(folder))
-        _queue(Analyze(submission, reference), visibility)
+        _queue(make(), visibility)
     except JarvisError as error:
         show_error(error)
 
 
-def _submit_remote(remote: RemoteRun, visibility: Visibility) -> None:
-    try:
-        _queue(Remote(remote), visibility)
-    except JarvisError as error:
-        show_error(error)
+def _copied(submission: Submission, folder: str) -> Submission:
+    return replace(submission, copy_to=output_folder(folder)) if folder else submission
 
 
 def _queue(request: Request, visibility: Visibility = Visibility.TEAM) -> None:

@@ -1,5 +1,6 @@
-"""API routes of analyses: create, list, show, download files, delete."""
+"""API routes of analyses: create, list, show, label, download files, delete."""
 
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Self
@@ -10,6 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from jarvis.core.errors import RunError
+from jarvis.core.labels import (
+    MAX_BRANCH_CHARS,
+    MAX_COMMIT_CHARS,
+    MAX_PROJECT_CHARS,
+    MAX_TAG_CHARS,
+    MAX_TAGS,
+    RunLabels,
+)
 from jarvis.core.request import AnalysisOptions, public_name
 from jarvis.hardware import load_hardware
 from jarvis.pipeline.simulated_steps import MAX_CHANGES, WhatIf, simulated
@@ -36,6 +45,11 @@ MAX_LISTED = 200
 
 _MAX_NAME_LENGTH = 200
 _MAX_PATH_LENGTH = 4096
+
+_PROJECT = f"project of the run, at most {MAX_PROJECT_CHARS} characters"
+_BRANCH = f"branch of the code, at most {MAX_BRANCH_CHARS} characters"
+_COMMIT = f"commit of the code, at most {MAX_COMMIT_CHARS} characters"
+_TAGS = f"at most {MAX_TAGS} tags of at most {MAX_TAG_CHARS} characters"
 
 AnalysisId = Annotated[str, Path(description="id of an analysis", max_length=MAX_ID_LENGTH)]
 
@@ -70,6 +84,10 @@ class NewAnalysis(AnalysisOptions):
     )
     is_again: bool = Field(False, description="run it again if its result is already stored")
     visibility: Visibility = Field(Visibility.TEAM, description="who can see it")
+    project: str | None = Field(None, description=_PROJECT)
+    branch: str | None = Field(None, description=_BRANCH)
+    commit: str | None = Field(None, description=_COMMIT)
+    tags: list[str] = Field(default_factory=list, description=_TAGS)
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:
@@ -95,6 +113,10 @@ class AnalysisView(BaseModel, title="Analysis"):
     owner: str | None
     visibility: Visibility
     is_pinned: bool
+    project: str | None
+    branch: str | None
+    commit: str | None
+    tags: list[str]
     size_bytes: int
     created: datetime
     page: str = Field(description="path of its page on the server")
@@ -129,6 +151,17 @@ class ArtifactList(BaseModel, title="List of files"):
     """The files of an analysis."""
 
     artifacts: list[ArtifactView]
+
+
+class LabelChanges(BaseModel, title="Labels"):
+    """Labels to change; others stay. null, and an empty list, remove a label."""
+
+    model_config = ConfigDict(extra="forbid", str_max_length=_MAX_NAME_LENGTH)
+
+    project: str | None = Field(None, description=_PROJECT)
+    branch: str | None = Field(None, description=_BRANCH)
+    commit: str | None = Field(None, description=_COMMIT)
+    tags: list[str] = Field(default_factory=list, description=_TAGS)
 
 
 class RemovedView(BaseModel, title="Removed analysis"):
@@ -182,6 +215,17 @@ def show(person: Caller, analysis_id: AnalysisId) -> AnalysisDetails:
         manifest=run.manifest.model_dump(mode="json"),
         results=results_data(run.results),
     )
+
+
+@router.patch("/{analysis_id}", summary="Change the labels of an analysis")
+def label(person: Caller, analysis_id: AnalysisId, changes: LabelChanges) -> AnalysisView:
+    """Change project, branch, commit and tags, and return the analysis."""
+    require(person, Role.EDITOR, "label analyses")
+    entry = read_catalog().visible_to(person).find(analysis_id)
+    given = {name: getattr(changes, name) for name in changes.model_fields_set}
+    labels = RunLabels.of(**(asdict(entry.labels) | given))
+    actions.label_analysis(Actor(person, Channel.API), entry.id, labels)
+    return AnalysisView(**_summary(replace(entry, labels=labels)))
 
 
 @router.get("/{analysis_id}/artifacts", summary="List the files of an analysis")
@@ -259,6 +303,7 @@ def _summary(entry: Entry) -> dict[str, Any]:
         "owner": entry.owner,
         "visibility": entry.visibility,
         "is_pinned": entry.is_pinned,
+        **asdict(entry.labels),
         "size_bytes": entry.size_bytes,
         "created": datetime.fromisoformat(entry.manifest.created),
         "page": analysis_page(entry.id),
@@ -272,10 +317,11 @@ def _files(root: FilePath) -> dict[str, FilePath]:
 
 
 def _request(person: Person, new: NewAnalysis) -> Request:
+    labels = RunLabels.of(new.project, new.branch, new.commit, new.tags)
     if new.url is not None:
-        return Fetch(new.url, AnalysisOptions.of(new), new.is_again)
+        return Fetch(new.url, AnalysisOptions.of(new), new.is_again, labels)
     submission = Submission.of(new, trace=_trace(person, new))
-    return Analyze(submission, is_again=new.is_again)
+    return Analyze(submission, is_again=new.is_again, labels=labels)
 
 
 def _trace(person: Person, new: NewAnalysis) -> FilePath:
