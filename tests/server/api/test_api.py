@@ -161,6 +161,43 @@ def test_a_label_that_is_not_valid_is_rejected(
         assert (answer.status_code, sentence in answer.json()["error"]) == (400, True), answer.text
 
 
+def test_a_run_is_checked_against_the_last_runs_of_a_project(
+    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ROOTS_VARIABLE, str(tmp_path))
+    made = []
+    for us in (1000, 1010, 990, 1500):
+        built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=us)
+        built.write(tmp_path / f"{us}.json")
+        made.append(analyze(client, path=f"{us}.json", project="llm", commit=str(us)))
+    place = f"/api/analyses/{made[-1]}/baseline"
+    found = client.get(place, params={"project": "llm"}).json()
+    assert (found["is_slower"], found["has_noise"], found["threshold_pct"]) == (True, True, 5.0)
+    assert {each["commit"] for each in found["runs"]} == {"1000", "1010", "990"}
+    times = sorted(each["time_ms"] for each in found["runs"])
+    assert found["step"]["median_ms"] == times[1]
+    assert [part["key"] for part in found["parts"] if part["is_slower"]] == ["gemm"]
+    lenient = client.get(place, params={"project": "llm", "threshold_pct": 100}).json()
+    assert not lenient["is_slower"]
+    none = client.get(place, params={"project": "other"})
+    assert (none.status_code, "no runs" in none.json()["error"]) == (400, True)
+    assert client.get(place).status_code == 422
+
+
+@pytest.mark.usefixtures("asked_who")
+def test_a_baseline_has_only_runs_that_the_caller_sees(client: TestClient, small: Path) -> None:
+    ada, bob = bearer("ada", Role.EDITOR), bearer("bob", Role.EDITOR)
+    built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=13)
+    built.write(small.parent / "other.json")
+    asked = {"project": "llm", "visibility": "private"}
+    analyze(client, ada, path="small.json", **asked)
+    mine = analyze(client, bob, path="other.json", **asked)
+    place, query = f"/api/analyses/{mine}/baseline", {"project": "llm"}
+    assert client.get(place, params=query, headers=bob).status_code == 400
+    assert client.get(place, params=query, headers=ada).status_code == 404
+    assert client.get(place, params=query).status_code == 401
+
+
 def test_the_list_comes_in_parts(client: TestClient, small: Path) -> None:
     made = [analyze(client, path="small.json", platform=gpu) for gpu in ("MI300X", "MI325X")]
     whole = client.get("/api/analyses").json()

@@ -22,7 +22,8 @@ from jarvis.core.labels import (
 from jarvis.core.request import AnalysisOptions, public_name
 from jarvis.hardware import load_hardware
 from jarvis.pipeline.simulated_steps import MAX_CHANGES, WhatIf, simulated
-from jarvis.run import Run
+from jarvis.run import Run, RunFigures
+from jarvis.run.baseline import LAST_RUNS, THRESHOLD_PCT
 from jarvis.run.results import results_data
 from jarvis.server import actions
 from jarvis.server.access.audit import Channel
@@ -37,11 +38,15 @@ from jarvis.server.ingest.intake import server_trace
 from jarvis.server.jobs.kinds import Analyze, Request
 from jarvis.server.jobs.kinds.fetches import Fetch
 from jarvis.server.page_links import analysis_page
+from jarvis.server.storage.baselines import baseline_of
 from jarvis.server.storage.catalog import Entry, analysis_root, read_catalog
 from jarvis.server.submission import Submission
 
 MAX_LISTED = 200
 """Maximum page size of the list of analyses."""
+
+MAX_BASELINE = 100
+"""Maximum number of runs of a baseline."""
 
 _MAX_NAME_LENGTH = 200
 _MAX_PATH_LENGTH = 4096
@@ -164,6 +169,42 @@ class LabelChanges(BaseModel, title="Labels"):
     tags: list[str] = Field(default_factory=list, description=_TAGS)
 
 
+class BaselineRun(BaseModel, title="Baseline run"):
+    """A run that another one is checked against."""
+
+    id: str
+    created: datetime
+    commit: str | None
+    time_ms: float = Field(description="its step time")
+
+
+class TimeCheckView(BaseModel, title="Check of a time"):
+    """A time of a run, in ms per step, against those of the baseline."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    key: str
+    title: str
+    time_ms: float
+    median_ms: float
+    noise_ms: float | None = Field(description="null if there are too few runs to know it")
+    limit_ms: float
+    change_pct: float | None = Field(description="change from the median; null if that is 0")
+    is_slower: bool
+
+
+class BaselineView(BaseModel, title="Check against a baseline"):
+    """The check of a run against the last runs of a project, as of `jarvis compare --baseline`."""
+
+    is_slower: bool = Field(description="whether the step time exceeds its limit")
+    threshold_pct: float
+    has_noise: bool = Field(description="whether there are enough runs to know their noise")
+    runs: list[BaselineRun]
+    left_out: dict[str, int] = Field(description="other runs of the project by reason")
+    step: TimeCheckView
+    parts: list[TimeCheckView]
+
+
 class RemovedView(BaseModel, title="Removed analysis"):
     """A deleted analysis, and the analyses that used it as their reference."""
 
@@ -269,6 +310,46 @@ class Changes(BaseModel, title="Changes"):
 def what_if(person: Caller, analysis_id: AnalysisId, changes: Changes) -> WhatIf:
     """Return what a step would take; rejected (400) if the step or a change is not simulated."""
     return simulated(Run.load(_root(person, analysis_id)), changes.changes)
+
+
+@router.get("/{analysis_id}/baseline", summary="Check an analysis against a project")
+def baseline(
+    person: Caller,
+    analysis_id: AnalysisId,
+    project: Annotated[
+        str, Query(description="project of the baseline", max_length=_MAX_NAME_LENGTH)
+    ],
+    branch: Annotated[
+        str | None, Query(description="only its runs of this branch", max_length=_MAX_NAME_LENGTH)
+    ] = None,
+    last: Annotated[int, Query(ge=1, le=MAX_BASELINE, description="number of runs")] = LAST_RUNS,
+    threshold_pct: Annotated[
+        float, Query(gt=0, le=100, description="change that is not slower")
+    ] = THRESHOLD_PCT,
+) -> BaselineView:
+    """Check it against the last runs of a project that the caller can see; 400 if there is none."""
+    require(person, Role.VIEWER, "look at analyses")
+    catalog = read_catalog().visible_to(person)
+    run = catalog.find(analysis_id).manifest
+    found = baseline_of(catalog.entries, run, project, branch, last)
+    check = found.check(run, threshold_pct)
+    return BaselineView(
+        is_slower=check.is_slower,
+        threshold_pct=check.threshold_pct,
+        has_noise=check.has_noise,
+        runs=[
+            BaselineRun(
+                id=entry.id,
+                created=datetime.fromisoformat(entry.manifest.created),
+                commit=entry.labels.commit,
+                time_ms=RunFigures.of(entry.manifest).time_ms,
+            )
+            for entry in found.runs
+        ],
+        left_out=dict(found.left_out),
+        step=TimeCheckView.model_validate(check.step),
+        parts=[TimeCheckView.model_validate(part) for part in check.parts],
+    )
 
 
 @router.delete("/{analysis_id}", summary="Delete an analysis")
