@@ -41,9 +41,9 @@ class Shot:
 
 
 def page_paths() -> list[str]:
-    """Return the URL paths of all pages: files of pages/ and analyses; *Ingest* is at ``/``."""
+    """Return the URL paths of all pages: files of pages/ and analyses."""
     files = sorted(path.stem for path in (HERE.parent / "pages").glob("*.py"))
-    return ["", *(name for name in files if name != "ingest"), *load_analyses()]
+    return [*files, *load_analyses()]
 
 
 def take_screenshots(browser: Browser, server: Server, analysis: str, out: Path) -> Iterator[Shot]:
@@ -61,10 +61,9 @@ def take_screenshots(browser: Browser, server: Server, analysis: str, out: Path)
             view.set_viewport_size({"width": WIDTH, "height": min(max(length, HEIGHT), MAX_HEIGHT)})
             settled(view)
             view.wait_for_timeout(400)  # charts fade in after the script has ended
-            name = path or "ingest"
-            image = out / f"{name}-{theme}.png"
+            image = out / f"{path}-{theme}.png"
             view.screenshot(path=image)
-            yield Shot(name, theme, image)
+            yield Shot(path, theme, image)
         view.close()
 
 

@@ -6,5 +6,5 @@ from jarvis.dashboard.pages.ingest import archive_form, page
 
 st.title(":material/upload_file: Ingest")
 page.form()
-page.recent_analyses()
+page.stored_analyses()
 archive_form.load_form()

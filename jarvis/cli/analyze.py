@@ -13,8 +13,10 @@ from jarvis.cli.shared import (
     Commands,
     add_flag,
     add_json,
+    add_labels,
     add_options,
     add_progress,
+    labels_of,
     note,
     print_result,
     progress_of,
@@ -70,6 +72,7 @@ def add_analyze(commands: "Commands[argparse.ArgumentParser]") -> None:
         help=f"store the analysis under its id in {HOME_VARIABLE} (default ~/.jarvis) for "
         "`jarvis serve`; --output-dir writes a copy",
     )
+    add_labels(command)
     add_progress(command)
     add_json(command)
     command.set_defaults(run=_analyze)
@@ -77,6 +80,8 @@ def add_analyze(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 def _analyze(arguments: argparse.Namespace) -> int:
     request = request_of(arguments, AnalysisRequest)
+    if labels_of(arguments) and not arguments.id:
+        arguments.usage_error("--project, --branch, --commit and --tag need --id")
     request = replace(request, reference=_reference(request.reference))
     stored = _store(arguments, request) if arguments.id else None
     root = _write(arguments, request) if stored is None else stored.root
@@ -100,10 +105,12 @@ def _analyze(arguments: argparse.Namespace) -> int:
 
 
 def _store(arguments: argparse.Namespace, request: AnalysisRequest) -> "StoredAnalysis":
+    from jarvis.server.storage.analysis_rows import labeled
     from jarvis.server.submission import Submission, submit
 
     submission = Submission.of(request, trace=arguments.trace, copy_to=arguments.output_dir)
-    return submit(submission, progress_of(arguments))
+    with labeled(labels_of(arguments)):
+        return submit(submission, progress_of(arguments))
 
 
 def _write(arguments: argparse.Namespace, request: AnalysisRequest) -> Path:

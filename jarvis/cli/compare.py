@@ -8,6 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jarvis.cli.baseline import (
+    RULE,
+    add_baseline,
+    check_against_baseline,
+    check_options,
+)
 from jarvis.cli.completers import complete_gpu, complete_run, completed_by
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import (
@@ -41,7 +47,7 @@ SIDE_HELP = (
 DESCRIPTION = """\
 Compare a target with a reference. By default, write comparison.xlsx with the sheets of both reports
 side by side, with TraceLens's names. Further reports are compared with the reference only in the
-workbook.
+workbook. With --baseline, check one run against the last runs of a project instead.
 """
 RULES = """\
 rules for --fail-if: METRIC COMPARISON THRESHOLD, such as "gpu_time > +5%" or "op:aten::mm > 1 ms"
@@ -70,11 +76,11 @@ def add_compare(commands: "Commands[argparse.ArgumentParser]") -> None:
         "compare",
         help="compare a target with a reference: workbook, summary, CI gate",
         description=DESCRIPTION,
-        epilog=RULES,
+        epilog=f"{RULES}\n{RULE}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    for name, more in (("reference", {}), ("target", {}), ("others", {"nargs": "*"})):
-        action = command.add_argument(name, metavar=name.upper(), help=SIDE_HELP, **more)  # type: ignore[arg-type]
+    for name, number in (("reference", None), ("target", "?"), ("others", "*")):
+        action = command.add_argument(name, metavar=name.upper(), help=SIDE_HELP, nargs=number)
         completed_by(action, complete_run)
     for name, of in (("platform", "target"), ("reference_platform", "reference")):
         action = add_flag(
@@ -122,6 +128,7 @@ def add_compare(commands: "Commands[argparse.ArgumentParser]") -> None:
         default=[],
         help=f"exit with code {ExitCode.CHECK_FAILED:d} if the rule applies; repeatable",
     )
+    add_baseline(command)
     add_json(command)
     command.set_defaults(run=_compare, usage_error=command.error)
 
@@ -135,6 +142,9 @@ def _tolerance(text: str) -> float:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
+    check_options(arguments)
+    if arguments.baseline is not None:
+        return check_against_baseline(arguments, _opened)
     from jarvis.comparison import TOLERANCE
     from jarvis.comparison.rules import Rule, is_per_step, metrics
     from jarvis.pipeline import compare

@@ -13,7 +13,9 @@ from jarvis.cli.shared import (
     TRACE_HELP,
     Commands,
     add_json,
+    add_labels,
     add_options,
+    labels_of,
     note,
     print_result,
     request_of,
@@ -52,6 +54,7 @@ def add_push(commands: "Commands[argparse.ArgumentParser]") -> None:
         platform="GPU to compare against, as known to the server; by default the trace's own",
         reference="id of an analysis on the server to compare with",
     )
+    add_labels(command)
     command.add_argument("--private", action="store_true", help="make the analysis private")
     command.add_argument(
         "--wait", action="store_true", help="wait until the analysis is done or has failed"
@@ -63,6 +66,7 @@ def add_push(commands: "Commands[argparse.ArgumentParser]") -> None:
 def _push(arguments: argparse.Namespace) -> int:
     from jarvis.cli.remote import ServerConnection
 
+    labels_of(arguments)  # rejected before the upload
     with ServerConnection(
         arguments.server, arguments.token or os.environ.get(TOKEN_VARIABLE)
     ) as remote:
@@ -95,7 +99,12 @@ def _push(arguments: argparse.Namespace) -> int:
 def _new_analysis(arguments: argparse.Namespace, upload_id: str) -> dict[str, Any]:
     options = request_of(arguments, AnalysisOptions).chosen()
     visibility = "private" if arguments.private else "team"
-    return {"upload": upload_id, "visibility": visibility, **options}
+    return {
+        "upload": upload_id,
+        "visibility": visibility,
+        **options,
+        **labels_of(arguments).chosen(),
+    }
 
 
 def _wait(remote: "ServerConnection", job: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from jarvis.cli.completers import complete_gpu, complete_run, completed_by
 from jarvis.cli.terminal import ask, print_line, print_progress
 from jarvis.cli.whole import is_standard_output
 from jarvis.core.errors import JarvisError, NotARunError, UnknownRunError
+from jarvis.core.labels import RunLabels
 from jarvis.core.request import PERCENTAGE, AnalysisOptions, AnalysisRequest, public_name
 from jarvis.core.workspace import ARTIFACT_ROOT_VARIABLE, CONFIG_VARIABLE, RunPaths, stored_run_dir
 
@@ -167,6 +168,26 @@ def percentage(text: str) -> float:
 
 _READERS: dict[type, Any] = {float: percentage}
 """Parsers of values by type; other types parse values themselves."""
+
+
+def add_labels(command: argparse.ArgumentParser) -> None:
+    """Add the options that ``labels_of`` reads."""
+    command.add_argument("--project", metavar="NAME", help="project that the run belongs to")
+    command.add_argument("--branch", metavar="NAME", help="branch of the code")
+    command.add_argument("--commit", metavar="ID", help="commit of the code")
+    command.add_argument(
+        "--tag",
+        dest="tags",
+        metavar="TAG",
+        action="append",
+        default=[],
+        help="tag of the run; repeatable",
+    )
+
+
+def labels_of(arguments: argparse.Namespace) -> RunLabels:
+    """Return the labels of the options of ``add_labels``; raise LabelError if one is not valid."""
+    return RunLabels.of(arguments.project, arguments.branch, arguments.commit, arguments.tags)
 
 
 def add_settings_file(command: argparse.ArgumentParser) -> None:

@@ -2,11 +2,13 @@
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from jarvis.cli.completers import complete_stored, completed_by
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import Commands, add_json, add_yes, is_confirmed, note, print_result, warn
+from jarvis.core.labels import RunLabels
 
 
 def add_list(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -71,6 +73,7 @@ def _list(arguments: argparse.Namespace) -> int:
             "loaded_by": entry.loaded_by,
             "source": entry.source,
             "reference": entry.manifest.reference,
+            **asdict(entry.labels),
         }
         for entry in catalog.entries
     ]
@@ -87,11 +90,13 @@ def _listed(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     from jarvis.text.markdown import one_line  # slow to import
 
     for row in rows:
+        labels = RunLabels(row["project"], row["branch"], row["commit"], tuple(row["tags"]))
+        named = f"  [{', '.join(labels.words())}]" if labels else ""
         source = f"  (from {one_line(row['source'])})" if row["source"] else ""
         pin = "pinned" if row["is_pinned"] else ""
         day = str(row["created"])[:16].replace("T", " ")
         size = _size(row["size_bytes"])
-        yield f"{row['id']:<14}{day:<18}{size:>9}  {pin:<7} {row['title']}{source}"
+        yield f"{row['id']:<14}{day:<18}{size:>9}  {pin:<7} {row['title']}{named}{source}"
 
 
 def _pin(arguments: argparse.Namespace) -> int:

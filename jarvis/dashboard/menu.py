@@ -21,6 +21,18 @@ from jarvis.server.storage.catalog import Catalog
 _ICON = ":material/extension:"
 """Replaces an icon that Streamlit does not have."""
 
+START = "_start_page"
+"""Session key of the page at the root."""
+
+START_PAGES = {
+    navigation.RUNS: ("Runs", "list_alt"),
+    navigation.INGEST: ("Ingest", "upload_file"),
+}
+"""Pages that the root can show: titles and icons."""
+
+_CONTROLS = {navigation.RUNS: ("runs_",), navigation.INGEST: ("ingest_", "archive_")}
+"""Prefixes of the URL parameters of these pages."""
+
 
 def plugin_pages(tier: Tier, catalog: Catalog) -> list[StreamlitPage]:
     """Return a page for each plugin analysis of any stored run, hidden unless the open run has it.
@@ -78,12 +90,34 @@ def render(key: str) -> None:
 Menu = dict[str, list[StreamlitPage]]
 
 
+def start_page(catalog: Catalog) -> str:
+    """Return the page at the root: the list of runs, or *Ingest* if there are none.
+
+    Links to the root with controls of a page open that page. A session keeps its start page, also
+    after its first analysis, so that the page of a user does not change while it is used.
+    """
+    if START not in st.session_state:
+        pages = [name for name, prefixes in _CONTROLS.items() if _is_given(prefixes)]
+        default = navigation.RUNS if catalog.entries else navigation.INGEST
+        st.session_state[START] = pages[0] if pages else default
+    start: str = st.session_state[START]
+    return start
+
+
+def _is_given(prefixes: tuple[str, ...]) -> bool:
+    return any(name.startswith(prefixes) for name in st.query_params)
+
+
 def menu(catalog: Catalog) -> Menu:
     """Return the menu's sections with their pages, including those of plugins in stored runs."""
+    start = start_page(catalog)
     return {
         "": [
-            _file_page("ingest", "Ingest", "upload_file", is_default=True),
-            st.Page(_to_ingest, title="Ingest", url_path="ingest", visibility="hidden"),
+            *(
+                page
+                for name, (title, icon) in START_PAGES.items()
+                for page in _start_pages(name, title, icon, is_start=name == start)
+            ),
             _file_page("overview", "Overview", "dashboard"),
         ],
         "Kernels": [*_analysis_pages("compute"), *plugin_pages("compute", catalog)],
@@ -106,25 +140,23 @@ def menu(catalog: Catalog) -> Menu:
     }
 
 
+def _start_pages(name: str, title: str, icon: str, *, is_start: bool) -> list[StreamlitPage]:
+    """Return a page; the start page twice, as it is served at the root and at its own URL path."""
+    own = _file_page(name, title, icon, is_shown=not is_start)
+    return [_file_page(name, title, icon, url_path="start"), own] if is_start else [own]
+
+
 def _file_page(
-    name: str, title: str, icon: str, *, is_default: bool = False, is_shown: bool = True
+    name: str, title: str, icon: str, *, url_path: str | None = None, is_shown: bool = True
 ) -> StreamlitPage:
-    path = resource("pages") / f"{name}.py"
-    # The default page is served at the root but still reserves the URL path of its file name.
-    url_path = "start" if is_default else name
     return st.Page(
-        path,
+        resource("pages") / f"{name}.py",
         title=title,
         icon=f":material/{icon}:",
-        url_path=url_path,
-        default=is_default,
+        url_path=url_path or name,
+        default=url_path is not None,
         visibility="visible" if is_shown else "hidden",
     )
-
-
-def _to_ingest() -> None:
-    """Redirect ``/ingest`` to the root, where the default page is served."""
-    navigation.go(navigation.INGEST)
 
 
 def _analysis_pages(tier: str) -> list[StreamlitPage]:

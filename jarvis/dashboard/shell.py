@@ -8,7 +8,7 @@ import streamlit as st
 from jarvis.charts import Palette
 from jarvis.dashboard import login, sidebar
 from jarvis.dashboard.isolation import show_failure
-from jarvis.dashboard.menu import menu
+from jarvis.dashboard.menu import menu, start_page
 from jarvis.dashboard.session import links, navigation, state
 from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.navigation import install_history_patch
@@ -43,7 +43,8 @@ def _draw_page() -> None:
     login.gate()
     catalog = visible_catalog()
     sections = menu(catalog)
-    navigation.remember(page for pages in sections.values() for page in pages)
+    every = (page for pages in sections.values() for page in pages)
+    navigation.remember(every, start_page(catalog))
     page = st.navigation(sections, expanded=True)
     if (parameters := links.renamed()) is not None:
         st.switch_page(page, query_params=parameters)

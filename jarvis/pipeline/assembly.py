@@ -10,6 +10,7 @@ from jarvis.comparison import compare as compare_sides
 from jarvis.core.errors import NotSimulatedError
 from jarvis.core.output import limited_output
 from jarvis.core.product import product_version
+from jarvis.perf_report import Totals
 from jarvis.pipeline.inputs import AnalysisInput, compute_units
 from jarvis.pipeline.steps import Progress, step
 from jarvis.replay import write_packages
@@ -21,6 +22,7 @@ from jarvis.run import (
     Options,
     PerfModelFailure,
     Run,
+    TopFinding,
     TopOperation,
     analysis_id,
     category_table,
@@ -29,8 +31,10 @@ from jarvis.run import (
 )
 from jarvis.run.agent_layout.preparation import Preparation
 from jarvis.run.run import sides
+from jarvis.savings import ranked
 from jarvis.simulation.of_rows import with_step_times
 from jarvis.simulation.simulation import NEEDED, Simulation
+from jarvis.text.messages import to_text
 from jarvis.trace_health import TABLE as HEALTH
 from jarvis.tracelens.report import TABLES
 
@@ -149,12 +153,26 @@ def _run(
         tables=tuple(tables),
         absent_tables=dict(report.absent_tables),
         simulation=source.simulation,
+        top_finding=_top_finding(outcomes, report.totals),
     )
     return Run(
         manifest=manifest,
         results={key: outcome.result for key, outcome in outcomes.items()},
         tables=tables,
         paths_by_category=source.call_paths(classified),
+    )
+
+
+def _top_finding(outcomes: dict[str, AnalysisOutcome], totals: Totals) -> TopFinding | None:
+    found = (finding for outcome in outcomes.values() for finding in outcome.result.findings)
+    first = next(iter(ranked(found, totals)), None)
+    if first is None:
+        return None
+    return TopFinding(
+        category=first.category,
+        title=to_text(first.title),
+        priority=first.priority,
+        gain_ms=None if first.impact is None else first.impact.gain_ms,
     )
 
 

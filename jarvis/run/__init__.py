@@ -1,12 +1,14 @@
 """Runs: one analyzed trace, in memory and as a directory."""
 
 from jarvis.core.workspace import SCHEMA_VERSION
+from jarvis.run.figures import Basis, RunFigures
 from jarvis.run.manifest import (
     CategorySummary,
     Manifest,
     Options,
     PerfModelFailure,
     TargetPct,
+    TopFinding,
     TopOperation,
     analysis_id,
     analysis_ids,
@@ -17,12 +19,15 @@ from jarvis.run.tree_data import main_call_paths
 
 __all__ = [
     "SCHEMA_VERSION",
+    "Basis",
     "CategorySummary",
     "Manifest",
     "Options",
     "PerfModelFailure",
     "Run",
+    "RunFigures",
     "TargetPct",
+    "TopFinding",
     "TopOperation",
     "analysis_id",
     "analysis_ids",

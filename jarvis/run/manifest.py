@@ -18,7 +18,7 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 from jarvis.analyses.base import AnalysisManifest
 from jarvis.core.request import PERCENTAGE, AnalysisOptions
 from jarvis.core.workspace import SCHEMA_VERSION
-from jarvis.findings import Status, Tier
+from jarvis.findings import Priority, Status, Tier
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_report import Totals
 from jarvis.simulation.stored import SimulationInfo
@@ -92,6 +92,15 @@ class CategorySummary(_Frozen):
     finding_count: int
 
 
+class TopFinding(_Frozen):
+    """The finding that saves most: its category, its title as text, and the step time saved."""
+
+    category: str
+    title: str
+    priority: Priority
+    gain_ms: float | None
+
+
 class PerfModelFailure(_Frozen):
     """An operation whose perf model raised an error."""
 
@@ -109,7 +118,8 @@ class Manifest(_Frozen):
     other packages are missing. ``extension_notes`` and ``extension_failures`` are sentences about
     effects and errors of extensions; ``added_analyses`` describe third-party analyses.
     ``absent_tables`` are those without rows because the input lacks their data, with the missing
-    information. ``simulation`` is None in runs from before step times were simulated.
+    information. ``simulation`` is None in runs from before step times were simulated, and
+    ``top_finding`` in runs without findings and in those from before it was stored.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -134,6 +144,7 @@ class Manifest(_Frozen):
     tables: tuple[str, ...]
     absent_tables: dict[str, str] = {}
     simulation: SimulationInfo | None = None
+    top_finding: TopFinding | None = None
 
 
 def analysis_id(trace_sha256: str, options: Options) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
+from jarvis.core.labels import RunLabels
 from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.server.access import audit, tokens
 from jarvis.server.access.audit import Action, AuditEntry, AuditFilter, Channel
@@ -25,7 +26,7 @@ from jarvis.server.jobs.workers.job_child import run_single_job
 from jarvis.server.retention import removal
 from jarvis.server.retention.removal import Removed
 from jarvis.server.storage import custom_hardware, pins
-from jarvis.server.storage.analysis_rows import AnalysisRow, stored_rows
+from jarvis.server.storage.analysis_rows import AnalysisRow, set_labels, stored_rows
 from jarvis.server.storage.archive import save_archive
 from jarvis.server.storage.catalog import (
     analysis_root,
@@ -164,6 +165,17 @@ def share_analysis(actor: Actor, analysis_id: str, visibility: Visibility) -> No
         _record(database(), actor, Action.SET_VISIBILITY, analysis_id, visibility=visibility)
 
 
+def label_analysis(actor: Actor, analysis_id: str, labels: RunLabels) -> bool:
+    """Replace the labels of an analysis; return whether that changed any. Raises as
+    ``pin_analysis``."""
+    row = _changeable(actor, analysis_id, "label")
+    has_changed = row.labels != labels
+    if has_changed:
+        set_labels(database(), analysis_id, labels)
+        _record(database(), actor, Action.LABEL, analysis_id, **labels.chosen())
+    return has_changed
+
+
 def save_analysis(actor: Actor, analysis_id: str, out: Path) -> None:
     """Write an analysis as an archive file.
 
@@ -287,7 +299,10 @@ def _authorized_job(
 def _submit(engine: Engine, actor: Actor, new: NewJob, visibility: Visibility) -> Job:
     job = queue.submit(engine, new, actor.person.name, visibility, actor.person.role)
     if (action := _AUDIT_ACTIONS.get(new.kind)) is not None:
-        detail = {} if new.kind in _FILE_JOBS else {"visibility": visibility}
+        detail: dict[str, object] = {}
+        if new.kind not in _FILE_JOBS:
+            labels = new.parameters.get("labels") or {}
+            detail = {"visibility": visibility} | {k: v for k, v in labels.items() if v}
         _record(engine, actor, action, job.title, job=job.id, **detail)
     return job
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import (
     JSON,
@@ -38,6 +39,7 @@ from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from jarvis.core.labels import MAX_BRANCH_CHARS, MAX_COMMIT_CHARS, MAX_PROJECT_CHARS
 from jarvis.core.workspace import close_home, database_file
 from jarvis.server.errors import DatabaseError
 from jarvis.server.migrations import upgrade
@@ -79,6 +81,19 @@ class UtcDateTime(TypeDecorator[datetime]):
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class TagList(TypeDecorator[tuple[str, ...]]):
+    """Column of tags, stored as a JSON list."""
+
+    impl = JSON
+    cache_ok = True
+
+    def process_bind_param(self, value: tuple[str, ...] | None, dialect: Dialect) -> Any:
+        return list(value or ())
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> tuple[str, ...]:
+        return tuple(value or ())
 
 
 class JobState(StrEnum):
@@ -207,6 +222,10 @@ ANALYSES = Table(
     Column("written_ns", BigInteger, nullable=False),
     Column("made_on", String(64)),
     Column("loaded_by", Text),
+    Column("project", String(MAX_PROJECT_CHARS)),
+    Column("branch", String(MAX_BRANCH_CHARS)),
+    Column("commit_id", String(MAX_COMMIT_CHARS), key="commit"),
+    Column("tags", TagList, nullable=False, server_default="[]"),
     Column("manifest", Text, nullable=False),
     Index("analyses_by_trace", "trace_sha256"),
 )

@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 
 from jarvis.core.errors import RunError
+from jarvis.core.labels import NO_LABELS
 from jarvis.core.request import AnalysisRequest
 from jarvis.core.staging import staged_folder
 from jarvis.core.workspace import RunPaths, analyses_dir
@@ -31,8 +32,10 @@ from jarvis.run import (
 from jarvis.server.database import database
 from jarvis.server.errors import CopyError, OthersAnalysisError
 from jarvis.server.storage.analysis_rows import (
+    add_labels,
     check_joinable,
     derived_from,
+    labeled,
     may_answer,
     may_replace,
     reserved,
@@ -72,6 +75,8 @@ def submit(
 ) -> StoredAnalysis:
     """Analyze a trace and store the result, or reuse a stored one with the same options.
 
+    Either gets the labels of the context (``labeled``).
+
     Args:
         again: run the analysis even if its result is stored.
         opened: path to read the trace from, if it differs from ``submission.trace``.
@@ -104,6 +109,7 @@ def submit(
             ),
             again=again,
         )
+    add_labels(database(), stored.id)
     if submission.copy_to is not None:
         _copy(stored.root, submission.copy_to, sha256)
     return stored
@@ -117,7 +123,7 @@ def resubmit(
     *,
     arch_json: Path | None = None,
 ) -> StoredAnalysis:
-    """Re-project a stored analysis onto other hardware, and store the result.
+    """Re-project a stored analysis onto other hardware, and store the result with its labels.
 
     Raises:
         UnknownAnalysisError: there is no such analysis.
@@ -128,7 +134,9 @@ def resubmit(
     options = reprojected_options(run, platform, preset, arch_json)
     if options.reference is not None:
         is_stored(options.reference)
-    with derived_from([analysis, options.reference]):
+    source = stored_rows(database()).get(analysis)
+    labels = NO_LABELS if source is None else source.labels
+    with derived_from([analysis, options.reference]), labeled(labels):
         return _store(
             run.manifest.trace.sha256,
             options,
@@ -161,7 +169,9 @@ def import_run(folder: Path) -> StoredAnalysis:
             copy = manifest.model_copy(update={"analysis_id": root.name})
             RunPaths(target).manifest.write_text(copy.model_dump_json(indent=2), encoding="utf-8")
 
-    return _store(manifest.trace.sha256, manifest.options, place)
+    stored = _store(manifest.trace.sha256, manifest.options, place)
+    add_labels(database(), stored.id)
+    return stored
 
 
 def _store(

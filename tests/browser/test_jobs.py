@@ -25,7 +25,7 @@ def test_an_upload_is_analyzed_across_refresh_restart_and_viewers(
 ) -> None:
     built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
     file = built.write(tmp_path / "uploaded.json")
-    page.goto(server.url)
+    page.goto(f"{server.url}/ingest")
     settled(page)
     page.locator("input[type=file]").first.set_input_files(file)
     page.get_by_text("Detected in the trace").wait_for(**SLOW)

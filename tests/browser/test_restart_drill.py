@@ -38,7 +38,7 @@ def server(home: Path) -> Iterator[Server]:
 def upload(page: Page, server: Server, folder: Path, name: str, m: int) -> Page:
     """Choose a trace on the ingest page, up to the button that analyses it."""
     built = trace().op("aten::mm", [[m, 32], [32, 16]]).launches("gemm_kernel", us=12)
-    page.goto(server.url)
+    page.goto(f"{server.url}/ingest")
     settled(page)
     page.locator("input[type=file]").first.set_input_files(built.write(folder / name))
     page.get_by_text("Detected in the trace").wait_for(**SLOW)

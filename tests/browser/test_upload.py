@@ -25,7 +25,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 @pytest.fixture
 def opened(server: Server, page: Page) -> Page:
-    page.goto(server.url)
+    page.goto(f"{server.url}/ingest")
     settled(page)
     return page
 

@@ -10,6 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from jarvis.dashboard import MAIN
 from jarvis.dashboard.isolation import show_failure
+from jarvis.dashboard.menu import START, START_PAGES
 from jarvis.run import Run
 from jarvis.server.ingest.intake import sample_trace
 from jarvis.server.storage.catalog import analysis_root
@@ -109,6 +110,9 @@ def filed() -> Draw:
         page = AppTest.from_file(MAIN, default_timeout=SECONDS)
         for parameter, value in parameters.items():
             page.query_params[parameter] = value
+        if name in START_PAGES:  # it is the first page, as its link opens it
+            page.session_state[START] = name
+            return page.run()
         page.run()
         return page.switch_page(f"../../../pages/{name}.py").run()
 

@@ -9,6 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from jarvis.dashboard.pages.ingest.archive_form import PARAMETER
+from jarvis.dashboard.pages.runs.rows import SOURCE
 from jarvis.server.errors import ArchiveError
 from jarvis.server.retention.removal import remove_analysis
 from jarvis.server.storage.archive import load_archive, save_archive
@@ -53,7 +54,7 @@ def test_an_analysis_is_loaded_once_under_its_id(
     (entry,) = read_catalog().entries
     assert (entry.id, entry.loaded_by) == (sample_id, "")
     assert not is_pinned(sample_id)
-    assert page.dataframe[0].value["made_on"].to_list() == ["file"]
+    assert filed("runs").dataframe[0].value[SOURCE].to_list() == ["file"]
     page.button(key="archive_load").click().run()
     assert f"{sample_id} is already on this server, with the same content." in words(page)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from jarvis.core.labels import RunLabels
 from jarvis.dashboard import MAIN
 from jarvis.run import Run
 from jarvis.server.database import database
@@ -46,7 +47,7 @@ def test_the_sample_becomes_an_analysis_with_its_steps(filed: Draw, fresh_home: 
     (entry,) = read_catalog().entries
     assert entry.manifest.trace.origin == "simulated"
     assert "Analyzed in" in page.success[0].value
-    assert entry.id in page.dataframe[0].value["id"].to_list()
+    assert "1 run" in [link.label for link in page.get("page_link")]
 
 
 def test_an_upload_brings_its_gpu_and_keeps_the_names(filed: Draw, fresh_home: Path) -> None:
@@ -56,10 +57,16 @@ def test_an_upload_brings_its_gpu_and_keeps_the_names(filed: Draw, fresh_home: P
     assert any("AMD Instinct MI300X VF" in c.value for c in page.main.caption)
     page.text_input(key="ingest_model").set_value("Tiny")
     page.text_input(key="ingest_folder").set_value("copy")
+    page.text_input(key="ingest_project").set_value("llm")
+    page.text_input(key="ingest_tags").set_value("nightly, <b>")
+    analyze(page)
+    assert "contains" in page.error[0].value
+    page.text_input(key="ingest_tags").set_value("nightly, fp8")
     analyze(page)
     (entry,) = read_catalog().entries
     assert entry.manifest.model_name == "Tiny"
     assert entry.manifest.options.platform is None
+    assert entry.labels == RunLabels("llm", tags=("fp8", "nightly"))
     assert Run.load(fresh_home / "copy").manifest == entry.manifest
 
 

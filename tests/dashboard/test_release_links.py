@@ -137,8 +137,9 @@ def _with_every_control(draw: Draw, page: str, analysis: str) -> Parameters:
     for parameter, values in _clicked(page, analysis):
         for value in values:
             wanted = {**found, parameter: value}
-            if copied(draw(page, wanted)) == wanted:
-                found = wanted
+            shown = copied(draw(page, wanted))
+            if wanted.items() <= shown.items():
+                found = wanted | shown
                 break
     return found
 
@@ -184,6 +185,10 @@ def _clicked(page: str, analysis: str) -> Iterable[tuple[str, list[str]]]:
     elif page == "call_tree":
         yield "call_tree_op", uids(run.table("call_tree_operations"), "operation_uid")
         yield "call_tree_root", uids(run.table("call_tree"), "node")
+    elif page == "runs":
+        yield "runs_model", ["Linked"]  # other homes do not have the sample
+        yield "runs_shown", ["idle"]
+        yield "runs_selected", [analysis]
     elif page == "what_if":
         yield "change", ["scale=compute:0.5"]
     elif page == "report":

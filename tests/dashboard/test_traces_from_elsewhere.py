@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from jarvis.dashboard.pages.runs.rows import SOURCE
 from jarvis.run import SCHEMA_VERSION
 from jarvis.server.storage.archive import save_archive
 from jarvis.server.storage.catalog import read_catalog
@@ -148,7 +149,7 @@ def test_a_trace_is_analyzed_on_another_machine(
     assert f" {tmp_path}/far.json " in asked
     assert [entry.id for entry in read_catalog().entries] == [sample_id]
     assert "on lab" in page.success[0].value
-    assert page.dataframe[0].value["made_on"].to_list() == ["lab"]
+    assert filed("runs").dataframe[0].value[SOURCE].to_list() == ["lab"]
     page.text_input(key="ingest_remote_path").set_value("/etc/shadow.json").run()
     page = press(page, "Analyze")
     assert "in the allowed folders of lab" in page.error[0].value

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
+from jarvis.core.labels import RunLabels
 from jarvis.core.workspace import exports_dir
 from jarvis.hardware import load_hardware
 from jarvis.server import actions, submission
@@ -64,10 +65,12 @@ def ids(made: Path, home: Path) -> dict[str, str]:
 
 Do = Callable[[Actor, str], Any]
 
+LABELS = RunLabels.of("llm", tags=["nightly"])
 TO_AN_ANALYSIS: dict[str, Do] = {
     "see": lambda actor, analysis: actions.get_visible_analysis(actor.person, analysis),
     "pin": lambda actor, analysis: actions.pin_analysis(actor, analysis, is_pinned=True),
     "unpin": lambda actor, analysis: actions.pin_analysis(actor, analysis, is_pinned=False),
+    "label": lambda actor, analysis: actions.label_analysis(actor, analysis, LABELS),
     "share": lambda actor, analysis: actions.share_analysis(actor, analysis, Visibility.TEAM),
     "remove": lambda actor, analysis: actions.remove_analysis(actor, analysis),
     "save": lambda actor, analysis: actions.save_analysis(actor, analysis, Path("/dev/null")),
@@ -120,7 +123,7 @@ def test_nobody_does_nothing(ids: dict[str, str], action: str) -> None:
         EVERYTHING[action](NOBODY, ids["shared"])
 
 
-@pytest.mark.parametrize("action", ["pin", "unpin", "share", "remove"])
+@pytest.mark.parametrize("action", ["pin", "unpin", "label", "share", "remove"])
 def test_an_editor_changes_only_their_own(ids: dict[str, str], action: str) -> None:
     with pytest.raises(ForbiddenError, match=r"belongs to ada"):
         EVERYTHING[action](BOB, ids["shared"])
@@ -140,6 +143,14 @@ def test_an_admin_changes_what_is_anybodys(ids: dict[str, str], engine: Engine) 
         Action.UNPIN,
         Action.PIN,
     ]
+
+
+def test_changed_labels_are_in_the_audit_log_once(ids: dict[str, str], engine: Engine) -> None:
+    assert actions.label_analysis(ADA, ids["shared"], LABELS)
+    assert not actions.label_analysis(ADA, ids["shared"], LABELS)
+    (entry,) = audit.recent(engine, audit.AuditFilter(action=audit.Action.LABEL))
+    assert (entry.person, entry.subject) == (ADA.person.name, ids["shared"])
+    assert entry.detail == {"project": "llm", "tags": ["nightly"]}
 
 
 def test_what_refers_to_an_analysis_is_named_to_those_who_may_see_it(ids: dict[str, str]) -> None:

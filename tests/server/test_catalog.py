@@ -9,6 +9,7 @@ from threading import Barrier
 import pytest
 from sqlalchemy import Engine
 
+from jarvis.core.labels import NO_LABELS, RunLabels
 from jarvis.core.workspace import RunPaths, analyses_dir, pins_dir
 from jarvis.run import read_manifest
 from jarvis.server.access.rights import LOCAL, Person, Role
@@ -16,7 +17,13 @@ from jarvis.server.database import Visibility
 from jarvis.server.errors import UnknownAnalysisError
 from jarvis.server.retention.housekeeping import drop_missing
 from jarvis.server.storage import analysis_rows, catalog
-from jarvis.server.storage.analysis_rows import record, stored_for, stored_rows
+from jarvis.server.storage.analysis_rows import (
+    add_labels,
+    labeled,
+    record,
+    stored_for,
+    stored_rows,
+)
 from jarvis.server.storage.catalog import Entry, read_catalog, set_owner, set_visibility
 from jarvis.server.storage.pins import is_pinned, pin, pinned
 from jarvis.server.storage.storage_keys import folder_bytes
@@ -96,6 +103,34 @@ def test_who_makes_an_analysis_owns_it_and_nobody_takes_it_over(keep: Keep, engi
         with stored_for(other):
             record(engine, root)
         assert the_entry().owner == "ann"
+
+
+def test_labels_stay_if_an_analysis_is_made_again(keep: Keep, engine: Engine) -> None:
+    root = keep("mine")
+    assert the_entry().labels == NO_LABELS
+    with labeled(RunLabels.of("llm", "main", "4f2a9c1", ["b", "a"])):
+        record(engine, root)
+        add_labels(engine, "mine")
+    expected = RunLabels("llm", "main", "4f2a9c1", ("a", "b"))
+    assert the_entry().labels == expected
+    keep("mine", model_name="Again")
+    record(engine, root)
+    assert the_entry().labels == expected
+    with labeled(RunLabels.of(commit="5")):
+        record(engine, keep("new"))
+    assert read_catalog().find("new").labels == RunLabels(commit="5")
+
+
+def test_only_who_may_change_an_analysis_adds_labels(keep: Keep, engine: Engine) -> None:
+    with stored_for("ann"):
+        record(engine, keep("mine"))
+    for owner, role, expected in (
+        ("bob", Role.EDITOR, NO_LABELS),
+        ("ann", Role.EDITOR, RunLabels("llm")),
+    ):
+        with stored_for(owner, role=role), labeled(RunLabels("llm")):
+            add_labels(engine, "mine")
+        assert the_entry().labels == expected
 
 
 def test_what_is_unchanged_is_not_read_again(keep: Keep, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, create_engine, text
 
+from jarvis.core.labels import NO_LABELS
 from jarvis.server import migrations
 from jarvis.server.database import (
     BUSY_S,
@@ -29,6 +30,7 @@ from jarvis.server.errors import DatabaseError, NewerDatabaseError
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.queue import NewJob
 from jarvis.server.migrations import HEAD
+from jarvis.server.storage.analysis_rows import all_rows
 from tests.server.conftest import on_both_databases
 from tests.services.postgres import PASSWORD, Postgres
 
@@ -167,4 +169,32 @@ def test_a_database_of_the_version_before_keeps_its_jobs(
     old.dispose()
     (job,) = queue.recent(database())
     assert (job.id, job.title, job.visibility) == ("one", "Analyze a.json", Visibility.TEAM)
+    database().dispose()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_analyses_of_the_version_before_have_no_labels(
+    kind: str, request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{home.parent / 'old.db'}"
+    if kind == "postgresql":
+        url = request.getfixturevalue("postgres_url")
+    monkeypatch.setenv(URL_VARIABLE, url)
+    old = create_engine(url)
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    with old.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0004")
+        connection.execute(
+            text(
+                "INSERT INTO analyses (id, trace_sha256, owner, visibility, size_bytes, is_pinned, "
+                "version, written_ns, loaded_by, manifest) VALUES ('one', '', 'ann', 'private', 7, "
+                "true, 'v', 1, 'bob', '{}')"
+            )
+        )
+    old.dispose()
+    row = all_rows(database())["one"]
+    assert (row.owner, row.size_bytes, row.is_pinned, row.loaded_by) == ("ann", 7, True, "bob")
+    assert row.labels == NO_LABELS
     database().dispose()

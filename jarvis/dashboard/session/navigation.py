@@ -32,16 +32,20 @@ def install_history_patch() -> None:
     _component(key="_browser_history", height=0)
 
 
-INGEST, OVERVIEW, TIMELINE, CALL_TREE, REPLAY = "", "overview", "timeline", "call_tree", "replay"
+RUNS, INGEST = "runs", "ingest"
+OVERVIEW, TIMELINE, CALL_TREE, REPLAY = "overview", "timeline", "call_tree", "replay"
 COMPARE, HARDWARE, JOBS = "compare", "hardware", "jobs"
 """URL paths of pages; those of analyses are their keys."""
 
 _PAGES = "_pages"
 
 
-def remember(pages: Iterable[StreamlitPage]) -> None:
-    """Store the pages of the menu as targets of links."""
-    st.session_state[_PAGES] = {page.url_path: page for page in pages}
+def remember(pages: Iterable[StreamlitPage], start: str | None = None) -> None:
+    """Store the pages of the menu as targets of links; ``start`` is the one at the root."""
+    targets = {page.url_path: page for page in pages}
+    if start is not None:
+        targets[start] = targets[""]
+    st.session_state[_PAGES] = targets
 
 
 def link(url_path: str, label: str, *, icon: str | None = None, **parameters: str) -> None:
@@ -57,11 +61,6 @@ def link(url_path: str, label: str, *, icon: str | None = None, **parameters: st
 def address(url_path: str, analysis_id: str, **parameters: str) -> str:
     """Return the relative URL of a page, for links in tables."""
     return f"{url_path}?{urlencode({ANALYSIS: analysis_id} | parameters)}"
-
-
-def go(url_path: str) -> None:
-    """Switch to another page with the parameters of this one."""
-    st.switch_page(st.session_state[_PAGES][url_path], query_params=st.query_params.to_dict())
 
 
 def leave_to(url_path: str) -> None:

@@ -41,6 +41,7 @@ class Action(StrEnum):
     PIN = "pin"
     UNPIN = "unpin"
     SET_VISIBILITY = "set visibility"
+    LABEL = "label"
     ARCHIVE_SAVE = "archive save"
     ARCHIVE_LOAD = "archive load"
     HARDWARE_KEEP = "describe GPU"

@@ -1,4 +1,4 @@
-"""Table of stored analyses: owners, visibility, pins, versions, and copies of the manifests.
+"""Table of stored analyses: owners, visibility, pins, labels, versions, copies of the manifests.
 
 Folders may appear, change or disappear at any time: created by a command, copied in, deleted by
 hand. ``stored_rows`` updates the table with one directory listing and one ``stat`` per folder. With
@@ -19,6 +19,7 @@ from sqlalchemy import Engine, and_, case, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from jarvis.core.errors import RunError
+from jarvis.core.labels import LABEL_NAMES, NO_LABELS, RunLabels
 from jarvis.core.workspace import RunPaths, analyses_dir, pins_dir
 from jarvis.server.access.rights import LOCAL, Person, Role, may_change
 from jarvis.server.database import (
@@ -42,7 +43,7 @@ _MAX_MACHINE_CHARS = 64
 
 @dataclass(frozen=True, slots=True)
 class StorageContext:
-    """Owner, visibility and origin of analyses that are stored in the current context.
+    """Owner, visibility, origin and labels of analyses that are stored in the current context.
 
     ``made_on`` and ``loaded_by`` are as in ``AnalysisRow``.
     """
@@ -52,6 +53,7 @@ class StorageContext:
     made_on: str | None = None
     loaded_by: str | None = None
     role: Role = Role.EDITOR
+    labels: RunLabels = NO_LABELS
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -61,7 +63,12 @@ class StorageContext:
             "visibility": self.visibility,
             "made_on": self.made_on,
             "loaded_by": self.loaded_by,
+            **_label_columns(self.labels),
         }
+
+
+def _label_columns(labels: RunLabels) -> dict[str, Any]:
+    return {name: getattr(labels, name) for name in LABEL_NAMES}
 
 
 _DEFAULT_CONTEXT = StorageContext()
@@ -89,6 +96,7 @@ class AnalysisRow:
     written_ns: int
     made_on: str | None = None
     loaded_by: str | None = None
+    labels: RunLabels = NO_LABELS
 
     @property
     def is_from_outside(self) -> bool:
@@ -96,9 +104,10 @@ class AnalysisRow:
         return self.made_on is not None or self.loaded_by is not None
 
 
-_COLUMNS = [ANALYSES.c[field.name] for field in fields(AnalysisRow)]
+_OWN = [field.name for field in fields(AnalysisRow) if field.name != "labels"]
+_COLUMNS = [ANALYSES.c[name] for name in (*_OWN, *LABEL_NAMES)]
 _CONTENT_COLUMNS = ("trace_sha256", "manifest", "size_bytes", "version", "written_ns")
-"""Columns that are updated if a folder has changed, unlike owner, visibility and pin."""
+"""Columns that are updated if a folder has changed, unlike owner, visibility, pin and labels."""
 
 _ORIGIN = ("made_on", "loaded_by")
 """Columns that are updated, too, if the analysis was run or imported again."""
@@ -170,6 +179,31 @@ def derived_from(ids: Iterable[str | None]) -> Iterator[None]:
         yield
     finally:
         _context.reset(token)
+
+
+@contextmanager
+def labeled(labels: RunLabels) -> Iterator[None]:
+    """Give analyses stored in this block these labels."""
+    token = _context.set(replace(_context.get(), labels=labels))
+    try:
+        yield
+    finally:
+        _context.reset(token)
+
+
+def add_labels(engine: Engine, analysis_id: str) -> None:
+    """Add the labels of the current context to a stored analysis that its owner may change.
+
+    Labels that are not set in the context stay, and so do all those of other people's analyses.
+    """
+    given, row = _context.get().labels, all_rows(engine).get(analysis_id)
+    if given and row is not None and may_replace(row):
+        set_labels(engine, analysis_id, given.over(row.labels))
+
+
+def set_labels(engine: Engine, analysis_id: str, labels: RunLabels) -> None:
+    """Replace all labels of an analysis."""
+    change(engine, analysis_id, **_label_columns(labels))
 
 
 def may_answer(row: AnalysisRow) -> bool:
@@ -308,7 +342,13 @@ def forget(engine: Engine, ids: Collection[str]) -> None:
 def all_rows(engine: Engine) -> dict[str, AnalysisRow]:
     """Return all rows by id, without looking at folders."""
     with reading(engine) as connection:
-        return {row[0]: AnalysisRow(*row) for row in connection.execute(select(*_COLUMNS))}
+        return {row[0]: _analysis_row(*row) for row in connection.execute(select(*_COLUMNS))}
+
+
+def _analysis_row(*values: Any) -> AnalysisRow:
+    own = len(_OWN)
+    named = dict(zip(_OWN, values[:own], strict=True))
+    return AnalysisRow(**named, labels=RunLabels(*values[own:]))
 
 
 def folders_here() -> dict[str, int]:

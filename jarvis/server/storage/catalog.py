@@ -1,4 +1,4 @@
-"""Catalog of the stored analyses: manifests, owners, visibility, pins."""
+"""Catalog of the stored analyses: manifests, owners, visibility, pins, labels."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -8,6 +8,7 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from jarvis.core.errors import RunError
+from jarvis.core.labels import NO_LABELS, RunLabels
 from jarvis.core.workspace import RunPaths, analyses_dir
 from jarvis.run import Manifest, manifest_of
 from jarvis.server.access.rights import Person, Role, may, may_see
@@ -38,6 +39,7 @@ class Entry:
     written_ns: int
     made_on: str | None = None
     loaded_by: str | None = None
+    labels: RunLabels = NO_LABELS
 
     @property
     def source(self) -> str | None:
@@ -106,6 +108,7 @@ def read_catalog() -> Catalog:
             row.written_ns,
             row.made_on,
             row.loaded_by,
+            row.labels,
         )
         for row in rows.values()
         if (manifest := parsed.get(row.id)) is not None

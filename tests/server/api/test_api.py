@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from httpx import Response
 from starlette.testclient import TestClient
 
 from jarvis.dashboard.session import links, navigation
@@ -118,6 +119,83 @@ def test_a_url_is_fetched_and_analyzed(
     assert (found["trace"], found["model"]) == ("far.json", "Tiny")
     assert refused.status_code == 400
     assert "JARVIS_INGEST_HOSTS" in refused.json()["error"]
+
+
+def test_labels_are_given_listed_and_changed(client: TestClient, small: Path) -> None:
+    made = analyze(client, path="small.json", project="llm", branch="main", tags=["b", "a"])
+
+    def labels(answer: Response) -> tuple[object, ...]:
+        assert answer.status_code == 200, answer.text
+        found = answer.json()
+        return found["project"], found["branch"], found["commit"], found["tags"]
+
+    assert labels(client.get(f"/api/analyses/{made}")) == ("llm", "main", None, ["a", "b"])
+    changed = client.patch(f"/api/analyses/{made}", json={"branch": None, "commit": "4f2a9c1"})
+    assert labels(changed) == ("llm", None, "4f2a9c1", ["a", "b"])
+    assert labels(client.get(f"/api/analyses/{made}")) == labels(changed)
+    listed = client.get("/api/analyses").json()["analyses"]
+    assert [each["commit"] for each in listed] == ["4f2a9c1"]
+    entry = audit.recent(database())[0]
+    assert (entry.action, entry.via, entry.subject) == ("label", "api", made)
+    assert client.patch("/api/analyses/none", json={}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("status", "changes", "sentence"),
+    [
+        (400, {"tags": ["a,b"]}, "The tag 'a,b' contains ','"),
+        (400, {"project": "x" * 150}, "has 150 characters. Use at most 100."),
+        (422, {"owner": "me"}, "owner"),
+        (422, {"tags": "a"}, "tags"),
+    ],
+)
+def test_a_label_that_is_not_valid_is_rejected(
+    client: TestClient, small: Path, status: int, changes: dict[str, object], sentence: str
+) -> None:
+    made = analyze(client, path="small.json")
+    answer = client.patch(f"/api/analyses/{made}", json=changes)
+    assert (answer.status_code, sentence in answer.json()["error"]) == (status, True), answer.text
+    if status == 400:
+        asked = {"path": "small.json"} | changes
+        answer = client.post("/api/analyses", json=asked)
+        assert (answer.status_code, sentence in answer.json()["error"]) == (400, True), answer.text
+
+
+def test_a_run_is_checked_against_the_last_runs_of_a_project(
+    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ROOTS_VARIABLE, str(tmp_path))
+    made = []
+    for us in (1000, 1010, 990, 1500):
+        built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=us)
+        built.write(tmp_path / f"{us}.json")
+        made.append(analyze(client, path=f"{us}.json", project="llm", commit=str(us)))
+    place = f"/api/analyses/{made[-1]}/baseline"
+    found = client.get(place, params={"project": "llm"}).json()
+    assert (found["is_slower"], found["has_noise"], found["threshold_pct"]) == (True, True, 5.0)
+    assert {each["commit"] for each in found["runs"]} == {"1000", "1010", "990"}
+    times = sorted(each["time_ms"] for each in found["runs"])
+    assert found["step"]["median_ms"] == times[1]
+    assert [part["key"] for part in found["parts"] if part["is_slower"]] == ["gemm"]
+    lenient = client.get(place, params={"project": "llm", "threshold_pct": 100}).json()
+    assert not lenient["is_slower"]
+    none = client.get(place, params={"project": "other"})
+    assert (none.status_code, "no runs" in none.json()["error"]) == (400, True)
+    assert client.get(place).status_code == 422
+
+
+@pytest.mark.usefixtures("asked_who")
+def test_a_baseline_has_only_runs_that_the_caller_sees(client: TestClient, small: Path) -> None:
+    ada, bob = bearer("ada", Role.EDITOR), bearer("bob", Role.EDITOR)
+    built = trace().op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=13)
+    built.write(small.parent / "other.json")
+    asked = {"project": "llm", "visibility": "private"}
+    analyze(client, ada, path="small.json", **asked)
+    mine = analyze(client, bob, path="other.json", **asked)
+    place, query = f"/api/analyses/{mine}/baseline", {"project": "llm"}
+    assert client.get(place, params=query, headers=bob).status_code == 400
+    assert client.get(place, params=query, headers=ada).status_code == 404
+    assert client.get(place, params=query).status_code == 401
 
 
 def test_the_list_comes_in_parts(client: TestClient, small: Path) -> None:
@@ -271,6 +349,9 @@ def test_roles_say_who_may_do_what(client: TestClient, small: Path) -> None:
     work_off(database())
     made = client.get(f"/api/jobs/{job['id']}", headers=eve).json()["analysis_id"]
     assert client.get(f"/api/analyses/{made}", headers=eve).json()["owner"] == "ada"
+    for who, status in ((eve, 403), (bob, 403), (ada, 200)):
+        answer = client.patch(f"/api/analyses/{made}", json={"project": "llm"}, headers=who)
+        assert answer.status_code == status
     for who, status in ((eve, 403), (bob, 403), (ada, 200)):
         assert client.delete(f"/api/analyses/{made}", headers=who).status_code == status
     assert audit.recent(database())[0].person == "ada"

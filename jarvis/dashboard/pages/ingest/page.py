@@ -1,11 +1,9 @@
 """The ingest page: choose a trace, GPU and options, and analyze."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
-from urllib.parse import urlencode
 
-import polars as pl
 import streamlit as st
 
 from jarvis.core.errors import JarvisError
@@ -32,7 +30,7 @@ from jarvis.dashboard.session.current_user import (
 from jarvis.dashboard.session.errors import show_error
 from jarvis.dashboard.widgets.controls import keyed_choice, list_choice, text_input
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job, took
-from jarvis.dashboard.widgets.table import moment_column
+from jarvis.dashboard.widgets.label_inputs import label_inputs
 from jarvis.server.database import Visibility
 from jarvis.server.errors import OutdatedJobError
 from jarvis.server.ingest.intake import output_folder
@@ -42,7 +40,7 @@ from jarvis.server.jobs.kinds.remotes import Remote
 from jarvis.server.jobs.queue import Job
 from jarvis.server.settings import settings
 from jarvis.server.submission import Submission
-from jarvis.text.format import MISSING, byte_size, count, counted, milliseconds
+from jarvis.text.format import byte_size, count, counted, milliseconds
 from jarvis.text.markdown import escape
 from jarvis.trace import TraceInfo
 
@@ -92,6 +90,7 @@ def form() -> None:
         if not is_elsewhere:
             with folder_place:
                 folder = text_input("ingest_folder", "Output folder", "also write the run here")
+        labels = label_inputs(PAGE)
         visibility = _chosen_visibility()
         if not is_elsewhere:
             reference = _chosen_reference()
@@ -104,9 +103,14 @@ def form() -> None:
     if is_clicked and options is not None:
         options = replace(options, **values, reference=reference.analysis_id)
         if remote is not None:
-            _submit_remote(RemoteRun.of(options, target=remote.name, path=remote.path), visibility)
+            asked = RemoteRun.of(options, target=remote.name, path=remote.path)
+            _submit(lambda: Remote(asked, labels.read()), visibility)
         elif trace is not None:
-            _submit(Submission.of(options, trace=trace), folder, reference.trace, visibility)
+            submission = Submission.of(options, trace=trace)
+            _submit(
+                lambda: Analyze(_copied(submission, folder), reference.trace, labels=labels.read()),
+                visibility,
+            )
     job = remembered_job(PAGE)
     if job is not None:
         follow(job, _outcome)
@@ -178,23 +182,16 @@ def _chosen_reference() -> _Reference:
         return _Reference(analysis_id=chosen)
 
 
-def _submit(
-    submission: Submission, folder: str, reference: Path | None, visibility: Visibility
-) -> None:
-    """Queue the analysis and show its job."""
+def _submit(make: Callable[[], Request], visibility: Visibility) -> None:
+    """Queue the job of a request and show it, or why the request is not valid."""
     try:
-        if folder:
-            submission = replace(submission, copy_to=output_folder(folder))
-        _queue(Analyze(submission, reference), visibility)
+        _queue(make(), visibility)
     except JarvisError as error:
         show_error(error)
 
 
-def _submit_remote(remote: RemoteRun, visibility: Visibility) -> None:
-    try:
-        _queue(Remote(remote), visibility)
-    except JarvisError as error:
-        show_error(error)
+def _copied(submission: Submission, folder: str) -> Submission:
+    return replace(submission, copy_to=output_folder(folder)) if folder else submission
 
 
 def _queue(request: Request, visibility: Visibility = Visibility.TEAM) -> None:
@@ -248,58 +245,13 @@ def _request(job: Job) -> Request | None:
         return None
 
 
-def recent_analyses() -> None:
-    """Draw the table of stored analyses, with links."""
+def stored_analyses() -> None:
+    """Draw how many analyses are stored, with a link to them."""
     catalog = visible_catalog()
     st.subheader("Analyses on this server")
     if not catalog.entries:
         st.caption("No analyses yet. Try the sample above.")
-    else:
-        frame = pl.DataFrame(
-            [
-                {
-                    "open": f"{navigation.OVERVIEW}?{urlencode({links.ANALYSIS: entry.id})}",
-                    "model": entry.manifest.model_name,
-                    "trace": entry.manifest.trace.file_name,
-                    "gpu": entry.gpu,
-                    "origin": entry.manifest.trace.origin,
-                    "made_on": entry.source,
-                    "created": datetime.fromisoformat(entry.manifest.created),
-                    "id": entry.id,
-                }
-                for entry in catalog.entries
-            ],
-            infer_schema_length=None,
-        )
-        if frame["made_on"].is_null().all():
-            frame = frame.drop("made_on")
-        config = st.column_config
-        st.dataframe(
-            frame,
-            hide_index=True,
-            column_config={
-                "open": config.LinkColumn(
-                    "Open", display_text="open", width=70, help="Its overview, in a new tab"
-                ),
-                "model": config.TextColumn("Model", help="Model name given for the analysis"),
-                "trace": config.TextColumn("Trace", help="File name"),
-                "gpu": config.TextColumn("GPU", help="GPU and preset of the rooflines"),
-                "origin": config.TextColumn("Origin", help="Recorded on a GPU, or simulated"),
-                "made_on": config.TextColumn(
-                    "From",
-                    help="Machine that analyzed it, or user who loaded it from a file; empty if "
-                    "analyzed on this server",
-                ),
-                "created": moment_column("Analyzed", "Time of the analysis"),
-                "id": config.TextColumn("Id", help="Part of every link"),
-            },
-            placeholder=MISSING,
-            alt="Stored analyses",
-        )
-    if catalog.broken:
-        st.warning(
-            f"{counted(len(catalog.broken), 'run directory')} cannot be read (incompatible version "
-            f"or damaged): {', '.join(map(escape, catalog.broken[:5]))}. Analyze their traces "
-            "again.",
-            icon=":material/folder_off:",
-        )
+        return
+    navigation.link(
+        navigation.RUNS, counted(len(catalog.entries), "run"), icon=":material/list_alt:"
+    )

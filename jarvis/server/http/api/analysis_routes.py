@@ -1,5 +1,6 @@
-"""API routes of analyses: create, list, show, download files, delete."""
+"""API routes of analyses: create, list, show, label, download files, delete."""
 
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Self
@@ -10,10 +11,19 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from jarvis.core.errors import RunError
+from jarvis.core.labels import (
+    MAX_BRANCH_CHARS,
+    MAX_COMMIT_CHARS,
+    MAX_PROJECT_CHARS,
+    MAX_TAG_CHARS,
+    MAX_TAGS,
+    RunLabels,
+)
 from jarvis.core.request import AnalysisOptions, public_name
 from jarvis.hardware import load_hardware
 from jarvis.pipeline.simulated_steps import MAX_CHANGES, WhatIf, simulated
-from jarvis.run import Run
+from jarvis.run import Run, RunFigures
+from jarvis.run.baseline import LAST_RUNS, THRESHOLD_PCT
 from jarvis.run.results import results_data
 from jarvis.server import actions
 from jarvis.server.access.audit import Channel
@@ -28,14 +38,23 @@ from jarvis.server.ingest.intake import server_trace
 from jarvis.server.jobs.kinds import Analyze, Request
 from jarvis.server.jobs.kinds.fetches import Fetch
 from jarvis.server.page_links import analysis_page
+from jarvis.server.storage.baselines import baseline_of
 from jarvis.server.storage.catalog import Entry, analysis_root, read_catalog
 from jarvis.server.submission import Submission
 
 MAX_LISTED = 200
 """Maximum page size of the list of analyses."""
 
+MAX_BASELINE = 100
+"""Maximum number of runs of a baseline."""
+
 _MAX_NAME_LENGTH = 200
 _MAX_PATH_LENGTH = 4096
+
+_PROJECT = f"project of the run, at most {MAX_PROJECT_CHARS} characters"
+_BRANCH = f"branch of the code, at most {MAX_BRANCH_CHARS} characters"
+_COMMIT = f"commit of the code, at most {MAX_COMMIT_CHARS} characters"
+_TAGS = f"at most {MAX_TAGS} tags of at most {MAX_TAG_CHARS} characters"
 
 AnalysisId = Annotated[str, Path(description="id of an analysis", max_length=MAX_ID_LENGTH)]
 
@@ -70,6 +89,10 @@ class NewAnalysis(AnalysisOptions):
     )
     is_again: bool = Field(False, description="run it again if its result is already stored")
     visibility: Visibility = Field(Visibility.TEAM, description="who can see it")
+    project: str | None = Field(None, description=_PROJECT)
+    branch: str | None = Field(None, description=_BRANCH)
+    commit: str | None = Field(None, description=_COMMIT)
+    tags: list[str] = Field(default_factory=list, description=_TAGS)
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:
@@ -95,6 +118,10 @@ class AnalysisView(BaseModel, title="Analysis"):
     owner: str | None
     visibility: Visibility
     is_pinned: bool
+    project: str | None
+    branch: str | None
+    commit: str | None
+    tags: list[str]
     size_bytes: int
     created: datetime
     page: str = Field(description="path of its page on the server")
@@ -129,6 +156,53 @@ class ArtifactList(BaseModel, title="List of files"):
     """The files of an analysis."""
 
     artifacts: list[ArtifactView]
+
+
+class LabelChanges(BaseModel, title="Labels"):
+    """Labels to change; others stay. null, and an empty list, remove a label."""
+
+    model_config = ConfigDict(extra="forbid", str_max_length=_MAX_NAME_LENGTH)
+
+    project: str | None = Field(None, description=_PROJECT)
+    branch: str | None = Field(None, description=_BRANCH)
+    commit: str | None = Field(None, description=_COMMIT)
+    tags: list[str] = Field(default_factory=list, description=_TAGS)
+
+
+class BaselineRun(BaseModel, title="Baseline run"):
+    """A run that another one is checked against."""
+
+    id: str
+    created: datetime
+    commit: str | None
+    time_ms: float = Field(description="its step time")
+
+
+class TimeCheckView(BaseModel, title="Check of a time"):
+    """A time of a run, in ms per step, against those of the baseline."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    key: str
+    title: str
+    time_ms: float
+    median_ms: float
+    noise_ms: float | None = Field(description="null if there are too few runs to know it")
+    limit_ms: float
+    change_pct: float | None = Field(description="change from the median; null if that is 0")
+    is_slower: bool
+
+
+class BaselineView(BaseModel, title="Check against a baseline"):
+    """The check of a run against the last runs of a project, as of `jarvis compare --baseline`."""
+
+    is_slower: bool = Field(description="whether the step time exceeds its limit")
+    threshold_pct: float
+    has_noise: bool = Field(description="whether there are enough runs to know their noise")
+    runs: list[BaselineRun]
+    left_out: dict[str, int] = Field(description="other runs of the project by reason")
+    step: TimeCheckView
+    parts: list[TimeCheckView]
 
 
 class RemovedView(BaseModel, title="Removed analysis"):
@@ -184,6 +258,17 @@ def show(person: Caller, analysis_id: AnalysisId) -> AnalysisDetails:
     )
 
 
+@router.patch("/{analysis_id}", summary="Change the labels of an analysis")
+def label(person: Caller, analysis_id: AnalysisId, changes: LabelChanges) -> AnalysisView:
+    """Change project, branch, commit and tags, and return the analysis."""
+    require(person, Role.EDITOR, "label analyses")
+    entry = read_catalog().visible_to(person).find(analysis_id)
+    given = {name: getattr(changes, name) for name in changes.model_fields_set}
+    labels = RunLabels.of(**(asdict(entry.labels) | given))
+    actions.label_analysis(Actor(person, Channel.API), entry.id, labels)
+    return AnalysisView(**_summary(replace(entry, labels=labels)))
+
+
 @router.get("/{analysis_id}/artifacts", summary="List the files of an analysis")
 def artifacts(person: Caller, analysis_id: AnalysisId) -> ArtifactList:
     """Return the reports, tables and data files, each with its size."""
@@ -227,6 +312,46 @@ def what_if(person: Caller, analysis_id: AnalysisId, changes: Changes) -> WhatIf
     return simulated(Run.load(_root(person, analysis_id)), changes.changes)
 
 
+@router.get("/{analysis_id}/baseline", summary="Check an analysis against a project")
+def baseline(
+    person: Caller,
+    analysis_id: AnalysisId,
+    project: Annotated[
+        str, Query(description="project of the baseline", max_length=_MAX_NAME_LENGTH)
+    ],
+    branch: Annotated[
+        str | None, Query(description="only its runs of this branch", max_length=_MAX_NAME_LENGTH)
+    ] = None,
+    last: Annotated[int, Query(ge=1, le=MAX_BASELINE, description="number of runs")] = LAST_RUNS,
+    threshold_pct: Annotated[
+        float, Query(gt=0, le=100, description="change that is not slower")
+    ] = THRESHOLD_PCT,
+) -> BaselineView:
+    """Check it against the last runs of a project that the caller can see; 400 if there is none."""
+    require(person, Role.VIEWER, "look at analyses")
+    catalog = read_catalog().visible_to(person)
+    run = catalog.find(analysis_id).manifest
+    found = baseline_of(catalog.entries, run, project, branch, last)
+    check = found.check(run, threshold_pct)
+    return BaselineView(
+        is_slower=check.is_slower,
+        threshold_pct=check.threshold_pct,
+        has_noise=check.has_noise,
+        runs=[
+            BaselineRun(
+                id=entry.id,
+                created=datetime.fromisoformat(entry.manifest.created),
+                commit=entry.labels.commit,
+                time_ms=RunFigures.of(entry.manifest).time_ms,
+            )
+            for entry in found.runs
+        ],
+        left_out=dict(found.left_out),
+        step=TimeCheckView.model_validate(check.step),
+        parts=[TimeCheckView.model_validate(part) for part in check.parts],
+    )
+
+
 @router.delete("/{analysis_id}", summary="Delete an analysis")
 def remove(person: Caller, analysis_id: AnalysisId) -> RemovedView:
     """Delete it permanently; rejected (409) while it is pinned or used by a job."""
@@ -259,6 +384,7 @@ def _summary(entry: Entry) -> dict[str, Any]:
         "owner": entry.owner,
         "visibility": entry.visibility,
         "is_pinned": entry.is_pinned,
+        **asdict(entry.labels),
         "size_bytes": entry.size_bytes,
         "created": datetime.fromisoformat(entry.manifest.created),
         "page": analysis_page(entry.id),
@@ -272,10 +398,11 @@ def _files(root: FilePath) -> dict[str, FilePath]:
 
 
 def _request(person: Person, new: NewAnalysis) -> Request:
+    labels = RunLabels.of(new.project, new.branch, new.commit, new.tags)
     if new.url is not None:
-        return Fetch(new.url, AnalysisOptions.of(new), new.is_again)
+        return Fetch(new.url, AnalysisOptions.of(new), new.is_again, labels)
     submission = Submission.of(new, trace=_trace(person, new))
-    return Analyze(submission, is_again=new.is_again)
+    return Analyze(submission, is_again=new.is_again, labels=labels)
 
 
 def _trace(person: Person, new: NewAnalysis) -> FilePath:

@@ -3,12 +3,14 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from jarvis.core.labels import NO_LABELS, RunLabels
 from jarvis.core.workspace import analyses_dir
 from jarvis.hardware import load_hardware
 from jarvis.pipeline import STEPS, Progress
 from jarvis.server.database import JobKind
 from jarvis.server.ingest.opening import opened_input
 from jarvis.server.jobs.kinds.base import JobOutput, Request, as_part
+from jarvis.server.storage.analysis_rows import labeled
 from jarvis.server.storage.storage_keys import FilePath
 from jarvis.server.submission import StoredAnalysis, Submission, resubmit, submit
 
@@ -20,11 +22,13 @@ class Analyze(Request):
     Attributes:
         reference_trace: trace to analyze first and use as the reference.
         is_again: run the analysis again if its result is already stored.
+        labels: labels of the analysis, also of one that is already stored.
     """
 
     submission: Submission
     reference_trace: FilePath | None = None
     is_again: bool = False
+    labels: RunLabels = NO_LABELS
 
     kind = JobKind.ANALYZE
 
@@ -72,7 +76,7 @@ class Analyze(Request):
                 reference = submit(Submission(self.reference_trace), first, opened=opened)
             submission = replace(submission, reference=reference.id)
             progress = as_part(progress, steps, 2 * steps)
-        with opened_input(submission.trace) as opened:
+        with opened_input(submission.trace) as opened, labeled(self.labels):
             return _output(submit(submission, progress, again=self.is_again, opened=opened))
 
 

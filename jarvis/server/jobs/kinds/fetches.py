@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
+from jarvis.core.labels import NO_LABELS, RunLabels
 from jarvis.core.request import AnalysisOptions
 from jarvis.core.staging import scratch_folder
 from jarvis.core.workspace import uploads_dir
@@ -30,11 +31,13 @@ class Fetch(Request):
 
     Attributes:
         wishes: options of the analysis.
+        labels: labels of the analysis.
     """
 
     url: str
     wishes: AnalysisOptions | None = None
     is_again: bool = False
+    labels: RunLabels = NO_LABELS
 
     kind = JobKind.FETCH
 
@@ -74,7 +77,7 @@ class Fetch(Request):
 
     def _analysis(self, trace: Path) -> Analyze:
         submission = Submission.of(self.wishes or AnalysisOptions(), trace=trace)
-        return Analyze(submission, is_again=self.is_again)
+        return Analyze(submission, is_again=self.is_again, labels=self.labels)
 
     def _download(self, progress: Progress, total: int) -> StoredTrace:
         step = Step(FETCH_STEP, 1, total, "started")

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from jarvis.core.labels import NO_LABELS, RunLabels
 from jarvis.core.staging import scratch_folder
 from jarvis.core.workspace import analyses_dir, archive_name
 from jarvis.pipeline import Progress
@@ -10,16 +11,17 @@ from jarvis.server.database import JobKind
 from jarvis.server.errors import ArchiveError, RemoteError
 from jarvis.server.ingest.remote_runs import RemoteRun, check_run, run_remote
 from jarvis.server.jobs.kinds.base import JobOutput, Request
-from jarvis.server.storage.analysis_rows import made_on
+from jarvis.server.storage.analysis_rows import labeled, made_on
 from jarvis.server.storage.archive import unpack_archive
 from jarvis.server.submission import import_run
 
 
 @dataclass(frozen=True, slots=True)
 class Remote(Request):
-    """Analyze a trace on a machine of the settings, and import the result."""
+    """Analyze a trace on a machine of the settings, and import the result with ``labels``."""
 
     run_asked: RemoteRun
+    labels: RunLabels = NO_LABELS
 
     kind = JobKind.REMOTE
 
@@ -44,7 +46,7 @@ class Remote(Request):
             folder.mkdir()
             run_remote(self.run_asked, packed, progress)
             _unpack(target, packed, folder)
-            with made_on(target):
+            with made_on(target), labeled(self.labels):
                 stored = import_run(folder)
         return JobOutput(stored.id, {"is_reused": stored.is_reused, "made_on": target})
 

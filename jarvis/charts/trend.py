@@ -1,0 +1,43 @@
+"""Line chart of a time over the runs of a project or model."""
+
+import altair as alt
+import polars as pl
+
+from jarvis.charts.marks import LINEAR, Tip, plain_axis, tooltip
+from jarvis.charts.palette import Palette
+
+MAX_SERIES = 8
+"""Lines that are drawn: as many as there are colors."""
+
+_HEIGHT_PX = 280
+
+
+def trend(points: pl.DataFrame, title: str, palette: Palette) -> alt.LayerChart:
+    """Draw ``points``: ``created, shown_ms, series, run``, a line for each series.
+
+    The axis need not start at 0, so that a change of a few percent is visible.
+
+    Args:
+        title: Title of the axis of times.
+    """
+    series = points["series"].unique(maintain_order=True).to_list()
+    base = alt.Chart(points).encode(
+        x=alt.X("created:T", title=None, axis=alt.Axis(grid=False, ticks=False, tickCount=8)),
+        y=alt.Y(
+            "shown_ms:Q",
+            axis=plain_axis(title, format=LINEAR),
+            scale=alt.Scale(zero=False, nice=True),
+        ),
+        color=alt.Color(
+            "series:N",
+            scale=alt.Scale(domain=series, range=list(palette.categorical[: len(series)])),
+            legend=alt.Legend(title=None, orient="top", labelLimit=0) if len(series) > 1 else None,
+        ),
+        tooltip=tooltip(
+            [Tip("run", "Run", None), Tip("series", "Of", None), Tip("shown_ms", title, LINEAR)]
+        ),
+    )
+    return alt.LayerChart(
+        layer=[base.mark_line(strokeWidth=1.5), base.mark_point(filled=True, size=45)],
+        height=_HEIGHT_PX,
+    )

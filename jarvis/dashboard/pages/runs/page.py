@@ -1,0 +1,224 @@
+"""The runs page: table of the stored analyses, actions on the selected ones, and trend."""
+
+from collections.abc import Sequence
+from zlib import crc32
+
+import polars as pl
+import streamlit as st
+from streamlit.elements.lib.column_types import ColumnConfig
+
+from jarvis.charts import columns_of
+from jarvis.dashboard.pages.compare.sides import REFERENCE
+from jarvis.dashboard.pages.runs.categories import categories_table
+from jarvis.dashboard.pages.runs.filters import PAGE, clear, filters
+from jarvis.dashboard.pages.runs.labels import label_form
+from jarvis.dashboard.pages.runs.rows import (
+    BASIS,
+    BRANCH,
+    BUSY,
+    COLUMNS,
+    COMMIT,
+    CREATED,
+    FINDING,
+    FINDING_CATEGORY,
+    GPU,
+    ID,
+    MODEL,
+    ORIGIN,
+    OWNER,
+    PROJECT,
+    SOURCE,
+    TAGS,
+    TIME,
+    TRACE,
+    RunRow,
+    frame_of,
+)
+from jarvis.dashboard.pages.runs.trend import trend_card
+from jarvis.dashboard.session import links, navigation
+from jarvis.dashboard.session.current_user import visible_catalog
+from jarvis.dashboard.session.links import note_control, notice
+from jarvis.dashboard.widgets.table import LINK, configured, link_column, moment_column
+from jarvis.run import Basis
+from jarvis.server.settings import settings
+from jarvis.text.format import MISSING, counted
+from jarvis.text.markdown import escape
+
+SELECTED = f"{PAGE}_selected"
+"""The URL parameter with the ids of the selected runs, separated by commas."""
+
+_SEEN, IS_CLICK = "_runs_selected_seen", "_runs_clicked"
+_SHOWN = (MODEL, GPU, TIME, BASIS, BUSY, FINDING, PROJECT, BRANCH, COMMIT, TAGS, CREATED, OWNER)
+_LAST = (TRACE, FINDING_CATEGORY, ORIGIN, SOURCE, ID)
+_WIDTHS = {
+    MODEL: 120,
+    GPU: 120,
+    TIME: 95,
+    BASIS: 75,
+    BUSY: 85,
+    FINDING: 210,
+    PROJECT: 85,
+    BRANCH: 75,
+    COMMIT: 70,
+    TAGS: 90,
+}
+"""Widths in pixels, so that the columns up to the tags are visible in a window of 1440 pixels."""
+
+_ROW_PX, _MAX_ROWS = 35, 12
+_MAX_SHOWN_IDS = 5
+
+
+def render() -> None:
+    """Draw the page."""
+    catalog = visible_catalog()
+    rows = {entry.id: RunRow(entry) for entry in catalog.entries}
+    if catalog.broken:
+        st.warning(
+            f"{counted(len(catalog.broken), 'run directory')} cannot be read (incompatible version "
+            f"or damaged): {', '.join(map(escape, catalog.broken[:_MAX_SHOWN_IDS]))}. Analyze "
+            "their traces again.",
+            icon=":material/folder_off:",
+        )
+    if not rows:
+        st.info("No runs yet. Analyze a trace, or try the sample.", icon=":material/inbox:")
+        navigation.link(navigation.INGEST, "Analyze a trace", icon=":material/upload_file:")
+        return
+    _newest(next(iter(rows.values())))
+    every = frame_of(rows.values())
+    shown = filters(every).chosen(every)
+    if shown.is_empty():
+        st.info(
+            f"None of the {counted(len(rows), 'run')} passes the filters.",
+            icon=":material/filter_alt_off:",
+        )
+        st.button("Clear filters", icon=":material/filter_alt_off:", on_click=clear)
+        return
+    selected = _table(shown, rows)
+    _actions([rows[each] for each in selected], shown)
+    if len(selected) > 1:
+        categories_table([rows[each] for each in selected])
+    trend_card([rows[each] for each in shown[ID]])
+
+
+def _newest(row: RunRow) -> None:
+    """Draw the link to the overview of the newest run, and to a new one."""
+    with st.container(horizontal=True):
+        navigation.link(
+            navigation.OVERVIEW,
+            f"**Newest run: {escape(row.headline)}**",
+            icon=":material/dashboard:",
+            **{links.ANALYSIS: row.id},
+        )
+        navigation.link(navigation.INGEST, "Analyze a trace", icon=":material/upload_file:")
+
+
+def _table(shown: pl.DataFrame, rows: dict[str, RunRow]) -> list[str]:
+    """Draw the table and return the ids of the selected runs, also those that filters hide."""
+    ids = shown[ID].to_list()
+    st.caption(f"{len(ids)} of {counted(len(rows), 'run')}, newest first.")
+    given, seen = st.query_params.get(SELECTED), st.session_state.get(_SEEN)
+    if st.session_state.pop(IS_CLICK, False):
+        given = seen  # the URL can be that of before the click before this one
+    is_new = given != seen
+    chosen = [each for each in (given or "").split(",") if each in rows]
+    if is_new and given and len(chosen) < len(given.split(",")):
+        notice("Some selected runs of the link are not on this server.")
+    key = table_key(ids)
+    if is_new or key not in st.session_state:
+        places = [place for place, each in enumerate(ids) if each in chosen]
+        st.session_state[key] = {"selection": {"rows": places, "columns": [], "cells": []}}
+    names = _columns(shown)
+    event = st.dataframe(
+        shown.select(names),
+        key=key,
+        hide_index=True,
+        height=(min(shown.height, _MAX_ROWS) + 1) * _ROW_PX + 3,
+        column_config={name: _configured(name, shown) for name in names},
+        on_select=_note_click,
+        selection_mode="multi-row",
+        placeholder=MISSING,
+        alt="Runs with their times, top findings and labels",
+    )
+    picked = {ids[place] for place in event["selection"]["rows"]}
+    hidden = {each for each in chosen if each not in ids}
+    selected = [each for each in rows if each in picked | hidden]
+    _keep(selected)
+    return selected
+
+
+def table_key(ids: Sequence[str]) -> str:
+    """Return a widget key that differs by the rows shown, as the browser selects by index."""
+    return f"{PAGE}_table_{crc32(','.join(ids).encode()):08x}"
+
+
+def _note_click() -> None:
+    st.session_state[IS_CLICK] = True
+
+
+def _keep(selected: Sequence[str]) -> None:
+    text = ",".join(selected)
+    if text:
+        st.query_params[SELECTED] = text
+    else:
+        st.query_params.pop(SELECTED, None)
+    st.session_state[_SEEN] = text or None
+    note_control(SELECTED, text)
+
+
+def _clear_selection() -> None:
+    st.query_params.pop(SELECTED, None)
+
+
+def _columns(shown: pl.DataFrame) -> list[str]:
+    """Return the columns to show, without those that have no or only the usual values."""
+    hidden = {name for name in shown.columns if shown[name].null_count() == shown.height}
+    if (shown[TAGS].list.len() == 0).all():
+        hidden.add(TAGS)
+    if (shown[BASIS] == Basis.STEP.value).all():
+        hidden.add(BASIS)
+    if settings().access == "off":
+        hidden.add(OWNER)
+    return [name for name in (LINK, *_SHOWN, *_LAST) if name not in hidden]
+
+
+def _configured(name: str, shown: pl.DataFrame) -> ColumnConfig:
+    if name == LINK:
+        return link_column("Its overview")
+    if name == CREATED:
+        return moment_column("Analyzed", "Time of the analysis")
+    column = columns_of(COLUMNS)[name]
+    if name == TAGS:
+        return st.column_config.ListColumn(column.label, width=_WIDTHS[name], help=column.meaning)
+    if name == MODEL:
+        return st.column_config.TextColumn(
+            column.label, width=_WIDTHS[name], pinned=True, help=column.meaning
+        )
+    return configured(column, shown.schema[name], _WIDTHS.get(name))
+
+
+def _actions(selected: Sequence[RunRow], shown: pl.DataFrame) -> None:
+    """Draw what can be done with the selected runs."""
+    if not selected:
+        st.caption("Select a run to open or label it, two to compare them, more for a table.")
+        return
+    hidden = sum(row.id not in shown[ID] for row in selected)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        also = f" ({hidden} hidden by the filters)" if hidden else ""
+        st.markdown(f"**{counted(len(selected), 'run')} selected**{also}", width="content")
+        if len(selected) == 1:
+            navigation.link(
+                navigation.OVERVIEW,
+                "Open the overview",
+                icon=":material/dashboard:",
+                **{links.ANALYSIS: selected[0].id},
+            )
+        if len(selected) == 2:
+            newer, older = selected
+            navigation.link(
+                navigation.COMPARE,
+                "Compare the newer with the older",
+                icon=":material/compare_arrows:",
+                **{links.ANALYSIS: newer.id, REFERENCE: older.id},
+            )
+        label_form(selected)
+        st.button("Clear selection", icon=":material/close:", on_click=_clear_selection)

@@ -1,0 +1,153 @@
+"""The rows of the table of runs, from the catalog alone."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+
+import polars as pl
+
+from jarvis.core.labels import RunLabels
+from jarvis.dashboard.session import navigation
+from jarvis.dashboard.widgets.table import LINK
+from jarvis.run import RunFigures
+from jarvis.schemas import NUMBER, TEXT, Column
+from jarvis.server.storage.catalog import Entry, name_of
+from jarvis.text.format import milliseconds
+
+MODEL, TRACE, GPU, TIME, BUSY, FINDING, FINDING_CATEGORY = (
+    "model",
+    "trace",
+    "recorded_on",
+    "run_ms",
+    "busy",
+    "top_finding",
+    "found_in",
+)
+BASIS, PROJECT, BRANCH, COMMIT, TAGS = "run_basis", "project", "branch", "commit", "tags"
+OWNER, ORIGIN, SOURCE, CREATED, ID = "run_owner", "origin", "analyzed_on", "created", "id"
+
+COLUMNS = (
+    Column(MODEL, "Model", TEXT, meaning="name given for the analysis, else of the trace"),
+    Column(TRACE, "Trace", TEXT, meaning="file name"),
+    Column(GPU, "GPU", TEXT, meaning="GPU that recorded the trace"),
+    Column(TIME, "Step time (ms)", NUMBER, "ms", ",.3f", "mean of the steps; else column Time of"),
+    Column(BASIS, "Time of", TEXT, meaning="step, or the recording or GPU window without steps"),
+    Column(BUSY, "GPU busy (%)", NUMBER, "%", ",.1f", "share of that time in which the GPU works"),
+    Column(FINDING, "Top finding", TEXT, meaning="the one that saves most"),
+    Column(FINDING_CATEGORY, "Finding in", TEXT, meaning="category of the top finding"),
+    Column(PROJECT, "Project", TEXT, meaning="label of the run"),
+    Column(BRANCH, "Branch", TEXT, meaning="label of the run: branch of the code"),
+    Column(COMMIT, "Commit", TEXT, meaning="label of the run: commit of the code"),
+    Column(TAGS, "Tags", TEXT, meaning="labels of the run"),
+    Column(OWNER, "Owner", TEXT, meaning="who analyzed it"),
+    Column(ORIGIN, "Origin", TEXT, meaning="recorded on a GPU, or simulated"),
+    Column(SOURCE, "From", TEXT, meaning="machine or file that it came from"),
+    Column(ID, "Id", TEXT, meaning="part of every link"),
+)
+"""Columns of the table except the date and the link."""
+
+_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    ID: pl.String,
+    LINK: pl.String,
+    MODEL: pl.String,
+    TRACE: pl.String,
+    GPU: pl.String,
+    TIME: pl.Float64,
+    BASIS: pl.String,
+    BUSY: pl.Float64,
+    FINDING: pl.String,
+    FINDING_CATEGORY: pl.String,
+    PROJECT: pl.String,
+    BRANCH: pl.String,
+    COMMIT: pl.String,
+    TAGS: pl.List(pl.String),
+    OWNER: pl.String,
+    ORIGIN: pl.String,
+    SOURCE: pl.String,
+    CREATED: pl.Datetime("us", "UTC"),
+}
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A stored analysis with its figures."""
+
+    entry: Entry
+
+    @property
+    def id(self) -> str:
+        """Return the id of the analysis."""
+        return self.entry.id
+
+    @property
+    def labels(self) -> RunLabels:
+        """Return its labels."""
+        return self.entry.labels
+
+    @cached_property
+    def figures(self) -> RunFigures:
+        """Return its figures."""
+        return RunFigures.of(self.entry.manifest)
+
+    @cached_property
+    def created(self) -> datetime:
+        """Return when it was analyzed, in UTC."""
+        return datetime.fromisoformat(self.entry.manifest.created).astimezone(UTC)
+
+    @property
+    def model(self) -> str:
+        """Return the model name, or the name of the trace."""
+        return name_of(self.entry.manifest)
+
+    @property
+    def gpu(self) -> str:
+        """Return the GPU that recorded the trace."""
+        return self.figures.gpu or "unknown GPU"
+
+    @property
+    def name(self) -> str:
+        """Return a short name for lists and columns: model and date, or the commit."""
+        return f"{self.model} · {self.when}"
+
+    @property
+    def when(self) -> str:
+        """Return the date, and the commit or branch, as a column title."""
+        code = self.labels.commit or self.labels.branch
+        return f"{self.created:%Y-%m-%d %H:%M}{f' · {code}' if code else ''}"
+
+    @property
+    def headline(self) -> str:
+        """Return model, GPU, time and date in one line."""
+        return " · ".join((self.model, self.gpu, milliseconds(self.figures.time_ms), self.when))
+
+    def values(self) -> dict[str, object]:
+        """Return the row of the table."""
+        entry, figures, labels = self.entry, self.figures, self.labels
+        top = figures.top_finding
+        titles = {category.key: category.title for category in entry.manifest.categories}
+        return {
+            ID: entry.id,
+            LINK: navigation.address(navigation.OVERVIEW, entry.id),
+            MODEL: self.model,
+            TRACE: entry.manifest.trace.file_name,
+            GPU: self.gpu,
+            TIME: figures.time_ms,
+            BASIS: figures.basis.value,
+            BUSY: figures.busy_pct,
+            FINDING: None if top is None else top.title.replace("`", ""),
+            FINDING_CATEGORY: None if top is None else titles.get(top.category, top.category),
+            PROJECT: labels.project,
+            BRANCH: labels.branch,
+            COMMIT: labels.commit,
+            TAGS: list(labels.tags),
+            OWNER: entry.owner,
+            ORIGIN: entry.manifest.trace.origin,
+            SOURCE: entry.source,
+            CREATED: self.created,
+        }
+
+
+def frame_of(rows: Iterable[RunRow]) -> pl.DataFrame:
+    """Return the table of runs, in the order of ``rows``."""
+    return pl.DataFrame([row.values() for row in rows], schema=_SCHEMA)
