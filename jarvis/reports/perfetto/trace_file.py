@@ -10,7 +10,7 @@ from jarvis.changes import Change
 from jarvis.core.errors import OtherTraceError
 from jarvis.core.product import product_version
 from jarvis.reports.perfetto.analysis_tracks import analysis_tracks
-from jarvis.reports.perfetto.document import write_document
+from jarvis.reports.perfetto.document import Written, write_document
 from jarvis.reports.perfetto.parts import TRACK
 from jarvis.reports.perfetto.recorded import of_run, of_trace
 from jarvis.run import Run
@@ -24,9 +24,9 @@ def write_trace(
     run: Run,
     out: Path,
     trace: Path | None,
-    changes: Sequence[Change] | None,
-    on_progress: OnProgress | None,
-) -> None:
+    changes: Sequence[Change] | None = None,
+    on_progress: OnProgress | None = None,
+) -> Written:
     """Write a trace with the tracks of the analysis above the recorded ones.
 
     Args as in ``PerfettoReporter``.
@@ -58,4 +58,4 @@ def write_trace(
         "left_out": found.left_out,
     }
     tracks = [*found.tracks, *recorded.tracks]
-    write_document(out, [*found.parts, *below], tracks, recorded.arrows, notes)
+    return write_document(out, [*found.parts, *below], tracks, recorded.arrows, notes)
