@@ -81,6 +81,12 @@ def reference_root() -> Path | None:
     return Path(root).resolve() if root and (Path(root) / "traces").is_dir() else None
 
 
+def trace_processor() -> str | None:
+    """Return the trace_processor_shell of Perfetto that JARVIS_TRACE_PROCESSOR names."""
+    path = "" if _is_hidden() else os.environ.get("JARVIS_TRACE_PROCESSOR", "")
+    return path if path and Path(path).is_file() else None
+
+
 def torch_python() -> str | None:
     """Return the Python that has torch; ``make setup-replay`` makes it."""
     python = os.environ.get("JARVIS_REPLAY_PYTHON", str(_REPLAY))

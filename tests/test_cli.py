@@ -1,5 +1,6 @@
 """Command line: files, output and exit codes."""
 
+import gzip
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from jarvis import cli
 from jarvis.core.workspace import resource
 from jarvis.hardware import load_hardware
+from jarvis.reports.perfetto.trace_file import FROM_RUN, FROM_TRACE
 from jarvis.reports.reading import read_report
 from jarvis.run import Run
 from jarvis.sample import write_sample
@@ -302,6 +304,33 @@ def test_export_writes_another_format(small: Path, tmp_path: Path) -> None:
     assert run("analyze", small, "--output-dir", tmp_path / "out") == 0
     assert run("export", tmp_path / "out", "--output", tmp_path / "run.json") == 0
     assert (tmp_path / "run.json").read_bytes().startswith(b'{"manifest":')
+
+
+def test_export_writes_a_trace_for_perfetto(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, file = tmp_path / "out", tmp_path / "p.json.gz"
+    assert run("analyze", small, "--output-dir", out) == 0
+    options = ["--format", "perfetto", "--output", file]
+
+    def notes_of_file() -> dict[str, object]:
+        return json.loads(gzip.decompress(file.read_bytes()))["otherData"]
+
+    assert run("export", out, *options) == 0
+    assert notes_of_file()["source"] == FROM_TRACE
+    unchanged = file.read_bytes()
+    assert run("export", out, *options, "--change", "scale=compute:0.5") == 0
+    assert file.read_bytes() != unchanged
+    moved = small.rename(tmp_path / "moved.json")
+    capsys.readouterr()
+    assert run("export", out, *options) == 0
+    assert "note: the trace is gone or changed" in capsys.readouterr().err
+    assert notes_of_file()["source"] == FROM_RUN
+    assert run("export", out, *options, "--trace", moved) == 0
+    assert file.read_bytes() == unchanged
+    with pytest.raises(SystemExit):
+        run("export", out, "--output", file, "--trace", moved)
+    assert "apply to --format perfetto" in capsys.readouterr().err
 
 
 def test_sample_writes_a_trace_for_each_rank(tmp_path: Path) -> None:

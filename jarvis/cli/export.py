@@ -1,11 +1,28 @@
 """``jarvis export``: write an analysis in another format."""
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import Commands, add_json, add_option, add_run, print_result, run_directory
+from jarvis.cli.shared import (
+    TRACE_HELP,
+    Commands,
+    add_flag,
+    add_json,
+    add_option,
+    add_run,
+    note,
+    print_reading,
+    print_result,
+    run_directory,
+)
 from jarvis.cli.whole import whole
+
+if TYPE_CHECKING:
+    from jarvis.reports import Reporter
+    from jarvis.run import Run
 
 
 def add_export(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -13,8 +30,10 @@ def add_export(commands: "Commands[argparse.ArgumentParser]") -> None:
     command = commands.add_parser(
         "export",
         help="write an analysis in another format",
-        description="Write an analysis as one file: the whole run as JSON, or the report with "
-        "charts as HTML (`--format html`).",
+        description="Write an analysis as one file: the whole run as JSON, the report with charts "
+        "as HTML (`--format html`), or a trace for Perfetto (`--format perfetto`) that has every "
+        "recorded slice, and tracks of steps, findings, idle causes, the critical path and the "
+        "simulated step.",
     )
     add_run(command)
     command.add_argument("--format", default="json", metavar="NAME", help="format (default: json)")
@@ -28,18 +47,56 @@ def add_export(commands: "Commands[argparse.ArgumentParser]") -> None:
         help="target efficiency of the findings, in percent of the roofline (default: that of the "
         "analysis, which is not changed)",
     )
+    only = "for `--format perfetto`: "
+    add_flag(
+        command,
+        "trace",
+        metavar="TRACE",
+        type=Path,
+        help=f"{only}{TRACE_HELP} (default: that of the analysis if it is still unchanged at its "
+        "path, else the GPU events and host calls of the analysis)",
+    )
+    add_flag(
+        command,
+        "change",
+        metavar="CHANGE",
+        action="append",
+        help=f"{only}a change of the simulated step, as in `jarvis what-if`; can be repeated "
+        "(default: what all findings propose)",
+    )
     add_json(command)
-    command.set_defaults(run=_export)
+    command.set_defaults(run=_export, usage_error=command.error)
 
 
 def _export(arguments: argparse.Namespace) -> int:
     from jarvis.pipeline import opened_at
     from jarvis.reports import reporter
+    from jarvis.reports.perfetto import FORMAT
 
     chosen = reporter(arguments.format)
+    if chosen.name != FORMAT and (arguments.trace or arguments.change):
+        arguments.usage_error(f"--trace and --change apply to --format {FORMAT}")
     root = run_directory(arguments.directory)
     with opened_at(root, arguments.target_pct) as run, whole(arguments.output) as place:
+        if chosen.name == FORMAT:
+            chosen = _for_perfetto(run, arguments.trace, arguments.change)
         chosen.render(run, place)
     result = {"format": arguments.format, "output": arguments.output}
     print_result(arguments, result, [arguments.output])
     return ExitCode.OK
+
+
+def _for_perfetto(run: "Run", trace: Path | None, texts: Iterable[str] | None) -> "Reporter":
+    """Return the format for a given trace, or for that of the run, and for changes."""
+    from jarvis.pipeline.simulated_steps import parse_change
+    from jarvis.reports.perfetto import PerfettoReporter
+    from jarvis.run.stored_calls import trace_file
+
+    changes = None
+    if texts is not None:
+        _ = run.simulation  # a step that is not simulated is the first thing to say
+        changes = [change for text in texts for change in parse_change(text, run)]
+    found = trace or trace_file(run)
+    if found is None:
+        note(["the trace is gone or changed; the file has what the analysis stores of it"])
+    return PerfettoReporter(found, changes, print_reading)

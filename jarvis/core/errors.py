@@ -210,6 +210,16 @@ class ChangeError(JarvisError):
     """A change of a step is unknown or not possible in this trace."""
 
 
+class OtherTraceError(RunError):
+    """A given trace is not the one that a run was made from."""
+
+    def __init__(self, path: Path | str, recorded: str) -> None:
+        super().__init__(
+            f"{path} is not the trace of this analysis, which was made from {recorded}. Give that "
+            "file, or leave it out."
+        )
+
+
 class OutputFolderError(RunError):
     """The output folder contains something that must not be overwritten."""
 

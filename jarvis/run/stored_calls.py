@@ -20,15 +20,17 @@ def trace_file(run: Run) -> Path | None:
     None if it is gone or changed, or if the run was made from a performance report.
     """
     info = run.manifest.trace
-    if info.form != "trace":
-        return None
     beside = [] if run.root is None else [run.root.parent / info.file_name]
-    for path in (Path(info.path), *beside):
-        if path.is_file() and path.stat().st_size == info.size_bytes:
-            with path.open("rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() == info.sha256:
-                    return path
-    return None
+    return next((path for path in (Path(info.path), *beside) if is_trace_of(run, path)), None)
+
+
+def is_trace_of(run: Run, path: Path) -> bool:
+    """Return whether a file is the trace of the run, unchanged."""
+    info = run.manifest.trace
+    if info.form != "trace" or not path.is_file() or path.stat().st_size != info.size_bytes:
+        return False
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() == info.sha256
 
 
 class StoredCalls:

@@ -63,6 +63,20 @@ def _address(url: str | None) -> str | None:
     return f"{parts.scheme}://{parts.netloc}"
 
 
+NO_PAGE = "none"
+"""Value of a URL that is not set: variables without a value count as not set at all."""
+
+
+def _page(url: str) -> str:
+    """Return the URL of a page without a query; empty for NO_PAGE."""
+    if url.strip().lower() in ("", NO_PAGE):
+        return ""
+    parts = urlsplit(url.strip())
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError(f"must be like https://ui.perfetto.dev, or {NO_PAGE}")
+    return f"{parts.scheme}://{parts.netloc}{parts.path or '/'}"
+
+
 def _lower(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name.lower() for name in names)
 
@@ -228,6 +242,11 @@ class Settings(BaseSettings):
 
     public_url: Annotated[str | None, AfterValidator(_address)] = Field(
         None, description="URL of this server for its users, like https://jarvis.example.org"
+    )
+    perfetto_url: Annotated[str, AfterValidator(_page)] = Field(
+        "https://ui.perfetto.dev/",
+        description="Perfetto UI that the timeline opens traces in: the browser passes them to a "
+        "window of this address, no server gets them; none for downloads only",
     )
     allowed_hosts: LowerNames = Field(
         (),

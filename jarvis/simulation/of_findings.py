@@ -62,7 +62,7 @@ def finding_changes(
         return _idle(pool.removeprefix(IDLE_POOL).strip(), simulation, end)
     if pool.startswith(COMMUNICATION_POOL):
         return pool_changes(pool, 0, simulation)
-    own = _own_work(finding, simulation)
+    own = own_work(finding, simulation.tables["gpu_work"])
     work, factor = _named(finding, own), _factor(own, getattr(finding.impact.saved_ms, end))
     if own.is_empty():
         return ()
@@ -227,14 +227,14 @@ def _union(spans: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _own_work(finding: Finding, simulation: Simulation) -> pl.DataFrame:
-    """Return the GPU work that a finding concerns."""
-    work, pool = simulation.tables["gpu_work"], finding.time_pool or ""
+def own_work(finding: Finding, gpu_work: pl.DataFrame) -> pl.DataFrame:
+    """Return the GPU work that a finding concerns: copies of its direction, or of its rows."""
+    pool = finding.time_pool or ""
     if pool.startswith(COPIES_POOL):
         direction = pool.removeprefix(COPIES_POOL).strip()
-        copies = work.filter((pl.col(C.kind) == COPY) & pl.col(C.linked))
+        copies = gpu_work.filter((pl.col(C.kind) == COPY) & pl.col(C.linked))
         return copies.filter(pl.col(C.direction) == direction) if direction else copies
-    return work_of_rows(finding, work)
+    return work_of_rows(finding, gpu_work)
 
 
 def work_of_rows(finding: Finding, gpu_work: pl.DataFrame) -> pl.DataFrame:
@@ -258,15 +258,20 @@ def _idle(cause: str, simulation: Simulation, end: End) -> tuple[Change, ...]:
 
 
 def _in_gaps(cause: str, simulation: Simulation) -> pl.DataFrame:
-    """Return the gaps of a cause, or at a place of the steps, or all, on every thread.
-
-    Those of a cause at the edges of the steps are those of the place.
-    """
-    gaps = simulation.tables["step_gaps"]
-    if cause:
-        own = (pl.col(C.cause) == cause) & (pl.col(C.place) == Place.BETWEEN.value)
-        gaps = gaps.filter(own | (pl.col(C.place) == cause))
+    """Return the gaps of a cause, or at a place of the steps, or all, on every thread."""
+    gaps = own_gaps(cause, simulation.tables["step_gaps"])
     threads = pl.DataFrame({C.thread: simulation.threads}, schema={C.thread: pl.Int64})
     return gaps.select(C.start_ns, (pl.col(C.start_ns) + pl.col(C.dur_ns)).alias(C.end_ns)).join(
         threads, how="cross"
     )
+
+
+def own_gaps(cause: str, step_gaps: pl.DataFrame) -> pl.DataFrame:
+    """Return the gaps of a cause, or at a place of the steps, or all.
+
+    Those of a cause at the edges of the steps are those of the place.
+    """
+    if not cause:
+        return step_gaps
+    own = (pl.col(C.cause) == cause) & (pl.col(C.place) == Place.BETWEEN.value)
+    return step_gaps.filter(own | (pl.col(C.place) == cause))

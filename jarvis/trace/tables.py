@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import orjson
 import polars as pl
+from numpy.typing import NDArray
 
 from jarvis.schemas.names import C
 from jarvis.trace.arguments import DIMS, STRIDES, TYPES, VALUES, Arguments
@@ -123,6 +124,7 @@ FLOWS = (
     Field(C.tid, "tid", pl.Categorical, _text, in_args=False),
     Field(C.ts_ns, "ts", pl.Int64, _integer, in_args=False),
 )
+OTHER_EVENTS = (*BASE, Field("ph", "ph", pl.Categorical, _text, in_args=False))
 EVENT_WAIT = "cuda_sync"
 EVENT_WAITS = (
     *BASE,
@@ -197,6 +199,16 @@ def _read(store: EventStore, values: Values, field: Field) -> pl.Series:
     place_of_code[codes] = np.arange(1 + len(numbers), len(distinct), dtype=np.uint32)
     place[is_code] = place_of_code[values.values[is_code]]
     return pl.Series(field.column, distinct, dtype=field.dtype)[place]
+
+
+def json_values(store: EventStore, values: Values, rows: NDArray[np.int64]) -> pl.Series:
+    """Return the values of some events as JSON; null without a value, and for what JSON lacks."""
+    chosen = Values(values.values[rows], values.kinds[rows])
+    return _read(store, chosen, Field("text", "", pl.String, _json_or_none))
+
+
+def _json_or_none(value: Any) -> str | None:
+    return None if value is None else _json(value)
 
 
 def _count_invalid(store: EventStore, field: Field, read: Arguments, texts: list[Any]) -> None:

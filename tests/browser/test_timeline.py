@@ -1,5 +1,6 @@
 """What only a browser can show of the timeline: brushing, keys, clicks on events and rows."""
 
+import json
 import re
 from urllib.parse import parse_qs, urlsplit
 
@@ -75,6 +76,50 @@ def test_a_brush_and_keys_choose_the_window_and_its_link_opens_it_again(
     expect(fresh.get_by_text("of this window").first).to_have_text(title)
     assert fresh.get_by_test_id("stException").count() == 0
     fresh.close()
+
+
+VIEWER = """<!doctype html><p id="got"></p><script>
+addEventListener("message", event => {
+  if (event.source !== opener) return
+  if (event.data === "PING") opener.postMessage("PONG", event.origin)
+  else {
+    const {buffer, title, fileName, url} = event.data.perfetto
+    const got = {bytes: buffer.byteLength, title, fileName, url, hash: location.hash}
+    document.querySelector("#got").textContent = JSON.stringify(got)
+  }
+})
+</script>"""
+"""What the Perfetto UI does with the messages of a page that opens it."""
+
+
+def test_the_trace_is_passed_to_a_window_with_perfetto(
+    timeline_url: str, server: Server, browser: Browser
+) -> None:
+    context = browser.new_context(viewport=VIEWPORT)
+    context.route(
+        "https://ui.perfetto.dev/**",
+        lambda route: route.fulfill(body=VIEWER, content_type="text/html"),
+    )
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
+    page.goto(f"{timeline_url}&{INSIDE_A_COPY}")
+    settled(page)
+    page.get_by_role("button", name="Open in Perfetto …").click()
+    opening = page.get_by_role("button", name="Open in Perfetto", exact=True)
+    with context.expect_page() as popup:
+        opening.click()
+    expect(popup.value.locator("#got")).not_to_be_empty()
+    got = json.loads(popup.value.locator("#got").inner_text())
+    (file,) = (server.home / "exports").glob(f"*/{got['fileName']}")
+    assert got["bytes"] == file.stat().st_size
+    assert got["title"] == "simulated-training-step"
+    assert got["url"] == page.url
+    shown = parse_qs(got["hash"].removeprefix("#!/?"))
+    assert int(shown["visEnd"][0]) - int(shown["visStart"][0]) == 4_000_000
+    expect(page.get_by_text("Opened in another window.")).to_be_visible()
+    assert not problems
+    context.close()
 
 
 def test_a_click_on_an_event_shows_its_details_and_one_on_a_gap_goes_there(

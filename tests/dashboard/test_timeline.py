@@ -1,19 +1,28 @@
 """The timeline page: link, numbers, jumps and empty states."""
 
+import gzip
 import json
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import polars as pl
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from jarvis.dashboard.pages.timeline.perfetto import address_at
 from jarvis.run import Run
 from jarvis.run.timeline import PATH, Timeline, Window
+from jarvis.server.database import database
+from jarvis.server.jobs import queue
+from jarvis.server.jobs.kinds import Export, job_file
+from jarvis.server.jobs.kinds.exports import HAS_TRACE
+from jarvis.server.storage.catalog import Entry
 from jarvis.server.submission import Submission, submit
 from jarvis.text.format import count, percent
 from tests.builders import TraceBuilder, trace
 from tests.dashboard.conftest import Draw
+from tests.dashboard.inline_jobs import do_jobs_at_once
 
 START, LENGTH, EVENT = "timeline_start", "timeline_length", "timeline_event"
 
@@ -34,6 +43,12 @@ def said(page: AppTest) -> str:
 
 def table(page: AppTest, column: str) -> pl.DataFrame:
     return pl.from_pandas(next(d.value for d in page.dataframe if column in d.value.columns))
+
+
+def opening(page: AppTest) -> list[Any]:
+    """The components that open a trace in Perfetto."""
+    components = page.get("bidi_component")
+    return [each for each in components if each.proto.component_name == "jarvis_perfetto"]
 
 
 def shown(view: Timeline, start_ms: float, length_ms: float) -> Window:
@@ -65,6 +80,50 @@ def test_the_details_of_an_event_say_what_it_means_for_the_step(
         assert f"{text} critical path" in said(page)
     specs = [json.loads(chart.proto.spec) for chart in page.get("vega_lite_chart")]
     assert PATH in json.dumps(specs[0])
+
+
+def test_a_trace_for_perfetto_is_made_by_a_job(
+    filed: Draw, sample_id: str, view: Timeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    do_jobs_at_once(monkeypatch)
+    page = filed("timeline", analysis=sample_id, **{START: "2", LENGTH: "4"})
+    page.button(key="timeline_make_Open in Perfetto").click().run()
+    assert not page.exception
+    file = job_file(queue.find(database(), page.query_params["timeline_job"]).result)
+    assert file is not None
+    document = json.loads(gzip.decompress(file.read_bytes()))
+    (link,) = (each for each in page.get("link_button") if each.proto.label.startswith(file.name))
+    assert "every slice of the trace" in "".join(each.value for each in page.caption)
+    data = json.loads(opening(page)[0].proto.json)
+    assert data["file"].partition("?")[0] == link.proto.url.partition("?")[0]
+    window = shown(view, 2, 4)
+    assert data["viewer"] == (
+        f"https://ui.perfetto.dev/#!/?visStart={window.start_ns}&visEnd={window.end_ns}"
+    )
+    starts_ns = [round(e["ts"] * 1e3) for e in document["traceEvents"] if e["ph"] == "X"]
+    assert min(starts_ns) < window.start_ns < window.end_ns < max(starts_ns)
+
+    monkeypatch.setenv("JARVIS_PERFETTO_URL", "none")
+    page = filed("timeline", analysis=sample_id, timeline_job=page.query_params["timeline_job"])
+    assert page.button(key="timeline_make_Download for Perfetto").label
+    assert not opening(page)
+    assert any(each.proto.label.startswith(file.name) for each in page.get("link_button"))
+
+
+def test_the_page_says_that_a_trace_for_perfetto_is_of_the_analysis(
+    filed: Draw, sample_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    do_jobs_at_once(monkeypatch)
+    monkeypatch.setattr(Entry, "source", "a file")
+    exported = queue.submit(database(), Export(sample_id, "perfetto").new_job())
+    assert exported.result[HAS_TRACE] is False
+    page = filed("timeline", analysis=sample_id, timeline_job=exported.id)
+    assert "The trace is not on this server" in "".join(each.value for each in page.caption)
+
+
+def test_a_window_in_perfetto_counts_from_the_origin_of_the_file() -> None:
+    address = address_at("https://p.example.org/ui/", Window(5_000, 7_500), 4_000)
+    assert address == "https://p.example.org/ui/#!/?visStart=1000&visEnd=3500"
 
 
 def test_a_link_opens_window_event_and_host_controls(

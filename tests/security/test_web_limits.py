@@ -88,6 +88,14 @@ def test_behind_https_cookies_are_sent_by_https_alone(public_url: str | None, lo
     ]
 
 
+@pytest.mark.parametrize(
+    ("opens_windows", "policy"), [(True, "same-origin-allow-popups"), (False, "same-origin")]
+)
+def test_no_window_that_opens_a_page_can_reach_it(opens_windows: bool, policy: str) -> None:
+    secure = Middleware(SecureHeaders, public_url=None, opens_windows=opens_windows)
+    assert client_of(secure).get("/").headers["cross-origin-opener-policy"] == policy
+
+
 def test_the_log_contains_only_the_start_of_an_upload_id(caplog: pytest.LogCaptureFixture) -> None:
     upload = "0123456789abcdef" * 2 + "-01234567-2a"
     with caplog.at_level(logging.INFO, "jarvis.server.http.web.requests"):

@@ -1,7 +1,9 @@
 """Results of each job kind, and the round trip of its request through the queue."""
 
+import gzip
 import io
 import json
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -16,6 +18,8 @@ from jarvis.core.workspace import RunPaths, exports_dir
 from jarvis.pipeline import STEPS, Step
 from jarvis.replay.package import IR_NAME
 from jarvis.reports import load_reporters
+from jarvis.reports.perfetto import FORMAT as PERFETTO
+from jarvis.reports.perfetto.trace_file import FROM_RUN, FROM_TRACE
 from jarvis.run import Run
 from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import LOCAL
@@ -38,13 +42,14 @@ from jarvis.server.jobs.kinds import (
     load_requests,
     request_of,
 )
+from jarvis.server.jobs.kinds.exports import HAS_TRACE, ORIGIN
 from jarvis.server.jobs.kinds.fetches import Fetch
 from jarvis.server.jobs.kinds.loads import Load
 from jarvis.server.jobs.kinds.remotes import Remote
 from jarvis.server.jobs.queue import Job
 from jarvis.server.jobs.workers.job_messages import Assignment, FailedMessage
 from jarvis.server.jobs.workers.job_process import outcome_of
-from jarvis.server.storage.catalog import analysis_root, read_catalog
+from jarvis.server.storage.catalog import Entry, analysis_root, read_catalog
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 from tests.dashboard.inline_jobs import work_off
@@ -189,6 +194,32 @@ def test_exports_are_files_to_take_home(analysis: str) -> None:
     assert content(Export(analysis, "json")).startswith(b"{")
     with pytest.raises(JarvisError, match="no format 'pdf'"):
         Export(analysis, "pdf").run(no_progress, "a1b2")
+
+
+def test_a_trace_for_perfetto_has_the_slices_of_the_trace_or_of_the_analysis(
+    analysis: str, trace_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made() -> tuple[bool, str]:
+        result = Export(analysis, PERFETTO).run(no_progress, "a1b2").result
+        file = job_file(result)
+        assert file is not None
+        document = json.loads(gzip.decompress(file.read_bytes()))
+        assert document["otherData"][ORIGIN] == result[ORIGIN]
+        shutil.rmtree(file.parent)
+        return result[HAS_TRACE], document["otherData"]["source"]
+
+    assert made() == (True, FROM_TRACE)
+    with monkeypatch.context() as patch:  # of another server, with any path
+        patch.setattr(Entry, "source", "a file")
+        assert made() == (False, FROM_RUN)
+    with monkeypatch.context() as patch:
+        patch.setenv("JARVIS_TRACE_ROOTS", str(trace_file.parent / "elsewhere"))
+        assert made() == (False, FROM_RUN)
+    content = trace_file.read_bytes()
+    trace_file.write_bytes(content.replace(b"gemm_kernel", b"gemm_kernal"))
+    assert made() == (False, FROM_RUN)
+    trace_file.unlink()
+    assert made() == (False, FROM_RUN)
 
 
 def test_packages_of_operators_are_one_file(analysis: str) -> None:

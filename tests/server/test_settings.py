@@ -158,6 +158,29 @@ def test_a_variable_with_a_slip_is_pointed_out(monkeypatch: pytest.MonkeyPatch) 
     assert not [sentence for sentence in unknown_variables() if "TARGETS" in sentence]
 
 
+@pytest.mark.parametrize(
+    ("given", "address"),
+    [
+        ("https://perfetto.example.org", "https://perfetto.example.org/"),
+        ("http://10.0.0.7:9001/ui/", "http://10.0.0.7:9001/ui/"),
+        ("none", ""),
+        ("", "https://ui.perfetto.dev/"),
+    ],
+)
+def test_the_perfetto_ui_can_be_another_one_or_none(
+    given: str, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JARVIS_PERFETTO_URL", given)
+    assert settings().perfetto_url == address
+
+
+def test_a_perfetto_ui_is_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    for given in ("javascript:alert(1)", "ui.perfetto.dev", "https://ui.perfetto.dev/#!/x"):
+        monkeypatch.setenv("JARVIS_PERFETTO_URL", given)
+        with pytest.raises(SettingsError, match="JARVIS_PERFETTO_URL"):
+            settings()
+
+
 def test_every_setting_is_explained() -> None:
     page = settings_markdown()
     for name, field in Settings.model_fields.items():

@@ -4,6 +4,8 @@ Files that take long or grow with the trace are made outside the web server; an 
 not made again.
 """
 
+from collections.abc import Callable
+
 import streamlit as st
 
 from jarvis.core.errors import JarvisError
@@ -36,11 +38,13 @@ def file_button(
     )
 
 
-def file_job(page: str, *offered: FileRequest) -> None:
+def file_job(page: str, *offered: FileRequest, offer: Callable[[Job], None] | None = None) -> None:
     """Draw the page's last requested job: its progress, then its file.
 
-    ``offered`` are the current requests of the page's buttons; a job of another request is
-    forgotten.
+    Args:
+        page: The page.
+        offered: The current requests of its buttons; a job of another request is forgotten.
+        offer: Draws the file of a job that is done; by default ``offer_file``.
     """
     if error_message := st.session_state.pop(_ERROR, None):
         st.error(escape(error_message), icon=":material/error:")
@@ -58,10 +62,11 @@ def file_job(page: str, *offered: FileRequest) -> None:
         return
     with st.container(border=True):
         st.markdown(f"**{escape(job.title)}**")
+        draw = offer or offer_file
         if job.state is JobState.DONE:
-            offer_file(job)
+            draw(job)
         else:
-            follow(job, offer_file)
+            follow(job, draw)
 
 
 def offer_file(job: Job) -> None:
@@ -77,10 +82,15 @@ def offer_file(job: Job) -> None:
         return
     st.link_button(
         f"{file.name} ({byte_size(file.stat().st_size)})",
-        file_link(job.id, ticket_of(current_user(), file_purpose(job.id))),
+        link_of(job),
         type="primary",
         icon=":material/download:",
     )
+
+
+def link_of(job: Job) -> str:
+    """Return the link to a job's file for the user of the page."""
+    return file_link(job.id, ticket_of(current_user(), file_purpose(job.id)))
 
 
 def _request(page: str, request: FileRequest) -> None:

@@ -1,5 +1,7 @@
 """The API end to end: analyze, list, download, delete; and permissions."""
 
+import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -89,6 +91,22 @@ def test_a_step_is_simulated_under_changes(client: TestClient, small: Path) -> N
         answer = client.post(f"/api/analyses/{made}/what-if", json={"changes": changes})
         assert answer.status_code == status
     assert client.post("/api/analyses/none/what-if", json=asked).status_code == 404
+
+
+def test_an_analysis_is_written_as_a_file(client: TestClient, small: Path) -> None:
+    made = analyze(client, path="small.json")
+    place = f"/api/analyses/{made}/exports"
+    job = client.post(place, json={"format": "perfetto"}).json()
+    assert job["kind"] == "export"
+    work_off(database())
+    file = client.get(f"/api/jobs/{job['id']}/file")
+    assert file.headers["content-disposition"].endswith('.perfetto.json.gz"')
+    assert json.loads(gzip.decompress(file.content))["otherData"]["analysis"] == made
+    assert client.post(place, json={"format": "perfetto"}).json()["id"] == job["id"]
+    for asked, status in (({"format": "pdf"}, 400), ({}, 422), ({"format": "zip"}, 202)):
+        assert client.post(place, json=asked).status_code == status
+    other = client.post("/api/analyses/none/exports", json={"format": "html"})
+    assert other.status_code == 404
 
 
 def test_a_path_is_analyzed_and_removed(client: TestClient, small: Path) -> None:
@@ -378,6 +396,8 @@ def test_what_is_private_is_as_good_as_not_there(client: TestClient, small: Path
     assert (
         client.post(f"/api/analyses/{made}/what-if", json=changes, headers=bob).status_code == 404
     )
+    asked = {"format": "perfetto"}
+    assert client.post(f"/api/analyses/{made}/exports", json=asked, headers=bob).status_code == 404
     assert client.get("/api/analyses", headers=bob).json()["total"] == 0
     refers = {"path": "small.json", "reference": made}
     assert client.post("/api/analyses", json=refers, headers=bob).status_code == 404

@@ -12,7 +12,7 @@ SECURE = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "same-origin",
-    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin-allow-popups",
     "strict-transport-security": "max-age=31536000",
 }
 

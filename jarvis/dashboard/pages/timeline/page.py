@@ -8,6 +8,7 @@ import streamlit as st
 from jarvis.analyses.system.cpu_idle.wording import CAUSES
 from jarvis.charts import Palette, TimelineRow
 from jarvis.dashboard.pages.timeline import event
+from jarvis.dashboard.pages.timeline.perfetto import perfetto_row
 from jarvis.dashboard.pages.timeline.tables import events_card, gaps_card
 from jarvis.dashboard.pages.timeline.view import TimelineView, gpu_colors
 from jarvis.dashboard.pages.timeline.window import window_controls
@@ -50,6 +51,7 @@ def render(now: Opened) -> None:
         window = window_controls(recording, fields, st.container(horizontal=True))
         with fields:
             kinds, threads, depth = _host_controls()
+    perfetto_row(now, window)
     page = TimelineView(timeline, recording, window)
     selected = event.chosen(timeline)
     _gpu_card(page, selected)

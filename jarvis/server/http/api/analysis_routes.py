@@ -22,7 +22,8 @@ from jarvis.core.labels import (
 from jarvis.core.request import AnalysisOptions, public_name
 from jarvis.hardware import load_hardware
 from jarvis.pipeline.simulated_steps import MAX_CHANGES, WhatIf, simulated
-from jarvis.run import Run, RunFigures
+from jarvis.reports import reporter
+from jarvis.run import Run, RunFigures, TargetPct
 from jarvis.run.baseline import LAST_RUNS, THRESHOLD_PCT
 from jarvis.run.results import results_data
 from jarvis.server import actions
@@ -35,7 +36,7 @@ from jarvis.server.http.api.callers import MAX_ID_LENGTH, Caller
 from jarvis.server.http.api.job_routes import JobView, job_view, to_save
 from jarvis.server.ingest import uploads
 from jarvis.server.ingest.intake import server_trace
-from jarvis.server.jobs.kinds import Analyze, Request
+from jarvis.server.jobs.kinds import WHOLE_RUN, Analyze, Export, Request
 from jarvis.server.jobs.kinds.fetches import Fetch
 from jarvis.server.page_links import analysis_page
 from jarvis.server.storage.baselines import baseline_of
@@ -350,6 +351,30 @@ def baseline(
         step=TimeCheckView.model_validate(check.step),
         parts=[TimeCheckView.model_validate(part) for part in check.parts],
     )
+
+
+class NewExport(BaseModel, title="New export"):
+    """What to write: the format, and another target of the findings."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: str = Field(
+        description="as for `jarvis export`, such as `html`, `json` or `perfetto`, or `zip` for "
+        "the whole analysis",
+        max_length=_MAX_NAME_LENGTH,
+    )
+    target_pct: TargetPct | None = Field(
+        None, description="target efficiency in percent; by default that of the analysis"
+    )
+
+
+@router.post("/{analysis_id}/exports", summary="Write an analysis as a file", status_code=202)
+def export(person: Caller, analysis_id: AnalysisId, new: NewExport) -> JobView:
+    """Queue a job, or return the job whose file still exists; then download its file."""
+    if new.format != WHOLE_RUN:
+        reporter(new.format)
+    request = Export(analysis_id, new.format, new.target_pct)
+    return job_view(actions.ask_for_file(database(), Actor(person, Channel.API), request))
 
 
 @router.delete("/{analysis_id}", summary="Delete an analysis")

@@ -32,7 +32,7 @@ def middleware() -> Sequence[Middleware]:
     names = answered_names(now, os.environ.get(ADDRESS_VARIABLE, ""))
     return [
         Middleware(TrustedProxies),
-        Middleware(SecureHeaders, public_url=now.public_url),
+        Middleware(SecureHeaders, public_url=now.public_url, opens_windows=bool(now.perfetto_url)),
         Middleware(Requests),
         Middleware(HeaderLimits),
         Middleware(AllowedHosts, names=names, public_url=now.public_url),

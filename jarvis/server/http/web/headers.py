@@ -43,7 +43,6 @@ _FIXED = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "same-origin",  # URLs contain the ids of analyses
-    "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
@@ -59,11 +58,17 @@ class SecureHeaders:
     """Adds the headers to each response unless the response sets them itself.
 
     If the public URL is https, cookies become ``Secure``, which Streamlit's login does not set.
+    Pages that pass data to windows of another site (``opens_windows``) must keep a reference to the
+    windows that they open; windows that open a page never get one to it.
     """
 
-    def __init__(self, app: ASGIApp, public_url: str | None) -> None:
+    def __init__(
+        self, app: ASGIApp, public_url: str | None, *, opens_windows: bool = False
+    ) -> None:
         self._app = app
         self._headers = dict(_FIXED)
+        policy = "same-origin-allow-popups" if opens_windows else "same-origin"
+        self._headers["Cross-Origin-Opener-Policy"] = policy
         self._is_https = False
         if public_url and public_url.lower().startswith("https://"):
             self._headers["Strict-Transport-Security"] = f"max-age={HSTS_S}"

@@ -1,26 +1,56 @@
 """Jobs that write an analysis, or a part of it, as a file."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from jarvis.core.errors import ReplayError
+from jarvis.core.errors import JarvisError, ReplayError
 from jarvis.pipeline import Progress, opened_at
 from jarvis.pipeline.steps import step
 from jarvis.replay import select
 from jarvis.reports import reporter
+from jarvis.reports.perfetto import FORMAT as PERFETTO
+from jarvis.reports.perfetto import PerfettoReporter
 from jarvis.run import Run, TargetPct
+from jarvis.run.stored_calls import is_trace_of
 from jarvis.server.database import JobKind
+from jarvis.server.ingest.opening import opened_input
 from jarvis.server.jobs.kinds.base import JobOutput
 from jarvis.server.jobs.kinds.files import FileRequest, file_name_of, subject_of
-from jarvis.server.storage.catalog import analysis_root
+from jarvis.server.storage.artifacts import find_file
+from jarvis.server.storage.catalog import analysis_root, read_catalog
 from jarvis.server.storage.downloads import write_zip
 from jarvis.text.format import counted
+from jarvis.trace import OnProgress
 
 WHOLE_RUN = "zip"
 """Format name of an export of the whole run directory."""
 
+HAS_TRACE, ORIGIN = "has_trace", "origin_ns"
+"""Keys of a job's result: whether a trace for Perfetto has all slices of the trace, and the time of
+the trace in ns that counts as 0 in it."""
+
 _ZIP = ".zip"
+
+
+@contextmanager
+def own_trace(analysis: str, run: Run) -> Iterator[Path | None]:
+    """Yield the trace of an analysis that this server made, if it still has it, else None.
+
+    The path in an imported analysis is not trusted: it may name a file of another person.
+    """
+    with ExitStack() as block:
+        trace = None
+        if read_catalog().find(analysis).source is None:
+            try:
+                path = find_file(Path(run.manifest.trace.path))
+                opened = block.enter_context(opened_input(path))
+                trace = opened if is_trace_of(run, opened) else None
+            except (JarvisError, OSError):  # outside the folders of this server, or gone
+                trace = None
+        yield trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +79,41 @@ class Export(FileRequest):
         return (self.analysis,)
 
     def run(self, progress: Progress, job_id: str) -> JobOutput:
-        """Write the ``file``; formats that write a folder are zipped."""
+        """Write the ``file``; formats that write a folder are zipped.
+
+        Of a trace for Perfetto, the result also has HAS_TRACE and ORIGIN.
+        """
         root = analysis_root(self.analysis)
+        more: dict[str, object] = {}
         with (
-            step(0, progress, ("Write the file",)),
+            step(0, progress, ("Write the file",)) as on_reading,
             opened_at(root, self.target_pct) as run,
             self.output_folder(job_id) as folder,
         ):
             if self.format_name == WHOLE_RUN:
                 name = file_name_of(run, f"{self._stem}{_ZIP}")
                 write_zip(folder / name, run.root or root)
+            elif self.format_name == PERFETTO:
+                name = file_name_of(run, f"{self._stem}{PerfettoReporter.suffix}")
+                more = self._trace(run, folder / name, on_reading)
             else:
                 name = self._rendered(run, folder)
-        return self.output(job_id, name)
+        output = self.output(job_id, name)
+        return replace(output, result={**output.result, **more})
 
     @property
     def _stem(self) -> str:
         """Return the file name without suffix: the id of the analysis, and a chosen target."""
         target = "" if self.target_pct is None else f"_at_{self.target_pct:g}_percent"
         return f"{self.analysis}{target}"
+
+    def _trace(self, run: Run, out: Path, on_reading: OnProgress) -> dict[str, object]:
+        """Write a trace for Perfetto; return what the result says of it."""
+        from jarvis.reports.perfetto.trace_file import write_trace  # loads compiled kernels
+
+        with own_trace(self.analysis, run) as trace:
+            written = write_trace(run, out, trace, on_progress=on_reading)
+        return {HAS_TRACE: trace is not None, ORIGIN: written.origin_ns}
 
     def _rendered(self, run: Run, folder: Path) -> str:
         """Write the report in its format into a folder; return the file name."""
