@@ -16,9 +16,11 @@ from jarvis import cli
 from jarvis.core.workspace import resource
 from jarvis.hardware import load_hardware
 from jarvis.reports.perfetto.trace_file import FROM_RUN, FROM_TRACE
+from jarvis.reports.ranking import recommendations
 from jarvis.reports.reading import read_report
 from jarvis.run import Run
 from jarvis.sample import write_sample
+from jarvis.text.format import milliseconds, percent
 from jarvis.trace import read_trace
 from jarvis.tracelens.options import ReportOptions
 from jarvis.tracelens.report import TraceLensReport
@@ -239,6 +241,29 @@ def test_analyze_writes_beside_the_trace_and_prints_the_folder(
         "Llama",
         "MI300X",
     )
+
+
+def test_analyze_prints_the_step_and_its_first_findings_before_the_paths(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    built = trace(device="AMD Instinct MI300X")
+    for shape in (64, 96, 128):
+        built.waits(900).op("aten::mm", [[shape, shape], [shape, shape]]).launches("gemm", us=40)
+    path = built.write(tmp_path / "waiting.json")
+    assert run("analyze", path, "--output-dir", tmp_path / "out") == 0
+    printed = capsys.readouterr()
+    stored = Run.load(tmp_path / "out")
+    step, first, *_ = printed.err.splitlines()[-1 - min(3, len(recommendations(stored))) :]
+    bounds = stored.manifest.totals.step
+    assert bounds is not None
+    assert step == f"The recording: {milliseconds(bounds.step_ms)}"
+    gain = recommendations(stored)[0].finding.impact
+    assert gain is not None
+    assert first.startswith("P1 ")
+    assert first.endswith(f"saves {milliseconds(gain.gain_ms)} ({percent(gain.gain_pct)})")
+    assert printed.out.splitlines()[0] == str(tmp_path / "out")
+    assert run("analyze", path, "--output-dir", tmp_path / "out", "--progress", "json") == 0
+    assert "P1 " not in capsys.readouterr().err
 
 
 def test_analyze_warns_if_platforms_differ(small: Path, capsys: pytest.CaptureFixture[str]) -> None:

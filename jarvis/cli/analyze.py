@@ -1,6 +1,7 @@
 """``jarvis analyze``: analyze a trace into a run directory."""
 
 import argparse
+import sys
 from collections.abc import Iterable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from jarvis.cli.shared import (
     stored_folder,
     warn,
 )
+from jarvis.cli.terminal import print_line
 from jarvis.core.request import AnalysisRequest
 from jarvis.core.workspace import HOME_VARIABLE, RunPaths, default_output_dir
 
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from jarvis.run import Run
     from jarvis.server.submission import StoredAnalysis
 
+
+FIRST_FINDINGS = 3
+"""Findings that are printed before the paths."""
 
 REPORT_HELP = "or a performance report: a workbook (.xlsx), or a folder or .zip of CSV files"
 
@@ -96,6 +101,9 @@ def _analyze(arguments: argparse.Namespace) -> int:
         copies = [arguments.output_dir] if stored is not None and arguments.output_dir else []
         for folder in (root, *copies):
             add_plots(run, folder)
+    if arguments.progress == "text":
+        for line in summary_of(run):
+            print_line(line, sys.stderr)
     if stored is None:
         print_run(arguments, run)
     else:
@@ -145,6 +153,28 @@ def warnings_of(run: "Run") -> list[str]:
         *(f"The analysis {result.title} failed: {result.error}." for result in failed),
         *warning_lines(run.table(TABLE)),
     ]
+
+
+def summary_of(run: "Run") -> list[str]:
+    """Return the time of the steps, and the findings that save most of it, as lines of text."""
+    from jarvis.reports.ranking import recommendations
+    from jarvis.savings import whole_ms, whole_name
+    from jarvis.text.format import milliseconds, percent
+    from jarvis.text.messages import to_text
+
+    totals, ranked = run.manifest.totals, recommendations(run)
+    name = whole_name(totals)
+    lines = [f"{name[0].upper()}{name[1:]}: {milliseconds(whole_ms(totals))}"]
+    for each in ranked[:FIRST_FINDINGS]:
+        title, gain = to_text(each.finding.title), each.finding.impact
+        saves = "saving unknown"
+        if gain is not None and gain.gain_ms <= 0:
+            saves = "the step stays as long"
+        elif gain is not None:
+            limit = "up to " if gain.is_interval else ""
+            saves = f"saves {limit}{milliseconds(gain.gain_ms)} ({percent(gain.gain_pct)})"
+        lines.append(f"{each.label} {title}: {saves}")
+    return lines
 
 
 def print_run(

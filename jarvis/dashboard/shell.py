@@ -14,11 +14,12 @@ from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.navigation import install_history_patch
 from jarvis.dashboard.sidebar import show_removal_notice
 from jarvis.dashboard.widgets.job_view import job_chip
-from jarvis.server.storage.catalog import Catalog
+from jarvis.server.storage.catalog import Catalog, name_of
 
 # Streamlit imports it lazily; Altair, in another session's thread, could then use it half imported.
 import_module("pandas")
 
+_NAME = "Jarvis"
 _SIDEBAR_PX = 300
 """Wide enough for the name of a trace and its GPU."""
 
@@ -26,7 +27,7 @@ _SIDEBAR_PX = 300
 def main() -> None:
     """Draw the page of the URL."""
     st.set_page_config(
-        page_title="Jarvis",
+        page_title=_NAME,
         page_icon=_tab_icon(state.palette()),
         layout="wide",
         initial_sidebar_state=_SIDEBAR_PX,
@@ -48,8 +49,15 @@ def _draw_page() -> None:
     page = st.navigation(sections, expanded=True)
     if (parameters := links.renamed()) is not None:
         st.switch_page(page, query_params=parameters)
+    st.set_page_config(page_title=tab_title(page.title, sidebar.requested_id(catalog), catalog))
     draw(page.run, page.url_path, catalog)
     install_history_patch()
+
+
+def tab_title(page: str, analysis_id: str | None, catalog: Catalog) -> str:
+    """Return the title of the browser tab: page, name of the open analysis, product."""
+    names = (name_of(entry.manifest) for entry in catalog.entries if entry.id == analysis_id)
+    return " · ".join([page, *names, _NAME])
 
 
 def draw(body: Callable[[], None], url_path: str, catalog: Catalog) -> None:

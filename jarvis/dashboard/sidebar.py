@@ -210,9 +210,8 @@ def choose_analysis(catalog: Catalog) -> None:
     A click in the menu drops the URL's parameters, so the choice is also stored in the session and
     written back to the URL.
     """
-    # Labels must be unique: the browser returns a label, not an index. The id comes first because
-    # the narrow box truncates long labels.
-    titles = {entry.id: f"{entry.id} · {entry.title}" for entry in catalog.entries}
+    # Labels must be unique: the browser returns a label, not an index.
+    titles = {entry.id: f"{entry.title} · {entry.id}" for entry in catalog.entries}
     requested = st.query_params.get(links.ANALYSIS)
     is_elsewhere = requested is not None and requested != st.session_state.get(_SEEN)
     next_id = state.pop_next()

@@ -94,6 +94,6 @@ def differences(rows: Sequence[RunRow]) -> str:
     ]
     return (
         f"These runs have different {', '.join(parts)}: their times differ for that, too."
-        if (parts)
+        if parts
         else ""
     )
