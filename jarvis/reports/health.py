@@ -89,14 +89,14 @@ def _not_judged(run: Run) -> Iterator[Fact]:
 
 
 def health_line(facts: list[Fact]) -> str:
-    """Return ``2 warnings, 1 note, 20 facts in order``."""
+    """Return ``2 warnings, 1 note, 20 checks passed``."""
     number = {kind: sum(fact.severity is kind for fact in facts) for kind in Severity}
     parts = [
         counted(number[kind], kind.value)
         for kind in (Severity.WARNING, Severity.NOTE)
         if number[kind]
     ]
-    return ", ".join([*parts, f"{counted(number[Severity.OK], 'fact')} in order"])
+    return ", ".join([*parts, f"{counted(number[Severity.OK], 'check')} passed"])
 
 
 def health_table(facts: list[Fact]) -> Markdown:

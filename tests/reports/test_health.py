@@ -18,8 +18,8 @@ from tests.reports.conftest import Analyzed
 
 def test_the_line_counts_by_severity() -> None:
     facts = [Fact("a", "A", "a.", severity=severity) for severity in (*Severity, Severity.NOTE)]
-    assert health_line(facts) == "1 warning, 2 notes, 1 fact in order"
-    assert health_line(facts[:1]) == "1 fact in order"
+    assert health_line(facts) == "1 warning, 2 notes, 1 check passed"
+    assert health_line(facts[:1]) == "1 check passed"
 
 
 def test_the_table_quotes_names_and_says_what_to_do() -> None:
