@@ -61,6 +61,13 @@ def paragraph(run: Run, details: list[Details], *, is_whole: bool = True) -> str
     return " ".join(filter(None, parts))
 
 
+def first_sentences(run: Run, details: list[Details]) -> list[str]:
+    """Return the first sentences of ``paragraph`` for all findings: the step, if it is known, and
+    what costs most."""
+    first = next(_costs(run, details, is_whole=True), None)
+    return [text for text in (_step(run), first) if text]
+
+
 def metrics(run: Run) -> Iterator[tuple[str, str]]:
     """Yield name and value of the main metrics."""
     totals = run.manifest.totals

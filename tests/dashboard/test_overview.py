@@ -11,10 +11,13 @@ from jarvis import impact, savings
 from jarvis.dashboard.pages.overview.page import projected_savings
 from jarvis.dashboard.widgets.projection import reprojected
 from jarvis.reports.account import account_of, title
+from jarvis.reports.details import details_of
 from jarvis.reports.figures import total_ms, waterfall_rows
+from jarvis.reports.summary import first_sentences, paragraph
 from jarvis.run import Run
 from jarvis.server.submission import Submission, submit
 from jarvis.text.format import milliseconds, percent
+from jarvis.text.markdown import prose
 from jarvis.trace import read_trace
 from tests.builders import PID, trace
 from tests.dashboard.conftest import Draw
@@ -43,6 +46,20 @@ def test_the_saving_of_the_card_is_that_of_the_waterfall_and_of_the_findings(
     assert savings.together_ms(findings, totals, sample_run.simulation) == pytest.approx(
         total_ms(projected_savings(sample_run, impact.TARGET_PCT))
     )
+
+
+def test_the_verdict_is_that_of_the_report_and_leaves_out_figures_of_another_target(
+    filed: Draw, sample_id: str, sample_run: Run
+) -> None:
+    step, first = first_sentences(sample_run, details_of(sample_run))
+    whole = paragraph(sample_run, details_of(sample_run))
+    assert whole.startswith(f"{step} {first}")
+    said = {
+        target: [m.value for m in filed("overview", analysis=sample_id, **given).markdown]
+        for target, given in ((80, {}), (60, {"overview_target": "60"}))
+    }
+    assert prose(f"{step} {first}") in said[80]
+    assert prose(step) in said[60]
 
 
 def test_the_bars_of_the_waterfall_follow_each_other(sample_run: Run) -> None:
@@ -94,7 +111,8 @@ def test_the_title_of_the_bar_says_what_takes_most_time(
     most = max(shares, key=lambda part: shares[part])
     words = f"**{title(most)} takes {percent(shares[most])}** of "
     assert any(m.value.startswith(words) for m in page.markdown)
-    spec = json.loads(page.get("vega_lite_chart")[0].proto.spec)
+    _, bar, *_ = page.get("vega_lite_chart")
+    spec = json.loads(bar.proto.spec)
     labels = spec["encoding"]["color"]["scale"]["domain"]
     between = "idle between GPU events"
     assert f"{between} {percent(shares[between])}" in labels

@@ -38,10 +38,14 @@ def _grave_gaps(now: Opened) -> list[Gap]:
     return [gap for gap in gaps_of(now.run) if gap.is_grave]
 
 
-def health_header(now: Opened) -> None:
-    """Draw every warning, and an expander with all facts, their effects and remedies."""
+def health_warnings(now: Opened) -> None:
+    """Draw every warning."""
     if warnings := warnings_of(now.run):
         _warn(warnings)
+
+
+def health_facts(now: Opened) -> None:
+    """Draw an expander with all facts about the trace's health, their effects and remedies."""
     facts = health_of(now.run)
     with st.expander(f"Trace health: {health_line(facts)}", icon=_ICON):
         open_facts = [fact for fact in facts if fact.severity is not Severity.OK]

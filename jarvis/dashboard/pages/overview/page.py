@@ -1,4 +1,4 @@
-"""The upper half of the overview: metrics, time breakdown and potential savings."""
+"""The overview: verdict, figures, findings in order with their savings, and time spent."""
 
 import polars as pl
 import streamlit as st
@@ -6,7 +6,7 @@ import streamlit as st
 from jarvis import charts
 from jarvis.charts.waterfall import waterfall
 from jarvis.dashboard.pages.overview import step
-from jarvis.dashboard.session import navigation
+from jarvis.dashboard.pages.overview.tables import ranked_findings
 from jarvis.dashboard.session.state import HASH_OPENED, Opened, palette
 from jarvis.dashboard.widgets.controls import target_slider
 from jarvis.dashboard.widgets.elements import metric_card, render_chart
@@ -14,6 +14,7 @@ from jarvis.dashboard.widgets.projection import operation_columns, reprojected
 from jarvis.impact import share_pct
 from jarvis.perf_report.timeline.step_account import StepAccount
 from jarvis.reports.account import account_of
+from jarvis.reports.details import details_of
 from jarvis.reports.figures import (
     Saving,
     category_times,
@@ -23,11 +24,13 @@ from jarvis.reports.figures import (
     waterfall_rows,
 )
 from jarvis.reports.ranking import recommendations
+from jarvis.reports.summary import first_sentences
 from jarvis.reports.together import floor_line
 from jarvis.run import Run
 from jarvis.savings import whole_ms, whole_name
 from jarvis.schemas.names import C
 from jarvis.text.format import counted, milliseconds, percent
+from jarvis.text.markdown import prose
 
 _MAX_CACHED = 64
 
@@ -71,33 +74,45 @@ def waterfall_card(run: Run, found: list[Saving]) -> None:
 PAGE = "overview"
 
 
-def controls() -> int:
-    """Draw the control of the target efficiency."""
+def verdict(now: Opened) -> int:
+    """Draw what the step takes and what costs most, beside the target efficiency; return it."""
     with st.container(border=True):
-        place, _ = st.columns([3, 4])
-        with place:
-            return target_slider(PAGE)
+        words, slider = st.columns([5, 2], vertical_alignment="center")
+        with slider:
+            target_pct = target_slider(PAGE)
+        text = _verdict(now)[: None if target_pct == now.run.target_pct else 1]
+        words.markdown(prose(" ".join(text)))
+    return target_pct
 
 
-def summary(now: Opened, target_pct: int) -> None:
-    """Draw metrics, the parts of a step, the categories, and the waterfall of savings."""
+@st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_OPENED)
+def _verdict(now: Opened) -> list[str]:
+    return first_sentences(now.run, details_of(now.run))
+
+
+def answer(now: Opened, target_pct: int) -> None:
+    """Draw five figures, the findings in order, and beside them the waterfall of savings."""
     found = _savings(now, target_pct)
-    account = account_of(now.run)
-    _metric_cards(now, account, found)
-    step.parts_bar(now.run, account)
-    step.steps_table(now)
-    categories, waterfall = st.columns(2)
-    with categories:
-        _categories(now, target_pct)
+    _figures(now, account_of(now.run), found)
+    findings, waterfall = st.columns([3, 2])
+    with findings.container(border=True, height="stretch"):
+        ranked_findings(now, target_pct)
     with waterfall:
         waterfall_card(now.run, found)
 
 
-def _metric_cards(now: Opened, account: StepAccount | None, found: list[Saving]) -> None:
-    """Draw six cards: time, its parts, potential saving and top bottleneck."""
+def time_spent(now: Opened, target_pct: int) -> None:
+    """Draw the parts of a step, the steps, and the categories."""
+    step.parts_bar(now.run, account_of(now.run))
+    step.steps_table(now)
+    _categories(now, target_pct)
+
+
+def _figures(now: Opened, account: StepAccount | None, found: list[Saving]) -> None:
+    """Draw five cards: time, its parts, and the saving of all findings together."""
     totals = now.run.manifest.totals
     saved_ms = total_ms(found)
-    *times, saving, bottleneck = st.columns([1, 1, 1.05, 1, 1, 1.15])
+    *times, saving = st.columns(5)
     step.time_cards(account, totals, times)
     with saving:
         metric_card(
@@ -108,19 +123,6 @@ def _metric_cards(now: Opened, account: StepAccount | None, found: list[Saving])
             help_text="Projected saving of all findings together at the target efficiency, as in "
             "the waterfall below.",
         )
-    with bottleneck.container(border=True, height="stretch", gap="xsmall"):
-        _bottleneck(now)
-
-
-def _bottleneck(now: Opened) -> None:
-    st.markdown("Top bottleneck", help="Category of the most urgent finding.")
-    worst = next(iter(recommendations(now.run)), None)
-    if worst is None:
-        st.caption("No findings.")
-        return
-    title = worst.result.title
-    navigation.link(worst.finding.category, f"**{title}**")
-    st.caption(worst.title)
 
 
 def _categories(now: Opened, target_pct: int) -> None:

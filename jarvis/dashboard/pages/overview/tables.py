@@ -20,11 +20,11 @@ from jarvis.text.markdown import escape
 from jarvis.text.messages import to_text
 from jarvis.trace import TraceInfo
 
-_TABLE_ROWS, _TABLE_PX = 12, 460
+_TABLE_ROWS, _TABLE_PX = 11, 375
 _WIDTHS = {
     "rank": 50,
     "category": 100,
-    "finding": 300,
+    "finding": 230,
     "saved_ms": 80,
     "high_ms": 75,
     "share_pct": 65,
@@ -35,7 +35,7 @@ _WIDTHS = {
 def ranked_findings(now: Opened, target_pct: int) -> None:
     """Draw all findings in order, each with a link to its page and row."""
     ranked = recommendations(now.run)
-    st.subheader("What to do first")
+    st.markdown("**What to do first**")
     if not ranked:
         st.success("The checks of this version found nothing to fix.", icon=":material/check:")
         return
@@ -58,11 +58,22 @@ def ranked_findings(now: Opened, target_pct: int) -> None:
         hide_index=True,
         column_config=config,
         height="content" if frame.height <= _TABLE_ROWS else _TABLE_PX,
+        column_order=(C.rank, LINK, *_SHOWN),
         placeholder=MISSING,
         alt="Findings in order with savings",
     )
 
 
+_SHOWN = (
+    "finding",
+    "saved_ms",
+    "share_pct",
+    "priority",
+    C.category,
+    "high_ms",
+    "kernel_ms",
+    "method",
+)
 _FINDING_COLUMNS = (
     Column(C.rank, "Rank", TEXT, meaning="by the step time saved"),
     Column(C.category, "Category", TEXT, meaning="page of the finding"),
