@@ -138,18 +138,18 @@ Measure = Callable[[CategoryData], dict[str, JsonValue]]
 class Target:
     """The slider of a system analysis and the saving that reaching its target brings.
 
-    ``recovered_ms(totals, pct)`` is the time saved at a target of ``pct`` percent, a part of
-    ``pool_ms(totals)`` and at most what the findings of the time ``pool`` can save; it replaces the
-    middle estimate in those of ``check``.
+    ``recovered_ms(totals, pct)`` is the time saved at a target of ``pct`` percent, at most what the
+    findings of the time ``pool`` can save; it replaces the middle estimate in those of ``check``.
+    It is a part of ``pool_ms(totals)``, of which the page replays the steps.
     """
 
     label: str
     meaning: str
     default_pct: float
     recovered_ms: Callable[[Totals, float], float]
-    pool_ms: Callable[[Totals], float]
     check: str
-    pool: str
+    pool: str | None = None
+    pool_ms: Callable[[Totals], float] | None = None
 
 
 @dataclass(frozen=True)

@@ -298,7 +298,8 @@ def test_jobs_of_the_previous_release_name_their_analyses(
         for table in ("job_analyses", "hardware_owners"):
             connection.exec_driver_sql(f"DROP TABLE {table}")
         connection.exec_driver_sql("ALTER TABLE jobs DROP COLUMN role")
-        connection.exec_driver_sql("ALTER TABLE analyses DROP COLUMN loaded_by")
+        for column in ("loaded_by", "project", "branch", "commit_id", "tags"):
+            connection.exec_driver_sql(f"ALTER TABLE analyses DROP COLUMN {column}")
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0002'")
         kept = "('kept', '', 'ada', 'private', 0, {false}, 'v', 1, NULL, '')"
         false = "0" if connection.dialect.name == "sqlite" else "FALSE"

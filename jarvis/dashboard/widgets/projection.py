@@ -103,9 +103,9 @@ def recovered(now: Opened, finding: Finding, target: Target | None, pct: float) 
 
 @st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=_HASH_TARGET)
 def step_time_recovered_ms(now: Opened, target: Target, pct: float) -> float | None:
-    """Return what the steps gain at a system page's slider; None if they are not simulated."""
+    """Return what the steps gain at a system page's slider; None if that is not simulated."""
     totals, simulation = now.run.manifest.totals, now.run.simulation_if_any
-    if simulation is None:
+    if simulation is None or target.pool is None or target.pool_ms is None:
         return None
     recovered_ms, pool_ms = target.recovered_ms(totals, pct), target.pool_ms(totals)
     left = max(0.0, 1 - recovered_ms / pool_ms) if pool_ms else 1.0

@@ -97,7 +97,7 @@ def _recoverable_ms(result: AnalysisResult, target: Target, now: Opened, pct: fl
     of_pool = [
         finding.impact.saved_ms.high if finding.impact else 0.0
         for finding in result.findings
-        if (finding.time_pool or "").startswith(target.pool)
+        if target.pool and (finding.time_pool or "").startswith(target.pool)
     ]
     return min(recovered_ms, sum(of_pool)) if of_pool else recovered_ms
 
