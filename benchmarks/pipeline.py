@@ -43,7 +43,10 @@ PREPARE = {
         "subprocess.run([sys.executable, '-c', read, str(trace)], check=True);"
         "from jarvis.trace import compiled, read_trace"
     ),
-    ANALYSIS: "from jarvis.trace import compiled; from jarvis.pipeline import analyze",
+    ANALYSIS: (
+        "import jarvis.simulation.replay; from jarvis.trace import compiled; "
+        "from jarvis.pipeline import analyze"
+    ),
 }
 RUN = {
     BASELINE: "orjson.loads(igzip.open(trace).read())",
