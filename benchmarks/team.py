@@ -339,6 +339,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as name:
         home, folder = Path(name) / "home", Path(name) / "traces"
         os.environ[HOME_VARIABLE] = str(home)
+        os.environ["JARVIS_TRACE_ROOTS"] = str(folder)
         for case in measured(home, folder, options):
             rows.append(case.row())
             print(" | ".join(rows[-1]), flush=True)
