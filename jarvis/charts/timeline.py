@@ -87,6 +87,7 @@ _SEAM_PX = 0.5
 """Stroke width that hides the light seam between adjacent bars."""
 
 _MAX_NAME_LENGTH = 120
+_NO_EVENT = -1
 
 _BIN_TOOLTIP = [
     alt.Tooltip("word:N", title="Mostly"),
@@ -195,7 +196,7 @@ def timeline_chart(
             y2="y2:Q",
             color=color,
             stroke=alt.Stroke("edge:N", scale=None),
-            strokeWidth=alt.when((alt.datum.uid == selected) & (alt.datum.uid != None))  # noqa: E711
+            strokeWidth=alt.when(alt.datum.uid == (_NO_EVENT if selected is None else selected))
             .then(alt.value(2.5))
             .otherwise(alt.value(_MIN_STROKE_PX)),
             tooltip=_EVENT_TOOLTIP,

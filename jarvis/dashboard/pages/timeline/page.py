@@ -94,9 +94,9 @@ def _gpu_card(page: TimelineView, selected: int | None) -> None:
         word=pl.when(is_idle).then(pl.col("what").replace(cause)).otherwise("what"),
     )
     rows = [TimelineRow(name, name) for name in timeline.gpu_rows]
-    path_bins, path_boxes = _path(page)
+    path = timeline.path_slices(window)
     if not timeline.path.is_empty():
-        rows.insert(0, TimelineRow(PATH, PATH, 0 if path_boxes is None else 1))
+        rows.insert(0, TimelineRow(PATH, PATH, 0 if path is None else 1))
     slices = timeline.gpu_slices(window)
     if slices is None:
         streams = timeline.stream_bins(window)
@@ -115,23 +115,15 @@ def _gpu_card(page: TimelineView, selected: int | None) -> None:
         lanes = dict(slices.group_by(C.row).agg(pl.col("lane").max() + 1).iter_rows())
         rows += [TimelineRow(name, name, lanes[name]) for name in timeline.streams(window)]
         note = f"Streams show {count(slices.height)} single events: click one for its details."
-    bars = pl.concat([bars, path_bins])
-    boxes = boxes if path_boxes is None else pl.concat([path_boxes, boxes])
+    if path is None:
+        bins_of_path = timeline.path_bins(window)
+        bars = pl.concat([bars, page.bars(bins_of_path, pl.col("what"), pl.col("what"))])
+    else:
+        boxes = pl.concat([page.boxes(path, "operation", "what"), boxes])
     with st.container(border=True):
         st.markdown(f"**GPU: {escape(_gpu_summary(page, bins, cause))}**")
         st.caption(f"{note} Bar height: busy share; color: what runs most. Drag to zoom.")
         page.chart("gpu", rows, bars, boxes, gpu_colors(timeline, palette()), selected, "GPU")
-
-
-def _path(page: TimelineView) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-    """Return the bars and boxes of the critical path, one of them empty; without boxes if there are
-    too many events."""
-    slices = page.timeline.path_slices(page.window)
-    bins = page.timeline.path_bins(page.window)
-    bars = page.bars(bins, pl.col("what"), pl.col("what"))
-    if slices is None:
-        return bars, None
-    return bars.clear(), page.boxes(slices, "operation", "what")
 
 
 def _gpu_summary(page: TimelineView, bins: pl.DataFrame, causes: Mapping[str, str]) -> str:
