@@ -61,11 +61,10 @@ def paragraph(run: Run, details: list[Details], *, is_whole: bool = True) -> str
     return " ".join(filter(None, parts))
 
 
-def first_sentences(run: Run, details: list[Details]) -> list[str]:
+def first_sentences(run: Run, details: list[Details]) -> tuple[str | None, str]:
     """Return the first sentences of ``paragraph`` for all findings: the step, if it is known, and
     what costs most."""
-    first = next(_costs(run, details, is_whole=True), None)
-    return [text for text in (_step(run), first) if text]
+    return _step(run), next(_costs(run, details, is_whole=True), "")
 
 
 def metrics(run: Run) -> Iterator[tuple[str, str]]:

@@ -80,13 +80,14 @@ def verdict(now: Opened) -> int:
         words, slider = st.columns([5, 2], vertical_alignment="center")
         with slider:
             target_pct = target_slider(PAGE)
-        text = _verdict(now)[: None if target_pct == now.run.target_pct else 1]
-        words.markdown(prose(" ".join(text)))
+        step_words, cost = _verdict(now)
+        is_stored = target_pct == now.run.target_pct  # the target that the cost refers to
+        words.markdown(prose(" ".join(filter(None, (step_words, cost if is_stored else None)))))
     return target_pct
 
 
 @st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_OPENED)
-def _verdict(now: Opened) -> list[str]:
+def _verdict(now: Opened) -> tuple[str | None, str]:
     return first_sentences(now.run, details_of(now.run))
 
 
