@@ -7,7 +7,7 @@ from jarvis.charts.marks import LINEAR, Tip, plain_axis, tooltip
 from jarvis.charts.palette import Palette
 
 MAX_SERIES = 8
-"""Lines that are drawn: as many as there are colors."""
+"""Lines of the chart: as many as there are colors."""
 
 _HEIGHT_PX = 280
 

@@ -137,7 +137,7 @@ def _threads(
 ) -> tuple[dict[str, int], list[int], list[bytes]]:
     """Return the id of each process, the thread id of each lane, and the events that name them.
 
-    Recorded ids are kept where they are unique numbers above 0, which means "idle" to Perfetto;
+    Recorded ids are used where they are unique numbers above 0, which means "idle" to Perfetto;
     further lanes, and tracks without such an id, have other numbers.
     """
     pids: dict[str, int] = {}

@@ -1,7 +1,7 @@
-"""Search and filters of the Runs page, kept in the URL."""
+"""Search and filters of the Runs page, stored in the URL."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import date
 
 import polars as pl
@@ -111,13 +111,13 @@ def filters(rows: pl.DataFrame) -> RunFilters:
         with tags:
             chosen_tags = _tags(rows)
         more = _more(rows)
-    return RunFilters(
-        text,
-        chosen_project,
-        chosen_model,
-        chosen_gpu,
+    return replace(
+        more,
+        search=text,
+        project=chosen_project,
+        model=chosen_model,
+        gpu=chosen_gpu,
         tags=chosen_tags,
-        **more,  # type: ignore[arg-type]
     )
 
 
@@ -132,7 +132,7 @@ def clear() -> None:
             st.session_state[f"{PAGE}_{field.name}"] = value
 
 
-def _more(rows: pl.DataFrame) -> dict[str, object]:
+def _more(rows: pl.DataFrame) -> RunFilters:
     is_used = any(f"{PAGE}_{name}" in st.query_params for name in _MORE)
     with st.expander("More filters", expanded=is_used):
         branch, owner, found_in, busy = st.columns(4)
@@ -153,16 +153,16 @@ def _more(rows: pl.DataFrame) -> dict[str, object]:
             first = _day("since", "From date")
         with until:
             last = _day("until", "To date")
-    return {
-        "branch": chosen_branch,
-        "owner": chosen_owner,
-        "found_in": category,
-        "from_ms": from_ms,
-        "to_ms": to_ms,
-        "busy_below": busy_below,
-        "since": first,
-        "until": last,
-    }
+    return RunFilters(
+        branch=chosen_branch,
+        owner=chosen_owner,
+        found_in=category,
+        from_ms=from_ms,
+        to_ms=to_ms,
+        busy_below=busy_below,
+        since=first,
+        until=last,
+    )
 
 
 def _one(name: str, label: str, values: pl.Series) -> str | None:
