@@ -77,7 +77,7 @@ def _slide_the_target(page: Page) -> list[str]:
     slider = page.get_by_role("slider", name="Target efficiency")
     for _ in range(STEPS_OF_THE_SLIDER):
         slider.press("ArrowLeft")
-    page.wait_for_url(re.compile(r"gemm_target=65"))
+    page.wait_for_url(re.compile(r"[?&]target=65"))
     expect(
         page.get_by_test_id("stMetricLabel").get_by_text("Kernel time saved at 65%")
     ).to_be_visible()

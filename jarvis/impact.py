@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from jarvis.core.request import DEFAULT_TARGET_PCT
+from jarvis.core.targets import Targets
 from jarvis.findings import Impact, Priority, Range
 from jarvis.perf_report.efficiency import MEMORY_ONLY
 from jarvis.schemas.names import C
@@ -70,9 +71,6 @@ GAP_PARTS = (0.75, 0.875, 1.0)
 GOOD_COMPUTE_PCT = 95.0
 """Below this share of the GPU window, look at other activity before single kernels."""
 
-_ROUNDING = 1e-9
-"""Savings that differ by a smaller relative amount count as equal."""
-
 EFFICIENCY_SCALE = (
     (ANOMALY_PCT, "anomaly: verify the measurement and the peak"),
     (FULL_PCT, "above the peak: verify the measurement and the peak"),
@@ -113,7 +111,13 @@ def is_judged() -> pl.Expr:
     return pl.col(C.pct_roofline).is_not_null() & pl.col(C.bound).ne_missing(MEMORY_ONLY)
 
 
-def saved_us(target_pct: float) -> pl.Expr:
+def target_of_rows(targets: Targets) -> pl.Expr:
+    """Return the target efficiency of operations, by their ``category``."""
+    own = dict(targets.own)
+    return pl.col(C.category).replace_strict(own, default=targets.pct, return_dtype=pl.Float64)
+
+
+def saved_us(target_pct: float | pl.Expr) -> pl.Expr:
     """Return the ``kernel_time_us`` saved at a target, from ``pct_roofline``; null without a
     reliable efficiency."""
     efficiency = pl.col(C.pct_roofline)
@@ -278,42 +282,6 @@ def sped_up_impact(
     usual_ms = time_ms / (least * most) ** 0.5 if mid_ms is None else mid_ms
     savings = Range(low=low, mid=min(max(time_ms - usual_ms, low), high), high=high)
     return _impact(time_ms, savings, "heuristic", compute_ms, total_ms)
-
-
-def at_target(
-    found: Impact, target_pct: float, *, found_at_pct: float, compute_ms: float, total_ms: float
-) -> Impact:
-    """Project an impact with a perf model from the target of its run to another target.
-
-    ``found_at_pct`` is the target of the run. Limits still apply: a finding's own target, and the
-    minimal kernel time. Other impacts do not depend on a target.
-    """
-    if found.method != "perf model" or found.efficiency_pct is None or found.target_pct is None:
-        return found
-    if target_pct == found_at_pct:
-        return found
-    limit_pct = found.target_pct if found.target_pct != found_at_pct else FULL_PCT
-
-    def saved(target: float) -> float:
-        after_ms = time_at_target(found.time_ms, found.efficiency_pct or 0.0, target)
-        return found.time_ms - after_ms
-
-    is_limited = found.saved_ms.mid < saved(found.target_pct) * (1 - _ROUNDING)
-    most_ms = found.saved_ms.mid if is_limited else found.saved_ms.high
-    reached_pct = min(target_pct, limit_pct)
-    mid = min(saved(reached_pct), most_ms)
-    low = min(saved((found.efficiency_pct + max(found.efficiency_pct, reached_pct)) / 2), mid)
-    savings = Range(low=low, mid=mid, high=max(found.saved_ms.high, mid))
-    projected = _impact(
-        found.time_ms,
-        savings,
-        found.method,
-        compute_ms,
-        total_ms,
-        found.efficiency_pct,
-        reached_pct,
-    )
-    return within_steps_of(projected, found)
 
 
 def within_steps_of(projected: Impact, found: Impact) -> Impact:

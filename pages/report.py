@@ -2,11 +2,9 @@
 
 from jarvis.dashboard.pages.report import downloads as report_downloads
 from jarvis.dashboard.pages.report import edits as report_edits
-from jarvis.dashboard.session.state import opened
 from jarvis.dashboard.widgets.header import page_header
 
-now = opened()
-page_header("Report", ":material/description:", now)
+now = page_header("Report", ":material/description:")
 edits = report_edits.edited(now)
 report_downloads.downloads(now, edits)
 report_downloads.replay_packages(now)

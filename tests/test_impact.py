@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jarvis import impact
-from jarvis.findings import Impact, Priority
+from jarvis.findings import Priority
 
 times_ms = st.floats(0.001, 1e5)
 percents = st.floats(0.01, 100.0)
@@ -176,56 +176,7 @@ def test_saving_less_than_a_launch_costs_is_not_urgent() -> None:
     assert priorities == [Priority.LOW, Priority.CRITICAL]
 
 
-def from_default(found: Impact, target_pct: float) -> Impact:
-    """Return an impact at another target than that of its run."""
-    return impact.at_target(found, target_pct, found_at_pct=impact.TARGET_PCT, **BASES)
-
-
-def test_a_saving_follows_the_target_and_is_as_found_at_the_default() -> None:
-    found = impact.modelled_impact(10.0, 20.0, impact.TARGET_PCT, **BASES)
-    assert from_default(found, impact.TARGET_PCT) == found
-    for target in (50.0, 90.0):
-        moved = from_default(found, target)
-        assert moved == impact.modelled_impact(10.0, 20.0, target, **BASES)
-
-
-def test_a_target_that_is_as_far_as_one_gets_is_not_passed() -> None:
-    found = impact.modelled_impact(10.0, 20.0, 40.0, **BASES)  # 80% is not usual here
-    assert from_default(found, impact.TARGET_PCT).saved_ms.mid == pytest.approx(5.0)
-    assert from_default(found, 95.0).saved_ms.mid == pytest.approx(5.0)
-    assert from_default(found, 25.0).saved_ms.mid == pytest.approx(2.0)
-
-
-def test_a_fused_kernel_stays_as_long_as_the_shortest_at_any_target() -> None:
-    found = impact.fused_impact(
-        10.0, 1.0, 30.0, impact.TARGET_PCT, floor_ms=0.5, shortest_ms=4.0, **BASES
-    )
-    assert found.saved_ms.mid == pytest.approx(6.0)
-    assert from_default(found, 100.0).saved_ms.mid == pytest.approx(6.0)
-    assert from_default(found, 20.0).saved_ms.mid == pytest.approx(5.0)
-
-
-def test_an_upper_bound_follows_no_target() -> None:
-    found = impact.bounded_impact(10.0, 4.0, **BASES)
-    assert from_default(found, 50.0) is found
-
-
 def test_kernels_that_overlap_save_no_more_than_the_wall_time() -> None:
     found = impact.bounded_impact(50.0, 40.0, compute_ms=30.0, total_ms=30.0)
     assert (found.saved_ms.mid, found.saved_ms.high) == (20.0, 30.0)
     assert found.e2e_pct.high == 100.0
-
-
-def test_a_saving_follows_the_target_from_that_of_its_run() -> None:
-    found = impact.modelled_impact(10.0, 20.0, 65.0, **BASES)
-    assert impact.at_target(found, 65.0, found_at_pct=65.0, **BASES) is found
-    for target in (50.0, impact.TARGET_PCT, 90.0):
-        moved = impact.at_target(found, target, found_at_pct=65.0, **BASES)
-        assert moved == impact.modelled_impact(10.0, 20.0, target, **BASES)
-
-
-@pytest.mark.parametrize("own_pct", [50.0, 75.0])
-def test_a_target_of_the_finding_limits_it_whatever_that_of_its_run(own_pct: float) -> None:
-    found = impact.modelled_impact(10.0, 20.0, own_pct, **BASES)
-    moved = impact.at_target(found, 90.0, found_at_pct=65.0, **BASES)
-    assert moved.saved_ms.mid == pytest.approx(found.saved_ms.mid)

@@ -300,16 +300,6 @@ def test_an_interval_is_not_added_up() -> None:
     assert savings.together_ms([found], WHOLE) > 0.0
 
 
-def test_a_projected_saving_stays_within_the_bound() -> None:
-    gain = impact.modelled_impact(40.0, 20.0, impact.TARGET_PCT, **BASES)
-    found = in_steps(finding(1.0, 1).model_copy(update={"impact": gain}))
-    moved = impact.at_target(found, 40.0, found_at_pct=impact.TARGET_PCT, **BASES)
-    assert found.step_ms is not None
-    assert moved.step_ms is not None
-    assert moved.step_ms.high == pytest.approx(10.0)
-    assert moved.gain_ms == pytest.approx(found.gain_ms * 20.0 / 30.0)
-
-
 def test_a_finding_that_makes_the_others_uncertain_comes_first() -> None:
     leading = finding(None, title="incomplete").model_copy(update={"leads": True})
     found = savings.with_step_savings([modelled(9.0, 1), leading], STEP, LONG)

@@ -19,6 +19,7 @@ from jarvis.analyses.checks import without_contradiction
 from jarvis.analyses.claims import claim_operations, top_operations
 from jarvis.analyses.operations import describe, weighted_efficiency
 from jarvis.core.errors import MissingTableError
+from jarvis.core.targets import Targets
 from jarvis.findings import AnalysisResult, Finding, Status
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import Registry
@@ -28,6 +29,8 @@ from jarvis.preconditions import Facts
 from jarvis.schemas.names import C
 from jarvis.simulation.simulation import Simulation
 from jarvis.text.messages import Message, MessageTable
+
+DEFAULT_TARGETS = Targets()
 
 NO_HARDWARE = "Efficiencies are not available: the hardware is not known, so there is no peak."
 NO_MODELS = "Efficiencies are not available: no perf model covers these operations."
@@ -104,13 +107,15 @@ def run_analyses(
     split: SplitOperations,
     *,
     compute_units: int | None = None,
-    target_pct: float = impact.TARGET_PCT,
+    targets: Targets = DEFAULT_TARGETS,
     simulation: Simulation | None = None,
+    described: Mapping[str, pl.DataFrame] | None = None,
 ) -> dict[str, AnalysisOutcome]:
     """Return the outcome of every analysis by key, in the order of ``analyses``.
 
     ``compute_units`` is the number of compute units of the GPU, None if the trace lacks it;
-    ``simulation`` is None if step times cannot be simulated.
+    ``simulation`` is None if step times cannot be simulated. ``described`` are rows of categories
+    with the columns that their analyses added, which do not depend on ``targets``.
     """
     top_uids = frozenset(split.top_operations["operation_uids"].explode().drop_nulls())
     claimed = split.operations.partition_by(C.category, as_dict=True)
@@ -119,11 +124,14 @@ def run_analyses(
     outcomes: dict[str, AnalysisOutcome] = {}
     for key, analysis in analyses.items():
         try:
-            rows = nothing
-            if (key,) in claimed:
-                rows = describe(claimed[(key,)], top_uids, report.hardware)
-            if analysis.classify:
-                rows = analysis.classify(rows, compute_units)
+            rows = (described or {}).get(key)
+            if rows is None:
+                rows = nothing
+                if (key,) in claimed:
+                    rows = describe(claimed[(key,)], top_uids, report.hardware)
+                if analysis.classify:
+                    rows = analysis.classify(rows, compute_units)
+            target_pct = targets.of_category(key)
             outcomes[key] = _run(analysis, report, facts, rows, split.baseline, target_pct)
         except Exception as error:  # isolates analyses from each other
             outcomes[key] = AnalysisOutcome(_failed(analysis, error))
@@ -132,7 +140,7 @@ def run_analyses(
         key: replace(outcome, result=without_removed(outcome.result, results))
         for key, outcome in outcomes.items()
     }
-    worth_fusing = _worth_fusing(report, analyses, outcomes, target_pct)
+    worth_fusing = _worth_fusing(report, analyses, outcomes, targets.pct)
     return {
         key: replace(
             outcome,

@@ -13,6 +13,7 @@ from jarvis.cli.shared import (
     add_json,
     add_option,
     add_run,
+    explained,
     note,
     print_reading,
     print_result,
@@ -47,6 +48,12 @@ def add_export(commands: "Commands[argparse.ArgumentParser]") -> None:
         help="target efficiency of the findings, in percent of the roofline (default: that of the "
         "analysis, which is not changed)",
     )
+    add_option(
+        command,
+        "category_targets",
+        default=None,
+        help=f"{explained('category_targets')} (default: those of the analysis)",
+    )
     only = "for `--format perfetto`: "
     add_flag(
         command,
@@ -77,7 +84,8 @@ def _export(arguments: argparse.Namespace) -> int:
     if chosen.name != FORMAT and (arguments.trace or arguments.change):
         arguments.usage_error(f"--trace and --change apply to --format {FORMAT}")
     root = run_directory(arguments.directory)
-    with opened_at(root, arguments.target_pct) as run, whole(arguments.output) as place:
+    opened = opened_at(root, arguments.target_pct, arguments.category_targets)
+    with opened as run, whole(arguments.output) as place:
         if chosen.name == FORMAT:
             chosen = _for_perfetto(run, arguments.trace, arguments.change)
         chosen.render(run, place)

@@ -14,6 +14,7 @@ from jarvis.cli.shared import (
     add_options,
     add_run,
     check_gpu,
+    explained,
     print_step,
     run_directory,
     warn,
@@ -38,6 +39,12 @@ def add_reproject(commands: "Commands[argparse.ArgumentParser]") -> None:
         help="target efficiency that savings are projected to, in percent of the roofline "
         "(default: that of the analysis); the default GPU is that of the analysis",
     )
+    add_option(
+        command,
+        "category_targets",
+        default=None,
+        help=f"{explained('category_targets')} (default: those of the analysis)",
+    )
     add_flag(command, "output_dir", metavar="DIR", type=Path, required=True, help="new folder")
     add_json(command)
     command.set_defaults(run=_reproject)
@@ -53,6 +60,7 @@ def _reproject(arguments: argparse.Namespace) -> int:
         preset=arguments.preset,
         arch_json=arguments.arch_json,
         target_pct=arguments.target_pct,
+        category_targets=arguments.category_targets,
         output_dir=arguments.output_dir,
         progress=print_step,
     )

@@ -74,6 +74,7 @@ _METAVARS = {
     "model_name": "NAME",
     "reference": "RUN",
     "target_pct": "PERCENT",
+    "category_targets": "CATEGORY=PERCENT,...",
     "extension_file": "FILE",
     "arch_json": "FILE",
 }

@@ -114,6 +114,13 @@ class HardwareFileError(HardwareError):
         super().__init__(f"Hardware entry {entry}: {reason}. Fix the entry and try again.")
 
 
+class TargetsError(JarvisError):
+    """The targets of categories cannot be read."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"Cannot use these targets of categories: {why}.")
+
+
 class RegistrationError(JarvisError):
     """An analysis or a perf model is malformed or registered twice."""
 

@@ -52,6 +52,13 @@ class AnalysisOptions:
             **PERCENTAGE,
         ),
     )
+    category_targets: str = field(
+        default="",
+        metadata=_described(
+            "Targets of categories",
+            "targets of categories with their own, as gemm=70,reduce=60",
+        ),
+    )
 
     @classmethod
     def of(cls, options: "AnalysisOptions", **more: Any) -> Self:

@@ -62,7 +62,7 @@ def tab_title(page: str, analysis_id: str | None, catalog: Catalog) -> str:
 
 def draw(body: Callable[[], None], url_path: str, catalog: Catalog) -> None:
     """Draw a page and the sidebar; an exception is shown as an error message."""
-    links.begin_page()
+    links.begin_page(url_path)
     show_removal_notice()
     with st.sidebar:
         jobs_slot = st.container()

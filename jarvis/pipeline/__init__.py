@@ -9,7 +9,7 @@ from jarvis.pipeline.inputs import (
     read_arch_json,
     reprojected_options,
 )
-from jarvis.pipeline.reprojection import opened_at, reproject
+from jarvis.pipeline.reprojection import at_targets, has_fixed_findings, opened_at, reproject
 from jarvis.pipeline.simulated_steps import WhatIf, simulated, what_if
 from jarvis.pipeline.steps import REPROJECTION_STEPS, STEPS, Progress, Step
 
@@ -20,11 +20,13 @@ __all__ = [
     "Step",
     "WhatIf",
     "analyze",
+    "at_targets",
     "choose_hardware",
     "chosen_options",
     "compare",
     "generate_report",
     "gpu_properties",
+    "has_fixed_findings",
     "opened_at",
     "read_arch_json",
     "read_info",

@@ -1,5 +1,6 @@
 """From a report to a run directory: analyses, comparison, reports, files."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,6 +11,8 @@ from jarvis.comparison import compare as compare_sides
 from jarvis.core.errors import NotSimulatedError
 from jarvis.core.output import limited_output
 from jarvis.core.product import product_version
+from jarvis.core.targets import Targets
+from jarvis.findings import AnalysisResult
 from jarvis.perf_report import Totals
 from jarvis.pipeline.inputs import AnalysisInput, compute_units
 from jarvis.pipeline.steps import Progress, step
@@ -55,11 +58,11 @@ def write_analysis(
         identifier: Id of the analysis, by default ``analysis_id`` of the trace and the options.
     """
     report, analyses, steps = source.report, source.extensions.analyses.analyses, source.steps
-    first = len(steps) - 4
+    first, targets = len(steps) - 4, Targets.parse(options.target_pct, options.category_targets)
     with step(first, progress, steps):
         split = split_operations(report, analyses)
         simulation = _simulation(source, split)
-        timed = with_step_times(split.operations, simulation, options.target_pct)
+        timed = with_step_times(split.operations, simulation, targets)
         split = replace(split, operations=timed)
     with step(first + 1, progress, steps):
         units = compute_units(source.info, report.hardware)
@@ -68,7 +71,7 @@ def write_analysis(
             analyses,
             split,
             compute_units=units,
-            target_pct=options.target_pct,
+            targets=targets,
             simulation=simulation,
         )
     read_bytes = source.info.json_bytes or source.info.size_bytes
@@ -118,6 +121,7 @@ def _run(
     identifier: str,
 ) -> Run:
     report, info = source.report, source.info
+    results = {key: outcome.result for key, outcome in outcomes.items()}
     classified = {key: o.operations for key, o in outcomes.items() if o.operations is not None}
     # A run of an earlier release has not every table.
     present = frozenset(report.table_names())
@@ -141,7 +145,7 @@ def _run(
         top_operations=tuple(
             TopOperation(**row) for row in split.top_operations.iter_rows(named=True)
         ),
-        categories=tuple(_summary(outcome) for outcome in outcomes.values()),
+        categories=tuple(_summary(outcome.result) for outcome in outcomes.values()),
         perf_model_failures=tuple(
             PerfModelFailure(**row) for row in tables["perf_model_failures"].iter_rows(named=True)
         ),
@@ -153,18 +157,29 @@ def _run(
         tables=tuple(tables),
         absent_tables=dict(report.absent_tables),
         simulation=source.simulation,
-        top_finding=_top_finding(outcomes, report.totals),
+        top_finding=_top_finding(results, report.totals),
     )
     return Run(
         manifest=manifest,
-        results={key: outcome.result for key, outcome in outcomes.items()},
+        results=results,
         tables=tables,
         paths_by_category=source.call_paths(classified),
     )
 
 
-def _top_finding(outcomes: dict[str, AnalysisOutcome], totals: Totals) -> TopFinding | None:
-    found = (finding for outcome in outcomes.values() for finding in outcome.result.findings)
+def with_results(run: Run, results: Mapping[str, AnalysisResult], options: Options) -> Run:
+    """Return a stored run with other results, of other targets in its options."""
+    changed = {
+        "options": options,
+        "categories": tuple(map(_summary, results.values())),
+        "top_finding": _top_finding(results, run.manifest.totals),
+    }
+    manifest = run.manifest.model_copy(update=changed)
+    return replace(run, manifest=manifest, results=results, stored=run)
+
+
+def _top_finding(results: Mapping[str, AnalysisResult], totals: Totals) -> TopFinding | None:
+    found = (finding for result in results.values() for finding in result.findings)
     first = next(iter(ranked(found, totals)), None)
     if first is None:
         return None
@@ -176,8 +191,7 @@ def _top_finding(outcomes: dict[str, AnalysisOutcome], totals: Totals) -> TopFin
     )
 
 
-def _summary(outcome: AnalysisOutcome) -> CategorySummary:
-    result = outcome.result
+def _summary(result: AnalysisResult) -> CategorySummary:
     return CategorySummary(
         key=result.key,
         title=result.title,

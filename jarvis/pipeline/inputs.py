@@ -7,8 +7,10 @@ from typing import ClassVar, Protocol
 
 import polars as pl
 
+from jarvis.analyses import load_analyses
 from jarvis.core.errors import HardwareFileError, NotReprojectableError, UnknownHardwareError
 from jarvis.core.request import AnalysisRequest
+from jarvis.core.targets import Targets
 from jarvis.extensions import Extensions, content_sha256
 from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.perf_report import CallPath
@@ -46,8 +48,12 @@ def chosen_options(request: AnalysisRequest, figures_sha256: str | None = None) 
 
     Raises:
         ValueError: The target is not a percentage above 0.
+        TargetsError: The targets of categories cannot be read, or one names an unknown category.
     """
     extension, arch = request.extension_file, request.arch_json
+    targets = Targets.parse(request.target_pct, request.category_targets)
+    if extension is None:
+        targets.check([a.key for a in load_analyses().values() if a.tier == "compute"])
     return Options.of(
         request,
         extension_file=None if extension is None else extension.name,
@@ -142,10 +148,11 @@ def reprojected_options(
     arch_json: Path | None = None,
     figures_sha256: str | None = None,
     target_pct: float | None = None,
+    category_targets: str | None = None,
 ) -> Options:
-    """Return the options of a run with other hardware, or with another target.
+    """Return the options of a run with other hardware, or with other targets.
 
-    A target alone leaves the hardware unchanged; without a target that of the run applies.
+    Targets alone leave the hardware unchanged; without them those of the run apply.
     ``figures_sha256`` as in ``chosen_options``.
 
     Raises:
@@ -162,23 +169,30 @@ def reprojected_options(
     if missing := [name for name in NEEDED if name not in manifest.tables]:
         raise NotReprojectableError(f"an older version made it, without {' and '.join(missing)}")
     target = manifest.options.target_pct if target_pct is None else target_pct
-    if is_target_only(platform, preset, arch_json, target_pct):
-        return replace(manifest.options, target_pct=target)
+    own = manifest.options.category_targets if category_targets is None else category_targets
+    if is_target_only(platform, preset, arch_json, target_pct, category_targets):
+        return replace(manifest.options, target_pct=target, category_targets=own)
     request = AnalysisRequest.of(
         manifest.options,
         platform=platform,
         preset=preset,
         arch_json=arch_json,
         target_pct=target,
+        category_targets=own,
     )
     return chosen_options(request, figures_sha256)
 
 
 def is_target_only(
-    platform: str | None, preset: str | None, arch_json: Path | None, target_pct: float | None
+    platform: str | None,
+    preset: str | None,
+    arch_json: Path | None,
+    target_pct: float | None,
+    category_targets: str | None,
 ) -> bool:
-    """Return whether only the target of a run changes, not its hardware."""
-    return target_pct is not None and platform is None and preset is None and arch_json is None
+    """Return whether only targets of a run change, not its hardware."""
+    has_targets = target_pct is not None or category_targets is not None
+    return has_targets and platform is None and preset is None and arch_json is None
 
 
 Paths = Mapping[str, Mapping[int, CallPath]]

@@ -1,19 +1,29 @@
 """Re-project a stored run onto other hardware or another target, without its trace."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import polars as pl
+
+from jarvis.analyses import load_analyses
+from jarvis.analyses.baseline import measure_baseline
+from jarvis.analyses.runner import SplitOperations, run_analyses
 from jarvis.core.extension_log import Log
+from jarvis.core.product import product_version
+from jarvis.core.targets import Targets
 from jarvis.extensions import load_extensions
+from jarvis.findings import Status
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import Registry
-from jarvis.pipeline.assembly import write_analysis
+from jarvis.perf_report import Totals
+from jarvis.pipeline.assembly import with_results, write_analysis
 from jarvis.pipeline.inputs import (
     StoredInput,
     choose_hardware,
+    compute_units,
     is_target_only,
     read_arch_json,
     reprojected_options,
@@ -36,6 +46,7 @@ def reproject(
     arch_json: Path | None = None,
     figures_sha256: str | None = None,
     target_pct: float | None = None,
+    category_targets: str | None = None,
     output_dir: Path | str,
     identifier: str | None = None,
     progress: Progress | None = None,
@@ -43,7 +54,7 @@ def reproject(
     """Re-project a stored run onto other hardware and write it as a new run.
 
     The trace is not read: the result equals that of ``analyze`` with these choices and the run's
-    other options. ``target_pct`` alone leaves the hardware unchanged; ``figures_sha256`` as in
+    other options. Targets alone leave the hardware unchanged; ``figures_sha256`` as in
     ``chosen_options``, ``identifier`` as in ``analyze``.
 
     Raises:
@@ -51,18 +62,19 @@ def reproject(
         RunError: ``run_dir`` is no run or cannot be re-projected.
         OutputFolderError: ``output_dir`` has other content.
         ValueError: The target is not a percentage above 0.
+        TargetsError: The targets of categories cannot be used.
     """
     root = Path(output_dir)
     given = None if arch_json is None else read_arch_json(arch_json)
     with step(0, progress, REPROJECTION_STEPS):
         stored = Run.load(run_dir)
         options = reprojected_options(
-            stored, platform, preset, arch_json, figures_sha256, target_pct
+            stored, platform, preset, arch_json, figures_sha256, target_pct, category_targets
         )
         compared_with = open_reference(options.reference) if options.reference else None
     manifest = stored.manifest
     with step(1, progress, REPROJECTION_STEPS):
-        if is_target_only(platform, preset, arch_json, target_pct):
+        if is_target_only(platform, preset, arch_json, target_pct, category_targets):
             hardware, warning = manifest.hardware, manifest.platform_warning
         else:
             hardware, warning = choose_hardware(manifest.trace, platform, preset, given)
@@ -75,9 +87,10 @@ def reproject(
 
 
 @contextmanager
-def opened_at(run_dir: Path | str, target_pct: float | None) -> Iterator[Run]:
-    """Open a stored run, with its findings at another target if ``target_pct`` differs from its
-    own.
+def opened_at(
+    run_dir: Path | str, target_pct: float | None, category_targets: str | None = None
+) -> Iterator[Run]:
+    """Open a stored run, with its findings at other targets if they differ from its own.
 
     The stored run is not changed: the re-projected one is in a temporary folder that is removed
     after the block.
@@ -85,13 +98,85 @@ def opened_at(run_dir: Path | str, target_pct: float | None) -> Iterator[Run]:
     Raises:
         RunError: As in ``reproject``.
         ValueError: The target is not a percentage above 0.
+        TargetsError: The targets of categories cannot be used.
     """
     run = Run.load(run_dir)
-    if target_pct is None or target_pct == run.target_pct:
+    pct = run.target_pct if target_pct is None else target_pct
+    own = run.targets.own_text if category_targets is None else category_targets
+    if Targets.parse(pct, own) == run.targets:
         yield run
         return
     with TemporaryDirectory() as folder:
-        yield reproject(run_dir, target_pct=target_pct, output_dir=Path(folder) / "run")
+        root = Path(folder) / "run"
+        yield reproject(run_dir, target_pct=pct, category_targets=own, output_dir=root)
+
+
+def has_fixed_findings(run: Run) -> bool:
+    """Return whether the findings of a run keep their targets, as another release made them."""
+    return run.manifest.jarvis_version != product_version()
+
+
+def at_targets(run: Run, targets: Targets) -> Run:
+    """Return a stored run with its findings at other targets; itself if those are its own.
+
+    The findings equal those of ``reproject``; nothing is written. Analyses that failed or whose
+    code is not installed keep their findings.
+
+    Raises:
+        ValueError: Another release made the findings, which stay as they are.
+    """
+    if targets == run.targets:
+        return run
+    if has_fixed_findings(run):
+        raise ValueError("another release made the findings of this run")
+    options = replace(
+        run.manifest.options, target_pct=targets.pct, category_targets=targets.own_text
+    )
+    analyses, manifest = load_analyses(), run.manifest
+    made = {
+        key: analyses[key]
+        for key, result in run.results.items()
+        if key in analyses and result.status is not Status.ERROR
+    }
+    operations = run.table("operations")
+    outcomes = run_analyses(
+        _OwnTables(run, load_extensions().registry),
+        made,
+        SplitOperations(operations, run.table("top_operations"), measure_baseline(operations)),
+        compute_units=compute_units(manifest.trace, manifest.hardware),
+        targets=targets,
+        simulation=run.simulation_if_any,
+        described={
+            key: run.category_operations(key)
+            for key, analysis in made.items()
+            if analysis.tier == "compute"
+        },
+    )
+    results = {key: outcome.result for key, outcome in outcomes.items()}
+    return with_results(run, {**run.results, **results}, options)
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnTables:
+    """The tables of a run as the input of its analyses."""
+
+    run: Run
+    registry: Registry
+
+    @property
+    def totals(self) -> Totals:
+        return self.run.manifest.totals
+
+    @property
+    def hardware(self) -> HardwareSpec | None:
+        return self.run.manifest.hardware
+
+    @property
+    def absent_tables(self) -> Mapping[str, str]:
+        return self.run.manifest.absent_tables
+
+    def table(self, name: str) -> pl.DataFrame:
+        return self.run.table(name)
 
 
 def _stored_report(

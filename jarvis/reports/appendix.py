@@ -1,8 +1,10 @@
 """The appendices of the reports: input, assumptions and rules."""
 
 from jarvis import impact
+from jarvis.core.targets import Targets
 from jarvis.hardware import HardwareSpec
 from jarvis.reports import sections
+from jarvis.reports.figures import target_words
 from jarvis.run import Run
 from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, tb_per_s, tflops_per_s
@@ -54,9 +56,10 @@ def peaks(hardware: HardwareSpec) -> Markdown:
     )
 
 
-def methodology(hardware: HardwareSpec | None, target_pct: float) -> list[str]:
-    """Yield formulas, scales and thresholds behind the numbers of a run with this target."""
-    by_default = "by default " if target_pct == impact.TARGET_PCT else ""
+def methodology(run: Run) -> list[str]:
+    """Return formulas, scales and thresholds behind the numbers of a run."""
+    hardware, target = run.manifest.hardware, target_words(run)
+    by_default = "by default " if run.targets == Targets() else ""
     lines = [
         "Efficiency is roofline time / GPU busy time; roofline time is the longer of FLOPs / "
         "compute peak of the operation's precision and bytes / bandwidth peak.",
@@ -76,7 +79,7 @@ def methodology(hardware: HardwareSpec | None, target_pct: float) -> list[str]:
         "Projected time at a target efficiency is time x efficiency / target; compute improvement "
         "is the saving / compute time, the improvement of the GPU window the saving / its length.",
         "Ranges from a perf model extend from half of the way to the target "
-        f"({by_default}{target_pct:g}% of the roofline) to the full roofline; an upper bound is "
+        f"({by_default}{target} of the roofline) to the full roofline; an upper bound is "
         "time in the trace that a change can remove at most.",
         "The time of a category includes copies and communication by its operators, its share of "
         "compute does not.",

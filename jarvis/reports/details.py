@@ -44,9 +44,9 @@ PROJECTION_COLUMNS = (
 class Details:
     """A recommendation with its rows (none outside the compute tier).
 
-    ``target_pct`` is the target of the run. ``operators`` are those of the rows that it shares with
-    categories, most time first; ``overlapping`` the other recommendations that would save the same
-    time.
+    ``target_pct`` is the target of its category. ``operators`` are those of the rows that it shares
+    with categories, most time first; ``overlapping`` the other recommendations that would save the
+    same time.
     """
 
     recommendation: Recommendation
@@ -223,7 +223,7 @@ def details_of(run: Run) -> list[Details]:
             if recommendation.result.tier == "compute"
             else None,
             run.manifest.totals,
-            run.target_pct,
+            run.targets.of_category(recommendation.result.key),
             sections.operator_names(run, recommendation.finding.shared_uids),
             tuple(
                 other

@@ -15,6 +15,7 @@ from jarvis.perf_report.timeline.host_spans import KERNEL_LOADING
 from jarvis.reports import appendix, sections, summary
 from jarvis.reports.details import Details, details_of
 from jarvis.reports.edits import UNEDITED, Edits
+from jarvis.reports.figures import target_words
 from jarvis.reports.gaps import warnings_of
 from jarvis.reports.health import health_of
 from jarvis.reports.messages import MESSAGES
@@ -76,7 +77,7 @@ BASIS = (
     "{order}{words}{target}{stacks}{recomputed} Savings of the same time do not add up. Action A "
     "may change the model; action B does not change its code."
 )
-TARGET = " Operations that are modeled have a target of {pct:g}% of the roofline{usual}."
+TARGET = " Operations that are modeled have a target of {target} of the roofline{usual}."
 USUAL = ", or the usual one that a card names"
 WORDS = " Priorities also weigh shares of compute and efficiency."
 RECOMPUTED = " Activation checkpointing computes {time} of kernels again in the backward pass."
@@ -104,12 +105,13 @@ def _basis(run: Run, details: list[Details]) -> str:
     gains = (each.finding.impact for each in details)
     targets = {gain.target_pct for gain in gains if gain is not None} - {None}
     shown = (d.finding.impact for d in details[:MAX_ROWS] if d.finding.priority is not Priority.LOW)
-    own = {gain.target_pct for gain in shown if gain is not None} - {None, run.target_pct}
+    own = {gain.target_pct for gain in shown if gain is not None} - {None, *run.targets.all}
+    aim = TARGET.format(target=target_words(run), usual=USUAL if own else "") if targets else ""
     words, ns = [each.finding.priority.rank for each in details], _recomputed_ns(run)
     return BASIS.format(
         order=order,
         words=WORDS if words != sorted(words) else "",
-        target=TARGET.format(pct=run.target_pct, usual=USUAL if own else "") if targets else "",
+        target=aim,
         stacks=STACKS if _is_lengthened(run, details) else "",
         recomputed=RECOMPUTED.format(time=milliseconds(ns / 1e6)) if ns else "",
     )

@@ -12,7 +12,7 @@ from jarvis.reports.ranking import Recommendation
 from jarvis.run import Run
 from jarvis.savings import added_savings
 from jarvis.schemas.names import C
-from jarvis.text.format import MINUS, milliseconds, percent
+from jarvis.text.format import MINUS, listed, milliseconds, percent
 from jarvis.text.messages import to_text
 
 
@@ -121,14 +121,22 @@ def gpu_time_parts(totals: Totals) -> pl.DataFrame:
     )
 
 
-def category_times(run: Run, target_pct: float) -> pl.DataFrame:
+def target_words(run: Run) -> str:
+    """Return the target efficiency, with those of categories that have their own."""
+    titles = {key: result.title for key, result in run.results.items()}
+    own = [f"{titles[key]} {pct:g}%" for key, pct in run.targets.own if key in titles]
+    return f"{run.target_pct:g}%{f' ({listed(own, len(own))})' if own else ''}"
+
+
+def category_times(run: Run) -> pl.DataFrame:
     """Return ``title, gpu_time_ms, saved_ms, is_judged`` of each category, most time first."""
     titles = {
         key: result.title
         for key, result in run.results.items()
         if result.tier == "compute" and result.status is not Status.NO_DATA
     }
-    operations = run.table("operations").with_columns(impact.saved_us(target_pct).alias(C.saved_us))
+    target = impact.target_of_rows(run.targets)
+    operations = run.table("operations").with_columns(impact.saved_us(target).alias(C.saved_us))
     return (
         operations.group_by(C.category)
         .agg(

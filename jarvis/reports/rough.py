@@ -167,7 +167,7 @@ def rough_markdown(run: Run) -> str:
         trace_line=sections.trace_line(run),
         hardware_line=sections.hardware_line(manifest.hardware),
         peaks=appendix.peaks(manifest.hardware) if manifest.hardware else None,
-        methodology=appendix.methodology(manifest.hardware, run.target_pct),
+        methodology=appendix.methodology(run),
         platform_warning=manifest.platform_warning,
         health_line=health_line(health),
         health=health_table(health),
@@ -226,6 +226,8 @@ def _analyze_command(run: Run) -> Markdown:
         words += ["--extension-file", extension]
     if run.target_pct != TARGET_PCT:
         words += ["--target-pct", f"{run.target_pct:g}"]
+    if own := run.targets.own_text:
+        words += ["--category-targets", own]
     return block(one_line(shlex.join([*words, "--output-dir", "."])), "sh")
 
 

@@ -21,6 +21,7 @@ from jarvis.core.errors import (
     RunVersionError,
     UnknownReferenceError,
 )
+from jarvis.core.targets import Targets
 from jarvis.core.workspace import SCHEMA_VERSION, RunPaths, analyses_dir
 from jarvis.findings import AnalysisResult
 from jarvis.perf_report import CallPath
@@ -95,7 +96,7 @@ class Run:
     """One analyzed trace. Immutable: changed tables require a new instance.
 
     ``results`` are the analyses' by key, in page order; ``root`` is the run directory that it was
-    loaded from.
+    loaded from. A run whose findings were computed again at other targets has its ``stored`` run.
     """
 
     manifest: Manifest
@@ -103,6 +104,7 @@ class Run:
     tables: Mapping[str, pl.DataFrame]
     paths_by_category: Mapping[str, Mapping[int, CallPath]]
     root: Path | None = None
+    stored: Self | None = None
 
     @classmethod
     def load(cls, root: Path | str) -> Self:
@@ -127,8 +129,15 @@ class Run:
 
     @property
     def target_pct(self) -> float:
-        """Return the target efficiency of the run's savings, in percent of the roofline."""
+        """Return the target efficiency of the run's savings, in percent of the roofline; that of
+        categories with their own is in ``targets``."""
         return self.manifest.options.target_pct
+
+    @cached_property
+    def targets(self) -> Targets:
+        """The target efficiencies of the run and of its categories."""
+        options = self.manifest.options
+        return Targets.parse(options.target_pct, options.category_targets)
 
     @cached_property
     def analyses(self) -> Mapping[str, Analysis]:
@@ -176,6 +185,8 @@ class Run:
         Raises:
             NotSimulatedError: Step times of this run cannot be simulated.
         """
+        if self.stored is not None:
+            return self.stored.simulation
         return Simulation.of(self.tables, self.manifest.simulation)
 
     @cached_property

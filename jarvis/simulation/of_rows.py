@@ -5,6 +5,7 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.changes import Work
+from jarvis.core.targets import Targets
 from jarvis.schemas.names import C
 from jarvis.simulation.changed_weights import at_target
 from jarvis.simulation.edges import Kind
@@ -17,14 +18,18 @@ NEGLIGIBLE_PCT = 0.02
 
 
 def with_step_times(
-    operations: pl.DataFrame, simulation: Simulation | None, target_pct: float
+    operations: pl.DataFrame, simulation: Simulation | None, targets: Targets
 ) -> pl.DataFrame:
     """Return operations with ``saved_step_us`` and ``path_us``, empty without a simulation."""
     bare = operations.drop(C.saved_step_us, C.path_us, strict=False)
     if simulation is None:
         empty = (pl.lit(None, pl.Float64).alias(name) for name in (C.saved_step_us, C.path_us))
         return bare.with_columns(empty)
-    saved = step_savings_us(bare, simulation, target_pct)
+    saved = step_savings_us(bare, simulation, targets.pct)
+    for key, target_pct in targets.own:
+        is_own = bare[C.category] == key
+        own = step_savings_us(bare.filter(is_own), simulation, target_pct)
+        saved = saved.scatter(is_own.arg_true(), own)
     return bare.with_columns(saved, _path_us(bare, simulation))
 
 

@@ -20,6 +20,9 @@ SECONDS = 30
 
 Draw = Callable[..., AppTest]
 
+SHARED = {"target": "80", "below": "40"}
+"""What the link of every page of an analysis has."""
+
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:

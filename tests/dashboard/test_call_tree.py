@@ -14,7 +14,7 @@ from jarvis.run.call_tree import CallTree, call_tree
 from jarvis.server.submission import Submission, submit
 from jarvis.text.format import milliseconds
 from tests.builders import TraceBuilder, trace
-from tests.dashboard.conftest import Draw
+from tests.dashboard.conftest import SHARED, Draw
 
 
 def analyzed(home: Path, folder: Path, builder: TraceBuilder) -> str:
@@ -88,7 +88,7 @@ def test_every_control_comes_from_the_link_and_goes_into_it(
     assert page.session_state["call_tree_view"] == "modules"
     assert page.number_input(key="call_tree_levels").value == 7
     assert metric(page, "GPU time") == milliseconds(tree.row(module(tree))["gpu_ms"])
-    assert copied_link(page) == given
+    assert copied_link(page) == given | SHARED
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission, submit
 from jarvis.text.format import milliseconds
 from tests.builders import trace
-from tests.dashboard.conftest import Draw
+from tests.dashboard.conftest import SHARED, Draw
 from tests.dashboard.inline_jobs import do_jobs_at_once
 
 BIG, MM = [[8192, 8192], [8192, 8192]], [[4096, 4096], [4096, 4096]]
@@ -145,6 +145,7 @@ def test_without_a_reference_the_analysis_most_alike_is_suggested(
     page = filed("compare", analysis=target)
     assert link(page) == {
         "analysis": target,
+        **SHARED,
         "reference": reference,
         "compare_tolerance": "20",
         "compare_category": "all",

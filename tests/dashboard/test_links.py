@@ -28,14 +28,16 @@ def test_every_control_of_a_category_page_comes_from_the_link(registered: Draw, 
         key,
         **{
             f"{key}_target": "63",
-            f"{key}_below": "27",
+            "target": "71",
+            "below": "27",
             f"{key}_bound": "memory",
             f"{key}_min": "0.5",
             f"{key}_search": "a",
         },
     )
     assert page.slider(key=f"{key}_target").value == 63
-    assert page.slider(key=f"{key}_below").value == 27
+    assert page.slider(key="target").value == 71
+    assert page.slider(key="below").value == 27
     assert page.session_state[f"{key}_bound"] == "memory"
     assert page.number_input(key=f"{key}_min").value == 0.5
     assert page.text_input(key=f"{key}_search").value == "a"
@@ -45,8 +47,8 @@ def test_every_control_of_a_category_page_comes_from_the_link(registered: Draw, 
 def test_the_copied_link_writes_defaults_out(registered: Draw, sample_id: str) -> None:
     assert copied_link(registered("gemm")) == {
         "analysis": [sample_id],
-        "gemm_target": ["80"],
-        "gemm_below": ["40"],
+        "target": ["80"],
+        "below": ["40"],
         "gemm_bound": ["all"],
         "gemm_min": ["0.0"],
         "gemm_sort": ["kernel_time_us"],
@@ -56,7 +58,7 @@ def test_the_copied_link_writes_defaults_out(registered: Draw, sample_id: str) -
 
 def test_a_copied_link_opens_the_page_that_it_was_copied_from(registered: Draw) -> None:
     page = registered("gemm", gemm_target="63", gemm_search="mm")
-    page.slider(key="gemm_below").set_value(33).run()
+    page.slider(key="below").set_value(33).run()
     link = {name: value[0] for name, value in copied_link(page).items()}
     again = registered("gemm", **link)
     assert copied_link(again) == copied_link(page)
@@ -68,7 +70,8 @@ def test_a_copied_link_opens_the_page_that_it_was_copied_from(registered: Draw) 
     [
         ("gemm_target", "500"),
         ("gemm_target", "abc"),
-        ("gemm_below", "-3"),
+        ("target", "-3"),
+        ("below", "-3"),
         ("gemm_bound", "network"),
         ("gemm_min", "lots"),
         ("gemm_op", "424242424242"),
@@ -90,6 +93,8 @@ def test_pages_of_their_own_keep_their_controls_in_the_link(filed: Draw, sample_
     page = filed("report", analysis=sample_id, report_view="findings", report_category="gemm")
     assert copied_link(page) == {
         "analysis": [sample_id],
+        "target": ["80"],
+        "below": ["40"],
         "report_view": ["findings"],
         "report_category": ["gemm"],
     }

@@ -127,7 +127,7 @@ def test_a_selection_stays_under_filters_orders_and_pages_that_leave_the_row(
     assert selected_places(page) == [1]
     page.selectbox(key="gemm_sort").set_value("operation_count").run()
     assert linked(page) == uid
-    page.slider(key="gemm_target").set_value(55).run()
+    page.slider(key="target").set_value(55).run()
     assert linked(page) == uid
     assert any("target_pct" in d.value.columns for d in page.dataframe)
     page.button_group(key="gemm_bound").set_value("compute").run()

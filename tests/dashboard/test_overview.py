@@ -8,8 +8,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from jarvis import impact, savings
-from jarvis.dashboard.pages.overview.page import projected_savings
-from jarvis.dashboard.widgets.projection import reprojected
+from jarvis.core.targets import Targets
+from jarvis.dashboard.pages.overview.page import savings_of
+from jarvis.pipeline import at_targets
 from jarvis.reports.account import account_of, title
 from jarvis.reports.details import details_of
 from jarvis.reports.figures import total_ms, waterfall_rows
@@ -31,39 +32,30 @@ def test_the_saving_of_the_card_is_that_of_the_waterfall_and_of_the_findings(
     filed: Draw, sample_id: str, sample_run: Run
 ) -> None:
     totals = sample_run.manifest.totals
-    findings = [f for result in sample_run.results.values() for f in result.findings]
     for target in (80, 60):
-        moved = [
-            f.model_copy(update={"impact": reprojected(f, target, sample_run)}) for f in findings
-        ]
-        expected = savings.together_ms(moved, totals, sample_run.simulation)
-        found = projected_savings(sample_run, target)
-        assert total_ms(found) == pytest.approx(expected)
-        page = filed("overview", analysis=sample_id, overview_target=str(target))
+        run = at_targets(sample_run, Targets(target))
+        findings = [f for result in run.results.values() for f in result.findings]
+        expected = savings.together_ms(findings, totals, run.simulation)
+        assert total_ms(savings_of(run)) == pytest.approx(expected)
+        page = filed("overview", analysis=sample_id, target=str(target))
         assert metric(page, "Saving") == milliseconds(expected)
         left = milliseconds(savings.whole_ms(totals) - expected)
         assert any(f"could become {left}**" in m.value for m in page.markdown)
-    assert savings.together_ms(findings, totals, sample_run.simulation) == pytest.approx(
-        total_ms(projected_savings(sample_run, impact.TARGET_PCT))
-    )
 
 
-def test_the_verdict_is_that_of_the_report_and_leaves_out_figures_of_another_target(
-    filed: Draw, sample_id: str, sample_run: Run
+@pytest.mark.parametrize("target", [80, 30])
+def test_the_verdict_is_that_of_the_report_at_the_target(
+    filed: Draw, sample_id: str, sample_run: Run, target: int
 ) -> None:
-    step, first = first_sentences(sample_run, details_of(sample_run))
-    whole = paragraph(sample_run, details_of(sample_run))
-    assert whole.startswith(f"{step} {first}")
-    said = {
-        target: [m.value for m in filed("overview", analysis=sample_id, **given).markdown]
-        for target, given in ((80, {}), (60, {"overview_target": "60"}))
-    }
-    assert prose(f"{step} {first}") in said[80]
-    assert prose(step) in said[60]
+    run = at_targets(sample_run, Targets(target))
+    step, first = first_sentences(run, details_of(run))
+    assert paragraph(run, details_of(run)).startswith(f"{step} {first}")
+    page = filed("overview", analysis=sample_id, target=str(target))
+    assert prose(f"{step} {first}") in [m.value for m in page.markdown]
 
 
 def test_the_bars_of_the_waterfall_follow_each_other(sample_run: Run) -> None:
-    found = projected_savings(sample_run, 80)
+    found = savings_of(sample_run)
     assert len(found) > 8
     rows = waterfall_rows(sample_run.manifest.totals.total_time_ms, found, "the step")
     assert rows["label"].n_unique() == rows.height
@@ -85,7 +77,7 @@ def test_savings_together_are_no_more_than_the_time(sample_run: Run) -> None:
         sample_run,
         manifest=sample_run.manifest.model_copy(update={"totals": short, "simulation": None}),
     )
-    assert total_ms(projected_savings(run, 80)) == pytest.approx(3.0)
+    assert total_ms(savings_of(run)) == pytest.approx(3.0)
 
 
 def test_the_bars_of_categories_add_up_the_saving_of_all_operations(
@@ -93,7 +85,7 @@ def test_the_bars_of_categories_add_up_the_saving_of_all_operations(
 ) -> None:
     operations = sample_run.table("operations")
     saved = float(operations.select(saved=impact.saved_us(70))["saved"].sum()) / 1000
-    page = filed("overview", analysis=sample_id, overview_target="70")
+    page = filed("overview", analysis=sample_id, target="70")
     words = f"at 70% of the roofline all categories would save kernel time of {milliseconds(saved)}"
     assert any(words in m.value for m in page.markdown)
     times = operations.group_by("category").agg(pl.col("kernel_time_us").sum())

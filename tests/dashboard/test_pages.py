@@ -11,8 +11,10 @@ from streamlit.testing.v1.element_tree import Dataframe
 
 from jarvis import impact
 from jarvis.analyses import load_analyses
+from jarvis.core.targets import Targets
 from jarvis.core.workspace import RunPaths
 from jarvis.findings import Finding, Status
+from jarvis.pipeline import at_targets
 from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
 from jarvis.server.submission import Submission, submit
@@ -104,7 +106,7 @@ def test_the_saving_follows_the_slider_and_the_formula(registered: Draw, sample_
     rows = sample_run.category_operations("gemm")
     page = registered("gemm")
     for target in (60, 95):
-        page.slider(key="gemm_target").set_value(target).run()
+        page.slider(key="target").set_value(target).run()
         saved_ms = float(rows.select(saved=impact.saved_us(target))["saved"].sum()) / 1000
         assert metric(page, f"Kernel time saved at {target}%") == milliseconds(saved_ms)
 
@@ -112,7 +114,7 @@ def test_the_saving_follows_the_slider_and_the_formula(registered: Draw, sample_
 def test_the_highlight_changes_count_and_badges(registered: Draw, sample_run: Run) -> None:
     rows = sample_run.category_operations("gemm")
     for below in (10, 70):
-        page = registered("gemm", gemm_below=str(below))
+        page = registered("gemm", below=str(below))
         poor = rows.filter(pl.col("pct_roofline") < below).height
         assert poor > 0
         assert metric(page, f"Below {below}%") == str(poor)
@@ -205,15 +207,15 @@ def test_the_note_on_the_numbers_is_drawn_when_it_is_opened(registered: Draw) ->
 def test_the_overview_ranks_all_findings_and_links_to_page_and_row(
     filed: Draw, sample_id: str, sample_run: Run
 ) -> None:
-    page = filed("overview", analysis=sample_id, overview_target="70")
+    page = filed("overview", analysis=sample_id, target="70")
     table = next(d.value for d in page.dataframe if "open" in d.value.columns)
-    ranked = recommendations(sample_run)
+    ranked = recommendations(at_targets(sample_run, Targets(70.0)))
     assert table["rank"].to_list() == [r.label for r in ranked]
     first = next(r for r in ranked if r.result.tier == "compute" and r.finding.operations)
     link = table["open"].to_list()[first.number - 1]
     key = first.result.key
     uid = first.finding.operations[0].uid
-    assert link == f"{key}?analysis={sample_id}&{key}_target=70&{key}_op={uid}"
+    assert link == f"{key}?analysis={sample_id}&target=70&{key}_op={uid}"
 
 
 @pytest.mark.parametrize("view", ["fair", "rough"])

@@ -17,7 +17,6 @@ from streamlit.testing.v1 import AppTest
 from jarvis.analyses import load_analyses
 from jarvis.core.workspace import resource
 from jarvis.dashboard.pages.compare.sides import REFERENCE
-from jarvis.dashboard.session import links
 from jarvis.dashboard.session.links import ANALYSIS, current_name
 from jarvis.run import Run
 from jarvis.server.storage.catalog import analysis_root
@@ -97,15 +96,16 @@ def test_a_link_of_a_release_sets_what_it_set_then(
         assert set(now) == set(asked), HOW_TO_STORE
 
 
-def test_a_parameter_that_was_renamed_still_sets_its_control(
-    filed: Draw, analysis: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(links, "RENAMED", {"overview_goal": "overview_target"})
-    page = filed("overview", **{ANALYSIS: analysis, "overview_goal": "55"})
-    assert page.slider(key="overview_target").value == 55
-    assert copied(page) == {ANALYSIS: analysis, "overview_target": "55"} | {
-        name: value for name, value in copied(page).items() if name == "overview_definition"
-    }
+def test_a_parameter_that_was_renamed_still_sets_its_control(filed: Draw, analysis: str) -> None:
+    page = filed("overview", **{ANALYSIS: analysis, "overview_target": "55"})
+    assert page.slider(key="target").value == 55
+    assert copied(page)["target"] == "55"
+    assert "overview_target" not in copied(page)
+
+
+def test_thresholds_of_categories_became_that_of_the_analysis() -> None:
+    assert {current_name(f"{key}_below") for key in ("gemm", "reduce", "other")} == {"below"}
+    assert current_name("runs_busy_below") == "runs_busy_below"
 
 
 def _document(stored: Mapping[str, Parameters]) -> str:

@@ -54,7 +54,7 @@ def test_the_step_time_follows_the_slider(registered: Draw, run_id: str, run: Ru
     uid = operations["uid"][0]
     page = registered("gemm", analysis=run_id, gemm_op=str(uid))
     for target in (int(run.target_pct), 40):
-        page.slider(key="gemm_target").set_value(target).run()
+        page.slider(key="target").set_value(target).run()
         simulation, shown = run.simulation, rows(page)
         gains_us = [_gain_us(run, (each,), target) for each in operations["uid"]]
         assert shown["saved_step_us"].to_list() == pytest.approx(gains_us)
@@ -85,7 +85,7 @@ def test_a_run_of_an_earlier_release_has_kernel_time(
     manifest = json.loads(paths.manifest.read_bytes())
     paths.manifest.write_text(json.dumps(manifest | {"simulation": None}))
     uid = Run.load(root).category_operations("gemm")["uid"][0]
-    page = registered("gemm", analysis=root.name, gemm_op=str(uid), gemm_target="60")
+    page = registered("gemm", analysis=root.name, gemm_op=str(uid), target="60")
     assert "saved_step_us" not in rows(page).columns
     assert rows(page)["saved_us"].sum() > 0
     assert "Step time not simulated: the run is from before step times" in lines(page)

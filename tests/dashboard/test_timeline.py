@@ -21,7 +21,7 @@ from jarvis.server.storage.catalog import Entry
 from jarvis.server.submission import Submission, submit
 from jarvis.text.format import count, percent
 from tests.builders import TraceBuilder, trace
-from tests.dashboard.conftest import Draw
+from tests.dashboard.conftest import SHARED, Draw
 from tests.dashboard.inline_jobs import do_jobs_at_once
 
 START, LENGTH, EVENT = "timeline_start", "timeline_length", "timeline_event"
@@ -149,7 +149,7 @@ def test_a_link_opens_window_event_and_host_controls(
     assert events.height > 1
     assert f"**{count(events.height)} GPU events in this window**" in said(page)
     link = copied_link(page)
-    assert link == {"analysis": sample_id, **parameters}
+    assert link == {"analysis": sample_id, **SHARED, **parameters}
     again = filed("timeline", **link)
     assert said(again) == said(page)
 

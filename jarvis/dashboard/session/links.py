@@ -5,23 +5,36 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import streamlit as st
 
+from jarvis.analyses import load_analyses
 from jarvis.text.markdown import prose
 
 ANALYSIS = "analysis"
 """The URL parameter that names the analysis."""
 
-RENAMED: Mapping[str, str] = {}
+TARGET, BELOW = "target", "below"
+"""URL parameters of the target efficiency and of the highlight threshold, which all pages share."""
+
+RENAMED: Mapping[str, str] = {
+    "overview_target": TARGET,
+    **{f"{key}_below": BELOW for key in load_analyses()},
+}
 """Parameter names of earlier releases and their current names."""
 
-_CONTROLS = "_controls"
+_CONTROLS, _PAGE = "_controls", "_page"
 _CHECKED = "_judged_parameters"
 _NOTICES = "_notices"
 
 
-def begin_page() -> None:
-    """Reset the link of the page, and reserve the place of notices at its top."""
-    st.session_state[_CONTROLS] = {}
+def begin_page(path: str) -> None:
+    """Reset the link of the page of a URL path, and reserve the place of notices at its top."""
+    st.session_state[_CONTROLS], st.session_state[_PAGE] = {}, path
     st.session_state[_NOTICES] = st.container()
+
+
+def url_path() -> str:
+    """Return the URL path of the page that is drawn."""
+    path: str = st.session_state[_PAGE]
+    return path
 
 
 def current_name(parameter: str) -> str:

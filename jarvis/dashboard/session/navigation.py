@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
+from jarvis.dashboard.session.carried import carried
 from jarvis.dashboard.session.links import ANALYSIS
 from jarvis.dashboard.session.state import current_id
 
@@ -70,4 +71,4 @@ def leave_to(url_path: str) -> None:
 
 def _with_analysis(parameters: dict[str, str]) -> dict[str, str]:
     current = current_id()
-    return parameters if current is None else {ANALYSIS: current} | parameters
+    return parameters if current is None else {ANALYSIS: current, **carried(), **parameters}

@@ -12,8 +12,10 @@ import streamlit as st
 
 from jarvis.charts import PALETTES, Palette
 from jarvis.core.errors import JarvisError
+from jarvis.core.targets import Targets
 from jarvis.core.workspace import RunPaths
 from jarvis.dashboard.session.current_user import current_user
+from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT
 from jarvis.perf_report import CallPath
 from jarvis.run import Run
 from jarvis.run.timeline import Timeline
@@ -36,19 +38,36 @@ class NoAnalysisError(JarvisError):
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The analysis that the pages show."""
+    """The analysis that the pages show, at the targets of their sliders.
+
+    ``stamp`` is the modification time of its manifest in ns, a part of cache keys; ``below_pct``
+    the efficiency below which operations are highlighted.
+    """
 
     id: str
     root: Path
     run: Run
     stamp: int
-    """Modification time of its manifest in ns; part of cache keys."""
+    below_pct: float = BOTTLENECK_EFFICIENCY_PCT
 
+    @property
+    def other_targets(self) -> tuple[float | None, str | None]:
+        """Return target and targets of categories for a job, None if they are those stored."""
+        if self.run.stored is None:
+            return None, None
+        return self.run.targets.pct, self.run.targets.own_text
+
+
+HASH_STORED: dict[str | type[Any], Callable[[Any], Any]] = {
+    Opened: lambda now: (str(now.root), now.stamp),
+    Targets: lambda targets: (targets.pct, targets.own),
+}
+"""Hash functions for caches of what does not depend on the targets of an ``Opened``."""
 
 HASH_OPENED: dict[str | type[Any], Callable[[Any], Any]] = {
-    Opened: lambda now: (str(now.root), now.stamp)
+    Opened: lambda now: (str(now.root), now.stamp, now.run.targets.pct, now.run.targets.own),
 }
-"""Hash functions for caches of functions that take an ``Opened``."""
+"""Hash functions for caches of what depends on its targets, as findings do."""
 
 
 def current_id() -> str | None:

@@ -6,23 +6,20 @@ from dataclasses import dataclass
 import polars as pl
 import streamlit as st
 
+from jarvis.dashboard.session.carried import SLIDER_RANGE_PCT, is_percentage
 from jarvis.dashboard.session.links import check_parameter, note_control
-from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, TARGET_PCT
 from jarvis.schemas.names import C
 
 ALL = "all"
 BOUNDS = (ALL, "compute", "memory")
-_SLIDER_RANGE_PCT = (5, 100)
 _BOX_PX = 260
 _SEARCHED = (C.name, "arguments", C.main_kernel, C.called_from, C.op_category)
 
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """Values of the controls of a category page."""
+    """Values of the filters of a category page."""
 
-    target_pct: int
-    below_pct: int
     bound: str
     min_share_pct: float
     search: str
@@ -46,20 +43,13 @@ class Controls:
 
     @property
     def filter_id(self) -> str:
-        """Key of the row filters; the sliders are not part of it."""
+        """Key of the row filters."""
         return f"{self.bound}-{self.min_share_pct}-{self.search}"
 
 
 def category_controls(page: str) -> Controls:
-    """Draw the controls of a category page."""
+    """Draw the filters of a category page."""
     with st.container(border=True, horizontal=True):
-        target_pct = target_slider(page)
-        below_pct = percent_slider(
-            f"{page}_below",
-            "Highlight below",
-            BOTTLENECK_EFFICIENCY_PCT,
-            "Flags operations under this efficiency.",
-        )
         chosen_bound = choice(
             f"{page}_bound", "Bound", BOUNDS, "Limit of the operation in the roofline model."
         )
@@ -70,28 +60,13 @@ def category_controls(page: str) -> Controls:
             "name or shape",
             "Part of an operation's name, shapes, kernel, module or category.",
         )
-    return Controls(target_pct, below_pct, chosen_bound, min_share, text)
-
-
-def target_slider(page: str) -> int:
-    """Draw the slider of the target efficiency for projected savings."""
-    return percent_slider(
-        f"{page}_target",
-        "Target efficiency",
-        TARGET_PCT,
-        "Assumed share of the roofline that well-tuned operations reach. Kernel time saved = "
-        "kernel time - time at this efficiency.",
-    )
+    return Controls(chosen_bound, min_share, text)
 
 
 def percent_slider(key: str, label: str, default: float, help_text: str) -> int:
     """Draw a slider of whole percentages."""
-    low, high = _SLIDER_RANGE_PCT
-
-    def is_valid(text: str) -> bool:
-        return text.isdecimal() and low <= int(text) <= high
-
-    check_parameter(key, is_valid, f"{default:.0f}")
+    low, high = SLIDER_RANGE_PCT
+    check_parameter(key, is_percentage, f"{default:.0f}")
     value: int = st.slider(
         label,
         low,

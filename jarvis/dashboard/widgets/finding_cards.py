@@ -10,6 +10,8 @@ from pydantic import JsonValue
 from jarvis.dashboard.session import selection
 from jarvis.dashboard.widgets.elements import lazy_expander
 from jarvis.findings import IDLE_POOL, Finding, Impact, OpRef, Priority, Severity, shown_evidence
+from jarvis.reports.figures import target_words
+from jarvis.run import Run
 from jarvis.text.format import MINUS, count, counted, decimal, milliseconds, percent
 from jarvis.text.markdown import code, escape, prose, shortened
 from jarvis.text.quantities import title_of
@@ -72,7 +74,7 @@ def _select_row(finding: Finding, reference: OpRef) -> None:
 
 def finding_cards(
     findings: tuple[Finding, ...],
-    projected: Callable[[Finding], Impact | None],
+    projected: Callable[[Finding], Impact | None] | None = None,
     *,
     page: str | None = None,
     select: Select = _select_row,
@@ -81,14 +83,14 @@ def finding_cards(
 
     Args:
         findings: The findings in order.
-        projected: Returns a finding's impact at the page's sliders.
+        projected: Returns a finding's impact at a slider of the page; by default its own.
         page: Prefix of the expanders' URL parameters; by default the category of the finding.
         select: Callback of the operation buttons.
     """
     if not findings:
         st.success("The checks of this analysis found nothing to fix.", icon=":material/check:")
     for number, finding in enumerate(findings):
-        gain = projected(finding)
+        gain = finding.impact if projected is None else projected(finding)
         prefix = page or finding.category
         label = f"{priority_badge(finding.priority)} {prose(finding.title)}"
         if gain is not None:
@@ -100,6 +102,29 @@ def finding_cards(
         elif (expander := lazy_expander(label, key)).open:
             with expander:
                 _card(finding, gain, key, select)
+
+
+def no_longer_findings(run: Run, key: str | None = None) -> None:
+    """Draw which findings of the stored run, or of one analysis, are none at these targets."""
+    if run.stored is None:
+        return
+    gone = [
+        prose(finding.title)
+        for own, result in run.stored.results.items()
+        if key in (None, own)
+        for finding in result.findings
+        if not any(_is_same(finding, other) for other in run.results[own].findings)
+    ]
+    if gone:
+        target = target_words(run)
+        st.caption(f"Nothing left to gain at {target}: {'; '.join(gone)}.")
+
+
+def _is_same(one: Finding, other: Finding) -> bool:
+    """Return whether two findings of an analysis, at two targets, are of one problem."""
+    if one.check != other.check:
+        return False
+    return not one.row_uids or bool(one.row_uids & other.row_uids)
 
 
 def _card(finding: Finding, gain: Impact | None, key: str, select: Select) -> None:

@@ -2,8 +2,10 @@
 
 import streamlit as st
 
+from jarvis.analyses.base import Analysis
 from jarvis.dashboard.session import navigation
-from jarvis.dashboard.session.state import HASH_OPENED, Opened
+from jarvis.dashboard.session.state import HASH_STORED, Opened, opened
+from jarvis.dashboard.widgets.targets import with_targets
 from jarvis.findings import Tier
 from jarvis.reports.gaps import Gap, gaps_of, warnings_of
 from jarvis.reports.health import MARKS, health_line, health_of
@@ -32,7 +34,7 @@ def warning_strip(now: Opened, tier: Tier | None) -> None:
         navigation.link(navigation.OVERVIEW, "What this affects", icon=_ICON)
 
 
-@st.cache_resource(max_entries=_MAX_CACHED_GAPS, show_spinner=False, hash_funcs=HASH_OPENED)
+@st.cache_resource(max_entries=_MAX_CACHED_GAPS, show_spinner=False, hash_funcs=HASH_STORED)
 def _grave_gaps(now: Opened) -> list[Gap]:
     """Return the serious gaps; cached, as every page needs them and they depend on all rows."""
     return [gap for gap in gaps_of(now.run) if gap.is_grave]
@@ -79,17 +81,21 @@ def _warn(lines: list[str]) -> None:
 
 
 def page_header(
-    title: str, icon: str, analysis: Opened, tier: Tier | None = None, *, has_health: bool = False
-) -> None:
-    """Draw the title; model name, GPU, trace and id of the analysis; and warnings.
+    title: str, icon: str, shown: Analysis | None = None, *, has_health: bool = False
+) -> Opened:
+    """Draw the title; model name, GPU, trace and id of the analysis; its targets; and warnings.
+    Return the open analysis at these targets.
 
     Args:
         title: Title of the page.
         icon: Streamlit icon of the page.
-        analysis: The open analysis.
-        tier: Tier of the page's analysis, if it has one; selects the warnings.
+        shown: The analysis of the page, if it has one; its tier selects the warnings.
         has_health: The page draws the warnings itself.
+
+    Raises:
+        NoAnalysisError, UnknownAnalysisError, RunError: As ``opened``.
     """
+    analysis = opened()
     manifest = analysis.run.manifest
     hardware = manifest.hardware
     about = [
@@ -98,10 +104,14 @@ def page_header(
         manifest.trace.file_name,
         analysis.id,
     ]
-    with st.container(
-        horizontal=True, horizontal_alignment="distribute", vertical_alignment="bottom"
-    ):
-        st.title(f"{icon} {title}", width="content")
-        st.caption(" · ".join(map(escape, about)), width="content")
+    head, sliders = st.columns([2, 3], vertical_alignment="bottom")
+    with head:
+        st.title(f"{icon} {title}")
+        st.caption(" · ".join(map(escape, about)))
+    with sliders:
+        now, notes = with_targets(analysis, shown)
+    if notes:
+        st.caption(notes)
     if not has_health:
-        warning_strip(analysis, tier)
+        warning_strip(now, shown.tier if shown else None)
+    return now

@@ -7,15 +7,14 @@ from jarvis import impact
 from jarvis.analyses.base import Analysis, Target
 from jarvis.analyses.operations import DETAILS
 from jarvis.charts import PROJECTED, Columns, columns_of, state
-from jarvis.dashboard.session.state import HASH_OPENED, Opened
+from jarvis.dashboard.session.state import HASH_STORED, Opened
 from jarvis.findings import Finding, Impact, Range
-from jarvis.run import Run
-from jarvis.savings import pool_saving_ms, step_saving
+from jarvis.savings import pool_saving_ms
 from jarvis.schemas import TABLES
 from jarvis.schemas.names import C
 
 _MAX_CACHED = 256
-_HASH_TARGET = {**HASH_OPENED, Target: lambda target: target.check}
+_HASH_TARGET = {**HASH_STORED, Target: lambda target: target.check}
 
 
 def operation_columns(analysis: Analysis | None = None) -> Columns:
@@ -34,42 +33,6 @@ def with_projection(rows: pl.DataFrame, target_pct: float, below_pct: float) -> 
 def saved_ms(rows: pl.DataFrame) -> float:
     """Return the sum of savings in ms of rows from ``with_projection``."""
     return float(rows[C.saved_us].sum()) / 1000
-
-
-def reprojected(finding: Finding, target_pct: float, run: Run) -> Impact | None:
-    """Return the impact at the slider's target if it comes from a perf model, else as stored.
-
-    Its step time is that of a replay if the steps are simulated.
-    """
-    if finding.impact is None:
-        return None
-    totals, simulation = run.manifest.totals, run.simulation_if_any
-    projected = impact.at_target(
-        finding.impact,
-        target_pct,
-        found_at_pct=run.target_pct,
-        compute_ms=totals.compute_time_ms,
-        total_ms=totals.total_time_ms,
-    )
-    if simulation is None or projected is finding.impact or finding.impact.step_ms is None:
-        return projected
-    changed = finding.model_copy(update={"impact": projected})
-    return step_saving(changed, totals.step, run.table("gpu_work"), simulation)
-
-
-def projected_impact(now: Opened, finding: Finding, target_pct: float) -> Impact | None:
-    """Return ``reprojected`` of a finding of the open analysis, computed once for each target."""
-    place = next(
-        place
-        for place, own in enumerate(now.run.results[finding.category].findings)
-        if own is finding
-    )
-    return _projected_impacts(now, finding.category, target_pct)[place]
-
-
-@st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_OPENED)
-def _projected_impacts(now: Opened, key: str, target_pct: float) -> list[Impact | None]:
-    return [reprojected(finding, target_pct, now.run) for finding in now.run.results[key].findings]
 
 
 def recovered(now: Opened, finding: Finding, target: Target | None, pct: float) -> Impact | None:

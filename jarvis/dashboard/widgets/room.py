@@ -3,7 +3,7 @@
 import streamlit as st
 
 from jarvis.changes import Work
-from jarvis.dashboard.session.state import HASH_OPENED, Opened
+from jarvis.dashboard.session.state import HASH_STORED, Opened
 from jarvis.simulation.simulation import MAX_SLOWDOWN
 
 _MAX_CACHED = 2_000
@@ -13,7 +13,7 @@ _MOVES_AT_ONCE = 1.01
 @st.cache_resource(
     max_entries=_MAX_CACHED,
     show_spinner=False,
-    hash_funcs={**HASH_OPENED, Work: Work.model_dump_json},
+    hash_funcs={**HASH_STORED, Work: Work.model_dump_json},
 )
 def slowdown_of(now: Opened, work: Work) -> float | None:
     """Return how many times as long GPU work could take; None if steps are not simulated."""

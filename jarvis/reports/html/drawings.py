@@ -20,6 +20,7 @@ from jarvis.reports.figures import (
     gpu_time_parts,
     replayed_or_added,
     savings,
+    target_words,
     total_ms,
     waterfall_rows,
 )
@@ -81,7 +82,7 @@ def step_time(run: Run) -> Figure | None:
 
 def categories(run: Run) -> Figure | None:
     """Return kernel time and projected saving of each category."""
-    rows = category_times(run, run.target_pct).filter(pl.col("gpu_time_ms") > 0)
+    rows = category_times(run).filter(pl.col("gpu_time_ms") > 0)
     if rows.is_empty():
         return None
     whole_ms = float(rows["gpu_time_ms"].sum())
@@ -90,7 +91,7 @@ def categories(run: Run) -> Figure | None:
     title = f"{first[C.title]} takes {share} of kernel time"
     texts = [_with_saving(*row) for row in rows["gpu_time_ms", "saved_ms", "is_judged"].iter_rows()]
     note = (
-        f"Pale: kernel time. Strong: what the operations below {run.target_pct:g}% of the roofline "
+        f"Pale: kernel time. Strong: what the operations below {target_words(run)} of the roofline "
         "would save if they reached it."
         if rows["is_judged"].any()
         else "Kernel time. No efficiency is known, so there is no saving."
@@ -119,8 +120,9 @@ def category_roofline(run: Run, key: str) -> Figure | None:
     if key not in run.results or run.results[key].tier != "compute":
         return None
     rows = run.category_operations(key)
-    judged = rows.with_columns(state=charts.state(run.target_pct, BOTTLENECK_EFFICIENCY_PCT))
-    drawing = charts.roofline(judged, _COLUMNS, run.target_pct, CSS)
+    target_pct = run.targets.of_category(key)
+    judged = rows.with_columns(state=charts.state(target_pct, BOTTLENECK_EFFICIENCY_PCT))
+    drawing = charts.roofline(judged, _COLUMNS, target_pct, CSS)
     if drawing is None:
         return None
     points = drawing.datasets["points"]
@@ -130,7 +132,7 @@ def category_roofline(run: Run, key: str) -> Figure | None:
     )
     hidden = f" The {MAX_POINTS} with most time are shown." if points.height > MAX_POINTS else ""
     note = (
-        f"Solid: roofline of the GPU. Dashed: {run.target_pct:g}% of it. Mark size is kernel "
+        f"Solid: roofline of the GPU. Dashed: {target_pct:g}% of it. Mark size is kernel "
         f"time.{hidden}"
     )
     shown = {**drawing.datasets, "points": points.head(MAX_POINTS)}

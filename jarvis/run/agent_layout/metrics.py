@@ -41,12 +41,13 @@ def category_metrics(
     if result.status is not Status.OK:
         return {**metrics, "operations": [], "impact_estimates": [], "category_findings": []}
     run = chosen.run
+    target_pct = run.targets.of_category(result.key)
     rows, unsteady = run.category_operations(result.key), unsteady_uids(result)
     paths = run.call_paths(result.key) if rows.height <= CHAINED_ROWS else {}
     own: list[JsonValue] = [
         {
             **operation_entry(row),
-            "saved_ms_at_target": _saved_ms(row, run.target_pct, run.manifest.totals),
+            "saved_ms_at_target": _saved_ms(row, target_pct, run.manifest.totals),
             "call_chain": _call_chain(paths.get(row[C.uid])),
             "high_variance": row[C.uid] in unsteady,
             "fusion_flagged": row[C.uid] in fused,

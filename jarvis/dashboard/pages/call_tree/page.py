@@ -17,7 +17,7 @@ from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened, palette
 from jarvis.dashboard.widgets.controls import choice, text_input, whole_number
 from jarvis.dashboard.widgets.elements import is_unavailable, metric_card
-from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, efficiency_word
+from jarvis.impact import efficiency_word
 from jarvis.perf_report.call_tree.gpu_time import NodeKind
 from jarvis.perf_report.call_tree.views import View
 from jarvis.run.call_tree import CallTree, call_tree, views, with_shares
@@ -74,7 +74,7 @@ def render(now: Opened) -> None:
         return
     root = call_tree_choice.root_of(now.run, tree)
     _metric_cards(tree, root, is_whole=operation is None)
-    _icicle_card(tree, root, levels, color_by, searched, now.run.target_pct)
+    _icicle_card(tree, root, levels, color_by, searched, now)
     calls_card(tree, root, searched, is_whole=operation is None)
     modules_card(tree, root, is_whole=operation is None)
     if operation is None:
@@ -147,7 +147,7 @@ def _metric_cards(tree: CallTree, root: int, *, is_whole: bool) -> None:
 
 
 def _icicle_card(
-    tree: CallTree, root: int, levels: int, color_by: str, searched: str, target_pct: float
+    tree: CallTree, root: int, levels: int, color_by: str, searched: str, now: Opened
 ) -> None:
     below = tree.below(root)
     first = below.row(0, named=True)
@@ -158,7 +158,7 @@ def _icicle_card(
     inside = below.filter(level < levels)
     shown = inside.filter(is_wide).sort(C.gpu_ns, descending=True, maintain_order=True)
     shown = shown.head(_MAX_BOXES).sort(C.node)
-    color, colors = _colors(color_by, palette(), target_pct)
+    color, colors = _colors(color_by, palette(), now)
     boxes = with_shares(shown, tree.gpu_ns).select(
         *(C.node, "label", C.name, C.calls, C.launches, C.gpu_ms, C.share_pct),
         *(C.modelled_pct, C.efficiency_pct),
@@ -196,8 +196,9 @@ def _icicle_card(
             notes.append(f"Too narrow to show: {counted(narrow, 'call')}.")
         if color_by == _EFFICIENCY:
             notes.append(
-                f"The threshold is {BOTTLENECK_EFFICIENCY_PCT:.0f}% of the roofline, the target "
-                f"{target_pct:g}%; boxes without an efficiency for half of their GPU time are gray."
+                f"The threshold is {now.below_pct:g}% of the roofline, the target "
+                f"{now.run.target_pct:g}%; boxes without an efficiency for half of their GPU time "
+                "are gray."
             )
         st.caption(" ".join(notes))
 
@@ -222,7 +223,7 @@ def _summary(tree: CallTree, root: int) -> str:
     return text
 
 
-def _colors(by: str, colors: Palette, target_pct: float) -> tuple[pl.Expr, dict[str, str]]:
+def _colors(by: str, colors: Palette, now: Opened) -> tuple[pl.Expr, dict[str, str]]:
     """Return the legend label of each node, and the color of each label."""
     if by == _EFFICIENCY:
         efficiency = pl.col(C.efficiency_pct)
@@ -231,9 +232,9 @@ def _colors(by: str, colors: Palette, target_pct: float) -> tuple[pl.Expr, dict[
         state = (
             pl.when(~is_known | efficiency.is_null())
             .then(pl.lit(unknown))
-            .when(efficiency < BOTTLENECK_EFFICIENCY_PCT)
+            .when(efficiency < now.below_pct)
             .then(pl.lit(below_threshold))
-            .when(efficiency < target_pct)
+            .when(efficiency < now.run.target_pct)
             .then(pl.lit(below_target))
             .otherwise(pl.lit(on_target))
         )

@@ -10,15 +10,14 @@ from jarvis.charts.palette import BELOW_THRESHOLD
 from jarvis.dashboard.pages.category.operations_table import metrics_table, operation_details
 from jarvis.dashboard.pages.category.step_time import step_line, with_step_savings
 from jarvis.dashboard.session import navigation, selection
-from jarvis.dashboard.session.state import Opened, call_path_of, opened, rows_of
-from jarvis.dashboard.widgets.controls import Controls, category_controls
+from jarvis.dashboard.session.state import Opened, call_path_of, rows_of
+from jarvis.dashboard.widgets.controls import category_controls
 from jarvis.dashboard.widgets.elements import lazy_expander, metric_card
-from jarvis.dashboard.widgets.finding_cards import finding_cards
+from jarvis.dashboard.widgets.finding_cards import finding_cards, no_longer_findings
 from jarvis.dashboard.widgets.header import page_header
 from jarvis.dashboard.widgets.panels import panel_chart
 from jarvis.dashboard.widgets.projection import (
     operation_columns,
-    projected_impact,
     saved_ms,
     with_projection,
 )
@@ -89,8 +88,7 @@ def _peak_lines(rows: pl.DataFrame, hardware: HardwareSpec) -> list[str]:
 
 def render(analysis: Analysis) -> None:
     """Draw the page of ``analysis`` for the open run."""
-    now = opened()
-    page_header(analysis.title, analysis.icon, now)
+    now = page_header(analysis.title, analysis.icon, analysis)
     result = now.run.results.get(analysis.key)
     if result is None:
         st.info("This run does not have this analysis yet: analyze the trace again to see it.")
@@ -120,7 +118,7 @@ def _empty(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     navigation.link(navigation.OVERVIEW, "Overview", icon=":material/dashboard:")
     if result.findings:
         st.subheader("Findings")
-        finding_cards(result.findings, lambda f: f.impact)
+        finding_cards(result.findings)
 
 
 def _notes(result: AnalysisResult) -> None:
@@ -130,16 +128,17 @@ def _notes(result: AnalysisResult) -> None:
 
 def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     controls = category_controls(analysis.key)
-    totals = now.run.manifest.totals
-    rows = with_projection(rows_of(now, analysis.key), controls.target_pct, controls.below_pct)
-    rows = with_step_savings(now, analysis.key, rows, controls.target_pct)
-    step_line(now, analysis.key, rows, controls.target_pct)
-    _metric_cards(analysis, rows, result, controls, totals.total_time_ms)
+    target_pct = now.run.targets.of_category(analysis.key)
+    rows = with_projection(rows_of(now, analysis.key), target_pct, now.below_pct)
+    rows = with_step_savings(now, analysis.key, rows, target_pct)
+    step_line(now, analysis.key, rows, target_pct)
+    _metric_cards(analysis, rows, result, now)
     _notes(result)
     shown = controls.chosen(rows)
-    selection.follow_click(analysis.key, _charts(analysis, shown, controls))
+    selection.follow_click(analysis.key, _charts(analysis, shown, target_pct))
     st.subheader("Findings")
-    finding_cards(result.findings, lambda f: projected_impact(now, f, controls.target_pct))
+    finding_cards(result.findings)
+    no_longer_findings(now.run, analysis.key)
     st.subheader("Operations", help="Select a row to see its arguments, kernels and call path.")
     st.caption(
         f"{count(shown.height)} of {count(rows.height)} rows · badges mark operations below the "
@@ -153,11 +152,11 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
         )
     elif (uid := metrics_table(analysis, shown, controls.filter_id)) is not None:
         whole = now.run.category_operations(analysis.key).filter(pl.col(C.uid) == uid)
-        row = with_projection(whole, controls.target_pct, controls.below_pct).row(0, named=True)
+        row = with_projection(whole, target_pct, now.below_pct).row(0, named=True)
         if C.saved_step_us in rows.columns:
             row[C.saved_step_us] = rows.filter(pl.col(C.uid) == uid)[C.saved_step_us].item()
         path = call_path_of(now, analysis.key, uid)
-        operation_details(now, row, path, controls.target_pct)
+        operation_details(now, row, path, target_pct)
     method_note(analysis, rows, now.run.manifest.hardware)
 
 
@@ -165,10 +164,10 @@ def _metric_cards(
     analysis: Analysis,
     rows: pl.DataFrame,
     result: AnalysisResult,
-    controls: Controls,
-    total_ms: float,
+    now: Opened,
 ) -> None:
-    saving = saved_ms(rows)
+    saving, total_ms = saved_ms(rows), now.run.manifest.totals.total_time_ms
+    target_pct = now.run.targets.of_category(analysis.key)
     is_below = pl.col("state") == BELOW_THRESHOLD
     below, below_us = rows.select(
         is_below.sum(), us=pl.col(C.kernel_time_us).filter(is_below).sum()
@@ -189,14 +188,14 @@ def _metric_cards(
             f"peak. It covers {percent(result.efficiency_coverage_pct)} of the category's time.",
         )
         metric_card(
-            f"Kernel time saved at {controls.target_pct}%",
+            f"Kernel time saved at {target_pct:g}%",
             milliseconds(saving),
             f"{percent(share_pct(saving, total_ms))} of the GPU window",
             help_text="Sum of what kernels get shorter by if all operations below the target reach "
             "it. The step can gain less: what it gains is stated above, if it is simulated.",
         )
         metric_card(
-            f"Below {controls.below_pct}%",
+            f"Below {now.below_pct:g}%",
             count(below),
             f"of {count(rows.height)} · {milliseconds(below_us / 1000)}",
             help_text="Operations below the highlight threshold, and their GPU time.",
@@ -210,7 +209,7 @@ def _metric_cards(
         )
 
 
-def _charts(analysis: Analysis, rows: pl.DataFrame, controls: Controls) -> int | None:
+def _charts(analysis: Analysis, rows: pl.DataFrame, target_pct: float) -> int | None:
     """Draw the panels in pairs, the first one wider; return the clicked operation."""
     columns = operation_columns(analysis)
     clicked: int | None = None
@@ -225,7 +224,7 @@ def _charts(analysis: Analysis, rows: pl.DataFrame, controls: Controls) -> int |
                     panel,
                     rows,
                     columns,
-                    controls.target_pct,
+                    target_pct,
                     f"{analysis.key}_panel_{first + offset}",
                 )
                 clicked = clicked if picked is None else picked

@@ -9,7 +9,7 @@ import streamlit as st
 
 from jarvis.changes import AtRoofline, Work
 from jarvis.core.errors import NotSimulatedError
-from jarvis.dashboard.session.state import HASH_OPENED, Opened, rows_of
+from jarvis.dashboard.session.state import HASH_STORED, Opened, rows_of
 from jarvis.dashboard.widgets.room import room, slowdown_of
 from jarvis.impact import is_judged
 from jarvis.pipeline.simulated_steps import NOTHING_PCT, simulated_changes
@@ -38,7 +38,8 @@ _HELP = (
 def with_step_savings(now: Opened, key: str, rows: pl.DataFrame, target_pct: float) -> pl.DataFrame:
     """Return all rows of a category with ``saved_step_us`` at a target; without the column if step
     times are not simulated."""
-    if target_pct == now.run.target_pct and C.saved_step_us in rows.columns:
+    stored = now.run.stored or now.run
+    if target_pct == stored.targets.of_category(key) and C.saved_step_us in rows.columns:
         return rows
     saved = _savings_us(now, key, target_pct)
     bare = rows.drop(C.saved_step_us, strict=False)
@@ -101,7 +102,7 @@ class _Together:
     held_up_by: str | None
 
 
-@st.cache_resource(max_entries=_MAX_CACHED_TARGETS, show_spinner=False, hash_funcs=HASH_OPENED)
+@st.cache_resource(max_entries=_MAX_CACHED_TARGETS, show_spinner=False, hash_funcs=HASH_STORED)
 def _together(now: Opened, key: str, target_pct: float) -> _Together | str:
     """Return the step with all operations of a category at a target, or why that is not known."""
     changes = (AtRoofline(work=Work(category=key), target_pct=target_pct),)
@@ -125,7 +126,7 @@ def _together(now: Opened, key: str, target_pct: float) -> _Together | str:
     )
 
 
-@st.cache_resource(max_entries=_MAX_CACHED_TARGETS, show_spinner=False, hash_funcs=HASH_OPENED)
+@st.cache_resource(max_entries=_MAX_CACHED_TARGETS, show_spinner=False, hash_funcs=HASH_STORED)
 def _savings_us(now: Opened, key: str, target_pct: float) -> pl.Series | None:
     """Return ``saved_step_us`` of all operations of a category; None if steps are not simulated."""
     simulation = now.run.simulation_if_any

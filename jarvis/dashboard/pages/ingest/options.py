@@ -17,7 +17,7 @@ from jarvis.text.format import decimal, listed, tb_per_s, tflops_per_s
 from jarvis.text.markdown import escape
 from jarvis.trace import TraceInfo
 
-_OTHER_CONTROLS = ("platform", "preset", "reference")
+_OTHER_CONTROLS = ("platform", "preset", "reference", "category_targets")
 
 OPTIONS = tuple(f for f in fields(AnalysisOptions) if f.name not in _OTHER_CONTROLS)
 """Options of type text or percentage; other types need a new kind of control."""

@@ -8,9 +8,9 @@ from jarvis.charts.waterfall import waterfall
 from jarvis.dashboard.pages.overview import step
 from jarvis.dashboard.pages.overview.tables import ranked_findings
 from jarvis.dashboard.session.state import HASH_OPENED, Opened, palette
-from jarvis.dashboard.widgets.controls import target_slider
 from jarvis.dashboard.widgets.elements import metric_card, render_chart
-from jarvis.dashboard.widgets.projection import operation_columns, reprojected
+from jarvis.dashboard.widgets.finding_cards import no_longer_findings
+from jarvis.dashboard.widgets.projection import operation_columns
 from jarvis.impact import share_pct
 from jarvis.perf_report.timeline.step_account import StepAccount
 from jarvis.reports.account import account_of
@@ -20,6 +20,7 @@ from jarvis.reports.figures import (
     category_times,
     replayed_or_added,
     savings,
+    target_words,
     total_ms,
     waterfall_rows,
 )
@@ -35,19 +36,14 @@ from jarvis.text.markdown import prose
 _MAX_CACHED = 64
 
 
-def projected_savings(run: Run, target_pct: float) -> list[Saving]:
-    """Return the savings of the findings, projected to the target if they have a perf model."""
-    projected = [
-        (item, item.finding.model_copy(update={"impact": impact}))
-        for item in recommendations(run)
-        for impact in [reprojected(item.finding, target_pct, run)]
-    ]
-    return savings(projected, run)
+def savings_of(run: Run) -> list[Saving]:
+    """Return the savings of all findings."""
+    return savings([(item, item.finding) for item in recommendations(run)], run)
 
 
 @st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_OPENED)
-def _savings(now: Opened, target_pct: float) -> list[Saving]:
-    return projected_savings(now.run, target_pct)
+def _savings(now: Opened) -> list[Saving]:
+    return savings_of(now.run)
 
 
 def waterfall_card(run: Run, found: list[Saving]) -> None:
@@ -74,16 +70,10 @@ def waterfall_card(run: Run, found: list[Saving]) -> None:
 PAGE = "overview"
 
 
-def verdict(now: Opened) -> int:
-    """Draw what the step takes and what costs most, beside the target efficiency; return it."""
+def verdict(now: Opened) -> None:
+    """Draw what the step takes and what costs most."""
     with st.container(border=True):
-        words, slider = st.columns([5, 2], vertical_alignment="center")
-        with slider:
-            target_pct = target_slider(PAGE)
-        step_words, cost = _verdict(now)
-        is_stored = target_pct == now.run.target_pct  # the target that the cost refers to
-        words.markdown(prose(" ".join(filter(None, (step_words, cost if is_stored else None)))))
-    return target_pct
+        st.markdown(prose(" ".join(filter(None, _verdict(now)))))
 
 
 @st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_OPENED)
@@ -91,22 +81,23 @@ def _verdict(now: Opened) -> tuple[str | None, str]:
     return first_sentences(now.run, details_of(now.run))
 
 
-def answer(now: Opened, target_pct: int) -> None:
+def answer(now: Opened) -> None:
     """Draw five figures, the findings in order, and beside them the waterfall of savings."""
-    found = _savings(now, target_pct)
+    found = _savings(now)
     _figures(now, account_of(now.run), found)
     findings, waterfall = st.columns([3, 2])
     with findings.container(border=True, height="stretch"):
-        ranked_findings(now, target_pct)
+        ranked_findings(now)
+        no_longer_findings(now.run)
     with waterfall:
         waterfall_card(now.run, found)
 
 
-def time_spent(now: Opened, target_pct: int) -> None:
+def time_spent(now: Opened) -> None:
     """Draw the parts of a step, the steps, and the categories."""
     step.parts_bar(now.run, account_of(now.run))
     step.steps_table(now)
-    _categories(now, target_pct)
+    _categories(now)
 
 
 def _figures(now: Opened, account: StepAccount | None, found: list[Saving]) -> None:
@@ -126,8 +117,8 @@ def _figures(now: Opened, account: StepAccount | None, found: list[Saving]) -> N
         )
 
 
-def _categories(now: Opened, target_pct: int) -> None:
-    rows = category_times(now.run, target_pct).filter(pl.col("gpu_time_ms") > 0)
+def _categories(now: Opened) -> None:
+    rows = category_times(now.run).filter(pl.col("gpu_time_ms") > 0)
     with st.container(border=True, height="stretch"):
         if rows.is_empty():
             st.markdown("**No category has GPU time**: no operation launched GPU work")
@@ -135,7 +126,7 @@ def _categories(now: Opened, target_pct: int) -> None:
         first = rows.row(0, named=True)
         share = share_pct(first["gpu_time_ms"], float(rows["gpu_time_ms"].sum()))
         projection = (
-            f"at {target_pct}% of the roofline all categories would save kernel time of "
+            f"at {target_words(now.run)} of the roofline all categories would save kernel time of "
             f"{milliseconds(float(rows['saved_ms'].sum()))}"
             if rows["is_judged"].any()
             else "no efficiencies, so no saving"

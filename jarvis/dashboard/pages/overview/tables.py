@@ -7,10 +7,10 @@ from jarvis import charts
 from jarvis.comparison import SLOWER
 from jarvis.dashboard.pages.compare.sides import REFERENCE
 from jarvis.dashboard.session import navigation
+from jarvis.dashboard.session.carried import carried
 from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.finding_cards import PRIORITY_COLORS
-from jarvis.dashboard.widgets.projection import projected_impact
 from jarvis.dashboard.widgets.table import LINK, configured, link_column, small_table
 from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
@@ -32,16 +32,14 @@ _WIDTHS = {
 }
 
 
-def ranked_findings(now: Opened, target_pct: int) -> None:
+def ranked_findings(now: Opened) -> None:
     """Draw all findings in order, each with a link to its page and row."""
     ranked = recommendations(now.run)
     st.markdown("**What to do first**")
     if not ranked:
         st.success("The checks of this version found nothing to fix.", icon=":material/check:")
         return
-    frame = pl.DataFrame(
-        [_finding_row(now, r, target_pct) for r in ranked], infer_schema_length=None
-    )
+    frame = pl.DataFrame([_finding_row(now, r) for r in ranked], infer_schema_length=None)
     config = {
         c.name: configured(c, frame.schema[c.name], _WIDTHS.get(c.name)) for c in _FINDING_COLUMNS
     }
@@ -86,12 +84,12 @@ _FINDING_COLUMNS = (
 )
 
 
-def _finding_row(now: Opened, ranked: Recommendation, target_pct: int) -> dict[str, object]:
+def _finding_row(now: Opened, ranked: Recommendation) -> dict[str, object]:
     finding = ranked.finding
-    gain = projected_impact(now, finding, target_pct)
+    gain = finding.impact
     return {
         C.rank: ranked.label,
-        LINK: _address(now, ranked, target_pct),
+        LINK: _address(now, ranked),
         "priority": [str(finding.priority)],
         C.category: ranked.result.title,
         "finding": to_text(finding.title).replace("`", ""),
@@ -103,18 +101,17 @@ def _finding_row(now: Opened, ranked: Recommendation, target_pct: int) -> dict[s
     }
 
 
-def _address(now: Opened, ranked: Recommendation, target_pct: int) -> str:
-    """Return the URL of the finding's page with its target efficiency and its row."""
+def _address(now: Opened, ranked: Recommendation) -> str:
+    """Return the URL of the finding's page with its row."""
     finding, page = ranked.finding, ranked.finding.category
     parameters = {}
     target = now.run.analyses[page].target
     if ranked.result.tier == "compute":
-        parameters[f"{page}_target"] = str(target_pct)
         if finding.operations:
             parameters[f"{page}_op"] = str(finding.operations[0].uid)
     elif target is not None:
         parameters[f"{page}_target"] = f"{target.default_pct:.0f}"
-    return navigation.address(page, now.id, **parameters)
+    return navigation.address(page, now.id, **carried(), **parameters)
 
 
 def top_operations(now: Opened) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import streamlit as st
 
@@ -10,6 +11,7 @@ from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import HASH_OPENED, Opened
 from jarvis.dashboard.widgets.controls import choice, list_choice
 from jarvis.dashboard.widgets.file_jobs import file_button, file_job
+from jarvis.pipeline import reproject
 from jarvis.replay.package import automatic_rule
 from jarvis.reports.edits import UNEDITED, Edits
 from jarvis.reports.fair import fair_markdown
@@ -28,7 +30,7 @@ _EXPLAINED = {
     FINDINGS: "The findings of one analysis. Unedited.",
 }
 _HTML_PX = 900
-_MAX_CACHED = 32
+_MAX_CACHED, _MAX_WRITTEN = 32, 8
 
 
 def preview(now: Opened, edits: Edits) -> None:
@@ -52,12 +54,32 @@ def preview(now: Opened, edits: Edits) -> None:
     else:
         path = paths.analysis_report if view == ANALYSIS else paths.standalone_report(view)
     with st.container(border=True):
-        if view == FAIR and edits != UNEDITED:
+        if view == FAIR and (edits != UNEDITED or now.run.stored):
             st.markdown(_fair(now, edits))
-        elif path.is_file():
+            return
+        path = _written(now, path)
+        if path.is_file():
             st.markdown(path.read_text(encoding="utf-8"))
         else:
             st.info(f"This run has no {path.name}: analyze the trace again to create it.")
+
+
+def _written(now: Opened, file: Path) -> Path:
+    """Return a file of the run directory, as it is at the targets of the page."""
+    if now.run.stored is None:
+        return file
+    return Path(_written_again(now).name, file.relative_to(now.root))
+
+
+@st.cache_resource(
+    max_entries=_MAX_WRITTEN, show_spinner="Writing the reports", hash_funcs=HASH_OPENED
+)
+def _written_again(now: Opened) -> TemporaryDirectory[str]:
+    """Return a run directory at the targets of the page, removed with its cache entry."""
+    folder = TemporaryDirectory(prefix="jarvis-targets-", ignore_cleanup_errors=True)
+    pct, own = now.other_targets
+    reproject(now.root, target_pct=pct, category_targets=own, output_dir=folder.name)
+    return folder
 
 
 @st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_OPENED)
@@ -115,7 +137,7 @@ def _reports(now: Opened, edits: Edits) -> None:
             now,
             "Findings (zip)",
             "findings.zip",
-            lambda: zipped(root, parts),
+            lambda: zipped(_written(now, root), [_written(now, part) for part in parts]),
             "The findings of each analysis as Markdown, unedited.",
             _ZIP,
         )
@@ -124,7 +146,7 @@ def _reports(now: Opened, edits: Edits) -> None:
 def _data(now: Opened) -> None:
     root, paths = now.root, RunPaths(now.root)
     csvs = paths.perf_report_csvs
-    document, whole = Export(now.id, "json"), Export(now.id, WHOLE_RUN)
+    document, whole = (Export(now.id, name, *now.other_targets) for name in ("json", WHOLE_RUN))
     with st.container(horizontal=True, gap="small"):
         _file(now, "Workbook (xlsx)", paths.perf_report_xlsx, "One tab for each sheet.")
         _button(
@@ -177,7 +199,10 @@ def replay_packages(now: Opened) -> None:
 
 
 def _file(now: Opened, label: str, path: Path, meaning: str) -> None:
-    _button(now, label, path.name, path.read_bytes, meaning, is_available=path.is_file())
+    def content() -> bytes:
+        return _written(now, path).read_bytes()
+
+    _button(now, label, path.name, content, meaning, is_available=path.is_file())
 
 
 def _button(

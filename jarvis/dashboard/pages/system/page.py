@@ -10,7 +10,7 @@ from jarvis.dashboard.isolation import isolated
 from jarvis.dashboard.pages.system.cpu_idle import cpu_idle_section
 from jarvis.dashboard.pages.system.fusion import fusion_section
 from jarvis.dashboard.pages.system.multi_kernel import multi_kernel_section
-from jarvis.dashboard.session.state import Opened, opened
+from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.controls import percent_slider
 from jarvis.dashboard.widgets.elements import is_unavailable, metric_card
 from jarvis.dashboard.widgets.finding_cards import finding_cards
@@ -28,8 +28,7 @@ from jarvis.text.markdown import escape
 
 def render(analysis: Analysis) -> None:
     """Draw the page of ``analysis`` for the open run."""
-    now = opened()
-    page_header(analysis.title, analysis.icon, now, analysis.tier)
+    now = page_header(analysis.title, analysis.icon, analysis)
     result = now.run.results.get(analysis.key)
     if result is None or result.status is Status.NO_DATA:
         if not is_unavailable(now.run, analysis.needs):

@@ -30,7 +30,7 @@ _component = st.components.v2.component(
 
 def perfetto_row(now: Opened, window: Window) -> None:
     """Draw the button that makes the trace, then the ways to open it at the window of the page."""
-    request = Export(now.id, FORMAT)
+    request = Export(now.id, FORMAT, *now.other_targets)
     has_viewer = bool(settings().perfetto_url)
     with st.container(horizontal=True, vertical_alignment="center"):
         file_button(

@@ -366,6 +366,12 @@ class NewExport(BaseModel, title="New export"):
     target_pct: TargetPct | None = Field(
         None, description="target efficiency in percent; by default that of the analysis"
     )
+    category_targets: str | None = Field(
+        None,
+        description="targets of categories with their own, as `gemm=70,reduce=60`; by default "
+        "those of the analysis",
+        max_length=_MAX_NAME_LENGTH,
+    )
 
 
 @router.post("/{analysis_id}/exports", summary="Write an analysis as a file", status_code=202)
@@ -373,7 +379,7 @@ def export(person: Caller, analysis_id: AnalysisId, new: NewExport) -> JobView:
     """Queue a job, or return the job whose file still exists; then download its file."""
     if new.format != WHOLE_RUN:
         reporter(new.format)
-    request = Export(analysis_id, new.format, new.target_pct)
+    request = Export(analysis_id, new.format, new.target_pct, new.category_targets)
     return job_view(actions.ask_for_file(database(), Actor(person, Channel.API), request))
 
 

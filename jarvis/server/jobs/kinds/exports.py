@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from jarvis.core.errors import JarvisError, ReplayError
+from jarvis.core.workspace import safe_name
 from jarvis.pipeline import Progress, opened_at
 from jarvis.pipeline.steps import step
 from jarvis.replay import select
@@ -59,11 +60,13 @@ class Export(FileRequest):
 
     Attributes:
         target_pct: target efficiency of the findings; None for that of the analysis.
+        category_targets: as in ``AnalysisOptions``; None for those of the analysis.
     """
 
     analysis: str
     format_name: str
     target_pct: TargetPct | None = None
+    category_targets: str | None = None
 
     kind = JobKind.EXPORT
 
@@ -71,6 +74,7 @@ class Export(FileRequest):
     def title(self) -> str:
         """Return the title with the format, the analysis and a chosen target."""
         target = "" if self.target_pct is None else f" at {self.target_pct:g}% of the roofline"
+        target += f", {self.category_targets}" if self.category_targets else ""
         return f"Export {subject_of(self.analysis)} as {self.format_name}{target}"
 
     @property
@@ -87,7 +91,7 @@ class Export(FileRequest):
         more: dict[str, object] = {}
         with (
             step(0, progress, ("Write the file",)) as on_reading,
-            opened_at(root, self.target_pct) as run,
+            opened_at(root, self.target_pct, self.category_targets) as run,
             self.output_folder(job_id) as folder,
         ):
             if self.format_name == WHOLE_RUN:
@@ -105,6 +109,8 @@ class Export(FileRequest):
     def _stem(self) -> str:
         """Return the file name without suffix: the id of the analysis, and a chosen target."""
         target = "" if self.target_pct is None else f"_at_{self.target_pct:g}_percent"
+        if self.category_targets:
+            target += f"_{safe_name(self.category_targets)}"
         return f"{self.analysis}{target}"
 
     def _trace(self, run: Run, out: Path, on_reading: OnProgress) -> dict[str, object]:

@@ -1,0 +1,132 @@
+"""The targets of the open analysis in the head of its pages."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import streamlit as st
+
+from jarvis.analyses.base import Analysis
+from jarvis.core.targets import Targets
+from jarvis.dashboard.session import carried
+from jarvis.dashboard.session.links import BELOW, TARGET
+from jarvis.dashboard.session.state import HASH_STORED, Opened
+from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT
+from jarvis.pipeline import at_targets, has_fixed_findings
+from jarvis.run import Run
+
+_MAX_CACHED = 128
+_TARGET_HELP = (
+    "Share of the roofline that well-tuned operations are assumed to reach. Findings, savings, "
+    "reports and downloads of this analysis are those at this target."
+)
+_BELOW_HELP = "Operations below this efficiency are highlighted; never above the target."
+
+
+def own_parameter(key: str) -> str:
+    """Return the URL parameter of a category's own target."""
+    return f"{key}_target"
+
+
+def with_targets(now: Opened, analysis: Analysis | None) -> tuple[Opened, str]:
+    """Draw the sliders; return the analysis at their values, and what a reader must know of them.
+
+    ``analysis`` is that of the page; a category can have its own target.
+    """
+    stored, targets = now.run, now.run.targets
+    row = st.container(
+        horizontal=True, horizontal_alignment="right", vertical_alignment="bottom", gap="small"
+    )
+    with row:
+        if not has_fixed_findings(stored):
+            targets = _targets(stored, analysis)
+        below_pct = carried.read(BELOW, BOTTLENECK_EFFICIENCY_PCT)
+        _slider(BELOW, "Highlight below", below_pct, BOTTLENECK_EFFICIENCY_PCT, _BELOW_HELP)
+    page_target_pct = targets.of_category(analysis.key if analysis else None)
+    shown = replace(now, run=_at(now, targets), below_pct=min(below_pct, page_target_pct))
+    return shown, " ".join(_notes(stored, targets, below_pct, page_target_pct))
+
+
+def _targets(stored: Run, analysis: Analysis | None) -> Targets:
+    """Draw the sliders of the target and of that of the page's category; return all targets."""
+    target_pct = carried.read(TARGET, stored.target_pct)
+    _slider(TARGET, "Target efficiency", target_pct, stored.target_pct, _TARGET_HELP)
+    own: dict[str, float] = {}
+    for key, result in stored.results.items():
+        if result.tier != "compute":
+            continue
+        parameter, default = own_parameter(key), dict(stored.targets.own).get(key, target_pct)
+        own[key] = carried.read(parameter, default)
+        if analysis is not None and analysis.key == key:
+            _own_target(result.title, parameter, own[key], target_pct, default)
+        else:
+            carried.write(parameter, own[key], default, is_own=True)
+    return Targets.of(target_pct, own)
+
+
+def _own_target(
+    title: str, parameter: str, value: float, target_pct: float, default: float
+) -> None:
+    """Draw the popover with the target of the page's category."""
+    is_own = value != target_pct
+    label = f"{title}: {value:g}%" if is_own else f"Own target for {title}"
+    with st.popover(label, icon=":material/tune:", type="primary" if is_own else "secondary"):
+        meaning = f"Target of {title} in place of that of the analysis."
+        _slider(parameter, f"Target of {title}", value, default, meaning)
+        st.button(
+            f"Use {target_pct:g}% as the analysis does",
+            key=f"{parameter}_reset",
+            on_click=carried.choose,
+            args=(parameter, round(target_pct)),
+            disabled=not is_own,
+        )
+
+
+def _slider(parameter: str, label: str, value: float, default: float, meaning: str) -> None:
+    """Draw a slider of a percentage that all pages share."""
+    low, high = carried.SLIDER_RANGE_PCT
+    shown = min(max(round(value), low), high)
+    if st.session_state.get(parameter) != shown:
+        st.session_state[parameter] = shown
+    st.slider(
+        label,
+        low,
+        high,
+        format="%d%%",
+        key=parameter,
+        help=meaning,
+        width=_SLIDER_PX,
+        on_change=_choose,
+        args=(parameter,),
+    )
+    carried.write(parameter, value, default, is_own=parameter not in (TARGET, BELOW))
+
+
+def _choose(parameter: str) -> None:
+    carried.choose(parameter, st.session_state[parameter])
+
+
+_SLIDER_PX = 165
+
+
+def _notes(
+    stored: Run, targets: Targets, below_pct: float, page_target_pct: float
+) -> Iterator[str]:
+    """Yield sentences about targets that differ from what the sliders show."""
+    if targets.own:
+        own = (f"{stored.results[key].title} {pct:g}%" for key, pct in targets.own)
+        yield f"With a target of their own: {', '.join(own)}."
+    if below_pct > page_target_pct:
+        yield f"Highlighted are operations below the target of {page_target_pct:g}%."
+    if has_fixed_findings(stored):
+        release = f"Jarvis {stored.manifest.jarvis_version} made this analysis"
+        yield (
+            f"Findings are at a target of {stored.target_pct:g}%: {release}. Analyze the trace "
+            "again to change their target."
+        )
+
+
+@st.cache_resource(
+    max_entries=_MAX_CACHED, show_spinner="Findings at this target", hash_funcs=HASH_STORED
+)
+def _at(now: Opened, targets: Targets) -> Run:
+    return at_targets(now.run, targets)
