@@ -39,12 +39,23 @@ class CallGroup(NamedTuple):
 
 def call_groups(rows: pl.DataFrame) -> list[CallGroup]:
     """Return the groups of all calls of these rows, shortest times first."""
-    each = [group for row in rows.iter_rows(named=True) for group in _groups(row)]
+    populations = pl.col(C.populations).list
+    has_groups = populations.len().fill_null(0) > 0
+    alone = rows.filter(~has_groups).select(
+        pl.col(C.operation_count).cast(pl.Int64).alias(C.calls),
+        pl.col(C.kernel_time_us).cast(pl.Float64).alias(C.total_us),
+    )
+    apart = rows.filter(has_groups).select(pl.col(C.populations).explode())
+    group = pl.col(C.populations).struct
+    apart = apart.select(
+        group.field(C.count).cast(pl.Int64).alias(C.calls),
+        group.field(C.total_us).cast(pl.Float64),
+    )
     mean = pl.col(C.total_us) / pl.col(C.calls)
     is_apart = lie_apart(mean.shift(), mean).fill_null(value=False)
     merged = (
-        pl.DataFrame(each, schema={C.calls: pl.Int64, C.total_us: pl.Float64}, orient="row")
-        .sort(mean)
+        pl.concat([alone, apart])
+        .sort(mean, maintain_order=True)
         .group_by(part=is_apart.cum_sum(), maintain_order=True)
         .agg(pl.col(C.calls).sum(), pl.col(C.total_us).sum())
     )

@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from jarvis.changes import AtRoofline, Work
+from jarvis.core.targets import Targets
 from jarvis.pipeline import analyze
 from jarvis.run import Run
 from jarvis.sample import write_sample
@@ -26,7 +27,7 @@ TARGET_PCT = 80.0
 def step_times(tiny: Tiny, folder: Path) -> dict[str, tuple[float | None, float | None]]:
     """Return the saving of step time and the time on the path of each kernel, in µs."""
     simulation = tiny.simulation(folder)
-    rows = with_step_times(simulation.tables["operations"], simulation, TARGET_PCT)
+    rows = with_step_times(simulation.tables["operations"], simulation, Targets(TARGET_PCT))
     return {
         name: (saved_us, path_us)
         for name, saved_us, path_us in rows.select("category", "saved_step_us", "path_us").rows()
@@ -149,7 +150,7 @@ def test_without_a_simulation_nothing_is_known(tmp_path: Path) -> None:
     rows = launches(0).kernel("k0", 10, 100).simulation(tmp_path).tables["operations"]
     stored = rows.with_columns(saved_step_us=pl.lit(1.0), path_us=pl.lit(1.0))
     for table in (rows, stored):
-        found = with_step_times(table, None, TARGET_PCT)
+        found = with_step_times(table, None, Targets())
         assert found.columns == [*rows.columns, "saved_step_us", "path_us"]
         assert found["saved_step_us"].to_list() == found["path_us"].to_list() == [None]
         assert found.schema["saved_step_us"] == pl.Float64
