@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import polars as pl
@@ -76,6 +76,8 @@ MIN_COMPUTE_PCT = 0.5
 """Groups below this share of compute are too small for a finding."""
 
 MODULES_SHOWN = 3
+
+_MAX_REFERENCES = 40_000
 
 LIKELY_COMPUTE = 100.0
 LIKELY_MEMORY = 50.0
@@ -255,7 +257,7 @@ class OperationGroup:
     def operations(self) -> tuple[OpRef, ...]:
         """Return references to the rows."""
         columns = [C.uid, C.name, C.input_dims, C.operation_count]
-        return tuple(OpRef(**row) for row in self.rows[columns].iter_rows(named=True))
+        return tuple(_reference(*row) for row in self.rows[columns].iter_rows())
 
     @property
     def rate(self) -> tuple[float, float, str] | None:
@@ -275,6 +277,12 @@ class OperationGroup:
 
     def _sum(self, column: str) -> float:
         return float(self.rows[column].sum())
+
+
+@lru_cache(_MAX_REFERENCES)
+def _reference(uid: int, name: str, input_dims: str | None, operation_count: int) -> OpRef:
+    """Return the reference to a row, the same object for findings at several targets."""
+    return OpRef(uid=uid, name=name, input_dims=input_dims, operation_count=operation_count)
 
 
 def weighted_efficiency(rows: pl.DataFrame) -> float | None:
