@@ -175,9 +175,13 @@ def bars(
     x: str,
     y: str,
     color: str | None = None,
+    whole: pl.DataFrame | None = None,
     limit: int = TOP_BARS,
 ) -> Drawing:
-    """Draw the sum of column ``x`` for each value of ``y``, longest first, split by ``color``."""
+    """Draw the sum of column ``x`` for each value of ``y``, longest first, split by ``color``.
+
+    ``whole``: the rows without filters, whose values of ``color`` fix the colors.
+    """
     color = _color_field(color, frame)
     groups = [color] if color and color != y else []
     keys = [y, *groups]
@@ -196,7 +200,7 @@ def bars(
         largest(longest[x]),
         top.height,
         tips(columns, [*keys, x], parts),
-        _groups(color, parts, palette),
+        _groups(color, frame if whole is None else whole, palette),
         palette,
     )
     return Drawing(spec, {"bars": parts})
@@ -233,8 +237,12 @@ def scatter(
     x: str,
     y: str,
     color: str | None = None,
+    whole: pl.DataFrame | None = None,
 ) -> Drawing:
-    """Plot two columns of the MAX_POINTS longest rows: logarithmic ``x``, size by kernel time."""
+    """Plot two columns of the MAX_POINTS longest rows: logarithmic ``x``, size by kernel time.
+
+    ``whole`` as for ``bars``; it also fixes the shapes.
+    """
     groups = [color] if color else []
     tip_names = dict.fromkeys([C.name, "arguments", x, y, *groups, "state"])
     names = dict.fromkeys([*tip_names, C.kernel_time_us])
@@ -246,7 +254,7 @@ def scatter(
         (x, columns[x].label),
         (y, columns[y].label),
         tips(columns, tip_names, points),
-        _groups(color, points, palette),
+        _groups(color, frame if whole is None else whole, palette),
         palette,
         has_many_marks=points.height >= MANY_MARKS,
     )
@@ -281,7 +289,8 @@ def _scatter_spec(
         )
     )
     if groups:
-        chart = chart.encode(shape=alt.Shape(f"{groups.field}:N", legend=_legend()))
+        shapes = alt.Scale(domain=list(groups.values))
+        chart = chart.encode(shape=alt.Shape(f"{groups.field}:N", scale=shapes, legend=_legend()))
     return specification(chart.properties(height=300), has_many_marks=has_many_marks)
 
 
@@ -408,6 +417,8 @@ def _groups(field: str | None, frame: pl.DataFrame, palette: Palette) -> Groups 
     if field == "state":
         return Groups(field, STATES, palette.states)
     values = tuple(sorted(str(v) for v in frame[field].unique().drop_nulls()))
+    if frame[field].null_count():
+        values += (_NO_GROUP,)
     colors = (palette.categorical[n % len(palette.categorical)] for n in range(len(values)))
     return Groups(field, values, tuple(colors))
 

@@ -19,6 +19,7 @@ from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
 from jarvis.server.submission import Submission, submit
 from jarvis.text.format import milliseconds
+from jarvis.text.markdown import prose
 from tests.builders import trace
 from tests.dashboard.conftest import Draw
 
@@ -137,7 +138,45 @@ def test_filters_choose_rows_and_say_so(registered: Draw, sample_run: Run) -> No
     page = registered("gemm", gemm_min="5")
     assert len(operations(page).value) == rows.filter(pl.col("percent_of_category") >= 5).height
     page = registered("gemm", gemm_search="no such thing")
-    assert any("No row passes" in note.value for note in page.info)
+    assert any("The filters hide every row." in note.value for note in page.info)
+    page.button(key="gemm_clear").click().run()
+    assert len(operations(page).value) == rows.height
+    assert "gemm_clear" not in [button.key for button in page.button]
+
+
+def test_figures_charts_and_findings_follow_the_filters(registered: Draw, sample_run: Run) -> None:
+    rows = sample_run.category_operations("gemm")
+    shown = rows.filter(pl.col("bound") == "memory")
+    page = registered("gemm", gemm_bound="memory")
+    assert metric(page, "Kernel time of these rows") == milliseconds(
+        float(shown["kernel_time_us"].sum()) / 1000
+    )
+    assert metric(page, "Calls") == str(shown["operation_count"].sum())
+    covers = f"{shown.height} of {rows.height} rows shown"
+    assert any(covers in m.value for m in page.markdown)
+    assert any("With these rows at 80% the step" in m.value for m in page.markdown)
+    uids = set(shown["uid"])
+    findings = sample_run.results["gemm"].findings
+    covered = [f for f in findings if not f.row_uids or f.row_uids & uids]
+    assert 0 < len(covered) < len(findings)
+    titles = [prose(finding.title) for finding in findings]
+    labels = [expander.label for expander in page.expander]
+    assert [any(title in label for label in labels) for title in titles] == [
+        finding in covered for finding in findings
+    ]
+    hidden = len(findings) - len(covered)
+    assert any(f"hide the rows of {hidden} finding" in c.value for c in page.caption)
+
+
+def test_colors_stay_where_filters_leave_fewer_values(registered: Draw) -> None:
+    scales = [
+        json.loads(registered("elementwise", **given).get("vega_lite_chart")[2].proto.spec)[
+            "encoding"
+        ]["color"]["scale"]
+        for given in ({}, {"elementwise_search": "mul"})
+    ]
+    assert len(scales[0]["domain"]) > 1
+    assert scales[0] == scales[1]
 
 
 def test_a_selected_row_shows_its_details_and_projections(

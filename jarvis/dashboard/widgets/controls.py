@@ -42,6 +42,11 @@ class Controls:
         return rows.filter(*conditions) if conditions else rows
 
     @property
+    def are_set(self) -> bool:
+        """Return whether any filter is set."""
+        return self.bound != ALL or self.min_share_pct > 0 or bool(self.search)
+
+    @property
     def filter_id(self) -> str:
         """Key of the row filters."""
         return f"{self.bound}-{self.min_share_pct}-{self.search}"
@@ -61,6 +66,17 @@ def category_controls(page: str) -> Controls:
             "Part of an operation's name, shapes, kernel, module or category.",
         )
     return Controls(chosen_bound, min_share, text)
+
+
+def clear_filters(page: str) -> None:
+    """Draw the button that resets the filters of ``category_controls``."""
+    st.button(
+        "Clear filters",
+        key=f"{page}_clear",
+        icon=":material/filter_alt_off:",
+        on_click=st.session_state.update,
+        args=({f"{page}_bound": ALL, f"{page}_min": 0.0, f"{page}_search": ""},),
+    )
 
 
 def percent_slider(key: str, label: str, default: float, help_text: str) -> int:

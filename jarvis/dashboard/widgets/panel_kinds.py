@@ -22,7 +22,8 @@ class PanelData:
     """What a panel shows.
 
     ``rows`` are those of ``operations`` from ``projection.with_projection``, or those of another
-    table with the columns that the panel names.
+    table with the columns that the panel names; ``whole`` those without filters, which
+    fix colors, if ``rows`` are fewer.
     """
 
     panel: Panel
@@ -30,6 +31,7 @@ class PanelData:
     columns: charts.Columns
     target_pct: float
     colors: charts.Palette
+    whole: pl.DataFrame | None = None
 
     @property
     def axes(self) -> tuple[str, str]:
@@ -88,7 +90,8 @@ def _title_of_savings(data: PanelData) -> str:
 
 def _draw_bars(data: PanelData) -> charts.Drawing:
     x, y = data.axes
-    return charts.bars(data.rows, data.columns, data.colors, x=x, y=y, color=data.panel.color)
+    color, whole = data.panel.color, data.whole
+    return charts.bars(data.rows, data.columns, data.colors, x=x, y=y, color=color, whole=whole)
 
 
 def _title_of_bars(data: PanelData) -> str:
@@ -101,7 +104,8 @@ def _title_of_bars(data: PanelData) -> str:
 
 def _draw_scatter(data: PanelData) -> charts.Drawing:
     x, y = data.axes
-    return charts.scatter(data.rows, data.columns, data.colors, x=x, y=y, color=data.panel.color)
+    color, whole = data.panel.color, data.whole
+    return charts.scatter(data.rows, data.columns, data.colors, x=x, y=y, color=color, whole=whole)
 
 
 def _title_of_scatter(data: PanelData) -> str:

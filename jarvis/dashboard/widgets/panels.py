@@ -1,5 +1,7 @@
 """Draw the panels that analyses declare."""
 
+from dataclasses import replace
+
 import polars as pl
 import streamlit as st
 
@@ -10,17 +12,33 @@ from jarvis.dashboard.session.state import palette
 from jarvis.dashboard.widgets.elements import render_chart
 from jarvis.dashboard.widgets.panel_kinds import KINDS, PanelData
 
+_FILTERED = "The filters hide every row that this chart could show."
+
 
 def panel_chart(
-    panel: Panel, rows: pl.DataFrame, columns: charts.Columns, target_pct: float, key: str
+    panel: Panel,
+    rows: pl.DataFrame,
+    columns: charts.Columns,
+    target_pct: float,
+    key: str,
+    whole: pl.DataFrame | None = None,
 ) -> int | None:
     """Render a panel's chart inside a card; return the ``uid`` of the operation clicked on it.
 
-    A panel that fails, for example one of an extension, shows an error message.
+    ``whole`` are the rows without filters, if ``rows`` are fewer; they fix the colors. A panel that
+    fails, for example one of an extension, shows an error message.
     """
     with isolated(panel.title):
-        return _chart(PanelData(panel, rows, columns, target_pct, palette()), key)
+        return _chart(PanelData(panel, rows, columns, target_pct, palette(), whole), key)
     return None
+
+
+def _is_filtered(data: PanelData) -> bool:
+    """Return whether filters hide all that an empty chart could show."""
+    if data.whole is None or data.rows.height == data.whole.height:
+        return False
+    drawing = KINDS[data.panel.kind].draw(replace(data, rows=data.whole))
+    return drawing is not None and not drawing.is_empty
 
 
 def _chart(data: PanelData, key: str) -> int | None:
@@ -28,7 +46,7 @@ def _chart(data: PanelData, key: str) -> int | None:
     drawing = kind.draw(data)
     if drawing is None or drawing.is_empty:
         st.markdown(f"**{panel.title}**")
-        st.caption(kind.when_empty)
+        st.caption(_FILTERED if _is_filtered(data) else kind.when_empty)
         return None
     st.markdown(f"**{panel.title}** · {kind.title(data)}")
     if kind.has_points and (hidden := data.rows.height - charts.MAX_POINTS) > 0:

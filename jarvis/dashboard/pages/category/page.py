@@ -4,6 +4,7 @@ import polars as pl
 import streamlit as st
 
 from jarvis.analyses.base import Analysis
+from jarvis.analyses.operations import weighted_efficiency
 from jarvis.analyses.registry import claim_text
 from jarvis.charts import peak_label
 from jarvis.charts.palette import BELOW_THRESHOLD
@@ -11,7 +12,7 @@ from jarvis.dashboard.pages.category.operations_table import metrics_table, oper
 from jarvis.dashboard.pages.category.step_time import step_line, with_step_savings
 from jarvis.dashboard.session import navigation, selection
 from jarvis.dashboard.session.state import Opened, call_path_of, rows_of
-from jarvis.dashboard.widgets.controls import category_controls
+from jarvis.dashboard.widgets.controls import category_controls, clear_filters
 from jarvis.dashboard.widgets.elements import lazy_expander, metric_card
 from jarvis.dashboard.widgets.finding_cards import finding_cards, no_longer_findings
 from jarvis.dashboard.widgets.header import page_header
@@ -23,10 +24,10 @@ from jarvis.dashboard.widgets.projection import (
 )
 from jarvis.findings import AnalysisResult, Status
 from jarvis.hardware import HardwareSpec
-from jarvis.impact import KERNEL_FLOOR_US, efficiency_word, share_pct
+from jarvis.impact import ANOMALY_PCT, KERNEL_FLOOR_US, efficiency_word, is_judged, share_pct
 from jarvis.schemas.names import C
 from jarvis.simulation.of_rows import NEGLIGIBLE_PCT
-from jarvis.text.format import count, milliseconds, percent, tb_per_s, tflops_per_s
+from jarvis.text.format import count, counted, milliseconds, percent, tb_per_s, tflops_per_s
 from jarvis.text.markdown import escape, prose
 
 _METHOD = f"""
@@ -131,25 +132,23 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     target_pct = now.run.targets.of_category(analysis.key)
     rows = with_projection(rows_of(now, analysis.key), target_pct, now.below_pct)
     rows = with_step_savings(now, analysis.key, rows, target_pct)
-    step_line(now, analysis.key, rows, target_pct)
-    _metric_cards(analysis, rows, result, now)
-    _notes(result)
     shown = controls.chosen(rows)
-    selection.follow_click(analysis.key, _charts(analysis, shown, target_pct))
+    if controls.are_set:
+        _coverage(analysis.key, shown, rows)
+    is_part = shown.height < rows.height
+    step_line(now, analysis.key, shown, target_pct, is_part=is_part)
+    _metric_cards(analysis, shown, rows, now)
+    _notes(result)
+    selection.follow_click(analysis.key, _charts(analysis, shown, rows, target_pct))
     st.subheader("Findings")
-    finding_cards(result.findings)
-    no_longer_findings(now.run, analysis.key)
+    _findings(now, result, shown, is_filtered=is_part)
     st.subheader("Operations", help="Select a row to see its arguments, kernels and call path.")
     st.caption(
-        f"{count(shown.height)} of {count(rows.height)} rows · badges mark operations below the "
-        "threshold or the target · select a row for details · click a column header to sort all "
-        "rows"
+        f"{_rows_shown(shown, rows)} · badges mark operations below the threshold or the target · "
+        "select a row for details · click a column header to sort all rows"
     )
     if shown.is_empty():
-        st.info(
-            "No row passes the filters: lower the minimum share, choose all bounds or clear the "
-            "search."
-        )
+        st.info("The filters hide every row.", icon=":material/filter_alt:")
     elif (uid := metrics_table(analysis, shown, controls.filter_id)) is not None:
         whole = now.run.category_operations(analysis.key).filter(pl.col(C.uid) == uid)
         row = with_projection(whole, target_pct, now.below_pct).row(0, named=True)
@@ -160,24 +159,53 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     method_note(analysis, rows, now.run.manifest.hardware)
 
 
-def _metric_cards(
-    analysis: Analysis,
-    rows: pl.DataFrame,
-    result: AnalysisResult,
-    now: Opened,
+def _rows_shown(shown: pl.DataFrame, rows: pl.DataFrame) -> str:
+    return f"{count(shown.height)} of {counted(rows.height, 'row')} shown"
+
+
+def _coverage(page: str, shown: pl.DataFrame, rows: pl.DataFrame) -> None:
+    """Draw which rows the figures, charts and findings of the page cover, and a way back."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        part_us, whole_us = (float(each[C.kernel_time_us].sum()) for each in (shown, rows))
+        share = percent(share_pct(part_us, whole_us))
+        text = f"**{_rows_shown(shown, rows)}**, {share} of the category's kernel time: figures, "
+        st.markdown(f"{text}charts and findings below cover these.", width="content")
+        clear_filters(page)
+
+
+def _findings(
+    now: Opened, result: AnalysisResult, shown: pl.DataFrame, *, is_filtered: bool
 ) -> None:
-    saving, total_ms = saved_ms(rows), now.run.manifest.totals.total_time_ms
-    target_pct = now.run.targets.of_category(analysis.key)
+    """Draw the findings of the rows shown, and how many others there are."""
+    if not is_filtered:
+        finding_cards(result.findings)
+        no_longer_findings(now.run, result.key)
+        return
+    uids = frozenset(shown[C.uid])
+    covered = tuple(f for f in result.findings if not f.row_uids or f.row_uids & uids)
+    if covered:
+        finding_cards(covered)
+    if hidden := len(result.findings) - len(covered):
+        st.caption(f"The filters hide the rows of {counted(hidden, 'finding')}.")
+
+
+def _metric_cards(analysis: Analysis, rows: pl.DataFrame, whole: pl.DataFrame, now: Opened) -> None:
+    """Draw figures of ``rows``, those of the category that pass the filters."""
+    totals, target_pct = now.run.manifest.totals, now.run.targets.of_category(analysis.key)
+    saving, time_us = saved_ms(rows), float(rows[C.kernel_time_us].sum())
     is_below = pl.col("state") == BELOW_THRESHOLD
     below, below_us = rows.select(
         is_below.sum(), us=pl.col(C.kernel_time_us).filter(is_below).sum()
     ).row(0)
-    known = result.efficiency_pct
+    judged = rows.filter(is_judged() & (pl.col(C.pct_roofline) <= ANOMALY_PCT))
+    known = weighted_efficiency(judged)
+    coverage_pct = share_pct(float(judged[C.kernel_time_us].sum()), time_us)
+    is_part = rows.height < whole.height
     with st.container(horizontal=True):
         metric_card(
-            f"{analysis.title} time",
-            milliseconds(result.gpu_time_ms),
-            f"{percent(result.percent_of_compute)} of compute",
+            f"{analysis.title} time" if not is_part else "Kernel time of these rows",
+            milliseconds(time_us / 1000),
+            f"{percent(float(rows[C.percent_of_compute].sum()))} of compute",
             help_text="GPU busy time of these operations, and its share of compute time.",
         )
         metric_card(
@@ -185,12 +213,12 @@ def _metric_cards(
             percent(known) if known is not None else "not available",
             efficiency_word(known) if known is not None else "no perf model or no peak",
             help_text="Roofline time / measured time, weighted by time, without rows above the "
-            f"peak. It covers {percent(result.efficiency_coverage_pct)} of the category's time.",
+            f"peak. It covers {percent(coverage_pct)} of their time.",
         )
         metric_card(
             f"Kernel time saved at {target_pct:g}%",
             milliseconds(saving),
-            f"{percent(share_pct(saving, total_ms))} of the GPU window",
+            f"{percent(share_pct(saving, totals.total_time_ms))} of the GPU window",
             help_text="Sum of what kernels get shorter by if all operations below the target reach "
             "it. The step can gain less: what it gains is stated above, if it is simulated.",
         )
@@ -202,14 +230,16 @@ def _metric_cards(
         )
         metric_card(
             "Calls",
-            count(result.invocation_count),
-            f"{count(result.row_count)} signatures",
+            count(int(rows[C.operation_count].sum())),
+            counted(rows.height, "signature"),
             help_text="Calls of these operations. A signature is an operator with shapes and "
             "dtypes.",
         )
 
 
-def _charts(analysis: Analysis, rows: pl.DataFrame, target_pct: float) -> int | None:
+def _charts(
+    analysis: Analysis, rows: pl.DataFrame, whole: pl.DataFrame, target_pct: float
+) -> int | None:
     """Draw the panels in pairs, the first one wider; return the clicked operation."""
     columns = operation_columns(analysis)
     clicked: int | None = None
@@ -226,6 +256,7 @@ def _charts(analysis: Analysis, rows: pl.DataFrame, target_pct: float) -> int | 
                     columns,
                     target_pct,
                     f"{analysis.key}_panel_{first + offset}",
+                    whole,
                 )
                 clicked = clicked if picked is None else picked
     return clicked

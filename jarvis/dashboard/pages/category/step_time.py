@@ -29,8 +29,8 @@ MIN_ROOM_PCT = 0.1
 """Minimum share of compute of an operation whose room is computed."""
 
 _HELP = (
-    "The recorded step is replayed with all operations of the page that are below the target at "
-    "it: each call and kernel starts when all that it waits for in the trace has happened. The "
+    "The recorded step is replayed with all operations shown on the page that are below the target "
+    "at it: each call and kernel starts when all that it waits for in the trace has happened. The "
     "savings of single rows do not add up to it."
 )
 
@@ -46,22 +46,27 @@ def with_step_savings(now: Opened, key: str, rows: pl.DataFrame, target_pct: flo
     return bare if saved is None else bare.with_columns(saved)
 
 
-def step_line(now: Opened, key: str, rows: pl.DataFrame, target_pct: float) -> None:
-    """Draw the time of the step if all operations of a category reach a target, or why it is not
-    known; nothing if no efficiency is."""
+def step_line(
+    now: Opened, key: str, rows: pl.DataFrame, target_pct: float, *, is_part: bool
+) -> None:
+    """Draw the time of the step if the operations ``rows`` of a category reach a target, or why it
+    is not known; nothing if no efficiency is. ``is_part``: they are not all of the category.
+    """
     if not rows.select(is_judged().any()).item():
         return
-    replayed = _together(now, key, target_pct)
+    uids = tuple(rows[C.uid].to_list()) if is_part else None
+    replayed = _together(now, key, target_pct, uids)
     if isinstance(replayed, str):
         st.markdown(prose(replayed))
         return
     about = "about " if replayed.is_fair else ""
     after, saved_ms = milliseconds(replayed.after_ms), replayed.saved_ms
+    at = f"{'With these rows at' if is_part else 'At'} {target_pct:g}%"
     if replayed.held_up_by is not None:
-        text = f"At {target_pct:g}% the step stays at {after}{replayed.held_up_by}."
+        text = f"{at} the step stays at {after}{replayed.held_up_by}."
     else:
         change = f"{MINUS if saved_ms > 0 else '+'}{milliseconds(abs(saved_ms))}"
-        text = f"At {target_pct:g}% the step takes {about}{after} ({change})."
+        text = f"{at} the step takes {about}{after} ({change})."
     if replayed.steps > 1:
         together = milliseconds(replayed.together_ms) if replayed.together_ms else "nothing"
         text = (
@@ -103,9 +108,13 @@ class _Together:
 
 
 @st.cache_resource(max_entries=_MAX_CACHED_TARGETS, show_spinner=False, hash_funcs=HASH_STORED)
-def _together(now: Opened, key: str, target_pct: float) -> _Together | str:
-    """Return the step with all operations of a category at a target, or why that is not known."""
-    changes = (AtRoofline(work=Work(category=key), target_pct=target_pct),)
+def _together(
+    now: Opened, key: str, target_pct: float, uids: tuple[int, ...] | None
+) -> _Together | str:
+    """Return the step with operations of a category at a target (all if ``uids`` is None), or why
+    that is not known."""
+    work = Work(category=key) if uids is None else Work(operations=uids)
+    changes = (AtRoofline(work=work, target_pct=target_pct),)
     try:
         simulation = now.run.simulation
     except NotSimulatedError as error:
