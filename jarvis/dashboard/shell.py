@@ -49,6 +49,7 @@ def _draw_page() -> None:
     page = st.navigation(sections, expanded=True)
     if (parameters := links.renamed()) is not None:
         st.switch_page(page, query_params=parameters)
+    navigation.switch_if_followed()
     st.set_page_config(page_title=tab_title(page.title, sidebar.requested_id(catalog), catalog))
     draw(page.run, page.url_path, catalog)
     install_history_patch()

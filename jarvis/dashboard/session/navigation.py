@@ -1,7 +1,7 @@
 """Links from page to page, which carry the analysis, and the browser's history."""
 
 from collections.abc import Iterable
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
@@ -38,7 +38,7 @@ OVERVIEW, TIMELINE, CALL_TREE, REPLAY = "overview", "timeline", "call_tree", "re
 COMPARE, HARDWARE, JOBS = "compare", "hardware", "jobs"
 """URL paths of pages; those of analyses are their keys."""
 
-_PAGES = "_pages"
+_PAGES, _FOLLOWED = "_pages", "_followed"
 
 
 def remember(pages: Iterable[StreamlitPage], start: str | None = None) -> None:
@@ -62,6 +62,19 @@ def link(url_path: str, label: str, *, icon: str | None = None, **parameters: st
 def address(url_path: str, analysis_id: str, **parameters: str) -> str:
     """Return the relative URL of a page, for links in tables."""
     return f"{url_path}?{urlencode({ANALYSIS: analysis_id} | parameters)}"
+
+
+def follow(address: str) -> None:
+    """Switch to the page of ``address`` on this rerun, from a callback; it keeps the session."""
+    st.session_state[_FOLLOWED] = address
+
+
+def switch_if_followed() -> None:
+    """Switch to the page that a callback chose with ``follow``, if one did."""
+    address = urlsplit(st.session_state.pop(_FOLLOWED, ""))
+    if address.path:
+        page = st.session_state[_PAGES][address.path]
+        st.switch_page(page, query_params=parse_qs(address.query))
 
 
 def leave_to(url_path: str) -> None:

@@ -8,7 +8,9 @@ import streamlit as st
 from pydantic import JsonValue
 
 from jarvis.dashboard.session import selection
+from jarvis.dashboard.session.links import check_parameter, note_control
 from jarvis.dashboard.widgets.elements import lazy_expander
+from jarvis.dashboard.widgets.view import bring_into_view
 from jarvis.findings import IDLE_POOL, Finding, Impact, OpRef, Priority, Severity, shown_evidence
 from jarvis.reports.figures import target_words
 from jarvis.run import Run
@@ -79,7 +81,9 @@ def finding_cards(
     page: str | None = None,
     select: Select = _select_row,
 ) -> None:
-    """Draw an expander for each finding, the first one open; a message if there are none.
+    """Draw an expander for each finding; a message if there are none.
+
+    That which the URL names is open and in view, by default the first.
 
     Args:
         findings: The findings in order.
@@ -89,19 +93,44 @@ def finding_cards(
     """
     if not findings:
         st.success("The checks of this analysis found nothing to fix.", icon=":material/check:")
+    prefix = page or (findings[0].category if findings else "")
+    wanted, is_new = _wanted(prefix, len(findings))
     for number, finding in enumerate(findings):
         gain = finding.impact if projected is None else projected(finding)
-        prefix = page or finding.category
         label = f"{priority_badge(finding.priority)} {prose(finding.title)}"
         if gain is not None:
             label += f" · {saving_label(gain)}"
         key = f"{prefix}_finding_{number}"
-        if number == 0:
-            with st.expander(label, expanded=True):
+        if number == wanted:
+            with st.container(key=f"{key}_card"), st.expander(label, expanded=True):
                 _card(finding, gain, key, select)
+            if is_new:
+                bring_into_view(f"{key}_card")
         elif (expander := lazy_expander(label, key)).open:
             with expander:
                 _card(finding, gain, key, select)
+
+
+def finding_parameter(page: str) -> str:
+    """Return the URL parameter that names the open finding of a page, from 1."""
+    return f"{page}_finding"
+
+
+def _wanted(prefix: str, count: int) -> tuple[int, bool]:
+    """Return the index of the finding that is open, and whether a link has just named it."""
+    parameter, seen = finding_parameter(prefix), f"_{prefix}_finding_seen"
+
+    def is_valid(text: str) -> bool:
+        return text.isdecimal() and 1 <= int(text) <= count
+
+    check_parameter(parameter, is_valid, "the first finding")
+    given = st.query_params.get(parameter)
+    is_new = given != st.session_state.get(seen)
+    st.session_state[seen] = given
+    if given is None or not is_valid(given):
+        return 0, False
+    note_control(parameter, given)
+    return int(given) - 1, is_new
 
 
 def no_longer_findings(run: Run, key: str | None = None) -> None:

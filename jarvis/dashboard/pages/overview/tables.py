@@ -1,5 +1,8 @@
 """The tables of the Overview page: ranked findings, categories, the GPU timeline."""
 
+from collections.abc import Sequence
+from functools import partial
+
 import polars as pl
 import streamlit as st
 
@@ -10,8 +13,8 @@ from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.carried import carried
 from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.state import Opened
-from jarvis.dashboard.widgets.finding_cards import PRIORITY_COLORS
-from jarvis.dashboard.widgets.table import LINK, configured, link_column, small_table
+from jarvis.dashboard.widgets.finding_cards import PRIORITY_COLORS, finding_parameter
+from jarvis.dashboard.widgets.table import configured, small_table
 from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
 from jarvis.schemas.names import C
@@ -21,6 +24,7 @@ from jarvis.text.messages import to_text
 from jarvis.trace import TraceInfo
 
 _TABLE_ROWS, _TABLE_PX = 11, 375
+_FINDINGS, _PAGE = "overview_findings", "page"
 _WIDTHS = {
     "rank": 50,
     "category": 100,
@@ -33,9 +37,9 @@ _WIDTHS = {
 
 
 def ranked_findings(now: Opened) -> None:
-    """Draw all findings in order, each with a link to its page and row."""
+    """Draw all findings in order; a click on one opens its card on its page."""
     ranked = recommendations(now.run)
-    st.markdown("**What to do first**")
+    st.markdown("**What to do first** · click a row to open its finding")
     if not ranked:
         st.success("The checks of this version found nothing to fix.", icon=":material/check:")
         return
@@ -50,16 +54,24 @@ def ranked_findings(now: Opened) -> None:
         color=list(PRIORITY_COLORS.values()),
         help="Urgency of the finding",
     )
-    config[LINK] = link_column("The page and row of the finding")
     st.dataframe(
         frame,
+        key=_FINDINGS,
         hide_index=True,
         column_config=config,
         height="content" if frame.height <= _TABLE_ROWS else _TABLE_PX,
-        column_order=(C.rank, LINK, *_SHOWN),
+        column_order=(C.rank, *_SHOWN),
         placeholder=MISSING,
-        alt="Findings in order with savings",
+        alt="Findings in order with savings; a click on a row opens its finding",
+        on_select=partial(_open_finding, frame[_PAGE].to_list()),
+        selection_mode="single-cell",
     )
+
+
+def _open_finding(addresses: Sequence[str]) -> None:
+    """Open the page of the finding whose row was clicked."""
+    if cells := st.session_state[_FINDINGS]["selection"]["cells"]:
+        navigation.follow(addresses[cells[0][0]])
 
 
 _SHOWN = (
@@ -89,7 +101,7 @@ def _finding_row(now: Opened, ranked: Recommendation) -> dict[str, object]:
     gain = finding.impact
     return {
         C.rank: ranked.label,
-        LINK: _address(now, ranked),
+        _PAGE: _address(now, ranked),
         "priority": [str(finding.priority)],
         C.category: ranked.result.title,
         "finding": to_text(finding.title).replace("`", ""),
@@ -102,14 +114,10 @@ def _finding_row(now: Opened, ranked: Recommendation) -> dict[str, object]:
 
 
 def _address(now: Opened, ranked: Recommendation) -> str:
-    """Return the URL of the finding's page with its row."""
-    finding, page = ranked.finding, ranked.finding.category
-    parameters = {}
-    target = now.run.analyses[page].target
-    if ranked.result.tier == "compute":
-        if finding.operations:
-            parameters[f"{page}_op"] = str(finding.operations[0].uid)
-    elif target is not None:
+    """Return the URL of the finding's page, on which its card is open."""
+    page = ranked.finding.category
+    parameters = {finding_parameter(page): str(ranked.result.findings.index(ranked.finding) + 1)}
+    if (target := now.run.analyses[page].target) is not None and ranked.result.tier != "compute":
         parameters[f"{page}_target"] = f"{target.default_pct:.0f}"
     return navigation.address(page, now.id, **carried(), **parameters)
 
