@@ -1,0 +1,64 @@
+"""Short names of kernels and Python frames for labels; full names stay available beside them."""
+
+import re
+
+_ANONYMOUS = re.compile(r"\(anonymous namespace\)::|\{anonymous\}::|<unnamed>::")
+_QUALIFIED = re.compile(r"[A-Za-z_~]\w*(?:::[A-Za-z_~]\w*)*")
+_MANGLED_PART = re.compile(r"\d+")
+_TENSILE = re.compile(r"(Cijk_[A-Za-z]+_[A-Za-z]+_[A-Z0-9]+).*?_(MT\d+x\d+x\d+)")
+_FRAME = re.compile(r"(?:.*[/\\])?([^/\\]+)\((\d+)\): (.+)")
+_BUILT_IN = re.compile(r"<built-in (?:method|function) (\S+?)(?: of .*)?>")
+
+_GENERIC = re.compile(
+    r"(?:\w*elementwise_kernel\w*|reduce_kernel|multi_tensor_apply_kernel|[Kk]ernel\d?|device_kernel)"
+)
+"""Kernels that only their template arguments distinguish."""
+
+_NOISE = re.compile(
+    r"(?:gpu_kernel_impl\w*|ReduceOp|func_wrapper_t|[AB]?UnaryFunctor|BinaryFunctor|TensorListMetadata"
+    r"|TensorListScalarListMetadata|FusedOptimizerTensorListMetadata|array|tuple|OpaqueType|Array"
+    r"|BFloat16|Half|float|double|half|bool|char|short|int|long|unsigned|signed|const|true|false|void"
+    r"|u?int\d+_t|__\w+|std|lambda|operator|T\d?|enable_if)"
+)
+"""Template arguments that do not distinguish kernels: wrappers and data types."""
+
+
+def short_kernel_name(name: str) -> str:
+    """Return the distinguishing part of a kernel name, without types, namespaces and arguments."""
+    if tile := _TENSILE.match(name):
+        return f"{tile[1]} {tile[2]}"
+    if name.startswith("_Z"):
+        return _unmangled(name) or name
+    plain = _ANONYMOUS.sub("", name).removeprefix("void ")
+    outer = _QUALIFIED.match(plain)
+    if outer is None or plain[outer.end() : outer.end() + 1] not in ("<", "("):
+        return name
+    base = _last(outer[0])
+    if not _GENERIC.fullmatch(base):
+        return base
+    parts = (_last(found) for found in _QUALIFIED.findall(plain[outer.end() :]))
+    detail = next((part for part in parts if not _NOISE.fullmatch(part)), None)
+    return base if detail is None else detail
+
+
+def short_frame_name(name: str) -> str:
+    """Return function, file and line of a Python frame, without folders and addresses."""
+    if frame := _FRAME.fullmatch(name):
+        return f"{frame[3]} ({frame[1]}:{frame[2]})"
+    if built_in := _BUILT_IN.fullmatch(name):
+        return built_in[1]
+    return name
+
+
+def _last(qualified: str) -> str:
+    return qualified.rpartition("::")[2]
+
+
+def _unmangled(name: str) -> str | None:
+    """Return the innermost name of a mangled C++ function; None if it is not mangled so."""
+    at = 3 if name.startswith("_ZN") else 2
+    last = None
+    while number := _MANGLED_PART.match(name, at):
+        end = number.end() + int(number[0])
+        last, at = name[number.end() : end], end
+    return last or None
