@@ -109,6 +109,25 @@ def test_the_pages_of_a_finding_open_with_their_row(
     page.close()
 
 
+def test_a_click_on_a_finding_opens_its_card_in_view_and_back_returns(
+    browser: Browser, overview_url: str
+) -> None:
+    page = browser.new_page(viewport=VIEWPORT)
+    page.goto(overview_url)
+    settled(page)
+    table = page.get_by_test_id("stDataFrame").first
+    table.click(position={"x": 200, "y": 35 * 2.5})
+    page.wait_for_url(re.compile(r"/(?!overview)\w+\?analysis=.*_finding=\d+"))
+    settled(page)
+    card = page.locator('.stVerticalBlock[class*="_finding_"][class*="_card"]')
+    expect(card).to_be_in_viewport()
+    page.go_back()
+    page.wait_for_url(overview_url)
+    settled(page)
+    expect(page.get_by_text("What to do first")).to_be_visible()
+    page.close()
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_pages_show_in_both_themes(browser: Browser, overview_url: str, theme: str) -> None:
     context = browser.new_context(viewport=VIEWPORT, color_scheme=theme)  # type: ignore[arg-type]

@@ -116,8 +116,9 @@ def test_links_to_system_pages_carry_their_target(filed: Draw, tmp_path: Path) -
         built.op("aten::mm", [[64, 64], [64, 64]]).launches("gemm", us=5).waits(200)
     analysis = submit(Submission(built.write(tmp_path / "idle.json"))).id
     page = filed("overview", analysis=analysis)
-    table = next(d.value for d in page.dataframe if "open" in d.value.columns)
-    assert f"cpu_idle?analysis={analysis}&cpu_idle_target=20" in table["open"].to_list()
+    table = next(d.value for d in page.dataframe if "page" in d.value.columns)
+    link = f"cpu_idle?analysis={analysis}&cpu_idle_finding=1&cpu_idle_target=20"
+    assert link in table["page"].to_list()
 
 
 def test_the_first_card_is_the_step_where_steps_are_marked(filed: Draw, tmp_path: Path) -> None:

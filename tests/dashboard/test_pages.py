@@ -243,18 +243,23 @@ def test_the_note_on_the_numbers_is_drawn_when_it_is_opened(registered: Draw) ->
     assert any(said in m.value for m in registered("gemm", gemm_method="true").markdown)
 
 
-def test_the_overview_ranks_all_findings_and_links_to_page_and_row(
-    filed: Draw, sample_id: str, sample_run: Run
+def test_the_overview_ranks_all_findings_and_leads_to_their_cards(
+    filed: Draw, registered: Draw, sample_id: str, sample_run: Run
 ) -> None:
     page = filed("overview", analysis=sample_id, target="70")
-    table = next(d.value for d in page.dataframe if "open" in d.value.columns)
-    ranked = recommendations(at_targets(sample_run, Targets(70.0)))
+    table = next(d.value for d in page.dataframe if "page" in d.value.columns)
+    run = at_targets(sample_run, Targets(70.0))
+    ranked = recommendations(run)
     assert table["rank"].to_list() == [r.label for r in ranked]
-    first = next(r for r in ranked if r.result.tier == "compute" and r.finding.operations)
-    link = table["open"].to_list()[first.number - 1]
-    key = first.result.key
-    uid = first.finding.operations[0].uid
-    assert link == f"{key}?analysis={sample_id}&target=70&{key}_op={uid}"
+    own = [(r, r.result.findings.index(r.finding)) for r in ranked if r.result.tier == "compute"]
+    item, place = next((item, place) for item, place in own if place > 0)
+    key = item.result.key
+    link = table["page"].to_list()[item.number - 1]
+    assert link == f"{key}?analysis={sample_id}&target=70&{key}_finding={place + 1}"
+    shown = registered(key, target="70", **{f"{key}_finding": str(place + 1)})
+    bodies = " ".join(m.value for m in shown.markdown)
+    assert prose(item.finding.issue) in bodies
+    assert prose(item.result.findings[0].issue) not in bodies
 
 
 @pytest.mark.parametrize("view", ["fair", "rough"])
@@ -365,8 +370,7 @@ def test_a_long_kernel_name_leaves_room_for_the_other_evidence(sample_run: Run) 
         finding_cards((finding,), lambda _: None)
 
     drawn = AppTest.from_function(page, args=(finding,)).run()
-    (notes,) = [caption.value for caption in drawn.caption]
-    evidence = notes.partition("**Evidence**")[2]
+    evidence = next(m.value for m in drawn.markdown if m.value.startswith("| Evidence"))
     assert "first" in evidence
     assert "last" in evidence
     assert len(evidence) < 200

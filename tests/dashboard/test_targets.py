@@ -24,7 +24,7 @@ def titles(run: Run) -> list[str]:
 
 
 def table(page: AppTest) -> list[str]:
-    return list(next(d.value for d in page.dataframe if "open" in d.value.columns)["finding"])
+    return list(next(d.value for d in page.dataframe if "page" in d.value.columns)["finding"])
 
 
 def captions(page: AppTest) -> str:
@@ -87,7 +87,7 @@ def test_back_to_a_url_without_the_parameter_is_the_default(registered: Draw) ->
 
 def test_links_to_other_pages_carry_the_target(filed: Draw, sample_id: str) -> None:
     page = filed("overview", analysis=sample_id, target="62", below="31")
-    links = next(d.value for d in page.dataframe if "open" in d.value.columns)["open"]
+    links = next(d.value for d in page.dataframe if "page" in d.value.columns)["page"]
     assert all("target=62" in link and "below=31" in link for link in links)
 
 

@@ -51,6 +51,12 @@ def choose(parameter: str, value_pct: int | None) -> None:
         _chosen()[parameter] = value_pct
 
 
+def choose_by_control(parameter: str, value_pct: int) -> None:
+    """Choose the value of a control that changed, whatever the URL has, which can be older."""
+    choose(parameter, value_pct)
+    st.session_state.setdefault(_SEEN, {})[parameter] = st.query_params.get(parameter)
+
+
 def write(parameter: str, value_pct: float, default_pct: float, *, is_own: bool = False) -> None:
     """Put a value into the URL, which omits the default, and into the page's link.
 

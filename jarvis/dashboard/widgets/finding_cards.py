@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import zip_longest
 from typing import Any, Literal
 
 import streamlit as st
@@ -15,8 +16,9 @@ from jarvis.findings import IDLE_POOL, Finding, Impact, OpRef, Priority, Severit
 from jarvis.reports.figures import target_words
 from jarvis.run import Run
 from jarvis.text.format import MINUS, count, counted, decimal, milliseconds, percent
-from jarvis.text.markdown import code, escape, prose, shortened
+from jarvis.text.markdown import Markdown, code, escape, prose, shortened, table
 from jarvis.text.quantities import title_of
+from jarvis.text.short_names import short_kernel_name
 
 _SEVERITY_COLORS: Mapping[Severity, Literal["red", "orange", "yellow", "blue", "gray", "green"]] = {
     Severity.CRITICAL: "red",
@@ -60,6 +62,15 @@ PRIORITY_COLORS = {
 _SHAPES_LENGTH = 44
 _EVIDENCE_LENGTH = 100
 """Kernel names can have a thousand characters; a row's details have the full name."""
+
+_NOTES = {
+    "hypothesis": "Likely cause",
+    "caveat": "Caveat",
+    "verify": "How to verify",
+    "capture": "What to record",
+}
+
+_KERNEL = "main_kernel"
 
 _NO_TENSOR = ", ()"
 """An argument that is not a tensor, among the shapes of a call."""
@@ -158,24 +169,45 @@ def _is_same(one: Finding, other: Finding) -> bool:
 
 def _card(finding: Finding, gain: Impact | None, key: str, select: Select) -> None:
     st.markdown(prose(finding.issue))
-    model, kernel = st.columns(2, border=True)
-    model.markdown(f"**Change the model**  \n{prose(finding.algorithmic)}")
-    kernel.markdown(f"**Improve the kernel**  \n{prose(finding.kernel)}")
     if gain is not None:
         st.markdown(_impact_line(finding, gain))
+    actions = zip(_headings(finding), (finding.algorithmic, finding.kernel), strict=True)
+    for (heading, text), place in zip(actions, st.columns(2, border=True), strict=True):
+        place.markdown(f"**{heading}**  \n{prose(text)}")
     if finding.priority_reason:
         st.markdown(f"**Priority** · {prose(finding.priority_reason)}")
-    notes = [
-        f"**{name.capitalize()}** · {prose(text)}"
-        for name in ("hypothesis", "caveat", "verify", "capture")
-        if (text := getattr(finding, name))
-    ]
-    evidence = " · ".join(
-        f"{escape(title_of(k))}: {_value(v)}" for k, v in shown_evidence(finding).items()
-    )
-    st.caption("\n\n".join([*notes, f"**Evidence** · {evidence}"]))
+    _evidence(finding)
+    with st.container(horizontal=True):
+        _notes(finding)
     if finding.operations:
         _operation_buttons(finding, key, select)
+
+
+def _headings(finding: Finding) -> tuple[str, str]:
+    """Return the headings of the actions: those of findings without rows change no kernel."""
+    if finding.row_uids:
+        return "Change the model", "Improve the kernel"
+    return "Change the program", "Change the setup or libraries"
+
+
+def _evidence(finding: Finding) -> None:
+    """Draw the evidence as a table, two quantities in a row."""
+    cells = [
+        (Markdown(f"**{escape(title_of(name))}**"), prose(_value(name, value)))
+        for name, value in shown_evidence(finding).items()
+    ]
+    half = (len(cells) + 1) // 2
+    pairs = zip_longest(cells[:half], cells[half:], fillvalue=("", ""))
+    heads = ("Evidence", "", "", "")
+    st.markdown(table(heads, ((*left, *right) for left, right in pairs)))
+
+
+def _notes(finding: Finding) -> None:
+    """Draw a button for each note that the finding has; it opens the note."""
+    for name, label in _NOTES.items():
+        if text := getattr(finding, name):
+            with st.popover(label, type="tertiary", icon=":material/notes:"):
+                st.markdown(prose(text))
 
 
 def saving_label(gain: Impact) -> str:
@@ -232,9 +264,10 @@ def priority_badge(priority: Priority) -> str:
     return f":{PRIORITY_COLORS[priority]}-badge[{priority}]"
 
 
-def _value(value: float | int | str) -> str:
+def _value(name: str, value: float | int | str) -> str:
     if isinstance(value, str):
-        return prose(shortened(value, _EVIDENCE_LENGTH))
+        text = f"`{short_kernel_name(value.strip('`'))}`" if name == _KERNEL else value
+        return shortened(text, _EVIDENCE_LENGTH)
     return count(value) if isinstance(value, int) else decimal(value)
 
 

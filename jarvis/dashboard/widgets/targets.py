@@ -75,7 +75,7 @@ def _own_target(
         st.button(
             f"Use {target_pct:g}% as the analysis does",
             key=f"{parameter}_reset",
-            on_click=carried.choose,
+            on_click=carried.choose_by_control,
             args=(parameter, round(target_pct)),
             disabled=not is_own,
         )
@@ -102,7 +102,7 @@ def _slider(parameter: str, label: str, value: float, default: float, meaning: s
 
 
 def _choose(parameter: str) -> None:
-    carried.choose(parameter, st.session_state[parameter])
+    carried.choose_by_control(parameter, st.session_state[parameter])
 
 
 _SLIDER_PX = 165

@@ -4,12 +4,16 @@ import streamlit as st
 
 _SCRIPT = """
 export default ({ data }) => {
-  const show = (tries) => {
+  let isMoved = false // by the user, while parts above are still drawn
+  for (const kind of ["wheel", "keydown", "pointerdown"])
+    addEventListener(kind, () => { isMoved = true }, { once: true, capture: true })
+  const show = () => {
     const part = document.querySelector(`.st-key-${data}`)
-    if (part) part.scrollIntoView({ block: "start" })
-    else if (tries) setTimeout(show, 100, tries - 1)
+    if (!part || isMoved) return
+    part.style.scrollMarginTop = "4.5rem"
+    part.scrollIntoView({ block: "start" })
   }
-  show(20)
+  for (const delay of [0, 300, 800, 1600]) setTimeout(show, delay)
 }
 """
 
