@@ -34,13 +34,17 @@ def read(parameter: str, default_pct: float) -> float:
     check_parameter(parameter, is_percentage, f"{default_pct:g}")
     seen = st.session_state.setdefault(_SEEN, {})
     given, last = st.query_params.get(parameter), seen.get(parameter)
-    is_same_page = st.session_state.get(_PAGE, {}).get(parameter) == url_path()
     if given is not None and given != last:
         choose(parameter, int(given) if is_percentage(given) else None)
-    elif given is None and last is not None and is_same_page:
+    elif given is None and last is not None and not is_other_page(parameter):
         choose(parameter, None)
     chosen = _chosen().get(parameter)
     return default_pct if chosen is None else chosen
+
+
+def is_other_page(parameter: str) -> bool:
+    """Return whether the page differs from the last one that had the parameter."""
+    return bool(st.session_state.get(_PAGE, {}).get(parameter) != url_path())
 
 
 def choose(parameter: str, value_pct: int | None) -> None:

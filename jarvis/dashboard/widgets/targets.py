@@ -85,7 +85,8 @@ def _slider(parameter: str, label: str, value: float, default: float, meaning: s
     """Draw a slider of a percentage that all pages share."""
     low, high = carried.SLIDER_RANGE_PCT
     shown = min(max(round(value), low), high)
-    if st.session_state.get(parameter) != shown:
+    if carried.is_other_page(parameter) or st.session_state.get(parameter) != shown:
+        # Only then: a value that is set overrules what a user changed meanwhile.
         st.session_state[parameter] = shown
     st.slider(
         label,
