@@ -23,7 +23,11 @@ STATE_SHAPES = ("triangle-down", "diamond", "circle", "cross", "square")
 
 @dataclass(frozen=True, slots=True)
 class Palette:
-    """The colors of a theme; ``categorical`` in the order of use."""
+    """The colors of a theme.
+
+    ``categorical`` in the order of use, ``further`` where it is used up, and paler ones for kinds
+    of ``host`` calls.
+    """
 
     primary: str
     background: str
@@ -36,6 +40,8 @@ class Palette:
     saving: str
     pale: str
     categorical: tuple[str, ...]
+    further: tuple[str, ...]
+    host: tuple[str, ...]
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -59,6 +65,8 @@ LIGHT = Palette(
         *("#0072B2", "#E69F00", "#009E73", "#CC79A7"),
         *("#56B4E9", "#D55E00", "#F0E442", "#6B7280"),
     ),
+    further=("#7B5EA7", "#8C564B", "#1B9AAA", "#8A8A2B", "#F2B95A"),
+    host=("#E8A07C", "#9FB89A", "#CFC4E4", "#E6D9B8"),
 )
 DARK = Palette(
     primary="#56B4E9",
@@ -75,6 +83,8 @@ DARK = Palette(
         *("#56B4E9", "#E69F00", "#009E73", "#CC79A7"),
         *("#0072B2", "#D55E00", "#F0E442", "#9AA5B1"),
     ),
+    further=("#A48AD0", "#B9837A", "#3BC4D4", "#B5B55A", "#F2B95A"),
+    host=("#B5653D", "#5F7F5A", "#5D5380", "#6E6244"),
 )
 PALETTES: Mapping[str, Palette] = {"light": LIGHT, "dark": DARK}
 
