@@ -35,6 +35,7 @@ class Palette:
     text: str
     muted: str
     border: str
+    faint: str
     below_threshold: str
     below_target: str
     saving: str
@@ -57,6 +58,7 @@ LIGHT = Palette(
     text="#1B1F24",
     muted="#6B7280",
     border="#D0D5DB",
+    faint="#AEB6C1",
     below_threshold="#B03A00",
     below_target="#C98500",
     saving="#009E73",
@@ -75,6 +77,7 @@ DARK = Palette(
     text="#E6E9ED",
     muted="#9AA5B1",
     border="#39424D",
+    faint="#56616E",
     below_threshold="#E8743B",
     below_target="#F2CC5C",
     saving="#009E73",

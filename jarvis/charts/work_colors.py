@@ -29,7 +29,7 @@ def work_colors(timeline: Timeline, palette: Palette) -> dict[str, str]:
         OTHER_WORK: palette.muted,
         KINDS[COMMUNICATION]: palette.categorical[1],
         KINDS[COPY]: palette.categorical[3],
-        NOT_LINKED: palette.border,
+        NOT_LINKED: palette.faint,
         IDLE: palette.pale,
         HOST: palette.categorical[6],
         LATENCY: palette.below_threshold,

@@ -5,7 +5,7 @@ import re
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from jarvis.server.ingest.intake import sample_trace
 from jarvis.server.submission import Submission, submit
@@ -166,6 +166,29 @@ def test_back_and_forward_show_the_windows_before(timeline_url: str, browser: Br
     page.go_forward()
     changed(canvas, first)
     assert shown(canvas) == pytest.approx(second, abs=2e-4)
+    page.close()
+
+
+def test_a_page_that_was_open_for_too_long_gets_another_ticket(
+    timeline_url: str, browser: Browser
+) -> None:
+    page = browser.new_page(viewport=VIEWPORT)
+    tickets: list[str] = []
+
+    def answer(route: Route) -> None:
+        tickets.append(route.request.headers["authorization"])
+        if tickets[-1] == tickets[0]:
+            route.fulfill(status=401, json={"error": "The page has been open for too long."})
+        else:
+            route.continue_()
+
+    page.route("**/timeline/part?*", answer)
+    with page.expect_response(lambda response: response.ok and "/timeline/part" in response.url):
+        page.goto(timeline_url)
+    settled(page)
+    drawing(page)
+    expect(page.locator(".problem")).to_be_hidden()
+    assert len(set(tickets)) > 1
     page.close()
 
 

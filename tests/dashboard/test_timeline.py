@@ -206,7 +206,7 @@ def _window_of_ten_ms() -> None:
     from jarvis.dashboard.session.links import begin_page
     from jarvis.run.timeline import Window
 
-    begin_page()
+    begin_page("timeline")
     shown = window_fields(Window(5, 10_000_005))
     st.text(f"{shown.start_ns - 5} {shown.length_ns}")
     for number, chosen in enumerate([(2.3, 0.4), (-5.0, 0.4), (9.99999, 4.0), (3.0, 1e9)]):

@@ -10,7 +10,7 @@ const BAR_PX = 14
 const GAP_PX = 7
 const BAR_GAP_PX = 3
 const MAX_LANES = 1000
-const FONT = "11px sans-serif"
+const FONT_PX = 12
 const TICK_PX = 110
 const MIN_LABEL_PX = 26
 const CLICK_PX = 4
@@ -22,6 +22,7 @@ const SEARCH_MARGIN = 4 // lengths of a found event on either side of it
 const COMMIT_MS = 400 // the server hears of a window that did not change for so long
 const FETCH_MS = 60
 const SEARCH_MS = 250
+const RENEW_MS = 60 * 1000
 const MAX_PARTS = 48
 const MAX_COARSE = 16 // zoom at which bars of a coarser part are too coarse
 
@@ -100,7 +101,6 @@ class Timeline {
   update(data, send) {
     this.send = send
     const isOther = data.version !== this.data?.version
-    if (data.ticket !== this.data?.ticket) this.isExpired = false
     const [start, length] = data.window
     const echoed = this.sent.findIndex(([at, span]) => at === start && span === length)
     const isNew = `${data.window}` !== `${this.data?.window}`
@@ -359,7 +359,7 @@ class Timeline {
   }
 
   async fetchPart(level, index, key) {
-    if (this.pending.has(key) || this.isExpired) return
+    if (this.pending.has(key)) return
     const stop = new AbortController()
     this.pending.set(key, stop)
     const { version } = this.data
@@ -387,9 +387,9 @@ class Timeline {
         this.complain("")
         return await answer.json()
       }
-      if (answer.status === 401 && !this.isExpired) {
-        this.isExpired = true // a rerun of the page brings another ticket
-        this.send("renewed", {})
+      if (answer.status === 401 && !(Date.now() - this.renewedAt < RENEW_MS)) {
+        this.renewedAt = Date.now()
+        this.send("renewed", {}) // the rerun of the page brings another ticket
         return null
       }
       const body = await answer.json().catch(() => ({}))
@@ -513,9 +513,9 @@ class Timeline {
     }
     context.fillStyle = this.ink.background
     context.fillRect(0, 0, this.width, this.height)
-    context.font = FONT
+    context.font = `${FONT_PX}px ${style.fontFamily}`
     context.textBaseline = "middle"
-    this.charPx ??= context.measureText("abcdefghijklmnopqrstuvwxyz_0123456789").width / 37
+    this.charPx = context.measureText("abcdefghijklmnopqrstuvwxyz_0123456789").width / 37
     this.drawAxis()
     context.save()
     context.beginPath()
