@@ -109,7 +109,7 @@ class Timeline {
     if (isOther) {
       this.parts.clear()
       this.abort()
-      this.tops = null
+      this.map = this.found = null
     }
     // A rerun tells of a window that this view chose, maybe before it was moved again.
     if (echoed >= 0) this.sent.splice(0, echoed + 1)
@@ -124,6 +124,7 @@ class Timeline {
     document.addEventListener("keydown", this.onKey)
     this.resized.observe(this.canvas)
     if (isOther && this.query) this.search()
+    if (isOther && this.brush) this.measure(0, 0)
     this.redraw()
     this.fetchSoon()
   }
@@ -317,24 +318,31 @@ class Timeline {
     return this.data.whole / 2 ** level
   }
 
-  // The parts that cover the window: the finest that are here, each with the time that it covers.
+  // The finest part that is here with a span of a level, and how many levels it is above that.
+  finest(level, index) {
+    for (let up = 0; up <= level; up++) {
+      const part = this.parts.get(this.key(level - up, Math.floor(index / 2 ** up)))
+      if (part) return { part, up }
+    }
+    return {}
+  }
+
+  // The parts that cover the window, each with the time that it is drawn for; what is not here yet
+  // is lacking.
   sources() {
     const { level } = this
     const span = this.span(level)
-    const last = 2 ** level - 1
-    const first = Math.floor(this.start / span)
-    const end = Math.min(Math.floor((this.start + this.length - 1) / span), last)
+    const last = Math.min(Math.floor((this.start + this.length - 1) / span), 2 ** level - 1)
     const found = []
-    for (let index = first; index <= end; index++) {
-      const needed = this.key(level, index)
-      let part
-      let up = 0
-      for (; up <= level && !part; up++) part = this.parts.get(this.key(level - up, Math.floor(index / 2 ** up)))
-      const isEnough = part && (up === 1 || (part.isWhole && 2 ** up <= MAX_COARSE))
+    for (let index = Math.floor(this.start / span); index <= last; index++) {
+      const { part, up } = this.finest(level, index)
+      const isEnough = up === 0 || (part?.is_whole && 2 ** up <= MAX_COARSE)
+      const lacking = isEnough ? [] : [[level, index]]
       const before = found.at(-1)
-      if (before && part && before.part === part) before.to = (index + 1) * span
-      else found.push({ part, from: index * span, to: (index + 1) * span })
-      Object.assign(found.at(-1), isEnough ? {} : { lacking: [...(found.at(-1).lacking ?? []), [level, index, needed]] })
+      if (part && before?.part === part) {
+        before.to = (index + 1) * span
+        before.lacking.push(...lacking)
+      } else found.push({ part, from: index * span, to: (index + 1) * span, lacking })
     }
     return found
   }
@@ -345,20 +353,21 @@ class Timeline {
   }
 
   fetchParts() {
-    const needed = this.sources().flatMap(source => source.lacking ?? [])
-    if (!this.parts.has(this.key(0, 0))) needed.push([0, 0, this.key(0, 0)])
-    const keys = new Set(needed.map(([, , key]) => key))
+    const needed = this.sources().flatMap(source => source.lacking)
+    if (!this.parts.has(this.key(0, 0))) needed.push([0, 0])
+    const keys = new Set(needed.map(place => this.key(...place)))
     for (const [key, stop] of this.pending) {
       if (!keys.has(key)) {
         stop.abort()
         this.pending.delete(key)
       }
     }
-    for (const [level, index, key] of needed) this.fetchPart(level, index, key)
+    for (const place of needed) this.fetchPart(...place)
     this.tellState()
   }
 
-  async fetchPart(level, index, key) {
+  async fetchPart(level, index) {
+    const key = this.key(level, index)
     if (this.pending.has(key)) return
     const stop = new AbortController()
     this.pending.set(key, stop)
@@ -368,10 +377,10 @@ class Timeline {
     const answer = await this.ask("part", { start, length }, stop)
     if (this.pending.get(key) === stop) this.pending.delete(key)
     if (answer && version === this.data.version) {
-      this.parts.set(key, { ...answer, isWhole: answer.is_whole })
+      this.parts.set(key, answer)
       const oldest = [...this.parts.keys()].filter(one => one !== this.key(0, 0))
       while (oldest.length > MAX_PARTS) this.parts.delete(oldest.shift())
-      this.map = key === this.key(0, 0) ? null : this.map
+      if (!level) this.map = null
       this.redraw()
     }
     this.tellState()
