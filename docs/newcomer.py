@@ -110,6 +110,8 @@ def _look_at_the_timeline(page: Page) -> None:
     page.get_by_test_id("stSidebarNavLink").filter(has_text="Timeline").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Timeline")
     settled(page)
+    expect(page.locator(".timeline canvas")).to_have_attribute("data-start", "0")
+    expect(page.locator(".timeline .loading")).to_have_text("")
 
 
 def _download_the_report(page: Page) -> None:

@@ -29,18 +29,15 @@ from jarvis.charts.rooflines import (
     roofline,
 )
 from jarvis.charts.timeline import (
-    BRUSHED,
-    CLICKED,
     PROJECTED,
     TimelineRow,
     idle_gaps_us,
     state,
     timeline_chart,
 )
+from jarvis.charts.work_colors import category_color, host_colors, work_colors
 
 __all__ = [
-    "BRUSHED",
-    "CLICKED",
     "DARK",
     "LIGHT",
     "MAX_POINTS",
@@ -58,10 +55,12 @@ __all__ = [
     "bar_totals",
     "bars",
     "categories",
+    "category_color",
     "columns_of",
     "compute_roofline",
     "critical_paths",
     "exposure",
+    "host_colors",
     "icicle",
     "idle_gaps_us",
     "is_point",
@@ -74,4 +73,5 @@ __all__ = [
     "scatter",
     "state",
     "timeline_chart",
+    "work_colors",
 ]

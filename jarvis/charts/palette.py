@@ -23,7 +23,11 @@ STATE_SHAPES = ("triangle-down", "diamond", "circle", "cross", "square")
 
 @dataclass(frozen=True, slots=True)
 class Palette:
-    """The colors of a theme; ``categorical`` in the order of use."""
+    """The colors of a theme.
+
+    ``categorical`` in the order of use, ``further`` where it is used up, and paler ones for kinds
+    of ``host`` calls.
+    """
 
     primary: str
     background: str
@@ -31,11 +35,14 @@ class Palette:
     text: str
     muted: str
     border: str
+    faint: str
     below_threshold: str
     below_target: str
     saving: str
     pale: str
     categorical: tuple[str, ...]
+    further: tuple[str, ...]
+    host: tuple[str, ...]
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -51,6 +58,7 @@ LIGHT = Palette(
     text="#1B1F24",
     muted="#6B7280",
     border="#D0D5DB",
+    faint="#AEB6C1",
     below_threshold="#B03A00",
     below_target="#C98500",
     saving="#009E73",
@@ -59,6 +67,8 @@ LIGHT = Palette(
         *("#0072B2", "#E69F00", "#009E73", "#CC79A7"),
         *("#56B4E9", "#D55E00", "#F0E442", "#6B7280"),
     ),
+    further=("#7B5EA7", "#8C564B", "#1B9AAA", "#8A8A2B", "#F2B95A"),
+    host=("#E8A07C", "#9FB89A", "#CFC4E4", "#E6D9B8"),
 )
 DARK = Palette(
     primary="#56B4E9",
@@ -67,6 +77,7 @@ DARK = Palette(
     text="#E6E9ED",
     muted="#9AA5B1",
     border="#39424D",
+    faint="#56616E",
     below_threshold="#E8743B",
     below_target="#F2CC5C",
     saving="#009E73",
@@ -75,6 +86,8 @@ DARK = Palette(
         *("#56B4E9", "#E69F00", "#009E73", "#CC79A7"),
         *("#0072B2", "#D55E00", "#F0E442", "#9AA5B1"),
     ),
+    further=("#A48AD0", "#B9837A", "#3BC4D4", "#B5B55A", "#F2B95A"),
+    host=("#B5653D", "#5F7F5A", "#5D5380", "#6E6244"),
 )
 PALETTES: Mapping[str, Palette] = {"light": LIGHT, "dark": DARK}
 

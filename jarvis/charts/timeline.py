@@ -3,11 +3,9 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import altair as alt
 import polars as pl
-from altair.utils.schemapi import UndefinedType
 
 from jarvis import impact
 from jarvis.charts.marks import shortened
@@ -60,17 +58,10 @@ def state(target_pct: float, below_pct: float) -> pl.Expr:
     )
 
 
-BRUSHED = "brushed"
-"""Name of the selection of a dragged range; ``start_ms`` holds its start and end."""
-
-CLICKED = "clicked"
-"""Name of the selection of a clicked event; it holds the event's ``uid``."""
-
 _BIN_PX, _LANE_PX, _ROW_GAP = 26, 18, 0.3
 _ROOM_PX = 76
 """Height in pixels of the axis and the legend."""
 
-_TIME = "Time since the start of the recording (ms)"
 _LEGEND_COLUMNS = 5
 _LABEL_PX = 150
 _CHARACTERS = 115
@@ -87,7 +78,6 @@ _SEAM_PX = 0.5
 """Stroke width that hides the light seam between adjacent bars."""
 
 _MAX_NAME_LENGTH = 120
-_NO_EVENT = -1
 
 _BIN_TOOLTIP = [
     alt.Tooltip("word:N", title="Mostly"),
@@ -121,25 +111,19 @@ def timeline_chart(
     colors: Mapping[str, str],
     window_ms: tuple[float, float],
     palette: Palette,
-    selected: int | None = None,
-    *,
-    title: str = _TIME,
-    is_zoomed_in_place: bool = False,
+    title: str,
 ) -> alt.LayerChart:
-    """Draw rows of bins and of single events on one time axis; dragging selects a window.
+    """Draw rows of bins and of single events on one time axis; drag and scroll to move and zoom.
 
     Args:
         rows: Rows from top to bottom.
         bins: ``row, color, word, start_ms, end_ms, low_pct, high_pct, busy_pct``: bars from
             ``low_pct`` to ``high_pct`` of the row's height.
-        events: ``row, lane, color, uid, name, start_ms, end_ms, dur_us, called_by, shapes``; the
-            ``uid`` of those that cannot be selected is null.
+        events: ``row, lane, color, name, start_ms, end_ms, dur_us, called_by, shapes``.
         colors: Color by kind, in the order of the legend.
         window_ms: Start and end of the time axis.
         palette: Colors of the theme.
-        selected: ``uid`` of the event that is framed.
         title: Title of the time axis.
-        is_zoomed_in_place: Dragging and scrolling move and zoom the chart instead.
     """
     tops, bottom = _tops(rows)
     per_lane = _LANE_PX / _BIN_PX
@@ -156,7 +140,7 @@ def timeline_chart(
         y=pl.col("top") + pl.col("lane") * per_lane,
         y2=pl.col("top") + (pl.col("lane") + 0.9) * per_lane,
         name=shortened(pl.col("name"), _MAX_NAME_LENGTH),
-        edge=_edge(window_ms, colors, palette, selected),
+        edge=_edge(window_ms, colors, palette),
     )
     scale = alt.Scale(domain=[0, bottom], reverse=True, nice=False)
     x_scale = alt.Scale(domain=list(window_ms), nice=False)
@@ -171,7 +155,6 @@ def timeline_chart(
         orient="top", title=None, labelFontSize=12, columns=_LEGEND_COLUMNS, symbolStrokeWidth=0
     )
     color = alt.Color("color:N", scale=hues, legend=legend)
-    bound_to: Literal["scales"] | UndefinedType = "scales" if is_zoomed_in_place else alt.Undefined
     bars = (
         alt.Chart(placed_bins.drop("top"))
         .mark_rect(clip=True, opacity=1, strokeWidth=_SEAM_PX)
@@ -184,11 +167,11 @@ def timeline_chart(
             stroke=alt.Stroke("color:N", scale=hues, legend=None),
             tooltip=_BIN_TOOLTIP,
         )
-        .add_params(alt.selection_interval(name=BRUSHED, encodings=["x"], bind=bound_to))
+        .add_params(alt.selection_interval(encodings=["x"], bind="scales"))
     )
     boxes = (
         alt.Chart(placed.drop("top", "label", "label_ms"))
-        .mark_rect(clip=True, opacity=1, cursor="pointer")
+        .mark_rect(clip=True, opacity=1, strokeWidth=_MIN_STROKE_PX)
         .encode(
             x=x,
             x2="end_ms:Q",
@@ -196,12 +179,8 @@ def timeline_chart(
             y2="y2:Q",
             color=color,
             stroke=alt.Stroke("edge:N", scale=None),
-            strokeWidth=alt.when(alt.datum.uid == (_NO_EVENT if selected is None else selected))
-            .then(alt.value(2.5))
-            .otherwise(alt.value(_MIN_STROKE_PX)),
             tooltip=_EVENT_TOOLTIP,
         )
-        .add_params(alt.selection_point(name=CLICKED, fields=["uid"]))
     )
     inks = {name: ink(colors[name]) for name in colors}
     named = placed.drop_nulls("label").select(
@@ -294,15 +273,12 @@ def _edge(
     window_ms: tuple[float, float],
     colors: Mapping[str, str],
     palette: Palette,
-    selected: int | None,
 ) -> pl.Expr:
     """Return the stroke color of an event: the background for wide ones, to separate neighbors;
     their own color for narrow ones, to keep them visible."""
     is_wide = pl.col("end_ms") - pl.col("start_ms") > _WIDE * (window_ms[1] - window_ms[0])
     return (
-        pl.when(pl.col(C.uid) == pl.lit(selected, pl.Int64))
-        .then(pl.lit(palette.text))
-        .when(is_wide)
+        pl.when(is_wide)
         .then(pl.lit(palette.background))
         .otherwise(pl.col("color").replace_strict(colors, return_dtype=pl.String))
     )

@@ -1,19 +1,20 @@
-"""Contents of a time window: GPU work and host calls, as bins or as single events."""
+"""GPU work, idle time and host calls on the clock of the trace, and their times in a window."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import polars as pl
 
 from jarvis.analyses.window import timeline_window
-from jarvis.perf_report.intervals import Int64s, greatest_ns, least_ns
+from jarvis.perf_report.intervals import Int64s, covered_by_bin, greatest_ns, least_ns
 from jarvis.perf_report.timeline.host import ACTIVE, HostCall, own_ns
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE, COPY
 from jarvis.run.lanes import bin_edges, binned, stacked
 from jarvis.run.path_events import path_events
 from jarvis.run.run import Run
+from jarvis.run.user_code import starter_frames
 from jarvis.schemas.names import C
 
 IDLE, NOT_LINKED, OTHER_WORK = "Idle", "Not linked", "Other operations"
@@ -31,13 +32,8 @@ HOST_LABELS: Mapping[str, str] = {
     HostCall.PYTHON: "Python",
     HostCall.ANNOTATION: "Annotation",
 }
-NAMED_CATEGORIES = 4
-"""Categories with their own color: the number that can be distinguished from the other kinds."""
-
 MAX_BINS = 1200
-MAX_GPU_SLICES = 4000
-MAX_HOST_SLICES = 6000
-"""Maximum number of events in one chart; browsers slow down with more."""
+"""Maximum number of bins in a row."""
 
 _MIN_BINS = 400
 """Windows with fewer stored bins are drawn from single calls."""
@@ -77,23 +73,11 @@ class Window:
 
 
 @dataclass(frozen=True)
-class HostSlices:
-    """Single host calls of a window, and the numbers of calls that are not drawn.
-
-    ``rows``: ``row, lane, uid, kind, what, name, ts_ns, dur_ns, input_dims``; ``hidden_count``:
-    calls shorter than a bin; ``deeper_count``: calls in lanes below the requested depth.
-    """
-
-    rows: pl.DataFrame
-    hidden_count: int
-    deeper_count: int
-
-
-@dataclass(frozen=True)
 class Timeline:
     """The timeline of one run. Results that all windows share are cached."""
 
     run: Run
+    _host_calls: dict[tuple[str, ...], pl.DataFrame] = field(default_factory=dict)
 
     @cached_property
     def recording(self) -> Window | None:
@@ -117,7 +101,7 @@ class Timeline:
         operations = self.run.table("operations").select(
             C.input_dims, C.category, pl.col(C.uid).alias(C.operation_uid), operation=C.name
         )
-        title = pl.col(C.category).replace_strict(self._category_words, default=OTHER_WORK)
+        title = pl.col(C.category).replace_strict(self.categories, default=OTHER_WORK)
         counted = timeline_window(work)[C.uid]
         return (
             work.join(operations, on=C.operation_uid, how="left", maintain_order="left")
@@ -135,24 +119,18 @@ class Timeline:
         )
 
     @cached_property
-    def whats(self) -> tuple[str, ...]:
-        """Return the kinds of GPU work with their own color: the categories with most time
-        first."""
-        return (
-            *dict.fromkeys(self._category_words.values()),
-            OTHER_WORK,
-            KINDS[COMMUNICATION],
-            KINDS[COPY],
-            NOT_LINKED,
-        )
-
-    @cached_property
-    def gpu_rows(self) -> tuple[str, ...]:
-        """Return the GPU rows by kind of the recorded events, and IDLE."""
-        counted = self.gpu_events.filter("is_counted")
-        kinds = set(counted[C.kind])
-        named = [label for kind, label in KINDS.items() if kind in kinds]
-        return (*named, IDLE, *([] if counted.height == self.gpu_events.height else [NOT_LINKED]))
+    def categories(self) -> Mapping[str, str]:
+        """Return the titles of the run's categories by key, most time first, without the rest."""
+        titles = {
+            key: analysis.title
+            for key, analysis in self.run.analyses.items()
+            if analysis.claim is not None and not analysis.claim.rest
+        }
+        times = {
+            key: self.run.results[key].gpu_time_ms for key in titles if key in self.run.results
+        }
+        largest = sorted((k for k in times if times[k] > 0), key=lambda k: -times[k])
+        return {key: titles[key] for key in largest}
 
     def outside_ns(self, window: Window) -> int:
         """Return the part of a window in ns before the first or after the last counted GPU
@@ -194,59 +172,29 @@ class Timeline:
             return None
         return least_ns(self._slices[C.dur_ns])
 
-    def gpu_bins(self, window: Window) -> pl.DataFrame:
-        """Return rows of the GPU by kind: ``row, what, start_ns, end_ns, busy_ns``.
+    def kinds_ns(self, window: Window) -> dict[str, int]:
+        """Return the time in ns of each kind of GPU work in the window, and of IDLE.
 
-        They include what the GPU timeline counts; the row NOT_LINKED has the rest, and IDLE names
-        the likely cause.
+        It includes what the GPU timeline counts; NOT_LINKED is the rest. Times of kinds overlap.
         """
-        times = self.gpu_events.select("what", C.ts_ns, C.dur_ns, C.kind, "is_counted")
-        events = window.of(times).select(
-            "what",
-            C.ts_ns,
-            C.dur_ns,
-            pl.when("is_counted")
-            .then(pl.col(C.kind).replace(KINDS))
-            .otherwise(pl.lit(NOT_LINKED))
-            .alias(C.row),
+        return _covered(self._parts(window), C.row, window)
+
+    def statistics(self, window: Window) -> pl.DataFrame:
+        """Return ``row, what, count, busy_ns`` of the window: what the GPU does, most time first.
+
+        ``what`` is a category or a kind of work, in the row IDLE a cause of idle time.
+        """
+        parts = self._parts(window).with_columns(
+            pl.when(pl.col(C.row) == IDLE).then(pl.col(C.row)).otherwise(pl.lit("")).alias(C.row)
         )
-        gaps = self.gaps.select(C.cause, C.start_ns, C.dur_ns)
-        idle = window.of(gaps, start=C.start_ns).select(
-            pl.col(C.cause).alias("what"),
-            pl.col(C.start_ns).alias(C.ts_ns),
-            C.dur_ns,
-            pl.lit(IDLE).alias(C.row),
-        )
-        return binned(pl.concat([events, idle]), window.edges())
-
-    def streams(self, window: Window) -> list[str]:
-        """Return the streams with events in the window, in order."""
-        events = self.gpu_events.select(C.ts_ns, C.dur_ns, C.device, C.stream, "track")
-        found = window.of(events).select(C.device, C.stream, "track").unique()
-        return found.sort(C.device, C.stream, nulls_last=True)["track"].to_list()
-
-    def stream_bins(self, window: Window) -> pl.DataFrame:
-        """Return rows of the streams, as ``gpu_bins``."""
-        events = self.gpu_events.select("what", C.ts_ns, C.dur_ns, pl.col("track").alias(C.row))
-        return binned(window.of(events), window.edges())
-
-    def gpu_slices(self, window: Window) -> pl.DataFrame | None:
-        """Return single GPU events with ``row`` and ``lane``; None if they are too many to draw."""
-        if self.gpu_event_count(window) > MAX_GPU_SLICES:
-            return None
-        return stacked(window.of(self.gpu_events).with_columns(pl.col("track").alias(C.row)))
-
-    def path_bins(self, window: Window) -> pl.DataFrame:
-        """Return the row of the critical path, as ``gpu_bins``."""
-        events = window.of(self.path.select("what", C.ts_ns, C.dur_ns))
-        return binned(events.with_columns(pl.lit(PATH).alias(C.row)), window.edges())
-
-    def path_slices(self, window: Window) -> pl.DataFrame | None:
-        """Return the events of the critical path, as ``gpu_slices``."""
-        found = window.of(self.path)
-        if found.height > MAX_GPU_SLICES:
-            return None
-        return found.with_columns(pl.lit(PATH).alias(C.row), lane=pl.lit(0, pl.Int64))
+        if parts.is_empty():
+            return pl.DataFrame(schema={**_PART, "count": pl.UInt32, C.busy_ns: pl.Int64})
+        found = [
+            (row, what, events.height, _covered(events, C.row, window).get(str(row), 0))
+            for (row, what), events in parts.group_by(C.row, "what")
+        ]
+        table = pl.DataFrame(found, [C.row, "what", C.count, C.busy_ns], orient="row")
+        return table.sort(C.row, C.busy_ns, "what", descending=[False, True, False])
 
     def gpu_event_count(self, window: Window) -> int:
         """Return the number of GPU events in the window."""
@@ -268,31 +216,28 @@ class Timeline:
             parts = [self._wide_bins(window, thread, width) for thread in threads]
         return pl.concat([part for of_thread in parts for part in of_thread])
 
-    def host_slices(
-        self, window: Window, threads: Sequence[int], kinds: Sequence[str], depth: int
-    ) -> HostSlices:
-        """Return single calls of these kinds in the first ``depth`` lanes of each thread."""
-        found = window.of(self._slices).filter(
-            pl.col(C.thread).is_in(threads), pl.col(C.kind).is_in(kinds)
-        )
-        is_visible = pl.col(C.dur_ns) >= window.length_ns // MAX_BINS
-        visible = found.filter(is_visible)
-        if visible.height > MAX_HOST_SLICES:
-            visible = visible.sort(C.dur_ns, C.uid, descending=[True, False]).head(MAX_HOST_SLICES)
-        placed = stacked(visible.with_columns(pl.col(C.thread).cast(pl.String).alias(C.row)))
-        rows = placed.filter(pl.col("lane") < depth)
-        return HostSlices(
-            rows.with_columns(what=pl.col(C.kind).replace(HOST_LABELS)),
-            hidden_count=found.height - visible.height,
-            deeper_count=placed.height - rows.height,
-        )
+    def shown_threads(self, count: int) -> list[int]:
+        """Return up to ``count`` threads with calls, busiest first."""
+        return self.threads[C.thread].sort().head(count).to_list()
 
-    def busiest_threads(self, window: Window, count: int) -> list[int]:
-        """Return up to ``count`` threads with activity in the window, by number."""
-        active = window.of(self._bins, start=C.start_ns)[C.thread].unique()
-        marked = window.of(self._slices)[C.thread].unique()
-        found = pl.concat([active, marked]).unique().sort()
-        return found.head(count).to_list()
+    def host_calls(self, kinds: Sequence[str]) -> pl.DataFrame:
+        """Return the stored calls of these kinds, ``host_slices`` with ``lane``.
+
+        Frames of the interpreter around user code are left out (``user_code``).
+        """
+        key = tuple(kinds)
+        if key not in self._host_calls:
+            calls = self._slices.filter(
+                pl.col(C.kind).is_in(kinds), ~pl.col(C.uid).is_in(self.starters.implode())
+            )
+            row = pl.col(C.thread).cast(pl.String).alias(C.row)
+            self._host_calls[key] = stacked(calls.with_columns(row)).drop(C.row)
+        return self._host_calls[key]
+
+    @cached_property
+    def starters(self) -> pl.Series:
+        """Return the ``uid`` of the frames that start user code."""
+        return starter_frames(self._slices.filter(pl.col(C.kind) == HostCall.PYTHON))
 
     def thread_label(self, thread: int) -> str:
         """Return the name of a thread as a row of the timeline."""
@@ -316,6 +261,24 @@ class Timeline:
         launched = work.filter(pl.col(C.launcher_uid).is_in(list(launcher_uids)))
         return work.head(1) if launched.is_empty() else launched
 
+    def _parts(self, window: Window) -> pl.DataFrame:
+        """Return GPU work (``row``: its kind) and idle time (``what``: its cause) of the window."""
+        times = self.gpu_events.select("what", C.ts_ns, C.dur_ns, C.kind, "is_counted")
+        kind = (
+            pl.when("is_counted")
+            .then(pl.col(C.kind).replace(KINDS))
+            .otherwise(pl.lit(NOT_LINKED))
+            .alias(C.row)
+        )
+        gaps = self.gaps.select(
+            pl.lit(IDLE).alias(C.row),
+            pl.col(C.cause).alias("what"),
+            pl.col(C.start_ns).alias(C.ts_ns),
+            C.dur_ns,
+        )
+        events = window.of(times).select(kind, "what", C.ts_ns, C.dur_ns)
+        return pl.concat([events, window.of(gaps)])
+
     @cached_property
     def _slices(self) -> pl.DataFrame:
         return self._optional("host_slices", _SLICE)
@@ -325,20 +288,6 @@ class Timeline:
         return self._optional(
             "host_bins", {C.thread: pl.Int64, C.start_ns: pl.Int64, C.dur_ns: pl.Int64}
         )
-
-    @cached_property
-    def _category_words(self) -> dict[str, str]:
-        """Return the titles of the categories with most time; the others share one word."""
-        titles = {
-            key: analysis.title
-            for key, analysis in self.run.analyses.items()
-            if analysis.claim is not None and not analysis.claim.rest
-        }
-        times = {
-            key: self.run.results[key].gpu_time_ms for key in titles if key in self.run.results
-        }
-        largest = sorted((k for k in times if times[k] > 0), key=lambda k: -times[k])
-        return {key: titles[key] for key in largest[:NAMED_CATEGORIES]}
 
     def _wide_bins(self, window: Window, thread: int, width: int) -> list[pl.DataFrame]:
         group = -(-window.length_ns // (width * MAX_BINS)) * width
@@ -382,7 +331,8 @@ _GPU_COLUMNS = (
     *(C.uid, C.kind, C.name, C.ts_ns, C.dur_ns, C.device, C.stream, C.bytes, C.direction),
     *(C.launch_uid, C.launcher_uid, C.launcher_name, C.operation_uid),
 )
-_EVENT = {C.row: pl.String, "what": pl.String, C.ts_ns: pl.Int64, C.dur_ns: pl.Int64}
+_PART = {C.row: pl.String, "what": pl.String}
+_EVENT = {**_PART, C.ts_ns: pl.Int64, C.dur_ns: pl.Int64}
 _SLICE = {
     C.uid: pl.Int64,
     C.thread: pl.Int64,
@@ -397,6 +347,15 @@ _SLICE = {
 def _track() -> pl.Expr:
     device = pl.col(C.device).cast(pl.String).fill_null("?")
     return pl.format("GPU {} · stream {}", device, pl.col(C.stream).cast(pl.String).fill_null("?"))
+
+
+def _covered(events: pl.DataFrame, by: str, window: Window) -> dict[str, int]:
+    """Return the time in ns that the events of each group cover in the window."""
+    edges = window.edges(1)
+    return {
+        str(key): int(covered_by_bin(part, edges)[0])
+        for (key,), part in events.partition_by(by, as_dict=True).items()
+    }
 
 
 def _state_bins(bins: pl.DataFrame, thread: int, kind: HostCall) -> pl.DataFrame:

@@ -21,6 +21,11 @@ def file_link(job_id: str, ticket: str) -> str:
     return f"{API}/jobs/{job_id}/file?{urlencode({'ticket': ticket})}"
 
 
+def timeline_link(analysis_id: str) -> str:
+    """Return the link to the data of an analysis's timeline."""
+    return f"{API}/analyses/{analysis_id}/timeline"
+
+
 def page_of(job: Job) -> str:
     """Return the link to the analysis of a job, or to the job if it has none."""
     return job_page(job.id) if job.analysis_id is None else analysis_page(job.analysis_id)

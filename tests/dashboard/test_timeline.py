@@ -10,13 +10,16 @@ import polars as pl
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from jarvis.charts import LIGHT, category_color
 from jarvis.dashboard.pages.timeline.perfetto import address_at
 from jarvis.run import Run
 from jarvis.run.timeline import PATH, Timeline, Window
 from jarvis.server.database import database
+from jarvis.server.ingest.tickets import ticket_holder, timeline_purpose
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Export, job_file
 from jarvis.server.jobs.kinds.exports import HAS_TRACE
+from jarvis.server.page_links import timeline_link
 from jarvis.server.storage.catalog import Entry
 from jarvis.server.submission import Submission, submit
 from jarvis.text.format import count, percent
@@ -51,6 +54,14 @@ def opening(page: AppTest) -> list[Any]:
     return [each for each in components if each.proto.component_name == "jarvis_perfetto"]
 
 
+def drawing(page: AppTest) -> dict[str, Any]:
+    """What the page gives to the drawing in the browser."""
+    components = page.get("bidi_component")
+    (drawn,) = (each for each in components if each.proto.component_name == "jarvis_timeline")
+    found: dict[str, Any] = json.loads(drawn.proto.json)
+    return found
+
+
 def shown(view: Timeline, start_ms: float, length_ms: float) -> Window:
     assert view.recording is not None
     first = view.recording.start_ns + round(start_ms * 1e6)
@@ -66,7 +77,13 @@ def test_the_whole_recording_comes_first(filed: Draw, sample_id: str, view: Time
     assert 0 <= whole_ms - view.recording.length_ns / 1e6 <= 1e-4
     idle_pct = 100 * view.gaps["dur_ns"].sum() / (whole_ms * 1e6)
     assert f"idle {percent(idle_pct)}" in said(page)
-    assert len(page.get("vega_lite_chart")) == 2
+    drawn = drawing(page)
+    assert drawn["window"] == [0, drawn["whole"]] == [0, round(whole_ms * 1e6)]
+    labels = [label for label, _, _ in drawn["rows"]]
+    assert labels[0] == PATH
+    assert view.thread_label(0) in labels
+    assert {*drawn["legend"]} >= {*view.gpu_events["what"], *view.path["what"], "Python"}
+    assert drawn["selected"] is None
 
 
 def test_the_details_of_an_event_say_what_it_means_for_the_step(
@@ -78,8 +95,11 @@ def test_the_details_of_an_event_say_what_it_means_for_the_step(
         page = filed("timeline", analysis=sample_id, timeline_event=str(uid))
         assert not page.exception
         assert f"{text} critical path" in said(page)
-    specs = [json.loads(chart.proto.spec) for chart in page.get("vega_lite_chart")]
-    assert PATH in json.dumps(specs[0])
+        drawn = drawing(page)
+        assert drawn["selected"] == uid
+        marked = {drawn["rows"][place["row"]][0] for place in drawn["places"]}
+        assert (PATH in marked) == (text == "On the")
+        assert all(launch["start"] <= end["start"] for launch, end in drawn["arrows"])
 
 
 def test_a_trace_for_perfetto_is_made_by_a_job(
@@ -178,21 +198,42 @@ def test_a_bad_parameter_is_corrected_with_a_word(
     assert not page.warning
 
 
-def test_buttons_zoom_and_pan_inside_the_recording(filed: Draw, sample_id: str) -> None:
-    page = filed("timeline", analysis=sample_id, **{START: "2.0", LENGTH: "1.0"})
-    page.button(key="timeline_zoom_in").click().run()
-    assert page.number_input(key=START).value == pytest.approx(2.3)
-    assert page.number_input(key=LENGTH).value == pytest.approx(0.4)
-    page.button(key="timeline_chevron_right").click().run()
-    assert page.number_input(key=START).value == pytest.approx(2.5)
-    for _ in range(20):
-        page.button(key="timeline_chevron_left").click().run()
-    assert page.number_input(key=START).value == 0.0
-    assert page.number_input(key=LENGTH).value == pytest.approx(0.4)
-    page.button(key="timeline_fit_width").click().run()
-    whole_ms = page.number_input(key=LENGTH).value
-    page.button(key="timeline_zoom_out").click().run()
-    assert page.number_input(key=LENGTH).value == whole_ms > 1
+def _window_of_ten_ms() -> None:
+    """Draw the fields of a recording of 10 ms, and buttons that do what gestures report."""
+    import streamlit as st
+
+    from jarvis.dashboard.pages.timeline.window import show, window_fields
+    from jarvis.dashboard.session.links import begin_page
+    from jarvis.run.timeline import Window
+
+    begin_page("timeline")
+    shown = window_fields(Window(5, 10_000_005))
+    st.text(f"{shown.start_ns - 5} {shown.length_ns}")
+    for number, chosen in enumerate([(2.3, 0.4), (-5.0, 0.4), (9.99999, 4.0), (3.0, 1e9)]):
+        st.button(str(number), key=str(number), on_click=show, args=(*chosen, 10.0))
+
+
+def test_a_window_of_the_browser_stays_inside_the_recording() -> None:
+    page = AppTest.from_function(_window_of_ten_ms).run()
+    windows = []
+    for number in range(4):
+        page.button(key=str(number)).click().run()
+        windows.append(page.text[0].value)
+    assert windows == ["2300000 400000", "0 400000", "6000000 4000000", "0 10000000"]
+
+
+def test_the_drawing_reads_only_this_analysis(filed: Draw, sample_id: str) -> None:
+    drawn = drawing(filed("timeline", analysis=sample_id, timeline_host="all"))
+    assert drawn["address"] == timeline_link(sample_id)
+    assert ticket_holder(drawn["ticket"], timeline_purpose(sample_id))
+    assert drawn["query"] == {"host": "all", "threads": 3, "depth": 4}
+
+
+def test_colors_are_those_of_the_category_in_every_run(filed: Draw, sample_id: str) -> None:
+    colors = drawing(filed("timeline", analysis=sample_id))["colors"]
+    assert colors["GEMM"][0] == category_color("gemm", LIGHT)
+    kinds = [color for color, _ in colors.values()]
+    assert len(kinds) == len(set(kinds))
 
 
 def test_gaps_are_ranked_with_what_was_launched_next(
@@ -232,8 +273,8 @@ def test_a_trace_without_gpu_work_shows_the_host(filed: Draw, tmp_path: Path) ->
     only_host = analyzed(trace().op("aten::add", [[4]], us=9.0), tmp_path)
     page = filed("timeline", analysis=only_host)
     assert not page.exception
-    assert any("no GPU work" in note.value for note in page.info)
-    assert len(page.get("vega_lite_chart")) == 1
+    assert "no GPU work" in said(page)
+    assert [row for row in drawing(page)["rows"] if row[2]]
 
 
 def test_a_trace_without_host_calls_shows_the_gpu(filed: Draw, tmp_path: Path) -> None:
@@ -242,5 +283,5 @@ def test_a_trace_without_host_calls_shows_the_gpu(filed: Draw, tmp_path: Path) -
     built.events.append({**gpu, "args": {"device": 0, "stream": 7}})
     page = filed("timeline", analysis=analyzed(built, tmp_path))
     assert not page.exception
-    assert any("No host calls" in note.value for note in page.info)
+    assert "No host calls" in said(page)
     assert "compute 100.0%" in said(page)

@@ -106,14 +106,16 @@ def test_the_rows_of_the_gpu_are_the_totals_of_the_report(sample: Run) -> None:
     assert recording is not None
     totals = sample.manifest.totals
     for window in (recording, Window(recording.start_ns - 7, recording.end_ns + 900_000)):
-        bins = view.gpu_bins(window)
-        busy_ms = {r: ns / 1e6 for r, ns in bins.group_by("row").agg(pl.sum("busy_ns")).iter_rows()}
+        busy_ms = {row: ns / 1e6 for row, ns in view.kinds_ns(window).items()}
         assert busy_ms["Compute"] == pytest.approx(totals.compute_time_ms)
         assert busy_ms["Communication"] == pytest.approx(totals.total_comm_time_ms)
         assert busy_ms["Copies"] == pytest.approx(totals.total_memcpy_time_ms)
         assert busy_ms[IDLE] == pytest.approx(totals.idle_time_ms)
-        shares = (pl.col("end_ns") - pl.col("start_ns")) >= pl.col("busy_ns")
-        assert bins.select(shares.all()).item()
+        found = view.statistics(window)
+        idle = found.filter(pl.col("row") == IDLE)
+        assert idle["busy_ns"].sum() / 1e6 == pytest.approx(totals.idle_time_ms)
+        assert idle["count"].sum() == view.gaps.height
+        assert found["count"].sum() - view.gaps.height == view.gpu_events.height
 
 
 def test_the_path_covers_the_replayed_window_without_gap_or_overlap(sample: Run) -> None:
@@ -130,12 +132,6 @@ def test_the_path_covers_the_replayed_window_without_gap_or_overlap(sample: Run)
     parts = {part.name: part.ns for part in sample.simulation.path_parts(recorded)}
     of_host_ns = sum(parts.get(name, 0) for name in HOST_PARTS)
     assert of_host_ns <= host_ns <= of_host_ns + parts.get(UNEXPLAINED, 0)
-    assert view.recording is not None
-    bins = view.path_bins(view.recording)
-    assert bins["busy_ns"].sum() == recorded.window_ns
-    slices = view.path_slices(Window(int(view.path["ts_ns"][5]), int(view.path["ts_ns"][8])))
-    assert slices is not None
-    assert slices.height == 3
 
 
 def test_work_without_a_launch_has_a_row_of_its_own(tmp_path: Path) -> None:
@@ -144,27 +140,9 @@ def test_work_without_a_launch_has_a_row_of_its_own(tmp_path: Path) -> None:
     built.events.append({**gpu, "args": {"device": 0, "stream": 9}})
     view = Timeline(analyze(built.write(tmp_path / "t.json"), output_dir=tmp_path / "run"))
     assert view.recording is not None
-    busy = view.gpu_bins(view.recording).group_by("row").agg(pl.sum("busy_ns"))
-    assert dict(busy.iter_rows()) == {"Compute": 10_000, NOT_LINKED: 5_000}
-    assert view.streams(view.recording) == ["GPU 0 · stream 7", "GPU 0 · stream 9"]
-    slices = view.gpu_slices(view.recording)
-    assert slices is not None
-    assert dict(slices.select("name", "what").iter_rows()) == {"gemm": "GEMM", "early": NOT_LINKED}
-
-
-def test_too_many_events_for_single_ones_come_as_bins(
-    sample: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    view = Timeline(sample)
-    assert view.recording is not None
-    count = sample.table("gpu_work").height
-    slices = view.gpu_slices(view.recording)
-    assert slices is not None
-    assert slices.height == count
-    monkeypatch.setattr(timeline, "MAX_GPU_SLICES", count - 1)
-    assert view.gpu_slices(view.recording) is None
-    bins = view.stream_bins(view.recording)
-    assert bins.height <= timeline.MAX_BINS * len(view.streams(view.recording))
+    assert view.kinds_ns(view.recording) == {"Compute": 10_000, NOT_LINKED: 5_000}
+    found = view.statistics(view.recording).select("what", "count", "busy_ns")
+    assert found.rows() == [("GEMM", 1, 10_000), (NOT_LINKED, 1, 5_000)]
 
 
 def test_host_bins_say_the_same_from_stored_spans_and_from_single_calls(
@@ -172,7 +150,7 @@ def test_host_bins_say_the_same_from_stored_spans_and_from_single_calls(
 ) -> None:
     view = Timeline(sample)
     assert view.recording is not None
-    threads = view.busiest_threads(view.recording, 10)
+    threads = view.shown_threads(10)
     assert threads == sample.table("host_threads")["thread"].to_list()
     wide = view.host_bins(view.recording, threads)
     monkeypatch.setattr(timeline, "_MIN_BINS", 1e9)
@@ -191,22 +169,6 @@ def test_a_window_in_which_no_thread_does_anything_has_no_bins(sample: Run) -> N
     view = Timeline(sample)
     assert view.recording is not None
     assert view.host_bins(view.recording, []).is_empty()
-
-
-def test_single_calls_are_chosen_by_thread_kind_depth_and_visible_length(sample: Run) -> None:
-    view = Timeline(sample)
-    assert view.recording is not None
-    slices = sample.table("host_slices")
-    whole = view.host_slices(view.recording, [0], ALL, 99)
-    least = view.recording.length_ns // timeline.MAX_BINS
-    expected = slices.filter(pl.col("thread") == 0, pl.col("dur_ns") >= least)
-    assert sorted(whole.rows["uid"]) == sorted(expected["uid"])
-    assert whole.hidden_count == slices.filter(pl.col("thread") == 0).height - expected.height
-    flat = view.host_slices(view.recording, [0], ALL, 1)
-    assert flat.rows["lane"].unique().to_list() == [0]
-    assert flat.deeper_count == whole.rows.height - flat.rows.height
-    only = view.host_slices(view.recording, [0], [HostCall.RUNTIME], 99)
-    assert set(only.rows["kind"]) <= {"runtime"}
 
 
 def test_an_example_of_an_operation_is_the_work_of_one_call(sample: Run) -> None:
@@ -237,6 +199,7 @@ def test_a_run_from_before_the_host_tables_shows_the_gpu_alone(sample: Run) -> N
     assert view.recording is not None
     assert view.threads.is_empty()
     assert view.left_out_ns is None
-    assert view.busiest_threads(view.recording, 4) == []
-    assert view.gpu_bins(view.recording).height
+    assert view.shown_threads(4) == []
+    assert view.kinds_ns(view.recording)
+    assert view.host_calls(ALL).is_empty()
     assert view.host_bins(view.recording, []).is_empty()

@@ -22,10 +22,10 @@ from jarvis.run.timeline import Timeline
 from jarvis.schemas.names import C
 from jarvis.server.actions import visible_run_dir
 from jarvis.server.storage.artifacts import is_local
+from jarvis.server.storage.loaded_runs import loaded_run, loaded_timeline
 
 CURRENT = "_analysis_id"
 _NEXT = "_next_analysis_id"
-_MAX_CACHED_RUNS = 8
 _MAX_CACHED_CATEGORIES = 32
 
 
@@ -112,12 +112,12 @@ def load_stored(analysis_id: str) -> Opened:
     with waiting:
         root = visible_run_dir(current_user(), analysis_id)
     stamp = RunPaths(root).manifest.stat().st_mtime_ns
-    return Opened(analysis_id, root, _load(str(root), stamp), stamp)
+    return Opened(analysis_id, root, loaded_run(str(root), stamp), stamp)
 
 
 def timeline_of(analysis: Opened) -> Timeline:
     """Return the timeline of an analysis, with its cached windows."""
-    return _timeline(str(analysis.root), analysis.stamp)
+    return loaded_timeline(str(analysis.root), analysis.stamp)
 
 
 def rows_of(analysis: Opened, key: str) -> pl.DataFrame:
@@ -138,24 +138,13 @@ def palette() -> Palette:
     return PALETTES[st.context.theme.type or "light"]
 
 
-@st.cache_resource(max_entries=_MAX_CACHED_RUNS, show_spinner=False)
-def _load(root: str, stamp: int) -> Run:
-    """Load a run, which is immutable and shared by sessions; ``stamp`` detects a replaced one."""
-    return Run.load(Path(root))
-
-
-@st.cache_resource(max_entries=_MAX_CACHED_RUNS, show_spinner=False)
-def _timeline(root: str, stamp: int) -> Timeline:
-    return Timeline(_load(root, stamp))
-
-
 @st.cache_resource(max_entries=_MAX_CACHED_CATEGORIES, show_spinner=False)
 def _rows(root: str, stamp: int, key: str) -> pl.DataFrame:
-    rows = _load(root, stamp).category_operations(key).select(~cs.nested())
+    rows = loaded_run(root, stamp).category_operations(key).select(~cs.nested())
     # They are already sorted; this tells Polars so, which makes later sorts free.
     return rows.sort(C.kernel_time_us, descending=True, maintain_order=True)
 
 
 @st.cache_resource(max_entries=_MAX_CACHED_CATEGORIES, show_spinner=False)
 def _call_paths(root: str, stamp: int, key: str) -> Mapping[int, CallPath]:
-    return _load(root, stamp).call_paths(key)
+    return loaded_run(root, stamp).call_paths(key)

@@ -40,6 +40,11 @@ def file_purpose(job_id: str) -> str:
     return f"file {job_id}"
 
 
+def timeline_purpose(analysis_id: str) -> str:
+    """Return the purpose of tickets that read the timeline of an analysis."""
+    return f"timeline {analysis_id}"
+
+
 def ticket_of(person: Person, purpose: str) -> str:
     """Create a ticket of a person for one purpose, valid for VALID_S."""
     expires = time.time() + VALID_S

@@ -8,8 +8,7 @@ import streamlit as st
 from jarvis import charts
 from jarvis.analyses.system.cpu_idle.wording import CAUSES
 from jarvis.dashboard.pages.timeline import event
-from jarvis.dashboard.pages.timeline.view import TimelineView
-from jarvis.dashboard.pages.timeline.window import show_around
+from jarvis.dashboard.pages.timeline.window import ShownWindow, show_around
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.schemas import TABLES
 from jarvis.schemas.columns import number, text
@@ -61,7 +60,7 @@ _EVENT_WIDTHS = {
 }
 
 
-def gaps_card(page: TimelineView) -> None:
+def gaps_card(page: ShownWindow) -> None:
     """Draw the idle gaps of the window."""
     lengths = page.timeline.gaps.select(C.start_ns, C.dur_ns)
     gaps = page.window.of(lengths, start="start_ns")
@@ -82,7 +81,7 @@ def gaps_card(page: TimelineView) -> None:
         _jumping_table(page, "gaps", rows, _GAP_COLUMNS, _GAP_SHOWN, _GAP_WIDTHS, "gap_us")
 
 
-def events_card(page: TimelineView) -> None:
+def events_card(page: ShownWindow) -> None:
     """Draw the GPU events of the window."""
     events = page.timeline.gpu_event_count(page.window)
     longest = page.window.longest(page.timeline.gpu_events, _EVENTS_SHOWN)
@@ -97,7 +96,7 @@ def events_card(page: TimelineView) -> None:
 
 
 def _jumping_table(
-    page: TimelineView,
+    page: ShownWindow,
     name: str,
     rows: pl.DataFrame,
     columns: charts.Columns,

@@ -1,13 +1,14 @@
-"""The window of the timeline: start and length fields, and buttons to move and zoom."""
+"""The window of the timeline: the fields of its start and length, and links to a window."""
 
 import math
 from dataclasses import dataclass
 
+import polars as pl
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from jarvis.dashboard.session.links import check_parameter, note_control
-from jarvis.run.timeline import Window
+from jarvis.run.timeline import Timeline, Window
+from jarvis.schemas.names import C
 
 START, LENGTH = "timeline_start", "timeline_length"
 """URL parameters: start and length of the window in ms since the start of the recording."""
@@ -22,44 +23,33 @@ _MARGIN = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class _Button:
-    """A button that moves the window by ``pan`` lengths and scales its length by ``zoom``."""
+class ShownWindow:
+    """The window of a timeline, with times for tables."""
 
-    label: str
-    icon: str
-    key: str
-    meaning: str
-    pan: float = 0.0
-    zoom: float = 1.0
+    timeline: Timeline
+    recording: Window
+    window: Window
+
+    @property
+    def whole_ms(self) -> float:
+        """Return the length of the recording in ms."""
+        return length_ms(self.recording)
+
+    def start_ms(self, column: str = C.ts_ns) -> pl.Expr:
+        """Return a column of times in ms since the start of the recording, as ``start_ms``."""
+        return ((pl.col(column) - self.recording.start_ns) / 1e6).alias("start_ms")
+
+    def share_pct(self, time_ns: int) -> float:
+        """Return a duration in percent of the window."""
+        return 100 * time_ns / self.window.length_ns
 
 
-_BUTTONS = (
-    _Button("Earlier", "chevron_left", "A", "Move the window back by half its length.", pan=-0.5),
-    _Button("Later", "chevron_right", "D", "Move the window forward by half its length.", pan=0.5),
-    _Button("Zoom in", "zoom_in", "W", "Zoom in on the middle of the window.", zoom=0.4),
-    _Button("Zoom out", "zoom_out", "S", "Zoom out from the middle of the window.", zoom=2.5),
-    _Button("Whole", "fit_width", "F", "Show the whole recording.", zoom=math.inf),
-)
-
-
-def window_controls(recording: Window, fields: DeltaGenerator, buttons: DeltaGenerator) -> Window:
-    """Draw the fields and buttons, and return the window, which is within the recording."""
+def window_fields(recording: Window) -> Window:
+    """Draw the fields, and return the window, which is within the recording."""
     whole_ms = length_ms(recording)
     _reset_outside(whole_ms)
-    with fields:
-        start_ms = _field(START, "Start (ms)", 0.0, 0.0, whole_ms - MIN_MS)
-        span_ms = _field(LENGTH, "Length (ms)", whole_ms, MIN_MS, whole_ms)
-    with buttons:
-        for button in _BUTTONS:
-            st.button(
-                button.label,
-                key=f"timeline_{button.icon}",
-                icon=f":material/{button.icon}:",
-                shortcut=button.key,
-                help=button.meaning,
-                on_click=_move,
-                args=(button, start_ms, span_ms, whole_ms),
-            )
+    start_ms = _field(START, "Start (ms)", 0.0, 0.0, whole_ms - MIN_MS)
+    span_ms = _field(LENGTH, "Length (ms)", whole_ms, MIN_MS, whole_ms)
     first = recording.start_ns + round(start_ms * 1e6)
     return Window(
         first, min(first + round(span_ms * 1e6), recording.start_ns + round(whole_ms * 1e6))
@@ -112,7 +102,7 @@ def _field(key: str, label: str, default: float, low: float, high: float) -> flo
         key=key,
         width=150,
         bind="query-params",
-        help="Time since the start of the recording. You can also drag over a chart.",
+        help="Time since the start of the recording. The timeline below can be zoomed, too.",
     )
     note_control(key, round(value, _DIGITS))
     return float(value)
@@ -123,9 +113,3 @@ def _reset_outside(whole_ms: float) -> None:
     for key, maximum in ((START, whole_ms - MIN_MS), (LENGTH, whole_ms)):
         if st.session_state.get(key, 0.0) > maximum:
             del st.session_state[key]
-
-
-def _move(button: _Button, start_ms: float, span_ms: float, whole_ms: float) -> None:
-    new_span_ms = min(span_ms * button.zoom, whole_ms)
-    middle = start_ms + span_ms * (0.5 + button.pan)
-    show(middle - new_span_ms / 2, new_span_ms, whole_ms)

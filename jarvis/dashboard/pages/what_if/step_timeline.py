@@ -4,8 +4,7 @@ import polars as pl
 import streamlit as st
 
 from jarvis import charts
-from jarvis.charts import Palette, TimelineRow
-from jarvis.dashboard.pages.timeline.view import TimelineView, gpu_colors
+from jarvis.charts import Palette, TimelineRow, work_colors
 from jarvis.dashboard.pages.what_if.simulated import Together, step_lanes, steps_of
 from jarvis.dashboard.session.state import Opened, palette, timeline_of
 from jarvis.dashboard.widgets.controls import keyed_choice
@@ -74,13 +73,12 @@ def _chart(timeline: Timeline, steps: dict[str, StepLanes], lanes: tuple[list[La
     rows, bins, boxes = [], [], []
     for key, step in steps.items():
         window = Window(0, max(step.length_ns, 1))
-        view = TimelineView(timeline, window, window)
         rows.append(TimelineRow(key, _STEPS[key]))
-        bins.append(_step_bar(view, key, step.length_ns))
+        bins.append(_step_bar(key, step.length_ns))
         own = events[key].with_columns(pl.concat_str(pl.lit(f"{key} "), C.row).alias(C.row))
         clear = own.clear() if has_bins else own
         placed = stacked(clear.with_columns(pl.col(C.dur_ns).cast(pl.Int64)))
-        boxes.append(view.boxes(placed, "operation", "what"))
+        boxes.append(_boxes(placed))
         lanes_of = dict(placed.group_by(C.row).agg(pl.col("lane").max() + 1).iter_rows())
         rows += [
             TimelineRow(f"{key} {lane}", label, 0 if has_bins else lanes_of.get(f"{key} {lane}", 1))
@@ -88,7 +86,7 @@ def _chart(timeline: Timeline, steps: dict[str, StepLanes], lanes: tuple[list[La
         ]
         if has_bins:
             binned_rows = binned(own, window.edges(bins_per_lane))
-            bins.append(view.bars(binned_rows, pl.col("what"), pl.col("what")))
+            bins.append(_bars(binned_rows))
     note = (
         "Bar height: busy share; color: what runs most."
         if has_bins
@@ -104,19 +102,48 @@ def _chart(timeline: Timeline, steps: dict[str, StepLanes], lanes: tuple[list[La
         _colors(timeline, palette()),
         (0.0, length_ms),
         palette(),
-        title="Time since the begin of the step (ms)",
-        is_zoomed_in_place=True,
+        "Time since the begin of the step (ms)",
     )
     render_altair(chart, "Recorded and simulated step: host threads and GPU streams")
 
 
-def _step_bar(view: TimelineView, key: str, length_ns: int) -> pl.DataFrame:
+def _step_bar(key: str, length_ns: int) -> pl.DataFrame:
     """Return the bar of a whole step, lower than a row."""
     whole = pl.DataFrame(
         {C.row: [key], "what": [_STEP], C.start_ns: [0], C.end_ns: [length_ns]}
     ).with_columns(pl.col(C.end_ns).alias(C.busy_ns))
     low, high = _STEP_BAR_PCT
-    return view.bars(whole, pl.col("what"), pl.col("what")).with_columns(low_pct=low, high_pct=high)
+    return _bars(whole).with_columns(low_pct=low, high_pct=high)
+
+
+def _bars(bins: pl.DataFrame) -> pl.DataFrame:
+    """Return the bars of bins for the chart, with height by busy share."""
+    busy = 100 * pl.col(C.busy_ns) / (pl.col(C.end_ns) - pl.col(C.start_ns))
+    return bins.select(
+        C.row,
+        start_ms=pl.col(C.start_ns) / 1e6,
+        end_ms=pl.col(C.end_ns) / 1e6,
+        color="what",
+        word="what",
+        busy_pct=busy,
+        low_pct=0.0,
+        high_pct=busy,
+    )
+
+
+def _boxes(events: pl.DataFrame) -> pl.DataFrame:
+    """Return the boxes of single events for the chart."""
+    return events.select(
+        C.row,
+        "lane",
+        C.name,
+        start_ms=pl.col(C.ts_ns) / 1e6,
+        end_ms=(pl.col(C.ts_ns) + pl.col(C.dur_ns)) / 1e6,
+        color="what",
+        **{C.dur_us: pl.col(C.dur_ns) / 1e3},
+        called_by=pl.col("operation").cast(pl.String),
+        shapes=pl.col(C.input_dims).str.head(120),
+    )
 
 
 def _colors(timeline: Timeline, colors: Palette) -> dict[str, str]:
@@ -125,5 +152,5 @@ def _colors(timeline: Timeline, colors: Palette) -> dict[str, str]:
         LAUNCH: colors.pale,
         WAITING: colors.below_threshold,
         OTHER_CALL: colors.categorical[6],
-        **gpu_colors(timeline, colors),
+        **work_colors(timeline, colors),
     }

@@ -17,7 +17,13 @@ from jarvis.server.access.rights import LOCAL, Person, Role, require
 from jarvis.server.database import database
 from jarvis.server.errors import TicketError, TokenError, TooManyRequestsError, UnknownCallerError
 from jarvis.server.http.web.requests import name_person
-from jarvis.server.ingest.tickets import MAX_TICKET_LENGTH, UPLOAD, file_purpose, ticket_holder
+from jarvis.server.ingest.tickets import (
+    MAX_TICKET_LENGTH,
+    UPLOAD,
+    file_purpose,
+    ticket_holder,
+    timeline_purpose,
+)
 from jarvis.server.ingest.uploads import EXPIRES_AFTER
 from jarvis.server.settings import settings
 
@@ -83,10 +89,22 @@ def _downloader(
     return _authenticate(request, credentials, file_purpose(job_id))
 
 
+def _timeline_reader(
+    request: Request, analysis_id: Annotated[str, Path(max_length=MAX_ID_LENGTH)]
+) -> Person:
+    """Return who looks at a timeline, by token or by the ticket of the page.
+
+    Not rate-limited: the number of requests depends on how much somebody zooms.
+    """
+    purpose = timeline_purpose(analysis_id)
+    return _authenticate(request, _credentials(request), purpose, is_counted=False)
+
+
 Caller = Annotated[Person, Depends(_caller)]
 Uploader = Annotated[Person, Depends(_uploader)]
 Sender = Annotated[Person, Depends(_sender)]
 Downloader = Annotated[Person, Depends(_downloader)]
+TimelineReader = Annotated[Person, Depends(_timeline_reader)]
 
 
 def _authenticate(

@@ -1,0 +1,41 @@
+"""Colors of GPU work and host calls: the same on every page and in every run."""
+
+from jarvis.charts.palette import Palette
+from jarvis.perf_report.work import COMMUNICATION, COPY
+from jarvis.run.path_events import HOST, LATENCY
+from jarvis.run.timeline import HOST_LABELS, IDLE, KINDS, NOT_LINKED, OTHER_WORK, Timeline
+
+
+def category_color(key: str, palette: Palette) -> str:
+    """Return the color of a category of operations by its key; gray for those of extensions."""
+    hues = palette.categorical
+    fixed = {
+        "gemm": hues[0],
+        "sdpa_fwd": hues[2],
+        "convolution": hues[5],
+        "elementwise": hues[4],
+        **dict(zip(_FURTHER, palette.further, strict=True)),
+    }
+    return fixed.get(key, palette.muted)
+
+
+_FURTHER = ("batchnorm", "reduce", "triton", "moe_fused", "communication_staging")
+
+
+def work_colors(timeline: Timeline, palette: Palette) -> dict[str, str]:
+    """Return the color of each kind of GPU work of a timeline: categories with most time first."""
+    categories = {title: category_color(key, palette) for key, title in timeline.categories.items()}
+    return categories | {
+        OTHER_WORK: palette.muted,
+        KINDS[COMMUNICATION]: palette.categorical[1],
+        KINDS[COPY]: palette.categorical[3],
+        NOT_LINKED: palette.faint,
+        IDLE: palette.pale,
+        HOST: palette.categorical[6],
+        LATENCY: palette.below_threshold,
+    }
+
+
+def host_colors(palette: Palette) -> dict[str, str]:
+    """Return the color of each kind of host call."""
+    return dict(zip(HOST_LABELS.values(), palette.host, strict=True))
