@@ -125,10 +125,11 @@ def unlike(run: Manifest, other: Manifest) -> str | None:
 
     Model names and ranks count only if both runs have them.
     """
-    return next(_differences(run, other), None)
+    return next(differences(run, other), None)
 
 
-def _differences(run: Manifest, other: Manifest) -> Iterator[str]:
+def differences(run: Manifest, other: Manifest) -> Iterator[str]:
+    """Yield why the times of two runs do not compare, as phrases about ``other``."""
     mine, its = RunFigures.of(run), RunFigures.of(other)
     if mine.gpu != its.gpu:
         yield f"recorded on {its.gpu or 'an unknown GPU'}"

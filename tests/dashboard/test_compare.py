@@ -220,6 +220,46 @@ def test_a_reference_that_is_gone_is_replaced_with_a_word(
     assert link(page)["reference"] == pair[1]
 
 
+def test_no_unlike_run_is_chosen_but_all_are_offered(
+    filed: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
+    own = analyzed(tmp_path / "own.json", MI300X, 10, 10, 10, "aten::relu")
+    conv = trace(device=H100).op("aten::conv2d", BIG).launches("conv", us=10)
+    unlike = submit(Submission(conv.write(tmp_path / "unlike.json"))).id
+    page = filed("compare", analysis=own)
+    assert not page.exception
+    assert page.selectbox(key="compare_reference").value is None
+    assert not page.metric
+    assert "none is chosen as the reference" in said(page)
+    words = "Unlike; recorded on NVIDIA H100 80GB HBM3; 0.0% of the time in main operators"
+    assert words in said(page).replace("\\", "")
+    assert "reference" not in link(page)
+    page.button(key=f"compare_with_{unlike}").click().run()
+    assert not page.exception
+    assert link(page)["reference"] == unlike
+    assert page.metric
+    alike = analyzed(tmp_path / "alike.json", H100, 20, 20, 20, "aten::relu")
+    assert link(filed("compare", analysis=own))["reference"] == alike
+    page = filed("compare", analysis=own, reference=unlike)
+    assert link(page)["reference"] == unlike
+
+
+def test_the_reference_of_another_target_is_kept_only_if_it_is_alike(
+    filed: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
+    first = analyzed(tmp_path / "first.json", MI300X, 10, 10, 10, "aten::relu")
+    second = analyzed(tmp_path / "second.json", H100, 20, 20, 20, "aten::relu")
+    conv = trace(device=H100).op("aten::conv2d", BIG).launches("conv", us=10)
+    unlike = submit(Submission(conv.write(tmp_path / "unlike.json"))).id
+    page = filed("compare", analysis=first, reference=second)
+    page.sidebar.selectbox[0].set_value(unlike).run()
+    assert not page.exception
+    assert page.selectbox(key="compare_reference").value is None
+    assert link(page) == {"analysis": unlike}
+
+
 def test_a_server_with_one_analysis_says_how_to_add_another(
     filed: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

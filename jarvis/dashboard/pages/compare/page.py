@@ -9,8 +9,9 @@ from jarvis.dashboard.pages.compare.charts import MATCHED, VIEWS
 from jarvis.dashboard.pages.compare.controls import PAGE, Filters, choose_sides, row_filters
 from jarvis.dashboard.pages.compare.details import compare_and_replay, downloads, pair_details
 from jarvis.dashboard.pages.compare.hardware import hardware_of_both
-from jarvis.dashboard.pages.compare.sides import Sides, no_reference
+from jarvis.dashboard.pages.compare.sides import Sides, candidates, no_reference
 from jarvis.dashboard.session import selection
+from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.finding_cards import finding_cards
 from jarvis.schemas.names import C
@@ -18,9 +19,10 @@ from jarvis.schemas.names import C
 
 def render(now: Opened) -> None:
     """Draw the comparison of the open analysis with the chosen reference."""
-    chosen = choose_sides(now)
+    others = candidates(now, visible_catalog())
+    chosen = choose_sides(now, others)
     if chosen is None:
-        no_reference()
+        no_reference(others)
         return
     sides, tolerance = chosen
     comparison = sides.at(tolerance)
