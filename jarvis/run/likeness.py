@@ -65,8 +65,11 @@ class Likeness:
         yield from self.differences
         if self.common_pct is None:
             yield "operators not known"
+        elif self.common_pct == 0:
+            yield "no main operator called equally often"
         else:
-            yield f"{percent(self.common_pct)} of the time in main operators with equal calls"
+            share = percent(self.common_pct)
+            yield f"{share} of the time is in main operators called equally often"
 
 
 def likeness(

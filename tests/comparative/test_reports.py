@@ -272,7 +272,7 @@ def test_two_workloads_have_nothing_to_recommend(make: Make, tmp_path: Path) -> 
     reference = analyze(built.write(tmp_path / "other.json"), output_dir=tmp_path / "other")
     fair = reports(make(MI300X, 900), reference, tmp_path / "out")["fair"]
     assert "no operation is compared" in part(fair, "Recommendations for MI300X")
-    assert "No operation has a counterpart on the other side." in fair
+    assert "No operation has a counterpart on the other side." not in fair
     assert "probably run different workloads" in fair
 
 

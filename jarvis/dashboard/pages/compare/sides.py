@@ -9,6 +9,7 @@ import streamlit as st
 
 from jarvis.comparison import Comparison
 from jarvis.core.labels import NO_LABELS, RunLabels
+from jarvis.dashboard.pages.runs.filters import SELECTED
 from jarvis.dashboard.session import links, navigation, state
 from jarvis.dashboard.session.links import note_control, notice
 from jarvis.dashboard.session.state import Opened
@@ -228,13 +229,20 @@ def _swap(target: str, reference: str) -> None:
 
 
 def side_links(sides: Sides) -> None:
-    """Draw links to both analyses."""
+    """Draw links to both analyses, and to the table of runs and categories with both selected."""
     for role, side in (("target", sides.target), ("reference", sides.reference)):
         navigation.link(
             navigation.OVERVIEW,
             f"Overview of the {role}",
             icon=":material/dashboard:",
             **{links.ANALYSIS: side.id},
+        )
+    if not sides.are_one:
+        navigation.link(
+            navigation.RUNS,
+            "Compare more runs",
+            icon=":material/table_chart:",
+            **{SELECTED: f"{sides.target.id},{sides.reference.id}"},
         )
 
 
