@@ -14,12 +14,14 @@ from jarvis.comparison import aggregates, findings, summary
 from jarvis.comparison.expected import HardwareRatios
 from jarvis.comparison.judgement import FASTER, SLOWER, TOLERANCE, Outcome, judged
 from jarvis.comparison.matching import MatchedBy
-from jarvis.comparison.operations import Paired, matched_pct
+from jarvis.comparison.operations import Paired
 from jarvis.comparison.sides import Role, Side
+from jarvis.comparison.workload import Workload
 from jarvis.findings import Finding
 from jarvis.schemas import conform
 from jarvis.schemas.comparison import SCHEMAS
 from jarvis.schemas.names import C
+from jarvis.text.messages import to_text
 
 __all__ = [
     "FASTER",
@@ -141,10 +143,11 @@ class Comparison:
 
     @cached_property
     def summary(self) -> tuple[str, ...]:
-        """The comparison as neutral sentences: a step and its parts, or totals without steps; then
-        key points."""
+        """The comparison as neutral sentences: what the sides do differently; a step and its parts,
+        or totals without steps; then key points."""
         return (
             *self.base,
+            *self.workload,
             *self.step_times,
             *(summary.in_parts(self.steps) or summary.in_totals(self.totals)),
             *self.key_points,
@@ -154,6 +157,21 @@ class Comparison:
     def base(self) -> tuple[str, ...]:
         """The sentence that times are per step, if they are."""
         return summary.per_step(self.paired)
+
+    @cached_property
+    def workload(self) -> tuple[str, ...]:
+        """Sentences about what the sides do differently and what is comparable all the same; none
+        if no difference is recorded."""
+        return tuple(map(to_text, self._workload.messages))
+
+    @property
+    def is_like_for_like(self) -> bool:
+        """Whether no difference of the workload is recorded, apart from the number of steps."""
+        return self._workload.is_alike
+
+    @cached_property
+    def _workload(self) -> Workload:
+        return Workload(self.paired, self.operations, self.unmatched)
 
     @property
     def step_times(self) -> tuple[str, ...]:
@@ -195,7 +213,7 @@ class Comparison:
     @property
     def unknown(self) -> tuple[str, ...]:
         """Sentences about what cannot be compared, or not reliably, and why."""
-        return summary.unknown(self.paired, matched_pct(self.operations, self.unmatched))
+        return summary.unknown(self.paired)
 
     @property
     def ratios(self) -> HardwareRatios | None:

@@ -30,7 +30,8 @@ class Side:
     not usable. ``titles`` are those of the categories by key. ``bounds`` are the most that can be
     saved of the recorded steps. Times and counts of the tables, not of ``bounds``, have been
     divided by ``divisor``, the number of steps of a side ``per_step``. ``simulation`` replays its
-    steps, if they can be simulated.
+    steps, if they can be simulated. ``model`` is the name given to it, ``ranks`` the number of
+    processes of the job; None if not known.
     """
 
     label: str
@@ -41,6 +42,8 @@ class Side:
     bounds: StepBounds | None = None
     divisor: int = 1
     simulation: Simulation | None = None
+    model: str | None = None
+    ranks: int | None = None
 
     def table(self, name: str) -> pl.DataFrame | None:
         """Return a table, or None if this side does not have it."""

@@ -13,7 +13,6 @@ from jarvis.comparison.aggregates import (
 from jarvis.comparison.judgement import FASTER, SLOWER, Outcome
 from jarvis.comparison.operations import (
     MAX_UNLINKED_PCT,
-    SAME_WORKLOAD_PCT,
     Paired,
     differs_in_type,
     matched_pct,
@@ -38,8 +37,8 @@ MESSAGES = MessageTable(
         "step.part": "; the difference is largest in {part} ({target_ms} against {reference_ms})",
         "change.from_nothing": "which has none",
         "change.none": "no difference",
-        "change.more": "{change_pct} more",
-        "change.less": "{change_pct} less",
+        "change.more": "{change_ms} ({change_pct}) more",
+        "change.less": "{change_ms} ({change_pct}) less",
         "steps": "The target has {target:count step}, the reference {reference:count step}: all "
         "times and numbers of calls are per step, the numbers rounded.",
         "matched.all": "All operations of both sides have a counterpart.",
@@ -68,9 +67,6 @@ MESSAGES = MessageTable(
         "kind, type and size are recorded; some lack them.",
         "collectives.differ": "The collectives differ: {both} of {kinds:count kind} of one type "
         "and size are on both sides.",
-        "other_workload": "Only {matched_pct} of the time of the target's operations has a "
-        "counterpart: the two sides probably run different workloads, so work on only one side "
-        "and differences of idle time are not findings.",
         "one_has_steps": "Only the {side} marks steps: times are those of whole recordings, so "
         "compare times per call.",
         "unlinked": "{unlinked_ms} of GPU work of the {side}, {unlinked_pct} of its GPU time, have "
@@ -118,7 +114,7 @@ def _part(part: Message | str, row: Mapping[str, Any]) -> Message:
         part=part,
         target_ms=row[C.target_ms],
         reference_ms=row[C.reference_ms],
-        change=_change(row[C.difference_pct]),
+        change=_change(row),
     )
 
 
@@ -142,7 +138,7 @@ def in_steps(steps: pl.DataFrame, *, has_marks: bool) -> tuple[str, ...]:
         span=MESSAGES("span.step" if has_marks else "span.recording"),
         target_ms=whole[C.target_ms],
         reference_ms=whole[C.reference_ms],
-        change=_change(whole[C.difference_pct]),
+        change=_change(whole),
         part=MESSAGES("step.part", **part) if most[C.difference_ms] else None,
     )
     return (to_text(message),)
@@ -185,12 +181,14 @@ def per_step(paired: Paired) -> tuple[str, ...]:
     return (to_text(MESSAGES("steps", target=steps[0], reference=steps[1])),)
 
 
-def _change(change_pct: float | None) -> Message:
+def _change(row: Mapping[str, Any]) -> Message:
+    change_ms, change_pct = row[C.difference_ms], row[C.difference_pct]
     if change_pct is None:
         return MESSAGES("change.from_nothing")
     if change_pct == 0:
         return MESSAGES("change.none")
-    return MESSAGES("change.more" if change_pct > 0 else "change.less", change_pct=abs(change_pct))
+    key = "change.more" if change_pct > 0 else "change.less"
+    return MESSAGES(key, change_ms=abs(change_ms), change_pct=abs(change_pct))
 
 
 def _matched(operations: pl.DataFrame, unmatched: pl.DataFrame) -> Iterator[Message]:
@@ -251,15 +249,13 @@ def _collectives(paired: Paired, collectives: pl.DataFrame) -> Iterator[Message]
     yield MESSAGES("collectives.differ", both=both, kinds=collectives.height)
 
 
-def unknown(paired: Paired, matched: float | None) -> tuple[str, ...]:
-    """Return sentences about what cannot be compared; ``matched`` is the ``matched_pct``."""
+def unknown(paired: Paired) -> tuple[str, ...]:
+    """Return sentences about what cannot be compared."""
     sides = {Role.TARGET: paired.target, Role.REFERENCE: paired.reference}
     limits = [message for role, side in sides.items() for message in _limitations(role, side)]
     marking = [role.value for role, side in sides.items() if side.steps is not None]
     if len(marking) == 1 and not any(side.rows("steps").is_empty() for side in sides.values()):
         limits.append(MESSAGES("one_has_steps", side=marking[0]))
-    if matched is not None and matched < SAME_WORKLOAD_PCT:
-        limits.append(MESSAGES("other_workload", matched_pct=matched))
     return tuple(map(to_text, limits))
 
 

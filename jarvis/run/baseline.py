@@ -13,6 +13,7 @@ from statistics import median
 from jarvis.impact import RELEVANT_STEP_PCT, share_pct
 from jarvis.run.figures import RunFigures
 from jarvis.run.manifest import Manifest
+from jarvis.text.format import counted
 
 LAST_RUNS = 5
 """Default number of baseline runs."""
@@ -125,17 +126,19 @@ def unlike(run: Manifest, other: Manifest) -> str | None:
 
     Model names and ranks count only if both runs have them.
     """
-    return next(_differences(run, other), None)
+    if (difference := next(differences(run, other), None)) is not None:
+        return difference
+    basis, other_basis = RunFigures.of(run).basis, RunFigures.of(other).basis
+    return None if basis is other_basis else f"with the time of a {other_basis.value}"
 
 
-def _differences(run: Manifest, other: Manifest) -> Iterator[str]:
-    mine, its = RunFigures.of(run), RunFigures.of(other)
-    if mine.gpu != its.gpu:
-        yield f"recorded on {its.gpu or 'an unknown GPU'}"
+def differences(run: Manifest, other: Manifest) -> Iterator[str]:
+    """Yield how GPU, model and ranks of ``other`` differ, as phrases about it."""
+    gpu, other_gpu = RunFigures.of(run).gpu, RunFigures.of(other).gpu
+    if gpu != other_gpu:
+        yield f"recorded on {other_gpu or 'an unknown GPU'}"
     if run.model_name and other.model_name and run.model_name != other.model_name:
         yield f"of the model {other.model_name}"
     ranks, other_ranks = run.trace.world_size, other.trace.world_size
     if ranks and other_ranks and ranks != other_ranks:
-        yield f"of {other_ranks} ranks"
-    if mine.basis is not its.basis:
-        yield f"with the time of a {its.basis.value}"
+        yield f"of {counted(other_ranks, 'rank')}"

@@ -276,6 +276,8 @@ def _side(run: Run, label: str) -> Side:
         titles={key: result.title for key, result in run.results.items()},
         lacks={name: unavailable_reason(absent, [name]) or "" for name in absent},
         bounds=run.manifest.totals.step,
+        model=run.manifest.model_name,
+        ranks=run.manifest.trace.world_size,
     )
 
 

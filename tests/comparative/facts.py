@@ -153,7 +153,8 @@ class Facts:
         target, reference = (self.pair.step_parts_ms[gpu] for gpu in ("mi300", "h100"))
         pairs = list(zip(target, reference, strict=True))
         most = max(pairs[:-1], key=lambda pair: abs(pair[0] - pair[1]))
-        return [*pairs[-1], abs(100 * (target[-1] / reference[-1] - 1)), *most]
+        change_ms = abs(target[-1] - reference[-1])
+        return [*pairs[-1], change_ms, 100 * change_ms / reference[-1], *most]
 
     def priority(self, text: str) -> list[float]:
         number = int(re.findall(r"\d+", text)[0])
@@ -185,7 +186,8 @@ class Facts:
         if head in STEP_PARTS:
             parts = self.pair.step_parts_ms
             target, reference = (parts[gpu][STEP_PARTS.index(head)] for gpu in ("mi300", "h100"))
-            return [target, reference, abs(100 * (target / reference - 1))]
+            change_ms = abs(target - reference)
+            return [target, reference, change_ms, 100 * change_ms / reference]
         for begin, outcomes in OUTCOMES.items():
             if text.startswith(begin):
                 found = self.pair.of(*outcomes)

@@ -233,7 +233,7 @@ def test_reports_in_place_of_traces(make: Make, tmp_path: Path) -> None:
     missing = fair.partition("### What Is Not Compared, and Why")[2].partition("###")[0]
     for role in ("Target", "Reference"):
         assert f"- {role}: Not in a TraceLens report: single kernels" in missing
-    assert "| performance report | not named | MI300X, preset reference |" in fair
+    assert "| performance report | not named | MI300X |" in fair
     assert "jarvis replay" not in fair
 
 
@@ -272,7 +272,7 @@ def test_two_workloads_have_nothing_to_recommend(make: Make, tmp_path: Path) -> 
     reference = analyze(built.write(tmp_path / "other.json"), output_dir=tmp_path / "other")
     fair = reports(make(MI300X, 900), reference, tmp_path / "out")["fair"]
     assert "no operation is compared" in part(fair, "Recommendations for MI300X")
-    assert "No operation has a counterpart on the other side." in fair
+    assert "No operation has a counterpart on the other side." not in fair
     assert "probably run different workloads" in fair
 
 

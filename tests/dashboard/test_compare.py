@@ -19,7 +19,7 @@ from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Compare, job_file, request_of
 from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission, submit
-from jarvis.text.format import milliseconds
+from jarvis.text.format import milliseconds, percent
 from tests.builders import trace
 from tests.dashboard.conftest import SHARED, Draw
 from tests.dashboard.inline_jobs import do_jobs_at_once
@@ -96,15 +96,19 @@ def said(page: AppTest) -> str:
 def test_the_figures_are_those_of_both_timelines(
     page: AppTest, pair: tuple[str, str], found: Comparison
 ) -> None:
-    times = [
-        dict(Run.load(analysis_root(i)).table("gpu_timeline").select("type", "time_ms").iter_rows())
-        for i in pair
-    ]
+    (step,) = found.steps.filter(pl.col("type") == "step time").to_dicts()
+    parts = dict(found.steps.select("type", "target_ms").iter_rows())
     shown = figures(page)
-    for label, part in (("GPU window", "total_time"), ("Compute", "computation_time")):
-        assert float(shown[label].rstrip("x")) == pytest.approx(
-            times[0][part] / times[1][part], rel=5e-3
-        )
+    assert list(shown)[:4] == ["Recording", "GPU busy", "Exposed comm.", "Idle"]
+    assert shown["Recording"] == milliseconds(step["target_ms"])
+    idle_ms = sum(time_ms for part, time_ms in parts.items() if part.startswith("idle"))
+    assert shown["Idle"] == milliseconds(idle_ms)
+    assert shown["GPU busy"] == milliseconds(step["target_ms"] - idle_ms)
+    assert shown["Exposed comm."] == milliseconds(0)
+    change_ms, change_pct = step["difference_ms"], step["difference_pct"]
+    assert page.metric[0].delta == f"{milliseconds(change_ms)} ({percent(change_pct)}) more"
+    assert ":red-badge[:material/trending_up: worse]" in page.markdown[0].value
+    assert f"reference {milliseconds(step['reference_ms'])}" in said(page)
     unexplained = (240 - 150 * MEMORY_RATIO + 118 - 150 * MEMORY_RATIO) / 1e3
     assert shown["Not explained"] == milliseconds(unexplained)
     assert found.operations["unexplained_ms"].sum() == pytest.approx(unexplained)
@@ -191,8 +195,9 @@ def test_the_button_swaps_the_sides_and_the_figures_mirror(
     page.button(key="compare_swap").click().run()
     assert not page.exception
     assert (link(page)["analysis"], link(page)["reference"]) == pair[::-1]
-    ratio = float(before["Compute"].rstrip("x"))
-    assert float(figures(page)["Compute"].rstrip("x")) == pytest.approx(1 / ratio, rel=1e-2)
+    assert f"reference {before['Recording']}" in said(page)
+    assert page.metric[0].delta.endswith(" less")
+    assert "better" in page.markdown[0].value
 
 
 def test_choosing_the_reference_in_the_sidebar_swaps_too(
@@ -220,6 +225,47 @@ def test_a_reference_that_is_gone_is_replaced_with_a_word(
     assert link(page)["reference"] == pair[1]
 
 
+def test_no_unlike_run_is_chosen_but_all_are_offered(
+    filed: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
+    own = analyzed(tmp_path / "own.json", MI300X, 10, 10, 10, "aten::relu")
+    conv = trace(device=H100).op("aten::conv2d", BIG).launches("conv", us=10)
+    unlike = submit(Submission(conv.write(tmp_path / "unlike.json"))).id
+    page = filed("compare", analysis=own)
+    assert not page.exception
+    assert page.selectbox(key="compare_reference").value is None
+    assert not page.metric
+    assert "none is chosen as the reference" in said(page)
+    words = "Unlike; recorded on NVIDIA H100 80GB HBM3; no main operator called equally often"
+    assert words in said(page).replace("\\", "")
+    assert "reference" not in link(page)
+    page.button(key=f"compare_with_{unlike}").click().run()
+    assert not page.exception
+    assert link(page)["reference"] == unlike
+    assert page.metric
+    alike = analyzed(tmp_path / "alike.json", H100, 20, 20, 20, "aten::relu")
+    assert link(filed("compare", analysis=own))["reference"] == alike
+    page = filed("compare", analysis=own, reference=unlike)
+    assert link(page)["reference"] == unlike
+
+
+def test_the_reference_of_another_target_is_kept_only_if_it_is_alike(
+    filed: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
+    first = analyzed(tmp_path / "first.json", MI300X, 10, 10, 10, "aten::relu")
+    second = analyzed(tmp_path / "second.json", H100, 20, 20, 20, "aten::relu")
+    conv = trace(device=H100).op("aten::conv2d", BIG).launches("conv", us=10)
+    unlike = submit(Submission(conv.write(tmp_path / "unlike.json"))).id
+    page = filed("compare", analysis=first, reference=second)
+    page.sidebar.selectbox[0].set_value(unlike).run()
+    assert not page.exception
+    assert page.selectbox(key="compare_reference").value is None
+    assert link(page)["analysis"] == unlike
+    assert "reference" not in link(page)
+
+
 def test_a_server_with_one_analysis_says_how_to_add_another(
     filed: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,8 +286,53 @@ def test_other_models_and_little_in_common_are_warned_of(
     built = trace(device=MI300X).op("aten::mm", MM).launches("gemm", us=10)
     named = submit(Submission(built.write(tmp_path / "named.json"), model_name="Another model")).id
     page = drawn(filed, (named, sample_id))
-    assert "target Another model, reference Sample model" in said(page)
-    assert "Only 0.0% of the target's operation time is in calls" in said(page)
+    (warning,) = (each.value for each in page.warning if "workloads differ" in each.value)
+    assert "Another model on the target, Sample model on the reference" in warning
+    assert "better" not in said(page)
+    assert "worse" not in said(page)
+
+
+def test_one_trace_on_another_gpu_says_that_times_are_equal(
+    filed: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
+    path = (
+        trace(device=MI300X).op("aten::mm", MM).launches("gemm", us=10).write(tmp_path / "t.json")
+    )
+    first = submit(Submission(path)).id
+    second = submit(Submission(path, platform="MI325X")).id
+    page = filed("compare", analysis=first)
+    assert link(page)["reference"] == second
+    assert "of the same trace, so all measured times are equal" in said(page)
+    assert page.metric[0].delta == "no difference"
+    assert "badge" not in page.markdown[0].value
+
+
+def test_without_operations_no_sentence_is_about_them(
+    filed: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
+    empty = [
+        submit(Submission(trace().op("aten::view", [[n]]).write(tmp_path / f"{n}.json"))).id
+        for n in (1, 2)
+    ]
+    page = drawn(filed, (empty[0], empty[1]))
+    for text in (
+        "slower than",
+        "category",
+        "Matched",
+        "What to improve",
+        "Differences",
+        "Time per",
+    ):
+        assert text not in said(page), text
+    assert "Matched" not in figures(page)
+
+
+def test_more_runs_are_compared_on_the_runs_page(page: AppTest, pair: tuple[str, str]) -> None:
+    links = [each.proto for each in page.get("page_link")]
+    (more,) = (each for each in links if each.label == "Compare more runs")
+    assert parse_qs(more.query_string)["runs_selected"] == [",".join(pair)]
 
 
 def test_a_side_without_hardware_says_what_that_hides(

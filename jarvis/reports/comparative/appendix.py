@@ -38,7 +38,7 @@ def inputs(subject: Subject) -> Markdown:
                 cell(trace.file_name),
                 "performance report" if trace.form == "report" else f"{trace.origin} trace",
                 trace.device_name or "not named",
-                sections.preset_name(hardware) if hardware else sections.NO_PLATFORM,
+                hardware.title if hardware else sections.NO_PLATFORM,
                 count(trace.steps) if trace.form == "trace" else MISSING,
             )
         )
@@ -98,7 +98,7 @@ def sources(subject: Subject) -> Iterator[tuple[str, Markdown]]:
             (name, spec) for name, spec in (("Target", target), ("Reference", reference)) if spec
         ]
     for name, spec in named:
-        yield f"{name}: {sections.preset_name(spec)}", appendix.peaks(spec)
+        yield f"{name}: {spec.title}", appendix.peaks(spec)
 
 
 def gaps(subject: Subject) -> Iterator[str]:
@@ -111,9 +111,6 @@ def gaps(subject: Subject) -> Iterator[str]:
             yield f"{name}: {manifest.platform_warning}"
         if absent := unavailable_reason(manifest.absent_tables, manifest.absent_tables):
             yield f"{name}: {absent}"
-    named = [subject.run(role).manifest.model_name for role in Role]
-    if all(named) and named[0] != named[1]:
-        yield f"The models differ by name: {named[0]} on the target, {named[1]} on the reference."
     steps = {role: subject.run(role).manifest.trace.steps for role in Role}
     is_whole = not subject.comparison.is_per_step
     if is_whole and all(steps.values()) and steps[Role.TARGET] != steps[Role.REFERENCE]:

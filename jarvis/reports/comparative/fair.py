@@ -87,6 +87,7 @@ def fair_markdown(subject: Subject) -> str:
         title=subject.title,
         target=compared.target.label,
         sides=_sides(subject),
+        workload=" ".join((*compared.base, *compared.workload)),
         paragraph=_paragraph(subject),
         metrics=_metrics(subject),
         key_points=_key_points(subject),
@@ -194,7 +195,7 @@ def _key_points(subject: Subject) -> list[str]:
     if subject.comparison.is_without_difference:
         return [NO_DIFFERENCE]
     first = ["Both sides ran on the same GPU: equal times are expected."] * subject.is_one_gpu
-    return [*subject.comparison.base, *first, *subject.comparison.key_points]
+    return [*first, *subject.comparison.key_points]
 
 
 def _intention(subject: Subject) -> Markdown:

@@ -31,12 +31,15 @@ _CATEGORY_COLUMNS = charts.columns_of(
     TABLES["comparison_categories"],
     (Column(C.title, "Category", TEXT, meaning="category of operations"),),
 )
-_CATEGORY_SHOWN = (C.title, C.target_ms, C.reference_ms, C.difference_pct, C.unexplained_ms)
+_CATEGORY_SHOWN = (C.title, C.target_ms, C.reference_ms)
+"""Columns of the table below the bars, before the one that the bars show."""
+
 _WIDTHS = {
     C.title: 90,
-    C.target_ms: 75,
-    C.reference_ms: 95,
-    C.difference_pct: 85,
+    C.target_ms: 65,
+    C.reference_ms: 88,
+    C.difference_ms: 88,
+    C.difference_pct: 88,
     C.unexplained_ms: 105,
 }
 _MIN_OFFSET = 0.005
@@ -64,7 +67,7 @@ def category_bars(comparison: Comparison) -> None:
             comparison.categories,
             _CATEGORY_COLUMNS,
             "Time of each category on both sides",
-            _CATEGORY_SHOWN,
+            (*_CATEGORY_SHOWN, _QUANTITIES[quantity]),
             _WIDTHS,
         )
 

@@ -1,13 +1,19 @@
 """Controls of the Compare page: reference, tolerance and row filters."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
 import streamlit as st
 
 from jarvis.comparison import FASTER, SLOWER, TOLERANCE, Comparison, Outcome
-from jarvis.dashboard.pages.compare.sides import Sides, choose_reference, side_links, swap_button
-from jarvis.dashboard.session.current_user import visible_catalog
+from jarvis.dashboard.pages.compare.sides import (
+    Candidate,
+    Sides,
+    choose_reference,
+    side_links,
+    swap_button,
+)
 from jarvis.dashboard.session.state import Opened, load_stored
 from jarvis.dashboard.widgets.controls import ALL, choice, keyed_choice, percent_slider, text_input
 from jarvis.schemas.names import C
@@ -57,15 +63,15 @@ class Filters:
         return f"{self.category}-{self.outcome}-{self.search}"
 
 
-def choose_sides(target: Opened) -> tuple[Sides, float] | None:
-    """Draw the reference and the tolerance; return None if there is no reference.
+def choose_sides(target: Opened, others: Sequence[Candidate]) -> tuple[Sides, float] | None:
+    """Draw the reference and the tolerance; return None if none is chosen.
 
     The tolerance is the factor by which a call may deviate from the expected ratio.
     """
     with st.container(border=True):
         box, tolerance = st.columns([3, 2])
         with box:
-            chosen = choose_reference(target, visible_catalog())
+            chosen = choose_reference(target, others)
         if chosen is None:
             return None
         with tolerance:

@@ -1,27 +1,36 @@
 """Metrics and summary at the top of the Compare page."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
 import polars as pl
 import streamlit as st
 
 from jarvis.comparison import SLOWER, Comparison, MatchedBy, Role
+from jarvis.comparison.aggregates import STEP_TIME
 from jarvis.dashboard.pages.compare.sides import Sides
 from jarvis.dashboard.widgets.elements import metric_card
 from jarvis.impact import share_pct
+from jarvis.perf_report.timeline.step_account import LABELS
 from jarvis.schemas.names import C
-from jarvis.text.format import MIN_MS, MISSING, count, counted, decimal, milliseconds, percent
+from jarvis.text.format import MISSING, count, counted, milliseconds, percent
 from jarvis.text.markdown import escape, prose
 
 MIN_SAME_PCT = 50.0
 """Below this share of the target's time in identical calls, the page warns of different work."""
 
+SAME_PCT = 1.0
+"""A change of less than this share of the reference's step time is named about equal."""
+
+_BETTER, _WORSE = "better", "worse"
+_COLORS: Mapping[str, Literal["green", "red"]] = {_BETTER: "green", _WORSE: "red"}
+_ICONS = {_BETTER: ":material/trending_down:", _WORSE: ":material/trending_up:"}
 _PARTS = {
-    "total_time": ("GPU window", "From the first GPU start to the last GPU end."),
-    "computation_time": ("Compute", "Time in which compute runs."),
-    "exposed_comm_time": ("Exposed comm.", "Communication time without concurrent compute."),
-    "exposed_memcpy_time": ("Exposed copies", "Copy time without concurrent compute."),
-    "idle_time": ("Idle", "Time in which no GPU event runs."),
+    "busy": ("GPU busy", "Time in which any kernel, copy or fill runs."),
+    "comm": ("Exposed comm.", "Communication time without concurrent compute."),
+    "idle": ("Idle", "Time in which no GPU event runs."),
 }
-_RATIO_MEANS = "Value: target time / reference time; above 1 the target takes longer."
 
 
 def matched_pct(comparison: Comparison) -> float:
@@ -47,7 +56,7 @@ def _operations_ms(comparison: Comparison) -> float:
 
 
 def warnings(sides: Sides, comparison: Comparison) -> None:
-    """Draw warnings about comparing these two analyses, and what cannot be compared."""
+    """Draw warnings about comparing these two analyses."""
     if sides.are_one:
         st.info(
             "Both sides are the same analysis, so there are no differences. Choose another "
@@ -55,57 +64,152 @@ def warnings(sides: Sides, comparison: Comparison) -> None:
             icon=":material/info:",
         )
         return
-    target, reference = (o.run.manifest.model_name for o in (sides.target, sides.reference))
-    if target and reference and target != reference:
-        st.warning(
-            f"The model names differ: target {escape(target)}, reference {escape(reference)}.",
-            icon=":material/warning:",
+    if sides.target.run.manifest.trace.sha256 == sides.reference.run.manifest.trace.sha256:
+        st.info(
+            "Both sides are analyses of the same trace, so all measured times are equal. Only "
+            "peaks, and what follows from them, can differ.",
+            icon=":material/info:",
         )
+    _workload(comparison)
     share = same_calls_pct(comparison)
-    if _operations_ms(comparison) and share < MIN_SAME_PCT:
+    if comparison.is_like_for_like and _operations_ms(comparison) and share < MIN_SAME_PCT:
         st.warning(
             f"Only {percent(share)} of the target's operation time is in calls that the reference "
             "also makes with the same arguments: the traces may differ in model, shapes, settings "
             "or operator fusion.",
             icon=":material/warning:",
         )
-    for text in comparison.unknown:
-        st.info(prose(text), icon=":material/help:")
+
+
+def _workload(comparison: Comparison) -> None:
+    """Draw what the sides do differently, before any change in percent."""
+    if comparison.workload:
+        first, *others = map(prose, comparison.workload)
+        lines = "".join(f"\n- {text}" for text in others)
+        st.warning(f"**{first}**\n{lines}", icon=":material/difference:")
+    for text in comparison.base:
+        st.info(prose(text), icon=":material/info:")
+
+
+@dataclass(frozen=True, slots=True)
+class _Time:
+    """A time on both sides in ms, and the reference's whole time of which it is a part."""
+
+    target_ms: float
+    reference_ms: float
+    whole_ms: float
+
+    @property
+    def change_ms(self) -> float:
+        return self.target_ms - self.reference_ms
+
+    @property
+    def is_about_equal(self) -> bool:
+        return abs(share_pct(self.change_ms, self.whole_ms)) < SAME_PCT
 
 
 def key_metrics(comparison: Comparison) -> None:
-    """Draw time ratios of the parts of the GPU timeline, unexplained time and matched share."""
-    times = {row[C.type]: row for row in comparison.totals.iter_rows(named=True)}
-    communicates = any(times.get("exposed_comm_time", {}).get(f"{role.value}_ms") for role in Role)
-    outside = "exposed_comm_time" if communicates else "exposed_memcpy_time"
-    parts = ("total_time", "computation_time", outside, "idle_time")
-    places = st.columns(len(parts) + 2)
-    for place, part in zip(places, parts, strict=False):
+    """Draw step time, busy, exposed communication and idle time of both sides with the change;
+    below, unexplained time, matched share and the categories with most change."""
+    name, times = _times(comparison)
+    step, *places = st.columns(len(_PARTS) + 1)
+    with step:
+        _time_card(
+            name,
+            times.get("step"),
+            f"{name} of the target; below, its change against the reference.",
+            is_judged=comparison.is_like_for_like,
+        )
+    for place, (part, (label, meaning)) in zip(places, _PARTS.items(), strict=True):
         with place:
-            _ratio_card(times.get(part), *_PARTS[part])
-    with places[-2]:
+            is_judged = part != "busy" and comparison.is_like_for_like
+            _time_card(label, times.get(part), meaning, is_judged=is_judged)
+    if comparison.operations.is_empty() and comparison.unmatched.is_empty():
+        return
+    unexplained, matched, categories = st.columns([1, 1, 2])
+    with unexplained:
         _unexplained(comparison)
-    with places[-1]:
+    with matched:
         _matched(comparison)
+    with categories:
+        _most_changed(comparison)
 
 
-def _ratio_card(row: dict[str, float] | None, label: str, meaning: str) -> None:
-    if row is None:
+def _times(comparison: Comparison) -> tuple[str, dict[str, _Time]]:
+    """Return the name of the whole time, and the times of its parts on both sides.
+
+    Without steps of both sides, those of the GPU window; none if that is not known either.
+    """
+    if comparison.steps.is_empty():
+        rows = {row[C.type]: row for row in comparison.totals.iter_rows(named=True)}
+        parts = {
+            "step": ["total_time"],
+            "busy": ["busy_time"],
+            "comm": ["exposed_comm_time"],
+            "idle": ["idle_time"],
+        }
+        name = "GPU window"
+    else:
+        rows = {row[C.type]: row for row in comparison.steps.iter_rows(named=True)}
+        idle = [part for part in rows if part.startswith("idle")]
+        busy = [part for part in rows if part not in (*idle, STEP_TIME)]
+        parts = {"step": [STEP_TIME], "busy": busy, "comm": [LABELS[C.exposed_comm_ns]]}
+        parts |= {"idle": idle}
+        name = "Step time" if comparison.has_steps else "Recording"
+    if any(part not in rows for named in parts.values() for part in named):
+        return name, {}
+    whole_ms = rows[parts["step"][0]][C.reference_ms]
+    sums = {
+        key: {role: sum(rows[part][f"{role.value}_ms"] for part in named) for role in Role}
+        for key, named in parts.items()
+    }
+    return name, {
+        key: _Time(both[Role.TARGET], both[Role.REFERENCE], whole_ms) for key, both in sums.items()
+    }
+
+
+def _time_card(label: str, time: _Time | None, meaning: str, *, is_judged: bool) -> None:
+    """Draw a card with the time of the target, that of the reference, and the change in words."""
+    if time is None:
         metric_card(label, MISSING, "unknown", help_text=f"{meaning} Not available on both sides.")
         return
-    target, reference = row[C.target_ms], row[C.reference_ms]
-    metric_card(
-        label,
-        f"{decimal(target / reference)}x" if reference else MISSING,
-        _both(target, reference),
-        help_text=f"{meaning} {_RATIO_MEANS} Below: target time vs reference time.",
-    )
+    word = _word(time) if is_judged else None
+    with st.container(border=True, height="stretch", gap="small"):
+        st.metric(
+            label,
+            milliseconds(time.target_ms),
+            change(time),
+            delta_color=_COLORS.get(word or "", "off"),
+            delta_arrow="off",
+            help=meaning + _RULE,
+        )
+        badge = "" if word is None else f" {_badge(word)}"
+        st.markdown(f"reference {milliseconds(time.reference_ms)}{badge}")
 
 
-def _both(target_ms: float, reference_ms: float) -> str:
-    """Return both times in the unit of the longer one: ``33.1 vs 34.9 ms``."""
-    unit, scale = ("ms", 1) if max(target_ms, reference_ms) >= MIN_MS else ("µs", 1000)
-    return f"{decimal(target_ms * scale)} vs {decimal(reference_ms * scale)} {unit}"
+_RULE = (
+    f" Better and worse: the change is at least {SAME_PCT:g}% of the reference's whole time, and "
+    "no difference of the workload is recorded."
+)
+
+
+def change(time: _Time) -> str:
+    """Return the change in ms and percent with its direction."""
+    if time.change_ms == 0:
+        return "no difference"
+    direction = "more" if time.change_ms > 0 else "less"
+    if not time.reference_ms:
+        return f"{milliseconds(time.change_ms)} {direction}"
+    changed_pct = abs(100 * time.change_ms / time.reference_ms)
+    return f"{milliseconds(abs(time.change_ms))} ({percent(changed_pct)}) {direction}"
+
+
+def _word(time: _Time) -> str | None:
+    if time.change_ms == 0:
+        return None
+    if time.is_about_equal:
+        return "about equal"
+    return _WORSE if time.change_ms > 0 else _BETTER
 
 
 def _unexplained(comparison: Comparison) -> None:
@@ -134,18 +238,28 @@ def _matched(comparison: Comparison) -> None:
     )
 
 
-def what_dominates(comparison: Comparison) -> str:
-    """Return which categories take more and less time on the target, as a sentence."""
+def _most_changed(comparison: Comparison) -> None:
+    """Draw the categories with most change."""
+    if (sentence := what_dominates(comparison)) is not None:
+        with st.container(border=True, height="stretch"):
+            st.markdown(f"**Categories**\n\n{sentence}")
+
+
+def what_dominates(comparison: Comparison) -> str | None:
+    """Return which categories take more and less time on the target, as a sentence; None without
+    categories."""
     rows = comparison.categories
+    if rows.is_empty():
+        return None
     more = rows.filter(pl.col(C.difference_ms) > 0).sort(C.difference_ms, descending=True)
     less = rows.filter(pl.col(C.difference_ms) < 0).sort(C.difference_ms)
-    sums = [milliseconds(abs(float(part[C.difference_ms].sum()))) for part in (more, less)]
     if more.is_empty() and less.is_empty():
         return "Every category takes the same time on both sides."
     sentences = [
-        f"{counted(part.height, 'category')} {'takes' if part.height == 1 else 'take'} {amount} "
-        f"{word} on the target, most of it in {_first(part)}"
-        for part, amount, word in ((more, sums[0], "more"), (less, sums[1], "less"))
+        f"{counted(part.height, 'category')} {'takes' if part.height == 1 else 'take'} "
+        f"{milliseconds(abs(float(part[C.difference_ms].sum())))} {word} on the target"
+        f"{', most of it in ' if part.height > 1 else ': '}{_first(part)}"
+        for part, word in ((more, "more"), (less, "less"))
         if not part.is_empty()
     ]
     return "; ".join(sentences) + "."
@@ -153,14 +267,35 @@ def what_dominates(comparison: Comparison) -> str:
 
 def _first(part: pl.DataFrame) -> str:
     title, difference = part.select(C.title, C.difference_ms).row(0)
-    return f"{escape(title)} ({milliseconds(abs(difference))})"
+    return escape(title) + (f" ({milliseconds(abs(difference))})" if part.height > 1 else "")
+
+
+def limits(comparison: Comparison) -> None:
+    """Draw what cannot be compared, and why."""
+    if comparison.unknown:
+        lines = "".join(f"\n- {prose(text)}" for text in comparison.unknown)
+        st.info(f"**Not compared, or only in part**\n{lines}", icon=":material/help:")
+
+
+def verdict(comparison: Comparison) -> None:
+    """Draw the step times of both sides with the change, as the first sentence of the page."""
+    _, times = _times(comparison)
+    word = _word(times["step"]) if times and comparison.is_like_for_like else None
+    said = " ".join(map(prose, comparison.step_times or comparison.window))
+    if not said:
+        return
+    badge = "" if word is None else f" {_badge(word)}"
+    st.markdown(f"**{said}**{badge}")
+
+
+def _badge(word: str) -> str:
+    """Return the word as a badge with icon and color."""
+    icon = _ICONS.get(word, ":material/trending_flat:")
+    return f":{_COLORS.get(word, 'gray')}-badge[{icon} {word}]"
 
 
 def in_sentences(comparison: Comparison) -> None:
-    """Draw the main differences, and an expander with the summary of the comparison."""
-    times = " ".join(map(prose, comparison.step_times))
-    st.markdown(f"**{times or what_dominates(comparison)}**")
-    if times:
-        st.markdown(what_dominates(comparison))
-    with st.expander("Summary", icon=":material/notes:"):
-        st.markdown("\n".join(f"- {prose(text)}" for text in comparison.summary))
+    """Draw an expander with the summary."""
+    if comparison.summary:
+        with st.expander("Summary", icon=":material/notes:"):
+            st.markdown("\n".join(f"- {prose(text)}" for text in comparison.summary))

@@ -9,8 +9,9 @@ from jarvis.dashboard.pages.compare.charts import MATCHED, VIEWS
 from jarvis.dashboard.pages.compare.controls import PAGE, Filters, choose_sides, row_filters
 from jarvis.dashboard.pages.compare.details import compare_and_replay, downloads, pair_details
 from jarvis.dashboard.pages.compare.hardware import hardware_of_both
-from jarvis.dashboard.pages.compare.sides import Sides, no_reference
+from jarvis.dashboard.pages.compare.sides import Sides, candidates, no_reference
 from jarvis.dashboard.session import selection
+from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.finding_cards import finding_cards
 from jarvis.schemas.names import C
@@ -18,35 +19,53 @@ from jarvis.schemas.names import C
 
 def render(now: Opened) -> None:
     """Draw the comparison of the open analysis with the chosen reference."""
-    chosen = choose_sides(now)
+    others = candidates(now, visible_catalog())
+    chosen = choose_sides(now, others)
     if chosen is None:
-        no_reference()
+        no_reference(others)
         return
     sides, tolerance = chosen
     comparison = sides.at(tolerance)
     metric_cards.warnings(sides, comparison)
+    metric_cards.verdict(comparison)
     metric_cards.key_metrics(comparison)
     metric_cards.in_sentences(comparison)
-    filters = row_filters(comparison)
-    rows = sides.operations_at(tolerance)
-    _charts(comparison, filters.chosen(rows))
-    _findings(comparison)
-    pair = _differences(sides, comparison, rows, filters)
-    compare_and_replay(sides, comparison, pair)
+    metric_cards.limits(comparison)
+    pair = None
+    if tables.shown_views(comparison):
+        filters = row_filters(comparison)
+        rows = sides.operations_at(tolerance)
+        _charts(comparison, rows, filters)
+        _findings(comparison)
+        pair = _differences(sides, comparison, rows, filters)
+    else:
+        _findings(comparison)
+    if not comparison.operations.is_empty():
+        compare_and_replay(sides, comparison, pair)
     hardware_of_both(sides, comparison)
     downloads(sides, comparison)
 
 
-def _charts(comparison: Comparison, rows: pl.DataFrame) -> None:
+def _charts(comparison: Comparison, rows: pl.DataFrame, filters: Filters) -> None:
+    """Draw the charts that have rows."""
+    if comparison.categories.is_empty():
+        return
+    if rows.is_empty():
+        charts.category_bars(comparison)
+        return
     bars, calls = st.columns([4, 5])
     with bars:
         charts.category_bars(comparison)
     with calls:
-        clicked = charts.calls_scatter(comparison, rows)
+        clicked = charts.calls_scatter(comparison, filters.chosen(rows))
     selection.follow_click(tables.table_page(MATCHED), clicked)
 
 
 def _findings(comparison: Comparison) -> None:
+    """Draw the findings, or that there are none; nothing if nothing was compared."""
+    is_judged = comparison.operations[C.is_unexpected].count() > 0
+    if not (comparison.findings or is_judged):
+        return
     st.subheader("What to improve on the target")
     if comparison.findings:
         finding_cards(

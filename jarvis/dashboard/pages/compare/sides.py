@@ -1,5 +1,6 @@
 """The two sides of the Compare page: the target (open analysis) and the chosen reference."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -7,14 +8,17 @@ import polars.selectors as cs
 import streamlit as st
 
 from jarvis.comparison import Comparison
+from jarvis.core.labels import NO_LABELS, RunLabels
+from jarvis.dashboard.pages.runs.filters import SELECTED
 from jarvis.dashboard.session import links, navigation, state
 from jarvis.dashboard.session.links import note_control, notice
 from jarvis.dashboard.session.state import Opened
 from jarvis.pipeline import compare
-from jarvis.run import Manifest
+from jarvis.run import RunFigures
+from jarvis.run.likeness import Kind, Likeness, likeness
 from jarvis.schemas.names import C
 from jarvis.server.storage.catalog import Catalog, Entry, name_of
-from jarvis.text.format import arguments
+from jarvis.text.format import arguments, counted, milliseconds
 from jarvis.text.markdown import escape
 
 REFERENCE = "reference"
@@ -24,6 +28,7 @@ _BOX = "compare_reference"
 _SEEN, _LAST_TARGET = "_reference_parameter", "_compare_target"
 _MAX_CACHED_COMPARISONS = 8
 _MAX_CACHED_TOLERANCES = 32
+_MAX_OFFERED = 10
 
 _Key = tuple[tuple[str, int], tuple[str, int]]
 """Cache key of a comparison: id and stamp of the target and of the reference."""
@@ -79,53 +84,116 @@ def _compared(key: _Key, _sides: Sides) -> Comparison:
     return compare(_sides.target.run, _sides.reference.run)
 
 
-def choose_reference(target: Opened, catalog: Catalog) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An analysis that can be the reference, and how alike it is to the target.
+
+    ``is_given``: the target was analyzed with it as the reference.
+    """
+
+    entry: Entry
+    likeness: Likeness
+    is_given: bool
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether it can be the reference without being chosen."""
+        return self.is_given or self.likeness.kind is not Kind.UNLIKE
+
+
+def candidates(target: Opened, catalog: Catalog) -> list[Candidate]:
+    """Return the other analyses, the best reference first.
+
+    Order: the reference that the target was analyzed with, same model, same project, same trace,
+    then the rest; of equal ones the same project, the newest; of the rest the most alike.
+    """
+    manifest = target.run.manifest
+    labels = next((each.labels for each in catalog.entries if each.id == target.id), NO_LABELS)
+    found = [
+        Candidate(
+            entry,
+            likeness(manifest, entry.manifest, labels, entry.labels),
+            is_given=entry.id == manifest.reference,
+        )
+        for entry in catalog.entries
+        if entry.id != target.id
+    ]
+    return sorted(found, key=lambda each: _order(each, labels), reverse=True)
+
+
+def _order(candidate: Candidate, labels: RunLabels) -> tuple[bool, Kind, bool, float]:
+    found, project = candidate.likeness, labels.project
+    is_one_project = project is not None and project == candidate.entry.labels.project
+    common_pct = (found.common_pct or 0.0) if found.kind is Kind.UNLIKE else 0.0
+    return candidate.is_given, found.kind, is_one_project, common_pct
+
+
+def choose_reference(target: Opened, others: Sequence[Candidate]) -> str | None:
     """Draw the choice of the reference: the URL's if it changed, else the one chosen here.
 
-    The default is the analysis most similar to the target. Return None if there is no other
-    analysis and the URL does not compare the target with itself.
+    The default is the best candidate that is alike; there may be none. Return None if none is
+    chosen.
     """
-    ordered = _by_similarity(target, catalog)
     given = st.query_params.get(REFERENCE)
-    if not ordered and given != target.id:
+    if not others and given != target.id:
         _drop(given)
         return None
     # Labels must be unique: the browser returns a label, not an index.
-    titles = {entry.id: f"{entry.title} · {entry.id}" for entry in ordered}
+    titles = {
+        each.entry.id: f"{each.entry.title} · {each.likeness.title} · {each.entry.id}"
+        for each in others
+    }
     titles[target.id] = f"{name_of(target.run.manifest)} · {target.id} (the target itself)"
-    _set_reference(target.id, titles, given)
-    chosen: str = st.selectbox(
+    _set_reference(target.id, others, titles, given)
+    chosen: str | None = st.selectbox(
         "Reference",
         list(titles),
+        index=None,
         format_func=lambda key: titles.get(key, key),
         key=_BOX,
+        placeholder="Choose a reference",
         persist_state="session",
         help="The analysis to compare with. The target is the analysis chosen in the sidebar.",
     )
+    st.session_state[_LAST_TARGET] = target.id
+    if chosen is None:
+        st.query_params.pop(REFERENCE, None)
+        st.session_state[_SEEN] = None
+        return None
     _write(chosen)
     note_control(REFERENCE, chosen)
-    st.session_state[_LAST_TARGET] = target.id
     return chosen
 
 
-def _set_reference(target: str, titles: dict[str, str], given: str | None) -> None:
-    """Set the select box to the URL's reference, the previous choice, or the first analysis.
+def _set_reference(
+    target: str, others: Sequence[Candidate], titles: dict[str, str], given: str | None
+) -> None:
+    """Set the select box to the URL's reference, the previous choice, or the best one.
 
-    If the reference was chosen as the target in the sidebar, swap the two.
+    If the reference was chosen as the target in the sidebar, swap the two. The reference of another
+    target is kept only if it is alike.
     """
-    first = next(iter(titles))
+    alike = [each.entry.id for each in others if each.is_alike]
+    best = alike[0] if alike else None
     last = st.session_state.get(_LAST_TARGET)
+    chosen = st.session_state.get(_BOX)
     if given is not None and (given != st.session_state.get(_SEEN) or given not in titles):
         if given not in titles:
+            instead = (
+                "Choose another reference." if best is None else f"{titles[best]} is used instead."
+            )
             notice(
                 f"This server has no analysis {given[:40]!r} to compare with: it was removed, or "
-                f"the link is from another server. {escape(titles[first])} is used instead."
+                f"the link is from another server. {escape(instead)}"
             )
-        st.session_state[_BOX] = given if given in titles else first
-    elif st.session_state.get(_BOX) not in titles:
-        st.session_state[_BOX] = first
-    elif last not in (None, target) and st.session_state[_BOX] == target:
-        st.session_state[_BOX] = last if last in titles else first
+        st.session_state[_BOX] = given if given in titles else best
+    elif chosen not in titles:
+        st.session_state[_BOX] = best
+    elif last not in (None, target):
+        if chosen == target:
+            st.session_state[_BOX] = last if last in titles else best
+        elif chosen not in alike:
+            st.session_state[_BOX] = best
 
 
 def _write(chosen: str) -> None:
@@ -161,7 +229,7 @@ def _swap(target: str, reference: str) -> None:
 
 
 def side_links(sides: Sides) -> None:
-    """Draw links to both analyses."""
+    """Draw links to both analyses, and to the table of runs and categories with both selected."""
     for role, side in (("target", sides.target), ("reference", sides.reference)):
         navigation.link(
             navigation.OVERVIEW,
@@ -169,33 +237,51 @@ def side_links(sides: Sides) -> None:
             icon=":material/dashboard:",
             **{links.ANALYSIS: side.id},
         )
+    if not sides.are_one:
+        navigation.link(
+            navigation.RUNS,
+            "Compare more runs",
+            icon=":material/table_chart:",
+            **{SELECTED: f"{sides.target.id},{sides.reference.id}"},
+        )
 
 
-def no_reference() -> None:
-    """Draw what to do if there is no other analysis."""
+def no_reference(others: Sequence[Candidate]) -> None:
+    """Draw what to do if no reference is chosen: the candidates, or how to add one."""
+    if not others:
+        st.info(
+            "This server has no other analysis to compare with. Analyze the same model on another "
+            "GPU, or before and after a change, in the browser or with `jarvis analyze TRACE "
+            "--id`; then choose it here as the reference.",
+            icon=":material/compare_arrows:",
+        )
+        navigation.link(navigation.INGEST, "Analyze a trace", icon=":material/upload_file:")
+        return
     st.info(
-        "This server has no other analysis to compare with. Analyze the same model on another GPU, "
-        "or before and after a change, in the browser or with `jarvis analyze TRACE --id`; then "
-        "choose it here as the reference.",
+        "No analysis of the same model, project or trace is stored, so none is chosen as the "
+        "reference. Choose one below, or analyze the same model on another GPU, or before and "
+        "after a change.",
         icon=":material/compare_arrows:",
     )
+    st.subheader("Candidates, the most alike first")
+    for each in others[:_MAX_OFFERED]:
+        button, words = st.columns([3, 4], vertical_alignment="center")
+        figures = RunFigures.of(each.entry.manifest)
+        button.button(
+            f"{escape(each.entry.title)} · {milliseconds(figures.time_ms)}",
+            key=f"compare_with_{each.entry.id}",
+            icon=":material/compare_arrows:",
+            on_click=_choose,
+            args=(each.entry.id,),
+            width="stretch",
+            help=f"Compare with the analysis {each.entry.id}",
+        )
+        words.markdown(escape(f"{each.likeness.words[:1].upper()}{each.likeness.words[1:]}"))
+    if (hidden := len(others) - _MAX_OFFERED) > 0:
+        st.caption(f"{counted(hidden, 'more run')} in the list above.")
     navigation.link(navigation.INGEST, "Analyze a trace", icon=":material/upload_file:")
 
 
-def _by_similarity(target: Opened, catalog: Catalog) -> list[Entry]:
-    """Return the other analyses, the best reference first.
-
-    Order: the reference that the target was analyzed with, common operators, another trace, newest.
-    """
-    manifest = target.run.manifest
-    others = [entry for entry in catalog.entries if entry.id != target.id]
-    return sorted(others, key=lambda entry: _similarity(manifest, entry), reverse=True)
-
-
-def _similarity(target: Manifest, entry: Entry) -> tuple[bool, int, bool]:
-    other = entry.manifest
-    in_common = {(op.name, op.count) for op in target.top_operations} & {
-        (op.name, op.count) for op in other.top_operations
-    }
-    is_other_trace = other.trace.sha256 != target.trace.sha256
-    return entry.id == target.reference, len(in_common) * is_other_trace, is_other_trace
+def _choose(reference: str) -> None:
+    st.session_state[_BOX] = reference
+    _write(reference)

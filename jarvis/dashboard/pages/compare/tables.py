@@ -46,12 +46,25 @@ _ROW_PX, _TABLE_PX = 35, 460
 _WIDTHS = {C.name: 170, "arguments": 170, C.input_dims: 170, C.kernel: 260, C.module: 190}
 
 
-def choose_view(comparison: Comparison) -> str:
-    """Draw the choice of the table; the labels include the number of rows."""
-    labels = {
-        key: f"{view.label} ({count(view.rows(comparison).height)})" for key, view in VIEWS.items()
+def shown_views(comparison: Comparison) -> dict[str, str]:
+    """Return the labels of the tables that have rows, with their number; also of an empty one that
+    the URL names."""
+    heights = {key: view.rows(comparison).height for key, view in VIEWS.items()}
+    if not any(heights.values()):
+        return {}
+    named = st.query_params.get(_VIEW)
+    return {
+        key: f"{VIEWS[key].label} ({count(height)})"
+        for key, height in heights.items()
+        if height or key == named
     }
-    return keyed_choice(_VIEW, "Table", labels, MATCHED, "Which differences to list.")
+
+
+def choose_view(comparison: Comparison) -> str:
+    """Draw the choice of the table."""
+    labels = shown_views(comparison)
+    default = MATCHED if MATCHED in labels else next(iter(labels))
+    return keyed_choice(_VIEW, "Table", labels, default, "Which differences to list.")
 
 
 def show_operation(comparison: Comparison, uid: int) -> None:

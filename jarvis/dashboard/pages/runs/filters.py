@@ -29,6 +29,9 @@ from jarvis.dashboard.session.links import check_parameter, note_control
 from jarvis.dashboard.widgets.controls import keyed_choice, text_input
 
 PAGE = "runs"
+SELECTED = f"{PAGE}_selected"
+"""The URL parameter with the ids of the selected runs, separated by commas."""
+
 ALL = "*"
 """Key of a filter that all rows pass; no label has this character."""
 

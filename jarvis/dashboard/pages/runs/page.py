@@ -10,7 +10,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 from jarvis.charts import columns_of
 from jarvis.dashboard.pages.compare.sides import REFERENCE
 from jarvis.dashboard.pages.runs.categories import categories_table
-from jarvis.dashboard.pages.runs.filters import PAGE, clear, filters
+from jarvis.dashboard.pages.runs.filters import PAGE, SELECTED, clear, filters
 from jarvis.dashboard.pages.runs.labels import label_form
 from jarvis.dashboard.pages.runs.rows import (
     BASIS,
@@ -43,9 +43,6 @@ from jarvis.run import Basis
 from jarvis.server.settings import settings
 from jarvis.text.format import MISSING, counted
 from jarvis.text.markdown import escape
-
-SELECTED = f"{PAGE}_selected"
-"""The URL parameter with the ids of the selected runs, separated by commas."""
 
 _SEEN, IS_CLICK = "_runs_selected_seen", "_runs_clicked"
 _SHOWN = (MODEL, GPU, TIME, BASIS, BUSY, FINDING, PROJECT, BRANCH, COMMIT, TAGS, CREATED, OWNER)
