@@ -109,9 +109,9 @@ def categories(rows: pl.DataFrame, columns: Columns, palette: Palette) -> Drawin
     which is shown behind each bar instead of its time.
     """
     names = (C.title, "gpu_time_ms", "saved_ms")
-    behind = ["text"] if "text" in rows.columns else []
+    behind = [name for name in ("text", C.category) if name in rows.columns]
     labeled = rows.select(*names, *behind, label=C.title)
-    if not behind:
+    if "text" not in behind:
         return _over(labeled, "gpu_time_ms", "saved_ms", names, columns, palette)
     return _over(
         labeled, "gpu_time_ms", "saved_ms", names, columns, palette, _TEXT_ROOM, text="text:N"

@@ -1,7 +1,8 @@
 """Frames behind the charts of a whole run: GPU time and possible savings."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -129,7 +130,8 @@ def target_words(run: Run) -> str:
 
 
 def category_times(run: Run) -> pl.DataFrame:
-    """Return ``title, gpu_time_ms, saved_ms, is_judged`` of each category, most time first."""
+    """Return ``category, title, gpu_time_ms, saved_ms, is_judged`` of each category, most time
+    first, and ``text`` with both times."""
     titles = {
         key: result.title
         for key, result in run.results.items()
@@ -146,4 +148,14 @@ def category_times(run: Run) -> pl.DataFrame:
         )
         .with_columns(pl.col(C.category).replace(titles).alias(C.title))
         .sort("gpu_time_ms", C.category, descending=[True, False])
+        .with_columns(
+            text=pl.struct("gpu_time_ms", "saved_ms", "is_judged").map_elements(
+                _with_saving, return_dtype=pl.String
+            )
+        )
     )
+
+
+def _with_saving(times: Mapping[str, Any]) -> str:
+    saved = f", could save {milliseconds(times['saved_ms'])}" if times["is_judged"] else ""
+    return f"{milliseconds(times['gpu_time_ms'])}{saved}"

@@ -1,6 +1,7 @@
 """The findings of a run with their numbers: P1 is the most urgent."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jarvis.findings import AnalysisResult, Finding
@@ -49,3 +50,25 @@ def recommendations(run: Run) -> list[Recommendation]:
         counters[counter] += finding.has_agent_card
         found.append(Recommendation(number, counters[counter], finding, result))
     return found
+
+
+def nested(ranked: Sequence[Recommendation]) -> list[tuple[Recommendation, bool]]:
+    """Return recommendations in their order, each followed by those that it contains, which are
+    marked.
+
+    A finding contains another if it concerns all of its rows, others too, and saves as much.
+    """
+    uids = {item.number: item.finding.row_uids for item in ranked}
+
+    def contains(whole: Recommendation, part: Recommendation) -> bool:
+        if not uids[part.number] or not uids[part.number] < uids[whole.number]:
+            return False
+        gains = [i.finding.impact.gain_ms if i.finding.impact else 0.0 for i in (whole, part)]
+        return gains[0] >= gains[1]
+
+    outer = [item for item in ranked if not any(contains(other, item) for other in ranked)]
+    parts: dict[int, list[Recommendation]] = {item.number: [] for item in outer}
+    for item in ranked:
+        if item.number not in parts:
+            parts[next(o.number for o in outer if contains(o, item))].append(item)
+    return [(each, each is not item) for item in outer for each in (item, *parts[item.number])]

@@ -15,7 +15,7 @@ from jarvis.core.targets import Targets
 from jarvis.core.workspace import RunPaths
 from jarvis.findings import Finding, Status
 from jarvis.pipeline import at_targets
-from jarvis.reports.ranking import recommendations
+from jarvis.reports.ranking import nested, recommendations
 from jarvis.run import Run
 from jarvis.server.submission import Submission, submit
 from jarvis.text.format import milliseconds
@@ -250,11 +250,11 @@ def test_the_overview_ranks_all_findings_and_leads_to_their_cards(
     table = next(d.value for d in page.dataframe if "page" in d.value.columns)
     run = at_targets(sample_run, Targets(70.0))
     ranked = recommendations(run)
-    assert table["rank"].to_list() == [r.label for r in ranked]
+    assert table["rank"].to_list() == [r.label for r, _ in nested(ranked)]
     own = [(r, r.result.findings.index(r.finding)) for r in ranked if r.result.tier == "compute"]
     item, place = next((item, place) for item, place in own if place > 0)
     key = item.result.key
-    link = table["page"].to_list()[item.number - 1]
+    link = dict(zip(table["rank"], table["page"], strict=True))[item.label]
     assert link == f"{key}?analysis={sample_id}&target=70&{key}_finding={place + 1}"
     shown = registered(key, target="70", **{f"{key}_finding": str(place + 1)})
     bodies = " ".join(m.value for m in shown.markdown)

@@ -11,7 +11,7 @@ from jarvis.core.targets import Targets
 from jarvis.core.workspace import RunPaths
 from jarvis.dashboard.session import carried
 from jarvis.pipeline import at_targets
-from jarvis.reports.ranking import recommendations
+from jarvis.reports.ranking import nested, recommendations
 from jarvis.run import Run
 from jarvis.server.storage.catalog import analysis_root
 from jarvis.text.messages import to_text
@@ -20,11 +20,14 @@ from tests.dashboard.test_links import copied_link
 
 
 def titles(run: Run) -> list[str]:
-    return [to_text(each.finding.title).replace("`", "") for each in recommendations(run)]
+    return [
+        to_text(each.finding.title).replace("`", "") for each, _ in nested(recommendations(run))
+    ]
 
 
 def table(page: AppTest) -> list[str]:
-    return list(next(d.value for d in page.dataframe if "page" in d.value.columns)["finding"])
+    shown = next(d.value for d in page.dataframe if "page" in d.value.columns)["finding"]
+    return [title.removeprefix("↳ includes: ") for title in shown]
 
 
 def captions(page: AppTest) -> str:

@@ -64,6 +64,11 @@ def address(url_path: str, analysis_id: str, **parameters: str) -> str:
     return f"{url_path}?{urlencode({ANALYSIS: analysis_id} | parameters)}"
 
 
+def own_address(url_path: str, **parameters: str) -> str:
+    """Return the relative URL of a page of the open analysis, at its targets."""
+    return f"{url_path}?{urlencode(_with_analysis(parameters))}"
+
+
 def follow(address: str) -> None:
     """Switch to the page of ``address`` on this rerun, from a callback; it keeps the session."""
     st.session_state[_FOLLOWED] = address

@@ -1,15 +1,16 @@
 """Streamlit elements with this project's defaults: chart, metric card, lazy expander."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
 
 import altair as alt
 import streamlit as st
 from streamlit.elements.lib.mutable_expander_container import ExpanderContainer
 
-from jarvis.charts import Drawing
+from jarvis.charts import PICKED, Drawing
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.links import check_parameter, note_control
+from jarvis.findings import Severity
 from jarvis.perf_report.unavailable import unavailable_reason
 from jarvis.run import Run
 
@@ -44,6 +45,38 @@ def render_chart(
     return marks
 
 
+def chart_of_links(
+    spec: Mapping[str, Any], alt: str, *, key: str, field: str, addresses: Mapping[str, str]
+) -> None:
+    """Draw a layered chart whose first layer's marks are links in the same tab.
+
+    Args:
+        spec: Vega-Lite with its data.
+        alt: Accessible description.
+        key: Widget key.
+        field: Field that names a mark.
+        addresses: Pages by the value of the field.
+    """
+    marks, *others = spec["layer"]
+    picked = {"name": PICKED, "select": {"type": "point", "fields": [field]}}
+    marks = {**marks, "params": [picked]}
+    mark = marks["mark"] if isinstance(marks["mark"], dict) else {"type": marks["mark"]}
+    marks["mark"] = {**mark, "cursor": "pointer"}
+
+    def follow() -> None:
+        clicked = st.session_state[key]["selection"].get(PICKED) or []
+        if clicked and (address := addresses.get(str(clicked[0][field]))):
+            navigation.follow(address)
+
+    st.vega_lite_chart(
+        {**spec, "layer": [marks, *others]},
+        key=key,
+        alt=alt,
+        on_select=follow,
+        selection_mode=PICKED,
+    )
+
+
 def render_altair(chart: alt.LayerChart, alt_text: str) -> None:
     """Draw a chart without validating it, which takes most of its time; the tests validate it."""
     spec = chart.to_dict(validate=False)
@@ -51,13 +84,35 @@ def render_altair(chart: alt.LayerChart, alt_text: str) -> None:
     st.vega_lite_chart(spec, alt=alt_text)
 
 
-def metric_card(label: str, value: str, below: str | None = None, *, help_text: str) -> None:
-    """Draw a metric card: label, value, a line below, and a help text on hover."""
+SEVERITY_COLORS: Mapping[Severity, Literal["red", "orange", "yellow", "blue", "gray", "green"]] = {
+    Severity.CRITICAL: "red",
+    Severity.HIGH: "orange",
+    Severity.MEDIUM: "yellow",
+    Severity.LOW: "blue",
+    Severity.ACCEPTABLE: "gray",
+    Severity.GOOD: "green",
+    Severity.NOT_AVAILABLE: "gray",
+}
+"""Streamlit color names; the severity is always a word, too."""
+
+
+def metric_card(
+    label: str,
+    value: str,
+    below: str | None = None,
+    *,
+    help_text: str,
+    severity: Severity | None = None,
+) -> None:
+    """Draw a metric card: label, value, a line below, and a help text on hover.
+
+    ``severity`` colors the line.
+    """
     st.metric(
         label,
         value,
         below,
-        delta_color="off",
+        delta_color="off" if severity is None else SEVERITY_COLORS[severity],
         delta_arrow="off",
         border=True,
         height="stretch",

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import zip_longest
-from typing import Any, Literal
+from typing import Any
 
 import streamlit as st
 from pydantic import JsonValue
 
 from jarvis.dashboard.session import selection
 from jarvis.dashboard.session.links import check_parameter, note_control
-from jarvis.dashboard.widgets.elements import lazy_expander
+from jarvis.dashboard.widgets.elements import SEVERITY_COLORS, lazy_expander
 from jarvis.dashboard.widgets.view import bring_into_view
 from jarvis.findings import IDLE_POOL, Finding, Impact, OpRef, Priority, Severity, shown_evidence
 from jarvis.reports.figures import target_words
@@ -20,16 +20,6 @@ from jarvis.text.markdown import Markdown, code, escape, prose, shortened, table
 from jarvis.text.quantities import title_of
 from jarvis.text.short_names import short_kernel_name
 
-_SEVERITY_COLORS: Mapping[Severity, Literal["red", "orange", "yellow", "blue", "gray", "green"]] = {
-    Severity.CRITICAL: "red",
-    Severity.HIGH: "orange",
-    Severity.MEDIUM: "yellow",
-    Severity.LOW: "blue",
-    Severity.ACCEPTABLE: "gray",
-    Severity.GOOD: "green",
-    Severity.NOT_AVAILABLE: "gray",
-}
-
 
 def grade_card(title: str, value: str, assessment: JsonValue, meaning: str) -> None:
     """Draw a metric with its grade and the description of the grade."""
@@ -37,7 +27,7 @@ def grade_card(title: str, value: str, assessment: JsonValue, meaning: str) -> N
     grade = Severity(str(facts.get("severity", Severity.NOT_AVAILABLE)))
     with st.container(border=True, height="stretch"):
         st.metric(title, value, help=meaning)
-        st.badge(grade.lower(), color=_SEVERITY_COLORS[grade])
+        st.badge(grade.lower(), color=SEVERITY_COLORS[grade])
         if description := facts.get("description"):
             st.caption(prose(str(description)))
 

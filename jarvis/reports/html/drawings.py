@@ -89,16 +89,13 @@ def categories(run: Run) -> Figure | None:
     first = rows.row(0, named=True)
     share = percent(share_pct(first["gpu_time_ms"], whole_ms))
     title = f"{first[C.title]} takes {share} of kernel time"
-    texts = [_with_saving(*row) for row in rows["gpu_time_ms", "saved_ms", "is_judged"].iter_rows()]
     note = (
         f"Pale: kernel time. Strong: what the operations below {target_words(run)} of the roofline "
         "would save if they reached it."
         if rows["is_judged"].any()
         else "Kernel time. No efficiency is known, so there is no saving."
     )
-    return Figure(
-        title, note, charts.categories(rows.with_columns(text=pl.Series(texts)), _COLUMNS, CSS)
-    )
+    return Figure(title, note, charts.categories(rows, _COLUMNS, CSS))
 
 
 def projection(run: Run, included: list[Details]) -> Figure | None:
@@ -137,8 +134,3 @@ def category_roofline(run: Run, key: str) -> Figure | None:
     )
     shown = {**drawing.datasets, "points": points.head(MAX_POINTS)}
     return Figure(title, note, replace(drawing, datasets=shown))
-
-
-def _with_saving(time_ms: float, saved_ms: float, is_judged: bool) -> str:
-    saving = f", saving {milliseconds(saved_ms)}" if is_judged else ""
-    return f"{milliseconds(time_ms)}{saving}"

@@ -6,9 +6,10 @@ import streamlit as st
 from jarvis import charts
 from jarvis.charts.waterfall import waterfall
 from jarvis.dashboard.pages.overview import step
-from jarvis.dashboard.pages.overview.tables import ranked_findings
+from jarvis.dashboard.pages.overview.tables import finding_addresses, ranked_findings
+from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import HASH_OPENED, Opened, palette
-from jarvis.dashboard.widgets.elements import metric_card, render_chart
+from jarvis.dashboard.widgets.elements import chart_of_links, metric_card
 from jarvis.dashboard.widgets.finding_cards import no_longer_findings
 from jarvis.dashboard.widgets.projection import operation_columns
 from jarvis.impact import share_pct
@@ -46,9 +47,9 @@ def _savings(now: Opened) -> list[Saving]:
     return savings_of(now.run)
 
 
-def waterfall_card(run: Run, found: list[Saving]) -> None:
+def waterfall_card(now: Opened, found: list[Saving]) -> None:
     """Draw the waterfall with its total as the title; a text if there are no savings."""
-    totals = run.manifest.totals
+    run, totals = now.run, now.run.manifest.totals
     now_ms, whole = whole_ms(totals), whole_name(totals)
     with st.container(border=True, height="stretch"):
         if not found:
@@ -61,8 +62,14 @@ def waterfall_card(run: Run, found: list[Saving]) -> None:
             help=f"{replayed_or_added(run)} Exposed communication is left out: a trace of one rank "
             "shows only its upper end.",
         )
-        chart = waterfall(waterfall_rows(now_ms, found, whole), palette())
-        st.altair_chart(chart, alt="Current time, each saving, and projected time")
+        chart = waterfall(waterfall_rows(now_ms, found, whole), palette()).to_dict()
+        chart_of_links(
+            {name: part for name, part in chart.items() if name != "config"},
+            "Current time, each saving, and projected time; a bar opens its finding",
+            key="overview_waterfall",
+            field="label",
+            addresses=finding_addresses(now),
+        )
         if floor := floor_line(run):
             st.caption(floor)
 
@@ -90,7 +97,7 @@ def answer(now: Opened) -> None:
         ranked_findings(now)
         no_longer_findings(now.run)
     with waterfall:
-        waterfall_card(now.run, found)
+        waterfall_card(now, found)
 
 
 def time_spent(now: Opened) -> None:
@@ -137,5 +144,12 @@ def _categories(now: Opened) -> None:
             "the target. This excludes findings about idle time, communication and fusion, and "
             "includes operations too small for a finding.",
         )
+        st.caption(":gray[■] kernel time · :green[■] could be saved at the target · click a bar")
         drawing = charts.categories(rows, operation_columns(), palette())
-        render_chart(drawing, "Kernel time and saving of each category")
+        chart_of_links(
+            {**drawing.spec, "datasets": dict(drawing.datasets)},
+            "Kernel time and saving of each category; a bar opens its page",
+            key="overview_categories",
+            field=C.category,
+            addresses={key: navigation.own_address(key) for key in rows[C.category]},
+        )

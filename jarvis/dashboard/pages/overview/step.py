@@ -1,15 +1,19 @@
 """The account of a step on the Overview page, and the table of the steps."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from jarvis import charts
+from jarvis.analyses.severity import grade
+from jarvis.analyses.system.cpu_idle.causes import IDLE_PCT
+from jarvis.analyses.system.multi_kernel.communication import EXPOSED_PCT
 from jarvis.dashboard.session.state import Opened, palette
 from jarvis.dashboard.widgets.elements import lazy_expander, metric_card
 from jarvis.dashboard.widgets.table import small_table
+from jarvis.findings import Severity
 from jarvis.perf_report import Totals
 from jarvis.perf_report.timeline.step_account import LABELS, MEANING, StepAccount
 from jarvis.perf_report.timeline.step_gaps import SLOW_STEP_PCT
@@ -27,25 +31,39 @@ SLOW_PX = 200
 _OPEN_KEY = "overview_steps"
 
 
+_LOSS_WORDS = {
+    Severity.CRITICAL: "critical",
+    Severity.HIGH: "high",
+    Severity.MEDIUM: "elevated",
+    Severity.LOW: "fair",
+    Severity.GOOD: "good",
+}
+_SHARE_WORDS = _LOSS_WORDS | {Severity.HIGH: "low", Severity.MEDIUM: "reduced"}
+"""Words of grades on the cards: of lost time, and of the share that is left."""
+
+Card = tuple[str, str, str, str, Severity | None]
+"""Label, value, the line below, meaning and grade."""
+
+
 def time_cards(
     account: StepAccount | None, totals: Totals, columns: Sequence[DeltaGenerator]
 ) -> None:
     """Draw a card in each column: the step time with the GPU window, and how it is spent."""
     for column, card in zip(columns, _cards(account, totals), strict=True):
-        label, value, below, meaning = card
+        label, value, below, meaning, severity = card
         with column:
-            metric_card(label, value, below, help_text=meaning)
+            metric_card(label, value, below, help_text=meaning, severity=severity)
 
 
-def _cards(account: StepAccount | None, totals: Totals) -> Iterator[tuple[str, str, str, str]]:
-    """Yield label, value, the line below and the meaning of each card."""
+def _cards(account: StepAccount | None, totals: Totals) -> Iterator[Card]:
+    """Yield the cards of step time, busy time, exposed communication and idle time."""
     window = milliseconds(totals.total_time_ms)
     if account is None:
         whole = "the GPU window"
         compute, busy, idle = totals.compute_pct, totals.busy_pct, totals.idle_pct
         comm, comm_ms = totals.exposed_comm_pct, totals.exposed_comm_time_ms
         idle_ms = totals.idle_time_ms
-        yield "GPU window", window, "no steps", WINDOW
+        yield "GPU window", window, "no steps", WINDOW, None
     else:
         whole, comm_ns = "the step time", account.parts_ns[C.exposed_comm_ns]
         compute, idle = account.pct(account.parts_ns[C.compute_ns]), account.pct(account.idle_ns)
@@ -56,26 +74,36 @@ def _cards(account: StepAccount | None, totals: Totals) -> Iterator[tuple[str, s
             meaning += f" Not counted: {milliseconds(account.carried_in_ns / 1e6)} in which the "
             meaning += "GPU finished work from before the recording."
         label = "Step time" if account.is_marked else "Recording"
-        yield label, milliseconds(account.step_ms), f"window {window}", meaning
+        yield label, milliseconds(account.step_ms), f"window {window}", meaning, None
+    of_idle = None if idle is None else grade(idle, IDLE_PCT, Severity.GOOD)
+    has_comm = comm is not None and totals.total_comm_time_ms > 0
+    of_comm = grade(comm or 0.0, EXPOSED_PCT, Severity.GOOD) if has_comm else None
     yield (
         "GPU busy",
         percent(busy),
-        f"compute {percent(compute)}",
+        _graded(_SHARE_WORDS, of_idle, f"compute {percent(compute)}"),
         f"Time in which any kernel, copy or fill runs, in percent of {whole}. Below: time in which "
         "compute runs.",
+        of_idle,
     )
     yield (
         "Exposed comm.",
         percent(comm),
-        milliseconds(comm_ms),
+        _graded(_LOSS_WORDS, of_comm, milliseconds(comm_ms) if has_comm else "no communication"),
         f"Communication time without concurrent compute, in percent of {whole}.",
+        of_comm,
     )
     yield (
         "Idle",
         percent(idle),
-        milliseconds(idle_ms),
+        _graded(_LOSS_WORDS, of_idle, milliseconds(idle_ms)),
         f"Time in which no GPU event runs, in percent of {whole}.",
+        of_idle,
     )
+
+
+def _graded(words: Mapping[Severity, str], severity: Severity | None, text: str) -> str:
+    return text if severity is None else f"{words[severity]} · {text}"
 
 
 def parts_bar(run: Run, account: StepAccount | None) -> None:

@@ -10,12 +10,11 @@ from jarvis import charts
 from jarvis.comparison import SLOWER
 from jarvis.dashboard.pages.compare.sides import REFERENCE
 from jarvis.dashboard.session import navigation
-from jarvis.dashboard.session.carried import carried
 from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.finding_cards import PRIORITY_COLORS, finding_parameter
 from jarvis.dashboard.widgets.table import configured, small_table
-from jarvis.reports.ranking import Recommendation, recommendations
+from jarvis.reports.ranking import Recommendation, nested, recommendations
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, byte_size, count, counted, milliseconds
@@ -43,7 +42,8 @@ def ranked_findings(now: Opened) -> None:
     if not ranked:
         st.success("The checks of this version found nothing to fix.", icon=":material/check:")
         return
-    frame = pl.DataFrame([_finding_row(now, r) for r in ranked], infer_schema_length=None)
+    rows = [_finding_row(now, item, is_part=is_part) for item, is_part in nested(ranked)]
+    frame = pl.DataFrame(rows, infer_schema_length=None)
     config = {
         c.name: configured(c, frame.schema[c.name], _WIDTHS.get(c.name)) for c in _FINDING_COLUMNS
     }
@@ -66,6 +66,11 @@ def ranked_findings(now: Opened) -> None:
         on_select=partial(_open_finding, frame[_PAGE].to_list()),
         selection_mode="single-cell",
     )
+
+
+def finding_addresses(now: Opened) -> dict[str, str]:
+    """Return the URLs of the cards of all findings, by label and title of the analysis."""
+    return {f"{r.label} {r.result.title}": _address(now, r) for r in recommendations(now.run)}
 
 
 def _open_finding(addresses: Sequence[str]) -> None:
@@ -96,15 +101,15 @@ _FINDING_COLUMNS = (
 )
 
 
-def _finding_row(now: Opened, ranked: Recommendation) -> dict[str, object]:
+def _finding_row(now: Opened, ranked: Recommendation, *, is_part: bool) -> dict[str, object]:
     finding = ranked.finding
-    gain = finding.impact
+    gain, title = finding.impact, to_text(finding.title).replace("`", "")
     return {
         C.rank: ranked.label,
         _PAGE: _address(now, ranked),
         "priority": [str(finding.priority)],
         C.category: ranked.result.title,
-        "finding": to_text(finding.title).replace("`", ""),
+        "finding": f"↳ includes: {title}" if is_part else title,
         "saved_ms": gain.gain_ms if gain else None,
         "high_ms": gain.step_ms.high if gain and gain.step_ms else None,
         "share_pct": gain.gain_pct if gain else None,
@@ -119,7 +124,7 @@ def _address(now: Opened, ranked: Recommendation) -> str:
     parameters = {finding_parameter(page): str(ranked.result.findings.index(ranked.finding) + 1)}
     if (target := now.run.analyses[page].target) is not None and ranked.result.tier != "compute":
         parameters[f"{page}_target"] = f"{target.default_pct:.0f}"
-    return navigation.address(page, now.id, **carried(), **parameters)
+    return navigation.own_address(page, **parameters)
 
 
 def top_operations(now: Opened) -> None:
