@@ -284,7 +284,7 @@ def _hardware_line(now: state.Opened) -> str:
     hardware = now.run.manifest.hardware
     if hardware is None:
         return "GPU unknown: no peaks, so no efficiencies"
-    parts = [f"**{hardware.name}** · {hardware.preset}", f"{tb_per_s(hardware.tb_per_s)} memory"]
+    parts = [f"**{hardware.title}**", f"{tb_per_s(hardware.tb_per_s)} memory"]
     compute = _main_precision(now.run)
     if compute is not None and (peak := hardware.peak_tflops(compute)):
         parts.append(f"{tflops_per_s(peak)} {peak_label(compute)}")

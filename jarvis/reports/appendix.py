@@ -28,7 +28,7 @@ def hardware_lines(run: Run) -> list[str]:
     peaks = {name: peak for name, peak in all_peaks.items() if name in used} or all_peaks
     compute = ", ".join(f"{tflops_per_s(peak)} {name}" for name, peak in peaks.items())
     lines = [
-        sections.preset_name(hardware),
+        hardware.title,
         f"Peak HBM BW: {tb_per_s(hardware.tb_per_s)}",
         f"Peak MAF: {compute}",
     ]

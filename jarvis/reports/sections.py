@@ -85,12 +85,7 @@ def hardware_line(hardware: HardwareSpec | None) -> str:
         )
     peak = hardware.peak_tflops(MAIN_PRECISION)
     compute = f"{tflops_per_s(peak)} {MAIN_PRECISION}" if peak else f"no {MAIN_PRECISION} peak"
-    return f"{preset_name(hardware)}: {tb_per_s(hardware.tb_per_s)}, {compute}"
-
-
-def preset_name(hardware: HardwareSpec) -> str:
-    """Return ``MI300X, preset reference``."""
-    return f"{hardware.name}, preset {hardware.preset}"
+    return f"{hardware.title}: {tb_per_s(hardware.tb_per_s)}, {compute}"
 
 
 def trace_line(run: Run) -> str:

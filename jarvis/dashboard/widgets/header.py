@@ -100,7 +100,7 @@ def page_header(
     hardware = manifest.hardware
     about = [
         *([manifest.model_name] if manifest.model_name else []),
-        f"{hardware.name} ({hardware.preset})" if hardware else "GPU unknown",
+        hardware.title if hardware else "GPU unknown",
         manifest.trace.file_name,
         analysis.id,
     ]

@@ -192,7 +192,7 @@ def _hardware(run: Run) -> Iterator[tuple[str, str]]:
     if hardware is None:
         yield "Platform", sections.NO_PLATFORM
         return
-    yield "Platform", sections.preset_name(hardware)
+    yield "Platform", hardware.title
     yield "Peak HBM BW", f"{hardware.tb_per_s:g} TB/s"
     for compute, peak in hardware.max_achievable_tflops.items():
         unit, _, precision = compute.partition("_")
