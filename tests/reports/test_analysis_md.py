@@ -567,7 +567,7 @@ def test_the_model_and_the_hardware_are_in_the_appendix(sample: Analyzed) -> Non
         assert f"- **{name.capitalize()}**: {value}\n" in appendix
     hardware = sample.run.manifest.hardware
     assert hardware is not None
-    assert f"- **Platform**: {hardware.name}, preset {hardware.preset}\n" in appendix
+    assert f"- **Platform**: {hardware.title}\n" in appendix
     assert f"- **Peak HBM BW**: {hardware.mem_bw_gbps / 1000:g} TB/s\n" in appendix
     assert f"- **Peak MAF (BF16)**: {hardware.max_achievable_tflops['matrix_bf16']:g} TFLOPS\n" in (
         appendix
