@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.browser.conftest import Server, settled
+from tests.browser.conftest import Server, copied_link, page_links, settled
 from tests.dashboard.linked_trace import keep_linked
 from tests.dashboard.test_release_links import FILES, STORED, VERSION, parameters_of
 
@@ -45,11 +45,6 @@ def list_troubles(page: Page) -> list[str]:
     return found
 
 
-def copied_link(page: Page) -> str:
-    page.get_by_role("button", name="Copy link").click()
-    return page.get_by_test_id("stPopoverBody").locator("code").inner_text()
-
-
 @pytest.fixture(scope="module")
 def contexts(browser: Browser) -> Iterator[list[BrowserContext]]:
     """Two browsers that share nothing; they load the front end once."""
@@ -73,7 +68,7 @@ def test_a_copied_link_opens_first(home: Server, contexts: list[BrowserContext],
         settled(page)
         assert page.get_by_test_id("stException").count() == 0
         assert page.get_by_text("cannot be shown").count() == 0
-        expect(page.get_by_test_id("stSidebarNavLink").first).to_be_visible()
+        expect(page_links(page).first).to_be_visible()
         assert parameters_of(copied_link(page)) == parameters_of(link)
     assert troubles == [[] for _ in pages]
     titles = {page.get_by_role("heading", level=1).first.inner_text() for page in pages}

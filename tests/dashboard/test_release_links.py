@@ -21,6 +21,7 @@ from jarvis.dashboard.session.links import ANALYSIS, current_name
 from jarvis.run import Run
 from jarvis.server.storage.catalog import analysis_root
 from tests.dashboard.conftest import Draw
+from tests.dashboard.copied import copied_url
 from tests.dashboard.linked_trace import TRACE, keep_linked
 
 FOLDER = TRACE.parent
@@ -65,7 +66,7 @@ def parameters_of(link: str) -> Parameters:
 
 def copied(page: AppTest) -> Parameters:
     """Return the parameters of the sidebar's link."""
-    return parameters_of(page.sidebar.code[0].value)
+    return parameters_of(copied_url(page))
 
 
 def test_the_links_of_this_version_are_stored(

@@ -13,6 +13,7 @@ from jarvis.server.storage.archive import save_archive
 from jarvis.server.storage.catalog import read_catalog
 from tests.builders import trace
 from tests.dashboard.conftest import Draw
+from tests.dashboard.copied import copied_url
 from tests.dashboard.inline_jobs import do_jobs_at_once
 from tests.server.file_server import FileServer, file_server
 
@@ -72,7 +73,7 @@ def test_people_read_url_and_links_say_address(filed: Draw) -> None:
     linked = filed("ingest", ingest_source="address")
     assert linked.segmented_control(key="ingest_source").value == "address"
     assert not linked.warning
-    assert "ingest_source=address" in linked.sidebar.code[0].value
+    assert "ingest_source=address" in copied_url(linked)
     wrong = filed("ingest", ingest_source="nowhere")
     assert wrong.segmented_control(key="ingest_source").value == "upload"
     assert "ingest_source" not in wrong.query_params

@@ -59,6 +59,11 @@ def link(url_path: str, label: str, *, icon: str | None = None, **parameters: st
     )
 
 
+def menu_link(page: StreamlitPage, label: str, help_text: str = "") -> None:
+    """Draw a link of the menu; opened in a new tab, it shows the same analysis."""
+    st.page_link(page, label=label, help=help_text, query_params=_with_analysis({}))
+
+
 def address(url_path: str, analysis_id: str, **parameters: str) -> str:
     """Return the relative URL of a page, for links in tables."""
     return f"{url_path}?{urlencode({ANALYSIS: analysis_id} | parameters)}"

@@ -152,7 +152,7 @@ def _chosen_visibility() -> Visibility:
         VISIBILITY_LABELS,
         Visibility.TEAM,
         "Team: all users of this server. Private: only you and admins. You can change it later "
-        "under Manage analysis.",
+        "under Manage in the sidebar.",
     )
     return Visibility(chosen)
 
