@@ -59,7 +59,6 @@ def _drop_the_trace(page: Page, take: Take) -> None:
     settled(page)
     take(page, "ingest")
     page.get_by_role("button", name="Analyze", exact=True).click()
-    page.get_by_role("link", name="Open the overview").click()
     page.wait_for_url("**/overview?analysis=*")
     settled(page)
     expect(page.get_by_text(SAMPLE_NAME).first).to_be_visible()

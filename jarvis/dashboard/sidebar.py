@@ -22,6 +22,7 @@ from jarvis.dashboard.session.current_user import (
 from jarvis.dashboard.session.errors import show_error, toast_errors
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.copy_button import copy_button
+from jarvis.hardware import load_hardware
 from jarvis.run import Run
 from jarvis.schemas.names import C
 from jarvis.server.access.rights import may_change
@@ -37,7 +38,7 @@ from jarvis.server.database import Visibility
 from jarvis.server.settings import settings
 from jarvis.server.storage.analysis_rows import AnalysisRow
 from jarvis.server.storage.catalog import Catalog, name_of
-from jarvis.text.format import byte_size, tb_per_s, tflops_per_s
+from jarvis.text.format import byte_size, listed, tb_per_s, tflops_per_s
 from jarvis.text.markdown import escape
 
 _CONFIRMING, _REMOVED = "_remove_asked", "_removed_analysis"
@@ -263,6 +264,9 @@ def describe_analysis(catalog: Catalog) -> None:
             ),
         )
         st.caption("  \n".join((_hardware_line(now), " ".join(badges))))
+        if run.manifest.hardware is None:
+            label = "Choose the GPU"
+            navigation.link(navigation.HARDWARE, label, icon=":material/memory:")
     for name, reason in load_registry().failures.items():
         st.warning(escape(f"The plugin analysis {name} could not be loaded: {reason}"))
 
@@ -293,7 +297,9 @@ def _hardware_line(now: state.Opened) -> str:
     """Return the GPU and its peaks as Markdown."""
     hardware = now.run.manifest.hardware
     if hardware is None:
-        return "GPU unknown: no peaks, so no efficiencies"
+        names = [spec.name for spec in load_hardware().candidates(now.run.manifest.trace)]
+        likely = f" It may be {listed(names)}." if names else ""
+        return f"GPU unknown: no peaks, so no efficiencies.{likely}"
     memory = f"{tb_per_s(hardware.tb_per_s)} memory"
     compute = _main_precision(now.run)
     peak = None if compute is None else hardware.peak_tflops(compute)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
+from jarvis.server.ingest.addresses import HOSTS_VARIABLE
 from tests.browser.conftest import Server, copied_link, page_links, settled
 from tests.dashboard.linked_trace import keep_linked
 from tests.dashboard.test_release_links import FILES, STORED, VERSION, parameters_of
@@ -21,7 +22,7 @@ def home(own_server: Server) -> Server:
 
     From its first restart on it has no worker, whose start would take a third of each test's time.
     """
-    own_server.settings["JARVIS_JOB_SLOTS"] = "0"
+    own_server.settings |= {"JARVIS_JOB_SLOTS": "0", HOSTS_VARIABLE: "traces.example.org"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JARVIS_HOME", str(own_server.home))
         keep_linked()

@@ -19,6 +19,7 @@ from jarvis.core.workspace import resource
 from jarvis.dashboard.pages.compare.sides import REFERENCE
 from jarvis.dashboard.session.links import ANALYSIS, current_name
 from jarvis.run import Run
+from jarvis.server.ingest.addresses import HOSTS_VARIABLE
 from jarvis.server.storage.catalog import analysis_root
 from tests.dashboard.conftest import Draw
 from tests.dashboard.copied import copied_url
@@ -41,6 +42,12 @@ def kept(home: Path) -> tuple[str, str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JARVIS_HOME", str(home))
         return keep_linked()
+
+
+@pytest.fixture(autouse=True)
+def _has_every_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Links name sources of traces that a server shows only if they are configured."""
+    monkeypatch.setenv(HOSTS_VARIABLE, "traces.example.org")
 
 
 @pytest.fixture

@@ -82,9 +82,10 @@ def switch_if_followed() -> None:
         st.switch_page(page, query_params=parse_qs(address.query))
 
 
-def leave_to(url_path: str) -> None:
-    """Switch to another page without the parameters of this one."""
-    st.switch_page(st.session_state[_PAGES][url_path])
+def leave_to(url_path: str, **parameters: str) -> None:
+    """Switch to another page with these parameters, without those of this one."""
+    # Without a mapping, Streamlit refuses to drop parameters of controls.
+    st.switch_page(st.session_state[_PAGES][url_path], query_params=parameters)
 
 
 def _with_analysis(parameters: dict[str, str]) -> dict[str, str]:

@@ -15,6 +15,7 @@ from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.finding_cards import PRIORITY_COLORS, finding_parameter
 from jarvis.dashboard.widgets.table import configured, small_table
+from jarvis.reports.gaps import warnings_of
 from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
 from jarvis.schemas.names import C
@@ -40,6 +41,13 @@ def ranked_findings(now: Opened) -> None:
     """Draw all findings in order; a click on one opens its card on its page."""
     ranked = recommendations(now.run)
     st.markdown("**What to do first** · click a row to open its finding")
+    if not ranked and warnings_of(now.run):
+        st.warning(
+            "No findings, but this does not mean that nothing is slow: the warnings of this page "
+            "say what could not be measured.",
+            icon=":material/visibility_off:",
+        )
+        return
     if not ranked:
         st.success("The checks of this version found nothing to fix.", icon=":material/check:")
         return
