@@ -82,6 +82,17 @@ def page_links(
                     _link(page, marks.get(page.url_path))
 
 
+def searched_pages(sections: Mapping[str, Sequence[StreamlitPage]]) -> list[StreamlitPage]:
+    """Return the pages of the menu; the one at the root by its own URL path."""
+    every = [page for pages in sections.values() for page in pages]
+    at_root = {page.title for page in every if page.visibility == "visible" and not page.url_path}
+    return [
+        page
+        for page in every
+        if page.url_path and (page.visibility == "visible" or page.title in at_root)
+    ]
+
+
 def _link(page: StreamlitPage, mark: PageMark | None) -> None:
     title = escape(page.title)
     if mark is None:

@@ -9,12 +9,13 @@ from jarvis.charts import Palette
 from jarvis.dashboard import login, sidebar
 from jarvis.dashboard.isolation import show_failure
 from jarvis.dashboard.menu import Menu, menu, start_page
-from jarvis.dashboard.page_links import page_links
+from jarvis.dashboard.page_links import page_links, searched_pages
 from jarvis.dashboard.session import links, navigation, state
 from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.navigation import install_history_patch
 from jarvis.dashboard.sidebar import show_removal_notice
 from jarvis.dashboard.widgets.job_view import job_chip
+from jarvis.dashboard.widgets.keyboard import keyboard
 from jarvis.server.storage.catalog import Catalog, name_of
 
 # Streamlit imports it lazily; Altair, in another session's thread, could then use it half imported.
@@ -73,6 +74,7 @@ def draw(body: Callable[[], None], url_path: str, catalog: Catalog, sections: Me
             link_slot, menu_slot = st.container(width="stretch"), st.container(width="stretch")
         jobs_slot = st.container()
         login.user_line()
+        keyboard(searched_pages(sections))
         page_links(sections, sidebar.marks_of_opened(catalog))
     try:
         body()

@@ -10,10 +10,9 @@ from jarvis import charts
 from jarvis.comparison import SLOWER
 from jarvis.dashboard.pages.compare.sides import REFERENCE
 from jarvis.dashboard.session import navigation
-from jarvis.dashboard.session.carried import carried
 from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.state import Opened
-from jarvis.dashboard.widgets.finding_cards import PRIORITY_COLORS, finding_parameter
+from jarvis.dashboard.widgets.finding_cards import PRIORITY_COLORS, finding_address
 from jarvis.dashboard.widgets.table import configured, small_table
 from jarvis.reports.gaps import warnings_of
 from jarvis.reports.ranking import Recommendation, recommendations
@@ -109,7 +108,7 @@ def _finding_row(now: Opened, ranked: Recommendation) -> dict[str, object]:
     gain = finding.impact
     return {
         C.rank: ranked.label,
-        _PAGE: _address(now, ranked),
+        _PAGE: finding_address(now, ranked),
         "priority": [str(finding.priority)],
         C.category: ranked.result.title,
         "finding": to_text(finding.title).replace("`", ""),
@@ -119,15 +118,6 @@ def _finding_row(now: Opened, ranked: Recommendation) -> dict[str, object]:
         "kernel_ms": gain.saved_ms.mid if gain else None,
         "method": gain.method if gain else "not quantified",
     }
-
-
-def _address(now: Opened, ranked: Recommendation) -> str:
-    """Return the URL of the finding's page, on which its card is open."""
-    page = ranked.finding.category
-    parameters = {finding_parameter(page): str(ranked.result.findings.index(ranked.finding) + 1)}
-    if (target := now.run.analyses[page].target) is not None and ranked.result.tier != "compute":
-        parameters[f"{page}_target"] = f"{target.default_pct:.0f}"
-    return navigation.address(page, now.id, **carried(), **parameters)
 
 
 def top_operations(now: Opened) -> None:
