@@ -2,6 +2,7 @@
 
 import zipfile
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import polars as pl
 import pytest
