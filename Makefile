@@ -18,8 +18,11 @@ help: ## list these commands
 setup: $(STAMP) ## create .venv with the pinned versions
 
 $(STAMP): pyproject.toml .ci/constraints.txt
+	@echo "Setting up $(VENV): 1 to 3 minutes, only the first time and after updates."
 	$(PYTHON) -m venv $(VENV)
+	@echo "1 of 2: downloading and installing packages (about a minute)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c .ci/constraints.txt -e '.[dev]'
+	@echo "2 of 2: compiling (about 20 seconds)"
 	$(BIN)/python -m compileall -q jarvis
 	$(BIN)/python -c 'import jarvis.simulation.replay, jarvis.trace.compiled' # compile the kernels, once per machine
 	@touch $@
@@ -32,6 +35,7 @@ $(REPLAY_STAMP): .ci/constraints.txt
 	@touch $@
 
 run: setup ## analyze the sample trace and serve the dashboard (PORT=8501)
+	@echo "Analyzing the sample trace (some seconds), then serving http://localhost:$(PORT)"
 	$(BIN)/jarvis serve --with-sample --port $(PORT)
 
 check: style types pages ## lint, format, types, layers, generated docs

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from docs.picture import save_picture
 from jarvis.server.ingest.intake import SAMPLE_NAME, sample_trace
 from tests import optional
-from tests.browser.conftest import FLAGS, Server, settled
+from tests.browser.conftest import FLAGS, Server, copied_link, page_links, settled
 
 PICTURES = Path(__file__).parent / "pictures"
 VIEWPORT = {"width": 1280, "height": 800}
@@ -59,14 +59,13 @@ def _drop_the_trace(page: Page, take: Take) -> None:
     settled(page)
     take(page, "ingest")
     page.get_by_role("button", name="Analyze", exact=True).click()
-    page.get_by_role("link", name="Open the overview").click()
     page.wait_for_url("**/overview?analysis=*")
     settled(page)
     expect(page.get_by_text(SAMPLE_NAME).first).to_be_visible()
 
 
 def _open_a_slow_category(page: Page) -> None:
-    page.get_by_test_id("stSidebarNavLink").filter(has_text=SLOW).click()
+    page_links(page).filter(has_text=SLOW).click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(SLOW)
     settled(page)
 
@@ -90,10 +89,9 @@ def _slide_the_target(page: Page) -> list[str]:
 
 def _copy_the_link(page: Page, take: Take) -> str:
     page.get_by_role("button", name="Copy link").click()
-    link = page.get_by_test_id("stPopoverBody").locator("code").inner_text()
+    expect(page.get_by_role("button", name="Link copied")).to_be_visible()
     take(page, "link")
-    page.keyboard.press("Escape")
-    return link
+    return copied_link(page)
 
 
 def _open_elsewhere(browser: Browser, link: str, shown: list[str]) -> None:
@@ -107,7 +105,7 @@ def _open_elsewhere(browser: Browser, link: str, shown: list[str]) -> None:
 
 
 def _look_at_the_timeline(page: Page) -> None:
-    page.get_by_test_id("stSidebarNavLink").filter(has_text="Timeline").click()
+    page_links(page).filter(has_text="Timeline").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Timeline")
     settled(page)
     expect(page.locator(".timeline canvas")).to_have_attribute("data-start", "0")
@@ -115,7 +113,7 @@ def _look_at_the_timeline(page: Page) -> None:
 
 
 def _download_the_report(page: Page) -> None:
-    page.get_by_test_id("stSidebarNavLink").filter(has_text="Report").click()
+    page_links(page).filter(has_text="Report").click()
     expect(page.get_by_role("heading", level=1).first).to_contain_text("Report")
     settled(page)
     with page.expect_download() as waiting:

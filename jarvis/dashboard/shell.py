@@ -8,12 +8,14 @@ import streamlit as st
 from jarvis.charts import Palette
 from jarvis.dashboard import login, sidebar
 from jarvis.dashboard.isolation import show_failure
-from jarvis.dashboard.menu import menu, start_page
+from jarvis.dashboard.menu import Menu, menu, start_page
+from jarvis.dashboard.page_links import page_links, searched_pages
 from jarvis.dashboard.session import links, navigation, state
 from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.navigation import install_history_patch
 from jarvis.dashboard.sidebar import show_removal_notice
 from jarvis.dashboard.widgets.job_view import job_chip
+from jarvis.dashboard.widgets.keyboard import keyboard
 from jarvis.server.storage.catalog import Catalog, name_of
 
 # Streamlit imports it lazily; Altair, in another session's thread, could then use it half imported.
@@ -46,12 +48,12 @@ def _draw_page() -> None:
     sections = menu(catalog)
     every = (page for pages in sections.values() for page in pages)
     navigation.remember(every, start_page(catalog))
-    page = st.navigation(sections, expanded=True)
+    page = st.navigation(sections, position="hidden")
     if (parameters := links.renamed()) is not None:
         st.switch_page(page, query_params=parameters)
     navigation.switch_if_followed()
     st.set_page_config(page_title=tab_title(page.title, sidebar.requested_id(catalog), catalog))
-    draw(page.run, page.url_path, catalog)
+    draw(page.run, page.url_path, catalog, sections)
     install_history_patch()
 
 
@@ -61,14 +63,19 @@ def tab_title(page: str, analysis_id: str | None, catalog: Catalog) -> str:
     return " · ".join([page, *names, _NAME])
 
 
-def draw(body: Callable[[], None], url_path: str, catalog: Catalog) -> None:
+def draw(body: Callable[[], None], url_path: str, catalog: Catalog, sections: Menu) -> None:
     """Draw a page and the sidebar; an exception is shown as an error message."""
     links.begin_page(url_path)
     show_removal_notice()
     with st.sidebar:
-        jobs_slot = st.container()
         sidebar.choose_analysis(catalog)
-        link_slot, menu_slot, facts_slot = st.container(), st.container(), st.container()
+        facts_slot = st.container()
+        with st.container(horizontal=True, gap="small"):
+            link_slot, menu_slot = st.container(width="stretch"), st.container(width="stretch")
+        jobs_slot = st.container()
+        login.user_line()
+        keyboard(searched_pages(sections))
+        page_links(sections, sidebar.marks_of_opened(catalog))
     try:
         body()
         with facts_slot:
@@ -82,8 +89,6 @@ def draw(body: Callable[[], None], url_path: str, catalog: Catalog) -> None:
         sidebar.copy_link(url_path)
     with jobs_slot:
         job_chip()
-    with st.sidebar:
-        login.user_line()
 
 
 def _logo(colors: Palette) -> str:

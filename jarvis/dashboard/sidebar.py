@@ -1,5 +1,6 @@
 """The sidebar: choice of the analysis, its hardware, and the link of the page."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -10,6 +11,7 @@ from jarvis.analyses import load_registry
 from jarvis.charts import peak_label
 from jarvis.core.errors import JarvisError
 from jarvis.core.workspace import archive_name
+from jarvis.dashboard.page_links import PageMark, page_marks
 from jarvis.dashboard.session import links, navigation, state
 from jarvis.dashboard.session.current_user import (
     VISIBILITY_LABELS,
@@ -19,6 +21,8 @@ from jarvis.dashboard.session.current_user import (
 )
 from jarvis.dashboard.session.errors import show_error, toast_errors
 from jarvis.dashboard.session.state import Opened
+from jarvis.dashboard.widgets.copy_button import copy_button
+from jarvis.hardware import load_hardware
 from jarvis.run import Run
 from jarvis.schemas.names import C
 from jarvis.server.access.rights import may_change
@@ -34,7 +38,7 @@ from jarvis.server.database import Visibility
 from jarvis.server.settings import settings
 from jarvis.server.storage.analysis_rows import AnalysisRow
 from jarvis.server.storage.catalog import Catalog, name_of
-from jarvis.text.format import byte_size, tb_per_s, tflops_per_s
+from jarvis.text.format import byte_size, listed, tb_per_s, tflops_per_s
 from jarvis.text.markdown import escape
 
 _CONFIRMING, _REMOVED = "_remove_asked", "_removed_analysis"
@@ -47,7 +51,7 @@ def show_analysis_menu(now: Opened) -> None:
     """Draw the popover of the open analysis in the sidebar."""
     # The key differs by analysis, so that the popover is closed after a removal.
     popover = st.popover(
-        "Manage analysis",
+        "Manage",
         icon=":material/inventory_2:",
         width="stretch",
         key=popover_key(now.id),
@@ -248,9 +252,8 @@ def describe_analysis(catalog: Catalog) -> None:
         now = state.opened()
         run = now.run
         is_simulated = run.manifest.trace.origin == "simulated"
-        lines = (
-            f"{escape(name_of(run.manifest))} · {now.id}",
-            _hardware_line(now),
+        badges = (
+            f":gray-badge[{now.id}]",
             ":violet-badge[:material/science: simulated sample]"
             if is_simulated
             else ":gray-badge[:material/fiber_manual_record: recorded trace]",
@@ -260,7 +263,10 @@ def describe_analysis(catalog: Catalog) -> None:
                 else []
             ),
         )
-        st.caption("\n\n".join(lines))
+        st.caption("  \n".join((_hardware_line(now), " ".join(badges))))
+        if run.manifest.hardware is None:
+            label = "Choose the GPU"
+            navigation.link(navigation.HARDWARE, label, icon=":material/memory:")
     for name, reason in load_registry().failures.items():
         st.warning(escape(f"The plugin analysis {name} could not be loaded: {reason}"))
 
@@ -272,10 +278,18 @@ def manage_analysis(catalog: Catalog) -> None:
 
 
 def copy_link(url_path: str) -> None:
-    """Draw the popover with the page's link, including all controls."""
-    with st.popover("Copy link", icon=":material/link:", width="stretch"):
-        st.caption("Link to this page with its analysis and all settings.")
-        st.code(links.page_link_url(url_path, state.current_id()), language=None, wrap_lines=True)
+    """Draw the button that copies the page's link, including all controls."""
+    copy_button(links.page_link_url(url_path, state.current_id()))
+
+
+def marks_of_opened(catalog: Catalog) -> Mapping[str, PageMark]:
+    """Return the marks of the pages for the open analysis; none if it cannot be read."""
+    if state.current_id() not in {entry.id for entry in catalog.entries}:
+        return {}
+    try:
+        return page_marks(state.opened())
+    except (JarvisError, OSError):  # the page says so
+        return {}
 
 
 @st.cache_data(max_entries=_MAX_CACHED_LINES, show_spinner=False, hash_funcs=state.HASH_OPENED)
@@ -283,12 +297,19 @@ def _hardware_line(now: state.Opened) -> str:
     """Return the GPU and its peaks as Markdown."""
     hardware = now.run.manifest.hardware
     if hardware is None:
-        return "GPU unknown: no peaks, so no efficiencies"
-    parts = [f"**{hardware.title}**", f"{tb_per_s(hardware.tb_per_s)} memory"]
+        names = [spec.name for spec in load_hardware().candidates(now.run.manifest.trace)]
+        likely = f" It may be {listed(names)}." if names else ""
+        return f"GPU unknown: no peaks, so no efficiencies.{likely}"
+    memory = f"{tb_per_s(hardware.tb_per_s)} memory"
     compute = _main_precision(now.run)
-    if compute is not None and (peak := hardware.peak_tflops(compute)):
-        parts.append(f"{tflops_per_s(peak)} {peak_label(compute)}")
-    return " · ".join(parts)
+    peak = None if compute is None else hardware.peak_tflops(compute)
+    peaks = (
+        f"Peaks: {memory}"
+        if compute is None or peak is None
+        else "Peaks for this run's main operations: "
+        f"{memory}, {tflops_per_s(peak)} {peak_label(compute)}"
+    )
+    return f"**{hardware.title}**  \n{peaks}"
 
 
 def _main_precision(run: Run) -> str | None:

@@ -6,11 +6,11 @@ import polars as pl
 
 from jarvis.schemas import TABLES
 from jarvis.schemas.names import C
-from jarvis.trace import Trace
+from jarvis.trace import Trace, TraceInfo
 from jarvis.trace_health.facts import Fact, Severity
 from jarvis.trace_health.imported import report_facts
 from jarvis.trace_health.links import link_facts
-from jarvis.trace_health.recording import recording_facts
+from jarvis.trace_health.recording import metadata_facts, recording_facts
 from jarvis.trace_health.times import time_facts
 from jarvis.trace_health.warm_up import warm_up_facts
 from jarvis.tracelens.imported import ImportedReport
@@ -20,6 +20,7 @@ __all__ = [
     "Fact",
     "Severity",
     "facts_of",
+    "metadata_warnings",
     "report_health",
     "trace_health",
     "warning_lines",
@@ -37,6 +38,13 @@ def trace_health(trace: Trace) -> pl.DataFrame:
 def report_health(report: ImportedReport) -> pl.DataFrame:
     """Return the facts about a report that was read instead of a trace."""
     return _table([*report_facts(report)])
+
+
+def metadata_warnings(info: TraceInfo) -> list[Fact]:
+    """Return the warnings about a trace that its metadata shows, before its analysis."""
+    if info.form != "trace":
+        return []
+    return [fact for fact in metadata_facts(info) if fact.severity is Severity.WARNING]
 
 
 def _table(facts: list[Fact]) -> pl.DataFrame:

@@ -12,7 +12,12 @@ from jarvis.text.format import counted, listed, percent, quoted
 from jarvis.trace import Trace, TraceInfo
 from jarvis.trace.metadata import STEP_PREFIX
 from jarvis.trace.repairs import Repair, RepairKind
-from jarvis.trace.tables import PYTHON_FUNCTION
+from jarvis.trace.tables import (
+    CPU_OP,
+    GPU_CATEGORIES,
+    PYTHON_FUNCTION,
+    RUNTIME_CATEGORIES,
+)
 from jarvis.trace_health.facts import Fact, Severity, when
 
 DROPPED_PCT = 1.0
@@ -24,10 +29,11 @@ MAX_STEP_DIGITS = 19
 
 def recording_facts(trace: Trace) -> Iterator[Fact]:
     """Yield the facts about recorded and missing data."""
-    yield _gpu_events(trace)
-    yield _operators(trace)
+    yield _gpu_events(trace.gpu_events.height)
+    yield _operators(trace.cpu_ops.height, trace.runtime.height)
     if not trace.info.gpu_only:
-        yield _shapes(trace)
+        known = trace.cpu_ops.height - trace.cpu_ops[C.input_dims].null_count()
+        yield _shapes(100 * known / trace.cpu_ops.height)
         yield _stacks(trace)
         yield _overlaps(trace)
     yield _device(trace.info)
@@ -38,8 +44,18 @@ def recording_facts(trace: Trace) -> Iterator[Fact]:
     yield from _repairs(trace.info.repairs)
 
 
-def _gpu_events(trace: Trace) -> Fact:
-    count = trace.gpu_events.height
+def metadata_facts(info: TraceInfo) -> Iterator[Fact]:
+    """Yield the facts about recorded and missing data that the metadata of a trace shows."""
+    counts = info.event_counts
+    yield from _repairs(info.repairs)
+    yield _gpu_events(sum(counts.get(category, 0) for category in GPU_CATEGORIES))
+    calls = sum(counts.get(category, 0) for category in RUNTIME_CATEGORIES)
+    yield _operators(counts.get(CPU_OP, 0), calls)
+    if not info.gpu_only and not info.has_shapes:
+        yield _shapes(0.0)
+
+
+def _gpu_events(count: int) -> Fact:
     return Fact(
         "gpu_events",
         "GPU events",
@@ -52,11 +68,9 @@ def _gpu_events(trace: Trace) -> Fact:
     )
 
 
-def _operators(trace: Trace) -> Fact:
-    count = trace.cpu_ops.height
+def _operators(count: int, calls: int) -> Fact:
     found = f"{counted(count, 'operator call')}."
     if not count:
-        calls = trace.runtime.height
         found = (
             f"The trace contains only GPU events and {counted(calls, 'runtime call')}."
             if calls
@@ -76,9 +90,8 @@ def _operators(trace: Trace) -> Fact:
     )
 
 
-def _shapes(trace: Trace) -> Fact:
-    known = trace.cpu_ops.height - trace.cpu_ops[C.input_dims].null_count()
-    share_pct = 100 * known / trace.cpu_ops.height
+def _shapes(share_pct: float) -> Fact:
+    known = share_pct > 0
     return Fact(
         "shapes",
         "Operators with input shapes",

@@ -1,6 +1,7 @@
 """The dashboard as the README starts it, and a headless Chromium in front of it."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -139,6 +140,17 @@ def settled(page: Page) -> None:
     page.locator("[data-testid=stStatusWidget]").wait_for(state="detached")
     page.locator("[data-testid=stSkeleton]").first.wait_for(state="detached")
     page.wait_for_function(HAS_STABLE_HEIGHT, arg=STABLE_FRAMES)
+
+
+def page_links(page: Page) -> Locator:
+    """The links of the sidebar to all pages."""
+    return page.locator(".st-key-page_links").get_by_role("link")
+
+
+def copied_link(page: Page) -> str:
+    """The link that *Copy link* copies; ``test_dashboard.py`` reads the clipboard."""
+    button = page.get_by_role("button", name=re.compile("Copy link|Link copied"))
+    return str(button.get_attribute("data-link"))
 
 
 def saved_from_link(page: Page, link: Locator) -> tuple[str, bytes]:

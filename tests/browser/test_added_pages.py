@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from jarvis.server.submission import Submission, submit
-from tests.browser.conftest import Server, settled
+from tests.browser.conftest import Server, page_links, settled
 from tests.builders import trace
 
 EXTENSION = """
@@ -51,7 +51,7 @@ def test_the_address_of_an_added_page_holds(
     added, plain = ids
     page.goto(f"{server.url}/products?analysis={added}")
     settled(page)
-    in_menu = page.get_by_test_id("stSidebarNavLink").filter(has_text="My products")
+    in_menu = page_links(page).filter(has_text="My products")
     expect(page.get_by_role("heading", name="My products")).to_be_visible()
     expect(in_menu).to_be_visible()
     expect(page.get_by_text("My products under the roofline")).to_be_visible()

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.browser.conftest import Server, settled
+from jarvis.server.ingest.addresses import HOSTS_VARIABLE
+from tests.browser.conftest import Server, copied_link, page_links, settled
 from tests.dashboard.linked_trace import keep_linked
 from tests.dashboard.test_release_links import FILES, STORED, VERSION, parameters_of
 
@@ -21,7 +22,7 @@ def home(own_server: Server) -> Server:
 
     From its first restart on it has no worker, whose start would take a third of each test's time.
     """
-    own_server.settings["JARVIS_JOB_SLOTS"] = "0"
+    own_server.settings |= {"JARVIS_JOB_SLOTS": "0", HOSTS_VARIABLE: "traces.example.org"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JARVIS_HOME", str(own_server.home))
         keep_linked()
@@ -43,11 +44,6 @@ def list_troubles(page: Page) -> list[str]:
         ),
     )
     return found
-
-
-def copied_link(page: Page) -> str:
-    page.get_by_role("button", name="Copy link").click()
-    return page.get_by_test_id("stPopoverBody").locator("code").inner_text()
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +69,7 @@ def test_a_copied_link_opens_first(home: Server, contexts: list[BrowserContext],
         settled(page)
         assert page.get_by_test_id("stException").count() == 0
         assert page.get_by_text("cannot be shown").count() == 0
-        expect(page.get_by_test_id("stSidebarNavLink").first).to_be_visible()
+        expect(page_links(page).first).to_be_visible()
         assert parameters_of(copied_link(page)) == parameters_of(link)
     assert troubles == [[] for _ in pages]
     titles = {page.get_by_role("heading", level=1).first.inner_text() for page in pages}

@@ -85,10 +85,11 @@ def _registered_page(key: str) -> None:
     from jarvis.server.storage.catalog import read_catalog
 
     catalog = read_catalog()
-    navigation.remember(page for pages in menu(catalog).values() for page in pages)
+    sections = menu(catalog)
+    navigation.remember(page for pages in sections.values() for page in pages)
     analysis = load_analyses()[key]
     render = category.render if analysis.tier == "compute" else system.render
-    shell.draw(partial(render, analysis), key, catalog)
+    shell.draw(partial(render, analysis), key, catalog, sections)
 
 
 @pytest.fixture

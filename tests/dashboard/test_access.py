@@ -279,3 +279,17 @@ def test_what_is_kept_for_people_is_no_trace_on_the_server(
             server_trace(str(inside))
     monkeypatch.setenv("JARVIS_ACCESS", "off")
     assert server_trace(str(ids["home"] / "trace.json")).is_file()
+
+
+@pytest.mark.parametrize(("user", "results"), [(ADA, 1), (ROOT, 1), (BOB, 0), (VIC, 0)])
+def test_the_search_finds_runs_that_the_user_may_see(
+    ids: dict[str, Any], user: str, results: int
+) -> None:
+    page = visit("overview", user, analysis=ids["shared"])
+    page.session_state["_keyboard_asked"] = {"query": "model", "is_findings": False}
+    page.run()
+    assert words(page).count("Shared model") > 0
+    searches = [each.proto.json for each in page.sidebar.get("bidi_component")]
+    found = next(text for text in searches if '"is_findings"' in text)
+    assert ids["shared"] in found
+    assert found.count(f"overview?analysis={ids['private']}") == results

@@ -71,7 +71,7 @@ def _added_page(key: str) -> None:
     catalog = read_catalog()
     sections = menu(catalog)
     navigation.remember(page for pages in sections.values() for page in pages)
-    shell.draw(partial(render, key), key, catalog)
+    shell.draw(partial(render, key), key, catalog, sections)
 
 
 def _menu() -> None:

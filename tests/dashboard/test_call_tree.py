@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 
 import polars as pl
 import pytest
@@ -15,6 +14,7 @@ from jarvis.server.submission import Submission, submit
 from jarvis.text.format import milliseconds
 from tests.builders import TraceBuilder, trace
 from tests.dashboard.conftest import SHARED, Draw
+from tests.dashboard.copied import copied_parameters
 
 
 def analyzed(home: Path, folder: Path, builder: TraceBuilder) -> str:
@@ -40,7 +40,7 @@ def said(page: AppTest) -> str:
 
 
 def copied_link(page: AppTest) -> dict[str, str]:
-    query = parse_qs(urlsplit(page.sidebar.code[0].value).query)
+    query = copied_parameters(page)
     return {name: values[0] for name, values in query.items()}
 
 

@@ -2,7 +2,7 @@
 
 import zipfile
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 import polars as pl
 import pytest
@@ -22,6 +22,7 @@ from jarvis.server.submission import Submission, submit
 from jarvis.text.format import milliseconds, percent
 from tests.builders import trace
 from tests.dashboard.conftest import SHARED, Draw
+from tests.dashboard.copied import copied_parameters
 from tests.dashboard.inline_jobs import do_jobs_at_once
 
 BIG, MM = [[8192, 8192], [8192, 8192]], [[4096, 4096], [4096, 4096]]
@@ -75,7 +76,7 @@ def drawn(filed: Draw, pair: tuple[str, str], **parameters: str) -> AppTest:
 
 def link(page: AppTest) -> dict[str, str]:
     """Return the parameters of the sidebar's link."""
-    return {k: v[0] for k, v in parse_qs(urlsplit(page.sidebar.code[0].value).query).items()}
+    return {k: v[0] for k, v in copied_parameters(page).items()}
 
 
 def figures(page: AppTest) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """The ingest page: accepted and rejected inputs, and results."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,12 @@ def analyze(page: AppTest) -> AppTest:
     return next(b for b in page.button if b.label == "Analyze").click().run()
 
 
+def opens_the_overview(page: AppTest) -> bool:
+    """Return whether the page follows its link to the overview."""
+    names = [each.proto.component_name for each in page.get("bidi_component")]
+    return "jarvis_follow_link" in names
+
+
 def small_trace(folder: Path, device: str = "AMD Instinct MI300X VF") -> Path:
     built = trace(device=device).op("aten::mm", [[64, 32], [32, 16]])
     return built.launches("gemm_kernel", us=12).write(folder / "small.json")
@@ -40,6 +47,8 @@ def test_the_sample_becomes_an_analysis_with_its_steps(filed: Draw, fresh_home: 
     page = analyze(filed("ingest", ingest_source="sample"))
     assert not page.exception
     assert not page.error
+    assert opens_the_overview(page)
+    assert not opens_the_overview(page.run())
     assert [s.label.split(" · ")[0] for s in page.get("status")][:2] == [
         "Read the trace",
         "Match the hardware",
@@ -166,10 +175,10 @@ def test_an_unknown_gpu_is_asked_for_and_may_stay_unknown(filed: Draw, fresh_hom
 def test_the_menu_leads_to_the_analysis_that_was_just_made(filed: Draw, fresh_home: Path) -> None:
     small_trace(fresh_home)
     page = analyze(filed("ingest", ingest_source="sample"))
-    sample = page.run().selectbox(key="analysis_choice").value
-    page.segmented_control(key="ingest_source").set_value("server path").run()
-    page.text_input(key="ingest_path").set_value("small.json").run()
-    analyze(page).run()
+    sample = page.selectbox(key="analysis_choice").value
+    page = filed("ingest", analysis=sample, ingest_source="server path", ingest_path="small.json")
+    assert page.selectbox(key="analysis_choice").value == sample
+    analyze(page)
     opened = page.selectbox(key="analysis_choice").value
     assert opened != sample
     assert page.query_params["analysis"] == opened
@@ -219,9 +228,10 @@ def test_a_taken_output_folder_is_refused_and_the_form_stays(filed: Draw, fresh_
 
 def test_the_same_trace_again_is_reused_and_can_be_made_anew(filed: Draw, fresh_home: Path) -> None:
     small_trace(fresh_home)
+    analyze(filed("ingest", ingest_source="server path", ingest_path="small.json"))
     page = analyze(filed("ingest", ingest_source="server path", ingest_path="small.json"))
-    analyze(page)
     assert any("Already analyzed with these options" in note.value for note in page.info)
+    assert not opens_the_overview(page)
     old = outdated(database(), queue.find(database(), page.query_params["ingest_job"]))
     linked = filed("ingest", ingest_job=old.id)
     assert not linked.exception
@@ -261,3 +271,60 @@ def test_the_sidebar_names_a_new_analysis_at_once(filed: Draw, fresh_home: Path)
     assert page.sidebar.selectbox[0].value == new.id
     assert any(new.id in caption.value for caption in page.sidebar.caption)
     assert page.get("status")
+
+
+TIMED = {"ph": "X", "ts": 0, "dur": 5, "pid": 1, "tid": 1}
+
+
+@pytest.mark.parametrize(
+    ("events", "ending", "words"),
+    [
+        ([{**TIMED, "cat": "cpu_op", "name": "aten::mm"}], "]}", "The trace contains no GPU work."),
+        (
+            [{**TIMED, "cat": "kernel", "name": "gemm", "args": {"device": 0, "stream": 7}}],
+            "]}",
+            "The trace contains only GPU events.",
+        ),
+        ([{**TIMED, "cat": "cpu_op", "name": "aten::mm"}], "]}", "contains no input shapes"),
+        ([{**TIMED, "cat": "cpu_op", "name": "aten::mm"}], ",", "The file ends in the middle"),
+    ],
+)
+def test_what_is_missing_is_said_before_the_analysis(
+    filed: Draw, fresh_home: Path, events: list[dict[str, object]], ending: str, words: str
+) -> None:
+    text = '{"schemaVersion": 1, "traceEvents": [' + ",".join(map(json.dumps, events)) + ending
+    (fresh_home / "lacking.json").write_text(text)
+    page = filed("ingest", ingest_source="server path", ingest_path="lacking.json")
+    assert not page.error
+    assert not next(b for b in page.button if b.label == "Analyze").disabled
+    assert words in " ".join(warning.value for warning in page.warning)
+
+
+def test_a_whole_trace_has_no_warning_before_the_analysis(filed: Draw, fresh_home: Path) -> None:
+    small_trace(fresh_home)
+    assert not filed("ingest", ingest_source="server path", ingest_path="small.json").warning
+
+
+def test_without_gpu_work_the_overview_is_never_green(filed: Draw, fresh_home: Path) -> None:
+    event = {**TIMED, "cat": "cpu_op", "name": "aten::mm"}
+    (fresh_home / "host.json").write_text(json.dumps({"traceEvents": [event]}))
+    analyze(filed("ingest", ingest_source="server path", ingest_path="host.json"))
+    page = filed("overview")
+    assert not page.success
+    assert "no GPU work" in " ".join(warning.value for warning in page.warning)
+
+
+def test_an_unknown_gpu_is_asked_for_in_the_sidebar_with_candidates(
+    filed: Draw, fresh_home: Path
+) -> None:
+    built = trace(device="").op("aten::mm", [[64, 32], [32, 16]]).launches("gemm_kernel", us=12)
+    built.header["deviceProperties"][0] |= {"numSms": 142, "totalGlobalMem": 47697362944}
+    built.write(fresh_home / "small.json")
+    page = filed("ingest", ingest_source="server path", ingest_path="small.json")
+    assert page.selectbox(key="ingest_platform").options[:2] == ["L40S", "RTX 6000 Ada"]
+    page = analyze(page)
+    captions = " ".join(caption.value for caption in page.sidebar.caption)
+    assert "GPU unknown" in captions
+    assert "It may be L40S, RTX 6000 Ada." in captions
+    labels = [link.proto.label for link in page.sidebar.get("page_link")]
+    assert "Choose the GPU" in labels

@@ -4,7 +4,6 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -13,13 +12,14 @@ from jarvis.analyses import load_analyses
 from jarvis.core.workspace import RunPaths, analyses_dir
 from jarvis.run import SCHEMA_VERSION
 from tests.dashboard.conftest import Draw
+from tests.dashboard.copied import copied_parameters
 
 CATEGORIES = [key for key, analysis in load_analyses().items() if analysis.tier == "compute"]
 
 
 def copied_link(page: AppTest) -> dict[str, list[str]]:
     """Return the parameters of the sidebar's link."""
-    return parse_qs(urlsplit(page.sidebar.code[0].value).query)
+    return copied_parameters(page)
 
 
 @pytest.mark.parametrize("key", ["gemm", "convolution", "elementwise", "batchnorm"])

@@ -22,6 +22,7 @@ from jarvis.text.format import milliseconds
 from jarvis.text.markdown import prose
 from tests.builders import trace
 from tests.dashboard.conftest import Draw
+from tests.dashboard.copied import copied_url
 
 ANALYSES = load_analyses()
 FILED = ["ingest", "overview", "timeline", "report"]
@@ -230,8 +231,8 @@ def test_a_link_carries_which_findings_are_open(registered: Draw, sample_run: Ru
     assert drawn(closed) == 1
     opened = registered("gemm", gemm_finding_1="true")
     assert drawn(opened) == 2
-    assert "gemm_finding_1=true" in opened.sidebar.code[0].value
-    assert "gemm_finding_1" not in closed.sidebar.code[0].value
+    assert "gemm_finding_1=true" in copied_url(opened)
+    assert "gemm_finding_1" not in copied_url(closed)
     bad = registered("gemm", gemm_finding_1="perhaps")
     assert drawn(bad) == 1
     assert any("perhaps" in warning.value for warning in bad.warning)

@@ -12,6 +12,7 @@ from jarvis.dashboard.widgets.panel_kinds import KINDS
 from jarvis.server.submission import Submission, submit
 from tests.builders import TraceBuilder, trace
 from tests.dashboard.conftest import Draw
+from tests.dashboard.copied import copied_url
 from tests.dashboard.test_added_pages import drawn
 
 EXTENSION = """
@@ -132,7 +133,7 @@ def test_a_panel_that_fails_takes_only_itself(
     headers = [header.value for header in page.subheader]
     assert headers[:2] == ["Findings", "Operations"]
     assert "By nothing" in " ".join(block.value for block in page.markdown)
-    assert page.sidebar.code
+    assert copied_url(page)
 
 
 @pytest.mark.parametrize("part", ["draw", "title"])
@@ -186,4 +187,4 @@ def test_a_page_that_fails_keeps_its_frame(
     (error,) = page.error
     assert error.value.startswith("This page cannot be shown")
     assert page.sidebar.selectbox
-    assert "/gemm" in page.sidebar.code[0].value
+    assert "/gemm" in copied_url(page)

@@ -19,8 +19,10 @@ from jarvis.core.workspace import resource
 from jarvis.dashboard.pages.compare.sides import REFERENCE
 from jarvis.dashboard.session.links import ANALYSIS, current_name
 from jarvis.run import Run
+from jarvis.server.ingest.addresses import HOSTS_VARIABLE
 from jarvis.server.storage.catalog import analysis_root
 from tests.dashboard.conftest import Draw
+from tests.dashboard.copied import copied_url
 from tests.dashboard.linked_trace import TRACE, keep_linked
 
 FOLDER = TRACE.parent
@@ -40,6 +42,12 @@ def kept(home: Path) -> tuple[str, str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JARVIS_HOME", str(home))
         return keep_linked()
+
+
+@pytest.fixture(autouse=True)
+def _has_every_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Links name sources of traces that a server shows only if they are configured."""
+    monkeypatch.setenv(HOSTS_VARIABLE, "traces.example.org")
 
 
 @pytest.fixture
@@ -65,7 +73,7 @@ def parameters_of(link: str) -> Parameters:
 
 def copied(page: AppTest) -> Parameters:
     """Return the parameters of the sidebar's link."""
-    return parameters_of(page.sidebar.code[0].value)
+    return parameters_of(copied_url(page))
 
 
 def test_the_links_of_this_version_are_stored(

@@ -5,7 +5,6 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 
 import polars as pl
 import pytest
@@ -23,6 +22,7 @@ from jarvis.server.database import database
 from jarvis.server.storage.analysis_rows import set_labels
 from jarvis.server.storage.catalog import read_catalog
 from tests.dashboard.conftest import SECONDS, Draw
+from tests.dashboard.copied import copied_parameters
 
 Store = Callable[..., str]
 
@@ -70,7 +70,7 @@ def ids(page: AppTest) -> list[str]:
 
 
 def copied(page: AppTest) -> dict[str, list[str]]:
-    return parse_qs(urlsplit(page.sidebar.code[0].value).query)
+    return copied_parameters(page)
 
 
 def link_labels(page: AppTest) -> list[str]:

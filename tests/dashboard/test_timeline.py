@@ -4,7 +4,7 @@ import gzip
 import json
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 import polars as pl
 import pytest
@@ -25,6 +25,7 @@ from jarvis.server.submission import Submission, submit
 from jarvis.text.format import count, percent
 from tests.builders import TraceBuilder, trace
 from tests.dashboard.conftest import SHARED, Draw
+from tests.dashboard.copied import copied_parameters
 from tests.dashboard.inline_jobs import do_jobs_at_once
 
 START, LENGTH, EVENT = "timeline_start", "timeline_length", "timeline_event"
@@ -36,7 +37,7 @@ def view(sample_run: Run) -> Timeline:
 
 
 def copied_link(page: AppTest) -> dict[str, str]:
-    query = parse_qs(urlsplit(page.sidebar.code[0].value).query)
+    query = copied_parameters(page)
     return {name: values[0] for name, values in query.items()}
 
 

@@ -13,6 +13,7 @@ from jarvis.server.storage.archive import save_archive
 from jarvis.server.storage.catalog import read_catalog
 from tests.builders import trace
 from tests.dashboard.conftest import Draw
+from tests.dashboard.copied import copied_url
 from tests.dashboard.inline_jobs import do_jobs_at_once
 from tests.server.file_server import FileServer, file_server
 
@@ -54,15 +55,27 @@ def press(page: AppTest, label: str) -> AppTest:
     return next(button for button in page.button if button.label == label).click().run()
 
 
-def test_without_settings_the_page_says_which_to_set(filed: Draw) -> None:
-    page = filed("ingest", ingest_source="address")
-    assert "JARVIS_INGEST_HOSTS" in page.info[0].value
-    page = filed("ingest", ingest_source="remote")
-    assert "JARVIS_TARGETS" in page.info[0].value
-    assert next(b for b in page.button if b.label == "Analyze").disabled
+def test_sources_without_settings_are_not_shown(
+    filed: Draw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for source in ("address", "remote"):
+        page = filed("ingest", ingest_source=source)
+        assert page.segmented_control(key="ingest_source").value == "upload"
+        assert source in page.warning[0].value
+    control = page.segmented_control(key="ingest_source")
+    assert control.options == ["upload", "server path", "sample"]
+    assert "JARVIS_INGEST_HOSTS" in control.help
+    assert "JARVIS_TARGETS" in control.help
+    monkeypatch.setenv("JARVIS_INGEST_HOSTS", "traces.example.org")
+    monkeypatch.setenv("JARVIS_TARGETS", json.dumps({"lab": {"host": "lab.example.org"}}))
+    options = filed("ingest").segmented_control(key="ingest_source").options
+    assert options == ["upload", "server path", "URL", "remote", "sample"]
 
 
-def test_people_read_url_and_links_say_address(filed: Draw) -> None:
+def test_people_read_url_and_links_say_address(
+    filed: Draw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JARVIS_INGEST_HOSTS", "traces.example.org")
     page = filed("ingest")
     source = page.segmented_control(key="ingest_source")
     assert "URL" in source.options
@@ -72,7 +85,7 @@ def test_people_read_url_and_links_say_address(filed: Draw) -> None:
     linked = filed("ingest", ingest_source="address")
     assert linked.segmented_control(key="ingest_source").value == "address"
     assert not linked.warning
-    assert "ingest_source=address" in linked.sidebar.code[0].value
+    assert "ingest_source=address" in copied_url(linked)
     wrong = filed("ingest", ingest_source="nowhere")
     assert wrong.segmented_control(key="ingest_source").value == "upload"
     assert "ingest_source" not in wrong.query_params
@@ -150,6 +163,11 @@ def test_a_trace_is_analyzed_on_another_machine(
     assert [entry.id for entry in read_catalog().entries] == [sample_id]
     assert "on lab" in page.success[0].value
     assert filed("runs").dataframe[0].value[SOURCE].to_list() == ["lab"]
-    page.text_input(key="ingest_remote_path").set_value("/etc/shadow.json").run()
+    page = filed(
+        "ingest",
+        ingest_source="remote",
+        ingest_target="lab",
+        ingest_remote_path="/etc/shadow.json",
+    )
     page = press(page, "Analyze")
     assert "in the allowed folders of lab" in page.error[0].value

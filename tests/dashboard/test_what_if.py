@@ -7,7 +7,6 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import polars as pl
 import pytest
@@ -25,6 +24,7 @@ from jarvis.simulation.quality import Stall
 from jarvis.text.format import MINUS, microseconds, milliseconds
 from tests.builders import trace
 from tests.dashboard.conftest import Draw
+from tests.dashboard.copied import copied_parameters
 
 FASTER, FUSED = "scale=compute:0.1", "merge-launches"
 ADD, SUBMIT, TEXT = "_what_if_add", "_what_if_submit", "_what_if_text"
@@ -82,7 +82,7 @@ def listed(page: AppTest) -> list[str]:
 
 
 def in_link(page: AppTest) -> list[str]:
-    return parse_qs(urlsplit(page.sidebar.code[0].value).query).get("change", [])
+    return copied_parameters(page).get("change", [])
 
 
 def shown(page: AppTest) -> str:

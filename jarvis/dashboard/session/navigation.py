@@ -59,6 +59,11 @@ def link(url_path: str, label: str, *, icon: str | None = None, **parameters: st
     )
 
 
+def menu_link(page: StreamlitPage, label: str, help_text: str = "") -> None:
+    """Draw a link of the menu; opened in a new tab, it shows the same analysis."""
+    st.page_link(page, label=label, help=help_text, query_params=_with_analysis({}))
+
+
 def address(url_path: str, analysis_id: str, **parameters: str) -> str:
     """Return the relative URL of a page, for links in tables."""
     return f"{url_path}?{urlencode({ANALYSIS: analysis_id} | parameters)}"
@@ -82,9 +87,10 @@ def switch_if_followed() -> None:
         st.switch_page(page, query_params=parse_qs(address.query))
 
 
-def leave_to(url_path: str) -> None:
-    """Switch to another page without the parameters of this one."""
-    st.switch_page(st.session_state[_PAGES][url_path])
+def leave_to(url_path: str, **parameters: str) -> None:
+    """Switch to another page with these parameters, without those of this one."""
+    # Without a mapping, Streamlit refuses to drop parameters of controls.
+    st.switch_page(st.session_state[_PAGES][url_path], query_params=parameters)
 
 
 def _with_analysis(parameters: dict[str, str]) -> dict[str, str]:

@@ -57,11 +57,14 @@ def chart_of_links(
         field: Field that names a mark.
         addresses: Pages by the value of the field.
     """
-    marks, *others = spec["layer"]
-    picked = {"name": PICKED, "select": {"type": "point", "fields": [field]}}
-    marks = {**marks, "params": [picked]}
-    mark = marks["mark"] if isinstance(marks["mark"], dict) else {"type": marks["mark"]}
-    marks["mark"] = {**mark, "cursor": "pointer"}
+    marks = spec["layer"][0]
+    kind = marks["mark"] if isinstance(marks["mark"], dict) else {"type": marks["mark"]}
+    # A layer on top of the others, as a click belongs to the topmost mark.
+    targets = {
+        **marks,
+        "mark": {**kind, "opacity": 0.001, "cursor": "pointer"},
+        "params": [{"name": PICKED, "select": {"type": "point", "fields": [field]}}],
+    }
 
     def follow() -> None:
         clicked = st.session_state[key]["selection"].get(PICKED) or []
@@ -69,7 +72,7 @@ def chart_of_links(
             navigation.follow(address)
 
     st.vega_lite_chart(
-        {**spec, "layer": [marks, *others]},
+        {**spec, "layer": [*spec["layer"], targets]},
         key=key,
         alt=alt,
         on_select=follow,

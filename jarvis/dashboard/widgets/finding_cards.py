@@ -8,12 +8,15 @@ from typing import Any
 import streamlit as st
 from pydantic import JsonValue
 
-from jarvis.dashboard.session import selection
+from jarvis.dashboard.session import navigation, selection
+from jarvis.dashboard.session.carried import carried
 from jarvis.dashboard.session.links import check_parameter, note_control
+from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.elements import SEVERITY_COLORS, lazy_expander
 from jarvis.dashboard.widgets.view import bring_into_view
 from jarvis.findings import IDLE_POOL, Finding, Impact, OpRef, Priority, Severity, shown_evidence
 from jarvis.reports.figures import target_words
+from jarvis.reports.ranking import Recommendation
 from jarvis.run import Run
 from jarvis.text.format import MINUS, count, counted, decimal, milliseconds, percent
 from jarvis.text.markdown import Markdown, code, escape, prose, shortened, table
@@ -66,6 +69,10 @@ _NO_TENSOR = ", ()"
 """An argument that is not a tensor, among the shapes of a call."""
 
 
+FINDINGS = "findings"
+"""Prefix of the keys of containers with cards, among which ``keyboard.js`` moves."""
+
+
 Select = Callable[[Finding, OpRef], None]
 """Callback of the button of an operation of a finding."""
 
@@ -94,7 +101,18 @@ def finding_cards(
     """
     if not findings:
         st.success("The checks of this analysis found nothing to fix.", icon=":material/check:")
-    prefix = page or (findings[0].category if findings else "")
+        return
+    prefix = page or findings[0].category
+    with st.container(key=f"{FINDINGS}_{prefix}"):
+        _cards(findings, projected, prefix, select)
+
+
+def _cards(
+    findings: tuple[Finding, ...],
+    projected: Callable[[Finding], Impact | None] | None,
+    prefix: str,
+    select: Select,
+) -> None:
     wanted, is_new = _wanted(prefix, len(findings))
     for number, finding in enumerate(findings):
         gain = finding.impact if projected is None else projected(finding)
@@ -115,6 +133,15 @@ def finding_cards(
 def finding_parameter(page: str) -> str:
     """Return the URL parameter that names the open finding of a page, from 1."""
     return f"{page}_finding"
+
+
+def finding_address(now: Opened, item: Recommendation) -> str:
+    """Return the URL of the finding's page, on which its card is open."""
+    page, result = item.finding.category, item.result
+    parameters = {finding_parameter(page): str(result.findings.index(item.finding) + 1)}
+    if (target := now.run.analyses[page].target) is not None and result.tier != "compute":
+        parameters[f"{page}_target"] = f"{target.default_pct:.0f}"
+    return navigation.address(page, now.id, **carried(), **parameters)
 
 
 def _wanted(prefix: str, count: int) -> tuple[int, bool]:

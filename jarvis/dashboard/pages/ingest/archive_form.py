@@ -25,7 +25,7 @@ def load_form() -> None:
     """Draw the upload of an analysis file, and the job that loads it."""
     with st.expander(f"Load an analysis file ({ENDING}) from another server"):
         st.caption(
-            "Create it with *Manage analysis* in that server's sidebar, or `jarvis archive save`. "
+            "Create it with *Manage* in that server's sidebar, or `jarvis archive save`. "
             "The analysis keeps its id, so links to it work on this server."
         )
         if (reason := missing_role()) is not None:
@@ -82,7 +82,7 @@ def _outcome(job: Job) -> None:
         if job.result.get("was_pinned"):
             st.caption(
                 "It was pinned on the other server. To protect it from removal, pin it here with "
-                "*Manage analysis* in the sidebar."
+                "*Manage* in the sidebar."
             )
     navigation.link(
         navigation.OVERVIEW,

@@ -53,10 +53,10 @@ def choose_gpu(info: TraceInfo) -> AnalysisOptions:
     with platform_place:
         platform = st.selectbox(
             "Platform",
-            hardware.names(),
+            list(dict.fromkeys((*(spec.name for spec in candidates), *hardware.names()))),
             index=None,
             key=_PLATFORM,
-            placeholder="unknown: no efficiencies",
+            placeholder="choose the GPU: without it, no efficiencies",
             help="The GPU whose peaks are used for rooflines and efficiencies.",
             bind="query-params",
         )

@@ -12,6 +12,7 @@ from jarvis.dashboard.pages.ingest.options import OPTIONS, choose_gpu, option_in
 from jarvis.dashboard.pages.ingest.remote_form import choose_gpu_unseen, choose_remote
 from jarvis.dashboard.pages.ingest.trace_choice import (
     ADDRESS,
+    REMOTE,
     SAMPLE,
     SERVER_PATH,
     STORED,
@@ -41,16 +42,29 @@ from jarvis.server.jobs.queue import Job
 from jarvis.server.settings import settings
 from jarvis.server.submission import Submission
 from jarvis.text.format import byte_size, count, counted, milliseconds
-from jarvis.text.markdown import escape
+from jarvis.text.markdown import escape, prose
 from jarvis.trace import TraceInfo
+from jarvis.trace_health import metadata_warnings
 
 NONE = "none"
-REMOTE = "remote"
-"""Source of traces that are analyzed on another machine, without copying them."""
-
 PAGE = "ingest"
 _AWAITED = "_ingest_awaited"
 """Session key of the job whose analysis is opened when it is done."""
+
+_OPENING = "_ingest_opening"
+"""Session key of the job whose overview is opened next."""
+
+_RESULT = "ingest_result"
+_FOLLOW_LINK = f"""
+export default () => {{
+  const link = document.querySelector(".st-key-{_RESULT} a")
+  link?.dispatchEvent(new PointerEvent("pointerdown", {{ bubbles: true }})) // its own history entry
+  link?.click()
+}}
+"""
+_follow_link = st.components.v2.component("jarvis_follow_link", js=_FOLLOW_LINK)
+"""Opens the link to the overview as a click does. ``st.switch_page`` would leave an empty page if a
+part of this one was being redrawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +141,11 @@ def _chosen_trace() -> tuple[Path | None, TraceInfo | None]:
     if info is None:
         return None, None
     st.caption(f"{escape(info.file_name)} · {byte_size(info.size_bytes)} · {_recorded(info)}")
+    for fact in metadata_warnings(info):
+        st.warning(
+            f"**{prose(fact.summary)}** {prose(fact.affects)}  \n{prose(fact.remedy)}",
+            icon=":material/warning:",
+        )
     return trace, info
 
 
@@ -152,7 +171,7 @@ def _chosen_visibility() -> Visibility:
         VISIBILITY_LABELS,
         Visibility.TEAM,
         "Team: all users of this server. Private: only you and admins. You can change it later "
-        "under Manage analysis.",
+        "under Manage in the sidebar.",
     )
     return Visibility(chosen)
 
@@ -201,26 +220,24 @@ def _queue(request: Request, visibility: Visibility = Visibility.TEAM) -> None:
 
 
 def _outcome(job: Job) -> None:
-    """Draw the result of an analysis, with links."""
+    """Open the overview of the analysis that was asked for; later, draw its result with links."""
     if job.analysis_id is None:
         return
+    request, is_reused = _request(job), job.result.get("is_reused", False)
     if st.session_state.get(_AWAITED) == job.id:
         del st.session_state[_AWAITED]
         state.open_next(job.analysis_id)
+        if not is_reused:
+            st.session_state[_OPENING] = job.id
         st.rerun()  # update the sidebar, which is already drawn
-    request = _request(job)
-    is_reused = job.result.get("is_reused", False)
     if is_reused:
         st.info(
             "Already analyzed with these options: showing the existing analysis.",
             icon=":material/history:",
         )
     else:
-        where = f" on {escape(job.result['made_on'])}" if "made_on" in job.result else ""
-        st.success(f"Analyzed in {took(job)}{where}.", icon=":material/check_circle:")
-    if isinstance(request, Analyze) and request.submission.copy_to is not None:
-        st.caption(f"The run was also written to {escape(str(request.submission.copy_to))}.")
-    with st.container(horizontal=True):
+        st.success(_finished(job), icon=":material/check_circle:")
+    with st.container(horizontal=True, key=_RESULT):
         navigation.link(
             navigation.OVERVIEW,
             "Open the overview",
@@ -235,6 +252,18 @@ def _outcome(job: Job) -> None:
                 on_click=_queue,
                 args=(replace(request, is_again=True),),
             )
+    if st.session_state.pop(_OPENING, None) == job.id:
+        _follow_link(key="_ingest_follow", height=0, data={"job": job.id})
+
+
+def _finished(job: Job) -> str:
+    """Return what an analysis took, and where it was written."""
+    request = _request(job)
+    where = f" on {escape(job.result['made_on'])}" if "made_on" in job.result else ""
+    line = f"Analyzed in {took(job)}{where}."
+    if isinstance(request, Analyze) and request.submission.copy_to is not None:
+        line += f" The run was also written to {escape(str(request.submission.copy_to))}."
+    return line
 
 
 def _request(job: Job) -> Request | None:

@@ -7,7 +7,6 @@ import streamlit as st
 from jarvis.core.request import AnalysisOptions
 from jarvis.dashboard.widgets.controls import keyed_choice, list_choice, text_input
 from jarvis.hardware import load_hardware
-from jarvis.server.ingest.remote_runs import TARGETS_VARIABLE
 from jarvis.server.settings import settings
 from jarvis.text.markdown import escape
 
@@ -25,14 +24,6 @@ class RemoteTrace:
 def choose_remote(page: str) -> RemoteTrace | None:
     """Draw the choice of machine and path; return None while one is missing."""
     targets = settings().targets
-    if not targets:
-        st.info(
-            "No other machine is configured. An admin of this server can add machines (SSH host "
-            f"and optional container) in `{TARGETS_VARIABLE}` or in `targets` of the configuration "
-            "file.",
-            icon=":material/link_off:",
-        )
-        return None
     name = list_choice(f"{page}_target", "Machine", list(targets), "Machine with the trace.")
     path = text_input(f"{page}_remote_path", "Path on that machine", "/scratch/run/trace.json.gz")
     target = targets[name]

@@ -16,8 +16,9 @@ from jarvis.dashboard.widgets.controls import keyed_segments, text_input
 from jarvis.dashboard.widgets.job_view import POLL_S, follow, remember_job, remembered_job
 from jarvis.dashboard.widgets.upload import uploaded_trace
 from jarvis.server.database import JobState, Visibility, database
-from jarvis.server.ingest.addresses import HOSTS_VARIABLE, PRIVATE_HOSTS_VARIABLE, without_secrets
+from jarvis.server.ingest.addresses import HOSTS_VARIABLE, without_secrets
 from jarvis.server.ingest.intake import sample_trace, server_trace, trace_roots
+from jarvis.server.ingest.remote_runs import TARGETS_VARIABLE
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Inspect
 from jarvis.server.jobs.kinds.fetches import Fetch
@@ -37,17 +38,8 @@ URL = "URL"
 
 def fetched_trace(prefix: str) -> Path | None:
     """Draw the URL and the job, and return the trace fetched last or None."""
-    hosts = settings().ingest_hosts
-    if not hosts:
-        st.info(
-            "Fetching traces is disabled: no host is allowed. An admin can allow hosts in "
-            f"`{HOSTS_VARIABLE}`, such as `traces.example.org,node-7`; hosts of a private network "
-            f"must also be in `{PRIVATE_HOSTS_VARIABLE}`.",
-            icon=":material/link_off:",
-        )
-        return None
     address = _address(prefix)
-    st.caption(f"Allowed hosts: {escape(', '.join(hosts))}.")
+    st.caption(f"Allowed hosts: {escape(', '.join(settings().ingest_hosts))}.")
     if st.button("Fetch", key=f"_{prefix}_fetch", icon=":material/download:", disabled=not address):
         _fetch(prefix, address)
     job = remembered_job(_job_of(prefix))
@@ -157,6 +149,9 @@ def _live(job_id: str) -> None:
 
 
 UPLOAD, SERVER_PATH, ADDRESS, SAMPLE = "upload", "server path", SOURCE, "sample"
+REMOTE = "remote"
+"""Source of traces that are analyzed on another machine, without copying them."""
+
 STORED = "kept analysis"
 """Value of a stored analysis as the source of a reference, handled by the caller."""
 
@@ -164,19 +159,31 @@ _LABELS = {ADDRESS: URL, STORED: "stored analysis"}
 """Labels that differ from the value in links."""
 
 
+_HELP = (
+    f"Source of the trace. An admin of this server can add URLs (`{HOSTS_VARIABLE}`) and other "
+    f"machines (`{TARGETS_VARIABLE}`)."
+)
+
+
+def _is_configured(source: str) -> bool:
+    if source == ADDRESS:
+        return bool(settings().ingest_hosts)
+    return source != REMOTE or bool(settings().targets)
+
+
 def choose_trace(prefix: str, sources: Sequence[str]) -> Path | None:
     """Draw the choice of the source, and return its trace or None.
 
     Args:
         prefix: Prefix of the URL parameters.
-        sources: Values to choose from; for values that are not handled here, the caller draws the
-            controls.
+        sources: Values to choose from, shown if they are configured; for values that are not
+            handled here, the caller draws the controls.
 
     Raises:
         IntakeError: The path is not allowed.
     """
-    labels = {source: _LABELS.get(source, source) for source in sources}
-    source = keyed_segments(f"{prefix}_source", "From", labels, "Source of the trace.")
+    labels = {source: _LABELS.get(source, source) for source in sources if _is_configured(source)}
+    source = keyed_segments(f"{prefix}_source", "From", labels, _HELP)
     if source == UPLOAD:
         return uploaded_trace(prefix)
     if source == SERVER_PATH:

@@ -12,8 +12,9 @@ from jarvis.dashboard.pages.compare.sides import REFERENCE
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.state import Opened
-from jarvis.dashboard.widgets.finding_cards import PRIORITY_COLORS, finding_parameter
+from jarvis.dashboard.widgets.finding_cards import PRIORITY_COLORS, finding_address
 from jarvis.dashboard.widgets.table import configured, small_table
+from jarvis.reports.gaps import warnings_of
 from jarvis.reports.ranking import Recommendation, nested, recommendations
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
 from jarvis.schemas.names import C
@@ -39,6 +40,13 @@ def ranked_findings(now: Opened) -> None:
     """Draw all findings in order; a click on one opens its card on its page."""
     ranked = recommendations(now.run)
     st.markdown("**What to do first** · click a row to open its finding")
+    if not ranked and warnings_of(now.run):
+        st.warning(
+            "No findings, but this does not mean that nothing is slow: the warnings of this page "
+            "say what could not be measured.",
+            icon=":material/visibility_off:",
+        )
+        return
     if not ranked:
         st.success("The checks of this version found nothing to fix.", icon=":material/check:")
         return
@@ -70,7 +78,9 @@ def ranked_findings(now: Opened) -> None:
 
 def finding_addresses(now: Opened) -> dict[str, str]:
     """Return the URLs of the cards of all findings, by label and title of the analysis."""
-    return {f"{r.label} {r.result.title}": _address(now, r) for r in recommendations(now.run)}
+    return {
+        f"{r.label} {r.result.title}": finding_address(now, r) for r in recommendations(now.run)
+    }
 
 
 def _open_finding(addresses: Sequence[str]) -> None:
@@ -106,7 +116,7 @@ def _finding_row(now: Opened, ranked: Recommendation, *, is_part: bool) -> dict[
     gain, title = finding.impact, to_text(finding.title).replace("`", "")
     return {
         C.rank: ranked.label,
-        _PAGE: _address(now, ranked),
+        _PAGE: finding_address(now, ranked),
         "priority": [str(finding.priority)],
         C.category: ranked.result.title,
         "finding": f"↳ includes: {title}" if is_part else title,
@@ -116,15 +126,6 @@ def _finding_row(now: Opened, ranked: Recommendation, *, is_part: bool) -> dict[
         "kernel_ms": gain.saved_ms.mid if gain else None,
         "method": gain.method if gain else "not quantified",
     }
-
-
-def _address(now: Opened, ranked: Recommendation) -> str:
-    """Return the URL of the finding's page, on which its card is open."""
-    page = ranked.finding.category
-    parameters = {finding_parameter(page): str(ranked.result.findings.index(ranked.finding) + 1)}
-    if (target := now.run.analyses[page].target) is not None and ranked.result.tier != "compute":
-        parameters[f"{page}_target"] = f"{target.default_pct:.0f}"
-    return navigation.own_address(page, **parameters)
 
 
 def top_operations(now: Opened) -> None:

@@ -1,0 +1,93 @@
+"""The links of the sidebar to pages: shares of the step, priorities, dimmed pages."""
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from jarvis.dashboard.page_links import PageMark, page_marks
+from jarvis.dashboard.session.state import Opened
+from jarvis.findings import Status
+from jarvis.run import Run
+from jarvis.run.figures import RunFigures
+from tests.dashboard.conftest import Draw
+
+
+def links(page: AppTest) -> dict[str, tuple[str, str, str]]:
+    """Return the label, tooltip and parameters of each link of the sidebar by page."""
+    protos = (each.proto for each in page.sidebar.get("page_link"))
+    return {proto.page: (proto.label, proto.help, proto.query_string) for proto in protos}
+
+
+@pytest.fixture
+def marks(sample_run: Run, sample_id: str) -> dict[str, PageMark]:
+    assert sample_run.root is not None
+    return dict(page_marks(Opened(sample_id, sample_run.root, sample_run, 0)))
+
+
+def test_the_run_is_chosen_above_the_pages(registered: Draw) -> None:
+    kinds = [child.type for child in registered("gemm").sidebar]
+    first_link = kinds.index("page_link")
+    for action in ("selectbox", "bidi_component"):
+        assert kinds.index(action) < first_link
+    assert "popover" not in kinds[first_link:]
+
+
+def test_a_link_has_the_share_and_the_highest_priority(
+    registered: Draw, sample_run: Run, sample_id: str
+) -> None:
+    figures = RunFigures.of(sample_run.manifest)
+    share = 100 * figures.times_ms["gemm"] / figures.time_ms
+    worst = min((f.priority for f in sample_run.results["gemm"].findings), key=lambda p: p.rank)
+    label, tooltip, query = links(registered("gemm"))["gemm"]
+    assert label.startswith("GEMM ")
+    assert f"{share:.0f}%" in label
+    assert f"highest priority: {worst}" in tooltip
+    assert f"{share:.1f}% of the {figures.basis}" in tooltip
+    assert query == f"analysis={sample_id}"
+
+
+def test_priorities_differ_by_shape_and_word(marks: dict[str, PageMark]) -> None:
+    shown = {mark.worst: mark.label[-2] for mark in marks.values() if mark.worst is not None}
+    assert len(shown) > 1
+    assert len(set(shown.values())) == len(shown)
+    for mark in marks.values():
+        assert mark.worst is None or str(mark.worst) in mark.tooltip
+
+
+def test_pages_without_operations_are_dimmed_but_open(
+    registered: Draw, sample_run: Run, marks: dict[str, PageMark]
+) -> None:
+    empty = [
+        result
+        for result in sample_run.results.values()
+        if result.status is Status.NO_DATA and not result.findings
+    ]
+    assert empty
+    drawn = links(registered("gemm"))
+    for result in empty:
+        assert drawn[result.key][0] == f":gray[{result.title}]"
+        assert not marks[result.key].label
+    assert not registered(empty[0].key).exception
+
+
+def test_pages_of_the_system_have_parts_of_the_step(
+    marks: dict[str, PageMark], sample_run: Run
+) -> None:
+    figures = RunFigures.of(sample_run.manifest)
+    assert marks["cpu_idle"].share_pct == pytest.approx(
+        100 * figures.times_ms["idle"] / figures.time_ms
+    )
+    exposed_ms = figures.times_ms["exposed_communication"] + figures.times_ms["exposed_copies"]
+    assert marks["multi_kernel"].share_pct == pytest.approx(100 * exposed_ms / figures.time_ms)
+
+
+def test_without_an_analysis_the_links_have_no_marks(
+    filed: Draw, monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path))
+    label, tooltip, query = links(filed("ingest"))["gemm"]
+    assert (label, tooltip, query) == ("GEMM", "", "")
+
+
+def test_the_peaks_say_what_they_are_for(registered: Draw) -> None:
+    captions = [caption.value for caption in registered("gemm").sidebar.caption]
+    assert any("Peaks for this run's main operations: 5.30 TB/s memory, " in c for c in captions)
