@@ -1,12 +1,14 @@
 """Findings with impact and priority, and the result of one analysis."""
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
-from jarvis.text.messages import Message, Text, literal, to_text
+from jarvis.text.messages import Message, Text, Value, literal, to_text
 from jarvis.text.quantities import QUANTITIES, Quantity, name_of, title_of
 
 Tier = Literal["compute", "fusion", "system"]
@@ -207,6 +209,16 @@ class Finding(_Frozen):
         return frozenset({*(reference.uid for reference in self.operations), *self.shared_uids})
 
     @property
+    def subject_key(self) -> str:
+        """Return a key of its subject, equal at every target and in a repeated analysis.
+
+        It depends on category, check, pool and the names in the title, not on numbers or order.
+        """
+        names = json.dumps([self.time_pool, *_names(self.title)], ensure_ascii=False)
+        digest = hashlib.sha256(names.encode(errors="replace")).hexdigest()[:_DIGEST_CHARS]
+        return f"{self.category}.{self.check}.{digest}"
+
+    @property
     def has_agent_card(self) -> bool:
         """Return whether files in the layout of TraceLens's agent have a card of it, whose rule
         does not know the step."""
@@ -222,6 +234,20 @@ class Finding(_Frozen):
         fields = {name: value for name, value in stored.items() if name not in _Data.model_fields}
         evidence = {each.name: each.message or each.value for each in data.quantities}
         return {**fields, **data.messages, "evidence": evidence}
+
+
+def _names(values: Iterable[Value]) -> Iterator[str]:
+    """Yield the texts among the values of messages, recursively and in order of their names."""
+    for value in values:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, Message):
+            yield from _names(value.values[name] for name in sorted(value.values))
+        elif isinstance(value, tuple):
+            yield from _names(value)
+
+
+_DIGEST_CHARS = 10
 
 
 class _StoredQuantity(_Frozen):

@@ -15,12 +15,14 @@ class Recommendation:
     """A finding with its number in the whole run, and among the items of its category or tier.
 
     Findings without an item, those of low priority, have the local number of the item before them.
+    ``key`` identifies the finding in notes: unlike the number, it is the same at every target.
     """
 
     number: int
     local_number: int
     finding: Finding
     result: AnalysisResult
+    key: str
 
     @property
     def label(self) -> str:
@@ -41,14 +43,15 @@ class Recommendation:
 
 def recommendations(run: Run) -> list[Recommendation]:
     """Return all findings of the run, most urgent first: the one order of all reports."""
-    everything = (f for result in run.results.values() for f in result.findings)
+    everything = [f for result in run.results.values() for f in result.findings]
+    keys = _keys(everything)
     counters: Counter[str] = Counter()
     found = []
     for number, finding in enumerate(ranked(everything, run.manifest.totals), start=1):
         result = run.results[finding.category]
         counter = result.key if result.tier == "compute" else result.tier
         counters[counter] += finding.has_agent_card
-        found.append(Recommendation(number, counters[counter], finding, result))
+        found.append(Recommendation(number, counters[counter], finding, result, keys[id(finding)]))
     return found
 
 
@@ -72,3 +75,14 @@ def nested(ranked: Sequence[Recommendation]) -> list[tuple[Recommendation, bool]
         if item.number not in parts:
             parts[next(o.number for o in outer if contains(o, item))].append(item)
     return [(each, each is not item) for item in outer for each in (item, *parts[item.number])]
+
+
+def _keys(findings: list[Finding]) -> dict[int, str]:
+    """Return the key of each finding by its ``id``; those of equal subjects are numbered."""
+    keys: dict[int, str] = {}
+    counts: Counter[str] = Counter()
+    for finding in sorted(findings, key=lambda finding: sorted(finding.row_uids)):
+        subject = finding.subject_key
+        counts[subject] += 1
+        keys[id(finding)] = f"{subject}-{counts[subject]}" if counts[subject] > 1 else subject
+    return keys

@@ -3,7 +3,7 @@
 Pages, the API and commands call these functions. Invisible resources are reported as not found.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -11,13 +11,15 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from jarvis.core.labels import RunLabels
+from jarvis.core.notes import Comment, NoteField, ReportNotes, full_order, moved
 from jarvis.hardware import HardwareSpec, load_hardware
+from jarvis.run import Run
 from jarvis.server.access import audit, tokens
 from jarvis.server.access.audit import Action, AuditEntry, AuditFilter, Channel
 from jarvis.server.access.rights import LOCAL, Person, Role, may, may_change, may_see, require
 from jarvis.server.access.tokens import NewToken, Token
 from jarvis.server.database import JobKind, Visibility, database
-from jarvis.server.errors import ForbiddenError, TokenError
+from jarvis.server.errors import ForbiddenError, TokenError, UnknownNoteError
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import FileRequest, JobOutput, Request, earlier_job, request_of
 from jarvis.server.jobs.kinds.loads import Load
@@ -25,7 +27,7 @@ from jarvis.server.jobs.queue import Job, NewJob
 from jarvis.server.jobs.workers.job_child import run_single_job
 from jarvis.server.retention import removal
 from jarvis.server.retention.removal import Removed
-from jarvis.server.storage import custom_hardware, pins
+from jarvis.server.storage import custom_hardware, pins, report_notes
 from jarvis.server.storage.analysis_rows import AnalysisRow, set_labels, stored_rows
 from jarvis.server.storage.archive import save_archive
 from jarvis.server.storage.catalog import (
@@ -35,6 +37,13 @@ from jarvis.server.storage.catalog import (
     set_visibility,
     strictest,
 )
+from jarvis.server.storage.report_notes import (
+    NoteChange,
+    WrittenNotes,
+    checked_change,
+    order_value,
+)
+from jarvis.text.messages import to_text
 
 _AUDIT_ACTIONS: dict[JobKind, Action] = {
     JobKind.ANALYZE: Action.ANALYZE,
@@ -50,6 +59,10 @@ _AUDIT_ACTIONS: dict[JobKind, Action] = {
 
 _FILE_JOBS = (JobKind.COMPARE, JobKind.EXPORT, JobKind.REPLAY)
 """Jobs that create a file instead of an analysis, with the visibility of the analyses they read."""
+
+
+_MAX_AUDITED_CHARS = 200
+"""Length of a note in the audit log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +189,127 @@ def label_analysis(actor: Actor, analysis_id: str, labels: RunLabels) -> bool:
     return has_changed
 
 
+def read_notes(person: Person, analysis_id: str) -> ReportNotes:
+    """Return the notes on a report; raise UnknownAnalysisError if the person sees none."""
+    get_visible_analysis(person, analysis_id)
+    return report_notes.read_notes(database(), analysis_id)
+
+
+def edit_report(
+    actor: Actor,
+    analysis_id: str,
+    changes: Iterable[NoteChange],
+    *,
+    seen: int | None = None,
+    is_strict: bool = False,
+) -> WrittenNotes:
+    """Write fields of the notes on a report.
+
+    Args:
+        actor: who writes, and how.
+        analysis_id: the analysis.
+        changes: the new values.
+        seen: the revision of the notes that the person has seen.
+        is_strict: raise instead of replacing values that were written after ``seen``.
+
+    Raises:
+        NoteError: a value is not valid.
+        UnknownNoteError: the report neither has such a finding nor notes on it.
+        StaleNotesError: as ``is_strict`` says.
+        ForbiddenError, UnknownAnalysisError: as in ``pin_analysis``.
+    """
+    _changeable(actor, analysis_id, "edit the report of")
+    checked = [checked_change(change) for change in changes]
+    titles = _finding_titles(analysis_id)
+
+    def changes_of(notes: ReportNotes) -> list[NoteChange]:
+        return [_titled(change, titles, notes) for change in checked]
+
+    return _edited(actor, analysis_id, changes_of, seen, is_strict=is_strict)
+
+
+def move_finding(
+    actor: Actor, analysis_id: str, finding: str, places: int, *, seen: int | None = None
+) -> WrittenNotes:
+    """Move a finding in the order of the report as it is now, so that no other move is lost.
+
+    Args:
+        actor: who moves it, and how.
+        analysis_id: the analysis.
+        finding: key of the finding.
+        places: places to the end; negative to the start.
+        seen: the revision of the notes that the person has seen.
+
+    Raises:
+        UnknownNoteError: the report has no such finding.
+        ForbiddenError, UnknownAnalysisError: as in ``pin_analysis``.
+    """
+    _changeable(actor, analysis_id, "edit the report of")
+    ranked = list(_finding_titles(analysis_id))
+    if finding not in ranked:
+        raise _no_finding(finding)
+
+    def changes_of(notes: ReportNotes) -> list[NoteChange]:
+        order = moved(full_order(notes.order, ranked), finding, places)
+        value = None if order == ranked else order_value(order)
+        return [NoteChange(NoteField.ORDER, value)]
+
+    return _edited(actor, analysis_id, changes_of, seen)
+
+
+def add_comment(actor: Actor, analysis_id: str, finding: str, text: str) -> Comment:
+    """Add a comment on a finding; everyone who sees the analysis may.
+
+    Raises:
+        UnknownAnalysisError: the person cannot see such an analysis.
+        UnknownNoteError: the report neither has such a finding nor notes on it.
+        NoteError: the comment is not valid, or there are too many.
+    """
+    notes = read_notes(actor.person, analysis_id)
+    titles = _finding_titles(analysis_id)
+    if finding not in titles and finding not in notes.findings:
+        raise _no_finding(finding)
+    title = titles.get(finding) or notes.of(finding).title
+    name = actor.person.name
+    comment = report_notes.add_comment(database(), analysis_id, name, finding, title, text)
+    _record(database(), actor, Action.COMMENT, analysis_id, finding=finding, comment=comment.id)
+    return comment
+
+
+def may_remove_comment(person: Person, row: AnalysisRow, comment: Comment) -> bool:
+    """Return whether a person may delete a comment: its author, or who may change the analysis."""
+    stamp = comment.stamp
+    is_theirs = stamp.imported_by is None and person.name in {stamp.author} - {None}
+    return is_theirs or may_change(person, row)
+
+
+def remove_comment(actor: Actor, analysis_id: str, comment_id: int) -> None:
+    """Delete a comment.
+
+    Raises:
+        UnknownAnalysisError: the person cannot see such an analysis.
+        UnknownNoteError: there is no such comment.
+        ForbiddenError: somebody else wrote it, and the person may not change the analysis.
+    """
+    row = get_visible_analysis(actor.person, analysis_id)
+    finding, comment = report_notes.find_comment(database(), analysis_id, comment_id)
+    if not may_remove_comment(actor.person, row, comment):
+        raise ForbiddenError(
+            f"Only {comment.stamp.name}, the owner of analysis {analysis_id} or an admin may "
+            f"delete this comment. {_belongs_to(row.owner)}"
+        )
+    report_notes.remove_comment(database(), analysis_id, comment_id)
+    _record(
+        database(),
+        actor,
+        Action.COMMENT_REMOVE,
+        analysis_id,
+        finding=finding,
+        comment=comment_id,
+        author=comment.stamp.name,
+    )
+
+
 def save_analysis(actor: Actor, analysis_id: str, out: Path) -> None:
     """Write an analysis as an archive file.
 
@@ -278,6 +412,55 @@ def count_audit(engine: Engine, person: Person, wanted: AuditFilter) -> int:
     """Return the number of entries that match a filter; raises as ``read_audit``."""
     require(person, Role.ADMIN, "read the audit log")
     return audit.count(engine, wanted)
+
+
+def _finding_titles(analysis_id: str) -> dict[str, str]:
+    """Return the titles of the findings by key, in the order by saving."""
+    from jarvis.reports.ranking import recommendations  # other actions do not need reports
+
+    run = Run.load(analysis_root(analysis_id))
+    return {each.key: to_text(each.finding.title) for each in recommendations(run)}
+
+
+def _titled(change: NoteChange, titles: Mapping[str, str], notes: ReportNotes) -> NoteChange:
+    """Return a change with the title of its finding; raise UnknownNoteError if there is none."""
+    if not change.finding:
+        return change
+    if change.finding not in titles and change.finding not in notes.findings:
+        raise _no_finding(change.finding)
+    return replace(change, title=titles.get(change.finding) or notes.of(change.finding).title)
+
+
+def _no_finding(finding: str) -> UnknownNoteError:
+    return UnknownNoteError(f"The report has no finding {finding[:80]!r}. Reload the page.")
+
+
+def _edited(
+    actor: Actor,
+    analysis_id: str,
+    changes_of: Callable[[ReportNotes], list[NoteChange]],
+    seen: int | None,
+    *,
+    is_strict: bool = False,
+) -> WrittenNotes:
+    """Write notes, and an audit entry for each changed field."""
+    name = actor.person.name
+    written = report_notes.write_notes(
+        database(), analysis_id, name, changes_of, seen=seen, is_strict=is_strict
+    )
+    for change in written.changes:
+        detail = {"finding": change.finding} if change.finding else {}
+        value = (change.value or "")[:_MAX_AUDITED_CHARS]
+        _record(
+            database(),
+            actor,
+            Action.EDIT_REPORT,
+            analysis_id,
+            field=change.field,
+            value=value,
+            **detail,
+        )
+    return written
 
 
 def _authorized_job(

@@ -1,7 +1,7 @@
 """Server database: SQLite in ``JARVIS_HOME``, or the one of ``JARVIS_DATABASE_URL``.
 
-It holds jobs, workers, the catalog of stored analyses with their owners, API tokens (hashed) and
-the audit log. Results of an analysis are in its folder.
+It holds jobs, workers, the catalog of stored analyses with their owners, notes on their reports,
+API tokens (hashed) and the audit log. Results of an analysis are in its folder.
 """
 
 import sqlite3
@@ -40,6 +40,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from jarvis.core.labels import MAX_BRANCH_CHARS, MAX_COMMIT_CHARS, MAX_PROJECT_CHARS
+from jarvis.core.notes import MAX_KEY_CHARS, NoteField
 from jarvis.core.workspace import close_home, database_file
 from jarvis.server.errors import DatabaseError
 from jarvis.server.migrations import upgrade
@@ -233,6 +234,45 @@ ANALYSES = Table(
 copies on other machines; ``written_ns`` is the modification time of its manifest in the home of
 this server, to detect a changed folder. The manifest is the last column, because SQLite reads a row
 up to the last selected column."""
+
+REPORTS = Table(
+    "reports",
+    METADATA,
+    Column("analysis_id", String(64), primary_key=True),
+    Column("revision", Integer, nullable=False),
+)
+"""One row per report with notes; ``revision`` is the number of its last change."""
+
+REPORT_FIELDS = Table(
+    "report_fields",
+    METADATA,
+    Column("analysis_id", String(64), primary_key=True),
+    Column("finding", String(MAX_KEY_CHARS), primary_key=True),
+    Column("field", _enum_type(NoteField), primary_key=True),
+    Column("title", Text, nullable=False),
+    Column("value", Text),
+    Column("revision", Integer, nullable=False),
+    Column("author", Text),
+    Column("moment", UtcDateTime, nullable=False),
+    Column("imported_by", Text),
+)
+"""One row per field that was ever written; ``finding`` is empty for fields of the report, ``value``
+NULL for the default. ``title`` is that of the finding, which may no longer be reported."""
+
+REPORT_COMMENTS = Table(
+    "report_comments",
+    METADATA,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("analysis_id", String(64), nullable=False),
+    Column("finding", String(MAX_KEY_CHARS), nullable=False),
+    Column("title", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("author", Text),
+    Column("moment", UtcDateTime, nullable=False),
+    Column("imported_by", Text),
+    Index("report_comments_by_analysis", "analysis_id"),
+)
+"""Comments on findings."""
 
 HARDWARE_OWNERS = Table(
     "hardware_owners",

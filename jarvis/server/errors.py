@@ -9,9 +9,9 @@ Input: IntakeError · AddressError · FetchError · InterruptedFetchError · Rem
 Jobs: UnknownJobError · UnknownFileError · OutdatedJobError · MissingInputError · RefusedError ·
     SingleJobError
 Analyses and files: UnknownAnalysisError · UnknownArtifactError · PrivateAnalysisError ·
-    OthersAnalysisError · RemovalRefusedError · CopyError · ArchiveError · RunLimitError ·
-    ReceivedRunError · ArtifactError · MissingArtifactError · DamagedArtifactError ·
-    FullDiskError
+    OthersAnalysisError · StaleNotesError · UnknownNoteError · RemovalRefusedError · CopyError ·
+    ArchiveError · RunLimitError · ReceivedRunError · ArtifactError · MissingArtifactError ·
+    DamagedArtifactError · FullDiskError
 """
 
 from pathlib import Path
@@ -265,6 +265,17 @@ class OthersAnalysisError(JarvisError):
             "you cannot run it again. Open it, use a different model name, or ask its owner or an "
             "admin of this server."
         )
+
+
+class StaleNotesError(JarvisError):
+    """Notes were changed after the revision that the caller has seen."""
+
+    def __init__(self, changes: str) -> None:
+        super().__init__(f"Changed meanwhile: {changes}. Read the notes again, then repeat this.")
+
+
+class UnknownNoteError(JarvisError):
+    """The report has no such finding or comment."""
 
 
 class RemovalRefusedError(JarvisError):

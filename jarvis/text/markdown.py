@@ -47,6 +47,11 @@ def _escaped(text: str) -> str:
     return _SOUGHT_IN_TEXT.sub(lambda match: f"`{match[0][-1]}`", safe)
 
 
+def escape_images(text: str) -> Markdown:
+    """Return the Markdown of a user with its images escaped, which any server could provide."""
+    return Markdown(text.replace("![", r"!\["))
+
+
 def code(text: str) -> Markdown:
     """Return ``text`` as a code span, even with backticks in it; cut at MAX_NAME_LENGTH."""
     content = one_line(shortened(text, MAX_NAME_LENGTH)) or " "
@@ -99,3 +104,20 @@ def block(text: str, language: str = "text") -> Markdown:
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return Markdown(f"{fence}{language}\n{text}\n{fence}")
+
+
+def plain_block(text: str) -> Markdown:
+    """Return the text of a user as a code block, without characters that hide or reorder it."""
+    return block("\n".join(map(one_line, text.splitlines())))
+
+
+def literal_lines(text: str) -> Markdown:
+    """Return the text of a user as Markdown that shows its lines literally."""
+    return Markdown("  \n".join(_literal_line(line) for line in text.splitlines()))
+
+
+def _literal_line(line: str) -> str:
+    held = line.strip()
+    if (number := re.match(r"\d+(?=[.)])", held)) is not None:
+        return f"{number[0]}\\{_escaped(held[number.end() :])}"
+    return f"\\{held[0]}{_escaped(held[1:])}" if held[:1] in tuple("#+=-") else _escaped(held)

@@ -295,7 +295,8 @@ def test_jobs_of_the_previous_release_name_their_analyses(
     home: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with writing(engine) as connection:
-        for table in ("job_analyses", "hardware_owners"):
+        of_reports = ("reports", "report_fields", "report_comments")
+        for table in ("job_analyses", "hardware_owners", *of_reports):
             connection.exec_driver_sql(f"DROP TABLE {table}")
         connection.exec_driver_sql("ALTER TABLE jobs DROP COLUMN role")
         for column in ("loaded_by", "project", "branch", "commit_id", "tags"):

@@ -14,7 +14,7 @@ from jarvis.core.unpacking import RATIO_VARIABLE, SIZE_VARIABLE
 from jarvis.core.workspace import analyses_dir
 from jarvis.run import Run
 from jarvis.server.errors import ArchiveError
-from jarvis.server.storage.archive import load_archive, save_archive
+from jarvis.server.storage.archive import FORMAT_VERSION, load_archive, save_archive
 from jarvis.server.storage.catalog import analysis_root, read_catalog
 from jarvis.server.storage.pins import is_pinned, pin, pinned
 from jarvis.server.submission import StoredAnalysis, Submission, submit
@@ -202,9 +202,9 @@ def test_a_list_that_cannot_be_read_is_refused(saved: Path, elsewhere: Path, lis
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"archive_version": 2}, "newer Jarvis.*Update"),
+        ({"archive_version": FORMAT_VERSION + 1}, "newer Jarvis.*Update"),
         ({"schema_version": 999}, "newer Jarvis.*Update"),
-        ({"archive_version": 2, "new_key": {}}, "newer Jarvis.*Update"),
+        ({"archive_version": FORMAT_VERSION + 1, "new_key": {}}, "newer Jarvis.*Update"),
         ({"schema_version": 1}, "older Jarvis.*Analyze the trace again"),
         ({"analysis_id": "../../evil"}, "id of its analysis"),
         ({"analysis_id": "x" * 65}, "id of its analysis"),

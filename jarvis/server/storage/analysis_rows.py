@@ -25,6 +25,9 @@ from jarvis.server.access.rights import LOCAL, Person, Role, may_change
 from jarvis.server.database import (
     ANALYSES,
     JOB_ANALYSES,
+    REPORT_COMMENTS,
+    REPORT_FIELDS,
+    REPORTS,
     Visibility,
     database,
     reading,
@@ -136,6 +139,11 @@ def stored_for(
 def person_for(owner: str | None, role: Role) -> Person:
     """Return the person with a name and role; LOCAL without a name."""
     return LOCAL if owner is None else Person(owner, role)
+
+
+def context_owner() -> str | None:
+    """Return the owner of analyses that are stored in the current context."""
+    return _context.get().owner
 
 
 def may_replace(row: AnalysisRow) -> bool:
@@ -322,7 +330,7 @@ def change(engine: Engine, analysis_id: str, **values: Any) -> None:
 
 
 def forget(engine: Engine, ids: Collection[str]) -> None:
-    """Delete the rows of analyses whose folders are deleted.
+    """Delete the rows of analyses whose folders are deleted, and the notes on their reports.
 
     Jobs that used one keep its last owner and visibility, since the id may be reused.
     """
@@ -336,6 +344,8 @@ def forget(engine: Engine, ids: Collection[str]) -> None:
     }
     with writing(engine) as connection:
         connection.execute(links.values(last))
+        for notes in (REPORT_COMMENTS, REPORT_FIELDS, REPORTS):
+            connection.execute(delete(notes).where(notes.c.analysis_id.in_(ids)))
         connection.execute(delete(ANALYSES).where(ANALYSES.c.id.in_(ids)))
 
 

@@ -1,8 +1,9 @@
 """Archives: an analysis as one file, which another server can import under the same id.
 
-An archive is a zip of the run directory with a list of its files and checksums. Imported archives
-are untrusted: the files are checked against the list, and the run as in ``received_runs``. They are
-imported atomically, and only into their own folder.
+An archive is a zip of the run directory with a list of its files and checksums, and the notes on
+its report. Imported archives are untrusted: the files are checked against the list, and the run as
+in ``received_runs``. They are imported atomically, and only into their own folder. Imported notes
+are marked, because nothing proves who wrote them.
 """
 
 import errno
@@ -20,6 +21,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from jarvis.core.errors import RunError
+from jarvis.core.notes import NoteError
 from jarvis.core.staging import staged_folder
 from jarvis.core.unpacking import (
     DAMAGE,
@@ -33,6 +35,7 @@ from jarvis.server.database import database
 from jarvis.server.errors import ArchiveError, ReceivedRunError, RunLimitError
 from jarvis.server.storage.analysis_rows import (
     check_joinable,
+    context_owner,
     is_analysis_id,
     loaded_from_file,
     reserved,
@@ -42,10 +45,19 @@ from jarvis.server.storage.artifacts import is_shared, store_analysis
 from jarvis.server.storage.catalog import is_stored
 from jarvis.server.storage.downloads import EPOCH
 from jarvis.server.storage.pins import pinned
+from jarvis.server.storage.report_notes import (
+    ArchivedNotes,
+    archived_notes,
+    check_notes,
+    import_notes,
+)
 from jarvis.server.storage.run_limits import check_file_sizes, check_received_run
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Version of the archive layout; incremented if older Jarvis versions cannot import it."""
+
+_WITHOUT_NOTES = 1
+"""Version of an archive without notes, which older Jarvis versions can import."""
 
 _LIST = "jarvis-archive.json"
 _LIST_LIMIT_BYTES = 16 << 20
@@ -71,7 +83,8 @@ class ArchivedFile(BaseModel):
 class Contents(BaseModel):
     """List of the files in an archive; paths are relative to the run directory.
 
-    ``is_pinned`` is the state on the source server; importing does not pin.
+    ``is_pinned`` is the state on the source server; importing does not pin. ``notes`` is None if
+    there are none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -82,6 +95,7 @@ class Contents(BaseModel):
     analysis_id: str
     is_pinned: bool
     files: dict[str, ArchivedFile]
+    notes: ArchivedNotes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,22 +129,27 @@ def save_archive(root: Path, out: Path) -> Contents:
                 files[name] = _copy(content, target)
         if read_manifest(root) != manifest:
             raise RunError(f"{manifest.analysis_id} was replaced meanwhile. Save it again.")
+        is_stored_here = root.parent == analyses_dir()
+        notes = archived_notes(database(), root.name) if is_stored_here else None
         contents = Contents(
+            archive_version=FORMAT_VERSION if notes else _WITHOUT_NOTES,
             jarvis_version=manifest.jarvis_version,
             schema_version=manifest.schema_version,
             analysis_id=manifest.analysis_id,
-            is_pinned=root.parent == analyses_dir() and root.name in pinned(),
+            is_pinned=is_stored_here and root.name in pinned(),
             files=files,
+            notes=notes,
         )
-        archive.writestr(_member(_LIST), contents.model_dump_json(indent=1))
+        listed = contents.model_dump_json(indent=1, exclude_none=True)
+        archive.writestr(_member(_LIST), listed)
     return contents
 
 
 def load_archive(path: Path) -> Loaded:
-    """Import the analysis of an archive under its id, not pinned.
+    """Import the analysis of an archive and the notes on its report under its id, not pinned.
 
     Call this only in a job's process, which has a memory limit. If an identical analysis is already
-    stored, it is reused. On errors, nothing is changed.
+    stored, it is reused with its own notes. On errors, nothing is changed.
 
     Raises:
         ArchiveError: the file is not an archive, damaged, too large, of another Jarvis version or
@@ -152,6 +171,8 @@ def load_archive(path: Path) -> Loaded:
         else:
             with loaded_from_file(), reserved(database(), contents.analysis_id):
                 store_analysis(contents.analysis_id, make)
+            if contents.notes is not None:
+                import_notes(database(), contents.analysis_id, contents.notes, context_owner())
     return Loaded(contents.analysis_id, root, is_reused, contents.is_pinned)
 
 
@@ -234,6 +255,7 @@ def _contents(path: Path, archive: zipfile.ZipFile) -> Contents:
         contents = Contents.model_validate(content)
     except (ValueError, TypeError, LookupError, ValidationError) as error:
         raise ArchiveError(path, "its list of files cannot be read", _FETCH_AGAIN) from error
+    _check_notes(path, contents)
     if contents.schema_version != SCHEMA_VERSION:
         raise ArchiveError(
             path,
@@ -249,6 +271,14 @@ def _contents(path: Path, archive: zipfile.ZipFile) -> Contents:
     unpacked_bytes = sum(file.size_bytes for file in contents.files.values())
     UnpackingLimits.from_environment().check(unpacked_bytes, size)
     return contents
+
+
+def _check_notes(path: Path, contents: Contents) -> None:
+    if contents.notes is not None:
+        try:
+            check_notes(contents.notes)
+        except NoteError as error:
+            raise ArchiveError(path, f"a note is not valid ({error})", _ONLY_OURS) from error
 
 
 def _check_members(path: Path, archive: zipfile.ZipFile) -> None:

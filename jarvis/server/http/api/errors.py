@@ -23,6 +23,7 @@ from jarvis.server.errors import (
     OffsetError,
     OutdatedJobError,
     RemovalRefusedError,
+    StaleNotesError,
     TicketError,
     TokenError,
     TooLargeUploadError,
@@ -33,6 +34,7 @@ from jarvis.server.errors import (
     UnknownCallerError,
     UnknownFileError,
     UnknownJobError,
+    UnknownNoteError,
     UnknownUploadError,
 )
 from jarvis.server.http.web.requests import ID_HEADER
@@ -49,8 +51,10 @@ STATUS: Mapping[type[JarvisError], int] = {
     UnknownArtifactError: 404,
     UnknownJobError: 404,
     UnknownFileError: 404,
+    UnknownNoteError: 404,
     RemovalRefusedError: 409,
     OutdatedJobError: 409,
+    StaleNotesError: 409,
     OffsetError: 409,
     TooLargeUploadError: 413,
     BusyUploadError: 423,
