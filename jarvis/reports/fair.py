@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import polars as pl
 
+from jarvis.core.notes import FindingNotes
 from jarvis.core.output import write_output
 from jarvis.core.workspace import RunPaths
 from jarvis.findings import IDLE_POOL, Impact, Priority, Status
@@ -89,9 +90,15 @@ ESTIMATED = (
 )
 ORDER_WITHOUT_STEPS = "Ordered by the GPU time that they save; the step time is not known."
 FORMER_ORDER = "Ordered by priority, and within a priority by saving."
+OF_AUTHOR = "Listed in the order of the author. "
+ORDERED, NUMBERED = "Ordered", "Numbered"
+UNREPORTED = (
+    "Not reported by this analysis, or not at its target. The notes were written for an earlier "
+    "version of the report."
+)
 
 
-def _basis(run: Run, details: list[Details]) -> str:
+def _basis(run: Run, details: list[Details], *, is_reordered: bool) -> str:
     """Return how findings are ordered, what they assume, and what their actions are."""
     totals, order = run.manifest.totals, FORMER_ORDER
     if totals.step is not None:
@@ -102,6 +109,8 @@ def _basis(run: Run, details: list[Details]) -> str:
             order = f"{order} {why}"
         if totals.step.step_ms is None:
             order = ORDER_WITHOUT_STEPS
+    if is_reordered:
+        order = f"{OF_AUTHOR}{order.replace(ORDERED, NUMBERED, 1)}"
     gains = (each.finding.impact for each in details)
     targets = {gain.target_pct for gain in gains if gain is not None} - {None}
     shown = (d.finding.impact for d in details[:MAX_ROWS] if d.finding.priority is not Priority.LOW)
@@ -202,7 +211,7 @@ class FairReporter(Reporter):
         return paths.standalone_report(self.name)
 
     def render(self, run: Run, out: Path) -> None:
-        write_output(out, fair_markdown(run, run_folder(run, out)))
+        write_output(out, fair_markdown(run, run_folder(run, out), self.edits))
 
 
 def fair_markdown(run: Run, root: Path, edits: Edits = UNEDITED) -> str:
@@ -213,8 +222,10 @@ def fair_markdown(run: Run, root: Path, edits: Edits = UNEDITED) -> str:
 def fair_parts(run: Run, root: Path, edits: Edits = UNEDITED) -> dict[str, Any]:
     """Return the content of the report, by the names of its templates; texts are Markdown or
     plain."""
-    details, left_out = edits.partition(details_of(run))
-    listed = details[: _row_count(details)]
+    everything = details_of(run)
+    details, left_out = edits.partition(everything)
+    ordered = edits.ordered(details)
+    listed = ordered[: _row_count(ordered)]
     parts: dict[str, Any] = {
         "model": sections.model_name(run),
         "platform": sections.platform_name(run),
@@ -225,11 +236,14 @@ def fair_parts(run: Run, root: Path, edits: Edits = UNEDITED) -> dict[str, Any]:
         "warnings": warnings_of(run),
         "unsteady": [d for d in details if d.finding.check == "high_variance"],
         "failures": [r for r in run.results.values() if r.status is Status.ERROR],
-        "basis": _basis(run, details),
+        "basis": _basis(run, details, is_reordered=ordered != details),
         "cards": [],
-        "findings": _ranked_table(listed, []) if listed else None,
+        "listed": listed,
+        "findings": _ranked_table(listed, [], edits) if listed else None,
         "more": len(details) - len(listed),
-        "left_out": _ranked_table(left_out, []) if left_out else None,
+        "left_out": _ranked_table(left_out, [], edits) if left_out else None,
+        "unreported": _unreported(edits.unreported(everything)),
+        "unreported_note": UNREPORTED,
         "sections": _sections(run),
         "notes": [
             fact
@@ -242,8 +256,8 @@ def fair_parts(run: Run, root: Path, edits: Edits = UNEDITED) -> dict[str, Any]:
         "hardware": appendix.hardware_lines(run),
         "packages": packages(root),
     }
-    if cards := _cards(details, MAX_WORDS - len(render("fair", **parts).split())):
-        parts |= {"cards": cards, "findings": _ranked_table(listed, cards)}
+    if cards := _cards(ordered, MAX_WORDS - len(render("fair", **parts).split())):
+        parts |= {"cards": cards, "findings": _ranked_table(listed, cards, edits)}
     return parts
 
 
@@ -301,24 +315,46 @@ def _author_note(edits: Edits, left_out: list[Details]) -> str | None:
     return " ".join(filter(None, (rewritten, listed))) or None
 
 
-def _ranked_table(details: list[Details], cards: list[Card]) -> Markdown:
-    """Return the findings with the share that they save, those with a card linked to it."""
+def _ranked_table(details: list[Details], cards: list[Card], edits: Edits) -> Markdown:
+    """Return the findings with the share that they save and the team's decisions, if there are any.
+
+    Those with a card are linked to it.
+    """
     anchors = {card.label: anchor(card.heading) for card in cards}
+    notes = [edits.of_finding(d.recommendation.key) for d in details]
+    has_decisions = any(each.has_decision for each in notes)
     return table(
-        ("", "Finding", "Saving"),
+        ("", "Finding", "Saving", *(DECISION if has_decisions else ())),
         (
             (
                 Markdown(f"[{label}](#{anchors[label]})") if label in anchors else label,
                 d.recommendation.title,
-                _share(d.finding.impact),
+                share(d.finding.impact),
+                *(_decision(note) if has_decisions else ()),
             )
-            for d in details
+            for d, note in zip(details, notes, strict=True)
             for label in (d.recommendation.label,)
         ),
     )
 
 
-def _share(gain: Impact | None) -> str:
+DECISION = ("Status", "Owner")
+
+
+def _decision(notes: FindingNotes) -> tuple[str, str]:
+    return notes.status, notes.owner or MISSING
+
+
+def _unreported(notes: list[FindingNotes]) -> Markdown | None:
+    """Return the decisions on findings that the report does not have; None without any."""
+    decided = [each for each in notes if each.has_decision]
+    if not decided:
+        return None
+    return table(("Finding", *DECISION), ((prose(n.title), *_decision(n)) for n in decided))
+
+
+def share(gain: Impact | None) -> str:
+    """Return the share that a finding saves, as in the table of findings."""
     if gain is None:
         return MISSING
     return f"{'up to ' if gain.is_interval else ''}{percent(gain.gain_pct)}"

@@ -10,8 +10,16 @@ from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, Stric
 from jinja2.bccache import Bucket
 
 from jarvis.core.workspace import compiled_templates_dir
-from jarvis.text.format import byte_size, count, counted, decimal, milliseconds, percent
-from jarvis.text.markdown import block, cell, code, escape, prose
+from jarvis.text.format import (
+    byte_size,
+    count,
+    counted,
+    decimal,
+    milliseconds,
+    percent,
+    utc_minute,
+)
+from jarvis.text.markdown import block, cell, code, escape, plain_block, prose
 from jarvis.text.quantities import QUANTITIES, idle_quantity
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -54,6 +62,8 @@ def _environment() -> Environment:
             decimal,
             milliseconds,
             percent,
+            plain_block,
+            utc_minute,
         )
     }
     return environment

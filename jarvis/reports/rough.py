@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from jarvis import impact
+from jarvis.core.notes import FindingNotes
 from jarvis.core.output import write_output
 from jarvis.core.workspace import RunPaths
 from jarvis.findings import AnalysisResult, Impact, Status
@@ -15,6 +16,7 @@ from jarvis.perf_report import CallPath, Totals
 from jarvis.reports import appendix, sections
 from jarvis.reports.account import account_parts
 from jarvis.reports.details import Details, details_of
+from jarvis.reports.edits import UNEDITED, Edits
 from jarvis.reports.gaps import gaps_of
 from jarvis.reports.health import health_line, health_of, health_table, health_values
 from jarvis.reports.messages import time_range
@@ -149,11 +151,14 @@ class RoughReporter(Reporter):
         return paths.standalone_report(self.name)
 
     def render(self, run: Run, out: Path) -> None:
-        write_output(out, rough_markdown(run))
+        write_output(out, rough_markdown(run, self.edits))
 
 
-def rough_markdown(run: Run) -> str:
-    """Return the process, the raw tables, the call paths, the gaps and the questions of a run."""
+def rough_markdown(run: Run, edits: Edits = UNEDITED) -> str:
+    """Return the process, the raw tables, the call paths, the gaps and the questions of a run.
+
+    With notes of a team, also their decisions and comments on findings.
+    """
     manifest = run.manifest
     sheets = run.sheets()
     gaps = gaps_of(run)
@@ -193,9 +198,21 @@ def rough_markdown(run: Run) -> str:
         unavailable_reason=[
             r for r in run.results.values() if r.status is Status.NO_DATA and r.error
         ],
+        team_notes=_team_notes(details, edits),
         gaps=[gap.text for gap in gaps],
         questions=[gap.question for gap in gaps],
     )
+
+
+def _team_notes(details: list[Details], edits: Edits) -> list[tuple[str, FindingNotes]]:
+    """Return the notes on findings with their headings; those of findings not reported are last."""
+    reported = [
+        (f"{d.recommendation.label}, {to_text(d.finding.title)}", notes)
+        for d in edits.ordered(details)
+        if not (notes := edits.of_finding(d.recommendation.key)).is_empty
+    ]
+    others = [(f"Not reported: {each.title}", each) for each in edits.unreported(details)]
+    return [*reported, *others]
 
 
 def _report_command(run: Run) -> Markdown:

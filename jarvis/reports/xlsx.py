@@ -22,6 +22,7 @@ from openpyxl.worksheet.worksheet import Worksheet
 
 from jarvis.core.output import open_output
 from jarvis.core.workspace import RunPaths
+from jarvis.reports.finding_sheets import FINDINGS, SUMMARY, findings_sheet, summary_sheet
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
 
@@ -188,7 +189,7 @@ def _write_undated(buffer: io.BytesIO, rows: Mapping[str, bytes], path: Path) ->
 
 
 class XlsxReporter(Reporter):
-    """``perf_report.xlsx``."""
+    """``perf_report.xlsx``: a summary, the findings, and the sheets of the performance report."""
 
     name = "xlsx"
     suffix = ".xlsx"
@@ -197,7 +198,11 @@ class XlsxReporter(Reporter):
         return paths.perf_report_xlsx
 
     def render(self, run: Run, out: Path) -> None:
-        write_workbook(run.sheets(), out)
+        sheets = {
+            SUMMARY: summary_sheet(run, self.edits),
+            FINDINGS: findings_sheet(run, self.edits),
+        }
+        write_workbook(sheets | run.sheets(), out)
 
 
 REPORTER = XlsxReporter()

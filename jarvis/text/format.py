@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
@@ -103,6 +104,11 @@ def byte_size(value: float | None) -> str:
 
 def _with_unit(value: float | None, unit: str) -> str:
     return MISSING if value is None else f"{decimal(value)} {unit}"
+
+
+def utc_minute(moment: datetime) -> str:
+    """Return ``2026-11-24 01:22 UTC``."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def counted(count: int, noun: str) -> str:

@@ -1,22 +1,40 @@
-"""The report page: edits are in the link, the preview and the files."""
+"""The report page: notes are saved for everybody, and are in the preview and the files."""
 
 import io
 import json
 import zipfile
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import delete
 from streamlit.testing.v1 import AppTest
 
+from jarvis.core.notes import NO_NOTES, FindingStatus, NoteField, ReportNotes
 from jarvis.core.workspace import RunPaths
-from jarvis.dashboard.pages.report.edits import LINK_CHARACTERS
+from jarvis.dashboard.pages.report import finding_notes
+from jarvis.dashboard.pages.report import saved as report_saved
 from jarvis.replay import select
 from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
-from jarvis.server.database import database
+from jarvis.server import actions
+from jarvis.server.access.audit import Channel
+from jarvis.server.access.rights import LOCAL, Person, Role
+from jarvis.server.actions import Actor
+from jarvis.server.database import (
+    REPORT_COMMENTS,
+    REPORT_FIELDS,
+    REPORTS,
+    database,
+    writing,
+)
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Export, job_file
+from jarvis.server.storage import report_notes
 from jarvis.server.storage.catalog import analysis_root
+from jarvis.server.storage.report_notes import EXCLUDED, NoteChange
 from jarvis.server.submission import Submission, submit
 from jarvis.text.messages import to_text
 from tests.builders import trace
@@ -36,8 +54,49 @@ def other_id(home: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
         return submit(Submission(path, platform="MI300X")).id
 
 
+@pytest.fixture(autouse=True)
+def _without_notes(home: Path) -> Iterator[None]:
+    """Delete the notes of each test; the home is that of the session."""
+    yield
+    with writing(database()) as connection:
+        for table in (REPORTS, REPORT_FIELDS, REPORT_COMMENTS):
+            connection.execute(delete(table))
+
+
+@pytest.fixture
+def keys(sample_run: Run) -> list[str]:
+    """Return the keys of the findings of the sample, by saving."""
+    return [item.key for item in recommendations(sample_run)]
+
+
+@pytest.fixture
+def as_proxy_user(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Role], None]:
+    """Return a function that makes the user of all pages a person."""
+
+    def use(name: str, role: Role) -> None:
+        who = Actor(Person(name, role), Channel.PAGE)
+        for module in (report_saved, finding_notes):
+            monkeypatch.setattr(module, "current_user", lambda: who.person)
+            monkeypatch.setattr(module, "actor", lambda: who)
+
+    return use
+
+
 def switches(page: AppTest) -> list[bool]:
-    return [c.value for c in page.checkbox if "report_without" in (c.key or "")]
+    return [c.value for c in page.checkbox if "report_included" in (c.key or "")]
+
+
+def stored(analysis: str) -> ReportNotes:
+    return actions.read_notes(LOCAL, analysis)
+
+
+def labeled(page: AppTest, label: str) -> Any:
+    return next(button for button in page.button if button.label == label)
+
+
+def others_note(analysis: str, change: NoteChange) -> None:
+    """Write a note as another user of the server."""
+    actions.edit_report(Actor(Person("root", Role.ADMIN), Channel.API), analysis, [change])
 
 
 def fair_text(page: AppTest) -> str:
@@ -57,37 +116,65 @@ def test_the_html_preview_is_drawn(filed: Draw, sample_id: str) -> None:
     assert "<svg" in page.get("iframe")[0].proto.srcdoc
 
 
-def test_a_link_leaves_findings_out(filed: Draw, sample_id: str, sample_run: Run) -> None:
-    page = filed("report", analysis=sample_id, report_without="1,3")
+def test_a_link_of_an_earlier_release_is_a_preview_that_can_be_saved(
+    filed: Draw, sample_id: str, sample_run: Run, keys: list[str]
+) -> None:
+    asked = {"report_without": "1,3", "report_summary": "From a *link*."}
+    page = filed("report", analysis=sample_id, **asked)
     ranked = recommendations(sample_run)
     assert switches(page) == [item.number not in (1, 3) for item in ranked]
+    assert all(c.disabled for c in page.checkbox if "report_included" in c.key)
+    assert page.text_area[0].value == "From a *link*."
     text = fair_text(page)
     cards = text.partition("## Recommendations")[2].partition("\n## ")[0]
     assert " P1 (" not in cards
     assert " P2 (" in cards or "| P2 |" in cards
     assert "The author left out 2 findings" in text
+    assert "From a *link*." in text
     assert any(f"{len(ranked) - 2} of {len(ranked)} findings" in m.value for m in page.markdown)
+    assert stored(sample_id) == NO_NOTES
+    assert asked.items() <= page.query_params.items()
+    link = page.sidebar.code[0].value
+    assert "report_without=1%2C3" in link
+
+    labeled(page, "Save for everybody").click().run()
+    assert "report_without" not in page.query_params
+    assert "report_summary" not in page.query_params
+    assert stored(sample_id).left_out == {keys[0], keys[2]}
+    assert stored(sample_id).summary == "From a *link*."
+    assert fair_text(page) == text
+    assert not page.info
 
 
-def test_a_switch_changes_preview_summary_and_address(
-    filed: Draw, sample_id: str, sample_run: Run
+def test_a_link_of_an_earlier_release_can_be_discarded(filed: Draw, sample_id: str) -> None:
+    page = filed("report", analysis=sample_id, report_without="1")
+    labeled(page, "Discard").click().run()
+    assert all(switches(page))
+    assert "report_without" not in page.query_params
+    assert stored(sample_id) == NO_NOTES
+
+
+def test_a_switch_changes_preview_summary_and_what_is_stored(
+    filed: Draw, sample_id: str, sample_run: Run, keys: list[str]
 ) -> None:
     page = filed("report", analysis=sample_id)
     assert "author" not in fair_text(page)
     first = to_text(recommendations(sample_run)[0].finding.title)
     assert first in str(page.text_area[0].value)
     next(c for c in page.checkbox if c.key.endswith(f"{sample_id}_1")).uncheck().run()
-    assert page.query_params["report_without"] == "1"
+    assert stored(sample_id).left_out == {keys[0]}
+    assert not page.query_params.keys() & {"report_without", "report_summary"}
     assert "The first finding, " in str(page.text_area[0].value)
     assert first not in str(page.text_area[0].value)
     assert "The author left out 1 finding" in fair_text(page)
-    next(b for b in page.button if b.label == "Include all").click().run()
+    assert switches(filed("report", analysis=sample_id)) == switches(page)
+    labeled(page, "Include all").click().run()
     assert all(switches(page))
-    assert "report_without" not in page.query_params
-    next(b for b in page.button if b.label == "Leave out low priority").click().run()
-    low = [r.number for r in recommendations(sample_run) if r.finding.priority == "Low"]
+    assert stored(sample_id).left_out == frozenset()
+    labeled(page, "Leave out low priority").click().run()
+    low = {r.key for r in recommendations(sample_run) if r.finding.priority == "Low"}
     assert low
-    assert page.query_params["report_without"] == ",".join(map(str, low))
+    assert stored(sample_id).left_out == low
 
 
 @pytest.mark.parametrize("given", ["999", "1,,2", "<b>", "-1"])
@@ -101,31 +188,153 @@ def test_a_choice_that_is_none_is_corrected_with_a_word(
     assert "report_without" not in page.query_params
 
 
-def test_a_short_summary_is_in_the_link_and_can_be_taken_back(filed: Draw, sample_id: str) -> None:
+def test_a_summary_is_saved_and_can_be_taken_back(filed: Draw, sample_id: str) -> None:
     page = filed("report", analysis=sample_id)
     ours = page.text_area[0].value
     page.text_area[0].set_value("Fuse the norms first. ![i](http://e.example/i.png)").run()
-    assert page.query_params["report_summary"] == page.text_area[0].value
+    assert stored(sample_id).summary == page.text_area[0].value
     text = fair_text(page)
     assert "Fuse the norms first." in text
     assert "![" not in text
     assert "The author of this report wrote the summary." in text
-    next(b for b in page.button if b.label == "Restore generated summary").click().run()
+    assert any("Written by local, 20" in caption.value for caption in page.caption)
+    other = filed("report", analysis=sample_id)
+    assert other.text_area[0].value == page.text_area[0].value
+    labeled(page, "Restore generated summary").click().run()
     assert page.text_area[0].value == ours
-    assert "report_summary" not in page.query_params
+    assert stored(sample_id).summary is None
+    page.text_area[0].set_value("x").run()
+    page.text_area[0].set_value(" ").run()
+    assert page.text_area[0].value == ours
 
-    linked = filed("report", analysis=sample_id, report_summary="From a *link*.")
-    assert linked.text_area[0].value == "From a *link*."
-    assert "From a *link*." in fair_text(linked)
 
-
-def test_a_long_summary_stays_in_the_session(filed: Draw, sample_id: str) -> None:
+def test_status_owner_and_comments_of_a_finding(
+    filed: Draw, sample_id: str, keys: list[str]
+) -> None:
     page = filed("report", analysis=sample_id)
-    page.text_area[0].set_value("word " * LINK_CHARACTERS).run()
-    assert "report_summary" not in page.query_params
-    assert any("Too long for a link" in c.value for c in page.caption)
+    page.button(key="report_notes_P2").click().run()
+    assert page.query_params["report_finding"] == keys[1]
+    assert f"report_finding={keys[1]}" in page.sidebar.code[0].value
+    page.selectbox(key=f"_report_status_{sample_id}_{keys[1]}").set_value("planned").run()
+    page.text_input(key=f"_report_owner_{sample_id}_{keys[1]}").set_value("Ann *B*").run()
+    page.text_area(key=f"_report_comment_{sample_id}_{keys[1]}").set_value("# Why <b>?")
+    labeled(page, "Add comment").click().run()
+    assert not page.exception
+    notes = stored(sample_id).of(keys[1])
+    assert (notes.status, notes.owner) == (FindingStatus.PLANNED, "Ann *B*")
+    assert [comment.text for comment in notes.comments] == ["# Why <b>?"]
+    (label,) = (c.label for c in page.checkbox if (c.key or "").endswith(f"{sample_id}_2"))
+    assert "blue-badge[Planned]" in label
+    assert "Ann \\*B\\*" in label
+    shown = [m.value for m in page.markdown]
+    assert any(value.startswith("\\# Why \\<b\\>?") for value in shown)
+    assert "| planned | Ann" in fair_text(page)
+
+    rough = filed("report", analysis=sample_id, report_view="rough")
+    assert "```text\n# Why <b>?\n```" in fair_text(rough)
+    labeled(page, "Delete").click().run()
+    assert stored(sample_id).of(keys[1]).comments == ()
+    labeled(page, "Close").click().run()
+    assert "report_finding" not in page.query_params
+    assert page.text_area[0].label.startswith("**Executive summary")
+
+
+def test_an_order_is_saved_and_can_be_undone(filed: Draw, sample_id: str, keys: list[str]) -> None:
+    page = filed("report", analysis=sample_id, report_finding=keys[0])
+    labeled(page, "Down").click().run()
+    assert stored(sample_id).order[:2] == (keys[1], keys[0])
+    labels = [c.label.split()[0] for c in page.checkbox if "report_included" in (c.key or "")]
+    assert labels[:3] == ["P2", "P1", "P3"]
+    assert "Listed in the order of the author." in fair_text(page)
+    labeled(page, "Order by saving").click().run()
+    assert stored(sample_id).order == ()
+    assert "order of the author" not in fair_text(page)
+
+
+def test_an_unknown_finding_of_a_link_is_said(filed: Draw, sample_id: str) -> None:
+    page = filed("report", analysis=sample_id, report_finding="gemm.none.0")
+    assert not page.exception
+    assert any("report_finding" in warning.value for warning in page.warning)
+    assert "report_finding" not in page.query_params
+
+
+def test_a_stale_page_says_what_its_change_replaced(
+    filed: Draw, sample_id: str, keys: list[str]
+) -> None:
+    page = filed("report", analysis=sample_id, report_finding=keys[0])
+    others_note(sample_id, NoteChange(NoteField.STATUS, "done", keys[0]))
+    others_note(sample_id, NoteChange(NoteField.OWNER, "root", keys[0]))
+    page.selectbox(key=f"_report_status_{sample_id}_{keys[0]}").set_value("planned").run()
+    assert stored(sample_id).of(keys[0]).status is FindingStatus.PLANNED
+    assert page.text_input(key=f"_report_owner_{sample_id}_{keys[0]}").value == "root"
+    (said,) = (w.value for w in page.warning if "meanwhile" in w.value)
+    assert said.startswith("root, ")
+    assert "to done. Your change replaced it." in said
+    labeled(page, "Restore the replaced version").click().run()
+    assert stored(sample_id).of(keys[0]).status is FindingStatus.DONE
+    assert not [w for w in page.warning if "meanwhile" in w.value]
+
+
+def test_moves_on_a_stale_page_follow_those_of_others(
+    filed: Draw, sample_id: str, keys: list[str]
+) -> None:
+    page = filed("report", analysis=sample_id, report_finding=keys[0])
+    root = Actor(Person("root", Role.ADMIN), Channel.API)
+    actions.move_finding(root, sample_id, keys[2], -1)
+    labeled(page, "Down").click().run()
+    assert stored(sample_id).order[:3] == (keys[2], keys[0], keys[1])
+    assert any("Your move follows theirs" in info.value for info in page.info)
+
+
+def test_an_open_page_says_that_others_changed_the_report(
+    filed: Draw, sample_id: str, keys: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer = partial(report_notes.read_revision, database())
+    monkeypatch.setattr(report_saved, "read_revision", lambda *_: newer(sample_id) + 1)
+    others_note(sample_id, NoteChange(NoteField.STATUS, "done", keys[0]))
+    page = filed("report", analysis=sample_id)
+    assert any("changed by root" in info.value for info in page.info)
+    labeled(page, "Show the changes").click().run()
+    assert not page.exception
+
+
+def test_notes_on_a_finding_that_is_no_longer_reported_remain(filed: Draw, sample_id: str) -> None:
+    change = NoteChange(NoteField.STATUS, "done", "gemm.gone.0", "An *old* finding")
+    report_notes.write_notes(database(), sample_id, "ann", lambda _: [change])
+    page = filed("report", analysis=sample_id)
+    assert any("No longer reported" in caption.value for caption in page.caption)
+    page.button(key="report_notes_gemm.gone.0").click().run()
+    assert not page.exception
+    assert page.selectbox(key=f"_report_status_{sample_id}_gemm.gone.0").value == "done"
+    assert "Down" not in [button.label for button in page.button]
+    assert "| An \\*old\\* finding | done |" in fair_text(page)
+
+
+def test_others_read_the_notes_and_comment(
+    filed: Draw,
+    sample_id: str,
+    keys: list[str],
+    as_proxy_user: Callable[[str, Role], None],
+) -> None:
+    as_proxy_user("vic", Role.VIEWER)
+    page = filed("report", analysis=sample_id, report_finding=keys[0], report_without="1")
+    assert not page.exception
+    for widget in (
+        *(c for c in page.checkbox if "report_included" in (c.key or "")),
+        page.selectbox(key=f"_report_status_{sample_id}_{keys[0]}"),
+        page.text_input(key=f"_report_owner_{sample_id}_{keys[0]}"),
+        labeled(page, "Down"),
+        labeled(page, "Save for everybody"),
+    ):
+        assert widget.disabled
+    page.text_area(key=f"_report_comment_{sample_id}_{keys[0]}").set_value("As a viewer.")
+    labeled(page, "Add comment").click().run()
+    (comment,) = stored(sample_id).of(keys[0]).comments
+    assert comment.stamp.author == "vic"
+    assert "Delete" in [button.label for button in page.button]
+    as_proxy_user("eve", Role.VIEWER)
     page.run()
-    assert page.text_area[0].value.startswith("word word")
+    assert "Delete" not in [button.label for button in page.button]
 
 
 def test_every_download_is_offered_by_a_name_of_its_own(filed: Draw, sample_id: str) -> None:
@@ -211,18 +420,19 @@ def test_a_file_of_another_version_is_said_and_made_again(
     assert page.get("link_button")
 
 
-def test_a_choice_belongs_to_its_analysis_and_waits_for_its_return(
-    filed: Draw, sample_id: str, other_id: str
+def test_notes_belong_to_their_analysis(
+    filed: Draw, sample_id: str, other_id: str, keys: list[str]
 ) -> None:
-    page = filed("report", analysis=sample_id, report_without="1", report_summary="Mine.")
+    others_note(sample_id, NoteChange(NoteField.INCLUDED, EXCLUDED, keys[0]))
+    page = filed("report", analysis=sample_id, report_without="2", report_summary="Mine.")
+    assert switches(page)[:2] == [True, False]
     page.sidebar.selectbox[0].set_value(other_id).run()
     assert all(switches(page))
     assert page.text_area[0].value != "Mine."
     assert "report_without" not in page.query_params
     page.sidebar.selectbox[0].set_value(sample_id).run()
     assert switches(page)[:2] == [False, True]
-    assert page.text_area[0].value == "Mine."
-    assert page.query_params["report_without"] == "1"
+    assert page.text_area[0].value != "Mine."
 
 
 def test_names_that_look_like_markup_stay_in_code_spans(filed: Draw, other_id: str) -> None:

@@ -132,7 +132,7 @@ def test_a_finding_left_out_stands_in_the_appendix(
     sample: Analyzed,
 ) -> None:
     first = recommendations(sample.run)[0]
-    text = html_document(sample.run, sample.root, Edits(frozenset({first.number})))
+    text = html_document(sample.run, sample.root, Edits(frozenset({first.key})))
     assert f"{first.label} {first.result.title}" not in text
     appendix = text.partition("Left out by the author")[2]
     assert f"<td>{first.label}</td>" in appendix

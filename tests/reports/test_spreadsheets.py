@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jarvis.reports.csv import write_csvs
+from jarvis.reports.finding_sheets import FINDINGS, SUMMARY
 from jarvis.reports.xlsx import MAX_CELL, tab_name, write_workbook
 from tests.reports.conftest import Analyzed
 
@@ -116,7 +117,8 @@ def test_csv_nulls_are_empty(tmp_path: Path) -> None:
 
 def test_every_sheet_of_a_run_is_written(sample: Analyzed) -> None:
     sheets = sample.run.sheets()
-    assert openpyxl.load_workbook(sample.root / "perf_report.xlsx").sheetnames == list(sheets)
+    names = openpyxl.load_workbook(sample.root / "perf_report.xlsx").sheetnames
+    assert names == [SUMMARY, FINDINGS, *sheets]
     written = {path.stem for path in (sample.root / "perf_report_csvs").iterdir()}
     assert written == set(sheets)
     with (sample.root / "perf_report_csvs" / "GEMM.csv").open(encoding="utf-8") as file:

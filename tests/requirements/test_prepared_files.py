@@ -19,6 +19,7 @@ from jarvis.core.workspace import RunPaths
 from jarvis.findings import Finding
 from jarvis.hardware import load_hardware
 from jarvis.pipeline import Step, analysis, analyze
+from jarvis.reports.finding_sheets import FINDINGS, SUMMARY
 from jarvis.run.tree_data import read_tree_data
 from jarvis.trace import read_trace
 from jarvis.tracelens.report import TraceLensReport
@@ -53,7 +54,9 @@ def test_the_report_is_written_as_workbook_and_as_csvs(busy: Analyzed) -> None:
     paths = RunPaths(busy.root)
     names = {path.stem for path in paths.perf_report_csvs.glob("*.csv")}
     assert names >= {"gpu_timeline", "ops_summary", "unified_perf_summary", "GEMM", "CONV_fwd"}
-    assert set(openpyxl.load_workbook(paths.perf_report_xlsx).sheetnames) == names
+    first, second, *sheets = openpyxl.load_workbook(paths.perf_report_xlsx).sheetnames
+    assert (first, second) == (SUMMARY, FINDINGS)
+    assert set(sheets) == names
 
 
 def test_each_category_has_its_files(busy: Analyzed) -> None:

@@ -21,17 +21,25 @@ class HtmlReporter(Reporter):
         return paths.standalone_html
 
     def render(self, run: Run, out: Path) -> None:
-        write_output(out, html_document(run, run_folder(run, out)))
+        write_output(out, html_document(run, run_folder(run, out), self.edits, self.page_url))
 
 
-def html_document(run: Run, root: Path, edits: Edits = UNEDITED) -> str:
+def html_document(
+    run: Run, root: Path, edits: Edits = UNEDITED, page_url: str | None = None
+) -> str:
     """Return the document of a run whose directory is ``root``, with the author's edits.
 
     The chart libraries are imported lazily.
+
+    Args:
+        run: the run.
+        root: its directory.
+        edits: the notes of its team.
+        page_url: address of the report's page, to link to it.
     """
     from jarvis.reports.html.document import document
 
-    return document(run, root, edits)
+    return document(run, root, edits, page_url)
 
 
 REPORTER = HtmlReporter()

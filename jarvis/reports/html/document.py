@@ -1,5 +1,7 @@
 """The HTML document: the content of the fair report with metrics and charts."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,14 +12,15 @@ from markupsafe import Markup
 
 from jarvis.charts import DARK, LIGHT
 from jarvis.charts.svg import variables
+from jarvis.core.notes import FindingNotes
 from jarvis.reports.details import details_of
 from jarvis.reports.edits import Edits
-from jarvis.reports.fair import fair_parts
+from jarvis.reports.fair import fair_parts, share
 from jarvis.reports.html import drawings
 from jarvis.reports.rendering import TEMPLATES
 from jarvis.run import Run
 from jarvis.text.format import counted, milliseconds, percent
-from jarvis.text.markdown import anchor, code, escape, prose
+from jarvis.text.markdown import Markdown, anchor, code, escape, prose
 
 
 def block_html(text: str) -> Markup:
@@ -44,12 +47,18 @@ def _parser() -> MarkdownIt:
     return parser
 
 
+_WEB = ("https://", "http://")
+
+
 def _stays_inside(url: str) -> bool:
     return url.startswith("#")
 
 
-def document(run: Run, root: Path, edits: Edits) -> str:
-    """Return the HTML text of a run whose directory is ``root``."""
+def document(run: Run, root: Path, edits: Edits, page_url: str | None = None) -> str:
+    """Return the HTML text of a run whose directory is ``root``.
+
+    ``page_url`` is linked if it is an address of the web.
+    """
     included, _ = edits.partition(details_of(run))
     parts = fair_parts(run, root, edits)
     figures = [
@@ -66,6 +75,8 @@ def document(run: Run, root: Path, edits: Edits) -> str:
         .get_template("document.html.j2")
         .render(
             parts,
+            rows=_rows(parts, edits),
+            page_url=page_url if page_url and page_url.startswith(_WEB) else None,
             figures=_figures(run),
             drawings=[drawing for drawing in render_charts[: len(figures)] if drawing],
             rooflines=[
@@ -81,6 +92,32 @@ def document(run: Run, root: Path, edits: Edits) -> str:
             dark=variables(DARK),
         )
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A finding in the table of the document; ``target`` is the id of its card, if it has one."""
+
+    label: str
+    title: Markdown
+    saving: str
+    target: str | None
+    notes: FindingNotes
+
+
+def _rows(parts: Mapping[str, Any], edits: Edits) -> list[Row]:
+    """Return the rows of the table of findings."""
+    targets = {card.label: heading_id(card.heading) for card in parts["cards"]}
+    return [
+        Row(
+            (label := each.recommendation.label),
+            each.recommendation.title,
+            share(each.finding.impact),
+            targets.get(label),
+            edits.of_finding(each.recommendation.key),
+        )
+        for each in parts["listed"]
+    ]
 
 
 def _figures(run: Run) -> list[tuple[str, str, str]]:

@@ -3,19 +3,24 @@
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from jarvis.core.workspace import RunPaths
-from jarvis.dashboard.session import navigation
+from jarvis.dashboard.session import links, navigation
 from jarvis.dashboard.session.state import HASH_OPENED, Opened
 from jarvis.dashboard.widgets.controls import choice, list_choice
 from jarvis.dashboard.widgets.file_jobs import file_button, file_job
 from jarvis.pipeline import reproject
 from jarvis.replay.package import automatic_rule
+from jarvis.reports import reporter
 from jarvis.reports.edits import UNEDITED, Edits
 from jarvis.reports.fair import fair_markdown
 from jarvis.reports.html import html_document
+from jarvis.reports.rough import rough_markdown
+from jarvis.run import Run
 from jarvis.server.jobs.kinds import WHOLE_RUN, Export
 from jarvis.server.jobs.kinds.files import file_name_of
 from jarvis.server.storage.downloads import zipped
@@ -25,7 +30,7 @@ _VIEWS = (FAIR, HTML, ROUGH, ANALYSIS, FINDINGS)
 _EXPLAINED = {
     FAIR: "The clean report for stakeholders, as edited above.",
     HTML: "The same report with charts in one file, as edited above.",
-    ROUGH: "The detailed report: steps, raw tables, call paths, gaps, open questions. Unedited.",
+    ROUGH: "The detailed report: steps, raw tables, call paths, comments, gaps, open questions.",
     ANALYSIS: "The report in a fixed layout for other tools. Unedited.",
     FINDINGS: "The findings of one analysis. Unedited.",
 }
@@ -57,6 +62,9 @@ def preview(now: Opened, edits: Edits) -> None:
         if view == FAIR and (edits != UNEDITED or now.run.stored):
             st.markdown(_fair(now, edits))
             return
+        if view == ROUGH and edits != UNEDITED:
+            st.markdown(_rough(now, edits))
+            return
         path = _written(now, path)
         if path.is_file():
             st.markdown(path.read_text(encoding="utf-8"))
@@ -82,9 +90,19 @@ def _written_again(now: Opened) -> TemporaryDirectory[str]:
     return folder
 
 
+def _written_run(now: Opened) -> Run:
+    """Return the run at the targets of the page with all its tables."""
+    return now.run if now.run.stored is None else Run.load(_written(now, now.root))
+
+
 @st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_OPENED)
 def _html(now: Opened, edits: Edits) -> str:
     return html_document(now.run, now.root, edits)
+
+
+@st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_OPENED)
+def _rough(now: Opened, edits: Edits) -> str:
+    return rough_markdown(_written_run(now), edits)
 
 
 @st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_OPENED)
@@ -94,45 +112,87 @@ def _fair(now: Opened, edits: Edits) -> str:
 
 PAGE = "report"
 _ZIP, _ZIP_ICON = "application/zip", ":material/folder_zip:"
+_MENU_PX = 560
 
 
-def downloads(now: Opened, edits: Edits) -> None:
-    """Draw the downloads: reports on the left, data on the right."""
-    people, tools = st.columns(2)
-    with people.container(border=True, height="stretch"):
-        st.markdown("**Reports**")
-        _reports(now, edits)
-    with tools.container(border=True, height="stretch"):
-        st.markdown("**Data**")
-        _data(now)
+def place() -> DeltaGenerator:
+    """Return the place of the downloads, which is above the editor that they depend on."""
+    return st.container()
 
 
-def _reports(now: Opened, edits: Edits) -> None:
-    run, root, paths = now.run, now.root, RunPaths(now.root)
-    with st.container(horizontal=True, gap="small"):
+def downloads(now: Opened, edits: Edits, place: DeltaGenerator) -> None:
+    """Draw the download of the report, and a menu of all other formats by reader."""
+    with place:
+        _downloads(now, edits)
+
+
+def _downloads(now: Opened, edits: Edits) -> None:
+    run, root = now.run, now.root
+    document, whole = (Export(now.id, name, *now.other_targets) for name in ("json", WHOLE_RUN))
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         _button(
             now,
-            "HTML with charts",
-            paths.standalone_html.name,
-            lambda: html_document(run, root, edits).encode(),
-            "One self-contained file for any browser, printable. As edited above.",
+            "Report (HTML)",
+            RunPaths(root).standalone_html.name,
+            lambda: html_document(run, root, edits, _page_url(now)).encode(),
+            "One self-contained file with charts for any browser, printable. As edited below.",
             "text/html",
+            is_primary=True,
         )
+        with st.popover("Other formats", width="content"):
+            _for_managers(now, edits)
+            _for_engineers(now, edits)
+            _for_tools(now, document, whole)
+    file_job(PAGE, document, whole)
+
+
+def _page_url(now: Opened) -> str | None:
+    """Return the address of this page, for readers of a file; None if it is not known."""
+    here = urlsplit(st.context.url or "")
+    if not here.netloc:
+        return None
+    query = urlencode({links.ANALYSIS: now.id})
+    return urlunsplit((here.scheme, here.netloc, here.path, query, ""))
+
+
+def _menu(title: str, meaning: str) -> DeltaGenerator:
+    """Draw a heading of the menu; return the row for its buttons."""
+    st.markdown(f"**{title}** · :small[{meaning}]", width=_MENU_PX)
+    return st.container(horizontal=True, gap="small")
+
+
+def _for_managers(now: Opened, edits: Edits) -> None:
+    with _menu("Manager", "the report as text"):
         _button(
             now,
             "fair.md",
-            paths.standalone_report("fair").name,
-            lambda: fair_markdown(run, root, edits).encode(),
-            "The clean report for stakeholders, as edited above.",
+            RunPaths(now.root).standalone_report("fair").name,
+            lambda: fair_markdown(now.run, now.root, edits).encode(),
+            "The clean report for stakeholders, with status and owner of each finding.",
         )
-        _file(now, "rough.md", paths.standalone_report("rough"), "The detailed report, unedited.")
-        _file(
+
+
+def _for_engineers(now: Opened, edits: Edits) -> None:
+    run, root, paths = now.run, now.root, RunPaths(now.root)
+    parts = [paths.findings(result.key, result.tier) for result in run.results.values()]
+    csvs = paths.perf_report_csvs
+    with _menu("Engineer", "evidence and tables"):
+        _edited(
             now,
-            "analysis.md",
-            paths.analysis_report,
-            "The report in a fixed layout for other tools, unedited.",
+            "rough.md",
+            paths.standalone_report("rough"),
+            edits,
+            "rough",
+            "The detailed report, with the comments on its findings.",
         )
-        parts = [paths.findings(result.key, result.tier) for result in run.results.values()]
+        _edited(
+            now,
+            "Workbook (xlsx)",
+            paths.perf_report_xlsx,
+            edits,
+            "xlsx",
+            "A summary, the findings with status, owner and comments, and a tab for each sheet.",
+        )
         _button(
             now,
             "Findings (zip)",
@@ -141,14 +201,6 @@ def _reports(now: Opened, edits: Edits) -> None:
             "The findings of each analysis as Markdown, unedited.",
             _ZIP,
         )
-
-
-def _data(now: Opened) -> None:
-    root, paths = now.root, RunPaths(now.root)
-    csvs = paths.perf_report_csvs
-    document, whole = (Export(now.id, name, *now.other_targets) for name in ("json", WHOLE_RUN))
-    with st.container(horizontal=True, gap="small"):
-        _file(now, "Workbook (xlsx)", paths.perf_report_xlsx, "One tab for each sheet.")
         _button(
             now,
             "CSV (zip)",
@@ -156,6 +208,16 @@ def _data(now: Opened) -> None:
             lambda: zipped(root, [csvs]),
             "One file for each sheet.",
             _ZIP,
+        )
+
+
+def _for_tools(now: Opened, document: Export, whole: Export) -> None:
+    with _menu("Tools", "fixed layouts, without notes"):
+        _file(
+            now,
+            "analysis.md",
+            RunPaths(now.root).analysis_report,
+            "The report in a fixed layout for other tools, unedited.",
         )
         file_button(
             PAGE,
@@ -170,7 +232,6 @@ def _data(now: Opened) -> None:
             "Every file of the analysis; `jarvis validate` checks it.",
             _ZIP_ICON,
         )
-    file_job(PAGE, document, whole)
 
 
 def replay_packages(now: Opened) -> None:
@@ -198,6 +259,23 @@ def replay_packages(now: Opened) -> None:
             )
 
 
+def _edited(
+    now: Opened, label: str, path: Path, edits: Edits, format_name: str, meaning: str
+) -> None:
+    """Draw the download of a report in which notes are written; without any, its file."""
+
+    def made() -> bytes:
+        with TemporaryDirectory() as folder:
+            out = Path(folder) / path.name
+            reporter(format_name).with_notes(edits).render(_written_run(now), out)
+            return out.read_bytes()
+
+    if edits == UNEDITED and path.is_file():
+        _file(now, label, path, meaning)
+    else:
+        _button(now, label, path.name, made, meaning)
+
+
 def _file(now: Opened, label: str, path: Path, meaning: str) -> None:
     def content() -> bytes:
         return _written(now, path).read_bytes()
@@ -214,6 +292,7 @@ def _button(
     mime: str | None = None,
     *,
     is_available: bool = True,
+    is_primary: bool = False,
 ) -> None:
     """Draw a download that is made on click; the file name begins with the model's name."""
     st.download_button(
@@ -223,6 +302,7 @@ def _button(
         mime=mime,
         key=f"report_download_{label}",
         icon=_ZIP_ICON if mime == _ZIP else ":material/download:",
+        type="primary" if is_primary else "secondary",
         on_click="ignore",
         disabled=not is_available,
         help=meaning if is_available else "Not in this run: analyze the trace again.",

@@ -1,108 +1,121 @@
-"""Edits of a report: selection of findings and the executive summary.
+"""The editor of a report: choice and order of its findings, and its executive summary.
 
-They are stored in the URL and in the session, to survive a visit to another page. A summary that is
-too long for a link is in the session only.
+Everything is saved on the server for everybody who sees the analysis.
 """
 
-import re
+from collections.abc import Iterable
 
 import streamlit as st
 
-from jarvis.dashboard.session.links import check_parameter, note_control
+from jarvis.core.notes import (
+    MAX_SUMMARY_CHARS,
+    FindingNotes,
+    FindingStatus,
+    NoteField,
+    ReportNotes,
+    full_order,
+)
+from jarvis.dashboard.pages.report import saved
+from jarvis.dashboard.pages.report.finding_notes import (
+    STATUS_COLORS,
+    STATUS_LABELS,
+    finding_panel,
+    select,
+    selected_finding,
+)
+from jarvis.dashboard.pages.report.linked import linked_edits, offer_to_save
+from jarvis.dashboard.pages.report.saved import Saved, stamp_line
 from jarvis.dashboard.session.state import HASH_OPENED, Opened
-from jarvis.dashboard.widgets.finding_cards import priority_badge, saving_label
+from jarvis.dashboard.widgets.finding_cards import priority_badge
 from jarvis.findings import Priority
 from jarvis.reports.details import details_of
 from jarvis.reports.edits import Edits
+from jarvis.reports.fair import share
 from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.reports.summary import paragraph
+from jarvis.server.storage.report_notes import EXCLUDED, NoteChange
 from jarvis.text.format import counted
-from jarvis.text.markdown import Markdown, prose
+from jarvis.text.markdown import escape, prose
+from jarvis.text.messages import to_text
 
-WITHOUT, SUMMARY = "report_without", "report_summary"
-"""URL parameters: the numbers of the findings left out, and the author's summary."""
-
-LINK_CHARACTERS = 1000
-"""Maximum length of a summary in links."""
-
-MAX_CHARACTERS = 5000
 _MAX_CACHED_PARAGRAPHS = 256
-_LIST_PX, _TEXT_PX = 330, 232
-_NUMBERS = re.compile(r"\d+(,\d+)*")
-_STORED, _OPENED = "_report_kept", "_report_analysis"
+_LIST_PX, _TEXT_PX = 360, 260
+_WIDTHS = (6, 1)
+"""Relative widths of a finding and its button."""
+
+_INCLUDED, _TEXT = "_report_included", "_report_text"
 
 
 def edited(now: Opened) -> Edits:
-    """Draw both controls, and return the edits."""
+    """Draw the editor, and return the notes on the report."""
     ranked = recommendations(now.run)
-    _forget_other_analysis(now)
-    numbers = [item.number for item in ranked]
-    check_parameter(WITHOUT, lambda text: _is_choice(text, numbers), "every finding")
+    own = saved.read_saved(now)
+    titles = {item.key: to_text(item.finding.title) for item in ranked}
+    saved.watch(now, own.notes)
+    saved.show_replaced(now, lambda key: titles.get(key) or own.notes.of(key).title)
+    notes, is_preview = own.notes, False
+    if (linked := linked_edits(now, ranked)) is not None:
+        offer_to_save(now, linked, own, ranked)
+        notes, is_preview = linked.over(notes), True
+    shown = Saved(notes, own.row, own.can_edit and not is_preview)
+    order = full_order(notes.order, list(titles))
+    by_key = {item.key: item for item in ranked}
     with st.container(border=True):
-        findings, summary = st.columns([3, 2])
+        findings, panel = st.columns([3, 2])
         with findings:
-            left_out = _switches(now, ranked)
-        with summary:
-            summary_text = _summary(now, left_out)
-    return Edits(left_out, summary_text)
+            _findings(now, [by_key[key] for key in order], shown)
+        with panel:
+            chosen = selected_finding([*order, *_unreported(notes, order)])
+            if chosen is None:
+                _summary(now, shown)
+            else:
+                finding_panel(now, own, by_key.get(chosen), own.notes.of(chosen))
+    saved.remember_seen(now, own.notes)
+    return Edits.of(notes)
 
 
-def _is_choice(text: str, numbers: list[int]) -> bool:
-    return bool(_NUMBERS.fullmatch(text)) and {int(n) for n in text.split(",")} <= set(numbers)
+def _unreported(notes: ReportNotes, order: Iterable[str]) -> list[str]:
+    """Return the keys of findings with notes that the report no longer has."""
+    known = set(order)
+    return [key for key, note in notes.findings.items() if key not in known and not note.is_empty]
 
 
-def _forget_other_analysis(now: Opened) -> None:
-    """Remove the URL's edits if they belong to another analysis."""
-    if st.session_state.get(_OPENED, now.id) != now.id:
-        st.query_params.pop(WITHOUT, None)
-        st.query_params.pop(SUMMARY, None)
-    st.session_state[_OPENED] = now.id
-
-
-def _load(now: Opened, parameter: str) -> tuple[str, bool]:
-    """Return the stored text of an edit, and whether it is new in the URL."""
-    stored = st.session_state.setdefault(_STORED, {})
-    key, given = (now.id, parameter), st.query_params.get(parameter)
-    if given is not None and given != stored.get(key):
-        stored[key] = given
-        return given, True
-    return stored.get(key, ""), False
-
-
-def _store(now: Opened, parameter: str, text: str, *, is_linked: bool) -> None:
-    st.session_state.setdefault(_STORED, {})[now.id, parameter] = text
-    if text and is_linked:
-        st.query_params[parameter] = text
-        note_control(parameter, text)
-    else:
-        st.query_params.pop(parameter, None)
-
-
-def _switches(now: Opened, ranked: list[Recommendation]) -> frozenset[int]:
-    text, is_new = _load(now, WITHOUT)
-    numbers = [item.number for item in ranked]
-    left_out = {int(n) for n in text.split(",")} if _is_choice(text, numbers) else set()
-    keys = {item.number: f"{WITHOUT}_{now.id}_{item.number}" for item in ranked}
-    for number, key in keys.items():
-        if is_new or key not in st.session_state:
-            st.session_state[key] = number not in left_out
-    low = {item.number for item in ranked if item.finding.priority is Priority.LOW}
-    place = st.container(
+def _findings(now: Opened, items: list[Recommendation], own: Saved) -> None:
+    """Draw the findings with a switch and a button for notes each, and those of earlier reports."""
+    notes = own.notes
+    left_out = [item for item in items if item.key in notes.left_out]
+    with st.container(
         horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"
-    )
-    with st.container(height=_LIST_PX, border=False, gap="xsmall"):
-        if not ranked:
-            st.success("The checks of this version found nothing to fix.", icon=":material/check:")
-        for item in ranked:
-            st.checkbox(_switch_label(item), key=keys[item.number])
-    chosen = frozenset(n for n, key in keys.items() if not st.session_state[key])
-    with place:
-        st.markdown(f"**{_heading(len(ranked), len(chosen))}**", width="content")
+    ):
+        st.markdown(f"**{_heading(len(items), len(left_out))}**", width="content")
         with st.container(horizontal=True, width="content", gap="xsmall"):
-            _set_button("Include all", keys, set())
-            _set_button("Leave out low priority", keys, low)
-    _store(now, WITHOUT, ",".join(map(str, sorted(chosen))), is_linked=True)
-    return chosen
+            low = [item for item in items if item.finding.priority is Priority.LOW]
+            _set_button(now, "Include all", items, [], own)
+            _set_button(now, "Leave out low priority", items, low, own)
+            if notes.order:
+                st.button(
+                    "Order by saving",
+                    key="report_by_saving",
+                    type="tertiary",
+                    disabled=not own.can_edit,
+                    help=own.hint or _ordered_by(notes),
+                    on_click=saved.save,
+                    args=(now, [NoteChange(NoteField.ORDER, None)]),
+                )
+    with st.container(height=_LIST_PX, border=False, gap="xsmall"):
+        if not items:
+            st.success("The checks of this version found nothing to fix.", icon=":material/check:")
+        for item in items:
+            _row(now, item, own)
+        if gone := _unreported(notes, (item.key for item in items)):
+            st.caption("No longer reported by this analysis; the notes remain:")
+            for key in gone:
+                _gone_row(notes.of(key))
+
+
+def _ordered_by(notes: ReportNotes) -> str:
+    stamp = notes.stamps.get(("", NoteField.ORDER))
+    return f"Ordered by {stamp_line(stamp)}" if stamp else ""
 
 
 def _heading(count: int, left_out: int) -> str:
@@ -111,77 +124,131 @@ def _heading(count: int, left_out: int) -> str:
     return f"The report includes {count - left_out} of {counted(count, 'finding')}"
 
 
-def _switch_label(item: Recommendation) -> str:
+def _row(now: Opened, item: Recommendation, own: Saved) -> None:
+    key = f"{_INCLUDED}_{now.id}_{item.number}"
+    st.session_state[key] = item.key not in own.notes.left_out
+    finding, notes = st.columns(_WIDTHS, vertical_alignment="center", gap="small")
+    with finding:
+        st.checkbox(
+            _switch_label(item, own.notes.of(item.key)),
+            key=key,
+            disabled=not own.can_edit,
+            on_change=_switch,
+            args=(now, key, item.key),
+            width="stretch",
+        )
+    with notes:
+        _notes_button(item.key, f"Status, owner and comments of {item.label}", item.label)
+
+
+def _gone_row(notes: FindingNotes) -> None:
+    finding, button = st.columns(_WIDTHS, vertical_alignment="center", gap="small")
+    finding.markdown(f"{_badges(notes)} {prose(notes.title)}")
+    with button:
+        _notes_button(notes.key, "Status, owner and comments", notes.key)
+
+
+def _notes_button(finding: str, meaning: str, name: str) -> None:
+    st.button(
+        "Notes",
+        key=f"report_notes_{name}",
+        type="tertiary",
+        icon=":material/edit_note:",
+        help=meaning,
+        on_click=select,
+        args=(finding,),
+    )
+
+
+def _switch_label(item: Recommendation, notes: FindingNotes) -> str:
     gain = item.finding.impact
-    saving = f" · {saving_label(gain)}" if gain else ""
-    about = f"{item.label} {priority_badge(item.finding.priority)}"
-    return f"{about} {prose(item.finding.title)} · {prose(item.result.title)}{saving}"
+    saving = f" · saves {share(gain)}" if gain and gain.gain_ms > 0 else ""
+    about = f"{item.label} {priority_badge(item.finding.priority)}{_badges(notes)}"
+    return f"{about} {prose(item.finding.title)}{saving}"
 
 
-def _set_button(label: str, keys: dict[int, str], left_out: set[int]) -> None:
+def _badges(notes: FindingNotes) -> str:
+    """Return status, owner and number of comments as Markdown badges."""
+    badges = []
+    if notes.status is not FindingStatus.OPEN:
+        badges.append(f":{STATUS_COLORS[notes.status]}-badge[{STATUS_LABELS[notes.status]}]")
+    if notes.owner:
+        badges.append(f":material/person: {escape(notes.owner)}")
+    if notes.comments:
+        badges.append(f":material/comment: {len(notes.comments)}")
+    return "".join(f" {badge}" for badge in badges)
+
+
+def _switch(now: Opened, key: str, finding: str) -> None:
+    value = None if st.session_state[key] else EXCLUDED
+    saved.save(now, [NoteChange(NoteField.INCLUDED, value, finding)])
+
+
+def _set_button(
+    now: Opened,
+    label: str,
+    items: list[Recommendation],
+    left_out: list[Recommendation],
+    own: Saved,
+) -> None:
+    keys = {item.key for item in left_out}
+    changes = [
+        NoteChange(NoteField.INCLUDED, EXCLUDED if item.key in keys else None, item.key)
+        for item in items
+    ]
     st.button(
         label,
         key=f"report_set_{label}",
         type="tertiary",
-        on_click=_set,
-        args=(keys, left_out),
-        help="Select these findings",
+        on_click=saved.save,
+        args=(now, changes),
+        disabled=not own.can_edit,
+        help=own.hint or "Select these findings",
     )
 
 
-def _set(keys: dict[int, str], left_out: set[int]) -> None:
-    for number, key in keys.items():
-        st.session_state[key] = number not in left_out
-
-
 @st.cache_data(max_entries=_MAX_CACHED_PARAGRAPHS, show_spinner=False, hash_funcs=HASH_OPENED)
-def _paragraph(now: Opened, left_out: frozenset[int]) -> str:
+def _paragraph(now: Opened, left_out: frozenset[str]) -> str:
     """Return the generated summary of the report without these findings, as Markdown."""
-    included, _ = Edits(left_out).partition(details_of(now.run))
-    return str(prose(paragraph(now.run, included, is_whole=not left_out)))
+    included, omitted = Edits(left_out).partition(details_of(now.run))
+    return str(prose(paragraph(now.run, included, is_whole=not omitted)))
 
 
-def _summary(now: Opened, left_out: frozenset[int]) -> Markdown | None:
-    """Draw the summary and return it if the user edited it, else None."""
-    generated = _paragraph(now, left_out)
-    text, is_new = _load(now, SUMMARY)
-    key, last = f"{SUMMARY}_{now.id}", f"_{SUMMARY}_{now.id}_ours"
-    is_generated = st.session_state.get(key) == st.session_state.get(last)
-    if is_new or key not in st.session_state:
-        st.session_state[key] = text[:MAX_CHARACTERS] or generated
-    elif is_generated:
-        st.session_state[key] = generated
-    st.session_state[last] = generated
+def _summary(now: Opened, own: Saved) -> None:
+    """Draw the summary; the generated one unless somebody wrote another."""
+    generated = _paragraph(now, own.notes.left_out)
+    key, text = f"{_TEXT}_{now.id}", own.notes.summary
+    st.session_state[key] = generated if text is None else text
     st.text_area(
         "**Executive summary** (Markdown)",
         key=key,
         height=_TEXT_PX,
-        max_chars=MAX_CHARACTERS,
-        help="Your text replaces the generated summary in the fair report and the HTML file, "
-        "marked as written by the author. Clear it to restore the generated summary.",
+        max_chars=MAX_SUMMARY_CHARS,
+        disabled=not own.can_edit,
+        on_change=_save_summary,
+        args=(now, key, generated),
+        help=own.hint
+        or "Your text replaces the generated summary in all reports, marked as written by the "
+        "author. Clear it to restore the generated summary.",
     )
-    edited_text = (st.session_state[key] or "").strip()
-    is_edited = edited_text not in ("", generated.strip())
-    is_short = len(edited_text) <= LINK_CHARACTERS
-    _store(now, SUMMARY, edited_text if is_edited else "", is_linked=is_short)
-    if not is_edited:
-        st.caption("Auto-generated. Edit as you like.")
-        return None
-    where = (
-        "It is part of this page's link."
-        if is_short
-        else f"Too long for a link (maximum {LINK_CHARACTERS:,} characters): it is lost when the "
-        "page is reloaded. Download the report to save it."
-    )
+    if text is None:
+        st.caption("Auto-generated. Edit as you like; it is saved for everybody.")
+        return
+    stamp = own.notes.stamps.get(("", NoteField.SUMMARY))
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.caption(f"Your text. {where}")
+        st.caption(f"Written by {stamp_line(stamp)}." if stamp else "From the link.")
         st.button(
             "Restore generated summary",
             key="report_restore",
             type="tertiary",
-            on_click=st.session_state.update,
-            args=({key: generated},),
-            help="Replace your text with the generated summary",
+            disabled=not own.can_edit,
+            on_click=saved.save,
+            args=(now, [NoteChange(NoteField.SUMMARY, None)]),
+            help=own.hint or "Replace the text with the generated summary",
         )
-    # Images are escaped: those in a summary from a link could be fetched from any server.
-    return Markdown(edited_text.replace("![", r"!\["))
+
+
+def _save_summary(now: Opened, key: str, generated: str) -> None:
+    text = (st.session_state[key] or "").strip()
+    value = None if text in ("", generated.strip()) else text
+    saved.save(now, [NoteChange(NoteField.SUMMARY, value)])
