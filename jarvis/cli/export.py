@@ -34,7 +34,7 @@ def add_export(commands: "Commands[argparse.ArgumentParser]") -> None:
         description="Write an analysis as one file: the whole run as JSON, the report with charts "
         "as HTML (`--format html`), or a trace for Perfetto (`--format perfetto`) that has every "
         "recorded slice, and tracks of steps, findings, idle causes, the critical path and the "
-        "simulated step.",
+        "simulated step. Reports of stored analyses include the notes of their team.",
     )
     add_run(command)
     command.add_argument("--format", default="json", metavar="NAME", help="format (default: json)")
@@ -88,10 +88,19 @@ def _export(arguments: argparse.Namespace) -> int:
     with opened as run, whole(arguments.output) as place:
         if chosen.name == FORMAT:
             chosen = _for_perfetto(run, arguments.trace, arguments.change)
+        if chosen.has_notes:
+            chosen = _with_notes(chosen, root)
         chosen.render(run, place)
     result = {"format": arguments.format, "output": arguments.output}
     print_result(arguments, result, [arguments.output])
     return ExitCode.OK
+
+
+def _with_notes(chosen: "Reporter", root: Path) -> "Reporter":
+    """Return the format with the notes on the report, if ``root`` is a stored analysis."""
+    from jarvis.server.storage.report_notes import stored_edits
+
+    return chosen.with_notes(stored_edits(root))
 
 
 def _for_perfetto(run: "Run", trace: Path | None, texts: Iterable[str] | None) -> "Reporter":

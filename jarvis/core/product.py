@@ -3,6 +3,9 @@
 API = "/api"
 UPLOADS = f"{API}/uploads"
 
+REPORT_PAGE = "/report"
+"""Path of the report's page; its parameter ``analysis`` names the analysis."""
+
 BEARER = "Bearer"
 """Scheme of the header ``Authorization``."""
 

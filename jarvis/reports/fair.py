@@ -206,6 +206,7 @@ class FairReporter(Reporter):
 
     name = "fair"
     suffix = ".md"
+    has_notes = True
 
     def place(self, paths: RunPaths) -> Path:
         return paths.standalone_report(self.name)

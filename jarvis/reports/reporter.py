@@ -22,6 +22,9 @@ class Reporter(ABC):
     in_run: ClassVar[bool] = True
     """Whether every run directory contains it; others are written on demand."""
 
+    has_notes: ClassVar[bool] = False
+    """Whether it shows the notes of a team."""
+
     edits: Edits = UNEDITED
     page_url: str | None = None
     """Address of the report's page, for formats that link to it."""

@@ -146,6 +146,7 @@ class RoughReporter(Reporter):
 
     name = "rough"
     suffix = ".md"
+    has_notes = True
 
     def place(self, paths: RunPaths) -> Path:
         return paths.standalone_report(self.name)

@@ -193,6 +193,7 @@ class XlsxReporter(Reporter):
 
     name = "xlsx"
     suffix = ".xlsx"
+    has_notes = True
 
     def place(self, paths: RunPaths) -> Path:
         return paths.perf_report_xlsx

@@ -106,18 +106,11 @@ def block(text: str, language: str = "text") -> Markdown:
     return Markdown(f"{fence}{language}\n{text}\n{fence}")
 
 
+def plain_text(text: str) -> str:
+    """Return the lines of a user's text without characters that hide or reorder it."""
+    return "\n".join(map(one_line, text.splitlines()))
+
+
 def plain_block(text: str) -> Markdown:
-    """Return the text of a user as a code block, without characters that hide or reorder it."""
-    return block("\n".join(map(one_line, text.splitlines())))
-
-
-def literal_lines(text: str) -> Markdown:
-    """Return the text of a user as Markdown that shows its lines literally."""
-    return Markdown("  \n".join(_literal_line(line) for line in text.splitlines()))
-
-
-def _literal_line(line: str) -> str:
-    held = line.strip()
-    if (number := re.match(r"\d+(?=[.)])", held)) is not None:
-        return f"{number[0]}\\{_escaped(held[number.end() :])}"
-    return f"\\{held[0]}{_escaped(held[1:])}" if held[:1] in tuple("#+=-") else _escaped(held)
+    """Return the text of a user as a code block."""
+    return block(plain_text(text))

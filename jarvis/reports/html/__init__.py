@@ -16,6 +16,7 @@ class HtmlReporter(Reporter):
     name = "html"
     suffix = ".html"
     in_run = False
+    has_notes = True
 
     def place(self, paths: RunPaths) -> Path:
         return paths.standalone_html

@@ -9,7 +9,8 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sqlalchemy import Engine, delete, func, insert, select
@@ -33,15 +34,20 @@ from jarvis.core.notes import (
     Stamp,
     checked_text,
 )
+from jarvis.core.workspace import analyses_dir
 from jarvis.server.database import (
     ANALYSES,
     REPORT_COMMENTS,
     REPORT_FIELDS,
     REPORTS,
+    database,
     reading,
     writing,
 )
 from jarvis.server.errors import StaleNotesError, UnknownAnalysisError, UnknownNoteError
+
+if TYPE_CHECKING:
+    from jarvis.reports.edits import Edits
 
 EXCLUDED = "no"
 """Stored value of ``NoteField.INCLUDED`` for a finding that is left out."""
@@ -89,6 +95,15 @@ def read_revision(engine: Engine, analysis_id: str) -> int:
     """Return the number of the last change of the notes; 0 if there is none."""
     with reading(engine) as connection:
         return _revision(connection, analysis_id)
+
+
+def stored_edits(root: Path) -> "Edits":
+    """Return the notes on the report of a run directory; none unless it is a stored analysis."""
+    from jarvis.reports.edits import UNEDITED, Edits  # only formats need reports
+
+    if root.resolve().parent != analyses_dir().resolve():
+        return UNEDITED
+    return Edits.of(read_notes(database(), root.name))
 
 
 def write_notes(

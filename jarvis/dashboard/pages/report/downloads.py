@@ -129,12 +129,13 @@ def downloads(now: Opened, edits: Edits, place: DeltaGenerator) -> None:
 def _downloads(now: Opened, edits: Edits) -> None:
     run, root = now.run, now.root
     document, whole = (Export(now.id, name, *now.other_targets) for name in ("json", WHOLE_RUN))
+    page_url = _page_url(now)  # the file is made outside the page's script
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         _button(
             now,
             "Report (HTML)",
             RunPaths(root).standalone_html.name,
-            lambda: html_document(run, root, edits, _page_url(now)).encode(),
+            lambda: html_document(run, root, edits, page_url).encode(),
             "One self-contained file with charts for any browser, printable. As edited below.",
             "text/html",
             is_primary=True,

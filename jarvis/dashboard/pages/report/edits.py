@@ -39,7 +39,7 @@ from jarvis.text.markdown import escape, prose
 from jarvis.text.messages import to_text
 
 _MAX_CACHED_PARAGRAPHS = 256
-_LIST_PX, _TEXT_PX = 360, 260
+_LIST_PX, _TEXT_PX = 440, 320
 _WIDTHS = (6, 1)
 """Relative widths of a finding and its button."""
 
@@ -162,9 +162,9 @@ def _notes_button(finding: str, meaning: str, name: str) -> None:
 
 def _switch_label(item: Recommendation, notes: FindingNotes) -> str:
     gain = item.finding.impact
-    saving = f" · saves {share(gain)}" if gain and gain.gain_ms > 0 else ""
+    saving = f" saves {share(gain)} ·" if gain and gain.gain_ms > 0 else ""
     about = f"{item.label} {priority_badge(item.finding.priority)}{_badges(notes)}"
-    return f"{about} {prose(item.finding.title)}{saving}"
+    return f"{about}{saving} {prose(item.finding.title)}"
 
 
 def _badges(notes: FindingNotes) -> str:

@@ -22,7 +22,7 @@ from jarvis.dashboard.widgets.finding_cards import priority_badge
 from jarvis.reports.ranking import Recommendation
 from jarvis.server.actions import add_comment, may_remove_comment, remove_comment
 from jarvis.server.storage.report_notes import NoteChange
-from jarvis.text.markdown import literal_lines, prose
+from jarvis.text.markdown import plain_text, prose
 
 FINDING = "report_finding"
 """URL parameter: the key of the finding whose notes are open."""
@@ -42,7 +42,9 @@ STATUS_COLORS: Mapping[FindingStatus, str] = {
 """Streamlit color names; the badge also has the status as text."""
 
 _STATUS, _OWNER, _COMMENT = "_report_status", "_report_owner", "_report_comment"
-_COMMENTS_PX = 150
+_COMMENTS_PX = 240
+_WIDTHS = (5, 1)
+"""Relative widths of a text and its button."""
 
 
 def select(finding: str | None) -> None:
@@ -68,21 +70,17 @@ def finding_panel(
     now: Opened, own: Saved, item: Recommendation | None, notes: FindingNotes
 ) -> None:
     """Draw the panel; ``item`` is None for a finding that is no longer reported."""
-    with st.container(
-        horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"
-    ):
-        title = prose(item.finding.title) if item else prose(notes.title)
-        head = f"{item.label} {priority_badge(item.finding.priority)} " if item else ""
-        st.markdown(f"**{head}{title}**", width="stretch")
-        st.button(
-            "Close",
-            key="report_close",
-            type="tertiary",
-            icon=":material/close:",
-            help="Back to the summary",
-            on_click=select,
-            args=(None,),
-        )
+    title, button = st.columns(_WIDTHS, gap="small")
+    head = f"{item.label} {priority_badge(item.finding.priority)} " if item else ""
+    title.markdown(f"**{head}{prose(item.finding.title if item else notes.title)}**")
+    button.button(
+        "Close",
+        key="report_close",
+        type="tertiary",
+        help="Back to the summary",
+        on_click=select,
+        args=(None,),
+    )
     if item is None:
         st.caption("This analysis no longer reports the finding.")
     _decision(now, own, notes)
@@ -171,22 +169,18 @@ def _comments(now: Opened, own: Saved, notes: FindingNotes) -> None:
 
 
 def _comment(now: Opened, own: Saved, comment: Comment) -> None:
-    with st.container(
-        horizontal=True, vertical_alignment="top", horizontal_alignment="distribute", gap="xsmall"
-    ):
-        st.markdown(
-            f"{literal_lines(comment.text)}  \n:small[:gray[{stamp_line(comment.stamp)}]]",
-            width="stretch",
+    text, button = st.columns(_WIDTHS, gap="small")
+    with text, st.container(gap=None):
+        st.text(plain_text(comment.text))
+        st.caption(stamp_line(comment.stamp))
+    if may_remove_comment(current_user(), own.row, comment):
+        button.button(
+            "Delete",
+            key=f"report_delete_{comment.id}",
+            type="tertiary",
+            on_click=_remove,
+            args=(now, comment.id),
         )
-        if may_remove_comment(current_user(), own.row, comment):
-            st.button(
-                "Delete",
-                key=f"report_delete_{comment.id}",
-                type="tertiary",
-                icon=":material/delete:",
-                on_click=_remove,
-                args=(now, comment.id),
-            )
 
 
 def _save(now: Opened, field: NoteField, key: str, finding: str) -> None:

@@ -20,7 +20,7 @@ from jarvis.server.storage.report_notes import (
     read_revision,
 )
 from jarvis.text.format import utc_minute
-from jarvis.text.markdown import escape, literal_lines, prose
+from jarvis.text.markdown import code, escape, plain_text, prose
 
 POLL_S = 15.0
 """Interval in which an open page looks for changes by others."""
@@ -101,7 +101,7 @@ def _watch(analysis_id: str, shown: int) -> None:
     if read_revision(database(), analysis_id) <= shown:
         return
     newest = read_notes(current_user(), analysis_id).last_change
-    by = f" by {escape(newest.name)}" if newest else ""
+    by = f" by {code(newest.name)}" if newest else ""
     with st.container(horizontal=True, vertical_alignment="center"):
         st.info(f"The report was changed{by}. This page shows the version before.")
         if st.button("Show the changes", icon=":material/refresh:", key="report_refresh"):
@@ -110,7 +110,7 @@ def _watch(analysis_id: str, shown: int) -> None:
 
 def stamp_line(stamp: Stamp | None) -> str:
     """Return who wrote a note and when, as Markdown; empty without a note."""
-    return "" if stamp is None else f"{escape(stamp.name)}, {utc_minute(stamp.moment)}"
+    return "" if stamp is None else f"{code(stamp.name)}, {utc_minute(stamp.moment)}"
 
 
 def _seen(now: Opened) -> int | None:
@@ -127,7 +127,7 @@ def _replaced(now: Opened, note: ReplacedNote, title: str, number: int) -> None:
     )
     if note.field is NoteField.SUMMARY and note.value:
         with st.expander("The replaced summary"):
-            st.markdown(literal_lines(note.value))
+            st.text(plain_text(note.value))
     st.button(
         "Restore the replaced version",
         key=f"report_restore_{number}",

@@ -8,7 +8,13 @@ from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 
 from jarvis.core.product import API, product_version
-from jarvis.server.http.api import analysis_routes, job_routes, timeline_routes, upload_routes
+from jarvis.server.http.api import (
+    analysis_routes,
+    job_routes,
+    report_routes,
+    timeline_routes,
+    upload_routes,
+)
 from jarvis.server.http.api.description import SUMMARY, api_html
 from jarvis.server.http.api.errors import ErrorBody, add_error_handlers
 
@@ -27,7 +33,8 @@ def api() -> FastAPI:
         generate_unique_id_function=_operation_id,
     )
     add_error_handlers(app)
-    for routes in (upload_routes, analysis_routes, job_routes, timeline_routes):
+    routers = (upload_routes, analysis_routes, report_routes, job_routes, timeline_routes)
+    for routes in routers:
         app.include_router(routes.router)
     app.add_api_route("/docs", _docs_page(app), include_in_schema=False, methods=["GET"])
     return app

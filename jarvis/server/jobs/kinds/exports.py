@@ -3,10 +3,13 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.parse import urlencode
 
 from jarvis.core.errors import JarvisError, ReplayError
+from jarvis.core.product import REPORT_PAGE
 from jarvis.core.workspace import safe_name
 from jarvis.pipeline import Progress, opened_at
 from jarvis.pipeline.steps import step
@@ -16,13 +19,15 @@ from jarvis.reports.perfetto import FORMAT as PERFETTO
 from jarvis.reports.perfetto import PerfettoReporter
 from jarvis.run import Run, TargetPct
 from jarvis.run.stored_calls import is_trace_of
-from jarvis.server.database import JobKind
+from jarvis.server.database import JobKind, database
 from jarvis.server.ingest.opening import opened_input
 from jarvis.server.jobs.kinds.base import JobOutput
 from jarvis.server.jobs.kinds.files import FileRequest, file_name_of, subject_of
+from jarvis.server.settings import settings
 from jarvis.server.storage.artifacts import find_file
 from jarvis.server.storage.catalog import analysis_root, read_catalog
 from jarvis.server.storage.downloads import write_zip
+from jarvis.server.storage.report_notes import read_notes, stored_edits
 from jarvis.text.format import counted
 from jarvis.trace import OnProgress
 
@@ -82,8 +87,18 @@ class Export(FileRequest):
         """Return the analysis."""
         return (self.analysis,)
 
+    @property
+    def stamp(self) -> str:
+        """Return the stamp of the analysis, with a digest of the notes that the file shows."""
+        stamp = super(Export, self).stamp  # a class with slots is not the one being defined here
+        if self.format_name == WHOLE_RUN or not reporter(self.format_name).has_notes:
+            return stamp
+        notes = read_notes(database(), self.analysis)
+        digest = sha256(repr(notes).encode(errors="replace")).hexdigest()
+        return f"{stamp} {digest}" if notes.revision else stamp
+
     def run(self, progress: Progress, job_id: str) -> JobOutput:
-        """Write the ``file``; formats that write a folder are zipped.
+        """Write the ``file`` with the notes on the report; formats that write a folder are zipped.
 
         Of a trace for Perfetto, the result also has HAS_TRACE and ORIGIN.
         """
@@ -113,6 +128,12 @@ class Export(FileRequest):
             target += f"_{safe_name(self.category_targets)}"
         return f"{self.analysis}{target}"
 
+    @property
+    def _page_url(self) -> str | None:
+        """Return the address of the report's page; None if that of the server is not known."""
+        base, query = settings().public_url, urlencode({"analysis": self.analysis})
+        return f"{base.rstrip('/')}{REPORT_PAGE}?{query}" if base else None
+
     def _trace(self, run: Run, out: Path, on_reading: OnProgress) -> dict[str, object]:
         """Write a trace for Perfetto; return what the result says of it."""
         from jarvis.reports.perfetto.trace_file import write_trace  # loads compiled kernels
@@ -123,7 +144,8 @@ class Export(FileRequest):
 
     def _rendered(self, run: Run, folder: Path) -> str:
         """Write the report in its format into a folder; return the file name."""
-        chosen = reporter(self.format_name)
+        edits = stored_edits(analysis_root(self.analysis))
+        chosen = reporter(self.format_name).with_notes(edits, self._page_url)
         name = file_name_of(run, f"{self._stem}{chosen.suffix or _ZIP}")
         if chosen.suffix:
             chosen.render(run, folder / name)
