@@ -117,7 +117,7 @@ def _download_the_report(page: Page) -> None:
     expect(page.get_by_role("heading", level=1).first).to_contain_text("Report")
     settled(page)
     with page.expect_download() as waiting:
-        page.get_by_role("button", name="HTML with charts", exact=True).click()
+        page.get_by_role("button", name="Report (HTML)", exact=True).click()
     if b"<svg" not in Path(waiting.value.path()).read_bytes():
         raise AssertionError("the report has no charts")
     settled(page)

@@ -31,9 +31,16 @@ def downloaded(page: Page, label: str) -> tuple[str, bytes]:
     return waiting.value.suggested_filename, Path(waiting.value.path()).read_bytes()
 
 
+def open_menu(page: Page) -> None:
+    """Open the menu of other formats."""
+    page.get_by_role("button", name="Other formats").click()
+    page.get_by_role("button", name="fair.md", exact=True).wait_for()
+
+
 def made(page: Page, label: str, ending: str) -> bytes:
     """A file that a job makes; the page offers it when it is there."""
     page.get_by_role("button", name=f"{label} …", exact=True).click()
+    page.keyboard.press("Escape")
     link = page.get_by_role("link", name=re.compile(rf"\.{ending} \("))
     return saved_from_link(page, link)[1]
 
@@ -47,6 +54,7 @@ def page(browser: Browser, report_url: str) -> Page:
 
 
 def test_files_are_made_when_asked_for_and_are_what_they_say(page: Page) -> None:
+    open_menu(page)
     name, fair = downloaded(page, "fair.md")
     assert name == "Sample_model_standalone_analysis_fair.md"
     assert b"The author left out 1 finding" in fair
@@ -54,6 +62,7 @@ def test_files_are_made_when_asked_for_and_are_what_they_say(page: Page) -> None
     assert "xl/workbook.xml" in zipfile.ZipFile(io.BytesIO(workbook)).namelist()
     document = made(page, "JSON", "json")
     assert "operations" in json.loads(document)["tables"]
+    open_menu(page)
     run = made(page, "Whole run (zip)", "zip")
     assert "manifest.json" in zipfile.ZipFile(io.BytesIO(run)).namelist()
 
@@ -61,7 +70,8 @@ def test_files_are_made_when_asked_for_and_are_what_they_say(page: Page) -> None
 def test_the_html_file_is_drawn_offline_in_both_themes_and_prints(
     page: Page, browser: Browser, tmp_path: Path
 ) -> None:
-    name, document = downloaded(page, "HTML with charts")
+    name, document = downloaded(page, "Report (HTML)")
+    assert b"/report?analysis=" in document
     path = tmp_path / name
     path.write_bytes(document)
     backgrounds = set()
