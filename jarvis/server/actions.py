@@ -200,6 +200,7 @@ def edit_report(
     analysis_id: str,
     changes: Iterable[NoteChange],
     *,
+    titles: Mapping[str, str] | None = None,
     seen: int | None = None,
     is_strict: bool = False,
 ) -> WrittenNotes:
@@ -209,6 +210,8 @@ def edit_report(
         actor: who writes, and how.
         analysis_id: the analysis.
         changes: the new values.
+        titles: titles of the findings by key, by saving, of a report at other targets; None for
+            those of the stored analysis.
         seen: the revision of the notes that the person has seen.
         is_strict: raise instead of replacing values that were written after ``seen``.
 
@@ -220,16 +223,22 @@ def edit_report(
     """
     _changeable(actor, analysis_id, "edit the report of")
     checked = [checked_change(change) for change in changes]
-    titles = _finding_titles(analysis_id)
+    known = {**_finding_titles(analysis_id), **(titles or {})}
 
     def changes_of(notes: ReportNotes) -> list[NoteChange]:
-        return [_titled(change, titles, notes) for change in checked]
+        return [_titled(change, known, notes) for change in checked]
 
     return _edited(actor, analysis_id, changes_of, seen, is_strict=is_strict)
 
 
 def move_finding(
-    actor: Actor, analysis_id: str, finding: str, places: int, *, seen: int | None = None
+    actor: Actor,
+    analysis_id: str,
+    finding: str,
+    places: int,
+    *,
+    titles: Mapping[str, str] | None = None,
+    seen: int | None = None,
 ) -> WrittenNotes:
     """Move a finding in the order of the report as it is now, so that no other move is lost.
 
@@ -238,6 +247,7 @@ def move_finding(
         analysis_id: the analysis.
         finding: key of the finding.
         places: places to the end; negative to the start.
+        titles: as in ``edit_report``.
         seen: the revision of the notes that the person has seen.
 
     Raises:
@@ -245,7 +255,7 @@ def move_finding(
         ForbiddenError, UnknownAnalysisError: as in ``pin_analysis``.
     """
     _changeable(actor, analysis_id, "edit the report of")
-    ranked = list(_finding_titles(analysis_id))
+    ranked = list(titles or _finding_titles(analysis_id))
     if finding not in ranked:
         raise _no_finding(finding)
 
@@ -257,8 +267,21 @@ def move_finding(
     return _edited(actor, analysis_id, changes_of, seen)
 
 
-def add_comment(actor: Actor, analysis_id: str, finding: str, text: str) -> Comment:
+def add_comment(
+    actor: Actor,
+    analysis_id: str,
+    finding: str,
+    text: str,
+    titles: Mapping[str, str] | None = None,
+) -> Comment:
     """Add a comment on a finding; everyone who sees the analysis may.
+
+    Args:
+        actor: who comments, and how.
+        analysis_id: the analysis.
+        finding: key of the finding.
+        text: plain text.
+        titles: as in ``edit_report``.
 
     Raises:
         UnknownAnalysisError: the person cannot see such an analysis.
@@ -266,10 +289,10 @@ def add_comment(actor: Actor, analysis_id: str, finding: str, text: str) -> Comm
         NoteError: the comment is not valid, or there are too many.
     """
     notes = read_notes(actor.person, analysis_id)
-    titles = _finding_titles(analysis_id)
-    if finding not in titles and finding not in notes.findings:
+    known = {**_finding_titles(analysis_id), **(titles or {})}
+    if finding not in known and finding not in notes.findings:
         raise _no_finding(finding)
-    title = titles.get(finding) or notes.of(finding).title
+    title = known.get(finding) or notes.of(finding).title
     name = actor.person.name
     comment = report_notes.add_comment(database(), analysis_id, name, finding, title, text)
     _record(database(), actor, Action.COMMENT, analysis_id, finding=finding, comment=comment.id)

@@ -16,6 +16,7 @@ from jarvis.core.notes import NO_NOTES, FindingStatus, NoteField, ReportNotes
 from jarvis.core.workspace import RunPaths
 from jarvis.dashboard.pages.report import finding_notes
 from jarvis.dashboard.pages.report import saved as report_saved
+from jarvis.pipeline import opened_at
 from jarvis.replay import select
 from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
@@ -307,6 +308,34 @@ def test_notes_on_a_finding_that_is_no_longer_reported_remain(filed: Draw, sampl
     assert page.selectbox(key=f"_report_status_{sample_id}_gemm.gone.0").value == "done"
     assert "Down" not in [button.label for button in page.button]
     assert "| An \\*old\\* finding | done |" in fair_text(page)
+
+
+def test_notes_hold_at_every_target(filed: Draw, sample_id: str, sample_run: Run) -> None:
+    page = filed("report", analysis=sample_id, target="99")
+    with opened_at(analysis_root(sample_id), 99.0) as run:
+        ranked = recommendations(run)
+    only_here = {item.key for item in ranked} - {r.key for r in recommendations(sample_run)}
+    kept = next(item for item in ranked if item.key not in only_here)
+    for item in (kept, *(each for each in ranked if each.key in only_here)):
+        page.button(key=f"report_notes_{item.label}").click().run()
+        page.selectbox(key=f"_report_status_{sample_id}_{item.key}").set_value("done").run()
+        page.text_area(key=f"_report_comment_{sample_id}_{item.key}").set_value("x")
+        labeled(page, "Add comment").click().run()
+        assert not page.exception
+        notes = stored(sample_id).of(item.key)
+        assert (notes.status, len(notes.comments)) == (FindingStatus.DONE, 1)
+    assert "| done |" in fair_text(page)
+    default = filed("report", analysis=sample_id)
+    assert any("| done |" in line for line in fair_text(default).splitlines())
+    low = filed("report", analysis=sample_id, target="5")
+    shown = [caption.value for caption in low.caption]
+    is_gone = kept.key not in {item.key for item in recommendations(_at(sample_id, 5.0))}
+    assert any("Not reported at this target" in text for text in shown) == is_gone
+
+
+def _at(analysis: str, target_pct: float) -> Run:
+    with opened_at(analysis_root(analysis), target_pct) as run:
+        return run
 
 
 def test_others_read_the_notes_and_comment(

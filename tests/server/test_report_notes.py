@@ -323,6 +323,21 @@ def test_a_repeated_analysis_keeps_the_notes_also_of_findings_that_vanish(
         actions.move_finding(ADA, analysis, keys[0], 1)
 
 
+def test_a_finding_that_is_reported_at_another_target_alone_can_have_notes(
+    engine: Engine, analysis: str, keys: list[str]
+) -> None:
+    titles = {"gemm.opportunity.0": "Only at 99%", **dict.fromkeys(keys, "t")}
+    change = status("gemm.opportunity.0", "done")
+    with pytest.raises(UnknownNoteError):
+        actions.edit_report(ADA, analysis, [change])
+    actions.edit_report(ADA, analysis, [change], titles=titles)
+    actions.add_comment(VIC, analysis, "gemm.opportunity.0", "x", titles)
+    actions.move_finding(ADA, analysis, "gemm.opportunity.0", 1, titles=titles)
+    notes = actions.read_notes(VIC.person, analysis)
+    assert notes.of("gemm.opportunity.0").title == "Only at 99%"
+    assert notes.order[:2] == (keys[0], "gemm.opportunity.0")
+
+
 def test_keys_of_findings_are_the_same_at_another_target(
     engine: Engine, analysis: str, keys: list[str]
 ) -> None:

@@ -36,7 +36,6 @@ from jarvis.reports.summary import paragraph
 from jarvis.server.storage.report_notes import EXCLUDED, NoteChange
 from jarvis.text.format import counted
 from jarvis.text.markdown import escape, prose
-from jarvis.text.messages import to_text
 
 _MAX_CACHED_PARAGRAPHS = 256
 _LIST_PX, _TEXT_PX = 440, 320
@@ -50,7 +49,7 @@ def edited(now: Opened) -> Edits:
     """Draw the editor, and return the notes on the report."""
     ranked = recommendations(now.run)
     own = saved.read_saved(now)
-    titles = {item.key: to_text(item.finding.title) for item in ranked}
+    titles = saved.titles_of(now)
     saved.watch(now, own.notes)
     saved.show_replaced(now, lambda key: titles.get(key) or own.notes.of(key).title)
     notes, is_preview = own.notes, False
@@ -108,7 +107,7 @@ def _findings(now: Opened, items: list[Recommendation], own: Saved) -> None:
         for item in items:
             _row(now, item, own)
         if gone := _unreported(notes, (item.key for item in items)):
-            st.caption("No longer reported by this analysis; the notes remain:")
+            st.caption(saved.gone_note(now))
             for key in gone:
                 _gone_row(notes.of(key))
 

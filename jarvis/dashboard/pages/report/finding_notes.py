@@ -82,7 +82,7 @@ def finding_panel(
         args=(None,),
     )
     if item is None:
-        st.caption("This analysis no longer reports the finding.")
+        st.caption(saved.gone_note(now))
     _decision(now, own, notes)
     if item is not None:
         _place(now, own, notes.key)
@@ -189,7 +189,7 @@ def _save(now: Opened, field: NoteField, key: str, finding: str) -> None:
 
 def _add(now: Opened, key: str, finding: str) -> None:
     with toast_errors():
-        add_comment(actor(), now.id, finding, st.session_state[key])
+        add_comment(actor(), now.id, finding, st.session_state[key], saved.titles_of(now))
 
 
 def _remove(now: Opened, comment_id: int) -> None:

@@ -10,6 +10,7 @@ from jarvis.dashboard.session.current_user import actor, current_user
 from jarvis.dashboard.session.errors import toast_errors
 from jarvis.dashboard.session.polling import polled
 from jarvis.dashboard.session.state import Opened
+from jarvis.reports.ranking import recommendations
 from jarvis.server.access.rights import may_change
 from jarvis.server.actions import edit_report, get_visible_analysis, move_finding, read_notes
 from jarvis.server.database import database
@@ -21,6 +22,7 @@ from jarvis.server.storage.report_notes import (
 )
 from jarvis.text.format import utc_minute
 from jarvis.text.markdown import code, escape, plain_text, prose
+from jarvis.text.messages import to_text
 
 POLL_S = 15.0
 """Interval in which an open page looks for changes by others."""
@@ -56,6 +58,18 @@ def read_saved(now: Opened) -> Saved:
     return Saved(read_notes(user, now.id), row, may_change(user, row))
 
 
+def titles_of(now: Opened) -> dict[str, str]:
+    """Return the titles of the findings by key, by saving at the targets of the page."""
+    return {item.key: to_text(item.finding.title) for item in recommendations(now.run)}
+
+
+def gone_note(now: Opened) -> str:
+    """Return why findings with notes are not listed."""
+    if now.run.stored is None:
+        return "No longer reported by this analysis; the notes remain."
+    return "Not reported at this target; the notes remain."
+
+
 def remember_seen(now: Opened, notes: ReportNotes) -> None:
     """Store the revision that this page shows, to detect changes by others."""
     st.session_state[_SEEN] = (now.id, notes.revision)
@@ -64,14 +78,16 @@ def remember_seen(now: Opened, notes: ReportNotes) -> None:
 def save(now: Opened, changes: Iterable[NoteChange]) -> None:
     """Write fields of the notes; for callbacks."""
     with toast_errors():
-        written = edit_report(actor(), now.id, changes, seen=_seen(now))
+        written = edit_report(actor(), now.id, changes, titles=titles_of(now), seen=_seen(now))
         st.session_state[_REPLACED] = (now.id, written.replaced, False)
 
 
 def move(now: Opened, finding: str, places: int) -> None:
     """Move a finding in the stored order; for callbacks."""
     with toast_errors():
-        written = move_finding(actor(), now.id, finding, places, seen=_seen(now))
+        written = move_finding(
+            actor(), now.id, finding, places, titles=titles_of(now), seen=_seen(now)
+        )
         st.session_state[_REPLACED] = (now.id, written.replaced, True)
 
 
