@@ -261,8 +261,11 @@ def move_finding(
 
     def changes_of(notes: ReportNotes) -> list[NoteChange]:
         order = moved(full_order(notes.order, ranked), finding, places)
-        value = None if order == ranked else order_value(order)
-        return [NoteChange(NoteField.ORDER, value)]
+        if order == ranked:
+            return [NoteChange(NoteField.ORDER, None)]
+        # Findings that are not reported at these targets keep their places.
+        everything = [*notes.order, *(key for key in order if key not in notes.order)]
+        return [NoteChange(NoteField.ORDER, order_value(full_order(order, everything)))]
 
     return _edited(actor, analysis_id, changes_of, seen)
 

@@ -173,6 +173,16 @@ def test_two_people_order_findings_at_once_and_no_move_is_lost(
     assert actions.read_notes(ADA.person, analysis).order == ()
 
 
+def test_a_move_keeps_the_places_of_findings_that_are_not_reported_at_this_target(
+    engine: Engine, analysis: str, keys: list[str]
+) -> None:
+    first, second, third = keys[:3]
+    actions.move_finding(ADA, analysis, first, 1)  # second, first, third
+    here = dict.fromkeys([key for key in keys if key != first], "t")
+    actions.move_finding(ADA, analysis, third, -1, titles=here)
+    assert actions.read_notes(ADA.person, analysis).order[:3] == (third, second, first)
+
+
 def test_a_move_back_to_the_order_by_saving_stores_no_order(
     engine: Engine, analysis: str, keys: list[str]
 ) -> None:
