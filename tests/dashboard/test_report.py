@@ -147,6 +147,17 @@ def test_a_link_of_an_earlier_release_is_a_preview_that_can_be_saved(
     assert not page.info
 
 
+def test_numbers_in_a_link_of_an_earlier_release_are_those_of_the_stored_analysis(
+    filed: Draw, sample_id: str, sample_run: Run
+) -> None:
+    ranked = recommendations(sample_run)
+    elsewhere = {item.key: item.number for item in recommendations(_at(sample_id, 55.0))}
+    moved = next(r for r in ranked if elsewhere.get(r.key, r.number) != r.number)
+    page = filed("report", analysis=sample_id, report_without=str(moved.number), target="55")
+    left_out = [c.key for c in page.checkbox if "report_included" in (c.key or "") and not c.value]
+    assert left_out == [f"_report_included_{sample_id}_{elsewhere[moved.key]}"]
+
+
 def test_a_link_of_an_earlier_release_can_be_discarded(filed: Draw, sample_id: str) -> None:
     page = filed("report", analysis=sample_id, report_without="1")
     labeled(page, "Discard").click().run()
@@ -267,12 +278,12 @@ def test_a_stale_page_says_what_its_change_replaced(
     page.selectbox(key=f"_report_status_{sample_id}_{keys[0]}").set_value("planned").run()
     assert stored(sample_id).of(keys[0]).status is FindingStatus.PLANNED
     assert page.text_input(key=f"_report_owner_{sample_id}_{keys[0]}").value == "root"
-    (said,) = (w.value for w in page.warning if "meanwhile" in w.value)
-    assert said.startswith("`root`, ")
-    assert "to done. Your change replaced it." in said
+    (said,) = (w.value for w in page.warning if "replaced it" in w.value)
+    assert said.startswith("`root` changed the status of ")
+    assert " to done (20" in said
     labeled(page, "Restore the replaced version").click().run()
     assert stored(sample_id).of(keys[0]).status is FindingStatus.DONE
-    assert not [w for w in page.warning if "meanwhile" in w.value]
+    assert not [w for w in page.warning if "replaced it" in w.value]
 
 
 def test_moves_on_a_stale_page_follow_those_of_others(

@@ -38,7 +38,7 @@ from jarvis.text.format import counted
 from jarvis.text.markdown import escape, prose
 
 _MAX_CACHED_PARAGRAPHS = 256
-_LIST_PX, _TEXT_PX = 440, 320
+_LIST_PX, _TEXT_PX = 500, 360
 _WIDTHS = (6, 1)
 """Relative widths of a finding and its button."""
 
@@ -53,8 +53,9 @@ def edited(now: Opened) -> Edits:
     saved.watch(now, own.notes)
     saved.show_replaced(now, lambda key: titles.get(key) or own.notes.of(key).title)
     notes, is_preview = own.notes, False
-    if (linked := linked_edits(now, ranked)) is not None:
-        offer_to_save(now, linked, own, ranked)
+    numbered = recommendations(now.run.stored or now.run)
+    if (linked := linked_edits(now, numbered)) is not None:
+        offer_to_save(now, linked, own, numbered)
         notes, is_preview = linked.over(notes), True
     shown = Saved(notes, own.row, own.can_edit and not is_preview)
     order = full_order(notes.order, list(titles))
@@ -231,7 +232,8 @@ def _summary(now: Opened, own: Saved) -> None:
         "author. Clear it to restore the generated summary.",
     )
     if text is None:
-        st.caption("Auto-generated. Edit as you like; it is saved for everybody.")
+        hint = " Edit as you like; it is saved for everybody." if own.can_edit else ""
+        st.caption(f"Auto-generated.{hint}")
         return
     stamp = own.notes.stamps.get(("", NoteField.SUMMARY))
     with st.container(horizontal=True, vertical_alignment="center"):

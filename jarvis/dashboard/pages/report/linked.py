@@ -53,7 +53,10 @@ class LinkedEdits:
 
 
 def linked_edits(now: Opened, ranked: list[Recommendation]) -> LinkedEdits | None:
-    """Return the edits in the URL; None if it has none, or only those of another analysis."""
+    """Return the edits in the URL; None if it has none, or only those of another analysis.
+
+    ``ranked`` are the findings of the stored analysis, whose numbers earlier releases wrote.
+    """
     if st.session_state.get(_OPENED, now.id) != now.id:
         _discard()
     st.session_state[_OPENED] = now.id
@@ -80,7 +83,7 @@ def offer_to_save(
         parts.append(f"{counted(len(linked.left_out), 'finding')} left out")
     with st.container(horizontal=True, vertical_alignment="center"):
         st.info(
-            f"This link contains {' and '.join(parts)}. They are shown here, but not saved.",
+            f"Edits in this link, shown but not saved: {' and '.join(parts)}.",
             icon=":material/preview:",
             width="stretch",
         )

@@ -100,7 +100,7 @@ def show_replaced(now: Opened, title_of: Callable[[str], str]) -> None:
     for number, note in enumerate(replaced if analysis == now.id else ()):
         if is_move:
             st.info(
-                f"{stamp_line(note.stamp)}: changed the order meanwhile. Your move follows theirs.",
+                f"{code(note.stamp.name)} changed the order meanwhile. Your move follows theirs.",
                 icon=":material/merge:",
             )
         else:
@@ -137,8 +137,8 @@ def _seen(now: Opened) -> int | None:
 def _replaced(now: Opened, note: ReplacedNote, title: str, number: int) -> None:
     of = f" of {prose(title)}" if title else ""
     st.warning(
-        f"{stamp_line(note.stamp)}: changed {_FIELD_NAMES[note.field]}{of} meanwhile"
-        f"{_value(note)}. Your change replaced it.",
+        f"{code(note.stamp.name)} changed {_FIELD_NAMES[note.field]}{of}{_value(note)} "
+        f"({utc_minute(note.stamp.moment)}). Your change replaced it.",
         icon=":material/merge:",
     )
     if note.field is NoteField.SUMMARY and note.value:
