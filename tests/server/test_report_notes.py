@@ -4,6 +4,7 @@ import json
 import shutil
 import zipfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,24 @@ def test_two_people_order_findings_at_once_and_no_move_is_lost(
     assert list(order) == expected
     actions.edit_report(ADA, analysis, [NoteChange(NoteField.ORDER, None)])
     assert actions.read_notes(ADA.person, analysis).order == ()
+
+
+@on_both_databases
+def test_writers_at_the_same_time_lose_nothing(
+    engine: Engine, analysis: str, keys: list[str]
+) -> None:
+    def write(number: int) -> None:
+        owner = NoteChange(NoteField.OWNER, f"owner {number}", f"gemm.many.{number}", "t")
+        report_notes.write_notes(engine, analysis, "ada", lambda _: [owner])
+        report_notes.add_comment(engine, analysis, "ada", keys[0], "t", f"comment {number}")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(12)))
+    notes = report_notes.read_notes(engine, analysis)
+    owners = {notes.of(f"gemm.many.{number}").owner for number in range(12)}
+    assert owners == {f"owner {number}" for number in range(12)}
+    assert len(notes.of(keys[0]).comments) == 12
+    assert notes.revision == 24
 
 
 def test_a_move_keeps_the_places_of_findings_that_are_not_reported_at_this_target(
