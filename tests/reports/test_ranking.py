@@ -20,7 +20,7 @@ def item(number: int, uids: tuple[int, ...], saved_ms: float) -> Recommendation:
         priority=Priority.LOW,
         **words,
     )
-    return Recommendation(number, number, found, RESULT)
+    return Recommendation(number, number, found, RESULT, f"gemm.{number}")
 
 
 def test_a_finding_is_shown_below_the_outermost_that_contains_it() -> None:
