@@ -40,6 +40,7 @@ from jarvis.server.submission import Submission, submit
 from jarvis.text.messages import to_text
 from tests.builders import trace
 from tests.dashboard.conftest import Draw
+from tests.dashboard.copied import copied_url
 from tests.dashboard.inline_jobs import do_jobs_at_once, outdated
 
 PREVIEWS = ("fair", "rough", "analysis")
@@ -135,7 +136,7 @@ def test_a_link_of_an_earlier_release_is_a_preview_that_can_be_saved(
     assert any(f"{len(ranked) - 2} of {len(ranked)} findings" in m.value for m in page.markdown)
     assert stored(sample_id) == NO_NOTES
     assert asked.items() <= page.query_params.items()
-    link = page.sidebar.code[0].value
+    link = copied_url(page)
     assert "report_without=1%2C3" in link
 
     labeled(page, "Save for everybody").click().run()
@@ -226,7 +227,7 @@ def test_status_owner_and_comments_of_a_finding(
     page = filed("report", analysis=sample_id)
     page.button(key="report_notes_P2").click().run()
     assert page.query_params["report_finding"] == keys[1]
-    assert f"report_finding={keys[1]}" in page.sidebar.code[0].value
+    assert f"report_finding={keys[1]}" in copied_url(page)
     page.selectbox(key=f"_report_status_{sample_id}_{keys[1]}").set_value("planned").run()
     page.text_input(key=f"_report_owner_{sample_id}_{keys[1]}").set_value("Ann *B*").run()
     page.text_area(key=f"_report_comment_{sample_id}_{keys[1]}").set_value("# Why <b>?")
