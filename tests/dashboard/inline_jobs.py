@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Engine, update
 
 from jarvis.pipeline import Step
-from jarvis.server.database import JOBS, writing
+from jarvis.server.database import JOBS, database, writing
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.queue import FinishedStep, Job, JobProgress, NewJob
 from jarvis.server.jobs.workers.job_child import assignment_of, outcome_after
@@ -40,7 +40,8 @@ def outdated(engine: Engine, job: Job) -> Job:
 
 
 def do_jobs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the queue run each job as soon as it is submitted."""
+    """Make the queue run each job as soon as it is submitted, and those that earlier tests left."""
+    work_off(database())
     submit, retry = queue.submit, queue.retry
 
     def submit_and_do(engine: Engine, new: NewJob, *asked_by: Any) -> Job:
