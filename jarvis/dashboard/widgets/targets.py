@@ -68,7 +68,7 @@ def _own_target(
 ) -> None:
     """Draw the popover with the target of the page's category."""
     is_own = value != target_pct
-    label = f"{title}: {value:g}%" if is_own else f"Own target for {title}"
+    label = f"Own: {value:g}%" if is_own else "Own target"
     with st.popover(label, icon=":material/tune:", type="primary" if is_own else "secondary"):
         meaning = f"Target of {title} in place of that of the analysis."
         _slider(parameter, f"Target of {title}", value, default, meaning)
@@ -106,7 +106,7 @@ def _choose(parameter: str) -> None:
     carried.choose_by_control(parameter, st.session_state[parameter])
 
 
-_SLIDER_PX = 165
+_SLIDER_PX = 155
 
 
 def _notes(
