@@ -324,3 +324,28 @@ def test_an_axis_of_very_short_times_has_different_labels() -> None:
     labels = re.findall(r">(0\.\d+)<", svg)
     assert len(labels) > 2
     assert len(set(labels)) == len(labels)
+
+
+@pytest.mark.parametrize(
+    "drawing",
+    [
+        charts.compute_roofline(rows(), COLUMNS, 80, charts.LIGHT),
+        charts.savings(rows(), COLUMNS, charts.LIGHT),
+        charts.scatter(rows(), COLUMNS, charts.LIGHT, x="bytes", y="pct_roofline"),
+    ],
+)
+def test_the_mark_of_the_selected_operation_has_an_outline(drawing: charts.Drawing) -> None:
+    nothing, first = (charts.selectable(drawing, uid, charts.LIGHT) for uid in (None, 7))
+    assert nothing.spec == first.spec
+    spec = vega_lite(first)
+    assert [mark["uid"] for mark in values(spec, spec["layer"][-1])] == [7]
+    assert spec["layer"][-1]["mark"]["stroke"] == charts.LIGHT.text
+    assert nothing.datasets["selected"].is_empty()
+    picks = [*spec.get("params", ()), *spec["layer"][0].get("params", ())]
+    assert [pick["select"]["fields"] for pick in picks] == [["uid"]]
+    vl_convert.vegalite_to_svg(spec)
+
+
+def test_a_rate_above_the_peak_is_never_below_or_on_target() -> None:
+    rates = rows(pct_roofline=[100.5, 100.0]).with_columns(charts.state(100, 40).alias("state"))
+    assert rates["state"].to_list() == [ABOVE, REACHED]

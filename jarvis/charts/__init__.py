@@ -28,6 +28,7 @@ from jarvis.charts.rooflines import (
     peak_label,
     roofline,
 )
+from jarvis.charts.selection import selectable
 from jarvis.charts.timeline import (
     PROJECTED,
     TimelineRow,
@@ -71,6 +72,7 @@ __all__ = [
     "roofline",
     "savings",
     "scatter",
+    "selectable",
     "state",
     "timeline_chart",
     "work_colors",

@@ -87,15 +87,15 @@ def savings(
     """Draw the operations with the largest savings at the target: kernel time pale, saving strong.
 
     Args:
-        rows: Operations with ``name``, ``arguments``, ``kernel_time_us``, ``saved_us`` and the
-            columns of the tooltip.
+        rows: Operations with ``uid``, ``name``, ``arguments``, ``kernel_time_us``, ``saved_us``
+            and the columns of the tooltip.
         columns: Labels, units and formats of the columns.
         palette: Colors of the theme.
         limit: Maximum number of bars.
     """
     names = (C.name, "arguments", C.operation_count, C.kernel_time_us, C.saved_us, C.pct_roofline)
     largest_first = rows[C.saved_us].arg_sort(descending=True, nulls_last=True).head(limit)
-    top = rows.select(names)[largest_first].filter(pl.col(C.saved_us) > 0)
+    top = rows.select(C.uid, *names)[largest_first].filter(pl.col(C.saved_us) > 0)
     short_name = pl.col(C.name).str.replace(r"^aten::", "")
     text = pl.concat_str(short_name, "arguments", separator=" ", ignore_nulls=True)
     labeled = unique_labels(top, text, _NARROW_LABEL)
@@ -245,7 +245,7 @@ def scatter(
     """
     groups = [color] if color else []
     tip_names = dict.fromkeys([C.name, "arguments", x, y, *groups, "state"])
-    names = dict.fromkeys([*tip_names, C.kernel_time_us])
+    names = dict.fromkeys([C.uid, *tip_names, C.kernel_time_us])
     points = heaviest(frame, [name for name in names if name in frame.columns], is_point(x, y))
     color = _color_field(color, points)
     if color:

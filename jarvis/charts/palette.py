@@ -10,7 +10,7 @@ from dataclasses import dataclass
 BELOW_THRESHOLD = "below threshold"
 BELOW_TARGET = "below target"
 ON_TARGET = "on target"
-ABOVE_PEAK = "above the peak"
+ABOVE_PEAK = "above the peak: verify"
 NOT_AVAILABLE = "not available"
 STATES = (BELOW_THRESHOLD, BELOW_TARGET, ON_TARGET, ABOVE_PEAK, NOT_AVAILABLE)
 """Efficiency states relative to the highlight threshold, the target and the peak."""

@@ -48,7 +48,7 @@ def state(target_pct: float, below_pct: float) -> pl.Expr:
     return (
         pl.when(~impact.is_judged())
         .then(pl.lit(not_available))
-        .when(efficiency > impact.ANOMALY_PCT)
+        .when(efficiency > impact.FULL_PCT)
         .then(pl.lit(above_peak))
         .when(efficiency < below_pct)
         .then(pl.lit(below_threshold))

@@ -41,6 +41,11 @@ def short_kernel_name(name: str) -> str:
     return base if detail is None else detail
 
 
+def short_operation_name(name: str) -> str:
+    """Return the name of an operator without namespaces, or the short one of a kernel."""
+    return _last(name) if _QUALIFIED.fullmatch(name) else short_kernel_name(name)
+
+
 def short_frame_name(name: str) -> str:
     """Return function, file and line of a Python frame, without folders and addresses."""
     if frame := _FRAME.fullmatch(name):

@@ -1,5 +1,6 @@
 """The table of operations: the server filters, sorts and pages all rows."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -43,6 +44,26 @@ def table(page: AppTest) -> Dataframe:
     return next(d for d in page.dataframe if "state" in d.value.columns)
 
 
+def config(shown: Dataframe) -> dict[str, dict[str, object]]:
+    """Return the configuration of the columns of a table."""
+    found: dict[str, dict[str, object]] = json.loads(shown.proto.columns)
+    return found
+
+
+def outlined(page: AppTest) -> list[int]:
+    """Return the number of outlined marks of each chart that has operations."""
+    return [
+        arrow_rows(dataset.data.data)
+        for chart in page.get("vega_lite_chart")
+        for dataset in chart.proto.datasets
+        if dataset.name == "selected"
+    ]
+
+
+def arrow_rows(data: bytes) -> int:
+    return pl.read_ipc_stream(data).height
+
+
 def key_of(page: AppTest) -> str:
     return str(table(page).key)
 
@@ -67,8 +88,9 @@ def linked(page: AppTest) -> str | None:
 def test_the_browser_gets_one_page_of_all_rows(registered: Draw, many: pl.DataFrame) -> None:
     page = registered("gemm", analysis=MANY)
     shown = table(page)
-    times = many["kernel_time_us"].head(PAGE_ROWS)
+    times = many["kernel_time_us"].head(PAGE_ROWS) / 1000
     assert shown.value["kernel_time_us"].to_list() == times.to_list()
+    assert config(shown)["kernel_time_us"]["label"] == "↓ Kernel time (ms)"
     assert any(f"{many.height:,} of {many.height:,} rows" in c.value for c in page.caption)
 
 
@@ -81,8 +103,11 @@ def test_a_link_sorts_all_rows_and_opens_the_page(
     ordered = many.sort(
         column, descending=direction == "descending", nulls_last=True, maintain_order=True
     )
-    expected = ordered[column].slice(PAGE_ROWS, PAGE_ROWS).to_list()
-    assert table(page).value[column].to_list() == expected
+    expected = ordered.slice(PAGE_ROWS, PAGE_ROWS)["kernel_time_us"] / 1000
+    assert table(page).value["kernel_time_us"].to_list() == expected.to_list()
+    arrow = "↓" if direction == "descending" else "↑"
+    labels = {name: str(own.get("label")) for name, own in config(table(page)).items()}
+    assert [name for name, label in labels.items() if label.startswith(arrow)] == [column]
     assert not page.warning
 
 
@@ -99,7 +124,7 @@ def test_search_finds_rows_of_every_page_and_is_literal(
     page.text_input(key="gemm_search").set_value("BMM").run()
     found = many.filter(pl.col("name") == "aten::bmm")
     assert table(page).value["kernel_time_us"].to_list() == (
-        found["kernel_time_us"].head(PAGE_ROWS).to_list()
+        (found["kernel_time_us"].head(PAGE_ROWS) / 1000).to_list()
     )
     page.text_input(key="gemm_search").set_value(".*").run()
     assert any("The filters hide every row." in note.value for note in page.info)
@@ -110,7 +135,9 @@ def test_a_link_to_an_operation_opens_its_page_with_its_details(
 ) -> None:
     place = 2 * PAGE_ROWS + 7
     page = registered("gemm", analysis=MANY, gemm_op=str(many["uid"][place]))
-    assert table(page).value["kernel_time_us"].to_list()[7] == many["kernel_time_us"][place]
+    assert (
+        table(page).value["kernel_time_us"].to_list()[7] == (many["kernel_time_us"] / 1000)[place]
+    )
     assert selected_places(page) == [7]
     assert any("target_pct" in d.value.columns for d in page.dataframe)
 
@@ -125,7 +152,8 @@ def test_a_selection_stays_under_filters_orders_and_pages_that_leave_the_row(
     page.button_group(key="gemm_bound").set_value("memory").run()
     assert linked(page) == uid
     assert selected_places(page) == [1]
-    page.selectbox(key="gemm_sort").set_value("operation_count").run()
+    page.query_params["gemm_sort"] = "operation_count"
+    page.run()
     assert linked(page) == uid
     page.slider(key="target").set_value(55).run()
     assert linked(page) == uid
@@ -143,6 +171,57 @@ def test_a_row_can_be_deselected(registered: Draw, many: pl.DataFrame) -> None:
     assert linked(page) is None
 
 
+def test_details_are_closed_by_one_click(registered: Draw, many: pl.DataFrame) -> None:
+    page = select(registered("gemm", analysis=MANY), rows=[3])
+    page.button(key="gemm_close").click().run()
+    assert linked(page) is None
+    assert selected_places(page) == []
+    assert not any("target_pct" in d.value.columns for d in page.dataframe)
+
+
+def test_a_row_is_outlined_in_the_charts_of_the_same_run(
+    registered: Draw, many: pl.DataFrame
+) -> None:
+    page = registered("gemm", analysis=MANY)
+    assert set(outlined(page)) == {0}
+    longest = many["uid"][0]
+    select(page, rows=[0])
+    assert linked(page) == str(longest)
+    assert outlined(page)[0] == 1
+
+
+def test_a_click_on_a_mark_selects_its_row_once(registered: Draw, many: pl.DataFrame) -> None:
+    page = registered("gemm", analysis=MANY)
+    page.session_state["gemm_panel_1"] = {"selection": {"picked": [{"uid": int(many["uid"][5])}]}}
+    page.run()
+    assert linked(page) == str(many["uid"][5])
+    assert selected_places(page) == [5]
+    page.button(key="gemm_close").click().run()
+    assert linked(page) is None
+
+
+def test_only_the_headers_sort(registered: Draw, many: pl.DataFrame) -> None:
+    page = registered("gemm", analysis=MANY, gemm_sort="operation_count")
+    assert not any(box.key == "gemm_sort" for box in page.selectbox)
+    assert config(table(page))["operation_count"]["label"] == "↓ Count"
+    assert any(note.value == "Sorted by Count, largest first" for note in page.caption)
+
+
+def test_names_and_shapes_are_short_and_the_details_have_the_full_ones(
+    registered: Draw, many: pl.DataFrame
+) -> None:
+    row = many.row(0, named=True)
+    page = registered("gemm", analysis=MANY, gemm_op=str(row["uid"]))
+    first = table(page).value.iloc[0]
+    sides = json.loads(row["params"])
+    assert "::" not in first["name"]
+    assert f"{sides['M']}×{sides['N']}×{sides['K']}" in first["arguments"]  # noqa: RUF001
+    assert any(
+        row["name"] in text.value and row["arguments"] in text.value.replace("\\", "")
+        for text in page.markdown
+    )
+
+
 def test_a_column_of_another_page_is_corrected_with_a_word(
     registered: Draw, many: pl.DataFrame
 ) -> None:
@@ -150,4 +229,4 @@ def test_a_column_of_another_page_is_corrected_with_a_word(
         page = registered("gemm", analysis=MANY, **parameters)
         (value,) = parameters.values()
         assert any(value in warning.value for warning in page.warning)
-        assert table(page).value["kernel_time_us"][0] == many["kernel_time_us"][0]
+        assert table(page).value["kernel_time_us"][0] == (many["kernel_time_us"] / 1000)[0]

@@ -20,6 +20,7 @@ from jarvis.dashboard.pages.compare.sides import REFERENCE
 from jarvis.dashboard.session.links import ANALYSIS, current_name
 from jarvis.run import Run
 from jarvis.server.ingest.addresses import HOSTS_VARIABLE
+from jarvis.schemas.names import C
 from jarvis.server.storage.catalog import analysis_root
 from tests.dashboard.conftest import Draw
 from tests.dashboard.copied import copied_url
@@ -187,6 +188,8 @@ def _clicked(page: str, analysis: str) -> Iterable[tuple[str, list[str]]]:
         return [str(uid) for uid in table[column]]
 
     if page in ANALYSES and run.results[page].tier == "compute":
+        yield f"{page}_sort", [C.name]
+        yield f"{page}_order", ["ascending"]
         yield f"{page}_op", uids(run.category_operations(page))
     elif page == "timeline":
         yield "timeline_event", uids(run.table("gpu_work"))

@@ -1,5 +1,7 @@
 """The selected operation of a category page, set by its table, a chart or the URL."""
 
+from collections.abc import Sequence
+
 import polars as pl
 import streamlit as st
 
@@ -19,6 +21,52 @@ def follow_click(page: str, uid: int | None) -> None:
         st.session_state[last] = uid
         if uid is not None:
             request(page, uid)
+
+
+def note_table(page: str, key: str, uids: Sequence[int]) -> None:
+    """Remember the widget key of the table of a page and the operations of its rows."""
+    st.session_state[_table(page)] = key, uids, _picked_row(key)
+
+
+def follow_table(page: str) -> bool:
+    """Select what the user has picked in the table since it was drawn, and return whether a row is.
+
+    Called before the page is drawn, so that all of it shows the selection.
+    """
+    key, uids, before = st.session_state.get(_table(page), (None, (), None))
+    picked = _picked_row(key)
+    if key not in st.session_state or picked == before:
+        return False
+    keep(page, None if picked is None else uids[picked])
+    return picked is not None
+
+
+def follow_chart(page: str, key: str, name: str) -> None:
+    """Select the mark clicked since the last run in a chart; it reports its last click each time.
+
+    ``key`` is that of its widget, ``name`` that of its selection.
+    """
+    last = f"_{key}_clicked"
+    state = st.session_state.get(key)
+    marks = state["selection"].get(name) if state else None
+    uid = int(marks[0][C.uid]) if marks else None
+    if uid != st.session_state.get(last):
+        st.session_state[last] = uid
+        if uid is not None:
+            request(page, uid)
+
+
+def close(page: str) -> None:
+    """Select nothing, in the table of the page neither. For callbacks."""
+    keep(page, None)
+    key, *_ = st.session_state.get(_table(page), (None,))
+    if key in st.session_state:
+        st.session_state[key] = table_state(None)
+
+
+def table_state(row: int | None) -> dict[str, dict[str, list[int]]]:
+    """Return the state of a table in which the row with this index is selected."""
+    return {"selection": {"rows": [] if row is None else [row], "columns": [], "cells": []}}
 
 
 def selected(page: str, rows: pl.DataFrame) -> tuple[int | None, bool]:
@@ -49,6 +97,17 @@ def keep(page: str, uid: int | None) -> None:
     st.query_params[parameter] = str(uid)
     st.session_state[_seen(page)] = str(uid)
     note_control(parameter, uid)
+
+
+def _picked_row(key: str | None) -> int | None:
+    """Return the index of the selected row of a table; None without one or without its state."""
+    state = st.session_state.get(key) if key else None
+    rows = state["selection"]["rows"] if state else []
+    return int(rows[0]) if rows else None
+
+
+def _table(page: str) -> str:
+    return f"_{page}_table"
 
 
 def _parameter(page: str) -> str:

@@ -54,6 +54,10 @@ class Kind:
     when_empty: str
     has_points: bool = False
     """Whether it draws a point for each row, and leaves out those beyond ``charts.MAX_POINTS``."""
+    has_operations: bool = True
+    """Whether each mark is an operation, so that a click on it selects that."""
+    alt: str | None = None
+    """Accessible description behind the title."""
 
 
 def _draw_roofline(data: PanelData) -> charts.Drawing | None:
@@ -122,13 +126,16 @@ KINDS: dict[PanelKind, Kind] = {
         _title_of_roofline,
         "No operation here has a perf model with a rate, so there is nothing to place.",
         has_points=True,
+        alt="achieved rate of each operation under the peaks",
     ),
     "savings": Kind(
         _draw_savings,
         _title_of_savings,
         "Nothing would be saved at this target, or no efficiency is known.",
     ),
-    "bars": Kind(_draw_bars, _title_of_bars, "Nothing of this kind in the trace."),
+    "bars": Kind(
+        _draw_bars, _title_of_bars, "Nothing of this kind in the trace.", has_operations=False
+    ),
     "scatter": Kind(
         _draw_scatter, _title_of_scatter, "No operation has both figures.", has_points=True
     ),

@@ -22,15 +22,16 @@ def panel_chart(
     target_pct: float,
     key: str,
     whole: pl.DataFrame | None = None,
-) -> int | None:
-    """Render a panel's chart inside a card; return the ``uid`` of the operation clicked on it.
+    selected: int | None = None,
+) -> None:
+    """Render a panel's chart inside a card.
 
-    ``whole`` are the rows without filters, if ``rows`` are fewer; they fix the colors. A panel that
-    fails, for example one of an extension, shows an error message.
+    ``whole`` are the rows without filters, if ``rows`` are fewer; they fix the colors. ``selected``
+    is the ``uid`` of the operation whose mark is outlined; ``selection.follow_chart`` selects that
+    which a user clicks. A panel that fails, for example one of an extension, shows an error.
     """
     with isolated(panel.title):
-        return _chart(PanelData(panel, rows, columns, target_pct, palette(), whole), key)
-    return None
+        _chart(PanelData(panel, rows, columns, target_pct, palette(), whole), key, selected)
 
 
 def _is_filtered(data: PanelData) -> bool:
@@ -41,23 +42,19 @@ def _is_filtered(data: PanelData) -> bool:
     return drawing is not None and not drawing.is_empty
 
 
-def _chart(data: PanelData, key: str) -> int | None:
+def _chart(data: PanelData, key: str, selected: int | None) -> None:
     panel, kind = data.panel, KINDS[data.panel.kind]
     drawing = kind.draw(data)
     if drawing is None or drawing.is_empty:
         st.markdown(f"**{panel.title}**")
         st.caption(_FILTERED if _is_filtered(data) else kind.when_empty)
-        return None
+        return
     st.markdown(f"**{panel.title}** · {kind.title(data)}")
     if kind.has_points and (hidden := data.rows.height - charts.MAX_POINTS) > 0:
         st.caption(f"The {charts.MAX_POINTS:,} operations with most time; {hidden:,} hidden.")
-    if panel.kind != "roofline":
-        render_chart(drawing, panel.title, key=key)
-        return None
-    picked = render_chart(
-        drawing,
-        f"{panel.title}: achieved rate of each operation under the peaks",
-        key=key,
-        selection=charts.PICKED,
-    )
-    return int(picked[0]["uid"]) if picked else None
+    alt = panel.title if kind.alt is None else f"{panel.title}: {kind.alt}"
+    if not kind.has_operations:
+        render_chart(drawing, alt, key=key)
+        return
+    marked = charts.selectable(drawing, selected, data.colors)
+    render_chart(marked, alt, key=key, selection=charts.PICKED)

@@ -1,17 +1,19 @@
 """Server-side sorting and pagination of large tables.
 
-Column, direction and page number are in the URL, prefixed with the page's name.
+Users sort by the headers. Column, direction and page number are in the URL, prefixed with the
+page's name.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 import polars as pl
 import streamlit as st
 
 from jarvis.dashboard.session.links import check_parameter, note_control
-from jarvis.dashboard.widgets.controls import choice, keyed_choice
+from jarvis.schemas import Column
+from jarvis.text.markdown import escape
 
 PAGE_ROWS = 100
 """Rows per page; the browser renders badges and bars quickly for this many."""
@@ -26,6 +28,13 @@ class RowOrder:
     column: str
     direction: str
 
+    def label(self, column: Column) -> Column:
+        """Return a column whose label begins with an arrow if the table is sorted by it."""
+        if column.name != self.column:
+            return column
+        arrow = "↓" if self.direction == DESCENDING else "↑"
+        return replace(column, label=f"{arrow} {column.label}")
+
     def sorted(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the rows in this order (stable sort); rows without a value are last."""
         return rows.sort(
@@ -36,28 +45,48 @@ class RowOrder:
         )
 
 
-def order_controls(page: str, labels: Mapping[str, str], default: str) -> RowOrder:
-    """Draw the controls; ``labels`` are the columns to choose from and their labels."""
-    column = keyed_choice(
-        f"{page}_sort", "Sort by", labels, default, "All rows are sorted, not only this page."
-    )
-    direction = choice(
-        f"{page}_order", "Order", (DESCENDING, ASCENDING), "Rows without a value are last."
-    )
+def order_of(page: str, labels: Mapping[str, str], default: str) -> RowOrder:
+    """Return the order from the URL or the last click on a header, and draw it in words.
+
+    ``labels`` are the columns to sort by and their labels.
+    """
+    labels = {str(name): text for name, text in labels.items()}
+    column = _parameter(f"{page}_sort", labels, str(default))
+    directions = {DESCENDING: "largest first", ASCENDING: "smallest first"}
+    direction = _parameter(f"{page}_order", directions, DESCENDING)
+    label, _, _ = labels[column].partition(" (")  # the unit, which tables choose themselves
+    st.caption(f"Sorted by {escape(label)}, {directions[direction]}", width="content")
     return RowOrder(column, direction)
 
 
 def sort_by(page: str, column: str, *, is_number: bool) -> None:
     """Sort by a column whose header was clicked; reverse the order on the second click.
 
-    Numbers are first sorted descending, texts ascending. For callbacks: it sets the widgets of
-    ``order_controls``.
+    Numbers are first sorted descending, texts ascending. For callbacks.
     """
     first, second = (DESCENDING, ASCENDING) if is_number else (ASCENDING, DESCENDING)
     is_current = st.session_state.get(f"{page}_sort") == column
     is_reversed = is_current and st.session_state.get(f"{page}_order") == first
-    st.session_state[f"{page}_sort"] = column
-    st.session_state[f"{page}_order"] = second if is_reversed else first
+    for key, value in (
+        (f"{page}_sort", column),
+        (f"{page}_order", second if is_reversed else first),
+    ):
+        st.session_state[key] = st.query_params[key] = str(value)
+
+
+def _parameter(key: str, labels: Mapping[str, str], default: str) -> str:
+    """Return the value of a URL parameter, else the one in use, else ``default``."""
+    check_parameter(key, lambda text: text in labels, labels[default])
+    given = st.query_params.get(key)
+    wanted = st.session_state.get(key) if given is None else given
+    value = str(wanted) if wanted in labels else default
+    st.session_state[key] = value
+    if value == default:
+        st.query_params.pop(key, None)
+    elif given != value:
+        st.query_params[key] = value
+    note_control(key, value)
+    return value
 
 
 def page_number(page: str, row_count: int, shown_by: str, wanted_row: int | None) -> int:

@@ -1,20 +1,28 @@
 """Tables whose columns have label, unit, format and meaning from the schema."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import polars as pl
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from jarvis.charts import Columns
+from jarvis.charts import Columns, largest
 from jarvis.schemas import Column
 from jarvis.text.format import MISSING
 
 LINK = "open"
 """The column with the URLs of the rows' links."""
 
+MIN_MS = 0.1
+"""A column of times whose longest is shorter is in µs."""
+
+_US = "µs"
+_THREE_DIGITS = ".3g"
 _LINK_PX = 50
+_ROW_PX, _FRAME_PX = 31, 2
+"""Heights of a row at the font size of the theme, and of the frame of a table."""
 
 
 def small_table(
@@ -62,6 +70,29 @@ def small_table(
     )
 
 
+def in_readable_units(
+    frame: pl.DataFrame, columns: Columns, whole: pl.DataFrame | None = None
+) -> tuple[pl.DataFrame, Columns]:
+    """Return a table with its times in ms, or in µs where a column has none of MIN_MS; and its
+    columns, with three significant digits of each time and rate.
+
+    ``whole``: all rows, if ``frame`` is a page of them. The names of columns stay the same.
+    """
+    rows = frame if whole is None else whole
+    shown, scaled = dict(columns), []
+    for name in frame.columns:
+        column = columns.get(name)
+        if column is None or not frame.schema[name].is_float() or column.unit == "%":
+            continue
+        column = replace(column, format=_THREE_DIGITS)
+        if column.unit == _US and largest(rows[name]) >= MIN_MS * 1000:
+            label = column.label.replace(f"({_US})", "(ms)")
+            column = replace(column, label=label, unit="ms")
+            scaled.append(pl.col(name) / 1000)
+        shown[name] = column
+    return frame.with_columns(scaled), shown
+
+
 def moment_column(label: str, meaning: str, *, has_seconds: bool = False) -> ColumnConfig:
     """Return the configuration of a column of times, shown in UTC for all users."""
     return st.column_config.DatetimeColumn(
@@ -80,6 +111,11 @@ def link_column(meaning: str) -> ColumnConfig:
         display_text=":material/open_in_new:",
         help=f"{meaning}, in a new tab",
     )
+
+
+def height_of(row_count: int, most: int) -> int:
+    """Return the height of a table in pixels: that of the header and at most ``most`` rows."""
+    return (min(row_count, most) + 1) * _ROW_PX + _FRAME_PX
 
 
 def configured(column: Column, dtype: pl.DataType, width: int | None = None) -> ColumnConfig:

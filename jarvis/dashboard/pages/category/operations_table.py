@@ -21,13 +21,20 @@ from jarvis.dashboard.session.state import Opened, timeline_of
 from jarvis.dashboard.widgets import row_order
 from jarvis.dashboard.widgets.projection import operation_columns
 from jarvis.dashboard.widgets.replay_section import replay_button
-from jarvis.dashboard.widgets.table import configured, small_table
+from jarvis.dashboard.widgets.table import (
+    configured,
+    height_of,
+    in_readable_units,
+    small_table,
+)
 from jarvis.impact import marked_efficiency
 from jarvis.perf_report import CallPath, Totals
 from jarvis.schemas import FLAG, NAMES, NUMBER, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, count, counted, microseconds, percent
 from jarvis.text.markdown import code, escape
+from jarvis.text.shapes import compact_shapes, product_shape
+from jarvis.text.short_names import short_kernel_name, short_operation_name
 
 _ARGUMENTS = (C.input_dims, C.input_types, C.input_strides, C.concrete_inputs)
 _FACTS = (
@@ -82,11 +89,12 @@ _TREE_LINES = 60
 
 
 def operation_details(
-    now: Opened, row: dict[str, Any], path: CallPath | None, target_pct: float
+    page: str, now: Opened, row: dict[str, Any], path: CallPath | None, target_pct: float
 ) -> None:
     """Draw the details of an operation.
 
     Args:
+        page: Key of the category.
         now: The open run.
         row: Row of ``operations`` with the category's columns, and ``state``.
         path: Its call path, if the run has it.
@@ -94,7 +102,16 @@ def operation_details(
     """
     columns = operation_columns()
     with st.container(border=True):
-        st.subheader(escape(f"{row[C.name]}  {row['arguments'] or ''}"))
+        with st.container(horizontal=True, horizontal_alignment="distribute"):
+            st.subheader(escape(short_operation_name(row[C.name])), width="stretch")
+            st.button(
+                "Close details",
+                key=f"{page}_close",
+                icon=":material/close:",
+                on_click=selection.close,
+                args=(page,),
+            )
+        st.markdown(f"{code(row[C.name])} {escape(row['arguments'] or '')}")
         st.caption(
             f"{counted(row[C.operation_count], 'call')} · {microseconds(row[C.kernel_time_us])} "
             f"kernel time, {percent(row[C.percent_of_compute])} of compute · host "
@@ -166,7 +183,8 @@ def _call_groups(groups: list[dict[str, Any]]) -> None:
         for n in _GROUP_COLUMNS
         if n not in (C.is_outlier, C.kernel, C.modules) or any(g[n] for g in groups)
     ]
-    small_table(frame, _GROUP_COLUMNS, "Groups of calls", names, _GROUP_WIDTHS)
+    shown, columns = in_readable_units(frame, _GROUP_COLUMNS)
+    small_table(shown, columns, "Groups of calls", names, _GROUP_WIDTHS)
 
 
 def _kernels(kernels: list[dict[str, Any]]) -> None:
@@ -174,9 +192,8 @@ def _kernels(kernels: list[dict[str, Any]]) -> None:
     if not kernels:
         st.caption("The calls launched no kernels directly.")
         return
-    small_table(
-        pl.DataFrame(kernels), _KERNEL_COLUMNS, "Kernels of the operation", widths=_KERNEL_WIDTHS
-    )
+    shown, columns = in_readable_units(pl.DataFrame(kernels), _KERNEL_COLUMNS)
+    small_table(shown, columns, "Kernels of the operation", widths=_KERNEL_WIDTHS)
 
 
 def _call_path(row: dict[str, Any], path: CallPath | None) -> None:
@@ -211,13 +228,21 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 DEFAULT_ORDER = C.kernel_time_us
 """Default sort column."""
 
-_ROW_PX, _TABLE_PX = 35, 420
-_FIRST = ("state", C.name, "arguments", C.operation_count, C.kernel_time_us)
-_RATES = (
+_ROWS = 11
+"""Rows in view; the others of a page are scrolled."""
+
+_FIRST = (
+    C.name,
+    "arguments",
+    C.kernel_time_us,
+    C.percent_of_category,
     C.pct_roofline,
     C.saved_step_us,
+    "state",
+)
+_RATES = (
     C.saved_us,
-    C.percent_of_category,
+    C.operation_count,
     C.bound,
     C.tflops_per_s,
     C.tb_per_s,
@@ -233,17 +258,25 @@ _LAST = (
     C.percent_of_compute,
 )
 _WIDTHS = {
-    C.name: 120,
-    "arguments": 115,
-    C.operation_count: 50,
-    C.kernel_time_us: 95,
-    C.pct_roofline: 85,
-    C.saved_step_us: 102,
-    C.saved_us: 114,
-    C.percent_of_category: 100,
+    C.name: 125,
+    "arguments": 145,
+    C.kernel_time_us: 108,
+    C.percent_of_category: 97,
+    C.pct_roofline: 97,
+    C.saved_step_us: 118,
+    "state": 150,
+    C.saved_us: 125,
+    C.operation_count: 60,
     C.bound: 75,
 }
-"""Widths in pixels, to keep the efficiency and both savings visible in a window of 1280 pixels."""
+"""Widths in pixels, to keep the first columns visible in a window of 1280 pixels."""
+
+_SHAPES = Column(
+    "arguments",
+    "Shapes",
+    TEXT,
+    meaning="sides M, N and K of a matrix product, else the shape of each tensor argument",
+)
 
 _BADGE_COLORS = (LIGHT.below_threshold, "yellow", "blue", "violet", "gray")
 """Colors of STATES: one strong color, dark enough for white text in both themes, and pale Streamlit
@@ -257,19 +290,25 @@ def shown_columns(analysis: Analysis, rows: pl.DataFrame) -> list[str]:
     return [n for n in names if n in rows.columns and rows[n].null_count() < rows.height]
 
 
-def metrics_table(analysis: Analysis, rows: pl.DataFrame, filter_id: str) -> int | None:
-    """Draw a page of the table and return the ``uid`` of the selected row, also set in the URL.
+def metrics_table(
+    analysis: Analysis, rows: pl.DataFrame, filter_id: str, uid: int | None, *, is_new: bool
+) -> None:
+    """Draw a page of the table, with the row of an operation selected.
 
-    ``rows``: operations from ``projection.with_projection``, longest first. A row stays selected
-    on other pages of the table and with all filters that it passes.
+    Args:
+        analysis: The category.
+        rows: Operations from ``projection.with_projection``, longest first.
+        filter_id: Key of the filters; if they change, the first page is shown.
+        uid: The selected operation; ``selection.follow_table`` selects that which a user picks. It
+            stays selected on other pages of the table and with all filters that it passes.
+        is_new: Whether the page of the operation is shown.
     """
     page = analysis.key
-    columns = operation_columns(analysis)
+    columns = {**operation_columns(analysis), _SHAPES.name: _SHAPES}
     names = shown_columns(analysis, rows)
-    uid, is_new = selection.selected(page, rows)
-    with st.container(horizontal=True, vertical_alignment="bottom"):
+    with st.container(horizontal=True, vertical_alignment="center"):
         labels = {name: columns[name].label for name in names if name != "state"}
-        order = row_order.order_controls(page, labels, DEFAULT_ORDER)
+        order = row_order.order_of(page, labels, DEFAULT_ORDER)
         # Sort only two columns and an index, as sorting copies and a page needs few of the rows.
         indexed = rows.select(C.uid, order.column).with_row_index(C.place)
         ordered = order.sorted(indexed)
@@ -277,38 +316,66 @@ def metrics_table(analysis: Analysis, rows: pl.DataFrame, filter_id: str) -> int
         wanted = _position(ordered, uid) if is_new else None
         number = row_order.page_number(page, ordered.height, shown_by, wanted)
     part = rows[row_order.page_of(ordered, number)[C.place]]
-    place = _position(part, uid)
     key = _table_key(page, shown_by, part)
     if is_new or key not in st.session_state:
-        chosen = [] if place is None else [place]
-        st.session_state[key] = {"selection": {"rows": chosen, "columns": [], "cells": []}}
-    picked = _page_table(analysis, part, rows, names, key)
-    if picked is not None or place is not None:
-        uid = picked
+        st.session_state[key] = selection.table_state(_position(part, uid))
+    _page_table(analysis, part, rows, names, key, order)
+    selection.note_table(page, key, part[C.uid].to_list())
     selection.keep(page, uid)
-    return uid
 
 
 def _page_table(
-    analysis: Analysis, part: pl.DataFrame, rows: pl.DataFrame, names: Sequence[str], key: str
-) -> int | None:
-    """Draw ``part``, a page of ``rows``; return the ``uid`` of its selected row."""
-    columns = operation_columns(analysis)
-    event = st.dataframe(
+    analysis: Analysis,
+    part: pl.DataFrame,
+    rows: pl.DataFrame,
+    names: Sequence[str],
+    key: str,
+    order: row_order.RowOrder,
+) -> None:
+    """Draw ``part``, a page of ``rows``."""
+    known = {**operation_columns(analysis), _SHAPES.name: _SHAPES}
+    shown, columns = in_readable_units(_readable(part), known, rows)
+    config = {name: _configuration(order.label(columns[name]), rows) for name in names}
+    st.dataframe(
         # Streamlit draws lists as badges.
-        part.select(names).with_columns(pl.concat_list("state")),
+        shown.select(names).with_columns(pl.concat_list("state")),
         key=key,
         hide_index=True,
-        height=min(_TABLE_PX, (part.height + 1) * _ROW_PX + 3),
+        height=height_of(part.height, _ROWS),
         column_order=names,
-        column_config={name: _configuration(columns[name], rows) for name in names},
+        column_config=config,
         on_select=partial(_sort_by_header, analysis.key, key, part.schema),
         selection_mode=["single-row", "single-column"],
         placeholder=MISSING,
         alt=f"Operations of {analysis.title} with times, rates, efficiency and saving",
     )
-    picked = event["selection"]["rows"]
-    return int(part[C.uid][picked[0]]) if picked else None
+
+
+def _readable(part: pl.DataFrame) -> pl.DataFrame:
+    """Return a page of the rows with short names and shapes; the details have the full ones."""
+    given = part.select("arguments", C.params).rows()
+    shapes = [_shapes(arguments, params) for arguments, params in given]
+    return part.with_columns(
+        pl.Series("arguments", shapes, pl.String),
+        *(
+            pl.Series(name, [None if t is None else short(t) for t in part[name]], pl.String)
+            for name, short in _SHORT.items()
+            if name in part.columns
+        ),
+    )
+
+
+def _shapes(arguments: str | None, params: str | None) -> str | None:
+    """Return sides and type of a matrix product, else the shapes of all arguments."""
+    compact, product = compact_shapes(arguments), product_shape(params)
+    if product is None:
+        return compact
+    _, _, dtype = (compact or "").rpartition(" ")
+    return f"{product} {dtype}" if dtype.isidentifier() else product
+
+
+_SHORT = {C.name: short_operation_name, C.main_kernel: short_kernel_name}
+"""Functions that shorten the texts of a column."""
 
 
 def _sort_by_header(page: str, key: str, schema: pl.Schema) -> None:
@@ -336,7 +403,7 @@ def _configuration(column: Column, rows: pl.DataFrame) -> ColumnConfig:
             column.label,
             options=list(STATES),
             color=list(_BADGE_COLORS),
-            width=115,
+            width=_WIDTHS[column.name],
             help=column.meaning,
         )
     if column.name == C.percent_of_category:

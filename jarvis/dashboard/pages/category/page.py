@@ -6,8 +6,9 @@ import streamlit as st
 from jarvis.analyses.base import Analysis
 from jarvis.analyses.operations import weighted_efficiency
 from jarvis.analyses.registry import claim_text
-from jarvis.charts import peak_label
+from jarvis.charts import PICKED, peak_label
 from jarvis.charts.palette import BELOW_THRESHOLD
+from jarvis.dashboard.pages.category.finding_only import findings_without_rows
 from jarvis.dashboard.pages.category.operations_table import metrics_table, operation_details
 from jarvis.dashboard.pages.category.step_time import step_line, with_step_savings
 from jarvis.dashboard.session import navigation, selection
@@ -22,6 +23,7 @@ from jarvis.dashboard.widgets.projection import (
     saved_ms,
     with_projection,
 )
+from jarvis.dashboard.widgets.view import bring_into_view
 from jarvis.findings import AnalysisResult, Status
 from jarvis.hardware import HardwareSpec
 from jarvis.impact import ANOMALY_PCT, KERNEL_FLOOR_US, efficiency_word, is_judged, share_pct
@@ -40,6 +42,9 @@ the target: the recording is replayed with its kernels shorter, none below {KERN
 It is 0 where they get shorter by less than {NEGLIGIBLE_PCT:g}% of the steps, and is not known where
 step times are not simulated.
 """
+
+VISIBLE_DETAILS_PX = 320
+"""Height of the details that is in view after a click on a row."""
 
 
 def method_note(analysis: Analysis, rows: pl.DataFrame, hardware: HardwareSpec | None) -> None:
@@ -111,15 +116,19 @@ def render(analysis: Analysis) -> None:
 
 def _empty(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     """Draw the page of a category without operations; it can still have notes and findings."""
+    if result.findings:
+        target_pct = now.run.targets.of_category(analysis.key)
+        findings_without_rows(analysis, now, result.findings, target_pct)
+        _notes(result)
+        st.subheader("Findings")
+        finding_cards(result.findings)
+        return
     st.info(
         f"This trace has no {analysis.title} operations. See the overview for where time is spent.",
         icon=":material/inbox:",
     )
     _notes(result)
     navigation.link(navigation.OVERVIEW, "Overview", icon=":material/dashboard:")
-    if result.findings:
-        st.subheader("Findings")
-        finding_cards(result.findings)
 
 
 def _notes(result: AnalysisResult) -> None:
@@ -133,30 +142,51 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     rows = with_projection(rows_of(now, analysis.key), target_pct, now.below_pct)
     rows = with_step_savings(now, analysis.key, rows, target_pct)
     shown = controls.chosen(rows)
+    is_picked = _follow_clicks(analysis)
+    uid, is_new = selection.selected(analysis.key, shown)
     if controls.are_set:
         _coverage(analysis.key, shown, rows)
     is_part = shown.height < rows.height
     step_line(now, analysis.key, shown, target_pct, is_part=is_part)
     _metric_cards(analysis, shown, rows, now)
     _notes(result)
-    selection.follow_click(analysis.key, _charts(analysis, shown, rows, target_pct))
+    _charts(analysis, shown, rows, target_pct, uid)
     st.subheader("Findings")
     _findings(now, result, shown, is_filtered=is_part)
     st.subheader("Operations", help="Select a row to see its arguments, kernels and call path.")
     st.caption(
-        f"{_rows_shown(shown, rows)} · badges mark operations below the threshold or the target · "
+        f"{_rows_shown(shown, rows)} · "
         "select a row for details · click a column header to sort all rows"
     )
     if shown.is_empty():
         st.info("The filters hide every row.", icon=":material/filter_alt:")
-    elif (uid := metrics_table(analysis, shown, controls.filter_id)) is not None:
+    else:
+        metrics_table(analysis, shown, controls.filter_id, uid, is_new=is_new)
+    if uid is not None:
         whole = now.run.category_operations(analysis.key).filter(pl.col(C.uid) == uid)
         row = with_projection(whole, target_pct, now.below_pct).row(0, named=True)
         if C.saved_step_us in rows.columns:
             row[C.saved_step_us] = rows.filter(pl.col(C.uid) == uid)[C.saved_step_us].item()
         path = call_path_of(now, analysis.key, uid)
-        operation_details(now, row, path, target_pct)
+        key = f"{analysis.key}_details_{uid}"
+        with st.container(key=key):
+            operation_details(analysis.key, now, row, path, target_pct)
+        if is_new:
+            bring_into_view(key)
+        elif is_picked:
+            bring_into_view(key, VISIBLE_DETAILS_PX)
     method_note(analysis, rows, now.run.manifest.hardware)
+
+
+def _follow_clicks(analysis: Analysis) -> bool:
+    """Select the operation clicked since the last run; return whether it is a row of the table."""
+    for number in range(len(analysis.panels)):
+        selection.follow_chart(analysis.key, _panel_key(analysis, number), PICKED)
+    return selection.follow_table(analysis.key)
+
+
+def _panel_key(analysis: Analysis, number: int) -> str:
+    return f"{analysis.key}_panel_{number}"
 
 
 def _rows_shown(shown: pl.DataFrame, rows: pl.DataFrame) -> str:
@@ -238,11 +268,14 @@ def _metric_cards(analysis: Analysis, rows: pl.DataFrame, whole: pl.DataFrame, n
 
 
 def _charts(
-    analysis: Analysis, rows: pl.DataFrame, whole: pl.DataFrame, target_pct: float
-) -> int | None:
-    """Draw the panels in pairs, the first one wider; return the clicked operation."""
+    analysis: Analysis,
+    rows: pl.DataFrame,
+    whole: pl.DataFrame,
+    target_pct: float,
+    selected: int | None,
+) -> None:
+    """Draw the panels in pairs, the first one wider, with the selected operation marked."""
     columns = operation_columns(analysis)
-    clicked: int | None = None
     for first in range(0, len(analysis.panels), 2):
         pair = analysis.panels[first : first + 2]
         widths = [3, 2] if len(pair) > 1 and not first else len(pair)
@@ -250,13 +283,5 @@ def _charts(
             zip(st.columns(widths, border=True), pair, strict=True)
         ):
             with place:
-                picked = panel_chart(
-                    panel,
-                    rows,
-                    columns,
-                    target_pct,
-                    f"{analysis.key}_panel_{first + offset}",
-                    whole,
-                )
-                clicked = clicked if picked is None else picked
-    return clicked
+                key = _panel_key(analysis, first + offset)
+                panel_chart(panel, rows, columns, target_pct, key, whole, selected)

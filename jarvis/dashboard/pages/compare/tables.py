@@ -1,6 +1,7 @@
 """Tables of the Compare page: one view at a time, sorted and paged on the server."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 from urllib.parse import urlencode
@@ -104,7 +105,8 @@ def view_table(key: str, rows: pl.DataFrame, filters: Filters, sides: Sides) -> 
     uid, is_new = selection.selected(page, shown) if view.key else (None, False)
     labels = {name: view.columns[name].label for name in dict.fromkeys([view.order, *names])}
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        order = row_order.order_controls(page, labels, view.order)
+        order = row_order.order_of(page, labels, view.order)
+        view = replace(view, columns={n: order.label(own) for n, own in view.columns.items()})
         ordered = order.sorted(shown)
         shown_by = f"{filters.filter_id}-{order.column}-{order.direction}"
         wanted = ordered[C.uid].index_of(uid) if is_new and uid is not None else None

@@ -1,0 +1,109 @@
+"""The page of a category without operations of its own whose findings concern others."""
+
+import polars as pl
+import streamlit as st
+
+from jarvis.analyses.base import Analysis
+from jarvis.analyses.operations import arguments
+from jarvis.charts import bars, columns_of
+from jarvis.dashboard.pages.call_tree.choice import places_link
+from jarvis.dashboard.session.state import Opened, palette
+from jarvis.dashboard.widgets.elements import metric_card, render_chart
+from jarvis.dashboard.widgets.table import in_readable_units
+from jarvis.findings import Finding, Impact
+from jarvis.impact import share_pct
+from jarvis.run import Run
+from jarvis.schemas import TABLES
+from jarvis.schemas.names import C
+from jarvis.text.format import counted, milliseconds, percent
+from jarvis.text.markdown import escape, prose
+from jarvis.text.shapes import compact_shapes
+from jarvis.text.short_names import short_operation_name
+
+STEPS = "attention_steps"
+"""The table with the members of groups that a fused operator can replace."""
+
+
+def findings_without_rows(
+    analysis: Analysis, now: Opened, findings: tuple[Finding, ...], target_pct: float
+) -> None:
+    """Draw figures and members of each finding that concerns operations of other categories."""
+    st.markdown(
+        f"{counted(len(findings), 'finding')} below: the operations run as operators of other "
+        f"categories, none as {escape(analysis.title)}."
+    )
+    for number, finding in enumerate(findings):
+        members = members_of(now.run, finding)
+        if finding.impact is None or members.is_empty():
+            continue
+        with st.container(border=True):
+            st.markdown(f"**{prose(finding.title)}**")
+            _figures(finding.impact, now.run.manifest.totals.compute_time_ms, target_pct)
+            _bars(members, f"{analysis.key}_members_{number}")
+            heaviest = members.sort(C.kernel_time_us, descending=True, maintain_order=True)
+            places_link(now.run, heaviest[C.operation_uid][0])
+
+
+def members_of(run: Run, finding: Finding) -> pl.DataFrame:
+    """Return operation, name, arguments and kernel time of the operations of a finding.
+
+    Those of a group have only the time of its calls.
+    """
+    names = (C.operation_uid, C.name, C.input_dims, C.input_types, C.kernel_time_us)
+    groups = []
+    if STEPS in run.tables:
+        steps = run.table(STEPS).partition_by(C.group, maintain_order=True)
+        groups = [own for own in steps if set(own[C.operation_uid]) == finding.row_uids]
+    if groups and finding.impact is not None:
+        time_us = finding.impact.time_ms * 1000
+        return min(groups, key=lambda own: abs(float(own[C.kernel_time_us].sum()) - time_us))[names]
+    rows = run.table("operations").filter(pl.col(C.uid).is_in(sorted(finding.row_uids)))
+    return rows.rename({C.uid: C.operation_uid})[names]
+
+
+def _figures(gain: Impact, compute_ms: float, target_pct: float) -> None:
+    saved = gain.saved_ms
+    least, most = (milliseconds(gain.time_ms - end) for end in (saved.high, saved.low))
+    with st.container(horizontal=True):
+        metric_card(
+            "Kernel time",
+            milliseconds(gain.time_ms),
+            f"{percent(share_pct(gain.time_ms, compute_ms))} of compute",
+            help_text="GPU busy time of these operations, and its share of compute time.",
+        )
+        metric_card(
+            f"Projected at {target_pct:g}%",
+            milliseconds(gain.time_ms - saved.mid),
+            f"{least} to {most}",
+            help_text="Kernel time after the change that the finding proposes, at the target.",
+        )
+        metric_card(
+            "Kernel time saved",
+            milliseconds(saved.mid),
+            f"{percent(gain.e2e_pct.mid)} of the GPU window",
+            help_text=f"Kernel time minus the projected time ({gain.method}).",
+        )
+        metric_card(
+            "Step time saved",
+            milliseconds(gain.gain_ms) if gain.step_ms else "not known",
+            f"{percent(gain.gain_pct)} of the step" if gain.step_ms else None,
+            help_text="What the step gets shorter by.",
+        )
+
+
+def _bars(members: pl.DataFrame, key: str) -> None:
+    texts = [
+        _label(place, *row)
+        for place, row in enumerate(
+            members.select(C.name, C.input_dims, C.input_types).iter_rows(), start=1
+        )
+    ]
+    named = members.with_columns(pl.Series(C.name, texts, pl.String))
+    shown, columns = in_readable_units(named, columns_of(TABLES["operations"]))
+    drawing = bars(shown, columns, palette(), x=C.kernel_time_us, y=C.name)
+    render_chart(drawing, "Kernel time of the member operations", key=key)
+
+
+def _label(place: int, name: str, dims: str | None, types: str | None) -> str:
+    shapes = compact_shapes(arguments(dims, types)) or ""
+    return f"{place}. {short_operation_name(name)} {shapes}".strip()

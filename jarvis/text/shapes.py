@@ -1,0 +1,46 @@
+"""Compact texts of shapes for tables; the arguments as recorded stay available beside them."""
+
+import json
+import re
+from itertools import groupby
+from typing import Any
+
+_ARGUMENT = re.compile(r"\[([\d,]*)\](?: (\w+))?")
+_TIMES = "\N{MULTIPLICATION SIGN}"
+
+
+def product_shape(params: str | None) -> str | None:
+    """Return the sides M, N and K of a matrix product from the JSON of its perf model's parameters.
+
+    Batched products begin with their number, ``8 of``; None for all other operations.
+    """
+    if params is None or '"K"' not in params:
+        return None
+    known: dict[str, Any] = json.loads(params)
+    sides = [known.get(name) for name in ("M", "N", "K")]
+    if not all(isinstance(side, int) for side in sides) or known.get("G") is not None:
+        return None
+    product = _TIMES.join(str(side) for side in sides)
+    batch = known.get("B")
+    return f"{batch} of {product}" if isinstance(batch, int) and batch > 1 else product
+
+
+def compact_shapes(arguments: str | None) -> str | None:
+    """Return ``2 of 512, 64 bf16`` for ``[512] bf16, [512] bf16, [64] bf16``.
+
+    A type that all tensors have is named once; a text of another form is returned as it is.
+    """
+    found = _ARGUMENT.findall(arguments or "")
+    if not found or ", ".join(_argument(*pair) for pair in found) != arguments:
+        return arguments
+    types = {dtype for _, dtype in found}
+    common = types.pop() if len(types) == 1 else None
+    sides = ((dims.replace(",", _TIMES) or "scalar", dtype) for dims, dtype in found)
+    texts = (dims if common is not None else f"{dims} {dtype}".strip() for dims, dtype in sides)
+    runs = ((text, len(list(run))) for text, run in groupby(texts))
+    shown = ", ".join(text if count == 1 else f"{count} of {text}" for text, count in runs)
+    return f"{shown} {common or ''}".strip()
+
+
+def _argument(dims: str, dtype: str) -> str:
+    return f"[{dims}] {dtype}".strip()

@@ -1,0 +1,55 @@
+import pytest
+
+from jarvis.text.shapes import compact_shapes, product_shape
+from jarvis.text.short_names import short_operation_name
+
+X = "\N{MULTIPLICATION SIGN}"
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ('{"M":141,"N":512,"K":64,"B":1}', f"141{X}512{X}64"),
+        ('{"M":141,"N":512,"K":64,"B":8}', f"8 of 141{X}512{X}64"),
+        ('{"M":141,"N":512,"K":64}', f"141{X}512{X}64"),
+        ('{"M":141,"N":512,"K":64,"G":4}', None),
+        ('{"M":141,"K":64}', None),
+        ('{"M":null,"N":2,"K":64}', None),
+        ('{"op_shape":[4]}', None),
+        (None, None),
+    ],
+)
+def test_the_sides_of_a_product(params: str | None, expected: str | None) -> None:
+    assert product_shape(params) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("[512] bf16, [141,512] bf16", f"512, 141{X}512 bf16"),
+        ("[2,3] bf16, [2,3] bf16, [4] fp32", f"2 of 2{X}3 bf16, 4 fp32"),
+        ("[2,3], [] ", "[2,3], [] "),
+        ("[] int64", "scalar int64"),
+        ("[8,2]", f"8{X}2"),
+        ("other text", "other text"),
+        (None, None),
+    ],
+)
+def test_compact_shapes(arguments: str | None, expected: str | None) -> None:
+    assert compact_shapes(arguments) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("aten::addmm", "addmm"),
+        ("triton_poi_fused_add_3", "triton_poi_fused_add_3"),
+        (
+            "void at::native::vectorized_layer_norm_kernel<float>(int)",
+            "vectorized_layer_norm_kernel",
+        ),
+        ("autograd::engine::evaluate_function: MmBackward0",) * 2,
+    ],
+)
+def test_short_operation_names(name: str, expected: str) -> None:
+    assert short_operation_name(name) == expected
