@@ -41,7 +41,7 @@ def test_the_page_shows_figures_members_and_a_way_into_the_call_tree(
         assert gain is not None
         assert ("Kernel time", milliseconds(gain.time_ms)) in shown
         left = milliseconds(gain.time_ms - gain.saved_ms.mid)
-        assert ("Projected at 80%", left) in shown
+        assert ("Fused, at 80%", left) in shown
     assert len(page.get("vega_lite_chart")) == len(gains) == 2
     links = [link.proto.label for link in page.get("page_link")]
     assert links.count("Where this is called, in the call tree") == 2

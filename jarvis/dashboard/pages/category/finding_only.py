@@ -15,22 +15,26 @@ from jarvis.impact import share_pct
 from jarvis.run import Run
 from jarvis.schemas import TABLES
 from jarvis.schemas.names import C
-from jarvis.text.format import counted, milliseconds, percent
-from jarvis.text.markdown import escape, prose
+from jarvis.text.format import count, milliseconds, percent
+from jarvis.text.markdown import prose
 from jarvis.text.shapes import compact_shapes
 from jarvis.text.short_names import short_operation_name
 
 STEPS = "attention_steps"
 """The table with the members of groups that a fused operator can replace."""
 
+UNFUSED = "unfused_attention"
+"""The check whose findings propose a fused operator."""
+
 
 def findings_without_rows(
     analysis: Analysis, now: Opened, findings: tuple[Finding, ...], target_pct: float
 ) -> None:
     """Draw figures and members of each finding that concerns operations of other categories."""
+    which = "finding concerns" if len(findings) == 1 else "findings concern"
     st.markdown(
-        f"{counted(len(findings), 'finding')} below: the operations run as operators of other "
-        f"categories, none as {escape(analysis.title)}."
+        f"{count(len(findings))} {which} this category: its work runs as operators of other "
+        "categories."
     )
     for number, finding in enumerate(findings):
         members = members_of(now.run, finding)
@@ -38,7 +42,8 @@ def findings_without_rows(
             continue
         with st.container(border=True):
             st.markdown(f"**{prose(finding.title)}**")
-            _figures(finding.impact, now.run.manifest.totals.compute_time_ms, target_pct)
+            after = "Fused," if finding.check == UNFUSED else "Projected"
+            _figures(after, finding.impact, now.run.manifest.totals.compute_time_ms, target_pct)
             _bars(members, f"{analysis.key}_members_{number}")
             heaviest = members.sort(C.kernel_time_us, descending=True, maintain_order=True)
             places_link(now.run, heaviest[C.operation_uid][0])
@@ -61,7 +66,7 @@ def members_of(run: Run, finding: Finding) -> pl.DataFrame:
     return rows.rename({C.uid: C.operation_uid})[names]
 
 
-def _figures(gain: Impact, compute_ms: float, target_pct: float) -> None:
+def _figures(after: str, gain: Impact, compute_ms: float, target_pct: float) -> None:
     saved = gain.saved_ms
     least, most = (milliseconds(gain.time_ms - end) for end in (saved.high, saved.low))
     with st.container(horizontal=True):
@@ -72,7 +77,7 @@ def _figures(gain: Impact, compute_ms: float, target_pct: float) -> None:
             help_text="GPU busy time of these operations, and its share of compute time.",
         )
         metric_card(
-            f"Projected at {target_pct:g}%",
+            f"{after} at {target_pct:g}%",
             milliseconds(gain.time_ms - saved.mid),
             f"{least} to {most}",
             help_text="Kernel time after the change that the finding proposes, at the target.",

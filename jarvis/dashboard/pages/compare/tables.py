@@ -26,7 +26,7 @@ from jarvis.dashboard.session import selection
 from jarvis.dashboard.session.links import ANALYSIS
 from jarvis.dashboard.widgets import row_order
 from jarvis.dashboard.widgets.controls import keyed_choice
-from jarvis.dashboard.widgets.table import configured
+from jarvis.dashboard.widgets.table import configured, height_of
 from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, count, counted
 
@@ -43,7 +43,7 @@ _OUTCOME_COLORS: Mapping[str, str] = {
 """Streamlit color names, similar to the outcomes' colors in the chart."""
 
 _LINKS = {"target_page": "Target", "reference_page": "Reference"}
-_ROW_PX, _TABLE_PX = 35, 460
+_ROWS = 13
 _WIDTHS = {C.name: 170, "arguments": 170, C.input_dims: 170, C.kernel: 260, C.module: 190}
 
 
@@ -191,7 +191,7 @@ def _dataframe(
         ),
         key=key,
         hide_index=True,
-        height=min(_TABLE_PX, (part.height + 1) * _ROW_PX + 3),
+        height=height_of(part.height, _ROWS),
         column_config={name: _configuration(view, part, name) for name in shown},
         on_select=partial(_sort_by_header, page, key, part.schema),
         selection_mode=[*modes, "single-column"],
