@@ -19,8 +19,8 @@ from jarvis.core.workspace import resource
 from jarvis.dashboard.pages.compare.sides import REFERENCE
 from jarvis.dashboard.session.links import ANALYSIS, current_name
 from jarvis.run import Run
-from jarvis.server.ingest.addresses import HOSTS_VARIABLE
 from jarvis.schemas.names import C
+from jarvis.server.ingest.addresses import HOSTS_VARIABLE
 from jarvis.server.storage.catalog import analysis_root
 from tests.dashboard.conftest import Draw
 from tests.dashboard.copied import copied_url
