@@ -150,6 +150,25 @@ def test_the_pages_of_a_finding_open_with_their_row(
     page.close()
 
 
+def test_a_click_on_a_bar_brings_its_details_into_view_each_time(
+    server: Server, browser: Browser, overview_url: str
+) -> None:
+    page = browser.new_page(viewport=VIEWPORT)
+    page.goto(f"{server.url}/gemm?analysis={overview_url.split('analysis=')[1]}")
+    settled(page)
+    bar = page.get_by_test_id("stVegaLiteChart").nth(1).locator("path[aria-roledescription=bar]")
+    close = page.get_by_role("button", name="Close details")
+    for _ in range(2):
+        bar.first.click(force=True)  # a bar of the saving is over it
+        page.wait_for_url(re.compile(r"gemm_op=\d+"))
+        expect(close).to_be_in_viewport()
+        settled(page)
+        close.click()
+        expect(close).to_have_count(0)
+        assert "gemm_op" not in page.url
+    page.close()
+
+
 def test_a_click_on_a_finding_opens_its_card_in_view_and_back_returns(
     browser: Browser, overview_url: str
 ) -> None:

@@ -198,6 +198,10 @@ def test_a_click_on_a_mark_selects_its_row_once(registered: Draw, many: pl.DataF
     assert selected_places(page) == [5]
     page.button(key="gemm_close").click().run()
     assert linked(page) is None
+    # The chart is a new one, in which the same mark can be clicked again.
+    page.session_state["gemm_panel_1_1"] = {"selection": {"picked": [{"uid": int(many["uid"][5])}]}}
+    page.run()
+    assert linked(page) == str(many["uid"][5])
 
 
 def test_only_the_headers_sort(registered: Draw, many: pl.DataFrame) -> None:

@@ -44,16 +44,25 @@ def follow_table(page: str) -> bool:
 def follow_chart(page: str, key: str, name: str) -> None:
     """Select the mark clicked since the last run in a chart; it reports its last click each time.
 
-    ``key`` is that of its widget, ``name`` that of its selection.
+    ``key`` is the base of its widget key, ``name`` that of its selection.
     """
-    last = f"_{key}_clicked"
-    state = st.session_state.get(key)
-    marks = state["selection"].get(name) if state else None
-    uid = int(marks[0][C.uid]) if marks else None
+    last, uid = f"_{key}_clicked", _picked_mark(_chart_key(key), name)
     if uid != st.session_state.get(last):
         st.session_state[last] = uid
         if uid is not None:
             request(page, uid)
+
+
+def chart_key(key: str, name: str, uid: int | None) -> str:
+    """Return the widget key of a chart on a page with a selected operation.
+
+    It is another one when the mark clicked last is no longer selected: browsers report a second
+    click on a mark only in a new chart.
+    """
+    if _picked_mark(_chart_key(key), name) not in (None, uid):
+        st.session_state[_turn(key)] = st.session_state.get(_turn(key), 0) + 1
+        st.session_state.pop(f"_{key}_clicked", None)
+    return _chart_key(key)
 
 
 def close(page: str) -> None:
@@ -104,6 +113,22 @@ def _picked_row(key: str | None) -> int | None:
     state = st.session_state.get(key) if key else None
     rows = state["selection"]["rows"] if state else []
     return int(rows[0]) if rows else None
+
+
+def _picked_mark(key: str, name: str) -> int | None:
+    """Return the ``uid`` of the mark clicked last in a chart, from the state of its widget."""
+    state = st.session_state.get(key)
+    marks = state["selection"].get(name) if state else None
+    return int(marks[0][C.uid]) if marks else None
+
+
+def _chart_key(key: str) -> str:
+    turn = st.session_state.get(_turn(key), 0)
+    return f"{key}_{turn}" if turn else key
+
+
+def _turn(key: str) -> str:
+    return f"_{key}_turn"
 
 
 def _table(page: str) -> str:

@@ -283,5 +283,5 @@ def _charts(
             zip(st.columns(widths, border=True), pair, strict=True)
         ):
             with place:
-                key = _panel_key(analysis, first + offset)
+                key = selection.chart_key(_panel_key(analysis, first + offset), PICKED, selected)
                 panel_chart(panel, rows, columns, target_pct, key, whole, selected)
