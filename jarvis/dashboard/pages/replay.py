@@ -13,7 +13,7 @@ from jarvis.dashboard.session.state import Opened, load_stored
 from jarvis.dashboard.widgets.controls import choice, text_input
 from jarvis.dashboard.widgets.elements import metric_card
 from jarvis.dashboard.widgets.replay_section import replay_section
-from jarvis.dashboard.widgets.table import configured
+from jarvis.dashboard.widgets.table import configured, height_of
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, share_pct
 from jarvis.replay import ReplayCandidate, automatic_operators, offers
 from jarvis.replay.package import automatic_rule
@@ -22,7 +22,7 @@ from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, count, milliseconds, percent
 
 _SEPARATOR = "-"
-_ROW_PX, _TABLE_PX = 35, 420
+_MAX_ROWS = 12
 _WIDTHS = {
     "op_name": 240,
     "package": 105,
@@ -79,7 +79,7 @@ def _table(frame: pl.DataFrame, columns: Columns, key: str) -> list[int]:
         frame,
         key=key,
         hide_index=True,
-        height=min(_TABLE_PX, (frame.height + 1) * _ROW_PX + 3),
+        height=height_of(frame.height, _MAX_ROWS),
         column_config={
             name: configured(columns[name], frame.schema[name], _WIDTHS.get(name))
             for name in frame.columns

@@ -13,7 +13,7 @@ from jarvis.dashboard.session.current_user import missing_role, request_job
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.controls import choice, list_choice
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job, took
-from jarvis.dashboard.widgets.table import small_table
+from jarvis.dashboard.widgets.table import height_of, small_table
 from jarvis.hardware import PRECISIONS, UNITS, Hardware, HardwareSpec, load_hardware
 from jarvis.run import Run
 from jarvis.run.peaks import without_peak
@@ -28,7 +28,7 @@ from jarvis.text.markdown import code, escape
 
 ALL_VENDORS, NOTHING = "all", "nothing"
 IN_USE, OWN = "open analysis", "your own"
-_ROW_PX, _USED_PX, _DOUBT_PX = 31, 100, 240
+_USED_PX, _DOUBT_PX = 100, 240
 _NAMES = {
     "mem_bw_gbps": ("Memory bandwidth (TB/s)", 1e-3),
     "memory_gb": ("Memory (GB)", 1.0),
@@ -170,7 +170,7 @@ def figures(spec: HardwareSpec, other: HardwareSpec | None) -> None:
         f"Peaks of {spec.title}",
         present,
         {"doubt": _DOUBT_PX, "other_doubt": _DOUBT_PX},
-        height=_ROW_PX * (frame.height + 1) + 3,
+        height=height_of(frame.height, frame.height),
     )
     _missing_peaks(spec)
 

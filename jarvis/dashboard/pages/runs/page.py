@@ -38,7 +38,7 @@ from jarvis.dashboard.pages.runs.trend import trend_card
 from jarvis.dashboard.session import links, navigation
 from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.links import note_control, notice
-from jarvis.dashboard.widgets.table import LINK, configured, link_column, moment_column
+from jarvis.dashboard.widgets.table import LINK, configured, height_of, link_column, moment_column
 from jarvis.run import Basis
 from jarvis.server.settings import settings
 from jarvis.text.format import MISSING, counted
@@ -61,7 +61,7 @@ _WIDTHS = {
 }
 """Widths in pixels, so that the columns up to the tags are visible in a window of 1440 pixels."""
 
-_ROW_PX, _MAX_ROWS = 35, 12
+_MAX_ROWS = 12
 _MAX_SHOWN_IDS = 5
 
 
@@ -129,7 +129,7 @@ def _table(shown: pl.DataFrame, rows: dict[str, RunRow]) -> list[str]:
         shown.select(names),
         key=key,
         hide_index=True,
-        height=(min(shown.height, _MAX_ROWS) + 1) * _ROW_PX + 3,
+        height=height_of(shown.height, _MAX_ROWS),
         column_config={name: _configured(name, shown) for name in names},
         on_select=_note_click,
         selection_mode="multi-row",
