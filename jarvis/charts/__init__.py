@@ -18,8 +18,9 @@ from jarvis.charts.marks import (
     columns_of,
     is_point,
     largest,
+    text_colors,
 )
-from jarvis.charts.palette import DARK, LIGHT, PALETTES, STATES, Palette
+from jarvis.charts.palette import DARK, LIGHT, PALETTES, STATES, Palette, ink
 from jarvis.charts.paths import NOW, SIMULATED, critical_paths
 from jarvis.charts.rooflines import (
     PICKED,
@@ -63,6 +64,7 @@ __all__ = [
     "host_colors",
     "icicle",
     "idle_gaps_us",
+    "ink",
     "is_point",
     "largest",
     "log_histogram",
@@ -72,6 +74,7 @@ __all__ = [
     "savings",
     "scatter",
     "state",
+    "text_colors",
     "timeline_chart",
     "work_colors",
 ]
