@@ -18,8 +18,9 @@ from jarvis.charts.marks import (
     columns_of,
     is_point,
     largest,
+    text_colors,
 )
-from jarvis.charts.palette import DARK, LIGHT, PALETTES, STATES, Palette
+from jarvis.charts.palette import DARK, LIGHT, PALETTES, STATES, Palette, ink
 from jarvis.charts.paths import NOW, SIMULATED, critical_paths
 from jarvis.charts.rooflines import (
     PICKED,
@@ -64,6 +65,7 @@ __all__ = [
     "host_colors",
     "icicle",
     "idle_gaps_us",
+    "ink",
     "is_point",
     "largest",
     "log_histogram",
@@ -74,6 +76,7 @@ __all__ = [
     "scatter",
     "selectable",
     "state",
+    "text_colors",
     "timeline_chart",
     "work_colors",
 ]

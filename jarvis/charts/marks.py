@@ -7,6 +7,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
+from jarvis.charts.palette import Palette
 from jarvis.schemas import Column
 from jarvis.schemas.names import C
 
@@ -32,6 +33,17 @@ class Drawing:
     def to_dict(self) -> dict[str, Any]:
         """Return the chart as Vega-Lite, including its data."""
         return {**self.spec, "datasets": {name: f.to_dicts() for name, f in self.datasets.items()}}
+
+
+def text_colors(palette: Palette) -> dict[str, Any]:
+    """Return the part of a Vega-Lite configuration that colors axes and legends.
+
+    Streamlit's own gray has too little contrast for WCAG AA.
+    """
+    return {
+        "axis": {"labelColor": palette.muted, "titleColor": palette.text},
+        "legend": {"labelColor": palette.text, "titleColor": palette.text},
+    }
 
 
 MANY_MARKS = 200

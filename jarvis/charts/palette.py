@@ -15,8 +15,8 @@ NOT_AVAILABLE = "not available"
 STATES = (BELOW_THRESHOLD, BELOW_TARGET, ON_TARGET, ABOVE_PEAK, NOT_AVAILABLE)
 """Efficiency states relative to the highlight threshold, the target and the peak."""
 
-_BRIGHT = 140
-"""Luma (0 to 255) above which black text is readable on a color."""
+_BRIGHT = 0.179
+"""Relative luminance (WCAG 2.2) above which black text has more contrast than white text."""
 
 STATE_SHAPES = ("triangle-down", "diamond", "circle", "cross", "square")
 
@@ -55,8 +55,8 @@ LIGHT = Palette(
     primary="#0072B2",
     background="#FFFFFF",
     panel="#F4F6F8",
-    text="#1B1F24",
-    muted="#6B7280",
+    text="#12161A",
+    muted="#5B6472",
     border="#D0D5DB",
     faint="#AEB6C1",
     below_threshold="#B03A00",
@@ -94,5 +94,7 @@ PALETTES: Mapping[str, Palette] = {"light": LIGHT, "dark": DARK}
 
 def ink(color: str) -> str:
     """Return the text color (black or white) with more contrast on a color such as `#0072B2`."""
-    red, green, blue = (int(color[n : n + 2], 16) for n in (1, 3, 5))
-    return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > _BRIGHT else "#FFFFFF"
+    channels = (int(color[n : n + 2], 16) / 255 for n in (1, 3, 5))
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return "#000000" if luminance > _BRIGHT else "#FFFFFF"

@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 
 import altair as alt
 
-from jarvis.charts.marks import Drawing
+from jarvis.charts.marks import Drawing, text_colors
 from jarvis.charts.palette import LIGHT, Palette
 from jarvis.core.errors import JarvisError
 from jarvis.text.format import UNPRINTABLE
@@ -86,21 +86,21 @@ def _in_variables() -> Palette:
 CSS = _in_variables()
 """The palette of charts for ``to_svg``."""
 
+_TEXT_COLORS = text_colors(CSS)
 _CONFIG = {
     # Bundled with vl-convert, so that texts have the same size on every machine.
     "font": "Liberation Sans",
     "view": {"stroke": None},
     "axis": {
+        **_TEXT_COLORS["axis"],
         "aria": False,
         "labelPadding": 6,
         "gridColor": CSS.border,
-        "labelColor": CSS.muted,
         "labelFontSize": 12,
-        "titleColor": CSS.text,
         "titleFontSize": 12,
         "titleFontWeight": "normal",
     },
-    "legend": {"aria": False, "labelColor": CSS.text},
+    "legend": {**_TEXT_COLORS["legend"], "aria": False},
 }
 
 

@@ -5,7 +5,7 @@ from importlib import import_module
 
 import streamlit as st
 
-from jarvis.charts import Palette
+from jarvis.charts import Palette, ink
 from jarvis.dashboard import login, sidebar
 from jarvis.dashboard.isolation import show_failure
 from jarvis.dashboard.menu import Menu, menu, start_page
@@ -35,6 +35,7 @@ def main() -> None:
         initial_sidebar_state=_SIDEBAR_PX,
     )
     st.logo(_logo(state.palette()), size="large")
+    st.html(_style(state.palette()))
     try:
         _draw_page()
     except Exception as error:  # mostly database errors: no page works without it
@@ -89,6 +90,14 @@ def draw(body: Callable[[], None], url_path: str, catalog: Catalog, sections: Me
         sidebar.copy_link(url_path)
     with jobs_slot:
         job_chip()
+
+
+def _style(colors: Palette) -> str:
+    """Return the color of text on the primary color, which Streamlit has as white in any theme."""
+    return (
+        "<style>[data-testid^=stBaseButton-primary]:not(:disabled),"
+        f"[data-testid=stMultiSelect] [data-tag] {{color: {ink(colors.primary)}}}</style>"
+    )
 
 
 def _logo(colors: Palette) -> str:

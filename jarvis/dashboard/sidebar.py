@@ -263,7 +263,8 @@ def describe_analysis(catalog: Catalog) -> None:
                 else []
             ),
         )
-        st.caption("  \n".join((_hardware_line(now), " ".join(badges))))
+        st.caption(_hardware_line(now))
+        st.markdown(" ".join(badges))  # a caption is too pale for the colors of badges
         if run.manifest.hardware is None:
             label = "Choose the GPU"
             navigation.link(navigation.HARDWARE, label, icon=":material/memory:")

@@ -1,23 +1,15 @@
-"""What only a browser can show: the URL that widgets write, cold links, both themes."""
+"""What only a browser can show: the URL that widgets write, cold links."""
 
-import io
 import re
 
 import pytest
-from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
-from jarvis.analyses import load_analyses
-from jarvis.charts import PALETTES
-from jarvis.core.workspace import resource
 from jarvis.server.ingest.intake import SAMPLE_NAME
 from tests.browser.conftest import START_SECONDS, Server, copied_link, page_links, settled
 
 STEPS_DOWN = 7
-ONE_OF_EACH_KIND = ("Ingest", "GEMM", "Multi-kernel", "Report")
 VIEWPORT = {"width": 1440, "height": 900}
-MARK = re.compile(r" (<?\d+%|[◆▲●○]).*")
-"""Share and priority behind the title of a page."""
 
 
 def figures(page: Page) -> list[str]:
@@ -186,26 +178,3 @@ def test_a_click_on_a_finding_opens_its_card_in_view_and_back_returns(
     settled(page)
     expect(page.get_by_text("What to do first")).to_be_visible()
     page.close()
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_pages_show_in_both_themes(browser: Browser, overview_url: str, theme: str) -> None:
-    context = browser.new_context(viewport=VIEWPORT, color_scheme=theme)  # type: ignore[arg-type]
-    page = context.new_page()
-    background = PALETTES[theme].background
-    page.goto(overview_url)
-    settled(page)
-    menu = page_links(page)
-    pages = {path.stem for path in resource("pages").glob("*.py")} - {"access"}  # nobody logs in
-    assert menu.count() == len(load_analyses()) + len(pages)
-    names = [MARK.sub("", text.splitlines()[-1]) for text in menu.all_inner_texts()]
-    for name in names if theme == "dark" else ONE_OF_EACH_KIND:
-        menu.filter(has_text=name).click()
-        expect(page.get_by_role("heading", level=1).first).to_contain_text(name)
-        settled(page)
-        assert page.get_by_test_id("stException").count() == 0, name
-        shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-        corner = "#{:02X}{:02X}{:02X}".format(*shot.getpixel((VIEWPORT["width"] - 5, 450)))
-        assert corner == background, name
-        assert len(shot.getcolors(1 << 24)) > 50, name
-    context.close()

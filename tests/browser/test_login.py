@@ -14,6 +14,7 @@ from jarvis.server.database import Visibility, database
 from jarvis.server.storage.analysis_rows import stored_for
 from jarvis.server.submission import Submission, submit
 from tests.browser.conftest import START_SECONDS, Server, settled
+from tests.browser.readable import problems_of
 from tests.builders import trace
 from tests.services.identity_proxy import TRUSTED, identity_proxy
 from tests.services.oidc import PASSWORD, email_of, provider
@@ -99,6 +100,21 @@ def test_the_owner_follows_a_link_through_the_login_and_logs_out(
     monkeypatch.setenv(HOME_VARIABLE, str(kept.home))
     lines = [(line.person, line.action) for line in audit.recent(database())]
     assert lines == [(email_of("ada"), Action.LOG_OUT), (email_of("ada"), Action.LOG_IN)]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_who_logs_in_can_read_the_pages(with_login: str, browser: Browser, theme: str) -> None:
+    context = browser.new_context(color_scheme=theme)  # type: ignore[arg-type]
+    tab = context.new_page()
+    tab.goto(f"{with_login}/access")
+    expect(tab.get_by_role("button", name="Log in")).to_be_visible(timeout=SLOW)
+    settled(tab)
+    assert problems_of(tab) == [], theme
+    log_in(tab, "ada")
+    expect(tab.get_by_role("heading", name="Audit log")).to_be_visible(timeout=SLOW)
+    settled(tab)
+    assert problems_of(tab) == [], theme
+    context.close()
 
 
 def test_somebody_else_is_told_what_is_told_of_no_analysis(

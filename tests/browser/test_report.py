@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page
 from jarvis.server.ingest.intake import sample_trace
 from jarvis.server.submission import Submission, submit
 from tests.browser.conftest import Server, saved_from_link, settled
+from tests.browser.readable import problems_of
 
 VIEWPORT = {"width": 1280, "height": 900}
 
@@ -95,6 +96,7 @@ def test_the_html_file_is_drawn_offline_in_both_themes_and_prints(
             "[...document.querySelectorAll('svg path')].map(r => getComputedStyle(r).fill)"
         )
         assert len(set(fills)) > 3
+        assert problems_of(reader) == [], scheme
         assert reader.evaluate("document.documentElement.scrollWidth") <= VIEWPORT["width"]
         backgrounds.add(reader.evaluate("getComputedStyle(document.body).backgroundColor"))
         assert reader.pdf().startswith(b"%PDF")

@@ -8,9 +8,16 @@ from pathlib import Path
 import pytest
 from streamlit import config
 
-from jarvis.charts import LIGHT, PALETTES
+from jarvis.charts import LIGHT, PALETTES, ink, text_colors
 from jarvis.core.workspace import resource
 from jarvis.dashboard import MAIN
+
+READABLE = 4.5
+"""The least contrast of text in WCAG AA."""
+
+FADED = {"caption": 0.6, "header of a table": 0.7, "placeholder, value in a list": 0.7}
+"""The share of the text color in texts that Streamlit fades; the others are on canvases or in
+inputs, where axe does not see them."""
 
 SETTINGS = tomllib.loads((resource(".streamlit") / "config.toml").read_text())
 
@@ -22,6 +29,7 @@ def test_the_theme_has_the_colors_of_the_charts(name: str) -> None:
     assert theme["backgroundColor"] == palette.background
     assert theme["secondaryBackgroundColor"] == palette.panel
     assert theme["textColor"] == palette.text
+    assert theme["codeTextColor"] == palette.text
     assert theme["borderColor"] == palette.border
     assert tuple(theme["chartCategoricalColors"]) == palette.categorical
 
@@ -37,13 +45,41 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
+def mixed(color: str, share: float, background: str) -> str:
+    """A color over a background, as ``#RRGGBB``."""
+    pairs = (tuple(int(c[i : i + 2], 16) for c in (color, background)) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(share * one + (1 - share) * two):02X}" for one, two in pairs)
+
+
 @pytest.mark.parametrize("name", ["light", "dark"])
 def test_colors_can_be_read_on_their_background(name: str) -> None:
     palette = PALETTES[name]
     assert contrast(palette.text, palette.background) > 7
-    assert contrast(palette.muted, palette.background) > 4.5
+    for background in (palette.background, palette.panel):
+        assert contrast(palette.muted, background) >= READABLE
+        assert contrast(palette.primary, background) >= READABLE  # buttons that are pointed at
+        for share in FADED.values():
+            assert contrast(mixed(palette.text, share, background), background) >= READABLE
     for color in (*palette.states[:3], palette.saving):
         assert contrast(color, palette.background) > 3
+
+
+@pytest.mark.parametrize("name", ["light", "dark"])
+def test_labels_can_be_read_on_every_color(name: str) -> None:
+    """Of events in the timeline, and of boxes in the call tree."""
+    palette = PALETTES[name]
+    for color in (*palette.categorical, *palette.further, *palette.host, *palette.states):
+        assert contrast(ink(color), color) >= READABLE, color
+    for color in (palette.pale, palette.faint, palette.saving):
+        assert contrast(ink(color), color) >= READABLE, color
+
+
+@pytest.mark.parametrize("name", ["light", "dark"])
+def test_texts_of_charts_can_be_read(name: str) -> None:
+    palette = PALETTES[name]
+    colors = [color for part in text_colors(palette).values() for color in part.values()]
+    assert len(colors) == 4
+    assert all(contrast(color, palette.background) >= READABLE for color in colors)
 
 
 def test_the_badge_that_stands_out_can_be_read() -> None:

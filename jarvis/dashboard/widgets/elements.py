@@ -7,9 +7,10 @@ import altair as alt
 import streamlit as st
 from streamlit.elements.lib.mutable_expander_container import ExpanderContainer
 
-from jarvis.charts import PICKED, Drawing
+from jarvis.charts import PICKED, Drawing, text_colors
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.links import check_parameter, note_control
+from jarvis.dashboard.session.state import palette
 from jarvis.findings import Severity
 from jarvis.perf_report.unavailable import unavailable_reason
 from jarvis.run import Run
@@ -36,7 +37,11 @@ def render_chart(
         key: Widget key.
         selection: Name of the chart's selection; None for a chart without one.
     """
-    spec = {**drawing.spec, "datasets": dict(drawing.datasets)}
+    spec = {
+        **drawing.spec,
+        "config": text_colors(palette()),
+        "datasets": dict(drawing.datasets),
+    }
     if selection is None:
         st.vega_lite_chart(spec, key=key, alt=alt)
         return []
@@ -72,7 +77,7 @@ def chart_of_links(
             navigation.follow(address)
 
     st.vega_lite_chart(
-        {**spec, "layer": [*spec["layer"], targets]},
+        {**spec, "config": text_colors(palette()), "layer": [*spec["layer"], targets]},
         key=key,
         alt=alt,
         on_select=follow,
@@ -83,8 +88,14 @@ def chart_of_links(
 def render_altair(chart: alt.LayerChart, alt_text: str) -> None:
     """Draw a chart without validating it, which takes most of its time; the tests validate it."""
     spec = chart.to_dict(validate=False)
-    spec.pop("config", None)  # sizes of Altair's theme
+    spec["config"] = text_colors(palette())  # not the sizes of Altair's theme
     st.vega_lite_chart(spec, alt=alt_text)
+
+
+def with_text_colors(chart: alt.Chart | alt.LayerChart) -> alt.Chart | alt.LayerChart:
+    """Return a chart for ``st.altair_chart`` whose axes and legends can be read in this theme."""
+    colored: alt.Chart | alt.LayerChart = chart.configure(**text_colors(palette()))
+    return colored
 
 
 SEVERITY_COLORS: Mapping[Severity, Literal["red", "orange", "yellow", "blue", "gray", "green"]] = {

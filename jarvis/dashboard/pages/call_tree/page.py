@@ -16,7 +16,7 @@ from jarvis.dashboard.pages.call_tree.tables import (
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened, palette
 from jarvis.dashboard.widgets.controls import choice, text_input, whole_number
-from jarvis.dashboard.widgets.elements import is_unavailable, metric_card
+from jarvis.dashboard.widgets.elements import is_unavailable, metric_card, with_text_colors
 from jarvis.impact import efficiency_word
 from jarvis.perf_report.call_tree.gpu_time import NodeKind
 from jarvis.perf_report.call_tree.views import View
@@ -183,7 +183,7 @@ def _icicle_card(
             with st.container(horizontal=True, width="content"):
                 call_tree_choice.steps(tree, root)
         st.altair_chart(
-            charts.icicle(boxes, colors, palette(), searched),
+            with_text_colors(charts.icicle(boxes, colors, palette(), searched)),
             key=key,
             on_select=follow,
             selection_mode=charts.PICKED,

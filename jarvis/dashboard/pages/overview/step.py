@@ -11,7 +11,7 @@ from jarvis.analyses.severity import grade
 from jarvis.analyses.system.cpu_idle.causes import IDLE_PCT
 from jarvis.analyses.system.multi_kernel.communication import EXPOSED_PCT
 from jarvis.dashboard.session.state import Opened, palette
-from jarvis.dashboard.widgets.elements import lazy_expander, metric_card
+from jarvis.dashboard.widgets.elements import lazy_expander, metric_card, with_text_colors
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.findings import Severity
 from jarvis.perf_report import Totals
@@ -126,7 +126,9 @@ def parts_bar(run: Run, account: StepAccount | None) -> None:
             f"{part} {percent(share)}" for part, share in parts["part", C.percent].iter_rows()
         ]
         labeled = parts.with_columns(part=pl.Series(shares))
-        st.altair_chart(charts.parts_of_time(labeled, palette()), alt="Parts of the time")
+        st.altair_chart(
+            with_text_colors(charts.parts_of_time(labeled, palette())), alt="Parts of the time"
+        )
         if account is not None:
             st.caption(f"{rates(run, account)}.")
 

@@ -10,7 +10,7 @@ from jarvis.analyses.window import timeline_window
 from jarvis.dashboard.pages.timeline.window import parameters_around
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened, palette, timeline_of
-from jarvis.dashboard.widgets.elements import metric_card, render_chart
+from jarvis.dashboard.widgets.elements import metric_card, render_chart, with_text_colors
 from jarvis.dashboard.widgets.finding_cards import facts_of, grade_card
 from jarvis.dashboard.widgets.other_tools import why_another_tool
 from jarvis.dashboard.widgets.table import LINK, small_table
@@ -154,7 +154,7 @@ def _histogram(lengths_us: pl.Series, item: str, total: str) -> None:
             help=f"Bins by length of a {item}; the height is the total time of the {item}s in it.",
         )
     chart = charts.log_histogram(known, palette(), f"Length of a {item}", total)
-    st.altair_chart(chart, alt=f"Histogram of {item}s by length")
+    st.altair_chart(with_text_colors(chart), alt=f"Histogram of {item}s by length")
 
 
 def half_above(lengths: pl.Series) -> float:

@@ -8,6 +8,7 @@ from jarvis import charts
 from jarvis.analyses.base import Analysis
 from jarvis.analyses.window import timeline_window
 from jarvis.dashboard.session.state import Opened, palette
+from jarvis.dashboard.widgets.elements import with_text_colors
 from jarvis.dashboard.widgets.finding_cards import facts_of, grade_card
 from jarvis.dashboard.widgets.other_tools import why_another_tool
 from jarvis.dashboard.widgets.table import small_table
@@ -130,7 +131,8 @@ _EXPOSURE = {C.kind: pl.String, "part": pl.String, C.time_ms: pl.Float64}
 
 
 def _exposure(rows: pl.DataFrame, what: str) -> None:
-    st.altair_chart(charts.exposure(rows, palette()), alt=f"Hidden and exposed time of {what}")
+    chart = with_text_colors(charts.exposure(rows, palette()))
+    st.altair_chart(chart, alt=f"Hidden and exposed time of {what}")
 
 
 def _longest(run: Run) -> None:

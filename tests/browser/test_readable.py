@@ -1,0 +1,87 @@
+"""Every page shows in both themes, and everybody can read it (WCAG AA)."""
+
+import io
+import re
+from collections.abc import Iterator
+
+import pytest
+from PIL import Image
+from playwright.sync_api import Browser, Page, expect
+
+from jarvis.analyses import load_analyses
+from jarvis.charts import PALETTES
+from jarvis.core.labels import RunLabels
+from jarvis.core.workspace import resource
+from jarvis.server.ingest.intake import sample_trace
+from jarvis.server.storage.analysis_rows import labeled
+from jarvis.server.submission import Submission, submit
+from tests.browser.conftest import Server, page_links, settled
+from tests.browser.readable import open_details, problems_of
+
+VIEWPORT = {"width": 1440, "height": 900}
+ANOTHER_GPU = "H100 SXM"
+TAG = "nightly"
+IN_ADDRESS = {"What-if": "change=", "Compare": "reference="}
+"""What makes these pages show more than how to begin."""
+
+MARK = re.compile(r" (<?\d+%|[◆▲●○]).*")
+"""Share and priority behind the title of a page."""
+NO_LOGIN = {"access"}
+"""Pages that are in the menu only if people log in."""
+
+
+@pytest.fixture(scope="module")
+def first_url(server: Server) -> str:
+    """The sample in a simulation, which the menu keeps, beside an analysis to compare it with."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JARVIS_HOME", str(server.home))
+        with labeled(RunLabels.of(tags=[TAG])):
+            analysis = submit(Submission(sample_trace())).id
+        submit(Submission(sample_trace(), platform=ANOTHER_GPU))
+    return f"{server.url}/what_if?analysis={analysis}&change=scale%3Dcompute%3A0.5"
+
+
+@pytest.fixture(params=["light", "dark"])
+def theme(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def page(browser: Browser, theme: str, first_url: str) -> Iterator[Page]:
+    context = browser.new_context(viewport=VIEWPORT, color_scheme=theme)  # type: ignore[arg-type]
+    page = context.new_page()
+    page.goto(first_url)
+    settled(page)
+    yield page
+    context.close()
+
+
+def test_all_pages_can_be_read(page: Page, theme: str) -> None:
+    menu = page_links(page)
+    pages = {path.stem for path in resource("pages").glob("*.py")} - NO_LOGIN
+    assert menu.count() == len(load_analyses()) + len(pages)
+    found = []
+    for name in [MARK.sub("", text.splitlines()[-1]) for text in menu.all_inner_texts()]:
+        menu.filter(has_text=name).click()
+        expect(page.get_by_role("heading", level=1).first).to_contain_text(name)
+        settled(page)
+        assert IN_ADDRESS.get(name, "") in page.url
+        assert page.get_by_test_id("stException").count() == 0, name
+        assert_drawn(page, PALETTES[theme].background, name)
+        open_details(page)
+        found += [f"{theme} {name}: {problem}" for problem in problems_of(page)]
+    assert not found, "\n".join(found)
+
+
+def test_chosen_tags_can_be_read(page: Page, server: Server, theme: str) -> None:
+    page.goto(f"{server.url}/?runs_tags={TAG}")
+    expect(page.get_by_test_id("stMultiSelect").get_by_text(TAG)).to_be_visible()
+    settled(page)
+    assert problems_of(page) == [], theme
+
+
+def assert_drawn(page: Page, background: str, name: str) -> None:
+    shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    corner = "#{:02X}{:02X}{:02X}".format(*shot.getpixel((VIEWPORT["width"] - 5, 450)))
+    assert corner == background, name
+    assert len(shot.getcolors(1 << 24)) > 50, name
