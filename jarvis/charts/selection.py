@@ -24,7 +24,8 @@ _INNER = ("mark", "encoding")
 
 
 def selectable(drawing: Drawing, uid: int | None, palette: Palette) -> Drawing:
-    """Return a drawing whose marks can be clicked, and those of an operation have an outline.
+    """Return a drawing whose marks can be clicked, and those of an operation have an outline, if
+    there is one for marks of this kind.
 
     Its first layer, or only one, draws a dataset with a ``uid`` for each mark. The specification
     does not depend on ``uid``, so that browsers change only the outline.
@@ -37,11 +38,14 @@ def selectable(drawing: Drawing, uid: int | None, palette: Palette) -> Drawing:
     if not any(param.get("name") == PICKED for param in spec.get("params", ())):
         pick = {"name": PICKED, "select": {"type": "point", "fields": [str(C.uid)]}}
         first["params"] = [*first.get("params", ()), pick]
+    kind = first["mark"]["type"]
+    if kind not in _OUTLINES:
+        return Drawing({**spec, "layer": [first, *layers[1:]]}, drawing.datasets)
     encoding = first.get("encoding", {})
     outline = {
         "data": {"name": SELECTED},
         "mark": {
-            **_OUTLINES[first["mark"]["type"]],
+            **_OUTLINES[kind],
             "stroke": palette.text,
             "strokeWidth": _WIDTH,
             "strokeOpacity": 1,

@@ -60,7 +60,7 @@ def test_all_is_there_after_everything_was_killed(
     with worker(HELD_WORKER, SLOTS="1") as first_worker:
         upload(page, server, tmp_path, "first.json", 64)
         done = ended(database(), asked(page))
-        link = f"{server.url}/gemm?analysis={done.analysis_id}&gemm_target=85"
+        link = f"{server.url}/gemm?analysis={done.analysis_id}&target=85"
         upload(page, server, tmp_path, "second.json", 128)
         hold_at(EVERY_JOB, HELD_STEP)
         job = asked(page)

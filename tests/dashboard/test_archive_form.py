@@ -65,7 +65,7 @@ def test_a_page_says_that_its_analysis_was_loaded(
     loaded(filed, archive)
     page = filed("overview", analysis=sample_id)
     assert not page.exception
-    assert any("from file" in caption.value for caption in page.sidebar.caption)
+    assert any("from file" in badges.value for badges in page.sidebar.markdown)
 
 
 def test_a_job_for_another_upload_is_not_shown(filed: Draw, archive: bytes) -> None:

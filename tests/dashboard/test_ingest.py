@@ -269,7 +269,7 @@ def test_the_sidebar_names_a_new_analysis_at_once(filed: Draw, fresh_home: Path)
     page = analyze(filed("ingest", **parameters, analysis=old.id))
     new = next(e for e in read_catalog().entries if e.id != old.id)
     assert page.sidebar.selectbox[0].value == new.id
-    assert any(new.id in caption.value for caption in page.sidebar.caption)
+    assert any(new.id in badges.value for badges in page.sidebar.markdown)
     assert page.get("status")
 
 
