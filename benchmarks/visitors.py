@@ -62,6 +62,8 @@ class Visitor:
                     self.page_hash = answer.navigation.page_script_hash
                 elif kind == "new_session" and not self.page_hash:
                     self.page_hash = answer.new_session.page_script_hash
+                elif kind == "page_info_changed":  # the URL that a browser then has
+                    self.query = answer.page_info_changed.query_string
                 elif kind == "delta":
                     is_followed |= self._sees(answer, target_pct)
                 elif kind == "script_finished":

@@ -118,7 +118,9 @@ def run_analyses(
     with the columns that their analyses added, which do not depend on ``targets``.
     """
     top_uids = frozenset(split.top_operations["operation_uids"].explode().drop_nulls())
-    claimed = split.operations.partition_by(C.category, as_dict=True)
+    claimed: dict[tuple[object, ...], pl.DataFrame] = {}
+    if described is None:
+        claimed = split.operations.partition_by(C.category, as_dict=True)
     nothing = describe(split.operations.clear(), top_uids, report.hardware)
     facts = Facts(lambda name: _table(report, name))
     outcomes: dict[str, AnalysisOutcome] = {}

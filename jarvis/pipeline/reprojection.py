@@ -17,7 +17,7 @@ from jarvis.core.targets import Targets
 from jarvis.extensions import load_extensions
 from jarvis.findings import Status
 from jarvis.hardware import HardwareSpec
-from jarvis.perf_models import Registry
+from jarvis.perf_models import BUILTIN, Registry
 from jarvis.perf_report import Totals
 from jarvis.pipeline.assembly import with_results, write_analysis
 from jarvis.pipeline.inputs import (
@@ -136,11 +136,13 @@ def at_targets(run: Run, targets: Targets) -> Run:
     made = {
         key: analyses[key]
         for key, result in run.results.items()
-        if key in analyses and result.status is not Status.ERROR
+        if key in analyses
+        and result.status is not Status.ERROR
+        and result.tier != "system"  # their findings depend on no efficiency
     }
     operations = run.table("operations")
     outcomes = run_analyses(
-        _OwnTables(run, load_extensions().registry),
+        _OwnTables(run),
         made,
         SplitOperations(operations, run.table("top_operations"), measure_baseline(operations)),
         compute_units=compute_units(manifest.trace, manifest.hardware),
@@ -161,7 +163,10 @@ class _OwnTables:
     """The tables of a run as the input of its analyses."""
 
     run: Run
-    registry: Registry
+
+    @property
+    def registry(self) -> Registry:
+        return BUILTIN  # only the split into categories needs it, which is stored
 
     @property
     def totals(self) -> Totals:
