@@ -1,5 +1,6 @@
 """Each test has its own home with a database."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,9 @@ import pytest
 from sqlalchemy import Engine
 
 from jarvis.server.database import URL_VARIABLE, database
+from jarvis.server.storage.catalog import read_catalog, set_owner
+from jarvis.server.submission import Submission, submit
+from tests.builders import trace
 
 on_both_databases = pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
 """For what depends on the database: the tests run with each of the two kinds."""
@@ -28,3 +32,28 @@ def engine(
     engine = database()
     yield engine
     engine.dispose()
+
+
+@pytest.fixture(scope="module")
+def home_with_findings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with one analysis that has several findings."""
+    home = tmp_path_factory.mktemp("made")
+    built = trace().op("aten::mm", [[4096, 4096], [4096, 4096]]).launches("gemm", us=9e3)
+    built = built.op("aten::add", [[8192, 8192], [8192, 8192]]).launches("add", us=9e3)
+    built = built.op("aten::bmm", [[8, 2048, 2048], [8, 2048, 2048]]).launches("bmm", us=9e3)
+    file = built.write(home / "trace.json")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JARVIS_HOME", str(home))
+        submit(Submission(file, model_name="one", platform="MI300X"))
+        database().dispose()
+    (home / "jarvis.db").unlink()
+    return home
+
+
+@pytest.fixture
+def analysis(home_with_findings: Path, engine: Engine, home: Path) -> str:
+    """The id of an analysis of Ada."""
+    shutil.copytree(home_with_findings / "analyses", home / "analyses")
+    (entry,) = read_catalog().entries
+    set_owner(entry.id, "ada")
+    return entry.id

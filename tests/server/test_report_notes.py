@@ -30,7 +30,7 @@ from jarvis.server.access import audit
 from jarvis.server.access.audit import Action, Channel
 from jarvis.server.access.rights import LOCAL, Person, Role
 from jarvis.server.actions import OPERATOR, Actor
-from jarvis.server.database import Visibility, database
+from jarvis.server.database import Visibility
 from jarvis.server.errors import (
     ArchiveError,
     ForbiddenError,
@@ -41,10 +41,8 @@ from jarvis.server.errors import (
 from jarvis.server.storage import report_notes
 from jarvis.server.storage.analysis_rows import stored_for, stored_rows
 from jarvis.server.storage.archive import load_archive, save_archive
-from jarvis.server.storage.catalog import analysis_root, read_catalog, set_owner, set_visibility
+from jarvis.server.storage.catalog import analysis_root, set_visibility
 from jarvis.server.storage.report_notes import EXCLUDED, NoteChange
-from jarvis.server.submission import Submission, submit
-from tests.builders import trace
 from tests.server.conftest import on_both_databases
 
 ADA = Actor(Person("ada", Role.EDITOR), Channel.PAGE)
@@ -54,31 +52,6 @@ ROOT = Actor(Person("root", Role.ADMIN), Channel.PAGE)
 NOBODY = Actor(Person(None, Role.NONE), Channel.PAGE)
 
 HOSTILE = "<script>alert(1)</script> ![i](http://e.example/i.png)\n# no heading\x00\u202e"
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home with one analysis that has several findings."""
-    home = tmp_path_factory.mktemp("made")
-    built = trace().op("aten::mm", [[4096, 4096], [4096, 4096]]).launches("gemm", us=9e3)
-    built = built.op("aten::add", [[8192, 8192], [8192, 8192]]).launches("add", us=9e3)
-    built = built.op("aten::bmm", [[8, 2048, 2048], [8, 2048, 2048]]).launches("bmm", us=9e3)
-    file = built.write(home / "trace.json")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JARVIS_HOME", str(home))
-        submit(Submission(file, model_name="one", platform="MI300X"))
-        database().dispose()
-    (home / "jarvis.db").unlink()
-    return home
-
-
-@pytest.fixture
-def analysis(made: Path, engine: Engine, home: Path) -> str:
-    """The id of an analysis of Ada."""
-    shutil.copytree(made / "analyses", home / "analyses")
-    (entry,) = read_catalog().entries
-    set_owner(entry.id, "ada")
-    return entry.id
 
 
 @pytest.fixture

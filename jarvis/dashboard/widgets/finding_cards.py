@@ -11,13 +11,12 @@ from pydantic import JsonValue
 from jarvis.dashboard.session import navigation, selection
 from jarvis.dashboard.session.carried import carried
 from jarvis.dashboard.session.links import check_parameter, note_control
-from jarvis.dashboard.session.state import Opened
+from jarvis.dashboard.session.state import HASH_OPENED, Opened
 from jarvis.dashboard.widgets.elements import SEVERITY_COLORS, lazy_expander
 from jarvis.dashboard.widgets.view import bring_into_view
 from jarvis.findings import IDLE_POOL, Finding, Impact, OpRef, Priority, Severity, shown_evidence
 from jarvis.reports.figures import target_words
 from jarvis.reports.ranking import Recommendation
-from jarvis.run import Run
 from jarvis.text.format import MINUS, count, counted, decimal, milliseconds, percent
 from jarvis.text.markdown import Markdown, code, escape, prose, shortened, table
 from jarvis.text.quantities import title_of
@@ -64,6 +63,7 @@ _NOTES = {
 }
 
 _KERNEL = "main_kernel"
+_MAX_CACHED = 256
 
 _NO_TENSOR = ", ()"
 """An argument that is not a tensor, among the shapes of a call."""
@@ -161,27 +161,34 @@ def _wanted(prefix: str, count: int) -> tuple[int, bool]:
     return int(given) - 1, is_new
 
 
-def no_longer_findings(run: Run, key: str | None = None) -> None:
+def no_longer_findings(now: Opened, key: str | None = None) -> None:
     """Draw which findings of the stored run, or of one analysis, are none at these targets."""
-    if run.stored is None:
-        return
-    gone = [
-        prose(finding.title)
-        for own, result in run.stored.results.items()
-        if key in (None, own)
-        for finding in result.findings
-        if not any(_is_same(finding, other) for other in run.results[own].findings)
-    ]
-    if gone:
-        target = target_words(run)
-        st.caption(f"Nothing left to gain at {target}: {'; '.join(gone)}.")
+    if now.run.stored is not None and (text := _no_longer_findings(now, key)):
+        st.caption(text)
+
+
+@st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_OPENED)
+def _no_longer_findings(now: Opened, key: str | None) -> str:
+    run, target = now.run, target_words(now.run)
+    reached: list[str] = []
+    others: list[str] = []
+    for own, result in (run.stored or run).results.items():
+        pct, left = run.targets.of_category(own), run.results[own].findings
+        if key not in (None, own) or left == result.findings:
+            continue
+        for finding in result.findings:
+            if finding.impact is None or any(_is_same(finding, other) for other in left):
+                continue
+            is_reached = (finding.impact.efficiency_pct or 0.0) >= pct
+            (reached if is_reached else others).append(prose(finding.title))
+    words = (f"Nothing left to gain at {target}", reached), (f"No finding at {target}", others)
+    return "  \n".join(f"{head}: {'; '.join(titles)}." for head, titles in words if titles)
 
 
 def _is_same(one: Finding, other: Finding) -> bool:
-    """Return whether two findings of an analysis, at two targets, are of one problem."""
-    if one.check != other.check:
-        return False
-    return not one.row_uids or bool(one.row_uids & other.row_uids)
+    """Return whether two findings of an analysis, at two targets, concern the same work."""
+    uids, others = one.row_uids, other.row_uids
+    return bool(uids & others) if uids else one.check == other.check
 
 
 def _card(finding: Finding, gain: Impact | None, key: str, select: Select) -> None:

@@ -16,45 +16,16 @@ from jarvis.server.access import audit
 from jarvis.server.access.audit import Action, Channel
 from jarvis.server.access.rights import LOCAL, Person, Role
 from jarvis.server.actions import Actor
-from jarvis.server.database import Visibility, database
+from jarvis.server.database import Visibility
 from jarvis.server.jobs.kinds import Export, Request, job_file
 from jarvis.server.jobs.queue import Job
 from jarvis.server.jobs.workers.job_child import assignment_of
 from jarvis.server.jobs.workers.job_messages import OutputMessage
 from jarvis.server.jobs.workers.job_process import outcome_of
-from jarvis.server.storage.catalog import read_catalog, set_owner, set_visibility
-from jarvis.server.submission import Submission, submit
-from tests.builders import trace
+from jarvis.server.storage.catalog import read_catalog, set_visibility
 from tests.server.api.conftest import bearer
 
 ADA = Actor(Person("ada", Role.EDITOR), Channel.API)
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home with one analysis."""
-    home = tmp_path_factory.mktemp("made")
-    built = trace().op("aten::mm", [[4096, 4096], [4096, 4096]]).launches("gemm", us=9e3)
-    file = (
-        built.op("aten::bmm", [[8, 512, 512], [8, 512, 512]])
-        .launches("bmm", us=9e3)
-        .write(home / "trace.json")
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JARVIS_HOME", str(home))
-        submit(Submission(file, model_name="one", platform="MI300X"))
-        database().dispose()
-    (home / "jarvis.db").unlink()
-    return home
-
-
-@pytest.fixture
-def analysis(made: Path, engine: Engine, home: Path) -> str:
-    """The id of an analysis of Ada."""
-    shutil.copytree(made / "analyses", home / "analyses")
-    (entry,) = read_catalog().entries
-    set_owner(entry.id, "ada")
-    return entry.id
 
 
 @pytest.fixture

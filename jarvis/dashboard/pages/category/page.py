@@ -209,7 +209,7 @@ def _findings(
     """Draw the findings of the rows shown, and how many others there are."""
     if not is_filtered:
         finding_cards(result.findings)
-        no_longer_findings(now.run, result.key)
+        no_longer_findings(now, result.key)
         return
     uids = frozenset(shown[C.uid])
     covered = tuple(f for f in result.findings if not f.row_uids or f.row_uids & uids)

@@ -95,7 +95,7 @@ def answer(now: Opened) -> None:
     findings, waterfall = st.columns([3, 2])
     with findings.container(border=True, height="stretch"):
         ranked_findings(now)
-        no_longer_findings(now.run)
+        no_longer_findings(now)
     with waterfall:
         waterfall_card(now, found)
 
