@@ -315,7 +315,7 @@ def remove_comment(actor: Actor, analysis_id: str, comment_id: int) -> None:
     Raises:
         UnknownAnalysisError: the person cannot see such an analysis.
         UnknownNoteError: there is no such comment.
-        ForbiddenError: somebody else wrote it, and the person may not change the analysis.
+        ForbiddenError: another user wrote it, and the person may not change the analysis.
     """
     row = get_visible_analysis(actor.person, analysis_id)
     finding, comment = report_notes.find_comment(database(), analysis_id, comment_id)

@@ -53,10 +53,10 @@ def test_findings_and_their_order_are_those_at_the_target(
     moved = at_targets(sample_run, Targets(45.0))
     assert table(page) == titles(moved)
     assert titles(moved) != titles(sample_run)
-    assert "Nothing left to gain at 45%" in captions(page)
+    assert "Findings with nothing left to gain at 45%: " in captions(page)
     page.slider(key="target").set_value(80).run()
     assert table(page) == titles(sample_run)
-    assert "Nothing left to gain" not in captions(page)
+    assert "nothing left to gain" not in captions(page)
 
 
 def test_a_category_has_a_target_of_its_own_until_it_is_reset(

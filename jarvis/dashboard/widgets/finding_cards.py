@@ -181,7 +181,10 @@ def _no_longer_findings(now: Opened, key: str | None) -> str:
                 continue
             is_reached = (finding.impact.efficiency_pct or 0.0) >= pct
             (reached if is_reached else others).append(prose(finding.title))
-    words = (f"Nothing left to gain at {target}", reached), (f"No finding at {target}", others)
+    words = (
+        (f"Findings with nothing left to gain at {target}", reached),
+        (f"Not findings at {target}", others),
+    )
     return "  \n".join(f"{head}: {'; '.join(titles)}." for head, titles in words if titles)
 
 

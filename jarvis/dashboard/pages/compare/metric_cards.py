@@ -281,11 +281,11 @@ def verdict(comparison: Comparison) -> None:
     """Draw the step times of both sides with the change, as the first sentence of the page."""
     _, times = _times(comparison)
     word = _word(times["step"]) if times and comparison.is_like_for_like else None
-    said = " ".join(map(prose, comparison.step_times or comparison.window))
-    if not said:
+    sentence = " ".join(map(prose, comparison.step_times or comparison.window))
+    if not sentence:
         return
     badge = "" if word is None else f" {_badge(word)}"
-    st.markdown(f"**{said}**{badge}")
+    st.markdown(f"**{sentence}**{badge}")
 
 
 def _badge(word: str) -> str:

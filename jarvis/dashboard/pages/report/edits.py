@@ -215,7 +215,7 @@ def _paragraph(now: Opened, left_out: frozenset[str]) -> str:
 
 
 def _summary(now: Opened, own: Saved) -> None:
-    """Draw the summary; the generated one unless somebody wrote another."""
+    """Draw the summary; the generated one unless a user wrote another."""
     generated = _paragraph(now, own.notes.left_out)
     key, text = f"{_TEXT}_{now.id}", own.notes.summary
     st.session_state[key] = generated if text is None else text

@@ -108,7 +108,7 @@ def show_replaced(now: Opened, title_of: Callable[[str], str]) -> None:
 
 
 def watch(now: Opened, notes: ReportNotes) -> None:
-    """Draw a message as soon as somebody changes the notes that this page shows."""
+    """Draw a message as soon as another user changes the notes that this page shows."""
     _watch(now.id, notes.revision)
 
 
@@ -157,5 +157,5 @@ def _value(note: ReplacedNote) -> str:
     if note.field is NoteField.STATUS:
         return f" to {note.value or FindingStatus.OPEN}"
     if note.field is NoteField.OWNER:
-        return f" to {escape(note.value)}" if note.value else " to nobody"
+        return f" to {escape(note.value)}" if note.value else " to no one"
     return ""

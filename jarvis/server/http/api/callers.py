@@ -94,7 +94,7 @@ def _timeline_reader(
 ) -> Person:
     """Return who looks at a timeline, by token or by the ticket of the page.
 
-    Not rate-limited: the number of requests depends on how much somebody zooms.
+    Not rate-limited: the number of requests depends on how much a user zooms.
     """
     purpose = timeline_purpose(analysis_id)
     return _authenticate(request, _credentials(request), purpose, is_counted=False)

@@ -117,7 +117,7 @@ class FindingChanges(BaseModel, title="Changes of a finding's notes"):
 
     status: FindingStatus | None = Field(None, description="null is open")
     owner: str | None = Field(
-        None, max_length=MAX_OWNER_CHARS, description="who works on it; null for nobody"
+        None, max_length=MAX_OWNER_CHARS, description="who works on it; null if not assigned"
     )
     is_included: bool = Field(True, description="whether the report includes it")
     seen_revision: int | None = _SEEN
