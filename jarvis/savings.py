@@ -21,8 +21,8 @@ from jarvis.perf_report import Totals
 from jarvis.perf_report.intervals import covered_until
 from jarvis.perf_report.timeline.step_bounds import StepBounds
 from jarvis.simulation.of_findings import (
-    ENDS,
     FUSED,
+    changes_by_end,
     finding_changes,
     pool_changes,
     work_of_rows,
@@ -139,7 +139,7 @@ def _replayed(
     finding: Finding, gain: Impact, limit_ms: float, step_ms: float, simulation: Simulation
 ) -> Impact:
     """Return the impact with the step time that the replays of its three estimates save."""
-    saved = [simulation.steps_saved_ms(finding_changes(finding, simulation, end)) for end in ENDS]
+    saved = [simulation.steps_saved_ms(each) for each in changes_by_end(finding, simulation)]
     if gain.is_interval:
         return impact.of_steps(gain, min(limit_ms, max(saved)), step_ms)
     gain = gain.model_copy(update={"is_replayed": True})

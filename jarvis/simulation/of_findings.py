@@ -1,6 +1,7 @@
 """The change of the recording that a finding stands for."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Literal, NamedTuple, get_args
 
 import polars as pl
@@ -24,6 +25,9 @@ from jarvis.perf_report.timeline.step_gaps import Place
 from jarvis.perf_report.work import COPY
 from jarvis.schemas.names import C
 from jarvis.simulation.simulation import Simulation
+
+Changes = Callable[[float], tuple[Change, ...]]
+"""The changes that save so many ms of GPU work."""
 
 End = Literal["low", "mid", "high"]
 ENDS: tuple[End, ...] = get_args(End)
@@ -55,19 +59,40 @@ def finding_changes(
     of their time; one kernel replaces a chain. Copies get shorter and are not waited for. Host time
     in the gaps of a cause is removed, waits are not waited for, and communication is hidden.
     """
+    return _proposal(finding, simulation)(end)
+
+
+def changes_by_end(finding: Finding, simulation: Simulation) -> list[tuple[Change, ...]]:
+    """Return the changes that a finding proposes by each of ``ENDS`` (``finding_changes``)."""
+    proposal = _proposal(finding, simulation)
+    return [proposal(end) for end in ENDS]
+
+
+def _proposal(finding: Finding, simulation: Simulation) -> Callable[[End], tuple[Change, ...]]:
+    """Return a function of the changes by an estimate, which finds what they share once."""
     if finding.impact is None:
-        return ()
+        return lambda _: ()
     pool = finding.time_pool or ""
     if pool.startswith(IDLE_POOL):
-        return _idle(pool.removeprefix(IDLE_POOL).strip(), simulation, end)
+        return partial(_idle, pool.removeprefix(IDLE_POOL).strip(), simulation)
     if pool.startswith(COMMUNICATION_POOL):
-        return pool_changes(pool, 0, simulation)
-    own = own_work(finding, simulation.tables["gpu_work"])
-    work, factor = _named(finding, own), _factor(own, getattr(finding.impact.saved_ms, end))
+        hidden = pool_changes(pool, 0, simulation)
+        return lambda _: hidden
+    own, saved_ms = own_work(finding, simulation.tables["gpu_work"]), finding.impact.saved_ms
     if own.is_empty():
-        return ()
+        return lambda _: ()
     if finding.check in FUSED:
-        return _fused(finding, own, simulation, end)
+        changes = _fused(finding, own, saved_ms.high, simulation)
+    else:
+        changes = partial(_shorter, pool, own, _named(finding, own), simulation)
+    return lambda end: changes(getattr(saved_ms, end))
+
+
+def _shorter(
+    pool: str, own: pl.DataFrame, work: Work, simulation: Simulation, saved_ms: float
+) -> tuple[Change, ...]:
+    """Return the changes that GPU work takes so much less time."""
+    factor = _factor(own, saved_ms)
     if pool.startswith(COPIES_POOL):
         calls = own[C.launch_uid].drop_nulls()
         waits = calls.filter(calls.is_in(simulation.waiting_calls.tolist()))
@@ -94,27 +119,20 @@ def _factor(work: pl.DataFrame, saved_ms: float) -> float:
     return max(0.0, 1 - saved_ms / whole_ms) if whole_ms > 0 else 1.0
 
 
-def _fused(
-    finding: Finding, own: pl.DataFrame, simulation: Simulation, end: End
-) -> tuple[Change, ...]:
+def _fused(finding: Finding, own: pl.DataFrame, most_ms: float, simulation: Simulation) -> Changes:
     """Return the changes of a finding that one kernel replaces each instance of a chain.
 
     The launches of the others go, and the host time between the launches, unless the steps would
-    gain more by that than if no kernel took any time: so it is a saving of GPU time.
+    gain more by that, with ``most_ms`` saved, than if no kernel took any time: so it is a saving of
+    GPU time.
     """
-    if finding.impact is None:
-        return ()
-    saved = finding.impact.saved_ms
     chains = list(_instances(finding, own, simulation))
-
-    def changes(saved_ms: float, *, without_host: bool) -> tuple[Change, ...]:
-        return _with_instances(finding, own, chains, saved_ms, without_host=without_host)
-
     for without_host in (True, False) if chains else ():
-        most_ms = simulation.steps_saved_ms(changes(saved.high, without_host=without_host))
-        if most_ms <= simulation.compute_saved_ms:
-            return changes(getattr(saved, end), without_host=without_host)
-    return (ScaleGpu(work=_named(finding, own), factor=_factor(own, getattr(saved, end))),)
+        changes = partial(_with_instances, finding, own, chains, without_host=without_host)
+        if simulation.steps_saved_ms(changes(most_ms)) <= simulation.compute_saved_ms:
+            return changes
+    work = _named(finding, own)
+    return lambda saved_ms: (ScaleGpu(work=work, factor=_factor(own, saved_ms)),)
 
 
 def _with_instances(

@@ -232,27 +232,32 @@ class Simulation:
         shorter than KERNEL_FLOOR_US.
         """
         factors = self._target_factors(target_pct)
-        events = (
-            self.tables["gpu_work"]
-            .select(C.uid, C.operation_uid, C.dur_ns)
-            .filter(pl.col(C.uid).is_in(self.uids(work)))
-            .join(factors, left_on=C.operation_uid, right_on=C.uid)
-        )
         least = impact.KERNEL_FLOOR_US * 1e3 / pl.col(C.dur_ns)
-        factor = events.select(
-            C.uid, factor=pl.max_horizontal("factor", pl.min_horizontal(least, 1.0))
-        ).filter(pl.col("factor") < 1)
+        factor = (
+            self.tables["gpu_work"]
+            .lazy()
+            .filter(self._is_of(work))
+            .join(factors, left_on=C.operation_uid, right_on=C.uid)
+            .select(C.uid, factor=pl.max_horizontal("factor", pl.min_horizontal(least, 1.0)))
+            .filter(pl.col("factor") < 1)
+            .collect()
+        )
         return factor[C.uid].to_numpy(), factor["factor"].to_numpy()
 
     def judged(self, work: Work) -> bool:
         """Return whether the efficiency of any operation of some work is known."""
-        own = self.tables["gpu_work"].filter(pl.col(C.uid).is_in(self.uids(work)))
-        rows = self._target_factors(impact.FULL_PCT)[C.uid]
-        return bool(own[C.operation_uid].is_in(rows.implode()).any())
+        factors = self._target_factors(impact.FULL_PCT)
+        own = self.tables["gpu_work"].lazy().filter(self._is_of(work))
+        judged = own.join(factors, left_on=C.operation_uid, right_on=C.uid, how="semi")
+        return not judged.select(C.uid).collect().is_empty()
 
-    def _target_factors(self, target_pct: float) -> pl.DataFrame:
+    def _is_of(self, work: Work) -> pl.Expr:
+        return pl.col(C.uid).is_in(pl.Series(self.uids(work)).implode())
+
+    def _target_factors(self, target_pct: float) -> pl.LazyFrame:
         return (
             self.tables["operations"]
+            .lazy()
             .filter(impact.is_judged() & (pl.col(C.pct_roofline) <= impact.ANOMALY_PCT))
             .select(C.uid, factor=1 - impact.saved_us(target_pct) / pl.col(C.kernel_time_us))
         )
