@@ -101,7 +101,7 @@ class Facts:
     """The facts of one trace, each derived once."""
 
     tables: Tables
-    _known: dict[tuple[str, Subject], bool | None] = field(default_factory=dict)
+    _known: dict[tuple[str, tuple[Subject, ...]], bool | None] = field(default_factory=dict)
 
     def hold(self, needs: Iterable[str], subject: Subject) -> bool:
         """Return whether all preconditions hold for a finding with this subject.
@@ -115,13 +115,14 @@ class Facts:
         found = _PRECONDITION.fullmatch(need)
         if found is None or found["name"] not in FACTS:
             raise ValueError(f"{need!r} does not name a fact")
-        about = subject
-        if found["uids"] or found["to"]:
-            about = Subject(tuple(map(int, (found["uids"] or "").split())), found["to"])
-        key = found["name"], about
-        if key not in self._known:
-            self._known[key] = FACTS[found["name"]](self, about)
-        return self._known[key] is (not found["no"])
+        name, arguments = found["name"], tuple[Subject, ...]()
+        if name in OF_SUBJECT:
+            is_other = found["uids"] or found["to"]
+            uids = tuple(map(int, (found["uids"] or "").split()))
+            arguments = (Subject(uids, found["to"]) if is_other else subject,)
+        if (name, arguments) not in self._known:
+            self._known[name, arguments] = FACTS[name](self, *arguments)
+        return self._known[name, arguments] is (not found["no"])
 
     def table(self, name: str, *columns: str) -> pl.DataFrame:
         """Return these columns of a table; without rows if the table or a column is missing."""
@@ -136,7 +137,7 @@ class Facts:
         return rows.height > 0 and not rows.filter(condition).is_empty()
 
 
-def has_stacks(facts: Facts, _: Subject) -> bool:
+def has_stacks(facts: Facts) -> bool:
     """Python frames are recorded: an operation has modules or an entry point, or a thread time in
     Python (tables ``operations``, ``host_threads``)."""
     has_modules = pl.col(C.module_path).list.len() > 0
@@ -147,49 +148,49 @@ def has_stacks(facts: Facts, _: Subject) -> bool:
     )
 
 
-def has_shapes(facts: Facts, _: Subject) -> bool:
+def has_shapes(facts: Facts) -> bool:
     """Shapes of arguments are recorded: an operation has some (table ``operations``)."""
     return facts.has("operations", pl.col(C.input_dims).is_not_null())
 
 
-def has_host_calls(facts: Facts, _: Subject) -> bool:
+def has_host_calls(facts: Facts) -> bool:
     """Host calls are recorded: one of them launched GPU work, or an operation is an operator of the
     framework (tables ``gpu_work``, ``operations``)."""
     is_operator = pl.col(C.name).str.contains(OPERATOR_MARK, literal=True)
     return facts.has("gpu_work", pl.col(C.linked)) or facts.has("operations", is_operator)
 
 
-def has_several_steps(facts: Facts, _: Subject) -> bool:
+def has_several_steps(facts: Facts) -> bool:
     """At least {SEVERAL_STEPS} steps are marked, as the profiler's ``step()`` does (table
     ``host_slices``)."""
     names = facts.table("host_slices", C.name).cast(pl.String)[C.name]
     return names.filter(names.str.starts_with(STEP_PREFIX)).n_unique() >= SEVERAL_STEPS
 
 
-def has_backward(facts: Facts, subject: Subject) -> bool | None:
+def has_backward(facts: Facts) -> bool | None:
     """A backward pass runs: an operation has that direction; unknown without host calls (table
     ``operations``)."""
-    is_known = has_host_calls(facts, subject)
+    is_known = has_host_calls(facts)
     return facts.has("operations", pl.col(C.direction) == "backward") if is_known else None
 
 
-def has_checkpointing(facts: Facts, _: Subject) -> bool:
+def has_checkpointing(facts: Facts) -> bool:
     """Activations are recomputed: a call of activation checkpointing is recorded (table
     ``call_tree``)."""
     return facts.has("call_tree", pl.col(C.name).str.contains(CHECKPOINT))
 
 
-def has_clones(facts: Facts, _: Subject) -> bool:
+def has_clones(facts: Facts) -> bool:
     """Operators that duplicate tensors launch GPU work (table ``call_tree``)."""
     return facts.has("call_tree", pl.col(C.name).str.contains(CLONE))
 
 
-def has_compiled_code(facts: Facts, _: Subject) -> bool:
+def has_compiled_code(facts: Facts) -> bool:
     """Kernels of PyTorch's compiler run, by their name prefix (table ``operations``)."""
     return facts.has("operations", pl.col(C.name).str.contains(COMPILED_KERNEL))
 
 
-def has_several_compiled_regions(facts: Facts, _: Subject) -> bool | None:
+def has_several_compiled_regions(facts: Facts) -> bool | None:
     """Graph breaks or recompilations divide the compiled code: the annotations number several
     regions; unknown without these annotations (table ``host_slices``)."""
     names = facts.table("host_slices", C.name).cast(pl.String)[C.name]
@@ -229,34 +230,34 @@ def _is_contiguous_query(row: Mapping[str, Any]) -> bool:
     return min(heads, queries) > 1 and tuple(strides[0][1:]) == (queries * size, size, 1)
 
 
-def has_graph_replay(facts: Facts, subject: Subject) -> bool | None:
+def has_graph_replay(facts: Facts) -> bool | None:
     """GPU graphs are replayed: the launcher of GPU work or the name of an operation is such a call;
     unknown without host calls (tables ``gpu_work``, ``operations``)."""
     sources = {"gpu_work": C.launcher_name, "operations": C.name}
     if any(facts.has(t, pl.col(name).str.contains(GRAPH_LAUNCH)) for t, name in sources.items()):
         return True
-    return False if has_host_calls(facts, subject) else None
+    return False if has_host_calls(facts) else None
 
 
-def has_loader_workers(facts: Facts, _: Subject) -> bool:
+def has_loader_workers(facts: Facts) -> bool:
     """The data loader has worker processes, by its annotation (tables ``operations``,
     ``idle_gaps``, ``host_slices``)."""
     return _is_called(facts, WORKERS)
 
 
-def has_loader_without_workers(facts: Facts, _: Subject) -> bool:
+def has_loader_without_workers(facts: Facts) -> bool:
     """The data loader has no worker processes, by its annotation (tables ``operations``,
     ``idle_gaps``, ``host_slices``)."""
     return _is_called(facts, NO_WORKERS)
 
 
-def has_host_reads(facts: Facts, _: Subject) -> bool:
+def has_host_reads(facts: Facts) -> bool:
     """The host reads values of tensors, as ``.item()`` and conditions on tensors do (tables
     ``operations``, ``idle_gaps``, ``host_slices``)."""
     return _is_called(facts, HOST_READ)
 
 
-def has_barriers(facts: Facts, _: Subject) -> bool:
+def has_barriers(facts: Facts) -> bool:
     """A barrier is recorded (tables ``operations``, ``idle_gaps``, ``host_slices``)."""
     return _is_called(facts, BARRIER)
 
@@ -274,13 +275,13 @@ def _is_called(facts: Facts, pattern: str) -> bool:
     )
 
 
-def has_several_streams(facts: Facts, _: Subject) -> bool:
+def has_several_streams(facts: Facts) -> bool:
     """GPU work runs on at least two streams of one device (table ``gpu_work``)."""
     streams = facts.table("gpu_work", *_STREAM).drop_nulls().unique()
     return bool(streams[C.device].is_duplicated().any())
 
 
-def communication_shares_compute_stream(facts: Facts, _: Subject) -> bool | None:
+def communication_shares_compute_stream(facts: Facts) -> bool | None:
     """Communication runs on a stream that also computes; unknown without single GPU events (table
     ``gpu_work``)."""
     return _share_compute_stream(facts, pl.col(C.kind) == "communication", C.kind)
@@ -316,21 +317,21 @@ def _is_copy(subject: Subject) -> pl.Expr:
     return is_copy & (pl.col(C.direction) == subject.direction)
 
 
-def is_reduction_collective(facts: Facts, _: Subject) -> bool | None:
+def is_reduction_collective(facts: Facts) -> bool | None:
     """Most communication time is in collectives that reduce, by kind, else by the kernel's name;
     unknown without single collectives (table ``collectives``)."""
     kind = pl.coalesce(C.collective, C.name)
     return _is_most_communication(facts, kind.str.contains(REDUCTION))
 
 
-def reduces_gradients(facts: Facts, subject: Subject) -> bool | None:
+def reduces_gradients(facts: Facts) -> bool | None:
     """A backward pass runs, and most communication time is in collectives that reduce; unknown if
     one is not known and the other holds (tables ``operations``, ``collectives``)."""
-    parts = has_backward(facts, subject), is_reduction_collective(facts, subject)
+    parts = has_backward(facts), is_reduction_collective(facts)
     return None if None in parts and False not in parts else all(parts)
 
 
-def communication_starts_late(facts: Facts, _: Subject) -> bool | None:
+def communication_starts_late(facts: Facts) -> bool | None:
     """Compute runs beside less than {LATE_PCT:.0f}% of most communication, taking together the
     collectives that are queued one after the other on a stream; unknown without single GPU events
     (table ``gpu_work``). Kernels that start beside it count."""
@@ -356,7 +357,7 @@ def communication_starts_late(facts: Facts, _: Subject) -> bool | None:
     return 2 * int(rated.filter("late")["length"].sum()) > int(rated["length"].sum())
 
 
-def messages_are_large(facts: Facts, _: Subject) -> bool | None:
+def messages_are_large(facts: Facts) -> bool | None:
     """Most communication time is in messages of at least {LARGE_MESSAGE_BYTES:,.0f} bytes; unknown
     without single collectives (table ``collectives``)."""
     nbytes = pl.col(C.message_mb) * BYTES_PER_MIB
@@ -459,7 +460,7 @@ def _sizes(row: Mapping[str, Any]) -> list[int]:
     return [prod(shape) for shape in shapes if shape and all(type(n) is int for n in shape)]
 
 
-FACTS: Mapping[str, Callable[[Facts, Subject], bool | None]] = {
+OF_TRACE: Mapping[str, Callable[[Facts], bool | None]] = {
     function.__name__: function
     for function in (
         has_stacks,
@@ -478,16 +479,26 @@ FACTS: Mapping[str, Callable[[Facts, Subject], bool | None]] = {
         has_barriers,
         has_several_streams,
         communication_shares_compute_stream,
-        copies_share_compute_stream,
-        copies_are_pageable,
         is_reduction_collective,
         reduces_gradients,
         communication_starts_late,
         messages_are_large,
+    )
+}
+"""The facts of a whole trace, by name."""
+
+OF_SUBJECT: Mapping[str, Callable[[Facts, Subject], bool | None]] = {
+    function.__name__: function
+    for function in (
+        copies_share_compute_stream,
+        copies_are_pageable,
         has_replay_package,
         runs_next_to_products,
         attention_reads_strides,
         calls_are_independent,
     )
 }
-"""The facts by name; a function returns None if the tables do not show whether its fact holds."""
+"""The facts of the subject of a finding, by name."""
+
+FACTS: Mapping[str, Callable[..., bool | None]] = {**OF_TRACE, **OF_SUBJECT}
+"""All facts; a function returns None if the tables do not show whether its fact holds."""
