@@ -12,7 +12,6 @@ from typing import Any
 import polars as pl
 
 from jarvis.analyses.base import Advice, CategoryData
-from jarvis.analyses.call_times import time_per_call
 from jarvis.analyses.kernel_names import count_of
 from jarvis.analyses.operations import OperationGroup
 from jarvis.schemas.names import C
@@ -134,7 +133,7 @@ def values_of(group: OperationGroup) -> dict[str, Any]:
     other rows have another one, and ``its_calls`` is None if all calls have one place.
     """
     heaviest = group.heaviest
-    mean_time_ms = time_per_call(group.rows)
+    mean_time_ms = group.time_per_call
     is_many = group.calls > 1
     grouped = ("grouped_gemm", "grouped_kernel")
     return {

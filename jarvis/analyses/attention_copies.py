@@ -70,7 +70,7 @@ def contiguous_copies(data: CategoryData) -> Iterator[Finding]:
     Threshold: {COPIES_SHARE_PCT}% of the attention's time; at least {MIN_COMPUTE_PCT}% of compute.
     """
     rows = data.operations.with_columns(inside_us=kernel_names.time_us(COPY_KERNELS))
-    for group in groups(rows.filter(pl.col(C.is_flash))):
+    for group in groups(rows, pl.col(C.is_flash)):
         outside = _copies_around(data, group)
         inside_ms = float(group.rows["inside_us"].sum()) / 1000
         copies_ms = inside_ms + float(outside[C.kernel_time_us].sum()) / 1000

@@ -264,7 +264,7 @@ def cache_writes(data: CategoryData) -> Iterator[Finding]:
     at least {MIN_COMPUTE_PCT}% of compute.
     """
     rows = data.operations.with_columns(cache_us=kernel_names.time_us(CACHE_KERNELS))
-    for group in groups(rows.filter("is_paged")):
+    for group in groups(rows, pl.col("is_paged")):
         cache_ms = float(group.rows["cache_us"].sum()) / 1000
         compute_pct = impact.share_pct(cache_ms, data.totals.compute_time_ms)
         share = impact.share_pct(cache_ms, group.time_ms)

@@ -160,7 +160,7 @@ def slow_kernel(data: CategoryData) -> Iterator[Finding]:
     limit = min(SLOW_KERNEL_PCT, SLOW_SHARE * baseline.efficiency_pct)
     is_low = pl.col(C.pct_roofline) < impact.BOTTLENECK_EFFICIENCY_PCT
     judged = impact.is_judged() & (pl.col(C.bound) == "memory")
-    for group in groups(data.operations.filter(judged & is_low & (pl.col(C.kernel_time_us) > 0))):
+    for group in groups(data.operations, judged & is_low & (pl.col(C.kernel_time_us) > 0)):
         efficiency = group.efficiency_pct
         is_slow = efficiency is not None and efficiency < limit and not group.is_launch_bound
         is_relevant = impact.is_time_relevant(group.time_ms, group.category_pct)

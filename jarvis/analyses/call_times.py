@@ -41,6 +41,7 @@ def call_groups(rows: pl.DataFrame) -> list[CallGroup]:
     """Return the groups of all calls of these rows, shortest times first."""
     populations = pl.col(C.populations).list
     has_groups = populations.len().fill_null(0) > 0
+    rows = rows.select(C.populations, C.operation_count, C.kernel_time_us)
     alone = rows.filter(~has_groups).select(
         pl.col(C.operation_count).cast(pl.Int64).alias(C.calls),
         pl.col(C.kernel_time_us).cast(pl.Float64).alias(C.total_us),

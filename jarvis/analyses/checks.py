@@ -121,7 +121,7 @@ def above_peak(data: CategoryData) -> Iterator[Finding]:
 
 
 def _doubts(data: CategoryData, is_in_range: pl.Expr, doubt: str) -> Iterator[Finding]:
-    for group in groups(data.operations.filter(is_in_range & impact.is_judged())):
+    for group in groups(data.operations, is_in_range & impact.is_judged()):
         efficiency = group.efficiency_pct
         if efficiency is not None and group.compute_pct >= MIN_COMPUTE_PCT:
             yield _doubt_of(data, group, efficiency, doubt)
@@ -303,11 +303,9 @@ def nothing_to_fix(data: CategoryData) -> Iterator[Finding]:
         yield _card(data, whole, good, good_pct)
 
 
-def without_contradiction(findings: Iterable[Finding]) -> list[Finding]:
-    """Return ``findings`` without ``nothing_to_fix`` if another one names something to fix."""
-    found = list(findings)
-    has_work = any(finding.check not in (CHECK, "above_peak") for finding in found)
-    return [finding for finding in found if finding.check != CHECK or not has_work]
+def has_work(findings: Iterable[Finding]) -> bool:
+    """Return whether a finding names something to fix, so that ``nothing_to_fix`` is none."""
+    return any(finding.check not in (CHECK, "above_peak") for finding in findings)
 
 
 def _good_rows(data: CategoryData, rows: pl.DataFrame) -> pl.DataFrame:

@@ -70,7 +70,7 @@ def fp32_products(data: CategoryData) -> Iterator[Finding]:
     if not peaks or data.hardware is None:
         return
     kernel = pl.col(C.main_kernel).str.to_lowercase()
-    rows = data.operations.filter(
+    is_fp32_on_vector_units = (
         (
             pl.col(C.input_types).str.contains(FP32_INPUTS)
             | ((pl.col(C.input_types) == NO_TYPES) & kernel.str.contains(SINGLE))
@@ -79,7 +79,7 @@ def fp32_products(data: CategoryData) -> Iterator[Finding]:
         & kernel.str.contains(VECTOR_KERNEL)
         & ~kernel.str.contains("tf32|tensorop")
     )
-    for group in groups(rows):
+    for group in groups(data.operations, is_fp32_on_vector_units):
         if group.compute_pct >= MIN_COMPUTE_PCT:
             yield _finding(data, group, peaks)
 

@@ -16,7 +16,6 @@ from jarvis.analyses.advice import (
     values_of_row,
 )
 from jarvis.analyses.base import Advice, CategoryData
-from jarvis.analyses.call_times import time_per_call
 from jarvis.analyses.operations import (
     HYPOTHESIS,
     KERNEL_FLOOR_US,
@@ -111,6 +110,8 @@ MESSAGES = MessageTable(
 HEAVIEST_CALL = "the heaviest call"
 """Reasons that begin with it state facts of that call, not of all."""
 
+_FEW_ROWS = 16
+
 MIN_TB_PER_S = 1e-4
 """Lower rates are printed in MB/s."""
 
@@ -125,7 +126,7 @@ def low_efficiency(data: CategoryData) -> Iterator[Finding]:
     Threshold: {impact.BOTTLENECK_EFFICIENCY_PCT}% of the roofline; {impact.BOTTLENECK_TIME_MS} ms
     or {impact.BOTTLENECK_CATEGORY_PCT}% of category time; at least {MIN_COMPUTE_PCT}% of compute.
     """
-    for group in groups(_below(data, impact.BOTTLENECK_EFFICIENCY_PCT)):
+    for group in groups(data.operations, _is_below(data, impact.BOTTLENECK_EFFICIENCY_PCT)):
         if _makes_a_card(data, group) and _is_time_relevant(group):
             yield _inefficiency(data, group, "low_efficiency")
 
@@ -141,11 +142,11 @@ def opportunity(data: CategoryData) -> Iterator[Finding]:
     of compute.
     """
     low = pl.col(C.pct_roofline) < impact.BOTTLENECK_EFFICIENCY_PCT
-    below = _below(data, data.target_pct)
-    for group in groups(below.filter(~low)):
+    below = _is_below(data, data.target_pct)
+    for group in groups(data.operations, below & ~low):
         if _makes_a_card(data, group) and (group.is_top or _is_time_relevant(group)):
             yield _inefficiency(data, group, "opportunity")
-    for group in groups(below.filter(low)):
+    for group in groups(data.operations, below & low):
         if _makes_a_card(data, group) and group.is_top and not _is_time_relevant(group):
             yield _inefficiency(data, group, "opportunity")
 
@@ -188,10 +189,10 @@ def expectation(data: CategoryData, group: OperationGroup) -> Expectation | None
     return Expectation(low, high, reached, advice.expected_of)
 
 
-def _below(data: CategoryData, efficiency_pct: float) -> pl.DataFrame:
+def _is_below(data: CategoryData, efficiency_pct: float) -> pl.Expr:
     is_below = impact.is_judged() & (pl.col(C.pct_roofline) < efficiency_pct)
     is_explained = pl.col(C.uid).is_in(data.explained_uids)
-    return data.operations.filter(is_below & ~is_explained & (pl.col(C.kernel_time_us) > 0))
+    return is_below & ~is_explained & (pl.col(C.kernel_time_us) > 0)
 
 
 def _makes_a_card(data: CategoryData, group: OperationGroup) -> bool:
@@ -264,7 +265,7 @@ def _reason(
     reason = chosen.message("reason", values)
     if reason is None or chosen.advice.reason.startswith(HEAVIEST_CALL):
         return reason
-    rows = group.rows.iter_rows(named=True)
+    rows = group.rows.iter_rows(named=True, buffer_size=_FEW_ROWS)  # the second often differs
     if all(chosen.message("reason", {**values, **values_of_row(row)}) == reason for row in rows):
         return reason
     return MESSAGES("reason.of_some", some=group.heaviest_calls, calls=group.calls, reason=reason)
@@ -381,7 +382,7 @@ def evidence_of(group: OperationGroup) -> dict[str, EvidenceValue]:
 
 def _times(group: OperationGroup) -> dict[str, EvidenceValue]:
     """Return the mean kernel time of a call, or the groups of calls that have no common mean."""
-    each = time_per_call(group.rows)
+    each = group.time_per_call
     if isinstance(each, Message):
         return {"kernel_times": each}
     return {"mean_kernel_time_us": 1000 * group.time_ms / max(group.calls, 1)}

@@ -19,7 +19,7 @@ from jarvis.schemas import FLAG, NUMBER, POPULATIONS, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import arguments as arguments
 from jarvis.text.format import short_dtype as short_dtype
-from jarvis.text.messages import MessageTable
+from jarvis.text.messages import Message, MessageTable
 
 
 def message_column(table: MessageTable, key: pl.Expr, *columns: str) -> pl.Expr:
@@ -221,6 +221,11 @@ class OperationGroup:
         grouped = rows.group_by(*ARGUMENTS, "number", maintain_order=True)
         return grouped.agg(pl.col(C.operation_count).sum())[C.operation_count]
 
+    @cached_property
+    def time_per_call(self) -> float | Message:
+        """Return the mean kernel time of a call in ms, or the groups of times that lie apart."""
+        return call_times.time_per_call(self.rows)
+
     @property
     def launches(self) -> int:
         """Return the number of GPU events of all calls."""
@@ -295,17 +300,21 @@ def weighted_efficiency(rows: pl.DataFrame) -> float | None:
     return float((known[C.pct_roofline] * known[C.kernel_time_us]).sum()) / time_us
 
 
-def groups(rows: pl.DataFrame) -> Iterator[OperationGroup]:
-    """Yield the rows by operator, pattern (or launch bound), bound and peak; most time first."""
-    if rows.is_empty():
-        return
+def groups(rows: pl.DataFrame, wanted: pl.Expr | None = None) -> Iterator[OperationGroup]:
+    """Yield the rows (those that are ``wanted``) by operator, pattern (or launch bound), bound and
+    peak; most time first."""
     keys = {
         C.kind: pl.coalesce(PATTERN, pl.when(C.is_launch_bound).then(pl.lit(LAUNCH_BOUND))),
         "peak": pl.when(pl.col(C.bound) == "compute").then(C.compute),
     }
-    parts = (
-        rows.sort(C.kernel_time_us, C.uid, descending=[True, False])
-        .with_columns(**keys)
-        .partition_by(C.name, C.kind, C.bound, "peak", maintain_order=True)
+    found = (  # only the rows of each group are copied with all of their columns
+        rows.lazy()
+        .with_row_index("row")
+        .filter(pl.lit(value=True) if wanted is None else wanted)
+        .sort(C.kernel_time_us, C.uid, descending=[True, False])
+        .group_by(C.name, C.bound, maintain_order=True, **keys)
+        .agg("row", pl.col(C.kernel_time_us).sum())
+        .sort(C.kernel_time_us, descending=True, maintain_order=True)
+        .collect()
     )
-    yield from sorted((OperationGroup(part) for part in parts), key=lambda g: -g.time_ms)
+    yield from (OperationGroup(rows[own]) for own in found["row"])

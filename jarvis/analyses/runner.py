@@ -3,6 +3,7 @@
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from inspect import unwrap
 from typing import Protocol
 
 import polars as pl
@@ -15,7 +16,7 @@ from jarvis.analyses.base import Analysis, CategoryData
 from jarvis.analyses.baseline import Baseline, measure_baseline
 from jarvis.analyses.chain_context import with_chains
 from jarvis.analyses.chains import Chain, chains
-from jarvis.analyses.checks import without_contradiction
+from jarvis.analyses.checks import has_work, nothing_to_fix
 from jarvis.analyses.claims import claim_operations, top_operations
 from jarvis.analyses.operations import describe, weighted_efficiency
 from jarvis.core.errors import MissingTableError
@@ -119,18 +120,16 @@ def run_analyses(
     """
     top_uids = frozenset(split.top_operations["operation_uids"].explode().drop_nulls())
     claimed: dict[tuple[object, ...], pl.DataFrame] = {}
+    nothing = split.operations.clear()
     if described is None:
         claimed = split.operations.partition_by(C.category, as_dict=True)
-    nothing = describe(split.operations.clear(), top_uids, report.hardware)
     facts = Facts(lambda name: _table(report, name))
     outcomes: dict[str, AnalysisOutcome] = {}
     for key, analysis in analyses.items():
         try:
-            rows = (described or {}).get(key)
-            if rows is None:
-                rows = nothing
-                if (key,) in claimed:
-                    rows = describe(claimed[(key,)], top_uids, report.hardware)
+            rows = (described or {}).get(key, nothing)
+            if described is None:
+                rows = describe(claimed.get((key,), nothing), top_uids, report.hardware)
                 if analysis.classify:
                     rows = analysis.classify(rows, compute_units)
             target_pct = targets.of_category(key)
@@ -222,8 +221,14 @@ def _findings(analysis: Analysis, data: CategoryData) -> list[Finding]:
     specific = [finding for check in analysis.specific for finding in check(data)]
     explained = frozenset(row.uid for finding in specific for row in finding.operations)
     rest = replace(data, explained_uids=explained)
-    shared = [finding for check in analysis.checks for finding in check(rest)]
-    return without_contradiction([*specific, *shared])
+    last = [check for check in analysis.checks if unwrap(check) is nothing_to_fix]
+    found = [*specific]
+    for check in analysis.checks:
+        if check not in last:
+            found += check(rest)
+    if not has_work(found):
+        found += (finding for check in last for finding in check(rest))
+    return found
 
 
 def _has_data(analysis: Analysis, data: CategoryData) -> bool:

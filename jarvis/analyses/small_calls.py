@@ -64,7 +64,9 @@ def many_small_calls(data: CategoryData) -> Iterator[Finding]:
     """
     is_low = impact.is_judged() & (pl.col(C.pct_roofline) < impact.BOTTLENECK_EFFICIENCY_PCT)
     is_reported = is_low | pl.col(C.uid).is_in(data.explained_uids)
-    rows = data.operations.filter(~is_reported).sort(
+    can_be_short = _is_short() | (pl.col(C.populations).list.len() > 0)
+    calls = pl.col(C.operation_count).filter(can_be_short & ~is_reported).sum().over(C.name)
+    rows = data.operations.filter(~is_reported & (calls >= MANY_CALLS)).sort(
         C.kernel_time_us, C.uid, descending=[True, False]
     )
     for part in rows.partition_by(C.name, maintain_order=True):
@@ -73,6 +75,11 @@ def many_small_calls(data: CategoryData) -> Iterator[Finding]:
             continue
         if impact.is_time_relevant(group.time_ms, group.category_pct):
             yield _small_calls(data, OperationGroup(part), group)
+
+
+def _is_short() -> pl.Expr:
+    """Return whether the mean call of a row is short."""
+    return pl.col(C.kernel_time_us) < SHORT_CALL_US * pl.col(C.operation_count)
 
 
 def _short_part(rows: pl.DataFrame) -> pl.DataFrame:
@@ -84,11 +91,10 @@ def _short_part(rows: pl.DataFrame) -> pl.DataFrame:
         column: pl.col(C.populations).list.agg(each.field(field).filter(is_short).sum())
         for field, column in groups.items()
     }
-    is_whole = pl.col(C.kernel_time_us) < SHORT_CALL_US * pl.col(C.operation_count)
     short = {
         column: pl.when(pl.col(C.populations).list.len() > 0)
         .then(part)
-        .otherwise(pl.when(is_whole).then(pl.col(column)).otherwise(0))
+        .otherwise(pl.when(_is_short()).then(pl.col(column)).otherwise(0))
         for column, part in in_groups.items()
     }
     of_calls = short[C.operation_count] / pl.col(C.operation_count)

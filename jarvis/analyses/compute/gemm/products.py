@@ -36,7 +36,7 @@ def helper_kernels(data: CategoryData) -> Iterator[Finding]:
     Threshold: {HELPER_SHARE_PCT}% of the operator's time; at least {MIN_COMPUTE_PCT}% of compute.
     """
     rows = data.operations.with_columns(helper_us=kernel_names.time_us(HELPER_KERNELS))
-    for group in groups(rows.filter(pl.col("helper_us") > 0)):
+    for group in groups(rows, pl.col("helper_us") > 0):
         helper_ms = float(group.rows["helper_us"].sum()) / 1000
         share = impact.share_pct(helper_ms, group.time_ms)
         helper_compute_pct = impact.share_pct(helper_ms, data.totals.compute_time_ms)
@@ -102,7 +102,7 @@ def quantized_without_gain(data: CategoryData) -> Iterator[Finding]:
         return
     wide_rate = wide_peak * impact.GOOD_EFFICIENCY_PCT / impact.FULL_PCT
     is_candidate = (pl.col(C.gemm_type) == "quantized") & (pl.col(C.bound) == "compute")
-    for group in groups(data.operations.filter(is_candidate & impact.is_judged())):
+    for group in groups(data.operations, is_candidate & impact.is_judged()):
         rate = group.rate
         if group.compute_pct >= impact.RELEVANT_COMPUTE_PCT and rate and rate[0] < wide_rate:
             yield _no_gain(data, group, rate[0], wide_rate)
