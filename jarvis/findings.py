@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
+from operator import attrgetter
 from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
@@ -94,6 +95,9 @@ class Status(StrEnum):
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+_UID = attrgetter("uid")
 
 
 class OpRef(_Frozen):
@@ -206,7 +210,7 @@ class Finding(_Frozen):
     @property
     def row_uids(self) -> frozenset[int]:
         """Return the rows of the operations table that it concerns or shares."""
-        return frozenset({*(reference.uid for reference in self.operations), *self.shared_uids})
+        return frozenset((*map(_UID, self.operations), *self.shared_uids))
 
     @property
     def subject_key(self) -> str:

@@ -1,5 +1,7 @@
 """The name and version of this product, and the constants of its HTTP API and upload protocol."""
 
+from functools import cache
+
 API = "/api"
 UPLOADS = f"{API}/uploads"
 
@@ -21,6 +23,7 @@ PIECE_TYPE = "application/offset+octet-stream"
 DISTRIBUTION = "jarvis-perf"
 
 
+@cache
 def product_version() -> str:
     """Return the installed version, or "unknown" if the package is not installed."""
     from importlib.metadata import (  # takes longer than shell completion

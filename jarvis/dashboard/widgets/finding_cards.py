@@ -174,10 +174,14 @@ def _no_longer_findings(now: Opened, key: str | None) -> str:
     others: list[str] = []
     for own, result in (run.stored or run).results.items():
         pct, left = run.targets.of_category(own), run.results[own].findings
-        if key not in (None, own) or left == result.findings:
+        if key not in (None, own):
             continue
+        uids_left = frozenset().union(*(other.row_uids for other in left))
+        checks_left = {other.check for other in left}
         for finding in result.findings:
-            if finding.impact is None or any(_is_same(finding, other) for other in left):
+            uids = finding.row_uids
+            is_left = not uids_left.isdisjoint(uids) if uids else finding.check in checks_left
+            if finding.impact is None or is_left:
                 continue
             is_reached = (finding.impact.efficiency_pct or 0.0) >= pct
             (reached if is_reached else others).append(prose(finding.title))
@@ -186,12 +190,6 @@ def _no_longer_findings(now: Opened, key: str | None) -> str:
         (f"Not findings at {target}", others),
     )
     return "  \n".join(f"{head}: {'; '.join(titles)}." for head, titles in words if titles)
-
-
-def _is_same(one: Finding, other: Finding) -> bool:
-    """Return whether two findings of an analysis, at two targets, concern the same work."""
-    uids, others = one.row_uids, other.row_uids
-    return bool(uids & others) if uids else one.check == other.check
 
 
 def _card(finding: Finding, gain: Impact | None, key: str, select: Select) -> None:
@@ -212,7 +210,7 @@ def _card(finding: Finding, gain: Impact | None, key: str, select: Select) -> No
 
 def _headings(finding: Finding) -> tuple[str, str]:
     """Return the headings of the actions: those of findings without rows change no kernel."""
-    if finding.row_uids:
+    if finding.operations or finding.shared_uids:
         return "Change the model", "Improve the kernel"
     return "Change the program", "Change the setup or libraries"
 
