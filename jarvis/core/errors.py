@@ -121,6 +121,16 @@ class TargetsError(JarvisError):
         super().__init__(f"Cannot use these targets of categories: {why}.")
 
 
+class ModelConfigError(JarvisError):
+    """The ``config.json`` of a model cannot be used."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"The model configuration cannot be used: {reason}. Give the config.json of a "
+            "transformer as Hugging Face has it."
+        )
+
+
 class RegistrationError(JarvisError):
     """An analysis or a perf model is malformed or registered twice."""
 
