@@ -4,6 +4,7 @@ import hashlib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -34,8 +35,14 @@ class Extensions:
     """The registries of one analysis, and the messages about its extensions."""
 
     registry: Registry
-    analyses: Analyses
     log: Log
+    with_file: Analyses | None = None
+    """All analyses, if an extension file can have added some."""
+
+    @cached_property
+    def analyses(self) -> Analyses:
+        """All analyses; a report, which has none, does not load them."""
+        return self.with_file or _of_packages()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -71,12 +78,12 @@ def load_extensions(file: Path | None = None) -> Extensions:
         own = Registry()
         _run(register, own, point.name, log)
         registry = _extended(registry, own, point.name, log)
-    analyses = _of_packages()
-    if file is not None:
-        content = _names_in(file, log)
-        registry = _extended(registry, _models_in(content, file.name, log), file.name, log)
-        analyses = _with_analyses(analyses, content.get(ANALYSES, {}), file.name, log)
-    return Extensions(registry, analyses, log)
+    if file is None:
+        return Extensions(registry, log)
+    content = _names_in(file, log)
+    registry = _extended(registry, _models_in(content, file.name, log), file.name, log)
+    analyses = _with_analyses(_of_packages(), content.get(ANALYSES, {}), file.name, log)
+    return Extensions(registry, log, analyses)
 
 
 def _content(file: Path) -> bytes:

@@ -255,6 +255,6 @@ def _merged(first: Mapping[str, _Entry], rest: Mapping[str, _Entry]) -> dict[str
 
 def _by_prefix(table: Mapping[str, _Entry], name: str) -> _Entry | None:
     for pattern, entry in table.items():
-        if pattern.endswith(PREFIX_MARK) and name.startswith(pattern.removesuffix(PREFIX_MARK)):
+        if pattern[-1:] == PREFIX_MARK and name.startswith(pattern[:-1]):
             return entry
     return None

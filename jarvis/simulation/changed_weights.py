@@ -22,9 +22,9 @@ from jarvis.changes import (
     Work,
 )
 from jarvis.core.errors import ChangeError
-from jarvis.simulation.edges import REMOVED, Kind
+from jarvis.simulation.edges import REMOVED, Int32s, Kind
 from jarvis.simulation.events import Flags, Float64s, Int64s
-from jarvis.simulation.graph import Graph, Int32s, What
+from jarvis.simulation.graph import Graph, What
 from jarvis.simulation.spans import length_before, union
 
 ORDER = (
@@ -43,8 +43,8 @@ ORDER = (
 class Tables(Protocol):
     """What changes mean in the tables of a run."""
 
-    def uids(self, work: Work) -> Int64s:
-        """Return the GPU events of some work."""
+    def edges(self, work: Work) -> Int64s:
+        """Return the duration edges of the GPU events of some work."""
 
     def target_factors(self, work: Work, target_pct: float) -> tuple[Int64s, Float64s]:
         """Return the GPU events of operations below a target, and the factor of each."""
@@ -166,7 +166,7 @@ class _Changed:
 
     @apply.register
     def _(self, change: ScaleGpu) -> None:
-        edges = self.index.gpu_edges(self.tables.uids(change.work))
+        edges = self.tables.edges(change.work)
         self._shorten(edges, self.graph.weight[edges].astype(np.float64) * change.factor)
 
     @apply.register
@@ -175,7 +175,7 @@ class _Changed:
 
     @apply.register
     def _(self, change: RemoveGpu) -> None:
-        self._remove(self.index.gpu_edges(self.tables.uids(change.work)), keeps_stream=True)
+        self._remove(self.tables.edges(change.work), keeps_stream=True)
 
     @apply.register
     def _(self, change: MergeLaunches) -> None:

@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 
 from jarvis.simulation.events import Flags, Int64s
 
+Int32s = NDArray[np.int32]
+Kinds = NDArray[np.uint8]
+
 REMOVED = -(1 << 62)
 """Weight of a removed edge; sums with it stay in range."""
 
@@ -34,31 +37,34 @@ class Edges:
     ``inferred`` marks edges that nearness in time suggests.
     """
 
-    src: list[Int64s] = field(default_factory=list)
-    dst: list[Int64s] = field(default_factory=list)
-    kind: list[Int64s] = field(default_factory=list)
+    src: list[Int32s] = field(default_factory=list)
+    dst: list[Int32s] = field(default_factory=list)
+    kind: list[Kinds] = field(default_factory=list)
     nominal: list[Int64s] = field(default_factory=list)
-    inferred: list[Int64s] = field(default_factory=list)
+    inferred: list[Flags] = field(default_factory=list)
 
     def add(
         self,
-        kind: Kind | NDArray[np.uint8],
+        kind: Kind | Kinds,
         src: Int64s | int,
         dst: Int64s | int,
         nominal: Int64s | int,
         inferred: bool | Flags = False,
     ) -> None:
         """Add edges; a number stands for an array of it."""
-        columns = np.broadcast_arrays(src, dst, nominal)
-        for values, column in zip((self.src, self.dst, self.nominal), columns, strict=True):
-            values.append(np.atleast_1d(column).astype(np.int64))
-        size = self.src[-1].size
-        self.kind.append(np.full(size, kind, np.int64))
-        self.inferred.append(np.full(size, inferred, np.int64))
+        source, target, weight = map(np.atleast_1d, np.broadcast_arrays(src, dst, nominal))
+        self.src.append(source.astype(np.int32))
+        self.dst.append(target.astype(np.int32))
+        self.nominal.append(weight.astype(np.int64))
+        self.kind.append(np.full(source.size, kind, np.uint8))
+        self.inferred.append(np.full(source.size, inferred, np.bool_))
 
-    def arrays(self) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
+    def arrays(self) -> tuple[Int32s, Int32s, Kinds, Int64s, Flags]:
         """Return sources, targets, kinds, nominal weights, and whether they are inferred."""
-        none = [np.empty(0, np.int64)]
-        lists = (self.src, self.dst, self.kind, self.nominal, self.inferred)
-        src, dst, kind, nominal, inferred = (np.concatenate(none + values) for values in lists)
-        return src, dst, kind, nominal, inferred
+        # The joined arrays replace their parts, so that the edges are not stored twice.
+        self.src = [np.concatenate([np.empty(0, np.int32), *self.src])]
+        self.dst = [np.concatenate([np.empty(0, np.int32), *self.dst])]
+        self.kind = [np.concatenate([np.empty(0, np.uint8), *self.kind])]
+        self.nominal = [np.concatenate([np.empty(0, np.int64), *self.nominal])]
+        self.inferred = [np.concatenate([np.empty(0, np.bool_), *self.inferred])]
+        return self.src[0], self.dst[0], self.kind[0], self.nominal[0], self.inferred[0]

@@ -101,7 +101,7 @@ class Recording:
     """All events that the graph is built from.
 
     ``threads``: ``pid, tid, thread``. ``busy``: ``thread, ts_ns, end_ns`` of operators and runtime
-    calls, outermost first by thread and time. ``syncs``: what the profiler recorded about event
+    calls. ``syncs``: what the profiler recorded about event
     waits. ``first_ns`` is the time of the first event on the trace's clock.
     """
 
@@ -150,7 +150,7 @@ def read_events(trace: Trace) -> Recording:
         threads=threads,
         calls=_calls(calls, trace.call_tree, first),
         gpu=_gpu(gpu, calls, trace.launches, first),
-        busy=busy.sort(C.thread, C.ts_ns),
+        busy=busy,
         syncs=trace.event_waits,
     )
 
@@ -218,6 +218,8 @@ def _with_roles(calls: pl.DataFrame) -> pl.DataFrame:
 
 def _query_runs(calls: pl.DataFrame) -> pl.DataFrame:
     """Return the calls, each run of queries as one call from the first to the last."""
+    if not calls["queries"].any():
+        return calls
     run = (pl.col("queries") != pl.col("queries").shift(1)).fill_null(True).cum_sum()
     numbered = calls.with_columns(run.over(C.thread).alias("run"))
     first, last = pl.col(C.ts_ns).min(), pl.col(C.end_ns).max()

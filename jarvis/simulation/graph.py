@@ -17,14 +17,12 @@ from numpy.typing import NDArray
 
 from jarvis.schemas.names import C
 from jarvis.simulation import waits
-from jarvis.simulation.edges import Edges, Kind
+from jarvis.simulation.edges import Edges, Int32s, Kind, Kinds
 from jarvis.simulation.events import Flags, Int64s, Recording, read_events
 from jarvis.simulation.host_chain import predecessors
 from jarvis.simulation.waits import streams
 from jarvis.simulation.weights import LONG_LAUNCH, US, Constants, launch_constants
 from jarvis.trace import Trace
-
-Int32s = NDArray[np.int32]
 
 DISTANT_NS = 1_000 * US
 """A launch further away from its work than this explains only the usual latency."""
@@ -87,7 +85,7 @@ class Graph:
     @cached_property
     def indptr(self) -> Int32s:
         """Edges ``indptr[n]:indptr[n + 1]`` end at node n."""
-        return np.searchsorted(self.dst, np.arange(self.time.size + 1)).astype(np.int32)
+        return _first_edges(self.dst, self.time.size)
 
     @cached_property
     def begin(self) -> int:
@@ -261,11 +259,11 @@ class _Builder:
         last_work = [part.stop - 1 for part in self.work.slices.values()]
         marks = np.flatnonzero(calls.is_mark)
         if marks.size:
-            last = marks[-1]
-            times = calls.start[last : last + 1]
+            last_call = marks[-1:]
+            times = calls.start[last_call]
             found = [self.work.last_before(stream, times)[0] for stream in self.work.slices]
             last_work = [event for event in found if event >= 0]
-            self.edges.add(Kind.TAIL, self.call_start[last], self.end, 0)
+            after = np.zeros(1, np.int64)
         else:
             busy = dict(
                 self.recording.busy.group_by(C.thread).agg(pl.col(C.end_ns).max()).iter_rows()
@@ -274,16 +272,11 @@ class _Builder:
             is_last = np.append(calls.thread[order][1:] != calls.thread[order][:-1], True)
             last_call = order[is_last[: order.size]]
             ends = np.array([busy[int(t)] for t in calls.thread[last_call]], np.int64)
-            self.edges.add(
-                Kind.TAIL,
-                self.call_end[last_call],
-                self.end,
-                np.maximum(ends - calls.end[last_call], 0),
-            )
-        self.edges.add(Kind.TAIL, self.gpu_end[np.array(last_work, np.int64)], self.end, 0)
-        src, dst, _, nominal, _ = self.edges.arrays()
-        is_tail = dst == self.end
-        self.time[self.end] = (self.time[src[is_tail]] + nominal[is_tail]).max()
+            after = np.maximum(ends - calls.end[last_call], 0)
+        host, gpu = self.call_end[last_call], self.gpu_end[np.array(last_work, np.int64)]
+        self.edges.add(Kind.TAIL, host, self.end, after)
+        self.edges.add(Kind.TAIL, gpu, self.end, 0)
+        self.time[self.end] = np.concatenate([self.time[host] + after, self.time[gpu]]).max()
 
     def _near(self, constants: Constants) -> int:
         """Add waits that only nearness in time suggests; return how many lower the quality."""
@@ -309,11 +302,12 @@ class _Builder:
         """Add edges that weigh what was recorded."""
         self.edges.add(kind, src, dst, self.time[dst] - self.time[src])
 
-    def _nodes(self) -> dict[str, Int64s]:
+    def _nodes(self) -> dict[str, NDArray[np.integer]]:
         calls, gpu = self.calls, self.gpu
         size = self.time.size
-        what, uid = np.full(size, What.BEGIN, np.int64), np.full(size, -1, np.int64)
-        thread, device, stream = (np.full(size, -1, np.int64) for _ in range(3))
+        what, uid = np.full(size, What.BEGIN, np.uint8), np.full(size, -1, np.int64)
+        thread, device = np.full(size, -1, np.int32), np.full(size, -1, np.int32)
+        stream = np.full(size, -1, np.int64)
         what[self.call_end] = What.CALL_END
         what[self.call_start] = np.where(calls.is_mark, What.MARK, What.CALL_START)
         what[self.gpu_start], what[self.gpu_end] = What.GPU_START, What.GPU_END
@@ -327,7 +321,7 @@ class _Builder:
 
 def assembled(
     time: Int64s,
-    nodes: Mapping[str, Int64s],
+    nodes: Mapping[str, NDArray[np.integer]],
     edges: Edges,
     first_ns: int,
     constants: Constants,
@@ -342,56 +336,76 @@ def assembled(
     """
     src, dst, kind, nominal, inferred = edges.arrays()
     forward = time[src] <= time[dst]
-    src, dst, kind, nominal, inferred = (
-        column[forward] for column in (src, dst, kind, nominal, inferred)
-    )
-    nominal = np.minimum(nominal, time[dst] - time[src])
+    if not forward.all():
+        src, dst, kind = src[forward], dst[forward], kind[forward]
+        nominal, inferred = nominal[forward], inferred[forward]
     order = _topological(src, dst, time)
-    position = np.empty(order.size, np.int64)
-    position[order] = np.arange(order.size)
-    src, dst = position[src], position[dst]
-    by_target = np.lexsort((kind, src, dst))
-    src, dst, kind = src[by_target], dst[by_target], kind[by_target]
+    position = np.empty(order.size, np.int32)
+    position[order] = np.arange(order.size, dtype=np.int32)
+    by_target = _by_target(position[src], position[dst], kind)
+    src, dst, kind = position[src[by_target]], position[dst[by_target]], kind[by_target]
     time = time[order]
-    binding = _binding(dst, time[src] + nominal[by_target])
     recorded = time[dst] - time[src]
+    nominal = np.minimum(nominal[by_target], recorded)
+    binding = _binding(dst, time[src] + nominal)
     columns = {name: column[order] for name, column in nodes.items()}
     return Graph(
         time=time,
-        what=columns["what"].astype(np.uint8),
+        what=columns["what"].astype(np.uint8, copy=False),
         uid=columns["uid"],
-        thread=columns["thread"].astype(np.int32),
-        device=columns["device"].astype(np.int32),
+        thread=columns["thread"].astype(np.int32, copy=False),
+        device=columns["device"].astype(np.int32, copy=False),
         stream=columns["stream"],
-        src=src.astype(np.int32),
-        dst=dst.astype(np.int32),
-        kind=kind.astype(np.uint8),
-        weight=np.where(binding, recorded, nominal[by_target]),
-        nominal=nominal[by_target],
+        src=src,
+        dst=dst,
+        kind=kind,
+        weight=np.where(binding, recorded, nominal),
+        nominal=nominal,
         binding=binding,
-        inferred=inferred[by_target].astype(np.bool_),
+        inferred=inferred[by_target],
         first_ns=first_ns,
         constants=constants,
         counts=counts,
     )
 
 
-def _topological(src: Int64s, dst: Int64s, time: Int64s) -> Int32s:
+def _topological(src: Int32s, dst: Int32s, time: Int64s) -> Int32s:
     from jarvis.simulation.replay import sort_topologically  # loads compiled kernels
 
     by_source = np.argsort(src, kind="stable")
-    indptr = np.searchsorted(src[by_source], np.arange(time.size + 1)).astype(np.int32)
+    indptr = _first_edges(src, time.size)
     degree = np.bincount(dst, minlength=time.size).astype(np.int32)
     order = np.empty(time.size, np.int32)
-    if sort_topologically(indptr, dst[by_source].astype(np.int32), degree, time, order) < time.size:
+    if sort_topologically(indptr, dst[by_source], degree, time, order) < time.size:
         raise CycleError
     return order
 
 
-def _binding(dst: Int64s, reached: Int64s) -> Flags:
-    """Return which edge of each target reaches the latest time, the first of equal ones."""
-    order = np.lexsort((np.arange(dst.size), -reached, dst))
-    is_first = np.append(True, dst[order][1:] != dst[order][:-1])[: order.size]
+def _first_edges(nodes: Int32s, count: int) -> Int32s:
+    """Return for each node, and after the last, the first of the edges sorted by ``nodes``."""
+    first = np.zeros(count + 1, np.int32)
+    np.cumsum(np.bincount(nodes, minlength=count), out=first[1:])
+    return first
+
+
+def _by_target(src: Int32s, dst: Int32s, kind: Kinds) -> Int64s:
+    """Return the order of edges by target, source and kind; equal ones stay in order."""
+    key = dst.astype(np.int64)
+    key *= src.max(initial=0) + 1
+    key += src
+    key *= len(Kind)
+    key += kind
+    return np.argsort(key, kind="stable")
+
+
+def _binding(dst: Int32s, reached: Int64s) -> Flags:
+    """Return which edge of each target, by which edges are sorted, reaches the latest time; the
+    first of equal ones."""
+    first = np.flatnonzero(np.append(True, dst[1:] != dst[:-1])[: dst.size])
+    latest = np.maximum.reduceat(reached, first) if first.size else reached
+    of_target = np.diff(np.append(first, dst.size))
+    at_latest = np.flatnonzero(reached == np.repeat(latest, of_target))
+    is_first = np.append(True, dst[at_latest][1:] != dst[at_latest][:-1])[: at_latest.size]
     binding = np.zeros(dst.size, np.bool_)
-    binding[order[is_first]] = True
+    binding[at_latest[is_first]] = True
     return binding

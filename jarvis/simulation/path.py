@@ -9,9 +9,9 @@ import polars as pl
 
 from jarvis.perf_report.timeline.host_spans import ALLOCATOR, DATA_LOADING, KERNEL_LOADING
 from jarvis.schemas.names import C
-from jarvis.simulation.edges import Kind
+from jarvis.simulation.edges import Int32s, Kind
 from jarvis.simulation.events import Int64s
-from jarvis.simulation.graph import Graph, Int32s, What
+from jarvis.simulation.graph import Graph, What
 from jarvis.simulation.spans import length_before, union
 
 

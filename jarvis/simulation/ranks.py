@@ -12,9 +12,9 @@ import numpy as np
 import polars as pl
 
 from jarvis.schemas.names import C
-from jarvis.simulation.edges import Edges, Kind
+from jarvis.simulation.edges import Edges, Int32s, Kind
 from jarvis.simulation.events import Int64s
-from jarvis.simulation.graph import Counts, Graph, Int32s, What, assembled
+from jarvis.simulation.graph import Counts, Graph, What, assembled
 
 UIDS, THREADS = 1 << 40, 1 << 16
 """Numbers of each rank in the joint graph, more than a trace has."""

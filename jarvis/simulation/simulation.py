@@ -68,7 +68,7 @@ class Simulation:
         self.index = Index(graph, stall_edges(graph, stalls))
         self._replayed: dict[str, Replay] = {}
         self._saved_ms: dict[bytes, float] = {}
-        self._uids: dict[Work, Int64s] = {}
+        self._edges: dict[Work, Int64s] = {}
 
     @classmethod
     def of(cls, tables: Mapping[str, pl.DataFrame], info: SimulationInfo | None) -> "Simulation":
@@ -205,16 +205,18 @@ class Simulation:
 
     # What changes mean in the tables (``changed_weights.Tables``).
 
-    def uids(self, work: Work) -> Int64s:
-        """Return the GPU events of some work."""
-        if (known := self._uids.get(work)) is None:
-            known = self._found_uids(work)
-            if len(self._uids) >= MAX_WORK:
-                self._uids.clear()
-            self._uids[work] = known
+    def edges(self, work: Work) -> Int64s:
+        """Return the duration edges of the GPU events of some work."""
+        if (known := self._edges.get(work)) is None:
+            uids = self.tables["gpu_work"].filter(self._belongs_to(work))[C.uid]
+            known = self.index.gpu_edges(uids.to_numpy())
+            if len(self._edges) >= MAX_WORK:
+                self._edges.clear()
+            self._edges[work] = known
         return known
 
-    def _found_uids(self, work: Work) -> Int64s:
+    def _belongs_to(self, work: Work) -> pl.Expr:
+        """Return whether a row of ``gpu_work`` belongs to some work."""
         wanted = pl.col(C.uid).is_in(list(work.uids))
         if work.operations:
             wanted |= pl.col(C.operation_uid).is_in(list(work.operations))
@@ -223,7 +225,7 @@ class Simulation:
         elif work.category is not None:
             rows = self.tables["operations"].filter(pl.col(C.category) == work.category)[C.uid]
             wanted |= pl.col(C.operation_uid).is_in(rows.implode())
-        return self.tables["gpu_work"].filter(wanted)[C.uid].to_numpy()
+        return wanted
 
     def target_factors(self, work: Work, target_pct: float) -> tuple[Int64s, Float64s]:
         """Return the GPU events of operations below a target, and the factor of each.
@@ -236,7 +238,7 @@ class Simulation:
         factor = (
             self.tables["gpu_work"]
             .lazy()
-            .filter(self._is_of(work))
+            .filter(self._belongs_to(work))
             .join(factors, left_on=C.operation_uid, right_on=C.uid)
             .select(C.uid, factor=pl.max_horizontal("factor", pl.min_horizontal(least, 1.0)))
             .filter(pl.col("factor") < 1)
@@ -247,12 +249,9 @@ class Simulation:
     def judged(self, work: Work) -> bool:
         """Return whether the efficiency of any operation of some work is known."""
         factors = self._target_factors(impact.FULL_PCT)
-        own = self.tables["gpu_work"].lazy().filter(self._is_of(work))
+        own = self.tables["gpu_work"].lazy().filter(self._belongs_to(work))
         judged = own.join(factors, left_on=C.operation_uid, right_on=C.uid, how="semi")
         return not judged.select(C.uid).collect().is_empty()
-
-    def _is_of(self, work: Work) -> pl.Expr:
-        return pl.col(C.uid).is_in(pl.Series(self.uids(work)).implode())
 
     def _target_factors(self, target_pct: float) -> pl.LazyFrame:
         return (

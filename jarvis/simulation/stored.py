@@ -137,9 +137,20 @@ def _spans(trace: Trace, graph: Graph) -> tuple[pl.DataFrame, int]:
             ),
         ]
     )
-    length = pl.col(C.end_ns) - pl.col(C.start_ns)
-    longest = found.sort(length, C.uid, descending=[True, False]).head(MAX_SPANS)
+    longest = _longest(found)
     return longest.sort(C.thread, C.start_ns, C.uid, C.cause), found.height - longest.height
+
+
+def _longest(spans: pl.DataFrame) -> pl.DataFrame:
+    """Return the MAX_SPANS longest spans; of equal ones those with the lowest uid."""
+    if spans.height <= MAX_SPANS:
+        return spans
+    length = pl.col(C.end_ns) - pl.col(C.start_ns)
+    lengths = spans.select(length).to_series().to_numpy()
+    shortest = int(np.partition(lengths, -MAX_SPANS)[-MAX_SPANS])
+    # Only these need to be sorted.
+    candidates = spans.filter(length >= shortest)
+    return candidates.sort(length, C.uid, descending=[True, False]).head(MAX_SPANS)
 
 
 def _with_causes(activity: HostActivity) -> list[pl.DataFrame]:

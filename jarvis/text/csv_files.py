@@ -24,13 +24,18 @@ _FORMULA = "=+@＝＋－＠-"  # noqa: RUF001 - some programs accept full-width 
 _RUN = re.compile(f"[{_SKIPPED}]++[{_FORMULA}]?|^[{_FORMULA}]")
 """A whole prefix of a formula; searching from each start of a prefix would be quadratic."""
 
+_PREFIX = re.compile(f"[{_SKIPPED}]*+[{_FORMULA}]")
 _START, _GUARDED_START = re.compile(f"([{_STARTS}])"), re.compile(f"([{_STARTS}])'")
 _MAY_BE_GUARDED = f"(?:^|[{_STARTS}])'[{_SKIPPED}]*[{_FORMULA}]"
 
 
 def guarded(text: str) -> str:
     """Return ``text`` escaped so that no spreadsheet program reads it as a formula."""
-    return text if _NUMBER.fullmatch(text) else _RUN.sub(_guarded_run, text)
+    # A cell can start inside a text only after a character that is not printable, or a semicolon.
+    can_start_inside = ";" in text or not text.isprintable()
+    if (can_start_inside or _PREFIX.match(text)) and not _NUMBER.fullmatch(text):
+        return _RUN.sub(_guarded_run, text)
+    return text
 
 
 def unguarded(text: str) -> str:

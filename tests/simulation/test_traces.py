@@ -132,7 +132,8 @@ def test_no_scaling_gains_more_than_it_takes_from_kernels(recorded: Read, name: 
 def test_no_scalings_gain_more_than_kernels_at_no_time(recorded: Read, name: str) -> None:
     simulation, rng = recorded(name).simulation, np.random.default_rng(0)
     floor = simulation.saved_ns([ScaleGpu(work=Work(category=COMPUTE), factor=0)])
-    uids = simulation.uids(Work(category=COMPUTE))
+    graph = simulation.graph
+    uids = graph.uid[graph.dst[simulation.edges(Work(category=COMPUTE))]]
     for _ in range(SCALINGS):
         scaled = [
             ScaleGpu(work=Work(uids=tuple(part.tolist())), factor=float(rng.random()))

@@ -1,13 +1,11 @@
 """The window of the GPU timeline as a partition: what the GPU does at each instant."""
 
-from collections.abc import Iterator
 from enum import StrEnum
-from heapq import heappop, heappush
-from itertools import pairwise
 
+import numpy as np
 import polars as pl
 
-from jarvis.perf_report.intervals import END
+from jarvis.perf_report.intervals import END, Int64s
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE, COPY, GpuWork
 from jarvis.schemas.names import C
 
@@ -39,10 +37,7 @@ def timeline_states(
     events = _with_details(work, gpu_work, operations).sort(
         C.kind, C.dur_ns, C.uid, descending=[False, True, False]
     )
-    spans = list(_winners(events[C.ts_ns].to_list(), events.select(END).to_series().to_list()))
-    busy = pl.DataFrame(
-        spans, schema={C.start_ns: pl.Int64, C.end_ns: pl.Int64, C.row: pl.Int64}, orient="row"
-    )
+    busy = _winners(events[C.ts_ns].to_numpy(), events.select(END).to_series().to_numpy())
     states = events.select(pl.col(C.kind).cast(pl.String).alias(C.state), C.detail)
     idle = idle_gaps.select(
         C.start_ns,
@@ -85,20 +80,25 @@ def _with_details(work: GpuWork, gpu_work: pl.DataFrame, operations: pl.DataFram
     )
 
 
-def _winners(starts: list[int], ends: list[int]) -> Iterator[tuple[int, int, int]]:
-    """Yield ``start, end, row`` of the times in which an interval is the first that runs.
+def _winners(starts: Int64s, ends: Int64s) -> pl.DataFrame:
+    """Return ``start_ns, end_ns, row`` of the times in which an interval is the first that runs.
 
     Intervals are given by precedence; times in which none runs are omitted.
     """
-    rows = sorted(range(len(starts)), key=starts.__getitem__)
-    instants = sorted({*starts, *ends})
-    running: list[int] = []
-    waiting = 0
-    for instant, following in pairwise(instants):
-        while waiting < len(rows) and starts[rows[waiting]] <= instant:
-            heappush(running, rows[waiting])
-            waiting += 1
-        while running and ends[running[0]] <= instant:
-            heappop(running)
-        if running:
-            yield instant, following, running[0]
+    instants = np.unique(np.concatenate([starts, ends]))
+    first, last = np.searchsorted(instants, starts), np.searchsorted(instants, ends)
+    rows = np.flatnonzero(first < last)
+    first, last = first[rows], last[rows]
+    # Two blocks of 2**level times cover an interval. The first interval of a block is that of both
+    # halves, so from the longest blocks to single times all intervals are taken into account.
+    level = np.frexp(last - first)[1] - 1
+    winner = np.full(max(instants.size - 1, 0), starts.size)
+    for exponent in range(level.max(initial=-1), -1, -1):
+        half, own = 1 << exponent, level == exponent
+        winner[half:] = np.minimum(winner[half:], winner[:-half])
+        np.minimum.at(winner, first[own], rows[own])
+        np.minimum.at(winner, last[own] - half, rows[own])
+    busy = np.flatnonzero(winner < starts.size)
+    return pl.DataFrame(
+        {C.start_ns: instants[busy], C.end_ns: instants[busy + 1], C.row: winner[busy]}
+    )
