@@ -115,11 +115,15 @@ class Registry:
     ) -> None:
         self._models = {model.name: model for model in models}
         self._categories = dict(categories or {})
+        # Where prefixes are looked up: among all names until no more are added.
+        self._prefixed_models, self._prefixed_categories = self._models, self._categories
         self._is_frozen = False
 
     def freeze(self) -> None:
         """Make later registrations raise RegistrationError."""
         self._is_frozen = True
+        self._prefixed_models = _with_prefixes(self._models)
+        self._prefixed_categories = _with_prefixes(self._categories)
 
     def perf_model(
         self,
@@ -193,7 +197,7 @@ class Registry:
 
     def find_model(self, name: str) -> PerfModel | None:
         """Return the perf model of an op, or None."""
-        return self._models.get(name) or _by_prefix(self._models, name)
+        return self._models.get(name) or _by_prefix(self._prefixed_models, name)
 
     def registered_category(self, name: str) -> str | None:
         """Return the category registered for this exact op name, or None."""
@@ -204,8 +208,8 @@ class Registry:
 
     def op_category(self, name: str) -> str | None:
         """Return the category for an op's name, or None if only its kernels determine it."""
-        category = self.registered_category(name) or _by_prefix(self._categories, name)
-        if category is None and (model := _by_prefix(self._models, name)) is not None:
+        category = self.registered_category(name) or _by_prefix(self._prefixed_categories, name)
+        if category is None and (model := _by_prefix(self._prefixed_models, name)) is not None:
             category = model.category
         return category or None
 
@@ -253,8 +257,12 @@ def _merged(first: Mapping[str, _Entry], rest: Mapping[str, _Entry]) -> dict[str
     return {**first, **{name: entry for name, entry in rest.items() if name not in first}}
 
 
+def _with_prefixes(table: Mapping[str, _Entry]) -> dict[str, _Entry]:
+    return {pattern: entry for pattern, entry in table.items() if pattern.endswith(PREFIX_MARK)}
+
+
 def _by_prefix(table: Mapping[str, _Entry], name: str) -> _Entry | None:
     for pattern, entry in table.items():
-        if pattern[-1:] == PREFIX_MARK and name.startswith(pattern[:-1]):
+        if pattern.endswith(PREFIX_MARK) and name.startswith(pattern.removesuffix(PREFIX_MARK)):
             return entry
     return None

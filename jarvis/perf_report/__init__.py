@@ -167,17 +167,17 @@ class PerfReport(ReportContext):
     @cached_property
     def host_threads(self) -> pl.DataFrame:
         """Host threads and their activity."""
-        return conform(self._host_timeline.threads, "host_threads")
+        return conform(self._host_tables[0], "host_threads")
 
     @cached_property
     def host_slices(self) -> pl.DataFrame:
         """Single host calls, the longest ones."""
-        return conform(self._host_timeline.slices, "host_slices")
+        return conform(self._host_tables[1], "host_slices")
 
     @cached_property
     def host_bins(self) -> pl.DataFrame:
         """Activity of host threads in equal spans of the recording."""
-        return conform(self._host_timeline.bins, "host_bins")
+        return conform(self._host_tables[2], "host_bins")
 
     @cached_property
     def call_tree(self) -> pl.DataFrame:
@@ -197,22 +197,22 @@ class PerfReport(ReportContext):
     @cached_property
     def fusion_chains(self) -> pl.DataFrame:
         """Chains of operators that one kernel could replace."""
-        return conform(self._fusion[0], "fusion_chains")
+        return conform(self._patterns.fusion_chains, "fusion_chains")
 
     @cached_property
     def fusion_steps(self) -> pl.DataFrame:
         """The operations at each position of the chains."""
-        return conform(self._fusion[1], "fusion_steps")
+        return conform(self._patterns.fusion_steps, "fusion_steps")
 
     @cached_property
     def attention_groups(self) -> pl.DataFrame:
         """Attention that runs as single operators."""
-        return conform(self._unfused_attention[0], "attention_groups")
+        return conform(self._patterns.attention_groups, "attention_groups")
 
     @cached_property
     def attention_steps(self) -> pl.DataFrame:
         """The operations at each position of unfused attention."""
-        return conform(self._unfused_attention[1], "attention_steps")
+        return conform(self._patterns.attention_steps, "attention_steps")
 
     def call_paths(self, uids: Sequence[int]) -> dict[int, CallPath]:
         """Return the calls around and below each of these operations or host calls, by uid."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import polars as pl
 
@@ -20,6 +21,15 @@ from jarvis.perf_report.timeline.host_spans import HostActivity, host_activity
 from jarvis.perf_report.work import GpuWork, gpu_work
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
+
+
+class PatternTables(NamedTuple):
+    """Tables of patterns of operators (schemas: ``fusion_chains`` etc.)."""
+
+    fusion_chains: pl.DataFrame
+    fusion_steps: pl.DataFrame
+    attention_groups: pl.DataFrame
+    attention_steps: pl.DataFrame
 
 
 @dataclass(frozen=True)
@@ -53,8 +63,10 @@ class ReportContext:
         return host_activity(self._trace)
 
     @cached_property
-    def _host_timeline(self) -> HostTimeline:
-        return HostTimeline(self._trace)
+    def _host_tables(self) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+        """Threads, slices and bins; their intermediate results are as large and not stored."""
+        timeline = HostTimeline(self._trace)
+        return timeline.threads, timeline.slices, timeline.bins
 
     @cached_property
     def _call_tree(self) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -95,27 +107,20 @@ class ReportContext:
         return operations.grouped(self._unified)
 
     @cached_property
-    def _launch_order(self) -> launch_order.LaunchOrder:
+    def _patterns(self) -> PatternTables:
+        """The tables of chains of operators and of attention that runs as single operators."""
         events, tree = self._work.events, self._trace.python_call_tree
-        return launch_order.launch_order(self._grouped, events, tree, self._python_calls)
-
-    @cached_property
-    def _attention_members(self) -> pl.DataFrame:
-        return attention_groups.attention_members(self._launch_order)
-
-    @cached_property
-    def _unfused_attention(self) -> tuple[pl.DataFrame, pl.DataFrame]:
-        return attention_groups.attention_tables(self._launch_order, self._attention_members)
-
-    @cached_property
-    def _fusion(self) -> tuple[pl.DataFrame, pl.DataFrame]:
-        order, attention = self._launch_order, self._attention_members
+        order = launch_order.launch_order(self._grouped, events, tree, self._python_calls)
+        attention = attention_groups.attention_members(order)
         chains = fusion_chains.chain_members(order, attention["step"])
         feeding = attention_groups.feeding_attention(order, chains, attention)
         taken = pl.concat([attention["step"], chains["step"]])
         differentiated = self._trace.backwards[C.forward_uid]
         epilogues = fusion_epilogues.epilogue_members(order, taken, differentiated)
-        return tables.fusion_tables(order, chains, epilogues, feeding)
+        return PatternTables(
+            *tables.fusion_tables(order, chains, epilogues, feeding),
+            *attention_groups.attention_tables(order, attention),
+        )
 
     @property
     def _python_calls(self) -> HostCalls:

@@ -102,12 +102,13 @@ class Index:
 
 def _find(index: tuple[Int64s, Int64s], uids: Iterable[int] | Int64s) -> Int64s:
     known, edges = index
-    wanted = np.unique(np.asarray(uids if isinstance(uids, np.ndarray) else list(uids), np.int64))
+    wanted = np.asarray(uids if isinstance(uids, np.ndarray) else list(uids), np.int64)
     if not known.size:
         return known
     place = np.minimum(np.searchsorted(known, wanted), known.size - 1)
-    found: Int64s = edges[place[known[place] == wanted]]
-    return found
+    is_wanted = np.zeros(known.size, np.bool_)
+    is_wanted[place[known[place] == wanted]] = True
+    return edges[is_wanted]
 
 
 def at_target(

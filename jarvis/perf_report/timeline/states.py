@@ -85,7 +85,8 @@ def _winners(starts: Int64s, ends: Int64s) -> pl.DataFrame:
 
     Intervals are given by precedence; times in which none runs are omitted.
     """
-    instants = np.unique(np.concatenate([starts, ends]))
+    instants = np.sort(np.concatenate([starts, ends]))
+    instants = instants[np.append(True, instants[1:] > instants[:-1])[: instants.size]]
     first, last = np.searchsorted(instants, starts), np.searchsorted(instants, ends)
     rows = np.flatnonzero(first < last)
     first, last = first[rows], last[rows]
