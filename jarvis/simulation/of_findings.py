@@ -47,7 +47,7 @@ _SPANS_OF = {
     IdleCause.ALLOCATOR: host_spans.ALLOCATOR,
     IdleCause.KERNEL_LOADING: host_spans.KERNEL_LOADING,
 }
-"""Causes of idle time whose host calls are known: those that overlap a gap are removed as a whole."""
+"""Causes of idle time whose host calls are known: calls that overlap a gap are removed whole."""
 
 
 def finding_changes(
