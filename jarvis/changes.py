@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 COMPUTE = "compute"
-"""Instead of a category: all GPU work except communication and copies."""
+"""Value of ``category`` for all GPU work except communication and copies."""
 
 
 class _Data(BaseModel):
@@ -51,9 +51,9 @@ class AtRoofline(_Data):
 
 
 class Fuse(_Data):
-    """GPU events, in order, become one of ``duration_ns``; the launches of the others go.
+    """One GPU event of ``duration_ns`` replaces several: the first one takes that time.
 
-    ``host``: host time of the others that goes, too.
+    The others are removed with their launches, and so is the host time ``host``.
     """
 
     kind: Literal["fuse"] = "fuse"
@@ -63,14 +63,14 @@ class Fuse(_Data):
 
 
 class RemoveGpu(_Data):
-    """GPU events and their launches go."""
+    """GPU events and their launches are removed."""
 
     kind: Literal["remove_gpu"] = "remove_gpu"
     work: Work
 
 
 class MergeLaunches(_Data):
-    """The launches of a thread from one call to another become one graph launch."""
+    """The launches of a thread from call ``first`` to call ``last`` become one graph launch."""
 
     kind: Literal["merge_launches"] = "merge_launches"
     first: int
@@ -86,14 +86,14 @@ class ScaleHost(_Data):
 
 
 class RemoveWait(_Data):
-    """Calls no longer wait for GPU work."""
+    """The ``calls`` no longer wait for GPU work."""
 
     kind: Literal["remove_wait"] = "remove_wait"
     calls: tuple[int, ...]
 
 
 class CollectiveMode(StrEnum):
-    """What becomes of a collective: its time, the fastest of its kind, or none."""
+    """The new time of a collective: its own scaled, that of the fastest of its kind, or none."""
 
     SCALE = "scale"
     TRANSFER = "transfer"

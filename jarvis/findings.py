@@ -16,8 +16,8 @@ Tier = Literal["compute", "fusion", "system"]
 """Kinds of analyses: of the rows that they claim, of chains across them, of the whole GPU."""
 
 IDLE_POOL, COMMUNICATION_POOL, COPIES_POOL = "idle", "exposed communication", "exposed copies"
-"""Pools of time that findings without operations save from; copies have one for each direction
-too, whose name begins so."""
+"""Pools of time that findings without operations save from. Copies also have one for each
+direction, whose name begins with this one."""
 
 
 def _by_quantity_name(evidence: object) -> object:
@@ -224,8 +224,8 @@ class Finding(_Frozen):
 
     @property
     def has_agent_card(self) -> bool:
-        """Return whether files in the layout of TraceLens's agent have a card of it, whose rule
-        does not know the step."""
+        """Return whether files in the layout of TraceLens's agent have a card of it: unless its
+        priority is low, before and after the step time changed it."""
         return {self.priority, self.priority_before or Priority.LOW} != {Priority.LOW}
 
     @model_validator(mode="before")

@@ -32,7 +32,7 @@ _GENERIC_WORDS = frozenset({"amd", "nvidia", "instinct", "tesla", "vf", "oam", "
 
 
 MAX_FIGURE = 1_000_000
-"""No GPU has so many GB, GB/s or TFLOPS/s: such a value is in another unit."""
+"""No GPU has this many GB, GB/s or TFLOPS/s: such a value is in another unit."""
 
 MIN_MEMORY_SHARE, MIN_HBM_SHARE, MAX_MEMORY_SHARE = 0.9, 0.975, 1.005
 """Bounds of the memory that a device reports, as a share of ``memory_gb`` GiB. The driver reserves
@@ -209,7 +209,7 @@ class HardwareSpec(BaseModel):
         try:
             arch = json.loads(content)
         except RecursionError as error:
-            raise HardwareFileError(file_name, "the file is nested too deep") from error
+            raise HardwareFileError(file_name, "the file is nested too deeply") from error
         except ValueError as error:
             raise HardwareFileError(file_name, f"the file cannot be read ({error})") from error
         if not isinstance(arch, dict):
@@ -362,7 +362,7 @@ def _specs(text: str, file_name: str) -> tuple[HardwareSpec, ...]:
     try:
         content = tomllib.loads(text)
     except RecursionError as error:
-        raise HardwareFileError(file_name, "the file is nested too deep") from error
+        raise HardwareFileError(file_name, "the file is nested too deeply") from error
     except ValueError as error:
         raise HardwareFileError(file_name, f"the file cannot be read ({error})") from error
     if set(content) != {"gpu"} or not isinstance(content["gpu"], list):

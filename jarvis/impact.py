@@ -24,7 +24,7 @@ GOOD_EFFICIENCY_PCT = 60.0
 """Above it, tuning has limited potential."""
 
 LITTLE_GAIN_PCT = 10.0
-"""A saving at the target of a smaller share of an operation's time is little."""
+"""A saving at the target below this share of an operation's time is small."""
 
 PROJECTION_TARGETS_PCT = (20.0, 50.0, 70.0, 100.0)
 """Rows of a projection table, in addition to the target of the slider."""
@@ -63,7 +63,7 @@ RELEVANT_STEP_PCT = 1.0
 """A smaller change of the idle time, communication or copies of a step is not a finding."""
 
 REASON_PCT = 5.0
-"""A call that reaches less of its roofline is not as fast as it is because of a peak of the GPU."""
+"""Below this percentage of its roofline, a call is not limited by a peak of the GPU."""
 
 GAP_PARTS = (0.75, 0.875, 1.0)
 """Parts of the gap to the roofline: the low, middle and high score of TraceLens's agent."""
@@ -225,12 +225,12 @@ def bounded_impact(
 
 
 def is_little(gain: Impact) -> bool:
-    """Return whether the middle estimate saves little of the time."""
+    """Return whether the middle estimate saves less than LITTLE_GAIN_PCT of the time."""
     return share_pct(gain.saved_ms.mid, gain.time_ms) < LITTLE_GAIN_PCT
 
 
 def as_interval(gain: Impact) -> Impact:
-    """Return the impact of a finding of which a trace of one rank shows only the ends."""
+    """Return the impact marked as an interval: a trace of one rank shows only its ends."""
     return gain.model_copy(update={"is_interval": True})
 
 

@@ -39,13 +39,15 @@ FLOORS = ((40.0, Priority.CRITICAL), (10.0, Priority.HIGH), (1.0, Priority.MEDIU
 times more than one of a more urgent priority, except an interval."""
 
 EQUAL_DIGITS = 3
-"""Savings in ms that are equal in so many decimals, to the µs, do not decide the order."""
+"""Decimals of savings in ms that decide the order: smaller differences than a µs do not."""
 
-SHOWN, LEAST_PCT = 8, 0.1
-"""Findings whose part of the saving is shown, and the least of it in percent of the steps."""
+SHOWN, MIN_ADDED_PCT = 8, 0.1
+"""Maximum number of findings whose part of the saving is shown, and the minimum of a part in a
+replay, in percent of the steps."""
 
 MAX_NODES = 100_000
-"""A larger graph is not replayed for every finding that could be the next."""
+"""In a larger graph, findings are added in the order of what they save alone, because choosing
+each next one by replays takes too long."""
 
 MESSAGES = MessageTable(
     "savings",
@@ -55,13 +57,13 @@ MESSAGES = MessageTable(
         "bounded.exact": "{priority}: {time_ms} of GPU time{of_compute}, but the step gains "
         "{gain_pct}.",
         "bounded.nothing": "{priority}: {time_ms} of GPU time{of_compute}, but the step does not "
-        "wait for it and stays as long.",
+        "wait for it, so the step time does not change.",
         "bounded.hidden": "{priority}: {time_ms} of GPU time{of_compute}, but a collective that "
-        "ends later hides it, so the step stays as long.",
+        "ends later hides it, so the step time does not change.",
         "of_compute": " ({compute_pct} of compute)",
         "raised": "{priority}: it saves {gain_pct} of the step.",
-        "interval.host": "{priority}: up to {high_pct} of the step, as the host needs the rest for "
-        "itself; a trace of one rank does not separate transfer from waiting for other ranks.",
+        "interval.host": "{priority}: up to {high_pct} of the step, limited by the host; a trace "
+        "of one rank does not separate transfer from waiting for other ranks.",
         "interval": "{priority}: up to {high_pct} of the step, but a trace of one rank does not "
         "separate transfer from waiting for other ranks.",
     },
@@ -176,8 +178,8 @@ def _pool_ms(pool: str, bounds: StepBounds) -> float:
 def pool_saving_ms(
     pool: str, left: float, bounds: StepBounds | None, simulation: Simulation
 ) -> float:
-    """Return what the steps gain if only this part of the idle time or the communication is
-    left."""
+    """Return the ms that the steps gain if a part ``left`` (0 to 1) of the idle time or of the
+    communication remains."""
     saved_ms = simulation.steps_saved_ms(pool_changes(pool, left, simulation))
     limit_ms = saved_ms if bounds is None else _pool_ms(pool, bounds)
     return max(0.0, min(saved_ms, limit_ms))
@@ -186,8 +188,8 @@ def pool_saving_ms(
 def _is_awaited(finding: Finding, bounds: StepBounds) -> bool:
     """Return whether a finding saves only time in which the host waits for the GPU.
 
-    Less idle time does not need that, nor do fewer copies, whose calls take time on the host, if
-    the host sets the pace.
+    Less idle time saves time of the host, and so do fewer copies, by their calls, if the host
+    sets the pace.
     """
     pool = finding.time_pool or ""
     if pool.startswith(COPIES_POOL):
@@ -370,14 +372,14 @@ def _replayed_together(findings: Iterable[Finding], simulation: Simulation) -> l
     ]
     if is_large := simulation.graph.time.size > MAX_NODES:
         left.sort(key=lambda pair: -simulation.steps_saved_ms(pair[1]))
-    least_ms = LEAST_PCT / 100 * sum(simulation.recorded.steps_ns) / 1e6
+    min_ms = MIN_ADDED_PCT / 100 * sum(simulation.recorded.steps_ns) / 1e6
     made: tuple[Change, ...] = ()
     saved_ms, added = 0.0, list[Added]()
     while left and len(added) < SHOWN:
         tried = left[:1] if is_large else left
         together_ms = [simulation.steps_saved_ms([*made, *changes]) for _, changes in tried]
         best = int(np.argmax(together_ms))
-        if together_ms[best] - saved_ms < least_ms:
+        if together_ms[best] - saved_ms < min_ms:
             break
         finding, changes = left.pop(best)
         added.append(Added((finding,), together_ms[best] - saved_ms))

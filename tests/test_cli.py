@@ -349,7 +349,7 @@ def test_export_writes_a_trace_for_perfetto(
     moved = small.rename(tmp_path / "moved.json")
     capsys.readouterr()
     assert run("export", out, *options) == 0
-    assert "note: the trace is gone or changed" in capsys.readouterr().err
+    assert "note: the trace was deleted or changed" in capsys.readouterr().err
     assert notes_of_file()["source"] == FROM_RUN
     assert run("export", out, *options, "--trace", moved) == 0
     assert file.read_bytes() == unchanged

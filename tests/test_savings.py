@@ -181,7 +181,7 @@ def test_an_interval_that_the_host_bounds_says_so() -> None:
         (found,) = savings.with_step_savings([given], STEP, None)
         return to_text(found.priority_reason)
 
-    assert "up to 10.0% of the step, as the host needs the rest for itself" in reason(30.0)
+    assert "up to 10.0% of the step, limited by the host" in reason(30.0)
     assert "host" not in reason(9.0)
 
 

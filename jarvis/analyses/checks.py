@@ -90,8 +90,8 @@ VARIANCE = MessageTable(
         "verify.groups": "After a change, compare each group of the {calls} of {name} with itself; "
         "the mean over all of them mixes the groups.",
         "capture.groups": action(
-            "Record with `with_stack=True`: modules and lines then tell the groups of {name} "
-            "apart.",
+            "Record with `with_stack=True`: modules and lines then distinguish the groups of "
+            "{name}.",
             "not has_stacks",
         ),
         "verify": "Record several steps after warm-up: the standard deviation of the {calls} of "

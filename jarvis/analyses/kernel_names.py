@@ -1,4 +1,4 @@
-"""What the names of operators and GPU kernels tell: kind, library, tile, layout changes."""
+"""Facts in the names of operators and GPU kernels: kind, library, tile, layout changes."""
 
 import re
 from collections.abc import Iterable

@@ -9,7 +9,7 @@ from jarvis.schemas.names import C
 from jarvis.text.messages import MessageTable
 
 VECTOR_BYTES = 16
-"""A thread can access so many neighboring bytes at once."""
+"""Number of neighboring bytes that a thread can access at once."""
 
 MESSAGES = MessageTable(
     "memory_order",

@@ -81,7 +81,7 @@ def load_registry() -> Registry:
     for point in entry_points(group=ENTRY_POINT_GROUP):
         try:
             registry = registry.extended_with(point.name, point.load(), point.value)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's package
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a third-party package
             failures = {**registry.failures, point.name: f"{type(error).__name__}: {error}"}
             registry = replace(registry, failures=failures)
     return registry

@@ -16,7 +16,7 @@ def timeline_window(gpu_work: pl.DataFrame) -> pl.DataFrame:
 def staging_ms(gpu_work: pl.DataFrame, operations: pl.DataFrame | None) -> float:
     """Return the time in ms of the copies into and out of the buffers of collectives.
 
-    ``operations`` tell which copies FSDP launches.
+    ``operations`` show which copies FSDP launches.
     """
     uids = pl.Series(dtype=pl.Int64)
     if operations is not None and C.is_in_fsdp in operations.columns:

@@ -62,7 +62,7 @@ class ChartError(JarvisError):
     def __init__(self, reason: str) -> None:
         super().__init__(
             f"The charts could not be drawn ({reason}). Choose a report without charts, such as "
-            "fair.md, and report this to those who maintain Jarvis."
+            "fair.md, and report this to the maintainers of Jarvis."
         )
 
 

@@ -169,7 +169,7 @@ def summary_of(run: "Run") -> list[str]:
         title, gain = to_text(each.finding.title), each.finding.impact
         saves = "saving unknown"
         if gain is not None and gain.gain_ms <= 0:
-            saves = "the step stays as long"
+            saves = "no step time saved"
         elif gain is not None:
             limit = "up to " if gain.is_interval else ""
             saves = f"saves {limit}{milliseconds(gain.gain_ms)} ({percent(gain.gain_pct)})"

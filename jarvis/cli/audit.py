@@ -22,7 +22,7 @@ def add_audit(commands: "Commands[argparse.ArgumentParser]") -> None:
         help="print the audit log",
         description="Print the audit log of this server, newest entry first. Times are in UTC.",
     )
-    command.add_argument("--person", metavar="PART", help="only persons whose name contains PART")
+    command.add_argument("--person", metavar="PART", help="only users whose name contains PART")
     command.add_argument("--action", metavar="ACTION", help="like export or remove")
     command.add_argument("--subject", metavar="PART", help="only if id or title contains PART")
     command.add_argument("--since", metavar="AGE", type=age_s, help="maximum age, like 12h, 7d, 2w")

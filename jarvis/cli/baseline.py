@@ -54,7 +54,7 @@ def add_baseline(command: argparse.ArgumentParser) -> None:
         "--threshold",
         metavar="PERCENT",
         type=percentage,
-        help="change from the median that is not slower (default: "
+        help="increase over the median that is tolerated (default: "
         f"{DEFAULT_THRESHOLD_PCT:g}); exit with code {ExitCode.CHECK_FAILED:d} above it",
     )
 

@@ -111,9 +111,9 @@ def _for_perfetto(run: "Run", trace: Path | None, texts: Iterable[str] | None) -
 
     changes = None
     if texts is not None:
-        _ = run.simulation  # a step that is not simulated is the first thing to say
+        _ = run.simulation  # raises NotSimulatedError before any other error
         changes = [change for text in texts for change in parse_change(text, run)]
     found = trace or trace_file(run)
     if found is None:
-        note(["the trace is gone or changed; the file has what the analysis stores of it"])
+        note(["the trace was deleted or changed; the file has the events that the analysis stores"])
     return PerfettoReporter(found, changes, print_reading)

@@ -18,7 +18,7 @@ from jarvis.cli.shared import (
 )
 
 if TYPE_CHECKING:
-    from jarvis.server.retention.plan import Leaving, Limits, Plan
+    from jarvis.server.retention.plan import Limits, Plan, PruneItem
 
 OLDER_VARIABLE = "JARVIS_PRUNE_OLDER_THAN"
 UNDER_VARIABLE = "JARVIS_PRUNE_KEEP_UNDER"
@@ -67,15 +67,15 @@ def _prune(arguments: argparse.Namespace) -> int:
 
     limits = _limits(arguments)
     planned = plan(limits)
-    deleted: list[Leaving] = []
+    deleted: list[PruneItem] = []
     if not planned.is_empty and not arguments.dry_run:
-        described = [*_described(planned.leaving), *_records(planned)]
+        described = [*_described(planned.to_delete), *_records(planned)]
         if not is_confirmed(arguments, described):
             return ExitCode.FAILED
         deleted = prune(planned)
     result = _as_json(arguments, planned, deleted)
     print_result(arguments, result, _lines(arguments, planned, deleted))
-    note(f"{item.stored.name} is not deleted: {item.reason}" for item in planned.staying)
+    note(f"{item.stored.name} is not deleted: {item.reason}" for item in planned.protected)
     if limits.keep_under_bytes is not None and planned.left_bytes > limits.keep_under_bytes:
         warn([f"{_size(planned.left_bytes)} remain above the limit: the rest is protected"])
     return ExitCode.OK
@@ -110,12 +110,12 @@ def _limit(
 
 
 def _lines(
-    arguments: argparse.Namespace, planned: "Plan", deleted: "list[Leaving]"
+    arguments: argparse.Namespace, planned: "Plan", deleted: "list[PruneItem]"
 ) -> Iterator[str]:
     if planned.is_empty:
         yield f"Nothing to delete: {_size(planned.total_bytes)} in use."
         return
-    items = planned.leaving if arguments.dry_run else deleted
+    items = planned.to_delete if arguments.dry_run else deleted
     yield from _described(items)
     yield from _records(planned)
     freed = sum(item.stored.size_bytes for item in items)
@@ -123,10 +123,10 @@ def _lines(
     yield f"{_size(freed)} {verb}, {_size(planned.total_bytes - freed)} left."
 
 
-def _described(leaving: "Iterable[Leaving]") -> Iterator[str]:
+def _described(items: "Iterable[PruneItem]") -> Iterator[str]:
     from jarvis.server.retention.plan import age_words
 
-    for item in leaving:
+    for item in items:
         stored = item.stored
         head = f"{stored.kind:<16}{stored.name:<40} {_size(stored.size_bytes):>9}"
         yield f"{head}  {age_words(stored.age_s):>10} old: {item.reason}"
@@ -144,9 +144,9 @@ def _records(planned: "Plan") -> Iterator[str]:
 
 
 def _as_json(
-    arguments: argparse.Namespace, planned: "Plan", deleted: "list[Leaving]"
+    arguments: argparse.Namespace, planned: "Plan", deleted: "list[PruneItem]"
 ) -> dict[str, object]:
-    def rows(leaving: "Iterable[Leaving]") -> list[dict[str, object]]:
+    def rows(items: "Iterable[PruneItem]") -> list[dict[str, object]]:
         return [
             {
                 "kind": str(item.stored.kind),
@@ -156,14 +156,14 @@ def _as_json(
                 "age_s": round(item.stored.age_s),
                 "reason": item.reason,
             }
-            for item in leaving
+            for item in items
         ]
 
     return {
         "is_dry_run": arguments.dry_run,
-        "planned": rows(planned.leaving),
+        "planned": rows(planned.to_delete),
         "removed": rows(deleted),
-        "staying": rows(planned.staying),
+        "staying": rows(planned.protected),
         "old_jobs": len(planned.expired.jobs),
         "old_audit_lines": planned.expired.audit_lines,
         "total_bytes": planned.total_bytes,

@@ -1,4 +1,4 @@
-"""``jarvis what-if``: what a step would take under changes."""
+"""``jarvis what-if``: how long a step would take under changes."""
 
 import argparse
 from collections.abc import Iterator
@@ -46,10 +46,11 @@ def add_what_if(commands: "Commands[argparse.ArgumentParser]") -> None:
     """Add the command."""
     command = commands.add_parser(
         "what-if",
-        help="simulate what a step would take under changes",
-        description="Replay the recorded steps with changed durations, and show what a step would "
-        "take. The replay keeps what waits for what in the trace, so it shows what a change saves "
-        "of the step, not only of kernel time. A trace is analyzed first, without storing it.",
+        help="simulate how long a step would take under changes",
+        description="Replay the recorded steps with changed durations, and show how long a step "
+        "would take. The replay keeps the dependencies of the trace, so it shows what a change "
+        "saves of the step, not only of kernel time. A trace is analyzed first, without storing "
+        "it.",
         epilog=FORMS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

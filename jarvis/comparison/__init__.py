@@ -160,8 +160,8 @@ class Comparison:
 
     @cached_property
     def workload(self) -> tuple[str, ...]:
-        """Sentences about what the sides do differently and what is comparable all the same; none
-        if no difference is recorded."""
+        """Sentences about what the sides do differently and what is still comparable; none if no
+        difference is recorded."""
         return tuple(map(to_text, self._workload.messages))
 
     @property

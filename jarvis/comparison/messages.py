@@ -62,8 +62,8 @@ MESSAGES = MessageTable(
         "kernel.more_exposed_copies": "Faster compute kernels do not shorten it.",
         "caveat.longer_idle": "Idle time differs between recordings of one program, and the "
         "profiler adds to it.",
-        "caveat.more_exposed_communication": "Whether it waits or transfers cannot be told from "
-        "one rank.",
+        "caveat.more_exposed_communication": "A trace of one rank does not separate transfer "
+        "from waiting for other ranks.",
         "caveat.more_exposed_copies": "The host and its link to the GPU may differ too.",
         "verify.longer_idle": "Record the target again: the GPU must idle for about "
         "{reference_ms}.",
@@ -98,7 +98,7 @@ MESSAGES = MessageTable(
         "kernel.slower": "Replay {call} on the target and tune or replace {kernel}{reference}.",
         "kernel.same": ", which the reference launches too",
         "kernel.other": "; the reference launches {kernel}",
-        "kernel.other_type": "Compare with a reference in {dtype} first: this pair does not tell "
+        "kernel.other_type": "Compare with a reference in {dtype} first: this pair does not show "
         "whether a faster kernel in {dtype} exists.",
         "kernel.fused": "Write a kernel for the target that does the work of {name} at once; start "
         "with {kernel}, which takes most of the time.",

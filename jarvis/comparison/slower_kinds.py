@@ -1,4 +1,4 @@
-"""The kinds of findings about calls that are slower on the target, and what tells them apart."""
+"""The kinds of findings about calls that are slower on the target, and what distinguishes them."""
 
 from collections.abc import Iterator
 

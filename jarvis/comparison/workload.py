@@ -1,4 +1,4 @@
-"""What the two sides do differently, and what can be compared all the same.
+"""What the two sides do differently, and what can still be compared.
 
 A step of another model, batch or type takes another time for that reason alone. Only what the
 inputs record is stated: matrix work is the recorded operations with GPU time whose perf model has
@@ -100,7 +100,7 @@ class Workload:
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:
-        """Return what differs, and what can be compared all the same; none if nothing differs."""
+        """Return what differs, and what can still be compared; none if nothing differs."""
         if self.is_alike:
             return ()
         differ = (MESSAGES("differ"), *self.differences) if self.differences else ()

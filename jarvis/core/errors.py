@@ -4,10 +4,13 @@ JarvisError
 ├── TraceError          UnreadableTraceError · NotAProfilerTraceError · EmptyTraceError
 │                       UnknownCallError · TooDeepError · TooManyOverlapsError
 ├── HardwareError       UnknownHardwareError · HardwareFileError
+├── TargetsError
 ├── RegistrationError   a bad or duplicate analysis or perf model, raised at load
 ├── ExtensionFileError
 ├── RunError            NotARunError · UnknownRunError · UnknownReferenceError · RunVersionError
-│                       MissingTableError · OutdatedRunError · OutputFolderError
+│                       NotReprojectableError · MissingTableError · OutdatedRunError
+│                       NotSimulatedError · OtherTraceError · OutputFolderError
+├── ChangeError
 ├── UnreadableReportError · NotAReportError
 ├── NotComparableError · RuleError
 └── ReplayError

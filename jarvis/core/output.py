@@ -15,6 +15,9 @@ from typing import IO, Any, cast
 from jarvis.core.errors import JarvisError
 from jarvis.core.unpacking import number_setting
 
+ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""Date of the members of every written zip file, so that equal content gives equal bytes."""
+
 OUTPUT_VARIABLE = "JARVIS_MAX_OUTPUT_MB"
 DEFAULT_OUTPUT_MB = 512.0
 MAX_OUTPUT_RATIO = 200

@@ -56,7 +56,7 @@ class _Call:
         )
         if not fits:
             raise UnexpectedArgumentsError(
-                f"The weights {self.up.shape} and {self.down.shape} do not tell the widths of the "
+                f"The weights {self.up.shape} and {self.down.shape} do not give the widths of the "
                 f"experts for tokens {self.x.shape}."
             )
 
@@ -106,7 +106,7 @@ class _Call:
 
     @property
     def compute(self) -> str:
-        """The peak, ``""`` if the weights do not tell in which precision products are computed."""
+        """The peak, ``""`` if the weights do not show in which precision products are computed."""
         weights, tokens = find_dtype(self.up.dtype), find_dtype(self.x.dtype)
         if self.packed > 1 or weights is None or tokens is None:
             return ""

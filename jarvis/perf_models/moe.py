@@ -306,7 +306,7 @@ def _appended_value(op: OpSignature, name: str) -> str:
     """Return the value ``name`` that the pseudo op appends to its arguments."""
     marks = [value for value in op.concrete_inputs if str(value).startswith(f"{name}=")]
     if not marks:
-        raise UnexpectedArgumentsError(f"{op.name} does not carry {name}.")
+        raise UnexpectedArgumentsError(f"{op.name} was recorded without {name}.")
     return str(marks[-1]).removeprefix(f"{name}=")
 
 

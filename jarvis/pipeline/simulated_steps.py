@@ -1,4 +1,4 @@
-"""What a step would take under changes that a user names."""
+"""The time of a step under changes that a user names."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -38,8 +38,8 @@ MAX_CHANGES = 100
 NOTHING_PCT = 0.01
 """A step that changes by less than this counts as unchanged."""
 
-MOST_PCT = 50.0
-"""A critical path of which the host takes so much is one of the host."""
+MIN_HOST_PCT = 50.0
+"""Share of the critical path from which on the host is named as what limits the step."""
 
 MERGE_LAUNCHES = "merge-launches"
 FORMS = (
@@ -125,7 +125,7 @@ class WhatIf(_Frozen):
     def held_up_by(self) -> str:
         """What takes most of the critical path, as the end of a sentence."""
         host_pct = sum(part.pct for part in self.critical_path if part.name in HOST_PARTS)
-        if host_pct >= MOST_PCT:
+        if host_pct >= MIN_HOST_PCT:
             return f": the host is busy {percent(host_pct)} of it"
         longest = next(iter(self.critical_path), None)
         return f": {percent(longest.pct)} of it is {longest.name}" if longest else ""
@@ -160,7 +160,7 @@ class WhatIf(_Frozen):
 
 
 def what_if(source: Run | Path | str, changes: Iterable[str] = (), **options: Any) -> WhatIf:
-    """Return what a step would take under changes that are made together.
+    """Return how long a step would take under changes that are made together.
 
     Args:
         source: A run, its directory, or a trace, which is analyzed.
@@ -181,16 +181,16 @@ def what_if(source: Run | Path | str, changes: Iterable[str] = (), **options: An
 
 
 def simulated(run: Run, changes: Iterable[str]) -> WhatIf:
-    """Return what a step of a run would take under changes; raise as ``what_if``."""
+    """Return how long a step of a run would take under changes; raise as ``what_if``."""
     texts = tuple(changes)
-    _ = run.simulation.recorded  # a step that is not simulated is the first thing to say
+    _ = run.simulation.recorded  # raises NotSimulatedError before any other error
     if len(texts) > MAX_CHANGES:
         raise ChangeError(f"At most {MAX_CHANGES} changes can be simulated together.")
     return simulated_changes(run, [(text, parse_change(text, run)) for text in texts])
 
 
 def simulated_changes(run: Run, parsed: Sequence[tuple[str, Changes]]) -> WhatIf:
-    """Return what a step of a run would take under changes, each with its text."""
+    """Return how long a step of a run would take under changes, each with its text."""
     simulation = run.simulation
     recorded = simulation.recorded
     replay = simulation.replay([change for _, found in parsed for change in found])
@@ -215,7 +215,7 @@ def simulated_changes(run: Run, parsed: Sequence[tuple[str, Changes]]) -> WhatIf
 
 
 def _saved_up_to_ms(run: Run, changes: Sequence[Change]) -> float | None:
-    """Return what a step saves if collectives take their transfer only, too."""
+    """Return what a step saves if collectives also take only their transfer time."""
     uids = run.table("collectives")[C.uid].to_list()
     if not uids or not changes:
         return None

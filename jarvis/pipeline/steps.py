@@ -1,4 +1,4 @@
-"""The steps of the work, who is informed of them, and a step as a line of JSON."""
+"""The steps of an analysis, the callback that reports them, and a step as a line of JSON."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -16,7 +16,7 @@ import polars as pl
 
 from jarvis.analyses.operations import weighted_efficiency
 from jarvis.core.errors import ReplayError
-from jarvis.core.output import write_output
+from jarvis.core.output import ZIP_EPOCH, write_output
 from jarvis.core.workspace import RunPaths
 from jarvis.recorded_calls.calls import replay_ir
 from jarvis.recorded_calls.schema import is_single_kernel, operator_of
@@ -31,7 +31,6 @@ RUNNER_FOLDER = Path(__file__).with_name("runner")
 """The program that a package includes; it does not import Jarvis."""
 
 IR_NAME, RUNNER_NAME, README_NAME = "replay_ir.json", "batched_replay.py", "README.md"
-_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 README = """\
 # Replay of {title}
@@ -248,7 +247,7 @@ def package_bytes(title: str, entries: list[dict[str, Any]]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for member, content in members.items():
-            info = zipfile.ZipInfo(member, _EPOCH)
+            info = zipfile.ZipInfo(member, ZIP_EPOCH)
             info.external_attr = 0o644 << 16
             archive.writestr(info, content, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()

@@ -52,7 +52,7 @@ def load_formats() -> Formats:
             if point.name in found:
                 raise RegistrationError("another format already has this name")
             found[point.name] = load_external(point)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's package
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a third-party package
             failures[point.name] = f"{type(error).__name__}: {error}"
     return Formats(found, failures)
 

@@ -270,7 +270,7 @@ def _row_count(details: list[Details]) -> int:
 
 
 def _cards(details: list[Details], max_words: int) -> list[Card]:
-    """Return the cards of the first findings above low priority, of at most so many words.
+    """Return the cards of the first findings above low priority, of at most ``max_words`` words.
 
     An action of an earlier card is not repeated; findings without a card are in the table alone.
     """

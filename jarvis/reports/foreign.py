@@ -48,5 +48,5 @@ def load_external(point: EntryPoint) -> ForeignReporter:
     loading it."""
     reporter = point.load()
     if not isinstance(reporter, Reporter) or not isinstance(reporter.suffix, str):
-        raise RegistrationError(f"{point.value} is no Reporter with a suffix.")
+        raise RegistrationError(f"{point.value} is not a Reporter with a suffix.")
     return ForeignReporter(point.name, reporter)

@@ -33,7 +33,7 @@ MESSAGES = MessageTable(
         "saving.short.step.exact": "{gain_ms} ({gain_pct} of {whole})",
         "saving.short.step.most": "at most {high_ms} ({high_pct} of {whole})",
         "saving.short.step.interval": "up to {high_ms} ({high_pct} of {whole}){host}",
-        "saving.host": ", as the host needs the rest for itself",
+        "saving.host": ", limited by the host",
         "saving.short.step.nothing": "nothing of {whole}",
         "basis.perf model": "from the perf model",
         "basis.upper bound": "the upper end is a bound measured in the trace",

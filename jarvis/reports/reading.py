@@ -15,7 +15,7 @@ from fastexcel import DTypeMap
 
 from jarvis.core.errors import UnreadableReportError
 from jarvis.core.unpacking import TooLargeError, open_archive, pieces, unpacked_member
-from jarvis.reports.workbook_bounds import check_workbook
+from jarvis.reports.workbook_bounds import MAX_UNPACKED_BYTES, check_workbook
 from jarvis.schemas import columns
 from jarvis.text.csv_files import unguarded_columns
 from jarvis.tracelens.sheets import schema_of
@@ -37,9 +37,6 @@ UNREADABLE = (
 logging.getLogger("fastexcel").setLevel(logging.ERROR)
 
 WORKBOOK, SHEET, ARCHIVE = ".xlsx", ".csv", ".zip"
-MAX_UNPACKED_BYTES = 1 << 30
-"""Maximum uncompressed size of a zip's CSV files, which are held in memory, unlike a trace."""
-
 MAX_COLUMNS = 2_000
 """Maximum columns of a sheet; reports have about fifty, and a few for each parameter."""
 

@@ -15,7 +15,8 @@ from jarvis.savings import (
 from jarvis.text.format import MISSING, milliseconds, percent
 
 MORE_TOGETHER_PCT = 5.0
-"""Savings that are so much of the steps larger together than alone are named."""
+"""Minimum difference, in percent of the steps, between what a finding adds to those before it and
+what it saves alone, to be stated."""
 
 
 def floor_line(run: Run) -> str | None:
@@ -64,7 +65,7 @@ def _replayed_saving(details: list[Details], added: list[Added], totals: Totals)
         room_ms = each.saved_ms - (gain.gain_ms if gain else 0.0)
         if len(each.findings) == 1 and room_ms >= MORE_TOGETHER_PCT / 100 * whole_ms(totals):
             alone = milliseconds(gain.gain_ms) if gain else MISSING
-            more.append(f" {names} alone saves {alone}; those before it make room for the rest.")
+            more.append(f" {names} alone saves {alone}; the changes before it enable the rest.")
     total = milliseconds(sum(each.saved_ms for each in added))
     return (
         f"Together, {total} of {whole_name(totals)}, each by a replay with its changes and those "

@@ -1,4 +1,4 @@
-"""Why simulated step times are about right only."""
+"""Why simulated step times are approximate."""
 
 import polars as pl
 
@@ -12,7 +12,7 @@ _SHOWN_PCT = 0.05
 
 
 def uncertainty(run: Run) -> str | None:
-    """Return why figures of replays are about right only; None if they are good."""
+    """Return why figures of replays are approximate; None if their grade is good."""
     info = run.manifest.simulation
     if info is None or info.quality.grade is not Grade.FAIR:
         return None

@@ -10,7 +10,8 @@ from pathlib import Path
 from jarvis.core.unpacking import TooLargeError, open_archive, pieces, unpacked_member
 
 MAX_UNPACKED_BYTES = 1 << 30
-"""Maximum uncompressed size of all parts of a workbook."""
+"""Maximum uncompressed size of a report, a workbook or a zip of CSV files: it is held in memory,
+unlike a trace."""
 
 MAX_CELLS = 50_000_000
 """Maximum area of a sheet, including empty cells; report sheets have a million at most."""

@@ -20,7 +20,7 @@ from openpyxl.styles import Font
 from openpyxl.utils import get_column_letter
 from openpyxl.worksheet.worksheet import Worksheet
 
-from jarvis.core.output import open_output
+from jarvis.core.output import ZIP_EPOCH, open_output
 from jarvis.core.workspace import RunPaths
 from jarvis.reports.finding_sheets import FINDINGS, SUMMARY, findings_sheet, summary_sheet
 from jarvis.reports.reporter import Reporter
@@ -39,9 +39,6 @@ MEASURED_ROWS = 100
 DECIMAL, SCIENTIFIC = "#,##0.000", "0.00E+00"
 SMALL = 0.001
 """Smaller numbers would read as zero in the decimal format."""
-
-EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The fixed date of every part of the file, so that equal reports give equal bytes."""
 
 _NOT_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _END_OF_ROWS = b"</sheetData>"
@@ -185,7 +182,7 @@ def _write_undated(buffer: io.BytesIO, rows: Mapping[str, bytes], path: Path) ->
                 content = _DATES.sub(rb"\g<1>1980-01-01T00:00:00Z", content)
             if name in rows:
                 content = content.replace(_END_OF_ROWS, rows[name] + _END_OF_ROWS)
-            target.writestr(zipfile.ZipInfo(name, EPOCH), content, zipfile.ZIP_DEFLATED)
+            target.writestr(zipfile.ZipInfo(name, ZIP_EPOCH), content, zipfile.ZIP_DEFLATED)
 
 
 class XlsxReporter(Reporter):

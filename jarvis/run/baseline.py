@@ -22,7 +22,7 @@ MIN_RUNS = 3
 """With fewer baseline runs, the noise is not known: only the threshold applies."""
 
 THRESHOLD_PCT = 5.0
-"""Default change from the median that is not slower, in percent of the median."""
+"""Default increase over the median that is tolerated, in percent of the median."""
 
 NOISE_DEVIATIONS = 3.0
 DEVIATION_FACTOR = 1.4826

@@ -1,1 +1,1 @@
-"""What a step would gain: the recording, replayed with changed durations."""
+"""Replay the recording with changed durations to find what a step gains."""

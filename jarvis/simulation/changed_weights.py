@@ -54,7 +54,10 @@ class Tables(Protocol):
 
     @property
     def held_calls(self) -> Int64s:
-        """The calls that load modules or allocate, which keep their length."""
+        """The calls that load modules or allocate.
+
+        A merged launch does not shorten them; changes of host time do, even if they launch work.
+        """
 
 
 class Index:

@@ -1,4 +1,4 @@
-"""The change of the recording that a finding stands for."""
+"""The changes of the recording that a finding proposes, for its replays."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -27,7 +27,7 @@ from jarvis.schemas.names import C
 from jarvis.simulation.simulation import Simulation
 
 Changes = Callable[[float], tuple[Change, ...]]
-"""The changes that save so many ms of GPU work."""
+"""Returns the changes that save a number of ms of GPU work."""
 
 End = Literal["low", "mid", "high"]
 ENDS: tuple[End, ...] = get_args(End)
@@ -36,18 +36,18 @@ ENDS: tuple[End, ...] = get_args(End)
 FUSED = ("fusible_chain", "gemm_epilogue")
 """Checks of which one kernel replaces several in a row."""
 
-NOTHING = 1e-6
-"""GPU work that keeps a smaller part of its time goes."""
+MIN_REMAINING = 1e-6
+"""GPU work that would keep a smaller part of its time is removed with its launches."""
 
 LOW_FACTOR = 0.5
-"""What the low estimate leaves of the host time that a finding removes."""
+"""Part that remains, by the low estimate, of the host time that a finding removes."""
 
 _SPANS_OF = {
     IdleCause.DATA_LOADING: host_spans.DATA_LOADING,
     IdleCause.ALLOCATOR: host_spans.ALLOCATOR,
     IdleCause.KERNEL_LOADING: host_spans.KERNEL_LOADING,
 }
-"""Causes of idle time whose host calls are known: of those in the gaps, all of their time goes."""
+"""Causes of idle time whose host calls are known: calls that overlap a gap are removed whole."""
 
 
 def finding_changes(
@@ -91,13 +91,13 @@ def _proposal(finding: Finding, simulation: Simulation) -> Callable[[End], tuple
 def _shorter(
     pool: str, own: pl.DataFrame, work: Work, simulation: Simulation, saved_ms: float
 ) -> tuple[Change, ...]:
-    """Return the changes that GPU work takes so much less time."""
+    """Return the changes that shorten GPU work by ``saved_ms``."""
     factor = _factor(own, saved_ms)
     if pool.startswith(COPIES_POOL):
         calls = own[C.launch_uid].drop_nulls()
         waits = calls.filter(calls.is_in(simulation.waiting_calls.tolist()))
         return (ScaleGpu(work=work, factor=factor), RemoveWait(calls=tuple(waits.to_list())))
-    if factor < NOTHING:
+    if factor < MIN_REMAINING:
         return (RemoveGpu(work=work),)
     return (ScaleGpu(work=work, factor=factor),)
 
@@ -114,17 +114,17 @@ def pool_changes(pool: str, left: float, simulation: Simulation) -> tuple[Change
 
 
 def _factor(work: pl.DataFrame, saved_ms: float) -> float:
-    """Return what part of its time GPU work takes if it saves so much."""
+    """Return the part of its time (0 to 1) that GPU work takes if it saves ``saved_ms``."""
     whole_ms = float(work[C.dur_ns].sum()) / 1e6
     return max(0.0, 1 - saved_ms / whole_ms) if whole_ms > 0 else 1.0
 
 
 def _fused(finding: Finding, own: pl.DataFrame, most_ms: float, simulation: Simulation) -> Changes:
-    """Return the changes of a finding that one kernel replaces each instance of a chain.
+    """Return the changes of a finding in which one kernel replaces each instance of a chain.
 
-    The launches of the others go, and the host time between the launches, unless the steps would
-    gain more by that, with ``most_ms`` saved, than if no kernel took any time: so it is a saving of
-    GPU time.
+    The other launches are removed, and the host time between them. The saving is one of GPU time:
+    if the steps would gain more, with ``most_ms`` saved, than without any kernel time, the host
+    time remains; if they still would, or if no instance is found, the kernels only get shorter.
     """
     chains = list(_instances(finding, own, simulation))
     for without_host in (True, False) if chains else ():
@@ -176,8 +176,8 @@ def _instances(
 ) -> Iterator["_Instance"]:
     """Return the instances of a chain: kernels that follow each other on a stream.
 
-    The operations of a chain can run elsewhere, too: of more instances than it has, those whose
-    launches follow each other soonest.
+    The operations of a chain can also run elsewhere. Of more instances than the finding has, those
+    with the closest launches are returned.
     """
     number = _count(finding, "instances")
     size = _count(finding, "kernels") // number
@@ -234,7 +234,7 @@ def united_spans(spans: pl.DataFrame) -> tuple[Span, ...]:
 
 
 def _union(spans: pl.DataFrame) -> pl.DataFrame:
-    """Return the time that spans cover (``thread, start_ns, end_ns``); those inside others go."""
+    """Return the time that spans cover, as disjoint spans (``thread, start_ns, end_ns``)."""
     ordered = spans.select(C.thread, C.start_ns, C.end_ns).sort(C.thread, C.start_ns)
     reached = pl.col(C.end_ns).cum_max().shift(1).over(C.thread)
     group = (pl.col(C.start_ns) > reached).fill_null(True).cum_sum()

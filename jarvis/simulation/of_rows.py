@@ -14,7 +14,8 @@ from jarvis.simulation.graph import What
 from jarvis.simulation.simulation import Simulation
 
 NEGLIGIBLE_PCT = 0.02
-"""GPU work that gets shorter by less of the steps counts as no saving; a step never gains more."""
+"""Kernel time saved, in percent of the steps, below which the saving is 0: the steps never gain
+more than the kernel time saved."""
 
 
 def with_step_times(
@@ -34,16 +35,17 @@ def with_step_times(
 
 
 def step_savings_us(
-    operations: pl.DataFrame, simulation: Simulation, target_pct: float, most: int | None = None
+    operations: pl.DataFrame, simulation: Simulation, target_pct: float, limit: int | None = None
 ) -> pl.Series:
     """Return ``saved_step_us``: what all steps together gain if only one operation reaches a
     target, for each of ``operations``; null without a reliable efficiency.
 
-    With ``most``, only so many are replayed, those that get shorter by most; the others are null.
+    With ``limit``, only that many operations are replayed, those with the most kernel time saved;
+    the others are null.
     """
     judged = operations.select(C.uid, is_judged=impact.is_judged())
     wanted = judged.filter("is_judged")[C.uid]
-    gained_ns = _gained_ns(simulation, Work(operations=tuple(wanted.to_list())), target_pct, most)
+    gained_ns = _gained_ns(simulation, Work(operations=tuple(wanted.to_list())), target_pct, limit)
     gain_ns = pl.when("is_shorter").then("gained_ns").otherwise(0)
     gain_us = pl.when("is_judged").then(gain_ns / 1e3)
     return (
@@ -54,10 +56,10 @@ def step_savings_us(
 
 
 def _gained_ns(
-    simulation: Simulation, work: Work, target_pct: float, most: int | None
+    simulation: Simulation, work: Work, target_pct: float, limit: int | None
 ) -> pl.DataFrame:
-    """Return ``uid, gained_ns, is_shorter`` of the operations that get relevantly shorter: a
-    replay each, for ``most`` of them."""
+    """Return ``uid, gained_ns, is_shorter`` of the operations that save at least NEGLIGIBLE_PCT
+    of kernel time; ``gained_ns`` comes from a replay each, for ``limit`` of them."""
     from jarvis.simulation.replay import LANES, replay_apart  # loads compiled kernels
 
     graph, recorded_ns = simulation.graph, sum(simulation.recorded.steps_ns)
@@ -74,8 +76,8 @@ def _gained_ns(
         .sort("taken", C.operation_uid, descending=[True, False])
         .with_row_index("number")
     )
-    others = rows.slice(rows.height if most is None else most)
-    rows = rows.head(rows.height if most is None else most)
+    others = rows.slice(rows.height if limit is None else limit)
+    rows = rows.head(rows.height if limit is None else limit)
     events = events.join(rows, on=C.operation_uid)
     edges, number = events["edge"].to_numpy(), events["number"].to_numpy().astype(np.int64)
     changed, lane = graph.weight.copy(), np.full(graph.weight.size, -1, np.int32)

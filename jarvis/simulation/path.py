@@ -61,7 +61,7 @@ def critical_path(graph: Graph, times: Int64s, determining: Int32s, weights: Int
 
 @dataclass(frozen=True, slots=True)
 class PathPart:
-    """What a part of the critical path is, and its time in the window."""
+    """A part of the critical path: its name, and its time in the window."""
 
     name: str
     ns: int

@@ -82,7 +82,7 @@ class Simulation:
                 "the run is from before step times were simulated; analyze the trace again"
             )
         if info.quality.grade is Grade.NOT_SIMULATED:
-            raise NotSimulatedError(info.quality.reason or "its quality is not known")
+            raise NotSimulatedError(info.quality.reason or "the quality of its graph is not known")
         return cls(stored_graph(tables, info), tables, info.quality.stalls)
 
     @cached_property
@@ -276,6 +276,6 @@ class Simulation:
 
     @cached_property
     def held_calls(self) -> Int64s:
-        """The calls that load modules or allocate, which keep their length."""
+        """The calls that load modules or allocate (``changed_weights.Tables``)."""
         spans = self.tables["sim_spans"]
         return spans.filter(pl.col(C.cause).is_in(HELD))[C.uid].to_numpy()

@@ -58,7 +58,7 @@ def simulation_tables(trace: Trace) -> tuple[dict[str, pl.DataFrame], Simulation
     except CycleError:
         return {}, not_simulated("events of the same instant wait for each other")
     if graph is None:
-        return {}, not_simulated("it has no timed events")
+        return {}, not_simulated("the trace has no timed events")
     spans, left_out = _spans(trace, graph)
     info = SimulationInfo(
         quality=quality(graph),

@@ -7,7 +7,7 @@ import numpy as np
 
 from jarvis.schemas.names import C
 from jarvis.simulation.events import Calls, Flags, GpuEvents, Int64s, Recording, runs
-from jarvis.simulation.weights import US, Constants, lowest
+from jarvis.simulation.weights import US, Constants, sample_percentile
 
 QUEUED_NS = 2 * US
 """An event that starts within the usual gap and this time was queued behind its predecessor."""
@@ -133,8 +133,8 @@ class Waits:
         before = self.is_waiting & (ends >= 0) & (ends <= calls.start)
         return replace(
             known,
-            sync=lowest((calls.end - ends)[inside], 10, known.sync),
-            call=lowest((calls.end - calls.start)[before], 10, known.call),
+            sync=sample_percentile((calls.end - ends)[inside], 10, known.sync),
+            call=sample_percentile((calls.end - calls.start)[before], 10, known.call),
         )
 
 

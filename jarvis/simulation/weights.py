@@ -1,4 +1,4 @@
-"""The constants of a trace: how long a step of the machinery takes at least."""
+"""The constants of a trace: usual latencies of launches, and gaps between GPU events."""
 
 from dataclasses import dataclass
 
@@ -14,8 +14,8 @@ DEFAULT_GAP_NS, DEFAULT_CALL_NS, DEFAULT_LATE_NS = 1 * US, 2 * US, 0
 IMPLAUSIBLE_NS = 50 * US
 """A launch latency above it is waiting time, not latency."""
 
-IMPLAUSIBLE_LAUNCH_NS, IMPLAUSIBLE_LATE_NS = 10 * US, 5 * US
-"""What counts instead."""
+FALLBACK_LAUNCH_NS, FALLBACK_LATE_NS = 10 * US, 5 * US
+"""Latencies used in place of implausible ones."""
 
 BACK_TO_BACK_NS = 20 * US
 """Maximum distance of two GPU events that follow each other without waiting."""
@@ -24,7 +24,7 @@ LAUNCHED_AHEAD_NS = 50 * US
 """An event launched that long before the end of its predecessor waits only for that end."""
 
 LONG_LAUNCH = 4
-"""A launch call that many times as long as the latency does more than to launch."""
+"""A launch call longer than this many launch latencies does more than launch."""
 
 
 @dataclass(frozen=True)
@@ -53,22 +53,23 @@ def launch_constants(calls: Calls, gpu: GpuEvents) -> Constants:
     freed = np.where(predecessor >= 0, gpu.end[predecessor], -(1 << 60))
     is_idle = (freed <= called) & (start >= called)
     latency = _plausible(
-        lowest(start[is_idle] - called[is_idle], 10, DEFAULT_LAUNCH_NS), IMPLAUSIBLE_LAUNCH_NS
+        sample_percentile(start[is_idle] - called[is_idle], 10, DEFAULT_LAUNCH_NS),
+        FALLBACK_LAUNCH_NS,
     )
     is_late = is_idle & (returned - called > LONG_LAUNCH * latency) & (start >= returned)
-    late = lowest(start[is_late] - returned[is_late], 10, DEFAULT_LATE_NS)
+    late = sample_percentile(start[is_late] - returned[is_late], 10, DEFAULT_LATE_NS)
     distance = start - freed
     follows: Flags = (predecessor >= 0) & (distance >= 0) & (distance <= BACK_TO_BACK_NS)
     follows &= called <= freed - LAUNCHED_AHEAD_NS
     return Constants(
         launch=latency,
-        late=_plausible(late, IMPLAUSIBLE_LATE_NS),
-        gap=lowest(distance[follows], 50, DEFAULT_GAP_NS),
+        late=_plausible(late, FALLBACK_LATE_NS),
+        gap=sample_percentile(distance[follows], 50, DEFAULT_GAP_NS),
     )
 
 
-def lowest(samples: Int64s, percentile: int, default: int) -> int:
-    """Return a percentile of samples (the sample below it), or the default without samples."""
+def sample_percentile(samples: Int64s, percentile: int, default: int) -> int:
+    """Return a percentile of samples, rounded down to a sample; ``default`` without samples."""
     return int(np.percentile(samples, percentile, method="lower")) if samples.size else default
 
 

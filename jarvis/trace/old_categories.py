@@ -28,7 +28,7 @@ ARGUMENTS = {"Input dims": "Input Dims", "external id": "External id"}
 
 ANNOTATION = re.compile(r"#|^[^:]* ")
 """Names of annotations, which were recorded as operators. The name of an operator has no ``#``, and
-no space before a colon; annotations without both cannot be told from operators."""
+no space before a colon; annotations without both look like operators."""
 
 
 def rename_old_categories(store: EventStore) -> None:

@@ -36,7 +36,7 @@ def _form(report: ImportedReport) -> Fact:
         "Performance report instead of a trace",
         "This is the analysis of a performance report, not of a trace.",
         severity=Severity.WARNING,
-        affects=f"Not available: {things}. Pages and analyses that need them say so.",
+        affects=f"Not available: {things}. Pages and analyses that need them state this.",
         remedy=_ANALYZE_TRACE,
     )
 

@@ -72,7 +72,8 @@ def warm_up_facts(trace: Trace) -> Iterator[Fact]:
         severity,
         ""
         if severity is Severity.OK
-        else "A steady step does not repeat this time, so judge nothing else by this recording."
+        else "A steady step does not repeat this time, so other figures of this recording are not "
+        "those of a steady step."
         if severity is Severity.WARNING
         else "A steady step does not repeat this time.",
         ""

@@ -43,7 +43,7 @@ def run(engine: Engine, job: Job) -> JobProgress:
     far = JobProgress(
         "GPU timeline", 3, 8, 25.0, None, None, [FinishedStep("Read", 0.5)], "12:00 Read"
     )
-    claims.beat(engine, "w", 1, {job.id: far})
+    claims.record_heartbeat(engine, "w", 1, {job.id: far})
     return far
 
 
@@ -109,7 +109,7 @@ def test_a_running_job_shows_its_steps_and_can_be_cancelled(
     page = filed("jobs", job=job.id)
     assert [s.label for s in page.get("status")] == ["Read · 0.50 s", "GPU timeline (3 of 8)"]
     next(b for b in page.button if b.label == "Cancel").click().run()
-    assert claims.orders(engine, "w") == {job.id: True}
+    assert claims.cancel_requests(engine, "w") == {job.id: True}
     assert next(b for b in page.button if b.label == "Cancelling").disabled
 
 
@@ -141,9 +141,9 @@ def test_a_waiting_job_without_a_worker_says_what_it_waits_for(
     job = queue("later.json")
     page = filed("jobs", job=job.id)
     assert "no worker is running" in page.warning[0].value
-    claims.beat(engine, "w", 0, {})
+    claims.record_heartbeat(engine, "w", 0, {})
     assert "Dask cluster" in filed("jobs", job=job.id).warning[0].value
-    claims.beat(engine, "w", 1, {})
+    claims.record_heartbeat(engine, "w", 1, {})
     seen = filed("jobs", job=job.id)
     assert not seen.warning
     assert "starting soon" in seen.main.caption[-1].value

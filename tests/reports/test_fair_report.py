@@ -308,7 +308,7 @@ def test_a_saving_that_the_host_limits_says_so(sample: Analyzed) -> None:
         )
         said = to_text(found.short_saving)
         assert said.startswith(f"up to {limit_ms:.2f} ms")
-        assert said.endswith("as the host needs the rest for itself") is is_said
+        assert said.endswith("limited by the host") is is_said
 
 
 def test_savings_of_kernels_that_are_not_known_are_named(sample: Analyzed) -> None:

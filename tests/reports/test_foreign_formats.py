@@ -74,7 +74,7 @@ def test_run_directories_do_not_get_it(install: Install, sample: Analyzed, tmp_p
         (Raising(), "'slides' of another package failed: SystemExit: no more slides. Contact its"),
         (Silent(), "'slides' of another package failed: FileNotFoundError: it wrote nothing"),
         (ImportError("no such thing"), "(it could not be loaded: ImportError: no such thing)"),
-        (5, "(it could not be loaded: RegistrationError: theirs:slides is no Reporter"),
+        (5, "(it could not be loaded: RegistrationError: theirs:slides is not a Reporter"),
     ],
 )
 def test_one_that_fails_is_a_sentence_and_leaves_nothing(

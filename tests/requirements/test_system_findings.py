@@ -207,7 +207,7 @@ def test_collectives_are_told_with_types_and_sizes_of_one_rank_only(busy: Analyz
     card = next(f for f in findings if f.check == "exposed_communication")
     assert card.evidence["Largest by time"].startswith("1 x allreduce of 2.10 MB over 8 ranks")
     assert card.evidence["Total communication (ms)"] == pytest.approx(3.0)
-    assert "one rank does not tell waiting from transfer" in card.algorithmic
+    assert "one rank does not separate waiting from transfer" in card.algorithmic
     assert "topology" in card.kernel
 
 

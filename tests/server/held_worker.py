@@ -21,7 +21,7 @@ def held_worker() -> worker.Worker:
     With ABANDONED_S it gives others up as late as that.
     """
     claims.HEARTBEAT_TIMEOUT_S = float(os.environ.get("HEARTBEAT_TIMEOUT_S", HEARTBEAT_TIMEOUT_S))
-    worker.BEAT_S, worker.SWEEP_S, worker.NEXT_READY_S = 0.2, 0.2, 0.0
+    worker.HEARTBEAT_S, worker.REAP_S, worker.NEXT_READY_S = 0.2, 0.2, 0.0
     scheduler, cluster = settings().dask_scheduler, None
     if scheduler is not None:
         from jarvis.server.jobs.dask import jobs as dask_jobs

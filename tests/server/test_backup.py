@@ -69,7 +69,9 @@ def work(engine: Engine, root: Path, job_id: str, is_over: Event) -> None:
     for number in range(100_000):
         if is_over.is_set():
             return
-        claims.beat(engine, "w", 1, {job_id: JobProgress("Step", number, 9, 1.0, log="x" * 1000)})
+        claims.record_heartbeat(
+            engine, "w", 1, {job_id: JobProgress("Step", number, 9, 1.0, log="x" * 1000)}
+        )
         queue.submit(engine, NewJob(JobKind.ANALYZE, "Analyze", {"trace": str(number)}))
         with staged_folder(root.with_name(f"made{number}"), lambda: None) as folder:
             shutil.copytree(root, folder, dirs_exist_ok=True)

@@ -102,13 +102,13 @@ def test_uploads_that_another_machine_took_are_pruned(machines: Machines, upload
     job = queue.submit(database(), Inspect(upload).new_job())
     (shared,) = (path for path in (machines.root / "traces").rglob("*") if path.is_file())
     machines.use("second")
-    assert plan(Limits()).leaving == []
+    assert plan(Limits()).to_delete == []
     then = time.time() - 2 * 86_400
     os.utime(shared, (then, then))
-    assert plan(Limits()).leaving == []
+    assert plan(Limits()).to_delete == []
     queue.cancel(database(), job.id)
     planned = plan(Limits())
-    assert [(one.stored.kind, one.stored.name) for one in planned.leaving] == [
+    assert [(one.stored.kind, one.stored.name) for one in planned.to_delete] == [
         (Kind.UPLOAD, "tiny.json")
     ]
     assert planned.freed_bytes == upload.stat().st_size

@@ -51,7 +51,7 @@ def test_a_job_waits_runs_and_is_done(engine: Engine) -> None:
     assert (taken.id, taken.state, taken.attempts) == (job.id, JobState.RUNNING, 1)
     assert claims.claim(engine, "v") is None
     far = JobProgress("Analyses", 2, 4, 37.5, 10, 40, [FinishedStep("Read", 0.5)], "a line")
-    claims.beat(engine, "w", 1, {job.id: far})
+    claims.record_heartbeat(engine, "w", 1, {job.id: far})
     seen = queue.find(engine, job.id)
     assert (seen.step, seen.percent, seen.bytes_total, seen.log) == ("Analyses", 37.5, 40, "a line")
     assert seen.steps == (FinishedStep("Read", 0.5),)
@@ -125,12 +125,12 @@ def test_a_waiting_job_is_cancelled_at_once_a_running_one_by_its_worker(engine: 
     assert claims.claim(engine, "w") is None
     running = queue.submit(engine, new_job("b.json"))
     claims.claim(engine, "w")
-    assert claims.orders(engine, "w") == {running.id: False}
+    assert claims.cancel_requests(engine, "w") == {running.id: False}
     assert queue.cancel(engine, running.id).state is JobState.RUNNING
-    assert claims.orders(engine, "w") == {running.id: True}
+    assert claims.cancel_requests(engine, "w") == {running.id: True}
     claims.finish(engine, "w", running.id, JobProgress(), Outcome(JobState.CANCELLED))
     assert queue.cancel(engine, running.id).state is JobState.CANCELLED
-    assert claims.orders(engine, "w") == {}
+    assert claims.cancel_requests(engine, "w") == {}
 
 
 @pytest.mark.parametrize("state", [JobState.FAILED, JobState.CANCELLED])
@@ -165,7 +165,7 @@ def test_a_job_whose_worker_is_silent_is_given_up_and_can_be_tried_again(engine:
     lost, stopped = (queue.submit(engine, new_job(name)) for name in ("a", "b"))
     for _ in range(2):
         claims.claim(engine, "dead")
-    claims.beat(engine, "dead", 1, {})
+    claims.record_heartbeat(engine, "dead", 1, {})
     queue.cancel(engine, stopped.id)
     assert claims.fail_stale_jobs(engine) == []
     assert claims.has_worker(engine)
@@ -183,8 +183,8 @@ def test_a_job_whose_worker_is_silent_is_given_up_and_can_be_tried_again(engine:
 def test_a_worker_that_leaves_puts_its_jobs_back(engine: Engine) -> None:
     job = queue.submit(engine, new_job())
     claims.claim(engine, "w")
-    claims.beat(engine, "w", 1, {job.id: JobProgress("Read", 1, 8, 5.0)})
-    claims.leave(engine, "w", [job.id])
+    claims.record_heartbeat(engine, "w", 1, {job.id: JobProgress("Read", 1, 8, 5.0)})
+    claims.deregister(engine, "w", [job.id])
     assert not claims.has_worker(engine)
     taken = claims.claim(engine, "next")
     assert taken is not None
@@ -257,7 +257,7 @@ def test_a_worker_whose_clock_is_wrong_gives_up_nobody_and_is_not_given_up(
         patch.setattr(claims, "utc_now", lambda: datetime.now(UTC) + timedelta(seconds=skew_s))
         skewed = claims.claim(engine, "skewed")
         assert skewed is not None
-        claims.beat(engine, "skewed", 1, {skewed.id: JobProgress()})
+        claims.record_heartbeat(engine, "skewed", 1, {skewed.id: JobProgress()})
     assert claims.fail_stale_jobs(engine) == []
     assert claims.has_worker(engine)
     queue.submit(engine, new_job("b.json"))

@@ -8,7 +8,7 @@ from jarvis.core.workspace import analyses_dir
 from jarvis.server.database import JobKind, JobState
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome
-from jarvis.server.retention.orphan_cleanup import kill_orphans
+from jarvis.server.retention.orphan_cleanup import delete_orphans
 
 
 def staged(name: str, label: str, kind: str = "new") -> Path:
@@ -31,7 +31,7 @@ def test_only_attempts_that_run_no_more_are_cleared_away(engine: Engine) -> None
         staged("c", "job-0123456789-1-"),
     )
     replaced = staged("d", f"job-{ended.id}-1-", "old")
-    kill_orphans(engine)
+    delete_orphans(engine)
     assert all(folder.is_dir() for folder in kept)
     assert not any(folder.exists() for folder in gone)
     assert not replaced.exists()

@@ -64,8 +64,8 @@ def grow_older(path: Path, days: float) -> None:
     os.utime(path, (then, then))
 
 
-def leaving(planned: Plan) -> set[tuple[Kind, str]]:
-    return {(one.stored.kind, one.stored.name) for one in planned.leaving}
+def to_delete(planned: Plan) -> set[tuple[Kind, str]]:
+    return {(one.stored.kind, one.stored.name) for one in planned.to_delete}
 
 
 def limits(days: float | None = None, most: float | None = None) -> Limits:
@@ -134,22 +134,22 @@ def test_an_analysis_that_a_job_works_with_stays_until_the_job_has_ended(
 
 
 def test_without_limits_no_analysis_goes(by_name: dict[str, str]) -> None:
-    assert leaving(plan(limits())) == set()
+    assert to_delete(plan(limits())) == set()
 
 
 @on_both_databases
 def test_old_analyses_go_and_take_their_uploads_with_them(by_name: dict[str, str]) -> None:
     planned = plan(limits(days=30))
-    assert leaving(planned) == {(Kind.ANALYSIS, by_name["old"]), (Kind.UPLOAD, "old.json")}
-    assert [one.reason for one in planned.leaving] == [
+    assert to_delete(planned) == {(Kind.ANALYSIS, by_name["old"]), (Kind.UPLOAD, "old.json")}
+    assert [one.reason for one in planned.to_delete] == [
         "older than 30 days",
         "no analysis and no job uses it",
     ]
     before = planned.total_bytes
-    assert set(prune(planned)) == set(planned.leaving)
+    assert set(prune(planned)) == set(planned.to_delete)
     assert [entry.id for entry in read_catalog().entries] == [by_name["new"]]
     after = plan(limits(days=30))
-    assert after.leaving == []
+    assert after.to_delete == []
     assert after.total_bytes == before - planned.freed_bytes == planned.left_bytes
 
 
@@ -158,17 +158,17 @@ def test_a_plan_changes_nothing(by_name: dict[str, str], home: Path) -> None:
         return sorted(path for path in home.rglob("*") if "jarvis.db" not in path.name)
 
     before = files()
-    assert plan(limits(days=1, most=0)).leaving
+    assert plan(limits(days=1, most=0)).to_delete
     assert files() == before
 
 
 @on_both_databases
 def test_the_oldest_go_first_until_the_rest_is_small_enough(by_name: dict[str, str]) -> None:
     total = plan(limits()).total_bytes
-    assert leaving(plan(limits(most=total))) == set()
+    assert to_delete(plan(limits(most=total))) == set()
     planned = plan(limits(most=total - 1))
-    assert leaving(planned) == {(Kind.ANALYSIS, by_name["old"]), (Kind.UPLOAD, "old.json")}
-    assert leaving(plan(limits(most=0))) > leaving(planned)
+    assert to_delete(planned) == {(Kind.ANALYSIS, by_name["old"]), (Kind.UPLOAD, "old.json")}
+    assert to_delete(plan(limits(most=0))) > to_delete(planned)
     assert plan(limits(most=0)).left_bytes == 0
 
 
@@ -177,7 +177,7 @@ def test_what_can_be_had_again_goes_before_any_analysis(by_name: dict[str, str])
     made.parent.mkdir(parents=True)
     made.write_bytes(b"x" * 1000)
     total = plan(limits()).total_bytes
-    assert leaving(plan(limits(most=total - 500))) == {(Kind.EXPORT, "old.xlsx")}
+    assert to_delete(plan(limits(most=total - 500))) == {(Kind.EXPORT, "old.xlsx")}
 
 
 @on_both_databases
@@ -186,8 +186,8 @@ def test_pinned_analyses_and_their_uploads_stay_whatever_the_limits(
 ) -> None:
     pin(by_name["old"])
     planned = plan(limits(days=1, most=0))
-    assert leaving(planned) == {(Kind.ANALYSIS, by_name["new"]), (Kind.UPLOAD, "new.json")}
-    assert [(one.stored.name, one.reason) for one in planned.staying] == [
+    assert to_delete(planned) == {(Kind.ANALYSIS, by_name["new"]), (Kind.UPLOAD, "new.json")}
+    assert [(one.stored.name, one.reason) for one in planned.protected] == [
         (by_name["old"], "pinned")
     ]
 
@@ -195,24 +195,24 @@ def test_pinned_analyses_and_their_uploads_stay_whatever_the_limits(
 def test_what_a_job_works_with_stays(by_name: dict[str, str], engine: Engine) -> None:
     job = asked(engine, by_name["old"])
     planned = plan(limits(days=30))
-    assert leaving(planned) == set()
-    assert [one.reason for one in planned.staying] == [f"job {job.id} is using it"]
+    assert to_delete(planned) == set()
+    assert [one.reason for one in planned.protected] == [f"job {job.id} is using it"]
 
 
 def test_the_upload_of_a_job_that_waits_stays(by_name: dict[str, str], engine: Engine) -> None:
     upload = next(uploads_dir().glob("*/old.json"))
     queue.submit(engine, Analyze(Submission(upload)).new_job())
     remove_analysis(by_name["old"])
-    assert leaving(plan(limits())) == set()
+    assert to_delete(plan(limits())) == set()
 
 
 def test_an_upload_without_analysis_goes_after_a_day(by_name: dict[str, str]) -> None:
     upload = next(uploads_dir().glob("*/old.json"))
     remove_analysis(by_name["old"])
     grow_older(upload.parent, 0.5)
-    assert leaving(plan(limits())) == set()
+    assert to_delete(plan(limits())) == set()
     grow_older(upload.parent, 1.5)
-    assert leaving(plan(limits())) == {(Kind.UPLOAD, "old.json")}
+    assert to_delete(plan(limits())) == {(Kind.UPLOAD, "old.json")}
 
 
 def test_what_was_pinned_after_the_plan_stays(by_name: dict[str, str]) -> None:
@@ -229,9 +229,9 @@ def test_copies_of_traces_go_when_their_file_is_gone(
     upload = next(uploads_dir().glob("*/new.json"))
     read_trace(upload)
     (copy,) = trace_cache_dir().iterdir()
-    assert leaving(plan(limits())) == set()
+    assert to_delete(plan(limits())) == set()
     upload.unlink()
-    assert (Kind.COPY, copy.name) in leaving(plan(limits()))
+    assert (Kind.COPY, copy.name) in to_delete(plan(limits()))
 
 
 def test_what_was_left_half_made_goes_after_a_day(by_name: dict[str, str]) -> None:
@@ -239,7 +239,7 @@ def test_what_was_left_half_made_goes_after_a_day(by_name: dict[str, str]) -> No
         (analyses_dir() / name).mkdir()
         grow_older(analyses_dir() / name, 2)
     (analyses_dir() / ".y.new-1234").mkdir()
-    assert leaving(plan(limits())) == {
+    assert to_delete(plan(limits())) == {
         (Kind.LEFTOVER, f".{by_name['new']}.new-1234"),
         (Kind.LEFTOVER, f".{by_name['old']}.removed-1234"),
     }
@@ -259,7 +259,7 @@ def test_a_loaded_analysis_is_as_young_as_its_loading(
     save_archive(analysis_root(by_name["old"]), tmp_path / "old.zip")
     remove_analysis(by_name["old"])
     load_archive(tmp_path / "old.zip")
-    assert (Kind.ANALYSIS, by_name["old"]) not in leaving(plan(limits(days=30)))
+    assert (Kind.ANALYSIS, by_name["old"]) not in to_delete(plan(limits(days=30)))
 
 
 def ended(engine: Engine, name: str, days: float, state: JobState = JobState.DONE) -> str:
@@ -288,8 +288,8 @@ def test_ended_jobs_go_with_what_they_exported_and_old_audit_lines_too(engine: E
     audit.record(engine, LOCAL, audit.Channel.COMMAND, audit.Action.UNPIN, "mine")
 
     planned = plan(limits())
-    assert leaving(planned) == {(Kind.EXPORT, "old.xlsx"), (Kind.EXPORT, "failed.xlsx")}
-    assert {one.reason for one in planned.leaving} == {"its job ended more than 90 days ago"}
+    assert to_delete(planned) == {(Kind.EXPORT, "old.xlsx"), (Kind.EXPORT, "failed.xlsx")}
+    assert {one.reason for one in planned.to_delete} == {"its job ended more than 90 days ago"}
     assert (planned.expired.jobs, planned.expired.audit_lines) == ({old, failed}, 1)
     assert {job.id for job in queue.recent(engine)} == {old, failed, young, running}
 
@@ -317,9 +317,9 @@ def test_an_export_that_no_job_is_known_of_goes_after_a_day(home: Path) -> None:
     export = exports_dir() / "lost"
     export.mkdir(parents=True)
     (export / "a.xlsx").write_bytes(b"x")
-    assert leaving(plan(limits())) == set()
+    assert to_delete(plan(limits())) == set()
     grow_older(export, 1.5)
-    assert leaving(plan(limits())) == {(Kind.EXPORT, "a.xlsx")}
+    assert to_delete(plan(limits())) == {(Kind.EXPORT, "a.xlsx")}
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from jarvis.server.jobs.queue import NewJob, Outcome
 from jarvis.server.jobs.workers import worker_watch
 from jarvis.server.jobs.workers.job_child import LocalJobProcess, memory_limit_bytes
 from jarvis.server.jobs.workers.job_messages import Assignment
-from jarvis.server.jobs.workers.worker import SWEEP_S
+from jarvis.server.jobs.workers.worker import REAP_S
 from jarvis.server.storage.catalog import analysis_root, read_catalog
 from jarvis.trace import TraceInfo
 from tests.builders import trace
@@ -206,7 +206,7 @@ def test_jobs_and_workers_may_be_killed_at_any_step(engine: Engine, trace_file: 
 
 def test_the_death_of_a_worker_is_noticed_within_half_a_minute() -> None:
     slowest_start_s = worker_watch.FIRST_PAUSE_S + 5
-    assert claims.HEARTBEAT_TIMEOUT_S + SWEEP_S + slowest_start_s < 30
+    assert claims.HEARTBEAT_TIMEOUT_S + REAP_S + slowest_start_s < 30
 
 
 def test_a_running_job_is_cancelled_soon_and_others_go_on(engine: Engine, trace_file: Path) -> None:

@@ -100,7 +100,7 @@ def test_27_no_calls_and_no_work(tmp_path: Path) -> None:
     tables, info = simulation_tables(Tiny().op("op", 0, 10).read(tmp_path))
     assert not tables
     assert info.quality.grade is Grade.NOT_SIMULATED
-    assert info.quality.reason == "it has no timed events"
+    assert info.quality.reason == "the trace has no timed events"
 
 
 def test_27_no_duration(replay: Replay) -> None:

@@ -82,4 +82,4 @@ def test_warm_up_is_stated_first() -> None:
     built.runtime("cuModuleLoadData", us=5000).launches("gemm", us=10)
     first, *_ = facts_of(trace_health(built.read()))
     assert first.key == "warm_up"
-    assert "judge nothing else by this recording" in first.affects
+    assert "are not those of a steady step" in first.affects

@@ -154,7 +154,7 @@ def _tracks(threads: pl.DataFrame, names: pl.DataFrame) -> list[Track]:
 
 
 def _named(kind: str, text: str | None) -> str:
-    """Return a name for an id: itself, if it is no number."""
+    """Return a name for an id: the id itself, with ``kind`` before it if it is a number."""
     if text is None:
         return f"{kind} {UNKNOWN}"
     return f"{kind} {text}" if text.isdecimal() else text

@@ -17,7 +17,7 @@ from jarvis.run import Run
 from jarvis.trace import OnProgress, read_trace
 
 FROM_TRACE = "all slices of the trace"
-FROM_RUN = "GPU events and host calls of the analysis: the trace is not at hand"
+FROM_RUN = "GPU events and host calls of the analysis: the trace is not available"
 
 
 def write_trace(

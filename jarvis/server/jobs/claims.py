@@ -111,7 +111,9 @@ def begin_at(engine: Engine, job_id: str, attempt: int, place: str) -> bool:
         return False
 
 
-def beat(engine: Engine, worker: str, slots: int, progress: Mapping[str, JobProgress]) -> None:
+def record_heartbeat(
+    engine: Engine, worker: str, slots: int, progress: Mapping[str, JobProgress]
+) -> None:
     """Update the heartbeat of a worker and the progress of its jobs."""
     with writing(engine) as connection:
         now = database_now(connection)
@@ -124,7 +126,7 @@ def beat(engine: Engine, worker: str, slots: int, progress: Mapping[str, JobProg
             connection.execute(_update_own(job_id, worker).values(values))
 
 
-def orders(engine: Engine, worker: str) -> dict[str, bool]:
+def cancel_requests(engine: Engine, worker: str) -> dict[str, bool]:
     """Return the running jobs of a worker, and whether each is to be cancelled."""
     own = select(JOBS.c.id, JOBS.c.is_cancel_requested).where(
         JOBS.c.worker == worker, JOBS.c.state == JobState.RUNNING
@@ -164,7 +166,7 @@ def _link_analysis(connection: Connection, job_id: str, analysis_id: str) -> Non
         connection.execute(insert(JOB_ANALYSES).values(row))
 
 
-def leave(engine: Engine, worker: str, unfinished: Sequence[str]) -> None:
+def deregister(engine: Engine, worker: str, unfinished: Sequence[str]) -> None:
     """Deregister the worker and re-queue its unfinished jobs."""
     with writing(engine) as connection:
         for job_id in unfinished:

@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Engine, and_, delete, func, select
 from jarvis.core.workspace import analyses_dir, exports_dir
 from jarvis.server.database import ACTIVE, AUDIT, JOB_ANALYSES, JOBS, reading, writing
 from jarvis.server.ingest import uploads
-from jarvis.server.retention.orphan_cleanup import kill_orphans
+from jarvis.server.retention.orphan_cleanup import delete_orphans
 from jarvis.server.settings import settings
 from jarvis.server.storage import artifacts
 from jarvis.server.storage.analysis_rows import all_rows, folders_here, forget, is_copy, stored_rows
@@ -103,7 +103,7 @@ def publish_local_analyses(engine: Engine) -> None:
 def clean_up(engine: Engine) -> None:
     """Apply the hourly retention of a worker; several may do so concurrently."""
     uploads.sweep()
-    kill_orphans(engine)
+    delete_orphans(engine)
     forget_expired(engine, JOBS_AT_ONCE)
     drop_missing(engine)
     if artifacts.is_shared():

@@ -18,7 +18,7 @@ _LABEL = re.compile(r"-(job-([0-9a-f]+)-([0-9]+)-)")
 """``Job.attempt_label`` in the name of a hidden folder: job id and attempt."""
 
 
-def kill_orphans(engine: Engine) -> None:
+def delete_orphans(engine: Engine) -> None:
     """Delete partial results of attempts that are no longer running."""
     for folder in (analyses_dir(), exports_dir(), uploads_dir()):
         matches = (_LABEL.search(entry.name) for entry in folder.glob(".*"))

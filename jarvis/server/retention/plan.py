@@ -77,7 +77,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
+class PruneItem:
     """An item and the reason why it is deleted, or protected."""
 
     stored: Stored
@@ -90,24 +90,24 @@ class Plan:
 
     Attributes:
         total_bytes: size of all items before.
-        leaving: items to delete.
-        staying: items beyond the limits that are protected.
+        to_delete: items to delete.
+        protected: items beyond the limits that are protected.
     """
 
     total_bytes: int
     expired: Expired
-    leaving: list[Leaving] = field(default_factory=list)
-    staying: list[Leaving] = field(default_factory=list)
+    to_delete: list[PruneItem] = field(default_factory=list)
+    protected: list[PruneItem] = field(default_factory=list)
 
     @property
     def is_empty(self) -> bool:
         """Return whether there is nothing to delete."""
-        return not (self.leaving or self.expired.jobs or self.expired.audit_lines)
+        return not (self.to_delete or self.expired.jobs or self.expired.audit_lines)
 
     @property
     def freed_bytes(self) -> int:
         """Return the size of the items to delete."""
-        return sum(item.stored.size_bytes for item in self.leaving)
+        return sum(item.stored.size_bytes for item in self.to_delete)
 
     @property
     def left_bytes(self) -> int:
@@ -129,7 +129,7 @@ def plan(limits: Limits) -> Plan:
     return planner.plan
 
 
-def prune(planned: Plan) -> list[Leaving]:
+def prune(planned: Plan) -> list[PruneItem]:
     """Delete the items of a plan, except those that were deleted, pinned or used meanwhile.
 
     Returns:
@@ -138,7 +138,7 @@ def prune(planned: Plan) -> list[Leaving]:
     pins, used = pinned(), named_by_jobs()
     deleted = [
         item
-        for item in planned.leaving
+        for item in planned.to_delete
         if _protection(item.stored, pins, used) is None
         and (item.stored.path.exists() or is_shared())
     ]
@@ -217,9 +217,9 @@ class _Planner:
         protection = _protection(item, self.pins, self.used)
         if protection is None:
             self.dropped.add(item.path)
-            self.plan.leaving.append(Leaving(item, reason))
-        elif all(other.stored is not item for other in self.plan.staying):
-            self.plan.staying.append(Leaving(item, protection))
+            self.plan.to_delete.append(PruneItem(item, reason))
+        elif all(other.stored is not item for other in self.plan.protected):
+            self.plan.protected.append(PruneItem(item, protection))
 
 
 def age_words(age_s: float) -> str:

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from jarvis.core.errors import RunError
 from jarvis.core.notes import NoteError
+from jarvis.core.output import ZIP_EPOCH
 from jarvis.core.staging import staged_folder
 from jarvis.core.unpacking import (
     DAMAGE,
@@ -43,7 +44,6 @@ from jarvis.server.storage.analysis_rows import (
 )
 from jarvis.server.storage.artifacts import is_shared, store_analysis
 from jarvis.server.storage.catalog import is_stored
-from jarvis.server.storage.downloads import EPOCH
 from jarvis.server.storage.pins import pinned
 from jarvis.server.storage.report_notes import (
     ArchivedNotes,
@@ -206,7 +206,7 @@ def _opened(path: Path) -> Iterator[tuple[zipfile.ZipFile, Contents]]:
 
 
 def _member(name: str) -> zipfile.ZipInfo:
-    member = zipfile.ZipInfo(name, EPOCH)
+    member = zipfile.ZipInfo(name, ZIP_EPOCH)
     is_packed = name.endswith(_PACKED)
     member.compress_type = zipfile.ZIP_STORED if is_packed else zipfile.ZIP_DEFLATED
     member.external_attr = (stat.S_IFREG | 0o644) << 16

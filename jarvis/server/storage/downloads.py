@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
-EPOCH = (1980, 1, 1, 0, 0, 0)
-"""Date of all members, so that archives are reproducible."""
+from jarvis.core.output import ZIP_EPOCH
 
 _BLOCK_BYTES = 1 << 20
 
@@ -26,7 +25,7 @@ def write_zip(out: Path | IO[bytes], root: Path, parts: Iterable[Path] | None = 
     files = {file for part in chosen for file in _files(part)}
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in sorted(files):
-            member = zipfile.ZipInfo(str(file.relative_to(root)), EPOCH)
+            member = zipfile.ZipInfo(str(file.relative_to(root)), ZIP_EPOCH)
             member.compress_type = zipfile.ZIP_DEFLATED
             with file.open("rb") as content, archive.open(member, "w", force_zip64=True) as target:
                 shutil.copyfileobj(content, target, _BLOCK_BYTES)

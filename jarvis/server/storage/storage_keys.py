@@ -26,12 +26,12 @@ def folder_bytes(root: Path) -> int:
 
 def remove_folder(root: Path) -> None:
     """Delete a folder or file atomically: rename it, then delete its content."""
-    leaving = root.with_name(f".{root.name}.{REMOVED}{uuid4().hex[:8]}")
-    root.rename(leaving)
-    if leaving.is_dir():
-        shutil.rmtree(leaving, ignore_errors=True)
+    removed = root.with_name(f".{root.name}.{REMOVED}{uuid4().hex[:8]}")
+    root.rename(removed)
+    if removed.is_dir():
+        shutil.rmtree(removed, ignore_errors=True)
     else:
-        leaving.unlink(missing_ok=True)
+        removed.unlink(missing_ok=True)
 
 
 _PREFIX = "home:"

@@ -54,7 +54,7 @@ def test_without_a_worker_it_is_not_ready_but_alive(client: TestClient, engine: 
     assert [name for name, part in parts.items() if not part["ready"]] == ["worker"]
     assert "No worker heartbeat" in parts["worker"]["detail"]
     assert client.get("/healthz").status_code == 200
-    claims.beat(engine, "w", 1, {})
+    claims.record_heartbeat(engine, "w", 1, {})
     time.sleep(FRESH_S)
     assert client.get("/readyz").status_code == 200
 
@@ -156,7 +156,7 @@ def test_an_open_page_is_counted_while_it_is_open(served: Serving) -> None:
 def test_the_queue_is_counted(engine: Engine) -> None:
     for number in range(4):
         queue.submit(engine, NewJob(JobKind.ANALYZE, f"job {number}", {"n": number}))
-    claims.beat(engine, "w", 3, {})
+    claims.record_heartbeat(engine, "w", 3, {})
     for _ in range(2):
         taken = claims.claim(engine, "w")
         assert taken is not None

@@ -21,7 +21,7 @@ PAST_ALIGNMENT = 7
 case."""
 
 ALIGNED_BYTES = 16
-"""Kernels load so many bytes at once, if rows in memory and the operands' addresses allow it."""
+"""Kernels load this many bytes at once, if rows in memory and the operands' addresses allow it."""
 
 FASTER_PCT = 5.0
 """An aligned neighbor with FLOPS/s this much higher shows what a size costs."""

@@ -2,7 +2,9 @@
 
 from jarvis.text.messages import MessageTable, action
 
-ALL_RANKS = "First compare the traces of all ranks: one rank does not tell waiting from transfer."
+ALL_RANKS = (
+    "First compare the traces of all ranks: one rank does not separate waiting from transfer."
+)
 
 MESSAGES = MessageTable(
     "communication",

@@ -28,7 +28,7 @@ SILENT_S = 15.0
 CONNECT_S = 5.0
 """Connection timeout of the scheduler."""
 
-LOOK_S = 0.5
+POLL_S = 0.5
 """Polling interval of the connection and the cluster size."""
 
 STOP_S = 2.0
@@ -96,7 +96,7 @@ class DaskCluster:
                     log.error("%s Jobs stay queued until it answers. (%s)", self._trouble, error)
                 is_reported = True
             self._lose_all()
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
     def _connection(self) -> Client:
         return Client(self._address, asynchronous=True, timeout=CONNECT_S, set_as_default=False)
@@ -110,7 +110,7 @@ class DaskCluster:
             for child, future in list(self._tasks.values()):
                 if future.status in ("error", "cancelled", "lost"):
                     child.tell(await self._why(future))
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
     def _lose_all(self) -> None:
         self._client, self.slots = None, 0

@@ -23,7 +23,7 @@ from jarvis.server.jobs import claims
 from jarvis.server.jobs.queue import FinishedStep, JobProgress, Outcome
 from jarvis.server.jobs.workers.job_child import LocalJobProcess, memory_limit_bytes
 from jarvis.server.jobs.workers.job_messages import Assignment
-from jarvis.server.retention.orphan_cleanup import kill_orphans
+from jarvis.server.retention.orphan_cleanup import delete_orphans
 from jarvis.server.settings import settings
 from jarvis.server.storage.storage_keys import path_at
 
@@ -105,10 +105,10 @@ def storage_mark() -> str:
 LISTEN_S = 0.05
 """Polling interval of the process's messages and memory."""
 
-TELL_S = 0.2
+REPORT_S = 0.2
 """Minimum interval of progress reports."""
 
-BEAT_S = 1.0
+HEARTBEAT_S = 1.0
 """Interval of reports without progress (heartbeats)."""
 
 DIED = (
@@ -160,7 +160,7 @@ class _ProgressReporter:
     def __call__(self, child: LocalJobProcess, *, is_news: bool) -> None:
         self._has_news |= is_news
         since_s = monotonic() - self._told_at
-        if child.outcome is None and since_s < (TELL_S if self._has_news else BEAT_S):
+        if child.outcome is None and since_s < (REPORT_S if self._has_news else HEARTBEAT_S):
             return
         fresh = child.log_characters - self._told_characters
         self._told_characters = child.log_characters
@@ -211,7 +211,7 @@ def begin(place: str, order: Order) -> None:
         ) from error
     if not is_first:  # Dask reruns the task of a dead worker on another one
         raise RefusedError(DIED)
-    kill_orphans(database())
+    delete_orphans(database())
 
 
 def _share_bytes(worker: Worker) -> int:

@@ -43,8 +43,8 @@ READING_EVERY_S = 0.2
 _IMPORTED_LATE = ("jarvis.trace.compiled", "jarvis.simulation.replay", "openpyxl")
 """Modules that analyses import lazily, so that other commands start fast.
 
-A process imports them while it waits, but not if a job is already assigned. The first one on a new
-machine compiles what is compiled.
+A process imports them while it waits, but not if a job is already assigned. The first import
+on a new machine compiles the kernels.
 """
 
 _INPUT, _OUTPUT, _ERRORS = 0, 1, 2

@@ -49,13 +49,13 @@ POLL_S = 0.25
 MEASURE_S = 0.05
 """Interval of memory measurements; short, because a job can allocate quickly."""
 
-BEAT_S = 1.0
+HEARTBEAT_S = 1.0
 """Heartbeat interval while there is no progress to report."""
 
-SWEEP_S = 2.0
+REAP_S = 2.0
 """Interval of checks for jobs of dead workers."""
 
-TIDY_S = 3600.0
+RETENTION_S = 3600.0
 """Retention interval."""
 
 NEXT_READY_S = 1.0
@@ -146,9 +146,9 @@ class Worker:
         now = monotonic()
         for task, period_s in (
             (self._poll, POLL_S),
-            (self._heartbeat, POLL_S if self._has_news else BEAT_S),
-            (self._reap, SWEEP_S),
-            (self._clean_up, TIDY_S),
+            (self._heartbeat, POLL_S if self._has_news else HEARTBEAT_S),
+            (self._reap, REAP_S),
+            (self._clean_up, RETENTION_S),
         ):
             if now - self._due[task] >= period_s:
                 try:
@@ -160,10 +160,10 @@ class Worker:
     def _poll(self) -> None:
         """Cancel jobs on request, store the outcome of ended jobs, and claim a queued job."""
         if self._running:
-            orders = claims.orders(self._engine, self.id)
+            is_cancelled = claims.cancel_requests(self._engine, self.id)
             for child in list(self._running):
                 job = _job(child)
-                if child.outcome is None and orders.get(job.id, True):
+                if child.outcome is None and is_cancelled.get(job.id, True):
                     self._end(child, Outcome(JobState.CANCELLED))
                 if child.outcome is not None:
                     claims.finish(self._engine, self.id, job.id, child.progress, child.outcome)
@@ -204,7 +204,7 @@ class Worker:
 
     def _heartbeat(self) -> None:
         progress = {_job(child).id: child.progress for child in self._running}
-        claims.beat(self._engine, self.id, self.slots, progress)
+        claims.record_heartbeat(self._engine, self.id, self.slots, progress)
         self._has_news = False
 
     def _reap(self) -> None:
@@ -245,7 +245,7 @@ class Worker:
                 job, outcome = _job(child), child.outcome
                 if outcome is not None and job.id not in unfinished:
                     claims.finish(self._engine, self.id, job.id, child.progress, outcome)
-            claims.leave(self._engine, self.id, unfinished)
+            claims.deregister(self._engine, self.id, unfinished)
         except DatabaseError as error:
             log.warning("jobs cannot be re-queued and will fail: %s", error)
 
