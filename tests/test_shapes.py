@@ -1,6 +1,6 @@
 import pytest
 
-from jarvis.text.shapes import compact_shapes, product_shape
+from jarvis.text.shapes import compact_dims, compact_shapes, product_shape
 from jarvis.text.short_names import short_operation_name
 
 X = "\N{MULTIPLICATION SIGN}"
@@ -37,6 +37,20 @@ def test_the_sides_of_a_product(params: str | None, expected: str | None) -> Non
 )
 def test_compact_shapes(arguments: str | None, expected: str | None) -> None:
     assert compact_shapes(arguments) == expected
+
+
+@pytest.mark.parametrize(
+    ("dims", "expected"),
+    [
+        ("((512,), (141, 512), (512, 512), (), ())", f"512, 141{X}512, 512{X}512"),
+        ("((2, 3), (2, 3), ())", f"2 of 2{X}3"),
+        ("(((16, 32), (16, 32)), ())", f"2 of 16{X}32"),
+        ("((),)", "scalar"),
+        (None, None),
+    ],
+)
+def test_compact_dims(dims: str | None, expected: str | None) -> None:
+    assert compact_dims(dims) == expected
 
 
 @pytest.mark.parametrize(

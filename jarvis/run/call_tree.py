@@ -14,6 +14,7 @@ from jarvis.perf_report.call_tree.stacks import MODULE_PREFIX
 from jarvis.perf_report.call_tree.views import NUMBER_OF_MODULE, View
 from jarvis.run.run import Run
 from jarvis.schemas.names import C
+from jarvis.text.short_names import short_kernel_name
 from jarvis.trace.links import BACKWARD_PREFIX
 
 TABLE, OPERATIONS_TABLE = "call_tree", "call_tree_operations"
@@ -66,7 +67,7 @@ def call_tree(run: Run, view: View, operation_uid: int | None = None) -> "CallTr
         priced = priced.select(C.node, C.judged_ns, "roofline_ns")
     nodes = nodes.with_columns(
         _summed(nodes, priced[C.node], values) for values in priced.drop(C.node)
-    ).with_columns(label=_label())
+    ).with_columns(label=_label(nodes))
     if operation_uid is not None:
         nodes = nodes.filter((pl.col(C.launches) > 0) | pl.col(C.parent).is_null())
         name = run.table("operations").filter(pl.col(C.uid) == operation_uid)[C.name].item()
@@ -80,13 +81,14 @@ def call_tree(run: Run, view: View, operation_uid: int | None = None) -> "CallTr
 def operations_below(run: Run, tree: "CallTree", node: int) -> pl.DataFrame:
     """Return the operations of the GPU work at and below a node, most GPU time first.
 
-    Columns: ``operation_uid, gpu_ns, launches, calls`` there, and ``name, input_dims, op_category,
-    pct_roofline`` of the operation.
+    Columns: ``operation_uid, gpu_ns, launches, calls`` there, and ``name, input_dims, params,
+    category, pct_roofline`` of the operation.
     """
     end = tree.nodes.filter(pl.col(C.node) == node)[C.subtree_end][0]
     work = run.table(OPERATIONS_TABLE).filter(pl.col(C.node).is_between(node, end, closed="left"))
     operations = run.table("operations").select(
-        C.name, C.input_dims, C.op_category, C.pct_roofline, pl.col(C.uid).alias(C.operation_uid)
+        *(C.name, C.input_dims, C.params, C.category, C.pct_roofline),
+        pl.col(C.uid).alias(C.operation_uid),
     )
     return (
         work.group_by(C.operation_uid)
@@ -223,15 +225,18 @@ def _summed(nodes: pl.DataFrame, at: pl.Series, values: pl.Series) -> pl.Series:
     return pl.Series(values.name, before[end] - before[start])
 
 
-def _label() -> pl.Expr:
+def _label(nodes: pl.DataFrame) -> pl.Expr:
     """Return readable names."""
-    name = pl.col(C.name)
+    name, is_kernel = pl.col(C.name), pl.col(C.kind) == NodeKind.KERNEL.word
+    kernels = {kernel: short_kernel_name(kernel) for kernel in nodes.filter(is_kernel)[C.name]}
     backward = name.str.strip_prefix(BACKWARD_PREFIX).str.strip_chars()
     return (
         pl.when(name.str.starts_with(BACKWARD_PREFIX))
         .then(pl.format("{} (autograd)", backward))
         .when(pl.col(C.kind) == NodeKind.PYTHON.word)
         .then(name.str.replace(_FRAME, "$3 · $1:$2"))
+        .when(is_kernel)
+        .then(name.replace(kernels))
         .otherwise(name.str.strip_prefix(MODULE_PREFIX))
     )
 

@@ -2,9 +2,11 @@
 
 import json
 import re
+from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
+_DIMS = re.compile(r"\((\d[\d, ]*)\)")
 _ARGUMENT = re.compile(r"\[([\d,]*)\](?: (\w+))?")
 _TIMES = "\N{MULTIPLICATION SIGN}"
 
@@ -37,9 +39,24 @@ def compact_shapes(arguments: str | None) -> str | None:
     common = types.pop() if len(types) == 1 else None
     sides = ((dims.replace(",", _TIMES) or "scalar", dtype) for dims, dtype in found)
     texts = (dims if common is not None else f"{dims} {dtype}".strip() for dims, dtype in sides)
-    runs = ((text, len(list(run))) for text, run in groupby(texts))
-    shown = ", ".join(text if count == 1 else f"{count} of {text}" for text, count in runs)
-    return f"{shown} {common or ''}".strip()
+    return f"{_listed(texts)} {common or ''}".strip()
+
+
+def compact_dims(dims: str | None) -> str | None:
+    """Return ``2 of 512, 64`` for the recorded ``((512,), (512,), (64,), ())``.
+
+    Arguments without sides, which are scalars or no tensors, are left out.
+    """
+    found = _DIMS.findall(dims or "")
+    if not found:
+        return "scalar" if dims else None
+    return _listed(_TIMES.join(re.findall(r"\d+", sides)) for sides in found)
+
+
+def _listed(shapes: Iterable[str]) -> str:
+    """Return the shapes, with equal ones that follow each other as one."""
+    runs = ((text, len(list(run))) for text, run in groupby(shapes))
+    return ", ".join(text if count == 1 else f"{count} of {text}" for text, count in runs)
 
 
 def _argument(dims: str, dtype: str) -> str:

@@ -87,7 +87,7 @@ def test_a_click_on_a_call_selects_its_row(page: Page) -> None:
 def test_the_files_are_made_when_asked_for(page: Page) -> None:
     found = {}
     for label, made in (
-        ("fair.md", None),
+        ("Report (Markdown)", None),
         ("Workbook (xlsx) …", "comparison.xlsx"),
         ("All files (zip) …", "comparison.zip"),
     ):

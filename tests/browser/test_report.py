@@ -35,7 +35,7 @@ def downloaded(page: Page, label: str) -> tuple[str, bytes]:
 def open_menu(page: Page) -> None:
     """Open the menu of other formats."""
     page.get_by_role("button", name="Other formats").click()
-    page.get_by_role("button", name="fair.md", exact=True).wait_for()
+    page.get_by_role("button", name="Report (Markdown)", exact=True).wait_for()
 
 
 def made(page: Page, label: str, ending: str) -> bytes:
@@ -56,7 +56,7 @@ def page(browser: Browser, report_url: str) -> Page:
 
 def test_files_are_made_when_asked_for_and_are_what_they_say(page: Page) -> None:
     open_menu(page)
-    name, fair = downloaded(page, "fair.md")
+    name, fair = downloaded(page, "Report (Markdown)")
     assert name == "Sample_model_standalone_analysis_fair.md"
     assert b"The author left out 1 finding" in fair
     _, workbook = downloaded(page, "Workbook (xlsx)")

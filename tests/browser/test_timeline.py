@@ -288,3 +288,38 @@ def test_a_click_on_an_event_shows_its_details_and_one_on_a_gap_goes_there(
     page.get_by_role("button", name="Close").click()
     expect(page.get_by_text("Selected:")).to_have_count(0)
     page.close()
+
+
+def test_the_details_of_a_row_are_in_view_with_the_event_on_the_canvas(
+    timeline_url: str, browser: Browser
+) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.goto(timeline_url)
+    settled(page)
+    drawing(page)
+    page.get_by_test_id("stDataFrame").last.click(position=FIRST_ROW)
+    page.wait_for_url(re.compile("timeline_event="))
+    settled(page)
+    expect(page.get_by_text("Selected:")).to_be_in_viewport()
+    expect(page.get_by_role("button", name="Close")).to_be_in_viewport()
+    expect(drawing(page)).to_be_in_viewport(ratio=0.5)
+    page.mouse.wheel(0, -5000)
+    expect(page.get_by_role("heading", level=1)).to_be_in_viewport()
+    expect(page.get_by_text("Selected:")).to_be_in_viewport()
+    page.close()
+
+
+def test_the_legend_is_one_line_until_it_is_opened(timeline_url: str, browser: Browser) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.goto(timeline_url)
+    settled(page)
+    drawing(page)
+    items, more = page.locator(".legend .item"), page.locator(".legend button")
+    tops = "items => new Set(items.filter(i => !i.hidden).map(i => i.offsetTop)).size"
+    assert items.evaluate_all(tops) == 1
+    hidden = items.evaluate_all("items => items.filter(item => item.hidden).length")
+    expect(more).to_have_text(f"+{hidden} more")
+    more.click()
+    expect(more).to_have_text("less")
+    assert items.evaluate_all("items => items.every(item => !item.hidden)")
+    page.close()

@@ -245,6 +245,8 @@ def test_admins_read_the_audit_log_and_nobody_else_does() -> None:
     (log,) = [frame.value for frame in page.dataframe if "moment" in frame.value]
     assert set(log["person"]) == {BOB}
     assert set(log["action"]) == {"remove"}
+    none = visit("access", ROOT, access_person="nobody at all")
+    assert "No entry matches the filters." in words(none)
     for person in (ADA, VIC):
         assert not [f for f in visit("access", person).dataframe if "moment" in f.value]
 

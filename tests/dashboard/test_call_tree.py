@@ -12,6 +12,7 @@ from jarvis.run import Run
 from jarvis.run.call_tree import CallTree, call_tree
 from jarvis.server.submission import Submission, submit
 from jarvis.text.format import milliseconds
+from jarvis.text.short_names import short_kernel_name
 from tests.builders import TraceBuilder, trace
 from tests.dashboard.conftest import SHARED, Draw
 from tests.dashboard.copied import copied_parameters
@@ -69,6 +70,18 @@ def test_the_page_shows_all_gpu_time_and_where_most_of_it_goes(
     assert operations["gpu_ms"].sum() == pytest.approx(linked / 1e6)
     assert calls["gpu_ms"].sum() == pytest.approx(all_ms)
     assert set(modules["label"]) == set(classes.modules(classes.root)["label"])
+
+
+def test_kernels_operations_and_categories_have_short_names(
+    filed: Draw, sample_id: str, classes: CallTree
+) -> None:
+    kernels = classes.nodes.filter(pl.col("kind") == "kernel")
+    assert kernels["label"].to_list() == [short_kernel_name(name) for name in kernels["name"]]
+    operations = filed("call_tree", analysis=sample_id).dataframe[2].value
+    assert not any(operations["name"].str.contains("::"))
+    assert {"GEMM", "Attention"} <= set(operations["category"])
+    products = operations[operations["category"] == "GEMM"]["shapes"]
+    assert all(products.str.contains("\N{MULTIPLICATION SIGN}"))
 
 
 def test_every_control_comes_from_the_link_and_goes_into_it(

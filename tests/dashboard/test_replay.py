@@ -3,6 +3,7 @@
 import io
 import json
 import zipfile
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,8 @@ def test_every_operator_stands_in_the_table(filed: Draw, sample_id: str, sample_
     packaged = sum(1 for offer in found if offer.distinct_calls)
     assert shown.value == f"{packaged} of {len(found)}"
     assert "Select operators in the table" in words(page)
+    shares = [row["percent_of_compute"] for row in rows]
+    assert [isnan(share) for share in shares] == [not offer.percent_of_compute for offer in found]
 
 
 def test_a_link_selects_operators_and_a_job_packages_them(

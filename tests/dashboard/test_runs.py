@@ -15,12 +15,13 @@ from jarvis.core.workspace import RunPaths, analyses_dir
 from jarvis.dashboard import MAIN
 from jarvis.dashboard.pages.runs.categories import CHANGE, TITLE, TREND, category_frame, differences
 from jarvis.dashboard.pages.runs.page import IS_CLICK, table_key
-from jarvis.dashboard.pages.runs.rows import BUSY, FINDING, ID, TIME, RunRow, frame_of
+from jarvis.dashboard.pages.runs.rows import BUSY, FINDING, ID, TIME, TRACE, RunRow, frame_of
 from jarvis.dashboard.pages.runs.trend import STEP_TIME, groups_of, points_of
 from jarvis.server.access import audit
 from jarvis.server.database import database
 from jarvis.server.storage.analysis_rows import set_labels
 from jarvis.server.storage.catalog import read_catalog
+from jarvis.text.format import MISSING
 from tests.dashboard.conftest import SECONDS, Draw
 from tests.dashboard.copied import copied_parameters
 
@@ -139,6 +140,15 @@ def test_the_table_has_the_figures_of_the_manifest(filed: Draw) -> None:
     assert table.loc["second", "project"] == "llm"
     assert list(table.loc["second", "tags"]) == ["fp8", "nightly"]
     assert "run_owner" not in table.columns  # access control is off
+
+
+def test_the_name_of_the_trace_has_a_column_only_where_the_model_is_another(
+    store: Store, filed: Draw
+) -> None:
+    store("unnamed", 1, model_name=None)
+    assert TRACE not in filed("runs").dataframe[0].value.columns
+    store("named", 2, model_name="A model")
+    assert TRACE in filed("runs").dataframe[0].value.columns
 
 
 @pytest.mark.parametrize(
@@ -275,7 +285,7 @@ def test_a_run_of_an_earlier_release_has_no_top_finding(store: Store, filed: Dra
     store("old", 1, top_finding=None)
     store("new", 2)
     table = filed("runs").dataframe[0].value.set_index(ID)
-    assert table[FINDING].isna().to_dict() == {"new": False, "old": True}
+    assert (table[FINDING] == MISSING).to_dict() == {"new": False, "old": True}
 
 
 @pytest.mark.usefixtures("three")

@@ -22,7 +22,8 @@ from jarvis.server.jobs.kinds.exports import HAS_TRACE
 from jarvis.server.page_links import timeline_link
 from jarvis.server.storage.catalog import Entry
 from jarvis.server.submission import Submission, submit
-from jarvis.text.format import count, percent
+from jarvis.text.format import MISSING, count, percent
+from jarvis.text.short_names import short_kernel_name, short_operation_name
 from tests.builders import TraceBuilder, trace
 from tests.dashboard.conftest import SHARED, Draw
 from tests.dashboard.copied import copied_parameters
@@ -243,8 +244,19 @@ def test_gaps_are_ranked_with_what_was_launched_next(
     page = filed("timeline", analysis=sample_id)
     gaps = table(page, "gap_us")
     longest = view.gaps.sort("dur_ns", "start_ns", descending=[True, False]).head(100)
-    assert gaps["gap_us"].to_list() == (longest["dur_ns"] / 1e3).to_list()
-    assert gaps["launcher_name"].to_list() == longest["launcher_name"].to_list()
+    assert gaps["gap_us"].to_list() == (longest["dur_ns"] / 1e3 / 1e3).to_list()  # in ms
+    names = [MISSING if n is None else short_operation_name(n) for n in longest["launcher_name"]]
+    assert gaps["launcher_name"].to_list() == names
+
+
+def test_the_tables_have_short_names_and_shapes(
+    filed: Draw, sample_id: str, view: Timeline
+) -> None:
+    events = table(filed("timeline", analysis=sample_id), "track")
+    longest = view.gpu_events.sort("dur_ns", "ts_ns", descending=[True, False]).head(100)
+    assert events["name"].to_list() == [short_kernel_name(name) for name in longest["name"]]
+    assert not any(text.startswith("(") for text in events["input_dims"])
+    assert "\N{MULTIPLICATION SIGN}" in "".join(events["input_dims"])
 
 
 def test_an_event_leads_to_its_operation_and_back(

@@ -16,7 +16,7 @@ from jarvis.dashboard.widgets.controls import choice, keyed_choice
 from jarvis.dashboard.widgets.file_jobs import offer_file
 from jarvis.dashboard.widgets.job_view import JOB, POLL_S, draw
 from jarvis.dashboard.widgets.row_order import PAGE_ROWS, page_number
-from jarvis.dashboard.widgets.table import moment_column
+from jarvis.dashboard.widgets.table import height_of, moment_column
 from jarvis.schemas.names import C
 from jarvis.server.actions import get_visible_job
 from jarvis.server.database import ACTIVE, JobKind, JobState, database
@@ -59,7 +59,7 @@ _MARKS = {
     JobState.CANCELLED: "⊘ cancelled",
 }
 _TABLE, _SHOWN, _CHOSEN, _IS_CLICK = "jobs_table", "_jobs_shown", "_jobs_chosen", "_jobs_click"
-_TABLE_ROWS, _TABLE_PX = 10, 400
+_TABLE_ROWS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ def _table(listed: list[Job], chosen: str | None, queue: list[str]) -> None:
         on_select=_row_selected,
         selection_mode="single-row",
         hide_index=True,
-        height=_TABLE_PX if len(listed) > _TABLE_ROWS else "auto",
+        height=height_of(len(listed), _TABLE_ROWS),
         column_config={
             "state": config.TextColumn("State", width=95, help="State of the job"),
             "title": config.TextColumn("Job", help="Task of the job"),

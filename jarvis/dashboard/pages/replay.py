@@ -13,7 +13,7 @@ from jarvis.dashboard.session.state import Opened, load_stored
 from jarvis.dashboard.widgets.controls import choice, text_input
 from jarvis.dashboard.widgets.elements import metric_card
 from jarvis.dashboard.widgets.replay_section import replay_section
-from jarvis.dashboard.widgets.table import configured, height_of
+from jarvis.dashboard.widgets.table import configured, height_of, without_pale_texts
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, share_pct
 from jarvis.replay import ReplayCandidate, automatic_operators, offers
 from jarvis.replay.package import automatic_rule
@@ -75,8 +75,9 @@ def chosen_candidates(
 
 def _table(frame: pl.DataFrame, columns: Columns, key: str) -> list[int]:
     """Draw the rows; return the indices of the selected ones."""
+    frame = frame[[n for n in frame.columns if frame[n].null_count() < frame.height]]
     event = st.dataframe(
-        frame,
+        without_pale_texts(frame),
         key=key,
         hide_index=True,
         height=height_of(frame.height, _MAX_ROWS),
@@ -222,7 +223,7 @@ def _frame(now: Opened, shown: Sequence[ReplayCandidate]) -> pl.DataFrame:
     rows = [
         {
             "op_name": candidate.op_name,
-            C.percent_of_compute: candidate.percent_of_compute,
+            C.percent_of_compute: candidate.percent_of_compute or None,  # copies are no compute
             C.time_ms: candidate.kernel_time_us / 1000,
             C.efficiency_pct: candidate.efficiency_pct,
             C.calls: candidate.calls,

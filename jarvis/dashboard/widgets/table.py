@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
 
 import polars as pl
 import streamlit as st
@@ -21,6 +20,7 @@ MIN_MS = 0.1
 _US = "µs"
 _THREE_DIGITS = ".3g"
 _LINK_PX = 50
+_ROWS = 10
 _ROW_PX, _FRAME_PX = 31, 2
 """Heights of a row at the font size of the theme, and of the frame of a table."""
 
@@ -34,7 +34,7 @@ def small_table(
     *,
     key: str | None = None,
     on_select: Callable[[], None] | None = None,
-    height: int | Literal["auto"] = "auto",
+    max_rows: int = _ROWS,
     link: str | None = None,
 ) -> None:
     """Draw a table.
@@ -47,7 +47,7 @@ def small_table(
         widths: Widths in pixels by column.
         key: Widget key.
         on_select: Callback; makes rows selectable, one at a time, in the session state of ``key``.
-        height: Height in pixels.
+        max_rows: Maximum rows in view; the others are scrolled.
         link: Help text of a first column with a link to the URL in the column LINK.
     """
     shown = [name for name in names or columns if name in frame.columns]
@@ -58,7 +58,7 @@ def small_table(
     if link is not None:
         shown, config = [LINK, *shown], {LINK: link_column(link), **config}
     st.dataframe(
-        frame.select(shown),
+        without_pale_texts(frame.select(shown)),
         hide_index=True,
         column_config=config,
         placeholder=MISSING,
@@ -66,7 +66,7 @@ def small_table(
         key=key,
         on_select=on_select or "ignore",
         selection_mode="single-row",
-        height=height,
+        height=height_of(frame.height, max_rows),
     )
 
 
@@ -91,6 +91,25 @@ def in_readable_units(
             scaled.append(pl.col(name) / 1000)
         shown[name] = column
     return frame.with_columns(scaled), shown
+
+
+def with_short_texts(
+    frame: pl.DataFrame, functions: Mapping[str, Callable[[str], str | None]]
+) -> pl.DataFrame:
+    """Return a table with the texts of columns shortened by a function for each column."""
+    return frame.with_columns(
+        pl.Series(name, [None if t is None else short(t) for t in frame[name]], pl.String)
+        for name, short in functions.items()
+        if name in frame.columns
+    )
+
+
+def without_pale_texts(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return a table with MISSING for missing texts, except of links.
+
+    Streamlit's own placeholder has too little contrast (2:1).
+    """
+    return frame.with_columns(pl.col(pl.String).exclude(LINK).fill_null(MISSING))
 
 
 def moment_column(label: str, meaning: str, *, has_seconds: bool = False) -> ColumnConfig:

@@ -8,7 +8,7 @@ import streamlit as st
 from jarvis.dashboard.session.current_user import current_user
 from jarvis.dashboard.widgets.controls import keyed_choice, text_input
 from jarvis.dashboard.widgets.row_order import PAGE_ROWS, page_number
-from jarvis.dashboard.widgets.table import moment_column
+from jarvis.dashboard.widgets.table import height_of, moment_column, without_pale_texts
 from jarvis.server.access.audit import LOGIN_MARK, Action, AuditEntry, AuditFilter, Channel
 from jarvis.server.access.rights import Role, may
 from jarvis.server.actions import count_audit, read_audit
@@ -23,7 +23,7 @@ _DAYS: dict[str, tuple[str, int | None]] = {
     "7": ("Last 7 days", 7),
     "30": ("Last 30 days", 30),
 }
-_TABLE_PX = 560
+_MAX_ROWS = 18
 _SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "moment": pl.Datetime("us", "UTC"),
     "person": pl.String,
@@ -45,7 +45,8 @@ def render() -> None:
         lines = count_audit(engine, person, audit_filter)
         number = page_number(_PAGE, lines, shown_by, None)
     if not lines:
-        st.caption("No entry matches the filters.")
+        is_filtered = audit_filter != AuditFilter()
+        st.caption("No entry matches the filters." if is_filtered else "No entries yet.")
         return
     st.caption(f"{counted(lines, 'entry')}, newest first.")
     offset = (number - 1) * PAGE_ROWS
@@ -87,9 +88,11 @@ def _filters() -> tuple[AuditFilter, str]:
 def _table(lines: list[AuditEntry]) -> None:
     config = st.column_config
     st.dataframe(
-        pl.DataFrame([_row(line) for line in lines], schema=_SCHEMA, orient="row"),
+        without_pale_texts(
+            pl.DataFrame([_row(line) for line in lines], schema=_SCHEMA, orient="row")
+        ),
         hide_index=True,
-        height=_TABLE_PX if len(lines) > _TABLE_PX // 36 else "auto",
+        height=height_of(len(lines), _MAX_ROWS),
         column_config={
             "moment": moment_column("Time", "Time of the action", has_seconds=True),
             "person": config.TextColumn("Person", help="Empty without access control"),

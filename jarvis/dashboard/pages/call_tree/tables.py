@@ -8,7 +8,7 @@ import streamlit as st
 
 from jarvis import charts
 from jarvis.dashboard.pages.call_tree import choice
-from jarvis.dashboard.widgets.table import small_table
+from jarvis.dashboard.widgets.table import small_table, with_short_texts
 from jarvis.impact import share_pct
 from jarvis.perf_report.call_tree.gpu_time import NodeKind
 from jarvis.perf_report.call_tree.views import MIN_SHARE, View
@@ -19,9 +19,10 @@ from jarvis.schemas.columns import number
 from jarvis.schemas.names import C
 from jarvis.text.format import count, counted, percent
 from jarvis.text.markdown import code
+from jarvis.text.shapes import compact_dims, product_shape
+from jarvis.text.short_names import short_operation_name
 
 _ROWS_SHOWN, _TITLE_LETTERS = 300, 80
-_ROWS_IN_SIGHT, _TABLE_PX = 9, 330
 KIND_WORDS: Mapping[str, str] = {
     NodeKind.ROOT.word: "All",
     NodeKind.MODULE.word: "Module",
@@ -73,18 +74,19 @@ _MODULE_COLUMNS = (
     *("label", C.gpu_ms, C.share_pct, C.efficiency_pct, C.modelled_pct, C.calls, C.launches),
     *(C.module_count, C.backward_ms),
 )
+_SHAPES = "shapes"
 _OPERATION_OWN = charts.columns_of(
     (
         Column(C.name, "Operation", TEXT, meaning="name of the operation"),
-        column("operations", C.input_dims),
-        column("operations", C.op_category),
+        Column(_SHAPES, "Shapes", TEXT, meaning="M, N and K of a product, else of each tensor"),
+        Column(C.category, "Category", TEXT, meaning="page of the operation"),
         column("operations", C.pct_roofline),
         number(C.calls, "Calls", "", "calls here; a call in several places counts by time", ",.1f"),
     )
 )
 _OPERATION_COLUMNS = (
-    *(C.name, C.input_dims, C.gpu_ms, C.share_pct, C.pct_roofline, C.calls, C.launches),
-    C.op_category,
+    *(C.name, _SHAPES, C.gpu_ms, C.share_pct, C.pct_roofline, C.calls, C.launches),
+    C.category,
 )
 _WIDTHS = {"label": 215, "calls": 70, "launches": 80} | dict.fromkeys(
     (C.gpu_ms, C.share_pct, C.efficiency_pct, C.modelled_pct), 95
@@ -152,15 +154,27 @@ def operations_card(run: Run, tree: CallTree, root: int) -> None:
         )
         uids = rows[C.operation_uid].to_list()
         small_table(
-            rows,
+            _readable(run, rows),
             {**_COLUMNS, **_OPERATION_OWN},
             "Operations with their GPU time here",
             _OPERATION_COLUMNS,
-            _WIDTHS | {C.input_dims: 210},
+            _WIDTHS | {C.name: 165, _SHAPES: 165},
             key=key,
             on_select=partial(_follow_row, key, choice.choose_operation, uids),
-            height=_TABLE_PX if rows.height > _ROWS_IN_SIGHT else "auto",
         )
+
+
+def _readable(run: Run, operations: pl.DataFrame) -> pl.DataFrame:
+    """Return operations with short names, shapes and titles of categories."""
+    titles = {key: analysis.title for key, analysis in run.analyses.items()}
+    given = operations.select(C.params, C.input_dims).rows()
+    shapes = [product_shape(params) or compact_dims(dims) for params, dims in given]
+    calls = operations[C.calls]
+    return with_short_texts(operations, {C.name: short_operation_name}).with_columns(
+        pl.Series(_SHAPES, shapes, pl.String),
+        pl.col(C.category).replace(titles),
+        calls.cast(pl.Int64) if calls.round().equals(calls) else calls,
+    )
 
 
 def short_name(name: str) -> str:
@@ -195,7 +209,6 @@ def _table(tree: CallTree, root: int, name: str, rows: pl.DataFrame, shown: list
         _WIDTHS,
         key=key,
         on_select=partial(_follow_row, key, choice.choose, rows[C.node].to_list()),
-        height=_TABLE_PX if rows.height > _ROWS_IN_SIGHT else "auto",
     )
 
 

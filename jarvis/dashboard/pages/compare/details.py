@@ -49,14 +49,14 @@ def downloads(sides: Sides, comparison: Comparison) -> None:
     with st.container(horizontal=True, gap="small"):
         _button(
             comparison,
-            "fair.md",
+            "Report (Markdown)",
             paths.report("fair").name,
             lambda: fair_markdown(subject).encode(),
             "The clean report for stakeholders, with the tolerance above.",
         )
         _button(
             comparison,
-            "rough.md",
+            "Detailed report (Markdown)",
             paths.report("rough").name,
             lambda: rough_markdown(subject).encode(),
             "The detailed report with every calculation, with the tolerance above.",

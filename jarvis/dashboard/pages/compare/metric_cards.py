@@ -92,7 +92,7 @@ def _workload(comparison: Comparison) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Time:
+class Time:
     """A time on both sides in ms, and the reference's whole time of which it is a part."""
 
     target_ms: float
@@ -135,7 +135,7 @@ def key_metrics(comparison: Comparison) -> None:
         _most_changed(comparison)
 
 
-def _times(comparison: Comparison) -> tuple[str, dict[str, _Time]]:
+def _times(comparison: Comparison) -> tuple[str, dict[str, Time]]:
     """Return the name of the whole time, and the times of its parts on both sides.
 
     Without steps of both sides, those of the GPU window; none if that is not known either.
@@ -164,11 +164,11 @@ def _times(comparison: Comparison) -> tuple[str, dict[str, _Time]]:
         for key, named in parts.items()
     }
     return name, {
-        key: _Time(both[Role.TARGET], both[Role.REFERENCE], whole_ms) for key, both in sums.items()
+        key: Time(both[Role.TARGET], both[Role.REFERENCE], whole_ms) for key, both in sums.items()
     }
 
 
-def _time_card(label: str, time: _Time | None, meaning: str, *, is_judged: bool) -> None:
+def _time_card(label: str, time: Time | None, meaning: str, *, is_judged: bool) -> None:
     """Draw a card with the time of the target, that of the reference, and the change in words."""
     if time is None:
         metric_card(label, MISSING, "unknown", help_text=f"{meaning} Not available on both sides.")
@@ -193,18 +193,25 @@ _RULE = (
 )
 
 
-def change(time: _Time) -> str:
+_MIN_RATIO = 10
+"""A larger increase is a ratio, as thousands of percent are hard to read."""
+
+
+def change(time: Time) -> str:
     """Return the change in ms and percent with its direction."""
     if time.change_ms == 0:
         return "no difference"
     direction = "more" if time.change_ms > 0 else "less"
     if not time.reference_ms:
         return f"{milliseconds(time.change_ms)} {direction}"
+    ratio = time.target_ms / time.reference_ms
+    if ratio >= _MIN_RATIO:
+        return f"{milliseconds(time.change_ms)} more, {ratio:,.3g} times the reference"
     changed_pct = abs(100 * time.change_ms / time.reference_ms)
     return f"{milliseconds(abs(time.change_ms))} ({percent(changed_pct)}) {direction}"
 
 
-def _word(time: _Time) -> str | None:
+def _word(time: Time) -> str | None:
     if time.change_ms == 0:
         return None
     if time.is_about_equal:

@@ -26,9 +26,17 @@ from jarvis.dashboard.session import selection
 from jarvis.dashboard.session.links import ANALYSIS
 from jarvis.dashboard.widgets import row_order
 from jarvis.dashboard.widgets.controls import keyed_choice
-from jarvis.dashboard.widgets.table import configured, height_of
+from jarvis.dashboard.widgets.table import (
+    configured,
+    height_of,
+    in_readable_units,
+    with_short_texts,
+    without_pale_texts,
+)
 from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, count, counted
+from jarvis.text.shapes import compact_dims, compact_shapes
+from jarvis.text.short_names import short_kernel_name, short_operation_name
 
 _VIEW = f"{PAGE}_view"
 _OUTCOME_COLORS: Mapping[str, str] = {
@@ -185,10 +193,10 @@ def _dataframe(
     """Draw a page of rows; return the indices of the selected ones."""
     links = [name for name in _LINKS if name in part.columns]
     shown = [*names, *links]
+    readable, columns = in_readable_units(_readable(part, shown), view.columns)
+    view = replace(view, columns=columns)
     event = st.dataframe(
-        part.select(shown).with_columns(
-            pl.concat_list(name) for name in (C.outcome,) if name in shown
-        ),
+        readable,
         key=key,
         hide_index=True,
         height=height_of(part.height, _ROWS),
@@ -200,6 +208,36 @@ def _dataframe(
     )
     rows: list[int] = event["selection"]["rows"]
     return rows
+
+
+def _readable(part: pl.DataFrame, shown: Sequence[str]) -> pl.DataFrame:
+    """Return columns of a page of rows with short texts; outcomes are badges, which are lists."""
+    links = part.select(name for name in shown if name in _LINKS)
+    rows = part.select(name for name in shown if name not in _LINKS)
+    short = _SHORT if C.name in shown else {}  # kernels are told apart by their full names
+    rows = without_pale_texts(with_short_texts(rows, short))
+    return (
+        rows.with_columns(pl.concat_list(name) for name in (C.outcome,) if name in shown)
+        .hstack(links)
+        .select(shown)
+    )
+
+
+def _category_title(key: str) -> str:
+    analysis = load_analyses().get(key)
+    return key if analysis is None else analysis.title
+
+
+_SHORT = {
+    C.name: short_operation_name,
+    C.reference_name: short_operation_name,
+    C.input_dims: compact_dims,
+    "arguments": compact_shapes,
+    C.kernel: short_kernel_name,
+    C.reference_kernel: short_kernel_name,
+    C.category: _category_title,
+}
+"""Functions that shorten the texts of a column of operations; their details have the full ones."""
 
 
 def _sort_by_header(page: str, key: str, schema: pl.Schema) -> None:

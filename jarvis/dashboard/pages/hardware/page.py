@@ -13,7 +13,7 @@ from jarvis.dashboard.session.current_user import missing_role, request_job
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.controls import choice, list_choice
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job, took
-from jarvis.dashboard.widgets.table import height_of, small_table
+from jarvis.dashboard.widgets.table import small_table
 from jarvis.hardware import PRECISIONS, UNITS, Hardware, HardwareSpec, load_hardware
 from jarvis.run import Run
 from jarvis.run.peaks import without_peak
@@ -170,7 +170,7 @@ def figures(spec: HardwareSpec, other: HardwareSpec | None) -> None:
         f"Peaks of {spec.title}",
         present,
         {"doubt": _DOUBT_PX, "other_doubt": _DOUBT_PX},
-        height=height_of(frame.height, frame.height),
+        max_rows=frame.height,
     )
     _missing_peaks(spec)
 

@@ -26,7 +26,7 @@ from jarvis.text.format import counted, milliseconds, percent
 
 WINDOW = "The GPU window extends from the first start to the last end of GPU work that host calls "
 WINDOW += "of the trace launch."
-STEPS_SHOWN_PX = 320
+_STEPS_SHOWN = 8
 SLOW_PX = 200
 _OPEN_KEY = "overview_steps"
 
@@ -167,7 +167,7 @@ def steps_table(now: Opened) -> None:
             "Steps with the parts of their time",
             [column.name for column in _COLUMNS if column.name not in hidden],
             {"slow": SLOW_PX},
-            height=STEPS_SHOWN_PX if steps.height > 8 else "auto",
+            max_rows=_STEPS_SHOWN,
         )
 
 

@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 from jarvis.core.workspace import RunPaths
 from jarvis.dashboard.session import links, navigation
 from jarvis.dashboard.session.state import HASH_OPENED, Opened
-from jarvis.dashboard.widgets.controls import choice, list_choice
+from jarvis.dashboard.widgets.controls import keyed_segments, list_choice
 from jarvis.dashboard.widgets.file_jobs import file_button, file_job
 from jarvis.pipeline import reproject
 from jarvis.replay.package import automatic_rule
@@ -26,7 +26,13 @@ from jarvis.server.jobs.kinds.files import file_name_of
 from jarvis.server.storage.downloads import zipped
 
 FAIR, HTML, ROUGH, ANALYSIS, FINDINGS = "fair", "html", "rough", "analysis", "findings"
-_VIEWS = (FAIR, HTML, ROUGH, ANALYSIS, FINDINGS)
+_VIEWS = {
+    FAIR: "report",
+    HTML: "report with charts",
+    ROUGH: "detailed report",
+    ANALYSIS: "fixed layout",
+    FINDINGS: "findings",
+}
 _EXPLAINED = {
     FAIR: "The clean report for stakeholders, as edited above.",
     HTML: "The same report with charts in one file, as edited above.",
@@ -42,7 +48,7 @@ def preview(now: Opened, edits: Edits) -> None:
     """Draw the choice of a report, and its preview."""
     left, right = st.columns([3, 2])
     with left:
-        view = choice("report_view", "Preview", _VIEWS, "Report to preview.")
+        view = keyed_segments("report_view", "Preview", _VIEWS, "Report to preview.")
     st.caption(_EXPLAINED[view])
     if view == HTML:
         # The document's content security policy forbids scripts and external resources.
@@ -166,7 +172,7 @@ def _for_managers(now: Opened, edits: Edits) -> None:
     with _menu("Manager", "the report as text"):
         _button(
             now,
-            "fair.md",
+            "Report (Markdown)",
             RunPaths(now.root).standalone_report("fair").name,
             lambda: fair_markdown(now.run, now.root, edits).encode(),
             "The clean report for stakeholders, with status and owner of each finding.",
@@ -180,7 +186,7 @@ def _for_engineers(now: Opened, edits: Edits) -> None:
     with _menu("Engineer", "evidence and tables"):
         _edited(
             now,
-            "rough.md",
+            "Detailed report (Markdown)",
             paths.standalone_report("rough"),
             edits,
             "rough",
@@ -216,7 +222,7 @@ def _for_tools(now: Opened, document: Export, whole: Export) -> None:
     with _menu("Tools", "fixed layouts, without notes"):
         _file(
             now,
-            "analysis.md",
+            "Fixed layout (Markdown)",
             RunPaths(now.root).analysis_report,
             "The report in a fixed layout for other tools, unedited.",
         )

@@ -1,6 +1,6 @@
 """The runs page: table of the stored analyses, actions on the selected ones, and trend."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from zlib import crc32
 
 import polars as pl
@@ -38,7 +38,14 @@ from jarvis.dashboard.pages.runs.trend import trend_card
 from jarvis.dashboard.session import links, navigation
 from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.links import note_control, notice
-from jarvis.dashboard.widgets.table import LINK, configured, height_of, link_column, moment_column
+from jarvis.dashboard.widgets.table import (
+    LINK,
+    configured,
+    height_of,
+    link_column,
+    moment_column,
+    without_pale_texts,
+)
 from jarvis.run import Basis
 from jarvis.server.settings import settings
 from jarvis.text.format import MISSING, counted
@@ -60,6 +67,9 @@ _WIDTHS = {
     TAGS: 90,
 }
 """Widths in pixels, so that the columns up to the tags are visible in a window of 1440 pixels."""
+
+_ROOMY_WIDTHS = {MODEL: 180, GPU: 150, FINDING: 240}
+"""Widths where no run has labels, for the columns up to the finding in a window of 1280 pixels."""
 
 _MAX_ROWS = 12
 _MAX_SHOWN_IDS = 5
@@ -125,12 +135,13 @@ def _table(shown: pl.DataFrame, rows: dict[str, RunRow]) -> list[str]:
         places = [place for place, each in enumerate(ids) if each in chosen]
         st.session_state[key] = {"selection": {"rows": places, "columns": [], "cells": []}}
     names = _columns(shown)
+    widths = _WIDTHS if {PROJECT, BRANCH, COMMIT, TAGS} & {*names} else _WIDTHS | _ROOMY_WIDTHS
     event = st.dataframe(
-        shown.select(names),
+        without_pale_texts(shown.select(names)),
         key=key,
         hide_index=True,
         height=height_of(shown.height, _MAX_ROWS),
-        column_config={name: _configured(name, shown) for name in names},
+        column_config={name: _configured(name, shown, widths) for name in names},
         on_select=_note_click,
         selection_mode="multi-row",
         placeholder=MISSING,
@@ -175,22 +186,24 @@ def _columns(shown: pl.DataFrame) -> list[str]:
         hidden.add(BASIS)
     if settings().access == "off":
         hidden.add(OWNER)
+    if all(trace.startswith(model) for trace, model in shown.select(TRACE, MODEL).rows()):
+        hidden.add(TRACE)
     return [name for name in (LINK, *_SHOWN, *_LAST) if name not in hidden]
 
 
-def _configured(name: str, shown: pl.DataFrame) -> ColumnConfig:
+def _configured(name: str, shown: pl.DataFrame, widths: Mapping[str, int]) -> ColumnConfig:
     if name == LINK:
         return link_column("Its overview")
     if name == CREATED:
         return moment_column("Analyzed", "Time of the analysis")
     column = columns_of(COLUMNS)[name]
     if name == TAGS:
-        return st.column_config.ListColumn(column.label, width=_WIDTHS[name], help=column.meaning)
+        return st.column_config.ListColumn(column.label, width=widths[name], help=column.meaning)
     if name == MODEL:
         return st.column_config.TextColumn(
-            column.label, width=_WIDTHS[name], pinned=True, help=column.meaning
+            column.label, width=widths[name], pinned=True, help=column.meaning
         )
-    return configured(column, shown.schema[name], _WIDTHS.get(name))
+    return configured(column, shown.schema[name], widths.get(name))
 
 
 def _actions(selected: Sequence[RunRow], shown: pl.DataFrame) -> None:

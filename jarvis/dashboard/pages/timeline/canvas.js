@@ -67,7 +67,10 @@ class Timeline {
     this.match = -1
     this.found = null
     this.query = ""
-    this.resized = new ResizeObserver(() => this.redraw())
+    this.resized = new ResizeObserver(() => {
+      this.fitLegend()
+      this.redraw()
+    })
     this.onKey = event => this.pressed(event)
     this.listen()
   }
@@ -104,6 +107,8 @@ class Timeline {
     const [start, length] = data.window
     const echoed = this.sent.findIndex(([at, span]) => at === start && span === length)
     const isNew = `${data.window}` !== `${this.data?.window}`
+    // A row of a table below was selected.
+    const isElsewhere = this.data && !isOther && echoed < 0 && (isNew || data.selected !== this.selected)
     this.data = data
     this.selected = data.selected
     if (isOther) {
@@ -121,6 +126,7 @@ class Timeline {
     }
     this.layOut()
     this.drawLegend()
+    if (isElsewhere) this.canvas.scrollIntoView({ block: "nearest" })
     document.addEventListener("keydown", this.onKey)
     this.resized.observe(this.canvas)
     if (isOther && this.query) this.search()
@@ -153,7 +159,35 @@ class Timeline {
       item.append(this.swatch(what), what)
       return item
     })
-    this.part("legend").replaceChildren(...items)
+    const more = document.createElement("button")
+    more.type = "button"
+    more.onclick = () => {
+      this.part("legend").classList.toggle("open")
+      this.fitLegend()
+    }
+    this.part("legend").replaceChildren(...items, more)
+    this.fitLegend()
+  }
+
+  // One line: a button shows the items that do not fit.
+  fitLegend() {
+    const legend = this.part("legend")
+    const [more, items] = [legend.lastElementChild, [...legend.children].slice(0, -1)]
+    const isOpen = legend.classList.contains("open")
+    const isWide = () => legend.scrollWidth > legend.clientWidth
+    for (const item of items) item.hidden = false
+    more.hidden = true
+    if (!isWide() && !isOpen) return
+    more.hidden = false
+    more.textContent = "less"
+    let hidden = 0
+    while (!isOpen && isWide() && hidden < items.length) {
+      hidden++
+      items.at(-hidden).hidden = true
+      more.textContent = `+${hidden} more`
+    }
+    more.setAttribute("aria-expanded", isOpen)
+    more.title = items.filter(item => item.hidden).map(item => item.textContent).join(", ")
   }
 
   swatch(what) {

@@ -9,15 +9,27 @@ from jarvis.changes import Work
 from jarvis.dashboard.pages.timeline.window import parameters_around
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.links import check_parameter, note_control
-from jarvis.dashboard.session.state import Opened, opened, timeline_of
+from jarvis.dashboard.session.state import Opened, opened, palette, timeline_of
 from jarvis.dashboard.widgets.room import room, slowdown_of
 from jarvis.run.timeline import HOST_LABELS, Timeline, Window
 from jarvis.schemas.names import C
-from jarvis.text.format import MISSING, byte_size, microseconds
+from jarvis.text.format import MISSING, byte_size, milliseconds
 from jarvis.text.markdown import code, escape
 
 EVENT = "timeline_event"
 """URL parameter: ``uid`` of the selected GPU event or host call."""
+
+
+_DETAILS = "timeline_details"
+_IN_VIEW = """<style>
+[data-testid=stLayoutWrapper]:has(> .st-key-%s) {
+  position: sticky; top: 4rem; bottom: 1rem; z-index: 2;
+}
+.st-key-%s {
+  background: %s; max-height: 45vh; overflow-y: auto; box-shadow: 0 2px 12px rgb(0 0 0 / 0.25);
+}
+</style>"""
+"""The details stay in view while the page is scrolled."""
 
 
 def choose(uid: int) -> None:
@@ -52,10 +64,11 @@ def details(now: Opened, recording: Window, uid: int) -> None:
     if event is None:
         return
     is_gpu = "track" in event
-    with st.container(border=True):
+    st.html(_IN_VIEW % (_DETAILS, _DETAILS, palette().background))
+    with st.container(border=True, key=_DETAILS):
         with st.container(horizontal=True, horizontal_alignment="distribute"):
             kind = event["what"] if is_gpu else HOST_LABELS[event[C.kind]]
-            st.markdown(f"**Selected: {escape(kind)}** · {microseconds(event[C.dur_ns] / 1e3)}")
+            st.markdown(f"**Selected: {escape(kind)}** · {milliseconds(event[C.dur_ns] / 1e6)}")
             st.button("Close", icon=":material/close:", type="tertiary", on_click=forget)
         st.code(event[C.name], language=None, wrap_lines=True)
         facts = _gpu_facts(event) if is_gpu else _host_facts(event, timeline)
@@ -129,11 +142,11 @@ def _launch_link(timeline: Timeline, recording: Window, event: dict[str, Any]) -
     launch = None if event[C.launch_uid] is None else timeline.event(event[C.launch_uid])
     if launch is None:
         return
-    lead_us = (event[C.ts_ns] - launch[C.ts_ns]) / 1e3
+    lead_ms = (event[C.ts_ns] - launch[C.ts_ns]) / 1e6
     start, end = min(launch[C.ts_ns], event[C.ts_ns]), event[C.ts_ns] + event[C.dur_ns]
     navigation.link(
         navigation.TIMELINE,
-        f"Show its launch, {microseconds(lead_us)} earlier",
+        f"Show its launch, {milliseconds(lead_ms)} earlier",
         icon=":material/arrow_back:",
         **parameters_around(recording, start, end),
         **{EVENT: str(event[C.uid])},

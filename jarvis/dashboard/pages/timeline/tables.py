@@ -9,14 +9,15 @@ from jarvis import charts
 from jarvis.analyses.system.cpu_idle.wording import CAUSES
 from jarvis.dashboard.pages.timeline import event
 from jarvis.dashboard.pages.timeline.window import ShownWindow, show_around
-from jarvis.dashboard.widgets.table import small_table
+from jarvis.dashboard.widgets.table import in_readable_units, small_table, with_short_texts
 from jarvis.schemas import TABLES
 from jarvis.schemas.columns import number, text
 from jarvis.schemas.names import C
 from jarvis.text.format import count, milliseconds
+from jarvis.text.shapes import compact_dims
+from jarvis.text.short_names import short_frame_name, short_kernel_name, short_operation_name
 
 _GAPS_SHOWN, _EVENTS_SHOWN = 100, 100
-_TABLE_PX = 330
 _START = number("start_ms", "Start (ms)", "ms", "since the start of the recording", ",.4f")
 _GAP_COLUMNS = charts.columns_of(
     TABLES["idle_gaps"],
@@ -33,10 +34,10 @@ _GAP_SHOWN = (
 _GAP_WIDTHS = {
     "start_ms": 90,
     "gap_us": 75,
-    C.launcher_name: 170,
-    C.cause: 220,
-    C.next_name: 200,
-    C.host_call: 190,
+    C.launcher_name: 150,
+    C.cause: 160,
+    C.next_name: 180,
+    C.host_call: 160,
 }
 _EVENT_COLUMNS = charts.columns_of(
     TABLES["gpu_work"],
@@ -45,7 +46,7 @@ _EVENT_COLUMNS = charts.columns_of(
         number(C.dur_us, "Duration (µs)", "µs", "of the event", ",.2f"),
         text("what", "Kind", "category of its operation, or kind of work"),
         text("operation", "Operation", "operation that it belongs to"),
-        text(C.input_dims, "Input dims", "shapes of the arguments of that operation"),
+        text(C.input_dims, "Shapes", "of the tensor arguments of that operation"),
         text("track", "Stream", "GPU and stream that it runs on"),
     ),
 )
@@ -53,11 +54,20 @@ _EVENT_SHOWN = ("start_ms", C.dur_us, C.name, "what", "operation", C.input_dims,
 _EVENT_WIDTHS = {
     "start_ms": 90,
     C.dur_us: 95,
-    C.name: 330,
-    "what": 130,
-    "operation": 190,
-    C.input_dims: 170,
+    C.name: 200,
+    "what": 105,
+    "operation": 140,
+    C.input_dims: 140,
 }
+_SHORT = {
+    C.name: short_kernel_name,
+    C.next_name: short_kernel_name,
+    C.launcher_name: short_operation_name,
+    "operation": short_operation_name,
+    C.host_call: short_frame_name,
+    C.input_dims: compact_dims,
+}
+"""Functions that shorten the texts of a column; the details of an event have the full ones."""
 
 
 def gaps_card(page: ShownWindow) -> None:
@@ -115,4 +125,6 @@ def _jumping_table(
             if C.uid in row:
                 event.choose(row[C.uid])
 
-    small_table(rows, columns, name, shown, widths, key=key, on_select=jump, height=_TABLE_PX)
+    readable, readable_columns = in_readable_units(with_short_texts(rows, _SHORT), columns)
+    columns = {**readable_columns, _START.name: _START}  # starts need all their digits
+    small_table(readable, columns, name, shown, widths, key=key, on_select=jump)
