@@ -33,7 +33,7 @@ from jarvis.schemas import FLAG, NAMES, NUMBER, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, count, counted, microseconds, percent
 from jarvis.text.markdown import code, escape
-from jarvis.text.shapes import compact_shapes, product_shape
+from jarvis.text.shapes import call_shapes
 from jarvis.text.short_names import short_kernel_name, short_operation_name
 
 _ARGUMENTS = (C.input_dims, C.input_types, C.input_strides, C.concrete_inputs)
@@ -354,7 +354,7 @@ def _page_table(
 def _readable(part: pl.DataFrame) -> pl.DataFrame:
     """Return a page of the rows with short names and shapes; the details have the full ones."""
     given = part.select("arguments", C.params).rows()
-    shapes = [_shapes(arguments, params) for arguments, params in given]
+    shapes = [call_shapes(arguments, params) for arguments, params in given]
     return part.with_columns(
         pl.Series("arguments", shapes, pl.String),
         *(
@@ -363,15 +363,6 @@ def _readable(part: pl.DataFrame) -> pl.DataFrame:
             if name in part.columns
         ),
     )
-
-
-def _shapes(arguments: str | None, params: str | None) -> str | None:
-    """Return sides and type of a matrix product, else the shapes of all arguments."""
-    compact, product = compact_shapes(arguments), product_shape(params)
-    if product is None:
-        return compact
-    _, _, dtype = (compact or "").rpartition(" ")
-    return f"{product} {dtype}" if dtype.isidentifier() else product
 
 
 _SHORT = {C.name: short_operation_name, C.main_kernel: short_kernel_name}

@@ -278,7 +278,7 @@ def _charts(
     columns = operation_columns(analysis)
     for first in range(0, len(analysis.panels), 2):
         pair = analysis.panels[first : first + 2]
-        widths = [3, 2] if len(pair) > 1 and not first else len(pair)
+        widths = [5, 4] if len(pair) > 1 and not first else len(pair)
         for offset, (place, panel) in enumerate(
             zip(st.columns(widths, border=True), pair, strict=True)
         ):
