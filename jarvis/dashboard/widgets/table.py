@@ -84,6 +84,19 @@ def in_readable_units(
     return frame.with_columns(scaled), shown
 
 
+def with_short_names(
+    frame: pl.DataFrame, short: Mapping[str, Callable[[str], str]]
+) -> pl.DataFrame:
+    """Return a table with the names in some of its columns shortened, by column."""
+    return frame.with_columns(
+        pl.Series(
+            name, [None if text is None else shorten(text) for text in frame[name]], pl.String
+        )
+        for name, shorten in short.items()
+        if name in frame.columns
+    )
+
+
 def moment_column(label: str, meaning: str, *, has_seconds: bool = False) -> ColumnConfig:
     """Return the configuration of a column of times, shown in UTC for all users."""
     return st.column_config.DatetimeColumn(
