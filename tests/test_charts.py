@@ -13,6 +13,8 @@ from jarvis.charts.rooflines import Ceiling
 from jarvis.schemas import TABLES
 
 COLUMNS = charts.columns_of(TABLES["operations"], DETAILS, charts.PROJECTED)
+TIMES = "\N{MULTIPLICATION SIGN}"
+PRODUCT = f"64{TIMES}16{TIMES}32 bf16"
 BELOW, MISSED, REACHED, ABOVE, UNKNOWN = charts.STATES
 
 
@@ -35,6 +37,7 @@ def rows(**changes: list[Any]) -> pl.DataFrame:
         "peak_tb_per_s": [2.0, 2.0],
         "state": [BELOW, REACHED],
         "saved_us": [68.75, 0.0],
+        "params": ['{"M": 64, "N": 16, "K": 32}', None],
     }
     return pl.DataFrame(data | changes, strict=False)
 
@@ -175,13 +178,27 @@ def test_savings_exclude_zeros_and_label_each_bar_once() -> None:
     spec = vega_lite(charts.savings(same, COLUMNS, charts.LIGHT))
     assert spec["layer"][0]["encoding"]["y"]["sort"]["field"] == "rank"
     assert [(row["rank"], row["label"]) for row in values(spec, spec)] == [
-        (0, "mm [64,32] bf16"),
-        (1, "mm [64,32] bf16 #2"),
+        (0, f"mm\n{PRODUCT}"),
+        (1, f"mm\n{PRODUCT} #2"),
         (2, "addmm"),
         (3, "addmm #2"),
     ]
     one = vega_lite(charts.savings(rows(), COLUMNS, charts.LIGHT))
     assert [row["name"] for row in values(one, one)] == ["aten::mm"]
+    assert "split(" in one["layer"][0]["encoding"]["y"]["axis"]["labelExpr"]
+
+
+@pytest.mark.parametrize(("time_us", "unit", "length"), [(99.0, "µs", 99.0), (100.0, "ms", 0.1)])
+def test_bars_of_time_are_in_ms_from_a_tenth_on(time_us: float, unit: str, length: float) -> None:
+    frame = rows(kernel_time_us=[time_us, 1.0], saved_us=[time_us / 2, 0.0])
+    saving = vega_lite(charts.savings(frame, COLUMNS, charts.LIGHT))
+    assert saving["layer"][0]["encoding"]["x"]["axis"]["title"] == unit
+    assert [row["kernel_time_us"] for row in values(saving, saving)] == [length]
+    assert [row["saved_us"] for row in values(saving, saving)] == [length / 2]
+    drawn = vega_lite(charts.bars(frame, COLUMNS, charts.LIGHT, x="kernel_time_us", y="arguments"))
+    assert drawn["encoding"]["x"]["axis"]["title"] == f"Kernel time ({unit})"
+    assert [row["label"] for row in values(drawn, drawn)] == [f"64{TIMES}32 bf16", "not recorded"]
+    assert values(drawn, drawn)[0]["kernel_time_us"] == length
 
 
 def test_category_bars_put_the_saving_over_the_time() -> None:

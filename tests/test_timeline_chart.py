@@ -99,3 +99,17 @@ def test_dragging_and_scrolling_move_and_zoom() -> None:
     (moved,) = chart["params"]
     assert (moved["bind"], moved["select"]["encodings"]) == ("scales", ["x"])
     assert chart["layer"][0]["encoding"]["x"]["axis"]["title"] == TITLE
+
+
+def test_rows_of_the_legend_take_no_height_of_the_lanes() -> None:
+    kinds = [f"kind {n}" for n in range(11)]
+    colors = dict.fromkeys(kinds, "#000000")
+    many = (
+        bins()
+        .clear()
+        .vstack(pl.concat([bins().head(1)] * len(kinds)).with_columns(color=pl.Series(kinds)))
+    )
+    chart = charts.timeline_chart(
+        ROWS, many, events().clear(), colors, (0.0, 2.0), charts.LIGHT, TITLE
+    )
+    assert chart.to_dict()["height"] == spec()["height"] + 2 * 17

@@ -33,6 +33,11 @@ def supported(finding: Finding, facts: Facts) -> Finding:
     return finding.model_copy(update=texts)
 
 
+def is_no_action(text: tuple[Message, ...]) -> bool:
+    """Return whether the text only says that there is no action on its path."""
+    return any(message.id.startswith(f"{MESSAGES.name}.none.") for message in text)
+
+
 def subject_of(finding: Finding) -> Subject:
     """Return what the preconditions of a finding's actions are about."""
     uids = tuple(operation.uid for operation in finding.operations) or finding.shared_uids

@@ -16,8 +16,10 @@ from jarvis.charts.marks import (
     Drawing,
     bar_totals,
     columns_of,
+    in_readable_unit,
     is_point,
     largest,
+    short_label,
     text_colors,
 )
 from jarvis.charts.palette import DARK, LIGHT, PALETTES, STATES, Palette, ink
@@ -65,6 +67,7 @@ __all__ = [
     "host_colors",
     "icicle",
     "idle_gaps_us",
+    "in_readable_unit",
     "ink",
     "is_point",
     "largest",
@@ -75,6 +78,7 @@ __all__ = [
     "savings",
     "scatter",
     "selectable",
+    "short_label",
     "state",
     "text_colors",
     "timeline_chart",

@@ -9,6 +9,7 @@ import altair as alt
 import polars as pl
 
 from jarvis.charts.marks import (
+    LABEL_LENGTH,
     LINEAR,
     MANY_MARKS,
     MAX_CACHED_SPECS,
@@ -19,6 +20,7 @@ from jarvis.charts.marks import (
     Tip,
     bar_totals,
     heaviest,
+    in_readable_unit,
     is_length,
     is_point,
     largest,
@@ -26,7 +28,7 @@ from jarvis.charts.marks import (
     name_axis,
     named,
     plain_axis,
-    shortened,
+    short_label,
     specification,
     tips,
     tooltip,
@@ -34,9 +36,14 @@ from jarvis.charts.marks import (
 )
 from jarvis.charts.palette import STATES, Palette
 from jarvis.schemas.names import C
+from jarvis.text import markdown
+from jarvis.text.shapes import call_shapes
+from jarvis.text.short_names import short_operation_name
 
 TOP_BARS = 10
-_BAR_STEP = 27
+_BAR_STEP, _TWO_LINES_PX = 27, 36
+"""Heights in pixels of a bar and the space above it, by the lines of its label."""
+
 _AXIS_PX = 62
 """Height of the axis and its title."""
 
@@ -62,7 +69,8 @@ _NEAR_LEGEND = {"padding": 0, "offset": 4}
 _NARROW_EDGE = {"left": 2, "right": 2, "top": 2, "bottom": 2}
 """Smaller margins than the theme's, for charts of a few bars."""
 
-_NARROW_LABEL = 32
+_LINE_LENGTH = 34
+"""Maximum length of each line of the label of an operation: its short name, and its shapes."""
 
 _NO_GROUP = "none of these"
 
@@ -95,11 +103,31 @@ def savings(
     """
     names = (C.name, "arguments", C.operation_count, C.kernel_time_us, C.saved_us, C.pct_roofline)
     largest_first = rows[C.saved_us].arg_sort(descending=True, nulls_last=True).head(limit)
-    top = rows.select(C.uid, *names)[largest_first].filter(pl.col(C.saved_us) > 0)
-    short_name = pl.col(C.name).str.replace(r"^aten::", "")
-    text = pl.concat_str(short_name, "arguments", separator=" ", ignore_nulls=True)
-    labeled = unique_labels(top, text, _NARROW_LABEL)
-    return _over(labeled, C.kernel_time_us, "saved_us", names, columns, palette, _VALUE_ROOM)
+    top = rows.select(C.uid, C.params, *names)[largest_first].filter(pl.col(C.saved_us) > 0)
+    labels = [
+        "\n".join(
+            markdown.shortened(line, _LINE_LENGTH)
+            for line in (short_operation_name(name), call_shapes(arguments, params))
+            if line is not None
+        )
+        for name, arguments, params in top.select(C.name, "arguments", C.params).iter_rows()
+    ]
+    labeled = unique_labels(
+        top.drop(C.params), pl.lit(pl.Series(labels, dtype=pl.String)), 2 * _LINE_LENGTH
+    )
+    scaled, known = _in_readable_units(
+        labeled, columns, (C.kernel_time_us, C.saved_us), largest(labeled[C.kernel_time_us])
+    )
+    return _over(scaled, C.kernel_time_us, C.saved_us, names, known, palette, _VALUE_ROOM)
+
+
+def _in_readable_units(
+    frame: pl.DataFrame, columns: Columns, names: Sequence[str], longest: float
+) -> tuple[pl.DataFrame, Columns]:
+    """Return a frame with these columns in the unit that is readable for the longest bar."""
+    units = {name: in_readable_unit(columns[name], longest) for name in names}
+    scaled = frame.with_columns(pl.col(name) / divisor for name, (_, divisor) in units.items())
+    return scaled, {**columns, **{name: column for name, (column, _) in units.items()}}
 
 
 def categories(rows: pl.DataFrame, columns: Columns, palette: Palette) -> Drawing:
@@ -136,7 +164,9 @@ def _over(
     """
     lines = tips(columns, names, frame)
     longest = room * largest(frame[whole])
-    spec = _over_spec(whole, part, text, columns[whole].unit, longest, frame.height, lines, palette)
+    step_px = _TWO_LINES_PX if frame["label"].str.contains("\n").any() else _BAR_STEP
+    height = _height(frame.height, step_px)
+    spec = _over_spec(whole, part, text, columns[whole].unit, longest, height, lines, palette)
     return Drawing(spec, {"bars": frame.with_row_index("rank")})
 
 
@@ -147,7 +177,7 @@ def _over_spec(
     text: str | None,
     unit: str | None,
     longest: float,
-    count: int,
+    height: int,
     lines: tuple[Tip, ...],
     palette: Palette,
 ) -> Specification:
@@ -158,7 +188,7 @@ def _over_spec(
     value = base.mark_text(align="left", dx=5, color=palette.text, fontSize=11).encode(
         x=f"{whole}:Q", text=text or alt.Text(f"{whole}:Q", format=",.3~r")
     )
-    return specification(alt.LayerChart(layer=[pale, strong, value], height=_height(count)))
+    return specification(alt.LayerChart(layer=[pale, strong, value], height=height))
 
 
 def _name_axis_by_rank() -> alt.Y:
@@ -188,7 +218,9 @@ def bars(
     filled = (named(group, _NO_GROUP) for group in groups)
     known = frame.filter(is_length(x)).with_columns(named(y, NO_NAME), *filled)
     longest = bar_totals(frame, x=x, y=y)
-    top = longest.head(limit).select(y, label=shortened(pl.col(y))).with_row_index("rank")
+    known, columns = _in_readable_units(known, columns, (x,), largest(longest[x]))
+    top = longest.head(limit).select(y, short=pl.col(y).map_elements(short_label, pl.String))
+    top = unique_labels(top, pl.col("short"), LABEL_LENGTH).drop("short").with_row_index("rank")
     parts = (
         known.join(top, on=y)
         .group_by([*keys, "label", "rank"], maintain_order=True)
@@ -197,7 +229,7 @@ def bars(
     spec = _bars_spec(
         x,
         columns[x].label,
-        largest(longest[x]),
+        largest(bar_totals(parts, x=x, y=y)[x]),
         top.height,
         tips(columns, [*keys, x], parts),
         _groups(color, frame if whole is None else whole, palette),
@@ -429,5 +461,5 @@ def _legend(**options: Any) -> alt.Legend:
     )
 
 
-def _height(count: int) -> int:
-    return max(count, 1) * _BAR_STEP + _AXIS_PX
+def _height(count: int, step_px: int = _BAR_STEP) -> int:
+    return max(count, 1) * step_px + _AXIS_PX

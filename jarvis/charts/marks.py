@@ -1,7 +1,7 @@
 """What all charts share: the drawing with its data, axes, tooltips and labels."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import altair as alt
@@ -10,6 +10,8 @@ import polars as pl
 from jarvis.charts.palette import Palette
 from jarvis.schemas import Column
 from jarvis.schemas.names import C
+from jarvis.text.format import MIN_MS
+from jarvis.text.shapes import compact_shapes
 
 Specification = Mapping[str, Any]
 """Vega-Lite without data. Shared between sessions: do not modify."""
@@ -77,6 +79,9 @@ LINEAR = ",.6~r"
 
 NO_NAME = "not recorded"
 """Label of rows without a name, such as calls without shapes."""
+
+_US = "µs"
+_THREE_DIGITS = ".3g"
 
 LABEL_LENGTH = 44
 _LABEL_PX = 250
@@ -152,6 +157,20 @@ def named(column: str, instead: str) -> pl.Expr:
     return pl.col(column).cast(pl.String).fill_null(instead)
 
 
+def in_readable_unit(column: Column, longest: float) -> tuple[Column, float]:
+    """Return a column of times or rates with three significant digits, and the divisor of its
+    values: a time in µs whose ``longest`` is at least MIN_MS is in ms."""
+    column = replace(column, format=_THREE_DIGITS)
+    if column.unit != _US or longest < MIN_MS * 1000:
+        return column, 1.0
+    return replace(column, label=column.label.replace(f"({_US})", "(ms)"), unit="ms"), 1000.0
+
+
+def short_label(text: str) -> str:
+    """Return the label of a bar: compact shapes, or an operator without the usual namespace."""
+    return compact_shapes(text.removeprefix("aten::")) or text
+
+
 def bar_totals(frame: pl.DataFrame, *, x: str, y: str) -> pl.DataFrame:
     """Return the sum of ``x`` for each value of ``y`` (as a label), largest first.
 
@@ -202,4 +221,5 @@ def name_axis() -> alt.Axis:
         labelLimit=_LABEL_PX,
         labelOverlap=False,
         labelFontSize=12,
+        labelExpr="split(datum.label, '\\n')",
     )

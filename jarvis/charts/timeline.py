@@ -59,10 +59,10 @@ def state(target_pct: float, below_pct: float) -> pl.Expr:
 
 
 _BIN_PX, _LANE_PX, _ROW_GAP = 26, 18, 0.3
-_ROOM_PX = 76
-"""Height in pixels of the axis and the legend."""
+_ROOM_PX = 116
+"""Height in pixels of the axis, a legend of one row, and the margins of the theme."""
 
-_LEGEND_COLUMNS = 5
+_LEGEND_COLUMNS, _LEGEND_ROW_PX = 5, 17
 _LABEL_PX = 150
 _CHARACTERS = 115
 """Approximate number of label characters that fit across the narrowest chart."""
@@ -199,7 +199,8 @@ def timeline_chart(
             color=alt.Color("ink:N", scale=None),
         )
     )
-    height = round(bottom * _BIN_PX) + _ROOM_PX
+    more_legend_rows = max(len(shown) - 1, 0) // _LEGEND_COLUMNS
+    height = round(bottom * _BIN_PX) + _ROOM_PX + more_legend_rows * _LEGEND_ROW_PX
     chart: alt.LayerChart = alt.LayerChart(layer=[bars, boxes, names], height=height)
     resolved: alt.LayerChart = chart.resolve_scale(stroke="independent")
     return resolved

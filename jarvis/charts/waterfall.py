@@ -14,10 +14,11 @@ _ROOM = 62
 """Height in pixels of the axis and its title."""
 
 
-def waterfall(bars: pl.DataFrame, palette: Palette) -> alt.LayerChart:
+def waterfall(bars: pl.DataFrame, palette: Palette, room: float = 1.1) -> alt.LayerChart:
     """Draw ``bars`` from top to bottom: ``label, finding, kind, low_ms, high_ms, text``.
 
-    A bar spans ``low_ms`` to ``high_ms``; a saving ends where the bar above it starts.
+    A bar spans ``low_ms`` to ``high_ms``; a saving ends where the bar above it starts. The axis is
+    ``room`` times as long as the longest bar.
     """
     base = alt.Chart(bars).encode(
         y=alt.Y("label:N", sort=bars["label"].to_list(), axis=name_axis()),
@@ -34,7 +35,7 @@ def waterfall(bars: pl.DataFrame, palette: Palette) -> alt.LayerChart:
         x=alt.X(
             "low_ms:Q",
             axis=plain_axis("Time (ms)", format=LINEAR),
-            scale=length_scale(largest(bars["high_ms"]) * 1.1),
+            scale=length_scale(largest(bars["high_ms"]) * room),
         ),
         x2="high_ms:Q",
         color=alt.Color("kind:N", scale=scale, legend=None),

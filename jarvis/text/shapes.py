@@ -27,6 +27,15 @@ def product_shape(params: str | None) -> str | None:
     return f"{batch} of {product}" if isinstance(batch, int) and batch > 1 else product
 
 
+def call_shapes(arguments: str | None, params: str | None) -> str | None:
+    """Return sides and type of a matrix product, else the shapes of all arguments."""
+    compact, product = compact_shapes(arguments), product_shape(params)
+    if product is None:
+        return compact
+    _, _, dtype = (compact or "").rpartition(" ")
+    return f"{product} {dtype}" if dtype.isidentifier() else product
+
+
 def compact_shapes(arguments: str | None) -> str | None:
     """Return ``2 of 512, 64 bf16`` for ``[512] bf16, [512] bf16, [64] bf16``.
 

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from jarvis.comparison import Side, compare
-from jarvis.dashboard.pages.overview.step import step_rows
+from jarvis.dashboard.pages.overview.step import slow_steps, step_rows
 from jarvis.perf_report.timeline.step_account import StepAccount
 from jarvis.reports import account
 from jarvis.reports.account import OUTDATED, account_parts
@@ -49,6 +49,25 @@ def test_the_parts_add_up_to_the_mean_step() -> None:
         "One step takes 0.550 ms on average over 2 steps (1.10 ms together): idle before the "
     )
     assert account.basis(found) == "mean of 2 profiler steps"
+
+
+@pytest.mark.parametrize(
+    ("host_us", "median_us"), [((300, 500), 550), ((300, 900, 500), 650), ((300,), 450)]
+)
+def test_the_median_step_is_that_in_the_middle(host_us: tuple[int, ...], median_us: int) -> None:
+    rows = steps(*host_us)
+    found = StepAccount.of_median(rows)
+    assert found is not None
+    assert found.step_ms == pytest.approx(median_us / 1000) == rows["dur_ns"].median() / 1e6
+    assert found.rows()["time_ms"].sum() == pytest.approx(found.step_ms, rel=1e-12)
+    assert StepAccount.of_median(rows.clear()) is None
+
+
+def test_the_page_names_slow_steps_with_part_and_cause() -> None:
+    rows = steps(300, 300, 500, 300)
+    rows = rows.with_columns(name=pl.format("ProfilerStep#{}", pl.int_range(pl.len())))
+    assert slow_steps(rows).startswith("**1 slow step**: ProfilerStep#2 +0.200 ms (idle before")
+    assert slow_steps(rows.clear()) == slow_steps(steps(300, 300)) == ""
 
 
 def test_slow_steps_are_named() -> None:

@@ -1,6 +1,8 @@
 """Cards of findings and of graded figures."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import zip_longest
 from typing import Any
@@ -8,6 +10,7 @@ from typing import Any
 import streamlit as st
 from pydantic import JsonValue
 
+from jarvis.analyses.actions import is_no_action
 from jarvis.dashboard.session import navigation, selection
 from jarvis.dashboard.session.carried import carried
 from jarvis.dashboard.session.links import check_parameter, note_control
@@ -17,9 +20,10 @@ from jarvis.dashboard.widgets.view import bring_into_view
 from jarvis.findings import IDLE_POOL, Finding, Impact, OpRef, Priority, Severity, shown_evidence
 from jarvis.reports.figures import target_words
 from jarvis.reports.ranking import Recommendation
-from jarvis.text.format import MINUS, count, counted, decimal, milliseconds, percent
+from jarvis.text.format import MINUS, arguments, count, counted, decimal, milliseconds, percent
 from jarvis.text.markdown import Markdown, code, escape, prose, shortened, table
 from jarvis.text.quantities import title_of
+from jarvis.text.shapes import compact_shapes
 from jarvis.text.short_names import short_kernel_name
 
 
@@ -63,11 +67,10 @@ _NOTES = {
 }
 
 _KERNEL = "main_kernel"
+_KERNEL_SPAN = re.compile(r"`((?:void |_Z)[^`]+)`")
+"""Code span with the name of a compiled kernel."""
+
 _MAX_CACHED = 256
-
-_NO_TENSOR = ", ()"
-"""An argument that is not a tensor, among the shapes of a call."""
-
 
 FINDINGS = "findings"
 """Prefix of the keys of containers with cards, among which ``keyboard.js`` moves."""
@@ -88,6 +91,7 @@ def finding_cards(
     *,
     page: str | None = None,
     select: Select = _select_row,
+    badges: Mapping[int, str] | None = None,
 ) -> None:
     """Draw an expander for each finding; a message if there are none.
 
@@ -98,13 +102,14 @@ def finding_cards(
         projected: Returns a finding's impact at a slider of the page; by default its own.
         page: Prefix of the expanders' URL parameters; by default the category of the finding.
         select: Callback of the operation buttons.
+        badges: Markdown behind the heading, by the ``id`` of the finding.
     """
     if not findings:
         st.success("The checks of this analysis found nothing to fix.", icon=":material/check:")
         return
     prefix = page or findings[0].category
     with st.container(key=f"{FINDINGS}_{prefix}"):
-        _cards(findings, projected, prefix, select)
+        _cards(findings, projected, prefix, select, badges or {})
 
 
 def _cards(
@@ -112,6 +117,7 @@ def _cards(
     projected: Callable[[Finding], Impact | None] | None,
     prefix: str,
     select: Select,
+    badges: Mapping[int, str],
 ) -> None:
     wanted, is_new = _wanted(prefix, len(findings))
     for number, finding in enumerate(findings):
@@ -119,6 +125,7 @@ def _cards(
         label = f"{priority_badge(finding.priority)} {prose(finding.title)}"
         if gain is not None:
             label += f" · {saving_label(gain)}"
+        label += badges.get(id(finding), "")
         key = f"{prefix}_finding_{number}"
         if number == wanted:
             with st.container(key=f"{key}_card"), st.expander(label, expanded=True):
@@ -197,8 +204,10 @@ def _card(finding: Finding, gain: Impact | None, key: str, select: Select) -> No
     if gain is not None:
         st.markdown(_impact_line(finding, gain))
     actions = zip(_headings(finding), (finding.algorithmic, finding.kernel), strict=True)
-    for (heading, text), place in zip(actions, st.columns(2, border=True), strict=True):
-        place.markdown(f"**{heading}**  \n{prose(text)}")
+    known = [(heading, text) for heading, text in actions if not is_no_action(text)]
+    if known:
+        for (heading, text), place in zip(known, st.columns(len(known), border=True), strict=True):
+            place.markdown(f"**{heading}**  \n{_with_short_kernels(prose(text))}")
     if finding.priority_reason:
         st.markdown(f"**Priority** · {prose(finding.priority_reason)}")
     _evidence(finding)
@@ -206,6 +215,11 @@ def _card(finding: Finding, gain: Impact | None, key: str, select: Select) -> No
         _notes(finding)
     if finding.operations:
         _operation_buttons(finding, key, select)
+
+
+def _with_short_kernels(text: str) -> str:
+    """Return Markdown with the distinguishing parts of the kernel names in its code spans."""
+    return _KERNEL_SPAN.sub(lambda name: code(short_kernel_name(name[1])), text)
 
 
 def _headings(finding: Finding) -> tuple[str, str]:
@@ -306,10 +320,11 @@ def _operation_buttons(finding: Finding, key: str, select: Select) -> None:
         else f"{len(shown)} of {count(total)} operations"
     )
     key = f"{key}_operations"
+    labels = _operation_labels(shown.values())
     st.pills(
         f"{which.capitalize()}: click one to select its row in the table below",
         list(shown),
-        format_func=lambda uid: _operation_label(shown[uid]),
+        format_func=labels.__getitem__,
         key=key,
         on_change=partial(_follow, key, finding, shown, select),
     )
@@ -323,8 +338,14 @@ def _follow(key: str, finding: Finding, shown: Mapping[int, OpRef], select: Sele
         select(finding, shown[uid])
 
 
-def _operation_label(reference: OpRef) -> str:
-    """Return an operation's shapes and number of calls."""
-    shapes = (reference.input_dims or "").replace(_NO_TENSOR, "")
-    name = code(shortened(shapes or reference.name, _SHAPES_LENGTH))
-    return f"{name} · {counted(reference.operation_count, 'call')}"
+def _operation_labels(references: Iterable[OpRef]) -> dict[int, str]:
+    """Return each operation's shapes and number of calls; equal texts are numbered."""
+    seen: Counter[str] = Counter()
+    labels = {}
+    for reference in references:
+        shapes = compact_shapes(arguments(reference.input_dims, None)) or reference.name
+        text = code(shortened(shapes, _SHAPES_LENGTH))
+        seen[text] += 1
+        number = f" #{seen[text]}" if seen[text] > 1 else ""
+        labels[reference.uid] = f"{text}{number} · {counted(reference.operation_count, 'call')}"
+    return labels

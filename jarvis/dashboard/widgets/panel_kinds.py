@@ -74,8 +74,8 @@ def _title_of_roofline(data: PanelData) -> str:
         return f"none of {counted(placed.height, 'operation')} is below the threshold"
     share = share_pct(*(float(part[C.kernel_time_us].sum()) for part in (below, placed)))
     return (
-        f"{count(below.height)} of {count(placed.height)} operations, {percent(share)} of their "
-        "time, below the threshold"
+        f"{count(below.height)} of {counted(placed.height, 'operation')}, {percent(share)} of "
+        f"{'its' if placed.height == 1 else 'their'} time, below the threshold"
     )
 
 
@@ -103,7 +103,7 @@ def _title_of_bars(data: PanelData) -> str:
     totals = charts.bar_totals(data.rows, x=x, y=y)
     name, most = totals.select(y, x).row(0)
     share = percent(share_pct(float(most), float(totals[x].sum())))
-    return f"{escape(shortened(name, _NAME_LENGTH))} has {share}"
+    return f"{escape(shortened(charts.short_label(name), _NAME_LENGTH))} has {share}"
 
 
 def _draw_scatter(data: PanelData) -> charts.Drawing:

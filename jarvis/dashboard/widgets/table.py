@@ -1,24 +1,18 @@
 """Tables whose columns have label, unit, format and meaning from the schema."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 import polars as pl
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from jarvis.charts import Columns, largest
+from jarvis.charts import Columns, in_readable_unit, largest
 from jarvis.schemas import Column
 from jarvis.text.format import MISSING
 
 LINK = "open"
 """The column with the URLs of the rows' links."""
 
-MIN_MS = 0.1
-"""A column of times whose longest is shorter is in µs."""
-
-_US = "µs"
-_THREE_DIGITS = ".3g"
 _LINK_PX = 50
 _ROWS = 10
 _ROW_PX, _FRAME_PX = 31, 2
@@ -84,12 +78,9 @@ def in_readable_units(
         column = columns.get(name)
         if column is None or not frame.schema[name].is_float() or column.unit == "%":
             continue
-        column = replace(column, format=_THREE_DIGITS)
-        if column.unit == _US and largest(rows[name]) >= MIN_MS * 1000:
-            label = column.label.replace(f"({_US})", "(ms)")
-            column = replace(column, label=label, unit="ms")
-            scaled.append(pl.col(name) / 1000)
-        shown[name] = column
+        shown[name], divisor = in_readable_unit(column, largest(rows[name]))
+        if divisor != 1:
+            scaled.append(pl.col(name) / divisor)
     return frame.with_columns(scaled), shown
 
 

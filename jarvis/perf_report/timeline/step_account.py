@@ -71,6 +71,14 @@ class StepAccount:
             tokens=None if timed[C.tokens].null_count() else int(timed[C.tokens].sum()),
         )
 
+    @classmethod
+    def of_median(cls, steps: pl.DataFrame) -> Self | None:
+        """Return the account of the step with the median time: of an even number of steps, of the
+        two in the middle, whose mean is the median. None if no step has a time."""
+        timed = steps.drop_nulls(C.dur_ns).sort(C.dur_ns, C.step)
+        first = (timed.height - 1) // 2
+        return cls.of(timed[first : timed.height // 2 + 1])
+
     @property
     def is_marked(self) -> bool:
         """Whether the trace marks steps; else the recording is the step."""

@@ -26,6 +26,7 @@ from jarvis.dashboard.widgets.table import (
     height_of,
     in_readable_units,
     small_table,
+    with_short_texts,
 )
 from jarvis.impact import marked_efficiency
 from jarvis.perf_report import CallPath, Totals
@@ -33,7 +34,7 @@ from jarvis.schemas import FLAG, NAMES, NUMBER, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, count, counted, microseconds, percent
 from jarvis.text.markdown import code, escape
-from jarvis.text.shapes import compact_shapes, product_shape
+from jarvis.text.shapes import call_shapes
 from jarvis.text.short_names import short_kernel_name, short_operation_name
 
 _ARGUMENTS = (C.input_dims, C.input_types, C.input_strides, C.concrete_inputs)
@@ -291,7 +292,13 @@ def shown_columns(analysis: Analysis, rows: pl.DataFrame) -> list[str]:
 
 
 def metrics_table(
-    analysis: Analysis, rows: pl.DataFrame, filter_id: str, uid: int | None, *, is_new: bool
+    analysis: Analysis,
+    rows: pl.DataFrame,
+    filter_id: str,
+    uid: int | None,
+    *,
+    is_new: bool,
+    about: str,
 ) -> None:
     """Draw a page of the table, with the row of an operation selected.
 
@@ -302,11 +309,13 @@ def metrics_table(
         uid: The selected operation; ``selection.follow_table`` selects that which a user picks. It
             stays selected on other pages of the table and with all filters that it passes.
         is_new: Whether the page of the operation is shown.
+        about: Caption above the table, before its order.
     """
     page = analysis.key
     columns = {**operation_columns(analysis), _SHAPES.name: _SHAPES}
     names = shown_columns(analysis, rows)
     with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption(about, width="content")
         labels = {name: columns[name].label for name in names if name != "state"}
         order = row_order.order_of(page, labels, DEFAULT_ORDER)
         # Sort only two columns and an index, as sorting copies and a page needs few of the rows.
@@ -354,24 +363,8 @@ def _page_table(
 def _readable(part: pl.DataFrame) -> pl.DataFrame:
     """Return a page of the rows with short names and shapes; the details have the full ones."""
     given = part.select("arguments", C.params).rows()
-    shapes = [_shapes(arguments, params) for arguments, params in given]
-    return part.with_columns(
-        pl.Series("arguments", shapes, pl.String),
-        *(
-            pl.Series(name, [None if t is None else short(t) for t in part[name]], pl.String)
-            for name, short in _SHORT.items()
-            if name in part.columns
-        ),
-    )
-
-
-def _shapes(arguments: str | None, params: str | None) -> str | None:
-    """Return sides and type of a matrix product, else the shapes of all arguments."""
-    compact, product = compact_shapes(arguments), product_shape(params)
-    if product is None:
-        return compact
-    _, _, dtype = (compact or "").rpartition(" ")
-    return f"{product} {dtype}" if dtype.isidentifier() else product
+    shapes = [call_shapes(arguments, params) for arguments, params in given]
+    return with_short_texts(part.with_columns(pl.Series("arguments", shapes, pl.String)), _SHORT)
 
 
 _SHORT = {C.name: short_operation_name, C.main_kernel: short_kernel_name}

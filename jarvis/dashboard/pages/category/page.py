@@ -11,6 +11,7 @@ from jarvis.charts.palette import BELOW_THRESHOLD
 from jarvis.dashboard.pages.category.finding_only import findings_without_rows
 from jarvis.dashboard.pages.category.operations_table import metrics_table, operation_details
 from jarvis.dashboard.pages.category.step_time import step_line, with_step_savings
+from jarvis.dashboard.pages.report.note_badges import finding_badges
 from jarvis.dashboard.session import navigation, selection
 from jarvis.dashboard.session.state import Opened, call_path_of, rows_of
 from jarvis.dashboard.widgets.controls import category_controls, clear_filters
@@ -43,6 +44,10 @@ It is 0 where they get shorter by less than {NEGLIGIBLE_PCT:g}% of the steps, an
 step times are not simulated.
 """
 
+_TABLE_HELP = (
+    "Select a row to see its arguments, kernels and call path. Click a column header to sort all "
+    "rows."
+)
 VISIBLE_DETAILS_PX = 320
 """Height of the details that is in view after a click on a row."""
 
@@ -121,7 +126,7 @@ def _empty(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
         findings_without_rows(analysis, now, result.findings, target_pct)
         _notes(result)
         st.subheader("Findings")
-        finding_cards(result.findings)
+        finding_cards(result.findings, badges=finding_badges(now))
         return
     st.info(
         f"This trace has no {analysis.title} operations. See the overview for where time is spent.",
@@ -153,15 +158,13 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     _charts(analysis, shown, rows, target_pct, uid)
     st.subheader("Findings")
     _findings(now, result, shown, is_filtered=is_part)
-    st.subheader("Operations", help="Select a row to see its arguments, kernels and call path.")
-    st.caption(
-        f"{_rows_shown(shown, rows)} · "
-        "select a row for details · click a column header to sort all rows"
-    )
+    st.subheader("Operations", help=_TABLE_HELP)
+    how = f"{_rows_shown(shown, rows)} · select a row for details"
     if shown.is_empty():
+        st.caption(how)
         st.info("The filters hide every row.", icon=":material/filter_alt:")
     else:
-        metrics_table(analysis, shown, controls.filter_id, uid, is_new=is_new)
+        metrics_table(analysis, shown, controls.filter_id, uid, is_new=is_new, about=how)
     if uid is not None:
         whole = now.run.category_operations(analysis.key).filter(pl.col(C.uid) == uid)
         row = with_projection(whole, target_pct, now.below_pct).row(0, named=True)
@@ -208,13 +211,13 @@ def _findings(
 ) -> None:
     """Draw the findings of the rows shown, and how many others there are."""
     if not is_filtered:
-        finding_cards(result.findings)
+        finding_cards(result.findings, badges=finding_badges(now))
         no_longer_findings(now, result.key)
         return
     uids = frozenset(shown[C.uid])
     covered = tuple(f for f in result.findings if not f.row_uids or f.row_uids & uids)
     if covered:
-        finding_cards(covered)
+        finding_cards(covered, badges=finding_badges(now))
     if hidden := len(result.findings) - len(covered):
         st.caption(f"The filters hide the rows of {counted(hidden, 'finding')}.")
 
@@ -278,7 +281,7 @@ def _charts(
     columns = operation_columns(analysis)
     for first in range(0, len(analysis.panels), 2):
         pair = analysis.panels[first : first + 2]
-        widths = [3, 2] if len(pair) > 1 and not first else len(pair)
+        widths = [5, 4] if len(pair) > 1 and not first else len(pair)
         for offset, (place, panel) in enumerate(
             zip(st.columns(widths, border=True), pair, strict=True)
         ):

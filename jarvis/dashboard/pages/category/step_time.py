@@ -13,6 +13,7 @@ from jarvis.dashboard.session.state import HASH_STORED, Opened, rows_of
 from jarvis.dashboard.widgets.room import room, slowdown_of
 from jarvis.impact import is_judged
 from jarvis.pipeline.simulated_steps import NOTHING_PCT, simulated_changes
+from jarvis.reports.account import account_of
 from jarvis.schemas.names import C
 from jarvis.simulation.of_rows import step_savings_us
 from jarvis.simulation.quality import Grade
@@ -27,6 +28,9 @@ each move would take a server a tenth of a second."""
 
 MIN_ROOM_PCT = 0.1
 """Minimum share of compute of an operation whose room is computed."""
+
+_SAME_PCT = 1.0
+"""Step times of a replay and of marks that differ by less are the same."""
 
 _HELP = (
     "The recorded step is replayed with all operations shown on the page that are below the target "
@@ -66,12 +70,16 @@ def step_line(
         text = f"{at} the step stays at {after}{replayed.held_up_by}."
     else:
         change = f"{MINUS if saved_ms > 0 else '+'}{milliseconds(abs(saved_ms))}"
-        text = f"{at} the step takes {about}{after} ({change})."
+        before = milliseconds(replayed.after_ms + saved_ms)
+        text = f"{at} the step takes {about}{after} instead of {before} ({change})."
     if replayed.steps > 1:
         together = milliseconds(replayed.together_ms) if replayed.together_ms else "nothing"
         text = (
             f"{text} Median of {counted(replayed.steps, 'step')}, which together gain {together}."
         )
+    if replayed.marked_ms is not None:
+        marked = milliseconds(replayed.marked_ms)
+        text = f"{text} Its marks show {marked}, without its GPU work after them."
     st.markdown(f"**{escape(text)}**", help=_HELP)
 
 
@@ -97,13 +105,15 @@ def in_the_step(now: Opened, row: dict[str, Any], target_pct: float) -> None:
 @dataclass(frozen=True)
 class _Together:
     """The median step if all operations of a category reach a target, and what all steps gain;
-    what holds up a step that stays as long."""
+    what holds up a step that stays as long. ``marked_ms``: the step by its marks, if it is shorter
+    than that of the replay, which ends with the GPU work of the step."""
 
     after_ms: float
     saved_ms: float
     together_ms: float
     steps: int
     is_fair: bool
+    marked_ms: float | None
     held_up_by: str | None
 
 
@@ -122,13 +132,16 @@ def _together(
     recorded, replay = simulation.recorded, simulation.replay(changes)
     saved_ms = (recorded.step_ns - replay.step_ns) / 1e6
     is_unchanged = abs(saved_ms) < NOTHING_PCT / 100 * recorded.step_ns / 1e6
-    info = now.run.manifest.simulation
+    info, account = now.run.manifest.simulation, account_of(now.run)
+    total_ns = sum(recorded.steps_ns)
+    is_longer = account is not None and total_ns > (1 + _SAME_PCT / 100) * account.total_ns
     return _Together(
         after_ms=replay.step_ns / 1e6,
         saved_ms=saved_ms,
-        together_ms=(sum(recorded.steps_ns) - sum(replay.steps_ns)) / 1e6,
+        together_ms=(total_ns - sum(replay.steps_ns)) / 1e6,
         steps=len(recorded.steps_ns),
         is_fair=info is not None and info.quality.grade is Grade.FAIR,
+        marked_ms=account.step_ms if account is not None and is_longer else None,
         held_up_by=simulated_changes(now.run, [(key, changes)]).held_up_by
         if is_unchanged
         else None,

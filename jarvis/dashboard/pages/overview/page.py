@@ -35,6 +35,8 @@ from jarvis.text.format import counted, milliseconds, percent
 from jarvis.text.markdown import prose
 
 _MAX_CACHED = 64
+_LABEL_ROOM = 1.5
+"""Length of the axis of the waterfall relative to its longest bar: a label fits behind it."""
 
 
 def savings_of(run: Run) -> list[Saving]:
@@ -62,7 +64,7 @@ def waterfall_card(now: Opened, found: list[Saving]) -> None:
             help=f"{replayed_or_added(run)} Exposed communication is left out: a trace of one rank "
             "shows only its upper end.",
         )
-        chart = waterfall(waterfall_rows(now_ms, found, whole), palette()).to_dict()
+        chart = waterfall(waterfall_rows(now_ms, found, whole), palette(), _LABEL_ROOM).to_dict()
         chart_of_links(
             {name: part for name, part in chart.items() if name != "config"},
             "Current time, each saving, and projected time; a bar opens its finding",
@@ -111,16 +113,18 @@ def _figures(now: Opened, account: StepAccount | None, found: list[Saving]) -> N
     """Draw five cards: time, its parts, and the saving of all findings together."""
     totals = now.run.manifest.totals
     saved_ms = total_ms(found)
+    steps = totals.step.steps if totals.step is not None and totals.step.step_ms else 1
+    together = f" In all {counted(steps, 'step')}: {milliseconds(saved_ms)}." if steps > 1 else ""
     *times, saving = st.columns(5)
-    step.time_cards(account, totals, times)
+    step.time_cards(now.run, account, times)
     with saving:
         metric_card(
             "Saving",
-            milliseconds(saved_ms),
+            milliseconds(saved_ms / steps),
             f"{percent(share_pct(saved_ms, whole_ms(totals)))} of "
-            f"{whole_name(totals).removeprefix('the ')}",
+            f"{'each step' if steps > 1 else whole_name(totals).removeprefix('the ')}",
             help_text="Projected saving of all findings together at the target efficiency, as in "
-            "the waterfall below.",
+            f"the waterfall below.{together}",
         )
 
 
@@ -144,7 +148,7 @@ def _categories(now: Opened) -> None:
             "the target. This excludes findings about idle time, communication and fusion, and "
             "includes operations too small for a finding.",
         )
-        st.caption(":gray[■] kernel time · :green[■] could be saved at the target · click a bar")
+        st.caption("Whole bar: kernel time · green: could be saved at the target · click a bar")
         drawing = charts.categories(rows, operation_columns(), palette())
         chart_of_links(
             {**drawing.spec, "datasets": dict(drawing.datasets)},

@@ -22,12 +22,14 @@ from jarvis.reports.figures import gpu_time_parts
 from jarvis.run import Run
 from jarvis.schemas import INTEGER, NUMBER, TEXT, Column
 from jarvis.schemas.names import C
-from jarvis.text.format import counted, milliseconds, percent
+from jarvis.text.format import counted, listed, milliseconds, percent
+from jarvis.text.markdown import escape
 
 WINDOW = "The GPU window extends from the first start to the last end of GPU work that host calls "
 WINDOW += "of the trace launch."
 _STEPS_SHOWN = 8
 SLOW_PX = 200
+SLOW_NAMED = 3
 _OPEN_KEY = "overview_steps"
 
 
@@ -45,17 +47,19 @@ Card = tuple[str, str, str, str, Severity | None]
 """Label, value, the line below, meaning and grade."""
 
 
-def time_cards(
-    account: StepAccount | None, totals: Totals, columns: Sequence[DeltaGenerator]
-) -> None:
-    """Draw a card in each column: the step time with the GPU window, and how it is spent."""
-    for column, card in zip(columns, _cards(account, totals), strict=True):
+def time_cards(run: Run, account: StepAccount | None, columns: Sequence[DeltaGenerator]) -> None:
+    """Draw a card in each column: the step time, and how it is spent."""
+    median = None if account is None else StepAccount.of_median(run.table("steps"))
+    cards = _cards(account, median, run.manifest.totals)
+    for column, card in zip(columns, cards, strict=True):
         label, value, below, meaning, severity = card
         with column:
             metric_card(label, value, below, help_text=meaning, severity=severity)
 
 
-def _cards(account: StepAccount | None, totals: Totals) -> Iterator[Card]:
+def _cards(
+    account: StepAccount | None, median: StepAccount | None, totals: Totals
+) -> Iterator[Card]:
     """Yield the cards of step time, busy time, exposed communication and idle time."""
     window = milliseconds(totals.total_time_ms)
     if account is None:
@@ -69,12 +73,15 @@ def _cards(account: StepAccount | None, totals: Totals) -> Iterator[Card]:
         compute, idle = account.pct(account.parts_ns[C.compute_ns]), account.pct(account.idle_ns)
         busy, comm, comm_ms = 100 - idle, account.pct(comm_ns), account.mean_ms(comm_ns)
         idle_ms = account.mean_ms(account.idle_ns)
-        meaning = f"Step time: {basis(account)}. {WINDOW}"
+        meaning = f"Step time: {basis(account)}. GPU window: {window}. {WINDOW}"
         if account.carried_in_ns:
             meaning += f" Not counted: {milliseconds(account.carried_in_ns / 1e6)} in which the "
             meaning += "GPU finished work from before the recording."
         label = "Step time" if account.is_marked else "Recording"
-        yield label, milliseconds(account.step_ms), f"window {window}", meaning, None
+        below = f"window {window}"
+        if account.step_count > 1 and median is not None:
+            below = f"median {milliseconds(median.step_ms)}"
+        yield label, milliseconds(account.step_ms), below, meaning, None
     of_idle = None if idle is None else grade(idle, IDLE_PCT, Severity.GOOD)
     has_comm = comm is not None and totals.total_comm_time_ms > 0
     of_comm = grade(comm or 0.0, EXPOSED_PCT, Severity.GOOD) if has_comm else None
@@ -107,19 +114,21 @@ def _graded(words: Mapping[Severity, str], severity: Severity | None, text: str)
 
 
 def parts_bar(run: Run, account: StepAccount | None) -> None:
-    """Draw the parts of the step as one bar; those of the GPU window if there are no steps."""
+    """Draw the parts of the median step as one bar, and name the slow steps; the parts of the GPU
+    window if there are no steps."""
     totals = run.manifest.totals
+    median = None if account is None else StepAccount.of_median(run.table("steps"))
     with st.container(border=True):
         if not totals.total_time_ms:
             st.markdown("**No GPU time**: the trace has no GPU work")
             return
         if account is None and is_outdated(run):
             st.caption(OUTDATED)
-        parts = gpu_time_parts(totals) if account is None else account.rows()
+        parts = gpu_time_parts(totals) if median is None else median.rows()
         largest = parts.sort(C.time_ms, descending=True).row(0, named=True)
         st.markdown(
             f"**{title(largest['part'])} takes {percent(largest[C.percent])}** of "
-            f"{_whole(account, totals)}",
+            f"{_whole(account, median, totals)}",
             help=MEANING,
         )
         shares = [
@@ -130,16 +139,34 @@ def parts_bar(run: Run, account: StepAccount | None) -> None:
             with_text_colors(charts.parts_of_time(labeled, palette())), alt="Parts of the time"
         )
         if account is not None:
+            if slow := slow_steps(run.table("steps")):
+                st.markdown(slow)
             st.caption(f"{rates(run, account)}.")
 
 
-def _whole(account: StepAccount | None, totals: Totals) -> str:
+def _whole(account: StepAccount | None, median: StepAccount | None, totals: Totals) -> str:
     """Return the time that the parts add up to, with its name."""
-    if account is None:
+    if account is None or median is None:
         return f"{milliseconds(totals.total_time_ms)} GPU window"
     if not account.is_marked:
         return f"{milliseconds(account.step_ms)}, {basis(account)}"
-    return f"one step of {milliseconds(account.step_ms)} ({basis(account)})"
+    if account.step_count == 1:
+        return f"one step of {milliseconds(account.step_ms)} ({basis(account)})"
+    mean = f"{milliseconds(account.step_ms)} is the {basis(account)}"
+    return f"the median step of {milliseconds(median.step_ms)} ({mean})"
+
+
+def slow_steps(steps: pl.DataFrame) -> str:
+    """Return the slow steps in Markdown, the slowest first, each with what exceeds the median;
+    empty if there are none."""
+    slow = step_rows(steps.filter(pl.col(C.is_slow))).sort(C.excess_ns, descending=True)
+    texts = [
+        f"{escape(name)} +{milliseconds(excess_ms)}{f' ({escape(why)})' if why else ''}"
+        for name, excess_ms, why in slow.select(C.name, C.excess_ns, "slow").iter_rows()
+    ]
+    if not texts:
+        return ""
+    return f"**{counted(len(texts), 'slow step')}**: {listed(texts, SLOW_NAMED)}"
 
 
 def steps_table(now: Opened) -> None:

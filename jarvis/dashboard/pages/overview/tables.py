@@ -13,7 +13,8 @@ from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.finding_cards import PRIORITY_COLORS, finding_address
-from jarvis.dashboard.widgets.table import configured, small_table
+from jarvis.dashboard.widgets.table import configured, height_of, small_table
+from jarvis.findings import Impact
 from jarvis.reports.gaps import warnings_of
 from jarvis.reports.ranking import Recommendation, nested, recommendations
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
@@ -21,15 +22,17 @@ from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, byte_size, count, counted, milliseconds
 from jarvis.text.markdown import escape
 from jarvis.text.messages import to_text
+from jarvis.text.short_names import short_operation_name
 from jarvis.trace import TraceInfo
 
-_TABLE_ROWS, _TABLE_PX = 11, 375
+_TABLE_ROWS = 13
 _FINDINGS, _PAGE = "overview_findings", "page"
 _WIDTHS = {
-    "rank": 50,
-    "category": 100,
-    "finding": 230,
-    "saved_ms": 80,
+    C.rank: 42,
+    "finding": 235,
+    "saved_ms": 74,
+    "basis": 84,
+    C.category: 96,
     "high_ms": 75,
     "share_pct": 65,
     "kernel_ms": 80,
@@ -67,7 +70,7 @@ def ranked_findings(now: Opened) -> None:
         key=_FINDINGS,
         hide_index=True,
         column_config=config,
-        height="content" if frame.height <= _TABLE_ROWS else _TABLE_PX,
+        height=height_of(frame.height, _TABLE_ROWS),
         column_order=(C.rank, *_SHOWN),
         placeholder=MISSING,
         alt="Findings in order with savings; a click on a row opens its finding",
@@ -92,9 +95,10 @@ def _open_finding(addresses: Sequence[str]) -> None:
 _SHOWN = (
     "finding",
     "saved_ms",
-    "share_pct",
-    "priority",
+    "basis",
     C.category,
+    "priority",
+    "share_pct",
     "high_ms",
     "kernel_ms",
     "method",
@@ -103,17 +107,19 @@ _FINDING_COLUMNS = (
     Column(C.rank, "Rank", TEXT, meaning="by the step time saved"),
     Column(C.category, "Category", TEXT, meaning="page of the finding"),
     Column("finding", "Finding", TEXT, meaning="what is slow"),
-    Column("saved_ms", "Saving (ms)", NUMBER, "ms", ",.3f", "step time saved: middle estimate"),
-    Column("high_ms", "Up to (ms)", NUMBER, "ms", ",.3f", "upper bound of the step time saved"),
-    Column("share_pct", "Step (%)", NUMBER, "%", ",.2f", "saving in percent of the step time"),
-    Column("kernel_ms", "GPU (ms)", NUMBER, "ms", ",.3f", "GPU time saved, middle estimate"),
-    Column("method", "Estimate", TEXT, meaning="method of the estimate of the GPU time"),
+    Column("saved_ms", "Saving (ms)", NUMBER, "ms", ".3g", "step time saved: middle estimate"),
+    Column("basis", "Saving is", TEXT, meaning="how the step time saved is known"),
+    Column("high_ms", "Up to (ms)", NUMBER, "ms", ".3g", "upper bound of the step time saved"),
+    Column("share_pct", "Step (%)", NUMBER, "%", ".3g", "saving in percent of the step time"),
+    Column("kernel_ms", "GPU (ms)", NUMBER, "ms", ".3g", "GPU time saved, middle estimate"),
+    Column("method", "GPU estimate", TEXT, meaning="method of the estimate of the GPU time"),
 )
 
 
 def _finding_row(now: Opened, ranked: Recommendation, *, is_part: bool) -> dict[str, object]:
     finding = ranked.finding
-    gain, title = finding.impact, to_text(finding.title).replace("`", "")
+    gain = finding.impact
+    title = to_text(finding.title).replace("`", "").replace("aten::", "")
     return {
         C.rank: ranked.label,
         _PAGE: finding_address(now, ranked),
@@ -121,11 +127,21 @@ def _finding_row(now: Opened, ranked: Recommendation, *, is_part: bool) -> dict[
         C.category: ranked.result.title,
         "finding": f"↳ includes: {title}" if is_part else title,
         "saved_ms": gain.gain_ms if gain else None,
+        "basis": _basis(gain),
         "high_ms": gain.step_ms.high if gain and gain.step_ms else None,
         "share_pct": gain.gain_pct if gain else None,
         "kernel_ms": gain.saved_ms.mid if gain else None,
         "method": gain.method if gain else "not quantified",
     }
+
+
+def _basis(gain: Impact | None) -> str | None:
+    """Return how the step time that a finding saves is known."""
+    if gain is None or gain.step_ms is None:
+        return None if gain is None else "GPU time"
+    if gain.is_interval or gain.step_ms.mid == gain.step_ms.high > 0:
+        return "upper bound"
+    return "simulated" if gain.is_replayed else "estimated"
 
 
 def top_operations(now: Opened) -> None:
@@ -137,7 +153,11 @@ def top_operations(now: Opened) -> None:
         return
     titles = {key: result.title for key, result in now.run.results.items()}
     rows = [
-        {**operation.model_dump(), C.category: titles.get(operation.category or "")}
+        {
+            **operation.model_dump(),
+            C.name: short_operation_name(operation.name),
+            C.category: titles.get(operation.category or ""),
+        }
         for operation in top
     ]
     frame = pl.DataFrame(rows, infer_schema_length=None)
@@ -148,11 +168,11 @@ _TOP_COLUMNS = (
     Column(C.rank, "Rank", pl.Int64(), meaning="by GPU time"),
     Column(C.name, "Operation", TEXT, meaning="operator that launches the kernels"),
     Column(C.category, "Category", TEXT, meaning="category of its longest row"),
-    Column(C.time_ms, "GPU time (ms)", NUMBER, "ms", ",.3f", "of all its calls"),
+    Column(C.time_ms, "GPU time (ms)", NUMBER, "ms", ".3g", "of all its calls"),
     Column(C.count, "Count", pl.Int64(), format=",d", meaning="calls that launched GPU work"),
-    Column(C.percent_of_compute, "% of compute", NUMBER, "%", ",.2f", "share of compute time"),
-    Column(C.percent_of_total, "% of GPU window", NUMBER, "%", ",.2f", "share of the GPU window"),
-    Column(C.efficiency_pct, "Efficiency (%)", NUMBER, "%", ",.1f", "share of the roofline"),
+    Column(C.percent_of_compute, "% of compute", NUMBER, "%", ".3g", "share of compute time"),
+    Column(C.percent_of_total, "% of GPU window", NUMBER, "%", ".3g", "share of the GPU window"),
+    Column(C.efficiency_pct, "Efficiency (%)", NUMBER, "%", ".3g", "share of the roofline"),
     Column(C.bound, "Bound", TEXT, meaning="which peak limits it"),
 )
 

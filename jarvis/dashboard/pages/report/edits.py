@@ -10,20 +10,18 @@ import streamlit as st
 from jarvis.core.notes import (
     MAX_SUMMARY_CHARS,
     FindingNotes,
-    FindingStatus,
     NoteField,
     ReportNotes,
     full_order,
 )
 from jarvis.dashboard.pages.report import saved
 from jarvis.dashboard.pages.report.finding_notes import (
-    STATUS_COLORS,
-    STATUS_LABELS,
     finding_panel,
     select,
     selected_finding,
 )
 from jarvis.dashboard.pages.report.linked import linked_edits, offer_to_save
+from jarvis.dashboard.pages.report.note_badges import badges
 from jarvis.dashboard.pages.report.saved import Saved, stamp_line
 from jarvis.dashboard.session.state import HASH_OPENED, Opened
 from jarvis.dashboard.widgets.finding_cards import priority_badge
@@ -35,7 +33,7 @@ from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.reports.summary import paragraph
 from jarvis.server.storage.report_notes import EXCLUDED, NoteChange
 from jarvis.text.format import counted
-from jarvis.text.markdown import escape, prose
+from jarvis.text.markdown import prose
 
 _MAX_CACHED_PARAGRAPHS = 256
 _LIST_PX, _TEXT_PX = 500, 360
@@ -143,7 +141,7 @@ def _row(now: Opened, item: Recommendation, own: Saved) -> None:
 
 def _gone_row(notes: FindingNotes) -> None:
     finding, button = st.columns(_WIDTHS, vertical_alignment="center", gap="small")
-    finding.markdown(f"{_badges(notes)} {prose(notes.title)}")
+    finding.markdown(f"{badges(notes)} {prose(notes.title)}")
     with button:
         _notes_button(notes.key, "Status, owner and comments", notes.key)
 
@@ -163,20 +161,8 @@ def _notes_button(finding: str, meaning: str, name: str) -> None:
 def _switch_label(item: Recommendation, notes: FindingNotes) -> str:
     gain = item.finding.impact
     saving = f" saves {share(gain)} ·" if gain and gain.gain_ms > 0 else ""
-    about = f"{item.label} {priority_badge(item.finding.priority)}{_badges(notes)}"
+    about = f"{item.label} {priority_badge(item.finding.priority)}{badges(notes)}"
     return f"{about}{saving} {prose(item.finding.title)}"
-
-
-def _badges(notes: FindingNotes) -> str:
-    """Return status, owner and number of comments as Markdown badges."""
-    badges = []
-    if notes.status is not FindingStatus.OPEN:
-        badges.append(f":{STATUS_COLORS[notes.status]}-badge[{STATUS_LABELS[notes.status]}]")
-    if notes.owner:
-        badges.append(f":material/person: {escape(notes.owner)}")
-    if notes.comments:
-        badges.append(f":material/comment: {len(notes.comments)}")
-    return "".join(f" {badge}" for badge in badges)
 
 
 def _switch(now: Opened, key: str, finding: str) -> None:

@@ -5,6 +5,8 @@ import streamlit as st
 
 from jarvis import charts
 from jarvis.analyses.base import Analysis
+from jarvis.analyses.severity import grade
+from jarvis.analyses.system.cpu_idle.causes import IDLE_PCT
 from jarvis.analyses.system.cpu_idle.wording import CAUSES
 from jarvis.analyses.window import timeline_window
 from jarvis.dashboard.pages.timeline.window import parameters_around
@@ -13,14 +15,22 @@ from jarvis.dashboard.session.state import Opened, palette, timeline_of
 from jarvis.dashboard.widgets.elements import metric_card, render_chart, with_text_colors
 from jarvis.dashboard.widgets.finding_cards import facts_of, grade_card
 from jarvis.dashboard.widgets.other_tools import why_another_tool
-from jarvis.dashboard.widgets.table import LINK, small_table
-from jarvis.findings import AnalysisResult
+from jarvis.dashboard.widgets.table import (
+    LINK,
+    in_readable_units,
+    small_table,
+    with_short_texts,
+)
+from jarvis.findings import AnalysisResult, Severity
 from jarvis.impact import share_pct
 from jarvis.perf_report.timeline.other_definitions import Quantity
+from jarvis.perf_report.timeline.step_account import step_name
+from jarvis.reports.account import account_of
 from jarvis.schemas import TABLES
 from jarvis.schemas.columns import number
 from jarvis.schemas.names import C
 from jarvis.text.format import count, counted, microseconds, milliseconds, percent
+from jarvis.text.short_names import short_frame_name, short_kernel_name, short_operation_name
 
 _TABLE = "idle_gaps"
 _LONGEST = 20
@@ -40,6 +50,15 @@ _SHOWN = (
     C.launch_lead_us,
     C.host_time_us,
 )
+_SHORT = {
+    C.host_call: short_frame_name,
+    C.host_op: short_operation_name,
+    C.launcher_name: short_operation_name,
+    C.prev_name: short_kernel_name,
+    C.next_name: short_kernel_name,
+}
+"""Functions that shorten the names of a column."""
+
 _WIDTHS = {C.host_call: 170, C.launcher_name: 150, C.prev_name: 150, C.next_name: 150}
 
 
@@ -70,9 +89,10 @@ def idle_gap_cards(now: Opened) -> None:
             f"{percent(share)} of idle time"
         )
         st.caption("Click the icon of a gap to open it on the timeline.")
+        shown, columns = in_readable_units(with_short_texts(longest, _SHORT), _COLUMNS)
         small_table(
-            longest.with_columns(_addresses(now, longest)),
-            _COLUMNS,
+            shown.with_columns(_addresses(now, longest)),
+            columns,
             "The longest gaps",
             known,
             _WIDTHS,
@@ -100,18 +120,14 @@ def cpu_idle_section(analysis: Analysis, now: Opened, result: AnalysisResult) ->
     facts = facts_of(result.metrics["kernel_analysis"])
     cards = st.columns(4)
     with cards[0]:
-        grade_card(
-            "GPU idle",
-            percent(totals.idle_pct),
-            {"severity": result.metrics["severity"]},
-            "Time between the first and the last GPU event in which none runs, in percent.",
-        )
+        _idle_card(now, result)
     with cards[1]:
         metric_card(
-            "Idle time",
+            "Idle in the GPU window",
             milliseconds(totals.idle_time_ms),
-            f"of the {milliseconds(totals.total_time_ms)} GPU window",
-            help_text="Time between the first and the last GPU event in which none runs.",
+            f"{percent(totals.idle_pct)} of {milliseconds(totals.total_time_ms)}",
+            help_text="Time between the first and the last GPU event in which none runs. The gaps "
+            "below add up to it.",
         )
     with cards[2]:
         metric_card(
@@ -136,6 +152,23 @@ def cpu_idle_section(analysis: Analysis, now: Opened, result: AnalysisResult) ->
         lengths = window.filter(pl.col(C.cat) == "kernel")[C.dur_ns] / 1000
         _histogram(lengths, "kernel", "Kernel time")
     why_another_tool(now, analysis.key, (Quantity.IDLE, Quantity.STREAM_IDLE, Quantity.BUSY))
+
+
+def _idle_card(now: Opened, result: AnalysisResult) -> None:
+    """Draw the idle share of the step time as on the Overview; of the GPU window if there are no
+    steps."""
+    account = account_of(now.run)
+    idle_pct, whole = now.run.manifest.totals.idle_pct, "the GPU window"
+    severity = result.metrics["severity"]
+    if account is not None:
+        idle_pct, whole = account.pct(account.idle_ns), step_name(account.is_marked)
+        severity = grade(idle_pct, IDLE_PCT, Severity.GOOD)
+    grade_card(
+        "GPU idle",
+        percent(idle_pct),
+        {"severity": severity, "description": f"in percent of {whole}"},
+        f"Time in which no GPU event runs, in percent of {whole}.",
+    )
 
 
 def _histogram(lengths_us: pl.Series, item: str, total: str) -> None:

@@ -6,20 +6,25 @@ from pydantic import JsonValue
 
 from jarvis import charts
 from jarvis.analyses.base import Analysis
+from jarvis.analyses.severity import grade
+from jarvis.analyses.system.multi_kernel.communication import EXPOSED_PCT
 from jarvis.analyses.window import timeline_window
 from jarvis.dashboard.session.state import Opened, palette
 from jarvis.dashboard.widgets.elements import with_text_colors
 from jarvis.dashboard.widgets.finding_cards import facts_of, grade_card
 from jarvis.dashboard.widgets.other_tools import why_another_tool
-from jarvis.dashboard.widgets.table import small_table
-from jarvis.findings import AnalysisResult
+from jarvis.dashboard.widgets.table import in_readable_units, small_table, with_short_texts
+from jarvis.findings import AnalysisResult, Severity
 from jarvis.impact import share_pct
 from jarvis.perf_report import Totals
 from jarvis.perf_report.timeline.other_definitions import Quantity
+from jarvis.perf_report.timeline.step_account import step_name
+from jarvis.reports.account import account_of
 from jarvis.run import Run
 from jarvis.schemas import TABLES
 from jarvis.schemas.names import C
 from jarvis.text.format import counted, milliseconds, percent
+from jarvis.text.short_names import short_kernel_name
 
 _LONGEST = 10
 _COLLECTIVE_COLUMNS = (
@@ -37,7 +42,7 @@ _COLLECTIVE_COLUMNS = (
 def multi_kernel_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     """Draw grades, hidden and exposed time, and the longest communication kernels."""
     totals = now.run.manifest.totals
-    _grades(totals, result)
+    _grades(now.run, result)
     copies = now.run.table("memory_copies")
     if totals.total_comm_time_ms == 0 and copies.is_empty():
         with st.container(border=True):
@@ -51,23 +56,34 @@ def multi_kernel_section(analysis: Analysis, now: Opened, result: AnalysisResult
     if not copies.is_empty():
         with st.container(border=True):
             st.markdown("**Copies by direction**")
-            columns = charts.columns_of(TABLES["memory_copies"])
-            small_table(copies, columns, "Copies by direction")
+            known = charts.columns_of(TABLES["memory_copies"])
+            shown, columns = in_readable_units(copies, known)
+            small_table(shown, columns, "Copies by direction")
     _longest(now.run)
     quantities = (Quantity.COMMUNICATION, Quantity.HIDDEN)
     if totals.total_comm_time_ms > 0:
         why_another_tool(now, analysis.key, quantities)
 
 
-def _grades(totals: Totals, result: AnalysisResult) -> None:
-    overlap = result.metrics["overlap_assessment"]
+def _grades(run: Run, result: AnalysisResult) -> None:
+    totals, account = run.manifest.totals, account_of(run)
+    overlap, exposed = (
+        result.metrics[f"{name}_assessment"] for name in ("overlap", "nccl_blocking")
+    )
+    exposed_pct, whole = totals.exposed_comm_pct, "the GPU window"
+    if account is not None:
+        exposed_pct = account.pct(account.parts_ns[C.exposed_comm_ns])
+        whole = step_name(account.is_marked)
+        exposed = {**facts_of(exposed), "description": f"in percent of {whole}"}
+        if totals.total_comm_time_ms:
+            exposed["severity"] = grade(exposed_pct, EXPOSED_PCT, Severity.GOOD)
     cards = st.columns(3)
     with cards[0]:
         grade_card(
             "Exposed communication",
-            percent(totals.exposed_comm_pct),
-            result.metrics["nccl_blocking_assessment"],
-            "Communication time without concurrent compute, in percent of the GPU window.",
+            percent(exposed_pct),
+            exposed,
+            f"Communication time without concurrent compute, in percent of {whole}.",
         )
     with cards[1]:
         grade_card(
@@ -149,5 +165,6 @@ def _longest(run: Run) -> None:
             f" take {percent(share)} of their time",
             help="The time of a communication kernel includes waiting for other ranks.",
         )
-        columns = charts.columns_of(TABLES["collectives"])
-        small_table(longest, columns, "The longest communication kernels", _COLLECTIVE_COLUMNS)
+        short = with_short_texts(longest, {C.name: short_kernel_name})
+        shown, columns = in_readable_units(short, charts.columns_of(TABLES["collectives"]))
+        small_table(shown, columns, "The longest communication kernels", _COLLECTIVE_COLUMNS)

@@ -7,6 +7,7 @@ import streamlit as st
 from jarvis import charts
 from jarvis.analyses.base import Analysis, Target
 from jarvis.dashboard.isolation import isolated
+from jarvis.dashboard.pages.report.note_badges import finding_badges
 from jarvis.dashboard.pages.system.cpu_idle import cpu_idle_section
 from jarvis.dashboard.pages.system.fusion import fusion_section
 from jarvis.dashboard.pages.system.multi_kernel import multi_kernel_section
@@ -40,7 +41,11 @@ def render(analysis: Analysis) -> None:
     target_pct = _target_card(analysis, result, now)
     _SECTIONS.get(analysis.key, _panels)(analysis, now, result)
     st.subheader("Findings")
-    finding_cards(result.findings, lambda f: recovered(now, f, analysis.target, target_pct))
+    finding_cards(
+        result.findings,
+        lambda f: recovered(now, f, analysis.target, target_pct),
+        badges=finding_badges(now),
+    )
 
 
 def _target_card(analysis: Analysis, result: AnalysisResult, now: Opened) -> float:

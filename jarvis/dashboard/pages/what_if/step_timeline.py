@@ -102,7 +102,7 @@ def _chart(timeline: Timeline, steps: dict[str, StepLanes], lanes: tuple[list[La
         _colors(timeline, palette()),
         (0.0, length_ms),
         palette(),
-        "Time since the begin of the step (ms)",
+        "Time since the start of the step (ms)",
     )
     render_altair(chart, "Recorded and simulated step: host threads and GPU streams")
 
