@@ -82,7 +82,9 @@ class ReportContext:
             cpu_ops,
             self._work,
             strict=self.strict,
-            annotations=step_annotations(cpu_ops, self._trace.annotations, self.registry),
+            annotations=step_annotations(
+                self._trace.shown_times(cpu_ops), self._trace.annotations, self.registry
+            ),
             registry=self.registry,
         )
 
