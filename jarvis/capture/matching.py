@@ -154,7 +154,7 @@ def _in_order(best: Sequence[Sequence[Candidate]]) -> list[Candidate | None]:
         reached = [
             min(
                 (_added(cost, before, each), at)
-                for at, (cost, before) in enumerate(zip(costs, last))
+                for at, (cost, before) in enumerate(zip(costs, last, strict=True))
             )
             for each in options
         ]
@@ -172,7 +172,10 @@ def _in_order(best: Sequence[Sequence[Candidate]]) -> list[Candidate | None]:
 def _added(cost: Cost, before: Candidate | None, each: Candidate | None) -> Cost:
     if each is None:
         return cost
-    follows = before is not None and before.capture is each.capture
-    follows = follows and (before.index + 1) % len(each.capture.windows) == each.index
+    follows = (
+        before is not None
+        and before.capture is each.capture
+        and (before.index + 1) % len(each.capture.windows) == each.index
+    )
     step = (not follows, each.leftovers, each.place, each.index)
     return tuple(a + b for a, b in zip(cost, step, strict=True))

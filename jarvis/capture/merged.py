@@ -80,7 +80,7 @@ class MergedTrace(Trace):
     def _launch_of(self, calls: pl.DataFrame) -> pl.DataFrame:
         """Return the region of each call by its time; null for recorded calls."""
         starts = self.regions["region_ns"]
-        at = starts.search_sorted(calls[C.ts_ns], side="right").cast(pl.Int64) - 1
+        at = starts.search_sorted(calls[C.ts_ns].fill_null(0), side="right").cast(pl.Int64) - 1
         return self.regions.select(pl.all().gather(at.replace(-1, None)))
 
     def _nested(self, host: pl.DataFrame) -> pl.DataFrame:
@@ -113,17 +113,20 @@ def _stretched(host: pl.DataFrame, regions: pl.DataFrame) -> pl.DataFrame:
     if own.is_empty():
         return host
     added = pl.concat([pl.Series([0]), own["length_ns"].cum_sum()])
-    anchors = own["launch_ns"]
+    is_launch = pl.col(C.uid).is_in(own["launch_uid"].implode())
+    # A launch of no duration is before its captured calls, too.
+    least_ns = pl.when(is_launch).then(1).otherwise(0)
+    end_ns = pl.col("anchor_ns") + pl.max_horizontal(C.dur_ns, least_ns)
 
-    def shift(times: pl.Series, side: str) -> pl.Series:
-        return times + added.gather(anchors.search_sorted(times, side=side))  # type: ignore[arg-type]
+    def shifted(times: pl.Expr) -> pl.Series:
+        recorded = host.select(times).to_series()
+        return recorded + added.gather(own["launch_ns"].search_sorted(recorded.fill_null(0)))
 
-    starts = shift(host["anchor_ns"], "left") + host["offset_ns"]
-    ends = shift(host[C.ts_ns] + host[C.dur_ns], "left")
-    dur = pl.select(
-        pl.when(host["is_captured"]).then(host[C.dur_ns]).otherwise(ends - starts)
-    ).to_series()
-    return host.with_columns(starts.alias(C.ts_ns), dur.alias(C.dur_ns))
+    starts, ends = shifted(pl.col("anchor_ns")), shifted(end_ns)
+    return host.with_columns(
+        (starts + host["offset_ns"]).alias(C.ts_ns),
+        pl.when("is_captured").then(C.dur_ns).otherwise(ends - starts).alias(C.dur_ns),
+    )
 
 
 def merge_captures(trace: Trace, places: Sequence[Path]) -> MergedTrace:

@@ -37,7 +37,8 @@ class Template:
 
     Tables as those of ``Trace``: ``uid`` numbers the calls from 0 by start, outer calls first, and
     ``ts_ns`` is the time since the begin of the capture. ``calls`` is the number of calls with
-    those that no table has, ``length_ns`` their time. ``dispatches`` has the ``uid`` of each launch.
+    those that no table has, ``length_ns`` their time. ``dispatches`` has the ``uid`` of each
+    launch.
     """
 
     cpu_ops: pl.DataFrame
@@ -138,7 +139,7 @@ class Window:
             runtime=table(self.trace.runtime.filter(pl.col(C.uid).is_in(launches)).drop(KERNEL)),
             python_functions=table(frames.filter(pl.col(C.uid).is_in(shown))),
             calls=numbered.height,
-            length_ns=length_ns * (int(numbered["segment"].max() or 0) + 1),
+            length_ns=length_ns * max(numbered["segment"].n_unique(), 1),
             dispatches=self.dispatches.join(number, on=C.uid, how="left", maintain_order="left")[
                 "number"
             ],
