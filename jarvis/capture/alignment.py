@@ -85,16 +85,21 @@ class Replayed:
 class Captured:
     """The launch, copy and fill calls of a capture in host order.
 
-    ``tokens`` of their kernels (None: not recorded) and the names of the operators around them.
+    ``tokens`` of their kernels (None: not recorded), names and shapes of the operators around them.
     """
 
     tokens: tuple[str | None, ...]
     ops: tuple[str | None, ...]
+    shapes: tuple[str | None, ...]
+
+    def is_same(self, one: int, other: int) -> bool:
+        """Return whether two calls have the same operator and shapes."""
+        return self.ops[one] == self.ops[other] and self.shapes[one] == self.shapes[other]
 
     @cached_property
     def has_names(self) -> bool:
-        """Whether the kernel of every launch is recorded."""
-        return None not in self.tokens
+        """Whether the kernels of nearly all launches are recorded."""
+        return self.tokens.count(None) <= MAX_LEFTOVER * len(self.tokens)
 
     @cached_property
     def names(self) -> Counter[str | None]:
@@ -147,10 +152,7 @@ def align(replayed: Replayed, captured: Captured) -> Alignment:
     if found < MIN_SIMILARITY:
         return Alignment(None, reason=f"{found:.0%} of the kernel names are the same")
     if len(set(replayed.streams)) == 1:
-        limit = len(replayed.tokens) + len(captured.tokens)
-        pairs = common_subsequence(
-            replayed.tokens, captured.tokens, round(2 * (1 - MIN_COVERAGE) * limit)
-        )
+        pairs = _by_name(replayed, captured)
         if pairs is not None and coverage(replayed, pairs) >= MIN_COVERAGE:
             return Alignment(Rule.NAMES, tuple(pairs))
     else:
@@ -190,6 +192,22 @@ def _fits(kernel: str, captured_kernel: str | None, op: str | None) -> bool | No
     expected = next((block for block, pattern in _OP_BLOCKS if pattern.search(op)), OTHER)
     found = block_of(kernel)
     return None if OTHER in (expected, found) else expected == found
+
+
+def _by_name(replayed: Replayed, captured: Captured) -> list[Pair] | None:
+    """Return the common subsequence of names, without pairs that could be others as well.
+
+    If events are left over, an event may fit two calls. It is paired only if the search from the end
+    finds the same call, or one with the same operator and shapes.
+    """
+    left, right = replayed.tokens, captured.tokens
+    limit = round(2 * (1 - MIN_COVERAGE) * (len(left) + len(right)))
+    pairs = common_subsequence(left, right, limit)
+    if pairs is None or len(pairs) == len(left):
+        return pairs
+    reverse = common_subsequence(left[::-1], right[::-1], limit) or []
+    other = {len(left) - 1 - at: len(right) - 1 - to for at, to in reverse}
+    return [(at, to) for at, to in pairs if at in other and captured.is_same(to, other[at])]
 
 
 def _by_stream(replayed: Replayed, captured: Captured) -> list[Pair] | None:

@@ -172,10 +172,10 @@ def _in_order(best: Sequence[Sequence[Candidate]]) -> list[Candidate | None]:
 def _added(cost: Cost, before: Candidate | None, each: Candidate | None) -> Cost:
     if each is None:
         return cost
-    follows = (
-        before is not None
-        and before.capture is each.capture
-        and (before.index + 1) % len(each.capture.windows) == each.index
-    )
+    if before is None:
+        follows = each.index == 0
+    else:
+        following = (before.index + 1) % len(each.capture.windows)
+        follows = before.capture is each.capture and each.index == following
     step = (not follows, each.leftovers, each.place, each.index)
     return tuple(a + b for a, b in zip(cost, step, strict=True))

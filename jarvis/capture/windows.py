@@ -76,17 +76,22 @@ class Window:
     def captured(self) -> Captured:
         """What is compared with the events of a replay."""
         ops = self.dispatches.join(
-            self.trace.cpu_ops.select(op_uid=C.uid, op=pl.col(C.name).cast(pl.String)),
+            self.trace.cpu_ops.select(
+                pl.col(C.uid).alias(C.op_uid),
+                op=pl.col(C.name).cast(pl.String),
+                shapes=pl.col(C.input_dims).cast(pl.String),
+            ),
             on=C.op_uid,
             how="left",
             maintain_order="left",
-        )["op"]
+        )
         return Captured(
             tokens=tuple(
                 _token(name, kernel)
                 for name, kernel in self.dispatches.select(C.name, KERNEL).iter_rows()
             ),
-            ops=tuple(ops),
+            ops=tuple(ops["op"]),
+            shapes=tuple(ops["shapes"]),
         )
 
     @cached_property
