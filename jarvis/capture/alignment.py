@@ -197,7 +197,7 @@ def _fits(kernel: str, captured_kernel: str | None, op: str | None) -> bool | No
 def _by_name(replayed: Replayed, captured: Captured) -> list[Pair] | None:
     """Return the common subsequence of names, without pairs that could be others as well.
 
-    If events are left over, an event may fit two calls. It is paired only if the search from the end
+    If events are left over, an event may fit two calls. It is paired only if a search from the end
     finds the same call, or one with the same operator and shapes.
     """
     left, right = replayed.tokens, captured.tokens

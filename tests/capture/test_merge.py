@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from jarvis.capture import CaptureError, MergedTrace, capture_alone, merge_captures
+from jarvis.capture.tables import graph_kernel_map, graph_launches
 from jarvis.perf_report import PerfReport
 from jarvis.trace import Trace
 from jarvis.tracelens.options import ReportOptions
@@ -243,3 +244,36 @@ def test_places_without_captures_are_refused(tmp_path: Path) -> None:
     replay_file = step(trace(), 4).write(tmp_path / "replay.json")
     with pytest.raises(CaptureError, match="no file records the capture"):
         merge_captures(replay, [replay_file])
+
+
+def test_tables_state_what_was_matched(tmp_path: Path) -> None:
+    other = [("unknown_kernel", 30.0)]
+    replay = step(trace(), 4, [*KERNELS, ("tail_kernel", 0.1)], other).read()
+    merged = merge(replay, tmp_path, bs_8=captured(8))
+    launches = graph_launches(merged).select(
+        *("step", "kernel_count", "capture_file", "batch", "mode", "rule", "matched_count"),
+        *("replayed_only_count", "captured_only_count", "confidence"),
+    )
+    count = len(KERNELS)
+    step_name = "step[DECODE bs=4]"
+    assert launches.rows() == [
+        (step_name, count + 1, "bs_8.json", 8, "FULL", "names", count, 1, 0, "names"),
+        (step_name, 1, None, None, None, None, 0, 1, None, None),
+    ]
+    rows = graph_kernel_map(merged)
+    assert rows.height == count + 2
+    assert rows.row(0, named=True) | {"graph_key": ""} == {
+        "graph_key": "",
+        "position": 0,
+        "kernel": "Cijk_gemm",
+        "block": "gemm",
+        "dispatch": 0,
+        "operation": "aten::mm",
+        "input_dims": "((8, 64), (64, 128))",
+        "input_types": "('c10::BFloat16', 'c10::BFloat16')",
+        "input_strides": "((64, 1), (128, 1))",
+        "concrete_inputs": "('', '')",
+        "nn_module_chain": ["Layer_0"],
+        "entry_point": "engine/model.py(7): forward",
+    }
+    assert rows.row(count)[4:7] == (None, None, None)
