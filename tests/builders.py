@@ -118,6 +118,11 @@ class TraceBuilder:
             self._gpu(name, us, stream, "kernel", None, {"correlation": self._correlation})
         return self
 
+    def adds(self, kernel: str | None = None, call: str = "hipLaunchKernel") -> Self:
+        """Add a runtime call that adds a node to the graph that is captured; no GPU event."""
+        self._call(call, "cuda_runtime", {} if kernel is None else {"kernel": kernel})
+        return self
+
     def unlinked(self, kernel: str, us: float = 10.0, *, stream: int = 7, **args: Any) -> Self:
         """Add a GPU event whose launch was not recorded."""
         self._correlation += 1

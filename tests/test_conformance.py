@@ -132,7 +132,12 @@ def deviations(key: str) -> list[dict[str, Any]]:
 
 def sheets(reference_root: Path, key: str) -> Iterator[Path]:
     """The sheets with rows; TraceLens also writes files for tables without any."""
-    for path in sorted((reference_root / "reference" / key).glob("*.csv")):
+    yield from sheets_of(reference_root / "reference" / key)
+
+
+def sheets_of(folder: Path) -> Iterator[Path]:
+    """The sheets of a folder that have rows."""
+    for path in sorted(folder.glob("*.csv")):
         if path.read_text(encoding="utf-8").strip().count("\n"):
             yield path
 

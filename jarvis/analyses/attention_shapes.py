@@ -157,7 +157,10 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
         is_paged=lower.str.contains(PAGED_NAMES),
     )
     tokens = pl.col("ctx_tokens") + pl.col("gen_tokens")
+    # Requests of a step differ in length, so batch size and mask say nothing about each of them.
+    of_step = pl.col("ctx_tokens").is_not_null()
     derived = shaped.with_columns(
+        pl.when(~of_step).then(pl.col("b", "causal")),
         gqa_ratio=pl.when(pl.col("heads_kv") > 0).then(pl.col("heads_q") // pl.col("heads_kv")),
         tokens=tokens,
         **{C.ctx_ratio: pl.when(tokens > 0).then(pl.col("ctx_tokens") / tokens)},

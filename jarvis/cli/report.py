@@ -11,9 +11,11 @@ from jarvis.cli.shared import (
     GPU_OPTIONS,
     TRACE_HELP,
     Commands,
+    add_captures,
     add_flag,
     add_json,
     add_options,
+    capture_places,
     check_gpu,
     note,
     print_result,
@@ -62,11 +64,17 @@ REPORT_OPTIONS: dict[str, tuple[Callable[[str], object] | None, str]] = {
     ),
     "disable_coll_analysis": (None, "leave coll_analysis out"),
     "group_by_num_kernels": (None, "group calls by the number of kernels they launch"),
+    "group_by_parent_module": (None, "group calls by the module that makes them"),
     "include_overlap_info": (None, "add *_kl_overlap: concurrent work on other streams"),
     "detect_recompute": (None, "separate recomputation by activation checkpointing"),
     "include_first_occurrence_time": (None, "add the first time of each row of ops_unique_args"),
     "include_call_stack": (None, "add entry points and call stacks to unified_perf_summary"),
     "enable_pseudo_ops": (None, "add pseudo operators for the kernels of fused layers"),
+    "inference": (
+        None,
+        "layout of TraceLens's inference report: pseudo operators, call stacks, calls grouped by "
+        "module and number of kernels",
+    ),
 }
 """Report options by TraceLens's names: parser of the value (None for a switch), and help text."""
 
@@ -99,6 +107,7 @@ def add_report(commands: "Commands[argparse.ArgumentParser]") -> None:
         help="folder for one parquet table per sheet, with the column names of docs/metrics.md",
     )
     add_options(command, (*GPU_OPTIONS, "extension_file"))
+    add_captures(command)
     command.add_argument(
         "--models",
         choices=("all", "tracelens"),
@@ -132,10 +141,12 @@ def _report(arguments: argparse.Namespace) -> int:
     from jarvis.extensions import load_extensions
     from jarvis.pipeline import generate_report
     from jarvis.trace_health import trace_health, warning_lines
-    from jarvis.tracelens.options import ReportOptions
+    from jarvis.tracelens.options import INFERENCE, ReportOptions
 
     trace = arguments.trace or arguments.profile_json_path
     options = {name: values[name] for name in REPORT_OPTIONS if name in values}
+    if options.get("inference"):
+        options |= dict.fromkeys(INFERENCE, True)
     extensions = load_extensions(arguments.extension_file)
     note(extensions.notes)
     report = generate_report(
@@ -147,9 +158,10 @@ def _report(arguments: argparse.Namespace) -> int:
         tracelens_models_only=arguments.models == "tracelens",
         extensions=extensions,
         comparison_path=arguments.comparison_json_path,
+        captures=capture_places(arguments),
         progress=print_step,
     )
-    warnings = [*warning_lines(trace_health(report.trace)), *_not_comparable(report)]
+    warnings = [*warning_lines(trace_health(report.trace.recording)), *_not_comparable(report)]
     warn(warnings)
     written = list(_write_report(report, arguments, trace))
     warn(extensions.failures)  # formulas are evaluated when the sheets are written

@@ -197,6 +197,33 @@ def add_settings_file(command: argparse.ArgumentParser) -> None:
     command.add_argument("--config", metavar="FILE", type=Path, help=explanation)
 
 
+def add_captures(command: argparse.ArgumentParser) -> None:
+    """Add the options that ``capture_places`` reads."""
+    add_flag(
+        command,
+        "capture_folder",
+        metavar="DIR",
+        type=Path,
+        help="folder or .zip with traces of graph capture: replayed kernels get their operators "
+        "and shapes",
+    )
+    add_flag(
+        command,
+        "capture",
+        metavar="FILE",
+        type=Path,
+        nargs="+",
+        default=[],
+        help="the same as single files",
+    )
+
+
+def capture_places(arguments: argparse.Namespace) -> list[Path]:
+    """Return the paths of the options of ``add_captures``."""
+    folder = arguments.capture_folder
+    return [*([] if folder is None else [folder]), *arguments.capture]
+
+
 def add_json(command: argparse.ArgumentParser, **settings: Any) -> None:
     """Add the option ``--json``."""
     command.add_argument("--json", action="store_true", help=JSON_HELP, **settings)

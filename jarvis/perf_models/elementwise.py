@@ -352,7 +352,7 @@ def _gated(op: OpSignature, flops_per_element: int) -> OpCost:
         flops=flops_per_element * out.numel,
         bytes=total_bytes((2 * out.numel, x.size), (out.numel, out.size)),
         compute=compute_spec("vector", x.dtype),
-        params=layout_params(x, out),
+        params=layout_params(x, out) | {"op_shape": out.shape},
     )
 
 

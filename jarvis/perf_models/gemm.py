@@ -195,13 +195,32 @@ def linear_module_mm(op: OpSignature) -> OpCost:
 
 
 def _linear(
-    op: OpSignature, out_size: int | None, bias: Tensor | None = None, bias_size: int | None = None
+    op: OpSignature,
+    out_size: int | None,
+    out_dtype: str,
+    bias: Tensor | None = None,
+    bias_size: int | None = None,
 ) -> OpCost:
+    """Return the cost of A[M,K] @ W[N,K]^T (+ bias); ``out_dtype`` is only a parameter."""
     a, w = tensor(op, 0), tensor(op, 1)
     (m, k), (n, _) = matrix(a), matrix(w)
     has_bias = bias is not None and bias.given
     sizes = (a.size, w.size, out_size)
-    return gemm_cost(op, (m, n, k), (a, w), sizes, bias=has_bias, bias_size=bias_size)
+    cost = gemm_cost(op, (m, n, k), (a, w), sizes, bias=has_bias, bias_size=bias_size)
+    params = {
+        "B": 1,
+        "M": m,
+        "N": n,
+        "K": k,
+        "bias": has_bias,
+        "dtype_A_B": (a.dtype, w.dtype, out_dtype),
+        "transpose": (True, False),
+    }
+    return replace(cost, params=params)
+
+
+def _type_at(op: OpSignature, index: int) -> str:
+    return op.input_types[index] if index < len(op.input_types) else ""
 
 
 @perf_model("vllm::rocm_unquantized_gemm", category="GEMM", needs_kernels=True)
@@ -212,14 +231,14 @@ def unquantized(op: OpSignature) -> OpCost:
     """
     bias = optional_tensor(op, 2)
     out = bias.size if bias.given else tensor(op, 1).size
-    return _linear(op, out, bias, out)
+    return _linear(op, out, _type_at(op, 2), bias, out)
 
 
 @perf_model("aiter::gemm_a16w16", category="GEMM", needs_kernels=True)
 def a16w16(op: OpSignature) -> OpCost:
     """Return the cost of A[M,K] @ W[N,K]^T (+ bias): FLOPs 2MNK (+ MN); Y and bias of A's dtype."""
-    size = tensor(op, 0).size
-    return _linear(op, size, optional_tensor(op, 2), size)
+    a = tensor(op, 0)
+    return _linear(op, a.size, a.dtype, optional_tensor(op, 2), a.size)
 
 
 @perf_model(
@@ -233,14 +252,17 @@ def a16w16_atomic(op: OpSignature) -> OpCost:
 
     FLOPs 2MNK; Y of argument 3's dtype, 2 bytes if that is not recorded.
     """
-    recorded = len(op.input_types) > 3
-    return _linear(op, bytes_per_element(op.input_types[3]) if recorded else HALF_PRECISION_BYTES)
+    recorded = _type_at(op, 3)
+    if len(op.input_types) <= 3:
+        return _linear(op, HALF_PRECISION_BYTES, "c10::BFloat16")
+    return _linear(op, bytes_per_element(recorded), recorded or "c10::BFloat16")
 
 
 @perf_model("aiter::_gemm_a16w16_asm", category="GEMM", needs_kernels=True)
 def a16w16_asm(op: OpSignature) -> OpCost:
     """Return the cost of A[M,K] @ W[N,K]^T: FLOPs 2MNK; Y of argument 2's dtype, A's if unknown."""
-    return _linear(op, optional_tensor(op, 2).size or tensor(op, 0).size)
+    out, a = optional_tensor(op, 2), tensor(op, 0)
+    return _linear(op, out.size or a.size, out.dtype if out.size else a.dtype)
 
 
 def product_cost(

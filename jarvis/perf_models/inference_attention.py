@@ -42,6 +42,7 @@ class Paged:
     d_qk: int
     d_v: int
     query_dtype: str
+    cache_dtype: str | None
     query_size: int
     cache_size: int
     context: Phase
@@ -86,12 +87,18 @@ class Paged:
     def params(self) -> dict[str, Any]:
         """Return the params under the names that the sheets use."""
         params: dict[str, Any] = {
+            "B": 1,
             "N_Q": self.n_q,
             "H_Q": self.h_q,
+            "H_V": self.h_kv,
+            "H_K": self.h_kv,
             "N_KV": self.n_kv,
             "H_KV": self.h_kv,
             "d_h_qk": self.d_qk,
             "d_h_v": self.d_v,
+            "dropout": 0.0,
+            "causal": False,
+            "flash_impl": True,
         }
         for mark, phase in (("c", self.context), ("g", self.generation)):
             params |= {
@@ -100,6 +107,9 @@ class Paged:
                 f"{mark}_sqsq": phase.queries_squared,
                 f"{mark}_sqsk": phase.pairs,
             }
+        params["dtype_Q"] = self.query_dtype
+        if self.cache_dtype is not None:
+            params["dtype_KV"] = self.cache_dtype
         return params
 
     @property
@@ -161,6 +171,7 @@ def _paged(
         h_kv=h_kv,
         d_v=d_v,
         query_dtype=q.dtype,
+        cache_dtype=k.dtype,
         query_size=size,
         cache_size=bytes_per_element(dtype(op, 1)) or size,
         context=context,
@@ -227,10 +238,18 @@ def latent_sparse(op: OpSignature) -> OpCost:
 def ragged(op: OpSignature) -> OpCost:
     """Return the cost of Q, K, V at 2, 3, 4.
 
-    FLOPs and bytes by the formulas of the module; the cache is counted in Q's dtype.
+    FLOPs and bytes by the formulas of the module; the cache is counted in Q's dtype, and N_KV is
+    the number of keys of the step. ``exact_bytes`` counts the cache in its own dtype.
     """
     call = _paged(op, query=2, key=3, value=4)
-    return replace(call, cache_size=call.query_size).cost()
+    call = replace(
+        call,
+        n_kv=call.context.keys + call.generation.keys,
+        cache_size=call.query_size,
+        cache_dtype=None,
+    )
+    own_size = bytes_per_element(dtype(op, 3)) or call.query_size
+    return replace(call.cost(), exact_bytes=replace(call, cache_size=own_size).cost().bytes)
 
 
 @perf_model("aiter::pa_decode_gluon", category=CATEGORY, needs_annotation=True)
@@ -253,6 +272,7 @@ def windowed_decode(op: OpSignature) -> OpCost:
         d_qk=out.shape[2],
         d_v=out.shape[2],
         query_dtype=out.dtype,
+        cache_dtype=cache.dtype,
         query_size=size,
         cache_size=cache.size or size,
         context=Phase(),
@@ -370,7 +390,8 @@ def store_cache(op: OpSignature) -> OpCost:
     return OpCost(
         flops=0,
         bytes=4 * keys.numel * (keys.size or HALF_PRECISION_BYTES),
-        params={"op_shape": keys.shape, "dtype": keys.dtype},
+        compute=compute_spec("vector", keys.dtype),
+        params={"op_shape": keys.shape, "nelems": keys.numel, "dtype": keys.dtype},
     )
 
 

@@ -52,7 +52,8 @@ def rotary_embedding(op: OpSignature) -> OpCost:
     positions, query, key = tensor(op, 0), tensor(op, 1), optional_tensor(op, 2)
     cache, head_size = tensor(op, 4), integer(op, 3, query.shape[-1])
     heads = (query.numel + (key.numel if key.given else 0)) // head_size
-    cost = _rotated(query, heads * cache.shape[1])
+    elements = heads * cache.shape[1]
+    cost = replace(_rotated(query, elements), params={"num_elements": elements})
     looked_up = total_bytes(
         (positions.numel, positions.real_size),
         (positions.numel * cache.shape[1], cache.real_size),

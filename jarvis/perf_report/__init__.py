@@ -63,7 +63,7 @@ class PerfReport(ReportContext):
     @cached_property
     def totals(self) -> Totals:
         """The parts of the GPU timeline in ms and in percent of the total."""
-        bounds = step_bounds(self._trace, self._all_work, self._steps)
+        bounds = step_bounds(self._recording, self._all_work, self._steps)
         return replace(gpu.totals(self._work), step=bounds)
 
     @cached_property
@@ -115,7 +115,9 @@ class PerfReport(ReportContext):
     @cached_property
     def idle_gaps(self) -> pl.DataFrame:
         """The gaps of the GPU timeline, each with its likely cause."""
-        gaps = idle_gaps.idle_gaps(self._trace, self._work, self._calls, self._host_activity)
+        gaps = idle_gaps.idle_gaps(
+            self._recording, self._recorded_work, self._recorded_calls, self._host_activity
+        )
         return conform(gaps, "idle_gaps")
 
     @cached_property
@@ -135,33 +137,37 @@ class PerfReport(ReportContext):
         rows = step_gaps.step_gaps(
             self._steps,
             self._all_gaps,
-            self._trace,
+            self._recording,
             self._all_work,
-            self._calls,
+            self._recorded_calls,
             self._host_activity,
         )
         return conform(rows, "step_gaps")
 
     @cached_property
     def _steps(self) -> pl.DataFrame:
-        return steps.steps(self._trace, self._all_work, self._all_gaps)
+        return steps.steps(self._recording, self._all_work, self._all_gaps)
 
     @property
     def _all_work(self) -> GpuWork:
         """The GPU work, of which the timeline counts all: a step has what the GPU does in it."""
-        return replace(self._work, counts_unlinked=True)
+        return replace(self._recorded_work, counts_unlinked=True)
 
     @cached_property
     def _all_gaps(self) -> pl.DataFrame:
         if self._all_work.window.height == self._work.window.height:
             return self.idle_gaps
-        gaps = idle_gaps.idle_gaps(self._trace, self._all_work, self._calls, self._host_activity)
+        gaps = idle_gaps.idle_gaps(
+            self._recording, self._all_work, self._recorded_calls, self._host_activity
+        )
         return conform(gaps, "idle_gaps")
 
     @cached_property
     def other_definitions(self) -> pl.DataFrame:
         """GPU times by the definitions of other tools."""
-        rows = other_definitions.other_definitions(self._trace, self._work, self.totals)
+        rows = other_definitions.other_definitions(
+            self._recording, self._recorded_work, self.totals
+        )
         return conform(rows, "other_definitions")
 
     @cached_property

@@ -34,11 +34,18 @@ def step_annotations(
     if not readers:
         return pl.DataFrame(schema=ANNOTATION_SCHEMA)
     ops = calls.filter(pl.col(C.name).is_in(readers)).drop_nulls([C.ts_ns, C.dur_ns])
+    return ops.select(C.uid, annotation=enclosing_steps(ops, annotations))
+
+
+def enclosing_steps(calls: pl.DataFrame, annotations: pl.DataFrame) -> pl.Series:
+    """Return the annotation of the step around each call (see ``step_annotations``)."""
     host = annotations.filter(pl.col(C.cat) == _HOST).drop_nulls([C.ts_ns, C.dur_ns])
     steps = {name: step for name in host[C.name].unique() if (step := parse(cut(name)))}
     detailed = [name for name, step in steps.items() if step.context is not None]
-    found = [_innermost(ops, host.filter(pl.col(C.name).is_in(of))) for of in (detailed, [*steps])]
-    return ops.select(C.uid, annotation=pl.coalesce(*found))
+    found = [
+        _innermost(calls, host.filter(pl.col(C.name).is_in(of))) for of in (detailed, [*steps])
+    ]
+    return pl.select(pl.coalesce(*found)).to_series()
 
 
 def _innermost(ops: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:

@@ -1,6 +1,6 @@
 """Host calls with their arguments and thread names; groups of equal calls; their kernels."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,7 +116,7 @@ THREAD = (C.process_name, C.process_label, C.thread_name)
 CALL_KEY = (C.name, C.op_category, *THREAD, *ARGUMENTS)
 """Key columns of a row in the sheets."""
 
-OPTIONAL_KEY = (C.num_kernels, C.is_recompute, C.overlapping_kernel_names)
+OPTIONAL_KEY = (C.parent_module, C.num_kernels, C.is_recompute, C.overlapping_kernel_names)
 """Optional key columns."""
 
 _PROCESS_TID = "0"  # Kineto writes the names of a process under this thread
@@ -136,6 +136,7 @@ class HostCalls:
     python_functions: pl.DataFrame | None
     threads: pl.DataFrame
     recomputed: pl.Series | None = None
+    shown_times: Callable[[pl.DataFrame], pl.DataFrame] = pl.DataFrame.clone
 
     def select(self, uids: pl.Series, *columns: str) -> pl.DataFrame:
         """Return ``uid`` and ``columns`` of the calls with these uids, in file order.
@@ -143,12 +144,17 @@ class HostCalls:
         Columns that a kind of call does not have are null.
         """
         wanted = pl.col(C.uid).is_in(uids.implode())
+        times = (C.ts_ns,) if C.dur_ns in columns else ()
+        read = tuple(dict.fromkeys((C.uid, *columns, *times)))
         parts = [
-            table.select(pl.col(name) for name in (C.uid, *columns) if name in table.columns)
+            table.select(pl.col(name) for name in read if name in table.columns)
             for table in (self.cpu_ops, self.runtime, self.python_functions)
             if table is not None
         ]
-        return pl.concat([part.filter(wanted) for part in parts], how="diagonal").sort(C.uid)
+        calls = pl.concat([part.filter(wanted) for part in parts], how="diagonal").sort(C.uid)
+        return self.shown_times(calls).select(
+            name for name in (C.uid, *columns) if name in calls.columns
+        )
 
     def rows(self, uids: pl.Series) -> pl.DataFrame:
         """Return the calls with these uids, in file order, with the columns of sheets.
@@ -195,6 +201,7 @@ def host_calls(
         python_functions=trace.python_functions if with_python else None,
         threads=trace.threads,
         recomputed=recomputed,
+        shown_times=trace.shown_times,
     )
 
 

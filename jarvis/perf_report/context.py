@@ -1,6 +1,6 @@
 """Intermediate results shared by the report tables."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -58,14 +58,31 @@ class ReportContext:
     def _calls(self) -> HostCalls:
         return host_calls(self._trace)
 
+    @property
+    def _recording(self) -> Trace:
+        """The trace without captured calls, which are no activity of the host."""
+        return self._trace.recording
+
+    @cached_property
+    def _recorded_work(self) -> GpuWork:
+        """The GPU work with the calls that launched it, the graph launch for replayed work."""
+        if self._recording is self._trace:
+            return self._work
+        work = gpu_work(self._recording, counts_unlinked=self._work.counts_unlinked)
+        return replace(work, events=work.events.with_columns(self._work.events[C.kind]))
+
+    @cached_property
+    def _recorded_calls(self) -> HostCalls:
+        return self._calls if self._recording is self._trace else host_calls(self._recording)
+
     @cached_property
     def _host_activity(self) -> HostActivity:
-        return host_activity(self._trace)
+        return host_activity(self._recording)
 
     @cached_property
     def _host_tables(self) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
         """Threads, slices and bins; their intermediate results are as large and not stored."""
-        timeline = HostTimeline(self._trace)
+        timeline = HostTimeline(self._recording)
         return timeline.threads, timeline.slices, timeline.bins
 
     @cached_property
@@ -94,7 +111,9 @@ class ReportContext:
             cpu_ops,
             self._work,
             strict=self.strict,
-            annotations=step_annotations(cpu_ops, self._trace.annotations, self.registry),
+            annotations=step_annotations(
+                self._trace.shown_times(cpu_ops), self._trace.annotations, self.registry
+            ),
             registry=self.registry,
         )
 

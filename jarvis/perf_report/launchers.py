@@ -96,12 +96,20 @@ def launchers(
     return with_op_category(rows, direct, registry).drop(C.source_uid)
 
 
+def first_call_stack(launched: pl.DataFrame) -> list[pl.Expr]:
+    """Return the aggregation ``call_stack_first`` if the launchers have call stacks."""
+    if C.call_stack not in launched.columns:
+        return []
+    return [pl.col(C.call_stack).first().alias(C.call_stack_first)]
+
+
 def ops_summary(launched: pl.DataFrame) -> pl.DataFrame:
     """Sum ``launchers`` by name (schema: ``ops_summary``)."""
     times = (C.direct_kernel_time_us, C.subtree_kernel_time_us)
     return (
         launched.group_by(key_of(launched, C.name))
         .agg(
+            *first_call_stack(launched),
             *(pl.col(time).sum() for time in times),
             *((pl.col(time).sum() / 1e3).alias(time.replace("_us", "_ms")) for time in times),
             pl.len().alias(C.count),

@@ -20,6 +20,7 @@ from jarvis.perf_report.launchers import with_op_category
 from jarvis.perf_report.roofline import COST_SCHEMA, backward, costs
 from jarvis.perf_report.work import COMMUNICATION, GpuWork
 from jarvis.schemas.names import C
+from jarvis.trace.links import CAPTURE_ROOT, GRAPH_LAUNCHES
 from jarvis.trace.tables import RUNTIME_CATEGORIES
 
 SYNTHETIC_END = " (Synthetic Op)"
@@ -106,6 +107,7 @@ def _features(calls: HostCalls, work: GpuWork, modelled: pl.Series) -> pl.DataFr
     kinds = work.events[C.kind].gather(work.launches["event"])
     runtime = calls.runtime.filter(pl.col(C.cat) == RUNTIME_CATEGORIES[0])[C.uid]
     by_runtime = work.events.select(C.launch_uid, C.op_uid).filter(_is_among(C.launch_uid, runtime))
+    graphs = calls.runtime.filter(pl.col(C.name).is_in([*GRAPH_LAUNCHES, CAPTURE_ROOT]))[C.uid]
     is_runtime = _is_among(C.uid, calls.runtime[C.uid])
     is_op = _is_among(C.uid, calls.cpu_ops[C.uid])
     tree = work.call_tree.select(
@@ -115,8 +117,8 @@ def _features(calls: HostCalls, work: GpuWork, modelled: pl.Series) -> pl.DataFr
         is_python_root=~(is_op | is_runtime) & pl.col(C.parent_uid).is_null(),
         **{C.is_modelled: is_op & _is_among(C.uid, modelled)},
         is_leaf=is_op & _is_among(C.uid, by_runtime[C.op_uid].drop_nulls()),
-        # Ops inside a runtime call cannot be reached from above.
-        is_barrier=is_runtime & pl.col(C.op_uid).is_not_null(),
+        # Ops inside a runtime call cannot be reached from above, except captured ones.
+        is_barrier=is_runtime & pl.col(C.op_uid).is_not_null() & ~_is_among(C.uid, graphs),
     )
     order, end = tree["order"].to_numpy(), tree[C.subtree_end].to_numpy()
     works = np.bincount(launched, minlength=tree.height)

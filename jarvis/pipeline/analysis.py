@@ -1,9 +1,11 @@
 """From a trace, or a performance report, to a performance report or a run."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from jarvis.capture import capture_alone, merge_captures
 from jarvis.core.request import DEFAULT_REQUEST, AnalysisRequest
 from jarvis.core.workspace import default_output_dir
 from jarvis.extensions import Extensions, load_extensions
@@ -39,6 +41,19 @@ from jarvis.tracelens.options import DEFAULT_OPTIONS, ReportOptions
 from jarvis.tracelens.report import TABLES, TraceLensReport
 
 
+def read_replay(path: Path, captures: Sequence[Path], on_reading: OnProgress | None) -> Trace:
+    """Return the trace, with captured calls if there are captures.
+
+    Raises:
+        TraceError: The trace cannot be read.
+        CaptureError: The trace is a capture itself, or none of ``captures`` is one.
+    """
+    trace = read_trace(path, on_reading)
+    if (error := capture_alone(trace)) is not None:
+        raise error
+    return merge_captures(trace, captures) if captures else trace
+
+
 def generate_report(
     trace_path: Path | str,
     platform: str | None = None,
@@ -49,6 +64,7 @@ def generate_report(
     tracelens_models_only: bool = False,
     extensions: Extensions | None = None,
     comparison_path: Path | str | None = None,
+    captures: Sequence[Path] = (),
     progress: Progress | None = None,
 ) -> TraceLensReport:
     """Return the performance report alone; ``platform`` names a GPU, by default that of the trace.
@@ -57,16 +73,19 @@ def generate_report(
         arch_json: Description of a GPU to use instead (``read_arch_json``).
         extensions: By default those of installed packages.
         comparison_path: A trace to compare with.
+        captures: Folders, archives and files with the captures of the graphs that the trace
+            replays.
 
     Raises:
         TraceError: The trace cannot be read.
+        CaptureError: The trace is a capture itself, or none of ``captures`` is one.
         HardwareError: The platform is unknown, or the description is invalid.
     """
     given = None if arch_json is None else read_arch_json(arch_json)
     registry = (extensions or load_extensions()).registry
     steps = REPORT_STEPS if comparison_path is None else COMPARISON_STEPS
     with step(0, progress, steps) as on_reading:
-        trace = read_trace(trace_path, on_reading)
+        trace = read_replay(Path(trace_path), captures, on_reading)
     with step(1, progress, steps):
         hardware = given or choose_hardware(trace.info, platform, preset)[0]
     comparison = None
@@ -135,7 +154,7 @@ def analyze(
             read = read_imported(path, extensions.registry)
             info = report_info(path, report_sha256(path), read)
         else:
-            read = read_trace(path, on_reading)
+            read = read_replay(path, (), on_reading)
             info = read.info
         if recorded_path is not None:
             info = info.model_copy(update={"path": str(recorded_path)})

@@ -7,7 +7,7 @@ tools; column names are ours and contain the unit.
 import polars as pl
 
 from jarvis.core.errors import MissingTableError
-from jarvis.schemas import comparison, sheets, simulation, steps, tables, trace_diff
+from jarvis.schemas import captures, comparison, sheets, simulation, steps, tables, trace_diff
 from jarvis.schemas.columns import (
     ANY_PARAM,
     FLAG,
@@ -88,6 +88,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "attention_groups": tables.ATTENTION_GROUPS,
     "attention_steps": tables.ATTENTION_STEPS,
     "trace_health": tables.TRACE_HEALTH,
+    **captures.TABLES,
     **comparison.SCHEMAS,
 }
 
@@ -209,6 +210,7 @@ _ABOUT = {
     "trace_health": "Facts about the quality of the trace, warnings first, with the affected "
     "results and how to record better.",
     **simulation.ABOUT,
+    **captures.ABOUT,
     **comparison.ABOUT,
 }
 _INTRODUCTION = """# Metrics

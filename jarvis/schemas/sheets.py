@@ -99,6 +99,21 @@ _OVERLAP = (
         optional=True,
     ),
 )
+_PARENT_MODULE = Column(
+    C.parent_module,
+    "parent_module",
+    TEXT,
+    meaning="innermost module around the call, without instance number; NA if there is none",
+    optional=True,
+)
+
+
+def _call_stack(name: str, label: str) -> Column:
+    meaning = "name of the first call and of the modules around it, innermost first"
+    return Column(name, label, NAMES, meaning=meaning, optional=True)
+
+
+_CALL_STACK_FIRST = _call_stack(C.call_stack_first, "call_stack_first")
 _KERNEL_CALL_STACKS = Column(
     C.kernel_call_stacks,
     "kernel_call_stacks",
@@ -179,26 +194,35 @@ GPU_TIMELINE = (
 )
 OPS_SUMMARY_BY_CATEGORY = (
     OP_CATEGORY,
+    _PARENT_MODULE,
     _IS_RECOMPUTE,
     count(C.count, "Count", "operators that launched GPU work"),
+    _CALL_STACK_FIRST,
     number(C.direct_kernel_time_ms, "total_direct_kernel_time_ms", "ms", _DIRECT),
     *_PERCENT,
 )
 OPS_SUMMARY = (
     NAME,
+    _PARENT_MODULE,
     _IS_RECOMPUTE,
     number(C.direct_kernel_time_us, "total_direct_kernel_time_sum", "µs", _DIRECT),
     number(C.subtree_kernel_time_us, "total_subtree_kernel_time_sum", "µs", _SUBTREE),
+    replace(
+        count(C.subtree_kernel_time_count, "total_subtree_kernel_time_count", "summed times"),
+        optional=True,
+    ),
     number(C.direct_kernel_time_ms, "total_direct_kernel_time_ms", "ms", _DIRECT),
-    number(C.subtree_kernel_time_ms, "total_subtree_kernel_time_ms", "ms", _SUBTREE),
+    number(C.subtree_kernel_time_ms, "total_subtree_kernel_time_ms", "ms", _SUBTREE, optional=True),
     count(C.count, "Count", "operators that launched GPU work"),
     Column(C.categories, "Categories", NAMES, meaning="op categories of these operators"),
+    _CALL_STACK_FIRST,
     *_PERCENT,
 )
 OPS_UNIQUE_ARGS = (
     NAME,
     _OVERLAPPING_NAMES,
     OP_CATEGORY,
+    _PARENT_MODULE,
     *THREAD,
     *ARGUMENTS,
     _NUM_KERNELS,
@@ -213,6 +237,7 @@ OPS_UNIQUE_ARGS = (
     ),
     *_pairs((*SPREAD, "sum")),
     EX_UID,
+    _call_stack(C.call_stack, "call_stack"),
     *_KERNELS_SUMMARY,
     *_OVERLAP,
     *_PERCENT,

@@ -7,6 +7,9 @@ from jarvis.schemas.names import C
 GRAPH_LAUNCHES = ("cudaGraphLaunch", "hipGraphLaunch")
 """Runtime calls that launch many kernels under one link id."""
 
+CAPTURE_ROOT = "CaptureRoot"
+"""Name of the runtime call around the captured calls of a graph launch, if there are any."""
+
 SUBMITS_WORK = r"(?i)launch|memcpy|memset"
 """Pattern of the names of runtime calls that submit GPU work."""
 

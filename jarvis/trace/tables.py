@@ -100,11 +100,16 @@ CPU_OPS = (
     Field(C.concrete_inputs, "Concrete Inputs", pl.Categorical, VALUES),
 )
 RUNTIME = (*BASE, *LINKS)
+CAPTURED_RUNTIME = (*RUNTIME, Field("kernel", "kernel", pl.Categorical, _text))
+"""Columns of runtime calls that add kernels to a graph, with their names."""
+
 GPU_EVENTS = (
     *BASE,
     *LINKS,
     Field(C.device, "device", pl.Int64, _integer),
     Field(C.stream, "stream", pl.Int64, _integer),
+    Field("graph_id", "graph id", pl.Int64, _integer),
+    Field("graph_node_id", "graph node id", pl.Int64, _integer),
     Field(C.bytes, "bytes", pl.Int64, _integer),
     Field(C.collective, "Collective name", pl.Categorical, _text),
     Field(C.in_msg_nelems, "In msg nelems", pl.Int64, _integer),

@@ -46,12 +46,13 @@ class Trace:
     @cached_property
     def call_tree(self) -> pl.DataFrame:
         """The call tree of cpu ops and runtime calls (columns: ``build_call_tree``)."""
-        return build_call_tree(self._host(self.cpu_ops, self.runtime))
+        return build_call_tree(self._nested(self._host(self.cpu_ops, self.runtime)))
 
     @cached_property
     def python_call_tree(self) -> pl.DataFrame:
         """The call tree with Python functions, for call paths and module chains."""
-        return build_call_tree(self._host(self.cpu_ops, self.runtime, self.python_functions))
+        host = self._host(self.cpu_ops, self.runtime, self.python_functions)
+        return build_call_tree(self._nested(host))
 
     @cached_property
     def launches(self) -> pl.DataFrame:
@@ -63,13 +64,30 @@ class Trace:
         """Rows ``backward_uid, forward_uid`` (see ``backward_links``)."""
         return backward_links(self.cpu_ops)
 
+    @property
+    def recording(self) -> "Trace":
+        """The trace without calls that were added to it."""
+        return self
+
+    def shown_times(self, calls: pl.DataFrame) -> pl.DataFrame:
+        """Return calls with the ``ts_ns`` and ``dur_ns`` to show; ``ts_ns`` is the recorded one."""
+        return calls
+
+    def _nested(self, host: pl.DataFrame) -> pl.DataFrame:
+        """Return host events with the threads and times by which they nest."""
+        return host
+
     @staticmethod
     def _host(*frames: pl.DataFrame) -> pl.DataFrame:
         return pl.concat([frame.select(_HOST_COLUMNS) for frame in frames])
 
 
-def tabulate(raw: RawTrace) -> Trace:
-    """Build the tables of a trace, and free the raw events that they replace."""
+def tabulate(raw: RawTrace, runtime_fields: tuple[Field, ...] = tables.RUNTIME) -> Trace:
+    """Build the tables of a trace, and free the raw events that they replace.
+
+    Args:
+        runtime_fields: Columns of the runtime calls.
+    """
     store = raw.store
     rename_old_categories(store)
     tables.drop_incomplete_slices(store)
@@ -84,7 +102,7 @@ def tabulate(raw: RawTrace) -> Trace:
 
     cpu_ops = build([tables.CPU_OP], tables.CPU_OPS)
     annotations = build(tables.ANNOTATION_CATEGORIES, tables.BASE)
-    runtime = build(tables.RUNTIME_CATEGORIES, tables.RUNTIME)
+    runtime = build(tables.RUNTIME_CATEGORIES, runtime_fields)
     gpu_events = build(tables.GPU_CATEGORIES, tables.GPU_EVENTS)
     flows = build(tables.FLOW_CATEGORIES, tables.FLOWS)
     return Trace(

@@ -48,6 +48,31 @@ _WRAPPER_FUNCTIONS = frozenset(
 Stack = tuple[str, ...]
 
 
+_MODULE = "nn.Module"
+_MAX_MODULE_LENGTH = 256
+NO_MODULE = "NA"
+"""Parent module of a call outside any module."""
+
+
+def with_modules(launched: pl.DataFrame, stacks: CallStacks) -> pl.DataFrame:
+    """Return launchers with ``parent_module``, without numbers, and ``call_stack``: their name and
+    those of the modules around them, innermost first."""
+    above = stacks.nearest_above(lambda frame: _MODULE in frame.name)
+    chains = [
+        [_shortened(name) for name in (own, *reversed(stacks.chain(uid, above)))]
+        for uid, own in launched.select(C.uid, C.name).iter_rows()
+    ]
+    modules = [_NUMBER.sub("", chain[1]) if len(chain) > 1 else NO_MODULE for chain in chains]
+    return launched.with_columns(
+        pl.Series(C.parent_module, modules, dtype=pl.String),
+        pl.Series(C.call_stack, chains, dtype=pl.List(pl.String)),
+    )
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _MAX_MODULE_LENGTH else f"{name[:_MAX_MODULE_LENGTH]}.."
+
+
 def with_stack_owners(unified: UnifiedCalls) -> UnifiedCalls:
     """Return unified ops whose work has ``stack_of``, the launch below a kernel's stack.
 

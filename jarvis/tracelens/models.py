@@ -34,6 +34,9 @@ _FAMILIES = (
 ONE_SHEET_FAMILIES = frozenset({"GEMM", "UnaryElementwise", "BinaryElementwise", "Normalization"})
 """Families that fill one sheet of their name; the others fill ``<family>_fwd`` and ``_bwd``."""
 
+ONE_SHEET_FAMILIES_OF_INFERENCE = ONE_SHEET_FAMILIES - {"Normalization"}
+"""The same of the inference report, which has no ``_bwd`` sheets."""
+
 _BATCHED = "batched_gemm_a8w8_a_per_token_group_prequant_w_per_batched_tensor_quant"
 
 _BY_NAMESPACE = {

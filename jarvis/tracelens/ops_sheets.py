@@ -15,6 +15,7 @@ from jarvis.perf_report.calls import (
     with_kernel_details,
 )
 from jarvis.perf_report.intervals import microseconds
+from jarvis.perf_report.launchers import first_call_stack
 from jarvis.perf_report.literals import tuples_text
 from jarvis.perf_report.roofline import COST_SCHEMA, sheet_metrics
 from jarvis.perf_report.unified import UnifiedCalls
@@ -112,6 +113,7 @@ def ops_summary_by_category(launched: pl.DataFrame) -> pl.DataFrame:
         .agg(
             pl.len().alias(C.count),
             (pl.col(C.direct_kernel_time_us).sum() / 1e3).alias(C.direct_kernel_time_ms),
+            *first_call_stack(launched),
         )
         .sort([C.direct_kernel_time_ms, C.op_category], descending=[True, False])
         .with_columns(shares(C.direct_kernel_time_ms))
@@ -136,6 +138,7 @@ def ops_unique_args(
         *overlap_statistics(rows),
         pl.len().alias(C.operation_count),
         pl.col(C.uid).first().alias(C.ex_uid),
+        *(pl.col(column).first() for column in (C.call_stack,) if column in rows.columns),
         first_ts_ns=pl.col(C.ts_ns).min(),
     )
     first = pl.col("first_ts_ns")

@@ -14,7 +14,8 @@ class ReportOptions:
     for overlaps. ``micro_idle_thresh_us`` splits idle time into gaps shorter than that, and others.
     ``topk_*`` limit sheets to the rows with most time. ``detect_recompute`` and
     ``include_call_stack`` use the call tree with Python frames. ``enable_pseudo_ops`` adds ops
-    around the kernels of fused layers (``with_pseudo_ops``).
+    around the kernels of fused layers (``with_pseudo_ops``). ``inference`` chooses the sheets and
+    columns of the inference report (``INFERENCE``).
     """
 
     include_unlinked_kernels: bool = False
@@ -33,11 +34,22 @@ class ReportOptions:
     include_first_occurrence_time: bool = False
     include_call_stack: bool = False
     enable_pseudo_ops: bool = False
+    group_by_parent_module: bool = False
+    inference: bool = False
 
     @property
     def needs_python_tree(self) -> bool:
         """Whether the call tree with Python frames is needed."""
-        return self.detect_recompute or self.include_call_stack
+        return self.detect_recompute or self.include_call_stack or self.group_by_parent_module
 
 
 DEFAULT_OPTIONS = ReportOptions()
+
+INFERENCE = (
+    "enable_pseudo_ops",
+    "group_by_num_kernels",
+    "group_by_parent_module",
+    "include_call_stack",
+    "inference",
+)
+"""The options of the inference report."""

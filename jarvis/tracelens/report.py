@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from jarvis import perf_report
-from jarvis.perf_report import PerfReport
+from jarvis.perf_report import PerfReport, launchers
 from jarvis.perf_report.calls import HostCalls, host_calls
 from jarvis.perf_report.timeline import gpu
 from jarvis.perf_report.work import KIND, TRACELENS_KIND, GpuWork, gpu_work
@@ -66,7 +66,12 @@ class TraceLensReport(PerfReport):
     @cached_property
     def ops_summary(self) -> pl.DataFrame:
         """The sheet ``ops_summary``."""
-        return self._top_ops(super().ops_summary)
+        rows = launchers.ops_summary(self._launchers)
+        if self.options.inference:
+            rows = rows.with_columns(pl.col(C.count).alias(C.subtree_kernel_time_count)).drop(
+                C.subtree_kernel_time_ms
+            )
+        return self._top_ops(conform(rows, "ops_summary"))
 
     @cached_property
     def ops_summary_by_category(self) -> pl.DataFrame:
@@ -185,9 +190,14 @@ class TraceLensReport(PerfReport):
         if self.options.short_kernel_study:
             tables["short_kernel_histogram"] = self.short_kernel_histogram
             tables["short_kernels_summary"] = self.short_kernels_summary
-        if not (self._trace.info.gpu_only or self.options.disable_coll_analysis):
+        if not (self._trace.info.gpu_only or self._omits_collectives):
             tables["coll_analysis"] = self.coll_analysis
         return tables
+
+    @property
+    def _omits_collectives(self) -> bool:
+        of_tracelens = self.options.inference and self.tracelens_models_only
+        return self.options.disable_coll_analysis or of_tracelens
 
     def table(self, name: str) -> pl.DataFrame:
         """Return a table by name, including OPTIONAL_TABLES; raise MissingTableError if unknown."""
@@ -203,10 +213,10 @@ class TraceLensReport(PerfReport):
         return (*TABLES, *OPTIONAL_TABLES, *self.roofline_sheets)
 
     def _ops_unique_args(self, overlaps: overlap.Overlaps | None) -> pl.DataFrame:
-        launchers = self._launchers
+        launched = self._launchers
         if self.options.group_by_num_kernels:
-            launchers = launchers.with_columns(pl.col("direct_kernel_count").alias(C.num_kernels))
-        rows = ops_sheets.ops_unique_args(launchers, self._direct, overlaps)
+            launched = launched.with_columns(pl.col("direct_kernel_count").alias(C.num_kernels))
+        rows = ops_sheets.ops_unique_args(launched, self._direct, overlaps)
         if not self.options.include_first_occurrence_time:
             rows = rows.drop(C.first_occurrence_time)
         return self._top_ops(conform(rows, "ops_unique_args"))
@@ -261,6 +271,13 @@ class TraceLensReport(PerfReport):
             with_python=self.options.needs_python_tree,
             recomputed=self._recomputed if self.options.detect_recompute else None,
         )
+
+    @cached_property
+    def _launchers(self) -> pl.DataFrame:
+        found = launchers.launchers(self._work, self._calls, self._direct, self.registry)
+        if not self.options.group_by_parent_module:
+            return found
+        return call_stacks.with_modules(found, self._stacks(found[C.uid]))
 
     @cached_property
     def _recomputed(self) -> pl.Series:

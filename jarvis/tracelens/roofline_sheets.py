@@ -24,7 +24,12 @@ from jarvis.perf_report.roofline import COST_SCHEMA, backward, costs, sheet_metr
 from jarvis.perf_report.work import GpuWork
 from jarvis.schemas import PARAM_PREFIX, SPREAD, columns, conform
 from jarvis.schemas.names import C
-from jarvis.tracelens.models import ONE_SHEET_FAMILIES, is_in_tracelens, sheet_families
+from jarvis.tracelens.models import (
+    ONE_SHEET_FAMILIES,
+    ONE_SHEET_FAMILIES_OF_INFERENCE,
+    is_in_tracelens,
+    sheet_families,
+)
 from jarvis.tracelens.options import DEFAULT_OPTIONS, ReportOptions
 from jarvis.tracelens.overlap import (
     OVERLAP_SUFFIX,
@@ -104,7 +109,7 @@ def roofline_sheets(
         backwards: ``Trace.backwards``.
     """
     names, rows, of_rows = _priced(
-        calls, own_costs, backwards, work, registry, tracelens_models_only
+        calls, own_costs, backwards, work, registry, tracelens_models_only, options.inference
     )
     if not names:
         return RooflineSheets(
@@ -134,6 +139,7 @@ def _priced(
     work: GpuWork,
     registry: Registry,
     tracelens_models_only: bool,
+    of_inference: bool,
 ) -> _Priced:
     """Return the input of all sheets at once; separate passes over small sheets are slower."""
     forward_rows = _forward_pass(calls, own_costs)
@@ -144,8 +150,15 @@ def _priced(
         for name, model in models.items()
         if model and model.sheet and (is_in_tracelens(model) or not tracelens_models_only)
     }
-    back = _placed(backward_rows, {name: _backward_sheet(of) for name, of in families.items()})
-    ahead = _placed(forward_rows, {name: _sheet(name, of) for name, of in families.items()})
+    single = ONE_SHEET_FAMILIES_OF_INFERENCE if of_inference else ONE_SHEET_FAMILIES
+    ahead_sheets: dict[str, str | None] = {
+        name: _sheet(name, of, single) for name, of in families.items()
+    }
+    back_sheets = {name: _backward_sheet(of, single) for name, of in families.items()}
+    if of_inference:
+        ahead_sheets = {name: of for name, of in ahead_sheets.items() if not _is_backward(of)}
+        back_sheets = dict.fromkeys(back_sheets)
+    back, ahead = _placed(backward_rows, back_sheets), _placed(forward_rows, ahead_sheets)
     used = {*back[C.sheet].unique(), *ahead[C.sheet].unique()}
     names = [
         sheet
@@ -177,16 +190,20 @@ def _priced(
     return _Priced(names, numbered_calls.drop("given"), of_rows)
 
 
-def _sheet(name: str, family: str) -> str:
-    """Return the sheet of a call with this name."""
-    if family in ONE_SHEET_FAMILIES:
+def _is_backward(sheet: str | None) -> bool:
+    return sheet is not None and sheet.endswith("_bwd")
+
+
+def _sheet(name: str, family: str, single: frozenset[str]) -> str:
+    """Return the sheet of a call with this name; ``single`` are families with one sheet."""
+    if family in single:
         return family
     return f"{family}_bwd" if name in _BACKWARD_IN_FORWARD else f"{family}_fwd"
 
 
-def _backward_sheet(family: str) -> str | None:
+def _backward_sheet(family: str, single: frozenset[str]) -> str | None:
     """Return the sheet of the backward pass of a call, or None."""
-    return None if family in ONE_SHEET_FAMILIES else f"{family}_bwd"
+    return None if family in single else f"{family}_bwd"
 
 
 def _placed(calls: pl.DataFrame, sheet_of: Mapping[str, str | None]) -> pl.DataFrame:

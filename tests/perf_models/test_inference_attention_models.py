@@ -33,12 +33,18 @@ def test_attention_on_a_cache(price: Price, name: str) -> None:
     assert cost.bytes == 12 * (4 + 2) * 16 * 2 + PAST * 2 * 16 * 2
     assert cost.compute == "matrix_bf16"
     assert cost.params == {
+        "B": 1,
         "N_Q": 12,
         "H_Q": 4,
+        "H_V": 2,
+        "H_K": 2,
         "N_KV": 12,
         "H_KV": 2,
         "d_h_qk": 8,
         "d_h_v": 8,
+        "dropout": 0.0,
+        "causal": False,
+        "flash_impl": True,
         "c_sq": 10,
         "c_sk": 30,
         "c_sqsq": 100,
@@ -47,6 +53,8 @@ def test_attention_on_a_cache(price: Price, name: str) -> None:
         "g_sk": 50,
         "g_sqsq": 2,
         "g_sqsk": 50,
+        "dtype_Q": BF16,
+        "dtype_KV": BF16,
     }
 
 

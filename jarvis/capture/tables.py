@@ -1,0 +1,106 @@
+"""Tables of a merge: how each graph launch was matched, and what each replayed event inherits."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import polars as pl
+
+from jarvis.capture.matching import Candidate, Match
+from jarvis.capture.merged import MergedTrace
+from jarvis.perf_report.call_tree.stacks import call_stacks
+from jarvis.perf_report.calls import ARGUMENTS, host_calls
+from jarvis.perf_report.kernel_blocks import block_of
+from jarvis.perf_report.literals import tuples_text
+from jarvis.schemas import columns, conform
+from jarvis.schemas.names import C
+
+
+def graph_launches(trace: MergedTrace) -> pl.DataFrame:
+    """Return a row for each graph launch with GPU work (schema: ``graph_launches``)."""
+    schema = {column.name: column.dtype for column in columns("graph_launches")}
+    return pl.DataFrame([*map(_launch, trace.matches)], schema=schema)
+
+
+def _launch(match: Match) -> dict[str, Any]:
+    replay, chosen = match.replay, match.chosen
+    events = replay.events
+    row = {
+        C.launch_uid: replay.launch_uid,
+        C.graph_key: replay.key,
+        C.graph_id: replay.graph_id,
+        C.step: replay.annotation,
+        C.streams: events[C.stream].unique().sort().to_list(),
+        C.kernel_count: events.height,
+        C.time_ms: sum(events[C.dur_ns]) / 1e6,
+        C.host_time_us: replay.dur_ns / 1e3,
+        C.matched_count: 0,
+        C.coverage_pct: 0.0,
+        C.replayed_only_count: events.height,
+        C.confidence: match.confidence or None,
+        C.reason: match.reason or None,
+    }
+    return row if chosen is None else row | _capture(chosen, events.height)
+
+
+def _capture(chosen: Candidate, events: int) -> dict[str, Any]:
+    matched, rule = len(chosen.alignment.pairs), chosen.alignment.rule
+    return {
+        C.capture_file: chosen.capture.file,
+        C.window: chosen.index,
+        C.batch: chosen.capture.batch,
+        C.mode: chosen.capture.mode,
+        C.rule: None if rule is None else rule.name.lower().replace("_", " "),
+        C.matched_count: matched,
+        C.coverage_pct: 100 * chosen.coverage,
+        C.replayed_only_count: events - matched,
+        C.captured_only_count: chosen.leftovers,
+    }
+
+
+def graph_kernel_map(trace: MergedTrace) -> pl.DataFrame:
+    """Return a row for each event of each distinct graph (schema: ``graph_kernel_map``)."""
+    first: dict[str, Match] = {}
+    for match in trace.matches:
+        first.setdefault(match.replay.key, match)
+    empty = pl.DataFrame(schema={c.name: c.dtype for c in columns("graph_kernel_map")})
+    rows = pl.concat([empty, *map(_kernels, first.values())], how="diagonal_relaxed")
+    return conform(rows, "graph_kernel_map")
+
+
+def _kernels(match: Match) -> pl.DataFrame:
+    names = match.replay.events[C.name]
+    rows = pl.DataFrame(
+        {
+            C.graph_key: [match.replay.key] * names.len(),
+            C.position: range(names.len()),
+            C.kernel: names,
+            C.block: [block_of(name) for name in names],
+        }
+    )
+    if match.chosen is None:
+        return rows
+    pairs = pl.DataFrame(
+        match.chosen.alignment.pairs, schema=[C.position, C.dispatch], orient="row"
+    )
+    window = match.chosen.window
+    ops = window.trace.cpu_ops.select(
+        pl.col(C.uid).alias(C.op_uid),
+        pl.col(C.name).cast(pl.String).alias(C.operation),
+        *(tuples_text(argument) for argument in ARGUMENTS),
+    )
+    calls = window.dispatches.select(
+        pl.int_range(pl.len()).alias(C.dispatch), C.uid, C.op_uid
+    ).join(ops, on=C.op_uid, how="left")
+    calls = calls.hstack([*_callers(match.chosen, calls[C.uid])])
+    return rows.join(pairs, on=C.position, how="left").join(calls, on=C.dispatch, how="left")
+
+
+def _callers(chosen: Candidate, uids: pl.Series) -> Iterator[pl.Series]:
+    """Yield the modules around captured calls, and the nearest Python frame outside frameworks."""
+    trace = chosen.window.trace
+    stacks = call_stacks(
+        trace.python_call_tree, host_calls(trace, with_python=True), trace.backwards, uids
+    )
+    modules: Sequence[list[str]] = [stacks.modules(uid) for uid in uids]
+    yield pl.Series(C.nn_module_chain, modules, dtype=pl.List(pl.String))
+    yield pl.Series(C.entry_point, [stacks.entry_point(uid) for uid in uids], dtype=pl.String)
