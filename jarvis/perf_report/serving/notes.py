@@ -27,7 +27,7 @@ def notes(steps: pl.DataFrame, idle_gaps: pl.DataFrame, gpu_work: pl.DataFrame) 
         idle_gaps: The gaps of the GPU, with those of carried-in work.
         gpu_work: ``uid, bytes`` of the GPU events.
     """
-    whole = steps.filter(pl.col("part").is_null())
+    whole = steps.filter(pl.col(C.part).is_null())
     if whole.is_empty():
         yield "The trace has no events."
         return
@@ -35,14 +35,14 @@ def notes(steps: pl.DataFrame, idle_gaps: pl.DataFrame, gpu_work: pl.DataFrame) 
     carried = idle_gaps.filter(pl.col(C.cause) == IdleCause.CARRIED_IN.value)
     for gap in carried.iter_rows(named=True):
         yield _carried_in(gap, gpu_work)
-    if cut := int(whole["is_cut"].sum()):
+    if cut := int(whole[C.is_cut].sum()):
         yield f"GPU work of {counted(cut, 'step')} is not recorded completely (is_cut)."
-    speculative = pl.col("gen_tokens") > pl.col("gen_requests")
+    speculative = pl.col(C.gen_tokens) > pl.col(C.gen_requests)
     if whole.filter(speculative).height:
         yield "Tokens/s are an upper limit: a trace does not show which drafts are accepted."
-    modelled_pct = min(whole["modelled_pct"].fill_null(0).to_list())
+    modelled_pct = min(whole[C.modelled_pct].fill_null(0).to_list())
     if modelled_pct < MIN_MODELLED_PCT:
-        replayed = "" if not whole["graph_launches"].sum() else " Replayed kernels have no shapes."
+        replayed = "" if not whole[C.graph_launches].sum() else " Replayed kernels have no shapes."
         yield (
             f"MFU and MBU need perf models for {percent(MIN_MODELLED_PCT)} of the kernel time of a "
             f"step; the least covered step has {percent(modelled_pct)}.{replayed}"

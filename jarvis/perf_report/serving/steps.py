@@ -32,17 +32,17 @@ _MATRIX = "matrix_"
 _NS_PER_MS = 1e6
 _ANNOTATED = {
     C.step: pl.Int64,
-    "engine": pl.String,
-    "phase": pl.String,
-    "tokens": pl.Int64,
+    C.engine: pl.String,
+    C.phase: pl.String,
+    C.tokens: pl.Int64,
     "requests": pl.Int64,
-    "ctx_requests": pl.Int64,
-    "gen_requests": pl.Int64,
-    "ctx_tokens": pl.Int64,
-    "gen_tokens": pl.Int64,
-    "kv_tokens": pl.Int64,
-    "padded_requests": pl.Int64,
-    "resolution": pl.String,
+    C.ctx_requests: pl.Int64,
+    C.gen_requests: pl.Int64,
+    C.ctx_tokens: pl.Int64,
+    C.gen_tokens: pl.Int64,
+    C.kv_tokens: pl.Int64,
+    C.padded_requests: pl.Int64,
+    C.resolution: pl.String,
 }
 
 
@@ -72,9 +72,9 @@ def inference_steps(
     annotated = _annotated(trace, marks)
     parts = [
         measured(of).with_columns(
-            pl.lit(step, pl.Int64).alias(C.step), part=C.step, phase=of["phase"]
+            pl.lit(step, pl.Int64).alias(C.step), part=C.step, phase=of[C.phase]
         )
-        for step in annotated.filter(pl.col("phase") == StepKind.DIFFUSION.value)[C.step]
+        for step in annotated.filter(pl.col(C.phase) == StepKind.DIFFUSION.value)[C.step]
         if (of := _parts(marks.filter(pl.col(C.step) == step), graphs)).height
     ]
     whole = measured(marks).join(annotated, on=C.step, how="left", maintain_order="left")
@@ -84,7 +84,7 @@ def inference_steps(
     return (
         pl.concat([whole.with_columns(part=pl.lit(None, pl.Int64)), *parts], how="diagonal")
         .with_columns(*since, *_rates())
-        .sort(C.step, "part", nulls_last=False)
+        .sort(C.step, C.part, nulls_last=False)
     )
 
 
@@ -143,7 +143,7 @@ def _annotated(trace: Trace, marks: pl.DataFrame) -> pl.DataFrame:
         described = [each for name in of_step[C.name] if (each := parsed[name]) is not None]
         described.sort(key=lambda each: each.context is None)  # stable: detailed ones first
         rows.append((step, *_row(described)))
-    return pl.DataFrame(rows, schema=_ANNOTATED, orient="row")
+    return pl.DataFrame(rows, schema=_ANNOTATED, orient=C.row)
 
 
 def _row(described: list[EngineStep]) -> tuple[object, ...]:
@@ -159,16 +159,16 @@ def _row(described: list[EngineStep]) -> tuple[object, ...]:
     context, generation = first["context"], first["generation"]
     return (
         next(iter(of_others or engines), None),
-        first["kind"],
-        first["tokens"],
+        first[C.kind],
+        first[C.tokens],
         first["requests"],
         first["context_requests"],
         first["generation_requests"],
         first["context_tokens"],
         first["generation_tokens"],
         None if context is None or generation is None else context.keys + generation.keys,
-        first["padded_requests"],
-        first["resolution"],
+        first[C.padded_requests],
+        first[C.resolution],
     )
 
 
@@ -198,12 +198,14 @@ def _timed(
     kernel = pl.col(C.kind) != COPY
     short = kernel & (dur < SHORT_KERNEL_NS)
     counted = own.group_by(C.step).agg(
-        graph_launches=pl.col(C.launch_uid).filter("is_replayed").n_unique().cast(pl.Int64),
-        replayed_share=dur.filter("is_replayed").sum() / dur.sum(),
-        kernel_count=kernel.sum().cast(pl.Int64),
-        short_kernel_count=short.sum().cast(pl.Int64),
-        short_kernels_ms=dur.filter(short).sum() / _NS_PER_MS,
-        comm_ms=dur.filter(pl.col(C.kind) == COMMUNICATION).sum() / _NS_PER_MS,
+        **{
+            C.graph_launches: pl.col(C.launch_uid).filter("is_replayed").n_unique().cast(pl.Int64),
+            "replayed_share": dur.filter("is_replayed").sum() / dur.sum(),
+            C.kernel_count: kernel.sum().cast(pl.Int64),
+            C.short_kernel_count: short.sum().cast(pl.Int64),
+            C.short_kernels_ms: dur.filter(short).sum() / _NS_PER_MS,
+            C.comm_ms: dur.filter(pl.col(C.kind) == COMMUNICATION).sum() / _NS_PER_MS,
+        }
     )
     return (
         rows.join(counted, on=C.step, how="left", maintain_order="left")
@@ -211,17 +213,19 @@ def _timed(
         .join(_unrecorded(trace, marks), on=C.step, how="left", maintain_order="left")
         .with_columns(
             host_end_ns=pl.col(C.host_start_ns) + pl.col(C.host_dur_ns),
-            step_time_ms=dur / _NS_PER_MS,
-            busy_ms=pl.col(C.busy_ns) / _NS_PER_MS,
-            gap_before_ms=(pl.col(C.gpu_start_ns) - reached).clip(0) / _NS_PER_MS,
-            gap_inside_ms=(window - pl.col(C.busy_ns)) / _NS_PER_MS,
-            carried_in_ms=pl.col(C.carried_in_ns) / _NS_PER_MS,
-            exposed_comm_ms=pl.col(C.exposed_comm_ns) / _NS_PER_MS,
-            is_cut=pl.col("is_cut").fill_null(value=False),
-            launch_mode=_launch_mode(),
+            **{
+                C.step_time_ms: dur / _NS_PER_MS,
+                C.busy_ms: pl.col(C.busy_ns) / _NS_PER_MS,
+                C.gap_before_ms: (pl.col(C.gpu_start_ns) - reached).clip(0) / _NS_PER_MS,
+                C.gap_inside_ms: (window - pl.col(C.busy_ns)) / _NS_PER_MS,
+                C.carried_in_ms: pl.col(C.carried_in_ns) / _NS_PER_MS,
+                C.exposed_comm_ms: pl.col(C.exposed_comm_ns) / _NS_PER_MS,
+                C.is_cut: pl.col(C.is_cut).fill_null(value=False),
+                C.launch_mode: _launch_mode(),
+            },
             **{
                 name: pl.col(name).fill_null(0)
-                for name in ("graph_launches", "kernel_count", "short_kernel_count")
+                for name in (C.graph_launches, C.kernel_count, C.short_kernel_count)
             },
         )
         .drop(C.tokens)
@@ -229,7 +233,7 @@ def _timed(
 
 
 def _launch_mode() -> pl.Expr:
-    launches = pl.col("graph_launches")
+    launches = pl.col(C.graph_launches)
     return (
         pl.when(launches.is_null())
         .then(None)
@@ -246,7 +250,7 @@ def _unrecorded(trace: Trace, marks: pl.DataFrame) -> pl.DataFrame:
     launches = trace.runtime.filter(pl.col(C.name).cast(pl.String).str.contains(_LAUNCH_CALL))
     linked = trace.launches.select(pl.col(C.runtime_uid).alias(C.uid))
     lost = launches.drop_nulls(C.ts_ns).join(linked, on=C.uid, how="anti")
-    return during(lost, marks).select(C.step, is_cut=pl.lit(value=True)).unique()
+    return during(lost, marks).select(C.step, pl.lit(value=True).alias(C.is_cut)).unique()
 
 
 def _costs(own: pl.DataFrame, calls: UnifiedCalls, hardware: HardwareSpec | None) -> pl.DataFrame:
@@ -268,7 +272,7 @@ def _costs(own: pl.DataFrame, calls: UnifiedCalls, hardware: HardwareSpec | None
     needed = pl.when(matrix & is_modelled).then(pl.col(C.exact_flops) / peak / 1e12)
     is_unknown = matrix & is_modelled & pl.col(C.exact_flops).is_not_null() & peak.is_null()
     modelled = of_calls.group_by(C.step).agg(
-        modelled_pct=100 * time.filter(is_modelled).sum() / time.sum(),
+        (100 * time.filter(is_modelled).sum() / time.sum()).alias(C.modelled_pct),
         **{
             name: pl.when(is_modelled.any()).then(pl.col(exact).filter(is_modelled).sum())
             for name, exact in ((C.flops, C.exact_flops), (C.bytes, C.exact_bytes))
@@ -281,14 +285,14 @@ def _costs(own: pl.DataFrame, calls: UnifiedCalls, hardware: HardwareSpec | None
 
 def _rates() -> list[pl.Expr]:
     """Return tokens per second, ITL, MFU, MBU and padding."""
-    seconds = pl.col("step_time_ms") / 1e3
+    seconds = pl.col(C.step_time_ms) / 1e3
     timed = pl.when(seconds > 0).then(seconds)
-    is_known = pl.col("modelled_pct") >= MIN_MODELLED_PCT
-    padded = pl.col("padded_requests")
+    is_known = pl.col(C.modelled_pct) >= MIN_MODELLED_PCT
+    padded = pl.col(C.padded_requests)
     return [
-        (pl.col("tokens") / timed).alias("tokens_per_s"),
-        pl.when(pl.col("phase").is_in(GENERATING)).then("step_time_ms").alias("itl_ms"),
-        pl.when(is_known).then(100 * pl.col("peak_s") / timed).alias("mfu_pct"),
-        pl.when(is_known).then(100 * pl.col("bandwidth_s") / timed).alias("mbu_pct"),
-        (100 * (padded - pl.col("requests")) / padded).alias("padding_pct"),
+        (pl.col(C.tokens) / timed).alias(C.tokens_per_s),
+        pl.when(pl.col(C.phase).is_in(GENERATING)).then(C.step_time_ms).alias(C.itl_ms),
+        pl.when(is_known).then(100 * pl.col("peak_s") / timed).alias(C.mfu_pct),
+        pl.when(is_known).then(100 * pl.col("bandwidth_s") / timed).alias(C.mbu_pct),
+        (100 * (padded - pl.col("requests")) / padded).alias(C.padding_pct),
     ]
