@@ -150,20 +150,20 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
             "heads_kv": parameter("H_KV"),
             C.head_dim: parameter("d_h_qk"),
             "causal": pl.col(C.params).str.json_path_match("$.causal"),
-            "ctx_tokens": parameter("c_sq"),
-            "gen_tokens": parameter("g_sq"),
+            C.ctx_tokens: parameter("c_sq"),
+            C.gen_tokens: parameter("g_sq"),
             C.is_flash: lower.str.contains(FLASH_NAMES),
         },
         is_paged=lower.str.contains(PAGED_NAMES),
     )
-    tokens = pl.col("ctx_tokens") + pl.col("gen_tokens")
+    tokens = pl.col(C.ctx_tokens) + pl.col(C.gen_tokens)
     # Requests of a step differ in length, so batch size and mask say nothing about each of them.
-    of_step = pl.col("ctx_tokens").is_not_null()
+    of_step = pl.col(C.ctx_tokens).is_not_null()
     derived = shaped.with_columns(
         pl.when(~of_step).then(pl.col("b", "causal")),
         gqa_ratio=pl.when(pl.col("heads_kv") > 0).then(pl.col("heads_q") // pl.col("heads_kv")),
         tokens=tokens,
-        **{C.ctx_ratio: pl.when(tokens > 0).then(pl.col("ctx_tokens") / tokens)},
+        **{C.ctx_ratio: pl.when(tokens > 0).then(pl.col(C.ctx_tokens) / tokens)},
     )
     blocks = pl.col("b") * pl.col("heads_q") * -(-pl.col(C.n_q) // BLOCK_QUERIES)
     has_mask = pl.Series([_has_mask(dims) for dims in rows[C.input_dims]], dtype=pl.Boolean)
@@ -197,7 +197,7 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
                 pl.when(pl.col("tokens").is_null())
                 .then(pl.lit("phases.unknown"))
                 .otherwise(pl.lit("phases")),
-                "ctx_tokens",
+                C.ctx_tokens,
                 "tokens",
             ),
         )

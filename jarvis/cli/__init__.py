@@ -1,4 +1,4 @@
-"""Command line: ``jarvis analyze | report | tree | validate | export | serve | ...``.
+"""Command line: ``jarvis analyze | report | tree | steps | validate | export | serve | ...``.
 
 Results go to stdout; steps, notes and warnings to stderr. Exit codes are in ``exit_codes``. Each
 command is a module, which imports slow modules only when it runs.
@@ -28,6 +28,7 @@ from jarvis.cli.report import add_report
 from jarvis.cli.reproject import add_reproject
 from jarvis.cli.sample import add_sample
 from jarvis.cli.serve import add_serve
+from jarvis.cli.steps import add_steps
 from jarvis.cli.stored import add_list, add_pin, add_remove
 from jarvis.cli.terminal import print_line, print_text
 from jarvis.cli.token import add_token
@@ -145,6 +146,7 @@ def parser() -> argparse.ArgumentParser:
     add_report(commands)
     add_compare(commands)
     add_tree(commands)
+    add_steps(commands)
     add_replay(commands)
     add_validate(commands)
     add_export(commands)

@@ -12,6 +12,7 @@ from jarvis.perf_report import collectives, launchers, operations, populations
 from jarvis.perf_report.call_tree import paths
 from jarvis.perf_report.call_tree.paths import CallPath
 from jarvis.perf_report.context import ReportContext
+from jarvis.perf_report.serving.steps import inference_steps
 from jarvis.perf_report.timeline import gpu, idle_gaps, other_definitions, states, step_gaps, steps
 from jarvis.perf_report.timeline.gpu import Totals
 from jarvis.perf_report.timeline.step_bounds import step_bounds
@@ -143,6 +144,14 @@ class PerfReport(ReportContext):
             self._host_activity,
         )
         return conform(rows, "step_gaps")
+
+    @cached_property
+    def inference_steps(self) -> pl.DataFrame:
+        """The steps of inference with requests, tokens and rates; not stored in runs."""
+        rows = inference_steps(
+            self._trace, self._all_work, self._all_gaps, self._grouped, self.hardware
+        )
+        return conform(rows, "inference_steps")
 
     @cached_property
     def _steps(self) -> pl.DataFrame:

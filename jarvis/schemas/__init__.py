@@ -7,7 +7,16 @@ tools; column names are ours and contain the unit.
 import polars as pl
 
 from jarvis.core.errors import MissingTableError
-from jarvis.schemas import captures, comparison, sheets, simulation, steps, tables, trace_diff
+from jarvis.schemas import (
+    captures,
+    comparison,
+    serving,
+    sheets,
+    simulation,
+    steps,
+    tables,
+    trace_diff,
+)
 from jarvis.schemas.columns import (
     ANY_PARAM,
     FLAG,
@@ -73,6 +82,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "timeline_states": steps.TIMELINE_STATES,
     "steps": steps.STEPS,
     "step_gaps": steps.STEP_GAPS,
+    **serving.TABLES,
     **simulation.TABLES,
     "host_threads": tables.HOST_THREADS,
     "host_slices": tables.HOST_SLICES,
@@ -180,6 +190,8 @@ _ABOUT = {
     "communication, exposed copies and the three kinds of idle time add up to the step time "
     "exactly. They are what the GPU does during the step, even if an earlier step launched it or "
     "its launch is not recorded, so the parts can differ from `gpu_timeline`.",
+    "inference_steps": "The steps of inference, and the parts of steps that generate pictures, as "
+    "`jarvis steps` lists them.",
     "step_gaps": "The idle time of each step of `steps`, with its place in the step and its likely "
     "cause; durations by place add up to the idle times of the step.",
     "host_threads": "Host threads and their activity: time in runtime calls, else in operators, "

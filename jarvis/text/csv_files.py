@@ -59,10 +59,15 @@ def _unguarded_run(run: re.Match[str]) -> str:
 def write_csv(frame: pl.DataFrame, path: Path) -> None:
     """Write a header and the rows; null and NaN become empty cells."""
     with open_output(path) as raw, TextIOWrapper(raw, "utf-8", "replace", "") as file:
-        # Python 3.11 only quotes characters of its line terminator, so "\n" would not quote a CR.
-        writer = csv.writer(_UnixLines(file), lineterminator="\r\n")
-        writer.writerow(map(guarded, frame.columns))
-        writer.writerows(tuple(map(_cell, row)) for row in frame.iter_rows())
+        write_rows(frame, file)
+
+
+def write_rows(frame: pl.DataFrame, file: TextIO) -> None:
+    """Write a header and the rows to an open file, as ``write_csv`` does."""
+    # Python 3.11 only quotes characters of its line terminator, so "\n" would not quote a CR.
+    writer = csv.writer(_UnixLines(file), lineterminator="\r\n")
+    writer.writerow(map(guarded, frame.columns))
+    writer.writerows(tuple(map(_cell, row)) for row in frame.iter_rows())
 
 
 def unguarded_columns(frame: pl.DataFrame) -> pl.DataFrame:

@@ -35,6 +35,8 @@ class StepSource(StrEnum):
 
     ENGINE = "engine"
     PROFILER = "profiler"
+    GRAPH = "graph"
+    CALLS = "calls"
     RECORDING = "recording"
 
 
@@ -53,15 +55,18 @@ def timed_by(steps: pl.DataFrame) -> TimedBy:
     return TimedBy.GPU if is_engine else TimedBy.MARKS
 
 
-def steps(trace: Trace, work: GpuWork, idle_gaps: pl.DataFrame) -> pl.DataFrame:
+def steps(
+    trace: Trace, work: GpuWork, idle_gaps: pl.DataFrame, marks: pl.DataFrame | None = None
+) -> pl.DataFrame:
     """Return the steps by time (schema: ``steps``, without the columns on slow steps).
 
     Args:
         trace: The trace.
         work: All its GPU work, with that of unrecorded launches.
         idle_gaps: The gaps between it, with those of carried-in work.
+        marks: The marks of the steps, by default ``step_marks``.
     """
-    marks = step_marks(trace)
+    marks = step_marks(trace) if marks is None else marks
     rows = marks.join(_gpu_work(marks, trace, work), on=C.step, how="left", maintain_order="left")
     rows = _timed(rows, idle_gaps)
     parts = _parts(rows.drop_nulls(C.end_ns), work.window)
@@ -130,23 +135,23 @@ def _merged(annotations: pl.DataFrame) -> pl.DataFrame:
     if "is_detailed" not in annotations.columns:
         return marks.with_columns(pl.lit(None, pl.Int64).alias(C.tokens))
     inner = (
-        _during(numbered.drop_nulls(C.tokens).select(C.ts_ns, C.tokens, "is_detailed"), marks)
+        during(numbered.drop_nulls(C.tokens).select(C.ts_ns, C.tokens, "is_detailed"), marks)
         .sort(C.step, "is_detailed", C.ts_ns, descending=[False, True, True])
         .unique(C.step, keep="first", maintain_order=True)
     )
     return marks.join(inner.select(C.step, C.tokens), on=C.step, how="left", maintain_order="left")
 
 
-def _during(events: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
-    """Return the events that start at a ``ts_ns`` within a mark, with the last such ``step``."""
+def during(events: pl.DataFrame, marks: pl.DataFrame, at: str = C.ts_ns) -> pl.DataFrame:
+    """Return the events whose time ``at`` is within a mark, with the last such ``step``."""
     return (
-        events.sort(C.ts_ns)
+        events.sort(at)
         .join_asof(
             marks.sort(C.host_start_ns).select(C.step, C.host_start_ns, "host_end_ns"),
-            left_on=C.ts_ns,
+            left_on=at,
             right_on=C.host_start_ns,
         )
-        .filter(pl.col(C.ts_ns) <= pl.col("host_end_ns"))
+        .filter(pl.col(at) <= pl.col("host_end_ns"))
     )
 
 
@@ -180,19 +185,27 @@ def _recording(trace: Trace) -> pl.DataFrame:
 
 
 def _gpu_work(marks: pl.DataFrame, trace: Trace, work: GpuWork) -> pl.DataFrame:
-    """Return ``step, gpu_start_ns, gpu_end_ns, gpu_event_count`` of the GPU work that each step
-    launches; that of the whole window if the recording is the step."""
-    window = work.window.select(C.launch_uid, gpu_from_ns=C.ts_ns, gpu_end_ns=END)
-    if (marks[C.source] == StepSource.RECORDING).any():
-        launched = window.with_columns(pl.lit(0, pl.Int64).alias(C.step))
-    else:
-        calls = trace.runtime.select(pl.col(C.uid).alias(C.launch_uid), C.ts_ns)
-        launched = _during(window.join(calls, on=C.launch_uid).drop_nulls(C.ts_ns), marks)
-    return launched.group_by(C.step).agg(
-        pl.col("gpu_from_ns").min().alias(C.gpu_start_ns),
-        pl.col("gpu_end_ns").max(),
-        pl.len().cast(pl.Int64).alias(C.gpu_event_count),
+    """Return ``step, gpu_start_ns, gpu_end_ns, gpu_event_count`` of the GPU work of each step."""
+    return (
+        launched(marks, trace, work)
+        .group_by(C.step)
+        .agg(
+            pl.col(C.ts_ns).min().alias(C.gpu_start_ns),
+            END.max().alias("gpu_end_ns"),
+            pl.len().cast(pl.Int64).alias(C.gpu_event_count),
+        )
     )
+
+
+def launched(marks: pl.DataFrame, trace: Trace, work: GpuWork) -> pl.DataFrame:
+    """Return the GPU work that each step launches, with ``step``; that of the whole window if the
+    recording is the step."""
+    window = work.window
+    if (marks[C.source] == StepSource.RECORDING).any():
+        return window.with_columns(pl.lit(0, pl.Int64).alias(C.step))
+    calls = trace.runtime.select(pl.col(C.uid).alias(C.launch_uid), launch_ns=C.ts_ns)
+    events = window.join(calls, on=C.launch_uid).drop_nulls("launch_ns")
+    return during(events, marks, "launch_ns")
 
 
 def _timed(rows: pl.DataFrame, idle_gaps: pl.DataFrame) -> pl.DataFrame:
@@ -202,7 +215,7 @@ def _timed(rows: pl.DataFrame, idle_gaps: pl.DataFrame) -> pl.DataFrame:
     the GPU work of the step before, or the start of its own, to the end of its own; without GPU
     work its time is not known. The slower one of host and GPU sets the pace, so that one measures
     by which all steps together take longer: the GPU if the host runs further and further ahead.
-    Steps of engines, which always run ahead, are timed by the GPU.
+    Steps of engines, which always run ahead, and of graph launches are timed by the GPU.
     """
     before = pl.col("gpu_end_ns").cum_max().forward_fill().shift(1)
     start = pl.when(pl.col("gpu_end_ns").is_not_null()).then(pl.coalesce(before, C.gpu_start_ns))
@@ -221,7 +234,7 @@ def _timed(rows: pl.DataFrame, idle_gaps: pl.DataFrame) -> pl.DataFrame:
         )
         for by, (first, last) in spans.items()
     }
-    if (rows[C.source] == StepSource.ENGINE).any():
+    if rows[C.source].is_in([StepSource.ENGINE, StepSource.GRAPH]).any():
         return timed[TimedBy.GPU]
     return max(timed.values(), key=lambda by: by.select(pl.col(C.end_ns) - C.start_ns).sum().item())
 

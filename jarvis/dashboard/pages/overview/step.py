@@ -186,7 +186,7 @@ def steps_table(now: Opened) -> None:
             f"Times in ms. A slow step exceeds the median by more than {SLOW_STEP_PCT:g}%: named "
             "are the part that exceeds its median most and, for idle time, the cause."
         )
-        hidden = [] if steps[C.tokens].count() else [C.tokens, "tokens_per_s"]
+        hidden = [] if steps[C.tokens].count() else [C.tokens, C.tokens_per_s]
         hidden += [] if slow else ["slow"]
         small_table(
             step_rows(steps),
@@ -223,7 +223,7 @@ _COLUMNS = (
         for name, (label, meaning) in _TIMES.items()
     ),
     Column(C.tokens, "Tokens", INTEGER, format=",d", meaning="unknown if empty"),
-    Column("tokens_per_s", "Tokens/s", NUMBER, "1/s", ",.0f", "tokens / step time"),
+    Column(C.tokens_per_s, "Tokens/s", NUMBER, "1/s", ",.0f", "tokens / step time"),
 )
 
 
@@ -235,6 +235,6 @@ def step_rows(steps: pl.DataFrame) -> pl.DataFrame:
         pl.concat_str(part, cause, C.slow_call, separator=": ", ignore_nulls=True)
         .replace("", None)
         .alias("slow"),
-        (1e9 * pl.col(C.tokens) / pl.col(C.dur_ns)).alias("tokens_per_s"),
+        (1e9 * pl.col(C.tokens) / pl.col(C.dur_ns)).alias(C.tokens_per_s),
         *(pl.col(name) / 1e6 for name in _TIMES),
     )

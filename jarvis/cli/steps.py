@@ -1,0 +1,118 @@
+"""``jarvis steps``: print the inference steps of a trace."""
+
+import argparse
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jarvis.cli.exit_codes import ExitCode
+from jarvis.cli.shared import (
+    GPU_OPTIONS,
+    TRACE_HELP,
+    Commands,
+    add_json,
+    add_options,
+    check_gpu,
+    print_result,
+    print_step,
+)
+from jarvis.text.format import decimal
+
+if TYPE_CHECKING:
+    import polars as pl
+
+SHOWN = (
+    "step",
+    "part",
+    "phase",
+    "launch_mode",
+    "ctx_requests",
+    "gen_requests",
+    "ctx_tokens",
+    "gen_tokens",
+    "kv_tokens",
+    "resolution",
+    "gpu_start_ms",
+    "step_time_ms",
+    "busy_ms",
+    "gap_before_ms",
+    "gap_inside_ms",
+    "carried_in_ms",
+    "gpu_event_count",
+    "exposed_comm_ms",
+    "tokens_per_s",
+    "itl_ms",
+    "mfu_pct",
+    "mbu_pct",
+    "padding_pct",
+)
+"""Columns of the printed table; ``csv`` has all."""
+
+
+def add_steps(commands: "Commands[argparse.ArgumentParser]") -> None:
+    """Add the command."""
+    command = commands.add_parser(
+        "steps",
+        help="list the inference steps of a trace",
+        description="List the steps of an inference engine (vLLM, SGLang, ATOM, xDiT) with phase, "
+        "requests, tokens, GPU time, gaps and rates. Without annotations of an engine, the steps "
+        "are those of the profiler, or replays of one GPU graph in a row, or the recording.",
+    )
+    command.add_argument("trace", metavar="TRACE", type=Path, help=TRACE_HELP)
+    command.add_argument(
+        "--format",
+        choices=("table", "csv"),
+        default="table",
+        help="a table of the main columns (default), or all columns as CSV",
+    )
+    add_options(command, GPU_OPTIONS)
+    add_json(command)
+    command.set_defaults(run=_steps)
+
+
+def _steps(arguments: argparse.Namespace) -> int:
+    check_gpu(arguments)
+    from jarvis.perf_report.serving.notes import notes
+    from jarvis.pipeline import generate_report
+
+    report = generate_report(
+        arguments.trace,
+        arguments.platform,
+        arguments.preset,
+        arch_json=arguments.arch_json,
+        progress=print_step,
+    )
+    steps = report.inference_steps
+    remarks = list(notes(steps, report.idle_gaps, report.trace.gpu_events))
+    result = {"steps": steps.to_dicts(), "notes": remarks}
+    lines = _csv(steps) if arguments.format == "csv" else [*_table(steps), *remarks]
+    print_result(arguments, result, lines)
+    return ExitCode.OK
+
+
+def _csv(frame: "pl.DataFrame") -> list[str]:
+    from jarvis.text.csv_files import write_rows
+
+    file = StringIO()
+    write_rows(frame, file)
+    return file.getvalue().splitlines()
+
+
+def _table(frame: "pl.DataFrame") -> Iterator[str]:
+    """Yield a header with labels and units, and the rows, in aligned columns without empty ones."""
+    from jarvis import schemas
+
+    filled = [name for name in SHOWN if frame[name].count()]
+    columns = [schemas.column("inference_steps", name) for name in filled]
+    heads = [f"{each.label} ({each.unit})" if each.unit else each.label for each in columns]
+    rows = [[_cell(value) for value in row] for row in frame.select(filled).iter_rows()]
+    widths = [max(map(len, cells)) for cells in zip(heads, *rows, strict=True)]
+    for cells in (heads, *rows):
+        yield "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return decimal(value)
+    return "" if value is None else str(value)

@@ -1,0 +1,1 @@
+"""Inference steps of a recording: their phases, rates, graph replays and layers."""

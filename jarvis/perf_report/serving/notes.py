@@ -1,0 +1,68 @@
+"""Sentences about a table ``inference_steps``: its source, and what its figures leave out."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import polars as pl
+
+from jarvis.perf_report.serving.steps import MIN_MODELLED_PCT
+from jarvis.perf_report.timeline.idle_gaps import IdleCause
+from jarvis.perf_report.timeline.steps import StepSource
+from jarvis.schemas.names import C
+from jarvis.text.format import byte_size, counted, milliseconds, percent
+
+_SOURCES = {
+    StepSource.ENGINE: "Steps are those that the inference engine annotates.",
+    StepSource.PROFILER: "Steps are those that the profiler marks; no engine annotates any.",
+    StepSource.GRAPH: "Nothing marks steps: each replay of the same GPU graph counts as one.",
+    StepSource.RECORDING: "Nothing marks steps: the recording counts as one.",
+}
+
+
+def notes(steps: pl.DataFrame, idle_gaps: pl.DataFrame, gpu_work: pl.DataFrame) -> Iterator[str]:
+    """Yield the sentences.
+
+    Args:
+        steps: Result of ``inference_steps``.
+        idle_gaps: The gaps of the GPU, with those of carried-in work.
+        gpu_work: ``uid, bytes`` of the GPU events.
+    """
+    whole = steps.filter(pl.col(C.part).is_null())
+    if whole.is_empty():
+        yield "The trace has no events."
+        return
+    yield _SOURCES[StepSource(whole[C.source][0])]
+    carried = idle_gaps.filter(pl.col(C.cause) == IdleCause.CARRIED_IN.value)
+    for gap in carried.iter_rows(named=True):
+        yield _carried_in(gap, gpu_work)
+    if cut := int(whole[C.is_cut].sum()):
+        yield f"GPU work of {counted(cut, 'step')} is not recorded completely (is_cut)."
+    speculative = pl.col(C.gen_tokens) > pl.col(C.gen_requests)
+    if whole.filter(speculative).height:
+        yield "Tokens/s are an upper limit: a trace does not show which drafts are accepted."
+    modelled_pct = min(whole[C.modelled_pct].fill_null(0).to_list())
+    if modelled_pct < MIN_MODELLED_PCT:
+        replayed = "" if not whole[C.graph_launches].sum() else " Replayed kernels have no shapes."
+        yield (
+            f"MFU and MBU need perf models for {percent(MIN_MODELLED_PCT)} of the kernel time of a "
+            f"step; the least covered step has {percent(modelled_pct)}.{replayed}"
+        )
+
+
+def _carried_in(gap: Mapping[str, Any], gpu_work: pl.DataFrame) -> str:
+    """Return what a gap of carried-in work is, and where the host waits meanwhile."""
+    gap_ms = gap[C.dur_ns] / 1e6
+    found = (
+        f"For {milliseconds(gap_ms)} the GPU finished work from before the recording: not idle "
+        "time, and in no figure of the steps."
+    )
+    if gap[C.host_call] is None:
+        return found
+    size = gpu_work.filter(pl.col(C.uid) == gap[C.host_copy_uid])[C.bytes].to_list()
+    of_size = f" ({byte_size(size[0])})" if size and size[0] is not None else ""
+    of_op = f" of {gap[C.host_op]}" if gap[C.host_op] else ""
+    frame = f" in {gap[C.host_frame]}" if gap[C.host_frame] else ""
+    return (
+        f"{found} Meanwhile the host waits in {gap[C.host_call]}{of_size}{of_op}{frame}. The host "
+        "waits here every step, so the next step is not prepared while the GPU works."
+    )

@@ -1,0 +1,111 @@
+"""Tables of inference: steps of an engine, and the layers of a model in them."""
+
+from jarvis.schemas.columns import FLAG, INTEGER, Column, count, number, text
+from jarvis.schemas.names import C
+
+
+def _optional(name: str, label: str, meaning: str) -> Column:
+    return Column(name, label, INTEGER, format=",d", meaning=f"{meaning}; empty if not known")
+
+
+def _ms(name: str, label: str, meaning: str) -> Column:
+    return number(name, label, "ms", meaning)
+
+
+INFERENCE_STEPS = (
+    Column(C.step, "Step", INTEGER, meaning="position of the step in the recording, from 0"),
+    Column(
+        C.part,
+        "Part",
+        INTEGER,
+        meaning="position of a part of a step, from 0: the replays of one graph in a row, and what "
+        "is before and after them; empty for whole steps",
+    ),
+    text(
+        C.source,
+        "Source",
+        "what marks it: `engine` for annotations of an inference engine, `profiler` for marks of "
+        "the profiler, `graph` for replays of one graph in a row, `recording` if nothing does",
+    ),
+    text(C.engine, "Engine", "engine whose form the annotation has"),
+    text(C.name, "Name", "annotation that marks the step"),
+    text(
+        C.phase,
+        "Phase",
+        "`prefill`, `decode`, `mixed` or `diffusion`; of parts `encode`, `denoise` and "
+        "`image_decode`; empty if not known",
+    ),
+    Column(
+        C.is_cut,
+        "Cut",
+        FLAG,
+        meaning="GPU work of launches in the step is not recorded, so its figures are too small",
+    ),
+    text(
+        C.launch_mode,
+        "Launch mode",
+        "`eager`: no GPU graphs; `graph`: nearly all GPU time is replayed by one graph launch; "
+        "`piecewise`: by several; `mixed`: otherwise",
+    ),
+    count(C.graph_launches, "Graph launches", "launches of GPU graphs"),
+    _optional(C.ctx_requests, "Context requests", "requests in their context phase"),
+    _optional(C.gen_requests, "Generation requests", "requests in their generation phase"),
+    _optional(C.ctx_tokens, "Context tokens", "tokens of requests in their context phase"),
+    _optional(C.gen_tokens, "Generated tokens", "tokens of requests in their generation phase"),
+    _optional(C.kv_tokens, "KV tokens", "keys that attention reads, those of the cache included"),
+    _optional(C.padded_requests, "Padded requests", "batch to which the engine pads the requests"),
+    text(C.resolution, "Resolution", "width and height of generated pictures"),
+    _ms(C.host_start_ms, "Host start", "start of the mark, after the first start of GPU work"),
+    _ms(C.host_end_ms, "Host end", "end of the mark, likewise"),
+    _ms(C.gpu_start_ms, "GPU start", "first start of the step's GPU work after carried-in work"),
+    _ms(C.gpu_end_ms, "GPU end", "last end of the step's GPU work"),
+    _ms(
+        C.step_time_ms,
+        "Step time",
+        "from the end of the GPU work of the step before, or the start of its own, to the end of "
+        "its own, without carried-in work; see `timed_by` of the table `steps`",
+    ),
+    _ms(C.busy_ms, "Busy", "time in which GPU work of the step runs, from its GPU start on"),
+    _ms(
+        C.gap_before_ms,
+        "Gap before",
+        "from the end of the GPU work of the step before; 0 if they overlap",
+    ),
+    _ms(C.gap_inside_ms, "Gap inside", "between GPU start and end, no GPU work of the step runs"),
+    _ms(
+        C.carried_in_ms,
+        "Carried in",
+        "time in which the GPU finished work from before the recording; not in the step time",
+    ),
+    count(C.gpu_event_count, "GPU events", "GPU events that the step launches"),
+    count(C.kernel_count, "Kernels", "those of them that are not copies"),
+    count(C.short_kernel_count, "Short kernels", "kernels below 10 µs"),
+    _ms(C.short_kernels_ms, "Short kernels time", "sum of their durations"),
+    _ms(C.comm_ms, "Communication", "sum of the durations of communication kernels"),
+    _ms(C.exposed_comm_ms, "Exposed communication", "communication runs and no compute"),
+    number(C.modelled_pct, "Modeled", "%", "share of kernel time with a perf model", ",.1f"),
+    number(C.flops, "FLOPs", "", "sum of those of calls with a perf model", ",.4g"),
+    number(C.bytes, "Bytes", "bytes", "sum of those of calls with a perf model", ",.4g"),
+    number(C.tokens_per_s, "Tokens/s", "1/s", "tokens over the step time", ",.0f"),
+    _ms(C.itl_ms, "ITL", "inter-token latency: the step time of steps that generate tokens"),
+    number(
+        C.mfu_pct,
+        "MFU",
+        "%",
+        "FLOPs of matrix units over what their peak does in the step time; empty if less than "
+        "90% of the kernel time is modeled, or a peak is not known",
+        ",.1f",
+    ),
+    number(
+        C.mbu_pct,
+        "MBU",
+        "%",
+        "bytes over what the peak bandwidth moves in the step time; empty likewise",
+        ",.1f",
+    ),
+    number(
+        C.padding_pct, "Padding", "%", "share of padding in the batch; empty if not known", ",.1f"
+    ),
+)
+
+TABLES = {"inference_steps": INFERENCE_STEPS}

@@ -1,0 +1,165 @@
+"""The table ``inference_steps``, and the command that prints it."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jarvis.cli import main
+from jarvis.perf_report.serving.notes import notes
+from jarvis.trace import read_trace
+from jarvis.tracelens.report import TraceLensReport
+from tests.builders import TraceBuilder, trace
+
+DECODE = "execute_context_0(0)_generation_8(8)"
+DETAILED = "execute_4_context_0(sq0sk0sqsq0sqsk0)_generation_4(sq4sk400sqsq4sqsk400)"
+COPY = "Memcpy HtoD (Pageable -> Device)"
+ALL_REDUCE = "ncclDevKernel_AllReduce"
+
+
+def report(builder: TraceBuilder) -> TraceLensReport:
+    return TraceLensReport(builder.read(), None)
+
+
+def rows(builder: TraceBuilder) -> list[dict[str, Any]]:
+    return report(builder).inference_steps.to_dicts()
+
+
+def test_requests_and_rates_of_decoding_steps() -> None:
+    builder = trace()
+    for at_us in (1200, 1400, 1700):
+        builder.annotation(DECODE, us=100).child("aten::mm")
+        builder.launches("gemm", us=100, at_us=at_us)
+        builder.launches("tiny", us=5, at_us=at_us + 120).up(2)
+    first, second, third = rows(builder)
+    assert (first["phase"], first["engine"], first["source"]) == ("decode", "vLLM", "engine")
+    assert (first["gen_requests"], first["gen_tokens"], first["ctx_tokens"]) == (8, 8, 0)
+    assert (first["gpu_start_ms"], first["gpu_end_ms"]) == (0, pytest.approx(0.125))
+    assert (first["step_time_ms"], first["gap_before_ms"]) == (pytest.approx(0.125), None)
+    # From the end of the step before on.
+    assert second["step_time_ms"] == second["itl_ms"] == pytest.approx(0.2)
+    assert third["gap_before_ms"] == pytest.approx(0.175)
+    assert (second["busy_ms"], second["gap_inside_ms"]) == (pytest.approx(0.105), 0.02)
+    assert second["tokens_per_s"] == pytest.approx(8 / 200e-6)
+    assert (second["short_kernel_count"], second["short_kernels_ms"]) == (1, 0.005)
+    assert (second["mfu_pct"], second["mbu_pct"]) == (None, None)
+
+
+def test_an_inner_annotation_is_part_of_the_step() -> None:
+    builder = trace().annotation(DETAILED, us=200).annotation("step[DECODE bs=4]", us=100)
+    (step,) = rows(builder.child("aten::mm").launches("gemm", us=50).up(3))
+    assert (step["engine"], step["name"], step["phase"]) == ("SGLang", DETAILED, "decode")
+    assert (step["gen_requests"], step["kv_tokens"]) == (4, 400)
+
+
+def test_padding_is_a_share_of_the_batch() -> None:
+    builder = trace().annotation("decode[bs=5/8 tok=5 d=5]", us=100).child("aten::mm")
+    (step,) = rows(builder.launches("gemm").up(2))
+    assert (step["engine"], step["padded_requests"], step["padding_pct"]) == ("ATOM", 8, 37.5)
+
+
+def test_launch_modes() -> None:
+    builder = trace()
+    graph = (("a", 50.0), ("b", 50.0))
+    builder.annotation(DECODE, us=100).child("aten::mm").launches("gemm").up(2)
+    builder.annotation(DECODE, us=100).graph(*graph).up()
+    builder.annotation(DECODE, us=100).graph(*graph).graph(*graph).up()
+    builder.annotation(DECODE, us=100).graph(*graph).child("aten::mm")
+    builder.launches("gemm", us=50).up(2)
+    found = rows(builder)
+    assert [row["launch_mode"] for row in found] == ["eager", "graph", "piecewise", "mixed"]
+    assert [row["graph_launches"] for row in found] == [0, 1, 2, 1]
+
+
+def test_replays_in_a_row_are_parts_of_a_diffusion_step() -> None:
+    builder = trace().annotation("execute_diffusion_1_256x256", us=900).child("aten::mm")
+    builder.launches("encoder").up()
+    for _ in range(3):
+        builder.graph(("a", 20.0), ("b", 30.0)).runtime("hipEventRecord")
+    builder.child("aten::mm").launches("decoder").up(2)
+    whole, *parts = rows(builder)
+    assert (whole["phase"], whole["resolution"], whole["part"]) == ("diffusion", "256x256", None)
+    assert [part["phase"] for part in parts] == ["encode", *["denoise"] * 3, "image_decode"]
+    assert [part["gpu_event_count"] for part in parts] == [1, 2, 2, 2, 1]
+    assert {part["name"] for part in parts} == {None}
+
+
+def test_replays_are_steps_if_nothing_marks_steps() -> None:
+    builder = trace().op("aten::mm").launches("warm").up()
+    for _ in range(3):
+        builder.graph(("a", 20.0), ("b", 30.0))
+    assert [row["source"] for row in rows(builder)] == ["graph"] * 3
+    two = trace().graph(("a", 20.0)).graph(("a", 20.0)).graph(("b", 20.0))
+    assert [row["source"] for row in rows(two)] == ["recording"]
+
+
+def test_a_step_with_a_launch_without_gpu_work_is_cut() -> None:
+    builder = trace()
+    builder.annotation(DECODE, us=100).child("aten::mm").launches("gemm").up(2)
+    builder.annotation(DECODE, us=100).child("aten::mm").launches("gemm")
+    builder.runtime("cudaLaunchKernel").up(2)
+    tables = report(builder)
+    assert tables.inference_steps["is_cut"].to_list() == [False, True]
+    remarks = list(notes(tables.inference_steps, tables.idle_gaps, tables.trace.gpu_events))
+    assert "GPU work of 1 step is not recorded completely (is_cut)." in remarks
+
+
+def test_drafted_tokens_make_the_rate_an_upper_limit() -> None:
+    name = "step[DECODE bs=8 g_sq=16 g_sqsq=32 g_sqsk=4000 g_sk=2000]"
+    tables = report(trace().annotation(name, us=99).child("aten::mm").launches("gemm").up(2))
+    remarks = list(notes(tables.inference_steps, tables.idle_gaps, tables.trace.gpu_events))
+    assert any(remark.startswith("Tokens/s are an upper limit") for remark in remarks)
+
+
+def test_a_trace_without_events() -> None:
+    tables = report(trace().op("aten::mm").launches("gemm"))
+    steps = tables.inference_steps.clear()
+    remarks = list(notes(steps, tables.idle_gaps, tables.trace.gpu_events))
+    assert remarks == ["The trace has no events."]
+
+
+def test_the_command_prints_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    builder = trace().annotation(DECODE, us=100).child("aten::mm").launches("gemm").up(2)
+    path = str(builder.write(tmp_path / "t.json"))
+    assert main(["steps", path]) == 0
+    head, row, source, *_ = capsys.readouterr().out.splitlines()
+    assert head.split()[:2] == ["Step", "Phase"]
+    assert row.split()[:2] == ["0", "decode"]
+    assert source == "Steps are those that the inference engine annotates."
+    assert main(["steps", path, "--format", "csv"]) == 0
+    (of_csv,) = csv.DictReader(capsys.readouterr().out.splitlines())
+    assert of_csv["gen_requests"] == "8"
+    assert main(["steps", path, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["steps"][0]["gen_requests"] == 8
+
+
+def recorded(root: Path, name: str) -> tuple[list[dict[str, Any]], list[str]]:
+    tables = TraceLensReport(read_trace(root / "serving" / name / "trace.json.gz"), None)
+    steps = tables.inference_steps
+    return steps.to_dicts(), list(notes(steps, tables.idle_gaps, tables.trace.gpu_events))
+
+
+def test_a_recorded_decode_step(reference_root: Path) -> None:
+    (step,), remarks = recorded(reference_root, "sglang-qwen3-8b-decode")
+    assert (step["engine"], step["phase"], step["launch_mode"]) == ("SGLang", "decode", "graph")
+    assert (step["gen_requests"], step["kv_tokens"], step["gpu_event_count"]) == (32, 32785, 558)
+    assert step["step_time_ms"] == step["itl_ms"] == pytest.approx(10.450, abs=0.001)
+    assert step["carried_in_ms"] == pytest.approx(463.295, abs=0.001)
+    assert step["tokens_per_s"] == pytest.approx(3062, abs=1)
+    assert not step["is_cut"]
+    (carried_in,) = (remark for remark in remarks if "before the recording" in remark)
+    assert "hipMemcpyWithStream (256 B) of aten::copy_" in carried_in
+    assert "cuda_graph_runner.py(276): populate_from_forward_batch" in carried_in
+
+
+def test_a_recorded_diffusion_step(reference_root: Path) -> None:
+    (whole, *parts), _ = recorded(reference_root, "xdit-flux-sage")
+    assert (whole["phase"], whole["resolution"]) == ("diffusion", "256x256")
+    assert (whole["gpu_event_count"], round(whole["step_time_ms"], 3)) == (7866, 226.596)
+    replays = [part for part in parts if part["phase"] == "denoise"]
+    windows = [part["gpu_end_ms"] - part["gpu_start_ms"] for part in replays]
+    assert windows == pytest.approx([42.37, 43.13, 42.44, 43.06], abs=0.005)
+    assert {part["gpu_event_count"] for part in replays} == {1566}
+    assert replays[0]["gpu_start_ms"] == pytest.approx(50.055, abs=0.001)
