@@ -13,14 +13,14 @@ MESSAGES = MessageTable(
 )
 
 REQUIRED: tuple[TextName, ...] = ("algorithmic", "kernel")
-"""Texts that every finding has; one without an action says so."""
+"""Texts that every finding has; one without an action states this."""
 
 
 def supported(finding: Finding, facts: Facts) -> Finding:
     """Return a finding without the messages, and parts of messages, whose preconditions do not
     hold.
 
-    A finding without an action on a path says so in one sentence.
+    A finding without an action on a path states this in one sentence.
     """
     subject = subject_of(finding)
     texts: dict[str, tuple[Message, ...]] = {}

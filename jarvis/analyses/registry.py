@@ -213,7 +213,7 @@ def _facts_markdown() -> list[str]:
         "## Preconditions of actions",
         "",
         "An action of a finding is left out where the trace does not support it. A finding without "
-        "an action on a path says so. The facts and the tables that they are derived from:",
+        "an action on a path states this. The facts and the tables that they are derived from:",
         "",
         "| fact | holds if |",
         "|---|---|",
