@@ -363,6 +363,22 @@ def test_the_mark_of_the_selected_operation_has_an_outline(drawing: charts.Drawi
     vl_convert.vegalite_to_svg(spec)
 
 
+@pytest.mark.parametrize("color", [None, "state"])
+def test_the_bar_with_the_selected_operation_has_an_outline(color: str | None) -> None:
+    frame = rows()
+    drawing = charts.bars(frame, COLUMNS, charts.LIGHT, x="kernel_time_us", y="name", color=color)
+    nothing, first = (
+        charts.outlined_bar(drawing, frame, uid, "name", charts.LIGHT) for uid in (None, 7)
+    )
+    assert nothing.spec == first.spec
+    assert nothing.datasets["selected"].is_empty()
+    spec = vega_lite(first)
+    outline = spec["layer"][-1]
+    assert [mark["name"] for mark in values(spec, outline)] == ["aten::mm"]
+    assert outline["encoding"].get("detail", {}).get("field") == color
+    vl_convert.vegalite_to_svg(spec)
+
+
 def test_a_rate_above_the_peak_is_never_below_or_on_target() -> None:
     rates = rows(pct_roofline=[100.5, 100.0]).with_columns(charts.state(100, 40).alias("state"))
     assert rates["state"].to_list() == [ABOVE, REACHED]

@@ -33,6 +33,10 @@ ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, "
             "MeanOps",
         ),
         ("void at::native::reduce_kernel<512, 1>(int)", "reduce_kernel"),
+        (
+            ELEMENTWISE + "at::native::BinaryFunctor<c10::BFloat16, c10…",
+            "vectorized_elementwise_kernel",
+        ),
         ("_ZN5aiter24add_rmsnorm_quant_kernelIDF16bEEvPT0_", "add_rmsnorm_quant_kernel"),
         ("_Zbroken", "_Zbroken"),
         (

@@ -31,7 +31,7 @@ from jarvis.charts.rooflines import (
     peak_label,
     roofline,
 )
-from jarvis.charts.selection import selectable
+from jarvis.charts.selection import outlined_bar, selectable
 from jarvis.charts.timeline import (
     PROJECTED,
     TimelineRow,
@@ -72,6 +72,7 @@ __all__ = [
     "is_point",
     "largest",
     "log_histogram",
+    "outlined_bar",
     "parts_of_time",
     "peak_label",
     "roofline",

@@ -80,7 +80,7 @@ LINEAR = ",.6~r"
 NO_NAME = "not recorded"
 """Label of rows without a name, such as calls without shapes."""
 
-_US = "µs"
+_US, _BYTES = "µs", "bytes"
 _THREE_DIGITS = ".3g"
 
 LABEL_LENGTH = 44
@@ -160,6 +160,8 @@ def named(column: str, instead: str) -> pl.Expr:
 def in_readable_unit(column: Column, longest: float) -> tuple[Column, float]:
     """Return a column of times or rates with three significant digits, and the divisor of its
     values: a time in µs whose ``longest`` is at least MIN_MS is in ms."""
+    if column.unit == _BYTES:
+        return column, 1.0
     column = replace(column, format=_THREE_DIGITS)
     if column.unit != _US or longest < MIN_MS * 1000:
         return column, 1.0

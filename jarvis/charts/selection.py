@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from jarvis.charts.marks import Drawing
+from jarvis.charts.marks import NO_NAME, Drawing, named
 from jarvis.charts.palette import Palette
 from jarvis.charts.rooflines import PICKED
 from jarvis.schemas.names import C
@@ -19,7 +19,7 @@ _OUTLINES: Mapping[str, Mapping[str, Any]] = {
     "point": {"type": "point", "filled": False, "size": _RING_PX2, "clip": True},
     "bar": {"type": "bar", "fillOpacity": 0, "height": {"band": 0.86}},
 }
-_KEPT = ("x", "y", "tooltip")
+_KEPT = ("x", "y", "tooltip", "detail")
 _INNER = ("mark", "encoding")
 
 
@@ -30,17 +30,44 @@ def selectable(drawing: Drawing, uid: int | None, palette: Palette) -> Drawing:
     Its first layer, or only one, draws a dataset with a ``uid`` for each mark. The specification
     does not depend on ``uid``, so that browsers change only the outline.
     """
-    spec = dict(drawing.spec)
-    layers = spec.pop("layer", None) or [{name: spec.pop(name) for name in _INNER}]
-    data = layers[0].get("data") or spec["data"]
-    marks = drawing.datasets[data["name"]]
+    spec, layers = _layers(drawing)
     first = dict(layers[0])
     if not any(param.get("name") == PICKED for param in spec.get("params", ())):
         pick = {"name": PICKED, "select": {"type": "point", "fields": [str(C.uid)]}}
         first["params"] = [*first.get("params", ()), pick]
+    picked = Drawing({**spec, "layer": [first, *layers[1:]]}, drawing.datasets)
+    return _outlined(picked, pl.lit(False) if uid is None else pl.col(C.uid) == uid, palette)
+
+
+def outlined_bar(
+    drawing: Drawing, rows: pl.DataFrame, uid: int | None, y: str, palette: Palette
+) -> Drawing:
+    """Return a chart of ``bars`` in which that with an operation of ``rows`` has an outline."""
+    spec, layers = _layers(drawing)
+    first = dict(layers[0])
+    if "field" in first["encoding"]["color"]:  # parts of the outline are stacked, too
+        detail = {"field": first["encoding"]["color"]["field"], "type": "nominal"}
+        first["encoding"] = {**first["encoding"], "detail": detail}
+    own = rows.filter(pl.lit(False) if uid is None else pl.col(C.uid) == uid)
+    is_own = pl.col(y).is_in(own.select(named(y, NO_NAME)).to_series().to_list())
+    return _outlined(
+        Drawing({**spec, "layer": [first, *layers[1:]]}, drawing.datasets), is_own, palette
+    )
+
+
+def _layers(drawing: Drawing) -> tuple[dict[str, Any], list[Mapping[str, Any]]]:
+    """Return the specification without its layers, and these; a single one if it has none."""
+    spec = dict(drawing.spec)
+    return spec, spec.pop("layer", None) or [{name: spec.pop(name) for name in _INNER}]
+
+
+def _outlined(drawing: Drawing, is_own: pl.Expr, palette: Palette) -> Drawing:
+    """Return a layered drawing with an outline of the marks of its first layer that ``is_own``."""
+    first = drawing.spec["layer"][0]
     kind = first["mark"]["type"]
     if kind not in _OUTLINES:
-        return Drawing({**spec, "layer": [first, *layers[1:]]}, drawing.datasets)
+        return drawing
+    data = first.get("data") or drawing.spec["data"]
     encoding = first.get("encoding", {})
     outline = {
         "data": {"name": SELECTED},
@@ -52,6 +79,6 @@ def selectable(drawing: Drawing, uid: int | None, palette: Palette) -> Drawing:
         },
         "encoding": {name: encoding[name] for name in _KEPT if name in encoding},
     }
-    spec["layer"] = [first, *layers[1:], outline]
-    own = marks.filter(pl.col(C.uid) == uid) if uid is not None else marks.clear()
+    own = drawing.datasets[data["name"]].filter(is_own)
+    spec = {**drawing.spec, "layer": [*drawing.spec["layer"], outline]}
     return Drawing(spec, {**drawing.datasets, SELECTED: own})

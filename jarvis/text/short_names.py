@@ -18,9 +18,10 @@ _NOISE = re.compile(
     r"(?:gpu_kernel_impl\w*|ReduceOp|func_wrapper_t|[AB]?UnaryFunctor|BinaryFunctor|TensorListMetadata"
     r"|TensorListScalarListMetadata|FusedOptimizerTensorListMetadata|array|tuple|OpaqueType|Array"
     r"|BFloat16|Half|float|double|half|bool|char|short|int|long|unsigned|signed|const|true|false|void"
-    r"|u?int\d+_t|__\w+|std|lambda|operator|T\d?|enable_if)"
+    r"|u?int\d+_t|__\w+|at|native|c10|std|lambda|operator|T\d?|enable_if)"
 )
-"""Template arguments that do not distinguish kernels: wrappers and data types."""
+"""Template arguments that do not distinguish kernels: wrappers, data types, and namespaces at the
+end of a cut name."""
 
 
 def short_kernel_name(name: str) -> str:

@@ -37,6 +37,7 @@ from jarvis.server.storage import report_notes
 from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.storage.report_notes import EXCLUDED, NoteChange
 from jarvis.server.submission import Submission, submit
+from jarvis.text.markdown import prose
 from jarvis.text.messages import to_text
 from tests.builders import trace
 from tests.dashboard.conftest import Draw
@@ -249,6 +250,23 @@ def test_status_owner_and_comments_of_a_finding(
     labeled(page, "Close").click().run()
     assert "report_finding" not in page.query_params
     assert page.text_area[0].label.startswith("**Executive summary")
+
+
+def test_cards_show_status_and_owner_of_their_finding_alone(
+    registered: Draw, sample_id: str, sample_run: Run
+) -> None:
+    items = [r for r in recommendations(sample_run) if r.finding.category == "gemm"]
+    noted = items[1]
+    assert not any(
+        "Planned" in each.label for each in registered("gemm", analysis=sample_id).expander
+    )
+    others_note(sample_id, NoteChange(NoteField.STATUS, "planned", noted.key))
+    others_note(sample_id, NoteChange(NoteField.OWNER, "Ann *B*", noted.key))
+    labels = [each.label for each in registered("gemm", analysis=sample_id).expander]
+    marked = [label for label in labels if "Planned" in label]
+    assert len(marked) == 1
+    assert prose(noted.finding.title) in marked[0]
+    assert r"Ann \*B\*" in marked[0]
 
 
 def test_an_order_is_saved_and_can_be_undone(filed: Draw, sample_id: str, keys: list[str]) -> None:

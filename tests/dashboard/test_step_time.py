@@ -67,7 +67,7 @@ def test_the_step_time_follows_the_slider(registered: Draw, run_id: str, run: Ru
         times = f"{milliseconds(after / 1e6)} instead of {milliseconds(now / 1e6)} ({saved})"
         assert f"At {target}% the step takes {times}" in lines(page)
         assert "without its GPU work" not in lines(page)
-    assert "On the critical path: 100 µs of 100 µs kernel time" in lines(page)
+    assert "On the critical path: 0.100 ms of 0.100 ms kernel time" in lines(page)
     assert f"Room: {room(simulation.slowdown(Work(operations=(uid,))))}" in lines(page)
 
 

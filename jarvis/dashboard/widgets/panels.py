@@ -11,6 +11,7 @@ from jarvis.dashboard.isolation import isolated
 from jarvis.dashboard.session.state import palette
 from jarvis.dashboard.widgets.elements import render_chart
 from jarvis.dashboard.widgets.panel_kinds import KINDS, PanelData
+from jarvis.schemas.names import C
 
 _FILTERED = "The filters hide every row that this chart could show."
 
@@ -54,6 +55,8 @@ def _chart(data: PanelData, key: str, selected: int | None) -> None:
         st.caption(f"The {charts.MAX_POINTS:,} operations with most time; {hidden:,} hidden.")
     alt = panel.title if kind.alt is None else f"{panel.title}: {kind.alt}"
     if not kind.has_operations:
+        if panel.y is not None and C.uid in data.rows.columns:
+            drawing = charts.outlined_bar(drawing, data.rows, selected, panel.y, data.colors)
         render_chart(drawing, alt, key=key)
         return
     marked = charts.selectable(drawing, selected, data.colors)

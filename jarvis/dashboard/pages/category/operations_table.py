@@ -32,7 +32,7 @@ from jarvis.impact import marked_efficiency
 from jarvis.perf_report import CallPath, Totals
 from jarvis.schemas import FLAG, NAMES, NUMBER, TEXT, Column
 from jarvis.schemas.names import C
-from jarvis.text.format import MISSING, count, counted, microseconds, percent
+from jarvis.text.format import MISSING, count, counted, milliseconds, percent
 from jarvis.text.markdown import code, escape
 from jarvis.text.shapes import call_shapes
 from jarvis.text.short_names import short_kernel_name, short_operation_name
@@ -114,9 +114,9 @@ def operation_details(
             )
         st.markdown(f"{code(row[C.name])} {escape(row['arguments'] or '')}")
         st.caption(
-            f"{counted(row[C.operation_count], 'call')} · {microseconds(row[C.kernel_time_us])} "
+            f"{counted(row[C.operation_count], 'call')} · {_time(row[C.kernel_time_us])} "
             f"kernel time, {percent(row[C.percent_of_compute])} of compute · host "
-            f"{microseconds(row[C.host_time_us])} · "
+            f"{_time(row[C.host_time_us])} · "
             f"efficiency {marked_efficiency(row[C.pct_roofline])}"
             + (f" · {row[C.bound]} bound" if row[C.bound] else "")
         )
@@ -134,6 +134,10 @@ def operation_details(
             _call_path(row, path)
         with st.expander("All fields as JSON", icon=":material/data_object:"):
             st.json(_plain(row), expanded=1)
+
+
+def _time(time_us: float | None) -> str:
+    return milliseconds(None if time_us is None else time_us / 1000)
 
 
 def _projections(row: dict[str, Any], target_pct: float, totals: Totals) -> None:
@@ -217,7 +221,7 @@ def _call_path(row: dict[str, Any], path: CallPath | None) -> None:
 
 
 def _entry(entry: Any) -> str:
-    kernel = f" → {entry.kernel} ({microseconds(entry.kernel_dur_us)})" if entry.kernel else ""
+    kernel = f" → {entry.kernel} ({_time(entry.kernel_dur_us)})" if entry.kernel else ""
     return f"{entry.name}{kernel}"
 
 
@@ -260,12 +264,12 @@ _LAST = (
 )
 _WIDTHS = {
     C.name: 125,
-    "arguments": 145,
+    "arguments": 178,
     C.kernel_time_us: 108,
-    C.percent_of_category: 97,
-    C.pct_roofline: 97,
-    C.saved_step_us: 118,
-    "state": 150,
+    C.percent_of_category: 92,
+    C.pct_roofline: 92,
+    C.saved_step_us: 114,
+    "state": 130,
     C.saved_us: 125,
     C.operation_count: 60,
     C.bound: 75,

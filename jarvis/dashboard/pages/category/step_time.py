@@ -17,7 +17,7 @@ from jarvis.reports.account import account_of
 from jarvis.schemas.names import C
 from jarvis.simulation.of_rows import step_savings_us
 from jarvis.simulation.quality import Grade
-from jarvis.text.format import MINUS, counted, microseconds, milliseconds
+from jarvis.text.format import MINUS, counted, milliseconds
 from jarvis.text.markdown import escape, prose
 
 _MAX_CACHED_TARGETS = 256
@@ -89,10 +89,10 @@ def in_the_step(now: Opened, row: dict[str, Any], target_pct: float) -> None:
     if (saved_us := row.get(C.saved_step_us)) is not None:
         steps = len(now.run.simulation.recorded.steps_ns)
         whole = "The step gains" if steps == 1 else f"All {steps} steps together gain"
-        gain = microseconds(saved_us) if saved_us else "nothing"
+        gain = milliseconds(saved_us / 1000) if saved_us else "nothing"
         lines.append(f"{whole} {gain} at {target_pct:g}%.")
     if (path_us := row.get(C.path_us)) is not None:
-        share = f"{microseconds(path_us)} of {microseconds(row[C.kernel_time_us])}"
+        share = f"{milliseconds(path_us / 1000)} of {milliseconds(row[C.kernel_time_us] / 1000)}"
         lines.append(f"On the critical path: {share} kernel time.")
     share_pct = row[C.percent_of_compute] or 0.0
     if share_pct >= MIN_ROOM_PCT and (slowdown := slowdown_of(now, Work(operations=(row[C.uid],)))):

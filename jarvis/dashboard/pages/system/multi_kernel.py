@@ -113,8 +113,8 @@ def _communication(totals: Totals) -> None:
         return
     st.markdown(
         f"**{percent(share_pct(exposed_ms, whole_ms))} of communication is exposed**: "
-        f"{milliseconds(exposed_ms)} without concurrent compute",
-        help="Hidden: communication with concurrent compute.",
+        f"{milliseconds(exposed_ms)} of {milliseconds(whole_ms)}",
+        help="Hidden: communication with concurrent compute. Exposed: without.",
     )
     parts = {"hidden": whole_ms - exposed_ms, "exposed": exposed_ms}
     rows = [("Communication", part, time_ms) for part, time_ms in parts.items()]
