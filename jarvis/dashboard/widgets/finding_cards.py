@@ -17,6 +17,7 @@ from jarvis.dashboard.widgets.view import bring_into_view
 from jarvis.findings import IDLE_POOL, Finding, Impact, OpRef, Priority, Severity, shown_evidence
 from jarvis.reports.figures import target_words
 from jarvis.reports.ranking import Recommendation
+from jarvis.reports.sections import action_headings
 from jarvis.text.format import MINUS, count, counted, decimal, milliseconds, percent
 from jarvis.text.markdown import Markdown, code, escape, prose, shortened, table
 from jarvis.text.quantities import title_of
@@ -198,7 +199,7 @@ def _card(finding: Finding, gain: Impact | None, key: str, select: Select) -> No
     st.markdown(prose(finding.issue))
     if gain is not None:
         st.markdown(_impact_line(finding, gain))
-    actions = zip(_headings(finding), (finding.algorithmic, finding.kernel), strict=True)
+    actions = zip(action_headings(finding), (finding.algorithmic, finding.kernel), strict=True)
     for (heading, text), place in zip(actions, st.columns(2, border=True), strict=True):
         place.markdown(f"**{heading}**  \n{prose(text)}")
     if finding.priority_reason:
@@ -208,13 +209,6 @@ def _card(finding: Finding, gain: Impact | None, key: str, select: Select) -> No
         _notes(finding)
     if finding.operations:
         _operation_buttons(finding, key, select)
-
-
-def _headings(finding: Finding) -> tuple[str, str]:
-    """Return the headings of the actions: those of findings without rows change no kernel."""
-    if finding.row_uids:
-        return "Change the model", "Improve the kernel"
-    return "Change the program", "Change the setup or libraries"
 
 
 def _evidence(finding: Finding) -> None:
