@@ -326,11 +326,11 @@ def _scatter_spec(
     return specification(chart.properties(height=300), has_many_marks=has_many_marks)
 
 
-def parts_of_time(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
+def parts_of_time(parts: pl.DataFrame, palette: Palette, **legend: int) -> alt.Chart:
     """Draw a time as one stacked bar of ``parts``: ``part``, ``time_ms``, ``percent``.
 
     The first three parts are compute, communication and copies, the others idle time; parts
-    without time have no mark.
+    without time have no mark. ``legend`` has further options of the legend.
     """
     idle = (
         (palette.categorical[5], palette.muted, palette.categorical[6])
@@ -354,7 +354,7 @@ def parts_of_time(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
             color=alt.Color(
                 "part:N",
                 scale=alt.Scale(domain=order, range=colors),
-                legend=_legend(**_NEAR_LEGEND),
+                legend=_legend(**_NEAR_LEGEND, **legend),
             ),
             order=alt.Order("order:Q"),
             tooltip=[
@@ -456,9 +456,8 @@ def _groups(field: str | None, frame: pl.DataFrame, palette: Palette) -> Groups 
 
 
 def _legend(**options: Any) -> alt.Legend:
-    return alt.Legend(
-        orient="top", title=None, labelFontSize=12, columns=4, labelLimit=260, **options
-    )
+    shown = {"columns": 4, "labelLimit": 260, **options}
+    return alt.Legend(orient="top", title=None, labelFontSize=12, **shown)
 
 
 def _height(count: int, step_px: int = _BAR_STEP) -> int:

@@ -178,6 +178,12 @@ class Card:
         return f"{self.priority.icon} {self.label} ({self.priority.value}): {title}"
 
     @property
+    def headed_actions(self) -> list[tuple[str, Markdown]]:
+        """Return the actions with headings in place of letters."""
+        headings = sections.action_headings(self.details.finding)
+        return [(heading, text) for heading, (_, text) in zip(headings, self.actions, strict=True)]
+
+    @property
     def issue(self) -> Markdown:
         """Return what the trace shows."""
         return sections.lead(self.details.finding.issue, ISSUE_WORDS, ".;:")

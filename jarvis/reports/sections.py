@@ -210,6 +210,13 @@ def compute_results(run: Run) -> list[AnalysisResult]:
     return sorted(found, key=lambda result: (-result.gpu_time_ms, result.key))
 
 
+def action_headings(finding: Finding) -> tuple[str, str]:
+    """Return the headings of the actions: those of findings without rows change no kernel."""
+    if finding.row_uids:
+        return "Change the model", "Improve the kernel"
+    return "Change the program", "Change the setup or libraries"
+
+
 def cross_results(run: Run) -> list[AnalysisResult]:
     """Return analyses across categories that have data: the system level, then fusion."""
     found = [r for r in run.results.values() if r.tier != "compute" and r.status is Status.OK]

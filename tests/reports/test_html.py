@@ -14,10 +14,12 @@ import pytest
 
 from jarvis.core.workspace import RunPaths
 from jarvis.reports import load_reporters
+from jarvis.reports.account import account_of
 from jarvis.reports.edits import Edits
 from jarvis.reports.html import html_document
 from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
+from jarvis.text.format import milliseconds, percent
 from jarvis.text.markdown import Markdown
 from tests.reports.conftest import HOSTILE, Analyzed
 
@@ -202,3 +204,25 @@ def test_each_point_of_a_roofline_says_what_it_is(sample: Analyzed, sample_text:
     titles = [title.text or "" for d in drawings(sample_text) for title in d.iter("title")]
     for name, arguments in rows["name", "arguments"].iter_rows():
         assert any(f": {name} · " in title and f": {arguments} · " in title for title in titles)
+
+
+def test_figures_are_those_of_the_step_and_the_bar_names_all_its_parts(
+    sample: Analyzed, sample_text: str
+) -> None:
+    account = account_of(sample.run)
+    assert account is not None
+    figures = re.findall(r"<dt>(.*?)</dt><dd><b>(.*?)</b>", sample_text)
+    idle_pct = account.pct(account.idle_ns)
+    assert dict(figures)["GPU busy"] == percent(100 - idle_pct)
+    assert dict(figures)["Idle"] == percent(idle_pct)
+    assert figures[0][1] == milliseconds(account.step_ms)
+
+
+def test_findings_without_rows_have_no_kernel_to_improve(
+    sample: Analyzed, sample_text: str
+) -> None:
+    cards = sample_text.split("<article")[1:]
+    parts = {each.label: each.finding for each in recommendations(sample.run)}
+    for card in cards:
+        finding = parts[re.search(r"(P\d+): ", card)[1]]  # type: ignore[index]
+        assert ("Improve the kernel" in card) == bool(finding.row_uids)

@@ -16,7 +16,7 @@ from jarvis.dashboard.widgets.controls import choice, keyed_choice
 from jarvis.dashboard.widgets.file_jobs import offer_file
 from jarvis.dashboard.widgets.job_view import JOB, POLL_S, draw
 from jarvis.dashboard.widgets.row_order import PAGE_ROWS, page_number
-from jarvis.dashboard.widgets.table import height_of, moment_column
+from jarvis.dashboard.widgets.table import height_of, moment_column, without_pale_texts
 from jarvis.schemas.names import C
 from jarvis.server.actions import get_visible_job
 from jarvis.server.database import ACTIVE, JobKind, JobState, database
@@ -191,7 +191,9 @@ def _table(listed: list[Job], chosen: str | None, queue: list[str]) -> None:
     st.session_state[_TABLE] = {"selection": {"rows": places, "columns": [], "cells": []}}
     config = st.column_config
     st.dataframe(
-        pl.DataFrame([_row(job, queue) for job in listed], schema=_SCHEMA, orient="row"),
+        without_pale_texts(
+            pl.DataFrame([_row(job, queue) for job in listed], schema=_SCHEMA, orient="row")
+        ),
         key=_TABLE,
         on_select=_row_selected,
         selection_mode="single-row",

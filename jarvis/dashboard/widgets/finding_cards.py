@@ -20,6 +20,7 @@ from jarvis.dashboard.widgets.view import bring_into_view
 from jarvis.findings import IDLE_POOL, Finding, Impact, OpRef, Priority, Severity, shown_evidence
 from jarvis.reports.figures import target_words
 from jarvis.reports.ranking import Recommendation
+from jarvis.reports.sections import action_headings
 from jarvis.text.format import MINUS, arguments, count, counted, decimal, milliseconds, percent
 from jarvis.text.markdown import Markdown, code, escape, prose, shortened, table
 from jarvis.text.quantities import title_of
@@ -203,7 +204,7 @@ def _card(finding: Finding, gain: Impact | None, key: str, select: Select) -> No
     st.markdown(prose(finding.issue))
     if gain is not None:
         st.markdown(_impact_line(finding, gain))
-    actions = zip(_headings(finding), (finding.algorithmic, finding.kernel), strict=True)
+    actions = zip(action_headings(finding), (finding.algorithmic, finding.kernel), strict=True)
     known = [(heading, text) for heading, text in actions if not is_no_action(text)]
     if known:
         for (heading, text), place in zip(known, st.columns(len(known), border=True), strict=True):
@@ -220,13 +221,6 @@ def _card(finding: Finding, gain: Impact | None, key: str, select: Select) -> No
 def _with_short_kernels(text: str) -> str:
     """Return Markdown with the distinguishing parts of the kernel names in its code spans."""
     return _KERNEL_SPAN.sub(lambda name: code(short_kernel_name(name[1])), text)
-
-
-def _headings(finding: Finding) -> tuple[str, str]:
-    """Return the headings of the actions: those of findings without rows change no kernel."""
-    if finding.operations or finding.shared_uids:
-        return "Change the model", "Improve the kernel"
-    return "Change the program", "Change the setup or libraries"
 
 
 def _evidence(finding: Finding) -> None:

@@ -13,12 +13,14 @@ from markupsafe import Markup
 from jarvis.charts import DARK, LIGHT
 from jarvis.charts.svg import variables
 from jarvis.core.notes import FindingNotes
+from jarvis.reports.account import account_of
 from jarvis.reports.details import details_of
 from jarvis.reports.edits import Edits
 from jarvis.reports.fair import fair_parts, share
 from jarvis.reports.html import drawings
 from jarvis.reports.rendering import TEMPLATES
 from jarvis.run import Run
+from jarvis.schemas.names import C
 from jarvis.text.format import counted, milliseconds, percent
 from jarvis.text.markdown import Markdown, anchor, code, escape, prose
 
@@ -121,10 +123,28 @@ def _rows(parts: Mapping[str, Any], edits: Edits) -> list[Row]:
 
 
 def _figures(run: Run) -> list[tuple[str, str, str]]:
-    """Return name, value and caption of each key metric."""
-    totals = run.manifest.totals
+    """Return name, value and caption of each key metric: of the step, as on the overview; of the
+    GPU window if there are no steps."""
+    totals, account = run.manifest.totals, account_of(run)
+    if account is not None:
+        comm_ns, idle_pct = account.parts_ns[C.exposed_comm_ns], account.pct(account.idle_ns)
+        compute_pct = account.pct(account.parts_ns[C.compute_ns])
+        return [
+            (
+                "Step time" if account.is_marked else "Recording",
+                milliseconds(account.step_ms),
+                f"GPU window {milliseconds(totals.total_time_ms)}",
+            ),
+            ("GPU busy", percent(100 - idle_pct), f"compute {percent(compute_pct)}"),
+            (
+                "Exposed communication",
+                percent(account.pct(comm_ns)),
+                milliseconds(account.mean_ms(comm_ns)),
+            ),
+            ("Idle", percent(idle_pct), milliseconds(account.mean_ms(account.idle_ns))),
+        ]
     return [
-        ("GPU time", milliseconds(totals.total_time_ms), "first start to last end"),
+        ("GPU window", milliseconds(totals.total_time_ms), "first start to last end"),
         ("GPU busy", percent(totals.busy_pct), f"compute {percent(totals.compute_pct)}"),
         (
             "Exposed communication",

@@ -28,7 +28,7 @@ from jarvis.run import Run
 from jarvis.savings import whole_ms, whole_name
 from jarvis.schemas import TABLES
 from jarvis.schemas.names import C
-from jarvis.text.format import counted, milliseconds, percent
+from jarvis.text.format import MIN_PCT, counted, milliseconds, percent
 
 MAX_POINTS = 400
 """Operations of a roofline, those with most time, to limit the document's size."""
@@ -76,8 +76,13 @@ def step_time(run: Run) -> Figure | None:
         f"{part} {milliseconds(time_ms)} ({percent(share)})"
         for part, time_ms, share in parts["part", C.time_ms, C.percent].iter_rows()
     ]
-    labeled = parts.with_columns(part=pl.Series(labels))
-    return Figure(heading, MEANING, charts.parts_of_time(labeled, CSS))
+    is_shown = pl.col(C.percent) >= MIN_PCT  # the mean of steps can be a fraction of a nanosecond
+    labeled = parts.with_columns(
+        pl.when(is_shown).then(C.time_ms).otherwise(0.0).alias(C.time_ms), part=pl.Series(labels)
+    )
+    # Labels with time and share are too long for four in a line.
+    bar = charts.parts_of_time(labeled, CSS, columns=3, labelLimit=300)
+    return Figure(heading, MEANING, bar)
 
 
 def categories(run: Run) -> Figure | None:
@@ -123,9 +128,11 @@ def category_roofline(run: Run, key: str) -> Figure | None:
     if drawing is None:
         return None
     points = drawing.datasets["points"]
+    slow = points.filter(state=BELOW_THRESHOLD).height
+    verb = "reaches" if slow == 1 else "reach"
     title = (
-        f"{points.filter(state=BELOW_THRESHOLD).height} of {counted(points.height, 'row')} of "
-        f"distinct arguments reach less than {BOTTLENECK_EFFICIENCY_PCT:g}% of the roofline"
+        f"{slow} of {counted(points.height, 'row')} of distinct arguments {verb} less than "
+        f"{BOTTLENECK_EFFICIENCY_PCT:g}% of the roofline"
     )
     hidden = f" The {MAX_POINTS} with most time are shown." if points.height > MAX_POINTS else ""
     note = (

@@ -59,7 +59,7 @@ def _filters() -> tuple[AuditFilter, str]:
     action = keyed_choice(
         "access_action",
         "Action",
-        {_ALL: "All actions", **{str(each): str(each) for each in Action}},
+        {_ALL: "All actions", **{str(each): _word(each) for each in Action}},
         _ALL,
         "Only entries with this action.",
     )
@@ -83,6 +83,11 @@ def _filters() -> tuple[AuditFilter, str]:
         since=None if days is None else datetime.now(UTC) - timedelta(days=days),
     )
     return audit_filter, f"{who}-{action}-{via}-{subject}-{days}"
+
+
+def _word(action: Action) -> str:
+    """Return the name of an action; that of ANALYZE is stored in another spelling."""
+    return "analyze" if action is Action.ANALYZE else str(action)
 
 
 def _table(lines: list[AuditEntry]) -> None:
@@ -111,6 +116,6 @@ def _row(line: AuditEntry) -> tuple[str | datetime | None, ...]:
         f"{name}: {value}" for name, value in line.detail.items() if name != LOGIN_MARK
     )
     return (
-        *(line.moment, line.person, str(line.action)),
+        *(line.moment, line.person, _word(line.action)),
         *(line.subject, str(line.via), details or None),
     )
