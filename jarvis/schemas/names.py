@@ -107,6 +107,7 @@ class Declared:
     gpu_start_ns: Final = "gpu_start_ns"
     graph_id: Final = "graph_id"
     graph_key: Final = "graph_key"
+    graph_node_id: Final = "graph_node_id"
     group: Final = "group"
     group_size: Final = "group_size"
     has_data_flow: Final = "has_data_flow"
