@@ -1,5 +1,6 @@
 """The capture traces of a folder, an archive or a list of files, and what each is a capture of."""
 
+import hashlib
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -66,6 +67,25 @@ class Capture:
     @cached_property
     def _bounds(self) -> tuple[list[Any], int]:
         return capture_bounds(self.trace.runtime)
+
+
+def captures_sha256(places: Sequence[Path]) -> str:
+    """Return the digest of the names and contents of all files in folders, and of single files.
+
+    Raises:
+        CaptureError: A file cannot be read.
+    """
+    digest = hashlib.sha256()
+    try:
+        for place in places:
+            for path in sorted(place.iterdir()) if place.is_dir() else [place]:
+                if path.is_file():
+                    with path.open("rb") as file:
+                        content = hashlib.file_digest(file, "sha256")
+                    digest.update(f"{path.name}\n{content.hexdigest()}\n".encode())
+    except OSError as error:
+        raise CaptureError(f"{error.filename} cannot be read: {error.strerror}.") from error
+    return digest.hexdigest()
 
 
 def read_captures(places: Sequence[Path]) -> list[Capture]:
@@ -177,5 +197,5 @@ def capture_alone(trace: Trace) -> CaptureError | None:
         return None
     return CaptureError(
         f"{trace.info.file_name} records how graphs were captured, not how they ran: its calls "
-        "launch no GPU work. Pass the trace of the replay, and this file with --capture."
+        "launch no GPU work. Pass the trace of the replay, and this file with --capture-folder."
     )

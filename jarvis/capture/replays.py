@@ -43,7 +43,7 @@ class Replay:
             tokens=tuple(token(name) or "" for name in self.events[C.name]),
             durations_ns=tuple(self.events[C.dur_ns]),
             streams=tuple(self.events[C.stream]),
-            node_ids=tuple(self.events["graph_node_id"]),
+            node_ids=tuple(self.events[C.graph_node_id]),
         )
 
     @cached_property
@@ -59,7 +59,7 @@ def replays(trace: Trace) -> Iterator[Replay]:
     calls = timed.filter(pl.col(C.name).is_in(GRAPH_LAUNCHES)).sort(C.ts_ns, C.uid)
     annotations = dict(zip(calls[C.uid], enclosing_steps(calls, trace.annotations), strict=True))
     events = trace.gpu_events.drop_nulls([C.ts_ns, C.dur_ns]).select(
-        C.uid, C.name, C.ts_ns, C.dur_ns, C.stream, "graph_id", "graph_node_id"
+        C.uid, C.name, C.ts_ns, C.dur_ns, C.stream, C.graph_id, C.graph_node_id
     )
     launched = (
         trace.launches.select(C.runtime_uid, pl.col(C.gpu_uid).alias(C.uid))
@@ -70,5 +70,5 @@ def replays(trace: Trace) -> Iterator[Replay]:
     )
     for uid, dur_ns in calls.select(C.uid, C.dur_ns).iter_rows():
         if (own := launched.get((uid,))) is not None:
-            (graph_id, *others) = own["graph_id"].unique()
+            (graph_id, *others) = own[C.graph_id].unique()
             yield Replay(uid, dur_ns, annotations[uid], None if others else graph_id, own)

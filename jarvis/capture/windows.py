@@ -122,22 +122,22 @@ class Window:
         length_ns = self.bounds.end_ns - self.bounds.start_ns + 1
         numbered = (
             placed.with_columns(
-                start_ns=pl.col(C.ts_ns) - self.bounds.start_ns,
+                (pl.col(C.ts_ns) - self.bounds.start_ns).alias(C.start_ns),
                 is_launching=pl.Series(launching),
             )
             .filter(pl.Series(inside[placed["order"].to_numpy()]))
             .sort(C.ts_ns, C.depth, "order")
             .with_columns(number=pl.int_range(pl.len()), segment=segment)
-            .with_columns(start_ns=pl.col("start_ns") + pl.col("segment") * length_ns)
+            .with_columns(pl.col(C.start_ns) + pl.col("segment") * length_ns)
         )
-        number = numbered.select(C.uid, "number", "start_ns")
+        number = numbered.select(C.uid, "number", C.start_ns)
         shown = numbered.filter("is_launching")[C.uid].implode()
 
         def table(rows: pl.DataFrame) -> pl.DataFrame:
             found = rows.join(number, on=C.uid, maintain_order="left")
             return found.with_columns(
-                pl.col("number").alias(C.uid), pl.col("start_ns").alias(C.ts_ns)
-            ).drop("number", "start_ns")
+                pl.col("number").alias(C.uid), pl.col(C.start_ns).alias(C.ts_ns)
+            ).drop("number", C.start_ns)
 
         return Template(
             cpu_ops=table(self.trace.cpu_ops),

@@ -161,7 +161,7 @@ def _report(arguments: argparse.Namespace) -> int:
         captures=capture_places(arguments),
         progress=print_step,
     )
-    warnings = [*warning_lines(trace_health(report.trace.recording)), *_not_comparable(report)]
+    warnings = [*warning_lines(trace_health(report.trace)), *_not_comparable(report)]
     warn(warnings)
     written = list(_write_report(report, arguments, trace))
     warn(extensions.failures)  # formulas are evaluated when the sheets are written

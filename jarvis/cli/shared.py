@@ -76,6 +76,7 @@ _METAVARS = {
     "target_pct": "PERCENT",
     "category_targets": "CATEGORY=PERCENT,...",
     "extension_file": "FILE",
+    "capture_folder": "DIR",
     "arch_json": "FILE",
 }
 _ALIASES = {"platform": ("gpu_arch_platform",), "model_name": ("name",)}
@@ -199,14 +200,7 @@ def add_settings_file(command: argparse.ArgumentParser) -> None:
 
 def add_captures(command: argparse.ArgumentParser) -> None:
     """Add the options that ``capture_places`` reads."""
-    add_flag(
-        command,
-        "capture_folder",
-        metavar="DIR",
-        type=Path,
-        help="folder or .zip with traces of graph capture: replayed kernels get their operators "
-        "and shapes",
-    )
+    add_option(command, "capture_folder")
     add_flag(
         command,
         "capture",
@@ -214,7 +208,7 @@ def add_captures(command: argparse.ArgumentParser) -> None:
         type=Path,
         nargs="+",
         default=[],
-        help="the same as single files",
+        help="such traces as single files",
     )
 
 

@@ -81,7 +81,8 @@ class AnalysisRequest(AnalysisOptions):
     """The options, and files that only the command line may name.
 
     ``extension_file`` is a Python file with perf models and categories, which is executed;
-    ``arch_json`` describes a GPU and replaces ``platform`` (``read_arch_json``).
+    ``arch_json`` describes a GPU and replaces ``platform`` (``read_arch_json``). ``capture_folder``
+    has the captures of the graphs that the trace replays.
     """
 
     extension_file: Path | None = field(
@@ -95,6 +96,15 @@ class AnalysisRequest(AnalysisOptions):
         default=None,
         metadata=_described(
             "GPU description", "GPU described in a JSON file as TraceLens takes it"
+        ),
+    )
+
+    capture_folder: Path | None = field(
+        default=None,
+        metadata=_described(
+            "Captures",
+            "folder, .zip or file with traces of graph capture: replayed kernels get their "
+            "operators and shapes",
         ),
     )
 

@@ -128,7 +128,8 @@ class HostCalls:
     """The host calls of a trace: cpu ops, runtime calls, and optionally Python functions.
 
     There are millions of calls, but most tables need only the few that launch GPU work, so rows are
-    selected lazily.
+    selected lazily. ``recorded_events`` is the first uid of calls that are not of the recording and
+    have no host time of their own; None if all are.
     """
 
     cpu_ops: pl.DataFrame
@@ -136,6 +137,7 @@ class HostCalls:
     python_functions: pl.DataFrame | None
     threads: pl.DataFrame
     recomputed: pl.Series | None = None
+    recorded_events: int | None = None
     shown_times: Callable[[pl.DataFrame], pl.DataFrame] = pl.DataFrame.clone
 
     def select(self, uids: pl.Series, *columns: str) -> pl.DataFrame:
@@ -201,6 +203,7 @@ def host_calls(
         python_functions=trace.python_functions if with_python else None,
         threads=trace.threads,
         recomputed=recomputed,
+        recorded_events=None if trace.recording is trace else trace.recording.event_count,
         shown_times=trace.shown_times,
     )
 

@@ -43,6 +43,8 @@ def measured(of: UnifiedCalls, host_calls: HostCalls) -> pl.DataFrame:
     per_call = of.calls.with_columns(
         is_known=pl.col(C.modelled).fill_null(False) & pl.col(C.failure).is_null()
     )
+    first_captured = host_calls.recorded_events
+    is_recorded = pl.lit(True) if first_captured is None else pl.col(C.source_uid) < first_captured
     rows = per_call.group_by(C.operation_uid, maintain_order=True).agg(
         *(pl.col(c).first() for c in (C.name, C.op_category, C.process_name, C.thread_name)),
         *(pl.col(c).first() for c in ARGUMENTS),
@@ -54,8 +56,12 @@ def measured(of: UnifiedCalls, host_calls: HostCalls) -> pl.DataFrame:
             C.kernel_time_us_mean: pl.col(C.kernel_time_us).mean(),
             C.kernel_time_us_std: pl.col(C.kernel_time_us).std(),
             # Synthetic rows of one graph launch share its host time.
-            C.host_time_us: microseconds(
-                pl.col(C.dur_ns).filter(pl.col(C.source_uid).is_first_distinct()).sum()
+            C.host_time_us: pl.when(is_recorded.any()).then(
+                microseconds(
+                    pl.col(C.dur_ns)
+                    .filter(pl.col(C.source_uid).is_first_distinct() & is_recorded)
+                    .sum()
+                )
             ),
             C.modelled: pl.col(C.modelled).first().fill_null(False),
             C.flops: _of_one_call(C.exact_flops),

@@ -132,6 +132,7 @@ def analyze(
         options: fields to change in the request, as ``platform="MI300X"``.
 
     Raises:
+        CaptureError: the trace is a capture, or the captures cannot be used.
         TraceError: also UnreadableReportError and NotAReportError for a report.
         HardwareError: the GPU, or its description, cannot be used.
         OutputFolderError: ``output_dir`` holds something else.
@@ -154,7 +155,8 @@ def analyze(
             read = read_imported(path, extensions.registry)
             info = report_info(path, report_sha256(path), read)
         else:
-            read = read_replay(path, (), on_reading)
+            folder = request.capture_folder
+            read = read_replay(path, () if folder is None else (folder,), on_reading)
             info = read.info
         if recorded_path is not None:
             info = info.model_copy(update={"path": str(recorded_path)})
@@ -172,7 +174,7 @@ def analyze(
             for name in TABLES:
                 report.table(name)
         with step(4, progress, steps):
-            simulated = simulation_tables(read)
+            simulated = simulation_tables(read.recording)
         source = TraceInput(report, info, extensions, *simulated)
     else:
         imported = replace(read, hardware=hardware)

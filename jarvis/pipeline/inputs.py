@@ -8,6 +8,8 @@ from typing import ClassVar, Protocol
 import polars as pl
 
 from jarvis.analyses import load_analyses
+from jarvis.capture import MergedTrace, captures_sha256
+from jarvis.capture.tables import graph_kernel_map, graph_launches
 from jarvis.core.errors import HardwareFileError, NotReprojectableError, UnknownHardwareError
 from jarvis.core.request import AnalysisRequest
 from jarvis.core.targets import Targets
@@ -20,6 +22,7 @@ from jarvis.run import (
     Run,
     main_call_paths,
 )
+from jarvis.schemas.captures import TABLES as CAPTURES
 from jarvis.simulation.stored import TABLES, SimulationInfo, not_simulated
 from jarvis.text.format import counted, listed
 from jarvis.trace import TraceInfo
@@ -48,9 +51,11 @@ def chosen_options(request: AnalysisRequest, figures_sha256: str | None = None) 
 
     Raises:
         ValueError: The target is not a percentage above 0.
+        CaptureError: ``capture_folder`` does not exist.
         TargetsError: The targets of categories cannot be read, or one names an unknown category.
     """
     extension, arch = request.extension_file, request.arch_json
+    captures = request.capture_folder
     targets = Targets.parse(request.target_pct, request.category_targets)
     if extension is None:
         targets.check([a.key for a in load_analyses().values() if a.tier == "compute"])
@@ -60,6 +65,8 @@ def chosen_options(request: AnalysisRequest, figures_sha256: str | None = None) 
         extension_sha256=None if extension is None else content_sha256(extension),
         gpu_arch_file=None if arch is None else arch.name,
         gpu_arch_sha256=figures_sha256 if arch is None else read_arch_json(arch).sha256,
+        captures_name="" if captures is None else captures.name,
+        captures_sha256="" if captures is None else captures_sha256([captures]),
     )
 
 
@@ -180,7 +187,11 @@ def reprojected_options(
         target_pct=target,
         category_targets=own,
     )
-    return chosen_options(request, figures_sha256)
+    return replace(
+        chosen_options(request, figures_sha256),
+        captures_name=manifest.options.captures_name,
+        captures_sha256=manifest.options.captures_sha256,
+    )
 
 
 def is_target_only(
@@ -228,6 +239,10 @@ class AnalysisInput(Protocol):
         """Return the table of facts about the input."""
 
     @property
+    def captures(self) -> Mapping[str, pl.DataFrame]:
+        """Return the tables of replayed graphs; none without captures."""
+
+    @property
     def simulated(self) -> Mapping[str, pl.DataFrame]:
         """Return the tables of the dependency graph."""
 
@@ -260,6 +275,17 @@ class TraceInput:
         """Return facts about the trace."""
         return trace_health(self.report.trace)
 
+    @property
+    def captures(self) -> Mapping[str, pl.DataFrame]:
+        """Return the tables of replayed graphs; none without captures."""
+        trace = self.report.trace
+        if not isinstance(trace, MergedTrace):
+            return {}
+        return {
+            "graph_launches": graph_launches(trace),
+            "graph_kernel_map": graph_kernel_map(trace),
+        }
+
     def call_paths(self, classified: Mapping[str, pl.DataFrame]) -> Paths:
         """Return the call paths from the call tree."""
         return main_call_paths(self.report, classified)
@@ -278,6 +304,11 @@ class ReportInput:
     def sheets(self) -> tuple[str, ...]:
         """Return the sheets that were read."""
         return tuple(sheet_names(self.report.sheets))
+
+    @property
+    def captures(self) -> Mapping[str, pl.DataFrame]:
+        """Return no tables."""
+        return {}
 
     @property
     def simulated(self) -> Mapping[str, pl.DataFrame]:
@@ -317,6 +348,11 @@ class StoredInput:
     def sheets(self) -> tuple[str, ...]:
         """Return the stored sheets."""
         return self.run.manifest.sheets
+
+    @property
+    def captures(self) -> Mapping[str, pl.DataFrame]:
+        """Return the stored tables of replayed graphs."""
+        return {name: self.run.table(name) for name in CAPTURES if name in self.run.tables}
 
     @property
     def simulated(self) -> Mapping[str, pl.DataFrame]:

@@ -229,6 +229,8 @@ def _report_command(run: Run) -> Markdown:
         words += ["--gpu_arch_platform", run.manifest.hardware.name]
     if extension := run.manifest.options.extension_file:
         words += ["--extension_file", extension]
+    if captures := run.manifest.options.captures_name:
+        words += ["--capture_folder", captures]
     return block(one_line(shlex.join(words)), "sh")
 
 
@@ -242,6 +244,8 @@ def _analyze_command(run: Run) -> Markdown:
         words += ["--model", run.manifest.model_name]
     if extension := run.manifest.options.extension_file:
         words += ["--extension-file", extension]
+    if captures := run.manifest.options.captures_name:
+        words += ["--capture-folder", captures]
     if run.target_pct != TARGET_PCT:
         words += ["--target-pct", f"{run.target_pct:g}"]
     if own := run.targets.own_text:

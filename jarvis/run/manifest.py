@@ -48,11 +48,13 @@ class Options(AnalysisOptions):
     extension_sha256: str | None = None
     gpu_arch_file: str | None = None
     gpu_arch_sha256: str | None = None
+    captures_name: str = ""
+    captures_sha256: str = ""
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         written: dict[str, Any] = serialize(self)
-        defaults = {f.name: f.default for f in fields(AnalysisOptions)}
+        defaults = {f.name: f.default for f in fields(Options)}
         return {k: v for k, v in written.items() if v is None or v != defaults.get(k)}
 
 

@@ -121,6 +121,7 @@ class Declared:
     graph_id: Final = "graph_id"
     graph_key: Final = "graph_key"
     graph_launches: Final = "graph_launches"
+    graph_node_id: Final = "graph_node_id"
     group: Final = "group"
     group_size: Final = "group_size"
     has_data_flow: Final = "has_data_flow"

@@ -55,6 +55,7 @@ class Submission(AnalysisRequest):
     copy_to: Path | None = None
     extension_file: FilePath | None = None
     arch_json: FilePath | None = None
+    capture_folder: FilePath | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,14 @@
 """Trace quality as a table of facts: each with a severity, affected results and a remedy."""
 
 from dataclasses import asdict
+from itertools import chain
 
 import polars as pl
 
 from jarvis.schemas import TABLES
 from jarvis.schemas.names import C
 from jarvis.trace import Trace, TraceInfo
+from jarvis.trace_health.captures import capture_facts
 from jarvis.trace_health.facts import Fact, Severity
 from jarvis.trace_health.imported import report_facts
 from jarvis.trace_health.links import link_facts
@@ -31,8 +33,9 @@ TABLE = "trace_health"
 
 def trace_health(trace: Trace) -> pl.DataFrame:
     """Return the facts about a trace, warnings first (schema: ``trace_health``)."""
-    facts = (warm_up_facts, link_facts, recording_facts, time_facts)
-    return _table([fact for of_kind in facts for fact in of_kind(trace)])
+    recording = trace.recording
+    facts = (warm_up_facts(recording), link_facts(trace), recording_facts(recording))
+    return _table([*chain(*facts, capture_facts(trace), time_facts(recording))])
 
 
 def report_health(report: ImportedReport) -> pl.DataFrame:

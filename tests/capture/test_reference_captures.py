@@ -157,8 +157,10 @@ def test_a_replay_that_begins_late_is_matched(merged: dict[str, MergedTrace], na
     events, captured = pair_of(match)
     assert match.chosen is not None
     cut = Replayed(
-        *(part[100:] for part in (events.tokens, events.durations_ns, events.streams)),
-        events.node_ids[100:],
+        tokens=events.tokens[100:],
+        durations_ns=events.durations_ns[100:],
+        streams=events.streams[100:],
+        node_ids=events.node_ids[100:],
     )
     found = align(cut, captured)
     true = dict(match.chosen.alignment.pairs)

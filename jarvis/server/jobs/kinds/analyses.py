@@ -40,13 +40,14 @@ class Analyze(Request):
 
     @property
     def inputs(self) -> tuple[Path, ...]:
-        """Return the traces, the extension file and the GPU description."""
+        """Return the traces, the extension file, the GPU description and the captures."""
         submission = self.submission
         files = (
             submission.trace,
             self.reference_trace,
             submission.extension_file,
             submission.arch_json,
+            submission.capture_folder,
         )
         return tuple(path for path in files if path is not None)
 
