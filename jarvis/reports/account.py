@@ -2,6 +2,8 @@
 
 import polars as pl
 
+from jarvis.analyses.system.cpu_idle.sources import placed, where
+from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.perf_report.timeline.step_account import StepAccount
 from jarvis.reports import utilization
 from jarvis.reports.messages import MESSAGES
@@ -9,7 +11,7 @@ from jarvis.run import Run
 from jarvis.schemas.names import C
 from jarvis.text.format import counted, decimal, milliseconds, percent
 from jarvis.text.markdown import Markdown, table
-from jarvis.text.messages import to_text
+from jarvis.text.messages import Message, to_text
 
 MIN_NAMED_PCT = 1.0
 """Parts of the step time are named in sentences from this share on, in percent."""
@@ -60,8 +62,14 @@ def rates(run: Run, account: StepAccount) -> str:
     return f"{throughput(account)}. {mfu}"
 
 
-def sentence(account: StepAccount, steps: pl.DataFrame) -> str:
-    """Return the step time, the slow steps and the largest parts in one sentence."""
+def sentence(account: StepAccount, steps: pl.DataFrame, idle_gaps: pl.DataFrame) -> str:
+    """Return the step time, the slow steps and the largest parts in one sentence.
+
+    Args:
+        account: The account of the steps.
+        steps: The table ``steps``.
+        idle_gaps: The gaps of the GPU window; that of carried-in work names where the host waits.
+    """
     parts = sorted(account.rows().iter_rows(), key=lambda part: -part[2])
     named = [f"{label} {percent(pct)}" for label, _, pct in parts if pct >= MIN_NAMED_PCT]
     carried_ms = account.mean_ms(account.carried_in_ns)
@@ -81,10 +89,21 @@ def sentence(account: StepAccount, steps: pl.DataFrame) -> str:
         "average": average if account.step_count > 1 else None,
         "ahead": ahead if account.runs_ahead else None,
         "parts": ", ".join(named),
-        "carried": MESSAGES("step.carried", carried_ms=carried_ms) if carried_ms else None,
+        "carried": MESSAGES("step.carried", carried_ms=carried_ms, wait=_wait(idle_gaps))
+        if carried_ms
+        else None,
     }
     key = "step" if account.is_marked else "step.recording"
     return to_text(MESSAGES.pick(key, values))
+
+
+def _wait(idle_gaps: pl.DataFrame) -> Message | None:
+    """Return where the host waits during carried-in work; None if that is not recorded."""
+    carried = idle_gaps.filter(pl.col(C.cause) == IdleCause.CARRIED_IN.value)
+    waits = placed(carried).drop_nulls(C.host_call).sort(C.dur_ns, descending=True)
+    return next(
+        (MESSAGES("step.wait", call=where(gap)) for gap in waits.iter_rows(named=True)), None
+    )
 
 
 def account_parts(run: Run) -> dict[str, str | None]:

@@ -71,7 +71,8 @@ MESSAGES = MessageTable(
         "step.ahead": ", by the ends of its GPU work, because the host runs ahead of the GPU "
         "(marked: {marked_ms})",
         "step.carried": "; {carried_ms} in which the GPU finished work from before the recording "
-        "are not part of it",
+        "are not part of it{wait}",
+        "step.wait": ", while the host waits in {call}",
         "mfu": "MFU {mfu_pct}: {gflop_per_step:number} GFLOP {per} as executed, "
         "{tflops_per_s:number} TFLOPS/s of {peak_tflops:number} TFLOPS/s ({compute}, {gpu}); perf "
         "models give the FLOPs of {covered_pct} of the operations' time",

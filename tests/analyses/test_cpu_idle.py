@@ -247,7 +247,26 @@ def test_carried_in_work_is_not_idle_time() -> None:
     assert "(10.0% of the step time)" in other.issue  # of the remaining 10 ms
     assert finding.issue.startswith("For 90.0 ms (90.0% of the GPU window, 1 gap) the GPU finishes")
     assert finding.priority is Priority.LOW
+    assert finding.severity is Severity.LOW
     assert finding.impact is None
+    assert "every step" not in finding.issue  # no call is named
+
+
+def test_the_call_that_waits_during_carried_in_work_waits_in_each_step_of_an_engine() -> None:
+    call = {"host_call": "hipMemcpyWithStream", "host_call_us": 89000.0, "host_op": "aten::copy_"}
+    data = by_cause(gap("carried_in", 90, **call), gap("host_work", 1))
+    steps = data.tables["steps"]
+    sentence = "The host waits here every step"
+    for source, is_expected in (("engine", True), ("profiler", False)):
+        marked = steps.with_columns(source=pl.lit(source))
+        of_source = replace(data, tables={**data.tables, "steps": marked})
+        finding, _ = worded(idle_causes(of_source))
+        assert "in the blocking copy `hipMemcpyWithStream` of `aten::copy_`" in finding.issue
+        assert (sentence in finding.issue) is is_expected
+
+
+def test_the_speedup_leaves_carried_in_work_out() -> None:
+    assert measure(by_cause(gap("carried_in", 90), gap("host_work", 1)))["potential_speedup"] == 1.0
 
 
 def test_host_calls_and_operators_are_named() -> None:
@@ -415,10 +434,10 @@ def test_no_launch_follows_host_work_after_the_last_gpu_event() -> None:
 
 def test_first_uses_may_lengthen_host_work_before_the_last_of_them() -> None:
     load = gap("kernel_loading", 40, start_ns=2 * 10**8)
-    for start_ns, is_said in ((10**8, True), (3 * 10**8, False)):
+    for start_ns, is_expected in ((10**8, True), (3 * 10**8, False)):
         _, work = worded(idle_causes(by_cause(load, gap("host_work", 20, start_ns=start_ns))))
-        assert ("which first uses of kernels may lengthen" in work.issue) is is_said
-        assert ("Warm up with the shapes" in work.algorithmic) is is_said
+        assert ("which first uses of kernels may lengthen" in work.issue) is is_expected
+        assert ("Warm up with the shapes" in work.algorithmic) is is_expected
     small = gap("kernel_loading", 8, start_ns=2 * 10**8)
     work, _ = worded(idle_causes(by_cause(small, gap("host_work", 20, start_ns=10**8))))
     assert "first uses" not in work.issue

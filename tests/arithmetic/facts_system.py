@@ -30,7 +30,8 @@ def of_idle(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
     facts["compute_of_total_pct"].append(share(run.compute_ms, wall_ms))
     facts["comm_pct"].append(share(timeline["exposed_comm_time"], wall_ms))
     facts["copy_pct"].append(share(timeline["exposed_memcpy_time"], wall_ms))
-    busy_pct = share(timeline["busy_time"], wall_ms)
+    carried_ms = sum(gap["dur_ns"] for gap in run.gaps if gap["cause"] == CARRIED_IN) / 1e6
+    busy_pct = share(timeline["busy_time"], wall_ms - carried_ms)
     facts["speedup"].append(max(1.0, (100 - IDLE_TARGET_PCT) / busy_pct))
     kernels, short = run.events.kernels, run.events.short_kernels
     facts["kernel_count"].append(len(kernels))

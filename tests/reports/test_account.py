@@ -1,5 +1,7 @@
 """The account of a step: in reports, on the page, and beside that of a reference."""
 
+from pathlib import Path
+
 import polars as pl
 import pytest
 
@@ -9,6 +11,8 @@ from jarvis.perf_report.timeline.step_account import StepAccount
 from jarvis.reports import account
 from jarvis.reports.account import OUTDATED, account_parts
 from jarvis.reports.summary import paragraph
+from jarvis.schemas import columns
+from jarvis.trace import read_trace
 from jarvis.tracelens.report import TraceLensReport
 from tests.builders import TraceBuilder, trace
 from tests.reports.conftest import Analyzed
@@ -34,8 +38,9 @@ def of(rows: pl.DataFrame) -> StepAccount:
     return found
 
 
-def words(rows: pl.DataFrame) -> str:
-    return account.sentence(of(rows), rows)
+def words(rows: pl.DataFrame, gaps: pl.DataFrame | None = None) -> str:
+    none = pl.DataFrame(schema={column.name: column.dtype for column in columns("idle_gaps")})
+    return account.sentence(of(rows), rows, none if gaps is None else gaps)
 
 
 def test_the_parts_add_up_to_the_mean_step() -> None:
@@ -94,6 +99,16 @@ def test_one_step_and_a_recording_are_no_mean() -> None:
     unmarked = steps(300, name="forward")
     assert account.basis(of(unmarked)) == "the recording, which marks no steps"
     assert words(unmarked).startswith("The recording, which marks no steps, takes ")
+
+
+def test_the_wait_during_carried_in_work_is_named(reference_root: Path) -> None:
+    read = read_trace(reference_root / "traces" / "sglang-qwen3-8b-decode.json.gz")
+    tables = TraceLensReport(read, None)
+    assert words(tables.steps, tables.idle_gaps).endswith(
+        "; 463 ms in which the GPU finished work from before the recording are not part of it, "
+        "while the host waits in `hipMemcpyWithStream` of `aten::copy_` in "
+        "`srt/model_executor/cuda_graph_runner.py(276): populate_from_forward_batch`."
+    )
 
 
 def test_tokens_per_second_are_known_only_from_annotations() -> None:

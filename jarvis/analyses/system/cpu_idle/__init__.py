@@ -13,6 +13,7 @@ from jarvis.analyses.system.cpu_idle.causes import (
     IDLE_FINDING_PCT,
     IDLE_PCT,
     account_of,
+    carried_in_ms,
     causes,
     has_host_evidence,
     idle_causes,
@@ -149,7 +150,7 @@ def measure(data: CategoryData) -> dict[str, JsonValue]:
         "longest_gap_ms": max((cause.longest_ms for cause in parts), default=None),
         "kernel_analysis": kernels.statistics(rows),
         "patterns_detected": _patterns(data, kernels.patterns(rows)),
-        "potential_speedup": _speedup(totals.idle_pct or 0.0),
+        "potential_speedup": _speedup(totals, carried_in_ms(parts)),
         "target_idle_percent": TARGET_IDLE_PCT,
     }
 
@@ -176,9 +177,10 @@ def _advice(data: CategoryData) -> dict[str, Any]:
     }
 
 
-def _speedup(window_idle_pct: float) -> float:
-    """Return how much faster the window would be if the GPU idled at the target; 1 below it."""
-    busy_pct = 100 - window_idle_pct
+def _speedup(totals: Totals, carried_ms: float) -> float:
+    """Return how much faster the window, without carried-in work, would be if the GPU idled at the
+    target; 1 below it."""
+    busy_pct = impact.share_pct(totals.busy_time_ms, totals.total_time_ms - carried_ms)
     return max(1.0, (100 - TARGET_IDLE_PCT) / busy_pct) if busy_pct > 0 else 1.0
 
 

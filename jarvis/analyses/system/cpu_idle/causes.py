@@ -1,6 +1,6 @@
 """Idle time by cause: the sum of its gaps, and a finding for each relevant cause."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import polars as pl
@@ -36,7 +36,7 @@ from jarvis.perf_report.intervals import greatest_ns
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.perf_report.timeline.step_account import StepAccount, step_name
 from jarvis.perf_report.timeline.step_gaps import Place
-from jarvis.perf_report.timeline.steps import TimedBy
+from jarvis.perf_report.timeline.steps import StepSource, TimedBy
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message
 
@@ -172,6 +172,11 @@ def causes(data: CategoryData) -> list[Cause]:
     return by_cause(data.tables["idle_gaps"], data.totals.total_time_ms)
 
 
+def carried_in_ms(parts: Iterable[Cause]) -> float:
+    """Return the time in ms in which the GPU finished work from before the recording."""
+    return sum(part.idle_ms for part in parts if part.cause is IdleCause.CARRIED_IN)
+
+
 def has_host_evidence(data: CategoryData) -> bool:
     """Return whether the trace records the launches that ended the gaps."""
     gaps = data.tables.get("idle_gaps")
@@ -281,7 +286,7 @@ def idle_causes(data: CategoryData) -> Iterator[Finding]:
 
 def _finding(data: CategoryData, cause: Cause) -> Finding:
     words, idle_ms, share = cause.words, cause.idle_ms, cause.share_pct
-    severity = grade(share, CAUSE_PCT)
+    severity = Severity.LOW if cause.cause in NEVER_IDLE else grade(share, CAUSE_PCT)
     is_under_recorded, has_few_gaps = _is_under_recorded(data, cause), cause.has_few_gaps(data)
     priority = priority_of(severity)
     if not words.is_idle:
@@ -306,7 +311,7 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
             what=cause.what(data),
             host_call=longest_call(data, cause),
             **(
-                {}
+                {"every_step": _waits_every_step(data, cause)}
                 if is_carried
                 else {
                     "whole": whole_of(None if in_window else account_of(data)),
@@ -401,11 +406,19 @@ def longest_call(data: CategoryData, cause: Cause) -> Message | None:
     longest = calls.sort(C.dur_ns, C.start_ns, descending=[True, False]).row(0, named=True)
     values = {"call": where(longest), "length_ms": longest[C.host_call_us] / 1000}
     gap_ms = longest[C.dur_ns] / 1e6
+    copy = waited_for(data, longest)
     if cause.cause in (IdleCause.STALLED_QUEUE, IdleCause.CARRIED_IN):
         is_copy = "memcpy" in longest[C.host_call].lower()
-        return MESSAGES("call.blocking_copy" if is_copy else "call.blocking", **values)
-    copy = waited_for(data, longest)
+        return MESSAGES("call.blocking_copy" if is_copy else "call.blocking", copy=copy, **values)
     return MESSAGES("call.beside", copy=copy, longest_gap_ms=gap_ms, **values)
+
+
+def _waits_every_step(data: CategoryData, cause: Cause) -> Message | None:
+    """Return that the host waits in a step of an inference engine, as in each; None elsewhere."""
+    account = account_of(data)
+    is_engine = account is not None and account.source is StepSource.ENGINE
+    waits = cause.gaps[C.host_call].count() > 0
+    return MESSAGES("issue.every_step") if is_engine and waits else None
 
 
 def _is_under_recorded(data: CategoryData, cause: Cause) -> bool:

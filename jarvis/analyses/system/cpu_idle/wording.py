@@ -346,7 +346,9 @@ MESSAGES = MessageTable(
         "issue.cause": "The GPU idles for {idle_ms} ({idle_pct} of {whole}) in {gaps:count gap} in "
         "which {what}{first_uses}{host_call}.{without_stacks}{slow_steps}",
         "issue.carried_in": "For {idle_ms} ({idle_pct} of the GPU window, {gaps:count gap}) the "
-        "GPU finishes work that was launched before the recording: {what}{host_call}.",
+        "GPU finishes work that was launched before the recording: {what}{host_call}.{every_step}",
+        "issue.every_step": " The host waits here every step, so it cannot prepare the next one "
+        "while the GPU works (overlap scheduling).",
         "step": "step",
         "recording": "recording",
         "average": " on average over {steps:count step}",
@@ -409,8 +411,9 @@ MESSAGES = MessageTable(
         "{copy}",
         "call.only": ", mostly in {place}",
         "call.most": "; the largest part, {time_ms} in {gaps:count gap}, mostly in {place}",
-        "call.blocking": "; meanwhile the host waits {length_ms} in the blocking call {call}",
-        "call.blocking_copy": "; meanwhile the host waits {length_ms} in the blocking copy {call}",
+        "call.blocking": "; meanwhile the host waits {length_ms} in the blocking call {call}{copy}",
+        "call.blocking_copy": "; meanwhile the host waits {length_ms} in the blocking copy "
+        "{call}{copy}",
         "evidence.list": "{items:list}",
         "evidence.host_call": "{count:count gap} in {call} (a call of up to {longest_ms})",
         "evidence.wait": "{name} ({time_ms})",
