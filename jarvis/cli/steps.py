@@ -11,8 +11,10 @@ from jarvis.cli.shared import (
     GPU_OPTIONS,
     TRACE_HELP,
     Commands,
+    add_captures,
     add_json,
     add_options,
+    capture_places,
     check_gpu,
     print_result,
     print_step,
@@ -66,6 +68,7 @@ def add_steps(commands: "Commands[argparse.ArgumentParser]") -> None:
         default="table",
         help="a table of the main columns (default), or all columns as CSV",
     )
+    add_captures(command)
     add_options(command, GPU_OPTIONS)
     add_json(command)
     command.set_defaults(run=_steps)
@@ -75,12 +78,15 @@ def _steps(arguments: argparse.Namespace) -> int:
     check_gpu(arguments)
     from jarvis.perf_report.serving.notes import notes
     from jarvis.pipeline import generate_report
+    from jarvis.tracelens.options import ReportOptions
 
     report = generate_report(
         arguments.trace,
         arguments.platform,
         arguments.preset,
         arch_json=arguments.arch_json,
+        captures=capture_places(arguments),
+        options=ReportOptions(enable_pseudo_ops=True),
         progress=print_step,
     )
     steps = report.inference_steps

@@ -149,7 +149,7 @@ class PerfReport(ReportContext):
     def inference_steps(self) -> pl.DataFrame:
         """The steps of inference with requests, tokens and rates; not stored in runs."""
         rows = inference_steps(
-            self._trace, self._all_work, self._all_gaps, self._grouped, self.hardware
+            self._recording, self._all_work, self._all_gaps, self._grouped, self.hardware
         )
         return conform(rows, "inference_steps")
 

@@ -127,7 +127,7 @@ def analyze(
         figures_sha256: as in ``chosen_options``.
         recorded_path: the path that the run records, where ``trace_path`` is another name of the
             same file.
-        report_options: add sheets of a trace to the run.
+        report_options: add sheets of a trace to the run; fused layers always get pseudo ops.
         progress: called at each step; what it raises aborts the analysis.
         options: fields to change in the request, as ``platform="MI300X"``.
 
@@ -165,6 +165,7 @@ def analyze(
         hardware, warning = choose_hardware(info, request.platform, request.preset, given)
     source: AnalysisInput
     if isinstance(read, Trace):
+        report_options = replace(report_options, enable_pseudo_ops=True)
         report = TraceLensReport(
             read, hardware, options=report_options, registry=extensions.registry
         )
