@@ -352,10 +352,10 @@ def assembled(
     return Graph(
         time=time,
         what=columns["what"].astype(np.uint8, copy=False),
-        uid=columns["uid"],
+        uid=columns["uid"].astype(np.int64, copy=False),
         thread=columns["thread"].astype(np.int32, copy=False),
         device=columns["device"].astype(np.int32, copy=False),
-        stream=columns["stream"],
+        stream=columns["stream"].astype(np.int64, copy=False),
         src=src,
         dst=dst,
         kind=kind,
