@@ -17,7 +17,7 @@ from jarvis.pipeline import chosen_options
 from jarvis.run import Options
 from jarvis.server.database import JobKind
 from jarvis.server.errors import RemoteError
-from jarvis.server.http.api.analysis_routes import NewAnalysis
+from jarvis.server.http.api.analysis_views import NewAnalysis
 from jarvis.server.ingest.remote_runs import RemoteRun, _script, check_run
 from jarvis.server.jobs.kinds import Analyze, Request, request_of
 from jarvis.server.jobs.kinds.fetches import Fetch

@@ -21,6 +21,7 @@ from jarvis.perf_report.timeline.host_spans import HostActivity, host_activity
 from jarvis.perf_report.work import GpuWork, gpu_work
 from jarvis.schemas.names import C
 from jarvis.trace import Trace
+from jarvis.trace.allocator import return_freed_memory
 
 
 class PatternTables(NamedTuple):
@@ -151,7 +152,7 @@ class ReportContext:
 
     @cached_property
     def _unified(self) -> unified.UnifiedCalls:
-        return unified.unified_calls(
+        calls = unified.unified_calls(
             self._calls,
             self._costs,
             self._trace.backwards,
@@ -161,3 +162,5 @@ class ReportContext:
             self.strict,
             self.registry,
         )
+        return_freed_memory()  # of the arrays that the joins so far needed
+        return calls

@@ -3,7 +3,7 @@
 Pages, the API and commands call these functions. Invisible resources are reported as not found.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -11,15 +11,13 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from jarvis.core.labels import RunLabels
-from jarvis.core.notes import Comment, NoteField, ReportNotes, full_order, moved
 from jarvis.hardware import HardwareSpec, load_hardware
-from jarvis.run import Run
 from jarvis.server.access import audit, tokens
 from jarvis.server.access.audit import Action, AuditEntry, AuditFilter, Channel
 from jarvis.server.access.rights import LOCAL, Person, Role, may, may_change, may_see, require
 from jarvis.server.access.tokens import NewToken, Token
 from jarvis.server.database import JobKind, Visibility, database
-from jarvis.server.errors import ForbiddenError, TokenError, UnknownNoteError
+from jarvis.server.errors import ForbiddenError, TokenError
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import FileRequest, JobOutput, Request, earlier_job, request_of
 from jarvis.server.jobs.kinds.loads import Load
@@ -27,7 +25,7 @@ from jarvis.server.jobs.queue import Job, NewJob
 from jarvis.server.jobs.workers.job_child import run_single_job
 from jarvis.server.retention import removal
 from jarvis.server.retention.removal import Removed
-from jarvis.server.storage import custom_hardware, pins, report_notes
+from jarvis.server.storage import custom_hardware, pins
 from jarvis.server.storage.analysis_rows import AnalysisRow, set_labels, stored_rows
 from jarvis.server.storage.archive import save_archive
 from jarvis.server.storage.catalog import (
@@ -37,13 +35,6 @@ from jarvis.server.storage.catalog import (
     set_visibility,
     strictest,
 )
-from jarvis.server.storage.report_notes import (
-    NoteChange,
-    WrittenNotes,
-    checked_change,
-    order_value,
-)
-from jarvis.text.messages import to_text
 
 _AUDIT_ACTIONS: dict[JobKind, Action] = {
     JobKind.ANALYZE: Action.ANALYZE,
@@ -59,10 +50,6 @@ _AUDIT_ACTIONS: dict[JobKind, Action] = {
 
 _FILE_JOBS = (JobKind.COMPARE, JobKind.EXPORT, JobKind.REPLAY)
 """Jobs that create a file instead of an analysis, with the visibility of the analyses they read."""
-
-
-_MAX_AUDITED_CHARS = 200
-"""Length of a note in the audit log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +110,7 @@ def ask_for_file(engine: Engine, actor: Actor, request: FileRequest) -> Job:
 def cancel_job(engine: Engine, actor: Actor, job_id: str) -> Job:
     """Cancel a job; raise UnknownJobError, or ForbiddenError if the person may not change it."""
     job = queue.cancel(engine, _changeable_job(engine, actor, job_id, "cancel").id)
-    _record(engine, actor, Action.CANCEL, job.title, job=job.id)
+    record(engine, actor, Action.CANCEL, job.title, job=job.id)
     return job
 
 
@@ -136,7 +123,7 @@ def retry_job(engine: Engine, actor: Actor, job_id: str) -> Job:
     old = _changeable_job(engine, actor, job_id, "retry")
     named_rows(actor.person, request_of(old.kind, old.parameters).analyses)
     job = queue.retry(engine, old.id)
-    _record(engine, actor, Action.RETRY, job.title, job=job.id)
+    record(engine, actor, Action.RETRY, job.title, job=job.id)
     return job
 
 
@@ -145,9 +132,9 @@ def remove_analysis(actor: Actor, analysis_id: str) -> Removed:
 
     ``referred_to_by`` of the result contains only analyses that the person can see.
     """
-    _changeable(actor, analysis_id, "remove")
+    changeable_analysis(actor, analysis_id, "remove")
     removed = removal.remove_analysis(analysis_id)
-    _record(database(), actor, Action.REMOVE, analysis_id, bytes=removed.size_bytes)
+    record(database(), actor, Action.REMOVE, analysis_id, bytes=removed.size_bytes)
     return replace(removed, referred_to_by=_visible_ids(actor.person, removed.referred_to_by))
 
 
@@ -163,177 +150,30 @@ def pin_analysis(actor: Actor, analysis_id: str, *, is_pinned: bool) -> bool:
         UnknownAnalysisError: the person cannot see such an analysis.
         ForbiddenError: the person may not change it.
     """
-    _changeable(actor, analysis_id, "pin" if is_pinned else "unpin")
+    changeable_analysis(actor, analysis_id, "pin" if is_pinned else "unpin")
     has_changed = (pins.pin if is_pinned else pins.unpin)(analysis_id)
     if has_changed:
-        _record(database(), actor, Action.PIN if is_pinned else Action.UNPIN, analysis_id)
+        record(database(), actor, Action.PIN if is_pinned else Action.UNPIN, analysis_id)
     return has_changed
 
 
 def share_analysis(actor: Actor, analysis_id: str, visibility: Visibility) -> None:
     """Set the visibility of an analysis; raises as ``pin_analysis``."""
-    row = _changeable(actor, analysis_id, "share")
+    row = changeable_analysis(actor, analysis_id, "share")
     if row.visibility is not visibility:
         set_visibility(analysis_id, visibility)
-        _record(database(), actor, Action.SET_VISIBILITY, analysis_id, visibility=visibility)
+        record(database(), actor, Action.SET_VISIBILITY, analysis_id, visibility=visibility)
 
 
 def label_analysis(actor: Actor, analysis_id: str, labels: RunLabels) -> bool:
     """Replace the labels of an analysis; return whether that changed any. Raises as
     ``pin_analysis``."""
-    row = _changeable(actor, analysis_id, "label")
+    row = changeable_analysis(actor, analysis_id, "label")
     has_changed = row.labels != labels
     if has_changed:
         set_labels(database(), analysis_id, labels)
-        _record(database(), actor, Action.LABEL, analysis_id, **labels.chosen())
+        record(database(), actor, Action.LABEL, analysis_id, **labels.chosen())
     return has_changed
-
-
-def read_notes(person: Person, analysis_id: str) -> ReportNotes:
-    """Return the notes on a report; raise UnknownAnalysisError if the person sees none."""
-    get_visible_analysis(person, analysis_id)
-    return report_notes.read_notes(database(), analysis_id)
-
-
-def edit_report(
-    actor: Actor,
-    analysis_id: str,
-    changes: Iterable[NoteChange],
-    *,
-    titles: Mapping[str, str] | None = None,
-    seen: int | None = None,
-    is_strict: bool = False,
-) -> WrittenNotes:
-    """Write fields of the notes on a report.
-
-    Args:
-        actor: who writes, and how.
-        analysis_id: the analysis.
-        changes: the new values.
-        titles: titles of the findings by key, by saving, of a report at other targets; None for
-            those of the stored analysis.
-        seen: the revision of the notes that the person has seen.
-        is_strict: raise instead of replacing values that were written after ``seen``.
-
-    Raises:
-        NoteError: a value is not valid.
-        UnknownNoteError: the report neither has such a finding nor notes on it.
-        StaleNotesError: as ``is_strict`` says.
-        ForbiddenError, UnknownAnalysisError: as in ``pin_analysis``.
-    """
-    _changeable(actor, analysis_id, "edit the report of")
-    checked = [checked_change(change) for change in changes]
-    known = {**_finding_titles(analysis_id), **(titles or {})}
-
-    def changes_of(notes: ReportNotes) -> list[NoteChange]:
-        return [_titled(change, known, notes) for change in checked]
-
-    return _edited(actor, analysis_id, changes_of, seen, is_strict=is_strict)
-
-
-def move_finding(
-    actor: Actor,
-    analysis_id: str,
-    finding: str,
-    places: int,
-    *,
-    titles: Mapping[str, str] | None = None,
-    seen: int | None = None,
-) -> WrittenNotes:
-    """Move a finding in the order of the report as it is now, so that no other move is lost.
-
-    Args:
-        actor: who moves it, and how.
-        analysis_id: the analysis.
-        finding: key of the finding.
-        places: places to the end; negative to the start.
-        titles: as in ``edit_report``.
-        seen: the revision of the notes that the person has seen.
-
-    Raises:
-        UnknownNoteError: the report has no such finding.
-        ForbiddenError, UnknownAnalysisError: as in ``pin_analysis``.
-    """
-    _changeable(actor, analysis_id, "edit the report of")
-    ranked = list(titles or _finding_titles(analysis_id))
-    if finding not in ranked:
-        raise _no_finding(finding)
-
-    def changes_of(notes: ReportNotes) -> list[NoteChange]:
-        order = moved(full_order(notes.order, ranked), finding, places)
-        if order == ranked:
-            return [NoteChange(NoteField.ORDER, None)]
-        # Findings that are not reported at these targets keep their places.
-        everything = [*notes.order, *(key for key in order if key not in notes.order)]
-        return [NoteChange(NoteField.ORDER, order_value(full_order(order, everything)))]
-
-    return _edited(actor, analysis_id, changes_of, seen)
-
-
-def add_comment(
-    actor: Actor,
-    analysis_id: str,
-    finding: str,
-    text: str,
-    titles: Mapping[str, str] | None = None,
-) -> Comment:
-    """Add a comment on a finding; everyone who sees the analysis may.
-
-    Args:
-        actor: who comments, and how.
-        analysis_id: the analysis.
-        finding: key of the finding.
-        text: plain text.
-        titles: as in ``edit_report``.
-
-    Raises:
-        UnknownAnalysisError: the person cannot see such an analysis.
-        UnknownNoteError: the report neither has such a finding nor notes on it.
-        NoteError: the comment is not valid, or there are too many.
-    """
-    notes = read_notes(actor.person, analysis_id)
-    known = {**_finding_titles(analysis_id), **(titles or {})}
-    if finding not in known and finding not in notes.findings:
-        raise _no_finding(finding)
-    title = known.get(finding) or notes.of(finding).title
-    name = actor.person.name
-    comment = report_notes.add_comment(database(), analysis_id, name, finding, title, text)
-    _record(database(), actor, Action.COMMENT, analysis_id, finding=finding, comment=comment.id)
-    return comment
-
-
-def may_remove_comment(person: Person, row: AnalysisRow, comment: Comment) -> bool:
-    """Return whether a person may delete a comment: its author, or who may change the analysis."""
-    stamp = comment.stamp
-    is_theirs = stamp.imported_by is None and person.name in {stamp.author} - {None}
-    return is_theirs or may_change(person, row)
-
-
-def remove_comment(actor: Actor, analysis_id: str, comment_id: int) -> None:
-    """Delete a comment.
-
-    Raises:
-        UnknownAnalysisError: the person cannot see such an analysis.
-        UnknownNoteError: there is no such comment.
-        ForbiddenError: another user wrote it, and the person may not change the analysis.
-    """
-    row = get_visible_analysis(actor.person, analysis_id)
-    finding, comment = report_notes.find_comment(database(), analysis_id, comment_id)
-    if not may_remove_comment(actor.person, row, comment):
-        raise ForbiddenError(
-            f"Only {comment.stamp.name}, the owner of analysis {analysis_id} or an admin may "
-            f"delete this comment. {_belongs_to(row.owner)}"
-        )
-    report_notes.remove_comment(database(), analysis_id, comment_id)
-    _record(
-        database(),
-        actor,
-        Action.COMMENT_REMOVE,
-        analysis_id,
-        finding=finding,
-        comment=comment_id,
-        author=comment.stamp.name,
-    )
 
 
 def save_analysis(actor: Actor, analysis_id: str, out: Path) -> None:
@@ -343,7 +183,7 @@ def save_analysis(actor: Actor, analysis_id: str, out: Path) -> None:
     """
     require(actor.person, Role.EDITOR, "save analyses as files")
     save_archive(visible_run_dir(actor.person, analysis_id), out)
-    _record(database(), actor, Action.ARCHIVE_SAVE, analysis_id)
+    record(database(), actor, Action.ARCHIVE_SAVE, analysis_id)
 
 
 def load_analysis(actor: Actor, path: Path) -> JobOutput:
@@ -354,7 +194,7 @@ def load_analysis(actor: Actor, path: Path) -> JobOutput:
     require(actor.person, Role.EDITOR, "load analyses")
     made = run_single_job(Load(path.absolute()), actor.person.name)
     is_reused = made.result["is_reused"]
-    _record(database(), actor, Action.ARCHIVE_LOAD, made.analysis_id or "", is_reused=is_reused)
+    record(database(), actor, Action.ARCHIVE_LOAD, made.analysis_id or "", is_reused=is_reused)
     return made
 
 
@@ -365,7 +205,7 @@ def store_hardware(actor: Actor, spec: HardwareSpec) -> Path:
     """
     require(actor.person, Role.EDITOR, "describe GPUs")
     path = custom_hardware.store_hardware(spec, actor.person.name)
-    _record(database(), actor, Action.HARDWARE_KEEP, spec.title)
+    record(database(), actor, Action.HARDWARE_KEEP, spec.title)
     return path
 
 
@@ -381,7 +221,7 @@ def not_yours(person: Person, spec: HardwareSpec, owners: Mapping[str, str]) -> 
     owner = owners.get(file.name)
     if may(person, Role.ADMIN) or (owner is not None and owner == person.name):
         return None
-    return f"Only the owner of {spec.title} or an admin may delete it. {_belongs_to(owner)}"
+    return f"Only the owner of {spec.title} or an admin may delete it. {belongs_to(owner)}"
 
 
 def remove_hardware(actor: Actor, spec: HardwareSpec) -> None:
@@ -393,7 +233,7 @@ def remove_hardware(actor: Actor, spec: HardwareSpec) -> None:
     if (reason := not_yours(actor.person, spec, custom_hardware.hardware_owners())) is not None:
         raise ForbiddenError(reason)
     custom_hardware.remove_hardware(spec)
-    _record(database(), actor, Action.HARDWARE_REMOVE, spec.title)
+    record(database(), actor, Action.HARDWARE_REMOVE, spec.title)
 
 
 def create_token(
@@ -407,7 +247,7 @@ def create_token(
     """
     require(actor.person, max(role, Role.VIEWER, key=list(Role).index), f"give the role {role}")
     new = tokens.create(engine, actor.person.name, role, label, expires)
-    _record(engine, actor, Action.TOKEN_CREATE, new.token.id, label=new.token.label, role=role)
+    record(engine, actor, Action.TOKEN_CREATE, new.token.id, label=new.token.label, role=role)
     return new
 
 
@@ -422,7 +262,7 @@ def revoke_token(engine: Engine, actor: Actor, token_id: str) -> Token:
     if token_id not in {token.id for token in list_visible_tokens(engine, actor.person)}:
         raise TokenError(f"You have no token {token_id[:40]!r}.")
     token = tokens.revoke(engine, token_id)
-    _record(engine, actor, Action.TOKEN_REVOKE, token_id, label=token.label, owner=token.owner)
+    record(engine, actor, Action.TOKEN_REVOKE, token_id, label=token.label, owner=token.owner)
     return token
 
 
@@ -438,55 +278,6 @@ def count_audit(engine: Engine, person: Person, wanted: AuditFilter) -> int:
     """Return the number of entries that match a filter; raises as ``read_audit``."""
     require(person, Role.ADMIN, "read the audit log")
     return audit.count(engine, wanted)
-
-
-def _finding_titles(analysis_id: str) -> dict[str, str]:
-    """Return the titles of the findings by key, in the order by saving."""
-    from jarvis.reports.ranking import recommendations  # other actions do not need reports
-
-    run = Run.load(analysis_root(analysis_id))
-    return {each.key: to_text(each.finding.title) for each in recommendations(run)}
-
-
-def _titled(change: NoteChange, titles: Mapping[str, str], notes: ReportNotes) -> NoteChange:
-    """Return a change with the title of its finding; raise UnknownNoteError if there is none."""
-    if not change.finding:
-        return change
-    if change.finding not in titles and change.finding not in notes.findings:
-        raise _no_finding(change.finding)
-    return replace(change, title=titles.get(change.finding) or notes.of(change.finding).title)
-
-
-def _no_finding(finding: str) -> UnknownNoteError:
-    return UnknownNoteError(f"The report has no finding {finding[:80]!r}. Reload the page.")
-
-
-def _edited(
-    actor: Actor,
-    analysis_id: str,
-    changes_of: Callable[[ReportNotes], list[NoteChange]],
-    seen: int | None,
-    *,
-    is_strict: bool = False,
-) -> WrittenNotes:
-    """Write notes, and an audit entry for each changed field."""
-    name = actor.person.name
-    written = report_notes.write_notes(
-        database(), analysis_id, name, changes_of, seen=seen, is_strict=is_strict
-    )
-    for change in written.changes:
-        detail = {"finding": change.finding} if change.finding else {}
-        value = (change.value or "")[:_MAX_AUDITED_CHARS]
-        _record(
-            database(),
-            actor,
-            Action.EDIT_REPORT,
-            analysis_id,
-            field=change.field,
-            value=value,
-            **detail,
-        )
-    return written
 
 
 def _authorized_job(
@@ -512,7 +303,7 @@ def _submit(engine: Engine, actor: Actor, new: NewJob, visibility: Visibility) -
         if new.kind not in _FILE_JOBS:
             labels = new.parameters.get("labels") or {}
             detail = {"visibility": visibility} | {k: v for k, v in labels.items() if v}
-        _record(engine, actor, action, job.title, job=job.id, **detail)
+        record(engine, actor, action, job.title, job=job.id, **detail)
     return job
 
 
@@ -521,13 +312,13 @@ def _visible_ids(person: Person, ids: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in ids if name in rows and may_see(person, rows[name]))
 
 
-def _changeable(actor: Actor, analysis_id: str, action: str) -> AnalysisRow:
+def changeable_analysis(actor: Actor, analysis_id: str, action: str) -> AnalysisRow:
     """Return the row of an analysis that the person may change."""
     row = get_visible_analysis(actor.person, analysis_id)
     if not may_change(actor.person, row):
         raise ForbiddenError(
             f"Only the owner of analysis {analysis_id} or an admin may {action} it. "
-            f"{_belongs_to(row.owner)}"
+            f"{belongs_to(row.owner)}"
         )
     return row
 
@@ -537,14 +328,16 @@ def _changeable_job(engine: Engine, actor: Actor, job_id: str, action: str) -> J
     job = get_visible_job(engine, actor.person, job_id)
     if not may_change(actor.person, job):
         raise ForbiddenError(
-            f"Only the owner of job {job_id} or an admin may {action} it. {_belongs_to(job.owner)}"
+            f"Only the owner of job {job_id} or an admin may {action} it. {belongs_to(job.owner)}"
         )
     return job
 
 
-def _belongs_to(owner: str | None) -> str:
+def belongs_to(owner: str | None) -> str:
+    """Return a sentence that says whose something is."""
     return f"It belongs to {owner}." if owner else "It has no owner: ask an admin."
 
 
-def _record(engine: Engine, actor: Actor, action: Action, subject: str, **detail: object) -> None:
+def record(engine: Engine, actor: Actor, action: Action, subject: str, **detail: object) -> None:
+    """Write an audit entry of what a person did."""
     audit.record(engine, actor.person, actor.via, action, subject, **detail)

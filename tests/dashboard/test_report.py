@@ -20,7 +20,7 @@ from jarvis.pipeline import opened_at
 from jarvis.replay import select
 from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
-from jarvis.server import actions
+from jarvis.server import note_actions
 from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import LOCAL, Person, Role
 from jarvis.server.actions import Actor
@@ -90,7 +90,7 @@ def switches(page: AppTest) -> list[bool]:
 
 
 def stored(analysis: str) -> ReportNotes:
-    return actions.read_notes(LOCAL, analysis)
+    return note_actions.read_notes(LOCAL, analysis)
 
 
 def labeled(page: AppTest, label: str) -> Any:
@@ -99,7 +99,7 @@ def labeled(page: AppTest, label: str) -> Any:
 
 def others_note(analysis: str, change: NoteChange) -> None:
     """Write a note as another user of the server."""
-    actions.edit_report(Actor(Person("root", Role.ADMIN), Channel.API), analysis, [change])
+    note_actions.edit_report(Actor(Person("root", Role.ADMIN), Channel.API), analysis, [change])
 
 
 def fair_text(page: AppTest) -> str:
@@ -310,7 +310,7 @@ def test_moves_on_a_stale_page_follow_those_of_others(
 ) -> None:
     page = filed("report", analysis=sample_id, report_finding=keys[0])
     root = Actor(Person("root", Role.ADMIN), Channel.API)
-    actions.move_finding(root, sample_id, keys[2], -1)
+    note_actions.move_finding(root, sample_id, keys[2], -1)
     labeled(page, "Down").click().run()
     assert stored(sample_id).order[:3] == (keys[2], keys[0], keys[1])
     assert any("Your move follows theirs" in info.value for info in page.info)

@@ -25,7 +25,7 @@ from jarvis.core.notes import (
 from jarvis.pipeline import opened_at
 from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
-from jarvis.server import actions, migrations
+from jarvis.server import actions, migrations, note_actions
 from jarvis.server.access import audit
 from jarvis.server.access.audit import Action, Channel
 from jarvis.server.access.rights import LOCAL, Person, Role
@@ -71,15 +71,15 @@ def test_fields_are_saved_with_author_time_and_an_audit_entry(
     engine: Engine, analysis: str, keys: list[str]
 ) -> None:
     first = keys[0]
-    assert actions.read_notes(VIC.person, analysis) == NO_NOTES
+    assert note_actions.read_notes(VIC.person, analysis) == NO_NOTES
     changes = [
         status(first, "planned"),
         NoteChange(NoteField.OWNER, "  Vic\n ", first),
         NoteChange(NoteField.INCLUDED, EXCLUDED, keys[1]),
         NoteChange(NoteField.SUMMARY, "Fuse *it*."),
     ]
-    actions.edit_report(ADA, analysis, changes)
-    notes = actions.read_notes(VIC.person, analysis)
+    note_actions.edit_report(ADA, analysis, changes)
+    notes = note_actions.read_notes(VIC.person, analysis)
     assert (notes.of(first).status, notes.of(first).owner) == (FindingStatus.PLANNED, "Vic")
     assert notes.summary == "Fuse *it*."
     assert notes.left_out == {keys[1]}
@@ -97,11 +97,14 @@ def test_fields_are_saved_with_author_time_and_an_audit_entry(
 
 
 def test_an_equal_value_is_no_change(engine: Engine, analysis: str, keys: list[str]) -> None:
-    actions.edit_report(ADA, analysis, [status(keys[0], "done")])
-    again = actions.edit_report(ROOT, analysis, [status(keys[0], "done"), status(keys[1], "open")])
+    note_actions.edit_report(ADA, analysis, [status(keys[0], "done")])
+    again = note_actions.edit_report(
+        ROOT, analysis, [status(keys[0], "done"), status(keys[1], "open")]
+    )
     assert again.changes == ()
     assert (
-        actions.read_notes(ADA.person, analysis).stamps[keys[0], NoteField.STATUS].author == "ada"
+        note_actions.read_notes(ADA.person, analysis).stamps[keys[0], NoteField.STATUS].author
+        == "ada"
     )
     assert audit.count(engine) == 1
 
@@ -111,40 +114,46 @@ def test_the_last_write_of_a_field_wins_and_reports_what_it_replaced(
     engine: Engine, analysis: str, keys: list[str]
 ) -> None:
     first = keys[0]
-    seen = actions.edit_report(ADA, analysis, [status(first, "planned")]).revision
-    actions.edit_report(ROOT, analysis, [status(first, "done")], seen=seen)
-    actions.edit_report(ROOT, analysis, [NoteChange(NoteField.OWNER, "root", first)], seen=seen)
-    written = actions.edit_report(ADA, analysis, [status(first, "won't fix")], seen=seen)
+    seen = note_actions.edit_report(ADA, analysis, [status(first, "planned")]).revision
+    note_actions.edit_report(ROOT, analysis, [status(first, "done")], seen=seen)
+    note_actions.edit_report(
+        ROOT, analysis, [NoteChange(NoteField.OWNER, "root", first)], seen=seen
+    )
+    written = note_actions.edit_report(ADA, analysis, [status(first, "won't fix")], seen=seen)
     (replaced,) = written.replaced
     assert (replaced.field, replaced.value) == (NoteField.STATUS, "done")
     assert replaced.stamp.author == "root"
-    notes = actions.read_notes(ADA.person, analysis).of(first)
+    notes = note_actions.read_notes(ADA.person, analysis).of(first)
     assert (notes.status, notes.owner) == (FindingStatus.WONT_FIX, "root")
-    up_to_date = actions.edit_report(ADA, analysis, [status(first, "done")], seen=written.revision)
+    up_to_date = note_actions.edit_report(
+        ADA, analysis, [status(first, "done")], seen=written.revision
+    )
     assert up_to_date.replaced == ()
 
 
 def test_a_strict_writer_does_not_replace_what_it_has_not_seen(
     engine: Engine, analysis: str, keys: list[str]
 ) -> None:
-    actions.edit_report(ROOT, analysis, [status(keys[0], "done")], seen=0)
+    note_actions.edit_report(ROOT, analysis, [status(keys[0], "done")], seen=0)
     with pytest.raises(StaleNotesError, match=r"status of .* by root"):
-        actions.edit_report(ADA, analysis, [status(keys[0], "planned")], seen=0, is_strict=True)
-    assert actions.read_notes(ADA.person, analysis).of(keys[0]).status is FindingStatus.DONE
+        note_actions.edit_report(
+            ADA, analysis, [status(keys[0], "planned")], seen=0, is_strict=True
+        )
+    assert note_actions.read_notes(ADA.person, analysis).of(keys[0]).status is FindingStatus.DONE
 
 
 @on_both_databases
 def test_two_people_order_findings_at_once_and_no_move_is_lost(
     engine: Engine, analysis: str, keys: list[str]
 ) -> None:
-    actions.move_finding(ADA, analysis, keys[0], 1, seen=0)
-    written = actions.move_finding(ROOT, analysis, keys[-1], -1, seen=0)
+    note_actions.move_finding(ADA, analysis, keys[0], 1, seen=0)
+    written = note_actions.move_finding(ROOT, analysis, keys[-1], -1, seen=0)
     assert [note.stamp.author for note in written.replaced] == ["ada"]
-    order = actions.read_notes(ADA.person, analysis).order
+    order = note_actions.read_notes(ADA.person, analysis).order
     expected = moved(moved(keys, keys[0], 1), keys[-1], -1)
     assert list(order) == expected
-    actions.edit_report(ADA, analysis, [NoteChange(NoteField.ORDER, None)])
-    assert actions.read_notes(ADA.person, analysis).order == ()
+    note_actions.edit_report(ADA, analysis, [NoteChange(NoteField.ORDER, None)])
+    assert note_actions.read_notes(ADA.person, analysis).order == ()
 
 
 @on_both_databases
@@ -169,18 +178,18 @@ def test_a_move_keeps_the_places_of_findings_that_are_not_reported_at_this_targe
     engine: Engine, analysis: str, keys: list[str]
 ) -> None:
     first, second, third = keys[:3]
-    actions.move_finding(ADA, analysis, first, 1)  # second, first, third
+    note_actions.move_finding(ADA, analysis, first, 1)  # second, first, third
     here = dict.fromkeys([key for key in keys if key != first], "t")
-    actions.move_finding(ADA, analysis, third, -1, titles=here)
-    assert actions.read_notes(ADA.person, analysis).order[:3] == (third, second, first)
+    note_actions.move_finding(ADA, analysis, third, -1, titles=here)
+    assert note_actions.read_notes(ADA.person, analysis).order[:3] == (third, second, first)
 
 
 def test_a_move_back_to_the_order_by_saving_stores_no_order(
     engine: Engine, analysis: str, keys: list[str]
 ) -> None:
-    actions.move_finding(ADA, analysis, keys[0], 1)
-    actions.move_finding(ADA, analysis, keys[0], -1)
-    assert actions.read_notes(ADA.person, analysis).order == ()
+    note_actions.move_finding(ADA, analysis, keys[0], 1)
+    note_actions.move_finding(ADA, analysis, keys[0], -1)
+    assert note_actions.read_notes(ADA.person, analysis).order == ()
 
 
 def test_a_finding_that_an_order_does_not_know_follows_the_one_before_it() -> None:
@@ -193,18 +202,18 @@ def test_a_finding_that_an_order_does_not_know_follows_the_one_before_it() -> No
 def test_comments_are_of_their_author_and_plain_text(
     engine: Engine, analysis: str, keys: list[str]
 ) -> None:
-    comment = actions.add_comment(VIC, analysis, keys[0], HOSTILE)
-    (stored,) = actions.read_notes(ADA.person, analysis).of(keys[0]).comments
+    comment = note_actions.add_comment(VIC, analysis, keys[0], HOSTILE)
+    (stored,) = note_actions.read_notes(ADA.person, analysis).of(keys[0]).comments
     assert stored.text == HOSTILE.replace("\x00", "")
     assert stored.stamp.name == "vic"
     with pytest.raises(ForbiddenError, match="Only vic"):
-        actions.remove_comment(BOB, analysis, comment.id)
-    actions.remove_comment(VIC, analysis, comment.id)
-    assert actions.read_notes(ADA.person, analysis).of(keys[0]).comments == ()
+        note_actions.remove_comment(BOB, analysis, comment.id)
+    note_actions.remove_comment(VIC, analysis, comment.id)
+    assert note_actions.read_notes(ADA.person, analysis).of(keys[0]).comments == ()
     with pytest.raises(UnknownNoteError):
-        actions.remove_comment(VIC, analysis, comment.id)
-    last = actions.add_comment(VIC, analysis, keys[0], "again")
-    actions.remove_comment(ADA, analysis, last.id)
+        note_actions.remove_comment(VIC, analysis, comment.id)
+    last = note_actions.add_comment(VIC, analysis, keys[0], "again")
+    note_actions.remove_comment(ADA, analysis, last.id)
     done = [entry.action for entry in audit.recent(engine)]
     assert done == [Action.COMMENT_REMOVE, Action.COMMENT] * 2
 
@@ -212,23 +221,23 @@ def test_comments_are_of_their_author_and_plain_text(
 def test_without_access_control_the_author_is_the_local_user(
     engine: Engine, analysis: str, keys: list[str]
 ) -> None:
-    actions.edit_report(OPERATOR, analysis, [status(keys[0], "done")])
-    comment = actions.add_comment(OPERATOR, analysis, keys[0], "x")
-    notes = actions.read_notes(LOCAL, analysis)
+    note_actions.edit_report(OPERATOR, analysis, [status(keys[0], "done")])
+    comment = note_actions.add_comment(OPERATOR, analysis, keys[0], "x")
+    notes = note_actions.read_notes(LOCAL, analysis)
     assert notes.stamps[keys[0], NoteField.STATUS].name == comment.stamp.name == "local"
-    actions.remove_comment(OPERATOR, analysis, comment.id)
+    note_actions.remove_comment(OPERATOR, analysis, comment.id)
 
 
 Do = Callable[[Actor, str, str], Any]
 EDITS: dict[str, Do] = {
-    "edit": lambda actor, analysis, key: actions.edit_report(
+    "edit": lambda actor, analysis, key: note_actions.edit_report(
         actor, analysis, [status(key, "done")]
     ),
-    "move": lambda actor, analysis, key: actions.move_finding(actor, analysis, key, 1),
+    "move": lambda actor, analysis, key: note_actions.move_finding(actor, analysis, key, 1),
 }
 OF_VIEWERS: dict[str, Do] = {
-    "read": lambda actor, analysis, key: actions.read_notes(actor.person, analysis),
-    "comment": lambda actor, analysis, key: actions.add_comment(actor, analysis, key, "x"),
+    "read": lambda actor, analysis, key: note_actions.read_notes(actor.person, analysis),
+    "comment": lambda actor, analysis, key: note_actions.add_comment(actor, analysis, key, "x"),
 }
 
 
@@ -276,24 +285,24 @@ def test_a_note_that_is_not_valid_is_refused(
 ) -> None:
     finding = change.finding.replace("KEY", keys[0])
     with pytest.raises((NoteError, UnknownNoteError), match=reason):
-        actions.edit_report(
+        note_actions.edit_report(
             ADA, analysis, [NoteChange(change.field, change.value, finding, change.title)]
         )
-    assert actions.read_notes(ADA.person, analysis) == NO_NOTES
+    assert note_actions.read_notes(ADA.person, analysis) == NO_NOTES
 
 
 def test_comments_are_limited(
     engine: Engine, analysis: str, keys: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(NoteError, match="empty"):
-        actions.add_comment(VIC, analysis, keys[0], " \x00\n ")
+        note_actions.add_comment(VIC, analysis, keys[0], " \x00\n ")
     with pytest.raises(UnknownNoteError):
-        actions.add_comment(VIC, analysis, "gemm.none.0", "x")
+        note_actions.add_comment(VIC, analysis, "gemm.none.0", "x")
     monkeypatch.setattr(report_notes, "MAX_COMMENTS", 1)
     assert MAX_COMMENTS > 1
-    actions.add_comment(VIC, analysis, keys[0], "x")
+    note_actions.add_comment(VIC, analysis, keys[0], "x")
     with pytest.raises(NoteError, match="maximum"):
-        actions.add_comment(VIC, analysis, keys[1], "y")
+        note_actions.add_comment(VIC, analysis, keys[1], "y")
 
 
 @on_both_databases
@@ -301,28 +310,28 @@ def test_notes_are_deleted_with_their_analysis(
     engine: Engine, analysis: str, keys: list[str]
 ) -> None:
     copy = shutil.copytree(analysis_root(analysis), analysis_root(analysis).parent / ".copy")
-    actions.edit_report(ADA, analysis, [status(keys[0], "done")])
-    actions.add_comment(ADA, analysis, keys[0], "secret")
+    note_actions.edit_report(ADA, analysis, [status(keys[0], "done")])
+    note_actions.add_comment(ADA, analysis, keys[0], "secret")
     actions.remove_analysis(ADA, analysis)
     with pytest.raises(UnknownAnalysisError):
         report_notes.add_comment(engine, analysis, "ada", keys[0], "t", "too late")
     copy.rename(copy.parent / analysis)
-    assert actions.read_notes(VIC.person, analysis) == NO_NOTES
+    assert note_actions.read_notes(VIC.person, analysis) == NO_NOTES
 
 
 def test_a_repeated_analysis_keeps_the_notes_also_of_findings_that_vanish(
     engine: Engine, analysis: str, keys: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    actions.edit_report(ADA, analysis, [status(keys[0], "done")])
-    monkeypatch.setattr(actions, "_finding_titles", lambda _: dict.fromkeys(keys[1:], "t"))
-    actions.add_comment(VIC, analysis, keys[0], "it is gone")
-    actions.edit_report(ADA, analysis, [NoteChange(NoteField.OWNER, "ada", keys[0])])
-    notes = actions.read_notes(VIC.person, analysis).of(keys[0])
+    note_actions.edit_report(ADA, analysis, [status(keys[0], "done")])
+    monkeypatch.setattr(note_actions, "_finding_titles", lambda _: dict.fromkeys(keys[1:], "t"))
+    note_actions.add_comment(VIC, analysis, keys[0], "it is gone")
+    note_actions.edit_report(ADA, analysis, [NoteChange(NoteField.OWNER, "ada", keys[0])])
+    notes = note_actions.read_notes(VIC.person, analysis).of(keys[0])
     assert notes.title
     assert (notes.status, notes.owner) == (FindingStatus.DONE, "ada")
     assert [comment.text for comment in notes.comments] == ["it is gone"]
     with pytest.raises(UnknownNoteError):
-        actions.move_finding(ADA, analysis, keys[0], 1)
+        note_actions.move_finding(ADA, analysis, keys[0], 1)
 
 
 def test_a_finding_that_is_reported_at_another_target_alone_can_have_notes(
@@ -331,11 +340,11 @@ def test_a_finding_that_is_reported_at_another_target_alone_can_have_notes(
     titles = {"gemm.opportunity.0": "Only at 99%", **dict.fromkeys(keys, "t")}
     change = status("gemm.opportunity.0", "done")
     with pytest.raises(UnknownNoteError):
-        actions.edit_report(ADA, analysis, [change])
-    actions.edit_report(ADA, analysis, [change], titles=titles)
-    actions.add_comment(VIC, analysis, "gemm.opportunity.0", "x", titles)
-    actions.move_finding(ADA, analysis, "gemm.opportunity.0", 1, titles=titles)
-    notes = actions.read_notes(VIC.person, analysis)
+        note_actions.edit_report(ADA, analysis, [change])
+    note_actions.edit_report(ADA, analysis, [change], titles=titles)
+    note_actions.add_comment(VIC, analysis, "gemm.opportunity.0", "x", titles)
+    note_actions.move_finding(ADA, analysis, "gemm.opportunity.0", 1, titles=titles)
+    notes = note_actions.read_notes(VIC.person, analysis)
     assert notes.of("gemm.opportunity.0").title == "Only at 99%"
     assert notes.order[:2] == (keys[0], "gemm.opportunity.0")
 
@@ -353,17 +362,17 @@ def test_keys_of_findings_are_the_same_at_another_target(
 def test_notes_travel_with_the_archive_and_are_marked_as_imported(
     engine: Engine, analysis: str, keys: list[str], tmp_path: Path
 ) -> None:
-    actions.edit_report(
+    note_actions.edit_report(
         ADA, analysis, [status(keys[0], "planned"), NoteChange(NoteField.SUMMARY, "Ours.")]
     )
-    actions.move_finding(ADA, analysis, keys[0], 1)
-    actions.add_comment(VIC, analysis, keys[0], HOSTILE)
-    before = actions.read_notes(ADA.person, analysis)
+    note_actions.move_finding(ADA, analysis, keys[0], 1)
+    note_actions.add_comment(VIC, analysis, keys[0], HOSTILE)
+    before = note_actions.read_notes(ADA.person, analysis)
     save_archive(analysis_root(analysis), tmp_path / "a.zip")
     actions.remove_analysis(ADA, analysis)
     with stored_for("bob"):
         load_archive(tmp_path / "a.zip")
-    after = actions.read_notes(VIC.person, analysis)
+    after = note_actions.read_notes(VIC.person, analysis)
     assert (after.summary, after.order) == (before.summary, before.order)
     assert after.of(keys[0]).status is FindingStatus.PLANNED
     (comment,) = after.of(keys[0]).comments
@@ -371,10 +380,10 @@ def test_notes_travel_with_the_archive_and_are_marked_as_imported(
     assert comment.stamp.moment == before.of(keys[0]).comments[0].stamp.moment
     assert (comment.stamp.name, comment.stamp.imported_by) == ("vic (imported)", "bob")
     with pytest.raises(ForbiddenError):  # nothing proves that this Vic wrote it
-        actions.remove_comment(VIC, analysis, comment.id)
+        note_actions.remove_comment(VIC, analysis, comment.id)
     with stored_for("eve"):
         assert load_archive(tmp_path / "a.zip").is_reused
-    assert actions.read_notes(VIC.person, analysis) == after
+    assert note_actions.read_notes(VIC.person, analysis) == after
 
 
 def test_an_archive_without_notes_can_be_read_by_the_version_before(
@@ -389,7 +398,7 @@ def test_an_archive_without_notes_can_be_read_by_the_version_before(
     without = listed()
     assert without["archive_version"] == 1
     assert "notes" not in without
-    actions.add_comment(ADA, analysis, keys[0], "x")
+    note_actions.add_comment(ADA, analysis, keys[0], "x")
     assert listed()["archive_version"] == 2
 
 

@@ -30,7 +30,6 @@ FORWARD = "fwdbwd"
 
 UNKNOWN = "unknown"
 _THREAD = [C.pid, C.tid]
-_BASE = (C.uid, C.name, C.ts_ns, C.dur_ns)
 _ROW = "_row"
 _HOST = frozenset({tables.CPU_OP, tables.PYTHON_FUNCTION, *tables.RUNTIME_CATEGORIES})
 _GPU = frozenset(tables.GPU_CATEGORIES)

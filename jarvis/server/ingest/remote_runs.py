@@ -58,7 +58,6 @@ _SSH = (
 
 _NO_CONTAINER = ("No such container", "is not running", "no container with name")
 _NOT_IN_CONTAINER = ("executable file not found", "no such file or directory")
-_NO_PROGRAM = ("not found", "No such file")
 _FROM_JARVIS = "jarvis: "
 
 

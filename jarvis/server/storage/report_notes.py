@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from sqlalchemy import Engine, delete, func, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, RowMapping
@@ -21,7 +21,6 @@ from jarvis.core.notes import (
     FIELDS_OF_REPORT,
     MAX_COMMENT_CHARS,
     MAX_COMMENTS,
-    MAX_KEY_CHARS,
     MAX_OWNER_CHARS,
     MAX_SUMMARY_CHARS,
     MAX_TITLE_CHARS,
@@ -52,7 +51,8 @@ if TYPE_CHECKING:
 EXCLUDED = "no"
 """Stored value of ``NoteField.INCLUDED`` for a finding that is left out."""
 
-_MAX_ARCHIVED_FIELDS = 10_000
+MAX_FIELDS = 10_000
+"""Maximum number of archived fields, and of findings in an order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def read_notes(engine: Engine, analysis_id: str) -> ReportNotes:
 def read_revision(engine: Engine, analysis_id: str) -> int:
     """Return the number of the last change of the notes; 0 if there is none."""
     with reading(engine) as connection:
-        return _revision(connection, analysis_id)
+        return revision_of(connection, analysis_id)
 
 
 def stored_edits(root: Path) -> "Edits":
@@ -130,8 +130,10 @@ def write_notes(
         StaleNotesError: ``is_strict``, and a field has changed since ``seen``.
     """
     with writing(engine) as connection:
-        _lock(connection, analysis_id)
-        stored = {(row["finding"], row["field"]): row for row in _rows(connection, analysis_id)}
+        lock_analysis(connection, analysis_id)
+        stored = {
+            (row["finding"], row["field"]): row for row in field_rows(connection, analysis_id)
+        }
         changes, replaced = [], []
         for change in changes_of(_read(connection, analysis_id)):
             row = stored.get((change.finding, change.field))
@@ -148,12 +150,12 @@ def write_notes(
                     for note in replaced
                 )
             )
-        revision = _revision(connection, analysis_id)
+        revision = revision_of(connection, analysis_id)
         if changes:
-            revision = _next_revision(connection, analysis_id)
+            revision = next_revision(connection, analysis_id)
         stamp = Stamp(author, _now())
         for change in changes:
-            _write(connection, analysis_id, change, revision, stamp)
+            write_field(connection, analysis_id, change, revision, stamp)
     return WrittenNotes(revision, tuple(changes), tuple(replaced))
 
 
@@ -171,15 +173,15 @@ def add_comment(
         raise NoteError("The comment is empty.")
     stamp = Stamp(author, _now())
     with writing(engine) as connection:
-        _lock(connection, analysis_id)
+        lock_analysis(connection, analysis_id)
         of_analysis = REPORT_COMMENTS.c.analysis_id == analysis_id
         count = connection.execute(select(func.count()).where(of_analysis)).scalar_one()
         if count >= MAX_COMMENTS:
             raise NoteError(
                 f"This analysis has {count:,} comments, the maximum. Delete some first."
             )
-        comment_id = _add(connection, analysis_id, finding, title, text, stamp)
-        _next_revision(connection, analysis_id)
+        comment_id = write_comment(connection, analysis_id, finding, title, text, stamp)
+        next_revision(connection, analysis_id)
     return Comment(comment_id, text, stamp)
 
 
@@ -195,16 +197,16 @@ def find_comment(engine: Engine, analysis_id: str, comment_id: int) -> tuple[str
 def remove_comment(engine: Engine, analysis_id: str, comment_id: int) -> None:
     """Delete a comment if it exists."""
     with writing(engine) as connection:
-        _lock(connection, analysis_id)
+        lock_analysis(connection, analysis_id)
         connection.execute(
             delete(REPORT_COMMENTS).where(
                 REPORT_COMMENTS.c.analysis_id == analysis_id, REPORT_COMMENTS.c.id == comment_id
             )
         )
-        _next_revision(connection, analysis_id)
+        next_revision(connection, analysis_id)
 
 
-def _lock(connection: Connection, analysis_id: str) -> None:
+def lock_analysis(connection: Connection, analysis_id: str) -> None:
     """Serialize changes of an analysis's notes; raise UnknownAnalysisError without the analysis."""
     query = select(ANALYSES.c.id).where(ANALYSES.c.id == analysis_id).with_for_update()
     if connection.execute(query).scalar() is None:
@@ -217,7 +219,7 @@ def _read(connection: Connection, analysis_id: str) -> ReportNotes:
     summary: str | None = None
     order: tuple[str, ...] = ()
     newest: list[Stamp] = []
-    for row in _rows(connection, analysis_id):
+    for row in field_rows(connection, analysis_id):
         key, field, value = row["finding"], row["field"], row["value"]
         stamps[key, field] = _stamp(row)
         newest.append(stamps[key, field])
@@ -228,13 +230,13 @@ def _read(connection: Connection, analysis_id: str) -> ReportNotes:
         else:
             notes = findings.get(key, FindingNotes(key, row["title"]))
             findings[key] = _with_field(notes, field, value)
-    for row in _comment_rows(connection, analysis_id):
+    for row in comment_rows(connection, analysis_id):
         comment = Comment(row["id"], row["text"], _stamp(row))
         newest.append(comment.stamp)
         notes = findings.get(row["finding"], FindingNotes(row["finding"], row["title"]))
         findings[notes.key] = replace(notes, comments=(*notes.comments, comment))
     return ReportNotes(
-        revision=_revision(connection, analysis_id),
+        revision=revision_of(connection, analysis_id),
         summary=summary,
         order=order,
         findings={key: findings[key] for key in sorted(findings)},
@@ -251,13 +253,15 @@ def _with_field(notes: FindingNotes, field: NoteField, value: str | None) -> Fin
     return replace(notes, status=FindingStatus(value) if value else FindingStatus.OPEN)
 
 
-def _rows(connection: Connection, analysis_id: str) -> Sequence[RowMapping]:
+def field_rows(connection: Connection, analysis_id: str) -> Sequence[RowMapping]:
+    """Return the rows of the fields of an analysis."""
     fields = REPORT_FIELDS
     query = select(fields).where(fields.c.analysis_id == analysis_id)
     return connection.execute(query.order_by(fields.c.finding, fields.c.field)).mappings().all()
 
 
-def _comment_rows(connection: Connection, analysis_id: str) -> Sequence[RowMapping]:
+def comment_rows(connection: Connection, analysis_id: str) -> Sequence[RowMapping]:
+    """Return the rows of the comments on an analysis, oldest first."""
     comments = REPORT_COMMENTS
     query = select(comments).where(comments.c.analysis_id == analysis_id)
     return connection.execute(query.order_by(comments.c.id)).mappings().all()
@@ -267,13 +271,15 @@ def _stamp(row: RowMapping) -> Stamp:
     return Stamp(row["author"], row["moment"], row["imported_by"])
 
 
-def _revision(connection: Connection, analysis_id: str) -> int:
+def revision_of(connection: Connection, analysis_id: str) -> int:
+    """Return the number of the last change; 0 if there is none."""
     query = select(REPORTS.c.revision).where(REPORTS.c.analysis_id == analysis_id)
     return int(connection.execute(query).scalar() or 0)
 
 
-def _next_revision(connection: Connection, analysis_id: str) -> int:
-    revision = _revision(connection, analysis_id) + 1
+def next_revision(connection: Connection, analysis_id: str) -> int:
+    """Count one more change, and return its number."""
+    revision = revision_of(connection, analysis_id) + 1
     statement = _insert(connection, REPORTS).values(analysis_id=analysis_id, revision=revision)
     connection.execute(
         statement.on_conflict_do_update(index_elements=["analysis_id"], set_={"revision": revision})
@@ -281,9 +287,10 @@ def _next_revision(connection: Connection, analysis_id: str) -> int:
     return revision
 
 
-def _write(
+def write_field(
     connection: Connection, analysis_id: str, change: NoteChange, revision: int, stamp: Stamp
 ) -> None:
+    """Write a field, or replace its value."""
     content = {
         "title": change.title[:MAX_TITLE_CHARS],
         "value": change.value,
@@ -295,9 +302,10 @@ def _write(
     connection.execute(statement.on_conflict_do_update(index_elements=list(key), set_=content))
 
 
-def _add(
+def write_comment(
     connection: Connection, analysis_id: str, finding: str, title: str, text: str, stamp: Stamp
 ) -> int:
+    """Add a comment, and return its id."""
     row = {
         "analysis_id": analysis_id,
         "finding": finding,
@@ -324,80 +332,6 @@ def _insert(connection: Connection, table: Any) -> Any:
 
 def _now() -> datetime:
     return datetime.now(UTC)
-
-
-class _Archived(BaseModel):
-    """Notes in an archive; those of another server are not trusted."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    finding: str = Field("", max_length=MAX_KEY_CHARS, pattern=r"^[A-Za-z0-9_.:-]*$")
-    title: str = Field("", max_length=MAX_TITLE_CHARS)
-    author: str | None = Field(None, max_length=MAX_TITLE_CHARS)
-    moment: datetime
-
-
-class ArchivedField(_Archived):
-    """A field in an archive."""
-
-    field: NoteField
-    value: str
-
-
-class ArchivedComment(_Archived):
-    """A comment in an archive."""
-
-    text: str = Field(max_length=MAX_COMMENT_CHARS)
-
-
-class ArchivedNotes(BaseModel):
-    """The notes of an archived analysis."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    fields: tuple[ArchivedField, ...] = Field(max_length=_MAX_ARCHIVED_FIELDS)
-    comments: tuple[ArchivedComment, ...] = Field(max_length=MAX_COMMENTS)
-
-
-def archived_notes(engine: Engine, analysis_id: str) -> ArchivedNotes | None:
-    """Return the notes of an analysis for its archive; None if there are none."""
-    with reading(engine) as connection:
-        fields = tuple(
-            ArchivedField(**_archived(row), field=row["field"], value=row["value"])
-            for row in _rows(connection, analysis_id)
-            if row["value"] is not None
-        )
-        comments = tuple(
-            ArchivedComment(**_archived(row), text=row["text"])
-            for row in _comment_rows(connection, analysis_id)
-        )
-    return ArchivedNotes(fields=fields, comments=comments) if fields or comments else None
-
-
-def check_notes(notes: ArchivedNotes) -> None:
-    """Raise NoteError if an archived note is not valid."""
-    for field in notes.fields:
-        checked_change(_change(field))
-    for comment in notes.comments:
-        checked_text("comment", comment.text, MAX_COMMENT_CHARS)
-
-
-def import_notes(
-    engine: Engine, analysis_id: str, notes: ArchivedNotes, imported_by: str | None
-) -> None:
-    """Store checked notes of an archive for an analysis that has none, marked as imported."""
-    with writing(engine) as connection:
-        _lock(connection, analysis_id)
-        if _revision(connection, analysis_id):
-            return
-        revision = _next_revision(connection, analysis_id)
-        for field in notes.fields:
-            change = checked_change(_change(field))
-            _write(connection, analysis_id, change, revision, _imported(field, imported_by))
-        for comment in notes.comments:
-            text = checked_text("comment", comment.text, MAX_COMMENT_CHARS)
-            stamp = _imported(comment, imported_by)
-            _add(connection, analysis_id, comment.finding, _line(comment.title), text, stamp)
 
 
 def checked_change(change: NoteChange) -> NoteChange:
@@ -437,29 +371,10 @@ def _checked_order(value: str) -> str | None:
 
 
 class _Order(BaseModel):
-    keys: list[str] = Field(max_length=_MAX_ARCHIVED_FIELDS)
+    keys: list[str] = Field(max_length=MAX_FIELDS)
 
 
 def order_value(keys: Iterable[str]) -> str | None:
     """Return an order as it is stored; None for the default."""
     listed = list(keys)
     return json.dumps(listed) if listed else None
-
-
-def _archived(row: RowMapping) -> dict[str, Any]:
-    names = ("finding", "title", "author", "moment")
-    return {name: row[name] for name in names}
-
-
-def _change(field: ArchivedField) -> NoteChange:
-    return NoteChange(field.field, field.value, field.finding, _line(field.title))
-
-
-def _line(text: str) -> str:
-    return checked_text("text", text, MAX_TITLE_CHARS, is_line=True)
-
-
-def _imported(note: _Archived, imported_by: str | None) -> Stamp:
-    author = note.author and _line(note.author)
-    moment = note.moment if note.moment.tzinfo else note.moment.replace(tzinfo=UTC)
-    return Stamp(author, moment, imported_by or "")

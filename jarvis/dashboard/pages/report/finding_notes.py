@@ -20,7 +20,7 @@ from jarvis.dashboard.session.links import check_parameter, note_control
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.finding_cards import priority_badge
 from jarvis.reports.ranking import Recommendation
-from jarvis.server.actions import add_comment, may_remove_comment, remove_comment
+from jarvis.server.note_actions import add_comment, may_remove_comment, remove_comment
 from jarvis.server.storage.report_notes import NoteChange
 from jarvis.text.markdown import plain_text, prose
 

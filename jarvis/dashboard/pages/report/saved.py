@@ -12,8 +12,9 @@ from jarvis.dashboard.session.polling import polled
 from jarvis.dashboard.session.state import Opened
 from jarvis.reports.ranking import recommendations
 from jarvis.server.access.rights import may_change
-from jarvis.server.actions import edit_report, get_visible_analysis, move_finding, read_notes
+from jarvis.server.actions import get_visible_analysis
 from jarvis.server.database import database
+from jarvis.server.note_actions import edit_report, move_finding, read_notes
 from jarvis.server.storage.analysis_rows import AnalysisRow
 from jarvis.server.storage.report_notes import (
     NoteChange,

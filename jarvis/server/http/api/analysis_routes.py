@@ -3,35 +3,43 @@
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path as FilePath
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import FileResponse
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic.dataclasses import dataclass
 
 from jarvis.core.errors import RunError
-from jarvis.core.labels import (
-    MAX_BRANCH_CHARS,
-    MAX_COMMIT_CHARS,
-    MAX_PROJECT_CHARS,
-    MAX_TAG_CHARS,
-    MAX_TAGS,
-    RunLabels,
-)
-from jarvis.core.request import AnalysisOptions, public_name
+from jarvis.core.labels import RunLabels
+from jarvis.core.request import AnalysisOptions
 from jarvis.hardware import load_hardware
-from jarvis.pipeline.simulated_steps import MAX_CHANGES, WhatIf, simulated
+from jarvis.pipeline.simulated_steps import WhatIf, simulated
 from jarvis.reports import reporter
-from jarvis.run import Run, RunFigures, TargetPct
+from jarvis.run import Run, RunFigures
 from jarvis.run.baseline import LAST_RUNS, THRESHOLD_PCT
 from jarvis.run.results import results_data
 from jarvis.server import actions
 from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import Person, Role, require
 from jarvis.server.actions import Actor
-from jarvis.server.database import Visibility, database
+from jarvis.server.database import database
 from jarvis.server.errors import UnfinishedUploadError, UnknownArtifactError
+from jarvis.server.http.api.analysis_views import (
+    MAX_NAME_LENGTH,
+    MAX_PATH_LENGTH,
+    AnalysisDetails,
+    AnalysisPage,
+    AnalysisView,
+    ArtifactList,
+    ArtifactView,
+    BaselineRun,
+    BaselineView,
+    Changes,
+    LabelChanges,
+    NewAnalysis,
+    NewExport,
+    RemovedView,
+    TimeCheckView,
+)
 from jarvis.server.http.api.callers import MAX_ID_LENGTH, Caller
 from jarvis.server.http.api.job_routes import JobView, job_view, to_save
 from jarvis.server.ingest import uploads
@@ -49,169 +57,9 @@ MAX_LISTED = 200
 MAX_BASELINE = 100
 """Maximum number of runs of a baseline."""
 
-_MAX_NAME_LENGTH = 200
-_MAX_PATH_LENGTH = 4096
-
-_PROJECT = f"project of the run, at most {MAX_PROJECT_CHARS} characters"
-_BRANCH = f"branch of the code, at most {MAX_BRANCH_CHARS} characters"
-_COMMIT = f"commit of the code, at most {MAX_COMMIT_CHARS} characters"
-_TAGS = f"at most {MAX_TAGS} tags of at most {MAX_TAG_CHARS} characters"
-
 AnalysisId = Annotated[str, Path(description="id of an analysis", max_length=MAX_ID_LENGTH)]
 
 router = APIRouter(prefix="/analyses", tags=["analyses"])
-
-
-@dataclass(
-    frozen=True,
-    kw_only=True,
-    config=ConfigDict(
-        title="New analysis",
-        extra="forbid",
-        alias_generator=public_name,
-        str_max_length=_MAX_NAME_LENGTH,
-    ),
-)
-class NewAnalysis(AnalysisOptions):
-    """Options of a new analysis. Exactly one of `upload`, `path` and `url` selects the trace."""
-
-    upload: str | None = Field(
-        None, description="id of a complete upload", max_length=MAX_ID_LENGTH
-    )
-    path: str | None = Field(
-        None,
-        description="path on the server, in the folders that it can read",
-        max_length=_MAX_PATH_LENGTH,
-    )
-    url: str | None = Field(
-        None,
-        description="http, https or sftp URL, on a host that the server may download from",
-        max_length=_MAX_PATH_LENGTH,
-    )
-    is_again: bool = Field(False, description="run it again if its result is already stored")
-    visibility: Visibility = Field(Visibility.TEAM, description="who can see it")
-    project: str | None = Field(None, description=_PROJECT)
-    branch: str | None = Field(None, description=_BRANCH)
-    commit: str | None = Field(None, description=_COMMIT)
-    tags: list[str] = Field(default_factory=list, description=_TAGS)
-
-    @model_validator(mode="after")
-    def _has_one_source(self) -> Self:
-        if sum(source is not None for source in (self.upload, self.path, self.url)) != 1:
-            raise ValueError("give exactly one of upload, path and url")
-        return self
-
-
-class AnalysisView(BaseModel, title="Analysis"):
-    """A stored analysis in a list."""
-
-    id: str
-    title: str
-    trace: str = Field(description="file name of the trace")
-    model: str | None
-    gpu: str = Field(description="GPU that the trace is compared against")
-    origin: str = Field(description="recorded or simulated")
-    made_on: str | None = Field(description="the machine that ran it; null for this server")
-    loaded_by: str | None = Field(
-        description="who imported it from an archive, empty if access control was off; null if it "
-        "was not imported"
-    )
-    owner: str | None
-    visibility: Visibility
-    is_pinned: bool
-    project: str | None
-    branch: str | None
-    commit: str | None
-    tags: list[str]
-    size_bytes: int
-    created: datetime
-    page: str = Field(description="path of its page on the server")
-
-
-class AnalysisPage(BaseModel, title="List of analyses"):
-    """A page of the list, newest first."""
-
-    analyses: list[AnalysisView]
-    total: int
-    offset: int
-    limit: int
-
-
-class AnalysisDetails(AnalysisView, title="Whole analysis"):
-    """A stored analysis with its results."""
-
-    manifest: dict[str, Any] = Field(description="the trace and the options of the analysis")
-    results: dict[str, Any] = Field(
-        description="result of each analysis by its key, as in `results.json` (docs/results.md)"
-    )
-
-
-class ArtifactView(BaseModel, title="File"):
-    """A file of an analysis."""
-
-    name: str = Field(description="path inside the analysis, as in its URL")
-    size_bytes: int
-
-
-class ArtifactList(BaseModel, title="List of files"):
-    """The files of an analysis."""
-
-    artifacts: list[ArtifactView]
-
-
-class LabelChanges(BaseModel, title="Labels"):
-    """Labels to change; others stay. null, and an empty list, remove a label."""
-
-    model_config = ConfigDict(extra="forbid", str_max_length=_MAX_NAME_LENGTH)
-
-    project: str | None = Field(None, description=_PROJECT)
-    branch: str | None = Field(None, description=_BRANCH)
-    commit: str | None = Field(None, description=_COMMIT)
-    tags: list[str] = Field(default_factory=list, description=_TAGS)
-
-
-class BaselineRun(BaseModel, title="Baseline run"):
-    """A run that another one is checked against."""
-
-    id: str
-    created: datetime
-    commit: str | None
-    time_ms: float = Field(description="its step time")
-
-
-class TimeCheckView(BaseModel, title="Check of a time"):
-    """A time of a run, in ms per step, against those of the baseline."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    key: str
-    title: str
-    time_ms: float
-    median_ms: float
-    noise_ms: float | None = Field(description="null if there are too few runs to know it")
-    limit_ms: float
-    change_pct: float | None = Field(description="change from the median; null if that is 0")
-    is_slower: bool
-
-
-class BaselineView(BaseModel, title="Check against a baseline"):
-    """The check of a run against the last runs of a project, as of `jarvis compare --baseline`."""
-
-    is_slower: bool = Field(description="whether the step time exceeds its limit")
-    threshold_pct: float
-    has_noise: bool = Field(description="whether there are enough runs to know their noise")
-    runs: list[BaselineRun]
-    left_out: dict[str, int] = Field(description="other runs of the project by reason")
-    step: TimeCheckView
-    parts: list[TimeCheckView]
-
-
-class RemovedView(BaseModel, title="Removed analysis"):
-    """A deleted analysis, and the analyses that used it as their reference."""
-
-    id: str
-    size_bytes: int
-    referred_to_by: list[str]
 
 
 @router.post("", summary="Analyze a trace", status_code=202)
@@ -288,23 +136,13 @@ def artifacts(person: Caller, analysis_id: AnalysisId) -> ArtifactList:
 def artifact(
     person: Caller,
     analysis_id: AnalysisId,
-    name: Annotated[
-        str, Path(description="name in the list of files", max_length=_MAX_PATH_LENGTH)
-    ],
+    name: Annotated[str, Path(description="name in the list of files", max_length=MAX_PATH_LENGTH)],
 ) -> Response:
     """Return the bytes as a download, so that a browser does not render them."""
     path = _files(_root(person, analysis_id)).get(name)
     if path is None:
         raise UnknownArtifactError(analysis_id)
     return to_save(path)
-
-
-class Changes(BaseModel, title="Changes"):
-    """Changes that are simulated together, as for `jarvis what-if`, such as `scale=gemm:0.5`."""
-
-    changes: list[Annotated[str, Field(max_length=_MAX_PATH_LENGTH)]] = Field(
-        max_length=MAX_CHANGES
-    )
 
 
 @router.post("/{analysis_id}/what-if", summary="Simulate a step under changes")
@@ -318,10 +156,10 @@ def baseline(
     person: Caller,
     analysis_id: AnalysisId,
     project: Annotated[
-        str, Query(description="project of the baseline", max_length=_MAX_NAME_LENGTH)
+        str, Query(description="project of the baseline", max_length=MAX_NAME_LENGTH)
     ],
     branch: Annotated[
-        str | None, Query(description="only its runs of this branch", max_length=_MAX_NAME_LENGTH)
+        str | None, Query(description="only its runs of this branch", max_length=MAX_NAME_LENGTH)
     ] = None,
     last: Annotated[int, Query(ge=1, le=MAX_BASELINE, description="number of runs")] = LAST_RUNS,
     threshold_pct: Annotated[
@@ -350,27 +188,6 @@ def baseline(
         left_out=dict(found.left_out),
         step=TimeCheckView.model_validate(check.step),
         parts=[TimeCheckView.model_validate(part) for part in check.parts],
-    )
-
-
-class NewExport(BaseModel, title="New export"):
-    """What to write: the format, and another target of the findings."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    format: str = Field(
-        description="as for `jarvis export`, such as `html`, `json` or `perfetto`, or `zip` for "
-        "the whole analysis",
-        max_length=_MAX_NAME_LENGTH,
-    )
-    target_pct: TargetPct | None = Field(
-        None, description="target efficiency in percent; by default that of the analysis"
-    )
-    category_targets: str | None = Field(
-        None,
-        description="targets of categories with their own, as `gemm=70,reduce=60`; by default "
-        "those of the analysis",
-        max_length=_MAX_NAME_LENGTH,
     )
 
 

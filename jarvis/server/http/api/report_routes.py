@@ -22,7 +22,7 @@ from jarvis.core.notes import (
 )
 from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.run import Run
-from jarvis.server import actions
+from jarvis.server import actions, note_actions
 from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import Person, Role, require
 from jarvis.server.actions import Actor
@@ -173,7 +173,7 @@ def comment(
 ) -> CommentView:
     """Add a comment; everyone who sees the analysis may."""
     require(person, Role.VIEWER, "comment on findings")
-    made = actions.add_comment(Actor(person, Channel.API), analysis_id, finding, new.text)
+    made = note_actions.add_comment(Actor(person, Channel.API), analysis_id, finding, new.text)
     return _comment(made)
 
 
@@ -185,7 +185,7 @@ def remove_comment(
 ) -> Response:
     """Its author, the owner of the analysis and admins may."""
     require(person, Role.VIEWER, "comment on findings")
-    actions.remove_comment(Actor(person, Channel.API), analysis_id, comment_id)
+    note_actions.remove_comment(Actor(person, Channel.API), analysis_id, comment_id)
     return Response(status_code=204)
 
 
@@ -194,12 +194,12 @@ def _written(
 ) -> ReportView:
     require(person, Role.EDITOR, "edit reports")
     actor = Actor(person, Channel.API)
-    actions.edit_report(actor, analysis_id, changes, seen=seen, is_strict=seen is not None)
+    note_actions.edit_report(actor, analysis_id, changes, seen=seen, is_strict=seen is not None)
     return _view(person, analysis_id)
 
 
 def _view(person: Person, analysis_id: str) -> ReportView:
-    notes = actions.read_notes(person, analysis_id)
+    notes = note_actions.read_notes(person, analysis_id)
     run = Run.load(actions.visible_run_dir(person, analysis_id))
     ranked = {item.key: item for item in recommendations(run)}
     order = full_order(notes.order, list(ranked))

@@ -1,0 +1,207 @@
+"""Bodies of requests and responses of the API routes of analyses."""
+
+from datetime import datetime
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from jarvis.core.labels import (
+    MAX_BRANCH_CHARS,
+    MAX_COMMIT_CHARS,
+    MAX_PROJECT_CHARS,
+    MAX_TAG_CHARS,
+    MAX_TAGS,
+)
+from jarvis.core.request import AnalysisOptions, public_name
+from jarvis.pipeline.simulated_steps import MAX_CHANGES
+from jarvis.run import TargetPct
+from jarvis.server.database import Visibility
+from jarvis.server.http.api.callers import MAX_ID_LENGTH
+
+MAX_NAME_LENGTH = 200
+MAX_PATH_LENGTH = 4096
+
+_PROJECT = f"project of the run, at most {MAX_PROJECT_CHARS} characters"
+_BRANCH = f"branch of the code, at most {MAX_BRANCH_CHARS} characters"
+_COMMIT = f"commit of the code, at most {MAX_COMMIT_CHARS} characters"
+_TAGS = f"at most {MAX_TAGS} tags of at most {MAX_TAG_CHARS} characters"
+
+
+@dataclass(
+    frozen=True,
+    kw_only=True,
+    config=ConfigDict(
+        title="New analysis",
+        extra="forbid",
+        alias_generator=public_name,
+        str_max_length=MAX_NAME_LENGTH,
+    ),
+)
+class NewAnalysis(AnalysisOptions):
+    """Options of a new analysis. Exactly one of `upload`, `path` and `url` selects the trace."""
+
+    upload: str | None = Field(
+        None, description="id of a complete upload", max_length=MAX_ID_LENGTH
+    )
+    path: str | None = Field(
+        None,
+        description="path on the server, in the folders that it can read",
+        max_length=MAX_PATH_LENGTH,
+    )
+    url: str | None = Field(
+        None,
+        description="http, https or sftp URL, on a host that the server may download from",
+        max_length=MAX_PATH_LENGTH,
+    )
+    is_again: bool = Field(False, description="run it again if its result is already stored")
+    visibility: Visibility = Field(Visibility.TEAM, description="who can see it")
+    project: str | None = Field(None, description=_PROJECT)
+    branch: str | None = Field(None, description=_BRANCH)
+    commit: str | None = Field(None, description=_COMMIT)
+    tags: list[str] = Field(default_factory=list, description=_TAGS)
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> Self:
+        if sum(source is not None for source in (self.upload, self.path, self.url)) != 1:
+            raise ValueError("give exactly one of upload, path and url")
+        return self
+
+
+class AnalysisView(BaseModel, title="Analysis"):
+    """A stored analysis in a list."""
+
+    id: str
+    title: str
+    trace: str = Field(description="file name of the trace")
+    model: str | None
+    gpu: str = Field(description="GPU that the trace is compared against")
+    origin: str = Field(description="recorded or simulated")
+    made_on: str | None = Field(description="the machine that ran it; null for this server")
+    loaded_by: str | None = Field(
+        description="who imported it from an archive, empty if access control was off; null if it "
+        "was not imported"
+    )
+    owner: str | None
+    visibility: Visibility
+    is_pinned: bool
+    project: str | None
+    branch: str | None
+    commit: str | None
+    tags: list[str]
+    size_bytes: int
+    created: datetime
+    page: str = Field(description="path of its page on the server")
+
+
+class AnalysisPage(BaseModel, title="List of analyses"):
+    """A page of the list, newest first."""
+
+    analyses: list[AnalysisView]
+    total: int
+    offset: int
+    limit: int
+
+
+class AnalysisDetails(AnalysisView, title="Whole analysis"):
+    """A stored analysis with its results."""
+
+    manifest: dict[str, Any] = Field(description="the trace and the options of the analysis")
+    results: dict[str, Any] = Field(
+        description="result of each analysis by its key, as in `results.json` (docs/results.md)"
+    )
+
+
+class ArtifactView(BaseModel, title="File"):
+    """A file of an analysis."""
+
+    name: str = Field(description="path inside the analysis, as in its URL")
+    size_bytes: int
+
+
+class ArtifactList(BaseModel, title="List of files"):
+    """The files of an analysis."""
+
+    artifacts: list[ArtifactView]
+
+
+class LabelChanges(BaseModel, title="Labels"):
+    """Labels to change; others stay. null, and an empty list, remove a label."""
+
+    model_config = ConfigDict(extra="forbid", str_max_length=MAX_NAME_LENGTH)
+
+    project: str | None = Field(None, description=_PROJECT)
+    branch: str | None = Field(None, description=_BRANCH)
+    commit: str | None = Field(None, description=_COMMIT)
+    tags: list[str] = Field(default_factory=list, description=_TAGS)
+
+
+class BaselineRun(BaseModel, title="Baseline run"):
+    """A run that another one is checked against."""
+
+    id: str
+    created: datetime
+    commit: str | None
+    time_ms: float = Field(description="its step time")
+
+
+class TimeCheckView(BaseModel, title="Check of a time"):
+    """A time of a run, in ms per step, against those of the baseline."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    key: str
+    title: str
+    time_ms: float
+    median_ms: float
+    noise_ms: float | None = Field(description="null if there are too few runs to know it")
+    limit_ms: float
+    change_pct: float | None = Field(description="change from the median; null if that is 0")
+    is_slower: bool
+
+
+class BaselineView(BaseModel, title="Check against a baseline"):
+    """The check of a run against the last runs of a project, as of `jarvis compare --baseline`."""
+
+    is_slower: bool = Field(description="whether the step time exceeds its limit")
+    threshold_pct: float
+    has_noise: bool = Field(description="whether there are enough runs to know their noise")
+    runs: list[BaselineRun]
+    left_out: dict[str, int] = Field(description="other runs of the project by reason")
+    step: TimeCheckView
+    parts: list[TimeCheckView]
+
+
+class Changes(BaseModel, title="Changes"):
+    """Changes that are simulated together, as for `jarvis what-if`, such as `scale=gemm:0.5`."""
+
+    changes: list[Annotated[str, Field(max_length=MAX_PATH_LENGTH)]] = Field(max_length=MAX_CHANGES)
+
+
+class NewExport(BaseModel, title="New export"):
+    """What to write: the format, and another target of the findings."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: str = Field(
+        description="as for `jarvis export`, such as `html`, `json` or `perfetto`, or `zip` for "
+        "the whole analysis",
+        max_length=MAX_NAME_LENGTH,
+    )
+    target_pct: TargetPct | None = Field(
+        None, description="target efficiency in percent; by default that of the analysis"
+    )
+    category_targets: str | None = Field(
+        None,
+        description="targets of categories with their own, as `gemm=70,reduce=60`; by default "
+        "those of the analysis",
+        max_length=MAX_NAME_LENGTH,
+    )
+
+
+class RemovedView(BaseModel, title="Removed analysis"):
+    """A deleted analysis, and the analyses that used it as their reference."""
+
+    id: str
+    size_bytes: int
+    referred_to_by: list[str]
