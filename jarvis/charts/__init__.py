@@ -2,11 +2,9 @@
 
 from jarvis.charts.bars import (
     bars,
-    categories,
     exposure,
     log_histogram,
     parts_of_time,
-    savings,
     scatter,
 )
 from jarvis.charts.icicle import icicle
@@ -31,6 +29,7 @@ from jarvis.charts.rooflines import (
     peak_label,
     roofline,
 )
+from jarvis.charts.saving_bars import categories, savings
 from jarvis.charts.selection import outlined_bar, selectable
 from jarvis.charts.timeline import (
     PROJECTED,

@@ -1,6 +1,5 @@
 """Bars, histograms and scatter plots."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -14,13 +13,15 @@ from jarvis.charts.marks import (
     MANY_MARKS,
     MAX_CACHED_SPECS,
     NO_NAME,
+    TOP_BARS,
     Columns,
     Drawing,
     Specification,
     Tip,
     bar_totals,
+    bars_height,
     heaviest,
-    in_readable_unit,
+    in_readable_units,
     is_length,
     is_point,
     largest,
@@ -28,6 +29,7 @@ from jarvis.charts.marks import (
     name_axis,
     named,
     plain_axis,
+    rank_axis,
     short_label,
     specification,
     tips,
@@ -36,25 +38,9 @@ from jarvis.charts.marks import (
 )
 from jarvis.charts.palette import STATES, Palette
 from jarvis.schemas.names import C
-from jarvis.text import markdown
-from jarvis.text.shapes import call_shapes
-from jarvis.text.short_names import short_operation_name
-
-TOP_BARS = 10
-_BAR_STEP, _TWO_LINES_PX = 27, 36
-"""Heights in pixels of a bar and the space above it, by the lines of its label."""
-
-_AXIS_PX = 62
-"""Height of the axis and its title."""
 
 _LEGEND_PX = 66
 """Height of a legend above the bars, with the theme's margins."""
-
-_VALUE_ROOM = 1.3
-"""Axis length relative to the longest bar, so that a value fits behind it (half a 1280 px page)."""
-
-_TEXT_ROOM = 1.4
-"""Same as _VALUE_ROOM, for a value with its saving across a whole page."""
 
 _BINS_PER_DECADE = 4
 
@@ -68,9 +54,6 @@ _NEAR_AXIS = {"labelPadding": 6, "titlePadding": 6}
 _NEAR_LEGEND = {"padding": 0, "offset": 4}
 _NARROW_EDGE = {"left": 2, "right": 2, "top": 2, "bottom": 2}
 """Smaller margins than the theme's, for charts of a few bars."""
-
-_LINE_LENGTH = 34
-"""Maximum length of each line of the label of an operation: its short name, and its shapes."""
 
 _NO_GROUP = "none of these"
 
@@ -87,114 +70,6 @@ class Groups:
         """Return the color encoding, with a legend."""
         scale = alt.Scale(domain=list(self.values), range=list(self.colors))
         return alt.Color(f"{self.field}:N", scale=scale, legend=_legend())
-
-
-def savings(
-    rows: pl.DataFrame, columns: Columns, palette: Palette, limit: int = TOP_BARS
-) -> Drawing:
-    """Draw the operations with the largest savings at the target: kernel time pale, saving strong.
-
-    Args:
-        rows: Operations with ``uid``, ``name``, ``arguments``, ``kernel_time_us``, ``saved_us``
-            and the columns of the tooltip.
-        columns: Labels, units and formats of the columns.
-        palette: Colors of the theme.
-        limit: Maximum number of bars.
-    """
-    names = (C.name, "arguments", C.operation_count, C.kernel_time_us, C.saved_us, C.pct_roofline)
-    largest_first = rows[C.saved_us].arg_sort(descending=True, nulls_last=True).head(limit)
-    top = rows.select(C.uid, C.params, *names)[largest_first].filter(pl.col(C.saved_us) > 0)
-    labels = [
-        "\n".join(
-            markdown.shortened(line, _LINE_LENGTH)
-            for line in (short_operation_name(name), call_shapes(arguments, params))
-            if line is not None
-        )
-        for name, arguments, params in top.select(C.name, "arguments", C.params).iter_rows()
-    ]
-    labeled = unique_labels(
-        top.drop(C.params), pl.lit(pl.Series(labels, dtype=pl.String)), 2 * _LINE_LENGTH
-    )
-    scaled, known = _in_readable_units(
-        labeled, columns, (C.kernel_time_us, C.saved_us), largest(labeled[C.kernel_time_us])
-    )
-    return _over(scaled, C.kernel_time_us, C.saved_us, names, known, palette, _VALUE_ROOM)
-
-
-def _in_readable_units(
-    frame: pl.DataFrame, columns: Columns, names: Sequence[str], longest: float
-) -> tuple[pl.DataFrame, Columns]:
-    """Return a frame with these columns in the unit that is readable for the longest bar."""
-    units = {name: in_readable_unit(columns[name], longest) for name in names}
-    scaled = frame.with_columns(pl.col(name) / divisor for name, (_, divisor) in units.items())
-    return scaled, {**columns, **{name: column for name, (column, _) in units.items()}}
-
-
-def categories(rows: pl.DataFrame, columns: Columns, palette: Palette) -> Drawing:
-    """Draw the time of each category (pale) and its saving at the target (strong).
-
-    ``rows``: ``title``, ``gpu_time_ms``, ``saved_ms``, longest first, and optionally ``text``,
-    which is shown behind each bar instead of its time.
-    """
-    names = (C.title, "gpu_time_ms", "saved_ms")
-    behind = [name for name in ("text", C.category) if name in rows.columns]
-    labeled = rows.select(*names, *behind, label=C.title)
-    if "text" not in behind:
-        return _over(labeled, "gpu_time_ms", "saved_ms", names, columns, palette)
-    return _over(
-        labeled, "gpu_time_ms", "saved_ms", names, columns, palette, _TEXT_ROOM, text="text:N"
-    )
-
-
-def _over(
-    frame: pl.DataFrame,
-    whole: str,
-    part: str,
-    names: Sequence[str],
-    columns: Columns,
-    palette: Palette,
-    room: float = 1.0,
-    *,
-    text: str | None = None,
-) -> Drawing:
-    """Draw two overlaid bars for each row (``part`` over ``whole``), in the order of the rows.
-
-    The axis is ``room`` times as long as the longest bar. The label behind a bar is the column
-    ``text``, or else ``whole``.
-    """
-    lines = tips(columns, names, frame)
-    longest = room * largest(frame[whole])
-    step_px = _TWO_LINES_PX if frame["label"].str.contains("\n").any() else _BAR_STEP
-    height = _height(frame.height, step_px)
-    spec = _over_spec(whole, part, text, columns[whole].unit, longest, height, lines, palette)
-    return Drawing(spec, {"bars": frame.with_row_index("rank")})
-
-
-@lru_cache(maxsize=MAX_CACHED_SPECS)
-def _over_spec(
-    whole: str,
-    part: str,
-    text: str | None,
-    unit: str | None,
-    longest: float,
-    height: int,
-    lines: tuple[Tip, ...],
-    palette: Palette,
-) -> Specification:
-    base = alt.Chart(alt.NamedData("bars")).encode(y=_name_axis_by_rank(), tooltip=tooltip(lines))
-    x = alt.X(f"{whole}:Q", axis=plain_axis(unit, format=LINEAR), scale=length_scale(longest))
-    pale = base.mark_bar(color=palette.pale, height={"band": 0.72}).encode(x=x)
-    strong = base.mark_bar(color=palette.saving, height={"band": 0.72}).encode(x=f"{part}:Q")
-    value = base.mark_text(align="left", dx=5, color=palette.text, fontSize=11).encode(
-        x=f"{whole}:Q", text=text or alt.Text(f"{whole}:Q", format=",.3~r")
-    )
-    return specification(alt.LayerChart(layer=[pale, strong, value], height=height))
-
-
-def _name_axis_by_rank() -> alt.Y:
-    """Return an axis of labels sorted by ``rank``, so that one cached chart fits all rows."""
-    by_rank = alt.EncodingSortField(field="rank", op="min", order="ascending")
-    return alt.Y("label:N", sort=by_rank, axis=name_axis())
 
 
 def bars(
@@ -218,7 +93,7 @@ def bars(
     filled = (named(group, _NO_GROUP) for group in groups)
     known = frame.filter(is_length(x)).with_columns(named(y, NO_NAME), *filled)
     longest = bar_totals(frame, x=x, y=y)
-    known, columns = _in_readable_units(known, columns, (x,), largest(longest[x]))
+    known, columns = in_readable_units(known, columns, (x,), largest(longest[x]))
     top = longest.head(limit).select(y, short=pl.col(y).map_elements(short_label, pl.String))
     top = unique_labels(top, pl.col("short"), LABEL_LENGTH).drop("short").with_row_index("rank")
     parts = (
@@ -252,13 +127,14 @@ def _bars_spec(
         alt.Chart(alt.NamedData("bars"))
         .mark_bar(height={"band": 0.72})
         .encode(
-            y=_name_axis_by_rank(),
+            y=rank_axis(),
             x=alt.X(f"{x}:Q", axis=plain_axis(title, format=LINEAR), scale=length_scale(longest)),
             color=groups.color() if groups else alt.value(palette.primary),
             tooltip=tooltip(lines),
         )
     )
-    return specification(chart.properties(height=_height(count) + (_LEGEND_PX if groups else 0)))
+    height = bars_height(count) + (_LEGEND_PX if groups else 0)
+    return specification(chart.properties(height=height))
 
 
 def scatter(
@@ -458,7 +334,3 @@ def _groups(field: str | None, frame: pl.DataFrame, palette: Palette) -> Groups 
 def _legend(**options: Any) -> alt.Legend:
     shown = {"columns": 4, "labelLimit": 260, **options}
     return alt.Legend(orient="top", title=None, labelFontSize=12, **shown)
-
-
-def _height(count: int, step_px: int = _BAR_STEP) -> int:
-    return max(count, 1) * step_px + _AXIS_PX

@@ -1,6 +1,6 @@
 """What all charts share: the drawing with its data, axes, tooltips and labels."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -82,6 +82,10 @@ NO_NAME = "not recorded"
 
 _US, _BYTES = "µs", "bytes"
 _THREE_DIGITS = ".3g"
+
+TOP_BARS = 10
+BAR_PX, _AXIS_PX = 27, 62
+"""Heights in pixels of a bar with the space above it, and of the axis with its title."""
 
 LABEL_LENGTH = 44
 _LABEL_PX = 250
@@ -168,6 +172,15 @@ def in_readable_unit(column: Column, longest: float) -> tuple[Column, float]:
     return replace(column, label=column.label.replace(f"({_US})", "(ms)"), unit="ms"), 1000.0
 
 
+def in_readable_units(
+    frame: pl.DataFrame, columns: Columns, names: Sequence[str], longest: float
+) -> tuple[pl.DataFrame, Columns]:
+    """Return a frame with these columns in the unit that is readable for the longest bar."""
+    units = {name: in_readable_unit(columns[name], longest) for name in names}
+    scaled = frame.with_columns(pl.col(name) / divisor for name, (_, divisor) in units.items())
+    return scaled, {**columns, **{name: column for name, (column, _) in units.items()}}
+
+
 def short_label(text: str) -> str:
     """Return the label of a bar: compact shapes, or an operator without the usual namespace."""
     return compact_shapes(text.removeprefix("aten::")) or text
@@ -212,6 +225,17 @@ def plain_axis(title: str | None, **options: Any) -> alt.Axis:
 def length_scale(longest: float) -> alt.Scale:
     """Return a scale from 0 to slightly above ``longest``, so that labels stay off the edge."""
     return alt.Scale(domain=[0, longest * _ROOM or 1], nice=False)
+
+
+def rank_axis() -> alt.Y:
+    """Return an axis of labels sorted by ``rank``, so that one cached chart fits all rows."""
+    by_rank = alt.EncodingSortField(field="rank", op="min", order="ascending")
+    return alt.Y("label:N", sort=by_rank, axis=name_axis())
+
+
+def bars_height(count: int, bar_px: int = BAR_PX) -> int:
+    """Return the height in pixels of a chart of bars with their axis."""
+    return max(count, 1) * bar_px + _AXIS_PX
 
 
 def name_axis() -> alt.Axis:

@@ -13,6 +13,9 @@ from jarvis.text.markdown import escape, prose, table
 from jarvis.trace_health import Severity
 
 _ICON = ":material/health_metrics:"
+_STRIP = (5, 1)
+"""Relative widths of a warning and its link."""
+
 _LINE_BREAK = "  \n"
 _MAX_CACHED_GAPS = 64
 
@@ -29,8 +32,10 @@ def warning_strip(now: Opened, tier: Tier | None) -> None:
     lines = [*([platform] if platform else []), *(gap.summary or gap.text for gap in grave)]
     if not lines:
         return
-    with st.container(horizontal=True, vertical_alignment="center"):
+    box, link = st.columns(_STRIP, vertical_alignment="center", gap="small")
+    with box:
         _warn(lines)
+    with link:
         navigation.link(navigation.OVERVIEW, "What this affects", icon=_ICON)
 
 

@@ -9,7 +9,6 @@ from jarvis.charts import bars, columns_of
 from jarvis.dashboard.pages.call_tree.choice import places_link
 from jarvis.dashboard.session.state import Opened, palette
 from jarvis.dashboard.widgets.elements import metric_card, render_chart
-from jarvis.dashboard.widgets.table import in_readable_units
 from jarvis.findings import Finding, Impact
 from jarvis.impact import share_pct
 from jarvis.run import Run
@@ -104,8 +103,8 @@ def _bars(members: pl.DataFrame, key: str) -> None:
         )
     ]
     named = members.with_columns(pl.Series(C.name, texts, pl.String))
-    shown, columns = in_readable_units(named, columns_of(TABLES["operations"]))
-    drawing = bars(shown, columns, palette(), x=C.kernel_time_us, y=C.name)
+    columns = columns_of(TABLES["operations"])
+    drawing = bars(named, columns, palette(), x=C.kernel_time_us, y=C.name)
     render_chart(drawing, "Kernel time of the member operations", key=key)
 
 

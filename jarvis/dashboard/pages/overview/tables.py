@@ -26,6 +26,7 @@ from jarvis.text.short_names import short_operation_name
 from jarvis.trace import TraceInfo
 
 _TABLE_ROWS = 13
+_NAME_PX = 220
 _FINDINGS, _PAGE = "overview_findings", "page"
 _WIDTHS = {
     C.rank: 42,
@@ -161,7 +162,8 @@ def top_operations(now: Opened) -> None:
         for operation in top
     ]
     frame = pl.DataFrame(rows, infer_schema_length=None)
-    small_table(frame, charts.columns_of(_TOP_COLUMNS), "Operators with the most GPU time")
+    columns = charts.columns_of(_TOP_COLUMNS)
+    small_table(frame, columns, "Operators with the most GPU time", widths={C.name: _NAME_PX})
 
 
 _TOP_COLUMNS = (

@@ -128,8 +128,7 @@ def _copies(copies: pl.DataFrame) -> None:
     first = copies.row(0, named=True)
     st.markdown(
         f"**{first[C.direction]} copies take {milliseconds(first[C.total_time_us] / 1000)}**, "
-        f"{milliseconds(first[C.exposed_time_us] / 1000)} of it exposed, in "
-        f"{counted(first[C.count], 'copy')}",
+        f"{milliseconds(first[C.exposed_time_us] / 1000)} of it exposed",
         help="H2D: host to device, D2H: device to host, D2D: within the device. Hidden: with "
         "concurrent compute or communication.",
     )

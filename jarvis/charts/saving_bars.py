@@ -1,0 +1,138 @@
+"""Bars of times, each with the part that could be saved."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import altair as alt
+import polars as pl
+
+from jarvis.charts.marks import (
+    BAR_PX,
+    LINEAR,
+    MAX_CACHED_SPECS,
+    TOP_BARS,
+    Columns,
+    Drawing,
+    Specification,
+    Tip,
+    bars_height,
+    in_readable_units,
+    largest,
+    length_scale,
+    plain_axis,
+    rank_axis,
+    specification,
+    tips,
+    tooltip,
+    unique_labels,
+)
+from jarvis.charts.palette import Palette
+from jarvis.schemas.names import C
+from jarvis.text.markdown import shortened
+from jarvis.text.shapes import call_shapes
+from jarvis.text.short_names import short_operation_name
+
+_TWO_LINES_PX = 36
+"""Height in pixels of a bar whose label has two lines, and the space above it."""
+
+_LINE_LENGTH = 34
+"""Maximum length of each line of the label of an operation: its short name, and its shapes."""
+
+_VALUE_ROOM = 1.3
+"""Axis length relative to the longest bar, so that a value fits behind it (half a 1280 px page)."""
+
+_TEXT_ROOM = 1.4
+"""Same as _VALUE_ROOM, for a value with its saving across a whole page."""
+
+
+def savings(
+    rows: pl.DataFrame, columns: Columns, palette: Palette, limit: int = TOP_BARS
+) -> Drawing:
+    """Draw the operations with the largest savings at the target: kernel time pale, saving strong.
+
+    Args:
+        rows: Operations with ``uid``, ``name``, ``arguments``, ``kernel_time_us``, ``saved_us``
+            and the columns of the tooltip.
+        columns: Labels, units and formats of the columns.
+        palette: Colors of the theme.
+        limit: Maximum number of bars.
+    """
+    names = (C.name, "arguments", C.operation_count, C.kernel_time_us, C.saved_us, C.pct_roofline)
+    largest_first = rows[C.saved_us].arg_sort(descending=True, nulls_last=True).head(limit)
+    top = rows.select(C.uid, C.params, *names)[largest_first].filter(pl.col(C.saved_us) > 0)
+    labels = [
+        "\n".join(
+            shortened(line, _LINE_LENGTH)
+            for line in (short_operation_name(name), call_shapes(arguments, params))
+            if line is not None
+        )
+        for name, arguments, params in top.select(C.name, "arguments", C.params).iter_rows()
+    ]
+    labeled = unique_labels(
+        top.drop(C.params), pl.lit(pl.Series(labels, dtype=pl.String)), 2 * _LINE_LENGTH
+    )
+    scaled, known = in_readable_units(
+        labeled, columns, (C.kernel_time_us, C.saved_us), largest(labeled[C.kernel_time_us])
+    )
+    return _over(scaled, C.kernel_time_us, C.saved_us, names, known, palette, _VALUE_ROOM)
+
+
+def categories(rows: pl.DataFrame, columns: Columns, palette: Palette) -> Drawing:
+    """Draw the time of each category (pale) and its saving at the target (strong).
+
+    ``rows``: ``title``, ``gpu_time_ms``, ``saved_ms``, longest first, and optionally ``text``,
+    which is shown behind each bar instead of its time.
+    """
+    names = (C.title, "gpu_time_ms", "saved_ms")
+    behind = [name for name in ("text", C.category) if name in rows.columns]
+    labeled = rows.select(*names, *behind, label=C.title)
+    if "text" not in behind:
+        return _over(labeled, "gpu_time_ms", "saved_ms", names, columns, palette)
+    return _over(
+        labeled, "gpu_time_ms", "saved_ms", names, columns, palette, _TEXT_ROOM, text="text:N"
+    )
+
+
+def _over(
+    frame: pl.DataFrame,
+    whole: str,
+    part: str,
+    names: Sequence[str],
+    columns: Columns,
+    palette: Palette,
+    room: float = 1.0,
+    *,
+    text: str | None = None,
+) -> Drawing:
+    """Draw two overlaid bars for each row (``part`` over ``whole``), in the order of the rows.
+
+    The axis is ``room`` times as long as the longest bar. The label behind a bar is the column
+    ``text``, or else ``whole``.
+    """
+    lines = tips(columns, names, frame)
+    longest = room * largest(frame[whole])
+    step_px = _TWO_LINES_PX if frame["label"].str.contains("\n").any() else BAR_PX
+    height = bars_height(frame.height, step_px)
+    spec = _over_spec(whole, part, text, columns[whole].unit, longest, height, lines, palette)
+    return Drawing(spec, {"bars": frame.with_row_index("rank")})
+
+
+@lru_cache(maxsize=MAX_CACHED_SPECS)
+def _over_spec(
+    whole: str,
+    part: str,
+    text: str | None,
+    unit: str | None,
+    longest: float,
+    height: int,
+    lines: tuple[Tip, ...],
+    palette: Palette,
+) -> Specification:
+    base = alt.Chart(alt.NamedData("bars")).encode(y=rank_axis(), tooltip=tooltip(lines))
+    x = alt.X(f"{whole}:Q", axis=plain_axis(unit, format=LINEAR), scale=length_scale(longest))
+    pale = base.mark_bar(color=palette.pale, height={"band": 0.72}).encode(x=x)
+    strong = base.mark_bar(color=palette.saving, height={"band": 0.72}).encode(x=f"{part}:Q")
+    value = base.mark_text(align="left", dx=5, color=palette.text, fontSize=11).encode(
+        x=f"{whole}:Q", text=text or alt.Text(f"{whole}:Q", format=",.3~r")
+    )
+    return specification(alt.LayerChart(layer=[pale, strong, value], height=height))
