@@ -16,7 +16,14 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from docs.picture import save_picture
 from jarvis.server.ingest.intake import SAMPLE_NAME, sample_trace
 from tests import optional
-from tests.browser.conftest import FLAGS, Server, copied_link, page_links, settled
+from tests.browser.conftest import (
+    FLAGS,
+    START_SECONDS,
+    Server,
+    copied_link,
+    page_links,
+    settled,
+)
 
 PICTURES = Path(__file__).parent / "pictures"
 VIEWPORT = {"width": 1280, "height": 800}
@@ -36,6 +43,7 @@ def walk(browser: Browser, server: Server, take: Take) -> None:
     ``take`` takes a screenshot of a page under a name.
     """
     page = browser.new_page(viewport=VIEWPORT)
+    page.set_default_timeout(START_SECONDS * 1000)
     page.goto(server.url)
     settled(page)
     _drop_the_trace(page, take)
@@ -140,6 +148,7 @@ def main() -> int:
         sys.stderr.write("No screenshots were taken: chromium is not installed.\n")
         return 0
     PICTURES.mkdir(exist_ok=True)
+    expect.set_options(timeout=START_SECONDS * 1000)  # as the tests: the machine may be busy
     with tempfile.TemporaryDirectory() as home, sync_playwright() as playwright:
         server = Server(Path(home))
         server.start()
