@@ -172,8 +172,11 @@ def with_captures(trace: Trace, captures: Sequence[Capture]) -> MergedTrace:
         links.append(_links(match, template, first_uid + 1))
         first_uid += 1 + template.calls
         region_ns += region["length_ns"] + _MARGIN_NS
+    info = trace.info
+    if any(captured.height for captured in rows["cpu_ops"]):
+        info = info.model_copy(update={"gpu_only": False, "has_shapes": True})
     return MergedTrace(
-        info=trace.info,
+        info=info,
         event_count=first_uid,
         cpu_ops=_joined(trace.cpu_ops, rows["cpu_ops"]),
         runtime=_joined(trace.runtime, rows["runtime"]),

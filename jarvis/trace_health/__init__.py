@@ -34,7 +34,7 @@ TABLE = "trace_health"
 def trace_health(trace: Trace) -> pl.DataFrame:
     """Return the facts about a trace, warnings first (schema: ``trace_health``)."""
     recording = trace.recording
-    facts = (warm_up_facts(recording), link_facts(trace), recording_facts(recording))
+    facts = (warm_up_facts(recording), link_facts(trace), recording_facts(trace))
     return _table([*chain(*facts, capture_facts(trace), time_facts(recording))])
 
 

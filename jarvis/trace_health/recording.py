@@ -28,19 +28,20 @@ MAX_STEP_DIGITS = 19
 
 
 def recording_facts(trace: Trace) -> Iterator[Fact]:
-    """Yield the facts about recorded and missing data."""
+    """Yield the facts about recorded and missing data; operators and shapes may be captured."""
+    recording = trace.recording
     yield _gpu_events(trace.gpu_events.height)
     yield _operators(trace.cpu_ops.height, trace.runtime.height)
     if not trace.info.gpu_only:
         known = trace.cpu_ops.height - trace.cpu_ops[C.input_dims].null_count()
         yield _shapes(100 * known / trace.cpu_ops.height)
-        yield _stacks(trace)
-        yield _overlaps(trace)
+        yield _stacks(recording)
+        yield _overlaps(recording)
     yield _device(trace.info)
-    yield _steps(trace)
-    yield from _unread_steps(trace)
-    yield _rank(trace)
-    yield _processes(trace)
+    yield _steps(recording)
+    yield from _unread_steps(recording)
+    yield _rank(recording)
+    yield _processes(recording)
     yield from _repairs(trace.info.repairs)
 
 

@@ -1,6 +1,8 @@
 """Merging captures into small traces made here: what replayed kernels inherit, and what stays."""
 
+import gzip
 import json
+import shlex
 import zipfile
 from pathlib import Path
 
@@ -9,11 +11,14 @@ import pytest
 
 from jarvis.capture import CaptureError, MergedTrace, capture_alone, merge_captures
 from jarvis.capture.tables import graph_kernel_map, graph_launches
+from jarvis.cli import main
 from jarvis.perf_report import PerfReport
+from jarvis.run import Run
 from jarvis.trace import Trace
 from jarvis.tracelens.options import ReportOptions
 from jarvis.tracelens.report import TraceLensReport
 from tests.builders import TraceBuilder, trace
+from tests.test_how_to import blocks
 
 LAYERS = 3
 CAPTURE_FRAME = "engine/runner.py(40): capture"
@@ -277,3 +282,25 @@ def test_tables_state_what_was_matched(tmp_path: Path) -> None:
         "entry_point": "engine/model.py(7): forward",
     }
     assert rows.row(count)[4:7] == (None, None, None)
+
+
+def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "captures").mkdir()
+    captured(32).write(tmp_path / "captures" / "bs_32.json")
+    for path, builder in (
+        (tmp_path / "captures" / "bs_32.json.gz", captured(32)),
+        (tmp_path / "step.json.gz", step(trace("AMD Instinct MI300X"), 32)),
+    ):
+        path.write_bytes(gzip.compress(json.dumps(builder.document()).encode()))
+    (commands,) = blocks("captured-graphs.md", "sh")
+    for command in commands.splitlines():
+        assert main(shlex.split(command)[1:]) == 0, command
+    operations = Run.load(tmp_path / "analysis_output").table("operations")
+    assert ("aten::mm", "((32, 64), (64, 128))") in set(
+        operations.select("name", "input_dims").iter_rows()
+    )
+    assert (tmp_path / "inference" / "GEMM.csv").is_file()
+    launches = Run.load(tmp_path / "analysis_output").table("graph_launches")
+    assert launches["matched_count"].to_list() == [2 * LAYERS]
+    assert set(operations.filter(name="aten::mm")["host_time_us"]) == {None}
