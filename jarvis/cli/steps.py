@@ -18,6 +18,7 @@ from jarvis.cli.shared import (
     print_step,
 )
 from jarvis.text.format import decimal
+from jarvis.text.markdown import NAME_LENGTH, shortened
 
 if TYPE_CHECKING:
     import polars as pl
@@ -66,6 +67,11 @@ def add_steps(commands: "Commands[argparse.ArgumentParser]") -> None:
         default="table",
         help="a table of the main columns (default), or all columns as CSV",
     )
+    command.add_argument(
+        "--layers",
+        action="store_true",
+        help="list the kernels of the layers that repeat in the steps instead, by position",
+    )
     add_options(command, GPU_OPTIONS)
     add_json(command)
     command.set_defaults(run=_steps)
@@ -84,9 +90,15 @@ def _steps(arguments: argparse.Namespace) -> int:
         progress=print_step,
     )
     steps = report.inference_steps
-    remarks = list(notes(steps, report.idle_gaps, report.trace.gpu_events))
-    result = {"steps": steps.to_dicts(), "notes": remarks}
-    lines = _csv(steps) if arguments.format == "csv" else [*_table(steps), *remarks]
+    if arguments.layers:
+        name, rows = "inference_layers", report.inference_layers
+        remarks, shown = list(report.layers.notes()), rows.columns
+    else:
+        name, rows = "inference_steps", steps
+        remarks = list(notes(steps, report.idle_gaps, report.trace.gpu_events))
+        shown = list(SHOWN)
+    result = {"layers" if arguments.layers else "steps": rows.to_dicts(), "notes": remarks}
+    lines = _csv(rows) if arguments.format == "csv" else [*_table(rows, name, shown), *remarks]
     print_result(arguments, result, lines)
     return ExitCode.OK
 
@@ -99,12 +111,12 @@ def _csv(frame: "pl.DataFrame") -> list[str]:
     return file.getvalue().splitlines()
 
 
-def _table(frame: "pl.DataFrame") -> Iterator[str]:
+def _table(frame: "pl.DataFrame", name: str, shown: list[str]) -> Iterator[str]:
     """Yield a header with labels and units, and the rows, in aligned columns without empty ones."""
     from jarvis import schemas
 
-    filled = [name for name in SHOWN if frame[name].count()]
-    columns = [schemas.column("inference_steps", name) for name in filled]
+    filled = [column for column in shown if frame[column].count()]
+    columns = [schemas.column(name, column) for column in filled]
     heads = [f"{each.label} ({each.unit})" if each.unit else each.label for each in columns]
     rows = [[_cell(value) for value in row] for row in frame.select(filled).iter_rows()]
     widths = [max(map(len, cells)) for cells in zip(heads, *rows, strict=True)]
@@ -115,4 +127,4 @@ def _table(frame: "pl.DataFrame") -> Iterator[str]:
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return decimal(value)
-    return "" if value is None else str(value)
+    return "" if value is None else shortened(str(value), NAME_LENGTH)
