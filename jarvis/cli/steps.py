@@ -1,7 +1,7 @@
 """``jarvis steps``: print the inference steps of a trace."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from jarvis.cli.shared import (
     GPU_OPTIONS,
     TRACE_HELP,
     Commands,
+    add_flag,
     add_json,
     add_options,
     check_gpu,
@@ -22,6 +23,8 @@ from jarvis.text.markdown import NAME_LENGTH, shortened
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from jarvis.tracelens.report import TraceLensReport
 
 SHOWN = (
     "step",
@@ -72,6 +75,13 @@ def add_steps(commands: "Commands[argparse.ArgumentParser]") -> None:
         action="store_true",
         help="list the kernels of the layers that repeat in the steps instead, by position",
     )
+    add_flag(
+        command,
+        "output_dir",
+        metavar="DIR",
+        type=Path,
+        help="folder for one CSV each of steps, phases and layers, instead of printing them",
+    )
     add_options(command, GPU_OPTIONS)
     add_json(command)
     command.set_defaults(run=_steps)
@@ -89,18 +99,40 @@ def _steps(arguments: argparse.Namespace) -> int:
         arch_json=arguments.arch_json,
         progress=print_step,
     )
-    steps = report.inference_steps
-    if arguments.layers:
-        name, rows = "inference_layers", report.inference_layers
-        remarks, shown = list(report.layers.notes()), rows.columns
+    steps, gaps, events = report.inference_steps, report.idle_gaps, report.trace.gpu_events
+    remarks = list(report.layers.notes() if arguments.layers else notes(steps, gaps, events))
+    name, shown = ("inference_layers", None) if arguments.layers else ("inference_steps", SHOWN)
+    rows = getattr(report, name)
+    lines: list[object]
+    result: dict[str, object] = {
+        "layers" if arguments.layers else "steps": rows.to_dicts(),
+        "notes": remarks,
+    }
+    if not arguments.layers:
+        result["phases"] = report.inference_phases.to_dicts()
+    if arguments.output_dir is not None:
+        lines = list(_written(report, arguments.output_dir))
+        result["files"] = lines
+    elif arguments.format == "csv":
+        lines = list(_csv(rows))
     else:
-        name, rows = "inference_steps", steps
-        remarks = list(notes(steps, report.idle_gaps, report.trace.gpu_events))
-        shown = list(SHOWN)
-    result = {"layers" if arguments.layers else "steps": rows.to_dicts(), "notes": remarks}
-    lines = _csv(rows) if arguments.format == "csv" else [*_table(rows, name, shown), *remarks]
+        lines = [*_table(rows, name, shown or rows.columns), *remarks]
+        if not arguments.layers:
+            phases = report.inference_phases
+            lines = [*_table(phases, "inference_phases", phases.columns), "", *lines]
     print_result(arguments, result, lines)
     return ExitCode.OK
+
+
+def _written(report: "TraceLensReport", folder: Path) -> Iterator[Path]:
+    """Write each table as CSV and yield its path."""
+    from jarvis.schemas.serving import TABLES
+    from jarvis.text.csv_files import write_csv
+
+    for name in TABLES:
+        path = folder / f"{name}.csv"
+        write_csv(getattr(report, name), path)
+        yield path
 
 
 def _csv(frame: "pl.DataFrame") -> list[str]:
@@ -111,7 +143,7 @@ def _csv(frame: "pl.DataFrame") -> list[str]:
     return file.getvalue().splitlines()
 
 
-def _table(frame: "pl.DataFrame", name: str, shown: list[str]) -> Iterator[str]:
+def _table(frame: "pl.DataFrame", name: str, shown: Sequence[str]) -> Iterator[str]:
     """Yield a header with labels and units, and the rows, in aligned columns without empty ones."""
     from jarvis import schemas
 

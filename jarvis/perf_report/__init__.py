@@ -13,6 +13,7 @@ from jarvis.perf_report.call_tree import paths
 from jarvis.perf_report.call_tree.paths import CallPath
 from jarvis.perf_report.context import ReportContext
 from jarvis.perf_report.serving.layers import Layers, inference_layers
+from jarvis.perf_report.serving.phases import inference_phases
 from jarvis.perf_report.serving.steps import inference_steps
 from jarvis.perf_report.timeline import gpu, idle_gaps, other_definitions, states, step_gaps, steps
 from jarvis.perf_report.timeline.gpu import Totals
@@ -151,6 +152,12 @@ class PerfReport(ReportContext):
             self._trace, self._all_work, self._all_gaps, self._grouped, self.hardware
         )
         return conform(rows, "inference_steps")
+
+    @property
+    def inference_phases(self) -> pl.DataFrame:
+        """The phases of the steps of inference."""
+        rows = inference_phases(self.inference_steps, self.inference_layers)
+        return conform(rows, "inference_phases")
 
     @property
     def inference_layers(self) -> pl.DataFrame:

@@ -124,7 +124,7 @@ def test_the_command_prints_tables(tmp_path: Path, capsys: pytest.CaptureFixture
     builder = trace().annotation(DECODE, us=100).child("aten::mm").launches("gemm").up(2)
     path = str(builder.write(tmp_path / "t.json"))
     assert main(["steps", path]) == 0
-    head, row, source, *_ = capsys.readouterr().out.splitlines()
+    *_, head, row, source, _ = capsys.readouterr().out.splitlines()
     assert head.split()[:2] == ["Step", "Phase"]
     assert row.split()[:2] == ["0", "decode"]
     assert source == "Steps are those that the inference engine annotates."
@@ -133,6 +133,32 @@ def test_the_command_prints_tables(tmp_path: Path, capsys: pytest.CaptureFixture
     assert of_csv["gen_requests"] == "8"
     assert main(["steps", path, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["steps"][0]["gen_requests"] == 8
+
+
+def test_the_command_writes_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    builder = trace().annotation(DECODE, us=100).child("aten::mm").launches("gemm").up(2)
+    path = str(builder.write(tmp_path / "t.json"))
+    assert main(["steps", path, "--output-dir", str(tmp_path / "out")]) == 0
+    names = ["inference_steps", "inference_phases", "inference_layers"]
+    files = [tmp_path / "out" / f"{name}.csv" for name in names]
+    assert capsys.readouterr().out.split() == [str(file) for file in files]
+    (phase,) = csv.DictReader(files[1].read_text().splitlines())
+    assert (phase["phase"], phase["step_count"], phase["tokens"]) == ("decode", "1", "8")
+
+
+def test_phases() -> None:
+    builder = trace()
+    for at_us, name in ((1200, DECODE), (1400, DECODE), (1500, "step[EXTEND bs=2 toks=300]")):
+        builder.annotation(name, us=100).child("aten::mm")
+        builder.launches("Cijk_gemm", us=100, at_us=at_us).up(2)
+    decode, prefill = report(builder).inference_phases.to_dicts()
+    assert (prefill["phase"], prefill["tokens"], prefill["step_count"]) == ("prefill", 300, 1)
+    assert prefill["tokens_per_s"] == pytest.approx(3e6)
+    assert (decode["phase"], decode["tokens"], decode["step_count"]) == ("decode", 16, 2)
+    assert decode["time_ms"] == pytest.approx(0.3)
+    assert decode["mean_ms"] == decode["p50_ms"] == pytest.approx(0.15)
+    assert prefill["share_pct"] == pytest.approx(25)
+    assert decode["top_blocks"] == "gemm 100.0%"
 
 
 def recorded(root: Path, name: str) -> tuple[list[dict[str, Any]], list[str]]:
