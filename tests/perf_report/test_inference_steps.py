@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from jarvis.cli import main
+from jarvis.hardware import load_hardware
 from jarvis.perf_report.serving.notes import notes
 from jarvis.trace import read_trace
 from jarvis.tracelens.report import TraceLensReport
@@ -111,6 +112,26 @@ def test_drafted_tokens_make_the_rate_an_upper_limit() -> None:
     tables = report(trace().annotation(name, us=99).child("aten::mm").launches("gemm").up(2))
     remarks = list(notes(tables.inference_steps, tables.idle_gaps, tables.trace.gpu_events))
     assert any(remark.startswith("Tokens/s are an upper limit") for remark in remarks)
+
+
+def test_rates_need_peaks() -> None:
+    builder = trace().annotation(DECODE, us=99).child("aten::mm", [[8, 4], [4, 2]])
+    tables = report(builder.launches("gemm").up(2))
+    (step,) = tables.inference_steps.to_dicts()
+    assert (step["modelled_pct"], step["flops"]) == (100, 2 * 8 * 4 * 2)
+    remarks = list(notes(tables.inference_steps, tables.idle_gaps, tables.trace.gpu_events))
+    assert remarks[1:] == ["MFU and MBU are empty where a peak of the GPU is not known."]
+
+
+def test_mfu_and_mbu_are_shares_of_what_the_peaks_do_in_the_step_time() -> None:
+    hardware = load_hardware().get("H200")
+    builder = trace().annotation(DECODE, us=99).child("aten::mm", [[512, 512], [512, 512]])
+    tables = TraceLensReport(builder.launches("gemm", us=10).up(2).read(), hardware)
+    (step,) = tables.inference_steps.to_dicts()
+    peak = hardware.max_achievable_tflops["matrix_bf16"] * 1e12
+    assert step["mfu_pct"] == pytest.approx(100 * 2 * 512**3 / (peak * 10e-6))
+    moved = 3 * 512 * 512 * 2
+    assert step["mbu_pct"] == pytest.approx(100 * moved / (hardware.mem_bw_gbps * 1e9 * 10e-6))
 
 
 def test_a_trace_without_events() -> None:
