@@ -1,7 +1,7 @@
 """``jarvis steps``: print the inference steps of a trace."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from jarvis.cli.shared import (
     TRACE_HELP,
     Commands,
     add_captures,
+    add_flag,
     add_json,
     add_options,
     capture_places,
@@ -20,9 +21,12 @@ from jarvis.cli.shared import (
     print_step,
 )
 from jarvis.text.format import decimal
+from jarvis.text.markdown import NAME_LENGTH, shortened
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from jarvis.tracelens.report import TraceLensReport
 
 SHOWN = (
     "step",
@@ -69,6 +73,18 @@ def add_steps(commands: "Commands[argparse.ArgumentParser]") -> None:
         help="a table of the main columns (default), or all columns as CSV",
     )
     add_captures(command)
+    command.add_argument(
+        "--layers",
+        action="store_true",
+        help="list the kernels of the layers that repeat in the steps instead, by position",
+    )
+    add_flag(
+        command,
+        "output_dir",
+        metavar="DIR",
+        type=Path,
+        help="folder for one CSV each of steps, phases and layers, instead of printing them",
+    )
     add_options(command, GPU_OPTIONS)
     add_json(command)
     command.set_defaults(run=_steps)
@@ -89,12 +105,40 @@ def _steps(arguments: argparse.Namespace) -> int:
         options=ReportOptions(enable_pseudo_ops=True),
         progress=print_step,
     )
-    steps = report.inference_steps
-    remarks = list(notes(steps, report.idle_gaps, report.trace.gpu_events))
-    result = {"steps": steps.to_dicts(), "notes": remarks}
-    lines = _csv(steps) if arguments.format == "csv" else [*_table(steps), *remarks]
+    steps, gaps, events = report.inference_steps, report.idle_gaps, report.trace.gpu_events
+    remarks = list(report.layers.notes() if arguments.layers else notes(steps, gaps, events))
+    name, shown = ("inference_layers", None) if arguments.layers else ("inference_steps", SHOWN)
+    rows = getattr(report, name)
+    lines: list[object]
+    result: dict[str, object] = {
+        "layers" if arguments.layers else "steps": rows.to_dicts(),
+        "notes": remarks,
+    }
+    if not arguments.layers:
+        result["phases"] = report.inference_phases.to_dicts()
+    if arguments.output_dir is not None:
+        lines = list(_written(report, arguments.output_dir))
+        result["files"] = lines
+    elif arguments.format == "csv":
+        lines = list(_csv(rows))
+    else:
+        lines = [*_table(rows, name, shown or rows.columns), *remarks]
+        if not arguments.layers:
+            phases = report.inference_phases
+            lines = [*_table(phases, "inference_phases", phases.columns), "", *lines]
     print_result(arguments, result, lines)
     return ExitCode.OK
+
+
+def _written(report: "TraceLensReport", folder: Path) -> Iterator[Path]:
+    """Write each table as CSV and yield its path."""
+    from jarvis.schemas.serving import TABLES
+    from jarvis.text.csv_files import write_csv
+
+    for name in TABLES:
+        path = folder / f"{name}.csv"
+        write_csv(getattr(report, name), path)
+        yield path
 
 
 def _csv(frame: "pl.DataFrame") -> list[str]:
@@ -105,12 +149,12 @@ def _csv(frame: "pl.DataFrame") -> list[str]:
     return file.getvalue().splitlines()
 
 
-def _table(frame: "pl.DataFrame") -> Iterator[str]:
+def _table(frame: "pl.DataFrame", name: str, shown: Sequence[str]) -> Iterator[str]:
     """Yield a header with labels and units, and the rows, in aligned columns without empty ones."""
     from jarvis import schemas
 
-    filled = [name for name in SHOWN if frame[name].count()]
-    columns = [schemas.column("inference_steps", name) for name in filled]
+    filled = [column for column in shown if frame[column].count()]
+    columns = [schemas.column(name, column) for column in filled]
     heads = [f"{each.label} ({each.unit})" if each.unit else each.label for each in columns]
     rows = [[_cell(value) for value in row] for row in frame.select(filled).iter_rows()]
     widths = [max(map(len, cells)) for cells in zip(heads, *rows, strict=True)]
@@ -121,4 +165,4 @@ def _table(frame: "pl.DataFrame") -> Iterator[str]:
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return decimal(value)
-    return "" if value is None else str(value)
+    return "" if value is None else shortened(str(value), NAME_LENGTH)

@@ -12,6 +12,8 @@ from jarvis.perf_report import collectives, launchers, operations, populations
 from jarvis.perf_report.call_tree import paths
 from jarvis.perf_report.call_tree.paths import CallPath
 from jarvis.perf_report.context import ReportContext
+from jarvis.perf_report.serving.layers import Layers, inference_layers
+from jarvis.perf_report.serving.phases import inference_phases
 from jarvis.perf_report.serving.steps import inference_steps
 from jarvis.perf_report.timeline import gpu, idle_gaps, other_definitions, states, step_gaps, steps
 from jarvis.perf_report.timeline.gpu import Totals
@@ -152,6 +154,22 @@ class PerfReport(ReportContext):
             self._recording, self._all_work, self._all_gaps, self._grouped, self.hardware
         )
         return conform(rows, "inference_steps")
+
+    @property
+    def inference_phases(self) -> pl.DataFrame:
+        """The phases of the steps of inference."""
+        rows = inference_phases(self.inference_steps, self.inference_layers)
+        return conform(rows, "inference_phases")
+
+    @property
+    def inference_layers(self) -> pl.DataFrame:
+        """The kernels of ``layers`` by position, and the rest by block."""
+        return conform(self.layers.rows(), "inference_layers")
+
+    @cached_property
+    def layers(self) -> Layers:
+        """The layers that repeat in the steps of inference; not stored in runs."""
+        return inference_layers(self._trace, self._all_work, self.inference_steps)
 
     @cached_property
     def _steps(self) -> pl.DataFrame:

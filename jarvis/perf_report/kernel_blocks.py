@@ -43,18 +43,21 @@ _MOVES = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
+class Rule:
+    """A pattern of names that gives kernels a block, but for those that match ``excluded``."""
+
     block: str
     pattern: re.Pattern[str]
     excluded: re.Pattern[str] | None
 
 
 @cache
-def _rules() -> tuple[_Rule, ...]:
+def rules() -> tuple[Rule, ...]:
+    """Return the rules, in their order."""
     table = Path(__file__).with_name("kernel_blocks.toml")
     entries = tomllib.loads(table.read_text(encoding="utf-8"))["rule"]
     return tuple(
-        _Rule(
+        Rule(
             entry["block"],
             re.compile(
                 entry["pattern"], re.VERBOSE | (re.IGNORECASE if "ignore_case" in entry else 0)
@@ -67,7 +70,7 @@ def _rules() -> tuple[_Rule, ...]:
 
 def blocks() -> tuple[str, ...]:
     """Return all blocks of the rules, without duplicates."""
-    return tuple(dict.fromkeys(rule.block for rule in _rules()))
+    return tuple(dict.fromkeys(rule.block for rule in rules()))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -78,10 +81,20 @@ def block_of(kernel: str) -> str:
     name = kernel[:MAX_NAME_LENGTH]
     if _COMPILED.match(name):
         return _compiled_block(name)
-    for rule in _rules():
-        if rule.pattern.search(name) and not (rule.excluded and rule.excluded.search(name)):
-            return rule.block
-    return OTHER
+    rule = rule_of(name)
+    return OTHER if rule is None else rule.block
+
+
+def rule_of(name: str) -> Rule | None:
+    """Return the first rule that a name matches."""
+    return next(
+        (
+            rule
+            for rule in rules()
+            if rule.pattern.search(name) and not (rule.excluded and rule.excluded.search(name))
+        ),
+        None,
+    )
 
 
 def _compiled_block(name: str) -> str:

@@ -108,4 +108,47 @@ INFERENCE_STEPS = (
     ),
 )
 
-TABLES = {"inference_steps": INFERENCE_STEPS}
+INFERENCE_LAYERS = (
+    text(C.phase, "Phase", "phase of the steps, as in `inference_steps`"),
+    Column(
+        C.kind,
+        "Kind",
+        INTEGER,
+        meaning="kind of layer, from 0, by the kernels that repeat; empty for the rest",
+    ),
+    _optional(C.layer_count, "Layers", "layers of the kind in one sequence of kernels"),
+    Column(C.position, "Position", INTEGER, meaning="position in the period, from 0"),
+    text(C.block, "Block", "block of a model that the kernel belongs to, by its name"),
+    text(C.kernel, "Kernel", "kernel at this position; the first one if they differ"),
+    text(
+        C.population,
+        "Population",
+        "`fast` and `slow` if the layers have two times in a regular order, `varies` if in none; "
+        "else empty",
+    ),
+    count(C.count, "Calls", "kernels at this position in all layers and steps"),
+    number(C.mean_us, "Mean", "µs", "mean duration"),
+    number(C.p50_us, "p50", "µs", "median duration"),
+    number(C.p95_us, "p95", "µs", "95th percentile of the durations"),
+    number(C.max_us, "Max", "µs", "longest duration"),
+    number(C.share_pct, "Share", "%", "share of the GPU time of the phase", ",.2f"),
+)
+INFERENCE_PHASES = (
+    text(C.phase, "Phase", "phase of the steps or parts, as in `inference_steps`"),
+    count(C.step_count, "Steps", "steps or parts of the phase"),
+    _ms(C.time_ms, "Time", "sum of their step times"),
+    number(C.share_pct, "Share", "%", "share of the time of all steps", ",.1f"),
+    _optional(C.tokens, "Tokens", "tokens of both kinds of requests"),
+    number(C.tokens_per_s, "Tokens/s", "1/s", "tokens over the time", ",.0f"),
+    _ms(C.mean_ms, "Mean", "mean step time"),
+    _ms(C.p50_ms, "p50", "median step time"),
+    _ms(C.p95_ms, "p95", "95th percentile of the step times"),
+    number(C.mfu_pct, "MFU", "%", "over the time; empty if one of a step is not known", ",.1f"),
+    number(C.mbu_pct, "MBU", "%", "over the time; empty likewise", ",.1f"),
+    text(C.top_blocks, "Top blocks", "blocks with most GPU time, and their shares of it"),
+)
+TABLES = {
+    "inference_steps": INFERENCE_STEPS,
+    "inference_phases": INFERENCE_PHASES,
+    "inference_layers": INFERENCE_LAYERS,
+}

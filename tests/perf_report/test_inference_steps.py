@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from jarvis.cli import main
+from jarvis.hardware import load_hardware
 from jarvis.perf_report.serving.notes import notes
 from jarvis.trace import read_trace
 from jarvis.tracelens.report import TraceLensReport
@@ -113,6 +114,26 @@ def test_drafted_tokens_make_the_rate_an_upper_limit() -> None:
     assert any(remark.startswith("Tokens/s are an upper limit") for remark in remarks)
 
 
+def test_rates_need_peaks() -> None:
+    builder = trace().annotation(DECODE, us=99).child("aten::mm", [[8, 4], [4, 2]])
+    tables = report(builder.launches("gemm").up(2))
+    (step,) = tables.inference_steps.to_dicts()
+    assert (step["modelled_pct"], step["flops"]) == (100, 2 * 8 * 4 * 2)
+    remarks = list(notes(tables.inference_steps, tables.idle_gaps, tables.trace.gpu_events))
+    assert remarks[1:] == ["MFU and MBU are empty where a peak of the GPU is not known."]
+
+
+def test_mfu_and_mbu_are_shares_of_what_the_peaks_do_in_the_step_time() -> None:
+    hardware = load_hardware().get("H200")
+    builder = trace().annotation(DECODE, us=99).child("aten::mm", [[512, 512], [512, 512]])
+    tables = TraceLensReport(builder.launches("gemm", us=10).up(2).read(), hardware)
+    (step,) = tables.inference_steps.to_dicts()
+    peak = hardware.max_achievable_tflops["matrix_bf16"] * 1e12
+    assert step["mfu_pct"] == pytest.approx(100 * 2 * 512**3 / (peak * 10e-6))
+    moved = 3 * 512 * 512 * 2
+    assert step["mbu_pct"] == pytest.approx(100 * moved / (hardware.mem_bw_gbps * 1e9 * 10e-6))
+
+
 def test_a_trace_without_events() -> None:
     tables = report(trace().op("aten::mm").launches("gemm"))
     steps = tables.inference_steps.clear()
@@ -124,7 +145,7 @@ def test_the_command_prints_tables(tmp_path: Path, capsys: pytest.CaptureFixture
     builder = trace().annotation(DECODE, us=100).child("aten::mm").launches("gemm").up(2)
     path = str(builder.write(tmp_path / "t.json"))
     assert main(["steps", path]) == 0
-    head, row, source, *_ = capsys.readouterr().out.splitlines()
+    *_, head, row, source, _ = capsys.readouterr().out.splitlines()
     assert head.split()[:2] == ["Step", "Phase"]
     assert row.split()[:2] == ["0", "decode"]
     assert source == "Steps are those that the inference engine annotates."
@@ -133,6 +154,32 @@ def test_the_command_prints_tables(tmp_path: Path, capsys: pytest.CaptureFixture
     assert of_csv["gen_requests"] == "8"
     assert main(["steps", path, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["steps"][0]["gen_requests"] == 8
+
+
+def test_the_command_writes_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    builder = trace().annotation(DECODE, us=100).child("aten::mm").launches("gemm").up(2)
+    path = str(builder.write(tmp_path / "t.json"))
+    assert main(["steps", path, "--output-dir", str(tmp_path / "out")]) == 0
+    names = ["inference_steps", "inference_phases", "inference_layers"]
+    files = [tmp_path / "out" / f"{name}.csv" for name in names]
+    assert capsys.readouterr().out.split() == [str(file) for file in files]
+    (phase,) = csv.DictReader(files[1].read_text().splitlines())
+    assert (phase["phase"], phase["step_count"], phase["tokens"]) == ("decode", "1", "8")
+
+
+def test_phases() -> None:
+    builder = trace()
+    for at_us, name in ((1200, DECODE), (1400, DECODE), (1500, "step[EXTEND bs=2 toks=300]")):
+        builder.annotation(name, us=100).child("aten::mm")
+        builder.launches("Cijk_gemm", us=100, at_us=at_us).up(2)
+    decode, prefill = report(builder).inference_phases.to_dicts()
+    assert (prefill["phase"], prefill["tokens"], prefill["step_count"]) == ("prefill", 300, 1)
+    assert prefill["tokens_per_s"] == pytest.approx(3e6)
+    assert (decode["phase"], decode["tokens"], decode["step_count"]) == ("decode", 16, 2)
+    assert decode["time_ms"] == pytest.approx(0.3)
+    assert decode["mean_ms"] == decode["p50_ms"] == pytest.approx(0.15)
+    assert prefill["share_pct"] == pytest.approx(25)
+    assert decode["top_blocks"] == "gemm 100.0%"
 
 
 def recorded(root: Path, name: str) -> tuple[list[dict[str, Any]], list[str]]:

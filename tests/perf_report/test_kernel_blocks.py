@@ -1,8 +1,10 @@
 """Blocks of a model by kernel name."""
 
+from collections import Counter
+
 import pytest
 
-from jarvis.perf_report.kernel_blocks import block_of, blocks
+from jarvis.perf_report.kernel_blocks import block_of, blocks, rule_of, rules
 
 NAMES = {
     "comm": "ncclDevKernel_Generic_1 vllm::cross_device_reduce_2stage",
@@ -10,14 +12,15 @@ NAMES = {
     "moe_route": "moe_align_block_size_kernel vllm::moe::topkGatingSoftmax grouped_topk_kernel",
     "moe_gemm": "fused_moe_kernel _matmul_ogs_NNT_bf16 ck::kernel_moe_gemm",
     "attention": "kernel_unified_attention_2d flash_fwd_splitkv_kernel _ZN7ck_tile13FmhaFwdKernel"
-    " sage_quant_kernel cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma",
+    " sage_quant_kernel QuantInt8Kernel cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma",
     "rope": "vllm::rotary_embedding_kernel _rope_kernel",
     "norm": "vllm::rms_norm_kernel at::native::RowwiseMomentsCUDAKernel"
     " cudnn::bn_bw_1C11_kernel_new",
     "sampler": "TopKTopPSamplingFromProbKernel at::native::distribution_elementwise",
     "quant": "per_token_group_quant_8bit_kernel scaled_fp8_quant_kernel",
     "activation": "vllm::act_and_mul_kernel silu_and_mul_kernel",
-    "index": "create_flashinfer_kv_indices_triton indexSelectLargeIndex DeviceScanKernel",
+    "index": "create_flashinfer_kv_indices_triton resolve_future_token_ids_kernel"
+    " indexSelectLargeIndex DeviceScanKernel",
     "conv": "miopenSp3AsmConv_v30 igemm_fwd_gtcx35_nhwc_bf16 naive_conv_fwd"
     " cudnn::detail::dgrad_engine cudnn::cnn::wgrad_alg0_engine volta_scudnn_128x64_relu_interior"
     " turing_fp16_s1688cudnn_fp16_128x128 sm80_xmma_fprop_implicit_gemm_f32"
@@ -52,6 +55,12 @@ NEAR_MISSES = {
 )
 def test_block_of_each_kernel(kernel: str, block: str) -> None:
     assert block_of(kernel) == block
+
+
+def test_each_rule_decides_two_names() -> None:
+    deciding = Counter(rule_of(name) for names in NAMES.values() for name in names.split())
+    undecided = [rule.pattern.pattern for rule in rules() if deciding[rule] < 2]
+    assert undecided == []
 
 
 def test_each_block_has_two_names() -> None:

@@ -47,6 +47,11 @@ def notes(steps: pl.DataFrame, idle_gaps: pl.DataFrame, gpu_work: pl.DataFrame) 
             f"MFU and MBU need perf models for {percent(MIN_MODELLED_PCT)} of the kernel time of a "
             f"step; the least covered step has {percent(modelled_pct)}.{replayed}"
         )
+    is_covered = pl.col(C.modelled_pct) >= MIN_MODELLED_PCT
+    if whole.filter(
+        is_covered & (pl.col(C.mfu_pct).is_null() | pl.col(C.mbu_pct).is_null())
+    ).height:
+        yield "MFU and MBU are empty where a peak of the GPU is not known."
 
 
 def _carried_in(gap: Mapping[str, Any], gpu_work: pl.DataFrame) -> str:

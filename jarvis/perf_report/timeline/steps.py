@@ -36,7 +36,6 @@ class StepSource(StrEnum):
     ENGINE = "engine"
     PROFILER = "profiler"
     GRAPH = "graph"
-    CALLS = "calls"
     RECORDING = "recording"
 
 

@@ -1,0 +1,263 @@
+"""The table ``inference_layers``: the kernels of the layers that repeat in a step."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from jarvis.perf_report.intervals import Int64s
+from jarvis.perf_report.kernel_blocks import block_of
+from jarvis.perf_report.serving.graphs import graph_launches
+from jarvis.perf_report.serving.periods import Repeats, repeats
+from jarvis.perf_report.serving.populations import (
+    ODD_DEVIATIONS,
+    Floats,
+    is_regular,
+    odd_layers,
+    slow_group,
+)
+from jarvis.perf_report.serving.steps import inference_marks
+from jarvis.perf_report.timeline.steps import launched
+from jarvis.perf_report.work import GpuWork
+from jarvis.schemas.names import C
+from jarvis.text.format import counted, listed, microseconds, percent
+from jarvis.trace import Trace
+
+MIN_NAMED_SHARE = 0.7
+"""If kernels with equal names repeat for less of the time, those of equal blocks are compared:
+libraries choose different kernels for equal layers."""
+
+_ANCHORS = ("attention", "kv_write")
+"""Blocks whose main kernel runs once in each layer, best first."""
+
+VARIES = "varies"
+_SEQUENCE = "sequence"
+
+
+@dataclass(frozen=True, slots=True)
+class LayerKind:
+    """Layers that repeat in all sequences of kernels of a phase with these names.
+
+    ``durations_us`` is by sequence, repeat and position in the period; ``names`` are those of the
+    first repeat. ``share_pct`` is of the GPU time of the phase, ``sequence_pct`` of that of the
+    sequences.
+    """
+
+    phase: str | None
+    names: tuple[str, ...]
+    durations_us: Floats
+    layers_per_period: int
+    share_pct: float
+    sequence_pct: float
+
+    @property
+    def layers(self) -> int:
+        """Return the number of layers in a sequence."""
+        return int(self.durations_us.shape[1]) * self.layers_per_period
+
+    @property
+    def totals_us(self) -> Floats:
+        """Return the time of each repeat, the mean of the sequences."""
+        totals: Floats = self.durations_us.sum(axis=2).mean(axis=0)
+        return totals
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """The kinds of layers, and the GPU time outside them by phase and block, in µs."""
+
+    kinds: tuple[LayerKind, ...]
+    outside: pl.DataFrame
+
+    def rows(self) -> pl.DataFrame:
+        """Return the table (schema: ``inference_layers``)."""
+        rows = [row for kind, of in enumerate(self.kinds) for row in _rows(kind, of)]
+        inside = pl.DataFrame(rows, schema=_ROWS, orient="row")
+        return pl.concat([inside, self.outside], how="diagonal_relaxed")
+
+    def notes(self) -> Iterator[str]:
+        """Yield a sentence for each kind, and for layers that take far longer than the others."""
+        for number, kind in enumerate(self.kinds):
+            of_period = (
+                f", {kind.layers_per_period} in a period" if kind.layers_per_period > 1 else ""
+            )
+            phase = f" of {kind.phase}" if kind.phase else ""
+            yield (
+                f"Kind {number}{phase}: {counted(kind.layers, 'layer')}{of_period}, period of "
+                f"{counted(len(kind.names), 'kernel')}, {percent(kind.sequence_pct)} of the time "
+                f"of its kernels in a row ({percent(kind.share_pct)} of all GPU time of the "
+                f"phase); median {microseconds(float(np.median(kind.totals_us)))} a period."
+            )
+            if odd := odd_layers(kind.totals_us):
+                longest = microseconds(float(kind.totals_us.max()))
+                yield (
+                    f"Slow, by more than {ODD_DEVIATIONS} median absolute deviations: "
+                    f"{listed([f'period {layer}' for layer in odd])}, up to {longest}."
+                )
+        if not self.kinds:
+            yield "No layers repeat at least three times."
+
+
+_ROWS = {
+    C.phase: pl.String,
+    C.kind: pl.Int64,
+    C.layer_count: pl.Int64,
+    C.position: pl.Int64,
+    C.block: pl.String,
+    C.kernel: pl.String,
+    C.population: pl.String,
+    C.count: pl.Int64,
+    C.mean_us: pl.Float64,
+    C.p50_us: pl.Float64,
+    C.p95_us: pl.Float64,
+    C.max_us: pl.Float64,
+    C.share_pct: pl.Float64,
+}
+
+
+def inference_layers(trace: Trace, work: GpuWork, steps: pl.DataFrame) -> Layers:
+    """Return the layers in the steps of a trace.
+
+    A sequence is the GPU work that one graph launch replays, or what else a step launches on the
+    stream with most of its work. Sequences with the same kernels are taken together.
+
+    Args:
+        trace: The trace.
+        work: All its GPU work, with that of unrecorded launches.
+        steps: Result of ``inference_steps``.
+    """
+    graphs = graph_launches(trace, work)
+    phases = steps.filter(pl.col(C.part).is_null()).select(C.step, C.phase)
+    events = (
+        launched(inference_marks(trace, graphs), trace, work)
+        .join(phases, on=C.step)
+        .with_columns(pl.col(C.name).cast(pl.String))
+    )
+    blocks = {name: block_of(name) for name in events[C.name].unique()}
+    block = pl.col(C.name).replace_strict(blocks, return_dtype=pl.String)
+    events = _with_sequences(events.with_columns(**{C.block: block}), graphs)
+    kinds: list[LayerKind] = []
+    outside = []
+    for (phase,), of_phase in events.group_by(C.phase, maintain_order=True):
+        found, rest = _of_phase(None if phase is None else str(phase), of_phase)
+        kinds += found
+        outside.append(rest)
+    empty = pl.DataFrame(schema={name: _ROWS[name] for name in (C.phase, C.block, C.share_pct)})
+    return Layers(tuple(kinds), pl.concat([empty, *outside]))
+
+
+def _with_sequences(events: pl.DataFrame, graphs: pl.DataFrame) -> pl.DataFrame:
+    """Return events with ``sequence``, null for those on other streams, in order."""
+    is_replayed = pl.col(C.launch_uid).is_in(graphs[C.launch_uid].implode())
+    eager = events.filter(~is_replayed).group_by(C.step, C.stream).agg(pl.col(C.dur_ns).sum())
+    main = (
+        eager.sort(C.dur_ns, C.stream, descending=[True, False])
+        .unique(C.step, keep="first")
+        .select(C.step, main_stream=C.stream)
+    )
+    of_graph = pl.when(is_replayed).then(pl.col(C.launch_uid))
+    is_main = pl.col(C.stream).eq_missing(pl.col("main_stream"))
+    # Launches have uids from 0 on, so negative numbers are free.
+    sequence = pl.coalesce(of_graph, pl.when(is_main).then(-1 - pl.col(C.step)))
+    return (
+        events.join(main, on=C.step, how="left")
+        .with_columns(sequence.alias(_SEQUENCE))
+        .sort(C.ts_ns, C.uid)
+    )
+
+
+def _of_phase(phase: str | None, events: pl.DataFrame) -> tuple[list[LayerKind], pl.DataFrame]:
+    """Return the kinds of layers of a phase, and the rest of its GPU time by block."""
+    total_ns = int(events[C.dur_ns].sum()) or 1
+    alike: dict[tuple[str, ...], list[pl.DataFrame]] = {}
+    for _, sequence in events.drop_nulls(_SEQUENCE).group_by(_SEQUENCE, maintain_order=True):
+        alike.setdefault(tuple(sequence[C.name]), []).append(sequence)
+    kinds = []
+    inside = []
+    for names, sequences in alike.items():
+        durations = np.stack([sequence[C.dur_ns].to_numpy() for sequence in sequences])
+        of_blocks = sequences[0][C.block].to_list()
+        for part in _repeats(names, of_blocks, durations.sum(axis=0)):
+            span = slice(part.start, part.stop)
+            shape = (len(sequences), part.count, part.period)
+            first = slice(part.start, part.start + part.period)
+            kinds.append(
+                LayerKind(
+                    phase,
+                    names[first],
+                    durations[:, span].reshape(shape) / 1e3,
+                    _layers_per_period(
+                        names[first], of_blocks[first], durations[:, first].sum(axis=0)
+                    ),
+                    100 * float(durations[:, span].sum()) / total_ns,
+                    100 * float(durations[:, span].sum() / durations.sum()),
+                )
+            )
+            inside += [sequence[span] for sequence in sequences]
+    uids = (
+        pl.concat([rows.select(C.uid) for rows in inside]) if inside else events.select(C.uid)[:0]
+    )
+    rest = events.join(uids, on=C.uid, how="anti").group_by(C.block)
+    by_block = rest.agg((100 * pl.col(C.dur_ns).sum() / total_ns).alias(C.share_pct)).select(
+        pl.lit(phase, pl.String).alias(C.phase), C.block, C.share_pct
+    )
+    return kinds, by_block.sort(C.share_pct, C.block, descending=[True, False])
+
+
+def _repeats(names: tuple[str, ...], of_blocks: list[str], times: Int64s) -> list[Repeats]:
+    """Return what repeats by names, or by blocks if that covers too little and less than those."""
+    by_name, by_block = (
+        repeats(pl.Series(texts, dtype=pl.String).rank("dense").cast(pl.Int64).to_numpy(), times)
+        for texts in (names, of_blocks)
+    )
+
+    def covered(parts: list[Repeats]) -> float:
+        return float(sum(times[part.start : part.stop].sum() for part in parts))
+
+    is_enough = covered(by_name) >= MIN_NAMED_SHARE * times.sum()
+    return by_name if is_enough or covered(by_name) >= covered(by_block) else by_block
+
+
+def _layers_per_period(names: tuple[str, ...], of_blocks: list[str], times: Int64s) -> int:
+    """Return how often the main kernel of attention, else of the cache write, is in a period."""
+    for anchor in _ANCHORS:
+        sums: dict[str, int] = {}
+        for name, block, time in zip(names, of_blocks, times.tolist(), strict=True):
+            if block == anchor:
+                sums[name] = sums.get(name, 0) + time
+        if sums:
+            return names.count(max(sums, key=lambda name: (sums[name], name)))
+    return 1
+
+
+def _rows(number: int, kind: LayerKind) -> Iterator[tuple[object, ...]]:
+    """Yield the rows of ``_ROWS`` of a kind: by position, and by group of layers if there are two
+    regular ones."""
+    total_us = float(kind.durations_us.sum()) or 1.0
+    for position, name in enumerate(kind.names):
+        of_position = kind.durations_us[:, :, position]
+        is_slow = slow_group(of_position.mean(axis=0))
+        groups: list[tuple[str | None, Floats]] = [(None, of_position)]
+        if is_slow is not None:
+            groups = (
+                [("fast", of_position[:, ~is_slow]), ("slow", of_position[:, is_slow])]
+                if is_regular(is_slow)
+                else [(VARIES, of_position)]
+            )
+        for population, times in groups:
+            yield (
+                kind.phase,
+                number,
+                kind.layers,
+                position,
+                block_of(name),
+                name,
+                population,
+                times.size,
+                float(times.mean()),
+                float(np.median(times)),
+                float(np.quantile(times, 0.95)),
+                float(times.max()),
+                kind.share_pct * float(times.sum()) / total_us,
+            )

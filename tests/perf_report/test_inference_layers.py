@@ -1,0 +1,174 @@
+"""Layers that repeat in the steps of inference."""
+
+import csv
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jarvis.cli import main
+from jarvis.perf_report.serving.layers import Layers
+from jarvis.perf_report.serving.periods import Repeats, repeats
+from jarvis.perf_report.serving.populations import is_regular, odd_layers, slow_group
+from jarvis.trace import read_trace
+from jarvis.tracelens.report import TraceLensReport
+from tests.builders import TraceBuilder, trace
+
+DECODE = "execute_context_0(0)_generation_8(8)"
+ATTENTION, REDUCE, NORM, GEMM = "flash_fwd_kernel", "mla_reduce", "rms_norm", "Cijk_gemm"
+
+
+def found(text: str) -> list[Repeats]:
+    ids = np.array([ord(letter) for letter in text])
+    return repeats(ids, np.ones_like(ids))
+
+
+def test_the_longest_stretch_and_what_is_beside_it() -> None:
+    assert found("xyabcabcabcabz") == [Repeats(2, 3, 3)]
+    assert found("abababcdecdecdecde") == [Repeats(0, 2, 3), Repeats(6, 3, 4)]
+    # Twice the period covers as much; two repeats are too few.
+    assert found("abababab") == [Repeats(0, 2, 4)]
+    assert found("abcabc") == []
+    assert found("") == []
+
+
+def test_what_takes_little_time_is_no_layer() -> None:
+    ids = np.array([1, 2, 1, 2, 1, 2, 9])
+    assert repeats(ids, np.array([1, 1, 1, 1, 1, 1, 200])) == []
+
+
+def test_many_short_stretches_are_found_at_once() -> None:
+    assert found("".join(chr(200 + n) + "abab" + "ab" for n in range(3000))) == []
+
+
+@given(st.lists(st.integers(0, 3), max_size=40))
+def test_repeats_repeat(ids: list[int]) -> None:
+    parts = repeats(np.array(ids, dtype=np.int64), np.ones(len(ids), dtype=np.int64))
+    for part in parts:
+        first = ids[part.start : part.start + part.period]
+        assert ids[part.start : part.stop] == first * part.count
+        assert part.count >= 3
+    assert all(a.stop <= b.start for a, b in pairwise(parts))
+
+
+def test_two_groups_of_layers() -> None:
+    alternating = np.array([10.0, 20.0] * 6)
+    slow = slow_group(alternating)
+    assert slow is not None
+    assert slow.tolist() == [False, True] * 6
+    assert is_regular(slow)
+    contiguous = slow_group(np.array([10.0] * 5 + [20.0] * 5))
+    assert contiguous is not None
+    assert is_regular(contiguous)
+    mixed = slow_group(np.array([10.0, 10, 20, 10, 10, 20, 20, 10, 20, 10]))
+    assert mixed is not None
+    assert not is_regular(mixed)
+    assert slow_group(np.array([10.0, 12.0] * 6)) is None  # too close
+    assert slow_group(np.array([10.0, 20.0] * 3)) is None  # too few layers
+    assert slow_group(np.array([10.0] * 10 + [20.0] * 2)) is None  # two are outliers
+    assert slow_group(np.zeros(10)) is None
+
+
+def test_odd_layers() -> None:
+    assert odd_layers(np.array([10.0, 11, 10, 12, 30, 11])) == [4]
+    assert odd_layers(np.full(8, 3.0)) == []
+
+
+def layers(*steps: tuple[tuple[str, float], ...]) -> Layers:
+    """The layers of decode steps that replay these kernels."""
+    builder: TraceBuilder = trace()
+    for kernels in steps:
+        builder.annotation(DECODE, us=100).graph(*kernels).up()
+    return TraceLensReport(builder.read(), None).layers
+
+
+LAYER = ((NORM, 5.0), (GEMM, 20.0), (ATTENTION, 30.0), (REDUCE, 5.0))
+
+
+def test_the_layers_of_a_graph() -> None:
+    step = (("embedding_gather", 10.0), *LAYER * 9, ("lm_head_gemm", 50.0))
+    of = layers(step, step)
+    (kind,) = of.kinds
+    assert (kind.phase, kind.layers, len(kind.names)) == ("decode", 9, 4)
+    assert kind.sequence_pct == pytest.approx(100 * 540 / 600)
+    rows = of.rows().filter(of.rows()["kind"].is_not_null())
+    assert rows["block"].to_list() == ["norm", "gemm", "attention", "attention"]
+    assert rows["count"].to_list() == [18] * 4
+    assert rows["p50_us"].to_list() == [5, 20, 30, 5]
+    assert of.rows()["share_pct"].sum() == pytest.approx(100)
+    rest = of.rows().filter(of.rows()["kind"].is_null())
+    assert rest["block"].to_list() == ["gemm", "index"]
+    (sentence,) = of.notes()
+    assert sentence.startswith("Kind 0 of decode: 9 layers, period of 4 kernels, 90.0% of the time")
+
+
+def test_a_period_of_two_layers_and_their_times() -> None:
+    local, full = LAYER[:3], ((NORM, 5.0), (GEMM, 20.0), (ATTENTION, 90.0), (REDUCE, 5.0))
+    (kind,) = layers((*local, *full) * 5).kinds
+    assert (kind.layers, kind.layers_per_period, len(kind.names)) == (10, 2, 7)
+
+
+def test_layers_of_two_times_have_no_common_mean() -> None:
+    fast, slow = ((NORM, 5.0), (ATTENTION, 30.0)), ((NORM, 5.0), (ATTENTION, 60.0))
+    of = layers((*fast, *slow) * 5)
+    rows = of.rows().filter(of.rows()["position"] == 1)
+    assert rows.select("population", "count", "mean_us").rows() == [
+        ("fast", 5, 30.0),
+        ("slow", 5, 60.0),
+    ]
+    assert rows["share_pct"].sum() == pytest.approx(100 * 450 / 500)
+
+
+def test_layers_with_other_tiles_are_compared_by_block() -> None:
+    step = [((f"Cijk_MT{tile}", 20.0), (ATTENTION, 10.0)) for tile in range(8)]
+    (kind,) = layers(tuple(kernel for layer in step for kernel in layer)).kinds
+    assert (kind.layers, len(kind.names)) == (8, 2)
+
+
+def test_a_step_without_layers() -> None:
+    of = layers((("a", 10.0), ("b", 10.0)))
+    assert list(of.notes()) == ["No layers repeat at least three times."]
+    assert of.rows()["share_pct"].to_list() == [100]
+
+
+def test_the_command_lists_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(trace().annotation(DECODE).graph(*LAYER * 4).up().write(tmp_path / "t.json"))
+    assert main(["steps", path, "--layers"]) == 0
+    head, first, *_ = capsys.readouterr().out.splitlines()
+    assert head.split()[:4] == ["Phase", "Kind", "Layers", "Position"]
+    assert first.split()[:5] == ["decode", "0", "4", "0", "norm"]
+    assert main(["steps", path, "--layers", "--format", "csv"]) == 0
+    assert len(list(csv.DictReader(capsys.readouterr().out.splitlines()))) == 4
+    assert main(["steps", path, "--layers", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["layers"]) == 4
+
+
+def recorded(root: Path, name: str) -> Layers:
+    path = root / "serving" / name / "trace.json.gz"
+    return TraceLensReport(read_trace(path), None).layers
+
+
+def test_the_layers_of_a_recorded_decode_step(reference_root: Path) -> None:
+    of = recorded(reference_root, "sglang-qwen3-8b-decode")
+    (kind,) = of.kinds
+    assert (kind.layers, kind.layers_per_period, len(kind.names)) == (36, 1, 15)
+    assert kind.sequence_pct == pytest.approx(95.6, abs=0.05)
+    rows = of.rows()
+    (attention,) = rows.filter(rows["position"] == 7).to_dicts()
+    assert (attention["block"], attention["population"]) == ("attention", None)
+    assert attention["max_us"] == pytest.approx(59.7, abs=0.05)
+    assert "other" not in rows["block"].to_list()
+
+
+def test_the_layers_of_a_recorded_picture_model(reference_root: Path) -> None:
+    of = recorded(reference_root, "xdit-flux-sage")
+    replayed = [kind for kind in of.kinds if kind.durations_us.shape[0] == 4]
+    shapes = [(len(kind.names), kind.layers) for kind in replayed]
+    # Behind the 23 layers are more of their kind, with other tiles in each second one.
+    assert shapes == [(39, 18), (21, 23), (43, 12)]
+    assert replayed[0].sequence_pct == pytest.approx(37.3, abs=0.1)
+    assert "other" not in of.rows()["block"].to_list()
