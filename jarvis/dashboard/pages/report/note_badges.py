@@ -5,7 +5,7 @@ from jarvis.dashboard.pages.report.finding_notes import STATUS_COLORS, STATUS_LA
 from jarvis.dashboard.session.current_user import current_user
 from jarvis.dashboard.session.state import Opened
 from jarvis.reports.ranking import recommendations
-from jarvis.server.actions import read_notes
+from jarvis.server.note_actions import read_notes
 from jarvis.text.markdown import escape
 
 
