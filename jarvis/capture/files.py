@@ -18,6 +18,7 @@ from jarvis.core.errors import JarvisError
 from jarvis.core.unpacking import DAMAGE, TooLargeError, open_archive, pieces, unpacked_member
 from jarvis.schemas.names import C
 from jarvis.trace import SUFFIXES, Trace
+from jarvis.trace.links import GRAPH_LAUNCHES
 
 DETAILS = "execution_details.json"
 """File beside the captures with the batch size of each, which some engines write."""
@@ -192,8 +193,15 @@ def _common_rows(cpu_ops: pl.DataFrame) -> int | None:
 
 
 def capture_alone(trace: Trace) -> CaptureError | None:
-    """Return the error for a capture trace that is given as the trace to analyze, else None."""
+    """Return the error for a capture trace that is given as the trace to analyze, else None.
+
+    A program that captures its graphs and then replays them more than once can be analyzed.
+    """
     if not is_capture_trace(trace):
+        return None
+    graphs = trace.runtime.filter(pl.col(C.name).is_in(GRAPH_LAUNCHES))[C.uid]
+    launches = trace.launches[C.runtime_uid].unique().is_in(graphs.implode()).sum()
+    if launches > len(capture_bounds(trace.runtime)[0]):
         return None
     return CaptureError(
         f"{trace.info.file_name} records how graphs were captured, not how they ran: its calls "

@@ -242,6 +242,12 @@ def test_a_capture_given_as_the_trace_is_refused(tmp_path: Path) -> None:
     assert capture_alone(replaying(32)) is None
 
 
+def test_a_program_that_captures_and_replays_is_analyzed() -> None:
+    once = step(captured(32).up(), 32)
+    assert capture_alone(once.read()) is not None
+    assert capture_alone(step(once, 32).read()) is None
+
+
 def test_places_without_captures_are_refused(tmp_path: Path) -> None:
     replay = replaying(4)
     with pytest.raises(CaptureError, match="does not exist"):
