@@ -74,7 +74,7 @@ def of_idle_finding(facts: Facts, run: RunDirectory, finding: dict[str, Any]) ->
     facts["own_cause_ms"].append(own_ms)
     facts["step_pct"] = [share(own_ms, run.total_ms if in_window else total_ms)]
     facts["own_in_window_ms"].append(in_window_ms(run, gaps))
-    add_waits(facts, gaps)
+    add_waits(facts, run, gaps)
     facts["all_kernels"].append(len(run.events.kernels))
     first = min(kernel.span[0] for kernel in run.events.kernels)
     early = sum(gap["dur_ns"] for gap in gaps if gap["start_ns"] < first)
@@ -103,7 +103,7 @@ def in_window_ms(run: RunDirectory, gaps: list[dict[str, Any]]) -> float:
     return sum(max(0, length) for length in within) / 1e6
 
 
-def add_waits(facts: Facts, gaps: list[dict[str, Any]]) -> None:
+def add_waits(facts: Facts, run: RunDirectory, gaps: list[dict[str, Any]]) -> None:
     """What the host does in gaps of one cause."""
     before: dict[str, int] = defaultdict(int)
     for gap in gaps:
@@ -116,6 +116,10 @@ def add_waits(facts: Facts, gaps: list[dict[str, Any]]) -> None:
         longest = max(named, key=lambda gap: (gap["dur_ns"], gap["start_ns"]))
         facts["beside_longest_ms"].append(longest["host_call_us"] / 1000)
         facts["named_gap_ms"].append(longest["dur_ns"] / 1e6)
+        copy = longest.get("host_copy_uid")
+        facts["size_bytes"] += [
+            row["bytes"] for row in run.table("gpu_work") if copy is not None and row["uid"] == copy
+        ]
 
 
 def _add_places(facts: Facts, gaps: list[dict[str, Any]]) -> None:

@@ -124,7 +124,7 @@ def of_step_edges(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> N
     causes = {gap["cause"] for gap in gaps}
     main = max(causes, key=lambda cause: sum(g["dur_ns"] for g in gaps if g["cause"] == cause))
     facts["is_idle"].append(main not in DOUBTFUL_CAUSES)
-    add_waits(facts, [gap for gap in gaps if gap["cause"] == main])
+    add_waits(facts, run, [gap for gap in gaps if gap["cause"] == main])
 
 
 def _during(run: RunDirectory, span: Span, kind: str) -> list[Span]:
