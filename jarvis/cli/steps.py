@@ -21,7 +21,6 @@ from jarvis.cli.shared import (
     print_step,
 )
 from jarvis.text.format import decimal
-from jarvis.text.markdown import NAME_LENGTH, shortened
 
 if TYPE_CHECKING:
     import polars as pl
@@ -163,6 +162,8 @@ def _table(frame: "pl.DataFrame", name: str, shown: Sequence[str]) -> Iterator[s
 
 
 def _cell(value: object) -> str:
+    from jarvis.text.markdown import NAME_LENGTH, shortened
+
     if isinstance(value, float):
         return decimal(value)
     return "" if value is None else shortened(str(value), NAME_LENGTH)
