@@ -25,6 +25,7 @@ from jarvis.text.format import decimal
 if TYPE_CHECKING:
     import polars as pl
 
+    from jarvis.perf_models.transformer import ServedModel
     from jarvis.tracelens.report import TraceLensReport
 
 SHOWN = (
@@ -50,6 +51,8 @@ SHOWN = (
     "itl_ms",
     "mfu_pct",
     "mbu_pct",
+    "lower_bound_ms",
+    "cost_source",
     "padding_pct",
 )
 """Columns of the printed table; ``csv`` has all."""
@@ -84,9 +87,35 @@ def add_steps(commands: "Commands[argparse.ArgumentParser]") -> None:
         type=Path,
         help="folder for one CSV each of steps, phases and layers, instead of printing them",
     )
+    add_flag(
+        command,
+        "model_config",
+        metavar="FILE",
+        type=Path,
+        help="config.json of the model, for FLOPs and bytes of steps without recorded shapes",
+    )
+    for name in ("tensor_parallel", "expert_parallel"):
+        add_flag(
+            command,
+            name,
+            metavar="N",
+            type=_ranks,
+            default=1,
+            help=f"ranks that share the {_SHARED[name]} of that model (default 1)",
+        )
     add_options(command, GPU_OPTIONS)
     add_json(command)
     command.set_defaults(run=_steps)
+
+
+_SHARED = {"tensor_parallel": "heads and products", "expert_parallel": "experts"}
+
+
+def _ranks(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("there is at least one rank")
+    return number
 
 
 def _steps(arguments: argparse.Namespace) -> int:
@@ -102,6 +131,7 @@ def _steps(arguments: argparse.Namespace) -> int:
         arch_json=arguments.arch_json,
         captures=capture_places(arguments),
         options=ReportOptions(enable_pseudo_ops=True),
+        model=_served_model(arguments),
         progress=print_step,
     )
     steps, gaps, events = report.inference_steps, report.idle_gaps, report.trace.gpu_events
@@ -127,6 +157,16 @@ def _steps(arguments: argparse.Namespace) -> int:
             lines = [*_table(phases, "inference_phases", phases.columns), "", *lines]
     print_result(arguments, result, lines)
     return ExitCode.OK
+
+
+def _served_model(arguments: argparse.Namespace) -> "ServedModel | None":
+    if arguments.model_config is None:
+        return None
+    from jarvis.perf_models.model_config import read_model_config
+    from jarvis.perf_models.transformer import ServedModel
+
+    config = read_model_config(arguments.model_config)
+    return ServedModel(config, arguments.tensor_parallel, arguments.expert_parallel)
 
 
 def _written(report: "TraceLensReport", folder: Path) -> Iterator[Path]:

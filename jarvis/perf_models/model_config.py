@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from jarvis.core.dtypes import element_bytes
 from jarvis.core.errors import ModelConfigError
-from jarvis.perf_models.dtypes import HALF_PRECISION_BYTES, MX_BLOCK
+from jarvis.perf_models.dtypes import HALF_PRECISION_BYTES, MX_BLOCK, compute_spec
 
 MAX_BYTES = 1 << 20
 """Larger files are not read: configurations have some kB."""
@@ -166,6 +166,13 @@ class ModelConfig(BaseModel):
             raise ModelConfigError(f"its quantization {method or 'method'} is not known")
         size = weights.get("group_size") or 0
         return bits / 8 + (HALF_PRECISION_BYTES / size if size > 0 else 0)
+
+    @property
+    def compute(self) -> str:
+        """Return the name of the peak of its products, for example ``"matrix_bf16"``."""
+        method = str(self.quantization_config.get("quant_method", ""))
+        is_fp8 = "fp8" in method or self.quantization_config.get("quant_algo") == "FP8"
+        return compute_spec("matrix", "fp8" if is_fp8 else self.dtype.removeprefix("torch."))
 
     @property
     def cache_bytes(self) -> int:

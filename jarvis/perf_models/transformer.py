@@ -42,6 +42,15 @@ class BlockCost:
 
 
 @dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A configuration, and how many ranks share its weights."""
+
+    config: ModelConfig
+    tensor_parallel: int = 1
+    expert_parallel: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class _Rank:
     """A configuration as one rank has it."""
 
@@ -148,9 +157,7 @@ class _Rank:
         return self._weights("lm_head", rows, c.hidden_size * n, activations, c.element_bytes)
 
 
-def step_costs(
-    config: ModelConfig, load: Load, *, tensor_parallel: int = 1, expert_parallel: int = 1
-) -> list[BlockCost]:
+def step_costs(model: ServedModel, load: Load) -> list[BlockCost]:
     """Return the cost of each block of a step on one rank, summed over its layers.
 
     Without the embedding, norms and activations, which move little. The lower bound of the time is
@@ -159,7 +166,8 @@ def step_costs(
     Raises:
         ModelConfigError: The weights' number of bytes is not known.
     """
-    rank = _Rank(config, load, tensor_parallel, expert_parallel)
+    config = model.config
+    rank = _Rank(config, load, model.tensor_parallel, model.expert_parallel)
     summed: dict[str, BlockCost] = {}
     for layer in range(config.num_hidden_layers):
         has_experts = config.has_experts(layer)

@@ -13,6 +13,7 @@ from jarvis.perf_report.call_tree import paths
 from jarvis.perf_report.call_tree.paths import CallPath
 from jarvis.perf_report.context import ReportContext
 from jarvis.perf_report.serving.layers import Layers, inference_layers
+from jarvis.perf_report.serving.model_rates import with_model_rates
 from jarvis.perf_report.serving.phases import inference_phases
 from jarvis.perf_report.serving.steps import inference_steps
 from jarvis.perf_report.timeline import gpu, idle_gaps, other_definitions, states, step_gaps, steps
@@ -153,7 +154,7 @@ class PerfReport(ReportContext):
         rows = inference_steps(
             self._recording, self._all_work, self._all_gaps, self._grouped, self.hardware
         )
-        return conform(rows, "inference_steps")
+        return conform(with_model_rates(rows, self.model, self.hardware), "inference_steps")
 
     @property
     def inference_phases(self) -> pl.DataFrame:

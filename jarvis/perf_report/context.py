@@ -8,6 +8,7 @@ import polars as pl
 
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import BUILTIN, Registry
+from jarvis.perf_models.transformer import ServedModel
 from jarvis.perf_report import launchers, operations, roofline, unified
 from jarvis.perf_report.annotations import step_annotations
 from jarvis.perf_report.call_tree import gpu_time, stacks, views
@@ -38,13 +39,14 @@ class ReportContext:
     """A trace with report settings, and intermediate results that several tables need.
 
     With ``strict`` errors of formulas are raised instead of recorded. ``registry`` has the perf
-    models and the categories.
+    models and the categories. ``model`` gives the costs of inference steps without recorded shapes.
     """
 
     trace: Trace
     hardware: HardwareSpec | None
     strict: bool = False
     registry: Registry = BUILTIN
+    model: ServedModel | None = None
 
     @property
     def _trace(self) -> Trace:

@@ -10,6 +10,7 @@ from jarvis.core.request import DEFAULT_REQUEST, AnalysisRequest
 from jarvis.core.workspace import default_output_dir
 from jarvis.extensions import Extensions, load_extensions
 from jarvis.perf_models import BUILTIN, Registry
+from jarvis.perf_models.transformer import ServedModel
 from jarvis.pipeline.assembly import write_analysis
 from jarvis.pipeline.inputs import (
     AnalysisInput,
@@ -65,6 +66,7 @@ def generate_report(
     extensions: Extensions | None = None,
     comparison_path: Path | str | None = None,
     captures: Sequence[Path] = (),
+    model: ServedModel | None = None,
     progress: Progress | None = None,
 ) -> TraceLensReport:
     """Return the performance report alone; ``platform`` names a GPU, by default that of the trace.
@@ -75,6 +77,7 @@ def generate_report(
         comparison_path: A trace to compare with.
         captures: Folders, archives and files with the captures of the graphs that the trace
             replays.
+        model: The model of an inference trace, for steps without recorded shapes.
 
     Raises:
         TraceError: The trace cannot be read.
@@ -98,6 +101,7 @@ def generate_report(
         tracelens_models_only=tracelens_models_only,
         options=options,
         registry=registry,
+        model=model,
         comparison=comparison,
     )
 

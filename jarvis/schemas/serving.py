@@ -86,6 +86,18 @@ INFERENCE_STEPS = (
     number(C.modelled_pct, "Modeled", "%", "share of kernel time with a perf model", ",.1f"),
     number(C.flops, "FLOPs", "", "sum of those of calls with a perf model", ",.4g"),
     number(C.bytes, "Bytes", "bytes", "sum of those of calls with a perf model", ",.4g"),
+    text(
+        C.cost_source,
+        "Costs from",
+        "`perf models` of calls with shapes, or `config`: FLOPs and bytes are those of the model's "
+        "configuration; empty if less than 90% of the kernel time is modeled and neither is known",
+    ),
+    _ms(
+        C.lower_bound_ms,
+        "Lower bound",
+        "sum over the blocks of the configuration of the longer of FLOPs over peak and bytes over "
+        "bandwidth; empty without a configuration",
+    ),
     number(C.tokens_per_s, "Tokens/s", "1/s", "tokens over the step time", ",.0f"),
     _ms(C.itl_ms, "ITL", "inter-token latency: the step time of steps that generate tokens"),
     number(

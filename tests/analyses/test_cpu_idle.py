@@ -249,14 +249,14 @@ def test_carried_in_work_is_not_idle_time() -> None:
     assert finding.priority is Priority.LOW
     assert finding.severity is Severity.LOW
     assert finding.impact is None
-    assert "every step" not in finding.issue  # no call is named
+    assert "in each step" not in finding.issue  # no call is named
 
 
 def test_the_call_that_waits_during_carried_in_work_waits_in_each_step_of_an_engine() -> None:
     call = {"host_call": "hipMemcpyWithStream", "host_call_us": 89000.0, "host_op": "aten::copy_"}
     data = by_cause(gap("carried_in", 90, **call), gap("host_work", 1))
     steps = data.tables["steps"]
-    sentence = "The host waits here every step"
+    sentence = "A host that waits here in each step cannot prepare the next one"
     for source, is_expected in (("engine", True), ("profiler", False)):
         marked = steps.with_columns(source=pl.lit(source))
         of_source = replace(data, tables={**data.tables, "steps": marked})

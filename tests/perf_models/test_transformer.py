@@ -9,7 +9,7 @@ import pytest
 from jarvis.core.errors import ModelConfigError
 from jarvis.perf_models.model_config import ModelConfig, read_model_config
 from jarvis.perf_models.step_annotation import Phase
-from jarvis.perf_models.transformer import BlockCost, Load, step_costs
+from jarvis.perf_models.transformer import BlockCost, Load, ServedModel, step_costs
 
 QWEN3_8B = {
     "model_type": "qwen3",
@@ -41,7 +41,7 @@ def config(**changes: object) -> ModelConfig:
 
 
 def costs(found: ModelConfig, load: Load = ONE, **parallel: int) -> dict[str, BlockCost]:
-    return {cost.block: cost for cost in step_costs(found, load, **parallel)}
+    return {cost.block: cost for cost in step_costs(ServedModel(found, **parallel), load)}
 
 
 def test_a_decode_step_of_qwen3_8b() -> None:

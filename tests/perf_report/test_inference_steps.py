@@ -210,3 +210,64 @@ def test_a_recorded_diffusion_step(reference_root: Path) -> None:
     assert windows == pytest.approx([42.37, 43.13, 42.44, 43.06], abs=0.005)
     assert {part["gpu_event_count"] for part in replays} == {1566}
     assert replays[0]["gpu_start_ms"] == pytest.approx(50.055, abs=0.001)
+
+
+QWEN3_8B = {
+    "hidden_size": 4096,
+    "num_hidden_layers": 36,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "intermediate_size": 12288,
+    "vocab_size": 151936,
+    "torch_dtype": "bfloat16",
+}
+
+
+def model_config(folder: Path) -> Path:
+    path = folder / "config.json"
+    path.write_text(json.dumps(QWEN3_8B), encoding="utf-8")
+    return path
+
+
+def printed_steps(
+    capsys: pytest.CaptureFixture[str], *arguments: str | Path
+) -> tuple[dict[str, Any], list[str]]:
+    assert main(["steps", *map(str, arguments), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    return printed["steps"][0], printed["notes"]
+
+
+def test_steps_without_shapes_have_the_costs_of_the_model_configuration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    built = trace()
+    name = "execute_2_context_0(sq0sk0sqsq0sqsk0)_generation_2(sq2sk20sqsq2sqsk20)"
+    built.annotation(name, us=200).child("aten::unknown_").launches("unknown", us=100)
+    path = built.write(tmp_path / "trace.json")
+    options = ("--platform", "MI300X")
+    row, notes_without = printed_steps(capsys, path, *options)
+    assert row["cost_source"] is row["mfu_pct"] is row["lower_bound_ms"] is None
+    assert any("MFU and MBU need perf models" in note for note in notes_without)
+    row, with_config = printed_steps(
+        capsys, path, *options, "--model-config", model_config(tmp_path)
+    )
+    assert row["cost_source"] == "config"
+    weights = 2 * (36 * 192_937_984 + 4096 * 151936)
+    assert row["bytes"] == pytest.approx(weights, rel=0.01)
+    assert row["mbu_pct"] == pytest.approx(100 * row["bytes"] / 5.3e12 / 1e-4, rel=0.02)
+    assert row["lower_bound_ms"] >= 1e3 * row["bytes"] / 5.3e12
+    assert any("computed from the configuration of the model" in note for note in with_config)
+
+
+def test_the_configuration_agrees_with_the_captured_shapes(
+    reference_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = reference_root / "serving" / "sglang-qwen3-8b-decode"
+    path = folder / "trace.json.gz"
+    captured, _ = printed_steps(capsys, path, "--capture-folder", folder / "capture")
+    inferred, _ = printed_steps(capsys, path, "--model-config", model_config(tmp_path))
+    assert captured["cost_source"] == "perf models"
+    assert captured["modelled_pct"] > 99
+    assert inferred["flops"] == pytest.approx(captured["flops"], rel=0.01)
+    assert inferred["bytes"] == pytest.approx(captured["bytes"], rel=0.02)

@@ -5,6 +5,7 @@ from typing import Any
 
 import polars as pl
 
+from jarvis.perf_report.serving.model_rates import CONFIG
 from jarvis.perf_report.serving.steps import MIN_MODELLED_PCT
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.perf_report.timeline.steps import StepSource
@@ -40,9 +41,17 @@ def notes(steps: pl.DataFrame, idle_gaps: pl.DataFrame, gpu_work: pl.DataFrame) 
     speculative = pl.col(C.gen_tokens) > pl.col(C.gen_requests)
     if whole.filter(speculative).height:
         yield "Tokens/s are an upper limit: a trace does not show which drafts are accepted."
-    modelled_pct = min(whole[C.modelled_pct].fill_null(0).to_list())
-    if modelled_pct < MIN_MODELLED_PCT:
-        replayed = "" if not whole[C.graph_launches].sum() else " Replayed kernels have no shapes."
+    if inferred := int((whole[C.cost_source] == CONFIG).sum()):
+        yield (
+            f"FLOPs and bytes of {counted(inferred, 'step')} are computed from the configuration "
+            "of the model, not from recorded shapes; the lower bound is their roofline time."
+        )
+    unknown = whole.filter(pl.col(C.cost_source).is_null())
+    if unknown.height:
+        modelled_pct = min(unknown[C.modelled_pct].fill_null(0).to_list())
+        replayed = (
+            "" if not unknown[C.graph_launches].sum() else " Replayed kernels have no shapes."
+        )
         yield (
             f"MFU and MBU need perf models for {percent(MIN_MODELLED_PCT)} of the kernel time of a "
             f"step; the least covered step has {percent(modelled_pct)}.{replayed}"
@@ -68,6 +77,6 @@ def _carried_in(gap: Mapping[str, Any], gpu_work: pl.DataFrame) -> str:
     of_op = f" of {gap[C.host_op]}" if gap[C.host_op] else ""
     frame = f" in {gap[C.host_frame]}" if gap[C.host_frame] else ""
     return (
-        f"{found} Meanwhile the host waits in {gap[C.host_call]}{of_size}{of_op}{frame}. The host "
-        "waits here every step, so the next step is not prepared while the GPU works."
+        f"{found} Meanwhile the host waits in {gap[C.host_call]}{of_size}{of_op}{frame}. A host "
+        "that waits here in each step cannot prepare the next one while the GPU works."
     )

@@ -347,7 +347,7 @@ MESSAGES = MessageTable(
         "which {what}{first_uses}{host_call}.{without_stacks}{slow_steps}",
         "issue.carried_in": "For {idle_ms} ({idle_pct} of the GPU window, {gaps:count gap}) the "
         "GPU finishes work that was launched before the recording: {what}{host_call}.{every_step}",
-        "issue.every_step": " The host waits here every step, so it cannot prepare the next one "
+        "issue.every_step": " A host that waits here in each step cannot prepare the next one "
         "while the GPU works (overlap scheduling).",
         "step": "step",
         "recording": "recording",
