@@ -26,19 +26,19 @@ def graph_launches(trace: Trace, work: GpuWork) -> pl.DataFrame:
         host_end_ns=END,
     )
     names = pl.col(C.name).cast(pl.String).sort_by(C.ts_ns, C.uid).str.join("\n")
-    keys = work.events.group_by(C.launch_uid).agg(graph_key=names)
+    keys = work.events.group_by(C.launch_uid).agg(names.alias(C.graph_key))
     return (
         calls.drop_nulls()
         .join(keys, on=C.launch_uid)
         .sort(C.host_start_ns, C.launch_uid)
-        .with_columns(graph_key=pl.col("graph_key").rank("dense"))
+        .with_columns(pl.col(C.graph_key).rank("dense"))
     )
 
 
 def replays(launches: pl.DataFrame) -> pl.DataFrame:
     """Return the longest run of at least MIN_REPLAYS launches with the same key; the first of
     equal ones."""
-    runs = launches.with_columns(run=pl.col("graph_key").rle_id())
+    runs = launches.with_columns(run=pl.col(C.graph_key).rle_id())
     lengths = runs.group_by("run").len().sort("len", "run", descending=[True, False])
     longest = lengths.filter(pl.col("len") >= MIN_REPLAYS).head(1)
     return runs.join(longest, on="run", how="semi", maintain_order="left").drop("run")
