@@ -22,7 +22,7 @@ from jarvis.run import Run
 from jarvis.sample import write_sample
 from jarvis.text.format import milliseconds, percent
 from jarvis.trace import read_trace
-from jarvis.tracelens.options import ReportOptions
+from jarvis.tracelens.options import INFERENCE, ReportOptions
 from jarvis.tracelens.report import TraceLensReport
 from tests.builders import trace
 
@@ -86,7 +86,10 @@ def test_every_option_of_a_report_reaches_it(small: Path, monkeypatch: pytest.Mo
     for field in fields(ReportOptions):
         is_switch = isinstance(getattr(defaults, field.name), bool)
         assert run("report", small, f"--{field.name}", *([] if is_switch else ["3"])) == 0
-        assert asked.pop() == replace(defaults, **{field.name: True if is_switch else 3})
+        expected = dict.fromkeys(INFERENCE if field.name == "inference" else [field.name], 3)
+        if is_switch:
+            expected = dict.fromkeys(expected, True)
+        assert asked.pop() == replace(defaults, **expected)
     run("report", small)
     assert asked.pop() == defaults
 

@@ -110,5 +110,5 @@ def test_a_gap_leads_to_the_timeline_there(registered: Draw, filed: Draw, stalli
     timeline = filed(path, **dict(parse_qsl(query)))
     assert not timeline.warning
     gaps = next(table.value for table in timeline.dataframe if "gap_us" in table.value)
-    assert gaps["gap_us"].to_list() == pytest.approx([1e3 * shown["idle_ms"][0]])
+    assert gaps["gap_us"].to_list() == pytest.approx([shown["idle_ms"][0]])  # the unit of both: ms
     assert timeline.number_input(key="timeline_length").value < 2 * shown["idle_ms"][0]

@@ -20,8 +20,10 @@ from tests.dashboard.test_links import copied_link
 
 
 def titles(run: Run) -> list[str]:
+    """Return the titles of all findings as the table shows them, with short names."""
     return [
-        to_text(each.finding.title).replace("`", "") for each, _ in nested(recommendations(run))
+        to_text(each.finding.title).replace("`", "").replace("aten::", "")
+        for each, _ in nested(recommendations(run))
     ]
 
 
