@@ -68,6 +68,7 @@ FOLDERS: dict[str, list[str]] = {
     "export csv": ["export", "{run}", "--format", "csv", "-o", "{out}"],
     "report csv": ["report", "{trace}", "--output_csvs_dir", "{out}"],
     "report parquet": ["report", "{trace}", "--output_parquet_dir", "{out}"],
+    "steps": ["steps", "{trace}", "--output-dir", "{out}"],
     "compare csv": ["compare", "{run}", "{run}", "--output_csvs_dir", "{out}", "-o", "{out}.xlsx"],
     "compare folder": ["compare", "{run}", "{run}", "--output-dir", "{out}"],
 }

@@ -20,6 +20,7 @@ from jarvis.cli.shared import (
     print_result,
     print_step,
 )
+from jarvis.cli.whole import whole
 from jarvis.text.format import decimal
 
 if TYPE_CHECKING:
@@ -171,13 +172,12 @@ def _served_model(arguments: argparse.Namespace) -> "ServedModel | None":
 
 def _written(report: "TraceLensReport", folder: Path) -> Iterator[Path]:
     """Write each table as CSV and yield its path."""
+    from jarvis.reports.csv import write_csvs
     from jarvis.schemas.serving import TABLES
-    from jarvis.text.csv_files import write_csv
 
-    for name in TABLES:
-        path = folder / f"{name}.csv"
-        write_csv(getattr(report, name), path)
-        yield path
+    with whole(folder) as place:
+        written = write_csvs({name: getattr(report, name) for name in TABLES}, place)
+    yield from (folder / path.name for path in written)
 
 
 def _csv(frame: "pl.DataFrame") -> list[str]:
