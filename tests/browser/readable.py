@@ -104,6 +104,9 @@ FAINT_TEXTS = """([least, overlapped]) => {
 """Faint texts: name, color, background, contrast. A text of a chart lies on the marks drawn before
 it at its start, middle or end, one of the overlapped elements on the nearest background."""
 
+CHART_TEXTS = ("<text", "<tspan")
+"""Texts of charts, and their lines, which have the color of the text; FAINT_TEXTS checks them."""
+
 AT_REST = """() => document.getAnimations().every(
     animation => animation.playState !== "running" || animation.effect.getTiming().iterations > 9
 )"""
@@ -154,7 +157,7 @@ def _message(node: dict[str, Any]) -> str | None:
 def _lines(results: list[dict[str, Any]]) -> Iterator[str]:
     for rule in results:
         for node in rule["nodes"]:
-            is_in_chart = _message(node) == IMAGE and node["html"].startswith("<text")
+            is_in_chart = _message(node) == IMAGE and node["html"].startswith(CHART_TEXTS)
             if is_in_chart or _message(node) == OVERLAPPED:
                 continue
             checks, data = _checks(node), _data(node)
