@@ -16,6 +16,7 @@ import polars as pl
 from jarvis.capture.windows import Window, capture_bounds, is_capture_trace, read_capture
 from jarvis.core.errors import JarvisError
 from jarvis.core.unpacking import DAMAGE, TooLargeError, open_archive, pieces, unpacked_member
+from jarvis.perf_models.step_annotation import captured_batch
 from jarvis.schemas.names import C
 from jarvis.trace import SUFFIXES, Trace
 from jarvis.trace.links import GRAPH_LAUNCHES
@@ -25,7 +26,6 @@ DETAILS = "execution_details.json"
 
 FULL, PIECEWISE = "FULL", "PIECEWISE"
 
-_ANNOTATION = re.compile(r"capture_(\d+)_(\w+)")
 _BATCH = re.compile(r"(?:^|_)bs_?(\d+)")
 _QUERY = re.compile(r"_q_?(\d+)")
 _RANK = re.compile(r"rank_?(\d+)")
@@ -157,23 +157,23 @@ def _capture(path: Path, details: dict[str, Any]) -> Capture:
     trace = read_capture(path)
     annotated = next(
         (
-            match
+            found
             for name in trace.annotations[C.name].unique(maintain_order=True)
-            if (match := _ANNOTATION.match(name))
+            if (found := captured_batch(name))
         ),
         None,
     )
     stated = details.get("batch_size")
     batch = stated if isinstance(stated, int) else None
     if batch is None:
-        batch = int(annotated[1]) if annotated else _number(_BATCH, path.name)
+        batch = annotated.size if annotated else _number(_BATCH, path.name)
     return Capture(
         file=path.name,
         trace=trace,
         batch=_common_rows(trace.cpu_ops) if batch is None else batch,
         rank=_number(_RANK, path.name),
         query_length=_number(_QUERY, path.name),
-        phase=annotated[2] if annotated else None,
+        phase=annotated.text if annotated else None,
     )
 
 
