@@ -94,6 +94,7 @@ def _log_out_button(person: Person | None) -> None:
         if person is not None and person.name is not None:
             audit.record(database(), person, Channel.PAGE, Action.LOG_OUT, person.name)
         st.logout()
+        st.stop()  # nothing is drawn for nobody before the browser has removed the cookie
 
 
 def _record_login(person: Person) -> None:

@@ -92,7 +92,8 @@ def test_the_owner_follows_a_link_through_the_login_and_logs_out(
     expect(tab.get_by_text("ada@example.org · admin").first).to_be_visible(timeout=SLOW)
     expect(tab.get_by_role("heading", name="Audit log")).to_be_visible(timeout=SLOW)
     settled(tab)
-    tab.get_by_role("button", name="Log out").click()
+    with tab.expect_response("**/auth/logout*", timeout=SLOW):
+        tab.get_by_role("button", name="Log out").click()
     expect(tab.get_by_role("button", name="Log in")).to_be_visible(timeout=SLOW)
     tab.goto(link)
     expect(tab.get_by_role("button", name="Log in")).to_be_visible(timeout=SLOW)
