@@ -1,24 +1,38 @@
 """Tables of a merge: how each graph launch was matched, and what each replayed event inherits."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
 from jarvis.capture.matching import Candidate, Match
 from jarvis.capture.merged import MergedTrace
+from jarvis.capture.replays import replays
 from jarvis.perf_report.call_tree.stacks import call_stacks
 from jarvis.perf_report.calls import ARGUMENTS, host_calls
 from jarvis.perf_report.kernel_blocks import block_of
 from jarvis.perf_report.literals import tuples_text
 from jarvis.schemas import columns, conform
 from jarvis.schemas.names import C
+from jarvis.trace import Trace
+
+NO_CAPTURES = "no capture was given"
 
 
-def graph_launches(trace: MergedTrace) -> pl.DataFrame:
+def graph_tables(trace: Trace) -> Mapping[str, pl.DataFrame]:
+    """Return ``graph_launches`` and ``graph_kernel_map`` of the graphs that a trace replays."""
+    matches = (
+        trace.matches
+        if isinstance(trace, MergedTrace)
+        else tuple(Match(replay, None, reason=NO_CAPTURES) for replay in replays(trace))
+    )
+    return {"graph_launches": graph_launches(matches), "graph_kernel_map": kernel_map(matches)}
+
+
+def graph_launches(matches: Sequence[Match]) -> pl.DataFrame:
     """Return a row for each graph launch with GPU work (schema: ``graph_launches``)."""
     schema = {column.name: column.dtype for column in columns("graph_launches")}
-    return pl.DataFrame([*map(_launch, trace.matches)], schema=schema)
+    return pl.DataFrame([*map(_launch, matches)], schema=schema)
 
 
 def _launch(match: Match) -> dict[str, Any]:
@@ -57,10 +71,10 @@ def _capture(chosen: Candidate, events: int) -> dict[str, Any]:
     }
 
 
-def graph_kernel_map(trace: MergedTrace) -> pl.DataFrame:
+def kernel_map(matches: Sequence[Match]) -> pl.DataFrame:
     """Return a row for each event of each distinct graph (schema: ``graph_kernel_map``)."""
     first: dict[str, Match] = {}
-    for match in trace.matches:
+    for match in matches:
         first.setdefault(match.replay.key, match)
     empty = pl.DataFrame(schema={c.name: c.dtype for c in columns("graph_kernel_map")})
     rows = pl.concat([empty, *map(_kernels, first.values())], how="diagonal_relaxed")

@@ -31,6 +31,7 @@ from jarvis.charts.rooflines import (
 )
 from jarvis.charts.saving_bars import categories, savings
 from jarvis.charts.selection import outlined_bar, selectable
+from jarvis.charts.stacked import MAX_COLUMNS, stacked_columns
 from jarvis.charts.timeline import (
     PROJECTED,
     TimelineRow,
@@ -38,11 +39,12 @@ from jarvis.charts.timeline import (
     state,
     timeline_chart,
 )
-from jarvis.charts.work_colors import category_color, host_colors, work_colors
+from jarvis.charts.work_colors import block_colors, category_color, host_colors, work_colors
 
 __all__ = [
     "DARK",
     "LIGHT",
+    "MAX_COLUMNS",
     "MAX_POINTS",
     "NOW",
     "PALETTES",
@@ -57,6 +59,7 @@ __all__ = [
     "bandwidth_roofline",
     "bar_totals",
     "bars",
+    "block_colors",
     "categories",
     "category_color",
     "columns_of",
@@ -79,6 +82,7 @@ __all__ = [
     "scatter",
     "selectable",
     "short_label",
+    "stacked_columns",
     "state",
     "text_colors",
     "timeline_chart",

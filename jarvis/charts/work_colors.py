@@ -1,6 +1,8 @@
 """Colors of GPU work and host calls: the same on every page and in every run."""
 
 from jarvis.charts.palette import Palette
+from jarvis.perf_report.kernel_blocks import COMMUNICATION as COMMUNICATION_BLOCK
+from jarvis.perf_report.kernel_blocks import OTHER
 from jarvis.perf_report.work import COMMUNICATION, COPY
 from jarvis.run.path_events import HOST, LATENCY
 from jarvis.run.timeline import HOST_LABELS, IDLE, KINDS, NOT_LINKED, OTHER_WORK, Timeline
@@ -33,6 +35,29 @@ def work_colors(timeline: Timeline, palette: Palette) -> dict[str, str]:
         IDLE: palette.pale,
         HOST: palette.categorical[6],
         LATENCY: palette.below_threshold,
+    }
+
+
+def block_colors(palette: Palette) -> dict[str, str]:
+    """Return the color of each block of a model: that of its category, if it has one."""
+    hues, further, host = palette.categorical, palette.further, palette.host
+    return {
+        "gemm": category_color("gemm", palette),
+        "attention": category_color("sdpa_fwd", palette),
+        "moe_gemm": category_color("moe_fused", palette),
+        "moe_route": further[4],
+        "norm": category_color("batchnorm", palette),
+        "activation": host[2],
+        "rope": host[0],
+        "kv_write": host[1],
+        "quant": hues[6],
+        "elementwise": category_color("elementwise", palette),
+        "conv": category_color("convolution", palette),
+        "copy": hues[3],
+        COMMUNICATION_BLOCK: hues[1],
+        "index": host[3],
+        "sampler": category_color("reduce", palette),
+        OTHER: palette.muted,
     }
 
 

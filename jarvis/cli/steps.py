@@ -121,7 +121,7 @@ def _ranks(text: str) -> int:
 
 def _steps(arguments: argparse.Namespace) -> int:
     check_gpu(arguments)
-    from jarvis.perf_report.serving.notes import notes
+    from jarvis.perf_report.serving.notes import layer_notes, step_notes
     from jarvis.pipeline import generate_report
     from jarvis.tracelens.options import ReportOptions
 
@@ -136,7 +136,11 @@ def _steps(arguments: argparse.Namespace) -> int:
         progress=print_step,
     )
     steps, gaps, events = report.inference_steps, report.idle_gaps, report.trace.gpu_events
-    remarks = list(report.layers.notes() if arguments.layers else notes(steps, gaps, events))
+    remarks = list(
+        layer_notes(report.inference_layers, report.inference_layer_times)
+        if arguments.layers
+        else step_notes(steps, gaps, events)
+    )
     name, shown = ("inference_layers", None) if arguments.layers else ("inference_steps", SHOWN)
     rows = getattr(report, name)
     lines: list[object]
@@ -189,12 +193,11 @@ def _csv(frame: "pl.DataFrame") -> list[str]:
 
 
 def _table(frame: "pl.DataFrame", name: str, shown: Sequence[str]) -> Iterator[str]:
-    """Yield a header with labels and units, and the rows, in aligned columns without empty ones."""
+    """Yield a header with labels, and the rows, in aligned columns without empty ones."""
     from jarvis import schemas
 
     filled = [column for column in shown if frame[column].count()]
-    columns = [schemas.column(name, column) for column in filled]
-    heads = [f"{each.label} ({each.unit})" if each.unit else each.label for each in columns]
+    heads = [schemas.column(name, column).label for column in filled]
     rows = [[_cell(value) for value in row] for row in frame.select(filled).iter_rows()]
     widths = [max(map(len, cells)) for cells in zip(heads, *rows, strict=True)]
     for cells in (heads, *rows):

@@ -111,6 +111,7 @@ def _is_given(prefixes: tuple[str, ...]) -> bool:
 def menu(catalog: Catalog) -> Menu:
     """Return the menu's sections with their pages, including those of plugins in stored runs."""
     start = start_page(catalog)
+    is_inference = _has_table(catalog, sidebar.requested_id(catalog), "inference_steps")
     return {
         "": [
             *(
@@ -128,6 +129,11 @@ def menu(catalog: Catalog) -> Menu:
             _file_page("timeline", "Timeline", "view_timeline"),
             _file_page("call_tree", "Call tree", "account_tree"),
         ],
+        "Inference": [
+            _file_page("serving", "Serving", "speed", is_shown=is_inference),
+            _file_page("layers", "Layers", "layers", is_shown=is_inference),
+            _file_page("graphs", "Graphs", "hub", is_shown=is_inference),
+        ],
         "Results": [
             _file_page("what_if", "What-if", "alt_route"),
             _file_page("compare", "Compare", "compare_arrows"),
@@ -138,6 +144,12 @@ def menu(catalog: Catalog) -> Menu:
             _file_page("access", "Access", "key", is_shown=settings().access != "off"),
         ],
     }
+
+
+def _has_table(catalog: Catalog, analysis_id: str | None, table: str) -> bool:
+    """Return whether the stored run of an analysis has a table."""
+    manifests = (entry.manifest for entry in catalog.entries if entry.id == analysis_id)
+    return any(table in manifest.tables for manifest in manifests)
 
 
 def _start_pages(name: str, title: str, icon: str, *, is_start: bool) -> list[StreamlitPage]:

@@ -75,7 +75,7 @@ def page_links(
     with st.container(gap="xxsmall", key="page_links"):
         for title, pages in sections.items():
             wholes = [marks[page.url_path].whole for page in pages if page.url_path in marks]
-            if title:
+            if title and any(page.visibility == "visible" for page in pages):
                 st.caption(f"**{title}**" + (f" · share of the {wholes[0]}" if wholes else ""))
             for page in pages:
                 if page.visibility == "visible":

@@ -12,10 +12,11 @@ from jarvis.perf_report import collectives, launchers, operations, populations
 from jarvis.perf_report.call_tree import paths
 from jarvis.perf_report.call_tree.paths import CallPath
 from jarvis.perf_report.context import ReportContext
+from jarvis.perf_report.serving.graphs import graph_launches
 from jarvis.perf_report.serving.layers import Layers, inference_layers
 from jarvis.perf_report.serving.model_rates import with_model_rates
 from jarvis.perf_report.serving.phases import inference_phases
-from jarvis.perf_report.serving.steps import inference_steps
+from jarvis.perf_report.serving.steps import inference_marks, inference_steps
 from jarvis.perf_report.timeline import gpu, idle_gaps, other_definitions, states, step_gaps, steps
 from jarvis.perf_report.timeline.gpu import Totals
 from jarvis.perf_report.timeline.step_bounds import step_bounds
@@ -150,7 +151,7 @@ class PerfReport(ReportContext):
 
     @cached_property
     def inference_steps(self) -> pl.DataFrame:
-        """The steps of inference with requests, tokens and rates; not stored in runs."""
+        """The steps of inference with requests, tokens and rates."""
         rows = inference_steps(
             self._recording, self._all_work, self._all_gaps, self._grouped, self.hardware
         )
@@ -167,9 +168,21 @@ class PerfReport(ReportContext):
         """The kernels of ``layers`` by position, and the rest by block."""
         return conform(self.layers.rows(), "inference_layers")
 
+    @property
+    def inference_layer_times(self) -> pl.DataFrame:
+        """The time of each of the ``layers`` by block."""
+        return conform(self.layers.times(), "inference_layer_times")
+
+    @property
+    def is_inference(self) -> bool:
+        """Whether an inference engine marks the steps, or GPU graphs are replayed."""
+        graphs = graph_launches(self._recording, self._all_work)
+        marks = inference_marks(self._recording, graphs)
+        return graphs.height > 0 or steps.StepSource.ENGINE.value in marks[C.source]
+
     @cached_property
     def layers(self) -> Layers:
-        """The layers that repeat in the steps of inference; not stored in runs."""
+        """The layers that repeat in the steps of inference."""
         return inference_layers(self._trace, self._all_work, self.inference_steps)
 
     @cached_property

@@ -129,7 +129,7 @@ def _run(
     tables |= {name: report.table(name) for name in source.sheets if name not in tables}
     tables |= {"operations": split.operations, "top_operations": split.top_operations}
     tables[HEALTH] = source.health
-    tables |= {**source.captures, **source.simulated}
+    tables |= {**source.inference, **source.simulated}
     tables |= {category_table(key): rows for key, rows in classified.items()}
     manifest = Manifest(
         jarvis_version=product_version(),

@@ -8,21 +8,25 @@ from typing import ClassVar, Protocol
 import polars as pl
 
 from jarvis.analyses import load_analyses
-from jarvis.capture import MergedTrace, captures_sha256
-from jarvis.capture.tables import graph_kernel_map, graph_launches
+from jarvis.capture import captures_sha256
+from jarvis.capture.tables import graph_tables
 from jarvis.core.errors import HardwareFileError, NotReprojectableError, UnknownHardwareError
 from jarvis.core.request import AnalysisRequest
 from jarvis.core.targets import Targets
 from jarvis.extensions import Extensions, content_sha256
 from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.perf_report import CallPath
+from jarvis.perf_report.serving.phases import inference_phases
+from jarvis.perf_report.serving.steps import with_bandwidth_of
 from jarvis.pipeline.steps import IMPORT_STEPS, REPROJECTION_STEPS, STEPS
 from jarvis.run import (
     Options,
     Run,
     main_call_paths,
 )
+from jarvis.schemas import conform
 from jarvis.schemas.captures import TABLES as CAPTURES
+from jarvis.schemas.serving import TABLES as INFERENCE
 from jarvis.simulation.stored import TABLES, SimulationInfo, not_simulated
 from jarvis.text.format import counted, listed
 from jarvis.trace import TraceInfo
@@ -239,8 +243,8 @@ class AnalysisInput(Protocol):
         """Return the table of facts about the input."""
 
     @property
-    def captures(self) -> Mapping[str, pl.DataFrame]:
-        """Return the tables of replayed graphs; none without captures."""
+    def inference(self) -> Mapping[str, pl.DataFrame]:
+        """Return the tables of inference: steps, phases, layers; replayed graphs with captures."""
 
     @property
     def simulated(self) -> Mapping[str, pl.DataFrame]:
@@ -276,15 +280,12 @@ class TraceInput:
         return trace_health(self.report.trace)
 
     @property
-    def captures(self) -> Mapping[str, pl.DataFrame]:
-        """Return the tables of replayed graphs; none without captures."""
-        trace = self.report.trace
-        if not isinstance(trace, MergedTrace):
+    def inference(self) -> Mapping[str, pl.DataFrame]:
+        """Return the tables of inference, if engines mark steps or graphs are replayed."""
+        if not self.report.is_inference:
             return {}
-        return {
-            "graph_launches": graph_launches(trace),
-            "graph_kernel_map": graph_kernel_map(trace),
-        }
+        steps = {name: getattr(self.report, name) for name in INFERENCE}
+        return {**steps, **graph_tables(self.report.trace)}
 
     def call_paths(self, classified: Mapping[str, pl.DataFrame]) -> Paths:
         """Return the call paths from the call tree."""
@@ -306,7 +307,7 @@ class ReportInput:
         return tuple(sheet_names(self.report.sheets))
 
     @property
-    def captures(self) -> Mapping[str, pl.DataFrame]:
+    def inference(self) -> Mapping[str, pl.DataFrame]:
         """Return no tables."""
         return {}
 
@@ -350,9 +351,17 @@ class StoredInput:
         return self.run.manifest.sheets
 
     @property
-    def captures(self) -> Mapping[str, pl.DataFrame]:
-        """Return the stored tables of replayed graphs."""
-        return {name: self.run.table(name) for name in CAPTURES if name in self.run.tables}
+    def inference(self) -> Mapping[str, pl.DataFrame]:
+        """Return the stored tables, with the rates for the peaks of the hardware."""
+        stored = self.run.tables
+        tables = {name: self.run.table(name) for name in (*INFERENCE, *CAPTURES) if name in stored}
+        hardware = self.report.hardware
+        if "inference_steps" in tables and hardware != self.run.manifest.hardware:
+            steps = with_bandwidth_of(tables["inference_steps"], hardware)
+            phases = inference_phases(steps, tables["inference_layers"])
+            tables["inference_steps"] = steps
+            tables["inference_phases"] = conform(phases, "inference_phases")
+        return tables
 
     @property
     def simulated(self) -> Mapping[str, pl.DataFrame]:

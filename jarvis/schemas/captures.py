@@ -40,7 +40,7 @@ GRAPH_KERNEL_MAP = (
 TABLES = {"graph_launches": GRAPH_LAUNCHES, "graph_kernel_map": GRAPH_KERNEL_MAP}
 ABOUT = {
     "graph_launches": "Each launch of a graph with GPU work, and the capture that its events were "
-    "matched with. Only with captures (`--capture-folder`).",
+    "matched with, if there are captures (`--capture-folder`).",
     "graph_kernel_map": "What the events of each graph inherit from the captured calls: operator, "
     "arguments, modules. Graphs and captures may come from different processes, so only order and "
     "names are compared.",

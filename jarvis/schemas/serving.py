@@ -9,7 +9,15 @@ def _optional(name: str, label: str, meaning: str) -> Column:
 
 
 def _ms(name: str, label: str, meaning: str) -> Column:
-    return number(name, label, "ms", meaning)
+    return number(name, f"{label} (ms)", "ms", meaning)
+
+
+def _us(name: str, label: str, meaning: str) -> Column:
+    return number(name, f"{label} (µs)", "µs", meaning, ",.1f")
+
+
+def _percent(name: str, label: str, meaning: str) -> Column:
+    return number(name, f"{label} (%)", "%", meaning, ",.1f")
 
 
 INFERENCE_STEPS = (
@@ -83,7 +91,7 @@ INFERENCE_STEPS = (
     _ms(C.short_kernels_ms, "Short kernels time", "sum of their durations"),
     _ms(C.comm_ms, "Communication", "sum of the durations of communication kernels"),
     _ms(C.exposed_comm_ms, "Exposed communication", "communication runs and no compute"),
-    number(C.modelled_pct, "Modeled", "%", "share of kernel time with a perf model", ",.1f"),
+    _percent(C.modelled_pct, "Modeled", "share of kernel time with a perf model"),
     number(C.flops, "FLOPs", "", "sum of those of calls with a perf model", ",.4g"),
     number(C.bytes, "Bytes", "bytes", "sum of those of calls with a perf model", ",.4g"),
     text(
@@ -100,24 +108,18 @@ INFERENCE_STEPS = (
     ),
     number(C.tokens_per_s, "Tokens/s", "1/s", "tokens over the step time", ",.0f"),
     _ms(C.itl_ms, "ITL", "inter-token latency: the step time of steps that generate tokens"),
-    number(
+    _percent(
         C.mfu_pct,
         "MFU",
-        "%",
         "FLOPs of matrix units over what their peak does in the step time; empty if less than "
         "90% of the kernel time is modeled, or a peak is not known",
-        ",.1f",
     ),
-    number(
+    _percent(
         C.mbu_pct,
         "MBU",
-        "%",
         "bytes over what the peak bandwidth moves in the step time; empty likewise",
-        ",.1f",
     ),
-    number(
-        C.padding_pct, "Padding", "%", "share of padding in the batch; empty if not known", ",.1f"
-    ),
+    _percent(C.padding_pct, "Padding", "share of padding in the batch; empty if not known"),
 )
 
 INFERENCE_LAYERS = (
@@ -139,28 +141,47 @@ INFERENCE_LAYERS = (
         "else empty",
     ),
     count(C.count, "Calls", "kernels at this position in all layers and steps"),
-    number(C.mean_us, "Mean", "µs", "mean duration"),
-    number(C.p50_us, "p50", "µs", "median duration"),
-    number(C.p95_us, "p95", "µs", "95th percentile of the durations"),
-    number(C.max_us, "Max", "µs", "longest duration"),
-    number(C.share_pct, "Share", "%", "share of the GPU time of the phase", ",.2f"),
+    _us(C.mean_us, "Mean", "mean duration"),
+    _us(C.p50_us, "p50", "median duration"),
+    _us(C.p95_us, "p95", "95th percentile of the durations"),
+    _us(C.max_us, "Max", "longest duration"),
+    _percent(C.share_pct, "Share", "share of the GPU time of the phase"),
+    _percent(
+        C.sequence_pct,
+        "Share of sequence",
+        "share of the GPU time of the kernels that are launched in a row with it; empty outside "
+        "layers",
+    ),
+)
+INFERENCE_LAYER_TIMES = (
+    text(C.phase, "Phase", "phase of the steps, as in `inference_steps`"),
+    Column(C.kind, "Kind", INTEGER, meaning="kind of layer, as in `inference_layers`"),
+    Column(
+        C.layer,
+        "Layer",
+        INTEGER,
+        meaning="position of the period among those of its kind in a step, from 0",
+    ),
+    text(C.block, "Block", "block of a model that the kernels belong to"),
+    _us(C.kernel_time_us, "Time", "time of the kernels of the block, the mean of the steps"),
 )
 INFERENCE_PHASES = (
     text(C.phase, "Phase", "phase of the steps or parts, as in `inference_steps`"),
     count(C.step_count, "Steps", "steps or parts of the phase"),
     _ms(C.time_ms, "Time", "sum of their step times"),
-    number(C.share_pct, "Share", "%", "share of the time of all steps", ",.1f"),
+    _percent(C.share_pct, "Share", "share of the time of all steps"),
     _optional(C.tokens, "Tokens", "tokens of both kinds of requests"),
     number(C.tokens_per_s, "Tokens/s", "1/s", "tokens over the time", ",.0f"),
     _ms(C.mean_ms, "Mean", "mean step time"),
     _ms(C.p50_ms, "p50", "median step time"),
     _ms(C.p95_ms, "p95", "95th percentile of the step times"),
-    number(C.mfu_pct, "MFU", "%", "over the time; empty if one of a step is not known", ",.1f"),
-    number(C.mbu_pct, "MBU", "%", "over the time; empty likewise", ",.1f"),
+    _percent(C.mfu_pct, "MFU", "over the time; empty if one of a step is not known"),
+    _percent(C.mbu_pct, "MBU", "over the time; empty likewise"),
     text(C.top_blocks, "Top blocks", "blocks with most GPU time, and their shares of it"),
 )
 TABLES = {
     "inference_steps": INFERENCE_STEPS,
     "inference_phases": INFERENCE_PHASES,
     "inference_layers": INFERENCE_LAYERS,
+    "inference_layer_times": INFERENCE_LAYER_TIMES,
 }

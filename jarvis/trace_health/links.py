@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from jarvis.capture.engines import Engine, engine_of
 from jarvis.perf_report.intervals import greatest_ns, least_ns
 from jarvis.schemas.names import C
 from jarvis.text.format import counted, milliseconds, percent
@@ -32,7 +33,9 @@ def link_facts(trace: Trace) -> Iterator[Fact]:
     yield _launched_before(work)
     yield _without_arrow(work)
     yield _graph_replay(
-        work, has_shapes=trace.cpu_ops[C.input_dims].null_count() < trace.cpu_ops.height
+        work,
+        engine_of(trace.python_functions[C.name].cast(pl.String)),
+        has_shapes=trace.cpu_ops[C.input_dims].null_count() < trace.cpu_ops.height,
     )
     yield _link_method(trace)
     yield _shared_ids(trace)
@@ -151,7 +154,7 @@ def _without_arrow(work: pl.DataFrame) -> Fact:
     )
 
 
-def _graph_replay(work: pl.DataFrame, *, has_shapes: bool) -> Fact:
+def _graph_replay(work: pl.DataFrame, engine: Engine, *, has_shapes: bool) -> Fact:
     replayed = work.filter("by_graph")
     share_pct = _share_pct(replayed, work)
     key, title = "graph_replay", "GPU time replayed from GPU graphs"
@@ -166,9 +169,9 @@ def _graph_replay(work: pl.DataFrame, *, has_shapes: bool) -> Fact:
         "%",
         Severity.WARNING if share_pct > GRAPH_PCT else Severity.NOTE,
         "Replayed kernels have no operators, shapes or modules, so they are not judged.",
-        "Record one step without GPU graphs."
-        if has_shapes
-        else "Record one step without GPU graphs and with `record_shapes=True`.",
+        f"Record the capture of the graphs, too ({engine.name}: {engine.capture}), and analyze "
+        "both with `--capture-folder`; or record one step without GPU graphs"
+        f"{'' if has_shapes else ' and with `record_shapes=True`'}.",
     )
 
 

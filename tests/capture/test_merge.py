@@ -10,7 +10,8 @@ import polars as pl
 import pytest
 
 from jarvis.capture import CaptureError, MergedTrace, capture_alone, merge_captures
-from jarvis.capture.tables import graph_kernel_map, graph_launches
+from jarvis.capture.engines import ENGINES, OWN_CODE, engine_of
+from jarvis.capture.tables import NO_CAPTURES, graph_tables
 from jarvis.cli import main
 from jarvis.perf_report import PerfReport
 from jarvis.run import Run
@@ -18,7 +19,7 @@ from jarvis.trace import Trace
 from jarvis.tracelens.options import ReportOptions
 from jarvis.tracelens.report import TraceLensReport
 from tests.builders import TraceBuilder, trace
-from tests.test_how_to import blocks
+from tests.test_how_to import ROOT, blocks
 
 LAYERS = 3
 CAPTURE_FRAME = "engine/runner.py(40): capture"
@@ -261,7 +262,8 @@ def test_tables_state_what_was_matched(tmp_path: Path) -> None:
     other = [("unknown_kernel", 30.0)]
     replay = step(trace(), 4, [*KERNELS, ("tail_kernel", 0.1)], other).read()
     merged = merge(replay, tmp_path, bs_8=captured(8))
-    launches = graph_launches(merged).select(
+    tables = graph_tables(merged)
+    launches = tables["graph_launches"].select(
         *("step", "kernel_count", "capture_file", "batch", "mode", "rule", "matched_count"),
         *("replayed_only_count", "captured_only_count", "confidence"),
     )
@@ -271,7 +273,7 @@ def test_tables_state_what_was_matched(tmp_path: Path) -> None:
         (step_name, count + 1, "bs_8.json", 8, "FULL", "names", count, 1, 0, "names"),
         (step_name, 1, None, None, None, None, 0, 1, None, None),
     ]
-    rows = graph_kernel_map(merged)
+    rows = tables["graph_kernel_map"]
     assert rows.height == count + 2
     assert rows.row(0, named=True) | {"graph_key": ""} == {
         "graph_key": "",
@@ -288,6 +290,27 @@ def test_tables_state_what_was_matched(tmp_path: Path) -> None:
         "entry_point": "engine/model.py(7): forward",
     }
     assert rows.row(count)[4:7] == (None, None, None)
+
+
+def test_tables_without_a_capture() -> None:
+    replay = step(trace(), 4, KERNELS).read()
+    tables = graph_tables(replay)
+    (launch,) = tables["graph_launches"].to_dicts()
+    assert (launch["kernel_count"], launch["matched_count"]) == (len(KERNELS), 0)
+    assert launch["reason"] == NO_CAPTURES
+    assert tables["graph_kernel_map"]["dispatch"].null_count() == len(KERNELS)
+
+
+def test_the_page_has_the_options_of_each_engine() -> None:
+    page = (ROOT / "docs" / "how-to" / "captured-graphs.md").read_text(encoding="utf-8")
+    for engine in (*ENGINES, OWN_CODE):
+        assert f"| {engine.name} | {engine.capture} | {engine.step} |" in page
+
+
+def test_an_engine_is_recognized_by_its_frames() -> None:
+    frames = pl.Series(["/app/xDiT/xfuser/runner.py(126): <module>", "/opt/vllm/a.py(1): f"] * 2)
+    assert engine_of(frames.head(3)).name == "xDiT"
+    assert engine_of(pl.Series(["torch/nn/modules/module.py(1): forward"])) is OWN_CODE
 
 
 def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

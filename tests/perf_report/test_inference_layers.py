@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from jarvis.cli import main
 from jarvis.perf_report.serving.layers import Layers
+from jarvis.perf_report.serving.notes import layer_notes
 from jarvis.perf_report.serving.periods import Repeats, repeats
 from jarvis.perf_report.serving.populations import is_regular, odd_layers, slow_group
 from jarvis.trace import read_trace
@@ -102,7 +103,7 @@ def test_the_layers_of_a_graph() -> None:
     assert of.rows()["share_pct"].sum() == pytest.approx(100)
     rest = of.rows().filter(of.rows()["kind"].is_null())
     assert rest["block"].to_list() == ["gemm", "index"]
-    (sentence,) = of.notes()
+    (sentence,) = layer_notes(of.rows(), of.times())
     assert sentence.startswith("Kind 0 of decode: 9 layers, period of 4 kernels, 90.0% of the time")
 
 
@@ -131,7 +132,7 @@ def test_layers_with_other_tiles_are_compared_by_block() -> None:
 
 def test_a_step_without_layers() -> None:
     of = layers((("a", 10.0), ("b", 10.0)))
-    assert list(of.notes()) == ["No layers repeat at least three times."]
+    assert list(layer_notes(of.rows(), of.times())) == ["No layers repeat at least three times."]
     assert of.rows()["share_pct"].to_list() == [100]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from jarvis.cli import main
 from jarvis.hardware import load_hardware
-from jarvis.perf_report.serving.notes import notes
+from jarvis.perf_report.serving.notes import step_notes
 from jarvis.trace import read_trace
 from jarvis.tracelens.report import TraceLensReport
 from tests.builders import TraceBuilder, trace
@@ -103,14 +103,14 @@ def test_a_step_with_a_launch_without_gpu_work_is_cut() -> None:
     builder.runtime("cudaLaunchKernel").up(2)
     tables = report(builder)
     assert tables.inference_steps["is_cut"].to_list() == [False, True]
-    remarks = list(notes(tables.inference_steps, tables.idle_gaps, tables.trace.gpu_events))
+    remarks = list(step_notes(tables.inference_steps, tables.idle_gaps, tables.trace.gpu_events))
     assert "GPU work of 1 step is not recorded completely (is_cut)." in remarks
 
 
 def test_drafted_tokens_make_the_rate_an_upper_limit() -> None:
     name = "step[DECODE bs=8 g_sq=16 g_sqsq=32 g_sqsk=4000 g_sk=2000]"
     tables = report(trace().annotation(name, us=99).child("aten::mm").launches("gemm").up(2))
-    remarks = list(notes(tables.inference_steps, tables.idle_gaps, tables.trace.gpu_events))
+    remarks = list(step_notes(tables.inference_steps, tables.idle_gaps, tables.trace.gpu_events))
     assert any(remark.startswith("Tokens/s are an upper limit") for remark in remarks)
 
 
@@ -119,7 +119,7 @@ def test_rates_need_peaks() -> None:
     tables = report(builder.launches("gemm").up(2))
     (step,) = tables.inference_steps.to_dicts()
     assert (step["modelled_pct"], step["flops"]) == (100, 2 * 8 * 4 * 2)
-    remarks = list(notes(tables.inference_steps, tables.idle_gaps, tables.trace.gpu_events))
+    remarks = list(step_notes(tables.inference_steps, tables.idle_gaps, tables.trace.gpu_events))
     assert remarks[1:] == ["MFU and MBU are empty where a peak of the GPU is not known."]
 
 
@@ -137,7 +137,7 @@ def test_mfu_and_mbu_are_shares_of_what_the_peaks_do_in_the_step_time() -> None:
 def test_a_trace_without_events() -> None:
     tables = report(trace().op("aten::mm").launches("gemm"))
     steps = tables.inference_steps.clear()
-    remarks = list(notes(steps, tables.idle_gaps, tables.trace.gpu_events))
+    remarks = list(step_notes(steps, tables.idle_gaps, tables.trace.gpu_events))
     assert remarks == ["The trace has no events."]
 
 
@@ -160,7 +160,7 @@ def test_the_command_writes_files(tmp_path: Path, capsys: pytest.CaptureFixture[
     builder = trace().annotation(DECODE, us=100).child("aten::mm").launches("gemm").up(2)
     path = str(builder.write(tmp_path / "t.json"))
     assert main(["steps", path, "--output-dir", str(tmp_path / "out")]) == 0
-    names = ["inference_steps", "inference_phases", "inference_layers"]
+    names = ["inference_steps", "inference_phases", "inference_layers", "inference_layer_times"]
     files = [tmp_path / "out" / f"{name}.csv" for name in names]
     assert capsys.readouterr().out.split() == [str(file) for file in files]
     (phase,) = csv.DictReader(files[1].read_text().splitlines())
@@ -185,7 +185,7 @@ def test_phases() -> None:
 def recorded(root: Path, name: str) -> tuple[list[dict[str, Any]], list[str]]:
     tables = TraceLensReport(read_trace(root / "serving" / name / "trace.json.gz"), None)
     steps = tables.inference_steps
-    return steps.to_dicts(), list(notes(steps, tables.idle_gaps, tables.trace.gpu_events))
+    return steps.to_dicts(), list(step_notes(steps, tables.idle_gaps, tables.trace.gpu_events))
 
 
 def test_a_recorded_decode_step(reference_root: Path) -> None:

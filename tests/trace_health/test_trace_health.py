@@ -111,7 +111,7 @@ def test_replay_from_graphs() -> None:
 def test_shapes_are_asked_for_only_where_they_are_missing() -> None:
     for dims, is_asked in ((None, True), ([[8, 8]], False)):
         built = trace().op("x", dims).launches("a", us=10).graph(("b", 60.0))
-        assert ("record_shapes" in facts(built.read())["graph_replay"].remedy) is is_asked
+        assert ("record_shapes=True" in facts(built.read())["graph_replay"].remedy) is is_asked
 
 
 def without_arrows(built: TraceBuilder) -> TraceBuilder:

@@ -10,18 +10,11 @@ from jarvis.perf_report.intervals import Int64s
 from jarvis.perf_report.kernel_blocks import block_of
 from jarvis.perf_report.serving.graphs import graph_launches
 from jarvis.perf_report.serving.periods import Repeats, repeats
-from jarvis.perf_report.serving.populations import (
-    ODD_DEVIATIONS,
-    Floats,
-    is_regular,
-    odd_layers,
-    slow_group,
-)
+from jarvis.perf_report.serving.populations import Floats, is_regular, slow_group
 from jarvis.perf_report.serving.steps import inference_marks
 from jarvis.perf_report.timeline.steps import launched
 from jarvis.perf_report.work import GpuWork
 from jarvis.schemas.names import C
-from jarvis.text.format import counted, listed, microseconds, percent
 from jarvis.trace import Trace
 
 MIN_NAMED_SHARE = 0.7
@@ -57,10 +50,10 @@ class LayerKind:
         return int(self.durations_us.shape[1]) * self.layers_per_period
 
     @property
-    def totals_us(self) -> Floats:
-        """Return the time of each repeat, the mean of the sequences."""
-        totals: Floats = self.durations_us.sum(axis=2).mean(axis=0)
-        return totals
+    def times_us(self) -> Floats:
+        """Return the time by repeat and position, the mean of the sequences."""
+        times: Floats = self.durations_us.mean(axis=0)
+        return times
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,27 +69,10 @@ class Layers:
         inside = pl.DataFrame(rows, schema=_ROWS, orient="row")
         return pl.concat([inside, self.outside], how="diagonal_relaxed")
 
-    def notes(self) -> Iterator[str]:
-        """Yield a sentence for each kind, and for layers that take far longer than the others."""
-        for number, kind in enumerate(self.kinds):
-            of_period = (
-                f", {kind.layers_per_period} in a period" if kind.layers_per_period > 1 else ""
-            )
-            phase = f" of {kind.phase}" if kind.phase else ""
-            yield (
-                f"Kind {number}{phase}: {counted(kind.layers, 'layer')}{of_period}, period of "
-                f"{counted(len(kind.names), 'kernel')}, {percent(kind.sequence_pct)} of the time "
-                f"of its kernels in a row ({percent(kind.share_pct)} of all GPU time of the "
-                f"phase); median {microseconds(float(np.median(kind.totals_us)))} a period."
-            )
-            if odd := odd_layers(kind.totals_us):
-                longest = microseconds(float(kind.totals_us.max()))
-                yield (
-                    f"Slow, by more than {ODD_DEVIATIONS} median absolute deviations: "
-                    f"{listed([f'period {layer}' for layer in odd])}, up to {longest}."
-                )
-        if not self.kinds:
-            yield "No layers repeat at least three times."
+    def times(self) -> pl.DataFrame:
+        """Return the times of single layers (schema: ``inference_layer_times``)."""
+        found = [pl.DataFrame(schema=_TIMES), *map(_times, range(len(self.kinds)), self.kinds)]
+        return pl.concat(found)
 
 
 _ROWS = {
@@ -113,6 +89,14 @@ _ROWS = {
     C.p95_us: pl.Float64,
     C.max_us: pl.Float64,
     C.share_pct: pl.Float64,
+    C.sequence_pct: pl.Float64,
+}
+_TIMES = {
+    C.phase: pl.String,
+    C.kind: pl.Int64,
+    C.layer: pl.Int64,
+    C.block: pl.String,
+    C.kernel_time_us: pl.Float64,
 }
 
 
@@ -260,4 +244,28 @@ def _rows(number: int, kind: LayerKind) -> Iterator[tuple[object, ...]]:
                 float(np.quantile(times, 0.95)),
                 float(times.max()),
                 kind.share_pct * float(times.sum()) / total_us,
+                kind.sequence_pct * float(times.sum()) / total_us,
             )
+
+
+def _times(number: int, kind: LayerKind) -> pl.DataFrame:
+    """Return the times of the layers of a kind by block (``_TIMES``)."""
+    times_us = kind.times_us
+    repeats_, positions = np.indices(times_us.shape)
+    blocks = np.array([block_of(name) for name in kind.names], dtype=object)
+    rows = pl.DataFrame(
+        {
+            C.layer: repeats_.ravel(),
+            C.block: blocks[positions.ravel()],
+            C.kernel_time_us: times_us.ravel(),
+        },
+        schema_overrides={C.block: pl.String},
+    )
+    summed = rows.group_by(C.layer, C.block, maintain_order=True).agg(
+        pl.col(C.kernel_time_us).sum()
+    )
+    labels = (
+        pl.lit(kind.phase, pl.String).alias(C.phase),
+        pl.lit(number, pl.Int64).alias(C.kind),
+    )
+    return summed.select(*labels, C.layer, C.block, C.kernel_time_us)

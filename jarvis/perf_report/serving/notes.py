@@ -1,16 +1,18 @@
-"""Sentences about a table ``inference_steps``: its source, and what its figures leave out."""
+"""Sentences about the steps and the layers of inference, and what their figures leave out."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from jarvis.perf_report.serving.model_rates import CONFIG
+from jarvis.perf_report.serving.populations import ODD_DEVIATIONS, odd_layers
 from jarvis.perf_report.serving.steps import MIN_MODELLED_PCT
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.perf_report.timeline.steps import StepSource
 from jarvis.schemas.names import C
-from jarvis.text.format import byte_size, counted, milliseconds, percent
+from jarvis.text.format import byte_size, counted, listed, microseconds, milliseconds, percent
 
 _SOURCES = {
     StepSource.ENGINE: "Steps are those that the inference engine annotates.",
@@ -20,7 +22,9 @@ _SOURCES = {
 }
 
 
-def notes(steps: pl.DataFrame, idle_gaps: pl.DataFrame, gpu_work: pl.DataFrame) -> Iterator[str]:
+def step_notes(
+    steps: pl.DataFrame, idle_gaps: pl.DataFrame, gpu_work: pl.DataFrame
+) -> Iterator[str]:
     """Yield the sentences.
 
     Args:
@@ -80,3 +84,39 @@ def _carried_in(gap: Mapping[str, Any], gpu_work: pl.DataFrame) -> str:
         f"{found} Meanwhile the host waits in {gap[C.host_call]}{of_size}{of_op}{frame}. A host "
         "that waits here in each step cannot prepare the next one while the GPU works."
     )
+
+
+def layer_notes(layers: pl.DataFrame, times: pl.DataFrame) -> Iterator[str]:
+    """Yield a sentence for each kind of layer, and for layers that take far longer than others.
+
+    Args:
+        layers: The table ``inference_layers``.
+        times: The table ``inference_layer_times``.
+    """
+    of_layers = layers.drop_nulls(C.kind)
+    if of_layers.is_empty():
+        yield "No layers repeat at least three times."
+    for kind in of_layers[C.kind].unique().sort():
+        rows = of_layers.filter(pl.col(C.kind) == kind)
+        totals = (
+            times.filter(pl.col(C.kind) == kind)
+            .group_by(C.layer)
+            .agg(pl.col(C.kernel_time_us).sum())
+            .sort(C.layer)[C.kernel_time_us]
+        )
+        phase, count = rows.row(0, named=True)[C.phase], rows[C.layer_count][0]
+        per_period = count // totals.len()
+        of_period = f", {per_period} in a period" if per_period > 1 else ""
+        yield (
+            f"Kind {kind}{f' of {phase}' if phase else ''}: {counted(count, 'layer')}{of_period}, "
+            f"period of {counted(rows[C.position].n_unique(), 'kernel')}, "
+            f"{percent(float(rows[C.sequence_pct].sum()))} of the time of its kernels in a row "
+            f"({percent(float(rows[C.share_pct].sum()))} of all GPU time of the phase); "
+            f"median {microseconds(float(np.median(totals.to_numpy())))} a period."
+        )
+        if odd := odd_layers(totals.to_numpy()):
+            yield (
+                f"Slow, by more than {ODD_DEVIATIONS} median absolute deviations: "
+                f"{listed([f'period {layer}' for layer in odd])}, up to "
+                f"{microseconds(float(totals.to_numpy().max()))}."
+            )

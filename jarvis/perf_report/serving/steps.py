@@ -296,3 +296,19 @@ def _rates() -> list[pl.Expr]:
         pl.when(is_known).then(100 * pl.col("bandwidth_s") / timed).alias(C.mbu_pct),
         (100 * (padded - pl.col("requests")) / padded).alias(C.padding_pct),
     ]
+
+
+def with_bandwidth_of(steps: pl.DataFrame, hardware: HardwareSpec | None) -> pl.DataFrame:
+    """Return stored steps with the MBU of other hardware, whose MFU is not known.
+
+    The peak of the matrix units depends on the data types of the calls, which are not stored.
+    """
+    bandwidth = pl.lit(None if hardware is None else hardware.tb_per_s * 1e12, pl.Float64)
+    needed_ms = 1e3 * pl.col(C.bytes) / bandwidth
+    is_known = pl.col(C.mbu_pct).is_not_null() | (pl.col(C.modelled_pct) >= MIN_MODELLED_PCT)
+    none = pl.lit(None, pl.Float64)
+    return steps.with_columns(
+        pl.when(is_known).then(100 * needed_ms / pl.col(C.step_time_ms)).alias(C.mbu_pct),
+        none.alias(C.mfu_pct),
+        none.alias(C.lower_bound_ms),
+    )

@@ -1,0 +1,1 @@
+"""The pages *Serving*, *Layers* and *Graphs*: steps of inference engines and replayed graphs."""

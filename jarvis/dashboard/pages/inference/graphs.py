@@ -1,0 +1,139 @@
+"""The graphs page: launches of GPU graphs, and what their kernels inherit from captures."""
+
+import polars as pl
+import streamlit as st
+
+from jarvis.charts import columns_of
+from jarvis.dashboard.pages.inference.shared import is_missing
+from jarvis.dashboard.session.state import Opened
+from jarvis.dashboard.widgets.controls import list_choice, text_input
+from jarvis.dashboard.widgets.elements import metric_card
+from jarvis.dashboard.widgets.table import small_table, with_short_texts
+from jarvis.reports.health import health_of
+from jarvis.schemas import TABLES
+from jarvis.schemas.columns import count as column_count
+from jarvis.schemas.names import C
+from jarvis.text.format import count, counted, milliseconds, percent
+from jarvis.text.markdown import prose
+from jarvis.text.shapes import compact_shapes
+from jarvis.text.short_names import short_frame_name, short_kernel_name
+
+LAUNCHES, KERNELS = "graph_launches", "graph_kernel_map"
+_GRAPHS = (
+    *(C.graph_key, C.launches, C.kernel_count, C.time_ms, C.capture_file, C.batch, C.mode),
+    *(C.matched_count, C.coverage_pct, C.replayed_only_count, C.captured_only_count),
+    *(C.rule, C.confidence, C.reason),
+)
+_MAPPED = (
+    *(C.position, C.kernel, C.block, C.operation, C.input_dims, C.input_types),
+    *(C.entry_point,),
+)
+
+_WIDTHS = {C.kernel: 290, C.operation: 220, C.input_dims: 230}
+
+
+def render(now: Opened) -> None:
+    """Draw the page for the open run."""
+    if is_missing(now, LAUNCHES):
+        return
+    launches = now.run.table(LAUNCHES)
+    if launches.is_empty():
+        st.info("This trace replays no GPU graphs.")
+        return
+    _figures(now, launches)
+    if launches[C.capture_file].null_count() == launches.height:
+        _advice(now)
+    graphs = _by_graph(launches)
+    columns = columns_of(TABLES[LAUNCHES], (column_count(C.launches, "Launches", "replays of it"),))
+    with st.container(border=True):
+        st.markdown(f"**{counted(graphs.height, 'graph')}, most time first**")
+        filled = [name for name in _GRAPHS if graphs[name].count()]
+        small_table(graphs, columns, "Replayed graphs and their captures", filled)
+    _kernels(now, graphs)
+
+
+def _figures(now: Opened, launches: pl.DataFrame) -> None:
+    events, matched = (int(launches[name].sum()) for name in (C.kernel_count, C.matched_count))
+    replayed_ms = float(launches[C.time_ms].sum())
+    covered_ms = float((launches[C.time_ms] * launches[C.coverage_pct]).sum()) / 100
+    whole_ms = float(now.run.table("gpu_work")[C.dur_ns].sum()) / 1e6
+    with st.container(horizontal=True):
+        metric_card(
+            "Graph launches",
+            count(launches.height),
+            f"{counted(launches[C.graph_key].n_unique(), 'graph')}",
+            help_text="Launches with GPU work; replays of the same kernels in the same order are "
+            "of one graph.",
+        )
+        metric_card(
+            "Replayed GPU time",
+            milliseconds(replayed_ms),
+            f"{percent(100 * replayed_ms / whole_ms if whole_ms else None)} of all GPU work",
+            help_text="Sum of the durations of replayed events.",
+        )
+        metric_card(
+            "With a captured call",
+            percent(100 * covered_ms / replayed_ms if replayed_ms else None),
+            f"{count(matched)} of {counted(events, 'event')}",
+            help_text="Share of the replayed time with operator, shapes and stack of a capture.",
+        )
+        metric_card(
+            "Only captured",
+            count(int(launches[C.captured_only_count].sum())),
+            "calls without an event",
+            help_text="Captured calls that no replayed event was matched with, over all launches.",
+        )
+
+
+def _advice(now: Opened) -> None:
+    """Say how to record what is missing."""
+    for fact in health_of(now.run):
+        if fact.key == "graph_replay" and fact.remedy:
+            st.info(prose(f"{fact.affects} {fact.remedy}"), icon=":material/lightbulb:")
+
+
+def _by_graph(launches: pl.DataFrame) -> pl.DataFrame:
+    """Return a row for each graph, with the figures of all its launches."""
+    time, same = pl.col(C.time_ms), (C.capture_file, C.batch, C.mode, C.rule, C.confidence)
+    return (
+        launches.group_by(C.graph_key, maintain_order=True)
+        .agg(
+            pl.len().alias(C.launches),
+            pl.col(C.kernel_count).first(),
+            time.sum(),
+            *(pl.col(name).first() for name in (*same, C.reason)),
+            ((pl.col(C.coverage_pct) * time).sum() / time.sum()).alias(C.coverage_pct),
+            *(
+                pl.col(name).first()
+                for name in (C.matched_count, C.replayed_only_count, C.captured_only_count)
+            ),
+        )
+        .sort(C.time_ms, descending=True, maintain_order=True)
+    )
+
+
+def _kernels(now: Opened, graphs: pl.DataFrame) -> None:
+    """Draw the events of a graph with what they inherit."""
+    with st.container(border=True):
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            key = list_choice(
+                "graphs_graph", "Events of graph", graphs[C.graph_key].to_list(), "Graph to show."
+            )
+            words = text_input("graphs_search", "Search", "kernel, operator or block").lower()
+        rows = now.run.table(KERNELS).filter(pl.col(C.graph_key) == key)
+        text = pl.concat_str(
+            C.kernel, C.block, pl.col(C.operation), separator=" ", ignore_nulls=True
+        )
+        found = rows.filter(text.str.to_lowercase().str.contains(words, literal=True))
+        if found.is_empty():
+            st.info("No event matches. Clear the search to see all.")
+            return
+        st.caption(f"{count(found.height)} of {counted(rows.height, 'event')}")
+        short = {
+            C.kernel: short_kernel_name,
+            C.input_dims: lambda dims: compact_shapes(dims) or dims,
+            C.entry_point: short_frame_name,
+        }
+        shown, columns = with_short_texts(found, short), columns_of(TABLES[KERNELS])
+        filled = [name for name in _MAPPED if found[name].count()]
+        small_table(shown, columns, "Events of the graph", filled, _WIDTHS, max_rows=20)

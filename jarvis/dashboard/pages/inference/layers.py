@@ -1,0 +1,111 @@
+"""The layers page: the repeated layers of a model, by block and kernel."""
+
+import numpy as np
+import polars as pl
+import streamlit as st
+
+from jarvis.charts import MAX_COLUMNS, block_colors, columns_of, stacked_columns
+from jarvis.charts.marks import LINEAR, Tip
+from jarvis.dashboard.pages.inference.shared import is_missing, remarks
+from jarvis.dashboard.session.state import Opened, palette
+from jarvis.dashboard.widgets.controls import list_choice
+from jarvis.dashboard.widgets.elements import metric_card, render_altair
+from jarvis.dashboard.widgets.table import small_table, with_short_texts
+from jarvis.perf_report.serving.notes import layer_notes
+from jarvis.schemas import TABLES
+from jarvis.schemas.names import C
+from jarvis.text.format import count, counted, microseconds, percent
+from jarvis.text.short_names import short_kernel_name
+
+LAYERS, TIMES = "inference_layers", "inference_layer_times"
+_COLUMNS = columns_of(TABLES[LAYERS])
+_SHOWN = (
+    *(C.position, C.block, C.kernel, C.share_pct, C.count, C.mean_us, C.p50_us, C.p95_us),
+    *(C.max_us, C.population),
+)
+
+
+def render(now: Opened) -> None:
+    """Draw the page for the open run."""
+    if is_missing(now, LAYERS):
+        return
+    rows, times = now.run.table(LAYERS), now.run.table(TIMES)
+    labels = {_label(kind): kind[C.kind] for kind in _kinds(rows)}
+    if not labels:
+        st.info("No layers repeat at least three times in the steps of this trace.")
+    else:
+        chosen = labels[list_choice("layers_kind", "Layers", [*labels], "Kind of layer to show.")]
+        _kind(rows.filter(pl.col(C.kind) == chosen), times.filter(pl.col(C.kind) == chosen))
+    _outside(rows.filter(pl.col(C.kind).is_null()))
+    remarks(layer_notes(rows, times))
+
+
+def _kinds(rows: pl.DataFrame) -> list[dict[str, object]]:
+    """Return the kinds of layers, most time first."""
+    kinds = rows.drop_nulls(C.kind).group_by(C.kind, C.phase, C.layer_count)
+    shares = kinds.agg(pl.col(C.share_pct).sum(), pl.col(C.position).n_unique())
+    return shares.sort(C.share_pct, C.kind, descending=[True, False]).to_dicts()
+
+
+def _label(kind: dict[str, object]) -> str:
+    phase = f"{kind[C.phase]}: " if kind[C.phase] else ""
+    return (
+        f"{phase}{kind[C.layer_count]} layers of {kind[C.position]} kernels (kind {kind[C.kind]})"
+    )
+
+
+def _kind(rows: pl.DataFrame, times: pl.DataFrame) -> None:
+    totals = (
+        times.group_by(C.layer).agg(pl.col(C.kernel_time_us).sum()).sort(C.layer)[C.kernel_time_us]
+    )
+    slowest = int(np.argmax(totals.to_numpy()))
+    with st.container(horizontal=True):
+        metric_card(
+            "Layers",
+            count(rows[C.layer_count][0]),
+            counted(rows[C.position].n_unique(), "kernel") + " in a period",
+            help_text=_COLUMNS[C.layer_count].meaning,
+        )
+        metric_card(
+            "Median period",
+            microseconds(float(np.median(totals.to_numpy()))),
+            help_text="Median GPU time of the kernels that repeat. A period has several "
+            "layers if kinds of layers alternate.",
+        )
+        metric_card(
+            "Longest period",
+            microseconds(float(totals.to_numpy().max())),
+            f"at position {slowest}",
+            help_text="GPU time of the slowest repeat, the mean of the steps.",
+        )
+        metric_card(
+            "Share",
+            percent(float(rows[C.share_pct].sum())),
+            f"{percent(float(rows[C.sequence_pct].sum()))} of its kernels in a row",
+            help_text=_COLUMNS[C.share_pct].meaning,
+        )
+    with st.container(border=True):
+        st.markdown(f"**GPU time of {counted(totals.len(), 'period')} by block**")
+        chart = stacked_columns(
+            times.filter(pl.col(C.layer) < MAX_COLUMNS),
+            block_colors(palette()),
+            palette(),
+            x=Tip(C.layer, "Layer", ",d"),
+            y=Tip(C.kernel_time_us, "GPU time (µs)", LINEAR),
+            part=Tip(C.block, "Block", None),
+        )
+        render_altair(chart, "GPU time of each layer by block")
+    with st.container(border=True):
+        st.markdown("**Kernels of the period**")
+        shown = with_short_texts(rows, {C.kernel: short_kernel_name})
+        filled = [name for name in _SHOWN if rows[name].count()]
+        small_table(shown, _COLUMNS, "Kernels of the period", filled, {C.kernel: 330}, max_rows=20)
+
+
+def _outside(rows: pl.DataFrame) -> None:
+    """Draw the GPU time outside the layers."""
+    if rows.is_empty():
+        return
+    with st.container(border=True):
+        st.markdown("**Outside the layers**")
+        small_table(rows, _COLUMNS, "GPU time outside the layers", (C.phase, C.block, C.share_pct))

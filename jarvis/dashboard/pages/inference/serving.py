@@ -1,0 +1,162 @@
+"""The serving page: steps of an inference engine, their phases and rates."""
+
+import polars as pl
+import streamlit as st
+
+from jarvis.charts import MAX_COLUMNS, columns_of, stacked_columns
+from jarvis.charts.marks import LINEAR, Tip
+from jarvis.dashboard.pages.inference.shared import STEPS, gpu_notes, is_missing, remarks
+from jarvis.dashboard.session import navigation
+from jarvis.dashboard.session.state import Opened, palette
+from jarvis.dashboard.widgets.controls import ALL, choice, percent_slider, whole_number
+from jarvis.dashboard.widgets.elements import metric_card, render_altair
+from jarvis.dashboard.widgets.table import small_table
+from jarvis.perf_report.serving.notes import step_notes
+from jarvis.perf_report.serving.rates import StepRates, step_rates
+from jarvis.schemas import TABLES
+from jarvis.schemas.names import C
+from jarvis.text.format import count, counted, decimal, milliseconds, percent
+
+_COLUMNS = columns_of(TABLES[STEPS])
+_SHOWN = (
+    *(C.step, C.phase, C.step_time_ms, C.busy_ms, C.gap_before_ms, C.gap_inside_ms),
+    *(C.ctx_requests, C.gen_requests, C.ctx_tokens, C.gen_tokens, C.kv_tokens, C.resolution),
+    *(C.tokens_per_s, C.mbu_pct, C.mfu_pct, C.padding_pct, C.launch_mode, C.graph_launches),
+    *(C.kernel_count, C.short_kernels_ms, C.exposed_comm_ms, C.modelled_pct, C.is_cut),
+)
+_PARTS = (C.step, C.part, C.phase, C.step_time_ms, C.busy_ms, C.gap_before_ms, C.gap_inside_ms)
+_BUSY, _INSIDE, _BEFORE = "GPU busy", "gap inside the step", "gap before the step"
+_TIMES = {_BUSY: C.busy_ms, _INSIDE: C.gap_inside_ms, _BEFORE: C.gap_before_ms}
+
+
+def render(now: Opened) -> None:
+    """Draw the page for the open run."""
+    if is_missing(now, STEPS):
+        return
+    table = now.run.table(STEPS)
+    steps, parts = (table.filter(pl.col(C.part).is_null() == whole) for whole in (True, False))
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        steps = _of_phase(steps)
+        mbu, mfu = (
+            percent_slider(
+                f"serving_{rate.lower()}", f"Target {rate}", now.run.target_pct, _TARGETS[rate]
+            )
+            for rate in ("MBU", "MFU")
+        )
+    if steps.is_empty():
+        st.info("No step of this phase.")
+        return
+    _figures(step_rates(steps, mbu, mfu), mbu, mfu)
+    if steps.height > 1:
+        _chart(steps)
+    remarks(step_notes(steps, *gpu_notes(now)))
+    if steps[C.cost_source].null_count() and steps[C.graph_launches].sum():
+        navigation.link("graphs", "Replayed graphs and their captures", icon=":material/hub:")
+    _table("Phases", "inference_phases", now.run.table("inference_phases"))
+    _table("Steps", STEPS, steps, _SHOWN)
+    if parts.height:
+        _table("Parts of steps", STEPS, parts, _PARTS)
+
+
+_TARGETS = {
+    "MBU": "Share of the peak memory bandwidth that steps should reach.",
+    "MFU": "Share of the peak of the matrix units that steps should reach.",
+}
+
+
+def _of_phase(steps: pl.DataFrame) -> pl.DataFrame:
+    """Draw the choice of a phase, and return its steps."""
+    phases = steps[C.phase].drop_nulls().unique(maintain_order=True).to_list()
+    if len(phases) < 2:
+        return steps
+    chosen = choice("serving_phase", "Phase", (ALL, *phases), "Phase of the steps to show.")
+    return steps if chosen == ALL else steps.filter(pl.col(C.phase) == chosen)
+
+
+def _figures(rates: StepRates, mbu: int, mfu: int) -> None:
+    busy = rates.busy_pct
+
+    def while_busy(rate_pct: float | None) -> str | None:
+        return f"{percent(100 * rate_pct / busy)} while busy" if rate_pct and busy else None
+
+    saved = (
+        None
+        if rates.target_ms is None or rates.median_ms is None
+        else rates.target_ms - rates.median_ms
+    )
+    with st.container(horizontal=True):
+        metric_card(
+            "Median step time",
+            milliseconds(rates.median_ms),
+            f"{counted(rates.steps, 'step')}, p95 {milliseconds(rates.p95_ms)}",
+            help_text=_COLUMNS[C.step_time_ms].meaning,
+        )
+        metric_card(
+            "Tokens/s",
+            "—" if rates.tokens_per_s is None else decimal(rates.tokens_per_s),
+            None if rates.itl_ms is None else f"ITL {milliseconds(rates.itl_ms)}",
+            help_text="Tokens of all requests over the step times. ITL (inter-token latency) is "
+            "the median step time of steps that generate tokens.",
+        )
+        metric_card(
+            "GPU busy",
+            percent(busy),
+            help_text="Share of the step times in which GPU work of the step runs.",
+        )
+        for label, value, column in (
+            ("MBU", rates.mbu_pct, C.mbu_pct),
+            ("MFU", rates.mfu_pct, C.mfu_pct),
+        ):
+            metric_card(
+                label, percent(value), while_busy(value), help_text=_COLUMNS[column].meaning
+            )
+        metric_card(
+            "Median step at the targets",
+            milliseconds(rates.target_ms),
+            None if saved is None else f"{milliseconds(saved)} at most",
+            help_text=f"The longer of the times in which memory moves the bytes at {mbu}% of its "
+            f"peak and matrix units do their FLOPs at {mfu}% of theirs, but never longer than now. "
+            "Gaps and other work are not in it: a lower bound of the step time.",
+        )
+
+
+def _chart(steps: pl.DataFrame) -> None:
+    """Draw the time of each step in parts."""
+    first = 0
+    with st.container(border=True):
+        if steps.height > MAX_COLUMNS:
+            first = whole_number(
+                *("serving_from", "From row", 0, 0, steps.height - 1),
+                f"The chart shows {MAX_COLUMNS} steps from this one on.",
+            )
+        shown = steps.slice(first, MAX_COLUMNS)
+        times = pl.concat(
+            shown.select(C.step, pl.col(column).fill_null(0).alias(C.time_ms), part=pl.lit(part))
+            for part, column in _TIMES.items()
+        )
+        colors = palette()
+        of_parts = {
+            _BUSY: colors.primary,
+            _INSIDE: colors.below_target,
+            _BEFORE: colors.below_threshold,
+        }
+        whole = "" if shown.height == steps.height else f", {count(shown.height)} of them"
+        st.markdown(f"**Time of {counted(steps.height, 'step')}{whole}**")
+        chart = stacked_columns(
+            times,
+            of_parts,
+            colors,
+            x=Tip(C.step, "Step", ",d"),
+            y=Tip(C.time_ms, "Time (ms)", LINEAR),
+            part=Tip("part", "Part", None),
+        )
+        render_altair(chart, "Time of each step: GPU busy, gaps inside and before it")
+
+
+def _table(title: str, name: str, rows: pl.DataFrame, shown: tuple[str, ...] = ()) -> None:
+    """Draw a table without the columns that have no values."""
+    columns = columns_of(TABLES[name])
+    filled = [column for column in shown or rows.columns if rows[column].count()]
+    with st.container(border=True):
+        st.markdown(f"**{title}**")
+        small_table(rows, columns, title, filled)
