@@ -34,7 +34,6 @@ from jarvis.charts.selection import outlined_bar, selectable
 from jarvis.charts.timeline import (
     PROJECTED,
     TimelineRow,
-    idle_gaps_us,
     state,
     timeline_chart,
 )
@@ -65,7 +64,6 @@ __all__ = [
     "exposure",
     "host_colors",
     "icicle",
-    "idle_gaps_us",
     "in_readable_unit",
     "ink",
     "is_point",

@@ -15,7 +15,7 @@ from jarvis.dashboard.session import navigation, selection
 from jarvis.dashboard.session.carried import carried
 from jarvis.dashboard.session.links import check_parameter, note_control
 from jarvis.dashboard.session.state import HASH_OPENED, Opened
-from jarvis.dashboard.widgets.elements import SEVERITY_COLORS, lazy_expander
+from jarvis.dashboard.widgets.elements import LOSS_WORDS, SEVERITY_COLORS, lazy_expander
 from jarvis.dashboard.widgets.view import bring_into_view
 from jarvis.findings import IDLE_POOL, Finding, Impact, OpRef, Priority, Severity, shown_evidence
 from jarvis.reports.figures import target_words
@@ -34,7 +34,7 @@ def grade_card(title: str, value: str, assessment: JsonValue, meaning: str) -> N
     grade = Severity(str(facts.get("severity", Severity.NOT_AVAILABLE)))
     with st.container(border=True, height="stretch"):
         st.metric(title, value, help=meaning)
-        st.badge(grade.lower(), color=SEVERITY_COLORS[grade])
+        st.badge(LOSS_WORDS[grade], color=SEVERITY_COLORS[grade])
         if description := facts.get("description"):
             st.caption(prose(str(description)))
 
@@ -285,11 +285,11 @@ def _impact_line(finding: Finding, gain: Impact) -> str:
     else:
         line = f"**Step time** · {_less(step.mid)} {share}, at most {_less(step.high)}"
     hidden_ms = saved.mid - step.mid
-    if not is_idle and not gain.is_interval and hidden_ms > HIDDEN_PART * saved.mid:
+    if not gain.is_interval and hidden_ms > HIDDEN_PART * saved.mid:
         kernels += f" · {milliseconds(hidden_ms)} of it is hidden by other work or the host"
     if not gain.is_replayed and not gain.is_interval:
         line += " · estimated from what bounds the step, not simulated"
-    return line if is_idle and saved.high <= 0 else f"{line}\n\n{kernels}"
+    return line if is_idle else f"{line}\n\n{kernels}"
 
 
 def priority_badge(priority: Priority) -> str:
