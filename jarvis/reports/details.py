@@ -19,7 +19,7 @@ from jarvis.reports import sections
 from jarvis.reports.messages import MESSAGES, time_range
 from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.run import Run
-from jarvis.savings import time_sources, whole_name
+from jarvis.savings import per_step, step_count, time_sources, whole_name
 from jarvis.schemas.names import C
 from jarvis.text.format import (
     MISSING,
@@ -112,7 +112,9 @@ class Details:
         if impact.step_ms is not None:
             if self.finding.time_pool is not None:
                 return _of_steps("saving.step.pool", impact, self.totals)
-            gpu_time = MESSAGES.pick("saving.gpu_time", values)
+            steps = step_count(self.totals)
+            over = MESSAGES("saving.over", steps=steps) if steps > 1 else None
+            gpu_time = MESSAGES.pick("saving.gpu_time", {**values, "over": over})
             return _of_steps("saving.step", impact, self.totals, gpu_time)
         return MESSAGES(
             "saving",
@@ -239,6 +241,7 @@ def details_of(run: Run) -> list[Details]:
 
 def _of_steps(key: str, impact: Impact, totals: Totals, gpu_time: Message | None = None) -> Message:
     """Return the step time that a finding saves, as the message ``key`` or one of its variants."""
+    host, impact = host_limit(impact), per_step(impact, totals)
     high_ms = impact.step_ms.high if impact.step_ms else 0.0
     high_pct = impact.step_pct.high if impact.step_pct else 0.0
     values = {
@@ -249,7 +252,7 @@ def _of_steps(key: str, impact: Impact, totals: Totals, gpu_time: Message | None
         "high_pct": high_pct,
         "gpu_time": gpu_time,
         "basis": MESSAGES("basis.replay" if impact.is_replayed else f"basis.{impact.method}"),
-        "host": host_limit(impact),
+        "host": host,
     }
     if impact.is_interval:
         return MESSAGES.pick(f"{key}.interval", values)

@@ -24,7 +24,8 @@ MESSAGES = MessageTable(
         "saving.step.pool.interval": "up to {high_ms} of {whole} ({high_pct}), depending on the "
         "other ranks ({basis}).",
         "saving.step.pool.nothing": "nothing of {whole} ({basis}).",
-        "saving.gpu_time": "{saved_ms} less GPU time{target} (range {range}, {basis}).",
+        "saving.gpu_time": "{saved_ms} less GPU time{over}{target} (range {range}, {basis}).",
+        "saving.over": " over {steps:count step}",
         "saving.target": " at {target_pct:short}% of the roofline",
         "saving.compute": "{compute_pct} of compute, ",
         "saving.none": "not quantifiable from trace data.",
@@ -81,10 +82,8 @@ MESSAGES = MessageTable(
         "mfu.uncovered": "MFU is not known, as perf models give the FLOPs of only {covered_pct} of "
         "the operations' time",
         "mfu.no_peak": "MFU is not known, as the peak of {compute} is not",
-        "summary.first": 'The first finding, "{title}" ({time_ms}), saves at most {high_ms} '
-        "({high_pct}) of {whole}{host}.",
-        "summary.next": 'Next is "{title}" ({time_ms}): at most {high_ms} ({high_pct}) of '
-        "{whole}{host}.",
+        "summary.first": 'The first finding, "{title}", saves {saving}.',
+        "summary.next": 'Next is "{title}": {saving}.',
         "summary.leads": 'First comes "{title}", which makes the other findings uncertain.',
         "summary.compute": "{compute_ms} in the GPU window",
     },

@@ -14,6 +14,7 @@ from jarvis.analyses import load_analyses
 from jarvis.core.targets import Targets
 from jarvis.core.workspace import RunPaths
 from jarvis.findings import Finding, Status
+from jarvis.perf_report import Totals
 from jarvis.pipeline import at_targets
 from jarvis.reports.ranking import nested, recommendations
 from jarvis.run import Run
@@ -366,12 +367,13 @@ def test_a_long_kernel_name_leaves_room_for_the_other_evidence(sample_run: Run) 
     known = next(iter(sample_run.results["gemm"].findings))
     finding = known.model_copy(update={"evidence": {"Main kernel": f"first_{'x' * 1000}_last"}})
 
-    def page(finding: "Finding") -> None:
+    def page(finding: "Finding", totals: "Totals") -> None:
         from jarvis.dashboard.widgets.finding_cards import finding_cards
 
-        finding_cards((finding,), lambda _: None)
+        finding_cards((finding,), totals, lambda _: None)
 
-    drawn = AppTest.from_function(page, args=(finding,)).run()
+    args = (finding, sample_run.manifest.totals)
+    drawn = AppTest.from_function(page, args=args).run()
     evidence = next(m.value for m in drawn.markdown if m.value.startswith("| Evidence"))
     assert "first" in evidence
     assert "last" in evidence

@@ -126,7 +126,7 @@ def _empty(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
         findings_without_rows(analysis, now, result.findings, target_pct)
         _notes(result)
         st.subheader("Findings")
-        finding_cards(result.findings, badges=finding_badges(now))
+        finding_cards(result.findings, now.run.manifest.totals, badges=finding_badges(now))
         return
     st.info(
         f"This trace has no {analysis.title} operations. See the overview for where time is spent.",
@@ -211,13 +211,13 @@ def _findings(
 ) -> None:
     """Draw the findings of the rows shown, and how many others there are."""
     if not is_filtered:
-        finding_cards(result.findings, badges=finding_badges(now))
+        finding_cards(result.findings, now.run.manifest.totals, badges=finding_badges(now))
         no_longer_findings(now, result.key)
         return
     uids = frozenset(shown[C.uid])
     covered = tuple(f for f in result.findings if not f.row_uids or f.row_uids & uids)
     if covered:
-        finding_cards(covered, badges=finding_badges(now))
+        finding_cards(covered, now.run.manifest.totals, badges=finding_badges(now))
     if hidden := len(result.findings) - len(covered):
         st.caption(f"The filters hide the rows of {counted(hidden, 'finding')}.")
 

@@ -17,6 +17,7 @@ from jarvis.dashboard.widgets.table import configured, height_of, small_table
 from jarvis.findings import Impact
 from jarvis.reports.gaps import warnings_of
 from jarvis.reports.ranking import Recommendation, nested, recommendations
+from jarvis.savings import per_step
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, byte_size, count, counted, milliseconds
@@ -108,18 +109,18 @@ _FINDING_COLUMNS = (
     Column(C.rank, "Rank", TEXT, meaning="by the step time saved"),
     Column(C.category, "Category", TEXT, meaning="page of the finding"),
     Column("finding", "Finding", TEXT, meaning="what is slow"),
-    Column("saved_ms", "Saving (ms)", NUMBER, "ms", ".3g", "step time saved: middle estimate"),
+    Column("saved_ms", "Saving (ms)", NUMBER, "ms", ".3g", "time of a step saved: middle estimate"),
     Column("basis", "Saving is", TEXT, meaning="how the step time saved is known"),
-    Column("high_ms", "Up to (ms)", NUMBER, "ms", ".3g", "upper bound of the step time saved"),
+    Column("high_ms", "Up to (ms)", NUMBER, "ms", ".3g", "upper bound of the time of a step saved"),
     Column("share_pct", "Step (%)", NUMBER, "%", ".3g", "saving in percent of the step time"),
-    Column("kernel_ms", "GPU (ms)", NUMBER, "ms", ".3g", "GPU time saved, middle estimate"),
+    Column("kernel_ms", "GPU (ms)", NUMBER, "ms", ".3g", "GPU time saved in all steps together"),
     Column("method", "GPU estimate", TEXT, meaning="method of the estimate of the GPU time"),
 )
 
 
 def _finding_row(now: Opened, ranked: Recommendation, *, is_part: bool) -> dict[str, object]:
     finding = ranked.finding
-    gain = finding.impact
+    gain = finding.impact and per_step(finding.impact, now.run.manifest.totals)
     title = to_text(finding.title).replace("`", "").replace("aten::", "")
     return {
         C.rank: ranked.label,

@@ -21,7 +21,7 @@ from jarvis.dashboard.widgets.projection import recovered, step_time_recovered_m
 from jarvis.findings import COMMUNICATION_POOL, IDLE_POOL, AnalysisResult, Status
 from jarvis.impact import share_pct
 from jarvis.perf_report import Totals
-from jarvis.savings import whole_ms, whole_name
+from jarvis.savings import step_count, whole_ms, whole_name
 from jarvis.schemas import TABLES
 from jarvis.text.format import milliseconds, percent
 from jarvis.text.markdown import escape
@@ -42,6 +42,7 @@ def render(analysis: Analysis) -> None:
     st.subheader("Findings")
     finding_cards(
         result.findings,
+        now.run.manifest.totals,
         lambda f: recovered(now, f, analysis.target, target_pct),
         badges=finding_badges(now),
     )
@@ -64,14 +65,13 @@ def _target_card(analysis: Analysis, result: AnalysisResult, now: Opened) -> flo
         if not saved_ms and first is not None:
             recovery.markdown(
                 f"**The target of {pct}% is reached.** The findings below do not depend on it; "
-                f"the first one: {saving_label(first)}."
+                f"the first one: {saving_label(first, totals)}."
             )
             return pct
         with recovery:
             metric_card(
                 f"Recovered at {pct}%",
-                milliseconds(saved_ms),
-                _share(saved_ms, target, totals),
+                *_recovered(saved_ms, target, totals),
                 help_text="Time saved at the target, computed from times in the trace.",
             )
         if (step_ms := step_time_recovered_ms(now, target, pct)) is not None:
@@ -80,14 +80,18 @@ def _target_card(analysis: Analysis, result: AnalysisResult, now: Opened) -> flo
     return pct
 
 
-def _share(saved_ms: float, target: Target, totals: Totals) -> str:
-    """Return recovered time in percent of the steps for idle time, else of the GPU window."""
+def _recovered(saved_ms: float, target: Target, totals: Totals) -> tuple[str, str]:
+    """Return recovered time and its share: of a step for idle time, else of the GPU window."""
     if target.pool == IDLE_POOL:
-        return f"{percent(share_pct(saved_ms, whole_ms(totals)))} of {whole_name(totals)}"
-    return f"{percent(share_pct(saved_ms, totals.total_time_ms))} of the GPU window"
+        saved_ms /= step_count(totals)
+        share = f"{percent(share_pct(saved_ms, whole_ms(totals)))} of {whole_name(totals)}"
+    else:
+        share = f"{percent(share_pct(saved_ms, totals.total_time_ms))} of the GPU window"
+    return milliseconds(saved_ms), share
 
 
 def _step_card(target: Target, pct: float, saved_ms: float, totals: Totals) -> None:
+    saved_ms /= step_count(totals)
     is_bound = target.pool == COMMUNICATION_POOL
     share = f"{percent(share_pct(saved_ms, whole_ms(totals)))} of {whole_name(totals)}"
     metric_card(
