@@ -253,11 +253,12 @@ def test_the_overview_ranks_all_findings_and_leads_to_their_cards(
     table = next(d.value for d in page.dataframe if "page" in d.value.columns)
     run = at_targets(sample_run, Targets(70.0))
     ranked = recommendations(run)
-    assert table["rank"].to_list() == [r.label for r, _ in nested(ranked)]
+    labels = [label.removeprefix("↳ ") for label in table["rank"]]
+    assert labels == [r.label for r, _ in nested(ranked)]
     own = [(r, r.result.findings.index(r.finding)) for r in ranked if r.result.tier == "compute"]
     item, place = next((item, place) for item, place in own if place > 0)
     key = item.result.key
-    link = dict(zip(table["rank"], table["page"], strict=True))[item.label]
+    link = dict(zip(labels, table["page"], strict=True))[item.label]
     assert link == f"{key}?analysis={sample_id}&target=70&{key}_finding={place + 1}"
     shown = registered(key, target="70", **{f"{key}_finding": str(place + 1)})
     bodies = " ".join(m.value for m in shown.markdown)

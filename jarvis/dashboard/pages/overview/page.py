@@ -36,7 +36,7 @@ from jarvis.text.format import counted, milliseconds, percent
 from jarvis.text.markdown import prose
 
 _MAX_CACHED = 64
-_LABEL_ROOM = 1.5
+_LABEL_ROOM = 1.8
 """Length of the axis of the waterfall relative to its longest bar: a label fits behind it."""
 
 
@@ -95,7 +95,7 @@ def answer(now: Opened) -> None:
     """Draw five figures, the findings in order, and beside them the waterfall of savings."""
     found = _savings(now)
     _figures(now, account_of(now.run), found)
-    findings, waterfall = st.columns([3, 2])
+    findings, waterfall = st.columns([2, 1])
     with findings.container(border=True, height="stretch"):
         ranked_findings(now)
         no_longer_findings(now)
