@@ -70,7 +70,7 @@ def _findings(sides: Sides, comparison: Comparison) -> None:
     if comparison.findings:
         finding_cards(
             comparison.findings,
-            sides.target.run.manifest.totals,
+            sides.target.run,
             lambda finding: finding.impact,
             page=PAGE,
             select=lambda _, reference: tables.show_operation(comparison, reference.uid),

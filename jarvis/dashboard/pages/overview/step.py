@@ -156,8 +156,10 @@ def _whole(account: StepAccount | None, median: StepAccount | None, totals: Tota
         return f"{milliseconds(account.step_ms)}, {basis(account)}"
     if account.step_count == 1:
         return f"one step of {milliseconds(account.step_ms)} ({basis(account)})"
-    mean = f"{milliseconds(account.step_ms)} is the {basis(account)}"
-    return f"the median step of {milliseconds(median.step_ms)} ({mean})"
+    middle, mean = milliseconds(median.step_ms), milliseconds(account.step_ms)
+    if middle == mean:
+        return f"the median step of {middle} (also the {basis(account)})"
+    return f"the median step of {middle} ({mean} is the {basis(account)})"
 
 
 def slow_steps(steps: pl.DataFrame) -> str:

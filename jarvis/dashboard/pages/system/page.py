@@ -42,7 +42,7 @@ def render(analysis: Analysis) -> None:
     st.subheader("Findings")
     finding_cards(
         result.findings,
-        now.run.manifest.totals,
+        now.run,
         lambda f: recovered(now, f, analysis.target, target_pct),
         badges=finding_badges(now),
     )
