@@ -45,10 +45,6 @@ SHOWN, MIN_ADDED_PCT = 8, 0.1
 """Maximum number of findings whose part of the saving is shown, and the minimum of a part in a
 replay, in percent of the steps."""
 
-MAX_NODES = 100_000
-"""In a larger graph, findings are added in the order of what they save alone, because choosing
-each next one by replays takes too long."""
-
 MESSAGES = MessageTable(
     "savings",
     {
@@ -332,7 +328,7 @@ def time_sources(finding: Finding) -> set[int | str]:
 
 @dataclass(frozen=True)
 class Added:
-    """What findings save of the time that those before them leave; only the last can be several."""
+    """What findings save of each step after those before them; only the last can be several."""
 
     findings: tuple[Finding, ...]
     saved_ms: float
@@ -341,49 +337,43 @@ class Added:
 def added_savings(
     findings: Iterable[Finding], totals: Totals, simulation: Simulation | None = None
 ) -> list[Added]:
-    """Return what findings save together: SHOWN of them one by one, and all others.
+    """Return what findings save of each step together: SHOWN of them one by one, and all others.
 
-    With a simulation, each is the one that makes the replay under all changes so far shortest.
-    Without, those whose savings add up, largest first: together at most ``whole_ms``, those that
+    With a simulation, in the order of ``findings``, each by a replay with the changes so far.
+    Without, those whose savings add up, largest first: together at most the step, those that
     shorten GPU work at most what bounds all kernels. Intervals are not included: an estimate cannot
     be added to them.
     """
     if simulation is not None:
-        return _replayed_together(findings, simulation)
-    added = [Added((finding,), saved_ms) for finding, saved_ms in _added(findings, totals)]
-    shown, rest = added[:SHOWN], added[SHOWN:]
-    if rest:
+        added = _replayed_together(findings, simulation)
+    else:
+        added = [Added((finding,), saved_ms) for finding, saved_ms in _added(findings, totals)]
+        rest = added[SHOWN:]
         others = tuple(finding for each in rest for finding in each.findings)
-        shown.append(Added(others, sum(each.saved_ms for each in rest)))
-    return [each for each in shown if each.saved_ms > 0]
+        more = [Added(others, sum(each.saved_ms for each in rest))] if rest else []
+        added = [each for each in (*added[:SHOWN], *more) if each.saved_ms > 0]
+    steps = step_count(totals)
+    return [Added(each.findings, each.saved_ms / steps) for each in added]
 
 
 def _replayed_together(findings: Iterable[Finding], simulation: Simulation) -> list[Added]:
-    """Return the findings in the order in which their changes together save most.
-
-    In a large graph, in the order of what they save alone.
-    """
-    left = [
-        (finding, changes)
-        for finding in findings
-        if finding.impact is not None
-        and not finding.impact.is_interval
-        and (changes := finding_changes(finding, simulation))
-    ]
-    if is_large := simulation.graph.time.size > MAX_NODES:
-        left.sort(key=lambda pair: -simulation.steps_saved_ms(pair[1]))
+    """Return what each finding adds in the order of the findings, by replays with its changes and
+    those before it."""
     min_ms = MIN_ADDED_PCT / 100 * sum(simulation.recorded.steps_ns) / 1e6
     made: tuple[Change, ...] = ()
-    saved_ms, added = 0.0, list[Added]()
-    while left and len(added) < SHOWN:
-        tried = left[:1] if is_large else left
-        together_ms = [simulation.steps_saved_ms([*made, *changes]) for _, changes in tried]
-        best = int(np.argmax(together_ms))
-        if together_ms[best] - saved_ms < min_ms:
-            break
-        finding, changes = left.pop(best)
-        added.append(Added((finding,), together_ms[best] - saved_ms))
-        made, saved_ms = (*made, *changes), together_ms[best]
+    saved_ms, added, left = 0.0, list[Added](), list[tuple[Finding, tuple[Change, ...]]]()
+    for finding in findings:
+        if finding.impact is None or finding.impact.is_interval:
+            continue
+        if not (changes := tuple(finding_changes(finding, simulation))):
+            continue
+        if len(added) < SHOWN:
+            together_ms = simulation.steps_saved_ms([*made, *changes])
+            if together_ms - saved_ms >= min_ms:
+                added.append(Added((finding,), together_ms - saved_ms))
+                made, saved_ms = (*made, *changes), together_ms
+                continue
+        left.append((finding, changes))
     all_ms = simulation.steps_saved_ms([*made, *(each for _, own in left for each in own)])
     if all_ms > saved_ms:
         added.append(Added(tuple(finding for finding, _ in left), all_ms - saved_ms))
@@ -392,7 +382,7 @@ def _replayed_together(findings: Iterable[Finding], simulation: Simulation) -> l
 
 def _added(findings: Iterable[Finding], totals: Totals) -> Iterator[tuple[Finding, float]]:
     bounds = totals.step
-    left_ms = whole_ms(totals)
+    left_ms = whole_ms(totals) * step_count(totals)
     kernels_ms = left_ms if bounds is None or bounds.step_ms is None else bounds.kernels_ms
     for finding in disjoint_findings(findings):
         is_awaited = _is_awaited(finding, bounds or StepBounds())
@@ -410,10 +400,29 @@ def together_ms(
     return sum(added.saved_ms for added in added_savings(findings, totals, simulation))
 
 
-def whole_ms(totals: Totals) -> float:
-    """Return the time of which savings are a part: of the steps or, if unknown, the GPU window."""
+def step_count(totals: Totals) -> int:
+    """Return the number of steps that the time saved by a finding is summed over; 1 if the steps
+    are not known."""
     bounds = totals.step
-    return totals.total_time_ms if bounds is None else bounds.step_ms or totals.total_time_ms
+    return 1 if bounds is None or bounds.step_ms is None else max(1, bounds.steps)
+
+
+def per_step(gain: Impact, totals: Totals) -> Impact:
+    """Return an impact with the time that it saves of one step, the mean of the steps, as texts and
+    pages show it. Savings of GPU time remain sums."""
+    if gain.step_ms is None or (steps := step_count(totals)) == 1:
+        return gain
+    low, mid, high = (ms / steps for ms in (gain.step_ms.low, gain.step_ms.mid, gain.step_ms.high))
+    return gain.model_copy(update={"step_ms": Range(low=low, mid=mid, high=high)})
+
+
+def whole_ms(totals: Totals) -> float:
+    """Return the time of which savings are a part: of one step, the mean of the steps, or, if
+    unknown, of the GPU window."""
+    bounds = totals.step
+    if bounds is None or bounds.step_ms is None:
+        return totals.total_time_ms
+    return bounds.step_ms / step_count(totals) or totals.total_time_ms
 
 
 def whole_name(totals: Totals) -> str:
@@ -423,4 +432,4 @@ def whole_name(totals: Totals) -> str:
         return "the GPU window"
     if not bounds.is_marked:
         return "the recording"
-    return "the step" if bounds.steps == 1 else f"the {bounds.steps} steps"
+    return "the step" if bounds.steps == 1 else "each step"

@@ -255,13 +255,6 @@ def test_the_histogram_adds_up_to_all_times() -> None:
     assert all(b["low"] < b["high"] for b in bins)
 
 
-def test_gaps_lie_where_nothing_runs() -> None:
-    window = pl.DataFrame(
-        {"ts_ns": [10_000, 0, 1_000, 30_000], "dur_ns": [5_000, 4_000, 1_000, 1_000]}
-    )
-    assert charts.idle_gaps_us(window).to_list() == [6.0, 15.0]
-
-
 def test_the_bar_of_gpu_time_keeps_its_order() -> None:
     parts = pl.DataFrame(
         {"part": ["compute", "idle"], "time_ms": [3.0, 1.0], "percent": [75.0, 25.0]}

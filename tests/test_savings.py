@@ -322,3 +322,16 @@ def test_only_the_kernels_that_a_finding_concerns_bound_its_saving() -> None:
     gain = in_steps(finding(9.0, 1, 2).model_copy(update={"kernels": ("2",)}), work)
     assert gain.step_ms is not None
     assert gain.step_ms.high == pytest.approx(2.0)
+
+
+def test_a_saving_of_several_steps_is_shown_as_that_of_one() -> None:
+    four = replace(STEP, step=replace(BOUNDS, steps=4))
+    gain = in_steps(finding(8.0, 1))
+    shown = savings.per_step(gain, four)
+    assert (shown.gain_ms, shown.gain_pct) == (gain.gain_ms / 4, gain.gain_pct)
+    assert shown.saved_ms == gain.saved_ms
+    assert savings.whole_ms(four) == 25.0
+    assert savings.whole_name(four) == "each step"
+    assert savings.per_step(gain, STEP) == gain
+    (added,) = savings.added_savings([finding(8.0, 1)], four)
+    assert added.saved_ms == 2.0

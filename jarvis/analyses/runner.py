@@ -36,7 +36,13 @@ DEFAULT_TARGETS = Targets()
 NO_HARDWARE = "Efficiencies are not available: the hardware is not known, so there is no peak."
 NO_MODELS = "Efficiencies are not available: no perf model covers these operations."
 
-NOTES = MessageTable("no_perf_model", {"note": "{rows:count row} ({time_ms}): {note}"})
+NOTES = MessageTable(
+    "no_perf_model",
+    {
+        "note": "For {rows:count row} ({time_ms}): {note}",
+        "note.several": "For each of {rows:count row} ({time_ms} together): {note}",
+    },
+)
 
 
 class ReportTables(Protocol):
@@ -281,7 +287,7 @@ def _notes(data: CategoryData, judged: pl.DataFrame) -> tuple[Message | str, ...
         .agg(rows=pl.len(), time_us=pl.col(C.kernel_time_us).sum())
     )
     return tuple(
-        NOTES("note", rows=rows, time_ms=time_us / 1000, note=note)
+        NOTES("note" if rows == 1 else "note.several", rows=rows, time_ms=time_us / 1000, note=note)
         for note, rows, time_us in reasons.iter_rows()
     )
 

@@ -1,8 +1,8 @@
 """Grades of system-level symptoms: thresholds, and the priority of each grade."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from jarvis.findings import Priority, Severity
+from jarvis.findings import Finding, Priority, Severity
 
 Ladder = Sequence[tuple[float, Severity]]
 """``(above, severity)``, worst first: a value strictly above the threshold has the severity."""
@@ -20,6 +20,9 @@ _PRIORITIES = {
     Severity.CRITICAL: Priority.CRITICAL,
     Severity.HIGH: Priority.HIGH,
     Severity.MEDIUM: Priority.MEDIUM,
+}
+_SEVERITIES = {priority: severity for severity, priority in _PRIORITIES.items()} | {
+    Priority.LOW: Severity.LOW
 }
 
 
@@ -46,3 +49,9 @@ def is_worth_acting(severity: Severity) -> bool:
 def priority_of(severity: Severity) -> Priority:
     """Return the priority of a finding with this grade."""
     return _PRIORITIES.get(severity, Priority.LOW)
+
+
+def with_findings(severity: Severity, findings: Iterable[Finding], pool: str) -> Severity:
+    """Return the grade of a pool of time: at least as severe as the findings on it are urgent."""
+    urgent = (f.priority for f in findings if (f.time_pool or "").startswith(pool))
+    return worst(severity, *(_SEVERITIES[priority] for priority in urgent))

@@ -35,7 +35,6 @@ from jarvis.charts.stacked import MAX_COLUMNS, stacked_columns
 from jarvis.charts.timeline import (
     PROJECTED,
     TimelineRow,
-    idle_gaps_us,
     state,
     timeline_chart,
 )
@@ -68,7 +67,6 @@ __all__ = [
     "exposure",
     "host_colors",
     "icicle",
-    "idle_gaps_us",
     "in_readable_unit",
     "ink",
     "is_point",

@@ -13,17 +13,6 @@ from jarvis.charts.palette import STATES, Palette, ink
 from jarvis.schemas import NUMBER, TEXT, Column
 from jarvis.schemas.names import C
 
-
-def idle_gaps_us(window: pl.DataFrame) -> pl.Series:
-    """Return the gaps in µs between the GPU events of ``window`` (``ts_ns``, ``dur_ns``).
-
-    If ``window`` has the events that the GPU timeline counts, they sum to its idle time.
-    """
-    start, end = pl.col(C.ts_ns), pl.col(C.ts_ns) + pl.col(C.dur_ns)
-    gaps = window.sort(C.ts_ns).select(gap_ns=start - end.cum_max().shift(1))
-    return gaps.filter(pl.col("gap_ns") > 0)["gap_ns"] / 1000
-
-
 PROJECTED = (
     Column("state", "State", TEXT, meaning="efficiency against the highlight and the target"),
     Column(

@@ -6,7 +6,7 @@ import polars as pl
 from jarvis.charts.marks import LINEAR, largest, length_scale, name_axis, plain_axis
 from jarvis.charts.palette import Palette
 
-NOW, SAVING, PROJECTED = "now", "saving", "projected"
+NOW, SAVING, BOUND, PROJECTED = "now", "saving", "upper bound", "projected"
 """Kinds of bars."""
 
 _BAR_STEP = 27
@@ -17,7 +17,7 @@ _ROOM = 62
 def waterfall(bars: pl.DataFrame, palette: Palette, room: float = 1.1) -> alt.LayerChart:
     """Draw ``bars`` from top to bottom: ``label, finding, kind, low_ms, high_ms, text``.
 
-    A bar spans ``low_ms`` to ``high_ms``; a saving ends where the bar above it starts. The axis is
+    A bar spans ``low_ms`` to ``high_ms``; a saving ends where that above it starts. The axis is
     ``room`` times as long as the longest bar.
     """
     base = alt.Chart(bars).encode(
@@ -29,7 +29,8 @@ def waterfall(bars: pl.DataFrame, palette: Palette, room: float = 1.1) -> alt.La
     )
     base = base.transform_calculate(length_ms="datum.high_ms - datum.low_ms")
     scale = alt.Scale(
-        domain=[NOW, SAVING, PROJECTED], range=[palette.muted, palette.saving, palette.primary]
+        domain=[NOW, SAVING, BOUND, PROJECTED],
+        range=[palette.muted, palette.saving, palette.pale, palette.primary],
     )
     bar_marks = base.mark_bar(height={"band": 0.72}).encode(
         x=alt.X(

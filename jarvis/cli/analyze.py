@@ -156,15 +156,17 @@ def warnings_of(run: "Run") -> list[str]:
 
 
 def summary_of(run: "Run") -> list[str]:
-    """Return the time of the steps, and the findings that save most of it, as lines of text."""
+    """Return the time of a step, and the findings that save most of it, as lines of text."""
     from jarvis.reports.ranking import recommendations
-    from jarvis.savings import whole_ms, whole_name
-    from jarvis.text.format import milliseconds, percent
+    from jarvis.savings import per_step, step_count, whole_ms, whole_name
+    from jarvis.text.format import counted, milliseconds, percent
     from jarvis.text.messages import to_text
 
     totals, ranked = run.manifest.totals, recommendations(run)
     name = whole_name(totals)
-    lines = [f"{name[0].upper()}{name[1:]}: {milliseconds(whole_ms(totals))}"]
+    steps = step_count(totals)
+    mean = f" (mean of {counted(steps, 'step')})" if steps > 1 else ""
+    lines = [f"{name[0].upper()}{name[1:]}: {milliseconds(whole_ms(totals))}{mean}"]
     for each in ranked[:FIRST_FINDINGS]:
         title, gain = to_text(each.finding.title), each.finding.impact
         saves = "saving unknown"
@@ -172,7 +174,8 @@ def summary_of(run: "Run") -> list[str]:
             saves = "no step time saved"
         elif gain is not None:
             limit = "up to " if gain.is_interval else ""
-            saves = f"saves {limit}{milliseconds(gain.gain_ms)} ({percent(gain.gain_pct)})"
+            saved = milliseconds(per_step(gain, totals).gain_ms)
+            saves = f"saves {limit}{saved} ({percent(gain.gain_pct)})"
         lines.append(f"{each.label} {title}: {saves}")
     return lines
 

@@ -13,6 +13,7 @@ from jarvis.dashboard.session.state import HASH_STORED, Opened
 from jarvis.dashboard.widgets.finding_cards import finding_address
 from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
+from jarvis.savings import per_step
 from jarvis.schemas.names import C
 from jarvis.server.storage.catalog import Catalog
 from jarvis.text.format import milliseconds, percent
@@ -79,11 +80,14 @@ def _pages(
 
 
 def _findings(now: Opened, words: Sequence[str]) -> Iterator[Result]:
+    totals = now.run.manifest.totals
     for item in recommendations(now.run):
         title = to_text(item.finding.title).replace("`", "")
         if _has(words, f"{item.label} {title} {item.result.title}"):
             gain = item.finding.impact
-            saved = "" if gain is None else f" · saves {milliseconds(gain.gain_ms)}"
+            saved = ""
+            if gain is not None:
+                saved = f" · saves {milliseconds(per_step(gain, totals).gain_ms)}"
             note = f"{item.result.title} · {item.finding.priority}{saved}"
             yield Result(
                 "Finding", _short(f"{item.label} {title}"), note, finding_address(now, item)

@@ -19,7 +19,7 @@ from jarvis.reports import sections
 from jarvis.reports.messages import MESSAGES, time_range
 from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.run import Run
-from jarvis.savings import time_sources, whole_name
+from jarvis.savings import per_step, step_count, time_sources, whole_name
 from jarvis.schemas.names import C
 from jarvis.text.format import (
     MISSING,
@@ -30,6 +30,9 @@ from jarvis.text.format import (
 from jarvis.text.markdown import Markdown, cell, prose, table
 from jarvis.text.messages import Message, literal
 from jarvis.text.quantities import title_of
+
+LITTLE_GAINED = 0.25
+"""Part of the GPU time saved that the step gains, below which a saving needs a reason."""
 
 PROJECTION_COLUMNS = (
     "Target Efficiency",
@@ -112,8 +115,8 @@ class Details:
         if impact.step_ms is not None:
             if self.finding.time_pool is not None:
                 return _of_steps("saving.step.pool", impact, self.totals)
-            gpu_time = MESSAGES.pick("saving.gpu_time", values)
-            return _of_steps("saving.step", impact, self.totals, gpu_time)
+            gpu_time = MESSAGES.pick("saving.gpu_time", {**values, "over": _over(self.totals)})
+            return _of_steps("saving.step", impact, self.totals, gpu_time=gpu_time)
         return MESSAGES(
             "saving",
             **values,
@@ -132,7 +135,9 @@ class Details:
         if impact is None:
             return literal(MISSING)
         if impact.step_ms is not None:
-            return _of_steps("saving.short.step", impact, self.totals)
+            return _of_steps(
+                "saving.short.step", impact, self.totals, hidden=_hidden(self.finding, self.totals)
+            )
         saved_ms, share = impact.saved_ms.mid, impact.e2e_pct.mid
         return MESSAGES("saving.short", saved_ms=saved_ms, e2e_pct=share)
 
@@ -237,8 +242,33 @@ def details_of(run: Run) -> list[Details]:
     ]
 
 
-def _of_steps(key: str, impact: Impact, totals: Totals, gpu_time: Message | None = None) -> Message:
+def _over(totals: Totals) -> Message | None:
+    """Return the number of steps that GPU time is summed over, if there are several."""
+    steps = step_count(totals)
+    return MESSAGES("saving.over", steps=steps) if steps > 1 else None
+
+
+def _hidden(finding: Finding, totals: Totals) -> Message | None:
+    """Return that the step gains little of the GPU time saved; None if it gains more."""
+    gain = finding.impact
+    if gain is None or gain.step_ms is None or finding.time_pool is not None:
+        return None
+    saved_ms = gain.saved_ms.mid
+    if gain.step_ms.mid >= LITTLE_GAINED * saved_ms:
+        return None
+    return MESSAGES("saving.hidden", saved_ms=saved_ms, over=_over(totals))
+
+
+def _of_steps(
+    key: str,
+    impact: Impact,
+    totals: Totals,
+    *,
+    gpu_time: Message | None = None,
+    hidden: Message | None = None,
+) -> Message:
     """Return the step time that a finding saves, as the message ``key`` or one of its variants."""
+    host, impact = host_limit(impact), per_step(impact, totals)
     high_ms = impact.step_ms.high if impact.step_ms else 0.0
     high_pct = impact.step_pct.high if impact.step_pct else 0.0
     values = {
@@ -248,8 +278,9 @@ def _of_steps(key: str, impact: Impact, totals: Totals, gpu_time: Message | None
         "high_ms": high_ms,
         "high_pct": high_pct,
         "gpu_time": gpu_time,
+        "hidden": hidden,
         "basis": MESSAGES("basis.replay" if impact.is_replayed else f"basis.{impact.method}"),
-        "host": host_limit(impact),
+        "host": host,
     }
     if impact.is_interval:
         return MESSAGES.pick(f"{key}.interval", values)

@@ -11,7 +11,7 @@ from jarvis.findings import Finding, Status
 from jarvis.perf_report import Totals
 from jarvis.reports.ranking import Recommendation
 from jarvis.run import Run
-from jarvis.savings import added_savings
+from jarvis.savings import added_savings, per_step
 from jarvis.schemas.names import C
 from jarvis.text.format import MINUS, listed, milliseconds, percent
 from jarvis.text.messages import to_text
@@ -19,9 +19,10 @@ from jarvis.text.messages import to_text
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """What a finding, or several, saves of the time that those before leave.
+    """What a finding, or several, saves of each step that those before leave.
 
-    ``alone_ms``: what it saves without them; None for several.
+    ``alone_ms``: what it saves without them; None for several. ``is_bound``: it is what a finding
+    saves at most, depending on other ranks, and is not added to the others.
     """
 
     label: str
@@ -29,6 +30,7 @@ class Saving:
     saved_ms: float
     alone_ms: float | None = None
     findings: int = 1
+    is_bound: bool = False
 
     @property
     def tooltip(self) -> str:
@@ -39,35 +41,47 @@ class Saving:
 
 
 def savings(projected: Iterable[tuple[Recommendation, Finding]], run: Run) -> list[Saving]:
-    """Return what each finding adds to the saving, and what all others add (``added_savings``).
+    """Return what each finding adds to the saving, and what all others add (``added_savings``), in
+    the order of the findings; upper bounds among them.
 
     Findings come with their recommendation, since a page projects them to its own target.
     """
     pairs = list(projected)
-    items = {id(finding): item for item, finding in pairs}
-    found = []
+    places = {id(finding): place for place, (_, finding) in enumerate(pairs)}
+    found: list[tuple[int, Saving]] = []
     findings = [finding for _, finding in pairs]
-    for added in added_savings(findings, run.manifest.totals, run.simulation_if_any):
+    totals = run.manifest.totals
+    for added in added_savings(findings, totals, run.simulation_if_any):
         first, *others = added.findings
         if others:
             several = 1 + len(others)
             label = f"{several} more"
-            found.append(Saving(label, "smaller savings", added.saved_ms, findings=several))
+            saving = Saving(label, "smaller savings", added.saved_ms, findings=several)
+            found.append((len(pairs), saving))
             continue
-        item = items[id(first)]
-        title = to_text(first.title).replace("`", "")
-        alone_ms = first.impact.gain_ms if first.impact else None
-        label = f"{item.label} {item.result.title}"
-        found.append(Saving(label, title, added.saved_ms, alone_ms))
-    return found
+        alone_ms = per_step(first.impact, totals).gain_ms if first.impact else None
+        place = places[id(first)]
+        found.append((place, Saving(*_names(pairs[place]), added.saved_ms, alone_ms)))
+    for place, pair in enumerate(pairs):
+        gain = pair[1].impact
+        if gain is not None and gain.is_interval and gain.gain_ms > 0:
+            high_ms = per_step(gain, totals).gain_ms
+            found.append((place, Saving(*_names(pair), high_ms, is_bound=True)))
+    return [saving for _, saving in sorted(found, key=lambda pair: pair[0])]
+
+
+def _names(pair: tuple[Recommendation, Finding]) -> tuple[str, str]:
+    """Return label and title of the saving of a finding."""
+    item, finding = pair
+    return f"{item.label} {item.result.title}", to_text(finding.title).replace("`", "")
 
 
 def replayed_or_added(run: Run) -> str:
     """Return how ``savings`` come together, as sentences."""
     if run.simulation_if_any is not None:
         return (
-            "Each bar is what the steps gain if they are replayed with the changes of that finding "
-            "and of those before it."
+            "Each bar is what a step gains if the recording is replayed with the changes of that "
+            "finding and of those before it."
         )
     return (
         "Middle estimates, largest first, within what bounds the step. Savings of the same time "
@@ -76,20 +90,35 @@ def replayed_or_added(run: Run) -> str:
 
 
 def total_ms(found: list[Saving]) -> float:
-    """Return the sum of the savings in ms."""
-    return sum(saving.saved_ms for saving in found)
+    """Return the sum of the savings in ms, without upper bounds."""
+    return sum(saving.saved_ms for saving in found if not saving.is_bound)
+
+
+def bounds_note(found: list[Saving]) -> str:
+    """Return which savings are upper bounds, as a sentence; empty if none are."""
+    labels = [saving.label.partition(" ")[0] for saving in found if saving.is_bound]
+    if not labels:
+        return ""
+    verb = "is an upper bound" if len(labels) == 1 else "are upper bounds"
+    return (
+        f"{listed(labels, len(labels))} {verb} (pale, not subtracted): a trace of one rank does "
+        "not separate transfer from waiting for other ranks."
+    )
 
 
 def waterfall_rows(now_ms: float, found: list[Saving], whole: str) -> pl.DataFrame:
     """Return the bars of ``jarvis.charts.waterfall``: now, the savings, projected. ``whole`` names
     the time now."""
-    from jarvis.charts.waterfall import NOW, PROJECTED, SAVING
+    from jarvis.charts.waterfall import BOUND, NOW, PROJECTED, SAVING
 
     rows = [("Now", f"{whole} now", NOW, 0.0, now_ms, milliseconds(now_ms))]
     high_ms = now_ms
     for saving in found:
         low_ms = max(high_ms - saving.saved_ms, 0.0)
         text = f"{MINUS}{milliseconds(saving.saved_ms)}"
+        if saving.is_bound:
+            rows.append((saving.label, saving.tooltip, BOUND, low_ms, high_ms, f"up to {text}"))
+            continue
         rows.append((saving.label, saving.tooltip, SAVING, low_ms, high_ms, text))
         high_ms = low_ms
     share = percent(impact.share_pct(high_ms, now_ms))

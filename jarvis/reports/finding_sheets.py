@@ -8,7 +8,7 @@ from jarvis.reports import sections, summary
 from jarvis.reports.details import Details, details_of
 from jarvis.reports.edits import UNEDITED, Edits
 from jarvis.run import Run
-from jarvis.savings import whole_name
+from jarvis.savings import per_step, whole_name
 from jarvis.text.format import percent, utc_minute
 from jarvis.text.messages import to_text
 
@@ -97,7 +97,7 @@ def _row(details: Details, edits: Edits, run: Run) -> dict[str, Any]:
     if gain is not None:
         whole = whole_name(run.manifest.totals) if gain.step_ms is not None else "GPU window"
         row |= {
-            "Saving (ms)": gain.gain_ms,
+            "Saving (ms)": per_step(gain, run.manifest.totals).gain_ms,
             "Saving (%)": gain.gain_pct,
             "Saving of": f"{whole}{', up to' if gain.is_interval else ''}",
             "GPU time (ms)": gain.time_ms,

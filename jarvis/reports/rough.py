@@ -10,7 +10,7 @@ from jarvis import impact
 from jarvis.core.notes import FindingNotes
 from jarvis.core.output import write_output
 from jarvis.core.workspace import RunPaths
-from jarvis.findings import AnalysisResult, Impact, Status
+from jarvis.findings import IDLE_POOL, AnalysisResult, Impact, Status
 from jarvis.impact import TARGET_PCT, marked_efficiency
 from jarvis.perf_report import CallPath, Totals
 from jarvis.reports import appendix, sections
@@ -24,7 +24,7 @@ from jarvis.reports.rendering import render
 from jarvis.reports.reporter import Reporter
 from jarvis.reports.together import together
 from jarvis.run import Run
-from jarvis.savings import whole_ms, whole_name
+from jarvis.savings import per_step, whole_ms, whole_name
 from jarvis.schemas import label
 from jarvis.schemas.names import C
 from jarvis.text.format import (
@@ -46,7 +46,10 @@ def calculation_text(details: Details) -> str:
     finding = details.finding
     gain = finding.impact
     is_system = details.recommendation.result.tier == "system"
-    saving = _saving_terms(gain, details.totals, is_system) if gain else to_text(details.saving)
+    is_idle = (finding.time_pool or "").startswith(IDLE_POOL)
+    saving = to_text(details.saving)
+    if gain:
+        saving = _saving_terms(gain, details.totals, is_system=is_system, is_idle=is_idle)
     local = finding.priority_local
     before = "" if finding.priority is local else f" ({local.value} within the analysis)"
     return (
@@ -56,7 +59,7 @@ def calculation_text(details: Details) -> str:
     )
 
 
-def _saving_terms(gain: Impact, totals: Totals, is_system: bool) -> str:
+def _saving_terms(gain: Impact, totals: Totals, *, is_system: bool, is_idle: bool) -> str:
     """Return terms and shares of a saving; system-level waits are not part of compute."""
     saved = gain.saved_ms
     parts = [f"saving {_terms(gain)}"]
@@ -68,15 +71,16 @@ def _saving_terms(gain: Impact, totals: Totals, is_system: bool) -> str:
         for name, whole_ms, share in wholes
     ]
     text = f"{'; '.join(parts)}; range {to_text(time_range(saved.low, saved.high))}"
-    if gain.step_ms is None:
+    of_step = per_step(gain, totals)
+    if of_step.step_ms is None:
         return f"{text}."
     of_steps = (
-        f"of {whole_name(totals)} {milliseconds(gain.gain_ms)}, at most "
-        f"{milliseconds(gain.step_ms.high)} / {milliseconds(whole_ms(totals))} = "
-        f"{percent(impact.share_pct(gain.step_ms.high, whole_ms(totals)))}."
+        f"of {whole_name(totals)} {milliseconds(of_step.gain_ms)}, at most "
+        f"{milliseconds(of_step.step_ms.high)} / {milliseconds(whole_ms(totals))} = "
+        f"{percent(impact.share_pct(of_step.step_ms.high, whole_ms(totals)))}."
     )
-    # Idle time at the edges of the steps can lie outside the GPU window.
-    return f"saving {of_steps}" if is_system and saved.high <= 0 else f"{text}; {of_steps}"
+    # Idle time of the steps can lie outside the GPU window.
+    return f"saving {of_steps}" if is_idle else f"{text}; {of_steps}"
 
 
 def _terms(gain: Impact) -> str:

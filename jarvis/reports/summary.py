@@ -10,7 +10,7 @@ from jarvis.analyses.system.cpu_idle.causes import CAUSE_FINDING_PCT
 from jarvis.findings import COMMUNICATION_POOL, COPIES_POOL, IDLE_POOL, Priority, Status
 from jarvis.reports import sections
 from jarvis.reports.account import MIN_NAMED_PCT, account_of, sentence
-from jarvis.reports.details import Details, host_limit
+from jarvis.reports.details import Details
 from jarvis.reports.health import health_of
 from jarvis.reports.messages import MESSAGES
 from jarvis.run import Run
@@ -122,7 +122,7 @@ def _step(run: Run) -> str | None:
 
 
 def _costs(run: Run, details: list[Details], is_whole: bool) -> Iterator[str]:
-    """Yield the first finding, and the next one that would save other time, with upper bounds."""
+    """Yield the first finding, and the next one that would save other time, with savings."""
     urgent = [d for d in details if d.finding.priority is not Priority.LOW]
     if not urgent:
         causes = _small_causes(run) if is_whole else ""
@@ -132,16 +132,9 @@ def _costs(run: Run, details: list[Details], is_whole: bool) -> Iterator[str]:
     sources = savings.time_sources(first.finding)
     others = (d for d in urgent[1:] if not savings.time_sources(d.finding) & sources)
     for key, detail in (("first", first), ("next", next(others, None))):
-        if detail is not None and (gain := detail.finding.impact) is not None:
-            values = {
-                "title": _subject(detail),
-                "time_ms": gain.time_ms,
-                "high_ms": (gain.step_ms or gain.saved_ms).high,
-                "high_pct": (gain.step_pct or gain.e2e_pct).high,
-                "whole": savings.whole_name(detail.totals),
-                "host": host_limit(gain),
-            }
-            yield to_text(MESSAGES(f"summary.{key}", **values))
+        if detail is not None and detail.finding.impact is not None:
+            saving = detail.short_saving
+            yield to_text(MESSAGES(f"summary.{key}", title=_subject(detail), saving=saving))
         elif key == "first":
             yield to_text(MESSAGES("summary.leads", title=first.finding.title))
 
@@ -221,10 +214,11 @@ def _kernel_limit(run: Run) -> str:
     simulation = run.simulation_if_any
     if simulation is None:
         return ", which can save at most the compute time"
-    saved = milliseconds(simulation.compute_saved_ms)
+    totals = run.manifest.totals
+    saved = milliseconds(simulation.compute_saved_ms / savings.step_count(totals))
     if saved == milliseconds(0):
         return ", which save nothing of it"
-    return f", which can save at most {saved}"
+    return f", which can save at most {saved} of {savings.whole_name(totals)}"
 
 
 def _is_idle_in_doubt(details: list[Details]) -> bool:

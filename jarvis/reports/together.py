@@ -8,6 +8,8 @@ from jarvis.savings import (
     Added,
     added_savings,
     disjoint_findings,
+    per_step,
+    step_count,
     together_ms,
     whole_ms,
     whole_name,
@@ -20,11 +22,11 @@ what it saves alone, to be stated."""
 
 
 def floor_line(run: Run) -> str | None:
-    """Return what the steps gain if no compute kernel takes time; None if that is not known."""
+    """Return what a step gains if no compute kernel takes time; None if that is not known."""
     totals, simulation = run.manifest.totals, run.simulation_if_any
     if simulation is None:
         return None
-    saved_ms, whole = simulation.compute_saved_ms, whole_name(totals)
+    saved_ms, whole = simulation.compute_saved_ms / step_count(totals), whole_name(totals)
     if milliseconds(saved_ms) == milliseconds(0):
         return f"If no compute kernel took any time, {whole} would take as long."
     share = percent(share_pct(saved_ms, whole_ms(totals)))
@@ -62,9 +64,10 @@ def _replayed_saving(details: list[Details], added: list[Added], totals: Totals)
         names = joined_labels([labels[id(finding)] for finding in each.findings])
         parts.append(f"{names} {milliseconds(each.saved_ms)}")
         gain = each.findings[0].impact
-        room_ms = each.saved_ms - (gain.gain_ms if gain else 0.0)
+        alone_ms = per_step(gain, totals).gain_ms if gain else 0.0
+        room_ms = each.saved_ms - alone_ms
         if len(each.findings) == 1 and room_ms >= MORE_TOGETHER_PCT / 100 * whole_ms(totals):
-            alone = milliseconds(gain.gain_ms) if gain else MISSING
+            alone = milliseconds(alone_ms) if gain else MISSING
             more.append(f" {names} alone saves {alone}; the changes before it enable the rest.")
     total = milliseconds(sum(each.saved_ms for each in added))
     return (

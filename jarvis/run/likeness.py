@@ -66,10 +66,10 @@ class Likeness:
         if self.common_pct is None:
             yield "operators not known"
         elif self.common_pct == 0:
-            yield "no main operator called equally often"
+            yield "no main operator has as many calls on both sides"
         else:
             share = percent(self.common_pct)
-            yield f"{share} of the time is in main operators called equally often"
+            yield f"{share} of the time is in main operators with as many calls on both sides"
 
 
 def likeness(

@@ -11,6 +11,7 @@ from jarvis.analyses.window import timeline_window
 from jarvis.perf_report.intervals import Int64s, covered_by_bin, greatest_ns, least_ns
 from jarvis.perf_report.timeline.host import ACTIVE, HostCall, own_ns
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE, COPY
+from jarvis.run.idle_time import recorded_gaps
 from jarvis.run.lanes import bin_edges, binned, stacked
 from jarvis.run.path_events import path_events
 from jarvis.run.run import Run
@@ -133,11 +134,15 @@ class Timeline:
         return {key: titles[key] for key in largest}
 
     def outside_ns(self, window: Window) -> int:
-        """Return the part of a window in ns before the first or after the last counted GPU
-        event."""
-        counted = self.gpu_events.filter("is_counted")
-        first = least_ns(counted[C.ts_ns])
-        last = greatest_ns(counted[C.ts_ns] + counted[C.dur_ns])
+        """Return the part of a window in ns before the first or after the last counted GPU event
+        or gap."""
+        spans = pl.concat(
+            [
+                self.gpu_events.filter("is_counted").select(C.ts_ns, C.dur_ns),
+                self.gaps.select(pl.col(C.start_ns).alias(C.ts_ns), C.dur_ns),
+            ]
+        )
+        first, last = least_ns(spans[C.ts_ns]), greatest_ns(spans[C.ts_ns] + spans[C.dur_ns])
         if first is None or last is None:
             return window.length_ns
         inside = min(last, window.end_ns) - max(first, window.start_ns)
@@ -145,8 +150,8 @@ class Timeline:
 
     @cached_property
     def gaps(self) -> pl.DataFrame:
-        """Return the table ``idle_gaps``, by time."""
-        return self.run.table("idle_gaps").sort(C.start_ns)
+        """Return the idle time of the recording (``recorded_gaps``)."""
+        return recorded_gaps(self.run)
 
     @cached_property
     def threads(self) -> pl.DataFrame:

@@ -46,7 +46,7 @@ QUANTITIES: Mapping[str, Quantity] = {
     "baseline_tb_per_s": Quantity("Bandwidth baseline", "TB/s"),
     "baseline_pct": Quantity("Bandwidth baseline", "% of peak"),
     "best_row_pct": Quantity("Best row", "% of peak"),
-    "aim_ms": Quantity("Time to aim at", "ms"),
+    "aim_ms": Quantity("Target time", "ms"),
     "contiguous_pct": Quantity("Time in contiguous operands", "% of the measured time"),
     "launch_bound_pct": Quantity("Launch-bound time", "% of category"),
     "copies": Quantity("Copies"),

@@ -224,13 +224,13 @@ def test_only_a_high_baseline_clears_the_hardware() -> None:
     assert "5.00 times as much" in low.issue
     assert high.impact.saved_ms.mid == pytest.approx(1.0 * (1 - 7 / 70))
     assert low.impact.saved_ms.mid == pytest.approx(1.0 * (1 - 7 / 35))
-    assert high.evidence["Time to aim at (ms)"] == pytest.approx(0.1)
+    assert high.evidence["Target time (ms)"] == pytest.approx(0.1)
 
 
 def test_no_call_is_expected_below_the_time_of_the_shortest_kernel() -> None:
     made = row(pct=1.0, time_us=1000.0, count=50, roofline_time_us=3.0, **CONTIGUOUS)
     (card,) = cards(slow_kernel, made, baseline=baseline(70.0))
-    assert card.evidence["Time to aim at (ms)"] == pytest.approx(50 * 2e-3)
+    assert card.evidence["Target time (ms)"] == pytest.approx(50 * 2e-3)
     assert card.impact.saved_ms.mid == pytest.approx(0.9)
 
 

@@ -43,12 +43,14 @@ def card_facts(run: RunDirectory, finding: dict[str, Any]) -> Facts:
         facts["saved_total_pct"].append(share(saving[1], run.total_ms))
         _score_facts(facts, run, finding, saving)
         if (of_step := step_saving_of(run, finding, saving, facts)) is not None:
-            whole_ms = run.manifest["totals"]["step"]["step_ms"]
-            gain_ms = of_step[2 if finding["impact"]["is_interval"] else 1]
+            steps = max(1, run.manifest["totals"]["step"]["steps"])
+            whole_ms = run.manifest["totals"]["step"]["step_ms"] / steps
+            high_ms = of_step[2] / steps
+            gain_ms = high_ms if finding["impact"]["is_interval"] else of_step[1] / steps
             facts["gain_ms"].append(gain_ms)
             facts["gain_pct"].append(share(gain_ms, whole_ms))
-            facts["step_high_ms"].append(of_step[2])
-            facts["step_high_pct"].append(share(of_step[2], whole_ms))
+            facts["step_high_ms"].append(high_ms)
+            facts["step_high_pct"].append(share(high_ms, whole_ms))
     return facts
 
 

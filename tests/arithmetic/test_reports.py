@@ -61,20 +61,21 @@ def test_the_cards_stand_in_the_order_of_their_savings(checker: Checker) -> None
 
 def test_the_executive_summary(run: RunDirectory) -> None:
     summary = run.text(FAIR).partition("## Executive Summary")[2].partition("\n## ")[0]
-    whole_ms = run.manifest["totals"]["step"]["step_ms"] or run.total_ms
+    step = run.manifest["totals"]["step"]
+    whole_ms, steps = step["step_ms"] or run.total_ms, max(1, step["steps"])
     urgent = [finding for finding in ranked(run.findings) if finding["priority"] != "Low"]
     apart = [f for f in urgent[1:] if not sources_of(f) & sources_of(urgent[0])]
     told = re.findall(
-        r'(?:The first finding,|Next is) "(.+?)" \((\S+ .?s)\)(?:, saves|:) at most (\S+ .?s) '
-        r"\(([\d.]+%)\)",
+        r'(?:The first finding,|Next is) "(.+?)"(?:, saves|:) (up to |at most )?(\S+ .?s) '
+        r"\(([\d.]+%) of (?:each|the) ",
         summary,
     )
-    for (title, time, high, pct), finding in zip(told, urgent[:1] + apart[:1], strict=True):
-        gain = finding["impact"]
+    for (title, bound, time, pct), finding in zip(told, urgent[:1] + apart[:1], strict=True):
+        gain_ms = finding["impact"]["step_ms"]["high" if bound else "mid"]
+        assert bool(bound) == finding["impact"]["is_interval"]
         assert title == printed(finding["title"])
-        assert reading(time).matches(gain["time_ms"])
-        assert reading(high).matches(gain["step_ms"]["high"])
-        assert reading(pct).matches(share(gain["step_ms"]["high"], whole_ms))
+        assert reading(time).matches(gain_ms / steps)
+        assert reading(pct).matches(share(gain_ms, whole_ms))
 
 
 def test_the_table_of_main_figures(run: RunDirectory) -> None:

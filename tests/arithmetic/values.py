@@ -178,6 +178,7 @@ OF_REPORT: dict[tuple[str, str], str] = {
     ("reports.time", "share_pct"): "impact_share_pct",
     ("reports.efficiency", "efficiency_pct"): "start_pct",
     ("reports.saving", "e2e_pct"): "saved_total_pct",
+    ("reports.saving.over", "steps"): "whole_steps",
     ("reports.saving.step", "high_ms"): "step_high_ms",
     ("reports.saving.step", "high_pct"): "step_high_pct",
     ("reports.saving.short.step", "high_ms"): "step_high_ms",

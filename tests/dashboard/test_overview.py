@@ -11,9 +11,11 @@ from jarvis import impact, savings
 from jarvis.core.targets import Targets
 from jarvis.dashboard.pages.overview.page import savings_of
 from jarvis.pipeline import at_targets
+from jarvis.reports import figures
 from jarvis.reports.account import account_of, title
 from jarvis.reports.details import details_of
-from jarvis.reports.figures import total_ms, waterfall_rows
+from jarvis.reports.figures import bounds_note, total_ms, waterfall_rows
+from jarvis.reports.ranking import recommendations
 from jarvis.reports.summary import first_sentences, paragraph
 from jarvis.run import Run
 from jarvis.server.submission import Submission, submit
@@ -38,7 +40,7 @@ def test_the_saving_of_the_card_is_that_of_the_waterfall_and_of_the_findings(
         expected = savings.together_ms(findings, totals, run.simulation)
         assert total_ms(savings_of(run)) == pytest.approx(expected)
         page = filed("overview", analysis=sample_id, target=str(target))
-        assert metric(page, "Saving") == milliseconds(expected / totals.step.steps)
+        assert metric(page, "Saving") == milliseconds(expected)
         left = milliseconds(savings.whole_ms(totals) - expected)
         assert any(f"could become {left}**" in m.value for m in page.markdown)
 
@@ -77,7 +79,7 @@ def test_savings_together_are_no_more_than_the_time(sample_run: Run) -> None:
         sample_run,
         manifest=sample_run.manifest.model_copy(update={"totals": short, "simulation": None}),
     )
-    assert total_ms(savings_of(run)) == pytest.approx(3.0)
+    assert total_ms(savings_of(run)) == pytest.approx(3.0 / totals.step.steps)
 
 
 def test_the_bars_of_categories_add_up_the_saving_of_all_operations(
@@ -145,3 +147,20 @@ def test_without_a_known_efficiency_no_saving_is_named(filed: Draw, tmp_path: Pa
     path = built.launches("gemm", us=10).write(tmp_path / "unknown.json")
     page = filed("overview", analysis=submit(Submission(path)).id)
     assert any("no efficiencies, so no saving" in m.value for m in page.markdown)
+
+
+def test_the_waterfall_has_upper_bounds_in_the_order_of_the_findings(sample_run: Run) -> None:
+    ranked = [(item, item.finding) for item in recommendations(sample_run)]
+    item, first = ranked[0]
+    assert first.impact is not None
+    bound = first.model_copy(update={"impact": impact.as_interval(first.impact)})
+    found = figures.savings([(item, bound), *ranked[1:]], sample_run)
+    assert found[0].is_bound
+    places = [int(each.label.split()[0].removeprefix("P")) for each in found[:-1]]
+    assert places == sorted(places)
+    bars = waterfall_rows(50.0, found, "each step")
+    assert bars["text"][1].startswith("up to ")
+    assert bars["high_ms"][2] == 50.0
+    left_ms = 50.0 - sum(each.saved_ms for each in found[1:])
+    assert bars["high_ms"][-1] == pytest.approx(left_ms)
+    assert bounds_note(found).startswith("P1 is an upper bound")

@@ -70,7 +70,7 @@ def test_every_page_does_without_hardware_and_without_rows(
     assert not page.error
     assert any("Homebrew 9000" in warning.value for warning in page.warning)
     if ANALYSES[key].tier == "compute" and key != "gemm":
-        assert f"no {ANALYSES[key].title} operations" in page.info[0].value
+        assert f"in the category {ANALYSES[key].title}." in page.info[0].value
 
 
 def test_without_hardware_there_is_no_efficiency_and_the_page_says_why(
@@ -252,11 +252,12 @@ def test_the_overview_ranks_all_findings_and_leads_to_their_cards(
     table = next(d.value for d in page.dataframe if "page" in d.value.columns)
     run = at_targets(sample_run, Targets(70.0))
     ranked = recommendations(run)
-    assert table["rank"].to_list() == [r.label for r, _ in nested(ranked)]
+    labels = [label.removeprefix("↳ ") for label in table["rank"]]
+    assert labels == [r.label for r, _ in nested(ranked)]
     own = [(r, r.result.findings.index(r.finding)) for r in ranked if r.result.tier == "compute"]
     item, place = next((item, place) for item, place in own if place > 0)
     key = item.result.key
-    link = dict(zip(table["rank"], table["page"], strict=True))[item.label]
+    link = dict(zip(labels, table["page"], strict=True))[item.label]
     assert link == f"{key}?analysis={sample_id}&target=70&{key}_finding={place + 1}"
     shown = registered(key, target="70", **{f"{key}_finding": str(place + 1)})
     bodies = " ".join(m.value for m in shown.markdown)
@@ -366,12 +367,12 @@ def test_a_long_kernel_name_leaves_room_for_the_other_evidence(sample_run: Run) 
     known = next(iter(sample_run.results["gemm"].findings))
     finding = known.model_copy(update={"evidence": {"Main kernel": f"first_{'x' * 1000}_last"}})
 
-    def page(finding: "Finding") -> None:
+    def page(finding: "Finding", run: "Run") -> None:
         from jarvis.dashboard.widgets.finding_cards import finding_cards
 
-        finding_cards((finding,), lambda _: None)
+        finding_cards((finding,), run, lambda _: None)
 
-    drawn = AppTest.from_function(page, args=(finding,)).run()
+    drawn = AppTest.from_function(page, args=(finding, sample_run)).run()
     evidence = next(m.value for m in drawn.markdown if m.value.startswith("| Evidence"))
     assert "first" in evidence
     assert "last" in evidence

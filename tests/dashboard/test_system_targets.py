@@ -7,6 +7,7 @@ import pytest
 
 from jarvis.analyses import load_analyses
 from jarvis.run import Run
+from jarvis.run.idle_time import idle_gaps
 from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission, submit
 from jarvis.text.format import milliseconds
@@ -69,7 +70,11 @@ def test_the_step_time_saved_is_a_replay_at_the_target(
         page.slider(key=f"{key}_target").set_value(pct).run()
         assert not page.exception
         figures = {m.label: m.value for m in page.metric}
-        saved.append(figures[f"Step time saved at {pct}%"])
+        if any(m.value.startswith(f"**The target of {pct}% is reached.**") for m in page.markdown):
+            saved.append(milliseconds(0))
+            assert f"Recovered at {pct}%" not in figures
+        else:
+            saved.append(figures[f"Step time saved at {pct}%"])
     # Of 50%: 160 µs of communication may show 80, so 44 µs go.
     expected_us = {"multi_kernel": (0, 44, 108), "cpu_idle": (0, 812.059)}[key]
     assert saved == [milliseconds(us / 1e3) for us in expected_us]
@@ -96,11 +101,11 @@ def test_a_link_carries_the_target(registered: Draw, stalling_id: str) -> None:
 def test_the_idle_page_lists_the_gaps_with_their_cause(registered: Draw, stalling_id: str) -> None:
     page = registered("cpu_idle", analysis=stalling_id)
     assert not page.exception
-    gaps = Run.load(analysis_root(stalling_id)).table("idle_gaps")
+    gaps = idle_gaps(Run.load(analysis_root(stalling_id)))
     shown = next(table.value for table in page.dataframe if "idle_ms" in table.value)
     assert shown["idle_ms"].sum() == pytest.approx(gaps["dur_ns"].sum() / 1e6)
-    assert set(shown["cause"]) == {"Waiting for communication"}
-    assert set(gaps["cause"]) == {"communication"}
+    assert shown["cause"].to_list()[0] == "Waiting for communication"
+    assert gaps.sort("dur_ns")["cause"].to_list()[-1] == "communication"
 
 
 def test_a_gap_leads_to_the_timeline_there(registered: Draw, filed: Draw, stalling_id: str) -> None:
@@ -110,5 +115,27 @@ def test_a_gap_leads_to_the_timeline_there(registered: Draw, filed: Draw, stalli
     timeline = filed(path, **dict(parse_qsl(query)))
     assert not timeline.warning
     gaps = next(table.value for table in timeline.dataframe if "gap_us" in table.value)
-    assert gaps["gap_us"].to_list() == pytest.approx([shown["idle_ms"][0]])  # the unit of both: ms
+    assert gaps["gap_us"][0] == pytest.approx(shown["idle_ms"][0])  # the unit of both: ms
     assert timeline.number_input(key="timeline_length").value < 2 * shown["idle_ms"][0]
+
+
+def test_the_idle_page_has_the_gaps_of_its_findings(
+    registered: Draw, filed: Draw, sample_id: str
+) -> None:
+    """The step begins with the longest gap, outside the GPU window, and has the first finding."""
+    run = Run.load(analysis_root(sample_id))
+    gaps, bounds = idle_gaps(run), run.manifest.totals.step
+    assert bounds is not None
+    assert gaps["dur_ns"].sum() / 1e6 == pytest.approx(bounds.idle_ms)
+    page = registered("cpu_idle", analysis=sample_id)
+    shown = next(table.value for table in page.dataframe if "idle_ms" in table.value)
+    assert shown["idle_ms"].max() == pytest.approx(gaps["dur_ns"].max() / 1e6)
+    texts = [m.value for m in page.markdown]
+    assert any(f"({milliseconds(bounds.idle_ms)} in the 2 steps)" in text for text in texts)
+    assert any(text.startswith("**The target of 20% is reached.**") for text in texts)
+    assert not any("good" in text for text in texts if "badge" in text)
+    overview = filed("overview", analysis=sample_id)
+    idle = next(m for m in overview.metric if m.label == "Idle")
+    assert idle.delta.startswith("elevated")
+    timeline = filed("timeline", analysis=sample_id)
+    assert any(f"idle {idle.value}" in m.value for m in timeline.markdown)

@@ -9,27 +9,27 @@ from streamlit.testing.v1 import AppTest
 
 from jarvis.core.targets import Targets
 from jarvis.core.workspace import RunPaths
+from jarvis.dashboard.pages.overview.tables import shown_title
 from jarvis.dashboard.session import carried
 from jarvis.pipeline import at_targets
 from jarvis.reports.ranking import nested, recommendations
 from jarvis.run import Run
 from jarvis.server.storage.catalog import analysis_root
-from jarvis.text.messages import to_text
 from tests.dashboard.conftest import Draw
 from tests.dashboard.test_links import copied_link
 
 
 def titles(run: Run) -> list[str]:
     """Return the titles of all findings as the table shows them, with short names."""
-    return [
-        to_text(each.finding.title).replace("`", "").replace("aten::", "")
-        for each, _ in nested(recommendations(run))
-    ]
+    found, whole = [], None
+    for each, is_part in nested(recommendations(run)):
+        whole = whole if is_part and whole else each
+        found.append(shown_title(each, whole))
+    return found
 
 
 def table(page: AppTest) -> list[str]:
-    shown = next(d.value for d in page.dataframe if "page" in d.value.columns)["finding"]
-    return [title.removeprefix("↳ includes: ") for title in shown]
+    return list(next(d.value for d in page.dataframe if "page" in d.value.columns)["finding"])
 
 
 def captions(page: AppTest) -> str:

@@ -19,6 +19,7 @@ from jarvis.reports.finding_sheets import FINDINGS, SUMMARY
 from jarvis.reports.html import html_document
 from jarvis.reports.ranking import recommendations
 from jarvis.reports.rough import rough_markdown
+from jarvis.savings import per_step
 from jarvis.text.markdown import Markdown
 from jarvis.text.messages import to_text
 from tests.reports.conftest import Analyzed
@@ -39,7 +40,8 @@ def test_a_finding_left_out_has_no_card_and_stands_in_the_appendix(sample: Analy
     assert f"| {first.label} | {first.title} |" in part(text, "### Left Out by the Author")
     summary = part(text, "## Executive Summary")
     urgent = (r for r in recommendations(sample.run) if r.finding.priority is not Priority.LOW)
-    assert f'The first finding, "{next(r for r in urgent if r.number > 1).title}" (' in summary
+    title = next(r for r in urgent if r.number > 1).title
+    assert f'The first finding, "{title}", saves ' in summary
     assert "The author left out 1 finding; the appendix lists it." in summary
 
 
@@ -191,7 +193,8 @@ def test_the_workbook_has_a_summary_and_the_findings_with_their_notes(
     for item in ranked:
         cell, gain = by_label[item.label], item.finding.impact
         assert cell["Title"] == to_text(item.finding.title)
-        assert cell["Saving (ms)"] == (gain and pytest.approx(gain.gain_ms))
+        of_step = gain and per_step(gain, sample.run.manifest.totals)
+        assert cell["Saving (ms)"] == (of_step and pytest.approx(of_step.gain_ms))
         assert cell["Saving (%)"] == (gain and pytest.approx(gain.gain_pct))
     second = by_label["P2"]
     assert (second["Status"], second["Owner"], second["In the report"]) == (

@@ -15,6 +15,7 @@ from jarvis.reports.fair import MAX_WORDS, fair_markdown
 from jarvis.reports.ranking import recommendations
 from jarvis.reports.sections import trace_stem
 from jarvis.reports.summary import paragraph
+from jarvis.savings import per_step
 from jarvis.text.format import milliseconds, percent
 from jarvis.text.messages import to_text
 from tests.builders import trace
@@ -63,9 +64,9 @@ def test_the_summary_has_five_sentences_about_the_step_and_what_costs_most(
     assert first.impact is not None
     assert first.impact.step_ms is not None
     assert text.startswith("One step takes ")
-    assert f'The first finding, "{to_text(first.title)}" (' in text
-    high = f"at most {milliseconds(first.impact.step_ms.high)} ("
-    assert high in text
+    of_step = per_step(first.impact, sample.run.manifest.totals)
+    saved = f"{milliseconds(of_step.gain_ms)} ({percent(first.impact.gain_pct)} of each step)"
+    assert f'The first finding, "{to_text(first.title)}", saves {saved}' in text
     assert "simulated trace" not in text
     assert "MI300X" not in text
     for row in sample.run.table("operations")["kernels"]:
@@ -85,7 +86,7 @@ def test_the_second_cost_is_one_that_does_not_share_time_with_the_first(sample: 
         finding("gemm", uids_of(sample.run, "gemm")[0], saved_ms=1.0, title="Apart"),
     )
     text = paragraph(run, details_of(run))
-    assert 'The first finding, "First" (9.00 ms), saves at most ' in text
+    assert 'The first finding, "First", saves 3.00 ms (15.0% of the GPU window). ' in text
     assert 'Next is "Apart"' in text
     assert "Shares" not in text
 
@@ -307,7 +308,7 @@ def test_a_saving_that_the_host_limits_says_so(sample: Analyzed) -> None:
             with_findings(sample.run, finding("multi_kernel", saved_ms=5.0, impact=limited))
         )
         said = to_text(found.short_saving)
-        assert said.startswith(f"up to {limit_ms:.2f} ms")
+        assert said.startswith(f"up to {limit_ms / 2:.2f} ms")  # of each of two steps
         assert said.endswith("limited by the host") is is_said
 
 

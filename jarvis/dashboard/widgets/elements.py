@@ -109,6 +109,22 @@ SEVERITY_COLORS: Mapping[Severity, Literal["red", "orange", "yellow", "blue", "g
 }
 """Streamlit color names; the severity is always a word, too."""
 
+LOSS_WORDS: Mapping[Severity, str] = {
+    Severity.CRITICAL: "critical",
+    Severity.HIGH: "high",
+    Severity.MEDIUM: "elevated",
+    Severity.LOW: "fair",
+    Severity.ACCEPTABLE: "acceptable",
+    Severity.GOOD: "good",
+    Severity.NOT_AVAILABLE: "not available",
+}
+SHARE_WORDS: Mapping[Severity, str] = {
+    **LOSS_WORDS,
+    Severity.HIGH: "low",
+    Severity.MEDIUM: "reduced",
+}
+"""Words of grades: of lost time, and of the share that is left."""
+
 
 def metric_card(
     label: str,

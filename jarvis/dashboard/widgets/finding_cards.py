@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import zip_longest
+from math import isclose
 from typing import Any
 
 import streamlit as st
@@ -15,12 +16,15 @@ from jarvis.dashboard.session import navigation, selection
 from jarvis.dashboard.session.carried import carried
 from jarvis.dashboard.session.links import check_parameter, note_control
 from jarvis.dashboard.session.state import HASH_OPENED, Opened
-from jarvis.dashboard.widgets.elements import SEVERITY_COLORS, lazy_expander
+from jarvis.dashboard.widgets.elements import LOSS_WORDS, SEVERITY_COLORS, lazy_expander
 from jarvis.dashboard.widgets.view import bring_into_view
 from jarvis.findings import IDLE_POOL, Finding, Impact, OpRef, Priority, Severity, shown_evidence
+from jarvis.perf_report import Totals
 from jarvis.reports.figures import target_words
 from jarvis.reports.ranking import Recommendation
 from jarvis.reports.sections import action_headings
+from jarvis.run import Run
+from jarvis.savings import per_step, step_count
 from jarvis.text.format import MINUS, arguments, count, counted, decimal, milliseconds, percent
 from jarvis.text.markdown import Markdown, code, escape, prose, shortened, table
 from jarvis.text.quantities import title_of
@@ -34,7 +38,7 @@ def grade_card(title: str, value: str, assessment: JsonValue, meaning: str) -> N
     grade = Severity(str(facts.get("severity", Severity.NOT_AVAILABLE)))
     with st.container(border=True, height="stretch"):
         st.metric(title, value, help=meaning)
-        st.badge(grade.lower(), color=SEVERITY_COLORS[grade])
+        st.badge(LOSS_WORDS[grade], color=SEVERITY_COLORS[grade])
         if description := facts.get("description"):
             st.caption(prose(str(description)))
 
@@ -71,6 +75,8 @@ _KERNEL = "main_kernel"
 _KERNEL_SPAN = re.compile(r"`((?:void |_Z)[^`]+)`")
 """Code span with the name of a compiled kernel."""
 
+_CODE_SPAN = re.compile(r"`([^`]+)`")
+
 _MAX_CACHED = 256
 
 FINDINGS = "findings"
@@ -88,6 +94,7 @@ def _select_row(finding: Finding, reference: OpRef) -> None:
 
 def finding_cards(
     findings: tuple[Finding, ...],
+    run: Run,
     projected: Callable[[Finding], Impact | None] | None = None,
     *,
     page: str | None = None,
@@ -100,6 +107,7 @@ def finding_cards(
 
     Args:
         findings: The findings in order.
+        run: Their run, whose steps and targets they are about.
         projected: Returns a finding's impact at a slider of the page; by default its own.
         page: Prefix of the expanders' URL parameters; by default the category of the finding.
         select: Callback of the operation buttons.
@@ -110,11 +118,12 @@ def finding_cards(
         return
     prefix = page or findings[0].category
     with st.container(key=f"{FINDINGS}_{prefix}"):
-        _cards(findings, projected, prefix, select, badges or {})
+        _cards(findings, run, projected, prefix, select, badges or {})
 
 
 def _cards(
     findings: tuple[Finding, ...],
+    run: Run,
     projected: Callable[[Finding], Impact | None] | None,
     prefix: str,
     select: Select,
@@ -125,17 +134,17 @@ def _cards(
         gain = finding.impact if projected is None else projected(finding)
         label = f"{priority_badge(finding.priority)} {prose(finding.title)}"
         if gain is not None:
-            label += f" · {saving_label(gain)}"
+            label += f" · {saving_label(gain, run.manifest.totals)}"
         label += badges.get(id(finding), "")
         key = f"{prefix}_finding_{number}"
         if number == wanted:
             with st.container(key=f"{key}_card"), st.expander(label, expanded=True):
-                _card(finding, gain, key, select)
+                _card(finding, gain, run, key, select)
             if is_new:
                 bring_into_view(f"{key}_card")
         elif (expander := lazy_expander(label, key)).open:
             with expander:
-                _card(finding, gain, key, select)
+                _card(finding, gain, run, key, select)
 
 
 def finding_parameter(page: str) -> str:
@@ -200,10 +209,10 @@ def _no_longer_findings(now: Opened, key: str | None) -> str:
     return "  \n".join(f"{head}: {'; '.join(titles)}." for head, titles in words if titles)
 
 
-def _card(finding: Finding, gain: Impact | None, key: str, select: Select) -> None:
+def _card(finding: Finding, gain: Impact | None, run: Run, key: str, select: Select) -> None:
     st.markdown(prose(finding.issue))
     if gain is not None:
-        st.markdown(_impact_line(finding, gain))
+        st.markdown(_impact_line(finding, gain, run))
     actions = zip(action_headings(finding), (finding.algorithmic, finding.kernel), strict=True)
     known = [(heading, text) for heading, text in actions if not is_no_action(text)]
     if known:
@@ -243,8 +252,9 @@ def _notes(finding: Finding) -> None:
                 st.markdown(prose(text))
 
 
-def saving_label(gain: Impact) -> str:
-    """Return the saving of a finding for its heading: of step time, if that is known."""
+def saving_label(gain: Impact, totals: Totals) -> str:
+    """Return the saving of a finding for its heading: of the time of a step, if that is known."""
+    gain = per_step(gain, totals)
     if gain.gain_ms <= 0 and gain.step_ms is not None and gain.step_ms.high > 0:
         return f"step time at most {_less(gain.step_ms.high)}"
     if gain.gain_ms <= 0:
@@ -259,14 +269,20 @@ def _less(saved_ms: float) -> str:
     return f"{MINUS}{milliseconds(saved_ms)}"
 
 
-def _impact_line(finding: Finding, gain: Impact) -> str:
-    """Return the step time that a finding saves, and the kernel time, of which some is hidden."""
+def _impact_line(finding: Finding, gain: Impact, run: Run) -> str:
+    """Return the time of a step that a finding saves, and the kernel time of all steps, of which
+    some is hidden."""
+    hidden_ms = gain.saved_ms.mid - (gain.step_ms.mid if gain.step_ms else 0.0)
+    totals = run.manifest.totals
+    steps = step_count(totals)
+    over = f" over {counted(steps, 'step')}" if steps > 1 else ""
+    gain = per_step(gain, totals)
     saved, step = gain.saved_ms, gain.step_ms
     compute = f"{percent(gain.compute_pct.mid)} of compute, " if finding.operations else ""
-    target = "" if gain.target_pct is None else f" at {percent(gain.target_pct)} of the roofline"
+    target = _target(finding, gain, run)
     is_idle = (finding.time_pool or "").startswith(IDLE_POOL)
     kernels = (
-        f"**{'Idle' if is_idle else 'Kernel'} time** · {_less(saved.mid)}{target} "
+        f"**{'Idle' if is_idle else 'Kernel'} time** · {_less(saved.mid)}{over}{target} "
         f"(low {milliseconds(saved.low)}, high {milliseconds(saved.high)}): "
         f"{compute}{percent(gain.e2e_pct.mid)} of the GPU window · {gain.method}"
     )
@@ -284,12 +300,22 @@ def _impact_line(finding: Finding, gain: Impact) -> str:
         line = f"**Step time** · {_less(step.mid)} {share}"
     else:
         line = f"**Step time** · {_less(step.mid)} {share}, at most {_less(step.high)}"
-    hidden_ms = saved.mid - step.mid
-    if not is_idle and not gain.is_interval and hidden_ms > HIDDEN_PART * saved.mid:
+    if not gain.is_interval and hidden_ms > HIDDEN_PART * saved.mid:
         kernels += f" · {milliseconds(hidden_ms)} of it is hidden by other work or the host"
     if not gain.is_replayed and not gain.is_interval:
         line += " · estimated from what bounds the step, not simulated"
-    return line if is_idle and saved.high <= 0 else f"{line}\n\n{kernels}"
+    return line if is_idle else f"{line}\n\n{kernels}"
+
+
+def _target(finding: Finding, gain: Impact, run: Run) -> str:
+    """Return the efficiency that the saving assumes, and why it is not the target of the page."""
+    if gain.target_pct is None:
+        return ""
+    text = f" at {percent(gain.target_pct)} of the roofline"
+    of_page = run.targets.of_category(finding.category)
+    if isclose(gain.target_pct, of_page):
+        return text
+    return f"{text} (what such calls usually reach, in place of the target of {of_page:g}%)"
 
 
 def priority_badge(priority: Priority) -> str:
@@ -300,7 +326,9 @@ def priority_badge(priority: Priority) -> str:
 def _value(name: str, value: float | int | str) -> str:
     if isinstance(value, str):
         text = f"`{short_kernel_name(value.strip('`'))}`" if name == _KERNEL else value
-        return shortened(text, _EVIDENCE_LENGTH)
+        if "`" not in text:
+            return shortened(text, _EVIDENCE_LENGTH)
+        return _CODE_SPAN.sub(lambda span: code(shortened(span[1], _EVIDENCE_LENGTH)), text)
     return count(value) if isinstance(value, int) else decimal(value)
 
 

@@ -29,13 +29,16 @@ from jarvis.run.agent_layout.priorities import priority_data
 from jarvis.run.agent_layout.recommended import Recommended
 from jarvis.savings import time_sources
 from jarvis.schemas.names import C
-from jarvis.text.format import NOT_AVAILABLE
+from jarvis.text.format import NOT_AVAILABLE, listed, milliseconds
 from jarvis.text.markdown import Markdown, cell, table
 
 NO_MODEL = "Workload"
 """The title's model if neither the user nor the trace names one."""
 
 NO_FUSION_ESTIMATE = "No fusion impact estimates available."
+
+MIN_LEFT_OUT_PCT = 1.0
+"""Minimum time of a category that its share leaves out, in percent of compute, to be named."""
 
 
 class AnalysisReporter(Reporter):
@@ -66,6 +69,7 @@ def analysis_markdown(run: Run, root: Path) -> str:
         platform=run.manifest.hardware.name if run.manifest.hardware else sections.NO_PLATFORM,
         summary=paragraph(run, details),
         metrics=list(_metrics(run)),
+        basis=_basis(run),
         plot=plot.name if plot.is_file() else None,
         warnings=warnings_of(run),
         failures=[r for r in run.results.values() if r.status is Status.ERROR],
@@ -73,6 +77,7 @@ def analysis_markdown(run: Run, root: Path) -> str:
         unsteady=_unsteady(run),
         parts=[f"{100 * part:g}" for part in GAP_PARTS],
         top_operations=_top_operations(run, data["priorities"]),
+        not_compute=_not_compute(run),
         compute=compute,
         fused=_fused(compute, fusion),
         fusion=fusion,
@@ -135,6 +140,40 @@ def _metrics(run: Run) -> Iterator[tuple[str, str]]:
     yield (
         "Top Bottleneck Category",
         f"{top.title} ({_pct(top.percent_of_compute)})" if top else NOT_AVAILABLE,
+    )
+
+
+def _basis(run: Run) -> str:
+    """Return what the metrics are about, as sentences."""
+    totals = run.manifest.totals
+    text = (
+        "Time and shares are those of the GPU window, from the first start to the last end of GPU "
+        "work that host calls of the trace launch, not of the step; the share of the top category "
+        "is one of compute time."
+    )
+    if totals.exposed_comm_time_ms > totals.compute_time_ms:
+        text += " Exposed communication takes longer than all compute."
+    return text
+
+
+def _not_compute(run: Run) -> str | None:
+    """Return the time of categories that their share of compute leaves out; None if there is
+    none."""
+    whole_ms = run.manifest.totals.compute_time_ms
+    rest_ms = {
+        result.title: result.gpu_time_ms - (result.percent_of_compute or 0.0) / 100 * whole_ms
+        for result in sections.compute_results(run)
+    }
+    parts = [
+        f"{milliseconds(time_ms)} of {title}"
+        for title, time_ms in rest_ms.items()
+        if time_ms >= MIN_LEFT_OUT_PCT / 100 * whole_ms
+    ]
+    if not parts:
+        return None
+    return (
+        "Shares of compute time leave out copies and communication, and count kernels that run at "
+        f"the same time once: {listed(parts, len(parts))} is in no share."
     )
 
 

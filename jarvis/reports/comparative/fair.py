@@ -10,6 +10,7 @@ from jarvis.comparison import Role
 from jarvis.comparison.findings import ONLY_IN_TARGET
 from jarvis.core.workspace import RunPaths
 from jarvis.findings import Finding, Priority
+from jarvis.perf_report import Totals
 from jarvis.reports.account import title
 from jarvis.reports.comparative import appendix
 from jarvis.reports.comparative.sections import (
@@ -29,6 +30,7 @@ from jarvis.reports.comparative.words import (
 )
 from jarvis.reports.rendering import render
 from jarvis.reports.summary import MOSTLY_COMPUTE_PCT
+from jarvis.savings import per_step
 from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, count, counted, decimal, milliseconds, percent
 from jarvis.text.markdown import Markdown, prose, table
@@ -94,7 +96,7 @@ def fair_markdown(subject: Subject) -> str:
         intention=_intention(subject),
         cards=[card for card in cards if card not in low],
         low_icon=Priority.LOW.icon,
-        low=_low_table(low) if low else None,
+        low=_low_table(low, subject.target.manifest.totals) if low else None,
         sections=parts,
         operations=_operations(subject),
         left_out=_left_out(subject),
@@ -233,7 +235,7 @@ def _cards(subject: Subject, parts: list[ComparisonSection]) -> list[ComparisonC
     ]
 
 
-def _low_table(cards: list[ComparisonCard]) -> Markdown:
+def _low_table(cards: list[ComparisonCard], totals: Totals) -> Markdown:
     return table(
         ("Priority", "Finding", "GPU time", "Step time"),
         (
@@ -241,16 +243,16 @@ def _low_table(cards: list[ComparisonCard]) -> Markdown:
                 str(card.number),
                 prose(card.finding.title),
                 short_gap(card.finding),
-                _step_time(card.finding),
+                _step_time(card.finding, totals),
             )
             for card in cards
         ),
     )
 
 
-def _step_time(finding: Finding) -> str:
+def _step_time(finding: Finding, totals: Totals) -> str:
     """Return the most step time that the finding saves, with its share."""
-    gain = finding.impact
+    gain = finding.impact and per_step(finding.impact, totals)
     if gain is None or gain.step_ms is None or gain.step_pct is None:
         return MISSING
     return f"{milliseconds(gain.step_ms.high)} ({percent(gain.step_pct.high)})"

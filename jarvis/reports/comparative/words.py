@@ -13,6 +13,7 @@ from jarvis.findings import Finding
 from jarvis.impact import TINY_ROOFLINE_US
 from jarvis.reports.comparative.subject import Row, Subject
 from jarvis.reports.messages import time_range
+from jarvis.savings import per_step
 from jarvis.schemas.names import C
 from jarvis.text.format import (
     MISSING,
@@ -252,7 +253,8 @@ def headline(subject: Subject, finding: Finding) -> str:
         found = f"{to_text(finding.title)}: {' against '.join(times)}{most}"
     gain = finding.impact
     assert gain is not None, "every finding of a comparison says what it would save"
-    saved, share = gain.step_ms or gain.saved_ms, gain.step_pct or gain.e2e_pct
+    of_step = per_step(gain, subject.target.manifest.totals)
+    saved, share = of_step.step_ms or gain.saved_ms, gain.step_pct or gain.e2e_pct
     return (
         f"{found}; closing the gap saves at most {milliseconds(saved.high)} "
         f"({percent(share.high)} of {subject.whole})."
@@ -263,18 +265,18 @@ def impact(subject: Subject, finding: Finding) -> str:
     """Return what closing the gap would save: of the step, and of GPU time."""
     gain = finding.impact
     assert gain is not None, "every finding of a comparison says what it would save"
-    saved = gain.saved_ms
+    saved, of_step = gain.saved_ms, per_step(gain, subject.target.manifest.totals)
     span = to_text(time_range(saved.low, saved.high))
     is_outside = finding.check in OUTSIDE_COMPUTE
     end = "the whole difference" if is_outside else "all unexplained time"
     of_gpu = "" if is_outside else " less GPU time"
-    if gain.step_ms is None or gain.step_pct is None:
+    if of_step.step_ms is None or gain.step_pct is None:
         share = percent(gain.e2e_pct.mid)
         saving = f"{milliseconds(saved.mid)}{of_gpu}, {share} of the GPU window"
         return f"about {saving} (range {span}; the upper end is {end})."
-    if not gain.step_ms.high:
+    if not of_step.step_ms.high:
         return f"nothing of {subject.whole}, as the host does not wait for this work."
-    step = f"{milliseconds(gain.step_ms.mid)} of {subject.whole} ({percent(gain.step_pct.mid)})"
+    step = f"{milliseconds(of_step.step_ms.mid)} of {subject.whole} ({percent(gain.step_pct.mid)})"
     return f"about {step}; {span}{of_gpu}, the upper end is {end}."
 
 

@@ -16,6 +16,7 @@ from jarvis.perf_report.timeline.step_account import MEANING
 from jarvis.reports.account import account_of, basis, title
 from jarvis.reports.details import Details
 from jarvis.reports.figures import (
+    bounds_note,
     category_times,
     gpu_time_parts,
     replayed_or_added,
@@ -112,8 +113,9 @@ def projection(run: Run, included: list[Details]) -> Figure | None:
         return None
     left_ms = now_ms - total_ms(found)
     title = f"{milliseconds(now_ms)} of {whole} could become {milliseconds(left_ms)}"
-    count = sum(saving.findings for saving in found)
+    count = sum(saving.findings for saving in found if not saving.is_bound)
     note = f"{counted(count, 'finding')} of this report. {replayed_or_added(run)}"
+    note = f"{note} {bounds_note(found)}".rstrip()
     return Figure(title, note, waterfall(waterfall_rows(now_ms, found, whole), CSS))
 
 

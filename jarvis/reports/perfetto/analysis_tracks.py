@@ -12,6 +12,7 @@ from jarvis.findings import COMMUNICATION_POOL, IDLE_POOL, Finding
 from jarvis.reports.perfetto.parts import TRACK, Part, Track, is_timed, texts
 from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.run import Run
+from jarvis.run.idle_time import recorded_gaps
 from jarvis.run.path_events import path_events
 from jarvis.run.replayed_steps import ReplayedSteps
 from jarvis.run.timeline import Timeline
@@ -67,7 +68,7 @@ def analysis_tracks(run: Run, changes: Sequence[Change] | None) -> AnalysisTrack
         _add_finding(found, run, recommendation)
     if len(listed) > MAX_FINDINGS:
         found.left_out["Findings"] = f"only P1 to P{MAX_FINDINGS} of {len(listed)} have a track"
-    found.add(IDLE_CAUSES, "idle", _gaps(run.table("idle_gaps")))
+    found.add(IDLE_CAUSES, "idle", _gaps(recorded_gaps(run)))
     try:
         simulation = run.simulation
     except NotSimulatedError as error:

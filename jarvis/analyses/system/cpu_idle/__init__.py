@@ -40,7 +40,7 @@ def gpu_idle(data: CategoryData) -> Iterator[Finding]:
     Symptom: no kernel, copy or communication runs for a good part of the step.
     Rule: idle time of the steps without that of `idle_causes` and `step_edges`, as a share of the
     step time; of the GPU window if the input has no events. The saving is idle time beyond
-    {TARGET_IDLE_PCT}% of the GPU window, at most the gaps in which the GPU was not busy with work
+    {TARGET_IDLE_PCT}% of it, at most the gaps in which the GPU was not busy with work
     that the timeline excludes or the trace lacks.
     Threshold: a finding from {IDLE_FINDING_PCT}% on; above {IDLE_PCT}%: CRITICAL / HIGH / MEDIUM /
     LOW.
@@ -157,10 +157,17 @@ def measure(data: CategoryData) -> dict[str, JsonValue]:
 
 def to_target_ms(totals: Totals, idle_pct: float) -> float:
     """Return the idle time in ms to remove for an idle share of ``idle_pct`` of the remaining
-    time."""
+    time: of the steps, or of the GPU window if the input has no events."""
     if idle_pct >= 100:
         return 0.0
-    return max(0.0, totals.total_time_ms - totals.busy_time_ms / (1 - idle_pct / 100))
+    whole_ms, idle_ms = _whole_and_idle_ms(totals)
+    return max(0.0, whole_ms - (whole_ms - idle_ms) / (1 - idle_pct / 100))
+
+
+def _whole_and_idle_ms(totals: Totals) -> tuple[float, float]:
+    if totals.step is not None and totals.step.step_ms is not None:
+        return totals.step.step_ms, totals.step.idle_ms
+    return totals.total_time_ms, totals.idle_time_ms
 
 
 def _advice(data: CategoryData) -> dict[str, Any]:
@@ -202,10 +209,10 @@ ANALYSIS = Analysis(
     measure=measure,
     target=Target(
         label="Target idle",
-        meaning="Your assumption: the share of the GPU window in which the GPU may still idle.",
+        meaning="Your assumption: the share of the step time in which the GPU may still idle.",
         default_pct=TARGET_IDLE_PCT,
         recovered_ms=to_target_ms,
-        pool_ms=lambda totals: totals.idle_time_ms,
+        pool_ms=lambda totals: _whole_and_idle_ms(totals)[1],
         check=gpu_idle.__name__,
         pool=IDLE_POOL,
     ),

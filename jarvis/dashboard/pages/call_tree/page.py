@@ -140,9 +140,10 @@ def _metric_cards(tree: CallTree, root: int, *, is_whole: bool) -> None:
         metric_card(
             "Efficiency",
             NOT_AVAILABLE if known is None else percent(known),
-            "no perf model or no peak" if known is None else f"covers {covered} of this time",
+            "no perf model or no peak" if known is None else f"of {covered} of this GPU time",
             help_text="Roofline time / GPU time of the work with a plausible efficiency: "
-            f"{efficiency_word(known)}. Rows above the peak are left out.",
+            f"{efficiency_word(known)}. Rows without a peak and rows above it are left out, so it "
+            "can cover less than what has a perf model.",
         )
 
 

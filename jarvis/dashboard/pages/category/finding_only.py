@@ -11,7 +11,9 @@ from jarvis.dashboard.session.state import Opened, palette
 from jarvis.dashboard.widgets.elements import metric_card, render_chart
 from jarvis.findings import Finding, Impact
 from jarvis.impact import share_pct
+from jarvis.perf_report import Totals
 from jarvis.run import Run
+from jarvis.savings import per_step
 from jarvis.schemas import TABLES
 from jarvis.schemas.names import C
 from jarvis.text.format import count, milliseconds, percent
@@ -42,7 +44,7 @@ def findings_without_rows(
         with st.container(border=True):
             st.markdown(f"**{prose(finding.title)}**")
             after = "Fused," if finding.check == UNFUSED else "Projected"
-            _figures(after, finding.impact, now.run.manifest.totals.compute_time_ms, target_pct)
+            _figures(after, finding.impact, now.run.manifest.totals, target_pct)
             _bars(members, f"{analysis.key}_members_{number}")
             heaviest = members.sort(C.kernel_time_us, descending=True, maintain_order=True)
             places_link(now.run, heaviest[C.operation_uid][0])
@@ -65,14 +67,14 @@ def members_of(run: Run, finding: Finding) -> pl.DataFrame:
     return rows.rename({C.uid: C.operation_uid})[names]
 
 
-def _figures(after: str, gain: Impact, compute_ms: float, target_pct: float) -> None:
+def _figures(after: str, gain: Impact, totals: Totals, target_pct: float) -> None:
     saved = gain.saved_ms
     least, most = (milliseconds(gain.time_ms - end) for end in (saved.high, saved.low))
     with st.container(horizontal=True):
         metric_card(
             "Kernel time",
             milliseconds(gain.time_ms),
-            f"{percent(share_pct(gain.time_ms, compute_ms))} of compute",
+            f"{percent(share_pct(gain.time_ms, totals.compute_time_ms))} of compute",
             help_text="GPU busy time of these operations, and its share of compute time.",
         )
         metric_card(
@@ -89,7 +91,7 @@ def _figures(after: str, gain: Impact, compute_ms: float, target_pct: float) -> 
         )
         metric_card(
             "Step time saved",
-            milliseconds(gain.gain_ms) if gain.step_ms else "not known",
+            milliseconds(per_step(gain, totals).gain_ms) if gain.step_ms else "not known",
             f"{percent(gain.gain_pct)} of the step" if gain.step_ms else None,
             help_text="What the step gets shorter by.",
         )

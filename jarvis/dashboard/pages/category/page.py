@@ -126,10 +126,11 @@ def _empty(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
         findings_without_rows(analysis, now, result.findings, target_pct)
         _notes(result)
         st.subheader("Findings")
-        finding_cards(result.findings, badges=finding_badges(now))
+        finding_cards(result.findings, now.run, badges=finding_badges(now))
         return
     st.info(
-        f"This trace has no {analysis.title} operations. See the overview for where time is spent.",
+        f"No operation of this trace is in the category {analysis.title}. See the overview for "
+        "where time is spent.",
         icon=":material/inbox:",
     )
     _notes(result)
@@ -211,13 +212,13 @@ def _findings(
 ) -> None:
     """Draw the findings of the rows shown, and how many others there are."""
     if not is_filtered:
-        finding_cards(result.findings, badges=finding_badges(now))
+        finding_cards(result.findings, now.run, badges=finding_badges(now))
         no_longer_findings(now, result.key)
         return
     uids = frozenset(shown[C.uid])
     covered = tuple(f for f in result.findings if not f.row_uids or f.row_uids & uids)
     if covered:
-        finding_cards(covered, badges=finding_badges(now))
+        finding_cards(covered, now.run, badges=finding_badges(now))
     if hidden := len(result.findings) - len(covered):
         st.caption(f"The filters hide the rows of {counted(hidden, 'finding')}.")
 
@@ -244,7 +245,9 @@ def _metric_cards(analysis: Analysis, rows: pl.DataFrame, whole: pl.DataFrame, n
         metric_card(
             "Weighted efficiency",
             percent(known) if known is not None else "not available",
-            efficiency_word(known) if known is not None else "no perf model or no peak",
+            "no perf model or no peak"
+            if known is None
+            else f"{efficiency_word(known)} · of {percent(coverage_pct)} of the time",
             help_text="Roofline time / measured time, weighted by time, without rows above the "
             f"peak. It covers {percent(coverage_pct)} of their time.",
         )

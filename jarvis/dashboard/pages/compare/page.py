@@ -36,10 +36,10 @@ def render(now: Opened) -> None:
         filters = row_filters(comparison)
         rows = sides.operations_at(tolerance)
         _charts(comparison, rows, filters)
-        _findings(comparison)
+        _findings(sides, comparison)
         pair = _differences(sides, comparison, rows, filters)
     else:
-        _findings(comparison)
+        _findings(sides, comparison)
     if not comparison.operations.is_empty():
         compare_and_replay(sides, comparison, pair)
     hardware_of_both(sides, comparison)
@@ -61,7 +61,7 @@ def _charts(comparison: Comparison, rows: pl.DataFrame, filters: Filters) -> Non
     selection.follow_click(tables.table_page(MATCHED), clicked)
 
 
-def _findings(comparison: Comparison) -> None:
+def _findings(sides: Sides, comparison: Comparison) -> None:
     """Draw the findings, or that there are none; nothing if nothing was compared."""
     is_judged = comparison.operations[C.is_unexpected].count() > 0
     if not (comparison.findings or is_judged):
@@ -70,6 +70,7 @@ def _findings(comparison: Comparison) -> None:
     if comparison.findings:
         finding_cards(
             comparison.findings,
+            sides.target.run,
             lambda finding: finding.impact,
             page=PAGE,
             select=lambda _, reference: tables.show_operation(comparison, reference.uid),

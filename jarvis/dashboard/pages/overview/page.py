@@ -18,6 +18,7 @@ from jarvis.reports.account import account_of
 from jarvis.reports.details import details_of
 from jarvis.reports.figures import (
     Saving,
+    bounds_note,
     category_times,
     replayed_or_added,
     savings,
@@ -35,7 +36,7 @@ from jarvis.text.format import counted, milliseconds, percent
 from jarvis.text.markdown import prose
 
 _MAX_CACHED = 64
-_LABEL_ROOM = 1.5
+_LABEL_ROOM = 1.8
 """Length of the axis of the waterfall relative to its longest bar: a label fits behind it."""
 
 
@@ -58,11 +59,11 @@ def waterfall_card(now: Opened, found: list[Saving]) -> None:
             st.markdown("**No finding has an estimate**, so there is no projection")
             return
         left_ms = now_ms - total_ms(found)
+        count = sum(saving.findings for saving in found if not saving.is_bound)
         st.markdown(
             f"**{milliseconds(now_ms)} could become {milliseconds(left_ms)}** · {whole} minus "
-            f"savings of {counted(sum(saving.findings for saving in found), 'finding')}",
-            help=f"{replayed_or_added(run)} Exposed communication is left out: a trace of one rank "
-            "shows only its upper end.",
+            f"savings of {counted(count, 'finding')}",
+            help=replayed_or_added(run),
         )
         chart = waterfall(waterfall_rows(now_ms, found, whole), palette(), _LABEL_ROOM).to_dict()
         chart_of_links(
@@ -72,8 +73,8 @@ def waterfall_card(now: Opened, found: list[Saving]) -> None:
             field="label",
             addresses=finding_addresses(now),
         )
-        if floor := floor_line(run):
-            st.caption(floor)
+        if notes := " ".join(filter(None, (bounds_note(found), floor_line(run)))):
+            st.caption(notes)
 
 
 PAGE = "overview"
@@ -94,7 +95,7 @@ def answer(now: Opened) -> None:
     """Draw five figures, the findings in order, and beside them the waterfall of savings."""
     found = _savings(now)
     _figures(now, account_of(now.run), found)
-    findings, waterfall = st.columns([3, 2])
+    findings, waterfall = st.columns([2, 1])
     with findings.container(border=True, height="stretch"):
         ranked_findings(now)
         no_longer_findings(now)
@@ -113,18 +114,16 @@ def _figures(now: Opened, account: StepAccount | None, found: list[Saving]) -> N
     """Draw five cards: time, its parts, and the saving of all findings together."""
     totals = now.run.manifest.totals
     saved_ms = total_ms(found)
-    steps = totals.step.steps if totals.step is not None and totals.step.step_ms else 1
-    together = f" In all {counted(steps, 'step')}: {milliseconds(saved_ms)}." if steps > 1 else ""
     *times, saving = st.columns(5)
     step.time_cards(now.run, account, times)
     with saving:
         metric_card(
             "Saving",
-            milliseconds(saved_ms / steps),
+            milliseconds(saved_ms),
             f"{percent(share_pct(saved_ms, whole_ms(totals)))} of "
-            f"{'each step' if steps > 1 else whole_name(totals).removeprefix('the ')}",
+            f"{whole_name(totals).removeprefix('the ')}",
             help_text="Projected saving of all findings together at the target efficiency, as in "
-            f"the waterfall below.{together}",
+            "the waterfall below.",
         )
 
 

@@ -7,13 +7,19 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from jarvis import charts
-from jarvis.analyses.severity import grade
+from jarvis.analyses.severity import grade, with_findings
 from jarvis.analyses.system.cpu_idle.causes import IDLE_PCT
 from jarvis.analyses.system.multi_kernel.communication import EXPOSED_PCT
 from jarvis.dashboard.session.state import Opened, palette
-from jarvis.dashboard.widgets.elements import lazy_expander, metric_card, with_text_colors
+from jarvis.dashboard.widgets.elements import (
+    LOSS_WORDS,
+    SHARE_WORDS,
+    lazy_expander,
+    metric_card,
+    with_text_colors,
+)
 from jarvis.dashboard.widgets.table import small_table
-from jarvis.findings import Severity
+from jarvis.findings import COMMUNICATION_POOL, IDLE_POOL, Finding, Severity
 from jarvis.perf_report import Totals
 from jarvis.perf_report.timeline.step_account import LABELS, MEANING, StepAccount
 from jarvis.perf_report.timeline.step_gaps import SLOW_STEP_PCT
@@ -33,16 +39,6 @@ SLOW_NAMED = 3
 _OPEN_KEY = "overview_steps"
 
 
-_LOSS_WORDS = {
-    Severity.CRITICAL: "critical",
-    Severity.HIGH: "high",
-    Severity.MEDIUM: "elevated",
-    Severity.LOW: "fair",
-    Severity.GOOD: "good",
-}
-_SHARE_WORDS = _LOSS_WORDS | {Severity.HIGH: "low", Severity.MEDIUM: "reduced"}
-"""Words of grades on the cards: of lost time, and of the share that is left."""
-
 Card = tuple[str, str, str, str, Severity | None]
 """Label, value, the line below, meaning and grade."""
 
@@ -50,7 +46,8 @@ Card = tuple[str, str, str, str, Severity | None]
 def time_cards(run: Run, account: StepAccount | None, columns: Sequence[DeltaGenerator]) -> None:
     """Draw a card in each column: the step time, and how it is spent."""
     median = None if account is None else StepAccount.of_median(run.table("steps"))
-    cards = _cards(account, median, run.manifest.totals)
+    findings = [finding for result in run.results.values() for finding in result.findings]
+    cards = _cards(account, median, run.manifest.totals, findings)
     for column, card in zip(columns, cards, strict=True):
         label, value, below, meaning, severity = card
         with column:
@@ -58,7 +55,10 @@ def time_cards(run: Run, account: StepAccount | None, columns: Sequence[DeltaGen
 
 
 def _cards(
-    account: StepAccount | None, median: StepAccount | None, totals: Totals
+    account: StepAccount | None,
+    median: StepAccount | None,
+    totals: Totals,
+    findings: Sequence[Finding],
 ) -> Iterator[Card]:
     """Yield the cards of step time, busy time, exposed communication and idle time."""
     window = milliseconds(totals.total_time_ms)
@@ -82,13 +82,17 @@ def _cards(
         if account.step_count > 1 and median is not None:
             below = f"median {milliseconds(median.step_ms)}"
         yield label, milliseconds(account.step_ms), below, meaning, None
-    of_idle = None if idle is None else grade(idle, IDLE_PCT, Severity.GOOD)
+    of_idle = of_comm = None
+    if idle is not None:
+        of_idle = with_findings(grade(idle, IDLE_PCT, Severity.GOOD), findings, IDLE_POOL)
     has_comm = comm is not None and totals.total_comm_time_ms > 0
-    of_comm = grade(comm or 0.0, EXPOSED_PCT, Severity.GOOD) if has_comm else None
+    if has_comm:
+        of_comm = grade(comm or 0.0, EXPOSED_PCT, Severity.GOOD)
+        of_comm = with_findings(of_comm, findings, COMMUNICATION_POOL)
     yield (
         "GPU busy",
         percent(busy),
-        _graded(_SHARE_WORDS, of_idle, f"compute {percent(compute)}"),
+        _graded(SHARE_WORDS, of_idle, f"compute {percent(compute)}"),
         f"Time in which any kernel, copy or fill runs, in percent of {whole}. Below: time in which "
         "compute runs.",
         of_idle,
@@ -96,14 +100,14 @@ def _cards(
     yield (
         "Exposed comm.",
         percent(comm),
-        _graded(_LOSS_WORDS, of_comm, milliseconds(comm_ms) if has_comm else "no communication"),
+        _graded(LOSS_WORDS, of_comm, milliseconds(comm_ms) if has_comm else "no communication"),
         f"Communication time without concurrent compute, in percent of {whole}.",
         of_comm,
     )
     yield (
         "Idle",
         percent(idle),
-        _graded(_LOSS_WORDS, of_idle, milliseconds(idle_ms)),
+        _graded(LOSS_WORDS, of_idle, milliseconds(idle_ms)),
         f"Time in which no GPU event runs, in percent of {whole}.",
         of_idle,
     )
@@ -152,8 +156,10 @@ def _whole(account: StepAccount | None, median: StepAccount | None, totals: Tota
         return f"{milliseconds(account.step_ms)}, {basis(account)}"
     if account.step_count == 1:
         return f"one step of {milliseconds(account.step_ms)} ({basis(account)})"
-    mean = f"{milliseconds(account.step_ms)} is the {basis(account)}"
-    return f"the median step of {milliseconds(median.step_ms)} ({mean})"
+    middle, mean = milliseconds(median.step_ms), milliseconds(account.step_ms)
+    if middle == mean:
+        return f"the median step of {middle} (also the {basis(account)})"
+    return f"the median step of {middle} ({mean} is the {basis(account)})"
 
 
 def slow_steps(steps: pl.DataFrame) -> str:

@@ -17,21 +17,26 @@ from jarvis.dashboard.widgets.table import configured, height_of, small_table
 from jarvis.findings import Impact
 from jarvis.reports.gaps import warnings_of
 from jarvis.reports.ranking import Recommendation, nested, recommendations
+from jarvis.savings import per_step
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, byte_size, count, counted, milliseconds
-from jarvis.text.markdown import escape
+from jarvis.text.markdown import escape, shortened
 from jarvis.text.messages import to_text
 from jarvis.text.short_names import short_operation_name
 from jarvis.trace import TraceInfo
 
 _TABLE_ROWS = 13
+TITLE_LENGTH = 42
+"""Characters of a title that the column has room for; the page of the finding has all."""
+
 _NAME_PX = 220
 _FINDINGS, _PAGE = "overview_findings", "page"
 _WIDTHS = {
-    C.rank: 42,
-    "finding": 235,
-    "saved_ms": 74,
+    C.rank: 52,
+    "finding": 250,
+    "saved_ms": 66,
+    "priority": 74,
     "basis": 84,
     C.category: 96,
     "high_ms": 75,
@@ -43,7 +48,11 @@ _WIDTHS = {
 def ranked_findings(now: Opened) -> None:
     """Draw all findings in order; a click on one opens its card on its page."""
     ranked = recommendations(now.run)
-    st.markdown("**What to do first** · click a row to open its finding")
+    st.markdown(
+        "**What to do first**, by step time saved · click a row to open its finding",
+        help="The rank is the step time that a finding saves. The priority also weighs its share "
+        "of compute, its efficiency and how certain the saving is.",
+    )
     if not ranked and warnings_of(now.run):
         st.warning(
             "No findings, but this does not mean that nothing is slow: the warnings of this page "
@@ -54,17 +63,20 @@ def ranked_findings(now: Opened) -> None:
     if not ranked:
         st.success("The checks of this version found nothing to fix.", icon=":material/check:")
         return
-    rows = [_finding_row(now, item, is_part=is_part) for item, is_part in nested(ranked)]
+    rows, whole = [], ranked[0]
+    for item, is_part in nested(ranked):
+        whole = whole if is_part else item
+        rows.append(_finding_row(now, item, whole))
     frame = pl.DataFrame(rows, infer_schema_length=None)
     config = {
         c.name: configured(c, frame.schema[c.name], _WIDTHS.get(c.name)) for c in _FINDING_COLUMNS
     }
     config["priority"] = st.column_config.MultiselectColumn(
         "Priority",
-        width=75,
+        width=_WIDTHS["priority"],
         options=[str(priority) for priority in PRIORITY_COLORS],
         color=list(PRIORITY_COLORS.values()),
-        help="Urgency of the finding",
+        help="Urgency: weighs share of compute, efficiency and certainty beside the saving",
     )
     st.dataframe(
         frame,
@@ -96,37 +108,37 @@ def _open_finding(addresses: Sequence[str]) -> None:
 _SHOWN = (
     "finding",
     "saved_ms",
+    "priority",
     "basis",
     C.category,
-    "priority",
     "share_pct",
     "high_ms",
     "kernel_ms",
     "method",
 )
 _FINDING_COLUMNS = (
-    Column(C.rank, "Rank", TEXT, meaning="by the step time saved"),
+    Column(C.rank, "Rank", TEXT, meaning="by the step time saved; ↳: part of the finding above"),
     Column(C.category, "Category", TEXT, meaning="page of the finding"),
     Column("finding", "Finding", TEXT, meaning="what is slow"),
-    Column("saved_ms", "Saving (ms)", NUMBER, "ms", ".3g", "step time saved: middle estimate"),
+    Column("saved_ms", "Saving (ms)", NUMBER, "ms", ".3g", "time of a step saved: middle estimate"),
     Column("basis", "Saving is", TEXT, meaning="how the step time saved is known"),
-    Column("high_ms", "Up to (ms)", NUMBER, "ms", ".3g", "upper bound of the step time saved"),
+    Column("high_ms", "Up to (ms)", NUMBER, "ms", ".3g", "upper bound of the time of a step saved"),
     Column("share_pct", "Step (%)", NUMBER, "%", ".3g", "saving in percent of the step time"),
-    Column("kernel_ms", "GPU (ms)", NUMBER, "ms", ".3g", "GPU time saved, middle estimate"),
+    Column("kernel_ms", "GPU (ms)", NUMBER, "ms", ".3g", "GPU time saved in all steps together"),
     Column("method", "GPU estimate", TEXT, meaning="method of the estimate of the GPU time"),
 )
 
 
-def _finding_row(now: Opened, ranked: Recommendation, *, is_part: bool) -> dict[str, object]:
+def _finding_row(now: Opened, ranked: Recommendation, whole: Recommendation) -> dict[str, object]:
+    """Return the row of a finding, which is a part of ``whole`` if that is another."""
     finding = ranked.finding
-    gain = finding.impact
-    title = to_text(finding.title).replace("`", "").replace("aten::", "")
+    gain = finding.impact and per_step(finding.impact, now.run.manifest.totals)
     return {
-        C.rank: ranked.label,
+        C.rank: ranked.label if ranked is whole else f"↳ {ranked.label}",
         _PAGE: finding_address(now, ranked),
         "priority": [str(finding.priority)],
         C.category: ranked.result.title,
-        "finding": f"↳ includes: {title}" if is_part else title,
+        "finding": shown_title(ranked, whole),
         "saved_ms": gain.gain_ms if gain else None,
         "basis": _basis(gain),
         "high_ms": gain.step_ms.high if gain and gain.step_ms else None,
@@ -134,6 +146,12 @@ def _finding_row(now: Opened, ranked: Recommendation, *, is_part: bool) -> dict[
         "kernel_ms": gain.saved_ms.mid if gain else None,
         "method": gain.method if gain else "not quantified",
     }
+
+
+def shown_title(ranked: Recommendation, whole: Recommendation) -> str:
+    """Return the title of a finding as its row has room for it, with the one that contains it."""
+    title = to_text(ranked.finding.title).replace("`", "").replace("aten::", "")
+    return shortened(title if ranked is whole else f"in {whole.label}: {title}", TITLE_LENGTH)
 
 
 def _basis(gain: Impact | None) -> str | None:

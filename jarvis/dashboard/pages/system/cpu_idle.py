@@ -5,7 +5,7 @@ import streamlit as st
 
 from jarvis import charts
 from jarvis.analyses.base import Analysis
-from jarvis.analyses.severity import grade
+from jarvis.analyses.severity import grade, with_findings
 from jarvis.analyses.system.cpu_idle.causes import IDLE_PCT
 from jarvis.analyses.system.cpu_idle.wording import CAUSES
 from jarvis.analyses.window import timeline_window
@@ -21,25 +21,31 @@ from jarvis.dashboard.widgets.table import (
     small_table,
     with_short_texts,
 )
-from jarvis.findings import AnalysisResult, Severity
+from jarvis.findings import IDLE_POOL, AnalysisResult, Severity
 from jarvis.impact import share_pct
 from jarvis.perf_report.timeline.other_definitions import Quantity
-from jarvis.perf_report.timeline.step_account import step_name
-from jarvis.reports.account import account_of
+from jarvis.perf_report.timeline.step_account import LABELS, step_name
+from jarvis.perf_report.timeline.steps import IDLE_PARTS
+from jarvis.reports.account import account_of, title
+from jarvis.run.idle_time import idle_gaps
 from jarvis.schemas import TABLES
 from jarvis.schemas.columns import number
 from jarvis.schemas.names import C
 from jarvis.text.format import count, counted, microseconds, milliseconds, percent
 from jarvis.text.short_names import short_frame_name, short_kernel_name, short_operation_name
 
-_TABLE = "idle_gaps"
 _LONGEST = 20
 _LABELS = {cause.value: words.label for cause, words in CAUSES.items()}
 _COLUMNS = charts.columns_of(
-    (*TABLES[_TABLE], number("idle_ms", "Idle time (ms)", "ms", "in which no GPU event runs"))
+    (
+        *TABLES["idle_gaps"],
+        *TABLES["step_gaps"],
+        number("idle_ms", "Idle time (ms)", "ms", "in which no GPU event runs"),
+    )
 )
 _SHOWN = (
     "idle_ms",
+    C.place,
     C.cause,
     C.host_call,
     C.host_call_us,
@@ -62,9 +68,8 @@ _SHORT = {
 _WIDTHS = {C.host_call: 170, C.launcher_name: 150, C.prev_name: 150, C.next_name: 150}
 
 
-def idle_gap_cards(now: Opened) -> None:
+def idle_gap_cards(now: Opened, found: pl.DataFrame) -> None:
     """Draw idle time by cause and the longest gaps; nothing if there are no gaps."""
-    found = now.run.table(_TABLE)
     if found.is_empty():
         return
     gaps = found.with_columns(pl.col(C.cause).replace(_LABELS), idle_ms=pl.col(C.dur_ns) / 1e6)
@@ -73,8 +78,8 @@ def idle_gap_cards(now: Opened) -> None:
     cause, cause_ms = by_cause.select(C.cause, "idle_ms").row(0)
     with st.container(border=True):
         st.markdown(
-            f"**Likely cause of {percent(share_pct(cause_ms, total_ms))} of idle time: "
-            f"{cause.lower()}**",
+            f"**Likely cause of {percent(share_pct(cause_ms, total_ms))} of idle time "
+            f"({milliseconds(total_ms)} in {_extent(now)}): {cause.lower()}**",
             help="All gaps, each with the cause that best fits the recorded host calls.",
         )
         drawing = charts.bars(gaps, _COLUMNS, palette(), x="idle_ms", y=C.cause, limit=len(_LABELS))
@@ -85,8 +90,8 @@ def idle_gap_cards(now: Opened) -> None:
     share = share_pct(float(longest["idle_ms"].sum()), total_ms)
     with st.container(border=True):
         st.markdown(
-            f"**The longest {longest.height} of {counted(gaps.height, 'gap')}** make up "
-            f"{percent(share)} of idle time"
+            f"**The longest {longest.height} of {counted(gaps.height, 'gap')}** in {_extent(now)} "
+            f"make up {percent(share)} of idle time"
         )
         st.caption("Click the icon of a gap to open it on the timeline.")
         shown, columns = in_readable_units(with_short_texts(longest, _SHORT), _COLUMNS)
@@ -116,19 +121,12 @@ def _addresses(now: Opened, gaps: pl.DataFrame) -> pl.Series:
 
 def cpu_idle_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     """Draw metrics, idle time by cause, the longest gaps, and histograms of gaps and kernels."""
-    totals = now.run.manifest.totals
     facts = facts_of(result.metrics["kernel_analysis"])
     cards = st.columns(4)
     with cards[0]:
         _idle_card(now, result)
     with cards[1]:
-        metric_card(
-            "Idle in the GPU window",
-            milliseconds(totals.idle_time_ms),
-            f"{percent(totals.idle_pct)} of {milliseconds(totals.total_time_ms)}",
-            help_text="Time between the first and the last GPU event in which none runs. The gaps "
-            "below add up to it.",
-        )
+        _place_card(now)
     with cards[2]:
         metric_card(
             "Kernels",
@@ -143,11 +141,12 @@ def cpu_idle_section(analysis: Analysis, now: Opened, result: AnalysisResult) ->
             f"{count(facts.get('short_kernel_count'))} kernels",
             help_text="Kernels so short that launching the next kernel takes about as long.",
         )
-    idle_gap_cards(now)
+    gaps = idle_gaps(now.run)
+    idle_gap_cards(now, gaps)
     window = timeline_window(now.run.table("gpu_work"))
     left, right = st.columns(2)
     with left.container(border=True, height="stretch"):
-        _histogram(charts.idle_gaps_us(window), "gap", "Idle time")
+        _histogram(gaps[C.dur_ns] / 1000, "gap", "Idle time")
     with right.container(border=True, height="stretch"):
         lengths = window.filter(pl.col(C.cat) == "kernel")[C.dur_ns] / 1000
         _histogram(lengths, "kernel", "Kernel time")
@@ -159,16 +158,53 @@ def _idle_card(now: Opened, result: AnalysisResult) -> None:
     steps."""
     account = account_of(now.run)
     idle_pct, whole = now.run.manifest.totals.idle_pct, "the GPU window"
-    severity = result.metrics["severity"]
+    severity = Severity(str(result.metrics["severity"]))
     if account is not None:
         idle_pct, whole = account.pct(account.idle_ns), step_name(account.is_marked)
         severity = grade(idle_pct, IDLE_PCT, Severity.GOOD)
+    severity = with_findings(severity, result.findings, IDLE_POOL)
     grade_card(
         "GPU idle",
         percent(idle_pct),
         {"severity": severity, "description": f"in percent of {whole}"},
         f"Time in which no GPU event runs, in percent of {whole}.",
     )
+
+
+def _place_card(now: Opened) -> None:
+    """Draw where in a step most of its idle time is; of the GPU window if there are no steps."""
+    totals, account = now.run.manifest.totals, account_of(now.run)
+    if account is None:
+        metric_card(
+            "Idle in the GPU window",
+            milliseconds(totals.idle_time_ms),
+            f"{percent(totals.idle_pct)} of {milliseconds(totals.total_time_ms)}",
+            help_text="Time between the first and the last GPU event in which none runs. The gaps "
+            "below add up to it.",
+        )
+        return
+    most = max(IDLE_PARTS, key=account.parts_ns.__getitem__)
+    each = "each step" if account.is_marked else "the recording"
+    metric_card(
+        title(LABELS[most]),
+        milliseconds(account.mean_ms(account.parts_ns[most])),
+        f"of {milliseconds(account.mean_ms(account.idle_ns))} idle time in {each}",
+        help_text=", ".join(
+            f"{title(LABELS[part])}: {percent(account.pct(account.parts_ns[part]))}"
+            for part in IDLE_PARTS
+        )
+        + f" of {step_name(account.is_marked)}. The gaps below add up to it.",
+    )
+
+
+def _extent(now: Opened) -> str:
+    """Return the time that the gaps are in: ``the 2 steps``, ``the GPU window``."""
+    account = account_of(now.run)
+    if account is None:
+        return "the GPU window"
+    if not account.is_marked:
+        return "the recording"
+    return "the step" if account.step_count == 1 else f"the {account.step_count} steps"
 
 
 def _histogram(lengths_us: pl.Series, item: str, total: str) -> None:

@@ -6,7 +6,7 @@ from pydantic import JsonValue
 
 from jarvis import charts
 from jarvis.analyses.base import Analysis
-from jarvis.analyses.severity import grade
+from jarvis.analyses.severity import grade, with_findings
 from jarvis.analyses.system.multi_kernel.communication import EXPOSED_PCT
 from jarvis.analyses.window import timeline_window
 from jarvis.dashboard.session.state import Opened, palette
@@ -14,7 +14,7 @@ from jarvis.dashboard.widgets.elements import with_text_colors
 from jarvis.dashboard.widgets.finding_cards import facts_of, grade_card
 from jarvis.dashboard.widgets.other_tools import why_another_tool
 from jarvis.dashboard.widgets.table import in_readable_units, small_table, with_short_texts
-from jarvis.findings import AnalysisResult, Severity
+from jarvis.findings import COMMUNICATION_POOL, AnalysisResult, Severity
 from jarvis.impact import share_pct
 from jarvis.perf_report import Totals
 from jarvis.perf_report.timeline.other_definitions import Quantity
@@ -76,7 +76,8 @@ def _grades(run: Run, result: AnalysisResult) -> None:
         whole = step_name(account.is_marked)
         exposed = {**facts_of(exposed), "description": f"in percent of {whole}"}
         if totals.total_comm_time_ms:
-            exposed["severity"] = grade(exposed_pct, EXPOSED_PCT, Severity.GOOD)
+            severity = grade(exposed_pct, EXPOSED_PCT, Severity.GOOD)
+            exposed["severity"] = with_findings(severity, result.findings, COMMUNICATION_POOL)
     cards = st.columns(3)
     with cards[0]:
         grade_card(

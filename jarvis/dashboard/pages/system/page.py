@@ -1,4 +1,4 @@
-"""The page of a system analysis: target, metrics and findings."""
+"""The page of a system analysis: target, findings and metrics."""
 
 from collections.abc import Callable, Mapping
 
@@ -14,14 +14,14 @@ from jarvis.dashboard.pages.system.multi_kernel import multi_kernel_section
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.controls import percent_slider
 from jarvis.dashboard.widgets.elements import is_unavailable, metric_card
-from jarvis.dashboard.widgets.finding_cards import finding_cards
+from jarvis.dashboard.widgets.finding_cards import finding_cards, saving_label
 from jarvis.dashboard.widgets.header import page_header
 from jarvis.dashboard.widgets.panels import panel_chart
 from jarvis.dashboard.widgets.projection import recovered, step_time_recovered_ms
-from jarvis.findings import COMMUNICATION_POOL, AnalysisResult, Status
+from jarvis.findings import COMMUNICATION_POOL, IDLE_POOL, AnalysisResult, Status
 from jarvis.impact import share_pct
 from jarvis.perf_report import Totals
-from jarvis.savings import whole_ms, whole_name
+from jarvis.savings import step_count, whole_ms, whole_name
 from jarvis.schemas import TABLES
 from jarvis.text.format import milliseconds, percent
 from jarvis.text.markdown import escape
@@ -39,13 +39,14 @@ def render(analysis: Analysis) -> None:
         st.error(f"The analysis failed: {escape(result.error or '')}.", icon=":material/error:")
         return
     target_pct = _target_card(analysis, result, now)
-    _SECTIONS.get(analysis.key, _panels)(analysis, now, result)
     st.subheader("Findings")
     finding_cards(
         result.findings,
+        now.run,
         lambda f: recovered(now, f, analysis.target, target_pct),
         badges=finding_badges(now),
     )
+    _SECTIONS.get(analysis.key, _panels)(analysis, now, result)
 
 
 def _target_card(analysis: Analysis, result: AnalysisResult, now: Opened) -> float:
@@ -59,11 +60,18 @@ def _target_card(analysis: Analysis, result: AnalysisResult, now: Opened) -> flo
         with slider:
             pct = percent_slider(f"{page}_target", target.label, target.default_pct, target.meaning)
         saved_ms = _recoverable_ms(result, target, now, pct)
+        gains = (recovered(now, finding, target, pct) for finding in result.findings)
+        first = next((gain for gain in gains if gain is not None and gain.gain_ms > 0), None)
+        if not saved_ms and first is not None:
+            recovery.markdown(
+                f"**The target of {pct}% is reached.** The findings below do not depend on it; "
+                f"the first one: {saving_label(first, totals)}."
+            )
+            return pct
         with recovery:
             metric_card(
                 f"Recovered at {pct}%",
-                milliseconds(saved_ms),
-                f"{percent(share_pct(saved_ms, totals.total_time_ms))} of the GPU window",
+                *_recovered(saved_ms, target, totals),
                 help_text="Time saved at the target, computed from times in the trace.",
             )
         if (step_ms := step_time_recovered_ms(now, target, pct)) is not None:
@@ -72,7 +80,18 @@ def _target_card(analysis: Analysis, result: AnalysisResult, now: Opened) -> flo
     return pct
 
 
+def _recovered(saved_ms: float, target: Target, totals: Totals) -> tuple[str, str]:
+    """Return recovered time and its share: of a step for idle time, else of the GPU window."""
+    if target.pool == IDLE_POOL:
+        saved_ms /= step_count(totals)
+        share = f"{percent(share_pct(saved_ms, whole_ms(totals)))} of {whole_name(totals)}"
+    else:
+        share = f"{percent(share_pct(saved_ms, totals.total_time_ms))} of the GPU window"
+    return milliseconds(saved_ms), share
+
+
 def _step_card(target: Target, pct: float, saved_ms: float, totals: Totals) -> None:
+    saved_ms /= step_count(totals)
     is_bound = target.pool == COMMUNICATION_POOL
     share = f"{percent(share_pct(saved_ms, whole_ms(totals)))} of {whole_name(totals)}"
     metric_card(
