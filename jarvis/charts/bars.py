@@ -303,10 +303,10 @@ def log_histogram(values_us: pl.Series, palette: Palette, value: str, total: str
             y=alt.Y("total_ms:Q", axis=plain_axis(f"{total} (ms)", format=LINEAR)),
             y2=alt.datum(0),
             tooltip=[
-                alt.Tooltip("low:Q", title="From (µs)", format=",.3~r"),
-                alt.Tooltip("high:Q", title="To (µs)", format=",.3~r"),
+                alt.Tooltip("low:Q", title="From (µs)", format=",.3r"),
+                alt.Tooltip("high:Q", title="To (µs)", format=",.3r"),
                 alt.Tooltip("count:Q", title="Count", format=",d"),
-                alt.Tooltip("total_ms:Q", title=f"{total} (ms)", format=",.3~r"),
+                alt.Tooltip("total_ms:Q", title=f"{total} (ms)", format=",.3r"),
             ],
         )
         .properties(height=260)

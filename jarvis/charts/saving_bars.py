@@ -133,6 +133,6 @@ def _over_spec(
     pale = base.mark_bar(color=palette.pale, height={"band": 0.72}).encode(x=x)
     strong = base.mark_bar(color=palette.saving, height={"band": 0.72}).encode(x=f"{part}:Q")
     value = base.mark_text(align="left", dx=5, color=palette.text, fontSize=11).encode(
-        x=f"{whole}:Q", text=text or alt.Text(f"{whole}:Q", format=",.3~r")
+        x=f"{whole}:Q", text=text or alt.Text(f"{whole}:Q", format=",.3r")
     )
     return specification(alt.LayerChart(layer=[pale, strong, value], height=height))

@@ -13,7 +13,12 @@ from jarvis.dashboard.session.state import Opened, load_stored
 from jarvis.dashboard.widgets.controls import choice, text_input
 from jarvis.dashboard.widgets.elements import metric_card
 from jarvis.dashboard.widgets.replay_section import replay_section
-from jarvis.dashboard.widgets.table import configured, height_of, without_pale_texts
+from jarvis.dashboard.widgets.table import (
+    configured,
+    height_of,
+    in_readable_units,
+    without_pale_texts,
+)
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, share_pct
 from jarvis.replay import ReplayCandidate, automatic_operators, offers
 from jarvis.replay.package import automatic_rule
@@ -75,14 +80,15 @@ def chosen_candidates(
 
 def _table(frame: pl.DataFrame, columns: Columns, key: str) -> list[int]:
     """Draw the rows; return the indices of the selected ones."""
-    frame = frame[[n for n in frame.columns if frame[n].null_count() < frame.height]]
+    known = [n for n in frame.columns if frame[n].null_count() < frame.height]
+    frame, columns = in_readable_units(frame[known], columns)
     event = st.dataframe(
         without_pale_texts(frame),
         key=key,
         hide_index=True,
         height=height_of(frame.height, _MAX_ROWS),
         column_config={
-            name: configured(columns[name], frame.schema[name], _WIDTHS.get(name))
+            name: configured(columns[name], frame[name], _WIDTHS.get(name))
             for name in frame.columns
         },
         on_select="rerun",

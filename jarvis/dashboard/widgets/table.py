@@ -8,7 +8,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from jarvis.charts import Columns, in_readable_unit, largest
 from jarvis.schemas import Column
-from jarvis.text.format import MISSING
+from jarvis.text.format import MISSING, column_decimals
 
 LINK = "open"
 """The column with the URLs of the rows' links."""
@@ -45,9 +45,9 @@ def small_table(
         link: Help text of a first column with a link to the URL in the column LINK.
     """
     shown = [name for name in names or columns if name in frame.columns]
+    frame, columns = in_readable_units(frame.select(*shown, *[LINK] * (link is not None)), columns)
     config = {
-        name: configured(columns[name], frame.schema[name], (widths or {}).get(name))
-        for name in shown
+        name: configured(columns[name], frame[name], (widths or {}).get(name)) for name in shown
     }
     if link is not None:
         shown, config = [LINK, *shown], {LINK: link_column(link), **config}
@@ -68,7 +68,7 @@ def in_readable_units(
     frame: pl.DataFrame, columns: Columns, whole: pl.DataFrame | None = None
 ) -> tuple[pl.DataFrame, Columns]:
     """Return a table with its times in ms, or in µs where a column has none of MIN_MS; and its
-    columns, with three significant digits of each time and rate.
+    columns.
 
     ``whole``: all rows, if ``frame`` is a page of them. The names of columns stay the same.
     """
@@ -76,9 +76,9 @@ def in_readable_units(
     shown, scaled = dict(columns), []
     for name in frame.columns:
         column = columns.get(name)
-        if column is None or not frame.schema[name].is_float() or column.unit == "%":
+        if column is None or not frame.schema[name].is_float() or not is_rounded(column):
             continue
-        shown[name], divisor = in_readable_unit(column, largest(rows[name]))
+        shown[name], divisor = in_readable_unit(column, largest(rows[name].abs()))
         if divisor != 1:
             scaled.append(pl.col(name) / divisor)
     return frame.with_columns(scaled), shown
@@ -128,17 +128,30 @@ def height_of(row_count: int, most: int) -> int:
     return (min(row_count, most) + 1) * _ROW_PX + _FRAME_PX
 
 
-def configured(column: Column, dtype: pl.DataType, width: int | None = None) -> ColumnConfig:
+def configured(column: Column, values: pl.Series, width: int | None = None) -> ColumnConfig:
     """Return the configuration of a column: label, help text, number format, width in pixels."""
     meaning = column.meaning or None
-    if dtype.is_numeric():
-        form = number_format(column, dtype)
+    if values.dtype.is_numeric():
+        form = number_format(column, values)
         return st.column_config.NumberColumn(column.label, format=form, width=width, help=meaning)
     return st.column_config.TextColumn(column.label, width=width, help=meaning)
 
 
-def number_format(column: Column, dtype: pl.DataType) -> str | None:
+def number_format(column: Column, values: pl.Series) -> str:
     """Return the column's number format for Streamlit; plain for ids and indices."""
-    if dtype.is_integer():
+    if values.dtype.is_integer():
         return "localized" if column.format else "%d"
-    return f"%{column.format or ',.3f'}"
+    if not is_rounded(column):
+        return f"%{column.format or ',.1f'}"
+    sizes = values.abs()
+    smallest = sizes.filter(sizes > 0).min()
+    return f"%,.{column_decimals(largest(sizes), smallest if isinstance(smallest, float) else 0)}f"
+
+
+def is_rounded(column: Column) -> bool:
+    """Return whether a column of numbers has the decimals that its values need: not percentages,
+    and not numbers with all their digits."""
+    return column.unit != "%" and column.format not in _ALL_DIGITS
+
+
+_ALL_DIGITS = (",g", ",.4f")

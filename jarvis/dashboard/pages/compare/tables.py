@@ -200,7 +200,7 @@ def _dataframe(
         key=key,
         hide_index=True,
         height=height_of(part.height, _ROWS),
-        column_config={name: _configuration(view, part, name) for name in shown},
+        column_config={name: _configuration(view, readable, name) for name in shown},
         on_select=partial(_sort_by_header, page, key, part.schema),
         selection_mode=[*modes, "single-column"],
         placeholder=MISSING,
@@ -268,4 +268,4 @@ def _configuration(view: ComparisonTable, part: pl.DataFrame, name: str) -> Colu
     if name == "name":
         width = _WIDTHS[name]
         return config.TextColumn(column.label, pinned=True, width=width, help=column.meaning)
-    return configured(column, part.schema[name], _WIDTHS.get(name))
+    return configured(column, part[name], _WIDTHS.get(name))

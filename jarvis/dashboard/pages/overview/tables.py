@@ -56,9 +56,7 @@ def ranked_findings(now: Opened) -> None:
         return
     rows = [_finding_row(now, item, is_part=is_part) for item, is_part in nested(ranked)]
     frame = pl.DataFrame(rows, infer_schema_length=None)
-    config = {
-        c.name: configured(c, frame.schema[c.name], _WIDTHS.get(c.name)) for c in _FINDING_COLUMNS
-    }
+    config = {c.name: configured(c, frame[c.name], _WIDTHS.get(c.name)) for c in _FINDING_COLUMNS}
     config["priority"] = st.column_config.MultiselectColumn(
         "Priority",
         width=75,
@@ -111,7 +109,7 @@ _FINDING_COLUMNS = (
     Column("saved_ms", "Saving (ms)", NUMBER, "ms", ".3g", "step time saved: middle estimate"),
     Column("basis", "Saving is", TEXT, meaning="how the step time saved is known"),
     Column("high_ms", "Up to (ms)", NUMBER, "ms", ".3g", "upper bound of the step time saved"),
-    Column("share_pct", "Step (%)", NUMBER, "%", ".3g", "saving in percent of the step time"),
+    Column("share_pct", "Step (%)", NUMBER, "%", ",.1f", "saving in percent of the step time"),
     Column("kernel_ms", "GPU (ms)", NUMBER, "ms", ".3g", "GPU time saved, middle estimate"),
     Column("method", "GPU estimate", TEXT, meaning="method of the estimate of the GPU time"),
 )
@@ -172,9 +170,9 @@ _TOP_COLUMNS = (
     Column(C.category, "Category", TEXT, meaning="category of its longest row"),
     Column(C.time_ms, "GPU time (ms)", NUMBER, "ms", ".3g", "of all its calls"),
     Column(C.count, "Count", pl.Int64(), format=",d", meaning="calls that launched GPU work"),
-    Column(C.percent_of_compute, "% of compute", NUMBER, "%", ".3g", "share of compute time"),
-    Column(C.percent_of_total, "% of GPU window", NUMBER, "%", ".3g", "share of the GPU window"),
-    Column(C.efficiency_pct, "Efficiency (%)", NUMBER, "%", ".3g", "share of the roofline"),
+    Column(C.percent_of_compute, "% of compute", NUMBER, "%", ",.1f", "share of compute time"),
+    Column(C.percent_of_total, "% of GPU window", NUMBER, "%", ",.1f", "share of the GPU window"),
+    Column(C.efficiency_pct, "Efficiency (%)", NUMBER, "%", ",.1f", "share of the roofline"),
     Column(C.bound, "Bound", TEXT, meaning="which peak limits it"),
 )
 

@@ -203,7 +203,7 @@ def _configured(name: str, shown: pl.DataFrame, widths: Mapping[str, int]) -> Co
         return st.column_config.TextColumn(
             column.label, width=widths[name], pinned=True, help=column.meaning
         )
-    return configured(column, shown.schema[name], widths.get(name))
+    return configured(column, shown[name], widths.get(name))
 
 
 def _actions(selected: Sequence[RunRow], shown: pl.DataFrame) -> None:

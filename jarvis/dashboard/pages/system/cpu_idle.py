@@ -17,7 +17,6 @@ from jarvis.dashboard.widgets.finding_cards import facts_of, grade_card
 from jarvis.dashboard.widgets.other_tools import why_another_tool
 from jarvis.dashboard.widgets.table import (
     LINK,
-    in_readable_units,
     small_table,
     with_short_texts,
 )
@@ -89,10 +88,9 @@ def idle_gap_cards(now: Opened) -> None:
             f"{percent(share)} of idle time"
         )
         st.caption("Click the icon of a gap to open it on the timeline.")
-        shown, columns = in_readable_units(with_short_texts(longest, _SHORT), _COLUMNS)
         small_table(
-            shown.with_columns(_addresses(now, longest)),
-            columns,
+            with_short_texts(longest, _SHORT).with_columns(_addresses(now, longest)),
+            _COLUMNS,
             "The longest gaps",
             known,
             _WIDTHS,
