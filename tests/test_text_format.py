@@ -71,7 +71,7 @@ def test_sentences_and_tables_print_a_number_alike(value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("largest", "smallest", "decimals"),
+    ("largest", "typical", "decimals"),
     [
         (12_345, 120, 0),
         (271, 3, 1),
@@ -84,6 +84,6 @@ def test_sentences_and_tables_print_a_number_alike(value: float) -> None:
     ],
 )
 def test_columns_have_the_decimals_of_their_numbers(
-    largest: float, smallest: float, decimals: int
+    largest: float, typical: float, decimals: int
 ) -> None:
-    assert column_decimals(largest, smallest) == decimals
+    assert column_decimals(largest, typical) == decimals

@@ -55,21 +55,21 @@ def decimal(value: float | None) -> str:
     return f"{value:.{decimals}f}" if decimals <= MAX_DECIMALS else f"{value:.2e}"
 
 
-def column_decimals(largest: float, smallest: float) -> int:
+def column_decimals(largest: float, typical: float) -> int:
     """Return the number of decimals of a column of numbers, whose decimal points are aligned.
 
     At least three significant digits of the largest number, two decimals from 1 to 100, and one
-    more if the smallest would otherwise be shown as zero.
+    more if a typical number would otherwise be shown as zero.
 
     Args:
         largest: Largest absolute value.
-        smallest: Smallest absolute value that is not zero.
+        typical: Median of the absolute values that are not zero.
     """
     if not 0 < largest < math.inf:
         return 0
     exponent = math.floor(math.log10(largest))
     decimals = max(0, min(2, 3 - exponent)) if exponent >= 0 else 2 - exponent
-    return min(decimals + (smallest < 0.5 * 10**-decimals), MAX_DECIMALS)
+    return min(decimals + (typical < 0.5 * 10**-decimals), MAX_DECIMALS)
 
 
 def count(value: int | None) -> str:

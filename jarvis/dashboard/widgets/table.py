@@ -1,19 +1,17 @@
 """Tables whose columns have label, unit, format and meaning from the schema."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import polars as pl
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from jarvis.charts import Columns, in_readable_unit, largest
+from jarvis.dashboard.session import navigation
 from jarvis.schemas import Column
 from jarvis.text.format import MISSING, column_decimals
 
-LINK = "open"
-"""The column with the URLs of the rows' links."""
-
-_LINK_PX = 50
 _ROWS = 10
 _ROW_PX, _FRAME_PX = 31, 2
 """Heights of a row at the font size of the theme, and of the frame of a table."""
@@ -29,7 +27,8 @@ def small_table(
     key: str | None = None,
     on_select: Callable[[], None] | None = None,
     max_rows: int = _ROWS,
-    link: str | None = None,
+    addresses: Sequence[str] | None = None,
+    alike: Sequence[str] = (),
 ) -> None:
     """Draw a table.
 
@@ -42,26 +41,37 @@ def small_table(
         key: Widget key.
         on_select: Callback; makes rows selectable, one at a time, in the session state of ``key``.
         max_rows: Maximum rows in view; the others are scrolled.
-        link: Help text of a first column with a link to the URL in the column LINK.
+        addresses: URLs of the pages that a click on a row opens, with ``key``.
+        alike: Columns that have the decimals of the first of them.
     """
     shown = [name for name in names or columns if name in frame.columns]
-    frame, columns = in_readable_units(frame.select(*shown, *[LINK] * (link is not None)), columns)
+    frame, columns = in_readable_units(frame.select(shown), columns)
     config = {
-        name: configured(columns[name], frame[name], (widths or {}).get(name)) for name in shown
+        name: configured(
+            columns[name], frame[alike[0] if name in alike else name], (widths or {}).get(name)
+        )
+        for name in shown
     }
-    if link is not None:
-        shown, config = [LINK, *shown], {LINK: link_column(link), **config}
+    if key is not None and addresses is not None:
+        on_select = partial(follow_cell, key, addresses)
     st.dataframe(
-        without_pale_texts(frame.select(shown)),
+        without_pale_texts(frame),
         hide_index=True,
         column_config=config,
         placeholder=MISSING,
         alt=alt,
         key=key,
         on_select=on_select or "ignore",
-        selection_mode="single-row",
+        selection_mode="single-row" if addresses is None else "single-cell",
         height=height_of(frame.height, max_rows),
     )
+
+
+def follow_cell(key: str, addresses: Sequence[str | None]) -> None:
+    """Open the page of the row that was clicked in the table ``key``, if any, in the same tab."""
+    cells = st.session_state[key]["selection"]["cells"]
+    if cells and (address := addresses[cells[0][0]]):
+        navigation.follow(address)
 
 
 def in_readable_units(
@@ -96,11 +106,11 @@ def with_short_texts(
 
 
 def without_pale_texts(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return a table with MISSING for missing texts, except of links.
+    """Return a table with MISSING for missing texts.
 
     Streamlit's own placeholder has too little contrast (2:1).
     """
-    return frame.with_columns(pl.col(pl.String).exclude(LINK).fill_null(MISSING))
+    return frame.with_columns(pl.col(pl.String).fill_null(MISSING))
 
 
 def moment_column(label: str, meaning: str, *, has_seconds: bool = False) -> ColumnConfig:
@@ -110,16 +120,6 @@ def moment_column(label: str, meaning: str, *, has_seconds: bool = False) -> Col
         format="YYYY-MM-DD HH:mm:ss" if has_seconds else "YYYY-MM-DD HH:mm",
         timezone="UTC",
         help=f"{meaning}, in UTC",
-    )
-
-
-def link_column(meaning: str) -> ColumnConfig:
-    """Return the configuration of a column of links, shown as icons."""
-    return st.column_config.LinkColumn(
-        "Open",
-        width=_LINK_PX,
-        display_text=":material/open_in_new:",
-        help=f"{meaning}, in a new tab",
     )
 
 
@@ -144,8 +144,8 @@ def number_format(column: Column, values: pl.Series) -> str:
     if not is_rounded(column):
         return f"%{column.format or ',.1f'}"
     sizes = values.abs()
-    smallest = sizes.filter(sizes > 0).min()
-    return f"%,.{column_decimals(largest(sizes), smallest if isinstance(smallest, float) else 0)}f"
+    typical = sizes.filter(sizes > 0).median()
+    return f"%,.{column_decimals(largest(sizes), typical if isinstance(typical, float) else 0)}f"
 
 
 def is_rounded(column: Column) -> bool:

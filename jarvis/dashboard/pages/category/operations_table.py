@@ -262,15 +262,15 @@ _LAST = (
     C.percent_of_compute,
 )
 _WIDTHS = {
-    C.name: 120,
-    "arguments": 165,
-    C.kernel_time_us: 108,
+    C.name: 190,
+    "arguments": 150,
+    C.kernel_time_us: 113,
     C.percent_of_category: 88,
-    C.pct_roofline: 90,
-    C.saved_step_us: 112,
-    "state": 124,
-    C.saved_us: 125,
-    C.operation_count: 60,
+    C.pct_roofline: 88,
+    C.saved_step_us: 108,
+    "state": 108,
+    C.saved_us: 118,
+    C.operation_count: 62,
     C.bound: 75,
 }
 """Widths in pixels, to keep the first columns visible in a window of 1280 pixels."""
@@ -404,9 +404,6 @@ def _configuration(column: Column, values: pl.Series) -> ColumnConfig:
         )
     if column.name in (C.percent_of_category, C.pct_roofline):
         return _bar(column)
-    if column.name == "name":
-        width = _WIDTHS[column.name]
-        return config.TextColumn(column.label, pinned=True, width=width, help=column.meaning)
     return configured(column, values, _WIDTHS.get(column.name))
 
 

@@ -27,7 +27,7 @@ def categories_table(rows: Sequence[RunRow]) -> None:
         st.warning(words, icon=":material/difference:")
     config = st.column_config
     columns: dict[str, ColumnConfig] = {
-        TITLE: config.TextColumn("Time per step (ms)", width=_TITLE_PX, pinned=True),
+        TITLE: config.TextColumn("Time per step (ms)", width=_TITLE_PX),
         TREND: config.LineChartColumn("Oldest to newest", width=_TREND_PX),
         CHANGE: config.NumberColumn(
             "Change (%)", format="%+.1f", width=_CHANGE_PX, help="From the oldest to the newest run"

@@ -92,7 +92,8 @@ def fusion_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> N
             help="A chain is a sequence of operators that one kernel could replace.",
         )
         columns = charts.columns_of(TABLES["fusion_chains"], (_STEPS, *_ESTIMATE))
-        small_table(chains, columns, "Chains of operators", shown, _WIDTHS)
+        times = (C.time_ms, "left_ms", "saved_ms")
+        small_table(chains, columns, "Chains of operators", shown, _WIDTHS, alike=times)
     _steps(now, candidates)
 
 
