@@ -1,6 +1,5 @@
 """The tables of the Overview page: ranked findings, categories, the GPU timeline."""
 
-from collections.abc import Sequence
 from functools import partial
 
 import polars as pl
@@ -13,10 +12,11 @@ from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.finding_cards import PRIORITY_COLORS, finding_address
-from jarvis.dashboard.widgets.table import configured, height_of, small_table
+from jarvis.dashboard.widgets.table import configured, follow_cell, height_of, small_table
 from jarvis.findings import Impact
 from jarvis.reports.gaps import warnings_of
 from jarvis.reports.ranking import Recommendation, nested, recommendations
+from jarvis.reports.summary import top_names
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, byte_size, count, counted, milliseconds
@@ -52,7 +52,7 @@ def ranked_findings(now: Opened) -> None:
         )
         return
     if not ranked:
-        st.success("The checks of this version found nothing to fix.", icon=":material/check:")
+        st.info("No findings: no check found a saving above its threshold.")
         return
     rows = [_finding_row(now, item, is_part=is_part) for item, is_part in nested(ranked)]
     frame = pl.DataFrame(rows, infer_schema_length=None)
@@ -73,7 +73,7 @@ def ranked_findings(now: Opened) -> None:
         column_order=(C.rank, *_SHOWN),
         placeholder=MISSING,
         alt="Findings in order with savings; a click on a row opens its finding",
-        on_select=partial(_open_finding, frame[_PAGE].to_list()),
+        on_select=partial(follow_cell, _FINDINGS, frame[_PAGE].to_list()),
         selection_mode="single-cell",
     )
 
@@ -83,12 +83,6 @@ def finding_addresses(now: Opened) -> dict[str, str]:
     return {
         f"{r.label} {r.result.title}": finding_address(now, r) for r in recommendations(now.run)
     }
-
-
-def _open_finding(addresses: Sequence[str]) -> None:
-    """Open the page of the finding whose row was clicked."""
-    if cells := st.session_state[_FINDINGS]["selection"]["cells"]:
-        navigation.follow(addresses[cells[0][0]])
 
 
 _SHOWN = (
@@ -151,10 +145,11 @@ def top_operations(now: Opened) -> None:
         st.caption("No operator launched GPU work.")
         return
     titles = {key: result.title for key, result in now.run.results.items()}
+    names = top_names(now.run)
     rows = [
         {
             **operation.model_dump(),
-            C.name: short_operation_name(operation.name),
+            C.name: short_operation_name(names[operation.rank]),
             C.category: titles.get(operation.category or ""),
         }
         for operation in top
