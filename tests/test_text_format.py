@@ -4,7 +4,7 @@ import pytest
 
 from jarvis.impact import marked_efficiency
 from jarvis.text import format as q
-from jarvis.text.format import decimal, milliseconds, percent
+from jarvis.text.format import MAX_DECIMALS, column_decimals, decimal, milliseconds, percent
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,22 @@ def test_sentences_and_tables_print_a_number_alike(value: float) -> None:
     assert q.decimal(value) == decimal(value)
     assert q.percent(value) == percent(value)
     assert q.milliseconds(value) == milliseconds(value)
+
+
+@pytest.mark.parametrize(
+    ("largest", "typical", "decimals"),
+    [
+        (12_345, 120, 0),
+        (271, 3, 1),
+        (20.0, 0.783, 2),
+        (3.8, 1.1, 2),
+        (3.8, 0.0012, 3),  # not shown as zero
+        (0.783, 0.02, 3),
+        (0.0, 0.0, 0),
+        (1e-9, 1e-9, MAX_DECIMALS),
+    ],
+)
+def test_columns_have_the_decimals_of_their_numbers(
+    largest: float, typical: float, decimals: int
+) -> None:
+    assert column_decimals(largest, typical) == decimals

@@ -66,6 +66,7 @@ MESSAGES = MessageTable(
         "parts": "{parts:joined , }",
         "title.low_efficiency": "Low efficiency: {subject}",
         "title.opportunity": "Below target: {subject}",
+        "title.top": f"Below {impact.BOTTLENECK_EFFICIENCY_PCT:g}% of the roofline: {{subject}}",
         "subject": "{name}",
         "subject_with_pattern": "{name} ({pattern})",
         "issue": "{calls} of {subject} over {signatures} {calls:either takes|take} {time_ms} "
@@ -148,7 +149,7 @@ def opportunity(data: CategoryData) -> Iterator[Finding]:
             yield _inefficiency(data, group, "opportunity")
     for group in groups(data.operations, below & low):
         if _makes_a_card(data, group) and group.is_top and not _is_time_relevant(group):
-            yield _inefficiency(data, group, "opportunity")
+            yield _inefficiency(data, group, "opportunity", title="top")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +206,9 @@ def _is_time_relevant(group: OperationGroup) -> bool:
     return impact.is_time_relevant(group.time_ms, group.category_pct)
 
 
-def _inefficiency(data: CategoryData, group: OperationGroup, check: str) -> Finding:
+def _inefficiency(
+    data: CategoryData, group: OperationGroup, check: str, *, title: str | None = None
+) -> Finding:
     chosen = _advice(data, group)
     usual = expectation(data, group)
     efficiency = group.efficiency_pct or 0.0
@@ -228,7 +231,7 @@ def _inefficiency(data: CategoryData, group: OperationGroup, check: str) -> Find
     return Finding(
         check=check,
         category=data.key,
-        title=MESSAGES(f"title.{check}", subject=subject_of(group)),
+        title=MESSAGES(f"title.{title or check}", subject=subject_of(group)),
         operations=group.operations,
         evidence=evidence_of(group),
         issue=_issue(group, usual, gain, _reason(group, chosen, values)),

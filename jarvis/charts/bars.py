@@ -42,6 +42,9 @@ from jarvis.schemas.names import C
 _LEGEND_PX = 66
 """Height of a legend above the bars, with the theme's margins."""
 
+_BESIDE_NAMES = 2
+"""Columns of a legend that has only the width of the bars, right of their names."""
+
 _BINS_PER_DECADE = 4
 
 _PARTS_PX = 112
@@ -66,10 +69,10 @@ class Groups:
     values: tuple[str, ...]
     colors: tuple[str, ...]
 
-    def color(self) -> alt.Color:
-        """Return the color encoding, with a legend."""
+    def color(self, **legend: int) -> alt.Color:
+        """Return the color encoding, with a legend and its further options."""
         scale = alt.Scale(domain=list(self.values), range=list(self.colors))
-        return alt.Color(f"{self.field}:N", scale=scale, legend=_legend())
+        return alt.Color(f"{self.field}:N", scale=scale, legend=_legend(**legend))
 
 
 def bars(
@@ -129,7 +132,7 @@ def _bars_spec(
         .encode(
             y=rank_axis(),
             x=alt.X(f"{x}:Q", axis=plain_axis(title, format=LINEAR), scale=length_scale(longest)),
-            color=groups.color() if groups else alt.value(palette.primary),
+            color=groups.color(columns=_BESIDE_NAMES) if groups else alt.value(palette.primary),
             tooltip=tooltip(lines),
         )
     )
@@ -192,7 +195,7 @@ def _scatter_spec(
             ),
             y=alt.Y(f"{y_field}:Q", axis=plain_axis(y_title, format=LINEAR)),
             size=alt.Size("kernel_time_us:Q", scale=alt.Scale(range=[40, 400]), legend=None),
-            color=groups.color() if groups else alt.value(palette.primary),
+            color=groups.color(columns=_BESIDE_NAMES) if groups else alt.value(palette.primary),
             tooltip=tooltip(lines),
         )
     )
@@ -303,10 +306,10 @@ def log_histogram(values_us: pl.Series, palette: Palette, value: str, total: str
             y=alt.Y("total_ms:Q", axis=plain_axis(f"{total} (ms)", format=LINEAR)),
             y2=alt.datum(0),
             tooltip=[
-                alt.Tooltip("low:Q", title="From (µs)", format=",.3~r"),
-                alt.Tooltip("high:Q", title="To (µs)", format=",.3~r"),
+                alt.Tooltip("low:Q", title="From (µs)", format=",.3r"),
+                alt.Tooltip("high:Q", title="To (µs)", format=",.3r"),
                 alt.Tooltip("count:Q", title="Count", format=",d"),
-                alt.Tooltip("total_ms:Q", title=f"{total} (ms)", format=",.3~r"),
+                alt.Tooltip("total_ms:Q", title=f"{total} (ms)", format=",.3r"),
             ],
         )
         .properties(height=260)

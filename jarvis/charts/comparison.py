@@ -145,7 +145,7 @@ def _differences_spec(
     bars = base.mark_bar(height={"band": 0.68}).encode(
         x=x, x2=alt.datum(0), color=alt.Color("side:N", scale=sides, legend=legend)
     )
-    form = "+,.1f" if unit == "%" else "+,.3~r"
+    form = "+,.1f" if unit == "%" else "+,.3r"
     text = base.mark_text(
         align=alt.expr("datum.value < 0 ? 'right' : 'left'"),
         dx=alt.expr("datum.value < 0 ? -5 : 5"),

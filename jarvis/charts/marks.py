@@ -80,8 +80,10 @@ LINEAR = ",.6~r"
 NO_NAME = "not recorded"
 """Label of rows without a name, such as calls without shapes."""
 
-_US, _BYTES = "µs", "bytes"
+_US, _MS, _BYTES = "µs", "ms", "bytes"
 _THREE_DIGITS = ".3g"
+_D3_FORMATS = {_THREE_DIGITS: ",.3r", "": LINEAR}
+"""Formats of D3, where they differ from Python's."""
 
 TOP_BARS = 10
 BAR_PX, _AXIS_PX = 27, 62
@@ -124,7 +126,11 @@ def tips(columns: Columns, names: Iterable[str], frame: pl.DataFrame) -> tuple[T
     """Return a tooltip line for each of ``names`` that the frame has."""
     schema = frame.schema
     return tuple(
-        Tip(name, column.label, (column.format or LINEAR) if schema[name].is_numeric() else None)
+        Tip(
+            name,
+            column.label,
+            _D3_FORMATS.get(column.format, column.format) if schema[name].is_numeric() else None,
+        )
         for name in names
         if name in schema
         for column in [columns[name]]
@@ -163,13 +169,19 @@ def named(column: str, instead: str) -> pl.Expr:
 
 def in_readable_unit(column: Column, longest: float) -> tuple[Column, float]:
     """Return a column of times or rates with three significant digits, and the divisor of its
-    values: a time in µs whose ``longest`` is at least MIN_MS is in ms."""
+    values: a time is in ms if its ``longest`` is at least MIN_MS, else in µs."""
     if column.unit == _BYTES:
         return column, 1.0
     column = replace(column, format=_THREE_DIGITS)
-    if column.unit != _US or longest < MIN_MS * 1000:
-        return column, 1.0
-    return replace(column, label=column.label.replace(f"({_US})", "(ms)"), unit="ms"), 1000.0
+    if column.unit == _US and longest >= MIN_MS * 1000:
+        return _with_unit(column, _MS), 1000.0
+    if column.unit == _MS and 0 < longest < MIN_MS:
+        return _with_unit(column, _US), 0.001
+    return column, 1.0
+
+
+def _with_unit(column: Column, unit: str) -> Column:
+    return replace(column, label=column.label.replace(f"({column.unit})", f"({unit})"), unit=unit)
 
 
 def in_readable_units(

@@ -36,7 +36,7 @@ def critical_paths(parts: pl.DataFrame, axis: str, palette: Palette) -> alt.Laye
         tooltip=[
             alt.Tooltip("part:N", title="Part"),
             alt.Tooltip("when:N", title="Step"),
-            alt.Tooltip("time_ms:Q", title=axis, format=",.4~r"),
+            alt.Tooltip("time_ms:Q", title=axis, format=",.4r"),
             alt.Tooltip("pct:Q", title="Share of the path (%)", format=",.2f"),
         ],
     )

@@ -28,6 +28,7 @@ from jarvis.charts.marks import (
 )
 from jarvis.charts.palette import Palette
 from jarvis.schemas.names import C
+from jarvis.text.format import decimal
 from jarvis.text.markdown import shortened
 from jarvis.text.shapes import call_shapes
 from jarvis.text.short_names import short_operation_name
@@ -38,8 +39,9 @@ _TWO_LINES_PX = 36
 _LINE_LENGTH = 34
 """Maximum length of each line of the label of an operation: its short name, and its shapes."""
 
-_VALUE_ROOM = 1.3
-"""Axis length relative to the longest bar, so that a value fits behind it (half a 1280 px page)."""
+_VALUE_ROOM = 1.7
+"""Axis length relative to the longest bar, so that both values fit behind it (half a 1280 px
+page)."""
 
 _TEXT_ROOM = 1.4
 """Same as _VALUE_ROOM, for a value with its saving across a whole page."""
@@ -48,7 +50,8 @@ _TEXT_ROOM = 1.4
 def savings(
     rows: pl.DataFrame, columns: Columns, palette: Palette, limit: int = TOP_BARS
 ) -> Drawing:
-    """Draw the operations with the largest savings at the target: kernel time pale, saving strong.
+    """Draw the operations with the largest savings at the target: kernel time pale, saving strong,
+    both as a label.
 
     Args:
         rows: Operations with ``uid``, ``name``, ``arguments``, ``kernel_time_us``, ``saved_us``
@@ -74,7 +77,21 @@ def savings(
     scaled, known = in_readable_units(
         labeled, columns, (C.kernel_time_us, C.saved_us), largest(labeled[C.kernel_time_us])
     )
-    return _over(scaled, C.kernel_time_us, C.saved_us, names, known, palette, _VALUE_ROOM)
+    unit = known[C.kernel_time_us].unit
+    texts = [
+        f"{decimal(saved)} of {decimal(time)} {unit}"
+        for time, saved in scaled.select(C.kernel_time_us, C.saved_us).iter_rows()
+    ]
+    return _over(
+        scaled.with_columns(text=pl.Series(texts, dtype=pl.String)),
+        C.kernel_time_us,
+        C.saved_us,
+        names,
+        known,
+        palette,
+        _VALUE_ROOM,
+        text="text:N",
+    )
 
 
 def categories(rows: pl.DataFrame, columns: Columns, palette: Palette) -> Drawing:
@@ -133,6 +150,6 @@ def _over_spec(
     pale = base.mark_bar(color=palette.pale, height={"band": 0.72}).encode(x=x)
     strong = base.mark_bar(color=palette.saving, height={"band": 0.72}).encode(x=f"{part}:Q")
     value = base.mark_text(align="left", dx=5, color=palette.text, fontSize=11).encode(
-        x=f"{whole}:Q", text=text or alt.Text(f"{whole}:Q", format=",.3~r")
+        x=f"{whole}:Q", text=text or alt.Text(f"{whole}:Q", format=",.3r")
     )
     return specification(alt.LayerChart(layer=[pale, strong, value], height=height))

@@ -24,7 +24,7 @@ def waterfall(bars: pl.DataFrame, palette: Palette, room: float = 1.1) -> alt.La
         y=alt.Y("label:N", sort=bars["label"].to_list(), axis=name_axis()),
         tooltip=[
             alt.Tooltip("finding:N", title="Step"),
-            alt.Tooltip("length_ms:Q", title="Time (ms)", format=",.3~r"),
+            alt.Tooltip("length_ms:Q", title="Time (ms)", format=",.3r"),
         ],
     )
     base = base.transform_calculate(length_ms="datum.high_ms - datum.low_ms")

@@ -32,6 +32,7 @@ from jarvis.run import (
     staged,
     write_run,
 )
+from jarvis.run.agent_layout.model_info import main_module
 from jarvis.run.agent_layout.preparation import Preparation
 from jarvis.run.run import sides
 from jarvis.savings import ranked
@@ -158,6 +159,7 @@ def _run(
         absent_tables=dict(report.absent_tables),
         simulation=source.simulation,
         top_finding=_top_finding(results, report.totals),
+        main_module=main_module(split.operations),
     )
     return Run(
         manifest=manifest,

@@ -22,6 +22,7 @@ from jarvis.reports.health import health_line, health_of, health_table, health_v
 from jarvis.reports.messages import time_range
 from jarvis.reports.rendering import render
 from jarvis.reports.reporter import Reporter
+from jarvis.reports.summary import top_names
 from jarvis.reports.together import together
 from jarvis.run import Run
 from jarvis.savings import per_step, whole_ms, whole_name
@@ -277,6 +278,7 @@ def _totals(run: Run) -> Markdown:
 
 def _top_operations(run: Run) -> Markdown:
     """Return the launchers of the trace with most time, and their rows of operations."""
+    names = top_names(run)
     return table(
         (
             "Rank",
@@ -292,7 +294,7 @@ def _top_operations(run: Run) -> Markdown:
         (
             (
                 count(top.rank),
-                cell(top.name),
+                cell(names[top.rank]),
                 decimal(top.time_ms),
                 count(top.count),
                 percent(top.percent_of_compute),

@@ -1,7 +1,8 @@
 """The executive summary of the reports: at most five sentences, and the main metrics."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from itertools import takewhile
+from itertools import chain, takewhile
 
 import polars as pl
 
@@ -90,16 +91,34 @@ def metrics(run: Run) -> Iterator[tuple[str, str]]:
     yield "Flash Attention Usage", _flash_attention(run)
 
 
+def top_names(run: Run) -> dict[int, str]:
+    """Return the names of the top operations by rank, as category pages and findings have them.
+
+    An operator that launches kernels (``aten::miopen_convolution``) has the name of its rows of
+    operations (``aten::convolution``), if they all have one that no other top operation has.
+    """
+    names = dict(run.table("operations").select(C.uid, C.name).iter_rows())
+    tops = run.manifest.top_operations
+    found = {top.rank: {names[uid] for uid in top.operation_uids if uid in names} for top in tops}
+    uses = Counter(chain.from_iterable(found.values()))
+    chosen = {}
+    for top in tops:
+        own = ", ".join(found[top.rank])
+        chosen[top.rank] = own if uses[own] == 1 else top.name
+    return chosen
+
+
 def top_operations(run: Run, limit: int) -> Markdown:
     """Return the operators that launched most GPU time, across all categories."""
     timed = run.table("operations")[[C.uid, C.category, C.kernel_time_us]]
     places = {uid: (category, time_us) for uid, category, time_us in timed.iter_rows()}
+    names = top_names(run)
     return table(
         ("Rank", "Operation", "Category", "Time (ms)", "% of Total Compute"),
         (
             (
                 str(top.rank),
-                cell(top.name),
+                cell(names[top.rank]),
                 _categories_of(run, top, places),
                 decimal(top.time_ms),
                 percent(top.percent_of_compute),

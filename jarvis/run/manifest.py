@@ -121,7 +121,8 @@ class Manifest(_Frozen):
     effects and errors of extensions; ``added_analyses`` describe third-party analyses.
     ``absent_tables`` are those without rows because the input lacks their data, with the missing
     information. ``simulation`` is None in runs from before step times were simulated, and
-    ``top_finding`` in runs without findings and in those from before it was stored.
+    ``top_finding`` in runs without findings and in those from before it was stored. ``main_module``
+    is the outermost module with most of the GPU time, if the trace has modules.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -147,6 +148,7 @@ class Manifest(_Frozen):
     absent_tables: dict[str, str] = {}
     simulation: SimulationInfo | None = None
     top_finding: TopFinding | None = None
+    main_module: str | None = None
 
 
 def analysis_id(trace_sha256: str, options: Options) -> str:

@@ -55,6 +55,24 @@ def decimal(value: float | None) -> str:
     return f"{value:.{decimals}f}" if decimals <= MAX_DECIMALS else f"{value:.2e}"
 
 
+def column_decimals(largest: float, typical: float) -> int:
+    """Return the number of decimals of a column of numbers, whose decimal points are aligned.
+
+    At least three significant digits of the largest number, two decimals from 1 to 100, and one
+    more if a typical number would otherwise be shown as zero.
+
+    Args:
+        largest: Largest absolute value.
+        typical: Median of the absolute values that are not zero.
+    """
+    if not 0 < largest < math.inf:
+        return 0
+    exponent = math.floor(math.log10(largest))
+    decimals = max(0, min(2, 3 - exponent)) if exponent >= 0 else 2 - exponent
+    is_zero = typical < 0.5 / 10**decimals
+    return min(decimals + is_zero, MAX_DECIMALS)
+
+
 def count(value: int | None) -> str:
     """Format a whole number with thousands separators."""
     return MISSING if value is None else f"{value:,}"

@@ -2,6 +2,7 @@
 
 import json
 
+import polars as pl
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -55,7 +56,7 @@ def test_every_number_of_an_analysis_has_a_meaning(
 @pytest.mark.parametrize("table", list(TABLES))
 def test_every_column_of_every_table_has_a_meaning(table: str) -> None:
     for column in TABLES[table]:
-        assert configured(column, column.dtype)["help"], column.name
+        assert configured(column, pl.Series(dtype=column.dtype))["help"], column.name
 
 
 def test_the_panel_sets_the_other_tools_beside_ours(

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from jarvis.server.submission import Submission, submit
+from tests.analyses.test_epilogues import layers as epilogue_layers
 from tests.analyses.test_kernel_fusion import layers as normalized_layers
 from tests.builders import TraceBuilder
 from tests.dashboard.conftest import Draw
@@ -33,6 +34,7 @@ def test_the_page_counts_chains_and_lists_their_steps(registered: Draw, analyzed
     chains, steps = page.dataframe[0].value, page.dataframe[1].value
     assert chains["scope_name"].to_list() == ["RMSNorm"]
     assert chains["verdict"].to_list() == ["yes"]
+    assert chains["steps"][0].startswith("copy_ → pow → mean → ")
     assert len(steps) == 8
     assert "`RMSNorm`" in page.expander[-1].label
 
@@ -53,3 +55,14 @@ def test_the_attention_page_shows_unfused_attention_without_rows_of_its_own(
     page = registered("sdpa_fwd", analyzed(built))
     assert not page.exception
     assert any("Unfused attention in `SelfAttention`" in e.label for e in page.expander)
+
+
+def test_the_times_of_a_chain_add_up(registered: Draw, analyzed: Analyzed) -> None:
+    """Also of a chain that a matrix product could absorb; the tile agrees with the table."""
+    page = registered("kernel_fusion", analyzed(epilogue_layers()))
+    assert not page.exception
+    chains = page.dataframe[0].value
+    assert chains["product_name"].to_list() == ["mm", "mm"]
+    for time_ms, left_ms, saved_ms in chains[["time_ms", "left_ms", "saved_ms"]].to_numpy():
+        assert time_ms - left_ms == pytest.approx(saved_ms)
+    assert (page.metric[2].value == "none") == (page.metric[0].value == "0")

@@ -145,10 +145,12 @@ def test_the_table_has_the_figures_of_the_manifest(filed: Draw) -> None:
 def test_the_name_of_the_trace_has_a_column_only_where_the_model_is_another(
     store: Store, filed: Draw
 ) -> None:
-    store("unnamed", 1, model_name=None)
+    store("unnamed", 1, model_name=None, main_module=None)
     assert TRACE not in filed("runs").dataframe[0].value.columns
-    store("named", 2, model_name="A model")
-    assert TRACE in filed("runs").dataframe[0].value.columns
+    store("known", 2, model_name=None, main_module="BertModel")
+    shown = filed("runs").dataframe[0].value
+    assert shown["model"][0] == "BertModel"
+    assert TRACE in shown.columns
 
 
 @pytest.mark.parametrize(

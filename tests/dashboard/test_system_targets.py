@@ -6,6 +6,8 @@ from urllib.parse import parse_qsl
 import pytest
 
 from jarvis.analyses import load_analyses
+from jarvis.dashboard.pages.system.cpu_idle import gap_addresses
+from jarvis.dashboard.session.state import load_stored
 from jarvis.run import Run
 from jarvis.run.idle_time import idle_gaps
 from jarvis.server.storage.catalog import analysis_root
@@ -111,7 +113,9 @@ def test_the_idle_page_lists_the_gaps_with_their_cause(registered: Draw, stallin
 def test_a_gap_leads_to_the_timeline_there(registered: Draw, filed: Draw, stalling_id: str) -> None:
     page = registered("cpu_idle", analysis=stalling_id)
     shown = next(table.value for table in page.dataframe if "idle_ms" in table.value)
-    path, _, query = shown["open"][0].partition("?")
+    gap = Run.load(analysis_root(stalling_id)).table("idle_gaps").sort("dur_ns")[-1]
+    address = gap_addresses(load_stored(stalling_id), gap)[0]
+    path, _, query = address.partition("?")
     timeline = filed(path, **dict(parse_qsl(query)))
     assert not timeline.warning
     gaps = next(table.value for table in timeline.dataframe if "gap_us" in table.value)

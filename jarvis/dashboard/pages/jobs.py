@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from urllib.parse import urlencode
 
 import polars as pl
 import streamlit as st
@@ -213,12 +212,6 @@ def _table(listed: list[Job], chosen: str | None, queue: list[str]) -> None:
             "step": config.TextColumn(
                 "Step", help="Current or last step; position in the queue if waiting"
             ),
-            "open": config.LinkColumn(
-                "Analysis",
-                display_text="open",
-                width=70,
-                help="The resulting analysis, in a new tab",
-            ),
             "created": moment_column("Requested", "Time when it was queued"),
             "elapsed_s": config.NumberColumn(
                 "Took (s)", format="%.1f", width=70, help="Run time so far, or in total"
@@ -236,7 +229,6 @@ _SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     C.title: pl.String,
     C.percent: pl.Int64,
     "step": pl.String,
-    "open": pl.String,
     "created": pl.Datetime("us", "UTC"),
     "elapsed_s": pl.Float64,
     "owner": pl.String,
@@ -245,15 +237,11 @@ _SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
 
 
 def _row(job: Job, queue: list[str]) -> tuple[str | float | datetime | None, ...]:
-    overview = None
-    if job.analysis_id is not None:
-        overview = f"{navigation.OVERVIEW}?{urlencode({links.ANALYSIS: job.analysis_id})}"
     return (
         _MARKS[job.state],
         job.title,
         int(job.percent),
         _step(job, queue),
-        overview,
         job.created,
         job.elapsed_s,
         job.owner,

@@ -13,26 +13,32 @@ from jarvis.dashboard.session.state import Opened, load_stored
 from jarvis.dashboard.widgets.controls import choice, text_input
 from jarvis.dashboard.widgets.elements import metric_card
 from jarvis.dashboard.widgets.replay_section import replay_section
-from jarvis.dashboard.widgets.table import configured, height_of, without_pale_texts
+from jarvis.dashboard.widgets.table import (
+    configured,
+    height_of,
+    in_readable_units,
+    without_pale_texts,
+)
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, share_pct
 from jarvis.replay import ReplayCandidate, automatic_operators, offers
 from jarvis.replay.package import automatic_rule
 from jarvis.schemas import NUMBER, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, count, milliseconds, percent
+from jarvis.text.short_names import short_operation_name
 
 _SEPARATOR = "-"
 _MAX_ROWS = 12
 _WIDTHS = {
-    "op_name": 240,
-    "package": 105,
-    C.percent_of_compute: 90,
-    C.time_ms: 115,
-    C.efficiency_pct: 100,
+    "op_name": 200,
+    "package": 95,
+    C.reason: 230,
+    C.percent_of_compute: 95,
+    C.time_ms: 118,
+    C.efficiency_pct: 102,
+    "packaged_pct": 98,
     C.calls: 60,
-    "distinct_calls": 100,
-    "packaged_pct": 100,
-    C.reason: 480,
+    "distinct_calls": 105,
 }
 
 
@@ -75,14 +81,15 @@ def chosen_candidates(
 
 def _table(frame: pl.DataFrame, columns: Columns, key: str) -> list[int]:
     """Draw the rows; return the indices of the selected ones."""
-    frame = frame[[n for n in frame.columns if frame[n].null_count() < frame.height]]
+    known = [n for n in frame.columns if frame[n].null_count() < frame.height]
+    frame, columns = in_readable_units(frame[known], columns)
     event = st.dataframe(
         without_pale_texts(frame),
         key=key,
         hide_index=True,
         height=height_of(frame.height, _MAX_ROWS),
         column_config={
-            name: configured(columns[name], frame.schema[name], _WIDTHS.get(name))
+            name: configured(columns[name], frame[name], _WIDTHS.get(name))
             for name in frame.columns
         },
         on_select="rerun",
@@ -115,9 +122,18 @@ _COLUMNS = columns_of(
     (
         Column("op_name", "Operator", TEXT, meaning="operator whose calls are replayed"),
         Column("package", "Package", TEXT, meaning=_PACKAGE_MEANING),
+        Column(C.reason, "Not packaged because", TEXT, meaning="why calls cannot be replayed"),
         Column(C.percent_of_compute, "Compute (%)", NUMBER, "%", ",.1f", "share of compute time"),
         Column(C.time_ms, "Kernel time (ms)", NUMBER, "ms", ",.3f", "time of its kernels"),
         Column(C.efficiency_pct, "Efficiency (%)", NUMBER, "%", ",.1f", "share of the roofline"),
+        Column(
+            "packaged_pct",
+            "Packaged (%)",
+            NUMBER,
+            "%",
+            ",.1f",
+            "kernel time of calls in packages",
+        ),
         Column(C.calls, "Calls", pl.Int64(), format=",d", meaning="calls in the trace"),
         Column(
             "distinct_calls",
@@ -126,8 +142,6 @@ _COLUMNS = columns_of(
             format=",d",
             meaning="sets of arguments in a package, each once with its count",
         ),
-        Column("packaged_pct", "Packaged (%)", NUMBER, "%", ",.1f", "kernel time in those calls"),
-        Column(C.reason, "Not packaged because", TEXT, meaning="why calls cannot be replayed"),
     )
 )
 
@@ -152,7 +166,7 @@ def replay_page(now: Opened) -> None:
     st.subheader("Package of the selection")
     if not any(candidate.distinct_calls for candidate in candidates):
         st.info(
-            "None of these calls can be replayed; the last column of the table shows why. Often "
+            "None of these calls can be replayed; the table shows why. Often "
             "the trace lacks arguments: record it with `ProfilerActivity.CPU` and "
             "`record_shapes=True`."
         )
@@ -222,7 +236,7 @@ def _frame(now: Opened, shown: Sequence[ReplayCandidate]) -> pl.DataFrame:
     automatic = automatic_operators(now.run)
     rows = [
         {
-            "op_name": candidate.op_name,
+            "op_name": short_operation_name(candidate.op_name),
             C.percent_of_compute: candidate.percent_of_compute or None,  # copies are no compute
             C.time_ms: candidate.kernel_time_us / 1000,
             C.efficiency_pct: candidate.efficiency_pct,

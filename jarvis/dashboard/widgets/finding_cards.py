@@ -83,6 +83,8 @@ FINDINGS = "findings"
 """Prefix of the keys of containers with cards, among which ``keyboard.js`` moves."""
 
 
+Shapes = Mapping[int, str | None]
+
 Select = Callable[[Finding, OpRef], None]
 """Callback of the button of an operation of a finding."""
 
@@ -100,6 +102,7 @@ def finding_cards(
     page: str | None = None,
     select: Select = _select_row,
     badges: Mapping[int, str] | None = None,
+    shapes: Shapes | None = None,
 ) -> None:
     """Draw an expander for each finding; a message if there are none.
 
@@ -112,13 +115,18 @@ def finding_cards(
         page: Prefix of the expanders' URL parameters; by default the category of the finding.
         select: Callback of the operation buttons.
         badges: Markdown behind the heading, by the ``id`` of the finding.
+        shapes: Shapes of the operations' rows as the page's table has them, by their uid.
     """
     if not findings:
-        st.success("The checks of this analysis found nothing to fix.", icon=":material/check:")
+        st.info(
+            "No findings on this page: no check of it found a saving above its threshold. The "
+            "overview lists the findings of all pages.",
+            icon=":material/info:",
+        )
         return
     prefix = page or findings[0].category
     with st.container(key=f"{FINDINGS}_{prefix}"):
-        _cards(findings, run, projected, prefix, select, badges or {})
+        _cards(findings, run, projected, prefix, select, badges or {}, shapes or {})
 
 
 def _cards(
@@ -128,6 +136,7 @@ def _cards(
     prefix: str,
     select: Select,
     badges: Mapping[int, str],
+    shapes: Shapes,
 ) -> None:
     wanted, is_new = _wanted(prefix, len(findings))
     for number, finding in enumerate(findings):
@@ -139,12 +148,12 @@ def _cards(
         key = f"{prefix}_finding_{number}"
         if number == wanted:
             with st.container(key=f"{key}_card"), st.expander(label, expanded=True):
-                _card(finding, gain, run, key, select)
+                _card(finding, gain, run, key, select, shapes)
             if is_new:
                 bring_into_view(f"{key}_card")
         elif (expander := lazy_expander(label, key)).open:
             with expander:
-                _card(finding, gain, run, key, select)
+                _card(finding, gain, run, key, select, shapes)
 
 
 def finding_parameter(page: str) -> str:
@@ -209,7 +218,9 @@ def _no_longer_findings(now: Opened, key: str | None) -> str:
     return "  \n".join(f"{head}: {'; '.join(titles)}." for head, titles in words if titles)
 
 
-def _card(finding: Finding, gain: Impact | None, run: Run, key: str, select: Select) -> None:
+def _card(
+    finding: Finding, gain: Impact | None, run: Run, key: str, select: Select, shapes: Shapes
+) -> None:
     st.markdown(prose(finding.issue))
     if gain is not None:
         st.markdown(_impact_line(finding, gain, run))
@@ -224,7 +235,7 @@ def _card(finding: Finding, gain: Impact | None, run: Run, key: str, select: Sel
     with st.container(horizontal=True):
         _notes(finding)
     if finding.operations:
-        _operation_buttons(finding, key, select)
+        _operation_buttons(finding, key, select, shapes)
 
 
 def _with_short_kernels(text: str) -> str:
@@ -240,7 +251,7 @@ def _evidence(finding: Finding) -> None:
     ]
     half = (len(cells) + 1) // 2
     pairs = zip_longest(cells[:half], cells[half:], fillvalue=("", ""))
-    heads = ("Evidence", "", "", "")
+    heads = ("Evidence", "Value", "Evidence", "Value")
     st.markdown(table(heads, ((*left, *right) for left, right in pairs)))
 
 
@@ -332,19 +343,15 @@ def _value(name: str, value: float | int | str) -> str:
     return count(value) if isinstance(value, int) else decimal(value)
 
 
-def _operation_buttons(finding: Finding, key: str, select: Select) -> None:
+def _operation_buttons(finding: Finding, key: str, select: Select, shapes: Shapes) -> None:
     """Draw a button for each operation of the finding that selects its row."""
     shown = {reference.uid: reference for reference in finding.operations[:OPERATIONS_SHOWN]}
     total = len(finding.operations)
-    which = (
-        counted(total, "operation")
-        if total == len(shown)
-        else f"{len(shown)} of {count(total)} operations"
-    )
+    which = counted(total, "row") if total == len(shown) else f"{len(shown)} of {count(total)} rows"
     key = f"{key}_operations"
-    labels = _operation_labels(shown.values())
+    labels = _operation_labels(shown.values(), shapes)
     st.pills(
-        f"{which.capitalize()}: click one to select its row in the table below",
+        f"{which} in the table below: click one to select it",
         list(shown),
         format_func=labels.__getitem__,
         key=key,
@@ -360,12 +367,13 @@ def _follow(key: str, finding: Finding, shown: Mapping[int, OpRef], select: Sele
         select(finding, shown[uid])
 
 
-def _operation_labels(references: Iterable[OpRef]) -> dict[int, str]:
+def _operation_labels(references: Iterable[OpRef], known: Shapes) -> dict[int, str]:
     """Return each operation's shapes and number of calls; equal texts are numbered."""
     seen: Counter[str] = Counter()
     labels = {}
     for reference in references:
-        shapes = compact_shapes(arguments(reference.input_dims, None)) or reference.name
+        compact = known.get(reference.uid) or compact_shapes(arguments(reference.input_dims, None))
+        shapes = compact or reference.name
         text = code(shortened(shapes, _SHAPES_LENGTH))
         seen[text] += 1
         number = f" #{seen[text]}" if seen[text] > 1 else ""

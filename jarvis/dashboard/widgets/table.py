@@ -1,19 +1,17 @@
 """Tables whose columns have label, unit, format and meaning from the schema."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import polars as pl
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from jarvis.charts import Columns, in_readable_unit, largest
+from jarvis.dashboard.session import navigation
 from jarvis.schemas import Column
-from jarvis.text.format import MISSING
+from jarvis.text.format import MISSING, column_decimals
 
-LINK = "open"
-"""The column with the URLs of the rows' links."""
-
-_LINK_PX = 50
 _ROWS = 10
 _ROW_PX, _FRAME_PX = 31, 2
 """Heights of a row at the font size of the theme, and of the frame of a table."""
@@ -29,7 +27,8 @@ def small_table(
     key: str | None = None,
     on_select: Callable[[], None] | None = None,
     max_rows: int = _ROWS,
-    link: str | None = None,
+    addresses: Sequence[str] | None = None,
+    alike: Sequence[str] = (),
 ) -> None:
     """Draw a table.
 
@@ -42,43 +41,61 @@ def small_table(
         key: Widget key.
         on_select: Callback; makes rows selectable, one at a time, in the session state of ``key``.
         max_rows: Maximum rows in view; the others are scrolled.
-        link: Help text of a first column with a link to the URL in the column LINK.
+        addresses: URLs of the pages that a click on a row opens, with ``key``.
+        alike: Columns that have one unit, and the decimals of the first of them.
     """
     shown = [name for name in names or columns if name in frame.columns]
+    frame, columns = in_readable_units(frame.select(shown), columns, alike=alike)
     config = {
-        name: configured(columns[name], frame.schema[name], (widths or {}).get(name))
+        name: configured(
+            columns[name], frame[alike[0] if name in alike else name], (widths or {}).get(name)
+        )
         for name in shown
     }
-    if link is not None:
-        shown, config = [LINK, *shown], {LINK: link_column(link), **config}
+    if key is not None and addresses is not None:
+        on_select = partial(follow_cell, key, addresses)
     st.dataframe(
-        without_pale_texts(frame.select(shown)),
+        without_pale_texts(frame),
         hide_index=True,
         column_config=config,
         placeholder=MISSING,
         alt=alt,
         key=key,
         on_select=on_select or "ignore",
-        selection_mode="single-row",
+        selection_mode="single-row" if addresses is None else "single-cell",
         height=height_of(frame.height, max_rows),
     )
 
 
+def follow_cell(key: str, addresses: Sequence[str | None]) -> None:
+    """Open the page of the row that was clicked in the table ``key``, if any, in the same tab."""
+    cells = st.session_state[key]["selection"]["cells"]
+    if cells and (address := addresses[cells[0][0]]):
+        navigation.follow(address)
+
+
 def in_readable_units(
-    frame: pl.DataFrame, columns: Columns, whole: pl.DataFrame | None = None
+    frame: pl.DataFrame,
+    columns: Columns,
+    whole: pl.DataFrame | None = None,
+    *,
+    alike: Sequence[str] = (),
 ) -> tuple[pl.DataFrame, Columns]:
     """Return a table with its times in ms, or in µs where a column has none of MIN_MS; and its
-    columns, with three significant digits of each time and rate.
+    columns.
 
-    ``whole``: all rows, if ``frame`` is a page of them. The names of columns stay the same.
+    ``whole``: all rows, if ``frame`` is a page of them; ``alike``: columns that have one unit. The
+    names of columns stay the same.
     """
     rows = frame if whole is None else whole
     shown, scaled = dict(columns), []
     for name in frame.columns:
         column = columns.get(name)
-        if column is None or not frame.schema[name].is_float() or column.unit == "%":
+        if column is None or not frame.schema[name].is_float() or not is_rounded(column):
             continue
-        shown[name], divisor = in_readable_unit(column, largest(rows[name]))
+        compared = alike if name in alike else (name,)
+        longest = max(largest(rows[each].abs()) for each in compared)
+        shown[name], divisor = in_readable_unit(column, longest)
         if divisor != 1:
             scaled.append(pl.col(name) / divisor)
     return frame.with_columns(scaled), shown
@@ -96,11 +113,11 @@ def with_short_texts(
 
 
 def without_pale_texts(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return a table with MISSING for missing texts, except of links.
+    """Return a table with MISSING for missing texts.
 
     Streamlit's own placeholder has too little contrast (2:1).
     """
-    return frame.with_columns(pl.col(pl.String).exclude(LINK).fill_null(MISSING))
+    return frame.with_columns(pl.col(pl.String).fill_null(MISSING))
 
 
 def moment_column(label: str, meaning: str, *, has_seconds: bool = False) -> ColumnConfig:
@@ -113,32 +130,35 @@ def moment_column(label: str, meaning: str, *, has_seconds: bool = False) -> Col
     )
 
 
-def link_column(meaning: str) -> ColumnConfig:
-    """Return the configuration of a column of links, shown as icons."""
-    return st.column_config.LinkColumn(
-        "Open",
-        width=_LINK_PX,
-        display_text=":material/open_in_new:",
-        help=f"{meaning}, in a new tab",
-    )
-
-
 def height_of(row_count: int, most: int) -> int:
     """Return the height of a table in pixels: that of the header and at most ``most`` rows."""
     return (min(row_count, most) + 1) * _ROW_PX + _FRAME_PX
 
 
-def configured(column: Column, dtype: pl.DataType, width: int | None = None) -> ColumnConfig:
+def configured(column: Column, values: pl.Series, width: int | None = None) -> ColumnConfig:
     """Return the configuration of a column: label, help text, number format, width in pixels."""
     meaning = column.meaning or None
-    if dtype.is_numeric():
-        form = number_format(column, dtype)
+    if values.dtype.is_numeric():
+        form = number_format(column, values)
         return st.column_config.NumberColumn(column.label, format=form, width=width, help=meaning)
     return st.column_config.TextColumn(column.label, width=width, help=meaning)
 
 
-def number_format(column: Column, dtype: pl.DataType) -> str | None:
+def number_format(column: Column, values: pl.Series) -> str:
     """Return the column's number format for Streamlit; plain for ids and indices."""
-    if dtype.is_integer():
+    if values.dtype.is_integer():
         return "localized" if column.format else "%d"
-    return f"%{column.format or ',.3f'}"
+    if not is_rounded(column):
+        return f"%{column.format or ',.1f'}"
+    sizes = values.abs()
+    typical = sizes.filter(sizes > 0).median()
+    return f"%,.{column_decimals(largest(sizes), typical if isinstance(typical, float) else 0)}f"
+
+
+def is_rounded(column: Column) -> bool:
+    """Return whether a column of numbers has the decimals that its values need: not percentages,
+    and not numbers with all their digits."""
+    return column.unit != "%" and column.format not in _ALL_DIGITS
+
+
+_ALL_DIGITS = (",g", ",.4f")

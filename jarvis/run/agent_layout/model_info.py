@@ -46,14 +46,14 @@ def model_info(operations: pl.DataFrame) -> dict[str, str]:
     """
     rows = operations.filter(pl.col(_TIME) > 0)
     return {
-        "model": _model(rows) or UNKNOWN,
+        "model": main_module(rows) or UNKNOWN,
         "architecture": _architecture(rows) or UNKNOWN,
         "scale": _scale(rows) or UNKNOWN,
         "precision": _precision(rows) or UNKNOWN,
     }
 
 
-def _model(rows: pl.DataFrame) -> str | None:
+def main_module(rows: pl.DataFrame) -> str | None:
     """Return the outermost module that names a model, if it contains most of the GPU time."""
     roots = [_root(path) for path in rows[C.module_path].to_list()]
     times = _time_by(rows, roots)

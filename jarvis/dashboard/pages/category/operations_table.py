@@ -12,7 +12,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from jarvis import impact
 from jarvis.analyses.base import Analysis
-from jarvis.charts import LIGHT, STATES, Columns, columns_of, largest
+from jarvis.charts import LIGHT, STATES, Columns, columns_of
 from jarvis.dashboard.pages.call_tree.choice import places_link
 from jarvis.dashboard.pages.category.step_time import in_the_step
 from jarvis.dashboard.pages.timeline.event import example_link
@@ -188,8 +188,7 @@ def _call_groups(groups: list[dict[str, Any]]) -> None:
         for n in _GROUP_COLUMNS
         if n not in (C.is_outlier, C.kernel, C.modules) or any(g[n] for g in groups)
     ]
-    shown, columns = in_readable_units(frame, _GROUP_COLUMNS)
-    small_table(shown, columns, "Groups of calls", names, _GROUP_WIDTHS)
+    small_table(frame, _GROUP_COLUMNS, "Groups of calls", names, _GROUP_WIDTHS)
 
 
 def _kernels(kernels: list[dict[str, Any]]) -> None:
@@ -197,8 +196,8 @@ def _kernels(kernels: list[dict[str, Any]]) -> None:
     if not kernels:
         st.caption("The calls launched no kernels directly.")
         return
-    shown, columns = in_readable_units(pl.DataFrame(kernels), _KERNEL_COLUMNS)
-    small_table(shown, columns, "Kernels of the operation", widths=_KERNEL_WIDTHS)
+    frame = pl.DataFrame(kernels)
+    small_table(frame, _KERNEL_COLUMNS, "Kernels of the operation", widths=_KERNEL_WIDTHS)
 
 
 def _call_path(row: dict[str, Any], path: CallPath | None) -> None:
@@ -263,15 +262,15 @@ _LAST = (
     C.percent_of_compute,
 )
 _WIDTHS = {
-    C.name: 120,
-    "arguments": 165,
-    C.kernel_time_us: 108,
+    C.name: 190,
+    "arguments": 150,
+    C.kernel_time_us: 113,
     C.percent_of_category: 88,
-    C.pct_roofline: 90,
-    C.saved_step_us: 112,
-    "state": 124,
-    C.saved_us: 125,
-    C.operation_count: 60,
+    C.pct_roofline: 88,
+    C.saved_step_us: 108,
+    "state": 108,
+    C.saved_us: 118,
+    C.operation_count: 62,
     C.bound: 75,
 }
 """Widths in pixels, to keep the first columns visible in a window of 1280 pixels."""
@@ -348,7 +347,7 @@ def _page_table(
     """Draw ``part``, a page of ``rows``."""
     known = {**operation_columns(analysis), _SHAPES.name: _SHAPES}
     shown, columns = in_readable_units(_readable(part), known, rows)
-    config = {name: _configuration(order.label(columns[name]), rows) for name in names}
+    config = {name: _configuration(order.label(columns[name]), shown[name]) for name in names}
     st.dataframe(
         # Streamlit draws lists as badges.
         shown.select(names).with_columns(pl.concat_list("state")),
@@ -393,7 +392,7 @@ def _table_key(page: str, shown_by: str, part: pl.DataFrame) -> str:
     return f"{page}_table_{shown_by}-{rows:08x}"
 
 
-def _configuration(column: Column, rows: pl.DataFrame) -> ColumnConfig:
+def _configuration(column: Column, values: pl.Series) -> ColumnConfig:
     config = st.column_config
     if column.name == "state":
         return config.MultiselectColumn(
@@ -403,22 +402,18 @@ def _configuration(column: Column, rows: pl.DataFrame) -> ColumnConfig:
             width=_WIDTHS[column.name],
             help=column.meaning,
         )
-    if column.name == C.percent_of_category:
-        return _bar(column, largest(rows[column.name]) or 1.0)
-    if column.name == C.pct_roofline:
-        return _bar(column, 100.0)
-    if column.name == "name":
-        width = _WIDTHS[column.name]
-        return config.TextColumn(column.label, pinned=True, width=width, help=column.meaning)
-    return configured(column, rows.schema[column.name], _WIDTHS.get(column.name))
+    if column.name in (C.percent_of_category, C.pct_roofline):
+        return _bar(column)
+    return configured(column, values, _WIDTHS.get(column.name))
 
 
-def _bar(column: Column, longest: float) -> ColumnConfig:
+def _bar(column: Column) -> ColumnConfig:
+    """Return the configuration of a column of bars, all on one scale of 100%."""
     return st.column_config.ProgressColumn(
         column.label,
         format="%.1f%%",
         min_value=0.0,
-        max_value=longest,
+        max_value=100.0,
         width=_WIDTHS[column.name],
         help=column.meaning,
     )

@@ -32,6 +32,7 @@ from jarvis.schemas.names import C
 from jarvis.simulation.of_rows import NEGLIGIBLE_PCT
 from jarvis.text.format import count, counted, milliseconds, percent, tb_per_s, tflops_per_s
 from jarvis.text.markdown import escape, prose
+from jarvis.text.shapes import call_shapes
 
 _METHOD = f"""
 Roofline time is the longer of FLOPs / compute peak and bytes / memory peak, for the operation's
@@ -211,14 +212,17 @@ def _findings(
     now: Opened, result: AnalysisResult, shown: pl.DataFrame, *, is_filtered: bool
 ) -> None:
     """Draw the findings of the rows shown, and how many others there are."""
+    uids = [reference.uid for finding in result.findings for reference in finding.operations]
+    rows = shown.filter(pl.col(C.uid).is_in(uids)).select(C.uid, "arguments", C.params).iter_rows()
+    shapes = {uid: call_shapes(arguments, params) for uid, arguments, params in rows}
     if not is_filtered:
-        finding_cards(result.findings, now.run, badges=finding_badges(now))
+        finding_cards(result.findings, now.run, badges=finding_badges(now), shapes=shapes)
         no_longer_findings(now, result.key)
         return
-    uids = frozenset(shown[C.uid])
-    covered = tuple(f for f in result.findings if not f.row_uids or f.row_uids & uids)
+    covering = frozenset(shown[C.uid])
+    covered = tuple(f for f in result.findings if not f.row_uids or f.row_uids & covering)
     if covered:
-        finding_cards(covered, now.run, badges=finding_badges(now))
+        finding_cards(covered, now.run, badges=finding_badges(now), shapes=shapes)
     if hidden := len(result.findings) - len(covered):
         st.caption(f"The filters hide the rows of {counted(hidden, 'finding')}.")
 

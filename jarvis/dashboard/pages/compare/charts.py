@@ -14,7 +14,7 @@ from jarvis.comparison import SLOWER, Comparison
 from jarvis.dashboard.session.state import palette
 from jarvis.dashboard.widgets.controls import choice
 from jarvis.dashboard.widgets.elements import render_chart
-from jarvis.dashboard.widgets.table import in_readable_units, small_table
+from jarvis.dashboard.widgets.table import small_table
 from jarvis.schemas import TABLES, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import counted, decimal, milliseconds
@@ -64,7 +64,8 @@ def category_bars(comparison: Comparison) -> None:
         )
         render_chart(drawing, "Time difference of each category on the target", key="compare_chart")
         small_table(
-            *in_readable_units(comparison.categories, _CATEGORY_COLUMNS),
+            comparison.categories,
+            _CATEGORY_COLUMNS,
             "Time of each category on both sides",
             (*_CATEGORY_SHOWN, _QUANTITIES[quantity]),
             _WIDTHS,

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Literal
-from urllib.parse import urlencode
 from zlib import crc32
 
 import polars as pl
@@ -22,12 +21,12 @@ from jarvis.dashboard.pages.compare.charts import (
 )
 from jarvis.dashboard.pages.compare.controls import PAGE, Filters
 from jarvis.dashboard.pages.compare.sides import Sides
-from jarvis.dashboard.session import selection
-from jarvis.dashboard.session.links import ANALYSIS
+from jarvis.dashboard.session import navigation, selection
 from jarvis.dashboard.widgets import row_order
 from jarvis.dashboard.widgets.controls import keyed_choice
 from jarvis.dashboard.widgets.table import (
     configured,
+    follow_cell,
     height_of,
     in_readable_units,
     with_short_texts,
@@ -50,7 +49,6 @@ _OUTCOME_COLORS: Mapping[str, str] = {
 }
 """Streamlit color names, similar to the outcomes' colors in the chart."""
 
-_LINKS = {"target_page": "Target", "reference_page": "Reference"}
 _ROWS = 13
 _WIDTHS = {C.name: 170, "arguments": 170, C.input_dims: 170, C.kernel: 260, C.module: 190}
 
@@ -124,9 +122,13 @@ def view_table(key: str, rows: pl.DataFrame, filters: Filters, sides: Sides) -> 
             "No row passes the filters: choose all categories and outcomes, or clear the search."
         )
         return None
-    part = _with_links(key, sides, row_order.page_of(ordered, number))
+    part = row_order.page_of(ordered, number)
     if view.key is None:
-        _dataframe(view, page, part, names, f"{page}_table_{shown_by}-{number}", [])
+        addresses = row_addresses(key, part, sides.target.id, sides.reference.id)
+        if any(addresses):
+            st.caption("Click a row to open it on the page of its category.")
+        table_key = f"{page}_table_{shown_by}-{number}"
+        _dataframe(view, page, part, names, table_key, ["single-cell"], addresses)
         return None
     uid = _selected_on(view, page, part, names, shown_by, (uid, is_new))
     selection.keep(page, uid)
@@ -158,28 +160,19 @@ def _selected_on(
     return uid if place is None else None
 
 
-def _with_links(key: str, sides: Sides, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows with URLs of the operation's rows on the category pages."""
-    columns = {
-        MATCHED: (("target_page", C.operation_uid), ("reference_page", C.reference_uid)),
-        ONLY_TARGET: (("target_page", C.operation_uid),),
-        ONLY_REFERENCE: (("reference_page", C.operation_uid),),
-    }
-    ids = {"target_page": sides.target.id, "reference_page": sides.reference.id}
-    return rows.with_columns(
-        pl.Series(
-            name,
-            [_address(ids[name], *row) for row in rows.select(C.category, uid).iter_rows()],
-            pl.String,
-        )
-        for name, uid in columns.get(key, ())
-    )
-
-
-def _address(analysis_id: str, category: str | None, uid: int) -> str | None:
-    if category not in load_analyses():
-        return None
-    return f"{category}?{urlencode({ANALYSIS: analysis_id, f'{category}_op': uid})}"
+def row_addresses(
+    view: str, rows: pl.DataFrame, target_id: str, reference_id: str
+) -> list[str | None]:
+    """Return the URLs of the rows of one side on its category pages; None where there is none."""
+    analysis_id = {ONLY_TARGET: target_id, ONLY_REFERENCE: reference_id}.get(view)
+    if analysis_id is None:
+        return [None] * rows.height
+    return [
+        navigation.address(category, analysis_id, **{f"{category}_op": str(uid)})
+        if category in load_analyses()
+        else None
+        for category, uid in rows.select(C.category, C.uid).iter_rows()
+    ]
 
 
 def _dataframe(
@@ -188,20 +181,19 @@ def _dataframe(
     part: pl.DataFrame,
     names: Sequence[str],
     key: str,
-    modes: Sequence[Literal["single-row"]],
+    modes: Sequence[Literal["single-row", "single-cell"]],
+    addresses: Sequence[str | None] = (),
 ) -> list[int]:
     """Draw a page of rows; return the indices of the selected ones."""
-    links = [name for name in _LINKS if name in part.columns]
-    shown = [*names, *links]
-    readable, columns = in_readable_units(_readable(part, shown), view.columns)
+    readable, columns = in_readable_units(_readable(part, names), view.columns)
     view = replace(view, columns=columns)
     event = st.dataframe(
         readable,
         key=key,
         hide_index=True,
         height=height_of(part.height, _ROWS),
-        column_config={name: _configuration(view, part, name) for name in shown},
-        on_select=partial(_sort_by_header, page, key, part.schema),
+        column_config={name: _configuration(view, readable, name) for name in names},
+        on_select=partial(_follow_click, page, key, part.schema, addresses),
         selection_mode=[*modes, "single-column"],
         placeholder=MISSING,
         alt=f"{view.label} of both sides with times and differences",
@@ -212,15 +204,9 @@ def _dataframe(
 
 def _readable(part: pl.DataFrame, shown: Sequence[str]) -> pl.DataFrame:
     """Return columns of a page of rows with short texts; outcomes are badges, which are lists."""
-    links = part.select(name for name in shown if name in _LINKS)
-    rows = part.select(name for name in shown if name not in _LINKS)
     short = _SHORT if C.name in shown else {}  # kernels are told apart by their full names
-    rows = without_pale_texts(with_short_texts(rows, short))
-    return (
-        rows.with_columns(pl.concat_list(name) for name in (C.outcome,) if name in shown)
-        .hstack(links)
-        .select(shown)
-    )
+    rows = without_pale_texts(with_short_texts(part.select(shown), short))
+    return rows.with_columns(pl.concat_list(name) for name in (C.outcome,) if name in shown)
 
 
 def _category_title(key: str) -> str:
@@ -240,22 +226,17 @@ _SHORT = {
 """Functions that shorten the texts of a column of operations; their details have the full ones."""
 
 
-def _sort_by_header(page: str, key: str, schema: pl.Schema) -> None:
-    """Sort all rows by the column whose header was clicked; the browser has only one page."""
+def _follow_click(page: str, key: str, schema: pl.Schema, addresses: Sequence[str | None]) -> None:
+    """Open the row that was clicked, or sort all rows by the column whose header was clicked: the
+    browser has only one page of them."""
+    follow_cell(key, addresses)
     heads = st.session_state[key]["selection"]["columns"]
-    if heads and heads[0] not in _LINKS:
+    if heads:
         row_order.sort_by(page, heads[0], is_number=schema[heads[0]].is_numeric())
 
 
 def _configuration(view: ComparisonTable, part: pl.DataFrame, name: str) -> ColumnConfig:
     config = st.column_config
-    if name in _LINKS:
-        return config.LinkColumn(
-            _LINKS[name],
-            width=80,
-            display_text=":material/open_in_new:",
-            help="Its row on the category page of that analysis, in a new tab",
-        )
     column = view.columns[name]
     if name == "outcome":
         return config.MultiselectColumn(
@@ -265,7 +246,4 @@ def _configuration(view: ComparisonTable, part: pl.DataFrame, name: str) -> Colu
             width=110,
             help=column.meaning,
         )
-    if name == "name":
-        width = _WIDTHS[name]
-        return config.TextColumn(column.label, pinned=True, width=width, help=column.meaning)
-    return configured(column, part.schema[name], _WIDTHS.get(name))
+    return configured(column, part[name], _WIDTHS.get(name))

@@ -14,7 +14,7 @@ from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.controls import choice, list_choice
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job, took
 from jarvis.dashboard.widgets.table import small_table
-from jarvis.hardware import PRECISIONS, UNITS, Hardware, HardwareSpec, load_hardware
+from jarvis.hardware import DEFAULT_PRESET, PRECISIONS, UNITS, Hardware, HardwareSpec, load_hardware
 from jarvis.run import Run
 from jarvis.run.peaks import without_peak
 from jarvis.schemas import NUMBER, TEXT, Column
@@ -23,12 +23,15 @@ from jarvis.server.errors import UnknownAnalysisError
 from jarvis.server.jobs.kinds import Reproject
 from jarvis.server.jobs.queue import Job
 from jarvis.server.storage.catalog import name_of
-from jarvis.text.format import counted, listed, milliseconds, percent
+from jarvis.text.format import MISSING, counted, listed, milliseconds, percent
 from jarvis.text.markdown import code, escape
 
 ALL_VENDORS, NOTHING = "all", "nothing"
 IN_USE, OWN = "open analysis", "your own"
-_USED_PX, _DOUBT_PX = 100, 240
+_DOUBT_PX = 240
+_PRESET_WIDTHS = {"preset": 80, "used": 95, "doubts": 70, "memory_gb": 90} | dict.fromkeys(
+    (C.tb_per_s, C.compute_units, *PRECISIONS), 98
+)
 _NAMES = {
     "mem_bw_gbps": ("Memory bandwidth (TB/s)", 1e-3),
     "memory_gb": ("Memory (GB)", 1.0),
@@ -83,7 +86,8 @@ def presets(hardware: Hardware) -> None:
     names = len({s.name for s in shown})
     st.caption(
         f"{counted(names, 'GPU')} with {counted(len(shown), 'preset')}. Compute peaks are dense: "
-        "without structured sparsity. Unknown values are empty."
+        f"without structured sparsity. Unknown values are {MISSING}. Default presets have measured "
+        "peaks or those of the vendor (see the sources), so their efficiencies do not compare."
     )
     columns = _preset_columns(unit)
     frame = pl.DataFrame(
@@ -96,7 +100,7 @@ def presets(hardware: Hardware) -> None:
         charts.columns_of(columns),
         "Peaks of GPUs",
         known,
-        {"used": _USED_PX},
+        _PRESET_WIDTHS,
     )
 
 
@@ -123,7 +127,7 @@ def _preset_columns(unit: str) -> tuple[Column, ...]:
         Column("used", "Used by", TEXT, meaning="open analysis, or your own GPU"),
         Column("doubts", "In doubt", TEXT, meaning="values that may be wrong; see their sources"),
         Column("memory_gb", "Memory (GB)", NUMBER, "GB", ",g", "per device"),
-        Column(C.tb_per_s, "Memory (TB/s)", NUMBER, "TB/s", ",.2f", "peak bandwidth"),
+        Column(C.tb_per_s, "Memory (TB/s)", NUMBER, "TB/s", ",g", "peak bandwidth"),
         Column(
             C.compute_units,
             "Compute units",
@@ -147,7 +151,7 @@ def _preset_row(
     marks = [IN_USE] * is_used + [OWN] * (hardware.custom_file(spec) is not None)
     return {
         C.name: spec.name,
-        "preset": spec.preset,
+        "preset": "default" if spec.preset == DEFAULT_PRESET else spec.preset,
         "used": ", ".join(marks) or None,
         "memory_gb": spec.memory_gb,
         C.tb_per_s: spec.tb_per_s,

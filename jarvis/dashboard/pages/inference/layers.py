@@ -99,7 +99,15 @@ def _kind(rows: pl.DataFrame, times: pl.DataFrame) -> None:
         st.markdown("**Kernels of the period**")
         shown = with_short_texts(rows, {C.kernel: short_kernel_name})
         filled = [name for name in _SHOWN if rows[name].count()]
-        small_table(shown, _COLUMNS, "Kernels of the period", filled, {C.kernel: 330}, max_rows=20)
+        small_table(
+            shown,
+            _COLUMNS,
+            "Kernels of the period",
+            filled,
+            {C.kernel: 330},
+            max_rows=20,
+            alike=(C.mean_us, C.p50_us, C.p95_us, C.max_us),
+        )
 
 
 def _outside(rows: pl.DataFrame) -> None:

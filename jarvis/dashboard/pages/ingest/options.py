@@ -70,7 +70,7 @@ def choose_gpu(info: TraceInfo) -> AnalysisOptions:
             presets,
             key=_PRESET,
             disabled=len(presets) == 1,
-            help="Set of peaks: the reference values, or better-sourced ones.",
+            help="Set of peaks: the default ones (reference), or better-sourced ones.",
             bind="query-params",
         )
     preset = preset if preset in presets else presets[0]

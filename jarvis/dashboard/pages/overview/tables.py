@@ -1,6 +1,5 @@
 """The tables of the Overview page: ranked findings, categories, the GPU timeline."""
 
-from collections.abc import Sequence
 from functools import partial
 
 import polars as pl
@@ -13,10 +12,11 @@ from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.finding_cards import PRIORITY_COLORS, finding_address
-from jarvis.dashboard.widgets.table import configured, height_of, small_table
+from jarvis.dashboard.widgets.table import configured, follow_cell, height_of, small_table
 from jarvis.findings import Impact
 from jarvis.reports.gaps import warnings_of
 from jarvis.reports.ranking import Recommendation, nested, recommendations
+from jarvis.reports.summary import top_names
 from jarvis.savings import per_step
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
 from jarvis.schemas.names import C
@@ -61,16 +61,14 @@ def ranked_findings(now: Opened) -> None:
         )
         return
     if not ranked:
-        st.success("The checks of this version found nothing to fix.", icon=":material/check:")
+        st.info("No findings: no check found a saving above its threshold.")
         return
     rows, whole = [], ranked[0]
     for item, is_part in nested(ranked):
         whole = whole if is_part else item
         rows.append(_finding_row(now, item, whole))
     frame = pl.DataFrame(rows, infer_schema_length=None)
-    config = {
-        c.name: configured(c, frame.schema[c.name], _WIDTHS.get(c.name)) for c in _FINDING_COLUMNS
-    }
+    config = {c.name: configured(c, frame[c.name], _WIDTHS.get(c.name)) for c in _FINDING_COLUMNS}
     config["priority"] = st.column_config.MultiselectColumn(
         "Priority",
         width=_WIDTHS["priority"],
@@ -87,7 +85,7 @@ def ranked_findings(now: Opened) -> None:
         column_order=(C.rank, *_SHOWN),
         placeholder=MISSING,
         alt="Findings in order with savings; a click on a row opens its finding",
-        on_select=partial(_open_finding, frame[_PAGE].to_list()),
+        on_select=partial(follow_cell, _FINDINGS, frame[_PAGE].to_list()),
         selection_mode="single-cell",
     )
 
@@ -97,12 +95,6 @@ def finding_addresses(now: Opened) -> dict[str, str]:
     return {
         f"{r.label} {r.result.title}": finding_address(now, r) for r in recommendations(now.run)
     }
-
-
-def _open_finding(addresses: Sequence[str]) -> None:
-    """Open the page of the finding whose row was clicked."""
-    if cells := st.session_state[_FINDINGS]["selection"]["cells"]:
-        navigation.follow(addresses[cells[0][0]])
 
 
 _SHOWN = (
@@ -123,7 +115,7 @@ _FINDING_COLUMNS = (
     Column("saved_ms", "Saving (ms)", NUMBER, "ms", ".3g", "time of a step saved: middle estimate"),
     Column("basis", "Saving is", TEXT, meaning="how the step time saved is known"),
     Column("high_ms", "Up to (ms)", NUMBER, "ms", ".3g", "upper bound of the time of a step saved"),
-    Column("share_pct", "Step (%)", NUMBER, "%", ".3g", "saving in percent of the step time"),
+    Column("share_pct", "Step (%)", NUMBER, "%", ",.1f", "saving in percent of the step time"),
     Column("kernel_ms", "GPU (ms)", NUMBER, "ms", ".3g", "GPU time saved in all steps together"),
     Column("method", "GPU estimate", TEXT, meaning="method of the estimate of the GPU time"),
 )
@@ -171,10 +163,11 @@ def top_operations(now: Opened) -> None:
         st.caption("No operator launched GPU work.")
         return
     titles = {key: result.title for key, result in now.run.results.items()}
+    names = top_names(now.run)
     rows = [
         {
             **operation.model_dump(),
-            C.name: short_operation_name(operation.name),
+            C.name: short_operation_name(names[operation.rank]),
             C.category: titles.get(operation.category or ""),
         }
         for operation in top
@@ -190,9 +183,9 @@ _TOP_COLUMNS = (
     Column(C.category, "Category", TEXT, meaning="category of its longest row"),
     Column(C.time_ms, "GPU time (ms)", NUMBER, "ms", ".3g", "of all its calls"),
     Column(C.count, "Count", pl.Int64(), format=",d", meaning="calls that launched GPU work"),
-    Column(C.percent_of_compute, "% of compute", NUMBER, "%", ".3g", "share of compute time"),
-    Column(C.percent_of_total, "% of GPU window", NUMBER, "%", ".3g", "share of the GPU window"),
-    Column(C.efficiency_pct, "Efficiency (%)", NUMBER, "%", ".3g", "share of the roofline"),
+    Column(C.percent_of_compute, "% of compute", NUMBER, "%", ",.1f", "share of compute time"),
+    Column(C.percent_of_total, "% of GPU window", NUMBER, "%", ",.1f", "share of the GPU window"),
+    Column(C.efficiency_pct, "Efficiency (%)", NUMBER, "%", ",.1f", "share of the roofline"),
     Column(C.bound, "Bound", TEXT, meaning="which peak limits it"),
 )
 

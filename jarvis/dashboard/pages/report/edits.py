@@ -102,7 +102,7 @@ def _findings(now: Opened, items: list[Recommendation], own: Saved) -> None:
                 )
     with st.container(height=_LIST_PX, border=False, gap="xsmall"):
         if not items:
-            st.success("The checks of this version found nothing to fix.", icon=":material/check:")
+            st.info("No findings: no check found a saving above its threshold.")
         for item in items:
             _row(now, item, own)
         if gone := _unreported(notes, (item.key for item in items)):

@@ -7,7 +7,9 @@ import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from jarvis.dashboard.pages.runs.rows import RunRow
+from jarvis.dashboard.widgets.table import configured
 from jarvis.impact import share_pct
+from jarvis.schemas import NUMBER, Column
 from jarvis.text.format import MISSING, counted, listed
 from jarvis.text.markdown import escape
 
@@ -25,14 +27,16 @@ def categories_table(rows: Sequence[RunRow]) -> None:
         st.warning(words, icon=":material/difference:")
     config = st.column_config
     columns: dict[str, ColumnConfig] = {
-        TITLE: config.TextColumn("Time per step (ms)", width=_TITLE_PX, pinned=True),
+        TITLE: config.TextColumn("Time per step (ms)", width=_TITLE_PX),
         TREND: config.LineChartColumn("Oldest to newest", width=_TREND_PX),
         CHANGE: config.NumberColumn(
             "Change (%)", format="%+.1f", width=_CHANGE_PX, help="From the oldest to the newest run"
         ),
     }
     columns |= {
-        name: config.NumberColumn(row.when, format="%.3f", width=_RUN_PX, help=escape(row.headline))
+        name: configured(
+            Column(name, row.when, NUMBER, "ms", meaning=escape(row.headline)), frame[name], _RUN_PX
+        )
         for name, row in zip(names, ordered, strict=True)
     }
     st.dataframe(

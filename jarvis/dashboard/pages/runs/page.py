@@ -1,6 +1,7 @@
 """The runs page: table of the stored analyses, actions on the selected ones, and trend."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from zlib import crc32
 
 import polars as pl
@@ -39,10 +40,9 @@ from jarvis.dashboard.session import links, navigation
 from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.links import note_control, notice
 from jarvis.dashboard.widgets.table import (
-    LINK,
     configured,
+    follow_cell,
     height_of,
-    link_column,
     moment_column,
     without_pale_texts,
 )
@@ -52,8 +52,8 @@ from jarvis.text.format import MISSING, counted
 from jarvis.text.markdown import escape
 
 _SEEN, IS_CLICK = "_runs_selected_seen", "_runs_clicked"
-_SHOWN = (MODEL, GPU, TIME, BASIS, BUSY, FINDING, PROJECT, BRANCH, COMMIT, TAGS, CREATED, OWNER)
-_LAST = (TRACE, FINDING_CATEGORY, ORIGIN, SOURCE, ID)
+_SHOWN = (MODEL, GPU, TIME, BASIS, BUSY, FINDING, PROJECT, BRANCH, COMMIT, TAGS)
+_LAST = (FINDING_CATEGORY, CREATED, OWNER, TRACE, ORIGIN, SOURCE, ID)
 _WIDTHS = {
     MODEL: 120,
     GPU: 120,
@@ -68,7 +68,7 @@ _WIDTHS = {
 }
 """Widths in pixels, so that the columns up to the tags are visible in a window of 1440 pixels."""
 
-_ROOMY_WIDTHS = {MODEL: 180, GPU: 150, FINDING: 240}
+_ROOMY_WIDTHS = {MODEL: 170, GPU: 140, FINDING: 210, FINDING_CATEGORY: 95}
 """Widths where no run has labels, for the columns up to the finding in a window of 1280 pixels."""
 
 _MAX_ROWS = 12
@@ -122,7 +122,9 @@ def _newest(row: RunRow) -> None:
 def _table(shown: pl.DataFrame, rows: dict[str, RunRow]) -> list[str]:
     """Draw the table and return the ids of the selected runs, also those that filters hide."""
     ids = shown[ID].to_list()
-    st.caption(f"{len(ids)} of {counted(len(rows), 'run')}, newest first.")
+    st.caption(
+        f"{len(ids)} of {counted(len(rows), 'run')}, newest first. Click a row to open its run."
+    )
     given, seen = st.query_params.get(SELECTED), st.session_state.get(_SEEN)
     if st.session_state.pop(IS_CLICK, False):
         given = seen  # the URL can be that of before the click before this one
@@ -142,8 +144,8 @@ def _table(shown: pl.DataFrame, rows: dict[str, RunRow]) -> list[str]:
         hide_index=True,
         height=height_of(shown.height, _MAX_ROWS),
         column_config={name: _configured(name, shown, widths) for name in names},
-        on_select=_note_click,
-        selection_mode="multi-row",
+        on_select=partial(_follow_click, key, ids),
+        selection_mode=["multi-row", "single-cell"],
         placeholder=MISSING,
         alt="Runs with their times, top findings and labels",
     )
@@ -159,7 +161,9 @@ def table_key(ids: Sequence[str]) -> str:
     return f"{PAGE}_table_{crc32(','.join(ids).encode()):08x}"
 
 
-def _note_click() -> None:
+def _follow_click(key: str, ids: Sequence[str]) -> None:
+    """Open the run whose row was clicked; a click on a box selects it."""
+    follow_cell(key, [navigation.address(navigation.OVERVIEW, each) for each in ids])
     st.session_state[IS_CLICK] = True
 
 
@@ -188,28 +192,22 @@ def _columns(shown: pl.DataFrame) -> list[str]:
         hidden.add(OWNER)
     if all(trace.startswith(model) for trace, model in shown.select(TRACE, MODEL).rows()):
         hidden.add(TRACE)
-    return [name for name in (LINK, *_SHOWN, *_LAST) if name not in hidden]
+    return [name for name in (*_SHOWN, *_LAST) if name not in hidden]
 
 
 def _configured(name: str, shown: pl.DataFrame, widths: Mapping[str, int]) -> ColumnConfig:
-    if name == LINK:
-        return link_column("Its overview")
     if name == CREATED:
         return moment_column("Analyzed", "Time of the analysis")
     column = columns_of(COLUMNS)[name]
     if name == TAGS:
         return st.column_config.ListColumn(column.label, width=widths[name], help=column.meaning)
-    if name == MODEL:
-        return st.column_config.TextColumn(
-            column.label, width=widths[name], pinned=True, help=column.meaning
-        )
-    return configured(column, shown.schema[name], widths.get(name))
+    return configured(column, shown[name], widths.get(name))
 
 
 def _actions(selected: Sequence[RunRow], shown: pl.DataFrame) -> None:
     """Draw what can be done with the selected runs."""
     if not selected:
-        st.caption("Select a run to open or label it, two to compare them, more for a table.")
+        st.caption("Select a run to label it, two to compare them, more for a table.")
         return
     hidden = sum(row.id not in shown[ID] for row in selected)
     with st.container(horizontal=True, vertical_alignment="center"):

@@ -8,8 +8,6 @@ from functools import cached_property
 import polars as pl
 
 from jarvis.core.labels import RunLabels
-from jarvis.dashboard.session import navigation
-from jarvis.dashboard.widgets.table import LINK
 from jarvis.run import RunFigures
 from jarvis.schemas import NUMBER, TEXT, Column
 from jarvis.server.storage.catalog import Entry, name_of
@@ -28,7 +26,12 @@ BASIS, PROJECT, BRANCH, COMMIT, TAGS = "run_basis", "project", "branch", "commit
 OWNER, ORIGIN, SOURCE, CREATED, ID = "run_owner", "origin", "analyzed_on", "created", "id"
 
 COLUMNS = (
-    Column(MODEL, "Model", TEXT, meaning="name given for the analysis, else of the trace"),
+    Column(
+        MODEL,
+        "Model",
+        TEXT,
+        meaning="name given for the analysis, else of the main module, else of the trace",
+    ),
     Column(TRACE, "Trace", TEXT, meaning="file name"),
     Column(GPU, "GPU", TEXT, meaning="GPU that recorded the trace"),
     Column(TIME, "Step time (ms)", NUMBER, "ms", ",.3f", "mean of the steps; else column Time of"),
@@ -49,7 +52,6 @@ COLUMNS = (
 
 _SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     ID: pl.String,
-    LINK: pl.String,
     MODEL: pl.String,
     TRACE: pl.String,
     GPU: pl.String,
@@ -128,8 +130,7 @@ class RunRow:
         titles = {category.key: category.title for category in entry.manifest.categories}
         return {
             ID: entry.id,
-            LINK: navigation.address(navigation.OVERVIEW, entry.id),
-            MODEL: self.model,
+            MODEL: entry.manifest.model_name or entry.manifest.main_module or self.model,
             TRACE: entry.manifest.trace.file_name,
             GPU: self.gpu,
             TIME: figures.time_ms,

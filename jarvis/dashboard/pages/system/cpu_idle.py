@@ -16,8 +16,6 @@ from jarvis.dashboard.widgets.elements import metric_card, render_chart, with_te
 from jarvis.dashboard.widgets.finding_cards import facts_of, grade_card
 from jarvis.dashboard.widgets.other_tools import why_another_tool
 from jarvis.dashboard.widgets.table import (
-    LINK,
-    in_readable_units,
     small_table,
     with_short_texts,
 )
@@ -93,30 +91,29 @@ def idle_gap_cards(now: Opened, found: pl.DataFrame) -> None:
             f"**The longest {longest.height} of {counted(gaps.height, 'gap')}** in {_extent(now)} "
             f"make up {percent(share)} of idle time"
         )
-        st.caption("Click the icon of a gap to open it on the timeline.")
-        shown, columns = in_readable_units(with_short_texts(longest, _SHORT), _COLUMNS)
+        st.caption("Click a gap to open it on the timeline.")
         small_table(
-            shown.with_columns(_addresses(now, longest)),
-            columns,
+            with_short_texts(longest, _SHORT),
+            _COLUMNS,
             "The longest gaps",
             known,
             _WIDTHS,
-            link="The gap on the timeline",
+            key="cpu_idle_gaps",
+            addresses=gap_addresses(now, longest),
         )
 
 
-def _addresses(now: Opened, gaps: pl.DataFrame) -> pl.Series:
+def gap_addresses(now: Opened, gaps: pl.DataFrame) -> list[str]:
     """Return URLs of the timeline around each gap."""
     recording = timeline_of(now).recording
     if recording is None:
         raise ValueError("a run with gaps has a recording")
-    addresses = [
+    return [
         navigation.address(
             navigation.TIMELINE, now.id, **parameters_around(recording, start, start + length)
         )
         for start, length in gaps.select(C.start_ns, C.dur_ns).iter_rows()
     ]
-    return pl.Series(LINK, addresses, dtype=pl.String)
 
 
 def cpu_idle_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:

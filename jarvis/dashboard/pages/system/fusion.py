@@ -10,53 +10,57 @@ from jarvis import charts
 from jarvis.analyses.base import Analysis
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.elements import metric_card
-from jarvis.dashboard.widgets.table import small_table
+from jarvis.dashboard.widgets.table import small_table, with_short_texts
 from jarvis.findings import AnalysisResult
 from jarvis.impact import share_pct
 from jarvis.savings import together_ms, whole_ms, whole_name
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import count, counted, milliseconds, percent
+from jarvis.text.short_names import short_kernel_name, short_operation_name
 
 _MAX_STEP_TABLES = 5
 """Maximum number of chains whose steps are listed."""
 
 _ESTIMATE = (
-    Column(C.time_ms, "GPU time (ms)", NUMBER, "ms", ",.3f", "kernel time of all instances"),
-    Column("fused_ms", "Fused (ms)", NUMBER, "ms", ",.3f", "roofline time of one fused kernel"),
+    Column(C.time_ms, "GPU time (ms)", NUMBER, "ms", meaning="kernel time of all instances"),
+    Column(
+        "left_ms",
+        "Fused (ms)",
+        NUMBER,
+        "ms",
+        meaning="shortest time of the fused kernels; 0 if a matrix product absorbs the chain at no "
+        "cost",
+    ),
     Column(
         "saved_ms",
         "Saving (ms)",
         NUMBER,
         "ms",
-        ",.3f",
-        "upper bound, with the fused kernel at its peak",
+        meaning="upper bound: GPU time less fused time",
     ),
     Column("confidence", "Confidence", TEXT, meaning="confidence that one kernel can do it all"),
     Column("verdict", "Finding", TEXT, meaning="whether it takes enough time for a finding"),
 )
 _CHAIN_COLUMNS = (
-    C.chain,
-    C.scope_name,
-    C.product_name,
-    "steps",
-    C.instance_count,
-    *(column.name for column in _ESTIMATE),
-    C.scope_kind,
-    C.kernel_count,
-    C.input_dims,
+    *(C.chain, C.scope_name, "steps", C.instance_count, C.time_ms, "left_ms", "saved_ms"),
+    *("verdict", "confidence", C.product_name, C.scope_kind, C.kernel_count, C.input_dims),
 )
 _STEP_COLUMNS = (C.position, C.name, C.kernel_time_us, C.calls, C.input_dims, C.bytes, C.kernel)
 _STEPS = Column("steps", "Steps", TEXT, meaning="operators of one instance, in order")
 _WIDTHS = {
-    C.chain: 55,
-    C.scope_name: 140,
-    "steps": 190,
-    C.instance_count: 80,
-    C.time_ms: 100,
-    "fused_ms": 80,
+    C.chain: 50,
+    C.scope_name: 110,
+    "steps": 200,
+    C.instance_count: 75,
+    C.time_ms: 105,
+    "left_ms": 85,
     "saved_ms": 90,
-    "confidence": 85,
+    "verdict": 75,
+    "confidence": 90,
+    C.product_name: 80,
+    C.scope_kind: 100,
+    C.kernel_count: 80,
     C.input_dims: 200,
     C.kernel: 320,
     C.name: 120,
@@ -72,15 +76,14 @@ def fusion_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> N
     candidates: list[Mapping[str, Any]] = result.metrics["candidates"]  # type: ignore[assignment]
     _metric_cards(now, result, candidates)
     chains = found.with_columns(
-        steps=pl.col(C.step_names)
-        .list.eval(pl.element().str.replace("^aten::", ""))
-        .list.join(" "),
+        steps=pl.Series([" → ".join(map(short_operation_name, n)) for n in found[C.step_names]]),
         **{C.time_ms: pl.Series([c["time_ms"] for c in candidates], dtype=pl.Float64)},
-        fused_ms=pl.Series([c["fused_time_ms"] for c in candidates], dtype=pl.Float64),
         saved_ms=pl.Series([c["saved_ms_high"] for c in candidates], dtype=pl.Float64),
         confidence=pl.Series([c["confidence"] for c in candidates]),
         verdict=pl.Series(["yes" if c["is_worth_fusing"] else "too small" for c in candidates]),
-    )
+    ).with_columns(left_ms=pl.col(C.time_ms) - pl.col("saved_ms"))
+    chains = with_short_texts(chains, {C.product_name: short_operation_name})
+    shown = [name for name in _CHAIN_COLUMNS if chains[name].null_count() < chains.height]
     with st.container(border=True):
         first = candidates[0]
         st.markdown(
@@ -89,7 +92,8 @@ def fusion_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> N
             help="A chain is a sequence of operators that one kernel could replace.",
         )
         columns = charts.columns_of(TABLES["fusion_chains"], (_STEPS, *_ESTIMATE))
-        small_table(chains, columns, "Chains of operators", _CHAIN_COLUMNS, _WIDTHS)
+        times = (C.time_ms, "left_ms", "saved_ms")
+        small_table(chains, columns, "Chains of operators", shown, _WIDTHS, alike=times)
     _steps(now, candidates)
 
 
@@ -114,11 +118,16 @@ def _metric_cards(now: Opened, result: AnalysisResult, candidates: list[Mapping[
             help_text="Total GPU time of all instances of these chains.",
         )
     with cards[2]:
+        if is_estimated := any(finding.impact for finding in result.findings):
+            about = f"{percent(share_pct(saved_ms, whole_ms(totals)))} of {whole_name(totals)}"
+        else:
+            about = "of the chains worth fusing" if worth else "no chain is worth fusing"
         metric_card(
             "Saving by fusion",
-            milliseconds(saved_ms) if any(f.impact for f in result.findings) else "not estimated",
-            f"{percent(share_pct(saved_ms, whole_ms(totals)))} of {whole_name(totals)}",
-            help_text="Saving of all findings of this page together.",
+            milliseconds(saved_ms) if is_estimated else "not estimated" if worth else "none",
+            about,
+            help_text="Saving of all findings of this page together. The table has the upper bound "
+            "of each chain, too small ones included.",
         )
 
 
@@ -129,5 +138,8 @@ def _steps(now: Opened, candidates: list[Mapping[str, Any]]) -> None:
     for chain, candidate in worth[:_MAX_STEP_TABLES]:
         phrase = candidate["phrase"]
         with st.expander(f"Steps of {phrase}"):
-            rows = steps.filter(pl.col(C.chain) == chain)
+            rows = with_short_texts(
+                steps.filter(pl.col(C.chain) == chain),
+                {C.name: short_operation_name, C.kernel: short_kernel_name},
+            )
             small_table(rows, columns, f"Steps of {phrase}", _STEP_COLUMNS, _WIDTHS)

@@ -13,7 +13,7 @@ from jarvis.dashboard.session.state import Opened, palette
 from jarvis.dashboard.widgets.elements import with_text_colors
 from jarvis.dashboard.widgets.finding_cards import facts_of, grade_card
 from jarvis.dashboard.widgets.other_tools import why_another_tool
-from jarvis.dashboard.widgets.table import in_readable_units, small_table, with_short_texts
+from jarvis.dashboard.widgets.table import small_table, with_short_texts
 from jarvis.findings import COMMUNICATION_POOL, AnalysisResult, Severity
 from jarvis.impact import share_pct
 from jarvis.perf_report import Totals
@@ -56,9 +56,8 @@ def multi_kernel_section(analysis: Analysis, now: Opened, result: AnalysisResult
     if not copies.is_empty():
         with st.container(border=True):
             st.markdown("**Copies by direction**")
-            known = charts.columns_of(TABLES["memory_copies"])
-            shown, columns = in_readable_units(copies, known)
-            small_table(shown, columns, "Copies by direction")
+            columns = charts.columns_of(TABLES["memory_copies"])
+            small_table(copies, columns, "Copies by direction")
     _longest(now.run)
     quantities = (Quantity.COMMUNICATION, Quantity.HIDDEN)
     if totals.total_comm_time_ms > 0:
@@ -166,5 +165,5 @@ def _longest(run: Run) -> None:
             help="The time of a communication kernel includes waiting for other ranks.",
         )
         short = with_short_texts(longest, {C.name: short_kernel_name})
-        shown, columns = in_readable_units(short, charts.columns_of(TABLES["collectives"]))
-        small_table(shown, columns, "The longest communication kernels", _COLLECTIVE_COLUMNS)
+        columns = charts.columns_of(TABLES["collectives"])
+        small_table(short, columns, "The longest communication kernels", _COLLECTIVE_COLUMNS)

@@ -9,7 +9,7 @@ from jarvis import charts
 from jarvis.analyses.system.cpu_idle.wording import CAUSES
 from jarvis.dashboard.pages.timeline import event
 from jarvis.dashboard.pages.timeline.window import ShownWindow, show_around
-from jarvis.dashboard.widgets.table import in_readable_units, small_table, with_short_texts
+from jarvis.dashboard.widgets.table import small_table, with_short_texts
 from jarvis.schemas import TABLES
 from jarvis.schemas.columns import number, text
 from jarvis.schemas.names import C
@@ -125,6 +125,5 @@ def _jumping_table(
             if C.uid in row:
                 event.choose(row[C.uid])
 
-    readable, readable_columns = in_readable_units(with_short_texts(rows, _SHORT), columns)
-    columns = {**readable_columns, _START.name: _START}  # starts need all their digits
+    readable = with_short_texts(rows, _SHORT)
     small_table(readable, columns, name, shown, widths, key=key, on_select=jump)
