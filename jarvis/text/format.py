@@ -69,7 +69,7 @@ def column_decimals(largest: float, typical: float) -> int:
         return 0
     exponent = math.floor(math.log10(largest))
     decimals = max(0, min(2, 3 - exponent)) if exponent >= 0 else 2 - exponent
-    is_zero = typical < 0.5 / 10**decimals
+    is_zero = typical < 0.5 * 10.0**-decimals
     return min(decimals + is_zero, MAX_DECIMALS)
 
 
