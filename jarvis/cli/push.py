@@ -2,8 +2,13 @@
 
 import argparse
 import os
+import shutil
 import sys
+import tempfile
 import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +19,7 @@ from jarvis.cli.shared import (
     Commands,
     add_json,
     add_labels,
+    add_option,
     add_options,
     labels_of,
     note,
@@ -54,6 +60,7 @@ def add_push(commands: "Commands[argparse.ArgumentParser]") -> None:
         platform="GPU to compare against, as known to the server; by default the trace's own",
         reference="id of an analysis on the server to compare with",
     )
+    add_option(command, "capture_folder")
     add_labels(command)
     command.add_argument("--private", action="store_true", help="make the analysis private")
     command.add_argument(
@@ -73,7 +80,11 @@ def _push(arguments: argparse.Namespace) -> int:
         upload = remote.upload(arguments.trace, print_progress)
         if upload["is_reused"]:
             note(["the server already has this file"])
-        job = remote.post(f"{API}/analyses", _new_analysis(arguments, upload["id"]))
+        asked = _new_analysis(arguments, upload["id"])
+        if arguments.capture_folder is not None:
+            with _one_file(arguments.capture_folder) as captures:
+                asked["captures"] = remote.upload(captures, print_progress)["id"]
+        job = remote.post(f"{API}/analyses", asked)
         if arguments.wait:
             job = _wait(remote, job)
         link = remote.link(job["page"])
@@ -94,6 +105,25 @@ def _push(arguments: argparse.Namespace) -> int:
         print_line(f"jarvis: {reason}", sys.stderr)
         return ExitCode.FAILED
     return ExitCode.OK
+
+
+@contextmanager
+def _one_file(place: Path) -> Iterator[Path]:
+    """Yield a file of captures, or a temporary archive of a folder of them.
+
+    Equal folders make equal archives, so that the server recognizes an earlier upload.
+    """
+    if not place.is_dir():
+        yield place
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / f"{place.resolve().name}.zip"
+        with zipfile.ZipFile(target, "w") as archive:
+            for path in sorted(path for path in place.iterdir() if path.is_file()):
+                entry = zipfile.ZipInfo(path.name)
+                with path.open("rb") as source, archive.open(entry, "w", force_zip64=True) as part:
+                    shutil.copyfileobj(source, part)
+        yield target
 
 
 def _new_analysis(arguments: argparse.Namespace, upload_id: str) -> dict[str, Any]:

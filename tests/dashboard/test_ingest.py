@@ -1,6 +1,7 @@
 """The ingest page: accepted and rejected inputs, and results."""
 
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ from jarvis.server.database import database
 from jarvis.server.ingest.intake import ROOTS_VARIABLE
 from jarvis.server.ingest.uploads import create
 from jarvis.server.jobs import queue
-from jarvis.server.storage.catalog import read_catalog
+from jarvis.server.storage.catalog import analysis_root, read_catalog
 from tests.builders import trace
+from tests.capture.test_merge import captured, step
 from tests.dashboard.conftest import SECONDS, Draw
 from tests.dashboard.inline_jobs import do_jobs_at_once, outdated
 from tests.dashboard.uploading import uploaded
@@ -258,6 +260,24 @@ def test_a_reference_is_an_analysis_of_its_own_that_the_manifest_names(
     by_name = {entry.manifest.trace.file_name: entry for entry in read_catalog().entries}
     assert by_name["small.json"].manifest.reference == by_name["reference.json"].id
     assert by_name["reference.json"].manifest.reference is None
+
+
+def test_captures_give_replayed_kernels_their_operators(filed: Draw, fresh_home: Path) -> None:
+    step(trace("AMD Instinct MI300X"), 8).write(fresh_home / "step.json")
+    with zipfile.ZipFile(fresh_home / "captures.zip", "w") as archive:
+        archive.write(captured(8).write(fresh_home / "bs_8.json"), "bs_8.json")
+    page = filed(
+        "ingest",
+        ingest_source="server path",
+        ingest_path="step.json",
+        ingest_captures_source="server path",
+        ingest_captures_path="captures.zip",
+    )
+    analyze(page)
+    (entry,) = read_catalog().entries
+    assert entry.manifest.options.captures_name == "captures.zip"
+    names = Run.load(analysis_root(entry.id)).table("operations")["name"].to_list()
+    assert {"aten::mm", "aten::silu"} <= set(names)
 
 
 def test_the_sidebar_names_a_new_analysis_at_once(filed: Draw, fresh_home: Path) -> None:

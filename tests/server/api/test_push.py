@@ -13,6 +13,7 @@ from jarvis.cli import main, remote
 from jarvis.cli.exit_codes import ExitCode
 from tests.browser.conftest import Server
 from tests.builders import trace
+from tests.capture.test_merge import captured, step
 
 SOME_BYTES = 8_000_000
 
@@ -206,3 +207,24 @@ def test_the_token_goes_to_the_server_alone(
     assert only.headers["Authorization"] == "Bearer jrv_secret"
     assert only.url.host == "jarvis.test"
     assert "jrv_secret" not in capsys.readouterr().err
+
+
+def test_captures_are_pushed_with_a_trace(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "captures"
+    folder.mkdir()
+    captured(8).write(folder / "bs_8.json")
+    replay = step(trace("AMD Instinct MI300X"), 8).write(tmp_path / "step.json")
+    asked = ["push", str(replay), "--server", server.url, "--wait", "--json"]
+    ids = []
+    for place in (folder, folder / "bs_8.json", folder):
+        assert main([*asked, "--capture-folder", str(place)]) == ExitCode.OK
+        ids.append(json.loads(capsys.readouterr().out)["analysis_id"])
+    assert ids[0] == ids[2]
+    found = httpx.get(f"{server.url}/api/analyses/{ids[0]}").json()
+    assert found["manifest"]["options"]["captures_name"] == "captures.zip"
+    assert "graph_launches" in found["manifest"]["tables"]
+    nowhere = [*asked, "--capture-folder", str(tmp_path / "nowhere")]
+    assert main(nowhere) == ExitCode.FAILED
+    assert "nowhere" in capsys.readouterr().err

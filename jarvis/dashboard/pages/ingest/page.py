@@ -48,6 +48,7 @@ from jarvis.trace_health import metadata_warnings
 
 NONE = "none"
 PAGE = "ingest"
+CAPTURES = "ingest_captures"
 _AWAITED = "_ingest_awaited"
 """Session key of the job whose analysis is opened when it is done."""
 
@@ -106,8 +107,10 @@ def form() -> None:
                 folder = text_input("ingest_folder", "Output folder", "also write the run here")
         labels = label_inputs(PAGE)
         visibility = _chosen_visibility()
+        captures: Path | None = None
         if not is_elsewhere:
             reference = _chosen_reference()
+            captures = _chosen_captures()
     is_clicked = st.button(
         "Analyze",
         type="primary",
@@ -120,7 +123,7 @@ def form() -> None:
             asked = RemoteRun.of(options, target=remote.name, path=remote.path)
             _submit(lambda: Remote(asked, labels.read()), visibility)
         elif trace is not None:
-            submission = Submission.of(options, trace=trace)
+            submission = Submission.of(options, trace=trace, capture_folder=captures)
             _submit(
                 lambda: Analyze(_copied(submission, folder), reference.trace, labels=labels.read()),
                 visibility,
@@ -199,6 +202,20 @@ def _chosen_reference() -> _Reference:
         chosen = list_choice("ingest_reference_id", "Analysis", ids, "An existing analysis.")
         st.caption(escape(next(entry.title for entry in entries if entry.id == chosen)))
         return _Reference(analysis_id=chosen)
+
+
+def _chosen_captures() -> Path | None:
+    """Draw the choice of the captures of replayed graphs."""
+    with st.expander("Captures: recordings of the capture of GPU graphs"):
+        st.caption(
+            "Kernels that the trace replays from GPU graphs get operators, shapes and modules from "
+            "a recording of the capture of these graphs. Give it here, several as a .zip file."
+        )
+        try:
+            return choose_trace(CAPTURES, (NONE, UPLOAD, SERVER_PATH))
+        except JarvisError as error:
+            show_error(error)
+            return None
 
 
 def _submit(make: Callable[[], Request], visibility: Visibility) -> None:

@@ -249,14 +249,20 @@ def _request(person: Person, new: NewAnalysis) -> Request:
     labels = RunLabels.of(new.project, new.branch, new.commit, new.tags)
     if new.url is not None:
         return Fetch(new.url, AnalysisOptions.of(new), new.is_again, labels)
-    submission = Submission.of(new, trace=_trace(person, new))
+    captures = None if new.captures is None else _uploaded(person, new.captures)
+    submission = Submission.of(new, trace=_trace(person, new), capture_folder=captures)
     return Analyze(submission, is_again=new.is_again, labels=labels)
 
 
 def _trace(person: Person, new: NewAnalysis) -> FilePath:
     if new.upload is None:
         return server_trace(new.path or "")
-    upload = uploads.find_own(new.upload, person.name)
+    return _uploaded(person, new.upload)
+
+
+def _uploaded(person: Person, identifier: str) -> FilePath:
+    """Return the file of a complete upload."""
+    upload = uploads.find_own(identifier, person.name)
     if upload.trace is None:
         raise UnfinishedUploadError(upload.name, upload.offset_bytes, upload.size_bytes)
     return upload.trace

@@ -54,6 +54,12 @@ class NewAnalysis(AnalysisOptions):
         description="http, https or sftp URL, on a host that the server may download from",
         max_length=MAX_PATH_LENGTH,
     )
+    captures: str | None = Field(
+        None,
+        description="id of a complete upload with the captures of replayed GPU graphs: a trace or "
+        "a .zip of traces",
+        max_length=MAX_ID_LENGTH,
+    )
     is_again: bool = Field(False, description="run it again if its result is already stored")
     visibility: Visibility = Field(Visibility.TEAM, description="who can see it")
     project: str | None = Field(None, description=_PROJECT)
@@ -65,6 +71,8 @@ class NewAnalysis(AnalysisOptions):
     def _has_one_source(self) -> Self:
         if sum(source is not None for source in (self.upload, self.path, self.url)) != 1:
             raise ValueError("give exactly one of upload, path and url")
+        if self.url is not None and self.captures is not None:
+            raise ValueError("captures need upload or path")
         return self
 
 
