@@ -268,7 +268,7 @@ _WIDTHS = {
     C.kernel_time_us: 108,
     C.percent_of_category: 88,
     C.pct_roofline: 90,
-    C.saved_step_us: 112,
+    C.saved_step_us: 118,
     "state": 124,
     C.saved_us: 125,
     C.operation_count: 60,
