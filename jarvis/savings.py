@@ -407,6 +407,12 @@ def step_count(totals: Totals) -> int:
     return 1 if bounds is None or bounds.step_ms is None else max(1, bounds.steps)
 
 
+def over_steps(totals: Totals) -> str:
+    """Return ``over 2 steps`` for times that are sums of several steps, else an empty text."""
+    steps = step_count(totals)
+    return f"over {steps} steps" if steps > 1 else ""
+
+
 def per_step(gain: Impact, totals: Totals) -> Impact:
     """Return an impact with the time that it saves of one step, the mean of the steps, as texts and
     pages show it. Savings of GPU time remain sums."""

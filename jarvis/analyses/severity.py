@@ -52,6 +52,7 @@ def priority_of(severity: Severity) -> Priority:
 
 
 def with_findings(severity: Severity, findings: Iterable[Finding], pool: str) -> Severity:
-    """Return the grade of a pool of time: at least as severe as the findings on it are urgent."""
-    urgent = (f.priority for f in findings if (f.time_pool or "").startswith(pool))
-    return worst(severity, *(_SEVERITIES[priority] for priority in urgent))
+    """Return the grade of a pool of time: at least as severe as findings that would save some of it
+    are urgent."""
+    found = (f for f in findings if f.impact is not None and (f.time_pool or "").startswith(pool))
+    return worst(severity, *(_SEVERITIES[finding.priority] for finding in found))

@@ -9,6 +9,7 @@ import polars as pl
 from jarvis import impact
 from jarvis.findings import Finding, Status
 from jarvis.perf_report import Totals
+from jarvis.reports.details import joined_labels
 from jarvis.reports.ranking import Recommendation
 from jarvis.run import Run
 from jarvis.savings import added_savings, per_step
@@ -101,7 +102,7 @@ def bounds_note(found: list[Saving]) -> str:
         return ""
     verb = "is an upper bound" if len(labels) == 1 else "are upper bounds"
     return (
-        f"{listed(labels, len(labels))} {verb} (pale, not subtracted): a trace of one rank does "
+        f"{joined_labels(labels)} {verb} (pale, not subtracted): a trace of one rank does "
         "not separate transfer from waiting for other ranks."
     )
 

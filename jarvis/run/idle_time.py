@@ -6,7 +6,8 @@ from jarvis.perf_report.timeline.step_account import StepAccount
 from jarvis.run.run import Run
 from jarvis.schemas.names import C
 
-_END, _STEP_START, _STEP_END = "gap_end_ns", "step_start_ns", "step_end_ns"
+_FIRST_NS, _LAST_NS = -(2**62), 2**62
+"""Before and after all times of a trace."""
 
 
 def idle_gaps(run: Run) -> pl.DataFrame:
@@ -31,18 +32,32 @@ def recorded_gaps(run: Run) -> pl.DataFrame:
     gaps = idle_gaps(run)
     if not _has_steps(run):
         return gaps
-    steps = run.table("steps").drop_nulls(C.dur_ns).sort(C.start_ns)
-    ends = steps.select(
-        pl.col(C.start_ns).alias(_STEP_START),
-        (pl.col(C.start_ns) + pl.col(C.dur_ns)).alias(_STEP_END),
-    )
-    last_ns = (pl.col(C.start_ns) + pl.col(C.dur_ns) - 1).alias(_END)
-    of_window = run.table("idle_gaps").with_columns(last_ns).sort(_END)
-    outside = of_window.join_asof(ends, left_on=_END, right_on=_STEP_START).filter(
-        pl.col(_STEP_END).is_null() | (pl.col(_STEP_END) <= pl.col(C.start_ns))
-    )
-    outside = outside.drop(_END, _STEP_START, _STEP_END)
+    outside = _within(run.table("idle_gaps"), _between_steps(run.table("steps")))
     return pl.concat([gaps, outside], how="diagonal").sort(C.start_ns)
+
+
+def _between_steps(steps: pl.DataFrame) -> pl.DataFrame:
+    """Return the times before, between and after the steps: ``from_ns, to_ns``."""
+    ordered = steps.drop_nulls(C.dur_ns).sort(C.start_ns)
+    ends = (ordered[C.start_ns] + ordered[C.dur_ns]).cum_max()
+    limits = pl.Series([_FIRST_NS], dtype=pl.Int64), pl.Series([_LAST_NS], dtype=pl.Int64)
+    times = {
+        "from_ns": pl.concat([limits[0], ends]),
+        "to_ns": pl.concat([ordered[C.start_ns], limits[1]]),
+    }
+    return pl.DataFrame(times).filter(pl.col("from_ns") < pl.col("to_ns"))
+
+
+def _within(gaps: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
+    """Return the parts of gaps that are within some times."""
+    start, end = pl.col(C.start_ns), pl.col(C.start_ns) + pl.col(C.dur_ns)
+    found = gaps.with_columns(end.alias("end_ns")).join_where(
+        times, pl.col(C.start_ns) < pl.col("to_ns"), pl.col("end_ns") > pl.col("from_ns")
+    )
+    first, last = pl.max_horizontal(start, "from_ns"), pl.min_horizontal("end_ns", "to_ns")
+    return found.with_columns(first.alias(C.start_ns), (last - first).alias(C.dur_ns)).select(
+        gaps.columns
+    )
 
 
 def _has_steps(run: Run) -> bool:

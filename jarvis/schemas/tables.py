@@ -155,7 +155,7 @@ OPERATIONS = (
     ),
     number(
         C.saved_step_us,
-        "Saving, step (µs)",
+        "Saving, steps (µs)",
         "µs",
         "what all recorded steps together gain if only this operation reaches the target "
         "efficiency: the recording is replayed with its GPU events shorter; 0 if they get shorter "

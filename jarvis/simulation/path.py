@@ -88,7 +88,7 @@ HOST_CAUSES = {
 LOADING = (DATA_LOADING, KERNEL_LOADING, ALLOCATOR)
 """Causes of which runtime calls are a part."""
 
-HOST_WORK, RUNTIME_CALLS, UNEXPLAINED = "host work", "runtime calls", "in no recorded event"
+HOST_WORK, RUNTIME_CALLS, UNEXPLAINED = "host work", "runtime calls", "unexplained"
 HOST_PARTS = (*HOST_CAUSES.values(), HOST_WORK, RUNTIME_CALLS)
 """The parts of a path that the host takes."""
 

@@ -32,6 +32,7 @@ from jarvis.reports.perfetto.parts import ARROWS, Part, Track
 from jarvis.reports.perfetto.trace_file import FROM_RUN, FROM_TRACE
 from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
+from jarvis.run.idle_time import recorded_gaps
 from jarvis.schemas.names import C
 from tests.builders import GPU, PID, trace
 from tests.optional import trace_processor
@@ -295,7 +296,7 @@ def test_tracks_of_the_analysis(sample: Analyzed, tmp_path: Path) -> None:
     tracks = _tracks(read_document(out))
     simulation = run.simulation
     begin_ns = simulation.graph.first_ns
-    gaps = run.table("idle_gaps")
+    gaps = recorded_gaps(run)
     assert sum(ns(e["dur"]) for e in tracks[IDLE_CAUSES]) == gaps[C.dur_ns].sum()
     assert {ns(e["ts"]) for e in tracks[IDLE_CAUSES]} == set(gaps[C.start_ns])
     steps = run.table("steps").drop_nulls(C.dur_ns)

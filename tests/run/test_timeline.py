@@ -11,12 +11,13 @@ import pytest
 from jarvis.perf_report.timeline.host import HostCall
 from jarvis.pipeline import analyze
 from jarvis.run import Run, timeline
+from jarvis.run.idle_time import idle_gaps
 from jarvis.run.lanes import bin_edges, binned, stacked
 from jarvis.run.path_events import HOST
 from jarvis.run.timeline import IDLE, NOT_LINKED, Timeline, Window
 from jarvis.sample import write_sample
 from jarvis.simulation.path import HOST_PARTS, UNEXPLAINED
-from tests.builders import trace
+from tests.builders import PID, trace
 
 ALL = tuple(HostCall)
 SEEDS = range(8)
@@ -206,3 +207,27 @@ def test_a_run_from_before_the_host_tables_shows_the_gpu_alone(sample: Run) -> N
     assert view.kinds_ns(view.recording)
     assert view.host_calls(ALL).is_empty()
     assert view.host_bins(view.recording, []).is_empty()
+
+
+def test_gaps_outside_the_steps_are_those_of_the_window(tmp_path: Path) -> None:
+    """Two kernels run before the only step, and one in it."""
+    mm = [[8, 4], [4, 2]]
+    built = trace().op("aten::mm", mm).launches("a", us=10).waits(100)
+    built.op("aten::mm", mm).launches("b", us=10).waits(100).op("aten::mm", mm)
+    (start_us,) = (e["ts"] for e in built.events[-1:] if e["name"] == "aten::mm")
+    built.launches("c", us=10)
+    mark = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": PID, "tid": 1}
+    built.events.append({**mark, "ts": start_us - 1, "dur": 100, "args": {}})
+    run = analyze(built.write(tmp_path / "t.json"), output_dir=tmp_path / "run")
+    start_ns = run.table("steps")["start_ns"][0]
+    steps, all_gaps = idle_gaps(run), Timeline(run).gaps
+    assert (steps["start_ns"] >= start_ns).all()
+    assert (
+        steps["dur_ns"].sum()
+        == run.table("steps").select("idle_before_ns", "idle_after_ns").sum_horizontal().sum()
+    )
+    before = all_gaps.filter(pl.col("start_ns") < start_ns)
+    first, second = run.table("idle_gaps").sort("start_ns").iter_rows(named=True)
+    assert before["start_ns"].to_list() == [first["start_ns"], second["start_ns"]]
+    assert before["dur_ns"].to_list() == [first["dur_ns"], start_ns - second["start_ns"]]
+    assert all_gaps.height == steps.height + before.height

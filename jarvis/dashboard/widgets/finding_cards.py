@@ -24,7 +24,7 @@ from jarvis.reports.figures import target_words
 from jarvis.reports.ranking import Recommendation
 from jarvis.reports.sections import action_headings
 from jarvis.run import Run
-from jarvis.savings import per_step, step_count
+from jarvis.savings import over_steps, per_step
 from jarvis.text.format import MINUS, arguments, count, counted, decimal, milliseconds, percent
 from jarvis.text.markdown import Markdown, code, escape, prose, shortened, table
 from jarvis.text.quantities import title_of
@@ -285,8 +285,7 @@ def _impact_line(finding: Finding, gain: Impact, run: Run) -> str:
     some is hidden."""
     hidden_ms = gain.saved_ms.mid - (gain.step_ms.mid if gain.step_ms else 0.0)
     totals = run.manifest.totals
-    steps = step_count(totals)
-    over = f" over {counted(steps, 'step')}" if steps > 1 else ""
+    over = f" {over_steps(totals)}".rstrip()
     gain = per_step(gain, totals)
     saved, step = gain.saved_ms, gain.step_ms
     compute = f"{percent(gain.compute_pct.mid)} of compute, " if finding.operations else ""

@@ -36,6 +36,13 @@ def step_name(is_marked: bool) -> str:
     return "the step time" if is_marked else "the recording"
 
 
+def steps_name(is_marked: bool, step_count: int) -> str:
+    """Return the name of the time that sums of steps are a part of: ``the time of the 3 steps``."""
+    if is_marked and step_count > 1:
+        return f"the time of the {step_count} steps"
+    return step_name(is_marked)
+
+
 @dataclass(frozen=True, slots=True)
 class StepAccount:
     """What the steps of a recording consist of.

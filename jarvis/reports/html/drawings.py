@@ -26,7 +26,7 @@ from jarvis.reports.figures import (
     waterfall_rows,
 )
 from jarvis.run import Run
-from jarvis.savings import whole_ms, whole_name
+from jarvis.savings import over_steps, whole_ms, whole_name
 from jarvis.schemas import TABLES
 from jarvis.schemas.names import C
 from jarvis.text.format import MIN_PCT, counted, milliseconds, percent
@@ -94,7 +94,8 @@ def categories(run: Run) -> Figure | None:
     whole_ms = float(rows["gpu_time_ms"].sum())
     first = rows.row(0, named=True)
     share = percent(share_pct(first["gpu_time_ms"], whole_ms))
-    title = f"{first[C.title]} takes {share} of kernel time"
+    over = over_steps(run.manifest.totals)
+    title = f"{first[C.title]} takes {share} of kernel time{over and f' {over}'}"
     note = (
         f"Pale: kernel time. Strong: what the operations below {target_words(run)} of the roofline "
         "would save if they reached it."

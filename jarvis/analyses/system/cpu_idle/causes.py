@@ -34,7 +34,7 @@ from jarvis.findings import (
 )
 from jarvis.perf_report.intervals import greatest_ns
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
-from jarvis.perf_report.timeline.step_account import StepAccount, step_name
+from jarvis.perf_report.timeline.step_account import StepAccount, steps_name
 from jarvis.perf_report.timeline.step_gaps import Place
 from jarvis.perf_report.timeline.steps import StepSource, TimedBy
 from jarvis.schemas.names import C
@@ -344,7 +344,9 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
 
 def whole_of(account: StepAccount | None) -> str:
     """Return the name of the time that idle time is a part of."""
-    return "the GPU window" if account is None else step_name(account.is_marked)
+    if account is None:
+        return "the GPU window"
+    return steps_name(account.is_marked, account.step_count)
 
 
 def idle_impact(data: CategoryData, gaps: pl.DataFrame) -> Impact:

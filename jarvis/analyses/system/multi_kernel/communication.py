@@ -15,7 +15,7 @@ from jarvis.analyses.system.multi_kernel.messages import MESSAGES
 from jarvis.analyses.window import staging_ms, timeline_window
 from jarvis.findings import COMMUNICATION_POOL, EvidenceValue, Finding, Priority, Severity
 from jarvis.perf_report import Totals
-from jarvis.perf_report.timeline.step_account import step_name
+from jarvis.perf_report.timeline.step_account import steps_name
 from jarvis.preconditions import BYTES_PER_MIB, LARGE_MESSAGE_BYTES
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message, to_text
@@ -65,7 +65,7 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
     exposed_ms, share, whole = totals.exposed_comm_time_ms, totals.exposed_comm_pct or 0.0, None
     if bounds is not None and bounds.step_ms is not None:
         exposed_ms, share = bounds.comm_ms, impact.share_pct(bounds.comm_ms, bounds.step_ms)
-        whole = step_name(bounds.is_marked)
+        whole = steps_name(bounds.is_marked, bounds.steps)
     severity = grade(share, EXPOSED_PCT)
     if not is_worth_acting(severity):
         return

@@ -267,9 +267,9 @@ _WIDTHS = {
     C.kernel_time_us: 113,
     C.percent_of_category: 88,
     C.pct_roofline: 88,
-    C.saved_step_us: 108,
+    C.saved_step_us: 112,
     "state": 108,
-    C.saved_us: 118,
+    C.saved_us: 125,
     C.operation_count: 62,
     C.bound: 75,
 }

@@ -28,6 +28,7 @@ from jarvis.dashboard.widgets.view import bring_into_view
 from jarvis.findings import AnalysisResult, Status
 from jarvis.hardware import HardwareSpec
 from jarvis.impact import ANOMALY_PCT, KERNEL_FLOOR_US, efficiency_word, is_judged, share_pct
+from jarvis.savings import over_steps
 from jarvis.schemas.names import C
 from jarvis.simulation.of_rows import NEGLIGIBLE_PCT
 from jarvis.text.format import count, counted, milliseconds, percent, tb_per_s, tflops_per_s
@@ -39,11 +40,14 @@ Roofline time is the longer of FLOPs / compute peak and bytes / memory peak, for
 precision; FLOPs and bytes are computed by a perf model from the operator and its shapes, not
 measured. **Efficiency** is roofline time / measured GPU busy time. If a peak is unknown, the
 efficiency is not available. **Saving, kernel** is kernel time minus the kernel time at the target
-efficiency. **Saving, step** is what all recorded steps together gain if only that operation reaches
-the target: the recording is replayed with its kernels shorter, none below {KERNEL_FLOOR_US:g} µs.
-It is 0 where they get shorter by less than {NEGLIGIBLE_PCT:g}% of the steps, and is not known where
-step times are not simulated.
+efficiency. **Saving, steps** is what all recorded steps together gain if only that operation
+reaches the target: the recording is replayed with its kernels shorter, none below
+{KERNEL_FLOOR_US:g} µs. It is 0 where they get shorter by less than {NEGLIGIBLE_PCT:g}% of the
+steps, and is not known where step times are not simulated.
 """
+
+_WHOLE_PCT = 95.0
+"""An efficiency that covers at least this share of the time is that of the category."""
 
 _TABLE_HELP = (
     "Select a row to see its arguments, kernels and call path. Click a column header to sort all "
@@ -239,19 +243,19 @@ def _metric_cards(analysis: Analysis, rows: pl.DataFrame, whole: pl.DataFrame, n
     known = weighted_efficiency(judged)
     coverage_pct = share_pct(float(judged[C.kernel_time_us].sum()), time_us)
     is_part = rows.height < whole.height
+    over = over_steps(totals)
+    part = f" · {percent(coverage_pct)} of the time" if coverage_pct < _WHOLE_PCT else ""
     with st.container(horizontal=True):
         metric_card(
             f"{analysis.title} time" if not is_part else "Kernel time of these rows",
             milliseconds(time_us / 1000),
-            f"{percent(float(rows[C.percent_of_compute].sum()))} of compute",
+            f"{percent(float(rows[C.percent_of_compute].sum()))} of compute{over and f' · {over}'}",
             help_text="GPU busy time of these operations, and its share of compute time.",
         )
         metric_card(
             "Weighted efficiency",
             percent(known) if known is not None else "not available",
-            "no perf model or no peak"
-            if known is None
-            else f"{efficiency_word(known)} · of {percent(coverage_pct)} of the time",
+            "no perf model or no peak" if known is None else f"{efficiency_word(known)}{part}",
             help_text="Roofline time / measured time, weighted by time, without rows above the "
             f"peak. It covers {percent(coverage_pct)} of their time.",
         )
@@ -259,8 +263,9 @@ def _metric_cards(analysis: Analysis, rows: pl.DataFrame, whole: pl.DataFrame, n
             f"Kernel time saved at {target_pct:g}%",
             milliseconds(saving),
             f"{percent(share_pct(saving, totals.total_time_ms))} of the GPU window",
-            help_text="Sum of what kernels get shorter by if all operations below the target reach "
-            "it. The step can gain less: what it gains is stated above, if it is simulated.",
+            help_text=f"Sum {over and f'{over} '}of what kernels get shorter by if all operations "
+            "below the target reach it. The step can gain less: what it gains is stated above, if "
+            "it is simulated.",
         )
         metric_card(
             f"Below {now.below_pct:g}%",

@@ -30,7 +30,7 @@ from jarvis.reports.ranking import recommendations
 from jarvis.reports.summary import first_sentences
 from jarvis.reports.together import floor_line
 from jarvis.run import Run
-from jarvis.savings import whole_ms, whole_name
+from jarvis.savings import over_steps, whole_ms, whole_name
 from jarvis.schemas.names import C
 from jarvis.text.format import counted, milliseconds, percent
 from jarvis.text.markdown import prose
@@ -133,7 +133,7 @@ def _categories(now: Opened) -> None:
         if rows.is_empty():
             st.markdown("**No category has GPU time**: no operation launched GPU work")
             return
-        first = rows.row(0, named=True)
+        first, over = rows.row(0, named=True), over_steps(now.run.manifest.totals)
         share = share_pct(first["gpu_time_ms"], float(rows["gpu_time_ms"].sum()))
         projection = (
             f"at {target_words(now.run)} of the roofline all categories would save kernel time of "
@@ -142,7 +142,8 @@ def _categories(now: Opened) -> None:
             else "no efficiencies, so no saving"
         )
         st.markdown(
-            f"**{first[C.title]} takes {percent(share)} of kernel time** · {projection}",
+            f"**{first[C.title]} takes {percent(share)} of kernel time**"
+            f"{over and f' {over}'} · {projection}",
             help="Kernel time of each category, and in green the saving if its operations reached "
             "the target. This excludes findings about idle time, communication and fusion, and "
             "includes operations too small for a finding.",

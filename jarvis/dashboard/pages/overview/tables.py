@@ -17,7 +17,7 @@ from jarvis.findings import Impact
 from jarvis.reports.gaps import warnings_of
 from jarvis.reports.ranking import Recommendation, nested, recommendations
 from jarvis.reports.summary import top_names
-from jarvis.savings import per_step
+from jarvis.savings import over_steps, per_step
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, byte_size, count, counted, milliseconds
@@ -173,6 +173,8 @@ def top_operations(now: Opened) -> None:
         for operation in top
     ]
     frame = pl.DataFrame(rows, infer_schema_length=None)
+    if over := over_steps(now.run.manifest.totals):
+        st.caption(f"Times and counts are sums {over}.")
     columns = charts.columns_of(_TOP_COLUMNS)
     small_table(frame, columns, "Operators with the most GPU time", widths={C.name: _NAME_PX})
 

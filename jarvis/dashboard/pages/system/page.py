@@ -21,7 +21,7 @@ from jarvis.dashboard.widgets.projection import recovered, step_time_recovered_m
 from jarvis.findings import COMMUNICATION_POOL, IDLE_POOL, AnalysisResult, Status
 from jarvis.impact import share_pct
 from jarvis.perf_report import Totals
-from jarvis.savings import step_count, whole_ms, whole_name
+from jarvis.savings import over_steps, step_count, whole_ms, whole_name
 from jarvis.schemas import TABLES
 from jarvis.text.format import milliseconds, percent
 from jarvis.text.markdown import escape
@@ -87,6 +87,7 @@ def _recovered(saved_ms: float, target: Target, totals: Totals) -> tuple[str, st
         share = f"{percent(share_pct(saved_ms, whole_ms(totals)))} of {whole_name(totals)}"
     else:
         share = f"{percent(share_pct(saved_ms, totals.total_time_ms))} of the GPU window"
+        share += f", {over}" if (over := over_steps(totals)) else ""
     return milliseconds(saved_ms), share
 
 
