@@ -38,6 +38,9 @@ MIN_PCT = 0.01
 MIN_MS = 0.1
 """Shorter times are printed in µs."""
 
+BYTE_UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+"""Decimal units of sizes and the bytes in each, largest first."""
+
 
 def cut(name: str) -> str:
     """Return ``name`` truncated to MAX_NAME_LENGTH characters."""
@@ -69,7 +72,8 @@ def column_decimals(largest: float, typical: float) -> int:
         return 0
     exponent = math.floor(math.log10(largest))
     decimals = max(0, min(2, 3 - exponent)) if exponent >= 0 else 2 - exponent
-    return min(decimals + (typical < 0.5 * 10**-decimals), MAX_DECIMALS)
+    is_zero = typical < 0.5 * 10.0**-decimals
+    return min(decimals + is_zero, MAX_DECIMALS)
 
 
 def count(value: int | None) -> str:
@@ -113,7 +117,7 @@ def byte_size(value: float | None) -> str:
     """Format a size given in bytes with a decimal unit: 512 B, 5.12 kB, 1.50 MB."""
     if value is None:
         return MISSING
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+    for unit, scale in BYTE_UNITS:
         if value >= scale:
             return _with_unit(value / scale, unit)
     return f"{value:.0f} B"
