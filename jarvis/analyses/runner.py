@@ -36,7 +36,9 @@ DEFAULT_TARGETS = Targets()
 NO_HARDWARE = "Efficiencies are not available: the hardware is not known, so there is no peak."
 NO_MODELS = "Efficiencies are not available: no perf model covers these operations."
 
-NOTES = MessageTable("no_perf_model", {"note": "{rows:count row} ({time_ms}): {note}"})
+NOTES = MessageTable(
+    "no_perf_model", {"note": "Efficiency of {rows:count row} ({time_ms}): {note}"}
+)
 
 
 class ReportTables(Protocol):

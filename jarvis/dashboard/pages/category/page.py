@@ -130,7 +130,8 @@ def _empty(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
         finding_cards(result.findings, badges=finding_badges(now))
         return
     st.info(
-        f"This trace has no {analysis.title} operations. See the overview for where time is spent.",
+        f"This trace has no operations of the category {analysis.title}. The overview shows what "
+        "takes its time.",
         icon=":material/inbox:",
     )
     _notes(result)
@@ -248,7 +249,9 @@ def _metric_cards(analysis: Analysis, rows: pl.DataFrame, whole: pl.DataFrame, n
         metric_card(
             "Weighted efficiency",
             percent(known) if known is not None else "not available",
-            efficiency_word(known) if known is not None else "no perf model or no peak",
+            f"{efficiency_word(known)} · of {percent(coverage_pct)} of the time"
+            if known is not None
+            else "no perf model or no peak",
             help_text="Roofline time / measured time, weighted by time, without rows above the "
             f"peak. It covers {percent(coverage_pct)} of their time.",
         )
