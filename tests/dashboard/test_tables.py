@@ -32,5 +32,5 @@ def test_sizes_have_the_unit_of_the_largest() -> None:
         pl.DataFrame({"moved": [6_553_600, 81_920]}), {"moved": column}
     )
     assert columns["moved"].label == "Mean size (MB)"
-    assert frame["moved"].to_list() == [6.5536, 0.08192]
+    assert frame["moved"].to_list() == pytest.approx([6.5536, 0.08192])
     assert number_format(columns["moved"], frame["moved"]) == "%,.2f"

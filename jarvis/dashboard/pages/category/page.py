@@ -34,6 +34,7 @@ from jarvis.text.format import count, counted, milliseconds, percent, tb_per_s, 
 from jarvis.text.markdown import escape, prose
 from jarvis.text.shapes import call_shapes
 
+_NEARLY_ALL_PCT = 99.0
 _METHOD = f"""
 Roofline time is the longer of FLOPs / compute peak and bytes / memory peak, for the operation's
 precision; FLOPs and bytes are computed by a perf model from the operator and its shapes, not
@@ -249,9 +250,7 @@ def _metric_cards(analysis: Analysis, rows: pl.DataFrame, whole: pl.DataFrame, n
         metric_card(
             "Weighted efficiency",
             percent(known) if known is not None else "not available",
-            f"{efficiency_word(known)} · of {percent(coverage_pct)} of the time"
-            if known is not None
-            else "no perf model or no peak",
+            _efficiency_about(known, coverage_pct),
             help_text="Roofline time / measured time, weighted by time, without rows above the "
             f"peak. It covers {percent(coverage_pct)} of their time.",
         )
@@ -275,6 +274,14 @@ def _metric_cards(analysis: Analysis, rows: pl.DataFrame, whole: pl.DataFrame, n
             help_text="Calls of these operations. A signature is an operator with shapes and "
             "dtypes.",
         )
+
+
+def _efficiency_about(known_pct: float | None, coverage_pct: float) -> str:
+    """Return the word for an efficiency, and of how much time it is, unless of nearly all."""
+    if known_pct is None:
+        return "no perf model or no peak"
+    part = f" · for {percent(coverage_pct)} of the time" if coverage_pct < _NEARLY_ALL_PCT else ""
+    return f"{efficiency_word(known_pct)}{part}"
 
 
 def _charts(
