@@ -39,8 +39,8 @@ NO_MODELS = "Efficiencies are not available: no perf model covers these operatio
 NOTES = MessageTable(
     "no_perf_model",
     {
-        "note": "For {rows:count row} ({time_ms}): {note}",
-        "note.several": "For each of {rows:count row} ({time_ms} together): {note}",
+        "note": "Efficiency of {rows:count row} ({time_ms}): {note}",
+        "note.several": "Efficiency of each of {rows:count row} ({time_ms} together): {note}",
     },
 )
 

@@ -195,7 +195,7 @@ def _scatter_spec(
             ),
             y=alt.Y(f"{y_field}:Q", axis=plain_axis(y_title, format=LINEAR)),
             size=alt.Size("kernel_time_us:Q", scale=alt.Scale(range=[40, 400]), legend=None),
-            color=groups.color(columns=_BESIDE_NAMES) if groups else alt.value(palette.primary),
+            color=groups.color() if groups else alt.value(palette.primary),
             tooltip=tooltip(lines),
         )
     )

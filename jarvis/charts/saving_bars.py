@@ -39,7 +39,7 @@ _TWO_LINES_PX = 36
 _LINE_LENGTH = 34
 """Maximum length of each line of the label of an operation: its short name, and its shapes."""
 
-_VALUE_ROOM = 1.7
+_VALUE_ROOM = 2.0
 """Axis length relative to the longest bar, so that both values fit behind it (half a 1280 px
 page)."""
 
@@ -77,9 +77,8 @@ def savings(
     scaled, known = in_readable_units(
         labeled, columns, (C.kernel_time_us, C.saved_us), largest(labeled[C.kernel_time_us])
     )
-    unit = known[C.kernel_time_us].unit
     texts = [
-        f"{decimal(saved)} of {decimal(time)} {unit}"
+        f"{decimal(saved)} of {decimal(time)}"
         for time, saved in scaled.select(C.kernel_time_us, C.saved_us).iter_rows()
     ]
     return _over(

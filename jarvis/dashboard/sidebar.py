@@ -235,6 +235,7 @@ def choose_analysis(catalog: Catalog) -> None:
             key=_CHOICE,
             index=0 if requested is None or requested in titles else None,
             placeholder="Choose an analysis",
+            label_visibility="collapsed",  # so that the last page is in view at 900 pixels
             persist_state="session",
         )
         if chosen is not None:

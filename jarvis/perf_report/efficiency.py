@@ -35,7 +35,7 @@ NO_COMPUTE = (
     "memory and is a lower limit."
 )
 OVER_LINK = (
-    "Its copies cross the link to the host, whose bandwidth is not described; the bandwidth of "
+    "Copies to and from the host cross a link whose bandwidth is not described; the bandwidth of "
     "the GPU's memory does not apply."
 )
 NO_TIME = "The GPU work of this operation has no duration."

@@ -203,8 +203,13 @@ class Card:
     @property
     def file(self) -> str:
         """Return the file with the evidence."""
-        result = self.details.recommendation.result
-        return str(INSIDE.findings(result.key, result.tier))
+        return _findings_file(self.details)
+
+
+def _findings_file(details: Details) -> str:
+    """Return the path of the file with the evidence of a finding, inside the run."""
+    result = details.recommendation.result
+    return str(INSIDE.findings(result.key, result.tier))
 
 
 class FairReporter(Reporter):
@@ -248,7 +253,7 @@ def fair_parts(run: Run, root: Path, edits: Edits = UNEDITED) -> dict[str, Any]:
         "listed": listed,
         "findings": _ranked_table(listed, [], edits) if listed else None,
         "more": len(details) - len(listed),
-        "left_out": _ranked_table(left_out, [], edits) if left_out else None,
+        "left_out": _ranked_table(left_out, None, edits) if left_out else None,
         "unreported": _unreported(edits.unreported(everything)),
         "unreported_note": UNREPORTED,
         "sections": _sections(run),
@@ -322,19 +327,21 @@ def _author_note(edits: Edits, left_out: list[Details]) -> str | None:
     return " ".join(filter(None, (rewritten, listed))) or None
 
 
-def _ranked_table(details: list[Details], cards: list[Card], edits: Edits) -> Markdown:
+def _ranked_table(details: list[Details], cards: list[Card] | None, edits: Edits) -> Markdown:
     """Return the findings with the share that they save and the team's decisions, if there are any.
 
-    Those with a card are linked to it.
+    Those with a card are linked to it, others to their findings file; none if ``cards`` is None.
     """
-    anchors = {card.label: anchor(card.heading) for card in cards}
+    anchors = {card.label: f"#{anchor(card.heading)}" for card in cards or ()}
     notes = [edits.of_finding(d.recommendation.key) for d in details]
     has_decisions = any(each.has_decision for each in notes)
     return table(
         ("", "Finding", "Saving", *(DECISION if has_decisions else ())),
         (
             (
-                Markdown(f"[{label}](#{anchors[label]})") if label in anchors else label,
+                label
+                if cards is None
+                else Markdown(f"[{label}]({anchors.get(label) or _findings_file(d)})"),
                 d.recommendation.title,
                 share(d.finding.impact),
                 *(_decision(note) if has_decisions else ()),

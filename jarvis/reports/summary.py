@@ -9,6 +9,7 @@ import polars as pl
 from jarvis import impact, savings
 from jarvis.analyses.system.cpu_idle.causes import CAUSE_FINDING_PCT
 from jarvis.findings import COMMUNICATION_POOL, COPIES_POOL, IDLE_POOL, Priority, Status
+from jarvis.perf_report.unified import LAUNCHED
 from jarvis.reports import sections
 from jarvis.reports.account import MIN_NAMED_PCT, account_of, sentence
 from jarvis.reports.details import Details
@@ -96,9 +97,12 @@ def top_names(run: Run) -> dict[int, str]:
 
     An operator that launches kernels (``aten::miopen_convolution``) has the name of its rows of
     operations (``aten::convolution``), if they all have one that no other top operation has.
+    Kernels without an operator keep their names.
     """
-    names = dict(run.table("operations").select(C.uid, C.name).iter_rows())
     tops = run.manifest.top_operations
+    uids = [uid for top in tops for uid in top.operation_uids]
+    rows = run.table("operations").select(C.uid, C.name).filter(pl.col(C.uid).is_in(uids))
+    names = {uid: name for uid, name in rows.iter_rows() if LAUNCHED not in name}
     found = {top.rank: {names[uid] for uid in top.operation_uids if uid in names} for top in tops}
     uses = Counter(chain.from_iterable(found.values()))
     chosen = {}

@@ -27,7 +27,7 @@ class Kind(IntEnum):
 
 
 _TITLES = {
-    Kind.UNLIKE: "unlike",
+    Kind.UNLIKE: "different or unknown model",
     Kind.SAME_TRACE: "same trace",
     Kind.SAME_PROJECT: "same project",
     Kind.SAME_MODEL: "same model",
@@ -66,10 +66,10 @@ class Likeness:
         if self.common_pct is None:
             yield "operators not known"
         elif self.common_pct == 0:
-            yield "no main operator has as many calls on both sides"
+            yield "no main operator runs equally often in a step"
         else:
             share = percent(self.common_pct)
-            yield f"{share} of the time is in main operators with as many calls on both sides"
+            yield f"{share} of the time is in main operators that run equally often in a step"
 
 
 def likeness(

@@ -38,6 +38,9 @@ MIN_PCT = 0.01
 MIN_MS = 0.1
 """Shorter times are printed in µs."""
 
+BYTE_UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+"""Decimal units of sizes and the bytes in each, largest first."""
+
 
 def cut(name: str) -> str:
     """Return ``name`` truncated to MAX_NAME_LENGTH characters."""
@@ -114,7 +117,7 @@ def byte_size(value: float | None) -> str:
     """Format a size given in bytes with a decimal unit: 512 B, 5.12 kB, 1.50 MB."""
     if value is None:
         return MISSING
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+    for unit, scale in BYTE_UNITS:
         if value >= scale:
             return _with_unit(value / scale, unit)
     return f"{value:.0f} B"

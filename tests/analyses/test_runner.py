@@ -102,7 +102,9 @@ def replaced(row: dict, **values) -> dict:
 def test_notes_say_how_much_time_lacks_an_efficiency() -> None:
     row = replaced(GEMMS[3], roofline_note="No perf model covers this operator.")
     result = run(report(*GEMMS[:3], row))["gemm"].result
-    assert to_text(result.notes) == ("For 1 row (0.500 ms): No perf model covers this operator.")
+    assert to_text(result.notes) == (
+        "Efficiency of 1 row (0.500 ms): No perf model covers this operator."
+    )
 
 
 def failing(data: CategoryData):

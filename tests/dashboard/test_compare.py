@@ -241,8 +241,10 @@ def test_no_unlike_run_is_chosen_but_all_are_offered(
     assert page.selectbox(key="compare_reference").value is None
     assert not page.metric
     assert "none is chosen as the reference" in said(page)
-    words = "Unlike; recorded on NVIDIA H100 80GB HBM3; no main operator has "
-    words += "as many calls on both sides"
+    words = (
+        "Different or unknown model; recorded on NVIDIA H100 80GB HBM3; no main operator runs "
+        "equally often in a step"
+    )
     assert words in said(page).replace("\\", "")
     assert "reference" not in link(page)
     page.button(key=f"compare_with_{unlike}").click().run()

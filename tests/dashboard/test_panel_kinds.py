@@ -60,7 +60,7 @@ def test_there_are_no_other_kinds() -> None:
             "1 of 2 operations, 66.7% of their time, below the threshold",
         ),
         (Panel("savings", "Savings"), "the first of 2 saves 0.450 ms of 0.475 ms kernel time"),
-        (Panel("bars", "Time", x="kernel_time_us", y="name"), "mm has 70.0%"),
+        (Panel("bars", "Time", x="kernel_time_us", y="name"), "mm has 70.0% of the kernel time"),
         (
             Panel("scatter", "Efficiency", x="bytes", y="pct_roofline"),
             "median 60.0%",

@@ -104,15 +104,15 @@ def test_bars_of_operations_without_shapes_have_a_name(registered: Draw, shapele
     page = registered("convolution", analysis=shapeless_id)
     assert not page.exception
     assert not page.error
-    assert titles_of(page)["Layout transposes"] == "not recorded has 93.8%"
+    assert titles_of(page)["Layout transposes"] == "not recorded has 93.8% of the transposes"
     assert "Findings" in [header.value for header in page.subheader]
 
 
 def test_panels_of_an_extension_draw_what_is_there(gaps_id: str, expects_failures: None) -> None:
     titles = titles_of(drawn("gaps", gaps_id))
     assert {name: titles.get(name) for name in ("By owner", "By lane", "By rate", "Rates")} == {
-        "By owner": "not recorded has 57.1%",
-        "By lane": "not recorded has 57.1%",
+        "By owner": "not recorded has 57.1% of the kernel time",
+        "By lane": "not recorded has 57.1% of the kernel time",
         "By rate": "mylib::middle has 100.0%",
         "Rates": "median 4.00 MB/s",
     }

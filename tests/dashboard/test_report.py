@@ -113,6 +113,17 @@ def test_each_preview_shows_its_report(filed: Draw, sample_id: str, view: str) -
     assert "Sample model" in fair_text(page)
 
 
+def test_links_to_evidence_lead_to_the_page_of_the_finding(
+    filed: Draw, sample_id: str, sample_run: Run
+) -> None:
+    text = fair_text(filed("report", analysis=sample_id, report_view="fair"))
+    assert "](gemm?analysis=" in text
+    assert "_findings.md)" not in text
+    for result in sample_run.results.values():
+        titles = [to_text(finding.title) for finding in result.findings]
+        assert len(titles) == len(set(titles)), result.key
+
+
 def test_the_html_preview_is_drawn(filed: Draw, sample_id: str) -> None:
     page = filed("report", analysis=sample_id, report_view="html")
     assert not page.exception

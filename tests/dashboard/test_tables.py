@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from jarvis.dashboard.widgets.table import in_readable_units, number_format
-from jarvis.schemas import NUMBER, Column
+from jarvis.schemas import INTEGER, NUMBER, Column
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,13 @@ def test_times_have_one_unit_and_trailing_zeros(
     form = number_format(columns["time"], frame["time"]).replace(",", "")
     assert columns["time"].label == label
     assert [form % value for value in frame["time"].drop_nulls()] == shown
+
+
+def test_sizes_have_the_unit_of_the_largest() -> None:
+    column = Column("moved", "Mean bytes", INTEGER, "bytes", ",d")
+    frame, columns = in_readable_units(
+        pl.DataFrame({"moved": [6_553_600, 81_920]}), {"moved": column}
+    )
+    assert columns["moved"].label == "Mean size (MB)"
+    assert frame["moved"].to_list() == pytest.approx([6.5536, 0.08192])
+    assert number_format(columns["moved"], frame["moved"]) == "%,.2f"

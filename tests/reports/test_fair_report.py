@@ -144,8 +144,8 @@ def test_findings_beyond_the_words_of_all_cards_are_in_the_table(sample: Analyze
     count = len(cards_of(text))
     assert 5 < count < 12
     table = section(text, "Recommendations")
-    assert f"| [P{count}](" in table
-    assert f"| P{count + 1} | Number {count} | " in table
+    assert f"| [P{count}](#" in table
+    assert f"| [P{count + 1}](category_findings/gemm_findings.md) | Number {count} | " in table
     assert "18 more findings of low priority or small saving" in table
 
 
@@ -202,7 +202,7 @@ def test_low_priorities_get_a_row_and_no_card(sample: Analyzed) -> None:
     low = finding("reduce", uid, saved_ms=1.0, priority=Priority.LOW, title="A trifle", impact=gain)
     text = fair_markdown(with_findings(sample.run, low), sample.root)
     assert "No finding is above low priority." in text
-    assert "| P1 | A trifle | 0.19% |" in text
+    assert "| [P1](category_findings/reduce_findings.md) | A trifle | 0.19% |" in text
     assert not cards_of(text)
 
 

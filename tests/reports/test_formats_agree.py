@@ -85,7 +85,7 @@ def differing(document: str, report: str) -> list[Rows]:
 
 def test_the_document_has_the_tables_of_the_report(sample: Analyzed) -> None:
     document = html_document(sample.run, sample.root, UNEDITED)
-    report = re.sub(r"\[(P\d+)\]\(#[^)]*\)", r"\1", sample.text("standalone_analysis_fair.md"))
+    report = re.sub(r"\[(P\d+)\]\([^)]*\)", r"\1", sample.text("standalone_analysis_fair.md"))
     assert (
         len(Tables(document).found) == len(markdown_tables(report)) - 1
     )  # its metrics are figures
@@ -196,7 +196,7 @@ def _share_of(detail: Details) -> str:
 
 def _tables_of(analyzed: Analyzed, name: str) -> list[Rows]:
     text = analyzed.text(f"standalone_analysis_{name}.md")
-    return markdown_tables(re.sub(r"\[(P\d+)\]\(#[^)]*\)", r"\1", text))
+    return markdown_tables(re.sub(r"\[(P\d+)\]\([^)]*\)", r"\1", text))
 
 
 def test_the_workbook_has_the_cells_of_the_sheets(sample: Analyzed) -> None:

@@ -81,4 +81,4 @@ def test_one_trace_says_that_its_times_are_equal(manifest: Manifest) -> None:
 def test_a_run_without_operators_is_unlike(manifest: Manifest) -> None:
     found = likeness(manifest, with_operators(manifest, "two"))
     assert (found.kind, found.common_pct) == (Kind.UNLIKE, None)
-    assert found.words == "unlike; operators not known"
+    assert found.words == "different or unknown model; operators not known"

@@ -103,7 +103,10 @@ def _title_of_bars(data: PanelData) -> str:
     totals = charts.bar_totals(data.rows, x=x, y=y)
     name, most = totals.select(y, x).row(0)
     share = percent(share_pct(float(most), float(totals[x].sum())))
-    return f"{escape(shortened(charts.short_label(name), _NAME_LENGTH))} has {share}"
+    quantity, _, _ = data.columns[x].label.partition(" (")  # without its unit
+    is_time = data.columns[x].unit in ("µs", "ms")
+    of = f" of the {escape(quantity[:1].lower() + quantity[1:])}" if is_time else ""
+    return f"{escape(shortened(charts.short_label(name), _NAME_LENGTH))} has {share}{of}"
 
 
 def _draw_scatter(data: PanelData) -> charts.Drawing:

@@ -1,6 +1,8 @@
 """Tables whose columns have label, unit, format and meaning from the schema."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import polars as pl
@@ -10,7 +12,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 from jarvis.charts import Columns, in_readable_unit, largest
 from jarvis.dashboard.session import navigation
 from jarvis.schemas import Column
-from jarvis.text.format import MISSING, column_decimals
+from jarvis.text.format import BYTE_UNITS, MISSING, column_decimals
 
 _ROWS = 10
 _ROW_PX, _FRAME_PX = 31, 2
@@ -81,8 +83,8 @@ def in_readable_units(
     *,
     alike: Sequence[str] = (),
 ) -> tuple[pl.DataFrame, Columns]:
-    """Return a table with its times in ms, or in µs where a column has none of MIN_MS; and its
-    columns.
+    """Return a table with its times in ms, or in µs where a column has none of MIN_MS, its sizes in
+    the unit of the largest; and its columns.
 
     ``whole``: all rows, if ``frame`` is a page of them; ``alike``: columns that have one unit. The
     names of columns stay the same.
@@ -91,6 +93,10 @@ def in_readable_units(
     shown, scaled = dict(columns), []
     for name in frame.columns:
         column = columns.get(name)
+        if column is not None and column.unit == "bytes":
+            shown[name], divisor = _in_byte_unit(column, largest(rows[name]))
+            scaled.append(pl.col(name) / divisor)
+            continue
         if column is None or not frame.schema[name].is_float() or not is_rounded(column):
             continue
         compared = alike if name in alike else (name,)
@@ -99,6 +105,13 @@ def in_readable_units(
         if divisor != 1:
             scaled.append(pl.col(name) / divisor)
     return frame.with_columns(scaled), shown
+
+
+def _in_byte_unit(column: Column, longest: float) -> tuple[Column, float]:
+    unit, scale = next((each for each in BYTE_UNITS if longest >= each[1]), ("B", 1.0))
+    label = re.sub("(?i)bytes", "size", column.label)
+    label = f"{label[:1].upper()}{label[1:]} ({unit})"
+    return replace(column, label=label, unit=unit, format=""), scale
 
 
 def with_short_texts(

@@ -88,9 +88,21 @@ _OPERATION_COLUMNS = (
     *(C.name, _SHAPES, C.gpu_ms, C.share_pct, C.pct_roofline, C.calls, C.launches),
     C.category,
 )
-_WIDTHS = {"label": 215, "calls": 70, "launches": 80} | dict.fromkeys(
-    (C.gpu_ms, C.share_pct, C.efficiency_pct, C.modelled_pct), 95
-)
+_WIDTHS = {
+    "label": 215,
+    C.gpu_ms: 92,
+    C.share_pct: 75,
+    C.efficiency_pct: 92,
+    C.modelled_pct: 92,
+    C.calls: 55,
+    C.launches: 72,
+    "kind_word": 90,
+    C.module_count: 70,
+    C.category: 95,
+    C.backward_ms: 105,
+    C.pct_roofline: 92,
+}
+"""Widths in pixels, to keep the columns up to the kind visible in a window of 1280 pixels."""
 
 
 def calls_card(tree: CallTree, root: int, searched: str, *, is_whole: bool) -> None:
@@ -158,7 +170,7 @@ def operations_card(run: Run, tree: CallTree, root: int) -> None:
             {**_COLUMNS, **_OPERATION_OWN},
             "Operations with their GPU time here",
             _OPERATION_COLUMNS,
-            _WIDTHS | {C.name: 165, _SHAPES: 165},
+            _WIDTHS | {C.name: 175, _SHAPES: 145},
             key=key,
             on_select=partial(_follow_row, key, choice.choose_operation, uids),
         )

@@ -262,12 +262,12 @@ _LAST = (
     C.percent_of_compute,
 )
 _WIDTHS = {
-    C.name: 190,
-    "arguments": 150,
-    C.kernel_time_us: 113,
-    C.percent_of_category: 88,
-    C.pct_roofline: 88,
-    C.saved_step_us: 112,
+    C.name: 175,
+    "arguments": 135,
+    C.kernel_time_us: 112,
+    C.percent_of_category: 85,
+    C.pct_roofline: 85,
+    C.saved_step_us: 105,
     "state": 108,
     C.saved_us: 125,
     C.operation_count: 62,

@@ -35,6 +35,7 @@ from jarvis.text.format import count, counted, milliseconds, percent, tb_per_s, 
 from jarvis.text.markdown import escape, prose
 from jarvis.text.shapes import call_shapes
 
+_NEARLY_ALL_PCT = 99.0
 _METHOD = f"""
 Roofline time is the longer of FLOPs / compute peak and bytes / memory peak, for the operation's
 precision; FLOPs and bytes are computed by a perf model from the operator and its shapes, not
@@ -134,8 +135,8 @@ def _empty(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
         finding_cards(result.findings, now.run, badges=finding_badges(now))
         return
     st.info(
-        f"No operation of this trace is in the category {analysis.title}. See the overview for "
-        "where time is spent.",
+        f"This trace has no operations of the category {analysis.title}. The overview shows what "
+        "takes its time.",
         icon=":material/inbox:",
     )
     _notes(result)
@@ -244,7 +245,6 @@ def _metric_cards(analysis: Analysis, rows: pl.DataFrame, whole: pl.DataFrame, n
     coverage_pct = share_pct(float(judged[C.kernel_time_us].sum()), time_us)
     is_part = rows.height < whole.height
     over = over_steps(totals)
-    part = f" · {percent(coverage_pct)} of the time" if coverage_pct < _WHOLE_PCT else ""
     with st.container(horizontal=True):
         metric_card(
             f"{analysis.title} time" if not is_part else "Kernel time of these rows",
@@ -255,7 +255,7 @@ def _metric_cards(analysis: Analysis, rows: pl.DataFrame, whole: pl.DataFrame, n
         metric_card(
             "Weighted efficiency",
             percent(known) if known is not None else "not available",
-            "no perf model or no peak" if known is None else f"{efficiency_word(known)}{part}",
+            _efficiency_about(known, coverage_pct),
             help_text="Roofline time / measured time, weighted by time, without rows above the "
             f"peak. It covers {percent(coverage_pct)} of their time.",
         )
@@ -280,6 +280,14 @@ def _metric_cards(analysis: Analysis, rows: pl.DataFrame, whole: pl.DataFrame, n
             help_text="Calls of these operations. A signature is an operator with shapes and "
             "dtypes.",
         )
+
+
+def _efficiency_about(known_pct: float | None, coverage_pct: float) -> str:
+    """Return the word for an efficiency, and of how much time it is, unless of nearly all."""
+    if known_pct is None:
+        return "no perf model or no peak"
+    part = f" · for {percent(coverage_pct)} of the time" if coverage_pct < _NEARLY_ALL_PCT else ""
+    return f"{efficiency_word(known_pct)}{part}"
 
 
 def _charts(

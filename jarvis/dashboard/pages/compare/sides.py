@@ -263,7 +263,7 @@ def no_reference(others: Sequence[Candidate]) -> None:
         "after a change.",
         icon=":material/compare_arrows:",
     )
-    st.subheader("Other runs, most similar first")
+    st.subheader("Other analyses, the most similar first")
     for each in others[:_MAX_OFFERED]:
         button, words = st.columns([3, 4], vertical_alignment="center")
         figures = RunFigures.of(each.entry.manifest)

@@ -124,13 +124,12 @@ def view_table(key: str, rows: pl.DataFrame, filters: Filters, sides: Sides) -> 
         return None
     part = row_order.page_of(ordered, number)
     if view.key is None:
-        addresses = row_addresses(key, part, sides.target.id, sides.reference.id)
-        if any(addresses):
-            st.caption("Click a row to open it on the page of its category.")
-        table_key = f"{page}_table_{shown_by}-{number}"
-        _dataframe(view, page, part, names, table_key, ["single-cell"], addresses)
+        _dataframe(view, page, part, names, f"{page}_table_{shown_by}-{number}", [])
         return None
-    uid = _selected_on(view, page, part, names, shown_by, (uid, is_new))
+    addresses = row_addresses(key, part, sides.target.id, sides.reference.id)
+    if any(addresses):
+        st.caption("Click a row to open it on the page of its category.")
+    uid = _selected_on(view, page, part, names, shown_by, (uid, is_new), addresses)
     selection.keep(page, uid)
     return uid
 
@@ -142,6 +141,7 @@ def _selected_on(
     names: Sequence[str],
     shown_by: str,
     requested: tuple[int | None, bool],
+    addresses: Sequence[str | None],
 ) -> int | None:
     """Draw a page with selectable rows; return the row selected on this or another page.
 
@@ -154,7 +154,10 @@ def _selected_on(
     if is_new or key not in st.session_state:
         chosen = [] if place is None else [place]
         st.session_state[key] = {"selection": {"rows": chosen, "columns": [], "cells": []}}
-    picked = _dataframe(view, page, part, names, key, ["single-row"])
+    modes: list[Literal["single-row", "single-cell"]] = ["single-row"]
+    if any(addresses):
+        modes.append("single-cell")
+    picked = _dataframe(view, page, part, names, key, modes, addresses)
     if picked:
         return int(part[C.uid][picked[0]])
     return uid if place is None else None

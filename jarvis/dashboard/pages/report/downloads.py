@@ -66,16 +66,24 @@ def preview(now: Opened, edits: Edits) -> None:
         path = paths.analysis_report if view == ANALYSIS else paths.standalone_report(view)
     with st.container(border=True):
         if view == FAIR and (edits != UNEDITED or now.run.stored):
-            st.markdown(_fair(now, edits))
+            st.markdown(_with_page_links(now, _fair(now, edits)))
             return
         if view == ROUGH and edits != UNEDITED:
             st.markdown(_rough(now, edits))
             return
         path = _written(now, path)
         if path.is_file():
-            st.markdown(path.read_text(encoding="utf-8"))
+            st.markdown(_with_page_links(now, path.read_text(encoding="utf-8")))
         else:
             st.info(f"This run has no {path.name}: analyze the trace again to create it.")
+
+
+def _with_page_links(now: Opened, report: str) -> str:
+    """Return a report whose links to findings files lead to the pages with these findings."""
+    for key, result in now.run.results.items():
+        file = RunPaths(Path()).findings(key, result.tier)
+        report = report.replace(f"]({file})", f"]({navigation.own_address(key)})")
+    return report
 
 
 def _written(now: Opened, file: Path) -> Path:

@@ -63,7 +63,16 @@ _SHORT = {
 }
 """Functions that shorten the names of a column."""
 
-_WIDTHS = {C.host_call: 170, C.launcher_name: 150, C.prev_name: 150, C.next_name: 150}
+_WIDTHS = {
+    "idle_ms": 85,
+    C.cause: 140,
+    C.host_call: 145,
+    C.host_call_us: 105,
+    C.launcher_name: 115,
+    C.prev_name: 135,
+    C.next_name: 135,
+    C.launch_lead_us: 110,
+}
 
 
 def idle_gap_cards(now: Opened, found: pl.DataFrame) -> None:

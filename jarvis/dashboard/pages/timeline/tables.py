@@ -32,12 +32,14 @@ _GAP_SHOWN = (
     *(C.host_call_us, C.launch_lead_us),
 )
 _GAP_WIDTHS = {
-    "start_ms": 90,
+    "start_ms": 82,
     "gap_us": 75,
-    C.launcher_name: 150,
-    C.cause: 160,
-    C.next_name: 180,
-    C.host_call: 160,
+    C.launcher_name: 140,
+    C.cause: 155,
+    C.next_name: 165,
+    C.host_call: 150,
+    C.host_call_us: 105,
+    C.launch_lead_us: 115,
 }
 _EVENT_COLUMNS = charts.columns_of(
     TABLES["gpu_work"],
