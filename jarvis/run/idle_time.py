@@ -51,10 +51,10 @@ def _between_steps(steps: pl.DataFrame) -> pl.DataFrame:
 def _within(gaps: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
     """Return the parts of gaps that are within some times."""
     start, end = pl.col(C.start_ns), pl.col(C.start_ns) + pl.col(C.dur_ns)
-    found = gaps.with_columns(end.alias("end_ns")).join_where(
-        times, pl.col(C.start_ns) < pl.col("to_ns"), pl.col("end_ns") > pl.col("from_ns")
+    found = gaps.with_columns(end.alias(C.end_ns)).join_where(
+        times, pl.col(C.start_ns) < pl.col("to_ns"), pl.col(C.end_ns) > pl.col("from_ns")
     )
-    first, last = pl.max_horizontal(start, "from_ns"), pl.min_horizontal("end_ns", "to_ns")
+    first, last = pl.max_horizontal(start, "from_ns"), pl.min_horizontal(C.end_ns, "to_ns")
     return found.with_columns(first.alias(C.start_ns), (last - first).alias(C.dur_ns)).select(
         gaps.columns
     )
