@@ -34,12 +34,12 @@ _GAP_SHOWN = (
 _GAP_WIDTHS = {
     "start_ms": 82,
     "gap_us": 75,
-    C.launcher_name: 140,
-    C.cause: 155,
-    C.next_name: 165,
-    C.host_call: 150,
+    C.launcher_name: 115,
+    C.cause: 145,
+    C.next_name: 150,
+    C.host_call: 140,
     C.host_call_us: 105,
-    C.launch_lead_us: 115,
+    C.launch_lead_us: 112,
 }
 _EVENT_COLUMNS = charts.columns_of(
     TABLES["gpu_work"],
