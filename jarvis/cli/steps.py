@@ -77,6 +77,12 @@ def add_steps(commands: "Commands[argparse.ArgumentParser]") -> None:
     )
     add_captures(command)
     command.add_argument(
+        "--select",
+        metavar="STEPS",
+        help="only the steps of a phase (decode, prefill, mixed, diffusion), those in the steady "
+        "state of the load (steady), or a range as 10:40, which ends before step 40",
+    )
+    command.add_argument(
         "--layers",
         action="store_true",
         help="list the kernels of the layers that repeat in the steps instead, by position",
@@ -135,30 +141,30 @@ def _steps(arguments: argparse.Namespace) -> int:
         model=_served_model(arguments),
         progress=print_step,
     )
-    steps, gaps, events = report.inference_steps, report.idle_gaps, report.trace.gpu_events
+    tables = _tables(report, arguments.select)
+    steps, gaps, events = tables["inference_steps"], report.idle_gaps, report.trace.gpu_events
     remarks = list(
-        layer_notes(report.inference_layers, report.inference_layer_times)
+        layer_notes(tables["inference_layers"], tables["inference_layer_times"])
         if arguments.layers
         else step_notes(steps, gaps, events)
     )
     name, shown = ("inference_layers", None) if arguments.layers else ("inference_steps", SHOWN)
-    rows = getattr(report, name)
+    rows, phases = tables[name], tables["inference_phases"]
     lines: list[object]
     result: dict[str, object] = {
         "layers" if arguments.layers else "steps": rows.to_dicts(),
         "notes": remarks,
     }
     if not arguments.layers:
-        result["phases"] = report.inference_phases.to_dicts()
+        result["phases"] = phases.to_dicts()
     if arguments.output_dir is not None:
-        lines = list(_written(report, arguments.output_dir))
+        lines = list(_written(tables, arguments.output_dir))
         result["files"] = lines
     elif arguments.format == "csv":
         lines = list(_csv(rows))
     else:
         lines = [*_table(rows, name, shown or rows.columns), *remarks]
         if not arguments.layers:
-            phases = report.inference_phases
             lines = [*_table(phases, "inference_phases", phases.columns), "", *lines]
     print_result(arguments, result, lines)
     return ExitCode.OK
@@ -174,13 +180,28 @@ def _served_model(arguments: argparse.Namespace) -> "ServedModel | None":
     return ServedModel(config, arguments.tensor_parallel, arguments.expert_parallel)
 
 
-def _written(report: "TraceLensReport", folder: Path) -> Iterator[Path]:
-    """Write each table as CSV and yield its path."""
-    from jarvis.reports.csv import write_csvs
+def _tables(report: "TraceLensReport", selection: str | None) -> "dict[str, pl.DataFrame]":
+    """Return the tables of inference, with the selected steps and their phases."""
+    from jarvis.perf_report.serving.phases import inference_phases
+    from jarvis.perf_report.serving.selection import selected_steps
+    from jarvis.schemas import conform
     from jarvis.schemas.serving import TABLES
 
+    tables = {name: getattr(report, name) for name in TABLES}
+    if selection is not None:
+        steps = selected_steps(tables["inference_steps"], selection)
+        phases = inference_phases(steps, tables["inference_layers"])
+        tables["inference_steps"] = steps
+        tables["inference_phases"] = conform(phases, "inference_phases")
+    return tables
+
+
+def _written(tables: "dict[str, pl.DataFrame]", folder: Path) -> Iterator[Path]:
+    """Write each table as CSV and yield its path."""
+    from jarvis.reports.csv import write_csvs
+
     with whole(folder) as place:
-        written = write_csvs({name: getattr(report, name) for name in TABLES}, place)
+        written = write_csvs(tables, place)
     yield from (folder / path.name for path in written)
 
 

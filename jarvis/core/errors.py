@@ -134,6 +134,13 @@ class ModelConfigError(JarvisError):
         )
 
 
+class StepSelectionError(JarvisError):
+    """Inference steps cannot be selected."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"Cannot select these steps: {why}.")
+
+
 class RegistrationError(JarvisError):
     """An analysis or a perf model is malformed or registered twice."""
 

@@ -8,6 +8,7 @@ import polars as pl
 
 from jarvis.perf_report.serving.model_rates import CONFIG
 from jarvis.perf_report.serving.populations import ODD_DEVIATIONS, odd_layers
+from jarvis.perf_report.serving.selection import steady_state
 from jarvis.perf_report.serving.steps import MIN_MODELLED_PCT
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.perf_report.timeline.steps import StepSource
@@ -37,6 +38,12 @@ def step_notes(
         yield "The trace has no events."
         return
     yield _SOURCES[StepSource(whole[C.source][0])]
+    if (steady := steady_state(steps)) is not None:
+        fewest = "" if steady.fewest == steady.most else f"{steady.fewest} to "
+        yield (
+            f"Steady state: steps {steady.first} to {steady.last} of {whole.height}, with {fewest}"
+            f"{counted(steady.most, 'request')}."
+        )
     carried = idle_gaps.filter(pl.col(C.cause) == IdleCause.CARRIED_IN.value)
     for gap in carried.iter_rows(named=True):
         yield _carried_in(gap, gpu_work)

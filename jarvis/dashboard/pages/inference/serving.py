@@ -13,6 +13,7 @@ from jarvis.dashboard.widgets.elements import metric_card, render_altair
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.perf_report.serving.notes import step_notes
 from jarvis.perf_report.serving.rates import StepRates, step_rates
+from jarvis.perf_report.serving.selection import STEADY, selected_steps, steady_state
 from jarvis.schemas import TABLES
 from jarvis.schemas.names import C
 from jarvis.text.format import count, counted, decimal, milliseconds, percent
@@ -36,17 +37,14 @@ def render(now: Opened) -> None:
     table = now.run.table(STEPS)
     steps, parts = (table.filter(pl.col(C.part).is_null() == whole) for whole in (True, False))
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        steps = _of_phase(steps)
+        steps = _chosen(steps)
         mbu, mfu = (
             percent_slider(
                 f"serving_{rate.lower()}", f"Target {rate}", now.run.target_pct, _TARGETS[rate]
             )
             for rate in ("MBU", "MFU")
         )
-    if steps.is_empty():
-        st.info("No step of this phase.")
-        return
-    _figures(step_rates(steps, mbu, mfu), mbu, mfu)
+    _figures(step_rates(steps.filter(~pl.col(C.is_cut)), mbu, mfu), mbu, mfu)
     if steps.height > 1:
         _chart(steps)
     remarks(step_notes(steps, *gpu_notes(now)))
@@ -64,13 +62,19 @@ _TARGETS = {
 }
 
 
-def _of_phase(steps: pl.DataFrame) -> pl.DataFrame:
-    """Draw the choice of a phase, and return its steps."""
+def _chosen(steps: pl.DataFrame) -> pl.DataFrame:
+    """Draw the choice of steps if there is one, and return them."""
     phases = steps[C.phase].drop_nulls().unique(maintain_order=True).to_list()
-    if len(phases) < 2:
+    options = [ALL, *([STEADY] if steady_state(steps) else []), *(phases if phases[1:] else [])]
+    if len(options) == 1:
         return steps
-    chosen = choice("serving_phase", "Phase", (ALL, *phases), "Phase of the steps to show.")
-    return steps if chosen == ALL else steps.filter(pl.col(C.phase) == chosen)
+    chosen = choice(
+        "serving_steps",
+        "Steps",
+        options,
+        "All steps, those in a row with nearly the most requests, or those of a phase.",
+    )
+    return steps if chosen == ALL else selected_steps(steps, chosen)
 
 
 def _figures(rates: StepRates, mbu: int, mfu: int) -> None:
@@ -89,7 +93,8 @@ def _figures(rates: StepRates, mbu: int, mfu: int) -> None:
             "Median step time",
             milliseconds(rates.median_ms),
             f"{counted(rates.steps, 'step')}, p95 {milliseconds(rates.p95_ms)}",
-            help_text=_COLUMNS[C.step_time_ms].meaning,
+            help_text=f"{_COLUMNS[C.step_time_ms].meaning}. Steps that the recording cuts are in "
+            "no figure.",
         )
         metric_card(
             "Tokens/s",
