@@ -11,6 +11,7 @@ from typing import Self
 import polars as pl
 
 from jarvis.comparison import aggregates, findings, summary
+from jarvis.comparison.equal_load import equal_load
 from jarvis.comparison.expected import HardwareRatios
 from jarvis.comparison.judgement import FASTER, SLOWER, TOLERANCE, Outcome, judged
 from jarvis.comparison.matching import MatchedBy
@@ -148,6 +149,7 @@ class Comparison:
         return (
             *self.base,
             *self.workload,
+            *self.equal_load,
             *self.step_times,
             *(summary.in_parts(self.steps) or summary.in_totals(self.totals)),
             *self.key_points,
@@ -163,6 +165,12 @@ class Comparison:
         """Sentences about what the sides do differently and what is still comparable; none if no
         difference is recorded."""
         return tuple(map(to_text, self._workload.messages))
+
+    @cached_property
+    def equal_load(self) -> tuple[str, ...]:
+        """Sentences about inference steps of equal load, if both sides have such steps."""
+        steps = (side.rows("inference_steps") for side in (self.target, self.reference))
+        return tuple(phase.sentence() for phase in equal_load(*steps))
 
     @property
     def is_like_for_like(self) -> bool:

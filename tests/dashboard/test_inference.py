@@ -105,3 +105,17 @@ def test_a_trace_of_training_has_no_inference(filed: Draw, sample_id: str, name:
     page = filed(name, analysis=sample_id)
     assert not page.exception
     assert page.info[0].value.startswith("No inference engine marks steps in this trace")
+
+
+def test_compare_matches_steps_of_equal_load(tmp_path: Path, filed: Draw) -> None:
+    name = "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk32785sqsq32sqsk32785)"
+    ids = []
+    for us in (100, 150):
+        builder = trace("AMD Instinct MI300X").annotation(name, us=50).child("aten::mm")
+        path = builder.launches("Cijk_gemm", us=us).up(2).write(tmp_path / f"step-{us}.json")
+        ids.append(submit(Submission(path)).id)
+    page = filed("compare", analysis=ids[0], reference=ids[1])
+    assert not page.exception
+    told = " ".join(info.value for info in page.info)
+    assert "decode at equal load (1 pair of 1 and 1 steps)" in told
+    assert "33.3% shorter" in told

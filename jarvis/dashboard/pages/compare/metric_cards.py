@@ -87,7 +87,7 @@ def _workload(comparison: Comparison) -> None:
         first, *others = map(prose, comparison.workload)
         lines = "".join(f"\n- {text}" for text in others)
         st.warning(f"**{first}**\n{lines}", icon=":material/difference:")
-    for text in comparison.base:
+    for text in (*comparison.base, *comparison.equal_load):
         st.info(prose(text), icon=":material/info:")
 
 
