@@ -26,6 +26,9 @@ IN_ADDRESS = {"What-if": "change=", "Compare": "reference="}
 
 MARK = re.compile(r" (<?\d+%|[◆▲●○]).*")
 """Share and priority behind the title of a page."""
+OF_INFERENCE = {"serving", "layers", "graphs"}
+"""Not in the menu of a trace of training."""
+
 NO_LOGIN = {"access"}
 """Pages that are in the menu only if people log in."""
 
@@ -58,7 +61,7 @@ def page(browser: Browser, theme: str, first_url: str) -> Iterator[Page]:
 
 def test_all_pages_can_be_read(page: Page, theme: str) -> None:
     menu = page_links(page)
-    pages = {path.stem for path in resource("pages").glob("*.py")} - NO_LOGIN
+    pages = {path.stem for path in resource("pages").glob("*.py")} - NO_LOGIN - OF_INFERENCE
     assert menu.count() == len(load_analyses()) + len(pages)
     found = []
     for name in [MARK.sub("", text.splitlines()[-1]) for text in menu.all_inner_texts()]:

@@ -36,7 +36,7 @@ def test_the_rough_report_works_out_each_saving_and_priority(sample: Analyzed) -
     assert "not quantifiable from trace data." in lines[3]
     assert "Together, " in rough
     estimated = replace(run, manifest=run.manifest.model_copy(update={"simulation": None}))
-    assert "Sum, 0.450 ms: P1, P2. The others" in rough_markdown(estimated)
+    assert "Sum, 0.225 ms of each step: P1, P2. The others" in rough_markdown(estimated)
 
 
 def test_the_rough_report_joins_the_top_operations_with_their_rows(sample: Analyzed) -> None:

@@ -64,7 +64,8 @@ def test_search_and_statistics(client: TestClient, made: str) -> None:
     assert found["count"] == len(found["start"]) == 1
     lines = got(client, made, "statistics", **WHOLE)["lines"]
     assert lines == [
-        {"row": "", "what": "GEMM", "count": "1", "time": "12.0 µs", "share": "<0.01%"}
+        {"row": "", "what": "GEMM", "count": "1", "time": "12.0 µs", "share": "<0.01%"},
+        {"row": "Idle", "what": "Host work", "count": "1", "time": "3.00 µs", "share": "<0.01%"},
     ]
 
 
