@@ -50,8 +50,8 @@ def together(details: list[Details], run: Run) -> str | None:
     labels = [d.recommendation.label for d in details if d.finding in chosen]
     total = milliseconds(together_ms(findings, totals))
     return (
-        f"Sum, {total} of {whole_name(totals)}: {', '.join(labels)}. The others would save time that one of these already "
-        "saves, or an unknown time."
+        f"Sum, {total} of {whole_name(totals)}: {', '.join(labels)}. The others would save "
+        "time that one of these already saves, or an unknown time."
     )
 
 
