@@ -10,8 +10,13 @@ from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Dataframe
 
 from jarvis.core.workspace import RunPaths
+from jarvis.dashboard.pages.category import page as category_page
+from jarvis.dashboard.widgets.finding_cards import OPERATIONS_SHOWN
 from jarvis.dashboard.widgets.row_order import PAGE_ROWS
 from jarvis.run import Run, category_table
+from jarvis.server.submission import Submission, submit
+from jarvis.text.shapes import call_shapes
+from tests.builders import trace
 from tests.dashboard.conftest import Draw
 
 MANY = "many-rows"
@@ -234,3 +239,22 @@ def test_a_column_of_another_page_is_corrected_with_a_word(
         (value,) = parameters.values()
         assert any(value in warning.value for warning in page.warning)
         assert table(page).value["kernel_time_us"][0] == (many["kernel_time_us"] / 1000)[0]
+
+
+def test_shapes_are_computed_for_the_buttons_of_the_open_finding_only(
+    registered: Draw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = trace(device="AMD Instinct MI300X")
+    for number in range(90):
+        built.op("aten::mm", [[256, 256], [256, 16 + number]]).launches("gemm", us=40.0)
+    made = submit(Submission(built.write(tmp_path / "many.json"))).id
+    asked: list[object] = []
+
+    def counting(arguments: str | None, params: str | None) -> str | None:
+        asked.append(arguments)
+        return call_shapes(arguments, params)
+
+    monkeypatch.setattr(category_page, "call_shapes", counting)
+    drawn = registered("gemm", made)
+    assert not drawn.exception
+    assert 0 < len(asked) <= OPERATIONS_SHOWN

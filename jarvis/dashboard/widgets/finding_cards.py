@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from itertools import zip_longest
 from math import isclose
@@ -83,7 +83,8 @@ FINDINGS = "findings"
 """Prefix of the keys of containers with cards, among which ``keyboard.js`` moves."""
 
 
-Shapes = Mapping[int, str | None]
+Shapes = Callable[[Collection[int]], Mapping[int, str | None]]
+"""Returns the shapes of the rows with these uids, as the page's table has them."""
 
 Select = Callable[[Finding, OpRef], None]
 """Callback of the button of an operation of a finding."""
@@ -115,7 +116,7 @@ def finding_cards(
         page: Prefix of the expanders' URL parameters; by default the category of the finding.
         select: Callback of the operation buttons.
         badges: Markdown behind the heading, by the ``id`` of the finding.
-        shapes: Shapes of the operations' rows as the page's table has them, by their uid.
+        shapes: Shapes of the rows of operations; by default those of the finding.
     """
     if not findings:
         st.info(
@@ -126,7 +127,7 @@ def finding_cards(
         return
     prefix = page or findings[0].category
     with st.container(key=f"{FINDINGS}_{prefix}"):
-        _cards(findings, run, projected, prefix, select, badges or {}, shapes or {})
+        _cards(findings, run, projected, prefix, select, badges or {}, shapes or _no_shapes)
 
 
 def _cards(
@@ -348,7 +349,7 @@ def _operation_buttons(finding: Finding, key: str, select: Select, shapes: Shape
     total = len(finding.operations)
     which = counted(total, "row") if total == len(shown) else f"{len(shown)} of {count(total)} rows"
     key = f"{key}_operations"
-    labels = _operation_labels(shown.values(), shapes)
+    labels = _operation_labels(shown.values(), shapes(shown))
     st.pills(
         f"{which} in the table below: click one to select it",
         list(shown),
@@ -366,7 +367,13 @@ def _follow(key: str, finding: Finding, shown: Mapping[int, OpRef], select: Sele
         select(finding, shown[uid])
 
 
-def _operation_labels(references: Iterable[OpRef], known: Shapes) -> dict[int, str]:
+def _no_shapes(_: Collection[int]) -> Mapping[int, str | None]:
+    return {}
+
+
+def _operation_labels(
+    references: Iterable[OpRef], known: Mapping[int, str | None]
+) -> dict[int, str]:
     """Return each operation's shapes and number of calls; equal texts are numbered."""
     seen: Counter[str] = Counter()
     labels = {}

@@ -1,5 +1,7 @@
 """The page of an operation category, for all categories."""
 
+from collections.abc import Collection
+
 import polars as pl
 import streamlit as st
 
@@ -217,9 +219,11 @@ def _findings(
     now: Opened, result: AnalysisResult, shown: pl.DataFrame, *, is_filtered: bool
 ) -> None:
     """Draw the findings of the rows shown, and how many others there are."""
-    uids = [reference.uid for finding in result.findings for reference in finding.operations]
-    rows = shown.filter(pl.col(C.uid).is_in(uids)).select(C.uid, "arguments", C.params).iter_rows()
-    shapes = {uid: call_shapes(arguments, params) for uid, arguments, params in rows}
+
+    def shapes(uids: Collection[int]) -> dict[int, str | None]:
+        rows = shown.select(C.uid, "arguments", C.params).filter(pl.col(C.uid).is_in([*uids]))
+        return {uid: call_shapes(arguments, params) for uid, arguments, params in rows.iter_rows()}
+
     if not is_filtered:
         finding_cards(result.findings, now.run, badges=finding_badges(now), shapes=shapes)
         no_longer_findings(now, result.key)
