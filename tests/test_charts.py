@@ -8,8 +8,9 @@ import vl_convert
 
 from jarvis import charts
 from jarvis.analyses.operations import DETAILS
-from jarvis.charts.marks import specification
+from jarvis.charts.marks import Tip, specification
 from jarvis.charts.rooflines import Ceiling
+from jarvis.perf_report.kernel_blocks import COMMUNICATION, OTHER, blocks
 from jarvis.schemas import TABLES
 
 COLUMNS = charts.columns_of(TABLES["operations"], DETAILS, charts.PROJECTED)
@@ -375,3 +376,21 @@ def test_the_bar_with_the_selected_operation_has_an_outline(color: str | None) -
 def test_a_rate_above_the_peak_is_never_below_or_on_target() -> None:
     rates = rows(pct_roofline=[100.5, 100.0]).with_columns(charts.state(100, 40).alias("state"))
     assert rates["state"].to_list() == [ABOVE, REACHED]
+
+
+def test_stacked_columns_are_in_the_order_of_their_colors() -> None:
+    parts = pl.DataFrame({"step": [0, 0, 1], "part": ["b", "a", "b"], "ms": [1.0, 2.0, 3.0]})
+    colors = {"a": "#111111", "c": "#222222", "b": "#333333"}
+    x, part, y = Tip("step", "Step", ",d"), Tip("part", "Part", None), Tip("ms", "Time", ",.2f")
+    chart = charts.stacked_columns(parts, colors, charts.LIGHT, x=x, y=y, part=part).to_dict()
+    encoding = chart["layer"][0]["encoding"]
+    assert encoding["color"]["scale"] == {"domain": ["a", "b"], "range": ["#111111", "#333333"]}
+    (rows,) = chart["datasets"].values()
+    assert [(row["part"], row["order"]) for row in rows] == [("b", 1), ("a", 0), ("b", 1)]
+
+
+@pytest.mark.parametrize("palette", [charts.LIGHT, charts.DARK])
+def test_each_block_of_a_model_has_a_color_of_its_own(palette: charts.Palette) -> None:
+    colors = charts.block_colors(palette)
+    assert {*blocks(), COMMUNICATION, OTHER} == set(colors)
+    assert len(set(colors.values())) == len(colors)

@@ -9,7 +9,7 @@ from jarvis.charts.marks import LINEAR, Tip, plain_axis, tooltip
 from jarvis.charts.palette import Palette
 
 MAX_COLUMNS = 400
-"""Columns that can be told apart on a screen."""
+"""Columns that are wide enough to be seen on a screen."""
 
 _HEIGHT_PX = 260
 

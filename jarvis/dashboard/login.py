@@ -94,7 +94,7 @@ def _log_out_button(person: Person | None) -> None:
         if person is not None and person.name is not None:
             audit.record(database(), person, Channel.PAGE, Action.LOG_OUT, person.name)
         st.logout()
-        st.stop()  # nothing is drawn for nobody before the browser has removed the cookie
+        st.stop()  # the page to log in appears once the browser has removed the cookie
 
 
 def _record_login(person: Person) -> None:

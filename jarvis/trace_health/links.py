@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from jarvis.capture.engines import Engine, engine_of
+from jarvis.capture.engines import engine_of
 from jarvis.perf_report.intervals import greatest_ns, least_ns
 from jarvis.schemas.names import C
 from jarvis.text.format import counted, milliseconds, percent
@@ -34,7 +34,7 @@ def link_facts(trace: Trace) -> Iterator[Fact]:
     yield _without_arrow(work)
     yield _graph_replay(
         work,
-        engine_of(trace.python_functions[C.name].cast(pl.String)),
+        trace.python_functions,
         has_shapes=trace.cpu_ops[C.input_dims].null_count() < trace.cpu_ops.height,
     )
     yield _link_method(trace)
@@ -154,12 +154,13 @@ def _without_arrow(work: pl.DataFrame) -> Fact:
     )
 
 
-def _graph_replay(work: pl.DataFrame, engine: Engine, *, has_shapes: bool) -> Fact:
+def _graph_replay(work: pl.DataFrame, frames: pl.DataFrame, *, has_shapes: bool) -> Fact:
     replayed = work.filter("by_graph")
     share_pct = _share_pct(replayed, work)
     key, title = "graph_replay", "GPU time replayed from GPU graphs"
     if replayed.is_empty():
         return Fact(key, title, "No work is replayed from GPU graphs.", 0.0, "%")
+    engine = engine_of(frames[C.name].unique().cast(pl.String))
     return Fact(
         key,
         title,

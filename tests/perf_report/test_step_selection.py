@@ -8,7 +8,9 @@ import pytest
 
 from jarvis.cli import main
 from jarvis.core.errors import StepSelectionError
+from jarvis.perf_report.serving.rates import StepRates, step_rates
 from jarvis.perf_report.serving.selection import SteadyState, selected_steps, steady_state
+from jarvis.schemas import columns
 from tests.builders import trace
 
 
@@ -77,3 +79,27 @@ def test_the_command_selects(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert (phase["phase"], phase["step_count"]) == ("prefill", "1")
     assert main(["steps", path, "--select", "steady"]) == 1
     assert "no steady state" in capsys.readouterr().err
+
+
+def test_rates_of_no_steps_are_not_known() -> None:
+    empty = pl.DataFrame(schema={c.name: c.dtype for c in columns("inference_steps")})
+    assert step_rates(empty, 80, 80) == StepRates(0, *[None] * 8)
+
+
+def test_a_step_at_its_targets_is_bound_by_the_slower_of_memory_and_matrix_units() -> None:
+    rows = pl.DataFrame(
+        {
+            "step_time_ms": [10.0, 20.0],
+            "busy_ms": [9.0, 12.0],
+            "itl_ms": [10.0, None],
+            "ctx_tokens": [0, 100],
+            "gen_tokens": [30, 0],
+            "mbu_pct": [40.0, 10.0],
+            "mfu_pct": [5.0, 90.0],
+        }
+    )
+    rates = step_rates(rows, 80, 80)
+    assert rates.target_ms == 12.5  # 5 ms by memory; not shorter than the 20 ms of now
+    assert rates.tokens_per_s == pytest.approx(130 / 0.03)
+    assert (rates.mbu_pct, rates.mfu_pct) == (20, pytest.approx(185 / 3))
+    assert (rates.itl_ms, rates.busy_pct) == (10, 70)

@@ -26,10 +26,11 @@ def graph_launches(trace: Trace, work: GpuWork) -> pl.DataFrame:
         host_end_ns=END,
     )
     names = pl.col(C.name).cast(pl.String).sort_by(C.ts_ns, C.uid).str.join("\n")
-    keys = work.events.group_by(C.launch_uid).agg(names.alias(C.graph_key))
+    calls = calls.drop_nulls()
+    replayed = work.events.join(calls, on=C.launch_uid, how="semi")
+    keys = replayed.group_by(C.launch_uid).agg(names.alias(C.graph_key))
     return (
-        calls.drop_nulls()
-        .join(keys, on=C.launch_uid)
+        calls.join(keys, on=C.launch_uid)
         .sort(C.host_start_ns, C.launch_uid)
         .with_columns(pl.col(C.graph_key).rank("dense"))
     )

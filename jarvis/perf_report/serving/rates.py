@@ -42,7 +42,7 @@ def step_rates(steps: pl.DataFrame, mbu_target_pct: float, mfu_target_pct: float
     is_known = pl.col(C.mbu_pct).is_not_null() & pl.col(C.mfu_pct).is_not_null()
 
     def of_all(value: pl.Expr, whole: pl.Expr) -> pl.Expr:
-        return pl.when(value.null_count() == 0).then(whole)
+        return pl.when((value.null_count() == 0) & (pl.len() > 0)).then(whole)
 
     found = timed.select(
         time.median().alias("median_ms"),
@@ -58,6 +58,4 @@ def step_rates(steps: pl.DataFrame, mbu_target_pct: float, mfu_target_pct: float
             C.target_ms
         ),
     )
-    if timed.is_empty():
-        found = found.with_columns(pl.all().cast(pl.Float64) * None)
     return StepRates(steps=steps.height, **found.row(0, named=True))

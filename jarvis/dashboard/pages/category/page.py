@@ -49,9 +49,6 @@ reaches the target: the recording is replayed with its kernels shorter, none bel
 steps, and is not known where step times are not simulated.
 """
 
-_WHOLE_PCT = 95.0
-"""An efficiency that covers at least this share of the time is that of the category."""
-
 _TABLE_HELP = (
     "Select a row to see its arguments, kernels and call path. Click a column header to sort all "
     "rows."

@@ -207,7 +207,7 @@ def _dataframe(
 
 def _readable(part: pl.DataFrame, shown: Sequence[str]) -> pl.DataFrame:
     """Return columns of a page of rows with short texts; outcomes are badges, which are lists."""
-    short = _SHORT if C.name in shown else {}  # kernels are told apart by their full names
+    short = _SHORT if C.name in shown else {}  # full names distinguish kernels
     rows = without_pale_texts(with_short_texts(part.select(shown), short))
     return rows.with_columns(pl.concat_list(name) for name in (C.outcome,) if name in shown)
 

@@ -5,7 +5,7 @@ import streamlit as st
 
 from jarvis.charts import MAX_COLUMNS, columns_of, stacked_columns
 from jarvis.charts.marks import LINEAR, Tip
-from jarvis.dashboard.pages.inference.shared import STEPS, gpu_notes, is_missing, remarks
+from jarvis.dashboard.pages.inference.shared import STEPS, is_missing, remarks
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened, palette
 from jarvis.dashboard.widgets.controls import ALL, choice, percent_slider, whole_number
@@ -47,7 +47,7 @@ def render(now: Opened) -> None:
     _figures(step_rates(steps.filter(~pl.col(C.is_cut)), mbu, mfu), mbu, mfu)
     if steps.height > 1:
         _chart(steps)
-    remarks(step_notes(steps, *gpu_notes(now)))
+    remarks(step_notes(steps, now.run.table("idle_gaps"), now.run.table("gpu_work")))
     if steps[C.cost_source].null_count() and steps[C.graph_launches].sum():
         navigation.link("graphs", "Replayed graphs and their captures", icon=":material/hub:")
     _table("Phases", "inference_phases", now.run.table("inference_phases"))

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-import polars as pl
 import streamlit as st
 
 from jarvis.dashboard.session import navigation
@@ -23,11 +22,6 @@ def is_missing(now: Opened, table: str) -> bool:
     )
     navigation.link(navigation.OVERVIEW, "Overview", icon=":material/dashboard:")
     return True
-
-
-def gpu_notes(now: Opened) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the idle gaps and the GPU work, as the notes about steps need them."""
-    return now.run.table("idle_gaps"), now.run.table("gpu_work")
 
 
 def remarks(lines: Iterable[str]) -> None:
