@@ -44,7 +44,7 @@ def small_table(
         on_select: Callback; makes rows selectable, one at a time, in the session state of ``key``.
         max_rows: Maximum rows in view; the others are scrolled.
         addresses: URLs of the pages that a click on a row opens, with ``key``.
-        alike: Columns that have one unit, and the decimals of the first of them.
+        alike: Columns that have the unit and the decimals of the first of them.
     """
     shown = [name for name in names or columns if name in frame.columns]
     frame, columns = in_readable_units(frame.select(shown), columns, alike=alike)
@@ -86,8 +86,8 @@ def in_readable_units(
     """Return a table with its times in ms, or in µs where a column has none of MIN_MS, its sizes in
     the unit of the largest; and its columns.
 
-    ``whole``: all rows, if ``frame`` is a page of them; ``alike``: columns that have one unit. The
-    names of columns stay the same.
+    ``whole``: all rows, if ``frame`` is a page of them; ``alike``: columns that have the unit
+    of the first of them. The names of columns stay the same.
     """
     rows = frame if whole is None else whole
     shown, scaled = dict(columns), []
@@ -99,9 +99,8 @@ def in_readable_units(
             continue
         if column is None or not frame.schema[name].is_float() or not is_rounded(column):
             continue
-        compared = alike if name in alike else (name,)
-        longest = max(largest(rows[each].abs()) for each in compared)
-        shown[name], divisor = in_readable_unit(column, longest)
+        compared = rows[alike[0] if name in alike else name]
+        shown[name], divisor = in_readable_unit(column, largest(compared.abs()))
         if divisor != 1:
             scaled.append(pl.col(name) / divisor)
     return frame.with_columns(scaled), shown

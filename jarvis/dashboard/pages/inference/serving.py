@@ -20,9 +20,10 @@ from jarvis.text.format import count, counted, decimal, milliseconds, percent
 
 _COLUMNS = columns_of(TABLES[STEPS])
 _SHOWN = (
-    *(C.step, C.phase, C.step_time_ms, C.busy_ms, C.gap_before_ms, C.gap_inside_ms),
+    *(C.step, C.phase, C.step_time_ms, C.tokens_per_s, C.mbu_pct, C.mfu_pct),
+    *(C.busy_ms, C.gap_before_ms, C.gap_inside_ms),
     *(C.ctx_requests, C.gen_requests, C.ctx_tokens, C.gen_tokens, C.kv_tokens, C.resolution),
-    *(C.tokens_per_s, C.mbu_pct, C.mfu_pct, C.padding_pct, C.launch_mode, C.graph_launches),
+    *(C.padding_pct, C.launch_mode, C.graph_launches),
     *(C.kernel_count, C.short_kernels_ms, C.exposed_comm_ms, C.modelled_pct, C.is_cut),
 )
 _PARTS = (C.step, C.part, C.phase, C.step_time_ms, C.busy_ms, C.gap_before_ms, C.gap_inside_ms)
