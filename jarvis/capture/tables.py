@@ -19,14 +19,22 @@ from jarvis.trace import Trace
 NO_CAPTURES = "no capture was given"
 
 
-def graph_tables(trace: Trace) -> Mapping[str, pl.DataFrame]:
-    """Return ``graph_launches`` and ``graph_kernel_map`` of the graphs that a trace replays."""
+def graph_tables(trace: Trace, in_layers: pl.DataFrame) -> Mapping[str, pl.DataFrame]:
+    """Return ``graph_launches`` and ``graph_kernel_map`` of the graphs that a trace replays.
+
+    Args:
+        trace: The trace.
+        in_layers: ``uid, kind, layer`` of the GPU events in layers.
+    """
     matches = (
         trace.matches
         if isinstance(trace, MergedTrace)
         else tuple(Match(replay, None, reason=NO_CAPTURES) for replay in replays(trace))
     )
-    return {"graph_launches": graph_launches(matches), "graph_kernel_map": kernel_map(matches)}
+    return {
+        "graph_launches": graph_launches(matches),
+        "graph_kernel_map": kernel_map(matches, in_layers),
+    }
 
 
 def graph_launches(matches: Sequence[Match]) -> pl.DataFrame:
@@ -71,14 +79,21 @@ def _capture(chosen: Candidate, events: int) -> dict[str, Any]:
     }
 
 
-def kernel_map(matches: Sequence[Match]) -> pl.DataFrame:
-    """Return a row for each event of each distinct graph (schema: ``graph_kernel_map``)."""
+def kernel_map(matches: Sequence[Match], in_layers: pl.DataFrame) -> pl.DataFrame:
+    """Return a row for each event of each distinct graph (schema: ``graph_kernel_map``).
+
+    Args:
+        matches: Each launch of a graph.
+        in_layers: ``uid, kind, layer`` of the GPU events in layers.
+    """
     first: dict[str, Match] = {}
     for match in matches:
         first.setdefault(match.replay.key, match)
-    empty = pl.DataFrame(schema={c.name: c.dtype for c in columns("graph_kernel_map")})
+    schema = {column.name: column.dtype for column in columns("graph_kernel_map")}
+    empty = pl.DataFrame(schema=schema | {C.uid: pl.Int64}).drop(C.kind, C.layer)
     rows = pl.concat([empty, *map(_kernels, first.values())], how="diagonal_relaxed")
-    return conform(rows, "graph_kernel_map")
+    layers = in_layers.select(C.uid, C.kind, C.layer)
+    return conform(rows.join(layers, on=C.uid, how="left"), "graph_kernel_map")
 
 
 def _kernels(match: Match) -> pl.DataFrame:
@@ -87,6 +102,7 @@ def _kernels(match: Match) -> pl.DataFrame:
         {
             C.graph_key: [match.replay.key] * names.len(),
             C.position: range(names.len()),
+            C.uid: match.replay.events[C.uid],
             C.kernel: names,
             C.block: [block_of(name) for name in names],
         }

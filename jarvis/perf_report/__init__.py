@@ -13,6 +13,11 @@ from jarvis.perf_report.call_tree import paths
 from jarvis.perf_report.call_tree.paths import CallPath
 from jarvis.perf_report.context import ReportContext
 from jarvis.perf_report.serving.graphs import graph_launches
+from jarvis.perf_report.serving.layer_operations import (
+    with_figures,
+    with_layer_modules,
+    with_operations,
+)
 from jarvis.perf_report.serving.layers import Layers, inference_layers
 from jarvis.perf_report.serving.model_rates import with_model_rates
 from jarvis.perf_report.serving.phases import inference_phases
@@ -165,8 +170,11 @@ class PerfReport(ReportContext):
 
     @property
     def inference_layers(self) -> pl.DataFrame:
-        """The kernels of ``layers`` by position, and the rest by block."""
-        return conform(self.layers.rows(), "inference_layers")
+        """The kernels of ``layers`` by position, with their operations, and the rest by block."""
+        rows = with_operations(self.layers.rows(), self.layers.events(), self.gpu_work)
+        anchors = [kind.anchors for kind in self.layers.kinds]
+        modules = with_layer_modules(rows, anchors, self._modules_of_work)
+        return conform(with_figures(modules, self.operations), "inference_layers")
 
     @property
     def inference_layer_times(self) -> pl.DataFrame:
@@ -184,6 +192,15 @@ class PerfReport(ReportContext):
     def layers(self) -> Layers:
         """The layers that repeat in the steps of inference."""
         return inference_layers(self._trace, self._all_work, self.inference_steps)
+
+    def _modules_of_work(self, uids: pl.Series) -> list[list[str]]:
+        """Return the modules around the calls that launched these GPU events."""
+        events = uids.to_frame(C.uid).join(
+            self._work.events, on=C.uid, how="left", maintain_order="left"
+        )
+        calls = events.select(pl.coalesce(C.op_uid, C.launch_uid)).to_series()
+        stacks = self._stacks(calls.drop_nulls())
+        return [[] if uid is None else stacks.modules(uid) for uid in calls]
 
     @cached_property
     def _steps(self) -> pl.DataFrame:

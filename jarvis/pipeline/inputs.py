@@ -16,6 +16,7 @@ from jarvis.core.targets import Targets
 from jarvis.extensions import Extensions, content_sha256
 from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.perf_report import CallPath
+from jarvis.perf_report.serving.layer_operations import with_figures
 from jarvis.perf_report.serving.phases import inference_phases
 from jarvis.perf_report.serving.steps import with_bandwidth_of
 from jarvis.pipeline.steps import IMPORT_STEPS, REPROJECTION_STEPS, STEPS
@@ -285,7 +286,7 @@ class TraceInput:
         if not self.report.is_inference:
             return {}
         steps = {name: getattr(self.report, name) for name in INFERENCE}
-        return {**steps, **graph_tables(self.report.trace)}
+        return {**steps, **graph_tables(self.report.trace, self.report.layers.events())}
 
     def call_paths(self, classified: Mapping[str, pl.DataFrame]) -> Paths:
         """Return the call paths from the call tree."""
@@ -358,6 +359,8 @@ class StoredInput:
         hardware = self.report.hardware
         if "inference_steps" in tables and hardware != self.run.manifest.hardware:
             steps = with_bandwidth_of(tables["inference_steps"], hardware)
+            layers = with_figures(tables["inference_layers"], self.report.table("operations"))
+            tables["inference_layers"] = conform(layers, "inference_layers")
             phases = inference_phases(steps, tables["inference_layers"])
             tables["inference_steps"] = steps
             tables["inference_phases"] = conform(phases, "inference_phases")

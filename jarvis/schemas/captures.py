@@ -31,6 +31,8 @@ GRAPH_KERNEL_MAP = (
     count(C.position, "Position", "position of the event in the replay, from 0"),
     text(C.kernel, "Kernel", "name of the event"),
     text(C.block, "Block", "part of the model that the kernel belongs to, by its name"),
+    Column(C.kind, "Layer kind", INTEGER, meaning="kind of layer, as in `inference_layers`"),
+    Column(C.layer, "Layer", INTEGER, meaning="layer of its kind, as in `inference_layer_times`"),
     Column(C.dispatch, "Call", INTEGER, meaning="position of the captured call, from 0"),
     text(C.operation, "Operator", "operator around the captured call"),
     *ARGUMENTS,

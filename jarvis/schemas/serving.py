@@ -135,6 +135,15 @@ INFERENCE_LAYERS = (
     text(C.block, "Block", "block of a model that the kernel belongs to, by its name"),
     text(C.kernel, "Kernel", "kernel at this position; the first one if they differ"),
     text(
+        C.operation,
+        "Operation",
+        "operation with most of the time at this position; empty for replayed kernels without a "
+        "capture",
+    ),
+    Column(C.operation_uid, "Operation UID", INTEGER, meaning="row of the operations table"),
+    text(C.shapes, "Shapes", "sides of a matrix product, else the shapes of the arguments"),
+    text(C.module, "Module", "class of the innermost module around the operation"),
+    text(
         C.population,
         "Population",
         "`fast` and `slow` if the layers have two times in a regular order, `varies` if in none; "
@@ -145,6 +154,11 @@ INFERENCE_LAYERS = (
     _us(C.p50_us, "p50", "median duration"),
     _us(C.p95_us, "p95", "95th percentile of the durations"),
     _us(C.max_us, "Max", "longest duration"),
+    _percent(
+        C.pct_roofline,
+        "Efficiency",
+        "roofline time over kernel time of all calls of the operation; empty without perf model",
+    ),
     _percent(C.share_pct, "Share", "share of the GPU time of the phase"),
     _percent(
         C.sequence_pct,
@@ -152,6 +166,12 @@ INFERENCE_LAYERS = (
         "share of the GPU time of the kernels that are launched in a row with it; empty outside "
         "layers",
     ),
+    text(
+        C.layer_module,
+        "Layer module",
+        "class of the modules that change from layer to layer; empty if no modules are recorded",
+    ),
+    _optional(C.module_count, "Layer modules", "instances of that class in one sequence"),
 )
 INFERENCE_LAYER_TIMES = (
     text(C.phase, "Phase", "phase of the steps, as in `inference_steps`"),

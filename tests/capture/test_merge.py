@@ -262,7 +262,7 @@ def test_tables_state_what_was_matched(tmp_path: Path) -> None:
     other = [("unknown_kernel", 30.0)]
     replay = step(trace(), 4, [*KERNELS, ("tail_kernel", 0.1)], other).read()
     merged = merge(replay, tmp_path, bs_8=captured(8))
-    tables = graph_tables(merged)
+    tables = graph_tables(merged, TraceLensReport(merged, None).layers.events())
     launches = tables["graph_launches"].select(
         *("step", "kernel_count", "capture_file", "batch", "mode", "rule", "matched_count"),
         *("replayed_only_count", "captured_only_count", "confidence"),
@@ -280,6 +280,8 @@ def test_tables_state_what_was_matched(tmp_path: Path) -> None:
         "position": 0,
         "kernel": "Cijk_gemm",
         "block": "gemm",
+        "kind": 0,
+        "layer": 0,
         "dispatch": 0,
         "operation": "aten::mm",
         "input_dims": "((8, 64), (64, 128))",
@@ -289,12 +291,13 @@ def test_tables_state_what_was_matched(tmp_path: Path) -> None:
         "nn_module_chain": ["Layer_0"],
         "entry_point": "engine/model.py(7): forward",
     }
-    assert rows.row(count)[4:7] == (None, None, None)
+    assert rows["layer"].to_list() == [0, 0, 1, 1, 2, 2, None, None]
+    assert rows.row(count)[4:9] == (None,) * 5
 
 
 def test_tables_without_a_capture() -> None:
     replay = step(trace(), 4, KERNELS).read()
-    tables = graph_tables(replay)
+    tables = graph_tables(replay, TraceLensReport(replay, None).layers.events())
     (launch,) = tables["graph_launches"].to_dicts()
     assert (launch["kernel_count"], launch["matched_count"]) == (len(KERNELS), 0)
     assert launch["reason"] == NO_CAPTURES

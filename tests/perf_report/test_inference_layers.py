@@ -6,11 +6,15 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jarvis.capture import merge_captures
 from jarvis.cli import main
+from jarvis.hardware import load_hardware
+from jarvis.perf_report.serving.layer_operations import layer_module
 from jarvis.perf_report.serving.layers import Layers
 from jarvis.perf_report.serving.notes import layer_notes
 from jarvis.perf_report.serving.periods import Repeats, repeats
@@ -79,12 +83,22 @@ def test_odd_layers() -> None:
     assert odd_layers(np.full(8, 3.0)) == []
 
 
-def layers(*steps: tuple[tuple[str, float], ...]) -> Layers:
-    """The layers of decode steps that replay these kernels."""
+def report(*steps: tuple[tuple[str, float], ...]) -> TraceLensReport:
+    """The report of decode steps that replay these kernels."""
     builder: TraceBuilder = trace()
     for kernels in steps:
         builder.annotation(DECODE, us=100).graph(*kernels).up()
-    return TraceLensReport(builder.read(), None).layers
+    return TraceLensReport(builder.read(), None)
+
+
+def layers(*steps: tuple[tuple[str, float], ...]) -> Layers:
+    """The layers of decode steps that replay these kernels."""
+    return report(*steps).layers
+
+
+def notes(of: TraceLensReport) -> list[str]:
+    """The sentences about the layers of a report."""
+    return list(layer_notes(of.inference_layers, of.inference_layer_times))
 
 
 LAYER = ((NORM, 5.0), (GEMM, 20.0), (ATTENTION, 30.0), (REDUCE, 5.0))
@@ -92,7 +106,8 @@ LAYER = ((NORM, 5.0), (GEMM, 20.0), (ATTENTION, 30.0), (REDUCE, 5.0))
 
 def test_the_layers_of_a_graph() -> None:
     step = (("embedding_gather", 10.0), *LAYER * 9, ("lm_head_gemm", 50.0))
-    of = layers(step, step)
+    made = report(step, step)
+    of = made.layers
     (kind,) = of.kinds
     assert (kind.phase, kind.layers, len(kind.names)) == ("decode", 9, 4)
     assert kind.sequence_pct == pytest.approx(100 * 540 / 600)
@@ -103,7 +118,7 @@ def test_the_layers_of_a_graph() -> None:
     assert of.rows()["share_pct"].sum() == pytest.approx(100)
     rest = of.rows().filter(of.rows()["kind"].is_null())
     assert rest["block"].to_list() == ["gemm", "index"]
-    (sentence,) = layer_notes(of.rows(), of.times())
+    (sentence,) = notes(made)
     assert sentence.startswith("Kind 0 of decode: 9 layers, period of 4 kernels, 90.0% of the time")
 
 
@@ -131,9 +146,57 @@ def test_layers_with_other_tiles_are_compared_by_block() -> None:
 
 
 def test_a_step_without_layers() -> None:
-    of = layers((("a", 10.0), ("b", 10.0)))
-    assert list(layer_notes(of.rows(), of.times())) == ["No layers repeat at least three times."]
-    assert of.rows()["share_pct"].to_list() == [100]
+    of = report((("a", 10.0), ("b", 10.0)))
+    assert notes(of) == ["No layers repeat at least three times."]
+    assert of.inference_layers["share_pct"].to_list() == [100]
+
+
+def ascii_shapes(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return rows whose shapes have an x between their sides."""
+    return rows.with_columns(pl.col("shapes").str.replace_all("\N{MULTIPLICATION SIGN}", "x"))
+
+
+def eager_layer(builder: TraceBuilder, module: str) -> None:
+    builder.python(f"nn.Module: {module}").child("aten::mm", [[8, 64], [64, 128]])
+    builder.launches(GEMM, us=20).up().child("aten::silu", [[8, 128]]).launches("silu", us=5).up(2)
+
+
+def test_layers_have_the_operations_and_modules_of_their_calls() -> None:
+    builder = trace("AMD Instinct MI300X").annotation(DECODE, us=500)
+    for number in range(4):
+        eager_layer(builder, f"Layer_{number}")
+    made = TraceLensReport(builder.up().read(), load_hardware().get("MI300X"))
+    rows = made.inference_layers
+    named = ascii_shapes(rows).select(
+        "operation", "shapes", "module", "layer_module", "module_count"
+    )
+    assert named.rows() == [
+        ("aten::mm", "8x128x64 bf16", "Layer", "Layer", 4),
+        ("aten::silu", "8x128 bf16", "Layer", "Layer", 4),
+    ]
+    of_operations = dict(made.operations.select("uid", "pct_roofline").iter_rows())
+    efficiency = dict(rows.select("operation_uid", "pct_roofline").iter_rows())
+    assert efficiency == of_operations
+    assert all(value is not None for value in efficiency.values())
+    assert "4 layers (modules Layer)" in notes(made)[0]
+
+
+def test_modules_that_do_not_tell_layers_apart_are_a_remark() -> None:
+    builder = trace().annotation(DECODE, us=500)
+    for number in range(4):
+        eager_layer(builder, f"Layer_{number // 2}")
+    made = TraceLensReport(builder.up().read(), None)
+    assert notes(made)[1] == (
+        "The modules do not tell these layers apart: 2 instances of Layer are around them."
+    )
+
+
+def test_the_layer_module_is_the_outermost_with_most_instances() -> None:
+    chains = [["Model_0", f"Block_{n}", f"Attention_{n}", f"Linear_{4 * n}"] for n in range(3)]
+    assert layer_module(chains) == ("Block", 3)
+    assert layer_module([["Model_0", "Block_0"], ["Model_0", "Other_1"]]) == (None, None)
+    assert layer_module([["Model_0"], []]) == (None, None)
+    assert layer_module([]) == (None, None)
 
 
 def test_the_command_lists_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,6 +226,23 @@ def test_the_layers_of_a_recorded_decode_step(reference_root: Path) -> None:
     assert (attention["block"], attention["population"]) == ("attention", None)
     assert attention["max_us"] == pytest.approx(59.7, abs=0.05)
     assert "other" not in rows["block"].to_list()
+
+
+def test_captured_layers_are_those_of_the_modules(reference_root: Path) -> None:
+    folder = reference_root / "serving" / "sglang-qwen3-8b-decode"
+    read = merge_captures(read_trace(folder / "trace.json.gz"), [folder / "capture"])
+    rows = TraceLensReport(read, load_hardware().get("MI300X")).inference_layers.drop_nulls("kind")
+    assert rows["layer_module"].unique().to_list() == ["Qwen3DecoderLayer"]
+    assert rows["module_count"].unique().to_list() == [36]
+    gemms = (
+        ascii_shapes(rows).filter(rows["block"] == "gemm").select("operation", "shapes", "module")
+    )
+    assert gemms.rows() == [
+        ("aiter::gemm_a16w16", "32x6144x4096 bf16", "QKVParallelLinear"),
+        ("aiter::gemm_a16w16", "32x4096x4096 bf16", "RowParallelLinear"),
+        ("aiter::gemm_a16w16", "32x24576x4096 bf16", "MergedColumnParallelLinear"),
+        ("aiter::gemm_a16w16", "32x4096x12288 bf16", "RowParallelLinear"),
+    ]
 
 
 def test_the_layers_of_a_recorded_picture_model(reference_root: Path) -> None:

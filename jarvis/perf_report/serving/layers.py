@@ -32,17 +32,30 @@ _SEQUENCE = "sequence"
 class LayerKind:
     """Layers that repeat in all sequences of kernels of a phase with these names.
 
-    ``durations_us`` is by sequence, repeat and position in the period; ``names`` are those of the
-    first repeat. ``share_pct`` is of the GPU time of the phase, ``sequence_pct`` of that of the
-    sequences.
+    ``durations_us`` and ``uids`` of the GPU events are by sequence, repeat and position in the
+    period; ``names`` are those of the first repeat. ``anchor`` is the main kernel of attention,
+    else of the cache write, which runs once in a layer. ``share_pct`` is of the GPU time of the
+    phase, ``sequence_pct`` of that of the sequences.
     """
 
     phase: str | None
     names: tuple[str, ...]
     durations_us: Floats
-    layers_per_period: int
+    uids: Int64s
+    anchor: str | None
     share_pct: float
     sequence_pct: float
+
+    @property
+    def layers_per_period(self) -> int:
+        """Return how often the anchor is in a period; 1 without one."""
+        return 1 if self.anchor is None else self.names.count(self.anchor)
+
+    @property
+    def anchors(self) -> pl.Series:
+        """Return the uid of one GPU event in each layer of the first sequence."""
+        at = [n for n, name in enumerate(self.names) if name == self.anchor] or [0]
+        return pl.Series(self.uids[0][:, at].ravel())
 
     @property
     def layers(self) -> int:
@@ -69,6 +82,16 @@ class Layers:
         inside = pl.DataFrame(rows, schema=_ROWS, orient="row")
         return pl.concat([inside, self.outside], how="diagonal_relaxed")
 
+    def events(self) -> pl.DataFrame:
+        """Return ``kind, layer, position, uid`` of the GPU events; ``layer`` counts periods."""
+        found = [pl.DataFrame(schema=_EVENTS)]
+        for number, kind in enumerate(self.kinds):
+            _, layer, position = np.indices(kind.uids.shape)
+            parts = (layer.ravel(), position.ravel(), kind.uids.ravel())
+            rows = pl.DataFrame(dict(zip((C.layer, C.position, C.uid), parts, strict=True)))
+            found.append(rows.select(pl.lit(number, pl.Int64).alias(C.kind), *rows.columns))
+        return pl.concat(found)
+
     def times(self) -> pl.DataFrame:
         """Return the times of single layers (schema: ``inference_layer_times``)."""
         found = [pl.DataFrame(schema=_TIMES), *map(_times, range(len(self.kinds)), self.kinds)]
@@ -91,6 +114,7 @@ _ROWS = {
     C.share_pct: pl.Float64,
     C.sequence_pct: pl.Float64,
 }
+_EVENTS = dict.fromkeys((C.kind, C.layer, C.position, C.uid), pl.Int64)
 _TIMES = {
     C.phase: pl.String,
     C.kind: pl.Int64,
@@ -160,7 +184,10 @@ def _of_phase(phase: str | None, events: pl.DataFrame) -> tuple[list[LayerKind],
     kinds = []
     inside = []
     for names, sequences in alike.items():
-        durations = np.stack([sequence[C.dur_ns].to_numpy() for sequence in sequences])
+        durations, uids = (
+            np.stack([sequence[name].to_numpy() for sequence in sequences])
+            for name in (C.dur_ns, C.uid)
+        )
         of_blocks = sequences[0][C.block].to_list()
         for part in _repeats(names, of_blocks, durations.sum(axis=0)):
             span = slice(part.start, part.stop)
@@ -171,18 +198,15 @@ def _of_phase(phase: str | None, events: pl.DataFrame) -> tuple[list[LayerKind],
                     phase,
                     names[first],
                     durations[:, span].reshape(shape) / 1e3,
-                    _layers_per_period(
-                        names[first], of_blocks[first], durations[:, first].sum(axis=0)
-                    ),
+                    uids[:, span].reshape(shape),
+                    _anchor(names[first], of_blocks[first], durations[:, first].sum(axis=0)),
                     100 * float(durations[:, span].sum()) / total_ns,
                     100 * float(durations[:, span].sum() / durations.sum()),
                 )
             )
             inside += [sequence[span] for sequence in sequences]
-    uids = (
-        pl.concat([rows.select(C.uid) for rows in inside]) if inside else events.select(C.uid)[:0]
-    )
-    rest = events.join(uids, on=C.uid, how="anti").group_by(C.block)
+    taken = pl.concat([events[:0], *inside])
+    rest = events.join(taken, on=C.uid, how="anti").group_by(C.block)
     by_block = rest.agg((100 * pl.col(C.dur_ns).sum() / total_ns).alias(C.share_pct)).select(
         pl.lit(phase, pl.String).alias(C.phase), C.block, C.share_pct
     )
@@ -203,16 +227,16 @@ def _repeats(names: tuple[str, ...], of_blocks: list[str], times: Int64s) -> lis
     return by_name if is_enough or covered(by_name) >= covered(by_block) else by_block
 
 
-def _layers_per_period(names: tuple[str, ...], of_blocks: list[str], times: Int64s) -> int:
-    """Return how often the main kernel of attention, else of the cache write, is in a period."""
+def _anchor(names: tuple[str, ...], of_blocks: list[str], times: Int64s) -> str | None:
+    """Return the main kernel of attention, else of the cache write, that runs once in a layer."""
     for anchor in _ANCHORS:
         sums: dict[str, int] = {}
         for name, block, time in zip(names, of_blocks, times.tolist(), strict=True):
             if block == anchor:
                 sums[name] = sums.get(name, 0) + time
         if sums:
-            return names.count(max(sums, key=lambda name: (sums[name], name)))
-    return 1
+            return max(sums, key=lambda name: (sums[name], name))
+    return None
 
 
 def _rows(number: int, kind: LayerKind) -> Iterator[tuple[object, ...]]:

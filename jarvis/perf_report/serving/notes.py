@@ -111,16 +111,24 @@ def layer_notes(layers: pl.DataFrame, times: pl.DataFrame) -> Iterator[str]:
             .agg(pl.col(C.kernel_time_us).sum())
             .sort(C.layer)[C.kernel_time_us]
         )
+        module, modules = rows[C.layer_module][0], rows[C.module_count][0]
         phase, count = rows.row(0, named=True)[C.phase], rows[C.layer_count][0]
         per_period = count // totals.len()
         of_period = f", {per_period} in a period" if per_period > 1 else ""
+        of_module = f" (modules {module})" if modules == count else ""
         yield (
-            f"Kind {kind}{f' of {phase}' if phase else ''}: {counted(count, 'layer')}{of_period}, "
+            f"Kind {kind}{f' of {phase}' if phase else ''}: {counted(count, 'layer')}{of_module}"
+            f"{of_period}, "
             f"period of {counted(rows[C.position].n_unique(), 'kernel')}, "
             f"{percent(float(rows[C.sequence_pct].sum()))} of the time of its kernels in a row "
             f"({percent(float(rows[C.share_pct].sum()))} of all GPU time of the phase); "
             f"median {microseconds(float(np.median(totals.to_numpy())))} a period."
         )
+        if module is not None and modules != count:
+            yield (
+                f"The modules do not tell these layers apart: {modules} instances of {module} are "
+                "around them."
+            )
         if odd := odd_layers(totals.to_numpy()):
             yield (
                 f"Slow, by more than {ODD_DEVIATIONS} median absolute deviations: "

@@ -25,7 +25,7 @@ _GRAPHS = (
     *(C.rule, C.confidence, C.reason),
 )
 _MAPPED = (
-    *(C.position, C.kernel, C.block, C.operation, C.input_dims, C.input_types),
+    *(C.position, C.layer, C.kernel, C.block, C.operation, C.input_dims, C.input_types),
     *(C.entry_point,),
 )
 

@@ -7,6 +7,7 @@ import streamlit as st
 from jarvis.charts import MAX_COLUMNS, block_colors, columns_of, stacked_columns
 from jarvis.charts.marks import LINEAR, Tip
 from jarvis.dashboard.pages.inference.shared import is_missing, remarks
+from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened, palette
 from jarvis.dashboard.widgets.controls import list_choice
 from jarvis.dashboard.widgets.elements import metric_card, render_altair
@@ -15,13 +16,13 @@ from jarvis.perf_report.serving.notes import layer_notes
 from jarvis.schemas import TABLES
 from jarvis.schemas.names import C
 from jarvis.text.format import count, counted, microseconds, percent
-from jarvis.text.short_names import short_kernel_name
+from jarvis.text.short_names import short_kernel_name, short_operation_name
 
 LAYERS, TIMES = "inference_layers", "inference_layer_times"
 _COLUMNS = columns_of(TABLES[LAYERS])
 _SHOWN = (
-    *(C.position, C.block, C.kernel, C.share_pct, C.count, C.mean_us, C.p50_us, C.p95_us),
-    *(C.max_us, C.population),
+    *(C.position, C.block, C.operation, C.shapes, C.share_pct, C.pct_roofline, C.mean_us),
+    *(C.population, C.kernel, C.module, C.count, C.p50_us, C.p95_us, C.max_us),
 )
 
 
@@ -35,7 +36,8 @@ def render(now: Opened) -> None:
         st.info("No layers repeat at least three times in the steps of this trace.")
     else:
         chosen = labels[list_choice("layers_kind", "Layers", [*labels], "Kind of layer to show.")]
-        _kind(rows.filter(pl.col(C.kind) == chosen), times.filter(pl.col(C.kind) == chosen))
+        of_kind = pl.col(C.kind) == chosen
+        _kind(now, rows.filter(of_kind), times.filter(of_kind))
     _outside(rows.filter(pl.col(C.kind).is_null()))
     remarks(layer_notes(rows, times))
 
@@ -54,7 +56,7 @@ def _label(kind: dict[str, object]) -> str:
     )
 
 
-def _kind(rows: pl.DataFrame, times: pl.DataFrame) -> None:
+def _kind(now: Opened, rows: pl.DataFrame, times: pl.DataFrame) -> None:
     totals = (
         times.group_by(C.layer).agg(pl.col(C.kernel_time_us).sum()).sort(C.layer)[C.kernel_time_us]
     )
@@ -97,17 +99,28 @@ def _kind(rows: pl.DataFrame, times: pl.DataFrame) -> None:
         render_altair(chart, "GPU time of each layer by block")
     with st.container(border=True):
         st.markdown("**Kernels of the period**")
-        shown = with_short_texts(rows, {C.kernel: short_kernel_name})
-        filled = [name for name in _SHOWN if rows[name].count()]
+        short = {C.kernel: short_kernel_name, C.operation: short_operation_name}
         small_table(
-            shown,
+            with_short_texts(rows, short),
             _COLUMNS,
             "Kernels of the period",
-            filled,
-            {C.kernel: 330},
+            [name for name in _SHOWN if rows[name].count()],
+            {C.operation: 190, C.shapes: 190, C.kernel: 330},
+            key="layers_kernels",
+            addresses=_addresses(now, rows[C.operation_uid]),
             max_rows=20,
             alike=(C.mean_us, C.p50_us, C.p95_us, C.max_us),
         )
+
+
+def _addresses(now: Opened, operations: pl.Series) -> list[str]:
+    """Return the URLs of the operations on the pages of their categories; empty without one."""
+    rows = now.run.table("operations").select(C.uid, C.category).drop_nulls()
+    pages = dict(rows.iter_rows())
+    return [
+        navigation.own_address(page, **{f"{page}_op": str(uid)}) if (page := pages.get(uid)) else ""
+        for uid in operations
+    ]
 
 
 def _outside(rows: pl.DataFrame) -> None:
