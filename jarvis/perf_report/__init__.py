@@ -21,7 +21,7 @@ from jarvis.perf_report.serving.layer_operations import (
 from jarvis.perf_report.serving.layers import Layers, inference_layers
 from jarvis.perf_report.serving.model_rates import with_model_rates
 from jarvis.perf_report.serving.phases import inference_phases
-from jarvis.perf_report.serving.steps import inference_marks, inference_steps
+from jarvis.perf_report.serving.steps import inference_steps
 from jarvis.perf_report.timeline import gpu, idle_gaps, other_definitions, states, step_gaps, steps
 from jarvis.perf_report.timeline.gpu import Totals
 from jarvis.perf_report.timeline.step_bounds import step_bounds
@@ -185,8 +185,8 @@ class PerfReport(ReportContext):
     def is_inference(self) -> bool:
         """Whether an inference engine marks the steps, or GPU graphs are replayed."""
         graphs = graph_launches(self._recording, self._all_work)
-        marks = inference_marks(self._recording, graphs)
-        return graphs.height > 0 or steps.StepSource.ENGINE.value in marks[C.source]
+        sources = steps.step_marks(self._recording)[C.source]
+        return graphs.height > 0 or steps.StepSource.ENGINE.value in sources
 
     @cached_property
     def layers(self) -> Layers:

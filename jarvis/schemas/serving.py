@@ -33,7 +33,8 @@ INFERENCE_STEPS = (
         C.source,
         "Source",
         "what marks it: `engine` for annotations of an inference engine, `profiler` for marks of "
-        "the profiler, `graph` for replays of one graph in a row, `recording` if nothing does",
+        "the profiler, `graph` for replays of one graph in a row, `calls` for calls of the same "
+        "modules in a row, `recording` if nothing does",
     ),
     text(C.engine, "Engine", "engine whose form the annotation has"),
     text(C.name, "Name", "annotation that marks the step"),

@@ -10,6 +10,7 @@ import pytest
 from jarvis.cli import main
 from jarvis.hardware import load_hardware
 from jarvis.perf_report.serving.notes import step_notes
+from jarvis.perf_report.serving.repeated_calls import repeated_calls
 from jarvis.trace import read_trace
 from jarvis.tracelens.report import TraceLensReport
 from tests.builders import TraceBuilder, trace
@@ -94,6 +95,66 @@ def test_replays_are_steps_if_nothing_marks_steps() -> None:
     assert [row["source"] for row in rows(builder)] == ["graph"] * 3
     two = trace().graph(("a", 20.0)).graph(("a", 20.0)).graph(("b", 20.0))
     assert [row["source"] for row in rows(two)] == ["recording"]
+
+
+def forward(builder: TraceBuilder, kernels: int = 2) -> None:
+    """Add a call of a model, with a layer for each kernel."""
+    builder.python("nn.Module: Model_0")
+    for number in range(kernels):
+        builder.python("torch/nn/modules/module.py(1751): _wrapped_call_impl")
+        builder.python(f"nn.Module: Layer_{number}").child("aten::mm").launches("gemm", us=50)
+        builder.up(3)
+    builder.up()
+
+
+def test_calls_of_the_same_modules_in_a_row_are_steps() -> None:
+    builder = trace().python("generate.py(7): generate").child("aten::embedding")
+    builder.launches("embed").up()
+    for _ in range(4):
+        builder.python("generate.py(20): prepare").child("aten::add").launches("add").up(2)
+        forward(builder)
+    found = rows(builder.up())
+    assert [row["source"] for row in found] == ["calls"] * 4
+    assert [row["gpu_event_count"] for row in found] == [3] * 4
+    assert {row["name"] for row in found} == {None}
+
+
+def test_layers_in_a_row_are_no_steps() -> None:
+    builder = trace()
+    forward(builder, kernels=8)
+    assert [row["source"] for row in rows(builder)] == ["recording"]
+    calls = trace()
+    for _ in range(6):
+        calls.op("aten::mm").launches("gemm").up()
+    assert [row["source"] for row in rows(calls)] == ["recording"]
+
+
+def test_two_calls_or_less_than_half_of_the_calls_are_no_steps() -> None:
+    twice = trace().python("generate.py(7): generate")
+    for _ in range(2):
+        forward(twice)
+    assert [row["source"] for row in rows(twice.up())] == ["recording"]
+    few = trace().python("generate.py(7): generate")
+    for _ in range(3):
+        forward(few)
+    for number in range(9):
+        few.python(f"nn.Module: Head_{number}").child("aten::mm").launches("gemm").up(2)
+    assert [row["source"] for row in rows(few.up())] == ["recording"]
+
+
+def test_repeated_calls_of_recordings(reference_root: Path) -> None:
+    loop = read_trace(reference_root / "traces" / "normalization-layers.json.gz")
+    steps = TraceLensReport(loop, None).inference_steps
+    assert steps["source"].to_list() == ["calls"] * 3  # Net_0, three times
+    picture = read_trace(reference_root / "serving" / "xdit-flux-sage" / "trace.json.gz")
+    denoising = repeated_calls(picture)
+    launches = picture.runtime.filter(picture.runtime["name"] == "hipGraphLaunch")["ts_ns"]
+    spans = denoising.select("host_start_ns", "host_end_ns").iter_rows()
+    assert [[at for at in launches if start <= at <= end] for start, end in spans] == [
+        [at] for at in launches
+    ]
+    once = read_trace(reference_root / "traces" / "mi300-qwen1.5-0.5b.json.gz")
+    assert repeated_calls(once).is_empty()
 
 
 def test_a_step_with_a_launch_without_gpu_work_is_cut() -> None:

@@ -19,6 +19,7 @@ _SOURCES = {
     StepSource.ENGINE: "Steps are those that the inference engine annotates.",
     StepSource.PROFILER: "Steps are those that the profiler marks; no engine annotates any.",
     StepSource.GRAPH: "Nothing marks steps: each replay of the same GPU graph counts as one.",
+    StepSource.CALLS: "Nothing marks steps: each call of the same modules in a row counts as one.",
     StepSource.RECORDING: "Nothing marks steps: the recording counts as one.",
 }
 

@@ -49,7 +49,7 @@ def _within(ids: Int64s, passed: Int64s, first: int, last: int, least: float) ->
     """Yield the repeats from ``first`` to ``last`` that take at least ``least``; there are few."""
     if passed[last] - passed[first] < least:
         return
-    best = _longest(ids[first:last], passed[first : last + 1])
+    best = longest_repeats(ids[first:last], passed[first : last + 1])
     if best is None or passed[first + best.stop] - passed[first + best.start] < least:
         return
     yield Repeats(first + best.start, best.period, best.count)
@@ -57,11 +57,18 @@ def _within(ids: Int64s, passed: Int64s, first: int, last: int, least: float) ->
     yield from _within(ids, passed, first + best.stop, last, least)
 
 
-def _longest(ids: Int64s, passed: Int64s) -> Repeats | None:
-    """Return the repeats that take most time; ``passed`` is the time before each position."""
+def longest_repeats(ids: Int64s, passed: Int64s, min_period: int = MIN_PERIOD) -> Repeats | None:
+    """Return the repeats that take most time, of those with the same time that with the shortest
+    period; None if nothing repeats.
+
+    Args:
+        ids: The names as numbers, in order.
+        passed: The time before each position, and that of all.
+        min_period: Minimum period.
+    """
     best: Repeats | None = None
     most = 0
-    for period in range(MIN_PERIOD, min(ids.size // MIN_REPEATS, MAX_PERIOD) + 1):
+    for period in range(min_period, min(ids.size // MIN_REPEATS, MAX_PERIOD) + 1):
         same = np.concatenate([[0], ids[:-period] == ids[period:], [0]]).astype(np.int8)
         edges = np.diff(same)
         starts, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)

@@ -10,6 +10,7 @@ from jarvis.perf_models.step_annotation import VLLM, EngineStep, StepKind
 from jarvis.perf_report.intervals import END, busy_ns
 from jarvis.perf_report.roofline import peak_tflops
 from jarvis.perf_report.serving.graphs import graph_launches, replays
+from jarvis.perf_report.serving.repeated_calls import repeated_calls
 from jarvis.perf_report.timeline.steps import StepSource, during, launched, step_marks, steps
 from jarvis.perf_report.unified import UnifiedCalls
 from jarvis.perf_report.work import COMMUNICATION, COPY, GpuWork
@@ -89,21 +90,27 @@ def inference_steps(
 
 
 def inference_marks(trace: Trace, graphs: pl.DataFrame) -> pl.DataFrame:
-    """Return the marks of the steps, as ``step_marks``; of a recording without marks those of
-    graph launches, if the same graph is launched several times in a row."""
+    """Return the marks of the steps, as ``step_marks``.
+
+    In a recording without marks the steps are the launches of the same graph in a row, else calls
+    of the same modules in a row.
+    """
     marks = step_marks(trace)
-    is_unmarked = (marks[C.source] == StepSource.RECORDING).any()
-    repeated = replays(graphs) if is_unmarked else graphs.clear()
-    return _as_marks(repeated) if repeated.height else marks
+    if not (marks[C.source] == StepSource.RECORDING).any():
+        return marks
+    if (repeated := replays(graphs)).height:
+        return _as_marks(repeated, StepSource.GRAPH)
+    called = repeated_calls(trace)
+    return _as_marks(called, StepSource.CALLS) if called.height else marks
 
 
-def _as_marks(spans: pl.DataFrame) -> pl.DataFrame:
+def _as_marks(spans: pl.DataFrame, source: StepSource) -> pl.DataFrame:
     """Return spans on the host as marks of steps."""
     return spans.with_columns(
         pl.int_range(pl.len(), dtype=pl.Int64).alias(C.step),
         pl.lit(None, pl.String).alias(C.name),
         pl.lit(None, pl.Int64).alias(C.tokens),
-        pl.lit(StepSource.GRAPH.value).alias(C.source),
+        pl.lit(source.value).alias(C.source),
     )
 
 
@@ -123,7 +130,8 @@ def _parts(mark: pl.DataFrame, graphs: pl.DataFrame) -> pl.DataFrame:
         pl.concat(
             rows.select(spans).with_columns(phase=pl.lit(phase))
             for rows, phase in zip((before, repeated, after), PARTS, strict=True)
-        )
+        ),
+        StepSource.GRAPH,
     )
 
 

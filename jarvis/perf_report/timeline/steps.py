@@ -36,6 +36,7 @@ class StepSource(StrEnum):
     ENGINE = "engine"
     PROFILER = "profiler"
     GRAPH = "graph"
+    CALLS = "calls"
     RECORDING = "recording"
 
 
