@@ -42,6 +42,7 @@ _FRAMES = {
     r": mla_decode_fwd$": "pseudo_mla_decode_fwd",
     r": mla_prefill_fwd$": "pseudo_mla_prefill_fwd",
 }
+_CARRIED = rf',?"{EXPERTS_PER_TOKEN}=\w+","{GATED}=\w+"\]$'
 _STAGES_OP = "aiter::fused_moe_"
 
 _SPANS = {
@@ -77,6 +78,26 @@ def with_pseudo_ops(trace: Trace) -> Trace:
         trace,
         cpu_ops=pl.concat([trace.cpu_ops, pseudo]),
         event_count=trace.event_count + pseudo.height,
+    )
+
+
+def kernel_pseudo_ops(cpu_ops: pl.DataFrame, first_uid: int) -> pl.Series:
+    """Return the uids of the pseudo ops around one kernel, not those that replace a Python frame.
+
+    Args:
+        cpu_ops: Ops of a trace with pseudo ops.
+        first_uid: Number of events of the trace without them.
+    """
+    is_of_kernel = (pl.col(C.uid) >= first_uid) & ~_NAME.is_in([*_FRAMES.values()])
+    return cpu_ops.filter(is_of_kernel)[C.uid]
+
+
+def without_carried(calls: pl.DataFrame) -> pl.DataFrame:
+    """Return calls with the concrete inputs of their own op, without the additional arguments."""
+    inputs = pl.col(C.concrete_inputs)
+    stripped = inputs.cast(pl.String).str.replace(_CARRIED, "]")
+    return calls.with_columns(
+        stripped.cast(calls.schema[C.concrete_inputs]).alias(C.concrete_inputs)
     )
 
 

@@ -1,6 +1,6 @@
 """The performance report with TraceLens's sheets and options."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from jarvis.trace import Trace
 from jarvis.tracelens import call_stacks, coll_analysis, kernel_summary, ops_sheets, overlap, sheets
 from jarvis.tracelens.ops_sheets import unified_perf_summary
 from jarvis.tracelens.options import DEFAULT_OPTIONS, ReportOptions
-from jarvis.tracelens.pseudo_ops import with_pseudo_ops
+from jarvis.tracelens.pseudo_ops import kernel_pseudo_ops, with_pseudo_ops, without_carried
 from jarvis.tracelens.roofline_sheets import RooflineSheets, roofline_calls, roofline_sheets
 
 if TYPE_CHECKING:
@@ -216,13 +216,15 @@ class TraceLensReport(PerfReport):
         launched = self._launchers
         if self.options.group_by_num_kernels:
             launched = launched.with_columns(pl.col("direct_kernel_count").alias(C.num_kernels))
-        rows = ops_sheets.ops_unique_args(launched, self._direct, overlaps)
+        rows = ops_sheets.ops_unique_args(launched, self._launched, overlaps)
         if not self.options.include_first_occurrence_time:
             rows = rows.drop(C.first_occurrence_time)
         return self._top_ops(conform(rows, "ops_unique_args"))
 
     def _unified_perf_summary(self, overlaps: overlap.Overlaps | None) -> pl.DataFrame:
         calls = self._unified
+        if self.options.enable_pseudo_ops:
+            calls = replace(calls, calls=without_carried(calls.calls))
         if self.options.needs_python_tree:
             calls = call_stacks.with_stack_owners(calls)
         rows = unified_perf_summary(calls, self.hardware, self.tracelens_models_only, overlaps)
@@ -274,10 +276,24 @@ class TraceLensReport(PerfReport):
 
     @cached_property
     def _launchers(self) -> pl.DataFrame:
-        found = launchers.launchers(self._work, self._calls, self._direct, self.registry)
+        found = launchers.launchers(self._work, self._calls, self._launched, self.registry)
         if not self.options.group_by_parent_module:
             return found
         return call_stacks.with_modules(found, self._stacks(found[C.uid]))
+
+    @cached_property
+    def _launched(self) -> pl.DataFrame:
+        """``direct_work``; in the inference layout of the op around a pseudo op of one kernel."""
+        if not (self.options.inference and self.options.enable_pseudo_ops):
+            return self._direct
+        pseudo = kernel_pseudo_ops(self._trace.cpu_ops, self.trace.event_count)
+        around = self._work.call_tree.filter(pl.col(C.uid).is_in(pseudo.implode())).select(
+            pl.col(C.uid).alias(C.owner_uid), around=C.launcher_uid
+        )
+        owners = self._direct.join(around, on=C.owner_uid, how="left", maintain_order="left")
+        return owners.with_columns(pl.coalesce("around", C.owner_uid).alias(C.owner_uid)).drop(
+            "around"
+        )
 
     @cached_property
     def _recomputed(self) -> pl.Series:
@@ -294,8 +310,11 @@ class TraceLensReport(PerfReport):
 
     @cached_property
     def _roofline_sheets(self) -> RooflineSheets:
+        calls = self._calls
+        if self.options.enable_pseudo_ops:
+            calls = replace(calls, cpu_ops=without_carried(calls.cpu_ops))
         return roofline_sheets(
-            self._calls,
+            calls,
             self._costs,
             self._trace.backwards,
             self._work,

@@ -119,6 +119,26 @@ def test_calls_of_the_same_modules_in_a_row_are_steps() -> None:
     assert {row["name"] for row in found} == {None}
 
 
+def attention(builder: TraceBuilder, queries: int, keys: int) -> None:
+    shapes = [[4, 8, queries, 64], [4, 8, keys, 64], [4, 8, keys, 64]]
+    builder.child("aten::_scaled_dot_product_flash_attention", shapes)
+    builder.launches("flash_fwd_kernel", us=20).up()
+
+
+def test_one_query_for_each_request_is_decoding() -> None:
+    builder = trace()
+    for queries, keys in ((64, 64), (1, 65), (1, 1)):
+        builder.annotation("ProfilerStep#7", us=100)
+        attention(builder, queries, keys)
+        builder.up()
+    mixed = builder.annotation("ProfilerStep#8", us=100)
+    attention(mixed, 1, 65)
+    attention(mixed, 64, 64)
+    found = rows(mixed.up())
+    assert [row["phase"] for row in found] == [None, "decode", None, None]
+    assert [row["itl_ms"] is not None for row in found] == [False, True, False, False]
+
+
 def test_layers_in_a_row_are_no_steps() -> None:
     builder = trace()
     forward(builder, kernels=8)

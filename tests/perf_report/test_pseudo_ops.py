@@ -4,6 +4,7 @@ import polars as pl
 import pytest
 
 from jarvis.trace import Trace
+from jarvis.tracelens.options import ReportOptions
 from jarvis.tracelens.pseudo_ops import with_pseudo_ops
 from jarvis.tracelens.report import TraceLensReport
 from tests.builders import TraceBuilder, trace
@@ -46,6 +47,14 @@ def fused_experts(*kernels: str) -> TraceBuilder:
     return builder
 
 
+def routed_experts(choice: list[str] | None) -> TraceBuilder:
+    builder = trace().op("vllm::moe_forward", [TOKENS, SCORES])
+    if choice is not None:
+        builder.child("TopKForward", [SCORES, []], concrete=choice).up()
+    builder.launches("_matmul_ogs_bf16_mxfp4_swiglu").launches("_matmul_ogs_bf16_mxfp4")
+    return builder.launches("_finalize_matmul_scatter").launches("other")
+
+
 def test_a_fused_kernel_is_given_the_arguments_of_its_op() -> None:
     builder = fused_experts("aiter::MoeSorting_fmoe", FUSED, "aiter::fmoe_quant")
     event_count = len(builder.events)
@@ -78,6 +87,39 @@ def test_a_pseudo_op_is_priced_in_the_report() -> None:
     assert uids.n_unique() == 2
 
 
+def test_in_the_inference_layout_the_ops_sheets_have_the_op_around_a_pseudo_op() -> None:
+    read = fused_experts("aiter::MoeSorting", FUSED).read()
+
+    def names(options: ReportOptions) -> list[tuple[str, int]]:
+        sheet = TraceLensReport(read, None, options=options).ops_unique_args
+        return sheet.select("name", "operation_count").rows()
+
+    owner = "vllm::rocm_aiter_fused_moe"
+    inference = ReportOptions(enable_pseudo_ops=True, inference=True)
+    assert names(inference) == [(owner, 1)]
+    assert set(names(ReportOptions(enable_pseudo_ops=True))) == {
+        (owner, 1),
+        ("pseudo_op::moe_aiter_fused_1stage", 1),
+    }
+    unified = TraceLensReport(read, None, options=inference).unified_perf_summary["name"]
+    assert "pseudo_op::moe_aiter_fused_1stage" in unified.to_list()
+
+
+def test_sheets_have_the_concrete_inputs_of_the_op() -> None:
+    read = routed_experts(["", "2"]).read()
+    report = TraceLensReport(read, None, options=ReportOptions(enable_pseudo_ops=True))
+    sheets = (report.unified_perf_summary, *report.roofline_sheets.values())
+    rows = pl.concat(
+        sheet.filter(pl.col("name").str.starts_with("pseudo_op::moe_triton")).select(
+            "name", pl.col("concrete_inputs").cast(pl.String)
+        )
+        for sheet in sheets
+    )
+    stem = "pseudo_op::moe_triton_unfused_"
+    assert set(rows["name"]) == {f"{stem}up", f"{stem}down"}
+    assert not rows["concrete_inputs"].str.contains("experts_per_token").any()
+
+
 def test_several_fused_kernels_are_left_alone() -> None:
     _, pseudo = added(fused_experts(FUSED, "aiter::fmoe_other"))
     assert pseudo.is_empty()
@@ -92,19 +134,14 @@ def test_several_fused_kernels_are_left_alone() -> None:
     ],
 )
 def test_routed_experts(choice: list[str] | None, carried: str) -> None:
-    up, down = "_matmul_ogs_bf16_mxfp4_swiglu", "_matmul_ogs_bf16_mxfp4"
-    builder = trace().op("vllm::moe_forward", [TOKENS, SCORES])
-    if choice is not None:
-        builder.child("TopKForward", [SCORES, []], concrete=choice).up()
-    builder.launches(up).launches(down).launches("_finalize_matmul_scatter").launches("other")
-    result, pseudo = added(builder)
+    result, pseudo = added(routed_experts(choice))
     assert pseudo["name"].to_list() == [
         "pseudo_op::moe_triton_unfused_up",
         "pseudo_op::moe_triton_unfused_down",
         "pseudo_op::moe_triton_unfused_finalize_matmul_scatter",
     ]
     assert pseudo["concrete_inputs"].to_list() == [carried, carried, '["",""]']
-    assert names_above(result, down)[0] == "pseudo_op::moe_triton_unfused_down"
+    assert names_above(result, "_matmul_ogs_bf16_mxfp4")[0] == "pseudo_op::moe_triton_unfused_down"
     assert names_above(result, "other") == ["vllm::moe_forward"]
 
 

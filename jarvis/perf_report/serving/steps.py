@@ -30,6 +30,7 @@ PARTS = ("encode", "denoise", "image_decode")
 
 _LAUNCH_CALL = r"(?i)launch.*kernel|graphlaunch"
 _MATRIX = "matrix_"
+_HAS_REQUESTS = '"B":.*"N_Q":.*"N_KV":'
 _NS_PER_MS = 1e6
 _ANNOTATED = {
     C.step: pl.Int64,
@@ -79,6 +80,7 @@ def inference_steps(
         if (of := _parts(marks.filter(pl.col(C.step) == step), graphs)).height
     ]
     whole = measured(marks).join(annotated, on=C.step, how="left", maintain_order="left")
+    whole = whole.with_columns(pl.coalesce(C.phase, "phase_of_calls").alias(C.phase))
     origin = work.window[C.ts_ns].min()
     times = ("host_start", "host_end", "gpu_start", "gpu_end")
     since = (((pl.col(f"{time}_ns") - origin) / _NS_PER_MS).alias(f"{time}_ms") for time in times)
@@ -262,8 +264,11 @@ def _unrecorded(trace: Trace, marks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _costs(own: pl.DataFrame, calls: UnifiedCalls, hardware: HardwareSpec | None) -> pl.DataFrame:
-    """Return ``step, modelled_pct, flops, bytes, peak_s, bandwidth_s``: the last two are the times
-    that matrix units and memory need at their peaks."""
+    """Return ``step, modelled_pct, flops, bytes, peak_s, bandwidth_s, phase_of_calls``.
+
+    ``peak_s`` and ``bandwidth_s`` are the times that matrix units and memory need at their peaks.
+    The phase is known without annotation if all attention calls have one query for each request.
+    """
     owners = (
         calls.work.select(C.owner_uid, pl.col(C.gpu_uid).alias(C.uid))
         .join(own.select(C.uid, C.step), on=C.uid)
@@ -279,6 +284,11 @@ def _costs(own: pl.DataFrame, calls: UnifiedCalls, hardware: HardwareSpec | None
     peak = pl.lit(None, pl.Float64) if hardware is None else peak_tflops(hardware, C.compute_spec)
     needed = pl.when(matrix & is_modelled).then(pl.col(C.exact_flops) / peak / 1e12)
     is_unknown = matrix & is_modelled & pl.col(C.exact_flops).is_not_null() & peak.is_null()
+    params = pl.col(C.params).cast(pl.String)
+    keys = params.str.json_path_match("$.N_KV")
+    is_attention = params.str.contains(_HAS_REQUESTS) & (keys != "1")
+    queries = params.str.json_path_match("$.N_Q").filter(is_attention)
+    is_decoding = (queries == "1").all() & (queries.len() > 0)
     modelled = of_calls.group_by(C.step).agg(
         (100 * time.filter(is_modelled).sum() / time.sum()).alias(C.modelled_pct),
         **{
@@ -286,6 +296,7 @@ def _costs(own: pl.DataFrame, calls: UnifiedCalls, hardware: HardwareSpec | None
             for name, exact in ((C.flops, C.exact_flops), (C.bytes, C.exact_bytes))
         },
         peak_s=pl.when(~is_unknown.any()).then(needed.sum()),
+        phase_of_calls=pl.when(is_decoding).then(pl.lit(StepKind.DECODE.value)),
     )
     bandwidth = None if hardware is None else hardware.mem_bw_gbps * 1e9
     return modelled.with_columns(bandwidth_s=pl.col(C.bytes) / pl.lit(bandwidth, pl.Float64))
