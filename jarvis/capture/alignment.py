@@ -263,7 +263,8 @@ def _by_type(replayed: Replayed, captured: Captured) -> Alignment:
     return Alignment(
         None,
         reason=f"the captured calls have no kernel names, and {len(captured.tokens):,} calls do "
-        f"not fit {len(replayed.tokens):,} kernels; record the same step without graphs",
+        f"not fit {len(replayed.tokens):,} kernels; record the same step without graphs, and pass "
+        "that trace like a capture",
     )
 
 

@@ -5,7 +5,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -13,10 +13,20 @@ from typing import Any
 import orjson
 import polars as pl
 
-from jarvis.capture.windows import Window, capture_bounds, is_capture_trace, read_capture
+from jarvis.capture.windows import (
+    Bounds,
+    Window,
+    capture_bounds,
+    is_capture_trace,
+    is_eager_trace,
+    read_capture,
+    with_launched_kernels,
+)
 from jarvis.core.errors import JarvisError
 from jarvis.core.unpacking import DAMAGE, TooLargeError, open_archive, pieces, unpacked_member
 from jarvis.perf_models.step_annotation import captured_batch
+from jarvis.perf_report.serving.repeated_calls import repeated_calls
+from jarvis.perf_report.timeline.steps import StepSource, step_marks
 from jarvis.schemas.names import C
 from jarvis.trace import SUFFIXES, Trace
 from jarvis.trace.links import GRAPH_LAUNCHES
@@ -24,7 +34,7 @@ from jarvis.trace.links import GRAPH_LAUNCHES
 DETAILS = "execution_details.json"
 """File beside the captures with the batch size of each, which some engines write."""
 
-FULL, PIECEWISE = "FULL", "PIECEWISE"
+FULL, PIECEWISE, EAGER = "FULL", "PIECEWISE", "EAGER"
 
 _BATCH = re.compile(r"(?:^|_)bs_?(\d+)")
 _QUERY = re.compile(r"_q_?(\d+)")
@@ -39,8 +49,8 @@ class CaptureError(JarvisError):
 class Capture:
     """A capture trace: its file and what was captured; None where nothing states it.
 
-    ``batch`` is the number of tokens of the graph, ``phase`` a word of the annotation,
-    ``unpaired`` the number of calls that begin or end a capture without a counterpart.
+    ``batch`` is the number of tokens of the graph, ``phase`` a word of the annotation. ``step`` is
+    the time of one step of a trace without graphs, whose calls launched the kernels themselves.
     """
 
     file: str
@@ -49,10 +59,11 @@ class Capture:
     rank: int | None
     query_length: int | None
     phase: str | None
+    step: Bounds | None = None
 
     @cached_property
     def windows(self) -> list[Window]:
-        """The captures in the file, by start."""
+        """The captures in the file, by start; or the step."""
         return [Window(self.trace, bounds) for bounds in self._bounds[0]]
 
     @property
@@ -62,12 +73,15 @@ class Capture:
 
     @property
     def mode(self) -> str:
-        """PIECEWISE if the file has several captures, as parts of a step, else FULL."""
+        """PIECEWISE if the file has several captures, as parts of a step, else FULL; EAGER for a
+        step without graphs."""
+        if self.step is not None:
+            return EAGER
         return PIECEWISE if len(self.windows) > 1 else FULL
 
     @cached_property
     def _bounds(self) -> tuple[list[Any], int]:
-        return capture_bounds(self.trace.runtime)
+        return ([self.step], 0) if self.step else capture_bounds(self.trace.runtime)
 
 
 def captures_sha256(places: Sequence[Path]) -> str:
@@ -105,8 +119,8 @@ def read_captures(places: Sequence[Path]) -> list[Capture]:
     if not any(capture.windows for capture in found):
         listed = ", ".join(str(place) for place in places)
         raise CaptureError(
-            f"{listed}: no file records the capture of a graph. Pass the traces that the engine "
-            "writes while it captures graphs."
+            f"{listed}: no file records the capture of a graph, or the step without graphs. Pass "
+            "the traces that the engine writes while it captures graphs."
         )
     return found
 
@@ -135,13 +149,13 @@ def _folder_or_file(place: Path) -> Iterator[Path]:
 
 def _captures_of(place: Path) -> Iterator[Capture]:
     if not place.is_dir():
-        yield _capture(place, {})
+        yield from _captures(place, {})
         return
     details = _details(place / DETAILS)
     files = sorted(p for p in place.iterdir() if p.name.endswith(SUFFIXES) and p.name != DETAILS)
     for path in files:
         if not details or path.name in details:
-            yield _capture(path, details.get(path.name, {}))
+            yield from _captures(path, details.get(path.name, {}))
 
 
 def _details(path: Path) -> dict[str, dict[str, Any]]:
@@ -153,8 +167,33 @@ def _details(path: Path) -> dict[str, dict[str, Any]]:
         return {}
 
 
-def _capture(path: Path, details: dict[str, Any]) -> Capture:
-    trace = read_capture(path)
+def _captures(path: Path, details: dict[str, Any]) -> Iterator[Capture]:
+    """Yield the capture of a file, or each step of one without graphs."""
+    capture = _capture(path, read_capture(path), details)
+    if not is_eager_trace(capture.trace):
+        yield capture
+        return
+    trace = with_launched_kernels(capture.trace)
+    for step, tokens in _steps(capture.trace):
+        batch = capture.batch if tokens is None else tokens
+        yield replace(capture, trace=trace, batch=batch, step=step)
+
+
+def _steps(trace: Trace) -> Iterator[tuple[Bounds, int | None]]:
+    """Yield the time and the tokens of each step; the recording if nothing repeats."""
+    marks = step_marks(trace)
+    if (marks[C.source] == StepSource.RECORDING).any():
+        called = repeated_calls(trace)
+        marks = (
+            called.with_columns(pl.lit(None, pl.Int64).alias(C.tokens)) if len(called) else marks
+        )
+    for start_ns, end_ns, tokens in marks.select(
+        C.host_start_ns, "host_end_ns", C.tokens
+    ).iter_rows():
+        yield Bounds(start_ns, end_ns), tokens
+
+
+def _capture(path: Path, trace: Trace, details: dict[str, Any]) -> Capture:
     annotated = next(
         (
             found

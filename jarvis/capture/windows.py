@@ -4,7 +4,7 @@ Between the begin and the end of a capture the host calls of a graph are recorde
 shapes and Python frames, but no GPU work: the calls only add nodes to the graph.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from jarvis.capture.alignment import COPY, FILL, Captured, token
 from jarvis.perf_report.call_tree.frames import has_any, in_any
 from jarvis.schemas.names import C
 from jarvis.trace import Trace, tables
-from jarvis.trace.links import SUBMITS_WORK
+from jarvis.trace.links import GRAPH_LAUNCHES, SUBMITS_WORK
 from jarvis.trace.reader import read_raw
 from jarvis.trace.trace import tabulate
 
@@ -203,6 +203,28 @@ def is_capture_trace(trace: Trace) -> bool:
     inside = pl.concat(calls) if calls else pl.Series(dtype=pl.Int64)
     launched = inside.is_in(trace.launches[C.runtime_uid].implode()).sum()
     return not inside.is_empty() and launched < MAX_LAUNCHED * inside.len()
+
+
+def is_eager_trace(trace: Trace) -> bool:
+    """Return whether a trace records a program that launches its kernels one by one: it neither
+    captures nor replays graphs."""
+    calls = trace.runtime[C.name].cast(pl.String)
+    has_graphs = calls.is_in([*GRAPH_LAUNCHES]) | calls.str.contains(_BOUND)
+    return not has_graphs.any() and trace.launches.height > 0
+
+
+def with_launched_kernels(trace: Trace) -> Trace:
+    """Return a trace whose calls have the ``kernel`` that they launched, without those that
+    launched nothing."""
+    launched = (
+        trace.launches.sort(C.gpu_uid)
+        .unique(C.runtime_uid, keep="first")
+        .join(trace.gpu_events.select(pl.col(C.uid).alias(C.gpu_uid), C.name), on=C.gpu_uid)
+        .select(pl.col(C.runtime_uid).alias(C.uid), pl.col(C.name).cast(pl.String).alias(KERNEL))
+    )
+    submits = pl.col(C.name).cast(pl.String).str.contains(SUBMITS_WORK)
+    calls = trace.runtime.drop(KERNEL).join(launched, on=C.uid, how="left", maintain_order="left")
+    return replace(trace, runtime=calls.filter(~submits | pl.col(KERNEL).is_not_null()))
 
 
 def read_capture(path: Path) -> Trace:

@@ -17,7 +17,11 @@ GRAPH_LAUNCHES = (
     text(C.capture_file, "Capture", "file with the captured calls; empty if none fits"),
     Column(C.window, "Window", INTEGER, meaning="position of the capture in its file, from 0"),
     Column(C.batch, "Batch", INTEGER, meaning="tokens that the graph was captured for"),
-    text(C.mode, "Mode", "FULL, or PIECEWISE if the file has several captures"),
+    text(
+        C.mode,
+        "Mode",
+        "FULL, PIECEWISE if the file has several captures, or EAGER for a step without graphs",
+    ),
     text(C.rule, "Rule", "what paired the events with captured calls"),
     count(C.matched_count, "Matched", "events with a captured call"),
     number(C.coverage_pct, "Coverage", "%", "their share of the time of the replay"),

@@ -228,6 +228,41 @@ def test_an_archive_of_captures_is_read(tmp_path: Path) -> None:
     assert merged.matches[0].chosen.capture.file == "bs_32.json"
 
 
+def eager(*batches: int, layers: int = LAYERS) -> TraceBuilder:
+    """A trace without graphs, with a step for each batch."""
+    builder = trace("AMD Instinct MI300X")
+    for rows in batches:
+        builder.annotation(f"step[DECODE bs={rows}]").python("engine/model.py(7): forward")
+        for number in range(layers):
+            builder.python(f"nn.Module: Layer_{number}")
+            builder.child("aten::mm", [[rows, 64], [64, 128]]).launches("Cijk_gemm").up()
+            builder.child("aten::silu", [[rows, 128]]).launches("silu_kernel").up(2)
+        builder.up(2)
+    return builder
+
+
+def test_a_step_without_graphs_is_used_like_a_capture(tmp_path: Path) -> None:
+    merged = merge(step(trace("AMD Instinct MI300X"), 4, KERNELS).read(), tmp_path, step=eager(4))
+    assert shapes(merged) == {("aten::mm", "((4, 64), (64, 128))"), ("aten::silu", "((4, 128),)")}
+    (launch,) = graph_tables(merged, TraceLensReport(merged, None).layers.events())[
+        "graph_launches"
+    ].to_dicts()
+    assert (launch["mode"], launch["rule"], launch["coverage_pct"]) == ("EAGER", "names", 100)
+
+
+def test_the_step_without_graphs_with_the_tokens_of_the_replay_is_used(tmp_path: Path) -> None:
+    merged = merge(step(trace(), 4, KERNELS).read(), tmp_path, steps=eager(2, 4, 8))
+    assert {dims for name, dims in shapes(merged) if name == "aten::silu"} == {"((4, 128),)"}
+    assert [match.confidence for match in merged.matches] == ["batch"]
+
+
+def test_another_model_without_graphs_is_refused(tmp_path: Path) -> None:
+    other = [("other_kernel", 20.0), ("silu_kernel", 5.0)] * LAYERS
+    merged = merge(step(trace(), 4, other).read(), tmp_path, step=eager(4))
+    assert merged.links.is_empty()
+    assert "kernel names are the same" in merged.matches[0].reason
+
+
 def test_captures_on_another_thread_and_unpaired_calls(tmp_path: Path) -> None:
     builder = captured(32)
     builder.thread(9).python("engine/other.py(1): poll").runtime(END).runtime(BEGIN)
