@@ -1,12 +1,20 @@
 """``jarvis sample``: write simulated traces."""
 
 import argparse
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
 
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import Commands, add_flag, add_json, print_result
 from jarvis.cli.whole import whole
+
+TRUTH = "truth.json"
+"""File beside the traces of several ranks."""
+
+if TYPE_CHECKING:
+    from jarvis.sample import Faults
 
 
 def add_sample(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -15,7 +23,8 @@ def add_sample(commands: "Commands[argparse.ArgumentParser]") -> None:
         "sample",
         help="write a simulated trace",
         description="Write the trace of simulated training steps, marked as simulated; with "
-        "several ranks, one file each.",
+        "several ranks, one file each, and truth.json with the faults, and with the arrival, wait "
+        "and transfer of each rank in each collective.",
     )
     command.add_argument(
         "--output",
@@ -35,31 +44,99 @@ def add_sample(commands: "Commands[argparse.ArgumentParser]") -> None:
     )
     command.add_argument("--seed", type=int, default=0, help="random seed (default: 0)")
     command.add_argument("--scale", default="small", help="model size (default: small)")
+    _add_faults(command)
     add_json(command)
     command.set_defaults(run=_sample)
 
 
+_OF_RANK = {
+    "slow": ("RANK:FACTOR[:FAMILY]", "its kernels take FACTOR times as long, all or a family"),
+    "late": (
+        "RANK:MS[:CAUSE[:STEP]]",
+        "it loses MS in one step (default: in the middle), to its data loader (loader, the "
+        "default) or elsewhere on the host (host)",
+    ),
+    "slow_link": ("RANK:SHARE", "its link has this share of the bandwidth left"),
+    "clock_offset": ("RANK:US", "its clock is ahead; uniform:US draws one for each rank"),
+    "clock_drift": ("RANK:PPM", "its clock runs faster"),
+    "steps_shift": ("RANK:STEPS", "its recording begins later"),
+    "drop_events": ("RANK:COUNT", "so many of its collectives are not recorded"),
+    "mixed_gpus": ("RANK:GPU", "it has this GPU instead"),
+}
+_RANKS = {
+    "skip": "ranks without a trace",
+    "truncate": "ranks of whose trace the second half is missing",
+    "duplicate": "ranks with a second trace of equal bytes",
+}
+_SWITCHES = {
+    "base_shift": "each trace counts time from a base of its own",
+    "no_metadata": "traces state neither ranks nor what collectives move",
+    "seq": "collectives have sequence numbers",
+    "even": "all hosts take the same pauses",
+}
+
+
+def _add_faults(command: argparse.ArgumentParser) -> None:
+    """Add an option for each fault."""
+    faults = command.add_argument_group("faults of the job, by rank")
+    for name, (metavar, text) in _OF_RANK.items():
+        add_flag(faults, name, metavar=metavar, nargs="+", default=[], help=text)
+    for name, text in _RANKS.items():
+        add_flag(faults, name, metavar="RANK", type=int, nargs="+", default=[], help=text)
+    for name, text in _SWITCHES.items():
+        add_flag(faults, name, action="store_true", help=text)
+
+
+def _faults(arguments: argparse.Namespace, world_size: int) -> "Faults":
+    from jarvis.sample import faults
+
+    def integers(texts: list[str]) -> dict[int, int]:
+        return {rank: int(value) for rank, value in faults.numbers_by_rank(texts).items()}
+
+    return faults.Faults(
+        slow=faults.slow_ranks(arguments.slow),
+        late=faults.late_ranks(arguments.late, arguments.steps),
+        slow_links=faults.numbers_by_rank(arguments.slow_link),
+        clock_offset_us=faults.clock_offsets(arguments.clock_offset, world_size, arguments.seed),
+        clock_drift_ppm=faults.numbers_by_rank(arguments.clock_drift),
+        has_own_base=arguments.base_shift,
+        skipped=frozenset(arguments.skip),
+        truncated=frozenset(arguments.truncate),
+        duplicated=frozenset(arguments.duplicate),
+        steps_shift=integers(arguments.steps_shift),
+        dropped=integers(arguments.drop_events),
+        has_metadata=not arguments.no_metadata,
+        has_seq=arguments.seq,
+        gpus=faults.texts_by_rank(arguments.mixed_gpus),
+        is_even=arguments.even,
+    )
+
+
 def _sample(arguments: argparse.Namespace) -> int:
-    written = list(_write(arguments))
-    print_result(arguments, {"traces": written}, written)
-    return ExitCode.OK
-
-
-def _write(arguments: argparse.Namespace) -> Iterator[Path]:
-    from jarvis.sample import write_sample
+    """Write the traces; of several ranks beside each other, with TRUTH."""
+    from jarvis.sample import Job, write_job
 
     world_size = arguments.world_size or max(arguments.ranks, 8)
-    for rank in range(arguments.ranks):
-        path = arguments.output
-        if arguments.ranks > 1:
-            path = path.with_name(f"rank{rank}_{path.name}")
-        with whole(path) as place:
-            write_sample(
-                place,
-                steps=arguments.steps,
-                rank=rank,
-                world_size=world_size,
-                seed=arguments.seed,
-                scale=arguments.scale,
-            )
-        yield path
+    job = Job(
+        arguments.steps,
+        world_size,
+        arguments.seed,
+        arguments.scale,
+        _faults(arguments, world_size),
+    )
+    output, count = arguments.output, arguments.ranks
+    job.check(count - 1)
+    if count == 1:
+        with whole(output) as place:
+            write_job(job, {0: place})
+        print_result(arguments, {"traces": [output]}, [output])
+        return ExitCode.OK
+    folder = output.parent
+    with whole(folder) as place:
+        paths = {rank: place / f"rank{rank}_{output.name}" for rank in range(count)}
+        truth = write_job(job, paths)
+        (place / TRUTH).write_bytes(orjson.dumps(truth, option=orjson.OPT_INDENT_2))
+        traces = [folder / path.name for path in paths.values() if path.exists()]
+    result = {"traces": traces, "truth": folder / TRUTH}
+    print_result(arguments, result, [*traces, folder / TRUTH])
+    return ExitCode.OK

@@ -26,8 +26,8 @@ class _Node:
 class Session(Recorder):
     """A recorder that stores the differentiable operators of the current step."""
 
-    def __init__(self, gpu: Gpu, rank: int, seed: int) -> None:
-        super().__init__(gpu, rank, seed)
+    def __init__(self, gpu: Gpu, rank: int, seed: int, *, is_even: bool = False) -> None:
+        super().__init__(gpu, rank, seed, is_even=is_even)
         self._sequence = 1
         self._nodes: list[_Node] = []
 

@@ -1,6 +1,7 @@
 """Durations on the simulated GPU: roofline time divided by the efficiency of a kernel family."""
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jarvis.hardware import HardwareSpec
@@ -48,11 +49,17 @@ class Work:
 
 
 class Gpu:
-    """A GPU with the peaks of ``spec`` and random efficiencies from ``seed``."""
+    """A GPU with the peaks of ``spec`` and random efficiencies from ``seed``.
 
-    def __init__(self, spec: HardwareSpec, seed: int) -> None:
+    Kernels of a family of ``slowdown`` take that many times as long; those of None are all.
+    """
+
+    def __init__(
+        self, spec: HardwareSpec, seed: int, slowdown: Mapping[str | None, float] | None = None
+    ) -> None:
         self.spec = spec
         self._seed = seed
+        self._slowdown = slowdown or {}
         self._expected_ns: dict[Work, float] = {}
 
     def kernel_ns(self, work: Work, rng: random.Random) -> int:
@@ -69,7 +76,8 @@ class Gpu:
     def _draw(self, work: Work) -> float:
         draw = random.Random(f"{self._seed} {work}")
         efficiency = draw.uniform(*_EFFICIENCY[work.family])
-        return _KERNEL_FLOOR_NS + self.roofline_ns(work) / efficiency
+        factor = self._slowdown.get(None, 1.0) * self._slowdown.get(work.family, 1.0)
+        return factor * (_KERNEL_FLOOR_NS + self.roofline_ns(work) / efficiency)
 
     def roofline_ns(self, work: Work) -> float:
         """Return the minimum time that compute peak and memory bandwidth allow."""
@@ -77,6 +85,10 @@ class Gpu:
         return max(work.flops / peak_tflops / 1e3, work.nbytes / self.spec.mem_bw_gbps)
 
 
-def all_reduce_ns(nbytes: int, ranks: int) -> int:
-    """Return the duration of a ring all-reduce after every rank has arrived."""
-    return int(_COLLECTIVE_FLOOR_NS + 2 * (ranks - 1) / ranks * nbytes / COLLECTIVE_BUS_GB_PER_S)
+def all_reduce_ns(nbytes: int, ranks: int, bandwidth_left: float = 1.0) -> int:
+    """Return the duration of a ring all-reduce after every rank has arrived.
+
+    ``bandwidth_left`` is the share of the bandwidth that the slowest link has left.
+    """
+    bus_gb_per_s = COLLECTIVE_BUS_GB_PER_S * bandwidth_left
+    return int(_COLLECTIVE_FLOOR_NS + 2 * (ranks - 1) / ranks * nbytes / bus_gb_per_s)

@@ -17,7 +17,7 @@ from jarvis.sample.tensors import recorded
 Event = dict[str, Any]
 
 COMPUTE_STREAM, COLLECTIVE_STREAM = 0, 4
-_START_NS = 1_000_000_000_000
+START_NS = 1_000_000_000_000
 _LAUNCH_LATENCY_NS = 3_500
 
 
@@ -51,16 +51,20 @@ class _Events:
 
 
 class Recorder:
-    """Records the events of one process with one GPU (device number = rank)."""
+    """Records the events of one process with one GPU (device number = rank).
 
-    def __init__(self, gpu: Gpu, rank: int, seed: int) -> None:
+    With ``is_even`` all ranks take the same pauses on the host.
+    """
+
+    def __init__(self, gpu: Gpu, rank: int, seed: int, *, is_even: bool = False) -> None:
         self.gpu = gpu
         self.device = rank
         self.pid = 4_000 + rank
         self.main_thread, self.autograd_thread = self.pid, self.pid + 100
-        self.now_ns = _START_NS
+        self.now_ns = START_NS
         self.collectives: list[Collective] = []
         self._rng = random.Random(f"{seed} rank {rank}")
+        self._host_rng = random.Random(f"{seed} host") if is_even else self._rng
         self._tid = self.main_thread
         self._free_ns = {COMPUTE_STREAM: 0, COLLECTIVE_STREAM: 0}
         self._events = _Events()
@@ -73,7 +77,11 @@ class Recorder:
 
     def pause(self, low_us: float, high_us: float) -> None:
         """Let the host work or wait without an event."""
-        self.now_ns += int(1_000 * (low_us + (high_us - low_us) * self._rng.random()))
+        self.now_ns += int(1_000 * (low_us + (high_us - low_us) * self._host_rng.random()))
+
+    def lose(self, ms: float) -> None:
+        """Let the host lose a given time without an event."""
+        self.now_ns += round(1e6 * ms)
 
     @contextmanager
     def op(self, name: str, *inputs: Any, **more: Any) -> Iterator[Event]:

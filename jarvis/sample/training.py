@@ -7,10 +7,10 @@ from typing import Any
 
 from jarvis.hardware import HardwareSpec
 from jarvis.sample.autograd import Session
+from jarvis.sample.faults import HOST, LOADER, NO_FAULTS, Faults
 from jarvis.sample.gpu import Gpu, Work, all_reduce_ns
 from jarvis.sample.model import SCALES, build_model
 from jarvis.sample.pointwise import elementwise
-from jarvis.sample.recorder import Event
 from jarvis.sample.tensors import BF16, INT64, SampleTensor, TensorList
 
 BUCKET_BYTES = 25 << 20
@@ -82,7 +82,10 @@ class Reducer:
     session: Session
     rank: int
     world_size: int
+    has_metadata: bool = True
+    has_seq: bool = False
     waiting: list[SampleTensor] = field(default_factory=list)
+    count: int = 0
 
     def add(self, parameter: SampleTensor) -> None:
         """Add one gradient; a full bucket is reduced immediately."""
@@ -115,6 +118,11 @@ class Reducer:
             "Process Group Ranks": str(list(range(self.world_size))),
         }
         extra = {"Rank": self.rank, "Global rank start": 0, "Global rank stride": 1}
+        self.count += 1
+        if self.has_seq:
+            args["Seq"] = self.count
+        if not self.has_metadata:
+            args, extra = {}, {}
         name = "nccl:all_reduce"
         with (
             s.op("c10d::allreduce_", buckets, None, None, None, -1),
@@ -165,13 +173,25 @@ _RUN_BACKWARD = "<built-in method run_backward of torch._C._EngineBase object>"
 class Process:
     """One rank that trains the model of the sample."""
 
-    def __init__(self, spec: HardwareSpec, rank: int, world_size: int, seed: int, scale: str):
-        self.session = Session(Gpu(spec, seed), rank, seed)
+    def __init__(
+        self,
+        spec: HardwareSpec,
+        rank: int,
+        world_size: int,
+        seed: int,
+        scale: str,
+        faults: Faults = NO_FAULTS,
+    ) -> None:
+        slowdown = {each.family: each.factor for each in faults.slow if each.rank == rank}
+        gpu = Gpu(spec, seed, slowdown)
+        self.spec = spec
+        self.session = Session(gpu, rank, seed, is_even=faults.is_even)
+        self.late = [each for each in faults.late if each.rank == rank]
         self.world_size = world_size
         self.model, self.parameters = build_model(SCALES[scale])
         size = SCALES[scale]
         self.inputs = input_batch(size.batch, size.tokens, size.pixels)
-        self.reducer = Reducer(self.session, rank, world_size)
+        self.reducer = Reducer(self.session, rank, world_size, faults.has_metadata, faults.has_seq)
 
     def train(self, steps: int) -> Generator[None, list[int], None]:
         """Run the steps as a generator.
@@ -192,6 +212,7 @@ class Process:
         s = self.session
         with s.frame("torch/utils/data/dataloader.py(732): __next__"):
             s.pause(2_500, 7_000)
+            self._lose(step, LOADER)
         for batch in self.inputs:
             copy_to_device(s, batch)
         ids, images, labels = self.inputs
@@ -199,6 +220,7 @@ class Process:
             logits = self.model(s, ids, images)
         with s.frame("torch/nn/functional.py(3495): cross_entropy"):
             loss = cross_entropy(s, logits, labels)
+        self._lose(step, HOST)
         with s.frame("torch/_tensor.py(630): backward"), s.frame(_RUN_BACKWARD):
             s.backward(self.reducer.add)
             self.reducer.flush()
@@ -210,6 +232,12 @@ class Process:
         with s.frame("train.py(70): log_loss"):
             item(s, loss)
 
+    def _lose(self, step: int, cause: str) -> None:
+        """Lose the time of the faults in this step with this cause."""
+        self.session.lose(
+            sum(each.ms for each in self.late if (each.step, each.cause) == (step, cause))
+        )
+
     def _data_parallel(self) -> ExitStack:
         frames = ExitStack()
         if self.world_size > 1:
@@ -218,31 +246,42 @@ class Process:
         return frames
 
 
-def simulate_events(processes: list[Process], steps: int) -> Iterator[list[list[Event]]]:
-    """Yield the events of each process: those of each step, and at last what ends after it."""
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One all-reduce: when each rank arrives, and when it ends on all, in ns."""
+
+    arrivals_ns: tuple[int, ...]
+    end_ns: int
+    nbytes: int
+
+
+def simulate_steps(
+    processes: list[Process], steps: int, bandwidth_left: float = 1.0
+) -> Iterator[list[Instance]]:
+    """Run the processes step by step, and at last what ends after the steps.
+
+    Yields the collectives of each step; ``take_events`` of the sessions gives the events.
+    """
     running = [process.train(steps) for process in processes]
-
-    def taken() -> list[list[Event]]:
-        return [process.session.take_events() for process in processes]
-
     for _ in range(steps):
         for steps_of_rank in running:
             next(steps_of_rank)
-        ends_ns = _collective_ends([process.session for process in processes])
+        instances = _collectives([process.session for process in processes], bandwidth_left)
         for steps_of_rank in running:
-            steps_of_rank.send(ends_ns)
-        yield taken()
+            steps_of_rank.send([instance.end_ns for instance in instances])
+        yield instances
     for steps_of_rank in running:
         next(steps_of_rank, None)
-    yield taken()
+    yield []
 
 
-def _collective_ends(sessions: list[Session]) -> list[int]:
-    """Return when each all-reduce ends on all ranks: it starts when the last of them is ready."""
-    ends_ns: list[int] = []
+def _collectives(sessions: list[Session], bandwidth_left: float) -> list[Instance]:
+    """Return the all-reduces of a step: each starts when the last rank is ready."""
+    instances: list[Instance] = []
     previous_ns = 0
     for same in zip(*(session.collectives for session in sessions), strict=True):
-        start_ns = max(previous_ns + 1, *(collective.ready_ns for collective in same))
-        previous_ns = start_ns + all_reduce_ns(same[0].nbytes, len(sessions))
-        ends_ns.append(previous_ns)
-    return ends_ns
+        arrivals_ns = tuple(max(each.ready_ns, previous_ns + 1) for each in same)
+        nbytes = same[0].nbytes
+        previous_ns = max(arrivals_ns) + all_reduce_ns(nbytes, len(sessions), bandwidth_left)
+        instances.append(Instance(arrivals_ns, previous_ns, nbytes))
+    return instances

@@ -14,7 +14,7 @@ from jarvis.hardware import load_hardware
 from jarvis.perf_report.work import COMMUNICATION, COPY, KIND
 from jarvis.sample.gpu import Gpu
 from jarvis.sample.gpu import Work as GpuWork
-from jarvis.sample.training import Process, simulate_events
+from jarvis.sample.training import Process, simulate_steps
 from jarvis.schemas.names import C
 from jarvis.simulation.graph import Graph, build_graph
 from jarvis.trace import Trace, read_trace
@@ -96,9 +96,9 @@ def generate(
     events: list[list[object]] = [[] for _ in ranks]
     with patch.context() as patched:
         patched.setattr(Gpu, "kernel_ns", kernel_ns)
-        for taken in simulate_events(ranks, steps):
-            for own, new in zip(events, taken, strict=True):
-                own += new
+        for _ in simulate_steps(ranks, steps):
+            for own, rank in zip(events, ranks, strict=True):
+                own += rank.session.take_events()
     generated = []
     for rank, own in zip(ranks, events, strict=True):
         path = folder / "trace.json"
