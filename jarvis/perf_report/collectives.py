@@ -52,8 +52,8 @@ def communication_kernels(work: GpuWork) -> pl.DataFrame:
                 pl.col(C.collective).cast(pl.String),
                 communication_kind(pl.col(C.name)).replace(_RECORDED_NAMES),
             ),
-            C.in_msg_mb: _message_bytes(C.in_msg_nelems) / MIB,
-            C.out_msg_mb: _message_bytes(C.out_msg_nelems) / MIB,
+            C.in_msg_mb: message_bytes(C.in_msg_nelems) / MIB,
+            C.out_msg_mb: message_bytes(C.out_msg_nelems) / MIB,
         },
     )
 
@@ -76,8 +76,8 @@ def collectives(trace: Trace, work: GpuWork, steps: pl.DataFrame) -> pl.DataFram
         END.alias(C.end_ns),
         pl.col(C.process_group_name).alias(C.group),
         _ranks().alias(C.pg_ranks),
-        pl.coalesce(_message_bytes(C.in_msg_nelems), "host_bytes").alias(C.in_bytes),
-        _message_bytes(C.out_msg_nelems).alias(C.out_bytes),
+        pl.coalesce(message_bytes(C.in_msg_nelems), "host_bytes").alias(C.in_bytes),
+        message_bytes(C.out_msg_nelems).alias(C.out_bytes),
     )
     steps_of = during(rows.drop_nulls(C.launch_start_ns), steps, C.launch_start_ns)
     return (
@@ -91,7 +91,8 @@ def _kernels(work: GpuWork) -> pl.DataFrame:
     return work.events.filter((pl.col(C.cat) == "kernel") & (pl.col(C.kind) == COMMUNICATION))
 
 
-def _message_bytes(elements: str) -> pl.Expr:
+def message_bytes(elements: str) -> pl.Expr:
+    """Return the bytes of messages by their elements and ``dtype``; null if one is not known."""
     element_bytes = pl.col(C.dtype).replace_strict(
         _ELEMENT_BYTES, default=None, return_dtype=pl.Int64
     )
