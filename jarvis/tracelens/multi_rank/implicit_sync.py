@@ -128,11 +128,11 @@ def straggler_summary(
     is_first_of_row = [
         (pl.int_range(pl.len()) == place).over("row").alias(name)
         for name, place in (
-            ("is_last", pl.col("wait").arg_min()),
-            ("is_first", pl.col("wait").arg_max()),
+            ("came_last", pl.col("wait").arg_min()),
+            ("came_first", pl.col("wait").arg_max()),
         )
     ]
-    last = pl.col("is_last").sum()
+    last = pl.col("came_last").sum()
     of_ranks = (
         waits.with_columns(is_first_of_row)
         .group_by(RANK)
@@ -140,7 +140,7 @@ def straggler_summary(
             pl.col("wait").sum().round(1).alias("total_wait_time_us"),
             pl.col("wait").mean().round(1).alias("mean_wait_time_us"),
             last.cast(pl.Int64).alias("times_arrived_last"),
-            pl.col("is_first").sum().cast(pl.Int64).alias("times_arrived_first"),
+            pl.col("came_first").sum().cast(pl.Int64).alias("times_arrived_first"),
             (100 * last / synchronized.height).round(1).alias("pct_arrived_last"),
             pl.len().alias("num_collectives"),
         )
