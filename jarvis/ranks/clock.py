@@ -79,7 +79,7 @@ def common_clock(events: pl.DataFrame, origin_ns: Mapping[int, int]) -> Clock:
             times after ``origin_ns`` of their rank.
         origin_ns: What the times of each rank count from.
     """
-    ends = events.filter(pl.col(C.kind).is_in(CANDIDATES), ~pl.col("is_cut")).select(
+    ends = events.filter(pl.col(C.kind).is_in(CANDIDATES), ~pl.col(C.is_cut)).select(
         "instance", C.rank, C.comm_id, C.kind, pl.col(C.end_ns).cast(pl.Float64).alias("end")
     )
     ends = ends.filter(pl.len().over("instance") > 1)
@@ -301,7 +301,7 @@ def _judged(
             pl.col("is_broken").mean().alias("broken"),
         )
         .join(spread, on=[C.comm_id, C.kind], how="left")
-        .join(used.with_columns(is_used=pl.lit(1)), on=[C.comm_id, C.kind], how="left")
+        .join(used.with_columns(pl.lit(1).alias(C.is_used)), on=[C.comm_id, C.kind], how="left")
         .sort(C.comm_id, C.kind)
     )
     quality = [

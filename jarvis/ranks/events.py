@@ -89,7 +89,7 @@ def _events(member: Member) -> pl.DataFrame:
             (pl.col(C.ts_ns) - origin_ns).alias(C.start_ns),
             (pl.col(C.end_ns) - origin_ns).alias(C.end_ns),
             pl.col("step_number").alias(C.step),
-            pl.Series("is_cut", ~launches & launches.any()),
+            pl.Series(C.is_cut, ~launches & launches.any()),
         )
         .sort(C.start_ns, C.uid)
     )

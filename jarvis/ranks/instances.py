@@ -118,7 +118,7 @@ def instances(kernels: pl.DataFrame, communicators: pl.DataFrame, clock: Clock) 
         (pl.col(C.end_ns) - pl.col(C.start_ns)).max().alias("longest"),
         (pl.col(C.end_ns).max() - pl.col(C.end_ns).min()).alias("spread"),
         pl.col(C.rank).alias("present"),
-        pl.col("is_cut").any(),
+        pl.col(C.is_cut).any(),
     )
     rows = rows.join(communicators.select(C.comm_id, C.size, "members"), on=C.comm_id, how="left")
     missing = pl.col("members").list.set_difference("present").list.sort()
@@ -179,9 +179,9 @@ def _is_edge(rows: pl.DataFrame, kernels: pl.DataFrame) -> pl.Series:
     arrivals = kernels.join(first, on=C.rank, how="left").with_columns(
         (pl.col(C.start_ns) >= pl.col("held_ns")).fill_null(value=False).alias("was_held")
     )
-    edges = arrivals.group_by("instance").agg((pl.col("was_held").mean() < 0.5).alias("is_edge"))
+    edges = arrivals.group_by("instance").agg((pl.col("was_held").mean() < 0.5).alias("is_unheld"))
     joined = rows.join(edges, on="instance", how="left", maintain_order="left")
-    return joined["is_edge"] | joined["is_cut"]
+    return joined["is_unheld"] | joined[C.is_cut]
 
 
 def _with_bandwidth(rows: pl.DataFrame, clock: Clock) -> pl.DataFrame:
