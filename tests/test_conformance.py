@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from jarvis.cli import main
 from jarvis.hardware import load_hardware
 from jarvis.reports.csv import write_csvs
 from jarvis.reports.reading import read_report
@@ -59,6 +60,9 @@ ONLY_COMPARED = (
     "differences of times that are almost equal",
 )
 """Deviations of compare reports, that may excuse no cell of the others."""
+
+MULTI_RANK, MULTI_RANK_CELLS = "multirank-4", 2560
+"""Four ranks, and the cells of their report."""
 
 MAX_NAMED_PERCENT = 5.0
 MIN_TOTAL_PERCENT = 99.9
@@ -211,6 +215,21 @@ def test_every_deviation_whose_ops_occur_still_excuses_a_cell(
             for key, sheet in reached
         )
         assert not reached or any(excused), entry["id"]
+
+
+def test_the_collective_report_of_several_ranks_agrees_with_the_reference(
+    reference_root: Path, tool: ModuleType, tmp_path: Path
+) -> None:
+    traces, reference = (reference_root / kind / MULTI_RANK for kind in ("traces", "reference"))
+    assert main(["collectives", str(traces), "--output-csvs-dir", str(tmp_path)]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in reference.iterdir()}
+    counted = 0
+    for sheet in sorted(reference.glob("*.csv")):
+        assert header(tmp_path / sheet.name) == header(sheet)
+        cells = Cells(*tool.compare_sheet(sheet, tmp_path / sheet.name, 5, []))
+        assert cells.good == cells.counted, cells.notes
+        counted += cells.counted
+    assert counted == MULTI_RANK_CELLS
 
 
 def compare_report(folders: dict[str, Path], place: Path) -> None:

@@ -15,6 +15,7 @@ from typing import NoReturn
 from jarvis.cli.analyze import add_analyze
 from jarvis.cli.archive import add_archive
 from jarvis.cli.audit import add_audit
+from jarvis.cli.collectives import add_collectives
 from jarvis.cli.compare import add_compare
 from jarvis.cli.completion import add_completion, answer
 from jarvis.cli.config import add_config
@@ -144,6 +145,7 @@ def parser() -> argparse.ArgumentParser:
     commands = root.add_subparsers(title="commands", required=True, metavar="COMMAND")
     add_analyze(commands)
     add_report(commands)
+    add_collectives(commands)
     add_compare(commands)
     add_tree(commands)
     add_steps(commands)

@@ -18,6 +18,7 @@ from jarvis.cli.shared import (
     capture_places,
     check_gpu,
     note,
+    positive,
     print_result,
     print_step,
     warn,
@@ -28,14 +29,6 @@ from jarvis.core.workspace import RunPaths
 
 if TYPE_CHECKING:
     from jarvis.tracelens.report import TraceLensReport
-
-
-def _positive(text: str) -> int:
-    """Parse a positive integer."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
-    return number
 
 
 def _not_negative(text: str) -> float:
@@ -50,10 +43,10 @@ REPORT_OPTIONS: dict[str, tuple[Callable[[str], object] | None, str]] = {
     "enable_kernel_summary": (None, "add kernel_summary: kernels by name, stream and operator"),
     "short_kernel_study": (None, "add sheets about kernels shorter than a threshold"),
     "short_kernel_threshold_us": (_not_negative, "short-kernel threshold in µs (default: 10)"),
-    "short_kernel_histogram_bins": (_positive, "bins of their histogram (default: 100)"),
-    "topk_short_kernels": (_positive, "maximum rows of short_kernels_summary"),
-    "topk_ops": (_positive, "maximum rows of ops_summary, ops_unique_args, unified_perf_summary"),
-    "topk_roofline_ops": (_positive, "maximum rows of each roofline sheet"),
+    "short_kernel_histogram_bins": (positive, "bins of their histogram (default: 100)"),
+    "topk_short_kernels": (positive, "maximum rows of short_kernels_summary"),
+    "topk_ops": (positive, "maximum rows of ops_summary, ops_unique_args, unified_perf_summary"),
+    "topk_roofline_ops": (positive, "maximum rows of each roofline sheet"),
     "include_unlinked_kernels": (
         None,
         "count GPU work whose launch was not recorded in gpu_timeline",

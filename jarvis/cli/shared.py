@@ -160,6 +160,14 @@ def check_gpu(arguments: argparse.Namespace) -> None:
         arguments.usage_error("--preset applies to known GPUs, not to a file")
 
 
+def positive(text: str) -> int:
+    """Parse a positive integer."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return number
+
+
 def percentage(text: str) -> float:
     """Parse a percentage above 0."""
     percentage = float(text)

@@ -195,6 +195,11 @@ class RunPaths:
         return self.root / "perf_report_csvs"
 
     @property
+    def multi_rank_xlsx(self) -> Path:
+        """The collective report of several ranks as a workbook."""
+        return self.root / "multi_rank_report.xlsx"
+
+    @property
     def category_manifests(self) -> tuple[Path, Path]:
         """The category manifest, and its copy at the root."""
         name = "category_manifest.json"

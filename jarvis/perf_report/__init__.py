@@ -120,7 +120,9 @@ class PerfReport(ReportContext):
     @cached_property
     def collectives(self) -> pl.DataFrame:
         """Every communication kernel."""
-        return conform(collectives.collectives(self._work), "collectives")
+        marks = steps.step_marks(self._recording)
+        rows = collectives.collectives(self._trace, self._work, marks)
+        return conform(rows, "collectives")
 
     @cached_property
     def idle_gaps(self) -> pl.DataFrame:

@@ -6,9 +6,11 @@
 
 import re
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -20,6 +22,14 @@ LOCAL, STAGING, UNKNOWN = "local", "staging", "unknown"
 FSDP_COPY = "CatArrayBatchedCopy"
 """Kernel by which FSDP1 packs parameters and gradients for its collectives; elsewhere it only
 concatenates."""
+
+HOST_CALLS = (
+    r"^(?:c10d|_c10d_functional|nccl|symm_mem|_C_custom_ar|sgl_kernel|aiter|deep_ep\w*|oneccl\w*):"
+)
+"""Pattern of the names of host calls and annotations that launch communication."""
+
+NCCL = "nccl"
+"""Library of NCCL and RCCL, whose kernels of one name run several kinds of collectives."""
 
 _ANONYMOUS = "(anonymous namespace)"
 _BRACKETS = re.compile(r"([<>(])")
@@ -35,17 +45,21 @@ class Rule:
 
 
 @cache
+def _table() -> dict[str, Any]:
+    table = Path(__file__).with_name("communication_names.toml")
+    return tomllib.loads(table.read_text(encoding="utf-8"))
+
+
+@cache
 def rules() -> tuple[Rule, ...]:
     """Return the rules of the table, in order of precedence."""
-    table = Path(__file__).with_name("communication_names.toml")
-    entries = tomllib.loads(table.read_text(encoding="utf-8"))["rule"]
     return tuple(
         Rule(
             kind=entry["kind"],
             pattern=re.compile(entry["pattern"], re.VERBOSE),
             also_computes=entry.get("also_computes", False),
         )
-        for entry in entries
+        for entry in _table()["rule"]
     )
 
 
@@ -78,14 +92,37 @@ def kind_of(kernel: str) -> str | None:
     return rule.kind if rule else None
 
 
+@lru_cache(maxsize=1 << 12)
+def recorded_kind(name: str) -> str | None:
+    """Return the kind of a collective by its recorded name or by a host call, such as
+    ``_allgather_base`` and ``c10d::allreduce_``; None if the table does not name it."""
+    plain = name.rpartition(":")[2].replace("_", "").lower()
+    rows = _table()["recorded"]
+    return next((row["kind"] for row in rows if re.search(row["pattern"], plain)), None)
+
+
+@lru_cache(maxsize=1 << 14)
+def library_of(kernel: str) -> str | None:
+    """Return the library of a communication kernel; None if the table does not name it."""
+    name = symbol(kernel)
+    rows = _table()["library"]
+    return next((row["name"] for row in rows if re.search(row["pattern"], name)), None)
+
+
 def communication_kind(kernel: pl.Expr) -> pl.Expr:
     """Return the kinds of kernels by the table: null for names that it does not have."""
 
-    def kinds(names: pl.Series) -> pl.Series:
-        found = {name: kind_of(name) for name in names.unique().drop_nulls()}
+    return by_name(kernel, kind_of)
+
+
+def by_name(name: pl.Expr, of: Callable[[str], str | None]) -> pl.Expr:
+    """Return what ``of`` returns for each name, called once for each distinct one."""
+
+    def values(names: pl.Series) -> pl.Series:
+        found = {name: of(name) for name in names.unique().drop_nulls()}
         return names.replace_strict(found, default=None, return_dtype=pl.String)
 
-    return kernel.cast(pl.String).map_batches(kinds, return_dtype=pl.String)
+    return name.cast(pl.String).map_batches(values, return_dtype=pl.String)
 
 
 def stages(kernel: pl.Expr, is_in_fsdp: pl.Expr) -> pl.Expr:

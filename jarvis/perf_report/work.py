@@ -12,7 +12,7 @@ from jarvis.trace import Trace
 
 COMPUTE, COMMUNICATION, COPY = "compute", "communication", "copy"
 
-_TRACELENS_COMMUNICATION = r"(?i)rccl|nccl|cross_device_reduce"
+TRACELENS_COMMUNICATION = r"(?i)rccl|nccl|cross_device_reduce"
 """TraceLens's test of a kernel's name, for its sheets only."""
 
 # Older ROCm profilers record copies as kernels with these names.
@@ -43,7 +43,7 @@ KIND = _kind(_IS_COPY, communicates(_BY_NAME.fill_null(_BY_RECORD)))
 """The kind of a GPU event: communication by its name, or by a recorded collective if the table of
 names does not have it."""
 
-TRACELENS_KIND = _kind(_IS_COPY, _NAME.str.contains(_TRACELENS_COMMUNICATION))
+TRACELENS_KIND = _kind(_IS_COPY, _NAME.str.contains(TRACELENS_COMMUNICATION))
 """The kind of a GPU event as TraceLens has it."""
 
 KIND_BY_NAME = _kind(

@@ -10,6 +10,7 @@ from jarvis.core.errors import MissingTableError
 from jarvis.schemas import (
     captures,
     comparison,
+    ranks,
     serving,
     sheets,
     simulation,
@@ -100,6 +101,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "trace_health": tables.TRACE_HEALTH,
     **captures.TABLES,
     **comparison.SCHEMAS,
+    **ranks.TABLES,
 }
 
 
@@ -228,6 +230,7 @@ _ABOUT = {
     **simulation.ABOUT,
     **captures.ABOUT,
     **comparison.ABOUT,
+    **ranks.ABOUT,
 }
 _INTRODUCTION = """# Metrics
 

@@ -30,6 +30,14 @@ STEPS = (
         "marks of the profiler; `recording` if none are marked, so that the recording is one step",
     ),
     text(C.name, "Name", "annotation that marks the step"),
+    Column(
+        C.number,
+        "Recorded number",
+        INTEGER,
+        meaning="number that the profiler gave the step, the same on all ranks of a job; empty "
+        "if the mark has none",
+        optional=True,
+    ),
     Column(C.tokens, "Tokens", INTEGER, format=",d", meaning="if the annotation has them"),
     text(
         C.timed_by,

@@ -1,5 +1,7 @@
 """Tables of Jarvis for the analyses and the dashboard."""
 
+from dataclasses import replace
+
 from jarvis.schemas.columns import (
     ARGUMENTS,
     FLAG,
@@ -221,6 +223,95 @@ COLLECTIVES = (
     text(C.group, "Process group", "name of the process group"),
     Column(C.group_size, "Group size", INTEGER, meaning="ranks that take part"),
     number(C.message_mb, "Message (MB)", "MiB", "larger of the messages sent and received"),
+    *(
+        replace(column, optional=True)
+        for column in (
+            Column(C.device, "Device", INTEGER, meaning="device index"),
+            Column(C.end_ns, "End (ns)", INTEGER, "ns", ",d", "end on the clock of the trace"),
+            Column(C.correlation, "Correlation", INTEGER, meaning="id of the launch"),
+            Column(C.external_id, "External id", INTEGER, meaning="id of the launching operator"),
+            text(
+                C.kind,
+                "Kind",
+                "kind of collective in one spelling, such as all_reduce; `unknown` if nothing "
+                "names it",
+            ),
+            text(
+                C.kind_source,
+                "Kind from",
+                "`args` if a collective is recorded, `host` if the call around the launch names "
+                "it, else `name`, the kernel's",
+            ),
+            text(C.library, "Library", "library of the kernel by its name; empty if not known"),
+            Column(
+                C.also_computes,
+                "Also computes",
+                FLAG,
+                meaning="the kernel does work of its own besides the communication",
+            ),
+            text(
+                C.args_source,
+                "Arguments from",
+                "`kernel` or `host`: the event that records the collective; empty if none does",
+            ),
+            text(C.pg_desc, "Group description", "description of the process group"),
+            text(
+                C.process_group_ranks,
+                "Recorded ranks",
+                "ranks of the group as recorded; PyTorch cuts lists after 30 ranks",
+            ),
+            text(
+                C.pg_ranks,
+                "Ranks",
+                "global ranks of the group as a JSON list; a cut list is completed from its first "
+                "rank and its stride; empty if the ranks are not known",
+            ),
+            Column(C.group_rank, "Rank in the group", INTEGER, meaning="this rank in the group"),
+            Column(
+                C.seq,
+                "Sequence number",
+                INTEGER,
+                meaning="number of the collective in its group; point-to-point calls are counted "
+                "separately",
+            ),
+            text(C.comms_id, "Communicator id", "id of the communicator, equal on its ranks"),
+            count(C.in_msg_nelems, "Elements sent", "elements that this rank sends"),
+            count(C.out_msg_nelems, "Elements received", "elements that this rank receives"),
+            Column(
+                C.in_bytes,
+                "Bytes sent",
+                INTEGER,
+                "bytes",
+                ",d",
+                "message that this rank sends; without recorded elements from the shapes of the "
+                "annotation around the launch",
+            ),
+            Column(
+                C.out_bytes, "Bytes received", INTEGER, "bytes", ",d", "message that it receives"
+            ),
+            text(C.in_split_size, "Elements sent to each", "elements for each rank of the group"),
+            text(C.out_split_size, "Elements received from each", "elements from each rank"),
+            Column(C.src_rank, "Source rank", INTEGER, meaning="sender of a point-to-point call"),
+            Column(C.dst_rank, "Target rank", INTEGER, meaning="receiver of such a call"),
+            Column(C.is_async, "Asynchronous", FLAG, meaning="the call returns before it is done"),
+            Column(
+                C.launch_start_ns,
+                "Launch (ns)",
+                INTEGER,
+                "ns",
+                ",d",
+                "start of the call that launched the kernel, on the clock of the trace",
+            ),
+            text(C.launch_tid, "Launch thread", "thread of that call"),
+            Column(C.graph_id, "Graph id", INTEGER, meaning="replayed graph that it belongs to"),
+            Column(C.graph_node_id, "Graph node", INTEGER, meaning="its node in that graph"),
+            Column(C.step, "Step", INTEGER, meaning="row in `steps` that launches it"),
+            Column(
+                C.exposed_ns, "Exposed (ns)", INTEGER, "ns", ",d", "time in which no compute runs"
+            ),
+            Column(C.overlap_ns, "Hidden (ns)", INTEGER, "ns", ",d", "time beside compute"),
+        )
+    ),
 )
 IDLE_GAPS = (
     Column(C.start_ns, "Start (ns)", INTEGER, "ns", ",d", "start on the clock of the trace"),

@@ -1,5 +1,6 @@
 """Extract TraceInfo from a trace: its origin and what was recorded."""
 
+import re
 from typing import Any, Literal
 
 import polars as pl
@@ -18,12 +19,42 @@ SIMULATED_KEY = "jarvis_sample"
 STEP_PREFIX = "ProfilerStep#"
 
 
+_HOST_NAME = re.compile(r"^(?P<host>.+)_(?P<pid>\d+)\.\d+\.pt\.trace\.json")
+"""File names of PyTorch's ``tensorboard_trace_handler``."""
+
+MAX_GROUPS, MAX_GROUP_RANKS = 1024, 4096
+"""Process groups of a trace that are stored, and ranks of each; longer lists are left out."""
+
+
+class ProcessGroup(BaseModel):
+    """A process group of the job, as the header of a trace describes it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str | None = None
+    description: str | None = None
+    size: int | None = None
+    ranks: tuple[int, ...] = ()
+
+
+class Distributed(BaseModel):
+    """What the header of a trace tells about its job, besides rank and world size."""
+
+    model_config = ConfigDict(frozen=True)
+
+    backend: str | None = None
+    nccl_version: str | None = None
+    group_count: int | None = None
+    groups: tuple[ProcessGroup, ...] = ()
+
+
 class TraceInfo(BaseModel):
     """Metadata of a trace, or of a performance report that replaces one (``form``).
 
     ``size_bytes`` is the size of the file, ``json_bytes`` that of the unpacked JSON. The fields
     from ``compute_units`` to ``compute_capability`` are of the first GPU whose compute units are
-    recorded.
+    recorded. ``base_ns`` is what a time of the trace needs to be absolute, ``visible_gpus`` the
+    number of GPUs that the process saw, and ``host`` is from the file name.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -43,6 +74,10 @@ class TraceInfo(BaseModel):
     compute_capability: tuple[int, int] | None = None
     rank: int | None
     world_size: int | None
+    distributed: Distributed | None = None
+    host: str | None = None
+    base_ns: int | None = None
+    visible_gpus: int | None = None
     span_us: float
     steps: int
     event_counts: dict[str, int]
@@ -86,6 +121,10 @@ def trace_info(
         compute_capability=None if major is None or minor is None else (major, minor),
         rank=_whole(distributed.get("rank")),
         world_size=_whole(distributed.get("world_size")),
+        distributed=_distributed(distributed) if distributed else None,
+        host=_host(raw.path.name, cpu_ops),
+        base_ns=_whole(raw.metadata.get("baseTimeNanoseconds")),
+        visible_gpus=len(devices) or None,
         span_us=span / 1000,
         steps=steps.height,
         event_counts=event_counts,
@@ -94,6 +133,38 @@ def trace_info(
         has_stacks=PYTHON_FUNCTION in event_counts,
         repairs=raw.repairs.all(),
     )
+
+
+def _distributed(header: dict[str, Any]) -> Distributed:
+    groups = [g for g in _list(header.get("pg_config")) if isinstance(g, dict)]
+    return Distributed(
+        backend=_text(header.get("backend")),
+        nccl_version=_text(header.get("nccl_version")),
+        group_count=_whole(header.get("pg_count")),
+        groups=tuple(
+            ProcessGroup(
+                name=_text(group.get("pg_name")),
+                description=_text(group.get("pg_desc")),
+                size=_whole(group.get("pg_size")),
+                ranks=_ranks(group.get("ranks")),
+            )
+            for group in groups[:MAX_GROUPS]
+        ),
+    )
+
+
+def _ranks(value: Any) -> tuple[int, ...]:
+    ranks = [_whole(rank) for rank in _list(value)[: MAX_GROUP_RANKS + 1]]
+    is_whole = len(ranks) <= MAX_GROUP_RANKS and None not in ranks
+    return tuple(rank for rank in ranks if rank is not None) if is_whole else ()
+
+
+def _host(file_name: str, cpu_ops: pl.DataFrame) -> str | None:
+    """Return the host that a file name starts with, if the trace is of the process in it."""
+    match = _HOST_NAME.match(file_name)
+    if match is None or not (cpu_ops[C.pid].cast(pl.String) == match["pid"]).any():
+        return None
+    return match["host"]
 
 
 def span_ns(store: EventStore) -> int:
@@ -113,6 +184,10 @@ def span_ns(store: EventStore) -> int:
 def _whole(value: Any) -> int | None:
     is_whole = isinstance(value, int) and not isinstance(value, bool)
     return value if is_whole and abs(value) < 2**63 else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _list(value: Any) -> list[Any]:

@@ -39,7 +39,7 @@ MIN_EVENTS = 100_000
 STALE_PARTIAL_S = 3600
 """Age in seconds after which an incomplete entry of a killed process is deleted."""
 
-FORMAT = 3
+FORMAT = 4
 _TABLES = ("cpu_ops", "runtime", "gpu_events", "flows", "annotations", "threads")
 _EAGER = (*_TABLES, "texts")
 _ERRORS = (OSError, ValueError, LookupError, TypeError, pl.exceptions.PolarsError)

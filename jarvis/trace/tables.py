@@ -62,6 +62,12 @@ def _json(value: Any) -> str | None:
         return None
 
 
+def _flag(value: Any) -> bool | None:
+    if isinstance(value, str):
+        return {"true": True, "false": False}.get(value.lower())
+    return bool(value) if isinstance(value, bool | int) else None
+
+
 def _name(value: Any) -> str:
     """Return the name of an event; empty if there is none."""
     return _text(value) or ""
@@ -90,12 +96,15 @@ LINKS = (
     Field("correlation", "correlation", pl.Int64, _integer),
     Field(C.external_id, "External id", pl.Int64, _integer),
 )
+SHAPES = (
+    Field(C.input_dims, "Input Dims", pl.Categorical, DIMS),
+    Field(C.input_types, "Input type", pl.Categorical, TYPES),
+)
 CPU_OPS = (
     *BASE,
     Field(C.external_id, "External id", pl.Int64, _integer),
     Field(C.sequence_number, "Sequence number", pl.Int64, _integer),
-    Field(C.input_dims, "Input Dims", pl.Categorical, DIMS),
-    Field(C.input_types, "Input type", pl.Categorical, TYPES),
+    *SHAPES,
     Field(C.input_strides, "Input Strides", pl.Categorical, STRIDES),
     Field(C.concrete_inputs, "Concrete Inputs", pl.Categorical, VALUES),
 )
@@ -121,6 +130,36 @@ GPU_EVENTS = (
     Field(C.process_group_name, "Process Group Name", pl.Categorical, _text),
     Field(C.process_group_ranks, "Process Group Ranks", pl.Categorical, _text),
 )
+_OF_COLLECTIVES = (
+    C.collective,
+    C.in_msg_nelems,
+    C.out_msg_nelems,
+    C.in_split_size,
+    C.out_split_size,
+    C.group_size,
+    C.dtype,
+    C.process_group_name,
+    C.process_group_ranks,
+)
+COMMUNICATION = (
+    Field(C.pg_desc, "Process Group Description", pl.String, _text),
+    Field(C.rank_start, "Global rank start", pl.Int64, _integer),
+    Field(C.rank_stride, "Global rank stride", pl.Int64, _integer),
+    Field(C.group_rank, "Rank", pl.Int64, _integer),
+    Field(C.src_rank, "Src Rank", pl.Int64, _integer),
+    Field(C.dst_rank, "Dst Rank", pl.Int64, _integer),
+    Field(C.seq, "Seq", pl.Int64, _integer),
+    Field(C.comms_id, "Comms Id", pl.String, _text),
+    Field(C.is_async, "Is asynchronized op", pl.Boolean, _flag),
+)
+"""Arguments of a collective that few events have: of kernels, and of host calls."""
+
+RECORDED_COLLECTIVE = (
+    *(field for field in GPU_EVENTS if field.column in _OF_COLLECTIVES),
+    *COMMUNICATION,
+)
+"""All arguments of a collective, as ``record_param_comms`` has them."""
+
 FLOWS = (
     Field(C.cat, "cat", pl.Categorical, _text, in_args=False),
     Field("ph", "ph", pl.Categorical, _text, in_args=False),
@@ -169,6 +208,22 @@ def table(
         for group in groups
     ]
     return frames[0] if len(frames) == 1 else pl.concat(frames).sort(C.uid)
+
+
+def arguments(
+    store: EventStore, categories: Iterable[str], fields: tuple[Field, ...], uids: pl.Series
+) -> pl.DataFrame:
+    """Return ``uid`` and arguments of chosen events, whose other values a table already has."""
+    frames = []
+    for category in categories:
+        group = store.group(category)
+        rows = np.flatnonzero(np.isin(group.uid(), uids.to_numpy()))
+        columns = [pl.Series(C.uid, group.uid()[rows])]
+        for field in fields:
+            values = store.values(group, field.key, field.in_args)
+            columns.append(_read(store, Values(values.values[rows], values.kinds[rows]), field))
+        frames.append(pl.DataFrame(columns))
+    return pl.concat(frames)
 
 
 def _series(store: EventStore, group: EventGroup, field: Field) -> pl.Series:

@@ -64,6 +64,19 @@ class Trace:
         """Rows ``backward_uid, forward_uid`` (see ``backward_links``)."""
         return backward_links(self.cpu_ops)
 
+    def kernel_arguments(self, uids: pl.Series) -> pl.DataFrame:
+        """Return ``uid`` and ``tables.COMMUNICATION`` of chosen kernels."""
+        return tables.arguments(self.store, tables.GPU_CATEGORIES, tables.COMMUNICATION, uids)
+
+    def recorded_collectives(self, uids: pl.Series) -> pl.DataFrame:
+        """Return ``uid`` and ``tables.RECORDED_COLLECTIVE`` of chosen operators."""
+        return tables.arguments(self.store, [tables.CPU_OP], tables.RECORDED_COLLECTIVE, uids)
+
+    def annotation_arguments(self, uids: pl.Series) -> pl.DataFrame:
+        """Return ``uid, input_dims, input_types`` of chosen annotations of the host."""
+        categories = tables.ANNOTATION_CATEGORIES[:1]
+        return tables.arguments(self.store, categories, tables.SHAPES, uids)
+
     @property
     def recording(self) -> "Trace":
         """The trace without calls that were added to it."""

@@ -7,7 +7,7 @@ from jarvis.perf_report.work import GpuWork
 from jarvis.schemas.names import C
 
 UNKNOWN_GROUP = "Unknown_Group"
-_SIZED = ("Float", "Int", "Long", "BFloat16", "Bool", "Byte", "Double", "Half", "Short")
+SIZED = ("Float", "Int", "Long", "BFloat16", "Bool", "Byte", "Double", "Half", "Short")
 """The dtypes whose size TraceLens knows."""
 
 _KEYS = (
@@ -30,8 +30,7 @@ def coll_analysis(work: GpuWork) -> pl.DataFrame:
 
     Kernels whose metadata the trace does not record in full are left out.
     """
-    us = pl.col(C.dur_us)
-    return (
+    return by_message(
         communication_kernels(work)
         .filter(pl.any_horizontal(pl.col("correlation", C.external_id).is_not_null()))
         .with_columns(
@@ -41,10 +40,18 @@ def coll_analysis(work: GpuWork) -> pl.DataFrame:
             }
         )
         .with_columns(
-            pl.when(pl.col(C.dtype).is_in(_SIZED)).then(column).alias(column)
+            pl.when(pl.col(C.dtype).is_in(SIZED)).then(column).alias(column)
             for column in (C.in_msg_mb, C.out_msg_mb)
         )
-        .drop_nulls(_KEYS)
+    )
+
+
+def by_message(kernels: pl.DataFrame) -> pl.DataFrame:
+    """Return kernels by rank, collective, message and group; those without full metadata are left
+    out."""
+    us = pl.col(C.dur_us)
+    return (
+        kernels.drop_nulls(_KEYS)
         .group_by(_KEYS, maintain_order=True)
         .agg(
             pl.col(C.in_msg_mb).first(),

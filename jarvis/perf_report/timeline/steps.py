@@ -75,6 +75,10 @@ def steps(
         (pl.col("host_end_ns") - pl.col(C.host_start_ns)).alias(C.host_dur_ns),
         (pl.col("gpu_end_ns") - pl.col(C.gpu_start_ns)).alias(C.gpu_dur_ns),
         pl.col(C.gpu_event_count).fill_null(0),
+        pl.col(C.name)
+        .str.extract(rf"^{STEP_PREFIX}(\d+)")
+        .cast(pl.Int64, strict=False)
+        .alias(C.number),
     )
 
 

@@ -79,10 +79,12 @@ def idle_gap_cards(now: Opened, found: pl.DataFrame) -> None:
     """Draw idle time by cause and the longest gaps; nothing if there are no gaps."""
     if found.is_empty():
         return
-    gaps = found.with_columns(pl.col(C.cause).replace(_LABELS), idle_ms=pl.col(C.dur_ns) / 1e6)
-    by_cause = charts.bar_totals(gaps, x="idle_ms", y=C.cause)
-    total_ms = float(by_cause["idle_ms"].sum())
-    cause, cause_ms = by_cause.select(C.cause, "idle_ms").row(0)
+    gaps = found.with_columns(
+        pl.col(C.cause).replace(_LABELS), (pl.col(C.dur_ns) / 1e6).alias(C.idle_ms)
+    )
+    by_cause = charts.bar_totals(gaps, x=C.idle_ms, y=C.cause)
+    total_ms = float(by_cause[C.idle_ms].sum())
+    cause, cause_ms = by_cause.select(C.cause, C.idle_ms).row(0)
     with st.container(border=True):
         st.markdown(
             f"**Likely cause of {percent(share_pct(cause_ms, total_ms))} of idle time "

@@ -1,0 +1,72 @@
+"""How much faster the clock of one rank runs than that of another."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from jarvis.schemas.names import C
+
+Floats = NDArray[np.float64]
+
+MIN_WINDOW_NS, MIN_INSTANCES = 1e9, 30
+MAX_PPM = 200.0
+LEAST_GAIN = 0.2
+"""Part by which the disagreement of ends has to fall."""
+
+_PAIRS = 2_000
+
+
+def drifts_ppm(residuals: pl.DataFrame, ends: pl.DataFrame) -> Mapping[int, float]:
+    """Return how much faster each clock is than that of the first rank, in ppm; empty if no drift
+    is found.
+
+    The slope of the ends of a rank over time is a Theil-Sen estimate: the median of the slopes
+    between pairs of ends.
+
+    Args:
+        residuals: ``rank, end, residual`` in ns: what the ends differ from those of all ranks.
+        ends: The ends that the offsets were estimated from.
+    """
+    span = ends["end"].max(), ends["end"].min()
+    if not all(isinstance(time, float) for time in span) or ends.is_empty():
+        return {}
+    if span[0] - span[1] < MIN_WINDOW_NS or ends["instance"].n_unique() < MIN_INSTANCES:  # type: ignore[operator]
+        return {}
+    slopes: dict[int, float] = {}
+    for (rank,), rows in residuals.sort(C.rank, "end").group_by(C.rank, maintain_order=True):
+        slopes[int(str(rank))] = _clear_slope(rows["end"].to_numpy(), rows["residual"].to_numpy())
+    if not any(slopes.values()):
+        return {}
+    first = slopes[min(slopes)]
+    return {rank: (slope - first) * 1e6 for rank, slope in slopes.items()}
+
+
+def _clear_slope(times: Floats, values: Floats) -> float:
+    """Return the slope of residuals if they get clearly smaller without it, else 0."""
+    slope = _slope(times, values)
+    before = _spread(values)
+    after = _spread(values - slope * times)
+    is_clear = abs(slope) * 1e6 <= MAX_PPM and after <= (1 - LEAST_GAIN) * before
+    return slope if is_clear and before > 0 else 0.0
+
+
+def _spread(values: Floats) -> float:
+    return float(np.median(np.abs(values - np.median(values))))
+
+
+def _slope(times: Floats, values: Floats) -> float:
+    """Return the median slope between pairs half the series apart."""
+    half = len(times) // 2
+    if half == 0:
+        return 0.0
+    first = np.arange(len(times) - half)
+    if first.size > _PAIRS:
+        first = first[np.linspace(0, first.size - 1, _PAIRS).astype(np.int64)]
+    run = times[first + half] - times[first]
+    is_known = run > 0
+    if not is_known.any():
+        return 0.0
+    rise = values[first + half] - values[first]
+    return float(np.median(rise[is_known] / run[is_known]))

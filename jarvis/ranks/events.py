@@ -1,0 +1,95 @@
+"""The communication kernels of all ranks in one table."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from jarvis.perf_report.work import COMPUTE
+from jarvis.schemas.names import C
+from jarvis.trace import TraceInfo
+
+POINT_TO_POINT = "send_recv"
+
+
+@dataclass(frozen=True)
+class Member:
+    """The analysis of one rank; ``tables`` are those of its run, read when they are asked for."""
+
+    rank: int
+    name: str
+    info: TraceInfo
+    tables: Mapping[str, pl.DataFrame]
+    analysis_id: str | None = None
+
+    @property
+    def base_ns(self) -> int:
+        """What a time of the trace needs to be absolute."""
+        return self.info.base_ns or 0
+
+    @property
+    def origin_ns(self) -> int:
+        """The start of the first communication kernel on the clock of the trace."""
+        first = self.tables["collectives"][C.ts_ns].min()
+        return first if isinstance(first, int) else 0
+
+    def compute(self) -> pl.DataFrame:
+        """Return ``ts_ns, dur_ns`` of the compute kernels."""
+        work = self.tables["gpu_work"]
+        return work.filter(pl.col(C.kind) == COMPUTE).select(C.ts_ns, C.dur_ns)
+
+
+_COLUMNS = (
+    C.uid,
+    C.name,
+    C.collective,
+    C.kind,
+    C.library,
+    C.dtype,
+    C.stream,
+    C.group,
+    C.group_size,
+    C.pg_desc,
+    C.pg_ranks,
+    C.comms_id,
+    C.seq,
+    C.in_bytes,
+    C.out_bytes,
+    C.src_rank,
+    C.dst_rank,
+    C.kind_source,
+    C.launch_start_ns,
+)
+
+
+def communication_events(members: Sequence[Member]) -> pl.DataFrame:
+    """Return the communication kernels of all ranks by rank and time.
+
+    ``start_ns`` and ``end_ns`` are on the clock of each rank after its ``origin_ns``, so that they
+    are small enough for exact floating point. ``step`` is the recorded
+    number of the step, else its position. ``is_cut`` marks kernels that were launched before the
+    recording.
+    """
+    frames = [_events(member) for member in members]
+    return pl.concat(frames).with_row_index("event").cast({"event": pl.Int64})
+
+
+def _events(member: Member) -> pl.DataFrame:
+    kernels = member.tables["collectives"]
+    steps = member.tables["steps"]
+    number = pl.coalesce(C.number, C.step) if C.number in steps.columns else pl.col(C.step)
+    numbers = steps.select(C.step, number.alias("step_number"))
+    launches = kernels[C.launch_start_ns].is_not_null()
+    origin_ns = member.origin_ns
+    return (
+        kernels.join(numbers, on=C.step, how="left", maintain_order="left")
+        .select(
+            pl.lit(member.rank, pl.Int64).alias(C.rank),
+            *_COLUMNS,
+            (pl.col(C.ts_ns) - origin_ns).alias(C.start_ns),
+            (pl.col(C.end_ns) - origin_ns).alias(C.end_ns),
+            pl.col("step_number").alias(C.step),
+            pl.Series(C.is_cut, ~launches & launches.any()),
+        )
+        .sort(C.start_ns, C.uid)
+    )

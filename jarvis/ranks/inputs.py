@@ -1,0 +1,136 @@
+"""The files of the ranks of a job: folders, several paths, and TraceLens's patterns."""
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from jarvis.core.errors import JarvisError
+from jarvis.ranks.identity import DEFAULT_RANK_REGEX, ranks_of_names
+from jarvis.trace import SUFFIXES
+
+MAX_DEPTH = 4
+"""Folders below the given one in which traces are searched."""
+
+MAX_RANKS_VARIABLE = "JARVIS_MAX_RANKS"
+DEFAULT_MAX_RANKS = 4096
+
+
+class InputFile(NamedTuple):
+    """A trace and its name below the folder that was given."""
+
+    path: Path
+    name: str
+
+
+class NoTracesError(JarvisError):
+    """No trace was found."""
+
+    def __init__(self, where: str) -> None:
+        suffixes = ", ".join(SUFFIXES)
+        super().__init__(f"There is no trace in {where}. Name files or a folder with {suffixes}.")
+
+
+class TooManyFilesError(JarvisError):
+    """There are more files than a job may have ranks."""
+
+    def __init__(self, found: int, limit: int) -> None:
+        super().__init__(
+            f"There are {found:,} files, and a job may have {limit:,} ranks. Name fewer files, or "
+            f"set {MAX_RANKS_VARIABLE}."
+        )
+
+
+class MissingRankError(JarvisError):
+    """A rank of a pattern has no file."""
+
+    def __init__(self, rank: int, where: str) -> None:
+        super().__init__(f"Rank {rank} has no file: {where}. Check the pattern and --world-size.")
+
+
+def max_ranks() -> int:
+    """Return the limit of files of a job."""
+    text = os.environ.get(MAX_RANKS_VARIABLE, "")
+    return int(text) if text.isdecimal() and int(text) > 0 else DEFAULT_MAX_RANKS
+
+
+def trace_files(paths: Sequence[Path]) -> list[InputFile]:
+    """Return the traces that paths name: files, folders with traces, and patterns.
+
+    Hidden files, and links that lead out of a folder, are left out.
+
+    Raises:
+        NoTracesError: There is none.
+        TooManyFilesError: There are more than ``max_ranks``.
+    """
+    found = [file for path in paths for file in _files(path)]
+    unique = list({file.path.resolve(): file for file in found}.values())
+    if not unique:
+        raise NoTracesError(", ".join(map(str, paths)))
+    if len(unique) > (limit := max_ranks()):
+        raise TooManyFilesError(len(unique), limit)
+    return unique
+
+
+def _files(path: Path) -> Iterator[InputFile]:
+    if path.is_dir():
+        yield from _below(path)
+    elif path.exists() or not glob.has_magic(str(path)):
+        yield InputFile(path, str(path))
+    else:
+        for text in sorted(glob.glob(str(path), recursive=True)):
+            yield from _files(Path(text))
+
+
+def _below(folder: Path) -> Iterator[InputFile]:
+    root = folder.resolve()
+    for place, folders, names in os.walk(folder):
+        depth = len(Path(place).relative_to(folder).parts)
+        folders[:] = [] if depth >= MAX_DEPTH else sorted(f for f in folders if f[0] != ".")
+        for name in sorted(names):
+            path = Path(place) / name
+            is_trace = name.endswith(SUFFIXES) and name[0] != "."
+            if is_trace and path.resolve().is_relative_to(root):
+                yield InputFile(path, path.relative_to(folder).as_posix())
+
+
+def of_folder(folder: Path, world_size: int) -> list[Path]:
+    """Return ``rank<i>_trace.json`` of each rank.
+
+    Raises:
+        MissingRankError: A rank has no file.
+    """
+    return of_pattern(str(folder / "rank*_trace.json"), world_size)
+
+
+def of_pattern(pattern: str, world_size: int) -> list[Path]:
+    """Return the files of a pattern whose one ``*`` is the rank.
+
+    Raises:
+        JarvisError: The pattern has not exactly one ``*``.
+        MissingRankError: A rank has no file.
+    """
+    if pattern.count("*") != 1:
+        raise JarvisError(f"{pattern} needs exactly one *, in the place of the rank.")
+    paths = [Path(pattern.replace("*", str(rank))) for rank in range(world_size)]
+    for rank, path in enumerate(paths):
+        if not path.is_file():
+            raise MissingRankError(rank, str(path))
+    return paths
+
+
+def of_glob(pattern: str, world_size: int, rank_regex: str = DEFAULT_RANK_REGEX) -> list[Path]:
+    """Return the first file of each rank among those that a pattern matches.
+
+    Raises:
+        MissingRankError: A rank has no file.
+    """
+    texts = sorted(glob.glob(pattern, recursive=True))
+    by_rank: dict[int | None, Path] = {}
+    for text, rank in zip(texts, ranks_of_names(texts, rank_regex), strict=True):
+        by_rank.setdefault(rank, Path(text))
+    for rank in range(world_size):
+        if rank not in by_rank:
+            raise MissingRankError(rank, f"no name that {pattern} matches has it")
+    return [by_rank[rank] for rank in range(world_size)]

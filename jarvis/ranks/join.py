@@ -1,0 +1,148 @@
+"""From the tables of several ranks to those of a distributed run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from jarvis.ranks.clock import Clock, Quality, common_clock
+from jarvis.ranks.communicators import with_communicators
+from jarvis.ranks.events import Member, communication_events
+from jarvis.ranks.instances import by_rank, instances, kernels
+from jarvis.ranks.matching import Reason, match
+from jarvis.schemas import conform
+from jarvis.schemas.names import C
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The tables of a distributed run (``schemas.ranks``), and the clock they are based on."""
+
+    tables: Mapping[str, pl.DataFrame]
+    clock: Clock
+
+    @property
+    def is_waiting_known(self) -> bool:
+        """Whether waiting of any kind of collective could be computed."""
+        quality = self.tables["clocks"][C.clock_quality]
+        return bool((quality != Quality.UNKNOWN.value).any())
+
+
+def join(members: Sequence[Member], world_size: int) -> Joined:
+    """Return the tables of the ranks of a job.
+
+    Args:
+        members: The ranks, each once.
+        world_size: Number of ranks of the job.
+    """
+    members = sorted(members, key=lambda member: member.rank)
+    events, communicators = with_communicators(communication_events(members), world_size)
+    matching = match(events)
+    slots = pl.struct(C.comm_id, "slot").rank("dense").cast(pl.Int64).alias("instance")
+    matched = events.join(
+        matching.events.with_columns(slots).drop(C.comm_id), on="event", maintain_order="left"
+    )
+    origins = {member.rank: member.base_ns + member.origin_ns for member in members}
+    clock = common_clock(matched, origins)
+    broken = matched.filter(pl.col("instance").is_in(clock.broken.implode()))
+    if broken.height:
+        matched = matched.join(broken, on="event", how="anti", maintain_order="left")
+        clock = common_clock(matched, origins)
+    measured = kernels(clock.events, members)
+    found = instances(measured, communicators, clock)
+    unmatched = pl.concat(
+        [
+            matching.unmatched,
+            broken.select("event", pl.lit(Reason.BOUNDS.value).alias(C.reason)),
+        ]
+    )
+    numbered = measured.join(found.select("instance", C.instance_id), on="instance")
+    tables = {
+        "ranks": _ranks(members, events, measured, found, clock),
+        "communicators": _communicators(communicators, events, found),
+        "instances": found,
+        "instance_ranks": numbered.sort(C.instance_id, C.rank),
+        "unmatched": events.join(unmatched, on="event")
+        .with_columns(pl.col(C.in_bytes).alias(C.bytes))
+        .sort(C.rank, C.start_ns, C.uid),
+        "clocks": clock.groups,
+    }
+    return Joined({name: conform(table, name) for name, table in tables.items()}, clock)
+
+
+def _ranks(
+    members: Sequence[Member],
+    events: pl.DataFrame,
+    measured: pl.DataFrame,
+    found: pl.DataFrame,
+    clock: Clock,
+) -> pl.DataFrame:
+    rows = pl.DataFrame([_rank(member, clock) for member in members], infer_schema_length=None)
+    sums = events.group_by(C.rank).agg(
+        ((pl.col(C.end_ns) - pl.col(C.start_ns)).sum() / 1e6).alias(C.comm_ms)
+    )
+    parts = by_rank(measured, found)
+    for part in (sums, *parts.values()):
+        rows = rows.join(part, on=C.rank, how="left", maintain_order="left")
+    zero_if_known = pl.col(C.wait_ms).is_not_null().any()
+    return rows.with_columns(
+        pl.col(C.comm_ms).fill_null(0.0),
+        *(
+            pl.when(zero_if_known).then(pl.col(column).fill_null(0)).alias(column)
+            for column in (
+                C.wait_ms,
+                C.edge_wait_ms,
+                C.exposed_wait_ms,
+                C.exposed_transfer_ms,
+                C.caused_wait_ms,
+                C.caused_exposed_wait_ms,
+                C.times_last,
+            )
+        ),
+    )
+
+
+def _rank(member: Member, clock: Clock) -> dict[str, object]:
+    timeline = dict(member.tables["gpu_timeline"].select(C.type, C.time_ms).iter_rows())
+    offset, error = clock.offset_ns.get(member.rank), clock.error_ns.get(member.rank)
+    return {
+        C.rank: member.rank,
+        C.analysis_id: member.analysis_id,
+        C.file_name: member.name,
+        C.device_name: member.info.device_name,
+        C.host: member.info.host,
+        C.clock_offset_us: None if offset is None else offset / 1e3,
+        C.clock_error_us: None if error is None else error / 1e3,
+        C.clock_drift_ppm: clock.drift_ppm.get(member.rank, 0.0) if offset is not None else None,
+        C.steps: member.info.steps,
+        C.window_ms: timeline.get("total_time"),
+        C.compute_ms: timeline.get("computation_time"),
+        C.exposed_comm_ms: timeline.get("exposed_comm_time"),
+        C.exposed_copy_ms: timeline.get("exposed_memcpy_time"),
+        C.idle_ms: timeline.get("idle_time"),
+    }
+
+
+def _communicators(
+    communicators: pl.DataFrame,
+    events: pl.DataFrame,
+    found: pl.DataFrame,
+) -> pl.DataFrame:
+    kernels_of = events.group_by(C.comm_id).agg(
+        pl.col(C.rank).n_unique().alias(C.traced_ranks),
+        pl.col(C.kind).unique().sort().str.join(", ").alias(C.kinds),
+        ((pl.col(C.end_ns) - pl.col(C.start_ns)).sum() / 1e6).alias(C.comm_ms),
+    )
+    inner = ~pl.col(C.is_edge)
+    instances_of = found.group_by(C.comm_id).agg(
+        pl.len().alias(C.instance_count),
+        pl.col(C.bytes).sum().alias(C.message_bytes),
+        pl.when(pl.col(C.wait_us).count() > 0)
+        .then(pl.col(C.wait_us).filter(inner).sum() / 1e3)
+        .alias(C.wait_ms),
+    )
+    return (
+        communicators.join(kernels_of, on=C.comm_id, how="left", maintain_order="left")
+        .join(instances_of, on=C.comm_id, how="left", maintain_order="left")
+        .with_columns(pl.col(C.instance_count, C.message_bytes).fill_null(0))
+    )

@@ -1,0 +1,210 @@
+"""Tables of a distributed run: several ranks of a job."""
+
+from jarvis.schemas.columns import FLAG, INTEGER, UIDS, Column, count, number, text
+from jarvis.schemas.names import C
+
+_RANK = Column(C.rank, "Rank", INTEGER, meaning="global rank in the job")
+_COMM_ID = text(C.comm_id, "Communicator", "row of `communicators`")
+_INSTANCE = Column(C.instance_id, "Instance", INTEGER, meaning="row of `instances`")
+_KIND = text(C.kind, "Kind", "kind of collective, as in `collectives`")
+_UID = Column(C.uid, "UID", INTEGER, meaning="position of the kernel in the trace of its rank")
+_WAIT = "time before the last of the recorded ranks arrived"
+_EMPTY = "empty where the clocks of the ranks are not known well enough"
+
+
+def _ns(name: str, label: str, meaning: str) -> Column:
+    return Column(name, f"{label} (ns)", INTEGER, "ns", ",d", meaning)
+
+
+RANKS = (
+    _RANK,
+    text(C.analysis_id, "Analysis", "id of the analysis of the rank"),
+    text(C.file_name, "File", "trace of the rank"),
+    text(C.device_name, "GPU", "name of the GPU"),
+    text(C.host, "Host", "from the name of the file, if it has it"),
+    number(
+        C.clock_offset_us,
+        "Clock offset (µs)",
+        "µs",
+        "what the clock of the rank is ahead of that of the first rank; empty if it has no "
+        "collective in common with it",
+    ),
+    number(C.clock_error_us, "Clock error (µs)", "µs", "standard error of the offset"),
+    number(C.clock_drift_ppm, "Clock drift (ppm)", "ppm", "how much faster the clock is"),
+    count(C.steps, "Steps", "marked steps in the recording"),
+    number(C.window_ms, "Window (ms)", "ms", "from the first to the last GPU event"),
+    number(C.compute_ms, "Compute (ms)", "ms", "compute kernels run"),
+    number(C.exposed_comm_ms, "Exposed communication (ms)", "ms", "and no compute"),
+    number(C.exposed_copy_ms, "Exposed copies (ms)", "ms", "and no other GPU work"),
+    number(C.idle_ms, "Idle (ms)", "ms", "no GPU work"),
+    number(
+        C.comm_ms,
+        "In collectives (ms)",
+        "ms",
+        "sum of the durations of communication kernels; simultaneous ones each count in full",
+    ),
+    number(C.wait_ms, "Waiting (ms)", "ms", f"of that, {_WAIT}; without edges; {_EMPTY}"),
+    number(
+        C.edge_wait_ms,
+        "Waiting at edges (ms)",
+        "ms",
+        "waiting in instances before which the ranks were not yet held together in the recording: "
+        "it shows what happened before",
+    ),
+    number(C.exposed_wait_ms, "Exposed waiting (ms)", "ms", "waiting without edges and compute"),
+    number(
+        C.exposed_transfer_ms,
+        "Exposed transfer (ms)",
+        "ms",
+        "rest of the instances with known waiting, beside which no compute runs",
+    ),
+    number(
+        C.caused_wait_ms,
+        "Caused waiting (ms)",
+        "ms",
+        "waiting of other ranks in instances at which this rank arrived last, without edges",
+    ),
+    number(
+        C.caused_exposed_wait_ms, "Caused exposed waiting (ms)", "ms", "of that without compute"
+    ),
+    count(C.times_last, "Times last", "instances without edges at which it arrived last"),
+)
+COMMUNICATORS = (
+    text(C.comm_id, "Communicator", "description or name, and its ranks"),
+    text(C.ranks, "Ranks", "global ranks; `*` if they are assumed to be all"),
+    count(C.size, "Size", "number of ranks"),
+    text(C.description, "Description", "description or name of the process group"),
+    count(C.traced_ranks, "Recorded ranks", "of its ranks, those with a trace"),
+    text(C.kinds, "Kinds", "kinds of its collectives"),
+    count(C.instance_count, "Instances", "collectives that were matched"),
+    count(C.message_bytes, "Bytes", "sum of the messages of its instances"),
+    number(C.comm_ms, "In collectives (ms)", "ms", "sum over its kernels of all recorded ranks"),
+    number(C.wait_ms, "Waiting (ms)", "ms", f"of that, {_WAIT}; without edges; {_EMPTY}"),
+)
+INSTANCES = (
+    Column(C.instance_id, "Instance", INTEGER, meaning="number of the instance, by time"),
+    _COMM_ID,
+    Column(C.index, "Index", INTEGER, meaning="position in its communicator"),
+    Column(C.seq, "Sequence number", INTEGER, meaning="number that PyTorch recorded"),
+    _KIND,
+    text(C.library, "Library", "library of the kernels"),
+    text(C.dtype, "Dtype", "element type"),
+    count(C.bytes, "Bytes", "message by the definition of nccl-tests; empty if not known"),
+    Column(C.step, "Step", INTEGER, meaning="recorded number of the step, else its position"),
+    _ns(C.first_ns, "First arrival", "on the common clock, from the first event of all ranks"),
+    _ns(C.last_ns, "Last arrival", "likewise, of the recorded ranks"),
+    Column(
+        C.last_rank,
+        "Last rank",
+        INTEGER,
+        meaning="the rank that arrived last; empty if several arrived together, within the error "
+        "of the clocks",
+    ),
+    Column(C.second_rank, "Second to last", INTEGER, meaning="the rank that arrived before it"),
+    number(C.margin_us, "Margin (µs)", "µs", "from the second-to-last to the last arrival"),
+    number(C.skew_us, "Skew (µs)", "µs", "from the first to the last arrival"),
+    number(C.wait_us, "Waiting (µs)", "µs", f"sum over the ranks: {_WAIT}"),
+    number(C.exposed_wait_us, "Exposed waiting (µs)", "µs", "of that, without compute"),
+    number(
+        C.transfer_us,
+        "Transfer (µs)",
+        "µs",
+        "median over the ranks of the time after the last arrival",
+    ),
+    Column(
+        C.transfer_is_bound,
+        "At most",
+        FLAG,
+        meaning="ranks are missing, so the last arrival may be later and the transfer shorter",
+    ),
+    number(C.algo_gbs, "Algorithm bandwidth (GB/s)", "GB/s", "bytes / transfer"),
+    number(C.bus_gbs, "Bus bandwidth (GB/s)", "GB/s", "bytes that cross a link / transfer"),
+    number(
+        C.floor_us,
+        "Latency floor (µs)",
+        "µs",
+        "transfer of a message of hardly any bytes in the same communicator",
+    ),
+    number(C.end_spread_us, "Spread of ends (µs)", "µs", "from the first to the last end"),
+    text(
+        C.match,
+        "Matched by",
+        "`seq`: sequence number; `order`: position in the communicator; `resynced`: aligned with "
+        "the rank with most events",
+    ),
+    text(
+        C.clock_quality,
+        "Clocks",
+        "`fine`, `usable`, or `unknown`: then no waiting is computed for the kind",
+    ),
+    Column(
+        C.is_edge,
+        "Edge",
+        FLAG,
+        meaning="its ranks were not yet held together in the recording, or it is cut: waiting "
+        "shows what happened before",
+    ),
+    Column(C.missing_ranks, "Missing ranks", UIDS, meaning="ranks of the group without a kernel"),
+)
+INSTANCE_RANKS = (
+    _INSTANCE,
+    _RANK,
+    _UID,
+    _ns(C.start_ns, "Arrival", "on the common clock, from the first event of all ranks"),
+    _ns(C.end_ns, "End", "likewise"),
+    _ns(C.wait_ns, "Waiting", f"{_WAIT}; {_EMPTY}"),
+    _ns(C.exposed_wait_ns, "Exposed waiting", "of that, without compute on the rank"),
+    _ns(C.transfer_ns, "Transfer", "the rest of the duration"),
+    _ns(C.exposed_transfer_ns, "Exposed transfer", "of that, without compute on the rank"),
+    Column(C.in_bytes, "Bytes sent", INTEGER, "bytes", ",d", "message that the rank sends"),
+    Column(C.out_bytes, "Bytes received", INTEGER, "bytes", ",d", "message that it receives"),
+)
+UNMATCHED = (
+    _RANK,
+    _UID,
+    _COMM_ID,
+    _KIND,
+    Column(C.bytes, "Bytes", INTEGER, "bytes", ",d", "message that the rank sends"),
+    text(
+        C.reason,
+        "Why",
+        "`no_partner`: no other recorded rank has it; `extra`: the ranks have different numbers; "
+        "`before_common_window`, `after_common_window`: not all ranks recorded then; "
+        "`signature`: kinds or sizes of the ranks do not fit together; `bounds`: a rank leaves "
+        "before another arrives",
+    ),
+)
+CLOCKS = (
+    _COMM_ID,
+    _KIND,
+    count(C.instance_count, "Instances", "instances with two recorded ranks or more"),
+    Column(C.is_used, "Used", FLAG, meaning="the offsets of the clocks are estimated from it"),
+    number(C.residual_us, "Residual (µs)", "µs", "median disagreement of ends after alignment"),
+    number(C.p95_us, "95th percentile (µs)", "µs", "of that"),
+    number(C.skew_us, "Median skew (µs)", "µs", "median time from first to last arrival"),
+    text(C.clock_quality, "Clocks", "`fine`, `usable` or `unknown`"),
+    text(C.reason, "Why", "why they are unknown"),
+)
+
+TABLES = {
+    "ranks": RANKS,
+    "communicators": COMMUNICATORS,
+    "instances": INSTANCES,
+    "instance_ranks": INSTANCE_RANKS,
+    "unmatched": UNMATCHED,
+    "clocks": CLOCKS,
+}
+ABOUT = {
+    "ranks": "The ranks of a distributed run, with the parts of their windows and of their "
+    "communication.",
+    "communicators": "The process groups of a distributed run, told apart by their ranks and "
+    "descriptions.",
+    "instances": "The collectives of a distributed run, each with all its recorded ranks. Where "
+    "ranks are missing, transfer is an upper bound and waiting a lower one.",
+    "instance_ranks": "The kernel of each rank in each instance. Waiting and transfer add up to "
+    "its duration exactly.",
+    "unmatched": "Communication kernels that belong to no instance, with the reason. They count in "
+    "the sums of their rank, not in waiting.",
+    "clocks": "How well the ends of matched collectives agree on the common clock, by communicator "
+    "and kind.",
+}

@@ -1,0 +1,66 @@
+"""Files of the ranks of a job: folders, paths, and patterns."""
+
+from pathlib import Path
+
+import pytest
+
+from jarvis.core.errors import JarvisError
+from jarvis.ranks.inputs import (
+    MAX_RANKS_VARIABLE,
+    MissingRankError,
+    NoTracesError,
+    TooManyFilesError,
+    of_glob,
+    of_pattern,
+    trace_files,
+)
+
+
+def put(root: Path, *names: str) -> None:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("{}", encoding="utf-8")
+
+
+def test_a_folder_with_its_folders(tmp_path: Path) -> None:
+    put(tmp_path, "rank0.json", "b/rank1.json.gz", "notes.txt", ".hidden.json", ".git/x.json")
+    put(tmp_path, "1/2/3/4/deep.json", "1/2/3/4/5/too_deep.json")
+    names = [file.name for file in trace_files([tmp_path])]
+    assert names == ["rank0.json", "1/2/3/4/deep.json", "b/rank1.json.gz"]
+
+
+def test_links_that_lead_out_of_a_folder_are_left_out(tmp_path: Path) -> None:
+    put(tmp_path, "outside.json", "in/rank0.json")
+    (tmp_path / "in" / "rank1.json").symlink_to(tmp_path / "outside.json")
+    assert [file.name for file in trace_files([tmp_path / "in"])] == ["rank0.json"]
+
+
+def test_a_file_counts_once(tmp_path: Path) -> None:
+    put(tmp_path, "rank0.json")
+    assert len(trace_files([tmp_path, tmp_path / "rank0.json"])) == 1
+
+
+def test_quoted_patterns_are_expanded(tmp_path: Path) -> None:
+    put(tmp_path, "a/rank0.json", "b/c/rank1.json")
+    assert len(trace_files([tmp_path / "**" / "rank*.json"])) == 2
+
+
+def test_no_traces_and_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NoTracesError):
+        trace_files([tmp_path])
+    put(tmp_path, "rank0.json", "rank1.json")
+    monkeypatch.setenv(MAX_RANKS_VARIABLE, "1")
+    with pytest.raises(TooManyFilesError, match="2 files"):
+        trace_files([tmp_path])
+
+
+def test_patterns_of_tracelens(tmp_path: Path) -> None:
+    put(tmp_path, "rank0_t.json", "rank1_t.json")
+    pattern = str(tmp_path / "rank*_t.json")
+    assert [path.name for path in of_pattern(pattern, 2)] == ["rank0_t.json", "rank1_t.json"]
+    assert of_glob(pattern, 2) == of_pattern(pattern, 2)
+    for function in (of_pattern, of_glob):
+        with pytest.raises(MissingRankError, match="Rank 2"):
+            function(pattern, 3)
+    with pytest.raises(JarvisError, match="exactly one"):
+        of_pattern("a*b*.json", 2)

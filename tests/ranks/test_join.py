@@ -1,0 +1,415 @@
+"""Ranks of a job on one clock: matched collectives, waiting and transfer."""
+
+import gzip
+import json
+import random
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jarvis.perf_report import PerfReport
+from jarvis.ranks.events import Member
+from jarvis.ranks.identity import as_ranges, identify, rank_file
+from jarvis.ranks.join import Joined, join
+from jarvis.trace import read_trace
+from tests.ranks.built import UNIX_NS, US, BuiltRank, Kernel, changed, job, members
+
+MS = 1_000 * US
+
+
+def arrivals(
+    count: int, ranks: int, seed: int = 0, every_ns: int = 10 * MS, late_ns: int = 800 * US
+) -> list[list[int]]:
+    """Random arrivals of a job whose collectives come regularly."""
+    chance = random.Random(seed)
+    return [
+        [(place + 1) * every_ns + chance.randrange(late_ns) for _ in range(ranks)]
+        for place in range(count)
+    ]
+
+
+def joined(ranks: Sequence[BuiltRank], size: int | None = None) -> Joined:
+    return join(members(ranks, size), size or len(ranks))
+
+
+def check_identity(found: Joined) -> None:
+    """Waiting and transfer add up to the duration, exactly; and so do their exposed parts."""
+    rows = found.tables["instance_ranks"].drop_nulls("wait_ns")
+    duration = rows["end_ns"] - rows["start_ns"]
+    assert (rows["wait_ns"] + rows["transfer_ns"] == duration).all()
+    for part in ("wait_ns", "transfer_ns"):
+        assert (rows[f"exposed_{part}"] >= 0).all()
+        assert (rows[f"exposed_{part}"] <= rows[part]).all()
+        assert (rows[part] >= 0).all()
+
+
+def last_of(rows: Sequence[Sequence[int]]) -> list[int]:
+    return [row.index(max(row)) for row in rows]
+
+
+def is_clear(row: Sequence[int]) -> bool:
+    """Whether the last one comes more than 20 µs after the others."""
+    first, second = sorted(row, reverse=True)[:2]
+    return first - second > 20 * US
+
+
+def test_waiting_transfer_and_who_is_last() -> None:
+    times = [[0, 30 * US, 10 * US], [1_000 * US, 1_000 * US, 1_050 * US], [3 * MS, 3 * MS, 3 * MS]]
+    found = joined(job(times, transfer_ns=100 * US))
+    rows = found.tables["instances"]
+    assert rows["last_rank"].to_list() == [1, 2, None]
+    assert rows["wait_us"].to_list() == [50, 100, 0]
+    assert rows["skew_us"].to_list() == [30, 50, 0]
+    assert rows["transfer_us"].to_list() == [100, 100, 100]
+    assert rows["transfer_is_bound"].to_list() == [False] * 3
+    assert found.tables["clocks"]["clock_quality"].to_list() == ["fine"]
+    check_identity(found)
+
+
+def test_bandwidth_as_nccl_tests_counts_it() -> None:
+    for kind, sent, received, size, factor in (
+        ("all_reduce", 4_000_000, 4_000_000, 4_000_000, 2 * 3 / 4),
+        ("all_gather", 1_000_000, 4_000_000, 4_000_000, 3 / 4),
+        ("all_gather", 1_000_000, None, 4_000_000, 3 / 4),
+        ("reduce_scatter", 4_000_000, 1_000_000, 4_000_000, 3 / 4),
+        ("all_to_all", 4_000_000, 4_000_000, 4_000_000, 3 / 4),
+    ):
+        options = {"kind": kind, "in_bytes": sent, "out_bytes": received}
+        found = joined(job(arrivals(4, 4), 100 * US, [options] * 4)).tables["instances"]
+        assert found["bytes"].unique().to_list() == [size]
+        assert found["algo_gbs"][0] == pytest.approx(size / 100e3)
+        assert found["bus_gbs"][0] == pytest.approx(size / 100e3 * factor)
+
+
+def test_the_busiest_rank_decides_on_unequal_messages() -> None:
+    ranks = job(arrivals(4, 2))
+    own = [
+        [
+            Kernel(k.start_ns, k.end_ns, {"kind": "all_to_all_v", "in_bytes": sent})
+            for k in r.kernels
+        ]
+        for r, sent in zip(ranks, (1_000_000, 3_000_000), strict=True)
+    ]
+    found = joined([BuiltRank(rank, kernels) for rank, kernels in enumerate(own)])
+    (row,) = found.tables["instances"].head(1).iter_rows(named=True)
+    assert (row["bytes"], row["bus_gbs"]) == (4_000_000, pytest.approx(3_000_000 / 100e3))
+
+
+def test_the_latency_floor_is_that_of_small_messages() -> None:
+    sizes = [{"in_bytes": 1_000 if place % 2 else 1 << 24} for place in range(8)]
+    found = joined(job(arrivals(8, 2), 40 * US, sizes)).tables["instances"]
+    assert found["floor_us"].unique().to_list() == [40]
+    assert (
+        joined(job(arrivals(4, 2), options=[{"in_bytes": 1 << 24}] * 4))
+        .tables["instances"]["floor_us"]
+        .to_list()
+        == [None] * 4
+    )
+
+
+def test_exposed_parts_are_those_without_compute() -> None:
+    times = arrivals(4, 2)
+    ranks = job(times, transfer_ns=100 * US)
+    start = times[1][0]
+    ranks = changed(ranks, 0, compute=[(start - 5 * US, start + 7 * US)])
+    found = joined(ranks)
+    check_identity(found)
+    rows = found.tables["instance_ranks"].filter(pl.col("rank") == 0)
+    hidden = rows["end_ns"] - rows["start_ns"]
+    hidden -= rows["exposed_wait_ns"] + rows["exposed_transfer_ns"]
+    assert hidden.to_list() == [0, 7 * US, 0, 0]
+
+
+def test_missing_ranks_make_the_transfer_an_upper_bound() -> None:
+    found = joined(job(arrivals(4, 3)), size=8)
+    rows = found.tables["instances"]
+    assert rows["transfer_is_bound"].all()
+    assert rows["missing_ranks"][0].to_list() == [3, 4, 5, 6, 7]
+
+
+@settings(max_examples=30)
+@given(
+    st.integers(2, 5),
+    st.integers(3, 12),
+    st.integers(0, 1_000),
+    st.integers(-5_000_000, 5_000_000),
+    st.integers(1, 200_000),
+)
+def test_waiting_and_transfer_add_up(
+    ranks: int, count: int, seed: int, offset_ns: int, transfer_ns: int
+) -> None:
+    built = changed(
+        job(arrivals(count, ranks, seed), transfer_ns),
+        1,
+        offset_ns=offset_ns,
+        compute=[(5 * MS, 25 * MS)],
+    )
+    found = joined(built)
+    check_identity(found)
+    durations = (
+        found.tables["instance_ranks"]["end_ns"] - found.tables["instance_ranks"]["start_ns"]
+    )
+    assert durations.sum() == sum(k.end_ns - k.start_ns for r in built for k in r.kernels)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_offsets_of_clocks_come_back(seed: int) -> None:
+    chance = random.Random(seed)
+    times = arrivals(40, 6, seed)
+    ranks = job(times)
+    given_ns = [0, *(chance.randint(-5_000_000, 5_000_000) for _ in range(5))]
+    ranks = [changed(ranks, rank, offset_ns=given_ns[rank])[rank] for rank in range(6)]
+    found = joined(ranks)
+    assert found.clock.offset_ns == pytest.approx(dict(enumerate(given_ns)), abs=10)
+    last = found.tables["instances"]["last_rank"].to_list()
+    clear = [is_clear(row) for row in times]
+    assert sum(clear) > 20
+    assert [r for r, c in zip(last, clear, strict=True) if c] == [
+        r for r, c in zip(last_of(times), clear, strict=True) if c
+    ]
+
+
+def test_the_base_of_a_trace_counts() -> None:
+    times = [[UNIX_NS + time for time in row] for row in arrivals(5, 3)]
+    ranks = job(times)
+    ranks = changed(ranks, 1, base_ns=UNIX_NS - 7 * MS)
+    ranks = changed(ranks, 2, base_ns=UNIX_NS)
+    found = joined(ranks)
+    assert found.clock.offset_ns == {0: 0, 1: 0, 2: 0}
+    assert found.tables["instances"]["last_rank"].to_list() == last_of(times)
+
+
+def test_clocks_with_another_epoch_are_aligned() -> None:
+    times = [[UNIX_NS + time for time in row] for row in arrivals(5, 3)]
+    ranks = changed(job(times), 1, offset_ns=-UNIX_NS)
+    found = joined(ranks)
+    assert found.clock.offset_ns == {0: 0, 1: -UNIX_NS, 2: 0}
+    assert found.tables["instances"]["last_rank"].to_list() == last_of(times)
+    check_identity(found)
+
+
+def test_a_drift_of_clocks_is_removed() -> None:
+    times = arrivals(100, 4, every_ns=100 * MS)  # 10 s
+    found = joined(changed(job(times), 2, drift_ppm=50.0, offset_ns=2 * MS))
+    assert found.clock.drift_ppm[2] == pytest.approx(50, abs=0.5)
+    last = found.tables["instances"]
+    for row, first_ns, last_rank in zip(times, last["first_ns"], last["last_rank"], strict=True):
+        assert abs((first_ns - last["first_ns"][0]) - (min(row) - min(times[0]))) < 10 * US
+        assert not is_clear(row) or last_rank == row.index(max(row))
+
+
+def test_without_drift_none_is_claimed() -> None:
+    assert joined(job(arrivals(100, 4, every_ns=100 * MS))).clock.drift_ppm == {}
+
+
+def test_ranks_of_other_jobs_have_no_common_clock() -> None:
+    one, other = arrivals(30, 1, seed=1), arrivals(30, 1, seed=2, every_ns=9 * MS)
+    found = joined([job(one)[0], BuiltRank(1, job(other)[0].kernels)])
+    assert not found.is_waiting_known
+    assert "not the same" in found.tables["clocks"]["reason"][0]
+    assert found.tables["instances"]["wait_us"].null_count() == 30
+    assert found.tables["ranks"]["wait_ms"].null_count() == 2
+    assert found.tables["ranks"]["comm_ms"].null_count() == 0
+
+
+def test_kinds_that_a_rank_may_leave_early_have_no_waiting() -> None:
+    found = joined(job(arrivals(6, 3), options=[{"kind": "broadcast"}] * 6))
+    assert found.tables["clocks"]["clock_quality"].to_list() == ["unknown"]
+    assert found.tables["instances"]["last_rank"].null_count() == 6
+
+
+def sized(kernels: Sequence[Kernel], steps: int) -> list[Kernel]:
+    """Kernels with several sizes in each step."""
+    each = len(kernels) // steps
+    return [
+        Kernel(k.start_ns, k.end_ns, {"step": n // each, "in_bytes": 1024 * (1 + n % each % 4)})
+        for n, k in enumerate(kernels)
+    ]
+
+
+def steps_of(ranks: Sequence[BuiltRank], steps: int) -> list[BuiltRank]:
+    return [BuiltRank(rank.rank, sized(rank.kernels, steps)) for rank in ranks]
+
+
+def test_dropped_kernels_cost_their_own_rank_only() -> None:
+    times = arrivals(60, 4)
+    ranks = steps_of(job(times), 4)
+    kept = [kernel for n, kernel in enumerate(ranks[2].kernels) if n not in (3, 17, 18, 40)]
+    found = joined(changed(ranks, 2, kernels=kept))
+    rows = found.tables["instances"]
+    assert rows.height == 60
+    expected = [last_of([[t for r, t in enumerate(row) if r != 2]])[0] for row in times]
+    lacking = rows.filter(pl.col("missing_ranks").list.len() > 0)
+    assert lacking["missing_ranks"].to_list() == [[2]] * 4
+    assert [rows["index"].to_list()[n] for n in (3, 17, 18, 40)] == lacking["index"].to_list()
+    assert rows["match"].unique().to_list() == ["resynced"]
+    others = [3 if rank == 2 else rank for rank in expected]
+    assert lacking["last_rank"].to_list() == [
+        [0, 1, 3][others_row] for others_row in (expected[n] for n in (3, 17, 18, 40))
+    ]
+    assert others  # every instance has its other ranks
+    check_identity(found)
+
+
+def test_a_rank_that_began_a_step_later() -> None:
+    ranks = steps_of(job(arrivals(60, 4)), 4)
+    found = joined(changed(ranks, 1, kernels=ranks[1].kernels[15:]))
+    assert found.tables["instances"].height == 45
+    unmatched = found.tables["unmatched"]
+    assert unmatched["reason"].unique().to_list() == ["before_common_window"]
+    assert unmatched.group_by("rank").len().sort("rank")["len"].to_list() == [15, 15, 15]
+    check_identity(found)
+
+
+def test_equal_kernels_of_a_rank_that_began_later() -> None:
+    times = arrivals(40, 3)
+    ranks = job(times)
+    found = joined(changed(ranks, 1, kernels=ranks[1].kernels[3:], offset_ns=2 * MS))
+    rows = found.tables["instances"]
+    assert rows["missing_ranks"].list.len().to_list() == [1] * 3 + [0] * 37
+    clear = [(r, row) for r, row in zip(rows["last_rank"], times, strict=True) if is_clear(row)]
+    assert all(r == row.index(max(row)) for r, row in clear[3:])
+
+
+def test_sequence_numbers_match_whatever_is_lacking() -> None:
+    ranks = job(arrivals(20, 3), options=[{"seq": n} for n in range(20)])
+    kept = [kernel for n, kernel in enumerate(ranks[1].kernels) if n not in (0, 7)]
+    found = joined(changed(ranks, 1, kernels=kept)).tables["instances"]
+    assert found["seq"].to_list() == list(range(20))
+    assert found["match"].unique().to_list() == ["seq"]
+    assert found.filter(pl.col("missing_ranks").list.len() > 0)["seq"].to_list() == [0, 7]
+
+
+def test_groups_of_one_name_are_told_apart_by_their_ranks() -> None:
+    tp = {"pg_desc": "tp", "group": "1", "group_size": 2}
+    times = arrivals(6, 4)
+    built = []
+    for rank in job(times):
+        ranks = "[0,1]" if rank.rank < 2 else "[2,3]"
+        kernels = [Kernel(k.start_ns, k.end_ns, {**tp, "pg_ranks": ranks}) for k in rank.kernels]
+        built.append(BuiltRank(rank.rank, kernels))
+    found = joined(built)
+    assert found.tables["communicators"]["comm_id"].to_list() == ["tp [0-1]", "tp [2-3]"]
+    assert found.tables["instances"].height == 12
+    assert found.tables["instances"]["missing_ranks"].list.len().sum() == 0
+
+
+def test_a_kernel_without_partner_is_listed() -> None:
+    own = {"pg_ranks": "[0,5]", "group_size": 2, "pg_desc": "dp"}
+    ranks = job(arrivals(4, 2))
+    extra = [*ranks[0].kernels, Kernel(90 * MS, 91 * MS, own)]
+    found = joined(changed(ranks, 0, kernels=extra))
+    (row,) = found.tables["unmatched"].iter_rows(named=True)
+    assert (row["rank"], row["comm_id"], row["reason"]) == (
+        0,
+        "dp [0,5]".replace(",", ", "),
+        "no_partner",
+    )
+
+
+def test_sends_match_their_receives() -> None:
+    options = [{"kind": "send_recv", "src_rank": 0, "dst_rank": 1}] * 4
+    found = joined(job(arrivals(4, 2), options=options))
+    assert found.tables["instances"].height == 4
+
+
+def test_the_order_of_members_does_not_matter() -> None:
+    built = members(job(arrivals(10, 4)))
+    one, other = join(built, 4), join(built[::-1], 4)
+    for name, rows in one.tables.items():
+        assert rows.equals(other.tables[name]), name
+
+
+# --------------------------------------------------------------------------- recorded ranks
+
+
+class Tables(dict[str, pl.DataFrame]):
+    """The tables of a report."""
+
+    def __init__(self, report: PerfReport) -> None:
+        self._report = report
+
+    def __missing__(self, name: str) -> pl.DataFrame:
+        return self._report.table(name)
+
+
+def recorded(paths: Sequence[Path]) -> Joined:
+    reports = {path.name: PerfReport(read_trace(path), None) for path in paths}
+    files = [rank_file(name, r.trace.info, r.collectives) for name, r in reports.items()]
+    found = identify(files)
+    assert as_ranges(found.missing) == "4-7"
+    return join(
+        [
+            Member(
+                e.rank, e.file.name, reports[e.file.name].trace.info, Tables(reports[e.file.name])
+            )
+            for e in found.used
+        ],
+        found.world_size,
+    )
+
+
+def check_dlrm(found: Joined) -> None:
+    rows, kernels = found.tables["instances"], found.tables["instance_ranks"]
+    assert rows["last_rank"].to_list() == [2, 2, None, None, 2, 2, 2, 3]
+    assert rows["margin_us"].round().to_list() == [1628, 506, 2, 1, 44, 46, 29, 29]
+    assert rows["transfer_is_bound"].all()
+    assert rows["is_edge"].to_list() == [True, *[False] * 7]
+    duration = kernels["end_ns"] - kernels["start_ns"]
+    assert duration.sum() / 1e6 == pytest.approx(30.40, abs=0.005)
+    assert kernels["wait_ns"].sum() / 1e6 == pytest.approx(16.58, abs=0.01)
+    is_inner = pl.col("instance_id") > 0
+    assert kernels.filter(~is_inner)["wait_ns"].sum() / 1e6 == pytest.approx(14.36, abs=0.01)
+    assert kernels.filter(is_inner)["wait_ns"].sum() / 1e6 == pytest.approx(2.21, rel=0.01)
+    inner = kernels.filter(is_inner)
+    assert (inner["end_ns"] - inner["start_ns"]).sum() / 1e6 == pytest.approx(13.97, rel=0.01)
+    assert found.clock.p95_ns == pytest.approx(2_700, rel=0.1)
+    check_identity(found)
+
+
+def test_half_of_a_recorded_job(reference_root: Path) -> None:
+    found = recorded(sorted((reference_root / "ranks" / "dlrm-v100").iterdir()))
+    check_dlrm(found)
+    offsets = [0, -0.03, -0.98, -1.03]
+    assert found.tables["ranks"]["clock_offset_us"].to_list() == pytest.approx(offsets, abs=0.05)
+
+
+def test_shifted_clocks_of_a_recorded_job(reference_root: Path, tmp_path: Path) -> None:
+    shifts_us = {0: 0, 1: 4_321, 2: -5_000, 3: 17}
+    paths = []
+    for path in sorted((reference_root / "ranks" / "dlrm-v100").iterdir()):
+        document: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+        rank = document["distributedInfo"]["rank"]
+        base_us = 1_694_128_000_000_000 if rank % 2 else 0
+        for event in document["traceEvents"]:
+            if "ts" in event:
+                event["ts"] += shifts_us[rank] - base_us
+        document["baseTimeNanoseconds"] = base_us * 1_000
+        paths.append(tmp_path / path.name.removesuffix(".gz"))
+        paths[-1].write_text(json.dumps(document), encoding="utf-8")
+    found = recorded(paths)
+    check_dlrm(found)
+    offsets = [shift + own for shift, own in zip(shifts_us.values(), (0, 0, -1, -1), strict=True)]
+    assert found.tables["ranks"]["clock_offset_us"].to_list() == pytest.approx(offsets, abs=0.1)
+
+
+def test_ends_of_hand_made_ranks_agree_for_one_kind_only(reference_root: Path) -> None:
+    found = recorded(sorted((reference_root / "traces" / "multirank-4").iterdir()))
+    quality = found.tables["clocks"].select("kind", "clock_quality").rows()
+    assert dict(quality) == {
+        "all_reduce": "fine",
+        "broadcast": "unknown",
+        "all_gather": "unknown",
+        "all_to_all_v": "unknown",
+    }
+    known = found.tables["instances"].drop_nulls("wait_us")["kind"].unique().to_list()
+    assert known == ["all_reduce"]
+    offsets = found.tables["ranks"]["clock_offset_us"].to_list()
+    assert offsets == pytest.approx([0, 0.95, 1.07, 0.19], abs=1.0)
+    assert all(a <= b for a, b in pairwise(found.tables["instances"]["last_ns"]))

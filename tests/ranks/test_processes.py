@@ -1,0 +1,28 @@
+"""Work in several processes, of which one may die."""
+
+import os
+import signal
+
+import pytest
+
+from jarvis.pipeline.processes import outcomes
+
+
+def halved(number: int) -> int:
+    if number == 13:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if number % 2:
+        raise ValueError(f"{number} is odd")
+    return number // 2
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_results_and_errors_in_order(jobs: int) -> None:
+    found = list(outcomes(halved, [2, 3, 4], jobs))
+    assert (found[0], str(found[1]), found[2]) == (1, "3 is odd", 2)
+
+
+def test_a_process_that_dies_costs_its_own_argument_only() -> None:
+    found = list(outcomes(halved, [2, 13, 4, 6], 2))
+    assert [found[0], found[2], found[3]] == [1, 2, 3]
+    assert isinstance(found[1], Exception)
