@@ -1,0 +1,97 @@
+"""Simulated jobs of several ranks, whose truth is known: clocks, waiting, and who is last."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from jarvis.perf_report import PerfReport
+from jarvis.ranks.events import Member
+from jarvis.ranks.join import Joined, join
+from jarvis.sample import Faults, Job, write_job
+from jarvis.sample.faults import clock_offsets
+from jarvis.trace import read_trace
+
+RANKS, STEPS = 4, 3
+TABLES = ("collectives", "steps", "gpu_work", "gpu_timeline")
+CLEAR_US = 20.0
+"""Margin of the last arrival above which the last rank is to be right."""
+
+
+def members(folder: Path, faults: Faults) -> tuple[dict[str, Any], list[Member]]:
+    """Simulate a job; return what is true of it, and its ranks."""
+    job = Job(STEPS, RANKS, faults=faults)
+    truth = write_job(job, {rank: folder / f"rank{rank}.json" for rank in range(RANKS)})
+    found = []
+    for rank in sorted(set(range(RANKS)) - faults.skipped):
+        trace = read_trace(folder / f"rank{rank}.json")
+        report = PerfReport(trace, None)
+        tables = {name: report.table(name) for name in TABLES}
+        found.append(Member(rank, f"rank{rank}.json", trace.info, tables))
+    return truth, found
+
+
+def assert_true(joined: Joined, truth: dict[str, Any], tolerance_us: float) -> None:
+    """Compare every instance with the truth."""
+    rows = joined.tables["instances"].sort("first_ns")
+    assert rows.height == len(truth["instances"])
+    of_ranks = joined.tables["instance_ranks"]
+    for row, true in zip(rows.iter_rows(named=True), truth["instances"], strict=True):
+        assert row["bytes"] == true["bytes"]
+        waits = of_ranks.filter(pl.col("instance_id") == row["instance_id"]).sort("rank")
+        assert (waits["wait_ns"] / 1e3).to_list() == pytest.approx(true["waits_us"], abs=tolerance_us)
+        assert row["transfer_us"] == pytest.approx(true["transfer_us"], abs=tolerance_us)
+        arrivals: Sequence[float] = true["arrivals_us"]
+        second, last = sorted(arrivals)[-2:]
+        if last - second > CLEAR_US:
+            assert row["last_rank"] == arrivals.index(last)
+
+
+def test_waiting_and_transfer_are_those_of_the_job(tmp_path: Path) -> None:
+    truth, ranks = members(tmp_path, Faults())
+    assert_true(join(ranks, RANKS), truth, tolerance_us=0.01)
+
+
+def test_offsets_drift_and_bases_of_clocks_change_nothing(tmp_path: Path) -> None:
+    offsets = clock_offsets(["uniform:5000"], RANKS, seed=1)
+    faults = Faults(clock_offset_us=offsets, clock_drift_ppm={2: 50.0}, has_own_base=True)
+    truth, ranks = members(tmp_path, faults)
+    joined = join(ranks, RANKS)
+    assert_true(joined, truth, tolerance_us=10)
+    found = dict(joined.tables["ranks"].select("rank", "clock_offset_us").iter_rows())
+    for rank, offset in offsets.items():
+        assert found[rank] == pytest.approx(offset, abs=10)
+
+
+def test_a_rank_that_began_a_step_later_is_matched_by_the_numbers_of_steps(tmp_path: Path) -> None:
+    _, ranks = members(tmp_path, Faults(steps_shift={1: 1}))
+    joined = join(ranks, RANKS)
+    rows = joined.tables["instances"]
+    whole = rows.filter(pl.col("step").is_between(11, 12))
+    assert set(whole["step"]) == {11, 12}
+    counts = joined.tables["instance_ranks"].join(whole, on="instance_id", how="semi")
+    assert counts.group_by("instance_id").len()["len"].unique().to_list() == [RANKS]
+
+
+def test_dropped_collectives_cost_themselves_alone(tmp_path: Path) -> None:
+    truth, ranks = members(tmp_path, Faults(dropped={2: 3}))
+    joined = join(ranks, RANKS)
+    count = len(truth["instances"])
+    of_others = joined.tables["instance_ranks"].filter(pl.col("rank") != 2)
+    assert of_others.height == (RANKS - 1) * count
+    of_rank = joined.tables["instance_ranks"].filter(pl.col("rank") == 2)
+    assert of_rank.height >= 0.99 * (count - 3)
+
+
+def test_ranks_of_two_jobs_have_no_waiting(tmp_path: Path) -> None:
+    _, ranks = members(tmp_path / "a", Faults())
+    job = Job(STEPS, RANKS, seed=7)
+    write_job(job, {1: tmp_path / "b.json"})
+    other = read_trace(tmp_path / "b.json")
+    report = PerfReport(other, None)
+    tables = {name: report.table(name) for name in TABLES}
+    joined = join([ranks[0], Member(1, "b.json", other.info, tables)], RANKS)
+    assert not joined.is_waiting_known
+    assert joined.tables["instances"]["wait_us"].null_count() == joined.tables["instances"].height
