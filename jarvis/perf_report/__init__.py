@@ -174,6 +174,11 @@ class PerfReport(ReportContext):
         return conform(self.layers.times(), "inference_layer_times")
 
     @property
+    def inference_events(self) -> pl.DataFrame:
+        """The GPU events of the steps of inference, with their place in the ``layers``."""
+        return conform(self.layers.events, "inference_events")
+
+    @property
     def is_inference(self) -> bool:
         """Whether an inference engine marks the steps, or GPU graphs are replayed."""
         graphs = graph_launches(self._recording, self._all_work)

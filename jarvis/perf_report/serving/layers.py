@@ -58,10 +58,12 @@ class LayerKind:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """The kinds of layers, and the GPU time outside them by phase and block, in µs."""
+    """The kinds of layers, the GPU time outside them by phase and block, in µs, and the GPU events
+    of the steps (schema: ``inference_events``)."""
 
     kinds: tuple[LayerKind, ...]
     outside: pl.DataFrame
+    events: pl.DataFrame
 
     def rows(self) -> pl.DataFrame:
         """Return the table (schema: ``inference_layers``)."""
@@ -91,6 +93,7 @@ _ROWS = {
     C.share_pct: pl.Float64,
     C.sequence_pct: pl.Float64,
 }
+_PLACES = {C.uid: pl.Int64, C.kind: pl.Int64, C.layer: pl.Int64, C.position: pl.Int64}
 _TIMES = {
     C.phase: pl.String,
     C.kind: pl.Int64,
@@ -122,13 +125,24 @@ def inference_layers(trace: Trace, work: GpuWork, steps: pl.DataFrame) -> Layers
     block = pl.col(C.name).replace_strict(blocks, return_dtype=pl.String)
     events = _with_sequences(events.with_columns(**{C.block: block}), graphs)
     kinds: list[LayerKind] = []
-    outside = []
+    outside, inside = [], [pl.DataFrame(schema=_PLACES)]
     for (phase,), of_phase in events.group_by(C.phase, maintain_order=True):
-        found, rest = _of_phase(None if phase is None else str(phase), of_phase)
+        found, rest, places = _of_phase(None if phase is None else str(phase), of_phase)
+        inside.append(places.with_columns(pl.col(C.kind) + len(kinds)))
         kinds += found
         outside.append(rest)
     empty = pl.DataFrame(schema={name: _ROWS[name] for name in (C.phase, C.block, C.share_pct)})
-    return Layers(tuple(kinds), pl.concat([empty, *outside]))
+    return Layers(
+        tuple(kinds),
+        pl.concat([empty, *outside]),
+        events.select(
+            C.uid,
+            C.step,
+            pl.when(pl.col(_SEQUENCE) >= 0).then(_SEQUENCE).alias(C.graph_launch_uid),
+            C.phase,
+            C.block,
+        ).join(pl.concat(inside), on=C.uid, how="left", maintain_order="left"),
+    )
 
 
 def _with_sequences(events: pl.DataFrame, graphs: pl.DataFrame) -> pl.DataFrame:
@@ -151,14 +165,17 @@ def _with_sequences(events: pl.DataFrame, graphs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _of_phase(phase: str | None, events: pl.DataFrame) -> tuple[list[LayerKind], pl.DataFrame]:
-    """Return the kinds of layers of a phase, and the rest of its GPU time by block."""
+def _of_phase(
+    phase: str | None, events: pl.DataFrame
+) -> tuple[list[LayerKind], pl.DataFrame, pl.DataFrame]:
+    """Return the kinds of layers of a phase, the rest of its GPU time by block, and the places of
+    the events in the layers (``_PLACES``)."""
     total_ns = int(events[C.dur_ns].sum()) or 1
     alike: dict[tuple[str, ...], list[pl.DataFrame]] = {}
     for _, sequence in events.drop_nulls(_SEQUENCE).group_by(_SEQUENCE, maintain_order=True):
         alike.setdefault(tuple(sequence[C.name]), []).append(sequence)
-    kinds = []
-    inside = []
+    kinds: list[LayerKind] = []
+    inside = [pl.DataFrame(schema=_PLACES)]
     for names, sequences in alike.items():
         durations = np.stack([sequence[C.dur_ns].to_numpy() for sequence in sequences])
         of_blocks = sequences[0][C.block].to_list()
@@ -178,15 +195,22 @@ def _of_phase(phase: str | None, events: pl.DataFrame) -> tuple[list[LayerKind],
                     100 * float(durations[:, span].sum() / durations.sum()),
                 )
             )
-            inside += [sequence[span] for sequence in sequences]
-    uids = (
-        pl.concat([rows.select(C.uid) for rows in inside]) if inside else events.select(C.uid)[:0]
-    )
-    rest = events.join(uids, on=C.uid, how="anti").group_by(C.block)
+            places = pl.int_range(part.stop - part.start)
+            inside += [
+                sequence[span].select(
+                    C.uid,
+                    pl.lit(len(kinds) - 1, pl.Int64).alias(C.kind),
+                    (places // part.period).alias(C.layer),
+                    (places % part.period).alias(C.position),
+                )
+                for sequence in sequences
+            ]
+    placed = pl.concat(inside)
+    rest = events.join(placed, on=C.uid, how="anti").group_by(C.block)
     by_block = rest.agg((100 * pl.col(C.dur_ns).sum() / total_ns).alias(C.share_pct)).select(
         pl.lit(phase, pl.String).alias(C.phase), C.block, C.share_pct
     )
-    return kinds, by_block.sort(C.share_pct, C.block, descending=[True, False])
+    return kinds, by_block.sort(C.share_pct, C.block, descending=[True, False]), placed
 
 
 def _repeats(names: tuple[str, ...], of_blocks: list[str], times: Int64s) -> list[Repeats]:
