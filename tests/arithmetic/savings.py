@@ -163,6 +163,13 @@ def saving_of(run: RunDirectory, finding: dict[str, Any], facts: Facts) -> Savin
         return 0.0, spent / 2, spent
     if check == "step_edges":
         return _of_edges(facts)
+    if check == "slow_layers":
+        (excess_ms,) = facts["excess_ms"]
+        return 0.0, excess_ms, excess_ms
+    if check == "short_kernel_tail":
+        (time_ms,), (floor_ms,) = facts["time_ms"], facts["floor_ms"]
+        left = facts["short_kernels"][0] - facts["calls"][0]
+        return 0.0, facts["pairs_ms"][0], time_ms - left * floor_ms
     if check in ("gpu_idle", "idle_causes", "exposed_communication", "poor_overlap"):
         return _of_waiting(run, finding, facts)
     return None
@@ -339,6 +346,8 @@ def step_saving_of(
 
 
 def _own_work(run: RunDirectory, finding: dict[str, Any]) -> list[dict[str, Any]]:
+    if finding.get("events"):
+        return [event for event in run.table("gpu_work") if event["uid"] in finding["events"]]
     uids, kernels = rows_of(finding), finding["kernels"]
     return [
         event
