@@ -1,4 +1,4 @@
-"""What steps of inference spend beside the efficiency of operations, from the events of the trace."""
+"""What steps of inference spend beside the efficiency of operations, from the GPU events."""
 
 import math
 import statistics

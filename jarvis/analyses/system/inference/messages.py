@@ -36,8 +36,8 @@ MESSAGES = MessageTable(
         "instead of {usual_ms}.",
         "algorithmic.layers": "Compare what these layers do with the others: equal shapes must "
         "take equal time.",
-        "kernel.layers": "Check whether {kernel} runs with another configuration or other memory in "
-        "these layers: {grown_ms} instead of {usual_ms}.",
+        "kernel.layers": "Check whether {kernel} runs with another configuration or other memory "
+        "in these layers: {grown_ms} instead of {usual_ms}.",
         "hypothesis.layers": "The same layers are slow on average over all replays: their weights, "
         "caches or expert loads differ.",
         "hypothesis.layers.once": "Only one replay is recorded, so it may be an interruption that "
