@@ -180,8 +180,9 @@ class Finding(_Frozen):
     finding without operations saves from, and ``shared_uids`` the rows of the operations table that
     include part of that time too: savings from one pool or one row do not add up.
     ``priority_before`` is its priority before the step time that it saves changed it, and
-    ``priority_reason`` why. A finding that ``leads`` makes the others uncertain and comes before
-    them. ``kernels`` are the names of those of its operations that it concerns, empty for all.
+    ``priority_reason`` why. A finding that ``leads`` makes the others uncertain or incomplete and
+    comes before them. ``kernels`` are the names of those of its operations that it concerns,
+    ``events`` the uids of their GPU events; empty for all.
     """
 
     check: str
@@ -206,6 +207,7 @@ class Finding(_Frozen):
     priority_reason: Text = ()
     leads: bool = False
     kernels: tuple[str, ...] = ()
+    events: tuple[int, ...] = ()
 
     @property
     def row_uids(self) -> frozenset[int]:
@@ -289,7 +291,9 @@ def worded(finding: Finding) -> dict[str, JsonValue]:
     evidence: dict[str, JsonValue] = {
         title_of(name): value for name, value in shown_evidence(finding).items()
     }
-    return {**finding.model_dump(mode="json"), **sentences, "evidence": evidence}
+    left_out = set() if finding.events else {"events"}
+    fields = finding.model_dump(mode="json", exclude=left_out)
+    return {**fields, **sentences, "evidence": evidence}
 
 
 def as_data(finding: Finding) -> dict[str, JsonValue]:

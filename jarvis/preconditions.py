@@ -231,8 +231,11 @@ def _is_contiguous_query(row: Mapping[str, Any]) -> bool:
 
 
 def has_graph_replay(facts: Facts) -> bool | None:
-    """GPU graphs are replayed: the launcher of GPU work or the name of an operation is such a call;
-    unknown without host calls (tables ``gpu_work``, ``operations``)."""
+    """GPU graphs are replayed: a graph launch replays GPU work, or the launcher of GPU work or the
+    name of an operation is such a call; unknown without host calls (tables ``inference_events``,
+    ``gpu_work``, ``operations``)."""
+    if facts.has("inference_events", replayed()):
+        return True
     sources = {"gpu_work": C.launcher_name, "operations": C.name}
     if any(facts.has(t, pl.col(name).str.contains(GRAPH_LAUNCH)) for t, name in sources.items()):
         return True
@@ -369,6 +372,30 @@ def _is_most_communication(facts: Facts, condition: pl.Expr) -> bool | None:
     if times.is_empty():
         return None
     return float(times.filter(condition)[C.dur_us].sum()) > float(times[C.dur_us].sum()) / 2
+
+
+def replayed_operations(tables: Tables) -> frozenset[int]:
+    """Return the rows of the operations table of which graph launches replay most GPU work.
+
+    The launching call decides: captured kernels have an operator, and other kernels that of a
+    compiled region.
+    """
+    events, work = tables("inference_events"), tables("gpu_work")
+    if events is None or work is None:
+        return frozenset()
+    launches = events.select(C.uid, C.graph_launch_uid)
+    by_row = (
+        work.drop_nulls(C.operation_uid)
+        .join(launches, on=C.uid, how="left")
+        .group_by(C.operation_uid)
+        .agg(is_most=2 * pl.col(C.dur_ns).filter(replayed()).sum() > pl.col(C.dur_ns).sum())
+    )
+    return frozenset(by_row.filter("is_most")[C.operation_uid])
+
+
+def replayed() -> pl.Expr:
+    """Return whether GPU events (``inference_events``) are replayed by a graph launch."""
+    return pl.col(C.graph_launch_uid).is_not_null()
 
 
 def has_replay_package(facts: Facts, subject: Subject) -> bool:

@@ -145,6 +145,12 @@ CASES: list[tuple[str, Tables, Tables]] = [
         {"operations": one("hipGraphLaunch->kernel")},
         {"operations": one("aten::graph_op")},
     ),
+    (  # a graph launch under the operator of a compiled region
+        "has_graph_replay",
+        {"inference_events": table("inference_events", {"uid": 1, "graph_launch_uid": 5})},
+        {"inference_events": table("inference_events", {"uid": 1})}
+        | gpu(work(launcher_name="Torch-Compiled Region: 0/0", linked=True)),
+    ),
     ("has_loader_workers", slices(LOADER), slices(LOADER.replace("MultiP", "SingleP"))),
     (
         "has_loader_without_workers",

@@ -118,6 +118,16 @@ MESSAGES = MessageTable(
         "pack": "If the mask excludes padding, pack short sequences together, so that {each} has "
         "more work than {n_q} {n_q:either query|queries} per sequence.",
         "mask": ", and that the mask does not force a slower one than {kernel}",
+        "mixed": "Check how the engine mixes prefill and decode: {workload_note}. Larger prefill "
+        "chunks, or steps of only one kind, change the workload of {kernel}.",
+        "only_decode": "The steps only decode: {workload_note}. More requests fill the GPU, and "
+        "fewer bytes per key, such as an 8-bit cache if accuracy allows, are less to read for "
+        "{kernel}.",
+        "lengths": "Record the step annotations of the engine and the lengths of the requests: "
+        "they determine how much work {kernel} has in each step.",
+        "counters": "A trace does not show why {kernel} is slow: run the model under the "
+        "platform's hardware-counter profiler and compare the bytes that it actually moves with "
+        "the modeled {moved_bytes} per call.",
         "phases": "{ctx_tokens} of {tokens} tokens are in the context phase",
         "phases.unknown": "the trace does not record the phase of the tokens",
         "cache.title": "Cache writes: {name}",
@@ -192,6 +202,12 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
         )
         .with_columns(
             head_note=message_column(MESSAGES, _heads(), "gqa_ratio", "heads_kv", C.head_dim),
+            mixing=pl.when(pl.col(C.ctx_tokens) == 0)
+            .then(pl.lit(MESSAGES.id("only_decode")))
+            .otherwise(pl.lit(MESSAGES.id("mixed"))),
+            measured=pl.when(pl.col("tokens").is_null())
+            .then(pl.lit(MESSAGES.id("lengths")))
+            .otherwise(pl.lit(MESSAGES.id("counters"))),
             workload_note=message_column(
                 MESSAGES,
                 pl.when(pl.col("tokens").is_null())

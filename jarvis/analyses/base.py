@@ -95,7 +95,8 @@ class CategoryData:
     that ``jarvis.analyses.operations.describe`` and the analysis's ``classify`` add (none for
     system analyses). ``tables`` are those that it ``needs`` and that the report has. ``baseline``
     is the bandwidth that simple operators reach in the whole trace, None if none moves enough.
-    ``explained_uids`` are the rows that the analysis's ``specific`` checks found inefficient.
+    ``explained_uids`` are the rows that the analysis's ``specific`` checks found inefficient,
+    ``replayed_uids`` those whose GPU work graphs replay for the most part.
     """
 
     key: str
@@ -108,6 +109,7 @@ class CategoryData:
     target_pct: float = TARGET_PCT
     baseline: Baseline | None = None
     explained_uids: frozenset[int] = frozenset()
+    replayed_uids: frozenset[int] = frozenset()
 
     @property
     def bases(self) -> dict[str, float]:
@@ -162,7 +164,8 @@ class Analysis:
     returns their input numbers, stored beside their metrics, ``target`` describes their page's
     slider (always the efficiency in the compute tier). Rows that ``specific`` checks report are
     explained: the shared checks skip them. A category without operations still has a result if a
-    table of ``also_in``, some of its ``needs``, has rows.
+    table of ``also_in``, some of its ``needs``, has rows. Runs in which a table of ``only_with``
+    has no rows have no result of the analysis.
     """
 
     title: str
@@ -173,6 +176,7 @@ class Analysis:
     panels: tuple[Panel, ...] = ()
     needs: tuple[str, ...] = ()
     also_in: tuple[str, ...] = ()
+    only_with: tuple[str, ...] = ()
     advice: Mapping[str, Advice] = field(default_factory=dict)
     classify: Classify | None = None
     details: tuple[Column, ...] = ()

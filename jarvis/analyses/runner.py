@@ -26,15 +26,18 @@ from jarvis.hardware import HardwareSpec
 from jarvis.perf_models import Registry
 from jarvis.perf_report import Totals
 from jarvis.perf_report.unavailable import unavailable_reason
-from jarvis.preconditions import Facts
+from jarvis.preconditions import Facts, Tables, replayed_operations
 from jarvis.schemas.names import C
 from jarvis.simulation.simulation import Simulation
 from jarvis.text.messages import Message, MessageTable
 
 DEFAULT_TARGETS = Targets()
+NO_TABLES: Mapping[str, pl.DataFrame] = {}
 
 NO_HARDWARE = "Efficiencies are not available: the hardware is not known, so there is no peak."
 NO_MODELS = "Efficiencies are not available: no perf model covers these operations."
+NO_SHAPES = "Not judged: GPU graphs replay these operations, and no capture has their shapes."
+NO_SHAPES_OF_ROW = "A GPU graph replays it, and no capture has its shapes."
 
 NOTES = MessageTable(
     "no_perf_model",
@@ -117,19 +120,27 @@ def run_analyses(
     targets: Targets = DEFAULT_TARGETS,
     simulation: Simulation | None = None,
     described: Mapping[str, pl.DataFrame] | None = None,
+    inference: Mapping[str, pl.DataFrame] = NO_TABLES,
 ) -> dict[str, AnalysisOutcome]:
     """Return the outcome of every analysis by key, in the order of ``analyses``.
 
     ``compute_units`` is the number of compute units of the GPU, None if the trace lacks it;
     ``simulation`` is None if step times cannot be simulated. ``described`` are rows of categories
-    with the columns that their analyses added, which do not depend on ``targets``.
+    with the columns that their analyses added, which do not depend on ``targets``. ``inference``
+    are tables that the report lacks. Analyses ``only_with`` other tables are left out.
     """
+
+    def table(name: str) -> pl.DataFrame | None:
+        return inference[name] if name in inference else _table(report, name)
+
+    analyses = {key: each for key, each in analyses.items() if _applies(each, table)}
     top_uids = frozenset(split.top_operations["operation_uids"].explode().drop_nulls())
     claimed: dict[tuple[object, ...], pl.DataFrame] = {}
     nothing = split.operations.clear()
     if described is None:
         claimed = split.operations.partition_by(C.category, as_dict=True)
-    facts = Facts(lambda name: _table(report, name))
+    facts = Facts(table)
+    replayed = replayed_operations(table)
     outcomes: dict[str, AnalysisOutcome] = {}
     for key, analysis in analyses.items():
         try:
@@ -138,8 +149,19 @@ def run_analyses(
                 rows = describe(claimed.get((key,), nothing), top_uids, report.hardware)
                 if analysis.classify:
                     rows = analysis.classify(rows, compute_units)
-            target_pct = targets.of_category(key)
-            outcomes[key] = _run(analysis, report, facts, rows, split.baseline, target_pct)
+            data = CategoryData(
+                key=key,
+                title=analysis.title,
+                operations=rows,
+                totals=report.totals,
+                hardware=report.hardware,
+                advice=analysis.advice,
+                tables=_needed(analysis, table),
+                target_pct=targets.of_category(key),
+                baseline=split.baseline,
+                replayed_uids=replayed,
+            )
+            outcomes[key] = _run(analysis, report, facts, data)
         except Exception as error:  # isolates analyses from each other
             outcomes[key] = AnalysisOutcome(_failed(analysis, error))
     results = [outcome.result for outcome in outcomes.values()]
@@ -147,7 +169,7 @@ def run_analyses(
         key: replace(outcome, result=without_removed(outcome.result, results))
         for key, outcome in outcomes.items()
     }
-    worth_fusing = _worth_fusing(report, analyses, outcomes, targets.pct)
+    worth_fusing = _worth_fusing(report, table, analyses, outcomes, targets.pct)
     return {
         key: replace(
             outcome,
@@ -170,6 +192,7 @@ def _in_steps(
 
 def _worth_fusing(
     report: ReportTables,
+    table: Tables,
     analyses: Mapping[str, Analysis],
     outcomes: Mapping[str, AnalysisOutcome],
     target_pct: float,
@@ -181,31 +204,15 @@ def _worth_fusing(
         chain
         for key, analysis in analyses.items()
         if analysis.tier == "fusion" and outcomes[key].result.status is Status.OK
-        for chain in chains(_needed(analysis, report), report.hardware, bases, target_pct)
+        for chain in chains(_needed(analysis, table), report.hardware, bases, target_pct)
     )
     return [chain for chain in found if chain.is_worth_fusing]
 
 
 def _run(
-    analysis: Analysis,
-    report: ReportTables,
-    facts: Facts,
-    rows: pl.DataFrame,
-    baseline: Baseline | None,
-    target_pct: float,
+    analysis: Analysis, report: ReportTables, facts: Facts, data: CategoryData
 ) -> AnalysisOutcome:
     is_compute = analysis.tier == "compute"
-    data = CategoryData(
-        key=analysis.key,
-        title=analysis.title,
-        operations=rows,
-        totals=report.totals,
-        hardware=report.hardware,
-        advice=analysis.advice,
-        tables=_needed(analysis, report),
-        target_pct=target_pct,
-        baseline=baseline,
-    )
     absent = unavailable_reason(report.absent_tables, analysis.needs)
     has_data = (is_compute or not absent) and _has_data(analysis, data)
     findings = [supported(each, facts) for each in _findings(analysis, data)] if has_data else []
@@ -220,7 +227,7 @@ def _run(
         **(_sums(data, absent) if is_compute and has_data else {}),
     )
     prepared = analysis.prepare(data) if analysis.prepare and has_data else None
-    return AnalysisOutcome(result, rows if is_compute else None, prepared)
+    return AnalysisOutcome(result, data.operations if is_compute else None, prepared)
 
 
 def _findings(analysis: Analysis, data: CategoryData) -> list[Finding]:
@@ -244,9 +251,14 @@ def _has_data(analysis: Analysis, data: CategoryData) -> bool:
     return data.operations.height > 0 or any(table.height > 0 for table in others)
 
 
-def _needed(analysis: Analysis, report: ReportTables) -> dict[str, pl.DataFrame]:
-    tables = {name: _table(report, name) for name in analysis.needs}
-    return {name: table for name, table in tables.items() if table is not None}
+def _applies(analysis: Analysis, table: Tables) -> bool:
+    found = (table(name) for name in analysis.only_with)
+    return all(rows is not None and rows.height > 0 for rows in found)
+
+
+def _needed(analysis: Analysis, table: Tables) -> dict[str, pl.DataFrame]:
+    tables = {name: table(name) for name in analysis.needs}
+    return {name: rows for name, rows in tables.items() if rows is not None}
 
 
 def _table(report: ReportTables, name: str) -> pl.DataFrame | None:
@@ -279,10 +291,13 @@ def _notes(data: CategoryData, judged: pl.DataFrame) -> tuple[Message | str, ...
         return ()
     if data.hardware is None:
         return (NO_HARDWARE,)
+    lacks_shapes = pl.col(C.uid).is_in(data.replayed_uids) & pl.col(C.input_dims).is_null()
     if judged.is_empty() and not data.operations[C.has_perf_model].any():
-        return (NO_MODELS,)
+        return (NO_MODELS if data.operations.filter(~lacks_shapes).height else NO_SHAPES,)
+    note = pl.when(lacks_shapes).then(pl.lit(NO_SHAPES_OF_ROW)).otherwise(C.roofline_note)
     reasons = (
-        data.operations.drop_nulls(C.roofline_note)
+        data.operations.with_columns(note.alias(C.roofline_note))
+        .drop_nulls(C.roofline_note)
         .group_by(C.roofline_note, maintain_order=True)
         .agg(rows=pl.len(), time_us=pl.col(C.kernel_time_us).sum())
     )

@@ -58,12 +58,13 @@ def many_small_calls(data: CategoryData) -> Iterator[Finding]:
     Symptom: one operator is called repeatedly for a few microseconds each.
     Rule: an operator with at least {MANY_CALLS} calls, of equal arguments or groups of them whose
     mean GPU time is below {SHORT_CALL_US} µs, among the rows that no ``low_efficiency`` finding
-    covers, and that passes its time test.
+    covers and no graph replays, and that passes its time test.
     Threshold: {MANY_CALLS} calls, {SHORT_CALL_US} µs; {impact.BOTTLENECK_TIME_MS} ms or
     {impact.BOTTLENECK_CATEGORY_PCT}% of category time; at least {MIN_COMPUTE_PCT}% of compute.
     """
     is_low = impact.is_judged() & (pl.col(C.pct_roofline) < impact.BOTTLENECK_EFFICIENCY_PCT)
-    is_reported = is_low | pl.col(C.uid).is_in(data.explained_uids)
+    is_replayed = pl.col(C.uid).is_in(data.replayed_uids)
+    is_reported = is_low | is_replayed | pl.col(C.uid).is_in(data.explained_uids)
     can_be_short = _is_short() | (pl.col(C.populations).list.len() > 0)
     calls = pl.col(C.operation_count).filter(can_be_short & ~is_reported).sum().over(C.name)
     rows = data.operations.filter(~is_reported & (calls >= MANY_CALLS)).sort(

@@ -18,6 +18,9 @@ from jarvis.trace import Trace
 
 NO_CAPTURES = "no capture was given"
 
+REPLAYED_PCT = 1.0
+"""Above this share of GPU time replayed from graphs without captures, shapes are missing."""
+
 
 def graph_tables(trace: Trace, in_layers: pl.DataFrame) -> Mapping[str, pl.DataFrame]:
     """Return ``graph_launches`` and ``graph_kernel_map`` of the graphs that a trace replays.

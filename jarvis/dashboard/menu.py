@@ -130,6 +130,7 @@ def menu(catalog: Catalog) -> Menu:
             _file_page("call_tree", "Call tree", "account_tree"),
         ],
         "Inference": [
+            *_analysis_pages("system", of_inference=True, is_shown=is_inference),
             _file_page("serving", "Serving", "speed", is_shown=is_inference),
             _file_page("layers", "Layers", "layers", is_shown=is_inference),
             _file_page("graphs", "Graphs", "hub", is_shown=is_inference),
@@ -171,10 +172,19 @@ def _file_page(
     )
 
 
-def _analysis_pages(tier: str) -> list[StreamlitPage]:
+def _analysis_pages(
+    tier: Tier, *, of_inference: bool = False, is_shown: bool = True
+) -> list[StreamlitPage]:
+    """Return the pages of a tier: of the analyses of all runs, or of those of inference only."""
     render = category.render if tier == "compute" else system.render
     return [
-        st.Page(partial(render, analysis), title=analysis.title, icon=analysis.icon, url_path=key)
+        st.Page(
+            partial(render, analysis),
+            title=analysis.title,
+            icon=analysis.icon,
+            url_path=key,
+            visibility="visible" if is_shown else "hidden",
+        )
         for key, analysis in load_analyses().items()
-        if analysis.tier == tier
+        if analysis.tier == tier and bool(analysis.only_with) == of_inference
     ]

@@ -173,15 +173,19 @@ class PerfReport(ReportContext):
     @property
     def inference_layers(self) -> pl.DataFrame:
         """The kernels of ``layers`` by position, with their operations, and the rest by block."""
-        rows = with_operations(self.layers.rows(), self.layers.events(), self.gpu_work)
-        anchors = [kind.anchors for kind in self.layers.kinds]
-        modules = with_layer_modules(rows, anchors, self._modules_of_work)
+        rows = with_operations(self.layers.rows(), self.layers.events, self.gpu_work)
+        modules = with_layer_modules(rows, self.layers.anchors(), self._modules_of_work)
         return conform(with_figures(modules, self.operations), "inference_layers")
 
     @property
     def inference_layer_times(self) -> pl.DataFrame:
         """The time of each of the ``layers`` by block."""
         return conform(self.layers.times(), "inference_layer_times")
+
+    @property
+    def inference_events(self) -> pl.DataFrame:
+        """The GPU events of the steps of inference, with their place in the ``layers``."""
+        return conform(self.layers.events, "inference_events")
 
     @property
     def is_inference(self) -> bool:

@@ -5,6 +5,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import polars as pl
+
 from jarvis.analyses.runner import AnalysisOutcome, SplitOperations, run_analyses, split_operations
 from jarvis.comparison import TOLERANCE, Comparison
 from jarvis.comparison import compare as compare_sides
@@ -66,7 +68,7 @@ def write_analysis(
         timed = with_step_times(split.operations, simulation, targets)
         split = replace(split, operations=timed)
     with step(first + 1, progress, steps):
-        units = compute_units(source.info, report.hardware)
+        units, inference = compute_units(source.info, report.hardware), source.inference
         outcomes = run_analyses(
             report,
             analyses,
@@ -74,12 +76,13 @@ def write_analysis(
             compute_units=units,
             targets=targets,
             simulation=simulation,
+            inference=inference,
         )
     read_bytes = source.info.json_bytes or source.info.size_bytes
     with limited_output(read_bytes), staged(root, source.info.sha256) as folder:
         with step(first + 2, progress, steps):
             named = identifier or analysis_id(source.info.sha256, options)
-            run = _run(source, split, outcomes, options, warning, named)
+            run = _run(source, split, outcomes, inference, options, warning, named)
             if compared_with is not None:
                 comparison = compare(run, compared_with)
                 run = run.with_tables(comparison.tables())
@@ -117,6 +120,7 @@ def _run(
     source: AnalysisInput,
     split: SplitOperations,
     outcomes: dict[str, AnalysisOutcome],
+    inference: Mapping[str, pl.DataFrame],
     options: Options,
     warning: str | None,
     identifier: str,
@@ -130,7 +134,7 @@ def _run(
     tables |= {name: report.table(name) for name in source.sheets if name not in tables}
     tables |= {"operations": split.operations, "top_operations": split.top_operations}
     tables[HEALTH] = source.health
-    tables |= {**source.inference, **source.simulated}
+    tables |= {**inference, **source.simulated}
     tables |= {category_table(key): rows for key, rows in classified.items()}
     manifest = Manifest(
         jarvis_version=product_version(),

@@ -286,7 +286,7 @@ class TraceInput:
         if not self.report.is_inference:
             return {}
         steps = {name: getattr(self.report, name) for name in INFERENCE}
-        return {**steps, **graph_tables(self.report.trace, self.report.layers.events())}
+        return {**steps, **graph_tables(self.report.trace, self.report.layers.events)}
 
     def call_paths(self, classified: Mapping[str, pl.DataFrame]) -> Paths:
         """Return the call paths from the call tree."""

@@ -11,6 +11,7 @@ import polars as pl
 from jarvis.analyses import load_analyses
 from jarvis.analyses.baseline import measure_baseline
 from jarvis.analyses.runner import SplitOperations, run_analyses
+from jarvis.core.errors import MissingTableError
 from jarvis.core.extension_log import Log
 from jarvis.core.product import product_version
 from jarvis.core.targets import Targets
@@ -33,6 +34,7 @@ from jarvis.run import (
     Run,
     open_reference,
 )
+from jarvis.schemas.serving import TABLES as INFERENCE
 from jarvis.tracelens.imported import ImportedReport
 from jarvis.tracelens.report import TABLES
 from jarvis.tracelens.stored_report import StoredReport
@@ -181,6 +183,8 @@ class _OwnTables:
         return self.run.manifest.absent_tables
 
     def table(self, name: str) -> pl.DataFrame:
+        if name in INFERENCE and name not in self.run.tables:
+            raise MissingTableError(name, "the trace has no steps of inference")
         return self.run.table(name)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from jarvis.analyses import kernel_names
-from jarvis.preconditions import GRAPH_LAUNCH
+from jarvis.preconditions import GRAPH_LAUNCH, replayed_operations
 from jarvis.run import Run
 from jarvis.schemas.names import C
 from jarvis.text.format import (
@@ -52,7 +52,11 @@ def _not_judged(run: Run) -> Iterator[Fact]:
         # Nor are those that an operator launches beside its kernels.
         .with_columns(compute_us=pl.col(C.kernel_time_us) - kernel_names.time_us(COPY))
     )
-    rows = computing.filter(~pl.col(C.name).str.contains(GRAPH_LAUNCH))
+    replayed = pl.col(C.uid).is_in(replayed_operations(run.tables.get))
+    lacks_shapes = pl.col(C.name).str.contains(GRAPH_LAUNCH) | (
+        replayed & pl.col(C.input_dims).is_null()
+    )
+    rows = computing.filter(~lacks_shapes)
     outside = " outside GPU graphs" if rows.height < computing.height else ""
     if rows.is_empty():
         return

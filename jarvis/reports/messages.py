@@ -86,6 +86,8 @@ MESSAGES = MessageTable(
         "summary.first": 'The first finding, "{title}", saves {saving}.',
         "summary.next": 'Next is "{title}": {saving}.',
         "summary.leads": 'First comes "{title}", which makes the other findings uncertain.',
+        "summary.incomplete": 'First comes "{title}": findings on the efficiency of that time are '
+        "missing.",
         "summary.compute": "{compute_ms} in the GPU window",
     },
 )

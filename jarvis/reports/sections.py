@@ -181,11 +181,13 @@ def operator_names(run: Run, uids: Iterable[int]) -> tuple[str, ...]:
 def lead(text: Text, words: int, ends: str = ".;") -> Markdown:
     """Return the first clauses of a text that have at most ``words`` words, at least one.
 
-    A clause ends at one of the characters ``ends``. The findings files have the rest.
+    A clause ends at one of the characters ``ends``, outside names. The findings files have the
+    rest.
     """
     first, *others = re.split(rf"(?<=[{ends}]) +(?=[A-Z`a-z0-9])", to_text(text))
     for other in others:
-        if len(f"{first} {other}".split()) > words:
+        is_in_name = first.count("`") % 2 == 1
+        if not is_in_name and len(f"{first} {other}".split()) > words:
             break
         first = f"{first} {other}"
     return prose(re.sub("[;:]$", ".", first))

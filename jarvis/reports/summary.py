@@ -159,7 +159,9 @@ def _costs(run: Run, details: list[Details], is_whole: bool) -> Iterator[str]:
             saving = detail.short_saving
             yield to_text(MESSAGES(f"summary.{key}", title=_subject(detail), saving=saving))
         elif key == "first":
-            yield to_text(MESSAGES("summary.leads", title=first.finding.title))
+            lacks_shapes = first.finding.leads and first.finding.time_pool is None
+            key = "summary.incomplete" if lacks_shapes else "summary.leads"
+            yield to_text(MESSAGES(key, title=first.finding.title))
 
 
 def _small_causes(run: Run) -> str:

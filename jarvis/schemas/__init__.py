@@ -198,6 +198,8 @@ _ABOUT = {
     "inference_layers": "The kernels of the layers that repeat in the steps of inference, and the "
     "rest by block, as `jarvis steps --layers` lists them.",
     "inference_layer_times": "The time of each layer of `inference_layers` by block.",
+    "inference_events": "The GPU events of `inference_steps`: which graph replays each, and where "
+    "in the layers it is.",
     "step_gaps": "The idle time of each step of `steps`, with its place in the step and its likely "
     "cause; durations by place add up to the idle times of the step.",
     "host_threads": "Host threads and their activity: time in runtime calls, else in operators, "

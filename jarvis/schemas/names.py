@@ -152,6 +152,7 @@ class Declared:
     gpu_start_ns: Final = "gpu_start_ns"
     graph_id: Final = "graph_id"
     graph_key: Final = "graph_key"
+    graph_launch_uid: Final = "graph_launch_uid"
     graph_launches: Final = "graph_launches"
     graph_node_id: Final = "graph_node_id"
     group: Final = "group"

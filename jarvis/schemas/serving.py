@@ -186,6 +186,21 @@ INFERENCE_LAYER_TIMES = (
     text(C.block, "Block", "block of a model that the kernels belong to"),
     _us(C.kernel_time_us, "Time", "time of the kernels of the block, the mean of the steps"),
 )
+INFERENCE_EVENTS = (
+    Column(C.uid, "UID", INTEGER, meaning="position of the GPU event in the trace"),
+    Column(C.step, "Step", INTEGER, meaning="step that launches it, as in `inference_steps`"),
+    Column(
+        C.graph_launch_uid,
+        "Graph launch",
+        INTEGER,
+        meaning="launch call of the graph that replays it; empty for others",
+    ),
+    text(C.phase, "Phase", "phase of the step"),
+    text(C.block, "Block", "block of a model that it belongs to, by its name"),
+    Column(C.kind, "Kind", INTEGER, meaning="kind of its layer; empty outside layers"),
+    Column(C.layer, "Layer", INTEGER, meaning="its layer, as in `inference_layer_times`"),
+    Column(C.position, "Position", INTEGER, meaning="its position in the period, from 0"),
+)
 INFERENCE_PHASES = (
     text(C.phase, "Phase", "phase of the steps or parts, as in `inference_steps`"),
     count(C.step_count, "Steps", "steps or parts of the phase"),
@@ -205,4 +220,5 @@ TABLES = {
     "inference_phases": INFERENCE_PHASES,
     "inference_layers": INFERENCE_LAYERS,
     "inference_layer_times": INFERENCE_LAYER_TIMES,
+    "inference_events": INFERENCE_EVENTS,
 }

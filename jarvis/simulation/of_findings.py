@@ -220,7 +220,7 @@ def _count(finding: Finding, name: str) -> int:
 def _named(finding: Finding, own: pl.DataFrame) -> Work:
     """Return the work of a finding, by its operations if it concerns all of their work: there can
     be a million events."""
-    if finding.time_pool or finding.kernels:
+    if finding.time_pool or finding.kernels or finding.events:
         return Work(uids=tuple(own[C.uid].to_list()))
     return Work(operations=tuple(sorted(finding.row_uids)))
 
@@ -256,7 +256,9 @@ def own_work(finding: Finding, gpu_work: pl.DataFrame) -> pl.DataFrame:
 
 
 def work_of_rows(finding: Finding, gpu_work: pl.DataFrame) -> pl.DataFrame:
-    """Return the GPU work of the operations that a finding concerns, of its kernels only."""
+    """Return the GPU work that a finding concerns: its events, or of the kernels of its rows."""
+    if finding.events:
+        return gpu_work.filter(pl.col(C.uid).is_in(finding.events))
     own = gpu_work.filter(pl.col(C.operation_uid).is_in(sorted(finding.row_uids)))
     return own.filter(pl.col(C.name).is_in(finding.kernels)) if finding.kernels else own
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from jarvis.capture.engines import engine_of
+from jarvis.capture.tables import REPLAYED_PCT
 from jarvis.perf_report.intervals import greatest_ns, least_ns
 from jarvis.schemas.names import C
 from jarvis.text.format import counted, milliseconds, percent
@@ -14,9 +15,6 @@ from jarvis.trace_health.facts import Fact, Severity, when
 
 LINKED_PCT = 99.0
 """Below this share of GPU time linked to host calls, a warning is shown."""
-
-GRAPH_PCT = 1.0
-"""Above this share of GPU time replayed from graphs, a warning is shown."""
 
 _FINISH_FIRST = "Synchronize the GPU before the recording begins."
 _NEWER_PROFILER = "A newer version of the profiler may record the arrows."
@@ -168,7 +166,7 @@ def _graph_replay(work: pl.DataFrame, frames: pl.DataFrame, *, has_shapes: bool)
         "replayed from GPU graphs.",
         share_pct,
         "%",
-        Severity.WARNING if share_pct > GRAPH_PCT else Severity.NOTE,
+        Severity.WARNING if share_pct > REPLAYED_PCT else Severity.NOTE,
         "Replayed kernels have no operators, shapes or modules, so they are not judged.",
         f"Record the capture of the graphs, too ({engine.name}: {engine.capture}), and analyze "
         "both with `--capture-folder`; or record one step without GPU graphs"

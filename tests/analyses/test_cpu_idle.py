@@ -282,6 +282,13 @@ def test_host_calls_and_operators_are_named() -> None:
     assert f"the longest gap (30.0 ms) coincides with {named} (9.00 ms)" in finding.issue
 
 
+def test_a_call_in_a_shorter_gap_is_not_that_of_the_longest() -> None:
+    call = {"host_call": "cudaGraphLaunch", "host_call_us": 9000.0}
+    (finding,) = worded(idle_causes(by_cause(gap("host_work", 30), gap("host_work", 10, **call))))
+    assert "the longest gap" not in finding.issue
+    assert "the largest part, 10.0 ms in 1 gap, mostly in `cudaGraphLaunch`" in finding.issue
+
+
 def test_a_launch_bound_finding_counts_the_kernels() -> None:
     work = kernels(5.0, 6.0, 50.0)
     data = among_others(gap("launch_bound", 40), work=work)

@@ -19,6 +19,7 @@ from tests.arithmetic.facts_groups import (
     of_epilogue,
     of_unfused_attention,
 )
+from tests.arithmetic.facts_inference import of_replays, of_short_kernels, of_slow_layers
 from tests.arithmetic.facts_rows import of_rows
 from tests.arithmetic.facts_system import (
     of_communication,
@@ -50,6 +51,9 @@ OF_CHECK = {
     "helper_kernels": of_helpers,
     "high_variance": of_variance,
     "estimated_bandwidth": of_estimated_bandwidth,
+    "shapes_missing": of_replays,
+    "short_kernel_tail": of_short_kernels,
+    "slow_layers": of_slow_layers,
 }
 """What checks say beyond the sums of their rows."""
 

@@ -161,11 +161,20 @@ def saving_of(run: RunDirectory, finding: dict[str, Any], facts: Facts) -> Savin
         }
         (spent,) = facts[name.get(check, "time_ms")]
         return 0.0, spent / 2, spent
-    if check == "step_edges":
-        return _of_edges(facts)
+    if check in ("step_edges", "slow_layers", "short_kernel_tail"):
+        return _of_edges(facts) if check == "step_edges" else _of_inference(check, facts)
     if check in ("gpu_idle", "idle_causes", "exposed_communication", "poor_overlap"):
         return _of_waiting(run, finding, facts)
     return None
+
+
+def _of_inference(check: str, facts: Facts) -> Saving:
+    if check == "slow_layers":
+        (excess_ms,) = facts["excess_ms"]
+        return 0.0, excess_ms, excess_ms
+    (time_ms,), (floor_ms,) = facts["time_ms"], facts["floor_ms"]
+    left = facts["short_kernels"][0] - facts["calls"][0]
+    return 0.0, facts["pairs_ms"][0], time_ms - left * floor_ms
 
 
 def _of_edges(facts: Facts) -> Saving | None:
@@ -339,6 +348,8 @@ def step_saving_of(
 
 
 def _own_work(run: RunDirectory, finding: dict[str, Any]) -> list[dict[str, Any]]:
+    if finding.get("events"):
+        return [event for event in run.table("gpu_work") if event["uid"] in finding["events"]]
     uids, kernels = rows_of(finding), finding["kernels"]
     return [
         event

@@ -287,6 +287,9 @@ LOOSE = {
     "first_step": ("tensors",),
     "misaligned": ("param M", "param N", "param K"),
     "odd_rows": ("param M", "param N", "param K", "side_bytes"),
+    "layer": ("layer",),
+    "slowest": ("slowest",),
+    "kind": ("kind",),
 }
 """The facts that numbers inside a text may be."""
 

@@ -244,7 +244,7 @@ def eager(*batches: int, layers: int = LAYERS) -> TraceBuilder:
 def test_a_step_without_graphs_is_used_like_a_capture(tmp_path: Path) -> None:
     merged = merge(step(trace("AMD Instinct MI300X"), 4, KERNELS).read(), tmp_path, step=eager(4))
     assert shapes(merged) == {("aten::mm", "((4, 64), (64, 128))"), ("aten::silu", "((4, 128),)")}
-    (launch,) = graph_tables(merged, TraceLensReport(merged, None).layers.events())[
+    (launch,) = graph_tables(merged, TraceLensReport(merged, None).layers.events)[
         "graph_launches"
     ].to_dicts()
     assert (launch["mode"], launch["rule"], launch["coverage_pct"]) == ("EAGER", "names", 100)
@@ -297,7 +297,7 @@ def test_tables_state_what_was_matched(tmp_path: Path) -> None:
     other = [("unknown_kernel", 30.0)]
     replay = step(trace(), 4, [*KERNELS, ("tail_kernel", 0.1)], other).read()
     merged = merge(replay, tmp_path, bs_8=captured(8))
-    tables = graph_tables(merged, TraceLensReport(merged, None).layers.events())
+    tables = graph_tables(merged, TraceLensReport(merged, None).layers.events)
     launches = tables["graph_launches"].select(
         *("step", "kernel_count", "capture_file", "batch", "mode", "rule", "matched_count"),
         *("replayed_only_count", "captured_only_count", "confidence"),
@@ -332,7 +332,7 @@ def test_tables_state_what_was_matched(tmp_path: Path) -> None:
 
 def test_tables_without_a_capture() -> None:
     replay = step(trace(), 4, KERNELS).read()
-    tables = graph_tables(replay, TraceLensReport(replay, None).layers.events())
+    tables = graph_tables(replay, TraceLensReport(replay, None).layers.events)
     (launch,) = tables["graph_launches"].to_dicts()
     assert (launch["kernel_count"], launch["matched_count"]) == (len(KERNELS), 0)
     assert launch["reason"] == NO_CAPTURES

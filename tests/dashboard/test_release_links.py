@@ -187,7 +187,7 @@ def _clicked(page: str, analysis: str) -> Iterable[tuple[str, list[str]]]:
     def uids(table: pl.DataFrame, column: str = "uid") -> list[str]:
         return [str(uid) for uid in table[column]]
 
-    if page in ANALYSES and run.results[page].tier == "compute":
+    if page in run.results and run.results[page].tier == "compute":
         yield f"{page}_sort", [C.name]
         yield f"{page}_order", ["ascending"]
         yield f"{page}_op", uids(run.category_operations(page))

@@ -81,6 +81,8 @@ def test_two_groups_of_layers() -> None:
 def test_odd_layers() -> None:
     assert odd_layers(np.array([10.0, 11, 10, 12, 30, 11])) == [4]
     assert odd_layers(np.full(8, 3.0)) == []
+    # Beyond the deviations of equal layers, but by 10% only.
+    assert odd_layers(np.array([10.0, 10, 10, 10, 11, 10])) == []
 
 
 def report(*steps: tuple[tuple[str, float], ...]) -> TraceLensReport:

@@ -242,6 +242,7 @@ def test_the_command_writes_files(tmp_path: Path, capsys: pytest.CaptureFixture[
     path = str(builder.write(tmp_path / "t.json"))
     assert main(["steps", path, "--output-dir", str(tmp_path / "out")]) == 0
     names = ["inference_steps", "inference_phases", "inference_layers", "inference_layer_times"]
+    names += ["inference_events"]
     files = [tmp_path / "out" / f"{name}.csv" for name in names]
     assert capsys.readouterr().out.split() == [str(file) for file in files]
     (phase,) = csv.DictReader(files[1].read_text().splitlines())

@@ -41,7 +41,9 @@ def assert_true(joined: Joined, truth: dict[str, Any], tolerance_us: float) -> N
     for row, true in zip(rows.iter_rows(named=True), truth["instances"], strict=True):
         assert row["bytes"] == true["bytes"]
         waits = of_ranks.filter(pl.col("instance_id") == row["instance_id"]).sort("rank")
-        assert (waits["wait_ns"] / 1e3).to_list() == pytest.approx(true["waits_us"], abs=tolerance_us)
+        assert (waits["wait_ns"] / 1e3).to_list() == pytest.approx(
+            true["waits_us"], abs=tolerance_us
+        )
         assert row["transfer_us"] == pytest.approx(true["transfer_us"], abs=tolerance_us)
         arrivals: Sequence[float] = true["arrivals_us"]
         second, last = sorted(arrivals)[-2:]

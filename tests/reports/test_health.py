@@ -12,6 +12,7 @@ from jarvis.reports.health import health_line, health_of, health_table
 from jarvis.run import Run
 from jarvis.run.results import read_results, results_json
 from jarvis.trace_health import Fact, Severity
+from tests.analyses.rows import table
 from tests.builders import trace
 from tests.reports.conftest import Analyzed
 
@@ -110,6 +111,19 @@ def test_time_without_a_perf_model_is_not_judged(sample: Analyzed) -> None:
     assert (fact.severity, fact.value) == (Severity.OK, 0.0)
     fact = not_judged(with_models(sample.run, modelled, ("a", 9.0, False, "()", 0.0)))
     assert fact.severity is Severity.OK
+
+
+def test_replayed_kernels_of_an_operator_are_no_operators_without_a_model(sample: Analyzed) -> None:
+    region = ("Torch-Compiled Region: 0/0", 500.0, False, None, 0.0)
+    run = with_models(sample.run, ("aten::mm", 900.0, True, "((8,8),)", 0.0), region)
+    uid = run.table("operations")["uid"][1]
+    events = {"uid": 1, "operation_uid": uid, "dur_ns": 500_000}
+    replays = table("inference_events", {"uid": 1, "graph_launch_uid": 7})
+    assert not_judged(run).value > 30
+    run = run.with_tables({"gpu_work": table("gpu_work", events), "inference_events": replays})
+    assert (
+        not_judged(run).summary == "100.0% of the kernel time outside GPU graphs has a perf model."
+    )
 
 
 def test_findings_of_earlier_releases_about_missing_models_are_not_loaded(

@@ -35,6 +35,7 @@ def test_operators_beside_kernels_are_called() -> None:
         ("One two: three four.", 1, ".;:", "One two."),
         ("One two: three four.", 1, ".;", "One two: three four."),
         ("`a::b` takes 1.5 ms. More.", 1, ".;:", "`a::b` takes 1.5 ms."),
+        ("`Region: 0/0` takes 1.5 ms. More.", 1, ".;:", "`Region: 0/0` takes 1.5 ms."),
     ],
 )
 def test_the_first_clauses_within_a_number_of_words(

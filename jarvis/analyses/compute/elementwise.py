@@ -123,7 +123,8 @@ ADVICE = {
     LAUNCH_BOUND: Advice(
         rule=LAUNCH_BOUND_RULE,
         reason="the heaviest call moves {moved_bytes} in {call_time_ms}; the shortest kernels "
-        f"take about {KERNEL_FLOOR_US:.0f} µs, so launch overhead dominates, not bandwidth",
+        f"take about {KERNEL_FLOOR_US:.0f} µs, so the fixed cost of a kernel dominates, not "
+        "bandwidth",
         algorithmic="{chain:message}",
         kernel="Fuse {kernel} with its neighbors rather than tuning it: a call takes "
         "{mean_time_ms}.",

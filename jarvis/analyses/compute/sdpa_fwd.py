@@ -49,14 +49,12 @@ def _paged(rule: str, reason: str, expected_pct: tuple[float, float]) -> Advice:
     return Advice(
         rule=rule,
         reason=f"{reason}{{head_note}}",
-        algorithmic="Check how the engine mixes prefill and decode: {workload_note}. Larger "
-        "prefill chunks, or steps of only one kind, change the workload of {kernel}.",
+        algorithmic="{mixing:message}",
         kernel="Give {package} to the kernel team to tune block sizes and "
         "the key split of {kernel}.",
         expected_pct=expected_pct,
         expected_of="compute peak",
-        capture="Record the step annotations of the engine and the lengths of the requests: they "
-        "determine how much work {kernel} has in each step.",
+        capture="{measured:message}",
     )
 
 

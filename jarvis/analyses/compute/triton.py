@@ -172,8 +172,8 @@ def many_short_kernels(data: CategoryData) -> Iterator[Finding]:
     """Many compiled kernels, each too small for its own finding.
 
     Symptom: the compiler generates many short kernels where a few long ones would do.
-    Rule: kernels of a short mean time that each take little of compute: at least two different
-    ones, with many calls and enough time together.
+    Rule: kernels of a short mean time that each take little of compute and that no graph replays:
+    at least two different ones, with many calls and enough time together.
     Threshold: {SHORT_CALL_US} µs and {MIN_COMPUTE_PCT}% of compute each; {MANY_CALLS} calls;
     {impact.BOTTLENECK_TIME_MS} ms or {impact.BOTTLENECK_CATEGORY_PCT}% of category time, and
     {impact.RELEVANT_COMPUTE_PCT}% of compute.
@@ -182,7 +182,8 @@ def many_short_kernels(data: CategoryData) -> Iterator[Finding]:
     mean_us = pl.col(C.kernel_time_us).sum().over(C.name) / pl.col(C.operation_count).sum().over(
         C.name
     )
-    rows = data.operations.filter((per_name < MIN_COMPUTE_PCT) & (mean_us < SHORT_CALL_US))
+    is_short = (per_name < MIN_COMPUTE_PCT) & (mean_us < SHORT_CALL_US)
+    rows = data.operations.filter(is_short & ~pl.col(C.uid).is_in(data.replayed_uids))
     if rows[C.name].n_unique() < 2:
         return
     group = OperationGroup(rows.sort(C.kernel_time_us, C.uid, descending=[True, False]))

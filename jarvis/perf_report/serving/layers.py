@@ -32,16 +32,15 @@ _SEQUENCE = "sequence"
 class LayerKind:
     """Layers that repeat in all sequences of kernels of a phase with these names.
 
-    ``durations_us`` and ``uids`` of the GPU events are by sequence, repeat and position in the
-    period; ``names`` are those of the first repeat. ``anchor`` is the main kernel of attention,
-    else of the cache write, which runs once in a layer. ``share_pct`` is of the GPU time of the
-    phase, ``sequence_pct`` of that of the sequences.
+    ``durations_us`` is by sequence, repeat and position in the period; ``names`` are those of the
+    first repeat. ``anchor`` is the main kernel of attention, else of the cache write, which runs
+    once in a layer. ``share_pct`` is of the GPU time of the phase, ``sequence_pct`` of that of the
+    sequences.
     """
 
     phase: str | None
     names: tuple[str, ...]
     durations_us: Floats
-    uids: Int64s
     anchor: str | None
     share_pct: float
     sequence_pct: float
@@ -50,12 +49,6 @@ class LayerKind:
     def layers_per_period(self) -> int:
         """Return how often the anchor is in a period; 1 without one."""
         return 1 if self.anchor is None else self.names.count(self.anchor)
-
-    @property
-    def anchors(self) -> pl.Series:
-        """Return the uid of one GPU event in each layer of the first sequence."""
-        at = [n for n, name in enumerate(self.names) if name == self.anchor] or [0]
-        return pl.Series(self.uids[0][:, at].ravel())
 
     @property
     def layers(self) -> int:
@@ -71,10 +64,12 @@ class LayerKind:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """The kinds of layers, and the GPU time outside them by phase and block, in µs."""
+    """The kinds of layers, the GPU time outside them by phase and block, in µs, and the GPU events
+    of the steps (schema: ``inference_events``)."""
 
     kinds: tuple[LayerKind, ...]
     outside: pl.DataFrame
+    events: pl.DataFrame
 
     def rows(self) -> pl.DataFrame:
         """Return the table (schema: ``inference_layers``)."""
@@ -82,15 +77,18 @@ class Layers:
         inside = pl.DataFrame(rows, schema=_ROWS, orient="row")
         return pl.concat([inside, self.outside], how="diagonal_relaxed")
 
-    def events(self) -> pl.DataFrame:
-        """Return ``kind, layer, position, uid`` of the GPU events; ``layer`` counts periods."""
-        found = [pl.DataFrame(schema=_EVENTS)]
+    def anchors(self) -> list[pl.Series]:
+        """Return by kind the uids of one GPU event in each layer of the first sequence."""
+        found = []
         for number, kind in enumerate(self.kinds):
-            _, layer, position = np.indices(kind.uids.shape)
-            parts = (layer.ravel(), position.ravel(), kind.uids.ravel())
-            rows = pl.DataFrame(dict(zip((C.layer, C.position, C.uid), parts, strict=True)))
-            found.append(rows.select(pl.lit(number, pl.Int64).alias(C.kind), *rows.columns))
-        return pl.concat(found)
+            at = [n for n, name in enumerate(kind.names) if name == kind.anchor] or [0]
+            rows = self.events.filter(pl.col(C.kind) == number, pl.col(C.position).is_in(at))
+            is_first = pl.all_horizontal(
+                pl.col(name).eq_missing(pl.col(name).first())
+                for name in (C.step, C.graph_launch_uid)
+            )
+            found.append(rows.filter(is_first)[C.uid])
+        return found
 
     def times(self) -> pl.DataFrame:
         """Return the times of single layers (schema: ``inference_layer_times``)."""
@@ -114,7 +112,7 @@ _ROWS = {
     C.share_pct: pl.Float64,
     C.sequence_pct: pl.Float64,
 }
-_EVENTS = dict.fromkeys((C.kind, C.layer, C.position, C.uid), pl.Int64)
+_PLACES = {C.uid: pl.Int64, C.kind: pl.Int64, C.layer: pl.Int64, C.position: pl.Int64}
 _TIMES = {
     C.phase: pl.String,
     C.kind: pl.Int64,
@@ -146,13 +144,24 @@ def inference_layers(trace: Trace, work: GpuWork, steps: pl.DataFrame) -> Layers
     block = pl.col(C.name).replace_strict(blocks, return_dtype=pl.String)
     events = _with_sequences(events.with_columns(**{C.block: block}), graphs)
     kinds: list[LayerKind] = []
-    outside = []
+    outside, inside = [], [pl.DataFrame(schema=_PLACES)]
     for (phase,), of_phase in events.group_by(C.phase, maintain_order=True):
-        found, rest = _of_phase(None if phase is None else str(phase), of_phase)
+        found, rest, places = _of_phase(None if phase is None else str(phase), of_phase)
+        inside.append(places.with_columns(pl.col(C.kind) + len(kinds)))
         kinds += found
         outside.append(rest)
     empty = pl.DataFrame(schema={name: _ROWS[name] for name in (C.phase, C.block, C.share_pct)})
-    return Layers(tuple(kinds), pl.concat([empty, *outside]))
+    return Layers(
+        tuple(kinds),
+        pl.concat([empty, *outside]),
+        events.select(
+            C.uid,
+            C.step,
+            pl.when(pl.col(_SEQUENCE) >= 0).then(_SEQUENCE).alias(C.graph_launch_uid),
+            C.phase,
+            C.block,
+        ).join(pl.concat(inside), on=C.uid, how="left", maintain_order="left"),
+    )
 
 
 def _with_sequences(events: pl.DataFrame, graphs: pl.DataFrame) -> pl.DataFrame:
@@ -175,19 +184,19 @@ def _with_sequences(events: pl.DataFrame, graphs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _of_phase(phase: str | None, events: pl.DataFrame) -> tuple[list[LayerKind], pl.DataFrame]:
-    """Return the kinds of layers of a phase, and the rest of its GPU time by block."""
+def _of_phase(
+    phase: str | None, events: pl.DataFrame
+) -> tuple[list[LayerKind], pl.DataFrame, pl.DataFrame]:
+    """Return the kinds of layers of a phase, the rest of its GPU time by block, and the places of
+    the events in the layers (``_PLACES``)."""
     total_ns = int(events[C.dur_ns].sum()) or 1
     alike: dict[tuple[str, ...], list[pl.DataFrame]] = {}
     for _, sequence in events.drop_nulls(_SEQUENCE).group_by(_SEQUENCE, maintain_order=True):
         alike.setdefault(tuple(sequence[C.name]), []).append(sequence)
-    kinds = []
-    inside = []
+    kinds: list[LayerKind] = []
+    inside = [pl.DataFrame(schema=_PLACES)]
     for names, sequences in alike.items():
-        durations, uids = (
-            np.stack([sequence[name].to_numpy() for sequence in sequences])
-            for name in (C.dur_ns, C.uid)
-        )
+        durations = np.stack([sequence[C.dur_ns].to_numpy() for sequence in sequences])
         of_blocks = sequences[0][C.block].to_list()
         for part in _repeats(names, of_blocks, durations.sum(axis=0)):
             span = slice(part.start, part.stop)
@@ -198,19 +207,27 @@ def _of_phase(phase: str | None, events: pl.DataFrame) -> tuple[list[LayerKind],
                     phase,
                     names[first],
                     durations[:, span].reshape(shape) / 1e3,
-                    uids[:, span].reshape(shape),
                     _anchor(names[first], of_blocks[first], durations[:, first].sum(axis=0)),
                     100 * float(durations[:, span].sum()) / total_ns,
                     100 * float(durations[:, span].sum() / durations.sum()),
                 )
             )
-            inside += [sequence[span] for sequence in sequences]
-    taken = pl.concat([events[:0], *inside])
-    rest = events.join(taken, on=C.uid, how="anti").group_by(C.block)
+            places = pl.int_range(part.stop - part.start)
+            inside += [
+                sequence[span].select(
+                    C.uid,
+                    pl.lit(len(kinds) - 1, pl.Int64).alias(C.kind),
+                    (places // part.period).alias(C.layer),
+                    (places % part.period).alias(C.position),
+                )
+                for sequence in sequences
+            ]
+    placed = pl.concat(inside)
+    rest = events.join(placed, on=C.uid, how="anti").group_by(C.block)
     by_block = rest.agg((100 * pl.col(C.dur_ns).sum() / total_ns).alias(C.share_pct)).select(
         pl.lit(phase, pl.String).alias(C.phase), C.block, C.share_pct
     )
-    return kinds, by_block.sort(C.share_pct, C.block, descending=[True, False])
+    return kinds, by_block.sort(C.share_pct, C.block, descending=[True, False]), placed
 
 
 def _repeats(names: tuple[str, ...], of_blocks: list[str], times: Int64s) -> list[Repeats]:

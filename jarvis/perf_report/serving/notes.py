@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from jarvis.perf_report.serving.model_rates import CONFIG
-from jarvis.perf_report.serving.populations import ODD_DEVIATIONS, odd_layers
+from jarvis.perf_report.serving.populations import MIN_RATIO, ODD_DEVIATIONS, odd_layers
 from jarvis.perf_report.serving.selection import steady_state
 from jarvis.perf_report.serving.steps import MIN_MODELLED_PCT
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
@@ -132,7 +132,8 @@ def layer_notes(layers: pl.DataFrame, times: pl.DataFrame) -> Iterator[str]:
             )
         if odd := odd_layers(totals.to_numpy()):
             yield (
-                f"Slow, by more than {ODD_DEVIATIONS} median absolute deviations: "
+                f"Slow, by more than {ODD_DEVIATIONS} median absolute deviations and "
+                f"{percent(100 * MIN_RATIO)}: "
                 f"{listed([f'period {layer}' for layer in odd])}, up to "
                 f"{microseconds(float(totals.to_numpy().max()))}."
             )

@@ -12,7 +12,8 @@ MIN_BETWEEN = 0.8
 """Minimum share of the variance that is between two groups."""
 
 ODD_DEVIATIONS = 4
-"""A layer is odd if it exceeds the median by more than so many median absolute deviations."""
+"""A layer is odd if it exceeds the median by more than so many median absolute deviations, and by
+MIN_RATIO."""
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -50,7 +51,9 @@ def is_regular(is_slow: Flags) -> bool:
 
 
 def odd_layers(totals: Floats) -> list[int]:
-    """Return the layers that take far longer than the median one."""
+    """Return the layers that take far longer than the median one: beyond the usual deviations, and
+    by as much as the layers of another kind (MIN_RATIO), since equal layers deviate very little."""
     median = np.median(totals)
     deviation = np.median(np.abs(totals - median))
-    return [int(layer) for layer in np.flatnonzero(totals > median + ODD_DEVIATIONS * deviation)]
+    limit = max(median + ODD_DEVIATIONS * deviation, (1 + MIN_RATIO) * median)
+    return [int(layer) for layer in np.flatnonzero(totals > limit)]

@@ -205,7 +205,10 @@ ANALYSIS = Analysis(
     title="CPU / idle",
     icon=":material/hourglass_empty:",
     checks=(gpu_idle, idle_causes, step_edges, short_kernels),
-    needs=("gpu_work", "idle_gaps", "steps", "step_gaps", "timeline_states", "host_threads"),
+    needs=(
+        *("gpu_work", "idle_gaps", "steps", "step_gaps", "timeline_states", "host_threads"),
+        "inference_events",
+    ),
     measure=measure,
     target=Target(
         label="Target idle",

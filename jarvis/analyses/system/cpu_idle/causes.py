@@ -400,12 +400,12 @@ def _before_first_kernel_ms(data: CategoryData, cause: Cause) -> float:
 
 
 def longest_call(data: CategoryData, cause: Cause) -> Message | None:
-    """Return the host call during the longest gap, as the end of a sentence; without calls, the
-    place with most time."""
-    calls = placed(cause.gaps).drop_nulls(C.host_call)
-    if calls.is_empty():
+    """Return the host call during the longest gap, as the end of a sentence; without one, the place
+    with most time."""
+    gaps = placed(cause.gaps).sort(C.dur_ns, C.start_ns, descending=[True, False])
+    longest = gaps.row(0, named=True)
+    if longest[C.host_call] is None:
         return main_place(cause.gaps)
-    longest = calls.sort(C.dur_ns, C.start_ns, descending=[True, False]).row(0, named=True)
     values = {"call": where(longest), "length_ms": longest[C.host_call_us] / 1000}
     gap_ms = longest[C.dur_ns] / 1e6
     copy = waited_for(data, longest)
@@ -424,14 +424,14 @@ def _waits_every_step(data: CategoryData, cause: Cause) -> Message | None:
 
 
 def _is_under_recorded(data: CategoryData, cause: Cause) -> bool:
-    return cause.cause is IdleCause.STALLED_QUEUE and graph_replay_pct(kernels(data)) > 0
+    return cause.cause is IdleCause.STALLED_QUEUE and graph_replay_pct(data) > 0
 
 
 def kernel_advice(data: CategoryData, cause: Cause) -> tuple[Message, ...]:
     """Return the advice on a cause that does not change the model."""
     if _may_load_kernels(data, cause):
         return CAUSES[IdleCause.KERNEL_LOADING].texts("kernel")
-    texts = cause.words.texts("kernel", replayed_pct=graph_replay_pct(kernels(data)))
+    texts = cause.words.texts("kernel", replayed_pct=graph_replay_pct(data))
     if cause.runs_model:
         texts = MESSAGES.texts("kernel.model_code")
     recommends_graph = cause.runs_model or cause.cause in (
@@ -444,4 +444,4 @@ def kernel_advice(data: CategoryData, cause: Cause) -> tuple[Message, ...]:
 
 def launch_advice(data: CategoryData) -> tuple[Message, ...]:
     """Return the advice on launches."""
-    return MESSAGES.texts("kernel.launches", replayed_pct=graph_replay_pct(kernels(data)))
+    return MESSAGES.texts("kernel.launches", replayed_pct=graph_replay_pct(data))

@@ -9,7 +9,7 @@ from jarvis.analyses.severity import Ladder, grade
 from jarvis.analyses.system.cpu_idle.wording import MESSAGES
 from jarvis.analyses.window import timeline_window
 from jarvis.findings import EvidenceValue, Severity
-from jarvis.preconditions import GRAPH_LAUNCH
+from jarvis.preconditions import GRAPH_LAUNCH, replayed
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message
 
@@ -58,10 +58,14 @@ def evidence(rows: pl.DataFrame) -> dict[str, EvidenceValue]:
     }
 
 
-def graph_replay_pct(rows: pl.DataFrame) -> float:
+def graph_replay_pct(data: CategoryData) -> float:
     """Return the share of kernels that GPU graphs launch, in percent."""
-    replayed = rows.filter(pl.col(C.launcher_name).str.contains(GRAPH_LAUNCH))
-    return impact.share_pct(replayed.height, rows.height)
+    rows, events = kernels(data), data.tables.get("inference_events")
+    is_launch = pl.col(C.launcher_name).str.contains(GRAPH_LAUNCH).fill_null(value=False)
+    if events is not None and rows.height:
+        rows = rows.join(events.select(C.uid, C.graph_launch_uid), on=C.uid, how="left")
+        is_launch |= replayed()
+    return impact.share_pct(rows.filter(is_launch).height, rows.height)
 
 
 def statistics(rows: pl.DataFrame) -> dict[str, JsonValue]:

@@ -295,8 +295,8 @@ _CAUSES = (
         algorithmic="Nothing to fix here: the time is not idle and belongs to no recorded step.",
         kernel="No kernel needs to change for it.",
         verify="In a trace that begins when the GPU has no work, the gap must be gone.",
-        capture="Synchronize the GPU before the recording begins, or record several steps and "
-        "judge the later ones.",
+        capture="Record several steps and judge the later ones, or begin the recording when the "
+        "GPU has no work.",
         is_idle=False,
     ),
     CauseWords(

@@ -33,7 +33,8 @@ def render(analysis: Analysis) -> None:
     result = now.run.results.get(analysis.key)
     if result is None or result.status is Status.NO_DATA:
         if not is_unavailable(now.run, analysis.needs):
-            st.info("The trace has no GPU timeline, so this page is empty.")
+            lacks = "no steps of inference" if analysis.only_with else "no GPU timeline"
+            st.info(f"The trace has {lacks}, so this page is empty.")
         return
     if result.status is Status.ERROR:
         st.error(f"The analysis failed: {escape(result.error or '')}.", icon=":material/error:")

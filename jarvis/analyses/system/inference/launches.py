@@ -1,0 +1,145 @@
+"""Steps that a graph could replay as a whole: those of several graphs, and those of none."""
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from jarvis import impact
+from jarvis.analyses.base import CategoryData
+from jarvis.analyses.system.inference.events import step_events
+from jarvis.analyses.system.inference.messages import MESSAGES
+from jarvis.findings import IDLE_POOL, Finding, Priority
+from jarvis.perf_report.timeline.step_gaps import Place
+from jarvis.preconditions import COMPILED_KERNEL
+from jarvis.schemas.names import C
+
+GAPS_PCT = 5.0
+"""Share of the time of steps from which gaps at launches are a finding."""
+
+
+def piecewise_breaks(data: CategoryData) -> Iterator[Finding]:
+    """Gaps between the graphs of a step.
+
+    Symptom: a step replays several graphs, and the GPU idles between them.
+    Rule: idle time between the last event of a graph launch and the first one of the next in the
+    same step, as a share of the time of steps with several graphs.
+    Threshold: {GAPS_PCT}%.
+    """
+    events = step_events(data)
+    start, end = pl.col(C.ts_ns).min(), (pl.col(C.ts_ns) + pl.col(C.dur_ns)).max()
+    graphs = (
+        events.drop_nulls(C.graph_launch_uid)
+        .group_by(C.step, C.graph_launch_uid)
+        .agg(start.alias(C.start_ns), end.alias(C.end_ns))
+        .sort(C.step, C.start_ns)
+    )
+    breaks = graphs.select(
+        C.step,
+        from_ns=pl.col(C.end_ns),
+        to_ns=pl.col(C.start_ns).shift(-1).over(C.step),
+    ).drop_nulls()
+    gaps = _gaps(data, breaks)
+    steps = _whole_steps(data).filter(pl.col(C.step).is_in(breaks[C.step].unique().implode()))
+    idle_ms, time_ms = _ms(gaps), float(steps[C.step_time_ms].sum())
+    share_pct = impact.share_pct(idle_ms, time_ms)
+    if share_pct < GAPS_PCT:
+        return
+    between = events.filter(pl.col(C.graph_launch_uid).is_null()).join_where(
+        breaks.rename({C.step: "of_step"}),
+        pl.col(C.step) == pl.col("of_step"),
+        pl.col(C.ts_ns) >= pl.col("from_ns"),
+        pl.col(C.ts_ns) < pl.col("to_ns"),
+    )
+    by_block = between.group_by(C.block).agg(pl.col(C.dur_ns).sum())
+    blocks = by_block.sort(C.dur_ns, C.block, descending=[True, False])[C.block].to_list()
+    yield _finding(
+        data,
+        piecewise_breaks.__name__,
+        "piecewise",
+        idle_ms,
+        share_pct,
+        gaps.height,
+        steps=steps.height,
+        graphs=graphs.filter(pl.col(C.step).is_in(steps[C.step].implode())).height,
+        between=MESSAGES("between", blocks=blocks) if blocks else None,
+    )
+
+
+def steps_without_graph(data: CategoryData) -> Iterator[Finding]:
+    """Compiled steps that are launched kernel by kernel.
+
+    Symptom: a step runs compiled kernels, replays no graph, and the GPU idles between them.
+    Rule: idle time between the GPU events of steps without a graph launch that generate tokens and
+    run kernels of PyTorch's compiler, as a share of the time of these steps.
+    Threshold: {GAPS_PCT}%.
+    """
+    compiled = step_events(data).filter(pl.col(C.name).str.contains(COMPILED_KERNEL))
+    steps = _whole_steps(data).filter(
+        (pl.col(C.graph_launches) == 0)
+        & (pl.col(C.gen_requests) > 0)
+        & pl.col(C.step).is_in(compiled[C.step].unique().implode())
+    )
+    spans = steps.select(C.step).join(
+        data.tables["inference_events"].join(
+            data.tables["gpu_work"].select(C.uid, C.ts_ns, C.dur_ns), on=C.uid
+        ),
+        on=C.step,
+    )
+    within = spans.group_by(C.step).agg(
+        from_ns=pl.col(C.ts_ns).min(), to_ns=(pl.col(C.ts_ns) + pl.col(C.dur_ns)).max()
+    )
+    gaps = _gaps(data, within)
+    idle_ms = _ms(gaps)
+    share_pct = impact.share_pct(idle_ms, float(steps[C.step_time_ms].sum()))
+    if share_pct >= GAPS_PCT:
+        yield _finding(
+            data,
+            steps_without_graph.__name__,
+            "eager",
+            idle_ms,
+            share_pct,
+            gaps.height,
+            steps=steps.height,
+        )
+
+
+def _whole_steps(data: CategoryData) -> pl.DataFrame:
+    return data.tables["inference_steps"].filter(pl.col(C.part).is_null())
+
+
+def _gaps(data: CategoryData, spans: pl.DataFrame) -> pl.DataFrame:
+    """Return the idle gaps between GPU events that lie within spans (``from_ns, to_ns``)."""
+    start, end = pl.col(C.start_ns), pl.col(C.start_ns) + pl.col(C.dur_ns)
+    inner = data.tables["step_gaps"].filter(pl.col(C.place) == Place.BETWEEN.value)
+    return inner.drop(C.step).join_where(spans, start >= pl.col("from_ns"), end <= pl.col("to_ns"))
+
+
+def _ms(gaps: pl.DataFrame) -> float:
+    return float(gaps[C.dur_ns].sum()) / 1e6
+
+
+def _finding(
+    data: CategoryData,
+    check: str,
+    key: str,
+    idle_ms: float,
+    share_pct: float,
+    gaps: int,
+    **values: object,
+) -> Finding:
+    return Finding(
+        check=check,
+        category=data.key,
+        title=MESSAGES(f"title.{key}"),
+        evidence={"idle_ms": idle_ms, "step_pct": share_pct, "gaps": gaps},
+        issue=MESSAGES.pick(
+            f"issue.{key}", {"idle_ms": idle_ms, "share_pct": share_pct, "gaps": gaps, **values}
+        ),
+        algorithmic=MESSAGES(f"algorithmic.{key}"),
+        kernel=MESSAGES(f"kernel.{key}"),
+        caveat=MESSAGES("caveat.idle"),
+        verify=MESSAGES(f"verify.{key}"),
+        priority_local=Priority.LOW,
+        priority=Priority.LOW,
+        time_pool=IDLE_POOL,
+    )

@@ -1,0 +1,119 @@
+"""Messages about steps of inference, their layers and their replayed graphs."""
+
+from jarvis.text.messages import MessageTable
+
+MESSAGES = MessageTable(
+    "inference",
+    {
+        "of_phase": " of {phase}",
+        "title.shapes": "Shapes missing: {share_pct} of the GPU time is replayed from graphs",
+        "issue.shapes": "{launches:count graph launch} {launches:either replays|replay} {time_ms} "
+        "of GPU work ({share_pct} of all), of which the trace has only kernel names and times. "
+        "Without operators and shapes this time is not judged.",
+        "algorithmic.shapes": "First record the calls of the graphs: time that is not judged says "
+        "nothing about the model.",
+        "kernel.shapes": "First record the calls of the graphs: without shapes, no efficiency of a "
+        "replayed kernel is known.",
+        "verify.shapes": "Analyze replay and captures together: the page *Graphs* must show them "
+        "merged.",
+        "capture.shapes": "{engine}: record the capture of the graphs with {capture}; record the "
+        "steps with {recording}. Options can differ between versions. Analyze both with "
+        "`--capture-folder`.",
+        "title.coverage": "Captures do not cover all replayed work",
+        "issue.coverage": "Of {of:count graph launch}: {states:list}. {time_ms} of replayed work "
+        "has no captured call and is not judged.",
+        "coverage.gaps": "{launches} merged, with gaps ({coverage_pct} of the time at least)",
+        "coverage.none": "{launches} not merged ({reason})",
+        "capture.coverage": "Pass the captures of the same engine, model and batch sizes, of all "
+        "graphs that the steps replay.",
+        "title.layers": "Slow layers{of_phase}: {numbers:list 4} (kind {kind})",
+        "number": "{layer}",
+        "evidence.layers": "{layers:list 8}",
+        "evidence.layer": "layer {layer} ({time_ms})",
+        "issue.layers": "{layers} of {of:count layer} {layers:either takes|take} far longer than "
+        "the median of {median_ms}, up to {slowest_ms} (layer {slowest}), {excess_ms} more in "
+        "{replays:count run} of these layers: mostly {kernel} at position {position}, {grown_ms} "
+        "instead of {usual_ms}.",
+        "algorithmic.layers": "Compare what these layers do with the others: equal shapes must "
+        "take equal time.",
+        "kernel.layers": "Check whether {kernel} runs with another configuration or other memory "
+        "in these layers: {grown_ms} instead of {usual_ms}.",
+        "hypothesis.layers": "The same layers are slow on average over all replays: their weights, "
+        "caches or expert loads differ.",
+        "hypothesis.layers.once": "Only one replay is recorded, so it may be an interruption that "
+        "no other step has.",
+        "caveat.layers": "The saving assumes that these layers can be as fast as the median one; "
+        "layers that do more are slower for a reason.",
+        "verify.layers": "Record the trace again: these layers must approach {median_ms}.",
+        "capture.layers": "Record several steps: they show whether the same layers are slow in "
+        "each.",
+        "title.short": "Many short kernels in the steps",
+        "issue.short": "{kernels:count kernel} below {limit_us:.0f} µs take {time_ms} ({share_pct} "
+        "of the GPU time of the steps). A tenth of them takes at most {floor_ms} each; if all did, "
+        "they would take {floors_ms}.{pairs}",
+        "issue.pairs": " Neighbors that libraries have as one kernel: {pairs:list 4}.",
+        "pair": "{count} times {first} and {second}",
+        "evidence.pairs": "{pairs:list 4}",
+        "algorithmic.short": "Fuse what follows each other in a layer: fewer kernels, not faster "
+        "ones, save this time.",
+        "kernel.short": "Check whether the engine has fused kernels for normalization, rotary "
+        "embedding, cache writes and quantization.",
+        "kernel.short.pairs": "Use one kernel for each of these pairs, if the engine has it.",
+        "caveat.short": "At most, every kernel is as short as the shortest tenth; a fused kernel "
+        "does the work of both.",
+        "verify.short": "Record the trace again: the steps must have fewer than {kernels} short "
+        "kernels.",
+        "title.padding": "Padded batches",
+        "issue.padding": "{steps:count step} {steps:either computes|compute} {rows:count row} for "
+        "{tokens:count token}: {padding_pct} of the rows are padding on average. Operations with a "
+        "perf model take {time_ms} there.",
+        "algorithmic.padding": "Let the scheduler fill the batches, or capture graphs for the "
+        "batch sizes that occur most.",
+        "kernel.padding": "No kernel needs to change for it.",
+        "caveat.padding": "Products that only read weights take as long with fewer rows: the "
+        "middle estimate has only operations that compute limits.",
+        "verify.padding": "Record the trace again: tokens and batch of the steps must be closer.",
+        "title.routing": "Routing to experts takes long",
+        "issue.routing": "{kernels:count kernel} for routing ({names:names}) take {time_ms}, "
+        "{share_pct} of {whole_ms} for routing and experts together.",
+        "algorithmic.routing": "Larger batches or fewer, larger experts need less routing for "
+        "each token.",
+        "kernel.routing": "Use fused kernels for top-k, sorting and permutation, if the engine has "
+        "them.",
+        "title.reduction": "Reductions of split attention take long",
+        "issue.reduction": "{kernels:count kernel} that combine split keys ({names:names}) take "
+        "{time_ms}, {share_pct} of {whole_ms} for attention.",
+        "algorithmic.reduction": "Batch more requests: then attention fills the GPU with fewer "
+        "splits.",
+        "kernel.reduction": "Reduce the number of splits for these lengths and batches.",
+        "title.head": "Last product and sampling take long",
+        "issue.head": "{kernels:count kernel} behind the last layer ({names:names}) take "
+        "{time_ms}, {share_pct} of {whole_ms} in these steps.",
+        "algorithmic.head": "Compute logits only for tokens that are sampled, and quantize or "
+        "split the last product.",
+        "kernel.head": "Use one fused sampling kernel, and request a product for these shapes.",
+        "evidence.names": "{names:names}",
+        "caveat.share": "The saving is what exceeds a share of {threshold_pct}, an assumption.",
+        "verify.share": "Record the trace again: these kernels must take less than {time_ms}.",
+        "title.piecewise": "Gaps between the graphs of a step",
+        "issue.piecewise": "{steps:count step} {steps:either replays|replay} {graphs:count graph} "
+        "in all, and the GPU idles for {idle_ms} ({share_pct} of their time) in {gaps:count gap} "
+        "between them.{between}",
+        "between": " Between them runs {blocks:names}.",
+        "algorithmic.piecewise": "Capture what runs between the graphs, so that a step replays "
+        "fewer of them.",
+        "kernel.piecewise": "Use kernels that can be captured where the graphs are split, such as "
+        "attention with lengths in GPU memory.",
+        "verify.piecewise": "Record the trace again: the steps must have fewer graph launches and "
+        "gaps.",
+        "title.eager": "Compiled steps without a graph",
+        "issue.eager": "{steps:count step} with compiled kernels {steps:either replays|replay} no "
+        "graph, and the GPU idles for {idle_ms} ({share_pct} of their time) in {gaps:count gap}.",
+        "algorithmic.eager": "Turn on the engine's graphs for these batch sizes.",
+        "kernel.eager": "No kernel needs to change: a graph launches them at once.",
+        "verify.eager": "Record the trace again: these steps must have graph launches and fewer "
+        "gaps.",
+        "caveat.idle": "The saving is part of the idle time, which has findings of its own, and "
+        "not counted twice.",
+    },
+)
