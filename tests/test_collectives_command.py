@@ -98,7 +98,10 @@ def test_collectives_that_ranks_record_differently_are_named(
 def test_missing_and_unknown_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_rank(tmp_path, 1)
     assert main(["collectives", str(tmp_path), "--output-csvs-dir", str(tmp_path / "out")]) == 0
-    assert "missing ranks: 0 (1 of 2, by ranks of groups)" in capsys.readouterr().err
+    assert (
+        "missing ranks: 0 (1 of 2; the number of ranks is by ranks of groups)"
+        in capsys.readouterr().err
+    )
     write_rank(tmp_path, 0, "other.json")
     assert main(["collectives", str(tmp_path)]) == 1
     assert "The rank of other.json is not known" in capsys.readouterr().err

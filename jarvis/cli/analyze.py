@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jarvis.cli.analyze_ranks import add_rank_options, analyze_several, rank_files
 from jarvis.cli.completers import complete_run, completed_by
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import (
@@ -50,7 +51,15 @@ def add_analyze(commands: "Commands[argparse.ArgumentParser]") -> None:
         "and findings of each category, and the reports for stakeholders (fair) and for those who "
         "audit them (rough).",
     )
-    command.add_argument("trace", metavar="TRACE", type=Path, help=f"{TRACE_HELP}; {REPORT_HELP}")
+    command.add_argument(
+        "traces",
+        metavar="TRACE",
+        type=Path,
+        nargs="+",
+        help=f"{TRACE_HELP}; {REPORT_HELP}; or the traces of several ranks of a job, as a folder "
+        "or as files",
+    )
+    add_rank_options(command)
     options = add_options(
         command,
         [field.name for field in fields(AnalysisRequest)],
@@ -84,6 +93,10 @@ def add_analyze(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 
 def _analyze(arguments: argparse.Namespace) -> int:
+    files = rank_files(arguments.traces)
+    arguments.trace = files[0].path
+    if len(files) > 1:
+        return analyze_several(arguments, files)
     request = request_of(arguments, AnalysisRequest)
     if labels_of(arguments) and not arguments.id:
         arguments.usage_error("--project, --branch, --commit and --tag need --id")

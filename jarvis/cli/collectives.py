@@ -175,7 +175,7 @@ def _listed_ranks(arguments: argparse.Namespace, jobs: int) -> "dict[int, RankCo
 def _given_ranks(arguments: argparse.Namespace, jobs: int) -> "dict[int, RankCollectives]":
     """Return the ranks of files and folders, by what the traces and their names say."""
     from jarvis.pipeline.collective_report import identified, read_ranks
-    from jarvis.ranks.identity import as_ranges
+    from jarvis.ranks.identity import missing_text
     from jarvis.ranks.inputs import trace_files
 
     read = read_ranks(trace_files(arguments.traces), jobs)
@@ -193,9 +193,8 @@ def _given_ranks(arguments: argparse.Namespace, jobs: int) -> "dict[int, RankCol
     warn(found.conflicts)
     for rank, names in found.duplicates.items():
         warn([f"Rank {rank} has several files; left out: {', '.join(names)}."])
-    if found.missing:
-        count = f"{len(found.missing):,} of {found.world_size:,}"
-        note([f"missing ranks: {as_ranges(found.missing)} ({count}, by {found.world_source})"])
+    if found.missing_count:
+        note([missing_text(found.missing_ranges, found.world_size, found.world_source)])
     by_name = {rank.name: rank for rank in read}
     return {entry.rank: by_name[entry.file.name] for entry in found.used}
 

@@ -18,5 +18,5 @@ class ExitCode(IntEnum):
     OK = 0, "success"
     FAILED = 1, "error; a message on stderr says why and what to do"
     USAGE = 2, "invalid command or option; a message on stderr says which"
-    CHECK_FAILED = 3, "the command ran, and a check failed"
+    CHECK_FAILED = 3, "the command ran, and a check, or a rank of several, failed"
     INTERRUPTED = 130, "stopped by Ctrl-C; partial output is removed"

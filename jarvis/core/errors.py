@@ -168,6 +168,16 @@ class NotARunError(RunError):
         )
 
 
+class DistributedRunError(RunError):
+    """The folder is a distributed run, where the run of one rank is needed."""
+
+    def __init__(self, path: Path | str) -> None:
+        super().__init__(
+            f"{path} is a distributed run. Name the run of one of its ranks, such as "
+            f"{Path(path) / 'members' / 'rank_0'}."
+        )
+
+
 class UnknownRunError(RunError):
     """There is neither a run directory at this path nor a stored analysis with this id."""
 

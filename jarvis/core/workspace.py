@@ -194,6 +194,10 @@ class RunPaths:
         """The performance report, one CSV per sheet."""
         return self.root / "perf_report_csvs"
 
+    def member(self, rank: int) -> Path:
+        """The run directory of a rank in a distributed run."""
+        return self.root / "members" / f"rank_{rank}"
+
     @property
     def multi_rank_xlsx(self) -> Path:
         """The collective report of several ranks as a workbook."""
@@ -351,3 +355,19 @@ def _entries() -> frozenset[str]:
 
 RUN_ENTRIES = _entries()
 """Top-level names of a run directory; other entries were not written by Jarvis."""
+
+
+def _distributed_entries() -> frozenset[str]:
+    paths = RunPaths(Path())
+    written = (
+        paths.manifest,
+        paths.table("any"),
+        paths.perf_report_csvs,
+        paths.multi_rank_xlsx,
+        paths.member(0),
+    )
+    return frozenset(path.parts[0] for path in written)
+
+
+DISTRIBUTED_ENTRIES = _distributed_entries()
+"""Top-level names of the directory of a distributed run."""

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from jarvis.core.errors import JarvisError
 from jarvis.perf_report.collectives import collectives
 from jarvis.perf_report.timeline.steps import step_marks
 from jarvis.perf_report.work import TRACELENS_KIND, gpu_work
-from jarvis.pipeline.processes import outcomes
+from jarvis.pipeline.processes import Failure, outcomes
 from jarvis.ranks.identity import Identified, identify, rank_file
 from jarvis.ranks.inputs import InputFile
 from jarvis.schemas import conform
@@ -45,12 +46,12 @@ def read_ranks(files: Sequence[InputFile], jobs: int = 1) -> list[RankCollective
     """Return the communication of each trace, read in ``jobs`` processes.
 
     Raises:
-        TraceError: A trace cannot be read.
+        JarvisError: A trace cannot be read.
     """
     found = []
-    for outcome in outcomes(read_collectives, files, jobs):
-        if isinstance(outcome, Exception):
-            raise outcome
+    for file, outcome in zip(files, outcomes(read_collectives, files, jobs), strict=True):
+        if isinstance(outcome, Failure):
+            raise JarvisError(f"{file.name}: {outcome.reason}")
         found.append(outcome)
     return found
 

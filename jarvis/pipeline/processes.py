@@ -1,19 +1,35 @@
 """Run a function for many arguments in a few processes that are reused."""
 
 import multiprocessing
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
+
+from jarvis.core.errors import JarvisError
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
+_THREADS = "POLARS_MAX_THREADS"
+_DIED = "Its process ended unexpectedly, perhaps for lack of memory. Try again with fewer --jobs."
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why there is no result, as a sentence."""
+
+    reason: str
+
 
 def outcomes(
     function: Callable[[Argument], Result], arguments: Sequence[Argument], jobs: int
-) -> Iterator[Result | Exception]:
-    """Yield the result of each argument, in order, or the exception that it ended with.
+) -> Iterator[Result | Failure]:
+    """Yield the result of each argument, in order, or why there is none.
 
     A process that dies costs only its own argument: those that it took along are tried again,
     each in a process of its own.
@@ -23,21 +39,43 @@ def outcomes(
         arguments: What it is called with.
         jobs: Processes; with one, everything runs in this process.
     """
-    if min(jobs, len(arguments)) <= 1:
-        yield from (_outcome_here(function, argument) for argument in arguments)
+    protected = partial(_protected, function)
+    jobs = min(jobs, len(arguments))
+    if jobs <= 1:
+        yield from map(protected, arguments)
         return
-    with _pool(min(jobs, len(arguments))) as pool:
-        futures = [_submitted(pool, function, argument) for argument in arguments]
+    with _pool(jobs) as pool:
+        futures = [_submitted(pool, protected, argument) for argument in arguments]
         for argument, future in zip(arguments, futures, strict=True):
             outcome = _outcome(future)
-            if isinstance(outcome, BrokenProcessPool):
+            if outcome is None:
                 with _pool(1) as own:
-                    outcome = _outcome(own.submit(function, argument))
-            yield outcome
+                    outcome = _outcome(own.submit(protected, argument))
+            yield Failure(_DIED) if outcome is None else outcome
 
 
-def _pool(workers: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+def _protected(function: Callable[[Argument], Result], argument: Argument) -> Result | Failure:
+    try:
+        return function(argument)
+    except (JarvisError, OSError) as error:
+        return Failure(str(error))
+    except Exception as error:  # noqa: BLE001 - one argument must not take the others with it
+        return Failure(f"{type(error).__name__}: {error}")
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Yield processes that share the cores."""
+    before = os.environ.get(_THREADS)
+    if before is None:
+        os.environ[_THREADS] = str(max(1, (os.cpu_count() or 1) // workers))
+    try:
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(workers, mp_context=context) as pool:
+            yield pool
+    finally:
+        if before is None:
+            del os.environ[_THREADS]
 
 
 def _submitted(
@@ -51,12 +89,9 @@ def _submitted(
         return failed
 
 
-def _outcome(future: Future[Result]) -> Result | Exception:
-    return future.exception() or future.result()  # type: ignore[return-value]
-
-
-def _outcome_here(function: Callable[[Argument], Result], argument: Argument) -> Result | Exception:
+def _outcome(future: Future[Result]) -> Result | None:
+    """Return the result; None if the process died."""
     try:
-        return function(argument)
-    except Exception as error:  # noqa: BLE001 - the caller decides
-        return error
+        return future.result()
+    except BrokenProcessPool:
+        return None

@@ -14,6 +14,9 @@ from jarvis.schemas.names import C
 _NO_DESCRIPTION = ("", "undefined")
 """Descriptions that PyTorch gives groups without one."""
 
+MAX_LISTED = 4096
+"""Missing ranks are named in communicators of at most so many."""
+
 ASSUMED = "*"
 """In place of the ranks of a group that are assumed to be all."""
 
@@ -82,4 +85,5 @@ def _communicator(
         title += f" of {size}"
     if shared_id is not None:
         title += f" {shared_id}"
-    return title, listed, len(members) or size or 0, label or stream, members
+    known = members if len(members) <= MAX_LISTED else []
+    return title, listed, len(members) or size or 0, label or stream, known

@@ -79,10 +79,16 @@ class Identified:
     unknown: tuple[str, ...] = ()
 
     @property
-    def missing(self) -> tuple[int, ...]:
-        """The ranks without a file."""
-        present = {entry.rank for entry in self.used}
-        return tuple(rank for rank in range(self.world_size) if rank not in present)
+    def missing_ranges(self) -> tuple[tuple[int, int], ...]:
+        """The first and the last rank of each range of ranks without a file."""
+        present = sorted(entry.rank for entry in self.used)
+        bounds = zip([-1, *present], [*present, self.world_size], strict=True)
+        return tuple((before + 1, after - 1) for before, after in bounds if after - before > 1)
+
+    @property
+    def missing_count(self) -> int:
+        """How many ranks have no file."""
+        return self.world_size - len(self.used)
 
 
 def rank_file(name: str, info: TraceInfo, collectives: pl.DataFrame) -> RankFile:
@@ -290,10 +296,24 @@ def _world_size(files: Sequence[RankFile], used: int, given: int | None) -> tupl
 
 def as_ranges(ranks: Iterable[int]) -> str:
     """Return ranks as text: ``3, 12-15``."""
-    parts: list[list[int]] = []
+    parts: list[tuple[int, int]] = []
     for rank in sorted(ranks):
         if parts and rank == parts[-1][1] + 1:
-            parts[-1][1] = rank
+            parts[-1] = parts[-1][0], rank
         else:
-            parts.append([rank, rank])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+            parts.append((rank, rank))
+    return ranges_text(parts)
+
+
+def ranges_text(ranges: Iterable[tuple[int, int]]) -> str:
+    """Return ranges of ranks as text."""
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
+
+
+def missing_text(ranges: Sequence[tuple[int, int]], world_size: int, source: WorldSource) -> str:
+    """Return which ranks are missing, as text."""
+    count = sum(last - first + 1 for first, last in ranges)
+    return (
+        f"missing ranks: {ranges_text(ranges)} ({count:,} of {world_size:,}; the number of ranks "
+        f"is by {source})"
+    )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jarvis.core.errors import JarvisError
+from jarvis.core.workspace import RunPaths
 from jarvis.ranks.identity import DEFAULT_RANK_REGEX, ranks_of_names
 from jarvis.trace import SUFFIXES
 
@@ -18,7 +19,7 @@ DEFAULT_MAX_RANKS = 4096
 
 
 class InputFile(NamedTuple):
-    """A trace and its name below the folder that was given."""
+    """A trace and its name below the folder that all traces have in common."""
 
     path: Path
     name: str
@@ -58,41 +59,45 @@ def max_ranks() -> int:
 def trace_files(paths: Sequence[Path]) -> list[InputFile]:
     """Return the traces that paths name: files, folders with traces, and patterns.
 
-    Hidden files, and links that lead out of a folder, are left out.
+    Hidden files, run directories, and links that lead out of a folder are left out.
 
     Raises:
         NoTracesError: There is none.
         TooManyFilesError: There are more than ``max_ranks``.
     """
-    found = [file for path in paths for file in _files(path)]
-    unique = list({file.path.resolve(): file for file in found}.values())
+    found = (file for path in paths for file in _files(path))
+    unique = list({Path(os.path.abspath(path)): path for path in found}.items())
     if not unique:
         raise NoTracesError(", ".join(map(str, paths)))
     if len(unique) > (limit := max_ranks()):
         raise TooManyFilesError(len(unique), limit)
-    return unique
+    common = os.path.commonpath([place.parent for place, _ in unique])
+    return [InputFile(path, place.relative_to(common).as_posix()) for place, path in unique]
 
 
-def _files(path: Path) -> Iterator[InputFile]:
+def _files(path: Path) -> Iterator[Path]:
     if path.is_dir():
         yield from _below(path)
     elif path.exists() or not glob.has_magic(str(path)):
-        yield InputFile(path, str(path))
+        yield path
     else:
         for text in sorted(glob.glob(str(path), recursive=True)):
             yield from _files(Path(text))
 
 
-def _below(folder: Path) -> Iterator[InputFile]:
+def _below(folder: Path) -> Iterator[Path]:
     root = folder.resolve()
     for place, folders, names in os.walk(folder):
         depth = len(Path(place).relative_to(folder).parts)
         folders[:] = [] if depth >= MAX_DEPTH else sorted(f for f in folders if f[0] != ".")
+        if depth and RunPaths(Path(place)).manifest.name in names:
+            folders[:] = []
+            continue
         for name in sorted(names):
             path = Path(place) / name
             is_trace = name.endswith(SUFFIXES) and name[0] != "."
             if is_trace and path.resolve().is_relative_to(root):
-                yield InputFile(path, path.relative_to(folder).as_posix())
+                yield path
 
 
 def of_folder(folder: Path, world_size: int) -> list[Path]:

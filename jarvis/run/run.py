@@ -14,6 +14,7 @@ from jarvis.analyses import in_page_order, load_analyses
 from jarvis.analyses.base import Analysis
 from jarvis.comparison import Side
 from jarvis.core.errors import (
+    DistributedRunError,
     MissingTableError,
     NotARunError,
     NotSimulatedError,
@@ -33,6 +34,9 @@ from jarvis.schemas import SHEETS, TABLES
 from jarvis.schemas.names import C
 from jarvis.simulation.simulation import Simulation
 from jarvis.tracelens.sheets import sheets
+
+DISTRIBUTED = "distributed"
+"""``kind`` of the manifest of a distributed run, which ``jarvis.ranks`` reads."""
 
 
 def category_table(key: str) -> str:
@@ -245,9 +249,12 @@ def read_manifest(root: Path) -> Manifest:
 def manifest_of(root: Path, text: bytes | str) -> Manifest:
     """Parse a manifest from JSON; errors name ``root`` as in ``read_manifest``."""
     try:
-        found = orjson.loads(text).get("schema_version")
+        written = orjson.loads(text)
+        found = written.get("schema_version")
     except (ValueError, AttributeError) as error:
         raise NotARunError(root) from error
+    if written.get("kind") == DISTRIBUTED:
+        raise DistributedRunError(root)
     if not isinstance(found, int):
         raise NotARunError(root)
     if found != SCHEMA_VERSION:

@@ -58,7 +58,7 @@ def test_the_header_is_trusted_more_than_the_name() -> None:
 def test_a_rank_that_nothing_gives_is_not_guessed() -> None:
     found = identify([file("a.json"), file("rank1.json")], world_size=2)
     assert found.unknown == ("a.json",)
-    assert found.missing == (0,)
+    assert found.missing_ranges == ((0, 0),)
     by_order = identify([file("a.json"), file("rank1.json")], by_order=True)
     assert [(e.rank, e.source) for e in by_order.used] == [
         (0, RankSource.ORDER),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from jarvis.perf_report import PerfReport
 from jarvis.ranks.events import Member
-from jarvis.ranks.identity import as_ranges, identify, rank_file
+from jarvis.ranks.identity import identify, rank_file
 from jarvis.ranks.join import Joined, join
 from jarvis.trace import read_trace
 from tests.ranks.built import UNIX_NS, US, BuiltRank, Kernel, changed, job, members
@@ -343,7 +343,7 @@ def recorded(paths: Sequence[Path]) -> Joined:
     reports = {path.name: PerfReport(read_trace(path), None) for path in paths}
     files = [rank_file(name, r.trace.info, r.collectives) for name, r in reports.items()]
     found = identify(files)
-    assert as_ranges(found.missing) == "4-7"
+    assert found.missing_ranges == ((4, 7),)
     return join(
         [
             Member(

@@ -1,0 +1,206 @@
+"""``jarvis analyze`` of the traces of several ranks."""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jarvis.cli.exit_codes import ExitCode
+from jarvis.cli.shared import add_flag, note, positive, print_result, request_of, warn
+from jarvis.cli.terminal import print_line
+from jarvis.core.request import AnalysisRequest
+from jarvis.core.workspace import RunPaths, default_output_dir
+
+if TYPE_CHECKING:
+    from jarvis.pipeline.distributed import AnalyzedRank, RankOptions
+    from jarvis.pipeline.processes import Failure
+    from jarvis.ranks.inputs import InputFile
+    from jarvis.ranks.run import DistributedRun
+
+
+def add_rank_options(command: argparse.ArgumentParser) -> None:
+    """Add the options for several ranks."""
+    ranks = command.add_argument_group("several ranks")
+    add_flag(ranks, "world_size", metavar="N", type=positive, help="ranks of the job")
+    add_flag(
+        ranks,
+        "rank_regex",
+        metavar="REGEX",
+        help="pattern of the rank in file names, with a group `rank` or one group",
+    )
+    add_flag(
+        ranks,
+        "rank",
+        metavar="FILE=N",
+        action="append",
+        default=[],
+        help="rank of a file; repeatable",
+    )
+    add_flag(
+        ranks,
+        "take",
+        metavar="N=FILE",
+        action="append",
+        default=[],
+        help="file to use for a rank that several have; repeatable",
+    )
+    add_flag(
+        ranks,
+        "rank_by_order",
+        action="store_true",
+        help="number files without a known rank by their names",
+    )
+    add_flag(
+        ranks,
+        "gpus_per_node",
+        metavar="N",
+        type=positive,
+        help="ranks of a node (default: GPUs that the first rank saw)",
+    )
+    add_flag(
+        ranks,
+        "jobs",
+        metavar="N",
+        type=positive,
+        help="processes (default: one for each core, at most one for each rank)",
+    )
+
+
+def rank_files(paths: Sequence[Path]) -> "list[InputFile]":
+    """Return the traces that the paths name; one path of a trace or a report is itself.
+
+    Raises:
+        NoTracesError: There is none.
+        TooManyFilesError: There are more than a job may have ranks.
+    """
+    from jarvis.ranks.inputs import InputFile, trace_files
+
+    if len(paths) == 1:
+        (path,) = paths
+        if not path.is_dir():
+            if path.exists() or "*" not in str(path):
+                return [InputFile(path, str(path))]
+        elif _is_report(path):
+            return [InputFile(path, str(path))]
+    return trace_files(paths)
+
+
+def _is_report(folder: Path) -> bool:
+    from jarvis.reports.reading import is_report
+    from jarvis.trace import SUFFIXES
+
+    has_traces = any(path.name.endswith(SUFFIXES) for path in folder.rglob("*"))
+    return is_report(folder) or not has_traces
+
+
+def analyze_several(arguments: argparse.Namespace, files: "Sequence[InputFile]") -> int:
+    """Analyze and join the traces; return CHECK_FAILED if one of them failed."""
+    if arguments.id:
+        arguments.usage_error("--id stores the analysis of one trace")
+    request = request_of(arguments, AnalysisRequest)
+    options = _options(arguments, len(files))
+    from jarvis.pipeline.distributed import analyze_ranks
+
+    first = arguments.traces[0]
+    root: Path = arguments.output_dir or default_output_dir(first)
+    done = 0
+
+    def on_rank(outcome: "AnalyzedRank | Failure", file: "InputFile") -> None:
+        nonlocal done
+        done += 1
+        _print_rank(f"[{done}/{len(files)}] {file.name}", outcome)
+
+    run = analyze_ranks(files, request, options, output_dir=root, on_rank=on_rank)
+    if arguments.plots:
+        _add_plots(run)
+    notes, warnings = notes_of(run), warnings_of(run)
+    note(notes)
+    warn(warnings)
+    paths = RunPaths(run.root)
+    written = [run.root, paths.multi_rank_xlsx]
+    result = {
+        "run": run.root,
+        "manifest": paths.manifest,
+        "id": run.manifest.distributed_id,
+        "members": {str(e.rank): paths.member(e.rank or 0) for e in run.manifest.usable},
+        "notes": notes,
+        "warnings": warnings,
+    }
+    print_result(arguments, result, written)
+    return ExitCode.CHECK_FAILED if run.manifest.failed else ExitCode.OK
+
+
+def _options(arguments: argparse.Namespace, files: int) -> "RankOptions":
+    from jarvis.pipeline.distributed import RankOptions
+
+    ranks = dict(_pairs(arguments, "rank", arguments.rank))
+    taken = {int(rank): name for rank, name in _pairs(arguments, "take", arguments.take, 0)}
+    return RankOptions(
+        world_size=arguments.world_size,
+        rank_regex=arguments.rank_regex,
+        given={name: int(rank) for name, rank in ranks.items()},
+        taken=taken,
+        by_order=arguments.rank_by_order,
+        gpus_per_node=arguments.gpus_per_node,
+        jobs=arguments.jobs or min(os.cpu_count() or 1, files),
+    )
+
+
+def _pairs(
+    arguments: argparse.Namespace, option: str, texts: Iterable[str], number: int = 1
+) -> Iterable[tuple[str, str]]:
+    """Yield the two sides of texts ``A=B``, of which one has to be a number."""
+    for text in texts:
+        pair = text.rpartition("=") if number else text.partition("=")
+        sides = (pair[0], pair[2])
+        if not sides[0] or not sides[number].isdecimal():
+            arguments.usage_error(f"--{option} needs a file and a rank, not {text}")
+        yield sides
+
+
+def _print_rank(title: str, outcome: "AnalyzedRank | Failure") -> None:
+    from jarvis.pipeline.processes import Failure
+
+    failed = f": {outcome.reason}" if isinstance(outcome, Failure) else ""
+    print_line(f"{title}{failed}", sys.stderr)
+
+
+def _add_plots(run: "DistributedRun") -> None:
+    from jarvis.reports import add_plots
+    from jarvis.run import Run
+
+    for entry in run.manifest.usable:
+        if entry.rank is not None:
+            root = RunPaths(run.root).member(entry.rank)
+            add_plots(Run.load(root), root)
+
+
+def notes_of(run: "DistributedRun") -> list[str]:
+    """Return which ranks are missing, and how well the clocks agree."""
+    from jarvis.ranks.identity import missing_text
+
+    manifest = run.manifest
+    lines = [f"{manifest.title}, {manifest.matching.instances:,} matched collectives"]
+    if manifest.missing:
+        size = manifest.world_size
+        lines.append(missing_text(manifest.missing, size.value, size.source))
+    if manifest.clock.is_waiting_known and manifest.clock.p95_us is not None:
+        lines.append(f"ends of collectives agree within {manifest.clock.p95_us:.1f} µs (p95)")
+    return lines
+
+
+def warnings_of(run: "DistributedRun") -> list[str]:
+    """Return what is wrong with the files, and why waiting is not known."""
+    manifest = run.manifest
+    lines = [f"{entry.file_name}: {entry.error}" for entry in manifest.failed]
+    lines += manifest.conflicts
+    lines += [
+        f"Rank {rank} has several files; left out: {', '.join(names)}. Choose with --take."
+        for rank, names in manifest.duplicates.items()
+    ]
+    if not manifest.clock.is_waiting_known:
+        reasons = run.tables["clocks"]["reason"].drop_nulls().unique(maintain_order=True)
+        lines.append("Waiting is not known. " + " ".join(reasons.head(2).to_list()))
+    return lines

@@ -1,0 +1,302 @@
+"""From the traces of several ranks to a distributed run with a run for each rank."""
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
+
+import polars as pl
+
+from jarvis.core.errors import JarvisError
+from jarvis.core.output import write_output
+from jarvis.core.product import product_version
+from jarvis.core.request import AnalysisRequest
+from jarvis.core.staging import staged_folder
+from jarvis.core.workspace import RunPaths
+from jarvis.pipeline.analysis import analyze
+from jarvis.pipeline.processes import Failure, outcomes
+from jarvis.ranks.events import Member
+from jarvis.ranks.identity import Identified, RankFile, RankOf, as_ranges, identify, rank_file
+from jarvis.ranks.inputs import InputFile
+from jarvis.ranks.join import Joined, join
+from jarvis.ranks.manifest import (
+    ClockSummary,
+    DistributedManifest,
+    MatchingSummary,
+    MemberEntry,
+    MemberState,
+    WorldSize,
+    distributed_id,
+)
+from jarvis.ranks.run import DistributedRun, ParquetTables, check_output_folder
+from jarvis.reports.csv import write_csvs
+from jarvis.reports.xlsx import write_workbook
+from jarvis.run.run import read_manifest
+from jarvis.run.store import write_parquet
+from jarvis.schemas import labeled
+from jarvis.schemas.names import C
+from jarvis.tracelens.multi_rank import multi_rank_sheets
+
+MIN_RANKS = 2
+IN_WORKBOOK = ("ranks", "communicators", "instances", "clocks")
+"""Tables that the workbook has besides TraceLens's sheets."""
+
+OnRank = Callable[["AnalyzedRank | Failure", InputFile], None]
+"""Called for each rank that ends."""
+
+
+class TooFewRanksError(JarvisError):
+    """Fewer than two ranks can be joined."""
+
+    def __init__(self, failures: Sequence[str]) -> None:
+        super().__init__(
+            "A distributed run needs at least 2 ranks whose traces can be analyzed. "
+            + " ".join(failures)
+        )
+
+
+@dataclass(frozen=True)
+class RankOptions:
+    """What the user says about the ranks (``identify``), and about the machine.
+
+    ``jobs`` is the number of processes, ``gpus_per_node`` the ranks of a node in the sheets, by
+    default the GPUs that the first rank saw.
+    """
+
+    world_size: int | None = None
+    rank_regex: str | None = None
+    given: Mapping[str, int] | None = None
+    taken: Mapping[int, str] | None = None
+    by_order: bool = False
+    gpus_per_node: int | None = None
+    jobs: int = 1
+
+
+@dataclass(frozen=True)
+class AnalyzedRank:
+    """The run of a trace, and what it tells about its rank."""
+
+    file: RankFile
+    root: Path
+    has_gpu_work: bool
+
+
+@dataclass(frozen=True)
+class _Task:
+    file: InputFile
+    request: AnalysisRequest
+    root: Path
+
+
+def analyze_rank(task: _Task) -> AnalyzedRank:
+    """Analyze one trace, and return what its run tells about its rank.
+
+    Raises:
+        JarvisError: The trace cannot be analyzed.
+    """
+    run = analyze(task.file.path, task.request, output_dir=task.root)
+    info, kernels = run.manifest.trace, run.table("collectives")
+    has_gpu_work = run.table("gpu_work").height > 0
+    return AnalyzedRank(rank_file(task.file.name, info, kernels), task.root, has_gpu_work)
+
+
+def analyze_ranks(
+    files: Sequence[InputFile],
+    request: AnalysisRequest,
+    options: RankOptions,
+    *,
+    output_dir: Path,
+    on_rank: OnRank | None = None,
+) -> DistributedRun:
+    """Analyze the traces of several ranks, join them, and write the distributed run.
+
+    The directory appears whole or not at all. A rank that cannot be analyzed is named in the
+    manifest; the others are joined.
+
+    Args:
+        files: The traces.
+        request: What the user chose, for each rank.
+        options: What is known about the ranks.
+        output_dir: The directory of the run.
+        on_rank: Called for each rank that ends.
+
+    Raises:
+        TooFewRanksError: Fewer than two ranks can be joined.
+        OutputFolderError: ``output_dir`` holds something else.
+    """
+    output_dir.parent.mkdir(parents=True, exist_ok=True)
+    work = output_dir.resolve().with_name(f".{output_dir.name}.ranks-{uuid4().hex[:8]}")
+    try:
+        analyzed = _analyzed(files, request, options.jobs, work, on_rank)
+        return _written(files, analyzed, options, output_dir)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _analyzed(
+    files: Sequence[InputFile],
+    request: AnalysisRequest,
+    jobs: int,
+    work: Path,
+    on_rank: OnRank | None,
+) -> list[AnalyzedRank | Failure]:
+    tasks = [_Task(file, request, work / str(number)) for number, file in enumerate(files)]
+    found = []
+    for file, outcome in zip(files, outcomes(analyze_rank, tasks, jobs), strict=True):
+        found.append(outcome)
+        if on_rank is not None:
+            on_rank(outcome, file)
+    return found
+
+
+def _written(
+    files: Sequence[InputFile],
+    analyzed: Sequence[AnalyzedRank | Failure],
+    options: RankOptions,
+    output_dir: Path,
+) -> DistributedRun:
+    ranks = [rank for rank in analyzed if isinstance(rank, AnalyzedRank)]
+    by_name = {rank.file.name: rank for rank in ranks}
+    working = [rank.file for rank in ranks if rank.has_gpu_work]
+    identified = identify(
+        working,
+        world_size=options.world_size,
+        given=options.given,
+        taken=options.taken,
+        rank_regex=options.rank_regex,
+        by_order=options.by_order,
+    )
+    failed = _failed(files, analyzed, identified)
+    if len(identified.used) < MIN_RANKS:
+        raise TooFewRanksError([f"{entry.file_name}: {entry.error}" for entry in failed])
+    members = [_member(entry, by_name[entry.file.name].root) for entry in identified.used]
+    joined = join(members, identified.world_size)
+    sheets = multi_rank_sheets(
+        {member.rank: member.tables["collectives"] for member in members},
+        gpus_per_node=options.gpus_per_node or members[0].info.visible_gpus,
+    ).sheets
+    manifest = _manifest(identified, members, failed, joined, tuple(sheets))
+    digests = frozenset(rank.file.sha256 for rank in ranks)
+    with staged_folder(output_dir, lambda: check_output_folder(output_dir, digests)) as folder:
+        paths = RunPaths(folder)
+        for entry in identified.used:
+            place = paths.member(entry.rank)
+            place.parent.mkdir(exist_ok=True)
+            by_name[entry.file.name].root.rename(place)
+        for name, table in joined.tables.items():
+            write_parquet(table, paths.table(name))
+        write_csvs(sheets, paths.perf_report_csvs)
+        write_workbook({**sheets, **_workbook_tables(joined)}, paths.multi_rank_xlsx)
+        write_output(paths.manifest, manifest.model_dump_json(indent=2))
+    return DistributedRun.load(output_dir)
+
+
+def _member(entry: RankOf, root: Path) -> Member:
+    manifest = read_manifest(root)
+    return Member(
+        rank=entry.rank,
+        name=entry.file.name,
+        info=manifest.trace,
+        tables=ParquetTables(root, manifest.tables),
+        analysis_id=manifest.analysis_id,
+    )
+
+
+def _failed(
+    files: Sequence[InputFile],
+    analyzed: Sequence[AnalyzedRank | Failure],
+    identified: Identified,
+) -> list[MemberEntry]:
+    """Return the files that are not joined, with the reason."""
+    found = []
+    for file, outcome in zip(files, analyzed, strict=True):
+        sha256, state = None, MemberState.FAILED
+        if isinstance(outcome, Failure):
+            error = outcome.reason
+        elif not outcome.has_gpu_work:
+            error, state = "The trace has no GPU work.", MemberState.NO_GPU_WORK
+            sha256 = outcome.file.sha256
+        elif file.name in identified.unknown:
+            error, sha256 = "Its rank is not known.", outcome.file.sha256
+        else:
+            continue
+        rank = identify([RankFile(file.name, sha256 or "")]).used
+        found.append(
+            MemberEntry(
+                rank=rank[0].rank if rank else None,
+                rank_source=rank[0].source if rank else None,
+                state=state,
+                file_name=file.name,
+                sha256=sha256,
+                error=error,
+            )
+        )
+    return found
+
+
+def _manifest(
+    identified: Identified,
+    members: Sequence[Member],
+    failed: Sequence[MemberEntry],
+    joined: Joined,
+    sheets: tuple[str, ...],
+) -> DistributedManifest:
+    windows = dict(joined.tables["ranks"].select(C.rank, C.window_ms).iter_rows())
+    sources = {entry.rank: entry.source for entry in identified.used}
+    usable = [
+        MemberEntry(
+            rank=member.rank,
+            rank_source=sources[member.rank],
+            state=MemberState.USABLE,
+            file_name=member.name,
+            sha256=member.info.sha256,
+            analysis_id=member.analysis_id,
+            host=member.info.host,
+            device_name=member.info.device_name,
+            group_count=member.info.distributed and member.info.distributed.group_count,
+            gpu_wall_ms=windows[member.rank],
+        )
+        for member in members
+    ]
+    size = identified.world_size
+    p95_ns = joined.clock.p95_ns
+    return DistributedManifest(
+        jarvis_version=product_version(),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        distributed_id=distributed_id(
+            ((member.rank, member.analysis_id or "") for member in members), size
+        ),
+        title=f"{len(members):,} of {size:,} ranks ({as_ranges(m.rank for m in members)})",
+        world_size=WorldSize(value=size, source=identified.world_source),
+        members=(*usable, *failed),
+        missing=identified.missing_ranges,
+        duplicates=dict(identified.duplicates),
+        conflicts=identified.conflicts,
+        clock=ClockSummary(
+            p95_us=None if p95_ns is None else p95_ns / 1e3,
+            is_waiting_known=joined.is_waiting_known,
+            has_drift=bool(joined.clock.drift_ppm),
+        ),
+        matching=MatchingSummary(
+            instances=joined.tables["instances"].height,
+            matched_kernels=joined.tables["instance_ranks"].height,
+            unmatched_kernels=joined.tables["unmatched"].height,
+        ),
+        sheets=sheets,
+        tables=tuple(joined.tables),
+    )
+
+
+def _workbook_tables(joined: Joined) -> dict[str, pl.DataFrame]:
+    found = {}
+    for name in IN_WORKBOOK:
+        table = joined.tables[name]
+        lists = [column for column, dtype in table.schema.items() if dtype == pl.List]
+        texts = (
+            pl.col(column).list.eval(pl.element().cast(pl.String)).list.join(", ")
+            for column in lists
+        )
+        found[name] = labeled(table.with_columns(texts), name)
+    return found

@@ -1,0 +1,110 @@
+"""The manifest of a distributed run: its ranks, what is missing, and how well clocks agree."""
+
+import hashlib
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Literal
+
+import orjson
+from pydantic import BaseModel, ConfigDict
+
+from jarvis.core.workspace import SCHEMA_VERSION
+from jarvis.ranks.identity import RankSource, WorldSource
+from jarvis.run.manifest import ID_LENGTH
+
+
+class MemberState(StrEnum):
+    """What came of the analysis of a rank."""
+
+    USABLE = "usable"
+    NO_GPU_WORK = "no_gpu_work"
+    FAILED = "failed"
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class MemberEntry(_Frozen):
+    """A file that was given; ``rank`` is None where it is not known."""
+
+    rank: int | None
+    rank_source: RankSource | None
+    state: MemberState
+    file_name: str
+    sha256: str | None = None
+    analysis_id: str | None = None
+    error: str | None = None
+    host: str | None = None
+    device_name: str | None = None
+    group_count: int | None = None
+    gpu_wall_ms: float | None = None
+
+
+class WorldSize(_Frozen):
+    """The number of ranks of the job, and what gave it."""
+
+    value: int
+    source: WorldSource
+
+
+class ClockSummary(_Frozen):
+    """How well the ends of matched collectives agree; None without any."""
+
+    p95_us: float | None
+    is_waiting_known: bool
+    has_drift: bool
+
+
+class MatchingSummary(_Frozen):
+    """How many kernels were matched."""
+
+    instances: int
+    matched_kernels: int
+    unmatched_kernels: int
+
+
+class DistributedManifest(_Frozen):
+    """Everything about a distributed run except its tables.
+
+    ``missing`` are the first and the last rank of each range without a usable rank, ``duplicates``
+    files that were left out by rank, ``conflicts`` sentences about ranks that two sources give
+    differently. ``created`` is UTC in ISO format.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    kind: Literal["distributed"] = "distributed"
+    jarvis_version: str
+    created: str
+    distributed_id: str
+    title: str
+    world_size: WorldSize
+    members: tuple[MemberEntry, ...]
+    missing: tuple[tuple[int, int], ...]
+    duplicates: dict[int, tuple[str, ...]]
+    conflicts: tuple[str, ...]
+    clock: ClockSummary
+    matching: MatchingSummary
+    sheets: tuple[str, ...]
+    tables: tuple[str, ...]
+
+    @property
+    def usable(self) -> tuple[MemberEntry, ...]:
+        """The ranks that were joined."""
+        return tuple(entry for entry in self.members if entry.state is MemberState.USABLE)
+
+    @property
+    def failed(self) -> tuple[MemberEntry, ...]:
+        """The files that were not."""
+        return tuple(entry for entry in self.members if entry.state is not MemberState.USABLE)
+
+
+def distributed_id(members: Iterable[tuple[int, str]], world_size: int) -> str:
+    """Return the id of a distributed run, the same for the same analyses in any order.
+
+    Args:
+        members: Rank and analysis id of each rank.
+        world_size: Number of ranks.
+    """
+    written = orjson.dumps([sorted(members), world_size])
+    return hashlib.sha256(written).hexdigest()[:ID_LENGTH]

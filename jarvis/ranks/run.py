@@ -1,0 +1,98 @@
+"""A distributed run on disk: ``manifest.json``, ``tables/``, and the runs of its ranks."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import orjson
+import polars as pl
+from pydantic import ValidationError
+
+from jarvis.core.errors import NotARunError, OutputFolderError, RunVersionError
+from jarvis.core.workspace import DISTRIBUTED_ENTRIES, SCHEMA_VERSION, RunPaths
+from jarvis.ranks.manifest import DistributedManifest
+from jarvis.run.run import DISTRIBUTED, StoredTables
+
+
+@dataclass(frozen=True)
+class ParquetTables(Mapping[str, pl.DataFrame]):
+    """The tables of a run directory, read each time, so that those of many ranks are not in memory
+    together."""
+
+    root: Path
+    names: tuple[str, ...]
+
+    def __getitem__(self, name: str) -> pl.DataFrame:
+        """Return a table; KeyError if the run has none of this name."""
+        if name not in self.names:
+            raise KeyError(name)
+        return pl.read_parquet(RunPaths(self.root).table(name), glob=False)
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        """Return the number of tables."""
+        return len(self.names)
+
+
+@dataclass(frozen=True)
+class DistributedRun:
+    """Several ranks of a job; ``tables`` are read lazily (``schemas.ranks``)."""
+
+    manifest: DistributedManifest
+    tables: Mapping[str, pl.DataFrame]
+    root: Path
+
+    @classmethod
+    def load(cls, root: Path | str) -> Self:
+        """Open the directory of a distributed run.
+
+        Raises:
+            NotARunError: It is not one.
+            RunVersionError: It has another layout.
+        """
+        root = Path(root)
+        manifest = read_manifest(root)
+        return cls(manifest, StoredTables(RunPaths(root), manifest.tables), root)
+
+
+def read_manifest(root: Path) -> DistributedManifest:
+    """Return the manifest of a distributed run; raise as ``DistributedRun.load``."""
+    try:
+        found = orjson.loads(RunPaths(root).manifest.read_bytes())
+        if found.get("kind") != DISTRIBUTED:
+            raise NotARunError(root)
+        version = found.get("schema_version")
+        if isinstance(version, int) and version != SCHEMA_VERSION:
+            raise RunVersionError(version, SCHEMA_VERSION)
+        return DistributedManifest.model_validate(found, strict=False)
+    except (OSError, ValueError, AttributeError, ValidationError) as error:
+        raise NotARunError(root) from error
+
+
+def check_output_folder(root: Path, sha256s: frozenset[str]) -> None:
+    """Raise OutputFolderError for a folder that must not be replaced.
+
+    Folders that are missing, empty, or contain only a distributed run of these traces, or of some
+    of them, are accepted.
+    """
+    if not root.exists():
+        return
+    if not root.is_dir():
+        raise OutputFolderError(root, "a file")
+    entries = {entry.name for entry in root.iterdir()}
+    if not entries:
+        return
+    try:
+        manifest = read_manifest(root)
+    except RunVersionError:
+        raise OutputFolderError(root, "a distributed run in another layout") from None
+    except NotARunError:
+        raise OutputFolderError(root, "files that are not a distributed run") from None
+    if not {entry.sha256 for entry in manifest.usable} <= sha256s:
+        raise OutputFolderError(root, f"a distributed run of other traces ({manifest.title})")
+    if foreign := sorted(entries - DISTRIBUTED_ENTRIES):
+        raise OutputFolderError(root, f"files other than its run ({', '.join(foreign[:3])})")

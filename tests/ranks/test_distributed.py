@@ -1,0 +1,214 @@
+"""``jarvis analyze`` of the traces of several ranks."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from jarvis.cli import main
+from jarvis.core.errors import DistributedRunError, NotARunError
+from jarvis.core.workspace import RunPaths
+from jarvis.ranks.run import DistributedRun
+from jarvis.run import Run
+from tests.builders import TraceBuilder, trace
+
+GROUP = {
+    "Collective name": "allreduce",
+    "In msg nelems": 1 << 20,
+    "Out msg nelems": 1 << 20,
+    "In split size": "[]",
+    "Out split size": "[]",
+    "dtype": "Float",
+    "Process Group Name": "0",
+    "Process Group Description": "default_pg",
+}
+RANKS = 3
+
+
+def rank_trace(rank: int, size: int = RANKS, instances: int = 4) -> TraceBuilder:
+    """A rank of a job: rank 1 arrives last at each collective."""
+    built = trace()
+    built.header["distributedInfo"] = {"rank": rank, "world_size": size, "backend": "nccl"}
+    group = {**GROUP, "Group size": size, "Process Group Ranks": str(list(range(size)))}
+    for number in range(instances):
+        end_us = 3_000 + 1_000 * number
+        start_us = end_us - (50 if rank == 1 else 90 + rank)
+        built.op("aten::mm", [[64, 64], [64, 64]]).launches("gemm", us=20)
+        built.op("c10d::allreduce_").launches(
+            "ncclDevKernel_AllReduce", us=end_us - start_us, at_us=start_us, stream=20, **group
+        )
+    return built
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("traces")
+    for rank in range(RANKS):
+        rank_trace(rank).write(folder / f"rank{rank}.json")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def analyzed(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("analyzed") / "out"
+    arguments = ["analyze", str(traces), "--output-dir", str(root), "--jobs", "1"]
+    assert main(arguments) == 0
+    return root
+
+
+def copied(traces: Path, place: Path) -> Path:
+    return Path(shutil.copytree(traces, place / "copied"))
+
+
+def run_json(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> dict[str, Any]:
+    assert main(["analyze", *arguments, "--jobs", "1", "--json"]) == code
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return result
+
+
+def test_a_folder_of_ranks_is_one_run(analyzed: Path) -> None:
+    run = DistributedRun.load(analyzed)
+    manifest = run.manifest
+    assert manifest.title == "3 of 3 ranks (0-2)"
+    assert (manifest.world_size.value, manifest.world_size.source) == (3, "header")
+    assert [(m.rank, m.rank_source, m.state) for m in manifest.members] == [
+        (rank, "header", "usable") for rank in range(RANKS)
+    ]
+    assert (manifest.missing, manifest.duplicates, manifest.conflicts) == ((), {}, ())
+    rows = run.tables["instances"]
+    assert rows["last_rank"].to_list() == [1] * 4
+    assert rows["wait_us"].to_list() == [40 + 42] * 4
+    assert rows["transfer_us"].to_list() == [50] * 4
+    assert not rows["transfer_is_bound"].any()
+    ranks = run.tables["ranks"]
+    assert ranks["rank"].to_list() == [0, 1, 2]
+    assert ranks["comm_ms"].to_list() == pytest.approx([0.36, 0.2, 0.368])
+    assert manifest.clock.is_waiting_known
+    assert manifest.matching.instances == 4
+
+
+def test_each_rank_is_an_ordinary_run(analyzed: Path, traces: Path, tmp_path: Path) -> None:
+    assert main(["analyze", str(traces / "rank1.json"), "--output-dir", str(tmp_path / "o")]) == 0
+    alone, member = Run.load(tmp_path / "o"), Run.load(RunPaths(analyzed).member(1))
+    assert alone.manifest.analysis_id == member.manifest.analysis_id
+    for name in alone.manifest.tables:
+        assert alone.table(name).equals(member.table(name)), name
+    listed = DistributedRun.load(analyzed).manifest.members[1]
+    assert listed.analysis_id == member.manifest.analysis_id
+
+
+def test_sheets_and_the_workbook(analyzed: Path) -> None:
+    paths = RunPaths(analyzed)
+    names = {path.stem for path in paths.perf_report_csvs.iterdir()}
+    assert names == set(DistributedRun.load(analyzed).manifest.sheets)
+    waiting = pl.read_csv(paths.perf_report_csvs / "straggler_summary.csv")
+    assert waiting["rank"].to_list() == [1, 0, 2]
+    book = pl.read_excel(paths.multi_rank_xlsx, sheet_name="instances", engine="openpyxl")
+    assert book.height == 4
+
+
+def test_the_order_of_files_and_processes_change_nothing(
+    analyzed: Path, traces: Path, tmp_path: Path
+) -> None:
+    files = [str(traces / f"rank{rank}.json") for rank in (2, 0, 1)]
+    other = tmp_path / "out"
+    assert main(["analyze", *files, "--output-dir", str(other), "--jobs", "2"]) == 0
+    for path in sorted(analyzed.glob("tables/*")) + sorted(analyzed.glob("perf_report_csvs/*")):
+        relative = path.relative_to(analyzed)
+        assert path.read_bytes() == (other / relative).read_bytes(), relative
+    manifests = [json.loads(RunPaths(root).manifest.read_bytes()) for root in (analyzed, other)]
+    for manifest in manifests:
+        manifest["created"] = ""
+        for member in manifest["members"]:
+            member["file_name"] = Path(member["file_name"]).name
+    assert manifests[0] == manifests[1]
+
+
+def test_broken_ranks_cost_themselves_alone(
+    traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = copied(traces, tmp_path)
+    (folder / "rank2.json").write_text("no trace", encoding="utf-8")
+    trace().op("aten::mm").write(folder / "rank3.json")
+    out = tmp_path / "out"
+    found = run_json(capsys, str(folder), "--output-dir", str(out), code=3)
+    manifest = DistributedRun.load(out).manifest
+    assert {m.file_name: (m.rank, m.state) for m in manifest.members} == {
+        "rank0.json": (0, "usable"),
+        "rank1.json": (1, "usable"),
+        "rank2.json": (2, "failed"),
+        "rank3.json": (3, "no_gpu_work"),
+    }
+    assert manifest.missing == ((2, 2),)
+    assert "rank2.json: " in found["warnings"][0]
+    assert any("missing ranks: 2 (1 of 3" in line for line in found["notes"])
+    assert DistributedRun.load(out).tables["instances"]["transfer_is_bound"].all()
+    assert sorted(path.name for path in out.glob("members/*")) == ["rank_0", "rank_1"]
+
+
+def test_a_second_file_of_a_rank_is_left_out(
+    traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = copied(traces, tmp_path)
+    rank_trace(1, instances=1).write(folder / "rank1_again.json")
+    found = run_json(capsys, str(folder), "--output-dir", str(tmp_path / "out"))
+    assert found["warnings"] == [
+        "Rank 1 has several files; left out: rank1_again.json. Choose with --take."
+    ]
+    chosen = ["--take", "1=rank1_again.json", "--output-dir", str(tmp_path / "other")]
+    found = run_json(capsys, str(folder), *chosen)
+    assert "left out: rank1.json" in found["warnings"][0]
+
+
+def test_fewer_than_two_ranks_are_no_distributed_run(
+    traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = copied(traces, tmp_path)
+    for rank in (1, 2):
+        (folder / f"rank{rank}.json").write_text("no trace", encoding="utf-8")
+    out = tmp_path / "out"
+    assert main(["analyze", str(folder), "--output-dir", str(out), "--jobs", "1"]) == 1
+    assert "at least 2 ranks" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["copied"]
+
+
+def test_a_folder_with_one_trace_is_an_ordinary_analysis(traces: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "one"
+    folder.mkdir()
+    shutil.copy(traces / "rank0.json", folder)
+    assert main(["analyze", str(folder), "--output-dir", str(tmp_path / "out")]) == 0
+    assert Run.load(tmp_path / "out").manifest.trace.file_name == "rank0.json"
+
+
+def test_a_distributed_run_is_no_run_of_a_trace(analyzed: Path, tmp_path: Path) -> None:
+    with pytest.raises(DistributedRunError, match="rank_0"):
+        Run.load(analyzed)
+    with pytest.raises(NotARunError):
+        DistributedRun.load(RunPaths(analyzed).member(0))
+    with pytest.raises(NotARunError):
+        DistributedRun.load(tmp_path)
+
+
+def test_only_the_same_ranks_replace_a_distributed_run(
+    traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, first = tmp_path / "out", [str(traces / f"rank{rank}.json") for rank in (0, 1)]
+    run_json(capsys, *first, "--output-dir", str(out))
+    run_json(capsys, str(traces), "--output-dir", str(out))
+    assert len(DistributedRun.load(out).manifest.usable) == 3
+    assert main(["analyze", *first, "--output-dir", str(out), "--jobs", "1"]) == 1
+    assert "a distributed run of other traces" in capsys.readouterr().err
+    assert len(DistributedRun.load(out).manifest.usable) == 3
+    assert main(["analyze", str(traces), "--output-dir", str(traces), "--jobs", "1"]) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--id"], ["--rank", "x"], ["--take", "a=b"], ["--rank", "f=x"]]
+)
+def test_options_that_do_not_fit(traces: Path, arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["analyze", str(traces), *arguments])
+    assert stopped.value.code == 2
