@@ -69,6 +69,7 @@ LONG_STEP_S = 1.0
 """Steps that take longer print their duration."""
 
 GPU_OPTIONS = ("platform", "arch_json", "preset")
+MODEL_OPTIONS = ("served_model", "tensor_parallel", "expert_parallel")
 _METAVARS = {
     "platform": "GPU",
     "model_name": "NAME",
@@ -78,6 +79,9 @@ _METAVARS = {
     "extension_file": "FILE",
     "capture_folder": "DIR",
     "arch_json": "FILE",
+    "served_model": "FILE",
+    "tensor_parallel": "N",
+    "expert_parallel": "N",
 }
 _ALIASES = {"platform": ("gpu_arch_platform",), "model_name": ("name",)}
 _FIELDS = {field.name: field for field in fields(AnalysisRequest)}
@@ -176,7 +180,7 @@ def percentage(text: str) -> float:
     return percentage
 
 
-_READERS: dict[type, Any] = {float: percentage}
+_READERS: dict[type, Any] = {float: percentage, int: positive}
 """Parsers of values by type; other types parse values themselves."""
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import (
     GPU_OPTIONS,
+    MODEL_OPTIONS,
     TRACE_HELP,
     Commands,
     add_captures,
@@ -26,7 +27,6 @@ from jarvis.text.format import decimal
 if TYPE_CHECKING:
     import polars as pl
 
-    from jarvis.perf_models.transformer import ServedModel
     from jarvis.tracelens.report import TraceLensReport
 
 SHOWN = (
@@ -94,41 +94,15 @@ def add_steps(commands: "Commands[argparse.ArgumentParser]") -> None:
         type=Path,
         help="folder for one CSV each of steps, phases and layers, instead of printing them",
     )
-    add_flag(
-        command,
-        "model_config",
-        metavar="FILE",
-        type=Path,
-        help="config.json of the model, for FLOPs and bytes of steps without recorded shapes",
-    )
-    for name in ("tensor_parallel", "expert_parallel"):
-        add_flag(
-            command,
-            name,
-            metavar="N",
-            type=_ranks,
-            default=1,
-            help=f"ranks that share the {_SHARED[name]} of that model (default 1)",
-        )
-    add_options(command, GPU_OPTIONS)
+    add_options(command, (*GPU_OPTIONS, *MODEL_OPTIONS))
     add_json(command)
     command.set_defaults(run=_steps)
-
-
-_SHARED = {"tensor_parallel": "heads and products", "expert_parallel": "experts"}
-
-
-def _ranks(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("there is at least one rank")
-    return number
 
 
 def _steps(arguments: argparse.Namespace) -> int:
     check_gpu(arguments)
     from jarvis.perf_report.serving.notes import layer_notes, step_notes
-    from jarvis.pipeline import generate_report
+    from jarvis.pipeline import generate_report, read_served_model
     from jarvis.tracelens.options import ReportOptions
 
     report = generate_report(
@@ -138,7 +112,9 @@ def _steps(arguments: argparse.Namespace) -> int:
         arch_json=arguments.arch_json,
         captures=capture_places(arguments),
         options=ReportOptions(enable_pseudo_ops=True),
-        model=_served_model(arguments),
+        model=read_served_model(
+            arguments.served_model, arguments.tensor_parallel, arguments.expert_parallel
+        ),
         progress=print_step,
     )
     tables = _tables(report, arguments.select)
@@ -168,16 +144,6 @@ def _steps(arguments: argparse.Namespace) -> int:
             lines = [*_table(phases, "inference_phases", phases.columns), "", *lines]
     print_result(arguments, result, lines)
     return ExitCode.OK
-
-
-def _served_model(arguments: argparse.Namespace) -> "ServedModel | None":
-    if arguments.model_config is None:
-        return None
-    from jarvis.perf_models.model_config import read_model_config
-    from jarvis.perf_models.transformer import ServedModel
-
-    config = read_model_config(arguments.model_config)
-    return ServedModel(config, arguments.tensor_parallel, arguments.expert_parallel)
 
 
 def _tables(report: "TraceLensReport", selection: str | None) -> "dict[str, pl.DataFrame]":

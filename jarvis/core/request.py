@@ -12,7 +12,11 @@ DEFAULT_TARGET_PCT = 80.0
 PERCENTAGE: dict[str, Any] = {"gt": 0.0, "le": 100.0, "allow_inf_nan": False}
 """Constraints of a percentage above 0, as Pydantic names them."""
 
-_PUBLIC_NAMES = {"model_name": "model", "arch_json": "gpu_arch_json_path"}
+_PUBLIC_NAMES = {
+    "model_name": "model",
+    "arch_json": "gpu_arch_json_path",
+    "served_model": "model_config",
+}
 
 
 def _described(title: str, description: str, **constraints: Any) -> dict[str, Any]:
@@ -82,7 +86,8 @@ class AnalysisRequest(AnalysisOptions):
 
     ``extension_file`` is a Python file with perf models and categories, which is executed;
     ``arch_json`` describes a GPU and replaces ``platform`` (``read_arch_json``). ``capture_folder``
-    has the captures of the graphs that the trace replays.
+    has the captures of the graphs that the trace replays. ``served_model`` is the ``config.json``
+    of the model, which ``tensor_parallel`` and ``expert_parallel`` ranks share.
     """
 
     extension_file: Path | None = field(
@@ -105,6 +110,27 @@ class AnalysisRequest(AnalysisOptions):
             "Captures",
             "folder, .zip or file with traces of graph capture: replayed kernels get their "
             "operators and shapes",
+        ),
+    )
+    served_model: Path | None = field(
+        default=None,
+        metadata=_described(
+            "Model configuration",
+            "config.json of the model, for FLOPs and bytes of inference steps without recorded "
+            "shapes",
+        ),
+    )
+    tensor_parallel: int = field(
+        default=1,
+        metadata=_described(
+            "Tensor-parallel ranks",
+            "ranks that share the heads and products of that model (default: 1)",
+        ),
+    )
+    expert_parallel: int = field(
+        default=1,
+        metadata=_described(
+            "Expert-parallel ranks", "ranks that share the experts of that model (default: 1)"
         ),
     )
 

@@ -1,5 +1,6 @@
 """The ``config.json`` of a transformer on Hugging Face: sizes, kinds of layers, element sizes."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -99,6 +100,11 @@ class ModelConfig(BaseModel):
         if self.kv_lora_rank and not (self.qk_rope_head_dim and self.v_head_dim):
             raise ValueError("qk_rope_head_dim or v_head_dim is missing")
         return self
+
+    @property
+    def sha256(self) -> str:
+        """Return a digest of the sizes."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
     @property
     def kv_heads(self) -> int:

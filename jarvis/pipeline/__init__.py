@@ -7,6 +7,7 @@ from jarvis.pipeline.inputs import (
     chosen_options,
     gpu_properties,
     read_arch_json,
+    read_served_model,
     reprojected_options,
 )
 from jarvis.pipeline.reprojection import at_targets, has_fixed_findings, opened_at, reproject
@@ -30,6 +31,7 @@ __all__ = [
     "opened_at",
     "read_arch_json",
     "read_info",
+    "read_served_model",
     "reproject",
     "reprojected_options",
     "simulated",

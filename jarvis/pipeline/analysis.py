@@ -19,6 +19,7 @@ from jarvis.pipeline.inputs import (
     choose_hardware,
     chosen_options,
     read_arch_json,
+    read_served_model,
 )
 from jarvis.pipeline.steps import (
     COMPARISON_STEPS,
@@ -137,6 +138,7 @@ def analyze(
 
     Raises:
         CaptureError: the trace is a capture, or the captures cannot be used.
+        ModelConfigError: the model's configuration cannot be used.
         TraceError: also UnreadableReportError and NotAReportError for a report.
         HardwareError: the GPU, or its description, cannot be used.
         OutputFolderError: ``output_dir`` holds something else.
@@ -148,6 +150,9 @@ def analyze(
     root = Path(output_dir) if output_dir else default_output_dir(path)
     request = replace(request, **options)
     chosen = chosen_options(request, figures_sha256)
+    model = read_served_model(
+        request.served_model, request.tensor_parallel, request.expert_parallel
+    )
     given = None if request.arch_json is None else read_arch_json(request.arch_json)
     extensions = load_extensions(request.extension_file)
     is_imported = is_report(path) or path.is_dir()
@@ -171,7 +176,11 @@ def analyze(
     if isinstance(read, Trace):
         report_options = replace(report_options, enable_pseudo_ops=True)
         report = TraceLensReport(
-            read, hardware, options=report_options, registry=extensions.registry
+            read,
+            hardware,
+            options=report_options,
+            registry=extensions.registry,
+            model=model,
         )
         with step(2, progress, steps):
             _ = report.totals

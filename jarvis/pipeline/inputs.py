@@ -15,6 +15,8 @@ from jarvis.core.request import AnalysisRequest
 from jarvis.core.targets import Targets
 from jarvis.extensions import Extensions, content_sha256
 from jarvis.hardware import HardwareSpec, load_hardware
+from jarvis.perf_models.model_config import read_model_config
+from jarvis.perf_models.transformer import ServedModel
 from jarvis.perf_report import CallPath
 from jarvis.perf_report.serving.layer_operations import with_figures
 from jarvis.perf_report.serving.phases import inference_phases
@@ -57,10 +59,11 @@ def chosen_options(request: AnalysisRequest, figures_sha256: str | None = None) 
     Raises:
         ValueError: The target is not a percentage above 0.
         CaptureError: ``capture_folder`` does not exist.
+        ModelConfigError: ``served_model`` cannot be read.
         TargetsError: The targets of categories cannot be read, or one names an unknown category.
     """
     extension, arch = request.extension_file, request.arch_json
-    captures = request.capture_folder
+    captures, model = request.capture_folder, request.served_model
     targets = Targets.parse(request.target_pct, request.category_targets)
     if extension is None:
         targets.check([a.key for a in load_analyses().values() if a.tier == "compute"])
@@ -72,7 +75,22 @@ def chosen_options(request: AnalysisRequest, figures_sha256: str | None = None) 
         gpu_arch_sha256=figures_sha256 if arch is None else read_arch_json(arch).sha256,
         captures_name="" if captures is None else captures.name,
         captures_sha256="" if captures is None else captures_sha256([captures]),
+        served_model_name="" if model is None else model.name,
+        served_model_sha256="" if model is None else read_model_config(model).sha256,
     )
+
+
+def read_served_model(
+    path: Path | None, tensor_parallel: int, expert_parallel: int
+) -> ServedModel | None:
+    """Return the model of a ``config.json``; None without one.
+
+    Raises:
+        ModelConfigError: The file cannot be read.
+    """
+    if path is None:
+        return None
+    return ServedModel(read_model_config(path), tensor_parallel, expert_parallel)
 
 
 def choose_hardware(
@@ -196,6 +214,8 @@ def reprojected_options(
         chosen_options(request, figures_sha256),
         captures_name=manifest.options.captures_name,
         captures_sha256=manifest.options.captures_sha256,
+        served_model_name=manifest.options.served_model_name,
+        served_model_sha256=manifest.options.served_model_sha256,
     )
 
 

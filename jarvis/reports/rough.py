@@ -25,6 +25,7 @@ from jarvis.reports.reporter import Reporter
 from jarvis.reports.summary import top_names
 from jarvis.reports.together import together
 from jarvis.run import Run
+from jarvis.run.manifest import Options
 from jarvis.savings import per_step, whole_ms, whole_name
 from jarvis.schemas import label
 from jarvis.schemas.names import C
@@ -251,11 +252,23 @@ def _analyze_command(run: Run) -> Markdown:
         words += ["--extension-file", extension]
     if captures := run.manifest.options.captures_name:
         words += ["--capture-folder", captures]
+    words += _model_words(run.manifest.options)
     if run.target_pct != TARGET_PCT:
         words += ["--target-pct", f"{run.target_pct:g}"]
     if own := run.targets.own_text:
         words += ["--category-targets", own]
     return block(one_line(shlex.join([*words, "--output-dir", "."])), "sh")
+
+
+def _model_words(options: Options) -> list[str]:
+    """Return the options of the model's configuration."""
+    if not options.served_model_name:
+        return []
+    words = ["--model-config", options.served_model_name]
+    for name in ("tensor_parallel", "expert_parallel"):
+        if (ranks := getattr(options, name)) != 1:
+            words += [f"--{name.replace('_', '-')}", str(ranks)]
+    return words
 
 
 def _totals(run: Run) -> Markdown:

@@ -25,6 +25,7 @@ from jarvis.core.workspace import RunPaths
 from jarvis.reports.finding_sheets import FINDINGS, SUMMARY, findings_sheet, summary_sheet
 from jarvis.reports.reporter import Reporter
 from jarvis.run import Run
+from jarvis.schemas import labeled
 
 MAX_CELL = 32_767
 """Maximum characters of a cell in the format."""
@@ -37,6 +38,9 @@ MEASURED_ROWS = 100
 """Rows that determine the width of a column."""
 
 DECIMAL, SCIENTIFIC = "#,##0.000", "0.00E+00"
+INFERENCE = ("inference_steps", "inference_phases", "inference_layers", "graph_launches")
+"""Tables of inference that the workbook has; the others have a row for each event."""
+
 SMALL = 0.001
 """Smaller numbers would read as zero in the decimal format."""
 
@@ -186,7 +190,8 @@ def _write_undated(buffer: io.BytesIO, rows: Mapping[str, bytes], path: Path) ->
 
 
 class XlsxReporter(Reporter):
-    """``perf_report.xlsx``: a summary, the findings, and the sheets of the performance report."""
+    """``perf_report.xlsx``: a summary, the findings, the sheets of the performance report, and the
+    steps and layers of inference."""
 
     name = "xlsx"
     suffix = ".xlsx"
@@ -200,7 +205,10 @@ class XlsxReporter(Reporter):
             SUMMARY: summary_sheet(run, self.edits),
             FINDINGS: findings_sheet(run, self.edits),
         }
-        write_workbook(sheets | run.sheets(), out)
+        inference = {
+            name: labeled(run.table(name), name) for name in INFERENCE if name in run.tables
+        }
+        write_workbook(sheets | run.sheets() | inference, out)
 
 
 REPORTER = XlsxReporter()

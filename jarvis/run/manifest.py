@@ -50,6 +50,10 @@ class Options(AnalysisOptions):
     gpu_arch_sha256: str | None = None
     captures_name: str = ""
     captures_sha256: str = ""
+    served_model_name: str = ""
+    served_model_sha256: str = ""
+    tensor_parallel: int = 1
+    expert_parallel: int = 1
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from jarvis.trace import Trace
 from jarvis.tracelens.options import ReportOptions
 from jarvis.tracelens.report import TraceLensReport
 from tests.builders import TraceBuilder, trace
+from tests.perf_report.test_inference_steps import QWEN3_8B
 from tests.test_how_to import ROOT, blocks
 
 LAYERS = 3
@@ -360,7 +361,7 @@ def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.Monkey
         (tmp_path / "step.json.gz", step(trace("AMD Instinct MI300X"), 32)),
     ):
         path.write_bytes(gzip.compress(json.dumps(builder.document()).encode()))
-    (commands,) = blocks("captured-graphs.md", "sh")
+    commands, with_config = blocks("captured-graphs.md", "sh")
     for command in commands.splitlines():
         assert main(shlex.split(command)[1:]) == 0, command
     operations = Run.load(tmp_path / "analysis_output").table("operations")
@@ -371,3 +372,7 @@ def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.Monkey
     launches = Run.load(tmp_path / "analysis_output").table("graph_launches")
     assert launches["matched_count"].to_list() == [2 * LAYERS]
     assert set(operations.filter(name="aten::mm")["host_time_us"]) == {None}
+    (tmp_path / "config.json").write_text(json.dumps(QWEN3_8B), encoding="utf-8")
+    assert main(shlex.split(with_config)[1:]) == 0
+    options = Run.load(tmp_path / "analysis_output").manifest.options
+    assert options.served_model_name == "config.json"

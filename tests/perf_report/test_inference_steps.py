@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from openpyxl import load_workbook
 
 from jarvis.cli import main
 from jarvis.hardware import load_hardware
 from jarvis.perf_report.serving.notes import step_notes
 from jarvis.perf_report.serving.repeated_calls import repeated_calls
+from jarvis.run import Run
 from jarvis.trace import read_trace
 from jarvis.tracelens.report import TraceLensReport
 from tests.builders import TraceBuilder, trace
@@ -340,6 +342,47 @@ def test_steps_without_shapes_have_the_costs_of_the_model_configuration(
     assert row["mbu_pct"] == pytest.approx(100 * row["bytes"] / 5.3e12 / 1e-4, rel=0.02)
     assert row["lower_bound_ms"] >= 1e3 * row["bytes"] / 5.3e12
     assert any("computed from the configuration of the model" in note for note in with_config)
+
+
+def test_a_run_has_the_costs_of_the_model_configuration_and_its_workbook_the_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "execute_2_context_0(sq0sk0sqsq0sqsk0)_generation_2(sq2sk20sqsq2sqsk20)"
+    built = trace().annotation(name, us=200).child("aten::unknown_").launches("unknown", us=100)
+    path = built.write(tmp_path / "trace.json")
+    options = ["--platform", "MI300X", "--model-config", str(model_config(tmp_path))]
+    roots = [tmp_path / "one", tmp_path / "two"]
+    for root, ranks in zip(roots, ("1", "2"), strict=True):
+        more = ["--tensor-parallel", ranks, "--output-dir", str(root)]
+        assert main(["analyze", str(path), *options, *more]) == 0
+    one, two = (Run.load(root) for root in roots)
+    (whole,), (shared,) = (run.table("inference_steps").to_dicts() for run in (one, two))
+    assert whole["cost_source"] == shared["cost_source"] == "config"
+    assert shared["bytes"] < whole["bytes"]
+    assert one.manifest.analysis_id != two.manifest.analysis_id
+    assert one.manifest.options.served_model_name == "config.json"
+    assert two.manifest.options.tensor_parallel == 2
+    rough = (roots[1] / "standalone_analysis_rough.md").read_text(encoding="utf-8")
+    assert "--model-config config.json --tensor-parallel 2" in rough
+    capsys.readouterr()
+    assert main(["export", str(roots[0]), "--format", "xlsx", "-o", str(tmp_path / "r.xlsx")]) == 0
+    book = load_workbook(tmp_path / "r.xlsx", read_only=True)
+    assert {"inference_steps", "inference_phases", "inference_layers"} <= set(book.sheetnames)
+    head, row = book["inference_steps"].iter_rows(values_only=True)
+    assert dict(zip(head, row, strict=False))["Costs from"] == "config"
+
+
+def test_a_model_configuration_that_cannot_be_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = trace().op("aten::mm").launches("gemm").up().write(tmp_path / "trace.json")
+    wrong = tmp_path / "config.json"
+    wrong.write_text("{}", encoding="utf-8")
+    command = ["analyze", str(path), "--output-dir", str(tmp_path / "run"), "--model-config"]
+    assert main([*command, str(wrong)]) == 1
+    assert "hidden_size" in capsys.readouterr().err
+    assert main([*command, str(tmp_path / "none.json")]) == 1
+    assert "No such file" in capsys.readouterr().err
 
 
 def test_the_configuration_agrees_with_the_captured_shapes(
