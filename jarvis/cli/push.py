@@ -2,11 +2,9 @@
 
 import argparse
 import os
-import shutil
 import sys
 import tempfile
 import time
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -27,6 +25,7 @@ from jarvis.cli.shared import (
     request_of,
 )
 from jarvis.cli.terminal import print_line, print_progress
+from jarvis.core.output import write_archive
 from jarvis.core.product import API, TOKEN_VARIABLE
 from jarvis.core.request import AnalysisOptions
 
@@ -118,11 +117,7 @@ def _one_file(place: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / f"{place.resolve().name}.zip"
-        with zipfile.ZipFile(target, "w") as archive:
-            for path in sorted(path for path in place.iterdir() if path.is_file()):
-                entry = zipfile.ZipInfo(path.name)
-                with path.open("rb") as source, archive.open(entry, "w", force_zip64=True) as part:
-                    shutil.copyfileobj(source, part)
+        write_archive(sorted(path for path in place.iterdir() if path.is_file()), target)
         yield target
 
 

@@ -6,6 +6,8 @@ analysis fails before it fills the disk.
 
 import io
 import os
+import shutil
+import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -126,3 +128,18 @@ def write_output(path: Path, content: str | bytes | Iterable[bytes]) -> None:
     with open_output(path) as file:
         for chunk in (content,) if isinstance(content, bytes) else content:
             file.write(chunk)
+
+
+def write_archive(files: Iterable[Path], target: Path) -> None:
+    """Write files to a zip archive by their names; equal files make equal archives.
+
+    Of files with the same name all but the first get a number in front of it.
+    """
+    used: set[str] = set()
+    with zipfile.ZipFile(target, "w") as archive:
+        for number, path in enumerate(files):
+            name = f"{number}_{path.name}" if path.name in used else path.name
+            used.add(name)
+            entry = zipfile.ZipInfo(name, ZIP_EPOCH)
+            with path.open("rb") as source, archive.open(entry, "w", force_zip64=True) as part:
+                shutil.copyfileobj(source, part)

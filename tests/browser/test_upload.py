@@ -1,6 +1,7 @@
 """Uploads from a real browser: broken off, gone on with, cancelled, dropped, by the keyboard."""
 
 import json
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -137,3 +138,29 @@ def test_what_is_no_trace_is_said_and_the_keyboard_and_a_dropped_file_do_as_well
     )
     opened.get_by_text("Detected in the trace").wait_for(**SLOW)
     expect(opened.get_by_text("dropped.json").first).to_be_visible()
+
+
+def test_several_captures_are_one_archive(opened: Page, server: Server, tmp_path: Path) -> None:
+    opened.goto(f"{server.url}/ingest?ingest_captures_source=upload")
+    settled(opened)
+    opened.get_by_text("Captures: recordings of the capture of GPU graphs").click()
+    files = [built_trace(tmp_path, f"bs_{batch}.json") for batch in (1, 8)]
+    wrong = tmp_path / "notes.txt"
+    wrong.write_text("no trace", encoding="utf-8")
+    several = opened.locator("input[type=file][multiple]")
+    several.set_input_files([*files, wrong])
+    problem = opened.get_by_role("alert").filter(has_text="notes.txt: notes.txt is not a supported")
+    expect(problem).to_be_visible(**SLOW)
+    expect(opened.get_by_role("button", name="Resume")).to_be_visible(**SLOW)  # others are sent
+    several.set_input_files(files)
+    expect(opened.get_by_text("bs_1.json, bs_8.json")).to_be_visible(**SLOW)
+    expect(opened.get_by_text("2 files", exact=True)).to_be_visible()
+    opened.wait_for_url("**ingest_captures_upload=*")
+    (archive,) = server.home.glob("traces/*/captures.zip")
+    with zipfile.ZipFile(archive) as opened_archive:
+        contents = {name: opened_archive.read(name) for name in opened_archive.namelist()}
+    assert contents == {file.name: file.read_bytes() for file in files}
+    opened.reload()
+    settled(opened)
+    opened.get_by_text("Captures: recordings of the capture of GPU graphs").click()
+    expect(opened.get_by_text("2 files", exact=True)).to_be_visible(**SLOW)

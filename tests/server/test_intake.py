@@ -2,14 +2,17 @@ import gzip
 import hashlib
 import io
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
 
+from jarvis.core.workspace import uploads_dir
 from jarvis.server.errors import IntakeError
 from jarvis.server.ingest.intake import (
     ROOTS_VARIABLE,
     adopt_upload,
+    joined_uploads,
     output_folder,
     sample_trace,
     server_trace,
@@ -138,3 +141,22 @@ def test_the_sample_says_that_it_is_simulated(root: Path) -> None:
     document = json.loads(gzip.decompress(sample_trace().read_bytes()))
     assert document["metadata"]["jarvis_sample"] == "simulated"
     assert sample_trace() == sample_trace()
+
+
+def test_uploads_are_joined_to_one_archive_once(tmp_path: Path) -> None:
+    traces = []
+    for folder in ("a", "b"):
+        path = tmp_path / folder / "bs_8.json"
+        path.parent.mkdir()
+        path.write_text(folder, encoding="utf-8")
+        traces.append(path)
+    archive = joined_uploads(traces)
+    assert archive.is_relative_to(uploads_dir())
+    with zipfile.ZipFile(archive) as opened:
+        assert {name: opened.read(name) for name in opened.namelist()} == {
+            "bs_8.json": b"a",
+            "1_bs_8.json": b"b",
+        }
+    written_ns = archive.stat().st_mtime_ns
+    assert joined_uploads(traces) == archive
+    assert archive.stat().st_mtime_ns == written_ns

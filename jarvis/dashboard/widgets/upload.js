@@ -8,6 +8,7 @@ const CHUNK_MS = 1000 // target time of a chunk, so that the progress bar moves
 const RETRY_DELAYS_MS = [500, 1000, 2000, 4000, 8000]
 const TIMEOUT_MS = 10 * 60 * 1000 // without progress
 const RETRIED = [404, 408, 409, 423, 425, 429, 502, 503, 504]
+const AT_ONCE = 4 // transfers
 const ANNOUNCE_MS = 10000 // minimum interval of announcements for screen readers
 
 // Uploads continue while the page is redrawn or another page is open.
@@ -162,6 +163,66 @@ class Transfer {
   }
 }
 
+// Several files, each with a transfer of its own; to the page they are one.
+class Transfers {
+  constructor(files, { ticket, most_bytes, too_large }) {
+    this.changed = () => {}
+    this.each = files.map(file => new Transfer(file, ticket))
+    for (const each of this.each) {
+      each.changed = () => this.changed()
+      if (each.file.size > most_bytes) each.setState("failed", too_large)
+    }
+  }
+
+  // Few at a time: many connections share the same bandwidth.
+  async run() {
+    const waiting = this.each.filter(({ state, problem, id }) => state !== "done" && (!problem || id))
+    const next = async () => {
+      while (waiting.length) await waiting.shift().run()
+    }
+    await Promise.all(Array.from({ length: AT_ONCE }, next))
+  }
+
+  get state() {
+    const states = this.each.map(each => each.state)
+    const first = ["running", "waiting", "failed"].find(state => states.includes(state))
+    return first ?? "done"
+  }
+
+  get file() {
+    const [{ file }] = this.each
+    const size = this.each.reduce((sum, each) => sum + each.file.size, 0)
+    return this.each.length === 1 ? file : { name: `${this.each.length} files`, size }
+  }
+
+  get sent() {
+    return this.each.reduce((sum, each) => sum + each.sent, 0)
+  }
+
+  get bytesPerMs() {
+    const active = this.each.filter(({ state }) => state === "running")
+    return active.reduce((sum, each) => sum + each.bytesPerMs, 0)
+  }
+
+  get id() {
+    return this.each.map(({ id }) => id).filter(Boolean).join(",")
+  }
+
+  get problem() {
+    const failed = this.each.filter(({ problem }) => problem)
+    if (this.each.length === 1) return failed[0]?.problem ?? ""
+    return failed.map(({ file, problem }) => `${file.name}: ${problem}`).join("\n")
+  }
+
+  set ticket(ticket) {
+    for (const each of this.each) each.ticket = ticket
+  }
+
+  cancel() {
+    for (const each of this.each) each.cancel()
+  }
+}
+
 const NO_CONNECTION = "The server cannot be reached. The uploaded part is stored there for a day."
 
 const bytes = count => {
@@ -211,6 +272,7 @@ export default ({ data, parentElement, setStateValue }) => {
     cancel.hidden = !isActive && !canResume
     choose.hidden = isActive
     if (canResume) choose.textContent = "Resume"
+    else if (data.takes_several) choose.textContent = name ? "Choose other files" : "Choose files"
     else choose.textContent = name ? "Choose another file" : "Choose a file"
     part("words").textContent = name ?? data.words
     setText("figures", isActive ? figures(transfer) : "")
@@ -220,18 +282,19 @@ export default ({ data, parentElement, setStateValue }) => {
       announce(figures(transfer), transfer.state === "waiting")
     } else if (transfer?.state === "done") {
       transfers.delete(data.key)
-      announce(`${name} is uploaded`, true)
+      announce(`Uploaded: ${name}`, true)
       setStateValue("upload", transfer.id)
     }
   }
 
-  const start = file => {
-    if (!file || ["running", "waiting"].includes(transfers.get(data.key)?.state)) return
-    const transfer = new Transfer(file, data.ticket)
+  const start = files => {
+    const chosen = data.takes_several ? [...files] : [...files].slice(0, 1)
+    if (!chosen.length || ["running", "waiting"].includes(transfers.get(data.key)?.state)) return
+    const transfer = new Transfers(chosen, data)
     transfers.set(data.key, transfer)
     transfer.changed = draw
-    if (file.size > data.most_bytes) transfer.setState("failed", data.too_large)
-    else transfer.run()
+    transfer.run()
+    draw()
   }
 
   const active = transfers.get(data.key)
@@ -240,8 +303,9 @@ export default ({ data, parentElement, setStateValue }) => {
     active.ticket = data.ticket
   }
   input.accept = data.endings
+  input.multiple = data.takes_several
   input.onchange = () => {
-    start(input.files[0])
+    start(input.files)
     input.value = "" // allows choosing the same file again
   }
   choose.onclick = () => {
@@ -263,7 +327,7 @@ export default ({ data, parentElement, setStateValue }) => {
   box.ondrop = event => {
     event.preventDefault()
     box.classList.remove("over")
-    start(event.dataTransfer.files[0])
+    start(event.dataTransfer.files)
   }
   draw()
   return () => {

@@ -1,6 +1,6 @@
-"""File upload from the browser in chunks, with progress; the upload's id is in the URL.
+"""File upload from the browser in chunks, with progress; ids of uploads are in the URL.
 
-The component (``upload.js``) sends the file to the API; the page only gets the upload's id.
+The component (``upload.js``) sends the file to the API; the page only gets the ids.
 """
 
 from collections.abc import Sequence
@@ -14,12 +14,14 @@ from jarvis.dashboard.session.links import note_control, notice
 from jarvis.reports.reading import WORKBOOK
 from jarvis.server.errors import UnknownUploadError
 from jarvis.server.ingest import uploads
+from jarvis.server.ingest.intake import joined_uploads
 from jarvis.server.ingest.tickets import UPLOAD, ticket_of
 from jarvis.server.ingest.uploads import Upload, upload_limit
 from jarvis.text.format import byte_size
 from jarvis.text.markdown import escape
 
-_ENDINGS = (".json", ".gz", ".zip", WORKBOOK)
+_TRACES = (".json", ".gz", ".zip")
+_ENDINGS = (*_TRACES, WORKBOOK)
 
 
 def _source(ending: str) -> str:
@@ -50,48 +52,65 @@ def uploaded_trace(prefix: str) -> Path | None:
 
 def uploaded_file(parameter: str, endings: Sequence[str]) -> Upload | None:
     """Draw the upload, and return the complete upload whose id is in the URL, if any."""
-    upload = _remembered(parameter)
+    return next(iter(_uploaded(parameter, endings, takes_several=False)), None)
+
+
+def uploaded_captures(prefix: str) -> Path | None:
+    """Draw the upload of one or several captures; return the file, or an archive of them."""
+    found = _uploaded(f"{prefix}_upload", _TRACES, takes_several=True)
+    traces = tuple(upload.trace for upload in found if upload.trace is not None)
+    if not traces:
+        st.caption("Traces that were recorded while graphs were captured, or a .zip of them.")
+        return None
+    st.caption(escape(", ".join(upload.name for upload in found)))
+    return traces[0] if len(traces) == 1 else joined_uploads(traces)
+
+
+def _uploaded(parameter: str, endings: Sequence[str], *, takes_several: bool) -> list[Upload]:
+    uploads_ = _remembered(parameter)
     key = f"_{parameter}_component"
+    names = [upload.name for upload in uploads_]
     _component(
         key=key,
         data={
             "key": key,
             "ticket": ticket_of(current_user(), UPLOAD),
             "endings": ",".join(endings),
+            "takes_several": takes_several,
             "most_bytes": upload_limit(),
             "too_large": f"This server takes up to {byte_size(upload_limit())}. Compress the file, "
             "or analyze it by its path on the server.",
-            "words": f"or drop it here: {', '.join(endings)}, up to {byte_size(upload_limit())}",
-            "name": None if upload is None else upload.name,
+            "words": f"or drop {'them' if takes_several else 'it'} here: {', '.join(endings)}, "
+            f"up to {byte_size(upload_limit())}",
+            "name": names[0] if len(names) == 1 else f"{len(names)} files" if names else None,
         },
-        on_upload_change=partial(_store_id, key, parameter),
+        on_upload_change=partial(_store_ids, key, parameter),
     )
-    return upload
+    return uploads_
 
 
-def _store_id(key: str, parameter: str) -> None:
-    """Store the id of a complete upload in the session and the URL."""
-    upload_id = st.session_state[key].get("upload")
-    if upload_id:
-        st.session_state[f"_{parameter}"] = upload_id
-        st.query_params[parameter] = upload_id
+def _store_ids(key: str, parameter: str) -> None:
+    """Store the ids of complete uploads in the session and the URL."""
+    if ids := st.session_state[key].get("upload"):
+        st.session_state[f"_{parameter}"] = ids
+        st.query_params[parameter] = ids
 
 
-def _remembered(parameter: str) -> Upload | None:
-    """Return the upload of the session or the URL; an unknown one is cleared with a notice."""
-    upload_id = st.query_params.get(parameter) or st.session_state.get(f"_{parameter}")
-    if upload_id is None:
-        return None
+def _remembered(parameter: str) -> list[Upload]:
+    """Return the uploads of the session or the URL; unknown ones are cleared with a notice."""
+    ids = st.query_params.get(parameter) or st.session_state.get(f"_{parameter}")
+    if ids is None:
+        return []
     try:
-        upload = uploads.find_own(upload_id, current_user().name)
-        if upload.trace is None:
+        found = [uploads.find_own(each, current_user().name) for each in ids.split(",")]
+        if any(upload.trace is None for upload in found):
             raise UnknownUploadError
     except UnknownUploadError as error:
         notice(str(error))
         st.session_state.pop(f"_{parameter}", None)
         st.query_params.pop(parameter, None)
-        return None
-    st.session_state[f"_{parameter}"] = upload_id
-    st.query_params[parameter] = upload_id
-    note_control(parameter, upload_id)
-    return upload
+        return []
+    st.session_state[f"_{parameter}"] = ids
+    st.query_params[parameter] = ids
+    note_control(parameter, ids)
+    return found

@@ -3,11 +3,13 @@
 import hashlib
 import os
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from jarvis.core.output import write_archive
 from jarvis.core.workspace import home, safe_name, uploads_dir
 from jarvis.reports.reading import WORKBOOK, is_report
 from jarvis.sample import write_sample
@@ -17,6 +19,7 @@ from jarvis.text.markdown import one_line, shortened
 from jarvis.trace import SUFFIXES
 
 ROOTS_VARIABLE = f"{PREFIX}TRACE_ROOTS"
+JOINED_NAME = "captures.zip"
 SAMPLE_NAME = "simulated-training-step.json.gz"
 _CHUNK_BYTES = 1 << 20
 _MAX_SHOWN_CHARS = 200
@@ -182,6 +185,19 @@ def store_upload(name: str, content: BinaryIO) -> Path:
                 digest.update(chunk)
                 file.write(chunk)
         return adopt_upload(written, stored_name, digest.hexdigest()).path
+
+
+def joined_uploads(traces: Sequence[Path]) -> Path:
+    """Return an archive of stored uploads, which is an upload itself; it is written once."""
+    digest = hashlib.sha256("\n".join(map(str, traces)).encode()).hexdigest()
+    target = stored_upload_path(JOINED_NAME, digest)
+    if not target.is_file():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".") as folder:
+            written = Path(folder) / JOINED_NAME
+            write_archive(traces, written)
+            written.replace(target)
+    return target
 
 
 def sample_trace() -> Path:

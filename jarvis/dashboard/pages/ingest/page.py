@@ -32,6 +32,7 @@ from jarvis.dashboard.session.errors import show_error
 from jarvis.dashboard.widgets.controls import keyed_choice, list_choice, text_input
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job, took
 from jarvis.dashboard.widgets.label_inputs import label_inputs
+from jarvis.dashboard.widgets.upload import uploaded_captures
 from jarvis.server.database import Visibility
 from jarvis.server.errors import OutdatedJobError
 from jarvis.server.ingest.intake import output_folder
@@ -209,10 +210,10 @@ def _chosen_captures() -> Path | None:
     with st.expander("Captures: recordings of the capture of GPU graphs"):
         st.caption(
             "Kernels that the trace replays from GPU graphs get operators, shapes and modules from "
-            "a recording of the capture of these graphs. Give it here, several as a .zip file."
+            "a recording of the capture of these graphs, one file or several."
         )
         try:
-            return choose_trace(CAPTURES, (NONE, UPLOAD, SERVER_PATH))
+            return choose_trace(CAPTURES, (NONE, UPLOAD, SERVER_PATH), upload=uploaded_captures)
         except JarvisError as error:
             show_error(error)
             return None

@@ -1,6 +1,6 @@
 """The trace to analyze: uploaded, fetched from a URL or a path, and what is known of it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import streamlit as st
@@ -171,13 +171,18 @@ def _is_configured(source: str) -> bool:
     return source != REMOTE or bool(settings().targets)
 
 
-def choose_trace(prefix: str, sources: Sequence[str]) -> Path | None:
+def choose_trace(
+    prefix: str,
+    sources: Sequence[str],
+    upload: Callable[[str], Path | None] = uploaded_trace,
+) -> Path | None:
     """Draw the choice of the source, and return its trace or None.
 
     Args:
         prefix: Prefix of the URL parameters.
         sources: Values to choose from, shown if they are configured; for values that are not
             handled here, the caller draws the controls.
+        upload: Draws the upload of this prefix, and returns the file.
 
     Raises:
         IntakeError: The path is not allowed.
@@ -185,7 +190,7 @@ def choose_trace(prefix: str, sources: Sequence[str]) -> Path | None:
     labels = {source: _LABELS.get(source, source) for source in sources if _is_configured(source)}
     source = keyed_segments(f"{prefix}_source", "From", labels, _HELP)
     if source == UPLOAD:
-        return uploaded_trace(prefix)
+        return upload(prefix)
     if source == SERVER_PATH:
         roots = ", ".join(str(root) for root in trace_roots())
         path = text_input(f"{prefix}_path", "Path on the server", "trace.json.gz")
