@@ -189,6 +189,7 @@ def short_kernel_tail(data: CategoryData) -> Iterator[Finding]:
         ),
         algorithmic=MESSAGES("algorithmic.short"),
         kernel=MESSAGES("kernel.short.pairs" if pair_texts else "kernel.short"),
+        hypothesis=MESSAGES("hypothesis.short"),
         caveat=MESSAGES("caveat.short"),
         verify=MESSAGES("verify.short", kernels=short.height),
         priority_local=Priority.LOW,
