@@ -216,6 +216,8 @@ def test_what_runs_behind_the_layers() -> None:
     assert finding.evidence["share_pct"] == pytest.approx(100 * 300 / 1540)
     assert to_text(finding.issue).startswith("2 kernels behind the last layer (`Cijk_lm_head`")
     assert "head_share" not in found(replays(layers(count=8)))
+    unrecognized = (*step, ("paged_attention", 40.0))
+    assert "head_share" not in found(replays(unrecognized))
 
 
 def test_gaps_between_the_graphs_of_a_step() -> None:
