@@ -48,7 +48,7 @@ ANALYSIS = Analysis(
     ),
     needs=(
         *("gpu_work", "operations", "step_gaps", "host_slices"),
-        *("inference_steps", "inference_events", "graph_launches"),
+        *("inference_steps", "inference_layers", "inference_events", "graph_launches"),
     ),
     only_with=("inference_events",),
     measure=measure,

@@ -37,7 +37,8 @@ MESSAGES = MessageTable(
         "issue.layers": "{layers} of {of:count layer} {layers:either takes|take} far longer than "
         "the median of {median_ms}, up to {slowest_ms} (layer {slowest}), {excess_ms} more in "
         "{replays:count run} of these layers: mostly {kernel} at position {position}, {grown_ms} "
-        "instead of {usual_ms}.",
+        "instead of {usual_ms}.{periods}",
+        "periods": " Each of them is a period of {per_period} layers.",
         "algorithmic.layers": "Compare what these layers do with the others: equal shapes must "
         "take equal time.",
         "kernel.layers": "Check whether {kernel} runs with another configuration or other memory "
