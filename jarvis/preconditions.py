@@ -77,6 +77,9 @@ BARRIER = "(?i)barrier"
 LARGE_MESSAGE_BYTES = 1e6
 """For messages from this size on, bandwidth determines the transfer time, not latency."""
 
+ENGINE = "engine"
+"""Source of the steps that an inference engine marks."""
+
 BYTES_PER_MIB = 2**20
 OPERATOR_MARK = "::"
 STEP_PREFIX = "ProfilerStep#"
@@ -165,6 +168,12 @@ def has_several_steps(facts: Facts) -> bool:
     ``host_slices``)."""
     names = facts.table("host_slices", C.name).cast(pl.String)[C.name]
     return names.filter(names.str.starts_with(STEP_PREFIX)).n_unique() >= SEVERAL_STEPS
+
+
+def is_served(facts: Facts) -> bool:
+    """An inference engine marks the steps, so its options decide what is recorded (table
+    ``steps``)."""
+    return facts.has("steps", pl.col(C.source) == ENGINE)
 
 
 def has_backward(facts: Facts) -> bool | None:
@@ -494,6 +503,7 @@ OF_TRACE: Mapping[str, Callable[[Facts], bool | None]] = {
         has_shapes,
         has_host_calls,
         has_several_steps,
+        is_served,
         has_backward,
         has_checkpointing,
         has_clones,

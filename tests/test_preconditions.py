@@ -94,6 +94,11 @@ CASES: list[tuple[str, Tables, Tables]] = [
     ("has_host_calls", gpu(work(linked=True)), gpu(work(linked=False))),
     ("has_host_calls", {"operations": one()}, {"operations": one("launch->kernel")}),
     ("has_several_steps", slices(*STEPS), slices(*STEPS[:2], STEPS[0], "step")),
+    (
+        "is_served",
+        {"steps": table("steps", {"source": "engine"})},
+        {"steps": table("steps", {"source": "profiler"})},
+    ),
     ("has_backward", {"operations": TRAINING}, {"operations": one(direction="forward")}),
     (
         "has_checkpointing",

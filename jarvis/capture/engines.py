@@ -30,14 +30,16 @@ ENGINES = (
     Engine(
         "SGLang",
         "sglang",
-        "`--enable-profile-cuda-graph` at start",
+        "`--enable-profile-cuda-graph` at start, from 0.5.13 on with "
+        "`SGLANG_GRAPH_BATCH_CAPTURE=1` in the environment",
         "a profile request with `detailed_annotations=True`",
     ),
     Engine(
         "ATOM",
         "atom",
         "`--mark-trace` at start; the folder is `capture_traces`",
-        "`--torch-profiler-dir DIR`, with `ATOM_ENABLE_DETAILED_ANNOTATION=1`",
+        "`--torch-profiler-dir DIR`, with `ATOM_PROFILER_MORE=1` and "
+        "`ATOM_ENABLE_DETAILED_ANNOTATION=1`",
     ),
     Engine("xDiT", "xfuser", "`--profile_capture_phase`", "`--profile`"),
 )

@@ -15,7 +15,7 @@ from jarvis.trace_health import Severity
 
 _QUESTIONS = {
     "linked_gpu_time": "What launched the GPU work that has no host call in the trace?",
-    "graph_replay": "Can one step be recorded without GPU graphs, to see operators and shapes?",
+    "graph_replay": "Can the captures of the GPU graphs be recorded, to see operators and shapes?",
     "not_judged": "Which of the operators without a perf model should get one?",
     "operators": "Can the trace be recorded again with CPU activity?",
     "shapes": "Can the trace be recorded again with `record_shapes=True`?",

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from jarvis.capture import MergedTrace
 from jarvis.capture.engines import engine_of
 from jarvis.capture.tables import REPLAYED_PCT
 from jarvis.perf_report.intervals import greatest_ns, least_ns
@@ -30,11 +31,7 @@ def link_facts(trace: Trace) -> Iterator[Fact]:
         return
     yield _launched_before(work)
     yield _without_arrow(work)
-    yield _graph_replay(
-        work,
-        trace.python_functions,
-        has_shapes=trace.cpu_ops[C.input_dims].null_count() < trace.cpu_ops.height,
-    )
+    yield _graph_replay(work, trace)
     yield _link_method(trace)
     yield _shared_ids(trace)
 
@@ -45,7 +42,7 @@ def _work(trace: Trace) -> pl.DataFrame:
     graphs = trace.runtime.filter(pl.col(C.name).is_in(GRAPH_LAUNCHES)).select(
         pl.col(C.uid).alias(C.runtime_uid)
     )
-    replayed = trace.launches.join(graphs, on=C.runtime_uid, how="semi")[C.gpu_uid]
+    replayed = trace.recording.launches.join(graphs, on=C.runtime_uid, how="semi")[C.gpu_uid]
     ids = trace.runtime[key].drop_nulls()
     return trace.gpu_events.filter(pl.col(C.dur_ns) >= 0).select(
         C.ts_ns,
@@ -152,18 +149,24 @@ def _without_arrow(work: pl.DataFrame) -> Fact:
     )
 
 
-def _graph_replay(work: pl.DataFrame, frames: pl.DataFrame, *, has_shapes: bool) -> Fact:
+def _graph_replay(work: pl.DataFrame, trace: Trace) -> Fact:
     replayed = work.filter("by_graph")
     share_pct = _share_pct(replayed, work)
     key, title = "graph_replay", "GPU time replayed from GPU graphs"
     if replayed.is_empty():
         return Fact(key, title, "No work is replayed from GPU graphs.", 0.0, "%")
-    engine = engine_of(frames[C.name].unique().cast(pl.String))
+    summary = (
+        f"{percent(share_pct)} of GPU time ({milliseconds(_ms(replayed))}) is replayed from GPU "
+        "graphs."
+    )
+    if isinstance(trace, MergedTrace):  # ``capture_facts`` tells what lacks a captured call
+        return Fact(key, title, summary, share_pct, "%")
+    engine = engine_of(trace.python_functions[C.name].unique().cast(pl.String))
+    has_shapes = trace.cpu_ops[C.input_dims].null_count() < trace.cpu_ops.height
     return Fact(
         key,
         title,
-        f"Shapes missing: {percent(share_pct)} of GPU time ({milliseconds(_ms(replayed))}) is "
-        "replayed from GPU graphs.",
+        f"Shapes missing: {summary}",
         share_pct,
         "%",
         Severity.WARNING if share_pct > REPLAYED_PCT else Severity.NOTE,

@@ -78,6 +78,8 @@ def warm_up_facts(trace: Trace) -> Iterator[Fact]:
         else "A steady step does not repeat this time.",
         ""
         if severity is Severity.OK
+        else "Record steps after the engine has warmed up."
+        if marks[C.source].first() == StepSource.ENGINE
         else "Record steps after warm-up: `schedule(wait=1, warmup=3, active=3)`.",
     )
 

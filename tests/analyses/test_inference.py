@@ -150,6 +150,16 @@ def test_layers_that_are_hardly_slower_or_of_another_kind_are_none(
     assert "slow_layers" not in found(replays(layers(*slow, us=us)))
 
 
+def test_a_slow_period_of_two_layers() -> None:
+    local, full = ((NORM, ATTENTION), (NORM, GEMM, ATTENTION))
+    slow = ((NORM, ATTENTION), (NORM, ("Cijk_gemm", 400.0), ATTENTION))
+    periods = [slow if number == 3 else (local, full) for number in range(8)]
+    step = tuple(kernel for period in periods for layer in period for kernel in layer)
+    text = to_text(found(replays(step))["slow_layers"].issue)
+    assert text.startswith("1 of 8 layers takes far longer")
+    assert text.endswith("Each of them is a period of 2 layers.")
+
+
 def test_a_slow_layer_that_costs_the_step_nothing_is_none() -> None:
     step = (*layers(3, count=8), ("other_kernel", 30_000.0))
     assert "slow_layers" not in found(replays(step))
@@ -218,6 +228,8 @@ def test_what_runs_behind_the_layers() -> None:
     assert finding.evidence["share_pct"] == pytest.approx(100 * 300 / 1540)
     assert to_text(finding.issue).startswith("2 kernels behind the last layer (`Cijk_lm_head`")
     assert "head_share" not in found(replays(layers(count=8)))
+    unrecognized = (*step, ("paged_attention", 40.0))
+    assert "head_share" not in found(replays(unrecognized))
 
 
 def test_gaps_between_the_graphs_of_a_step() -> None:

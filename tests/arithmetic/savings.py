@@ -173,8 +173,9 @@ def _of_inference(check: str, facts: Facts) -> Saving:
         (excess_ms,) = facts["excess_ms"]
         return 0.0, excess_ms, excess_ms
     (time_ms,), (floor_ms,) = facts["time_ms"], facts["floor_ms"]
-    left = facts["short_kernels"][0] - facts["calls"][0]
-    return 0.0, facts["pairs_ms"][0], time_ms - left * floor_ms
+    (pairs,), (pairs_ms,) = facts["calls"], facts["pairs_ms"]
+    most_ms = time_ms - (facts["short_kernels"][0] - pairs) * floor_ms
+    return 0.0, pairs_ms if pairs else most_ms / 2, most_ms
 
 
 def _of_edges(facts: Facts) -> Saving | None:

@@ -42,7 +42,7 @@ def test_every_number_of_a_file_page_has_a_meaning(
     assert without_meaning(page) == []
 
 
-@pytest.mark.parametrize("key", list(load_analyses()))
+@pytest.mark.parametrize("key", [key for key, a in load_analyses().items() if not a.only_with])
 def test_every_number_of_an_analysis_has_a_meaning(
     registered: Draw, sample_run: Run, key: str
 ) -> None:

@@ -107,6 +107,15 @@ def test_a_trace_of_training_has_no_inference(filed: Draw, sample_id: str, name:
     assert page.info[0].value.startswith("No inference engine marks steps in this trace")
 
 
+def test_findings_of_inference_have_a_page(registered: Draw, without: str, sample_id: str) -> None:
+    page = registered("inference", analysis=without)
+    assert not page.exception
+    titles = " ".join(card.label for card in page.expander)
+    assert "Shapes missing: 100.0% of the GPU time is replayed from graphs" in titles
+    assert "Slow layers of decode: 9 (kind 0)" in titles
+    assert "no steps of inference" in registered("inference", analysis=sample_id).info[0].value
+
+
 def test_compare_matches_steps_of_equal_load(tmp_path: Path, filed: Draw) -> None:
     name = "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk32785sqsq32sqsk32785)"
     ids = []

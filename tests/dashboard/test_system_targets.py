@@ -17,7 +17,9 @@ from tests.builders import trace
 from tests.dashboard.conftest import Draw
 
 MM = [[64, 64], [64, 64]]
-TARGETS = {key: a.target for key, a in load_analyses().items() if a.tier == "system"}
+TARGETS = {
+    key: a.target for key, a in load_analyses().items() if a.tier == "system" and not a.only_with
+}
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +34,7 @@ def stalling_id(home: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
         return submit(Submission(path)).id
 
 
-def test_every_system_analysis_has_a_target() -> None:
+def test_every_system_analysis_of_all_runs_has_a_target() -> None:
     assert all(TARGETS.values())
 
 

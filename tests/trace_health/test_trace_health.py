@@ -10,6 +10,7 @@ from jarvis.trace import Trace, read_trace
 from jarvis.trace.repairs import Repair, RepairKind
 from jarvis.trace_health import Fact, Severity, facts_of, trace_health, warning_lines
 from tests.builders import TraceBuilder, trace
+from tests.capture.test_merge import captured, merge, replaying
 
 OK, NOTE, WARNING = Severity.OK, Severity.NOTE, Severity.WARNING
 
@@ -106,6 +107,12 @@ def test_replay_from_graphs() -> None:
     assert (
         fact.summary == "Shapes missing: 90.0% of GPU time (90.0 µs) is replayed from GPU graphs."
     )
+
+
+def test_replays_with_captures_are_no_lack_of_shapes(tmp_path: Path) -> None:
+    fact = facts(merge(replaying(8), tmp_path, bs_8=captured(8)))["graph_replay"]
+    assert fact.severity is Severity.OK
+    assert fact.summary == "96.2% of GPU time (75.0 µs) is replayed from GPU graphs."
 
 
 def test_shapes_are_asked_for_only_where_they_are_missing() -> None:

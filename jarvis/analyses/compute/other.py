@@ -184,11 +184,14 @@ def miscategorised(data: CategoryData) -> Iterator[Finding]:
 
     Symptom: the time of an operator is missing from the expected category.
     Rule: rows of an operator that no analysis claims, whose heaviest kernel is named like the work
-    of a category, except kernels of a GPU graph.
+    of a category, except kernels that a GPU graph replays without shapes.
     Threshold: {impact.RELEVANT_COMPUTE_PCT}% of compute per category.
     """
+    lacks_shapes = pl.col(C.uid).is_in(data.replayed_uids) & pl.col(C.input_dims).is_null()
     rows = data.operations.filter(
-        pl.col("looks_like").is_in(CATEGORIES) & (pl.col("sub_category") == MISCELLANEOUS)
+        pl.col("looks_like").is_in(CATEGORIES)
+        & (pl.col("sub_category") == MISCELLANEOUS)
+        & ~lacks_shapes
     )
     ordered = rows.sort(C.kernel_time_us, C.uid, descending=[True, False])
     for part in ordered.partition_by("looks_like", maintain_order=True):

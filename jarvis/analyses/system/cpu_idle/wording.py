@@ -13,7 +13,12 @@ WITH_STACKS = action(
     "not has_stacks",
 )
 STEADY_STEPS = (
-    "Record several steps after warm-up: `schedule(wait=1, warmup=3, active=3)` skips first uses."
+    action(
+        "Record several steps after warm-up: `schedule(wait=1, warmup=3, active=3)` skips first "
+        "uses.",
+        "not is_served",
+    ),
+    action("Record several steps after the engine has warmed up.", "is_served"),
 )
 REPLAY_FROM_GRAPH = (
     action(

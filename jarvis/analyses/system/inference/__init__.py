@@ -32,8 +32,9 @@ def measure(data: CategoryData) -> dict[str, JsonValue]:
         "gpu_time_ms": whole_ms,
         "replayed_percent": share_pct(C.graph_launch_uid),
         "in_layers_percent": share_pct(C.kind),
-        "percent_by_block": {
-            block: impact.share_pct(block_ms, whole_ms) for block, block_ms in blocks.iter_rows()
+        "blocks": {
+            f"{block}_percent": impact.share_pct(block_ms, whole_ms)
+            for block, block_ms in blocks.iter_rows()
         },
     }
 
@@ -47,7 +48,7 @@ ANALYSIS = Analysis(
     ),
     needs=(
         *("gpu_work", "operations", "step_gaps", "host_slices"),
-        *("inference_steps", "inference_events", "graph_launches"),
+        *("inference_steps", "inference_layers", "inference_events", "graph_launches"),
     ),
     only_with=("inference_events",),
     measure=measure,

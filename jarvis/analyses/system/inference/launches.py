@@ -137,6 +137,7 @@ def _finding(
         ),
         algorithmic=MESSAGES(f"algorithmic.{key}"),
         kernel=MESSAGES(f"kernel.{key}"),
+        hypothesis=MESSAGES(f"hypothesis.{key}"),
         caveat=MESSAGES("caveat.idle"),
         verify=MESSAGES(f"verify.{key}"),
         priority_local=Priority.LOW,

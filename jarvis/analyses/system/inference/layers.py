@@ -75,6 +75,8 @@ def _slow_layers(
     own, grown = events.filter(pl.col(C.layer).is_in(odd)), _grown(events, odd)
     median_ms = float(np.median(times_us)) / 1e3
     phase, kind = own.select(C.phase, C.kind).row(0)
+    of_kind = data.tables["inference_layers"].filter(pl.col(C.kind) == kind)
+    per_period = of_kind[C.layer_count][0] // times_us.size
     values = {
         "of_phase": MESSAGES("of_phase", phase=phase) if phase else None,
         "kind": str(kind),
@@ -86,6 +88,7 @@ def _slow_layers(
         "slowest": str(int(np.argmax(times_us))),
         "slowest_ms": float(times_us.max()) / 1e3,
         "excess_ms": excess_ms,
+        "periods": MESSAGES("periods", per_period=per_period) if per_period > 1 else None,
         **grown._asdict(),
     }
     listed = [
@@ -189,6 +192,7 @@ def short_kernel_tail(data: CategoryData) -> Iterator[Finding]:
         ),
         algorithmic=MESSAGES("algorithmic.short"),
         kernel=MESSAGES("kernel.short.pairs" if pair_texts else "kernel.short"),
+        hypothesis=MESSAGES("hypothesis.short"),
         caveat=MESSAGES("caveat.short"),
         verify=MESSAGES("verify.short", kernels=short.height),
         priority_local=Priority.LOW,

@@ -14,8 +14,10 @@ MESSAGES = MessageTable(
         "nothing about the model.",
         "kernel.shapes": "First record the calls of the graphs: without shapes, no efficiency of a "
         "replayed kernel is known.",
-        "verify.shapes": "Analyze replay and captures together: the page *Graphs* must show them "
-        "merged.",
+        "hypothesis.shapes": "Operators run while the engine captures its graphs, at start; a "
+        "replay launches only their kernels.",
+        "verify.shapes": "Analyze replay and captures together: the table of graph launches "
+        "must list them as merged.",
         "capture.shapes": "{engine}: record the capture of the graphs with {capture}; record the "
         "steps with {recording}. Options can differ between versions. Analyze both with "
         "`--capture-folder`.",
@@ -24,6 +26,8 @@ MESSAGES = MessageTable(
         "has no captured call and is not judged.",
         "coverage.gaps": "{launches} merged, with gaps ({coverage_pct} of the time at least)",
         "coverage.none": "{launches} not merged ({reason})",
+        "hypothesis.coverage": "The captures are of another model, batch size or release than the "
+        "recording, or some are missing.",
         "capture.coverage": "Pass the captures of the same engine, model and batch sizes, of all "
         "graphs that the steps replay.",
         "title.layers": "Slow layers{of_phase}: {numbers:list 4} (kind {kind})",
@@ -33,7 +37,8 @@ MESSAGES = MessageTable(
         "issue.layers": "{layers} of {of:count layer} {layers:either takes|take} far longer than "
         "the median of {median_ms}, up to {slowest_ms} (layer {slowest}), {excess_ms} more in "
         "{replays:count run} of these layers: mostly {kernel} at position {position}, {grown_ms} "
-        "instead of {usual_ms}.",
+        "instead of {usual_ms}.{periods}",
+        "periods": " Each of them is a period of {per_period} layers.",
         "algorithmic.layers": "Compare what these layers do with the others: equal shapes must "
         "take equal time.",
         "kernel.layers": "Check whether {kernel} runs with another configuration or other memory "
@@ -59,6 +64,8 @@ MESSAGES = MessageTable(
         "kernel.short": "Check whether the engine has fused kernels for normalization, rotary "
         "embedding, cache writes and quantization.",
         "kernel.short.pairs": "Use one kernel for each of these pairs, if the engine has it.",
+        "hypothesis.short": "Each of them has so little work, such as a few tokens, that the fixed "
+        "cost of a kernel dominates.",
         "caveat.short": "At most, every kernel is as short as the shortest tenth; a fused kernel "
         "does the work of both.",
         "verify.short": "Record the trace again: the steps must have fewer than {kernels} short "
@@ -70,6 +77,8 @@ MESSAGES = MessageTable(
         "algorithmic.padding": "Let the scheduler fill the batches, or capture graphs for the "
         "batch sizes that occur most.",
         "kernel.padding": "No kernel needs to change for it.",
+        "hypothesis.padding": "Graphs are captured for a few batch sizes, and a step uses the next "
+        "larger one.",
         "caveat.padding": "Products that only read weights take as long with fewer rows: the "
         "middle estimate has only operations that compute limits.",
         "verify.padding": "Record the trace again: tokens and batch of the steps must be closer.",
@@ -80,18 +89,24 @@ MESSAGES = MessageTable(
         "each token.",
         "kernel.routing": "Use fused kernels for top-k, sorting and permutation, if the engine has "
         "them.",
+        "hypothesis.routing": "Few tokens for many experts: sorting and counting them takes about "
+        "as long for few as for many.",
         "title.reduction": "Reductions of split attention take long",
         "issue.reduction": "{kernels:count kernel} that combine split keys ({names:names}) take "
         "{time_ms}, {share_pct} of {whole_ms} for attention.",
         "algorithmic.reduction": "Batch more requests: then attention fills the GPU with fewer "
         "splits.",
         "kernel.reduction": "Reduce the number of splits for these lengths and batches.",
+        "hypothesis.reduction": "Few requests with long contexts: their keys are split, so that "
+        "attention fills the GPU.",
         "title.head": "Last product and sampling take long",
         "issue.head": "{kernels:count kernel} behind the last layer ({names:names}) take "
         "{time_ms}, {share_pct} of {whole_ms} in these steps.",
         "algorithmic.head": "Compute logits only for tokens that are sampled, and quantize or "
         "split the last product.",
         "kernel.head": "Use one fused sampling kernel, and request a product for these shapes.",
+        "hypothesis.head": "The vocabulary is large beside the layers: its weights are read in "
+        "each step.",
         "evidence.names": "{names:names}",
         "caveat.share": "The saving is what exceeds a share of {threshold_pct}, an assumption.",
         "verify.share": "Record the trace again: these kernels must take less than {time_ms}.",
@@ -104,6 +119,8 @@ MESSAGES = MessageTable(
         "fewer of them.",
         "kernel.piecewise": "Use kernels that can be captured where the graphs are split, such as "
         "attention with lengths in GPU memory.",
+        "hypothesis.piecewise": "What runs between the graphs is not captured: the host launches "
+        "it, and the next graph after it.",
         "verify.piecewise": "Record the trace again: the steps must have fewer graph launches and "
         "gaps.",
         "title.eager": "Compiled steps without a graph",
@@ -111,6 +128,7 @@ MESSAGES = MessageTable(
         "graph, and the GPU idles for {idle_ms} ({share_pct} of their time) in {gaps:count gap}.",
         "algorithmic.eager": "Turn on the engine's graphs for these batch sizes.",
         "kernel.eager": "No kernel needs to change: a graph launches them at once.",
+        "hypothesis.eager": "Graphs are off, or none is captured for this batch size.",
         "verify.eager": "Record the trace again: these steps must have graph launches and fewer "
         "gaps.",
         "caveat.idle": "The saving is part of the idle time, which has findings of its own, and "

@@ -49,6 +49,7 @@ def shapes_missing(data: CategoryData) -> Iterator[Finding]:
         ),
         algorithmic=MESSAGES("algorithmic.shapes"),
         kernel=MESSAGES("kernel.shapes"),
+        hypothesis=MESSAGES("hypothesis.shapes"),
         verify=MESSAGES("verify.shapes"),
         capture=MESSAGES(
             "capture.shapes", engine=engine.name, capture=engine.capture, recording=engine.step
@@ -90,6 +91,7 @@ def coverage_gap(data: CategoryData) -> Iterator[Finding]:
         ),
         algorithmic=MESSAGES("algorithmic.shapes"),
         kernel=MESSAGES("kernel.shapes"),
+        hypothesis=MESSAGES("hypothesis.coverage"),
         verify=MESSAGES("verify.shapes"),
         capture=MESSAGES("capture.coverage"),
         priority_local=Priority.LOW,

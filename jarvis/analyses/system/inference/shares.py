@@ -30,6 +30,9 @@ HEAD_PCT = 10.0
 """Share of the kernels behind the layers in the GPU time of steps that generate text: with a usual
 vocabulary the last product is a few percent of them."""
 
+OF_LAYERS = ("attention", "kv_write")
+"""Blocks that only layers have."""
+
 REDUCTION = r"(?i)reduce|combine|merge_?state"
 """Pattern of attention kernels that combine the parts of split keys."""
 
@@ -68,6 +71,7 @@ def padding_waste(data: CategoryData) -> Iterator[Finding]:
         ),
         algorithmic=MESSAGES("algorithmic.padding"),
         kernel=MESSAGES("kernel.padding"),
+        hypothesis=MESSAGES("hypothesis.padding"),
         caveat=MESSAGES("caveat.padding"),
         verify=MESSAGES("verify.padding"),
         priority_local=Priority.LOW,
@@ -142,14 +146,17 @@ def head_share(data: CategoryData) -> Iterator[Finding]:
     """Last product and sampling that take long beside the layers.
 
     Symptom: what runs behind the last layer takes a good part of a step that generates text.
-    Rule: GPU events behind the last one of a layer, as a share of the GPU time of these steps. At
-    most all of it beyond the threshold is saved.
+    Rule: GPU events behind the last one of a layer, as a share of the GPU time of these steps, if
+    none of them is attention, which would be that of a layer that is not recognized. At most all of
+    it beyond the threshold is saved.
     Threshold: {HEAD_PCT}%.
     """
     events = step_events(data).filter(pl.col(C.phase).is_in(LANGUAGE_PHASES))
     last = events.drop_nulls(C.kind).group_by(C.step).agg(pl.col(C.ts_ns).max().alias(C.last_ns))
     in_steps = events.join(last, on=C.step)
     head = in_steps.filter(pl.col(C.ts_ns) > pl.col(C.last_ns))
+    if head.filter(pl.col(C.block).is_in(OF_LAYERS)).height:
+        return
     yield from _share(data, "head", head, time_ms(in_steps), HEAD_PCT)
 
 
@@ -183,6 +190,7 @@ def _share(
         ),
         algorithmic=MESSAGES(f"algorithmic.{key}"),
         kernel=MESSAGES(f"kernel.{key}"),
+        hypothesis=MESSAGES(f"hypothesis.{key}"),
         caveat=MESSAGES("caveat.share", threshold_pct=threshold_pct),
         verify=MESSAGES("verify.share", time_ms=time_ms(part)),
         priority_local=Priority.LOW,

@@ -49,6 +49,10 @@ def render(now: Opened) -> None:
     if steps.height > 1:
         _chart(steps)
     remarks(step_notes(steps, now.run.table("idle_gaps"), now.run.table("gpu_work")))
+    if now.run.results.get("inference"):
+        navigation.link(
+            "inference", "Findings on steps, layers and graphs", icon=":material/token:"
+        )
     if steps[C.cost_source].null_count() and steps[C.graph_launches].sum():
         navigation.link("graphs", "Replayed graphs and their captures", icon=":material/hub:")
     _table("Phases", "inference_phases", now.run.table("inference_phases"))
