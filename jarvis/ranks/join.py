@@ -14,6 +14,19 @@ from jarvis.schemas import conform
 from jarvis.schemas.names import C
 
 
+_FOR_MATCHING = (
+    C.stream,
+    C.group,
+    C.pg_desc,
+    C.pg_ranks,
+    C.comms_id,
+    C.src_rank,
+    C.dst_rank,
+    C.launch_start_ns,
+)
+"""Columns that are needed until the kernels are matched."""
+
+
 @dataclass(frozen=True)
 class Joined:
     """The tables of a distributed run (``schemas.ranks``), and the clock they are based on."""
@@ -39,7 +52,7 @@ def join(members: Sequence[Member], world_size: int) -> Joined:
     events, communicators = with_communicators(communication_events(members), world_size)
     matching = match(events)
     slots = pl.struct(C.comm_id, "slot").rank("dense").cast(pl.Int64).alias("instance")
-    matched = events.join(
+    matched = events.drop(_FOR_MATCHING).join(
         matching.events.with_columns(slots).drop(C.comm_id), on="event", maintain_order="left"
     )
     origins = {member.rank: member.base_ns + member.origin_ns for member in members}
