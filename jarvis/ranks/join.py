@@ -10,9 +10,9 @@ from jarvis.ranks.communicators import with_communicators
 from jarvis.ranks.events import Member, communication_events
 from jarvis.ranks.instances import by_rank, instances, kernels
 from jarvis.ranks.matching import Reason, match
+from jarvis.ranks.nodes import with_links
 from jarvis.schemas import conform
 from jarvis.schemas.names import C
-
 
 _FOR_MATCHING = (
     C.stream,
@@ -41,15 +41,17 @@ class Joined:
         return bool((quality != Quality.UNKNOWN.value).any())
 
 
-def join(members: Sequence[Member], world_size: int) -> Joined:
+def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None = None) -> Joined:
     """Return the tables of the ranks of a job.
 
     Args:
         members: The ranks, each once.
         world_size: Number of ranks of the job.
+        gpus_per_node: Ranks of a node, by default the GPUs that the first rank saw.
     """
     members = sorted(members, key=lambda member: member.rank)
     events, communicators = with_communicators(communication_events(members), world_size)
+    communicators = with_links(communicators, members, gpus_per_node)
     matching = match(events)
     slots = pl.struct(C.comm_id, "slot").rank("dense").cast(pl.Int64).alias("instance")
     matched = events.drop(_FOR_MATCHING).join(

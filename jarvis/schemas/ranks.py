@@ -74,6 +74,19 @@ COMMUNICATORS = (
     text(C.ranks, "Ranks", "global ranks; `*` if they are assumed to be all"),
     count(C.size, "Size", "number of ranks"),
     text(C.description, "Description", "description or name of the process group"),
+    text(
+        C.node_span,
+        "Nodes",
+        "`intra_node` or `inter_node`, by the hosts in file names, else by the GPUs of a node; "
+        "empty if these are not known",
+    ),
+    number(
+        C.link_gbs,
+        "Link peak (GB/s)",
+        "GB/s",
+        "what a GPU sends to the others at most, in one direction, by `hardware.toml`; inside a "
+        "node of known GPUs only",
+    ),
     count(C.traced_ranks, "Recorded ranks", "of its ranks, those with a trace"),
     text(C.kinds, "Kinds", "kinds of its collectives"),
     count(C.instance_count, "Instances", "collectives that were matched"),
