@@ -9,6 +9,7 @@ from jarvis.ranks.clock import Clock, Quality, common_clock
 from jarvis.ranks.communicators import with_communicators
 from jarvis.ranks.events import Member, communication_events
 from jarvis.ranks.instances import by_rank, instances, kernels
+from jarvis.ranks.lateness import lateness
 from jarvis.ranks.matching import Reason, match
 from jarvis.ranks.nodes import with_links
 from jarvis.schemas import conform
@@ -72,6 +73,7 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
         ]
     )
     numbered = measured.join(found.select("instance", C.instance_id), on="instance")
+    late, causes = lateness(numbered, found, members)
     tables = {
         "ranks": _ranks(members, events, measured, found, clock),
         "communicators": _communicators(communicators, events, found),
@@ -81,6 +83,8 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
         .with_columns(pl.col(C.in_bytes).alias(C.bytes))
         .sort(C.rank, C.start_ns, C.uid),
         "clocks": clock.groups,
+        "lateness": late,
+        "lateness_causes": causes,
     }
     return Joined({name: conform(table, name) for name, table in tables.items()}, clock)
 
