@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticSerializationError
@@ -39,6 +39,40 @@ MIN_MEMORY_SHARE, MIN_HBM_SHARE, MAX_MEMORY_SHARE = 0.9, 0.975, 1.005
 some of it and, except with HBM, a sixteenth may store error-correcting codes."""
 
 _LATER_FIELDS = ("compute_units", "architecture")
+
+
+class GpuLink(BaseModel):
+    """The link of a GPU to others in its node, in GB/s (1e9 bytes) of one direction.
+
+    ``gbps_per_direction`` is what it moves to all ``peers`` together, ``pair_gbps`` to one of them,
+    and ``beyond_gbps`` to GPUs that the link does not reach. On a mesh each peer has links of its
+    own; a switch gives all of them to any peer; a bridge joins few GPUs.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["switch", "mesh", "bridge", "pcie"]
+    gbps_per_direction: float = Field(gt=0, lt=MAX_FIGURE, allow_inf_nan=False)
+    peers: int | None = Field(default=None, gt=0)
+    pair_gbps: float | None = Field(default=None, gt=0, lt=MAX_FIGURE, allow_inf_nan=False)
+    beyond_gbps: float | None = Field(default=None, gt=0, lt=MAX_FIGURE, allow_inf_nan=False)
+    source: str = Field(min_length=1)
+    doubt: str | None = None
+
+    def peak_gbps(self, ranks: int) -> float | None:
+        """Return the peak of a group of ``ranks`` GPUs of one node; None if it is not known."""
+        others = ranks - 1
+        if others < 1:
+            return None
+        if self.kind == "mesh":
+            if self.peers is None or others > self.peers:
+                return None
+            if others == self.peers:
+                return self.gbps_per_direction
+            return None if self.pair_gbps is None else others * self.pair_gbps
+        if self.peers is not None and others > self.peers:
+            return self.beyond_gbps
+        return self.gbps_per_direction
 
 
 class HardwareSpec(BaseModel):
@@ -232,7 +266,10 @@ class Hardware:
     ``failures`` gives the error of each custom hardware file that cannot be used.
     """
 
-    def __init__(self, specs: tuple[HardwareSpec, ...]) -> None:
+    def __init__(
+        self, specs: tuple[HardwareSpec, ...], links: Mapping[str, GpuLink] | None = None
+    ) -> None:
+        self._links = dict(links or {})
         self._by_name: dict[str, dict[str, HardwareSpec]] = {}
         self._names: dict[frozenset[str], str] = {}
         self._custom: dict[str, Path] = {}
@@ -258,9 +295,11 @@ class Hardware:
     def add_custom(self, path: Path) -> None:
         """Add a file of custom GPUs; record an unusable one in ``failures``."""
         try:
-            for spec in _read(path):
+            specs, links = _read(path)
+            for spec in specs:
                 self._add(spec)
                 self._custom[spec.title] = path
+            self._links |= links
         except HardwareFileError as error:
             self.failures[path] = str(error)
 
@@ -308,6 +347,11 @@ class Hardware:
         ]
         return self.get(self._names[max(fitting, key=len)]) if fitting else None
 
+    def link(self, device_name: str) -> GpuLink | None:
+        """Return the link of the GPU that a trace calls ``device_name``, or None."""
+        spec = self.match(device_name)
+        return self._links.get(spec.name) if spec is not None else None
+
     def candidates(self, device: RecordedDevice) -> tuple[HardwareSpec, ...]:
         """Return the default specs that the GPU of a trace may be: that of its name or, without a
         match, every one with its recorded properties."""
@@ -342,14 +386,17 @@ def load_hardware(path: Path | None = None) -> Hardware:
 
     Without ``path``, read the app's file and add the custom GPUs.
     """
-    hardware = Hardware(_read(path or resource("hardware.toml")))
+    hardware = Hardware(*_read(path or resource("hardware.toml")))
     if path is None:
         for file in sorted(custom_hardware_dir().glob("*.toml")):
             hardware.add_custom(file)
     return hardware
 
 
-def _read(path: Path) -> tuple[HardwareSpec, ...]:
+_Read = tuple[tuple[HardwareSpec, ...], Mapping[str, GpuLink]]
+
+
+def _read(path: Path) -> _Read:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -358,7 +405,7 @@ def _read(path: Path) -> tuple[HardwareSpec, ...]:
 
 
 @lru_cache(maxsize=16)
-def _specs(text: str, file_name: str) -> tuple[HardwareSpec, ...]:
+def _specs(text: str, file_name: str) -> _Read:
     try:
         content = tomllib.loads(text)
     except RecursionError as error:
@@ -367,7 +414,22 @@ def _specs(text: str, file_name: str) -> tuple[HardwareSpec, ...]:
         raise HardwareFileError(file_name, f"the file cannot be read ({error})") from error
     if set(content) != {"gpu"} or not isinstance(content["gpu"], list):
         raise HardwareFileError(file_name, "the file must contain [[gpu]] tables and nothing else")
-    return tuple(HardwareSpec.parse(entry) for entry in content["gpu"])
+    links = {}
+    specs = []
+    for entry in content["gpu"]:
+        link = entry.pop("link", None) if isinstance(entry, dict) else None
+        specs.append(HardwareSpec.parse(entry))
+        if link is not None:
+            links[specs[-1].name] = _link(specs[-1].name, link)
+    return tuple(specs), links
+
+
+def _link(name: str, entry: Any) -> GpuLink:
+    try:
+        return GpuLink.model_validate(entry)
+    except ValidationError as error:
+        reasons = "; ".join(f"link.{_reason(problem)}" for problem in error.errors())
+        raise HardwareFileError(name, reasons) from error
 
 
 def _reason(problem: "ErrorDetails") -> str:

@@ -290,6 +290,41 @@ def test_devices_of_the_reference_traces_are_known(
         assert by_name in hardware.candidates(replace(device, device_name=None))
 
 
+@pytest.mark.parametrize(
+    ("device", "peaks"),
+    [
+        ("Tesla V100-SXM2-32GB", {2: None, 8: 150, 16: None}),
+        ("NVIDIA A100-SXM4-80GB", {2: 300, 8: 300}),
+        ("NVIDIA A100-PCIE-40GB", {2: 300, 4: 31.5}),
+        ("NVIDIA H100 80GB HBM3", {1: None, 2: 450, 8: 450}),
+        ("NVIDIA H100 PCIe", {2: 300, 4: None}),
+        ("NVIDIA L4", {2: 31.5, 8: 31.5}),
+        ("AMD Instinct MI300X", {2: 64, 4: 192, 8: 448}),
+        ("AMD Instinct MI355X", {2: 76.8, 8: 537.6}),
+        ("NVIDIA RTX PRO 6000", {2: None}),
+    ],
+)
+def test_peaks_of_links(hardware: Hardware, device: str, peaks: dict[int, float | None]) -> None:
+    link = hardware.link(device)
+    assert {ranks: link and link.peak_gbps(ranks) for ranks in peaks} == pytest.approx(peaks)
+
+
+def test_all_links_of_a_mesh_are_those_of_its_pairs(hardware: Hardware) -> None:
+    for name in hardware.names():
+        link = hardware.link(name)
+        if link is not None and link.kind == "mesh" and link.pair_gbps is not None:
+            assert link.peers is not None
+            assert link.peers * link.pair_gbps == pytest.approx(link.gbps_per_direction)
+
+
+@pytest.mark.parametrize("link", ["3", "{}", "{ kind = 'wire', gbps_per_direction = 1 }"])
+def test_an_invalid_link_is_rejected(tmp_path: Path, link: str) -> None:
+    path = tmp_path / "hardware.toml"
+    path.write_text(ENTRY + f"link = {link}\n", encoding="utf-8")
+    with pytest.raises(HardwareFileError, match=r"X1.*link"):
+        load_hardware(path)
+
+
 def test_names_aliases_and_presets_are_found_in_any_case(hardware: Hardware) -> None:
     assert hardware.get("mi300x") is hardware.get("AMD Instinct MI300X") is hardware.get("MI300X")
     better = hardware.get("mi325x", "achievable")

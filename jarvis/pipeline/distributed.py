@@ -172,7 +172,7 @@ def _written(
     if len(identified.used) < MIN_RANKS:
         raise TooFewRanksError([f"{entry.file_name}: {entry.error}" for entry in failed])
     members = [_member(entry, by_name[entry.file.name].root) for entry in identified.used]
-    joined = join(members, identified.world_size)
+    joined = join(members, identified.world_size, options.gpus_per_node)
     sheets = multi_rank_sheets(
         {member.rank: member.tables["collectives"] for member in members},
         gpus_per_node=options.gpus_per_node or members[0].info.visible_gpus,

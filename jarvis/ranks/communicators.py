@@ -42,7 +42,11 @@ def with_communicators(events: pl.DataFrame, world_size: int) -> tuple[pl.DataFr
         pl.when(pl.col(C.pg_ranks).is_null()).then(C.group_size).alias("unlisted_size"),
         pl.when(several & pl.col(C.pg_ranks).is_not_null()).then(C.comms_id).alias("shared_id"),
     )
-    groups = events.select(keys).unique().sort(keys, nulls_last=True)
+    groups = (
+        events.select(keys)
+        .unique()
+        .sort(pl.col(C.pg_ranks).cast(pl.String), *keys[1:], nulls_last=True)
+    )
     rows = [_communicator(world_size, *row) for row in groups.iter_rows()]
     schema = {
         C.comm_id: pl.String(),

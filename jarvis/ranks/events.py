@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import polars as pl
 
@@ -27,7 +28,7 @@ class Member:
         """What a time of the trace needs to be absolute."""
         return self.info.base_ns or 0
 
-    @property
+    @cached_property
     def origin_ns(self) -> int:
         """The start of the first communication kernel on the clock of the trace."""
         first = self.tables["collectives"][C.ts_ns].min()
@@ -41,8 +42,6 @@ class Member:
 
 _COLUMNS = (
     C.uid,
-    C.name,
-    C.collective,
     C.kind,
     C.library,
     C.dtype,
@@ -57,7 +56,6 @@ _COLUMNS = (
     C.out_bytes,
     C.src_rank,
     C.dst_rank,
-    C.kind_source,
     C.launch_start_ns,
 )
 
@@ -92,4 +90,5 @@ def _events(member: Member) -> pl.DataFrame:
             pl.Series(C.is_cut, ~launches & launches.any()),
         )
         .sort(C.start_ns, C.uid)
+        .with_columns(pl.col(C.pg_ranks).cast(pl.Categorical))  # long texts, few are distinct
     )

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from jarvis.perf_report.intervals import added_parts, covered_until
 from jarvis.ranks.clock import Clock, Quality
 from jarvis.ranks.events import Member
+from jarvis.ranks.holding import holding_kernels
 from jarvis.schemas.names import C
 
 Int64s = NDArray[np.int64]
@@ -171,10 +172,7 @@ def _is_edge(rows: pl.DataFrame, kernels: pl.DataFrame) -> pl.Series:
     An instance holds its ranks together if most of the recorded ones go on only after it. Of the
     instances that follow, those are edges to which most ranks came without being held before.
     """
-    holding = kernels.filter(
-        (pl.col("held").mean().over("instance") >= 0.5) & pl.col("held"),
-        pl.col(C.clock_quality) != Quality.UNKNOWN.value,
-    )
+    holding = holding_kernels(kernels)
     first = holding.group_by(C.rank).agg(pl.col(C.end_ns).min().alias("held_ns"))
     arrivals = kernels.join(first, on=C.rank, how="left").with_columns(
         (pl.col(C.start_ns) >= pl.col("held_ns")).fill_null(value=False).alias("was_held")

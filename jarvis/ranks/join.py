@@ -9,9 +9,23 @@ from jarvis.ranks.clock import Clock, Quality, common_clock
 from jarvis.ranks.communicators import with_communicators
 from jarvis.ranks.events import Member, communication_events
 from jarvis.ranks.instances import by_rank, instances, kernels
+from jarvis.ranks.lateness import lateness
 from jarvis.ranks.matching import Reason, match
+from jarvis.ranks.nodes import with_links
 from jarvis.schemas import conform
 from jarvis.schemas.names import C
+
+_FOR_MATCHING = (
+    C.stream,
+    C.group,
+    C.pg_desc,
+    C.pg_ranks,
+    C.comms_id,
+    C.src_rank,
+    C.dst_rank,
+    C.launch_start_ns,
+)
+"""Columns that are needed until the kernels are matched."""
 
 
 @dataclass(frozen=True)
@@ -28,18 +42,20 @@ class Joined:
         return bool((quality != Quality.UNKNOWN.value).any())
 
 
-def join(members: Sequence[Member], world_size: int) -> Joined:
+def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None = None) -> Joined:
     """Return the tables of the ranks of a job.
 
     Args:
         members: The ranks, each once.
         world_size: Number of ranks of the job.
+        gpus_per_node: Ranks of a node, by default the GPUs that the first rank saw.
     """
     members = sorted(members, key=lambda member: member.rank)
     events, communicators = with_communicators(communication_events(members), world_size)
+    communicators = with_links(communicators, members, gpus_per_node)
     matching = match(events)
     slots = pl.struct(C.comm_id, "slot").rank("dense").cast(pl.Int64).alias("instance")
-    matched = events.join(
+    matched = events.drop(_FOR_MATCHING).join(
         matching.events.with_columns(slots).drop(C.comm_id), on="event", maintain_order="left"
     )
     origins = {member.rank: member.base_ns + member.origin_ns for member in members}
@@ -57,6 +73,7 @@ def join(members: Sequence[Member], world_size: int) -> Joined:
         ]
     )
     numbered = measured.join(found.select("instance", C.instance_id), on="instance")
+    late, causes = lateness(numbered, found, members)
     tables = {
         "ranks": _ranks(members, events, measured, found, clock),
         "communicators": _communicators(communicators, events, found),
@@ -66,6 +83,8 @@ def join(members: Sequence[Member], world_size: int) -> Joined:
         .with_columns(pl.col(C.in_bytes).alias(C.bytes))
         .sort(C.rank, C.start_ns, C.uid),
         "clocks": clock.groups,
+        "lateness": late,
+        "lateness_causes": causes,
     }
     return Joined({name: conform(table, name) for name, table in tables.items()}, clock)
 

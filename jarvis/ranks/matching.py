@@ -27,6 +27,20 @@ _SAME_SIZE = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce
 """Kinds with messages of the same size on all ranks."""
 
 
+_USED = (
+    "event",
+    C.rank,
+    C.uid,
+    C.comm_id,
+    C.seq,
+    C.step,
+    C.stream,
+    C.launch_start_ns,
+    C.start_ns,
+    C.end_ns,
+)
+
+
 class Match(StrEnum):
     """How the kernels of an instance were found."""
 
@@ -63,7 +77,7 @@ _UNMATCHED = pl.Schema({"event": pl.Int64, C.reason: pl.String})
 
 def match(events: pl.DataFrame) -> Matching:
     """Return which of the events (``communication_events`` with ``comm_id``) are one collective."""
-    keyed = events.with_columns(_signature().alias("signature"), _pair().alias("pair"))
+    keyed = events.select(*_USED, _signature().alias("signature"), _pair().alias("pair"))
     found: list[pl.DataFrame] = []
     rest: list[pl.DataFrame] = []
     groups = keyed.partition_by(C.comm_id, "pair", maintain_order=True)

@@ -74,6 +74,19 @@ COMMUNICATORS = (
     text(C.ranks, "Ranks", "global ranks; `*` if they are assumed to be all"),
     count(C.size, "Size", "number of ranks"),
     text(C.description, "Description", "description or name of the process group"),
+    text(
+        C.node_span,
+        "Nodes",
+        "`intra_node` or `inter_node`, by the hosts in file names, else by the GPUs of a node; "
+        "empty if these are not known",
+    ),
+    number(
+        C.link_gbs,
+        "Link peak (GB/s)",
+        "GB/s",
+        "what a GPU sends to the others at most, in one direction, by `hardware.toml`; inside a "
+        "node of known GPUs only",
+    ),
     count(C.traced_ranks, "Recorded ranks", "of its ranks, those with a trace"),
     text(C.kinds, "Kinds", "kinds of its collectives"),
     count(C.instance_count, "Instances", "collectives that were matched"),
@@ -186,6 +199,46 @@ CLOCKS = (
     text(C.reason, "Why", "why they are unknown"),
 )
 
+LATENESS = (
+    _INSTANCE,
+    Column(C.rank, "Rank", INTEGER, meaning="the rank that arrived last"),
+    _ns(C.lateness_ns, "Lateness", "its arrival against the mean of the ranks in the middle"),
+    _ns(
+        C.inherited_ns,
+        "Inherited",
+        "of that, what it was late already when the ranks were last held together",
+    ),
+    _ns(C.own_lateness_ns, "Own", "the rest: what it took longer since then"),
+    _ns(
+        C.new_ns,
+        "New",
+        "lateness beyond that of earlier instances since then, so that a delay counts once",
+    ),
+    Column(C.held_instance, "Held by", INTEGER, meaning="instance that last held it"),
+    Column(
+        C.root_rank,
+        "Root rank",
+        INTEGER,
+        meaning="rank whose own time the lateness is from, where most of it is inherited",
+    ),
+    Column(C.root_instance, "Root instance", INTEGER, meaning="instance at which it was late"),
+    number(
+        C.explained_pct, "Explained (%)", "%", "part of the own time with a known state", ",.1f"
+    ),
+)
+LATENESS_CAUSES = (
+    _INSTANCE,
+    Column(C.rank, "Rank", INTEGER, meaning="the rank that arrived last"),
+    text(C.state, "State", "as in `timeline_states`; `unknown` outside of its window"),
+    text(C.detail, "Detail", "as in `timeline_states`"),
+    _ns(C.state_ns, "Time", "in this state since the ranks were last held together"),
+    _ns(C.yardstick_ns, "Usual", "mean of the ranks in the middle"),
+    _ns(C.extra_ns, "Extra", "the difference; the sum over all states is the own lateness"),
+    text(C.host_call, "Host call", "of the longest gap of this cause"),
+    text(C.host_op, "Host operator", "that made this call"),
+    text(C.host_frame, "Python function", "that made this call"),
+)
+
 TABLES = {
     "ranks": RANKS,
     "communicators": COMMUNICATORS,
@@ -193,6 +246,8 @@ TABLES = {
     "instance_ranks": INSTANCE_RANKS,
     "unmatched": UNMATCHED,
     "clocks": CLOCKS,
+    "lateness": LATENESS,
+    "lateness_causes": LATENESS_CAUSES,
 }
 ABOUT = {
     "ranks": "The ranks of a distributed run, with the parts of their windows and of their "
@@ -205,6 +260,10 @@ ABOUT = {
     "its duration exactly.",
     "unmatched": "Communication kernels that belong to no instance, with the reason. They count in "
     "the sums of their rank, not in waiting.",
+    "lateness": "Why the last rank of an instance was last: its own extra time since its ranks "
+    "were last held together, and what it inherited. Instances at edges, and those at which "
+    "several ranks arrived last, are not in it.",
+    "lateness_causes": "What the last rank did longer than the others, by the state of its GPU.",
     "clocks": "How well the ends of matched collectives agree on the common clock, by communicator "
     "and kind.",
 }

@@ -31,11 +31,15 @@ class Kernel:
 
 @dataclass(frozen=True)
 class BuiltRank:
-    """A rank with its kernels, and the clock that it records them with."""
+    """A rank with its kernels, and the clock that it records them with.
+
+    ``compute`` are times of compute kernels, ``idle`` those of gaps with their cause.
+    """
 
     rank: int
     kernels: Sequence[Kernel]
     compute: Sequence[tuple[int, int]] = ()
+    idle: Sequence[tuple[int, int, str]] = ()
     offset_ns: int = 0
     drift_ppm: float = 0.0
     base_ns: int = 0
@@ -59,7 +63,21 @@ class BuiltRank:
             {"kind": "compute", "ts_ns": self.at(start), "dur_ns": end - start}
             for start, end in self.compute
         ]
+        busy = [(start, end, "compute", "GEMM") for start, end in self.compute]
+        states = sorted([*busy, *((a, b, "idle", cause) for a, b, cause in self.idle)])
+        gaps = [
+            {"cause": cause, "start_ns": self.at(a), "dur_ns": b - a, "host_call": f"call {cause}"}
+            for a, b, cause in self.idle
+        ]
         tables = {
+            "idle_gaps": table("idle_gaps", gaps),
+            "timeline_states": table(
+                "timeline_states",
+                [
+                    {"start_ns": self.at(a), "dur_ns": b - a, "state": state, "detail": detail}
+                    for a, b, state, detail in states
+                ],
+            ),
             "collectives": table("collectives", rows),
             "steps": table("steps", [{"step": n, "number": n} for n in numbers]),
             "gpu_work": table("gpu_work", work),

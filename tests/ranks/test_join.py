@@ -4,6 +4,7 @@ import gzip
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -298,6 +299,26 @@ def test_groups_of_one_name_are_told_apart_by_their_ranks() -> None:
     assert found.tables["communicators"]["comm_id"].to_list() == ["tp [0-1]", "tp [2-3]"]
     assert found.tables["instances"].height == 12
     assert found.tables["instances"]["missing_ranks"].list.len().sum() == 0
+
+
+def test_links_inside_a_node() -> None:
+    built = members(job(arrivals(4, 4)))
+    mi300x = [
+        replace(m, info=m.info.model_copy(update={"device_names": ("AMD Instinct MI300X",)}))
+        for m in built
+    ]
+    hosts = [
+        replace(m, info=m.info.model_copy(update={"host": f"node{m.rank // 2}"})) for m in mi300x
+    ]
+    for ranks, gpus_per_node, span, peak in (
+        (built, 8, "intra_node", None),
+        (mi300x, 8, "intra_node", 3 * 64),
+        (mi300x, 2, "inter_node", None),
+        (mi300x, None, None, None),
+        (hosts, 8, "inter_node", None),
+    ):
+        found = join(ranks, 4, gpus_per_node).tables["communicators"]
+        assert found.select("node_span", "link_gbs").row(0) == (span, peak)
 
 
 def test_a_kernel_without_partner_is_listed() -> None:

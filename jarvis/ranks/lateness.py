@@ -1,0 +1,252 @@
+"""Why the last rank of a collective was last.
+
+Ranks that compute beside a collective do not start together after it. They do where they had to
+wait for its end: there they were *held together*. The lateness of a rank is what it was late
+already then (inherited), and what it took longer since (own), which the states of its GPU divide
+exactly.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from jarvis.perf_report.intervals import covered_until
+from jarvis.perf_report.timeline.states import State
+from jarvis.ranks.events import Member
+from jarvis.ranks.holding import holding_kernels
+from jarvis.schemas.names import C
+
+Int64s = NDArray[np.int64]
+
+UNKNOWN_STATE = "unknown"
+"""State of a rank outside of the window of its timeline."""
+
+MAX_DEPTH = 20
+"""Instances through which inherited lateness is followed."""
+
+Key = tuple[str, str | None]
+"""A state and its detail."""
+
+
+@dataclass
+class _Times:
+    """Time in each state between baseline and arrival, by the row of the instance: of its late
+    rank, and the sum of those in the middle. ``calls`` are those of the longest gap by row and
+    cause."""
+
+    instances: int
+    late: dict[Key, Int64s] = field(default_factory=dict)
+    middle: dict[Key, Int64s] = field(default_factory=dict)
+    calls: dict[tuple[int, str], tuple[str | None, ...]] = field(default_factory=dict)
+
+    def add(self, to: dict[Key, Int64s], state: Key, rows: Int64s, times_ns: Int64s) -> None:
+        """Add times to a state; each row is there once."""
+        if state not in to:
+            to[state] = np.zeros(self.instances, np.int64)
+        to[state][rows] += times_ns
+
+
+def lateness(
+    kernels: pl.DataFrame, instances: pl.DataFrame, members: Sequence[Member]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the tables ``lateness`` and ``lateness_causes``.
+
+    Args:
+        kernels: Kernels of instances with ``instance_id`` (``instances.kernels``).
+        instances: Table ``instances``.
+        members: The ranks.
+    """
+    arrivals = _arrivals(kernels, instances)
+    late = _late_ranks(arrivals)
+    times = _Times(late.height)
+    by_rank = arrivals.filter(pl.col("is_late") | pl.col("is_middle")).partition_by(
+        C.rank, as_dict=True
+    )
+    for member in members:
+        if (member.rank,) in by_rank:
+            _add_times(times, member, by_rank[member.rank,])
+    causes = pl.DataFrame(list(_causes(late, times)), schema=_CAUSES)
+    named = causes.drop_nulls(C.detail).group_by(C.instance_id)
+    explained = named.agg(pl.col(C.extra_ns).clip(lower_bound=0).sum().alias("explained"))
+    own = pl.col(C.own_lateness_ns)
+    table = _with_roots(_with_new(late)).join(explained, on=C.instance_id, how="left")
+    share = (100 * pl.col("explained").fill_null(0) / own).clip(upper_bound=100.0)
+    return table.with_columns(pl.when(own > 0).then(share).alias(C.explained_pct)).sort(
+        C.instance_id
+    ), causes
+
+
+def _arrivals(kernels: pl.DataFrame, instances: pl.DataFrame) -> pl.DataFrame:
+    """Return the kernels of the instances without edges that have one last rank.
+
+    Columns: ``row`` (of the instance), ``instance_id, rank, start_ns, baseline_ns, held_instance``
+    (that ended at the baseline), ``shift`` (from the common clock to that of the trace, after its
+    origin), ``is_late``, and ``is_middle`` of those whose arrivals are in the middle half, by which
+    the late one is measured.
+    """
+    chosen = instances.filter(~pl.col(C.is_edge) & pl.col(C.last_rank).is_not_null())
+    held = holding_kernels(kernels).select(
+        C.rank, pl.col(C.end_ns).alias("held_ns"), pl.col(C.instance_id).alias(C.held_instance)
+    )
+    windows = kernels.group_by(C.rank).agg(pl.col(C.start_ns).min().alias("window_ns"))
+    place, count = pl.int_range(pl.len()).over(C.instance_id), pl.len().over(C.instance_id)
+    is_late = pl.col(C.rank) == pl.col(C.last_rank)
+    return (
+        kernels.join(chosen.select(C.instance_id, C.last_rank), on=C.instance_id)
+        .join(windows, on=C.rank)
+        .sort(C.start_ns)
+        .join_asof(
+            held.sort("held_ns"),
+            left_on=C.start_ns,
+            right_on="held_ns",
+            by=C.rank,
+            check_sortedness=False,
+        )
+        .sort(C.instance_id, C.start_ns, C.rank)
+        .select(
+            pl.col(C.instance_id).rle_id().cast(pl.Int64).alias("row"),
+            C.instance_id,
+            C.rank,
+            C.start_ns,
+            pl.coalesce("held_ns", "window_ns").alias("baseline_ns"),
+            C.held_instance,
+            (pl.col("own_start_ns") - pl.col(C.start_ns)).alias("shift"),
+            is_late.alias("is_late"),
+            ((place >= count // 4) & (place < count - count // 4) & ~is_late).alias("is_middle"),
+        )
+    )
+
+
+def _late_ranks(arrivals: pl.DataFrame) -> pl.DataFrame:
+    """Return the late rank of each instance with its lateness, by ``row``.
+
+    Means of the ranks in the middle are rounded down, so that all parts add up exactly.
+    """
+
+    def against_middle(column: str) -> pl.Expr:
+        middle = pl.col(column).filter("is_middle")
+        return pl.col(column).filter("is_late").first() - middle.sum() // middle.len()
+
+    return (
+        arrivals.group_by("row", maintain_order=True)
+        .agg(
+            pl.col(C.instance_id).first(),
+            pl.col(C.rank, C.held_instance).filter("is_late").first(),
+            against_middle(C.start_ns).alias(C.lateness_ns),
+            against_middle("baseline_ns").alias(C.inherited_ns),
+            pl.col("is_middle").sum().cast(pl.Int64).alias("middle"),
+        )
+        .with_columns((pl.col(C.lateness_ns) - pl.col(C.inherited_ns)).alias(C.own_lateness_ns))
+    )
+
+
+def _add_times(times: _Times, member: Member, arrivals: pl.DataFrame) -> None:
+    """Add the time of a rank in each state, from its baseline to its arrival."""
+    states = member.tables["timeline_states"]
+    shift = arrivals["shift"].to_numpy() + member.origin_ns
+    begins = arrivals["baseline_ns"].to_numpy() + shift
+    ends = arrivals[C.start_ns].to_numpy() + shift
+    rows, is_late = arrivals["row"].to_numpy(), arrivals["is_late"].to_numpy()
+    rest = ends - begins
+    for (name, detail), of_state in states.group_by(C.state, C.detail, maintain_order=True):
+        spans = of_state.rename({C.start_ns: C.ts_ns})
+        inside = covered_until(spans, ends) - covered_until(spans, begins)
+        rest = rest - inside
+        state = str(name), None if detail is None else str(detail)
+        for to, chosen in ((times.late, is_late), (times.middle, ~is_late)):
+            times.add(to, state, rows[chosen], inside[chosen])
+    for to, chosen in ((times.late, is_late), (times.middle, ~is_late)):
+        times.add(to, (UNKNOWN_STATE, None), rows[chosen], rest[chosen])
+    for row, begin, end in zip(rows[is_late], begins[is_late], ends[is_late], strict=True):
+        times.calls |= _longest_gaps(int(row), member.tables["idle_gaps"], int(begin), int(end))
+
+
+def _longest_gaps(
+    row: int, gaps: pl.DataFrame, begin: int, end: int
+) -> dict[tuple[int, str], tuple[str | None, ...]]:
+    """Return what the host did in the longest gap of each cause, by instance and cause."""
+    gap_end = pl.col(C.start_ns) + pl.col(C.dur_ns)
+    inside = gaps.filter(pl.col(C.start_ns) < end, gap_end > begin).sort(
+        C.dur_ns, descending=True, maintain_order=True
+    )
+    texts = [C.host_call, C.host_op, *(c for c in (C.host_frame,) if c in gaps.columns)]
+    longest = inside.unique(C.cause, keep="first", maintain_order=True).select(C.cause, *texts)
+    return {(row, cause): tuple(found) for cause, *found in longest.iter_rows()}
+
+
+def _causes(late: pl.DataFrame, times: _Times) -> Iterator[dict[str, object]]:
+    """Yield the states of the late rank of each instance, most extra time first; their extra times
+    add up to its own lateness.
+
+    Means are rounded down, and what that leaves belongs to the state with most time.
+    """
+    states = sorted({*times.late, *times.middle}, key=str)
+    none = np.zeros(times.instances, np.int64)
+    columns = ("row", C.instance_id, C.rank, C.own_lateness_ns, "middle")
+    for row, instance, rank, own_ns, middle in late.select(columns).iter_rows():
+        own = {state: int(times.late.get(state, none)[row]) for state in states}
+        usual = {state: int(times.middle.get(state, none)[row]) // middle for state in states}
+        longest = max(states, key=lambda state: own[state])
+        usual[longest] += sum(own.values()) - sum(usual.values()) - own_ns
+        for state in sorted(states, key=lambda state: usual[state] - own[state]):
+            if not own[state] and not usual[state]:
+                continue
+            name, detail = state
+            call = times.calls.get((row, detail or ""), ()) if name == State.IDLE else ()
+            host_call, host_op, host_frame = (*call, None, None, None)[:3]
+            yield {
+                C.instance_id: instance,
+                C.rank: rank,
+                C.state: name,
+                C.detail: detail,
+                C.state_ns: own[state],
+                C.yardstick_ns: usual[state],
+                C.extra_ns: own[state] - usual[state],
+                C.host_call: host_call,
+                C.host_op: host_op,
+                C.host_frame: host_frame,
+            }
+
+
+_CAUSES = pl.Schema(
+    {
+        C.instance_id: pl.Int64,
+        C.rank: pl.Int64,
+        C.state: pl.String,
+        C.detail: pl.String,
+        C.state_ns: pl.Int64,
+        C.yardstick_ns: pl.Int64,
+        C.extra_ns: pl.Int64,
+        C.host_call: pl.String,
+        C.host_op: pl.String,
+        C.host_frame: pl.String,
+    }
+)
+
+
+def _with_new(late: pl.DataFrame) -> pl.DataFrame:
+    """Return instances with ``new_ns``: lateness beyond that of earlier ones with one baseline."""
+    before = pl.col(C.lateness_ns).cum_max().shift(1, fill_value=0)
+    new = (pl.col(C.lateness_ns) - before.over(C.rank, C.held_instance)).clip(lower_bound=0)
+    return late.sort(C.instance_id).with_columns(new.alias(C.new_ns))
+
+
+def _with_roots(late: pl.DataFrame) -> pl.DataFrame:
+    """Return instances with the rank and the instance at which the lateness arose, followed while
+    most of it is inherited."""
+    columns = (C.instance_id, C.rank, C.held_instance, C.inherited_ns, C.own_lateness_ns)
+    entries = {instance: rest for instance, *rest in late.select(columns).iter_rows()}
+    roots = []
+    for instance in late[C.instance_id]:
+        at = instance
+        for _ in range(MAX_DEPTH):
+            _, held_by, inherited_ns, own_ns = entries[at]
+            if inherited_ns <= own_ns or held_by not in entries:
+                break
+            at = held_by
+        roots.append((instance, entries[at][0], at))
+    schema = pl.Schema(dict.fromkeys((C.instance_id, C.root_rank, C.root_instance), pl.Int64))
+    return late.join(pl.DataFrame(roots, schema=schema, orient="row"), on=C.instance_id)

@@ -1,0 +1,54 @@
+"""Which ranks share a node, and what their links can do at most."""
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from jarvis.hardware import load_hardware
+from jarvis.ranks.events import Member
+from jarvis.schemas.names import C
+
+INTRA_NODE, INTER_NODE = "intra_node", "inter_node"
+
+
+def with_links(
+    communicators: pl.DataFrame, members: Sequence[Member], gpus_per_node: int | None
+) -> pl.DataFrame:
+    """Return communicators with ``node_span`` and ``link_gbs``; null where they are not known.
+
+    Args:
+        communicators: Table of ``with_communicators``.
+        members: The ranks with a trace.
+        gpus_per_node: Ranks of a node, if the user says it.
+    """
+    hosts = {member.rank: member.info.host for member in members}
+    size = gpus_per_node or _visible_gpus(members)
+    spans = [_span(ranks, hosts, size) for ranks in communicators["members"].to_list()]
+    rows = communicators.with_columns(pl.Series(C.node_span, spans, pl.String))
+    names = {member.info.device_name for member in members}
+    name = names.pop() if len(names) == 1 else None
+    link = load_hardware().link(name) if name else None
+    peaks = [
+        link.peak_gbps(ranks) if link is not None and span == INTRA_NODE else None
+        for span, ranks in rows.select(C.node_span, C.size).iter_rows()
+    ]
+    return rows.with_columns(pl.Series(C.link_gbs, peaks, pl.Float64))
+
+
+def _visible_gpus(members: Sequence[Member]) -> int | None:
+    """Return the GPUs of a node; of a process that sees a single one they are not known."""
+    visible = members[0].info.visible_gpus if members else None
+    return visible if visible is not None and visible > 1 else None
+
+
+def _span(
+    ranks: Sequence[int], hosts: Mapping[int, str | None], gpus_per_node: int | None
+) -> str | None:
+    """Return whether ranks share a node: by the hosts of all of them, else by their numbers."""
+    named = [hosts.get(rank) for rank in ranks]
+    nodes: set[object] = set()
+    if all(named):
+        nodes = set(named)
+    elif gpus_per_node is not None:
+        nodes = {rank // gpus_per_node for rank in ranks}
+    return (INTRA_NODE if len(nodes) == 1 else INTER_NODE) if nodes else None
