@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from jarvis.pipeline.distributed import AnalyzedRank, RankOptions
     from jarvis.pipeline.processes import Failure
     from jarvis.ranks.inputs import InputFile
+    from jarvis.ranks.manifest import MemberEntry
     from jarvis.ranks.run import DistributedRun
 
 
@@ -97,8 +98,8 @@ def _is_report(folder: Path) -> bool:
 
 def analyze_several(arguments: argparse.Namespace, files: "Sequence[InputFile]") -> int:
     """Analyze and join the traces; return CHECK_FAILED if one of them failed."""
-    if arguments.id:
-        arguments.usage_error("--id stores the analysis of one trace")
+    if arguments.id and (arguments.output_dir or arguments.plots):
+        arguments.usage_error("--id stores several ranks without --output-dir and --plots")
     request = request_of(arguments, AnalysisRequest)
     options = _options(arguments, len(files))
     from jarvis.pipeline.distributed import analyze_ranks
@@ -112,7 +113,15 @@ def analyze_several(arguments: argparse.Namespace, files: "Sequence[InputFile]")
         done += 1
         _print_rank(f"[{done}/{len(files)}] {file.name}", outcome)
 
-    run = analyze_ranks(files, request, options, output_dir=root, on_rank=on_rank)
+    def make(place: Path) -> "DistributedRun":
+        return analyze_ranks(files, request, options, output_dir=place, on_rank=on_rank)
+
+    if arguments.id:
+        from jarvis.server.storage.distributed_runs import store_ranks
+
+        run = store_ranks(make)
+    else:
+        run = make(root)
     if arguments.plots:
         _add_plots(run)
     notes, warnings = notes_of(run), warnings_of(run)
@@ -124,12 +133,18 @@ def analyze_several(arguments: argparse.Namespace, files: "Sequence[InputFile]")
         "run": run.root,
         "manifest": paths.manifest,
         "id": run.manifest.distributed_id,
-        "members": {str(e.rank): paths.member(e.rank or 0) for e in run.manifest.usable},
+        "members": {str(entry.rank): _member(run, entry) for entry in run.manifest.usable},
         "notes": notes,
         "warnings": warnings,
     }
     print_result(arguments, result, written)
     return ExitCode.CHECK_FAILED if run.manifest.failed else ExitCode.OK
+
+
+def _member(run: "DistributedRun", entry: "MemberEntry") -> Path:
+    """Return the run directory of a rank: in that of the run, or stored by its id."""
+    inside = RunPaths(run.root).member(entry.rank or 0)
+    return inside if inside.exists() else run.root.with_name(str(entry.analysis_id))
 
 
 def _options(arguments: argparse.Namespace, files: int) -> "RankOptions":

@@ -9,9 +9,7 @@ import orjson
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import Commands, add_flag, add_json, print_result
 from jarvis.cli.whole import whole
-
-TRUTH = "truth.json"
-"""File beside the traces of several ranks."""
+from jarvis.core.workspace import TRUTH_NAME
 
 if TYPE_CHECKING:
     from jarvis.sample import Faults
@@ -113,7 +111,7 @@ def _faults(arguments: argparse.Namespace, world_size: int) -> "Faults":
 
 
 def _sample(arguments: argparse.Namespace) -> int:
-    """Write the traces; of several ranks beside each other, with TRUTH."""
+    """Write the traces; of several ranks beside each other, with TRUTH_NAME."""
     from jarvis.sample import Job, write_job
 
     world_size = arguments.world_size or max(arguments.ranks, 8)
@@ -135,8 +133,8 @@ def _sample(arguments: argparse.Namespace) -> int:
     with whole(folder) as place:
         paths = {rank: place / f"rank{rank}_{output.name}" for rank in range(count)}
         truth = write_job(job, paths)
-        (place / TRUTH).write_bytes(orjson.dumps(truth, option=orjson.OPT_INDENT_2))
+        (place / TRUTH_NAME).write_bytes(orjson.dumps(truth, option=orjson.OPT_INDENT_2))
         traces = [folder / path.name for path in paths.values() if path.exists()]
-    result = {"traces": traces, "truth": folder / TRUTH}
-    print_result(arguments, result, [*traces, folder / TRUTH])
+    result = {"traces": traces, "truth": folder / TRUTH_NAME}
+    print_result(arguments, result, [*traces, folder / TRUTH_NAME])
     return ExitCode.OK

@@ -22,6 +22,9 @@ MAX_FILE_NAME_LENGTH = 200
 _PACKAGE = Path(__file__).parents[1]
 _COMPILED = "compiled"
 
+TRUTH_NAME = "truth.json"
+"""File beside the traces of a simulated job (``jarvis sample --ranks``), which is no trace."""
+
 
 def resource(name: str) -> Path:
     """Return the path of an app file (``hardware.toml``, ``app.py``), in a checkout or a wheel."""
@@ -194,9 +197,14 @@ class RunPaths:
         """The performance report, one CSV per sheet."""
         return self.root / "perf_report_csvs"
 
+    @property
+    def members(self) -> Path:
+        """The folder with the run directories of the ranks of a distributed run."""
+        return self.root / "members"
+
     def member(self, rank: int) -> Path:
         """The run directory of a rank in a distributed run."""
-        return self.root / "members" / f"rank_{rank}"
+        return self.members / f"rank_{rank}"
 
     @property
     def multi_rank_xlsx(self) -> Path:

@@ -128,6 +128,7 @@ def menu(catalog: Catalog) -> Menu:
             *plugin_pages("system", catalog),
             _file_page("timeline", "Timeline", "view_timeline"),
             _file_page("call_tree", "Call tree", "account_tree"),
+            _file_page("ranks", "Ranks", "lan", is_shown=bool(catalog.distributed)),
         ],
         "Inference": [
             *_analysis_pages("system", of_inference=True, is_shown=is_inference),

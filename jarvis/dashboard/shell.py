@@ -81,6 +81,7 @@ def draw(body: Callable[[], None], url_path: str, catalog: Catalog, sections: Me
         body()
         with facts_slot:
             sidebar.describe_analysis(catalog)
+            sidebar.rank_links(catalog, url_path)
         with menu_slot:
             sidebar.manage_analysis(catalog)
     except Exception as error:

@@ -273,6 +273,27 @@ def describe_analysis(catalog: Catalog) -> None:
         st.warning(escape(f"The plugin analysis {name} could not be loaded: {reason}"))
 
 
+def rank_links(catalog: Catalog, url_path: str) -> None:
+    """Draw which rank of a distributed run the open analysis is, with links to the page of the
+    ranks beside it and to all."""
+    if url_path == navigation.RANKS:
+        return
+    for entry in catalog.distributed:
+        ranks = [(member.rank, member.analysis_id) for member in entry.manifest.usable]
+        place = next((n for n, (_, own) in enumerate(ranks) if own == state.current_id()), None)
+        if place is None:
+            continue
+        with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+            for label, beside in (("◀", place - 1), ("▶", place + 1)):
+                if 0 <= beside < len(ranks):
+                    rank, analysis_id = ranks[beside]
+                    of_rank = {links.ANALYSIS: str(analysis_id)}
+                    navigation.link(url_path, f"{label} rank {rank}", **of_rank)
+            label = f"Rank {ranks[place][0]} of {entry.manifest.world_size.value:,}: all ranks"
+            navigation.link(navigation.RANKS, label, icon=":material/lan:", ranks_run=entry.id)
+        return
+
+
 def manage_analysis(catalog: Catalog) -> None:
     """Draw the menu of the open analysis."""
     if state.current_id() in {entry.id for entry in catalog.entries}:

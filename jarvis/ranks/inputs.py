@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jarvis.core.errors import JarvisError
-from jarvis.core.workspace import RunPaths
+from jarvis.core.workspace import TRUTH_NAME, RunPaths
 from jarvis.ranks.identity import DEFAULT_RANK_REGEX, ranks_of_names
 from jarvis.trace import SUFFIXES
 
@@ -95,7 +95,7 @@ def _below(folder: Path) -> Iterator[Path]:
             continue
         for name in sorted(names):
             path = Path(place) / name
-            is_trace = name.endswith(SUFFIXES) and name[0] != "."
+            is_trace = name.endswith(SUFFIXES) and name[0] != "." and name != TRUTH_NAME
             if is_trace and path.resolve().is_relative_to(root):
                 yield path
 

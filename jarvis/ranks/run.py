@@ -73,6 +73,15 @@ def read_manifest(root: Path) -> DistributedManifest:
         raise NotARunError(root) from error
 
 
+def is_distributed(content: bytes) -> bool:
+    """Return whether a manifest is that of a distributed run."""
+    try:
+        found = orjson.loads(content)
+    except ValueError:
+        return False
+    return isinstance(found, dict) and found.get("kind") == DISTRIBUTED
+
+
 def check_output_folder(root: Path, sha256s: frozenset[str]) -> None:
     """Raise OutputFolderError for a folder that must not be replaced.
 

@@ -15,7 +15,7 @@ from jarvis.sample.faults import clock_offsets
 from jarvis.trace import read_trace
 
 RANKS, STEPS = 4, 3
-TABLES = ("collectives", "steps", "gpu_work", "gpu_timeline")
+TABLES = ("collectives", "steps", "gpu_work", "gpu_timeline", "timeline_states", "idle_gaps")
 CLEAR_US = 20.0
 """Margin of the last arrival above which the last rank is to be right."""
 

@@ -35,7 +35,7 @@ def install_history_patch() -> None:
 
 RUNS, INGEST = "runs", "ingest"
 OVERVIEW, TIMELINE, CALL_TREE, REPLAY = "overview", "timeline", "call_tree", "replay"
-COMPARE, HARDWARE, JOBS = "compare", "hardware", "jobs"
+COMPARE, HARDWARE, JOBS, RANKS = "compare", "hardware", "jobs", "ranks"
 """URL paths of pages; those of analyses are their keys."""
 
 _PAGES, _FOLLOWED = "_pages", "_followed"

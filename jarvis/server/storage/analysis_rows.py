@@ -394,12 +394,14 @@ def _insert_folders(engine: Engine, folders: Mapping[str, int]) -> None:
 
 def _row_of(root: Path, written_ns: int) -> dict[str, Any]:
     """Return the row of a folder; the manifest is empty if it cannot be read."""
+    from jarvis.ranks.run import is_distributed
     from jarvis.run import manifest_of
 
     text, sha256 = "", ""
     with suppress(OSError, RunError, UnicodeError):
         content = RunPaths(root).manifest.read_bytes()
-        sha256 = manifest_of(root, content).trace.sha256[:_DIGEST_CHARS]
+        if not is_distributed(content):
+            sha256 = manifest_of(root, content).trace.sha256[:_DIGEST_CHARS]
         text = content.decode()
     return {
         "id": root.name,

@@ -5,11 +5,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pydantic import ValidationError
 from sqlalchemy import Engine
 
 from jarvis.core.errors import RunError
 from jarvis.core.labels import NO_LABELS, RunLabels
 from jarvis.core.workspace import RunPaths, analyses_dir
+from jarvis.ranks.manifest import DistributedManifest
+from jarvis.ranks.run import is_distributed
 from jarvis.run import Manifest, manifest_of
 from jarvis.server.access.rights import Person, Role, may, may_see
 from jarvis.server.database import Visibility, database
@@ -66,16 +69,39 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class DistributedEntry:
+    """A stored distributed run, whose ranks are analyses of their own."""
+
+    id: str
+    manifest: DistributedManifest
+    owner: str | None
+    visibility: Visibility
+
+    @property
+    def title(self) -> str:
+        """Return its ranks and its id."""
+        return f"{self.manifest.title} · {self.id}"
+
+    @property
+    def root(self) -> Path:
+        """Return its folder."""
+        return analyses_dir() / self.id
+
+
+@dataclass(frozen=True, slots=True)
 class Catalog:
-    """The readable analyses, newest first, and the ids of unreadable ones."""
+    """The readable analyses, newest first, the ids of unreadable ones, and distributed runs."""
 
     entries: tuple[Entry, ...]
     broken: tuple[str, ...]
+    distributed: tuple[DistributedEntry, ...] = ()
 
     def visible_to(self, person: Person) -> "Catalog":
         """Return the part that a person can see; unreadable analyses only for admins."""
         visible = tuple(entry for entry in self.entries if may_see(person, entry))
-        return replace(self, entries=visible, broken=self.broken if may(person, Role.ADMIN) else ())
+        broken = self.broken if may(person, Role.ADMIN) else ()
+        jobs = tuple(entry for entry in self.distributed if may_see(person, entry))
+        return replace(self, entries=visible, broken=broken, distributed=jobs)
 
     def find(self, analysis_id: str) -> Entry:
         """Return the entry with this id; raise UnknownAnalysisError if missing or unreadable."""
@@ -111,10 +137,17 @@ def read_catalog() -> Catalog:
             row.labels,
         )
         for row in rows.values()
-        if (manifest := parsed.get(row.id)) is not None
+        if isinstance(manifest := parsed.get(row.id), Manifest)
+    ]
+    distributed = [
+        DistributedEntry(row.id, manifest, row.owner, row.visibility)
+        for row in rows.values()
+        if isinstance(manifest := parsed.get(row.id), DistributedManifest)
     ]
     entries.sort(key=lambda entry: (entry.manifest.created, entry.id), reverse=True)
-    return Catalog(tuple(entries), tuple(sorted(rows.keys() - {entry.id for entry in entries})))
+    distributed.sort(key=lambda entry: (entry.manifest.created, entry.id), reverse=True)
+    known = {*(entry.id for entry in entries), *(entry.id for entry in distributed)}
+    return Catalog(tuple(entries), tuple(sorted(rows.keys() - known)), tuple(distributed))
 
 
 def stored_row(analysis_id: str) -> AnalysisRow:
@@ -154,11 +187,12 @@ def set_owner(analysis_id: str, owner: str | None) -> None:
     change(database(), stored_row(analysis_id).id, owner=owner)
 
 
-_PARSED: dict[tuple[str, str], Manifest | None] = {}
+AnyManifest = Manifest | DistributedManifest
+_PARSED: dict[tuple[str, str], AnyManifest | None] = {}
 """Cache of manifests by id and version, because each rerun of a page lists all of them."""
 
 
-def _parsed(engine: Engine, rows: Iterable[AnalysisRow]) -> dict[str, Manifest | None]:
+def _parsed(engine: Engine, rows: Iterable[AnalysisRow]) -> dict[str, AnyManifest | None]:
     """Return the manifest of each row by id; None if it cannot be read."""
     known = {row.id: (row.id, row.version) for row in rows}
     missing = [name for name, key in known.items() if key not in _PARSED]
@@ -171,10 +205,12 @@ def _parsed(engine: Engine, rows: Iterable[AnalysisRow]) -> dict[str, Manifest |
     return {name: _PARSED.get(key) for name, key in known.items()}
 
 
-def _manifest(analysis_id: str, text: str) -> Manifest | None:
+def _manifest(analysis_id: str, text: str) -> AnyManifest | None:
     try:
+        if is_distributed(text.encode()):
+            return DistributedManifest.model_validate_json(text)
         return manifest_of(analyses_dir() / analysis_id, text)
-    except RunError:
+    except (RunError, ValidationError):
         return None
 
 

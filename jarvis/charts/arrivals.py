@@ -1,0 +1,109 @@
+"""Charts of several ranks: arrivals at collectives, and their bandwidth by message size."""
+
+import altair as alt
+import polars as pl
+
+from jarvis.charts.marks import Tip, plain_axis, tooltip
+from jarvis.charts.palette import Palette
+from jarvis.schemas.names import C
+
+MAX_INSTANCES = 400
+"""Columns of the heat map that are wide enough to be seen on a screen."""
+
+AT_MOST, MEASURED = "at most", "measured"
+"""Field that says whether a transfer is an upper bound, because ranks are missing; and its value
+where it is not."""
+
+_ROW_PX, _FRAME_PX, _MAX_HEIGHT_PX = 20, 130, 700
+_LATE_MS = "late_ms"
+
+
+def arrival_map(arrivals: pl.DataFrame, palette: Palette) -> alt.LayerChart:
+    """Draw when each rank arrives at each collective, against the median of the ranks.
+
+    Args:
+        arrivals: ``instance_id, rank, late_ms, kind, step, is_edge``: time after the median, in ms.
+        palette: Colors of the theme.
+    """
+    ranks = arrivals[C.rank].n_unique()
+    limit = max(float(arrivals[_LATE_MS].abs().max() or 0.0), 1e-6)  # type: ignore[arg-type]
+    base = (
+        alt.Chart(arrivals)
+        .mark_rect(stroke=palette.background, strokeWidth=0.3)
+        .encode(
+            x=alt.X(
+                f"{C.instance_id}:O",
+                title="Collective, by time",
+                axis=alt.Axis(labelOverlap=True, ticks=False, labelAngle=0, domain=False),
+            ),
+            y=alt.Y(f"{C.rank}:O", title="Rank", axis=alt.Axis(ticks=False, domain=False)),
+            color=alt.Color(
+                f"{_LATE_MS}:Q",
+                title="ms after the median",
+                scale=alt.Scale(
+                    domain=[-limit, 0, limit],
+                    range=[palette.primary, palette.panel, palette.below_threshold],
+                    interpolate="rgb",
+                ),
+                legend=alt.Legend(orient="top", gradientLength=220),
+            ),
+            opacity=alt.condition("datum.is_edge", alt.value(0.35), alt.value(1.0)),
+            tooltip=tooltip(
+                [
+                    Tip(C.rank, "Rank", ",d"),
+                    Tip(C.instance_id, "Collective", ",d"),
+                    Tip(C.kind, "Kind", None),
+                    Tip(C.step, "Step", ",d"),
+                    Tip(_LATE_MS, "After the median (ms)", ",.3f"),
+                ]
+            ),
+        )
+    )
+    return alt.LayerChart(layer=[base], height=min(_ROW_PX * ranks + _FRAME_PX, _MAX_HEIGHT_PX))
+
+
+def bandwidths(instances: pl.DataFrame, link_gbs: float | None, palette: Palette) -> alt.LayerChart:
+    """Draw the bus bandwidth of collectives by message size, with the peak of the link.
+
+    Args:
+        instances: ``bytes, bus_gbs, kind, comm_id, transfer_us``, and ``at most`` as text.
+        link_gbs: Peak of the link in GB/s, if it is known.
+        palette: Colors of the theme.
+    """
+    log = alt.Scale(type="log")
+    points = (
+        alt.Chart(instances)
+        .mark_point(filled=True, size=45, strokeWidth=1.5)
+        .encode(
+            x=alt.X(f"{C.bytes}:Q", scale=log, axis=plain_axis("Message (bytes)", format="~s")),
+            y=alt.Y(f"{C.bus_gbs}:Q", scale=log, axis=plain_axis("Bus bandwidth (GB/s)")),
+            color=alt.Color(
+                f"{C.kind}:N",
+                scale=alt.Scale(range=list(palette.categorical)),
+                legend=alt.Legend(title=None, orient="top"),
+            ),
+            fillOpacity=alt.condition(
+                f"datum['{AT_MOST}'] != '{MEASURED}'", alt.value(0), alt.value(0.8)
+            ),
+            strokeOpacity=alt.value(0.9),
+            tooltip=tooltip(
+                [
+                    Tip(C.kind, "Kind", None),
+                    Tip(C.comm_id, "Communicator", None),
+                    Tip(C.bytes, "Bytes", ",d"),
+                    Tip(C.transfer_us, "Transfer (µs)", ",.1f"),
+                    Tip(C.bus_gbs, "Bus bandwidth (GB/s)", ",.1f"),
+                    Tip(AT_MOST, "Transfer is", None),
+                ]
+            ),
+        )
+    )
+    layers: list[alt.Chart] = [points]
+    if link_gbs is not None:
+        peak = alt.Chart(pl.DataFrame({"peak": [link_gbs]}))
+        layers.append(
+            peak.mark_rule(color=palette.muted, strokeDash=[5, 4]).encode(
+                y=alt.Y("peak:Q", scale=log), tooltip=tooltip([Tip("peak", "Link (GB/s)", ",.0f")])
+            )
+        )
+    return alt.LayerChart(layer=layers, height=300)

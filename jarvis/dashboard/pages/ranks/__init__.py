@@ -1,0 +1,1 @@
+"""The ranks page: several ranks of a job on one clock."""
