@@ -145,9 +145,13 @@ class Run:
 
     @cached_property
     def analyses(self) -> Mapping[str, Analysis]:
-        """Return the analyses by key in page order: the installed ones, and those of this run's
-        extensions without their code."""
-        known = load_analyses()
+        """Return the analyses by key in page order: the installed ones that apply to the run, and
+        those of its extensions without their code."""
+        known = {
+            key: analysis
+            for key, analysis in load_analyses().items()
+            if key in self.results or not analysis.only_with
+        }
         cards = self.manifest.added_analyses
         return in_page_order({**{card.key: card.analysis() for card in cards}, **known})
 

@@ -6,12 +6,16 @@ from collections import Counter
 from itertools import pairwise
 from typing import Any
 
+from tests.arithmetic.printed import numbers
 from tests.arithmetic.run_directory import RunDirectory
 from tests.arithmetic.trace_events import SHORT_KERNEL_NS, GpuEvent
 from tests.arithmetic.units import Facts, share
 
 GRAPH_KERNELS = 100
 """Only graph launches have as many kernels with one correlation."""
+
+OPTIONS = "from 0.5.13 on with `SGLANG_GRAPH_BATCH_CAPTURE=1`"
+"""How the engine of the recorded trace records captures."""
 
 ROTATES, WRITES_CACHE = "rotary_embedding", "store_kvcache"
 """Names of neighbors that are one kernel in other libraries."""
@@ -23,6 +27,7 @@ def of_replays(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None
     _times(facts, run, replayed)
     facts["launches"].append(len({event.args["correlation"] for event in replayed}))
     facts["graph_launches"] = facts["launches"]
+    facts["options"] = [number.value for number in numbers(OPTIONS)]
 
 
 def of_short_kernels(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:

@@ -287,6 +287,7 @@ LOOSE = {
     "first_step": ("tensors",),
     "misaligned": ("param M", "param N", "param K"),
     "odd_rows": ("param M", "param N", "param K", "side_bytes"),
+    "capture": ("options",),
     "layer": ("layer",),
     "slowest": ("slowest",),
     "kind": ("kind",),

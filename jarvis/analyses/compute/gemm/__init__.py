@@ -92,8 +92,8 @@ ADVICE = {
         "its time",
         algorithmic="{merge_note:message}Batch more rows than M={m} into {each} of {name}, or "
         "merge products that share an input{place}; torch.compile may batch them.",
-        kernel="{grouped_gemm}A GPU graph only shortens the gaps between the {calls} of {kernel}; "
-        "fewer calls also save the fixed cost of a kernel.",
+        kernel="{grouped_gemm}Fewer calls save the fixed cost of a kernel, which the {calls} of "
+        "{kernel} {calls:either has|have} in a GPU graph, too.",
     ),
     "compute": Advice(
         rule="bound by the compute peak, no pattern",
