@@ -43,8 +43,9 @@ def rank_steps(
     )
     inner = instances.filter(~pl.col(C.is_edge))
     waits = (
-        kernels.join(inner, on=C.instance_id, how="semi")
-        .filter(pl.col(C.wait_ns).is_not_null())
+        kernels.select(*_KEY, C.instance_id, C.wait_ns, C.exposed_wait_ns, C.exposed_transfer_ns)
+        .join(inner, on=C.instance_id, how="semi")
+        .drop_nulls(C.wait_ns)
         .group_by(_KEY)
         .agg(
             (pl.col(C.exposed_wait_ns).sum() / 1e6).alias(C.exposed_wait_ms),
