@@ -1,6 +1,7 @@
 """``jarvis analyze`` of the traces of several ranks."""
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -103,6 +104,7 @@ def analyze_several(arguments: argparse.Namespace, files: "Sequence[InputFile]")
     request = request_of(arguments, AnalysisRequest)
     options = _options(arguments, len(files))
     from jarvis.pipeline.distributed import analyze_ranks
+    from jarvis.pipeline.processes import Failure
 
     first = arguments.traces[0]
     root: Path = arguments.output_dir or default_output_dir(first)
@@ -111,7 +113,13 @@ def analyze_several(arguments: argparse.Namespace, files: "Sequence[InputFile]")
     def on_rank(outcome: "AnalyzedRank | Failure", file: "InputFile") -> None:
         nonlocal done
         done += 1
-        _print_rank(f"[{done}/{len(files)}] {file.name}", outcome)
+        reason = outcome.reason if isinstance(outcome, Failure) else None
+        if arguments.progress == "json":
+            line = {"number": done, "total": len(files), "file": file.name, "error": reason}
+            print_line(json.dumps(line), sys.stderr)
+        else:
+            failed = "" if reason is None else f": {reason}"
+            print_line(f"[{done}/{len(files)}] {file.name}{failed}", sys.stderr)
 
     def make(place: Path) -> "DistributedRun":
         return analyze_ranks(files, request, options, output_dir=place, on_rank=on_rank)
@@ -173,13 +181,6 @@ def _pairs(
         if not sides[0] or not sides[number].isdecimal():
             arguments.usage_error(f"--{option} needs a file and a rank, not {text}")
         yield sides
-
-
-def _print_rank(title: str, outcome: "AnalyzedRank | Failure") -> None:
-    from jarvis.pipeline.processes import Failure
-
-    failed = f": {outcome.reason}" if isinstance(outcome, Failure) else ""
-    print_line(f"{title}{failed}", sys.stderr)
 
 
 def _add_plots(run: "DistributedRun") -> None:

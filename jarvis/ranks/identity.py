@@ -103,18 +103,19 @@ def rank_file(name: str, info: TraceInfo, collectives: pl.DataFrame) -> RankFile
     texts = collectives[C.pg_ranks].drop_nulls().unique().sort().to_list()
     groups = [orjson.loads(text) for text in texts]
     listed = info.distributed.groups if info.distributed else ()
-    groups += [list(group.ranks) for group in listed if group.ranks]
-    sizes = [group.size for group in listed if group.size]
+    groups += [list(group.ranks) for group in listed]
+    groups = [ranks for ranks in groups if ranks and 0 <= min(ranks) <= max(ranks) < MAX_RANK]
+    sizes = [size for group in listed if (size := _size(group.size)) is not None]
     last = collectives[C.end_ns].max()
     first = collectives[C.ts_ns].min()
     return RankFile(
         name=name,
         sha256=info.sha256,
         header_rank=_rank(info.rank),
-        header_world_size=_rank(info.world_size),
+        header_world_size=_size(info.world_size),
         collective_rank=_collective_rank(collectives, groups),
         largest_group=max(sizes, default=None),
-        largest_rank=max((max(ranks) for ranks in groups if ranks), default=None),
+        largest_rank=max((max(ranks) for ranks in groups), default=None),
         first_ns=base_ns + first if isinstance(first, int) else None,
         last_ns=base_ns + last if isinstance(last, int) else None,
     )
@@ -135,6 +136,10 @@ def _collective_rank(collectives: pl.DataFrame, groups: list[list[int]]) -> int 
 
 def _rank(value: int | None) -> int | None:
     return value if value is not None and 0 <= value < MAX_RANK else None
+
+
+def _size(value: int | None) -> int | None:
+    return value if value is not None and 0 < value <= MAX_RANK else None
 
 
 def identify(

@@ -12,6 +12,7 @@ from jarvis.ranks.instances import by_rank, instances, kernels
 from jarvis.ranks.lateness import lateness
 from jarvis.ranks.matching import Reason, match
 from jarvis.ranks.nodes import with_links
+from jarvis.ranks.steps import rank_steps
 from jarvis.schemas import conform
 from jarvis.schemas.names import C
 
@@ -83,6 +84,7 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
         .with_columns(pl.col(C.in_bytes).alias(C.bytes))
         .sort(C.rank, C.start_ns, C.uid),
         "clocks": clock.groups,
+        "rank_steps": rank_steps(numbered, found, late, members),
         "lateness": late,
         "lateness_causes": causes,
     }

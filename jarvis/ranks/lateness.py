@@ -95,7 +95,8 @@ def _arrivals(kernels: pl.DataFrame, instances: pl.DataFrame) -> pl.DataFrame:
     place, count = pl.int_range(pl.len()).over(C.instance_id), pl.len().over(C.instance_id)
     is_late = pl.col(C.rank) == pl.col(C.last_rank)
     return (
-        kernels.join(chosen.select(C.instance_id, C.last_rank), on=C.instance_id)
+        kernels.select(C.instance_id, C.rank, C.start_ns, "own_start_ns")
+        .join(chosen.select(C.instance_id, C.last_rank), on=C.instance_id)
         .join(windows, on=C.rank)
         .sort(C.start_ns)
         .join_asof(

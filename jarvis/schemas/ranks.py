@@ -239,6 +239,30 @@ LATENESS_CAUSES = (
     text(C.host_frame, "Python function", "that made this call"),
 )
 
+RANK_STEPS = (
+    _RANK,
+    Column(C.step, "Step", INTEGER, meaning="recorded number of the step, else its position"),
+    _ns(C.start_ns, "Start", "on the common clock, from the first event of all ranks"),
+    number(C.duration_ms, "Step time (ms)", "ms", "as in `steps`, whose parts follow"),
+    number(C.compute_ms, "Compute (ms)", "ms", "compute kernels run"),
+    number(C.exposed_comm_ms, "Exposed communication (ms)", "ms", "and no compute"),
+    number(C.exposed_copy_ms, "Exposed copies (ms)", "ms", "and no other GPU work"),
+    number(C.idle_ms, "Idle (ms)", "ms", "no GPU work"),
+    number(
+        C.exposed_wait_ms,
+        "Exposed waiting (ms)",
+        "ms",
+        f"of the collectives that the step launches, {_WAIT}, without compute and edges; {_EMPTY}",
+    ),
+    number(C.exposed_transfer_ms, "Exposed transfer (ms)", "ms", "likewise, the rest"),
+    number(
+        C.lateness_ms,
+        "Lateness (ms)",
+        "ms",
+        "sum of the new lateness at the instances of the step at which the rank arrived last",
+    ),
+)
+
 TABLES = {
     "ranks": RANKS,
     "communicators": COMMUNICATORS,
@@ -246,6 +270,7 @@ TABLES = {
     "instance_ranks": INSTANCE_RANKS,
     "unmatched": UNMATCHED,
     "clocks": CLOCKS,
+    "rank_steps": RANK_STEPS,
     "lateness": LATENESS,
     "lateness_causes": LATENESS_CAUSES,
 }
@@ -260,6 +285,8 @@ ABOUT = {
     "its duration exactly.",
     "unmatched": "Communication kernels that belong to no instance, with the reason. They count in "
     "the sums of their rank, not in waiting.",
+    "rank_steps": "The marked steps of each rank. Parts of the step time are what the GPU does in "
+    "it; waiting and transfer are of the collectives that it launches, so that they may end later.",
     "lateness": "Why the last rank of an instance was last: its own extra time since its ranks "
     "were last held together, and what it inherited. Instances at edges, and those at which "
     "several ranks arrived last, are not in it.",

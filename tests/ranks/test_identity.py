@@ -128,3 +128,13 @@ def test_the_rank_inside_a_group_is_mapped_to_the_global_one() -> None:
 def test_a_group_of_one_rank_gives_the_rank() -> None:
     assert collective(**{"Process Group Ranks": "[5]"}).collective_rank == 5
     assert collective(**{"Process Group Ranks": "[0, 5]"}).collective_rank is None
+
+
+@pytest.mark.parametrize("header", [{"world_size": 0}, {"world_size": 2**50}, {"rank": -1}])
+def test_impossible_numbers_of_a_header_do_not_count(header: dict[str, int]) -> None:
+    built = trace().op("aten::mm").launches("gemm")
+    built.header["distributedInfo"] = {**header, "pg_config": [{"pg_size": -5, "ranks": [-1]}]}
+    report = PerfReport(built.read(), None)
+    found = identify([rank_file("rank0.json", report.trace.info, report.collectives)])
+    assert (found.world_size, found.world_source) == (1, WorldSource.FILES)
+    assert found.used[0].source is RankSource.NAME

@@ -1,0 +1,81 @@
+"""The marked steps of each rank, with what they wait for."""
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from jarvis.perf_report.timeline.steps import IDLE_PARTS, StepSource
+from jarvis.ranks.events import Member
+from jarvis.schemas.names import C
+
+_KEY = [C.rank, C.step]
+_PARTS = {
+    C.dur_ns: C.duration_ms,
+    C.compute_ns: C.compute_ms,
+    C.exposed_comm_ns: C.exposed_comm_ms,
+    C.exposed_copy_ns: C.exposed_copy_ms,
+}
+
+
+def rank_steps(
+    kernels: pl.DataFrame,
+    instances: pl.DataFrame,
+    lateness: pl.DataFrame,
+    members: Sequence[Member],
+) -> pl.DataFrame:
+    """Return the table ``rank_steps``.
+
+    Args:
+        kernels: Kernels of instances with ``instance_id`` (``instances.kernels``).
+        instances: Table ``instances``.
+        lateness: Table ``lateness``.
+        members: The ranks.
+    """
+    steps = pl.concat(_steps(member) for member in members).sort(C.rank, "own_ns")
+    shifts = kernels.select(
+        C.rank,
+        pl.col("own_start_ns").alias("own_ns"),
+        (pl.col(C.start_ns) - pl.col("own_start_ns")).alias("shift"),
+    ).sort("own_ns")
+    # The clock of a rank may drift, so that the nearest kernel gives the shift.
+    nearest = steps.sort("own_ns").join_asof(
+        shifts, on="own_ns", by=C.rank, strategy="nearest", check_sortedness=False
+    )
+    inner = instances.filter(~pl.col(C.is_edge))
+    waits = (
+        kernels.select(*_KEY, C.instance_id, C.wait_ns, C.exposed_wait_ns, C.exposed_transfer_ns)
+        .join(inner, on=C.instance_id, how="semi")
+        .drop_nulls(C.wait_ns)
+        .group_by(_KEY)
+        .agg(
+            (pl.col(C.exposed_wait_ns).sum() / 1e6).alias(C.exposed_wait_ms),
+            (pl.col(C.exposed_transfer_ns).sum() / 1e6).alias(C.exposed_transfer_ms),
+        )
+    )
+    late = (
+        lateness.join(kernels.select(C.instance_id, *_KEY), on=[C.instance_id, C.rank])
+        .group_by(_KEY)
+        .agg((pl.col(C.new_ns).sum() / 1e6).alias(C.lateness_ms))
+    )
+    return (
+        nearest.join(waits, on=_KEY, how="left")
+        .join(late, on=_KEY, how="left")
+        .with_columns(
+            (pl.col("own_ns") + pl.col("shift")).alias(C.start_ns),
+            pl.col(C.lateness_ms).fill_null(0.0),
+        )
+        .sort(C.rank, "own_ns")
+    )
+
+
+def _steps(member: Member) -> pl.DataFrame:
+    """Return the marked steps of a rank, with ``own_ns``, their start after its origin."""
+    steps = member.tables["steps"].filter(pl.col(C.source) != StepSource.RECORDING.value)
+    number = pl.coalesce(C.number, C.step) if C.number in steps.columns else pl.col(C.step)
+    return steps.select(
+        pl.lit(member.rank, pl.Int64).alias(C.rank),
+        number.alias(C.step),
+        (pl.col(C.start_ns) - member.origin_ns).alias("own_ns"),
+        *((pl.col(part) / 1e6).alias(name) for part, name in _PARTS.items()),
+        (pl.sum_horizontal(IDLE_PARTS, ignore_nulls=False) / 1e6).alias(C.idle_ms),
+    )
