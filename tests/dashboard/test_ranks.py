@@ -1,0 +1,94 @@
+"""The ranks page: a stored distributed run, and the ranks' own pages beside it."""
+
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from jarvis.cli import main
+from jarvis.core.workspace import analyses_dir
+from jarvis.dashboard.pages.ranks.lateness import delays
+from jarvis.ranks.run import DistributedRun
+from jarvis.sample import Faults, Job, write_job
+from jarvis.sample.faults import Late
+from jarvis.server.storage.catalog import read_catalog
+from tests.dashboard.conftest import Draw
+
+RANKS, LATE_RANK = 3, 1
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The traces of a job whose rank 1 waits for its data in the third step; rank 2 has none."""
+    folder = tmp_path_factory.mktemp("job")
+    faults = Faults(late=(Late(LATE_RANK, 8.0, "loader", 2),), skipped=frozenset({2}), is_even=True)
+    job = Job(4, RANKS, scale="tiny", faults=faults)
+    write_job(job, {rank: folder / f"rank{rank}.json" for rank in range(RANKS)})
+    return folder
+
+
+@pytest.fixture
+def run(traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DistributedRun:
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
+    assert main(["analyze", str(traces), "--id", "--jobs", "1"]) == 0
+    (entry,) = read_catalog().distributed
+    return DistributedRun.load(entry.root)
+
+
+def texts(page: AppTest) -> str:
+    kinds = (page.markdown, page.caption, page.warning, page.info)
+    return " ".join(str(element.value) for kind in kinds for element in kind)
+
+
+def test_ranks_are_analyses_and_the_run_joins_them(run: DistributedRun) -> None:
+    catalog = read_catalog()
+    members = {entry.analysis_id for entry in run.manifest.usable}
+    assert {entry.id for entry in catalog.entries} == members
+    assert len(members) == RANKS - 1
+    assert catalog.broken == ()
+    assert [entry.id for entry in catalog.distributed] == [run.manifest.distributed_id]
+    names = {path.name for path in analyses_dir().iterdir()}
+    assert names == members | {run.manifest.distributed_id}
+
+
+def test_the_page_shows_who_is_late_and_why(run: DistributedRun, filed: Draw) -> None:
+    page = filed("ranks")
+    assert not page.exception
+    metrics = {metric.label: metric.value for metric in page.metric}
+    assert metrics["Ranks"] == "2"
+    assert metrics["Most waited for"] == f"rank {LATE_RANK}"
+    assert "Missing ranks: 2" in texts(page)
+    late = page.dataframe[0].value
+    assert late["rank"].to_list()[0] == LATE_RANK
+    assert late["cause"].to_list()[0] == "idle: data loading"
+    assert late["new_ms"].to_list()[0] == pytest.approx(8, abs=0.5)
+    in_step = filed("ranks", ranks_run=run.manifest.distributed_id, ranks_step="12")
+    assert not in_step.exception
+
+
+def test_delays_are_named_once(run: DistributedRun) -> None:
+    tables = run.tables
+    rows = delays(tables["lateness"], tables["lateness_causes"], tables["instances"])
+    assert rows.filter(rows["new_ms"] > 5).height == 1
+
+
+def test_the_page_of_a_rank_leads_to_the_others(run: DistributedRun, filed: Draw) -> None:
+    ids = {entry.rank: str(entry.analysis_id) for entry in run.manifest.usable}
+    page = filed("overview", analysis=ids[0])
+    assert not page.exception
+    links = {link.proto.label: link.proto.query_string for link in page.sidebar.get("page_link")}
+    assert f"analysis={ids[1]}" in links["▶ rank 1"]
+    assert f"ranks_run={run.manifest.distributed_id}" in links["Rank 0 of 3: all ranks"]
+
+
+def test_without_a_distributed_run_the_page_tells_how_to_make_one(filed: Draw) -> None:
+    page = filed("ranks")
+    assert not page.exception
+    assert "No distributed run is stored yet" in texts(page)
+    assert page.code[0].value == "jarvis analyze FOLDER_OF_TRACES --id"
+
+
+def test_the_same_ranks_again_replace_the_run(run: DistributedRun, traces: Path) -> None:
+    assert main(["analyze", str(traces), "--id", "--jobs", "1"]) == 0
+    assert len(read_catalog().distributed) == 1
+    assert len(read_catalog().entries) == RANKS - 1
