@@ -271,11 +271,12 @@ def _costs(own: pl.DataFrame, calls: UnifiedCalls, hardware: HardwareSpec | None
     """
     owners = (
         calls.work.select(C.owner_uid, pl.col(C.gpu_uid).alias(C.uid))
-        .join(own.select(C.uid, C.step), on=C.uid)
-        .unique(C.owner_uid)
+        .join(own.select(C.uid, C.step), on=C.uid, maintain_order="left")
+        .unique(C.owner_uid, keep="first", maintain_order=True)
         .select(C.step, pl.col(C.owner_uid).alias(C.uid))
     )
-    of_calls = calls.calls.join(owners, on=C.uid).with_columns(
+    # In the order of the calls: sums of floating-point numbers depend on it.
+    of_calls = calls.calls.join(owners, on=C.uid, maintain_order="left").with_columns(
         pl.col(C.compute_spec).cast(pl.String)
     )
     is_modelled = pl.col(C.modelled).fill_null(value=False) & pl.col(C.exact_bytes).is_not_null()
