@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import (
+    MODEL_OPTIONS,
     TRACE_HELP,
     Commands,
     add_json,
@@ -27,7 +28,7 @@ from jarvis.cli.shared import (
 from jarvis.cli.terminal import print_line, print_progress
 from jarvis.core.output import write_archive
 from jarvis.core.product import API, TOKEN_VARIABLE
-from jarvis.core.request import AnalysisOptions
+from jarvis.core.request import AnalysisOptions, public_name
 
 if TYPE_CHECKING:
     from jarvis.cli.remote import ServerConnection
@@ -59,7 +60,8 @@ def add_push(commands: "Commands[argparse.ArgumentParser]") -> None:
         platform="GPU to compare against, as known to the server; by default the trace's own",
         reference="id of an analysis on the server to compare with",
     )
-    add_option(command, "capture_folder")
+    for name in ("capture_folder", *MODEL_OPTIONS):
+        add_option(command, name)
     add_labels(command)
     command.add_argument("--private", action="store_true", help="make the analysis private")
     command.add_argument(
@@ -83,6 +85,13 @@ def _push(arguments: argparse.Namespace) -> int:
         if arguments.capture_folder is not None:
             with _one_file(arguments.capture_folder) as captures:
                 asked["captures"] = remote.upload(captures, print_progress)["id"]
+        if arguments.served_model is not None:
+            model = remote.upload(arguments.served_model, print_progress)
+            asked |= {
+                public_name("served_model"): model["id"],
+                "tensor_parallel": arguments.tensor_parallel,
+                "expert_parallel": arguments.expert_parallel,
+            }
         job = remote.post(f"{API}/analyses", asked)
         if arguments.wait:
             job = _wait(remote, job)

@@ -56,6 +56,7 @@ class Submission(AnalysisRequest):
     extension_file: FilePath | None = None
     arch_json: FilePath | None = None
     capture_folder: FilePath | None = None
+    served_model: FilePath | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from tests.capture.test_merge import captured, step
 from tests.dashboard.conftest import SECONDS, Draw
 from tests.dashboard.inline_jobs import do_jobs_at_once, outdated
 from tests.dashboard.uploading import uploaded
+from tests.perf_report.test_inference_steps import QWEN3_8B
 
 
 @pytest.fixture
@@ -278,6 +279,29 @@ def test_captures_give_replayed_kernels_their_operators(filed: Draw, fresh_home:
     assert entry.manifest.options.captures_name == "captures.zip"
     names = Run.load(analysis_root(entry.id)).table("operations")["name"].to_list()
     assert {"aten::mm", "aten::silu"} <= set(names)
+
+
+def test_the_configuration_of_the_model_gives_steps_their_costs(
+    filed: Draw, fresh_home: Path
+) -> None:
+    name = "execute_2_context_0(sq0sk0sqsq0sqsk0)_generation_2(sq2sk20sqsq2sqsk20)"
+    built = trace("AMD Instinct MI300X").annotation(name, us=200).child("aten::unknown_")
+    built.launches("unknown", us=100).write(fresh_home / "step.json")
+    (fresh_home / "config.json").write_text(json.dumps(QWEN3_8B), encoding="utf-8")
+    page = filed(
+        "ingest",
+        ingest_source="server path",
+        ingest_path="step.json",
+        ingest_config_source="server path",
+        ingest_config_path="config.json",
+        ingest_config_tp="4",
+    )
+    analyze(page)
+    (entry,) = read_catalog().entries
+    options = entry.manifest.options
+    assert (options.served_model_name, options.tensor_parallel) == ("config.json", 4)
+    steps = Run.load(analysis_root(entry.id)).table("inference_steps")
+    assert steps["cost_source"].to_list() == ["config"]
 
 
 def test_the_sidebar_names_a_new_analysis_at_once(filed: Draw, fresh_home: Path) -> None:

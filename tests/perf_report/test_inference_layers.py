@@ -247,6 +247,24 @@ def test_captured_layers_are_those_of_the_modules(reference_root: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["sglang-qwen3-8b-decode", "xdit-flux-sage"])
+def test_layers_and_blocks_need_no_capture(reference_root: Path, name: str) -> None:
+    folder = reference_root / "serving" / name
+    read = read_trace(folder / "trace.json.gz")
+    alone = TraceLensReport(read, None).layers
+    merged = TraceLensReport(merge_captures(read, [folder / "capture"]), None).layers
+    assert [kind.layers for kind in alone.kinds] == [kind.layers for kind in merged.kinds]
+    shares = (
+        of.rows().group_by("phase", "block").agg(pl.col("share_pct").sum()).sort("phase", "block")
+        for of in (alone, merged)
+    )
+    without, with_capture = shares
+    assert without["block"].to_list() == with_capture["block"].to_list()
+    assert without["share_pct"].to_list() == pytest.approx(
+        with_capture["share_pct"].to_list(), abs=1
+    )
+
+
 def test_the_layers_of_a_recorded_picture_model(reference_root: Path) -> None:
     of = recorded(reference_root, "xdit-flux-sage")
     replayed = [kind for kind in of.kinds if kind.durations_us.shape[0] == 4]

@@ -66,6 +66,12 @@ def uploaded_captures(prefix: str) -> Path | None:
     return traces[0] if len(traces) == 1 else joined_uploads(traces)
 
 
+def uploaded_config(prefix: str) -> Path | None:
+    """Draw the upload of a JSON file, and return it or None."""
+    upload = uploaded_file(f"{prefix}_upload", (".json",))
+    return None if upload is None else upload.trace
+
+
 def _uploaded(parameter: str, endings: Sequence[str], *, takes_several: bool) -> list[Upload]:
     uploads_ = _remembered(parameter)
     key = f"_{parameter}_component"

@@ -14,6 +14,7 @@ from jarvis.cli.exit_codes import ExitCode
 from tests.browser.conftest import Server
 from tests.builders import trace
 from tests.capture.test_merge import captured, step
+from tests.perf_report.test_inference_steps import QWEN3_8B
 
 SOME_BYTES = 8_000_000
 
@@ -225,6 +226,15 @@ def test_captures_are_pushed_with_a_trace(
     found = httpx.get(f"{server.url}/api/analyses/{ids[0]}").json()
     assert found["manifest"]["options"]["captures_name"] == "captures.zip"
     assert "graph_launches" in found["manifest"]["tables"]
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(QWEN3_8B), encoding="utf-8")
+    options = ["--model-config", str(config), "--tensor-parallel", "2"]
+    assert main([*asked, *options]) == ExitCode.OK
+    modeled = json.loads(capsys.readouterr().out)["analysis_id"]
+    assert modeled not in ids
+    found = httpx.get(f"{server.url}/api/analyses/{modeled}").json()
+    assert found["manifest"]["options"]["served_model_name"] == "config.json"
+    assert found["manifest"]["options"]["tensor_parallel"] == 2
     nowhere = [*asked, "--capture-folder", str(tmp_path / "nowhere")]
     assert main(nowhere) == ExitCode.FAILED
     assert "nowhere" in capsys.readouterr().err

@@ -29,10 +29,10 @@ from jarvis.dashboard.session.current_user import (
     visible_catalog,
 )
 from jarvis.dashboard.session.errors import show_error
-from jarvis.dashboard.widgets.controls import keyed_choice, list_choice, text_input
+from jarvis.dashboard.widgets.controls import keyed_choice, list_choice, text_input, whole_number
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job, took
 from jarvis.dashboard.widgets.label_inputs import label_inputs
-from jarvis.dashboard.widgets.upload import uploaded_captures
+from jarvis.dashboard.widgets.upload import uploaded_captures, uploaded_config
 from jarvis.server.database import Visibility
 from jarvis.server.errors import OutdatedJobError
 from jarvis.server.ingest.intake import output_folder
@@ -49,7 +49,12 @@ from jarvis.trace_health import metadata_warnings
 
 NONE = "none"
 PAGE = "ingest"
-CAPTURES = "ingest_captures"
+CAPTURES, MODEL = "ingest_captures", "ingest_config"
+MAX_PARALLEL = 1024
+_SHARED = {
+    "tp": "Tensor parallelism: ranks that share the heads and products of the model.",
+    "ep": "Expert parallelism: ranks that share its experts.",
+}
 _AWAITED = "_ingest_awaited"
 """Session key of the job whose analysis is opened when it is done."""
 
@@ -75,6 +80,15 @@ class _Reference:
 
     trace: Path | None = None
     analysis_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """The ``config.json`` of a served model, and the ranks that share it."""
+
+    config: Path | None = None
+    tensor_parallel: int = 1
+    expert_parallel: int = 1
 
 
 def form() -> None:
@@ -109,9 +123,11 @@ def form() -> None:
         labels = label_inputs(PAGE)
         visibility = _chosen_visibility()
         captures: Path | None = None
+        model = _Model()
         if not is_elsewhere:
             reference = _chosen_reference()
             captures = _chosen_captures()
+            model = _chosen_model()
     is_clicked = st.button(
         "Analyze",
         type="primary",
@@ -124,7 +140,14 @@ def form() -> None:
             asked = RemoteRun.of(options, target=remote.name, path=remote.path)
             _submit(lambda: Remote(asked, labels.read()), visibility)
         elif trace is not None:
-            submission = Submission.of(options, trace=trace, capture_folder=captures)
+            submission = Submission.of(
+                options,
+                trace=trace,
+                capture_folder=captures,
+                served_model=model.config,
+                tensor_parallel=model.tensor_parallel,
+                expert_parallel=model.expert_parallel,
+            )
             _submit(
                 lambda: Analyze(_copied(submission, folder), reference.trace, labels=labels.read()),
                 visibility,
@@ -217,6 +240,30 @@ def _chosen_captures() -> Path | None:
         except JarvisError as error:
             show_error(error)
             return None
+
+
+def _chosen_model() -> _Model:
+    """Draw the choice of the model's configuration."""
+    with st.expander("Model configuration: config.json of a served model"):
+        st.caption(
+            "Inference steps whose kernels have no shapes get FLOPs and bytes, and with them MFU "
+            "and MBU, from the sizes of the model. They are marked as computed from it."
+        )
+        try:
+            config = choose_trace(MODEL, (NONE, UPLOAD, SERVER_PATH), upload=uploaded_config)
+        except JarvisError as error:
+            show_error(error)
+            return _Model()
+        if config is None:
+            return _Model()
+        with st.container(horizontal=True):
+            tensor, expert = (
+                whole_number(
+                    f"{MODEL}_{name}", f"{name.upper()} ranks", 1, 1, MAX_PARALLEL, meaning
+                )
+                for name, meaning in _SHARED.items()
+            )
+        return _Model(config, tensor, expert)
 
 
 def _submit(make: Callable[[], Request], visibility: Visibility) -> None:

@@ -250,7 +250,10 @@ def _request(person: Person, new: NewAnalysis) -> Request:
     if new.url is not None:
         return Fetch(new.url, AnalysisOptions.of(new), new.is_again, labels)
     captures = None if new.captures is None else _uploaded(person, new.captures)
-    submission = Submission.of(new, trace=_trace(person, new), capture_folder=captures)
+    model = None if new.served_model is None else _uploaded(person, new.served_model)
+    submission = Submission.of(
+        new, trace=_trace(person, new), capture_folder=captures, served_model=model
+    )
     return Analyze(submission, is_again=new.is_again, labels=labels)
 
 

@@ -60,6 +60,13 @@ class NewAnalysis(AnalysisOptions):
         "a .zip of traces",
         max_length=MAX_ID_LENGTH,
     )
+    served_model: str | None = Field(
+        None,
+        description="id of a complete upload of the model's config.json, for steps without shapes",
+        max_length=MAX_ID_LENGTH,
+    )
+    tensor_parallel: int = Field(1, description="ranks that share its heads and products", ge=1)
+    expert_parallel: int = Field(1, description="ranks that share its experts", ge=1)
     is_again: bool = Field(False, description="run it again if its result is already stored")
     visibility: Visibility = Field(Visibility.TEAM, description="who can see it")
     project: str | None = Field(None, description=_PROJECT)
@@ -71,8 +78,8 @@ class NewAnalysis(AnalysisOptions):
     def _has_one_source(self) -> Self:
         if sum(source is not None for source in (self.upload, self.path, self.url)) != 1:
             raise ValueError("give exactly one of upload, path and url")
-        if self.url is not None and self.captures is not None:
-            raise ValueError("captures need upload or path")
+        if self.url is not None and (self.captures or self.served_model):
+            raise ValueError("captures and model_config need upload or path")
         return self
 
 

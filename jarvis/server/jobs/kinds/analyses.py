@@ -40,7 +40,7 @@ class Analyze(Request):
 
     @property
     def inputs(self) -> tuple[Path, ...]:
-        """Return the traces, the extension file, the GPU description and the captures."""
+        """Return the traces, and the files that the request names."""
         submission = self.submission
         files = (
             submission.trace,
@@ -48,6 +48,7 @@ class Analyze(Request):
             submission.extension_file,
             submission.arch_json,
             submission.capture_folder,
+            submission.served_model,
         )
         return tuple(path for path in files if path is not None)
 
