@@ -403,7 +403,7 @@ def test_late_ranks_come_first_where_the_size_does_not_explain_the_time(
     dur_us: float, message_mb: float | None, is_slow: bool
 ) -> None:
     finding = exposed(collective(dur_us, message_mb))
-    assert finding.algorithmic.startswith("First compare the traces of all ranks")
+    assert finding.algorithmic.startswith("First analyze the traces of all ranks")
     assert ("If ranks are late, look" in finding.algorithmic) is is_slow
     assert ("alone on the same GPUs" in finding.kernel) is is_slow
     assert ("Send less" in finding.algorithmic) is not is_slow
@@ -413,7 +413,7 @@ def test_late_ranks_come_first_where_the_size_does_not_explain_the_time(
 @pytest.mark.parametrize("message_mb", [0.5, 16.0])
 def test_all_ranks_are_to_be_compared_before_less_is_sent(message_mb: float) -> None:
     advice = exposed(collective(9000.0, message_mb)).algorithmic
-    assert advice.startswith("First compare the traces of all ranks")
+    assert advice.startswith("First analyze the traces of all ranks")
     assert advice.count("all ranks") == 1
 
 

@@ -3,7 +3,8 @@
 from jarvis.text.messages import MessageTable, action
 
 ALL_RANKS = (
-    "First compare the traces of all ranks: one rank does not separate waiting from transfer."
+    "First analyze the traces of all ranks together (jarvis analyze FOLDER): one rank does not "
+    "separate waiting from transfer."
 )
 
 MESSAGES = MessageTable(
