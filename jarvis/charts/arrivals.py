@@ -15,7 +15,6 @@ AT_MOST, MEASURED = "at most", "measured"
 where it is not."""
 
 _ROW_PX, _FRAME_PX, _MAX_HEIGHT_PX = 20, 130, 700
-_LATE_MS = "late_ms"
 
 
 def arrival_map(arrivals: pl.DataFrame, palette: Palette) -> alt.LayerChart:
@@ -25,21 +24,53 @@ def arrival_map(arrivals: pl.DataFrame, palette: Palette) -> alt.LayerChart:
         arrivals: ``instance_id, rank, late_ms, kind, step, is_edge``: time after the median, in ms.
         palette: Colors of the theme.
     """
-    ranks = arrivals[C.rank].n_unique()
-    limit = max(float(arrivals[_LATE_MS].abs().max() or 0.0), 1e-6)  # type: ignore[arg-type]
+    lines = (Tip(C.kind, "Kind", None), Tip(C.step, "Step", ",d"))
+    return _rank_map(
+        arrivals,
+        Tip(C.instance_id, "Collective", ",d"),
+        Tip("late_ms", "After the median (ms)", ",.3f"),
+        palette,
+        lines,
+        alt.condition("datum.is_edge", alt.value(0.35), alt.value(1.0)),
+    )
+
+
+def step_map(steps: pl.DataFrame, measure: Tip, palette: Palette) -> alt.LayerChart:
+    """Draw a measure of each step of each rank, against the median of the ranks.
+
+    Args:
+        steps: ``rank, step``, the field of the measure, and ``beyond``: its difference from the
+            median of the ranks.
+        measure: The measure.
+        palette: Colors of the theme.
+    """
+    beyond = Tip("beyond", "Beyond the median (ms)", ",.3f")
+    return _rank_map(steps, Tip(C.step, "Step", ",d"), beyond, palette, (measure,))
+
+
+def _rank_map(
+    frame: pl.DataFrame,
+    x: Tip,
+    value: Tip,
+    palette: Palette,
+    lines: tuple[Tip, ...],
+    opacity: object = alt.Undefined,
+) -> alt.LayerChart:
+    """Draw a cell for each rank and value of ``x``, colored by how far it is from 0."""
+    limit = max(float(frame[value.field].abs().max() or 0.0), 1e-6)  # type: ignore[arg-type]
     base = (
-        alt.Chart(arrivals)
+        alt.Chart(frame)
         .mark_rect(stroke=palette.background, strokeWidth=0.3)
         .encode(
             x=alt.X(
-                f"{C.instance_id}:O",
-                title="Collective, by time",
+                f"{x.field}:O",
+                title=x.title,
                 axis=alt.Axis(labelOverlap=True, ticks=False, labelAngle=0, domain=False),
             ),
             y=alt.Y(f"{C.rank}:O", title="Rank", axis=alt.Axis(ticks=False, domain=False)),
             color=alt.Color(
-                f"{_LATE_MS}:Q",
-                title="ms after the median",
+                f"{value.field}:Q",
+                title=value.title,
                 scale=alt.Scale(
                     domain=[-limit, 0, limit],
                     range=[palette.primary, palette.panel, palette.below_threshold],
@@ -47,19 +78,12 @@ def arrival_map(arrivals: pl.DataFrame, palette: Palette) -> alt.LayerChart:
                 ),
                 legend=alt.Legend(orient="top", gradientLength=220),
             ),
-            opacity=alt.condition("datum.is_edge", alt.value(0.35), alt.value(1.0)),
-            tooltip=tooltip(
-                [
-                    Tip(C.rank, "Rank", ",d"),
-                    Tip(C.instance_id, "Collective", ",d"),
-                    Tip(C.kind, "Kind", None),
-                    Tip(C.step, "Step", ",d"),
-                    Tip(_LATE_MS, "After the median (ms)", ",.3f"),
-                ]
-            ),
+            opacity=opacity,
+            tooltip=tooltip([Tip(C.rank, "Rank", ",d"), x, *lines, value]),
         )
     )
-    return alt.LayerChart(layer=[base], height=min(_ROW_PX * ranks + _FRAME_PX, _MAX_HEIGHT_PX))
+    height = min(_ROW_PX * frame[C.rank].n_unique() + _FRAME_PX, _MAX_HEIGHT_PX)
+    return alt.LayerChart(layer=[base], height=height)
 
 
 def bandwidths(instances: pl.DataFrame, link_gbs: float | None, palette: Palette) -> alt.LayerChart:

@@ -62,8 +62,10 @@ def test_the_page_shows_who_is_late_and_why(run: DistributedRun, filed: Draw) ->
     assert late["rank"].to_list()[0] == LATE_RANK
     assert late["cause"].to_list()[0] == "idle: data loading"
     assert late["new_ms"].to_list()[0] == pytest.approx(8, abs=0.5)
-    in_step = filed("ranks", ranks_run=run.manifest.distributed_id, ranks_step="12")
+    parameters = {"ranks_step": "12", "ranks_measure": "Idle (ms)"}
+    in_step = filed("ranks", ranks_run=run.manifest.distributed_id, **parameters)
     assert not in_step.exception
+    assert in_step.selectbox(key="ranks_measure").value == "Idle (ms)"
 
 
 def test_delays_are_named_once(run: DistributedRun) -> None:

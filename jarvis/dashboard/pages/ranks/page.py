@@ -4,7 +4,15 @@ import polars as pl
 import streamlit as st
 
 from jarvis.charts import columns_of
-from jarvis.charts.arrivals import AT_MOST, MAX_INSTANCES, MEASURED, arrival_map, bandwidths
+from jarvis.charts.arrivals import (
+    AT_MOST,
+    MAX_INSTANCES,
+    MEASURED,
+    arrival_map,
+    bandwidths,
+    step_map,
+)
+from jarvis.charts.marks import Tip
 from jarvis.dashboard.pages.ranks.lateness import late_ranks
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.current_user import visible_catalog
@@ -22,6 +30,13 @@ from jarvis.text.format import count, counted, microseconds, milliseconds
 from jarvis.text.markdown import code, escape
 
 ALL_STEPS = "all"
+MIN_STEPS = 2
+"""Steps of which a comparison shows something that the table of ranks does not."""
+
+_MEASURES = (
+    *(C.duration_ms, C.compute_ms, C.idle_ms, C.exposed_comm_ms, C.exposed_wait_ms),
+    *(C.exposed_transfer_ms, C.lateness_ms),
+)
 _RANKS = (
     *(C.rank, C.caused_exposed_wait_ms, C.exposed_wait_ms, C.exposed_transfer_ms, C.compute_ms),
     *(C.idle_ms, C.exposed_copy_ms, C.window_ms, C.times_last, C.edge_wait_ms, C.wait_ms),
@@ -54,6 +69,7 @@ def render() -> None:
     _figures(run)
     _arrivals(run)
     late_ranks(run)
+    _steps(run)
     _bandwidth(run)
     _ranks(run)
     _communicators(run)
@@ -162,9 +178,34 @@ def _arrivals(run: DistributedRun) -> None:
         rest = of_instances.height - shown.height
         more = f" The first {MAX_INSTANCES} are shown, {rest:,} are not." if rest > 0 else ""
         st.caption(
-            "Red ranks arrive after the median of the ranks, blue ones before. Pale columns are "
-            f"edges: what they show happened before the recording.{more}"
+            "Ranks in warm colors arrive after the median of the ranks, blue ones before. Pale "
+            f"columns are edges: what they show happened before the recording.{more}"
         )
+
+
+def _steps(run: DistributedRun) -> None:
+    """Draw a measure of each step of each rank."""
+    steps = run.tables["rank_steps"]
+    measures = {
+        name: column
+        for name, column in columns_of(TABLES["rank_steps"]).items()
+        if name in _MEASURES and steps[name].count()
+    }
+    if not measures or steps[C.step].n_unique() < MIN_STEPS:
+        return
+    with st.container(border=True):
+        st.markdown("**Steps of each rank**")
+        labels = {column.label: name for name, column in measures.items()}
+        chosen = labels[
+            list_choice("ranks_measure", "Measure", [*labels], "What the colors compare.")
+        ]
+        value = pl.col(chosen)
+        rows = steps.drop_nulls(chosen).with_columns(
+            (value - value.median().over(C.step)).alias("beyond")
+        )
+        measure = Tip(chosen, measures[chosen].label, ",.3f")
+        columns = (C.rank, C.step, chosen, "beyond")
+        render_altair(step_map(rows.select(columns), measure, palette()), "Steps of each rank")
 
 
 def _bandwidth(run: DistributedRun) -> None:
