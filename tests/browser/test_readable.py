@@ -10,8 +10,10 @@ from playwright.sync_api import Browser, Page, expect
 
 from jarvis.analyses import load_analyses
 from jarvis.charts import PALETTES
+from jarvis.cli import main
 from jarvis.core.labels import RunLabels
 from jarvis.core.workspace import resource
+from jarvis.sample import Job, write_job
 from jarvis.server.ingest.intake import sample_trace
 from jarvis.server.storage.analysis_rows import labeled
 from jarvis.server.submission import Submission, submit
@@ -34,14 +36,18 @@ NO_LOGIN = {"access"}
 
 
 @pytest.fixture(scope="module")
-def first_url(server: Server) -> str:
-    """The sample in a simulation, which the menu keeps, beside an analysis to compare it with."""
+def first_url(own_server: Server, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The sample in a simulation, which the menu keeps, beside an analysis to compare it with, and
+    two ranks of a job."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JARVIS_HOME", str(server.home))
+        patch.setenv("JARVIS_HOME", str(own_server.home))
         with labeled(RunLabels.of(tags=[TAG])):
             analysis = submit(Submission(sample_trace())).id
         submit(Submission(sample_trace(), platform=ANOTHER_GPU))
-    return f"{server.url}/what_if?analysis={analysis}&change=scale%3Dcompute%3A0.5"
+        folder = tmp_path_factory.mktemp("job")
+        write_job(Job(2, 2, scale="tiny"), {rank: folder / f"rank{rank}.json" for rank in (0, 1)})
+        assert main(["analyze", str(folder), "--id", "--jobs", "1"]) == 0
+    return f"{own_server.url}/what_if?analysis={analysis}&change=scale%3Dcompute%3A0.5"
 
 
 @pytest.fixture(params=["light", "dark"])
@@ -77,8 +83,8 @@ def test_all_pages_can_be_read(page: Page, theme: str) -> None:
     assert not found, "\n".join(found)
 
 
-def test_chosen_tags_can_be_read(page: Page, server: Server, theme: str) -> None:
-    page.goto(f"{server.url}/?runs_tags={TAG}")
+def test_chosen_tags_can_be_read(page: Page, own_server: Server, theme: str) -> None:
+    page.goto(f"{own_server.url}/?runs_tags={TAG}")
     expect(page.get_by_test_id("stMultiSelect").get_by_text(TAG)).to_be_visible()
     settled(page)
     assert problems_of(page) == [], theme

@@ -206,7 +206,7 @@ def test_only_the_same_ranks_replace_a_distributed_run(
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--id"], ["--rank", "x"], ["--take", "a=b"], ["--rank", "f=x"]]
+    "arguments", [["--id", "--plots"], ["--rank", "x"], ["--take", "a=b"], ["--rank", "f=x"]]
 )
 def test_options_that_do_not_fit(traces: Path, arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
