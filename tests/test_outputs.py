@@ -58,6 +58,10 @@ COMMANDS: dict[str, tuple[list[str], Callable[[bytes], bool]]] = {
     "sample": (["sample", "--scale", "tiny", "--steps", "1", "-o", "{out}"], sample),
     "report": (["report", "{trace}", "--output_xlsx_path", "{out}"], workbook),
     "compare": (["compare", "{run}", "{run}", "--names", "a", "b", "-o", "{out}"], workbook),
+    "collectives": (
+        ["collectives", "{trace}", "--rank-by-order", "--output-xlsx-path", "{out}"],
+        workbook,
+    ),
     "replay": (["replay", "{run}", "--op", "aten::mm", "-o", "{out}"], archive),
 }
 """A call of each command that writes one file, and whether bytes are such a file."""
@@ -68,6 +72,7 @@ FOLDERS: dict[str, list[str]] = {
     "export csv": ["export", "{run}", "--format", "csv", "-o", "{out}"],
     "report csv": ["report", "{trace}", "--output_csvs_dir", "{out}"],
     "report parquet": ["report", "{trace}", "--output_parquet_dir", "{out}"],
+    "collectives csv": ["collectives", "{trace}", "--rank-by-order", "--output-csvs-dir", "{out}"],
     "steps": ["steps", "{trace}", "--output-dir", "{out}"],
     "compare csv": ["compare", "{run}", "{run}", "--output_csvs_dir", "{out}", "-o", "{out}.xlsx"],
     "compare folder": ["compare", "{run}", "{run}", "--output-dir", "{out}"],
