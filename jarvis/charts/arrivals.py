@@ -3,7 +3,7 @@
 import altair as alt
 import polars as pl
 
-from jarvis.charts.marks import Tip, plain_axis, tooltip
+from jarvis.charts.marks import Tip, largest, plain_axis, tooltip
 from jarvis.charts.palette import Palette
 from jarvis.schemas.names import C
 
@@ -57,7 +57,7 @@ def _rank_map(
     opacity: object = alt.Undefined,
 ) -> alt.LayerChart:
     """Draw a cell for each rank and value of ``x``, colored by how far it is from 0."""
-    limit = max(float(frame[value.field].abs().max() or 0.0), 1e-6)  # type: ignore[arg-type]
+    limit = max(largest(frame[value.field].abs()), 1e-6)
     base = (
         alt.Chart(frame)
         .mark_rect(stroke=palette.background, strokeWidth=0.3)

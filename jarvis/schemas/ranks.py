@@ -277,7 +277,7 @@ TABLES = {
 ABOUT = {
     "ranks": "The ranks of a distributed run, with the parts of their windows and of their "
     "communication.",
-    "communicators": "The process groups of a distributed run, told apart by their ranks and "
+    "communicators": "The process groups of a distributed run, distinguished by their ranks and "
     "descriptions.",
     "instances": "The collectives of a distributed run, each with all its recorded ranks. Where "
     "ranks are missing, transfer is an upper bound and waiting a lower one.",

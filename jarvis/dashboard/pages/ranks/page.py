@@ -129,7 +129,7 @@ def _figures(run: DistributedRun) -> None:
         metric_card(
             "Window",
             milliseconds(float(window)) if isinstance(window, float) else "—",
-            f"{counted(int(ranks[C.steps].max() or 0), 'step')}",  # type: ignore[arg-type]
+            counted(max(ranks[C.steps]), "step"),
             help_text="Median over the ranks, from the first to the last GPU event.",
         )
         for name, label in (
