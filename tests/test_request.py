@@ -71,11 +71,17 @@ def test_a_command_without_options_sends_none_to_an_older_server() -> None:
     assert _new_analysis(arguments, "a1b2") == {"upload": "a1b2", "visibility": "team"}
 
 
-def test_the_api_rejects_files_of_the_server() -> None:
-    for option in set(fields(AnalysisRequest)) - set(OPTIONS):
-        for name in (option.name, public_name(option.name)):
-            with pytest.raises(ValueError, match=name):
-                TypeAdapter(NewAnalysis).validate_python({"path": "t.json", name: "mine.py"})
+@pytest.mark.parametrize("name", ["extension_file", "gpu_arch_json_path", "capture_folder"])
+def test_the_api_rejects_files_of_the_server(name: str) -> None:
+    assert name in {public_name(option.name) for option in fields(AnalysisRequest)}
+    with pytest.raises(ValueError, match=name):
+        TypeAdapter(NewAnalysis).validate_python({"path": "t.json", name: "mine.py"})
+
+
+def test_other_files_of_a_request_are_uploads_in_the_api() -> None:
+    """Their ids are strings; `tests/server/api/test_api.py` rejects paths in their place."""
+    files = {option.name for option in fields(AnalysisRequest) if "Path" in str(option.type)}
+    assert files == {"extension_file", "arch_json", "capture_folder", "served_model"}
 
 
 def test_the_page_has_a_control_for_each() -> None:

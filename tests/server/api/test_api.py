@@ -264,6 +264,8 @@ def test_a_job_is_cancelled_and_retried(client: TestClient, small: Path) -> None
         ({"path": "small.json", "target_pct": 0}, 422, "target_pct"),
         ({"path": "small.json", "target_pct": 101}, 422, "target_pct"),
         ({"upload": "0" * 32}, 404, "no such upload"),
+        ({"path": "small.json", "captures": "small.json"}, 404, "no such upload"),
+        ({"path": "small.json", "model_config": "small.json"}, 404, "no such upload"),
         ([1], 422, "the body"),
     ],
 )
