@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jarvis.cli.analyze_ranks import add_rank_options, analyze_several, rank_files
+from jarvis.cli.analyze_ranks import add_rank_options, analyze_several, beside, rank_files
 from jarvis.cli.completers import complete_run, completed_by
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import (
@@ -55,9 +55,9 @@ def add_analyze(commands: "Commands[argparse.ArgumentParser]") -> None:
         "traces",
         metavar="TRACE",
         type=Path,
-        nargs="+",
-        help=f"{TRACE_HELP}; {REPORT_HELP}; or the traces of several ranks of a job, as a folder "
-        "or as files",
+        nargs="*",
+        help=f"{TRACE_HELP}; {REPORT_HELP}; or the traces of several ranks of a job, as a folder, "
+        "as files, or as a .zip or .tar.gz of them",
     )
     add_rank_options(command)
     options = add_options(
@@ -93,10 +93,14 @@ def add_analyze(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 
 def _analyze(arguments: argparse.Namespace) -> int:
-    files = rank_files(arguments.traces)
-    arguments.trace = files[0].path
-    if len(files) > 1:
-        return analyze_several(arguments, files)
+    with rank_files(arguments) as files:
+        if len(files) > 1:
+            return analyze_several(arguments, files)
+        arguments.trace = files[0].path
+        return _analyze_one(arguments)
+
+
+def _analyze_one(arguments: argparse.Namespace) -> int:
     request = request_of(arguments, AnalysisRequest)
     if labels_of(arguments) and not arguments.id:
         arguments.usage_error("--project, --branch, --commit and --tag need --id")
@@ -137,7 +141,7 @@ def _store(arguments: argparse.Namespace, request: AnalysisRequest) -> "StoredAn
 def _write(arguments: argparse.Namespace, request: AnalysisRequest) -> Path:
     from jarvis.pipeline import analyze
 
-    root: Path = arguments.output_dir or default_output_dir(arguments.trace)
+    root: Path = arguments.output_dir or default_output_dir(beside(arguments))
     analyze(arguments.trace, request, output_dir=root, progress=progress_of(arguments))
     return root
 

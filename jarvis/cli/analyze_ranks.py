@@ -4,7 +4,9 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +28,12 @@ def add_rank_options(command: argparse.ArgumentParser) -> None:
     """Add the options for several ranks."""
     ranks = command.add_argument_group("several ranks")
     add_flag(ranks, "world_size", metavar="N", type=positive, help="ranks of the job")
+    add_flag(
+        ranks,
+        "pattern",
+        metavar="PATTERN",
+        help="traces in place of TRACE, quoted, with one * in the place of the rank",
+    )
     add_flag(
         ranks,
         "rank_regex",
@@ -70,19 +78,39 @@ def add_rank_options(command: argparse.ArgumentParser) -> None:
     )
 
 
-def rank_files(paths: Sequence[Path]) -> "list[InputFile]":
-    """Return the traces that the paths name; one path of a trace or a report is itself.
+@contextmanager
+def rank_files(arguments: argparse.Namespace) -> "Iterator[list[InputFile]]":
+    """Yield the traces that the arguments name; one path of a trace or a report is itself.
 
     Raises:
         NoTracesError: There is none.
         TooManyFilesError: There are more than a job may have ranks.
+        UnreadableTraceError: An archive cannot be unpacked.
     """
+    from jarvis.ranks.archives import unpacked_archives
+    from jarvis.ranks.inputs import ranks_of_pattern
+
+    if bool(arguments.traces) == bool(arguments.pattern):
+        arguments.usage_error("name traces, or use --pattern")
+    arguments.pattern_ranks = ranks_of_pattern(arguments.pattern) if arguments.pattern else {}
+    arguments.traces = arguments.traces or list(arguments.pattern_ranks)
+    with unpacked_archives(arguments.traces) as paths:
+        yield _files(paths)
+
+
+def beside(arguments: argparse.Namespace) -> Path:
+    """Return the path beside which results are written by default: never in an unpacked archive."""
+    first: Path = arguments.traces[0]
+    return first if first.is_file() else arguments.trace
+
+
+def _files(paths: Sequence[Path]) -> "list[InputFile]":
     from jarvis.ranks.inputs import InputFile, trace_files
 
     if len(paths) == 1:
         (path,) = paths
         if not path.is_dir():
-            if path.exists() or "*" not in str(path):
+            if path.exists() or not has_magic(str(path)):
                 return [InputFile(path, str(path))]
         elif _is_report(path):
             return [InputFile(path, str(path))]
@@ -102,7 +130,7 @@ def analyze_several(arguments: argparse.Namespace, files: "Sequence[InputFile]")
     if arguments.id and (arguments.output_dir or arguments.plots):
         arguments.usage_error("--id stores several ranks without --output-dir and --plots")
     request = request_of(arguments, AnalysisRequest)
-    options = _options(arguments, len(files))
+    options = _options(arguments, files)
     from jarvis.pipeline.distributed import analyze_ranks
     from jarvis.pipeline.processes import Failure
 
@@ -155,19 +183,24 @@ def _member(run: "DistributedRun", entry: "MemberEntry") -> Path:
     return inside if inside.exists() else run.root.with_name(str(entry.analysis_id))
 
 
-def _options(arguments: argparse.Namespace, files: int) -> "RankOptions":
+def _options(arguments: argparse.Namespace, files: "Sequence[InputFile]") -> "RankOptions":
     from jarvis.pipeline.distributed import RankOptions
 
+    by_pattern = {
+        file.name: rank
+        for file in files
+        if (rank := arguments.pattern_ranks.get(file.path)) is not None
+    }
     ranks = dict(_pairs(arguments, "rank", arguments.rank))
     taken = {int(rank): name for rank, name in _pairs(arguments, "take", arguments.take, 0)}
     return RankOptions(
         world_size=arguments.world_size,
         rank_regex=arguments.rank_regex,
-        given={name: int(rank) for name, rank in ranks.items()},
+        given=by_pattern | {name: int(rank) for name, rank in ranks.items()},
         taken=taken,
         by_order=arguments.rank_by_order,
         gpus_per_node=arguments.gpus_per_node,
-        jobs=arguments.jobs or min(os.cpu_count() or 1, files),
+        jobs=arguments.jobs or min(os.cpu_count() or 1, len(files)),
     )
 
 

@@ -116,13 +116,34 @@ def of_pattern(pattern: str, world_size: int) -> list[Path]:
         JarvisError: The pattern has not exactly one ``*``.
         MissingRankError: A rank has no file.
     """
-    if pattern.count("*") != 1:
-        raise JarvisError(f"{pattern} needs exactly one *, in the place of the rank.")
+    _check_pattern(pattern)
     paths = [Path(pattern.replace("*", str(rank))) for rank in range(world_size)]
     for rank, path in enumerate(paths):
         if not path.is_file():
             raise MissingRankError(rank, str(path))
     return paths
+
+
+def ranks_of_pattern(pattern: str) -> dict[Path, int]:
+    """Return the files that a pattern matches, and the rank of each: the number at its one ``*``.
+
+    Raises:
+        JarvisError: The pattern has not exactly one ``*``.
+        NoTracesError: It matches no file with a rank.
+    """
+    _check_pattern(pattern)
+    before, after = pattern.split("*")
+    texts = (text for text in glob.glob(f"{glob.escape(before)}*{glob.escape(after)}"))
+    numbers = {text: text[len(before) : len(text) - len(after)] for text in texts}
+    ranks = {Path(text): int(rank) for text, rank in numbers.items() if rank.isdecimal()}
+    if not ranks:
+        raise NoTracesError(pattern)
+    return dict(sorted(ranks.items(), key=lambda item: item[1]))
+
+
+def _check_pattern(pattern: str) -> None:
+    if pattern.count("*") != 1:
+        raise JarvisError(f"{pattern} needs exactly one *, in the place of the rank.")
 
 
 def of_glob(pattern: str, world_size: int, rank_regex: str = DEFAULT_RANK_REGEX) -> list[Path]:
