@@ -33,7 +33,7 @@ from jarvis.ranks.manifest import (
 from jarvis.ranks.run import DistributedRun, ParquetTables, check_output_folder
 from jarvis.reports.csv import write_csvs
 from jarvis.reports.xlsx import write_workbook
-from jarvis.run.run import read_manifest
+from jarvis.run.run import Run, read_manifest
 from jarvis.run.store import write_parquet
 from jarvis.schemas import labeled
 from jarvis.schemas.names import C
@@ -74,6 +74,10 @@ class RankOptions:
     jobs: int = 1
 
 
+NO_RANK_OPTIONS = RankOptions()
+"""Everything about the ranks is taken from their traces."""
+
+
 @dataclass(frozen=True)
 class AnalyzedRank:
     """The run of a trace, and what it tells about its rank."""
@@ -97,9 +101,20 @@ def analyze_rank(task: _Task) -> AnalyzedRank:
         JarvisError: The trace cannot be analyzed.
     """
     run = analyze(task.file.path, task.request, output_dir=task.root)
+    return analyzed_rank(task.file.name, run, task.root)
+
+
+def analyzed_rank(name: str, run: Run, root: Path) -> AnalyzedRank:
+    """Return what the run of a trace tells about its rank.
+
+    Args:
+        name: Path of the trace below the folder that all traces have in common.
+        run: The run.
+        root: Its directory.
+    """
     info, kernels = run.manifest.trace, run.table("collectives")
     has_gpu_work = run.table("gpu_work").height > 0
-    return AnalyzedRank(rank_file(task.file.name, info, kernels), task.root, has_gpu_work)
+    return AnalyzedRank(rank_file(name, info, kernels), root, has_gpu_work)
 
 
 def analyze_ranks(
@@ -130,7 +145,8 @@ def analyze_ranks(
     work = output_dir.resolve().with_name(f".{output_dir.name}.ranks-{uuid4().hex[:8]}")
     try:
         analyzed = _analyzed(files, request, options.jobs, work, on_rank)
-        return _written(files, analyzed, options, output_dir)
+        names = [file.name for file in files]
+        return join_ranks(names, analyzed, options, output_dir=output_dir, takes_runs=True)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -151,12 +167,27 @@ def _analyzed(
     return found
 
 
-def _written(
-    files: Sequence[InputFile],
+def join_ranks(
+    names: Sequence[str],
     analyzed: Sequence[AnalyzedRank | Failure],
     options: RankOptions,
+    *,
     output_dir: Path,
+    takes_runs: bool = False,
 ) -> DistributedRun:
+    """Join the runs of several ranks, and write the distributed run.
+
+    Args:
+        names: The names of all files, none of them twice.
+        analyzed: The run of each, or why there is none.
+        options: What is known about the ranks.
+        output_dir: The directory of the run.
+        takes_runs: Whether the runs of the ranks are moved into it.
+
+    Raises:
+        TooFewRanksError: Fewer than two ranks can be joined.
+        OutputFolderError: ``output_dir`` holds something else.
+    """
     ranks = [rank for rank in analyzed if isinstance(rank, AnalyzedRank)]
     by_name = {rank.file.name: rank for rank in ranks}
     working = [rank.file for rank in ranks if rank.has_gpu_work]
@@ -168,7 +199,7 @@ def _written(
         rank_regex=options.rank_regex,
         by_order=options.by_order,
     )
-    failed = _failed(files, analyzed, identified)
+    failed = _failed(names, analyzed, identified)
     if len(identified.used) < MIN_RANKS:
         raise TooFewRanksError([f"{entry.file_name}: {entry.error}" for entry in failed])
     members = [_member(entry, by_name[entry.file.name].root) for entry in identified.used]
@@ -181,7 +212,7 @@ def _written(
     digests = frozenset(rank.file.sha256 for rank in ranks)
     with staged_folder(output_dir, lambda: check_output_folder(output_dir, digests)) as folder:
         paths = RunPaths(folder)
-        for entry in identified.used:
+        for entry in identified.used if takes_runs else ():
             place = paths.member(entry.rank)
             place.parent.mkdir(exist_ok=True)
             by_name[entry.file.name].root.rename(place)
@@ -205,30 +236,30 @@ def _member(entry: RankOf, root: Path) -> Member:
 
 
 def _failed(
-    files: Sequence[InputFile],
+    names: Sequence[str],
     analyzed: Sequence[AnalyzedRank | Failure],
     identified: Identified,
 ) -> list[MemberEntry]:
     """Return the files that are not joined, with the reason."""
     found = []
-    for file, outcome in zip(files, analyzed, strict=True):
+    for name, outcome in zip(names, analyzed, strict=True):
         sha256, state = None, MemberState.FAILED
         if isinstance(outcome, Failure):
             error = outcome.reason
         elif not outcome.has_gpu_work:
             error, state = "The trace has no GPU work.", MemberState.NO_GPU_WORK
             sha256 = outcome.file.sha256
-        elif file.name in identified.unknown:
+        elif name in identified.unknown:
             error, sha256 = "Its rank is not known.", outcome.file.sha256
         else:
             continue
-        rank = identify([RankFile(file.name, sha256 or "")]).used
+        rank = identify([RankFile(name, sha256 or "")]).used
         found.append(
             MemberEntry(
                 rank=rank[0].rank if rank else None,
                 rank_source=rank[0].source if rank else None,
                 state=state,
-                file_name=file.name,
+                file_name=name,
                 sha256=sha256,
                 error=error,
             )

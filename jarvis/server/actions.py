@@ -3,7 +3,7 @@
 Pages, the API and commands call these functions. Invisible resources are reported as not found.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -12,14 +12,27 @@ from sqlalchemy import Engine
 
 from jarvis.core.labels import RunLabels
 from jarvis.hardware import HardwareSpec, load_hardware
+from jarvis.pipeline.distributed import MIN_RANKS, NO_RANK_OPTIONS, RankOptions
+from jarvis.ranks.inputs import max_ranks
+from jarvis.run import read_manifest
 from jarvis.server.access import audit, tokens
 from jarvis.server.access.audit import Action, AuditEntry, AuditFilter, Channel
 from jarvis.server.access.rights import LOCAL, Person, Role, may, may_change, may_see, require
 from jarvis.server.access.tokens import NewToken, Token
-from jarvis.server.database import JobKind, Visibility, database
-from jarvis.server.errors import ForbiddenError, TokenError
+from jarvis.server.database import JobKind, JobState, Visibility, database
+from jarvis.server.errors import ForbiddenError, RankCountError, TokenError
 from jarvis.server.jobs import queue
-from jarvis.server.jobs.kinds import FileRequest, JobOutput, Request, earlier_job, request_of
+from jarvis.server.jobs.kinds import (
+    Analyze,
+    FileRequest,
+    JobOutput,
+    Join,
+    JoinMember,
+    Request,
+    earlier_job,
+    request_of,
+)
+from jarvis.server.jobs.kinds.joins import unique_names
 from jarvis.server.jobs.kinds.loads import Load
 from jarvis.server.jobs.queue import Job, NewJob
 from jarvis.server.jobs.workers.job_child import run_single_job
@@ -45,6 +58,7 @@ _AUDIT_ACTIONS: dict[JobKind, Action] = {
     JobKind.EXPORT: Action.EXPORT,
     JobKind.REPLAY: Action.REPLAY,
     JobKind.LOAD: Action.ARCHIVE_LOAD,
+    JobKind.JOIN: Action.ANALYZE,
 }
 """Audited action of each job kind; inspecting a trace is not audited."""
 
@@ -97,6 +111,32 @@ def submit_job(
     return _submit(engine, actor, *_authorized_job(actor, request, visibility))
 
 
+def submit_ranks(
+    engine: Engine,
+    actor: Actor,
+    traces: Sequence[Analyze],
+    analyses: Sequence[str] = (),
+    options: RankOptions = NO_RANK_OPTIONS,
+    visibility: Visibility = Visibility.TEAM,
+) -> Job:
+    """Queue a job for each trace, and one that joins them and stored analyses as ranks.
+
+    Raises:
+        RankCountError: there are fewer than two, or more than a distributed run may have.
+        JarvisError: as ``submit_job`` raises; then nothing is queued.
+    """
+    if not MIN_RANKS <= len(traces) + len(analyses) <= max_ranks():
+        raise RankCountError(MIN_RANKS, max_ranks())
+    roots = (visible_run_dir(actor.person, each) for each in analyses)
+    stored = [read_manifest(root).trace.file_name for root in roots]
+    names = unique_names([*(each.submission.trace.name for each in traces), *stored])
+    authorized = [_authorized_job(actor, each, visibility) for each in traces]
+    jobs = [_submit(engine, actor, replace(new, is_member=True), seen) for new, seen in authorized]
+    sources = [*({"job": job.id} for job in jobs), *({"analysis": each} for each in analyses)]
+    members = (JoinMember(name, **source) for name, source in zip(names, sources, strict=True))
+    return submit_job(engine, actor, Join(tuple(members), options), visibility)
+
+
 def ask_for_file(engine: Engine, actor: Actor, request: FileRequest) -> Job:
     """Return the earlier job that created this file, if the file still exists, else a new job.
 
@@ -121,10 +161,34 @@ def retry_job(engine: Engine, actor: Actor, job_id: str) -> Job:
     analysis that the person can no longer see.
     """
     old = _changeable_job(engine, actor, job_id, "retry")
-    named_rows(actor.person, request_of(old.kind, old.parameters).analyses)
+    request = request_of(old.kind, old.parameters)
+    named_rows(actor.person, request.analyses)
+    if isinstance(request, Join):
+        for member in queue.retryable_members(engine, old):
+            queue.retry(engine, member)
     job = queue.retry(engine, old.id)
     record(engine, actor, Action.RETRY, job.title, job=job.id)
+    _join_again(engine, actor, old, job.id)
     return job
+
+
+def _join_again(engine: Engine, actor: Actor, retried: Job, job_id: str) -> None:
+    """Queue the join of the ranks that a retried job is one of, unless it still waits for it.
+
+    Args:
+        job_id: the job that is queued for it, which may be an equal one.
+    """
+    old = queue.latest_waiting_for(engine, retried.id)
+    if old is None or old.state in (JobState.QUEUED, JobState.CANCELLED):
+        return
+    request = request_of(old.kind, old.parameters)
+    if isinstance(request, Join) and may_change(actor.person, old):
+        members = tuple(
+            replace(each, job=job_id) if each.job == retried.id else each
+            for each in request.members
+        )
+        again = replace(request, members=members, retried=f"{retried.id} {retried.attempts}")
+        submit_job(engine, actor, again, old.visibility)
 
 
 def remove_analysis(actor: Actor, analysis_id: str) -> Removed:

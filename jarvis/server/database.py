@@ -31,6 +31,7 @@ from sqlalchemy import (
     TypeDecorator,
     create_engine,
     event,
+    false,
     func,
     make_url,
     select,
@@ -119,6 +120,7 @@ class JobKind(StrEnum):
     FETCH = "fetch"
     REMOTE = "remote"
     LOAD = "load"
+    JOIN = "join"
 
 
 class Visibility(StrEnum):
@@ -171,11 +173,13 @@ JOBS = Table(
     Column("created", UtcDateTime, nullable=False),
     Column("started", UtcDateTime),
     Column("ended", UtcDateTime),
+    Column("is_member", Boolean, nullable=False, server_default=false()),
     Index("jobs_by_state", "state", "created"),
     Index("jobs_by_request", "fingerprint", "created"),
 )
 """One row per job, queued or ended. ``visibility`` is that of the analysis to be created, and
-applies until it is stored; ``role`` is the owner's role when the job was submitted."""
+applies until it is stored; ``role`` is the owner's role when the job was submitted. ``is_member``
+marks a job that was submitted only for jobs that wait for it."""
 
 _IS_ACTIVE = JOBS.c.state.in_(ACTIVE)
 Index(
@@ -199,6 +203,15 @@ JOB_ANALYSES = Table(
 analysis is stored, because its own columns apply. They keep the last values of a deleted analysis,
 so that a job does not become more visible if the analysis is deleted or created again by another
 person."""
+
+JOB_WAITS = Table(
+    "job_waits",
+    METADATA,
+    Column("job_id", String(16), primary_key=True),
+    Column("waits_for", String(16), primary_key=True),
+    Index("job_waits_by_job", "waits_for"),
+)
+"""One row per job that another job waits for; it is claimed when all of them have ended."""
 
 WORKERS = Table(
     "workers",

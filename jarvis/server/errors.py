@@ -246,6 +246,15 @@ class UnknownArtifactError(JarvisError):
         )
 
 
+class RankCountError(JarvisError):
+    """Too few or too many traces are given as ranks."""
+
+    def __init__(self, least: int, most: int) -> None:
+        super().__init__(
+            f"A distributed run has {least} to {most:,} ranks: give a trace or analysis of each."
+        )
+
+
 class PrivateAnalysisError(JarvisError):
     """The same analysis exists as a private one of another person."""
 

@@ -3,6 +3,7 @@
 from urllib.parse import urlencode
 
 from jarvis.core.product import API
+from jarvis.server.database import JobKind
 from jarvis.server.jobs.queue import Job
 
 
@@ -26,6 +27,13 @@ def timeline_link(analysis_id: str) -> str:
     return f"{API}/analyses/{analysis_id}/timeline"
 
 
+def ranks_page(distributed_id: str) -> str:
+    """Return the link to a distributed run."""
+    return f"/ranks?{urlencode({'ranks_run': distributed_id})}"
+
+
 def page_of(job: Job) -> str:
     """Return the link to the analysis of a job, or to the job if it has none."""
+    if job.kind is JobKind.JOIN and job.analysis_id is not None:
+        return ranks_page(job.analysis_id)
     return job_page(job.id) if job.analysis_id is None else analysis_page(job.analysis_id)

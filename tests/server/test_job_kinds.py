@@ -16,6 +16,7 @@ from jarvis.core.errors import JarvisError, ReplayError
 from jarvis.core.request import AnalysisOptions
 from jarvis.core.workspace import RunPaths, exports_dir
 from jarvis.pipeline import STEPS, Step
+from jarvis.pipeline.distributed import RankOptions
 from jarvis.replay.package import IR_NAME
 from jarvis.reports import load_reporters
 from jarvis.reports.perfetto import FORMAT as PERFETTO
@@ -35,6 +36,8 @@ from jarvis.server.jobs.kinds import (
     Export,
     FileRequest,
     Inspect,
+    Join,
+    JoinMember,
     Replay,
     Reproject,
     Request,
@@ -103,6 +106,11 @@ def test_requests_come_back_from_the_queue(
         Fetch("https://traces.example.org/tiny.json", AnalysisOptions(target_pct=62.5)),
         Remote(RemoteRun("node", "/data/tiny.json")),
         Load(trace_file),
+        Join(
+            (JoinMember("rank0.json", "job0"), JoinMember("rank1.json", analysis="abc")),
+            RankOptions(4, given={"rank0.json": 3}, taken={3: "rank0.json"}),
+            "job0 1",
+        ),
     ]
     assert {request.kind for request in requests} == set(load_requests())
     for request in requests:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -269,3 +270,54 @@ def test_a_worker_whose_clock_is_wrong_gives_up_nobody_and_is_not_given_up(
         assert claims.slots(engine) == 1
     grown_old(engine, claims.HEARTBEAT_TIMEOUT_S + 1)
     assert {job.id for job in claims.fail_stale_jobs(engine)} == {skewed.id, right.id}
+
+
+def joined(engine: Engine, *members: Job, name: str = "join") -> Job:
+    """Queue a job that waits for others."""
+    new = NewJob(JobKind.JOIN, name, {"name": name}, waits_for=tuple(job.id for job in members))
+    return queue.submit(engine, new)
+
+
+def member(engine: Engine, name: str) -> Job:
+    """Queue a job that is needed only by one that waits for it."""
+    return queue.submit(engine, replace(new_job(name), is_member=True))
+
+
+def test_a_job_that_waits_is_claimed_when_all_others_have_ended(engine: Engine) -> None:
+    first, second = member(engine, "a"), member(engine, "b")
+    join = joined(engine, first, second)
+    assert queue.members(engine, [join.id, first.id]) == {join.id: {JobState.QUEUED: 2}}
+    assert claims.waiting(engine) == [first.id, second.id]
+    for state in (JobState.DONE, JobState.FAILED):
+        job = claims.claim(engine, "w")
+        assert job is not None
+        assert job.id != join.id
+        assert claims.claim(engine, "w", claims.QUICK) is None
+        claims.finish(engine, "w", job.id, JobProgress(), Outcome(state))
+    assert queue.members(engine, [join.id])[join.id] == {JobState.DONE: 1, JobState.FAILED: 1}
+    assert queue.members_text(queue.members(engine, [join.id])[join.id]) == "1 of 2 ranks, 1 failed"
+    claimed = claims.claim(engine, "w", claims.QUICK)
+    assert claimed is not None
+    assert claimed.id == join.id
+
+
+def test_cancelling_takes_along_what_is_needed_only_for_the_job(engine: Engine) -> None:
+    own, shared, wanted = (member(engine, name) for name in "abc")
+    assert queue.submit(engine, new_job("c")).id == wanted.id  # also asked for by itself
+    join = joined(engine, own, shared, wanted)
+    other = joined(engine, shared, name="other")
+
+    def states() -> list[JobState]:
+        return [queue.find(engine, job.id).state for job in (own, shared, wanted, other)]
+
+    queue.cancel(engine, join.id)
+    queued, cancelled = JobState.QUEUED, JobState.CANCELLED
+    assert states() == [cancelled, queued, queued, queued]
+    queue.cancel(engine, other.id)
+    assert states() == [cancelled, cancelled, queued, cancelled]
+    retried = queue.retry(engine, shared.id)
+    queue.cancel(engine, other.id)  # ended, so nothing happens
+    assert queue.find(engine, retried.id).state is queued
+    found = queue.latest_waiting_for(engine, shared.id)
+    assert found is not None
+    assert found.id == other.id

@@ -1,5 +1,6 @@
 """The jobs page: list of jobs, and details of one."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -7,13 +8,13 @@ import polars as pl
 import streamlit as st
 
 from jarvis.dashboard.pages.ingest.trace_choice import SOURCE
-from jarvis.dashboard.session import links, navigation
+from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.current_user import current_user
 from jarvis.dashboard.session.links import note_control, notice
 from jarvis.dashboard.session.polling import polled
 from jarvis.dashboard.widgets.controls import choice, keyed_choice
 from jarvis.dashboard.widgets.file_jobs import offer_file
-from jarvis.dashboard.widgets.job_view import JOB, POLL_S, draw
+from jarvis.dashboard.widgets.job_view import JOB, POLL_S, draw, open_result
 from jarvis.dashboard.widgets.row_order import PAGE_ROWS, page_number
 from jarvis.dashboard.widgets.table import height_of, moment_column, without_pale_texts
 from jarvis.schemas.names import C
@@ -45,6 +46,7 @@ _KINDS = {
     JobKind.FETCH: "Fetch a trace",
     JobKind.REMOTE: "Run on another machine",
     JobKind.LOAD: "Load an analysis file",
+    JobKind.JOIN: "Join ranks",
     JobKind.INSPECT: "Read a trace",
 }
 _FILTER_JOBS = 10
@@ -183,6 +185,7 @@ def _choose(job_id: str | None) -> None:
 
 
 def _table(listed: list[Job], chosen: str | None, queue: list[str]) -> None:
+    members = job_queue.members(database(), [job.id for job in listed if job.is_active])
     ids = [job.id for job in listed]
     st.session_state[_SHOWN] = ids
     places = [ids.index(chosen)] if chosen in ids else []
@@ -191,7 +194,11 @@ def _table(listed: list[Job], chosen: str | None, queue: list[str]) -> None:
     config = st.column_config
     st.dataframe(
         without_pale_texts(
-            pl.DataFrame([_row(job, queue) for job in listed], schema=_SCHEMA, orient="row")
+            pl.DataFrame(
+                [_row(job, _step(job, queue, members.get(job.id, {}))) for job in listed],
+                schema=_SCHEMA,
+                orient="row",
+            )
         ),
         key=_TABLE,
         on_select=_row_selected,
@@ -236,12 +243,12 @@ _SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 
 
-def _row(job: Job, queue: list[str]) -> tuple[str | float | datetime | None, ...]:
+def _row(job: Job, step: str | None) -> tuple[str | float | datetime | None, ...]:
     return (
         _MARKS[job.state],
         job.title,
         int(job.percent),
-        _step(job, queue),
+        step,
         job.created,
         job.elapsed_s,
         job.owner,
@@ -249,12 +256,14 @@ def _row(job: Job, queue: list[str]) -> tuple[str | float | datetime | None, ...
     )
 
 
-def _step(job: Job, queue: list[str]) -> str | None:
-    """Return the current or last step, or the position in the queue."""
+def _step(job: Job, queue: list[str], members: Mapping[JobState, int]) -> str | None:
+    """Return the current or last step, the position in the queue, or how far the ranks are."""
     if job.state is JobState.DONE:
         return None
     if job.id in queue:
         return f"place {queue.index(job.id) + 1} in the queue"
+    if job.state is JobState.QUEUED and members:
+        return job_queue.members_text(members)
     return job.step
 
 
@@ -287,10 +296,4 @@ def _ended(job: Job) -> None:
             ingest_source=SOURCE,
             ingest_fetch_job=job.id,
         )
-    if job.analysis_id is not None:
-        navigation.link(
-            navigation.OVERVIEW,
-            "Open the overview",
-            icon=":material/dashboard:",
-            **{links.ANALYSIS: job.analysis_id},
-        )
+    open_result(job)

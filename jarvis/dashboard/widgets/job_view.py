@@ -5,14 +5,14 @@ from collections.abc import Callable
 import streamlit as st
 
 from jarvis.core.errors import JarvisError
-from jarvis.dashboard.session import navigation
+from jarvis.dashboard.session import links, navigation
 from jarvis.dashboard.session.current_user import actor, current_user
 from jarvis.dashboard.session.errors import toast_errors
 from jarvis.dashboard.session.links import note_control, notice
 from jarvis.dashboard.session.polling import polled
 from jarvis.server.access.rights import may_change
 from jarvis.server.actions import cancel_job, get_visible_job, retry_job
-from jarvis.server.database import ACTIVE, JobState, database
+from jarvis.server.database import ACTIVE, JobKind, JobState, database
 from jarvis.server.errors import UnknownJobError
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.queue import RETRYABLE, Job
@@ -123,6 +123,22 @@ def draw(job: Job, ended: Callable[[Job], None]) -> None:
             st.code(job.log, language=None, height=260)
 
 
+def open_result(job: Job) -> None:
+    """Draw the link to the analysis or the distributed run of a job that is done, if any."""
+    if job.analysis_id is None:
+        return
+    if job.kind is JobKind.JOIN:
+        icon = ":material/lan:"
+        navigation.link(navigation.RANKS, "Open the ranks", icon=icon, ranks_run=job.analysis_id)
+        return
+    navigation.link(
+        navigation.OVERVIEW,
+        "Open the overview",
+        icon=":material/dashboard:",
+        **{links.ANALYSIS: job.analysis_id},
+    )
+
+
 def took(job: Job) -> str:
     """Return the run time of a job as text."""
     seconds = job.elapsed_s
@@ -151,6 +167,10 @@ def _waiting(job: Job) -> None:
         )
         return
     order = claims.waiting(engine)
+    if job.id not in order and (by_state := queue.members(engine, [job.id]).get(job.id)):
+        ended = sum(count for state, count in by_state.items() if state not in ACTIVE)
+        st.progress(ended / sum(by_state.values()), f"Analyzing: {queue.members_text(by_state)}")
+        return
     place = order.index(job.id) + 1 if job.id in order else 1
     running = queue.counts(engine).get(JobState.RUNNING, 0)
     if place > 1:

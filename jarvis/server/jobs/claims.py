@@ -38,7 +38,7 @@ from jarvis.server.jobs.rows import (
     Job,
     JobProgress,
     Outcome,
-    is_waiting,
+    is_ready,
     job_in,
     of_row,
     one,
@@ -50,7 +50,14 @@ HEARTBEAT_TIMEOUT_S = 20
 """Running jobs of a worker without a heartbeat for this time fail. Longer than usual database
 locks, and short enough to be noticed within half a minute."""
 
-QUICK = (JobKind.INSPECT, JobKind.EXPORT, JobKind.REPLAY, JobKind.COMPARE, JobKind.LOAD)
+QUICK = (
+    JobKind.INSPECT,
+    JobKind.EXPORT,
+    JobKind.REPLAY,
+    JobKind.COMPARE,
+    JobKind.LOAD,
+    JobKind.JOIN,
+)
 """Kinds that take seconds while a user waits: each worker has an extra slot for them, and they do
 not count in fair scheduling."""
 
@@ -58,14 +65,14 @@ log = logging.getLogger(__name__)
 
 
 def claim(engine: Engine, worker: str, kinds: Collection[JobKind] = ()) -> Job | None:
-    """Claim the next queued job exclusively; None if there is none.
+    """Claim the next queued job exclusively; None if there is none that is ready.
 
     Scheduling is round-robin over owners, and first-in-first-out for the jobs of one owner.
 
     Args:
         kinds: kinds to claim; all if empty.
     """
-    if one(engine, is_waiting(kinds)) is None:  # polling must not block writers
+    if one(engine, is_ready(kinds)) is None:  # polling must not block writers
         return None
     first = _in_turn(kinds).limit(1).with_for_update(skip_locked=True, of=JOBS).scalar_subquery()
     claimed = (
@@ -87,7 +94,7 @@ def claim(engine: Engine, worker: str, kinds: Collection[JobKind] = ()) -> Job |
 
 
 def waiting(engine: Engine) -> list[str]:
-    """Return the ids of queued jobs in the order in which they will be claimed."""
+    """Return the ids of queued jobs that can be claimed, in the order in which they will be."""
     with reading(engine) as connection:
         return list(connection.execute(_in_turn()).scalars())
 
@@ -233,7 +240,7 @@ def _in_turn(kinds: Collection[JobKind] = ()) -> Select[str]:
     """Select the ids of queued jobs in round-robin order: the first job of each owner, starting
     with the owner whose last job started earliest, then the second of each, and so on."""
     place = func.row_number().over(partition_by=JOBS.c.owner, order_by=(JOBS.c.created, JOBS.c.id))
-    own = select(JOBS.c.id, place.label("place")).where(is_waiting(kinds)).subquery()
+    own = select(JOBS.c.id, place.label("place")).where(is_ready(kinds)).subquery()
     turns = (
         select(JOBS.c.owner, func.max(JOBS.c.started).label("last"))
         .where(JOBS.c.kind.not_in(QUICK))

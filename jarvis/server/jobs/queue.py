@@ -6,15 +6,17 @@ workers on the same table are in ``claims``.
 
 import logging
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
-from sqlalchemy import ColumnElement, Engine, case, func, insert, or_, select
+from sqlalchemy import ColumnElement, Engine, Select, case, func, insert, or_, select, update
+from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from jarvis.server.access.rights import LOCAL, Person, Role
 from jarvis.server.database import (
     ACTIVE,
     JOB_ANALYSES,
+    JOB_WAITS,
     JOBS,
     JobKind,
     JobState,
@@ -52,9 +54,13 @@ __all__ = [
     "counts",
     "find",
     "latest",
+    "latest_waiting_for",
+    "members",
+    "members_text",
     "owners",
     "recent",
     "retry",
+    "retryable_members",
     "submit",
 ]
 
@@ -88,6 +94,7 @@ def submit(
         "owner": owner,
         "visibility": visibility,
         "role": role,
+        "is_member": new.is_member,
         "attempts": 0,
         "created": utc_now(),
         **QUEUED_DEFAULTS,
@@ -99,14 +106,25 @@ def submit(
                 for analysis_id in dict.fromkeys(new.analyses):
                     link = {"job_id": row["id"], "analysis_id": analysis_id}
                     connection.execute(insert(JOB_ANALYSES).values(link))
+                for member in dict.fromkeys(new.waits_for):
+                    wait = {"job_id": row["id"], "waits_for": member}
+                    connection.execute(insert(JOB_WAITS).values(wait))
                 job = job_in(connection, str(row["id"]))
         except IntegrityError:
             same = one(engine, _is_active() & (JOBS.c.fingerprint == new.fingerprint))
             if same is not None:  # otherwise it ended meanwhile: insert again
+                if not new.is_member:
+                    _ask_for(engine, same.id)
                 return same
         else:
             log.info("job queued", extra={"job": job.id, "kind": new.kind.value, "person": owner})
             return job
+
+
+def _ask_for(engine: Engine, job_id: str) -> None:
+    """Record that a job is wanted for itself, so that it is not cancelled with one that waits."""
+    with writing(engine) as connection:
+        connection.execute(update(JOBS).where(JOBS.c.id == job_id).values(is_member=False))
 
 
 def find(engine: Engine, job_id: str, person: Person = LOCAL) -> Job:
@@ -187,13 +205,85 @@ def owners(engine: Engine, person: Person = LOCAL) -> list[str]:
 
 
 def cancel(engine: Engine, job_id: str) -> Job:
-    """Cancel a queued job immediately or a running one within a second; ignore ended jobs."""
+    """Cancel a queued job immediately or a running one within a second; ignore ended jobs.
+
+    With it go the jobs that it waits for, unless they are wanted for themselves or for others.
+    """
     with writing(engine) as connection:
-        connection.execute(
-            update_of(job_id, JobState.QUEUED).values(state=JobState.CANCELLED, ended=utc_now())
-        )
-        connection.execute(update_of(job_id, JobState.RUNNING).values(is_cancel_requested=True))
+        if _cancel(connection, job_id):
+            for member in connection.execute(_needed_only_by(job_id)).scalars().all():
+                _cancel(connection, member)
         return job_in(connection, job_id)
+
+
+def _cancel(connection: Connection, job_id: str) -> bool:
+    """Cancel one job; return whether it was active."""
+    queued = connection.execute(
+        update_of(job_id, JobState.QUEUED).values(state=JobState.CANCELLED, ended=utc_now())
+    )
+    running = connection.execute(
+        update_of(job_id, JobState.RUNNING).values(is_cancel_requested=True)
+    )
+    return bool(queued.rowcount or running.rowcount)
+
+
+def _needed_only_by(job_id: str) -> Select[str]:
+    """Select the active jobs that only this job waits for."""
+    others = (
+        select(JOB_WAITS.c.waits_for)
+        .join(JOBS, JOBS.c.id == JOB_WAITS.c.job_id)
+        .where(JOB_WAITS.c.job_id != job_id, _is_active())
+    )
+    return (
+        select(JOBS.c.id)
+        .join(JOB_WAITS, JOB_WAITS.c.waits_for == JOBS.c.id)
+        .where(JOB_WAITS.c.job_id == job_id, JOBS.c.is_member, _is_active())
+        .where(JOBS.c.id.not_in(others))
+    )
+
+
+def members(engine: Engine, job_ids: Collection[str]) -> dict[str, dict[JobState, int]]:
+    """Return how many of the jobs that each job waits for are in each state, by its id.
+
+    Jobs that wait for none are left out.
+    """
+    query = (
+        select(JOB_WAITS.c.job_id, JOBS.c.state, func.count())
+        .join(JOBS, JOBS.c.id == JOB_WAITS.c.waits_for)
+        .where(JOB_WAITS.c.job_id.in_(job_ids))
+        .group_by(JOB_WAITS.c.job_id, JOBS.c.state)
+    )
+    found: dict[str, dict[JobState, int]] = {}
+    with reading(engine) as connection:
+        for job_id, state, count in connection.execute(query):
+            found.setdefault(job_id, {})[state] = count
+    return found
+
+
+def members_text(by_state: Mapping[JobState, int]) -> str:
+    """Return how far the jobs of ranks are: ``41 of 64 ranks, 2 running, 1 failed``."""
+    total, done = sum(by_state.values()), by_state.get(JobState.DONE, 0)
+    others = (JobState.RUNNING, JobState.FAILED, JobState.CANCELLED)
+    parts = [f"{by_state[state]:,} {state}" for state in others if by_state.get(state)]
+    return ", ".join([f"{done:,} of {total:,} ranks", *parts])
+
+
+def latest_waiting_for(engine: Engine, job_id: str) -> Job | None:
+    """Return the newest job that waits or waited for a job; None if there is none."""
+    query = select(JOBS).join(JOB_WAITS, JOB_WAITS.c.job_id == JOBS.c.id)
+    newest = query.where(JOB_WAITS.c.waits_for == job_id).order_by(JOBS.c.created.desc()).limit(1)
+    with reading(engine) as connection:
+        row = connection.execute(newest).mappings().first()
+    return None if row is None else of_row(row)
+
+
+def retryable_members(engine: Engine, job: Job) -> list[str]:
+    """Return the failed and cancelled jobs of the same owner that a job waits for."""
+    waits = select(JOB_WAITS.c.waits_for).where(JOB_WAITS.c.job_id == job.id)
+    is_own = JOBS.c.owner.is_not_distinct_from(job.owner)
+    query = select(JOBS.c.id).where(JOBS.c.id.in_(waits), JOBS.c.state.in_(RETRYABLE), is_own)
+    with reading(engine) as connection:
+        return list(connection.execute(query.order_by(JOBS.c.created, JOBS.c.id)).scalars())
 
 
 def retry(engine: Engine, job_id: str) -> Job:

@@ -27,6 +27,7 @@ from jarvis.server.database import (
     ACTIVE,
     ANALYSES,
     JOB_ANALYSES,
+    JOB_WAITS,
     JOBS,
     JobKind,
     JobState,
@@ -45,6 +46,8 @@ class NewJob:
         stamp: distinguishes equal requests whose input files differ.
         folders: folders in which the job creates run directories.
         analyses: ids of the analyses that it reads.
+        waits_for: ids of the jobs that must end first, in any state.
+        is_member: whether it is submitted only for a job that waits for it.
     """
 
     kind: JobKind
@@ -53,6 +56,8 @@ class NewJob:
     stamp: str = ""
     folders: tuple[str, ...] = ()
     analyses: tuple[str, ...] = ()
+    waits_for: tuple[str, ...] = ()
+    is_member: bool = False
 
     @property
     def fingerprint(self) -> str:
@@ -207,6 +212,19 @@ def is_waiting(kinds: Collection[JobKind] = ()) -> ColumnElement[bool]:
     """Return the condition for queued jobs of the given kinds, or of all if empty."""
     is_queued = JOBS.c.state == JobState.QUEUED
     return is_queued & JOBS.c.kind.in_(kinds) if kinds else is_queued
+
+
+_OTHERS = JOBS.alias()
+
+
+def is_ready(kinds: Collection[JobKind] = ()) -> ColumnElement[bool]:
+    """Return the condition for queued jobs, as ``is_waiting``, that wait for no other job."""
+    unended = (
+        select(JOB_WAITS.c.job_id)
+        .join(_OTHERS, _OTHERS.c.id == JOB_WAITS.c.waits_for)
+        .where(JOB_WAITS.c.job_id == JOBS.c.id, _OTHERS.c.state.in_(ACTIVE))
+    )
+    return is_waiting(kinds) & ~exists(unended)
 
 
 def visible_to(person: Person) -> ColumnElement[bool]:

@@ -7,7 +7,7 @@ from sqlalchemy.engine import Connection
 
 from jarvis.server.errors import NewerDatabaseError
 
-HEAD = "0006"
+HEAD = "0007"
 """Schema version of this Jarvis: the newest file in ``versions``."""
 
 _VERSION_TABLE = "alembic_version"

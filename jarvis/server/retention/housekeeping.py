@@ -12,7 +12,7 @@ from pathlib import Path
 from sqlalchemy import ColumnElement, Engine, and_, delete, func, select
 
 from jarvis.core.workspace import analyses_dir, exports_dir
-from jarvis.server.database import ACTIVE, AUDIT, JOB_ANALYSES, JOBS, reading, writing
+from jarvis.server.database import ACTIVE, AUDIT, JOB_ANALYSES, JOB_WAITS, JOBS, reading, writing
 from jarvis.server.ingest import uploads
 from jarvis.server.retention.orphan_cleanup import delete_orphans
 from jarvis.server.settings import settings
@@ -63,7 +63,8 @@ def forget_expired(engine: Engine, max_jobs: int | None = None) -> int:
         for job_id in ids:  # except those retried meanwhile
             deleted = connection.execute(delete(JOBS).where(JOBS.c.id == job_id, _is_old(before)))
             if deleted.rowcount:
-                connection.execute(delete(JOB_ANALYSES).where(JOB_ANALYSES.c.job_id == job_id))
+                for links in (JOB_ANALYSES, JOB_WAITS):
+                    connection.execute(delete(links).where(links.c.job_id == job_id))
         connection.execute(delete(AUDIT).where(AUDIT.c.moment < before))
     return len(ids)
 

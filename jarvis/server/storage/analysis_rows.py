@@ -141,6 +141,12 @@ def person_for(owner: str | None, role: Role) -> Person:
     return LOCAL if owner is None else Person(owner, role)
 
 
+def context_person() -> Person:
+    """Return the owner of the current context with their role."""
+    context = _context.get()
+    return person_for(context.owner, context.role)
+
+
 def context_owner() -> str | None:
     """Return the owner of analyses that are stored in the current context."""
     return _context.get().owner
@@ -148,8 +154,19 @@ def context_owner() -> str | None:
 
 def may_replace(row: AnalysisRow) -> bool:
     """Return whether the owner of the current context may replace a stored analysis."""
+    return may_change(context_person(), row)
+
+
+@contextmanager
+def narrowed(visibility: Visibility) -> Iterator[None]:
+    """Make analyses stored in this block private if ``visibility`` is."""
     context = _context.get()
-    return may_change(person_for(context.owner, context.role), row)
+    strict = Visibility.PRIVATE if visibility is Visibility.PRIVATE else context.visibility
+    token = _context.set(replace(context, visibility=strict))
+    try:
+        yield
+    finally:
+        _context.reset(token)
 
 
 @contextmanager

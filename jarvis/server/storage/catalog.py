@@ -84,8 +84,8 @@ class DistributedEntry:
 
     @property
     def root(self) -> Path:
-        """Return its folder."""
-        return analyses_dir() / self.id
+        """Return its folder; downloads it if necessary, and raises as ``analysis_root``."""
+        return analysis_root(self.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +109,13 @@ class Catalog:
             if entry.id == analysis_id:
                 return entry
         raise UnknownAnalysisError(analysis_id)
+
+    def find_distributed(self, distributed_id: str) -> DistributedEntry:
+        """Return the distributed run with this id; raise UnknownAnalysisError if missing."""
+        for entry in self.distributed:
+            if entry.id == distributed_id:
+                return entry
+        raise UnknownAnalysisError(distributed_id)
 
 
 def name_of(manifest: Manifest) -> str:

@@ -3,49 +3,44 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from uuid import uuid4
 
-from jarvis.core.errors import JarvisError
+from jarvis.core.staging import scratch_folder, staged_folder
 from jarvis.core.workspace import RunPaths, analyses_dir
 from jarvis.ranks.run import DistributedRun
-from jarvis.server.storage import artifacts
-
-
-class SharedRanksError(JarvisError):
-    """Distributed runs are not stored in a shared artifact root."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "Several ranks are stored in the home only, not in a shared artifact root. "
-            "Analyze them with --output-dir."
-        )
+from jarvis.server.database import database
+from jarvis.server.storage.analysis_rows import check_joinable, may_replace, reserved, stored_rows
+from jarvis.server.storage.artifacts import store_analysis
+from jarvis.server.storage.catalog import analysis_root, is_stored
 
 
 def store_ranks(make: Callable[[Path], DistributedRun]) -> DistributedRun:
-    """Store the distributed run that ``make`` writes to a folder.
+    """Store the distributed run that ``make`` writes to a folder, and the runs of ranks in it.
 
-    Analyses of ranks that are stored already stay as they are.
+    Analyses of ranks that are stored already stay as they are, and so does a distributed run that
+    the owner of the context may not replace: it joins the same analyses.
 
     Raises:
-        SharedRanksError: Analyses are stored in a shared artifact root.
+        PrivateAnalysisError: it exists and is private to another person.
     """
-    if artifacts.is_shared():
-        raise SharedRanksError
-    root = analyses_dir()
-    root.mkdir(parents=True, exist_ok=True)
-    work = root / f".ranks-{uuid4().hex[:8]}"
-    try:
-        manifest = make(work / "run").manifest
-        paths = RunPaths(work / "run")
+    with scratch_folder(analyses_dir(), "ranks") as scratch:
+        made = RunPaths(scratch / "run")
+        manifest = make(made.root).manifest
         for entry in manifest.usable:
-            place = root / str(entry.analysis_id)
-            if entry.rank is not None and not place.exists():
-                paths.member(entry.rank).rename(place)
-        shutil.rmtree(paths.members, ignore_errors=True)
-        target = root / manifest.distributed_id
-        if target.exists():
-            target.rename(work / "replaced")
-        paths.root.rename(target)
-        return DistributedRun.load(target)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+            member = made.member(entry.rank or 0)
+            if member.is_dir() and not is_stored(str(entry.analysis_id)):
+                _store(member, str(entry.analysis_id))
+        shutil.rmtree(made.members, ignore_errors=True)
+        row = stored_rows(database()).get(manifest.distributed_id)
+        check_joinable(row)
+        if row is None or may_replace(row):
+            _store(made.root, manifest.distributed_id)
+        return DistributedRun.load(analysis_root(manifest.distributed_id))
+
+
+def _store(written: Path, identifier: str) -> None:
+    def place(root: Path) -> None:
+        with staged_folder(root, lambda: None) as folder:
+            written.rename(folder)
+
+    with reserved(database(), identifier):
+        store_analysis(identifier, place)

@@ -30,7 +30,6 @@ from jarvis.server.http.api.analysis_views import (
     AnalysisPage,
     AnalysisView,
     ArtifactList,
-    ArtifactView,
     BaselineRun,
     BaselineView,
     Changes,
@@ -121,11 +120,7 @@ def label(person: Caller, analysis_id: AnalysisId, changes: LabelChanges) -> Ana
 @router.get("/{analysis_id}/artifacts", summary="List the files of an analysis")
 def artifacts(person: Caller, analysis_id: AnalysisId) -> ArtifactList:
     """Return the reports, tables and data files, each with its size."""
-    files = _files(_root(person, analysis_id))
-    views = [
-        ArtifactView(name=name, size_bytes=path.stat().st_size) for name, path in files.items()
-    ]
-    return ArtifactList(artifacts=views)
+    return ArtifactList.of(artifact_paths(person, analysis_id))
 
 
 @router.get(
@@ -139,7 +134,7 @@ def artifact(
     name: Annotated[str, Path(description="name in the list of files", max_length=MAX_PATH_LENGTH)],
 ) -> Response:
     """Return the bytes as a download, so that a browser does not render them."""
-    path = _files(_root(person, analysis_id)).get(name)
+    path = artifact_paths(person, analysis_id).get(name)
     if path is None:
         raise UnknownArtifactError(analysis_id)
     return to_save(path)
@@ -239,8 +234,9 @@ def _summary(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _files(root: FilePath) -> dict[str, FilePath]:
+def artifact_paths(person: Person, analysis_id: str) -> dict[str, FilePath]:
     """Return the files of a run directory by relative path, without symbolic links."""
+    root = _root(person, analysis_id)
     files = (path for path in sorted(root.rglob("*")) if path.is_file() and not path.is_symlink())
     return {path.relative_to(root).as_posix(): path for path in files}
 
@@ -249,8 +245,8 @@ def _request(person: Person, new: NewAnalysis) -> Request:
     labels = RunLabels.of(new.project, new.branch, new.commit, new.tags)
     if new.url is not None:
         return Fetch(new.url, AnalysisOptions.of(new), new.is_again, labels)
-    captures = None if new.captures is None else _uploaded(person, new.captures)
-    model = None if new.served_model is None else _uploaded(person, new.served_model)
+    captures = None if new.captures is None else uploaded_file(person, new.captures)
+    model = None if new.served_model is None else uploaded_file(person, new.served_model)
     submission = Submission.of(
         new, trace=_trace(person, new), capture_folder=captures, served_model=model
     )
@@ -260,10 +256,10 @@ def _request(person: Person, new: NewAnalysis) -> Request:
 def _trace(person: Person, new: NewAnalysis) -> FilePath:
     if new.upload is None:
         return server_trace(new.path or "")
-    return _uploaded(person, new.upload)
+    return uploaded_file(person, new.upload)
 
 
-def _uploaded(person: Person, identifier: str) -> FilePath:
+def uploaded_file(person: Person, identifier: str) -> FilePath:
     """Return the file of a complete upload."""
     upload = uploads.find_own(identifier, person.name)
     if upload.trace is None:

@@ -1,6 +1,8 @@
 """Bodies of requests and responses of the API routes of analyses."""
 
+from collections.abc import Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -22,10 +24,10 @@ from jarvis.server.http.api.callers import MAX_ID_LENGTH
 MAX_NAME_LENGTH = 200
 MAX_PATH_LENGTH = 4096
 
-_PROJECT = f"project of the run, at most {MAX_PROJECT_CHARS} characters"
-_BRANCH = f"branch of the code, at most {MAX_BRANCH_CHARS} characters"
-_COMMIT = f"commit of the code, at most {MAX_COMMIT_CHARS} characters"
-_TAGS = f"at most {MAX_TAGS} tags of at most {MAX_TAG_CHARS} characters"
+PROJECT = f"project of the run, at most {MAX_PROJECT_CHARS} characters"
+BRANCH = f"branch of the code, at most {MAX_BRANCH_CHARS} characters"
+COMMIT = f"commit of the code, at most {MAX_COMMIT_CHARS} characters"
+TAGS = f"at most {MAX_TAGS} tags of at most {MAX_TAG_CHARS} characters"
 
 
 @dataclass(
@@ -69,10 +71,10 @@ class NewAnalysis(AnalysisOptions):
     expert_parallel: int = Field(1, description="ranks that share its experts", ge=1)
     is_again: bool = Field(False, description="run it again if its result is already stored")
     visibility: Visibility = Field(Visibility.TEAM, description="who can see it")
-    project: str | None = Field(None, description=_PROJECT)
-    branch: str | None = Field(None, description=_BRANCH)
-    commit: str | None = Field(None, description=_COMMIT)
-    tags: list[str] = Field(default_factory=list, description=_TAGS)
+    project: str | None = Field(None, description=PROJECT)
+    branch: str | None = Field(None, description=BRANCH)
+    commit: str | None = Field(None, description=COMMIT)
+    tags: list[str] = Field(default_factory=list, description=TAGS)
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:
@@ -139,16 +141,23 @@ class ArtifactList(BaseModel, title="List of files"):
 
     artifacts: list[ArtifactView]
 
+    @classmethod
+    def of(cls, paths: Mapping[str, Path]) -> Self:
+        """Return the list of files by relative path."""
+        sizes = {name: path.stat().st_size for name, path in paths.items()}
+        views = [ArtifactView(name=name, size_bytes=size) for name, size in sizes.items()]
+        return cls(artifacts=views)
+
 
 class LabelChanges(BaseModel, title="Labels"):
     """Labels to change; others stay. null, and an empty list, remove a label."""
 
     model_config = ConfigDict(extra="forbid", str_max_length=MAX_NAME_LENGTH)
 
-    project: str | None = Field(None, description=_PROJECT)
-    branch: str | None = Field(None, description=_BRANCH)
-    commit: str | None = Field(None, description=_COMMIT)
-    tags: list[str] = Field(default_factory=list, description=_TAGS)
+    project: str | None = Field(None, description=PROJECT)
+    branch: str | None = Field(None, description=BRANCH)
+    commit: str | None = Field(None, description=COMMIT)
+    tags: list[str] = Field(default_factory=list, description=TAGS)
 
 
 class BaselineRun(BaseModel, title="Baseline run"):

@@ -10,6 +10,7 @@ from fastapi.routing import APIRoute
 from jarvis.core.product import API, product_version
 from jarvis.server.http.api import (
     analysis_routes,
+    distributed_routes,
     job_routes,
     report_routes,
     timeline_routes,
@@ -33,7 +34,14 @@ def api() -> FastAPI:
         generate_unique_id_function=_operation_id,
     )
     add_error_handlers(app)
-    routers = (upload_routes, analysis_routes, report_routes, job_routes, timeline_routes)
+    routers = (
+        upload_routes,
+        analysis_routes,
+        distributed_routes,
+        report_routes,
+        job_routes,
+        timeline_routes,
+    )
     for routes in routers:
         app.include_router(routes.router)
     app.add_api_route("/docs", _docs_page(app), include_in_schema=False, methods=["GET"])

@@ -15,6 +15,7 @@ from jarvis.server.actions import Actor
 from jarvis.server.database import JobKind, JobState, database
 from jarvis.server.errors import UnknownFileError
 from jarvis.server.http.api.callers import MAX_ID_LENGTH, Caller, Downloader
+from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import job_file
 from jarvis.server.jobs.queue import Job
 from jarvis.server.page_links import page_of
@@ -47,6 +48,9 @@ class JobView(BaseModel, title="Job"):
     error: str | None = Field(description="why it failed, and what to do")
     analysis_id: str | None = Field(description="the analysis that it created or used")
     is_reused: bool = Field(description="whether the analysis was already stored")
+    members: dict[JobState, int] = Field(
+        description="number of jobs that it waits for, by state; empty if it waits for none"
+    )
     page: str = Field(description="path of its page on the server")
     created: datetime
     started: datetime | None
@@ -108,6 +112,7 @@ def job_view(job: Job) -> JobView:
         error=job.error,
         analysis_id=job.analysis_id,
         is_reused=bool(job.result.get("is_reused", False)),
+        members=queue.members(database(), [job.id]).get(job.id, {}),
         page=page_of(job),
         created=job.created,
         started=job.started,

@@ -20,6 +20,7 @@ from jarvis.server.jobs.kinds.base import JobOutput, Request
 from jarvis.server.jobs.kinds.comparisons import Compare
 from jarvis.server.jobs.kinds.exports import WHOLE_RUN, Export, Replay
 from jarvis.server.jobs.kinds.files import FileRequest, earlier_job, job_file
+from jarvis.server.jobs.kinds.joins import Join, JoinMember
 from jarvis.server.jobs.kinds.traces import Inspect
 
 __all__ = [
@@ -30,6 +31,8 @@ __all__ = [
     "FileRequest",
     "Inspect",
     "JobOutput",
+    "Join",
+    "JoinMember",
     "MissingInputError",
     "OutdatedJobError",
     "Replay",

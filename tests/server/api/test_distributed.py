@@ -1,0 +1,90 @@
+"""Distributed runs through the API."""
+
+import json
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from jarvis.server.access.rights import Role
+from jarvis.server.database import database
+from tests.dashboard.inline_jobs import work_off
+from tests.ranks.test_distributed import RANKS, rank_trace
+from tests.server.api.conftest import bearer, uploaded
+
+
+def contents() -> list[bytes]:
+    return [json.dumps(rank_trace(rank).document()).encode() for rank in range(RANKS)]
+
+
+def test_uploads_become_a_distributed_run(client: TestClient) -> None:
+    uploads = [uploaded(client, f"rank{n}.json", text) for n, text in enumerate(contents())]
+    asked = client.post("/api/distributed", json={"uploads": uploads, "project": "llm"})
+    assert asked.status_code == 202, asked.text
+    job = asked.json()
+    assert (job["kind"], job["state"], job["members"]) == ("join", "queued", {"queued": RANKS})
+    work_off(database())
+    job = client.get(f"/api/jobs/{job['id']}").json()
+    assert (job["state"], job["members"]) == ("done", {"done": RANKS}), job["error"]
+    run = client.get(f"/api/distributed/{job['analysis_id']}").json()
+    assert job["page"] == run["page"] == f"/ranks?ranks_run={run['id']}"
+    assert run["manifest"]["title"] == "3 of 3 ranks (0-2)"
+    assert [row["rank"] for row in run["ranks"]] == [0, 1, 2]
+    assert [row["times_last"] for row in run["ranks"]] == [0, 3, 0]
+    listed = client.get("/api/analyses").json()["analyses"]
+    assert {each["project"] for each in listed} == {"llm"}
+
+    files = client.get(f"/api/distributed/{run['id']}/artifacts").json()["artifacts"]
+    names = {file["name"] for file in files}
+    assert {"manifest.json", "multi_rank_report.xlsx", "tables/ranks.parquet"} <= names
+    table = client.get(f"/api/distributed/{run['id']}/artifacts/tables/ranks.parquet")
+    assert table.content.startswith(b"PAR1")
+    missing = client.get(f"/api/distributed/{run['id']}/artifacts/../../jarvis.db")
+    assert missing.status_code == 404
+
+    analyses = [entry["id"] for entry in listed]
+    again = client.post("/api/distributed", json={"analyses": analyses, "world_size": 8})
+    work_off(database())
+    job = client.get(f"/api/jobs/{again.json()['id']}").json()
+    run = client.get(f"/api/distributed/{job['analysis_id']}").json()
+    assert run["manifest"]["missing"] == [[3, 7]]
+
+
+def test_requests_that_name_no_ranks_are_rejected(client: TestClient) -> None:
+    for body, status in (
+        ({}, 400),
+        ({"analyses": ["abc", "def"]}, 404),
+        ({"uploads": ["abc", "def"]}, 404),
+        ({"paths": ["/etc/passwd", "/etc/hosts"]}, 400),
+        ({"uploads": "abc"}, 422),
+        ({"rank_regex": "(a+)+$"}, 422),
+    ):
+        answer = client.post("/api/distributed", json=body)
+        assert answer.status_code == status, answer.text
+    assert client.get("/api/distributed/abc").status_code == 404
+
+
+@pytest.mark.usefixtures("asked_who")
+def test_rights_are_those_of_analyses(
+    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JARVIS_TRACE_ROOTS", str(tmp_path / "traces"))
+    (tmp_path / "traces").mkdir()
+    paths = []
+    for number, text in enumerate(contents()):
+        paths.append(f"rank{number}.json")
+        (tmp_path / "traces" / paths[-1]).write_bytes(text)
+    ann, bob = bearer("ann", Role.EDITOR), bearer("bob", Role.EDITOR)
+    asked = {"paths": paths, "visibility": "private"}
+    viewer = client.post("/api/distributed", json=asked, headers=bearer("vic", Role.VIEWER))
+    assert viewer.status_code == 403
+    job = client.post("/api/distributed", json=asked, headers=ann).json()
+    work_off(database())
+    job = client.get(f"/api/jobs/{job['id']}", headers=ann).json()
+    assert job["state"] == "done", job["error"]
+    run = f"/api/distributed/{job['analysis_id']}"
+    assert client.get(run, headers=ann).status_code == 200
+    for path in (run, f"{run}/artifacts", f"{run}/artifacts/manifest.json"):
+        assert client.get(path, headers=bob).status_code == 404
+        assert client.get(path).status_code == 401
+    assert client.get(f"/api/jobs/{job['id']}", headers=bob).status_code == 404

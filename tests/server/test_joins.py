@@ -1,0 +1,190 @@
+"""Several ranks on a server: a job for each, and one that joins them."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from jarvis.core.workspace import analyses_dir
+from jarvis.ranks.manifest import DistributedManifest, MemberState
+from jarvis.server import actions
+from jarvis.server.access.audit import Channel
+from jarvis.server.access.rights import Person, Role
+from jarvis.server.actions import OPERATOR, Actor
+from jarvis.server.database import JobKind, JobState, Visibility
+from jarvis.server.errors import RankCountError, UnknownAnalysisError
+from jarvis.server.jobs import claims, queue
+from jarvis.server.jobs.kinds import Analyze
+from jarvis.server.jobs.queue import Job, JobProgress, Outcome
+from jarvis.server.storage.catalog import read_catalog, set_visibility
+from jarvis.server.submission import Submission
+from tests.dashboard.inline_jobs import work_off
+from tests.ranks.test_distributed import RANKS, rank_trace
+
+ANN, BOB = (
+    Actor(Person(name, Role.EDITOR), Channel.API) for name in ("ann@example.org", "bob@example.org")
+)
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> list[Analyze]:
+    """A request for each rank of a job."""
+    files = [rank_trace(rank).write(tmp_path / f"rank{rank}.json") for rank in range(RANKS)]
+    return [Analyze(Submission(file)) for file in files]
+
+
+def manifests() -> list[DistributedManifest]:
+    return [entry.manifest for entry in read_catalog().distributed]
+
+
+def jobs_of(engine: Engine, kind: JobKind) -> list[Job]:
+    """Jobs of a kind, oldest first."""
+    return sorted(queue.recent(engine, kinds=(kind,)), key=lambda job: job.created)
+
+
+def test_ranks_are_analyzed_and_then_joined(engine: Engine, traces: list[Analyze]) -> None:
+    join = actions.submit_ranks(engine, OPERATOR, traces)
+    assert (join.kind, join.state) == (JobKind.JOIN, JobState.QUEUED)
+    assert join.title == "Join 3 ranks (rank0.json, ...)"
+    work_off(engine)
+    job = queue.find(engine, join.id)
+    (manifest,) = manifests()
+    assert job.state is JobState.DONE, job.error
+    assert (job.analysis_id, job.result) == (manifest.distributed_id, {"failed": 0})
+    members = {entry.rank: entry.analysis_id for entry in manifest.usable}
+    assert members.keys() == {0, 1, 2}
+    assert {entry.id for entry in read_catalog().entries} == set(members.values())
+    assert not [path for path in analyses_dir().iterdir() if path.name.startswith(".")]
+
+    again = actions.submit_ranks(engine, OPERATOR, traces[::-1])
+    work_off(engine)
+    assert queue.find(engine, again.id).analysis_id == manifest.distributed_id
+    assert all(job.result["is_reused"] for job in jobs_of(engine, JobKind.ANALYZE)[RANKS:])
+
+
+def test_stored_analyses_are_joined_without_reading_a_trace(
+    engine: Engine, traces: list[Analyze]
+) -> None:
+    for each in traces:
+        actions.submit_job(engine, OPERATOR, each)
+    work_off(engine)
+    ids = [entry.id for entry in read_catalog().entries]
+    for each in traces:
+        each.submission.trace.unlink()
+    join = actions.submit_ranks(engine, OPERATOR, (), ids)
+    work_off(engine)
+    assert queue.find(engine, join.id).state is JobState.DONE
+    assert len(jobs_of(engine, JobKind.ANALYZE)) == RANKS
+    with pytest.raises(RankCountError):
+        actions.submit_ranks(engine, OPERATOR, (), ids[:1])
+
+
+def test_a_broken_rank_costs_itself_and_its_retry_leads_to_a_new_join(
+    engine: Engine, traces: list[Analyze]
+) -> None:
+    trace = traces[2].submission.trace
+    whole = trace.read_bytes()
+    trace.write_text("no trace", encoding="utf-8")
+    join = actions.submit_ranks(engine, OPERATOR, traces)
+    work_off(engine)
+    assert queue.find(engine, join.id).result == {"failed": 1}
+    (manifest,) = manifests()
+    (failed,) = manifest.failed
+    assert (failed.rank, failed.state, failed.file_name) == (2, MemberState.FAILED, "rank2.json")
+    assert manifest.missing == ((2, 2),)
+
+    trace.write_bytes(whole)
+    (broken,) = queue.recent(engine, states=(JobState.FAILED,))
+    actions.retry_job(engine, OPERATOR, broken.id)
+    actions.retry_job(engine, OPERATOR, broken.id)  # queued already, so nothing more happens
+    joins = jobs_of(engine, JobKind.JOIN)
+    assert len(joins) == 2
+    work_off(engine)
+    assert queue.find(engine, joins[1].id).result == {"failed": 0}
+    assert [len(manifest.usable) for manifest in manifests()] in ([3, 2], [2, 3])
+    assert len(read_catalog().entries) == RANKS
+
+
+def test_a_cancelled_join_is_retried_with_its_ranks(engine: Engine, traces: list[Analyze]) -> None:
+    join = actions.submit_ranks(engine, OPERATOR, traces)
+    actions.cancel_job(engine, OPERATOR, join.id)
+    assert {job.state for job in queue.recent(engine)} == {JobState.CANCELLED}
+    actions.retry_job(engine, OPERATOR, join.id)
+    work_off(engine)
+    assert queue.find(engine, join.id).state is JobState.DONE
+    assert len(queue.recent(engine)) == RANKS + 1
+
+
+def test_too_few_ranks_fail_with_the_reasons(engine: Engine, traces: list[Analyze]) -> None:
+    for each in traces[1:]:
+        each.submission.trace.write_text("no trace", encoding="utf-8")
+    join = actions.submit_ranks(engine, OPERATOR, traces)
+    work_off(engine)
+    job = queue.find(engine, join.id)
+    assert job.state is JobState.FAILED
+    assert "at least 2 ranks" in str(job.error)
+    assert "rank2.json" in str(job.error)
+    assert manifests() == []
+
+
+def test_a_rank_whose_worker_dies_is_missing_until_it_is_retried(
+    engine: Engine, traces: list[Analyze]
+) -> None:
+    join = actions.submit_ranks(engine, OPERATOR, traces)
+    first = claims.claim(engine, "dead")
+    assert first is not None
+    claims.finish(engine, "dead", first.id, JobProgress(), Outcome(JobState.FAILED, "It died."))
+    work_off(engine)
+    (manifest,) = manifests()
+    assert [(entry.rank, entry.error) for entry in manifest.failed] == [(0, "It died.")]
+    assert queue.find(engine, join.id).state is JobState.DONE
+    actions.retry_job(engine, OPERATOR, first.id)
+    work_off(engine)
+    assert max(len(manifest.usable) for manifest in manifests()) == RANKS
+
+
+def test_a_private_analysis_of_another_person_is_not_joined(
+    engine: Engine, traces: list[Analyze]
+) -> None:
+    for each in traces:
+        actions.submit_job(engine, ANN, each)
+    work_off(engine)
+    by_rank = {entry.manifest.trace.rank: entry.id for entry in read_catalog().entries}
+    ids = [by_rank[rank] for rank in range(RANKS)]
+    join = actions.submit_ranks(engine, BOB, (), ids)
+    set_visibility(ids[2], Visibility.PRIVATE)
+    work_off(engine)
+    assert queue.find(engine, join.id).state is JobState.DONE
+    (manifest,) = manifests()
+    (failed,) = manifest.failed
+    assert (failed.rank, failed.file_name, failed.sha256) == (2, "rank2", None)
+    assert failed.error == "Its analysis is private to another person."
+    (entry,) = read_catalog().distributed
+    assert (entry.owner, entry.visibility) == (BOB.person.name, Visibility.TEAM)
+    with pytest.raises(UnknownAnalysisError):
+        actions.submit_ranks(engine, BOB, (), ids)
+
+
+def test_a_private_rank_makes_the_run_private(engine: Engine, traces: list[Analyze]) -> None:
+    actions.submit_job(engine, ANN, traces[0], Visibility.PRIVATE)
+    work_off(engine)
+    actions.submit_ranks(engine, ANN, traces)
+    work_off(engine)
+    (entry,) = read_catalog().distributed
+    assert (entry.owner, entry.visibility) == (ANN.person.name, Visibility.PRIVATE)
+    assert len(entry.manifest.usable) == RANKS
+    assert read_catalog().visible_to(BOB.person).distributed == ()
+
+
+def test_traces_of_one_name_stay_apart(engine: Engine, tmp_path: Path) -> None:
+    files = []
+    for rank in range(2):
+        (tmp_path / str(rank)).mkdir()
+        files.append(rank_trace(rank, 2).write(tmp_path / str(rank) / "trace.json"))
+    actions.submit_ranks(engine, OPERATOR, [Analyze(Submission(file)) for file in files])
+    work_off(engine)
+    (manifest,) = manifests()
+    assert [(entry.rank, entry.file_name) for entry in manifest.usable] == [
+        (0, "trace.json"),
+        (1, "1/trace.json"),
+    ]
