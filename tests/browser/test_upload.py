@@ -146,7 +146,7 @@ def test_several_captures_are_one_archive(opened: Page, server: Server, tmp_path
     files = [built_trace(tmp_path, f"bs_{batch}.json") for batch in (1, 8)]
     wrong = tmp_path / "notes.txt"
     wrong.write_text("no trace", encoding="utf-8")
-    several = opened.locator("input[type=file][multiple]")
+    several = opened.locator("input[type=file][multiple]").last
     several.set_input_files([*files, wrong])
     problem = opened.get_by_role("alert").filter(has_text="notes.txt: notes.txt is not a supported")
     expect(problem).to_be_visible(**SLOW)

@@ -21,6 +21,7 @@ from tests.dashboard.conftest import SECONDS, Draw
 from tests.dashboard.inline_jobs import do_jobs_at_once, outdated
 from tests.dashboard.uploading import uploaded
 from tests.perf_report.test_inference_steps import QWEN3_8B
+from tests.ranks.test_distributed import rank_trace
 
 
 @pytest.fixture
@@ -372,3 +373,48 @@ def test_an_unknown_gpu_is_asked_for_in_the_sidebar_with_candidates(
     assert "It may be L40S, RTX 6000 Ada." in captions
     labels = [link.proto.label for link in page.sidebar.get("page_link")]
     assert "Choose the GPU" in labels
+
+
+def opens_the_ranks(page: AppTest) -> bool:
+    """Return whether the page shows and follows a link to the ranks."""
+    labels = [link.label for link in page.get("page_link")]
+    return opens_the_overview(page) and "Open the ranks" in labels
+
+
+def rank_content(rank: int) -> bytes:
+    return json.dumps(rank_trace(rank, 2).document()).encode()
+
+
+def test_several_uploads_are_the_ranks_of_a_job(filed: Draw, fresh_home: Path) -> None:
+    ids = [uploaded(f"rank{rank}.json", rank_content(rank)) for rank in range(2)]
+    page = filed("ingest", ingest_upload=",".join(ids))
+    shown = " ".join(caption.value for caption in page.main.caption)
+    assert "2 ranks, each with an analysis of its own: rank0.json, rank1.json" in shown
+    assert not [box for box in page.main.expander if box.label.startswith("Reference")]
+    analyze(page)
+    assert not page.exception
+    assert not page.error
+    assert opens_the_ranks(page)
+    (run,) = read_catalog().distributed
+    assert [entry.file_name for entry in run.manifest.usable] == ["rank0.json", "rank1.json"]
+
+
+def test_an_archive_of_several_traces_is_unpacked(filed: Draw, fresh_home: Path) -> None:
+    with zipfile.ZipFile(fresh_home / "job.zip", "w") as archive:
+        for rank in range(2):
+            archive.writestr(f"job/rank{rank}/trace.json", rank_content(rank))
+    page = filed("ingest", ingest_source="server path", ingest_path="job.zip")
+    analyze(page)
+    assert not page.exception
+    (run,) = read_catalog().distributed
+    names = [entry.file_name for entry in run.manifest.usable]
+    assert names == ["rank0_trace.json", "rank1_trace.json"]
+    assert opens_the_ranks(page)
+
+
+def test_an_archive_in_an_archive_is_rejected(filed: Draw, fresh_home: Path) -> None:
+    with zipfile.ZipFile(fresh_home / "job.zip", "w") as archive:
+        for name in ("rank0.json", "rank1.json", "more.zip"):
+            archive.writestr(name, "{}")
+    page = filed("ingest", ingest_upload=uploaded("job.zip", (fresh_home / "job.zip").read_bytes()))
+    assert "is an archive, too" in page.error[0].value

@@ -272,8 +272,7 @@ export default ({ data, parentElement, setStateValue }) => {
     cancel.hidden = !isActive && !canResume
     choose.hidden = isActive
     if (canResume) choose.textContent = "Resume"
-    else if (data.takes_several) choose.textContent = name ? "Choose other files" : "Choose files"
-    else choose.textContent = name ? "Choose another file" : "Choose a file"
+    else choose.textContent = name ? data.again : data.choose
     part("words").textContent = name ?? data.words
     setText("figures", isActive ? figures(transfer) : "")
     setText("problem", transfer?.problem ?? "")

@@ -4,6 +4,7 @@ The component (``upload.js``) sends the file to the API; the page only gets the 
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,8 +21,26 @@ from jarvis.server.ingest.uploads import Upload, upload_limit
 from jarvis.text.format import byte_size
 from jarvis.text.markdown import escape
 
-_TRACES = (".json", ".gz", ".zip")
+_TRACES = (".json", ".gz", ".tgz", ".zip")
 _ENDINGS = (*_TRACES, WORKBOOK)
+
+
+_MAX_LINKED_CHARS = 4000
+"""Length of the ids of several uploads up to which the URL has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """Labels of the button before and after a choice, and what can be dropped."""
+
+    choose: str
+    again: str
+    dropped: str
+
+
+_ONE = _Words("Choose a file", "Choose another file", "it")
+_ONE_OR_RANKS = replace(_ONE, dropped="it, or the traces of all ranks of a job,")
+_SEVERAL = _Words("Choose files", "Choose other files", "them")
 
 
 def _source(ending: str) -> str:
@@ -35,29 +54,40 @@ _component = st.components.v2.component(
 
 def uploaded_trace(prefix: str) -> Path | None:
     """Draw the upload, and return the uploaded trace or None."""
+    return next(iter(_traces(prefix, _ONE)), None)
+
+
+def uploaded_ranks(prefix: str) -> tuple[Path, ...] | None:
+    """Draw the upload of a trace, or of those of several ranks; return them or None."""
+    return _traces(prefix, _ONE_OR_RANKS) or None
+
+
+def _traces(prefix: str, words: _Words) -> tuple[Path, ...]:
     if (reason := missing_role()) is not None:
         st.info(reason, icon=":material/lock:")
-        return None
-    upload = uploaded_file(f"{prefix}_upload", _ENDINGS)
-    if upload is None:
+        return ()
+    found = _uploaded(f"{prefix}_upload", _ENDINGS, words)
+    if not found:
         st.caption(
             "A trace from `prof.export_chrome_trace('trace.json.gz')`, or a TraceLens workbook or "
             "zipped CSV files."
         )
-        return None
-    if upload.is_reused:
-        st.caption(f"{escape(upload.name)} was already uploaded; the stored file is used.")
-    return upload.trace
+    reused = [escape(upload.name) for upload in found if upload.is_reused]
+    if len(reused) == 1:
+        st.caption(f"{reused[0]} was already uploaded; the stored file is used.")
+    elif reused:
+        st.caption(f"{len(reused)} files were already uploaded; the stored ones are used.")
+    return tuple(upload.trace for upload in found if upload.trace is not None)
 
 
 def uploaded_file(parameter: str, endings: Sequence[str]) -> Upload | None:
     """Draw the upload, and return the complete upload whose id is in the URL, if any."""
-    return next(iter(_uploaded(parameter, endings, takes_several=False)), None)
+    return next(iter(_uploaded(parameter, endings, _ONE)), None)
 
 
 def uploaded_captures(prefix: str) -> Path | None:
     """Draw the upload of one or several captures; return the file, or an archive of them."""
-    found = _uploaded(f"{prefix}_upload", _TRACES, takes_several=True)
+    found = _uploaded(f"{prefix}_upload", _TRACES, _SEVERAL)
     traces = tuple(upload.trace for upload in found if upload.trace is not None)
     if not traces:
         st.caption("Traces that were recorded while graphs were captured, or a .zip of them.")
@@ -72,7 +102,7 @@ def uploaded_config(prefix: str) -> Path | None:
     return None if upload is None else upload.trace
 
 
-def _uploaded(parameter: str, endings: Sequence[str], *, takes_several: bool) -> list[Upload]:
+def _uploaded(parameter: str, endings: Sequence[str], words: _Words) -> list[Upload]:
     uploads_ = _remembered(parameter)
     key = f"_{parameter}_component"
     names = [upload.name for upload in uploads_]
@@ -82,11 +112,13 @@ def _uploaded(parameter: str, endings: Sequence[str], *, takes_several: bool) ->
             "key": key,
             "ticket": ticket_of(current_user(), UPLOAD),
             "endings": ",".join(endings),
-            "takes_several": takes_several,
+            "takes_several": words is not _ONE,
+            "choose": words.choose,
+            "again": words.again,
             "most_bytes": upload_limit(),
             "too_large": f"This server takes up to {byte_size(upload_limit())}. Compress the file, "
             "or analyze it by its path on the server.",
-            "words": f"or drop {'them' if takes_several else 'it'} here: {', '.join(endings)}, "
+            "words": f"or drop {words.dropped} here: {', '.join(endings)}, "
             f"up to {byte_size(upload_limit())}",
             "name": names[0] if len(names) == 1 else f"{len(names)} files" if names else None,
         },
@@ -99,7 +131,10 @@ def _store_ids(key: str, parameter: str) -> None:
     """Store the ids of complete uploads in the session and the URL."""
     if ids := st.session_state[key].get("upload"):
         st.session_state[f"_{parameter}"] = ids
-        st.query_params[parameter] = ids
+        if len(ids) <= _MAX_LINKED_CHARS:
+            st.query_params[parameter] = ids
+        else:
+            st.query_params.pop(parameter, None)
 
 
 def _remembered(parameter: str) -> list[Upload]:
@@ -117,6 +152,7 @@ def _remembered(parameter: str) -> list[Upload]:
         st.query_params.pop(parameter, None)
         return []
     st.session_state[f"_{parameter}"] = ids
-    st.query_params[parameter] = ids
-    note_control(parameter, ids)
+    if len(ids) <= _MAX_LINKED_CHARS:
+        st.query_params[parameter] = ids
+        note_control(parameter, ids)
     return found

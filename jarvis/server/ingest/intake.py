@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from jarvis.core.output import write_archive
+from jarvis.core.staging import scratch_folder
 from jarvis.core.workspace import home, safe_name, uploads_dir
+from jarvis.ranks.archives import TAR_SUFFIXES, unpack
 from jarvis.reports.reading import WORKBOOK, is_report
 from jarvis.sample import write_sample
 from jarvis.server.errors import IntakeError
@@ -187,6 +189,27 @@ def store_upload(name: str, content: BinaryIO) -> Path:
         return adopt_upload(written, stored_name, digest.hexdigest()).path
 
 
+def unpacked_uploads(archive: Path) -> list[Path]:
+    """Store the traces of an archive as uploads, in the order of their names in it.
+
+    A name has the folders that differ in front, since they may tell the rank.
+
+    Raises:
+        UnreadableTraceError: the archive cannot be unpacked.
+    """
+    uploads_dir().mkdir(parents=True, exist_ok=True)
+    with scratch_folder(uploads_dir(), "unpacked") as folder:
+        written = unpack(archive, folder)
+        common = os.path.commonpath([path.parent for path in written])
+        found = []
+        for path in written:
+            name = upload_name("_".join(path.relative_to(common).parts))
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            found.append(adopt_upload(path, name, digest).path)
+        return found
+
+
 def joined_uploads(traces: Sequence[Path]) -> Path:
     """Return an archive of stored uploads, which is an upload itself; it is written once."""
     digest = hashlib.sha256("\n".join(map(str, traces)).encode()).hexdigest()
@@ -212,9 +235,10 @@ def sample_trace() -> Path:
 
 
 def _check_name(name: str) -> None:
-    if not name.lower().endswith((*SUFFIXES, WORKBOOK)):
+    if not name.lower().endswith((*SUFFIXES, *TAR_SUFFIXES, WORKBOOK)):
         raise IntakeError(
             f"{_shown(Path(name).name)} is not a supported trace file: give a "
-            f"{', '.join(SUFFIXES)} file as the PyTorch profiler exports it, or a performance "
-            f"report as {WORKBOOK}, or as a zip or a folder of CSV files."
+            f"{', '.join(SUFFIXES)} file as the PyTorch profiler exports it, a .zip or .tar.gz of "
+            f"those of several ranks, or a performance report as {WORKBOOK}, or as a zip or a "
+            "folder of CSV files."
         )

@@ -1,6 +1,6 @@
 """The ingest page: choose a trace, GPU and options, and analyze."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,19 +21,32 @@ from jarvis.dashboard.pages.ingest.trace_choice import (
     chosen_source,
     trace_info,
 )
-from jarvis.dashboard.session import links, navigation, state
+from jarvis.dashboard.session import navigation, state
 from jarvis.dashboard.session.current_user import (
     VISIBILITY_LABELS,
+    actor,
     missing_role,
     request_job,
     visible_catalog,
 )
 from jarvis.dashboard.session.errors import show_error
 from jarvis.dashboard.widgets.controls import keyed_choice, list_choice, text_input, whole_number
-from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job, took
+from jarvis.dashboard.widgets.job_view import (
+    follow,
+    open_result,
+    remember_job,
+    remembered_job,
+    took,
+)
 from jarvis.dashboard.widgets.label_inputs import label_inputs
-from jarvis.dashboard.widgets.upload import uploaded_captures, uploaded_config
-from jarvis.server.database import Visibility
+from jarvis.dashboard.widgets.upload import (
+    uploaded_captures,
+    uploaded_config,
+    uploaded_ranks,
+    uploaded_trace,
+)
+from jarvis.server.actions import submit_ranks
+from jarvis.server.database import JobKind, Visibility, database
 from jarvis.server.errors import OutdatedJobError
 from jarvis.server.ingest.intake import output_folder
 from jarvis.server.ingest.remote_runs import RemoteRun
@@ -41,8 +54,9 @@ from jarvis.server.jobs.kinds import Analyze, Request, request_of
 from jarvis.server.jobs.kinds.remotes import Remote
 from jarvis.server.jobs.queue import Job
 from jarvis.server.settings import settings
+from jarvis.server.storage.artifacts import find_file
 from jarvis.server.submission import Submission
-from jarvis.text.format import byte_size, count, counted, milliseconds
+from jarvis.text.format import byte_size, count, counted, listed, milliseconds
 from jarvis.text.markdown import escape, prose
 from jarvis.trace import TraceInfo
 from jarvis.trace_health import metadata_warnings
@@ -51,6 +65,8 @@ NONE = "none"
 PAGE = "ingest"
 CAPTURES, MODEL = "ingest_captures", "ingest_config"
 MAX_PARALLEL = 1024
+MAX_NAMED = 4
+"""Files of several that are named."""
 _SHARED = {
     "tp": "Tensor parallelism: ranks that share the heads and products of the model.",
     "ep": "Expert parallelism: ranks that share its experts.",
@@ -70,7 +86,7 @@ export default () => {{
 }}
 """
 _follow_link = st.components.v2.component("jarvis_follow_link", js=_FOLLOW_LINK)
-"""Opens the link to the overview as a click does. ``st.switch_page`` would leave an empty page if a
+"""Opens the link to the result as a click does. ``st.switch_page`` would leave an empty page if a
 part of this one was being redrawn."""
 
 
@@ -100,7 +116,7 @@ def form() -> None:
     left, right = st.columns([9, 10])
     with left.container(border=True, height="stretch"):
         st.markdown("**1 · Trace**")
-        trace, info = _chosen_trace()
+        traces, info = _chosen_traces()
         is_elsewhere = chosen_source(PAGE) == REMOTE
         remote = choose_remote(PAGE) if is_elsewhere else None
     options: AnalysisOptions | None = None
@@ -108,7 +124,7 @@ def form() -> None:
         st.markdown("**2 · GPU**")
         if is_elsewhere:
             options = choose_gpu_unseen(PAGE)
-        elif trace is None or info is None:
+        elif info is None:
             st.caption("Choose a trace first: its GPU is detected and can be changed here.")
         else:
             options = choose_gpu(info)
@@ -117,14 +133,15 @@ def form() -> None:
         *places, folder_place = st.columns(len(OPTIONS) + 1)
         values = option_inputs(PAGE, places)
         folder, reference = "", _Reference()
-        if not is_elsewhere:
+        is_one = not is_elsewhere and len(traces) <= 1
+        if is_one:
             with folder_place:
                 folder = text_input("ingest_folder", "Output folder", "also write the run here")
         labels = label_inputs(PAGE)
         visibility = _chosen_visibility()
         captures: Path | None = None
         model = _Model()
-        if not is_elsewhere:
+        if is_one:
             reference = _chosen_reference()
             captures = _chosen_captures()
             model = _chosen_model()
@@ -139,17 +156,20 @@ def form() -> None:
         if remote is not None:
             asked = RemoteRun.of(options, target=remote.name, path=remote.path)
             _submit(lambda: Remote(asked, labels.read()), visibility)
-        elif trace is not None:
+        elif traces:
             submission = Submission.of(
                 options,
-                trace=trace,
+                trace=traces[0],
                 capture_folder=captures,
                 served_model=model.config,
                 tensor_parallel=model.tensor_parallel,
                 expert_parallel=model.expert_parallel,
             )
             _submit(
-                lambda: Analyze(_copied(submission, folder), reference.trace, labels=labels.read()),
+                lambda: _of_each(
+                    Analyze(_copied(submission, folder), reference.trace, labels=labels.read()),
+                    traces,
+                ),
                 visibility,
             )
     job = remembered_job(PAGE)
@@ -157,23 +177,35 @@ def form() -> None:
         follow(job, _outcome)
 
 
-def _chosen_trace() -> tuple[Path | None, TraceInfo | None]:
-    """Draw the choice of the trace; return it with its metadata. Errors are shown."""
+def _chosen_traces() -> tuple[tuple[Path, ...], TraceInfo | None]:
+    """Draw the choice of a trace or of several ranks; return them with the metadata of the first.
+    Errors are shown."""
+    sources = (UPLOAD, SERVER_PATH, ADDRESS, REMOTE, SAMPLE)
     try:
-        trace = choose_trace(PAGE, (UPLOAD, SERVER_PATH, ADDRESS, REMOTE, SAMPLE))
-        info = None if trace is None else trace_info(trace)
+        chosen = choose_trace(PAGE, sources, uploaded_ranks)
+        traces = (chosen,) if isinstance(chosen, Path) else chosen or ()
+        info = trace_info(traces[0]) if traces else None
+        if isinstance(info, tuple):
+            traces, info = info, trace_info(info[0])
     except JarvisError as error:
         show_error(error)
-        return None, None
-    if info is None:
-        return None, None
+        return (), None
+    if not isinstance(info, TraceInfo):
+        return (), None
+    if len(traces) > 1:
+        size = byte_size(sum(find_file(trace).stat().st_size for trace in traces))
+        names = listed([escape(trace.name) for trace in traces], MAX_NAMED)
+        st.caption(
+            f"{counted(len(traces), 'rank')}, each with an analysis of its own: {names} · {size}"
+        )
+        return traces, info
     st.caption(f"{escape(info.file_name)} · {byte_size(info.size_bytes)} · {_recorded(info)}")
     for fact in metadata_warnings(info):
         st.warning(
             f"**{prose(fact.summary)}** {prose(fact.affects)}  \n{prose(fact.remedy)}",
             icon=":material/warning:",
         )
-    return trace, info
+    return traces, info
 
 
 def _recorded(info: TraceInfo) -> str:
@@ -212,7 +244,7 @@ def _chosen_reference() -> _Reference:
         )
         sources = (NONE, STORED, UPLOAD, SERVER_PATH, ADDRESS)
         try:
-            trace = choose_trace("ingest_reference", sources)
+            trace = choose_trace("ingest_reference", sources, uploaded_trace)
         except JarvisError as error:
             show_error(error)
             return _Reference()
@@ -236,7 +268,7 @@ def _chosen_captures() -> Path | None:
             "a recording of the capture of these graphs, one file or several."
         )
         try:
-            return choose_trace(CAPTURES, (NONE, UPLOAD, SERVER_PATH), upload=uploaded_captures)
+            return choose_trace(CAPTURES, (NONE, UPLOAD, SERVER_PATH), uploaded_captures)
         except JarvisError as error:
             show_error(error)
             return None
@@ -250,7 +282,7 @@ def _chosen_model() -> _Model:
             "and MBU, from the sizes of the model. They are marked as computed from it."
         )
         try:
-            config = choose_trace(MODEL, (NONE, UPLOAD, SERVER_PATH), upload=uploaded_config)
+            config = choose_trace(MODEL, (NONE, UPLOAD, SERVER_PATH), uploaded_config)
         except JarvisError as error:
             show_error(error)
             return _Model()
@@ -266,12 +298,23 @@ def _chosen_model() -> _Model:
         return _Model(config, tensor, expert)
 
 
-def _submit(make: Callable[[], Request], visibility: Visibility) -> None:
-    """Queue the job of a request and show it, or why the request is not valid."""
+def _submit(make: Callable[[], Request | list[Analyze]], visibility: Visibility) -> None:
+    """Queue the job of a request, or those of several ranks; show it, or why it is not valid."""
     try:
-        _queue(make(), visibility)
+        request = make()
+        if isinstance(request, list):
+            _follow_next(submit_ranks(database(), actor(), request, visibility=visibility))
+        else:
+            _queue(request, visibility)
     except JarvisError as error:
         show_error(error)
+
+
+def _of_each(request: Analyze, traces: Sequence[Path]) -> Analyze | list[Analyze]:
+    """Return a request like this one for each rank, or the request itself for a single trace."""
+    if len(traces) == 1:
+        return request
+    return [replace(request, submission=replace(request.submission, trace=each)) for each in traces]
 
 
 def _copied(submission: Submission, folder: str) -> Submission:
@@ -279,19 +322,24 @@ def _copied(submission: Submission, folder: str) -> Submission:
 
 
 def _queue(request: Request, visibility: Visibility = Visibility.TEAM) -> None:
-    job = request_job(request, visibility)
+    _follow_next(request_job(request, visibility))
+
+
+def _follow_next(job: Job) -> None:
+    """Show a job, and open its result when it is done."""
     remember_job(PAGE, job.id)
     st.session_state[_AWAITED] = job.id
 
 
 def _outcome(job: Job) -> None:
-    """Open the overview of the analysis that was asked for; later, draw its result with links."""
+    """Open the page of the result that was asked for; later, draw it with links."""
     if job.analysis_id is None:
         return
     request, is_reused = _request(job), job.result.get("is_reused", False)
     if st.session_state.get(_AWAITED) == job.id:
         del st.session_state[_AWAITED]
-        state.open_next(job.analysis_id)
+        if job.kind is not JobKind.JOIN:
+            state.open_next(job.analysis_id)
         if not is_reused:
             st.session_state[_OPENING] = job.id
         st.rerun()  # update the sidebar, which is already drawn
@@ -303,12 +351,7 @@ def _outcome(job: Job) -> None:
     else:
         st.success(_finished(job), icon=":material/check_circle:")
     with st.container(horizontal=True, key=_RESULT):
-        navigation.link(
-            navigation.OVERVIEW,
-            "Open the overview",
-            icon=":material/dashboard:",
-            **{links.ANALYSIS: job.analysis_id},
-        )
+        open_result(job)
         if is_reused and isinstance(request, Analyze):
             st.button(
                 "Analyze again",

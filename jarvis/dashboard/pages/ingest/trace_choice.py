@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import streamlit as st
 from pydantic import ValidationError
@@ -14,7 +15,6 @@ from jarvis.dashboard.session.links import note_control
 from jarvis.dashboard.session.polling import polled
 from jarvis.dashboard.widgets.controls import keyed_segments, text_input
 from jarvis.dashboard.widgets.job_view import POLL_S, follow, remember_job, remembered_job
-from jarvis.dashboard.widgets.upload import uploaded_trace
 from jarvis.server.database import JobState, Visibility, database
 from jarvis.server.ingest.addresses import HOSTS_VARIABLE, without_secrets
 from jarvis.server.ingest.intake import sample_trace, server_trace, trace_roots
@@ -24,10 +24,13 @@ from jarvis.server.jobs.kinds import Inspect
 from jarvis.server.jobs.kinds.fetches import Fetch
 from jarvis.server.jobs.queue import Job
 from jarvis.server.settings import settings
+from jarvis.server.storage.artifacts import find_file
 from jarvis.server.storage.storage_keys import path_at
 from jarvis.text.format import byte_size
 from jarvis.text.markdown import escape
 from jarvis.trace import TraceInfo
+
+Uploaded = TypeVar("Uploaded")
 
 SOURCE = "address"
 """Value of this source in links to the ingest page."""
@@ -93,15 +96,18 @@ def _address(prefix: str) -> str:
     return typed
 
 
-def trace_info(trace: Path) -> TraceInfo | None:
-    """Return the metadata of a trace, or None while it is read or if reading failed.
+def trace_info(trace: Path) -> TraceInfo | tuple[Path, ...] | None:
+    """Return the metadata of a trace, or the traces of an archive of several.
 
-    Draws the progress or the error. Each file is read once.
+    Draws the progress or the error, and returns None, while it is read or if reading failed. Each
+    file is read once.
     """
     request = Inspect(trace)
     job = _inspect_job(request)
     if job.is_active:
         _live(job.id)
+    elif job.state is JobState.DONE and "traces" in job.result:
+        return _unpacked(job)
     elif job.state is JobState.DONE:
         return TraceInfo.model_validate(job.result["info"])
     else:
@@ -122,11 +128,25 @@ def _inspect_job(request: Inspect) -> Job:
     engine = database()
     job = queue.latest(engine, request.new_job())
     if job is not None and job.state is JobState.DONE:
-        try:
-            TraceInfo.model_validate(job.result.get("info"))
-        except ValidationError:
-            job = None
+        if "traces" in job.result:
+            is_usable = all(find_file(path).is_file() for path in _unpacked(job))
+        else:
+            is_usable = _is_info(job.result.get("info"))
+        job = job if is_usable else None
     return job or request_job(request)
+
+
+def _is_info(values: object) -> bool:
+    """Return whether this version reads the stored metadata of a trace."""
+    try:
+        TraceInfo.model_validate(values)
+    except ValidationError:
+        return False
+    return True
+
+
+def _unpacked(job: Job) -> tuple[Path, ...]:
+    return tuple(map(path_at, job.result["traces"]))
 
 
 def _read_again(request: Inspect) -> None:
@@ -174,15 +194,15 @@ def _is_configured(source: str) -> bool:
 def choose_trace(
     prefix: str,
     sources: Sequence[str],
-    upload: Callable[[str], Path | None] = uploaded_trace,
-) -> Path | None:
-    """Draw the choice of the source, and return its trace or None.
+    upload: Callable[[str], Uploaded | None],
+) -> Path | Uploaded | None:
+    """Draw the choice of the source, and return its trace, what was uploaded, or None.
 
     Args:
         prefix: Prefix of the URL parameters.
         sources: Values to choose from, shown if they are configured; for values that are not
             handled here, the caller draws the controls.
-        upload: Draws the upload of this prefix, and returns the file.
+        upload: Draws the upload of this prefix, and returns the files.
 
     Raises:
         IntakeError: The path is not allowed.
