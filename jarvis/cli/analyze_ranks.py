@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 def add_rank_options(command: argparse.ArgumentParser) -> None:
     """Add the options for several ranks."""
-    ranks = command.add_argument_group("several ranks")
-    add_flag(ranks, "world_size", metavar="N", type=positive, help="ranks of the job")
+    ranks = add_rank_facts(command)
     add_flag(
         ranks,
         "pattern",
@@ -42,19 +41,32 @@ def add_rank_options(command: argparse.ArgumentParser) -> None:
     )
     add_flag(
         ranks,
-        "rank",
-        metavar="FILE=N",
-        action="append",
-        default=[],
-        help="rank of a file; repeatable",
-    )
-    add_flag(
-        ranks,
         "take",
         metavar="N=FILE",
         action="append",
         default=[],
         help="file to use for a rank that several have; repeatable",
+    )
+    add_flag(
+        ranks,
+        "jobs",
+        metavar="N",
+        type=positive,
+        help="processes (default: one for each core, at most one for each rank)",
+    )
+
+
+def add_rank_facts(command: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
+    """Add the options that a server takes, too; return their group."""
+    ranks = command.add_argument_group("several ranks")
+    add_flag(ranks, "world_size", metavar="N", type=positive, help="ranks of the job")
+    add_flag(
+        ranks,
+        "rank",
+        metavar="FILE=N",
+        action="append",
+        default=[],
+        help="rank of a file; repeatable",
     )
     add_flag(
         ranks,
@@ -69,13 +81,7 @@ def add_rank_options(command: argparse.ArgumentParser) -> None:
         type=positive,
         help="ranks of a node (default: GPUs that the first rank saw)",
     )
-    add_flag(
-        ranks,
-        "jobs",
-        metavar="N",
-        type=positive,
-        help="processes (default: one for each core, at most one for each rank)",
-    )
+    return ranks
 
 
 @contextmanager
@@ -95,7 +101,7 @@ def rank_files(arguments: argparse.Namespace) -> "Iterator[list[InputFile]]":
     arguments.pattern_ranks = ranks_of_pattern(arguments.pattern) if arguments.pattern else {}
     arguments.traces = arguments.traces or list(arguments.pattern_ranks)
     with unpacked_archives(arguments.traces) as paths:
-        yield _files(paths)
+        yield named_files(paths)
 
 
 def beside(arguments: argparse.Namespace) -> Path:
@@ -104,7 +110,8 @@ def beside(arguments: argparse.Namespace) -> Path:
     return first if first.is_file() else arguments.trace
 
 
-def _files(paths: Sequence[Path]) -> "list[InputFile]":
+def named_files(paths: Sequence[Path]) -> "list[InputFile]":
+    """Return the traces that paths name; one path of a trace or a report is itself."""
     from jarvis.ranks.inputs import InputFile, trace_files
 
     if len(paths) == 1:
@@ -191,17 +198,21 @@ def _options(arguments: argparse.Namespace, files: "Sequence[InputFile]") -> "Ra
         for file in files
         if (rank := arguments.pattern_ranks.get(file.path)) is not None
     }
-    ranks = dict(_pairs(arguments, "rank", arguments.rank))
     taken = {int(rank): name for rank, name in _pairs(arguments, "take", arguments.take, 0)}
     return RankOptions(
         world_size=arguments.world_size,
         rank_regex=arguments.rank_regex,
-        given=by_pattern | {name: int(rank) for name, rank in ranks.items()},
+        given=by_pattern | given_ranks(arguments),
         taken=taken,
         by_order=arguments.rank_by_order,
         gpus_per_node=arguments.gpus_per_node,
         jobs=arguments.jobs or min(os.cpu_count() or 1, len(files)),
     )
+
+
+def given_ranks(arguments: argparse.Namespace) -> dict[str, int]:
+    """Return the ranks of ``--rank`` by file name."""
+    return {name: int(rank) for name, rank in _pairs(arguments, "rank", arguments.rank)}
 
 
 def _pairs(

@@ -1,16 +1,17 @@
-"""``jarvis push``: upload a trace to a server and analyze it there."""
+"""``jarvis push``: upload traces to a server and analyze them there."""
 
 import argparse
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jarvis.cli.analyze_ranks import add_rank_facts, given_ranks, named_files
 from jarvis.cli.exit_codes import ExitCode
 from jarvis.cli.shared import (
     MODEL_OPTIONS,
@@ -32,8 +33,11 @@ from jarvis.core.request import AnalysisOptions, public_name
 
 if TYPE_CHECKING:
     from jarvis.cli.remote import ServerConnection
+    from jarvis.ranks.inputs import InputFile
 
 POLL_S = 1.0
+_UNUSABLE = ("failed", "cancelled")
+"""States of a job without a result."""
 
 
 def add_push(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -41,11 +45,18 @@ def add_push(commands: "Commands[argparse.ArgumentParser]") -> None:
     command = commands.add_parser(
         "push",
         help="upload a trace to a server and analyze it there",
-        description="Upload a trace to a server (`jarvis serve`) and analyze it there. The upload "
-        "resumes after a lost connection. Prints the link to the job, or with --wait to the "
-        "analysis.",
+        description="Upload a trace, or those of several ranks of a job, to a server "
+        "(`jarvis serve`) and analyze them there. Uploads resume after a lost connection. Prints "
+        "the link to the job, or with --wait to the analysis or the ranks.",
     )
-    command.add_argument("trace", metavar="TRACE", type=Path, help=TRACE_HELP)
+    command.add_argument(
+        "traces",
+        metavar="TRACE",
+        type=Path,
+        nargs="+",
+        help=f"{TRACE_HELP}; or several ranks: a folder, files, or a .zip or .tar.gz of them",
+    )
+    add_rank_facts(command)
     command.add_argument(
         "--server", metavar="URL", required=True, help="URL of the server, as in a browser"
     )
@@ -68,36 +79,84 @@ def add_push(commands: "Commands[argparse.ArgumentParser]") -> None:
         "--wait", action="store_true", help="wait until the analysis is done or has failed"
     )
     add_json(command)
-    command.set_defaults(run=_push)
+    command.set_defaults(run=_push, usage_error=command.error)
 
 
 def _push(arguments: argparse.Namespace) -> int:
     from jarvis.cli.remote import ServerConnection
+    from jarvis.ranks.archives import unpacked_archives
 
     labels_of(arguments)  # rejected before the upload
-    with ServerConnection(
-        arguments.server, arguments.token or os.environ.get(TOKEN_VARIABLE)
-    ) as remote:
-        upload = remote.upload(arguments.trace, print_progress)
-        if upload["is_reused"]:
-            note(["the server already has this file"])
-        asked = _new_analysis(arguments, upload["id"])
-        if arguments.capture_folder is not None:
-            with _one_file(arguments.capture_folder) as captures:
-                asked["captures"] = remote.upload(captures, print_progress)["id"]
-        if arguments.served_model is not None:
-            model = remote.upload(arguments.served_model, print_progress)
-            asked |= {
-                public_name("served_model"): model["id"],
-                "tensor_parallel": arguments.tensor_parallel,
-                "expert_parallel": arguments.expert_parallel,
-            }
-        job = remote.post(f"{API}/analyses", asked)
-        if arguments.wait:
-            job = _wait(remote, job)
-        link = remote.link(job["page"])
+    token = arguments.token or os.environ.get(TOKEN_VARIABLE)
+    with (
+        unpacked_archives(arguments.traces) as paths,
+        ServerConnection(arguments.server, token) as remote,
+    ):
+        files = named_files(paths)
+        if len(files) > 1:
+            return _push_ranks(arguments, remote, files)
+        return _push_trace(arguments, remote, files[0].path)
+
+
+def _push_ranks(
+    arguments: argparse.Namespace, remote: "ServerConnection", files: "Sequence[InputFile]"
+) -> int:
+    if arguments.capture_folder or arguments.served_model:
+        arguments.usage_error("--capture-folder and --model-config need a single trace")
+    given, uploads = given_ranks(arguments), []
+    for number, file in enumerate(files, start=1):
+        note([f"[{number}/{len(files)}] {file.name}"])
+        name = file.name.replace("/", "_")  # folders may tell the rank
+        uploads.append(remote.upload(file.path, print_progress, name))
+    asked = {
+        "uploads": [upload["id"] for upload in uploads],
+        "world_size": arguments.world_size,
+        "ranks": {
+            upload["name"]: given[file.name]
+            for file, upload in zip(files, uploads, strict=True)
+            if file.name in given
+        },
+        "rank_by_order": arguments.rank_by_order,
+        "gpus_per_node": arguments.gpus_per_node,
+        **_choices(arguments),
+    }
+    job = remote.post(f"{API}/distributed", asked)
+    if arguments.wait:
+        job = _wait(remote, job)
+    sha256s = {file.name: each["sha256"] for file, each in zip(files, uploads, strict=True)}
+    code = _print_job(arguments, remote, job, sha256=sha256s, members=job["members"])
+    missing = sum(count for state, count in job["members"].items() if state in _UNUSABLE)
+    return ExitCode.CHECK_FAILED if code is ExitCode.OK and missing else code
+
+
+def _push_trace(arguments: argparse.Namespace, remote: "ServerConnection", trace: Path) -> int:
+    upload = remote.upload(trace, print_progress)
+    if upload["is_reused"]:
+        note(["the server already has this file"])
+    asked = _new_analysis(arguments, upload["id"])
+    if arguments.capture_folder is not None:
+        with _one_file(arguments.capture_folder) as captures:
+            asked["captures"] = remote.upload(captures, print_progress)["id"]
+    if arguments.served_model is not None:
+        model = remote.upload(arguments.served_model, print_progress)
+        asked |= {
+            public_name("served_model"): model["id"],
+            "tensor_parallel": arguments.tensor_parallel,
+            "expert_parallel": arguments.expert_parallel,
+        }
+    job = remote.post(f"{API}/analyses", asked)
+    if arguments.wait:
+        job = _wait(remote, job)
     if job["is_reused"]:
         note(["already analyzed with these options: this is the existing result"])
+    return _print_job(arguments, remote, job, sha256=upload["sha256"])
+
+
+def _print_job(
+    arguments: argparse.Namespace, remote: "ServerConnection", job: dict[str, Any], **more: Any
+) -> ExitCode:
+    """Print a job with its link, and why it failed; return the exit code."""
+    link = remote.link(job["page"])
     result = {
         "link": link,
         "job": job["id"],
@@ -105,10 +164,10 @@ def _push(arguments: argparse.Namespace) -> int:
         "analysis_id": job["analysis_id"],
         "is_reused": job["is_reused"],
         "error": job["error"],
-        "sha256": upload["sha256"],
+        **more,
     }
     print_result(arguments, result, [link])
-    if job["state"] in ("failed", "cancelled"):
+    if job["state"] in _UNUSABLE:
         reason = job["error"] or "The job was cancelled."
         print_line(f"jarvis: {reason}", sys.stderr)
         return ExitCode.FAILED
@@ -131,10 +190,13 @@ def _one_file(place: Path) -> Iterator[Path]:
 
 
 def _new_analysis(arguments: argparse.Namespace, upload_id: str) -> dict[str, Any]:
+    return {"upload": upload_id, **_choices(arguments)}
+
+
+def _choices(arguments: argparse.Namespace) -> dict[str, Any]:
     options = request_of(arguments, AnalysisOptions).chosen()
     visibility = "private" if arguments.private else "team"
     return {
-        "upload": upload_id,
         "visibility": visibility,
         **options,
         **labels_of(arguments).chosen(),
@@ -142,9 +204,16 @@ def _new_analysis(arguments: argparse.Namespace, upload_id: str) -> dict[str, An
 
 
 def _wait(remote: "ServerConnection", job: dict[str, Any]) -> dict[str, Any]:
-    """Wait for the end of a job and return it; print finished steps to stderr."""
-    printed = 0
+    """Wait for the end of a job and return it; print finished steps to stderr, and how many jobs
+    that it waits for have ended."""
+    from jarvis.server.jobs.queue import members_text
+
+    printed, shown = 0, ""
     while True:
+        by_state = job.get("members")  # servers of earlier releases have none
+        if by_state and (text := members_text(by_state)) != shown:
+            shown = text
+            print_line(text, sys.stderr)
         for step in job["steps"][printed:]:
             printed += 1
             position = f"[{printed}/{job['step_count']}]"

@@ -82,8 +82,10 @@ class ServerConnection:
         response: dict[str, Any] = self._request("POST", path, json=content).json()
         return response
 
-    def upload(self, trace: Path, progress: UploadProgress) -> dict[str, Any]:
-        """Upload a file; return the complete upload as the API describes it.
+    def upload(
+        self, trace: Path, progress: UploadProgress, name: str | None = None
+    ) -> dict[str, Any]:
+        """Upload a file, as ``name`` if given; return the complete upload as the API describes it.
 
         After a lost connection the upload is resumed, until there is no progress for
         RETRY_TIMEOUT_S.
@@ -93,7 +95,7 @@ class ServerConnection:
         """
         try:
             with trace.open("rb") as file:
-                return _Upload(self, trace, file, progress).run()
+                return _Upload(self, trace, file, progress, name or trace.name).run()
         except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
             raise UnreadableTraceError(trace, error.strerror or str(error)) from error
 
@@ -115,8 +117,14 @@ class _Upload:
     """An upload in progress."""
 
     def __init__(
-        self, remote: ServerConnection, trace: Path, file: BinaryIO, progress: UploadProgress
+        self,
+        remote: ServerConnection,
+        trace: Path,
+        file: BinaryIO,
+        progress: UploadProgress,
+        name: str,
     ) -> None:
+        self._name = name
         self._remote, self._trace, self._file, self._progress = remote, trace, file, progress
         self._size = trace.stat().st_size
         self._path: str | None = None
@@ -145,7 +153,7 @@ class _Upload:
                 return upload
 
     def _create(self) -> None:
-        name = base64.b64encode(self._trace.name.encode(errors="replace")).decode()
+        name = base64.b64encode(self._name.encode(errors="replace")).decode()
         headers = {
             **_TUS,
             "Upload-Length": str(self._size),

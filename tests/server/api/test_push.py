@@ -15,6 +15,7 @@ from tests.browser.conftest import Server
 from tests.builders import trace
 from tests.capture.test_merge import captured, step
 from tests.perf_report.test_inference_steps import QWEN3_8B
+from tests.ranks.test_distributed import rank_trace
 
 SOME_BYTES = 8_000_000
 
@@ -50,6 +51,34 @@ def test_a_pushed_trace_is_analyzed_and_linked_to(
     again = capsys.readouterr()
     assert again.out.startswith(f"{server.url}/jobs?job=")
     assert "the server already has this file" in again.err
+
+
+def test_a_folder_of_ranks_is_pushed_and_joined(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "job"
+    for rank in range(3):
+        (folder / f"rank{rank}").mkdir(parents=True)
+        rank_trace(rank, 4).write(folder / f"rank{rank}" / "trace.json")
+    asked = ["push", str(folder), "--server", server.url, "--wait"]
+    assert main([*asked, "--json"]) == ExitCode.OK
+    printed = capsys.readouterr()
+    result = json.loads(printed.out)
+    assert result["link"] == f"{server.url}/ranks?ranks_run={result['analysis_id']}"
+    assert list(result["sha256"]) == [f"rank{rank}/trace.json" for rank in range(3)]
+    assert "[1/3] rank0/trace.json" in printed.err
+    assert "3 of 3 ranks" in printed.err
+    run = httpx.get(f"{server.url}/api/distributed/{result['analysis_id']}").json()
+    assert run["manifest"]["missing"] == [[3, 3]]
+    names = [member["file_name"] for member in run["manifest"]["members"]]
+    assert names == [f"rank{rank}_trace.json" for rank in range(3)]
+
+    (folder / "rank3").mkdir()
+    (folder / "rank3" / "trace.json").write_text("no trace", encoding="utf-8")
+    assert main([*asked, "--rank", "rank3/trace.json=3"]) == ExitCode.CHECK_FAILED
+    assert "3 of 4 ranks, 1 failed" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*asked, "--model-config", "config.json"])
 
 
 def test_a_job_that_fails_ends_the_command_so(
