@@ -19,20 +19,24 @@ from jarvis.core.errors import JarvisError
 from jarvis.core.product import product_version
 from jarvis.core.workspace import analyses_dir
 from jarvis.pipeline import STEPS
+from jarvis.ranks.run import DistributedRun
 from jarvis.run import Run
-from jarvis.server.database import JobState
+from jarvis.server.actions import OPERATOR, submit_ranks
+from jarvis.server.database import JobKind, JobState
 from jarvis.server.errors import SettingsError
 from jarvis.server.ingest.intake import store_upload
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.dask import task
 from jarvis.server.jobs.dask.task import Order, Report, storage_mark
-from jarvis.server.jobs.kinds import Inspect
+from jarvis.server.jobs.kinds import Analyze, Inspect
 from jarvis.server.jobs.queue import FinishedStep, Job, JobProgress, Outcome
 from jarvis.server.jobs.workers.job_messages import Assignment
 from jarvis.server.jobs.workers.worker import set_up_worker
 from jarvis.server.jobs.workers.worker_watch import job_slots, worker_command
-from jarvis.server.storage.catalog import analysis_root
+from jarvis.server.storage.catalog import analysis_root, read_catalog
+from jarvis.server.submission import Submission
 from tests.builders import trace
+from tests.ranks.test_distributed import rank_trace
 from tests.server.working import (
     HELD_WORKER,
     HOLDS_VARIABLE,
@@ -145,6 +149,32 @@ def test_jobs_run_at_once_are_cancelled_and_retried(
 
         assert queue.retry(engine, second.id).place is None
         assert is_done(engine, second.id).attempts == 2
+
+
+def test_ranks_are_spread_and_joined(engine: Engine, dask: Dask, tmp_path: Path) -> None:
+    uploads = []
+    for rank in range(3):
+        with rank_trace(rank).write(tmp_path / f"rank{rank}.json").open("rb") as content:
+            uploads.append(store_upload(f"rank{rank}.json", content))
+    asked = [Analyze(Submission(upload)) for upload in uploads]
+    join = submit_ranks(engine, OPERATOR, asked)
+    members = queue.recent(engine, kinds=(JobKind.ANALYZE,), states=(JobState.QUEUED,))
+    for job in members[:2]:
+        hold_at(job.id, 3)
+    with dask_worker(dask):
+        for job in members[:2]:
+            held_process(job.id)
+        places = {place_of(engine, job) for job in members[:2]}
+        assert len(places) == 2
+        assert queue.find(engine, join.id).state is JobState.QUEUED
+        for job in members[:2]:
+            hold_at(job.id, None)
+        done = is_done(engine, join.id)
+    entry = read_catalog().find_distributed(str(done.analysis_id))
+    run = DistributedRun.load(entry.root)
+    assert [member.rank for member in run.manifest.usable] == [0, 1, 2]
+    assert run.tables["instances"]["last_rank"].to_list() == [1] * 4
+    assert Run.load(analysis_root(str(run.manifest.usable[2].analysis_id))).manifest.trace.rank == 2
 
 
 def test_whatever_runs_a_job_may_die_and_the_job_fails_once(

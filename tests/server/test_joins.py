@@ -20,6 +20,15 @@ from jarvis.server.storage.catalog import read_catalog, set_visibility
 from jarvis.server.submission import Submission
 from tests.dashboard.inline_jobs import work_off
 from tests.ranks.test_distributed import RANKS, rank_trace
+from tests.server.working import (
+    HELD_WORKER,
+    ended,
+    half_written,
+    held_process,
+    hold_at,
+    is_done,
+    worker,
+)
 
 ANN, BOB = (
     Actor(Person(name, Role.EDITOR), Channel.API) for name in ("ann@example.org", "bob@example.org")
@@ -141,6 +150,34 @@ def test_a_rank_whose_worker_dies_is_missing_until_it_is_retried(
     actions.retry_job(engine, OPERATOR, first.id)
     work_off(engine)
     assert max(len(manifest.usable) for manifest in manifests()) == RANKS
+
+
+def test_killed_workers_cost_one_rank_and_one_start_of_the_join(
+    engine: Engine, traces: list[Analyze]
+) -> None:
+    join = actions.submit_ranks(engine, OPERATOR, traces)
+    first = jobs_of(engine, JobKind.ANALYZE)[0]
+    hold_at(first.id, 3)
+    with worker(HELD_WORKER, SLOTS="1") as killed:
+        held_process(first.id)
+        killed.kill()
+    hold_at(first.id, None)
+    hold_at(join.id, 2)
+    with worker(HELD_WORKER, SLOTS="1") as killed:
+        held_process(join.id)
+        assert "worker that ran this job died" in str(ended(engine, first.id).error)
+        assert manifests() == []
+        killed.kill()
+    hold_at(join.id, None)
+    with worker(HELD_WORKER, SLOTS="1"):
+        assert ended(engine, join.id).state is JobState.FAILED
+        actions.retry_job(engine, OPERATOR, first.id)
+        again = jobs_of(engine, JobKind.JOIN)[-1]
+        assert again.id != join.id
+        assert is_done(engine, again.id).result == {"failed": 0}
+    (manifest,) = manifests()
+    assert len(manifest.usable) == len(read_catalog().entries) == RANKS
+    assert half_written(analyses_dir()) == []
 
 
 def test_a_private_analysis_of_another_person_is_not_joined(
