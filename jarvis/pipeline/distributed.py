@@ -201,6 +201,7 @@ def _member(entry: RankOf, root: Path) -> Member:
         info=manifest.trace,
         tables=ParquetTables(root, manifest.tables),
         analysis_id=manifest.analysis_id,
+        simulation=manifest.simulation,
     )
 
 
