@@ -212,9 +212,27 @@ class JointSteps:
     def as_median(self, rank: int) -> StepGain:
         """Return the gain if a rank were as the median of the ranks: its kernels as fast, and idle
         for as long as those in the middle where it was late."""
-        member = next(member for member in self.members if member.rank == rank)
-        changes = [*self.as_fast(rank), *self._as_idle(member)]
+        changes = self._to_median(self._member(rank))
         return self.gain({rank: changes}) if changes else StepGain(0.0, 0.0)
+
+    def all_as_median(self) -> StepGain:
+        """Return the gain if all ranks were as the median."""
+        return self.gain({member.rank: self._to_median(member) for member in self.members})
+
+    def scaled_compute(self, rank: int, factor: float) -> StepGain:
+        """Return the gain if the kernels of a rank take ``factor`` times as long."""
+        return self.gain({rank: [ScaleGpu(work=Work(category=COMPUTE), factor=factor)]})
+
+    def scaled_category(self, category: str, factor: float) -> StepGain:
+        """Return the gain if a category takes ``factor`` times as long on all ranks."""
+        change = ScaleGpu(work=Work(category=category), factor=factor)
+        return self.gain({member.rank: [change] for member in self.members})
+
+    def _member(self, rank: int) -> Member:
+        return next(member for member in self.members if member.rank == rank)
+
+    def _to_median(self, member: Member) -> list[Change]:
+        return [*self.as_fast(member.rank), *self._as_idle(member)]
 
     def as_fast(self, rank: int) -> list[Change]:
         """Return the change of the kernels of a rank to the speed of the median."""

@@ -13,7 +13,7 @@ from jarvis.ranks.instances import by_rank, instances, kernels
 from jarvis.ranks.lateness import lateness
 from jarvis.ranks.matching import Reason, match
 from jarvis.ranks.nodes import with_links
-from jarvis.ranks.speed import speed_ratios
+from jarvis.ranks.speed import flops_per_step, speed_ratios
 from jarvis.ranks.steps import rank_steps
 from jarvis.schemas import conform
 from jarvis.schemas.names import C
@@ -36,12 +36,13 @@ class Joined:
     """The tables of a distributed run (``schemas.ranks``), and the clock they are based on.
 
     ``joint`` are the steps of all ranks replayed together, None if that is not possible;
-    ``speed`` is ``speed_ratios`` of the ranks.
+    ``speed`` is ``speed_ratios`` of the ranks, ``work`` their ``flops_per_step``.
     """
 
     tables: Mapping[str, pl.DataFrame]
     clock: Clock
     speed: pl.DataFrame
+    work: pl.DataFrame
     joint: JointSteps | None
 
     @property
@@ -109,7 +110,7 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
         "lateness_causes": causes,
     }
     conformed = {name: conform(table, name) for name, table in tables.items()}
-    return Joined(conformed, clock, speed, joint)
+    return Joined(conformed, clock, speed, flops_per_step(members), joint)
 
 
 def _ranks(

@@ -52,6 +52,18 @@ def speed_ratios(members: Sequence[Member]) -> pl.DataFrame:
     )
 
 
+def flops_per_step(members: Sequence[Member]) -> pl.DataFrame:
+    """Return ``rank, flops``: the FLOPs of each rank in a step, by perf models; null without."""
+    rows = []
+    for member in members:
+        if "operations" not in member.tables:
+            continue
+        operations = member.tables["operations"]
+        flops = (operations[C.flops] * operations[C.operation_count]).sum()
+        rows.append({C.rank: member.rank, C.flops: flops / max(member.info.steps, 1) or None})
+    return pl.DataFrame(rows, schema={C.rank: pl.Int64, C.flops: pl.Float64})
+
+
 def _signatures(member: Member) -> pl.DataFrame:
     """Return the mean time of each signature of a rank, and its calls."""
     work = member.tables["gpu_work"].filter(pl.col(C.kind) == COMPUTE)

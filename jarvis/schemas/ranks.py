@@ -72,8 +72,9 @@ RANKS = (
         C.speed_ratio,
         "Speed ratio",
         "",
-        "time of its kernels against the median of the ranks of the same GPU for the same operators, "
-        "shapes and kernels, without those beside communication; empty for fewer than three ranks",
+        "time of its kernels against the median of the ranks of the same GPU, for the same "
+        "operators, shapes and kernels, without those beside communication; empty for fewer than "
+        "three ranks",
         ".3f",
     ),
     number(

@@ -1,7 +1,6 @@
 """What a job gains, against simulated jobs of which each fault was removed."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,20 +9,17 @@ import pytest
 from numpy.typing import NDArray
 
 from jarvis.changes import Change, ScaleHost, Span
-from jarvis.perf_report import PerfReport
 from jarvis.ranks import gain
 from jarvis.ranks.events import Member
 from jarvis.ranks.gain import JointSteps, Method
 from jarvis.ranks.join import Joined, join
-from jarvis.sample import Faults, Job, write_job
+from jarvis.sample import Faults, Job
 from jarvis.sample.faults import Late, Slow
 from jarvis.sample.gpu import all_reduce_ns
 from jarvis.schemas.names import C
-from jarvis.simulation.simulation import NEEDED
-from jarvis.simulation.stored import simulation_tables
-from jarvis.trace import read_trace
 from tests.ranks.built import US, members
 from tests.ranks.built import job as job_of
+from tests.ranks.simulated import simulated
 
 RANKS, STEPS = 8, 3
 SLOW, LATE = {3: 1.1, 5: 1.05}, {2: 5.0, 0: 6.0, 6: 40.0}
@@ -39,22 +35,6 @@ FAULTS = Faults(
 )
 MAX_ERROR_PCT = 1.0
 """Of a gain, or of the job where a fault costs nothing."""
-
-
-def simulated(folder: Path, job: Job) -> tuple[dict[str, Any], list[Member]]:
-    """Simulate a job; return what is true of it, and its ranks with their graphs."""
-    truth = write_job(job, {rank: folder / f"rank{rank}.json" for rank in range(job.world_size)})
-    found = []
-    for rank in range(job.world_size):
-        trace = read_trace(folder / f"rank{rank}.json")
-        report = PerfReport(trace, None)
-        names = (*NEEDED, "gpu_timeline", "timeline_states", "idle_gaps")
-        tables = {name: report.table(name) for name in names}
-        graph, info = simulation_tables(trace)
-        found.append(
-            Member(rank, f"rank{rank}.json", trace.info, {**tables, **graph}, simulation=info)
-        )
-    return truth, found
 
 
 @pytest.fixture(scope="module")
