@@ -19,6 +19,7 @@ from jarvis.perf_report.timeline.states import State
 from jarvis.ranks.clock import Clock, Quality
 from jarvis.ranks.events import Member
 from jarvis.ranks.holding import HELD_SHARE
+from jarvis.ranks.lateness import is_comparable
 from jarvis.schemas.names import C
 from jarvis.simulation.changed_weights import changed_weights
 from jarvis.simulation.events import Float64s, Int64s
@@ -254,7 +255,7 @@ class JointSteps:
             own.select(C.instance_id, begin + pl.col(C.end_ns) - pl.col(C.start_ns)).iter_rows()
         )
         late = (
-            self.evidence.lateness.filter(pl.col(C.rank) == member.rank)
+            self.evidence.lateness.filter(pl.col(C.rank) == member.rank, is_comparable())
             .sort(C.lateness_ns, C.instance_id, descending=[True, False])
             .unique(C.held_instance, keep="first", maintain_order=True)
         )

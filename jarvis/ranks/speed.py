@@ -12,6 +12,9 @@ from jarvis.schemas.names import C
 MIN_RANKS = 3
 """Ranks that a median of ranks needs."""
 
+MIN_SIGNATURES = 50
+"""Signatures over which a ratio is more than noise."""
+
 SIGNATURES = "signatures"
 """Column of ``speed_ratios``: how many signatures are compared."""
 
@@ -25,7 +28,7 @@ def speed_ratios(members: Sequence[Member]) -> pl.DataFrame:
 
     A signature is an operator with its shapes and types, and one of its kernels. Those that at
     least MIN_RANKS ranks share count by their median time. Kernels beside communication, which
-    slows them, do not count.
+    slows them, do not count. A rank with fewer than MIN_SIGNATURES has no row.
     """
     frames = [_signatures(member) for member in members if "operations" in member.tables]
     if not frames:
@@ -49,6 +52,7 @@ def speed_ratios(members: Sequence[Member]) -> pl.DataFrame:
             ),
             pl.len().cast(pl.Int64).alias(SIGNATURES),
         )
+        .filter(pl.col(SIGNATURES) >= MIN_SIGNATURES)
     )
 
 

@@ -74,7 +74,7 @@ RANKS = (
         "",
         "time of its kernels against the median of the ranks of the same GPU, for the same "
         "operators, shapes and kernels, without those beside communication; empty for fewer than "
-        "three ranks",
+        "three ranks or 50 such signatures",
         ".3f",
     ),
     number(

@@ -13,9 +13,8 @@ from jarvis.ranks.gain import MIN_SLOWNESS, StepGain
 from jarvis.ranks.speed import SIGNATURES
 from jarvis.schemas.names import C
 
-MIN_RATIO, MADS, MIN_SIGNATURES = 1.02, 5, 50
-"""A GPU is slow from such a ratio on, so many median absolute deviations above the median, over so
-many signatures."""
+MIN_RATIO, MADS = 1.02, 5
+"""A GPU is slow from such a ratio on, so many median absolute deviations above the median."""
 
 MIN_IMBALANCE = 1.05
 """Work of a rank against the mean from which on it is uneven."""
@@ -26,15 +25,15 @@ def slow_gpu(facts: RankFacts) -> Iterator[Finding]:
 
     Symptom: a rank takes longer for kernels that the other ranks run, too.
     Rule: its time is at least {MIN_RATIO} times the median of the ranks with the same GPU, and more
-    than {MADS} median absolute deviations above it, over at least {MIN_SIGNATURES} signatures
-    (operator, shapes, types, kernel) without kernels beside communication.
+    than {MADS} median absolute deviations above it, over at least 50 signatures (operator, shapes,
+    types, kernel) without kernels beside communication.
     Threshold: the median step gains at least {MIN_GAIN_PCT}% if its kernels are as fast.
     """
     speed = facts.joined.speed
     ratios = speed[C.speed_ratio]
     spread = (ratios - ratios.median()).abs().median()
     limit = 1 + max(MIN_RATIO - 1, MADS * (float(spread) if isinstance(spread, float) else 0.0))
-    slow = speed.filter(pl.col(C.speed_ratio) >= limit, pl.col(SIGNATURES) >= MIN_SIGNATURES)
+    slow = speed.filter(pl.col(C.speed_ratio) >= limit)
     for rank, ratio, signatures in slow.select(C.rank, C.speed_ratio, SIGNATURES).iter_rows():
         gain = _compute_gain(facts, rank, 1 / ratio)
         if facts.is_worth(gain):

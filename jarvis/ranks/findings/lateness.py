@@ -11,6 +11,7 @@ from jarvis.perf_report.timeline.states import State
 from jarvis.ranks.clock import NORMAL
 from jarvis.ranks.findings.facts import RankFacts
 from jarvis.ranks.findings.messages import MESSAGES
+from jarvis.ranks.lateness import is_comparable
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message
 
@@ -144,12 +145,13 @@ def _stands_out(facts: RankFacts, rank: int) -> bool:
 
 def _causes(facts: RankFacts, roots: pl.DataFrame) -> list[tuple[str, str | None, float]]:
     """Return state, detail and extra ms per step of what late ranks took longer in, most first."""
-    own = facts.tables["lateness_causes"].join(
-        roots.select(pl.col(C.root_instance).alias(C.instance_id)).unique(), on=C.instance_id
+    known = facts.tables["lateness"].filter(
+        pl.col(C.instance_id).is_in(roots[C.root_instance].implode()), is_comparable()
     )
+    own = facts.tables["lateness_causes"].join(known, on=C.instance_id, how="semi")
     rows = (
         own.group_by(C.state, C.detail)
-        .agg((pl.col(C.extra_ns).sum() / 1e6 / max(roots.height, 1)).alias("extra_ms"))
+        .agg((pl.col(C.extra_ns).sum() / 1e6 / max(known.height, 1)).alias("extra_ms"))
         .filter(pl.col("extra_ms") > 0)
         .sort("extra_ms", C.state, C.detail, descending=[True, False, False])
         .head(CAUSES_SHOWN)
