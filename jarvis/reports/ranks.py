@@ -14,7 +14,10 @@ from jarvis.text.format import MISSING, decimal, milliseconds, percent
 from jarvis.text.markdown import Markdown, escape, prose, table
 from jarvis.text.quantities import title_of
 
-NO_FINDING = "No finding: no change of a rank or of the collectives makes the step 0.5% shorter."
+NO_FINDING = (
+    "No finding: no change of a rank or of the collectives is known to make the median step 0.5% "
+    "shorter."
+)
 """What a report without findings says."""
 
 _RANKS = (

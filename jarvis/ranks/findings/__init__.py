@@ -4,9 +4,16 @@ from collections.abc import Callable, Iterator
 
 import polars as pl
 
+from jarvis.analyses import check_markdown
 from jarvis.findings import AnalysisResult, Finding, Status
 from jarvis.ranks.findings.balance import slow_gpu, work_imbalance
-from jarvis.ranks.findings.facts import RANKS, RankFacts
+from jarvis.ranks.findings.facts import (
+    CLOCK_ERRORS,
+    MIN_GAIN_MS,
+    MIN_GAIN_PCT,
+    RANKS,
+    RankFacts,
+)
 from jarvis.ranks.findings.lateness import jitter, late_rank
 from jarvis.ranks.findings.links import mismatch, slow_link, small_messages
 from jarvis.ranks.findings.messages import MESSAGES
@@ -43,6 +50,22 @@ def rank_findings(joined: Joined, world_size: int) -> AnalysisResult:
         notes=tuple(_notes(facts)),
         metrics={"step_ms": facts.step_ms},
     )
+
+
+def rank_checks_markdown() -> str:
+    """Return the part of ``docs/checks.md`` on several ranks."""
+    lines = [
+        "## Several ranks",
+        "",
+        "Checks of a distributed run, ordered by the lower end of the step gain. A finding needs a "
+        f"gain of at least {MIN_GAIN_PCT:g}% of the median step, {1e3 * MIN_GAIN_MS:g} µs, and "
+        f"{CLOCK_ERRORS} times the 95th percentile of what the clocks disagree. Causes and gains "
+        "leave out the edges of the recording.",
+        "",
+    ]
+    for check in CHECKS:
+        lines += check_markdown(check)
+    return "\n".join(lines)
 
 
 def _order(finding: Finding) -> tuple[float, str, str]:

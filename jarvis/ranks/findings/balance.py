@@ -27,7 +27,7 @@ def slow_gpu(facts: RankFacts) -> Iterator[Finding]:
     Rule: its time is at least {MIN_RATIO} times the median of the ranks with the same GPU, and more
     than {MADS} median absolute deviations above it, over at least 50 signatures (operator, shapes,
     types, kernel) without kernels beside communication.
-    Threshold: the median step gains at least {MIN_GAIN_PCT}% if its kernels are as fast.
+    Threshold: the gain above, if its kernels are as fast.
     """
     speed = facts.joined.speed
     ratios = speed[C.speed_ratio]
@@ -53,7 +53,7 @@ def work_imbalance(facts: RankFacts) -> Iterator[Finding]:
     Symptom: a rank takes longer because its sizes are larger, not because its GPU is slower.
     Rule: the FLOPs of its steps are at least {MIN_IMBALANCE} times the mean of the ranks. Jobs with
     point-to-point communication are left out: their stages differ by design.
-    Threshold: the median step gains at least {MIN_GAIN_PCT}% if it computes what the mean does.
+    Threshold: the gain above, if it computes what the mean does.
     """
     work = facts.joined.work.drop_nulls(C.flops)
     has_stages = (facts.tables["instances"][C.kind] == POINT_TO_POINT).any()

@@ -63,7 +63,7 @@ def late_rank(facts: RankFacts) -> Iterator[Finding]:
     Rule: the largest lateness of a step is from this rank in at least {PERSISTENT_SHARE:.0%} of at
     least {MIN_STEPS} steps, and its own time exceeds the median of the ranks by more than {MADS}
     standard deviations (1.4826 times the median absolute deviation).
-    Threshold: the median step gains at least {MIN_GAIN_PCT}% if it is as the median rank.
+    Threshold: the gain above, if it is as the median rank.
     """
     found = persistent_rank(facts)
     if found is None:
@@ -106,7 +106,7 @@ def jitter(facts: RankFacts) -> Iterator[Finding]:
     Symptom: no rank is late in most steps, but steps take longer than that of the median rank.
     Rule: no rank is persistently late in at least {MIN_STEPS} steps, and the latest rank takes
     {MIN_JITTER_PCT}% of the step time more than the median one, without waiting.
-    Threshold: the median step gains at least {MIN_GAIN_PCT}% if all ranks are as the median rank.
+    Threshold: the gain above, if all ranks are as the median rank.
     """
     steps = facts.inner[C.step].drop_nulls().n_unique()
     if steps < MIN_STEPS or persistent_rank(facts) or facts.joint is None:

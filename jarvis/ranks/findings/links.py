@@ -32,7 +32,7 @@ def slow_link(facts: RankFacts) -> Iterator[Finding]:
     Rule: in a communicator with all its ranks recorded, messages of at least {MIN_BYTES:,} bytes
     reach less than {MAX_LINK_SHARE:.0%} of the peak of the link in the median, and latency is less
     than half of their transfer.
-    Threshold: the median step gains at least {MIN_GAIN_PCT}% if they reach that share.
+    Threshold: the gain above, if they reach that share.
     """
     links = facts.tables["communicators"].select(C.comm_id, C.link_gbs).drop_nulls()
     large = facts.inner.join(links, on=C.comm_id).filter(
@@ -73,7 +73,6 @@ def small_messages(facts: RankFacts) -> Iterator[Finding]:
     communicator) is at least {LATENCY_SHARE:.0%} of the transfer are at least
     {MIN_SMALL_SHARE:.0%} of the exposed transfer. The gain is between half and all but one of them
     in each step bundled into others.
-    Threshold: the median step gains at least {MIN_GAIN_PCT}%.
     """
     if facts.joint is None:
         return
