@@ -9,7 +9,7 @@ from jarvis.impact import share_pct
 from jarvis.ranks.events import POINT_TO_POINT
 from jarvis.ranks.findings.facts import RankFacts
 from jarvis.ranks.findings.messages import MESSAGES
-from jarvis.ranks.gain import MIN_SLOWNESS, StepGain
+from jarvis.ranks.gain import StepGain
 from jarvis.ranks.speed import SIGNATURES
 from jarvis.schemas.names import C
 
@@ -78,7 +78,10 @@ def work_imbalance(facts: RankFacts) -> Iterator[Finding]:
 
 
 def _compute_gain(facts: RankFacts, rank: int, factor: float) -> StepGain:
-    """Return the gain of faster kernels, or of an upper bound of it by what the rank causes."""
-    if facts.joint is None or factor >= 1 - MIN_SLOWNESS:
-        return facts.rank_gain(rank)
+    """Return the gain if the kernels of a rank take ``factor`` times as long.
+
+    Without a replay, at most what the rank causes: it may be late for other reasons.
+    """
+    if facts.joint is None:
+        return StepGain(0.0, facts.rank_gain(rank).high_ms)
     return facts.joint.scaled_compute(rank, factor)

@@ -59,7 +59,8 @@ MESSAGES = MessageTable(
         "rank sends {other_bytes}.",
         "mismatch.action": "Check the batches and the code paths of these ranks.",
         "note.missing": "{missing:count rank} of {world_size} {missing:either is|are} not "
-        "recorded, so transfer is at most what is shown, and a rank that is not recorded may arrive last.",
+        "recorded, so transfer is at most what is shown, and a rank that is not recorded may "
+        "arrive last.",
         "note.clocks": "The clocks of the ranks cannot be compared, so waiting and gains are not "
         "known.",
     },
