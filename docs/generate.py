@@ -13,6 +13,7 @@ from broken_inputs import broken_inputs_markdown
 from jarvis.analyses import checks_markdown
 from jarvis.cli.documentation import command_line_markdown
 from jarvis.core.product import API
+from jarvis.ranks.findings import rank_checks_markdown
 from jarvis.schemas import schemas_markdown
 from jarvis.server.http.api import api
 from jarvis.server.http.api.description import api_markdown
@@ -24,7 +25,7 @@ PAGES = {
     "api.md": lambda: api_markdown(api().openapi(), API),
     "bad-inputs.md": bad_inputs_markdown,
     "broken-traces.md": broken_inputs_markdown,
-    "checks.md": checks_markdown,
+    "checks.md": lambda: f"{checks_markdown()}\n{rank_checks_markdown()}",
     "command-line.md": command_line_markdown,
     "metrics.md": schemas_markdown,
     "settings.md": settings_markdown,

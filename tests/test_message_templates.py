@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import jarvis.comparison
+import jarvis.ranks.findings
 import jarvis.reports.messages
 from jarvis.analyses import load_analyses
 from jarvis.text.messages import (
@@ -23,6 +24,7 @@ from jarvis.text.messages import (
 
 load_analyses()
 assert jarvis.comparison
+assert jarvis.ranks.findings
 
 TEMPLATES = {
     f"{table}.{key}": template

@@ -196,7 +196,7 @@ def checks_markdown() -> str:
             shared[check.__name__] = check
     for name, check in shared.items():
         if uses[name] > 1:
-            lines += _check_markdown(check)
+            lines += check_markdown(check)
     lines += _facts_markdown()
     for analysis in load_analyses().values():
         own = [check for check in analysis.all_checks if uses[check.__name__] == 1]
@@ -204,7 +204,7 @@ def checks_markdown() -> str:
         if names := ", ".join(f"`{c.__name__}`" for c in analysis.all_checks if c not in own):
             lines += [f"Shared checks: {names}.", ""]
         for check in own:
-            lines += _check_markdown(check)
+            lines += check_markdown(check)
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -256,7 +256,8 @@ def _claim_markdown(analysis: Analysis) -> list[str]:
     return lines
 
 
-def _check_markdown(check: Check) -> list[str]:
+def check_markdown(check: Callable[..., object]) -> list[str]:
+    """Return the lines about a check: its parts as a list, from its docstring."""
     summary, _, parts = filled_docstring(check).partition("\n\n")
     lines = [f"### `{check.__name__}`", "", summary, ""]
     text = parts.replace("\n", " ")

@@ -140,6 +140,7 @@ def analyze_several(arguments: argparse.Namespace, files: "Sequence[InputFile]")
     options = _options(arguments, files)
     from jarvis.pipeline.distributed import analyze_ranks
     from jarvis.pipeline.processes import Failure
+    from jarvis.text.messages import to_text
 
     first = arguments.traces[0]
     root: Path = arguments.output_dir or default_output_dir(first)
@@ -171,11 +172,13 @@ def analyze_several(arguments: argparse.Namespace, files: "Sequence[InputFile]")
     note(notes)
     warn(warnings)
     paths = RunPaths(run.root)
-    written = [run.root, paths.multi_rank_xlsx]
+    findings = [to_text(finding.title) for finding in run.findings]
+    written = [*findings, run.root, paths.ranks_report, paths.multi_rank_xlsx]
     result = {
         "run": run.root,
         "manifest": paths.manifest,
         "id": run.manifest.distributed_id,
+        "findings": findings,
         "members": {str(entry.rank): _member(run, entry) for entry in run.manifest.usable},
         "notes": notes,
         "warnings": warnings,

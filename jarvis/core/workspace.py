@@ -207,6 +207,11 @@ class RunPaths:
         return self.members / f"rank_{rank}"
 
     @property
+    def ranks_report(self) -> Path:
+        """The report on several ranks."""
+        return self.root / "ranks_analysis_fair.md"
+
+    @property
     def multi_rank_xlsx(self) -> Path:
         """The collective report of several ranks as a workbook."""
         return self.root / "multi_rank_report.xlsx"
@@ -372,6 +377,8 @@ def _distributed_entries() -> frozenset[str]:
         paths.table("any"),
         paths.perf_report_csvs,
         paths.multi_rank_xlsx,
+        paths.results,
+        paths.ranks_report,
         paths.member(0),
     )
     return frozenset(path.parts[0] for path in written)

@@ -18,6 +18,7 @@ from jarvis.core.workspace import RunPaths
 from jarvis.pipeline.analysis import analyze
 from jarvis.pipeline.processes import Failure, outcomes
 from jarvis.ranks.events import Member
+from jarvis.ranks.findings import rank_findings
 from jarvis.ranks.identity import Identified, RankFile, RankOf, as_ranges, identify, rank_file
 from jarvis.ranks.inputs import InputFile
 from jarvis.ranks.join import Joined, join
@@ -32,7 +33,9 @@ from jarvis.ranks.manifest import (
 )
 from jarvis.ranks.run import DistributedRun, ParquetTables, check_output_folder
 from jarvis.reports.csv import write_csvs
+from jarvis.reports.ranks import ranks_report
 from jarvis.reports.xlsx import write_workbook
+from jarvis.run.results import results_json
 from jarvis.run.run import Run, read_manifest
 from jarvis.run.store import write_parquet
 from jarvis.schemas import labeled
@@ -204,6 +207,7 @@ def join_ranks(
         raise TooFewRanksError([f"{entry.file_name}: {entry.error}" for entry in failed])
     members = [_member(entry, by_name[entry.file.name].root) for entry in identified.used]
     joined = join(members, identified.world_size, options.gpus_per_node)
+    result = rank_findings(joined, identified.world_size)
     sheets = multi_rank_sheets(
         {member.rank: member.tables["collectives"] for member in members},
         gpus_per_node=options.gpus_per_node or members[0].info.visible_gpus,
@@ -220,6 +224,9 @@ def join_ranks(
             write_parquet(table, paths.table(name))
         write_csvs(sheets, paths.perf_report_csvs)
         write_workbook({**sheets, **_workbook_tables(joined)}, paths.multi_rank_xlsx)
+        write_output(paths.results, results_json({result.key: result}))
+        report = ranks_report(manifest, result, joined.tables["ranks"])
+        write_output(paths.ranks_report, report)
         write_output(paths.manifest, manifest.model_dump_json(indent=2))
     return DistributedRun.load(output_dir)
 
@@ -232,6 +239,7 @@ def _member(entry: RankOf, root: Path) -> Member:
         info=manifest.trace,
         tables=ParquetTables(root, manifest.tables),
         analysis_id=manifest.analysis_id,
+        simulation=manifest.simulation,
     )
 
 

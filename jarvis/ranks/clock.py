@@ -40,7 +40,7 @@ _AGREEING_NS, _AGREEING_TIMES = 10_000.0, 4.0
 _FINE_NS, _FINE_SHARE, _USABLE_SHARE = 10_000.0, 0.02, 0.25
 _BOUND_NS = 5_000
 _MAX_BROKEN = 0.05
-_NORMAL = 1.4826
+NORMAL = 1.4826
 """Standard deviation of a normal distribution by its median absolute deviation."""
 
 
@@ -357,7 +357,7 @@ def judged(
 def _errors(residuals: pl.DataFrame) -> dict[int, float]:
     """Return the standard error of the offset of each rank, in ns."""
     found = residuals.group_by(C.rank).agg(
-        (_NORMAL * (pl.col("residual") - pl.col("residual").median()).abs().median()).alias("mad"),
+        (NORMAL * (pl.col("residual") - pl.col("residual").median()).abs().median()).alias("mad"),
         pl.len(),
     )
     return {rank: mad / float(np.sqrt(count)) for rank, mad, count in found.iter_rows()}

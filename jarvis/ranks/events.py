@@ -8,6 +8,7 @@ import polars as pl
 
 from jarvis.perf_report.work import COMPUTE
 from jarvis.schemas.names import C
+from jarvis.simulation.stored import SimulationInfo
 from jarvis.trace import TraceInfo
 
 POINT_TO_POINT = "send_recv"
@@ -15,13 +16,15 @@ POINT_TO_POINT = "send_recv"
 
 @dataclass(frozen=True)
 class Member:
-    """The analysis of one rank; ``tables`` are those of its run, read when they are asked for."""
+    """The analysis of one rank; ``tables`` are those of its run, read when they are asked for, and
+    ``simulation`` is what is known about its dependency graph."""
 
     rank: int
     name: str
     info: TraceInfo
     tables: Mapping[str, pl.DataFrame]
     analysis_id: str | None = None
+    simulation: SimulationInfo | None = None
 
     @property
     def base_ns(self) -> int:

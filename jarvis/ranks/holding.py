@@ -5,7 +5,8 @@ import polars as pl
 from jarvis.ranks.clock import Quality
 from jarvis.schemas.names import C
 
-_MOST = 0.5
+HELD_SHARE = 0.5
+"""Part of the ranks of an instance that holds them together if it goes on only after it."""
 
 
 def holding_kernels(kernels: pl.DataFrame) -> pl.DataFrame:
@@ -16,6 +17,6 @@ def holding_kernels(kernels: pl.DataFrame) -> pl.DataFrame:
         kernels: Kernels of ``instances.kernels``.
     """
     return kernels.filter(
-        pl.col("held") & (pl.col("held").mean().over("instance") >= _MOST),
+        pl.col("held") & (pl.col("held").mean().over("instance") >= HELD_SHARE),
         pl.col(C.clock_quality) != Quality.UNKNOWN.value,
     )

@@ -8,10 +8,12 @@ import polars as pl
 from jarvis.ranks.clock import Clock, Quality, common_clock
 from jarvis.ranks.communicators import with_communicators
 from jarvis.ranks.events import Member, communication_events
+from jarvis.ranks.gain import Evidence, JointSteps, gains, joint_steps
 from jarvis.ranks.instances import by_rank, instances, kernels
 from jarvis.ranks.lateness import lateness
 from jarvis.ranks.matching import Reason, match
 from jarvis.ranks.nodes import with_links
+from jarvis.ranks.speed import flops_per_step, speed_ratios
 from jarvis.ranks.steps import rank_steps
 from jarvis.schemas import conform
 from jarvis.schemas.names import C
@@ -31,10 +33,17 @@ _FOR_MATCHING = (
 
 @dataclass(frozen=True)
 class Joined:
-    """The tables of a distributed run (``schemas.ranks``), and the clock they are based on."""
+    """The tables of a distributed run (``schemas.ranks``), and the clock they are based on.
+
+    ``joint`` are the steps of all ranks replayed together, None if that is not possible;
+    ``speed`` is ``speed_ratios`` of the ranks, ``work`` their ``flops_per_step``.
+    """
 
     tables: Mapping[str, pl.DataFrame]
     clock: Clock
+    speed: pl.DataFrame
+    work: pl.DataFrame
+    joint: JointSteps | None
 
     @property
     def is_waiting_known(self) -> bool:
@@ -75,8 +84,20 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
     )
     numbered = measured.join(found.select("instance", C.instance_id), on="instance")
     late, causes = lateness(numbered, found, members)
+    speed = speed_ratios(members)
+    evidence = Evidence(
+        kernels=numbered,
+        instances=found,
+        lateness=late,
+        causes=causes,
+        speed=dict(speed.select(C.rank, C.speed_ratio).iter_rows()),
+    )
+    joint = joint_steps(members, evidence, clock)
+    ranks = _ranks(members, events, measured, found, clock)
+    for part in (speed, gains(members, evidence, joint)):
+        ranks = ranks.join(part, on=C.rank, how="left", maintain_order="left")
     tables = {
-        "ranks": _ranks(members, events, measured, found, clock),
+        "ranks": ranks,
         "communicators": _communicators(communicators, events, found),
         "instances": found,
         "instance_ranks": numbered.sort(C.instance_id, C.rank),
@@ -88,7 +109,8 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
         "lateness": late,
         "lateness_causes": causes,
     }
-    return Joined({name: conform(table, name) for name, table in tables.items()}, clock)
+    conformed = {name: conform(table, name) for name, table in tables.items()}
+    return Joined(conformed, clock, speed, flops_per_step(members), joint)
 
 
 def _ranks(

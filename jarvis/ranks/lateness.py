@@ -27,6 +27,9 @@ UNKNOWN_STATE = "unknown"
 MAX_DEPTH = 20
 """Instances through which inherited lateness is followed."""
 
+COMPARABLE_SHARE = 1.1
+"""Own time above the lateness, as a factor, from which on it is that of other work."""
+
 Key = tuple[str, str | None]
 """A state and its detail."""
 
@@ -47,6 +50,14 @@ class _Times:
         if state not in to:
             to[state] = np.zeros(self.instances, np.int64)
         to[state][rows] += times_ns
+
+
+def is_comparable() -> pl.Expr:
+    """Return whether the own time of a late rank can be compared with that of the others.
+
+    It cannot where they were held together later: most of it is from before that.
+    """
+    return pl.col(C.own_lateness_ns) <= COMPARABLE_SHARE * pl.col(C.lateness_ns)
 
 
 def lateness(

@@ -23,7 +23,7 @@ Int64s = NDArray[np.int64]
 LEAST_MATCHED = 0.8
 """Part of the kernels of a rank that has to fit those of the others."""
 
-_SAME_SIZE = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "barrier")
+SAME_SIZE = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "barrier")
 """Kinds with messages of the same size on all ranks."""
 
 
@@ -93,7 +93,7 @@ def match(events: pl.DataFrame) -> Matching:
 
 
 def _signature() -> pl.Expr:
-    has_size = pl.col(C.kind).is_in(_SAME_SIZE)
+    has_size = pl.col(C.kind).is_in(SAME_SIZE)
     return pl.struct(
         C.kind,
         pl.when(has_size).then(C.dtype).alias("type"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Self
 
@@ -11,7 +12,9 @@ from pydantic import ValidationError
 
 from jarvis.core.errors import NotARunError, OutputFolderError, RunVersionError
 from jarvis.core.workspace import DISTRIBUTED_ENTRIES, SCHEMA_VERSION, RunPaths
+from jarvis.findings import AnalysisResult, Finding
 from jarvis.ranks.manifest import DistributedManifest
+from jarvis.run.results import read_results
 from jarvis.run.run import DISTRIBUTED, StoredTables
 
 
@@ -45,6 +48,21 @@ class DistributedRun:
     manifest: DistributedManifest
     tables: Mapping[str, pl.DataFrame]
     root: Path
+
+    @cached_property
+    def results(self) -> Mapping[str, AnalysisResult]:
+        """The results of the analyses of all ranks; none in runs of earlier versions.
+
+        Raises:
+            NotARunError: ``results.json`` holds something else.
+        """
+        path = RunPaths(self.root).results
+        return read_results(path, self.root) if path.exists() else {}
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings on the ranks, by the step time that they save."""
+        return tuple(f for result in self.results.values() for f in result.findings)
 
     @classmethod
     def load(cls, root: Path | str) -> Self:

@@ -68,6 +68,30 @@ RANKS = (
         C.caused_exposed_wait_ms, "Caused exposed waiting (ms)", "ms", "of that without compute"
     ),
     count(C.times_last, "Times last", "instances without edges at which it arrived last"),
+    number(
+        C.speed_ratio,
+        "Speed ratio",
+        "",
+        "time of its kernels against the median of the ranks of the same GPU, for the same "
+        "operators, shapes and kernels, without those beside communication; empty for fewer than "
+        "three ranks or 50 such signatures",
+        ".3f",
+    ),
+    number(
+        C.gain_low_ms,
+        "Step gain, at least (ms)",
+        "ms",
+        "what the median step gains at least if the rank were as the median of the ranks: its "
+        f"kernels and its idle time; {_EMPTY}",
+    ),
+    number(C.gain_ms, "Step gain (ms)", "ms", "the same, where it is known exactly"),
+    number(C.gain_high_ms, "Step gain, at most (ms)", "ms", "the same, at most"),
+    text(
+        C.gain_method,
+        "Gain by",
+        "`replay`: the recordings of all ranks are replayed together; `bounds`: from the waiting "
+        "that the rank causes, as the recordings cannot be replayed together",
+    ),
 )
 COMMUNICATORS = (
     text(C.comm_id, "Communicator", "description or name, and its ranks"),

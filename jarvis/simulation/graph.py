@@ -95,8 +95,8 @@ class Graph:
 
     @cached_property
     def end(self) -> int:
-        """The node where the window ends; of several recordings, the last one."""
-        return int(np.flatnonzero(self.what == What.END)[-1])
+        """The node where the window ends."""
+        return int(np.flatnonzero(self.what == What.END)[0])
 
     @property
     def window_ns(self) -> int:
@@ -339,7 +339,7 @@ def assembled(
     if not forward.all():
         src, dst, kind = src[forward], dst[forward], kind[forward]
         nominal, inferred = nominal[forward], inferred[forward]
-    order = _topological(src, dst, time)
+    order = topological_order(src, dst, time)
     position = np.empty(order.size, np.int32)
     position[order] = np.arange(order.size, dtype=np.int32)
     by_target = _by_target(position[src], position[dst], kind)
@@ -369,7 +369,12 @@ def assembled(
     )
 
 
-def _topological(src: Int32s, dst: Int32s, time: Int64s) -> Int32s:
+def topological_order(src: Int32s, dst: Int32s, time: Int64s) -> Int32s:
+    """Return the nodes by time, sources of edges before their targets.
+
+    Raises:
+        CycleError: The edges have no order.
+    """
     from jarvis.simulation.replay import sort_topologically  # loads compiled kernels
 
     by_source = np.argsort(src, kind="stable")

@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 
 from jarvis.trace.jit import kernel, types
 
-__all__ = ["LANES", "replay", "replay_apart", "sort_topologically", "walk_back"]
+__all__ = [
+    "LANES",
+    "replay",
+    "replay_apart",
+    "replay_ordered",
+    "sort_topologically",
+    "walk_back",
+]
 
 LANES = 8
 """Number of replays that ``replay_apart`` computes in one pass."""
@@ -46,6 +53,28 @@ def replay(
                 time, edge = reached, e
         out[node] = time
         arg[node] = edge
+
+
+@kernel(types.void(_INT32S, _INT32S, _INT32S, _INT64S, _INT64S))
+def replay_ordered(order: Int32s, indptr: Int32s, src: Int32s, weight: Int64s, out: Int64s) -> None:
+    """Compute the time of each node: the latest of its edges.
+
+    Args:
+        order: The nodes, each after those that its edges come from.
+        indptr: As in ``replay``, also ``src``.
+        src: Source of each edge.
+        weight: Weight of each edge in ns.
+        out: Receives the time of each node with edges; the others have theirs.
+    """
+    for place in range(order.size):
+        node = order[place]
+        first, last = indptr[node], indptr[node + 1]
+        if first == last:
+            continue
+        time = out[src[first]] + weight[first]
+        for e in range(first + 1, last):
+            time = max(time, out[src[e]] + weight[e])
+        out[node] = time
 
 
 @kernel(types.void(_INT32S, _INT32S, _INT64S, _INT64S, _INT32S, types.int64, _INT64_ROWS))

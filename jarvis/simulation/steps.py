@@ -25,7 +25,8 @@ def step_bounds(graph: Graph, steps: pl.DataFrame) -> StepBounds:
     """
     marks = np.flatnonzero(graph.what == What.MARK)
     if not marks.size or steps.is_empty() or steps[C.source][0] == StepSource.RECORDING:
-        return lambda times: times[[graph.begin, graph.end]]
+        window = [graph.begin, graph.end]
+        return lambda times: times[window]
     if timed_by(steps) is TimedBy.MARKS:
         bounds = np.append(marks[:-1], graph.end)
         return lambda times: times[bounds]

@@ -55,8 +55,10 @@ def test_the_page_shows_who_is_late_and_why(run: DistributedRun, filed: Draw) ->
     page = filed("ranks")
     assert not page.exception
     metrics = {metric.label: metric.value for metric in page.metric}
-    assert metrics["Ranks"] == "2"
-    assert metrics["Most waited for"] == f"rank {LATE_RANK}"
+    labels = ("Median step", "Exposed waiting", "Exposed transfer", "Best change", "Slowest rank")
+    assert tuple(metrics) == labels
+    assert metrics["Best change"] == metrics["Slowest rank"] == "—"
+    assert "1 rank of 3 is not recorded" in texts(page)
     assert "Missing ranks: 2" in texts(page)
     late = page.dataframe[0].value
     assert late["rank"].to_list()[0] == LATE_RANK

@@ -61,12 +61,12 @@ class Generated:
             dur_us=pl.col(C.dur_ns) / 1e3,
         )
 
-    def scaled(self, factor: float, families: Iterable[str], shift: int = 0) -> ScaleGpu:
-        """Return the change of some families of kernels, with a number added to the uids."""
+    def scaled(self, factor: float, families: Iterable[str]) -> ScaleGpu:
+        """Return the change of some families of kernels."""
         kernels = self.work.filter(~pl.col(C.kind).is_in([COPY, COMMUNICATION]))
         assert kernels.height == len(self.families)
         chosen = tuple(
-            uid + shift
+            uid
             for uid, family in zip(kernels[C.uid], self.families, strict=True)
             if not families or family in families
         )

@@ -1,14 +1,16 @@
 """Several ranks in one graph: a faster rank helps only until another one arrives last."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import polars as pl
+import pytest
 
 from jarvis.changes import Change, ScaleGpu, ScaleHost, Span, Work
 from jarvis.schemas.names import C
-from jarvis.simulation.path import replayed
-from jarvis.simulation.ranks import THREADS, Joint, joint_graph
+from jarvis.simulation.changed_weights import changed_weights
+from jarvis.simulation.ranks import RankClock, joint_graph
 from jarvis.simulation.simulation import Simulation
 from tests.simulation.tiny import US, Tiny, launches
 
@@ -22,120 +24,112 @@ def rank(a_us: float, until: float, after: float = 0) -> Tiny:
 
 
 class Ranks:
-    """The joint simulation of tiny traces; changes name a rank and a kernel."""
+    """The joint graph of tiny traces; changes name a rank and a kernel."""
 
     def __init__(
         self,
         ranks: Sequence[Tiny],
         folder: Path,
-        kinds: Sequence[str] = ("allreduce",) * 3,
-        group: str | None = "0",
-        numbers: Sequence[Sequence[int]] = (),
+        clocks: Mapping[int, RankClock] | None = None,
+        missing: Sequence[int] = (),
+        floor_us: float | None = None,
     ) -> None:
         self.ranks = ranks
-        simulations = [tiny.simulation(folder) for tiny in ranks]
-        tables = []
-        for tiny, simulation, kind in zip(ranks, simulations, kinds, strict=False):
-            uids = [uid for uid, event in enumerate(tiny.events) if event["name"] == REDUCE]
-            is_own = pl.col(C.uid).is_in(uids)
-            collectives = (
-                simulation.tables["gpu_work"]
-                .filter(is_own)
-                .select(
-                    C.uid,
-                    pl.lit(group, pl.String).alias(C.group),
-                    pl.lit(kind).alias(C.collective),
-                )
+        self.simulations: list[Simulation] = [tiny.simulation(folder) for tiny in ranks]
+        rows = [
+            {C.instance_id: instance, "position": position, C.uid: uid}
+            for position, tiny in enumerate(ranks)
+            for instance, uid in enumerate(
+                uid for uid, event in enumerate(tiny.events) if event["name"] == REDUCE
             )
-            if numbers:
-                seq = pl.Series("seq", numbers[len(tables)], pl.Int64)
-                collectives = collectives.with_columns(seq)
-            tables.append(collectives)
-        self.joint: Joint = joint_graph([s.graph for s in simulations], tables)
-        names = ("gpu_work", "sim_spans", "steps")
-        joined = {name: self.joint.rows([s.tables[name] for s in simulations]) for name in names}
-        self.simulation = Simulation(self.joint.graph, joined)
-        times, _ = replayed(self.joint.graph, self.joint.graph.weight)
-        assert (times == self.joint.graph.time).all()
+        ]
+        floor = pl.lit(None if floor_us is None else round(floor_us * US), pl.Int64)
+        kernels = pl.DataFrame(rows).with_columns(
+            (~pl.col(C.instance_id).is_in(list(missing))).alias("is_complete"),
+            floor.alias("floor_ns"),
+        )
+        self.joint = joint_graph(
+            (simulation.graph for simulation in self.simulations),
+            [(clocks or {}).get(position, RankClock()) for position in range(len(ranks))],
+            kernels,
+        )
+        for with_absent in (False, True):
+            times = self.joint.replay(with_absent=with_absent)
+            of_ranks = self.joint.nodes[-1]
+            assert (times == self.joint.time)[:of_ranks].all()
 
     @property
     def step_us(self) -> float:
-        return self.simulation.recorded.window_ns / US
+        return self.joint.window_ns(self.joint.time) / US
 
-    def gain_us(self, *changes: Change) -> float:
-        return self.simulation.saved_ns(changes) / US
+    def gain_us(
+        self,
+        changes: Mapping[int, Sequence[Change]],
+        transfer: float = 1.0,
+        *,
+        with_absent: bool = False,
+    ) -> float:
+        changed = {}
+        for position, own in changes.items():
+            simulation = self.simulations[position]
+            weights = changed_weights(simulation.index, simulation, own)
+            changed[position] = weights - simulation.graph.weight
+        factors = np.full(self.joint.instances.size, transfer)
+        times = self.joint.replay(changed, factors, with_absent=with_absent)
+        return self.step_us - self.joint.window_ns(times) / US
 
     def scaled(self, rank: int, name: str, factor: float) -> ScaleGpu:
-        uid = self.ranks[rank].uids[name] + self.joint.shifts[rank].uid
-        return ScaleGpu(work=Work(uids=(uid,)), factor=factor)
+        return ScaleGpu(work=Work(uids=(self.ranks[rank].uids[name],)), factor=factor)
 
 
 def test_26_the_rank_that_arrives_last_sets_the_step(tmp_path: Path) -> None:
     r = Ranks([rank(100, 260), rank(150, 260)], tmp_path)
-    assert r.joint.collectives == 1
+    assert r.joint.instances.size == 1
     assert r.step_us == 260
-    assert r.gain_us(r.scaled(1, "a", 0.5)) == 50
-    assert r.gain_us(r.scaled(0, "a", 0)) == 0
-    assert r.gain_us(r.scaled(0, "a", 2)) == -50
+    assert r.gain_us({1: [r.scaled(1, "a", 0.5)]}) == 50
+    assert r.gain_us({0: [r.scaled(0, "a", 0)]}) == 0
+    assert r.gain_us({0: [r.scaled(0, "a", 2)]}) == -50
     alone = r.ranks[0].simulation(tmp_path)
     half = ScaleGpu(work=Work(uids=(r.ranks[0].uids["a"],)), factor=0.5)
     assert alone.saved_ns([half]) == 50 * US
 
 
-def test_a_collective_scales_as_what_it_takes_after_the_last_arrival(tmp_path: Path) -> None:
+def test_the_transfer_is_what_a_collective_takes_after_the_last_arrival(tmp_path: Path) -> None:
     r = Ranks([rank(100, 260), rank(150, 260)], tmp_path)
-    both = (r.scaled(0, REDUCE, 0.5), r.scaled(1, REDUCE, 0.5))
-    assert r.gain_us(*both) == 50
-    assert r.gain_us(both[0]) == 0
+    assert r.gain_us({}, transfer=0.5) == 50
+    assert r.gain_us({0: [r.scaled(0, REDUCE, 0.5)]}) == 0
 
 
-def test_clocks_are_aligned_on_the_ends_of_collectives(tmp_path: Path) -> None:
-    r = Ranks([rank(100, 260), rank(150, 260, after=1000), rank(40, 260)], tmp_path)
-    assert [shift.ns for shift in r.joint.shifts] == [0, -1000 * US, 0]
+def test_ranks_share_the_common_clock(tmp_path: Path) -> None:
+    clocks = {1: RankClock(shift_ns=-1000 * US)}
+    r = Ranks([rank(100, 260), rank(150, 260, after=1000), rank(40, 260)], tmp_path, clocks)
     assert r.step_us == 260
-    assert r.gain_us(r.scaled(1, "a", 0.5)) == 50
-    threads = [shift.thread for shift in r.joint.shifts]
-    spans = [pl.DataFrame({C.thread: [0], C.start_ns: [at * US]}) for at in (5, 1005, 5)]
-    moved = r.joint.rows(spans)
-    assert moved[C.thread].to_list() == threads == [0, THREADS, 2 * THREADS]
-    assert moved[C.start_ns].to_list() == [5 * US] * 3
+    assert r.gain_us({1: [r.scaled(1, "a", 0.5)]}) == 50
+
+
+def test_a_clock_that_runs_faster_is_corrected(tmp_path: Path) -> None:
+    faster = Tiny().call("L", 0).call("L", 6.6).kernel("a", 11, 165)
+    faster.kernel(REDUCE, 176, 110).op("op", 0, 12.1)
+    clocks = {1: RankClock(drift_ppm=1e6 / 11)}
+    r = Ranks([rank(100, 260), faster], tmp_path, clocks)
+    assert r.joint.instances.size == 1
+    assert r.step_us == pytest.approx(260, abs=0.01)
+    assert r.gain_us({}, transfer=0.5) == pytest.approx(50, abs=0.01)
 
 
 def test_host_time_of_one_rank_holds_up_all(tmp_path: Path) -> None:
     late = Tiny().annotation("loader", 0, 90).call("L", 100).call("L", 106).kernel("a", 110, 50)
     late.kernel(REDUCE, 160, 100).op("op", 100, 111)
     r = Ranks([rank(100, 260), late.op("op", 0, 1)], tmp_path)
-    thread = r.joint.shifts[1].thread
-    removed = ScaleHost(spans=(Span(thread=thread, start_ns=0, end_ns=90 * US),), factor=0)
+    removed = ScaleHost(spans=(Span(thread=0, start_ns=0, end_ns=90 * US),), factor=0)
     assert r.step_us == 260
-    assert r.gain_us(removed) == 50
-    own = ScaleHost(spans=(Span(thread=0, start_ns=0, end_ns=90 * US),), factor=0)
-    assert r.gain_us(own) == 0
+    assert r.gain_us({1: [removed]}) == 50
+    assert r.gain_us({0: [removed]}) == 0
 
 
-def test_a_rank_without_as_many_collectives_is_not_joined(tmp_path: Path) -> None:
-    more = rank(150, 260).call("L", 20).kernel(REDUCE, 270, 20)
-    r = Ranks([rank(100, 260), more], tmp_path)
-    assert r.joint.collectives == 0
-    assert r.gain_us(r.scaled(1, "a", 0.5)) == 30
-
-
-def test_sequence_numbers_match_collectives_of_recordings_that_start_later(
+def test_a_collective_that_one_rank_leaves_before_another_arrives_joins_none(
     tmp_path: Path,
 ) -> None:
-    before = Tiny().call("L", 0).call("L", 6).call("L", 12).kernel(REDUCE, 10, 10)
-    before.kernel("a", 21, 139).kernel(REDUCE, 160, 100).op("op", 0, 17)
-    r = Ranks([rank(100, 260), before], tmp_path, numbers=([5], [4, 5]))
-    assert r.joint.collectives == 1
-    assert r.gain_us(r.scaled(1, "a", 0.5)) == 50
-
-
-def test_collectives_of_different_kinds_are_not_joined(tmp_path: Path) -> None:
-    r = Ranks([rank(100, 260), rank(150, 260)], tmp_path, kinds=("send", "recv"))
-    assert r.joint.collectives == 0
-
-
-def test_a_collective_that_one_rank_leaves_before_another_arrives_is_none(tmp_path: Path) -> None:
     def twice(first: tuple[float, float], second: tuple[float, float]) -> Tiny:
         tiny = launches(0, 6)
         for at, until in (first, second):
@@ -143,16 +137,16 @@ def test_a_collective_that_one_rank_leaves_before_another_arrives_is_none(tmp_pa
         return tiny.op("op", 0, 11)
 
     ranks = [twice((10, 100), (101, 200)), twice((20, 100), (101, 200)), twice((20, 40), (60, 90))]
-    r = Ranks([*ranks[:2], ranks[0]], tmp_path)
-    assert r.joint.collectives == 2
-    r = Ranks(ranks, tmp_path)
-    # The ends of the third rank are 60 and 110 earlier, so its clock moves by 85: one would end
-    # at 125 and the other start at 145, after the others' 101.
-    assert [shift.ns for shift in r.joint.shifts] == [0, 0, 85 * US]
-    assert r.joint.collectives == 1
+    assert Ranks([*ranks[:2], ranks[0]], tmp_path).joint.instances.size == 2
+    assert Ranks(ranks, tmp_path).joint.instances.tolist() == [0]
 
 
-def test_collectives_without_a_recorded_group_match_by_order(tmp_path: Path) -> None:
-    r = Ranks([rank(100, 260), rank(150, 260)], tmp_path, group=None)
-    assert r.joint.collectives == 1
-    assert r.gain_us(r.scaled(1, "a", 0.5)) == 50
+def test_a_rank_without_a_recording_gives_an_interval(tmp_path: Path) -> None:
+    r = Ranks([rank(100, 260), rank(150, 260)], tmp_path, missing=[0], floor_us=90)
+    assert not r.joint.is_complete
+    faster = {1: [r.scaled(1, "a", 0.5)]}
+    assert r.gain_us(faster) == 50
+    # The missing rank arrives 90 µs before the end, 10 µs after the last recorded one.
+    assert r.gain_us(faster, with_absent=True) == 0
+    assert r.gain_us({}, transfer=0.5) == 50
+    assert r.gain_us({}, transfer=0.5, with_absent=True) == 45

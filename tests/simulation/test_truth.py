@@ -8,8 +8,8 @@ import pytest
 
 from jarvis.changes import Collective, CollectiveMode
 from jarvis.schemas.names import C
-from jarvis.simulation.path import replayed
-from jarvis.simulation.ranks import Joint, joint_graph
+from jarvis.simulation.changed_weights import changed_weights
+from jarvis.simulation.ranks import Joint, RankClock, joint_graph
 from jarvis.simulation.simulation import Simulation
 from tests.simulation.generated import CHANGES, GEMM, Generated, generate
 
@@ -57,16 +57,25 @@ def ranks(tmp_path_factory: pytest.TempPathFactory, patch: pytest.MonkeyPatch) -
 
 
 def joint(ranks: list[Generated]) -> Joint:
-    """Return the ranks in one graph."""
-    return joint_graph([each.graph for each in ranks], [each.collectives for each in ranks])
+    """Return the ranks in one graph: their collectives match by order."""
+    kernels = [
+        each.collectives.sort(C.uid).select(
+            pl.int_range(pl.len()).alias(C.instance_id),
+            pl.lit(position).alias("position"),
+            C.uid,
+            pl.lit(value=True).alias("is_complete"),
+            pl.lit(None, pl.Int64).alias("floor_ns"),
+        )
+        for position, each in enumerate(ranks)
+    ]
+    graphs = (each.graph for each in ranks)
+    return joint_graph(graphs, [RankClock()] * len(ranks), pl.concat(kernels))
 
 
 def test_ranks_replay_as_recorded(ranks: list[Generated]) -> None:
     together = joint(ranks)
-    assert together.collectives == ranks[0].collectives.height > 0
-    assert all(shift.ns == 0 for shift in together.shifts)
-    graph = together.graph
-    assert (replayed(graph, graph.weight)[0] == graph.time).all()
+    assert together.instances.size == ranks[0].collectives.height > 0
+    assert (together.replay() == together.time).all()
 
 
 @pytest.mark.parametrize(("factor", "families"), CHANGES_OF_RANKS)
@@ -88,14 +97,14 @@ def joint_error_pct(
 ) -> float:
     """Return the error of the simulated window of all ranks."""
     together = joint(ranks)
-    work = together.rows([each.work for each in ranks])
-    simulation = Simulation(together.graph, {"gpu_work": work, "steps": NO_STEPS})
-    changes = [
-        each.scaled(factor, families, shift.uid)
-        for each, shift in zip(ranks, together.shifts, strict=True)
-    ]
-    predicted = simulation.replay(changes).window_ns
-    return 100 * (predicted / joint(truth).graph.window_ns - 1)
+    changed = {}
+    for position, each in enumerate(ranks):
+        simulation = Simulation(each.graph, {"gpu_work": each.work, "steps": NO_STEPS})
+        weights = changed_weights(simulation.index, simulation, [each.scaled(factor, families)])
+        changed[position] = weights - each.graph.weight
+    predicted = together.window_ns(together.replay(changed))
+    true = joint(truth)
+    return 100 * (predicted / true.window_ns(true.time) - 1)
 
 
 def interval_ns(rank: Generated, factor: float, families: tuple[str, ...]) -> tuple[int, int]:

@@ -5,6 +5,7 @@ import streamlit as st
 
 from jarvis.charts import columns_of
 from jarvis.dashboard.widgets.table import small_table
+from jarvis.ranks.lateness import is_comparable
 from jarvis.ranks.run import DistributedRun
 from jarvis.schemas import TABLES, TEXT, Column
 from jarvis.schemas.columns import number
@@ -52,6 +53,7 @@ def delays(lateness: pl.DataFrame, causes: pl.DataFrame, instances: pl.DataFrame
         causes.filter(pl.col(C.extra_ns) > 0)
         .sort(C.extra_ns, C.state, C.detail, descending=[True, False, False])
         .unique((C.instance_id, C.rank), keep="first", maintain_order=True)
+        .join(lateness.filter(is_comparable()), on=(C.instance_id, C.rank), how="semi")
         .select(
             C.instance_id,
             C.rank,

@@ -13,12 +13,14 @@ from jarvis.charts.arrivals import (
     step_map,
 )
 from jarvis.charts.marks import Tip
+from jarvis.dashboard.pages.ranks.figures import figures
+from jarvis.dashboard.pages.ranks.findings import rank_findings
 from jarvis.dashboard.pages.ranks.lateness import late_ranks
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.state import palette
 from jarvis.dashboard.widgets.controls import keyed_choice, list_choice
-from jarvis.dashboard.widgets.elements import metric_card, render_altair
+from jarvis.dashboard.widgets.elements import render_altair
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.ranks.identity import missing_text
 from jarvis.ranks.manifest import DistributedManifest
@@ -26,7 +28,7 @@ from jarvis.ranks.run import DistributedRun
 from jarvis.schemas import TABLES
 from jarvis.schemas.names import C
 from jarvis.server.storage.catalog import DistributedEntry
-from jarvis.text.format import count, counted, microseconds, milliseconds
+from jarvis.text.format import counted, microseconds
 from jarvis.text.markdown import code, escape
 
 ALL_STEPS = "all"
@@ -38,7 +40,8 @@ _MEASURES = (
     *(C.exposed_transfer_ms, C.lateness_ms),
 )
 _RANKS = (
-    *(C.rank, C.caused_exposed_wait_ms, C.exposed_wait_ms, C.exposed_transfer_ms, C.compute_ms),
+    *(C.rank, C.gain_low_ms, C.gain_high_ms, C.gain_method, C.speed_ratio),
+    *(C.caused_exposed_wait_ms, C.exposed_wait_ms, C.exposed_transfer_ms, C.compute_ms),
     *(C.idle_ms, C.exposed_copy_ms, C.window_ms, C.times_last, C.edge_wait_ms, C.wait_ms),
     *(C.clock_offset_us, C.clock_error_us, C.device_name, C.file_name),
 )
@@ -66,7 +69,8 @@ def render() -> None:
     entry = next(entry for entry in stored if entry.id == chosen)
     run = DistributedRun.load(entry.root)
     _facts(entry)
-    _figures(run)
+    figures(run)
+    rank_findings(run)
     _arrivals(run)
     late_ranks(run)
     _steps(run)
@@ -110,48 +114,6 @@ def _warnings(manifest: DistributedManifest) -> list[str]:
     if unmatched := manifest.matching.unmatched_kernels:
         lines.append(f"{counted(unmatched, 'communication kernel')} could not be matched.")
     return lines
-
-
-def _figures(run: DistributedRun) -> None:
-    ranks = run.tables["ranks"]
-    columns = columns_of(TABLES["ranks"])
-    worst = ranks.drop_nulls(C.caused_exposed_wait_ms).sort(
-        C.caused_exposed_wait_ms, C.rank, descending=[True, False]
-    )
-    window = ranks[C.window_ms].median()
-    with st.container(horizontal=True):
-        metric_card(
-            "Ranks",
-            count(ranks.height),
-            f"of {run.manifest.world_size.value:,}",
-            help_text="Ranks whose traces were joined, of those of the job.",
-        )
-        metric_card(
-            "Window",
-            milliseconds(float(window)) if isinstance(window, float) else "—",
-            counted(max(ranks[C.steps]), "step"),
-            help_text="Median over the ranks, from the first to the last GPU event.",
-        )
-        for name, label in (
-            (C.exposed_wait_ms, "Exposed waiting"),
-            (C.exposed_transfer_ms, "Exposed transfer"),
-        ):
-            median, most = ranks[name].median(), ranks[name].max()
-            metric_card(
-                label,
-                milliseconds(float(median)) if isinstance(median, float) else "—",
-                f"median; at most {milliseconds(float(most))}" if isinstance(most, float) else None,
-                help_text=f"{columns[name].meaning}; of one rank. Not what a step would gain.",
-            )
-        named = worst.row(0, named=True) if worst.height else {}
-        caused = named.get(C.caused_exposed_wait_ms) or 0.0
-        metric_card(
-            "Most waited for",
-            f"rank {named[C.rank]}" if caused > 0 else "no rank",
-            f"{milliseconds(caused)} in sum over the others" if caused > 0 else None,
-            help_text="The rank that the others wait for most without computing, summed over them. "
-            "A step gains far less than this sum.",
-        )
 
 
 def _arrivals(run: DistributedRun) -> None:

@@ -1,0 +1,68 @@
+"""The figures at the top of the ranks page."""
+
+import streamlit as st
+
+from jarvis.charts import columns_of
+from jarvis.dashboard.widgets.elements import metric_card
+from jarvis.ranks.run import DistributedRun
+from jarvis.schemas import TABLES
+from jarvis.schemas.names import C
+from jarvis.text.format import MISSING, counted, milliseconds, percent
+
+_WAITS = ((C.exposed_wait_ms, "Exposed waiting"), (C.exposed_transfer_ms, "Exposed transfer"))
+
+
+def figures(run: DistributedRun) -> None:
+    """Draw the median step, what it waits for, what it can gain, and the slowest rank."""
+    with st.container(horizontal=True):
+        _step(run)
+        _waits(run)
+        _gain(run)
+        _slowest(run)
+
+
+def _step(run: DistributedRun) -> None:
+    steps = run.tables["rank_steps"]
+    median = steps.group_by(C.step).median()[C.duration_ms].median()
+    metric_card(
+        "Median step",
+        milliseconds(float(median)) if isinstance(median, float) else MISSING,
+        counted(steps[C.step].n_unique(), "step"),
+        help_text="Of the steps, each the median over its ranks.",
+    )
+
+
+def _waits(run: DistributedRun) -> None:
+    ranks, columns = run.tables["ranks"], columns_of(TABLES["ranks"])
+    for name, label in _WAITS:
+        median, most = ranks[name].median(), ranks[name].max()
+        metric_card(
+            label,
+            milliseconds(float(median)) if isinstance(median, float) else MISSING,
+            f"median; at most {milliseconds(float(most))}" if isinstance(most, float) else None,
+            help_text=f"{columns[name].meaning}; of one rank. Not what a step would gain.",
+        )
+
+
+def _gain(run: DistributedRun) -> None:
+    gains = [finding.impact for finding in run.findings if finding.impact is not None]
+    best = next((gain.step_ms for gain in gains if gain.step_ms is not None), None)
+    is_exact = best is not None and best.low == best.high
+    metric_card(
+        "Best change",
+        milliseconds(best.low) if best else MISSING,
+        None if best is None or is_exact else f"at most {milliseconds(best.high)}",
+        help_text="What the median step gains by the first finding, at least.",
+    )
+
+
+def _slowest(run: DistributedRun) -> None:
+    ranks = run.tables["ranks"]
+    known = ranks.drop_nulls(C.speed_ratio).sort(C.speed_ratio, C.rank, descending=[True, False])
+    slowest = known.row(0, named=True) if known.height else None
+    metric_card(
+        "Slowest rank",
+        f"rank {slowest[C.rank]}" if slowest else MISSING,
+        f"{percent(100 * (slowest[C.speed_ratio] - 1))} more time" if slowest else None,
+        help_text="The rank that takes longest for the same kernels, against the median.",
+    )

@@ -1,0 +1,38 @@
+"""What makes the steps of a job longer than they need to be."""
+
+import streamlit as st
+
+from jarvis.dashboard.widgets.finding_cards import PRIORITY_COLORS
+from jarvis.findings import Finding, shown_evidence
+from jarvis.ranks.run import DistributedRun
+from jarvis.reports.ranks import NO_FINDING
+from jarvis.reports.sections import measured
+from jarvis.text.markdown import prose, table
+from jarvis.text.quantities import title_of
+
+
+def rank_findings(run: DistributedRun) -> None:
+    """Draw the findings, by the step time that they save, the first one open."""
+    if not run.results:
+        return
+    with st.container(border=True):
+        st.markdown("**Findings**")
+        for number, finding in enumerate(run.findings, start=1):
+            label = f":{PRIORITY_COLORS[finding.priority]}-badge[{finding.priority.value}]"
+            with st.expander(f"P{number} {label} {prose(finding.title)}", expanded=number == 1):
+                _card(finding)
+        if not run.findings:
+            st.info(NO_FINDING)
+        for result in run.results.values():
+            for note in result.notes:
+                st.caption(prose(note))
+
+
+def _card(finding: Finding) -> None:
+    st.markdown(prose(finding.issue))
+    actions = (*finding.algorithmic, *finding.kernel)
+    st.markdown("\n".join(f"- {prose(action)}" for action in actions))
+    facts = shown_evidence(finding)
+    rows = ((title_of(name), measured(title_of(name), value)) for name, value in facts.items())
+    st.markdown(table(("Evidence", "Value"), rows))
+    st.caption(prose((*finding.caveat, *finding.verify)))

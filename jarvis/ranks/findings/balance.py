@@ -1,0 +1,87 @@
+"""Ranks that compute more slowly than others, or more."""
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from jarvis.findings import Finding
+from jarvis.impact import share_pct
+from jarvis.ranks.events import POINT_TO_POINT
+from jarvis.ranks.findings.facts import RankFacts
+from jarvis.ranks.findings.messages import MESSAGES
+from jarvis.ranks.gain import StepGain
+from jarvis.ranks.speed import SIGNATURES
+from jarvis.schemas.names import C
+
+MIN_RATIO, MADS = 1.02, 5
+"""A GPU is slow from such a ratio on, so many median absolute deviations above the median."""
+
+MIN_IMBALANCE = 1.05
+"""Work of a rank against the mean from which on it is uneven."""
+
+
+def slow_gpu(facts: RankFacts) -> Iterator[Finding]:
+    """A GPU on which the same kernels take longer.
+
+    Symptom: a rank takes longer for kernels that the other ranks run, too.
+    Rule: its time is at least {MIN_RATIO} times the median of the ranks with the same GPU, and more
+    than {MADS} median absolute deviations above it, over at least 50 signatures (operator, shapes,
+    types, kernel) without kernels beside communication.
+    Threshold: the gain above, if its kernels are as fast.
+    """
+    speed = facts.joined.speed
+    ratios = speed[C.speed_ratio]
+    spread = (ratios - ratios.median()).abs().median()
+    limit = 1 + max(MIN_RATIO - 1, MADS * (float(spread) if isinstance(spread, float) else 0.0))
+    slow = speed.filter(pl.col(C.speed_ratio) >= limit)
+    for rank, ratio, signatures in slow.select(C.rank, C.speed_ratio, SIGNATURES).iter_rows():
+        gain = _compute_gain(facts, rank, 1 / ratio)
+        if facts.is_worth(gain):
+            slower_pct = 100 * (ratio - 1)
+            yield facts.finding(
+                "slow_gpu",
+                gain,
+                {"rank": str(rank), "slower_pct": slower_pct, "signatures": signatures},
+                actions=MESSAGES.texts("slow.action"),
+                evidence={"rank": rank, "speed_ratio": ratio, "signatures": signatures},
+            )
+
+
+def work_imbalance(facts: RankFacts) -> Iterator[Finding]:
+    """Ranks with more to compute than others.
+
+    Symptom: a rank takes longer because its sizes are larger, not because its GPU is slower.
+    Rule: the FLOPs of its steps are at least {MIN_IMBALANCE} times the mean of the ranks. Jobs with
+    point-to-point communication are left out: their stages differ by design.
+    Threshold: the gain above, if it computes what the mean does.
+    """
+    work = facts.joined.work.drop_nulls(C.flops)
+    has_stages = (facts.tables["instances"][C.kind] == POINT_TO_POINT).any()
+    mean = work[C.flops].mean()
+    if has_stages or not isinstance(mean, float) or mean <= 0:
+        return
+    rank, most = work.sort(C.flops, C.rank, descending=[True, False]).row(0)
+    if most < MIN_IMBALANCE * mean:
+        return
+    gain = _compute_gain(facts, rank, mean / most)
+    if not facts.is_worth(gain):
+        return
+    more_pct = share_pct(most - mean, mean)
+    tera = {"tera_flops": most / 1e12, "mean_tera_flops": mean / 1e12}
+    yield facts.finding(
+        "work_imbalance",
+        gain,
+        {"rank": str(rank), "more_pct": more_pct, **tera},
+        actions=MESSAGES.texts("work.action"),
+        evidence={"rank": rank, "more_pct": more_pct, **tera},
+    )
+
+
+def _compute_gain(facts: RankFacts, rank: int, factor: float) -> StepGain:
+    """Return the gain if the kernels of a rank take ``factor`` times as long.
+
+    Without a replay, at most what the rank causes: it may be late for other reasons.
+    """
+    if facts.joint is None:
+        return StepGain(0.0, facts.rank_gain(rank).high_ms)
+    return facts.joint.scaled_compute(rank, factor)

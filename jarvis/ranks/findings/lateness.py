@@ -1,0 +1,184 @@
+"""Ranks that the others wait for: the same one in most steps, or another one in each."""
+
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+
+from jarvis.findings import Finding
+from jarvis.impact import share_pct
+from jarvis.perf_report.timeline.idle_gaps import IdleCause
+from jarvis.perf_report.timeline.states import State
+from jarvis.ranks.clock import NORMAL
+from jarvis.ranks.findings.facts import RankFacts
+from jarvis.ranks.findings.messages import MESSAGES
+from jarvis.ranks.lateness import is_comparable
+from jarvis.schemas.names import C
+from jarvis.text.messages import Message
+
+PERSISTENT_SHARE, MIN_STEPS = 0.6, 3
+"""A rank is persistently late in so many of at least so many steps."""
+
+MIN_JITTER_PCT = 2.0
+"""Time of the latest rank beyond the median rank, in percent of the step, that is jitter."""
+
+MADS = 3
+CAUSES_SHOWN = 2
+
+
+def latest_roots(facts: RankFacts) -> pl.DataFrame:
+    """Return the instance with the largest lateness of each step, and the rank that it is from.
+
+    Columns: ``step, instance_id, root_rank, root_instance, lateness_ns``.
+    """
+    return (
+        facts.tables["lateness"]
+        .join(facts.inner.select(C.instance_id, C.step), on=C.instance_id)
+        .drop_nulls(C.step)
+        .sort(C.lateness_ns, C.instance_id, descending=[True, False])
+        .unique(C.step, keep="first", maintain_order=True)
+        .select(C.step, C.instance_id, C.root_rank, C.root_instance, C.lateness_ns)
+        .sort(C.step)
+    )
+
+
+def persistent_rank(facts: RankFacts) -> tuple[int, int, int] | None:
+    """Return the rank that is late in most steps, in how many, and the number of steps."""
+    steps = facts.inner[C.step].drop_nulls().n_unique()
+    counts = (
+        latest_roots(facts)
+        .group_by(C.root_rank)
+        .len()
+        .sort("len", C.root_rank, descending=[True, False])
+    )
+    if steps < MIN_STEPS or counts.is_empty():
+        return None
+    rank, count = counts.row(0)
+    return (rank, count, steps) if count >= PERSISTENT_SHARE * steps else None
+
+
+def late_rank(facts: RankFacts) -> Iterator[Finding]:
+    """A rank that the others wait for in most steps.
+
+    Symptom: the same rank arrives last at collectives, step after step.
+    Rule: the largest lateness of a step is from this rank in at least {PERSISTENT_SHARE:.0%} of at
+    least {MIN_STEPS} steps, and its own time exceeds the median of the ranks by more than {MADS}
+    standard deviations (1.4826 times the median absolute deviation).
+    Threshold: the gain above, if it is as the median rank.
+    """
+    found = persistent_rank(facts)
+    if found is None:
+        return
+    rank, late_steps, steps = found
+    gain = facts.rank_gain(rank)
+    if not facts.is_worth(gain) or not _stands_out(facts, rank):
+        return
+    row = facts.tables["ranks"].row(by_predicate=pl.col(C.rank) == rank, named=True)
+    roots = latest_roots(facts).filter(pl.col(C.root_rank) == rank)
+    causes = _causes(facts, roots)
+    others = facts.tables["ranks"].height - 1
+    yield facts.finding(
+        "late_rank",
+        gain,
+        {
+            "rank": str(rank),
+            "late_steps": late_steps,
+            "steps": steps,
+            "others": others,
+            "caused_wait_ms": row[C.caused_wait_ms],
+            "caused_exposed_wait_ms": row[C.caused_exposed_wait_ms],
+            "causes": MESSAGES("late.causes", parts=_parts(causes)) if causes else None,
+        },
+        actions=_actions(causes),
+        evidence={
+            "rank": rank,
+            "late_step_count": late_steps,
+            "step_count": steps,
+            "caused_wait_ms": row[C.caused_wait_ms],
+            "caused_exposed_wait_ms": row[C.caused_exposed_wait_ms],
+            "speed_ratio": row[C.speed_ratio],
+        },
+    )
+
+
+def jitter(facts: RankFacts) -> Iterator[Finding]:
+    """Steps that each wait for another rank.
+
+    Symptom: no rank is late in most steps, but steps take longer than that of the median rank.
+    Rule: no rank is persistently late in at least {MIN_STEPS} steps, and the latest rank takes
+    {MIN_JITTER_PCT}% of the step time more than the median one, without waiting.
+    Threshold: the gain above, if all ranks are as the median rank.
+    """
+    steps = facts.inner[C.step].drop_nulls().n_unique()
+    if steps < MIN_STEPS or persistent_rank(facts) or facts.joint is None:
+        return
+    own = facts.own_ms.group_by(C.step).agg(
+        (pl.col("own_ms").max() - pl.col("own_ms").median()).alias("excess")
+    )
+    excess_pct = share_pct(float(own["excess"].sum()), facts.step_ms * own.height)
+    if excess_pct < MIN_JITTER_PCT:
+        return
+    gain = facts.joint.all_as_median()
+    if not facts.is_worth(gain):
+        return
+    causes = _causes(facts, latest_roots(facts))
+    yield facts.finding(
+        "jitter",
+        gain,
+        {
+            "excess_pct": excess_pct,
+            "causes": MESSAGES("jitter.causes", parts=_parts(causes)) if causes else None,
+        },
+        actions=MESSAGES.texts("jitter.action"),
+        evidence={"excess_pct": excess_pct, "step_count": steps},
+    )
+
+
+def _stands_out(facts: RankFacts, rank: int) -> bool:
+    """Return whether the own time of a rank exceeds that of the others by more than noise."""
+    own = facts.own_ms.group_by(C.rank).agg(pl.col("own_ms").median()).sort(C.rank)
+    median = own["own_ms"].median()
+    extra = own.with_columns(pl.col("own_ms") - median)
+    spread = extra["own_ms"].abs().median()
+    of_rank = extra.filter(pl.col(C.rank) == rank)["own_ms"].to_list()
+    return bool(of_rank) and of_rank[0] > MADS * NORMAL * float(spread or 0.0)  # type: ignore[arg-type]
+
+
+def _causes(facts: RankFacts, roots: pl.DataFrame) -> list[tuple[str, str | None, float]]:
+    """Return state, detail and extra ms per step of what late ranks took longer in, most first."""
+    known = facts.tables["lateness"].filter(
+        pl.col(C.instance_id).is_in(roots[C.root_instance].implode()), is_comparable()
+    )
+    own = facts.tables["lateness_causes"].join(known, on=C.instance_id, how="semi")
+    rows = (
+        own.group_by(C.state, C.detail)
+        .agg((pl.col(C.extra_ns).sum() / 1e6 / max(known.height, 1)).alias("extra_ms"))
+        .filter(pl.col("extra_ms") > 0)
+        .sort("extra_ms", C.state, C.detail, descending=[True, False, False])
+        .head(CAUSES_SHOWN)
+    )
+    return list(rows.iter_rows())
+
+
+def _parts(causes: Sequence[tuple[str, str | None, float]]) -> tuple[Message, ...]:
+    return tuple(
+        MESSAGES("late.cause", state=_name(state, detail), extra_ms=extra_ms)
+        for state, detail, extra_ms in causes
+    )
+
+
+def _name(state: str, detail: str | None) -> str:
+    return ": ".join(filter(None, (state, detail))).replace("_", " ")
+
+
+def _actions(causes: Sequence[tuple[str, str | None, float]]) -> list[Message]:
+    keys = dict.fromkeys(_action(state, detail) for state, detail, _ in causes)
+    return [MESSAGES(f"late.action.{key}") for key in keys or ("host",)]
+
+
+def _action(state: str, detail: str | None) -> str:
+    if state == State.COMPUTE:
+        return "compute"
+    if state == State.COPY:
+        return "copy"
+    known = (IdleCause.DATA_LOADING, IdleCause.SYNCHRONIZATION)
+    return detail if detail in known else "host"

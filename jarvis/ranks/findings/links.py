@@ -1,0 +1,153 @@
+"""Collectives whose transfer is slow, small or uneven."""
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from jarvis.findings import Finding, Priority
+from jarvis.impact import share_pct
+from jarvis.ranks.findings.facts import RANKS, RankFacts
+from jarvis.ranks.findings.messages import MESSAGES
+from jarvis.ranks.gain import StepGain
+from jarvis.ranks.matching import SAME_SIZE
+from jarvis.schemas.names import C
+
+MIN_BYTES = 1 << 20
+"""Smaller messages do not show the bandwidth of a link."""
+
+MAX_LINK_SHARE = 0.5
+"""A link that moves less than this share of its peak is slow."""
+
+LATENCY_SHARE = 0.5
+"""A transfer of which the latency floor is at least this share is bound by latency."""
+
+MIN_SMALL_SHARE = 0.3
+"""Share of the exposed transfer from which on messages are too small."""
+
+
+def slow_link(facts: RankFacts) -> Iterator[Finding]:
+    """Large messages that move far below the peak of the link.
+
+    Symptom: large collectives take long after all ranks have arrived.
+    Rule: in a communicator with all its ranks recorded, messages of at least {MIN_BYTES:,} bytes
+    reach less than {MAX_LINK_SHARE:.0%} of the peak of the link in the median, and latency is less
+    than half of their transfer.
+    Threshold: the gain above, if they reach that share.
+    """
+    links = facts.tables["communicators"].select(C.comm_id, C.link_gbs).drop_nulls()
+    large = facts.inner.join(links, on=C.comm_id).filter(
+        pl.col(C.bytes) >= MIN_BYTES, ~pl.col(C.transfer_is_bound), pl.col(C.bus_gbs) > 0
+    )
+    large = large.filter(~_is_latency_bound())
+    if facts.joint is None:
+        return
+    for (comm_id,), rows in large.group_by(C.comm_id, maintain_order=True):
+        peak = float(rows[C.link_gbs][0])
+        bus = float(rows[C.bus_gbs].median())  # type: ignore[arg-type]
+        if bus >= MAX_LINK_SHARE * peak:
+            continue
+        instances = rows[C.instance_id].to_list()
+        ends = (
+            facts.joint.scaled_transfer(instances, bus / reached)
+            for reached in (MAX_LINK_SHARE * peak, peak)
+        )
+        gain = StepGain(next(ends).low_ms, next(ends).high_ms)
+        if facts.is_worth(gain):
+            share = {"pct_of_link_pct": share_pct(bus, peak)}
+            speed = {"bus_gb_per_s": bus, "peak_gb_per_s": peak}
+            named = {"communicator": str(comm_id), "instances": rows.height}
+            yield facts.finding(
+                "slow_link",
+                gain,
+                {**share, **speed, **named, "min_bytes": MIN_BYTES},
+                actions=MESSAGES.texts("link.action"),
+                evidence={**named, **speed},
+            )
+
+
+def small_messages(facts: RankFacts) -> Iterator[Finding]:
+    """Messages whose transfer is mostly latency.
+
+    Symptom: many collectives with small messages.
+    Rule: collectives of which the latency floor (of messages of hardly any bytes in the same
+    communicator) is at least {LATENCY_SHARE:.0%} of the transfer are at least
+    {MIN_SMALL_SHARE:.0%} of the exposed transfer. The gain is between half and all but one of them
+    in each step bundled into others.
+    """
+    if facts.joint is None:
+        return
+    exposed = (
+        facts.tables["instance_ranks"]
+        .group_by(C.instance_id)
+        .agg(pl.col(C.exposed_transfer_ns).sum())
+        .join(facts.inner, on=C.instance_id)
+    )
+    small = exposed.filter(_is_latency_bound())
+    whole, part = (float(rows[C.exposed_transfer_ns].sum()) for rows in (exposed, small))
+    if small.is_empty() or part < MIN_SMALL_SHARE * whole:
+        return
+    instances = small[C.instance_id].to_list()
+    in_step = small.height / max(small[C.step].n_unique(), 1)
+    ends = (
+        facts.joint.scaled_transfer(instances, factor)
+        for factor in (max(0.5, 1 / in_step), 1 / in_step)
+    )
+    gain = StepGain(next(ends).low_ms, next(ends).high_ms)
+    if facts.is_worth(gain):
+        mean_bytes = small[C.bytes].mean()
+        values = {
+            "instances": small.height,
+            "pct": share_pct(part, whole),
+            "mean_bytes": mean_bytes,
+        }
+        yield facts.finding(
+            "small_messages",
+            gain,
+            values,
+            actions=MESSAGES.texts("small.action"),
+            evidence={"instances": small.height, "mean_size_bytes": mean_bytes},
+        )
+
+
+def mismatch(facts: RankFacts) -> Iterator[Finding]:
+    """Ranks that send different sizes in one collective.
+
+    Symptom: the ranks of an all-reduce, or of another kind with equal messages, do not agree.
+    Rule: the recorded bytes of the ranks differ within an instance.
+    """
+    kinds = facts.tables["instances"].filter(pl.col(C.kind).is_in(SAME_SIZE))
+    sizes = (
+        facts.tables["instance_ranks"]
+        .drop_nulls(C.in_bytes)
+        .join(kinds.select(C.instance_id, C.comm_id), on=C.instance_id)
+        .with_columns(pl.col(C.in_bytes).mode().min().over(C.instance_id).alias("usual"))
+        .filter(pl.col(C.in_bytes) != pl.col("usual"))
+        .sort(C.instance_id, C.rank)
+    )
+    if sizes.is_empty():
+        return
+    first = sizes.row(0, named=True)
+    values = {
+        "instances": sizes[C.instance_id].n_unique(),
+        "communicator": first[C.comm_id],
+        "rank": str(first[C.rank]),
+        "own_bytes": first[C.in_bytes],
+        "other_bytes": first["usual"],
+    }
+    yield Finding(
+        check="mismatch",
+        category=RANKS,
+        title=MESSAGES.pick("mismatch.title", values),
+        issue=MESSAGES.pick("mismatch.issue", values),
+        algorithmic=MESSAGES.texts("mismatch.action"),
+        kernel=(),
+        evidence={"instances": values["instances"], "rank": first[C.rank]},
+        priority_local=Priority.MEDIUM,
+        priority=Priority.MEDIUM,
+        caveat=facts.caveat,
+    )
+
+
+def _is_latency_bound() -> pl.Expr:
+    share = pl.col(C.floor_us) / pl.col(C.transfer_us)
+    return (share >= LATENCY_SHARE).fill_null(value=False)

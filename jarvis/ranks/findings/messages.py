@@ -1,0 +1,67 @@
+"""Messages of the findings on several ranks."""
+
+from jarvis.text.messages import MessageTable
+
+MESSAGES = MessageTable(
+    "ranks",
+    {
+        "gain": "{low_ms} of a {step_ms} step",
+        "gain.range": "{low_ms} to {high_ms} of a {step_ms} step",
+        "caveat": "Based on {ranks:count rank} of {world_size}{clocks}. Waiting at the edges of "
+        "the recording is left out.",
+        "caveat.clocks": "; their clocks agree within {p95_us:.1f} µs",
+        "caveat.bounds": "The recordings cannot be replayed together, so waiting bounds the gain.",
+        "verify": "Record all ranks again, and compare the median step.",
+        "late.title": "Rank {rank} is late in {late_steps} of {steps:count step}: {gain}",
+        "late.issue": "Rank {rank} arrives last and holds up {others:count other rank}. The others "
+        "wait {caused_wait_ms} of GPU time over all ranks for it, {caused_exposed_wait_ms} of it "
+        "while they compute nothing.{causes}",
+        "late.causes": " Per late step it takes longer in {parts:joined , }.",
+        "late.cause": "{state} ({extra_ms} more)",
+        "late.action.data_loading": "Speed up its data loading: more workers, prefetching, pinned "
+        "memory, or faster storage for this rank.",
+        "late.action.synchronization": "Find what its host waits for, and remove waits that only "
+        "this rank has.",
+        "late.action.host": "Look for host work that only this rank does, such as logging, "
+        "checkpoints or garbage collection, and at the load of its CPU.",
+        "late.action.compute": "Compare its clocks, temperature, power limit and neighbors with "
+        "those of the other GPUs, and the sizes that it computes.",
+        "late.action.copy": "Look at the copies that only this rank does.",
+        "slow.title": "The same kernels take {slower_pct} longer on rank {rank}: {gain}",
+        "slow.issue": "Over {signatures:count signature} of operators, shapes and kernels, rank "
+        "{rank} takes {slower_pct} more time than the median of the ranks. Kernels beside "
+        "communication are not compared.",
+        "slow.action": "Check clocks, power limit, temperature and other processes of this GPU; "
+        "replace it if it stays slow.",
+        "jitter.title": "Each step waits for another rank: {gain}",
+        "jitter.issue": "No rank is late in most steps, but one is in each of them: the latest "
+        "takes {excess_pct} of the step more than the median of the ranks.{causes}",
+        "jitter.causes": " The late ranks take longer in {parts:joined , } per step.",
+        "jitter.action": "Reduce what varies from step to step: prefetch more batches, call "
+        "`gc.freeze` before the training loop, pin the processes to cores.",
+        "work.title": "Rank {rank} computes {more_pct} more than the mean of the ranks: {gain}",
+        "work.issue": "It does {tera_flops:,.2f} TFLOPs, the mean is {mean_tera_flops:,.2f} "
+        "TFLOPs. Its kernels are not slower, there is more to compute.",
+        "work.action": "Divide the work evenly: sort or pack sequences by length, or balance the "
+        "batches by tokens.",
+        "link.title": "Collectives reach {pct_of_link_pct} of the link: {gain}",
+        "link.issue": "{instances:count collective} of at least {min_bytes} in {communicator:name} "
+        "move {bus_gb_per_s:,.1f} GB/s of {peak_gb_per_s:,.1f} GB/s after the last rank arrived.",
+        "link.action": "Check the topology, the link and its errors, and the settings of the "
+        "communication library.",
+        "small.title": "{instances:count collective} take little more than their latency: {gain}",
+        "small.issue": "They are {pct} of the exposed transfer, with messages of {mean_bytes} on "
+        "average. Bandwidth hardly matters for them.",
+        "small.action": "Bundle the messages into fewer collectives, or use larger buckets. "
+        "Compression does not help.",
+        "mismatch.title": "Ranks send different sizes in {instances:count collective}",
+        "mismatch.issue": "In {communicator:name}, rank {rank} sends {own_bytes} where another "
+        "rank sends {other_bytes}.",
+        "mismatch.action": "Check the batches and the code paths of these ranks.",
+        "note.missing": "{missing:count rank} of {world_size} {missing:either is|are} not "
+        "recorded, so transfer is at most what is shown, and a rank that is not recorded may "
+        "arrive last.",
+        "note.clocks": "The clocks of the ranks cannot be compared, so waiting and gains are not "
+        "known.",
+    },
+)

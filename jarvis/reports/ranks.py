@@ -1,0 +1,104 @@
+"""``ranks_analysis_fair.md``: the report on several ranks."""
+
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+
+from jarvis.findings import AnalysisResult, Finding, shown_evidence
+from jarvis.ranks.identity import missing_text
+from jarvis.ranks.manifest import DistributedManifest
+from jarvis.reports.sections import measured
+from jarvis.schemas import columns
+from jarvis.schemas.names import C
+from jarvis.text.format import MISSING, decimal, milliseconds, percent
+from jarvis.text.markdown import Markdown, escape, prose, table
+from jarvis.text.quantities import title_of
+
+NO_FINDING = (
+    "No finding: no change of a rank or of the collectives is known to make the median step 0.5% "
+    "shorter."
+)
+"""What a report without findings says."""
+
+_RANKS = (
+    *(C.rank, C.gain_low_ms, C.gain_high_ms, C.gain_method, C.speed_ratio),
+    *(C.exposed_wait_ms, C.exposed_transfer_ms, C.caused_exposed_wait_ms, C.times_last),
+)
+
+
+def ranks_report(manifest: DistributedManifest, result: AnalysisResult, ranks: pl.DataFrame) -> str:
+    """Return the report as Markdown.
+
+    Args:
+        manifest: The manifest of the distributed run.
+        result: The findings on its ranks.
+        ranks: Its table ``ranks``.
+    """
+    parts = [
+        "# Ranks",
+        *_facts(manifest, result),
+        "## Findings",
+        _overview(result.findings) if result.findings else NO_FINDING,
+        *(part for number, each in enumerate(result.findings, 1) for part in _card(number, each)),
+        "## Ranks",
+        _table(ranks),
+        "Waiting is in milliseconds of GPU time and adds up over the ranks; a step gains far less. "
+        "The gain is that of the median step if the rank were as the median.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _facts(manifest: DistributedManifest, result: AnalysisResult) -> Iterator[str]:
+    step_ms = result.metrics.get("step_ms")
+    step = f" The median step takes {milliseconds(step_ms)}." if isinstance(step_ms, float) else ""
+    yield f"{escape(manifest.title)}, {manifest.matching.instances:,} matched collectives.{step}"
+    size = manifest.world_size
+    known = [prose(note) for note in result.notes]
+    if manifest.missing:
+        known.insert(0, escape(missing_text(manifest.missing, size.value, size.source)))
+    known += [escape(f"{entry.file_name}: {entry.error}") for entry in manifest.failed]
+    if known:
+        yield "\n".join(f"- {line}" for line in known)
+
+
+def _overview(findings: Sequence[Finding]) -> Markdown:
+    rows = (
+        (f"P{number}", each.priority.value, prose(each.title), *_gain(each))
+        for number, each in enumerate(findings, 1)
+    )
+    return table(("", "Priority", "Finding", "Step gain, at least", "At most"), rows)
+
+
+def _gain(finding: Finding) -> tuple[str, str]:
+    gain = finding.impact
+    if gain is None or gain.step_ms is None or gain.step_pct is None:
+        return MISSING, MISSING
+    return (
+        f"{milliseconds(gain.step_ms.low)} ({percent(gain.step_pct.low)})",
+        f"{milliseconds(gain.step_ms.high)} ({percent(gain.step_pct.high)})",
+    )
+
+
+def _card(number: int, finding: Finding) -> Iterator[str]:
+    yield f"### P{number}: {prose(finding.title)}"
+    yield prose(finding.issue)
+    yield "\n".join(f"- {prose(action)}" for action in (*finding.algorithmic, *finding.kernel))
+    facts = shown_evidence(finding)
+    yield table(
+        ("Evidence", "Value"),
+        ((title_of(name), measured(title_of(name), value)) for name, value in facts.items()),
+    )
+    yield prose((*finding.caveat, *finding.verify))
+
+
+def _table(ranks: pl.DataFrame) -> Markdown:
+    labels = {column.name: column.label for column in columns("ranks")}
+    shown = [name for name in _RANKS if ranks[name].count()]
+    rows = (
+        tuple(
+            decimal(value) if isinstance(value, float) else MISSING if value is None else str(value)
+            for value in row
+        )
+        for row in ranks.select(shown).iter_rows()
+    )
+    return table([labels[name] for name in shown], rows)

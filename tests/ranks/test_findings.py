@@ -1,0 +1,128 @@
+"""Findings on several ranks: simulated faults are named, and even jobs have none."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from jarvis.findings import AnalysisResult, Finding, Priority
+from jarvis.ranks.findings import rank_findings
+from jarvis.ranks.join import Joined, join
+from jarvis.sample import Faults, Job
+from jarvis.sample.faults import Late, Slow
+from jarvis.text.messages import to_text
+from tests.ranks.built import US, members
+from tests.ranks.built import job as job_of
+from tests.ranks.simulated import recorded, simulated
+
+RANKS, STEPS = 4, 4
+
+
+def found(folder: Path, faults: Faults) -> tuple[Joined, AnalysisResult]:
+    _, ranks = simulated(folder, Job(STEPS, RANKS, faults=faults))
+    joined = join(ranks, RANKS)
+    return joined, rank_findings(joined, RANKS)
+
+
+def by_check(result: AnalysisResult) -> dict[str, Finding]:
+    checks = {finding.check: finding for finding in result.findings}
+    assert len(checks) == len(result.findings)
+    return checks
+
+
+def step_ms(finding: Finding) -> tuple[float, float]:
+    assert finding.impact is not None
+    assert finding.impact.step_ms is not None
+    return finding.impact.step_ms.low, finding.impact.step_ms.high
+
+
+def test_an_even_job_has_no_finding(tmp_path: Path) -> None:
+    joined, result = found(tmp_path, Faults(is_even=True))
+    assert result.findings == result.notes == ()
+    ratios = joined.tables["ranks"]["speed_ratio"].to_list()
+    assert ratios == pytest.approx([1] * RANKS, abs=0.005)
+
+
+def test_a_slow_gpu_is_named(tmp_path: Path) -> None:
+    joined, result = found(tmp_path, Faults(is_even=True, slow=(Slow(2, 1.05),)))
+    checks = by_check(result)
+    assert set(checks) == {"slow_gpu", "late_rank"}
+    ratio = dict(joined.tables["ranks"].select("rank", "speed_ratio").iter_rows())[2]
+    assert ratio == pytest.approx(1.05, abs=0.005)
+    slow = checks["slow_gpu"]
+    assert slow.evidence["rank"] == 2
+    assert "clocks" in to_text(slow.algorithmic)
+    low, high = step_ms(slow)
+    assert low == high == pytest.approx(1.9, abs=0.1)
+    assert slow.priority is Priority.MEDIUM
+    assert "8 others" not in to_text(slow.caveat)
+    assert to_text(slow.caveat).startswith("Based on 4 ranks of 4; their clocks agree within")
+
+
+def test_a_rank_that_waits_for_its_data_in_each_step_is_named(tmp_path: Path) -> None:
+    late = tuple(Late(1, 5.0, "loader", step) for step in range(STEPS))
+    _, result = found(tmp_path, Faults(is_even=True, late=late))
+    (finding,) = result.findings
+    assert finding.check == "late_rank"
+    assert finding.evidence["rank"] == 1
+    issue = to_text(finding.issue)
+    assert "holds up 3 other ranks" in issue
+    assert "idle: data loading (5.00 ms more)" in issue
+    assert to_text(finding.algorithmic).startswith("Speed up its data loading")
+    assert step_ms(finding)[0] == pytest.approx(4.9, abs=0.1)
+
+
+def test_another_late_rank_in_each_step_is_jitter(tmp_path: Path) -> None:
+    late = tuple(Late(step, 6.0, "loader", step) for step in range(STEPS))
+    _, result = found(tmp_path, Faults(is_even=True, late=late))
+    (finding,) = result.findings
+    assert finding.check == "jitter"
+    assert "data loading" in to_text(finding.issue)
+    assert step_ms(finding)[0] == pytest.approx(6.0, abs=0.3)
+
+
+def test_a_slow_link_is_named(tmp_path: Path) -> None:
+    _, result = found(tmp_path, Faults(is_even=True, slow_links={1: 0.1}))
+    (finding,) = result.findings
+    assert finding.check == "slow_link"
+    assert finding.evidence["peak_gb_per_s"] == 192
+    low, high = step_ms(finding)
+    assert 1.5 < low < high < 2.5
+
+
+def test_a_missing_rank_is_a_note(tmp_path: Path) -> None:
+    faults = Faults(is_even=True, slow=(Slow(2, 1.05),))
+    _, ranks = simulated(tmp_path, Job(STEPS, RANKS, faults=faults))
+    joined = join(ranks[1:], RANKS)
+    result = rank_findings(joined, RANKS)
+    assert result.findings == ()  # the missing rank may be as late
+    high = dict(joined.tables["ranks"].select("rank", "gain_high_ms").iter_rows())[2]
+    assert high == pytest.approx(1.9, abs=0.1)
+    assert to_text(result.notes).startswith("1 rank of 4 is not recorded")
+
+
+def test_ranks_that_send_different_sizes_do_not_match() -> None:
+    at = [1_000 * US * number for number in range(4)]
+    options = [{"seq": number} for number in range(len(at))]
+    ranks = job_of([[begin] * 3 for begin in at], options=options)
+    own = ranks[1].member(3)
+    changed = own.tables["collectives"].with_columns(
+        pl.when(pl.col("seq") == 2).then(8192).otherwise("in_bytes").alias("in_bytes")
+    )
+    parts = members(ranks)
+    parts[1] = type(own)(own.rank, own.name, own.info, {**own.tables, "collectives": changed})
+    (finding,) = rank_findings(join(parts, 3), 3).findings
+    assert finding.check == "mismatch"
+    assert to_text(finding.title) == "Ranks send different sizes in 1 collective"
+    assert "rank 1 sends 8.19 kB where another rank sends 4.10 kB" in to_text(finding.issue)
+
+
+def test_half_of_a_recorded_job_names_no_rank(reference_root: Path) -> None:
+    paths = sorted((reference_root / "ranks" / "dlrm-v100").iterdir())
+    joined = join(recorded(paths), 8)
+    result = rank_findings(joined, 8)
+    assert result.findings == ()
+    assert joined.tables["instances"]["transfer_is_bound"].all()
+    assert to_text(result.notes).startswith("4 ranks of 8 are not recorded")
+    ranks = joined.tables["ranks"]
+    assert (ranks["gain_low_ms"] <= ranks["gain_high_ms"]).all()
