@@ -32,7 +32,7 @@ _GENERIC_WORDS = frozenset({"amd", "nvidia", "instinct", "tesla", "vf", "oam", "
 
 
 MAX_FIGURE = 1_000_000
-"""No GPU has this many GB, GB/s or TFLOPS/s: such a value is in another unit."""
+"""No GPU has this many GB, GB/s or TFLOP/s: such a value is in another unit."""
 
 MIN_MEMORY_SHARE, MIN_HBM_SHARE, MAX_MEMORY_SHARE = 0.9, 0.975, 1.005
 """Bounds of the memory that a device reports, as a share of ``memory_gb`` GiB. The driver reserves
@@ -75,6 +75,11 @@ class GpuLink(BaseModel):
         return self.gbps_per_direction
 
 
+def preset_label(preset: str) -> str:
+    """Return the name of a preset for readers."""
+    return "default" if preset == DEFAULT_PRESET else preset
+
+
 class HardwareSpec(BaseModel):
     """The peaks of one GPU under one preset.
 
@@ -82,7 +87,7 @@ class HardwareSpec(BaseModel):
     compiler's name of their generation (``"sm_90"``, ``"gfx942"``).
 
     ``mem_bw_gbps`` is in GB/s (1e9 bytes), ``max_achievable_tflops`` maps a compute unit and
-    precision (``"matrix_bf16"``) to dense TFLOPS/s, ``sources`` maps a figure to its source, with
+    precision (``"matrix_bf16"``) to dense TFLOP/s, ``sources`` maps a figure to its source, with
     ``default`` for unlisted figures; ``doubts`` says why a figure may be wrong, its ``default``
     applies to figures without their own source.
     """
@@ -186,7 +191,7 @@ class HardwareSpec(BaseModel):
         return self.mem_bw_gbps / 1e3
 
     def peak_tflops(self, compute: str) -> float | None:
-        """Return the peak of ``"matrix_bf16"`` and the like in TFLOPS/s, or None if it is not
+        """Return the peak of ``"matrix_bf16"`` and the like in TFLOP/s, or None if it is not
         known."""
         return self.max_achievable_tflops.get(compute)
 

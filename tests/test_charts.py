@@ -20,7 +20,7 @@ BELOW, MISSED, REACHED, ABOVE, UNKNOWN = charts.STATES
 
 
 def rows(**changes: list[Any]) -> pl.DataFrame:
-    """Return two GEMMs below a peak of 100 TFLOPS/s and 2 TB/s, one with a low efficiency."""
+    """Return two GEMMs below a peak of 100 TFLOP/s and 2 TB/s, one with a low efficiency."""
     data: dict[str, list[Any]] = {
         "uid": [7, 9],
         "name": ["aten::mm", "aten::addmm"],
@@ -89,8 +89,8 @@ def test_the_roofline_shows_the_peak_and_the_target_of_each_precision() -> None:
     tops = [max(point["tflops_per_s"] for point in line) for line in lines(spec)]
     assert tops == pytest.approx([100.0, 60.0, 20.0, 12.0])
     assert texts(spec) == [
-        "bf16 matrix peak 100 TFLOPS/s",
-        "fp32 vector peak 20 TFLOPS/s",
+        "bf16 matrix peak 100 TFLOP/s",
+        "fp32 vector peak 20 TFLOP/s",
         "2 TB/s memory",
     ]
 

@@ -148,7 +148,7 @@ def test_report_uses_a_gpu_described_in_a_file(small: Path, tmp_path: Path) -> N
     file.write_text(json.dumps(arch))
     assert run("report", small, "--gpu_arch_json_path", file, "--output_csvs_dir", tmp_path) == 0
     gemm = read_report(tmp_path)["GEMM"].row(0, named=True)
-    # 2 * 4096^3 FLOPs at 100 TFLOPS/s
+    # 2 * 4096^3 FLOPs at 100 TFLOP/s
     assert gemm["Roofline Time (µs)_first"] == pytest.approx(1374.389534720)
     assert gemm["Roofline Bound_first"] == "COMPUTE_BOUND"
 

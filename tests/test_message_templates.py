@@ -40,7 +40,7 @@ UNITS = {
     "tb_per_s": ("TB/s",),
     "gb_per_s": ("GB/s",),
     "mb_per_s": ("MB/s",),
-    "tflops_per_s": ("TFLOPS/s",),
+    "tflops_per_s": ("TFLOP/s",),
 }
 """The unit that must follow a number, by the end of its name."""
 

@@ -39,8 +39,8 @@ FP32 = MessageTable(
         "issue": "{calls} of {name} in fp32 {calls:either takes|take} {time_ms} ({compute_pct} "
         "of compute) in kernels such as {kernel}, which compute on the vector units{vector}. The "
         "tensor cores reach {peaks:joined  and }.",
-        "vector": " (at most {vector_tflops_per_s:number} TFLOPS/s)",
-        "peak": "{tensor_tflops_per_s:number} TFLOPS/s in {dtype}",
+        "vector": " (at most {vector_tflops_per_s:number} TFLOP/s)",
+        "peak": "{tensor_tflops_per_s:number} TFLOP/s in {dtype}",
         "algorithmic": "{tf32}Run {name} in mixed precision{place}, if accuracy allows.",
         "tf32": "Allow TF32 (`torch.set_float32_matmul_precision('high')`, for convolutions "
         "`torch.backends.cudnn.allow_tf32`), which changes no dtype. ",

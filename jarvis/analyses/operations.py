@@ -269,7 +269,7 @@ class OperationGroup:
         """Return achieved rate, peak and unit of the resource that bounds the rows; None without a
         peak."""
         work, peak_column, unit = (
-            (C.flops, C.peak_tflops, "TFLOPS/s")
+            (C.flops, C.peak_tflops, "TFLOP/s")
             if self.bound == "compute"
             else (C.bytes, C.peak_tb_per_s, "TB/s")
         )

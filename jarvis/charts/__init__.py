@@ -29,7 +29,7 @@ from jarvis.charts.rooflines import (
     peak_label,
     roofline,
 )
-from jarvis.charts.saving_bars import categories, savings
+from jarvis.charts.saving_bars import categories, savings, savings_height
 from jarvis.charts.selection import outlined_bar, selectable
 from jarvis.charts.stacked import MAX_COLUMNS, stacked_columns
 from jarvis.charts.timeline import (
@@ -77,6 +77,7 @@ __all__ = [
     "peak_label",
     "roofline",
     "savings",
+    "savings_height",
     "scatter",
     "selectable",
     "short_label",

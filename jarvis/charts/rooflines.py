@@ -53,7 +53,7 @@ _NEEDED = (*_POINT_COLUMNS, C.uid, C.bytes, C.peak_tflops, C.peak_tb_per_s)
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """The roofline of one precision: memory ``slope`` (TB/s) and compute ``peak`` (TFLOPS/s)."""
+    """The roofline of one precision: memory ``slope`` (TB/s) and compute ``peak`` (TFLOP/s)."""
 
     name: str
     slope: float | None
@@ -102,7 +102,7 @@ def roofline(
 def compute_roofline(
     rows: pl.DataFrame, columns: Columns, target_pct: float, palette: Palette
 ) -> Drawing:
-    """Plot TFLOPS/s over FLOP/byte, both logarithmic, under the ceilings of the precisions in use.
+    """Plot TFLOP/s over FLOP/byte, both logarithmic, under the ceilings of the precisions in use.
 
     ``rows`` have the columns of ``operations``, ``arguments`` and ``state``; those without FLOPs
     are left out. A dashed line marks ``target_pct`` of each ceiling.
@@ -181,11 +181,11 @@ class Placed:
 
 
 def over_intensity(rows: pl.DataFrame) -> Placed:
-    """Place rows by TFLOPS/s over FLOP/byte; rows without FLOPs are left out."""
+    """Place rows by TFLOP/s over FLOP/byte; rows without FLOPs are left out."""
     points = _placed(rows, C.flops_per_byte, C.tflops_per_s)
     peaks = points.drop_nulls(C.peak_tb_per_s).select("compute", C.peak_tflops, C.peak_tb_per_s)
     ceilings = [
-        Ceiling(f"{peak_label(compute)} peak {peak:,.4g} TFLOPS/s" if peak else "", slope, peak)
+        Ceiling(f"{peak_label(compute)} peak {peak:,.4g} TFLOP/s" if peak else "", slope, peak)
         for compute, peak, slope in peaks.unique(maintain_order=True).rows()
     ]
     ridges = [c.peak / c.slope for c in ceilings if c.peak and c.slope]
@@ -197,7 +197,7 @@ def over_intensity(rows: pl.DataFrame) -> Placed:
         ),
         Axis(
             C.tflops_per_s,
-            "Achieved (TFLOPS/s)",
+            "Achieved (TFLOP/s)",
             _log_range([*_ends(points[C.tflops_per_s]), *(c.peak for c in ceilings if c.peak)]),
         ),
     )

@@ -93,6 +93,12 @@ def savings(
     )
 
 
+def savings_height(rows: pl.DataFrame, limit: int = TOP_BARS) -> int:
+    """Return the height in pixels of the chart of ``savings`` with labels of two lines."""
+    count = rows.filter(pl.col(C.saved_us) > 0).height
+    return bars_height(min(count, limit), _TWO_LINES_PX)
+
+
 def categories(rows: pl.DataFrame, columns: Columns, palette: Palette) -> Drawing:
     """Draw the time of each category (pale) and its saving at the target (strong).
 

@@ -68,7 +68,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _table(specs: Sequence["HardwareSpec"]) -> Iterator[str]:
     titles = [precision.replace("_", " ") for precision in MAIN_PRECISIONS]
-    yield "Bandwidth in TB/s, memory in GB, compute units, dense peaks in TFLOPS/s; - if unknown."
+    yield "Bandwidth in TB/s, memory in GB, compute units, dense peaks in TFLOP/s; - if unknown."
     yield _line("GPU", "preset", ["bandwidth", "memory", "units", *titles])
     for spec in specs:
         peaks = [spec.peak_tflops(precision) for precision in MAIN_PRECISIONS]
@@ -100,7 +100,7 @@ def _figures(spec: "HardwareSpec", others: Sequence[str]) -> Iterator[str]:
         "memory_gb": (spec.memory_gb, "GB"),
         "mem_bw_gbps": (spec.mem_bw_gbps, "GB/s"),
         "compute_units": (spec.compute_units, ""),
-        **{compute: (peak, "TFLOPS/s") for compute, peak in spec.max_achievable_tflops.items()},
+        **{compute: (peak, "TFLOP/s") for compute, peak in spec.max_achievable_tflops.items()},
     }
     for figure in spec.figures:
         value, unit = values[figure]

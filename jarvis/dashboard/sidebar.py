@@ -1,5 +1,6 @@
 """The sidebar: choice of the analysis, its hardware, and the link of the page."""
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -214,8 +215,7 @@ def choose_analysis(catalog: Catalog) -> None:
     A click in the menu drops the URL's parameters, so the choice is also stored in the session and
     written back to the URL.
     """
-    # Labels must be unique: the browser returns a label, not an index.
-    titles = {entry.id: f"{entry.title} · {entry.id}" for entry in catalog.entries}
+    titles = _picker_labels(catalog)
     requested = st.query_params.get(links.ANALYSIS)
     is_elsewhere = requested is not None and requested != st.session_state.get(_SEEN)
     next_id = state.pop_next()
@@ -244,6 +244,16 @@ def choose_analysis(catalog: Catalog) -> None:
     if current is not None and st.query_params.get(links.ANALYSIS) != current:
         st.query_params[links.ANALYSIS] = current
         st.session_state[_SEEN] = current
+
+
+def _picker_labels(catalog: Catalog) -> dict[str, str]:
+    """Return the label of each analysis, with its id where the name and GPU are not unique: the
+    browser returns a label, not an index."""
+    counts = Counter(entry.title for entry in catalog.entries)
+    return {
+        entry.id: entry.title if counts[entry.title] == 1 else f"{entry.title} · {entry.id}"
+        for entry in catalog.entries
+    }
 
 
 def describe_analysis(catalog: Catalog) -> None:

@@ -17,7 +17,7 @@ UNITS = {
     "_ms": "ms",
     "_us": "µs",
     "_tbs": "TB/s",
-    "_tflops": "TFLOPS/s",
+    "_tflops": "TFLOP/s",
 }
 ACRONYMS = {"maf": "MAF", "hbm": "HBM", "bw": "bandwidth", "gpu": "GPU", "cpu": "CPU"}
 

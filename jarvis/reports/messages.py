@@ -76,7 +76,7 @@ MESSAGES = MessageTable(
         "are not part of it{wait}",
         "step.wait": ", while the host waits in {call}",
         "mfu": "MFU {mfu_pct}: {gflop_per_step:number} GFLOP {per} as executed, "
-        "{tflops_per_s:number} TFLOPS/s of {peak_tflops:number} TFLOPS/s ({compute}, {gpu}); perf "
+        "{tflops_per_s:number} TFLOP/s of {peak_tflops:number} TFLOP/s ({compute}, {gpu}); perf "
         "models give the FLOPs of {covered_pct} of the operations' time",
         "mfu.no_hardware": "MFU is not known, as the GPU has no known peaks",
         "mfu.no_events": "MFU is not known, as the input has no GPU events",

@@ -237,7 +237,7 @@ _ABOUT = {
 _INTRODUCTION = """# Metrics
 
 All tables of a report with their columns. Sheets, workbook and pages show the labels. Times are
-exact to the nanosecond, as recorded; MiB is 1,048,576 bytes, while TB/s and TFLOPS/s are powers of
+exact to the nanosecond, as recorded; MiB is 1,048,576 bytes, while TB/s and TFLOP/s are powers of
 ten. An empty cell means not known, never zero."""
 
 

@@ -24,7 +24,7 @@ GRAPH_LAUNCHES = (
     ),
     text(C.rule, "Rule", "what paired the events with captured calls"),
     count(C.matched_count, "Matched", "events with a captured call"),
-    number(C.coverage_pct, "Coverage", "%", "their share of the time of the replay"),
+    number(C.coverage_pct, "Coverage (%)", "%", "their share of the time of the replay", ",.1f"),
     count(C.replayed_only_count, "Only replayed", "events without a captured call"),
     count(C.captured_only_count, "Only captured", "captured calls without an event"),
     text(C.confidence, "Confidence", "what the choice of the capture is based on"),

@@ -231,7 +231,7 @@ COLLECTIVES = (
     text(C.collective, "Collective", "kind of collective"),
     text(C.dtype, "Dtype", "element type"),
     Column(C.group_size, "Group size", INTEGER, meaning="ranks that take part"),
-    number(C.message_mb, "Message (MB)", "MiB", "larger of the messages sent and received"),
+    number(C.message_mb, "Message (MiB)", "MiB", "larger of the messages sent and received"),
     _FOUND_IN,
     *_counts("count", "count", "communication kernels"),
     *_times("duration, including waiting for other ranks,"),

@@ -147,7 +147,7 @@ def _roofline_metrics(suffix: str) -> tuple[Column, ...]:
 
 _RATES = (
     statistics(C.tb_per_s, "TB/s", "TB/s", "modeled bytes over GPU busy time"),
-    statistics(C.tflops_per_s, "TFLOPS/s", "TFLOPS/s", "modeled FLOPs over GPU busy time"),
+    statistics(C.tflops_per_s, "TFLOPS/s", "TFLOP/s", "modeled FLOPs over GPU busy time"),
 )
 _COMPUTE_SPEC = text(
     C.compute_spec, "Compute Spec", "compute unit and precision whose peak applies"

@@ -83,9 +83,9 @@ OPERATIONS = (
     ),
     number(C.flops_per_byte, "FLOPs/byte", "FLOP/byte", "arithmetic intensity: FLOPs / bytes"),
     text(C.compute, "Compute peak", "compute unit and precision whose peak applies"),
-    number(C.tflops_per_s, "TFLOPS/s", "TFLOPS/s", "FLOPs of all calls / kernel time of all calls"),
+    number(C.tflops_per_s, "TFLOP/s", "TFLOP/s", "FLOPs of all calls / kernel time of all calls"),
     number(C.tb_per_s, "TB/s", "TB/s", "bytes of all calls / kernel time of all calls"),
-    number(C.peak_tflops, "Peak TFLOPS/s", "TFLOPS/s", "compute peak of the hardware description"),
+    number(C.peak_tflops, "Peak TFLOP/s", "TFLOP/s", "compute peak of the hardware description"),
     number(C.peak_tb_per_s, "Peak TB/s", "TB/s", "bandwidth peak of the hardware description"),
     number(
         C.roofline_time_us,
@@ -222,7 +222,7 @@ COLLECTIVES = (
     text(C.dtype, "Dtype", "element type"),
     text(C.group, "Process group", "name of the process group"),
     Column(C.group_size, "Group size", INTEGER, meaning="ranks that take part"),
-    number(C.message_mb, "Message (MB)", "MiB", "larger of the messages sent and received"),
+    number(C.message_mb, "Message (MiB)", "MiB", "larger of the messages sent and received"),
     *(
         replace(column, optional=True)
         for column in (

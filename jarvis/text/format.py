@@ -109,8 +109,8 @@ def tb_per_s(value: float | None) -> str:
 
 
 def tflops_per_s(value: float | None) -> str:
-    """Format a compute rate in TFLOPS/s."""
-    return _with_unit(value, "TFLOPS/s")
+    """Format a compute rate in TFLOP/s."""
+    return _with_unit(value, "TFLOP/s")
 
 
 def byte_size(value: float | None) -> str:

@@ -25,7 +25,7 @@ def attention(n_q: int = 559, n_kv: int = 559, heads_kv: int = 16, head_dim: int
 
 
 def rated(pct_of_peak: float, **values) -> dict:
-    """A compute-bound call at this share of the compute peak of 708 TFLOPS/s."""
+    """A compute-bound call at this share of the compute peak of 708 TFLOP/s."""
     flops = pct_of_peak / 100 * 708e12 * 1e-3
     peak = {"bound": "compute", "pct_roofline": pct_of_peak, "flops": flops, "peak_tflops": 708.0}
     return attention(**(peak | values))

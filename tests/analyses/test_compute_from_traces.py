@@ -44,7 +44,7 @@ def test_tiny_batched_products_far_from_their_roofline() -> None:
 
 
 def test_a_product_at_its_peak_has_nothing_to_fix() -> None:
-    # 2 * 4096^3 flops at 708 TFLOPS/s are 194 µs
+    # 2 * 4096^3 flops at 708 TFLOP/s are 194 µs
     def product(us: float) -> AnalysisResult:
         built = trace("AMD Instinct MI300X").op("aten::mm", [[4096, 4096], [4096, 4096]])
         return analyzed(built.launches(GEMM_KERNEL, us=us), "gemm")

@@ -401,16 +401,16 @@ def test_helper_kernels_are_named() -> None:
         ({"flops": 0.80e12, "bound": "memory", "bytes": 1e6}, False),
         ({"flops": 0.03e12, "time_us": 90.0}, False),
     ],
-    ids=["400 TFLOPS/s", "430 TFLOPS/s", "not quantized", "memory bound", "0.9% of compute"],
+    ids=["400 TFLOP/s", "430 TFLOP/s", "not quantized", "memory bound", "0.9% of compute"],
 )
 def test_quantized_products_that_a_wide_one_could_match(values: dict, is_found: bool) -> None:
-    # a good bf16 product of this GPU reaches 60% of 708 = 425 TFLOPS/s
+    # a good bf16 product of this GPU reaches 60% of 708 = 425 TFLOP/s
     row = gemm(4096, 4096, 4096, **{"dtypes": FP8, **values})
     findings = list(quantized_without_gain(category("gemm", row)))
     assert bool(findings) == is_found
     for finding in findings:
-        assert "400 TFLOPS/s" in finding.issue
-        assert "425 TFLOPS/s" in finding.issue
+        assert "400 TFLOP/s" in finding.issue
+        assert "425 TFLOP/s" in finding.issue
         assert "calibration" in finding.algorithmic
         assert finding.impact is None
 
@@ -544,15 +544,15 @@ def test_both_peaks_beside_fp32_without_tensor_cores() -> None:
     for gpu, peaks in (
         (
             "H100 SXM",
-            "66.9 TFLOPS/s). The tensor cores reach 495 TFLOPS/s in tf32 and 990",
+            "66.9 TFLOP/s). The tensor cores reach 495 TFLOP/s in tf32 and 990",
         ),
-        ("V100 SXM2 16GB", "(at most 15.7 TFLOPS/s). The tensor cores reach 125 TFLOPS/s in fp16"),
+        ("V100 SXM2 16GB", "(at most 15.7 TFLOP/s). The tensor cores reach 125 TFLOP/s in fp16"),
     ):
         data = category("gemm", rows, hardware=GPUS.get(gpu))
         (finding,) = fp32_products(data)
         assert peaks in finding.issue
         assert ("TF32" in finding.algorithmic) is (gpu == "H100 SXM")
         assert ("another dtype or setting" in finding.kernel) is (gpu == "H100 SXM")
-    # 0.14 TFLOP take 1.12 ms at 125 TFLOPS/s, and 1.4 ms at 80 % of it
+    # 0.14 TFLOP take 1.12 ms at 125 TFLOP/s, and 1.4 ms at 80 % of it
     assert finding.impact.saved_ms.high == pytest.approx(0.88)
     assert finding.impact.saved_ms.mid == pytest.approx(0.6)

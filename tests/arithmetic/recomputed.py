@@ -1,6 +1,6 @@
 """What the numbers of a finding must be: worked out from the run's files, by name.
 
-Times in ms, shares in percent, traffic in bytes, rates in TB/s and TFLOPS/s.
+Times in ms, shares in percent, traffic in bytes, rates in TB/s and TFLOP/s.
 """
 
 from collections import defaultdict

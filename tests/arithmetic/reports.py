@@ -227,7 +227,7 @@ def _hardware_problems(line: Line, run: RunDirectory) -> Iterator[str]:
     hardware = run.hardware
     known = {} if hardware is None else {
         "TB/s": hardware["mem_bw_gbps"] / 1000,
-        "TFLOPS/s": hardware["max_achievable_tflops"]["matrix_bf16"],
+        "TFLOP/s": hardware["max_achievable_tflops"]["matrix_bf16"],
     }  # fmt: skip
     for number in numbers(line.text):
         if number.unit in known and not number.matches(known[number.unit]):

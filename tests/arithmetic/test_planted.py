@@ -86,7 +86,7 @@ KINDS = {
     "other shared time": (r"(\*\*Overlap:\*\* .*)P(\d+)", r"\1P99"),
     "the number of another card": (r"^### (\S+) P2 ", r"### \1 P3 "),
     "a projection": (r"^(\| 50% of peak \| [\d.]+ .s \| )\S+%", r"\g<1>12.3%"),
-    "a measure": (r"^(\| Achieved \(TFLOPS/s\) \| )\S+", r"\g<1>123"),
+    "a measure": (r"^(\| Achieved \(TFLOP/s\) \| )\S+", r"\g<1>123"),
     "a row of operations": (r"^(\| `aten::mm` \S+ bf16, \S+ bf16 \| )\d+", r"\g<1>99"),
 }
 

@@ -15,9 +15,9 @@ from tests.arithmetic.units import Facts
 FACTS: dict[str, str] = {
     "gpu_time_ms": "time_ms",
     "peak TB/s": "peak_tb_per_s",
-    "peak TFLOPS/s": "peak_tflops",
+    "peak TFLOP/s": "peak_tflops",
     "achieved TB/s": "tb_per_s",
-    "achieved TFLOPS/s": "tflops_per_s",
+    "achieved TFLOP/s": "tflops_per_s",
     "achieved_mb_per_s TB/s": "mb_per_s",
     "mean_kernel_time_us": "mean_us",
     "mean_gpu_time_us": "mean_us",

@@ -1,6 +1,6 @@
 """What the comparative reports of two recorded traces must say, from the sheets of both runs.
 
-Every value is in ms, %, TB/s or TFLOPS/s, or a plain number, as ``tests.arithmetic.printed`` reads
+Every value is in ms, %, TB/s or TFLOP/s, or a plain number, as ``tests.arithmetic.printed`` reads
 them. Nothing here uses the comparison engine.
 """
 

@@ -443,7 +443,7 @@ def test_the_peaks_of_both_gpus_stand_beside_the_ratios_they_explain(page: AppTe
     bandwidth = rows["Peak memory bandwidth (TB/s)"]
     assert (bandwidth["target"], bandwidth["reference"]) == (5.3, 3.35)
     assert bandwidth["expected"] == pytest.approx(MEMORY_RATIO)
-    assert rows["Peak bf16 matrix (TFLOPS/s)"]["expected"] == pytest.approx(990 / 708)
+    assert rows["Peak bf16 matrix (TFLOP/s)"]["expected"] == pytest.approx(990 / 708)
     assert rows["Memory size (GB)"]["expected"] is None
 
 

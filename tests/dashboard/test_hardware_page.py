@@ -48,8 +48,8 @@ def test_the_preset_of_the_open_analysis_is_marked_and_shown(filed: Draw, sample
     assert len(rows) == len(list(load_hardware()))
     assert [row["name"] for row in rows if row["used"] == "open analysis"] == ["MI300X"]
     assert page.selectbox(key="hardware_gpu").value == "MI300X"
-    assert figures(page)["bf16 matrix (TFLOPS/s)"]["value"] == 708
-    assert "ROCm blog" in str(figures(page)["bf16 matrix (TFLOPS/s)"]["source"])
+    assert figures(page)["bf16 matrix (TFLOP/s)"]["value"] == 708
+    assert "ROCm blog" in str(figures(page)["bf16 matrix (TFLOP/s)"]["source"])
 
 
 def test_without_an_analysis_the_catalog_is_there(
@@ -80,7 +80,7 @@ def test_a_link_to_an_unknown_gpu_is_corrected_with_a_word(filed: Draw, sample_i
 
 def test_doubts_stand_beside_the_figures(filed: Draw, sample_id: str) -> None:
     page = filed("hardware", analysis=sample_id, hardware_gpu="MI400 (announced)")
-    assert "placeholder" in str(figures(page)["bf16 matrix (TFLOPS/s)"]["doubt"])
+    assert "placeholder" in str(figures(page)["bf16 matrix (TFLOP/s)"]["doubt"])
     assert "in doubt" in page.subheader[0].value
 
 
@@ -112,7 +112,7 @@ def test_a_gpu_is_described_chosen_on_the_ingest_page_and_deleted(
     page = filled(filed("hardware", analysis=sample_id))
     assert not page.exception
     assert "was added" in page.success[0].value
-    assert figures(page)["bf16 matrix (TFLOPS/s)"]["value"] == 500
+    assert figures(page)["bf16 matrix (TFLOP/s)"]["value"] == 500
     assert figures(page)["Compute units"]["value"] == 132
     assert load_hardware().get("X100").source_of("matrix_bf16") == "a datasheet"
     ingest = filed("ingest", ingest_source="sample")

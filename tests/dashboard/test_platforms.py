@@ -10,10 +10,10 @@ from tests.dashboard.inline_jobs import do_jobs_at_once, work_off
 @pytest.mark.parametrize(
     ("platform", "figures"),
     [
-        ("MI300X", ("5.30 TB/s", "708 TFLOPS/s", "192 GB")),
-        ("MI325X", ("6.00 TB/s", "708 TFLOPS/s", "256 GB")),
-        ("MI355X", ("6.50 TB/s", "850 TFLOPS/s", "288 GB")),
-        ("MI400", ("7.00 TB/s", "1,000 TFLOPS/s", "320 GB")),
+        ("MI300X", ("5.30 TB/s", "708 TFLOP/s", "192 GB")),
+        ("MI325X", ("6.00 TB/s", "708 TFLOP/s", "256 GB")),
+        ("MI355X", ("6.50 TB/s", "850 TFLOP/s", "288 GB")),
+        ("MI400", ("7.00 TB/s", "1,000 TFLOP/s", "320 GB")),
     ],
 )
 def test_a_platform_is_offered_with_bandwidth_peak_and_memory(

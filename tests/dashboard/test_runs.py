@@ -253,6 +253,28 @@ def test_the_trend_has_a_point_for_each_run_of_a_project_or_model(filed: Draw) -
     assert "needs two runs" in words(filed("runs", runs_branch="main"))
 
 
+def test_the_trend_is_of_the_models_in_the_table(store: Store, filed: Draw) -> None:
+    for day, file_name in ((1, "monday.json"), (2, "tuesday.json")):
+        trace = json.loads(
+            RunPaths(analyses_dir() / store(file_name[:-5], day)).manifest.read_text()
+        )
+        changed = trace["trace"] | {"file_name": file_name}
+        shutil.rmtree(analyses_dir() / file_name[:-5])
+        store(file_name[:-5], day, model_name=None, main_module="BertModel", trace=changed)
+    assert list(groups_of([RunRow(entry) for entry in read_catalog().entries])) == [
+        "model:BertModel"
+    ]
+    assert "needs two runs" not in words(filed("runs"))
+
+
+@pytest.mark.usefixtures("three")
+def test_the_picker_shows_ids_only_where_names_are_equal(filed: Draw) -> None:
+    options = filed("runs").selectbox(key="analysis_choice").options
+    assert [("older" in text, " · second" in text) for text in options][-1] == (False, False)
+    assert options[0].endswith(" · second")
+    assert options[1].endswith(" · first")
+
+
 @pytest.mark.usefixtures("three")
 def test_labels_are_changed_on_the_page(filed: Draw) -> None:
     page = filed("runs", runs_selected="first")

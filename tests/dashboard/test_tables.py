@@ -1,8 +1,12 @@
-"""Number formats of tables."""
+"""Number formats and widths of tables."""
+
+import json
 
 import polars as pl
 import pytest
+from streamlit.proto.Dataframe_pb2 import Dataframe
 
+from jarvis.analyses import load_analyses
 from jarvis.dashboard.widgets.table import in_readable_units, number_format
 from jarvis.schemas import INTEGER, NUMBER, Column
 
@@ -34,3 +38,32 @@ def test_sizes_have_the_unit_of_the_largest() -> None:
     assert columns["moved"].label == "Mean size (MB)"
     assert frame["moved"].to_list() == pytest.approx([6.5536, 0.08192])
     assert number_format(columns["moved"], frame["moved"]) == "%,.2f"
+
+
+SINGLE_ROW, MULTI_ROW = Dataframe.SINGLE_ROW, Dataframe.MULTI_ROW
+CARD_PX, PAGE_PX, BOX_PX = 810, 838, 32
+"""Widths of tables in a card and on a page in a window of 1280 pixels, and of the boxes of rows."""
+
+
+@pytest.mark.parametrize(
+    ("page", "place", "last", "room_px"),
+    [
+        ("call_tree", 0, "kind_word", CARD_PX),
+        ("call_tree", 2, "category", CARD_PX),
+        ("kernel_fusion", 0, "confidence", CARD_PX),
+        ("timeline", 0, "host_call_us", CARD_PX),
+        ("timeline", 1, "track", CARD_PX),
+        ("replay", 0, "reason", PAGE_PX),
+        ("runs", 0, "created", PAGE_PX),
+    ],
+)
+def test_the_main_columns_are_in_view_in_a_window_of_1280_pixels(
+    request: pytest.FixtureRequest, page: str, place: int, last: str, room_px: int
+) -> None:
+    draw = request.getfixturevalue("registered" if page in load_analyses() else "filed")
+    table = draw(page, analysis=request.getfixturevalue("sample_id")).dataframe[place]
+    shown = list(table.value.columns)
+    widths = json.loads(table.proto.columns)
+    used_px = sum(widths[name]["width"] for name in shown[: shown.index(last) + 1])
+    has_boxes = {SINGLE_ROW, MULTI_ROW} & set(table.proto.selection_mode)
+    assert used_px + (BOX_PX if has_boxes else 0) <= room_px

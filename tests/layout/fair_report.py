@@ -18,7 +18,7 @@ FULL_PCT = 100.0
 MARKS = ("⚠", "anomaly", "above the peak")
 PARTS = ("Executive Summary", "Recommendations", "Appendix")
 OPTIONAL_PARTS = ("Warnings", "Detailed Analysis", "What Was Not Judged")
-QUANTITY = re.compile(r"\d ?(?:ms|µs|s|TB/s|TFLOPS/s|[kMG]B)\b")
+QUANTITY = re.compile(r"\d ?(?:ms|µs|s|TB/s|TFLOP/s|[kMG]B)\b")
 """A number with its unit; sentences with one are facts."""
 
 ADVICE = re.compile(r"- \*\*(?:Action|Capture|Caveat|Verify)")

@@ -11,7 +11,7 @@ from tests.layout.rendered import Rendered
 
 PEAK_TOLERANCE = 0.005
 SUMMARY, APPENDIX, HARDWARE = "Executive Summary", "Appendix", "Hardware Reference"
-PEAK = re.compile(r"(\d[\d,]*(?:\.\d+)?) (?:TB/s|TFLOPS)")
+PEAK = re.compile(r"(\d[\d,]*(?:\.\d+)?) (?:TB/s|TFLOP)")
 _SHARE = r"(\d+(?:\.\d+)?)%"
 TOLD_SHARES = (
     (re.compile(rf"^GPU Utilization .*?{_SHARE} computing"), "computation_time"),

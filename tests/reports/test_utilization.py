@@ -40,7 +40,7 @@ def test_the_flops_of_a_step_are_a_share_of_the_peak(sample: Analyzed) -> None:
     assert mfu.tflops_per_s == pytest.approx(per_s)
     assert mfu.peak_tflops == run.manifest.hardware.peak_tflops(mfu.compute)
     assert mfu.mfu_pct == pytest.approx(100 * per_s / mfu.peak_tflops)
-    assert f"TFLOPS/s ({mfu.compute}, " in sentence(mfu)
+    assert f"TFLOP/s ({mfu.compute}, " in sentence(mfu)
     assert sentence(mfu) in str(account_parts(run)["step_basis"])
 
 

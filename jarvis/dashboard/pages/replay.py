@@ -30,12 +30,12 @@ from jarvis.text.short_names import short_operation_name
 _SEPARATOR = "-"
 _MAX_ROWS = 12
 _WIDTHS = {
-    "op_name": 200,
+    "op_name": 180,
     "package": 95,
-    C.reason: 230,
-    C.percent_of_compute: 95,
-    C.time_ms: 118,
-    C.efficiency_pct: 102,
+    C.percent_of_compute: 92,
+    C.time_ms: 114,
+    C.efficiency_pct: 98,
+    C.reason: 220,
     "packaged_pct": 98,
     C.calls: 60,
     "distinct_calls": 105,
@@ -122,10 +122,10 @@ _COLUMNS = columns_of(
     (
         Column("op_name", "Operator", TEXT, meaning="operator whose calls are replayed"),
         Column("package", "Package", TEXT, meaning=_PACKAGE_MEANING),
-        Column(C.reason, "Not packaged because", TEXT, meaning="why calls cannot be replayed"),
         Column(C.percent_of_compute, "Compute (%)", NUMBER, "%", ",.1f", "share of compute time"),
         Column(C.time_ms, "Kernel time (ms)", NUMBER, "ms", ",.3f", "time of its kernels"),
         Column(C.efficiency_pct, "Efficiency (%)", NUMBER, "%", ",.1f", "share of the roofline"),
+        Column(C.reason, "Not packaged because", TEXT, meaning="why calls cannot be replayed"),
         Column(
             "packaged_pct",
             "Packaged (%)",

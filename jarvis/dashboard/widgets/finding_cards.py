@@ -61,7 +61,7 @@ PRIORITY_COLORS = {
 """Streamlit color names; the badge also has the priority as text."""
 
 _SHAPES_LENGTH = 44
-_EVIDENCE_LENGTH = 100
+_EVIDENCE_LENGTH, _EVIDENCE_NAME_LENGTH = 300, 100
 """Kernel names can have a thousand characters; a row's details have the full name."""
 
 _NOTES = {
@@ -339,7 +339,7 @@ def _value(name: str, value: float | int | str) -> str:
         text = f"`{short_kernel_name(value.strip('`'))}`" if name == _KERNEL else value
         if "`" not in text:
             return shortened(text, _EVIDENCE_LENGTH)
-        return _CODE_SPAN.sub(lambda span: code(shortened(span[1], _EVIDENCE_LENGTH)), text)
+        return _CODE_SPAN.sub(lambda span: code(shortened(span[1], _EVIDENCE_NAME_LENGTH)), text)
     return count(value) if isinstance(value, int) else decimal(value)
 
 

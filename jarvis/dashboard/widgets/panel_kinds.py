@@ -1,7 +1,7 @@
 """The kinds of panels: what each draws, what its title says, and what it says if it is empty."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -62,9 +62,14 @@ class Kind:
 
 def _draw_roofline(data: PanelData) -> charts.Drawing | None:
     of_bandwidth = data.panel.y == C.tb_per_s
-    return charts.roofline(
+    drawing = charts.roofline(
         data.rows, data.columns, data.target_pct, data.colors, is_of_bandwidth=of_bandwidth
     )
+    if drawing is None:
+        return None
+    # As high as the bars beside it, so that no card has an empty part.
+    height = max(drawing.spec["height"], charts.savings_height(data.rows))
+    return replace(drawing, spec={**drawing.spec, "height": height})
 
 
 def _title_of_roofline(data: PanelData) -> str:

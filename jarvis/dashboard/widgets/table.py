@@ -132,12 +132,15 @@ def without_pale_texts(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.col(pl.String).fill_null(MISSING))
 
 
-def moment_column(label: str, meaning: str, *, has_seconds: bool = False) -> ColumnConfig:
+def moment_column(
+    label: str, meaning: str, *, has_seconds: bool = False, width: int | None = None
+) -> ColumnConfig:
     """Return the configuration of a column of times, shown in UTC for all users."""
     return st.column_config.DatetimeColumn(
         label,
         format="YYYY-MM-DD HH:mm:ss" if has_seconds else "YYYY-MM-DD HH:mm",
         timezone="UTC",
+        width=width,
         help=f"{meaning}, in UTC",
     )
 

@@ -83,7 +83,7 @@ def _peaks(subject: Subject, row: Row) -> tuple[str, float | None]:
     if value is None:
         return "", None
     peaks = (reference.peak_tflops(compute), target.peak_tflops(compute))
-    return f"{quoted(compute)} {_over(*peaks)} TFLOPS/s", value
+    return f"{quoted(compute)} {_over(*peaks)} TFLOP/s", value
 
 
 def _over(reference: float | None, target: float | None) -> str:

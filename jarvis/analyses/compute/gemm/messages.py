@@ -75,15 +75,15 @@ QUANTIZED = MessageTable(
     "quantized_without_gain",
     {
         "title": "Quantized without gain: {name}",
-        "issue": "The {calls} of {name} ({dtype}) reach {achieved_tflops_per_s:number} TFLOPS/s, "
-        "less than the {wide_tflops_per_s:number} TFLOPS/s of a good bf16 product, so quantization "
+        "issue": "The {calls} of {name} ({dtype}) reach {achieved_tflops_per_s:number} TFLOP/s, "
+        "less than the {wide_tflops_per_s:number} TFLOP/s of a good bf16 product, so quantization "
         "saves no time in these {time_ms}.",
         "algorithmic": "Check whether the scheme {dtype} and its calibration are worth it for "
         "{arguments}: without a faster kernel, bf16 takes no longer.",
         "kernel": "Give {package} to the kernel team to tune {kernel} ({tile_note:message}).",
         "caveat": "The finding on efficiency, if any, states the saving. A trace shows times, not "
         "accuracy.",
-        "verify": "Record the trace again: {name} must exceed {wide_tflops_per_s:number} TFLOPS/s.",
+        "verify": "Record the trace again: {name} must exceed {wide_tflops_per_s:number} TFLOP/s.",
         "capture": "Time {arguments} alone in bf16 and in {dtype}, and evaluate the model with "
         "both.",
     },

@@ -89,7 +89,7 @@ _OPERATION_COLUMNS = (
     C.category,
 )
 _WIDTHS = {
-    "label": 215,
+    "label": 205,
     C.gpu_ms: 92,
     C.share_pct: 75,
     C.efficiency_pct: 92,
@@ -170,7 +170,7 @@ def operations_card(run: Run, tree: CallTree, root: int) -> None:
             {**_COLUMNS, **_OPERATION_OWN},
             "Operations with their GPU time here",
             _OPERATION_COLUMNS,
-            _WIDTHS | {C.name: 175, _SHAPES: 145},
+            _WIDTHS | {C.name: 165, _SHAPES: 130},
             key=key,
             on_select=partial(_follow_row, key, choice.choose_operation, uids),
         )

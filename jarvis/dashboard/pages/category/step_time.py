@@ -13,7 +13,7 @@ from jarvis.dashboard.session.state import HASH_STORED, Opened, rows_of
 from jarvis.dashboard.widgets.room import room, slowdown_of
 from jarvis.impact import is_judged
 from jarvis.pipeline.simulated_steps import NOTHING_PCT, simulated_changes
-from jarvis.reports.account import account_of
+from jarvis.reports.account import shorter_marked_ms
 from jarvis.schemas.names import C
 from jarvis.simulation.of_rows import step_savings_us
 from jarvis.simulation.quality import Grade
@@ -28,9 +28,6 @@ each move would take a server a tenth of a second."""
 
 MIN_ROOM_PCT = 0.1
 """Minimum share of compute of an operation whose room is computed."""
-
-_SAME_PCT = 1.0
-"""Step times of a replay and of marks that differ by less are the same."""
 
 _HELP = (
     "The recorded step is replayed with all operations shown on the page that are below the target "
@@ -132,16 +129,14 @@ def _together(
     recorded, replay = simulation.recorded, simulation.replay(changes)
     saved_ms = (recorded.step_ns - replay.step_ns) / 1e6
     is_unchanged = abs(saved_ms) < NOTHING_PCT / 100 * recorded.step_ns / 1e6
-    info, account = now.run.manifest.simulation, account_of(now.run)
-    total_ns = sum(recorded.steps_ns)
-    is_longer = account is not None and total_ns > (1 + _SAME_PCT / 100) * account.total_ns
+    info, total_ns = now.run.manifest.simulation, sum(recorded.steps_ns)
     return _Together(
         after_ms=replay.step_ns / 1e6,
         saved_ms=saved_ms,
         together_ms=(total_ns - sum(replay.steps_ns)) / 1e6,
         steps=len(recorded.steps_ns),
         is_fair=info is not None and info.quality.grade is Grade.FAIR,
-        marked_ms=account.step_ms if account is not None and is_longer else None,
+        marked_ms=shorter_marked_ms(now.run, total_ns),
         held_up_by=simulated_changes(now.run, [(key, changes)]).held_up_by
         if is_unchanged
         else None,

@@ -83,7 +83,7 @@ def _rows(
         (_figure(target, name), _figure(reference, name)) for name in ("tb_per_s", "memory_gb")
     )
     peaks = [
-        (f"Peak {peak_label(compute)} (TFLOPS/s)", *both(compute), _compute(ratios, compute))
+        (f"Peak {peak_label(compute)} (TFLOP/s)", *both(compute), _compute(ratios, compute))
         for compute in dict.fromkeys([*_ALWAYS, *_in_use(comparison)])
         if any(both(compute))
     ]

@@ -105,7 +105,7 @@ def _form() -> None:
             placeholder="132",
             help="Streaming multiprocessors or compute units per device; leave empty if unknown.",
         )
-        st.caption("Dense peaks in TFLOPS/s; leave unknown ones empty.")
+        st.caption("Dense peaks in TFLOP/s; leave unknown ones empty.")
         for unit in UNITS:
             with st.container(horizontal=True, gap="small"):
                 for precision in PRECISIONS:

@@ -14,7 +14,7 @@ from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.controls import choice, list_choice
 from jarvis.dashboard.widgets.job_view import follow, remember_job, remembered_job, took
 from jarvis.dashboard.widgets.table import small_table
-from jarvis.hardware import DEFAULT_PRESET, PRECISIONS, UNITS, Hardware, HardwareSpec, load_hardware
+from jarvis.hardware import PRECISIONS, UNITS, Hardware, HardwareSpec, load_hardware, preset_label
 from jarvis.run import Run
 from jarvis.run.peaks import without_peak
 from jarvis.schemas import NUMBER, TEXT, Column
@@ -137,7 +137,7 @@ def _preset_columns(unit: str) -> tuple[Column, ...]:
             "streaming multiprocessors or compute units per device",
         ),
         *(
-            Column(p, f"{p} (TFLOPS/s)", NUMBER, "TFLOPS/s", ",g", f"dense peak of {unit} units")
+            Column(p, f"{p} (TFLOP/s)", NUMBER, "TFLOP/s", ",g", f"dense peak of {unit} units")
             for p in PRECISIONS
         ),
     )
@@ -151,7 +151,7 @@ def _preset_row(
     marks = [IN_USE] * is_used + [OWN] * (hardware.custom_file(spec) is not None)
     return {
         C.name: spec.name,
-        "preset": "default" if spec.preset == DEFAULT_PRESET else spec.preset,
+        "preset": preset_label(spec.preset),
         "used": ", ".join(marks) or None,
         "memory_gb": spec.memory_gb,
         C.tb_per_s: spec.tb_per_s,
@@ -221,7 +221,7 @@ def _figure_columns(spec: HardwareSpec, other: HardwareSpec | None) -> tuple[Col
 
 
 def _figure_row(name: str, spec: HardwareSpec, other: HardwareSpec | None) -> dict[str, object]:
-    label, scale = _NAMES.get(name, (f"{peak_label(name)} (TFLOPS/s)", 1.0))
+    label, scale = _NAMES.get(name, (f"{peak_label(name)} (TFLOP/s)", 1.0))
     row: dict[str, object] = {"figure": label}
     for prefix, of in (("", spec), ("other_", other)):
         if of is not None:

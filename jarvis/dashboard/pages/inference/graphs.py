@@ -16,20 +16,42 @@ from jarvis.schemas.names import C
 from jarvis.text.format import count, counted, milliseconds, percent
 from jarvis.text.markdown import prose
 from jarvis.text.shapes import compact_shapes
-from jarvis.text.short_names import short_frame_name, short_kernel_name
+from jarvis.text.short_names import short_frame_name, short_kernel_name, short_operation_name
 
 LAUNCHES, KERNELS = "graph_launches", "graph_kernel_map"
 _GRAPHS = (
     *(C.graph_key, C.launches, C.kernel_count, C.time_ms, C.capture_file, C.batch, C.mode),
-    *(C.matched_count, C.coverage_pct, C.replayed_only_count, C.captured_only_count),
-    *(C.rule, C.confidence, C.reason),
+    *(C.matched_count, C.coverage_pct, C.rule, C.confidence),
+    *(C.replayed_only_count, C.captured_only_count, C.reason),
 )
 _MAPPED = (
     *(C.position, C.layer, C.kernel, C.block, C.operation, C.input_dims, C.input_types),
     *(C.entry_point,),
 )
 
-_WIDTHS = {C.kernel: 290, C.operation: 220, C.input_dims: 230}
+_GRAPH_WIDTHS = {
+    C.graph_key: 98,
+    C.launches: 67,
+    C.kernel_count: 60,
+    C.time_ms: 70,
+    C.capture_file: 120,
+    C.batch: 50,
+    C.mode: 50,
+    C.matched_count: 65,
+    C.coverage_pct: 90,
+    C.rule: 60,
+    C.confidence: 78,
+}
+_WIDTHS = {
+    C.position: 60,
+    C.layer: 48,
+    C.kernel: 210,
+    C.block: 78,
+    C.operation: 190,
+    C.input_dims: 220,
+}
+"""Widths in pixels, to keep the columns up to the confidence, and up to the shapes, visible in a
+window of 1280 pixels."""
 
 
 def render(now: Opened) -> None:
@@ -46,9 +68,10 @@ def render(now: Opened) -> None:
     graphs = _by_graph(launches)
     columns = columns_of(TABLES[LAUNCHES], (column_count(C.launches, "Launches", "replays of it"),))
     with st.container(border=True):
-        st.markdown(f"**{counted(graphs.height, 'graph')}, most time first**")
+        order = ", most time first" if graphs.height > 1 else ""
+        st.markdown(f"**{counted(graphs.height, 'graph')}{order}**")
         filled = [name for name in _GRAPHS if graphs[name].count()]
-        small_table(graphs, columns, "Replayed graphs and their captures", filled)
+        small_table(graphs, columns, "Replayed graphs and their captures", filled, _GRAPH_WIDTHS)
     _kernels(now, graphs)
 
 
@@ -131,6 +154,7 @@ def _kernels(now: Opened, graphs: pl.DataFrame) -> None:
         st.caption(f"{count(found.height)} of {counted(rows.height, 'event')}")
         short = {
             C.kernel: short_kernel_name,
+            C.operation: short_operation_name,
             C.input_dims: lambda dims: compact_shapes(dims) or dims,
             C.entry_point: short_frame_name,
         }

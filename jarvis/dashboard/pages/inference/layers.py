@@ -105,7 +105,7 @@ def _kind(now: Opened, rows: pl.DataFrame, times: pl.DataFrame) -> None:
             _COLUMNS,
             "Kernels of the period",
             [name for name in _SHOWN if rows[name].count()],
-            {C.operation: 190, C.shapes: 190, C.kernel: 330},
+            {C.operation: 165, C.shapes: 165, C.kernel: 230},
             key="layers_kernels",
             addresses=_addresses(now, rows[C.operation_uid]),
             max_rows=20,

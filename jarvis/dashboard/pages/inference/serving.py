@@ -16,7 +16,7 @@ from jarvis.perf_report.serving.rates import StepRates, step_rates
 from jarvis.perf_report.serving.selection import STEADY, selected_steps, steady_state
 from jarvis.schemas import TABLES
 from jarvis.schemas.names import C
-from jarvis.text.format import count, counted, decimal, milliseconds, percent
+from jarvis.text.format import MINUS, count, counted, decimal, milliseconds, percent
 
 _COLUMNS = columns_of(TABLES[STEPS])
 _SHOWN = (
@@ -91,7 +91,7 @@ def _figures(rates: StepRates, mbu: int, mfu: int) -> None:
     saved = (
         None
         if rates.target_ms is None or rates.median_ms is None
-        else rates.target_ms - rates.median_ms
+        else rates.median_ms - rates.target_ms
     )
     with st.container(horizontal=True):
         metric_card(
@@ -123,7 +123,7 @@ def _figures(rates: StepRates, mbu: int, mfu: int) -> None:
         metric_card(
             "Median step at the targets",
             milliseconds(rates.target_ms),
-            None if saved is None else f"{milliseconds(saved)} at most",
+            None if saved is None else f"{MINUS}{milliseconds(saved)} at most",
             help_text=f"The longer of the times in which memory moves the bytes at {mbu}% of its "
             f"peak and matrix units do their FLOPs at {mfu}% of theirs, but never longer than now. "
             "Gaps and other work are not in it: a lower bound of the step time.",

@@ -11,7 +11,7 @@ from jarvis.charts import peak_label
 from jarvis.core.request import AnalysisOptions, public_name
 from jarvis.dashboard.widgets.controls import percent_slider, text_input
 from jarvis.dashboard.widgets.elements import metric_card
-from jarvis.hardware import HardwareSpec, load_hardware
+from jarvis.hardware import HardwareSpec, load_hardware, preset_label
 from jarvis.pipeline import gpu_properties
 from jarvis.text.format import decimal, listed, tb_per_s, tflops_per_s
 from jarvis.text.markdown import escape
@@ -68,9 +68,10 @@ def choose_gpu(info: TraceInfo) -> AnalysisOptions:
         preset = st.selectbox(
             "Preset",
             presets,
+            format_func=preset_label,
             key=_PRESET,
             disabled=len(presets) == 1,
-            help="Set of peaks: the default ones (reference), or better-sourced ones.",
+            help="Set of peaks: the default ones, or those of another source.",
             bind="query-params",
         )
     preset = preset if preset in presets else presets[0]

@@ -6,7 +6,7 @@ import streamlit as st
 
 from jarvis.core.request import AnalysisOptions
 from jarvis.dashboard.widgets.controls import keyed_choice, list_choice, text_input
-from jarvis.hardware import load_hardware
+from jarvis.hardware import load_hardware, preset_label
 from jarvis.server.settings import settings
 from jarvis.text.markdown import escape
 
@@ -56,10 +56,12 @@ def choose_gpu_unseen(page: str) -> AnalysisOptions:
         st.caption("The GPU is detected when the trace is read.")
         return AnalysisOptions()
     with preset_place:
-        preset = list_choice(
+        presets = hardware.presets(platform)
+        preset = keyed_choice(
             f"{page}_remote_preset",
             "Preset",
-            hardware.presets(platform),
-            "Set of peaks: the reference values, or better-sourced ones.",
+            {preset: preset_label(preset) for preset in presets},
+            presets[0],
+            "Set of peaks: the default ones, or those of another source.",
         )
     return AnalysisOptions(platform=platform, preset=preset)

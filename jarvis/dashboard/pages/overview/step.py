@@ -92,9 +92,9 @@ def _cards(
     yield (
         "GPU busy",
         percent(busy),
-        _graded(SHARE_WORDS, of_idle, f"compute {percent(compute)}"),
-        f"Time in which any kernel, copy or fill runs, in percent of {whole}. Below: time in which "
-        "compute runs.",
+        f"compute {percent(compute)}" if of_idle is None else SHARE_WORDS[of_idle],
+        f"Time in which any kernel, copy or fill runs, in percent of {whole}. Compute runs in "
+        f"{percent(compute)} of it.",
         of_idle,
     )
     yield (

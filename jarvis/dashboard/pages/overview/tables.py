@@ -27,17 +27,17 @@ from jarvis.text.short_names import short_operation_name
 from jarvis.trace import TraceInfo
 
 _TABLE_ROWS = 13
-TITLE_LENGTH = 42
+TITLE_LENGTH = 40
 """Characters of a title that the column has room for; the page of the finding has all."""
 
 _NAME_PX = 220
 _FINDINGS, _PAGE = "overview_findings", "page"
 _WIDTHS = {
-    C.rank: 52,
-    "finding": 250,
-    "saved_ms": 66,
-    "priority": 74,
-    "basis": 84,
+    C.rank: 48,
+    "finding": 235,
+    "saved_ms": 80,
+    "priority": 72,
+    "basis": 86,
     C.category: 96,
     "high_ms": 75,
     "share_pct": 65,

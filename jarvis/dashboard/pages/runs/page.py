@@ -53,6 +53,7 @@ from jarvis.text.markdown import escape
 
 _SEEN, IS_CLICK = "_runs_selected_seen", "_runs_clicked"
 _SHOWN = (MODEL, GPU, TIME, BASIS, BUSY, FINDING, PROJECT, BRANCH, COMMIT, TAGS)
+_LABELS = {PROJECT, BRANCH, COMMIT, TAGS}
 _LAST = (FINDING_CATEGORY, CREATED, OWNER, TRACE, ORIGIN, SOURCE, ID)
 _WIDTHS = {
     MODEL: 120,
@@ -68,8 +69,9 @@ _WIDTHS = {
 }
 """Widths in pixels, so that the columns up to the tags are visible in a window of 1440 pixels."""
 
-_ROOMY_WIDTHS = {MODEL: 170, GPU: 140, FINDING: 210, FINDING_CATEGORY: 95}
-"""Widths where no run has labels, for the columns up to the finding in a window of 1280 pixels."""
+_UNLABELED = (MODEL, TRACE, GPU, TIME, BASIS, BUSY, FINDING, CREATED)
+_UNLABELED_WIDTHS = {MODEL: 124, TRACE: 120, GPU: 118, FINDING: 145, CREATED: 112}
+"""First columns where no run has labels, and widths that show them in a window of 1280 pixels."""
 
 _MAX_ROWS = 12
 _MAX_SHOWN_IDS = 5
@@ -137,7 +139,7 @@ def _table(shown: pl.DataFrame, rows: dict[str, RunRow]) -> list[str]:
         places = [place for place, each in enumerate(ids) if each in chosen]
         st.session_state[key] = {"selection": {"rows": places, "columns": [], "cells": []}}
     names = _columns(shown)
-    widths = _WIDTHS if {PROJECT, BRANCH, COMMIT, TAGS} & {*names} else _WIDTHS | _ROOMY_WIDTHS
+    widths = _WIDTHS if _LABELS & {*names} else _WIDTHS | _UNLABELED_WIDTHS
     event = st.dataframe(
         without_pale_texts(shown.select(names)),
         key=key,
@@ -192,12 +194,13 @@ def _columns(shown: pl.DataFrame) -> list[str]:
         hidden.add(OWNER)
     if all(trace.startswith(model) for trace, model in shown.select(TRACE, MODEL).rows()):
         hidden.add(TRACE)
-    return [name for name in (*_SHOWN, *_LAST) if name not in hidden]
+    first = _UNLABELED if hidden >= _LABELS else _SHOWN
+    return [name for name in dict.fromkeys((*first, *_LAST)) if name not in hidden]
 
 
 def _configured(name: str, shown: pl.DataFrame, widths: Mapping[str, int]) -> ColumnConfig:
     if name == CREATED:
-        return moment_column("Analyzed", "Time of the analysis")
+        return moment_column("Analyzed", "Time of the analysis", width=widths.get(name))
     column = columns_of(COLUMNS)[name]
     if name == TAGS:
         return st.column_config.ListColumn(column.label, width=widths[name], help=column.meaning)

@@ -99,8 +99,9 @@ class RunRow:
 
     @property
     def model(self) -> str:
-        """Return the model name, or the name of the trace."""
-        return name_of(self.entry.manifest)
+        """Return the name given for the analysis, else of the main module, else of the trace."""
+        manifest = self.entry.manifest
+        return manifest.model_name or manifest.main_module or name_of(manifest)
 
     @property
     def gpu(self) -> str:
@@ -109,8 +110,8 @@ class RunRow:
 
     @property
     def name(self) -> str:
-        """Return a short name for lists and columns: model and date, or the commit."""
-        return f"{self.model} · {self.when}"
+        """Return a short name for lists and columns: model or trace, and date, or the commit."""
+        return f"{name_of(self.entry.manifest)} · {self.when}"
 
     @property
     def when(self) -> str:
@@ -120,8 +121,9 @@ class RunRow:
 
     @property
     def headline(self) -> str:
-        """Return model, GPU, time and date in one line."""
-        return " · ".join((self.model, self.gpu, milliseconds(self.figures.time_ms), self.when))
+        """Return model or trace, GPU, time and date in one line."""
+        name = name_of(self.entry.manifest)
+        return " · ".join((name, self.gpu, milliseconds(self.figures.time_ms), self.when))
 
     def values(self) -> dict[str, object]:
         """Return the row of the table."""
@@ -130,7 +132,7 @@ class RunRow:
         titles = {category.key: category.title for category in entry.manifest.categories}
         return {
             ID: entry.id,
-            MODEL: entry.manifest.model_name or entry.manifest.main_module or self.model,
+            MODEL: self.model,
             TRACE: entry.manifest.trace.file_name,
             GPU: self.gpu,
             TIME: figures.time_ms,

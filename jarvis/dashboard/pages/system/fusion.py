@@ -49,15 +49,15 @@ _CHAIN_COLUMNS = (
 _STEP_COLUMNS = (C.position, C.name, C.kernel_time_us, C.calls, C.input_dims, C.bytes, C.kernel)
 _STEPS = Column("steps", "Steps", TEXT, meaning="operators of one instance, in order")
 _WIDTHS = {
-    C.chain: 50,
-    C.scope_name: 135,
-    "steps": 195,
+    C.chain: 48,
+    C.scope_name: 125,
+    "steps": 155,
     C.instance_count: 72,
-    C.time_ms: 102,
+    C.time_ms: 95,
     "left_ms": 80,
-    "saved_ms": 85,
+    "saved_ms": 80,
     "verdict": 70,
-    "confidence": 90,
+    "confidence": 82,
     C.product_name: 80,
     C.scope_kind: 100,
     C.kernel_count: 80,
@@ -65,6 +65,7 @@ _WIDTHS = {
     C.kernel: 320,
     C.name: 120,
 }
+"""Widths in pixels, to keep the columns up to the confidence visible in a window of 1280 pixels."""
 
 
 def fusion_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:

@@ -32,13 +32,13 @@ _GAP_SHOWN = (
     *(C.host_call_us, C.launch_lead_us),
 )
 _GAP_WIDTHS = {
-    "start_ms": 82,
-    "gap_us": 75,
-    C.launcher_name: 115,
-    C.cause: 145,
-    C.next_name: 150,
-    C.host_call: 140,
-    C.host_call_us: 105,
+    "start_ms": 76,
+    "gap_us": 66,
+    C.launcher_name: 105,
+    C.cause: 140,
+    C.next_name: 135,
+    C.host_call: 150,
+    C.host_call_us: 102,
     C.launch_lead_us: 112,
 }
 _EVENT_COLUMNS = charts.columns_of(
@@ -54,13 +54,16 @@ _EVENT_COLUMNS = charts.columns_of(
 )
 _EVENT_SHOWN = ("start_ms", C.dur_us, C.name, "what", "operation", C.input_dims, "track")
 _EVENT_WIDTHS = {
-    "start_ms": 90,
-    C.dur_us: 95,
-    C.name: 200,
+    "start_ms": 76,
+    C.dur_us: 88,
+    C.name: 175,
     "what": 105,
-    "operation": 140,
-    C.input_dims: 140,
+    "operation": 120,
+    C.input_dims: 105,
+    "track": 106,
 }
+"""Widths in pixels, to keep the columns up to the host call, and up to the stream, visible in a
+window of 1280 pixels."""
 _SHORT = {
     C.name: short_kernel_name,
     C.next_name: short_kernel_name,

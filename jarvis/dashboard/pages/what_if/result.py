@@ -5,6 +5,7 @@ import streamlit as st
 from jarvis.dashboard.pages.what_if.simulated import FLOOR, Together, together
 from jarvis.dashboard.session.state import Opened
 from jarvis.pipeline.simulated_steps import NOTHING_PCT, WhatIf
+from jarvis.reports.account import shorter_marked_ms
 from jarvis.reports.uncertainty import uncertainty
 from jarvis.simulation.quality import Grade
 from jarvis.text.format import MINUS, counted, milliseconds, percent
@@ -22,7 +23,7 @@ def result(now: Opened, found: Together) -> None:
     with st.container(border=True, height="stretch"):
         unchanged = together(now, ())
         if isinstance(unchanged, WhatIf):
-            _joint(found, unchanged)
+            _joint(now, found, unchanged)
         if found.error is not None:
             st.error(prose(found.error), icon=":material/error:")
         if (why := uncertainty(now.run)) is not None:
@@ -31,12 +32,16 @@ def result(now: Opened, found: Together) -> None:
             st.caption(escape(floor))
 
 
-def _joint(found: Together, unchanged: WhatIf) -> None:
+def _joint(now: Opened, found: Together, unchanged: WhatIf) -> None:
     recorded_ms = unchanged.step_ms.recorded
     median = f"median of {counted(unchanged.steps, 'step')}" if unchanged.steps > 1 else ""
     if found.result is None or not found.texts:
         st.markdown(f"### Step now {milliseconds(recorded_ms)}", help=_HELP)
         st.caption(". ".join(filter(None, (median.capitalize(), "Add a change to simulate it."))))
+        marked_ms = shorter_marked_ms(now.run, sum(now.run.simulation.recorded.steps_ns))
+        if marked_ms is not None:
+            marked = milliseconds(marked_ms)
+            st.caption(f"The marks of the step show {marked}, without its GPU work after them.")
         return
     st.markdown("**Simulated step**", help=_HELP)
     st.markdown(f"### {escape(found.result.headline.removesuffix('.'))}")
