@@ -30,9 +30,8 @@ from jarvis.simulation.simulation import NEEDED, Simulation
 from jarvis.simulation.steps import StepBounds, step_bounds
 from jarvis.simulation.stored import TABLES as SIMULATION_TABLES
 
-MAX_RANKS, MAX_NODES = 64, 12_000_000
-"""More ranks, or more moments of all of them, are not replayed together: they need too much
-memory."""
+MAX_RANKS, MAX_NODES = 64, 8_000_000
+"""More ranks, or more moments of all of them, are not replayed together: they need about 1 GB."""
 
 MIN_SLOWNESS = 0.002
 """Kernels that take longer by a smaller part are as fast as the median."""

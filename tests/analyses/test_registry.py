@@ -14,6 +14,8 @@ from jarvis.analyses.registry import CHECK_PARTS, ENTRY_POINT_GROUP, _add, load_
 from jarvis.analyses.system import cpu_idle
 from jarvis.core.errors import RegistrationError
 from jarvis.findings import Severity
+from jarvis.ranks.findings import CHECKS as RANK_CHECKS
+from jarvis.ranks.findings import rank_checks_markdown
 from jarvis.text.docstrings import filled_docstring
 
 COMPUTE = (
@@ -70,7 +72,14 @@ def test_titles_and_icons_are_unique() -> None:
 
 def test_generated_documentation_is_up_to_date() -> None:
     page = Path(__file__).parents[2] / "docs" / "checks.md"
-    assert page.read_text(encoding="utf-8") == checks_markdown(), "run `make docs`"
+    written = f"{checks_markdown()}\n{rank_checks_markdown()}"
+    assert page.read_text(encoding="utf-8") == written, "run `make docs`"
+
+
+def test_checks_of_several_ranks_are_documented() -> None:
+    for check in RANK_CHECKS:
+        assert all(part in (inspect.getdoc(check) or "") for part in CHECK_PARTS), check.__name__
+        assert f"### `{check.__name__}`" in rank_checks_markdown()
 
 
 def test_documentation_takes_thresholds_from_the_constants(monkeypatch: pytest.MonkeyPatch) -> None:

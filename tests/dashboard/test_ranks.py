@@ -70,6 +70,23 @@ def test_the_page_shows_who_is_late_and_why(run: DistributedRun, filed: Draw) ->
     assert in_step.selectbox(key="ranks_measure").value == "Idle (ms)"
 
 
+def test_the_page_shows_what_the_step_gains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filed: Draw, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
+    late = tuple(Late(LATE_RANK, 8.0, "loader", step) for step in range(4))
+    job = Job(4, RANKS, scale="tiny", faults=Faults(late=late, is_even=True))
+    write_job(job, {rank: tmp_path / "job" / f"rank{rank}.json" for rank in range(RANKS)})
+    assert main(["analyze", str(tmp_path / "job"), "--id", "--jobs", "1"]) == 0
+    title = f"Rank {LATE_RANK} is late in 3 of 3 steps: 7.99 ms of a"
+    assert title in capsys.readouterr().out
+    page = filed("ranks")
+    assert not page.exception
+    assert title in page.expander[0].label
+    assert "Speed up its data loading" in texts(page)
+    assert {metric.label: metric.value for metric in page.metric}["Best change"] == "7.99 ms"
+
+
 def test_delays_are_named_once(run: DistributedRun) -> None:
     tables = run.tables
     rows = delays(tables["lateness"], tables["lateness_causes"], tables["instances"])

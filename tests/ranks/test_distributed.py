@@ -12,7 +12,9 @@ from jarvis.cli import main
 from jarvis.core.errors import DistributedRunError, NotARunError
 from jarvis.core.workspace import RunPaths
 from jarvis.ranks.run import DistributedRun
+from jarvis.reports.ranks import NO_FINDING
 from jarvis.run import Run
+from jarvis.text.messages import to_text
 from tests.builders import TraceBuilder, trace
 
 GROUP = {
@@ -98,6 +100,20 @@ def test_each_rank_is_an_ordinary_run(analyzed: Path, traces: Path, tmp_path: Pa
         assert alone.table(name).equals(member.table(name)), name
     listed = DistributedRun.load(analyzed).manifest.members[1]
     assert listed.analysis_id == member.manifest.analysis_id
+
+
+def test_findings_and_their_report(
+    analyzed: Path, traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = DistributedRun.load(analyzed)
+    (result,) = run.results.values()
+    assert (result.key, result.findings) == ("ranks", run.findings) == ("ranks", ())
+    assert to_text(result.notes) == "No steps are marked, so what a step gains is not known."
+    report = RunPaths(analyzed).ranks_report.read_text(encoding="utf-8")
+    assert report.startswith("# Ranks\n\n3 of 3 ranks (0-2), 4 matched collectives.")
+    assert NO_FINDING in report
+    found = run_json(capsys, str(traces), "--output-dir", str(tmp_path / "out"))
+    assert found["findings"] == []
 
 
 def test_sheets_and_the_workbook(analyzed: Path) -> None:

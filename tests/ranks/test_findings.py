@@ -1,5 +1,6 @@
 """Findings on several ranks: simulated faults are named, and even jobs have none."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -24,6 +25,18 @@ def found(folder: Path, faults: Faults) -> tuple[Joined, AnalysisResult]:
     return joined, rank_findings(joined, RANKS)
 
 
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> tuple[Joined, AnalysisResult]:
+    """Return an even job in which the kernels of rank 2 take 5% longer."""
+    return found(tmp_path_factory.mktemp("slow"), Faults(is_even=True, slow=(Slow(2, 1.05),)))
+
+
+@pytest.fixture(scope="module")
+def slow_link(tmp_path_factory: pytest.TempPathFactory) -> tuple[Joined, AnalysisResult]:
+    """Return an even job of which a link has a tenth of its bandwidth."""
+    return found(tmp_path_factory.mktemp("link"), Faults(is_even=True, slow_links={1: 0.1}))
+
+
 def by_check(result: AnalysisResult) -> dict[str, Finding]:
     checks = {finding.check: finding for finding in result.findings}
     assert len(checks) == len(result.findings)
@@ -43,20 +56,19 @@ def test_an_even_job_has_no_finding(tmp_path: Path) -> None:
     assert ratios == pytest.approx([1] * RANKS, abs=0.005)
 
 
-def test_a_slow_gpu_is_named(tmp_path: Path) -> None:
-    joined, result = found(tmp_path, Faults(is_even=True, slow=(Slow(2, 1.05),)))
+def test_a_slow_gpu_is_named(slow: tuple[Joined, AnalysisResult]) -> None:
+    joined, result = slow
     checks = by_check(result)
     assert set(checks) == {"slow_gpu", "late_rank"}
     ratio = dict(joined.tables["ranks"].select("rank", "speed_ratio").iter_rows())[2]
     assert ratio == pytest.approx(1.05, abs=0.005)
-    slow = checks["slow_gpu"]
-    assert slow.evidence["rank"] == 2
-    assert "clocks" in to_text(slow.algorithmic)
-    low, high = step_ms(slow)
+    finding = checks["slow_gpu"]
+    assert finding.evidence["rank"] == 2
+    assert "clocks" in to_text(finding.algorithmic)
+    low, high = step_ms(finding)
     assert low == high == pytest.approx(1.9, abs=0.1)
-    assert slow.priority is Priority.MEDIUM
-    assert "8 others" not in to_text(slow.caveat)
-    assert to_text(slow.caveat).startswith("Based on 4 ranks of 4; their clocks agree within")
+    assert finding.priority is Priority.MEDIUM
+    assert to_text(finding.caveat).startswith("Based on 4 ranks of 4; their clocks agree within")
 
 
 def test_a_rank_that_waits_for_its_data_in_each_step_is_named(tmp_path: Path) -> None:
@@ -81,9 +93,30 @@ def test_another_late_rank_in_each_step_is_jitter(tmp_path: Path) -> None:
     assert step_ms(finding)[0] == pytest.approx(6.0, abs=0.3)
 
 
-def test_a_slow_link_is_named(tmp_path: Path) -> None:
-    _, result = found(tmp_path, Faults(is_even=True, slow_links={1: 0.1}))
-    (finding,) = result.findings
+def test_more_work_than_the_mean_is_named(slow: tuple[Joined, AnalysisResult]) -> None:
+    flops = [1e12, 1e12, 1.08e12, 1e12]
+    work = pl.DataFrame({"rank": range(RANKS), "flops": flops})
+    uneven = rank_findings(replace(slow[0], work=work), RANKS)
+    finding = by_check(uneven)["work_imbalance"]
+    assert to_text(finding.title).startswith("Rank 2 computes 5.9% more than the mean of the ranks")
+    assert step_ms(finding)[0] == pytest.approx(1.9, abs=0.1)
+    even = rank_findings(replace(slow[0], work=work.with_columns(flops=pl.lit(1e12))), RANKS)
+    assert "work_imbalance" not in by_check(even)
+
+
+def test_small_messages_are_named(slow_link: tuple[Joined, AnalysisResult]) -> None:
+    joined = slow_link[0]
+    instances = joined.tables["instances"].with_columns(floor_us=pl.col("transfer_us") * 0.9)
+    small = replace(joined, tables={**joined.tables, "instances": instances})
+    (finding,) = rank_findings(small, RANKS).findings
+    assert finding.check == "small_messages"
+    assert "100.0%" in to_text(finding.issue)
+    low, high = step_ms(finding)
+    assert 1 < low < high < 3
+
+
+def test_a_slow_link_is_named(slow_link: tuple[Joined, AnalysisResult]) -> None:
+    (finding,) = slow_link[1].findings
     assert finding.check == "slow_link"
     assert finding.evidence["peak_gb_per_s"] == 192
     low, high = step_ms(finding)
@@ -110,7 +143,7 @@ def test_ranks_that_send_different_sizes_do_not_match() -> None:
         pl.when(pl.col("seq") == 2).then(8192).otherwise("in_bytes").alias("in_bytes")
     )
     parts = members(ranks)
-    parts[1] = type(own)(own.rank, own.name, own.info, {**own.tables, "collectives": changed})
+    parts[1] = replace(own, tables={**own.tables, "collectives": changed})
     (finding,) = rank_findings(join(parts, 3), 3).findings
     assert finding.check == "mismatch"
     assert to_text(finding.title) == "Ranks send different sizes in 1 collective"

@@ -78,6 +78,8 @@ def _notes(facts: RankFacts) -> Iterator[Message]:
     missing = facts.world_size - facts.tables["ranks"].height
     if missing > 0:
         yield MESSAGES("note.missing", missing=missing, world_size=facts.world_size)
+    if not facts.step_ms:
+        yield MESSAGES("note.steps")
     is_foreign = facts.tables["ranks"].select(pl.col(C.clock_offset_us).is_null().any()).item()
     if is_foreign or not facts.joined.is_waiting_known:
         yield MESSAGES("note.clocks")

@@ -73,6 +73,7 @@ def small_messages(facts: RankFacts) -> Iterator[Finding]:
     communicator) is at least {LATENCY_SHARE:.0%} of the transfer are at least
     {MIN_SMALL_SHARE:.0%} of the exposed transfer. The gain is between half and all but one of them
     in each step bundled into others.
+    Threshold: the gain above.
     """
     if facts.joint is None:
         return
@@ -114,6 +115,7 @@ def mismatch(facts: RankFacts) -> Iterator[Finding]:
 
     Symptom: the ranks of an all-reduce, or of another kind with equal messages, do not agree.
     Rule: the recorded bytes of the ranks differ within an instance.
+    Threshold: one instance.
     """
     kinds = facts.tables["instances"].filter(pl.col(C.kind).is_in(SAME_SIZE))
     sizes = (

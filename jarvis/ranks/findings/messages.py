@@ -61,6 +61,7 @@ MESSAGES = MessageTable(
         "note.missing": "{missing:count rank} of {world_size} {missing:either is|are} not "
         "recorded, so transfer is at most what is shown, and a rank that is not recorded may "
         "arrive last.",
+        "note.steps": "No steps are marked, so what a step gains is not known.",
         "note.clocks": "The clocks of the ranks cannot be compared, so waiting and gains are not "
         "known.",
     },
