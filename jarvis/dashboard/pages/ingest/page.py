@@ -365,7 +365,11 @@ def _outcome(job: Job) -> None:
 
 
 def _finished(job: Job) -> str:
-    """Return what an analysis took, and where it was written."""
+    """Return what an analysis took, and where it was written; of ranks, how many are missing."""
+    if job.kind is JobKind.JOIN:
+        failed = job.result.get("failed", 0)
+        missing = f" {counted(failed, 'file')} could not be used." if failed else ""
+        return f"The ranks are joined.{missing}"
     request = _request(job)
     where = f" on {escape(job.result['made_on'])}" if "made_on" in job.result else ""
     line = f"Analyzed in {took(job)}{where}."
