@@ -25,6 +25,7 @@ from jarvis.cli.shared import (
     note,
     print_result,
     request_of,
+    warn,
 )
 from jarvis.cli.terminal import print_line, print_progress
 from jarvis.core.output import write_archive
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from jarvis.ranks.inputs import InputFile
 
 POLL_S = 1.0
-_UNUSABLE = ("failed", "cancelled")
-"""States of a job without a result."""
 
 
 def add_push(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -124,9 +123,18 @@ def _push_ranks(
     if arguments.wait:
         job = _wait(remote, job)
     sha256s = {file.name: each["sha256"] for file, each in zip(files, uploads, strict=True)}
-    code = _print_job(arguments, remote, job, sha256=sha256s, members=job["members"])
-    missing = sum(count for state, count in job["members"].items() if state in _UNUSABLE)
-    return ExitCode.CHECK_FAILED if code is ExitCode.OK and missing else code
+    failed = _failed_ranks(remote, job)
+    warn(failed)
+    code = _print_job(arguments, remote, job, sha256=sha256s, warnings=failed)
+    return ExitCode.CHECK_FAILED if failed else code
+
+
+def _failed_ranks(remote: "ServerConnection", job: dict[str, Any]) -> list[str]:
+    """Return which files are not joined, and why, if the join is done."""
+    if job["state"] != "done":
+        return []
+    members = remote.get(f"{API}/distributed/{job['analysis_id']}")["manifest"]["members"]
+    return [f"{each['file_name']}: {each['error']}" for each in members if each["error"]]
 
 
 def _push_trace(arguments: argparse.Namespace, remote: "ServerConnection", trace: Path) -> int:
@@ -167,7 +175,7 @@ def _print_job(
         **more,
     }
     print_result(arguments, result, [link])
-    if job["state"] in _UNUSABLE:
+    if job["state"] in ("failed", "cancelled"):
         reason = job["error"] or "The job was cancelled."
         print_line(f"jarvis: {reason}", sys.stderr)
         return ExitCode.FAILED

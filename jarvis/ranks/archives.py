@@ -23,7 +23,8 @@ from jarvis.core.unpacking import (
     unpacked_member,
 )
 from jarvis.core.workspace import TRUTH_NAME, safe_name
-from jarvis.ranks.inputs import max_ranks
+from jarvis.ranks.inputs import MAX_DEPTH, max_ranks
+from jarvis.text.markdown import one_line, shortened
 
 TAR_SUFFIXES = (".tar.gz", ".tgz")
 SEVERAL = 2
@@ -31,6 +32,10 @@ SEVERAL = 2
 
 MAX_FILES = 50_000
 """Files of a ``.tar.gz``, whose headers are all held in memory."""
+
+_MAX_SHOWN_CHARS = 100
+_MAX_NAME_CHARS = 100
+"""Maximum length of a part of a name; its end is used because of the suffix."""
 
 _TRACES = (".json", ".json.gz")
 _ARCHIVES = (".zip", ".tar", *TAR_SUFFIXES)
@@ -90,7 +95,8 @@ def unpack(path: Path, folder: Path) -> list[Path]:
     try:
         for name, text in _in_tar(path) if path.name.endswith(TAR_SUFFIXES) else _in_zip(path):
             if name.lower().endswith(_ARCHIVES):
-                raise UnreadableTraceError(path, f"{name} in it is an archive, too; unpack it")
+                shown = shortened(one_line(name), _MAX_SHOWN_CHARS)
+                raise UnreadableTraceError(path, f"{shown} in it is an archive, too; unpack it")
             if not _is_trace(name):
                 continue
             if len(found) >= (most := max_ranks()):
@@ -125,9 +131,9 @@ def _is_trace(name: str) -> bool:
 
 def _place(folder: Path, name: str, number: int) -> Path:
     """Return where to write a file of an archive; a name that is taken gets a folder."""
-    parts = [safe_name(part) for part in PurePosixPath(name).parts if part not in ("..", "/")]
-    depth = max(0, len(parts) - 3)  # trace files are searched to a limited depth
-    place = folder.joinpath(*parts[depth:])
+    parts = [part for part in PurePosixPath(name).parts if part not in ("..", "/")]
+    near = parts[-MAX_DEPTH:]  # traces are searched to this depth
+    place = folder.joinpath(*(safe_name(part[-_MAX_NAME_CHARS:]) for part in near))
     return folder / f"again-{number}" / place.name if place.exists() else place
 
 

@@ -387,9 +387,10 @@ def rank_content(rank: int) -> bytes:
 
 def test_several_uploads_are_the_ranks_of_a_job(filed: Draw, fresh_home: Path) -> None:
     ids = [uploaded(f"rank{rank}.json", rank_content(rank)) for rank in range(2)]
+    ids.insert(0, uploaded("broken.json", b"no trace"))
     page = filed("ingest", ingest_upload=",".join(ids))
     shown = " ".join(caption.value for caption in page.main.caption)
-    assert "2 ranks, each with an analysis of its own: rank0.json, rank1.json" in shown
+    assert "3 ranks, each with an analysis of its own: broken.json, rank0.json" in shown
     assert not [box for box in page.main.expander if box.label.startswith("Reference")]
     analyze(page)
     assert not page.exception
@@ -397,6 +398,8 @@ def test_several_uploads_are_the_ranks_of_a_job(filed: Draw, fresh_home: Path) -
     assert opens_the_ranks(page)
     (run,) = read_catalog().distributed
     assert [entry.file_name for entry in run.manifest.usable] == ["rank0.json", "rank1.json"]
+    assert [entry.file_name for entry in run.manifest.failed] == ["broken.json"]
+    assert page.success[0].value == "The ranks are joined. 1 file could not be used."
 
 
 def test_an_archive_of_several_traces_is_unpacked(filed: Draw, fresh_home: Path) -> None:

@@ -59,10 +59,11 @@ def test_traces_are_unpacked_and_other_files_left_out(path: Path, tmp_path: Path
 
 def test_no_name_leaves_the_folder(path: Path, tmp_path: Path) -> None:
     deep = "/".join("abcdefgh") + "/rank3.json"
-    names = ("../../rank0.json", "/etc/rank1.json", "x y/a\\rank2.json", deep)
+    long = "x" * 150 + "rank4.json"
+    names = (long, "../../rank0.json", "/etc/rank1.json", "x y/a\\rank2.json", deep)
     archive(path, **dict.fromkeys(names, b"{}"))
     places = unpack(path, tmp_path / "o")
-    assert len(places) == len(trace_files([tmp_path / "o"])) == 4
+    assert len(places) == len(trace_files([tmp_path / "o"])) == 5
     assert {p.parts[: len(tmp_path.parts) + 1] for p in places} == {(*tmp_path.parts, "o")}
     assert not (tmp_path.parent / "rank0.json").exists()
 

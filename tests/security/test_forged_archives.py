@@ -387,8 +387,9 @@ def test_an_upgrade_marks_loaded_analyses_from_the_audit_log(run: Path) -> None:
     command = [sys.executable, "-m", "jarvis.cli", "archive", "load", str(forge(run))]
     subprocess.run(command, check=True, capture_output=True)
     with writing(database()) as connection:
-        for table in ("reports", "report_fields", "report_comments"):
+        for table in ("reports", "report_fields", "report_comments", "job_waits"):
             connection.execute(text(f"DROP TABLE {table}"))
+        connection.execute(text("ALTER TABLE jobs DROP COLUMN is_member"))
         connection.execute(text("ALTER TABLE analyses DROP COLUMN loaded_by"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0003'"))
     database().dispose()

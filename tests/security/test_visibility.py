@@ -296,9 +296,10 @@ def test_jobs_of_the_previous_release_name_their_analyses(
 ) -> None:
     with writing(engine) as connection:
         of_reports = ("reports", "report_fields", "report_comments")
-        for table in ("job_analyses", "hardware_owners", *of_reports):
+        for table in ("job_analyses", "hardware_owners", *of_reports, "job_waits"):
             connection.exec_driver_sql(f"DROP TABLE {table}")
-        connection.exec_driver_sql("ALTER TABLE jobs DROP COLUMN role")
+        for column in ("role", "is_member"):
+            connection.exec_driver_sql(f"ALTER TABLE jobs DROP COLUMN {column}")
         for column in ("loaded_by", "project", "branch", "commit_id", "tags"):
             connection.exec_driver_sql(f"ALTER TABLE analyses DROP COLUMN {column}")
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0002'")
@@ -312,7 +313,7 @@ def test_jobs_of_the_previous_release_name_their_analyses(
             "fetch": (JobKind.FETCH, {"url": "u", "wishes": None}, None),
             "remote": (JobKind.REMOTE, {"run_asked": {"target": "machine"}}, "kept"),
         }
-        columns = [column for column in JOBS.c if column.name != "role"]
+        columns = [column for column in JOBS.c if column.name not in ("role", "is_member")]
         rest: dict[str, Any] = {
             "fingerprint": "",
             "folders": [],

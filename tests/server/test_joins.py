@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
+from jarvis.cli import main
 from jarvis.core.workspace import analyses_dir
 from jarvis.ranks.manifest import DistributedManifest, MemberState
+from jarvis.ranks.run import DistributedRun
 from jarvis.server import actions
 from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import Person, Role
@@ -64,6 +66,15 @@ def test_ranks_are_analyzed_and_then_joined(engine: Engine, traces: list[Analyze
     assert members.keys() == {0, 1, 2}
     assert {entry.id for entry in read_catalog().entries} == set(members.values())
     assert not [path for path in analyses_dir().iterdir() if path.name.startswith(".")]
+
+    folder = traces[0].submission.trace.parent
+    out = folder / "out"
+    names = [str(each.submission.trace) for each in traces]
+    assert main(["analyze", *names, "--output-dir", str(out), "--jobs", "1"]) == 0
+    assert DistributedRun.load(out).manifest.distributed_id == manifest.distributed_id
+    stored = analyses_dir() / manifest.distributed_id
+    for path in sorted(out.glob("tables/*")) + sorted(out.glob("perf_report_csvs/*")):
+        assert (stored / path.relative_to(out)).read_bytes() == path.read_bytes(), path
 
     again = actions.submit_ranks(engine, OPERATOR, traces[::-1])
     work_off(engine)

@@ -57,6 +57,9 @@ def test_requests_that_name_no_ranks_are_rejected(client: TestClient) -> None:
         ({"uploads": ["abc", "def"]}, 404),
         ({"paths": ["/etc/passwd", "/etc/hosts"]}, 400),
         ({"uploads": "abc"}, 422),
+        ({"analyses": ["a"] * 5000}, 422),
+        ({"ranks": {"rank0.json": 2**40}}, 422),
+        ({"world_size": 2**40}, 422),
         ({"rank_regex": "(a+)+$"}, 422),
     ):
         answer = client.post("/api/distributed", json=body)

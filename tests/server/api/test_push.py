@@ -76,7 +76,9 @@ def test_a_folder_of_ranks_is_pushed_and_joined(
     (folder / "rank3").mkdir()
     (folder / "rank3" / "trace.json").write_text("no trace", encoding="utf-8")
     assert main([*asked, "--rank", "rank3/trace.json=3"]) == ExitCode.CHECK_FAILED
-    assert "3 of 4 ranks, 1 failed" in capsys.readouterr().err
+    printed_err = capsys.readouterr().err
+    assert "3 of 4 ranks, 1 failed" in printed_err
+    assert "rank3_trace.json: " in printed_err
     with pytest.raises(SystemExit):
         main([*asked, "--model-config", "config.json"])
 

@@ -19,6 +19,7 @@ from jarvis.dashboard.pages.ingest.trace_choice import (
     UPLOAD,
     choose_trace,
     chosen_source,
+    first_readable,
     trace_info,
 )
 from jarvis.dashboard.session import navigation, state
@@ -178,15 +179,15 @@ def form() -> None:
 
 
 def _chosen_traces() -> tuple[tuple[Path, ...], TraceInfo | None]:
-    """Draw the choice of a trace or of several ranks; return them with the metadata of the first.
+    """Draw the choice of a trace or of several ranks; return them with the metadata of one.
     Errors are shown."""
     sources = (UPLOAD, SERVER_PATH, ADDRESS, REMOTE, SAMPLE)
     try:
         chosen = choose_trace(PAGE, sources, uploaded_ranks)
         traces = (chosen,) if isinstance(chosen, Path) else chosen or ()
-        info = trace_info(traces[0]) if traces else None
+        info = trace_info(first_readable(traces)) if traces else None
         if isinstance(info, tuple):
-            traces, info = info, trace_info(info[0])
+            traces, info = info, trace_info(first_readable(info))
     except JarvisError as error:
         show_error(error)
         return (), None
@@ -365,7 +366,11 @@ def _outcome(job: Job) -> None:
 
 
 def _finished(job: Job) -> str:
-    """Return what an analysis took, and where it was written."""
+    """Return what an analysis took, and where it was written; of ranks, how many are missing."""
+    if job.kind is JobKind.JOIN:
+        failed = job.result.get("failed", 0)
+        missing = f" {counted(failed, 'file')} could not be used." if failed else ""
+        return f"The ranks are joined.{missing}"
     request = _request(job)
     where = f" on {escape(job.result['made_on'])}" if "made_on" in job.result else ""
     line = f"Analyzed in {took(job)}{where}."

@@ -22,7 +22,7 @@ from jarvis.server.ingest.remote_runs import TARGETS_VARIABLE
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import Inspect
 from jarvis.server.jobs.kinds.fetches import Fetch
-from jarvis.server.jobs.queue import Job
+from jarvis.server.jobs.queue import RETRYABLE, Job
 from jarvis.server.settings import settings
 from jarvis.server.storage.artifacts import find_file
 from jarvis.server.storage.storage_keys import path_at
@@ -121,6 +121,13 @@ def trace_info(trace: Path) -> TraceInfo | tuple[Path, ...] | None:
             args=(request,),
         )
     return None
+
+
+def first_readable(traces: Sequence[Path]) -> Path:
+    """Return the first trace whose reading has not failed, or the first of all."""
+    return next(
+        (each for each in traces if _inspect_job(Inspect(each)).state not in RETRYABLE), traces[0]
+    )
 
 
 def _inspect_job(request: Inspect) -> Job:

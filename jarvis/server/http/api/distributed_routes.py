@@ -12,6 +12,7 @@ from jarvis.core.labels import RunLabels
 from jarvis.core.request import AnalysisOptions, public_name
 from jarvis.hardware import load_hardware
 from jarvis.pipeline.distributed import RankOptions
+from jarvis.ranks.identity import MAX_RANK
 from jarvis.ranks.inputs import DEFAULT_MAX_RANKS
 from jarvis.ranks.run import DistributedRun
 from jarvis.server import actions
@@ -42,6 +43,7 @@ MAX_GIVEN = DEFAULT_MAX_RANKS
 """Maximum length of the lists of traces."""
 
 _Id = Annotated[str, Field(max_length=MAX_ID_LENGTH)]
+_Rank = Annotated[int, Field(ge=0, lt=MAX_RANK)]
 _Name = Annotated[str, Field(max_length=MAX_PATH_LENGTH)]
 
 router = APIRouter(prefix="/distributed", tags=["distributed"])
@@ -74,8 +76,8 @@ class NewDistributed(AnalysisOptions):
         description="ids of stored analyses, whose traces are not read again",
         max_length=MAX_GIVEN,
     )
-    world_size: int | None = Field(None, description="ranks of the job", ge=1)
-    ranks: dict[_Name, int] = Field(
+    world_size: int | None = Field(None, description="ranks of the job", ge=1, le=MAX_RANK)
+    ranks: dict[_Name, _Rank] = Field(
         default_factory=dict, description="rank by file name, where neither says it"
     )
     rank_by_order: bool = Field(False, description="number files without a rank by their names")
