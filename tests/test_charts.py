@@ -8,6 +8,7 @@ import vl_convert
 
 from jarvis import charts
 from jarvis.analyses.operations import DETAILS
+from jarvis.charts.arrivals import AT_MOST, bandwidths
 from jarvis.charts.marks import Tip, specification
 from jarvis.charts.rooflines import Ceiling
 from jarvis.perf_report.kernel_blocks import COMMUNICATION, OTHER, blocks
@@ -394,3 +395,19 @@ def test_each_block_of_a_model_has_a_color_of_its_own(palette: charts.Palette) -
     colors = charts.block_colors(palette)
     assert {*blocks(), COMMUNICATION, OTHER} == set(colors)
     assert len(set(colors.values())) == len(colors)
+
+
+def test_marks_of_bounded_bandwidths_have_an_outline() -> None:
+    rows = pl.DataFrame(
+        {
+            "bytes": [1_000_000],
+            "bus_gbs": [100.0],
+            "kind": ["all_reduce"],
+            "comm_id": ["0"],
+            "transfer_us": [10.0],
+            AT_MOST: ["at most this"],
+        }
+    )
+    spec = bandwidths(rows, None, charts.LIGHT).to_dict()["layer"][0]
+    assert spec["mark"]["filled"] is False  # color is that of the outline
+    assert spec["encoding"]["fill"]["scale"] == spec["encoding"]["color"]["scale"]

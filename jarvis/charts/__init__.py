@@ -28,6 +28,7 @@ from jarvis.charts.rooflines import (
     compute_roofline,
     peak_label,
     roofline,
+    suits_intensity,
 )
 from jarvis.charts.saving_bars import categories, savings, savings_height
 from jarvis.charts.selection import outlined_bar, selectable
@@ -83,6 +84,7 @@ __all__ = [
     "short_label",
     "stacked_columns",
     "state",
+    "suits_intensity",
     "text_colors",
     "timeline_chart",
     "work_colors",

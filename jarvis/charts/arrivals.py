@@ -95,17 +95,19 @@ def bandwidths(instances: pl.DataFrame, link_gbs: float | None, palette: Palette
         palette: Colors of the theme.
     """
     log = alt.Scale(type="log")
+    colors = alt.Scale(range=list(palette.categorical))
     points = (
         alt.Chart(instances)
-        .mark_point(filled=True, size=45, strokeWidth=1.5)
+        .mark_point(filled=False, size=45, strokeWidth=1.5)
         .encode(
             x=alt.X(f"{C.bytes}:Q", scale=log, axis=plain_axis("Message (bytes)", format="~s")),
             y=alt.Y(f"{C.bus_gbs}:Q", scale=log, axis=plain_axis("Bus bandwidth (GB/s)")),
             color=alt.Color(
                 f"{C.kind}:N",
-                scale=alt.Scale(range=list(palette.categorical)),
+                scale=colors,
                 legend=alt.Legend(title=None, orient="top"),
             ),
+            fill=alt.Fill(f"{C.kind}:N", scale=colors, legend=None),
             fillOpacity=alt.condition(
                 f"datum['{AT_MOST}'] != '{MEASURED}'", alt.value(0), alt.value(0.8)
             ),

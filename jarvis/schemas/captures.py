@@ -22,12 +22,12 @@ GRAPH_LAUNCHES = (
         "Mode",
         "FULL, PIECEWISE if the file has several captures, or EAGER for a step without graphs",
     ),
-    text(C.rule, "Rule", "what paired the events with captured calls"),
+    text(C.rule, "Paired by", "what paired the events with captured calls"),
     count(C.matched_count, "Matched", "events with a captured call"),
     number(C.coverage_pct, "Coverage (%)", "%", "their share of the time of the replay", ",.1f"),
     count(C.replayed_only_count, "Only replayed", "events without a captured call"),
     count(C.captured_only_count, "Only captured", "captured calls without an event"),
-    text(C.confidence, "Confidence", "what the choice of the capture is based on"),
+    text(C.confidence, "Chosen by", "what the choice of the capture is based on"),
     text(C.reason, "Reason", "why there is no capture, or what limits the match"),
 )
 GRAPH_KERNEL_MAP = (

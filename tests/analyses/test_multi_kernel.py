@@ -1,4 +1,4 @@
-"""Multi-kernel: grades of copies, exposure and overlap."""
+"""Communication and copies: grades of copies, exposure and overlap."""
 
 from dataclasses import replace
 

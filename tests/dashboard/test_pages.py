@@ -363,6 +363,20 @@ def test_a_trace_without_communication_and_copies_says_so(registered: Draw, tmp_
     assert any("no communication and no memory copies" in c.value for c in page.caption)
 
 
+def test_evidence_in_words_is_not_cut(sample_run: Run) -> None:
+    words = "3 x allreduce of 17.6 MB over 8 ranks, 8.93 ms each; " * 3
+    known = next(iter(sample_run.results["gemm"].findings))
+    finding = known.model_copy(update={"evidence": {"Largest by time": words}})
+
+    def page(finding: "Finding", run: "Run") -> None:
+        from jarvis.dashboard.widgets.finding_cards import finding_cards
+
+        finding_cards((finding,), run, lambda _: None)
+
+    drawn = AppTest.from_function(page, args=(finding, sample_run)).run()
+    assert words.strip() in next(m.value for m in drawn.markdown if "| Evidence" in m.value)
+
+
 def test_a_long_kernel_name_leaves_room_for_the_other_evidence(sample_run: Run) -> None:
     known = next(iter(sample_run.results["gemm"].findings))
     finding = known.model_copy(update={"evidence": {"Main kernel": f"first_{'x' * 1000}_last"}})

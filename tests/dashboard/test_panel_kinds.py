@@ -22,6 +22,9 @@ ROWS = pl.DataFrame(
         "state": ["below threshold", "on target", "below target"],
         "saved_us": [450.0, 0.0, 25.0],
         "bytes": [1e6, 2e6, 3e6],
+        "bound": ["compute", "memory", "compute"],
+        "compute": ["matrix_bf16", "vector_fp32", "matrix_bf16"],
+        "flops_per_byte": [500.0, 0.1, 500.0],
     }
 )
 
@@ -73,6 +76,14 @@ def test_there_are_no_other_kinds() -> None:
 )
 def test_a_title_says_what_was_found(panel: Panel, expected: str) -> None:
     assert title(panel) == expected
+
+
+def test_a_title_counts_operations_that_the_chart_cannot_place() -> None:
+    copies = ROWS.with_columns(flops_per_byte=pl.Series([500.0, None, 500.0]))
+    assert title(Panel("roofline", "Roofline"), copies).endswith(
+        "below the threshold (1 without FLOPs not drawn)"
+    )
+    assert "drawn" not in title(Panel("roofline", "Roofline", y="tb_per_s"), copies)
 
 
 def test_a_title_follows_the_rows_that_are_left() -> None:

@@ -338,7 +338,7 @@ def _value(name: str, value: float | int | str) -> str:
     if isinstance(value, str):
         text = f"`{short_kernel_name(value.strip('`'))}`" if name == _KERNEL else value
         if "`" not in text:
-            return shortened(text, _EVIDENCE_LENGTH)
+            return shortened(text, _EVIDENCE_LENGTH if " " in text else _EVIDENCE_NAME_LENGTH)
         return _CODE_SPAN.sub(lambda span: code(shortened(span[1], _EVIDENCE_NAME_LENGTH)), text)
     return count(value) if isinstance(value, int) else decimal(value)
 

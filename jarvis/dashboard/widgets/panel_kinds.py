@@ -76,12 +76,22 @@ def _title_of_roofline(data: PanelData) -> str:
     placed = data.rows.select(C.tb_per_s, "state", C.kernel_time_us).filter(pl.col(C.tb_per_s) > 0)
     below = placed.filter(state=_BELOW_THRESHOLD)
     if below.is_empty():
-        return f"none of {counted(placed.height, 'operation')} is below the threshold"
+        whole = counted(placed.height, "operation")
+        return f"none of {whole} is below the threshold{_not_drawn(data)}"
     share = share_pct(*(float(part[C.kernel_time_us].sum()) for part in (below, placed)))
     return (
         f"{count(below.height)} of {counted(placed.height, 'operation')}, {percent(share)} of "
-        f"{'its' if placed.height == 1 else 'their'} time, below the threshold"
+        f"{'its' if placed.height == 1 else 'their'} time, below the threshold{_not_drawn(data)}"
     )
+
+
+def _not_drawn(data: PanelData) -> str:
+    """Return how many operations with a rate have no place on an axis of FLOP/byte."""
+    rated = data.rows.filter(pl.col(C.tb_per_s) > 0)
+    if data.panel.y == C.tb_per_s or not charts.suits_intensity(rated):
+        return ""
+    without = rated.filter(~(pl.col(C.flops_per_byte) > 0).fill_null(value=False)).height
+    return f" ({count(without)} without FLOPs not drawn)" if without else ""
 
 
 def _draw_savings(data: PanelData) -> charts.Drawing | None:

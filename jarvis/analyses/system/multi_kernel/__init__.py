@@ -125,7 +125,7 @@ def _agree(ours_ms: float, theirs_ms: float) -> bool:
 CHECKS = (exposed_communication, poor_overlap, memory_copies)
 
 ANALYSIS = Analysis(
-    title="Multi-kernel",
+    title="Communication / copies",
     icon=":material/hub:",
     checks=CHECKS,
     needs=("gpu_work", "memory_copies", "collectives", "operations"),

@@ -12,10 +12,11 @@ from jarvis.dashboard.widgets.table import small_table, with_short_texts
 from jarvis.reports.health import health_of
 from jarvis.schemas import TABLES
 from jarvis.schemas.columns import count as column_count
+from jarvis.schemas.columns import text as column_text
 from jarvis.schemas.names import C
 from jarvis.text.format import count, counted, milliseconds, percent
 from jarvis.text.markdown import prose
-from jarvis.text.shapes import compact_shapes
+from jarvis.text.shapes import compact_dims
 from jarvis.text.short_names import short_frame_name, short_kernel_name, short_operation_name
 
 LAUNCHES, KERNELS = "graph_launches", "graph_kernel_map"
@@ -29,6 +30,7 @@ _MAPPED = (
     *(C.entry_point,),
 )
 
+_SHAPES = column_text(C.input_dims, "Shapes", "of the tensor arguments of the operator")
 _GRAPH_WIDTHS = {
     C.graph_key: 98,
     C.launches: 67,
@@ -155,9 +157,9 @@ def _kernels(now: Opened, graphs: pl.DataFrame) -> None:
         short = {
             C.kernel: short_kernel_name,
             C.operation: short_operation_name,
-            C.input_dims: lambda dims: compact_shapes(dims) or dims,
+            C.input_dims: compact_dims,
             C.entry_point: short_frame_name,
         }
-        shown, columns = with_short_texts(found, short), columns_of(TABLES[KERNELS])
+        shown, columns = with_short_texts(found, short), columns_of(TABLES[KERNELS], (_SHAPES,))
         filled = [name for name in _MAPPED if found[name].count()]
         small_table(shown, columns, "Events of the graph", filled, _WIDTHS, max_rows=20)

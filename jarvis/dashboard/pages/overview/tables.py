@@ -38,7 +38,7 @@ _WIDTHS = {
     "saved_ms": 80,
     "priority": 72,
     "basis": 86,
-    C.category: 96,
+    C.category: 145,
     "high_ms": 75,
     "share_pct": 65,
     "kernel_ms": 80,

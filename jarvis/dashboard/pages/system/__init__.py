@@ -1,1 +1,1 @@
-"""The system pages: multi-kernel, CPU and idle time, kernel fusion."""
+"""The system pages: communication and copies, CPU and idle time, kernel fusion."""

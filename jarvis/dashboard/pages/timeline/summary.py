@@ -25,7 +25,8 @@ def gpu_summary(page: ShownWindow) -> str:
     ]
     outside_ns = page.timeline.outside_ns(page.window)
     if outside_ns > 0:
-        parts.append(f"before or after all GPU work {percent(page.share_pct(outside_ns))}")
+        work = "linked GPU work" if NOT_LINKED in busy else "GPU work"
+        parts.append(f"before or after all {work} {percent(page.share_pct(outside_ns))}")
     text = f"GPU: {', '.join(parts)} of this window"
     waits = page.timeline.statistics(page.window).filter(pl.col(C.row) == IDLE)
     if waits.height:
