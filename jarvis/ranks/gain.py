@@ -223,11 +223,6 @@ class JointSteps:
         """Return the gain if the kernels of a rank take ``factor`` times as long."""
         return self.gain({rank: [ScaleGpu(work=Work(category=COMPUTE), factor=factor)]})
 
-    def scaled_category(self, category: str, factor: float) -> StepGain:
-        """Return the gain if a category takes ``factor`` times as long on all ranks."""
-        change = ScaleGpu(work=Work(category=category), factor=factor)
-        return self.gain({member.rank: [change] for member in self.members})
-
     def _member(self, rank: int) -> Member:
         return next(member for member in self.members if member.rank == rank)
 
