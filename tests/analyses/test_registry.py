@@ -30,7 +30,7 @@ COMPUTE = (
     "other",
 )
 FUSION = ("kernel_fusion",)
-SYSTEM = ("cpu_idle", "inference", "multi_kernel")
+SYSTEM = ("cpu_idle", "multi_kernel", "inference")
 CHECKS = tuple({c: None for analysis in load_analyses().values() for c in analysis.all_checks})
 TIERS = {"compute": COMPUTE, "fusion": FUSION, "system": SYSTEM}
 

@@ -1,12 +1,16 @@
 """Number formats and widths of tables."""
 
 import json
+import os
+import shutil
+from pathlib import Path
 
 import polars as pl
 import pytest
 from streamlit.proto.Dataframe_pb2 import Dataframe
 
 from jarvis.analyses import load_analyses
+from jarvis.core.workspace import analyses_dir
 from jarvis.dashboard.widgets.table import in_readable_units, number_format
 from jarvis.schemas import INTEGER, NUMBER, Column
 
@@ -45,6 +49,17 @@ CARD_PX, PAGE_PX, BOX_PX = 810, 838, 32
 """Widths of tables in a card and on a page in a window of 1280 pixels, and of the boxes of rows."""
 
 
+@pytest.fixture
+def _only_the_sample(
+    sample_id: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Leave out runs of other tests, whose labels are further columns."""
+    monkeypatch.setenv("JARVIS_HOME", str(tmp_path))
+    copy = analyses_dir() / sample_id
+    shutil.copytree(home / "analyses" / sample_id, copy, copy_function=os.link)
+
+
+@pytest.mark.usefixtures("_only_the_sample")
 @pytest.mark.parametrize(
     ("page", "place", "last", "room_px"),
     [

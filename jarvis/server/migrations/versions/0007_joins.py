@@ -19,3 +19,10 @@ def upgrade() -> None:
         table.add_column(
             sa.Column("is_member", sa.Boolean, nullable=False, server_default=sa.false())
         )
+
+
+def downgrade() -> None:
+    """Delete the waits; jobs of a schema before wait for none."""
+    with op.batch_alter_table("jobs") as table:
+        table.drop_column("is_member")
+    op.drop_table("job_waits")
