@@ -193,7 +193,7 @@ def test_an_analysis_deleted_while_being_read_is_not_found(
 
         return find
 
-    name = "_files" if address else "analysis_root"
+    name = "artifact_paths" if address else "analysis_root"
     monkeypatch.setattr(analysis_routes, name, removed_after(getattr(analysis_routes, name)))
     answer = client.get(asked_for)
     assert answer.status_code == 404
