@@ -57,6 +57,9 @@ MAX_BASELINE = 100
 """Maximum number of runs of a baseline."""
 
 AnalysisId = Annotated[str, Path(description="id of an analysis", max_length=MAX_ID_LENGTH)]
+ArtifactName = Annotated[
+    str, Path(description="name in the list of files", max_length=MAX_PATH_LENGTH)
+]
 
 router = APIRouter(prefix="/analyses", tags=["analyses"])
 
@@ -128,16 +131,9 @@ def artifacts(person: Caller, analysis_id: AnalysisId) -> ArtifactList:
     summary="Download a file of an analysis",
     response_class=FileResponse,
 )
-def artifact(
-    person: Caller,
-    analysis_id: AnalysisId,
-    name: Annotated[str, Path(description="name in the list of files", max_length=MAX_PATH_LENGTH)],
-) -> Response:
+def artifact(person: Caller, analysis_id: AnalysisId, name: ArtifactName) -> Response:
     """Return the bytes as a download, so that a browser does not render them."""
-    path = artifact_paths(person, analysis_id).get(name)
-    if path is None:
-        raise UnknownArtifactError(analysis_id)
-    return to_save(path)
+    return to_save(artifact_path(person, analysis_id, name))
 
 
 @router.post("/{analysis_id}/what-if", summary="Simulate a step under changes")
@@ -241,16 +237,23 @@ def artifact_paths(person: Person, analysis_id: str) -> dict[str, FilePath]:
     return {path.relative_to(root).as_posix(): path for path in files}
 
 
+def artifact_path(person: Person, analysis_id: str, name: str) -> FilePath:
+    """Return a file of a run directory; raise UnknownArtifactError if it has none of this name."""
+    path = artifact_paths(person, analysis_id).get(name)
+    if path is None:
+        raise UnknownArtifactError(analysis_id)
+    return path
+
+
 def _request(person: Person, new: NewAnalysis) -> Request:
-    labels = RunLabels.of(new.project, new.branch, new.commit, new.tags)
     if new.url is not None:
-        return Fetch(new.url, AnalysisOptions.of(new), new.is_again, labels)
+        return Fetch(new.url, AnalysisOptions.of(new), new.is_again, new.labels)
     captures = None if new.captures is None else uploaded_file(person, new.captures)
     model = None if new.served_model is None else uploaded_file(person, new.served_model)
     submission = Submission.of(
         new, trace=_trace(person, new), capture_folder=captures, served_model=model
     )
-    return Analyze(submission, is_again=new.is_again, labels=labels)
+    return Analyze(submission, is_again=new.is_again, labels=new.labels)
 
 
 def _trace(person: Person, new: NewAnalysis) -> FilePath:

@@ -14,9 +14,12 @@ from jarvis.core.labels import (
     MAX_PROJECT_CHARS,
     MAX_TAG_CHARS,
     MAX_TAGS,
+    RunLabels,
 )
 from jarvis.core.request import AnalysisOptions, public_name
 from jarvis.pipeline.simulated_steps import MAX_CHANGES
+from jarvis.ranks.identity import MAX_RANK
+from jarvis.ranks.inputs import DEFAULT_MAX_RANKS
 from jarvis.run import TargetPct
 from jarvis.server.database import Visibility
 from jarvis.server.http.api.callers import MAX_ID_LENGTH
@@ -24,23 +27,44 @@ from jarvis.server.http.api.callers import MAX_ID_LENGTH
 MAX_NAME_LENGTH = 200
 MAX_PATH_LENGTH = 4096
 
-PROJECT = f"project of the run, at most {MAX_PROJECT_CHARS} characters"
-BRANCH = f"branch of the code, at most {MAX_BRANCH_CHARS} characters"
-COMMIT = f"commit of the code, at most {MAX_COMMIT_CHARS} characters"
-TAGS = f"at most {MAX_TAGS} tags of at most {MAX_TAG_CHARS} characters"
+_PROJECT = f"project of the run, at most {MAX_PROJECT_CHARS} characters"
+_BRANCH = f"branch of the code, at most {MAX_BRANCH_CHARS} characters"
+_COMMIT = f"commit of the code, at most {MAX_COMMIT_CHARS} characters"
+_TAGS = f"at most {MAX_TAGS} tags of at most {MAX_TAG_CHARS} characters"
 
 
-@dataclass(
-    frozen=True,
-    kw_only=True,
-    config=ConfigDict(
-        title="New analysis",
+_Id = Annotated[str, Field(max_length=MAX_ID_LENGTH)]
+_Rank = Annotated[int, Field(ge=0, lt=MAX_RANK)]
+_Name = Annotated[str, Field(max_length=MAX_PATH_LENGTH)]
+
+
+def _config(title: str) -> ConfigDict:
+    return ConfigDict(
+        title=title,
         extra="forbid",
         alias_generator=public_name,
         str_max_length=MAX_NAME_LENGTH,
-    ),
-)
-class NewAnalysis(AnalysisOptions):
+    )
+
+
+@dataclass(frozen=True, kw_only=True, config=_config("New run"))
+class _NewRun(AnalysisOptions):
+    """What every new run can be given."""
+
+    visibility: Visibility = Field(Visibility.TEAM, description="who can see it")
+    project: str | None = Field(None, description=_PROJECT)
+    branch: str | None = Field(None, description=_BRANCH)
+    commit: str | None = Field(None, description=_COMMIT)
+    tags: list[str] = Field(default_factory=list, description=_TAGS)
+
+    @property
+    def labels(self) -> RunLabels:
+        """Its labels; raise as ``RunLabels.of``."""
+        return RunLabels.of(self.project, self.branch, self.commit, self.tags)
+
+
+@dataclass(frozen=True, kw_only=True, config=_config("New analysis"))
+class NewAnalysis(_NewRun):
     """Options of a new analysis. Exactly one of `upload`, `path` and `url` selects the trace."""
 
     upload: str | None = Field(
@@ -70,11 +94,6 @@ class NewAnalysis(AnalysisOptions):
     tensor_parallel: int = Field(1, description="ranks that share its heads and products", ge=1)
     expert_parallel: int = Field(1, description="ranks that share its experts", ge=1)
     is_again: bool = Field(False, description="run it again if its result is already stored")
-    visibility: Visibility = Field(Visibility.TEAM, description="who can see it")
-    project: str | None = Field(None, description=PROJECT)
-    branch: str | None = Field(None, description=BRANCH)
-    commit: str | None = Field(None, description=COMMIT)
-    tags: list[str] = Field(default_factory=list, description=TAGS)
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:
@@ -83,6 +102,52 @@ class NewAnalysis(AnalysisOptions):
         if self.url is not None and (self.captures or self.served_model):
             raise ValueError("captures and model_config need upload or path")
         return self
+
+
+@dataclass(frozen=True, kw_only=True, config=_config("New distributed run"))
+class NewDistributed(_NewRun):
+    """Options of the analysis of several ranks. `uploads`, `paths` and `analyses` together name
+    the ranks, at least two."""
+
+    uploads: list[_Id] = Field(
+        default_factory=list, description="ids of complete uploads", max_length=DEFAULT_MAX_RANKS
+    )
+    paths: list[_Name] = Field(
+        default_factory=list,
+        description="paths on the server, in the folders that it can read",
+        max_length=DEFAULT_MAX_RANKS,
+    )
+    analyses: list[_Id] = Field(
+        default_factory=list,
+        description="ids of stored analyses, whose traces are not read again",
+        max_length=DEFAULT_MAX_RANKS,
+    )
+    world_size: int | None = Field(None, description="ranks of the job", ge=1, le=MAX_RANK)
+    ranks: dict[_Name, _Rank] = Field(
+        default_factory=dict, description="rank by file name, where neither says it"
+    )
+    rank_by_order: bool = Field(False, description="number files without a rank by their names")
+    gpus_per_node: int | None = Field(None, description="ranks of a node", ge=1)
+
+
+class DistributedView(BaseModel, title="Distributed run"):
+    """A stored distributed run."""
+
+    id: str
+    title: str
+    owner: str | None
+    visibility: Visibility
+    created: datetime
+    manifest: dict[str, Any] = Field(
+        description="the ranks with their analyses, missing and failed ones, and the clocks"
+    )
+    ranks: list[dict[str, Any]] = Field(
+        description="row of each rank in the table `ranks` (docs/metrics.md)"
+    )
+    results: dict[str, Any] = Field(
+        description="its findings, as in `results.json` (docs/results.md)"
+    )
+    page: str = Field(description="path of its page on the server")
 
 
 class AnalysisView(BaseModel, title="Analysis"):
@@ -154,10 +219,10 @@ class LabelChanges(BaseModel, title="Labels"):
 
     model_config = ConfigDict(extra="forbid", str_max_length=MAX_NAME_LENGTH)
 
-    project: str | None = Field(None, description=PROJECT)
-    branch: str | None = Field(None, description=BRANCH)
-    commit: str | None = Field(None, description=COMMIT)
-    tags: list[str] = Field(default_factory=list, description=TAGS)
+    project: str | None = Field(None, description=_PROJECT)
+    branch: str | None = Field(None, description=_BRANCH)
+    commit: str | None = Field(None, description=_COMMIT)
+    tags: list[str] = Field(default_factory=list, description=_TAGS)
 
 
 class BaselineRun(BaseModel, title="Baseline run"):
