@@ -190,7 +190,8 @@ class JointSteps:
         both = self._recorded.join(self._durations(times), on=[C.rank, C.step], suffix="_changed")
         of_ranks = pl.col("ns") - pl.col("ns_changed")
         of_steps = both.group_by(C.step).agg(of_ranks.median().alias("ns"))
-        return float(of_steps["ns"].median() or 0.0) / 1e6  # type: ignore[arg-type]
+        median_ns: float = of_steps.select(pl.col("ns").median().fill_null(0.0)).item()
+        return median_ns / 1e6
 
     def _durations(self, times: Int64s) -> pl.DataFrame:
         """Return ``rank, step, ns`` of each step."""

@@ -81,9 +81,9 @@ def test_a_title_says_what_was_found(panel: Panel, expected: str) -> None:
 def test_a_title_counts_operations_that_the_chart_cannot_place() -> None:
     copies = ROWS.with_columns(flops_per_byte=pl.Series([500.0, None, 500.0]))
     assert title(Panel("roofline", "Roofline"), copies).endswith(
-        "below the threshold (1 without FLOPs not drawn)"
+        "below the threshold (1 without FLOPs not shown)"
     )
-    assert "drawn" not in title(Panel("roofline", "Roofline", y="tb_per_s"), copies)
+    assert "not shown" not in title(Panel("roofline", "Roofline", y="tb_per_s"), copies)
 
 
 def test_a_title_follows_the_rows_that_are_left() -> None:

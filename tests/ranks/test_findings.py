@@ -78,7 +78,7 @@ def test_a_rank_that_waits_for_its_data_in_each_step_is_named(tmp_path: Path) ->
     assert finding.check == "late_rank"
     assert finding.evidence["rank"] == 1
     issue = to_text(finding.issue)
-    assert "holds up 3 other ranks" in issue
+    assert "3 other ranks wait for it" in issue
     assert "idle: data loading (5.00 ms more)" in issue
     assert to_text(finding.algorithmic).startswith("Speed up its data loading")
     assert step_ms(finding)[0] == pytest.approx(4.9, abs=0.1)

@@ -91,7 +91,7 @@ def _not_drawn(data: PanelData) -> str:
     if data.panel.y == C.tb_per_s or not charts.suits_intensity(rated):
         return ""
     without = rated.filter(~(pl.col(C.flops_per_byte) > 0).fill_null(value=False)).height
-    return f" ({count(without)} without FLOPs not drawn)" if without else ""
+    return f" ({count(without)} without FLOPs not shown)" if without else ""
 
 
 def _draw_savings(data: PanelData) -> charts.Drawing | None:

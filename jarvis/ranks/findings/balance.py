@@ -6,11 +6,11 @@ import polars as pl
 
 from jarvis.findings import Finding
 from jarvis.impact import share_pct
+from jarvis.ranks import speed
 from jarvis.ranks.events import POINT_TO_POINT
 from jarvis.ranks.findings.facts import RankFacts
 from jarvis.ranks.findings.messages import MESSAGES
 from jarvis.ranks.gain import StepGain
-from jarvis.ranks.speed import SIGNATURES
 from jarvis.schemas.names import C
 
 MIN_RATIO, MADS = 1.02, 5
@@ -25,16 +25,15 @@ def slow_gpu(facts: RankFacts) -> Iterator[Finding]:
 
     Symptom: a rank takes longer for kernels that the other ranks run, too.
     Rule: its time is at least {MIN_RATIO} times the median of the ranks with the same GPU, and more
-    than {MADS} median absolute deviations above it, over at least 50 signatures (operator, shapes,
-    types, kernel) without kernels beside communication.
+    than {MADS} median absolute deviations above it, over at least {speed.MIN_SIGNATURES} signatures
+    (operator, shapes, types, kernel) without kernels beside communication.
     Threshold: the gain above, if its kernels are as fast.
     """
-    speed = facts.joined.speed
-    ratios = speed[C.speed_ratio]
+    ratios = facts.joined.speed[C.speed_ratio]
     spread = (ratios - ratios.median()).abs().median()
     limit = 1 + max(MIN_RATIO - 1, MADS * (float(spread) if isinstance(spread, float) else 0.0))
-    slow = speed.filter(pl.col(C.speed_ratio) >= limit)
-    for rank, ratio, signatures in slow.select(C.rank, C.speed_ratio, SIGNATURES).iter_rows():
+    slow = facts.joined.speed.filter(pl.col(C.speed_ratio) >= limit)
+    for rank, ratio, signatures in slow.select(C.rank, C.speed_ratio, speed.SIGNATURES).iter_rows():
         gain = _compute_gain(facts, rank, 1 / ratio)
         if facts.is_worth(gain):
             slower_pct = 100 * (ratio - 1)

@@ -1,4 +1,4 @@
-"""Ranks that the others wait for: the same one in most steps, or another one in each."""
+"""Ranks that the others wait for: the same one in most steps, or different ones."""
 
 from collections.abc import Iterator, Sequence
 
@@ -70,12 +70,12 @@ def late_rank(facts: RankFacts) -> Iterator[Finding]:
         return
     rank, late_steps, steps = found
     gain = facts.rank_gain(rank)
-    if not facts.is_worth(gain) or not _stands_out(facts, rank):
+    if not facts.is_worth(gain) or not _exceeds_noise(facts, rank):
         return
     row = facts.tables["ranks"].row(by_predicate=pl.col(C.rank) == rank, named=True)
     roots = latest_roots(facts).filter(pl.col(C.root_rank) == rank)
     causes = _causes(facts, roots)
-    others = facts.tables["ranks"].height - 1
+    others = _waiting_ranks(facts, rank)
     yield facts.finding(
         "late_rank",
         gain,
@@ -101,11 +101,12 @@ def late_rank(facts: RankFacts) -> Iterator[Finding]:
 
 
 def jitter(facts: RankFacts) -> Iterator[Finding]:
-    """Steps that each wait for another rank.
+    """Steps that wait for different ranks.
 
     Symptom: no rank is late in most steps, but steps take longer than that of the median rank.
-    Rule: no rank is persistently late in at least {MIN_STEPS} steps, and the latest rank takes
-    {MIN_JITTER_PCT}% of the step time more than the median one, without waiting.
+    Rule: the largest delays of at least {MIN_STEPS} steps are from two ranks or more, none of them
+    in {PERSISTENT_SHARE:.0%} of the steps, and the slowest rank takes {MIN_JITTER_PCT}% of the step
+    time more than the median one, without waiting.
     Threshold: the gain above, if all ranks are as the median rank.
     """
     steps = facts.inner[C.step].drop_nulls().n_unique()
@@ -117,14 +118,18 @@ def jitter(facts: RankFacts) -> Iterator[Finding]:
     excess_pct = share_pct(float(own["excess"].sum()), facts.step_ms * own.height)
     if excess_pct < MIN_JITTER_PCT:
         return
+    roots = latest_roots(facts)
+    late_ranks = roots[C.root_rank].n_unique()
     gain = facts.joint.all_as_median()
-    if not facts.is_worth(gain):
+    if late_ranks < 2 or not facts.is_worth(gain):
         return
-    causes = _causes(facts, latest_roots(facts))
+    causes = _causes(facts, roots)
     yield facts.finding(
         "jitter",
         gain,
         {
+            "steps": steps,
+            "late_ranks": late_ranks,
             "excess_pct": excess_pct,
             "causes": MESSAGES("jitter.causes", parts=_parts(causes)) if causes else None,
         },
@@ -133,14 +138,20 @@ def jitter(facts: RankFacts) -> Iterator[Finding]:
     )
 
 
-def _stands_out(facts: RankFacts, rank: int) -> bool:
+def _waiting_ranks(facts: RankFacts, rank: int) -> int:
+    """Return how many ranks wait at collectives to which this one comes last."""
+    late = facts.inner.filter(pl.col(C.last_rank) == rank)
+    waiting = facts.tables["instance_ranks"].filter(pl.col(C.rank) != rank, pl.col(C.wait_ns) > 0)
+    return waiting.join(late, on=C.instance_id, how="semi")[C.rank].n_unique()
+
+
+def _exceeds_noise(facts: RankFacts, rank: int) -> bool:
     """Return whether the own time of a rank exceeds that of the others by more than noise."""
     own = facts.own_ms.group_by(C.rank).agg(pl.col("own_ms").median()).sort(C.rank)
-    median = own["own_ms"].median()
-    extra = own.with_columns(pl.col("own_ms") - median)
-    spread = extra["own_ms"].abs().median()
-    of_rank = extra.filter(pl.col(C.rank) == rank)["own_ms"].to_list()
-    return bool(of_rank) and of_rank[0] > MADS * NORMAL * float(spread or 0.0)  # type: ignore[arg-type]
+    extra = own.with_columns(pl.col("own_ms") - pl.col("own_ms").median())
+    spread = pl.col("own_ms").abs().median()
+    large = extra.filter(pl.col("own_ms") > MADS * NORMAL * spread)
+    return rank in large[C.rank]
 
 
 def _causes(facts: RankFacts, roots: pl.DataFrame) -> list[tuple[str, str | None, float]]:

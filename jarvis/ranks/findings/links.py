@@ -31,7 +31,7 @@ def slow_link(facts: RankFacts) -> Iterator[Finding]:
     Symptom: large collectives take long after all ranks have arrived.
     Rule: in a communicator with all its ranks recorded, messages of at least {MIN_BYTES:,} bytes
     reach less than {MAX_LINK_SHARE:.0%} of the peak of the link in the median, and latency is less
-    than half of their transfer.
+    than {LATENCY_SHARE:.0%} of their transfer.
     Threshold: the gain above, if they reach that share.
     """
     links = facts.tables["communicators"].select(C.comm_id, C.link_gbs).drop_nulls()
@@ -42,8 +42,7 @@ def slow_link(facts: RankFacts) -> Iterator[Finding]:
     if facts.joint is None:
         return
     for (comm_id,), rows in large.group_by(C.comm_id, maintain_order=True):
-        peak = float(rows[C.link_gbs][0])
-        bus = float(rows[C.bus_gbs].median())  # type: ignore[arg-type]
+        peak, bus = rows.select(pl.col(C.link_gbs).first(), pl.col(C.bus_gbs).median()).row(0)
         if bus >= MAX_LINK_SHARE * peak:
             continue
         instances = rows[C.instance_id].to_list()

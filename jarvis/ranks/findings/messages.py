@@ -13,9 +13,10 @@ MESSAGES = MessageTable(
         "caveat.bounds": "The recordings cannot be replayed together, so waiting bounds the gain.",
         "verify": "Record all ranks again, and compare the median step.",
         "late.title": "Rank {rank} is late in {late_steps} of {steps:count step}: {gain}",
-        "late.issue": "Rank {rank} arrives last and holds up {others:count other rank}. The others "
-        "wait {caused_wait_ms} of GPU time over all ranks for it, {caused_exposed_wait_ms} of it "
-        "while they compute nothing.{causes}",
+        "late.issue": "The largest delay of a step is most often from rank {rank}. "
+        "{others:count other rank} {others:either waits|wait} for it, together {caused_wait_ms} of "
+        "GPU time, {caused_exposed_wait_ms} of it while {others:either that rank computes|they "
+        "compute} nothing.{causes}",
         "late.causes": " Per late step it takes longer in {parts:joined , }.",
         "late.cause": "{state} ({extra_ms} more)",
         "late.action.data_loading": "Speed up its data loading: more workers, prefetching, pinned "
@@ -33,15 +34,17 @@ MESSAGES = MessageTable(
         "communication are not compared.",
         "slow.action": "Check clocks, power limit, temperature and other processes of this GPU; "
         "replace it if it stays slow.",
-        "jitter.title": "Each step waits for another rank: {gain}",
-        "jitter.issue": "No rank is late in most steps, but one is in each of them: the latest "
-        "takes {excess_pct} of the step more than the median of the ranks.{causes}",
+        "jitter.title": "Steps wait for different ranks: {gain}",
+        "jitter.issue": "The largest delays of {steps:count step} are from "
+        "{late_ranks:count rank}, and from none of them persistently. Without waiting, the slowest "
+        "rank of a step takes {excess_pct} of the step more than the median rank, on average."
+        "{causes}",
         "jitter.causes": " The late ranks take longer in {parts:joined , } per step.",
         "jitter.action": "Reduce what varies from step to step: prefetch more batches, call "
         "`gc.freeze` before the training loop, pin the processes to cores.",
         "work.title": "Rank {rank} computes {more_pct} more than the mean of the ranks: {gain}",
         "work.issue": "It does {tera_flops:,.2f} TFLOPs, the mean is {mean_tera_flops:,.2f} "
-        "TFLOPs. Its kernels are not slower, there is more to compute.",
+        "TFLOPs in a step.",
         "work.action": "Divide the work evenly: sort or pack sequences by length, or balance the "
         "batches by tokens.",
         "link.title": "Collectives reach {pct_of_link_pct} of the link: {gain}",
