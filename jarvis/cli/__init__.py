@@ -24,6 +24,7 @@ from jarvis.cli.export import add_export
 from jarvis.cli.hardware import add_hardware
 from jarvis.cli.prune import add_prune
 from jarvis.cli.push import add_push
+from jarvis.cli.ranks import add_ranks
 from jarvis.cli.replay import add_replay
 from jarvis.cli.report import add_report
 from jarvis.cli.reproject import add_reproject
@@ -160,6 +161,7 @@ def parser() -> argparse.ArgumentParser:
     add_hardware(commands)
     add_reproject(commands)
     add_what_if(commands)
+    add_ranks(commands)
     add_list(commands)
     add_archive(commands)
     add_token(commands)

@@ -4,9 +4,10 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
+from time import monotonic
 from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -19,13 +20,10 @@ from jarvis.core.request import PERCENTAGE, AnalysisOptions, AnalysisRequest, pu
 from jarvis.core.workspace import ARTIFACT_ROOT_VARIABLE, CONFIG_VARIABLE, RunPaths, stored_run_dir
 
 if TYPE_CHECKING:
-    from jarvis.pipeline import Step
-from collections.abc import Callable
-from time import monotonic
-from typing import TYPE_CHECKING
+    import polars as pl
 
-if TYPE_CHECKING:
     from jarvis.pipeline import Progress, Step
+    from jarvis.schemas import Column
 
 
 class NotConfirmedError(JarvisError):
@@ -249,6 +247,30 @@ def print_result(
         lines = document.split("\n")
     for line in lines:
         print_line(line, sys.stderr if is_taken else arguments.stdout)
+
+
+def table_lines(frame: "pl.DataFrame", columns: "Iterable[Column]") -> Iterator[str]:
+    """Yield a header with labels, and the rows, in aligned columns without empty ones.
+
+    Args:
+        columns: descriptions of the columns of the frame, and of others.
+    """
+    labels = {column.name: column.label for column in columns}
+    filled = [column for column in frame.columns if frame[column].count()]
+    heads = [labels[column] for column in filled]
+    rows = [[_cell(value) for value in row] for row in frame.select(filled).iter_rows()]
+    widths = [max(map(len, cells)) for cells in zip(heads, *rows, strict=True)]
+    for cells in (heads, *rows):
+        yield "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+
+
+def _cell(value: object) -> str:
+    from jarvis.text.format import decimal
+    from jarvis.text.markdown import NAME_LENGTH, shortened
+
+    if isinstance(value, float):
+        return decimal(value)
+    return "" if value is None else shortened(str(value), NAME_LENGTH)
 
 
 def stored_folder(analysis_id: str) -> Path | None:

@@ -1,7 +1,7 @@
 """``jarvis steps``: print the inference steps of a trace."""
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,9 +20,9 @@ from jarvis.cli.shared import (
     check_gpu,
     print_result,
     print_step,
+    table_lines,
 )
 from jarvis.cli.whole import whole
-from jarvis.text.format import decimal
 
 if TYPE_CHECKING:
     import polars as pl
@@ -103,6 +103,7 @@ def _steps(arguments: argparse.Namespace) -> int:
     check_gpu(arguments)
     from jarvis.perf_report.serving.notes import layer_notes, step_notes
     from jarvis.pipeline import generate_report, read_served_model
+    from jarvis.schemas import columns
     from jarvis.tracelens.options import ReportOptions
 
     report = generate_report(
@@ -139,9 +140,9 @@ def _steps(arguments: argparse.Namespace) -> int:
     elif arguments.format == "csv":
         lines = list(_csv(rows))
     else:
-        lines = [*_table(rows, name, shown or rows.columns), *remarks]
+        lines = [*table_lines(rows.select(shown or rows.columns), columns(name)), *remarks]
         if not arguments.layers:
-            lines = [*_table(phases, "inference_phases", phases.columns), "", *lines]
+            lines = [*table_lines(phases, columns("inference_phases")), "", *lines]
     print_result(arguments, result, lines)
     return ExitCode.OK
 
@@ -177,23 +178,3 @@ def _csv(frame: "pl.DataFrame") -> list[str]:
     file = StringIO()
     write_rows(frame, file)
     return file.getvalue().splitlines()
-
-
-def _table(frame: "pl.DataFrame", name: str, shown: Sequence[str]) -> Iterator[str]:
-    """Yield a header with labels, and the rows, in aligned columns without empty ones."""
-    from jarvis import schemas
-
-    filled = [column for column in shown if frame[column].count()]
-    heads = [schemas.column(name, column).label for column in filled]
-    rows = [[_cell(value) for value in row] for row in frame.select(filled).iter_rows()]
-    widths = [max(map(len, cells)) for cells in zip(heads, *rows, strict=True)]
-    for cells in (heads, *rows):
-        yield "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
-
-
-def _cell(value: object) -> str:
-    from jarvis.text.markdown import NAME_LENGTH, shortened
-
-    if isinstance(value, float):
-        return decimal(value)
-    return "" if value is None else shortened(str(value), NAME_LENGTH)

@@ -178,6 +178,16 @@ class DistributedRunError(RunError):
         )
 
 
+class NotDistributedError(RunError):
+    """The folder is the run of one trace, where a distributed run is needed."""
+
+    def __init__(self, path: Path | str) -> None:
+        super().__init__(
+            f"{path} is the analysis of one trace. Analyze the traces of several ranks together: "
+            "`jarvis analyze FOLDER`."
+        )
+
+
 class UnknownRunError(RunError):
     """There is neither a run directory at this path nor a stored analysis with this id."""
 

@@ -288,11 +288,10 @@ def rank_links(catalog: Catalog, url_path: str) -> None:
     ranks beside it and to all."""
     if url_path == navigation.RANKS:
         return
-    for entry in catalog.distributed:
+    current = str(state.current_id())
+    for entry in catalog.with_rank(current)[:1]:
         ranks = [(member.rank, member.analysis_id) for member in entry.manifest.usable]
-        place = next((n for n, (_, own) in enumerate(ranks) if own == state.current_id()), None)
-        if place is None:
-            continue
+        place = [own for _, own in ranks].index(current)
         with st.container(horizontal=True, gap="small", vertical_alignment="center"):
             for label, beside in (("◀", place - 1), ("▶", place + 1)):
                 if 0 <= beside < len(ranks):
@@ -301,7 +300,6 @@ def rank_links(catalog: Catalog, url_path: str) -> None:
                     navigation.link(url_path, f"{label} rank {rank}", **of_rank)
             label = f"Rank {ranks[place][0]} of {entry.manifest.world_size.value:,}: all ranks"
             navigation.link(navigation.RANKS, label, icon=":material/lan:", ranks_run=entry.id)
-        return
 
 
 def manage_analysis(catalog: Catalog) -> None:

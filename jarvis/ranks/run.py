@@ -10,7 +10,12 @@ import orjson
 import polars as pl
 from pydantic import ValidationError
 
-from jarvis.core.errors import NotARunError, OutputFolderError, RunVersionError
+from jarvis.core.errors import (
+    NotARunError,
+    NotDistributedError,
+    OutputFolderError,
+    RunVersionError,
+)
 from jarvis.core.workspace import DISTRIBUTED_ENTRIES, SCHEMA_VERSION, RunPaths
 from jarvis.findings import AnalysisResult, Finding
 from jarvis.ranks.manifest import DistributedManifest
@@ -56,6 +61,8 @@ class DistributedRun:
         Raises:
             NotARunError: ``results.json`` holds something else.
         """
+        import jarvis.ranks.findings.messages  # noqa: F401  (slow, and without it they are ids)
+
         path = RunPaths(self.root).results
         return read_results(path, self.root) if path.exists() else {}
 
@@ -69,7 +76,8 @@ class DistributedRun:
         """Open the directory of a distributed run.
 
         Raises:
-            NotARunError: It is not one.
+            NotARunError: It is no run.
+            NotDistributedError: It is the run of one trace.
             RunVersionError: It has another layout.
         """
         root = Path(root)
@@ -81,9 +89,9 @@ def read_manifest(root: Path) -> DistributedManifest:
     """Return the manifest of a distributed run; raise as ``DistributedRun.load``."""
     try:
         found = orjson.loads(RunPaths(root).manifest.read_bytes())
-        if found.get("kind") != DISTRIBUTED:
-            raise NotARunError(root)
         version = found.get("schema_version")
+        if found.get("kind") != DISTRIBUTED:
+            raise NotARunError(root) if version is None else NotDistributedError(root)
         if isinstance(version, int) and version != SCHEMA_VERSION:
             raise RunVersionError(version, SCHEMA_VERSION)
         return DistributedManifest.model_validate(found, strict=False)
@@ -117,7 +125,7 @@ def check_output_folder(root: Path, sha256s: frozenset[str]) -> None:
         manifest = read_manifest(root)
     except RunVersionError:
         raise OutputFolderError(root, "a distributed run in another layout") from None
-    except NotARunError:
+    except (NotARunError, NotDistributedError):
         raise OutputFolderError(root, "files that are not a distributed run") from None
     if not {entry.sha256 for entry in manifest.usable} <= sha256s:
         raise OutputFolderError(root, f"a distributed run of other traces ({manifest.title})")

@@ -246,6 +246,16 @@ class UnknownArtifactError(JarvisError):
         )
 
 
+class UnknownInstanceError(JarvisError):
+    """The distributed run has no such collective."""
+
+    def __init__(self, distributed_id: str, instance: int) -> None:
+        super().__init__(
+            f"The distributed run {distributed_id} has no collective {instance}. "
+            f"/api/distributed/{distributed_id}/instances lists them."
+        )
+
+
 class RankCountError(JarvisError):
     """Too few or too many traces are given as ranks."""
 

@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from jarvis.cli import main
 from jarvis.core.workspace import analyses_dir
-from jarvis.dashboard.pages.ranks.lateness import delays
+from jarvis.ranks.delays import delays
 from jarvis.ranks.run import DistributedRun
 from jarvis.sample import Faults, Job, write_job
 from jarvis.sample.faults import Late

@@ -117,6 +117,14 @@ class Catalog:
                 return entry
         raise UnknownAnalysisError(distributed_id)
 
+    def with_rank(self, analysis_id: str) -> tuple[DistributedEntry, ...]:
+        """Return the distributed runs of which this analysis is a rank, newest first."""
+        return tuple(
+            entry
+            for entry in self.distributed
+            if any(rank.analysis_id == analysis_id for rank in entry.manifest.usable)
+        )
+
 
 def name_of(manifest: Manifest) -> str:
     """Return the model name, or the trace's file name without its suffix."""

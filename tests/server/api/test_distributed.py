@@ -34,6 +34,22 @@ def test_uploads_become_a_distributed_run(client: TestClient) -> None:
     listed = client.get("/api/analyses").json()["analyses"]
     assert {each["project"] for each in listed} == {"llm"}
 
+    base = f"/api/distributed/{run['id']}"
+    page = client.get(f"{base}/instances", params={"rank": 1, "limit": 2}).json()
+    assert (len(page["instances"]), page["total"]) == (2, run["manifest"]["matching"]["instances"])
+    assert {row["last_rank"] for row in page["instances"]} == {1}
+    first = page["instances"][0]
+    assert client.get(f"{base}/instances", params={"comm": "none"}).json()["total"] == 0
+    one_step = client.get(f"{base}/instances", params={"step": first["step"]}).json()
+    assert {row["step"] for row in one_step["instances"]} == {first["step"]}
+    delay = client.get(f"{base}/lateness/{first['instance_id']}").json()
+    assert delay["instance"] == first
+    assert [row["rank"] for row in delay["arrivals"]] == [0, 1, 2]
+    assert max(delay["arrivals"], key=lambda row: row["start_ns"])["rank"] == first["last_rank"]
+    assert client.get(f"{base}/lateness/99999").status_code == 404
+    member = client.get(f"/api/analyses/{run['ranks'][0]['analysis_id']}").json()
+    assert member["distributed"] == [run["id"]]
+
     files = client.get(f"/api/distributed/{run['id']}/artifacts").json()["artifacts"]
     names = {file["name"] for file in files}
     assert {"manifest.json", "multi_rank_report.xlsx", "tables/ranks.parquet"} <= names

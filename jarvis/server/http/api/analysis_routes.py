@@ -94,7 +94,8 @@ def listed(
 def show(person: Caller, analysis_id: AnalysisId) -> AnalysisDetails:
     """Return the options and the results."""
     require(person, Role.VIEWER, "look at analyses")
-    entry = read_catalog().visible_to(person).find(analysis_id)
+    catalog = read_catalog().visible_to(person)
+    entry = catalog.find(analysis_id)
     try:
         run = Run.load(analysis_root(entry.id))
     except RunError:
@@ -106,6 +107,7 @@ def show(person: Caller, analysis_id: AnalysisId) -> AnalysisDetails:
         **_summary(entry),
         manifest=run.manifest.model_dump(mode="json"),
         results=results_data(run.results),
+        distributed=[each.id for each in catalog.with_rank(entry.id)],
     )
 
 

@@ -150,6 +150,30 @@ class DistributedView(BaseModel, title="Distributed run"):
     page: str = Field(description="path of its page on the server")
 
 
+class InstancePage(BaseModel, title="Page of the list of collectives"):
+    """Matched collectives of a distributed run."""
+
+    instances: list[dict[str, Any]] = Field(
+        description="rows of the table `instances` (docs/metrics.md), by time"
+    )
+    total: int = Field(description="number of all that match")
+    offset: int
+    limit: int
+
+
+class DelayView(BaseModel, title="Delay"):
+    """How the ranks arrived at a collective, and why the last one was last."""
+
+    instance: dict[str, Any] = Field(description="row of the table `instances`")
+    arrivals: list[dict[str, Any]] = Field(description="rows of the table `instance_ranks`")
+    lateness: dict[str, Any] | None = Field(
+        description="row of the table `lateness`; null at edges and where several ranks are last"
+    )
+    causes: list[dict[str, Any]] = Field(
+        description="rows of the table `lateness_causes`, longest first"
+    )
+
+
 class AnalysisView(BaseModel, title="Analysis"):
     """A stored analysis in a list."""
 
@@ -191,6 +215,9 @@ class AnalysisDetails(AnalysisView, title="Whole analysis"):
     manifest: dict[str, Any] = Field(description="the trace and the options of the analysis")
     results: dict[str, Any] = Field(
         description="result of each analysis by its key, as in `results.json` (docs/results.md)"
+    )
+    distributed: list[str] = Field(
+        description="ids of the distributed runs of which it is a rank, newest first"
     )
 
 

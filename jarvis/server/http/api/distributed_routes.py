@@ -1,33 +1,45 @@
 """API routes of distributed runs: create from the traces of several ranks, show, download files."""
 
 from datetime import datetime
+from typing import Annotated
 
-from fastapi import APIRouter, Response
+import polars as pl
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import FileResponse
 
 from jarvis.hardware import load_hardware
 from jarvis.pipeline.distributed import RankOptions
 from jarvis.ranks.run import DistributedRun
 from jarvis.run.results import results_data
+from jarvis.schemas.names import C
 from jarvis.server import actions
 from jarvis.server.access.audit import Channel
-from jarvis.server.access.rights import Role, require
+from jarvis.server.access.rights import Person, Role, require
 from jarvis.server.actions import Actor
 from jarvis.server.database import database
+from jarvis.server.errors import UnknownInstanceError
 from jarvis.server.http.api.analysis_routes import (
+    MAX_LISTED,
     AnalysisId,
     ArtifactName,
     artifact_path,
     artifact_paths,
     uploaded_file,
 )
-from jarvis.server.http.api.analysis_views import ArtifactList, DistributedView, NewDistributed
+from jarvis.server.http.api.analysis_views import (
+    MAX_PATH_LENGTH,
+    ArtifactList,
+    DelayView,
+    DistributedView,
+    InstancePage,
+    NewDistributed,
+)
 from jarvis.server.http.api.callers import Caller
 from jarvis.server.http.api.job_routes import JobView, job_view, to_save
 from jarvis.server.ingest.intake import server_trace
 from jarvis.server.jobs.kinds import Analyze
 from jarvis.server.page_links import ranks_page
-from jarvis.server.storage.catalog import read_catalog
+from jarvis.server.storage.catalog import DistributedEntry, read_catalog
 from jarvis.server.submission import Submission
 
 router = APIRouter(prefix="/distributed", tags=["distributed"])
@@ -64,9 +76,7 @@ def analyze(person: Caller, new: NewDistributed) -> JobView:
 @router.get("/{analysis_id}", summary="Show a distributed run")
 def show(person: Caller, analysis_id: AnalysisId) -> DistributedView:
     """Return its manifest, and what each rank did and waited."""
-    require(person, Role.VIEWER, "look at analyses")
-    entry = read_catalog().visible_to(person).find_distributed(analysis_id)
-    run = DistributedRun.load(entry.root)
+    entry, run = _opened(person, analysis_id)
     return DistributedView(
         id=entry.id,
         title=entry.title,
@@ -77,6 +87,49 @@ def show(person: Caller, analysis_id: AnalysisId) -> DistributedView:
         ranks=run.tables["ranks"].to_dicts(),
         results=results_data(run.results),
         page=ranks_page(entry.id),
+    )
+
+
+@router.get("/{analysis_id}/instances", summary="List matched collectives")
+def instances(
+    person: Caller,
+    analysis_id: AnalysisId,
+    comm: Annotated[str | None, Query(max_length=MAX_PATH_LENGTH)] = None,
+    step: int | None = None,
+    rank: Annotated[int | None, Query(description="rank that takes part")] = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = MAX_LISTED,
+    offset: Annotated[int, Query(ge=0)] = 0,
+) -> InstancePage:
+    """Return collectives by time, of a communicator, a step or a rank."""
+    _, run = _opened(person, analysis_id)
+    found = run.tables["instances"]
+    for name, value in ((C.comm_id, comm), (C.step, step)):
+        if value is not None:
+            found = found.filter(pl.col(name) == value)
+    if rank is not None:
+        own = run.tables["instance_ranks"].filter(pl.col(C.rank) == rank)
+        found = found.join(own, on=C.instance_id, how="semi")
+    page = found.sort(C.first_ns, C.instance_id).slice(offset, limit)
+    return InstancePage(instances=page.to_dicts(), total=found.height, offset=offset, limit=limit)
+
+
+@router.get("/{analysis_id}/lateness/{instance}", summary="Show who was late at a collective")
+def lateness(person: Caller, analysis_id: AnalysisId, instance: int) -> DelayView:
+    """Return when each rank arrived, and what the last one took longer for."""
+    _, run = _opened(person, analysis_id)
+    found, arrivals, late, causes = (
+        run.tables[name].filter(pl.col(C.instance_id) == instance)
+        for name in ("instances", "instance_ranks", "lateness", "lateness_causes")
+    )
+    if found.is_empty():
+        raise UnknownInstanceError(analysis_id, instance)
+    return DelayView(
+        instance=found.row(0, named=True),
+        arrivals=arrivals.sort(C.rank).to_dicts(),
+        lateness=next(late.iter_rows(named=True), None),
+        causes=causes.sort(
+            C.extra_ns, C.state, C.detail, descending=[True, False, False]
+        ).to_dicts(),
     )
 
 
@@ -94,3 +147,9 @@ def artifacts(person: Caller, analysis_id: AnalysisId) -> ArtifactList:
 def artifact(person: Caller, analysis_id: AnalysisId, name: ArtifactName) -> Response:
     """Return the bytes as a download, so that a browser does not render them."""
     return to_save(artifact_path(person, analysis_id, name))
+
+
+def _opened(person: Person, analysis_id: str) -> tuple[DistributedEntry, DistributedRun]:
+    require(person, Role.VIEWER, "look at analyses")
+    entry = read_catalog().visible_to(person).find_distributed(analysis_id)
+    return entry, DistributedRun.load(entry.root)

@@ -1,0 +1,78 @@
+"""``jarvis ranks``: print the ranks of a distributed run, and why they are late."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from jarvis.cli.exit_codes import ExitCode
+from jarvis.cli.shared import Commands, add_json, add_run, print_result, run_directory, table_lines
+
+if TYPE_CHECKING:
+    import polars as pl
+
+DELAYS_SHOWN = 20
+"""Maximum number of printed delays; ``--json`` has all."""
+
+
+def add_ranks(commands: "Commands[argparse.ArgumentParser]") -> None:
+    """Add the command."""
+    command = commands.add_parser(
+        "ranks",
+        help="show the ranks of a distributed run, and why they are late",
+        description="Show what each rank of a distributed run computes and waits, how much waiting "
+        "of others it causes, and what the median step gains if it were as the median.",
+    )
+    add_run(command)
+    command.add_argument("--rank", type=int, metavar="N", help="only this rank")
+    command.add_argument(
+        "--why", action="store_true", help="also show its delays with their causes, longest first"
+    )
+    add_json(command)
+    command.set_defaults(run=_ranks, usage_error=command.error)
+
+
+def _ranks(arguments: argparse.Namespace) -> int:
+    import polars as pl
+
+    from jarvis.ranks.delays import delays
+    from jarvis.ranks.run import DistributedRun
+    from jarvis.schemas import TABLES
+    from jarvis.schemas.names import C
+    from jarvis.text.messages import to_text
+
+    run = DistributedRun.load(run_directory(arguments.directory))
+    ranks = run.tables["ranks"]
+    late = delays(run.tables["lateness"], run.tables["lateness_causes"], run.tables["instances"])
+    if arguments.rank is not None:
+        ranks, late = (rows.filter(pl.col(C.rank) == arguments.rank) for rows in (ranks, late))
+        if ranks.is_empty():
+            arguments.usage_error(f"the run has no rank {arguments.rank}: {run.manifest.title}")
+    shown = ranks.select(
+        *(C.rank, C.window_ms, C.compute_ms, C.wait_ms, C.exposed_wait_ms),
+        *(C.caused_exposed_wait_ms, C.times_last, C.speed_ratio, C.gain_low_ms, C.gain_high_ms),
+        C.file_name,
+    )
+    findings = [to_text(finding.title) for finding in run.findings]
+    lines = [run.manifest.title, *findings, *table_lines(shown, TABLES["ranks"])]
+    result = {"title": run.manifest.title, "findings": findings, "ranks": ranks.to_dicts()}
+    if arguments.why:
+        lines += ["", *_delay_lines(late)]
+        result["delays"] = late.to_dicts()
+    print_result(arguments, result, lines)
+    return ExitCode.OK
+
+
+def _delay_lines(late: "pl.DataFrame") -> list[str]:
+    from jarvis.ranks.delays import COLUMNS, MIN_LATE_MS
+    from jarvis.schemas import TABLES
+    from jarvis.schemas.names import C
+
+    if late.is_empty():
+        return [f"No delay above {MIN_LATE_MS * 1000:g} µs is known."]
+    shown = late.select(
+        *(C.rank, C.step, C.instance_id, "new_ms", "cause", "extra_ms", "where", C.root_rank)
+    )
+    columns = (*TABLES["lateness"], *TABLES["instances"], *COLUMNS)
+    lines = list(table_lines(shown.head(DELAYS_SHOWN), columns))
+    if late.height > DELAYS_SHOWN:
+        lines.append(f"{DELAYS_SHOWN} of {late.height} delays; --json has all.")
+    return lines

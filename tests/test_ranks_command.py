@@ -1,0 +1,74 @@
+"""``jarvis ranks``."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jarvis.cli import main
+from jarvis.ranks.run import DistributedRun
+from jarvis.sample import Faults, Job, write_job
+from jarvis.sample.faults import Late
+
+STEPS, RANKS, LATE_RANK = 4, 3, 1
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> DistributedRun:
+    """A job whose rank 1 waits for its data in each step."""
+    folder = tmp_path_factory.mktemp("job")
+    late = tuple(Late(LATE_RANK, 8.0, "loader", step) for step in range(STEPS))
+    faults = Faults(late=late, is_even=True)
+    job = Job(STEPS, RANKS, scale="tiny", faults=faults)
+    write_job(job, {rank: folder / f"rank{rank}.json" for rank in range(RANKS)})
+    assert main(["analyze", str(folder), "--output-dir", str(folder / "out"), "--jobs", "1"]) == 0
+    return DistributedRun.load(folder / "out")
+
+
+def test_each_rank_is_a_row(run: DistributedRun, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ranks", str(run.root)]) == 0
+    title, finding, head, first, second, third = capsys.readouterr().out.splitlines()
+    assert title == run.manifest.title == "3 of 3 ranks (0-2)"
+    assert finding.startswith("Rank 1 is late in ")
+    assert head.split()[:3] == ["Rank", "Window", "(ms)"]
+    assert [line.split()[0] for line in (first, second, third)] == ["0", "1", "2"]
+    assert second.endswith("rank1.json")
+
+
+def test_why_names_the_cause(run: DistributedRun, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ranks", str(run.root), "--rank", str(LATE_RANK), "--why"]) == 0
+    *_, delay = capsys.readouterr().out.splitlines()
+    assert delay.split()[0] == str(LATE_RANK)
+    assert "idle: data loading" in delay
+    assert main(["ranks", str(run.root), "--rank", "0", "--why"]) == 0
+    assert "No delay above 20 µs" in capsys.readouterr().out
+
+
+def test_json_has_all_columns(run: DistributedRun, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ranks", str(run.root), "--why", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["ranks"] == run.tables["ranks"].to_dicts()
+    longest = found["delays"][0]
+    assert (longest["rank"], longest["cause"]) == (LATE_RANK, "idle: data loading")
+    assert longest["new_ms"] == pytest.approx(8.0, rel=0.05)
+
+
+def test_findings_are_sentences_in_a_new_process(run: DistributedRun) -> None:
+    command = [sys.executable, "-m", "jarvis.cli", "ranks", str(run.root)]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert text.splitlines()[1].startswith("Rank 1 is late in ")
+
+
+def test_what_is_not_there_is_a_sentence(
+    run: DistributedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["ranks", str(run.root), "--rank", "7"])
+    assert "the run has no rank 7: 3 of 3 ranks (0-2)" in capsys.readouterr().err
+    assert main(["ranks", str(run.root / "members" / "rank_0")]) == 1
+    assert "is the analysis of one trace" in capsys.readouterr().err
+    (tmp_path / "manifest.json").write_text("{}", encoding="utf-8")
+    assert main(["ranks", str(tmp_path)]) == 1
+    assert "is not a run directory" in capsys.readouterr().err
