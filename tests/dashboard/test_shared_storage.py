@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from jarvis.core.workspace import ARTIFACT_ROOT_VARIABLE
-from jarvis.server.database import URL_VARIABLE, database
+from jarvis.server.database import database
 from jarvis.server.storage import artifacts
 from tests.dashboard.conftest import Draw
+from tests.services.postgres import URL_VARIABLE
 
 
 @pytest.fixture

@@ -35,11 +35,11 @@ from jarvis.server.jobs.workers.job_child import assignment_of
 from jarvis.server.jobs.workers.job_messages import FailedMessage, OutputMessage
 from jarvis.server.jobs.workers.job_process import outcome_of
 from jarvis.server.storage.analysis_rows import stored_rows
-from jarvis.server.storage.catalog import analysis_root, read_catalog, set_owner, set_visibility
+from jarvis.server.storage.catalog import analysis_root, read_catalog, set_visibility
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 from tests.server.api.conftest import bearer
-from tests.server.conftest import on_both_databases
+from tests.server.conftest import on_both_databases, set_owner
 
 ADA = Actor(Person("ada", Role.EDITOR), Channel.PAGE)
 BOB = Actor(Person("bob", Role.EDITOR), Channel.API)

@@ -30,10 +30,10 @@ from jarvis.server.jobs.kinds import Analyze, Compare, Export, Inspect, Replay, 
 from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome
 from jarvis.server.storage import artifacts
 from jarvis.server.storage.analysis_rows import record, stored_for, stored_rows
-from jarvis.server.storage.catalog import read_catalog, set_owner
+from jarvis.server.storage.catalog import read_catalog
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
-from tests.server.conftest import on_both_databases
+from tests.server.conftest import on_both_databases, set_owner
 
 ADA = Actor(Person("ada@example.org", Role.EDITOR), Channel.PAGE)
 BOB = Actor(Person("bob@example.org", Role.EDITOR), Channel.API)

@@ -19,7 +19,6 @@ from jarvis.server import migrations
 from jarvis.server.database import (
     BUSY_S,
     METADATA,
-    URL_VARIABLE,
     JobKind,
     Visibility,
     database,
@@ -32,7 +31,7 @@ from jarvis.server.jobs.queue import NewJob
 from jarvis.server.migrations import HEAD
 from jarvis.server.storage.analysis_rows import all_rows
 from tests.server.conftest import on_both_databases
-from tests.services.postgres import PASSWORD, Postgres
+from tests.services.postgres import PASSWORD, URL_VARIABLE, Postgres
 
 
 @on_both_databases
