@@ -30,7 +30,7 @@ from jarvis.tracelens.report import TraceLensReport
 from jarvis.tracelens.sheets import sheets
 from jarvis.validation import is_valid, validate
 from tests.builders import trace
-from tests.test_conformance import TRACES
+from tests.recorded_runs import RECORDED
 
 MI300X = load_hardware().get("MI300X")
 OPTIONS = {"default": ReportOptions(), "kernels_short": ReportOptions(enable_kernel_summary=True)}
@@ -93,7 +93,7 @@ def assert_same_numbers(name: str, ours: ReportTables, read: ReportTables, rel: 
     assert compared > 5
 
 
-@pytest.mark.parametrize("name", TRACES)
+@pytest.mark.parametrize("name", RECORDED)
 def test_a_report_of_tracelens_gives_the_categories_of_its_trace(
     reference_root: Path, name: str
 ) -> None:
@@ -127,7 +127,7 @@ def test_rooflines_of_a_report_without_a_platform_remain(reference_root: Path, n
     assert gemm[time].to_list() != typed["GEMM"][time].to_list()
 
 
-@pytest.mark.parametrize("name", TRACES)
+@pytest.mark.parametrize("name", RECORDED)
 def test_our_workbook_gives_the_categories_of_its_trace(
     reference_root: Path, tmp_path: Path, name: str
 ) -> None:

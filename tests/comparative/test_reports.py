@@ -14,23 +14,13 @@ from jarvis.pipeline import analyze, compare
 from jarvis.reports.comparative import write_comparison
 from jarvis.run import Run
 from jarvis.validation import validate
-from tests.builders import TraceBuilder, trace
+from tests.builders import TraceBuilder, all_reduce, trace
 from tests.layout import checks as layout
 
 H100, MI300X = "NVIDIA H100 80GB HBM3", "AMD Instinct MI300X"
 BF16 = ["c10::BFloat16"] * 2
 SQUARE = [[4096, 4096], [4096, 4096]]
-COLLECTIVE = {
-    "Collective name": "allreduce",
-    "dtype": "Float",
-    "In msg nelems": 1024,
-    "Out msg nelems": 1024,
-    "Group size": 8,
-    "Process Group Name": "0",
-    "Process Group Ranks": "[0, 1]",
-    "In split size": "[]",
-    "Out split size": "[]",
-}
+COLLECTIVE = all_reduce(1024, 8, **{"Process Group Ranks": "[0, 1]"})
 
 Make = Callable[..., Run]
 

@@ -10,18 +10,16 @@ from streamlit.testing.v1 import AppTest
 from jarvis.perf_report.call_tree.views import View
 from jarvis.run import Run
 from jarvis.run.call_tree import CallTree, call_tree
-from jarvis.server.submission import Submission, submit
+from jarvis.server.submission import Submission
 from jarvis.text.format import milliseconds
 from jarvis.text.short_names import short_kernel_name
 from tests.builders import TraceBuilder, trace
-from tests.dashboard.conftest import SHARED, Draw
+from tests.dashboard.conftest import SHARED, Draw, stored_in
 from tests.dashboard.copied import copied_parameters
 
 
 def analyzed(home: Path, folder: Path, builder: TraceBuilder) -> str:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JARVIS_HOME", str(home))
-        return submit(Submission(builder.write(folder / "trace.json"))).id
+    return stored_in(home, Submission(builder.write(folder / "trace.json")))
 
 
 def metric(page: AppTest, label: str) -> str:

@@ -21,7 +21,7 @@ from jarvis.server.submission import Submission, submit
 from jarvis.text.format import milliseconds
 from jarvis.text.markdown import prose
 from tests.builders import trace
-from tests.dashboard.conftest import Draw
+from tests.dashboard.conftest import Draw, stored_in
 from tests.dashboard.copied import copied_url
 
 ANALYSES = load_analyses()
@@ -33,9 +33,7 @@ def unknown_gpu_id(home: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return a trace of one GEMM on an unknown GPU."""
     built = trace(device="Homebrew 9000").op("aten::mm", [[64, 32], [32, 16]])
     path = built.launches("gemm_kernel", us=12).write(tmp_path_factory.mktemp("t") / "tiny.json")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JARVIS_HOME", str(home))
-        return submit(Submission(path)).id
+    return stored_in(home, Submission(path))
 
 
 def operations(page: AppTest) -> Dataframe:

@@ -12,6 +12,7 @@ from jarvis.dashboard.pages.ranks.lateness import delays
 from jarvis.ranks.run import DistributedRun
 from jarvis.sample import Faults, Job, write_job
 from jarvis.sample.faults import Late
+from jarvis.server.database import database
 from jarvis.server.storage.catalog import read_catalog
 from tests.dashboard.conftest import Draw
 
@@ -35,6 +36,7 @@ def analyzed(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JARVIS_HOME", str(home))
         assert main(["analyze", str(traces), "--id", "--jobs", "1"]) == 0
+        database().dispose()
     return home
 
 

@@ -36,11 +36,11 @@ from jarvis.server.jobs.kinds import Export, job_file
 from jarvis.server.storage import report_notes
 from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.storage.report_notes import EXCLUDED, NoteChange
-from jarvis.server.submission import Submission, submit
+from jarvis.server.submission import Submission
 from jarvis.text.markdown import prose
 from jarvis.text.messages import to_text
 from tests.builders import trace
-from tests.dashboard.conftest import Draw
+from tests.dashboard.conftest import Draw, stored_in
 from tests.dashboard.copied import copied_url
 from tests.dashboard.inline_jobs import do_jobs_at_once, outdated
 
@@ -52,9 +52,7 @@ def other_id(home: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return the id of an analysis with an operator name that contains markup."""
     builder = trace().child("<img src=x>|`b`", [[4096, 4096]]).launches("k<b>", us=90_000.0)
     path = builder.write(tmp_path_factory.mktemp("other") / "other.json")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JARVIS_HOME", str(home))
-        return submit(Submission(path, platform="MI300X")).id
+    return stored_in(home, Submission(path, platform="MI300X"))
 
 
 @pytest.fixture(autouse=True)
