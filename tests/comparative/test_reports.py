@@ -252,9 +252,11 @@ def test_what_takes_more_time_than_kernels_is_named(make: Make, tmp_path: Path) 
     reference = make(H100, 900, collective_us=300)
     target = make(MI300X, 900, collective_us=9000)
     fair = reports(target, reference, tmp_path / "out")["fair"]
-    told = re.search(r"target's GPU computes (\S+)% of its step time and communicates alone", fair)
-    assert told
-    assert float(told[1]) < 50
+    reported = re.search(
+        r"target's GPU computes (\S+)% of its step time and communicates alone", fair
+    )
+    assert reported
+    assert float(reported[1]) < 50
 
 
 def test_two_workloads_have_nothing_to_recommend(make: Make, tmp_path: Path) -> None:

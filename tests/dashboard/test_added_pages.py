@@ -140,8 +140,8 @@ def test_a_category_that_failed_says_so_and_shows_its_operations(added_id: str) 
 
 def test_what_was_left_out_is_said_on_every_page(added_id: str) -> None:
     page = drawn("scans", added_id)
-    said = " ".join(warning.value for warning in page.warning)
-    assert "an analysis named gemm is already registered" in said.replace("\\", "")
+    output = " ".join(warning.value for warning in page.warning)
+    assert "an analysis named gemm is already registered" in output.replace("\\", "")
 
 
 def test_the_menu_shows_the_pages_of_the_open_run_alone(added_id: str, sample_id: str) -> None:

@@ -238,9 +238,9 @@ def test_a_link_carries_which_findings_are_open(registered: Draw, sample_run: Ru
 
 
 def test_the_note_on_the_numbers_is_drawn_when_it_is_opened(registered: Draw) -> None:
-    said = "compute bound above"
-    assert not any(said in m.value for m in registered("gemm").markdown)
-    assert any(said in m.value for m in registered("gemm", gemm_method="true").markdown)
+    output = "compute bound above"
+    assert not any(output in m.value for m in registered("gemm").markdown)
+    assert any(output in m.value for m in registered("gemm", gemm_method="true").markdown)
 
 
 def test_the_overview_ranks_all_findings_and_leads_to_their_cards(

@@ -306,9 +306,9 @@ def test_a_stale_page_says_what_its_change_replaced(
     page.selectbox(key=f"_report_status_{sample_id}_{keys[0]}").set_value("planned").run()
     assert stored(sample_id).of(keys[0]).status is FindingStatus.PLANNED
     assert page.text_input(key=f"_report_owner_{sample_id}_{keys[0]}").value == "root"
-    (said,) = (w.value for w in page.warning if "replaced it" in w.value)
-    assert said.startswith("`root` changed the status of ")
-    assert " to done (20" in said
+    (output,) = (w.value for w in page.warning if "replaced it" in w.value)
+    assert output.startswith("`root` changed the status of ")
+    assert " to done (20" in output
     labeled(page, "Restore the replaced version").click().run()
     assert stored(sample_id).of(keys[0]).status is FindingStatus.DONE
     assert not [w for w in page.warning if "replaced it" in w.value]

@@ -201,12 +201,12 @@ def test_the_bound_of_kernel_work_is_one_line(filed: Draw, run_id: str, run: Run
 def test_words_constants_and_grade_are_explained(filed: Draw, run_id: str, run: Run) -> None:
     page = filed("what_if", analysis=run_id, what_if_definitions="true")
     assert not page.exception
-    said = "\n".join(m.value for m in page.markdown)
-    assert "**Step time saved**: the recorded step minus the replayed one." in said
+    output = "\n".join(m.value for m in page.markdown)
+    assert "**Step time saved**: the recorded step minus the replayed one." in output
     info = run.manifest.simulation
     assert info is not None
-    assert f"{microseconds(info.constants.launch / 1e3)} from a launch call" in said
-    assert f"Grade: {info.quality.grade.value}." in said
+    assert f"{microseconds(info.constants.launch / 1e3)} from a launch call" in output
+    assert f"Grade: {info.quality.grade.value}." in output
 
 
 def test_the_parts_of_both_paths_add_up(run: Run) -> None:
