@@ -34,7 +34,7 @@ PREPARE = {
     REPORT: (
         "from jarvis.trace import compiled; from jarvis.pipeline import generate_report; "
         "from jarvis.reports.csv import write_csvs; "
-        "from jarvis.reports.parquet import write_parquets"
+        "from jarvis.run.store import write_parquet"
     ),
     REOPENED: (
         "import os, subprocess;"
@@ -54,7 +54,9 @@ RUN = {
     TABLES: "read_trace(trace)",
     REPORT: (
         "report = generate_report(trace); write_csvs(report.sheets(), out / 'csv'); "
-        "write_parquets(report.sheet_tables(), out / 'parquet')"
+        "(out / 'parquet').mkdir(parents=True, exist_ok=True); "
+        "[write_parquet(table, out / f'{name}.parquet') "
+        "for name, table in report.sheet_tables().items()]"
     ),
     REOPENED: "read_trace(trace)",
     ANALYSIS: "analyze(trace, output_dir=out / 'run')",

@@ -32,10 +32,10 @@ from benchmarks.page import table, write_part
 from benchmarks.servers import Server, analyzed, dashboards
 from jarvis.core.workspace import HOME_VARIABLE, analyses_dir, database_file
 from jarvis.sample import write_sample
-from jarvis.server.database import URL_VARIABLE, database
+from jarvis.server.database import database
 from jarvis.server.storage.catalog import read_catalog
 from tests import optional
-from tests.services.postgres import Postgres
+from tests.services.postgres import URL_VARIABLE, Postgres
 
 PAGE, THINK_S = "gemm", 5.0
 FEW_USERS = 10

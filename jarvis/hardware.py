@@ -222,12 +222,6 @@ class HardwareSpec(BaseModel):
         text = json.dumps(self.model_dump(exclude=unset), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def to_arch_json(self) -> dict[str, Any]:
-        """Return the description in TraceLens's format (``--gpu_arch_json_path``)."""
-        return self.model_dump(
-            include={"name", "mem_bw_gbps", "memory_gb", "max_achievable_tflops"}
-        )
-
     @classmethod
     def from_arch_json(cls, arch: Mapping[str, Any]) -> Self:
         """Return the spec of a TraceLens architecture description.

@@ -212,3 +212,19 @@ class TraceBuilder:
 def trace(device: str = "NVIDIA H200") -> TraceBuilder:
     """Return a builder of an empty trace."""
     return TraceBuilder(device)
+
+
+def all_reduce(nelems: int, size: int, **changes: Any) -> dict[str, Any]:
+    """Return what the profiler records of an all-reduce of float32 with ``size`` ranks."""
+    return {
+        "Collective name": "allreduce",
+        "In msg nelems": nelems,
+        "Out msg nelems": nelems,
+        "In split size": "[]",
+        "Out split size": "[]",
+        "Group size": size,
+        "dtype": "Float",
+        "Process Group Name": "0",
+        "Process Group Ranks": str(list(range(size))),
+        **changes,
+    }

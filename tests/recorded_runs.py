@@ -9,6 +9,21 @@ import pytest
 
 from jarvis.pipeline import analyze
 
+RECORDED = (
+    "h100-bert-small",
+    "h100-qwen1.5-0.5b",
+    "h100-vit-nsfw",
+    "mi210-gpu-only",
+    "mi300-bert-small",
+    "mi300-qwen1.5-0.5b",
+    "mi300-resnet-ddp-checkpoint",
+    "mi300-vit-nsfw",
+    "normalization-layers",
+    "sglang-qwen3-8b-decode",
+    "torch-compile-triton",
+)
+"""Recorded traces with a report of TraceLens."""
+
 RecordedRun = Callable[[str], Path]
 
 

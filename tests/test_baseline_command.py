@@ -58,10 +58,10 @@ def run(*arguments: object) -> int:
     return main(["compare", *map(str, arguments)])
 
 
-def checked(said: Said, *arguments: object) -> dict[str, object]:
-    said.readouterr()
+def checked(output: Said, *arguments: object) -> dict[str, object]:
+    output.readouterr()
     code = run(*arguments, "--json")
-    found: dict[str, object] = json.loads(said.readouterr().out)
+    found: dict[str, object] = json.loads(output.readouterr().out)
     assert code == (ExitCode.CHECK_FAILED if found["is_slower"] else ExitCode.OK)
     return found
 

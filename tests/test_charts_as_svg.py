@@ -191,14 +191,14 @@ def test_no_chart_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "said"),
+    ("program", "message"),
     [("import os; os.abort()", "exit status -6"), ("raise ValueError('no such mark')", "no such")],
 )
 def test_a_failing_renderer_gives_a_message(
-    monkeypatch: pytest.MonkeyPatch, program: str, said: str
+    monkeypatch: pytest.MonkeyPatch, program: str, message: str
 ) -> None:
     monkeypatch.setattr(svg, "_PROGRAM", program)
-    with pytest.raises(ChartError, match=said):
+    with pytest.raises(ChartError, match=message):
         to_svg([(charts.categories(category_rows(), COLUMNS, CSS), "a")])
 
 

@@ -438,14 +438,14 @@ def test_a_closed_pipe_is_no_error(small: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "output"),
     [(["hardware"], 0, "MI300X"), (["report", "nowhere.json"], 1, "No such file"), (["x"], 2, "x")],
 )
-def test_a_subprocess_prints_its_whole_output(arguments: list[str], code: int, said: str) -> None:
+def test_a_subprocess_prints_its_whole_output(arguments: list[str], code: int, output: str) -> None:
     command = [sys.executable, "-m", "jarvis.cli", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == code
-    assert said in done.stdout + done.stderr
+    assert output in done.stdout + done.stderr
 
 
 def test_an_early_closed_pipe_is_no_error() -> None:

@@ -9,19 +9,9 @@ import pytest
 
 from jarvis.cli import main
 from jarvis.core.workspace import RunPaths
-from tests.builders import trace
+from tests.builders import all_reduce, trace
 
-ARGUMENTS = {
-    "Collective name": "allreduce",
-    "In msg nelems": 1024,
-    "Out msg nelems": 1024,
-    "In split size": "[]",
-    "Out split size": "[]",
-    "Group size": 2,
-    "dtype": "Float",
-    "Process Group Name": "0",
-    "Process Group Ranks": "[0, 1]",
-}
+ARGUMENTS = all_reduce(1024, 2)
 
 
 def write_rank(folder: Path, rank: int, name: str = "", **changes: Any) -> Path:

@@ -108,9 +108,9 @@ def test_a_program_can_follow_the_steps(
 ) -> None:
     words = ["analyze", str(places["trace"]), "--output-dir", str(tmp_path / "run")]
     assert cli.main([*words, "--progress", "json"]) == 0
-    said = [step for step in map(step_of_line, capsys.readouterr().err.splitlines()) if step]
-    assert [step.name for step in said if step.state == "done"] == list(STEPS)
-    assert all(step.elapsed_s is not None for step in said if step.state == "done")
+    output = [step for step in map(step_of_line, capsys.readouterr().err.splitlines()) if step]
+    assert [step.name for step in output if step.state == "done"] == list(STEPS)
+    assert all(step.elapsed_s is not None for step in output if step.state == "done")
 
 
 def test_the_version_names_the_layout_too(capsys: Capture) -> None:

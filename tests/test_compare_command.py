@@ -62,15 +62,15 @@ def test_json_has_the_numbers_of_the_sheets(
 ) -> None:
     rules = ["--fail-if", "op:aten::addmm > 0%", "--fail-if", "idle_time<-1 ms"]
     code = main(compared(runs, "--json", "-o", tmp_path / "c.xlsx", *rules))
-    told = json.loads(capsys.readouterr().out)
-    for row in told["totals"]:
+    reported = json.loads(capsys.readouterr().out)
+    for row in reported["totals"]:
         before, after = (time_ms(reports[gpu], row["type"]) for gpu in ("h100", "mi300"))
         assert row["reference_ms"] == pytest.approx(before)
         assert row["target_ms"] == pytest.approx(after)
         assert row["difference_ms"] == pytest.approx(after - before)
         if before:
             assert row["difference_pct"] == pytest.approx(100 * (after - before) / before)
-    addmm, idle = told["rules"]
+    addmm, idle = reported["rules"]
     before, after = (operator_ms(reports[gpu], "aten::addmm") for gpu in ("h100", "mi300"))
     assert addmm["change"] == pytest.approx(100 * (after - before) / before)
     assert addmm["applies"] is (after > before)
@@ -78,8 +78,8 @@ def test_json_has_the_numbers_of_the_sheets(
     assert idle["change"] == pytest.approx(after - before)
     assert idle["applies"] is (after - before < -1)
     assert code == (3 if addmm["applies"] or idle["applies"] else 0)
-    assert told["files"] == [str(tmp_path / "c.xlsx")]
-    assert told["sides"]["target"]["label"] == "MI300X"
+    assert reported["files"] == [str(tmp_path / "c.xlsx")]
+    assert reported["sides"]["target"]["label"] == "MI300X"
 
 
 def test_the_output_folder_has_workbook_and_both_reports(
@@ -137,10 +137,10 @@ def test_a_side_compared_with_itself_has_no_change(
     rules = [word for m in ("gpu_time", "gemm") for word in ("--fail-if", f"{m} > 0%")]
     files = ["-o", str(tmp_path / "c.xlsx")]
     assert main(["compare", root, root, "--json", *files, *rules]) == ExitCode.OK
-    told = json.loads(capsys.readouterr().out)
-    assert {row["difference_ms"] for row in told["totals"]} == {0}
-    assert told["findings"] == []
-    assert [side["name"] for side in told["sides"].values()] == ["reference", "target"]
+    reported = json.loads(capsys.readouterr().out)
+    assert {row["difference_ms"] for row in reported["totals"]} == {0}
+    assert reported["findings"] == []
+    assert [side["name"] for side in reported["sides"].values()] == ["reference", "target"]
 
 
 def test_several_reports_are_in_one_workbook(

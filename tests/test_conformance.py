@@ -18,21 +18,9 @@ from jarvis.trace import read_trace
 from jarvis.tracelens.compare_report import NamedReport, compare_reports
 from jarvis.tracelens.options import ReportOptions
 from jarvis.tracelens.report import TraceLensReport
+from tests.recorded_runs import RECORDED
 
 DEVIATIONS = Path(__file__).parent.parent / "docs" / "deviations.toml"
-TRACES = (
-    "h100-bert-small",
-    "h100-qwen1.5-0.5b",
-    "h100-vit-nsfw",
-    "mi210-gpu-only",
-    "mi300-bert-small",
-    "mi300-qwen1.5-0.5b",
-    "mi300-resnet-ddp-checkpoint",
-    "mi300-vit-nsfw",
-    "normalization-layers",
-    "sglang-qwen3-8b-decode",
-    "torch-compile-triton",
-)
 ARCH = "arch_MI300X"
 VARIANTS = {
     "default": ReportOptions(),
@@ -94,7 +82,7 @@ def tool(reference_root: Path) -> ModuleType:
 def produced(reference_root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A CSV folder of ours for each trace and variant, by the path of the reference folder."""
     folders = {}
-    for name in TRACES:
+    for name in RECORDED:
         trace = read_trace(reference_root / "traces" / f"{name}.json.gz")
         for variant, options in VARIANTS.items():
             if not (reference_root / "reference" / name / variant).is_dir():
@@ -150,8 +138,8 @@ def test_every_reference_folder_is_compared(
     reference_root: Path, produced: dict[str, Path]
 ) -> None:
     stems = {p.name.removesuffix(".json.gz") for p in (reference_root / "traces").glob("*.gz")}
-    assert stems == set(TRACES)
-    folders = (f for name in TRACES for f in (reference_root / "reference" / name).iterdir())
+    assert stems == set(RECORDED)
+    folders = (f for name in RECORDED for f in (reference_root / "reference" / name).iterdir())
     assert {f"{folder.parent.name}/{folder.name}" for folder in folders} == set(produced)
 
 

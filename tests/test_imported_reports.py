@@ -30,7 +30,7 @@ from jarvis.tracelens.report import TraceLensReport
 from jarvis.tracelens.sheets import sheets
 from jarvis.validation import is_valid, validate
 from tests.builders import trace
-from tests.test_conformance import TRACES
+from tests.recorded_runs import RECORDED
 
 MI300X = load_hardware().get("MI300X")
 OPTIONS = {"default": ReportOptions(), "kernels_short": ReportOptions(enable_kernel_summary=True)}
@@ -93,7 +93,7 @@ def assert_same_numbers(name: str, ours: ReportTables, read: ReportTables, rel: 
     assert compared > 5
 
 
-@pytest.mark.parametrize("name", TRACES)
+@pytest.mark.parametrize("name", RECORDED)
 def test_a_report_of_tracelens_gives_the_categories_of_its_trace(
     reference_root: Path, name: str
 ) -> None:
@@ -127,7 +127,7 @@ def test_rooflines_of_a_report_without_a_platform_remain(reference_root: Path, n
     assert gemm[time].to_list() != typed["GEMM"][time].to_list()
 
 
-@pytest.mark.parametrize("name", TRACES)
+@pytest.mark.parametrize("name", RECORDED)
 def test_our_workbook_gives_the_categories_of_its_trace(
     reference_root: Path, tmp_path: Path, name: str
 ) -> None:
@@ -274,8 +274,10 @@ def test_a_report_without_operators_has_operations_by_kernel(
     assert rows["kernel_time_us"].sum() == pytest.approx(sum(times_us))
     assert rows["flops"].null_count() == rows.height
     assert "unified_perf_summary" not in run.manifest.sheets
-    anew = reproject(tmp_path / "run", platform="MI300X", output_dir=tmp_path / "anew")
-    assert anew.table("operations")["kernel_time_us"].equals(rows["kernel_time_us"])
+    reprojected = reproject(
+        tmp_path / "run", platform="MI300X", output_dir=tmp_path / "reprojected"
+    )
+    assert reprojected.table("operations")["kernel_time_us"].equals(rows["kernel_time_us"])
 
 
 def test_launchers_are_identified_by_their_kernels(resnet: Run) -> None:
@@ -287,13 +289,13 @@ def test_launchers_are_identified_by_their_kernels(resnet: Run) -> None:
 
 def test_reprojecting_a_report_equals_analyzing_it(resnet: Run, tmp_path: Path) -> None:
     assert resnet.root is not None
-    anew = reproject(resnet.root, platform="H100 SXM", output_dir=tmp_path / "anew")
+    reprojected = reproject(resnet.root, platform="H100 SXM", output_dir=tmp_path / "reprojected")
     trace = resnet.manifest.trace
     again = analyze(trace.path, platform="H100 SXM", output_dir=tmp_path / "again")
-    assert anew.manifest.analysis_id == again.manifest.analysis_id
+    assert reprojected.manifest.analysis_id == again.manifest.analysis_id
     for name in again.manifest.tables:
-        assert anew.table(name).equals(again.table(name)), name
-    assert anew.results == again.results
+        assert reprojected.table(name).equals(again.table(name)), name
+    assert reprojected.results == again.results
 
 
 def test_a_report_can_be_compared_with_a_trace(

@@ -55,10 +55,10 @@ def run(*arguments: object) -> int:
     return main([str(argument) for argument in arguments])
 
 
-def printed(said: Said, *arguments: object) -> dict[str, Any]:
+def printed(output: Said, *arguments: object) -> dict[str, Any]:
     """Return the JSON output of a command."""
     assert run(*arguments, "--json") == ExitCode.OK
-    result: dict[str, Any] = json.loads(said.readouterr().out)
+    result: dict[str, Any] = json.loads(output.readouterr().out)
     return result
 
 
@@ -80,16 +80,16 @@ def test_an_analysis_goes_to_another_server_and_keeps_its_id(
     assert "with the same content" in run_and_err(capsys, "archive", "load", saved["output"])
 
 
-def run_and_err(said: Said, *arguments: object) -> str:
+def run_and_err(output: Said, *arguments: object) -> str:
     run(*arguments)
-    return said.readouterr().err
+    return output.readouterr().err
 
 
 def test_an_invalid_archive_gives_one_message(stored_id: str, capsys: Said) -> None:
     assert run("archive", "load", "tiny.json") == ExitCode.FAILED
-    said = capsys.readouterr().err
-    assert said.startswith("jarvis: tiny.json cannot be imported: ")
-    assert said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert output.startswith("jarvis: tiny.json cannot be imported: ")
+    assert output.count("\n") == 1
 
 
 def test_an_archive_that_cannot_be_written_leaves_nothing(stored_id: str, tmp_path: Path) -> None:
@@ -141,9 +141,9 @@ def test_a_terminal_gets_a_prompt(
 ) -> None:
     monkeypatch.setattr("sys.stdin", Terminal(answer))
     assert run("remove", stored_id) == code
-    said = capsys.readouterr().err
-    assert stored_id in said
-    assert "[y/N]" in said
+    output = capsys.readouterr().err
+    assert stored_id in output
+    assert "[y/N]" in output
     assert len(ids()) == left
 
 
@@ -192,9 +192,9 @@ def test_a_limit_that_cannot_be_met_is_reported(stored_id: str, capsys: Said) ->
     run("pin", stored_id)
     capsys.readouterr()
     assert run("prune", "--yes", "--keep-under", "1kB") == ExitCode.OK
-    said = capsys.readouterr()
-    assert f"{stored_id} is not deleted: pinned" in said.err
-    assert "remain above the limit" in said.err
+    output = capsys.readouterr()
+    assert f"{stored_id} is not deleted: pinned" in output.err
+    assert "remain above the limit" in output.err
     assert ids() == [stored_id]
 
 

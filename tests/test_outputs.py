@@ -160,15 +160,15 @@ def printed(source: Path, out: str, *more: str, **options: object) -> tuple[byte
 
 @pytest.mark.parametrize("out", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
 def test_stdout_gets_only_the_file(source: Path, out: str) -> None:
-    written, said = printed(source, out)
+    written, output = printed(source, out)
     assert json_export(written)
-    assert said.decode().strip() == out
+    assert output.decode().strip() == out
 
 
 def test_with_json_the_result_goes_to_stderr(source: Path) -> None:
-    written, said = printed(source, "/dev/stdout", "--json")
+    written, output = printed(source, "/dev/stdout", "--json")
     assert json_export(written)
-    assert json.loads(said)["output"] == "/dev/stdout"
+    assert json.loads(output)["output"] == "/dev/stdout"
 
 
 def test_stdout_that_is_a_file_keeps_what_is_in_it(source: Path, tmp_path: Path) -> None:

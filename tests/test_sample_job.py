@@ -191,7 +191,7 @@ def test_texts_of_faults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--slow", "1"], "is not RANK:VALUE"),
         (["--slow", "x:2"], "is not the number of a rank"),
@@ -203,11 +203,11 @@ def test_texts_of_faults() -> None:
     ],
 )
 def test_faults_that_cannot_be(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
 ) -> None:
     out = tmp_path / "s.json"
     assert main(["sample", "-o", str(out), "--ranks", "2", "--scale", "tiny", *options]) != 0
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -111,20 +111,20 @@ def test_findings_are_those_of_the_formulas_at_the_target(default: Run, lower: R
 
 def test_every_file_contains_the_target_of_the_run(lower: Run, tmp_path: Path) -> None:
     root = root_of(lower)
-    said = texts(root)
+    output = texts(root)
     for name in ("html", "fair", "rough", "analysis"):
-        said[f"export {name}"] = exported(lower, name, tmp_path).read_text(encoding="utf-8")
-    for name, text in said.items():
+        output[f"export {name}"] = exported(lower, name, tmp_path).read_text(encoding="utf-8")
+    for name, text in output.items():
         assert not OTHER_TARGET.findall(SCALE.sub("", text)), name
     for name in ("export fair", "export html", "standalone_analysis_fair.md"):
-        assert "a target of 65% of the roofline" in said[name]
-    assert "65% of peak" in said["category_findings/gemm_findings.md"]
+        assert "a target of 65% of the roofline" in output[name]
+    assert "65% of peak" in output["category_findings/gemm_findings.md"]
     half = "half of the way to the target (65% of the roofline)"
-    assert half in said["standalone_analysis_rough.md"]
-    drawn = said["export html"]
+    assert half in output["standalone_analysis_rough.md"]
+    drawn = output["export html"]
     assert "what the operations below 65% of the roofline would save" in drawn
     assert "Dashed: 65% of it." in drawn
-    assert "--target-pct 65" in said["export rough"]
+    assert "--target-pct 65" in output["export rough"]
 
 
 def test_numbers_of_the_files_are_those_at_the_target(lower: Run) -> None:

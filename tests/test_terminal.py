@@ -86,11 +86,11 @@ def test_no_command_prints_a_control_character(
     for words in commands(folder):
         with suppress(SystemExit):  # argparse, for options that there are not
             main(words)
-        said = capfd.readouterr()
-        assert_plain(said.out + said.err)
-        printed.append(said.out + said.err)
-        if "--json" in words and said.out:
-            json.loads(said.out)
+        output = capfd.readouterr()
+        assert_plain(output.out + output.err)
+        printed.append(output.out + output.err)
+        if "--json" in words and output.out:
+            json.loads(output.out)
     assert sum(r"\u001b" in text for text in printed) > 20
 
 

@@ -87,6 +87,11 @@ class Panel:
     color: str | None = None
 
 
+SAVINGS = Panel("savings", "Largest savings at the target")
+SHARED_PANELS = (Panel("roofline", "Roofline"), SAVINGS)
+"""Panels of most compute categories."""
+
+
 @dataclass(frozen=True)
 class CategoryData:
     """The input of one analysis.

@@ -114,3 +114,11 @@ def count_of(pattern: str) -> pl.Expr:
     is_match = entry.field(C.name).str.to_lowercase().str.contains(pattern)
     count = entry.field(C.count)
     return pl.col(C.kernels).list.eval(pl.when(is_match).then(count).otherwise(0)).list.sum()
+
+
+def names_by_time(rows: pl.DataFrame, pattern: str) -> list[str]:
+    """Return the names of kernels that match in lower case, most time first."""
+    kernels = rows.select(C.kernels).explode(C.kernels).unnest(C.kernels)
+    matching = kernels.filter(pl.col(C.name).str.to_lowercase().str.contains(pattern))
+    times = matching.group_by(C.name).agg(pl.col(C.total_us).sum())
+    return times.sort(C.total_us, C.name, descending=[True, False])[C.name].to_list()

@@ -17,7 +17,7 @@ from jarvis.cli.shared import (
     print_result,
     warn,
 )
-from jarvis.cli.whole import whole
+from jarvis.cli.whole import write_sheets
 from jarvis.core.errors import JarvisError
 from jarvis.core.workspace import RunPaths
 
@@ -203,17 +203,7 @@ def _write(
     sheets: "Mapping[str, pl.DataFrame]", arguments: argparse.Namespace, first: Path
 ) -> Iterator[Path]:
     """Write the requested outputs, by default a workbook beside the first trace; yield paths."""
-    from jarvis.reports.csv import write_csvs
-    from jarvis.reports.xlsx import write_workbook
-
     workbook, folder = arguments.output_xlsx_path, arguments.output_csvs_dir
     if workbook is folder is None:
         workbook = RunPaths(first.parent).multi_rank_xlsx
-    if workbook is not None:
-        with whole(workbook) as place:
-            write_workbook(sheets, place)
-        yield workbook
-    if folder is not None:
-        with whole(folder) as place:
-            written = write_csvs(sheets, place)
-        yield from (folder / path.name for path in written)
+    yield from write_sheets(sheets, workbook, folder)

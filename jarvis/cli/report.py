@@ -23,7 +23,7 @@ from jarvis.cli.shared import (
     print_step,
     warn,
 )
-from jarvis.cli.whole import whole
+from jarvis.cli.whole import whole, write_sheets
 from jarvis.core.errors import JarvisError
 from jarvis.core.workspace import RunPaths
 
@@ -184,27 +184,21 @@ def _write_report(
     report: "TraceLensReport", arguments: argparse.Namespace, trace: Path
 ) -> Iterator[Path]:
     """Write the requested outputs, by default a workbook next to the trace; yield the paths."""
-    from jarvis.reports.csv import write_csvs
-    from jarvis.reports.parquet import write_parquets
-    from jarvis.reports.xlsx import write_workbook
+    from jarvis.run.store import write_parquet
 
     workbook = arguments.output_xlsx_path
     folder, tables = arguments.output_csvs_dir, arguments.output_parquet_dir
     if workbook is folder is tables is None:
         workbook = _workbook_beside(trace)
     sheets = report.sheets() if workbook or folder else {}
-    if workbook is not None:
-        with whole(workbook) as place:
-            write_workbook(sheets, place)
-        yield workbook
-    if folder is not None:
-        with whole(folder) as place:
-            written = write_csvs(sheets, place)
-        yield from (folder / path.name for path in written)
+    yield from write_sheets(sheets, workbook, folder)
     if tables is not None:
+        frames = {f"{name}.parquet": frame for name, frame in report.sheet_tables().items()}
         with whole(tables) as place:
-            written = write_parquets(report.sheet_tables(), place)
-        yield from (tables / path.name for path in written)
+            place.mkdir()
+            for name, frame in frames.items():
+                write_parquet(frame, place / name)
+        yield from (tables / name for name in frames)
 
 
 def _workbook_beside(trace: Path) -> Path:

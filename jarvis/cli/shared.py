@@ -327,10 +327,6 @@ def warn(lines: Iterable[str]) -> None:
         print_line(f"warning: {line}", sys.stderr)
 
 
-READING_EVERY_S = 0.2
-"""Minimum interval of JSON progress lines while a trace is read."""
-
-
 def add_progress(command: argparse.ArgumentParser) -> None:
     """Add the option that ``progress_of`` reads."""
     command.add_argument(
@@ -347,7 +343,7 @@ def progress_of(arguments: argparse.Namespace) -> "Progress":
 
 
 def _json_lines() -> "Callable[[Step], None]":
-    from jarvis.pipeline.steps import line_of_step
+    from jarvis.pipeline.steps import READING_EVERY_S, line_of_step
 
     printed_at = 0.0
 

@@ -9,11 +9,15 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 from uuid import uuid4
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _DESCRIPTORS = Path("/dev/fd")
 _STANDARD_OUTPUT = 1
@@ -40,6 +44,23 @@ def whole(place: Path) -> Iterator[Path]:
         _publish(written, target)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def write_sheets(
+    sheets: "Mapping[str, pl.DataFrame]", workbook: Path | None, folder: Path | None
+) -> Iterator[Path]:
+    """Write the sheets of a report to a workbook and as CSV files; yield the paths."""
+    from jarvis.reports.csv import write_csvs  # slow to import, as the next
+    from jarvis.reports.xlsx import write_workbook
+
+    if workbook is not None:
+        with whole(workbook) as place:
+            write_workbook(sheets, place)
+        yield workbook
+    if folder is not None:
+        with whole(folder) as place:
+            written = write_csvs(sheets, place)
+        yield from (folder / path.name for path in written)
 
 
 def is_standard_output(path: Path) -> bool:

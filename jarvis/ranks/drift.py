@@ -29,10 +29,10 @@ def drifts_ppm(residuals: pl.DataFrame, ends: pl.DataFrame) -> Mapping[int, floa
         residuals: ``rank, end, residual`` in ns: what the ends differ from those of all ranks.
         ends: The ends that the offsets were estimated from.
     """
-    span = ends["end"].max(), ends["end"].min()
-    if not all(isinstance(time, float) for time in span) or ends.is_empty():
+    first, last = ends["end"].min(), ends["end"].max()
+    if not (isinstance(first, float) and isinstance(last, float)):
         return {}
-    if span[0] - span[1] < MIN_WINDOW_NS or ends["instance"].n_unique() < MIN_INSTANCES:  # type: ignore[operator]
+    if last - first < MIN_WINDOW_NS or ends["instance"].n_unique() < MIN_INSTANCES:
         return {}
     slopes: dict[int, float] = {}
     for (rank,), rows in residuals.sort(C.rank, "end").group_by(C.rank, maintain_order=True):

@@ -198,8 +198,9 @@ def _common_window(group: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         first=pl.col(C.step).min(), last=pl.col(C.step).max(), known=pl.col(C.step).count()
     )
     first, last = bounds["first"].max(), bounds["last"].min()
-    is_known = bounds["known"].min() != 0 and isinstance(first, int) and isinstance(last, int)
-    if not is_known or first > last:  # type: ignore[operator]
+    if not (isinstance(first, int) and isinstance(last, int)):
+        return group, _unmatched(group.clear(), Reason.BEFORE)
+    if bounds["known"].min() == 0 or first > last:
         return group, _unmatched(group.clear(), Reason.BEFORE)
     # A kernel that no step launches is inside if those around it are.
     step = pl.col(C.step).forward_fill().over(C.rank).fill_null(strategy="backward")

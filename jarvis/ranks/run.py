@@ -10,17 +10,13 @@ import orjson
 import polars as pl
 from pydantic import ValidationError
 
-from jarvis.core.errors import (
-    NotARunError,
-    NotDistributedError,
-    OutputFolderError,
-    RunVersionError,
-)
+from jarvis.core.errors import NotARunError, NotDistributedError, RunVersionError
 from jarvis.core.workspace import DISTRIBUTED_ENTRIES, SCHEMA_VERSION, RunPaths
 from jarvis.findings import AnalysisResult, Finding
 from jarvis.ranks.manifest import DistributedManifest
 from jarvis.run.results import read_results
 from jarvis.run.run import DISTRIBUTED, StoredTables
+from jarvis.run.store import check_replaceable
 
 
 @dataclass(frozen=True)
@@ -114,20 +110,10 @@ def check_output_folder(root: Path, sha256s: frozenset[str]) -> None:
     Folders that are missing, empty, or contain only a distributed run of these traces, or of some
     of them, are accepted.
     """
-    if not root.exists():
-        return
-    if not root.is_dir():
-        raise OutputFolderError(root, "a file")
-    entries = {entry.name for entry in root.iterdir()}
-    if not entries:
-        return
-    try:
+
+    def conflict() -> str | None:
         manifest = read_manifest(root)
-    except RunVersionError:
-        raise OutputFolderError(root, "a distributed run in another layout") from None
-    except (NotARunError, NotDistributedError):
-        raise OutputFolderError(root, "files that are not a distributed run") from None
-    if not {entry.sha256 for entry in manifest.usable} <= sha256s:
-        raise OutputFolderError(root, f"a distributed run of other traces ({manifest.title})")
-    if foreign := sorted(entries - DISTRIBUTED_ENTRIES):
-        raise OutputFolderError(root, f"files other than its run ({', '.join(foreign[:3])})")
+        is_same = {entry.sha256 for entry in manifest.usable} <= sha256s
+        return None if is_same else f"a distributed run of other traces ({manifest.title})"
+
+    check_replaceable(root, "a distributed run", DISTRIBUTED_ENTRIES, conflict)

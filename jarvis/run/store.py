@@ -1,13 +1,13 @@
 """Run directories on disk: written beside their place, then moved there as a whole."""
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
 
-from jarvis.core.errors import NotARunError, OutputFolderError, RunVersionError
+from jarvis.core.errors import OutputFolderError, RunError, RunVersionError
 from jarvis.core.output import open_output, write_output
 from jarvis.core.staging import staged_folder
 from jarvis.core.workspace import RUN_ENTRIES, RunPaths
@@ -33,23 +33,41 @@ def check_output_folder(root: Path, trace_sha256: str) -> None:
 
     Folders that are missing, empty, or contain only a run of the same trace are accepted.
     """
+
+    def conflict() -> str | None:
+        trace = read_manifest(root).trace
+        return None if trace.sha256 == trace_sha256 else f"the analysis of {trace.file_name}"
+
+    check_replaceable(root, "an analysis", RUN_ENTRIES, conflict)
+
+
+def check_replaceable(
+    root: Path, what: str, entries: frozenset[str], conflict: Callable[[], str | None]
+) -> None:
+    """Raise OutputFolderError for a folder that is not empty and must not be replaced.
+
+    Args:
+        what: Kind of run that may be replaced, with its article.
+        entries: Names of the files and folders of such a run.
+        conflict: Reads the run; returns what it is if it must not be replaced.
+    """
     if not root.exists():
         return
     if not root.is_dir():
         raise OutputFolderError(root, "a file")
-    entries = {entry.name for entry in root.iterdir()}
-    if not entries:
+    found = {entry.name for entry in root.iterdir()}
+    if not found:
         return
     try:
-        manifest = read_manifest(root)
+        other = conflict()
     except RunVersionError:
-        raise OutputFolderError(root, "an analysis in another layout") from None
-    except NotARunError:
-        raise OutputFolderError(root, "files that are not an analysis") from None
-    if manifest.trace.sha256 != trace_sha256:
-        raise OutputFolderError(root, f"the analysis of {manifest.trace.file_name}")
-    if foreign := sorted(entries - RUN_ENTRIES):
-        raise OutputFolderError(root, f"files other than its analysis ({', '.join(foreign[:3])})")
+        raise OutputFolderError(root, f"{what} in another layout") from None
+    except RunError:
+        raise OutputFolderError(root, f"files that are not {what}") from None
+    if other is not None:
+        raise OutputFolderError(root, other)
+    if foreign := sorted(found - entries):
+        raise OutputFolderError(root, f"{what} and other files ({', '.join(foreign[:3])})")
 
 
 @contextmanager

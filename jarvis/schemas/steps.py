@@ -83,7 +83,7 @@ STEPS = (
     ),
     text(C.slow_call, "Slow call", "host call in the longest gap of that cause"),
 )
-_OF_GAPS = (
+OF_GAPS = (
     C.next_name,
     C.launcher_name,
     C.host_call,
@@ -106,5 +106,5 @@ STEP_GAPS = (
     _ns(C.dur_ns, "Duration", "until GPU work starts or the step ends"),
     number(C.percent_of_step, "% of step", "%", "share of the step time", ",.1f"),
     text(C.cause, "Cause", "most likely cause, as in `idle_gaps`"),
-    *(column for column in IDLE_GAPS if column.name in _OF_GAPS),
+    *(column for column in IDLE_GAPS if column.name in OF_GAPS),
 )

@@ -386,7 +386,7 @@ HOST_THREADS = (
     text(C.pid, "Process ID", "process id in the trace"),
     text(C.tid, "Thread ID", "thread id in the trace"),
     count(C.call_count, "Calls", "recorded calls: runtime, operators, Python frames, annotations"),
-    count(C.kept_count, "Calls kept", "those in `host_slices`"),
+    count(C.kept_count, "Calls stored", "those in `host_slices`"),
     *_HOST_BUSY,
 )
 HOST_SLICES = (
@@ -544,7 +544,7 @@ FUSION_CHAINS = (
     text(C.product_types, "Product dtypes", "dtypes of that product's first call"),
     text(C.product_kernel, "Product kernel", "longest kernel of that product's first call"),
     number(C.product_time_us, "Product time (µs)", "µs", "kernel time of these products"),
-    count(C.kept_count, "Results kept", "instances whose product's result is also used elsewhere"),
+    count(C.kept_count, "Reused", "instances whose product's result is also used elsewhere"),
     count(C.attention_count, "Before attention", "instances whose result attention reads next"),
     number(C.attention_time_us, "Before attention (µs)", "µs", "kernel time of these instances"),
     number(C.modelled_pct, "Modeled (%)", "%", "share of that time whose memory traffic is known"),

@@ -47,7 +47,6 @@ from jarvis.server.errors import DatabaseError
 from jarvis.server.migrations import upgrade
 from jarvis.server.settings import settings
 
-URL_VARIABLE = "JARVIS_DATABASE_URL"
 BUSY_S = 30
 """Timeout for locks held by other writers."""
 

@@ -69,8 +69,8 @@ def test_metrics_by_type() -> None:
     ],
 )
 def test_a_low_efficiency_may_come_from_the_balance(pct: float, hypothesis: str | None) -> None:
-    said = found(moe(pct), top={1}).hypothesis
-    assert (hypothesis in said) if hypothesis else said is None
+    output = found(moe(pct), top={1}).hypothesis
+    assert (hypothesis in output) if hypothesis else output is None
 
 
 def test_from_half_of_the_roofline_on_little_is_left() -> None:

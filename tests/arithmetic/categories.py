@@ -165,14 +165,14 @@ def _collective_problems(line: Line, run: RunDirectory) -> Iterator[str]:
     events = [event for event in run.events.gpu if event.kind == "communication"]
     longest = sorted(events, key=lambda event: -event.duration_ns)[line.row]
     known = {row["ts_ns"]: row for row in run.table("collectives")}
-    told = known[longest.span[0]]
+    reported = known[longest.span[0]]
     yield from _differences(
         (rank, line.row + 1),
         (duration, longest.duration_ns / 1000),
         (stream, longest.args["stream"]),
     )
     if message != tables.MISSING:
-        yield from _differences((message, told["message_mb"]), (ranks, told["group_size"]))
+        yield from _differences((message, reported["message_mb"]), (ranks, reported["group_size"]))
 
 
 def _differences(*expected: tuple[str, float]) -> Iterator[str]:

@@ -8,20 +8,7 @@ from jarvis.pipeline import analyze
 from tests.arithmetic.built_traces import BUILT
 from tests.arithmetic.reports import Checker
 from tests.arithmetic.run_directory import RunDirectory
-
-RECORDED = (
-    "h100-bert-small",
-    "h100-qwen1.5-0.5b",
-    "h100-vit-nsfw",
-    "mi210-gpu-only",
-    "mi300-bert-small",
-    "mi300-qwen1.5-0.5b",
-    "mi300-resnet-ddp-checkpoint",
-    "mi300-vit-nsfw",
-    "normalization-layers",
-    "sglang-qwen3-8b-decode",
-    "torch-compile-triton",
-)
+from tests.recorded_runs import RECORDED
 
 RunOf = Callable[[str], RunDirectory]
 

@@ -81,21 +81,21 @@ def _lines(
     section, title, finding, columns, row = "", "", None, (), -1
     for number, content in enumerate(text.splitlines(), start=1):
         is_item = re.match(r"^\d+\. \*\*", content) is not None
-        told = (
+        reported = (
             heading.match(content)
             if section != "Detailed Analysis" or content[:4] == "####"
             else None
         )
-        if content.startswith("#") or (told and is_item):
+        if content.startswith("#") or (reported and is_item):
             finding = None
         if content.startswith("## "):
             section, title = content[3:], ""
         elif content.startswith("### "):
             title = content[4:]
         own = finding
-        if told:
-            number_told = int(next(group for group in told.groups() if group))
-            is_plain = "P" not in told[0]
+        if reported:
+            number_told = int(next(group for group in reported.groups() if group))
+            is_plain = "P" not in reported[0]
             own = listed[number_told - 1] if is_plain else by_number[number_told]
             finding = finding if content.startswith("|") else own
         if not content.startswith("|"):

@@ -169,10 +169,10 @@ class Checker:
         return str(self.run.results[finding["category"]]["tier"])
 
     def _of_category(self, line: Line, key: str | None) -> Iterator[str]:
-        if (told := MORE.match(line.text)) and line.file == FAIR:
+        if (reported := MORE.match(line.text)) and line.file == FAIR:
             listed = len(re.findall(r"^\| \[?P\d+\b", self.run.text(FAIR), re.MULTILINE))
-            if int(told[1]) != len(self.ordered) - listed:
-                yield f"{told[1]} in place of {len(self.ordered) - listed}"
+            if int(reported[1]) != len(self.ordered) - listed:
+                yield f"{reported[1]} in place of {len(self.ordered) - listed}"
             return
         if AIM.search(line.text):
             yield from _basis_problems(line, self.run)
@@ -243,12 +243,12 @@ def _operator_problems(line: Line, run: RunDirectory) -> Iterator[str]:
     counts, hidden = list(calls.values()), len(calls) - SHOWN
     if not calls:
         hidden = len({run.rows[uid].name for uid in line.finding["shared_uids"]}) - SHOWN
-    told = re.findall(r"` \(([\d,]+) (?:call|launch)", line.text)
+    reported = re.findall(r"` \(([\d,]+) (?:call|launch)", line.text)
     more = re.findall(r" and ([\d,]+) more ", line.text)
     expected = [*counts[:SHOWN], *([hidden] if hidden > 0 else [])]
-    if len([*told, *more]) != len(expected) or len(list(numbers(line.text))) != len(expected):
-        yield f"{[*told, *more]} in place of {expected}"
-    for cell, value in zip([*told, *more], expected, strict=False):
+    if len([*reported, *more]) != len(expected) or len(list(numbers(line.text))) != len(expected):
+        yield f"{[*reported, *more]} in place of {expected}"
+    for cell, value in zip([*reported, *more], expected, strict=False):
         if problem := tables.differs(cell, value):
             yield problem
 
@@ -260,12 +260,12 @@ def _basis_problems(line: Line, run: RunDirectory) -> Iterator[str]:
         RECOMPUTED: f"{_recomputed_ns(run) / 1e6:.3g}",
     }
     for pattern, number in expected.items():
-        if (told := pattern.search(line.text)) and told[1] != number:
-            yield f"{told[1]} in place of {number}"
+        if (reported := pattern.search(line.text)) and reported[1] != number:
+            yield f"{reported[1]} in place of {number}"
     quality = (run.manifest["simulation"] or {}).get("quality", {})
     for pattern, name in UNCERTAIN.items():
-        told = pattern.search(line.text)
-        if told and (problem := tables.differs(told[1], quality[name])):
+        reported = pattern.search(line.text)
+        if reported and (problem := tables.differs(reported[1], quality[name])):
             yield f"{name}: {problem}"
     stalls = [stall["ns"] / 1e6 for stall in quality.get("stalls", ())]
     for number, text in enumerate(STALLED.findall(line.text)):

@@ -86,11 +86,11 @@ def operation_problems(line: Line, rows: list[Row], category: list[Row]) -> Iter
 
 def _argument_problems(cell: str, row: Row) -> Iterator[str]:
     """The arguments behind an operator's name, perhaps cut in the middle."""
-    told = re.sub(r"^`[^`]*`", "", cell).strip()
-    first, _, last = told.partition("…")
+    reported = re.sub(r"^`[^`]*`", "", cell).strip()
+    first, _, last = reported.partition("…")
     known = row.cells["arguments"]
-    if told != "(scalars)" and not (known.startswith(first) and known.endswith(last)):
-        yield f"Operation: {told} in place of {known}"
+    if reported != "(scalars)" and not (known.startswith(first) and known.endswith(last)):
+        yield f"Operation: {reported} in place of {known}"
 
 
 def tool_problems(line: Line, row: Row, run: RunDirectory) -> Iterator[str]:
@@ -100,8 +100,8 @@ def tool_problems(line: Line, row: Row, run: RunDirectory) -> Iterator[str]:
         yield f"%E2E: {problem}"
     if cells["Operation"] != row.name:
         yield f"Operation: {cells['Operation']} in place of {row.name}"
-    told = re.findall(r"(?:(\d+) x )?\(([\d,]+)\)", cells["Args"])
-    if [(count, _dims(shape)) for count, shape in told] != _arguments(row):
+    reported = re.findall(r"(?:(\d+) x )?\(([\d,]+)\)", cells["Args"])
+    if [(count, _dims(shape)) for count, shape in reported] != _arguments(row):
         yield f"Args: {cells['Args']} in place of {_arguments(row)}"
     for place, part in enumerate(cells["Kernel Name"].split("<br>"), start=1):
         name = part.removeprefix(f"Kernel {place}: ")
@@ -142,8 +142,8 @@ def _efficiency_problems(cell: str, row: Row) -> Iterator[str]:
 
 def kernel_problems(line: Line, rows: list[Row], run: RunDirectory) -> Iterator[str]:
     """A line of the kernels of the operations above it: its three numbers are one kernel's."""
-    place, told, per_call, time, of_row = line.cells
-    parts = told.strip("`").split("…")
+    place, reported, per_call, time, of_row = line.cells
+    parts = reported.strip("`").split("…")
     if not 0 < int(place) <= len(rows):
         yield f"there is no row {place}"
         return

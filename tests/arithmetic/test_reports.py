@@ -65,13 +65,13 @@ def test_the_executive_summary(run: RunDirectory) -> None:
     whole_ms, steps = step["step_ms"] or run.total_ms, max(1, step["steps"])
     urgent = [finding for finding in ranked(run.findings) if finding["priority"] != "Low"]
     apart = [f for f in urgent[1:] if not sources_of(f) & sources_of(urgent[0])]
-    told = re.findall(
+    reported = re.findall(
         r'(?:The first finding,|Next is) "(.+?)"(?:, saves|:) (up to |at most )?(\S+ .?s) '
         r"\(([\d.]+%) of (?:each|the) ",
         summary,
     )
     known = [finding for finding in urgent[:1] + apart[:1] if finding["impact"]]
-    for (title, bound, time, pct), finding in zip(told, known, strict=True):
+    for (title, bound, time, pct), finding in zip(reported, known, strict=True):
         gain_ms = finding["impact"]["step_ms"]["high" if bound else "mid"]
         assert bool(bound) == finding["impact"]["is_interval"]
         assert title == printed(finding["title"])
@@ -94,10 +94,10 @@ def test_the_table_of_main_figures(run: RunDirectory) -> None:
     parts_ns = account_ns(run)
     total_ns = sum(parts_ns.values())
     utilization = cells["GPU Utilization"].partition(" (of the ")[0]
-    for told in utilization.split(", "):
-        number, _, word = told.partition(" ")
+    for reported in utilization.split(", "):
+        number, _, word = reported.partition(" ")
         part_ns = sum(parts_ns[part] for part in words[word])
-        assert reading(number).matches(share(part_ns, total_ns)), told
+        assert reading(number).matches(share(part_ns, total_ns)), reported
     heaviest = max(map(run.category, run.results), key=time_ms)
     (of_compute,) = numbers(cells["Top Bottleneck Category"])
     assert of_compute.matches(compute_pct(heaviest, run))
@@ -113,9 +113,9 @@ def test_the_account_of_a_step(run: RunDirectory) -> None:
     for (_, time, pct), time_ns in zip(rows, times, strict=True):
         assert reading(time).matches(time_ns / 1e6 / steps), time
         assert reading(pct).matches(share(time_ns, times[-1])), pct
-    told = re.search(r"(?:One step|marks no steps,) takes (\S+ .?s)", run.text(FAIR))
-    assert told
-    assert reading(told[1]).matches(times[-1] / 1e6 / steps)
+    reported = re.search(r"(?:One step|marks no steps,) takes (\S+ .?s)", run.text(FAIR))
+    assert reported
+    assert reading(reported[1]).matches(times[-1] / 1e6 / steps)
 
 
 def test_the_table_of_top_operations(run: RunDirectory) -> None:

@@ -164,10 +164,10 @@ def _lines(results: list[dict[str, Any]]) -> Iterator[str]:
             where = " ".join(str(part) for part in node["target"])[-SELECTOR_SHOWN:]
             if data.get("contrastRatio"):
                 wanted = float(data["expectedContrastRatio"].removesuffix(":1"))
-                said = _contrast(data["fgColor"], data["bgColor"], data["contrastRatio"], wanted)
+                output = _contrast(data["fgColor"], data["bgColor"], data["contrastRatio"], wanted)
             else:
-                said = "; ".join(check["message"] for check in checks)
-            yield f"{rule['id']}, {where}: {said} ({node['html'][:SELECTOR_SHOWN]})"
+                output = "; ".join(check["message"] for check in checks)
+            yield f"{rule['id']}, {where}: {output} ({node['html'][:SELECTOR_SHOWN]})"
 
 
 def _contrast(color: str, background: str, ratio: float, wanted: float = LEAST_CONTRAST) -> str:

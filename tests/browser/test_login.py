@@ -123,8 +123,8 @@ def test_somebody_else_is_told_what_is_told_of_no_analysis(
 ) -> None:
     tab.goto(f"{with_login}/overview?analysis={kept.private}")
     log_in(tab, "eve")
-    told = tab.get_by_text("on this server: it was deleted, or the link is from another")
-    expect(told).to_be_visible(timeout=SLOW)
+    reported = tab.get_by_text("on this server: it was deleted, or the link is from another")
+    expect(reported).to_be_visible(timeout=SLOW)
     settled(tab)
     assert "Secret model" not in tab.content()
     tab.goto(f"{with_login}/access")
@@ -162,8 +162,8 @@ def test_what_anybody_else_says_is_not_believed(
     forged = identity_proxy(tmp_path, behind_proxy.port, email_of("ada"), "platform", "127.0.0.1")
     with forged as url:
         tab.goto(f"{url}/overview?analysis={kept.private}")
-        told = tab.get_by_text(
+        reported = tab.get_by_text(
             "A proxy identifies users of this server, and this request did not come through it"
         )
-        expect(told).to_be_visible(timeout=SLOW)
+        expect(reported).to_be_visible(timeout=SLOW)
         assert "Secret model" not in tab.content()

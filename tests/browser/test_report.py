@@ -79,13 +79,13 @@ def test_the_html_file_is_drawn_offline_in_both_themes_and_prints(
     for scheme in ("light", "dark"):
         context = browser.new_context(viewport=VIEWPORT, offline=True, color_scheme=scheme)
         reader = context.new_page()
-        said: list[str] = []
+        output: list[str] = []
         asked: list[str] = []
-        reader.on("console", lambda message, said=said: said.append(message.text))
-        reader.on("pageerror", lambda error, said=said: said.append(str(error)))
+        reader.on("console", lambda message, output=output: output.append(message.text))
+        reader.on("pageerror", lambda error, output=output: output.append(str(error)))
         reader.on("request", lambda request, asked=asked: asked.append(request.url))
         reader.goto(path.as_uri())
-        assert said == []
+        assert output == []
         assert asked == [path.as_uri()]
         sizes = reader.evaluate(
             "[...document.querySelectorAll('svg')].map(s => s.getBoundingClientRect().height)"

@@ -8,11 +8,12 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from jarvis.core.workspace import HOME_VARIABLE
-from jarvis.server.database import URL_VARIABLE, database
+from jarvis.server.database import database
 from tests.browser.conftest import START_SECONDS, Server, settled
 from tests.builders import trace
 from tests.server.working import EVERY_JOB, HELD_WORKER, ended, hold_at, worker
 from tests.services.haproxy import haproxy
+from tests.services.postgres import URL_VARIABLE
 
 SLOW = {"timeout": 1000 * START_SECONDS}
 HELD_STEP = 5

@@ -139,15 +139,15 @@ class Facts:
 
     def paragraph(self) -> list[float]:
         """Step times, the first findings of at least medium priority, and the target's shares."""
-        told = self.step_times()
+        reported = self.step_times()
         for number, name in enumerate(finding_priorities(self.pair.roots["mi300"]), start=1):
             if name != "Low" and number <= SUMMARY_FINDINGS:
                 gap = self.gaps[number]
                 high_ms = gap.step_ms[2]
-                told += [*gap.told_gap(), high_ms, 100 * high_ms / gap.span_ms]
+                reported += [*gap.told_gap(), high_ms, 100 * high_ms / gap.span_ms]
         compute, *others, whole = self.pair.step_parts_ms["mi300"]
         shares = [100 * compute / whole, 100 * sum(others[2:]) / whole]
-        return [*told, *(shares if shares[0] < 50 else [])]
+        return [*reported, *(shares if shares[0] < 50 else [])]
 
     def step_times(self) -> list[float]:
         target, reference = (self.pair.step_parts_ms[gpu] for gpu in ("mi300", "h100"))
@@ -192,8 +192,10 @@ class Facts:
             if text.startswith(begin):
                 found = self.pair.of(*outcomes)
                 target_ms = sum(op.target.ms for op in found)
-                told = [len(found), target_ms, sum(op.reference.ms for op in found)]
-                return [*told, sum(op.gap_ms for op in found)] if outcomes == SLOWER else told
+                reported = [len(found), target_ms, sum(op.reference.ms for op in found)]
+                return (
+                    [*reported, sum(op.gap_ms for op in found)] if outcomes == SLOWER else reported
+                )
         if "no recorded launch" in text:
             return self.pair.unlinked("mi300" if "of the target" in text else "h100")
         if text.startswith("Why does"):

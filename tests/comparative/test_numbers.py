@@ -77,9 +77,9 @@ def test_raw_tables_are_those_of_the_files(pair: Recomputed) -> None:
 def test_categories_are_those_of_the_files(pair: Recomputed) -> None:
     rows = file_rows(pair.roots["mi300"], "comparison_categories")
     body = report(pair, "fair").partition("\n### Categories")[2].partition("\n## ")[0]
-    told = [place.cells for place in places(body) if place.columns]
-    assert len(told) == len(rows)
-    for cells, row in zip(told, rows, strict=True):
+    reported = [place.cells for place in places(body) if place.columns]
+    assert len(reported) == len(rows)
+    for cells, row in zip(reported, rows, strict=True):
         assert cells["Category"] == row["title"]
         for label, name in (
             ("Reference", "reference_ms"),

@@ -14,23 +14,13 @@ from jarvis.pipeline import analyze, compare
 from jarvis.reports.comparative import write_comparison
 from jarvis.run import Run
 from jarvis.validation import validate
-from tests.builders import TraceBuilder, trace
+from tests.builders import TraceBuilder, all_reduce, trace
 from tests.layout import checks as layout
 
 H100, MI300X = "NVIDIA H100 80GB HBM3", "AMD Instinct MI300X"
 BF16 = ["c10::BFloat16"] * 2
 SQUARE = [[4096, 4096], [4096, 4096]]
-COLLECTIVE = {
-    "Collective name": "allreduce",
-    "dtype": "Float",
-    "In msg nelems": 1024,
-    "Out msg nelems": 1024,
-    "Group size": 8,
-    "Process Group Name": "0",
-    "Process Group Ranks": "[0, 1]",
-    "In split size": "[]",
-    "Out split size": "[]",
-}
+COLLECTIVE = all_reduce(1024, 8, **{"Process Group Ranks": "[0, 1]"})
 
 Make = Callable[..., Run]
 
@@ -262,9 +252,11 @@ def test_what_takes_more_time_than_kernels_is_named(make: Make, tmp_path: Path) 
     reference = make(H100, 900, collective_us=300)
     target = make(MI300X, 900, collective_us=9000)
     fair = reports(target, reference, tmp_path / "out")["fair"]
-    told = re.search(r"target's GPU computes (\S+)% of its step time and communicates alone", fair)
-    assert told
-    assert float(told[1]) < 50
+    reported = re.search(
+        r"target's GPU computes (\S+)% of its step time and communicates alone", fair
+    )
+    assert reported
+    assert float(reported[1]) < 50
 
 
 def test_two_workloads_have_nothing_to_recommend(make: Make, tmp_path: Path) -> None:

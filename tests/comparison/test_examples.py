@@ -7,7 +7,7 @@ from jarvis.analyses.runner import split_operations
 from jarvis.comparison import Comparison, compare
 from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.perf_report import PerfReport
-from tests.builders import TraceBuilder, trace
+from tests.builders import TraceBuilder, all_reduce, trace
 from tests.comparison.sides import FAST, SLOW, side
 from tests.worded import Worded, worded
 
@@ -127,17 +127,7 @@ def collective(*messages: int, us: float) -> TraceBuilder:
         builder.op("c10d::allreduce_").launches(
             "ncclDevKernel_AllReduce",
             us=us,
-            **{
-                "Collective name": "allreduce",
-                "dtype": "Float",
-                "In msg nelems": nelems,
-                "Out msg nelems": nelems,
-                "Group size": 8,
-                "Process Group Name": "0",
-                "Process Group Ranks": "[0, 1]",
-                "In split size": "[]",
-                "Out split size": "[]",
-            },
+            **all_reduce(nelems, 8, **{"Process Group Ranks": "[0, 1]"}),
         )
     return builder
 

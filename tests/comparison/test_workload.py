@@ -172,8 +172,8 @@ def test_one_model_on_two_gpus_is_like_for_like(recorded_run: RecordedRun, model
 def test_two_models_say_the_flops_of_their_traces(recorded_run: RecordedRun) -> None:
     roots = [recorded_run(f"mi300-{name}") for name in ("bert-small", "vit-nsfw")]
     stated = compare_runs(*map(Run.load, roots)).workload
-    told = [matrix_gflop(root) for root in roots]
+    reported = [matrix_gflop(root) for root in roots]
     assert (
-        f"Matrix work with known FLOPs does {told[0]:.4g} GFLOP per step on the target, "
-        f"{told[1]:.4g} GFLOP on the reference."
+        f"Matrix work with known FLOPs does {reported[0]:.4g} GFLOP per step on the target, "
+        f"{reported[1]:.4g} GFLOP on the reference."
     ) in stated

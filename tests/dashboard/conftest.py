@@ -32,9 +32,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def sample_id(home: Path) -> str:
     """The id of the analyzed sample."""
+    return stored_in(home, Submission(sample_trace(), model_name="Sample model"))
+
+
+def stored_in(home: Path, submission: Submission) -> str:
+    """Analyze a trace into the home; return the id."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JARVIS_HOME", str(home))
-        return submit(Submission(sample_trace(), model_name="Sample model")).id
+        return submit(submission).id
 
 
 @pytest.fixture(autouse=True)

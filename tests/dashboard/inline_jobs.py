@@ -19,15 +19,15 @@ WORKER = "inline"
 def work_off(engine: Engine) -> None:
     """Run every queued job in this process."""
     while job := claims.claim(engine, WORKER):
-        headway = JobProgress(log=f"{datetime.now(UTC):%H:%M:%S} done inline\n")
+        progress = JobProgress(log=f"{datetime.now(UTC):%H:%M:%S} done inline\n")
 
-        def note(step: Step, far: JobProgress = headway) -> None:
+        def note(step: Step, far: JobProgress = progress) -> None:
             far.step, far.step_number, far.step_count = step.name, step.number, step.total
             if step.elapsed_s is not None:
                 far.steps.append(FinishedStep(step.name, step.elapsed_s))
 
         outcome = outcome_after(outcome_of(assignment_of(job), note))
-        claims.finish(engine, WORKER, job.id, headway, outcome)
+        claims.finish(engine, WORKER, job.id, progress, outcome)
 
 
 def outdated(engine: Engine, job: Job) -> Job:

@@ -87,7 +87,7 @@ def refusals(page: AppTest) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("user", "told"),
+    ("user", "reported"),
     [
         ({}, "Log in to see"),
         ({"is_logged_in": False}, "Log in to see"),
@@ -99,13 +99,13 @@ def refusals(page: AppTest) -> list[str]:
     ],
 )
 def test_nobody_comes_in_without_a_good_login(
-    ids: dict[str, Any], user: dict[str, Any], told: str
+    ids: dict[str, Any], user: dict[str, Any], reported: str
 ) -> None:
     page = AppTest.from_file(MAIN, default_timeout=SECONDS)
     page.user = user
     page.query_params["analysis"] = ids["private"]
     page.run()
-    assert told in words(page)
+    assert reported in words(page)
     assert "Secret" not in words(page)
     assert not page.sidebar.selectbox
 

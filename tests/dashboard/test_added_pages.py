@@ -8,9 +8,9 @@ from streamlit.testing.v1 import AppTest
 from jarvis.pipeline import analyze
 from jarvis.run import Run
 from jarvis.server.storage.catalog import analysis_root
-from jarvis.server.submission import Submission, submit
+from jarvis.server.submission import Submission
 from tests.builders import trace
-from tests.dashboard.conftest import SECONDS
+from tests.dashboard.conftest import SECONDS, stored_in
 
 EXTENSION = '''
 from jarvis.analyses.base import Analysis, Claim, Panel
@@ -99,9 +99,7 @@ def added_id(home: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     extension = folder / "mine.py"
     extension.write_text(EXTENSION, encoding="utf-8")
     source = built.write(folder / "trace.json")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JARVIS_HOME", str(home))
-        return submit(Submission(source, extension_file=extension)).id
+    return stored_in(home, Submission(source, extension_file=extension))
 
 
 def drawn(key: str, analysis: str) -> AppTest:
@@ -142,8 +140,8 @@ def test_a_category_that_failed_says_so_and_shows_its_operations(added_id: str) 
 
 def test_what_was_left_out_is_said_on_every_page(added_id: str) -> None:
     page = drawn("scans", added_id)
-    said = " ".join(warning.value for warning in page.warning)
-    assert "an analysis named gemm is already registered" in said.replace("\\", "")
+    output = " ".join(warning.value for warning in page.warning)
+    assert "an analysis named gemm is already registered" in output.replace("\\", "")
 
 
 def test_the_menu_shows_the_pages_of_the_open_run_alone(added_id: str, sample_id: str) -> None:

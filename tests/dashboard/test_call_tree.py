@@ -10,18 +10,16 @@ from streamlit.testing.v1 import AppTest
 from jarvis.perf_report.call_tree.views import View
 from jarvis.run import Run
 from jarvis.run.call_tree import CallTree, call_tree
-from jarvis.server.submission import Submission, submit
+from jarvis.server.submission import Submission
 from jarvis.text.format import milliseconds
 from jarvis.text.short_names import short_kernel_name
 from tests.builders import TraceBuilder, trace
-from tests.dashboard.conftest import SHARED, Draw
+from tests.dashboard.conftest import SHARED, Draw, stored_in
 from tests.dashboard.copied import copied_parameters
 
 
 def analyzed(home: Path, folder: Path, builder: TraceBuilder) -> str:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JARVIS_HOME", str(home))
-        return submit(Submission(builder.write(folder / "trace.json"))).id
+    return stored_in(home, Submission(builder.write(folder / "trace.json")))
 
 
 def metric(page: AppTest, label: str) -> str:
@@ -36,7 +34,7 @@ def boxes(page: AppTest) -> int:
     return max(data.values())
 
 
-def said(page: AppTest) -> str:
+def output(page: AppTest) -> str:
     return " ".join(markdown.value for markdown in page.main.markdown)
 
 
@@ -64,7 +62,7 @@ def test_the_page_shows_all_gpu_time_and_where_most_of_it_goes(
     all_ms = sample_run.table("gpu_work")["dur_ns"].sum() / 1e6
     assert metric(page, "GPU time") == milliseconds(all_ms)
     assert metric(page, "Launches") == f"{sample_run.table('gpu_work').height:,}"
-    assert f"`All GPU work`: {milliseconds(all_ms)}" in said(page)
+    assert f"`All GPU work`: {milliseconds(all_ms)}" in output(page)
     calls, modules, operations = (table.value for table in page.dataframe)
     linked = sample_run.table("gpu_work").drop_nulls("operation_uid")["dur_ns"].sum()
     assert operations["gpu_ms"].sum() == pytest.approx(linked / 1e6)
@@ -164,9 +162,9 @@ def test_search_finds_calls_by_name(filed: Draw, sample_id: str, classes: CallTr
     page = filed("call_tree", analysis=sample_id, call_tree_search="LINEAR")
     found = classes.matches(classes.root, "linear")
     assert page.dataframe[0].value["label"].to_list() == found["label"].to_list()
-    assert f"{found.height} matches for" in said(page)
+    assert f"{found.height} matches for" in output(page)
     page = filed("call_tree", analysis=sample_id, call_tree_search="no such call")
-    assert "0 matches for" in said(page)
+    assert "0 matches for" in output(page)
 
 
 def test_an_operation_is_shown_alone_and_its_page_leads_here(

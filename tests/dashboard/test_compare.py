@@ -92,7 +92,7 @@ def table(page: AppTest, column: str = "outcome") -> pl.DataFrame:
     return pl.from_pandas(frame)
 
 
-def said(page: AppTest) -> str:
+def output(page: AppTest) -> str:
     parts = (page.info, page.warning, page.success, page.markdown, page.caption, page.subheader)
     return " ".join(element.value for part in parts for element in part)
 
@@ -112,7 +112,7 @@ def test_the_figures_are_those_of_both_timelines(
     change_ms, change_pct = step["difference_ms"], step["difference_pct"]
     assert page.metric[0].delta == f"{milliseconds(change_ms)} ({percent(change_pct)}) more"
     assert ":red-badge[:material/trending_up: worse]" in page.markdown[0].value
-    assert f"reference {milliseconds(step['reference_ms'])}" in said(page)
+    assert f"reference {milliseconds(step['reference_ms'])}" in output(page)
     unexplained = (240 - 150 * MEMORY_RATIO + 118 - 150 * MEMORY_RATIO) / 1e3
     assert shown["Not explained"] == milliseconds(unexplained)
     assert found.operations["unexplained_ms"].sum() == pytest.approx(unexplained)
@@ -139,11 +139,11 @@ def test_the_tolerance_moves_figure_table_and_findings_at_once(
         assert figures(page)["Not explained"] == milliseconds(at.operations["unexplained_ms"].sum())
         assert sum("slower than the hardware" in e.label for e in page.expander) == len(at.findings)
         slower = at.operations.filter(pl.col("outcome").is_in(SLOWER)).height
-        assert f"{slower} of 3 operations" in said(page)
+        assert f"{slower} of 3 operations" in output(page)
         outcomes[pct] = slower
     assert outcomes == {20: 2, 30: 1}
     page.slider(key="compare_tolerance").set_value(20).run()
-    assert "2 of 3 operations" in said(page)
+    assert "2 of 3 operations" in output(page)
 
 
 def test_without_a_reference_the_analysis_most_alike_is_suggested(
@@ -199,7 +199,7 @@ def test_the_button_swaps_the_sides_and_the_figures_mirror(
     page.button(key="compare_swap").click().run()
     assert not page.exception
     assert (link(page)["analysis"], link(page)["reference"]) == pair[::-1]
-    assert f"reference {before['Recording']}" in said(page)
+    assert f"reference {before['Recording']}" in output(page)
     assert page.metric[0].delta.endswith(" less")
     assert "better" in page.markdown[0].value
 
@@ -214,8 +214,8 @@ def test_choosing_the_reference_in_the_sidebar_swaps_too(
 
 def test_an_analysis_beside_itself_has_no_differences(filed: Draw, pair: tuple[str, str]) -> None:
     page = drawn(filed, (pair[0], pair[0]))
-    assert "so there are no differences" in said(page)
-    assert "No significant operation" in said(page)
+    assert "so there are no differences" in output(page)
+    assert "No significant operation" in output(page)
     assert figures(page)["Not explained"] == milliseconds(0)
     assert set(table(page)["difference_ms"]) == {0.0}
 
@@ -240,12 +240,12 @@ def test_no_unlike_run_is_chosen_but_all_are_offered(
     assert not page.exception
     assert page.selectbox(key="compare_reference").value is None
     assert not page.metric
-    assert "none is chosen as the reference" in said(page)
+    assert "none is chosen as the reference" in output(page)
     words = (
         "Different or unknown model; recorded on NVIDIA H100 80GB HBM3; no main operator runs "
         "equally often in a step"
     )
-    assert words in said(page).replace("\\", "")
+    assert words in output(page).replace("\\", "")
     assert "reference" not in link(page)
     page.button(key=f"compare_with_{unlike}").click().run()
     assert not page.exception
@@ -281,10 +281,10 @@ def test_a_server_with_one_analysis_says_how_to_add_another(
     for reference in ({}, {"reference": "removed"}):
         page = filed("compare", analysis=only, **reference)
         assert not page.exception
-        assert "This server has no other analysis to compare with" in said(page)
+        assert "This server has no other analysis to compare with" in output(page)
         assert not page.metric
     page = filed("compare", analysis=only, reference=only)
-    assert "so there are no differences" in said(page)
+    assert "so there are no differences" in output(page)
 
 
 def test_other_models_and_little_in_common_are_warned_of(
@@ -295,8 +295,8 @@ def test_other_models_and_little_in_common_are_warned_of(
     page = drawn(filed, (named, sample_id))
     (warning,) = (each.value for each in page.warning if "workloads differ" in each.value)
     assert "Another model on the target, Sample model on the reference" in warning
-    assert "better" not in said(page)
-    assert "worse" not in said(page)
+    assert "better" not in output(page)
+    assert "worse" not in output(page)
 
 
 def test_one_trace_on_another_gpu_says_that_times_are_equal(
@@ -310,7 +310,7 @@ def test_one_trace_on_another_gpu_says_that_times_are_equal(
     second = submit(Submission(path, platform="MI325X")).id
     page = filed("compare", analysis=first)
     assert link(page)["reference"] == second
-    assert "of the same trace, so all measured times are equal" in said(page)
+    assert "of the same trace, so all measured times are equal" in output(page)
     assert page.metric[0].delta == "no difference"
     assert "badge" not in page.markdown[0].value
 
@@ -332,7 +332,7 @@ def test_without_operations_no_sentence_is_about_them(
         "Differences",
         "Time per",
     ):
-        assert text not in said(page), text
+        assert text not in output(page), text
     assert "Matched" not in figures(page)
 
 
@@ -347,8 +347,8 @@ def test_a_side_without_hardware_says_what_that_hides(
 ) -> None:
     unknown = analyzed(tmp_path / "unknown.json", "Homebrew 9000", 150, 150, 200, "aten::tanh")
     page = drawn(filed, (pair[0], unknown), compare_against="expected")
-    assert "GPU of the reference is not described" in said(page)
-    assert "No expected ratio is available for these operations" in said(page)
+    assert "GPU of the reference is not described" in output(page)
+    assert "No expected ratio is available for these operations" in output(page)
     assert figures(page)["Not explained"] == "—"
 
 
@@ -370,7 +370,7 @@ def test_filters_choose_rows(
 
 
 def test_no_row_left_by_the_filters_is_said(filed: Draw, pair: tuple[str, str]) -> None:
-    assert "No row passes the filters" in said(drawn(filed, pair, compare_search="no such thing"))
+    assert "No row passes the filters" in output(drawn(filed, pair, compare_search="no such thing"))
 
 
 @pytest.mark.parametrize("key", list(VIEWS))
@@ -382,11 +382,11 @@ def test_every_view_has_its_rows(
     page = drawn(filed, pair, compare_view=key)
     assert link(page)["compare_view"] == key
     if rows.is_empty():
-        assert "These two analyses have no such rows" in said(page)
+        assert "These two analyses have no such rows" in output(page)
         return
     shown = next(d.value for d in page.dataframe if view.names[0] in d.value.columns)
     assert len(shown) == rows.height
-    assert f"{rows.height} of {rows.height} row" in said(page)
+    assert f"{rows.height} of {rows.height} row" in output(page)
 
 
 def test_rows_lead_to_the_pages_of_both_analyses(
@@ -399,7 +399,7 @@ def test_rows_lead_to_the_pages_of_both_analyses(
     ]
     assert not any(row_addresses("matched", found.operations, *pair))  # its details have the links
     page = drawn(filed, pair, compare_view="only_reference")
-    assert "Click a row to open it" in said(page)
+    assert "Click a row to open it" in output(page)
 
 
 def test_operations_of_one_side_have_titles_of_categories_and_short_names(
@@ -421,9 +421,9 @@ def test_a_selected_row_shows_its_working_and_kernels(
 ) -> None:
     row = found.operations.filter(pl.col("name") == "aten::add").row(0, named=True)
     page = drawn(filed, pair, compare_matched_op=str(row["pair"]))
-    assert "aten::add` is much slower" in said(page)
-    assert "expected 150 µs x 0.632 = 94.8 µs, measured 240 µs, which is 2.53 times" in said(page)
-    assert "Not explained: 0.240 ms - 94.8 µs = 0.145 ms" in said(page)
+    assert "aten::add` is much slower" in output(page)
+    assert "expected 150 µs x 0.632 = 94.8 µs, measured 240 µs, which is 2.53 times" in output(page)
+    assert "Not explained: 0.240 ms - 94.8 µs = 0.145 ms" in output(page)
     kernels = table(page, "launches_per_call")
     assert sorted(kernels["kernel"]) == [f"aten::add_{MI300X}", f"aten::add_{H100}"]
     assert kernels["us_per_call"].to_list() == [0.24, 0.15]  # in ms
@@ -467,7 +467,7 @@ def test_recorded_pairs_show_what_polars_counts(
     assert figures(page)["Not explained"] == milliseconds(found.operations["unexplained_ms"].sum())
     assert sorted(table(page)["outcome"].explode()) == sorted(found.operations["outcome"])
     more_ms = sum(change for change in found.categories["difference_ms"] if change > 0)
-    assert f" {milliseconds(more_ms)} more on the target" in said(page)
+    assert f" {milliseconds(more_ms)} more on the target" in output(page)
 
 
 def test_a_job_makes_the_files_of_the_tolerance_on_the_page(

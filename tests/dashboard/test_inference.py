@@ -126,6 +126,6 @@ def test_compare_matches_steps_of_equal_load(tmp_path: Path, filed: Draw) -> Non
         ids.append(submit(Submission(path)).id)
     page = filed("compare", analysis=ids[0], reference=ids[1])
     assert not page.exception
-    told = " ".join(info.value for info in page.info)
-    assert "decode at equal load (1 pair of 1 and 1 steps)" in told
-    assert "33.3% shorter" in told
+    reported = " ".join(info.value for info in page.info)
+    assert "decode at equal load (1 pair of 1 and 1 steps)" in reported
+    assert "33.3% shorter" in reported

@@ -196,7 +196,7 @@ def test_a_bad_upload_is_called_by_its_own_name(filed: Draw, fresh_home: Path) -
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         ("/etc/shadow.json", "outside the folders"),
         ("gone.json", "There is no file"),
@@ -205,13 +205,13 @@ def test_a_bad_upload_is_called_by_its_own_name(filed: Draw, fresh_home: Path) -
     ],
 )
 def test_what_is_no_trace_is_refused_with_a_sentence(
-    filed: Draw, fresh_home: Path, path: str, said: str
+    filed: Draw, fresh_home: Path, path: str, message: str
 ) -> None:
     (fresh_home / "broken.json").write_text('{"traceEvents": [')
     (fresh_home / "other.json").write_text('{"weights": []}')
     page = filed("ingest", ingest_source="server path", ingest_path=path, ingest_model="Kept name")
     assert not page.exception
-    assert said in page.error[0].value
+    assert message in page.error[0].value
     assert page.text_input(key="ingest_path").value == path
     assert page.text_input(key="ingest_model").value == "Kept name"
     assert next(b for b in page.button if b.label == "Analyze").disabled

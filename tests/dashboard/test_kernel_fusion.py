@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from jarvis.server.submission import Submission, submit
+from jarvis.server.submission import Submission
 from tests.analyses.test_epilogues import layers as epilogue_layers
 from tests.analyses.test_kernel_fusion import layers as normalized_layers
 from tests.builders import TraceBuilder
-from tests.dashboard.conftest import Draw
+from tests.dashboard.conftest import Draw, stored_in
 from tests.perf_report.test_attention_groups import layers as attention_layers
 
 Analyzed = Callable[[TraceBuilder], str]
@@ -20,9 +20,7 @@ def analyzed(home: Path, tmp_path: Path) -> Analyzed:
     """Return a function that analyzes a built trace and returns its id."""
 
     def analyze(built: TraceBuilder) -> str:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("JARVIS_HOME", str(home))
-            return submit(Submission(built.write(tmp_path / "trace.json"))).id
+        return stored_in(home, Submission(built.write(tmp_path / "trace.json")))
 
     return analyze
 

@@ -133,9 +133,9 @@ def test_an_analysis_in_an_older_layout_asks_to_be_made_again(filed: Draw, older
     change_manifest(older, schema_version=SCHEMA_VERSION - 1)
     page = filed("overview", analysis=older.name)
     assert not page.exception
-    (said,) = [error.value for error in page.error]
-    assert f"layout {SCHEMA_VERSION - 1}" in said
-    assert "Analyze the trace again" in said
+    (output,) = [error.value for error in page.error]
+    assert f"layout {SCHEMA_VERSION - 1}" in output
+    assert "Analyze the trace again" in output
 
 
 def test_an_analysis_without_a_table_asks_to_be_made_again(filed: Draw, older: Path) -> None:
@@ -143,6 +143,6 @@ def test_an_analysis_without_a_table_asks_to_be_made_again(filed: Draw, older: P
     change_manifest(older, tables=[name for name in tables if name != "gpu_work"])
     page = filed("timeline", analysis=older.name)
     assert not page.exception
-    (said,) = [error.value for error in page.error]
-    assert "lacks the table gpu_work" in said
-    assert "Analyze the trace again" in said
+    (output,) = [error.value for error in page.error]
+    assert "lacks the table gpu_work" in output
+    assert "Analyze the trace again" in output

@@ -21,7 +21,7 @@ from jarvis.server.submission import Submission, submit
 from jarvis.text.format import milliseconds
 from jarvis.text.markdown import prose
 from tests.builders import trace
-from tests.dashboard.conftest import Draw
+from tests.dashboard.conftest import Draw, stored_in
 from tests.dashboard.copied import copied_url
 
 ANALYSES = load_analyses()
@@ -33,9 +33,7 @@ def unknown_gpu_id(home: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return a trace of one GEMM on an unknown GPU."""
     built = trace(device="Homebrew 9000").op("aten::mm", [[64, 32], [32, 16]])
     path = built.launches("gemm_kernel", us=12).write(tmp_path_factory.mktemp("t") / "tiny.json")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JARVIS_HOME", str(home))
-        return submit(Submission(path)).id
+    return stored_in(home, Submission(path))
 
 
 def operations(page: AppTest) -> Dataframe:
@@ -240,9 +238,9 @@ def test_a_link_carries_which_findings_are_open(registered: Draw, sample_run: Ru
 
 
 def test_the_note_on_the_numbers_is_drawn_when_it_is_opened(registered: Draw) -> None:
-    said = "compute bound above"
-    assert not any(said in m.value for m in registered("gemm").markdown)
-    assert any(said in m.value for m in registered("gemm", gemm_method="true").markdown)
+    output = "compute bound above"
+    assert not any(output in m.value for m in registered("gemm").markdown)
+    assert any(output in m.value for m in registered("gemm", gemm_method="true").markdown)
 
 
 def test_the_overview_ranks_all_findings_and_leads_to_their_cards(

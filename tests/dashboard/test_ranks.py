@@ -1,5 +1,6 @@
 """The ranks page: a stored distributed run, and the ranks' own pages beside it."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from jarvis.ranks.delays import delays
 from jarvis.ranks.run import DistributedRun
 from jarvis.sample import Faults, Job, write_job
 from jarvis.sample.faults import Late
+from jarvis.server.database import database
 from jarvis.server.storage.catalog import read_catalog
 from tests.dashboard.conftest import Draw
 
@@ -27,10 +29,22 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def analyzed(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the home in which the job is analyzed; do not change it."""
+    home = tmp_path_factory.mktemp("analyzed") / "home"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JARVIS_HOME", str(home))
+        assert main(["analyze", str(traces), "--id", "--jobs", "1"]) == 0
+        database().dispose()
+    return home
+
+
 @pytest.fixture
-def run(traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DistributedRun:
-    monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
-    assert main(["analyze", str(traces), "--id", "--jobs", "1"]) == 0
+def run(analyzed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DistributedRun:
+    """Return the run in a copy of that home."""
+    home = Path(shutil.copytree(analyzed, tmp_path / "home"))
+    monkeypatch.setenv("JARVIS_HOME", str(home))
     (entry,) = read_catalog().distributed
     return DistributedRun.load(entry.root)
 

@@ -36,11 +36,11 @@ from jarvis.server.jobs.kinds import Export, job_file
 from jarvis.server.storage import report_notes
 from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.storage.report_notes import EXCLUDED, NoteChange
-from jarvis.server.submission import Submission, submit
+from jarvis.server.submission import Submission
 from jarvis.text.markdown import prose
 from jarvis.text.messages import to_text
 from tests.builders import trace
-from tests.dashboard.conftest import Draw
+from tests.dashboard.conftest import Draw, stored_in
 from tests.dashboard.copied import copied_url
 from tests.dashboard.inline_jobs import do_jobs_at_once, outdated
 
@@ -52,9 +52,7 @@ def other_id(home: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return the id of an analysis with an operator name that contains markup."""
     builder = trace().child("<img src=x>|`b`", [[4096, 4096]]).launches("k<b>", us=90_000.0)
     path = builder.write(tmp_path_factory.mktemp("other") / "other.json")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JARVIS_HOME", str(home))
-        return submit(Submission(path, platform="MI300X")).id
+    return stored_in(home, Submission(path, platform="MI300X"))
 
 
 @pytest.fixture(autouse=True)
@@ -308,9 +306,9 @@ def test_a_stale_page_says_what_its_change_replaced(
     page.selectbox(key=f"_report_status_{sample_id}_{keys[0]}").set_value("planned").run()
     assert stored(sample_id).of(keys[0]).status is FindingStatus.PLANNED
     assert page.text_input(key=f"_report_owner_{sample_id}_{keys[0]}").value == "root"
-    (said,) = (w.value for w in page.warning if "replaced it" in w.value)
-    assert said.startswith("`root` changed the status of ")
-    assert " to done (20" in said
+    (output,) = (w.value for w in page.warning if "replaced it" in w.value)
+    assert output.startswith("`root` changed the status of ")
+    assert " to done (20" in output
     labeled(page, "Restore the replaced version").click().run()
     assert stored(sample_id).of(keys[0]).status is FindingStatus.DONE
     assert not [w for w in page.warning if "replaced it" in w.value]

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from jarvis.core.workspace import ARTIFACT_ROOT_VARIABLE
-from jarvis.server.database import URL_VARIABLE, database
+from jarvis.server.database import database
 from jarvis.server.storage import artifacts
 from tests.dashboard.conftest import Draw
+from tests.services.postgres import URL_VARIABLE
 
 
 @pytest.fixture
@@ -40,8 +41,8 @@ def test_a_root_that_is_gone_is_a_sentence_on_the_page(
     (tmp_path / "shared").rename(tmp_path / "unmounted")
     page = filed("overview", analysis=shared_id)
     assert not page.exception
-    (said,) = [error.value for error in page.error]
-    assert "there is no folder" in said
+    (output,) = [error.value for error in page.error]
+    assert "there is no folder" in output
     (tmp_path / "unmounted").rename(tmp_path / "shared")
     assert not page.run().error
     database().dispose()

@@ -14,11 +14,11 @@ from jarvis.core.workspace import RunPaths
 from jarvis.dashboard.widgets.room import room
 from jarvis.run import Run, category_table
 from jarvis.server.storage.catalog import analysis_root
-from jarvis.server.submission import Submission, submit
+from jarvis.server.submission import Submission
 from jarvis.simulation.simulation import MAX_SLOWDOWN
 from jarvis.text.format import MINUS, milliseconds
 from tests.builders import trace
-from tests.dashboard.conftest import Draw
+from tests.dashboard.conftest import Draw, stored_in
 
 COLUMNS = ["saved_step_us", "path_us"]
 
@@ -30,9 +30,7 @@ def run_id(home: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     for size in (512, 640, 768):
         built.op("aten::mm", [[size, size], [size, size]]).launches("gemm_kernel", us=100)
     path = built.write(tmp_path_factory.mktemp("step_time") / "products.json")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JARVIS_HOME", str(home))
-        return submit(Submission(path)).id
+    return stored_in(home, Submission(path))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission, submit
 from jarvis.text.format import milliseconds
 from tests.builders import trace
-from tests.dashboard.conftest import Draw
+from tests.dashboard.conftest import Draw, stored_in
 
 MM = [[64, 64], [64, 64]]
 TARGETS = {
@@ -29,9 +29,7 @@ def stalling_id(home: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     built.op("c10d::allreduce_").launches("ncclDevKernel_AllReduce", us=160, stream=9)
     built.waits(900).op("aten::mm", MM).launches("gemm", us=40)
     path = built.write(tmp_path_factory.mktemp("t") / "stalling.json")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JARVIS_HOME", str(home))
-        return submit(Submission(path)).id
+    return stored_in(home, Submission(path))
 
 
 def test_every_system_analysis_of_all_runs_has_a_target() -> None:

@@ -42,7 +42,7 @@ def copied_link(page: AppTest) -> dict[str, str]:
     return {name: values[0] for name, values in query.items()}
 
 
-def said(page: AppTest) -> str:
+def output(page: AppTest) -> str:
     return "\n".join(m.value for m in page.markdown)
 
 
@@ -78,7 +78,7 @@ def test_the_whole_recording_comes_first(filed: Draw, sample_id: str, view: Time
     whole_ms = page.number_input(key=LENGTH).value
     assert 0 <= whole_ms - view.recording.length_ns / 1e6 <= 1e-4
     idle_pct = 100 * view.gaps["dur_ns"].sum() / (whole_ms * 1e6)
-    assert f"idle {percent(idle_pct)}" in said(page)
+    assert f"idle {percent(idle_pct)}" in output(page)
     drawn = drawing(page)
     assert drawn["window"] == [0, drawn["whole"]] == [0, round(whole_ms * 1e6)]
     labels = [label for label, _, _ in drawn["rows"]]
@@ -96,7 +96,7 @@ def test_the_details_of_an_event_say_what_it_means_for_the_step(
     for uid, text in ((on_path["uid"][0], "On the"), (others["uid"][0], "Not on the")):
         page = filed("timeline", analysis=sample_id, timeline_event=str(uid))
         assert not page.exception
-        assert f"{text} critical path" in said(page)
+        assert f"{text} critical path" in output(page)
         drawn = drawing(page)
         assert drawn["selected"] == uid
         marked = {drawn["rows"][place["row"]][0] for place in drawn["places"]}
@@ -169,11 +169,11 @@ def test_a_link_opens_window_event_and_host_controls(
     assert kernel["name"] in [c.value for c in page.main.code]
     events = shown(view, start_ms, 0.75).of(view.gpu_events)
     assert events.height > 1
-    assert f"**{count(events.height)} GPU events in this window**" in said(page)
+    assert f"**{count(events.height)} GPU events in this window**" in output(page)
     link = copied_link(page)
     assert link == {"analysis": sample_id, **SHARED, **parameters}
     again = filed("timeline", **link)
-    assert said(again) == said(page)
+    assert output(again) == output(page)
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_a_trace_without_gpu_work_shows_the_host(filed: Draw, tmp_path: Path) ->
     only_host = analyzed(trace().op("aten::add", [[4]], us=9.0), tmp_path)
     page = filed("timeline", analysis=only_host)
     assert not page.exception
-    assert "no GPU work" in said(page)
+    assert "no GPU work" in output(page)
     assert [row for row in drawing(page)["rows"] if row[2]]
 
 
@@ -296,5 +296,5 @@ def test_a_trace_without_host_calls_shows_the_gpu(filed: Draw, tmp_path: Path) -
     built.events.append({**gpu, "args": {"device": 0, "stream": 7}})
     page = filed("timeline", analysis=analyzed(built, tmp_path))
     assert not page.exception
-    assert "No host calls" in said(page)
-    assert "compute 100.0%" in said(page)
+    assert "No host calls" in output(page)
+    assert "compute 100.0%" in output(page)

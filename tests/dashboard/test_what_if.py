@@ -18,12 +18,12 @@ from jarvis.dashboard.pages.what_if.suggestions import own_time
 from jarvis.pipeline.simulated_steps import PathShare, simulated
 from jarvis.run import Run
 from jarvis.server.storage.catalog import analysis_root
-from jarvis.server.submission import Submission, submit
+from jarvis.server.submission import Submission
 from jarvis.simulation.path import UNEXPLAINED
 from jarvis.simulation.quality import Stall
 from jarvis.text.format import MINUS, microseconds, milliseconds
 from tests.builders import trace
-from tests.dashboard.conftest import Draw
+from tests.dashboard.conftest import Draw, stored_in
 from tests.dashboard.copied import copied_parameters
 
 FASTER, FUSED = "scale=compute:0.1", "merge-launches"
@@ -41,9 +41,7 @@ def run_id(home: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
         built.python("train.py(3): step", us=40).child("aten::mm", [[64, 64], [64, 64]])
         built.launches(f"gemm_kernel_{number}", us=100).up(2)
     path = built.write(tmp_path_factory.mktemp("what_if") / "chain.json")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JARVIS_HOME", str(home))
-        return submit(Submission(path)).id
+    return stored_in(home, Submission(path))
 
 
 @pytest.fixture
@@ -203,12 +201,12 @@ def test_the_bound_of_kernel_work_is_one_line(filed: Draw, run_id: str, run: Run
 def test_words_constants_and_grade_are_explained(filed: Draw, run_id: str, run: Run) -> None:
     page = filed("what_if", analysis=run_id, what_if_definitions="true")
     assert not page.exception
-    said = "\n".join(m.value for m in page.markdown)
-    assert "**Step time saved**: the recorded step minus the replayed one." in said
+    output = "\n".join(m.value for m in page.markdown)
+    assert "**Step time saved**: the recorded step minus the replayed one." in output
     info = run.manifest.simulation
     assert info is not None
-    assert f"{microseconds(info.constants.launch / 1e3)} from a launch call" in said
-    assert f"Grade: {info.quality.grade.value}." in said
+    assert f"{microseconds(info.constants.launch / 1e3)} from a launch call" in output
+    assert f"Grade: {info.quality.grade.value}." in output
 
 
 def test_the_parts_of_both_paths_add_up(run: Run) -> None:

@@ -48,7 +48,7 @@ def report(extensions: Extensions, builder: TraceBuilder | None = None) -> Trace
     return TraceLensReport((builder or scans()).read(), None, registry=extensions.registry)
 
 
-def said(extensions: Extensions) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def output(extensions: Extensions) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return extensions.notes, extensions.failures
 
 

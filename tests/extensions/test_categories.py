@@ -245,17 +245,17 @@ REFUSED = {
 def test_a_malformed_category_is_left_out_and_said(write: Write, what: str) -> None:
     changes, sentence = REFUSED[what]
     extensions = loaded(write, changes)
-    (said,) = extensions.failures
-    assert sentence in said
-    assert "mine.py" in said
-    assert said.endswith("is ignored.")
-    assert "\n" not in said
+    (output,) = extensions.failures
+    assert sentence in output
+    assert "mine.py" in output
+    assert output.endswith("is ignored.")
+    assert "\n" not in output
     assert list(extensions.analyses.analyses) == list(load_analyses())
 
 
 def test_what_is_no_dict_is_said(write: Write) -> None:
-    (said,) = load_extensions(write("ANALYSES = [1]")).failures
-    assert said == "ANALYSES of mine.py is list, not a dict."
+    (output,) = load_extensions(write("ANALYSES = [1]")).failures
+    assert output == "ANALYSES of mine.py is list, not a dict."
 
 
 FAILING = {
@@ -382,7 +382,7 @@ def test_faults_are_told_on_stderr_and_in_json(
     warnings = json.loads(out)["warnings"]
     refused = "mine.py: an analysis named gemm is already registered. 'gemm' is ignored."
     assert refused in warnings
-    (failed,) = [said for said in warnings if said.startswith("The analysis Scans failed: ")]
+    (failed,) = [output for output in warnings if output.startswith("The analysis Scans failed: ")]
     assert "ZeroDivisionError" in failed
     lines = err.splitlines()
     assert {f"warning: {refused}", f"warning: {failed}", "loaded", "hello"} <= set(lines)

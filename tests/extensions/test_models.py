@@ -7,7 +7,7 @@ from jarvis.perf_models import BUILTIN, OpCost, Registry
 from jarvis.trace.links import BACKWARD_PREFIX
 from jarvis.tracelens.report import TraceLensReport
 from tests.builders import trace
-from tests.extensions.conftest import SCAN, Point, Write, report, said, scans
+from tests.extensions.conftest import SCAN, Point, Write, output, report, scans
 
 
 def test_a_model_of_a_file_prices_its_op_and_gets_a_sheet(write: Write) -> None:
@@ -33,7 +33,7 @@ def test_a_model_of_a_file_prices_its_op_and_gets_a_sheet(write: Write) -> None:
         "mylib::peek": None,
     }
     assert set(found.ops_summary_by_category["op_category"]) == {"Scan_fwd", "GEMM", "other"}
-    assert said(extensions) == ((), ())
+    assert output(extensions) == ((), ())
 
 
 def test_the_models_of_an_extension_count_beside_those_of_tracelens(write: Write) -> None:

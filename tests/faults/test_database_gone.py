@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 
 from jarvis.core.workspace import analyses_dir, database_file
 from jarvis.pipeline import STEPS
-from jarvis.server.database import URL_VARIABLE, JobState, database
+from jarvis.server.database import JobState, database
 from jarvis.server.errors import DatabaseError
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.queue import Job
@@ -29,7 +29,7 @@ from tests.server.working import (
     submit_held,
     worker,
 )
-from tests.services.postgres import Postgres
+from tests.services.postgres import URL_VARIABLE, Postgres
 
 GONE_S = 5.0
 """Ten seconds, and a crowd of users, are measured by ``benchmarks/team.py``."""

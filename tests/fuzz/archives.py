@@ -232,10 +232,10 @@ def use(loaded: str, honest: Path, folder: Path) -> None:
     )
     for command in commands:
         out.mkdir()
-        said = io.StringIO()
-        with redirect_stdout(io.StringIO()), redirect_stderr(said):
+        output = io.StringIO()
+        with redirect_stdout(io.StringIO()), redirect_stderr(output):
             code = jarvis([str(word) for word in command])
-        assert code == 0, f"{command[0]}: {said.getvalue()}"
+        assert code == 0, f"{command[0]}: {output.getvalue()}"
         shutil.rmtree(out)
 
 

@@ -85,18 +85,18 @@ def comparative_cards_are_the_findings(run: Rendered) -> Iterator[Problem]:
     report, facts = run.comparative("fair"), run.comparison
     if report is None or facts is None:
         return
-    told = {
+    reported = {
         int(found[1]): plain(card.title).partition(": ")[2]
         for card in _cards(run)
         if (found := CARD.search(card.title))
     }
     part = _recommendations(run) or report
     for table in part.tables:
-        told |= {int(r.cells["Priority"]): plain(r.cells["Finding"]) for r in table.rows}
+        reported |= {int(r.cells["Priority"]): plain(r.cells["Finding"]) for r in table.rows}
     titles = [plain(finding["title"]) for finding in facts["findings"]]
     expected = dict(enumerate(titles, start=1))
-    if told != expected:
-        yield Problem(report.file, f"It recommends {told}; {expected} expected.", part.number)
+    if reported != expected:
+        yield Problem(report.file, f"It recommends {reported}; {expected} expected.", part.number)
 
 
 def comparative_details_have_a_table(run: Rendered) -> Iterator[Problem]:
@@ -154,9 +154,9 @@ def every_compared_operation_is_worked_out(run: Rendered) -> Iterator[Problem]:
     for row, operation in zip(rows, operations, strict=False):
         found = RATIO.search(row.cells["Actual: target / reference"])
         expected = float(operation["time_ratio"])
-        told = float(found[1].replace(",", "")) if found else None
-        if not _is_near(told, expected) or row.cells["Outcome"] != operation["outcome"]:
-            text = f"It has {told} as {row.cells['Outcome']!r}; {expected:.4g} as "
+        reported = float(found[1].replace(",", "")) if found else None
+        if not _is_near(reported, expected) or row.cells["Outcome"] != operation["outcome"]:
+            text = f"It has {reported} as {row.cells['Outcome']!r}; {expected:.4g} as "
             yield Problem(report.file, f"{text}{operation['outcome']!r} expected.", row.number)
 
 
@@ -184,8 +184,8 @@ def _time_ms(cell: str) -> float | None:
     return float(found[1].replace(",", "")) * (1e-3 if found[2] == "µs" else 1.0)
 
 
-def _is_near(told: float | None, expected: float) -> bool:
-    return told is not None and abs(told - expected) <= ROUNDING * max(abs(expected), EXACT)
+def _is_near(reported: float | None, expected: float) -> bool:
+    return reported is not None and abs(reported - expected) <= ROUNDING * max(abs(expected), EXACT)
 
 
 CHECKS = (

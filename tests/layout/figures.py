@@ -32,11 +32,13 @@ def reports_give_the_shares_of_the_timeline(run: Rendered) -> Iterator[Problem]:
         summary = document.part(SUMMARY) if document else None
         for table in summary.tables if summary else ():
             for row in table.rows:
-                told = " ".join(plain(cell) for cell in row.cells.values())
+                reported = " ".join(plain(cell) for cell in row.cells.values())
                 for pattern, kind in TOLD_SHARES:
-                    found = pattern.search(told)
+                    found = pattern.search(reported)
                     expected = run.gpu_timeline.get(kind, (0.0, None))[1]
-                    if "of the GPU window" not in told and not told.startswith(WINDOW_SHARES):
+                    if "of the GPU window" not in reported and not reported.startswith(
+                        WINDOW_SHARES
+                    ):
                         expected = run.step_pct.get(kind, expected)
                     if found and not agree(float(found[1]), expected):
                         text = f"It gives {kind} as {found[1]}%; {expected}% expected."
@@ -62,8 +64,8 @@ def images_are_there(run: Rendered) -> Iterator[Problem]:
 
 
 def _hardware(hardware: Json, part: Part) -> Iterator[Problem]:
-    told = [plain(line.text) for line in part.lines]
-    if not any(hardware["name"] in line for line in told):
+    reported = [plain(line.text) for line in part.lines]
+    if not any(hardware["name"] in line for line in reported):
         yield Problem(part.file, f"The appendix does not name the {hardware['name']}.", part.number)
     known = {
         "HBM BW": [hardware["mem_bw_gbps"] / 1000],

@@ -107,8 +107,8 @@ class Part:
         own = []
         for line in self.prose:
             cells = rows.get(line.number, {"": line.text})
-            told = (text for name, text in cells.items() if name not in NAME_COLUMNS)
-            own.append((line.number, own_words(" | ".join(told))))
+            reported = (text for name, text in cells.items() if name not in NAME_COLUMNS)
+            own.append((line.number, own_words(" | ".join(reported))))
         return tuple(own)
 
     def headings(self, level: int) -> list[tuple[int, str]]:

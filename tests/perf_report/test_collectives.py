@@ -11,18 +11,9 @@ from jarvis.perf_report.collectives import group_ranks
 from jarvis.trace import read_trace
 from jarvis.tracelens.report import TraceLensReport
 from tests.builders import TraceBuilder, trace
+from tests.builders import all_reduce as recorded
 
-METADATA: dict[str, Any] = {
-    "Collective name": "allreduce",
-    "In msg nelems": 1 << 20,
-    "Out msg nelems": 1 << 20,
-    "In split size": "[]",
-    "Out split size": "[]",
-    "Group size": 8,
-    "dtype": "BFloat16",
-    "Process Group Name": "0",
-    "Process Group Ranks": "[0, 1, 2, 3, 4, 5, 6, 7]",
-}
+METADATA = recorded(1 << 20, 8, dtype="BFloat16")
 KERNEL = "ncclDevKernel_Generic"
 
 

@@ -95,9 +95,9 @@ def test_unlinked_work_makes_the_time_longer(reference_root: Path) -> None:
         ("mi300-resnet-ddp-checkpoint", 56.5, 86.6),
     ):
         recorded = read_trace(reference_root / "traces" / f"{name}.json.gz")
-        said = _values(PerfReport(recorded, None), Quantity.TIME)
-        assert said[Tool.TRACELENS][0] == pytest.approx(linked, abs=0.05)
-        assert said[Tool.TRACELENS_UNLINKED][0] == pytest.approx(everything, abs=0.05)
+        output = _values(PerfReport(recorded, None), Quantity.TIME)
+        assert output[Tool.TRACELENS][0] == pytest.approx(linked, abs=0.05)
+        assert output[Tool.TRACELENS_UNLINKED][0] == pytest.approx(everything, abs=0.05)
 
 
 def _values(report: PerfReport, quantity: Quantity) -> dict[str, tuple[float | None, str]]:
@@ -129,11 +129,11 @@ def test_every_definition_has_our_value() -> None:
     for row in rows.iter_rows(named=True):
         assert row["ours"] == ours[Quantity(row["quantity"])]
         assert row["reason"]
-    said = _values(report, Quantity.COMPUTE)
-    assert said[Tool.TRACELENS][0] == pytest.approx(0.02525)
+    output = _values(report, Quantity.COMPUTE)
+    assert output[Tool.TRACELENS][0] == pytest.approx(0.02525)
     # 2000.5 to 2010.5 becomes 2001 to 2010, 2020.5 to 2030.75 becomes 2021 to 2030; no fill
-    assert said[Tool.HTA][0] == pytest.approx(0.018)
-    assert said[Tool.HTA_EXACT][0] == pytest.approx(0.02025)
+    assert output[Tool.HTA][0] == pytest.approx(0.018)
+    assert output[Tool.HTA_EXACT][0] == pytest.approx(0.02025)
 
 
 def test_a_kernel_shorter_than_a_microsecond_stops_hta() -> None:
@@ -148,9 +148,9 @@ def test_a_kernel_shorter_than_a_microsecond_stops_hta() -> None:
 
 def test_a_clock_of_whole_microseconds_is_not_rounded() -> None:
     report = PerfReport(trace().op("aten::mm").launches("gemm", us=10, at_us=2000).read(), None)
-    said = _values(report, Quantity.TIME)
-    assert Tool.HTA_EXACT not in said
-    assert "Rounds" not in said[Tool.HTA][1]
+    output = _values(report, Quantity.TIME)
+    assert Tool.HTA_EXACT not in output
+    assert "Rounds" not in output[Tool.HTA][1]
 
 
 def test_with_two_steps_hta_ignores_the_last_one() -> None:
@@ -192,9 +192,9 @@ def test_the_plugin_knows_collectives_by_the_operator() -> None:
 
 def test_without_steps_or_without_gpu_work() -> None:
     report = PerfReport(trace().op("aten::mm").launches("gemm", us=10, at_us=2000).read(), None)
-    said = _values(report, Quantity.TIME)
-    assert said[Tool.GPU_IDLE][0] is None
-    assert "no step is marked" in said[Tool.TENSORBOARD][1]
+    output = _values(report, Quantity.TIME)
+    assert output[Tool.GPU_IDLE][0] is None
+    assert "no step is marked" in output[Tool.TENSORBOARD][1]
     assert PerfReport(trace().op("aten::mm").read(), None).other_definitions.is_empty()
 
 

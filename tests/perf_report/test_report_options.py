@@ -6,7 +6,7 @@ import pytest
 from jarvis.trace.links import BACKWARD_PREFIX
 from jarvis.tracelens.options import ReportOptions
 from jarvis.tracelens.report import TraceLensReport
-from tests.builders import TraceBuilder, trace
+from tests.builders import TraceBuilder, all_reduce, trace
 
 MM = [[8, 4], [4, 2]]
 
@@ -53,17 +53,7 @@ def test_unlinked_work_counts_in_the_timeline_alone() -> None:
 
 def test_collectives_can_be_left_out() -> None:
     builder = trace().op("c10d::allreduce_")
-    metadata = {
-        "Process Group Name": "0",
-        "Process Group Ranks": "[0, 1]",
-        "Collective name": "allreduce",
-        "Group size": 2,
-        "dtype": "Float",
-        "In msg nelems": 4,
-        "Out msg nelems": 4,
-        "In split size": "[]",
-        "Out split size": "[]",
-    }
+    metadata = all_reduce(4, 2)
     builder.launches("ncclDevKernel", us=5, **metadata).op("aten::mm").launches("gemm")
     assert "coll_analysis" in report(builder).sheets()
     assert "coll_analysis" not in report(builder, disable_coll_analysis=True).sheets()

@@ -15,18 +15,8 @@ from jarvis.ranks.run import DistributedRun
 from jarvis.reports.ranks import NO_FINDING
 from jarvis.run import Run
 from jarvis.text.messages import to_text
-from tests.builders import TraceBuilder, trace
+from tests.builders import TraceBuilder, all_reduce, trace
 
-GROUP = {
-    "Collective name": "allreduce",
-    "In msg nelems": 1 << 20,
-    "Out msg nelems": 1 << 20,
-    "In split size": "[]",
-    "Out split size": "[]",
-    "dtype": "Float",
-    "Process Group Name": "0",
-    "Process Group Description": "default_pg",
-}
 RANKS = 3
 
 
@@ -34,7 +24,7 @@ def rank_trace(rank: int, size: int = RANKS, instances: int = 4) -> TraceBuilder
     """A rank of a job: rank 1 arrives last at each collective."""
     built = trace()
     built.header["distributedInfo"] = {"rank": rank, "world_size": size, "backend": "nccl"}
-    group = {**GROUP, "Group size": size, "Process Group Ranks": str(list(range(size)))}
+    group = all_reduce(1 << 20, size, **{"Process Group Description": "default_pg"})
     for number in range(instances):
         end_us = 3_000 + 1_000 * number
         start_us = end_us - (50 if rank == 1 else 90 + rank)

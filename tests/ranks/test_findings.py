@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from jarvis.findings import AnalysisResult, Finding, Priority
+from jarvis.ranks.events import Member
 from jarvis.ranks.findings import rank_findings
 from jarvis.ranks.join import Joined, join
 from jarvis.sample import Faults, Job
@@ -21,14 +22,24 @@ RANKS, STEPS = 4, 4
 
 def found(folder: Path, faults: Faults) -> tuple[Joined, AnalysisResult]:
     _, ranks = simulated(folder, Job(STEPS, RANKS, faults=faults))
+    return with_findings(ranks)
+
+
+def with_findings(ranks: list[Member]) -> tuple[Joined, AnalysisResult]:
     joined = join(ranks, RANKS)
     return joined, rank_findings(joined, RANKS)
 
 
 @pytest.fixture(scope="module")
-def slow(tmp_path_factory: pytest.TempPathFactory) -> tuple[Joined, AnalysisResult]:
-    """Return an even job in which the kernels of rank 2 take 5% longer."""
-    return found(tmp_path_factory.mktemp("slow"), Faults(is_even=True, slow=(Slow(2, 1.05),)))
+def slow_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Member]:
+    """Return the ranks of an even job in which the kernels of rank 2 take 5% longer."""
+    faults = Faults(is_even=True, slow=(Slow(2, 1.05),))
+    return simulated(tmp_path_factory.mktemp("slow"), Job(STEPS, RANKS, faults=faults))[1]
+
+
+@pytest.fixture(scope="module")
+def slow(slow_ranks: list[Member]) -> tuple[Joined, AnalysisResult]:
+    return with_findings(slow_ranks)
 
 
 @pytest.fixture(scope="module")
@@ -123,11 +134,8 @@ def test_a_slow_link_is_named(slow_link: tuple[Joined, AnalysisResult]) -> None:
     assert 1.5 < low < high < 2.5
 
 
-def test_a_missing_rank_is_a_note(tmp_path: Path) -> None:
-    faults = Faults(is_even=True, slow=(Slow(2, 1.05),))
-    _, ranks = simulated(tmp_path, Job(STEPS, RANKS, faults=faults))
-    joined = join(ranks[1:], RANKS)
-    result = rank_findings(joined, RANKS)
+def test_a_missing_rank_is_a_note(slow_ranks: list[Member]) -> None:
+    joined, result = with_findings(slow_ranks[1:])
     assert result.findings == ()  # the missing rank may be as late
     high = dict(joined.tables["ranks"].select("rank", "gain_high_ms").iter_rows())[2]
     assert high == pytest.approx(1.9, abs=0.1)

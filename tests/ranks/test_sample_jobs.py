@@ -33,6 +33,11 @@ def members(folder: Path, faults: Faults) -> tuple[dict[str, Any], list[Member]]
     return truth, found
 
 
+@pytest.fixture(scope="module")
+def faultless(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], list[Member]]:
+    return members(tmp_path_factory.mktemp("faultless"), Faults())
+
+
 def assert_true(joined: Joined, truth: dict[str, Any], tolerance_us: float) -> None:
     """Compare every instance with the truth."""
     rows = joined.tables["instances"].sort("first_ns")
@@ -51,8 +56,10 @@ def assert_true(joined: Joined, truth: dict[str, Any], tolerance_us: float) -> N
             assert row["last_rank"] == arrivals.index(last)
 
 
-def test_waiting_and_transfer_are_those_of_the_job(tmp_path: Path) -> None:
-    truth, ranks = members(tmp_path, Faults())
+def test_waiting_and_transfer_are_those_of_the_job(
+    faultless: tuple[dict[str, Any], list[Member]],
+) -> None:
+    truth, ranks = faultless
     assert_true(join(ranks, RANKS), truth, tolerance_us=0.01)
 
 
@@ -87,8 +94,10 @@ def test_dropped_collectives_cost_themselves_alone(tmp_path: Path) -> None:
     assert of_rank.height >= 0.99 * (count - 3)
 
 
-def test_ranks_of_two_jobs_have_no_waiting(tmp_path: Path) -> None:
-    _, ranks = members(tmp_path / "a", Faults())
+def test_ranks_of_two_jobs_have_no_waiting(
+    faultless: tuple[dict[str, Any], list[Member]], tmp_path: Path
+) -> None:
+    _, ranks = faultless
     job = Job(STEPS, RANKS, seed=7)
     write_job(job, {1: tmp_path / "b.json"})
     other = read_trace(tmp_path / "b.json")

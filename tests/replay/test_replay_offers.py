@@ -107,13 +107,13 @@ def test_the_command_packages(
     path = tmp_path / "deep" / "two.zip"
     command = ["replay", str(root), "--op", "aten::mm", "aten::cat", "-o", str(path)]
     assert main(command) == 0
-    said = capsys.readouterr()
-    assert said.out.strip() == str(path)
-    assert f"aten::cat is left out in 1 of its rows: {LONG_LIST}" in said.err
+    output = capsys.readouterr()
+    assert output.out.strip() == str(path)
+    assert f"aten::cat is left out in 1 of its rows: {LONG_LIST}" in output.err
     assert len(entries_of(path.read_bytes())) == 2
     assert main([*command, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["file"], told["calls"], len(told["refused"])) == (str(path), 2, 1)
+    reported = json.loads(capsys.readouterr().out)
+    assert (reported["file"], reported["calls"], len(reported["refused"])) == (str(path), 2, 1)
 
 
 def test_the_command_fails_where_nothing_can_be_replayed(

@@ -100,12 +100,12 @@ def test_what_comes_before_kernels_does_not_contradict_the_first_finding(
     unknown = finding("gemm", uid, saved_ms=1.0, impact=None)
     other = finding("cpu_idle", saved_ms=5.0, time_pool="idle before")
     kernel = finding("gemm", uid, saved_ms=1.0)
-    said = re.compile("address .*exposed (?:communication|copies).* before single kernels")
+    output = re.compile("address .*exposed (?:communication|copies).* before single kernels")
     cases = (((system, kernel), True), ((kernel,), False), ((other, kernel), False))
     cases += (((lesser, kernel), True), ((lesser, unknown), False))
     for findings, is_said in cases:
         run = with_findings(hostile.run, *findings)
-        assert bool(said.search(paragraph(run, details_of(run)))) is is_said
+        assert bool(output.search(paragraph(run, details_of(run)))) is is_said
 
 
 def test_cards_are_short_complete_and_in_order(fair: str) -> None:
@@ -210,9 +210,9 @@ def test_no_table_stands_twice_nor_what_the_summary_says(fair: str) -> None:
     tables = re.findall(r"(?:^\|.*\n)+", fair, re.MULTILINE)
     assert len(tables) == len(set(tables)) == 3
     text = section(fair, "Executive Summary").strip().splitlines()[2]
-    told = [sentence for sentence in SENTENCE.split(text) if len(sentence) > 30]
-    assert len(told) > 2
-    assert all(fair.count(sentence) == 1 for sentence in told)
+    reported = [sentence for sentence in SENTENCE.split(text) if len(sentence) > 30]
+    assert len(reported) > 2
+    assert all(fair.count(sentence) == 1 for sentence in reported)
 
 
 def test_unsteady_times_are_a_warning(sample: Analyzed) -> None:
@@ -307,9 +307,9 @@ def test_a_saving_that_the_host_limits_says_so(sample: Analyzed) -> None:
         (found,) = details_of(
             with_findings(sample.run, finding("multi_kernel", saved_ms=5.0, impact=limited))
         )
-        said = to_text(found.short_saving)
-        assert said.startswith(f"up to {limit_ms / 2:.2f} ms")  # of each of two steps
-        assert said.endswith("limited by the host") is is_said
+        output = to_text(found.short_saving)
+        assert output.startswith(f"up to {limit_ms / 2:.2f} ms")  # of each of two steps
+        assert output.endswith("limited by the host") is is_said
 
 
 def test_savings_of_kernels_that_are_not_known_are_named(sample: Analyzed) -> None:
@@ -345,8 +345,8 @@ def test_kernels_that_checkpointing_repeats_are_named(sample: Analyzed) -> None:
         )
         run = sample.run.with_tables({"call_tree": own})
         text = fair_markdown(run, sample.root)
-        said = "computes 4.12 ms of kernels again in the backward pass" in text
-        assert said is is_said
+        output = "computes 4.12 ms of kernels again in the backward pass" in text
+        assert output is is_said
 
 
 def test_idle_time_of_many_small_causes_is_no_finding(sample: Analyzed) -> None:

@@ -89,8 +89,8 @@ def test_one_that_fails_is_a_sentence_and_leaves_nothing(
     out = tmp_path / "slides.txt"
     words = ["export", str(sample.root), "--format", "slides", "--output", str(out)]
     assert cli.main(words) == 1
-    (said,) = capsys.readouterr().err.splitlines()
-    assert sentence in said
+    (output,) = capsys.readouterr().err.splitlines()
+    assert sentence in output
     assert list(tmp_path.iterdir()) == []
 
 

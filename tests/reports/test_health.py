@@ -67,8 +67,10 @@ def test_commands_warn_in_one_line(
 ) -> None:
     name, output = command
     assert main([name, str(unlinked), output, str(tmp_path / "out")]) == 0
-    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
-    assert said == [
+    message = [
+        line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")
+    ]
+    assert message == [
         "warning: 60.0% of GPU time, summed over all streams, is linked to host calls of the "
         "trace, 40.0% (40.0 µs) is not: it has no recorded launch. The GPU window and the tables "
         "of operations exclude the unlinked work; the step time counts it as busy. Synchronize "

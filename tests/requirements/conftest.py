@@ -1,11 +1,9 @@
 """A run that has something in every file: slow operators, copies, communication, idle time."""
 
-from typing import Any
-
 import pytest
 
 from jarvis.pipeline import analyze
-from tests.builders import TraceBuilder, trace
+from tests.builders import TraceBuilder, all_reduce, trace
 from tests.reports.conftest import Analyzed
 
 SQUARE = [[4096, 4096], [4096, 4096]]
@@ -17,17 +15,7 @@ COPY_NAMES = {
     "H2D": "Memcpy HtoD (Pageable -> Device)",
     "D2D": "Memcpy DtoD (Device -> Device)",
 }
-ALL_REDUCE: dict[str, Any] = {
-    "Collective name": "allreduce",
-    "In msg nelems": 1 << 20,
-    "Out msg nelems": 1 << 20,
-    "In split size": "[]",
-    "Out split size": "[]",
-    "Group size": 8,
-    "dtype": "BFloat16",
-    "Process Group Name": "0",
-    "Process Group Ranks": "[0, 1, 2, 3, 4, 5, 6, 7]",
-}
+ALL_REDUCE = all_reduce(1 << 20, 8, dtype="BFloat16")
 CONVOLUTION = {
     "dims": [[10, 64, 56, 56], [64, 64, 3, 3], [], [], [], [], [], [], []],
     "types": ["c10::BFloat16", "c10::BFloat16", "", *["ScalarList"] * 3, "Scalar", "", "Scalar"],

@@ -118,10 +118,10 @@ def test_memory_bound_operators_are_fused_or_replayed() -> None:
 
 def test_causes_are_called_likely_and_hypotheses(busy: Analyzed) -> None:
     texts = busy.markdown()
-    told = "".join(own_words(text) for text in texts.values())
-    assert "Likely cause (hypothesis)" in told
-    assert not CLAIMS.search(told)
-    assert not re.search(r"\bcaused by\b|\bbecause of\b", told)
+    reported = "".join(own_words(text) for text in texts.values())
+    assert "Likely cause (hypothesis)" in reported
+    assert not CLAIMS.search(reported)
+    assert not re.search(r"\bcaused by\b|\bbecause of\b", reported)
 
 
 def test_vendors_stand_in_quoted_names_only(busy: Analyzed) -> None:

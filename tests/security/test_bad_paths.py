@@ -107,9 +107,9 @@ def test_a_path_outside_the_roots_is_rejected(roots: Path, text: str) -> None:
     (roots / "folder").symlink_to(roots.parent)
     (roots / "linked-sheets").mkdir()
     (roots / "linked-sheets" / "gpu_timeline.csv").symlink_to(roots.parent / "secret.csv")
-    with pytest.raises(IntakeError) as told:
+    with pytest.raises(IntakeError) as reported:
         server_trace(text)
-    assert len(str(told.value)) < 1_000
+    assert len(str(reported.value)) < 1_000
 
 
 @pytest.mark.parametrize(

@@ -251,8 +251,8 @@ def test_the_command_loads_in_a_process_with_a_memory_limit(
     file = packed(run)
     monkeypatch.setenv(MEMORY_VARIABLE, "0.03")
     assert main(["archive", "load", str(file)]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("jarvis: The job exceeded its memory limit of 0.03 GB")
+    output = capsys.readouterr().err
+    assert output.startswith("jarvis: The job exceeded its memory limit of 0.03 GB")
     assert not list(analyses_dir().glob("*"))
     assert not list(analyses_dir().glob(".*"))
 

@@ -76,10 +76,10 @@ def test_a_command_above_the_limit_fails_without_output(
     trace = growing.shapes(5).write(tmp_path / "trace.json")
     monkeypatch.setenv(OUTPUT_VARIABLE, "0.2")
     assert main(["analyze", str(trace), "--output-dir", str(tmp_path / "run")]) == 1
-    said = capsys.readouterr().err
-    assert "The output of the analysis exceeds" in said
-    assert OUTPUT_VARIABLE in said
-    assert "Traceback" not in said
+    message = capsys.readouterr().err
+    assert "The output of the analysis exceeds" in message
+    assert OUTPUT_VARIABLE in message
+    assert "Traceback" not in message
     assert {path.name for path in tmp_path.iterdir()} <= {"trace.json", "home"}
     monkeypatch.setenv(OUTPUT_VARIABLE, "20")
     assert main(["analyze", str(trace), "--output-dir", str(tmp_path / "run")]) == 0

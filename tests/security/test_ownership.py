@@ -10,8 +10,6 @@ from jarvis.core.errors import HardwareError
 from jarvis.hardware import HardwareSpec, load_hardware
 from jarvis.pipeline import analyze
 from jarvis.server import actions
-from jarvis.server.access.audit import Channel
-from jarvis.server.access.rights import Person, Role
 from jarvis.server.actions import Actor
 from jarvis.server.database import HARDWARE_OWNERS, writing
 from jarvis.server.errors import ForbiddenError, OthersAnalysisError
@@ -25,10 +23,7 @@ from jarvis.server.storage.archive import load_archive, save_archive
 from jarvis.server.storage.catalog import read_catalog
 from jarvis.server.submission import StoredAnalysis, Submission, import_run, resubmit, submit
 from tests.builders import trace
-
-ADA = Actor(Person("ada", Role.EDITOR), Channel.PAGE)
-BOB = Actor(Person("bob", Role.EDITOR), Channel.API)
-ROOT = Actor(Person("root", Role.ADMIN), Channel.PAGE)
+from tests.server.conftest import ADA, BOB, ROOT
 
 
 def described(peak: float) -> HardwareSpec:

@@ -142,9 +142,9 @@ def test_an_unchanged_path_is_analyzed_and_recorded(engine: Engine, root: Path) 
     trace_info = read_catalog().find(str(made.analysis_id)).manifest.trace
     assert (trace_info.path, trace_info.file_name) == (str(file), "mine.json")
     inspected = actions.submit_job(engine, ADA, Inspect(file))
-    said = outcome_of(assignment_of(inspected), lambda _: None)
-    assert isinstance(said, OutputMessage)
-    assert said.result["info"]["path"] == str(file)
+    output = outcome_of(assignment_of(inspected), lambda _: None)
+    assert isinstance(output, OutputMessage)
+    assert output.result["info"]["path"] == str(file)
 
 
 def test_errors_of_unreadable_paths_reveal_no_folders(engine: Engine, root: Path) -> None:

@@ -159,7 +159,7 @@ def test_a_workbook_above_the_unpacking_limit_is_rejected(
 
 
 @pytest.mark.parametrize(
-    ("row", "column", "said"),
+    ("row", "column", "output"),
     [
         (1_048_576, 16_384, "row 1,048,576 and column 16,384"),
         (1, 16_384, "row 1 and column 16,384"),
@@ -167,14 +167,14 @@ def test_a_workbook_above_the_unpacking_limit_is_rejected(
     ],
 )
 def test_a_sheet_larger_than_memory_is_rejected(
-    tmp_path: Path, row: int, column: int, said: str
+    tmp_path: Path, row: int, column: int, output: str
 ) -> None:
     """One distant cell makes a reader allocate all cells before it, which exhausts memory."""
     book = openpyxl.Workbook()
     book.active.title = "gpu_timeline"
     book.active.cell(row, column).value = 1
     book.save(tmp_path / "r.xlsx")
-    with pytest.raises(UnreadableReportError, match=re.escape(said)):
+    with pytest.raises(UnreadableReportError, match=re.escape(output)):
         read_report(tmp_path / "r.xlsx")
 
 
@@ -194,7 +194,7 @@ def sheet(rows: int, columns: int, row: str = "<row>", cell: str = "<c><v>1</v><
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "output"),
     [
         (sheet(3, 2_500), "row 3 and column 2,500"),
         (sheet(600, 900, cell="<c/>"), "row [0-9]+ and column 900"),
@@ -204,11 +204,11 @@ def sheet(rows: int, columns: int, row: str = "<row>", cell: str = "<c><v>1</v><
     ],
 )
 def test_cells_without_a_position_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, output: str
 ) -> None:
     monkeypatch.setattr(workbook_bounds, "MAX_CELLS", 400_000)
     path = zipped(tmp_path / "r.xlsx", **{"xl/worksheets/s.xml": content})
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=output):
         workbook_bounds.check_workbook(path, 2_000)
 
 

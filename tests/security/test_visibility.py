@@ -12,8 +12,7 @@ from starlette.testclient import TestClient
 from jarvis.core.request import AnalysisOptions
 from jarvis.core.workspace import exports_dir
 from jarvis.server import actions, migrations
-from jarvis.server.access.audit import Channel
-from jarvis.server.access.rights import Person, Role
+from jarvis.server.access.rights import Role
 from jarvis.server.actions import Actor
 from jarvis.server.database import (
     JOB_ANALYSES,
@@ -35,16 +34,12 @@ from jarvis.server.jobs.workers.job_child import assignment_of
 from jarvis.server.jobs.workers.job_messages import FailedMessage, OutputMessage
 from jarvis.server.jobs.workers.job_process import outcome_of
 from jarvis.server.storage.analysis_rows import stored_rows
-from jarvis.server.storage.catalog import analysis_root, read_catalog, set_owner, set_visibility
+from jarvis.server.storage.catalog import analysis_root, read_catalog, set_visibility
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 from tests.server.api.conftest import bearer
-from tests.server.conftest import on_both_databases
+from tests.server.conftest import ADA, BOB, ROOT, VIC, on_both_databases, set_owner
 
-ADA = Actor(Person("ada", Role.EDITOR), Channel.PAGE)
-BOB = Actor(Person("bob", Role.EDITOR), Channel.API)
-VIC = Actor(Person("vic", Role.VIEWER), Channel.PAGE)
-ROOT = Actor(Person("root", Role.ADMIN), Channel.PAGE)
 OWNERS = {"secret": "ada", "shared": "ada", "bobs": "bob"}
 
 

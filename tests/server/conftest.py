@@ -7,10 +7,21 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from jarvis.server.database import URL_VARIABLE, database
-from jarvis.server.storage.catalog import read_catalog, set_owner
+from jarvis.server.access.audit import Channel
+from jarvis.server.access.rights import Person, Role
+from jarvis.server.actions import Actor
+from jarvis.server.database import database
+from jarvis.server.storage.analysis_rows import change
+from jarvis.server.storage.catalog import read_catalog, stored_row
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
+from tests.services.postgres import URL_VARIABLE
+
+ADA = Actor(Person("ada", Role.EDITOR), Channel.PAGE)
+BOB = Actor(Person("bob", Role.EDITOR), Channel.API)
+VIC = Actor(Person("vic", Role.VIEWER), Channel.PAGE)
+ROOT = Actor(Person("root", Role.ADMIN), Channel.PAGE)
+ANONYMOUS = Actor(Person(None, Role.NONE), Channel.PAGE)
 
 on_both_databases = pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
 """For what depends on the database: the tests run with each of the two kinds."""
@@ -57,3 +68,8 @@ def analysis(home_with_findings: Path, engine: Engine, home: Path) -> str:
     (entry,) = read_catalog().entries
     set_owner(entry.id, "ada")
     return entry.id
+
+
+def set_owner(analysis_id: str, owner: str | None) -> None:
+    """Set the owner of a stored analysis."""
+    change(database(), stored_row(analysis_id).id, owner=owner)

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Engine
 
 from jarvis.core.workspace import ARTIFACT_ROOT_VARIABLE
-from jarvis.server.database import URL_VARIABLE, database
+from jarvis.server.database import database
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.queue import Job
 from jarvis.server.storage import artifacts
@@ -17,6 +17,7 @@ from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 from tests.dashboard.inline_jobs import work_off
+from tests.services.postgres import URL_VARIABLE
 
 
 @dataclass(frozen=True, slots=True)

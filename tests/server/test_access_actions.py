@@ -14,7 +14,7 @@ from jarvis.hardware import load_hardware
 from jarvis.server import actions, submission
 from jarvis.server.access import audit, tokens
 from jarvis.server.access.audit import Action, AuditFilter, Channel
-from jarvis.server.access.rights import LOCAL, Person, Role
+from jarvis.server.access.rights import LOCAL, Role
 from jarvis.server.actions import Actor
 from jarvis.server.database import JobKind, JobState, Visibility, database
 from jarvis.server.errors import (
@@ -30,16 +30,10 @@ from jarvis.server.jobs.kinds import Analyze, Compare, Export, Inspect, Replay, 
 from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome
 from jarvis.server.storage import artifacts
 from jarvis.server.storage.analysis_rows import record, stored_for, stored_rows
-from jarvis.server.storage.catalog import read_catalog, set_owner
+from jarvis.server.storage.catalog import read_catalog
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
-from tests.server.conftest import on_both_databases
-
-ADA = Actor(Person("ada@example.org", Role.EDITOR), Channel.PAGE)
-BOB = Actor(Person("bob@example.org", Role.EDITOR), Channel.API)
-VIC = Actor(Person("vic@example.org", Role.VIEWER), Channel.PAGE)
-ROOT = Actor(Person("root@example.org", Role.ADMIN), Channel.PAGE)
-NOBODY = Actor(Person(None, Role.NONE), Channel.PAGE)
+from tests.server.conftest import ADA, ANONYMOUS, BOB, ROOT, VIC, on_both_databases, set_owner
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +48,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             private = submit(Submission(file, model_name="private"))
         with stored_for(ADA.person.name):
             submit(Submission(file, model_name="shared", reference=private.id))
+        database().dispose()  # else files beside the database disappear while it is copied
     return home
 
 
@@ -120,7 +115,7 @@ def test_a_viewer_only_looks(ids: dict[str, str], action: str) -> None:
 @pytest.mark.parametrize("action", EVERYTHING)
 def test_nobody_does_nothing(ids: dict[str, str], action: str) -> None:
     with pytest.raises((ForbiddenError, UnknownAnalysisError)):
-        EVERYTHING[action](NOBODY, ids["shared"])
+        EVERYTHING[action](ANONYMOUS, ids["shared"])
 
 
 @pytest.mark.parametrize("action", ["pin", "unpin", "label", "share", "remove"])
@@ -320,7 +315,7 @@ def test_a_token_gives_no_more_than_its_maker_has(engine: Engine) -> None:
     with pytest.raises(ForbiddenError):
         actions.create_token(engine, VIC, Role.EDITOR, "x", None)
     with pytest.raises(ForbiddenError):
-        actions.create_token(engine, NOBODY, Role.VIEWER, "x", None)
+        actions.create_token(engine, ANONYMOUS, Role.VIEWER, "x", None)
     with pytest.raises(TokenError, match="needs a role"):
         actions.create_token(engine, VIC, Role.NONE, "x", None)
     made = actions.create_token(engine, VIC, Role.VIEWER, "x", None)
@@ -341,7 +336,7 @@ def test_tokens_are_ended_by_their_owner_or_an_admin(engine: Engine) -> None:
 
 def test_the_audit_log_is_for_admins(engine: Engine) -> None:
     actions.create_token(engine, ADA, Role.VIEWER, "x", None)
-    for actor in (ADA, VIC, NOBODY):
+    for actor in (ADA, VIC, ANONYMOUS):
         with pytest.raises(ForbiddenError, match="audit log"):
             actions.read_audit(engine, actor.person, AuditFilter(), limit=10)
         with pytest.raises(ForbiddenError, match="audit log"):

@@ -17,7 +17,7 @@ from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 
 
-def said(capsys: pytest.CaptureFixture[str], *command: str) -> Any:
+def output(capsys: pytest.CaptureFixture[str], *command: str) -> Any:
     """The output of a command with ``--json``."""
     assert main([*command, "--json"]) == ExitCode.OK
     return json.loads(capsys.readouterr().out)
@@ -26,21 +26,21 @@ def said(capsys: pytest.CaptureFixture[str], *command: str) -> Any:
 def test_a_token_is_made_listed_and_revoked(
     engine: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = said(capsys, "token", "create", "nightly", "--owner", "Ada@Example.org")
+    made = output(capsys, "token", "create", "nightly", "--owner", "Ada@Example.org")
     assert tokens.person_of(engine, made["token"]) == Person("ada@example.org", Role.EDITOR)
-    said(capsys, "token", "create", "other", "--role", "viewer", "--expires", "never")
-    listed = said(capsys, "token", "list")["tokens"]
+    output(capsys, "token", "create", "other", "--role", "viewer", "--expires", "never")
+    listed = output(capsys, "token", "list")["tokens"]
     assert [token["label"] for token in listed] == ["other", "nightly"]
     assert "token" not in listed[0]
     assert listed[0]["expires"] is None
-    mine = said(capsys, "token", "list", "--owner", "ada@example.org")["tokens"]
+    mine = output(capsys, "token", "list", "--owner", "ada@example.org")["tokens"]
     assert [token["id"] for token in mine] == [made["id"]]
-    said(capsys, "token", "revoke", made["id"])
+    output(capsys, "token", "revoke", made["id"])
     with pytest.raises(TokenError, match="revoked"):
         tokens.person_of(engine, made["token"])
-    lines = said(capsys, "audit", "--action", "token create", "--limit", "1")
+    lines = output(capsys, "audit", "--action", "token create", "--limit", "1")
     assert (lines["found"], len(lines["lines"])) == (2, 1)
-    assert made["token"] not in json.dumps(said(capsys, "audit"))
+    assert made["token"] not in json.dumps(output(capsys, "audit"))
 
 
 def test_the_token_alone_goes_to_the_output(

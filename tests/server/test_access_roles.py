@@ -73,10 +73,10 @@ def test_groups_are_a_list_or_text(claimed: Any, groups: tuple[str, ...]) -> Non
 
 
 def test_the_login_is_told_where_it_comes_back_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = login_secrets(_settings(monkeypatch, OIDC))
-    assert told is not None
-    assert told["auth"]["redirect_uri"] == "https://jarvis.example.org/oauth2callback"
-    assert told["auth"]["server_metadata_url"] == (
+    reported = login_secrets(_settings(monkeypatch, OIDC))
+    assert reported is not None
+    assert reported["auth"]["redirect_uri"] == "https://jarvis.example.org/oauth2callback"
+    assert reported["auth"]["server_metadata_url"] == (
         "https://login.example.org/realm/.well-known/openid-configuration"
     )
 

@@ -83,7 +83,7 @@ def test_without_setting_nothing_is_allowed(allow: Callable[..., None]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("file:///etc/passwd", "begins with http://"),
         ("gopher://example.org/", "begins with http://"),
@@ -104,10 +104,10 @@ def test_without_setting_nothing_is_allowed(allow: Callable[..., None]) -> None:
     ],
 )
 def test_what_is_no_plain_address_is_refused(
-    text: str, said: str, allow: Callable[..., None]
+    text: str, message: str, allow: Callable[..., None]
 ) -> None:
     allow("example.org", "evil.org", "fe80::1")
-    with pytest.raises(AddressError, match=said) as error:
+    with pytest.raises(AddressError, match=message) as error:
         address_of(text)
     assert "secret" not in str(error.value)
 

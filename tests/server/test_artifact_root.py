@@ -140,13 +140,13 @@ def test_a_machine_with_another_key_is_refused(node: Sshd, tmp_path: Path) -> No
     make_key(tmp_path / "other")
     other = (tmp_path / "other.pub").read_text()
     known = tmp_path / "known_hosts"
-    for line, said in ((f"[127.0.0.1]:{node.port} {other}", "another key"), ("", "no key")):
+    for line, output in ((f"[127.0.0.1]:{node.port} {other}", "another key"), ("", "no key")):
         known.write_text(line)
         root = ArtifactRoot.at(
             f"sftp://{node.user}@127.0.0.1:{node.port}{tmp_path}"
             f"?key_filename={node.key}&known_hosts={known}&allow_agent=false&look_for_keys=false"
         )
-        with pytest.raises(ArtifactError, match=said):
+        with pytest.raises(ArtifactError, match=output):
             root.check()
 
 

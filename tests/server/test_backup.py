@@ -16,18 +16,18 @@ from sqlalchemy import Engine
 
 from jarvis.core.staging import staged_folder
 from jarvis.core.workspace import RunPaths, analyses_dir
-from jarvis.server.database import URL_VARIABLE, JobKind, JobState, database
+from jarvis.server.database import JobKind, JobState, database
 from jarvis.server.ingest.intake import store_upload
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.claims import HEARTBEAT_TIMEOUT_S
 from jarvis.server.jobs.queue import JobProgress, NewJob
-from jarvis.server.storage.catalog import read_catalog, set_owner
+from jarvis.server.storage.catalog import read_catalog
 from jarvis.server.storage.pins import pin, pinned
 from jarvis.server.submission import StoredAnalysis, Submission, submit
 from tests import optional
 from tests.builders import trace
-from tests.server.conftest import on_both_databases
-from tests.services.postgres import Postgres
+from tests.server.conftest import on_both_databases, set_owner
+from tests.services.postgres import URL_VARIABLE, Postgres
 
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "keep-analyses.md"
 

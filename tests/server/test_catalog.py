@@ -24,12 +24,12 @@ from jarvis.server.storage.analysis_rows import (
     stored_for,
     stored_rows,
 )
-from jarvis.server.storage.catalog import Entry, read_catalog, set_owner, set_visibility
+from jarvis.server.storage.catalog import Entry, read_catalog, set_visibility
 from jarvis.server.storage.pins import is_pinned, pin, pinned
 from jarvis.server.storage.storage_keys import folder_bytes
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
-from tests.server.conftest import on_both_databases
+from tests.server.conftest import on_both_databases, set_owner
 
 pytestmark = on_both_databases
 Keep = Callable[..., Path]
@@ -208,7 +208,6 @@ def test_pins_of_an_earlier_version_are_taken_over_once(keep: Keep) -> None:
 
 def test_an_analysis_that_is_not_kept_is_a_sentence(engine: Engine) -> None:
     for change in (
-        lambda: set_owner("nothing", "ann"),
         lambda: set_visibility("nothing", Visibility.TEAM),
         lambda: pin("../nothing"),
         lambda: read_catalog().find("nothing"),

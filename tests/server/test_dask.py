@@ -274,9 +274,9 @@ def test_an_attempt_begins_once(engine: Engine, trace_file: Path) -> None:
 
 
 def test_reports_and_orders_arrive_as_they_were_sent(order: Order) -> None:
-    headway = JobProgress("Read", 1, 8, 12.5, 10, 20, [FinishedStep("Read", 0.5)])
+    progress = JobProgress("Read", 1, 8, 12.5, 10, 20, [FinishedStep("Read", 0.5)])
     for outcome in (None, Outcome(JobState.DONE, None, {"is_reused": True}, "a" * 12)):
-        report = Report("key", "tcp://a:1", headway, "more\n", outcome)
+        report = Report("key", "tcp://a:1", progress, "more\n", outcome)
         assert Report.of(sent(report.values())) == report
     assert Order.of(sent(order.values())) == replace(order, folders=[])
 

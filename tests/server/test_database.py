@@ -3,7 +3,8 @@
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,14 +13,13 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, create_engine, text
+from sqlalchemy import Connection, Engine, create_engine, text
 
 from jarvis.core.labels import NO_LABELS
 from jarvis.server import migrations
 from jarvis.server.database import (
     BUSY_S,
     METADATA,
-    URL_VARIABLE,
     JobKind,
     Visibility,
     database,
@@ -32,7 +32,7 @@ from jarvis.server.jobs.queue import NewJob
 from jarvis.server.migrations import HEAD
 from jarvis.server.storage.analysis_rows import all_rows
 from tests.server.conftest import on_both_databases
-from tests.services.postgres import PASSWORD, Postgres
+from tests.services.postgres import PASSWORD, URL_VARIABLE, Postgres
 
 
 @on_both_databases
@@ -144,20 +144,34 @@ def test_a_locked_database_can_be_read_and_says_that_it_is_locked(
     impatient.dispose()
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_a_database_of_the_version_before_keeps_its_jobs(
-    kind: str, request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(params=["sqlite", "postgresql"])
+def old_url(
+    request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """The URL of the server's database, which has no tables yet."""
     url = f"sqlite:///{home.parent / 'old.db'}"
-    if kind == "postgresql":
+    if request.param == "postgresql":
         url = request.getfixturevalue("postgres_url")
     monkeypatch.setenv(URL_VARIABLE, url)
+    yield url
+    database().dispose()
+
+
+@contextmanager
+def at_version(url: str, version: str) -> Iterator[Connection]:
+    """Create the tables of an earlier version; yield a connection."""
     old = create_engine(url)
     config = Config()
     config.set_main_option("script_location", str(Path(migrations.__file__).parent))
     with old.begin() as connection:
         config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
+        command.upgrade(config, version)
+        yield connection
+    old.dispose()
+
+
+def test_a_database_of_an_earlier_version_retains_its_jobs(old_url: str) -> None:
+    with at_version(old_url, "0001") as connection:
         values = {
             "id": "'one'", "kind": "'analyze'", "state": "'done'", "title": "'Analyze a.json'",
             "parameters": "'{}'", "fingerprint": "'f'", "folders": "'[]'", "step_number": "8",
@@ -166,26 +180,12 @@ def test_a_database_of_the_version_before_keeps_its_jobs(
         }  # fmt: skip
         names, row = ", ".join(values), ", ".join(values.values())
         connection.execute(text(f"INSERT INTO jobs ({names}) VALUES ({row})"))
-    old.dispose()
     (job,) = queue.recent(database())
     assert (job.id, job.title, job.visibility) == ("one", "Analyze a.json", Visibility.TEAM)
-    database().dispose()
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_analyses_of_the_version_before_have_no_labels(
-    kind: str, request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    url = f"sqlite:///{home.parent / 'old.db'}"
-    if kind == "postgresql":
-        url = request.getfixturevalue("postgres_url")
-    monkeypatch.setenv(URL_VARIABLE, url)
-    old = create_engine(url)
-    config = Config()
-    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
-    with old.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0004")
+def test_analyses_of_an_earlier_version_have_no_labels(old_url: str) -> None:
+    with at_version(old_url, "0004") as connection:
         connection.execute(
             text(
                 "INSERT INTO analyses (id, trace_sha256, owner, visibility, size_bytes, is_pinned, "
@@ -193,8 +193,6 @@ def test_analyses_of_the_version_before_have_no_labels(
                 "true, 'v', 1, 'bob', '{}')"
             )
         )
-    old.dispose()
     row = all_rows(database())["one"]
     assert (row.owner, row.size_bytes, row.is_pinned, row.loaded_by) == ("ann", 7, True, "bob")
     assert row.labels == NO_LABELS
-    database().dispose()

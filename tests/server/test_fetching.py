@@ -58,19 +58,19 @@ def allow(monkeypatch: pytest.MonkeyPatch, *hosts: str) -> None:
 
 def fetched(address: str, folder: Path) -> tuple[StoredTrace, list[tuple[int, int | None]]]:
     """The stored trace and the reported progress."""
-    said: list[tuple[int, int | None]] = []
+    message: list[tuple[int, int | None]] = []
     folder.mkdir(exist_ok=True)
-    return fetch_trace(address, folder, lambda *far: said.append(far)), said
+    return fetch_trace(address, folder, lambda *far: message.append(far)), message
 
 
 def test_a_trace_is_fetched_and_kept_by_its_content(server: FileServer, tmp_path: Path) -> None:
-    kept, said = fetched(f"http://127.0.0.1:{server.port}/runs/a.json?token=secret", tmp_path)
+    kept, message = fetched(f"http://127.0.0.1:{server.port}/runs/a.json?token=secret", tmp_path)
     assert kept.path.read_bytes() == CONTENT
     assert kept.path.name == "a.json"
     assert kept.path.parent.name == hashlib.sha256(CONTENT).hexdigest()[:16]
-    assert said[0] == (0, len(CONTENT))
-    assert said[-1] == (len(CONTENT), len(CONTENT))
-    assert len(said) > 2
+    assert message[0] == (0, len(CONTENT))
+    assert message[-1] == (len(CONTENT), len(CONTENT))
+    assert len(message) > 2
     assert server.asked[0][0] == "/runs/a.json?token=secret"
     again, _ = fetched(f"http://127.0.0.1:{server.port}/runs/a.json", tmp_path)
     assert again == StoredTrace(kept.path, is_reused=True)
@@ -78,20 +78,20 @@ def test_a_trace_is_fetched_and_kept_by_its_content(server: FileServer, tmp_path
 
 def test_the_length_may_be_unknown(server: FileServer, tmp_path: Path) -> None:
     server.says_length = False
-    kept, said = fetched(f"http://127.0.0.1:{server.port}/a.json", tmp_path)
+    kept, message = fetched(f"http://127.0.0.1:{server.port}/a.json", tmp_path)
     assert kept.path.read_bytes() == CONTENT
-    assert said[-1] == (len(CONTENT), None)
+    assert message[-1] == (len(CONTENT), None)
 
 
 def test_after_a_broken_connection_only_the_rest_is_asked_for(
     server: FileServer, tmp_path: Path
 ) -> None:
     server.breaks = [300_000, 200_000]
-    kept, said = fetched(f"http://127.0.0.1:{server.port}/a.json", tmp_path)
+    kept, message = fetched(f"http://127.0.0.1:{server.port}/a.json", tmp_path)
     assert kept.path.read_bytes() == CONTENT
     asked = [headers.get("range") for _, headers in server.asked]
     assert asked == [None, "bytes=300000-", "bytes=500000-"]
-    assert [done for done, _ in said] == sorted(done for done, _ in said)
+    assert [done for done, _ in message] == sorted(done for done, _ in message)
 
 
 @pytest.mark.parametrize("change", [{"takes_ranges": False}, {"etag": None}, {"etag": 'W/"1"'}])
@@ -142,15 +142,15 @@ def test_too_large_a_file_is_refused_at_once_or_when_it_shows(
 
 
 @pytest.mark.parametrize(
-    ("status", "said"), [(404, "404 (Not Found). Check the path"), (599, "599.")]
+    ("status", "message"), [(404, "404 (Not Found). Check the path"), (599, "599.")]
 )
 def test_an_answer_without_the_file_is_said(
-    server: FileServer, tmp_path: Path, status: int, said: str
+    server: FileServer, tmp_path: Path, status: int, message: str
 ) -> None:
     server.status = status
     with pytest.raises(FetchError) as error:
         fetched(f"http://127.0.0.1:{server.port}/a.json?token=secret", tmp_path)
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert "secret" not in str(error.value)
 
 
@@ -316,11 +316,11 @@ def by_sftp(node: Sshd, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_trace_comes_by_sftp(by_sftp: str, tmp_path: Path) -> None:
-    kept, said = fetched(by_sftp, tmp_path / "here")
+    kept, message = fetched(by_sftp, tmp_path / "here")
     assert kept.path.read_bytes() == CONTENT
     assert kept.path.name == "a_b.json"
-    assert said[0] == (0, len(CONTENT))
-    assert said[-1] == (len(CONTENT), len(CONTENT))
+    assert message[0] == (0, len(CONTENT))
+    assert message[-1] == (len(CONTENT), len(CONTENT))
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # paramiko's

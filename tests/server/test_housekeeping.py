@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jarvis.core.workspace import ARTIFACT_ROOT_VARIABLE, analyses_dir
-from jarvis.server.database import URL_VARIABLE, database
+from jarvis.server.database import database
 from jarvis.server.errors import MissingArtifactError, UnknownAnalysisError
 from jarvis.server.ingest.intake import store_upload
 from jarvis.server.jobs import queue
@@ -15,9 +15,11 @@ from jarvis.server.jobs.kinds import Inspect
 from jarvis.server.retention.housekeeping import clean_up
 from jarvis.server.retention.plan import Kind, Limits, plan, prune
 from jarvis.server.retention.removal import remove_analysis
-from jarvis.server.storage.catalog import analysis_root, read_catalog, set_owner
+from jarvis.server.storage.catalog import analysis_root, read_catalog
 from jarvis.server.submission import Submission, submit
 from tests.builders import trace
+from tests.server.conftest import set_owner
+from tests.services.postgres import URL_VARIABLE
 
 
 class Machines:

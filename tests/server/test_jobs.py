@@ -91,10 +91,10 @@ def test_people_take_turns_and_a_place_in_the_queue_says_when(engine: Engine) ->
     first = claims.claim(engine, "w")
     assert first is not None
     queue.submit(engine, new_job("cleo"), owner="cleo")
-    said = names([queue.find(engine, i) for i in claims.waiting(engine)])
-    assert said == ["bob-1", "nobody", "cleo", "ann-2", "bob-2", "ann-3", "ann-4"]
+    output = names([queue.find(engine, i) for i in claims.waiting(engine)])
+    assert output == ["bob-1", "nobody", "cleo", "ann-2", "bob-2", "ann-3", "ann-4"]
     taken = [job for job in iter(lambda: claims.claim(engine, "w"), None) if job]
-    assert names(taken) == said
+    assert names(taken) == output
     assert claims.waiting(engine) == []
 
 

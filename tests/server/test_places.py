@@ -15,10 +15,10 @@ def test_uploads_and_exports_are_named_from_the_home(
     upload = uploads_dir() / "3f2a" / "step one.json.gz"
     assert key_of(upload) == "traces/3f2a/step one.json.gz"
     assert key_of(exports_dir() / "job1" / "a.xlsx") == "exports/job1/a.xlsx"
-    said = address(upload)
-    assert str(home) not in said
+    message = address(upload)
+    assert str(home) not in message
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "elsewhere"))
-    assert path_at(said) == tmp_path / "elsewhere" / "traces" / "3f2a" / "step one.json.gz"
+    assert path_at(message) == tmp_path / "elsewhere" / "traces" / "3f2a" / "step one.json.gz"
 
 
 def test_a_home_behind_a_link_is_the_same_home(home: Path, tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_files_at_other_depths_have_no_key(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         "home:../../etc/passwd",
         "home:traces/../x",
@@ -59,11 +59,11 @@ def test_files_at_other_depths_have_no_key(home: Path) -> None:
         "home:",
     ],
 )
-def test_an_address_leads_nowhere_else(home: Path, said: str) -> None:
+def test_an_address_leads_nowhere_else(home: Path, message: str) -> None:
     with pytest.raises(ValueError, match="is not the address of a file"):
-        path_at(said)
+        path_at(message)
     with pytest.raises(ValidationError):
-        TypeAdapter(FilePath).validate_python(said)
+        TypeAdapter(FilePath).validate_python(message)
 
 
 def test_a_parameter_is_written_as_an_address(home: Path) -> None:

@@ -188,8 +188,10 @@ def test_what_a_container_lacks_is_said(fake: Path, describe: Describe, there: P
     describe(**runner, command=[str(fake)], container="gone")
     assert "No container gone is running on lab" in refusal(asked("/a.json"))
     describe(**runner, command=["no-jarvis"], container="profiling box")
-    said = "Jarvis is not installed in the container profiling box on lab: no-jarvis was not found"
-    assert said in refusal(asked("/a.json"))
+    message = (
+        "Jarvis is not installed in the container profiling box on lab: no-jarvis was not found"
+    )
+    assert message in refusal(asked("/a.json"))
     describe(container_command=["no-docker"], command=[str(fake)], container="profiling box")
     assert "lab has no program no-docker" in refusal(asked("/a.json"))
 
@@ -253,7 +255,7 @@ def test_traces_lie_in_the_allowed_folders(fake: Path, describe: Describe, there
 
 
 @pytest.mark.parametrize(
-    ("does", "said"),
+    ("does", "message"),
     [
         ("echo 'jarvis: /a.json cannot be read. Check it.' >&2; exit 1", "On lab: /a.json cannot"),
         ("exit 1", "failed with exit code 1"),
@@ -261,13 +263,13 @@ def test_traces_lie_in_the_allowed_folders(fake: Path, describe: Describe, there
         ('rm -f "$0.zip"', "failed with exit code 1"),
     ],
 )
-def test_a_run_that_fails_there_is_said(fake: Path, does: str, said: str) -> None:
+def test_a_run_that_fails_there_is_said(fake: Path, does: str, message: str) -> None:
     beside(fake, "analyze", does)
-    assert said in refusal(asked("/a.json"))
+    assert message in refusal(asked("/a.json"))
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("../../hit", b"x", "sent an invalid analysis"),
         ("/tmp/hit", b"x", "sent an invalid analysis"),
@@ -276,7 +278,7 @@ def test_a_run_that_fails_there_is_said(fake: Path, does: str, said: str) -> Non
     ],
 )
 def test_what_comes_back_is_not_believed(
-    fake: Path, archive: Path, tmp_path: Path, name: str | None, content: bytes, said: str
+    fake: Path, archive: Path, tmp_path: Path, name: str | None, content: bytes, message: str
 ) -> None:
     hostile = tmp_path / "hostile.zip"
     hostile.write_bytes(archive.read_bytes() if name else b"no zip")
@@ -284,7 +286,7 @@ def test_what_comes_back_is_not_believed(
         with zipfile.ZipFile(hostile, "a") as packed:
             packed.writestr(name, content)
     beside(fake, "zip", hostile.read_bytes())
-    assert said in refusal(asked("/a.json"))
+    assert message in refusal(asked("/a.json"))
 
 
 def test_an_analysis_that_contradicts_itself_is_not_kept(

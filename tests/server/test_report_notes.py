@@ -27,8 +27,8 @@ from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
 from jarvis.server import actions, migrations, note_actions
 from jarvis.server.access import audit
-from jarvis.server.access.audit import Action, Channel
-from jarvis.server.access.rights import LOCAL, Person, Role
+from jarvis.server.access.audit import Action
+from jarvis.server.access.rights import LOCAL
 from jarvis.server.actions import OPERATOR, Actor
 from jarvis.server.database import Visibility
 from jarvis.server.errors import (
@@ -43,13 +43,7 @@ from jarvis.server.storage.analysis_rows import stored_for, stored_rows
 from jarvis.server.storage.archive import load_archive, save_archive
 from jarvis.server.storage.catalog import analysis_root, set_visibility
 from jarvis.server.storage.report_notes import EXCLUDED, NoteChange
-from tests.server.conftest import on_both_databases
-
-ADA = Actor(Person("ada", Role.EDITOR), Channel.PAGE)
-BOB = Actor(Person("bob", Role.EDITOR), Channel.API)
-VIC = Actor(Person("vic", Role.VIEWER), Channel.PAGE)
-ROOT = Actor(Person("root", Role.ADMIN), Channel.PAGE)
-NOBODY = Actor(Person(None, Role.NONE), Channel.PAGE)
+from tests.server.conftest import ADA, ANONYMOUS, BOB, ROOT, VIC, on_both_databases
 
 HOSTILE = "<script>alert(1)</script> ![i](http://e.example/i.png)\n# no heading\x00\u202e"
 
@@ -258,7 +252,7 @@ def test_notes_of_an_analysis_that_is_not_visible_are_not_found(
 ) -> None:
     everything = EDITS | OF_VIEWERS
     with pytest.raises(UnknownAnalysisError):
-        everything[do](NOBODY, analysis, keys[0])
+        everything[do](ANONYMOUS, analysis, keys[0])
     if do in OF_VIEWERS:
         everything[do](VIC, analysis, keys[0])
     set_visibility(analysis, Visibility.PRIVATE)

@@ -68,11 +68,11 @@ def test_no_secret_is_shown(file: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     )
     for options in ((), ("--json",)):
         assert cli.main(["config", "--show", *options]) == ExitCode.OK
-        said = capsys.readouterr().out
-        assert "hidden" not in said
-        assert "in-the-file" not in said
-        assert "postgresql+psycopg://me:***@db/jarvis" in said
-        assert "s3://bucket?connection_string=***&sas=***&***" in said
+        message = capsys.readouterr().out
+        assert "hidden" not in message
+        assert "in-the-file" not in message
+        assert "postgresql+psycopg://me:***@db/jarvis" in message
+        assert "s3://bucket?connection_string=***&sas=***&***" in message
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_every_command_takes_the_file(
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "said"),
+    ("variable", "value", "message"),
     [
         ("JARVIS_JOB_SLOTS", "two", "JARVIS_JOB_SLOTS: Input should be a valid integer"),
         ("JARVIS_JOB_MINUTES", "nan", "JARVIS_JOB_MINUTES: Input should be a finite number"),
@@ -118,13 +118,13 @@ def test_what_cannot_be_used_is_a_sentence(
     capsys: Capture,
     variable: str,
     value: str,
-    said: str,
+    message: str,
 ) -> None:
     monkeypatch.setenv("JARVIS_HOME", str(tmp_path / "home"))
     monkeypatch.setenv(variable, value)
     assert cli.main(["config", "--check"]) == ExitCode.CHECK_FAILED
     printed = capsys.readouterr()
-    assert said in printed.out
+    assert message in printed.out
     assert "hidden" not in printed.out
     assert "Traceback" not in printed.err
 
@@ -135,24 +135,24 @@ def test_a_good_file_passes_the_check(file: Path, capsys: Capture) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("job_slots = ", "cannot be read"),
         ("job_slot = 1", "JARVIS_JOB_SLOT"),
         ("[oidc]\nissuers = 1", "JARVIS_OIDC__ISSUERS"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_a_sentence(file: Path, text: str, said: str) -> None:
+def test_a_file_that_cannot_be_used_is_a_sentence(file: Path, text: str, message: str) -> None:
     file.write_text(text)
-    with pytest.raises(SettingsError, match=said):
+    with pytest.raises(SettingsError, match=message):
         settings()
 
 
 def test_a_variable_with_a_slip_is_pointed_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JARVIS_JOB_SLOT", "2")
     monkeypatch.setenv("JARVIS_TARGETS__A__HOST", "a")
-    said = [sentence for sentence in unknown_variables() if "JOB_SLOT" in sentence]
-    assert said == [
+    message = [sentence for sentence in unknown_variables() if "JOB_SLOT" in sentence]
+    assert message == [
         "JARVIS_JOB_SLOT is not a setting and has no effect. Did you mean JARVIS_JOB_SLOTS?"
     ]
     assert not [sentence for sentence in unknown_variables() if "TARGETS" in sentence]

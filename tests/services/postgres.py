@@ -21,6 +21,7 @@ from tests import optional
 from tests.conftest import skip_or_fail
 from tests.services.ports import free_port
 
+URL_VARIABLE = "JARVIS_DATABASE_URL"
 USER, PASSWORD = "jarvis", "not so secret"
 _OS_USER = "postgres"
 _SECONDS = 30

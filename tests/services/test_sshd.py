@@ -10,8 +10,8 @@ __all__ = ["node"]
 
 
 def test_it_runs_commands_and_refuses_other_keys(node: Sshd) -> None:
-    said = subprocess.run([*node.ssh, NAME, "echo $((6 * 7))"], capture_output=True, check=True)
-    assert said.stdout == b"42\n"
+    output = subprocess.run([*node.ssh, NAME, "echo $((6 * 7))"], capture_output=True, check=True)
+    assert output.stdout == b"42\n"
     make_key(node.folder / "stranger")
     strange = ["-o", "BatchMode=yes", "-o", f"IdentityFile={node.folder / 'stranger'}"]
     alone = [*strange, "-o", f"UserKnownHostsFile={node.known_hosts}", "-p", str(node.port)]

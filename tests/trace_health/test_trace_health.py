@@ -256,8 +256,8 @@ def test_repairs_are_told() -> None:
         Repair(RepairKind.TRUNCATED, 1, lost_events=1, example='{"ph": "X", "na'),
         Repair(RepairKind.TRAILING_COMMA, 2),
     )
-    mended = replace(read, info=read.info.model_copy(update={"repairs": repairs}))
-    found = facts(mended)
+    repaired = replace(read, info=read.info.model_copy(update={"repairs": repairs}))
+    found = facts(repaired)
     assert "repairs" not in found
     assert found["repair_truncated"].severity is WARNING
     assert found["repair_truncated"].summary == (
@@ -271,8 +271,8 @@ def test_repairs_are_told() -> None:
 def test_every_kind_of_repair_has_its_words() -> None:
     read = healthy().read()
     repairs = tuple(Repair(kind, 1) for kind in RepairKind)
-    mended = replace(read, info=read.info.model_copy(update={"repairs": repairs}))
-    assert {f"repair_{kind}" for kind in RepairKind} <= set(facts(mended))
+    repaired = replace(read, info=read.info.model_copy(update={"repairs": repairs}))
+    assert {f"repair_{kind}" for kind in RepairKind} <= set(facts(repaired))
 
 
 @pytest.mark.parametrize(
@@ -317,16 +317,16 @@ def test_the_kinds_of_very_many_gpu_events_can_be_told_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "said"), [(1, "1 GPU event has no"), (2, "2 GPU events have no")]
+    ("count", "message"), [(1, "1 GPU event has no"), (2, "2 GPU events have no")]
 )
-def test_a_count_agrees_with_its_verb(count: int, said: str) -> None:
+def test_a_count_agrees_with_its_verb(count: int, message: str) -> None:
     built = trace()
     for number in range(3):
         built.op("aten::mm").launches("gemm")
         if number < count:
             next(e for e in reversed(built.events) if e.get("cat") == "kernel").pop("ts")
     (fact,) = [f for f in facts_of(trace_health(built.read())) if f.key == "missing_times"]
-    assert fact.summary.startswith(said)
+    assert fact.summary.startswith(message)
 
 
 def test_work_before_all_linked_work_is_from_before_the_recording() -> None:

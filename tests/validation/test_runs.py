@@ -21,8 +21,8 @@ def test_runs_of_recorded_traces_pass_every_check(
     assert len(traces) > 5
     for trace in traces:
         root = recorded_run(trace.name.removesuffix(".json.gz"))
-        told = [outcome for outcome in validate(root) if outcome.verdict is not Verdict.PASS]
-        assert [str(problem) for outcome in told for problem in outcome.problems] == []
+        reported = [outcome for outcome in validate(root) if outcome.verdict is not Verdict.PASS]
+        assert [str(problem) for outcome in reported for problem in outcome.problems] == []
         assert layout.problems(root) == {}
 
 

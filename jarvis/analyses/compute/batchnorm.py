@@ -14,7 +14,7 @@ from jarvis.analyses import bandwidth
 from jarvis.analyses.access import CHANNELS_FIRST, CHANNELS_LAST, channel_order, tensor
 from jarvis.analyses.advice import values_of
 from jarvis.analyses.bandwidth import baseline_metrics, slow_kernel, time_ms_by
-from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
+from jarvis.analyses.base import SHARED_PANELS, Advice, Analysis, CategoryData, Claim
 from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.kernel_names import NATIVE_LIBRARY, first_match
 from jarvis.analyses.operations import (
@@ -414,5 +414,5 @@ ANALYSIS = Analysis(
     classify=classify,
     details=DETAILS,
     measure=measure,
-    panels=(Panel("roofline", "Roofline"), Panel("savings", "Largest savings at the target")),
+    panels=SHARED_PANELS,
 )

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from jarvis.analyses.base import Advice, Analysis, Claim, Panel
+from jarvis.analyses.base import SHARED_PANELS, Advice, Analysis, Claim
 from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.operations import PATTERN
 from jarvis.perf_report.communication_names import STAGING
@@ -30,5 +30,5 @@ ANALYSIS = Analysis(
     checks=SHARED_CHECKS,
     advice=ADVICE,
     classify=classify,
-    panels=(Panel("roofline", "Roofline"), Panel("savings", "Largest savings at the target")),
+    panels=SHARED_PANELS,
 )

@@ -3,7 +3,7 @@
 import polars as pl
 from pydantic import JsonValue
 
-from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
+from jarvis.analyses.base import SHARED_PANELS, Advice, Analysis, CategoryData, Claim
 from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.operations import HYPOTHESIS, message_column, parameter
 from jarvis.schemas import INTEGER, TEXT, Column
@@ -175,5 +175,5 @@ ANALYSIS = Analysis(
     classify=classify,
     details=DETAILS,
     measure=measure,
-    panels=(Panel("roofline", "Roofline"), Panel("savings", "Largest savings at the target")),
+    panels=SHARED_PANELS,
 )

@@ -7,7 +7,7 @@ from pydantic import JsonValue
 
 from jarvis import impact
 from jarvis.analyses.advice import values_of
-from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
+from jarvis.analyses.base import SAVINGS, Advice, Analysis, CategoryData, Claim, Panel
 from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.kernel_names import first_match
 from jarvis.analyses.operations import OperationGroup, message_column
@@ -262,6 +262,6 @@ ANALYSIS = Analysis(
     measure=measure,
     panels=(
         Panel("bars", "Time by operator", x=C.kernel_time_us, y=C.name, color="sub_category"),
-        Panel("savings", "Largest savings at the target"),
+        SAVINGS,
     ),
 )

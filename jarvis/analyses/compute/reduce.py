@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from jarvis.analyses import bandwidth
 from jarvis.analyses.access import reduced_dims, tensor
 from jarvis.analyses.bandwidth import baseline_metrics, slow_kernel, time_ms_by
-from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
+from jarvis.analyses.base import SHARED_PANELS, Advice, Analysis, CategoryData, Claim
 from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.kernel_names import first_match
 from jarvis.analyses.operations import (
@@ -252,5 +252,5 @@ ANALYSIS = Analysis(
     classify=classify,
     details=DETAILS,
     measure=measure,
-    panels=(Panel("roofline", "Roofline"), Panel("savings", "Largest savings at the target")),
+    panels=SHARED_PANELS,
 )

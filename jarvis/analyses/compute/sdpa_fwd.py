@@ -22,7 +22,7 @@ from jarvis.analyses.attention_shapes import (
     classify,
     profile_type,
 )
-from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
+from jarvis.analyses.base import SHARED_PANELS, Advice, Analysis, CategoryData, Claim
 from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.unfused_attention import TABLES as UNFUSED_TABLES
 from jarvis.analyses.unfused_attention import unfused_attention
@@ -206,5 +206,5 @@ ANALYSIS = Analysis(
     classify=classify,
     details=DETAILS,
     measure=measure,
-    panels=(Panel("roofline", "Roofline"), Panel("savings", "Largest savings at the target")),
+    panels=SHARED_PANELS,
 )

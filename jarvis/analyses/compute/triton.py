@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from jarvis import impact
 from jarvis.analyses.advice import place_of
-from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
+from jarvis.analyses.base import SHARED_PANELS, Advice, Analysis, CategoryData, Claim
 from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.kernel_names import first_match
 from jarvis.analyses.operations import (
@@ -253,5 +253,5 @@ ANALYSIS = Analysis(
     classify=classify,
     details=DETAILS,
     measure=measure,
-    panels=(Panel("roofline", "Roofline"), Panel("savings", "Largest savings at the target")),
+    panels=SHARED_PANELS,
 )

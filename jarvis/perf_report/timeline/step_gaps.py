@@ -12,6 +12,7 @@ from jarvis.perf_report.timeline.idle_gaps import IdleCause, explained, with_lau
 from jarvis.perf_report.timeline.steps import IDLE_PARTS, PARTS
 from jarvis.perf_report.work import GpuWork
 from jarvis.schemas.names import C
+from jarvis.schemas.steps import OF_GAPS
 from jarvis.trace import Trace
 
 MIN_STEPS = 3
@@ -84,19 +85,7 @@ def _between(steps: pl.DataFrame, idle_gaps: pl.DataFrame) -> pl.DataFrame:
         from_ns=pl.col(C.start_ns) + pl.col(C.idle_before_ns),
         to_ns=pl.col(C.end_ns) - pl.col(C.idle_after_ns),
     ).drop_nulls()
-    columns = (
-        C.start_ns,
-        C.dur_ns,
-        C.cause,
-        C.next_name,
-        C.launcher_name,
-        C.host_call,
-        C.host_call_us,
-        C.host_op,
-        C.host_frame,
-        C.host_annotation,
-        C.host_copy_uid,
-    )
+    columns = (C.start_ns, C.dur_ns, C.cause, *OF_GAPS)
     end = pl.col(C.start_ns) + pl.col(C.dur_ns)
     return (
         idle_gaps.select(columns)

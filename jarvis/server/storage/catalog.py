@@ -197,11 +197,6 @@ def set_visibility(analysis_id: str, visibility: Visibility) -> None:
     change(database(), stored_row(analysis_id).id, visibility=visibility)
 
 
-def set_owner(analysis_id: str, owner: str | None) -> None:
-    """Set the owner of an analysis; raise UnknownAnalysisError if it does not exist."""
-    change(database(), stored_row(analysis_id).id, owner=owner)
-
-
 AnyManifest = Manifest | DistributedManifest
 _PARSED: dict[tuple[str, str], AnyManifest | None] = {}
 """Cache of manifests by id and version, because each rerun of a page lists all of them."""

@@ -250,7 +250,7 @@ def test_a_job_is_cancelled_and_retried(client: TestClient, small: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("asked", "status", "said"),
+    ("asked", "status", "message"),
     [
         ({}, 422, "one of upload, path and url"),
         ({"path": "a.json", "upload": "0"}, 422, "one of upload, path and url"),
@@ -270,11 +270,11 @@ def test_a_job_is_cancelled_and_retried(client: TestClient, small: Path) -> None
     ],
 )
 def test_what_cannot_be_meant_is_said(
-    client: TestClient, small: Path, asked: object, status: int, said: str
+    client: TestClient, small: Path, asked: object, status: int, message: str
 ) -> None:
     answer = client.post("/api/analyses", json=asked)
     assert answer.status_code == status
-    assert said in answer.json()["error"]
+    assert message in answer.json()["error"]
     assert answer.json().keys() == {"error"}
 
 
@@ -356,9 +356,9 @@ def test_roles_say_who_may_do_what(client: TestClient, small: Path) -> None:
     ada, bob = bearer("ada", Role.EDITOR), bearer("bob", Role.EDITOR)
     eve, root = bearer("eve", Role.VIEWER), bearer("root", Role.ADMIN)
     asked = {"path": "small.json"}
-    nobody = client.post("/api/analyses", json=asked)
-    assert nobody.status_code == 401
-    assert nobody.headers["WWW-Authenticate"] == "Bearer"
+    anonymous = client.post("/api/analyses", json=asked)
+    assert anonymous.status_code == 401
+    assert anonymous.headers["WWW-Authenticate"] == "Bearer"
     assert client.post("/api/analyses", json=asked, headers=eve).status_code == 403
     job = client.post("/api/analyses", json=asked, headers=ada).json()
     assert job["owner"] == "ada"

@@ -63,5 +63,5 @@ def test_the_link_of_a_page_is_for_one_file_and_one_person(client: TestClient) -
     assert client.get(other).status_code == 401, "a ticket for another file"
     assert client.get(link(shared, ada, lambda _: tickets.UPLOAD)).status_code == 401
     assert client.get(f"/api/jobs/{shared}/file", headers=bearer("bob", Role.VIEWER)).is_success
-    nobody = link(shared, Person("eve", Role.NONE))
-    assert client.get(nobody).status_code == 403
+    anonymous = link(shared, Person("eve", Role.NONE))
+    assert client.get(anonymous).status_code == 403

@@ -99,22 +99,22 @@ def test_it_goes_on_after_the_server_was_killed(
     monkeypatch.setattr(remote, "_SHOWN_EVERY_S", 0)
     content = random.Random(7).randbytes(SOME_BYTES)
     (tmp_path / "large.json.gz").write_bytes(content)
-    said: list[str] = []
+    message: list[str] = []
 
-    def headway(text: str, *, is_last: bool) -> None:
-        said.append(text)
-        if "4.00 MB of" in text and not any("connection lost" in one for one in said):
+    def progress(text: str, *, is_last: bool) -> None:
+        message.append(text)
+        if "4.00 MB of" in text and not any("connection lost" in one for one in message):
             server.kill()
         if "connection lost" in text:
             server.start()
 
     with remote.ServerConnection(server.url, None) as there:
-        upload = there.upload(tmp_path / "large.json.gz", headway)
+        upload = there.upload(tmp_path / "large.json.gz", progress)
     assert upload["is_whole"]
     (stored,) = server.home.glob("traces/*/large.json.gz")
     assert stored.read_bytes() == content
-    broken = said.index(next(text for text in said if "connection lost" in text))
-    assert all(not text.startswith(("1.", "2.")) for text in said[broken:]), "began anew"
+    broken = message.index(next(text for text in message if "connection lost" in text))
+    assert all(not text.startswith(("1.", "2.")) for text in message[broken:]), "began anew"
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, answer: Callable[..., httpx.Response]) -> None:
@@ -124,7 +124,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, answer: Callable[..., httpx.Respo
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
+    ("status", "message"),
     [
         (401, "This server requires authentication."),
         (403, "Ask an admin of this server."),
@@ -138,15 +138,15 @@ def test_what_the_server_refuses_is_said_as_it_says_it(
     small: Path,
     capsys: pytest.CaptureFixture[str],
     status: int,
-    said: str,
+    message: str,
 ) -> None:
-    answering(monkeypatch, lambda _: httpx.Response(status, json={"error": said}))
+    answering(monkeypatch, lambda _: httpx.Response(status, json={"error": message}))
     assert main(["push", str(small), "--server", "https://jarvis.test"]) == ExitCode.FAILED
-    assert capsys.readouterr().err == f"jarvis: {said}\n"
+    assert capsys.readouterr().err == f"jarvis: {message}\n"
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         (httpx.ConnectError("Name or service not known"), "cannot be reached"),
         (httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED]"), "certificate"),
@@ -164,7 +164,7 @@ def test_what_is_no_server_is_said(
     small: Path,
     capsys: pytest.CaptureFixture[str],
     answer: httpx.Response | httpx.TransportError,
-    said: str,
+    message: str,
 ) -> None:
     def answered(_: httpx.Request) -> httpx.Response:
         if isinstance(answer, httpx.Response):
@@ -174,11 +174,11 @@ def test_what_is_no_server_is_said(
     answering(monkeypatch, answered)
     assert main(["push", str(small), "--server", "https://jarvis.test"]) == ExitCode.FAILED
     (line,) = capsys.readouterr().err.splitlines()
-    assert said in line
+    assert message in line
 
 
 @pytest.mark.parametrize(
-    ("server_given", "said"),
+    ("server_given", "message"),
     [
         ("jarvis.test", "is not the URL of a server"),
         ("ftp://jarvis.test", "is not the URL of a server"),
@@ -187,11 +187,11 @@ def test_what_is_no_server_is_said(
     ],
 )
 def test_an_address_that_cannot_be_is_said(
-    small: Path, capsys: pytest.CaptureFixture[str], server_given: str, said: str
+    small: Path, capsys: pytest.CaptureFixture[str], server_given: str, message: str
 ) -> None:
     assert main(["push", str(small), "--server", server_given]) == ExitCode.FAILED
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert "secret" not in error
 
 

@@ -44,11 +44,11 @@ def test_a_file_arrives_in_pieces_and_says_where_it_goes_on(client: TestClient) 
 
 def test_the_protocol_says_what_it_can(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JARVIS_MAX_UPLOAD_GB", "2")
-    said = client.options("/api/uploads").headers
-    assert said["Tus-Version"] == "1.0.0"
-    assert "creation" in said["Tus-Extension"]
-    assert "termination" in said["Tus-Extension"]
-    assert said["Tus-Max-Size"] == "2000000000"
+    message = client.options("/api/uploads").headers
+    assert message["Tus-Version"] == "1.0.0"
+    assert "creation" in message["Tus-Extension"]
+    assert "termination" in message["Tus-Extension"]
+    assert message["Tus-Max-Size"] == "2000000000"
 
 
 def test_a_piece_for_another_place_says_where_to_go_on(client: TestClient) -> None:
@@ -99,7 +99,7 @@ def test_a_forgotten_upload_is_gone(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("headers", "status", "said"),
+    ("headers", "status", "message"),
     [
         ({"Upload-Length": "-1"}, 422, "Upload-Length"),
         ({"Upload-Length": "many"}, 422, "Upload-Length"),
@@ -116,11 +116,11 @@ def test_a_forgotten_upload_is_gone(client: TestClient) -> None:
     ],
 )
 def test_what_cannot_begin_is_refused_at_once(
-    client: TestClient, headers: dict[str, str], status: int, said: str
+    client: TestClient, headers: dict[str, str], status: int, message: str
 ) -> None:
     answer = client.post("/api/uploads", headers={**beginning("a.json", 5), **headers})
     assert answer.status_code == status
-    assert said in answer.json()["error"]
+    assert message in answer.json()["error"]
 
 
 @pytest.mark.parametrize(
@@ -267,5 +267,5 @@ def test_pieces_are_not_counted_and_questions_are(
     for offset in range(10):
         piece = {**PIECE, "Upload-Offset": str(offset), **headers}
         assert client.patch(place, content=BYTES[offset : offset + 1], headers=piece).is_success
-    said = [client.get(place, headers=headers).status_code for _ in range(3)]
-    assert said == [200, 200, 429]
+    message = [client.get(place, headers=headers).status_code for _ in range(3)]
+    assert message == [200, 200, 429]

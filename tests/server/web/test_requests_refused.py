@@ -35,9 +35,9 @@ def test_names_of_the_server_are_answered(served: Serving, host: str) -> None:
 def test_other_names_are_not(served: Serving, host: str, path: str) -> None:
     answer = served.client.get(path, headers={"Host": host})
     assert answer.status_code == 400
-    said = answer.json()["error"] if path.startswith("/api") else answer.text
-    assert "does not accept requests for host" in said
-    assert "JARVIS_ALLOWED_HOSTS" in said
+    output = answer.json()["error"] if path.startswith("/api") else answer.text
+    assert "does not accept requests for host" in output
+    assert "JARVIS_ALLOWED_HOSTS" in output
     assert answer.headers["content-security-policy"]
 
 

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from jarvis.analyses.access import CHANNELS_LAST, channel_order
 from jarvis.analyses.bandwidth import time_ms_by
-from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
+from jarvis.analyses.base import SHARED_PANELS, Advice, Analysis, CategoryData, Claim, Panel
 from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.compute.convolution.overheads import (
     LAYOUT,
@@ -318,8 +318,7 @@ ANALYSIS = Analysis(
     details=DETAILS,
     measure=measure,
     panels=(
-        Panel("roofline", "Roofline"),
-        Panel("savings", "Largest savings at the target"),
+        *SHARED_PANELS,
         Panel("bars", "Layout transposes", x=C.transpose_us, y="arguments", color=C.direction),
     ),
 )

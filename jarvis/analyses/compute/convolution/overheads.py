@@ -172,7 +172,7 @@ def layout_transposes(data: CategoryData) -> Iterator[Finding]:
         "overhead_pct": overhead_pct,
         "compute_pct": compute_pct,
         "launches": int(rows["transpose_count"].sum()),
-        "kernels": _kernels(rows, LAYOUT_TRANSPOSE),
+        "kernels": kernel_names.names_by_time(rows, LAYOUT_TRANSPOSE),
         "arguments": rows["arguments"][0] or None,
         "to_kernel_team": _to_kernel_team(rows, "transposes", C.transpose_us, LAYOUT_TRANSPOSE),
     }
@@ -243,7 +243,7 @@ def fills_and_casts(data: CategoryData) -> Iterator[Finding]:
         "compute_pct": compute_pct,
         "launches": int(rows["fill_count"].sum()),
         "backward": FILLS("backward", backward_ms=backward_ms) if backward_ms else None,
-        "kernels": _kernels(rows, FILL_OR_CAST),
+        "kernels": kernel_names.names_by_time(rows, FILL_OR_CAST),
         "convolution_ms": data.gpu_time_ms,
         "to_kernel_team": _to_kernel_team(rows, "fills", C.fill_us, FILL_OR_CAST),
     }
@@ -318,17 +318,8 @@ def _to_kernel_team(
         arguments=first["arguments"],
         share_pct=impact.share_pct(first[column], first[C.kernel_time_us]),
     )
-    names = TO_KERNEL_TEAM("names", kernels=_kernels(rows, pattern))
+    names = TO_KERNEL_TEAM("names", kernels=kernel_names.names_by_time(rows, pattern))
     return if_replayed(first[C.uid], package), if_replayed(first[C.uid], names, can_be=False)
-
-
-def _kernels(rows: pl.DataFrame, pattern: str) -> list[str]:
-    """Return the names of matching kernels, most time first."""
-    kernels = rows.select(C.kernels).explode(C.kernels).unnest(C.kernels)
-    matching = kernels.filter(pl.col(C.name).str.to_lowercase().str.contains(pattern))
-    times = matching.group_by(C.name).agg(pl.col(C.total_us).sum())
-    ordered = times.sort(C.total_us, C.name, descending=[True, False])
-    return ordered[C.name].to_list()
 
 
 def _ms(rows: pl.DataFrame, column: str) -> float:

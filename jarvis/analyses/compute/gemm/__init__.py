@@ -3,7 +3,7 @@
 import polars as pl
 from pydantic import JsonValue
 
-from jarvis.analyses.base import Advice, Analysis, CategoryData, Claim, Panel
+from jarvis.analyses.base import SHARED_PANELS, Advice, Analysis, CategoryData, Claim, Panel
 from jarvis.analyses.checks import SHARED_CHECKS
 from jarvis.analyses.compute.gemm.alignment import ALIGNED_BYTES, FASTER_PCT, PAST_ALIGNMENT
 from jarvis.analyses.compute.gemm.products import (
@@ -175,8 +175,7 @@ ANALYSIS = Analysis(
     details=DETAILS,
     measure=measure,
     panels=(
-        Panel("roofline", "Roofline"),
-        Panel("savings", "Largest savings at the target"),
+        *SHARED_PANELS,
         Panel("scatter", "Efficiency by size", x=C.flops, y=C.pct_roofline, color="pattern"),
     ),
 )

@@ -49,7 +49,7 @@ def _helper_finding(
 ) -> Finding:
     is_relevant = compute_pct > impact.RELEVANT_COMPUTE_PCT
     priority = Priority.MEDIUM if is_relevant else Priority.LOW
-    helpers = _helpers(group)
+    helpers = kernel_names.names_by_time(group.rows, HELPER_KERNELS)
     values = values_of(group) | {
         "helpers": helpers,
         "helper_ms": helper_ms,
@@ -78,14 +78,6 @@ def _helper_finding(
         verify=HELPERS.pick("verify", values),
         capture=HELPERS.pick("capture", values),
     )
-
-
-def _helpers(group: OperationGroup) -> list[str]:
-    """Return the names of the helper kernels, most time first."""
-    kernels = group.rows.select(pl.col(C.kernels).explode()).unnest(C.kernels)
-    helpers = kernels.filter(pl.col(C.name).str.to_lowercase().str.contains(HELPER_KERNELS))
-    times = helpers.group_by(C.name).agg(pl.col(C.total_us).sum())
-    return times.sort([C.total_us, C.name], descending=[True, False])[C.name].to_list()
 
 
 def quantized_without_gain(data: CategoryData) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.analyses.base import CategoryData
-from jarvis.analyses.system.inference.events import step_events
+from jarvis.analyses.system.inference.events import step_events, time_ms
 from jarvis.analyses.system.inference.messages import MESSAGES
 from jarvis.findings import IDLE_POOL, Finding, Priority
 from jarvis.perf_report.timeline.step_gaps import Place
@@ -40,8 +40,8 @@ def piecewise_breaks(data: CategoryData) -> Iterator[Finding]:
     ).drop_nulls()
     gaps = _gaps(data, breaks)
     steps = _whole_steps(data).filter(pl.col(C.step).is_in(breaks[C.step].unique().implode()))
-    idle_ms, time_ms = _ms(gaps), float(steps[C.step_time_ms].sum())
-    share_pct = impact.share_pct(idle_ms, time_ms)
+    idle_ms, steps_ms = time_ms(gaps), float(steps[C.step_time_ms].sum())
+    share_pct = impact.share_pct(idle_ms, steps_ms)
     if share_pct < GAPS_PCT:
         return
     between = events.filter(pl.col(C.graph_launch_uid).is_null()).join_where(
@@ -89,7 +89,7 @@ def steps_without_graph(data: CategoryData) -> Iterator[Finding]:
         from_ns=pl.col(C.ts_ns).min(), to_ns=(pl.col(C.ts_ns) + pl.col(C.dur_ns)).max()
     )
     gaps = _gaps(data, within)
-    idle_ms = _ms(gaps)
+    idle_ms = time_ms(gaps)
     share_pct = impact.share_pct(idle_ms, float(steps[C.step_time_ms].sum()))
     if share_pct >= GAPS_PCT:
         yield _finding(
@@ -112,10 +112,6 @@ def _gaps(data: CategoryData, spans: pl.DataFrame) -> pl.DataFrame:
     start, end = pl.col(C.start_ns), pl.col(C.start_ns) + pl.col(C.dur_ns)
     inner = data.tables["step_gaps"].filter(pl.col(C.place) == Place.BETWEEN.value)
     return inner.drop(C.step).join_where(spans, start >= pl.col("from_ns"), end <= pl.col("to_ns"))
-
-
-def _ms(gaps: pl.DataFrame) -> float:
-    return float(gaps[C.dur_ns].sum()) / 1e6
 
 
 def _finding(

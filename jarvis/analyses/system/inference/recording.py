@@ -6,6 +6,7 @@ import polars as pl
 
 from jarvis import impact
 from jarvis.analyses.base import CategoryData
+from jarvis.analyses.system.inference.events import time_ms as sum_ms
 from jarvis.analyses.system.inference.messages import MESSAGES
 from jarvis.capture.alignment import MERGED_COVERAGE
 from jarvis.capture.engines import engine_of
@@ -111,4 +112,4 @@ def _states(gaps: pl.DataFrame) -> Iterator[Message]:
 
 
 def _gpu_time_ms(data: CategoryData) -> float:
-    return float(data.tables["gpu_work"][C.dur_ns].sum()) / 1e6
+    return sum_ms(data.tables["gpu_work"])

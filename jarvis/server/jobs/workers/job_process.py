@@ -19,6 +19,7 @@ from jarvis.core.errors import JarvisError
 from jarvis.core.gc_tuning import raise_thresholds
 from jarvis.core.staging import LABEL_VARIABLE
 from jarvis.pipeline import Step
+from jarvis.pipeline.steps import READING_EVERY_S
 from jarvis.server.access.rights import Role
 from jarvis.server.database import JobKind, Visibility
 from jarvis.server.jobs.kinds import Request, request_of
@@ -36,9 +37,6 @@ from jarvis.server.storage.catalog import named_rows, strictest
 
 NICENESS = 5
 """Pages have priority over jobs."""
-
-READING_EVERY_S = 0.2
-"""Minimum interval of progress messages while a trace is read."""
 
 _IMPORTED_LATE = ("jarvis.trace.compiled", "jarvis.simulation.replay", "openpyxl")
 """Modules that analyses import lazily, so that other commands start fast.
