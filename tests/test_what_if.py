@@ -54,6 +54,18 @@ def test_changes_are_simulated_together(run: Run) -> None:
     assert sum(part.pct for part in together.critical_path) == pytest.approx(100)
 
 
+def test_the_path_is_that_of_the_steps(tmp_path: Path) -> None:
+    built = trace()
+    for _ in range(2):
+        built.annotation("ProfilerStep#1", us=100).child("aten::mm").launches("gemm", us=400).up(2)
+    ahead = analyze(built.write(tmp_path / "t.json"), output_dir=tmp_path / "run")
+    recorded = ahead.simulation.recorded
+    assert sum(recorded.steps_ns) == 800_000 < recorded.window_ns
+    found = simulated(ahead, [])
+    assert sum(part.ms for part in found.critical_path) == pytest.approx(0.8)
+    assert sum(part.pct for part in found.critical_path) == pytest.approx(100)
+
+
 def test_a_category_is_the_sum_of_its_operations(run: Run) -> None:
     gemm, mm = simulated(run, ["scale=gemm:0"]), simulated(run, ["scale=aten::mm:0"])
     assert gemm.saved_ms == mm.saved_ms > 0

@@ -195,6 +195,7 @@ def simulated_changes(run: Run, parsed: Sequence[tuple[str, Changes]]) -> WhatIf
     recorded = simulation.recorded
     replay = simulation.replay([change for _, found in parsed for change in found])
     info = run.manifest.simulation
+    steps_ns = sum(replay.steps_ns)
     return WhatIf(
         step_ms=StepTime(recorded=recorded.step_ns / 1e6, simulated=replay.step_ns / 1e6),
         steps=len(recorded.steps_ns),
@@ -206,7 +207,7 @@ def simulated_changes(run: Run, parsed: Sequence[tuple[str, Changes]]) -> WhatIf
             PathShare(
                 name=part.name,
                 ms=part.ns / 1e6,
-                pct=100 * part.ns / replay.window_ns if replay.window_ns else 0.0,
+                pct=100 * part.ns / steps_ns if steps_ns else 0.0,
             )
             for part in simulation.path_parts(replay)
         ),

@@ -29,13 +29,20 @@ def replayed(graph: Graph, weights: Int64s) -> tuple[Int64s, Int32s]:
 class Path:
     """Edges of the path, last first, each with its part of the window.
 
-    ``ns`` is the time of the window that an edge takes, ``residual_ns`` the part of it that
-    nothing in the trace explains. Together the edges take the window exactly.
+    ``end_ns`` is when an edge ends, ``ns`` the time of the window that it takes, ``residual_ns``
+    the part of it that nothing in the trace explains. Together the edges take the window exactly.
     """
 
     edges: Int64s
+    end_ns: Int64s
     ns: Int64s
     residual_ns: Int64s
+
+    def within(self, begin_ns: int, end_ns: int) -> "Path":
+        """Return the part of the path in a span of the window, which it takes exactly."""
+        first = np.maximum(self.end_ns - self.ns, begin_ns)
+        ns = np.maximum(np.minimum(self.end_ns, end_ns) - first, 0)
+        return Path(self.edges, self.end_ns, ns, np.minimum(self.residual_ns, ns))
 
 
 def critical_path(graph: Graph, times: Int64s, determining: Int32s, weights: Int64s) -> Path:
@@ -56,12 +63,12 @@ def critical_path(graph: Graph, times: Int64s, determining: Int32s, weights: Int
     ends = times[graph.dst[path]]
     ns = ends - np.maximum(times[graph.src[path]], begin_ns)
     residual = np.minimum(np.maximum(weights[path] - graph.nominal[path], 0), ns)
-    return Path(path, ns, residual)
+    return Path(path, ends, ns, residual)
 
 
 @dataclass(frozen=True, slots=True)
 class PathPart:
-    """A part of the critical path: its name, and its time in the window."""
+    """A part of the critical path: its name, and its time."""
 
     name: str
     ns: int
@@ -73,7 +80,7 @@ OF_KINDS = {
     Kind.WAIT: "gaps between kernels",
     Kind.SYNC: "end of waiting calls",
     Kind.QUEUE: "launch queue",
-    Kind.UNLINKED: "before work without a recorded launch",
+    Kind.UNLINKED: "gaps before unlinked kernels",
 }
 HOST_KINDS = (Kind.HOST, Kind.BEGIN, Kind.TAIL)
 HOST_CAUSES = {
@@ -96,7 +103,7 @@ HOST_PARTS = (*HOST_CAUSES.values(), HOST_WORK, RUNTIME_CALLS)
 def path_parts(
     graph: Graph, path: Path, name_of_work: Mapping[int, str], spans: pl.DataFrame
 ) -> list[PathPart]:
-    """Return the parts of a path, longest first; together they take the window.
+    """Return the parts of a path, longest first; together they take as long as it.
 
     Args:
         graph: The graph.

@@ -24,12 +24,20 @@ from jarvis.simulation.stored import HELD, SimulationInfo, stored_graph
 
 @dataclass(frozen=True)
 class Replay:
-    """A replay: times in ns of the window, of each step and of all GPU work, and its path."""
+    """A replay: times in ns of the window, of each step and of all GPU work, and its path.
+
+    ``bounds_ns`` is where each step begins and the last one ends.
+    """
 
     window_ns: int
-    steps_ns: tuple[int, ...]
+    bounds_ns: tuple[int, ...]
     gpu_time_ns: int
     path: Path
+
+    @property
+    def steps_ns(self) -> tuple[int, ...]:
+        """The duration of each step."""
+        return tuple(np.diff(self.bounds_ns).tolist())
 
     @property
     def step_ns(self) -> float:
@@ -104,7 +112,7 @@ class Simulation:
         times, edges = replayed(self.graph, weights)
         found = Replay(
             window_ns=int(times[self.graph.end] - times[self.graph.begin]),
-            steps_ns=tuple(np.diff(self.step_bounds(times)).tolist()),
+            bounds_ns=tuple(self.step_bounds(times).tolist()),
             gpu_time_ns=int(weights[self.index.gpu_edge[1]].sum()),
             path=critical_path(self.graph, times, edges, weights),
         )
@@ -188,10 +196,11 @@ class Simulation:
         return low
 
     def path_parts(self, replay: Replay) -> list[PathPart]:
-        """Return the parts of the critical path of a replay: GPU work by category, host time by
-        cause."""
+        """Return the parts of the critical path in the steps of a replay: GPU work by category,
+        host time by cause. Together they take as long as the steps."""
         spans = self.tables["sim_spans"]
-        return path_parts(self.graph, replay.path, self._names_of_work, spans)
+        path = replay.path.within(replay.bounds_ns[0], replay.bounds_ns[-1])
+        return path_parts(self.graph, path, self._names_of_work, spans)
 
     @cached_property
     def _names_of_work(self) -> dict[int, str]:
