@@ -143,3 +143,23 @@ def test_the_idle_page_has_the_gaps_of_its_findings(
     assert idle.delta.startswith("elevated")
     timeline = filed("timeline", analysis=sample_id)
     assert any(f"idle {idle.value}" in m.value for m in timeline.markdown)
+
+
+def test_unlinked_work_that_hides_communication_is_stated(registered: Draw, tmp_path: Path) -> None:
+    """The page of communication shows the figures of TraceLens and of the steps."""
+    texts = []
+    for unlinked in (False, True):
+        built = trace(device="AMD Instinct MI300X").op("aten::mm", MM).launches("gemm", us=40)
+        built.op("c10d::allreduce_").launches("ncclDevKernel_AllReduce", us=160, stream=9)
+        if unlinked:
+            last = built.events[-1]
+            kernel = {"ph": "X", "cat": "kernel", "name": "alone", "pid": 0, "tid": 11}
+            args = {"device": 0, "stream": 11}
+            built.events.append({**kernel, "ts": last["ts"] + 100, "dur": 20.0, "args": args})
+        submitted = submit(Submission(built.write(tmp_path / f"{unlinked}.json")))
+        page = registered("multi_kernel", analysis=submitted.id)
+        assert not page.exception
+        texts.append([c.value for c in page.caption if "not linked to its launch" in c.value])
+    assert texts[0] == []
+    (text,) = texts[1]
+    assert text.endswith("In the recording, with all GPU work, 0.104 ms is exposed.")

@@ -16,9 +16,8 @@ from jarvis.dashboard.widgets.other_tools import why_another_tool
 from jarvis.dashboard.widgets.table import small_table, with_short_texts
 from jarvis.findings import COMMUNICATION_POOL, AnalysisResult, Severity
 from jarvis.impact import share_pct
-from jarvis.perf_report import Totals
 from jarvis.perf_report.timeline.other_definitions import Quantity
-from jarvis.perf_report.timeline.step_account import step_name
+from jarvis.perf_report.timeline.step_account import step_name, steps_name
 from jarvis.reports.account import account_of
 from jarvis.run import Run
 from jarvis.schemas import TABLES
@@ -50,7 +49,7 @@ def multi_kernel_section(analysis: Analysis, now: Opened, result: AnalysisResult
         return
     left, right = st.columns(2)
     with left.container(border=True, height="stretch"):
-        _communication(totals)
+        _communication(now.run)
     with right.container(border=True, height="stretch"):
         _copies(copies)
     if not copies.is_empty():
@@ -106,7 +105,8 @@ def _share(overlap: JsonValue) -> str:
     return "not available" if value is None else percent(value)
 
 
-def _communication(totals: Totals) -> None:
+def _communication(run: Run) -> None:
+    totals, account = run.manifest.totals, account_of(run)
     whole_ms, exposed_ms = totals.total_comm_time_ms, totals.exposed_comm_time_ms
     if not whole_ms:
         st.markdown("**No communication** in this trace")
@@ -119,6 +119,14 @@ def _communication(totals: Totals) -> None:
     parts = {"hidden": whole_ms - exposed_ms, "exposed": exposed_ms}
     rows = [("Communication", part, time_ms) for part, time_ms in parts.items()]
     _exposure(pl.DataFrame(rows, schema=_EXPOSURE, orient="row"), "communication")
+    if account is not None:
+        of_steps = milliseconds(account.parts_ns[C.exposed_comm_ns] / 1e6)
+        if of_steps != milliseconds(exposed_ms):
+            st.caption(
+                "In the GPU window, without work that is not linked to its launch. In "
+                f"{steps_name(account.is_marked, account.step_count)}, with all GPU work, "
+                f"{of_steps} is exposed."
+            )
 
 
 def _copies(copies: pl.DataFrame) -> None:
