@@ -228,3 +228,12 @@ def test_the_command_writes_ranks_and_what_is_true(
 def test_a_scale_that_does_not_exist() -> None:
     with pytest.raises(JarvisError, match="choose one of"):
         Job(1, 2, scale="huge")
+
+
+def test_traces_that_a_folder_would_not_show_are_not_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["sample", "-o", str(tmp_path / "job"), "--ranks", "2", "--scale", "tiny"])
+    assert "--output needs a name with .json or .json.gz" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

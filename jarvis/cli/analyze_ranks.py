@@ -221,12 +221,16 @@ def given_ranks(arguments: argparse.Namespace) -> dict[str, int]:
 def _pairs(
     arguments: argparse.Namespace, option: str, texts: Iterable[str], number: int = 1
 ) -> Iterable[tuple[str, str]]:
-    """Yield the two sides of texts ``A=B``, of which one has to be a number."""
+    """Yield the two sides of texts ``A=B``, of which one has to be a rank."""
+    from jarvis.ranks.identity import MAX_RANK
+
     for text in texts:
         pair = text.rpartition("=") if number else text.partition("=")
         sides = (pair[0], pair[2])
         if not sides[0] or not sides[number].isdecimal():
             arguments.usage_error(f"--{option} needs a file and a rank, not {text}")
+        if int(sides[number]) >= MAX_RANK:
+            arguments.usage_error(f"--{option}: a rank is at most {MAX_RANK - 1:,}, not {text}")
         yield sides
 
 

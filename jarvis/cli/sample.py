@@ -44,7 +44,7 @@ def add_sample(commands: "Commands[argparse.ArgumentParser]") -> None:
     command.add_argument("--scale", default="small", help="model size (default: small)")
     _add_faults(command)
     add_json(command)
-    command.set_defaults(run=_sample)
+    command.set_defaults(run=_sample, usage_error=command.error)
 
 
 _OF_RANK = {
@@ -61,6 +61,9 @@ _OF_RANK = {
     "drop_events": ("RANK:COUNT", "so many of its collectives are not recorded"),
     "mixed_gpus": ("RANK:GPU", "it has this GPU instead"),
 }
+_SUFFIXES = (".json", ".json.gz")
+"""Of the traces of several ranks: `jarvis analyze FOLDER` finds them by these."""
+
 _RANKS = {
     "skip": "ranks without a trace",
     "truncate": "ranks of whose trace the second half is missing",
@@ -129,6 +132,8 @@ def _sample(arguments: argparse.Namespace) -> int:
             write_job(job, {0: place})
         print_result(arguments, {"traces": [output]}, [output])
         return ExitCode.OK
+    if not output.name.endswith(_SUFFIXES):
+        arguments.usage_error(f"--output needs a name with {' or '.join(_SUFFIXES)}, not {output}")
     folder = output.parent
     with whole(folder) as place:
         paths = {rank: place / f"rank{rank}_{output.name}" for rank in range(count)}

@@ -212,7 +212,14 @@ def test_only_the_same_ranks_replace_a_distributed_run(
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--id", "--plots"], ["--rank", "x"], ["--take", "a=b"], ["--rank", "f=x"]]
+    "arguments",
+    [
+        ["--id", "--plots"],
+        ["--rank", "x"],
+        ["--take", "a=b"],
+        ["--rank", "f=x"],
+        ["--rank", "f=1099511627776"],
+    ],
 )
 def test_options_that_do_not_fit(traces: Path, arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
