@@ -283,10 +283,10 @@ class JointSteps:
                     factor=usual_ns / state_ns,
                 )
 
-    def scaled_transfer(self, instances: Sequence[int], factor: float) -> StepGain:
-        """Return the gain if the transfer of some collectives takes ``factor`` times as long."""
-        factors = np.where(np.isin(self.joint.instances, list(instances)), factor, 1.0)
-        return self.gain(NO_RANKS, factors)
+    def scaled_transfer(self, factors: Mapping[int, float]) -> StepGain:
+        """Return the gain if transfers take so many times as long, by instance."""
+        of_all = [factors.get(instance, 1.0) for instance in self.joint.instances.tolist()]
+        return self.gain(NO_RANKS, np.array(of_all))
 
 
 def joint_steps(members: Sequence[Member], evidence: Evidence, clock: Clock) -> JointSteps | None:

@@ -126,6 +126,31 @@ def test_small_messages_are_named(slow_link: tuple[Joined, AnalysisResult]) -> N
     assert 1 < low < high < 3
 
 
+def test_experts_with_more_tokens_are_named(slow_link: tuple[Joined, AnalysisResult]) -> None:
+    def changed(sizes: list[int], floor: float | None = None) -> Joined:
+        joined, rank = slow_link[0], pl.col("rank")
+        instances = joined.tables["instances"].with_columns(
+            kind=pl.lit("all_to_all_v"), floor_us=pl.col("transfer_us") * floor
+        )
+        received = dict(enumerate(sizes))
+        kernels = joined.tables["instance_ranks"].with_columns(
+            out_bytes=rank.replace_strict(received, return_dtype=pl.Int64)
+        )
+        tables = {**joined.tables, "instances": instances, "instance_ranks": kernels}
+        return replace(joined, tables=tables)
+
+    finding = by_check(rank_findings(changed([100, 100, 200, 100]), RANKS))["ep_imbalance"]
+    assert to_text(finding.title).startswith("Rank 2 receives 60.0% more than the mean")
+    assert finding.evidence["rank"] == 2
+    without_latency, _ = step_ms(finding)
+    half = by_check(rank_findings(changed([100, 100, 200, 100], 0.4), RANKS))["ep_imbalance"]
+    assert 0 < step_ms(half)[0] < without_latency
+    all_latency = rank_findings(changed([100, 100, 200, 100], 1.0), RANKS)
+    assert "ep_imbalance" not in by_check(all_latency)
+    for even in ([100, 100, 115, 100], [0, 0, 0, 0]):
+        assert "ep_imbalance" not in by_check(rank_findings(changed(even), RANKS))
+
+
 def test_a_slow_link_is_named(slow_link: tuple[Joined, AnalysisResult]) -> None:
     (finding,) = slow_link[1].findings
     assert finding.check == "slow_link"

@@ -15,7 +15,7 @@ from jarvis.ranks.findings.facts import (
     RankFacts,
 )
 from jarvis.ranks.findings.lateness import jitter, late_rank
-from jarvis.ranks.findings.links import mismatch, slow_link, small_messages
+from jarvis.ranks.findings.links import ep_imbalance, mismatch, slow_link, small_messages
 from jarvis.ranks.findings.messages import MESSAGES
 from jarvis.ranks.join import Joined
 from jarvis.schemas.names import C
@@ -28,6 +28,7 @@ CHECKS: tuple[Callable[[RankFacts], Iterator[Finding]], ...] = (
     work_imbalance,
     slow_link,
     small_messages,
+    ep_imbalance,
     mismatch,
 )
 

@@ -160,5 +160,6 @@ KEYS = {
     "work_imbalance": "work",
     "slow_link": "link",
     "small_messages": "small",
+    "ep_imbalance": "experts",
 }
 """First parts of the keys of messages by check."""

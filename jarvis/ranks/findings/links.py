@@ -24,6 +24,12 @@ LATENCY_SHARE = 0.5
 MIN_SMALL_SHARE = 0.3
 """Share of the exposed transfer from which on messages are too small."""
 
+OF_EXPERTS = ("all_to_all_v", "dispatch", "combine")
+"""Kinds whose ranks receive as many bytes as their experts get tokens."""
+
+MIN_BYTES_RATIO = 1.2
+"""Received bytes of a rank against the mean from which on they are uneven."""
+
 
 def slow_link(facts: RankFacts) -> Iterator[Finding]:
     """Large messages that move far below the peak of the link.
@@ -47,7 +53,7 @@ def slow_link(facts: RankFacts) -> Iterator[Finding]:
             continue
         instances = rows[C.instance_id].to_list()
         ends = (
-            facts.joint.scaled_transfer(instances, bus / reached)
+            facts.joint.scaled_transfer(dict.fromkeys(instances, bus / reached))
             for reached in (MAX_LINK_SHARE * peak, peak)
         )
         gain = StepGain(next(ends).low_ms, next(ends).high_ms)
@@ -89,7 +95,7 @@ def small_messages(facts: RankFacts) -> Iterator[Finding]:
     instances = small[C.instance_id].to_list()
     in_step = small.height / max(small[C.step].n_unique(), 1)
     ends = (
-        facts.joint.scaled_transfer(instances, factor)
+        facts.joint.scaled_transfer(dict.fromkeys(instances, factor))
         for factor in (max(0.5, 1 / in_step), 1 / in_step)
     )
     gain = StepGain(next(ends).low_ms, next(ends).high_ms)
@@ -106,6 +112,49 @@ def small_messages(facts: RankFacts) -> Iterator[Finding]:
             values,
             actions=MESSAGES.texts("small.action"),
             evidence={"instances": small.height, "mean_size_bytes": mean_bytes},
+        )
+
+
+def ep_imbalance(facts: RankFacts) -> Iterator[Finding]:
+    """Ranks that receive more of an all-to-all than others.
+
+    Symptom: an all-to-all of experts takes as long as the rank with the most bytes.
+    Rule: in all-to-alls with sizes by rank, dispatches and combines, with all ranks recorded, a
+    rank receives at least {MIN_BYTES_RATIO} times the mean of the ranks.
+    Threshold: the gain above, if each rank receives the mean; latency stays.
+    """
+    kinds = facts.inner.filter(pl.col(C.kind).is_in(OF_EXPERTS), ~pl.col(C.transfer_is_bound))
+    received = facts.tables["instance_ranks"].join(
+        kinds.select(C.instance_id, C.transfer_us, C.floor_us), on=C.instance_id
+    )
+    most, mean = pl.col(C.out_bytes).max(), pl.col(C.out_bytes).mean()
+    is_uneven = pl.col(C.out_bytes).is_not_null().all() & (most >= MIN_BYTES_RATIO * mean)
+    uneven = received.filter((is_uneven & (mean > 0)).over(C.instance_id))
+    if facts.joint is None or uneven.is_empty():
+        return
+    fixed = (pl.col(C.floor_us) / pl.col(C.transfer_us)).clip(0, 1).fill_null(0).first()
+    factors = uneven.group_by(C.instance_id).agg((fixed + (1 - fixed) * mean / most).alias("f"))
+    gain = facts.joint.scaled_transfer(dict(factors.iter_rows()))
+    if facts.is_worth(gain):
+        totals = uneven.group_by(C.rank).agg(pl.col(C.out_bytes).sum())
+        rank, most_bytes = totals.sort(C.out_bytes, C.rank, descending=[True, False]).row(0)
+        mean_bytes = int(totals[C.out_bytes].sum()) / totals.height
+        sizes = {"most_bytes": most_bytes, "mean_bytes": mean_bytes}
+        named = {
+            "instances": factors.height,
+            "more_pct": share_pct(most_bytes - mean_bytes, mean_bytes),
+        }
+        yield facts.finding(
+            "ep_imbalance",
+            gain,
+            {"rank": str(rank), **named, **sizes},
+            actions=MESSAGES.texts("experts.action"),
+            evidence={
+                "rank": rank,
+                **named,
+                "most_size_bytes": most_bytes,
+                "mean_size_bytes": mean_bytes,
+            },
         )
 
 

@@ -57,6 +57,12 @@ MESSAGES = MessageTable(
         "average. Bandwidth hardly matters for them.",
         "small.action": "Bundle the messages into fewer collectives, or use larger buckets. "
         "Compression does not help.",
+        "experts.title": "Rank {rank} receives {more_pct} more than the mean of the ranks in "
+        "{instances:count all-to-all}: {gain}",
+        "experts.issue": "It receives {most_bytes} in them, the mean is {mean_bytes}. The rank "
+        "with the most bytes decides how long an all-to-all takes.",
+        "experts.action": "Balance the tokens of the experts: a loss or a bias for balance in the "
+        "router, a capacity of each expert, or other ranks for the busiest experts.",
         "mismatch.title": "Ranks send different sizes in {instances:count collective}",
         "mismatch.issue": "In {communicator:name}, rank {rank} sends {own_bytes} where another "
         "rank sends {other_bytes}.",
