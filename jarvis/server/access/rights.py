@@ -95,6 +95,11 @@ def require(person: Person, role: Role, action: str) -> None:
         raise ForbiddenError(f"{who} may not {action} here. {reason}")
 
 
+def require_viewer(person: Person) -> None:
+    """Raise ForbiddenError if a person may not look at analyses."""
+    require(person, Role.VIEWER, "look at analyses")
+
+
 def _is_theirs(person: Person, owned: Owned) -> bool:
     is_owner = owned.owner is not None and owned.owner == person.name
     return is_owner or may(person, Role.ADMIN)

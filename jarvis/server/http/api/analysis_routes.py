@@ -19,7 +19,7 @@ from jarvis.run.baseline import LAST_RUNS, THRESHOLD_PCT
 from jarvis.run.results import results_data
 from jarvis.server import actions
 from jarvis.server.access.audit import Channel
-from jarvis.server.access.rights import Person, Role, require
+from jarvis.server.access.rights import Person, Role, require, require_viewer
 from jarvis.server.actions import Actor
 from jarvis.server.database import database
 from jarvis.server.errors import UnfinishedUploadError, UnknownArtifactError
@@ -93,7 +93,7 @@ def listed(
 @router.get("/{analysis_id}", summary="Show an analysis")
 def show(person: Caller, analysis_id: AnalysisId) -> AnalysisDetails:
     """Return the options and the results."""
-    require(person, Role.VIEWER, "look at analyses")
+    require_viewer(person)
     catalog = read_catalog().visible_to(person)
     entry = catalog.find(analysis_id)
     try:
@@ -160,7 +160,7 @@ def baseline(
     ] = THRESHOLD_PCT,
 ) -> BaselineView:
     """Check it against the last runs of a project that the caller can see; 400 if there is none."""
-    require(person, Role.VIEWER, "look at analyses")
+    require_viewer(person)
     catalog = read_catalog().visible_to(person)
     run = catalog.find(analysis_id).manifest
     found = baseline_of(catalog.entries, run, project, branch, last)
@@ -207,7 +207,7 @@ def remove(person: Caller, analysis_id: AnalysisId) -> RemovedView:
 
 def _root(person: Person, analysis_id: str) -> FilePath:
     """Return the folder of an analysis; an invisible one is reported as not found."""
-    require(person, Role.VIEWER, "look at analyses")
+    require_viewer(person)
     return actions.visible_run_dir(person, analysis_id)
 
 

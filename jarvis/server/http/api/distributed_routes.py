@@ -14,7 +14,7 @@ from jarvis.run.results import results_data
 from jarvis.schemas.names import C
 from jarvis.server import actions
 from jarvis.server.access.audit import Channel
-from jarvis.server.access.rights import Person, Role, require
+from jarvis.server.access.rights import Person, Role, require, require_viewer
 from jarvis.server.actions import Actor
 from jarvis.server.database import database
 from jarvis.server.errors import UnknownInstanceError
@@ -150,6 +150,6 @@ def artifact(person: Caller, analysis_id: AnalysisId, name: ArtifactName) -> Res
 
 
 def _opened(person: Person, analysis_id: str) -> tuple[DistributedEntry, DistributedRun]:
-    require(person, Role.VIEWER, "look at analyses")
+    require_viewer(person)
     entry = read_catalog().visible_to(person).find_distributed(analysis_id)
     return entry, DistributedRun.load(entry.root)

@@ -24,7 +24,7 @@ from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.run import Run
 from jarvis.server import actions, note_actions
 from jarvis.server.access.audit import Channel
-from jarvis.server.access.rights import Person, Role, require
+from jarvis.server.access.rights import Person, Role, require, require_viewer
 from jarvis.server.actions import Actor
 from jarvis.server.http.api.callers import MAX_ID_LENGTH, Caller
 from jarvis.server.storage.report_notes import EXCLUDED, NoteChange, order_value
@@ -134,7 +134,7 @@ class NewComment(BaseModel, title="New comment"):
 @router.get("", summary="Show the notes on a report")
 def show(person: Caller, analysis_id: AnalysisId) -> ReportView:
     """Return all findings with status, owner and comments, and the author's summary and order."""
-    require(person, Role.VIEWER, "look at analyses")
+    require_viewer(person)
     return _view(person, analysis_id)
 
 

@@ -14,7 +14,7 @@ from jarvis.core.workspace import RunPaths
 from jarvis.run.timeline import Window
 from jarvis.run.timeline_rows import MAX_DEPTH, MAX_THREADS, HostChoice, TimelineRows
 from jarvis.server import actions
-from jarvis.server.access.rights import Role, require
+from jarvis.server.access.rights import require_viewer
 from jarvis.server.errors import UnknownAnalysisError
 from jarvis.server.http.api.callers import MAX_ID_LENGTH, TimelineReader
 from jarvis.server.storage.loaded_runs import loaded_rows
@@ -35,7 +35,7 @@ def _rows(
     threads: Annotated[int, Query(ge=0, le=MAX_THREADS)],
     depth: Annotated[int, Query(ge=0, le=MAX_DEPTH)],
 ) -> TimelineRows:
-    require(person, Role.VIEWER, "look at analyses")
+    require_viewer(person)
     root = actions.visible_run_dir(person, analysis_id)
     try:
         stamp = RunPaths(root).manifest.stat().st_mtime_ns
