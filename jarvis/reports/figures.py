@@ -118,13 +118,14 @@ def waterfall_rows(now_ms: float, found: list[Saving], whole: str) -> pl.DataFra
         low_ms = max(high_ms - saving.saved_ms, 0.0)
         text = f"{MINUS}{milliseconds(saving.saved_ms)}"
         if saving.is_bound:
-            rows.append((saving.label, saving.tooltip, BOUND, low_ms, high_ms, f"up to {text}"))
+            text = f"≤ {milliseconds(saving.saved_ms)}"
+            rows.append((saving.label, saving.tooltip, BOUND, low_ms, high_ms, text))
             continue
         rows.append((saving.label, saving.tooltip, SAVING, low_ms, high_ms, text))
         high_ms = low_ms
     share = percent(impact.share_pct(high_ms, now_ms))
-    text = f"{milliseconds(high_ms)} ({share})"
-    rows.append(("Projected", f"what remains of {whole}", PROJECTED, 0.0, high_ms, text))
+    rest = f"what remains of {whole} ({share})"
+    rows.append(("Projected", rest, PROJECTED, 0.0, high_ms, milliseconds(high_ms)))
     names = ["label", "finding", C.kind, "low_ms", "high_ms", "text"]
     return pl.DataFrame(rows, schema=names, orient="row")
 

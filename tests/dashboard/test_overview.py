@@ -159,7 +159,7 @@ def test_the_waterfall_has_upper_bounds_in_the_order_of_the_findings(sample_run:
     places = [int(each.label.split()[0].removeprefix("P")) for each in found[:-1]]
     assert places == sorted(places)
     bars = waterfall_rows(50.0, found, "each step")
-    assert bars["text"][1].startswith("up to ")
+    assert bars["text"][1].startswith("≤ ")
     assert bars["high_ms"][2] == 50.0
     left_ms = 50.0 - sum(each.saved_ms for each in found[1:])
     assert bars["high_ms"][-1] == pytest.approx(left_ms)

@@ -121,6 +121,7 @@ def test_without_a_distributed_run_the_page_tells_how_to_make_one(filed: Draw) -
     assert not page.exception
     assert "No distributed run is stored yet" in texts(page)
     assert page.code[0].value == "jarvis analyze FOLDER_OF_TRACES --id"
+    assert "Upload traces" in {link.proto.label for link in page.main.get("page_link")}
 
 
 def test_the_same_ranks_again_replace_the_run(run: DistributedRun, traces: Path) -> None:

@@ -21,11 +21,7 @@ from tests.dashboard.test_links import copied_link
 
 def titles(run: Run) -> list[str]:
     """Return the titles of all findings as the table shows them, with short names."""
-    found, whole = [], None
-    for each, is_part in nested(recommendations(run)):
-        whole = whole if is_part and whole else each
-        found.append(shown_title(each, whole))
-    return found
+    return [shown_title(each) for each, _ in nested(recommendations(run))]
 
 
 def table(page: AppTest) -> list[str]:

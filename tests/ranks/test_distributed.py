@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from jarvis.cli import main
-from jarvis.core.errors import DistributedRunError, NotARunError
+from jarvis.core.errors import DistributedRunError, NotARunError, NotDistributedError
 from jarvis.core.workspace import RunPaths
 from jarvis.ranks.run import DistributedRun
 from jarvis.reports.ranks import NO_FINDING
@@ -192,7 +192,7 @@ def test_a_folder_with_one_trace_is_an_ordinary_analysis(traces: Path, tmp_path:
 def test_a_distributed_run_is_no_run_of_a_trace(analyzed: Path, tmp_path: Path) -> None:
     with pytest.raises(DistributedRunError, match="rank_0"):
         Run.load(analyzed)
-    with pytest.raises(NotARunError):
+    with pytest.raises(NotDistributedError):
         DistributedRun.load(RunPaths(analyzed).member(0))
     with pytest.raises(NotARunError):
         DistributedRun.load(tmp_path)

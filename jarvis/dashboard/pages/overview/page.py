@@ -36,7 +36,7 @@ from jarvis.text.format import counted, milliseconds, percent
 from jarvis.text.markdown import prose
 
 _MAX_CACHED = 64
-_LABEL_ROOM = 1.8
+_LABEL_ROOM = 2.0
 """Length of the axis of the waterfall relative to its longest bar: a label fits behind it."""
 
 

@@ -130,7 +130,7 @@ def _finding_row(now: Opened, ranked: Recommendation, whole: Recommendation) -> 
         _PAGE: finding_address(now, ranked),
         "priority": [str(finding.priority)],
         C.category: ranked.result.title,
-        "finding": shown_title(ranked, whole),
+        "finding": shown_title(ranked),
         "saved_ms": gain.gain_ms if gain else None,
         "basis": _basis(gain),
         "high_ms": gain.step_ms.high if gain and gain.step_ms else None,
@@ -140,10 +140,10 @@ def _finding_row(now: Opened, ranked: Recommendation, whole: Recommendation) -> 
     }
 
 
-def shown_title(ranked: Recommendation, whole: Recommendation) -> str:
-    """Return the title of a finding as its row has room for it, with the one that contains it."""
+def shown_title(ranked: Recommendation) -> str:
+    """Return the title of a finding as its row has room for it."""
     title = to_text(ranked.finding.title).replace("`", "").replace("aten::", "")
-    return shortened(title if ranked is whole else f"in {whole.label}: {title}", TITLE_LENGTH)
+    return shortened(title, TITLE_LENGTH)
 
 
 def _basis(gain: Impact | None) -> str | None:

@@ -56,10 +56,11 @@ def render() -> None:
     stored = visible_catalog().distributed
     if not stored:
         st.info(
-            "No distributed run is stored yet. Analyze the traces of all ranks of a job together, "
-            "on this machine:",
+            "No distributed run is stored yet. Upload the traces of all ranks of a job together, "
+            "or an archive of them; or analyze them on this machine:",
             icon=":material/lan:",
         )
+        navigation.link(navigation.INGEST, "Upload traces", icon=":material/upload:")
         st.code("jarvis analyze FOLDER_OF_TRACES --id", language="sh")
         return
     titles = {entry.id: entry.title for entry in stored}

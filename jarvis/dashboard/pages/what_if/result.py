@@ -34,7 +34,8 @@ def result(now: Opened, found: Together) -> None:
 
 def _joint(now: Opened, found: Together, unchanged: WhatIf) -> None:
     recorded_ms = unchanged.step_ms.recorded
-    median = f"median of {counted(unchanged.steps, 'step')}" if unchanged.steps > 1 else ""
+    several = f"median of {counted(unchanged.steps, 'step')}; findings have the mean"
+    median = several if unchanged.steps > 1 else ""
     if found.result is None or not found.texts:
         st.markdown(f"### Step now {milliseconds(recorded_ms)}", help=_HELP)
         st.caption(". ".join(filter(None, (median.capitalize(), "Add a change to simulate it."))))
