@@ -221,7 +221,7 @@ def _before_kernels(run: Run, details: list[Details]) -> str | None:
     waits = " and ".join(
         wait for wait, pool in named if any(each.startswith(pool) for each in pools)
     )
-    intro = f"Compute fills less than {impact.GOOD_COMPUTE_PCT:g}% of the {_whole(run)}"
+    intro = f"Compute takes less than {impact.GOOD_COMPUTE_PCT:g}% of the {_whole(run)}"
     if _is_idle_in_doubt(details):
         return (
             f"{intro}, but most of the idle time may be work that was not recorded, so record the "
