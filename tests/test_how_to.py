@@ -165,12 +165,10 @@ def test_a_panel_is_a_line_and_a_new_kind_is_in_three_places(checkout: Checkout)
     (drawing,) = blocks("add-a-panel.md", "python")
     of_existing, kinds, imported, functions, entry, of_new = blocks("add-a-panel.md", "text")
     reduce, table = "jarvis/analyses/compute/reduce.py", "jarvis/dashboard/widgets/panel_kinds.py"
-    one_line = '    panels=(Panel("roofline", "Roofline"), Panel("savings", '
-    checkout.replace(
-        reduce,
-        one_line,
-        f'    panels=(\n        Panel("roofline", "Roofline"),\n{of_existing}{of_new}    ),\n',
-    )
+    panels = f"    panels=(\n        *SHARED_PANELS,\n{of_existing}{of_new}    ),\n"
+    checkout.replace(reduce, "    panels=SHARED_PANELS,", panels)
+    imports = "from jarvis.analyses.base import "
+    checkout.insert(reduce, imports, f"{imports}Panel\n")
     checkout.write("jarvis/charts/strip.py", drawing)
     checkout.replace("jarvis/analyses/base.py", "PanelKind = ", kinds)
     checkout.insert(table, "from jarvis.impact import", imported)
