@@ -51,8 +51,8 @@ DEFAULT_ADVICE: Mapping[str, Advice] = {
         reason="each call has so little work that the fixed cost of a kernel dominates its time",
         algorithmic="Fuse the chain of small operators around {name}{place}, for instance with "
         "torch.compile, or batch its {calls} of {mean_time_ms} each.",
-        kernel="{grouped_kernel}Fewer calls save the fixed cost of a kernel, which the {calls} of "
-        "{kernel} {calls:either has|have} in a GPU graph, too.",
+        kernel="{grouped_kernel}Fewer calls save the fixed cost of each kernel, which a GPU "
+        "graph does not remove. Main kernel: {kernel}.",
     ),
 }
 """Advice for categories without more specific advice."""

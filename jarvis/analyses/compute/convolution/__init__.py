@@ -124,8 +124,8 @@ ADVICE = {
     ),
     SMALL: Advice(
         rule=f"no side of the filter is longer than {SMALL_KERNEL}",
-        reason="the common {filter} filter ({channels} channels in the heaviest call) has "
-        "optimized kernels that should be selected here{convolving_text:message}",
+        reason="libraries have optimized kernels for the common {filter} filter ({channels} "
+        "channels in the heaviest call){convolving_text:message}",
         algorithmic="{layout_advice:message}",
         kernel="Check which algorithm the DNN library selects instead of {kernel} with autotuning "
         "on, and give the kernel team {package}.",

@@ -92,8 +92,8 @@ ADVICE = {
         "its time",
         algorithmic="{merge_note:message}Batch more rows than M={m} into {each} of {name}, or "
         "merge products that share an input{place}; torch.compile may batch them.",
-        kernel="{grouped_gemm}Fewer calls save the fixed cost of a kernel, which the {calls} of "
-        "{kernel} {calls:either has|have} in a GPU graph, too.",
+        kernel="{grouped_gemm}Fewer calls save the fixed cost of each kernel, which a GPU "
+        "graph does not remove. Main kernel: {kernel}.",
     ),
     "compute": Advice(
         rule="bound by the compute peak, no pattern",
