@@ -62,17 +62,11 @@ def _ranks(arguments: argparse.Namespace) -> int:
 
 
 def _delay_lines(late: "pl.DataFrame") -> list[str]:
-    from jarvis.ranks.delays import COLUMNS, MIN_LATE_MS
-    from jarvis.schemas import TABLES
-    from jarvis.schemas.names import C
+    from jarvis.ranks.delays import COLUMNS, MIN_LATE_MS, SHOWN
 
     if late.is_empty():
         return [f"No delay above {MIN_LATE_MS * 1000:g} µs is known."]
-    shown = late.select(
-        *(C.rank, C.step, C.instance_id, "new_ms", "cause", "extra_ms", "where", C.root_rank)
-    )
-    columns = (*TABLES["lateness"], *TABLES["instances"], *COLUMNS)
-    lines = list(table_lines(shown.head(DELAYS_SHOWN), columns))
+    lines = list(table_lines(late.head(DELAYS_SHOWN).select(SHOWN), COLUMNS))
     if late.height > DELAYS_SHOWN:
         lines.append(f"{DELAYS_SHOWN} of {late.height} delays; --json has all.")
     return lines

@@ -5,24 +5,30 @@ import polars as pl
 from jarvis.ranks.lateness import is_comparable
 from jarvis.schemas.columns import TEXT, Column, number, text
 from jarvis.schemas.names import C
+from jarvis.schemas.ranks import INSTANCES, LATENESS
 
 MIN_LATE_MS = 0.02
 """Shorter delays are noise of the arrivals."""
 
 COLUMNS = (
+    *LATENESS,
+    *INSTANCES,
     number("new_ms", "Late (ms)", "ms", "lateness that is new at this collective", ",.3f"),
     number("extra_ms", "Longer (ms)", "ms", "what this took longer than for others", ",.3f"),
     Column("cause", "Main cause", TEXT, meaning="state of the GPU that took longer than usual"),
     text("where", "Where", "host call or Python function of an idle cause"),
 )
-"""Columns beside those of `lateness` and `instances`."""
+"""Descriptions of the columns; of two with the same name, the later one."""
+
+SHOWN = (C.rank, C.step, C.instance_id, "new_ms", "cause", "extra_ms", "where", C.root_rank)
+"""The main columns, in this order."""
 
 
 def delays(lateness: pl.DataFrame, causes: pl.DataFrame, instances: pl.DataFrame) -> pl.DataFrame:
     """Return the delays that are new at a collective, longest first.
 
     Args:
-        lateness: Table ``lateness``, whose columns the result has beside ``step`` and COLUMNS.
+        lateness: Table ``lateness``, whose columns the result has beside those of SHOWN.
         causes: Table ``lateness_causes``.
         instances: Table ``instances``.
     """

@@ -4,15 +4,10 @@ import streamlit as st
 
 from jarvis.charts import columns_of
 from jarvis.dashboard.widgets.table import small_table
-from jarvis.ranks.delays import COLUMNS, MIN_LATE_MS, delays
+from jarvis.ranks.delays import COLUMNS, MIN_LATE_MS, SHOWN, delays
 from jarvis.ranks.run import DistributedRun
-from jarvis.schemas import TABLES
-from jarvis.schemas.names import C
 
 MAX_ROWS = 200
-
-_COLUMNS = columns_of(TABLES["lateness"], TABLES["instances"], COLUMNS)
-_SHOWN = (C.rank, C.step, C.instance_id, "new_ms", "cause", "extra_ms", "where", C.root_rank)
 
 
 def late_ranks(run: DistributedRun) -> None:
@@ -26,7 +21,8 @@ def late_ranks(run: DistributedRun) -> None:
                 "clocks of the ranks are not known."
             )
             return
-        small_table(rows.head(MAX_ROWS), _COLUMNS, "Delays of ranks", _SHOWN, {"where": 330})
+        columns = columns_of(COLUMNS)
+        small_table(rows.head(MAX_ROWS), columns, "Delays of ranks", SHOWN, {"where": 330})
         st.caption(
             "A delay counts once: at the first collective that shows it. The root rank is the one "
             "whose own time it is from."
