@@ -35,11 +35,15 @@ class Span(_Data):
 
 
 class ScaleGpu(_Data):
-    """GPU work takes ``factor`` times as long; 0 removes its time."""
+    """GPU work takes ``factor`` times as long; 0 removes its time.
+
+    No event gets shorter than ``least_us``.
+    """
 
     kind: Literal["scale_gpu"] = "scale_gpu"
     work: Work
     factor: float = Field(ge=0, allow_inf_nan=False)
+    least_us: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
 
 class AtRoofline(_Data):

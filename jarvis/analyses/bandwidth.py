@@ -149,7 +149,7 @@ def slow_kernel(data: CategoryData) -> Iterator[Finding]:
     below {SLOW_SHARE:.0%} of the bandwidth baseline, not launch bound, that pass the time test of
     ``low_efficiency``, which then skips them. The finding rules out the hardware as the limit only
     if the baseline is at least {HIGH_BASELINE_PCT}%. The saving is the time above what the baseline
-    bandwidth would take, or above that of as many minimal kernels as there are calls.
+    bandwidth would take, or above that of as many minimal kernels.
     Threshold: {SLOW_KERNEL_PCT}% of the roofline and {SLOW_SHARE:.0%} of the baseline; baseline
     {HIGH_BASELINE_PCT}%; {impact.BOTTLENECK_TIME_MS} ms or {impact.BOTTLENECK_CATEGORY_PCT}% of
     category time; at least {MIN_COMPUTE_PCT}% of compute.
@@ -204,7 +204,7 @@ def baseline_metrics(baseline: Baseline | None) -> dict[str, JsonValue]:
 
 def _slow_kernel(data: CategoryData, group: OperationGroup, baseline: Baseline) -> Finding:
     efficiency, reference_pct = group.efficiency_pct or 0.0, baseline.efficiency_pct or 0.0
-    shortest_ms = KERNEL_FLOOR_US * group.calls / 1000
+    shortest_ms = KERNEL_FLOOR_US * max(group.launches, group.calls) / 1000
     shortest_pct = efficiency * group.time_ms / shortest_ms
     target_pct = max(efficiency, min(reference_pct, shortest_pct, impact.FULL_PCT))
     gain = impact.modelled_impact(group.time_ms, efficiency, target_pct, **data.bases)

@@ -171,7 +171,9 @@ class _Changed:
     @apply.register
     def _(self, change: ScaleGpu) -> None:
         edges = self.tables.edges(change.work)
-        self._shorten(edges, self.graph.weight[edges].astype(np.float64) * change.factor)
+        durations = self.graph.weight[edges].astype(np.float64)
+        least = np.minimum(durations, change.least_us * 1e3)
+        self._shorten(edges, np.maximum(durations * change.factor, least))
 
     @apply.register
     def _(self, change: AtRoofline) -> None:

@@ -19,6 +19,7 @@ from jarvis.changes import (
     Work,
 )
 from jarvis.findings import COMMUNICATION_POOL, COPIES_POOL, IDLE_POOL, Finding
+from jarvis.impact import KERNEL_FLOOR_US
 from jarvis.perf_report.timeline import host_spans
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.perf_report.timeline.step_gaps import Place
@@ -55,9 +56,10 @@ def finding_changes(
 ) -> tuple[Change, ...]:
     """Return the changes that a finding proposes, by one of its estimates; none without a saving.
 
-    Kernels get shorter by what the finding saves on them, or go with their launches if that is all
-    of their time; one kernel replaces a chain. Copies get shorter and are not waited for. Host time
-    in the gaps of a cause is removed, waits are not waited for, and communication is hidden.
+    Kernels get shorter by what the finding saves on them, to KERNEL_FLOOR_US each if they become
+    more efficient, or go with their launches if that is all of their time; one kernel replaces a
+    chain. Copies get shorter and are not waited for. Host time in the gaps of a cause is removed,
+    waits are not waited for, and communication is hidden.
     """
     return _proposal(finding, simulation)(end)
 
@@ -84,14 +86,20 @@ def _proposal(finding: Finding, simulation: Simulation) -> Callable[[End], tuple
     if finding.check in FUSED:
         changes = _fused(finding, own, saved_ms.high, simulation)
     else:
-        changes = partial(_shorter, pool, own, _named(finding, own), simulation)
+        least_us = KERNEL_FLOOR_US if finding.impact.method == "perf model" else 0.0
+        changes = partial(_shorter, pool, own, _named(finding, own), least_us, simulation)
     return lambda end: changes(getattr(saved_ms, end))
 
 
 def _shorter(
-    pool: str, own: pl.DataFrame, work: Work, simulation: Simulation, saved_ms: float
+    pool: str,
+    own: pl.DataFrame,
+    work: Work,
+    least_us: float,
+    simulation: Simulation,
+    saved_ms: float,
 ) -> tuple[Change, ...]:
-    """Return the changes that shorten GPU work by ``saved_ms``."""
+    """Return the changes that shorten GPU work by ``saved_ms``, kernels to ``least_us`` each."""
     factor = _factor(own, saved_ms)
     if pool.startswith(COPIES_POOL):
         calls = own[C.launch_uid].drop_nulls()
@@ -99,7 +107,7 @@ def _shorter(
         return (ScaleGpu(work=work, factor=factor), RemoveWait(calls=tuple(waits.to_list())))
     if factor < MIN_REMAINING:
         return (RemoveGpu(work=work),)
-    return (ScaleGpu(work=work, factor=factor),)
+    return (ScaleGpu(work=work, factor=factor, least_us=least_us),)
 
 
 def pool_changes(pool: str, left: float, simulation: Simulation) -> tuple[Change, ...]:

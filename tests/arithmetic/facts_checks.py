@@ -77,7 +77,7 @@ def of_baseline(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> Non
     facts["contiguous_pct"].append(share(contiguous, total_us))
     if finding["check"] == "slow_kernel":
         (total_ms,), (own_pct,) = facts["time_ms"], facts["efficiency_pct"]
-        shortest_ms = facts["calls"][0] * KERNEL_FLOOR_US / 1000
+        shortest_ms = max(facts["calls"][0], facts["launches"][0]) * KERNEL_FLOOR_US / 1000
         facts["aim_ms"].append(max(total_ms * own_pct / min(reached, 100.0), shortest_ms))
         facts["baseline_times"].append(reached / own_pct)
 

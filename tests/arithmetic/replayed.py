@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.arithmetic.recorded_steps import RecordedSteps, Times
 from tests.arithmetic.run_directory import RunDirectory
-from tests.arithmetic.units import quantities_of
+from tests.arithmetic.units import KERNEL_FLOOR_US, quantities_of
 
 DURATION, HOST, LAUNCH, STREAM, SYNC, FIRST, LAST, UNLINKED = 0, 1, 2, 3, 5, 7, 8, 9
 CALL_START, CALL_END, MARK = 0, 1, 4
@@ -46,7 +46,8 @@ def replayed_savings(
     elif finding["check"] in FUSED:
         return _fused(run, graph, finding, own, saving)
     else:
-        low, mid, high = (_shorter(graph, own, ms, is_copy=False) for ms in saving)
+        least_ns = 1e3 * KERNEL_FLOOR_US if finding["impact"]["method"] == "perf model" else 0.0
+        low, mid, high = (_shorter(graph, own, ms, least_ns=least_ns) for ms in saving)
     return low, mid, high
 
 
@@ -84,8 +85,16 @@ def _idle(run: RunDirectory, graph: "_Graph", cause: str, which: str) -> float:
     return graph.gain_ms(graph.without_host(list(graph.weight), spans, factor))
 
 
-def _shorter(graph: "_Graph", own: list[Row], saved_ms: float, *, is_copy: bool) -> float:
-    """Kernels that take less time, or are removed with their launches if that is all of it."""
+def _shorter(
+    graph: "_Graph",
+    own: list[Row],
+    saved_ms: float,
+    *,
+    is_copy: bool = False,
+    least_ns: float = 0.0,
+) -> float:
+    """Kernels that take less time, ``least_ns`` or more, or are removed with their launches if that
+    is all of it."""
     whole_ns = sum(event["dur_ns"] for event in own)
     if not whole_ns:
         return 0.0
@@ -93,7 +102,7 @@ def _shorter(graph: "_Graph", own: list[Row], saved_ms: float, *, is_copy: bool)
     uids = [event["uid"] for event in own]
     if factor < 1e-6:
         return graph.gain_ms(graph.removed(list(graph.weight), uids, keeps_stream=True))
-    weights = graph.scaled(list(graph.weight), uids, factor)
+    weights = graph.scaled(list(graph.weight), uids, factor, least_ns)
     if is_copy:
         weights = graph.without_waits(weights, {event["launch_uid"] for event in own})
     return graph.gain_ms(weights)
@@ -108,7 +117,7 @@ def _fused(
     size = int(quantities_of(finding)["kernels"]) // number
     chains = _instances(run, graph, {event["uid"] for event in own}, size)[:number]
     if not chains:
-        low, mid, high = (_shorter(graph, own, ms, is_copy=False) for ms in saving)
+        low, mid, high = (_shorter(graph, own, ms) for ms in saving)
         return low, mid, high
     chained = {event["uid"] for chain in chains for event in chain}
     rest = [event for event in own if event["uid"] not in chained]
@@ -136,7 +145,7 @@ def _fused(
         if gain(saving[2], has_host=has_host) <= without_kernels_ms(run):
             low, mid, high = (gain(ms, has_host=has_host) for ms in saving)
             return low, mid, high
-    low, mid, high = (_shorter(graph, own, ms, is_copy=False) for ms in saving)
+    low, mid, high = (_shorter(graph, own, ms) for ms in saving)
     return low, mid, high
 
 
@@ -214,10 +223,13 @@ class _Graph(RecordedSteps):
             return None
         return threads.pop(), starts[0] + self.first_ns, starts[-1] + self.first_ns
 
-    def scaled(self, weights: Times, uids: Iterable[int], factor: float) -> Times:
+    def scaled(
+        self, weights: Times, uids: Iterable[int], factor: float, least_ns: float = 0.0
+    ) -> Times:
         for uid in uids:
             place = self.duration_of[uid]
-            weights[place] = round(self.weight[place] * factor)
+            whole = self.weight[place]
+            weights[place] = round(max(whole * factor, min(whole, least_ns)))
         return weights
 
     def removed(self, weights: Times, uids: Collection[int], *, keeps_stream: bool) -> Times:

@@ -121,7 +121,7 @@ def target_of(run: RunDirectory, finding: dict[str, Any], facts: Facts) -> float
     (own_pct,), (time_ms,) = facts["efficiency_pct"], facts["time_ms"]
     shortest = max(facts["calls"][0], facts["launches"][0])
     if finding["check"] == "slow_kernel":
-        limits, shortest = [min(facts["baseline_pct"][0], 100.0)], facts["calls"][0]
+        limits = [min(facts["baseline_pct"][0], 100.0)]
     else:
         limits = [TARGET_PCT]
         band = band_of(finding, rows[0], facts)

@@ -185,3 +185,17 @@ def test_a_removed_call_does_not_come_back_when_it_no_longer_waits(tmp_path: Pat
     no_wait = RemoveWait(calls=(tiny.uids["Memcpy@10"],))
     alone, both = (simulation.steps_saved_ms(c) for c in ([removed], [removed, no_wait]))
     assert both >= alone
+
+
+def test_no_kernel_gets_shorter_than_the_shortest_kernels_do(tmp_path: Path) -> None:
+    tiny = kernels(launches(0, 10, 20), (10, 111, 212), 100).op("op", 0, 25)
+    simulation = tiny.simulation(tmp_path)
+    found = finding(tiny, "k1", saved_us=99)
+    gain = impact.modelled_impact(0.1, 1.0, 99.0, **BASES)
+    faster = found.model_copy(update={"impact": gain})
+    assert gain.saved_ms.mid > 0.098
+    (change,) = finding_changes(faster, simulation)
+    gained_us = 1e3 * simulation.steps_saved_ms([change])
+    assert gained_us == pytest.approx(100 - impact.KERNEL_FLOOR_US)
+    (removed,) = finding_changes(found, simulation)
+    assert 1e3 * simulation.steps_saved_ms([removed]) == pytest.approx(99)
