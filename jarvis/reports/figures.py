@@ -34,9 +34,15 @@ class Saving:
     is_bound: bool = False
 
     @property
+    def differs_alone(self) -> bool:
+        """Whether the finding alone saves another time."""
+        alone_ms = self.saved_ms if self.alone_ms is None else self.alone_ms
+        return milliseconds(alone_ms) != milliseconds(self.saved_ms)
+
+    @property
     def tooltip(self) -> str:
         """The title, with the saving alone if it is another."""
-        if self.alone_ms is None or milliseconds(self.alone_ms) == milliseconds(self.saved_ms):
+        if self.alone_ms is None or not self.differs_alone:
             return self.title
         return f"{self.title} (alone {milliseconds(self.alone_ms)})"
 
@@ -93,6 +99,18 @@ def replayed_or_added(run: Run) -> str:
 def total_ms(found: list[Saving]) -> float:
     """Return the sum of the savings in ms, without upper bounds."""
     return sum(saving.saved_ms for saving in found if not saving.is_bound)
+
+
+def alone_note(found: list[Saving]) -> str:
+    """Return which savings are others alone, as a sentence; empty if none are."""
+    labels = [saving.label.partition(" ")[0] for saving in found if saving.differs_alone]
+    if not labels:
+        return ""
+    verb = "saves" if len(labels) == 1 else "save"
+    return (
+        f"{joined_labels(labels)} {verb} another time alone, as in the table: the findings above "
+        "change part of the same time."
+    )
 
 
 def bounds_note(found: list[Saving]) -> str:

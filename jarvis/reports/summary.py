@@ -72,23 +72,10 @@ def first_sentences(run: Run, details: list[Details]) -> tuple[str | None, str]:
 def metrics(run: Run) -> Iterator[tuple[str, str]]:
     """Yield name and value of the main metrics."""
     totals = run.manifest.totals
-    yield (
-        "Total Compute Time",
-        to_text(
-            MESSAGES(
-                "summary.compute",
-                compute_ms=totals.compute_time_ms,
-            )
-        ),
-    )
+    compute = to_text(MESSAGES("summary.compute", compute_ms=totals.compute_time_ms))
+    yield "Total Compute Time", f"{compute} {savings.over_steps(totals)}".strip()
     yield "GPU Utilization", _utilization(run)
-    heaviest = next(iter(sections.compute_results(run)), None)
-    yield (
-        "Top Bottleneck Category",
-        f"{heaviest.title} ({percent(heaviest.percent_of_compute)} of compute)"
-        if heaviest
-        else NOT_AVAILABLE,
-    )
+    yield "Top Bottleneck Category", _heaviest(run)
     yield "Flash Attention Usage", _flash_attention(run)
 
 
@@ -295,6 +282,22 @@ def _utilization(run: Run) -> str:
         return NOT_AVAILABLE
     shown = (f"{percent(p)} {n}" for n, p in shares.items() if n != COPIES or p >= MIN_NAMED_PCT)
     return f"{', '.join(shown)} (of the {_whole(run)})"
+
+
+def _heaviest(run: Run) -> str:
+    """Return the category with most kernel time, and what takes more of the step than it."""
+    heaviest, shares = next(iter(sections.compute_results(run)), None), _shares(run)
+    if heaviest is None:
+        return NOT_AVAILABLE
+    of_compute = heaviest.percent_of_compute or 0.0
+    text = f"{heaviest.title} ({percent(of_compute)} of compute)"
+    if shares is None:
+        return text
+    longest = max(WAITS, key=lambda part: shares[part])
+    if shares[longest] <= shares[COMPUTE] * of_compute / impact.FULL_PCT:
+        return text
+    name, _ = WAITS[longest]
+    return f"{text}; {name} takes more ({percent(shares[longest])} of the {_whole(run)})"
 
 
 def _flash_attention(run: Run) -> str:

@@ -82,8 +82,10 @@ def test_the_executive_summary(run: RunDirectory) -> None:
 def test_the_table_of_main_figures(run: RunDirectory) -> None:
     summary = run.text(FAIR).partition("## Executive Summary")[2].partition("\n## ")[0]
     cells = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", summary, re.MULTILINE))
-    (compute,) = numbers(cells["Total Compute Time"])
+    time, _, steps = cells["Total Compute Time"].partition(" over ")
+    (compute,) = numbers(time)
     assert compute.matches(run.compute_ms)
+    assert steps == (f"{len(step_spans(run))} steps" if len(step_spans(run)) > 1 else "")
     words = {
         "computing": PARTS[:1],
         "busy": PARTS[:3],
@@ -99,8 +101,20 @@ def test_the_table_of_main_figures(run: RunDirectory) -> None:
         part_ns = sum(parts_ns[part] for part in words[word])
         assert reading(number).matches(share(part_ns, total_ns)), reported
     heaviest = max(map(run.category, run.results), key=time_ms)
-    (of_compute,) = numbers(cells["Top Bottleneck Category"])
+    of_category, _, more = cells["Top Bottleneck Category"].partition("; ")
+    (of_compute,) = numbers(of_category)
     assert of_compute.matches(compute_pct(heaviest, run))
+    longest = max(
+        ("idle", "exposed communication", "exposed copies"),
+        key=lambda word: sum(parts_ns[part] for part in words[word]),
+    )
+    longest_ns = sum(parts_ns[part] for part in words[longest])
+    own_ns = sum(parts_ns[part] for part in words["computing"]) * of_compute.value / 100
+    assert bool(more) == (longest_ns > own_ns)
+    if more:
+        assert more.startswith(f"{longest}{' time' * (longest == 'idle')} takes more (")
+        (of_step,) = numbers(more)
+        assert of_step.matches(share(longest_ns, total_ns))
 
 
 def test_the_account_of_a_step(run: RunDirectory) -> None:

@@ -18,6 +18,7 @@ from jarvis.reports.account import account_of
 from jarvis.reports.details import details_of
 from jarvis.reports.figures import (
     Saving,
+    alone_note,
     bounds_note,
     category_times,
     replayed_or_added,
@@ -73,8 +74,9 @@ def waterfall_card(now: Opened, found: list[Saving]) -> None:
             field="label",
             addresses=finding_addresses(now),
         )
-        if notes := " ".join(filter(None, (bounds_note(found), floor_line(run)))):
-            st.caption(notes)
+        notes = (alone_note(found), bounds_note(found), floor_line(run))
+        if text := " ".join(filter(None, notes)):
+            st.caption(text)
 
 
 PAGE = "overview"

@@ -113,8 +113,15 @@ _FINDING_COLUMNS = (
     Column(C.category, "Category", TEXT, meaning="page of the finding"),
     Column("finding", "Finding", TEXT, meaning="what is slow"),
     Column("saved_ms", "Saving (ms)", NUMBER, "ms", ".3g", "time of a step saved: middle estimate"),
-    Column("basis", "Saving is", TEXT, meaning="how the step time saved is known"),
-    Column("high_ms", "Up to (ms)", NUMBER, "ms", ".3g", "upper bound of the time of a step saved"),
+    Column(
+        "basis",
+        "Saving is",
+        TEXT,
+        meaning="simulated: what a replay of the recorded steps gains; estimated: without a "
+        "replay; upper bound: the trace does not show how much of it, so the waterfall does not "
+        "subtract it",
+    ),
+    Column("high_ms", "Up to (ms)", NUMBER, "ms", ".3g", "time of a step saved: high estimate"),
     Column("share_pct", "Step (%)", NUMBER, "%", ",.1f", "saving in percent of the step time"),
     Column("kernel_ms", "GPU (ms)", NUMBER, "ms", ".3g", "GPU time saved in all steps together"),
     Column("method", "GPU estimate", TEXT, meaning="method of the estimate of the GPU time"),
@@ -150,7 +157,7 @@ def _basis(gain: Impact | None) -> str | None:
     """Return how the step time that a finding saves is known."""
     if gain is None or gain.step_ms is None:
         return None if gain is None else "GPU time"
-    if gain.is_interval or gain.step_ms.mid == gain.step_ms.high > 0:
+    if gain.is_interval:
         return "upper bound"
     return "simulated" if gain.is_replayed else "estimated"
 
