@@ -30,6 +30,10 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
 """Parts of the step that pages of the system are about."""
 
 _ONE_PCT = 1.0
+_SHARES = (
+    "Kernel time of a category, or exposed time. Work that runs at the same time counts on each of "
+    "its pages, and some work on none, so the shares need not add up to 100%."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,8 @@ def page_links(
         for title, pages in sections.items():
             wholes = [marks[page.url_path].whole for page in pages if page.url_path in marks]
             if title and any(page.visibility == "visible" for page in pages):
-                st.caption(f"**{title}**" + (f" · share of the {wholes[0]}" if wholes else ""))
+                of_whole = f" · share of the {wholes[0]}" if wholes else ""
+                st.caption(f"**{title}**{of_whole}", help=_SHARES if wholes else None)
             for page in pages:
                 if page.visibility == "visible":
                     _link(page, marks.get(page.url_path))

@@ -89,13 +89,15 @@ def _cards(
     if has_comm:
         of_comm = grade(comm or 0.0, EXPOSED_PCT, Severity.GOOD)
         of_comm = with_findings(of_comm, findings, COMMUNICATION_POOL)
+    is_waiting = of_comm not in (None, Severity.GOOD)
+    of_busy = None if is_waiting else of_idle
     yield (
         "GPU busy",
         percent(busy),
-        f"compute {percent(compute)}" if of_idle is None else SHARE_WORDS[of_idle],
-        f"Time in which any kernel, copy or fill runs, in percent of {whole}. Compute runs in "
-        f"{percent(compute)} of it.",
-        of_idle,
+        _graded(SHARE_WORDS, of_busy, f"compute {percent(compute)}"),
+        f"Time in which any kernel, copy or fill runs, in percent of {whole}, communication that "
+        f"waits for other ranks too. Compute runs in {percent(compute)} of {whole}.",
+        of_busy,
     )
     yield (
         "Exposed comm.",
@@ -183,8 +185,8 @@ def steps_table(now: Opened) -> None:
     if steps.is_empty() or not steps[C.name].count():
         return
     slow = int(steps[C.is_slow].sum())
-    words = f"{counted(steps.height, 'step')}, {slow or 'none'} slow"
-    expander = lazy_expander(f"Steps: {words}", _OPEN_KEY, icon=":material/steps:")
+    words = f"Steps: {steps.height}" + (f", {slow or 'none'} slow" if steps.height > 1 else "")
+    expander = lazy_expander(words, _OPEN_KEY, icon=":material/steps:")
     if not expander.open:
         return
     with expander:

@@ -17,6 +17,7 @@ from jarvis.findings import Impact
 from jarvis.reports.gaps import warnings_of
 from jarvis.reports.ranking import Recommendation, nested, recommendations
 from jarvis.reports.summary import top_names
+from jarvis.run import Run
 from jarvis.savings import over_steps, per_step
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
 from jarvis.schemas.names import C
@@ -29,6 +30,9 @@ from jarvis.trace import TraceInfo
 _TABLE_ROWS = 13
 TITLE_LENGTH = 40
 """Characters of a title that the column has room for; the page of the finding has all."""
+
+_LEAST_SHOWN_PCT = 0.05
+"""A smaller share of the step rounds to 0.0%."""
 
 _NAME_PX = 220
 _FINDINGS, _PAGE = "overview_findings", "page"
@@ -48,8 +52,10 @@ _WIDTHS = {
 def ranked_findings(now: Opened) -> None:
     """Draw all findings in order; a click on one opens its card on its page."""
     ranked = recommendations(now.run)
+    gaining = sum(_gains(item, now.run) for item in ranked)
+    saving = "" if gaining == len(ranked) else f"{gaining} of {count(len(ranked))} with a saving · "
     st.markdown(
-        "**What to do first**, by step time saved · click a row to open its finding",
+        f"**What to do first**, by step time saved · {saving}click a row to open its finding",
         help="The rank is the step time that a finding saves. The priority also weighs its share "
         "of compute, its efficiency and how certain the saving is.",
     )
@@ -126,6 +132,12 @@ _FINDING_COLUMNS = (
     Column("kernel_ms", "GPU (ms)", NUMBER, "ms", ".3g", "GPU time saved in all steps together"),
     Column("method", "GPU estimate", TEXT, meaning="method of the estimate of the GPU time"),
 )
+
+
+def _gains(ranked: Recommendation, run: Run) -> bool:
+    """Return whether the row of a finding shows a saving above 0."""
+    gain = ranked.finding.impact
+    return gain is not None and gain.gain_pct >= _LEAST_SHOWN_PCT
 
 
 def _finding_row(now: Opened, ranked: Recommendation, whole: Recommendation) -> dict[str, object]:
