@@ -63,6 +63,10 @@ def test_compact_dims(dims: str | None, expected: str | None) -> None:
             "vectorized_layer_norm_kernel",
         ),
         ("autograd::engine::evaluate_function: MmBackward0",) * 2,
+        (
+            "hipGraphLaunch->void paged_attention_ll4mi<bf16>(int) (Synthetic Op)",
+            "paged_attention_ll4mi",
+        ),
     ],
 )
 def test_short_operation_names(name: str, expected: str) -> None:

@@ -13,10 +13,10 @@ from jarvis.analyses.operations import weighted_efficiency
 from jarvis.perf_models import BUILTIN, Registry
 from jarvis.perf_report.communication_names import STAGING, communication_kind, stages
 from jarvis.perf_report.kernel_blocks import block_of
-from jarvis.perf_report.unified import LAUNCHED, SYNTHETIC_END
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE
 from jarvis.schemas.names import C
 from jarvis.text.format import cut
+from jarvis.text.short_names import LAUNCHED, SYNTHETIC_END
 from jarvis.trace.links import RUNTIME_CALL
 
 KERNEL_NAME_CATEGORIES = ("elementwise", "reduce", "multi_tensor_apply", "other")

@@ -20,15 +20,9 @@ from jarvis.perf_report.launchers import with_op_category
 from jarvis.perf_report.roofline import COST_SCHEMA, backward, costs
 from jarvis.perf_report.work import COMMUNICATION, GpuWork
 from jarvis.schemas.names import C
+from jarvis.text.short_names import SYNTHETIC
 from jarvis.trace.links import CAPTURE_ROOT, GRAPH_LAUNCHES
 from jarvis.trace.tables import RUNTIME_CATEGORIES
-
-SYNTHETIC_END = " (Synthetic Op)"
-LAUNCHED = "->"
-"""Separates launcher and kernel in the name of work without an operator."""
-
-SYNTHETIC = "{}" + LAUNCHED + "{}" + SYNTHETIC_END
-"""Name of a row for one GPU event: the call that launched it, and the event."""
 
 _REPORT_ORDER = ("is_outside_python", "root_ts_ns", "root_order", "order")
 _PLACE = (C.uid, "order", C.subtree_end, C.depth, C.is_root, C.is_dropped)

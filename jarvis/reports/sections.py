@@ -10,7 +10,6 @@ from pydantic import JsonValue
 from jarvis.findings import AnalysisResult, Finding, OpRef, Status, Tier
 from jarvis.hardware import HardwareSpec
 from jarvis.impact import marked_efficiency
-from jarvis.perf_report.unified import LAUNCHED, SYNTHETIC_END
 from jarvis.reports.messages import MESSAGES
 from jarvis.run import Run
 from jarvis.schemas.names import C
@@ -25,6 +24,7 @@ from jarvis.text.format import (
 )
 from jarvis.text.markdown import NAME_LENGTH, Markdown, cell, code, prose, shortened, table
 from jarvis.text.messages import Message, Text, to_text
+from jarvis.text.short_names import kernel_without_operator
 
 ROWS_SHOWN = 25
 """Rows of an operations table in Markdown; the CSV next to it has all."""
@@ -155,12 +155,6 @@ def listed_operators(operators: Iterable[str], noun: str = "operator") -> Markdo
     hidden = len(shown) - OPERATORS_SHOWN
     more = f" and {counted(hidden, f'more {noun}')}" if hidden > 0 else ""
     return Markdown(", ".join(shown[:OPERATORS_SHOWN]) + more)
-
-
-def kernel_without_operator(name: str) -> str | None:
-    """Return the kernel in the name of a row without an operator; None for other rows."""
-    _, arrow, kernel = name.partition(LAUNCHED)
-    return kernel.removesuffix(SYNTHETIC_END) if arrow and name.endswith(SYNTHETIC_END) else None
 
 
 def operator_cell(name: str) -> Markdown:

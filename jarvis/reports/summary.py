@@ -9,7 +9,6 @@ import polars as pl
 from jarvis import impact, savings
 from jarvis.analyses.system.cpu_idle.causes import CAUSE_FINDING_PCT
 from jarvis.findings import COMMUNICATION_POOL, COPIES_POOL, IDLE_POOL, Priority, Status
-from jarvis.perf_report.unified import LAUNCHED
 from jarvis.reports import sections
 from jarvis.reports.account import MIN_NAMED_PCT, account_of, sentence
 from jarvis.reports.details import Details
@@ -21,6 +20,7 @@ from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, NOT_AVAILABLE, decimal, milliseconds, percent
 from jarvis.text.markdown import Markdown, cell, table
 from jarvis.text.messages import Text, literal, to_text
+from jarvis.text.short_names import LAUNCHED
 from jarvis.trace_health import Severity
 
 MOSTLY_COMPUTE_PCT = 50.0

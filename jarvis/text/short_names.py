@@ -2,6 +2,13 @@
 
 import re
 
+SYNTHETIC_END = " (Synthetic Op)"
+LAUNCHED = "->"
+"""Separates launcher and kernel in the name of work without an operator."""
+
+SYNTHETIC = "{}" + LAUNCHED + "{}" + SYNTHETIC_END
+"""Name of a row for one GPU event: the call that launched it, and the event."""
+
 _ANONYMOUS = re.compile(r"\(anonymous namespace\)::|\{anonymous\}::|<unnamed>::")
 _QUALIFIED = re.compile(r"[A-Za-z_~]\w*(?:::[A-Za-z_~]\w*)*")
 _MANGLED_PART = re.compile(r"\d+")
@@ -42,9 +49,17 @@ def short_kernel_name(name: str) -> str:
     return base if detail is None else detail
 
 
+def kernel_without_operator(name: str) -> str | None:
+    """Return the kernel in the name of a row without an operator; None for other rows."""
+    _, arrow, kernel = name.partition(LAUNCHED)
+    return kernel.removesuffix(SYNTHETIC_END) if arrow and name.endswith(SYNTHETIC_END) else None
+
+
 def short_operation_name(name: str) -> str:
     """Return the name of an operator without namespaces, or the short one of a kernel."""
-    return _last(name) if _QUALIFIED.fullmatch(name) else short_kernel_name(name)
+    if _QUALIFIED.fullmatch(name):
+        return _last(name)
+    return short_kernel_name(kernel_without_operator(name) or name)
 
 
 def short_frame_name(name: str) -> str:

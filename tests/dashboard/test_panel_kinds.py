@@ -48,7 +48,21 @@ def test_a_kind_is_drawn_where_there_are_rows(name: PanelKind, sample_run: Run) 
     assert kind.title(data)
     nothing = kind.draw(replace(data, rows=rows.clear()))
     assert nothing is None or nothing.is_empty
-    assert kind.when_empty.endswith(".")
+    assert kind.when_empty(data).endswith(".")
+
+
+def test_an_empty_chart_of_savings_says_why() -> None:
+    columns = operation_columns(load_analyses()["gemm"])
+    unknown = ROWS.with_columns(saved_us=pl.lit(None, pl.Float64))
+    reached = ROWS.with_columns(saved_us=pl.lit(0.0))
+    unknown_why, reached_why = (
+        KINDS["savings"].when_empty(
+            PanelData(Panel("savings", "S"), rows, columns, 80, charts.LIGHT)
+        )
+        for rows in (unknown, reached)
+    )
+    assert unknown_why == "No operation here has a known efficiency."
+    assert reached_why == "All operations with a known efficiency reach 80% of their roofline."
 
 
 def test_there_are_no_other_kinds() -> None:

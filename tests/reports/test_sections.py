@@ -3,8 +3,9 @@
 import pytest
 
 from jarvis.findings import OpRef
-from jarvis.reports.sections import kernel_without_operator, lead, operation_line
+from jarvis.reports.sections import lead, operation_line
 from jarvis.text.messages import literal
+from jarvis.text.short_names import kernel_without_operator
 
 
 @pytest.mark.parametrize(

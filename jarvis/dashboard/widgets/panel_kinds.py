@@ -46,12 +46,13 @@ class Kind:
     """A kind of panel.
 
     ``draw`` returns None or an empty drawing where the rows give nothing to draw; the page shows
-    ``when_empty`` then. ``title`` returns Markdown about the rows of a drawing that is not empty.
+    the reason then, ``when_empty``. ``title`` returns Markdown about the rows of a drawing that is
+    not empty.
     """
 
     draw: Callable[[PanelData], charts.Drawing | None]
     title: Callable[[PanelData], str]
-    when_empty: str
+    when_empty: Callable[[PanelData], str]
     has_points: bool = False
     """Whether it draws a point for each row, and leaves out those beyond ``charts.MAX_POINTS``."""
     has_operations: bool = True
@@ -138,23 +139,35 @@ def _title_of_scatter(data: PanelData) -> str:
     return f"median {shown}"
 
 
+def _why_no_savings(data: PanelData) -> str:
+    if data.rows[C.saved_us].drop_nulls().is_empty():
+        return "No operation here has a known efficiency."
+    return f"All operations with a known efficiency reach {data.target_pct:g}% of their roofline."
+
+
+def _why_no_points(data: PanelData) -> str:
+    x, y = (data.columns[name].label.partition(" (")[0] for name in data.axes)
+    return f"No operation here has both figures: {x} and {y}."
+
+
 KINDS: dict[PanelKind, Kind] = {
     "roofline": Kind(
         _draw_roofline,
         _title_of_roofline,
-        "No operation here has a perf model with a rate, so there is nothing to place.",
+        lambda _: "No operation here has a perf model with a rate, so there is nothing to place.",
         has_points=True,
         alt="achieved rate of each operation under the peaks",
     ),
     "savings": Kind(
         _draw_savings,
         _title_of_savings,
-        "Nothing would be saved at this target, or no efficiency is known.",
+        _why_no_savings,
     ),
     "bars": Kind(
-        _draw_bars, _title_of_bars, "Nothing of this kind in the trace.", has_operations=False
+        _draw_bars,
+        _title_of_bars,
+        lambda _: "Nothing of this kind in the trace.",
+        has_operations=False,
     ),
-    "scatter": Kind(
-        _draw_scatter, _title_of_scatter, "No operation has both figures.", has_points=True
-    ),
+    "scatter": Kind(_draw_scatter, _title_of_scatter, _why_no_points, has_points=True),
 }

@@ -48,7 +48,7 @@ def _chart(data: PanelData, key: str, selected: int | None) -> None:
     drawing = kind.draw(data)
     if drawing is None or drawing.is_empty:
         st.markdown(f"**{panel.title}**")
-        st.caption(_FILTERED if _is_filtered(data) else kind.when_empty)
+        st.caption(_FILTERED if _is_filtered(data) else kind.when_empty(data))
         return
     st.markdown(f"**{panel.title}** · {kind.title(data)}")
     if kind.has_points and (hidden := data.rows.height - charts.MAX_POINTS) > 0:

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 
 import polars as pl
 
-from jarvis.perf_report.unified import LAUNCHED
 from jarvis.schemas.names import C
 from jarvis.text.format import arguments
 from jarvis.text.shapes import call_shapes
+from jarvis.text.short_names import LAUNCHED
 
 Modules = Callable[[pl.Series], Sequence[list[str]]]
 """Returns the modules around GPU events, outermost first, by their uids."""

@@ -22,6 +22,7 @@ from jarvis.run.agent_layout.recommended import Recommended
 from jarvis.schemas.names import C
 from jarvis.text.format import count, decimal, milliseconds, percent
 from jarvis.text.markdown import Markdown, cell, table
+from jarvis.text.short_names import kernel_without_operator
 
 TIER_TITLES: Mapping[Tier, str] = {
     "compute": "Compute Kernels",
@@ -93,7 +94,7 @@ def kernels_table(rows: pl.DataFrame) -> Markdown | None:
     is its own row of operations."""
     lines = []
     for number, row in enumerate(rows.head(OPERATIONS_SHOWN).iter_rows(named=True), start=1):
-        if sections.kernel_without_operator(row[C.name]):
+        if kernel_without_operator(row[C.name]):
             continue
         calls = max(row[C.operation_count], 1)
         lines += [

@@ -16,6 +16,7 @@ from jarvis.run import Run
 from jarvis.schemas.names import C
 from jarvis.text.format import arguments, quoted
 from jarvis.text.markdown import shortened
+from jarvis.text.short_names import kernel_without_operator
 
 Row = Mapping[str, Any]
 """A row of ``comparison_operations``."""
@@ -100,5 +101,5 @@ def operation_text(row: Row) -> str:
     """Return an operation with its arguments, the name in backticks; for a kernel without an
     operator, the kernel."""
     found = arguments(row[C.input_dims], row[C.input_types])
-    name = sections.kernel_without_operator(row[C.name]) or row[C.name]
+    name = kernel_without_operator(row[C.name]) or row[C.name]
     return quoted(name) + (f" {shortened(found, ARGUMENTS_LENGTH)}" if found else "")

@@ -19,10 +19,10 @@ from jarvis.perf_report.launchers import OTHER, with_op_category
 from jarvis.perf_report.operations import COPY_TIME_US
 from jarvis.perf_report.roofline import KERNEL_SEPARATOR, costs, sheet_metrics
 from jarvis.perf_report.timeline.gpu import copy_direction
-from jarvis.perf_report.unified import SYNTHETIC, SYNTHETIC_END
 from jarvis.perf_report.work import COMMUNICATION, COPY, KIND_BY_NAME
 from jarvis.schemas import KERNELS, NAMES, NUMBER, SPREAD, TEXT, UIDS, columns, conform
 from jarvis.schemas.names import C
+from jarvis.text.short_names import SYNTHETIC, SYNTHETIC_END
 from jarvis.trace.arguments import DIMS, STRIDES, TYPES, VALUES
 from jarvis.tracelens.imported.sheets import UNIFIED, literal
 

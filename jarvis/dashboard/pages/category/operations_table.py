@@ -13,6 +13,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 from jarvis import impact
 from jarvis.analyses.base import Analysis
 from jarvis.charts import LIGHT, STATES, Columns, columns_of
+from jarvis.charts.palette import NOT_AVAILABLE
 from jarvis.dashboard.pages.call_tree.choice import places_link
 from jarvis.dashboard.pages.category.step_time import in_the_step
 from jarvis.dashboard.pages.timeline.event import example_link
@@ -291,7 +292,14 @@ def shown_columns(analysis: Analysis, rows: pl.DataFrame) -> list[str]:
     """Return the columns of the table in order, without columns that have no values."""
     own = [column.name for column in analysis.details]
     names = dict.fromkeys([*_FIRST, *_RATES, *own, *_LAST])
-    return [n for n in names if n in rows.columns and rows[n].null_count() < rows.height]
+    has_states = "state" in rows.columns and (rows["state"] != NOT_AVAILABLE).any()
+    return [
+        name
+        for name in names
+        if name in rows.columns
+        and rows[name].null_count() < rows.height
+        and (name != "state" or has_states)
+    ]
 
 
 def metrics_table(
@@ -350,7 +358,7 @@ def _page_table(
     config = {name: _configuration(order.label(columns[name]), shown[name]) for name in names}
     st.dataframe(
         # Streamlit draws lists as badges.
-        shown.select(names).with_columns(pl.concat_list("state")),
+        shown.select(names).with_columns(pl.concat_list(name) for name in names if name == "state"),
         key=key,
         hide_index=True,
         height=height_of(part.height, _ROWS),

@@ -38,6 +38,9 @@ from jarvis.text.markdown import escape, prose
 from jarvis.text.shapes import call_shapes
 
 _NEARLY_ALL_PCT = 99.0
+_MOSTLY_UNKNOWN_PCT = 50.0
+"""From this share of kernel time without efficiency on, no finding is no good news."""
+
 _METHOD = f"""
 Roofline time is the longer of FLOPs / compute peak and bytes / memory peak, for the operation's
 precision; FLOPs and bytes are computed by a perf model from the operator and its shapes, not
@@ -222,7 +225,10 @@ def _findings(
         return {uid: call_shapes(arguments, params) for uid, arguments, params in rows.iter_rows()}
 
     if not is_filtered:
-        finding_cards(result.findings, now.run, badges=finding_badges(now), shapes=shapes)
+        if not result.findings and (why := _not_checked(shown)):
+            st.info(why, icon=":material/visibility_off:")
+        else:
+            finding_cards(result.findings, now.run, badges=finding_badges(now), shapes=shapes)
         no_longer_findings(now, result.key)
         return
     covering = frozenset(shown[C.uid])
@@ -231,6 +237,19 @@ def _findings(
         finding_cards(covered, now.run, badges=finding_badges(now), shapes=shapes)
     if hidden := len(result.findings) - len(covered):
         st.caption(f"The filters hide the rows of {counted(hidden, 'finding')}.")
+
+
+def _not_checked(rows: pl.DataFrame) -> str:
+    """Return why no finding does not mean that these operations are fast, as sentences; empty if
+    the efficiency of most of their time is known."""
+    unknown = rows.filter(~is_judged())
+    share = share_pct(*(float(part[C.kernel_time_us].sum()) for part in (unknown, rows)))
+    if share < _MOSTLY_UNKNOWN_PCT:
+        return ""
+    return (
+        f"No findings on this page, but {percent(share)} of its kernel time has no known "
+        "efficiency, so this does not mean that it is fast. The details of a row say why."
+    )
 
 
 def _metric_cards(analysis: Analysis, rows: pl.DataFrame, whole: pl.DataFrame, now: Opened) -> None:
@@ -262,17 +281,21 @@ def _metric_cards(analysis: Analysis, rows: pl.DataFrame, whole: pl.DataFrame, n
         )
         metric_card(
             f"Kernel time saved at {target_pct:g}%",
-            milliseconds(saving),
-            f"{percent(share_pct(saving, totals.total_time_ms))} of the GPU window",
+            "not available" if known is None else milliseconds(saving),
+            "no efficiency is known"
+            if known is None
+            else f"{percent(share_pct(saving, totals.total_time_ms))} of the GPU window",
             help_text=f"Sum {over and f'{over} '}of what kernels get shorter by if all operations "
             "below the target reach it. The step can gain less: what it gains is stated above, if "
             "it is simulated.",
         )
         metric_card(
             f"Below {now.below_pct:g}%",
-            count(below),
-            f"of {count(rows.height)} · {milliseconds(below_us / 1000)}",
-            help_text="Operations below the highlight threshold, and their GPU time.",
+            "not available" if known is None else count(below),
+            f"of {count(judged.height)} with efficiency"
+            + ("" if known is None else f" · {milliseconds(below_us / 1000)}"),
+            help_text="Operations below the highlight threshold, and their GPU time; of those "
+            "whose efficiency is known.",
         )
         metric_card(
             "Calls",
