@@ -19,6 +19,7 @@ from jarvis.comparison.operations import Paired
 from jarvis.comparison.sides import Role, Side
 from jarvis.comparison.workload import Workload
 from jarvis.findings import Finding
+from jarvis.perf_report import Totals
 from jarvis.schemas import conform
 from jarvis.schemas.comparison import SCHEMAS
 from jarvis.schemas.names import C
@@ -195,6 +196,11 @@ class Comparison:
     def has_steps(self) -> bool:
         """Whether steps are marked on both sides."""
         return None not in (self.target.steps, self.reference.steps)
+
+    def totals_of(self, target: Totals) -> Totals:
+        """Return the totals of the target with the steps that the findings are about: one, if the
+        comparison is per step."""
+        return replace(target, step=self.target.saving_bounds)
 
     @property
     def is_per_step(self) -> bool:

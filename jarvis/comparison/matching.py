@@ -97,7 +97,8 @@ def groups(target: Tree, reference: Tree) -> Iterator[CommonCall]:
     """Yield operation parts of both sides by their nearest common call, each part at most once.
 
     If only one side has parts below a call, the search continues with the operator around it, up to
-    the innermost module. Parts that have only the root in common do not match.
+    the innermost module. Parts that have only the root in common do not match, nor those below an
+    outermost module that wraps different models.
     """
     waiting: dict[Path, CommonCall] = {}
     sides = ((Role.TARGET, target, reference), (Role.REFERENCE, reference, target))
@@ -108,7 +109,7 @@ def groups(target: Tree, reference: Tree) -> Iterator[CommonCall]:
     while waiting:
         path = max(waiting, key=lambda path: (len(path), path))
         group = waiting.pop(path)
-        if not path:
+        if not path or (len(path) == 1 and _wraps_others(path, target, reference)):
             continue
         if len(group.parts) == len(sides):
             yield group
@@ -116,6 +117,15 @@ def groups(target: Tree, reference: Tree) -> Iterator[CommonCall]:
             above = waiting.setdefault(path[:-1], CommonCall(path[:-1]))
             for role, parts in group.parts.items():
                 above.parts[role] += parts
+
+
+def _wraps_others(path: Path, *trees: Tree) -> bool:
+    """Return whether a module contains modules on both sides, but none that both have."""
+    inside = [
+        {module for module in tree.modules if len(module) > 1 and module[:1] == path}
+        for tree in trees
+    ]
+    return all(inside) and not set.intersection(*inside)
 
 
 def place_name(path: Path) -> str:

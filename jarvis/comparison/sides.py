@@ -87,7 +87,7 @@ class Side:
             return self.bounds
         names = ("step_ms", "kernels_ms", "idle_ms", "comm_ms", "copies_ms")
         times = {name: getattr(self.bounds, name) / self.divisor for name in names}
-        return replace(self.bounds, **times)
+        return replace(self.bounds, steps=1, **times)
 
     @property
     def _ms(self) -> float:

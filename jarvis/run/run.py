@@ -25,7 +25,7 @@ from jarvis.core.errors import (
 from jarvis.core.targets import Targets
 from jarvis.core.workspace import SCHEMA_VERSION, RunPaths, analyses_dir
 from jarvis.findings import AnalysisResult
-from jarvis.perf_report import CallPath
+from jarvis.perf_report import CallPath, Totals
 from jarvis.perf_report.unavailable import unavailable_reason
 from jarvis.run.manifest import Manifest
 from jarvis.run.results import read_results
@@ -212,6 +212,10 @@ class Run:
         every = {**self.tables, **tables}
         manifest = self.manifest.model_copy(update={"tables": tuple(every)})
         return replace(self, manifest=manifest, tables=every)
+
+    def with_totals(self, totals: Totals) -> Self:
+        """Return a copy of the run with other totals."""
+        return replace(self, manifest=self.manifest.model_copy(update={"totals": totals}))
 
     def call_paths(self, key: str) -> Mapping[int, CallPath]:
         """Return parent chains and subtrees of a category's main operations, by uid."""

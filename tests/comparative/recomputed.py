@@ -340,7 +340,8 @@ class Recomputed:
         uids = {int(row["ex_UID"]) for operation in rows for row in operation.target.rows}
         own = [event for event in run.table("gpu_work") if event["operation_uid"] in uids]
         saving = saved_ms(rows)
-        replays = replayed_savings(run, {"time_pool": None, "check": "slower"}, own, saving)
+        slower = {"time_pool": None, "check": "slower", "impact": {"method": "upper bound"}}
+        replays = replayed_savings(run, slower, own, saving)
         assert replays is not None
         limit = without_kernels_ms(run)
         low, mid, high = (min(max(each, 0.0), limit) for each in replays)

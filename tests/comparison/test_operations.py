@@ -161,6 +161,18 @@ def test_what_names_do_not_match_matches_by_its_place() -> None:
     assert found.unmatched.is_empty()
 
 
+def test_models_that_only_a_common_wrapper_contains_do_not_match() -> None:
+    def wrapped(model: str, name: str, dims: list[list[int]]) -> TraceBuilder:
+        wrapper = trace().python("nn.Module: DistributedDataParallel_0")
+        return wrapper.python(f"nn.Module: {model}_0").child(name, dims).launches("k", us=50)
+
+    found = compared(
+        wrapped("LanguageModel", "aten::mm", MM), wrapped("ResNet", "aten::relu", [[64]])
+    )
+    assert found.operations.is_empty()
+    assert found.findings == ()
+
+
 def test_products_below_one_call_are_told_apart() -> None:
     def two(name: str, bias: list[list[int]], us: float) -> TraceBuilder:
         builder = trace().python("nn.Module: Linear_0")

@@ -1,10 +1,14 @@
 """Sides of several steps: what is per step, and what a step spends outside compute."""
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 
 from jarvis.comparison import compare
 from jarvis.comparison.rules import Rule, is_per_step, metrics
+from jarvis.savings import per_step, whole_ms
+from tests.analyses.rows import totals as some_totals
 from tests.builders import TraceBuilder, trace
 from tests.comparison.sides import FAST, side
 from tests.comparison.test_examples import collective
@@ -36,6 +40,17 @@ def test_sides_of_different_numbers_of_steps_are_compared_per_step() -> None:
     assert any(
         "The target has 4 steps, the reference 2 steps: all times" in text for text in found.summary
     )
+
+
+def test_a_saving_of_one_step_is_not_divided_by_the_steps() -> None:
+    found = compare(side(steps(4, us=3000), FAST), side(steps(2), FAST))
+    totals = found.totals_of(replace(some_totals(1.0, idle_ms=0.0), step=found.target.bounds))
+    gain = found.findings[0].impact
+    assert gain is not None
+    assert per_step(gain, totals) == gain
+    assert gain.step_ms is not None
+    assert gain.step_pct is not None
+    assert gain.step_pct.high == pytest.approx(100 * gain.step_ms.high / whole_ms(totals))
 
 
 def test_as_many_steps_are_compared_as_recorded() -> None:

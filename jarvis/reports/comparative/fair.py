@@ -96,7 +96,7 @@ def fair_markdown(subject: Subject) -> str:
         intention=_intention(subject),
         cards=[card for card in cards if card not in low],
         low_icon=Priority.LOW.icon,
-        low=_low_table(low, subject.target.manifest.totals) if low else None,
+        low=_low_table(low, subject.totals) if low else None,
         sections=parts,
         operations=_operations(subject),
         left_out=_left_out(subject),

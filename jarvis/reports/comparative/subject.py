@@ -11,6 +11,7 @@ from jarvis.comparison.findings import ONLY_IN_TARGET
 from jarvis.comparison.slower import ARGUMENTS_LENGTH
 from jarvis.comparison.timeline import OUTSIDE_COMPUTE
 from jarvis.findings import Finding
+from jarvis.perf_report import Totals
 from jarvis.reports import sections
 from jarvis.run import Run
 from jarvis.schemas.names import C
@@ -45,12 +46,17 @@ class Subject:
         ratios = self.comparison.ratios
         return ratios is not None and ratios.is_same
 
+    @cached_property
+    def totals(self) -> Totals:
+        """Return the totals of the target for its findings."""
+        return self.comparison.totals_of(self.target.manifest.totals)
+
     @property
     def whole(self) -> str:
         """Return the name of the time of which savings are a part."""
         if self.comparison.is_per_step:
             return "the step"
-        return savings.whole_name(self.target.manifest.totals)
+        return savings.whole_name(self.totals)
 
     @property
     def has_hardware(self) -> bool:

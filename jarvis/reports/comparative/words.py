@@ -253,7 +253,7 @@ def headline(subject: Subject, finding: Finding) -> str:
         found = f"{to_text(finding.title)}: {' against '.join(times)}{most}"
     gain = finding.impact
     assert gain is not None, "every finding of a comparison says what it would save"
-    of_step = per_step(gain, subject.target.manifest.totals)
+    of_step = per_step(gain, subject.totals)
     saved, share = of_step.step_ms or gain.saved_ms, gain.step_pct or gain.e2e_pct
     return (
         f"{found}; closing the gap saves at most {milliseconds(saved.high)} "
@@ -265,7 +265,7 @@ def impact(subject: Subject, finding: Finding) -> str:
     """Return what closing the gap would save: of the step, and of GPU time."""
     gain = finding.impact
     assert gain is not None, "every finding of a comparison says what it would save"
-    saved, of_step = gain.saved_ms, per_step(gain, subject.target.manifest.totals)
+    saved, of_step = gain.saved_ms, per_step(gain, subject.totals)
     span = to_text(time_range(saved.low, saved.high))
     is_outside = finding.check in OUTSIDE_COMPUTE
     end = "the whole difference" if is_outside else "all unexplained time"

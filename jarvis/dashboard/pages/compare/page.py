@@ -67,10 +67,11 @@ def _findings(sides: Sides, comparison: Comparison) -> None:
     if not (comparison.findings or is_judged):
         return
     st.subheader("What to improve on the target")
+    run = sides.target.run
     if comparison.findings:
         finding_cards(
             comparison.findings,
-            sides.target.run,
+            run.with_totals(comparison.totals_of(run.manifest.totals)),
             lambda finding: finding.impact,
             page=PAGE,
             select=lambda _, reference: tables.show_operation(comparison, reference.uid),
