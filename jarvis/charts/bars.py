@@ -48,6 +48,9 @@ _BESIDE_NAMES = 2
 _BINS_PER_DECADE = 4
 
 _PARTS_PX = 112
+_PARTS_OF_WINDOW = 4
+"""Parts of a time whose idle part is one."""
+
 """Height of a single bar with its legend and axis."""
 
 _EXPOSURE_PX = 60
@@ -208,18 +211,26 @@ def _scatter_spec(
 def parts_of_time(parts: pl.DataFrame, palette: Palette, **legend: int) -> alt.Chart:
     """Draw a time as one stacked bar of ``parts``: ``part``, ``time_ms``, ``percent``.
 
-    The first three parts are compute, communication and copies, the others idle time; parts
-    without time have no mark. ``legend`` has further options of the legend.
+    The first three parts are compute, communication and copies, the others idle time. Of three idle
+    parts, the first is before all others, and is drawn there. Parts without time have no mark.
+    ``legend`` has further options of the legend.
     """
+    has_places = parts.height > _PARTS_OF_WINDOW
     idle = (
         (palette.categorical[5], palette.muted, palette.categorical[6])
-        if parts.height > 4
+        if has_places
         else (palette.muted,)
     )
     colors = [*(palette.categorical[place] for place in (0, 1, 3)), *idle]
-    frame = parts.with_columns(order=pl.int_range(pl.len())).filter(pl.col(C.time_ms) > 0)
+    before = _PARTS_OF_WINDOW - 1 if has_places else 0
+    frame = (
+        parts.with_columns(place=pl.int_range(pl.len()))
+        .sort(pl.col("place") != before, "place")
+        .with_columns(order=pl.int_range(pl.len()))
+        .filter(pl.col(C.time_ms) > 0)
+    )
     order = frame["part"].to_list()
-    colors = [colors[place] for place in frame["order"]]
+    colors = [colors[place] for place in frame["place"]]
     chart: alt.Chart = (
         alt.Chart(frame)
         .mark_bar()

@@ -14,11 +14,12 @@ from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.finding_cards import PRIORITY_COLORS, finding_address
 from jarvis.dashboard.widgets.table import configured, follow_cell, height_of, small_table
 from jarvis.findings import Impact
+from jarvis.impact import share_pct
 from jarvis.reports.gaps import warnings_of
 from jarvis.reports.ranking import Recommendation, nested, recommendations
 from jarvis.reports.summary import top_names
 from jarvis.run import Run
-from jarvis.savings import over_steps, per_step
+from jarvis.savings import over_steps, per_step, step_count, whole_ms, whole_name
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, byte_size, count, counted, milliseconds
@@ -182,31 +183,49 @@ def top_operations(now: Opened) -> None:
         st.caption("No operator launched GPU work.")
         return
     titles = {key: result.title for key, result in now.run.results.items()}
-    names = top_names(now.run)
+    names, totals = top_names(now.run), now.run.manifest.totals
+    all_steps_ms = whole_ms(totals) * step_count(totals)
     rows = [
         {
             **operation.model_dump(),
             C.name: short_operation_name(names[operation.rank]),
             C.category: titles.get(operation.category or ""),
+            _OF_WHOLE: share_pct(operation.time_ms, all_steps_ms),
         }
         for operation in top
     ]
     frame = pl.DataFrame(rows, infer_schema_length=None)
-    if over := over_steps(now.run.manifest.totals):
+    if over := over_steps(totals):
         st.caption(f"Times and counts are sums {over}.")
-    columns = charts.columns_of(_TOP_COLUMNS)
+    whole = whole_name(totals).removeprefix("the ").replace("each step", "step time")
+    of_whole = Column(_OF_WHOLE, f"% of {whole}", NUMBER, "%", ",.1f", f"GPU time / {whole}")
+    columns = charts.columns_of((*_TOP_COLUMNS, of_whole))
     small_table(frame, columns, "Operators with the most GPU time", widths={C.name: _NAME_PX})
 
 
+_OF_WHOLE = "of_whole"
 _TOP_COLUMNS = (
     Column(C.rank, "Rank", pl.Int64(), meaning="by GPU time"),
     Column(C.name, "Operation", TEXT, meaning="operator that launches the kernels"),
     Column(C.category, "Category", TEXT, meaning="category of its longest row"),
-    Column(C.time_ms, "GPU time (ms)", NUMBER, "ms", ".3g", "of all its calls"),
+    Column(
+        C.time_ms,
+        "GPU time (ms)",
+        NUMBER,
+        "ms",
+        ".3g",
+        "of what it launches itself in all its calls, not of the operators that it calls",
+    ),
     Column(C.count, "Count", pl.Int64(), format=",d", meaning="calls that launched GPU work"),
     Column(C.percent_of_compute, "% of compute", NUMBER, "%", ",.1f", "share of compute time"),
-    Column(C.percent_of_total, "% of GPU window", NUMBER, "%", ",.1f", "share of the GPU window"),
-    Column(C.efficiency_pct, "Efficiency (%)", NUMBER, "%", ",.1f", "share of the roofline"),
+    Column(
+        C.efficiency_pct,
+        "Efficiency (%)",
+        NUMBER,
+        "%",
+        ",.1f",
+        "share of the roofline, with the operators that it calls",
+    ),
     Column(C.bound, "Bound", TEXT, meaning="which peak limits it"),
 )
 
