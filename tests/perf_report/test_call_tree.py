@@ -194,3 +194,20 @@ def test_calls_without_any_duration_are_shared_out_evenly() -> None:
     builder = trace().op("aten::mm", MM).launches("a", us=0).launches("b", us=0)
     report = report_of(builder)
     assert report.call_tree_operations["calls"].to_list() == [0.5, 0.5]
+
+
+def test_modules_that_run_again_in_the_backward_pass_are_where_they_ran_before() -> None:
+    builder = trace().python(f"{MODULE_PREFIX}Net_0")
+    layer(builder, 0, 30).python(f"{MODULE_PREFIX}ReLU_0")
+    builder.child("aten::relu", seq=7).launches("relu", us=5).up(3)
+    builder.thread(2).op(f"{BACKWARD_PREFIX} ReluBackward0", seq=7)
+    layer(builder.python("checkpoint.py(9): unpack"), 0, 31).up()
+    builder.child("ReluBackward0", seq=7).launches("relu_backward", us=6)
+    report = report_of(builder)
+    modules = nodes(report, "modules").filter(kind="module")
+    rows = {row["name"]: row for row in modules.iter_rows(named=True)}
+    assert set(rows) == {f"{MODULE_PREFIX}{name}" for name in ("Net_0", "Layer_0", "ReLU_0")}
+    assert rows[f"{MODULE_PREFIX}Layer_0"]["gpu_ns"] == 61_000
+    assert rows[f"{MODULE_PREFIX}Layer_0"]["calls"] == 2
+    assert rows[f"{MODULE_PREFIX}ReLU_0"]["gpu_ns"] == 11_000
+    assert_sums(report.call_tree)

@@ -1,7 +1,8 @@
 """GPU time by launching call: a tree of calls merged by name and position, with kernels as leaves.
 
 An autograd node is moved under the module or Python frame of the op that it differentiates, if the
-trace links the two and the node has no Python frame of its own.
+trace links the two and the node has no Python frame of its own. A module that runs again below an
+autograd node (activation checkpointing computes it again) is moved to where it ran before.
 """
 
 from collections.abc import Mapping
@@ -234,20 +235,28 @@ def _rows_above(
         end=end,
         is_python=is_python,
     )
-    works = has_any(marks, node, end[node])
-    node, frame = node[works], frame[works]
-    parent[node] = frame
-    deeper = np.zeros(uid.size + 1, dtype=np.int64)
-    np.add.at(deeper, node, depth[frame] + 1 - depth[node])
-    np.add.at(deeper, end[node], depth[node] - depth[frame] - 1)
-    marks[frame] += 1
+    again, before = _recomputed(
+        _of(uid, order, backward_links[C.backward_uid]),
+        _module_names(uid, order, host_calls),
+        parent=parent,
+        end=end,
+    )
+    for moved, below in ((node, frame), (again, before)):
+        works = has_any(marks, moved, end[moved])
+        moved, below = moved[works], below[works]
+        parent[moved] = below
+        deeper = np.zeros(uid.size + 1, dtype=np.int64)
+        np.add.at(deeper, moved, depth[below] + 1 - depth[moved])
+        np.add.at(deeper, end[moved], depth[moved] - depth[below] - 1)
+        depth += np.cumsum(deeper[:-1])
+        marks[below] += 1
     used = np.flatnonzero(has_any(marks, order, end))
     row = np.full(uid.size + 1, NONE, dtype=np.int64)  # the last entry is for NONE
     row[used] = np.arange(used.size)
     return _Rows(
         uid=uid[used],
         parent=row[parent[used]],
-        depth=(depth + np.cumsum(deeper[:-1]))[used],
+        depth=depth[used],
         is_below_op=tree[C.op_uid].is_not_null().to_numpy()[used],
     )
 
@@ -279,6 +288,37 @@ def _moves(
     node, frame = node[is_outermost], frame[is_outermost]
     stays = ~in_any(parent.size, node, end[node])[frame]
     return node[stays], frame[stays]
+
+
+def _module_names(uid: Int64s, order: Int64s, host_calls: HostCalls) -> Int64s:
+    """Return a number for the name of the module at each position; NONE where there is none."""
+    names = np.full(uid.size, NONE, dtype=np.int64)
+    python = host_calls.python_functions
+    if python is not None:
+        modules = python.select(C.uid, C.name).filter(
+            pl.col(C.name).cast(pl.String).str.starts_with(MODULE_PREFIX)
+        )
+        places = _of(uid, order, modules[C.uid])
+        numbers = modules[C.name].cast(pl.String).rank("dense").cast(pl.Int64).to_numpy()
+        names[places[places >= 0]] = numbers[places >= 0]
+    return names
+
+
+def _recomputed(
+    node: Int64s, module: Int64s, *, parent: Int64s, end: Int64s
+) -> tuple[Int64s, Int64s]:
+    """Return the outermost modules below autograd nodes, and the calls around these modules when
+    they ran outside of autograd. All arrays have positions in the tree, or NONE."""
+    node = node[node >= 0]
+    is_again = in_any(parent.size, node, end[node])
+    inside = np.flatnonzero(is_again & (module >= 0))
+    is_outermost = ~in_any(parent.size, inside + 1, end[inside])[inside]
+    again = inside[is_outermost]
+    first = np.full(int(module.max(initial=0)) + 1, NONE, dtype=np.int64)
+    before = np.flatnonzero(~is_again & (module >= 0) & (parent >= 0))[::-1]
+    first[module[before]] = parent[before]
+    place = first[module[again]]
+    return again[place >= 0], place[place >= 0]
 
 
 def _nearest(wanted: Bools, parent: Int64s, places: Int64s) -> Int64s:
