@@ -87,7 +87,7 @@ class ChangeAlone(_Frozen):
 class WhatIf(_Frozen):
     """What the changes together would save.
 
-    ``saved_ms`` is that of a step, ``kernel_time_saved_ms`` that of all GPU work of the recording.
+    ``saved_ms`` is that of a step, ``kernel_time_saved_ms`` that of the GPU work of all steps.
     The trace of one rank does not separate waiting for other ranks from transfer: collectives last
     as recorded in ``saved_ms``, and as long as the fastest of their kind, group and size in
     ``saved_up_to_ms``, which is None without collectives.
@@ -152,7 +152,7 @@ class WhatIf(_Frozen):
             return "Kernel time unchanged."
         text = f"Kernel time {MINUS if kernel_ms > 0 else '+'}{milliseconds(abs(kernel_ms))}"
         if self.steps > 1:
-            return f"{text} in the whole recording, over all streams."
+            return f"{text} in the {self.steps} steps, over all streams."
         hidden_ms = kernel_ms - self.saved_ms
         if kernel_ms > 0 and hidden_ms > NOTHING_PCT / 100 * kernel_ms and self.saved_ms >= 0:
             text += f"; {milliseconds(hidden_ms)} of it is hidden by other work"

@@ -24,7 +24,8 @@ from jarvis.simulation.stored import HELD, SimulationInfo, stored_graph
 
 @dataclass(frozen=True)
 class Replay:
-    """A replay: times in ns of the window, of each step and of all GPU work, and its path.
+    """A replay: times in ns of the window, of each step and of the GPU work that runs in the
+    recorded steps, and its path.
 
     ``bounds_ns`` is where each step begins and the last one ends.
     """
@@ -113,13 +114,22 @@ class Simulation:
         found = Replay(
             window_ns=int(times[self.graph.end] - times[self.graph.begin]),
             bounds_ns=tuple(self.step_bounds(times).tolist()),
-            gpu_time_ns=int(weights[self.index.gpu_edge[1]].sum()),
+            gpu_time_ns=int(weights[self._gpu_edges_of_steps].sum()),
             path=critical_path(self.graph, times, edges, weights),
         )
         if len(self._replayed) >= MAX_REPLAYS:
             self._replayed.clear()
         self._replayed[key] = found
         return found
+
+    @cached_property
+    def _gpu_edges_of_steps(self) -> Int64s:
+        """The duration edges of the GPU events that run in the recorded steps."""
+        graph, edges = self.graph, self.index.gpu_edge[1]
+        bounds = self.step_bounds(graph.time)
+        begins, ends = graph.time[graph.src[edges]], graph.time[graph.dst[edges]]
+        in_steps: Int64s = edges[(begins < bounds[-1]) & (ends > bounds[0])]
+        return in_steps
 
     @cached_property
     def threads(self) -> list[int]:
