@@ -1,10 +1,12 @@
 """The first finding of each recorded trace, and what bounds the others."""
 
+import polars as pl
 import pytest
 
 from jarvis.findings import Priority
 from jarvis.reports.ranking import recommendations
 from jarvis.run import Run
+from jarvis.schemas.names import C
 from jarvis.text.messages import to_text
 from tests.recorded_runs import RecordedRun
 
@@ -67,3 +69,13 @@ def test_no_finding_claims_the_work_from_before_the_recording(recorded_run: Reco
     assert bounds.step_ms == pytest.approx(10.45, abs=0.01)
     claims = [i.finding.impact for i in recommendations(run) if i.finding.impact]
     assert max(gain.saved_ms.high for gain in claims) < 10.5
+
+
+def test_the_kernel_time_of_a_replay_is_that_of_the_steps(recorded_run: RecordedRun) -> None:
+    run = Run.load(recorded_run("mi300-resnet-ddp-checkpoint"))
+    bounds, work = run.manifest.totals.step, run.table("gpu_work")
+    assert bounds is not None
+    ends = pl.col(C.ts_ns) + pl.col(C.dur_ns)
+    inside = work.filter(pl.col(C.ts_ns) < bounds.end_ns, ends > bounds.start_ns)
+    assert run.simulation.recorded.gpu_time_ns == inside[C.dur_ns].sum()
+    assert inside.height < work.height

@@ -77,11 +77,14 @@ MESSAGES = MessageTable(
         "step.wait": ", while the host waits in {call}",
         "mfu": "MFU {mfu_pct}: {gflop_per_step:number} GFLOP {per} as executed, "
         "{tflops_per_s:number} TFLOP/s of {peak_tflops:number} TFLOP/s ({compute}, {gpu}); perf "
-        "models give the FLOPs of {covered_pct} of the operations' time",
+        "models give the FLOPs of {covered_pct} of the kernel time",
+        "mfu.partial": "MFU at least {mfu_pct}: {gflop_per_step:number} GFLOP {per} as executed in "
+        "the {covered_pct} of the kernel time whose FLOPs are known, {tflops_per_s:number} TFLOP/s "
+        "of {peak_tflops:number} TFLOP/s ({compute}, {gpu})",
         "mfu.no_hardware": "MFU is not known, as the GPU has no known peaks",
         "mfu.no_events": "MFU is not known, as the input has no GPU events",
         "mfu.uncovered": "MFU is not known, as perf models give the FLOPs of only {covered_pct} of "
-        "the operations' time",
+        "the kernel time",
         "mfu.no_peak": "MFU is not known, as the peak of {compute} is not",
         "summary.first": 'The first finding, "{title}", saves {saving}.',
         "summary.next": 'Next is "{title}": {saving}.',

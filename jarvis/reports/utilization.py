@@ -7,13 +7,15 @@ import polars as pl
 from jarvis.impact import share_pct
 from jarvis.perf_report.timeline.step_account import StepAccount
 from jarvis.perf_report.timeline.step_bounds import StepBounds
+from jarvis.perf_report.work import COMPUTE
 from jarvis.reports.messages import MESSAGES
 from jarvis.run import Run
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message, to_text
 
-MIN_COVERED_PCT = 50.0
-"""Minimum share of the operations' time with known FLOPs for a utilization to be stated."""
+MIN_COVERED_PCT, NEARLY_ALL_PCT = 50.0, 95.0
+"""Minimum shares of the kernel time with known FLOPs for a utilization to be stated, and for it to
+be more than a lower bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class Utilization:
     """The FLOPs per second of step time, and the peak that they are a share of.
 
     ``per`` names what the FLOPs are of. ``compute`` is the kind of compute with most FLOPs
-    (``matrix_bf16``), whose peak it is. ``covered_pct`` is the share of the operations' time in
+    (``matrix_bf16``), whose peak it is. ``covered_pct`` is the share of the kernel time in
     operations whose FLOPs are known.
     """
 
@@ -44,9 +46,8 @@ def utilization(run: Run, account: StepAccount) -> Utilization | Message:
         return MESSAGES("mfu.no_events")
     rows = _in_steps(run, bounds)
     known = rows.drop_nulls(C.flops)
-    covered_pct = share_pct(
-        float(known[C.kernel_time_us].sum()), float(rows[C.kernel_time_us].sum())
-    )
+    every_us = float(rows[C.kernel_time_us].sum()) + _unlinked_us(run, bounds)
+    covered_pct = share_pct(float(known[C.kernel_time_us].sum()), every_us)
     kinds = known.drop_nulls(C.compute).group_by(C.compute).agg(pl.col(C.flops).sum())
     if covered_pct < MIN_COVERED_PCT or kinds.is_empty():
         return MESSAGES("mfu.uncovered", covered_pct=covered_pct)
@@ -70,18 +71,19 @@ def utilization(run: Run, account: StepAccount) -> Utilization | Message:
 
 def sentence(found: Utilization | Message) -> str:
     """Return the utilization with its denominator, or why it is not known."""
-    return to_text(found if isinstance(found, Message) else MESSAGES("mfu", **asdict(found)))
+    if isinstance(found, Message):
+        return to_text(found)
+    key = "mfu" if found.covered_pct >= NEARLY_ALL_PCT else "mfu.partial"
+    return to_text(MESSAGES(key, **asdict(found)))
 
 
 def _in_steps(run: Run, bounds: StepBounds) -> pl.DataFrame:
     """Return kernel time and FLOPs of the operations, as far as they run in the steps."""
-    end = pl.col(C.ts_ns) + pl.col(C.dur_ns)
-    within = pl.min_horizontal(end, bounds.end_ns) - pl.max_horizontal(C.ts_ns, bounds.start_ns)
     parts = (
         run.table("gpu_work")
         .drop_nulls(C.operation_uid)
         .group_by(pl.col(C.operation_uid).alias(C.uid))
-        .agg(part=within.clip(lower_bound=0).sum() / pl.col(C.dur_ns).sum())
+        .agg(part=_ns_within(bounds).sum() / pl.col(C.dur_ns).sum())
     )
     rows = run.table("operations").select(
         C.uid, C.kernel_time_us, C.compute, pl.col(C.flops) * pl.col(C.operation_count)
@@ -90,3 +92,16 @@ def _in_steps(run: Run, bounds: StepBounds) -> pl.DataFrame:
     return rows.join(parts, on=C.uid, how="left").with_columns(
         pl.col(C.flops, C.kernel_time_us) * part
     )
+
+
+def _unlinked_us(run: Run, bounds: StepBounds) -> float:
+    """Return the time in the steps of kernels that belong to no operation."""
+    work = run.table("gpu_work").filter(pl.col(C.operation_uid).is_null(), kind=COMPUTE)
+    return float(work.select(_ns_within(bounds).sum()).item()) / 1e3
+
+
+def _ns_within(bounds: StepBounds) -> pl.Expr:
+    """Return how long each GPU event runs in the steps."""
+    end = pl.col(C.ts_ns) + pl.col(C.dur_ns)
+    within = pl.min_horizontal(end, bounds.end_ns) - pl.max_horizontal(C.ts_ns, bounds.start_ns)
+    return within.clip(lower_bound=0)

@@ -57,10 +57,26 @@ def test_work_outside_the_steps_does_not_count(sample: Analyzed) -> None:
     assert half.gflop_per_step == pytest.approx(mfu.gflop_per_step / 2, rel=0.05)
 
 
+def test_kernels_without_an_operation_make_it_a_lower_bound(sample: Analyzed) -> None:
+    run, mfu = sample.run, found(sample.run)
+    assert isinstance(mfu, Utilization)
+    work = run.table("gpu_work")
+    others = work.filter(kind="compute").with_columns(
+        operation_uid=pl.lit(None, work.schema["operation_uid"]),
+        uid=pl.col("uid") + 10**6,
+        dur_ns=pl.col("dur_ns") // 2,
+    )
+    partly = found(changed(run, gpu_work=pl.concat([work, others])))
+    assert isinstance(partly, Utilization)
+    assert partly.mfu_pct == pytest.approx(mfu.mfu_pct)
+    assert partly.covered_pct == pytest.approx(mfu.covered_pct / 1.5, rel=0.1)
+    assert sentence(partly).startswith("MFU at least ")
+
+
 def test_an_unknown_utilization_has_its_reason(sample: Analyzed) -> None:
     run = sample.run
     rows = run.table("operations").with_columns(flops=pl.lit(None, pl.Float64))
-    assert "give the FLOPs of only 0.0% of the operations' time" in str(
+    assert "give the FLOPs of only 0.0% of the kernel time" in str(
         found(changed(run, operations=rows))
     )
     unknown = changed(run)

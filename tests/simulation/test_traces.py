@@ -128,15 +128,6 @@ def test_no_scaling_gains_more_than_it_takes_from_kernels(recorded: Read, name: 
         assert 0 <= simulation.saved_ns([scaled]) <= taken_ns
 
 
-def test_kernel_time_is_that_of_the_steps(recorded: Read) -> None:
-    simulation = recorded(RESNET).simulation
-    steps, work = simulation.tables["steps"], simulation.tables["gpu_work"]
-    first, last = steps[C.start_ns].min(), (steps[C.start_ns] + steps[C.dur_ns]).max()
-    inside = work.filter(pl.col(C.ts_ns) < last, pl.col(C.ts_ns) + pl.col(C.dur_ns) > first)
-    assert simulation.recorded.gpu_time_ns == inside[C.dur_ns].sum()
-    assert inside.height < work.height
-
-
 @pytest.mark.parametrize("name", WINDOW_MS)
 def test_no_scalings_gain_more_than_kernels_at_no_time(recorded: Read, name: str) -> None:
     simulation, rng = recorded(name).simulation, np.random.default_rng(0)
