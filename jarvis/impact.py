@@ -261,7 +261,9 @@ def fused_impact(
     low = min(mid, saved(time_ms * traffic_pct / FULL_PCT, shortest_ms))
     efficiency_pct = share_pct(max(fused_ms, floor_ms), time_ms)
     savings = Range(low=low, mid=mid, high=high)
-    return _impact(time_ms, savings, "perf model", compute_ms, total_ms, efficiency_pct, target_pct)
+    is_at_target = shortest_ms <= fused_ms * FULL_PCT / target_pct
+    aim_pct = target_pct if is_at_target else None
+    return _impact(time_ms, savings, "perf model", compute_ms, total_ms, efficiency_pct, aim_pct)
 
 
 def sped_up_impact(

@@ -9,6 +9,7 @@ from typing import Any
 
 from jarvis.core.dtypes import find_dtype
 from jarvis.core.literals import parse_literal
+from jarvis.text.short_names import short_kernel_name
 
 MINUS = "\N{MINUS SIGN}"
 MISSING = "—"
@@ -142,8 +143,14 @@ def counted(count: int, noun: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """Return a name in backticks, on one line, truncated to NAME_LENGTH characters."""
+    """Return a name in backticks, on one line.
+
+    Of a kernel name that is longer than NAME_LENGTH characters only the distinguishing part; other
+    names are truncated.
+    """
     flat = " ".join(name.replace("`", "'").split())
+    if len(flat) > NAME_LENGTH:
+        flat = short_kernel_name(flat)
     return f"`{flat if len(flat) <= NAME_LENGTH else flat[: NAME_LENGTH - 1] + '…'}`"
 
 

@@ -189,9 +189,12 @@ def _evidence(chain: Chain) -> dict[str, EvidenceValue]:
 
 
 def _heaviest(chain: Chain) -> dict[str, Any]:
-    return chain.steps.sort(C.kernel_time_us, C.position, descending=[True, False]).row(
-        0, named=True
+    """Return the row with most time of the step with most time: a step has a row per shape."""
+    time_us = pl.col(C.kernel_time_us)
+    ordered = chain.steps.with_columns(whole=time_us.sum().over(C.position)).sort(
+        "whole", C.position, C.kernel_time_us, descending=[True, False, True]
     )
+    return ordered.row(0, named=True)
 
 
 def _capture(chain: Chain) -> Message | None:

@@ -26,7 +26,7 @@ _ESTIMATE = (
     Column(C.time_ms, "GPU time (ms)", NUMBER, "ms", meaning="kernel time of all instances"),
     Column(
         "left_ms",
-        "Fused (ms)",
+        "Fused, best (ms)",
         NUMBER,
         "ms",
         meaning="shortest time of the fused kernels; 0 if a matrix product absorbs the chain at no "
@@ -34,7 +34,7 @@ _ESTIMATE = (
     ),
     Column(
         "saved_ms",
-        "Saving (ms)",
+        "Saves up to (ms)",
         NUMBER,
         "ms",
         meaning="upper bound: GPU time less fused time",
@@ -54,8 +54,8 @@ _WIDTHS = {
     "steps": 155,
     C.instance_count: 72,
     C.time_ms: 95,
-    "left_ms": 80,
-    "saved_ms": 80,
+    "left_ms": 100,
+    "saved_ms": 105,
     "verdict": 70,
     "confidence": 82,
     C.product_name: 80,
