@@ -96,8 +96,13 @@ def sentence(account: StepAccount, steps: pl.DataFrame, idle_gaps: pl.DataFrame)
         else None,
     )
     ahead = MESSAGES("step.ahead", marked_ms=account.mean_ms(account.marked_ns))
+    tail_ms = _tail_ns(steps) / 1e6
+    has_tail = account.is_marked and tail_ms >= MIN_NAMED_PCT / 100 * account.step_ms
     values = {
         "step_ms": account.step_ms,
+        "tail": MESSAGES("step.tail", steps=account.step_count, tail_ms=tail_ms)
+        if has_tail
+        else None,
         "average": average if account.step_count > 1 else None,
         "ahead": ahead if account.runs_ahead else None,
         "parts": ", ".join(named),
@@ -107,6 +112,17 @@ def sentence(account: StepAccount, steps: pl.DataFrame, idle_gaps: pl.DataFrame)
     }
     key = "step" if account.is_marked else "step.recording"
     return to_text(MESSAGES.pick(key, values))
+
+
+def _tail_ns(steps: pl.DataFrame) -> int:
+    """Return how long the GPU works for the steps after they have ended."""
+    timed = steps.drop_nulls([C.start_ns, C.gpu_start_ns])
+    ends = timed.select(
+        of_steps=(pl.col(C.start_ns) + pl.col(C.dur_ns)).max(),
+        of_gpu=(pl.col(C.gpu_start_ns) + pl.col(C.gpu_dur_ns)).max(),
+    )
+    of_steps, of_gpu = ends.row(0)
+    return 0 if of_steps is None else max(0, of_gpu - of_steps)
 
 
 def _wait(idle_gaps: pl.DataFrame) -> Message | None:

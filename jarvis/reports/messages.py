@@ -66,15 +66,16 @@ MESSAGES = MessageTable(
         "potential.step": " Step: {saving}.",
         "potential.pool": "Saving: {saving}.",
         "potential.none": "No saving can be estimated from this trace.",
-        "step": "One step takes {step_ms}{average}{ahead}: {parts}{carried}.",
+        "step": "One step takes {step_ms}{average}{ahead}{tail}: {parts}{carried}.",
         "step.recording": "The recording, which marks no steps, takes {step_ms}: {parts}{carried}.",
         "step.average": " on average over {steps:count step} ({total_ms} together{slow})",
         "step.slow": "; slow: {names:names}, up to {excess_ms} over the median",
-        "step.ahead": ", by the ends of its GPU work, because the host runs ahead of the GPU "
-        "(marked: {marked_ms})",
-        "step.carried": "; {carried_ms} in which the GPU finished work from before the recording "
-        "are not part of it{wait}",
-        "step.wait": ", while the host waits in {call}",
+        "step.ahead": ", timed on the GPU, as the host runs ahead of it (its step marks last "
+        "{marked_ms})",
+        "step.tail": " by {steps:either its mark|their marks}, and the GPU works {tail_ms} longer",
+        "step.carried": "; not part of it are {carried_ms} in which the GPU finished work from "
+        "before the recording{wait}",
+        "step.wait": " (the host waits in {call})",
         "mfu": "MFU {mfu_pct}: {gflop_per_step:number} GFLOP {per} as executed, "
         "{tflops_per_s:number} TFLOP/s of {peak_tflops:number} TFLOP/s ({compute}, {gpu}); perf "
         "models give the FLOPs of {covered_pct} of the kernel time",

@@ -40,7 +40,7 @@ HIDDEN = {
     "operators": "which operators launch the kernels",
     "shapes": "the shapes of operators, so not their efficiency",
     "graph_replay": "operators and shapes of the work replayed from GPU graphs",
-    "linked_gpu_time": "links from host calls to part of the GPU work",
+    "linked_gpu_time": "which host calls launched part of the GPU work",
     "stacks": "source lines",
     "steps": "single steps",
 }
@@ -73,7 +73,8 @@ def metrics(run: Run) -> Iterator[tuple[str, str]]:
     """Yield name and value of the main metrics."""
     totals = run.manifest.totals
     compute = to_text(MESSAGES("summary.compute", compute_ms=totals.compute_time_ms))
-    yield "Total Compute Time", f"{compute} {savings.over_steps(totals)}".strip()
+    compute = f"{compute} {savings.over_steps(totals)}".strip()
+    yield "Total Compute Time", f"{compute}{_unlinked_compute(run)}"
     yield "GPU Utilization", _utilization(run)
     yield "Top Bottleneck Category", _heaviest(run)
     yield "Flash Attention Usage", _flash_attention(run)
@@ -208,7 +209,7 @@ def _before_kernels(run: Run, details: list[Details]) -> str | None:
     waits = " and ".join(
         wait for wait, pool in named if any(each.startswith(pool) for each in pools)
     )
-    intro = f"Compute takes less than {impact.GOOD_COMPUTE_PCT:g}% of the {_whole(run)}"
+    intro = f"Compute takes only {percent(shares[COMPUTE])} of the {_whole(run)}"
     if _is_idle_in_doubt(details):
         return (
             f"{intro}, but most of the idle time may be work that was not recorded, so record the "
@@ -282,6 +283,17 @@ def _utilization(run: Run) -> str:
         return NOT_AVAILABLE
     shown = (f"{percent(p)} {n}" for n, p in shares.items() if n != COPIES or p >= MIN_NAMED_PCT)
     return f"{', '.join(shown)} (of the {_whole(run)})"
+
+
+def _unlinked_compute(run: Run) -> str:
+    """Return the compute of the steps that is not in the GPU window, if that is much."""
+    account, linked_ms = account_of(run), run.manifest.totals.compute_time_ms
+    if account is None:
+        return ""
+    more_ms = account.parts_ns[C.compute_ns] / 1e6 - linked_ms
+    if more_ms < MIN_NAMED_PCT / 100 * linked_ms:
+        return ""
+    return f"; {milliseconds(more_ms)} more in the steps is not linked to host calls"
 
 
 def _heaviest(run: Run) -> str:

@@ -89,7 +89,7 @@ def test_a_host_that_runs_ahead_is_stated_with_its_marks() -> None:
     rows = TraceLensReport(built.read(), None).steps
     found = of(rows)
     assert found.step_ms == pytest.approx(0.4)
-    assert "host runs ahead of the GPU (marked: 0.100 ms): compute 100.0%" in words(rows)
+    assert "the host runs ahead of it (its step marks last 0.100 ms): compute 100.0%" in words(rows)
     assert account.basis(found).endswith("timed on the GPU; the host runs ahead and marks 0.100 ms")
     assert "ahead" not in words(steps(300)) + account.basis(of(steps(300)))
 
@@ -105,9 +105,17 @@ def test_the_wait_during_carried_in_work_is_named(reference_root: Path) -> None:
     read = read_trace(reference_root / "traces" / "sglang-qwen3-8b-decode.json.gz")
     tables = TraceLensReport(read, None)
     assert words(tables.steps, tables.idle_gaps).endswith(
-        "; 463 ms in which the GPU finished work from before the recording are not part of it, "
-        "while the host waits in `hipMemcpyWithStream` of `aten::copy_` in "
-        "`srt/model_executor/cuda_graph_runner.py(276): populate_from_forward_batch`."
+        "; not part of it are 463 ms in which the GPU finished work from before the recording "
+        "(the host waits in `hipMemcpyWithStream` of `aten::copy_` in "
+        "`srt/model_executor/cuda_graph_runner.py(276): populate_from_forward_batch`)."
+    )
+
+
+def test_gpu_work_after_the_marks_is_stated(reference_root: Path) -> None:
+    read = read_trace(reference_root / "traces" / "mi300-qwen1.5-0.5b.json.gz")
+    tables = TraceLensReport(read, None)
+    assert words(tables.steps, tables.idle_gaps).startswith(
+        "One step takes 42.7 ms by its mark, and the GPU works 4.15 ms longer: "
     )
 
 
