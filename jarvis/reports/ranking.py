@@ -59,12 +59,15 @@ def nested(ranked: Sequence[Recommendation]) -> list[tuple[Recommendation, bool]
     """Return recommendations in their order, each followed by those that it contains, which are
     marked.
 
-    A finding contains another if it concerns all of its rows, others too, and saves as much.
+    A finding contains another if it concerns all of its rows, with all of their kernels, others
+    too, and saves as much.
     """
     uids = {item.number: item.finding.row_uids for item in ranked}
 
     def contains(whole: Recommendation, part: Recommendation) -> bool:
         if not uids[part.number] or not uids[part.number] < uids[whole.number]:
+            return False
+        if whole.finding.kernels or whole.finding.events:
             return False
         gains = [i.finding.impact.gain_ms if i.finding.impact else 0.0 for i in (whole, part)]
         return gains[0] >= gains[1]
