@@ -19,6 +19,7 @@ from jarvis.dashboard.session.state import HASH_OPENED, Opened
 from jarvis.dashboard.widgets.elements import LOSS_WORDS, SEVERITY_COLORS, lazy_expander
 from jarvis.dashboard.widgets.view import bring_into_view
 from jarvis.findings import IDLE_POOL, Finding, Impact, OpRef, Priority, Severity, shown_evidence
+from jarvis.impact import KERNEL_FLOOR_US
 from jarvis.perf_report import Totals
 from jarvis.reports.figures import target_words
 from jarvis.reports.ranking import Recommendation
@@ -49,6 +50,13 @@ def facts_of(metric: JsonValue) -> Mapping[str, Any]:
 
 
 OPERATIONS_SHOWN = 8
+_LIMIT = (
+    "such calls usually reach no more, or their kernels would be shorter than "
+    f"{KERNEL_FLOOR_US:g} µs"
+)
+_LIMITS = {"slow_kernel": "what simple operators of this trace reach, or kernels of minimal time"}
+"""Why a finding aims at less than the target of its page, by check."""
+
 HIDDEN_PART = 0.01
 """A larger part of the kernel time saved than this that the step does not gain is shown."""
 
@@ -326,7 +334,7 @@ def _target(finding: Finding, gain: Impact, run: Run) -> str:
     of_page = run.targets.of_category(finding.category)
     if isclose(gain.target_pct, of_page):
         return text
-    return f"{text} (what such calls usually reach, in place of the target of {of_page:g}%)"
+    return f"{text} (in place of the target of {of_page:g}%: {_LIMITS.get(finding.check, _LIMIT)})"
 
 
 def priority_badge(priority: Priority) -> str:
