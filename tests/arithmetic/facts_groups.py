@@ -59,7 +59,9 @@ def chain_facts(facts: Facts, run: RunDirectory, chain: dict[str, Any]) -> None:
     facts["scope_calls"].append(chain["scope_calls"])
     facts["kernels"].append(kernels)
     facts["kernels_each"].append(kernels / instances)
-    facts["longest_step_ms"].append(max(step["kernel_time_us"] for step in steps) / 1000)
+    longest = max(step_ms, key=lambda position: step_ms[position])
+    of_longest = by_position[longest]
+    facts["longest_step_ms"].append(max(step["kernel_time_us"] for step in of_longest) / 1000)
     facts["modelled_steps"].append(
         sum(
             all(run.rows[step["operation_uid"]].bytes is not None for step in same)

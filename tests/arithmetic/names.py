@@ -38,7 +38,7 @@ def _tile_text(kernel: str) -> str:
 def name_problems(text: str, names: list[str]) -> Iterator[str]:
     """A name with digits that the files of the run do not hold."""
     name = " ".join(text.replace("`", " ").split())
-    parts = [part for part in name.split(CUT) if re.search(r"\d", part)]
+    parts = [part for part in re.split(rf"{CUT}|\s(?=MT\d)", name) if re.search(r"\d", part)]
     if parts and not any(all(part in whole for part in parts) for whole in names):
         yield f"no name in the files of the run is {name!r}"
 

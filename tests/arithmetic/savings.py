@@ -114,7 +114,8 @@ def _convolution_band(size: dict[str, Any]) -> tuple[tuple[float, float], bool] 
 def target_of(run: RunDirectory, finding: dict[str, Any], facts: Facts) -> float | None:
     """The efficiency that the middle estimate aims at; None where it does not aim at one."""
     if finding["check"] == "fusible_chain":
-        return TARGET_PCT
+        at_target_ms = facts["fused_ms"][0] / TARGET_PCT * 100 if "fused_ms" in facts else 0.0
+        return TARGET_PCT if min(facts["step_ms"]) <= at_target_ms else None
     if finding["check"] not in ("low_efficiency", "opportunity", "slow_kernel"):
         return None
     rows = own_rows(run, finding)
