@@ -24,7 +24,7 @@ def product_shape(params: str | None) -> str | None:
         return None
     product = _TIMES.join(str(side) for side in sides)
     batch = known.get("B")
-    return f"{batch} of {product}" if isinstance(batch, int) and batch > 1 else product
+    return f"{product} (x{batch})" if isinstance(batch, int) and batch > 1 else product
 
 
 def call_shapes(arguments: str | None, params: str | None) -> str | None:
@@ -37,7 +37,7 @@ def call_shapes(arguments: str | None, params: str | None) -> str | None:
 
 
 def compact_shapes(arguments: str | None) -> str | None:
-    """Return ``2 of 512, 64 bf16`` for ``[512] bf16, [512] bf16, [64] bf16``.
+    """Return ``512 (x2), 64 bf16`` for ``[512] bf16, [512] bf16, [64] bf16``.
 
     A type that all tensors have is named once; a text of another form is returned as it is.
     """
@@ -52,7 +52,7 @@ def compact_shapes(arguments: str | None) -> str | None:
 
 
 def compact_dims(dims: str | None) -> str | None:
-    """Return ``2 of 512, 64`` for the recorded ``((512,), (512,), (64,), ())``.
+    """Return ``512 (x2), 64`` for the recorded ``((512,), (512,), (64,), ())``.
 
     Arguments without sides, which are scalars or no tensors, are left out.
     """
@@ -65,7 +65,7 @@ def compact_dims(dims: str | None) -> str | None:
 def _listed(shapes: Iterable[str]) -> str:
     """Return the shapes, with equal ones that follow each other as one."""
     runs = ((text, len(list(run))) for text, run in groupby(shapes))
-    return ", ".join(text if count == 1 else f"{count} of {text}" for text, count in runs)
+    return ", ".join(text if count == 1 else f"{text} (x{count})" for text, count in runs)
 
 
 def _argument(dims: str, dtype: str) -> str:

@@ -82,7 +82,9 @@ def _bars_title(comparison: Comparison) -> str:
     if change == 0:
         return "Compute takes the same time on both sides"
     word = "more" if change > 0 else "less"
-    return f"Compute takes {milliseconds(abs(change))} {word} on the target"
+    sides = (comparison.target, comparison.reference)
+    subject = "Compute linked to host calls" if any(s.unlinked_ms for s in sides) else "Compute"
+    return f"{subject} takes {milliseconds(abs(change))} {word} on the target"
 
 
 def calls_scatter(comparison: Comparison, rows: pl.DataFrame) -> int | None:
