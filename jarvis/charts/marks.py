@@ -250,8 +250,8 @@ def bars_height(count: int, bar_px: int = BAR_PX) -> int:
     return max(count, 1) * bar_px + _AXIS_PX
 
 
-def name_axis() -> alt.Axis:
-    """Return an axis of names that shows every label."""
+def name_axis(label: str = "split(datum.label, '\\n')") -> alt.Axis:
+    """Return an axis of names that shows every label, as the Vega expression ``label`` says."""
     return alt.Axis(
         title=None,
         ticks=False,
@@ -259,5 +259,5 @@ def name_axis() -> alt.Axis:
         labelLimit=_LABEL_PX,
         labelOverlap=False,
         labelFontSize=12,
-        labelExpr="split(datum.label, '\\n')",
+        labelExpr=label,
     )

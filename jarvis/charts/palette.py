@@ -81,7 +81,7 @@ DARK = Palette(
     below_threshold="#E8743B",
     below_target="#F2CC5C",
     saving="#009E73",
-    pale="#24465C",
+    pale="#3A6A8A",
     categorical=(
         *("#2F86C9", "#E69F00", "#009E73", "#CC79A7"),
         *("#8CCBF0", "#D55E00", "#F0E442", "#9AA5B1"),

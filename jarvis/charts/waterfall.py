@@ -9,19 +9,23 @@ from jarvis.charts.palette import Palette
 NOW, SAVING, BOUND, PROJECTED = "now", "saving", "upper bound", "projected"
 """Kinds of bars."""
 
+_RANK_OF_LABEL = "test(/^[A-Z]\\d+ /, datum.label) ? split(datum.label, ' ')[0] : datum.label"
 _BAR_STEP = 27
 _ROOM = 62
 """Height in pixels of the axis and its title."""
 
 
-def waterfall(bars: pl.DataFrame, palette: Palette, room: float = 1.1) -> alt.LayerChart:
+def waterfall(
+    bars: pl.DataFrame, palette: Palette, room: float = 1.1, *, is_short: bool = False
+) -> alt.LayerChart:
     """Draw ``bars`` from top to bottom: ``label, finding, kind, low_ms, high_ms, text``.
 
     A bar spans ``low_ms`` to ``high_ms``; a saving ends where that above it starts. The axis is
-    ``room`` times as long as the longest bar.
+    ``room`` times as long as the longest bar. ``is_short`` names a finding by its rank alone.
     """
+    axis = name_axis(_RANK_OF_LABEL) if is_short else name_axis()
     base = alt.Chart(bars).encode(
-        y=alt.Y("label:N", sort=bars["label"].to_list(), axis=name_axis()),
+        y=alt.Y("label:N", sort=bars["label"].to_list(), axis=axis),
         tooltip=[
             alt.Tooltip("finding:N", title="Step"),
             alt.Tooltip("length_ms:Q", title="Time (ms)", format=",.3r"),

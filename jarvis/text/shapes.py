@@ -14,7 +14,7 @@ _TIMES = "\N{MULTIPLICATION SIGN}"
 def product_shape(params: str | None) -> str | None:
     """Return the sides M, N and K of a matrix product from the JSON of its perf model's parameters.
 
-    Batched products begin with their number, ``8 of``; None for all other operations.
+    Batched products end with their number, ``(x8)``; None for all other operations.
     """
     if params is None or '"K"' not in params:
         return None

@@ -121,7 +121,7 @@ DETAILS = (
     Column("gqa_ratio", "Heads per KV head", INTEGER, meaning="query heads that share one KV head"),
     Column(C.head_dim, "Head dim", INTEGER, format=",d", meaning="length of a query vector"),
     Column(C.attention_pattern, "Heads share KV", TEXT, meaning="GQA where heads share keys"),
-    Column(C.is_flash, "Fused", FLAG, meaning="the operator or its kernel is fused attention"),
+    Column(C.is_flash, "Flash", FLAG, meaning="the operator or its kernel is flash attention"),
     Column("is_paged", "Paged", FLAG, meaning="the operator or its kernel reads a paged cache"),
     Column(C.ctx_ratio, "Prefill share", NUMBER, meaning="share of tokens in the context phase"),
     Column("pattern", "Pattern", TEXT, meaning="notable property of the shape"),

@@ -90,7 +90,10 @@ def classify(rows: pl.DataFrame, compute_units: int | None) -> pl.DataFrame:
         .then(pl.lit("quantized"))
         .otherwise(pl.lit("regular"))
         .alias(C.gemm_type),
-        is_misaligned=pl.col("misaligned_note") != "",
+        is_misaligned=pl.when(pl.col("misaligned_note") != "")
+        .then(pl.lit(value=True))
+        .when(pl.col("m").is_not_null())
+        .then(pl.lit(value=False)),
         **_pattern(compute_units),
         **_notes(compute_units),
         **_hypothesis(compute_units),

@@ -37,7 +37,7 @@ from jarvis.text.format import counted, milliseconds, percent
 from jarvis.text.markdown import prose
 
 _MAX_CACHED = 64
-_LABEL_ROOM = 2.0
+_LABEL_ROOM = 1.45
 """Length of the axis of the waterfall relative to its longest bar: a label fits behind it."""
 
 
@@ -66,7 +66,8 @@ def waterfall_card(now: Opened, found: list[Saving]) -> None:
             f"savings of {counted(count, 'finding')}",
             help=replayed_or_added(run),
         )
-        chart = waterfall(waterfall_rows(now_ms, found, whole), palette(), _LABEL_ROOM).to_dict()
+        rows = waterfall_rows(now_ms, found, whole)
+        chart = waterfall(rows, palette(), _LABEL_ROOM, is_short=True).to_dict()
         chart_of_links(
             {name: part for name, part in chart.items() if name != "config"},
             "Current time, each saving, and projected time; a bar opens its finding",

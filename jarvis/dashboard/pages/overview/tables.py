@@ -29,7 +29,7 @@ from jarvis.text.short_names import short_operation_name
 from jarvis.trace import TraceInfo
 
 _TABLE_ROWS = 13
-TITLE_LENGTH = 40
+TITLE_LENGTH = 38
 """Characters of a title that the column has room for; the page of the finding has all."""
 
 _LEAST_SHOWN_PCT = 0.05
@@ -38,12 +38,12 @@ _LEAST_SHOWN_PCT = 0.05
 _NAME_PX = 220
 _FINDINGS, _PAGE = "overview_findings", "page"
 _WIDTHS = {
-    C.rank: 48,
-    "finding": 235,
-    "saved_ms": 80,
-    "priority": 72,
-    "basis": 86,
-    C.category: 145,
+    C.rank: 42,
+    "finding": 222,
+    "saved_ms": 72,
+    "priority": 66,
+    "basis": 80,
+    C.category: 112,
     "high_ms": 75,
     "share_pct": 65,
     "kernel_ms": 80,
@@ -106,10 +106,10 @@ def finding_addresses(now: Opened) -> dict[str, str]:
 
 _SHOWN = (
     "finding",
-    "saved_ms",
-    "priority",
-    "basis",
     C.category,
+    "saved_ms",
+    "basis",
+    "priority",
     "share_pct",
     "high_ms",
     "kernel_ms",
