@@ -21,11 +21,14 @@ def uncertainty(run: Run) -> str | None:
 
 def _reason(quality: Quality) -> str:
     reasons = {
-        "{} of the critical path is in no recorded event": quality.unexplained_pct,
-        "the cause of {} of the critical path is inferred": quality.inferred_pct,
+        "{} is in no recorded event": quality.unexplained_pct,
+        "the cause of {} is inferred": quality.inferred_pct,
     }
     parts = [text.format(percent(pct)) for text, pct in reasons.items() if pct >= _SHOWN_PCT]
-    return f"Figures are approximate: {' and '.join(parts)}." if parts else ""
+    if not parts:
+        return ""
+    path = "of the critical path of the recording"
+    return f"Figures are approximate: {path}, {' and '.join(parts)}."
 
 
 def _stall(run: Run, stall: Stall) -> str:

@@ -26,8 +26,8 @@ OVERLAP = re.compile(r"- (?:\*\*)?Overlap\b")
 AIM = re.compile(r"a target of ([\d.]+)% of the roofline")
 RECOMPUTED = re.compile(r"checkpointing computes ([\d.]+) ms of kernels again")
 UNCERTAIN = {
-    re.compile(r"([\d.]+)% of the critical path is in no"): "unexplained_pct",
-    re.compile(r"the cause of ([\d.]+)% of the critical path"): "inferred_pct",
+    re.compile(r"([\d.]+)% is in no recorded event"): "unexplained_pct",
+    re.compile(r"the cause of ([\d.]+)% is inferred"): "inferred_pct",
 }
 STALLED = re.compile(r"([\d.,]+) ms before [^.]* are in no recorded event")
 REPEATS = r"torch/utils/checkpoint\.py\(\d+\): recompute_fn$"

@@ -186,8 +186,8 @@ def test_approximate_figures_say_so_and_name_stalls(
     quality = {"grade": "fair", "unexplained_pct": 3.2, "inferred_pct": 24.9, "stalls": stalls}
     text = shown(opened(filed, variant({"quality": quality}), FASTER))
     assert f"### Step about {MINUS}" in text
-    assert "3.2% of the critical path is in no recorded event" in text
-    assert "the cause of 24.9% of the critical path is inferred" in text
+    assert "of the critical path of the recording, 3.2% is in no recorded event" in text
+    assert "the cause of 24.9% is inferred" in text
     assert f"2.50 ms before `{kernel['name']}` are in no recorded event" in text
 
 

@@ -44,7 +44,8 @@ def _facts(now: Opened) -> list[str]:
         "the call that waits for it",
         f"The graph has {moments} moments and {dependencies} dependencies; its replay without "
         "changes is the recording to the nanosecond",
-        f"Grade: {quality.grade.value}. {percent(quality.unexplained_pct)} of the critical path is "
-        f"in no recorded event, and the cause of {percent(quality.inferred_pct)} is inferred; with "
-        f"usual times only, the recording would take {usual_pct} of its time",
+        f"Grade: {quality.grade.value}. Of the critical path of the recording, "
+        f"{percent(quality.unexplained_pct)} is in no recorded event, and the cause of "
+        f"{percent(quality.inferred_pct)} is inferred; with usual times only, the recording would "
+        f"take {usual_pct} of its time",
     ]
