@@ -291,7 +291,6 @@ LOOSE = {
     "odd_rows": ("param M", "param N", "param K", "side_bytes"),
     "capture": ("options",),
     "layer": ("layer",),
-    "slowest": ("slowest",),
     "kind": ("kind",),
 }
 """The facts that numbers inside a text may be."""
