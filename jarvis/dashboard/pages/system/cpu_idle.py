@@ -68,9 +68,9 @@ _SHORT = {
 _WIDTHS = {
     "idle_us": 85,
     C.cause: 145,
-    C.host_call: 145,
+    C.host_call: 130,
     C.host_call_us: 105,
-    C.launcher_name: 115,
+    C.launcher_name: 135,
     C.prev_name: 135,
     C.next_name: 135,
     C.launch_lead_us: 110,
@@ -154,7 +154,7 @@ def cpu_idle_section(analysis: Analysis, now: Opened, result: AnalysisResult) ->
             count(facts.get("total_kernel_count")),
             f"{microseconds(facts.get('avg_kernel_time_us'))} on average",
             help_text="Kernels in the window of the GPU timeline, without copies, fills and "
-            "kernels whose launch is not recorded.",
+            "kernels that are not linked to a launch.",
         )
     with cards[3]:
         metric_card(
@@ -172,7 +172,7 @@ def cpu_idle_section(analysis: Analysis, now: Opened, result: AnalysisResult) ->
         _histogram(counted_kernels[C.dur_ns] / 1000, "kernel", "Kernel time")
         if has_others:
             others = counted(kernels.height - counted_kernels.height, "kernel")
-            st.caption(f"Without {others} whose launch is not recorded.")
+            st.caption(f"Without {others} not linked to a launch.")
     why_another_tool(now, analysis.key, (Quantity.IDLE, Quantity.STREAM_IDLE, Quantity.BUSY))
 
 
@@ -242,7 +242,7 @@ def _histogram(lengths_us: pl.Series, item: str, total: str) -> None:
         st.markdown(f"**One {item}** of {typical}")
     else:
         st.markdown(
-            f"**Half of the {total.lower()} is in {count((known >= half_us).sum())} of "
+            f"**Half of the {total.lower()} is in {count(int((known >= half_us).sum()))} of "
             f"{counted(known.len(), item)}**: those of {typical} or more",
             help=f"Bins by length of a {item}; the height is the total time of the {item}s in it.",
         )

@@ -50,6 +50,13 @@ def render(analysis: Analysis) -> None:
     _SECTIONS.get(analysis.key, _panels)(analysis, now, result)
 
 
+_REACHED = {
+    IDLE_POOL: "The GPU idles less already.",
+    COMMUNICATION_POOL: "More communication overlaps already.",
+    "": "",
+}
+
+
 def _target_card(analysis: Analysis, result: AnalysisResult, now: Opened) -> float:
     """Draw the slider, the recovered time and the step time that it saves; return the target in
     percent."""
@@ -67,10 +74,12 @@ def _target_card(analysis: Analysis, result: AnalysisResult, now: Opened) -> flo
             has_none = target.pool_ms is not None and not target.pool_ms(totals)
             text = f"**The trace has no {target.pool} time**, so there is nothing to recover."
             if not has_none:
-                text = f"**The target of {pct}% is reached.**"
+                text = f"**The target of {pct}% is reached.** {_REACHED[target.pool or '']}"
             if first is not None:
-                text += " The findings below do not depend on it; the first one: "
-                text += f"{saving_label(first, totals)}."
+                text += (
+                    " The findings below do not depend on it; the first one: "
+                    f"{saving_label(first, totals)}."
+                )
             recovery.markdown(text)
             return pct
         with recovery:

@@ -31,7 +31,7 @@ _GAP_COLUMNS = charts.columns_of(
     (
         _START,
         GAP,
-        text(C.launcher_name, "Launched next", "operator that launched the event after the gap"),
+        text(C.launcher_name, "Launcher", "operator that launched the event after the gap"),
     ),
 )
 _GAP_SHOWN = (

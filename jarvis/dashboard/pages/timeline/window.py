@@ -56,6 +56,7 @@ def window_fields(recording: Window, steps: Window | None) -> Window:
     if steps is not None and steps.length_ns < _SMALL * recording.length_ns:
         parameters = parameters_around(recording, steps.start_ns, steps.end_ns, _STEPS_MARGIN)
         first_start_ms, first_span_ms = (float(parameters[key]) for key in (START, LENGTH))
+        first_span_ms = round(min(first_span_ms, whole_ms - first_start_ms), _DIGITS)
     _reset_outside(whole_ms)
     start_ms = _field(START, "Start (ms)", first_start_ms, 0.0, whole_ms - MIN_MS, "%.3f")
     span_ms = _field(LENGTH, "Length (ms)", first_span_ms, MIN_MS, whole_ms, "%.4g")
