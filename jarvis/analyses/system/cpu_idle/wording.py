@@ -421,7 +421,8 @@ MESSAGES = MessageTable(
         "call.blocking_copy": "; meanwhile the host waits {length_ms} in the blocking copy "
         "{call}{copy}",
         "evidence.list": "{items:list}",
-        "evidence.host_call": "{count:count gap} in {call} (a call of up to {longest_ms})",
+        "evidence.host_call": "{count:count gap} in {call} ({count:either a call of|a call of up "
+        "to} {longest_ms})",
         "evidence.wait": "{name} ({time_ms})",
         "caveat.window": "Idle time is counted between the first and the last GPU event of the "
         "trace, so it depends on what was recorded; open the trace in a timeline viewer such as "

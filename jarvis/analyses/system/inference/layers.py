@@ -91,7 +91,6 @@ def _slow_layers(
         "excess_ms": excess_ms,
         "per_period": per_period,
         "grown": MESSAGES("issue.grown", **grown._asdict()),
-        "kernel": grown.kernel,
     }
     listed = [
         MESSAGES("evidence.layer", layer=str(each), time_us=float(times_us[each])) for each in odd
@@ -108,7 +107,7 @@ def _slow_layers(
         },
         issue=MESSAGES.pick(f"issue.{of}", values),
         algorithmic=MESSAGES.pick("algorithmic.layers", values),
-        kernel=MESSAGES.pick("kernel.layers", values),
+        kernel=MESSAGES("kernel.layers"),
         hypothesis=MESSAGES("hypothesis.layers" if replays > 1 else "hypothesis.layers.once"),
         caveat=MESSAGES("caveat.layers"),
         verify=MESSAGES.pick("verify.layers", values),

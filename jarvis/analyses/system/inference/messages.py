@@ -48,8 +48,8 @@ MESSAGES = MessageTable(
         "{usual_us}.",
         "algorithmic.layers": "Compare what {layers:either this layer does|these layers do} with "
         "the others: equal shapes must take equal time.",
-        "kernel.layers": "Check whether {kernel} runs with another configuration or other memory "
-        "there.",
+        "kernel.layers": "Check whether this kernel runs with another configuration or other "
+        "memory there.",
         "hypothesis.layers": "The same layers are slow on average over all replays: their weights, "
         "caches or expert loads differ.",
         "hypothesis.layers.once": "Only one replay is recorded, so it may be an interruption that "
