@@ -5,7 +5,15 @@ from jarvis.perf_report.kernel_blocks import COMMUNICATION as COMMUNICATION_BLOC
 from jarvis.perf_report.kernel_blocks import OTHER
 from jarvis.perf_report.work import COMMUNICATION, COPY
 from jarvis.run.path_events import HOST, LATENCY
-from jarvis.run.timeline import HOST_LABELS, IDLE, KINDS, NOT_LINKED, OTHER_WORK, Timeline
+from jarvis.run.timeline import (
+    BEFORE,
+    HOST_LABELS,
+    IDLE,
+    KINDS,
+    NOT_LINKED,
+    OTHER_WORK,
+    Timeline,
+)
 
 
 def category_color(key: str, palette: Palette) -> str:
@@ -32,6 +40,7 @@ def work_colors(timeline: Timeline, palette: Palette) -> dict[str, str]:
         KINDS[COMMUNICATION]: palette.categorical[1],
         KINDS[COPY]: palette.categorical[3],
         NOT_LINKED: palette.faint,
+        BEFORE: palette.border,
         IDLE: palette.pale,
         HOST: palette.categorical[6],
         LATENCY: palette.below_threshold,

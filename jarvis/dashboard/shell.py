@@ -94,10 +94,13 @@ def draw(body: Callable[[], None], url_path: str, catalog: Catalog, sections: Me
 
 
 def _style(colors: Palette) -> str:
-    """Return the color of text on the primary color, which Streamlit has as white in any theme."""
+    """Return the color of text on the primary color, which Streamlit has as white in any theme, and
+    keep names and options in one line where they fit: browsers break ``--an-option`` at hyphens."""
     return (
         "<style>[data-testid^=stBaseButton-primary]:not(:disabled),"
-        f"[data-testid=stMultiSelect] [data-tag] {{color: {ink(colors.primary)}}}</style>"
+        f"[data-testid=stMultiSelect] [data-tag] {{color: {ink(colors.primary)}}}"
+        "[data-testid=stMarkdownContainer] :is(p, li) > code {display: inline-block; "
+        "max-width: 100%}</style>"
     )
 
 

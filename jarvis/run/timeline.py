@@ -10,22 +10,28 @@ import polars as pl
 from jarvis.analyses.window import timeline_window
 from jarvis.perf_report.intervals import Int64s, covered_by_bin, greatest_ns, least_ns
 from jarvis.perf_report.timeline.host import ACTIVE, HostCall, own_ns
+from jarvis.perf_report.timeline.idle_gaps import IdleCause
+from jarvis.perf_report.timeline.step_account import StepAccount
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE, COPY
 from jarvis.run.idle_time import recorded_gaps
 from jarvis.run.lanes import bin_edges, binned, stacked
-from jarvis.run.path_events import path_events
+from jarvis.run.path_events import LATENCY, path_events
 from jarvis.run.run import Run
 from jarvis.run.user_code import starter_frames
 from jarvis.schemas.names import C
 
 IDLE, NOT_LINKED, OTHER_WORK = "Idle", "Not linked", "Other operations"
+BEFORE = "Work from before the recording"
 PATH = "Critical path"
 KINDS: Mapping[str, str] = {
     COMPUTE: "Compute",
     COMMUNICATION: "Communication",
     COPY: "Copies",
 }
-"""The rows of the GPU timeline by kind of event; IDLE and NOT_LINKED follow."""
+"""The kinds of counted GPU events; NOT_LINKED, BEFORE and IDLE follow."""
+
+_NOT_IDLE = {IdleCause.CARRIED_IN.value: BEFORE, IdleCause.UNLINKED_WORK.value: NOT_LINKED}
+"""What the GPU does in gaps of these causes."""
 
 HOST_LABELS: Mapping[str, str] = {
     HostCall.RUNTIME: "Runtime call",
@@ -133,25 +139,26 @@ class Timeline:
         largest = sorted((k for k in times if times[k] > 0), key=lambda k: -times[k])
         return {key: titles[key] for key in largest}
 
-    def outside_ns(self, window: Window) -> int:
-        """Return the part of a window in ns before the first or after the last counted GPU event
-        or gap."""
-        spans = pl.concat(
-            [
-                self.gpu_events.filter("is_counted").select(C.ts_ns, C.dur_ns),
-                self.gaps.select(pl.col(C.start_ns).alias(C.ts_ns), C.dur_ns),
-            ]
-        )
-        first, last = least_ns(spans[C.ts_ns]), greatest_ns(spans[C.ts_ns] + spans[C.dur_ns])
-        if first is None or last is None:
-            return window.length_ns
-        inside = min(last, window.end_ns) - max(first, window.start_ns)
-        return window.length_ns - max(inside, 0)
+    @cached_property
+    def steps(self) -> Window | None:
+        """Return the span of the marked steps; None without any."""
+        if "steps" not in self.run.tables:
+            return None
+        steps = self.run.table("steps").drop_nulls(C.dur_ns)
+        account = StepAccount.of(steps)
+        if account is None or not account.is_marked:
+            return None
+        first, last = least_ns(steps[C.start_ns]), greatest_ns(steps[C.start_ns] + steps[C.dur_ns])
+        return None if first is None or last is None else Window(first, last)
 
     @cached_property
     def gaps(self) -> pl.DataFrame:
-        """Return the idle time of the recording (``recorded_gaps``)."""
-        return recorded_gaps(self.run)
+        """Return the idle time of the recording (``recorded_gaps``).
+
+        ``what`` is IDLE, or what the GPU does in a gap of the recorded work.
+        """
+        what = pl.col(C.cause).cast(pl.String).replace_strict(_NOT_IDLE, default=IDLE)
+        return recorded_gaps(self.run).with_columns(what.alias("what"))
 
     @cached_property
     def threads(self) -> pl.DataFrame:
@@ -160,11 +167,27 @@ class Timeline:
 
     @cached_property
     def path(self) -> pl.DataFrame:
-        """Return the critical path as ``path_events``; empty if step times are not simulated."""
+        """Return the critical path as ``path_events``; empty if step times are not simulated.
+
+        The wait for work from before the recording is BEFORE.
+        """
         simulation = self.run.simulation_if_any
         if simulation is None:
             return self.gpu_events.clear()
-        return path_events(simulation, self.gpu_events)
+        path = path_events(simulation, self.gpu_events)
+        middle = pl.col(C.ts_ns) + pl.col(C.dur_ns) // 2
+        carried = self.gaps.filter(pl.col("what") == BEFORE)
+        is_carried = (pl.col("what") == LATENCY) & pl.any_horizontal(
+            pl.lit(False),
+            *(
+                middle.is_between(start, start + length)
+                for start, length in carried.select(C.start_ns, C.dur_ns).iter_rows()
+            ),
+        )
+        return path.with_columns(
+            pl.when(is_carried).then(pl.lit(BEFORE)).otherwise(name).alias(name)
+            for name in (C.name, "what")
+        )
 
     @property
     def left_out_ns(self) -> int | None:
@@ -177,12 +200,21 @@ class Timeline:
             return None
         return least_ns(self._slices[C.dur_ns])
 
-    def kinds_ns(self, window: Window) -> dict[str, int]:
-        """Return the time in ns of each kind of GPU work in the window, and of IDLE.
+    def shares_ns(self, window: Window) -> dict[str, int]:
+        """Return the time in ns of what the GPU does in the window; the rest is before its first or
+        after its last event.
 
-        It includes what the GPU timeline counts; NOT_LINKED is the rest. Times of kinds overlap.
+        Time with several kinds of work counts for the first of KINDS, NOT_LINKED, BEFORE, IDLE.
         """
-        return _covered(self._parts(window), C.row, window)
+        parts, shares, covered_ns = self._parts(window), {}, 0
+        edges = window.edges(1)
+        kinds = (*KINDS.values(), NOT_LINKED, BEFORE, IDLE)
+        for number, kind in enumerate(kinds, 1):
+            covers = parts.filter(pl.col(C.row).is_in(kinds[:number]))
+            before_ns, covered_ns = covered_ns, int(covered_by_bin(covers, edges)[0])
+            if kind in parts[C.row]:
+                shares[kind] = covered_ns - before_ns
+        return shares
 
     def statistics(self, window: Window) -> pl.DataFrame:
         """Return ``row, what, count, busy_ns`` of the window: what the GPU does, most time first.
@@ -276,7 +308,7 @@ class Timeline:
             .alias(C.row)
         )
         gaps = self.gaps.select(
-            pl.lit(IDLE).alias(C.row),
+            pl.col("what").alias(C.row),
             pl.col(C.cause).alias("what"),
             pl.col(C.start_ns).alias(C.ts_ns),
             C.dur_ns,

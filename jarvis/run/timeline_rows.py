@@ -284,7 +284,7 @@ class TimelineRows:
             pl.col(C.start_ns).alias(C.ts_ns),
             C.dur_ns,
             pl.col(C.cause).replace(self.causes).alias(C.name),
-            what=pl.lit(IDLE),
+            "what",
             note=pl.format("launched next by {}", launched).fill_null(""),
         )
 

@@ -22,7 +22,16 @@ from pydantic import (
     model_serializer,
 )
 
-from jarvis.text.format import byte_size, counted, decimal, listed, milliseconds, percent, quoted
+from jarvis.text.format import (
+    byte_size,
+    counted,
+    decimal,
+    listed,
+    microseconds,
+    milliseconds,
+    percent,
+    quoted,
+)
 
 LITERAL = "literal"
 """Id of a message whose only value ``text`` is its text: from plugins and from runs of earlier
@@ -280,6 +289,7 @@ def _either(value: float, words: str) -> str:
 
 FORMATS: Mapping[str, Callable[[Any, str], str]] = {
     "ms": lambda value, _: milliseconds(value),
+    "us": lambda value, _: microseconds(value),
     "pct": lambda value, _: percent(value),
     "number": lambda value, _: decimal(value),
     "size": lambda value, _: byte_size(value),
@@ -317,7 +327,7 @@ BY_NAME: Mapping[str, str] = {
     "signatures": "count signature",
     "moved_bytes": "size?traffic",
 }
-BY_UNIT: Mapping[str, str] = {"ms": "ms", "pct": "pct", "bytes": "size"}
+BY_UNIT: Mapping[str, str] = {"ms": "ms", "us": "us", "pct": "pct", "bytes": "size"}
 """Default specs of values: by name, else by the last part of the name."""
 
 

@@ -92,6 +92,8 @@ QUANTITIES: Mapping[str, Quantity] = {
     "std_over_mean": Quantity("Std / mean"),
     "idle_ms": Quantity("Idle", "ms"),
     "idle_pct": Quantity("Idle", "% of the GPU window"),
+    "excluded_ms": Quantity("Excluded time", "ms"),
+    "excluded_pct": Quantity("Excluded time", "% of the GPU window"),
     "compute_wall_pct": Quantity("Compute", "% of the GPU window"),
     "exposed_communication_wall_pct": Quantity("Exposed communication", "% of the GPU window"),
     "exposed_copies_wall_pct": Quantity("Exposed copies", "% of the GPU window"),

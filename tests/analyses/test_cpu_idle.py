@@ -249,20 +249,23 @@ def test_carried_in_work_is_not_idle_time() -> None:
     assert finding.priority is Priority.LOW
     assert finding.severity is Severity.LOW
     assert finding.impact is None
-    assert "in each step" not in finding.issue  # no call is named
+    assert finding.evidence["Excluded time (ms)"] == 90
+    assert "Idle (ms)" not in finding.evidence
+    assert "in each step" not in finding.algorithmic  # no call is named
 
 
 def test_the_call_that_waits_during_carried_in_work_waits_in_each_step_of_an_engine() -> None:
     call = {"host_call": "hipMemcpyWithStream", "host_call_us": 89000.0, "host_op": "aten::copy_"}
     data = by_cause(gap("carried_in", 90, **call), gap("host_work", 1))
     steps = data.tables["steps"]
-    sentence = "A host that waits here in each step cannot prepare the next one"
+    sentence = "If the host waits in this call in each step"
     for source, is_expected in (("engine", True), ("profiler", False)):
         marked = steps.with_columns(source=pl.lit(source))
         of_source = replace(data, tables={**data.tables, "steps": marked})
         finding, _ = worded(idle_causes(of_source))
         assert "in the blocking copy `hipMemcpyWithStream` of `aten::copy_`" in finding.issue
-        assert (sentence in finding.issue) is is_expected
+        assert (sentence in finding.algorithmic) is is_expected
+        assert ("Nothing to fix" in finding.algorithmic) is not is_expected
 
 
 def test_the_speedup_leaves_carried_in_work_out() -> None:
@@ -393,7 +396,7 @@ def test_the_cause_in_real_traces(
     result = analyzed(read_trace(reference_root / "traces" / f"{name}.json.gz"))
     found = Worded(result.findings[0])
     assert found.title == title
-    name = "Idle (% of the GPU window)" if "before" in title else "Share of step time (%)"
+    name = "Excluded time (% of the GPU window)" if "before" in title else "Share of step time (%)"
     assert found.evidence[name] > least_pct
 
 

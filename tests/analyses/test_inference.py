@@ -117,17 +117,16 @@ def test_captures_that_fit_nothing_are_a_gap_with_its_reason(tmp_path: Path) -> 
     text = to_text(finding.issue)
     assert text.startswith("Of 1 graph launch: 1 launch not merged (bs_8.json")
     assert finding.evidence["gpu_time_ms"] == pytest.approx(0.075)
-    assert "75.0 µs of replayed work has no captured call and is not judged" in text
+    assert "75.0 µs of replayed work has no captured call, so its efficiency is not known" in text
 
 
 def test_a_slow_layer_with_its_kernel() -> None:
     step = layers(7)
     finding = found(replays(step, step))["slow_layers"]
-    assert to_text(finding.title) == "Slow layers of decode: 7 (kind 0)"
+    assert to_text(finding.title) == "Layer 7 of decode takes longer than the others"
     assert to_text(finding.issue) == (
-        "1 of 12 layers takes far longer than the median of 0.155 ms, up to 0.355 ms (layer 7), "
-        "0.400 ms more in 2 runs of these layers: mostly `Cijk_gemm` at position 1, 0.300 ms "
-        "instead of 0.100 ms."
+        "Layer 7 of 12 takes 355 µs, the median layer 155 µs: 0.400 ms more in 2 runs. Most of it "
+        "is in `Cijk_gemm` at position 1: 300 µs instead of 100 µs."
     )
     assert finding.impact.saved_ms.mid == finding.impact.saved_ms.high == pytest.approx(0.4)
     assert len(finding.events) == 2 * len(LAYER)
@@ -155,9 +154,10 @@ def test_a_slow_period_of_two_layers() -> None:
     slow = ((NORM, ATTENTION), (NORM, ("Cijk_gemm", 400.0), ATTENTION))
     periods = [slow if number == 3 else (local, full) for number in range(8)]
     step = tuple(kernel for period in periods for layer in period for kernel in layer)
-    text = to_text(found(replays(step))["slow_layers"].issue)
-    assert text.startswith("1 of 8 layers takes far longer")
-    assert text.endswith("Each of them is a period of 2 layers.")
+    finding = found(replays(step))["slow_layers"]
+    title = "Group 3 of 2 layers of decode takes longer than the others"
+    assert to_text(finding.title) == title
+    assert to_text(finding.issue).startswith("Group 3 of 8, each of 2 layers, takes")
 
 
 def test_a_slow_layer_that_costs_the_step_nothing_is_none() -> None:
@@ -315,11 +315,11 @@ def test_a_recorded_decode_step(reference_root: Path, with_capture: bool) -> Non
     slow, usual = max(layers_us), median(layers_us)
     assert layers_us.index(slow) == 7
     finding = checks["slow_layers"]
-    assert to_text(finding.title) == "Slow layers of decode: 7 (kind 0)"
+    assert to_text(finding.title) == "Layer 7 of decode takes longer than the others"
     assert finding.impact.saved_ms.mid == pytest.approx((slow - usual) / 1e3)
     products = durations[2:542:15]
     assert max(products) == products[7]
-    texts = f"{max(products) / 1e3:.3f} ms instead of {median(products):.1f} µs"
+    texts = f"{max(products):.0f} µs instead of {median(products):.1f} µs"
     assert texts in to_text(finding.issue)
 
     short = [e["dur"] for e in events if e["cat"] == "kernel" and e["dur"] < 10]

@@ -40,7 +40,6 @@ def of_short_kernels(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -
     facts["limit_us"].append(SHORT_KERNEL_NS / 1000)
     facts["floor_ms"].append(floor_ms)
     facts["floor_us"].append(1000 * floor_ms)
-    facts["floors_ms"].append(floor_ms * len(short))
     pairs = [
         min(a.duration_ns, b.duration_ns) / 1e6
         for a, b in pairwise(_replayed(run))
@@ -48,6 +47,8 @@ def of_short_kernels(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -
     ]
     facts["calls"].append(len(pairs))
     facts["pairs_ms"].append(math.fsum(pairs))
+    spent_ms = sum(event.duration_ns for event in short) / 1e6
+    facts["most_ms"].append(spent_ms - floor_ms * (len(short) - len(pairs)))
 
 
 def of_slow_layers(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
@@ -60,14 +61,15 @@ def of_slow_layers(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> 
     (slow,) = (n for n, time_ms in enumerate(times) if time_ms > 1.25 * median_ms)
     usual = [statistics.median(layer[n].duration_ns for layer in layers) for n in range(period)]
     grown = max(range(period), key=lambda n: layers[slow][n].duration_ns - usual[n])
-    facts["time_ms"] = facts["slowest_ms"] = [times[slow]]
+    facts["time_ms"] = [times[slow]]
+    facts["time_us"] = facts["slowest_us"] = [1000 * times[slow]]
     facts["layers"], facts["of"], facts["replays"] = [1], [count], [1]
-    facts["layer"] = facts["slowest"] = [slow]
-    facts["median_ms"], facts["median_layer_us"] = [median_ms], [1000 * median_ms]
+    facts["layer"] = [slow]
+    facts["median_us"] = facts["median_layer_us"] = [1000 * median_ms]
     facts["excess_ms"].append(times[slow] - median_ms)
-    facts["position"], facts["kind"] = [grown], [0]
-    facts["grown_ms"].append(layers[slow][grown].duration_ns / 1e6)
-    facts["usual_ms"].append(usual[grown] / 1e6)
+    facts["position"].append(grown)
+    facts["grown_us"].append(layers[slow][grown].duration_ns / 1e3)
+    facts["usual_us"].append(usual[grown] / 1e3)
 
 
 def _times(facts: Facts, run: RunDirectory, events: list[GpuEvent]) -> None:

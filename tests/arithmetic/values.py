@@ -105,6 +105,8 @@ OF_CHECK: dict[tuple[str, str], str] = {
     ("step_edges", "share_pct"): "step_pct",
     ("step_edges", "steps"): "step_count",
     ("idle_causes", "idle_pct"): "step_pct",
+    ("idle_causes", "excluded_ms"): "own_cause_ms",
+    ("idle_causes", "excluded_pct"): "step_pct",
     ("layout_transposes", "compute_pct"): "overhead_of_compute_pct",
     ("fills_and_casts", "compute_pct"): "overhead_of_compute_pct",
     ("layout_transposes", "launches"): "overhead_launches",
@@ -289,7 +291,6 @@ LOOSE = {
     "odd_rows": ("param M", "param N", "param K", "side_bytes"),
     "capture": ("options",),
     "layer": ("layer",),
-    "slowest": ("slowest",),
     "kind": ("kind",),
 }
 """The facts that numbers inside a text may be."""

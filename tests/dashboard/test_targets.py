@@ -121,3 +121,13 @@ def test_a_run_of_another_release_keeps_its_findings_and_says_so(
 )
 def test_values_of_the_url_are_those_of_the_slider(text: str, is_valid: bool) -> None:
     assert carried.is_percentage(text) is is_valid
+
+
+def test_a_category_without_operations_has_no_sliders_and_keeps_their_values(
+    registered: Draw, sample_id: str
+) -> None:
+    page = registered("moe_fused", analysis=sample_id, target="70", below="30")
+    assert not page.exception
+    assert page.info[0].value.startswith("This trace has no operations")
+    assert not page.slider
+    assert copied_link(page)["target"] == ["70"]

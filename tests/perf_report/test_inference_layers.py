@@ -121,7 +121,16 @@ def test_the_layers_of_a_graph() -> None:
     rest = of.rows().filter(of.rows()["kind"].is_null())
     assert rest["block"].to_list() == ["gemm", "index"]
     (sentence,) = notes(made)
-    assert sentence.startswith("Kind 0 of decode: 9 layers, period of 4 kernels, 90.0% of the time")
+    assert sentence == (
+        "9 layers, of 4 kernels per layer, make up 90.0% of the GPU time of decode; median 60.0 µs "
+        "per layer."
+    )
+
+
+def test_a_slow_layer_is_named_with_its_block() -> None:
+    slow = (LAYER[0], (GEMM, 120.0), *LAYER[2:])
+    _, sentence = notes(report((*LAYER * 7, *slow, *LAYER * 2)))
+    assert sentence == "Slow: layer 7, 160 µs instead of 60.0 µs, mostly gemm."
 
 
 def test_a_period_of_two_layers_and_their_times() -> None:

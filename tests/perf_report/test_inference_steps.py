@@ -282,7 +282,7 @@ def test_a_recorded_decode_step(reference_root: Path) -> None:
     assert not step["is_cut"]
     (carried_in,) = (remark for remark in remarks if "before the recording" in remark)
     assert "hipMemcpyWithStream (256 B) of aten::copy_" in carried_in
-    assert "cuda_graph_runner.py(276): populate_from_forward_batch" in carried_in
+    assert "populate_from_forward_batch (cuda_graph_runner.py:276)" in carried_in
 
 
 def test_a_recorded_diffusion_step(reference_root: Path) -> None:
@@ -332,7 +332,7 @@ def test_steps_without_shapes_have_the_costs_of_the_model_configuration(
     options = ("--platform", "MI300X")
     row, notes_without = printed_steps(capsys, path, *options)
     assert row["cost_source"] is row["mfu_pct"] is row["lower_bound_ms"] is None
-    assert any("MFU and MBU need perf models" in note for note in notes_without)
+    assert any("MFU and MBU of the steps are not available" in note for note in notes_without)
     row, with_config = printed_steps(
         capsys, path, *options, "--model-config", model_config(tmp_path)
     )

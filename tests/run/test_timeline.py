@@ -13,8 +13,8 @@ from jarvis.pipeline import analyze
 from jarvis.run import Run, timeline
 from jarvis.run.idle_time import idle_gaps
 from jarvis.run.lanes import bin_edges, binned, stacked
-from jarvis.run.path_events import HOST
-from jarvis.run.timeline import IDLE, NOT_LINKED, Timeline, Window
+from jarvis.run.path_events import HOST, LATENCY
+from jarvis.run.timeline import BEFORE, IDLE, NOT_LINKED, Timeline, Window
 from jarvis.sample import write_sample
 from jarvis.simulation.path import HOST_PARTS, UNEXPLAINED
 from tests.builders import PID, trace
@@ -108,10 +108,10 @@ def test_the_rows_of_the_gpu_are_the_totals_of_the_report(sample: Run) -> None:
     totals = sample.manifest.totals
     assert totals.step is not None
     for window in (recording, Window(recording.start_ns - 7, recording.end_ns + 900_000)):
-        busy_ms = {row: ns / 1e6 for row, ns in view.kinds_ns(window).items()}
+        busy_ms = {row: ns / 1e6 for row, ns in view.shares_ns(window).items()}
         assert busy_ms["Compute"] == pytest.approx(totals.compute_time_ms)
-        assert busy_ms["Communication"] == pytest.approx(totals.total_comm_time_ms)
-        assert busy_ms["Copies"] == pytest.approx(totals.total_memcpy_time_ms)
+        assert busy_ms["Communication"] == pytest.approx(totals.exposed_comm_time_ms)
+        assert busy_ms["Copies"] == pytest.approx(totals.exposed_memcpy_time_ms)
         assert busy_ms[IDLE] == pytest.approx(totals.step.idle_ms)
         found = view.statistics(window)
         idle = found.filter(pl.col("row") == IDLE)
@@ -143,10 +143,48 @@ def test_work_without_a_launch_has_a_row_of_its_own(tmp_path: Path) -> None:
     view = Timeline(analyze(built.write(tmp_path / "t.json"), output_dir=tmp_path / "run"))
     assert view.recording is not None
     idle_ns = view.recording.length_ns - 15_000
-    assert view.kinds_ns(view.recording) == {"Compute": 10_000, NOT_LINKED: 5_000, IDLE: idle_ns}
+    assert view.shares_ns(view.recording) == {"Compute": 10_000, NOT_LINKED: 5_000, IDLE: idle_ns}
     found = view.statistics(view.recording).filter(pl.col("row") != IDLE)
     found = found.select("what", "count", "busy_ns")
     assert found.rows() == [("GEMM", 1, 10_000), (NOT_LINKED, 1, 5_000)]
+
+
+def test_time_with_several_kinds_of_work_counts_once(tmp_path: Path) -> None:
+    """A copy of 40 µs and work without a launch of 90 µs run beside a kernel of 50 µs."""
+    built = trace().op("aten::mm", [[8, 4], [4, 2]]).launches("gemm", us=50, at_us=1100)
+    built.launches("Memcpy DtoD", us=40, at_us=1130, stream=9, cat="gpu_memcpy")
+    built.unlinked("early", us=90, stream=10)
+    built.events[-1]["ts"] = 1100.0
+    run = analyze(built.write(tmp_path / "t.json"), output_dir=tmp_path / "run")
+    shares = Timeline(run).shares_ns(Window(1_100_000, 1_200_000))
+    assert shares == {"Compute": 50_000, "Copies": 20_000, NOT_LINKED: 20_000}
+
+
+def test_work_from_before_the_recording_is_no_idle_time(tmp_path: Path) -> None:
+    """The second kernel was launched at once, and begins 400 ms later."""
+    mark = "execute_context_0(0)_generation_8(8)"
+    built = trace().annotation(mark, us=400_000).child("aten::mm", [[8, 4], [4, 2]])
+    built.launches("gemm", us=4, at_us=1004).launches("gemm", us=1000, at_us=401_008)
+    built.runtime("hipMemcpyWithStream", us=400_000).up(2)
+    run = analyze(built.write(tmp_path / "t.json"), output_dir=tmp_path / "run")
+    view = Timeline(run)
+    assert view.recording is not None
+    assert view.shares_ns(view.recording)[BEFORE] == 400_000_000
+    (row,) = view.statistics(view.recording).filter(pl.col("what") == "carried_in").to_dicts()
+    assert (row["row"], row["busy_ns"]) == ("", 400_000_000)
+    assert view.steps is not None
+    assert view.steps.length_ns == 1_000_000
+
+
+def test_the_path_waits_for_work_from_before_the_recording(
+    sample: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = Timeline(sample).path.filter(pl.col("what") == LATENCY)
+    first = waits.select(pl.col("ts_ns").alias("start_ns"), "dur_ns", cause=pl.lit("carried_in"))
+    monkeypatch.setattr(timeline, "recorded_gaps", lambda _: first.head(1))
+    path = Timeline(sample).path
+    assert path.filter(pl.col("what") == BEFORE)["ts_ns"].to_list() == waits["ts_ns"][:1].to_list()
+    assert path.filter(pl.col("what") == LATENCY).height == waits.height - 1
 
 
 def test_host_bins_say_the_same_from_stored_spans_and_from_single_calls(
@@ -204,7 +242,7 @@ def test_a_run_from_before_the_host_tables_shows_the_gpu_alone(sample: Run) -> N
     assert view.threads.is_empty()
     assert view.left_out_ns is None
     assert view.shown_threads(4) == []
-    assert view.kinds_ns(view.recording)
+    assert view.shares_ns(view.recording)
     assert view.host_calls(ALL).is_empty()
     assert view.host_bins(view.recording, []).is_empty()
 

@@ -30,33 +30,44 @@ def own_parameter(key: str) -> str:
 def with_targets(now: Opened, analysis: Analysis | None) -> tuple[Opened, str]:
     """Draw the sliders; return the analysis at their values, and what a reader must know of them.
 
-    ``analysis`` is that of the page; a category can have its own target.
+    ``analysis`` is that of the page; a category can have its own target, and one without rows has
+    no sliders.
     """
     stored, targets = now.run, now.run.targets
     row = st.container(
         horizontal=True, horizontal_alignment="right", vertical_alignment="bottom", gap="small"
     )
+    is_shown = not _is_empty(stored, analysis)
     with row:
         if not has_fixed_findings(stored):
-            targets = _targets(stored, analysis)
-        below_pct = carried.read(BELOW, BOTTLENECK_EFFICIENCY_PCT)
-        _slider(BELOW, "Highlight below", below_pct, BOTTLENECK_EFFICIENCY_PCT, _BELOW_HELP)
+            targets = _targets(stored, analysis, is_shown)
+        default_pct = BOTTLENECK_EFFICIENCY_PCT
+        below_pct = carried.read(BELOW, default_pct)
+        _slider(BELOW, "Highlight below", below_pct, default_pct, _BELOW_HELP, is_shown)
     page_target_pct = targets.of_category(analysis.key if analysis else None)
     shown = replace(now, run=_at(now, targets), below_pct=min(below_pct, page_target_pct))
     return shown, " ".join(_notes(stored, targets, below_pct, page_target_pct))
 
 
-def _targets(stored: Run, analysis: Analysis | None) -> Targets:
+def _is_empty(stored: Run, analysis: Analysis | None) -> bool:
+    """Return whether a category has neither rows nor findings."""
+    result = None if analysis is None else stored.results.get(analysis.key)
+    if result is None or result.tier != "compute":
+        return False
+    return not result.row_count and not result.findings
+
+
+def _targets(stored: Run, analysis: Analysis | None, is_shown: bool) -> Targets:
     """Draw the sliders of the target and of that of the page's category; return all targets."""
     target_pct = carried.read(TARGET, stored.target_pct)
-    _slider(TARGET, "Target efficiency", target_pct, stored.target_pct, _TARGET_HELP)
+    _slider(TARGET, "Target efficiency", target_pct, stored.target_pct, _TARGET_HELP, is_shown)
     own: dict[str, float] = {}
     for key, result in stored.results.items():
         if result.tier != "compute":
             continue
         parameter, default = own_parameter(key), dict(stored.targets.own).get(key, target_pct)
         own[key] = carried.read(parameter, default)
-        if analysis is not None and analysis.key == key:
+        if is_shown and analysis is not None and analysis.key == key:
             _own_target(result.title, parameter, own[key], target_pct, default)
         else:
             carried.write(parameter, own[key], default, is_own=True)
@@ -71,7 +82,7 @@ def _own_target(
     label = f"Own: {value:g}%" if is_own else "Own target"
     with st.popover(label, icon=":material/tune:", type="primary" if is_own else "secondary"):
         meaning = f"Target of {title} in place of that of the analysis."
-        _slider(parameter, f"Target of {title}", value, default, meaning)
+        _slider(parameter, f"Target of {title}", value, default, meaning, is_shown=True)
         st.button(
             f"Use {target_pct:g}% as the analysis does",
             key=f"{parameter}_reset",
@@ -81,8 +92,16 @@ def _own_target(
         )
 
 
-def _slider(parameter: str, label: str, value: float, default: float, meaning: str) -> None:
-    """Draw a slider of a percentage that all pages share."""
+def _slider(
+    parameter: str, label: str, value: float, default: float, meaning: str, is_shown: bool
+) -> None:
+    """Draw a slider of a percentage that all pages share; a page without it keeps its value."""
+    if is_shown:
+        _drawn_slider(parameter, label, value, meaning)
+    carried.write(parameter, value, default, is_own=parameter not in (TARGET, BELOW))
+
+
+def _drawn_slider(parameter: str, label: str, value: float, meaning: str) -> None:
     low, high = carried.SLIDER_RANGE_PCT
     shown = min(max(round(value), low), high)
     if carried.is_other_page(parameter) or st.session_state.get(parameter) != shown:
@@ -99,7 +118,6 @@ def _slider(parameter: str, label: str, value: float, default: float, meaning: s
         on_change=_choose,
         args=(parameter,),
     )
-    carried.write(parameter, value, default, is_own=parameter not in (TARGET, BELOW))
 
 
 def _choose(parameter: str) -> None:

@@ -1,19 +1,20 @@
 """Sentences about the steps and the layers of inference, and what their figures leave out."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from jarvis.perf_report.serving.model_rates import CONFIG
-from jarvis.perf_report.serving.populations import MIN_RATIO, ODD_DEVIATIONS, odd_layers
+from jarvis.perf_report.serving.populations import odd_layers
 from jarvis.perf_report.serving.selection import steady_state
 from jarvis.perf_report.serving.steps import MIN_MODELLED_PCT
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.perf_report.timeline.steps import StepSource
 from jarvis.schemas.names import C
 from jarvis.text.format import byte_size, counted, listed, microseconds, milliseconds, percent
+from jarvis.text.short_names import short_frame_name
 
 _SOURCES = {
     StepSource.ENGINE: "Steps are those that the inference engine annotates.",
@@ -64,9 +65,11 @@ def step_notes(
         replayed = (
             "" if not unknown[C.graph_launches].sum() else " Replayed kernels have no shapes."
         )
+        missing = "some steps" if unknown.height < whole.height else "the steps"
         yield (
-            f"MFU and MBU need perf models for {percent(MIN_MODELLED_PCT)} of the kernel time of a "
-            f"step; the least covered step has {percent(modelled_pct)}.{replayed}"
+            f"MFU and MBU of {missing} are not available: perf models cover "
+            f"{percent(modelled_pct)} of the kernel time, and {percent(MIN_MODELLED_PCT)} is "
+            f"needed.{replayed}"
         )
     is_covered = pl.col(C.modelled_pct) >= MIN_MODELLED_PCT
     if whole.filter(
@@ -78,19 +81,16 @@ def step_notes(
 def _carried_in(gap: Mapping[str, Any], gpu_work: pl.DataFrame) -> str:
     """Return what a gap of carried-in work is, and where the host waits meanwhile."""
     gap_ms = gap[C.dur_ns] / 1e6
-    found = (
-        f"For {milliseconds(gap_ms)} the GPU finished work from before the recording: not idle "
-        "time, and in no figure of the steps."
-    )
+    found = f"{milliseconds(gap_ms)} are excluded: the GPU finished work from before the recording."
     if gap[C.host_call] is None:
         return found
     size = gpu_work.filter(pl.col(C.uid) == gap[C.host_copy_uid])[C.bytes].to_list()
     of_size = f" ({byte_size(size[0])})" if size and size[0] is not None else ""
     of_op = f" of {gap[C.host_op]}" if gap[C.host_op] else ""
-    frame = f" in {gap[C.host_frame]}" if gap[C.host_frame] else ""
+    frame = f" in {short_frame_name(gap[C.host_frame])}" if gap[C.host_frame] else ""
     return (
-        f"{found} Meanwhile the host waits in {gap[C.host_call]}{of_size}{of_op}{frame}. A host "
-        "that waits here in each step cannot prepare the next one while the GPU works."
+        f"{found} Meanwhile the host waits in {gap[C.host_call]}{of_size}{of_op}{frame}. If it "
+        "waits there in each step, it cannot prepare the next step while the GPU works."
     )
 
 
@@ -104,6 +104,7 @@ def layer_notes(layers: pl.DataFrame, times: pl.DataFrame) -> Iterator[str]:
     of_layers = layers.drop_nulls(C.kind)
     if of_layers.is_empty():
         yield "No layers repeat at least three times."
+    has_kinds = of_layers[C.kind].n_unique() > 1
     for kind in of_layers[C.kind].unique().sort():
         rows = of_layers.filter(pl.col(C.kind) == kind)
         totals = (
@@ -114,16 +115,16 @@ def layer_notes(layers: pl.DataFrame, times: pl.DataFrame) -> Iterator[str]:
         )
         module, modules = rows[C.layer_module][0], rows[C.module_count][0]
         phase, count = rows.row(0, named=True)[C.phase], rows[C.layer_count][0]
-        per_period = count // totals.len()
-        of_period = f", {per_period} in a period" if per_period > 1 else ""
+        per_group = count // totals.len()
+        unit = "group" if per_group > 1 else "layer"
+        groups = f" in groups of {per_group}" if per_group > 1 else ""
         of_module = f" (modules {module})" if modules == count else ""
+        median_us = float(np.median(totals.to_numpy()))
         yield (
-            f"Kind {kind}{f' of {phase}' if phase else ''}: {counted(count, 'layer')}{of_module}"
-            f"{of_period}, "
-            f"period of {counted(rows[C.position].n_unique(), 'kernel')}, "
-            f"{percent(float(rows[C.sequence_pct].sum()))} of the time of its kernels in a row "
-            f"({percent(float(rows[C.share_pct].sum()))} of all GPU time of the phase); "
-            f"median {microseconds(float(np.median(totals.to_numpy())))} a period."
+            f"{f'Kind {kind}: ' if has_kinds else ''}{counted(count, 'layer')}{of_module}{groups}, "
+            f"of {counted(rows[C.position].n_unique(), 'kernel')} per {unit}, make up "
+            f"{percent(float(rows[C.share_pct].sum()))} of the GPU time"
+            f"{f' of {phase}' if phase else ''}; median {microseconds(median_us)} per {unit}."
         )
         if module is not None and modules != count:
             yield (
@@ -131,9 +132,25 @@ def layer_notes(layers: pl.DataFrame, times: pl.DataFrame) -> Iterator[str]:
                 "around them."
             )
         if odd := odd_layers(totals.to_numpy()):
+            numbers = listed([f"{unit} {layer}" for layer in odd])
+            up_to = "" if len(odd) == 1 else "up to "
             yield (
-                f"Slow, by more than {ODD_DEVIATIONS} median absolute deviations and "
-                f"{percent(100 * MIN_RATIO)}: "
-                f"{listed([f'period {layer}' for layer in odd])}, up to "
-                f"{microseconds(float(totals.to_numpy().max()))}."
+                f"Slow: {numbers}, {up_to}{microseconds(float(totals.to_numpy().max()))} instead "
+                f"of {microseconds(median_us)}, mostly "
+                f"{_grown_block(times.filter(pl.col(C.kind) == kind), odd)}."
             )
+
+
+def _grown_block(times: pl.DataFrame, odd: Sequence[int]) -> str:
+    """Return the block in slow layers that takes most time beyond the median of all layers."""
+    time = pl.col(C.kernel_time_us)
+    grown = (
+        times.group_by(C.block, C.layer)
+        .agg(time.sum())
+        .with_columns(usual=time.median().over(C.block))
+        .filter(pl.col(C.layer).is_in(odd))
+        .group_by(C.block)
+        .agg((time - pl.col("usual")).sum())
+        .sort(C.kernel_time_us, C.block, descending=[True, False])
+    )
+    return str(grown[C.block][0])

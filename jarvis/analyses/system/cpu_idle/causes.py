@@ -138,6 +138,8 @@ class Cause:
             return (MESSAGES("algorithmic.zero_grad"), *self.words.texts("algorithmic"))
         if self.has_few_gaps(data):
             return MESSAGES.texts("algorithmic.few_launches")
+        if _waits_in_an_engine(data, self):
+            return MESSAGES.texts("algorithmic.every_step")
         return self.words.texts("algorithmic")
 
     def has_few_gaps(self, data: CategoryData) -> bool:
@@ -299,8 +301,8 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
         category=data.key,
         title=MESSAGES("title.few_launches") if has_few_gaps else words.message("title"),
         evidence={
-            "idle_ms": idle_ms,
-            "idle_pct" if in_window else "step_pct": share,
+            "excluded_ms" if in_window else "idle_ms": idle_ms,
+            "excluded_pct" if in_window else "step_pct": share,
             **cause_evidence(data, cause),
         },
         issue=MESSAGES(
@@ -311,7 +313,7 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
             what=cause.what(data),
             host_call=longest_call(data, cause),
             **(
-                {"every_step": _waits_every_step(data, cause)}
+                {}
                 if is_carried
                 else {
                     "whole": whole_of(None if in_window else account_of(data)),
@@ -415,12 +417,11 @@ def longest_call(data: CategoryData, cause: Cause) -> Message | None:
     return MESSAGES("call.beside", copy=copy, longest_gap_ms=gap_ms, **values)
 
 
-def _waits_every_step(data: CategoryData, cause: Cause) -> Message | None:
-    """Return that the host waits in a step of an inference engine, as in each; None elsewhere."""
+def _waits_in_an_engine(data: CategoryData, cause: Cause) -> bool:
+    """Return whether the host waits in a step of an inference engine while earlier work runs."""
     account = account_of(data)
     is_engine = account is not None and account.source is StepSource.ENGINE
-    waits = cause.gaps[C.host_call].count() > 0
-    return MESSAGES("issue.every_step") if is_engine and waits else None
+    return cause.cause is IdleCause.CARRIED_IN and is_engine and cause.gaps[C.host_call].count() > 0
 
 
 def _is_under_recorded(data: CategoryData, cause: Cause) -> bool:

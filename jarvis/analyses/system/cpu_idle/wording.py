@@ -351,9 +351,10 @@ MESSAGES = MessageTable(
         "issue.cause": "The GPU idles for {idle_ms} ({idle_pct} of {whole}) in {gaps:count gap} in "
         "which {what}{first_uses}{host_call}.{without_stacks}{slow_steps}",
         "issue.carried_in": "For {idle_ms} ({idle_pct} of the GPU window, {gaps:count gap}) the "
-        "GPU finishes work that was launched before the recording: {what}{host_call}.{every_step}",
-        "issue.every_step": " A host that waits here in each step cannot prepare the next one "
-        "while the GPU works (overlap scheduling).",
+        "GPU finishes work that was launched before the recording: {what}{host_call}.",
+        "algorithmic.every_step": "The excluded time needs no fix. If the host waits in this call "
+        "in each step, it cannot prepare the next step while the GPU works: use the overlap "
+        "scheduling of the engine.",
         "step": "step",
         "recording": "recording",
         "average": " on average over {steps:count step}",
@@ -420,7 +421,8 @@ MESSAGES = MessageTable(
         "call.blocking_copy": "; meanwhile the host waits {length_ms} in the blocking copy "
         "{call}{copy}",
         "evidence.list": "{items:list}",
-        "evidence.host_call": "{count:count gap} in {call} (a call of up to {longest_ms})",
+        "evidence.host_call": "{count:count gap} in {call} ({count:either a call of|a call of up "
+        "to} {longest_ms})",
         "evidence.wait": "{name} ({time_ms})",
         "caveat.window": "Idle time is counted between the first and the last GPU event of the "
         "trace, so it depends on what was recorded; open the trace in a timeline viewer such as "

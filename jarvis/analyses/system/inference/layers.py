@@ -73,41 +73,41 @@ def _slow_layers(
     excess_ms: float,
 ) -> Finding:
     own, grown = events.filter(pl.col(C.layer).is_in(odd)), _grown(events, odd)
-    median_ms = float(np.median(times_us)) / 1e3
+    median_us = float(np.median(times_us))
     phase, kind = own.select(C.phase, C.kind).row(0)
-    of_kind = data.tables["inference_layers"].filter(pl.col(C.kind) == kind)
-    per_period = of_kind[C.layer_count][0] // times_us.size
+    rows = data.tables["inference_layers"].drop_nulls(C.kind)
+    per_period = rows.filter(pl.col(C.kind) == kind)[C.layer_count][0] // times_us.size
+    of = "groups" if per_period > 1 else "layers"
+    has_kinds = rows[C.kind].n_unique() > 1
     values = {
         "of_phase": MESSAGES("of_phase", phase=phase) if phase else None,
-        "kind": str(kind),
+        "of_kind": MESSAGES("of_kind", kind=str(kind)) if has_kinds else None,
         "numbers": [MESSAGES("number", layer=str(each)) for each in odd],
         "layers": len(odd),
         "of": times_us.size,
         "replays": replays,
-        "median_ms": median_ms,
-        "slowest": str(int(np.argmax(times_us))),
-        "slowest_ms": float(times_us.max()) / 1e3,
+        "median_us": median_us,
+        "slowest_us": float(times_us.max()),
         "excess_ms": excess_ms,
-        "periods": MESSAGES("periods", per_period=per_period) if per_period > 1 else None,
-        **grown._asdict(),
+        "per_period": per_period,
+        "grown": MESSAGES("issue.grown", **grown._asdict()),
     }
     listed = [
-        MESSAGES("evidence.layer", layer=str(each), time_ms=float(times_us[each]) / 1e3)
-        for each in odd
+        MESSAGES("evidence.layer", layer=str(each), time_us=float(times_us[each])) for each in odd
     ]
     return Finding(
         check=slow_layers.__name__,
         category=data.key,
-        title=MESSAGES.pick("title.layers", values),
+        title=MESSAGES.pick(f"title.{of}", values),
         evidence={
             "layers": MESSAGES("evidence.layers", layers=listed),
-            "median_layer_us": 1e3 * median_ms,
+            "median_layer_us": median_us,
             "gpu_time_ms": time_ms(own),
             "kernel": grown.kernel,
         },
-        issue=MESSAGES.pick("issue.layers", values),
-        algorithmic=MESSAGES("algorithmic.layers"),
-        kernel=MESSAGES.pick("kernel.layers", values),
+        issue=MESSAGES.pick(f"issue.{of}", values),
+        algorithmic=MESSAGES.pick("algorithmic.layers", values),
+        kernel=MESSAGES("kernel.layers"),
         hypothesis=MESSAGES("hypothesis.layers" if replays > 1 else "hypothesis.layers.once"),
         caveat=MESSAGES("caveat.layers"),
         verify=MESSAGES.pick("verify.layers", values),
@@ -125,8 +125,8 @@ class _Grown(NamedTuple):
 
     kernel: str
     position: int
-    grown_ms: float
-    usual_ms: float
+    grown_us: float
+    usual_us: float
 
 
 def _grown(events: pl.DataFrame, odd: list[int]) -> _Grown:
@@ -146,7 +146,7 @@ def _grown(events: pl.DataFrame, odd: list[int]) -> _Grown:
         .sort("excess", C.position, descending=[True, False])
     )
     row = by_position.row(0, named=True)
-    return _Grown(row[C.name], row[C.position], row[C.dur_ns] / 1e6, row["usual"] / 1e6)
+    return _Grown(row[C.name], row[C.position], row[C.dur_ns] / 1e3, row["usual"] / 1e3)
 
 
 def short_kernel_tail(data: CategoryData) -> Iterator[Finding]:
@@ -187,8 +187,11 @@ def short_kernel_tail(data: CategoryData) -> Iterator[Finding]:
             time_ms=time_ms(short),
             share_pct=share_pct,
             floor_ms=floor_ms,
-            floors_ms=floor_ms * short.height,
-            pairs=MESSAGES("issue.pairs", pairs=pair_texts) if pair_texts else None,
+            most_ms=most_ms,
+            pairs=MESSAGES("issue.pairs", pairs=pair_texts, pairs_ms=pairs_ms)
+            if pair_texts
+            else None,
+            fused=MESSAGES("issue.fused") if pair_texts else None,
         ),
         algorithmic=MESSAGES("algorithmic.short"),
         kernel=MESSAGES("kernel.short.pairs" if pair_texts else "kernel.short"),

@@ -8,12 +8,11 @@ MESSAGES = MessageTable(
         "of_phase": " of {phase}",
         "title.shapes": "Shapes missing: {share_pct} of the GPU time is replayed from graphs",
         "issue.shapes": "{launches:count graph launch} {launches:either replays|replay} {time_ms} "
-        "of GPU work ({share_pct} of all), of which the trace has only kernel names and times. "
-        "Without operators and shapes this time is not judged.",
-        "algorithmic.shapes": "First record the calls of the graphs: time that is not judged says "
-        "nothing about the model.",
-        "kernel.shapes": "First record the calls of the graphs: without shapes, no efficiency of a "
-        "replayed kernel is known.",
+        "of GPU work ({share_pct} of all). The trace has only names and times of these kernels, no "
+        "operators and shapes, so their efficiency is not known.",
+        "algorithmic.shapes": "No change of the model follows from this.",
+        "kernel.shapes": "{engine}: record the capture of the graphs with {capture}, and analyze "
+        "it together with the steps (`--capture-folder`).",
         "hypothesis.shapes": "Operators run while the engine captures its graphs, at start; a "
         "replay launches only their kernels.",
         "verify.shapes": "Analyze replay and captures together: the table of graph launches "
@@ -23,40 +22,51 @@ MESSAGES = MessageTable(
         "`--capture-folder`.",
         "title.coverage": "Captures do not cover all replayed work",
         "issue.coverage": "Of {of:count graph launch}: {states:list}. {time_ms} of replayed work "
-        "has no captured call and is not judged.",
+        "has no captured call, so its efficiency is not known.",
         "coverage.gaps": "{launches} merged, with gaps ({coverage_pct} of the time at least)",
         "coverage.none": "{launches} not merged ({reason})",
+        "kernel.coverage": "Record the captures that are missing, and analyze the trace again.",
         "hypothesis.coverage": "The captures are of another model, batch size or release than the "
         "recording, or some are missing.",
         "capture.coverage": "Pass the captures of the same engine, model and batch sizes, of all "
         "graphs that the steps replay.",
-        "title.layers": "Slow layers{of_phase}: {numbers:list 4} (kind {kind})",
+        "of_kind": " (kind {kind})",
+        "title.layers": "{layers:either Layer|Layers} {numbers:list 4}{of_phase}{of_kind} "
+        "{layers:either takes|take} longer than the others",
+        "title.groups": "{layers:either Group|Groups} {numbers:list 4} of {per_period} layers"
+        "{of_phase}{of_kind} {layers:either takes|take} longer than the others",
         "number": "{layer}",
         "evidence.layers": "{layers:list 8}",
-        "evidence.layer": "layer {layer} ({time_ms})",
-        "issue.layers": "{layers} of {of:count layer} {layers:either takes|take} far longer than "
-        "the median of {median_ms}, up to {slowest_ms} (layer {slowest}), {excess_ms} more in "
-        "{replays:count run} of these layers: mostly {kernel} at position {position}, {grown_ms} "
-        "instead of {usual_ms}.{periods}",
-        "periods": " Each of them is a period of {per_period} layers.",
-        "algorithmic.layers": "Compare what these layers do with the others: equal shapes must "
-        "take equal time.",
-        "kernel.layers": "Check whether {kernel} runs with another configuration or other memory "
-        "in these layers: {grown_ms} instead of {usual_ms}.",
+        "evidence.layer": "{layer} ({time_us})",
+        "issue.layers": "{layers:either Layer|Layers} {numbers:list 4} of {of} "
+        "{layers:either takes|take up to} {slowest_us}, the median layer {median_us}: {excess_ms} "
+        "more in {replays:count run}.{grown}",
+        "issue.groups": "{layers:either Group|Groups} {numbers:list 4} of {of}, each of "
+        "{per_period} layers, {layers:either takes|take up to} {slowest_us}, the median group "
+        "{median_us}: {excess_ms} more in {replays:count run}.{grown}",
+        "issue.grown": " Most of it is in {kernel} at position {position}: {grown_us} instead of "
+        "{usual_us}.",
+        "algorithmic.layers": "Compare what {layers:either this layer does|these layers do} with "
+        "the others: equal shapes must take equal time.",
+        "kernel.layers": "Check whether this kernel runs with another configuration or other "
+        "memory there.",
         "hypothesis.layers": "The same layers are slow on average over all replays: their weights, "
         "caches or expert loads differ.",
         "hypothesis.layers.once": "Only one replay is recorded, so it may be an interruption that "
         "no other step has.",
         "caveat.layers": "The saving assumes that these layers can be as fast as the median one; "
         "layers that do more are slower for a reason.",
-        "verify.layers": "Record the trace again: these layers must approach {median_ms}.",
+        "verify.layers": "Record the trace again: {layers:either this layer|these layers} must "
+        "approach {median_us}.",
         "capture.layers": "Record several steps: they show whether the same layers are slow in "
         "each.",
         "title.short": "Many short kernels in the steps",
         "issue.short": "{kernels:count kernel} below {limit_us:.0f} µs take {time_ms} ({share_pct} "
-        "of the GPU time of the steps). A tenth of them takes at most {floor_ms} each; if all did, "
-        "they would take {floors_ms}.{pairs}",
-        "issue.pairs": " Neighbors that libraries have as one kernel: {pairs:list 4}.",
+        "of the GPU time of the steps).{pairs} At most {most_ms} can be saved: if each took "
+        "{floor_ms}, as the shortest tenth{fused}.",
+        "issue.pairs": " Libraries have some neighbors as one kernel ({pairs:list 4}): the shorter "
+        "kernel of each pair takes {pairs_ms} in all.",
+        "issue.fused": ", and each pair were one kernel",
         "pair": "{count} times {first} and {second}",
         "evidence.pairs": "{pairs:list 4}",
         "algorithmic.short": "Fuse what follows each other in a layer: fewer kernels, not faster "

@@ -49,7 +49,7 @@ def shapes_missing(data: CategoryData) -> Iterator[Finding]:
             "issue.shapes", time_ms=time_ms, share_pct=share_pct, launches=launches.height
         ),
         algorithmic=MESSAGES("algorithmic.shapes"),
-        kernel=MESSAGES("kernel.shapes"),
+        kernel=MESSAGES("kernel.shapes", engine=engine.name, capture=engine.capture),
         hypothesis=MESSAGES("hypothesis.shapes"),
         verify=MESSAGES("verify.shapes"),
         capture=MESSAGES(
@@ -91,7 +91,7 @@ def coverage_gap(data: CategoryData) -> Iterator[Finding]:
             states=[*_states(gaps)],
         ),
         algorithmic=MESSAGES("algorithmic.shapes"),
-        kernel=MESSAGES("kernel.shapes"),
+        kernel=MESSAGES("kernel.coverage"),
         hypothesis=MESSAGES("hypothesis.coverage"),
         verify=MESSAGES("verify.shapes"),
         capture=MESSAGES("capture.coverage"),

@@ -136,9 +136,14 @@ def _empty(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
         st.subheader("Findings")
         finding_cards(result.findings, now.run, badges=finding_badges(now))
         return
+    by_name = ""
+    if "graph_launches" in now.run.tables:
+        launches = now.run.table("graph_launches")
+        if launches[C.capture_file].null_count():
+            by_name = " Kernels that GPU graphs replay are assigned by their names."
     st.info(
-        f"This trace has no operations of the category {analysis.title}. The overview shows what "
-        "takes its time.",
+        f"This trace has no operations of the category {analysis.title}.{by_name} The overview "
+        "shows what takes its time.",
         icon=":material/inbox:",
     )
     _notes(result)

@@ -3,6 +3,7 @@
 import polars as pl
 import streamlit as st
 
+from jarvis.capture.tables import NO_CAPTURES
 from jarvis.charts import columns_of
 from jarvis.dashboard.pages.inference.shared import is_missing
 from jarvis.dashboard.session.state import Opened
@@ -12,6 +13,7 @@ from jarvis.dashboard.widgets.table import small_table, with_short_texts
 from jarvis.reports.health import health_of
 from jarvis.schemas import TABLES
 from jarvis.schemas.columns import count as column_count
+from jarvis.schemas.columns import number
 from jarvis.schemas.columns import text as column_text
 from jarvis.schemas.names import C
 from jarvis.text.format import count, counted, milliseconds, percent
@@ -26,10 +28,15 @@ _GRAPHS = (
     *(C.replayed_only_count, C.captured_only_count, C.reason),
 )
 _MAPPED = (
-    *(C.position, C.layer, C.kernel, C.block, C.operation, C.input_dims, C.input_types),
+    *(C.position, C.layer, C.kernel, C.mean_us, C.block, C.operation, C.input_dims),
+    C.input_types,
     *(C.entry_point,),
 )
 
+_OF_CAPTURES = (C.matched_count, C.coverage_pct, C.replayed_only_count, C.captured_only_count)
+"""Columns without a meaning if no capture was given."""
+
+_MEAN = number(C.mean_us, "Mean (µs)", "", "mean duration over the launches of the graph")
 _SHAPES = column_text(C.input_dims, "Shapes", "of the tensor arguments of the operator")
 _GRAPH_WIDTHS = {
     C.graph_key: 98,
@@ -48,6 +55,7 @@ _WIDTHS = {
     C.position: 60,
     C.layer: 48,
     C.kernel: 210,
+    C.mean_us: 75,
     C.block: 78,
     C.operation: 190,
     C.input_dims: 220,
@@ -64,7 +72,8 @@ def render(now: Opened) -> None:
     if launches.is_empty():
         st.info("This trace replays no GPU graphs.")
         return
-    _figures(now, launches)
+    has_captures = launches[C.reason].ne_missing(NO_CAPTURES).any()
+    _figures(now, launches, has_captures)
     if launches[C.capture_file].null_count() == launches.height:
         _advice(now)
     graphs = _by_graph(launches)
@@ -72,12 +81,13 @@ def render(now: Opened) -> None:
     with st.container(border=True):
         order = ", most time first" if graphs.height > 1 else ""
         st.markdown(f"**{counted(graphs.height, 'graph')}{order}**")
-        filled = [name for name in _GRAPHS if graphs[name].count()]
+        hidden = () if has_captures else _OF_CAPTURES
+        filled = [name for name in _GRAPHS if graphs[name].count() and name not in hidden]
         small_table(graphs, columns, "Replayed graphs and their captures", filled, _GRAPH_WIDTHS)
     _kernels(now, graphs)
 
 
-def _figures(now: Opened, launches: pl.DataFrame) -> None:
+def _figures(now: Opened, launches: pl.DataFrame, has_captures: bool) -> None:
     events, matched = (int(launches[name].sum()) for name in (C.kernel_count, C.matched_count))
     replayed_ms = float(launches[C.time_ms].sum())
     covered_ms = float((launches[C.time_ms] * launches[C.coverage_pct]).sum()) / 100
@@ -96,6 +106,8 @@ def _figures(now: Opened, launches: pl.DataFrame) -> None:
             f"{percent(100 * replayed_ms / whole_ms if whole_ms else None)} of all GPU work",
             help_text="Sum of the durations of replayed events.",
         )
+        if not has_captures:
+            return
         metric_card(
             "With a captured call",
             percent(100 * covered_ms / replayed_ms if replayed_ms else None),
@@ -146,6 +158,7 @@ def _kernels(now: Opened, graphs: pl.DataFrame) -> None:
             )
             words = text_input("graphs_search", "Search", "kernel, operator or block").lower()
         rows = now.run.table(KERNELS).filter(pl.col(C.graph_key) == key)
+        rows = rows.join(_means(now, key), on=(C.position, C.kernel), how="left")
         text = pl.concat_str(
             C.kernel, C.block, pl.col(C.operation), separator=" ", ignore_nulls=True
         )
@@ -160,6 +173,22 @@ def _kernels(now: Opened, graphs: pl.DataFrame) -> None:
             C.input_dims: compact_dims,
             C.entry_point: short_frame_name,
         }
-        shown, columns = with_short_texts(found, short), columns_of(TABLES[KERNELS], (_SHAPES,))
+        shown, columns = (
+            with_short_texts(found, short),
+            columns_of(TABLES[KERNELS], (_SHAPES, _MEAN)),
+        )
         filled = [name for name in _MAPPED if found[name].count()]
         small_table(shown, columns, "Events of the graph", filled, _WIDTHS, max_rows=20)
+
+
+def _means(now: Opened, key: str) -> pl.DataFrame:
+    """Return the mean duration of each event of a graph: ``position, kernel, mean_us``."""
+    launches = now.run.table(LAUNCHES).filter(pl.col(C.graph_key) == key)[C.launch_uid]
+    events = now.run.table("gpu_work").filter(pl.col(C.launch_uid).is_in(launches.implode()))
+    position = pl.int_range(pl.len()).over(C.launch_uid).cast(pl.Int64).alias(C.position)
+    return (
+        events.sort(C.ts_ns, C.uid)
+        .with_columns(position)
+        .group_by(C.position, pl.col(C.name).cast(pl.String).alias(C.kernel))
+        .agg((pl.col(C.dur_ns).mean() / 1e3).alias(C.mean_us))
+    )

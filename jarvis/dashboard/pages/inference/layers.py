@@ -61,49 +61,53 @@ def _kind(now: Opened, rows: pl.DataFrame, times: pl.DataFrame) -> None:
         times.group_by(C.layer).agg(pl.col(C.kernel_time_us).sum()).sort(C.layer)[C.kernel_time_us]
     )
     slowest = int(np.argmax(totals.to_numpy()))
+    per_group = rows[C.layer_count][0] // totals.len()
+    unit = "group" if per_group > 1 else "layer"
+    phase = rows[C.phase][0]
     with st.container(horizontal=True):
         metric_card(
             "Layers",
             count(rows[C.layer_count][0]),
-            counted(rows[C.position].n_unique(), "kernel") + " in a period",
+            counted(rows[C.position].n_unique(), "kernel") + f" per {unit}",
             help_text=_COLUMNS[C.layer_count].meaning,
         )
         metric_card(
-            "Median period",
+            f"Median {unit}",
             microseconds(float(np.median(totals.to_numpy()))),
-            help_text="Median GPU time of the kernels that repeat. A period has several "
-            "layers if kinds of layers alternate.",
+            f"{count(per_group)} layers per group" if per_group > 1 else None,
+            help_text="Median GPU time of the kernels that repeat. Kinds of layers that alternate "
+            "repeat as a group.",
         )
         metric_card(
-            "Longest period",
+            f"Longest {unit}",
             microseconds(float(totals.to_numpy().max())),
-            f"at position {slowest}",
+            f"{unit} {slowest}",
             help_text="GPU time of the slowest repeat, the mean of the steps.",
         )
         metric_card(
             "Share",
             percent(float(rows[C.share_pct].sum())),
-            f"{percent(float(rows[C.sequence_pct].sum()))} of its kernels in a row",
+            f"of the GPU time of {phase}" if phase else "of the GPU time",
             help_text=_COLUMNS[C.share_pct].meaning,
         )
     with st.container(border=True):
-        st.markdown(f"**GPU time of {counted(totals.len(), 'period')} by block**")
+        st.markdown(f"**GPU time of {counted(totals.len(), unit)} by block**")
         chart = stacked_columns(
             times.filter(pl.col(C.layer) < MAX_COLUMNS),
             block_colors(palette()),
             palette(),
-            x=Tip(C.layer, "Layer", ",d"),
+            x=Tip(C.layer, unit.capitalize(), ",d"),
             y=Tip(C.kernel_time_us, "GPU time (µs)", LINEAR),
             part=Tip(C.block, "Block", None),
         )
         render_altair(chart, "GPU time of each layer by block")
     with st.container(border=True):
-        st.markdown("**Kernels of the period**")
+        st.markdown(f"**Kernels of each {unit}**")
         short = {C.kernel: short_kernel_name, C.operation: short_operation_name}
         small_table(
             with_short_texts(rows, short),
             _COLUMNS,
-            "Kernels of the period",
+            f"Kernels of each {unit}",
             [name for name in _SHOWN if rows[name].count()],
             {C.operation: 165, C.shapes: 165, C.kernel: 230},
             key="layers_kernels",
@@ -129,4 +133,6 @@ def _outside(rows: pl.DataFrame) -> None:
         return
     with st.container(border=True):
         st.markdown("**Outside the layers**")
-        small_table(rows, _COLUMNS, "GPU time outside the layers", (C.phase, C.block, C.share_pct))
+        phase = (C.phase,) if rows[C.phase].n_unique() > 1 else ()
+        shown = (*phase, C.block, C.share_pct)
+        small_table(rows, _COLUMNS, "GPU time outside the layers", shown)

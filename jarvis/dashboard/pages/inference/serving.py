@@ -27,6 +27,10 @@ _SHOWN = (
     *(C.kernel_count, C.short_kernels_ms, C.exposed_comm_ms, C.modelled_pct, C.is_cut),
 )
 _PARTS = (C.step, C.part, C.phase, C.step_time_ms, C.busy_ms, C.gap_before_ms, C.gap_inside_ms)
+_TOKENS = (C.ctx_requests, C.gen_requests, C.ctx_tokens, C.gen_tokens)
+_STATISTICS = (C.mean_ms, C.p50_ms, C.p95_ms)
+"""Columns that are hidden where they are all 0, and where no phase has several steps."""
+
 _BUSY, _INSIDE, _BEFORE = "GPU busy", "gap inside the step", "gap before the step"
 _TIMES = {_BUSY: C.busy_ms, _INSIDE: C.gap_inside_ms, _BEFORE: C.gap_before_ms}
 
@@ -37,15 +41,18 @@ def render(now: Opened) -> None:
         return
     table = now.run.table(STEPS)
     steps, parts = (table.filter(pl.col(C.part).is_null() == whole) for whole in (True, False))
+    has_rates = steps[C.mbu_pct].count() + steps[C.mfu_pct].count() > 0
     with st.container(horizontal=True, vertical_alignment="bottom"):
         steps = _chosen(steps)
         mbu, mfu = (
             percent_slider(
                 f"serving_{rate.lower()}", f"Target {rate}", now.run.target_pct, _TARGETS[rate]
             )
+            if has_rates
+            else round(now.run.target_pct)
             for rate in ("MBU", "MFU")
         )
-    _figures(step_rates(steps.filter(~pl.col(C.is_cut)), mbu, mfu), mbu, mfu)
+    _figures(step_rates(steps.filter(~pl.col(C.is_cut)), mbu, mfu), mbu, mfu, has_rates)
     if steps.height > 1:
         _chart(steps)
     remarks(step_notes(steps, now.run.table("idle_gaps"), now.run.table("gpu_work")))
@@ -55,8 +62,12 @@ def render(now: Opened) -> None:
         )
     if steps[C.cost_source].null_count() and steps[C.graph_launches].sum():
         navigation.link("graphs", "Replayed graphs and their captures", icon=":material/hub:")
-    _table("Phases", "inference_phases", now.run.table("inference_phases"))
-    _table("Steps", STEPS, steps, _SHOWN)
+    phases = now.run.table("inference_phases")
+    has_one_each = phases[C.step_count].max() == 1
+    shown = [name for name in phases.columns if not (has_one_each and name in _STATISTICS)]
+    _table("Phases", "inference_phases", phases, tuple(shown))
+    used = [name for name in _SHOWN if name not in _TOKENS or steps[name].sum()]
+    _table("Steps", STEPS, steps, tuple(used))
     if parts.height:
         _table("Parts of steps", STEPS, parts, _PARTS)
 
@@ -82,7 +93,7 @@ def _chosen(steps: pl.DataFrame) -> pl.DataFrame:
     return steps if chosen == ALL else selected_steps(steps, chosen)
 
 
-def _figures(rates: StepRates, mbu: int, mfu: int) -> None:
+def _figures(rates: StepRates, mbu: int, mfu: int, has_rates: bool) -> None:
     busy = rates.busy_pct
 
     def while_busy(rate_pct: float | None) -> str | None:
@@ -95,9 +106,11 @@ def _figures(rates: StepRates, mbu: int, mfu: int) -> None:
     )
     with st.container(horizontal=True):
         metric_card(
-            "Median step time",
+            "Step time" if rates.steps == 1 else "Median step time",
             milliseconds(rates.median_ms),
-            f"{counted(rates.steps, 'step')}, p95 {milliseconds(rates.p95_ms)}",
+            "1 step"
+            if rates.steps == 1
+            else f"{counted(rates.steps, 'step')}, p95 {milliseconds(rates.p95_ms)}",
             help_text=f"{_COLUMNS[C.step_time_ms].meaning}. Steps that the recording cuts are in "
             "no figure.",
         )
@@ -113,6 +126,8 @@ def _figures(rates: StepRates, mbu: int, mfu: int) -> None:
             percent(busy),
             help_text="Share of the step times in which GPU work of the step runs.",
         )
+        if not has_rates:
+            return
         for label, value, column in (
             ("MBU", rates.mbu_pct, C.mbu_pct),
             ("MFU", rates.mfu_pct, C.mfu_pct),

@@ -9,6 +9,7 @@ from jarvis.analyses.severity import grade, with_findings
 from jarvis.analyses.system.cpu_idle.causes import IDLE_PCT
 from jarvis.analyses.system.cpu_idle.wording import CAUSES
 from jarvis.analyses.window import timeline_window
+from jarvis.dashboard.pages.timeline.tables import MIN_GAP_NS
 from jarvis.dashboard.pages.timeline.window import parameters_around
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened, palette, timeline_of
@@ -39,10 +40,11 @@ _COLUMNS = charts.columns_of(
         *TABLES["idle_gaps"],
         *TABLES["step_gaps"],
         number("idle_ms", "Idle time (ms)", "ms", "in which no GPU event runs"),
+        number("idle_us", "Idle time (µs)", "", "in which no GPU event runs"),
     )
 )
 _SHOWN = (
-    "idle_ms",
+    "idle_us",
     C.place,
     C.cause,
     C.host_call,
@@ -64,11 +66,11 @@ _SHORT = {
 """Functions that shorten the names of a column."""
 
 _WIDTHS = {
-    "idle_ms": 85,
-    C.cause: 140,
-    C.host_call: 145,
+    "idle_us": 85,
+    C.cause: 145,
+    C.host_call: 130,
     C.host_call_us: 105,
-    C.launcher_name: 115,
+    C.launcher_name: 135,
     C.prev_name: 135,
     C.next_name: 135,
     C.launch_lead_us: 110,
@@ -94,13 +96,21 @@ def idle_gap_cards(now: Opened, found: pl.DataFrame) -> None:
         drawing = charts.bars(gaps, _COLUMNS, palette(), x="idle_ms", y=C.cause, limit=len(_LABELS))
         render_chart(drawing, "Idle time by likely cause")
         st.caption("Causes are estimated from the recorded host calls and are not proven.")
-    longest = gaps.sort(C.dur_ns, C.start_ns, descending=[True, False]).head(_LONGEST)
+    listed = gaps.filter(pl.col(C.dur_ns) >= MIN_GAP_NS)
+    if listed.is_empty():
+        return
+    longest = listed.sort(C.dur_ns, C.start_ns, descending=[True, False]).head(_LONGEST)
+    longest = longest.with_columns(idle_us=pl.col(C.dur_ns) / 1e3)
     known = [name for name in _SHOWN if longest[name].null_count() < longest.height]
-    share = share_pct(float(longest["idle_ms"].sum()), total_ms)
+    if longest[C.place].n_unique() == 1:
+        known.remove(C.place)
+    share = share_pct(float(longest["idle_us"].sum()) / 1e3, total_ms)
+    of_all = "" if longest.height == listed.height else f"The longest {longest.height} of "
+    verb = "makes" if longest.height == 1 else "make"
     with st.container(border=True):
         st.markdown(
-            f"**The longest {longest.height} of {counted(gaps.height, 'gap')}** in {_extent(now)} "
-            f"make up {percent(share)} of idle time"
+            f"**{of_all}{counted(listed.height, 'gap')} of at least 1 µs** in {_extent(now)} "
+            f"{verb} up {percent(share)} of idle time"
         )
         st.caption("Click a gap to open it on the timeline.")
         small_table(
@@ -135,12 +145,16 @@ def cpu_idle_section(analysis: Analysis, now: Opened, result: AnalysisResult) ->
         _idle_card(now, result)
     with cards[1]:
         _place_card(now)
+    kernels = now.run.table("gpu_work").filter(pl.col(C.cat) == "kernel")
+    counted_kernels = timeline_window(now.run.table("gpu_work")).filter(pl.col(C.cat) == "kernel")
+    has_others = kernels.height > counted_kernels.height
     with cards[2]:
         metric_card(
-            "Kernels",
+            "Linked kernels" if has_others else "Kernels",
             count(facts.get("total_kernel_count")),
             f"{microseconds(facts.get('avg_kernel_time_us'))} on average",
-            help_text="Kernels in the window of the GPU timeline, without copies and fills.",
+            help_text="Kernels in the window of the GPU timeline, without copies, fills and "
+            "kernels that are not linked to a launch.",
         )
     with cards[3]:
         metric_card(
@@ -151,13 +165,14 @@ def cpu_idle_section(analysis: Analysis, now: Opened, result: AnalysisResult) ->
         )
     gaps = idle_gaps(now.run)
     idle_gap_cards(now, gaps)
-    window = timeline_window(now.run.table("gpu_work"))
     left, right = st.columns(2)
     with left.container(border=True, height="stretch"):
         _histogram(gaps[C.dur_ns] / 1000, "gap", "Idle time")
     with right.container(border=True, height="stretch"):
-        lengths = window.filter(pl.col(C.cat) == "kernel")[C.dur_ns] / 1000
-        _histogram(lengths, "kernel", "Kernel time")
+        _histogram(counted_kernels[C.dur_ns] / 1000, "kernel", "Kernel time")
+        if has_others:
+            others = counted(kernels.height - counted_kernels.height, "kernel")
+            st.caption(f"Without {others} not linked to a launch.")
     why_another_tool(now, analysis.key, (Quantity.IDLE, Quantity.STREAM_IDLE, Quantity.BUSY))
 
 
@@ -192,11 +207,11 @@ def _place_card(now: Opened) -> None:
         )
         return
     most = max(IDLE_PARTS, key=account.parts_ns.__getitem__)
-    each = "each step" if account.is_marked else "the recording"
+    each = "per step" if account.is_marked else "in the recording"
     metric_card(
         title(LABELS[most]),
         milliseconds(account.mean_ms(account.parts_ns[most])),
-        f"of {milliseconds(account.mean_ms(account.idle_ns))} idle time in {each}",
+        f"of {milliseconds(account.mean_ms(account.idle_ns))} idle {each}",
         help_text=", ".join(
             f"{title(LABELS[part])}: {percent(account.pct(account.parts_ns[part]))}"
             for part in IDLE_PARTS
@@ -221,13 +236,14 @@ def _histogram(lengths_us: pl.Series, item: str, total: str) -> None:
     if known.is_empty():
         st.markdown(f"**No {item}s** in this trace")
         return
-    typical = milliseconds(half_above(known) / 1000)
+    half_us = half_above(known)
+    typical = milliseconds(half_us / 1000)
     if known.len() == 1:
         st.markdown(f"**One {item}** of {typical}")
     else:
         st.markdown(
-            f"**Half of the {total.lower()} is in {item}s of {typical} or more**, of "
-            f"{count(known.len())}",
+            f"**Half of the {total.lower()} is in {count(int((known >= half_us).sum()))} of "
+            f"{counted(known.len(), item)}**: those of {typical} or more",
             help=f"Bins by length of a {item}; the height is the total time of the {item}s in it.",
         )
     chart = charts.log_histogram(known, palette(), f"Length of a {item}", total)

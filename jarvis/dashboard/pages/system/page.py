@@ -50,6 +50,13 @@ def render(analysis: Analysis) -> None:
     _SECTIONS.get(analysis.key, _panels)(analysis, now, result)
 
 
+_REACHED = {
+    IDLE_POOL: "The GPU idles less already.",
+    COMMUNICATION_POOL: "More communication overlaps already.",
+    "": "",
+}
+
+
 def _target_card(analysis: Analysis, result: AnalysisResult, now: Opened) -> float:
     """Draw the slider, the recovered time and the step time that it saves; return the target in
     percent."""
@@ -63,11 +70,17 @@ def _target_card(analysis: Analysis, result: AnalysisResult, now: Opened) -> flo
         saved_ms = _recoverable_ms(result, target, now, pct)
         gains = (recovered(now, finding, target, pct) for finding in result.findings)
         first = next((gain for gain in gains if gain is not None and gain.gain_ms > 0), None)
-        if not saved_ms and first is not None:
-            recovery.markdown(
-                f"**The target of {pct}% is reached.** The findings below do not depend on it; "
-                f"the first one: {saving_label(first, totals)}."
-            )
+        if not target.recovered_ms(totals, pct):
+            has_none = target.pool_ms is not None and not target.pool_ms(totals)
+            text = f"**The trace has no {target.pool} time**, so there is nothing to recover."
+            if not has_none:
+                text = f"**The target of {pct}% is reached.** {_REACHED[target.pool or '']}"
+            if first is not None:
+                text += (
+                    " The findings below do not depend on it; the first one: "
+                    f"{saving_label(first, totals)}."
+                )
+            recovery.markdown(text)
             return pct
         with recovery:
             metric_card(

@@ -10,6 +10,7 @@ const BAR_PX = 14
 const GAP_PX = 7
 const BAR_GAP_PX = 3
 const MAX_LANES = 1000
+const MAX_WIDTH_PX = 2 ** 16
 const FONT_PX = 12
 const TICK_PX = 110
 const MIN_LABEL_PX = 26
@@ -649,20 +650,20 @@ class Timeline {
     const colors = part.whats.map(text => this.color(text))
     const matches = query && part.names.map(texts => texts.some(text => text.toLowerCase().includes(query)))
     const end = this.start + this.length
-    const last = new Map()
+    const narrow = new Map()
     context.textAlign = "left"
     for (let n = 0; n < start.length; n++) {
       const till = start[n] + length[n]
       if (till < this.start || start[n] > end || !this.isOf(source, isFirst, start[n])) continue
       const x = this.x(Math.max(start[n], this.start))
       const w = this.x(Math.min(till, end)) - x
-      const place = row[n] * MAX_LANES + lane[n]
       const isSelected = uid[n] === selected && uid[n] >= 0
       const isMatch = !matches || matches[name[n]]
       if (w < 1 && !isSelected && !(matches && isMatch)) {
-        const pixel = Math.floor(x)
-        if (last.get(place) === pixel) continue
-        last.set(place, pixel)
+        const key = (row[n] * MAX_LANES + lane[n]) * MAX_WIDTH_PX + Math.floor(x)
+        const shares = narrow.get(key) ?? narrow.set(key, new Map()).get(key)
+        shares.set(what[n], (shares.get(what[n]) ?? 0) + w)
+        continue
       }
       const y = this.tops[row[n]].top + lane[n] * LANE_PX
       const [fill, onFill] = colors[what[n]]
@@ -676,7 +677,28 @@ class Timeline {
       }
       if (isSelected) this.outlined.push([x, y, Math.max(w, 2)])
     }
+    this.drawNarrow(narrow, colors)
     context.globalAlpha = 1
+  }
+
+  // Events below a pixel, summed by pixel: as high as the share of its time, most time at the bottom.
+  drawNarrow(narrow, colors) {
+    const { context, query } = this
+    const room = LANE_PX - 2
+    context.globalAlpha = query ? NOT_MATCHING : 1
+    for (const [key, shares] of narrow) {
+      const [place, pixel] = [Math.floor(key / MAX_WIDTH_PX), key % MAX_WIDTH_PX]
+      const [row, lane] = [Math.floor(place / MAX_LANES), place % MAX_LANES]
+      const kinds = [...shares].sort((a, b) => b[1] - a[1])
+      const total = kinds.reduce((sum, [, share]) => sum + share, 0)
+      let bottom = this.tops[row].top + lane * LANE_PX + room
+      for (const [what, share] of kinds) {
+        const high = Math.max(share / Math.max(total, 1), what === kinds[0][0] ? 1 / room : 0) * room
+        context.fillStyle = colors[what][0]
+        context.fillRect(pixel, bottom - high, 1, high)
+        bottom -= high
+      }
+    }
   }
 
   box(mark) {

@@ -28,7 +28,7 @@ def render(now: Opened) -> None:
         navigation.link(navigation.OVERVIEW, "Overview", icon=":material/dashboard:")
         return
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        window = window_fields(recording)
+        window = window_fields(recording, timeline.steps)
         rows = _chosen_rows(now)
     page = ShownWindow(timeline, recording, window)
     selected = event.chosen(timeline)

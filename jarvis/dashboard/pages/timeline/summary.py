@@ -5,7 +5,7 @@ import polars as pl
 from jarvis.analyses.system.cpu_idle.wording import CAUSES
 from jarvis.dashboard.pages.timeline.window import ShownWindow
 from jarvis.perf_report.timeline.host import HostCall
-from jarvis.run.timeline import HOST_LABELS, IDLE, KINDS, NOT_LINKED
+from jarvis.run.timeline import HOST_LABELS, IDLE
 from jarvis.run.timeline_rows import TimelineRows
 from jarvis.schemas.names import C
 from jarvis.text.format import counted, microseconds, percent
@@ -15,18 +15,14 @@ def gpu_summary(page: ShownWindow) -> str:
     """Return the time shares of GPU work in the window as text."""
     if page.timeline.gpu_events.is_empty():
         return "The trace has no GPU work: only host lanes are shown."
-    busy = page.timeline.kinds_ns(page.window)
-    if not busy:
+    shares = page.timeline.shares_ns(page.window)
+    if not shares:
         return "GPU: nothing runs in this window"
     parts = [
-        f"{name.lower()} {percent(page.share_pct(busy[name]))}"
-        for name in (*KINDS.values(), IDLE, NOT_LINKED)
-        if name in busy
+        f"{name.lower()} {percent(page.share_pct(time_ns))}" for name, time_ns in shares.items()
     ]
-    outside_ns = page.timeline.outside_ns(page.window)
-    if outside_ns > 0:
-        work = "linked GPU work" if NOT_LINKED in busy else "GPU work"
-        parts.append(f"before or after all {work} {percent(page.share_pct(outside_ns))}")
+    if outside_ns := page.window.length_ns - sum(shares.values()):
+        parts.append(f"before or after all GPU work {percent(page.share_pct(outside_ns))}")
     text = f"GPU: {', '.join(parts)} of this window"
     waits = page.timeline.statistics(page.window).filter(pl.col(C.row) == IDLE)
     if waits.height:

@@ -10,21 +10,28 @@ from jarvis.analyses.system.cpu_idle.wording import CAUSES
 from jarvis.dashboard.pages.timeline import event
 from jarvis.dashboard.pages.timeline.window import ShownWindow, show_around
 from jarvis.dashboard.widgets.table import small_table, with_short_texts
+from jarvis.run.timeline import IDLE
 from jarvis.schemas import TABLES
 from jarvis.schemas.columns import number, text
 from jarvis.schemas.names import C
-from jarvis.text.format import count, milliseconds
+from jarvis.text.format import count, counted, milliseconds
 from jarvis.text.shapes import compact_dims
 from jarvis.text.short_names import short_frame_name, short_kernel_name, short_operation_name
 
 _GAPS_SHOWN, _EVENTS_SHOWN = 100, 100
+GAP = number("gap_us", "Gap (µs)", "", "time in which no counted GPU event runs")
+"""Without a unit, so that a table has short gaps beside one of many ms in µs."""
+
+MIN_GAP_NS = 1000
+"""Shorter gaps, of a few ns between kernels that follow each other, are not listed."""
+
 _START = number("start_ms", "Start (ms)", "ms", "since the start of the recording", ",.4f")
 _GAP_COLUMNS = charts.columns_of(
     TABLES["idle_gaps"],
     (
         _START,
-        number("gap_us", "Gap (µs)", "µs", "time in which no counted GPU event runs", ",.2f"),
-        text(C.launcher_name, "Launched next", "operator that launched the event after the gap"),
+        GAP,
+        text(C.launcher_name, "Launcher", "operator that launched the event after the gap"),
     ),
 )
 _GAP_SHOWN = (
@@ -34,8 +41,8 @@ _GAP_SHOWN = (
 _GAP_WIDTHS = {
     "start_ms": 76,
     "gap_us": 66,
-    C.launcher_name: 105,
-    C.cause: 140,
+    C.launcher_name: 135,
+    C.cause: 145,
     C.next_name: 135,
     C.host_call: 150,
     C.host_call_us: 102,
@@ -77,15 +84,18 @@ _SHORT = {
 
 def gaps_card(page: ShownWindow) -> None:
     """Draw the idle gaps of the window."""
-    lengths = page.timeline.gaps.select(C.start_ns, C.dur_ns)
-    gaps = page.window.of(lengths, start="start_ns")
-    longest = page.window.longest(page.timeline.gaps, _GAPS_SHOWN, start=C.start_ns)
+    idle = page.timeline.gaps.filter(pl.col("what") == IDLE, pl.col(C.dur_ns) >= MIN_GAP_NS)
+    gaps = page.window.of(idle, start=C.start_ns)
+    longest = page.window.longest(idle, _GAPS_SHOWN, start=C.start_ns)
     with st.container(border=True):
-        total = milliseconds(int(gaps["dur_ns"].sum()) / 1e6)
-        st.markdown(f"**{count(gaps.height)} idle gaps of {total} in this window**, longest first")
         if gaps.is_empty():
-            st.caption("The GPU is never idle in this window.")
+            st.markdown("**No idle gap of at least 1 µs in this window**")
             return
+        total = milliseconds(int(gaps[C.dur_ns].sum()) / 1e6)
+        st.markdown(
+            f"**{counted(gaps.height, 'idle gap')} of at least 1 µs in this window, together "
+            f"{total}**, longest first"
+        )
         st.caption("Select a gap to show it on the timeline. Causes are likely, not proven.")
         labels = {key.value: words.label for key, words in CAUSES.items()}
         rows = longest.with_columns(
@@ -131,4 +141,5 @@ def _jumping_table(
                 event.choose(row[C.uid])
 
     readable = with_short_texts(rows, _SHORT)
+    shown = tuple(name for name in shown if readable[name].null_count() < readable.height)
     small_table(readable, columns, name, shown, widths, key=key, on_select=jump)

@@ -14,12 +14,14 @@ START, LENGTH = "timeline_start", "timeline_length"
 """URL parameters: start and length of the window in ms since the start of the recording."""
 
 _DIGITS = 4
-_FORM = f"%.{_DIGITS}f"
 MIN_MS = 0.001
 """Minimum length of the window."""
 
 _MARGIN = 0.25
 """Margin on either side of a shown span, as a share of its length."""
+
+_SMALL, _STEPS_MARGIN = 0.5, 0.05
+"""The page opens at marked steps that are less than this share of the recording."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +46,20 @@ class ShownWindow:
         return 100 * time_ns / self.window.length_ns
 
 
-def window_fields(recording: Window) -> Window:
-    """Draw the fields, and return the window, which is within the recording."""
+def window_fields(recording: Window, steps: Window | None) -> Window:
+    """Draw the fields, and return the window, which is within the recording.
+
+    The first window is the recording, or the marked steps if they are a small part of it.
+    """
     whole_ms = length_ms(recording)
+    first_start_ms, first_span_ms = 0.0, whole_ms
+    if steps is not None and steps.length_ns < _SMALL * recording.length_ns:
+        parameters = parameters_around(recording, steps.start_ns, steps.end_ns, _STEPS_MARGIN)
+        first_start_ms, first_span_ms = (float(parameters[key]) for key in (START, LENGTH))
+        first_span_ms = round(min(first_span_ms, whole_ms - first_start_ms), _DIGITS)
     _reset_outside(whole_ms)
-    start_ms = _field(START, "Start (ms)", 0.0, 0.0, whole_ms - MIN_MS)
-    span_ms = _field(LENGTH, "Length (ms)", whole_ms, MIN_MS, whole_ms)
+    start_ms = _field(START, "Start (ms)", first_start_ms, 0.0, whole_ms - MIN_MS, "%.3f")
+    span_ms = _field(LENGTH, "Length (ms)", first_span_ms, MIN_MS, whole_ms, "%.4g")
     first = recording.start_ns + round(start_ms * 1e6)
     return Window(
         first, min(first + round(span_ms * 1e6), recording.start_ns + round(whole_ms * 1e6))
@@ -75,16 +85,18 @@ def show_around(start_ms: float, span_ms: float, whole_ms: float) -> None:
     show(start_ms - margin, span_ms + 2 * margin, whole_ms)
 
 
-def parameters_around(recording: Window, start_ns: int, end_ns: int) -> dict[str, str]:
+def parameters_around(
+    recording: Window, start_ns: int, end_ns: int, margin_share: float = _MARGIN
+) -> dict[str, str]:
     """Return the URL parameters of a window around a time span."""
     span_ms = (end_ns - start_ns) / 1e6
-    margin = max(span_ms * _MARGIN, MIN_MS)
+    margin = max(span_ms * margin_share, MIN_MS)
     start_ms = max((start_ns - recording.start_ns) / 1e6 - margin, 0.0)
     length = min(span_ms + 2 * margin, length_ms(recording))
     return {START: f"{start_ms:.{_DIGITS}f}", LENGTH: f"{length:.{_DIGITS}f}"}
 
 
-def _field(key: str, label: str, default: float, low: float, high: float) -> float:
+def _field(key: str, label: str, default: float, low: float, high: float, form: str) -> float:
     def is_valid(text: str) -> bool:
         try:
             return low <= float(text) <= high
@@ -97,7 +109,7 @@ def _field(key: str, label: str, default: float, low: float, high: float) -> flo
         min_value=low,
         max_value=high,
         value=default,
-        format=_FORM,
+        format=form,
         step=max(float(st.session_state.get(LENGTH, high)) / 2, MIN_MS),
         key=key,
         width=150,
