@@ -270,45 +270,55 @@ def _metric_cards(analysis: Analysis, rows: pl.DataFrame, whole: pl.DataFrame, n
     coverage_pct = share_pct(float(judged[C.kernel_time_us].sum()), time_us)
     is_part = rows.height < whole.height
     over = over_steps(totals)
-    with st.container(horizontal=True):
-        metric_card(
-            f"{analysis.title} time" if not is_part else "Kernel time of these rows",
+    unknown = ("not available", "no efficiency is known")
+    cards = (
+        (
+            f"{analysis.title} time" if not is_part else "Time of these rows",
             milliseconds(time_us / 1000),
             f"{percent(float(rows[C.percent_of_compute].sum()))} of compute{over and f' · {over}'}",
-            help_text="GPU busy time of these operations, and its share of compute time.",
-        )
-        metric_card(
+            "GPU busy time of these operations, and its share of compute time.",
+        ),
+        (
             "Weighted efficiency",
             percent(known) if known is not None else "not available",
             _efficiency_about(known, coverage_pct),
-            help_text="Roofline time / measured time, weighted by time, without rows above the "
-            f"peak. It covers {percent(coverage_pct)} of their time.",
-        )
-        metric_card(
-            f"Kernel time saved at {target_pct:g}%",
-            "not available" if known is None else milliseconds(saving),
-            "no efficiency is known"
-            if known is None
-            else f"{percent(share_pct(saving, totals.total_time_ms))} of the GPU window",
-            help_text=f"Sum {over and f'{over} '}of what kernels get shorter by if all operations "
-            "below the target reach it. The step can gain less: what it gains is stated above, if "
-            "it is simulated.",
-        )
-        metric_card(
+            "Roofline time / measured time, weighted by time, without rows above the peak. It "
+            f"covers {percent(coverage_pct)} of their time.",
+        ),
+        (
+            f"Kernel saving at {target_pct:g}%",
+            *(
+                (
+                    milliseconds(saving),
+                    f"{percent(share_pct(saving, totals.total_time_ms))} of the GPU window",
+                )
+                if known is not None
+                else unknown
+            ),
+            f"Sum {over and f'{over} '}of what kernels get shorter by if all operations below the "
+            "target reach it. The step can gain less: what it gains is stated above, if it is "
+            "simulated.",
+        ),
+        (
             f"Below {now.below_pct:g}%",
-            "not available" if known is None else count(below),
-            f"of {count(judged.height)} with efficiency"
-            + ("" if known is None else f" · {milliseconds(below_us / 1000)}"),
-            help_text="Operations below the highlight threshold, and their GPU time; of those "
-            "whose efficiency is known.",
-        )
-        metric_card(
+            *(
+                (count(below), f"of {count(judged.height)} · {milliseconds(below_us / 1000)}")
+                if known is not None
+                else unknown
+            ),
+            "Operations below the highlight threshold, and their GPU time; of those whose "
+            "efficiency is known.",
+        ),
+        (
             "Calls",
             count(int(rows[C.operation_count].sum())),
             counted(rows.height, "signature"),
-            help_text="Calls of these operations. A signature is an operator with shapes and "
-            "dtypes.",
-        )
+            "Calls of these operations. A signature is an operator with shapes and dtypes.",
+        ),
+    )
+    for place, (label, value, about, meaning) in zip(st.columns(len(cards)), cards, strict=True):
+        with place:
+            metric_card(label, value, about, help_text=meaning)
 
 
 def _efficiency_about(known_pct: float | None, coverage_pct: float) -> str:
