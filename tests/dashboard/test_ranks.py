@@ -116,6 +116,29 @@ def test_the_page_of_a_rank_leads_to_the_others(run: DistributedRun, filed: Draw
     assert f"ranks_run={run.manifest.distributed_id}" in links["Rank 0 of 3: all ranks"]
 
 
+def test_pages_of_one_trace_lead_from_a_distributed_run_to_its_ranks(
+    run: DistributedRun, filed: Draw
+) -> None:
+    distributed_id = run.manifest.distributed_id
+    ids = {entry.rank: str(entry.analysis_id) for entry in run.manifest.usable}
+    for name in ("overview", "report", "timeline", "compare"):
+        page = filed(name, analysis=distributed_id)
+        assert not page.exception
+        assert not page.error
+        assert "This is a distributed run of 2 ranks" in texts(page)
+        links = {link.proto.label: link.proto for link in page.main.get("page_link")}
+        assert f"ranks_run={distributed_id}" in links["**Ranks**"].query_string
+        assert f"analysis={ids[1]}" in links["Rank 1"].query_string
+        assert links["Rank 1"].page == name
+
+
+def test_ranks_of_a_rank_has_the_ranks_beside_it(run: DistributedRun, filed: Draw) -> None:
+    ids = {entry.rank: str(entry.analysis_id) for entry in run.manifest.usable}
+    page = filed("ranks", analysis=ids[0])
+    links = {link.proto.label: link.proto.query_string for link in page.sidebar.get("page_link")}
+    assert f"analysis={ids[1]}" in links["▶ rank 1"]
+
+
 def test_without_a_distributed_run_the_page_tells_how_to_make_one(filed: Draw) -> None:
     page = filed("ranks")
     assert not page.exception

@@ -18,7 +18,7 @@ from jarvis.dashboard.pages.ranks.findings import rank_findings
 from jarvis.dashboard.pages.ranks.lateness import late_ranks
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.current_user import visible_catalog
-from jarvis.dashboard.session.state import palette
+from jarvis.dashboard.session.state import current_id, palette
 from jarvis.dashboard.widgets.controls import keyed_choice, list_choice
 from jarvis.dashboard.widgets.elements import render_altair
 from jarvis.dashboard.widgets.table import small_table
@@ -52,8 +52,9 @@ _COMMUNICATORS = (
 
 
 def render() -> None:
-    """Draw the page for the chosen distributed run, the newest by default."""
-    stored = visible_catalog().distributed
+    """Draw the page for the chosen distributed run, by default that of the open analysis."""
+    catalog = visible_catalog()
+    stored = catalog.distributed
     if not stored:
         st.info(
             "No distributed run is stored yet. Upload the traces of all ranks of a job together, "
@@ -64,8 +65,11 @@ def render() -> None:
         st.code("jarvis analyze FOLDER_OF_TRACES --id", language="sh")
         return
     titles = {entry.id: entry.title for entry in stored}
+    opened = str(current_id())
+    of_opened = [opened, *(entry.id for entry in catalog.with_rank(opened)), stored[0].id]
+    default = next(each for each in of_opened if each in titles)
     chosen = keyed_choice(
-        "ranks_run", "Distributed run", titles, stored[0].id, "Traces that were analyzed together."
+        "ranks_run", "Distributed run", titles, default, "Traces that were analyzed together."
     )
     entry = next(entry for entry in stored if entry.id == chosen)
     run = DistributedRun.load(entry.root)
