@@ -143,7 +143,9 @@ class RankFacts:
     def caveat(self) -> tuple[Message, ...]:
         """What the findings are based on."""
         p95_ns = self.joined.clock.p95_ns
-        clocks = None if p95_ns is None else MESSAGES("caveat.clocks", p95_us=p95_ns / 1e3)
+        clocks = (
+            None if p95_ns is None else MESSAGES("caveat.clocks", p95_us=max(p95_ns / 1e3, 0.1))
+        )
         based = MESSAGES(
             "caveat",
             ranks=self.tables["ranks"].height,
