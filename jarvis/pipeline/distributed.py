@@ -225,7 +225,7 @@ def join_ranks(
         write_csvs(sheets, paths.perf_report_csvs)
         write_workbook({**sheets, **_workbook_tables(joined)}, paths.multi_rank_xlsx)
         write_output(paths.results, results_json({result.key: result}))
-        report = ranks_report(manifest, result, joined.tables["ranks"])
+        report = ranks_report(manifest, result, joined.tables)
         write_output(paths.ranks_report, report)
         write_output(paths.manifest, manifest.model_dump_json(indent=2))
     return DistributedRun.load(output_dir)
