@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from jarvis.core.workspace import SCHEMA_VERSION
 from jarvis.ranks.identity import RankSource, WorldSource
-from jarvis.run.manifest import ID_LENGTH
+from jarvis.run.manifest import ID_LENGTH, TopFinding
 
 
 class MemberState(StrEnum):
@@ -69,7 +69,8 @@ class DistributedManifest(_Frozen):
 
     ``missing`` are the first and the last rank of each range without a usable rank, ``duplicates``
     files that were left out by rank, ``conflicts`` sentences about ranks that two sources give
-    differently. ``created`` is UTC in ISO format.
+    differently. ``created`` is UTC in ISO format. Without marked steps, and in runs of earlier
+    versions, there is no ``step_ms``, the median step.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -87,6 +88,8 @@ class DistributedManifest(_Frozen):
     matching: MatchingSummary
     sheets: tuple[str, ...]
     tables: tuple[str, ...]
+    step_ms: float | None = None
+    top_finding: TopFinding | None = None
 
     @property
     def usable(self) -> tuple[MemberEntry, ...]:

@@ -123,6 +123,21 @@ def test_times_of_ranks_are_those_of_a_step(run: DistributedRun, filed: Draw) ->
     assert page.selectbox(key="ranks_measure").value == "Step time without waiting (ms)"
 
 
+def test_the_list_of_runs_has_one_row_for_all_ranks(run: DistributedRun, filed: Draw) -> None:
+    page = filed("runs")
+    assert not page.exception
+    (row,) = page.dataframe[0].value.to_dict("records")
+    assert row["id"] == run.manifest.distributed_id
+    assert row["run_ms"] == pytest.approx(run.manifest.step_ms)
+    assert "A trend needs two runs" in texts(page)
+    newest = page.main.get("page_link")[0].proto
+    assert (newest.page, newest.query_string.split("&")[-1]) == ("ranks", f"ranks_run={row['id']}")
+    every = filed("runs", runs_ranks="each rank")
+    rows = every.dataframe[0].value
+    assert sorted(rows["rank"].to_list()) == ["2 ranks", "rank 0", "rank 1"]
+    assert "A trend needs two runs" in texts(every)
+
+
 def test_delays_are_named_once(run: DistributedRun) -> None:
     tables = run.tables
     rows = delays(tables["lateness"], tables["lateness_causes"], tables["instances"])
