@@ -169,6 +169,17 @@ def test_pages_of_one_trace_lead_from_a_distributed_run_to_its_ranks(
         assert links["Rank 1"].page == name
 
 
+def test_communication_of_a_rank_leads_to_ranks(run: DistributedRun, registered: Draw) -> None:
+    page = registered("multi_kernel", analysis=str(run.manifest.usable[1].analysis_id))
+    assert not page.exception
+    assert "This is rank 1 of 3" in texts(page)
+    links = {link.proto.label: link.proto for link in page.main.get("page_link")}
+    query = links["Who waits for whom: Ranks"].query_string
+    assert f"ranks_run={run.manifest.distributed_id}" in query
+    (kernels,) = [each.value for each in page.dataframe if "message_mb" in each.value.columns]
+    assert kernels["message_mb"].str.endswith("B").all()
+
+
 def test_ranks_of_a_rank_has_the_ranks_beside_it(run: DistributedRun, filed: Draw) -> None:
     ids = {entry.rank: str(entry.analysis_id) for entry in run.manifest.usable}
     page = filed("ranks", analysis=ids[0])

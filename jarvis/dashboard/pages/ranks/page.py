@@ -67,11 +67,11 @@ _RANK_WIDTHS = {
 
 _COMMUNICATORS = (
     text(C.comm_id, "Communicator", "description or name, and its ranks"),
-    count(C.size, "Size", "number of ranks"),
+    count(C.size, "Ranks", "number of ranks"),
     count(C.traced_ranks, "Recorded ranks", "of its ranks, those with a trace"),
     text(C.kinds, "Kinds", "kinds of its collectives"),
     count(C.instance_count, "Collectives", "collectives that were matched"),
-    number(C.message_bytes, "Bytes", "bytes", "sum of the messages of its collectives"),
+    number(C.message_bytes, "Message bytes", "bytes", "sum of the messages of its collectives"),
     number(C.comm_ms, "In collectives (ms)", "ms", "mean over the recorded ranks"),
     number(C.wait_ms, "Waiting (ms)", "ms", "of that, until the last rank came; without edges"),
 )
