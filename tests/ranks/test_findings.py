@@ -12,7 +12,7 @@ from jarvis.ranks.findings import rank_findings
 from jarvis.ranks.join import Joined, join
 from jarvis.sample import Faults, Job
 from jarvis.sample.faults import Late, Slow
-from jarvis.text.messages import to_text
+from jarvis.text.messages import Message, to_text
 from tests.ranks.built import US, members
 from tests.ranks.built import job as job_of
 from tests.ranks.simulated import recorded, simulated
@@ -116,6 +116,12 @@ def test_a_rank_that_waits_for_its_data_in_each_step_is_named(tmp_path: Path) ->
     assert "idle (data loading) 5.00 ms" in issue
     assert to_text(finding.algorithmic).startswith("Speed up its data loading")
     assert step_ms(finding)[0] == pytest.approx(4.9, abs=0.1)
+
+
+def test_an_issue_of_a_stored_run_is_still_a_sentence() -> None:
+    values = {"steps": 3, "late_ranks": 3, "excess_pct": 6.9, "causes": None}
+    text = to_text(Message(id="ranks.jitter.issue", values=values))
+    assert text.startswith("The largest delays of 3 steps are from 3 ranks")
 
 
 def test_another_late_rank_in_each_step_is_jitter(tmp_path: Path) -> None:

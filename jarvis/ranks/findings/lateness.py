@@ -106,6 +106,7 @@ def late_rank(facts: RankFacts) -> Iterator[Finding]:
             "caused_exposed_wait_ms": row[C.caused_exposed_wait_ms],
             "speed_ratio": row[C.speed_ratio],
         },
+        issue="waited",
     )
 
 
@@ -145,6 +146,7 @@ def jitter(facts: RankFacts) -> Iterator[Finding]:
         },
         actions=MESSAGES.texts("jitter.action"),
         evidence={"excess_pct": excess_pct, "step_count": steps},
+        issue="waited",
     )
 
 

@@ -13,7 +13,12 @@ MESSAGES = MessageTable(
         "caveat.bounds": "The recordings cannot be replayed together, so waiting bounds the gain.",
         "verify": "Record all ranks again, and compare the median step.",
         "late.title": "Rank {rank} is late in {late_steps} of {steps:count step}: {gain}",
-        "late.issue": "In most steps, the others wait longest for rank {rank}. "
+        # Of stored runs, whose late rank has the largest delay, also one behind compute.
+        "late.issue": "The largest delay of a step is most often from rank {rank}. "
+        "{others:count other rank} {others:either waits|wait} for it, together {caused_wait_ms} of "
+        "GPU time, {caused_exposed_wait_ms} of it while {others:either that rank computes|they "
+        "compute} nothing.{causes}",
+        "late.waited": "In most steps, the others wait longest for rank {rank}. "
         "{others:count other rank} {others:either waits|wait} for it: in all steps, added up over "
         "the ranks, {caused_wait_ms}, {caused_exposed_wait_ms} of it without computing.{causes}",
         "late.causes": " Per late step it takes longer than the others: {parts:joined , }.",
@@ -34,7 +39,12 @@ MESSAGES = MessageTable(
         "slow.action": "Check clocks, power limit, temperature and other processes of this GPU; "
         "replace it if it stays slow.",
         "jitter.title": "Steps wait for different ranks: {gain}",
-        "jitter.issue": "In {steps:count step}, the others wait longest for "
+        # Of stored runs, as above.
+        "jitter.issue": "The largest delays of {steps:count step} are from "
+        "{late_ranks:count rank}, and from none of them persistently. Without waiting, the slowest "
+        "rank of a step takes {excess_pct} of the step more than the median rank, on average."
+        "{causes}",
+        "jitter.waited": "In {steps:count step}, the others wait longest for "
         "{late_ranks:count different rank}, for none of them in most steps. Without its waiting, "
         "the slowest rank of a step takes {excess_ms} ({excess_pct} of the step) longer than the "
         "median rank, on average; the step gains less, as not all of that is waited for.{causes}",
