@@ -285,7 +285,6 @@ def _manifest(
     sheets: tuple[str, ...],
     result: AnalysisResult,
 ) -> DistributedManifest:
-    step_ms = result.metrics["step_ms"]
     windows = dict(joined.tables["ranks"].select(C.rank, C.window_ms).iter_rows())
     sources = {entry.rank: entry.source for entry in identified.used}
     usable = [
@@ -329,7 +328,6 @@ def _manifest(
         ),
         sheets=sheets,
         tables=tuple(joined.tables),
-        step_ms=step_ms if isinstance(step_ms, float) and step_ms else None,
         top_finding=TopFinding.of(result.findings[0]) if result.findings else None,
     )
 

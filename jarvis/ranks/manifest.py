@@ -69,8 +69,7 @@ class DistributedManifest(_Frozen):
 
     ``missing`` are the first and the last rank of each range without a usable rank, ``duplicates``
     files that were left out by rank, ``conflicts`` sentences about ranks that two sources give
-    differently. ``created`` is UTC in ISO format. Without marked steps, and in runs of earlier
-    versions, there is no ``step_ms``, the median step.
+    differently. ``created`` is UTC in ISO format.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -88,7 +87,6 @@ class DistributedManifest(_Frozen):
     matching: MatchingSummary
     sheets: tuple[str, ...]
     tables: tuple[str, ...]
-    step_ms: float | None = None
     top_finding: TopFinding | None = None
 
     @property

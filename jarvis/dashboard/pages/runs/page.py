@@ -122,7 +122,8 @@ def _has_ranks() -> bool:
         f"{PAGE}_ranks",
         "Distributed runs",
         (_ONE_ROW, _EACH_RANK),
-        "One row has the median step of all ranks. Ranks are in no trend: they ran at once.",
+        "One row has the times of the rank with the median step time. Ranks are in no trend: they "
+        "ran at once.",
     )
     return shown == _EACH_RANK
 

@@ -116,9 +116,7 @@ class RunRow:
         figures = RunFigures.of(self.entry.manifest)
         if self.distributed is None:
             return figures
-        manifest = self.distributed.manifest
-        time_ms = manifest.step_ms or figures.time_ms
-        return replace(figures, time_ms=time_ms, top_finding=manifest.top_finding)
+        return replace(figures, top_finding=self.distributed.manifest.top_finding)
 
     @cached_property
     def created(self) -> datetime:
