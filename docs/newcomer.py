@@ -85,9 +85,7 @@ def _slide_the_target(page: Page) -> list[str]:
     for _ in range(STEPS_OF_THE_SLIDER):
         slider.press("ArrowLeft")
     page.wait_for_url(re.compile(r"[?&]target=65"))
-    expect(
-        page.get_by_test_id("stMetricLabel").get_by_text("Kernel saving at 65%")
-    ).to_be_visible()
+    expect(page.get_by_test_id("stMetricLabel").get_by_text("Kernel saving at 65%")).to_be_visible()
     settled(page)
     after = _metrics(page)
     if before == after:

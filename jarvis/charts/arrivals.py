@@ -14,6 +14,9 @@ AT_MOST, MEASURED = "at most", "measured"
 """Field that says whether a transfer is an upper bound, because ranks are missing; and its value
 where it is not."""
 
+MIN_SCALE_PCT = 2.0
+"""End of the colors of steps, so that a smaller difference of ranks does not look like a delay."""
+
 _ROW_PX, _FRAME_PX, _MAX_HEIGHT_PX = 20, 130, 700
 
 
@@ -39,13 +42,14 @@ def step_map(steps: pl.DataFrame, measure: Tip, palette: Palette) -> alt.LayerCh
     """Draw a measure of each step of each rank, against the median of the ranks.
 
     Args:
-        steps: ``rank, step``, the field of the measure, and ``beyond``: its difference from the
-            median of the ranks.
+        steps: ``rank, step``, the field of the measure, and ``beyond_pct``: its difference from
+            the median of the ranks, in percent of the step.
         measure: The measure.
         palette: Colors of the theme.
     """
-    beyond = Tip("beyond", "Beyond the median (ms)", ",.3f")
-    return _rank_map(steps, Tip(C.step, "Step", ",d"), beyond, palette, (measure,))
+    beyond = Tip("beyond_pct", "Beyond the median (% of step)", "+,.2f")
+    step = Tip(C.step, "Step", ",d")
+    return _rank_map(steps, step, beyond, palette, (measure,), least=MIN_SCALE_PCT)
 
 
 def _rank_map(
@@ -55,9 +59,11 @@ def _rank_map(
     palette: Palette,
     lines: tuple[Tip, ...],
     opacity: object = alt.Undefined,
+    least: float = 1e-6,
 ) -> alt.LayerChart:
-    """Draw a cell for each rank and value of ``x``, colored by how far it is from 0."""
-    limit = max(largest(frame[value.field].abs()), 1e-6)
+    """Draw a cell for each rank and value of ``x``, colored by how far it is from 0, on a scale to
+    at least ``least``."""
+    limit = max(largest(frame[value.field].abs()), least)
     base = (
         alt.Chart(frame)
         .mark_rect(stroke=palette.background, strokeWidth=0.3)

@@ -22,10 +22,16 @@ def trend(points: pl.DataFrame, title: str, palette: Palette) -> alt.LayerChart:
     """
     series = points["series"].unique(maintain_order=True).to_list()
     base = alt.Chart(points).encode(
-        x=alt.X("created:T", title=None, axis=alt.Axis(grid=False, ticks=False, tickCount=8)),
+        x=alt.X(
+            "created:T",
+            title=None,
+            axis=alt.Axis(
+                grid=False, ticks=False, tickCount=6, format="%Y-%m-%d %H:%M", labelOverlap=True
+            ),
+        ),
         y=alt.Y(
             "shown_ms:Q",
-            axis=plain_axis(title, format=LINEAR),
+            axis=plain_axis(f"{title}, not from 0", format=LINEAR),
             scale=alt.Scale(zero=False, nice=True),
         ),
         color=alt.Color(

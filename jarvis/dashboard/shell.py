@@ -13,7 +13,9 @@ from jarvis.dashboard.page_links import page_links, searched_pages
 from jarvis.dashboard.session import links, navigation, state
 from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.navigation import install_history_patch
+from jarvis.dashboard.session.state import NotOneRankError
 from jarvis.dashboard.sidebar import show_removal_notice
+from jarvis.dashboard.widgets.distributed import rank_choice
 from jarvis.dashboard.widgets.job_view import job_chip
 from jarvis.dashboard.widgets.keyboard import keyboard
 from jarvis.server.storage.catalog import Catalog, name_of
@@ -84,6 +86,8 @@ def draw(body: Callable[[], None], url_path: str, catalog: Catalog, sections: Me
             sidebar.rank_links(catalog, url_path)
         with menu_slot:
             sidebar.manage_analysis(catalog)
+    except NotOneRankError as error:
+        rank_choice(catalog.find_distributed(error.analysis_id), url_path)
     except Exception as error:
         show_failure(error, "This page")
         next_steps()

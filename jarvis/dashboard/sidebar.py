@@ -286,8 +286,6 @@ def describe_analysis(catalog: Catalog) -> None:
 def rank_links(catalog: Catalog, url_path: str) -> None:
     """Draw which rank of a distributed run the open analysis is, with links to the page of the
     ranks beside it and to all."""
-    if url_path == navigation.RANKS:
-        return
     current = str(state.current_id())
     for entry in catalog.with_rank(current)[:1]:
         ranks = [(member.rank, member.analysis_id) for member in entry.manifest.usable]

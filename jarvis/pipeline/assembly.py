@@ -40,7 +40,6 @@ from jarvis.run.run import sides
 from jarvis.savings import ranked
 from jarvis.simulation.of_rows import with_step_times
 from jarvis.simulation.simulation import NEEDED, Simulation
-from jarvis.text.messages import to_text
 from jarvis.trace_health import TABLE as HEALTH
 from jarvis.tracelens.report import TABLES
 
@@ -187,14 +186,7 @@ def with_results(run: Run, results: Mapping[str, AnalysisResult], options: Optio
 def _top_finding(results: Mapping[str, AnalysisResult], totals: Totals) -> TopFinding | None:
     found = (finding for result in results.values() for finding in result.findings)
     first = next(iter(ranked(found, totals)), None)
-    if first is None:
-        return None
-    return TopFinding(
-        category=first.category,
-        title=to_text(first.title),
-        priority=first.priority,
-        gain_ms=None if first.impact is None else first.impact.gain_ms,
-    )
+    return None if first is None else TopFinding.of(first)
 
 
 def _summary(result: AnalysisResult) -> CategorySummary:

@@ -15,6 +15,7 @@ from jarvis.core.product import product_version
 from jarvis.core.request import AnalysisRequest
 from jarvis.core.staging import staged_folder
 from jarvis.core.workspace import RunPaths
+from jarvis.findings import AnalysisResult
 from jarvis.pipeline.analysis import analyze
 from jarvis.pipeline.processes import Failure, outcomes
 from jarvis.ranks.events import Member
@@ -35,6 +36,7 @@ from jarvis.ranks.run import DistributedRun, ParquetTables, check_output_folder
 from jarvis.reports.csv import write_csvs
 from jarvis.reports.ranks import ranks_report
 from jarvis.reports.xlsx import write_workbook
+from jarvis.run.manifest import TopFinding
 from jarvis.run.results import results_json
 from jarvis.run.run import Run, read_manifest
 from jarvis.run.store import write_parquet
@@ -212,7 +214,7 @@ def join_ranks(
         {member.rank: member.tables["collectives"] for member in members},
         gpus_per_node=options.gpus_per_node or members[0].info.visible_gpus,
     ).sheets
-    manifest = _manifest(identified, members, failed, joined, tuple(sheets))
+    manifest = _manifest(identified, members, failed, joined, tuple(sheets), result)
     digests = frozenset(rank.file.sha256 for rank in ranks)
     with staged_folder(output_dir, lambda: check_output_folder(output_dir, digests)) as folder:
         paths = RunPaths(folder)
@@ -225,7 +227,7 @@ def join_ranks(
         write_csvs(sheets, paths.perf_report_csvs)
         write_workbook({**sheets, **_workbook_tables(joined)}, paths.multi_rank_xlsx)
         write_output(paths.results, results_json({result.key: result}))
-        report = ranks_report(manifest, result, joined.tables["ranks"])
+        report = ranks_report(manifest, result, joined.tables)
         write_output(paths.ranks_report, report)
         write_output(paths.manifest, manifest.model_dump_json(indent=2))
     return DistributedRun.load(output_dir)
@@ -281,6 +283,7 @@ def _manifest(
     failed: Sequence[MemberEntry],
     joined: Joined,
     sheets: tuple[str, ...],
+    result: AnalysisResult,
 ) -> DistributedManifest:
     windows = dict(joined.tables["ranks"].select(C.rank, C.window_ms).iter_rows())
     sources = {entry.rank: entry.source for entry in identified.used}
@@ -325,6 +328,7 @@ def _manifest(
         ),
         sheets=sheets,
         tables=tuple(joined.tables),
+        top_finding=TopFinding.of(result.findings[0]) if result.findings else None,
     )
 
 

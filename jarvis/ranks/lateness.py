@@ -1,7 +1,8 @@
 """Why the last rank of a collective was last.
 
 Ranks that compute beside a collective do not start together after it. They do where they had to
-wait for its end: there they were *held together*. The lateness of a rank is what it was late
+wait for its end: there they were *held together*. All ranks are compared since the last time
+that the late rank was held, also those that were held again since. Its lateness is what it was late
 already then (inherited), and what it took longer since (own), which the states of its GPU divide
 exactly.
 """
@@ -55,9 +56,14 @@ class _Times:
 def is_comparable() -> pl.Expr:
     """Return whether the own time of a late rank can be compared with that of the others.
 
-    It cannot where they were held together later: most of it is from before that.
+    It cannot where they began later: most of it is from before that.
     """
     return pl.col(C.own_lateness_ns) <= COMPARABLE_SHARE * pl.col(C.lateness_ns)
+
+
+def is_own() -> pl.Expr:
+    """Return whether most of a lateness arose since the rank was last held together with others."""
+    return pl.col(C.own_lateness_ns) >= pl.col(C.inherited_ns)
 
 
 def lateness(
@@ -105,6 +111,14 @@ def _arrivals(kernels: pl.DataFrame, instances: pl.DataFrame) -> pl.DataFrame:
     windows = kernels.group_by(C.rank).agg(pl.col(C.start_ns).min().alias("window_ns"))
     place, count = pl.int_range(pl.len()).over(C.instance_id), pl.len().over(C.instance_id)
     is_late = pl.col(C.rank) == pl.col(C.last_rank)
+    ends = kernels.select(
+        C.rank,
+        pl.col(C.instance_id).alias(C.held_instance),
+        pl.col(C.end_ns).alias("common_ns"),
+    )
+    # A rank that was never held in the recording is compared since its begin.
+    is_held = pl.col(C.held_instance).is_not_null()
+    since = pl.when(is_held).then(pl.coalesce("common_ns", "held_ns"))
     return (
         kernels.select(C.instance_id, C.rank, C.start_ns, "own_start_ns")
         .join(chosen.select(C.instance_id, C.last_rank), on=C.instance_id)
@@ -117,13 +131,15 @@ def _arrivals(kernels: pl.DataFrame, instances: pl.DataFrame) -> pl.DataFrame:
             by=C.rank,
             check_sortedness=False,
         )
+        .with_columns(pl.col(C.held_instance).filter(is_late).first().over(C.instance_id))
+        .join(ends, on=[C.rank, C.held_instance], how="left")
         .sort(C.instance_id, C.start_ns, C.rank)
         .select(
             pl.col(C.instance_id).rle_id().cast(pl.Int64).alias("row"),
             C.instance_id,
             C.rank,
             C.start_ns,
-            pl.coalesce("held_ns", "window_ns").alias("baseline_ns"),
+            pl.coalesce(since, "window_ns").alias("baseline_ns"),
             C.held_instance,
             (pl.col("own_start_ns") - pl.col(C.start_ns)).alias("shift"),
             is_late.alias("is_late"),

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from jarvis.core.workspace import SCHEMA_VERSION
 from jarvis.ranks.identity import RankSource, WorldSource
-from jarvis.run.manifest import ID_LENGTH
+from jarvis.run.manifest import ID_LENGTH, TopFinding
 
 
 class MemberState(StrEnum):
@@ -87,6 +87,7 @@ class DistributedManifest(_Frozen):
     matching: MatchingSummary
     sheets: tuple[str, ...]
     tables: tuple[str, ...]
+    top_finding: TopFinding | None = None
 
     @property
     def usable(self) -> tuple[MemberEntry, ...]:

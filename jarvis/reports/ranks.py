@@ -7,9 +7,8 @@ import polars as pl
 from jarvis.findings import AnalysisResult, Finding, shown_evidence
 from jarvis.ranks.identity import missing_text
 from jarvis.ranks.manifest import DistributedManifest
+from jarvis.ranks.per_step import COLUMNS, Tables, basis, ranks_per_step, shown_columns
 from jarvis.reports.sections import measured
-from jarvis.schemas import columns
-from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, decimal, milliseconds, percent
 from jarvis.text.markdown import Markdown, escape, prose, table
 from jarvis.text.quantities import title_of
@@ -20,19 +19,14 @@ NO_FINDING = (
 )
 """What a report without findings says."""
 
-_RANKS = (
-    *(C.rank, C.gain_low_ms, C.gain_high_ms, C.gain_method, C.speed_ratio),
-    *(C.exposed_wait_ms, C.exposed_transfer_ms, C.caused_exposed_wait_ms, C.times_last),
-)
 
-
-def ranks_report(manifest: DistributedManifest, result: AnalysisResult, ranks: pl.DataFrame) -> str:
+def ranks_report(manifest: DistributedManifest, result: AnalysisResult, tables: Tables) -> str:
     """Return the report as Markdown.
 
     Args:
         manifest: The manifest of the distributed run.
         result: The findings on its ranks.
-        ranks: Its table ``ranks``.
+        tables: Its tables.
     """
     parts = [
         "# Ranks",
@@ -41,9 +35,9 @@ def ranks_report(manifest: DistributedManifest, result: AnalysisResult, ranks: p
         _overview(result.findings) if result.findings else NO_FINDING,
         *(part for number, each in enumerate(result.findings, 1) for part in _card(number, each)),
         "## Ranks",
-        _table(ranks),
-        "Waiting is in milliseconds of GPU time and adds up over the ranks; a step gains far less. "
-        "The gain is that of the median step if the rank were as the median.",
+        _table(ranks_per_step(tables)),
+        f"Times are {basis(tables)}. Waiting of others adds up over the ranks; a step gains far "
+        "less. Step saved: what the median step would be shorter if the rank were as the median.",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -92,8 +86,8 @@ def _card(number: int, finding: Finding) -> Iterator[str]:
 
 
 def _table(ranks: pl.DataFrame) -> Markdown:
-    labels = {column.name: column.label for column in columns("ranks")}
-    shown = [name for name in _RANKS if ranks[name].count()]
+    labels = {column.name: column.label for column in COLUMNS}
+    shown = shown_columns(ranks)
     rows = (
         tuple(
             decimal(value) if isinstance(value, float) else MISSING if value is None else str(value)

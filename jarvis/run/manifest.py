@@ -2,7 +2,7 @@
 
 import hashlib
 from dataclasses import fields
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import orjson
 from pydantic import (
@@ -18,10 +18,11 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 from jarvis.analyses.base import AnalysisManifest
 from jarvis.core.request import PERCENTAGE, AnalysisOptions
 from jarvis.core.workspace import SCHEMA_VERSION
-from jarvis.findings import Priority, Status, Tier
+from jarvis.findings import Finding, Priority, Status, Tier
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_report import Totals
 from jarvis.simulation.stored import SimulationInfo
+from jarvis.text.messages import to_text
 from jarvis.trace import TraceInfo
 
 ID_LENGTH = 12
@@ -105,6 +106,16 @@ class TopFinding(_Frozen):
     title: str
     priority: Priority
     gain_ms: float | None
+
+    @classmethod
+    def of(cls, finding: Finding) -> Self:
+        """Return what a manifest has of a finding."""
+        return cls(
+            category=finding.category,
+            title=to_text(finding.title),
+            priority=finding.priority,
+            gain_ms=None if finding.impact is None else finding.impact.gain_ms,
+        )
 
 
 class PerfModelFailure(_Frozen):

@@ -70,7 +70,7 @@ RANKS = (
     count(C.times_last, "Times last", "instances without edges at which it arrived last"),
     number(
         C.speed_ratio,
-        "Speed ratio",
+        "Kernel time / median",
         "",
         "time of its kernels against the median of the ranks of the same GPU, for the same "
         "operators, shapes and kernels, without those beside communication; empty for fewer than "

@@ -56,9 +56,7 @@ def test_a_link_shows_the_same_page_on_a_server_that_has_just_started(
         slider.press("ArrowLeft")
     page.wait_for_url(re.compile(r"[?&]target=73"))
     settled(page)
-    expect(
-        page.get_by_test_id("stMetricLabel").get_by_text("Kernel saving at 73%")
-    ).to_be_visible()
+    expect(page.get_by_test_id("stMetricLabel").get_by_text("Kernel saving at 73%")).to_be_visible()
     shown = figures(page)
     assert shown != before
     url = page.url

@@ -142,7 +142,7 @@ def test_what_is_no_trace_is_said_and_the_keyboard_and_a_dropped_file_do_as_well
 def test_several_captures_are_one_archive(opened: Page, server: Server, tmp_path: Path) -> None:
     opened.goto(f"{server.url}/ingest?ingest_captures_source=upload")
     settled(opened)
-    opened.get_by_text("Captures: recordings of the capture of GPU graphs").click()
+    opened.get_by_text("Captures of GPU graphs").click()
     files = [built_trace(tmp_path, f"bs_{batch}.json") for batch in (1, 8)]
     wrong = tmp_path / "notes.txt"
     wrong.write_text("no trace", encoding="utf-8")
@@ -161,5 +161,5 @@ def test_several_captures_are_one_archive(opened: Page, server: Server, tmp_path
     assert contents == {file.name: file.read_bytes() for file in files}
     opened.reload()
     settled(opened)
-    opened.get_by_text("Captures: recordings of the capture of GPU graphs").click()
+    opened.get_by_text("Captures of GPU graphs").click()
     expect(opened.get_by_text("2 files", exact=True)).to_be_visible(**SLOW)

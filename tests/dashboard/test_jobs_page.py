@@ -50,7 +50,7 @@ def run(engine: Engine, job: Job) -> JobProgress:
 def test_without_jobs_the_page_says_how_to_get_one(filed: Draw, engine: Engine) -> None:
     page = filed("jobs")
     assert not page.exception
-    assert "No jobs yet" in page.info[0].value
+    assert "No jobs on this server" in page.info[0].value
 
 
 def test_every_state_has_its_row_and_its_progress(

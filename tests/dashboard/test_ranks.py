@@ -3,20 +3,25 @@
 import shutil
 from pathlib import Path
 
+import polars as pl
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from jarvis.cli import main
 from jarvis.core.workspace import analyses_dir
+from jarvis.dashboard.pages.runs.rows import RunRow
 from jarvis.ranks.delays import delays
+from jarvis.ranks.per_step import ranks_per_step
 from jarvis.ranks.run import DistributedRun
 from jarvis.sample import Faults, Job, write_job
 from jarvis.sample.faults import Late
 from jarvis.server.database import database
 from jarvis.server.storage.catalog import read_catalog
+from jarvis.text.format import milliseconds
 from tests.dashboard.conftest import Draw
 
 RANKS, LATE_RANK = 3, 1
+SAVED = "Step time saved by P1"
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +74,9 @@ def test_the_page_shows_who_is_late_and_why(run: DistributedRun, filed: Draw) ->
     page = filed("ranks")
     assert not page.exception
     metrics = {metric.label: metric.value for metric in page.metric}
-    labels = ("Median step", "Exposed waiting", "Exposed transfer", "Best change", "Slowest rank")
+    labels = ("Median step", "Exposed waiting", "Exposed transfer", SAVED, "Slowest rank")
     assert tuple(metrics) == labels
-    assert metrics["Best change"] == metrics["Slowest rank"] == "—"
+    assert metrics[SAVED] == metrics["Slowest rank"] == "—"
     assert "1 rank of 3 is not recorded" in texts(page)
     assert "Missing ranks: 2" in texts(page)
     late = page.dataframe[0].value
@@ -98,7 +103,40 @@ def test_the_page_shows_what_the_step_gains(
     assert not page.exception
     assert title in page.expander[0].label
     assert "Speed up its data loading" in texts(page)
-    assert {metric.label: metric.value for metric in page.metric}["Best change"] == "7.99 ms"
+    assert {metric.label: metric.value for metric in page.metric}[SAVED] == "7.99 ms"
+
+
+def test_times_of_ranks_are_those_of_a_step(run: DistributedRun, filed: Draw) -> None:
+    steps = run.tables["rank_steps"]
+    rows = ranks_per_step(run.tables)
+    for name in ("compute_ms", "idle_ms", "exposed_wait_ms"):
+        means = [steps.filter(pl.col("rank") == rank)[name].mean() for rank in rows["rank"]]
+        assert rows[name].to_list() == pytest.approx(means)
+    waited = run.tables["ranks"]["caused_exposed_wait_ms"][LATE_RANK]
+    count = steps["step"].n_unique()
+    assert rows["caused_exposed_wait_ms"][LATE_RANK] == pytest.approx(waited / count)
+    page = filed("ranks")
+    cards = {metric.label: metric.value for metric in page.metric}
+    assert cards["Exposed waiting"] == milliseconds(rows["exposed_wait_ms"].median())
+    tables = [frame.value for frame in page.dataframe]
+    (shown,) = [table for table in tables if "caused_exposed_wait_ms" in table.columns]
+    assert shown["compute_ms"].to_list() == pytest.approx(rows["compute_ms"].to_list())
+    assert page.selectbox(key="ranks_measure").value == "Step time without waiting (ms)"
+
+
+def test_the_list_of_runs_has_one_row_for_all_ranks(run: DistributedRun, filed: Draw) -> None:
+    page = filed("runs")
+    assert not page.exception
+    (row,) = page.dataframe[0].value.to_dict("records")
+    assert row["id"] == run.manifest.distributed_id
+    assert row["run_ms"] == min(RunRow(entry).figures.time_ms for entry in read_catalog().entries)
+    assert "A trend needs two runs" in texts(page)
+    newest = page.main.get("page_link")[0].proto
+    assert (newest.page, newest.query_string.split("&")[-1]) == ("ranks", f"ranks_run={row['id']}")
+    every = filed("runs", runs_ranks="each rank")
+    rows = every.dataframe[0].value
+    assert sorted(rows["rank"].to_list()) == ["2 ranks", "rank 0", "rank 1"]
+    assert "A trend needs two runs" in texts(every)
 
 
 def test_delays_are_named_once(run: DistributedRun) -> None:
@@ -114,6 +152,40 @@ def test_the_page_of_a_rank_leads_to_the_others(run: DistributedRun, filed: Draw
     links = {link.proto.label: link.proto.query_string for link in page.sidebar.get("page_link")}
     assert f"analysis={ids[1]}" in links["▶ rank 1"]
     assert f"ranks_run={run.manifest.distributed_id}" in links["Rank 0 of 3: all ranks"]
+
+
+def test_pages_of_one_trace_lead_from_a_distributed_run_to_its_ranks(
+    run: DistributedRun, filed: Draw
+) -> None:
+    distributed_id = run.manifest.distributed_id
+    ids = {entry.rank: str(entry.analysis_id) for entry in run.manifest.usable}
+    for name in ("overview", "report", "timeline", "compare"):
+        page = filed(name, analysis=distributed_id)
+        assert not page.exception
+        assert not page.error
+        assert "This is a distributed run of 2 ranks" in texts(page)
+        links = {link.proto.label: link.proto for link in page.main.get("page_link")}
+        assert f"ranks_run={distributed_id}" in links["**Ranks**"].query_string
+        assert f"analysis={ids[1]}" in links["Rank 1"].query_string
+        assert links["Rank 1"].page == name
+
+
+def test_communication_of_a_rank_leads_to_ranks(run: DistributedRun, registered: Draw) -> None:
+    page = registered("multi_kernel", analysis=str(run.manifest.usable[1].analysis_id))
+    assert not page.exception
+    assert "This is rank 1 of 3" in texts(page)
+    links = {link.proto.label: link.proto for link in page.main.get("page_link")}
+    query = links["Who waits for whom: Ranks"].query_string
+    assert f"ranks_run={run.manifest.distributed_id}" in query
+    (kernels,) = [each.value for each in page.dataframe if "message_mb" in each.value.columns]
+    assert kernels["message_mb"].str.endswith("B").all()
+
+
+def test_ranks_of_a_rank_has_the_ranks_beside_it(run: DistributedRun, filed: Draw) -> None:
+    ids = {entry.rank: str(entry.analysis_id) for entry in run.manifest.usable}
+    page = filed("ranks", analysis=ids[0])
+    links = {link.proto.label: link.proto.query_string for link in page.sidebar.get("page_link")}
+    assert f"analysis={ids[1]}" in links["▶ rank 1"]
 
 
 def test_without_a_distributed_run_the_page_tells_how_to_make_one(filed: Draw) -> None:

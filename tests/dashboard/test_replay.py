@@ -14,6 +14,7 @@ from jarvis.replay import offers, select
 from jarvis.run import Run
 from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission, submit
+from jarvis.text.markdown import escape
 from jarvis.text.short_names import short_operation_name
 from tests.builders import trace
 from tests.dashboard.conftest import Draw
@@ -41,7 +42,9 @@ def test_every_operator_stands_in_the_table(filed: Draw, sample_id: str, sample_
     ]
     assert [row["calls"] for row in rows] == [offer.calls for offer in found]
     assert {row["package"] for row in rows} >= {"recommended", "on demand", "none"}
-    assert all(bool(row["reason"]) for row in rows if row["package"] == "none")
+    reasons = {offer.reason for offer in found if offer.reason}
+    assert reasons
+    assert all(escape(reason) in words(page) for reason in reasons)
     shown = page.metric[1]
     packaged = sum(1 for offer in found if offer.distinct_calls)
     assert shown.value == f"{packaged} of {len(found)}"

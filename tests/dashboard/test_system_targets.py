@@ -170,3 +170,20 @@ def test_unlinked_work_that_hides_communication_is_stated(registered: Draw, tmp_
     assert texts[0] == []
     (text,) = texts[1]
     assert text.endswith("In the recording, with all GPU work, 0.104 ms is exposed.")
+
+
+def test_communication_without_a_recorded_launch_is_named(registered: Draw, tmp_path: Path) -> None:
+    built = trace(device="AMD Instinct MI300X").op("aten::mm", MM).launches("gemm", us=40)
+    built.op("c10d::allreduce_").launches("ncclDevKernel_AllReduce", us=160, stream=9)
+    kernel = {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "pid": 0, "tid": 9}
+    args = {"device": 0, "stream": 9}
+    after = built.events[-1]["ts"] + 500
+    built.events.append({**kernel, "ts": after, "dur": 300.0, "args": args})
+    submitted = submit(Submission(built.write(tmp_path / "unlinked.json")))
+    page = registered("multi_kernel", analysis=submitted.id)
+    assert not page.exception
+    words = "Without 1 communication kernel whose launch is not recorded, of up to 0.300 ms"
+    assert any(words in caption.value for caption in page.caption)
+    lines = [text.value for text in page.markdown]
+    assert any("**Exposed time**" in line for line in lines)
+    assert not any("**Kernel time**" in line for line in lines)

@@ -12,7 +12,7 @@ from jarvis.ranks.findings import rank_findings
 from jarvis.ranks.join import Joined, join
 from jarvis.sample import Faults, Job
 from jarvis.sample.faults import Late, Slow
-from jarvis.text.messages import to_text
+from jarvis.text.messages import Message, to_text
 from tests.ranks.built import US, members
 from tests.ranks.built import job as job_of
 from tests.ranks.simulated import recorded, simulated
@@ -82,6 +82,29 @@ def test_a_slow_gpu_is_named(slow: tuple[Joined, AnalysisResult]) -> None:
     assert to_text(finding.caveat).startswith("Based on 4 ranks of 4; their clocks agree within")
 
 
+def test_delays_for_which_the_others_do_not_stop_computing_name_no_rank(
+    slow: tuple[Joined, AnalysisResult],
+) -> None:
+    """In each step another rank is latest, at a collective that is hidden behind compute."""
+    tables = slow[0].tables
+    waits = tables["instances"].select("instance_id", "step", "exposed_wait_us")
+    hidden = (
+        tables["lateness"]
+        .join(waits, on="instance_id")
+        .sort("exposed_wait_us", "instance_id")
+        .unique("step", keep="first", maintain_order=True)
+    )
+    assert hidden.height >= 3
+    assert hidden["exposed_wait_us"].sum() < 0.05 * waits["exposed_wait_us"].sum()
+    is_hidden = pl.col("instance_id").is_in(hidden["instance_id"].implode())
+    late = tables["lateness"].with_columns(
+        pl.when(is_hidden).then(10**9).otherwise("lateness_ns").alias("lateness_ns"),
+        pl.when(is_hidden).then(0).otherwise("root_rank").alias("root_rank"),
+    )
+    result = rank_findings(replace(slow[0], tables={**tables, "lateness": late}), RANKS)
+    assert by_check(result)["late_rank"].evidence["rank"] == 2
+
+
 def test_a_rank_that_waits_for_its_data_in_each_step_is_named(tmp_path: Path) -> None:
     late = tuple(Late(1, 5.0, "loader", step) for step in range(STEPS))
     _, result = found(tmp_path, Faults(is_even=True, late=late))
@@ -90,9 +113,15 @@ def test_a_rank_that_waits_for_its_data_in_each_step_is_named(tmp_path: Path) ->
     assert finding.evidence["rank"] == 1
     issue = to_text(finding.issue)
     assert "3 other ranks wait for it" in issue
-    assert "idle: data loading (5.00 ms more)" in issue
+    assert "idle (data loading) 5.00 ms" in issue
     assert to_text(finding.algorithmic).startswith("Speed up its data loading")
     assert step_ms(finding)[0] == pytest.approx(4.9, abs=0.1)
+
+
+def test_an_issue_of_a_stored_run_is_still_a_sentence() -> None:
+    values = {"steps": 3, "late_ranks": 3, "excess_pct": 6.9, "causes": None}
+    text = to_text(Message(id="ranks.jitter.issue", values=values))
+    assert text.startswith("The largest delays of 3 steps are from 3 ranks")
 
 
 def test_another_late_rank_in_each_step_is_jitter(tmp_path: Path) -> None:

@@ -143,3 +143,30 @@ def test_parts_add_up(ranks: int, count: int, seed: int) -> None:
         BuiltRank(r.rank, r.kernels, r.compute, r.idle, chance.randrange(5 * MS)) for r in built
     ]
     check_sums(joined(moved))
+
+
+def test_a_slow_rank_is_compared_since_it_was_last_held() -> None:
+    """Rank 2 is last at both collectives of a step, and only the others are held at the first."""
+    kernels: list[list[Kernel]] = [[] for _ in range(3)]
+    compute: list[list[tuple[int, int]]] = [[] for _ in range(3)]
+    begins = [MS] * 3
+    for _ in range(4):
+        for _ in range(2):
+            lasts = [4 * MS, 4 * MS, 5 * MS]
+            arrivals = [begin + last for begin, last in zip(begins, lasts, strict=True)]
+            end_ns = max(arrivals) + TRANSFER_NS
+            for rank in range(3):
+                kernels[rank].append(Kernel(arrivals[rank], end_ns))
+                compute[rank].append((begins[rank], arrivals[rank]))
+            # It goes on computing beside the first one.
+            begins = [end_ns, end_ns, arrivals[2]]
+        begins = [end_ns] * 3
+    found = joined([BuiltRank(rank, kernels[rank], compute[rank]) for rank in range(3)])
+    check_sums(found)
+    late = found.tables["lateness"].filter(pl.col("held_instance").is_not_null())
+    assert late["rank"].unique().to_list() == [2]
+    assert (late["own_lateness_ns"] == late["lateness_ns"]).all()
+    main = found.tables["lateness_causes"].group_by("instance_id", maintain_order=True).first()
+    assert main.filter(pl.col("instance_id").is_in(late["instance_id"].implode()))[
+        "state"
+    ].unique().to_list() == ["compute"]

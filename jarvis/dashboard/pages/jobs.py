@@ -77,7 +77,11 @@ def render() -> None:
     engine = database()
     by_state = job_queue.counts(engine, current_user())
     if not by_state:
-        st.info("No jobs yet. Analyze a trace to start one.", icon=":material/inbox:")
+        st.info(
+            "No jobs on this server. Analyses made with `jarvis analyze` are not jobs; *Runs* has "
+            "them. Analyze a trace here to start a job.",
+            icon=":material/inbox:",
+        )
         navigation.link(navigation.INGEST, "Analyze a trace", icon=":material/upload_file:")
         return
     st.caption(_summary(by_state))

@@ -24,22 +24,23 @@ from jarvis.replay import ReplayCandidate, automatic_operators, offers
 from jarvis.replay.package import automatic_rule
 from jarvis.schemas import NUMBER, TEXT, Column
 from jarvis.schemas.names import C
-from jarvis.text.format import MISSING, count, milliseconds, percent
+from jarvis.text.format import MISSING, count, counted, milliseconds, percent, quoted
+from jarvis.text.markdown import escape
 from jarvis.text.short_names import short_operation_name
 
 _SEPARATOR = "-"
 _MAX_ROWS = 12
 _WIDTHS = {
-    "op_name": 180,
+    "op_name": 185,
     "package": 95,
-    C.percent_of_compute: 92,
-    C.time_ms: 114,
-    C.efficiency_pct: 98,
-    C.reason: 220,
-    "packaged_pct": 98,
-    C.calls: 60,
-    "distinct_calls": 105,
+    C.percent_of_compute: 88,
+    C.time_ms: 105,
+    C.efficiency_pct: 92,
+    "packaged_pct": 88,
+    C.calls: 48,
+    "distinct_calls": 90,
 }
+"""Widths in pixels that show all columns in a window of 1280 pixels."""
 
 
 def chosen_candidates(
@@ -125,7 +126,6 @@ _COLUMNS = columns_of(
         Column(C.percent_of_compute, "Compute (%)", NUMBER, "%", ",.1f", "share of compute time"),
         Column(C.time_ms, "Kernel time (ms)", NUMBER, "ms", ",.3f", "time of its kernels"),
         Column(C.efficiency_pct, "Efficiency (%)", NUMBER, "%", ",.1f", "share of the roofline"),
-        Column(C.reason, "Not packaged because", TEXT, meaning="why calls cannot be replayed"),
         Column(
             "packaged_pct",
             "Packaged (%)",
@@ -163,6 +163,7 @@ def replay_page(now: Opened) -> None:
     if not shown:
         st.info("No operator passes the filters: show all, or clear the search.")
     chosen = chosen_candidates(_PAGE, candidates, shown, _frame(now, shown), _COLUMNS)
+    _legend(shown)
     st.subheader("Package of the selection")
     if not any(candidate.distinct_calls for candidate in candidates):
         st.info(
@@ -193,9 +194,10 @@ def _metric_cards(candidates: Sequence[ReplayCandidate]) -> None:
         metric_card(
             "Kernel time that can be replayed",
             percent(share_pct(packaged_us, total_us)),
-            f"{milliseconds(packaged_us / 1000)} of {milliseconds(total_us / 1000)}",
+            f"{milliseconds(packaged_us / 1000)} of {milliseconds(total_us / 1000)}, without "
+            "communication",
             help_text="Kernel time of the calls with recorded arguments and known operators, and "
-            "of all operators.",
+            "of all operators that compute or copy. Communication cannot be replayed.",
         )
     with places[1]:
         metric_card(
@@ -208,9 +210,25 @@ def _metric_cards(candidates: Sequence[ReplayCandidate]) -> None:
         metric_card(
             f"Below {BOTTLENECK_EFFICIENCY_PCT:g}% of the roofline",
             count(len(slow)),
-            f"{milliseconds(slow_us / 1000)} kernel time",
+            f"of {count(len(whole))}, {milliseconds(slow_us / 1000)} kernel time",
             help_text="Operators recommended for optimization.",
         )
+
+
+def _legend(shown: Sequence[ReplayCandidate]) -> None:
+    """Draw what the words of the table mean, and why operators are not packaged."""
+    st.caption(f"{counted(len(shown), 'operator')}. Package: {_PACKAGE_MEANING}.")
+    refused: dict[str, list[str]] = {}
+    for candidate in shown:
+        if candidate.reason:
+            name = quoted(short_operation_name(candidate.op_name))
+            refused.setdefault(candidate.reason, []).append(name)
+    if refused:
+        lines = (f"- {', '.join(names)}: {escape(why)}" for why, names in refused.items())
+        with st.expander(
+            f"Calls not packaged: {counted(sum(map(len, refused.values())), 'operator')}"
+        ):
+            st.markdown("\n".join(lines))
 
 
 def _filtered(candidates: Sequence[ReplayCandidate]) -> list[ReplayCandidate]:
@@ -244,7 +262,6 @@ def _frame(now: Opened, shown: Sequence[ReplayCandidate]) -> pl.DataFrame:
             "distinct_calls": candidate.distinct_calls,
             "packaged_pct": candidate.packaged_pct,
             "package": _package_state(candidate, is_automatic=candidate.op_name in automatic),
-            C.reason: candidate.reason,
         }
         for candidate in shown
     ]

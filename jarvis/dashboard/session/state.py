@@ -11,7 +11,7 @@ import polars.selectors as cs
 import streamlit as st
 
 from jarvis.charts import PALETTES, Palette
-from jarvis.core.errors import JarvisError
+from jarvis.core.errors import DistributedRunError, JarvisError
 from jarvis.core.targets import Targets
 from jarvis.core.workspace import RunPaths
 from jarvis.dashboard.session.current_user import current_user
@@ -34,6 +34,14 @@ class NoAnalysisError(JarvisError):
 
     def __init__(self) -> None:
         super().__init__("No analysis yet: analyze a trace first, for example the sample.")
+
+
+class NotOneRankError(JarvisError):
+    """The analysis is a distributed run, where a page shows the analysis of one trace."""
+
+    def __init__(self, analysis_id: str) -> None:
+        super().__init__(f"{analysis_id} is a distributed run: open *Ranks* or one of its ranks.")
+        self.analysis_id = analysis_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +106,7 @@ def opened() -> Opened:
     Raises:
         NoAnalysisError: There is no analysis yet.
         UnknownAnalysisError: The id does not exist.
+        NotOneRankError: It is a distributed run.
         RunError: The run directory cannot be read.
     """
     analysis_id = current_id()
@@ -112,7 +121,11 @@ def load_stored(analysis_id: str) -> Opened:
     with waiting:
         root = visible_run_dir(current_user(), analysis_id)
     stamp = RunPaths(root).manifest.stat().st_mtime_ns
-    return Opened(analysis_id, root, loaded_run(str(root), stamp), stamp)
+    try:
+        run = loaded_run(str(root), stamp)
+    except DistributedRunError:  # its message has the path on the server
+        raise NotOneRankError(analysis_id) from None
+    return Opened(analysis_id, root, run, stamp)
 
 
 def timeline_of(analysis: Opened) -> Timeline:

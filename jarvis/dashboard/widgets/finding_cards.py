@@ -18,7 +18,17 @@ from jarvis.dashboard.session.links import check_parameter, note_control
 from jarvis.dashboard.session.state import HASH_OPENED, Opened
 from jarvis.dashboard.widgets.elements import LOSS_WORDS, SEVERITY_COLORS, lazy_expander
 from jarvis.dashboard.widgets.view import bring_into_view
-from jarvis.findings import IDLE_POOL, Finding, Impact, OpRef, Priority, Severity, shown_evidence
+from jarvis.findings import (
+    COMMUNICATION_POOL,
+    COPIES_POOL,
+    IDLE_POOL,
+    Finding,
+    Impact,
+    OpRef,
+    Priority,
+    Severity,
+    shown_evidence,
+)
 from jarvis.impact import KERNEL_FLOOR_US
 from jarvis.perf_report import Totals
 from jarvis.reports.figures import target_words
@@ -299,9 +309,12 @@ def _impact_line(finding: Finding, gain: Impact, run: Run) -> str:
     saved, step = gain.saved_ms, gain.step_ms
     compute = f"{percent(gain.compute_pct.mid)} of compute, " if finding.operations else ""
     target = _target(finding, gain, run)
-    is_idle = (finding.time_pool or "").startswith(IDLE_POOL)
+    pool = finding.time_pool or ""
+    is_idle = pool.startswith(IDLE_POOL)
+    is_exposed = pool.startswith((COMMUNICATION_POOL, COPIES_POOL))
+    what = "Idle" if is_idle else "Exposed" if is_exposed else "Kernel"
     kernels = (
-        f"**{'Idle' if is_idle else 'Kernel'} time** · {_less(saved.mid)}{over}{target} "
+        f"**{what} time** · {_less(saved.mid)}{over}{target} "
         f"(low {milliseconds(saved.low)}, high {milliseconds(saved.high)}): "
         f"{compute}{percent(gain.e2e_pct.mid)} of the GPU window · {gain.method}"
     )

@@ -93,6 +93,7 @@ class RankFacts:
         *,
         actions: Sequence[Message],
         evidence: Mapping[str, Any],
+        issue: str = "issue",
     ) -> Finding:
         """Return a finding whose messages begin with the name of the check.
 
@@ -102,6 +103,7 @@ class RankFacts:
             values: Values of title and issue.
             actions: What to do.
             evidence: Its numbers.
+            issue: Last part of the key of its issue.
         """
         impact = self._impact(gain)
         key = KEYS[check]
@@ -111,7 +113,7 @@ class RankFacts:
             check=check,
             category=RANKS,
             title=MESSAGES.pick(f"{key}.title", titled),
-            issue=MESSAGES.pick(f"{key}.issue", titled),
+            issue=MESSAGES.pick(f"{key}.{issue}", titled),
             algorithmic=tuple(actions),
             kernel=(),
             evidence={**evidence, "step_ms": self.step_ms},
@@ -143,7 +145,9 @@ class RankFacts:
     def caveat(self) -> tuple[Message, ...]:
         """What the findings are based on."""
         p95_ns = self.joined.clock.p95_ns
-        clocks = None if p95_ns is None else MESSAGES("caveat.clocks", p95_us=p95_ns / 1e3)
+        clocks = (
+            None if p95_ns is None else MESSAGES("caveat.clocks", p95_us=max(p95_ns / 1e3, 0.1))
+        )
         based = MESSAGES(
             "caveat",
             ranks=self.tables["ranks"].height,

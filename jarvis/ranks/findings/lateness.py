@@ -11,7 +11,7 @@ from jarvis.perf_report.timeline.states import State
 from jarvis.ranks.clock import NORMAL
 from jarvis.ranks.findings.facts import RankFacts
 from jarvis.ranks.findings.messages import MESSAGES
-from jarvis.ranks.lateness import is_comparable
+from jarvis.ranks.lateness import is_comparable, is_own
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message
 
@@ -23,20 +23,29 @@ MIN_JITTER_PCT = 2.0
 
 MADS = 3
 CAUSES_SHOWN = 2
+MIN_CAUSE_SHARE = 0.1
+"""Extra time against that of the main cause from which on a second cause is shown."""
 
 
 def latest_roots(facts: RankFacts) -> pl.DataFrame:
-    """Return the instance with the largest lateness of each step, and the rank that it is from.
+    """Return the rank of each step for which the others wait longest without computing, and the
+    instance at which they wait longest for it.
 
-    Columns: ``step, instance_id, root_rank, root_instance, lateness_ns``.
+    A later rank for which they wait while they compute costs the step nothing. Columns: ``step,
+    instance_id, root_rank, root_instance``.
     """
+    waited = pl.col(C.exposed_wait_us)
     return (
         facts.tables["lateness"]
-        .join(facts.inner.select(C.instance_id, C.step), on=C.instance_id)
+        .join(facts.inner.select(C.instance_id, C.step, C.exposed_wait_us), on=C.instance_id)
         .drop_nulls(C.step)
-        .sort(C.lateness_ns, C.instance_id, descending=[True, False])
+        .sort(C.exposed_wait_us, C.instance_id, descending=[True, False])
+        .group_by(C.step, C.root_rank, maintain_order=True)
+        .agg(pl.col(C.instance_id, C.root_instance).first(), waited.sum())
+        .filter(waited > 0)
+        .sort(C.exposed_wait_us, C.root_rank, descending=[True, False])
         .unique(C.step, keep="first", maintain_order=True)
-        .select(C.step, C.instance_id, C.root_rank, C.root_instance, C.lateness_ns)
+        .select(C.step, C.instance_id, C.root_rank, C.root_instance)
         .sort(C.step)
     )
 
@@ -60,9 +69,9 @@ def late_rank(facts: RankFacts) -> Iterator[Finding]:
     """A rank that the others wait for in most steps.
 
     Symptom: the same rank arrives last at collectives, step after step.
-    Rule: the largest lateness of a step is from this rank in at least {PERSISTENT_SHARE:.0%} of at
-    least {MIN_STEPS} steps, and its own time exceeds the median of the ranks by more than {MADS}
-    standard deviations (1.4826 times the median absolute deviation).
+    Rule: in at least {PERSISTENT_SHARE:.0%} of at least {MIN_STEPS} steps, this is the rank for
+    which the others wait longest without computing, and its own time exceeds the median of the
+    ranks by more than {MADS} standard deviations (1.4826 times the median absolute deviation).
     Threshold: the gain above, if it is as the median rank.
     """
     found = persistent_rank(facts)
@@ -97,6 +106,7 @@ def late_rank(facts: RankFacts) -> Iterator[Finding]:
             "caused_exposed_wait_ms": row[C.caused_exposed_wait_ms],
             "speed_ratio": row[C.speed_ratio],
         },
+        issue="waited",
     )
 
 
@@ -104,9 +114,9 @@ def jitter(facts: RankFacts) -> Iterator[Finding]:
     """Steps that wait for different ranks.
 
     Symptom: no rank is late in most steps, but steps take longer than that of the median rank.
-    Rule: the largest delays of at least {MIN_STEPS} steps are from two ranks or more, none of them
-    in {PERSISTENT_SHARE:.0%} of the steps, and the slowest rank takes {MIN_JITTER_PCT}% of the step
-    time more than the median one, without waiting.
+    Rule: in at least {MIN_STEPS} steps, the ranks wait longest, without computing, for two ranks or
+    more, for none of them in {PERSISTENT_SHARE:.0%} of the steps, and the slowest rank takes
+    {MIN_JITTER_PCT}% of the step time more than the median one, without waiting.
     Threshold: the gain above, if all ranks are as the median rank.
     """
     steps = facts.inner[C.step].drop_nulls().n_unique()
@@ -131,10 +141,12 @@ def jitter(facts: RankFacts) -> Iterator[Finding]:
             "steps": steps,
             "late_ranks": late_ranks,
             "excess_pct": excess_pct,
+            "excess_ms": excess_pct * facts.step_ms / 100,
             "causes": MESSAGES("jitter.causes", parts=_parts(causes)) if causes else None,
         },
         actions=MESSAGES.texts("jitter.action"),
         evidence={"excess_pct": excess_pct, "step_count": steps},
+        issue="waited",
     )
 
 
@@ -157,7 +169,7 @@ def _exceeds_noise(facts: RankFacts, rank: int) -> bool:
 def _causes(facts: RankFacts, roots: pl.DataFrame) -> list[tuple[str, str | None, float]]:
     """Return state, detail and extra ms per step of what late ranks took longer in, most first."""
     known = facts.tables["lateness"].filter(
-        pl.col(C.instance_id).is_in(roots[C.root_instance].implode()), is_comparable()
+        pl.col(C.instance_id).is_in(roots[C.root_instance].implode()), is_comparable(), is_own()
     )
     own = facts.tables["lateness_causes"].join(known, on=C.instance_id, how="semi")
     rows = (
@@ -165,6 +177,7 @@ def _causes(facts: RankFacts, roots: pl.DataFrame) -> list[tuple[str, str | None
         .agg((pl.col(C.extra_ns).sum() / 1e6 / max(known.height, 1)).alias("extra_ms"))
         .filter(pl.col("extra_ms") > 0)
         .sort("extra_ms", C.state, C.detail, descending=[True, False, False])
+        .filter(pl.col("extra_ms") >= MIN_CAUSE_SHARE * pl.col("extra_ms").max())
         .head(CAUSES_SHOWN)
     )
     return list(rows.iter_rows())
@@ -178,7 +191,10 @@ def _parts(causes: Sequence[tuple[str, str | None, float]]) -> tuple[Message, ..
 
 
 def _name(state: str, detail: str | None) -> str:
-    return ": ".join(filter(None, (state, detail))).replace("_", " ")
+    if detail is None:
+        return state
+    name = detail.replace("_", " ")
+    return f"{name} kernels" if state == State.COMPUTE else f"{state} ({name})"
 
 
 def _actions(causes: Sequence[tuple[str, str | None, float]]) -> list[Message]:

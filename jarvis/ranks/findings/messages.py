@@ -5,20 +5,24 @@ from jarvis.text.messages import MessageTable
 MESSAGES = MessageTable(
     "ranks",
     {
-        "gain": "{low_ms} of a {step_ms} step",
-        "gain.range": "{low_ms} to {high_ms} of a {step_ms} step",
+        "gain": "{low_ms} of a {step_ms} step can be saved",
+        "gain.range": "{low_ms} to {high_ms} of a {step_ms} step can be saved",
         "caveat": "Based on {ranks:count rank} of {world_size}{clocks}. Waiting at the edges of "
         "the recording is left out.",
         "caveat.clocks": "; their clocks agree within {p95_us:.1f} µs",
         "caveat.bounds": "The recordings cannot be replayed together, so waiting bounds the gain.",
         "verify": "Record all ranks again, and compare the median step.",
         "late.title": "Rank {rank} is late in {late_steps} of {steps:count step}: {gain}",
+        # Of stored runs, whose late rank has the largest delay, also one behind compute.
         "late.issue": "The largest delay of a step is most often from rank {rank}. "
         "{others:count other rank} {others:either waits|wait} for it, together {caused_wait_ms} of "
         "GPU time, {caused_exposed_wait_ms} of it while {others:either that rank computes|they "
         "compute} nothing.{causes}",
-        "late.causes": " Per late step it takes longer in {parts:joined , }.",
-        "late.cause": "{state} ({extra_ms} more)",
+        "late.waited": "In most steps, the others wait longest for rank {rank}. "
+        "{others:count other rank} {others:either waits|wait} for it: in all steps, added up over "
+        "the ranks, {caused_wait_ms}, {caused_exposed_wait_ms} of it without computing.{causes}",
+        "late.causes": " Per late step it takes longer than the others: {parts:joined , }.",
+        "late.cause": "{state} {extra_ms}",
         "late.action.data_loading": "Speed up its data loading: more workers, prefetching, pinned "
         "memory, or faster storage for this rank.",
         "late.action.synchronization": "Find what its host waits for, and remove waits that only "
@@ -35,11 +39,17 @@ MESSAGES = MessageTable(
         "slow.action": "Check clocks, power limit, temperature and other processes of this GPU; "
         "replace it if it stays slow.",
         "jitter.title": "Steps wait for different ranks: {gain}",
+        # Of stored runs, as above.
         "jitter.issue": "The largest delays of {steps:count step} are from "
         "{late_ranks:count rank}, and from none of them persistently. Without waiting, the slowest "
         "rank of a step takes {excess_pct} of the step more than the median rank, on average."
         "{causes}",
-        "jitter.causes": " The late ranks take longer in {parts:joined , } per step.",
+        "jitter.waited": "In {steps:count step}, the others wait longest for "
+        "{late_ranks:count different rank}, for none of them in most steps. Without its waiting, "
+        "the slowest rank of a step takes {excess_ms} ({excess_pct} of the step) longer than the "
+        "median rank, on average; the step gains less, as not all of that is waited for.{causes}",
+        "jitter.causes": " Per step, the late ranks take longer than the others: "
+        "{parts:joined , }.",
         "jitter.action": "Reduce what varies from step to step: prefetch more batches, call "
         "`gc.freeze` before the training loop, pin the processes to cores.",
         "work.title": "Rank {rank} computes {more_pct} more than the mean of the ranks: {gain}",

@@ -86,8 +86,9 @@ def presets(hardware: Hardware) -> None:
     names = len({s.name for s in shown})
     st.caption(
         f"{counted(names, 'GPU')} with {counted(len(shown), 'preset')}. Compute peaks are dense: "
-        f"without structured sparsity. Unknown values are {MISSING}. Default presets have measured "
-        "peaks or those of the vendor (see the sources), so their efficiencies do not compare."
+        f"without structured sparsity. {MISSING} is an unknown peak. Some default presets have "
+        "measured peaks, others those of the vendor (see the sources): efficiencies against "
+        "different presets cannot be compared. A device of MI250 and MI250X is one of two dies."
     )
     columns = _preset_columns(unit)
     frame = pl.DataFrame(
@@ -125,7 +126,12 @@ def _preset_columns(unit: str) -> tuple[Column, ...]:
         Column(C.name, "GPU", TEXT, meaning="name in reports"),
         Column("preset", "Preset", TEXT, meaning="set of peaks; the first is the default"),
         Column("used", "Used by", TEXT, meaning="open analysis, or your own GPU"),
-        Column("doubts", "In doubt", TEXT, meaning="values that may be wrong; see their sources"),
+        Column(
+            "doubts",
+            "In doubt",
+            TEXT,
+            meaning="values that may be wrong, of all values; see their sources",
+        ),
         Column("memory_gb", "Memory (GB)", NUMBER, "GB", ",g", "per device"),
         Column(C.tb_per_s, "Memory (TB/s)", NUMBER, "TB/s", ",g", "peak bandwidth"),
         Column(
@@ -183,8 +189,8 @@ def _title(spec: HardwareSpec, other: HardwareSpec | None) -> str:
     if other is None:
         doubtful = sum(spec.doubt_of(figure) is not None for figure in spec.figures)
         known = counted(len(spec.figures), "value")
-        doubt = f"{doubtful} of them in doubt" if doubtful else "none in doubt"
-        return f"{escape(spec.title)}: {known}, {doubt}"
+        doubt = f", {doubtful} of them in doubt" if doubtful else ""
+        return f"{escape(spec.title)}: {known}{doubt}"
     ratio = other.mem_bw_gbps / spec.mem_bw_gbps
     parts = [f"{ratio:.3g} times the memory bandwidth"]
     for compute in ("matrix_bf16", "matrix_fp8"):

@@ -146,11 +146,13 @@ def form() -> None:
             reference = _chosen_reference()
             captures = _chosen_captures()
             model = _chosen_model()
+    is_incomplete = options is None or (is_elsewhere and remote is None)
     is_clicked = st.button(
         "Analyze",
         type="primary",
         icon=":material/play_arrow:",
-        disabled=options is None or (is_elsewhere and remote is None),
+        disabled=is_incomplete,
+        help="Choose a trace and its GPU first." if is_incomplete else None,
     )
     if is_clicked and options is not None:
         options = replace(options, **values, reference=reference.analysis_id)
@@ -263,7 +265,7 @@ def _chosen_reference() -> _Reference:
 
 def _chosen_captures() -> Path | None:
     """Draw the choice of the captures of replayed graphs."""
-    with st.expander("Captures: recordings of the capture of GPU graphs"):
+    with st.expander("Captures of GPU graphs"):
         st.caption(
             "Kernels that the trace replays from GPU graphs get operators, shapes and modules from "
             "a recording of the capture of these graphs, one file or several."

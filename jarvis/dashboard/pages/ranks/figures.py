@@ -4,6 +4,7 @@ import streamlit as st
 
 from jarvis.charts import columns_of
 from jarvis.dashboard.widgets.elements import metric_card
+from jarvis.ranks.per_step import basis, ranks_per_step, step_count
 from jarvis.ranks.run import DistributedRun
 from jarvis.schemas import TABLES
 from jarvis.schemas.names import C
@@ -33,36 +34,42 @@ def _step(run: DistributedRun) -> None:
 
 
 def _waits(run: DistributedRun) -> None:
-    ranks, columns = run.tables["ranks"], columns_of(TABLES["ranks"])
+    ranks, columns = ranks_per_step(run.tables), columns_of(TABLES["ranks"])
+    per = "of a step" if step_count(run.tables) else "of the recording"
     for name, label in _WAITS:
         median, most = ranks[name].median(), ranks[name].max()
         metric_card(
             label,
             milliseconds(float(median)) if isinstance(median, float) else MISSING,
-            f"median; at most {milliseconds(float(most))}" if isinstance(most, float) else None,
-            help_text=f"{columns[name].meaning}; of one rank. Not what a step would gain.",
+            f"{per}; at most {milliseconds(float(most))}" if isinstance(most, float) else None,
+            help_text=f"{columns[name].meaning}; median of the ranks, {basis(run.tables)}. Not "
+            "what a step would gain.",
         )
 
 
 def _gain(run: DistributedRun) -> None:
     gains = [finding.impact for finding in run.findings if finding.impact is not None]
-    best = next((gain.step_ms for gain in gains if gain.step_ms is not None), None)
-    is_exact = best is not None and best.low == best.high
+    best = next((gain for gain in gains if gain.step_ms and gain.step_pct), None)
+    if best is None or best.step_ms is None or best.step_pct is None:
+        metric_card("Step time saved by P1", MISSING, help_text="No finding saves any.")
+        return
+    low, high = best.step_ms.low, best.step_ms.high
+    at_most = "" if low == high else f"; at most {milliseconds(high)}"
     metric_card(
-        "Best change",
-        milliseconds(best.low) if best else MISSING,
-        None if best is None or is_exact else f"at most {milliseconds(best.high)}",
-        help_text="What the median step gains by the first finding, at least.",
+        "Step time saved by P1",
+        milliseconds(low),
+        f"{percent(best.step_pct.low)} of the median step{at_most}",
+        help_text="What the median step gains at least by the first finding.",
     )
 
 
 def _slowest(run: DistributedRun) -> None:
-    ranks = run.tables["ranks"]
+    ranks = ranks_per_step(run.tables)
     known = ranks.drop_nulls(C.speed_ratio).sort(C.speed_ratio, C.rank, descending=[True, False])
     slowest = known.row(0, named=True) if known.height else None
     metric_card(
         "Slowest rank",
         f"rank {slowest[C.rank]}" if slowest else MISSING,
-        f"{percent(100 * (slowest[C.speed_ratio] - 1))} more time" if slowest else None,
+        f"kernels {percent(slowest['slower_pct'])} slower" if slowest else None,
         help_text="The rank that takes longest for the same kernels, against the median.",
     )

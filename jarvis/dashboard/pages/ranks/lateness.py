@@ -6,8 +6,10 @@ from jarvis.charts import columns_of
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.ranks.delays import COLUMNS, MIN_LATE_MS, SHOWN, delays
 from jarvis.ranks.run import DistributedRun
+from jarvis.schemas.names import C
 
 MAX_ROWS = 200
+_WIDTHS = {C.rank: 50, C.step: 50, C.instance_id: 80, "cause": 180, "where": 220}
 
 
 def late_ranks(run: DistributedRun) -> None:
@@ -21,9 +23,10 @@ def late_ranks(run: DistributedRun) -> None:
                 "clocks of the ranks are not known."
             )
             return
-        columns = columns_of(COLUMNS)
-        small_table(rows.head(MAX_ROWS), columns, "Delays of ranks", SHOWN, {"where": 330})
+        is_own = (rows[C.root_rank] == rows[C.rank]).all()
+        shown = [name for name in SHOWN if name != C.root_rank or not is_own]
+        small_table(rows.head(MAX_ROWS), columns_of(COLUMNS), "Delays of ranks", shown, _WIDTHS)
         st.caption(
-            "A delay counts once: at the first collective that shows it. The root rank is the one "
-            "whose own time it is from."
+            "A delay is one row until the ranks are held together again: the collective at which "
+            "the rank is latest. A delay for which no rank stops computing costs the step nothing."
         )

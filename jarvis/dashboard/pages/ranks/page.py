@@ -18,42 +18,69 @@ from jarvis.dashboard.pages.ranks.findings import rank_findings
 from jarvis.dashboard.pages.ranks.lateness import late_ranks
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.current_user import visible_catalog
-from jarvis.dashboard.session.state import palette
+from jarvis.dashboard.session.state import current_id, palette
 from jarvis.dashboard.widgets.controls import keyed_choice, list_choice
 from jarvis.dashboard.widgets.elements import render_altair
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.ranks.identity import missing_text
 from jarvis.ranks.manifest import DistributedManifest
+from jarvis.ranks.per_step import COLUMNS, basis, ranks_per_step, shown_columns, step_count
 from jarvis.ranks.run import DistributedRun
-from jarvis.schemas import TABLES
+from jarvis.schemas import NUMBER, TABLES, Column
+from jarvis.schemas.columns import count, number, text
 from jarvis.schemas.names import C
-from jarvis.server.storage.catalog import DistributedEntry
+from jarvis.server.storage.catalog import Catalog, DistributedEntry
 from jarvis.text.format import counted, microseconds
 from jarvis.text.markdown import code, escape
 
 ALL_STEPS = "all"
+MIN_CLOCK_US = 0.1
+"""Resolution of the shown agreement of clocks."""
+
 MIN_STEPS = 2
 """Steps of which a comparison shows something that the table of ranks does not."""
 
+OWN_MS = "own_ms"
+_OWN = Column(
+    OWN_MS,
+    "Step time without waiting (ms)",
+    NUMBER,
+    "ms",
+    meaning="step time without the time in which the rank waits for others and computes nothing",
+)
 _MEASURES = (
-    *(C.duration_ms, C.compute_ms, C.idle_ms, C.exposed_comm_ms, C.exposed_wait_ms),
+    *(OWN_MS, C.duration_ms, C.compute_ms, C.idle_ms, C.exposed_comm_ms, C.exposed_wait_ms),
     *(C.exposed_transfer_ms, C.lateness_ms),
 )
-_RANKS = (
-    *(C.rank, C.gain_low_ms, C.gain_high_ms, C.gain_method, C.speed_ratio),
-    *(C.caused_exposed_wait_ms, C.exposed_wait_ms, C.exposed_transfer_ms, C.compute_ms),
-    *(C.idle_ms, C.exposed_copy_ms, C.window_ms, C.times_last, C.edge_wait_ms, C.wait_ms),
-    *(C.clock_offset_us, C.clock_error_us, C.device_name, C.file_name),
-)
+_RANK_WIDTHS = {
+    C.rank: 45,
+    C.gain_ms: 105,
+    "slower_pct": 120,
+    C.caused_exposed_wait_ms: 105,
+    C.exposed_wait_ms: 70,
+    C.exposed_transfer_ms: 130,
+    C.compute_ms: 90,
+    C.idle_ms: 65,
+    C.times_last: 65,
+}
+"""Widths in pixels that show these columns in a window of 1280 pixels."""
+
 _COMMUNICATORS = (
-    *(C.comm_id, C.size, C.traced_ranks, C.kinds, C.instance_count, C.message_bytes, C.comm_ms),
-    *(C.wait_ms,),
+    text(C.comm_id, "Communicator", "description or name, and its ranks"),
+    count(C.size, "Ranks", "number of ranks"),
+    count(C.traced_ranks, "Recorded ranks", "of its ranks, those with a trace"),
+    text(C.kinds, "Kinds", "kinds of its collectives"),
+    count(C.instance_count, "Collectives", "collectives that were matched"),
+    number(C.message_bytes, "Message bytes", "bytes", "sum of the messages of its collectives"),
+    number(C.comm_ms, "In collectives (ms)", "ms", "mean over the recorded ranks"),
+    number(C.wait_ms, "Waiting (ms)", "ms", "of that, until the last rank came; without edges"),
 )
 
 
 def render() -> None:
-    """Draw the page for the chosen distributed run, the newest by default."""
-    stored = visible_catalog().distributed
+    """Draw the page for the chosen distributed run, by default that of the open analysis."""
+    catalog = visible_catalog()
+    stored = catalog.distributed
     if not stored:
         st.info(
             "No distributed run is stored yet. Upload the traces of all ranks of a job together, "
@@ -64,12 +91,15 @@ def render() -> None:
         st.code("jarvis analyze FOLDER_OF_TRACES --id", language="sh")
         return
     titles = {entry.id: entry.title for entry in stored}
+    opened = str(current_id())
+    of_opened = [opened, *(entry.id for entry in catalog.with_rank(opened)), stored[0].id]
+    default = next(each for each in of_opened if each in titles)
     chosen = keyed_choice(
-        "ranks_run", "Distributed run", titles, stored[0].id, "Traces that were analyzed together."
+        "ranks_run", "Distributed run", titles, default, "Traces that were analyzed together."
     )
     entry = next(entry for entry in stored if entry.id == chosen)
     run = DistributedRun.load(entry.root)
-    _facts(entry)
+    _facts(entry, catalog)
     figures(run)
     rank_findings(run)
     _arrivals(run)
@@ -80,15 +110,19 @@ def render() -> None:
     _communicators(run)
 
 
-def _facts(entry: DistributedEntry) -> None:
+def _facts(entry: DistributedEntry, catalog: Catalog) -> None:
     """Draw what the run consists of, and what is missing."""
     manifest = entry.manifest
     clock = manifest.clock
-    agreement = (
-        "the clocks of the ranks are not known"
-        if not clock.is_waiting_known or clock.p95_us is None
-        else f"ends of collectives agree within {microseconds(clock.p95_us)}"
-    )
+    members = {rank.analysis_id for rank in manifest.usable}
+    origins = {run.manifest.trace.origin for run in catalog.entries if run.id in members}
+    if not clock.is_waiting_known or clock.p95_us is None:
+        agreement = "the clocks of the ranks are not known"
+    elif origins == {"simulated"}:
+        agreement = "simulated sample: one clock"
+    else:
+        within = microseconds(max(clock.p95_us, MIN_CLOCK_US))
+        agreement = f"ends of collectives agree within {within}"
     st.caption(
         f"{escape(manifest.title)} · {counted(manifest.matching.instances, 'matched collective')} "
         f"· {agreement}"
@@ -138,22 +172,24 @@ def _arrivals(run: DistributedRun) -> None:
         columns = (C.instance_id, C.rank, "late_ms", C.kind, C.step, C.is_edge)
         chart = arrival_map(arrivals.select(columns), palette())
         render_altair(chart, "Heat map of arrivals of ranks at collectives")
-        rest = of_instances.height - shown.height
+        edges, rest = int(shown[C.is_edge].sum()), of_instances.height - shown.height
+        faded = (
+            f" {counted(edges, 'faded column')} at the edge of the recording: the ranks were not "
+            "together before, so the delay may be from before it, and counts nowhere."
+        )
         more = f" The first {MAX_INSTANCES} are shown, {rest:,} are not." if rest > 0 else ""
         st.caption(
-            "Ranks in warm colors arrive after the median of the ranks, blue ones before. Pale "
-            f"columns are edges: what they show happened before the recording.{more}"
+            "Ranks in warm colors arrive after the median of the ranks, blue ones before."
+            f"{faded if edges else ''}{more}"
         )
 
 
 def _steps(run: DistributedRun) -> None:
     """Draw a measure of each step of each rank."""
-    steps = run.tables["rank_steps"]
-    measures = {
-        name: column
-        for name, column in columns_of(TABLES["rank_steps"]).items()
-        if name in _MEASURES and steps[name].count()
-    }
+    own = pl.col(C.duration_ms) - pl.col(C.exposed_wait_ms)
+    steps = run.tables["rank_steps"].with_columns(own.alias(OWN_MS))
+    columns = columns_of((_OWN,), TABLES["rank_steps"])
+    measures = {name: columns[name] for name in _MEASURES if steps[name].count()}
     if not measures or steps[C.step].n_unique() < MIN_STEPS:
         return
     with st.container(border=True):
@@ -162,13 +198,11 @@ def _steps(run: DistributedRun) -> None:
         chosen = labels[
             list_choice("ranks_measure", "Measure", [*labels], "What the colors compare.")
         ]
-        value = pl.col(chosen)
-        rows = steps.drop_nulls(chosen).with_columns(
-            (value - value.median().over(C.step)).alias("beyond")
-        )
+        value, step_ms = pl.col(chosen), pl.col(C.duration_ms).median().over(C.step)
+        beyond = 100 * (value - value.median().over(C.step)) / step_ms
+        rows = steps.drop_nulls(chosen).select(C.rank, C.step, chosen, beyond.alias("beyond_pct"))
         measure = Tip(chosen, measures[chosen].label, ",.3f")
-        columns = (C.rank, C.step, chosen, "beyond")
-        render_altair(step_map(rows.select(columns), measure, palette()), "Steps of each rank")
+        render_altair(step_map(rows, measure, palette()), "Steps of each rank")
 
 
 def _bandwidth(run: DistributedRun) -> None:
@@ -200,26 +234,35 @@ def _bandwidth(run: DistributedRun) -> None:
 
 def _ranks(run: DistributedRun) -> None:
     """Draw the table of ranks; a click opens the analysis of a rank."""
-    rows = run.tables["ranks"]
+    rows = ranks_per_step(run.tables)
     with st.container(border=True):
-        st.markdown("**Ranks**")
+        st.markdown(f"**Ranks** · {basis(run.tables)}")
         small_table(
             rows,
-            columns_of(TABLES["ranks"]),
+            columns_of(COLUMNS),
             "Ranks",
-            [name for name in _RANKS if rows[name].count()],
+            shown_columns(rows),
+            _RANK_WIDTHS,
             key="ranks_table",
             addresses=[
                 navigation.address(navigation.OVERVIEW, str(each)) for each in rows[C.analysis_id]
             ],
             max_rows=16,
         )
-        st.caption("A click on a rank opens its own analysis.")
+        st.caption(
+            "A click on a rank opens its own analysis. Step saved: what the median step would be "
+            "shorter if the rank were as the median of the ranks."
+        )
 
 
 def _communicators(run: DistributedRun) -> None:
-    columns = columns_of(TABLES["communicators"])
+    """Draw the process groups: their times are those of one rank in a step, as in ``_ranks``."""
+    steps = max(step_count(run.tables), 1)
+    instances = (pl.col(C.instance_count) / steps).round().cast(pl.Int64)
+    per_step = pl.col(C.message_bytes, C.comm_ms, C.wait_ms) / steps
+    of_rank = pl.col(C.comm_ms, C.wait_ms) / pl.col(C.traced_ranks)
+    rows = run.tables["communicators"].with_columns(instances, per_step).with_columns(of_rank)
     with st.container(border=True):
-        st.markdown("**Communicators**")
-        small_table(run.tables["communicators"], columns, "Communicators", _COMMUNICATORS)
-    st.caption(f"Files: {code(str(run.root.name))} in the analyses of this server.")
+        st.markdown(f"**Communicators** · {basis(run.tables)}")
+        small_table(rows, columns_of(_COMMUNICATORS), "Communicators")
+    st.caption(f"{code(f'jarvis ranks {run.root.name} --why')} prints ranks and delays.")

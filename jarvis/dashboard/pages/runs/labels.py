@@ -55,7 +55,8 @@ def _save(rows: Sequence[RunRow], ids: str) -> None:
     with toast_errors():
         given = texts.read()
         for row, labels in [(row, _changed(row, given, len(rows))) for row in rows]:
-            label_analysis(actor(), row.id, labels)
+            for analysis_id in row.analyses:
+                label_analysis(actor(), analysis_id, labels)
 
 
 def _changed(row: RunRow, given: RunLabels, count: int) -> RunLabels:

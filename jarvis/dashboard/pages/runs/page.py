@@ -1,6 +1,7 @@
 """The runs page: table of the stored analyses, actions on the selected ones, and trend."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from zlib import crc32
 
@@ -28,17 +29,20 @@ from jarvis.dashboard.pages.runs.rows import (
     ORIGIN,
     OWNER,
     PROJECT,
+    RANK,
     SOURCE,
     TAGS,
     TIME,
     TRACE,
     RunRow,
     frame_of,
+    run_rows,
 )
 from jarvis.dashboard.pages.runs.trend import trend_card
 from jarvis.dashboard.session import links, navigation
 from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.links import note_control, notice
+from jarvis.dashboard.widgets.controls import choice
 from jarvis.dashboard.widgets.table import (
     configured,
     follow_cell,
@@ -52,12 +56,14 @@ from jarvis.text.format import MISSING, counted
 from jarvis.text.markdown import escape
 
 _SEEN, IS_CLICK = "_runs_selected_seen", "_runs_clicked"
-_SHOWN = (MODEL, GPU, TIME, BASIS, BUSY, FINDING, PROJECT, BRANCH, COMMIT, TAGS)
+_ONE_ROW, _EACH_RANK = "one row", "each rank"
+_SHOWN = (MODEL, RANK, GPU, TIME, BASIS, BUSY, FINDING, PROJECT, BRANCH, COMMIT, TAGS)
 _LABELS = {PROJECT, BRANCH, COMMIT, TAGS}
 _LAST = (FINDING_CATEGORY, CREATED, OWNER, TRACE, ORIGIN, SOURCE, ID)
 _WIDTHS = {
     MODEL: 120,
-    GPU: 120,
+    RANK: 65,
+    GPU: 75,
     TIME: 95,
     BASIS: 75,
     BUSY: 85,
@@ -69,8 +75,8 @@ _WIDTHS = {
 }
 """Widths in pixels, so that the columns up to the tags are visible in a window of 1440 pixels."""
 
-_UNLABELED = (MODEL, TRACE, GPU, TIME, BASIS, BUSY, FINDING, CREATED)
-_UNLABELED_WIDTHS = {MODEL: 124, TRACE: 120, GPU: 118, FINDING: 145, CREATED: 112}
+_UNLABELED = (MODEL, RANK, GPU, TIME, BASIS, BUSY, FINDING, CREATED)
+_UNLABELED_WIDTHS = {MODEL: 124, TIME: 85, BUSY: 82, FINDING: 180, CREATED: 112, TRACE: 150}
 """First columns where no run has labels, and widths that show them in a window of 1280 pixels."""
 
 _MAX_ROWS = 12
@@ -80,7 +86,7 @@ _MAX_SHOWN_IDS = 5
 def render() -> None:
     """Draw the page."""
     catalog = visible_catalog()
-    rows = {entry.id: RunRow(entry) for entry in catalog.entries}
+    rows = {row.id: row for row in run_rows(catalog)}
     if catalog.broken:
         st.warning(
             f"{counted(len(catalog.broken), 'run directory')} cannot be read (incompatible version "
@@ -93,39 +99,57 @@ def render() -> None:
         navigation.link(navigation.INGEST, "Analyze a trace", icon=":material/upload_file:")
         return
     _newest(next(iter(rows.values())))
-    every = frame_of(rows.values())
+    has_ranks = bool(catalog.distributed) and _has_ranks()
+    every = frame_of(row for row in rows.values() if has_ranks or row.rank is None)
     shown = filters(every).chosen(every)
     if shown.is_empty():
         st.info(
-            f"None of the {counted(len(rows), 'run')} passes the filters.",
+            f"None of the {counted(every.height, 'run')} passes the filters.",
             icon=":material/filter_alt_off:",
         )
         st.button("Clear filters", icon=":material/filter_alt_off:", on_click=clear)
         return
-    selected = _table(shown, rows)
+    selected = _table(shown, rows, every.height)
     _actions([rows[each] for each in selected], shown)
     if len(selected) > 1:
         categories_table([rows[each] for each in selected])
-    trend_card([rows[each] for each in shown[ID]])
+    trend_card([rows[each] for each in shown[ID] if rows[each].rank is None])
+
+
+def _has_ranks() -> bool:
+    """Draw the choice whether the ranks of distributed runs are rows of their own."""
+    shown = choice(
+        f"{PAGE}_ranks",
+        "Distributed runs",
+        (_ONE_ROW, _EACH_RANK),
+        "One row has the times of the rank with the median step time. Ranks are in no trend: they "
+        "ran at once.",
+    )
+    return shown == _EACH_RANK
 
 
 def _newest(row: RunRow) -> None:
     """Draw the link to the overview of the newest run, and to a new one."""
     with st.container(horizontal=True):
-        navigation.link(
-            navigation.OVERVIEW,
-            f"**Newest run: {escape(row.headline)}**",
-            icon=":material/dashboard:",
-            **{links.ANALYSIS: row.id},
-        )
+        _first_page(row, f"**Newest run: {escape(row.headline)}**")
         navigation.link(navigation.INGEST, "Analyze a trace", icon=":material/upload_file:")
 
 
-def _table(shown: pl.DataFrame, rows: dict[str, RunRow]) -> list[str]:
+def _first_page(row: RunRow, label: str) -> None:
+    """Draw the link to the overview of an analysis, or to *Ranks* of a distributed run."""
+    if row.distributed is not None:
+        navigation.link(navigation.RANKS, label, icon=":material/lan:", ranks_run=row.id)
+    else:
+        of_run = {links.ANALYSIS: row.id}
+        navigation.link(navigation.OVERVIEW, label, icon=":material/dashboard:", **of_run)
+
+
+def _table(shown: pl.DataFrame, rows: dict[str, RunRow], count: int) -> list[str]:
     """Draw the table and return the ids of the selected runs, also those that filters hide."""
     ids = shown[ID].to_list()
     st.caption(
-        f"{len(ids)} of {counted(len(rows), 'run')}, newest first. Click a row to open its run."
+        f"{len(ids)} of {counted(count, 'run')}, newest first. Click a cell to open its run; tick "
+        "the box at the left of a row to select it."
     )
     given, seen = st.query_params.get(SELECTED), st.session_state.get(_SEEN)
     if st.session_state.pop(IS_CLICK, False):
@@ -141,12 +165,12 @@ def _table(shown: pl.DataFrame, rows: dict[str, RunRow]) -> list[str]:
     names = _columns(shown)
     widths = _WIDTHS if _LABELS & {*names} else _WIDTHS | _UNLABELED_WIDTHS
     event = st.dataframe(
-        without_pale_texts(shown.select(names)),
+        without_pale_texts(shown.select(names).with_columns(_short_gpus())),
         key=key,
         hide_index=True,
         height=height_of(shown.height, _MAX_ROWS),
         column_config={name: _configured(name, shown, widths) for name in names},
-        on_select=partial(_follow_click, key, ids),
+        on_select=partial(_follow_click, key, [rows[each].address for each in ids]),
         selection_mode=["multi-row", "single-cell"],
         placeholder=MISSING,
         alt="Runs with their times, top findings and labels",
@@ -163,9 +187,14 @@ def table_key(ids: Sequence[str]) -> str:
     return f"{PAGE}_table_{crc32(','.join(ids).encode()):08x}"
 
 
-def _follow_click(key: str, ids: Sequence[str]) -> None:
+def _short_gpus() -> pl.Expr:
+    """Return the names of GPUs without their vendor: MI300X."""
+    return pl.col(GPU).str.replace(r"^(AMD Instinct|AMD Radeon|NVIDIA) ", "")
+
+
+def _follow_click(key: str, addresses: Sequence[str]) -> None:
     """Open the run whose row was clicked; a click on a box selects it."""
-    follow_cell(key, [navigation.address(navigation.OVERVIEW, each) for each in ids])
+    follow_cell(key, addresses)
     st.session_state[IS_CLICK] = True
 
 
@@ -202,6 +231,8 @@ def _configured(name: str, shown: pl.DataFrame, widths: Mapping[str, int]) -> Co
     if name == CREATED:
         return moment_column("Analyzed", "Time of the analysis", width=widths.get(name))
     column = columns_of(COLUMNS)[name]
+    if name == TIME and (shown[BASIS] != Basis.STEP.value).any():
+        column = replace(column, label="Time (ms)")  # of what, says the column beside it
     if name == TAGS:
         return st.column_config.ListColumn(column.label, width=widths[name], help=column.meaning)
     return configured(column, shown[name], widths.get(name))
@@ -210,26 +241,24 @@ def _configured(name: str, shown: pl.DataFrame, widths: Mapping[str, int]) -> Co
 def _actions(selected: Sequence[RunRow], shown: pl.DataFrame) -> None:
     """Draw what can be done with the selected runs."""
     if not selected:
-        st.caption("Select a run to label it, two to compare them, more for a table.")
+        st.caption(
+            "Select a run to label it, two to compare them, several for a table of categories."
+        )
         return
     hidden = sum(row.id not in shown[ID] for row in selected)
     with st.container(horizontal=True, vertical_alignment="center"):
         also = f" ({hidden} hidden by the filters)" if hidden else ""
         st.markdown(f"**{counted(len(selected), 'run')} selected**{also}", width="content")
         if len(selected) == 1:
-            navigation.link(
-                navigation.OVERVIEW,
-                "Open the overview",
-                icon=":material/dashboard:",
-                **{links.ANALYSIS: selected[0].id},
-            )
+            is_one = selected[0].distributed is None
+            _first_page(selected[0], "Open the overview" if is_one else "Open the ranks")
         if len(selected) == 2:
             newer, older = selected
             navigation.link(
                 navigation.COMPARE,
                 "Compare the newer with the older",
                 icon=":material/compare_arrows:",
-                **{links.ANALYSIS: newer.id, REFERENCE: older.id},
+                **{links.ANALYSIS: newer.entry.id, REFERENCE: older.entry.id},
             )
         label_form(selected)
         st.button("Clear selection", icon=":material/close:", on_click=_clear_selection)

@@ -1,17 +1,18 @@
 """The rows of the table of runs, from the catalog alone."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 
 import polars as pl
 
 from jarvis.core.labels import RunLabels
+from jarvis.dashboard.session import navigation
 from jarvis.run import RunFigures
 from jarvis.schemas import NUMBER, TEXT, Column
-from jarvis.server.storage.catalog import Entry, name_of
-from jarvis.text.format import milliseconds
+from jarvis.server.storage.catalog import Catalog, DistributedEntry, Entry, name_of
+from jarvis.text.format import counted, milliseconds
 
 MODEL, TRACE, GPU, TIME, BUSY, FINDING, FINDING_CATEGORY = (
     "model",
@@ -22,6 +23,7 @@ MODEL, TRACE, GPU, TIME, BUSY, FINDING, FINDING_CATEGORY = (
     "top_finding",
     "found_in",
 )
+RANK = "rank"
 BASIS, PROJECT, BRANCH, COMMIT, TAGS = "run_basis", "project", "branch", "commit", "tags"
 OWNER, ORIGIN, SOURCE, CREATED, ID = "run_owner", "origin", "analyzed_on", "created", "id"
 
@@ -33,6 +35,7 @@ COLUMNS = (
         meaning="name given for the analysis, else of the main module, else of the trace",
     ),
     Column(TRACE, "Trace", TEXT, meaning="file name"),
+    Column(RANK, "Ranks", TEXT, meaning="of a distributed run: how many, or which one"),
     Column(GPU, "GPU", TEXT, meaning="GPU that recorded the trace"),
     Column(TIME, "Step time (ms)", NUMBER, "ms", ",.3f", "mean of the steps; else column Time of"),
     Column(BASIS, "Time of", TEXT, meaning="step, or the recording or GPU window without steps"),
@@ -54,6 +57,7 @@ _SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     ID: pl.String,
     MODEL: pl.String,
     TRACE: pl.String,
+    RANK: pl.String,
     GPU: pl.String,
     TIME: pl.Float64,
     BASIS: pl.String,
@@ -73,14 +77,33 @@ _SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
 
 @dataclass(frozen=True)
 class RunRow:
-    """A stored analysis with its figures."""
+    """A stored analysis with its figures, or a distributed run with those of one of its ranks.
+
+    ``entry`` is then the rank with the median step time, ``distributed`` the run of all ranks, and
+    ``ranks`` are their analyses. Of the analysis of a rank, ``rank`` tells which one.
+    """
 
     entry: Entry
+    distributed: DistributedEntry | None = None
+    ranks: tuple[str, ...] = ()
+    rank: str | None = None
 
     @property
     def id(self) -> str:
-        """Return the id of the analysis."""
-        return self.entry.id
+        """Return the id of the analysis or of the distributed run."""
+        return self.entry.id if self.distributed is None else self.distributed.id
+
+    @property
+    def analyses(self) -> tuple[str, ...]:
+        """Return the ids of the analyses that the row stands for."""
+        return self.ranks or (self.entry.id,)
+
+    @property
+    def address(self) -> str:
+        """Return the address of its first page."""
+        if self.distributed is None:
+            return navigation.address(navigation.OVERVIEW, self.id)
+        return navigation.address(navigation.RANKS, self.id, ranks_run=self.id)
 
     @property
     def labels(self) -> RunLabels:
@@ -90,12 +113,16 @@ class RunRow:
     @cached_property
     def figures(self) -> RunFigures:
         """Return its figures."""
-        return RunFigures.of(self.entry.manifest)
+        figures = RunFigures.of(self.entry.manifest)
+        if self.distributed is None:
+            return figures
+        return replace(figures, top_finding=self.distributed.manifest.top_finding)
 
     @cached_property
     def created(self) -> datetime:
         """Return when it was analyzed, in UTC."""
-        return datetime.fromisoformat(self.entry.manifest.created).astimezone(UTC)
+        manifest = (self.distributed or self.entry).manifest
+        return datetime.fromisoformat(manifest.created).astimezone(UTC)
 
     @property
     def model(self) -> str:
@@ -123,6 +150,8 @@ class RunRow:
     def headline(self) -> str:
         """Return model or trace, GPU, time and date in one line."""
         name = name_of(self.entry.manifest)
+        if self.distributed is not None:
+            name = f"{self.model} · {self.distributed.manifest.title}"
         return " · ".join((name, self.gpu, milliseconds(self.figures.time_ms), self.when))
 
     def values(self) -> dict[str, object]:
@@ -130,10 +159,13 @@ class RunRow:
         entry, figures, labels = self.entry, self.figures, self.labels
         top = figures.top_finding
         titles = {category.key: category.title for category in entry.manifest.categories}
+        titles |= {"ranks": "Ranks"}
+        job = self.distributed
         return {
-            ID: entry.id,
+            ID: self.id,
             MODEL: self.model,
-            TRACE: entry.manifest.trace.file_name,
+            TRACE: entry.manifest.trace.file_name if job is None else job.manifest.title,
+            RANK: self.rank if job is None else counted(len(job.manifest.usable), "rank"),
             GPU: self.gpu,
             TIME: figures.time_ms,
             BASIS: figures.basis.value,
@@ -144,11 +176,34 @@ class RunRow:
             BRANCH: labels.branch,
             COMMIT: labels.commit,
             TAGS: list(labels.tags),
-            OWNER: entry.owner,
+            OWNER: (job or entry).owner,
             ORIGIN: entry.manifest.trace.origin,
             SOURCE: entry.source,
             CREATED: self.created,
         }
+
+
+def run_rows(catalog: Catalog) -> list[RunRow]:
+    """Return the stored analyses and distributed runs, newest first; a distributed run before its
+    ranks. One without stored ranks has no row."""
+    entries = {entry.id: entry for entry in catalog.entries}
+    rank_of: dict[str, str] = {}
+    rows = []
+    for job in catalog.distributed:
+        ranks = [
+            entries[own]
+            for each in job.manifest.usable
+            if (own := each.analysis_id or "") in entries
+        ]
+        ranks.sort(key=lambda entry: RunFigures.of(entry.manifest).time_ms)
+        if ranks:
+            median = ranks[(len(ranks) - 1) // 2]
+            rows.append(RunRow(median, job, tuple(entry.id for entry in ranks)))
+        rank_of |= {str(each.analysis_id): f"rank {each.rank}" for each in job.manifest.usable}
+    rows += [RunRow(entry, rank=rank_of.get(entry.id)) for entry in catalog.entries]
+    return sorted(
+        rows, key=lambda row: (row.created, row.distributed is not None, row.id), reverse=True
+    )
 
 
 def frame_of(rows: Iterable[RunRow]) -> pl.DataFrame:

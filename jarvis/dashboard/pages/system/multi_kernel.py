@@ -9,6 +9,8 @@ from jarvis.analyses.base import Analysis
 from jarvis.analyses.severity import grade, with_findings
 from jarvis.analyses.system.multi_kernel.communication import EXPOSED_PCT
 from jarvis.analyses.window import timeline_window
+from jarvis.dashboard.session import navigation
+from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.state import Opened, palette
 from jarvis.dashboard.widgets.elements import with_text_colors
 from jarvis.dashboard.widgets.finding_cards import facts_of, grade_card
@@ -20,12 +22,23 @@ from jarvis.perf_report.timeline.other_definitions import Quantity
 from jarvis.perf_report.timeline.step_account import step_name, steps_name
 from jarvis.reports.account import account_of
 from jarvis.run import Run
+from jarvis.savings import over_steps
 from jarvis.schemas import TABLES
+from jarvis.schemas.columns import text
 from jarvis.schemas.names import C
-from jarvis.text.format import counted, milliseconds, percent
+from jarvis.text.format import byte_size, counted, milliseconds, percent
 from jarvis.text.short_names import short_kernel_name
 
 _LONGEST = 10
+BYTES_PER_MIB = 1 << 20
+_SIZES = (
+    text(C.total_bytes, "Size", "bytes copied; empty if not recorded"),
+    text(C.avg_bytes, "Mean size", "size of one copy"),
+    text(C.message_mb, "Message", "larger of the messages sent and received"),
+    text(C.dur_us, "Duration", "from the start to the end of the kernel"),
+)
+"""Columns whose values differ by so much that each has its own unit."""
+
 _COLLECTIVE_COLUMNS = (
     C.name,
     C.collective,
@@ -41,6 +54,8 @@ _COLLECTIVE_COLUMNS = (
 def multi_kernel_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     """Draw grades, hidden and exposed time, and the longest communication kernels."""
     totals = now.run.manifest.totals
+    if totals.total_comm_time_ms > 0:
+        _other_ranks(now)
     _grades(now.run, result)
     copies = now.run.table("memory_copies")
     if totals.total_comm_time_ms == 0 and copies.is_empty():
@@ -55,12 +70,31 @@ def multi_kernel_section(analysis: Analysis, now: Opened, result: AnalysisResult
     if not copies.is_empty():
         with st.container(border=True):
             st.markdown("**Copies by direction**")
-            columns = charts.columns_of(TABLES["memory_copies"])
-            small_table(copies, columns, "Copies by direction")
+            columns = charts.columns_of(TABLES["memory_copies"], _SIZES[:2])
+            sizes = {name: _size_texts(copies[name]) for name in (C.total_bytes, C.avg_bytes)}
+            names = [column.name for column in TABLES["memory_copies"]]
+            small_table(copies.with_columns(**sizes), columns, "Copies by direction", names)
     _longest(now.run)
     quantities = (Quantity.COMMUNICATION, Quantity.HIDDEN)
     if totals.total_comm_time_ms > 0:
         why_another_tool(now, analysis.key, quantities)
+
+
+def _size_texts(sizes: pl.Series) -> pl.Series:
+    return pl.Series([None if size is None else byte_size(size) for size in sizes], dtype=pl.String)
+
+
+def _other_ranks(now: Opened) -> None:
+    """Draw the link to the distributed run of this rank, which shows who waits for whom."""
+    for entry in visible_catalog().with_rank(now.id)[:1]:
+        rank = next(each.rank for each in entry.manifest.usable if each.analysis_id == now.id)
+        with st.container(border=True, horizontal=True, vertical_alignment="center"):
+            st.markdown(
+                f"This is rank {rank} of {entry.manifest.world_size.value:,}. Its communication "
+                "includes waiting for other ranks, and they may wait for it."
+            )
+            label = "Who waits for whom: Ranks"
+            navigation.link(navigation.RANKS, label, icon=":material/lan:", ranks_run=entry.id)
 
 
 def _grades(run: Run, result: AnalysisResult) -> None:
@@ -76,6 +110,7 @@ def _grades(run: Run, result: AnalysisResult) -> None:
         if totals.total_comm_time_ms:
             severity = grade(exposed_pct, EXPOSED_PCT, Severity.GOOD)
             exposed["severity"] = with_findings(severity, result.findings, COMMUNICATION_POOL)
+    in_window = ", ".join(filter(None, ("in the GPU window", over_steps(totals))))
     cards = st.columns(3)
     with cards[0]:
         grade_card(
@@ -88,14 +123,14 @@ def _grades(run: Run, result: AnalysisResult) -> None:
         grade_card(
             "Hidden communication",
             _share(overlap),
-            overlap,
+            {**facts_of(overlap), "description": "of the communication time in the GPU window"},
             "Communication time with concurrent compute, in percent of communication time.",
         )
     with cards[2]:
         grade_card(
             "Memory copies",
             milliseconds(totals.total_memcpy_time_ms),
-            result.metrics["memcpy_assessment"],
+            {**facts_of(result.metrics["memcpy_assessment"]), "description": in_window},
             "Time in which any copy runs, hidden or exposed.",
         )
 
@@ -113,7 +148,7 @@ def _communication(run: Run) -> None:
         return
     st.markdown(
         f"**{percent(share_pct(exposed_ms, whole_ms))} of communication is exposed**: "
-        f"{milliseconds(exposed_ms)} of {milliseconds(whole_ms)}",
+        f"{milliseconds(exposed_ms)} of {milliseconds(whole_ms)} in the GPU window",
         help="Hidden: communication with concurrent compute. Exposed: without.",
     )
     parts = {"hidden": whole_ms - exposed_ms, "exposed": exposed_ms}
@@ -161,7 +196,9 @@ def _exposure(rows: pl.DataFrame, what: str) -> None:
 def _longest(run: Run) -> None:
     """Draw the longest communication kernels of the timeline."""
     in_timeline = timeline_window(run.table("gpu_work")).select(C.uid)
-    kernels = run.table("collectives").join(in_timeline, on=C.uid, how="semi")
+    every = run.table("collectives")
+    kernels = every.join(in_timeline, on=C.uid, how="semi")
+    rest = every.join(in_timeline, on=C.uid, how="anti")
     if kernels.is_empty():
         return
     longest = kernels.sort(C.dur_us, C.uid, descending=[True, False]).head(_LONGEST)
@@ -172,6 +209,15 @@ def _longest(run: Run) -> None:
             f" take {percent(share)} of their time",
             help="The time of a communication kernel includes waiting for other ranks.",
         )
-        short = with_short_texts(longest, {C.name: short_kernel_name})
-        columns = charts.columns_of(TABLES["collectives"])
+        short = with_short_texts(longest, {C.name: short_kernel_name}).with_columns(
+            _size_texts(longest[C.message_mb] * BYTES_PER_MIB).alias(C.message_mb),
+            pl.Series(C.dur_us, [milliseconds(us / 1000) for us in longest[C.dur_us]], pl.String),
+        )
+        columns = charts.columns_of(TABLES["collectives"], _SIZES[2:])
         small_table(short, columns, "The longest communication kernels", _COLLECTIVE_COLUMNS)
+        if rest.height:
+            most_us = charts.largest(rest[C.dur_us])
+            st.caption(
+                f"Without {counted(rest.height, 'communication kernel')} whose launch is not "
+                f"recorded, of up to {milliseconds(most_us / 1000)}: see *Timeline*."
+            )

@@ -1,0 +1,100 @@
+"""What each rank does in a step, as the mean of the marked steps."""
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from jarvis.schemas.columns import number
+from jarvis.schemas.names import C
+from jarvis.schemas.ranks import RANKS
+from jarvis.text.format import counted
+
+Tables = Mapping[str, pl.DataFrame]
+
+_PARTS = (
+    *(C.compute_ms, C.idle_ms, C.exposed_comm_ms, C.exposed_copy_ms),
+    *(C.exposed_wait_ms, C.exposed_transfer_ms),
+)
+
+COLUMNS = (
+    *RANKS,
+    number(
+        C.gain_ms,
+        "Step saved (ms)",
+        "ms",
+        "of the median step, if the kernels and the idle time of the rank were as those of the "
+        "median of the ranks",
+    ),
+    number(
+        "slower_pct",
+        "Kernels slower (%)",
+        "%",
+        "than the median of the ranks of the same GPU, for the same operators, shapes and "
+        "kernels, without those beside communication",
+        ",.1f",
+    ),
+    number(
+        C.caused_exposed_wait_ms,
+        "Others wait (ms)",
+        "ms",
+        "without computing, added up over the other ranks, at collectives to which this rank "
+        "came last",
+    ),
+    number(C.exposed_wait_ms, "Waits (ms)", "ms", "for ranks that come later, without computing"),
+)
+"""Descriptions of the columns; of two with the same name, the later one."""
+
+_SHOWN = (
+    *(C.rank, "slower_pct", C.caused_exposed_wait_ms, C.exposed_wait_ms, C.exposed_transfer_ms),
+    *(C.compute_ms, C.idle_ms, C.times_last),
+)
+_GAINS = (C.gain_low_ms, C.gain_high_ms)
+
+
+def step_count(tables: Tables) -> int:
+    """Return the number of marked steps; 0 without any."""
+    return tables["rank_steps"][C.step].n_unique()
+
+
+def basis(tables: Tables) -> str:
+    """Return what the times of ``ranks_per_step`` are, as a part of a sentence."""
+    steps = step_count(tables)
+    return f"per step, mean of {counted(steps, 'step')}" if steps else "sums of the recording"
+
+
+def ranks_per_step(tables: Tables) -> pl.DataFrame:
+    """Return the table ``ranks`` with its times per step, those of the recording without steps.
+
+    Waiting is without edges, as in ``ranks``. ``slower_pct`` is the speed ratio in percent.
+    """
+    slower_pct = (100 * (pl.col(C.speed_ratio) - 1)).alias("slower_pct")
+    ranks, steps = tables["ranks"].with_columns(slower_pct), step_count(tables)
+    if not steps:
+        return ranks
+    means = tables["rank_steps"].group_by(C.rank).agg(pl.col(_PARTS).mean())
+    caused = (
+        tables["instances"]
+        .filter(~pl.col(C.is_edge), pl.col(C.step).is_not_null())
+        .group_by(pl.col(C.last_rank).alias(C.rank))
+        .agg((pl.col(C.exposed_wait_us).sum() / 1e3 / steps).alias(C.caused_exposed_wait_ms))
+    )
+    is_known = pl.col(C.exposed_wait_ms).is_not_null()
+    return (
+        ranks.drop(*_PARTS, C.caused_exposed_wait_ms)
+        .join(means, on=C.rank, how="left", maintain_order="left")
+        .join(caused, on=C.rank, how="left", maintain_order="left")
+        .with_columns(pl.when(is_known).then(pl.col(C.caused_exposed_wait_ms).fill_null(0.0)))
+    )
+
+
+def shown_columns(rows: pl.DataFrame) -> list[str]:
+    """Return the columns to show of ``ranks_per_step``, without those that tell nothing: one gain
+    where all gains are known exactly, no GPU where all are the same, no clocks that agree."""
+    is_exact = rows[C.gain_ms].count() == rows[C.gain_low_ms].count()
+    gains = (C.gain_ms,) if is_exact else (*_GAINS, C.gain_method)
+    rest = [
+        *(name for name in (C.clock_offset_us, C.clock_error_us) if (rows[name] != 0).any()),
+        *([C.device_name] if rows[C.device_name].n_unique() > 1 else []),
+    ]
+    names = (_SHOWN[0], *gains, *_SHOWN[1:], *rest, C.file_name)
+    return [name for name in names if rows[name].count()]
