@@ -179,8 +179,8 @@ def target_words(run: Run) -> str:
 
 
 def category_times(run: Run) -> pl.DataFrame:
-    """Return ``category, title, gpu_time_ms, saved_ms, is_judged`` of each category, most time
-    first, and ``text`` with both times."""
+    """Return ``category, title, gpu_time_ms, judged_ms, saved_ms, is_judged`` of each category,
+    most time first, and ``text`` with time and saving; ``judged_ms`` has known efficiencies."""
     titles = {
         key: result.title
         for key, result in run.results.items()
@@ -193,6 +193,8 @@ def category_times(run: Run) -> pl.DataFrame:
         .agg(
             gpu_time_ms=pl.col(C.kernel_time_us).sum() / 1000,
             saved_ms=pl.col(C.saved_us).sum() / 1000,
+            judged_ms=pl.col(C.kernel_time_us).filter(pl.col(C.saved_us).is_not_null()).sum()
+            / 1000,
             is_judged=pl.col(C.saved_us).is_not_null().any(),
         )
         .with_columns(pl.col(C.category).replace(titles).alias(C.title))

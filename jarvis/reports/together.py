@@ -28,11 +28,11 @@ def floor_line(run: Run) -> str | None:
         return None
     saved_ms, whole = simulation.compute_saved_ms / step_count(totals), whole_name(totals)
     if milliseconds(saved_ms) == milliseconds(0):
-        return f"If no compute kernel took any time, {whole} would take as long."
+        return f"Shorter kernels save nothing of {whole}: the host sets its pace."
     share = percent(share_pct(saved_ms, whole_ms(totals)))
     return (
-        f"If no compute kernel took any time, {whole} would take {milliseconds(saved_ms)} "
-        f"({share}) less: shorter kernels save no more, fewer launches can."
+        f"Shorter kernels can save at most {milliseconds(saved_ms)} ({share}) of {whole}, with no "
+        "kernel time left at all; fewer launches can save more."
     )
 
 

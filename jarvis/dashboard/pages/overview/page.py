@@ -37,6 +37,7 @@ from jarvis.text.format import counted, milliseconds, percent
 from jarvis.text.markdown import prose
 
 _MAX_CACHED = 64
+_NEARLY_ALL_PCT = 95.0
 _LABEL_ROOM = 1.45
 """Length of the axis of the waterfall relative to its longest bar: a label fits behind it."""
 
@@ -137,10 +138,18 @@ def _categories(now: Opened) -> None:
             st.markdown("**No category has GPU time**: no operation launched GPU work")
             return
         first, over = rows.row(0, named=True), over_steps(now.run.manifest.totals)
-        share = share_pct(first["gpu_time_ms"], float(rows["gpu_time_ms"].sum()))
+        time_ms, judged_ms, saved_ms = (
+            float(rows[name].sum()) for name in ("gpu_time_ms", "judged_ms", "saved_ms")
+        )
+        share, judged_pct = share_pct(first["gpu_time_ms"], time_ms), share_pct(judged_ms, time_ms)
+        judged = (
+            "all categories"
+            if judged_pct >= _NEARLY_ALL_PCT
+            else f"the {percent(judged_pct)} with a known efficiency"
+        )
         projection = (
-            f"at {target_words(now.run)} of the roofline all categories would save kernel time of "
-            f"{milliseconds(float(rows['saved_ms'].sum()))}"
+            f"at {target_words(now.run)} of the roofline {judged} would save "
+            f"{milliseconds(saved_ms)} of kernel time"
             if rows["is_judged"].any()
             else "no efficiencies, so no saving"
         )
