@@ -59,6 +59,11 @@ def test_compact_dims(dims: str | None, expected: str | None) -> None:
         ("aten::addmm", "addmm"),
         ("triton_poi_fused_add_3", "triton_poi_fused_add_3"),
         (
+            "Cijk_Alik_Bljk_BBS_BH_Bias_UserArgs_MT256x32x64_MI16x16x1",
+            "Cijk_Alik_Bljk_BBS MT256x32x64",
+        ),
+        ("_ZN5aiter24add_rmsnorm_quant_kernelIDF16bEEvPT0_", "add_rmsnorm_quant_kernel"),
+        (
             "void at::native::vectorized_layer_norm_kernel<float>(int)",
             "vectorized_layer_norm_kernel",
         ),

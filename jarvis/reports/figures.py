@@ -108,8 +108,8 @@ def alone_note(found: list[Saving]) -> str:
         return ""
     verb = "saves" if len(labels) == 1 else "save"
     return (
-        f"{joined_labels(labels)} {verb} another time alone, as in the table: the findings above "
-        "change part of the same time."
+        f"{joined_labels(labels)} {verb} a different time alone, as the table shows: the findings "
+        "above already change part of it."
     )
 
 

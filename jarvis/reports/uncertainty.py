@@ -44,4 +44,4 @@ def _stall(run: Run, stall: Stall) -> str:
     )
     where = f"before {quoted(name)}" if name else "before a call"
     time = milliseconds(stall.ns / 1e6)
-    return f"{time} {where} are in no recorded event; they are taken as given."
+    return f"Besides, {time} {where} are in no recorded event; they are taken as given."

@@ -57,7 +57,7 @@ def kernel_without_operator(name: str) -> str | None:
 
 def short_operation_name(name: str) -> str:
     """Return the name of an operator without namespaces, or the short one of a kernel."""
-    if _QUALIFIED.fullmatch(name):
+    if "::" in name and _QUALIFIED.fullmatch(name):
         return _last(name)
     return short_kernel_name(kernel_without_operator(name) or name)
 

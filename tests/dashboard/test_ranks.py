@@ -200,3 +200,14 @@ def test_the_same_ranks_again_replace_the_run(run: DistributedRun, traces: Path)
     assert main(["analyze", str(traces), "--id", "--jobs", "1"]) == 0
     assert len(read_catalog().distributed) == 1
     assert len(read_catalog().entries) == RANKS - 1
+
+
+def test_a_run_of_one_rank_shows_no_findings_of_other_runs(
+    run: DistributedRun, filed: Draw
+) -> None:
+    page = filed("ranks", analysis="0123456789ab")
+    assert not page.exception
+    assert "The open run is of one rank alone." in texts(page)
+    assert not page.metric
+    chosen = filed("ranks", analysis="0123456789ab", ranks_run=run.manifest.distributed_id)
+    assert chosen.metric

@@ -21,3 +21,16 @@ def test_no_page_fails_on_an_unusual_trace(
     for page in pages:
         assert not page.exception, page.title[0].value
         assert not page.error, page.title[0].value
+
+
+def test_pages_of_replayed_kernels_do_not_read_as_if_these_were_fast(
+    reference_root: Path, filed: Draw, registered: Draw
+) -> None:
+    trace = reference_root / "traces" / "sglang-qwen3-8b-decode.json.gz"
+    analysis = submit(Submission(trace)).id
+    gemm, fusion = (registered(key, analysis=analysis) for key in ("gemm", "kernel_fusion"))
+    assert any("100.0% of its kernel time has no known efficiency" in i.value for i in gemm.info)
+    assert {m.label: m.value for m in gemm.metric}["Kernel saving at 80%"] == "not available"
+    assert any("whose operator is not recorded" in i.value for i in fusion.info)
+    overview = filed("overview", analysis=analysis)
+    assert any("with a known efficiency would save" in m.value for m in overview.markdown)

@@ -33,7 +33,7 @@ from jarvis.reports.together import floor_line
 from jarvis.run import Run
 from jarvis.savings import over_steps, whole_ms, whole_name
 from jarvis.schemas.names import C
-from jarvis.text.format import counted, milliseconds, percent
+from jarvis.text.format import milliseconds, percent
 from jarvis.text.markdown import prose
 
 _MAX_CACHED = 64
@@ -61,10 +61,9 @@ def waterfall_card(now: Opened, found: list[Saving]) -> None:
             st.markdown("**No finding has an estimate**, so there is no projection")
             return
         left_ms = now_ms - total_ms(found)
-        count = sum(saving.findings for saving in found if not saving.is_bound)
         st.markdown(
-            f"**{milliseconds(now_ms)} could become {milliseconds(left_ms)}** · {whole} minus "
-            f"savings of {counted(count, 'finding')}",
+            f"**{milliseconds(now_ms)} could become {milliseconds(left_ms)}** · {whole} minus the "
+            "savings below",
             help=replayed_or_added(run),
         )
         rows = waterfall_rows(now_ms, found, whole)

@@ -195,8 +195,11 @@ def top_operations(now: Opened) -> None:
         for operation in top
     ]
     frame = pl.DataFrame(rows, infer_schema_length=None)
-    if over := over_steps(totals):
-        st.caption(f"Times and counts are sums {over}.")
+    over = over_steps(totals)
+    st.caption(
+        f"GPU time of what an operator launches itself{over and f', {over}'}; the operators that "
+        "it calls count on their own."
+    )
     whole = whole_name(totals).removeprefix("the ").replace("each step", "step time")
     of_whole = Column(_OF_WHOLE, f"% of {whole}", NUMBER, "%", ",.1f", f"GPU time / {whole}")
     columns = charts.columns_of((*_TOP_COLUMNS, of_whole))

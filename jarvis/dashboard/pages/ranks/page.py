@@ -77,6 +77,9 @@ _COMMUNICATORS = (
 )
 
 
+_NOT_CHOSEN = ""
+
+
 def render() -> None:
     """Draw the page for the chosen distributed run, by default that of the open analysis."""
     catalog = visible_catalog()
@@ -91,12 +94,19 @@ def render() -> None:
         st.code("jarvis analyze FOLDER_OF_TRACES --id", language="sh")
         return
     titles = {entry.id: entry.title for entry in stored}
-    opened = str(current_id())
-    of_opened = [opened, *(entry.id for entry in catalog.with_rank(opened)), stored[0].id]
-    default = next(each for each in of_opened if each in titles)
+    opened = current_id()
+    if opened is None:
+        default = stored[0].id
+    else:
+        of_opened = (opened, *(entry.id for entry in catalog.with_rank(opened)))
+        default = next((each for each in of_opened if each in titles), _NOT_CHOSEN)
+    choices = titles if default else {_NOT_CHOSEN: "Choose a distributed run", **titles}
     chosen = keyed_choice(
-        "ranks_run", "Distributed run", titles, default, "Traces that were analyzed together."
+        "ranks_run", "Distributed run", choices, default, "Traces that were analyzed together."
     )
+    if chosen == _NOT_CHOSEN:
+        st.info("The open run is of one rank alone.", icon=":material/lan:")
+        return
     entry = next(entry for entry in stored if entry.id == chosen)
     run = DistributedRun.load(entry.root)
     _facts(entry, catalog)

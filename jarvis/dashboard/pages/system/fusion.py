@@ -13,12 +13,14 @@ from jarvis.dashboard.widgets.elements import metric_card
 from jarvis.dashboard.widgets.table import small_table, with_short_texts
 from jarvis.findings import AnalysisResult
 from jarvis.impact import share_pct
+from jarvis.run import Run
 from jarvis.savings import together_ms, whole_ms, whole_name
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import count, counted, milliseconds, percent
-from jarvis.text.short_names import short_kernel_name, short_operation_name
+from jarvis.text.short_names import LAUNCHED, short_kernel_name, short_operation_name
 
+_MOSTLY_UNKNOWN_PCT = 50.0
 _MAX_STEP_TABLES = 5
 """Maximum number of chains whose steps are listed."""
 
@@ -71,6 +73,7 @@ _WIDTHS = {
 def fusion_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     """Draw metrics, the table of chains, and the steps of the longest ones."""
     found = now.run.table("fusion_chains")
+    _without_operators(now.run)
     if found.is_empty():
         st.info("No chain of operators that one kernel could replace was found.")
         return
@@ -96,6 +99,22 @@ def fusion_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> N
         times = (C.time_ms, "left_ms", "saved_ms")
         small_table(chains, columns, "Chains of operators", shown, _WIDTHS, alike=times)
     _steps(now, candidates)
+
+
+def _without_operators(run: Run) -> None:
+    """Say that chains of kernels without an operator are not found, if these take most time."""
+    rows = run.table("operations")
+    times = rows.select(
+        pl.col(C.kernel_time_us).filter(pl.col(C.name).str.contains(LAUNCHED, literal=True)).sum(),
+        every=pl.col(C.kernel_time_us).sum(),
+    )
+    share = share_pct(*map(float, times.row(0)))
+    if share >= _MOSTLY_UNKNOWN_PCT:
+        st.info(
+            f"{percent(share)} of kernel time is in kernels whose operator is not recorded, such "
+            "as those that GPU graphs replay: chains of these are not found here.",
+            icon=":material/visibility_off:",
+        )
 
 
 def _metric_cards(now: Opened, result: AnalysisResult, candidates: list[Mapping[str, Any]]) -> None:
