@@ -119,9 +119,10 @@ def target_of_rows(targets: Targets) -> pl.Expr:
 
 def saved_us(target_pct: float | pl.Expr) -> pl.Expr:
     """Return the ``kernel_time_us`` saved at a target, from ``pct_roofline``; null without a
-    reliable efficiency."""
-    efficiency = pl.col(C.pct_roofline)
-    saved = pl.col(C.kernel_time_us) * (1 - efficiency / target_pct)
+    reliable efficiency. Kernels take at least KERNEL_FLOOR_US on average."""
+    efficiency, time_us = pl.col(C.pct_roofline), pl.col(C.kernel_time_us)
+    most_us = (time_us - KERNEL_FLOOR_US * pl.col(C.kernel_count)).clip(lower_bound=0.0)
+    saved = pl.min_horizontal(time_us * (1 - efficiency / target_pct), most_us)
     return pl.when(~is_judged()).then(None).when(efficiency < target_pct).then(saved).otherwise(0.0)
 
 

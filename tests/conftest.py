@@ -3,6 +3,7 @@
 import gc
 import math
 import os
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -58,6 +59,14 @@ def reference_root() -> Path:
     if root is None:
         skip_or_fail("JARVIS_REFERENCE does not name a folder with reference traces")
     return root
+
+
+@pytest.fixture(autouse=True)
+def _pages_do_not_stay_the_main_module() -> Iterator[None]:
+    """A page that runs is the main module, which a process started later would run again."""
+    main = sys.modules["__main__"]
+    yield
+    sys.modules["__main__"] = main
 
 
 @pytest.fixture(scope="session", autouse=True)

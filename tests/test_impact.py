@@ -66,7 +66,7 @@ def test_column_expression_equals_the_scalar_formula(
 ) -> None:
     frame = pl.DataFrame(
         rows, schema={"kernel_time_us": pl.Float64, "pct_roofline": pl.Float64}, orient="row"
-    ).with_columns(bound=pl.lit("memory"))
+    ).with_columns(bound=pl.lit("memory"), kernel_count=pl.lit(0))
     saved = frame.select(impact.saved_us(80.0)).to_series().to_list()
     expected = [
         None if e is None else impact.project(t, e, 80.0, **BASES).saved_ms for t, e in rows
@@ -76,7 +76,18 @@ def test_column_expression_equals_the_scalar_formula(
 
 def test_a_lower_limit_of_efficiency_promises_no_saving() -> None:
     row = {"kernel_time_us": [10.0], "pct_roofline": [5.0], "bound": ["memory only"]}
+    row["kernel_count"] = [1]
     assert pl.DataFrame(row).select(impact.saved_us(80.0)).item() is None
+
+
+def test_no_kernel_of_a_row_gets_shorter_than_the_shortest_kernels() -> None:
+    row = {"kernel_time_us": [10.0], "pct_roofline": [5.0], "bound": ["memory"]}
+    one, four = (
+        pl.DataFrame({**row, "kernel_count": [kernels]}).select(impact.saved_us(80.0)).item()
+        for kernels in (1, 4)
+    )
+    assert one == pytest.approx(10 - impact.KERNEL_FLOOR_US)
+    assert four == pytest.approx(10 - 4 * impact.KERNEL_FLOOR_US)
 
 
 def test_bounded_range() -> None:

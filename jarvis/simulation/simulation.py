@@ -277,7 +277,7 @@ class Simulation:
             self.tables["operations"]
             .lazy()
             .filter(impact.is_judged() & (pl.col(C.pct_roofline) <= impact.ANOMALY_PCT))
-            .select(C.uid, factor=1 - impact.saved_us(target_pct) / pl.col(C.kernel_time_us))
+            .select(C.uid, factor=pl.min_horizontal(pl.col(C.pct_roofline) / target_pct, 1.0))
         )
 
     def fastest_ns(self, uids: Sequence[int]) -> Int64s:

@@ -46,9 +46,9 @@ Roofline time is the longer of FLOPs / compute peak and bytes / memory peak, for
 precision; FLOPs and bytes are computed by a perf model from the operator and its shapes, not
 measured. **Efficiency** is roofline time / measured GPU busy time. If a peak is unknown, the
 efficiency is not available. **Saving, kernel** is kernel time minus the kernel time at the target
-efficiency. **Saving, steps** is what all recorded steps together gain if only that operation
-reaches the target: the recording is replayed with its kernels shorter, none below
-{KERNEL_FLOOR_US:g} µs. It is 0 where they get shorter by less than {NEGLIGIBLE_PCT:g}% of the
+efficiency, which is at least {KERNEL_FLOOR_US:g} µs a kernel. **Saving, steps** is what all
+recorded steps together gain if only that operation reaches the target: the recording is replayed
+with its kernels shorter. It is 0 where they get shorter by less than {NEGLIGIBLE_PCT:g}% of the
 steps, and is not known where step times are not simulated.
 """
 
