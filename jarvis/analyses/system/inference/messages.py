@@ -62,14 +62,14 @@ MESSAGES = MessageTable(
         "each.",
         "title.short": "Many short kernels in the steps",
         "issue.short": "{kernels:count kernel} below {limit_us:.0f} µs take {time_ms} ({share_pct} "
-        "of the GPU time of the steps).{pairs} At most {most_ms} can be saved: if each took "
+        "of the GPU time of the steps).{pairs} At most {most_ms} of it can be saved: if each took "
         "{floor_ms}, as the shortest tenth{fused}.",
-        "issue.pairs": " Libraries have some neighbors as one kernel ({pairs:list 4}): the shorter "
+        "issue.pairs": " Some libraries fuse neighboring kernels, here {pairs:list 4}: the shorter "
         "kernel of each pair takes {pairs_ms} in all.",
         "issue.fused": ", and each pair were one kernel",
         "pair": "{count} times {first} and {second}",
         "evidence.pairs": "{pairs:list 4}",
-        "algorithmic.short": "Fuse what follows each other in a layer: fewer kernels, not faster "
+        "algorithmic.short": "Fuse kernels that follow each other in a layer: fewer kernels, not faster "
         "ones, save this time.",
         "kernel.short": "Check whether the engine has fused kernels for normalization, rotary "
         "embedding, cache writes and quantization.",
