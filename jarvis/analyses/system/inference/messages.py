@@ -69,8 +69,8 @@ MESSAGES = MessageTable(
         "issue.fused": ", and each pair were one kernel",
         "pair": "{count} times {first} and {second}",
         "evidence.pairs": "{pairs:list 4}",
-        "algorithmic.short": "Fuse kernels that follow each other in a layer: fewer kernels, not faster "
-        "ones, save this time.",
+        "algorithmic.short": "Fuse kernels that follow each other in a layer: fewer kernels, not "
+        "faster ones, save this time.",
         "kernel.short": "Check whether the engine has fused kernels for normalization, rotary "
         "embedding, cache writes and quantization.",
         "kernel.short.pairs": "Use one kernel for each of these pairs, if the engine has it.",
