@@ -93,7 +93,7 @@ def exposed_communication(data: CategoryData) -> Iterator[Finding]:
             staging=MESSAGES("exposed.issue.staging", **staged) if staged else None,
         ),
         algorithmic=[
-            *_send_less(longest),
+            *_of_program(longest, exposed_ms),
             *([MESSAGES("exposed.algorithmic.bucket")] if small else []),
         ],
         kernel=_faster(longest),
@@ -208,12 +208,13 @@ def communication_kernels(data: CategoryData) -> pl.DataFrame | None:
     )
 
 
-def _send_less(longest: "_Kind | None") -> tuple[Message, ...]:
-    """Return what the model can change; sending less does not help if latency or waiting
-    dominates."""
+def _of_program(longest: "_Kind | None", exposed_ms: float) -> tuple[Message, ...]:
+    """Return what the program can change: never to send less, as one rank does not show how much
+    of the time is transfer."""
     if longest and longest.is_slow:
-        return (MESSAGES("exposed.algorithmic.slow", hide=MESSAGES.texts("hide")),)
-    return MESSAGES.texts("exposed.algorithmic")
+        hide = MESSAGES.texts("hide")
+        return (MESSAGES("exposed.algorithmic.slow", exposed_ms=exposed_ms, hide=hide),)
+    return MESSAGES.texts("exposed.algorithmic", exposed_ms=exposed_ms)
 
 
 def _faster(longest: "_Kind | None") -> tuple[Message, ...]:

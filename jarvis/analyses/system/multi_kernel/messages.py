@@ -3,8 +3,8 @@
 from jarvis.text.messages import MessageTable, action
 
 ALL_RANKS = (
-    "First analyze the traces of all ranks together (jarvis analyze FOLDER): one rank does not "
-    "separate waiting from transfer."
+    "First ask for the other ranks: this rank cannot say how much of the {exposed_ms} is transfer. "
+    "Analyze the traces of all ranks together (jarvis analyze FOLDER)."
 )
 
 MESSAGES = MessageTable(
@@ -26,10 +26,7 @@ MESSAGES = MessageTable(
                 "reduces_gradients",
                 "communication_starts_late",
             ),
-            action("Send less by accumulating gradients.", "reduces_gradients"),
             "Split the batch so that one part computes while the other communicates.",
-            action("Send less, by fewer and fused collectives.", "not reduces_gradients"),
-            action("Compress or quantize the large messages.", "messages_are_large"),
         ],
         "exposed.algorithmic.bucket": action(
             "Bundle the small messages into buckets.", "reduces_gradients"
@@ -41,10 +38,6 @@ MESSAGES = MessageTable(
                 " Then start the reductions early in the backward pass.",
                 "reduces_gradients",
                 "communication_starts_late",
-            ),
-            action(
-                " Then make the reductions fewer by accumulating gradients over micro-batches.",
-                "reduces_gradients",
             ),
             action(
                 " Then split the batch so that one part computes while the other communicates.",
