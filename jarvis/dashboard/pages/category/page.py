@@ -275,8 +275,9 @@ def _metric_cards(analysis: Analysis, rows: pl.DataFrame, whole: pl.DataFrame, n
         (
             f"{analysis.title} time" if not is_part else "Time of these rows",
             milliseconds(time_us / 1000),
-            f"{percent(float(rows[C.percent_of_compute].sum()))} of compute{over and f' · {over}'}",
-            "GPU busy time of these operations, and its share of compute time.",
+            f"{percent(float(rows[C.percent_of_compute].sum()))} of compute",
+            f"GPU busy time of these operations{over and f', {over}'}, and its share of compute "
+            "time.",
         ),
         (
             "Weighted efficiency",
@@ -290,7 +291,7 @@ def _metric_cards(analysis: Analysis, rows: pl.DataFrame, whole: pl.DataFrame, n
             *(
                 (
                     milliseconds(saving),
-                    f"{percent(share_pct(saving, totals.total_time_ms))} of the GPU window",
+                    f"{percent(share_pct(saving, time_us / 1000))} of the time",
                 )
                 if known is not None
                 else unknown
@@ -322,11 +323,12 @@ def _metric_cards(analysis: Analysis, rows: pl.DataFrame, whole: pl.DataFrame, n
 
 
 def _efficiency_about(known_pct: float | None, coverage_pct: float) -> str:
-    """Return the word for an efficiency, and of how much time it is, unless of nearly all."""
+    """Return the word for an efficiency, or of how much time it is, if not of nearly all."""
     if known_pct is None:
-        return "no perf model or no peak"
-    part = f" · for {percent(coverage_pct)} of the time" if coverage_pct < _NEARLY_ALL_PCT else ""
-    return f"{efficiency_word(known_pct)}{part}"
+        return "no model or no peak"
+    if coverage_pct < _NEARLY_ALL_PCT:
+        return f"of {percent(coverage_pct)} of the time"
+    return efficiency_word(known_pct)
 
 
 def _charts(

@@ -105,7 +105,12 @@ def render() -> None:
         "ranks_run", "Distributed run", choices, default, "Traces that were analyzed together."
     )
     if chosen == _NOT_CHOSEN:
-        st.info("The open run is of one rank alone.", icon=":material/lan:")
+        st.info(
+            "The open run is of one rank alone. Which ranks are late, and why, shows an analysis "
+            "of the traces of all ranks together.",
+            icon=":material/lan:",
+        )
+        navigation.link(navigation.INGEST, "Upload traces", icon=":material/upload:")
         return
     entry = next(entry for entry in stored if entry.id == chosen)
     run = DistributedRun.load(entry.root)
