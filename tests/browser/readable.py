@@ -31,8 +31,9 @@ OPTIONS = {
     "checks": {"color-contrast": {"options": {"ignoreLength": True, "ignoreUnicode": False}}},
 }
 
-IMAGE, OVERLAPPED = "imgNode", "bgOverlap"
-"""Why axe leaves a text out: it is part of a drawing, or another element reaches over it."""
+IMAGE, OVERLAPPED = "imgNode", ("bgOverlap", "elmPartiallyObscured")
+"""Why axe leaves a text out: it is part of a drawing, or another element reaches over it, such as
+the edge of a list that is scrolled."""
 
 SELECTOR_SHOWN = 160
 """So many characters at the end of a selector name the element."""
@@ -134,7 +135,7 @@ def problems_of(page: Page) -> list[str]:
         node["target"][0]
         for rule in answer["incomplete"]
         for node in rule["nodes"]
-        if _message(node) == OVERLAPPED
+        if _message(node) in OVERLAPPED
     ]
     faint = page.evaluate(FAINT_TEXTS, [LEAST_CONTRAST, overlapped])
     for name, color, background, ratio in faint:
@@ -158,7 +159,7 @@ def _lines(results: list[dict[str, Any]]) -> Iterator[str]:
     for rule in results:
         for node in rule["nodes"]:
             is_in_chart = _message(node) == IMAGE and node["html"].startswith(CHART_TEXTS)
-            if is_in_chart or _message(node) == OVERLAPPED:
+            if is_in_chart or _message(node) in OVERLAPPED:
                 continue
             checks, data = _checks(node), _data(node)
             where = " ".join(str(part) for part in node["target"])[-SELECTOR_SHOWN:]

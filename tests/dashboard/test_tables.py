@@ -68,7 +68,7 @@ def _only_the_sample(
         ("kernel_fusion", 0, "confidence", CARD_PX),
         ("timeline", 0, "host_call_us", CARD_PX),
         ("timeline", 1, "track", CARD_PX),
-        ("replay", 0, "reason", PAGE_PX),
+        ("replay", 0, "distinct_calls", PAGE_PX),
         ("runs", 0, "created", PAGE_PX),
     ],
 )

@@ -147,13 +147,7 @@ def form() -> None:
             captures = _chosen_captures()
             model = _chosen_model()
     is_incomplete = options is None or (is_elsewhere and remote is None)
-    is_clicked = st.button(
-        "Analyze",
-        type="primary",
-        icon=":material/play_arrow:",
-        disabled=is_incomplete,
-        help="Choose a trace and its GPU first." if is_incomplete else None,
-    )
+    is_clicked = _analyze_button(is_incomplete=is_incomplete)
     if is_clicked and options is not None:
         options = replace(options, **values, reference=reference.analysis_id)
         if remote is not None:
@@ -236,6 +230,15 @@ def _chosen_visibility() -> Visibility:
         "under Manage in the sidebar.",
     )
     return Visibility(chosen)
+
+
+def _analyze_button(*, is_incomplete: bool) -> bool:
+    """Draw the button that starts the analysis; return whether it was clicked."""
+    icon = ":material/play_arrow:"
+    is_clicked = st.button("Analyze", type="primary", icon=icon, disabled=is_incomplete)
+    if is_incomplete:
+        st.caption("Choose a trace and its GPU first.")
+    return is_clicked
 
 
 def _chosen_reference() -> _Reference:

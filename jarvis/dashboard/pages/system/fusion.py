@@ -52,12 +52,12 @@ _STEP_COLUMNS = (C.position, C.name, C.kernel_time_us, C.calls, C.input_dims, C.
 _STEPS = Column("steps", "Steps", TEXT, meaning="operators of one instance, in order")
 _WIDTHS = {
     C.chain: 48,
-    C.scope_name: 125,
-    "steps": 155,
+    C.scope_name: 114,
+    "steps": 136,
     C.instance_count: 72,
     C.time_ms: 95,
-    "left_ms": 100,
-    "saved_ms": 105,
+    "left_ms": 94,
+    "saved_ms": 98,
     "verdict": 70,
     "confidence": 82,
     C.product_name: 80,

@@ -41,10 +41,10 @@ _GAP_SHOWN = (
 _GAP_WIDTHS = {
     "start_ms": 76,
     "gap_us": 66,
-    C.launcher_name: 135,
-    C.cause: 145,
-    C.next_name: 135,
-    C.host_call: 150,
+    C.launcher_name: 127,
+    C.cause: 138,
+    C.next_name: 127,
+    C.host_call: 142,
     C.host_call_us: 102,
     C.launch_lead_us: 112,
 }
