@@ -69,7 +69,7 @@ def test_what_a_trace_of_graph_replay_shows(recorded: Analyzed) -> None:
     assert "or record one step without GPU graphs" in fair
     assert "not part of it are 463 ms in which the GPU finished work from before the" in fair
     copy = "`hipMemcpyWithStream` of `aten::copy_` in `srt/model_executor/cuda_graph_runner.py(276)"
-    assert f"while the host waits in {copy}: populate_from_forward_batch`" in fair
+    assert f"(the host waits in {copy}: populate_from_forward_batch`" in fair
     system = recorded.text("system_findings/cpu_idle_findings.md")
     assert "in the blocking copy `hipMemcpyWithStream` of `aten::copy_`" in system
     assert "under-recorded" not in fair
