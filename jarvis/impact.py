@@ -62,6 +62,10 @@ explain no difference between their times."""
 RELEVANT_STEP_PCT = 1.0
 """A smaller change of the idle time, communication or copies of a step is not a finding."""
 
+MOSTLY_PCT, NEARLY_ALL_PCT = 50.0, 95.0
+"""Shares of kernel time with a known efficiency, or without one, from which on a statement about
+these kernels holds for most of the time, or for nearly all."""
+
 REASON_PCT = 5.0
 """Below this percentage of its roofline, a call is not limited by a peak of the GPU."""
 

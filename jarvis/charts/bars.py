@@ -212,7 +212,7 @@ def parts_of_time(parts: pl.DataFrame, palette: Palette, **legend: int) -> alt.C
     """Draw a time as one stacked bar of ``parts``: ``part``, ``time_ms``, ``percent``.
 
     The first three parts are compute, communication and copies, the others idle time. Of three idle
-    parts, the first is before all others, and is drawn there. Parts without time have no mark.
+    parts, the first comes before all others, in the bar too. Parts without time have no mark.
     ``legend`` has further options of the legend.
     """
     has_places = parts.height > _PARTS_OF_WINDOW

@@ -103,26 +103,29 @@ def total_ms(found: list[Saving]) -> float:
 
 def alone_note(found: list[Saving]) -> str:
     """Return which savings are others alone, as a sentence; empty if none are."""
-    labels = [saving.label.partition(" ")[0] for saving in found if saving.differs_alone]
-    if not labels:
-        return ""
-    verb = "saves" if len(labels) == 1 else "save"
-    return (
-        f"{joined_labels(labels)} {verb} a different time alone, as the table shows: the findings "
-        "above already change part of it."
+    return _note(
+        [saving for saving in found if saving.differs_alone],
+        ("saves", "save"),
+        "a different time alone, as the table shows: the findings above already change part of it.",
     )
 
 
 def bounds_note(found: list[Saving]) -> str:
     """Return which savings are upper bounds, as a sentence; empty if none are."""
-    labels = [saving.label.partition(" ")[0] for saving in found if saving.is_bound]
-    if not labels:
-        return ""
-    verb = "is an upper bound" if len(labels) == 1 else "are upper bounds"
-    return (
-        f"{joined_labels(labels)} {verb} (pale, not subtracted): a trace of one rank does "
-        "not separate transfer from waiting for other ranks."
+    return _note(
+        [saving for saving in found if saving.is_bound],
+        ("is an upper bound", "are upper bounds"),
+        "(pale, not subtracted): a trace of one rank does not separate transfer from waiting for "
+        "other ranks.",
     )
+
+
+def _note(savings: list[Saving], verbs: tuple[str, str], rest: str) -> str:
+    """Return a sentence about savings, with the verb for one and that for several."""
+    if not savings:
+        return ""
+    labels = [saving.label.partition(" ")[0] for saving in savings]
+    return f"{joined_labels(labels)} {verbs[len(labels) > 1]} {rest}"
 
 
 def waterfall_rows(now_ms: float, found: list[Saving], whole: str) -> pl.DataFrame:

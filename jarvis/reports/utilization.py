@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 
 import polars as pl
 
-from jarvis.impact import share_pct
+from jarvis.impact import MOSTLY_PCT, NEARLY_ALL_PCT, share_pct
 from jarvis.perf_report.timeline.step_account import StepAccount
 from jarvis.perf_report.timeline.step_bounds import StepBounds
 from jarvis.perf_report.work import COMPUTE
@@ -12,10 +12,6 @@ from jarvis.reports.messages import MESSAGES
 from jarvis.run import Run
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message, to_text
-
-MIN_COVERED_PCT, NEARLY_ALL_PCT = 50.0, 95.0
-"""Minimum shares of the kernel time with known FLOPs for a utilization to be stated, and for it to
-be more than a lower bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +45,7 @@ def utilization(run: Run, account: StepAccount) -> Utilization | Message:
     every_us = float(rows[C.kernel_time_us].sum()) + _unlinked_us(run, bounds)
     covered_pct = share_pct(float(known[C.kernel_time_us].sum()), every_us)
     kinds = known.drop_nulls(C.compute).group_by(C.compute).agg(pl.col(C.flops).sum())
-    if covered_pct < MIN_COVERED_PCT or kinds.is_empty():
+    if covered_pct < MOSTLY_PCT or kinds.is_empty():
         return MESSAGES("mfu.uncovered", covered_pct=covered_pct)
     compute = str(kinds.sort(C.flops, C.compute, descending=[True, False])[C.compute][0])
     peak_tflops = hardware.peak_tflops(compute)

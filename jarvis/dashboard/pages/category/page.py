@@ -29,17 +29,21 @@ from jarvis.dashboard.widgets.projection import (
 from jarvis.dashboard.widgets.view import bring_into_view
 from jarvis.findings import AnalysisResult, Status
 from jarvis.hardware import HardwareSpec
-from jarvis.impact import ANOMALY_PCT, KERNEL_FLOOR_US, efficiency_word, is_judged, share_pct
+from jarvis.impact import (
+    ANOMALY_PCT,
+    KERNEL_FLOOR_US,
+    MOSTLY_PCT,
+    NEARLY_ALL_PCT,
+    efficiency_word,
+    is_judged,
+    share_pct,
+)
 from jarvis.savings import over_steps
 from jarvis.schemas.names import C
 from jarvis.simulation.of_rows import NEGLIGIBLE_PCT
 from jarvis.text.format import count, counted, milliseconds, percent, tb_per_s, tflops_per_s
 from jarvis.text.markdown import escape, prose
 from jarvis.text.shapes import call_shapes
-
-_NEARLY_ALL_PCT = 99.0
-_MOSTLY_UNKNOWN_PCT = 50.0
-"""From this share of kernel time without efficiency on, no finding is no good news."""
 
 _METHOD = f"""
 Roofline time is the longer of FLOPs / compute peak and bytes / memory peak, for the operation's
@@ -249,7 +253,7 @@ def _not_checked(rows: pl.DataFrame) -> str:
     the efficiency of most of their time is known."""
     unknown = rows.filter(~is_judged())
     share = share_pct(*(float(part[C.kernel_time_us].sum()) for part in (unknown, rows)))
-    if share < _MOSTLY_UNKNOWN_PCT:
+    if share < MOSTLY_PCT:
         return ""
     return (
         f"No findings on this page, but {percent(share)} of its kernel time has no known "
@@ -326,7 +330,7 @@ def _efficiency_about(known_pct: float | None, coverage_pct: float) -> str:
     """Return the word for an efficiency, or of how much time it is, if not of nearly all."""
     if known_pct is None:
         return "no model or no peak"
-    if coverage_pct < _NEARLY_ALL_PCT:
+    if coverage_pct < NEARLY_ALL_PCT:
         return f"of {percent(coverage_pct)} of the time"
     return efficiency_word(known_pct)
 

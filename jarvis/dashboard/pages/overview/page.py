@@ -12,7 +12,7 @@ from jarvis.dashboard.session.state import HASH_OPENED, Opened, palette
 from jarvis.dashboard.widgets.elements import chart_of_links, metric_card
 from jarvis.dashboard.widgets.finding_cards import no_longer_findings
 from jarvis.dashboard.widgets.projection import operation_columns
-from jarvis.impact import share_pct
+from jarvis.impact import NEARLY_ALL_PCT, share_pct
 from jarvis.perf_report.timeline.step_account import StepAccount
 from jarvis.reports.account import account_of
 from jarvis.reports.details import details_of
@@ -37,7 +37,6 @@ from jarvis.text.format import milliseconds, percent
 from jarvis.text.markdown import prose
 
 _MAX_CACHED = 64
-_NEARLY_ALL_PCT = 95.0
 _LABEL_ROOM = 1.45
 """Length of the axis of the waterfall relative to its longest bar: a label fits behind it."""
 
@@ -143,7 +142,7 @@ def _categories(now: Opened) -> None:
         share, judged_pct = share_pct(first["gpu_time_ms"], time_ms), share_pct(judged_ms, time_ms)
         judged = (
             "all categories"
-            if judged_pct >= _NEARLY_ALL_PCT
+            if judged_pct >= NEARLY_ALL_PCT
             else f"the {percent(judged_pct)} with a known efficiency"
         )
         projection = (

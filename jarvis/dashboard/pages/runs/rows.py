@@ -95,7 +95,7 @@ class RunRow:
 
     @property
     def analyses(self) -> tuple[str, ...]:
-        """Return the ids of the analyses that the row stands for."""
+        """Return the ids of the analyses of the row: of a distributed run, those of its ranks."""
         return self.ranks or (self.entry.id,)
 
     @property

@@ -12,7 +12,7 @@ from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.elements import metric_card
 from jarvis.dashboard.widgets.table import small_table, with_short_texts
 from jarvis.findings import AnalysisResult
-from jarvis.impact import share_pct
+from jarvis.impact import MOSTLY_PCT, share_pct
 from jarvis.run import Run
 from jarvis.savings import together_ms, whole_ms, whole_name
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
@@ -20,7 +20,6 @@ from jarvis.schemas.names import C
 from jarvis.text.format import count, counted, milliseconds, percent
 from jarvis.text.short_names import LAUNCHED, short_kernel_name, short_operation_name
 
-_MOSTLY_UNKNOWN_PCT = 50.0
 _MAX_STEP_TABLES = 5
 """Maximum number of chains whose steps are listed."""
 
@@ -109,7 +108,7 @@ def _without_operators(run: Run) -> None:
         every=pl.col(C.kernel_time_us).sum(),
     )
     share = share_pct(*map(float, times.row(0)))
-    if share >= _MOSTLY_UNKNOWN_PCT:
+    if share >= MOSTLY_PCT:
         st.info(
             f"{percent(share)} of kernel time is in kernels whose operator is not recorded, such "
             "as those that GPU graphs replay: chains of these are not found here.",
