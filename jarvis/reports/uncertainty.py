@@ -1,5 +1,8 @@
 """Why simulated step times are approximate."""
 
+from collections import defaultdict
+from collections.abc import Iterator
+
 import polars as pl
 
 from jarvis.run import Run
@@ -16,7 +19,7 @@ def uncertainty(run: Run) -> str | None:
     info = run.manifest.simulation
     if info is None or info.quality.grade is not Grade.FAIR:
         return None
-    return " ".join([_reason(info.quality), *(_stall(run, each) for each in info.quality.stalls)])
+    return " ".join(filter(None, (_reason(info.quality), *_stalls(run, info.quality.stalls))))
 
 
 def _reason(quality: Quality) -> str:
@@ -31,17 +34,24 @@ def _reason(quality: Quality) -> str:
     return f"Figures are approximate: {path}, {' and '.join(parts)}."
 
 
-def _stall(run: Run, stall: Stall) -> str:
-    """Return the unexplained time before an event, with the name of the event."""
-    name = next(
-        (
-            found[C.name][0]
-            for table in ("gpu_work", "sim_spans", "host_slices")
-            if table in run.tables
-            and not (found := run.table(table).filter(pl.col(C.uid) == stall.uid)).is_empty()
-        ),
-        None,
+def _stalls(run: Run, stalls: tuple[Stall, ...]) -> Iterator[str]:
+    """Yield the unexplained time before events of one name, with that name."""
+    times_ns: dict[str | None, list[int]] = defaultdict(list)
+    for stall in stalls:
+        times_ns[_name(run, stall.uid)].append(stall.ns)
+    for name, found in times_ns.items():
+        where = quoted(name) if name else "a call"
+        if len(found) > 1:
+            where = f"{len(found)} calls of {where}" if name else f"{len(found)} calls"
+        time = milliseconds(sum(found) / 1e6)
+        yield f"Besides, {time} before {where} are in no recorded event; they are taken as given."
+
+
+def _name(run: Run, uid: int) -> str | None:
+    tables = (
+        run.table(table)
+        for table in ("gpu_work", "sim_spans", "host_slices")
+        if table in run.tables
     )
-    where = f"before {quoted(name)}" if name else "before a call"
-    time = milliseconds(stall.ns / 1e6)
-    return f"Besides, {time} {where} are in no recorded event; they are taken as given."
+    names = (table.filter(pl.col(C.uid) == uid)[C.name] for table in tables)
+    return next((found[0] for found in names if not found.is_empty()), None)

@@ -1,7 +1,7 @@
 """What is wrong with the numbers of a report, line by line."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache, cached_property
 from typing import Any
@@ -267,9 +267,11 @@ def _basis_problems(line: Line, run: RunDirectory) -> Iterator[str]:
         reported = pattern.search(line.text)
         if reported and (problem := tables.differs(reported[1], quality[name])):
             yield f"{name}: {problem}"
-    stalls = [stall["ns"] / 1e6 for stall in quality.get("stalls", ())]
-    for number, text in enumerate(STALLED.findall(line.text)):
-        if problem := tables.differs(text.replace(",", ""), stalls[number]):
+    stalls: Counter[str | None] = Counter()
+    for stall in quality.get("stalls", ()):
+        stalls[run.event_names.get(stall["uid"])] += stall["ns"]
+    for text, ns in zip(STALLED.findall(line.text), stalls.values(), strict=False):
+        if problem := tables.differs(text.replace(",", ""), ns / 1e6):
             yield f"stall: {problem}"
 
 

@@ -225,6 +225,12 @@ class RunDirectory:
         return _table(self.root / "tables" / f"{name}.parquet")
 
     @cached_property
+    def event_names(self) -> dict[int, str]:
+        """The name of each recorded event by its uid."""
+        tables = ("host_slices", "sim_spans", "gpu_work")
+        return {row["uid"]: row["name"] for table in tables for row in self.table(table)}
+
+    @cached_property
     def kernels_of(self) -> dict[int, list[dict[str, Any]]]:
         """Each row's kernels by name; the CSV joins those that stand at one place in a call."""
         return {row["uid"]: row["kernels"] or [] for row in self.table("operations")}

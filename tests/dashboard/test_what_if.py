@@ -16,6 +16,7 @@ from jarvis.core.errors import ChangeError
 from jarvis.dashboard.pages.what_if.critical_path import path_rows
 from jarvis.dashboard.pages.what_if.suggestions import own_time
 from jarvis.pipeline.simulated_steps import PathShare, simulated
+from jarvis.reports.uncertainty import uncertainty
 from jarvis.run import Run
 from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission
@@ -189,6 +190,18 @@ def test_approximate_figures_say_so_and_name_stalls(
     assert "of the critical path of the recording, 3.2% is in no recorded event" in text
     assert "the cause of 24.9% is inferred" in text
     assert f"2.50 ms before `{kernel['name']}` are in no recorded event" in text
+
+
+def test_stalls_before_calls_of_one_name_are_one_sentence(run: Run, variant: Variant) -> None:
+    slices = run.table("host_slices").group_by("name", maintain_order=True).agg("uid")
+    several = slices.filter(pl.col("uid").list.len() > 1).row(0, named=True)
+    stalls = [{"uid": uid, "ns": 2_500_000} for uid in several["uid"][:2]]
+    quality = {"grade": "fair", "stalls": stalls}
+    expected = (
+        f"Besides, 5.00 ms before 2 calls of `{several['name']}` are in no recorded event; they "
+        "are taken as given."
+    )
+    assert uncertainty(Run.load(analysis_root(variant({"quality": quality})))) == expected
 
 
 def test_the_bound_of_kernel_work_is_one_line(filed: Draw, run_id: str, run: Run) -> None:
