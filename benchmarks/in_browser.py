@@ -74,6 +74,8 @@ def slider_to_screen(page: Page, address: str, moves: int) -> tuple[list[float],
     page.goto(address)
     slider = page.get_by_role("slider", name=SLIDER)
     slider.wait_for(timeout=START_SECONDS * 1000)
+    figure_label = page.get_by_test_id("stMetricLabel").filter(has_text=FIGURE)
+    figure_label.wait_for(timeout=START_SECONDS * 1000)
     settled(page)
     slider.focus()
     figures, pages = [], []

@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jarvis.core.workspace import resource
+from jarvis.dashboard.pages.category.page import SAVING
+from jarvis.dashboard.widgets.targets import EFFICIENCY
 from tests.builders import trace
 
 START_SECONDS = 60
-SLIDER = "Target efficiency"
-"""The label of the slider that is moved."""
-
-FIGURE = "Kernel time saved at"
-"""Prefix of the label of the metric that follows the slider, before the target."""
+SLIDER, FIGURE = EFFICIENCY, SAVING
+"""The label of the slider that is moved, and how that of the metric that follows it begins."""
 
 EMPTY_PAGE = f"""
 import streamlit as st

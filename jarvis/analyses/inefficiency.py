@@ -127,8 +127,8 @@ def low_efficiency(data: CategoryData) -> Iterator[Finding]:
     Threshold: {impact.BOTTLENECK_EFFICIENCY_PCT}% of the roofline; {impact.BOTTLENECK_TIME_MS} ms
     or {impact.BOTTLENECK_CATEGORY_PCT}% of category time; at least {MIN_COMPUTE_PCT}% of compute.
     """
-    for group in groups(data.operations, _is_below(data, impact.BOTTLENECK_EFFICIENCY_PCT)):
-        if _makes_a_card(data, group) and _is_time_relevant(group):
+    for group in _cards(data, _is_below(data, impact.BOTTLENECK_EFFICIENCY_PCT)):
+        if _is_time_relevant(group):
             yield _inefficiency(data, group, "low_efficiency")
 
 
@@ -144,11 +144,11 @@ def opportunity(data: CategoryData) -> Iterator[Finding]:
     """
     low = pl.col(C.pct_roofline) < impact.BOTTLENECK_EFFICIENCY_PCT
     below = _is_below(data, data.target_pct)
-    for group in groups(data.operations, below & ~low):
-        if _makes_a_card(data, group) and (group.is_top or _is_time_relevant(group)):
+    for group in _cards(data, below & ~low):
+        if group.is_top or _is_time_relevant(group):
             yield _inefficiency(data, group, "opportunity")
-    for group in groups(data.operations, below & low):
-        if _makes_a_card(data, group) and group.is_top and not _is_time_relevant(group):
+    for group in _cards(data, below & low):
+        if group.is_top and not _is_time_relevant(group):
             yield _inefficiency(data, group, "opportunity", title="top")
 
 
@@ -196,10 +196,12 @@ def _is_below(data: CategoryData, efficiency_pct: float) -> pl.Expr:
     return is_below & ~is_explained & (pl.col(C.kernel_time_us) > 0)
 
 
-def _makes_a_card(data: CategoryData, group: OperationGroup) -> bool:
-    usual = expectation(data, group)
-    is_better_than_usual = usual is not None and usual.is_exceeded
-    return group.compute_pct >= MIN_COMPUTE_PCT and not is_better_than_usual
+def _cards(data: CategoryData, wanted: pl.Expr) -> Iterator[OperationGroup]:
+    """Yield the groups that are large enough for a finding and do not exceed what is usual."""
+    for group in groups(data.operations, wanted, MIN_COMPUTE_PCT):
+        usual = expectation(data, group)
+        if usual is None or not usual.is_exceeded:
+            yield group
 
 
 def _is_time_relevant(group: OperationGroup) -> bool:

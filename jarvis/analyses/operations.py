@@ -300,9 +300,11 @@ def weighted_efficiency(rows: pl.DataFrame) -> float | None:
     return float((known[C.pct_roofline] * known[C.kernel_time_us]).sum()) / time_us
 
 
-def groups(rows: pl.DataFrame, wanted: pl.Expr | None = None) -> Iterator[OperationGroup]:
+def groups(
+    rows: pl.DataFrame, wanted: pl.Expr | None = None, min_compute_pct: float = 0.0
+) -> Iterator[OperationGroup]:
     """Yield the rows (those that are ``wanted``) by operator, pattern (or launch bound), bound and
-    peak; most time first."""
+    peak, if they have at least ``min_compute_pct`` of compute; most time first."""
     keys = {
         C.kind: pl.coalesce(PATTERN, pl.when(C.is_launch_bound).then(pl.lit(LAUNCH_BOUND))),
         "peak": pl.when(pl.col(C.bound) == "compute").then(C.compute),
@@ -313,7 +315,8 @@ def groups(rows: pl.DataFrame, wanted: pl.Expr | None = None) -> Iterator[Operat
         .filter(pl.lit(value=True) if wanted is None else wanted)
         .sort(C.kernel_time_us, C.uid, descending=[True, False])
         .group_by(C.name, C.bound, maintain_order=True, **keys)
-        .agg("row", pl.col(C.kernel_time_us).sum())
+        .agg("row", pl.col(C.kernel_time_us, C.percent_of_compute).sum())
+        .filter(pl.col(C.percent_of_compute) >= min_compute_pct)
         .sort(C.kernel_time_us, descending=True, maintain_order=True)
         .collect()
     )

@@ -95,7 +95,7 @@ def savings(
 
 def savings_height(rows: pl.DataFrame, limit: int = TOP_BARS) -> int:
     """Return the height in pixels of the chart of ``savings`` with labels of two lines."""
-    count = rows.filter(pl.col(C.saved_us) > 0).height
+    count = int((rows[C.saved_us] > 0).sum())
     return bars_height(min(count, limit), _TWO_LINES_PX)
 
 

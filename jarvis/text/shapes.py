@@ -3,11 +3,13 @@
 import json
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
 _DIMS = re.compile(r"\((\d[\d, ]*)\)")
 _ARGUMENT = re.compile(r"\[([\d,]*)\](?: (\w+))?")
+_MAX_CACHED = 4096
 _TIMES = "\N{MULTIPLICATION SIGN}"
 
 
@@ -27,6 +29,7 @@ def product_shape(params: str | None) -> str | None:
     return f"{product} (x{batch})" if isinstance(batch, int) and batch > 1 else product
 
 
+@lru_cache(_MAX_CACHED)
 def call_shapes(arguments: str | None, params: str | None) -> str | None:
     """Return sides and type of a matrix product, else the shapes of all arguments."""
     compact, product = compact_shapes(arguments), product_shape(params)

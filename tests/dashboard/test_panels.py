@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from jarvis.analyses import load_analyses
@@ -150,6 +151,7 @@ def test_any_error_of_a_panel_is_a_sentence(
 
     for name, kind in KINDS.items():
         monkeypatch.setitem(KINDS, name, replace(kind, **{part: fail}))
+    st.cache_resource.clear()
     page = registered("gemm")
     assert not page.exception
     assert len(page.error) == len(load_analyses()["gemm"].panels)
@@ -160,13 +162,12 @@ def test_any_error_of_a_panel_is_a_sentence(
 def test_what_ends_a_run_of_the_page_passes(
     registered: Draw, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    import streamlit as st
-
     def stop(*_: object) -> None:
         st.stop()
 
     for name, kind in KINDS.items():
         monkeypatch.setitem(KINDS, name, replace(kind, draw=stop))
+    st.cache_resource.clear()
     page = registered("gemm")
     assert not page.error
     assert "Operations" not in [header.value for header in page.subheader]

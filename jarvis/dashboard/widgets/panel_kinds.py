@@ -88,8 +88,11 @@ def _title_of_roofline(data: PanelData) -> str:
 
 def _not_drawn(data: PanelData) -> str:
     """Return how many operations with a rate have no place on an axis of FLOP/byte."""
-    rated = data.rows.filter(pl.col(C.tb_per_s) > 0)
-    if data.panel.y == C.tb_per_s or not charts.suits_intensity(rated):
+    if data.panel.y == C.tb_per_s:
+        return ""
+    rows = data.rows.select(C.tb_per_s, C.bound, C.compute, C.kernel_time_us, C.flops_per_byte)
+    rated = rows.filter(pl.col(C.tb_per_s) > 0)
+    if not charts.suits_intensity(rated):
         return ""
     without = rated.filter(~(pl.col(C.flops_per_byte) > 0).fill_null(value=False)).height
     return f" ({count(without)} without FLOPs not shown)" if without else ""
@@ -133,7 +136,7 @@ def _draw_scatter(data: PanelData) -> charts.Drawing:
 
 def _title_of_scatter(data: PanelData) -> str:
     x, y = data.axes
-    value = data.rows.filter(charts.is_point(x, y))[y].median()
+    value = data.rows.select(pl.col(y).filter(charts.is_point(x, y)).median()).item()
     unit = data.columns[y].unit
     shown = percent(value) if unit == "%" else f"{decimal(value)} {unit}"  # type: ignore[arg-type]
     return f"median {shown}"

@@ -1,5 +1,6 @@
 """Draw the panels that analyses declare."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import polars as pl
@@ -15,6 +16,18 @@ from jarvis.schemas.names import C
 
 _FILTERED = "The filters hide every row that this chart could show."
 
+Drawn = tuple[charts.Drawing | None, str]
+"""A chart and its title as Markdown, or why there is none."""
+
+
+def drawn(data: PanelData) -> Drawn:
+    """Draw a panel."""
+    kind = KINDS[data.panel.kind]
+    drawing = kind.draw(data)
+    if drawing is None or drawing.is_empty:
+        return None, _FILTERED if _is_filtered(data) else kind.when_empty(data)
+    return drawing, kind.title(data)
+
 
 def panel_chart(
     panel: Panel,
@@ -24,15 +37,18 @@ def panel_chart(
     key: str,
     whole: pl.DataFrame | None = None,
     selected: int | None = None,
+    draw: Callable[[PanelData], Drawn] = drawn,
 ) -> None:
     """Render a panel's chart inside a card.
 
     ``whole`` are the rows without filters, if ``rows`` are fewer; they fix the colors. ``selected``
     is the ``uid`` of the operation whose mark is outlined; ``selection.follow_chart`` selects that
     which a user clicks. A panel that fails, for example one of an extension, shows an error.
+    ``draw`` is ``drawn``, or a cache of it.
     """
     with isolated(panel.title):
-        _chart(PanelData(panel, rows, columns, target_pct, palette(), whole), key, selected)
+        data = PanelData(panel, rows, columns, target_pct, palette(), whole)
+        _chart(data, *draw(data), key, selected)
 
 
 def _is_filtered(data: PanelData) -> bool:
@@ -43,14 +59,15 @@ def _is_filtered(data: PanelData) -> bool:
     return drawing is not None and not drawing.is_empty
 
 
-def _chart(data: PanelData, key: str, selected: int | None) -> None:
+def _chart(
+    data: PanelData, drawing: charts.Drawing | None, text: str, key: str, selected: int | None
+) -> None:
     panel, kind = data.panel, KINDS[data.panel.kind]
-    drawing = kind.draw(data)
-    if drawing is None or drawing.is_empty:
+    if drawing is None:
         st.markdown(f"**{panel.title}**")
-        st.caption(_FILTERED if _is_filtered(data) else kind.when_empty(data))
+        st.caption(text)
         return
-    st.markdown(f"**{panel.title}** · {kind.title(data)}")
+    st.markdown(f"**{panel.title}** · {text}")
     if kind.has_points and (hidden := data.rows.height - charts.MAX_POINTS) > 0:
         st.caption(f"The {charts.MAX_POINTS:,} operations with most time; {hidden:,} hidden.")
     alt = panel.title if kind.alt is None else f"{panel.title}: {kind.alt}"

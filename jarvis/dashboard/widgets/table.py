@@ -89,18 +89,20 @@ def in_readable_units(
     ``whole``: all rows, if ``frame`` is a page of them; ``alike``: columns that have the unit
     of the first of them. The names of columns stay the same.
     """
+    known = {
+        name: column
+        for name, dtype in frame.schema.items()
+        if (column := columns.get(name)) is not None
+        and (column.unit == "bytes" or (dtype.is_float() and is_rounded(column)))
+    }
     rows = frame if whole is None else whole
+    longest = rows.select(
+        pl.col(alike[0] if name in alike else name).abs().max().alias(name) for name in known
+    )
     shown, scaled = dict(columns), []
-    for name in frame.columns:
-        column = columns.get(name)
-        if column is not None and column.unit == "bytes":
-            shown[name], divisor = _in_byte_unit(column, largest(rows[name]))
-            scaled.append(pl.col(name) / divisor)
-            continue
-        if column is None or not frame.schema[name].is_float() or not is_rounded(column):
-            continue
-        compared = rows[alike[0] if name in alike else name]
-        shown[name], divisor = in_readable_unit(column, largest(compared.abs()))
+    for name, column in known.items():
+        in_unit = _in_byte_unit if column.unit == "bytes" else in_readable_unit
+        shown[name], divisor = in_unit(column, largest(longest[name]))
         if divisor != 1:
             scaled.append(pl.col(name) / divisor)
     return frame.with_columns(scaled), shown

@@ -14,6 +14,7 @@ from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT
 from jarvis.pipeline import at_targets, has_fixed_findings
 from jarvis.run import Run
 
+EFFICIENCY = "Target efficiency"
 _MAX_CACHED = 128
 _TARGET_HELP = (
     "Share of the roofline that well-tuned operations are assumed to reach. Findings, savings, "
@@ -60,7 +61,7 @@ def _is_empty(stored: Run, analysis: Analysis | None) -> bool:
 def _targets(stored: Run, analysis: Analysis | None, is_shown: bool) -> Targets:
     """Draw the sliders of the target and of that of the page's category; return all targets."""
     target_pct = carried.read(TARGET, stored.target_pct)
-    _slider(TARGET, "Target efficiency", target_pct, stored.target_pct, _TARGET_HELP, is_shown)
+    _slider(TARGET, EFFICIENCY, target_pct, stored.target_pct, _TARGET_HELP, is_shown)
     own: dict[str, float] = {}
     for key, result in stored.results.items():
         if result.tier != "compute":

@@ -1,6 +1,7 @@
 """The page of an operation category, for all categories."""
 
 from collections.abc import Collection
+from functools import partial
 
 import polars as pl
 import streamlit as st
@@ -15,12 +16,13 @@ from jarvis.dashboard.pages.category.operations_table import metrics_table, oper
 from jarvis.dashboard.pages.category.step_time import step_line, with_step_savings
 from jarvis.dashboard.pages.report.note_badges import finding_badges
 from jarvis.dashboard.session import navigation, selection
-from jarvis.dashboard.session.state import Opened, call_path_of, rows_of
+from jarvis.dashboard.session.state import HASH_OPENED, Opened, call_path_of, palette, rows_of
 from jarvis.dashboard.widgets.controls import category_controls, clear_filters
 from jarvis.dashboard.widgets.elements import lazy_expander, metric_card
 from jarvis.dashboard.widgets.finding_cards import finding_cards, no_longer_findings
 from jarvis.dashboard.widgets.header import page_header
-from jarvis.dashboard.widgets.panels import panel_chart
+from jarvis.dashboard.widgets.panel_kinds import PanelData
+from jarvis.dashboard.widgets.panels import Drawn, drawn, panel_chart
 from jarvis.dashboard.widgets.projection import (
     operation_columns,
     saved_ms,
@@ -56,10 +58,16 @@ with its kernels shorter. It is 0 where they get shorter by less than {NEGLIGIBL
 steps, and is not known where step times are not simulated.
 """
 
+_MAX_CACHED_PANELS = 256
+"""They have at most ``MAX_POINTS`` marks."""
+
 _TABLE_HELP = (
     "Select a row to see its arguments, kernels and call path. Click a column header to sort all "
     "rows."
 )
+SAVING = "Kernel saving at"
+"""How the label of the card begins whose figure follows the target."""
+
 VISIBLE_DETAILS_PX = 320
 """Height of the details that is in view after a click on a row."""
 
@@ -173,7 +181,7 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     step_line(now, analysis.key, shown, target_pct, is_part=is_part)
     _metric_cards(analysis, shown, rows, now)
     _notes(result)
-    _charts(analysis, shown, rows, target_pct, uid)
+    _charts(analysis, now, controls.filter_id, shown, rows, uid)
     st.subheader("Findings")
     _findings(now, result, shown, is_filtered=is_part)
     st.subheader("Operations", help=_TABLE_HELP)
@@ -269,7 +277,8 @@ def _metric_cards(analysis: Analysis, rows: pl.DataFrame, whole: pl.DataFrame, n
     below, below_us = rows.select(
         is_below.sum(), us=pl.col(C.kernel_time_us).filter(is_below).sum()
     ).row(0)
-    judged = rows.filter(is_judged() & (pl.col(C.pct_roofline) <= ANOMALY_PCT))
+    figures = rows.select(C.kernel_time_us, C.pct_roofline, C.bound)
+    judged = figures.filter(is_judged() & (pl.col(C.pct_roofline) <= ANOMALY_PCT))
     known = weighted_efficiency(judged)
     coverage_pct = share_pct(float(judged[C.kernel_time_us].sum()), time_us)
     is_part = rows.height < whole.height
@@ -291,7 +300,7 @@ def _metric_cards(analysis: Analysis, rows: pl.DataFrame, whole: pl.DataFrame, n
             f"covers {percent(coverage_pct)} of their time.",
         ),
         (
-            f"Kernel saving at {target_pct:g}%",
+            f"{SAVING} {target_pct:g}%",
             *(
                 (
                     milliseconds(saving),
@@ -337,13 +346,14 @@ def _efficiency_about(known_pct: float | None, coverage_pct: float) -> str:
 
 def _charts(
     analysis: Analysis,
+    now: Opened,
+    filter_id: str,
     rows: pl.DataFrame,
     whole: pl.DataFrame,
-    target_pct: float,
     selected: int | None,
 ) -> None:
     """Draw the panels in pairs, the first one wider, with the selected operation marked."""
-    columns = operation_columns(analysis)
+    columns, target_pct = operation_columns(analysis), now.run.targets.of_category(analysis.key)
     for first in range(0, len(analysis.panels), 2):
         pair = analysis.panels[first : first + 2]
         widths = [5, 4] if len(pair) > 1 and not first else len(pair)
@@ -351,5 +361,14 @@ def _charts(
             zip(st.columns(widths, border=True), pair, strict=True)
         ):
             with place:
-                key = selection.chart_key(_panel_key(analysis, first + offset), PICKED, selected)
-                panel_chart(panel, rows, columns, target_pct, key, whole, selected)
+                name = _panel_key(analysis, first + offset)
+                key = selection.chart_key(name, PICKED, selected)
+                draw = partial(_drawn, now, name, filter_id, now.below_pct, palette().background)
+                panel_chart(panel, rows, columns, target_pct, key, whole, selected, draw)
+
+
+@st.cache_resource(max_entries=_MAX_CACHED_PANELS, show_spinner=False, hash_funcs=HASH_OPENED)
+def _drawn(  # the first parameters are what the rows and colors of ``_data`` depend on
+    now: Opened, name: str, filter_id: str, below_pct: float, background: str, _data: PanelData
+) -> Drawn:
+    return drawn(_data)
