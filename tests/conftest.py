@@ -1,7 +1,6 @@
 """Fixtures of the whole suite."""
 
 import gc
-import math
 import os
 import sys
 from collections import defaultdict
@@ -133,8 +132,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Return three processes for two cores: many tests wait for another process."""
-    return math.ceil(1.5 * (os.cpu_count() or 1))
+    """Return two processes for each core: many tests wait for another process."""
+    return 2 * (os.cpu_count() or 1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

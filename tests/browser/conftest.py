@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--js-flags=--max-lazy",  # a test runs a small part of the scripts of a page
 )
 START_SECONDS = 120
 IDLE = "[data-testid=stApp][data-test-script-state=notRunning]"
@@ -124,6 +126,13 @@ def _a_busy_machine_may_take_longer(browser: Browser) -> None:
     """No test depends on time; a page that never shows what it should fails later."""
     browser.on("context", lambda context: context.set_default_timeout(START_SECONDS * 1000))
     expect.set_options(timeout=START_SECONDS * 1000)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_moves(browser: Browser) -> None:
+    """Animations take a quarter of the CPU time of a page, and no test looks at them."""
+    for name in ("new_context", "new_page"):
+        setattr(browser, name, partial(getattr(browser, name), reduced_motion="reduce"))
 
 
 @pytest.fixture(scope="module", autouse=True)
