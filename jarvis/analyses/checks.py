@@ -121,9 +121,8 @@ def above_peak(data: CategoryData) -> Iterator[Finding]:
 
 
 def _doubts(data: CategoryData, is_in_range: pl.Expr, doubt: str) -> Iterator[Finding]:
-    for group in groups(data.operations, is_in_range & impact.is_judged()):
-        efficiency = group.efficiency_pct
-        if efficiency is not None and group.compute_pct >= MIN_COMPUTE_PCT:
+    for group in groups(data.operations, is_in_range & impact.is_judged(), MIN_COMPUTE_PCT):
+        if (efficiency := group.efficiency_pct) is not None:
             yield _doubt_of(data, group, efficiency, doubt)
 
 

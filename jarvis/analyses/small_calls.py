@@ -67,7 +67,9 @@ def many_small_calls(data: CategoryData) -> Iterator[Finding]:
     is_reported = is_low | is_replayed | pl.col(C.uid).is_in(data.explained_uids)
     can_be_short = _is_short() | (pl.col(C.populations).list.len() > 0)
     calls = pl.col(C.operation_count).filter(can_be_short & ~is_reported).sum().over(C.name)
-    rows = data.operations.filter(~is_reported & (calls >= MANY_CALLS)).sort(
+    compute_pct = pl.col(C.percent_of_compute).filter(~is_reported).sum().over(C.name)
+    is_candidate = ~is_reported & (calls >= MANY_CALLS) & (compute_pct >= MIN_COMPUTE_PCT)
+    rows = data.operations.filter(is_candidate).sort(
         C.kernel_time_us, C.uid, descending=[True, False]
     )
     for part in rows.partition_by(C.name, maintain_order=True):
