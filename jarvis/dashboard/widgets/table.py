@@ -57,7 +57,7 @@ def small_table(
     if key is not None and addresses is not None:
         on_select = partial(follow_cell, key, addresses)
     st.dataframe(
-        without_pale_texts(frame),
+        without_pale_texts(frame).to_arrow(),  # Streamlit would convert a frame to pandas before
         hide_index=True,
         column_config=config,
         placeholder=MISSING,

@@ -357,8 +357,10 @@ def _page_table(
     shown, columns = in_readable_units(_readable(part), known, rows)
     config = {name: _configuration(order.label(columns[name]), shown[name]) for name in names}
     st.dataframe(
-        # Streamlit draws lists as badges.
-        shown.select(names).with_columns(pl.concat_list(name) for name in names if name == "state"),
+        # Streamlit draws lists as badges, and would convert a frame to pandas.
+        shown.select(
+            pl.concat_list(name) if name == "state" else pl.col(name) for name in names
+        ).to_arrow(),
         key=key,
         hide_index=True,
         height=height_of(part.height, _ROWS),
