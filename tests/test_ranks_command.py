@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from jarvis.cli import main
+from jarvis.ranks.per_step import ranks_per_step
 from jarvis.ranks.run import DistributedRun
 from jarvis.sample import Faults, Job, write_job
 from jarvis.sample.faults import Late
@@ -29,10 +30,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> DistributedRun:
 
 def test_each_rank_is_a_row(run: DistributedRun, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ranks", str(run.root)]) == 0
-    title, finding, head, first, second, third = capsys.readouterr().out.splitlines()
+    title, finding, times, head, first, second, third = capsys.readouterr().out.splitlines()
     assert title == run.manifest.title == "3 of 3 ranks (0-2)"
     assert finding.startswith("Rank 1 is late in ")
-    assert head.split()[:3] == ["Rank", "Window", "(ms)"]
+    assert times == f"Times are per step, mean of {STEPS} steps."
+    assert head.split()[:4] == ["Rank", "Step", "saved", "(ms)"]
     assert [line.split()[0] for line in (first, second, third)] == ["0", "1", "2"]
     assert second.endswith("rank1.json")
 
@@ -49,7 +51,10 @@ def test_why_names_the_cause(run: DistributedRun, capsys: pytest.CaptureFixture[
 def test_json_has_all_columns(run: DistributedRun, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ranks", str(run.root), "--why", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["ranks"] == run.tables["ranks"].to_dicts()
+    assert found["times"] == f"per step, mean of {STEPS} steps"
+    assert found["ranks"] == ranks_per_step(run.tables).to_dicts()
+    step_ms = run.tables["rank_steps"].filter(rank=LATE_RANK)["compute_ms"].mean()
+    assert found["ranks"][LATE_RANK]["compute_ms"] == pytest.approx(step_ms)
     longest = found["delays"][0]
     assert (longest["rank"], longest["cause"]) == (LATE_RANK, "idle: data loading")
     assert longest["new_ms"] == pytest.approx(8.0, rel=0.05)

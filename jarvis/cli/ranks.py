@@ -18,8 +18,8 @@ def add_ranks(commands: "Commands[argparse.ArgumentParser]") -> None:
     command = commands.add_parser(
         "ranks",
         help="show the ranks of a distributed run, and why they are late",
-        description="Show what each rank of a distributed run computes and waits, how much waiting "
-        "of others it causes, and what the median step gains if it were as the median.",
+        description="Show what each rank of a distributed run computes and waits in a step, how much "
+        "waiting of others it causes, and what the median step gains if it were as the median.",
     )
     add_run(command)
     command.add_argument("--rank", type=int, metavar="N", help="only this rank")
@@ -34,26 +34,22 @@ def _ranks(arguments: argparse.Namespace) -> int:
     import polars as pl
 
     from jarvis.ranks.delays import delays
+    from jarvis.ranks.per_step import COLUMNS, basis, ranks_per_step, shown_columns
     from jarvis.ranks.run import DistributedRun
-    from jarvis.schemas import TABLES
     from jarvis.schemas.names import C
     from jarvis.text.messages import to_text
 
     run = DistributedRun.load(run_directory(arguments.directory))
-    ranks = run.tables["ranks"]
+    ranks, times = ranks_per_step(run.tables), basis(run.tables)
     late = delays(run.tables["lateness"], run.tables["lateness_causes"], run.tables["instances"])
     if arguments.rank is not None:
         ranks, late = (rows.filter(pl.col(C.rank) == arguments.rank) for rows in (ranks, late))
         if ranks.is_empty():
             arguments.usage_error(f"the run has no rank {arguments.rank}: {run.manifest.title}")
-    shown = ranks.select(
-        *(C.rank, C.window_ms, C.compute_ms, C.wait_ms, C.exposed_wait_ms),
-        *(C.caused_exposed_wait_ms, C.times_last, C.speed_ratio, C.gain_low_ms, C.gain_high_ms),
-        C.file_name,
-    )
     findings = [to_text(finding.title) for finding in run.findings]
-    lines = [run.manifest.title, *findings, *table_lines(shown, TABLES["ranks"])]
-    result = {"title": run.manifest.title, "findings": findings, "ranks": ranks.to_dicts()}
+    title, shown = run.manifest.title, ranks.select(shown_columns(ranks))
+    lines = [title, *findings, f"Times are {times}.", *table_lines(shown, COLUMNS)]
+    result = {"title": title, "findings": findings, "times": times, "ranks": ranks.to_dicts()}
     if arguments.why:
         lines += ["", *_delay_lines(late)]
         result["delays"] = late.to_dicts()
