@@ -41,7 +41,7 @@ def rows(**changes: list[Any]) -> pl.DataFrame:
         "saved_us": [68.75, 0.0],
         "params": ['{"M": 64, "N": 16, "K": 32}', None],
     }
-    return pl.DataFrame(data | changes, strict=False)
+    return charts.with_labels(pl.DataFrame(data | changes, strict=False))
 
 
 @pytest.mark.parametrize(("numbers", "top"), [([1, 3, None], 3.0), ([0.5], 0.5), ([], 0.0)])
@@ -176,18 +176,25 @@ def test_the_roofline_draws_no_more_points_than_a_browser_takes() -> None:
 
 
 def test_savings_exclude_zeros_and_label_each_bar_once() -> None:
-    same = pl.concat([rows(saved_us=[68.0, 1.0])] * 2)
+    same = charts.with_labels(pl.concat([rows(saved_us=[68.0, 1.0])] * 2))
     spec = vega_lite(charts.savings(same, COLUMNS, charts.LIGHT))
     assert spec["layer"][0]["encoding"]["y"]["sort"]["field"] == "rank"
     assert [(row["rank"], row["label"]) for row in values(spec, spec)] == [
         (0, f"mm\n{PRODUCT}"),
-        (1, f"mm\n{PRODUCT} #2"),
+        (1, f"mm #2\n{PRODUCT}"),
         (2, "addmm"),
         (3, "addmm #2"),
     ]
     one = vega_lite(charts.savings(rows(), COLUMNS, charts.LIGHT))
     assert [row["name"] for row in values(one, one)] == ["aten::mm"]
     assert "split(" in one["layer"][0]["encoding"]["y"]["axis"]["labelExpr"]
+
+
+def test_bars_of_kernels_without_an_operator_have_their_short_names() -> None:
+    name = "hipGraphLaunch->void (anonymous namespace)::rotary<c10::Half>(int) (Synthetic Op)"
+    frame = rows(name=[name, "aten::mm"])
+    drawn = vega_lite(charts.bars(frame, COLUMNS, charts.LIGHT, x="kernel_time_us", y="name"))
+    assert [row["label"] for row in values(drawn, drawn)] == ["rotary", "mm"]
 
 
 @pytest.mark.parametrize(("time_us", "unit", "length"), [(99.0, "µs", 99.0), (100.0, "ms", 0.1)])

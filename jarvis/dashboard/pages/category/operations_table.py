@@ -35,7 +35,6 @@ from jarvis.schemas import FLAG, NAMES, NUMBER, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, count, counted, milliseconds, percent
 from jarvis.text.markdown import code, escape
-from jarvis.text.shapes import call_shapes
 from jarvis.text.short_names import short_kernel_name, short_operation_name
 
 _ARGUMENTS = (C.input_dims, C.input_types, C.input_strides, C.concrete_inputs)
@@ -276,11 +275,22 @@ _WIDTHS = {
 }
 """Widths in pixels, to keep the first columns visible in a window of 1280 pixels."""
 
-_SHAPES = Column(
-    "arguments",
-    "Shapes",
-    TEXT,
-    meaning="sides M, N and K of a matrix product, else the shape of each tensor argument",
+_TEXTS = columns_of(
+    (
+        Column(
+            C.name,
+            "Operation",
+            TEXT,
+            meaning="operator or kernel; #2 is a further row of the same name and shapes: the "
+            "details of the rows show how they differ, such as in strides, types or values",
+        ),
+        Column(
+            "arguments",
+            "Shapes",
+            TEXT,
+            meaning="sides M, N and K of a matrix product, else the shape of each tensor argument",
+        ),
+    )
 )
 
 _BADGE_COLORS = (LIGHT.below_threshold, "yellow", "blue", "violet", "gray")
@@ -323,7 +333,7 @@ def metrics_table(
         about: Caption above the table, before its order.
     """
     page = analysis.key
-    columns = {**operation_columns(analysis), _SHAPES.name: _SHAPES}
+    columns = {**operation_columns(analysis), **_TEXTS}
     names = shown_columns(analysis, rows)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(about, width="content")
@@ -353,7 +363,7 @@ def _page_table(
     order: row_order.RowOrder,
 ) -> None:
     """Draw ``part``, a page of ``rows``."""
-    known = {**operation_columns(analysis), _SHAPES.name: _SHAPES}
+    known = {**operation_columns(analysis), **_TEXTS}
     shown, columns = in_readable_units(_readable(part), known, rows)
     config = {name: _configuration(order.label(columns[name]), shown[name]) for name in names}
     st.dataframe(
@@ -373,13 +383,8 @@ def _page_table(
 
 def _readable(part: pl.DataFrame) -> pl.DataFrame:
     """Return a page of the rows with short names and shapes; the details have the full ones."""
-    given = part.select("arguments", C.params).rows()
-    shapes = [call_shapes(arguments, params) for arguments, params in given]
-    return with_short_texts(part.with_columns(pl.Series("arguments", shapes, pl.String)), _SHORT)
-
-
-_SHORT = {C.name: short_operation_name, C.main_kernel: short_kernel_name}
-"""Functions that shorten the texts of a column."""
+    short = part.with_columns(pl.col("short_name").alias(C.name), arguments="shapes")
+    return with_short_texts(short, {C.main_kernel: short_kernel_name})
 
 
 def _sort_by_header(page: str, key: str, schema: pl.Schema) -> None:
