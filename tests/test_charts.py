@@ -278,6 +278,10 @@ def test_hidden_and_exposed_time_are_separate() -> None:
     )
     spec = vega_lite(charts.exposure(parts, charts.LIGHT))
     assert spec["encoding"]["color"]["scale"]["domain"] == ["hidden", "exposed"]
+    assert spec["encoding"]["x"]["axis"]["title"] == "ms"
+    short = parts.with_columns(pl.col("time_ms") / 1000)
+    spec = vega_lite(charts.exposure(short, charts.LIGHT))
+    assert spec["encoding"]["x"]["axis"]["title"] == "µs"
 
 
 @pytest.mark.parametrize(

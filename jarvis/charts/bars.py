@@ -38,6 +38,7 @@ from jarvis.charts.marks import (
 )
 from jarvis.charts.palette import STATES, Palette
 from jarvis.schemas.names import C
+from jarvis.text.format import MIN_MS
 
 _LEGEND_PX = 66
 """Height of a legend above the bars, with the theme's margins."""
@@ -264,6 +265,8 @@ def exposure(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
     ``parts``: ``kind``, ``part`` (``hidden`` or ``exposed``), ``time_ms``.
     """
     longest = largest(parts.group_by("kind").agg(pl.col(C.time_ms).sum())[C.time_ms])
+    unit, factor = ("µs", 1000.0) if longest < MIN_MS else ("ms", 1.0)
+    parts, longest = parts.with_columns(pl.col(C.time_ms) * factor), longest * factor
     scale = alt.Scale(domain=["hidden", "exposed"], range=[palette.pale, palette.below_threshold])
     chart: alt.Chart = (
         alt.Chart(parts)
@@ -273,7 +276,7 @@ def exposure(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
             x=alt.X(
                 "time_ms:Q",
                 stack="zero",
-                axis=plain_axis("ms", format=LINEAR, **_NEAR_AXIS),
+                axis=plain_axis(unit, format=LINEAR, **_NEAR_AXIS),
                 scale=length_scale(longest),
             ),
             color=alt.Color("part:N", scale=scale, legend=_legend(**_NEAR_LEGEND)),
@@ -281,7 +284,7 @@ def exposure(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
             tooltip=[
                 alt.Tooltip("kind:N", title="Kind"),
                 alt.Tooltip("part:N", title="Part"),
-                alt.Tooltip("time_ms:Q", title="Time (ms)", format=",.3f"),
+                alt.Tooltip("time_ms:Q", title=f"Time ({unit})", format=",.3r"),
             ],
         )
         .properties(height=_EXPOSURE_PX + 40 * parts["kind"].n_unique(), padding=_NARROW_EDGE)

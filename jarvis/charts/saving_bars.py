@@ -25,6 +25,7 @@ from jarvis.charts.marks import (
     specification,
     tips,
     tooltip,
+    unique_labels,
 )
 from jarvis.charts.palette import Palette
 from jarvis.schemas.names import C
@@ -38,7 +39,7 @@ _TWO_LINES_PX = 36
 _LINE_LENGTH = 34
 """Maximum length of each line of the label of an operation: its short name, and its shapes."""
 
-_NUMBERED = 20
+_NUMBERED_LENGTH = 20
 """Same for a name with a number behind it, so that both are in view in a table."""
 
 _VALUE_ROOM = 2.0
@@ -56,13 +57,11 @@ def with_labels(rows: pl.DataFrame) -> pl.DataFrame:
     given = zip(rows["arguments"], rows[C.params], strict=True)
     shapes = pl.Series("shapes", [call_shapes(*pair) for pair in given], pl.String)
     named = rows.with_columns(shapes, short_name=pl.col(C.name).replace(short))
-    name, shape = (
-        shortened(pl.col("short_name"), _NUMBERED),
-        shortened(pl.col("shapes"), _LINE_LENGTH),
-    )
-    number = pl.int_range(1, pl.len() + 1).over(name, shape)
-    numbered = pl.when(number > 1).then(pl.format("{} #{}", name, number)).otherwise("short_name")
-    return named.with_columns(number=number, short_name=numbered)
+    looks = [shortened(pl.col(text), _LINE_LENGTH) for text in ("short_name", "shapes")]
+    number = pl.int_range(1, pl.len() + 1).over(looks)
+    numbered = pl.format("{} #{}", shortened(pl.col("short_name"), _NUMBERED_LENGTH), number)
+    short_name = pl.when(number > 1).then(numbered).otherwise("short_name")
+    return named.with_columns(number=number, short_name=short_name)
 
 
 def savings(
@@ -80,8 +79,9 @@ def savings(
     names = (C.name, "arguments", C.operation_count, C.kernel_time_us, C.saved_us, C.pct_roofline)
     largest_first = rows[C.saved_us].arg_sort(descending=True, nulls_last=True).head(limit)
     lines = [shortened(pl.col(text), _LINE_LENGTH) for text in ("short_name", "shapes")]
-    label = pl.concat_str(lines, separator="\n", ignore_nulls=True).alias("label")
-    top = rows.select(C.uid, *names, label)[largest_first].filter(pl.col(C.saved_us) > 0)
+    label = pl.concat_str(lines, separator="\n", ignore_nulls=True)
+    top = rows.select(C.uid, *names, text=label)[largest_first].filter(pl.col(C.saved_us) > 0)
+    top = unique_labels(top, pl.col("text"), 2 * _LINE_LENGTH + 1)
     scaled, known = in_readable_units(
         top, columns, (C.kernel_time_us, C.saved_us), largest(top[C.kernel_time_us])
     )

@@ -365,7 +365,11 @@ def _page_table(
     """Draw ``part``, a page of ``rows``."""
     known = {**operation_columns(analysis), **_TEXTS}
     shown, columns = in_readable_units(_readable(part), known, rows)
-    config = {name: _configuration(order.label(columns[name]), shown[name]) for name in names}
+    widths = _WIDTHS if "arguments" in names else _WIDTHS | {C.name: 310}
+    config = {
+        name: _configuration(order.label(columns[name]), shown[name], widths.get(name))
+        for name in names
+    }
     st.dataframe(
         # Streamlit draws lists as badges.
         shown.select(names).with_columns(pl.concat_list(name) for name in names if name == "state"),
@@ -405,28 +409,28 @@ def _table_key(page: str, shown_by: str, part: pl.DataFrame) -> str:
     return f"{page}_table_{shown_by}-{rows:08x}"
 
 
-def _configuration(column: Column, values: pl.Series) -> ColumnConfig:
+def _configuration(column: Column, values: pl.Series, width: int | None) -> ColumnConfig:
     config = st.column_config
     if column.name == "state":
         return config.MultiselectColumn(
             column.label,
             options=list(STATES),
             color=list(_BADGE_COLORS),
-            width=_WIDTHS[column.name],
+            width=width,
             help=column.meaning,
         )
     if column.name in (C.percent_of_category, C.pct_roofline):
-        return _bar(column)
-    return configured(column, values, _WIDTHS.get(column.name))
+        return _bar(column, width)
+    return configured(column, values, width)
 
 
-def _bar(column: Column) -> ColumnConfig:
+def _bar(column: Column, width: int | None) -> ColumnConfig:
     """Return the configuration of a column of bars, all on one scale of 100%."""
     return st.column_config.ProgressColumn(
         column.label,
         format="%.1f%%",
         min_value=0.0,
         max_value=100.0,
-        width=_WIDTHS[column.name],
+        width=width,
         help=column.meaning,
     )
