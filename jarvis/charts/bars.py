@@ -46,6 +46,10 @@ _LEGEND_PX = 66
 _BESIDE_NAMES = 2
 """Columns of a legend that has only the width of the bars, right of their names."""
 
+_VALUE_ROOM = 1.1
+"""Axis length relative to the longest bar, so that its value fits behind it."""
+
+_THREE_DIGITS = ",.3r"
 _BINS_PER_DECADE = 4
 
 _PARTS_PX = 112
@@ -130,18 +134,18 @@ def _bars_spec(
     groups: Groups | None,
     palette: Palette,
 ) -> Specification:
-    chart = (
-        alt.Chart(alt.NamedData("bars"))
-        .mark_bar(height={"band": 0.72})
-        .encode(
-            y=rank_axis(),
-            x=alt.X(f"{x}:Q", axis=plain_axis(title, format=LINEAR), scale=length_scale(longest)),
-            color=groups.color(columns=_BESIDE_NAMES) if groups else alt.value(palette.primary),
-            tooltip=tooltip(lines),
-        )
+    base = alt.Chart(alt.NamedData("bars")).encode(y=rank_axis())
+    scale = length_scale(_VALUE_ROOM * longest)
+    parts = base.mark_bar(height={"band": 0.72}).encode(
+        x=alt.X(f"{x}:Q", axis=plain_axis(title, format=LINEAR), scale=scale),
+        color=groups.color(columns=_BESIDE_NAMES) if groups else alt.value(palette.primary),
+        tooltip=tooltip(lines),
+    )
+    totals = base.mark_text(align="left", dx=5, color=palette.text, fontSize=11).encode(
+        x=alt.X(f"sum({x}):Q", title=title), text=alt.Text(f"sum({x}):Q", format=_THREE_DIGITS)
     )
     height = bars_height(count) + (_LEGEND_PX if groups else 0)
-    return specification(chart.properties(height=height))
+    return specification(alt.LayerChart(layer=[parts, totals], height=height))
 
 
 def scatter(

@@ -50,15 +50,12 @@ _TEXT_ROOM = 1.4
 """Same as _VALUE_ROOM, for a value with its saving across a whole page."""
 
 
-def with_labels(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return operations with unique texts for charts and tables: ``shapes``, ``number`` among rows
-    that look the same, and ``short_name``, which has the number from the second on."""
+def with_short_names(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return operations with ``number``, among rows of the same short name and arguments, and
+    ``short_name``, which has the number from the second on."""
     short = {name: short_operation_name(name) for name in rows[C.name].unique()}
-    given = zip(rows["arguments"], rows[C.params], strict=True)
-    shapes = pl.Series("shapes", [call_shapes(*pair) for pair in given], pl.String)
-    named = rows.with_columns(shapes, short_name=pl.col(C.name).replace(short))
-    looks = [shortened(pl.col(text), _LINE_LENGTH) for text in ("short_name", "shapes")]
-    number = pl.int_range(1, pl.len() + 1).over(looks)
+    named = rows.with_columns(short_name=pl.col(C.name).replace(short))
+    number = pl.int_range(1, pl.len() + 1).over("short_name", "arguments")
     numbered = pl.format("{} #{}", shortened(pl.col("short_name"), _NUMBERED_LENGTH), number)
     short_name = pl.when(number > 1).then(numbered).otherwise("short_name")
     return named.with_columns(number=number, short_name=short_name)
@@ -71,17 +68,20 @@ def savings(
     both as a label.
 
     Args:
-        rows: Operations from ``with_labels`` with ``saved_us`` and the columns of the tooltip.
+        rows: Operations from ``with_short_names`` with ``saved_us`` and the columns of the tooltip.
         columns: Labels, units and formats of the columns.
         palette: Colors of the theme.
         limit: Maximum number of bars.
     """
     names = (C.name, "arguments", C.operation_count, C.kernel_time_us, C.saved_us, C.pct_roofline)
     largest_first = rows[C.saved_us].arg_sort(descending=True, nulls_last=True).head(limit)
-    lines = [shortened(pl.col(text), _LINE_LENGTH) for text in ("short_name", "shapes")]
+    needed = rows.select(C.uid, C.params, "short_name", *names)
+    top = needed[largest_first].filter(pl.col(C.saved_us) > 0)
+    given = zip(top["arguments"], top[C.params], strict=True)
+    shapes = pl.Series([call_shapes(*pair) for pair in given], dtype=pl.String)
+    lines = [shortened(text, _LINE_LENGTH) for text in (pl.col("short_name"), pl.lit(shapes))]
     label = pl.concat_str(lines, separator="\n", ignore_nulls=True)
-    top = rows.select(C.uid, *names, text=label)[largest_first].filter(pl.col(C.saved_us) > 0)
-    top = unique_labels(top, pl.col("text"), 2 * _LINE_LENGTH + 1)
+    top = unique_labels(top, label, 2 * _LINE_LENGTH + 1).drop(C.params, "short_name")
     scaled, known = in_readable_units(
         top, columns, (C.kernel_time_us, C.saved_us), largest(top[C.kernel_time_us])
     )

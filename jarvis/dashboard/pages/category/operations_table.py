@@ -35,6 +35,7 @@ from jarvis.schemas import FLAG, NAMES, NUMBER, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, count, counted, milliseconds, percent
 from jarvis.text.markdown import code, escape
+from jarvis.text.shapes import call_shapes
 from jarvis.text.short_names import short_kernel_name, short_operation_name
 
 _ARGUMENTS = (C.input_dims, C.input_types, C.input_strides, C.concrete_inputs)
@@ -387,7 +388,9 @@ def _page_table(
 
 def _readable(part: pl.DataFrame) -> pl.DataFrame:
     """Return a page of the rows with short names and shapes; the details have the full ones."""
-    short = part.with_columns(pl.col("short_name").alias(C.name), arguments="shapes")
+    given = part.select("arguments", C.params).rows()
+    shapes = pl.Series([call_shapes(*pair) for pair in given], dtype=pl.String)
+    short = part.with_columns(pl.col("short_name").alias(C.name), arguments=shapes)
     return with_short_texts(short, {C.main_kernel: short_kernel_name})
 
 
