@@ -84,7 +84,7 @@ def in_readable_units(
     alike: Sequence[str] = (),
 ) -> tuple[pl.DataFrame, Columns]:
     """Return a table with its times in ms, or in µs where a column has none of MIN_MS, its sizes in
-    the unit of the largest; and its columns.
+    the unit of the largest, and its flags as yes and no; and its columns.
 
     ``whole``: all rows, if ``frame`` is a page of them; ``alike``: columns that have the unit
     of the first of them. The names of columns stay the same.
@@ -93,17 +93,20 @@ def in_readable_units(
     shown, scaled = dict(columns), []
     for name in frame.columns:
         column = columns.get(name)
-        if column is not None and column.unit == "bytes":
+        if frame.schema[name] == pl.Boolean:
+            scaled.append(pl.col(name).replace_strict(_WORDS, return_dtype=pl.String))
+        elif column is not None and column.unit == "bytes":
             shown[name], divisor = _in_byte_unit(column, largest(rows[name]))
             scaled.append(pl.col(name) / divisor)
-            continue
-        if column is None or not frame.schema[name].is_float() or not is_rounded(column):
-            continue
-        compared = rows[alike[0] if name in alike else name]
-        shown[name], divisor = in_readable_unit(column, largest(compared.abs()))
-        if divisor != 1:
-            scaled.append(pl.col(name) / divisor)
+        elif column is not None and frame.schema[name].is_float() and is_rounded(column):
+            compared = rows[alike[0] if name in alike else name]
+            shown[name], divisor = in_readable_unit(column, largest(compared.abs()))
+            if divisor != 1:
+                scaled.append(pl.col(name) / divisor)
     return frame.with_columns(scaled), shown
+
+
+_WORDS = {True: "yes", False: "no"}
 
 
 def _in_byte_unit(column: Column, longest: float) -> tuple[Column, float]:
