@@ -366,7 +366,7 @@ def _page_table(
     """Draw ``part``, a page of ``rows``."""
     known = {**operation_columns(analysis), **_TEXTS}
     shown, columns = in_readable_units(_readable(part), known, rows)
-    widths = _WIDTHS if "arguments" in names else _WIDTHS | {C.name: 310}
+    widths = _WIDTHS if "arguments" in names else _WIDTHS | {C.name: 270}
     config = {
         name: _configuration(order.label(columns[name]), shown[name], widths.get(name))
         for name in names

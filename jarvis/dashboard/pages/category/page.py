@@ -257,7 +257,7 @@ def _why_none(rows: pl.DataFrame) -> str:
     """Return why no finding does not mean that these operations are fast, as sentences; empty if
     the efficiency of most of their time is known, and they take enough time for a finding."""
     compute_pct = float(rows[C.percent_of_compute].sum())
-    if compute_pct < MIN_COMPUTE_PCT:
+    if 0 < compute_pct < MIN_COMPUTE_PCT:
         return (
             f"No findings on this page: its operations take {percent(compute_pct)} of compute, too "
             "little for one."
