@@ -31,7 +31,6 @@ from jarvis.findings import AnalysisResult, Status
 from jarvis.hardware import HardwareSpec
 from jarvis.impact import (
     ANOMALY_PCT,
-    FULL_PCT,
     KERNEL_FLOOR_US,
     MOSTLY_PCT,
     NEARLY_ALL_PCT,
@@ -266,7 +265,8 @@ def _why_none(rows: pl.DataFrame) -> str:
     share = share_pct(*(float(part[C.kernel_time_us].sum()) for part in (unknown, rows)))
     if share < MOSTLY_PCT:
         return ""
-    which = "its kernel time" if share == FULL_PCT else f"{percent(share)} of its kernel time"
+    is_all = unknown.height == rows.height
+    which = "its kernel time" if is_all else f"{percent(share)} of its kernel time"
     return (
         f"No findings on this page: the efficiency of {which} is not known, so this does not mean "
         "that it is fast."
