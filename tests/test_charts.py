@@ -41,7 +41,7 @@ def rows(**changes: list[Any]) -> pl.DataFrame:
         "saved_us": [68.75, 0.0],
         "params": ['{"M": 64, "N": 16, "K": 32}', None],
     }
-    return pl.DataFrame(data | changes, strict=False)
+    return charts.with_short_names(pl.DataFrame(data | changes, strict=False))
 
 
 @pytest.mark.parametrize(("numbers", "top"), [([1, 3, None], 3.0), ([0.5], 0.5), ([], 0.0)])
@@ -176,18 +176,25 @@ def test_the_roofline_draws_no_more_points_than_a_browser_takes() -> None:
 
 
 def test_savings_exclude_zeros_and_label_each_bar_once() -> None:
-    same = pl.concat([rows(saved_us=[68.0, 1.0])] * 2)
+    same = charts.with_short_names(pl.concat([rows(saved_us=[68.0, 1.0])] * 2))
     spec = vega_lite(charts.savings(same, COLUMNS, charts.LIGHT))
     assert spec["layer"][0]["encoding"]["y"]["sort"]["field"] == "rank"
     assert [(row["rank"], row["label"]) for row in values(spec, spec)] == [
         (0, f"mm\n{PRODUCT}"),
-        (1, f"mm\n{PRODUCT} #2"),
+        (1, f"mm #2\n{PRODUCT}"),
         (2, "addmm"),
         (3, "addmm #2"),
     ]
     one = vega_lite(charts.savings(rows(), COLUMNS, charts.LIGHT))
     assert [row["name"] for row in values(one, one)] == ["aten::mm"]
     assert "split(" in one["layer"][0]["encoding"]["y"]["axis"]["labelExpr"]
+
+
+def test_bars_of_kernels_without_an_operator_have_their_short_names() -> None:
+    name = "hipGraphLaunch->void (anonymous namespace)::rotary<c10::Half>(int) (Synthetic Op)"
+    frame = rows(name=[name, "aten::mm"])
+    drawn = vega_lite(charts.bars(frame, COLUMNS, charts.LIGHT, x="kernel_time_us", y="name"))
+    assert [row["label"] for row in values(drawn, drawn)] == ["rotary", "mm"]
 
 
 @pytest.mark.parametrize(("time_us", "unit", "length"), [(99.0, "µs", 99.0), (100.0, "ms", 0.1)])
@@ -198,7 +205,7 @@ def test_bars_of_time_are_in_ms_from_a_tenth_on(time_us: float, unit: str, lengt
     assert [row["kernel_time_us"] for row in values(saving, saving)] == [length]
     assert [row["saved_us"] for row in values(saving, saving)] == [length / 2]
     drawn = vega_lite(charts.bars(frame, COLUMNS, charts.LIGHT, x="kernel_time_us", y="arguments"))
-    assert drawn["encoding"]["x"]["axis"]["title"] == f"Kernel time ({unit})"
+    assert drawn["layer"][0]["encoding"]["x"]["axis"]["title"] == f"Kernel time ({unit})"
     assert [row["label"] for row in values(drawn, drawn)] == [f"64{TIMES}32 bf16", "not recorded"]
     assert values(drawn, drawn)[0]["kernel_time_us"] == length
 
@@ -222,7 +229,9 @@ def test_bars_add_up_and_keep_the_longest() -> None:
     columns = charts.columns_of(TABLES["memory_copies"])
     chart = charts.bars(copies, columns, charts.LIGHT, x="total_time_us", y="direction", limit=2)
     spec = vega_lite(chart)
-    assert spec["encoding"]["y"]["sort"]["field"] == "rank"
+    bars, total = spec["layer"]
+    assert bars["encoding"]["y"]["sort"]["field"] == "rank"
+    assert total["encoding"]["text"]["aggregate"] == "sum"
     assert {row["direction"]: row["rank"] for row in values(spec, spec)} == {"D2H": 0, "H2D": 1}
     sums = {row["direction"]: row["total_time_us"] for row in values(spec, spec)}
     assert sums == {"D2H": 5.0, "H2D": 3.0}
@@ -245,7 +254,7 @@ def test_a_group_that_no_row_has_makes_no_legend() -> None:
     )
     stack = charts.bars(frame, COLUMNS, charts.LIGHT, x="saved_us", y="name", color="op_category")
     assert vega_lite(cloud)["encoding"]["color"] == {"value": charts.LIGHT.primary}
-    assert vega_lite(stack)["encoding"]["color"] == {"value": charts.LIGHT.primary}
+    assert vega_lite(stack)["layer"][0]["encoding"]["color"] == {"value": charts.LIGHT.primary}
 
 
 def test_the_histogram_adds_up_to_all_times() -> None:
@@ -271,6 +280,10 @@ def test_hidden_and_exposed_time_are_separate() -> None:
     )
     spec = vega_lite(charts.exposure(parts, charts.LIGHT))
     assert spec["encoding"]["color"]["scale"]["domain"] == ["hidden", "exposed"]
+    assert spec["encoding"]["x"]["axis"]["title"] == "ms"
+    short = parts.with_columns(pl.col("time_ms") / 1000)
+    spec = vega_lite(charts.exposure(short, charts.LIGHT))
+    assert spec["encoding"]["x"]["axis"]["title"] == "µs"
 
 
 @pytest.mark.parametrize(

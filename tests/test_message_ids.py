@@ -28,6 +28,11 @@ def test_an_empty_id_prints_nothing() -> None:
     assert resolve([], VALUES) is None
 
 
+def test_a_message_of_an_earlier_release_is_printed_with_its_values() -> None:
+    of_other_values = TABLE("place", called_from="Layer").model_copy(update={"values": {"n": 3}})
+    assert to_text(of_other_values) == "test_message_ids.place: n 3"
+
+
 def test_several_ids_give_sentences_in_their_order() -> None:
     made = resolve([TABLE.id("rows"), TABLE.id("whole")], VALUES)
     assert to_text(made) == "2 rows Move `a` to `Layer`, please."

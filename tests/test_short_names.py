@@ -12,6 +12,7 @@ ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, "
     [
         ("volta_sgemm_128x64_nn", "volta_sgemm_128x64_nn"),
         ("Memcpy DtoH (Device -> Pinned)", "Memcpy DtoH (Device -> Pinned)"),
+        ("Memcpy DtoD (Device -> Device)", "Memcpy DtoD"),
         (
             "void (anonymous namespace)::softmax_warp_forward<float, 10>(float*)",
             "softmax_warp_forward",

@@ -78,6 +78,7 @@ def test_sentences_and_tables_print_a_number_alike(value: float) -> None:
         (20.0, 0.783, 2),
         (3.8, 1.1, 2),
         (3.8, 0.0012, 3),  # not shown as zero
+        (9.66, 0.012, 3),
         (0.783, 0.02, 3),
         (0.0, 0.0, 0),
         (1e-9, 1e-9, MAX_DECIMALS),

@@ -112,7 +112,7 @@ DETAILS = (
     Column("rating", "Rating", TEXT, meaning="rating of a memory-bound operator by efficiency"),
     Column(
         "floor_ratio",
-        "x kernel floor",
+        "Launch / 2 µs",
         NUMBER,
         format=",.1f",
         meaning=f"mean GPU time of a launch divided by the {KERNEL_FLOOR_US:.0f} µs of the "

@@ -335,7 +335,7 @@ def _issue(
         efficiency_pct=group.efficiency_pct or 0.0,
         bound=group.bound,
         rate=_rate(*group.rate) if group.rate else None,
-        against=_against(usual),
+        against=None if usual is None or _is_too_short(group, usual) else _against(usual),
         reason=reason,
         little_left=MESSAGES("little_left") if impact.is_little(gain) else None,
     )
@@ -349,9 +349,13 @@ def _rate(achieved: float, peak: float, unit: str) -> Message:
     return MESSAGES("rate", achieved=achieved, peak=peak, unit=unit)
 
 
-def _against(usual: Expectation | None) -> Message | None:
-    if usual is None:
-        return None
+def _is_too_short(group: OperationGroup, usual: Expectation) -> bool:
+    """Return whether kernels of minimal time would not reach the usual efficiency."""
+    reached_pct = usual.reached_pct * group.time_ms / _shortest_ms(group)
+    return not usual.is_met and reached_pct < usual.low_pct
+
+
+def _against(usual: Expectation) -> Message:
     scale = None
     if usual.of != "roofline":
         scale = MESSAGES("band_scale", of=usual.of, reached_pct=usual.reached_pct)
@@ -428,10 +432,14 @@ def _target_pct(
     The target, capped at the upper end of what is usual and at what the calls would reach in the
     minimal kernel time.
     """
-    floor_us = KERNEL_FLOOR_US * max(group.launches, group.calls)
     limits = [data.target_pct]
     if not group.is_launch_bound:
-        limits.append(efficiency_pct * 1000 * group.time_ms / floor_us)
+        limits.append(efficiency_pct * group.time_ms / _shortest_ms(group))
     if usual is not None and usual.reached_pct > 0:
         limits.append(efficiency_pct * usual.high_pct / usual.reached_pct)
     return max(efficiency_pct, min(limits))
+
+
+def _shortest_ms(group: OperationGroup) -> float:
+    """Return the time of as many kernels of minimal time."""
+    return KERNEL_FLOOR_US * max(group.launches, group.calls) / 1000

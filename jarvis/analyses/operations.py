@@ -45,7 +45,7 @@ DETAILS = (
     Column("arguments", "Arguments", TEXT, meaning="shape and dtype of each tensor argument"),
     Column(
         "call_times",
-        "Groups of calls (µs)",
+        "Times of calls (µs)",
         TEXT,
         meaning="calls and mean kernel time of groups of calls whose times lie apart; empty if all "
         "calls are one group",

@@ -36,14 +36,17 @@ NO_TABLES: Mapping[str, pl.DataFrame] = {}
 
 NO_HARDWARE = "Efficiencies are not available: the hardware is not known, so there is no peak."
 NO_MODELS = "Efficiencies are not available: no perf model covers these operations."
-NO_SHAPES = "Not judged: GPU graphs replay these operations, and no capture has their shapes."
+NO_SHAPES = (
+    "Efficiencies are not available: GPU graphs replay these operations, and no capture has their "
+    "shapes."
+)
 NO_SHAPES_OF_ROW = "A GPU graph replays it, and no capture has its shapes."
 
 NOTES = MessageTable(
     "no_perf_model",
     {
-        "note": "Efficiency of {rows:count row} ({time_ms}): {note}",
-        "note.several": "Efficiency of each of {rows:count row} ({time_ms} together): {note}",
+        "note": "{rows:count row} ({time_ms}) has no efficiency. {note}",
+        "note.several": "Each of {rows:count row} ({time_ms} together) has no efficiency. {note}",
     },
 )
 

@@ -30,7 +30,7 @@ from jarvis.charts.rooflines import (
     roofline,
     suits_intensity,
 )
-from jarvis.charts.saving_bars import categories, savings, savings_height
+from jarvis.charts.saving_bars import categories, savings, savings_height, with_short_names
 from jarvis.charts.selection import outlined_bar, selectable
 from jarvis.charts.stacked import MAX_COLUMNS, stacked_columns
 from jarvis.charts.timeline import (
@@ -87,5 +87,6 @@ __all__ = [
     "suits_intensity",
     "text_colors",
     "timeline_chart",
+    "with_short_names",
     "work_colors",
 ]

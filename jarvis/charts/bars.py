@@ -38,6 +38,7 @@ from jarvis.charts.marks import (
 )
 from jarvis.charts.palette import STATES, Palette
 from jarvis.schemas.names import C
+from jarvis.text.format import MIN_MS
 
 _LEGEND_PX = 66
 """Height of a legend above the bars, with the theme's margins."""
@@ -45,6 +46,10 @@ _LEGEND_PX = 66
 _BESIDE_NAMES = 2
 """Columns of a legend that has only the width of the bars, right of their names."""
 
+_VALUE_ROOM = 1.1
+"""Axis length relative to the longest bar, so that its value fits behind it."""
+
+_THREE_DIGITS = ",.3r"
 _BINS_PER_DECADE = 4
 
 _PARTS_PX = 112
@@ -129,18 +134,18 @@ def _bars_spec(
     groups: Groups | None,
     palette: Palette,
 ) -> Specification:
-    chart = (
-        alt.Chart(alt.NamedData("bars"))
-        .mark_bar(height={"band": 0.72})
-        .encode(
-            y=rank_axis(),
-            x=alt.X(f"{x}:Q", axis=plain_axis(title, format=LINEAR), scale=length_scale(longest)),
-            color=groups.color(columns=_BESIDE_NAMES) if groups else alt.value(palette.primary),
-            tooltip=tooltip(lines),
-        )
+    base = alt.Chart(alt.NamedData("bars")).encode(y=rank_axis())
+    scale = length_scale(_VALUE_ROOM * longest)
+    parts = base.mark_bar(height={"band": 0.72}).encode(
+        x=alt.X(f"{x}:Q", axis=plain_axis(title, format=LINEAR), scale=scale),
+        color=groups.color(columns=_BESIDE_NAMES) if groups else alt.value(palette.primary),
+        tooltip=tooltip(lines),
+    )
+    totals = base.mark_text(align="left", dx=5, color=palette.text, fontSize=11).encode(
+        x=alt.X(f"sum({x}):Q", title=title), text=alt.Text(f"sum({x}):Q", format=_THREE_DIGITS)
     )
     height = bars_height(count) + (_LEGEND_PX if groups else 0)
-    return specification(chart.properties(height=height))
+    return specification(alt.LayerChart(layer=[parts, totals], height=height))
 
 
 def scatter(
@@ -264,6 +269,8 @@ def exposure(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
     ``parts``: ``kind``, ``part`` (``hidden`` or ``exposed``), ``time_ms``.
     """
     longest = largest(parts.group_by("kind").agg(pl.col(C.time_ms).sum())[C.time_ms])
+    unit, factor = ("µs", 1000.0) if longest < MIN_MS else ("ms", 1.0)
+    parts, longest = parts.with_columns(pl.col(C.time_ms) * factor), longest * factor
     scale = alt.Scale(domain=["hidden", "exposed"], range=[palette.pale, palette.below_threshold])
     chart: alt.Chart = (
         alt.Chart(parts)
@@ -273,7 +280,7 @@ def exposure(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
             x=alt.X(
                 "time_ms:Q",
                 stack="zero",
-                axis=plain_axis("ms", format=LINEAR, **_NEAR_AXIS),
+                axis=plain_axis(unit, format=LINEAR, **_NEAR_AXIS),
                 scale=length_scale(longest),
             ),
             color=alt.Color("part:N", scale=scale, legend=_legend(**_NEAR_LEGEND)),
@@ -281,7 +288,7 @@ def exposure(parts: pl.DataFrame, palette: Palette) -> alt.Chart:
             tooltip=[
                 alt.Tooltip("kind:N", title="Kind"),
                 alt.Tooltip("part:N", title="Part"),
-                alt.Tooltip("time_ms:Q", title="Time (ms)", format=",.3f"),
+                alt.Tooltip("time_ms:Q", title=f"Time ({unit})", format=",.3r"),
             ],
         )
         .properties(height=_EXPOSURE_PX + 40 * parts["kind"].n_unique(), padding=_NARROW_EDGE)

@@ -12,6 +12,7 @@ from jarvis.schemas import Column
 from jarvis.schemas.names import C
 from jarvis.text.format import MIN_MS
 from jarvis.text.shapes import compact_shapes
+from jarvis.text.short_names import short_operation_name
 
 Specification = Mapping[str, Any]
 """Vega-Lite without data. Shared between sessions: do not modify."""
@@ -194,8 +195,8 @@ def in_readable_units(
 
 
 def short_label(text: str) -> str:
-    """Return the label of a bar: compact shapes, or an operator without the usual namespace."""
-    return compact_shapes(text.removeprefix("aten::")) or text
+    """Return the label of a bar: compact shapes, or the short name of an operator or kernel."""
+    return compact_shapes(short_operation_name(text)) or text
 
 
 def bar_totals(frame: pl.DataFrame, *, x: str, y: str) -> pl.DataFrame:

@@ -21,6 +21,7 @@ from jarvis.charts.marks import (
     length_scale,
     plain_axis,
     rank_axis,
+    shortened,
     specification,
     tips,
     tooltip,
@@ -29,7 +30,6 @@ from jarvis.charts.marks import (
 from jarvis.charts.palette import Palette
 from jarvis.schemas.names import C
 from jarvis.text.format import decimal
-from jarvis.text.markdown import shortened
 from jarvis.text.shapes import call_shapes
 from jarvis.text.short_names import short_operation_name
 
@@ -39,12 +39,26 @@ _TWO_LINES_PX = 36
 _LINE_LENGTH = 34
 """Maximum length of each line of the label of an operation: its short name, and its shapes."""
 
+_NUMBERED_LENGTH = 20
+"""Same for a name with a number behind it, so that both are in view in a table."""
+
 _VALUE_ROOM = 2.0
 """Axis length relative to the longest bar, so that both values fit behind it (half a 1280 px
 page)."""
 
 _TEXT_ROOM = 1.4
 """Same as _VALUE_ROOM, for a value with its saving across a whole page."""
+
+
+def with_short_names(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return operations with ``number``, among rows of the same short name and arguments, and
+    ``short_name``, which has the number from the second on."""
+    short = {name: short_operation_name(name) for name in rows[C.name].unique()}
+    named = rows.with_columns(short_name=pl.col(C.name).replace(short))
+    number = pl.int_range(1, pl.len() + 1).over("short_name", "arguments")
+    numbered = pl.format("{} #{}", shortened(pl.col("short_name"), _NUMBERED_LENGTH), number)
+    short_name = pl.when(number > 1).then(numbered).otherwise("short_name")
+    return named.with_columns(number=number, short_name=short_name)
 
 
 def savings(
@@ -54,28 +68,22 @@ def savings(
     both as a label.
 
     Args:
-        rows: Operations with ``uid``, ``name``, ``arguments``, ``kernel_time_us``, ``saved_us``
-            and the columns of the tooltip.
+        rows: Operations from ``with_short_names`` with ``saved_us`` and the columns of the tooltip.
         columns: Labels, units and formats of the columns.
         palette: Colors of the theme.
         limit: Maximum number of bars.
     """
     names = (C.name, "arguments", C.operation_count, C.kernel_time_us, C.saved_us, C.pct_roofline)
     largest_first = rows[C.saved_us].arg_sort(descending=True, nulls_last=True).head(limit)
-    top = rows.select(C.uid, C.params, *names)[largest_first].filter(pl.col(C.saved_us) > 0)
-    labels = [
-        "\n".join(
-            shortened(line, _LINE_LENGTH)
-            for line in (short_operation_name(name), call_shapes(arguments, params))
-            if line is not None
-        )
-        for name, arguments, params in top.select(C.name, "arguments", C.params).iter_rows()
-    ]
-    labeled = unique_labels(
-        top.drop(C.params), pl.lit(pl.Series(labels, dtype=pl.String)), 2 * _LINE_LENGTH
-    )
+    needed = rows.select(C.uid, C.params, "short_name", *names)
+    top = needed[largest_first].filter(pl.col(C.saved_us) > 0)
+    given = zip(top["arguments"], top[C.params], strict=True)
+    shapes = pl.Series([call_shapes(*pair) for pair in given], dtype=pl.String)
+    lines = [shortened(text, _LINE_LENGTH) for text in (pl.col("short_name"), pl.lit(shapes))]
+    label = pl.concat_str(lines, separator="\n", ignore_nulls=True)
+    top = unique_labels(top, label, 2 * _LINE_LENGTH + 1).drop(C.params, "short_name")
     scaled, known = in_readable_units(
-        labeled, columns, (C.kernel_time_us, C.saved_us), largest(labeled[C.kernel_time_us])
+        top, columns, (C.kernel_time_us, C.saved_us), largest(top[C.kernel_time_us])
     )
     texts = [
         f"{decimal(saved)} of {decimal(time)}"

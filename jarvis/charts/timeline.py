@@ -17,7 +17,7 @@ PROJECTED = (
     Column("state", "State", TEXT, meaning="efficiency against the highlight and the target"),
     Column(
         C.saved_us,
-        "Saving, kernel (µs)",
+        "Kernel saving (µs)",
         NUMBER,
         "µs",
         ",.1f",

@@ -24,6 +24,7 @@ from jarvis.dashboard.session.errors import show_error, toast_errors
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.copy_button import copy_button
 from jarvis.hardware import load_hardware
+from jarvis.impact import MOSTLY_PCT, share_pct
 from jarvis.run import Run
 from jarvis.schemas.names import C
 from jarvis.server.access.rights import may_change
@@ -342,8 +343,12 @@ def _hardware_line(now: state.Opened) -> str:
 
 
 def _main_precision(run: Run) -> str | None:
-    """Return the compute unit and precision with the most kernel time."""
-    operations = run.table("operations").drop_nulls(C.compute)
+    """Return the compute unit and precision with the most kernel time; None if they are known of
+    less than half of it."""
+    operations = run.table("operations")
     by_time = operations.group_by(C.compute).agg(pl.col(C.kernel_time_us).sum())
-    ordered = by_time.sort(C.kernel_time_us, C.compute, descending=[True, False])
-    return None if ordered.is_empty() else str(ordered[C.compute][0])
+    ordered = by_time.drop_nulls(C.compute).sort(
+        C.kernel_time_us, C.compute, descending=[True, False]
+    )
+    known_us, all_us = (float(each[C.kernel_time_us].sum()) for each in (ordered, operations))
+    return str(ordered[C.compute][0]) if share_pct(known_us, all_us) >= MOSTLY_PCT else None

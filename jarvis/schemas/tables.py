@@ -157,12 +157,12 @@ OPERATIONS = (
     ),
     number(
         C.saved_step_us,
-        "Saving, steps (µs)",
+        "Step saving (µs)",
         "µs",
         "what all recorded steps together gain if only this operation reaches the target "
-        "efficiency: the recording is replayed with its GPU events shorter; 0 if they get shorter "
-        "by less than 0.02% of the steps; empty without a reliable efficiency, or if step times "
-        "are not simulated",
+        "efficiency: the recording is replayed with its GPU events shorter; 0 if the steps do not "
+        "wait for them, or if they get shorter by less than 0.02% of the steps; empty without a "
+        "reliable efficiency, or if step times are not simulated",
         ",.1f",
         optional=True,
     ),

@@ -63,7 +63,7 @@ def column_decimals(largest: float, typical: float) -> int:
     """Return the number of decimals of a column of numbers, whose decimal points are aligned.
 
     At least three significant digits of the largest number, two decimals from 1 to 100, and one
-    more if a typical number would otherwise be shown as zero.
+    more if a typical number would otherwise be shown as zero or with less than one exact digit.
 
     Args:
         largest: Largest absolute value.
@@ -73,8 +73,8 @@ def column_decimals(largest: float, typical: float) -> int:
         return 0
     exponent = math.floor(math.log10(largest))
     decimals = max(0, min(2, 3 - exponent)) if exponent >= 0 else 2 - exponent
-    is_zero = typical < 0.5 * 10.0**-decimals
-    return min(decimals + is_zero, MAX_DECIMALS)
+    is_small = typical < 5 * 10.0**-decimals
+    return min(decimals + is_small, MAX_DECIMALS)
 
 
 def count(value: int | None) -> str:

@@ -256,7 +256,8 @@ def _parsed(template: str) -> list[tuple[str, str | None, str | None, str | None
 def to_text(text: Message | Iterable[Message]) -> str:
     """Render messages as plain text with names from the trace in backticks.
 
-    A message whose template no longer exists is rendered as its id and values.
+    A message whose template no longer exists, or needs other values than those of an earlier
+    release, is rendered as its id and values.
     """
     messages = (text,) if isinstance(text, Message) else text
     return " ".join(filter(None, map(_render_one, messages)))
@@ -264,7 +265,7 @@ def to_text(text: Message | Iterable[Message]) -> str:
 
 def _render_one(message: Message) -> str:
     template = _template(message.id)
-    if template is None:
+    if template is None or not placeholders(template) <= message.values.keys():
         values = ", ".join(f"{name} {_plain(value)}" for name, value in message.values.items())
         return f"{message.id}: {values}"
     return _filled(template, message.values)

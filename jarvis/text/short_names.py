@@ -13,6 +13,9 @@ _ANONYMOUS = re.compile(r"\(anonymous namespace\)::|\{anonymous\}::|<unnamed>::"
 _QUALIFIED = re.compile(r"[A-Za-z_~]\w*(?:::[A-Za-z_~]\w*)*")
 _MANGLED_PART = re.compile(r"\d+")
 _TENSILE = re.compile(r"(Cijk_[A-Za-z]+_[A-Za-z]+_[A-Z0-9]+).*?_(MT\d+x\d+x\d+)")
+_COPY = re.compile(r"(Memcpy \w+) \((?:Host|Device) -> (?:Host|Device)\)")
+"""A copy whose memory kinds its first words have already."""
+
 _FRAME = re.compile(r"(?:.*[/\\])?([^/\\]+)\((\d+)\): (.+)")
 _BUILT_IN = re.compile(r"<built-in (?:method|function) (\S+?)(?: of .*)?>")
 
@@ -33,6 +36,8 @@ end of a cut name."""
 
 def short_kernel_name(name: str) -> str:
     """Return the distinguishing part of a kernel name, without types, namespaces and arguments."""
+    if copy := _COPY.fullmatch(name):
+        return copy[1]
     if tile := _TENSILE.match(name):
         return f"{tile[1]} {tile[2]}"
     if name.startswith("_Z"):

@@ -399,6 +399,16 @@ def test_a_saving_ends_where_calls_of_the_kind_usually_end() -> None:
     assert gain.saved_ms.mid == pytest.approx(1.0)
 
 
+def test_an_efficiency_that_the_kernels_of_a_call_cannot_reach_is_not_expected() -> None:
+    params = {"filter_shape": [64, 64, 3, 3], "groups": 1, "input_shape": [8, 64, 56, 56]}
+    row = slow("aten::convolution", pct=10.0, params=params)
+    finding = only(low_efficiency(category("convolution", row)))
+    assert "where 50-70% is expected" in finding.issue
+    # 2 ms are 400 µs at 50%: less than 201 kernels take
+    finding = only(low_efficiency(category("convolution", {**row, "kernel_count": 201})))
+    assert "expected" not in finding.issue
+
+
 def test_a_saving_ends_at_the_shortest_time_of_a_kernel() -> None:
     # 100 calls of 20 µs at 1%: at 80% they would take 0.25 µs, no kernel takes less than 2 µs
     row = slow(pct=1.0, count=100, roofline_time_us=0.2)

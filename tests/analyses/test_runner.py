@@ -103,7 +103,7 @@ def test_notes_say_how_much_time_lacks_an_efficiency() -> None:
     row = replaced(GEMMS[3], roofline_note="No perf model covers this operator.")
     result = run(report(*GEMMS[:3], row))["gemm"].result
     assert to_text(result.notes) == (
-        "Efficiency of 1 row (0.500 ms): No perf model covers this operator."
+        "1 row (0.500 ms) has no efficiency. No perf model covers this operator."
     )
 
 

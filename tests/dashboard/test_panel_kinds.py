@@ -36,9 +36,8 @@ def title(panel: Panel, rows: pl.DataFrame = ROWS) -> str:
 
 @pytest.mark.parametrize("name", get_args(PanelKind))
 def test_a_kind_is_drawn_where_there_are_rows(name: PanelKind, sample_run: Run) -> None:
-    rows = with_projection(sample_run.category_operations("gemm"), 80, 40).with_columns(
-        arguments=pl.lit("")
-    )
+    rows = with_projection(sample_run.category_operations("gemm"), 80, 40)
+    rows = charts.with_short_names(rows.with_columns(arguments=pl.lit("")))
     columns = operation_columns(load_analyses()["gemm"])
     kind, panel = KINDS[name], Panel(name, "T", x="flops", y="pct_roofline")
     data = PanelData(panel, rows, columns, 80, charts.LIGHT)

@@ -114,7 +114,7 @@ def test_panels_of_an_extension_draw_what_is_there(gaps_id: str, expects_failure
     assert {name: titles.get(name) for name in ("By owner", "By lane", "By rate", "Rates")} == {
         "By owner": "not recorded has 57.1% of the kernel time",
         "By lane": "not recorded has 57.1% of the kernel time",
-        "By rate": "mylib::middle has 100.0%",
+        "By rate": "middle has 100.0%",
         "Rates": "median 4.00 MB/s",
     }
 

@@ -12,7 +12,7 @@ from streamlit.proto.Dataframe_pb2 import Dataframe
 from jarvis.analyses import load_analyses
 from jarvis.core.workspace import analyses_dir
 from jarvis.dashboard.widgets.table import in_readable_units, number_format
-from jarvis.schemas import INTEGER, NUMBER, Column
+from jarvis.schemas import FLAG, INTEGER, NUMBER, Column
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,12 @@ def test_sizes_have_the_unit_of_the_largest() -> None:
     assert columns["moved"].label == "Mean size (MB)"
     assert frame["moved"].to_list() == pytest.approx([6.5536, 0.08192])
     assert number_format(columns["moved"], frame["moved"]) == "%,.2f"
+
+
+def test_flags_are_words() -> None:
+    column = Column("flash", "Flash", FLAG)
+    frame, _ = in_readable_units(pl.DataFrame({"flash": [True, False, None]}), {"flash": column})
+    assert frame["flash"].to_list() == ["yes", "no", None]
 
 
 SINGLE_ROW, MULTI_ROW = Dataframe.SINGLE_ROW, Dataframe.MULTI_ROW

@@ -11,7 +11,7 @@ from jarvis.analyses import bandwidth
 from jarvis.analyses.access import access
 from jarvis.analyses.advice import needing
 from jarvis.analyses.bandwidth import baseline_metrics, low_baseline, slow_kernel, time_ms_by
-from jarvis.analyses.base import SHARED_PANELS, Advice, Analysis, CategoryData, Claim, Panel
+from jarvis.analyses.base import SHARED_PANELS, Advice, Analysis, CategoryData, Claim
 from jarvis.analyses.baseline import baseline_rows, plain_mean_tb_per_s
 from jarvis.analyses.call_times import typical_us
 from jarvis.analyses.checks import SHARED_CHECKS
@@ -411,8 +411,5 @@ ANALYSIS = Analysis(
     classify=classify,
     details=DETAILS,
     measure=measure,
-    panels=(
-        *SHARED_PANELS,
-        Panel("scatter", "Bandwidth by size", x=C.bytes, y=C.tb_per_s, color="op_type"),
-    ),
+    panels=SHARED_PANELS,
 )

@@ -68,7 +68,7 @@ ADVICE = {
     ),
     "few rows": Advice(
         rule="fewer results than compute units, not launch bound",
-        reason="{rows_text:message} are fewer than the compute units",
+        reason="{rows_text:message} are fewer than the {compute_units:,} compute units",
         algorithmic="Reduce while the input is produced{place}, part by part, so that only the "
         "partial results of {arguments} are read again.",
         kernel="Give {package} to the kernel team: {kernel} should split a "

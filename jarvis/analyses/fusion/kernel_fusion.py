@@ -35,8 +35,8 @@ MESSAGES = MessageTable(
         "they take {time_ms} ({compute_pct} of compute){moved}.",
         "issue.once": "once",
         "issue.times": "{instances:,} times",
-        "issue.moved": ", and they move {step_bytes} each time where one kernel would move "
-        "{fused_bytes}",
+        "issue.moved": ", and {instances:either they|on average they} move {step_bytes} where one "
+        "kernel would move {fused_bytes}",
         "kernel": "Tune the kernel of the chain's longest step, {step:name} of {shapes?no shapes} "
         "({step_ms} in {kernel:name}){reproduced}: without a code change, only the single kernels "
         "can be tuned.",
@@ -147,7 +147,7 @@ def _issue(chain: Chain, per_instance: int) -> Message:
     instances, moved = chain.instances, None
     if chain.gain:
         sizes = {name: chain.row[name] / instances for name in (C.step_bytes, C.fused_bytes)}
-        moved = MESSAGES("issue.moved", **sizes)
+        moved = MESSAGES("issue.moved", **sizes, instances=instances)
     scope_calls = chain.row.get(C.scope_calls)
     is_of_calls = bool(chain.row[C.scope_name] and scope_calls) and scope_calls != instances
     values = {

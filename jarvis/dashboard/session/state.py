@@ -10,7 +10,7 @@ import polars as pl
 import polars.selectors as cs
 import streamlit as st
 
-from jarvis.charts import PALETTES, Palette
+from jarvis.charts import PALETTES, Palette, with_short_names
 from jarvis.core.errors import DistributedRunError, JarvisError
 from jarvis.core.targets import Targets
 from jarvis.core.workspace import RunPaths
@@ -134,7 +134,8 @@ def timeline_of(analysis: Opened) -> Timeline:
 
 
 def rows_of(analysis: Opened, key: str) -> pl.DataFrame:
-    """Return the operations of a category, longest first, without nested columns.
+    """Return the operations of a category, longest first, with short names, without nested
+    columns.
 
     Filtering and sorting copy rows, and nested columns make that slow.
     """
@@ -155,7 +156,7 @@ def palette() -> Palette:
 def _rows(root: str, stamp: int, key: str) -> pl.DataFrame:
     rows = loaded_run(root, stamp).category_operations(key).select(~cs.nested())
     # They are already sorted; this tells Polars so, which makes later sorts free.
-    return rows.sort(C.kernel_time_us, descending=True, maintain_order=True)
+    return with_short_names(rows.sort(C.kernel_time_us, descending=True, maintain_order=True))
 
 
 @st.cache_resource(max_entries=_MAX_CACHED_CATEGORIES, show_spinner=False)

@@ -8,10 +8,12 @@ from itertools import zip_longest
 from math import isclose
 from typing import Any
 
+import polars as pl
 import streamlit as st
 from pydantic import JsonValue
 
 from jarvis.analyses.actions import is_no_action
+from jarvis.analyses.inefficiency import MIN_TB_PER_S
 from jarvis.dashboard.session import navigation, selection
 from jarvis.dashboard.session.carried import carried
 from jarvis.dashboard.session.links import check_parameter, note_control
@@ -36,7 +38,17 @@ from jarvis.reports.ranking import Recommendation
 from jarvis.reports.sections import action_headings
 from jarvis.run import Run
 from jarvis.savings import over_steps, per_step
-from jarvis.text.format import MINUS, arguments, count, counted, decimal, milliseconds, percent
+from jarvis.schemas.names import C
+from jarvis.text.format import (
+    MIN_PCT,
+    MINUS,
+    arguments,
+    count,
+    counted,
+    decimal,
+    milliseconds,
+    percent,
+)
 from jarvis.text.markdown import Markdown, code, escape, prose, shortened, table
 from jarvis.text.quantities import title_of
 from jarvis.text.shapes import compact_shapes
@@ -60,11 +72,8 @@ def facts_of(metric: JsonValue) -> Mapping[str, Any]:
 
 
 OPERATIONS_SHOWN = 8
-_LIMIT = (
-    "such calls usually reach no more, or their kernels would be shorter than "
-    f"{KERNEL_FLOOR_US:g} µs"
-)
-_LIMITS = {"slow_kernel": "what simple operators of this trace reach, or kernels of minimal time"}
+_USUAL = "such calls usually reach no more"
+_LIMITS = {"slow_kernel": "simple operators of this trace reach no more"}
 """Why a finding aims at less than the target of its page, by check."""
 
 HIDDEN_PART = 0.01
@@ -101,8 +110,9 @@ FINDINGS = "findings"
 """Prefix of the keys of containers with cards, among which ``keyboard.js`` moves."""
 
 
-Shapes = Callable[[Collection[int]], Mapping[int, str | None]]
-"""Returns the shapes of the rows with these uids, as the page's table has them."""
+Labels = Callable[[Collection[int]], Mapping[int, tuple[str | None, int]]]
+"""Returns the shapes of the rows with these uids, and the number of each among rows that look the
+same, as the page's table has them."""
 
 Select = Callable[[Finding, OpRef], None]
 """Callback of the button of an operation of a finding."""
@@ -121,7 +131,7 @@ def finding_cards(
     page: str | None = None,
     select: Select = _select_row,
     badges: Mapping[int, str] | None = None,
-    shapes: Shapes | None = None,
+    labels: Labels | None = None,
 ) -> None:
     """Draw an expander for each finding; a message if there are none.
 
@@ -134,7 +144,7 @@ def finding_cards(
         page: Prefix of the expanders' URL parameters; by default the category of the finding.
         select: Callback of the operation buttons.
         badges: Markdown behind the heading, by the ``id`` of the finding.
-        shapes: Shapes of the rows of operations; by default those of the finding.
+        labels: Labels of the rows of operations; by default the shapes of the finding.
     """
     if not findings:
         st.info(
@@ -145,7 +155,7 @@ def finding_cards(
         return
     prefix = page or findings[0].category
     with st.container(key=f"{FINDINGS}_{prefix}"):
-        _cards(findings, run, projected, prefix, select, badges or {}, shapes or _no_shapes)
+        _cards(findings, run, projected, prefix, select, badges or {}, labels or _no_labels)
 
 
 def _cards(
@@ -155,7 +165,7 @@ def _cards(
     prefix: str,
     select: Select,
     badges: Mapping[int, str],
-    shapes: Shapes,
+    labels: Labels,
 ) -> None:
     wanted, is_new = _wanted(prefix, len(findings))
     for number, finding in enumerate(findings):
@@ -167,12 +177,12 @@ def _cards(
         key = f"{prefix}_finding_{number}"
         if number == wanted:
             with st.container(key=f"{key}_card"), st.expander(label, expanded=True):
-                _card(finding, gain, run, key, select, shapes)
+                _card(finding, gain, run, key, select, labels)
             if is_new:
                 bring_into_view(f"{key}_card")
         elif (expander := lazy_expander(label, key)).open:
             with expander:
-                _card(finding, gain, run, key, select, shapes)
+                _card(finding, gain, run, key, select, labels)
 
 
 def finding_parameter(page: str) -> str:
@@ -238,7 +248,7 @@ def _no_longer_findings(now: Opened, key: str | None) -> str:
 
 
 def _card(
-    finding: Finding, gain: Impact | None, run: Run, key: str, select: Select, shapes: Shapes
+    finding: Finding, gain: Impact | None, run: Run, key: str, select: Select, labels: Labels
 ) -> None:
     st.markdown(prose(finding.issue))
     if gain is not None:
@@ -254,7 +264,7 @@ def _card(
     with st.container(horizontal=True):
         _notes(finding)
     if finding.operations:
-        _operation_buttons(finding, key, select, shapes)
+        _operation_buttons(finding, key, select, labels)
 
 
 def _with_short_kernels(text: str) -> str:
@@ -347,7 +357,14 @@ def _target(finding: Finding, gain: Impact, run: Run) -> str:
     of_page = run.targets.of_category(finding.category)
     if isclose(gain.target_pct, of_page):
         return text
-    return f"{text} (in place of the target of {of_page:g}%: {_LIMITS.get(finding.check, _LIMIT)})"
+    rows = run.table("operations").filter(pl.col(C.uid).is_in([*finding.row_uids]))
+    of_rows = pl.max_horizontal(pl.col(C.kernel_count, C.operation_count).sum())
+    kernels = int(rows.select(of_rows).item())
+    shortest_ms = KERNEL_FLOOR_US / 1000 * kernels
+    why = _LIMITS.get(finding.check, _USUAL)
+    if isclose(gain.time_ms * (gain.efficiency_pct or 0.0) / gain.target_pct, shortest_ms):
+        why = f"each of their {counted(kernels, 'kernel')} takes at least {KERNEL_FLOOR_US:g} µs"
+    return f"{text} (not at the target of {of_page:g}%: {why})"
 
 
 def priority_badge(priority: Priority) -> str:
@@ -361,20 +378,25 @@ def _value(name: str, value: float | int | str) -> str:
         if "`" not in text:
             return shortened(text, _EVIDENCE_LENGTH if " " in text else _EVIDENCE_NAME_LENGTH)
         return _CODE_SPAN.sub(lambda span: code(shortened(span[1], _EVIDENCE_NAME_LENGTH)), text)
-    return count(value) if isinstance(value, int) else decimal(value)
+    if isinstance(value, int):
+        return count(value)
+    title = title_of(name)
+    if title.endswith("(TB/s)") and value < MIN_TB_PER_S:
+        return f"{decimal(1e6 * value)} MB/s"
+    return percent(value) if "(%" in title and value < MIN_PCT else decimal(value)
 
 
-def _operation_buttons(finding: Finding, key: str, select: Select, shapes: Shapes) -> None:
+def _operation_buttons(finding: Finding, key: str, select: Select, labels: Labels) -> None:
     """Draw a button for each operation of the finding that selects its row."""
     shown = {reference.uid: reference for reference in finding.operations[:OPERATIONS_SHOWN]}
     total = len(finding.operations)
     which = counted(total, "row") if total == len(shown) else f"{len(shown)} of {count(total)} rows"
     key = f"{key}_operations"
-    labels = _operation_labels(shown.values(), shapes(shown))
+    texts = _operation_labels(shown.values(), labels(shown))
     st.pills(
         f"{which} in the table below: click one to select it",
         list(shown),
-        format_func=labels.__getitem__,
+        format_func=texts.__getitem__,
         key=key,
         on_change=partial(_follow, key, finding, shown, select),
     )
@@ -388,21 +410,21 @@ def _follow(key: str, finding: Finding, shown: Mapping[int, OpRef], select: Sele
         select(finding, shown[uid])
 
 
-def _no_shapes(_: Collection[int]) -> Mapping[int, str | None]:
+def _no_labels(_: Collection[int]) -> Mapping[int, tuple[str | None, int]]:
     return {}
 
 
 def _operation_labels(
-    references: Iterable[OpRef], known: Mapping[int, str | None]
+    references: Iterable[OpRef], known: Mapping[int, tuple[str | None, int]]
 ) -> dict[int, str]:
     """Return each operation's shapes and number of calls; equal texts are numbered."""
     seen: Counter[str] = Counter()
-    labels = {}
+    texts = {}
     for reference in references:
-        compact = known.get(reference.uid) or compact_shapes(arguments(reference.input_dims, None))
-        shapes = compact or reference.name
-        text = code(shortened(shapes, _SHAPES_LENGTH))
-        seen[text] += 1
-        number = f" #{seen[text]}" if seen[text] > 1 else ""
-        labels[reference.uid] = f"{text}{number} · {counted(reference.operation_count, 'call')}"
-    return labels
+        recorded = compact_shapes(arguments(reference.input_dims, None))
+        seen[recorded or ""] += 1
+        shapes, number = known.get(reference.uid, (recorded, seen[recorded or ""]))
+        text = code(shortened(shapes or reference.name, _SHAPES_LENGTH))
+        numbered = f" #{number}" if number > 1 else ""
+        texts[reference.uid] = f"{text}{numbered} · {counted(reference.operation_count, 'call')}"
+    return texts

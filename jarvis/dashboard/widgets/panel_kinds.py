@@ -15,6 +15,7 @@ from jarvis.text.markdown import escape, shortened
 
 _BELOW_THRESHOLD = charts.STATES[0]
 _NAME_LENGTH = 34
+_MIN_ROOFLINE_PX = 260
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def _draw_roofline(data: PanelData) -> charts.Drawing | None:
     if drawing is None:
         return None
     # As high as the bars beside it, so that no card has an empty part.
-    height = max(drawing.spec["height"], charts.savings_height(data.rows))
+    height = max(_MIN_ROOFLINE_PX, charts.savings_height(data.rows))
     return replace(drawing, spec={**drawing.spec, "height": height})
 
 
@@ -138,7 +139,7 @@ def _title_of_scatter(data: PanelData) -> str:
     x, y = data.axes
     value = data.rows.select(pl.col(y).filter(charts.is_point(x, y)).median()).item()
     unit = data.columns[y].unit
-    shown = percent(value) if unit == "%" else f"{decimal(value)} {unit}"  # type: ignore[arg-type]
+    shown = percent(value) if unit == "%" else f"{decimal(value)} {unit}"
     return f"median {shown}"
 
 

@@ -84,7 +84,7 @@ def in_readable_units(
     alike: Sequence[str] = (),
 ) -> tuple[pl.DataFrame, Columns]:
     """Return a table with its times in ms, or in µs where a column has none of MIN_MS, its sizes in
-    the unit of the largest; and its columns.
+    the unit of the largest, and its flags as yes and no; and its columns.
 
     ``whole``: all rows, if ``frame`` is a page of them; ``alike``: columns that have the unit
     of the first of them. The names of columns stay the same.
@@ -95,17 +95,22 @@ def in_readable_units(
         if (column := columns.get(name)) is not None
         and (column.unit == "bytes" or (dtype.is_float() and is_rounded(column)))
     }
+    booleans = [name for name, dtype in frame.schema.items() if dtype == pl.Boolean]
     rows = frame if whole is None else whole
     longest = rows.select(
         pl.col(alike[0] if name in alike else name).abs().max().alias(name) for name in known
     )
-    shown, scaled = dict(columns), []
+    shown = dict(columns)
+    scaled = [pl.col(name).replace_strict(_WORDS, return_dtype=pl.String) for name in booleans]
     for name, column in known.items():
         in_unit = _in_byte_unit if column.unit == "bytes" else in_readable_unit
         shown[name], divisor = in_unit(column, largest(longest[name]))
         if divisor != 1:
             scaled.append(pl.col(name) / divisor)
     return frame.with_columns(scaled), shown
+
+
+_WORDS = {True: "yes", False: "no"}
 
 
 def _in_byte_unit(column: Column, longest: float) -> tuple[Column, float]:

@@ -174,8 +174,9 @@ def _advice(data: CategoryData) -> dict[str, Any]:
     """Return the advice for idle time of several or unknown causes."""
     verify = MESSAGES("verify.steps", target_pct=TARGET_IDLE_PCT)
     if "idle_gaps" in data.tables and not has_host_evidence(data):
-        fields = ("algorithmic", "kernel", "hypothesis", "capture")
-        return {field: MESSAGES(f"{field}.without_host") for field in fields} | {"verify": verify}
+        fields = ("algorithmic", "hypothesis", "capture")
+        texts = {field: MESSAGES(f"{field}.without_host") for field in fields}
+        return {**texts, "kernel": (), "verify": verify}
     return {
         "algorithmic": MESSAGES.texts("algorithmic.unknown"),
         "kernel": launch_advice(data),

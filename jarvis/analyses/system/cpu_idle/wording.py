@@ -298,7 +298,7 @@ _CAUSES = (
         hypothesis="The recording began while the GPU still ran earlier work, which is not in the "
         "trace.",
         algorithmic="Nothing to fix here: the time is not idle and belongs to no recorded step.",
-        kernel="No kernel needs to change for it.",
+        kernel=(),
         verify="In a trace that begins when the GPU has no work, the gap must be gone.",
         capture="Record several steps and judge the later ones, or begin the recording when the "
         "GPU has no work.",
@@ -329,7 +329,7 @@ _CAUSES = (
                 "has_stacks",
             ),
         ],
-        kernel="No kernel needs to change before that.",
+        kernel=(),
         verify="In the new trace, the gaps must have a cause.",
         capture=WITH_STACKS,
     ),
@@ -437,7 +437,6 @@ MESSAGES = MessageTable(
             "First find out why the GPU waits: record the same step with CPU activity.",
             "not has_host_calls",
         ),
-        "kernel.without_host": "No kernel needs to change before that.",
         "hypothesis.without_host": "The trace has no host calls, so the reason why the GPU waits "
         "is not known.",
         "capture.without_host": action(

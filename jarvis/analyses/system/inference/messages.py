@@ -10,7 +10,6 @@ MESSAGES = MessageTable(
         "issue.shapes": "{launches:count graph launch} {launches:either replays|replay} {time_ms} "
         "of GPU work ({share_pct} of all). The trace has only names and times of these kernels, no "
         "operators and shapes, so their efficiency is not known.",
-        "algorithmic.shapes": "No change of the model follows from this.",
         "kernel.shapes": "{engine}: record the capture of the graphs with {capture}, and analyze "
         "it together with the steps (`--capture-folder`).",
         "hypothesis.shapes": "Operators run while the engine captures its graphs, at start; a "
@@ -86,7 +85,6 @@ MESSAGES = MessageTable(
         "perf model take {time_ms} there.",
         "algorithmic.padding": "Let the scheduler fill the batches, or capture graphs for the "
         "batch sizes that occur most.",
-        "kernel.padding": "No kernel needs to change for it.",
         "hypothesis.padding": "Graphs are captured for a few batch sizes, and a step uses the next "
         "larger one.",
         "caveat.padding": "Products that only read weights take as long with fewer rows: the "

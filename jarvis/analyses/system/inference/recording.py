@@ -48,7 +48,7 @@ def shapes_missing(data: CategoryData) -> Iterator[Finding]:
         issue=MESSAGES(
             "issue.shapes", time_ms=time_ms, share_pct=share_pct, launches=launches.height
         ),
-        algorithmic=MESSAGES("algorithmic.shapes"),
+        algorithmic=(),
         kernel=MESSAGES("kernel.shapes", engine=engine.name, capture=engine.capture),
         hypothesis=MESSAGES("hypothesis.shapes"),
         verify=MESSAGES("verify.shapes"),
@@ -90,7 +90,7 @@ def coverage_gap(data: CategoryData) -> Iterator[Finding]:
             of=launches.height,
             states=[*_states(gaps)],
         ),
-        algorithmic=MESSAGES("algorithmic.shapes"),
+        algorithmic=(),
         kernel=MESSAGES("kernel.coverage"),
         hypothesis=MESSAGES("hypothesis.coverage"),
         verify=MESSAGES("verify.shapes"),

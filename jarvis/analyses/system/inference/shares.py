@@ -70,7 +70,7 @@ def padding_waste(data: CategoryData) -> Iterator[Finding]:
             time_ms=time_ms(events),
         ),
         algorithmic=MESSAGES("algorithmic.padding"),
-        kernel=MESSAGES("kernel.padding"),
+        kernel=(),
         hypothesis=MESSAGES("hypothesis.padding"),
         caveat=MESSAGES("caveat.padding"),
         verify=MESSAGES("verify.padding"),

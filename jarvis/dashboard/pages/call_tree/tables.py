@@ -165,12 +165,14 @@ def operations_card(run: Run, tree: CallTree, root: int) -> None:
             (100 * pl.col(C.gpu_ns) / tree.gpu_ns).alias(C.share_pct),
         )
         uids = rows[C.operation_uid].to_list()
+        rows = _readable(run, rows)
+        has_shapes = rows[_SHAPES].count() > 0
         small_table(
-            _readable(run, rows),
+            rows,
             {**_COLUMNS, **_OPERATION_OWN},
             "Operations with their GPU time here",
-            _OPERATION_COLUMNS,
-            _WIDTHS | {C.name: 165, _SHAPES: 130},
+            [name for name in _OPERATION_COLUMNS if has_shapes or name != _SHAPES],
+            _WIDTHS | ({C.name: 165, _SHAPES: 130} if has_shapes else {C.name: 295}),
             key=key,
             on_select=partial(_follow_row, key, choice.choose_operation, uids),
         )

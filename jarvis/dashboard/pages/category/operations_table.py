@@ -276,11 +276,22 @@ _WIDTHS = {
 }
 """Widths in pixels, to keep the first columns visible in a window of 1280 pixels."""
 
-_SHAPES = Column(
-    "arguments",
-    "Shapes",
-    TEXT,
-    meaning="sides M, N and K of a matrix product, else the shape of each tensor argument",
+_TEXTS = columns_of(
+    (
+        Column(
+            C.name,
+            "Operation",
+            TEXT,
+            meaning="operator or kernel; #2 is a further row of the same name and shapes: the "
+            "details of the rows show how they differ, such as in strides, types or values",
+        ),
+        Column(
+            "arguments",
+            "Shapes",
+            TEXT,
+            meaning="sides M, N and K of a matrix product, else the shape of each tensor argument",
+        ),
+    )
 )
 
 _BADGE_COLORS = (LIGHT.below_threshold, "yellow", "blue", "violet", "gray")
@@ -323,7 +334,7 @@ def metrics_table(
         about: Caption above the table, before its order.
     """
     page = analysis.key
-    columns = {**operation_columns(analysis), _SHAPES.name: _SHAPES}
+    columns = {**operation_columns(analysis), **_TEXTS}
     names = shown_columns(analysis, rows)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(about, width="content")
@@ -353,9 +364,13 @@ def _page_table(
     order: row_order.RowOrder,
 ) -> None:
     """Draw ``part``, a page of ``rows``."""
-    known = {**operation_columns(analysis), _SHAPES.name: _SHAPES}
+    known = {**operation_columns(analysis), **_TEXTS}
     shown, columns = in_readable_units(_readable(part), known, rows)
-    config = {name: _configuration(order.label(columns[name]), shown[name]) for name in names}
+    widths = _WIDTHS if "arguments" in names else _WIDTHS | {C.name: 270}
+    config = {
+        name: _configuration(order.label(columns[name]), shown[name], widths.get(name))
+        for name in names
+    }
     st.dataframe(
         # Streamlit draws lists as badges, and would convert a frame to pandas.
         shown.select(
@@ -376,12 +391,9 @@ def _page_table(
 def _readable(part: pl.DataFrame) -> pl.DataFrame:
     """Return a page of the rows with short names and shapes; the details have the full ones."""
     given = part.select("arguments", C.params).rows()
-    shapes = [call_shapes(arguments, params) for arguments, params in given]
-    return with_short_texts(part.with_columns(pl.Series("arguments", shapes, pl.String)), _SHORT)
-
-
-_SHORT = {C.name: short_operation_name, C.main_kernel: short_kernel_name}
-"""Functions that shorten the texts of a column."""
+    shapes = pl.Series([call_shapes(*pair) for pair in given], dtype=pl.String)
+    short = part.with_columns(pl.col("short_name").alias(C.name), arguments=shapes)
+    return with_short_texts(short, {C.main_kernel: short_kernel_name})
 
 
 def _sort_by_header(page: str, key: str, schema: pl.Schema) -> None:
@@ -402,28 +414,28 @@ def _table_key(page: str, shown_by: str, part: pl.DataFrame) -> str:
     return f"{page}_table_{shown_by}-{rows:08x}"
 
 
-def _configuration(column: Column, values: pl.Series) -> ColumnConfig:
+def _configuration(column: Column, values: pl.Series, width: int | None) -> ColumnConfig:
     config = st.column_config
     if column.name == "state":
         return config.MultiselectColumn(
             column.label,
             options=list(STATES),
             color=list(_BADGE_COLORS),
-            width=_WIDTHS[column.name],
+            width=width,
             help=column.meaning,
         )
     if column.name in (C.percent_of_category, C.pct_roofline):
-        return _bar(column)
-    return configured(column, values, _WIDTHS.get(column.name))
+        return _bar(column, width)
+    return configured(column, values, width)
 
 
-def _bar(column: Column) -> ColumnConfig:
+def _bar(column: Column, width: int | None) -> ColumnConfig:
     """Return the configuration of a column of bars, all on one scale of 100%."""
     return st.column_config.ProgressColumn(
         column.label,
         format="%.1f%%",
         min_value=0.0,
         max_value=100.0,
-        width=_WIDTHS[column.name],
+        width=width,
         help=column.meaning,
     )

@@ -6,8 +6,8 @@ from functools import partial
 import polars as pl
 import streamlit as st
 
-from jarvis.analyses.base import Analysis
-from jarvis.analyses.operations import weighted_efficiency
+from jarvis.analyses.base import OF_OPERATIONS, Analysis
+from jarvis.analyses.operations import MIN_COMPUTE_PCT, weighted_efficiency
 from jarvis.analyses.registry import claim_text
 from jarvis.charts import PICKED, peak_label
 from jarvis.charts.palette import BELOW_THRESHOLD
@@ -51,11 +51,11 @@ _METHOD = f"""
 Roofline time is the longer of FLOPs / compute peak and bytes / memory peak, for the operation's
 precision; FLOPs and bytes are computed by a perf model from the operator and its shapes, not
 measured. **Efficiency** is roofline time / measured GPU busy time. If a peak is unknown, the
-efficiency is not available. **Saving, kernel** is kernel time minus the kernel time at the target
-efficiency, which is at least {KERNEL_FLOOR_US:g} µs a kernel. **Saving, steps** is what all
+efficiency is not available. **Kernel saving** is kernel time minus the kernel time at the target
+efficiency, which is at least {KERNEL_FLOOR_US:g} µs a kernel. **Step saving** is what all
 recorded steps together gain if only that operation reaches the target: the recording is replayed
-with its kernels shorter. It is 0 where they get shorter by less than {NEGLIGIBLE_PCT:g}% of the
-steps, and is not known where step times are not simulated.
+with its kernels shorter. It is 0 where the steps do not wait for them, or where they get shorter by
+less than {NEGLIGIBLE_PCT:g}% of the steps, and is not known where step times are not simulated.
 """
 
 _MAX_CACHED_PANELS = 256
@@ -237,35 +237,47 @@ def _findings(
 ) -> None:
     """Draw the findings of the rows shown, and how many others there are."""
 
-    def shapes(uids: Collection[int]) -> dict[int, str | None]:
-        rows = shown.select(C.uid, "arguments", C.params).filter(pl.col(C.uid).is_in([*uids]))
-        return {uid: call_shapes(arguments, params) for uid, arguments, params in rows.iter_rows()}
+    def labels(uids: Collection[int]) -> dict[int, tuple[str | None, int]]:
+        columns = (C.uid, "arguments", C.params, "number")
+        rows = shown.select(columns).filter(pl.col(C.uid).is_in([*uids]))
+        return {
+            uid: (call_shapes(arguments, params), number)
+            for uid, arguments, params, number in rows.iter_rows()
+        }
 
     if not is_filtered:
-        if not result.findings and (why := _not_checked(shown)):
+        if not result.findings and (why := _why_none(shown)):
             st.info(why, icon=":material/visibility_off:")
         else:
-            finding_cards(result.findings, now.run, badges=finding_badges(now), shapes=shapes)
+            finding_cards(result.findings, now.run, badges=finding_badges(now), labels=labels)
         no_longer_findings(now, result.key)
         return
     covering = frozenset(shown[C.uid])
     covered = tuple(f for f in result.findings if not f.row_uids or f.row_uids & covering)
     if covered:
-        finding_cards(covered, now.run, badges=finding_badges(now), shapes=shapes)
+        finding_cards(covered, now.run, badges=finding_badges(now), labels=labels)
     if hidden := len(result.findings) - len(covered):
         st.caption(f"The filters hide the rows of {counted(hidden, 'finding')}.")
 
 
-def _not_checked(rows: pl.DataFrame) -> str:
+def _why_none(rows: pl.DataFrame) -> str:
     """Return why no finding does not mean that these operations are fast, as sentences; empty if
-    the efficiency of most of their time is known."""
+    the efficiency of most of their time is known, and they take enough time for a finding."""
+    compute_pct = float(rows[C.percent_of_compute].sum())
+    if 0 < compute_pct < MIN_COMPUTE_PCT:
+        return (
+            f"No findings on this page: its operations take {percent(compute_pct)} of compute, too "
+            "little for one."
+        )
     unknown = rows.filter(~is_judged())
     share = share_pct(*(float(part[C.kernel_time_us].sum()) for part in (unknown, rows)))
     if share < MOSTLY_PCT:
         return ""
+    is_all = unknown.height == rows.height
+    which = "its kernel time" if is_all else f"{percent(share)} of its kernel time"
     return (
-        f"No findings on this page, but {percent(share)} of its kernel time has no known "
-        "efficiency, so this does not mean that it is fast. The details of a row say why."
+        f"No findings on this page: the efficiency of {which} is not known, so this does not mean "
+        "that it is fast."
     )
 
 
@@ -352,16 +364,21 @@ def _charts(
     whole: pl.DataFrame,
     selected: int | None,
 ) -> None:
-    """Draw the panels in pairs, the first one wider, with the selected operation marked."""
+    """Draw the panels in pairs, the first one wider, with the selected operation marked; without
+    those of efficiencies if no operation has a rate."""
     columns, target_pct = operation_columns(analysis), now.run.targets.of_category(analysis.key)
-    for first in range(0, len(analysis.panels), 2):
-        pair = analysis.panels[first : first + 2]
+    has_rates = whole.select((pl.col(C.tb_per_s) > 0).any()).item()
+    numbered = [
+        (number, panel)
+        for number, panel in enumerate(analysis.panels)
+        if has_rates or not (panel.kind in OF_OPERATIONS or panel.y == C.pct_roofline)
+    ]
+    for first in range(0, len(numbered), 2):
+        pair = numbered[first : first + 2]
         widths = [5, 4] if len(pair) > 1 and not first else len(pair)
-        for offset, (place, panel) in enumerate(
-            zip(st.columns(widths, border=True), pair, strict=True)
-        ):
+        for place, (number, panel) in zip(st.columns(widths, border=True), pair, strict=True):
             with place:
-                name = _panel_key(analysis, first + offset)
+                name = _panel_key(analysis, number)
                 key = selection.chart_key(name, PICKED, selected)
                 draw = partial(_drawn, now, name, filter_id, now.below_pct, palette().background)
                 panel_chart(panel, rows, columns, target_pct, key, whole, selected, draw)

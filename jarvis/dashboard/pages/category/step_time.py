@@ -11,13 +11,13 @@ from jarvis.changes import AtRoofline, Work
 from jarvis.core.errors import NotSimulatedError
 from jarvis.dashboard.session.state import HASH_STORED, Opened, rows_of
 from jarvis.dashboard.widgets.room import room, slowdown_of
-from jarvis.impact import is_judged
+from jarvis.impact import is_judged, share_pct
 from jarvis.pipeline.simulated_steps import NOTHING_PCT, simulated_changes
 from jarvis.reports.account import shorter_marked_ms
 from jarvis.schemas.names import C
 from jarvis.simulation.of_rows import step_savings_us
 from jarvis.simulation.quality import Grade
-from jarvis.text.format import MINUS, counted, milliseconds
+from jarvis.text.format import MINUS, counted, milliseconds, percent
 from jarvis.text.markdown import escape, prose
 
 _MAX_CACHED_TARGETS = 256
@@ -67,8 +67,12 @@ def step_line(
         text = f"{at} the step stays at {after}{replayed.held_up_by}."
     else:
         change = f"{MINUS if saved_ms > 0 else '+'}{milliseconds(abs(saved_ms))}"
-        before = milliseconds(replayed.after_ms + saved_ms)
+        before_ms = replayed.after_ms + saved_ms
+        before = milliseconds(before_ms)
         text = f"{at} the step takes {about}{after} instead of {before} ({change})."
+        if after == before:
+            share = percent(share_pct(abs(saved_ms), before_ms))
+            text = f"{at} the step of {before} changes by {about}{change} ({share})."
     if replayed.steps > 1:
         together = milliseconds(replayed.together_ms) if replayed.together_ms else "nothing"
         text = (

@@ -37,6 +37,7 @@ _OF_CAPTURES = (C.matched_count, C.coverage_pct, C.replayed_only_count, C.captur
 """Columns without a meaning if no capture was given."""
 
 _MEAN = number(C.mean_us, "Mean (µs)", "", "mean duration over the launches of the graph")
+_ONCE = number(C.mean_us, "Time (µs)", "", "duration in the one launch of the graph")
 _SHAPES = column_text(C.input_dims, "Shapes", "of the tensor arguments of the operator")
 _GRAPH_WIDTHS = {
     C.graph_key: 98,
@@ -167,6 +168,7 @@ def _kernels(now: Opened, graphs: pl.DataFrame) -> None:
             st.info("No event matches. Clear the search to see all.")
             return
         st.caption(f"{count(found.height)} of {counted(rows.height, 'event')}")
+        launches = graphs.row(by_predicate=pl.col(C.graph_key) == key, named=True)[C.launches]
         short = {
             C.kernel: short_kernel_name,
             C.operation: short_operation_name,
@@ -175,7 +177,7 @@ def _kernels(now: Opened, graphs: pl.DataFrame) -> None:
         }
         shown, columns = (
             with_short_texts(found, short),
-            columns_of(TABLES[KERNELS], (_SHAPES, _MEAN)),
+            columns_of(TABLES[KERNELS], (_SHAPES, _MEAN if launches > 1 else _ONCE)),
         )
         filled = [name for name in _MAPPED if found[name].count()]
         small_table(shown, columns, "Events of the graph", filled, _WIDTHS, max_rows=20)

@@ -6,7 +6,7 @@ import streamlit as st
 
 from jarvis.charts import MAX_COLUMNS, block_colors, columns_of, stacked_columns
 from jarvis.charts.marks import LINEAR, Tip
-from jarvis.dashboard.pages.inference.shared import is_missing, remarks
+from jarvis.dashboard.pages.inference.shared import findings_link, is_missing, remarks
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened, palette
 from jarvis.dashboard.widgets.controls import list_choice
@@ -31,15 +31,19 @@ def render(now: Opened) -> None:
     if is_missing(now, LAYERS):
         return
     rows, times = now.run.table(LAYERS), now.run.table(TIMES)
-    labels = {_label(kind): kind[C.kind] for kind in _kinds(rows)}
+    kinds = _kinds(rows)
+    labels = {_label(kind, has_number=len(kinds) > 1): kind[C.kind] for kind in kinds}
     if not labels:
         st.info("No layers repeat at least three times in the steps of this trace.")
     else:
         chosen = labels[list_choice("layers_kind", "Layers", [*labels], "Kind of layer to show.")]
         of_kind = pl.col(C.kind) == chosen
-        _kind(now, rows.filter(of_kind), times.filter(of_kind))
+        shown, of_shown = rows.filter(of_kind), times.filter(of_kind)
+        _figures(shown, of_shown)
+        remarks(layer_notes(rows, times))
+        findings_link(now)
+        _kind(now, shown, of_shown)
     _outside(rows.filter(pl.col(C.kind).is_null()))
-    remarks(layer_notes(rows, times))
 
 
 def _kinds(rows: pl.DataFrame) -> list[dict[str, object]]:
@@ -49,21 +53,24 @@ def _kinds(rows: pl.DataFrame) -> list[dict[str, object]]:
     return shares.sort(C.share_pct, C.kind, descending=[True, False]).to_dicts()
 
 
-def _label(kind: dict[str, object]) -> str:
+def _label(kind: dict[str, object], *, has_number: bool) -> str:
     phase = f"{kind[C.phase]}: " if kind[C.phase] else ""
-    return (
-        f"{phase}{kind[C.layer_count]} layers of {kind[C.position]} kernels (kind {kind[C.kind]})"
-    )
+    number = f" (kind {kind[C.kind]})" if has_number else ""
+    return f"{phase}{kind[C.layer_count]} layers of {kind[C.position]} kernels{number}"
 
 
-def _kind(now: Opened, rows: pl.DataFrame, times: pl.DataFrame) -> None:
+def _unit(rows: pl.DataFrame, times: pl.DataFrame) -> str:
+    """Return what repeats: a layer, or a group of layers of kinds that alternate."""
+    return "group" if rows[C.layer_count][0] > times[C.layer].n_unique() else "layer"
+
+
+def _figures(rows: pl.DataFrame, times: pl.DataFrame) -> None:
     totals = (
         times.group_by(C.layer).agg(pl.col(C.kernel_time_us).sum()).sort(C.layer)[C.kernel_time_us]
     )
     slowest = int(np.argmax(totals.to_numpy()))
     per_group = rows[C.layer_count][0] // totals.len()
-    unit = "group" if per_group > 1 else "layer"
-    phase = rows[C.phase][0]
+    unit, phase = _unit(rows, times), rows[C.phase][0]
     with st.container(horizontal=True):
         metric_card(
             "Layers",
@@ -90,8 +97,12 @@ def _kind(now: Opened, rows: pl.DataFrame, times: pl.DataFrame) -> None:
             f"of the GPU time of {phase}" if phase else "of the GPU time",
             help_text=_COLUMNS[C.share_pct].meaning,
         )
+
+
+def _kind(now: Opened, rows: pl.DataFrame, times: pl.DataFrame) -> None:
+    unit = _unit(rows, times)
     with st.container(border=True):
-        st.markdown(f"**GPU time of {counted(totals.len(), unit)} by block**")
+        st.markdown(f"**GPU time of {counted(times[C.layer].n_unique(), unit)} by block**")
         chart = stacked_columns(
             times.filter(pl.col(C.layer) < MAX_COLUMNS),
             block_colors(palette()),

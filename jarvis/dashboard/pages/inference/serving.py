@@ -5,7 +5,7 @@ import streamlit as st
 
 from jarvis.charts import MAX_COLUMNS, columns_of, stacked_columns
 from jarvis.charts.marks import LINEAR, Tip
-from jarvis.dashboard.pages.inference.shared import STEPS, is_missing, remarks
+from jarvis.dashboard.pages.inference.shared import STEPS, findings_link, is_missing, remarks
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened, palette
 from jarvis.dashboard.widgets.controls import ALL, choice, percent_slider, whole_number
@@ -56,10 +56,7 @@ def render(now: Opened) -> None:
     if steps.height > 1:
         _chart(steps)
     remarks(step_notes(steps, now.run.table("idle_gaps"), now.run.table("gpu_work")))
-    if now.run.results.get("inference"):
-        navigation.link(
-            "inference", "Findings on steps, layers and graphs", icon=":material/token:"
-        )
+    findings_link(now)
     if steps[C.cost_source].null_count() and steps[C.graph_launches].sum():
         navigation.link("graphs", "Replayed graphs and their captures", icon=":material/hub:")
     phases = now.run.table("inference_phases")

@@ -6,6 +6,7 @@ import streamlit as st
 
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened
+from jarvis.pipeline import has_fixed_findings
 from jarvis.text.markdown import escape
 
 STEPS = "inference_steps"
@@ -15,13 +16,20 @@ def is_missing(now: Opened, table: str) -> bool:
     """Return whether the run lacks a table of inference; if so, show why."""
     if table in now.run.manifest.tables:
         return False
-    st.info(
-        "No inference engine marks steps in this trace, and it replays no GPU graphs. "
-        "Analyses of an earlier release lack these tables, too: analyze their trace again.",
-        icon=":material/visibility_off:",
-    )
+    text = "No inference engine marks steps in this trace, and it replays no GPU graphs."
+    if has_fixed_findings(now.run):
+        text = f"{text} Or the release that analyzed it lacks these tables: analyze it again."
+    st.info(text, icon=":material/visibility_off:")
     navigation.link(navigation.OVERVIEW, "Overview", icon=":material/dashboard:")
     return True
+
+
+def findings_link(now: Opened) -> None:
+    """Draw the link to the findings of inference, if the run has any analysis of them."""
+    if now.run.results.get("inference"):
+        navigation.link(
+            "inference", "Findings on steps, layers and graphs", icon=":material/token:"
+        )
 
 
 def remarks(lines: Iterable[str]) -> None:

@@ -167,7 +167,10 @@ def cpu_idle_section(analysis: Analysis, now: Opened, result: AnalysisResult) ->
     idle_gap_cards(now, gaps)
     left, right = st.columns(2)
     with left.container(border=True, height="stretch"):
-        _histogram(gaps[C.dur_ns] / 1000, "gap", "Idle time")
+        listed = gaps[C.dur_ns].filter(gaps[C.dur_ns] >= MIN_GAP_NS)
+        _histogram(listed / 1000, "gap", "Idle time")
+        if short := gaps.height - listed.len():
+            st.caption(f"Without {counted(short, 'gap')} of less than 1 µs.")
     with right.container(border=True, height="stretch"):
         _histogram(counted_kernels[C.dur_ns] / 1000, "kernel", "Kernel time")
         if has_others:

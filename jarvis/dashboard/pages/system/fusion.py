@@ -8,13 +8,14 @@ import streamlit as st
 
 from jarvis import charts
 from jarvis.analyses.base import Analysis
+from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.elements import metric_card
 from jarvis.dashboard.widgets.table import small_table, with_short_texts
 from jarvis.findings import AnalysisResult
 from jarvis.impact import MOSTLY_PCT, share_pct
 from jarvis.run import Run
-from jarvis.savings import together_ms, whole_ms, whole_name
+from jarvis.savings import over_steps, together_ms, whole_ms, whole_name
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import count, counted, milliseconds, percent
@@ -114,6 +115,10 @@ def _without_operators(run: Run) -> None:
             "as those that GPU graphs replay: chains of these are not found here.",
             icon=":material/visibility_off:",
         )
+        inference = run.results.get("inference")
+        if inference and any(f.evidence.get("fused_pairs") for f in inference.findings):
+            label = "Neighboring kernels that some libraries fuse: Inference"
+            navigation.link("inference", label, icon=":material/token:")
 
 
 def _metric_cards(now: Opened, result: AnalysisResult, candidates: list[Mapping[str, Any]]) -> None:
@@ -121,6 +126,7 @@ def _metric_cards(now: Opened, result: AnalysisResult, candidates: list[Mapping[
     worth = [c for c in candidates if c["is_worth_fusing"]]
     time_ms = sum(c["time_ms"] for c in worth)
     saved_ms = together_ms(result.findings, totals, now.run.simulation_if_any)
+    share = percent(share_pct(time_ms, totals.compute_time_ms))
     cards = st.columns(3)
     with cards[0]:
         metric_card(
@@ -133,7 +139,7 @@ def _metric_cards(now: Opened, result: AnalysisResult, candidates: list[Mapping[
         metric_card(
             "GPU time in them",
             milliseconds(time_ms),
-            f"{percent(share_pct(time_ms, totals.compute_time_ms))} of compute",
+            ", ".join(filter(None, (f"{share} of compute", over_steps(totals)))),
             help_text="Total GPU time of all instances of these chains.",
         )
     with cards[2]:

@@ -1,5 +1,7 @@
 """Metrics, charts and tables of the communication and copies page."""
 
+from functools import partial
+
 import polars as pl
 import streamlit as st
 from pydantic import JsonValue
@@ -62,11 +64,11 @@ def multi_kernel_section(analysis: Analysis, now: Opened, result: AnalysisResult
         with st.container(border=True):
             st.caption("The trace has no communication and no memory copies.")
         return
-    left, right = st.columns(2)
-    with left.container(border=True, height="stretch"):
-        _communication(now.run)
-    with right.container(border=True, height="stretch"):
-        _copies(copies)
+    drawn = [partial(_communication, now.run)] if totals.total_comm_time_ms > 0 else []
+    drawn += [partial(_copies, copies)] if not copies.is_empty() else []
+    for place, draw in zip(st.columns(len(drawn)), drawn, strict=True):
+        with place.container(border=True, height="stretch"):
+            draw()
     if not copies.is_empty():
         with st.container(border=True):
             st.markdown("**Copies by direction**")
@@ -111,28 +113,30 @@ def _grades(run: Run, result: AnalysisResult) -> None:
             severity = grade(exposed_pct, EXPOSED_PCT, Severity.GOOD)
             exposed["severity"] = with_findings(severity, result.findings, COMMUNICATION_POOL)
     in_window = ", ".join(filter(None, ("in the GPU window", over_steps(totals))))
-    cards = st.columns(3)
-    with cards[0]:
-        grade_card(
+    of_communication = (
+        (
             "Exposed communication",
             percent(exposed_pct),
             exposed,
             f"Communication time without concurrent compute, in percent of {whole}.",
-        )
-    with cards[1]:
-        grade_card(
+        ),
+        (
             "Hidden communication",
             _share(overlap),
             {**facts_of(overlap), "description": "of the communication time in the GPU window"},
             "Communication time with concurrent compute, in percent of communication time.",
-        )
-    with cards[2]:
-        grade_card(
-            "Memory copies",
-            milliseconds(totals.total_memcpy_time_ms),
-            {**facts_of(result.metrics["memcpy_assessment"]), "description": in_window},
-            "Time in which any copy runs, hidden or exposed.",
-        )
+        ),
+    )
+    of_copies = (
+        "Memory copies",
+        milliseconds(totals.total_memcpy_time_ms),
+        {**facts_of(result.metrics["memcpy_assessment"]), "description": in_window},
+        "Time in which any copy runs, hidden or exposed.",
+    )
+    cards = (*(of_communication if totals.total_comm_time_ms > 0 else ()), of_copies)
+    for place, card in zip(st.columns(3), cards, strict=False):
+        with place:
+            grade_card(*card)
 
 
 def _share(overlap: JsonValue) -> str:
@@ -143,9 +147,6 @@ def _share(overlap: JsonValue) -> str:
 def _communication(run: Run) -> None:
     totals, account = run.manifest.totals, account_of(run)
     whole_ms, exposed_ms = totals.total_comm_time_ms, totals.exposed_comm_time_ms
-    if not whole_ms:
-        st.markdown("**No communication** in this trace")
-        return
     st.markdown(
         f"**{percent(share_pct(exposed_ms, whole_ms))} of communication is exposed**: "
         f"{milliseconds(exposed_ms)} of {milliseconds(whole_ms)} in the GPU window",
@@ -165,9 +166,6 @@ def _communication(run: Run) -> None:
 
 
 def _copies(copies: pl.DataFrame) -> None:
-    if copies.is_empty():
-        st.markdown("**No memory copies** in this trace")
-        return
     first = copies.row(0, named=True)
     st.markdown(
         f"**{first[C.direction]} copies take {milliseconds(first[C.total_time_us] / 1000)}**, "

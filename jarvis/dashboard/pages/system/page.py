@@ -11,6 +11,7 @@ from jarvis.dashboard.pages.report.note_badges import finding_badges
 from jarvis.dashboard.pages.system.cpu_idle import cpu_idle_section
 from jarvis.dashboard.pages.system.fusion import fusion_section
 from jarvis.dashboard.pages.system.multi_kernel import multi_kernel_section
+from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.controls import percent_slider
 from jarvis.dashboard.widgets.elements import is_unavailable, metric_card
@@ -34,7 +35,8 @@ def render(analysis: Analysis) -> None:
     if result is None or result.status is Status.NO_DATA:
         if not is_unavailable(now.run, analysis.needs):
             lacks = "no steps of inference" if analysis.only_with else "no GPU timeline"
-            st.info(f"The trace has {lacks}, so this page is empty.")
+            st.info(f"The trace has {lacks}, so this page is empty.", icon=":material/inbox:")
+            navigation.link(navigation.OVERVIEW, "Overview", icon=":material/dashboard:")
         return
     if result.status is Status.ERROR:
         st.error(f"The analysis failed: {escape(result.error or '')}.", icon=":material/error:")
@@ -51,8 +53,8 @@ def render(analysis: Analysis) -> None:
 
 
 _REACHED = {
-    IDLE_POOL: "The GPU idles less already.",
-    COMMUNICATION_POOL: "More communication overlaps already.",
+    IDLE_POOL: "The GPU idles less than that.",
+    COMMUNICATION_POOL: "More communication than that overlaps.",
     "": "",
 }
 

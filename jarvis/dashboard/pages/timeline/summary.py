@@ -8,7 +8,7 @@ from jarvis.perf_report.timeline.host import HostCall
 from jarvis.run.timeline import HOST_LABELS, IDLE
 from jarvis.run.timeline_rows import TimelineRows
 from jarvis.schemas.names import C
-from jarvis.text.format import counted, microseconds, percent
+from jarvis.text.format import MIN_PCT, counted, microseconds, percent
 
 
 def gpu_summary(page: ShownWindow) -> str:
@@ -21,8 +21,9 @@ def gpu_summary(page: ShownWindow) -> str:
     parts = [
         f"{name.lower()} {percent(page.share_pct(time_ns))}" for name, time_ns in shares.items()
     ]
-    if outside_ns := page.window.length_ns - sum(shares.values()):
-        parts.append(f"before or after all GPU work {percent(page.share_pct(outside_ns))}")
+    outside_pct = page.share_pct(page.window.length_ns - sum(shares.values()))
+    if outside_pct >= MIN_PCT:
+        parts.append(f"before or after all GPU work {percent(outside_pct)}")
     text = f"GPU: {', '.join(parts)} of this window"
     waits = page.timeline.statistics(page.window).filter(pl.col(C.row) == IDLE)
     if waits.height:
