@@ -182,10 +182,8 @@ def replay_page(now: Opened) -> None:
 
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _candidates(analysis_id: str, stamp: int) -> list[ReplayCandidate]:
-    """Return the candidates of an analysis, first those that can be packaged; ``stamp`` detects a
-    replaced one."""
-    found = offers(load_stored(analysis_id).run)
-    return sorted(found, key=lambda candidate: not candidate.distinct_calls)
+    """Return the candidates of an analysis; ``stamp`` detects a replaced one."""
+    return offers(load_stored(analysis_id).run)
 
 
 def _metric_cards(candidates: Sequence[ReplayCandidate]) -> None:

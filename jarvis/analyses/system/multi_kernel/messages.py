@@ -116,8 +116,8 @@ MESSAGES = MessageTable(
                 "communication_starts_late",
             ),
             action(
-                "Check topology, interconnect and library settings. Communication that lasts longer "
-                "than the compute beside it can only become faster or less{part}.",
+                "Check topology, interconnect and library settings. Communication that takes "
+                "longer than the compute beside it can only become faster or less{part}.",
                 "not communication_starts_late",
             ),
         ],
