@@ -99,7 +99,7 @@ def answer(now: Opened) -> None:
     _figures(now, account_of(now.run), found)
     findings, waterfall = st.columns([2, 1])
     with findings.container(border=True, height="stretch"):
-        ranked_findings(now)
+        ranked_findings(now, len(found))
         no_longer_findings(now)
     with waterfall:
         waterfall_card(now, found)

@@ -12,7 +12,7 @@ from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.finding_cards import ORDER, PRIORITY_COLORS, finding_address
-from jarvis.dashboard.widgets.table import configured, follow_cell, small_table
+from jarvis.dashboard.widgets.table import configured, follow_cell, height_of, small_table
 from jarvis.findings import Impact
 from jarvis.impact import share_pct
 from jarvis.reports.gaps import warnings_of
@@ -28,8 +28,9 @@ from jarvis.text.messages import to_text
 from jarvis.text.short_names import short_operation_name
 from jarvis.trace import TraceInfo
 
-_TABLE_ROWS = 10
-"""With more rows, the table grows with the card beside it."""
+_TABLE_ROWS, _ROWS_BESIDE = 10, 6
+"""Rows that the table has room for, and by how many they exceed the savings of the waterfall
+beside it."""
 
 _TALL_ROWS, _TALL_PX = 6, 58
 """So many rows have room for titles of two lines, and their height in pixels."""
@@ -52,8 +53,9 @@ _WIDTHS = {
 }
 
 
-def ranked_findings(now: Opened) -> None:
-    """Draw all findings in order; a click on one opens its card on its page."""
+def ranked_findings(now: Opened, savings: int) -> None:
+    """Draw all findings in order, as high as a waterfall of so many savings; a click on one opens
+    its card on its page."""
     ranked = recommendations(now.run)
     gaining = sum(_gains(item, now.run) for item in ranked)
     saving = "" if gaining == len(ranked) else f"{gaining} of {count(len(ranked))} with a saving · "
@@ -90,7 +92,9 @@ def ranked_findings(now: Opened) -> None:
         key=_FINDINGS,
         hide_index=True,
         column_config=config,
-        height="content" if frame.height <= _TABLE_ROWS else "stretch",
+        height="content"
+        if has_room
+        else height_of(frame.height, max(_TABLE_ROWS, savings + _ROWS_BESIDE)),
         row_height=_TALL_PX if has_room else None,
         column_order=(C.rank, *_SHOWN),
         placeholder=MISSING,
