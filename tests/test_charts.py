@@ -1,4 +1,5 @@
 import re
+from datetime import datetime, timedelta
 from typing import Any
 
 import altair as alt
@@ -11,6 +12,7 @@ from jarvis.analyses.operations import DETAILS
 from jarvis.charts.arrivals import AT_MOST, bandwidths
 from jarvis.charts.marks import Tip, specification
 from jarvis.charts.rooflines import Ceiling
+from jarvis.charts.trend import trend
 from jarvis.perf_report.kernel_blocks import COMMUNICATION, OTHER, blocks
 from jarvis.schemas import TABLES
 
@@ -424,3 +426,12 @@ def test_marks_of_bounded_bandwidths_have_an_outline() -> None:
     spec = bandwidths(rows, None, charts.LIGHT).to_dict()["layer"][0]
     assert spec["mark"]["filled"] is False  # color is that of the outline
     assert spec["encoding"]["fill"]["scale"] == spec["encoding"]["color"]["scale"]
+
+
+def test_runs_of_one_minute_have_one_label() -> None:
+    first = datetime(2026, 11, 27, 18, 35, 10)
+    at = [first, first + timedelta(seconds=20), first + timedelta(minutes=1)]
+    points = pl.DataFrame({"created": at, "shown_ms": [1.0, 2.0, 3.0], "series": "a", "run": "b"})
+    (line, _) = trend(points, "Step time (ms)", charts.LIGHT).to_dict()["layer"]
+    labeled = line["encoding"]["x"]["axis"]["values"]
+    assert [(each["minutes"], each["seconds"]) for each in labeled] == [(35, 10), (36, 10)]

@@ -38,7 +38,7 @@ from jarvis.charts.marks import (
 )
 from jarvis.charts.palette import STATES, Palette
 from jarvis.schemas.names import C
-from jarvis.text.format import MIN_MS
+from jarvis.text.format import MIN_MS, MIN_PCT
 
 _LEGEND_PX = 66
 """Height of a legend above the bars, with the theme's margins."""
@@ -217,7 +217,8 @@ def parts_of_time(parts: pl.DataFrame, palette: Palette, **legend: int) -> alt.C
     """Draw a time as one stacked bar of ``parts``: ``part``, ``time_ms``, ``percent``.
 
     The first three parts are compute, communication and copies, the others idle time. Of three idle
-    parts, the first comes before all others, in the bar too. Parts without time have no mark.
+    parts, the first comes before all others, in the bar too. Parts below MIN_PCT have no mark: the
+    mean of steps can be a fraction of a nanosecond.
     ``legend`` has further options of the legend.
     """
     has_places = parts.height > _PARTS_OF_WINDOW
@@ -232,7 +233,7 @@ def parts_of_time(parts: pl.DataFrame, palette: Palette, **legend: int) -> alt.C
         parts.with_columns(place=pl.int_range(pl.len()))
         .sort(pl.col("place") != before, "place")
         .with_columns(order=pl.int_range(pl.len()))
-        .filter(pl.col(C.time_ms) > 0)
+        .filter(pl.col(C.percent) >= MIN_PCT)
     )
     order = frame["part"].to_list()
     colors = [colors[place] for place in frame["place"]]

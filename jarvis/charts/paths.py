@@ -44,7 +44,9 @@ def critical_paths(parts: pl.DataFrame, axis: str, palette: Palette) -> alt.Laye
         color=alt.Color(
             "when:N",
             scale=alt.Scale(domain=whens, range=[hues[when] for when in whens]),
-            legend=alt.Legend(orient="top", title=None, labelFontSize=12),
+            legend=alt.Legend(orient="top", title=None, labelFontSize=12)
+            if len(whens) > 1
+            else None,
         )
     )
     texts = base.mark_text(align="left", dx=5, color=palette.text, fontSize=11).encode(

@@ -46,7 +46,7 @@ _VALUE_ROOM = 2.0
 """Axis length relative to the longest bar, so that both values fit behind it (half a 1280 px
 page)."""
 
-_TEXT_ROOM = 1.4
+_TEXT_ROOM = 1.5
 """Same as _VALUE_ROOM, for a value with its saving across a whole page."""
 
 

@@ -26,7 +26,11 @@ def trend(points: pl.DataFrame, title: str, palette: Palette) -> alt.LayerChart:
             "created:T",
             title=None,
             axis=alt.Axis(
-                grid=False, ticks=False, tickCount=6, format="%Y-%m-%d %H:%M", labelOverlap=True
+                grid=False,
+                ticks=False,
+                values=_labeled(points),
+                format="%Y-%m-%d %H:%M",
+                labelOverlap=True,
             ),
         ),
         y=alt.Y(
@@ -47,3 +51,21 @@ def trend(points: pl.DataFrame, title: str, palette: Palette) -> alt.LayerChart:
         layer=[base.mark_line(strokeWidth=1.5), base.mark_point(filled=True, size=45)],
         height=_HEIGHT_PX,
     )
+
+
+def _labeled(points: pl.DataFrame) -> list[alt.DateTime]:
+    """Return the moments with a label: one of each minute, as labels have no seconds."""
+    minute = pl.col("created").dt.truncate("1m")
+    moments = points.group_by(minute.alias("minute")).agg(pl.col("created").min())["created"]
+    return [
+        alt.DateTime(
+            year=at.year,
+            month=at.month,
+            date=at.day,
+            hours=at.hour,
+            minutes=at.minute,
+            seconds=at.second,
+            milliseconds=at.microsecond // 1000,
+        )
+        for at in moments.sort()
+    ]

@@ -74,12 +74,14 @@ class Selection:
 
 
 def offers(run: Run) -> list[ReplayCandidate]:
-    """Return every operator of a run with GPU time, most time first."""
+    """Return every operator of a run with GPU time, first those that can be packaged, most time
+    first."""
     rows = _by_time(run.table("operations")).with_columns(
         op_name=pl.col(C.name).map_elements(operator_of, return_dtype=pl.String)
     )
     parts = rows.partition_by("op_name", maintain_order=True)
-    return sorted(map(_candidate, parts), key=lambda offer: -offer.kernel_time_us)
+    candidates = map(_candidate, parts)
+    return sorted(candidates, key=lambda each: (not each.distinct_calls, -each.kernel_time_us))
 
 
 def _candidate(rows: pl.DataFrame) -> ReplayCandidate:

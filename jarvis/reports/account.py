@@ -58,7 +58,7 @@ def basis(account: StepAccount) -> str:
     if not account.runs_ahead:
         return mean
     marked = milliseconds(account.mean_ms(account.marked_ns))
-    return f"{mean}, timed on the GPU; the host runs ahead and marks {marked}"
+    return f"{mean}, timed on the GPU; the marks of the host, which runs ahead, take {marked}"
 
 
 def throughput(account: StepAccount) -> str:

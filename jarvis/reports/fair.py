@@ -1,5 +1,6 @@
 """``standalone_analysis_fair.md``: the report for stakeholders."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -11,7 +12,7 @@ import polars as pl
 from jarvis.core.notes import FindingNotes
 from jarvis.core.output import write_output
 from jarvis.core.workspace import RunPaths
-from jarvis.findings import IDLE_POOL, Impact, Priority, Status
+from jarvis.findings import IDLE_POOL, Finding, Impact, Priority, Status
 from jarvis.perf_report.timeline.host_spans import KERNEL_LOADING
 from jarvis.reports import appendix, sections, summary
 from jarvis.reports.details import Details, details_of
@@ -237,7 +238,7 @@ def fair_parts(run: Run, root: Path, edits: Edits = UNEDITED) -> dict[str, Any]:
     everything = details_of(run)
     details, left_out = edits.partition(everything)
     ordered = edits.ordered(details)
-    listed = ordered[: _row_count(ordered)]
+    listed = ordered[: listed_count(d.finding for d in ordered)]
     parts: dict[str, Any] = {
         "model": sections.model_name(run),
         "platform": sections.platform_name(run),
@@ -273,10 +274,10 @@ def fair_parts(run: Run, root: Path, edits: Edits = UNEDITED) -> dict[str, Any]:
     return parts
 
 
-def _row_count(details: list[Details]) -> int:
-    """Return how many findings the table has."""
-    numbered = enumerate(details, start=1)
-    urgent = (n for n, d in numbered if d.finding.priority is not Priority.LOW)
+def listed_count(findings: Iterable[Finding]) -> int:
+    """Return how many of these findings the table has at most."""
+    numbered = enumerate(findings, start=1)
+    urgent = (n for n, finding in numbered if finding.priority is not Priority.LOW)
     return min(max([MIN_ROWS, *urgent]), MAX_ROWS)
 
 

@@ -203,7 +203,7 @@ def category_times(run: Run) -> pl.DataFrame:
         .with_columns(pl.col(C.category).replace(titles).alias(C.title))
         .sort("gpu_time_ms", C.category, descending=[True, False])
         .with_columns(
-            text=pl.struct("gpu_time_ms", "saved_ms", "is_judged").map_elements(
+            text=pl.struct("gpu_time_ms", "saved_ms", "judged_ms", "is_judged").map_elements(
                 _with_saving, return_dtype=pl.String
             )
         )
@@ -211,5 +211,11 @@ def category_times(run: Run) -> pl.DataFrame:
 
 
 def _with_saving(times: Mapping[str, Any]) -> str:
-    saved = f", could save {milliseconds(times['saved_ms'])}" if times["is_judged"] else ""
-    return f"{milliseconds(times['gpu_time_ms'])}{saved}"
+    time = milliseconds(times["gpu_time_ms"])
+    if not times["is_judged"]:
+        return f"{time}, efficiency not known"
+    saved = f"{time}, could save {milliseconds(times['saved_ms'])}"
+    judged_pct = impact.share_pct(times["judged_ms"], times["gpu_time_ms"])
+    return (
+        saved if judged_pct >= impact.NEARLY_ALL_PCT else f"{saved} ({percent(judged_pct)} known)"
+    )

@@ -66,16 +66,16 @@ MESSAGES = MessageTable(
         "potential.step": " Step: {saving}.",
         "potential.pool": "Saving: {saving}.",
         "potential.none": "No saving can be estimated from this trace.",
-        "step": "One step takes {step_ms}{average}{ahead}{tail}: {parts}{carried}.",
-        "step.recording": "The recording, which marks no steps, takes {step_ms}: {parts}{carried}.",
+        "step": "One step takes {step_ms}{average}{ahead}{tail}: {parts}.{carried}",
+        "step.recording": "The recording, which marks no steps, takes {step_ms}: {parts}.{carried}",
         "step.average": " on average over {steps:count step} ({total_ms} together{slow})",
         "step.slow": "; slow: {names:names}, up to {excess_ms} over the median",
-        "step.ahead": ", timed on the GPU, as the host runs ahead of it (its step marks last "
-        "{marked_ms})",
+        "step.ahead": "; the host runs ahead of the GPU, so its marks of a step are shorter "
+        "({marked_ms})",
         "step.tail": " by {steps:either its mark|their marks}, and the GPU works {tail_ms} longer",
-        "step.carried": "; not part of it are {carried_ms} in which the GPU finished work from "
-        "before the recording{wait}",
-        "step.wait": " (the host waits in {call})",
+        "step.carried": " Not included are {carried_ms} in which the GPU finished work from "
+        "before the recording{wait}.",
+        "step.wait": ", while the host waited in {call}",
         "mfu": "MFU {mfu_pct}: {gflop_per_step:number} GFLOP {per} as executed, "
         "{tflops_per_s:number} TFLOP/s of {peak_tflops:number} TFLOP/s ({compute}, {gpu}); perf "
         "models give the FLOPs of {covered_pct} of the kernel time",
@@ -89,9 +89,9 @@ MESSAGES = MessageTable(
         "mfu.no_peak": "MFU is not known, as the peak of {compute} is not",
         "summary.first": 'The first finding, "{title}", saves {saving}.',
         "summary.next": 'Next is "{title}": {saving}.',
-        "summary.leads": 'First comes "{title}", which makes the other findings uncertain.',
-        "summary.incomplete": 'First comes "{title}": findings on the efficiency of that time are '
-        "missing.",
+        "summary.leads": 'The first finding, "{title}", makes the others uncertain.',
+        "summary.incomplete": 'The first finding is "{title}": the efficiency of that time is not '
+        "known.",
         "summary.compute": "{compute_ms} in the GPU window",
     },
 )

@@ -20,7 +20,7 @@ from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, NOT_AVAILABLE, decimal, milliseconds, percent
 from jarvis.text.markdown import Markdown, cell, table
 from jarvis.text.messages import Text, literal, to_text
-from jarvis.text.short_names import LAUNCHED
+from jarvis.text.short_names import LAUNCHED, short_kernel_name
 from jarvis.trace_health import Severity
 
 MOSTLY_COMPUTE_PCT = 50.0
@@ -110,7 +110,7 @@ def top_operations(run: Run, limit: int) -> Markdown:
         (
             (
                 str(top.rank),
-                cell(names[top.rank]),
+                cell(short_kernel_name(names[top.rank])),
                 _categories_of(run, top, places),
                 decimal(top.time_ms),
                 percent(top.percent_of_compute),

@@ -1,13 +1,11 @@
 """How alike two runs are, from their manifests alone: which ones make a useful comparison."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
 from jarvis.core.labels import NO_LABELS, RunLabels
 from jarvis.impact import share_pct
-from jarvis.run.baseline import differences
 from jarvis.run.figures import RunFigures
 from jarvis.run.manifest import Manifest
 from jarvis.text.format import percent
@@ -36,16 +34,14 @@ _TITLES = {
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """What two runs have in common and how the second differs from the first.
+    """What two runs have in common.
 
     ``common_pct`` is the share of the time of the main operators that both runs call equally often
-    per step, of the run where it is smaller; None if a run has no operators. ``differences`` are
-    phrases such as ``recorded on MI300X``.
+    per step, of the run where it is smaller; None if a run has no operators.
     """
 
     kind: Kind
     common_pct: float | None
-    differences: tuple[str, ...]
 
     @property
     def title(self) -> str:
@@ -54,22 +50,19 @@ class Likeness:
 
     @property
     def words(self) -> str:
-        """Return kind, differences and common operators for display."""
-        return "; ".join(self._words())
+        """Return kind and common operators for display."""
+        return f"{self.title}; {self._common}"
 
-    def _words(self) -> Iterator[str]:
-        yield self.title
+    @property
+    def _common(self) -> str:
         if self.kind is Kind.SAME_TRACE:
-            yield "measured times are equal, only the peaks can differ"
-            return
-        yield from self.differences
+            return "measured times are equal, only the peaks can differ"
         if self.common_pct is None:
-            yield "operators not known"
-        elif self.common_pct == 0:
-            yield "no main operator runs equally often in a step"
-        else:
-            share = percent(self.common_pct)
-            yield f"{share} of the time is in main operators that run equally often in a step"
+            return "operators not known"
+        if self.common_pct == 0:
+            return "no main operator runs equally often in a step"
+        share = percent(self.common_pct)
+        return f"{share} of the time is in main operators that run equally often in a step"
 
 
 def likeness(
@@ -83,11 +76,7 @@ def likeness(
     Two model names decide whether the models are the same; without them the main operators do.
     """
     common_pct = common_operators_pct(run, other)
-    return Likeness(
-        _kind(run, other, labels, other_labels, common_pct),
-        common_pct,
-        tuple(differences(run, other)),
-    )
+    return Likeness(_kind(run, other, labels, other_labels, common_pct), common_pct)
 
 
 def _kind(

@@ -23,6 +23,7 @@ _SOUGHT_IN_TEXT = re.compile(
     r"|(?<!:):(?=[a-z][\w+-]*(?:/\w+)?:(?!:))|(?<!:):(?=[a-z-]+\[)",
     re.IGNORECASE,
 )
+_NAMED_TITLE = re.compile(r"(?P<what>[^:`]+): (?P<name>`.+)")
 _BARE_PIPE = re.compile(r"(?<!\\)\|")
 
 
@@ -83,6 +84,21 @@ def shortened(text: str, length: int) -> str:
         return text
     rest = length - 1
     return f"{text[: rest - rest // 3]}…{text[-(rest // 3) :]}"
+
+
+def name_first(title: str) -> str:
+    """Return a title whose name follows a colon with the name at the beginning, so that a column
+    without room for all of it has the name."""
+    found = _NAMED_TITLE.fullmatch(title)
+    if found is None:
+        return title
+    what = found["what"]
+    return f"{found['name']}: {what if what[:2].isupper() else f'{what[0].lower()}{what[1:]}'}"
+
+
+def row_title(title: str) -> str:
+    """Return a title for the row of a table, which shows plain text."""
+    return name_first(title).replace("`", "").replace("aten::", "")
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Markdown:

@@ -441,7 +441,7 @@ def test_many_small_messages_are_counted_and_bundled(
 
 
 def test_overlap_that_compute_limits_saves_a_part_of_exposed_communication() -> None:
-    part = "so the saving is part of that of exposed communication"
+    part = "this saving is a part of that of exposed communication"
     (finding,) = worded(poor_overlap(system(KEY, comm(30.0, 40.0))))
     assert part in finding.kernel
     (finding,) = worded(poor_overlap(system(KEY, comm(4.9, 6.0, compute_ms=95.0))))

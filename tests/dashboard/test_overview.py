@@ -106,7 +106,9 @@ def test_the_title_of_the_bar_says_what_takes_most_time(
     assert account is not None
     shares = dict(account.rows()["part", "percent"].iter_rows())
     most = max(shares, key=lambda part: shares[part])
-    words = f"**{title(most)} takes {percent(shares[most])}** of "
+    assert not sample_run.table("steps")["is_slow"].any()
+    words = f"**{title(most)} takes {percent(shares[most])}** of one step of "
+    words += f"{milliseconds(account.step_ms)} (mean of "
     assert any(m.value.startswith(words) for m in page.markdown)
     _, bar, *_ = page.get("vega_lite_chart")
     spec = json.loads(bar.proto.spec)

@@ -9,7 +9,8 @@ from streamlit.testing.v1 import AppTest
 
 from jarvis.cli import main
 from jarvis.core.workspace import analyses_dir
-from jarvis.dashboard.pages.runs.rows import RunRow
+from jarvis.dashboard.pages.runs.rows import RunRow, run_rows
+from jarvis.dashboard.pages.runs.trend import groups_of
 from jarvis.ranks.delays import delays
 from jarvis.ranks.per_step import ranks_per_step
 from jarvis.ranks.run import DistributedRun
@@ -131,6 +132,8 @@ def test_the_list_of_runs_has_one_row_for_all_ranks(run: DistributedRun, filed: 
     assert row["id"] == run.manifest.distributed_id
     assert row["run_ms"] == min(RunRow(entry).figures.time_ms for entry in read_catalog().entries)
     assert "A trend needs two runs" in texts(page)
+    job = run_rows(read_catalog())[0]
+    assert not groups_of([job, RunRow(job.entry)]), "a job and one rank are no trend"
     newest = page.main.get("page_link")[0].proto
     assert (newest.page, newest.query_string.split("&")[-1]) == ("ranks", f"ranks_run={row['id']}")
     every = filed("runs", runs_ranks="each rank")

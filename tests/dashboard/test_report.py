@@ -109,6 +109,10 @@ def test_each_preview_shows_its_report(filed: Draw, sample_id: str, view: str) -
     page = filed("report", analysis=sample_id, report_view=view)
     assert not page.exception
     assert "Sample model" in fair_text(page)
+    if view == "fair":
+        listed = fair_text(page).count("| [P")
+        captions = " ".join(each.value for each in page.main.caption)
+        assert f"The report lists the first {listed}; the others" in captions
 
 
 def test_links_to_evidence_lead_to_the_page_of_the_finding(

@@ -89,8 +89,8 @@ def test_a_host_that_runs_ahead_is_stated_with_its_marks() -> None:
     rows = TraceLensReport(built.read(), None).steps
     found = of(rows)
     assert found.step_ms == pytest.approx(0.4)
-    assert "the host runs ahead of it (its step marks last 0.100 ms): compute 100.0%" in words(rows)
-    assert account.basis(found).endswith("timed on the GPU; the host runs ahead and marks 0.100 ms")
+    assert "so its marks of a step are shorter (0.100 ms): compute 100.0%" in words(rows)
+    assert account.basis(found).endswith("the marks of the host, which runs ahead, take 0.100 ms")
     assert "ahead" not in words(steps(300)) + account.basis(of(steps(300)))
 
 
@@ -105,9 +105,9 @@ def test_the_wait_during_carried_in_work_is_named(reference_root: Path) -> None:
     read = read_trace(reference_root / "traces" / "sglang-qwen3-8b-decode.json.gz")
     tables = TraceLensReport(read, None)
     assert words(tables.steps, tables.idle_gaps).endswith(
-        "; not part of it are 463 ms in which the GPU finished work from before the recording "
-        "(the host waits in `hipMemcpyWithStream` of `aten::copy_` in "
-        "`srt/model_executor/cuda_graph_runner.py(276): populate_from_forward_batch`)."
+        " Not included are 463 ms in which the GPU finished work from before the recording, "
+        "while the host waited in `hipMemcpyWithStream` of `aten::copy_` in "
+        "`srt/model_executor/cuda_graph_runner.py(276): populate_from_forward_batch`."
     )
 
 

@@ -12,8 +12,10 @@ from jarvis.text.markdown import (
     cell,
     code,
     escape,
+    name_first,
     one_line,
     prose,
+    row_title,
     shortened,
     table,
 )
@@ -86,3 +88,12 @@ def test_long_names_keep_both_ends() -> None:
 )
 def test_anchors_are_those_of_the_usual_renderers(heading: str, name: str) -> None:
     assert anchor(heading) == name
+
+
+def test_a_title_for_a_narrow_column_begins_with_its_name() -> None:
+    title = "Low efficiency: `aten::mm` (3x3)"
+    assert name_first(title) == "`aten::mm` (3x3): low efficiency"
+    assert row_title(title) == "mm (3x3): low efficiency"
+    assert name_first("GPU time: `a`") == "`a`: GPU time"
+    for other in ("366 copies D2D", "Shapes missing: 98.8%", "Work of `a`: late"):
+        assert name_first(other) == other

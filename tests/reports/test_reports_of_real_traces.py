@@ -67,15 +67,16 @@ def test_what_a_trace_of_graph_replay_shows(recorded: Analyzed) -> None:
     assert "- Shapes missing: 98.8% of GPU time (9.66 ms) is replayed from GPU graphs." in fair
     assert "(SGLang: `--enable-profile-cuda-graph` at start, from 0.5.13" in fair
     assert "or record one step without GPU graphs" in fair
-    assert "not part of it are 463 ms in which the GPU finished work from before the" in fair
+    assert "Not included are 463 ms in which the GPU finished work from before the" in fair
     copy = "`hipMemcpyWithStream` of `aten::copy_` in `srt/model_executor/cuda_graph_runner.py(276)"
-    assert f"(the host waits in {copy}: populate_from_forward_batch`" in fair
+    assert f", while the host waited in {copy}: populate_from_forward_batch`." in fair
     system = recorded.text("system_findings/cpu_idle_findings.md")
     assert "in the blocking copy `hipMemcpyWithStream` of `aten::copy_`" in system
     assert "under-recorded" not in fair
     assert "GPU seems to idle" not in fair
     assert "| Work from before the recording | 463 ms | 99.9% | 1 |" in system
-    assert 'First comes "Shapes missing: 98.8% of the GPU time is replayed from graphs"' in fair
+    first = 'The first finding is "Shapes missing: 98.8% of the GPU time is replayed from graphs"'
+    assert first in fair
     assert "uncertain" not in fair
 
 

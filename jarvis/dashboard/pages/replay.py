@@ -31,10 +31,10 @@ from jarvis.text.short_names import short_operation_name
 _SEPARATOR = "-"
 _MAX_ROWS = 12
 _WIDTHS = {
-    "op_name": 185,
+    "op_name": 215,
     "package": 95,
     C.percent_of_compute: 88,
-    C.time_ms: 105,
+    C.time_ms: 75,
     C.efficiency_pct: 92,
     "packaged_pct": 88,
     C.calls: 48,
@@ -115,7 +115,7 @@ _PAGE = "replay"
 _ALL, _PACKAGED, _REFUSED = "all", "can be packaged", "cannot"
 _MADE, _RECOMMENDED, _ON_DEMAND, _NONE = "made", "recommended", "on demand", "none"
 _PACKAGE_MEANING = (
-    f"{_MADE}: made with the analysis, as it takes {automatic_rule()}; {_RECOMMENDED}: below "
+    f"{_MADE}: there already, as it takes {automatic_rule()}; {_RECOMMENDED}: below "
     f"{BOTTLENECK_EFFICIENCY_PCT:g}% of its roofline; {_ON_DEMAND}: any other; {_NONE}: cannot be "
     "replayed"
 )
@@ -124,7 +124,10 @@ _COLUMNS = columns_of(
         Column("op_name", "Operator", TEXT, meaning="operator whose calls are replayed"),
         Column("package", "Package", TEXT, meaning=_PACKAGE_MEANING),
         Column(C.percent_of_compute, "Compute (%)", NUMBER, "%", ",.1f", "share of compute time"),
-        Column(C.time_ms, "Kernel time (ms)", NUMBER, "ms", ",.3f", "time of its kernels"),
+        Column(
+            *(C.time_ms, "Time (ms)", NUMBER, "ms", ",.3f"),
+            "time of its kernels, and of those of the operators that it calls",
+        ),
         Column(C.efficiency_pct, "Efficiency (%)", NUMBER, "%", ",.1f", "share of the roofline"),
         Column(
             "packaged_pct",
@@ -226,7 +229,7 @@ def _legend(shown: Sequence[ReplayCandidate]) -> None:
     if refused:
         lines = (f"- {', '.join(names)}: {escape(why)}" for why, names in refused.items())
         with st.expander(
-            f"Calls not packaged: {counted(sum(map(len, refused.values())), 'operator')}"
+            f"Not packaged, or only in part: {counted(sum(map(len, refused.values())), 'operator')}"
         ):
             st.markdown("\n".join(lines))
 

@@ -87,6 +87,12 @@ PRIORITY_COLORS = {
 }
 """Streamlit color names; the badge also has the priority as text."""
 
+ORDER = (
+    "P1 saves most step time. The priority also weighs the share of compute, the efficiency and "
+    "how certain the saving is."
+)
+"""The order of findings, and their priorities."""
+
 _SHAPES_LENGTH = 44
 _EVIDENCE_LENGTH, _EVIDENCE_NAME_LENGTH = 300, 100
 """Kernel names can have a thousand characters; a row's details have the full name."""
@@ -260,7 +266,7 @@ def _card(
             place.markdown(f"**{heading}**  \n{_with_short_kernels(prose(text))}")
     if finding.priority_reason:
         st.markdown(f"**Priority** · {prose(finding.priority_reason)}")
-    _evidence(finding)
+    evidence_table(finding)
     with st.container(horizontal=True):
         _notes(finding)
     if finding.operations:
@@ -272,7 +278,7 @@ def _with_short_kernels(text: str) -> str:
     return _KERNEL_SPAN.sub(lambda name: code(short_kernel_name(name[1])), text)
 
 
-def _evidence(finding: Finding) -> None:
+def evidence_table(finding: Finding) -> None:
     """Draw the evidence as a table, two quantities in a row."""
     cells = [
         (Markdown(f"**{escape(title_of(name))}**"), prose(_value(name, value)))

@@ -83,7 +83,7 @@ def late_rank(facts: RankFacts) -> Iterator[Finding]:
         return
     row = facts.tables["ranks"].row(by_predicate=pl.col(C.rank) == rank, named=True)
     roots = latest_roots(facts).filter(pl.col(C.root_rank) == rank)
-    causes = _causes(facts, roots)
+    causes, known = _causes(facts, roots)
     others = _waiting_ranks(facts, rank)
     yield facts.finding(
         "late_rank",
@@ -95,7 +95,7 @@ def late_rank(facts: RankFacts) -> Iterator[Finding]:
             "others": others,
             "caused_wait_ms": row[C.caused_wait_ms],
             "caused_exposed_wait_ms": row[C.caused_exposed_wait_ms],
-            "causes": MESSAGES("late.causes", parts=_parts(causes)) if causes else None,
+            "causes": _message("late.longer", causes, known),
         },
         actions=_actions(causes),
         evidence={
@@ -133,7 +133,7 @@ def jitter(facts: RankFacts) -> Iterator[Finding]:
     gain = facts.joint.all_as_median()
     if late_ranks < 2 or not facts.is_worth(gain):
         return
-    causes = _causes(facts, roots)
+    causes, known = _causes(facts, roots)
     yield facts.finding(
         "jitter",
         gain,
@@ -142,7 +142,7 @@ def jitter(facts: RankFacts) -> Iterator[Finding]:
             "late_ranks": late_ranks,
             "excess_pct": excess_pct,
             "excess_ms": excess_pct * facts.step_ms / 100,
-            "causes": MESSAGES("jitter.causes", parts=_parts(causes)) if causes else None,
+            "causes": _message("jitter.longer", causes, known),
         },
         actions=MESSAGES.texts("jitter.action"),
         evidence={"excess_pct": excess_pct, "step_count": steps},
@@ -166,8 +166,11 @@ def _exceeds_noise(facts: RankFacts, rank: int) -> bool:
     return rank in large[C.rank]
 
 
-def _causes(facts: RankFacts, roots: pl.DataFrame) -> list[tuple[str, str | None, float]]:
-    """Return state, detail and extra ms per step of what late ranks took longer in, most first."""
+def _causes(
+    facts: RankFacts, roots: pl.DataFrame
+) -> tuple[list[tuple[str, str | None, float]], int]:
+    """Return state, detail and extra ms per step of what late ranks took longer in, most first, and
+    the number of these steps: those in which late ranks can be compared."""
     known = facts.tables["lateness"].filter(
         pl.col(C.instance_id).is_in(roots[C.root_instance].implode()), is_comparable(), is_own()
     )
@@ -180,14 +183,19 @@ def _causes(facts: RankFacts, roots: pl.DataFrame) -> list[tuple[str, str | None
         .filter(pl.col("extra_ms") >= MIN_CAUSE_SHARE * pl.col("extra_ms").max())
         .head(CAUSES_SHOWN)
     )
-    return list(rows.iter_rows())
+    return list(rows.iter_rows()), known.height
 
 
-def _parts(causes: Sequence[tuple[str, str | None, float]]) -> tuple[Message, ...]:
-    return tuple(
+def _message(
+    key: str, causes: Sequence[tuple[str, str | None, float]], known: int
+) -> Message | None:
+    if not causes:
+        return None
+    parts = tuple(
         MESSAGES("late.cause", state=_name(state, detail), extra_ms=extra_ms)
         for state, detail, extra_ms in causes
     )
+    return MESSAGES(key, parts=parts, known=known)
 
 
 def _name(state: str, detail: str | None) -> str:

@@ -21,7 +21,10 @@ MESSAGES = MessageTable(
         "late.waited": "In most steps, the others wait longest for rank {rank}. "
         "{others:count other rank} {others:either waits|wait} for it: in all steps, added up over "
         "the ranks, {caused_wait_ms}, {caused_exposed_wait_ms} of it without computing.{causes}",
+        # Of stored runs, as above.
         "late.causes": " Per late step it takes longer than the others: {parts:joined , }.",
+        "late.longer": " In {known:count step} of which all ranks can be compared, it takes longer "
+        "than the others, per step: {parts:joined , }.",
         "late.cause": "{state} {extra_ms}",
         "late.action.data_loading": "Speed up its data loading: more workers, prefetching, pinned "
         "memory, or faster storage for this rank.",
@@ -50,6 +53,8 @@ MESSAGES = MessageTable(
         "median rank, on average; the step gains less, as not all of that is waited for.{causes}",
         "jitter.causes": " Per step, the late ranks take longer than the others: "
         "{parts:joined , }.",
+        "jitter.longer": " In {known:count step} of which all ranks can be compared, the late "
+        "ranks take longer than the others, per step: {parts:joined , }.",
         "jitter.action": "Reduce what varies from step to step: prefetch more batches, call "
         "`gc.freeze` before the training loop, pin the processes to cores.",
         "work.title": "Rank {rank} computes {more_pct} more than the mean of the ranks: {gain}",

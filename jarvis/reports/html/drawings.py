@@ -29,7 +29,7 @@ from jarvis.run import Run
 from jarvis.savings import over_steps, whole_ms, whole_name
 from jarvis.schemas import TABLES
 from jarvis.schemas.names import C
-from jarvis.text.format import MIN_PCT, counted, milliseconds, percent
+from jarvis.text.format import counted, milliseconds, percent
 
 MAX_POINTS = 400
 """Operations of a roofline, those with most time, to limit the document's size."""
@@ -77,10 +77,7 @@ def step_time(run: Run) -> Figure | None:
         f"{part} {milliseconds(time_ms)} ({percent(share)})"
         for part, time_ms, share in parts["part", C.time_ms, C.percent].iter_rows()
     ]
-    is_shown = pl.col(C.percent) >= MIN_PCT  # the mean of steps can be a fraction of a nanosecond
-    labeled = parts.with_columns(
-        pl.when(is_shown).then(C.time_ms).otherwise(0.0).alias(C.time_ms), part=pl.Series(labels)
-    )
+    labeled = parts.with_columns(part=pl.Series(labels))
     # Labels with time and share are too long for four in a line.
     bar = charts.parts_of_time(labeled, CSS, columns=3, labelLimit=300)
     return Figure(heading, MEANING, bar)

@@ -46,7 +46,7 @@ MESSAGES = MessageTable(
         "issue.grown": " Most of it is in {kernel} at position {position}: {grown_us} instead of "
         "{usual_us}.",
         "algorithmic.layers": "Compare what {layers:either this layer does|these layers do} with "
-        "the others: equal shapes must take equal time.",
+        "the others: layers of equal shapes take equal time.",
         "kernel.layers": "Check whether this kernel runs with another configuration or other "
         "memory there.",
         "hypothesis.layers": "The same layers are slow on average over all replays: their weights, "
@@ -61,8 +61,8 @@ MESSAGES = MessageTable(
         "each.",
         "title.short": "Many short kernels in the steps",
         "issue.short": "{kernels:count kernel} below {limit_us:.0f} µs take {time_ms} ({share_pct} "
-        "of the GPU time of the steps).{pairs} At most {most_ms} of it can be saved: if each took "
-        "{floor_ms}, as the shortest tenth{fused}.",
+        "of the GPU time of the steps).{pairs} At most {most_ms} of this GPU time can be "
+        "saved: if each took {floor_ms}, as the shortest tenth{fused}.",
         "issue.pairs": " Some libraries fuse neighboring kernels, here {pairs:list 4}: the shorter "
         "kernel of each pair takes {pairs_ms} in all.",
         "issue.fused": ", and each pair were one kernel",

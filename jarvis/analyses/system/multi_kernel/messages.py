@@ -116,12 +116,12 @@ MESSAGES = MessageTable(
                 "communication_starts_late",
             ),
             action(
-                "Check topology, interconnect and library settings: only less or faster "
-                "communication shortens what compute cannot hide{part}.",
+                "Check topology, interconnect and library settings. Communication that takes "
+                "longer than the compute beside it can only become faster or less{part}.",
                 "not communication_starts_late",
             ),
         ],
-        "overlap.part": ", so the saving is part of that of exposed communication",
+        "overlap.part": ": this saving is a part of that of exposed communication",
         "overlap.hypothesis": [
             action(
                 "Communication is issued only after the compute that could hide it has ended.",

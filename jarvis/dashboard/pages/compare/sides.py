@@ -10,15 +10,16 @@ import streamlit as st
 from jarvis.comparison import Comparison
 from jarvis.core.labels import NO_LABELS, RunLabels
 from jarvis.dashboard.pages.runs.filters import SELECTED
+from jarvis.dashboard.pages.runs.rows import RunRow
 from jarvis.dashboard.session import links, navigation, state
+from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.links import note_control, notice
 from jarvis.dashboard.session.state import Opened
 from jarvis.pipeline import compare
-from jarvis.run import RunFigures
 from jarvis.run.likeness import Kind, Likeness, likeness
 from jarvis.schemas.names import C
 from jarvis.server.storage.catalog import Catalog, Entry, name_of
-from jarvis.text.format import arguments, counted, milliseconds
+from jarvis.text.format import arguments, count, counted, milliseconds
 from jarvis.text.markdown import escape
 
 REFERENCE = "reference"
@@ -263,23 +264,47 @@ def no_reference(others: Sequence[Candidate]) -> None:
         "after a change.",
         icon=":material/compare_arrows:",
     )
-    st.subheader("Other analyses, the most similar first")
-    for each in others[:_MAX_OFFERED]:
-        button, words = st.columns([3, 4], vertical_alignment="center")
-        figures = RunFigures.of(each.entry.manifest)
-        button.button(
-            f"{escape(each.entry.title)} · {milliseconds(figures.time_ms)}",
-            key=f"compare_with_{each.entry.id}",
-            icon=":material/compare_arrows:",
-            on_click=_choose,
-            args=(each.entry.id,),
-            width="stretch",
-            help=f"Compare with the analysis {each.entry.id}",
-        )
-        words.markdown(escape(f"{each.likeness.words[:1].upper()}{each.likeness.words[1:]}"))
-    if (hidden := len(others) - _MAX_OFFERED) > 0:
-        st.caption(f"{counted(hidden, 'more run')} in the list above.")
+    shown = _one_of_each_job(others)
+    groups: dict[str, list[Candidate]] = {}
+    for each in shown[:_MAX_OFFERED]:
+        groups.setdefault(each.likeness.words, []).append(each)
+    st.subheader(f"Other runs{', the most similar first' if len(groups) > 1 else ''}")
+    for words, alike in groups.items():
+        st.markdown(escape(f"{words[:1].upper()}{words[1:]}:"))
+        with st.container(horizontal=True):
+            for each in alike:
+                _offer(each)
+    if (hidden := len(others) - min(len(shown), _MAX_OFFERED)) > 0:
+        st.caption(f"{counted(hidden, 'more run')} under *Reference* above.")
     navigation.link(navigation.INGEST, "Analyze a trace", icon=":material/upload_file:")
+
+
+def _one_of_each_job(others: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates with one rank of each distributed run, the first."""
+    jobs = {
+        str(rank.analysis_id): job.id
+        for job in visible_catalog().distributed
+        for rank in job.manifest.usable
+    }
+    found: dict[str, Candidate] = {}
+    for each in others:
+        found.setdefault(jobs.get(each.entry.id, each.entry.id), each)
+    return list(found.values())
+
+
+def _offer(candidate: Candidate) -> None:
+    """Draw a button that compares with a run."""
+    run = RunRow(candidate.entry)
+    trace = candidate.entry.manifest.trace
+    of_rank = "" if trace.rank is None else f", rank {trace.rank} of {count(trace.world_size)}"
+    st.button(
+        escape(f"{run.model}{of_rank} · {run.gpu} · {milliseconds(run.figures.time_ms)}"),
+        key=f"compare_with_{run.id}",
+        icon=":material/compare_arrows:",
+        on_click=_choose,
+        args=(run.id,),
+        help=f"Compare with the analysis {run.id}",
+    )
 
 
 def _choose(reference: str) -> None:

@@ -1,6 +1,7 @@
 """The hardware page: presets with peaks and sources, and a comparison of two presets."""
 
 from functools import partial
+from math import isclose
 
 import polars as pl
 import streamlit as st
@@ -28,10 +29,20 @@ from jarvis.text.markdown import code, escape
 
 ALL_VENDORS, NOTHING = "all", "nothing"
 IN_USE, OWN = "open analysis", "your own"
+_DATA_SHEET, _SAME_PEAK = "datasheet", 0.1
+"""The preset with the peaks of a data sheet, and by how much of them others are about the same."""
+
 _DOUBT_PX = 240
-_PRESET_WIDTHS = {"preset": 80, "used": 95, "doubts": 70, "memory_gb": 90} | dict.fromkeys(
-    (C.tb_per_s, C.compute_units, *PRECISIONS), 98
-)
+_PRESET_WIDTHS = {
+    C.name: 80,
+    "preset": 82,
+    "used": 98,
+    "doubts": 65,
+    "memory_gb": 48,
+    C.tb_per_s: 52,
+    C.compute_units: 98,
+    **dict.fromkeys(PRECISIONS, 62),
+}
 _NAMES = {
     "mem_bw_gbps": ("Memory bandwidth (TB/s)", 1e-3),
     "memory_gb": ("Memory (GB)", 1.0),
@@ -85,10 +96,11 @@ def presets(hardware: Hardware) -> None:
     shown = [s for s in ordered if vendor in (ALL_VENDORS, s.vendor)]
     names = len({s.name for s in shown})
     st.caption(
-        f"{counted(names, 'GPU')} with {counted(len(shown), 'preset')}. Compute peaks are dense: "
-        f"without structured sparsity. {MISSING} is an unknown peak. Some default presets have "
-        "measured peaks, others those of the vendor (see the sources): efficiencies against "
-        "different presets cannot be compared. A device of MI250 and MI250X is one of two dies."
+        f"{counted(names, 'GPU')} with {counted(len(shown), 'preset')}; scroll for all. Compute "
+        f"peaks are in TFLOP/s and dense: without structured sparsity. {MISSING} is an unknown "
+        "peak. Some default presets have measured peaks, others those of the vendor (see the "
+        "sources): efficiencies against different presets cannot be compared. A device of MI250 "
+        "and MI250X is one of two dies."
     )
     columns = _preset_columns(unit)
     frame = pl.DataFrame(
@@ -132,8 +144,8 @@ def _preset_columns(unit: str) -> tuple[Column, ...]:
             TEXT,
             meaning="values that may be wrong, of all values; see their sources",
         ),
-        Column("memory_gb", "Memory (GB)", NUMBER, "GB", ",g", "per device"),
-        Column(C.tb_per_s, "Memory (TB/s)", NUMBER, "TB/s", ",g", "peak bandwidth"),
+        Column("memory_gb", "GB", NUMBER, "GB", ",g", "memory per device"),
+        Column(C.tb_per_s, "TB/s", NUMBER, "TB/s", ",.3g", "peak bandwidth of the memory"),
         Column(
             C.compute_units,
             "Compute units",
@@ -143,7 +155,7 @@ def _preset_columns(unit: str) -> tuple[Column, ...]:
             "streaming multiprocessors or compute units per device",
         ),
         *(
-            Column(p, f"{p} (TFLOP/s)", NUMBER, "TFLOP/s", ",g", f"dense peak of {unit} units")
+            Column(p, p, NUMBER, "TFLOP/s", ",g", f"dense peak of {unit} units in TFLOP/s")
             for p in PRECISIONS
         ),
     )
@@ -182,7 +194,27 @@ def figures(spec: HardwareSpec, other: HardwareSpec | None) -> None:
         {"doubt": _DOUBT_PX, "other_doubt": _DOUBT_PX},
         max_rows=frame.height,
     )
+    if other is None:
+        _of_data_sheet(spec)
     _missing_peaks(spec)
+
+
+def _of_data_sheet(spec: HardwareSpec) -> None:
+    """Draw the peaks in which the data sheet of the GPU differs from a preset."""
+    sheets = (s for s in load_hardware() if (s.name, s.preset) == (spec.name, _DATA_SHEET))
+    sheet = next(sheets, spec)
+    computes = [f"{unit}_{precision}" for unit in UNITS for precision in PRECISIONS]
+    peaks = [(each, spec.peak_tflops(each), sheet.peak_tflops(each)) for each in computes]
+    others = [
+        f"{peak_label(each)} {theirs:,g} instead of {ours:,g}"
+        for each, ours, theirs in peaks
+        if ours and theirs and not isclose(ours, theirs, rel_tol=_SAME_PEAK)
+    ]
+    if others:
+        st.caption(
+            f"The data sheet (preset *{_DATA_SHEET}*) has other peaks, in TFLOP/s: "
+            f"{', '.join(others)}."
+        )
 
 
 def _title(spec: HardwareSpec, other: HardwareSpec | None) -> str:

@@ -22,6 +22,7 @@ from jarvis.dashboard.pages.ingest.trace_choice import (
     first_readable,
     trace_info,
 )
+from jarvis.dashboard.pages.runs.rows import run_rows
 from jarvis.dashboard.session import navigation, state
 from jarvis.dashboard.session.current_user import (
     VISIBILITY_LABELS,
@@ -399,6 +400,5 @@ def stored_analyses() -> None:
     if not catalog.entries:
         st.caption("No analyses yet. Try the sample above.")
         return
-    navigation.link(
-        navigation.RUNS, counted(len(catalog.entries), "run"), icon=":material/list_alt:"
-    )
+    runs = sum(row.rank is None for row in run_rows(catalog))  # a distributed run is one
+    navigation.link(navigation.RUNS, counted(runs, "run"), icon=":material/list_alt:")

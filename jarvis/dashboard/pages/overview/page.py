@@ -99,7 +99,7 @@ def answer(now: Opened) -> None:
     _figures(now, account_of(now.run), found)
     findings, waterfall = st.columns([2, 1])
     with findings.container(border=True, height="stretch"):
-        ranked_findings(now)
+        ranked_findings(now, len(found))
         no_longer_findings(now)
     with waterfall:
         waterfall_card(now, found)
@@ -158,7 +158,10 @@ def _categories(now: Opened) -> None:
             "the target. This excludes findings about idle time, communication and fusion, and "
             "includes operations too small for a finding.",
         )
-        st.caption("Whole bar: kernel time · green: could be saved at the target · click a bar")
+        st.caption(
+            "Whole bar: kernel time · green: could be saved at the target · known: share of the "
+            "kernel time with a known efficiency · click a bar"
+        )
         drawing = charts.categories(rows, operation_columns(), palette())
         chart_of_links(
             {**drawing.spec, "datasets": dict(drawing.datasets)},

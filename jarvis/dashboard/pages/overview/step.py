@@ -120,21 +120,21 @@ def _graded(words: Mapping[Severity, str], severity: Severity | None, text: str)
 
 
 def parts_bar(run: Run, account: StepAccount | None) -> None:
-    """Draw the parts of the median step as one bar, and name the slow steps; the parts of the GPU
-    window if there are no steps."""
+    """Draw the parts of a step as one bar, and name the slow steps; the parts of the GPU window if
+    there are no steps."""
     totals = run.manifest.totals
-    median = None if account is None else StepAccount.of_median(run.table("steps"))
+    shown = None if account is None else _shown(account, run.table("steps"))
     with st.container(border=True):
         if not totals.total_time_ms:
             st.markdown("**No GPU time**: the trace has no GPU work")
             return
         if account is None and is_outdated(run):
             st.caption(OUTDATED)
-        parts = gpu_time_parts(totals) if median is None else median.rows()
+        parts = gpu_time_parts(totals) if shown is None else shown.rows()
         largest = parts.sort(C.time_ms, descending=True).row(0, named=True)
         st.markdown(
             f"**{title(largest['part'])} takes {percent(largest[C.percent])}** of "
-            f"{_whole(account, median, totals)}",
+            f"{_whole(account, shown, totals)}",
             help=MEANING,
         )
         shares = [
@@ -150,18 +150,21 @@ def parts_bar(run: Run, account: StepAccount | None) -> None:
             st.caption(f"{rates(run, account)}.")
 
 
-def _whole(account: StepAccount | None, median: StepAccount | None, totals: Totals) -> str:
+def _shown(account: StepAccount, steps: pl.DataFrame) -> StepAccount:
+    """Return the mean step, as in the cards; the median step if the mean has slow ones."""
+    return (StepAccount.of_median(steps) if steps[C.is_slow].any() else None) or account
+
+
+def _whole(account: StepAccount | None, shown: StepAccount | None, totals: Totals) -> str:
     """Return the time that the parts add up to, with its name."""
-    if account is None or median is None:
+    if account is None or shown is None:
         return f"{milliseconds(totals.total_time_ms)} GPU window"
+    mean = milliseconds(account.step_ms)
     if not account.is_marked:
-        return f"{milliseconds(account.step_ms)}, {basis(account)}"
-    if account.step_count == 1:
-        return f"one step of {milliseconds(account.step_ms)} ({basis(account)})"
-    middle, mean = milliseconds(median.step_ms), milliseconds(account.step_ms)
-    if middle == mean:
-        return f"the median step of {middle} (also the {basis(account)})"
-    return f"the median step of {middle} ({mean} is the {basis(account)})"
+        return f"{mean}, {basis(account)}"
+    if shown is account:
+        return f"one step of {mean} ({basis(account)})"
+    return f"the median step of {milliseconds(shown.step_ms)} ({mean} is the {basis(account)})"
 
 
 def slow_steps(steps: pl.DataFrame) -> str:

@@ -11,7 +11,7 @@ from jarvis.dashboard.pages.compare.sides import REFERENCE
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.current_user import visible_catalog
 from jarvis.dashboard.session.state import Opened
-from jarvis.dashboard.widgets.finding_cards import PRIORITY_COLORS, finding_address
+from jarvis.dashboard.widgets.finding_cards import ORDER, PRIORITY_COLORS, finding_address
 from jarvis.dashboard.widgets.table import configured, follow_cell, height_of, small_table
 from jarvis.findings import Impact
 from jarvis.impact import share_pct
@@ -23,14 +23,17 @@ from jarvis.savings import over_steps, per_step, step_count, whole_ms, whole_nam
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, byte_size, count, counted, milliseconds
-from jarvis.text.markdown import escape, shortened
+from jarvis.text.markdown import escape, row_title
 from jarvis.text.messages import to_text
 from jarvis.text.short_names import short_operation_name
 from jarvis.trace import TraceInfo
 
-_TABLE_ROWS = 13
-TITLE_LENGTH = 38
-"""Characters of a title that the column has room for; the page of the finding has all."""
+_TABLE_ROWS, _ROWS_BESIDE = 10, 6
+"""Rows that the table has room for, and by how many they exceed the savings of the waterfall
+beside it."""
+
+_TALL_ROWS, _TALL_PX = 6, 58
+"""So many rows have room for titles of two lines, and their height in pixels."""
 
 _LEAST_SHOWN_PCT = 0.05
 """A smaller share of the step rounds to 0.0%."""
@@ -39,26 +42,26 @@ _NAME_PX = 220
 _FINDINGS, _PAGE = "overview_findings", "page"
 _WIDTHS = {
     C.rank: 42,
-    "finding": 222,
+    "finding": 237,
     "saved_ms": 72,
     "priority": 66,
-    "basis": 80,
-    C.category: 112,
+    "basis": 70,
+    C.category: 104,
     "high_ms": 75,
     "share_pct": 65,
     "kernel_ms": 80,
 }
 
 
-def ranked_findings(now: Opened) -> None:
-    """Draw all findings in order; a click on one opens its card on its page."""
+def ranked_findings(now: Opened, savings: int) -> None:
+    """Draw all findings in order, as high as a waterfall of so many savings; a click on one opens
+    its card on its page."""
     ranked = recommendations(now.run)
     gaining = sum(_gains(item, now.run) for item in ranked)
     saving = "" if gaining == len(ranked) else f"{gaining} of {count(len(ranked))} with a saving · "
     st.markdown(
         f"**What to do first**, by step time saved · {saving}click a row to open its finding",
-        help="The rank is the step time that a finding saves. The priority also weighs its share "
-        "of compute, its efficiency and how certain the saving is.",
+        help=ORDER,
     )
     if not ranked and warnings_of(now.run):
         st.warning(
@@ -83,12 +86,16 @@ def ranked_findings(now: Opened) -> None:
         color=list(PRIORITY_COLORS.values()),
         help="Urgency: weighs share of compute, efficiency and certainty beside the saving",
     )
+    has_room = frame.height <= _TALL_ROWS
     st.dataframe(
         frame,
         key=_FINDINGS,
         hide_index=True,
         column_config=config,
-        height=height_of(frame.height, _TABLE_ROWS),
+        height="content"
+        if has_room
+        else height_of(frame.height, max(_TABLE_ROWS, savings + _ROWS_BESIDE)),
+        row_height=_TALL_PX if has_room else None,
         column_order=(C.rank, *_SHOWN),
         placeholder=MISSING,
         alt="Findings in order with savings; a click on a row opens its finding",
@@ -125,7 +132,7 @@ _FINDING_COLUMNS = (
         "Saving is",
         TEXT,
         meaning="simulated: what a replay of the recorded steps gains; estimated: without a "
-        "replay; upper bound: the trace does not show how much of it, so the waterfall does not "
+        "replay; at most: the trace does not show how much of it, so the waterfall does not "
         "subtract it",
     ),
     Column("high_ms", "Up to (ms)", NUMBER, "ms", ".3g", "time of a step saved: high estimate"),
@@ -149,7 +156,7 @@ def _finding_row(now: Opened, ranked: Recommendation, whole: Recommendation) -> 
         C.rank: ranked.label if ranked is whole else f"↳ {ranked.label}",
         _PAGE: finding_address(now, ranked),
         "priority": [str(finding.priority)],
-        C.category: ranked.result.title,
+        C.category: ranked.result.title.replace("Communication", "Comm."),
         "finding": shown_title(ranked),
         "saved_ms": gain.gain_ms if gain else None,
         "basis": _basis(gain),
@@ -161,9 +168,8 @@ def _finding_row(now: Opened, ranked: Recommendation, whole: Recommendation) -> 
 
 
 def shown_title(ranked: Recommendation) -> str:
-    """Return the title of a finding as its row has room for it."""
-    title = to_text(ranked.finding.title).replace("`", "").replace("aten::", "")
-    return shortened(title, TITLE_LENGTH)
+    """Return the title of a finding as its row shows it."""
+    return row_title(to_text(ranked.finding.title))
 
 
 def _basis(gain: Impact | None) -> str | None:
@@ -171,7 +177,7 @@ def _basis(gain: Impact | None) -> str | None:
     if gain is None or gain.step_ms is None:
         return None if gain is None else "GPU time"
     if gain.is_interval:
-        return "upper bound"
+        return "at most"
     return "simulated" if gain.is_replayed else "estimated"
 
 

@@ -24,12 +24,14 @@ def figures(run: DistributedRun) -> None:
 
 def _step(run: DistributedRun) -> None:
     steps = run.tables["rank_steps"]
-    median = steps.group_by(C.step).median()[C.duration_ms].median()
+    medians = steps.group_by(C.step).median()[C.duration_ms]
+    median, mean = medians.median(), medians.mean()
     metric_card(
         "Median step",
         milliseconds(float(median)) if isinstance(median, float) else MISSING,
-        counted(steps[C.step].n_unique(), "step"),
-        help_text="Of the steps, each the median over its ranks.",
+        f"mean {milliseconds(mean)}" if isinstance(mean, float) else None,
+        help_text=f"Of {counted(medians.len(), 'step')}, each the median over its ranks. *Runs* "
+        "has the mean of the steps of one rank.",
     )
 
 

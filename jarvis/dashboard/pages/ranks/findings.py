@@ -2,13 +2,11 @@
 
 import streamlit as st
 
-from jarvis.dashboard.widgets.finding_cards import PRIORITY_COLORS
-from jarvis.findings import Finding, shown_evidence
+from jarvis.dashboard.widgets.finding_cards import PRIORITY_COLORS, evidence_table
+from jarvis.findings import Finding
 from jarvis.ranks.run import DistributedRun
 from jarvis.reports.ranks import NO_FINDING
-from jarvis.reports.sections import measured
-from jarvis.text.markdown import prose, table
-from jarvis.text.quantities import title_of
+from jarvis.text.markdown import prose
 
 
 def rank_findings(run: DistributedRun) -> None:
@@ -23,6 +21,8 @@ def rank_findings(run: DistributedRun) -> None:
                 _card(finding)
         if not run.findings:
             st.info(NO_FINDING)
+        if len(run.findings) > 1:
+            st.caption("Savings of several findings do not add up: they can be of the same time.")
         for result in run.results.values():
             for note in result.notes:
                 st.caption(prose(note))
@@ -32,7 +32,5 @@ def _card(finding: Finding) -> None:
     st.markdown(prose(finding.issue))
     actions = (*finding.algorithmic, *finding.kernel)
     st.markdown("\n".join(f"- {prose(action)}" for action in actions))
-    facts = shown_evidence(finding)
-    rows = ((title_of(name), measured(title_of(name), value)) for name, value in facts.items())
-    st.markdown(table(("Evidence", "Value"), rows))
+    evidence_table(finding)
     st.caption(prose((*finding.caveat, *finding.verify)))

@@ -27,6 +27,6 @@ def late_ranks(run: DistributedRun) -> None:
         shown = [name for name in SHOWN if name != C.root_rank or not is_own]
         small_table(rows.head(MAX_ROWS), columns_of(COLUMNS), "Delays of ranks", shown, _WIDTHS)
         st.caption(
-            "A delay is one row until the ranks are held together again: the collective at which "
-            "the rank is latest. A delay for which no rank stops computing costs the step nothing."
+            "Each delay has one row, with the collective at which the rank is latest. A delay for "
+            "which no rank stops computing costs the step nothing."
         )

@@ -71,9 +71,12 @@ _COMMUNICATORS = (
     count(C.traced_ranks, "Recorded ranks", "of its ranks, those with a trace"),
     text(C.kinds, "Kinds", "kinds of its collectives"),
     count(C.instance_count, "Collectives", "collectives that were matched"),
-    number(C.message_bytes, "Message bytes", "bytes", "sum of the messages of its collectives"),
+    number(C.message_bytes, "Bytes in all", "bytes", "sum of the messages of its collectives"),
     number(C.comm_ms, "In collectives (ms)", "ms", "mean over the recorded ranks"),
-    number(C.wait_ms, "Waiting (ms)", "ms", "of that, until the last rank came; without edges"),
+    number(
+        *(C.wait_ms, "Waiting in all (ms)", "ms"),
+        "of that, until the last rank came, also while it computes; without edges",
+    ),
 )
 
 
@@ -256,7 +259,7 @@ def _ranks(run: DistributedRun) -> None:
             rows,
             columns_of(COLUMNS),
             "Ranks",
-            shown_columns(rows),
+            [name for name in shown_columns(rows) if name != C.file_name],
             _RANK_WIDTHS,
             key="ranks_table",
             addresses=[

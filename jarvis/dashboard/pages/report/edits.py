@@ -24,19 +24,23 @@ from jarvis.dashboard.pages.report.linked import linked_edits, offer_to_save
 from jarvis.dashboard.pages.report.note_badges import badges
 from jarvis.dashboard.pages.report.saved import Saved, stamp_line
 from jarvis.dashboard.session.state import HASH_OPENED, Opened
-from jarvis.dashboard.widgets.finding_cards import priority_badge
+from jarvis.dashboard.widgets.finding_cards import ORDER, priority_badge
 from jarvis.findings import Priority
 from jarvis.reports.details import details_of
 from jarvis.reports.edits import Edits
-from jarvis.reports.fair import share
+from jarvis.reports.fair import listed_count, share
 from jarvis.reports.ranking import Recommendation, recommendations
 from jarvis.reports.summary import paragraph
 from jarvis.server.storage.report_notes import EXCLUDED, NoteChange
 from jarvis.text.format import counted
-from jarvis.text.markdown import prose
+from jarvis.text.markdown import name_first, prose
+from jarvis.text.messages import to_text
 
 _MAX_CACHED_PARAGRAPHS = 256
-_LIST_PX, _TEXT_PX = 500, 360
+_LIST_PX, _TEXT_PX = 515, 360
+_ROWS = 12
+"""Rows of findings that the list has room for; with more, the next one is in view in part."""
+
 _WIDTHS = (6, 1)
 """Relative widths of a finding and its button."""
 
@@ -85,7 +89,8 @@ def _findings(now: Opened, items: list[Recommendation], own: Saved) -> None:
     with st.container(
         horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"
     ):
-        st.markdown(f"**{_heading(len(items), len(left_out))}**", width="content")
+        heading = f"**{_heading(len(items), len(left_out))}**"
+        st.markdown(heading, width="content", help=ORDER)
         with st.container(horizontal=True, width="content", gap="xsmall"):
             low = [item for item in items if item.finding.priority is Priority.LOW]
             _set_button(now, "Include all", items, [], own)
@@ -100,7 +105,9 @@ def _findings(now: Opened, items: list[Recommendation], own: Saved) -> None:
                     on_click=saved.save,
                     args=(now, [NoteChange(NoteField.ORDER, None)]),
                 )
-    with st.container(height=_LIST_PX, border=False, gap="xsmall"):
+    st.caption(_shown(items, left_out))
+    has_room = len(items) <= _ROWS
+    with st.container(height="content" if has_room else _LIST_PX, border=False, gap="xsmall"):
         if not items:
             st.info("No findings: no check found a saving above its threshold.")
         for item in items:
@@ -120,6 +127,19 @@ def _heading(count: int, left_out: int) -> str:
     if not left_out:
         return f"The report includes all {counted(count, 'finding')}" if count else "No findings"
     return f"The report includes {count - left_out} of {counted(count, 'finding')}"
+
+
+def _shown(items: list[Recommendation], left_out: list[Recommendation]) -> str:
+    """Return the order of the findings, and which of the included ones the report lists."""
+    included = [item.finding for item in items if item not in left_out]
+    shown = listed_count(included)
+    order = "With the share of the time that each saves."
+    if shown >= len(included):
+        return order
+    return (
+        f"{order} The report lists the first {shown}; the others, of low priority or small saving, "
+        "are in the detailed report and the workbook."
+    )
 
 
 def _row(now: Opened, item: Recommendation, own: Saved) -> None:
@@ -160,9 +180,9 @@ def _notes_button(finding: str, meaning: str, name: str) -> None:
 
 def _switch_label(item: Recommendation, notes: FindingNotes) -> str:
     gain = item.finding.impact
-    saving = f" saves {share(gain)} ·" if gain and gain.gain_ms > 0 else ""
+    saving = f" {share(gain)} ·" if gain and gain.gain_ms > 0 else ""
     about = f"{item.label} {priority_badge(item.finding.priority)}{badges(notes)}"
-    return f"{about}{saving} {prose(item.finding.title)}"
+    return f"{about}{saving} {prose(name_first(to_text(item.finding.title)))}"
 
 
 def _switch(now: Opened, key: str, finding: str) -> None:

@@ -59,7 +59,7 @@ _SEEN, IS_CLICK = "_runs_selected_seen", "_runs_clicked"
 _ONE_ROW, _EACH_RANK = "one row", "each rank"
 _SHOWN = (MODEL, RANK, GPU, TIME, BASIS, BUSY, FINDING, PROJECT, BRANCH, COMMIT, TAGS)
 _LABELS = {PROJECT, BRANCH, COMMIT, TAGS}
-_LAST = (FINDING_CATEGORY, CREATED, OWNER, TRACE, ORIGIN, SOURCE, ID)
+_LAST = (FINDING_CATEGORY, CREATED, BASIS, OWNER, TRACE, ORIGIN, SOURCE, ID)
 _WIDTHS = {
     MODEL: 120,
     RANK: 65,
@@ -75,8 +75,16 @@ _WIDTHS = {
 }
 """Widths in pixels, so that the columns up to the tags are visible in a window of 1440 pixels."""
 
-_UNLABELED = (MODEL, RANK, GPU, TIME, BASIS, BUSY, FINDING, CREATED)
-_UNLABELED_WIDTHS = {MODEL: 124, TIME: 85, BUSY: 82, FINDING: 180, CREATED: 112, TRACE: 150}
+_UNLABELED = (MODEL, RANK, GPU, TIME, BUSY, FINDING, CREATED)
+_UNLABELED_WIDTHS = {
+    MODEL: 140,
+    GPU: 105,
+    TIME: 85,
+    BUSY: 82,
+    FINDING: 209,
+    CREATED: 112,
+    TRACE: 150,
+}
 """First columns where no run has labels, and widths that show them in a window of 1280 pixels."""
 
 _MAX_ROWS = 12
@@ -232,7 +240,7 @@ def _configured(name: str, shown: pl.DataFrame, widths: Mapping[str, int]) -> Co
         return moment_column("Analyzed", "Time of the analysis", width=widths.get(name))
     column = columns_of(COLUMNS)[name]
     if name == TIME and (shown[BASIS] != Basis.STEP.value).any():
-        column = replace(column, label="Time (ms)")  # of what, says the column beside it
+        column = replace(column, label="Time (ms)")  # of what, says another column
     if name == TAGS:
         return st.column_config.ListColumn(column.label, width=widths[name], help=column.meaning)
     return configured(column, shown[name], widths.get(name))

@@ -13,6 +13,7 @@ from jarvis.run import RunFigures
 from jarvis.schemas import NUMBER, TEXT, Column
 from jarvis.server.storage.catalog import Catalog, DistributedEntry, Entry, name_of
 from jarvis.text.format import counted, milliseconds
+from jarvis.text.markdown import row_title
 
 MODEL, TRACE, GPU, TIME, BUSY, FINDING, FINDING_CATEGORY = (
     "model",
@@ -170,7 +171,7 @@ class RunRow:
             TIME: figures.time_ms,
             BASIS: figures.basis.value,
             BUSY: figures.busy_pct,
-            FINDING: None if top is None else top.title.replace("`", ""),
+            FINDING: None if top is None else row_title(top.title),
             FINDING_CATEGORY: None if top is None else titles.get(top.category, top.category),
             PROJECT: labels.project,
             BRANCH: labels.branch,

@@ -56,12 +56,17 @@ def groups_of(rows: Sequence[RunRow]) -> dict[str, list[RunRow]]:
     """Return the runs of each project and each model that has several, newest group first."""
     groups: dict[str, list[RunRow]] = {}
     for row in rows:
-        keys = [f"model:{row.model}"]
+        keys = [f"model:{_model(row)}"]
         if row.labels.project:
             keys.insert(0, f"project:{row.labels.project}")
         for key in keys:
             groups.setdefault(key, []).append(row)
     return {key: found for key, found in groups.items() if len(found) >= MIN_RUNS}
+
+
+def _model(row: RunRow) -> str:
+    """Return the model, with the number of ranks of a distributed run: others do not compare."""
+    return f"{row.model} · {counted(len(row.ranks), 'rank')}" if row.ranks else row.model
 
 
 def points_of(rows: Sequence[RunRow], time: str) -> pl.DataFrame:
@@ -73,7 +78,7 @@ def points_of(rows: Sequence[RunRow], time: str) -> pl.DataFrame:
                 "shown_ms": row.figures.time_ms
                 if time == STEP_TIME
                 else row.figures.times_ms.get(time, 0.0),
-                "series": f"{row.model} · {row.gpu}",
+                "series": f"{_model(row)} · {row.gpu}",
                 "run": f"{row.when} · {row.id}",
             }
             for row in sorted(rows, key=lambda row: (row.created, row.id))

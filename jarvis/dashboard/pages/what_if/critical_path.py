@@ -39,7 +39,9 @@ def critical_path(now: Opened, found: Together) -> None:
             f"**{escape(_title(parts, list(paths)))}**",
             help="The chain of calls, kernels and waits that the end of the steps waited for, from "
             "the first step to the end of the work of the last one. Shortening what is not on it "
-            "saves nothing; shortening what is on it saves time until another chain is as long.",
+            "saves nothing; shortening what is on it saves time until another chain is as long. "
+            f"{UNEXPLAINED.capitalize()}: in no recorded event. {_OTHERS}: those below "
+            f"{MIN_PCT:g}%, or beyond the first {MAX_PARTS}.",
         )
         steps = unchanged.steps
         axis = f"Time in {counted(steps, 'step')} (ms)" if steps > 1 else "Time (ms)"

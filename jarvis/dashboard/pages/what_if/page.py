@@ -26,7 +26,7 @@ def render(now: Opened) -> None:
         _not_simulated(now, error)
         return
     found = Together(now, texts)
-    left, right = st.columns([3, 2])
+    left, right = st.columns([2, 1])
     with left:
         change_list(now, found, texts)
         composer(now, texts)

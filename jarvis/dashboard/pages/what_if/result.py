@@ -34,7 +34,9 @@ def result(now: Opened, found: Together) -> None:
 
 def _joint(now: Opened, found: Together, unchanged: WhatIf) -> None:
     recorded_ms = unchanged.step_ms.recorded
-    several = f"median of {counted(unchanged.steps, 'step')}; findings have the mean"
+    several = (
+        f"median of {counted(unchanged.steps, 'step')}; the savings of findings are of the mean"
+    )
     median = several if unchanged.steps > 1 else ""
     if found.result is None or not found.texts:
         st.markdown(f"### Step now {milliseconds(recorded_ms)}", help=_HELP)
