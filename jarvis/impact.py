@@ -110,7 +110,7 @@ def time_at_target(time_ms: float, efficiency_pct: float, target_pct: float) -> 
     return time_ms * efficiency_pct / target_pct if target_pct > efficiency_pct else time_ms
 
 
-def is_judged() -> pl.Expr:
+def has_efficiency() -> pl.Expr:
     """Return whether ``pct_roofline`` is known and not only a lower bound."""
     return pl.col(C.pct_roofline).is_not_null() & pl.col(C.bound).ne_missing(MEMORY_ONLY)
 
@@ -127,7 +127,13 @@ def saved_us(target_pct: float | pl.Expr) -> pl.Expr:
     efficiency, time_us = pl.col(C.pct_roofline), pl.col(C.kernel_time_us)
     most_us = (time_us - KERNEL_FLOOR_US * pl.col(C.kernel_count)).clip(lower_bound=0.0)
     saved = pl.min_horizontal(time_us * (1 - efficiency / target_pct), most_us)
-    return pl.when(~is_judged()).then(None).when(efficiency < target_pct).then(saved).otherwise(0.0)
+    return (
+        pl.when(~has_efficiency())
+        .then(None)
+        .when(efficiency < target_pct)
+        .then(saved)
+        .otherwise(0.0)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,9 +130,9 @@ def test_every_file_contains_the_target_of_the_run(lower: Run, tmp_path: Path) -
 def test_numbers_of_the_files_are_those_at_the_target(lower: Run) -> None:
     paths = RunPaths(root_of(lower))
     rows = json.loads(paths.metrics("gemm").read_text())["operations"]
-    judged = [row for row in rows if row["saved_ms_at_target"] is not None]
-    assert judged
-    for row in judged:
+    rated = [row for row in rows if row["saved_ms_at_target"] is not None]
+    assert rated
+    for row in rated:
         reached, time_ms = row["efficiency"]["efficiency_percent"], row["time_ms"]
         expected_ms = time_ms - impact.time_at_target(time_ms, reached, TARGET_PCT)
         assert row["saved_ms_at_target"] == pytest.approx(expected_ms)

@@ -124,7 +124,7 @@ DETAILS = (
 
 def rated(rows: pl.DataFrame) -> pl.DataFrame:
     """Add ``rating`` and ``floor_ratio``; small calls are compared with the minimal kernel time."""
-    efficiency = pl.when(impact.is_judged()).then(pl.col(C.pct_roofline))
+    efficiency = pl.when(impact.has_efficiency()).then(pl.col(C.pct_roofline))
     rungs = [pl.when(efficiency > above).then(pl.lit(word)) for above, word in LADDER]
     launches = pl.col(C.kernel_count).cast(pl.Float64)
     return rows.with_columns(
@@ -159,8 +159,8 @@ def slow_kernel(data: CategoryData) -> Iterator[Finding]:
         return
     limit = min(SLOW_KERNEL_PCT, SLOW_SHARE * baseline.efficiency_pct)
     is_low = pl.col(C.pct_roofline) < impact.BOTTLENECK_EFFICIENCY_PCT
-    judged = impact.is_judged() & (pl.col(C.bound) == "memory")
-    for group in groups(data.operations, judged & is_low & (pl.col(C.kernel_time_us) > 0)):
+    rated = impact.has_efficiency() & (pl.col(C.bound) == "memory")
+    for group in groups(data.operations, rated & is_low & (pl.col(C.kernel_time_us) > 0)):
         efficiency = group.efficiency_pct
         is_slow = efficiency is not None and efficiency < limit and not group.is_launch_bound
         is_relevant = impact.is_time_relevant(group.time_ms, group.category_pct)

@@ -121,7 +121,7 @@ def above_peak(data: CategoryData) -> Iterator[Finding]:
 
 
 def _doubts(data: CategoryData, is_in_range: pl.Expr, doubt: str) -> Iterator[Finding]:
-    for group in groups(data.operations, is_in_range & impact.is_judged(), MIN_COMPUTE_PCT):
+    for group in groups(data.operations, is_in_range & impact.has_efficiency(), MIN_COMPUTE_PCT):
         if (efficiency := group.efficiency_pct) is not None:
             yield _doubt_of(data, group, efficiency, doubt)
 
@@ -311,12 +311,12 @@ def _good_rows(data: CategoryData, rows: pl.DataFrame) -> pl.DataFrame:
     """Return the rows at or above the target, and those that exceed what is usual for their
     pattern."""
     efficiency = pl.col(C.pct_roofline)
-    judged = rows.filter(impact.is_judged() & (efficiency <= impact.ANOMALY_PCT))
-    usual = [(group, expectation(data, group)) for group in groups(judged)]
+    rated = rows.filter(impact.has_efficiency() & (efficiency <= impact.ANOMALY_PCT))
+    usual = [(group, expectation(data, group)) for group in groups(rated)]
     uids = [
         row.uid for group, e in usual if e is not None and e.is_exceeded for row in group.operations
     ]
-    return judged.filter((efficiency >= data.target_pct) | pl.col(C.uid).is_in(uids))
+    return rated.filter((efficiency >= data.target_pct) | pl.col(C.uid).is_in(uids))
 
 
 def _card(

@@ -191,7 +191,7 @@ def expectation(data: CategoryData, group: OperationGroup) -> Expectation | None
 
 
 def _is_below(data: CategoryData, efficiency_pct: float) -> pl.Expr:
-    is_below = impact.is_judged() & (pl.col(C.pct_roofline) < efficiency_pct)
+    is_below = impact.has_efficiency() & (pl.col(C.pct_roofline) < efficiency_pct)
     is_explained = pl.col(C.uid).is_in(data.explained_uids)
     return is_below & ~is_explained & (pl.col(C.kernel_time_us) > 0)
 

@@ -293,7 +293,7 @@ def _reference(uid: int, name: str, input_dims: str | None, operation_count: int
 def weighted_efficiency(rows: pl.DataFrame) -> float | None:
     """Return the time-weighted ``pct_roofline`` of the rows with a reliable one; None without
     any."""
-    known = rows.filter(impact.is_judged())
+    known = rows.filter(impact.has_efficiency())
     time_us = float(known[C.kernel_time_us].sum())
     if time_us <= 0:
         return None

@@ -274,28 +274,28 @@ def _table(report: ReportTables, name: str) -> pl.DataFrame | None:
 def _sums(data: CategoryData, absent: str | None) -> dict[str, object]:
     rows, totals = data.operations, data.totals
     efficiency = pl.col(C.pct_roofline)
-    judged = rows.filter(impact.is_judged() & (efficiency <= impact.ANOMALY_PCT))
+    rated = rows.filter(impact.has_efficiency() & (efficiency <= impact.ANOMALY_PCT))
     time_us = float(rows[C.kernel_time_us].sum())
     return {
         "gpu_time_ms": time_us / 1000,
         "percent_of_compute": float(rows[C.percent_of_compute].sum()),
         "percent_of_total": impact.share_pct(time_us / 1000, totals.total_time_ms),
-        "efficiency_pct": weighted_efficiency(judged),
-        "mean_efficiency_pct": judged[C.pct_roofline].mean(),
-        "efficiency_coverage_pct": impact.share_pct(float(judged[C.kernel_time_us].sum()), time_us),
+        "efficiency_pct": weighted_efficiency(rated),
+        "mean_efficiency_pct": rated[C.pct_roofline].mean(),
+        "efficiency_coverage_pct": impact.share_pct(float(rated[C.kernel_time_us].sum()), time_us),
         "row_count": rows.height,
         "invocation_count": int(rows[C.operation_count].sum()),
-        "notes": (*_notes(data, judged), *((absent,) if absent else ())),
+        "notes": (*_notes(data, rated), *((absent,) if absent else ())),
     }
 
 
-def _notes(data: CategoryData, judged: pl.DataFrame) -> tuple[Message | str, ...]:
+def _notes(data: CategoryData, rated: pl.DataFrame) -> tuple[Message | str, ...]:
     if data.operations.is_empty():
         return ()
     if data.hardware is None:
         return (NO_HARDWARE,)
     lacks_shapes = pl.col(C.uid).is_in(data.replayed_uids) & pl.col(C.input_dims).is_null()
-    if judged.is_empty() and not data.operations[C.has_perf_model].any():
+    if rated.is_empty() and not data.operations[C.has_perf_model].any():
         return (NO_MODELS if data.operations.filter(~lacks_shapes).height else NO_SHAPES,)
     note = pl.when(lacks_shapes).then(pl.lit(NO_SHAPES_OF_ROW)).otherwise(C.roofline_note)
     reasons = (

@@ -62,7 +62,7 @@ def many_small_calls(data: CategoryData) -> Iterator[Finding]:
     Threshold: {MANY_CALLS} calls, {SHORT_CALL_US} µs; {impact.BOTTLENECK_TIME_MS} ms or
     {impact.BOTTLENECK_CATEGORY_PCT}% of category time; at least {MIN_COMPUTE_PCT}% of compute.
     """
-    is_low = impact.is_judged() & (pl.col(C.pct_roofline) < impact.BOTTLENECK_EFFICIENCY_PCT)
+    is_low = impact.has_efficiency() & (pl.col(C.pct_roofline) < impact.BOTTLENECK_EFFICIENCY_PCT)
     is_replayed = pl.col(C.uid).is_in(data.replayed_uids)
     is_reported = is_low | is_replayed | pl.col(C.uid).is_in(data.explained_uids)
     can_be_short = _is_short() | (pl.col(C.populations).list.len() > 0)

@@ -35,7 +35,7 @@ def state(target_pct: float, below_pct: float) -> pl.Expr:
     efficiency = pl.col(C.pct_roofline)
     below_threshold, below_target, on_target, above_peak, not_available = STATES
     return (
-        pl.when(~impact.is_judged())
+        pl.when(~impact.has_efficiency())
         .then(pl.lit(not_available))
         .when(efficiency > impact.FULL_PCT)
         .then(pl.lit(above_peak))

@@ -13,9 +13,9 @@ import polars as pl
 from jarvis.comparison import aggregates, findings, summary
 from jarvis.comparison.equal_load import equal_load
 from jarvis.comparison.expected import HardwareRatios
-from jarvis.comparison.judgement import FASTER, SLOWER, TOLERANCE, Outcome, judged
 from jarvis.comparison.matching import MatchedBy
 from jarvis.comparison.operations import Paired
+from jarvis.comparison.outcomes import FASTER, SLOWER, TOLERANCE, Outcome, with_outcomes
 from jarvis.comparison.sides import Role, Side
 from jarvis.comparison.workload import Workload
 from jarvis.findings import Finding
@@ -93,7 +93,7 @@ class Comparison:
     @cached_property
     def operations(self) -> pl.DataFrame:
         """The operations that both sides have, most time of the target first."""
-        rows = judged(self._pairs, self.paired.ratios, self.tolerance)
+        rows = with_outcomes(self._pairs, self.paired.ratios, self.tolerance)
         return conform(rows.with_columns(pl.col(C.row).alias(C.pair)), "comparison_operations")
 
     @cached_property

@@ -11,9 +11,9 @@ from jarvis import impact
 from jarvis.comparison import basis as names
 from jarvis.comparison.basis import FindingInput
 from jarvis.comparison.expected import roofline_us
-from jarvis.comparison.judgement import Outcome
 from jarvis.comparison.matching import MatchedBy
 from jarvis.comparison.messages import MESSAGES
+from jarvis.comparison.outcomes import Outcome
 from jarvis.comparison.sides import Role
 from jarvis.findings import Finding, Impact, OpRef
 from jarvis.schemas.names import C

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import polars as pl
 
 from jarvis.comparison.basis import FindingInput
-from jarvis.comparison.judgement import SLOWER
 from jarvis.comparison.matching import MatchedBy
 from jarvis.comparison.messages import MESSAGES
 from jarvis.comparison.operations import SAME_WORK, differs_in_type
+from jarvis.comparison.outcomes import SLOWER
 from jarvis.comparison.slower import Slower
 from jarvis.findings import Finding
 from jarvis.schemas.names import C

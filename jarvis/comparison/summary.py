@@ -10,13 +10,13 @@ from jarvis.comparison.aggregates import (
     is_known_communication,
     is_same_communication,
 )
-from jarvis.comparison.judgement import FASTER, SLOWER, Outcome
 from jarvis.comparison.operations import (
     MAX_UNLINKED_PCT,
     Paired,
     differs_in_type,
     matched_pct,
 )
+from jarvis.comparison.outcomes import FASTER, SLOWER, Outcome
 from jarvis.comparison.sides import Role, Side
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message, MessageTable, to_text
@@ -158,7 +158,7 @@ def key_points(
     messages = (
         *_matched(operations, unmatched),
         *_calls(operations),
-        *_judged(operations, ".one_gpu" if is_one_gpu else ""),
+        *_outcomes(operations, ".one_gpu" if is_one_gpu else ""),
         *_collectives(paired, collectives),
     )
     return tuple(map(to_text, messages))
@@ -208,7 +208,7 @@ def _calls(operations: pl.DataFrame) -> Iterator[Message]:
         yield MESSAGES("calls", operations=rows.height)
 
 
-def _judged(operations: pl.DataFrame, gpu: str) -> Iterator[Message]:
+def _outcomes(operations: pl.DataFrame, gpu: str) -> Iterator[Message]:
     slower = operations.filter(pl.col(C.outcome).is_in(SLOWER))
     if not slower.is_empty():
         unexplained_ms = _sum(slower, C.unexplained_ms)

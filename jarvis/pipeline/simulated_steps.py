@@ -279,7 +279,7 @@ def _target(argument: str, run: Run) -> Changes:
     if not 0 < percent <= 100:
         raise ChangeError(f"A target is above 0 and at most 100 percent, not {percent:g}.")
     work = _work(name, run)
-    if not run.simulation.judged(work):
+    if not run.simulation.has_efficiency(work):
         raise ChangeError(f"The efficiency of {name} is not known, so it has no target.")
     return (AtRoofline(work=work, target_pct=percent),)
 

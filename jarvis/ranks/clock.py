@@ -90,7 +90,7 @@ def common_clock(events: pl.DataFrame, origin_ns: Mapping[int, int]) -> Clock:
     offsets = _offsets(chosen)
     placed = _on_common_clock(events, offsets, drift, origin_ns)
     residuals = _residuals(_without_drift(ends, drift), offsets)
-    groups, broken = _judged(placed, residuals, used)
+    groups, broken = _qualities(placed, residuals, used)
     of_used = residuals.join(used, on=[C.comm_id, C.kind], how="semi")
     ranks = sorted(offsets)
     first = ranks[0] if ranks else None
@@ -276,7 +276,7 @@ def _on_common_clock(
     return placed.with_columns(pl.col(C.start_ns, C.end_ns) - least)
 
 
-def _judged(
+def _qualities(
     placed: pl.DataFrame, residuals: pl.DataFrame, used: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.Series]:
     """Return the table ``clocks``, and the instances in which a rank leaves before another one
@@ -305,7 +305,7 @@ def _judged(
         .sort(C.comm_id, C.kind)
     )
     quality = [
-        judged(kind, count, residual_p95, skew, broken_share)
+        quality_of(kind, count, residual_p95, skew, broken_share)
         for kind, count, residual_p95, skew, broken_share in groups.select(
             C.kind, C.instance_count, "p95", "skew", "broken"
         ).iter_rows()
@@ -321,7 +321,7 @@ def _judged(
     return table, broken["instance"]
 
 
-def judged(
+def quality_of(
     kind: str, instances: int, p95_ns: float | None, skew_ns: float, broken: float
 ) -> tuple[Quality, str | None]:
     """Return how well the ends of a kind agree, and why they do not.

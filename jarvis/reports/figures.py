@@ -182,8 +182,8 @@ def target_words(run: Run) -> str:
 
 
 def category_times(run: Run) -> pl.DataFrame:
-    """Return ``category, title, gpu_time_ms, judged_ms, saved_ms, is_judged`` of each category,
-    most time first, and ``text`` with time and saving; ``judged_ms`` has known efficiencies."""
+    """Return ``category, title, gpu_time_ms, rated_ms, saved_ms, has_efficiency`` of each category,
+    most time first, and ``text`` with time and saving; ``rated_ms`` has known efficiencies."""
     titles = {
         key: result.title
         for key, result in run.results.items()
@@ -196,14 +196,13 @@ def category_times(run: Run) -> pl.DataFrame:
         .agg(
             gpu_time_ms=pl.col(C.kernel_time_us).sum() / 1000,
             saved_ms=pl.col(C.saved_us).sum() / 1000,
-            judged_ms=pl.col(C.kernel_time_us).filter(pl.col(C.saved_us).is_not_null()).sum()
-            / 1000,
-            is_judged=pl.col(C.saved_us).is_not_null().any(),
+            rated_ms=pl.col(C.kernel_time_us).filter(pl.col(C.saved_us).is_not_null()).sum() / 1000,
+            has_efficiency=pl.col(C.saved_us).is_not_null().any(),
         )
         .with_columns(pl.col(C.category).replace(titles).alias(C.title))
         .sort("gpu_time_ms", C.category, descending=[True, False])
         .with_columns(
-            text=pl.struct("gpu_time_ms", "saved_ms", "judged_ms", "is_judged").map_elements(
+            text=pl.struct("gpu_time_ms", "saved_ms", "rated_ms", "has_efficiency").map_elements(
                 _with_saving, return_dtype=pl.String
             )
         )
@@ -212,10 +211,8 @@ def category_times(run: Run) -> pl.DataFrame:
 
 def _with_saving(times: Mapping[str, Any]) -> str:
     time = milliseconds(times["gpu_time_ms"])
-    if not times["is_judged"]:
+    if not times["has_efficiency"]:
         return f"{time}, efficiency not known"
     saved = f"{time}, could save {milliseconds(times['saved_ms'])}"
-    judged_pct = impact.share_pct(times["judged_ms"], times["gpu_time_ms"])
-    return (
-        saved if judged_pct >= impact.NEARLY_ALL_PCT else f"{saved} ({percent(judged_pct)} known)"
-    )
+    rated_pct = impact.share_pct(times["rated_ms"], times["gpu_time_ms"])
+    return saved if rated_pct >= impact.NEARLY_ALL_PCT else f"{saved} ({percent(rated_pct)} known)"

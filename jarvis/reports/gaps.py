@@ -16,7 +16,7 @@ from jarvis.trace_health import Severity
 _QUESTIONS = {
     "linked_gpu_time": "What launched the GPU work that has no host call in the trace?",
     "graph_replay": "Can the captures of the GPU graphs be recorded, to see operators and shapes?",
-    "not_judged": "Which of the operators without a perf model should get one?",
+    "no_perf_model": "Which of the operators without a perf model should get one?",
     "operators": "Can the trace be recorded again with CPU activity?",
     "shapes": "Can the trace be recorded again with `record_shapes=True`?",
     "stacks": "Can the trace be recorded again with `with_stack=True`?",

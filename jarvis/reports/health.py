@@ -28,19 +28,19 @@ MARKS = {Severity.WARNING: "⚠", Severity.NOTE: "note", Severity.OK: "✓"}
 COPY = r"^(?:memcpy|copy(?:host|device))"
 """Pattern of the names (lower case) of copies, of HIP's older profilers too."""
 
-NOT_JUDGED_PCT = 1.0
+MIN_WITHOUT_MODEL_PCT = 1.0
 """From this share of kernel time without a perf model on, it is noted."""
 
 
 def health_of(run: Run) -> list[Fact]:
-    """Return the facts about the trace of a run, and the time that is not judged; warnings
+    """Return the facts about the trace of a run, and the time without a perf model; warnings
     first."""
     order = list(MARKS)
-    facts = [*facts_of(run.table(TABLE)), *_not_judged(run)]
+    facts = [*facts_of(run.table(TABLE)), *_without_perf_model(run)]
     return sorted(facts, key=lambda fact: order.index(fact.severity))
 
 
-def _not_judged(run: Run) -> Iterator[Fact]:
+def _without_perf_model(run: Run) -> Iterator[Fact]:
     """Yield the kernel time without an efficiency; communication has none, and replayed kernels
     are a fact of their own."""
     computing = (
@@ -65,10 +65,10 @@ def _not_judged(run: Run) -> Iterator[Fact]:
     if whole_us <= 0:
         return
     share_pct = 100 * time_us / whole_us
-    key, title = "not_judged", "Time without a perf model"
-    if share_pct < NOT_JUDGED_PCT:
-        judged = f"{percent(100 - share_pct)} of the kernel time{outside} has a perf model."
-        yield Fact(key, title, judged, share_pct, "%")
+    key, title = "no_perf_model", "Time without a perf model"
+    if share_pct < MIN_WITHOUT_MODEL_PCT:
+        known = f"{percent(100 - share_pct)} of the kernel time{outside} has a perf model."
+        yield Fact(key, title, known, share_pct, "%")
         return
     named = without.filter(pl.col(C.input_dims).is_not_null())
     names = named.group_by(C.name).agg(pl.col(C.kernel_time_us).sum())
@@ -80,7 +80,7 @@ def _not_judged(run: Run) -> Iterator[Fact]:
     yield Fact(
         key,
         title,
-        f"Not judged: no perf model applies to {percent(share_pct)} of the kernel time{outside} "
+        f"No perf model applies to {percent(share_pct)} of the kernel time{outside} "
         f"({milliseconds(time_us / 1000)}): {' and '.join(reasons)}.",
         share_pct,
         "%",

@@ -107,10 +107,10 @@ def _standing(details: Details) -> str:
     place = "in" if rows[C.is_top_operation].any() else "not in"
     gain = finding.impact
     efficiency = gain.efficiency_pct if gain else None
-    judged = "" if efficiency is None else f", efficiency {percent(efficiency)}"
+    reached = "" if efficiency is None else f", efficiency {percent(efficiency)}"
     return (
         f"Its rows are {place} the top operations, take {of_compute} of compute and {of_category} "
-        f"of the category{judged}"
+        f"of the category{reached}"
     )
 
 

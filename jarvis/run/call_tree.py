@@ -21,7 +21,7 @@ TABLE, OPERATIONS_TABLE = "call_tree", "call_tree_operations"
 
 _FRAME = r"^(?:.*/)?([^/]+\.py)\((\d+)\): (.+)$"
 _MODULE_SUMS = (
-    *(C.gpu_ns, C.backward_ns, C.modelled_ns, C.judged_ns, "roofline_ns"),
+    *(C.gpu_ns, C.backward_ns, C.modelled_ns, C.rated_ns, "roofline_ns"),
     *(C.launches, C.calls, C.module_count),
 )
 
@@ -47,7 +47,7 @@ def call_tree(run: Run, view: View, operation_uid: int | None = None) -> "CallTr
     )
     if operation_uid is not None:
         work = work.filter(pl.col(C.operation_uid) == operation_uid)
-    is_believed = impact.is_judged() & (pl.col(C.pct_roofline) <= impact.ANOMALY_PCT)
+    is_believed = impact.has_efficiency() & (pl.col(C.pct_roofline) <= impact.ANOMALY_PCT)
     models = run.table("operations").select(
         C.has_perf_model,
         pl.col(C.uid).alias(C.operation_uid),
@@ -60,11 +60,11 @@ def call_tree(run: Run, view: View, operation_uid: int | None = None) -> "CallTr
         C.launches,
         C.calls,
         pl.when(C.has_perf_model).then(gpu_ns).otherwise(0).alias(C.modelled_ns),
-        pl.when(call_ns.is_not_null()).then(gpu_ns).otherwise(0).alias(C.judged_ns),
+        pl.when(call_ns.is_not_null()).then(gpu_ns).otherwise(0).alias(C.rated_ns),
         roofline_ns=(pl.col(C.calls) * call_ns).fill_null(0.0),
     )
     if operation_uid is None:
-        priced = priced.select(C.node, C.judged_ns, "roofline_ns")
+        priced = priced.select(C.node, C.rated_ns, "roofline_ns")
     nodes = nodes.with_columns(
         _summed(nodes, priced[C.node], values) for values in priced.drop(C.node)
     ).with_columns(label=_label(nodes))
@@ -102,7 +102,7 @@ def operations_below(run: Run, tree: "CallTree", node: int) -> pl.DataFrame:
 class CallTree:
     """``nodes`` in preorder.
 
-    Columns: those of the table, ``label``, ``judged_ns`` (GPU time with a plausible efficiency),
+    Columns: those of the table, ``label``, ``rated_ns`` (GPU time with a plausible efficiency),
     ``roofline_ns`` (the roofline time of that work), ``is_through`` (a Python frame that passes all
     its time to one call), ``level`` (ancestors that do not), ``start_ns`` (GPU time to the left of
     the node). In the tree of one operation, ``calls`` are those of the operation.
@@ -203,14 +203,14 @@ class CallTree:
 def with_shares(nodes: pl.DataFrame, whole_ns: int) -> pl.DataFrame:
     """Return nodes with ``gpu_ms``, ``share_pct`` of ``whole_ns``, ``backward_ms``,
     ``modelled_pct`` and ``efficiency_pct``; null for divisions by 0."""
-    gpu_ns, judged_ns = pl.col(C.gpu_ns), pl.col(C.judged_ns)
+    gpu_ns, rated_ns = pl.col(C.gpu_ns), pl.col(C.rated_ns)
     return nodes.with_columns(
         **{
             C.gpu_ms: gpu_ns / 1e6,
             C.share_pct: 100 * gpu_ns / (whole_ns or None),
             C.backward_ms: pl.col(C.backward_ns) / 1e6,
             C.modelled_pct: pl.when(gpu_ns > 0).then(100 * pl.col(C.modelled_ns) / gpu_ns),
-            C.efficiency_pct: pl.when(judged_ns > 0).then(100 * pl.col("roofline_ns") / judged_ns),
+            C.efficiency_pct: pl.when(rated_ns > 0).then(100 * pl.col("roofline_ns") / rated_ns),
         },
     )
 

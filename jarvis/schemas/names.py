@@ -552,7 +552,7 @@ class C(Declared):
     is_root: Final = "is_root"
     is_synthetic: Final = "is_synthetic"
     is_top_operation: Final = "is_top_operation"
-    judged_ns: Final = "judged_ns"
+    rated_ns: Final = "rated_ns"
     kernel_names: Final = "kernel_names"
     link_index: Final = "link_index"
     log_least: Final = "log_least"

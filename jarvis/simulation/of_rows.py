@@ -43,13 +43,13 @@ def step_savings_us(
     With ``limit``, only that many operations are replayed, those with the most kernel time saved;
     the others are null.
     """
-    judged = operations.select(C.uid, is_judged=impact.is_judged())
-    wanted = judged.filter("is_judged")[C.uid]
+    rated = operations.select(C.uid, has_efficiency=impact.has_efficiency())
+    wanted = rated.filter("has_efficiency")[C.uid]
     gained_ns = _gained_ns(simulation, Work(operations=tuple(wanted.to_list())), target_pct, limit)
     gain_ns = pl.when("is_shorter").then("gained_ns").otherwise(0)
-    gain_us = pl.when("is_judged").then(gain_ns / 1e3)
+    gain_us = pl.when("has_efficiency").then(gain_ns / 1e3)
     return (
-        judged.join(gained_ns, on=C.uid, how="left", maintain_order="left")
+        rated.join(gained_ns, on=C.uid, how="left", maintain_order="left")
         .select(gain_us.alias(C.saved_step_us))
         .to_series()
     )

@@ -265,18 +265,18 @@ class Simulation:
         )
         return factor[C.uid].to_numpy(), factor["factor"].to_numpy()
 
-    def judged(self, work: Work) -> bool:
+    def has_efficiency(self, work: Work) -> bool:
         """Return whether the efficiency of any operation of some work is known."""
         factors = self._target_factors(impact.FULL_PCT)
         own = self.tables["gpu_work"].lazy().filter(self._belongs_to(work))
-        judged = own.join(factors, left_on=C.operation_uid, right_on=C.uid, how="semi")
-        return not judged.select(C.uid).collect().is_empty()
+        rated = own.join(factors, left_on=C.operation_uid, right_on=C.uid, how="semi")
+        return not rated.select(C.uid).collect().is_empty()
 
     def _target_factors(self, target_pct: float) -> pl.LazyFrame:
         return (
             self.tables["operations"]
             .lazy()
-            .filter(impact.is_judged() & (pl.col(C.pct_roofline) <= impact.ANOMALY_PCT))
+            .filter(impact.has_efficiency() & (pl.col(C.pct_roofline) <= impact.ANOMALY_PCT))
             .select(C.uid, factor=pl.min_horizontal(pl.col(C.pct_roofline) / target_pct, 1.0))
         )
 

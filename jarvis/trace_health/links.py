@@ -170,7 +170,7 @@ def _graph_replay(work: pl.DataFrame, trace: Trace) -> Fact:
         share_pct,
         "%",
         Severity.WARNING if share_pct > REPLAYED_PCT else Severity.NOTE,
-        "Replayed kernels have no operators, shapes or modules, so they are not judged.",
+        "Replayed kernels have no operators, shapes or modules, so their efficiency is not known.",
         f"Record the capture of the graphs, too ({engine.name}: {engine.capture}), and analyze "
         "both with `--capture-folder`; or record one step without GPU graphs"
         f"{'' if has_shapes else ' and with `record_shapes=True`'}.",

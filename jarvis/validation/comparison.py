@@ -11,7 +11,7 @@ EXACT = 1e-6
 MUCH_SLOWER = 2.0
 TINY_US = 1.0
 SLOWER = ("slower", "much slower")
-JUDGED = (*SLOWER, "as expected", "faster", "much faster")
+WITH_EXPECTATION = (*SLOWER, "as expected", "faster", "much faster")
 
 
 def comparative_reports_are_there(run: RunFiles) -> Iterator[Problem]:
@@ -101,7 +101,7 @@ def outcomes_follow_from_the_ratios(run: RunFiles) -> Iterator[Problem]:
     tolerance = (run.comparison or {}).get("tolerance", 1.0)
     file = run.name(run.paths.comparison_table("comparison_operations"))
     for number, row in enumerate(run.comparison_rows("comparison_operations"), start=2):
-        if row["outcome"] not in JUDGED:
+        if row["outcome"] not in WITH_EXPECTATION:
             continue
         outcome = _outcome(row, tolerance)
         gap_ms = float(row["target_ms"]) - float(row["attainable_ms"])

@@ -29,13 +29,13 @@ def category_facts(run: RunDirectory, key: str) -> Facts:
     facts: Facts = defaultdict(list)
     rows = run.category(key)
     if run.results[key]["tier"] == "compute":
-        judged = [row for row in rows if (row.efficiency_pct or 111) <= 110]
+        rated = [row for row in rows if (row.efficiency_pct or 111) <= 110]
         facts["category_ms"].append(time_ms(rows))
         facts["category_of_compute_pct"].append(compute_pct(rows, run))
         facts["category_calls"].append(sum(row.calls for row in rows))
         facts["category_rows"].append(len(rows))
-        facts["category_judged_pct"].append(share(time_ms(judged), time_ms(rows)))
-        if (average := efficiency_pct(judged)) is not None:
+        facts["category_rated_pct"].append(share(time_ms(rated), time_ms(rows)))
+        if (average := efficiency_pct(rated)) is not None:
             facts["category_pct"].append(average)
         for note in {row.cells["roofline_note"] for row in rows} - {""}:
             same = [row for row in rows if row.cells["roofline_note"] == note]

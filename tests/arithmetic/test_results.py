@@ -88,16 +88,16 @@ def test_categories_add_up(run: RunDirectory) -> None:
         if result["tier"] != "compute" or not rows:
             continue
         known = [row for row in rows if row.efficiency_pct is not None]
-        judged = [row for row in known if (row.efficiency_pct or 0.0) <= 110]
+        rated = [row for row in known if (row.efficiency_pct or 0.0) <= 110]
         assert result["gpu_time_ms"] == approx(time_ms(rows)), key
         assert result["percent_of_compute"] == approx(compute_pct(rows, run)), key
         assert result["percent_of_total"] == approx(share(time_ms(rows), run.total_ms)), key
         assert result["row_count"] == len(rows), key
         assert result["invocation_count"] == sum(row.calls for row in rows), key
-        assert result["efficiency_pct"] == approx(efficiency_pct(judged)), key
-        if judged:
-            mean = math.fsum(row.efficiency_pct or 0.0 for row in judged) / len(judged)
-            coverage = share(time_ms(judged), time_ms(rows))
+        assert result["efficiency_pct"] == approx(efficiency_pct(rated)), key
+        if rated:
+            mean = math.fsum(row.efficiency_pct or 0.0 for row in rated) / len(rated)
+            coverage = share(time_ms(rated), time_ms(rows))
             assert result["mean_efficiency_pct"] == approx(mean), key
             assert result["efficiency_coverage_pct"] == approx(coverage), key
 

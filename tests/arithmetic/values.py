@@ -201,7 +201,7 @@ OF_REPORT: dict[tuple[str, str], str] = {
     ("reports.overview", "calls"): "category_calls",
     ("reports.overview", "rows"): "category_rows",
     ("reports.overview.efficiency", "efficiency_pct"): "category_pct",
-    ("reports.overview.efficiency", "coverage_pct"): "category_judged_pct",
+    ("reports.overview.efficiency", "coverage_pct"): "category_rated_pct",
     ("reports.overview.of_compute", "compute_pct"): "category_of_compute_pct",
     ("reports.title", "compute_pct"): "category_of_compute_pct",
     ("no_perf_model.note", "rows"): "unmodelled_rows",

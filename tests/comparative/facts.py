@@ -296,15 +296,15 @@ class Facts:
 
     def calculation_row(self, place: Place) -> Iterator[Check]:
         cells, operation = place.cells, self.pair.operations[place.row]
-        is_judged = operation.outcome != "too short"
+        has_efficiency = operation.outcome != "too short"
         assert cells["Outcome"] == operation.outcome
         yield cells["Pair"], [place.row], False
         yield cells["Actual: target / reference"], operation.told_actual(), False
         yield cells["Expected"], operation.told_expected(), False
-        yield cells["Actual / expected"], [operation.off] if is_judged else [], False
-        yield cells["Attainable"], operation.told_attainable() if is_judged else [], False
+        yield cells["Actual / expected"], [operation.off] if has_efficiency else [], False
+        yield cells["Attainable"], operation.told_attainable() if has_efficiency else [], False
         yield cells["Target"], [operation.target.ms], False
-        yield cells["Not explained"], [operation.gap_ms] if is_judged else [], False
+        yield cells["Not explained"], [operation.gap_ms] if has_efficiency else [], False
 
     def matched_row(self, place: Place) -> Iterator[Check]:
         cells = place.cells

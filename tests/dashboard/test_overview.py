@@ -88,8 +88,8 @@ def test_the_bars_of_categories_add_up_the_saving_of_all_operations(
     operations = sample_run.table("operations")
     saved = float(operations.select(saved=impact.saved_us(70))["saved"].sum()) / 1000
     page = filed("overview", analysis=sample_id, target="70")
-    judged = operations.filter(impact.is_judged())["kernel_time_us"].sum()
-    part = percent(100 * judged / operations["kernel_time_us"].sum())
+    rated = operations.filter(impact.has_efficiency())["kernel_time_us"].sum()
+    part = percent(100 * rated / operations["kernel_time_us"].sum())
     words = f"at 70% of the roofline the {part} with a known efficiency would save "
     words += f"{milliseconds(saved)} of kernel time"
     assert any(words in m.value for m in page.markdown)

@@ -86,8 +86,8 @@ def with_models(run: Run, *rows: tuple[str, float, bool, str | None, float]) -> 
     return run.with_tables({"operations": operations})
 
 
-def not_judged(run: Run) -> Fact:
-    (fact,) = (fact for fact in health_of(run) if fact.key == "not_judged")
+def no_perf_model(run: Run) -> Fact:
+    (fact,) = (fact for fact in health_of(run) if fact.key == "no_perf_model")
     return fact
 
 
@@ -98,20 +98,20 @@ def test_time_without_a_perf_model_is_not_judged(sample: Analyzed) -> None:
     collective = ("c10d::allreduce_", 500.0, False, "((8,),)", 500.0)
     replayed = ("cudaGraphLaunch->k (Synthetic Op)", 500.0, False, None, 0.0)
     others = (collective, replayed)
-    fact = not_judged(with_models(sample.run, modelled, operator, kernel, *others))
+    fact = no_perf_model(with_models(sample.run, modelled, operator, kernel, *others))
     assert fact.severity is Severity.NOTE
     assert fact.summary == (
-        "Not judged: no perf model applies to 10.0% of the kernel time outside GPU graphs "
+        "No perf model applies to 10.0% of the kernel time outside GPU graphs "
         "(0.100 ms): kernels without operators or shapes and `mylib::op`."
     )
     assert fact.remedy == "Where arguments are recorded, add perf models in an extension."
-    fact = not_judged(with_models(sample.run, modelled, kernel))
+    fact = no_perf_model(with_models(sample.run, modelled, kernel))
     assert fact.remedy == "Record the operators with their shapes."
     assert "mylib::op" not in fact.summary
     assert "GPU graphs" not in fact.summary
-    fact = not_judged(with_models(sample.run, modelled, *others))
+    fact = no_perf_model(with_models(sample.run, modelled, *others))
     assert (fact.severity, fact.value) == (Severity.OK, 0.0)
-    fact = not_judged(with_models(sample.run, modelled, ("a", 9.0, False, "()", 0.0)))
+    fact = no_perf_model(with_models(sample.run, modelled, ("a", 9.0, False, "()", 0.0)))
     assert fact.severity is Severity.OK
 
 
@@ -121,10 +121,11 @@ def test_replayed_kernels_of_an_operator_are_no_operators_without_a_model(sample
     uid = run.table("operations")["uid"][1]
     events = {"uid": 1, "operation_uid": uid, "dur_ns": 500_000}
     replays = table("inference_events", {"uid": 1, "graph_launch_uid": 7})
-    assert not_judged(run).value > 30
+    assert no_perf_model(run).value > 30
     run = run.with_tables({"gpu_work": table("gpu_work", events), "inference_events": replays})
     assert (
-        not_judged(run).summary == "100.0% of the kernel time outside GPU graphs has a perf model."
+        no_perf_model(run).summary
+        == "100.0% of the kernel time outside GPU graphs has a perf model."
     )
 
 

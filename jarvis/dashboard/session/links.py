@@ -21,7 +21,7 @@ RENAMED: Mapping[str, str] = {
 """Parameter names of earlier releases and their current names."""
 
 _CONTROLS, _PAGE = "_controls", "_page"
-_CHECKED = "_judged_parameters"
+_CHECKED = "_checked_parameters"
 _NOTICES = "_notices"
 
 

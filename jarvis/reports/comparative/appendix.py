@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from jarvis import impact
 from jarvis.comparison import Comparison, Role
-from jarvis.comparison.judgement import MUCH
 from jarvis.comparison.operations import SAME_WORK, SAME_WORKLOAD_PCT
+from jarvis.comparison.outcomes import MUCH
 from jarvis.hardware import HardwareSpec
 from jarvis.perf_report.unavailable import unavailable_reason
 from jarvis.reports import appendix, sections

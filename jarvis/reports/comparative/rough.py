@@ -19,8 +19,8 @@ from jarvis.reports.comparative.words import (
     calculation_text,
     expected,
     gap,
+    has_efficiency,
     impact,
-    is_judged,
     is_unexpected,
     off_by,
 )
@@ -179,7 +179,7 @@ def _calculation(subject: Subject, row: Row) -> tuple[str, ...]:
         prose(expected(subject, row)),
         off_by(row),
         row[C.outcome],
-        attainable(row) if is_judged(row) else MISSING,
+        attainable(row) if has_efficiency(row) else MISSING,
         milliseconds(row[C.target_ms]),
         milliseconds(row[C.unexplained_ms]),
     )

@@ -81,13 +81,13 @@ def _section(subject: Subject, number: int, finding: Finding) -> ComparisonSecti
 def _metrics(subject: Subject, row: Row) -> Iterator[tuple[str, ...]]:
     target_calls, reference_calls = row[C.target_calls], row[C.reference_calls]
     is_as_many = target_calls == reference_calls
-    judged = verdict(row)
+    word = verdict(row)
     yield (
         "Time",
         milliseconds(row[C.reference_ms]),
         milliseconds(row[C.target_ms]),
         delta(row[C.difference_pct]),
-        judged if is_as_many else MISSING,
+        word if is_as_many else MISSING,
     )
     yield "Calls", count(reference_calls), count(target_calls), _more_calls(row), MISSING
     yield (
@@ -95,7 +95,7 @@ def _metrics(subject: Subject, row: Row) -> Iterator[tuple[str, ...]]:
         microseconds(row[C.reference_us_per_call]),
         microseconds(row[C.target_us_per_call]),
         delta(change_pct(row[C.target_us_per_call], row[C.reference_us_per_call])),
-        judged,
+        word,
     )
     if row[C.efficiency_pct] is not None or row[C.reference_efficiency_pct] is not None:
         yield (

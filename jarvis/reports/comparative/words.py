@@ -107,7 +107,7 @@ def _rooflines(row: Row) -> tuple[str, float | None]:
 def off_by(row: Row) -> str:
     """Return actual over expected ratio (of a range, over its nearest end) in four digits, because
     many are close to the tolerance."""
-    if not is_judged(row):
+    if not has_efficiency(row):
         return MISSING
     least, most = row[C.expected_ratio_least], row[C.expected_ratio_most]
     within = min(max(row[C.time_ratio], least), most)
@@ -142,7 +142,7 @@ def calculation_text(subject: Subject, row: Row) -> str:
     )
 
 
-def is_judged(row: Row) -> bool:
+def has_efficiency(row: Row) -> bool:
     """Return whether the operation has an expected ratio."""
     return row[C.outcome] not in (Outcome.UNKNOWN.value, Outcome.SHORT.value)
 

@@ -96,7 +96,7 @@ def categories(run: Run) -> Figure | None:
     note = (
         f"Pale: kernel time. Strong: what the operations below {target_words(run)} of the roofline "
         "would save if they reached it."
-        if rows["is_judged"].any()
+        if rows["has_efficiency"].any()
         else "Kernel time. No efficiency is known, so there is no saving."
     )
     return Figure(title, note, charts.categories(rows, _COLUMNS, CSS))
@@ -123,8 +123,8 @@ def category_roofline(run: Run, key: str) -> Figure | None:
         return None
     rows = run.category_operations(key)
     target_pct = run.targets.of_category(key)
-    judged = rows.with_columns(state=charts.state(target_pct, BOTTLENECK_EFFICIENCY_PCT))
-    drawing = charts.roofline(judged, _COLUMNS, target_pct, CSS)
+    rated = rows.with_columns(state=charts.state(target_pct, BOTTLENECK_EFFICIENCY_PCT))
+    drawing = charts.roofline(rated, _COLUMNS, target_pct, CSS)
     if drawing is None:
         return None
     points = drawing.datasets["points"]

@@ -61,8 +61,8 @@ def bound_type(bound: str | None) -> str | None:
 def operation_estimates(category: str, rows: pl.DataFrame) -> list[JsonValue]:
     """Return the rows with a known and relevant gap to the roofline, largest score first."""
     efficiency = pl.col(C.pct_roofline)
-    judged = rows.filter(impact.is_judged() & (efficiency < impact.FULL_PCT))
-    estimates = [_estimate(category, row) for row in judged.iter_rows(named=True)]
+    rated = rows.filter(impact.has_efficiency() & (efficiency < impact.FULL_PCT))
+    estimates = [_estimate(category, row) for row in rated.iter_rows(named=True)]
     estimates.sort(key=lambda e: (-e["impact_score"], e["ex_uid"]))
     return [e for e in estimates if e["impact_score"] >= MIN_OPERATION_SCORE]
 

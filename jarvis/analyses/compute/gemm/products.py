@@ -94,7 +94,7 @@ def quantized_without_gain(data: CategoryData) -> Iterator[Finding]:
         return
     wide_rate = wide_peak * impact.GOOD_EFFICIENCY_PCT / impact.FULL_PCT
     is_candidate = (pl.col(C.gemm_type) == "quantized") & (pl.col(C.bound) == "compute")
-    for group in groups(data.operations, is_candidate & impact.is_judged()):
+    for group in groups(data.operations, is_candidate & impact.has_efficiency()):
         rate = group.rate
         if group.compute_pct >= impact.RELEVANT_COMPUTE_PCT and rate and rate[0] < wide_rate:
             yield _no_gain(data, group, rate[0], wide_rate)

@@ -50,7 +50,7 @@ LEADING_PCT = 10.0
 """Share of the step time from which LEADING causes come first."""
 
 LEADING = (IdleCause.STALLED_QUEUE, IdleCause.KERNEL_LOADING)
-"""Missing work, queued and not recorded, and warm-up: nothing else can be judged before."""
+"""Missing work, queued and not recorded, and warm-up: nothing else can be known before."""
 
 IDLE_PCT: Ladder = (
     (70.0, Severity.CRITICAL),

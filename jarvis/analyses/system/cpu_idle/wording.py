@@ -300,7 +300,7 @@ _CAUSES = (
         algorithmic="Nothing to fix here: the time is not idle and belongs to no recorded step.",
         kernel=(),
         verify="In a trace that begins when the GPU has no work, the gap must be gone.",
-        capture="Record several steps and judge the later ones, or begin the recording when the "
+        capture="Record several steps and look at the later ones, or begin the recording when the "
         "GPU has no work.",
         is_idle=False,
     ),

@@ -16,7 +16,7 @@ from jarvis.schemas.names import C
 from jarvis.text.messages import Message
 
 LEADING_PCT = 50.0
-"""Above this share of GPU time without shapes, most of it is not judged: nothing else leads."""
+"""Above this share of GPU time without shapes, most of it has no efficiency: nothing else leads."""
 
 
 def shapes_missing(data: CategoryData) -> Iterator[Finding]:

@@ -136,7 +136,7 @@ def _metric_cards(tree: CallTree, root: int, *, is_whole: bool) -> None:
         )
     with cards[3]:
         known = row[C.efficiency_pct]
-        covered = percent(100 * row[C.judged_ns] / row[C.gpu_ns]) if row[C.gpu_ns] else None
+        covered = percent(100 * row[C.rated_ns] / row[C.gpu_ns]) if row[C.gpu_ns] else None
         metric_card(
             "Efficiency",
             NOT_AVAILABLE if known is None else percent(known),
@@ -229,7 +229,7 @@ def _colors(by: str, colors: Palette, now: Opened) -> tuple[pl.Expr, dict[str, s
     if by == _EFFICIENCY:
         efficiency = pl.col(C.efficiency_pct)
         below_threshold, below_target, on_target, _, unknown = STATES
-        is_known = pl.col(C.judged_ns) >= _MIN_COVERAGE * pl.col(C.gpu_ns)
+        is_known = pl.col(C.rated_ns) >= _MIN_COVERAGE * pl.col(C.gpu_ns)
         state = (
             pl.when(~is_known | efficiency.is_null())
             .then(pl.lit(unknown))

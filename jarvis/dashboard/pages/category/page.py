@@ -37,7 +37,7 @@ from jarvis.impact import (
     MOSTLY_PCT,
     NEARLY_ALL_PCT,
     efficiency_word,
-    is_judged,
+    has_efficiency,
     share_pct,
 )
 from jarvis.savings import over_steps
@@ -269,7 +269,7 @@ def _why_none(rows: pl.DataFrame) -> str:
             f"No findings on this page: its operations take {percent(compute_pct)} of compute, too "
             "little for one."
         )
-    unknown = rows.filter(~is_judged())
+    unknown = rows.filter(~has_efficiency())
     share = share_pct(*(float(part[C.kernel_time_us].sum()) for part in (unknown, rows)))
     if share < MOSTLY_PCT:
         return ""
@@ -290,9 +290,9 @@ def _metric_cards(analysis: Analysis, rows: pl.DataFrame, whole: pl.DataFrame, n
         is_below.sum(), us=pl.col(C.kernel_time_us).filter(is_below).sum()
     ).row(0)
     figures = rows.select(C.kernel_time_us, C.pct_roofline, C.bound)
-    judged = figures.filter(is_judged() & (pl.col(C.pct_roofline) <= ANOMALY_PCT))
-    known = weighted_efficiency(judged)
-    coverage_pct = share_pct(float(judged[C.kernel_time_us].sum()), time_us)
+    rated = figures.filter(has_efficiency() & (pl.col(C.pct_roofline) <= ANOMALY_PCT))
+    known = weighted_efficiency(rated)
+    coverage_pct = share_pct(float(rated[C.kernel_time_us].sum()), time_us)
     is_part = rows.height < whole.height
     over = over_steps(totals)
     unknown = ("not available", "no efficiency is known")
@@ -328,7 +328,7 @@ def _metric_cards(analysis: Analysis, rows: pl.DataFrame, whole: pl.DataFrame, n
         (
             f"Below {now.below_pct:g}%",
             *(
-                (count(below), f"of {count(judged.height)} · {milliseconds(below_us / 1000)}")
+                (count(below), f"of {count(rated.height)} · {milliseconds(below_us / 1000)}")
                 if known is not None
                 else unknown
             ),

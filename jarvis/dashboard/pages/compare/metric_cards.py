@@ -118,12 +118,12 @@ def key_metrics(comparison: Comparison) -> None:
             name,
             times.get("step"),
             f"{name} of the target; below, its change against the reference.",
-            is_judged=comparison.is_like_for_like,
+            has_efficiency=comparison.is_like_for_like,
         )
     for place, (part, (label, meaning)) in zip(places, _PARTS.items(), strict=True):
         with place:
-            is_judged = part != "busy" and comparison.is_like_for_like
-            _time_card(label, times.get(part), meaning, is_judged=is_judged)
+            has_efficiency = part != "busy" and comparison.is_like_for_like
+            _time_card(label, times.get(part), meaning, has_efficiency=has_efficiency)
     if comparison.operations.is_empty() and comparison.unmatched.is_empty():
         return
     unexplained, matched, categories = st.columns([1, 1, 2])
@@ -168,12 +168,12 @@ def _times(comparison: Comparison) -> tuple[str, dict[str, Time]]:
     }
 
 
-def _time_card(label: str, time: Time | None, meaning: str, *, is_judged: bool) -> None:
+def _time_card(label: str, time: Time | None, meaning: str, *, has_efficiency: bool) -> None:
     """Draw a card with the time of the target, that of the reference, and the change in words."""
     if time is None:
         metric_card(label, MISSING, "unknown", help_text=f"{meaning} Not available on both sides.")
         return
-    word = _word(time) if is_judged else None
+    word = _word(time) if has_efficiency else None
     with st.container(border=True, height="stretch", gap="small"):
         st.metric(
             label,
@@ -221,16 +221,16 @@ def _word(time: Time) -> str | None:
 
 def _unexplained(comparison: Comparison) -> None:
     rows = comparison.operations
-    judged = int(rows[C.is_unexpected].count())
+    known = int(rows[C.is_unexpected].count())
     slower = rows.filter(pl.col(C.outcome).is_in(SLOWER)).height
     unexplained = float(rows[C.unexplained_ms].sum())
     metric_card(
         "Not explained",
-        milliseconds(unexplained) if judged else MISSING,
-        f"{count(slower)} of {count(judged)} compared" if judged else "nothing expected",
+        milliseconds(unexplained) if known else MISSING,
+        f"{count(slower)} of {count(known)} compared" if known else "nothing expected",
         help_text="Time beyond the attainable time of operations that are slower than the two "
         "GPUs' bandwidths or compute peaks explain. Below: their number; "
-        f"{count(rows.height - judged)} more are too short or have no expected ratio.",
+        f"{count(rows.height - known)} more are too short or have no expected ratio.",
     )
 
 

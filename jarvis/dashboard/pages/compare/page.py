@@ -63,8 +63,8 @@ def _charts(comparison: Comparison, rows: pl.DataFrame, filters: Filters) -> Non
 
 def _findings(sides: Sides, comparison: Comparison) -> None:
     """Draw the findings, or that there are none; nothing if nothing was compared."""
-    is_judged = comparison.operations[C.is_unexpected].count() > 0
-    if not (comparison.findings or is_judged):
+    has_efficiency = comparison.operations[C.is_unexpected].count() > 0
+    if not (comparison.findings or has_efficiency):
         return
     st.subheader("What to improve on the target")
     run = sides.target.run

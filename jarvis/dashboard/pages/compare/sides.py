@@ -49,7 +49,7 @@ class Sides:
 
     def at(self, tolerance: float) -> Comparison:
         """Return the comparison; another tolerance for the same analyses is fast."""
-        return _judged(self._key, tolerance, _sides=self)
+        return _at_tolerance(self._key, tolerance, _sides=self)
 
     def operations_at(self, tolerance: float) -> pl.DataFrame:
         """Return ``comparison_operations`` with short ``arguments``, without nested columns."""
@@ -62,13 +62,13 @@ class Sides:
 
 
 @st.cache_resource(max_entries=_MAX_CACHED_TOLERANCES, show_spinner=False)
-def _judged(key: _Key, tolerance: float, _sides: Sides) -> Comparison:
+def _at_tolerance(key: _Key, tolerance: float, _sides: Sides) -> Comparison:
     return _compared(key, _sides).at(tolerance)
 
 
 @st.cache_resource(max_entries=_MAX_CACHED_TOLERANCES, show_spinner=False)
 def _operations(key: _Key, tolerance: float, _sides: Sides) -> pl.DataFrame:
-    rows = _judged(key, tolerance, _sides).operations
+    rows = _at_tolerance(key, tolerance, _sides).operations
     return rows.select(~cs.nested()).with_columns(_arguments(key, _sides))
 
 

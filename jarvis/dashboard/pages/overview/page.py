@@ -136,19 +136,19 @@ def _categories(now: Opened) -> None:
             st.markdown("**No category has GPU time**: no operation launched GPU work")
             return
         first, over = rows.row(0, named=True), over_steps(now.run.manifest.totals)
-        time_ms, judged_ms, saved_ms = (
-            float(rows[name].sum()) for name in ("gpu_time_ms", "judged_ms", "saved_ms")
+        time_ms, rated_ms, saved_ms = (
+            float(rows[name].sum()) for name in ("gpu_time_ms", "rated_ms", "saved_ms")
         )
-        share, judged_pct = share_pct(first["gpu_time_ms"], time_ms), share_pct(judged_ms, time_ms)
-        judged = (
+        share, rated_pct = share_pct(first["gpu_time_ms"], time_ms), share_pct(rated_ms, time_ms)
+        rated = (
             "all categories"
-            if judged_pct >= NEARLY_ALL_PCT
-            else f"the {percent(judged_pct)} with a known efficiency"
+            if rated_pct >= NEARLY_ALL_PCT
+            else f"the {percent(rated_pct)} with a known efficiency"
         )
         projection = (
-            f"at {target_words(now.run)} of the roofline {judged} would save "
+            f"at {target_words(now.run)} of the roofline {rated} would save "
             f"{milliseconds(saved_ms)} of kernel time"
-            if rows["is_judged"].any()
+            if rows["has_efficiency"].any()
             else "no efficiencies, so no saving"
         )
         st.markdown(

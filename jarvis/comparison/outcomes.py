@@ -68,7 +68,9 @@ _RANGE_FAR_FROM_PEAK = (
 _RANGE = "Within the ratios that bandwidth and compute peaks of the two GPUs explain."
 
 
-def judged(pairs: pl.DataFrame, ratios: HardwareRatios | None, tolerance: float) -> pl.DataFrame:
+def with_outcomes(
+    pairs: pl.DataFrame, ratios: HardwareRatios | None, tolerance: float
+) -> pl.DataFrame:
     """Return pairs with ``outcome, is_unexpected, attainable_ms, unexplained_ms, explanation``.
 
     Raises:
@@ -103,7 +105,7 @@ def judged(pairs: pl.DataFrame, ratios: HardwareRatios | None, tolerance: float)
         .otherwise(pl.lit(Outcome.EXPECTED.value))
     )
     gap_ms = (pl.col(C.target_ms) - pl.col(C.attainable_ms)).clip(lower_bound=0.0)
-    is_judged = ~pl.col(C.outcome).is_in([Outcome.UNKNOWN.value, Outcome.SHORT.value])
+    has_efficiency = ~pl.col(C.outcome).is_in([Outcome.UNKNOWN.value, Outcome.SHORT.value])
     return (
         pairs.with_columns(
             **{
@@ -116,10 +118,10 @@ def judged(pairs: pl.DataFrame, ratios: HardwareRatios | None, tolerance: float)
         .with_columns(pl.when(most.is_not_null()).then(C.attainable_ms).alias(C.attainable_ms))
         .with_columns(
             **{
-                C.is_unexpected: pl.when(is_judged).then(
+                C.is_unexpected: pl.when(has_efficiency).then(
                     pl.col(C.outcome) != Outcome.EXPECTED.value
                 ),
-                C.unexplained_ms: pl.when(is_judged).then(
+                C.unexplained_ms: pl.when(has_efficiency).then(
                     pl.when(pl.col(C.outcome).is_in(SLOWER)).then(gap_ms).otherwise(0.0)
                 ),
                 C.explanation: _explanation(ratios),
