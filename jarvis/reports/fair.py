@@ -128,14 +128,23 @@ def _basis(run: Run, details: list[Details], *, is_reordered: bool) -> str:
 
 
 def _recomputed_ns(run: Run) -> int:
-    """Return the GPU time below the function that repeats a forward pass; 0 if none is recorded."""
-    if "call_tree" not in run.tables:
+    """Return the time of the kernels launched in the function that repeats a forward pass; 0 if
+    none is recorded."""
+    if "host_slices" not in run.tables:
         return 0
-    calls = run.table("call_tree").filter(
-        (pl.col("view") == "python") & pl.col(C.name).str.contains(RECOMPUTES)
+    slices, start = run.table("host_slices"), pl.col(C.ts_ns)
+    repeats = slices.filter(pl.col(C.name).str.contains(RECOMPUTES)).select(
+        repeated=C.thread, begin=start, end=start + pl.col(C.dur_ns)
     )
-    before = pl.col(C.subtree_end).cum_max().shift(1, fill_value=-1)
-    return int(calls.sort(C.node).filter(pl.col(C.node) >= before)[C.gpu_ns].sum())
+    calls = slices.select(C.thread, launch_uid=C.uid, called=start)
+    launched = run.table("gpu_work").select(C.uid, C.launch_uid, C.dur_ns).join(calls, "launch_uid")
+    found = launched.join_where(
+        repeats,
+        pl.col(C.thread) == pl.col("repeated"),
+        pl.col("called") >= pl.col("begin"),
+        pl.col("called") < pl.col("end"),
+    )
+    return int(found.unique(C.uid)[C.dur_ns].sum())
 
 
 def _is_lengthened(run: Run, details: list[Details]) -> bool:

@@ -276,10 +276,16 @@ def _basis_problems(line: Line, run: RunDirectory) -> Iterator[str]:
 
 
 def _recomputed_ns(run: RunDirectory) -> int:
-    """GPU time below the outermost frames that repeat a forward pass."""
-    rows = [row for row in run.table("call_tree") if row["view"] == "python"]
-    total, until = 0, -1
-    for row in sorted(rows, key=lambda row: row["node"]):
-        if row["node"] >= until and re.search(REPEATS, row["name"]):
-            total, until = total + row["gpu_ns"], row["subtree_end"]
-    return total
+    """Time of the kernels launched within frames that repeat a forward pass."""
+    slices = {row["uid"]: row for row in run.table("host_slices")}
+    frames = [row for row in slices.values() if re.search(REPEATS, row["name"])]
+
+    def is_repeated(launch: dict[str, Any] | None) -> bool:
+        return launch is not None and any(
+            frame["thread"] == launch["thread"]
+            and 0 <= launch["ts_ns"] - frame["ts_ns"] < frame["dur_ns"]
+            for frame in frames
+        )
+
+    work = run.table("gpu_work") if frames else []
+    return sum(each["dur_ns"] for each in work if is_repeated(slices.get(each["launch_uid"])))

@@ -331,22 +331,22 @@ def test_savings_of_kernels_that_are_not_known_are_named(sample: Analyzed) -> No
 
 
 def test_kernels_that_checkpointing_repeats_are_named(sample: Analyzed) -> None:
-    tree = sample.run.table("call_tree")
     outer, inner = "torch/utils/checkpoint.py(1500): recompute_fn", "torch/utils/checkpoint.py(1)"
-    nodes = {"view": "python", "node": [1, 2, 9], "subtree_end": [4, 3, 9]}
-    times = {"gpu_ns": [4_000_000, 3_000_000, 120_000]}
-    for names, is_said in (([outer] * 3, True), ([inner] * 3, False)):
-        own = tree.head(3).with_columns(
-            name=pl.Series(names).cast(tree.schema["name"]),
-            **{
-                key: pl.lit(pl.Series(values)) if isinstance(values, list) else pl.lit(values)
-                for key, values in (nodes | times).items()
-            },
+    slices, work = sample.run.table("host_slices"), sample.run.table("gpu_work")
+    frame = slices.filter(kind="python").head(1).with_columns(ts_ns=slices["ts_ns"].min() or 0)
+    (thread,) = frame["thread"]
+    calls = slices.filter(thread=thread)
+    first = work.join(calls.select(launch_uid="uid"), on="launch_uid", how="semi")
+    until = slices["ts_ns"].max() or 0
+    for name, is_said in ((outer, True), (inner, False)):
+        whole = frame.with_columns(
+            name=pl.lit(name), uid=pl.lit(-1), dur_ns=pl.lit(until) - pl.col("ts_ns") + 1
         )
-        run = sample.run.with_tables({"call_tree": own})
-        text = fair_markdown(run, sample.root)
-        output = "computes 4.12 ms of kernels again in the backward pass" in text
-        assert output is is_said
+        nested = whole.with_columns(uid=pl.lit(-2), dur_ns=pl.col("dur_ns") // 2)
+        rows = pl.concat([slices, whole, nested], how="vertical_relaxed")
+        text = fair_markdown(sample.run.with_tables({"host_slices": rows}), sample.root)
+        expected = f"computes {milliseconds(first['dur_ns'].sum() / 1e6)} of kernels again in the"
+        assert (expected in text) is is_said
 
 
 def test_idle_time_of_many_small_causes_is_no_finding(sample: Analyzed) -> None:
