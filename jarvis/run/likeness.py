@@ -60,7 +60,7 @@ class Likeness:
         if self.common_pct is None:
             return "operators not known"
         if self.common_pct == 0:
-            return "no main operator runs equally often in a step"
+            return "no main operator runs equally often in a step, so little can be compared"
         share = percent(self.common_pct)
         return f"{share} of the time is in main operators that run equally often in a step"
 

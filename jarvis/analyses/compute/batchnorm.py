@@ -219,8 +219,8 @@ ADVICE = {
     ),
     LAUNCH_BOUND: Advice(
         rule=LAUNCH_BOUND_RULE,
-        reason="{moved_bytes} per call is little work, and even the shortest kernels take "
-        f"{KERNEL_FLOOR_US:.0f} µs",
+        reason="{moved_bytes} per call is little work, and a kernel is assumed to take at "
+        f"least {KERNEL_FLOOR_US:.0f} µs",
         algorithmic="Fuse it with the elementwise work before or after it{place}, so that they "
         "share a launch.",
         kernel="Leave {kernel} as it is: at {mean_time_ms} per call only more work per launch "

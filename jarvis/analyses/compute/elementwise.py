@@ -97,8 +97,8 @@ ADVICE = {
     ),
     "small tensor": Advice(
         rule=f"less than {SMALL_BYTES // 2**20} MB per call, yet not launch bound",
-        reason="{moved_bytes} per call is too little for the memory bandwidth to matter; the "
-        f"shortest kernels take about {KERNEL_FLOOR_US:.0f} µs, this one {{call_time_ms}}",
+        reason="{moved_bytes} per call is too little for the memory bandwidth to matter; a kernel "
+        f"is assumed to take at least {KERNEL_FLOOR_US:.0f} µs, this one takes {{call_time_ms}}",
         algorithmic="{chain:message}",
         kernel="Check how many blocks {kernel} starts{on_package}: even a small tensor should "
         "occupy the whole GPU.",
@@ -114,16 +114,16 @@ ADVICE = {
     "tiny tensors": Advice(
         rule=f"launch bound, no neighbors, less than {TINY_BYTES // 2**10} kB per call "
         f"({SMALL_BYTES // 2**20} MB outside all modules)",
-        reason="the heaviest call moves {moved_bytes} in {call_time_ms}; the shortest kernels "
-        f"take about {KERNEL_FLOOR_US:.0f} µs",
+        reason="the heaviest call moves {moved_bytes} in {call_time_ms}; a kernel is "
+        f"assumed to take at least {KERNEL_FLOOR_US:.0f} µs",
         algorithmic="{owner_advice:message}",
         kernel="{grouped_kernel}Fewer calls save more than a faster {kernel}: a call takes "
         "{mean_time_ms}.",
     ),
     LAUNCH_BOUND: Advice(
         rule=LAUNCH_BOUND_RULE,
-        reason="the heaviest call moves {moved_bytes} in {call_time_ms}; the shortest kernels "
-        f"take about {KERNEL_FLOOR_US:.0f} µs, so the fixed cost of a kernel dominates, not "
+        reason="the heaviest call moves {moved_bytes} in {call_time_ms}; a kernel is "
+        f"assumed to take at least {KERNEL_FLOOR_US:.0f} µs, so the fixed cost of a kernel dominates, not "
         "bandwidth",
         algorithmic="{chain:message}",
         kernel="Fuse {kernel} with its neighbors rather than tuning it: a call takes "

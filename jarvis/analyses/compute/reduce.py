@@ -101,8 +101,8 @@ ADVICE = {
     ),
     LAUNCH_BOUND: Advice(
         rule=LAUNCH_BOUND_RULE,
-        reason="{moved_bytes} per call is little work, and even the shortest kernels take "
-        f"{KERNEL_FLOOR_US:.0f} µs",
+        reason="{moved_bytes} per call is little work, and a kernel is assumed to take at "
+        f"least {KERNEL_FLOOR_US:.0f} µs",
         algorithmic="Fuse it into the operator that produces its input{place}, so that it needs "
         "no separate launch.",
         kernel="Leave {kernel} as it is: at {mean_time_ms} per call only fewer launches help, "

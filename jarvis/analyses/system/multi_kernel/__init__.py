@@ -132,9 +132,10 @@ ANALYSIS = Analysis(
     measure=measure,
     prepare=prepare,
     target=Target(
-        label="Target overlap",
-        meaning="Your assumption: the share of communication that overlaps with compute. The "
-        "saving is the exposed communication beyond the rest; there must be enough compute to "
+        label="Communication hidden or removed",
+        meaning="Your assumption: the share of communication that takes no time of its own, because "
+        "compute hides it, or because it is less or faster. The saving is the exposed "
+        "communication beyond the rest. The finding on overlap says how much compute is free to "
         "hide it.",
         default_pct=communication.HIDDEN_TARGET_PCT,
         recovered_ms=communication.to_target_ms,

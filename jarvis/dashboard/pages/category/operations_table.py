@@ -283,7 +283,7 @@ _TEXTS = columns_of(
             "Operation",
             TEXT,
             meaning="operator or kernel; #2 is a further row of the same name and shapes: the "
-            "details of the rows show how they differ, such as in strides, types or values",
+            "details of the rows show how they differ: in strides, types, values or the thread",
         ),
         Column(
             "arguments",

@@ -338,8 +338,9 @@ def _metric_cards(analysis: Analysis, rows: pl.DataFrame, whole: pl.DataFrame, n
         (
             "Calls",
             count(int(rows[C.operation_count].sum())),
-            counted(rows.height, "signature"),
-            "Calls of these operations. A signature is an operator with shapes and dtypes.",
+            f"in {counted(rows.height, 'row')}",
+            "Calls of these operations. A row of the table has the calls of one operator with equal "
+            "arguments from one thread.",
         ),
     )
     for place, (label, value, about, meaning) in zip(st.columns(len(cards)), cards, strict=True):

@@ -158,9 +158,10 @@ def _categories(now: Opened) -> None:
             "the target. This excludes findings about idle time, communication and fusion, and "
             "includes operations too small for a finding.",
         )
+        known = "known: share of the kernel time with a known efficiency · "
         st.caption(
-            "Whole bar: kernel time · green: could be saved at the target · known: share of the "
-            "kernel time with a known efficiency · click a bar"
+            "Whole bar: kernel time · green: could be saved at the target · "
+            f"{'' if rated_pct >= NEARLY_ALL_PCT else known}click a bar"
         )
         drawing = charts.categories(rows, operation_columns(), palette())
         chart_of_links(

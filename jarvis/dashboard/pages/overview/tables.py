@@ -58,7 +58,8 @@ def ranked_findings(now: Opened, savings: int) -> None:
     its card on its page."""
     ranked = recommendations(now.run)
     gaining = sum(_gains(item, now.run) for item in ranked)
-    saving = "" if gaining == len(ranked) else f"{gaining} of {count(len(ranked))} with a saving · "
+    least = f"save at least {_LEAST_SHOWN_PCT:g}%"
+    saving = "" if gaining == len(ranked) else f"{gaining} of {count(len(ranked))} {least} · "
     st.markdown(
         f"**What to do first**, by step time saved · {saving}click a row to open its finding",
         help=ORDER,
@@ -143,7 +144,7 @@ _FINDING_COLUMNS = (
 
 
 def _gains(ranked: Recommendation, run: Run) -> bool:
-    """Return whether the row of a finding shows a saving above 0."""
+    """Return whether a finding saves at least _LEAST_SHOWN_PCT."""
     gain = ranked.finding.impact
     return gain is not None and gain.gain_pct >= _LEAST_SHOWN_PCT
 

@@ -109,8 +109,8 @@ def render() -> None:
     )
     if chosen == _NOT_CHOSEN:
         st.info(
-            "The open run is of one rank alone. Which ranks are late, and why, shows an analysis "
-            "of the traces of all ranks together.",
+            "The open run is of one rank alone. To see which ranks are late, and why, analyze the "
+            "traces of all ranks together.",
             icon=":material/lan:",
         )
         navigation.link(navigation.INGEST, "Upload traces", icon=":material/upload:")
