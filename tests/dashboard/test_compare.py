@@ -241,7 +241,10 @@ def test_no_unlike_run_is_chosen_but_all_are_offered(
     assert page.selectbox(key="compare_reference").value is None
     assert not page.metric
     assert "none is chosen as the reference" in output(page)
-    words = "Different or unknown model; no main operator runs equally often in a step, so little can be compared:"
+    words = (
+        "Different or unknown model; no main operator runs equally often in a step, so little can "
+        "be compared:"
+    )
     assert output(page).count(words) == 1
     assert "NVIDIA H100 80GB HBM3" in page.button(key=f"compare_with_{unlike}").label
     assert "reference" not in link(page)

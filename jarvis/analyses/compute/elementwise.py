@@ -123,8 +123,8 @@ ADVICE = {
     LAUNCH_BOUND: Advice(
         rule=LAUNCH_BOUND_RULE,
         reason="the heaviest call moves {moved_bytes} in {call_time_ms}; a kernel is "
-        f"assumed to take at least {KERNEL_FLOOR_US:.0f} µs, so the fixed cost of a kernel dominates, not "
-        "bandwidth",
+        f"assumed to take at least {KERNEL_FLOOR_US:.0f} µs, so the fixed cost of a kernel "
+        "dominates, not bandwidth",
         algorithmic="{chain:message}",
         kernel="Fuse {kernel} with its neighbors rather than tuning it: a call takes "
         "{mean_time_ms}.",

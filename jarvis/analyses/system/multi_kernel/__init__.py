@@ -133,8 +133,8 @@ ANALYSIS = Analysis(
     prepare=prepare,
     target=Target(
         label="Communication hidden or removed",
-        meaning="Your assumption: the share of communication that takes no time of its own, because "
-        "compute hides it, or because it is less or faster. The saving is the exposed "
+        meaning="Your assumption: the share of communication that takes no time of its own, "
+        "because compute hides it, or because it is less or faster. The saving is the exposed "
         "communication beyond the rest. The finding on overlap says how much compute is free to "
         "hide it.",
         default_pct=communication.HIDDEN_TARGET_PCT,

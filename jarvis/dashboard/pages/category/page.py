@@ -339,8 +339,8 @@ def _metric_cards(analysis: Analysis, rows: pl.DataFrame, whole: pl.DataFrame, n
             "Calls",
             count(int(rows[C.operation_count].sum())),
             f"in {counted(rows.height, 'row')}",
-            "Calls of these operations. A row of the table has the calls of one operator with equal "
-            "arguments from one thread.",
+            "Calls of these operations. A row of the table has the calls of one operator with "
+            "equal arguments from one thread.",
         ),
     )
     for place, (label, value, about, meaning) in zip(st.columns(len(cards)), cards, strict=True):
