@@ -119,7 +119,11 @@ def test_a_rank_that_waits_for_its_data_in_each_step_is_named(tmp_path: Path) ->
     causes = joined.tables["lateness_causes"]
     own = causes.unique("instance_id")
     made_up = [
-        own.with_columns(state=pl.lit(state), detail=pl.lit(detail), extra_ns=ms * 1000 * US)
+        own.with_columns(
+            state=pl.lit(state),
+            detail=pl.lit(detail, pl.String),
+            extra_ns=pl.lit(ms * 1000 * US, pl.Int64),
+        )
         for state, detail, ms in (("compute", "gemm", 4), ("communication", None, -4))
     ]
     changed = {**joined.tables, "lateness_causes": pl.concat([causes, *made_up])}
