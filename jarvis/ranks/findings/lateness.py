@@ -192,7 +192,7 @@ def _causes(
         .head(CAUSES_SHOWN)
     )
     per_step = 1e6 * max(known.height, 1)
-    less_ms = max(0.0, (rows[C.extra_ns].sum() - own[C.extra_ns].sum()) / per_step)
+    less_ms = max(0, int(rows[C.extra_ns].sum()) - int(own[C.extra_ns].sum())) / per_step
     causes = rows.select(C.state, C.detail, pl.col(C.extra_ns) / per_step)
     return list(causes.iter_rows()), known.height, less_ms
 
