@@ -42,7 +42,7 @@ COLUMNS = (
     ),
     count(
         C.times_last,
-        "Times last, in all",
+        "Last, in all",
         "collectives of the recording, without edges, at which it arrived last",
     ),
     number(C.exposed_wait_ms, "Waits (ms)", "ms", "for ranks that come later, without computing"),

@@ -61,7 +61,7 @@ _RANK_WIDTHS = {
     C.exposed_transfer_ms: 130,
     C.compute_ms: 90,
     C.idle_ms: 65,
-    C.times_last: 110,
+    C.times_last: 80,
 }
 """Widths in pixels that show these columns in a window of 1280 pixels."""
 
