@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from jarvis.schemas.columns import number
+from jarvis.schemas.columns import count, number
 from jarvis.schemas.names import C
 from jarvis.schemas.ranks import RANKS
 from jarvis.text.format import counted
@@ -39,6 +39,11 @@ COLUMNS = (
         "ms",
         "without computing, added up over the other ranks, at collectives to which this rank "
         "came last",
+    ),
+    count(
+        C.times_last,
+        "Last, in all",
+        "collectives of the recording, without edges, at which it arrived last",
     ),
     number(C.exposed_wait_ms, "Waits (ms)", "ms", "for ranks that come later, without computing"),
 )

@@ -17,7 +17,7 @@ from jarvis.reports.messages import MESSAGES
 from jarvis.run import Run
 from jarvis.run.manifest import TopOperation
 from jarvis.schemas.names import C
-from jarvis.text.format import MISSING, NOT_AVAILABLE, decimal, milliseconds, percent
+from jarvis.text.format import MISSING, NOT_AVAILABLE, counted, decimal, milliseconds, percent
 from jarvis.text.markdown import Markdown, cell, table
 from jarvis.text.messages import Text, literal, to_text
 from jarvis.text.short_names import LAUNCHED, short_kernel_name
@@ -322,7 +322,8 @@ def _flash_attention(run: Run) -> str:
     if is_used is None:
         return NOT_AVAILABLE
     if is_used:
-        return "Yes"
+        unfused = sum(finding.check == "unfused_attention" for finding in result.findings)
+        return f"Partly ({counted(unfused, 'finding')} on unfused attention)" if unfused else "Yes"
     return "No (paged attention)" if result.metrics.get("paged_attention_detected") else "No"
 
 

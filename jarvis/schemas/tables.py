@@ -157,11 +157,11 @@ OPERATIONS = (
     ),
     number(
         C.saved_step_us,
-        "Step saving (µs)",
+        "Saving of all steps (µs)",
         "µs",
         "what all recorded steps together gain if only this operation reaches the target "
         "efficiency: the recording is replayed with its GPU events shorter; 0 if the steps do not "
-        "wait for them, or if they get shorter by less than 0.02% of the steps; empty without a "
+        "wait for them; empty if they get shorter by less than 0.02% of the steps, without a "
         "reliable efficiency, or if step times are not simulated",
         ",.1f",
         optional=True,

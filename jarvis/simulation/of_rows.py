@@ -14,8 +14,7 @@ from jarvis.simulation.graph import What
 from jarvis.simulation.simulation import Simulation
 
 NEGLIGIBLE_PCT = 0.02
-"""Kernel time saved, in percent of the steps, below which the saving is 0: the steps never gain
-more than the kernel time saved."""
+"""Kernel time saved, in percent of the steps, below which an operation is not replayed."""
 
 
 def with_step_times(
@@ -38,7 +37,8 @@ def step_savings_us(
     operations: pl.DataFrame, simulation: Simulation, target_pct: float, limit: int | None = None
 ) -> pl.Series:
     """Return ``saved_step_us``: what all steps together gain if only one operation reaches a
-    target, for each of ``operations``; null without a reliable efficiency.
+    target, for each of ``operations``; null without a reliable efficiency, and below
+    NEGLIGIBLE_PCT.
 
     With ``limit``, only that many operations are replayed, those with the most kernel time saved;
     the others are null.
@@ -46,7 +46,7 @@ def step_savings_us(
     rated = operations.select(C.uid, has_efficiency=impact.has_efficiency())
     wanted = rated.filter("has_efficiency")[C.uid]
     gained_ns = _gained_ns(simulation, Work(operations=tuple(wanted.to_list())), target_pct, limit)
-    gain_ns = pl.when("is_shorter").then("gained_ns").otherwise(0)
+    gain_ns = pl.when(pl.col("taken") > 0).then("gained_ns").otherwise(0)
     gain_us = pl.when("has_efficiency").then(gain_ns / 1e3)
     return (
         rated.join(gained_ns, on=C.uid, how="left", maintain_order="left")
@@ -58,8 +58,8 @@ def step_savings_us(
 def _gained_ns(
     simulation: Simulation, work: Work, target_pct: float, limit: int | None
 ) -> pl.DataFrame:
-    """Return ``uid, gained_ns, is_shorter`` of the operations that save at least NEGLIGIBLE_PCT
-    of kernel time; ``gained_ns`` comes from a replay each, for ``limit`` of them."""
+    """Return ``uid, taken, gained_ns`` of the operations whose kernel time gets shorter: by what,
+    and what the steps gain in a replay each, for ``limit`` of those that save NEGLIGIBLE_PCT."""
     from jarvis.simulation.replay import LANES, replay_apart  # loads compiled kernels
 
     graph, recorded_ns = simulation.graph, sum(simulation.recorded.steps_ns)
@@ -69,15 +69,15 @@ def _gained_ns(
     events = _with_operation(
         simulation, edges, pl.DataFrame({"edge": edges, "shorter": shorter, "taken": taken_ns})
     )
-    rows = (
+    every = (
         events.group_by(C.operation_uid)
         .agg(pl.col("taken").sum())
-        .filter(pl.col("taken") >= max(NEGLIGIBLE_PCT / 100 * recorded_ns, 1))
         .sort("taken", C.operation_uid, descending=[True, False])
         .with_row_index("number")
     )
-    others = rows.slice(rows.height if limit is None else limit)
-    rows = rows.head(rows.height if limit is None else limit)
+    most = every.height if limit is None else limit
+    least_ns = max(NEGLIGIBLE_PCT / 100 * recorded_ns, 1)
+    rows = every.filter(pl.col("taken") >= least_ns).head(most)
     events = events.join(rows, on=C.operation_uid)
     edges, number = events["edge"].to_numpy(), events["number"].to_numpy().astype(np.int64)
     changed, lane = graph.weight.copy(), np.full(graph.weight.size, -1, np.int32)
@@ -92,8 +92,8 @@ def _gained_ns(
             bounds = simulation.step_bounds(column)
             gained.append(recorded_ns - int(bounds[-1] - bounds[0]))
     found = rows.with_columns(gained_ns=pl.Series(gained, dtype=pl.Int64))
-    return pl.concat([found, others], how="diagonal").select(
-        pl.col(C.operation_uid).alias(C.uid), "gained_ns", is_shorter=True
+    return pl.concat([found, every.slice(rows.height)], how="diagonal").select(
+        pl.col(C.operation_uid).alias(C.uid), "taken", "gained_ns"
     )
 
 

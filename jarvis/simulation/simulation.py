@@ -249,17 +249,16 @@ class Simulation:
     def target_factors(self, work: Work, target_pct: float) -> tuple[Int64s, Float64s]:
         """Return the GPU events of operations below a target, and the factor of each.
 
-        An operation reaches the target as a whole, so all its events have one factor; none gets
-        shorter than KERNEL_FLOOR_US.
+        An operation reaches the target as a whole, so all its events have one factor, which leaves
+        them KERNEL_FLOOR_US on average.
         """
         factors = self._target_factors(target_pct)
-        least = impact.KERNEL_FLOOR_US * 1e3 / pl.col(C.dur_ns)
         factor = (
             self.tables["gpu_work"]
             .lazy()
             .filter(self._belongs_to(work))
             .join(factors, left_on=C.operation_uid, right_on=C.uid)
-            .select(C.uid, factor=pl.max_horizontal("factor", pl.min_horizontal(least, 1.0)))
+            .select(C.uid, "factor")
             .filter(pl.col("factor") < 1)
             .collect()
         )
@@ -277,7 +276,7 @@ class Simulation:
             self.tables["operations"]
             .lazy()
             .filter(impact.has_efficiency() & (pl.col(C.pct_roofline) <= impact.ANOMALY_PCT))
-            .select(C.uid, factor=pl.min_horizontal(pl.col(C.pct_roofline) / target_pct, 1.0))
+            .select(C.uid, factor=1 - impact.saved_us(target_pct) / pl.col(C.kernel_time_us))
         )
 
     def fastest_ns(self, uids: Sequence[int]) -> Int64s:

@@ -103,5 +103,11 @@ def test_a_title_follows_the_rows_that_are_left() -> None:
     on_target = ROWS.filter(state="on target")
     expected = "none of 1 operation is below the threshold"
     assert title(Panel("roofline", "Roofline"), on_target) == expected
+    unknown = ROWS.filter(state="below threshold").with_columns(state=pl.lit("not available"))
+    assert title(Panel("roofline", "Roofline"), pl.concat([on_target, unknown])) == expected
+    assert (
+        title(Panel("roofline", "Roofline"), unknown)
+        == "the efficiency of 1 operation is not known"
+    )
     one = ROWS.filter(pl.col("saved_us") == 25)
     assert title(Panel("savings", "Savings"), one) == "one operation saves 25.0 µs of kernel time"

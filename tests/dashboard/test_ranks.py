@@ -123,6 +123,13 @@ def test_times_of_ranks_are_those_of_a_step(run: DistributedRun, filed: Draw) ->
     (shown,) = [table for table in tables if "caused_exposed_wait_ms" in table.columns]
     assert shown["compute_ms"].to_list() == pytest.approx(rows["compute_ms"].to_list())
     assert page.selectbox(key="ranks_measure").value == "Step time without waiting (ms)"
+    inner = run.tables["instances"].filter(~pl.col("is_edge"))
+    kernels = run.tables["instance_ranks"].join(inner, on="instance_id", how="semi")
+    comm_ns = kernels["end_ns"].sum() - kernels["start_ns"].sum()
+    (groups,) = [table for table in tables if "comm_id" in table.columns]
+    assert groups["comm_ms"].sum() == pytest.approx(comm_ns / 1e6 / (RANKS - 1) / count)
+    edges = run.tables["instances"].height - inner.height
+    assert f"Times are without {edges:,} of {run.tables['instances'].height} coll" in texts(page)
 
 
 def test_the_list_of_runs_has_one_row_for_all_ranks(run: DistributedRun, filed: Draw) -> None:

@@ -110,24 +110,24 @@ def test_the_idle_page_lists_the_gaps_with_their_cause(registered: Draw, stallin
     page = registered("cpu_idle", analysis=stalling_id)
     assert not page.exception
     gaps = idle_gaps(Run.load(analysis_root(stalling_id)))
-    shown = next(table.value for table in page.dataframe if "idle_us" in table.value)
+    shown = next(table.value for table in page.dataframe if "idle_ms" in table.value)
     listed = gaps.filter(gaps["dur_ns"] >= 1000)
-    assert shown["idle_us"].sum() == pytest.approx(listed["dur_ns"].sum() / 1e3)
+    assert shown["idle_ms"].sum() == pytest.approx(listed["dur_ns"].sum() / 1e6)
     assert shown["cause"].to_list()[0] == "Waiting for communication"
     assert gaps.sort("dur_ns")["cause"].to_list()[-1] == "communication"
 
 
 def test_a_gap_leads_to_the_timeline_there(registered: Draw, filed: Draw, stalling_id: str) -> None:
     page = registered("cpu_idle", analysis=stalling_id)
-    shown = next(table.value for table in page.dataframe if "idle_us" in table.value)
+    shown = next(table.value for table in page.dataframe if "idle_ms" in table.value)
     gap = Run.load(analysis_root(stalling_id)).table("idle_gaps").sort("dur_ns")[-1]
     address = gap_addresses(load_stored(stalling_id), gap)[0]
     path, _, query = address.partition("?")
     timeline = filed(path, **dict(parse_qsl(query)))
     assert not timeline.warning
     gaps = next(table.value for table in timeline.dataframe if "gap_us" in table.value)
-    assert gaps["gap_us"][0] == pytest.approx(shown["idle_us"][0])
-    assert timeline.number_input(key="timeline_length").value < 2 * shown["idle_us"][0] / 1e3
+    assert gaps["gap_us"][0] == pytest.approx(1e3 * shown["idle_ms"][0])
+    assert timeline.number_input(key="timeline_length").value < 2 * shown["idle_ms"][0]
 
 
 def test_the_idle_page_has_the_gaps_of_its_findings(
@@ -139,8 +139,8 @@ def test_the_idle_page_has_the_gaps_of_its_findings(
     assert bounds is not None
     assert gaps["dur_ns"].sum() / 1e6 == pytest.approx(bounds.idle_ms)
     page = registered("cpu_idle", analysis=sample_id)
-    shown = next(table.value for table in page.dataframe if "idle_us" in table.value)
-    assert shown["idle_us"].max() == pytest.approx(gaps["dur_ns"].max() / 1e3)
+    shown = next(table.value for table in page.dataframe if "idle_ms" in table.value)
+    assert shown["idle_ms"].max() == pytest.approx(gaps["dur_ns"].max() / 1e6)
     texts = [m.value for m in page.markdown]
     assert any(f"({milliseconds(bounds.idle_ms)} in the 2 steps)" in text for text in texts)
     assert any(text.startswith("**The target of 20% is reached.**") for text in texts)

@@ -107,15 +107,28 @@ def test_delays_for_which_the_others_do_not_stop_computing_name_no_rank(
 
 def test_a_rank_that_waits_for_its_data_in_each_step_is_named(tmp_path: Path) -> None:
     late = tuple(Late(1, 5.0, "loader", step) for step in range(STEPS))
-    _, result = found(tmp_path, Faults(is_even=True, late=late))
+    joined, result = found(tmp_path, Faults(is_even=True, late=late))
     (finding,) = result.findings
     assert finding.check == "late_rank"
     assert finding.evidence["rank"] == 1
     issue = to_text(finding.issue)
     assert "3 other ranks wait for it" in issue
-    assert "idle (data loading) 5.00 ms" in issue
+    assert "idle (data loading) 5.00 ms, but 1.74 ms less in all else" in issue
     assert to_text(finding.algorithmic).startswith("Speed up its data loading")
     assert step_ms(finding)[0] == pytest.approx(4.9, abs=0.1)
+    causes = joined.tables["lateness_causes"]
+    own = causes.unique("instance_id")
+    made_up = [
+        own.with_columns(
+            state=pl.lit(state),
+            detail=pl.lit(detail, pl.String),
+            extra_ns=pl.lit(ms * 1000 * US, pl.Int64),
+        )
+        for state, detail, ms in (("compute", "gemm", 4), ("communication", None, -4))
+    ]
+    changed = {**joined.tables, "lateness_causes": pl.concat([causes, *made_up])}
+    (same,) = rank_findings(replace(joined, tables=changed), RANKS).findings
+    assert to_text(same.issue) == issue
 
 
 def test_an_issue_of_a_stored_run_is_still_a_sentence() -> None:

@@ -73,7 +73,7 @@ def test_the_summary_has_five_sentences_about_the_step_and_what_costs_most(
         assert not any(kernel["name"] in text for kernel in row)
     for name in ("Total Compute Time", "GPU Utilization", "Top Bottleneck Category"):
         assert f"| {name} |" in summary
-    assert "| Flash Attention Usage | Yes |" in summary
+    assert "| Flash Attention Usage | Partly (2 findings on unfused attention) |" in summary
     assert len(re.findall(r"^\| \d+ \|", summary, re.MULTILINE)) == 5
 
 

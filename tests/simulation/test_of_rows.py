@@ -6,6 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from jarvis import impact
 from jarvis.changes import AtRoofline, Work
 from jarvis.core.targets import Targets
 from jarvis.pipeline import analyze
@@ -87,6 +88,8 @@ def assert_replayed(run: Run) -> None:
     operations, simulation = run.table("operations"), run.simulation
     rows = operations.filter(pl.col("saved_step_us") != 0)
     assert rows.height > 0
+    kernel_us = rows.select(impact.saved_us(run.target_pct)).to_series()
+    assert (kernel_us - rows["saved_step_us"]).min() > -1e-3 * rows["kernel_count"].max()
     expected = [replayed_ns(simulation, uid, run.target_pct) for uid in rows["uid"]]
     assert in_ns(rows["saved_step_us"]) == expected
     path_us = zip(operations["uid"], operations["path_us"], strict=True)
@@ -137,13 +140,21 @@ def test_only_judged_rows_have_a_saving(tmp_path: Path) -> None:
     assert saved_us(40, "memory only") is None
 
 
-def test_what_gets_hardly_shorter_counts_as_nothing(tmp_path: Path) -> None:
-    tiny = launches(0, 10).kernel("k0", 10, 8).kernel("k1", 20, 14_970).op("op", 0, 16)
+def test_what_gets_hardly_shorter_is_not_replayed(tmp_path: Path) -> None:
+    tiny = launches(0, 10).kernel("k0", 10, 7).kernel("k1", 17, 14_973).op("op", 0, 16)
     saved = step_times(tiny, tmp_path)
-    assert saved["k0"] == (0.0, 0.0)
+    assert saved["k0"] == (None, 0.0)
     least_us = NEGLIGIBLE_PCT / 100 * 14_990
     assert 2.9 < least_us < 3.0
     assert f"{NEGLIGIBLE_PCT:g}%" in column("operations", "saved_step_us").meaning
+
+
+def test_a_row_with_kernels_of_2_us_gains_no_more_than_its_kernel_saving(tmp_path: Path) -> None:
+    simulation = launches(0).kernel("k0", 10, 100).op("op", 0, 6).simulation(tmp_path)
+    rows = simulation.tables["operations"].with_columns(kernel_count=40, pct_roofline=1.0)
+    tables = {**simulation.tables, "operations": rows}
+    saved = step_savings_us(rows, Simulation(simulation.graph, tables), TARGET_PCT)
+    assert saved.to_list() == rows.select(impact.saved_us(TARGET_PCT)).to_series().to_list() == [20]
 
 
 def test_without_a_simulation_nothing_is_known(tmp_path: Path) -> None:

@@ -120,6 +120,7 @@ class Tiny:
             C.uid,
             pl.col(C.name).alias(C.category),
             kernel_time_us=pl.col(C.dur_ns) / 1e3,
+            kernel_count=pl.lit(1, pl.Int64),
             pct_roofline=pl.lit(50.0),
             bound=pl.lit("COMPUTE_BOUND"),
         )

@@ -7,6 +7,7 @@ import altair as alt
 import streamlit as st
 from streamlit.elements.lib.mutable_expander_container import ExpanderContainer
 
+from jarvis.analyses.severity import Ladder
 from jarvis.charts import PICKED, Drawing, text_colors
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.links import check_parameter, note_control
@@ -134,6 +135,13 @@ SHARE_WORDS: Mapping[Severity, str] = {
     Severity.MEDIUM: "reduced",
 }
 """Words of grades: of lost time, and of the share that is left."""
+
+
+def scale_note(ladder: Ladder) -> str:
+    """Return from which percentages on lost time has which word, as a sentence."""
+    steps = ", ".join(f"{LOSS_WORDS[grade]} above {above:g}%" for above, grade in reversed(ladder))
+    word = LOSS_WORDS[Severity.MEDIUM]
+    return f"It is {steps}; a finding on it can raise that: one of medium priority to {word}."
 
 
 def metric_card(

@@ -8,6 +8,7 @@ import polars as pl
 from jarvis import charts
 from jarvis.analyses.base import Panel, PanelKind
 from jarvis.charts.marks import largest
+from jarvis.charts.palette import NOT_AVAILABLE
 from jarvis.impact import share_pct
 from jarvis.schemas.names import C
 from jarvis.text.format import count, counted, decimal, milliseconds, percent
@@ -76,14 +77,17 @@ def _draw_roofline(data: PanelData) -> charts.Drawing | None:
 
 def _title_of_roofline(data: PanelData) -> str:
     placed = data.rows.select(C.tb_per_s, "state", C.kernel_time_us).filter(pl.col(C.tb_per_s) > 0)
-    below = placed.filter(state=_BELOW_THRESHOLD)
-    if below.is_empty():
+    rated = placed.filter(pl.col("state") != NOT_AVAILABLE)
+    if rated.is_empty():
         whole = counted(placed.height, "operation")
+        return f"the efficiency of {whole} is not known{_not_drawn(data)}"
+    below, whole = rated.filter(state=_BELOW_THRESHOLD), counted(rated.height, "operation")
+    if below.is_empty():
         return f"none of {whole} is below the threshold{_not_drawn(data)}"
-    share = share_pct(*(float(part[C.kernel_time_us].sum()) for part in (below, placed)))
+    share = share_pct(*(float(part[C.kernel_time_us].sum()) for part in (below, rated)))
     return (
-        f"{count(below.height)} of {counted(placed.height, 'operation')}, {percent(share)} of "
-        f"{'its' if placed.height == 1 else 'their'} time, below the threshold{_not_drawn(data)}"
+        f"{count(below.height)} of {whole}, {percent(share)} of "
+        f"{'its' if rated.height == 1 else 'their'} time, below the threshold{_not_drawn(data)}"
     )
 
 

@@ -83,7 +83,7 @@ def late_rank(facts: RankFacts) -> Iterator[Finding]:
         return
     row = facts.tables["ranks"].row(by_predicate=pl.col(C.rank) == rank, named=True)
     roots = latest_roots(facts).filter(pl.col(C.root_rank) == rank)
-    causes, known = _causes(facts, roots)
+    causes, known, less_ms = _causes(facts, roots)
     others = _waiting_ranks(facts, rank)
     yield facts.finding(
         "late_rank",
@@ -95,7 +95,7 @@ def late_rank(facts: RankFacts) -> Iterator[Finding]:
             "others": others,
             "caused_wait_ms": row[C.caused_wait_ms],
             "caused_exposed_wait_ms": row[C.caused_exposed_wait_ms],
-            "causes": _message("late.longer", causes, known),
+            "causes": _message("late.longer", causes, known, less_ms),
         },
         actions=_actions(causes),
         evidence={
@@ -133,7 +133,7 @@ def jitter(facts: RankFacts) -> Iterator[Finding]:
     gain = facts.joint.all_as_median()
     if late_ranks < 2 or not facts.is_worth(gain):
         return
-    causes, known = _causes(facts, roots)
+    causes, known, less_ms = _causes(facts, roots)
     yield facts.finding(
         "jitter",
         gain,
@@ -142,7 +142,7 @@ def jitter(facts: RankFacts) -> Iterator[Finding]:
             "late_ranks": late_ranks,
             "excess_pct": excess_pct,
             "excess_ms": excess_pct * facts.step_ms / 100,
-            "causes": _message("jitter.longer", causes, known),
+            "causes": _message("jitter.longer", causes, known, less_ms),
         },
         actions=MESSAGES.texts("jitter.action"),
         evidence={"excess_pct": excess_pct, "step_count": steps},
@@ -168,26 +168,37 @@ def _exceeds_noise(facts: RankFacts, rank: int) -> bool:
 
 def _causes(
     facts: RankFacts, roots: pl.DataFrame
-) -> tuple[list[tuple[str, str | None, float]], int]:
-    """Return state, detail and extra ms per step of what late ranks took longer in, most first, and
-    the number of these steps: those in which late ranks can be compared."""
+) -> tuple[list[tuple[str, str | None, float]], int, float]:
+    """Return state, detail and extra ms per step of what late ranks took longer in, most first, the
+    number of these steps (those in which late ranks can be compared), and by how much all else was
+    shorter.
+
+    A further cause is left out if the causes would add up to more than the delay.
+    """
     known = facts.tables["lateness"].filter(
         pl.col(C.instance_id).is_in(roots[C.root_instance].implode()), is_comparable(), is_own()
     )
     own = facts.tables["lateness_causes"].join(known, on=C.instance_id, how="semi")
     rows = (
         own.group_by(C.state, C.detail)
-        .agg((pl.col(C.extra_ns).sum() / 1e6 / max(known.height, 1)).alias("extra_ms"))
-        .filter(pl.col("extra_ms") > 0)
-        .sort("extra_ms", C.state, C.detail, descending=[True, False, False])
-        .filter(pl.col("extra_ms") >= MIN_CAUSE_SHARE * pl.col("extra_ms").max())
+        .agg(pl.col(C.extra_ns).sum())
+        .sort(C.extra_ns, C.state, C.detail, descending=[True, False, False])
+        .with_row_index("place")
+        .filter(
+            pl.col(C.extra_ns) > 0,
+            pl.col(C.extra_ns) >= MIN_CAUSE_SHARE * pl.col(C.extra_ns).max(),
+            (pl.col(C.extra_ns).cum_sum() <= pl.col(C.extra_ns).sum()) | (pl.col("place") == 0),
+        )
         .head(CAUSES_SHOWN)
     )
-    return list(rows.iter_rows()), known.height
+    per_step = 1e6 * max(known.height, 1)
+    less_ms = max(0, int(rows[C.extra_ns].sum()) - int(own[C.extra_ns].sum())) / per_step
+    causes = rows.select(C.state, C.detail, pl.col(C.extra_ns) / per_step)
+    return list(causes.iter_rows()), known.height, less_ms
 
 
 def _message(
-    key: str, causes: Sequence[tuple[str, str | None, float]], known: int
+    key: str, causes: Sequence[tuple[str, str | None, float]], known: int, less_ms: float
 ) -> Message | None:
     if not causes:
         return None
@@ -195,6 +206,8 @@ def _message(
         MESSAGES("late.cause", state=_name(state, detail), extra_ms=extra_ms)
         for state, detail, extra_ms in causes
     )
+    if less_ms >= MIN_CAUSE_SHARE * causes[0][2]:
+        parts += (MESSAGES("late.less", less_ms=less_ms),)
     return MESSAGES(key, parts=parts, known=known)
 
 

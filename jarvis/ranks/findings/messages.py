@@ -23,9 +23,10 @@ MESSAGES = MessageTable(
         "the ranks, {caused_wait_ms}, {caused_exposed_wait_ms} of it without computing.{causes}",
         # Of stored runs, as above.
         "late.causes": " Per late step it takes longer than the others: {parts:joined , }.",
-        "late.longer": " In {known:count step} of which all ranks can be compared, it takes longer "
+        "late.longer": " Where all ranks can be compared ({known:count step}), it takes longer "
         "than the others, per step: {parts:joined , }.",
         "late.cause": "{state} {extra_ms}",
+        "late.less": "but {less_ms} less in all else",
         "late.action.data_loading": "Speed up its data loading: more workers, prefetching, pinned "
         "memory, or faster storage for this rank.",
         "late.action.synchronization": "Find what its host waits for, and remove waits that only "
@@ -53,7 +54,7 @@ MESSAGES = MessageTable(
         "median rank, on average; the step gains less, as not all of that is waited for.{causes}",
         "jitter.causes": " Per step, the late ranks take longer than the others: "
         "{parts:joined , }.",
-        "jitter.longer": " In {known:count step} of which all ranks can be compared, the late "
+        "jitter.longer": " Where all ranks can be compared ({known:count step}), the late "
         "ranks take longer than the others, per step: {parts:joined , }.",
         "jitter.action": "Reduce what varies from step to step: prefetch more batches, call "
         "`gc.freeze` before the training loop, pin the processes to cores.",

@@ -81,7 +81,7 @@ _OPERATION_OWN = charts.columns_of(
         Column(_SHAPES, "Shapes", TEXT, meaning="M, N and K of a product, else of each tensor"),
         Column(C.category, "Category", TEXT, meaning="page of the operation"),
         column("operations", C.pct_roofline),
-        number(C.calls, "Calls", "", "calls here; a call in several places counts by time", ",.1f"),
+        number(C.calls, "Calls", "", "calls here; a call in several places counts by time", ",g"),
     )
 )
 _OPERATION_COLUMNS = (
@@ -183,11 +183,10 @@ def _readable(run: Run, operations: pl.DataFrame) -> pl.DataFrame:
     titles = {key: analysis.title for key, analysis in run.analyses.items()}
     given = operations.select(C.params, C.input_dims).rows()
     shapes = [product_shape(params) or compact_dims(dims) for params, dims in given]
-    calls = operations[C.calls]
     return with_short_texts(operations, {C.name: short_operation_name}).with_columns(
         pl.Series(_SHAPES, shapes, pl.String),
         pl.col(C.category).replace(titles),
-        calls.cast(pl.Int64) if calls.round().equals(calls) else calls,
+        pl.col(C.calls).round(1),
     )
 
 

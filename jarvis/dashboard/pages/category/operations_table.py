@@ -33,6 +33,7 @@ from jarvis.impact import marked_efficiency
 from jarvis.perf_report import CallPath, Totals
 from jarvis.schemas import FLAG, NAMES, NUMBER, TEXT, Column
 from jarvis.schemas.names import C
+from jarvis.simulation.of_rows import NEGLIGIBLE_PCT
 from jarvis.text.format import MISSING, count, counted, milliseconds, percent
 from jarvis.text.markdown import code, escape
 from jarvis.text.shapes import call_shapes
@@ -294,6 +295,22 @@ _TEXTS = columns_of(
     )
 )
 
+_STEP_SAVING = columns_of(
+    (
+        Column(
+            C.saved_step_us,
+            "Step saving (µs)",
+            NUMBER,
+            "µs",
+            ",.1f",
+            "what a step gains (mean of the steps) if only this operation reaches the target "
+            "efficiency; missing if its kernels get shorter by less than "
+            f"{NEGLIGIBLE_PCT:g}% of the steps, or without a reliable efficiency",
+        ),
+    )
+)
+"""Per step; the table ``operations`` has the saving of all steps."""
+
 _BADGE_COLORS = (LIGHT.below_threshold, "yellow", "blue", "violet", "gray")
 """Colors of STATES: one strong color, dark enough for white text in both themes, and pale Streamlit
 colors."""
@@ -334,7 +351,7 @@ def metrics_table(
         about: Caption above the table, before its order.
     """
     page = analysis.key
-    columns = {**operation_columns(analysis), **_TEXTS}
+    columns = {**operation_columns(analysis), **_TEXTS, **_STEP_SAVING}
     names = shown_columns(analysis, rows)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(about, width="content")
@@ -364,7 +381,7 @@ def _page_table(
     order: row_order.RowOrder,
 ) -> None:
     """Draw ``part``, a page of ``rows``."""
-    known = {**operation_columns(analysis), **_TEXTS}
+    known = {**operation_columns(analysis), **_TEXTS, **_STEP_SAVING}
     shown, columns = in_readable_units(_readable(part), known, rows)
     widths = _WIDTHS if "arguments" in names else _WIDTHS | {C.name: 270}
     config = {

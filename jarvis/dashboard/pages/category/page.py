@@ -52,10 +52,11 @@ Roofline time is the longer of FLOPs / compute peak and bytes / memory peak, for
 precision; FLOPs and bytes are computed by a perf model from the operator and its shapes, not
 measured. **Efficiency** is roofline time / measured GPU busy time. If a peak is unknown, the
 efficiency is not available. **Kernel saving** is kernel time minus the kernel time at the target
-efficiency, which is at least {KERNEL_FLOOR_US:g} µs a kernel. **Step saving** is what all
-recorded steps together gain if only that operation reaches the target: the recording is replayed
-with its kernels shorter. It is 0 where the steps do not wait for them, or where they get shorter by
-less than {NEGLIGIBLE_PCT:g}% of the steps, and is not known where step times are not simulated.
+efficiency, which is at least {KERNEL_FLOOR_US:g} µs a kernel. Times and kernel
+savings are sums of the recording. **Step saving** is what a step gains, as the mean of the recorded
+steps, if only that operation reaches the target: the recording is replayed with its kernels
+shorter. It is 0 where the steps do not wait for them. It is missing where kernels get shorter by
+less than {NEGLIGIBLE_PCT:g}% of the steps, and where step times are not simulated.
 """
 
 _MAX_CACHED_PANELS = 256

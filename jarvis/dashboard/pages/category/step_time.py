@@ -14,6 +14,7 @@ from jarvis.dashboard.widgets.room import room, slowdown_of
 from jarvis.impact import has_efficiency, share_pct
 from jarvis.pipeline.simulated_steps import NOTHING_PCT, simulated_changes
 from jarvis.reports.account import shorter_marked_ms
+from jarvis.savings import step_count
 from jarvis.schemas.names import C
 from jarvis.simulation.of_rows import step_savings_us
 from jarvis.simulation.quality import Grade
@@ -37,14 +38,15 @@ _HELP = (
 
 
 def with_step_savings(now: Opened, key: str, rows: pl.DataFrame, target_pct: float) -> pl.DataFrame:
-    """Return all rows of a category with ``saved_step_us`` at a target; without the column if step
-    times are not simulated."""
+    """Return all rows of a category with ``saved_step_us`` at a target, the mean of the steps;
+    without the column if step times are not simulated."""
     stored = now.run.stored or now.run
-    if target_pct == stored.targets.of_category(key) and C.saved_step_us in rows.columns:
-        return rows
-    saved = _savings_us(now, key, target_pct)
-    bare = rows.drop(C.saved_step_us, strict=False)
-    return bare if saved is None else bare.with_columns(saved)
+    if target_pct != stored.targets.of_category(key) or C.saved_step_us not in rows.columns:
+        saved = _savings_us(now, key, target_pct)
+        if saved is None:
+            return rows.drop(C.saved_step_us, strict=False)
+        rows = rows.with_columns(saved)
+    return rows.with_columns(pl.col(C.saved_step_us) / step_count(now.run.manifest.totals))
 
 
 def step_line(
@@ -88,10 +90,10 @@ def in_the_step(now: Opened, row: dict[str, Any], target_pct: float) -> None:
     """Draw what an operation means for the step: its saving, its part of the path, and its room."""
     lines = []
     if (saved_us := row.get(C.saved_step_us)) is not None:
-        steps = len(now.run.simulation.recorded.steps_ns)
-        whole = "The step gains" if steps == 1 else f"All {steps} steps together gain"
+        steps = step_count(now.run.manifest.totals)
         gain = milliseconds(saved_us / 1000) if saved_us else "nothing"
-        lines.append(f"{whole} {gain} at {target_pct:g}%.")
+        of_steps = f", the mean of {steps} steps" if steps > 1 and saved_us else ""
+        lines.append(f"The step gains {gain} at {target_pct:g}%{of_steps}.")
     if (path_us := row.get(C.path_us)) is not None:
         share = f"{milliseconds(path_us / 1000)} of {milliseconds(row[C.kernel_time_us] / 1000)}"
         lines.append(f"On the critical path: {share} kernel time.")

@@ -16,6 +16,7 @@ from jarvis.dashboard.widgets.elements import (
     SHARE_WORDS,
     lazy_expander,
     metric_card,
+    scale_note,
     with_text_colors,
 )
 from jarvis.dashboard.widgets.table import small_table
@@ -103,14 +104,15 @@ def _cards(
         "Exposed comm.",
         percent(comm),
         _graded(LOSS_WORDS, of_comm, milliseconds(comm_ms) if has_comm else "no communication"),
-        f"Communication time without concurrent compute, in percent of {whole}.",
+        f"Communication time without concurrent compute, in percent of {whole}. "
+        f"{scale_note(EXPOSED_PCT)}",
         of_comm,
     )
     yield (
         "Idle",
         percent(idle),
         _graded(LOSS_WORDS, of_idle, milliseconds(idle_ms)),
-        f"Time in which no GPU event runs, in percent of {whole}.",
+        f"Time in which no GPU event runs, in percent of {whole}. {scale_note(IDLE_PCT)}",
         of_idle,
     )
 

@@ -61,7 +61,7 @@ _RANK_WIDTHS = {
     C.exposed_transfer_ms: 130,
     C.compute_ms: 90,
     C.idle_ms: 65,
-    C.times_last: 65,
+    C.times_last: 80,
 }
 """Widths in pixels that show these columns in a window of 1280 pixels."""
 
@@ -72,10 +72,13 @@ _COMMUNICATORS = (
     text(C.kinds, "Kinds", "kinds of its collectives"),
     count(C.instance_count, "Collectives", "collectives that were matched"),
     number(C.message_bytes, "Bytes in all", "bytes", "sum of the messages of its collectives"),
-    number(C.comm_ms, "In collectives (ms)", "ms", "mean over the recorded ranks"),
     number(
-        *(C.wait_ms, "Waiting in all (ms)", "ms"),
-        "of that, until the last rank came, also while it computes; without edges",
+        *(C.comm_ms, "In collectives (ms)", "ms"),
+        "mean over the recorded ranks; matched collectives without edges",
+    ),
+    number(
+        *(C.wait_ms, "Waiting for ranks (ms)", "ms"),
+        "of that, until the last rank came, also while the rank that waits computes",
     ),
 )
 
@@ -193,7 +196,8 @@ def _arrivals(run: DistributedRun) -> None:
         edges, rest = int(shown[C.is_edge].sum()), of_instances.height - shown.height
         faded = (
             f" {counted(edges, 'faded column')} at the edge of the recording: the ranks were not "
-            "together before, so the delay may be from before it, and counts nowhere."
+            "together before, so waiting there may be from before it, and is not counted. Such a "
+            "delay can still be seen at the collectives after them."
         )
         more = f" The first {MAX_INSTANCES} are shown, {rest:,} are not." if rest > 0 else ""
         st.caption(
@@ -268,8 +272,8 @@ def _ranks(run: DistributedRun) -> None:
             max_rows=16,
         )
         st.caption(
-            "A click on a rank opens its own analysis. Step saved: what the median step would be "
-            "shorter if the rank were as the median of the ranks."
+            "A click on a rank opens its own analysis. Step saved: the time by which the median "
+            "step gets shorter if this rank is as fast as the median of the ranks."
         )
 
 
@@ -279,8 +283,27 @@ def _communicators(run: DistributedRun) -> None:
     instances = (pl.col(C.instance_count) / steps).round().cast(pl.Int64)
     per_step = pl.col(C.message_bytes, C.comm_ms, C.wait_ms) / steps
     of_rank = pl.col(C.comm_ms, C.wait_ms) / pl.col(C.traced_ranks)
-    rows = run.tables["communicators"].with_columns(instances, per_step).with_columns(of_rank)
+    matched = run.tables["instances"]
+    inner = matched.filter(~pl.col(C.is_edge)).select(C.instance_id, C.comm_id)
+    comm_ms = (
+        run.tables["instance_ranks"]
+        .join(inner, on=C.instance_id)
+        .group_by(C.comm_id)
+        .agg((pl.col(C.end_ns) - pl.col(C.start_ns)).sum().alias(C.comm_ms) / 1e6)
+    )
+    rows = (
+        run.tables["communicators"]
+        .drop(C.comm_ms)
+        .join(comm_ms, on=C.comm_id, how="left", maintain_order="left")
+        .with_columns(instances, per_step)
+        .with_columns(of_rank)
+    )
     with st.container(border=True):
         st.markdown(f"**Communicators** · {basis(run.tables)}")
         small_table(rows, columns_of(_COMMUNICATORS), "Communicators")
+        if edges := matched.height - inner.height:
+            st.caption(
+                f"Times are without {edges:,} of {counted(matched.height, 'collective')}, those "
+                "at the edge of the recording."
+            )
     st.caption(f"{code(f'jarvis ranks {run.root.name} --why')} prints ranks and delays.")

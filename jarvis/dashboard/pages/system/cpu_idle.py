@@ -13,7 +13,12 @@ from jarvis.dashboard.pages.timeline.tables import MIN_GAP_NS
 from jarvis.dashboard.pages.timeline.window import parameters_around
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened, palette, timeline_of
-from jarvis.dashboard.widgets.elements import metric_card, render_chart, with_text_colors
+from jarvis.dashboard.widgets.elements import (
+    metric_card,
+    render_chart,
+    scale_note,
+    with_text_colors,
+)
 from jarvis.dashboard.widgets.finding_cards import facts_of, grade_card
 from jarvis.dashboard.widgets.other_tools import why_another_tool
 from jarvis.dashboard.widgets.table import (
@@ -40,11 +45,10 @@ _COLUMNS = charts.columns_of(
         *TABLES["idle_gaps"],
         *TABLES["step_gaps"],
         number("idle_ms", "Idle time (ms)", "ms", "in which no GPU event runs"),
-        number("idle_us", "Idle time (µs)", "", "in which no GPU event runs"),
     )
 )
 _SHOWN = (
-    "idle_us",
+    C.idle_ms,
     C.place,
     C.cause,
     C.host_call,
@@ -66,7 +70,7 @@ _SHORT = {
 """Functions that shorten the names of a column."""
 
 _WIDTHS = {
-    "idle_us": 85,
+    C.idle_ms: 90,
     C.cause: 145,
     C.host_call: 130,
     C.host_call_us: 105,
@@ -100,11 +104,10 @@ def idle_gap_cards(now: Opened, found: pl.DataFrame) -> None:
     if listed.is_empty():
         return
     longest = listed.sort(C.dur_ns, C.start_ns, descending=[True, False]).head(_LONGEST)
-    longest = longest.with_columns(idle_us=pl.col(C.dur_ns) / 1e3)
     known = [name for name in _SHOWN if longest[name].null_count() < longest.height]
     if longest[C.place].n_unique() == 1:
         known.remove(C.place)
-    share = share_pct(float(longest["idle_us"].sum()) / 1e3, total_ms)
+    share = share_pct(float(longest[C.idle_ms].sum()), total_ms)
     of_all = "" if longest.height == listed.height else f"The longest {longest.height} of "
     verb = "makes" if longest.height == 1 else "make"
     with st.container(border=True):
@@ -193,7 +196,7 @@ def _idle_card(now: Opened, result: AnalysisResult) -> None:
         "GPU idle",
         percent(idle_pct),
         {"severity": severity, "description": f"in percent of {whole}"},
-        f"Time in which no GPU event runs, in percent of {whole}.",
+        f"Time in which no GPU event runs, in percent of {whole}. {scale_note(IDLE_PCT)}",
     )
 
 

@@ -8,6 +8,7 @@ import streamlit as st
 
 from jarvis import charts
 from jarvis.analyses.base import Analysis
+from jarvis.analyses.chains import MIN_SHARE_PCT, MIN_TIME_MS
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened
 from jarvis.dashboard.widgets.elements import metric_card
@@ -24,6 +25,10 @@ from jarvis.text.short_names import LAUNCHED, short_kernel_name, short_operation
 _MAX_STEP_TABLES = 5
 """Maximum number of chains whose steps are listed."""
 
+_THRESHOLD = (
+    f"its maximum saving is at least {MIN_SHARE_PCT:g}% of compute and {MIN_TIME_MS:g} ms, or its "
+    "time where no saving is known"
+)
 _ESTIMATE = (
     Column(C.time_ms, "GPU time (ms)", NUMBER, "ms", meaning="kernel time of all instances"),
     Column(
@@ -42,7 +47,7 @@ _ESTIMATE = (
         meaning="upper bound: GPU time less fused time",
     ),
     Column("confidence", "Confidence", TEXT, meaning="confidence that one kernel can do it all"),
-    Column("verdict", "Finding", TEXT, meaning="whether it takes enough time for a finding"),
+    Column("verdict", "Finding", TEXT, meaning=f"whether it has a finding: {_THRESHOLD}"),
 )
 _CHAIN_COLUMNS = (
     *(C.chain, C.scope_name, "steps", C.instance_count, C.time_ms, "left_ms", "saved_ms"),
@@ -133,7 +138,7 @@ def _metric_cards(now: Opened, result: AnalysisResult, candidates: list[Mapping[
             "Chains worth fusing",
             count(len(worth)),
             f"of {count(len(candidates))} found",
-            help_text="Chains whose maximum saving exceeds the thresholds of the check.",
+            help_text=f"A chain is worth fusing if {_THRESHOLD}.",
         )
     with cards[1]:
         metric_card(
@@ -146,7 +151,11 @@ def _metric_cards(now: Opened, result: AnalysisResult, candidates: list[Mapping[
         if is_estimated := any(finding.impact for finding in result.findings):
             about = f"{percent(share_pct(saved_ms, whole_ms(totals)))} of {whole_name(totals)}"
         else:
-            about = "of the chains worth fusing" if worth else "no chain is worth fusing"
+            about = (
+                "of the chains worth fusing"
+                if worth
+                else f"no chain can save {MIN_SHARE_PCT:g}% of compute"
+            )
         metric_card(
             "Saving by fusion",
             milliseconds(saved_ms) if is_estimated else "not estimated" if worth else "none",

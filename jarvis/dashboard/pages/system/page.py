@@ -54,7 +54,7 @@ def render(analysis: Analysis) -> None:
 
 _REACHED = {
     IDLE_POOL: "The GPU idles less than that.",
-    COMMUNICATION_POOL: "More communication than that overlaps.",
+    COMMUNICATION_POOL: "More of the communication than that runs beside compute.",
     "": "",
 }
 
@@ -78,10 +78,7 @@ def _target_card(analysis: Analysis, result: AnalysisResult, now: Opened) -> flo
             if not has_none:
                 text = f"**The target of {pct}% is reached.** {_REACHED[target.pool or '']}"
             if first is not None:
-                text += (
-                    " The findings below do not depend on it; the first one: "
-                    f"{saving_label(first, totals)}."
-                )
+                text += f" The first finding below can still save: {saving_label(first, totals)}."
             recovery.markdown(text)
             return pct
         with recovery:

@@ -80,9 +80,9 @@ def saving(found: ChangeAlone, steps: int) -> str:
 
 
 def signed(saved_ms: float) -> str:
-    """Return a saving with the sign of the change: a minus for less time."""
+    """Return a saving with the sign of the change, a minus for less time, or ``unchanged``."""
     if abs(saved_ms) < _UNCHANGED_MS:
-        return milliseconds(0)
+        return "unchanged"
     return f"{MINUS if saved_ms > 0 else '+'}{milliseconds(abs(saved_ms))}"
 
 
