@@ -76,6 +76,7 @@ FAINT_TEXTS = """([least, overlapped]) => {
     }
     for (const selector of overlapped) {
         const element = document.querySelector(selector)
+        if (!element) continue // a part that is polled was replaced since
         note(selector, paint(element, false), ground(element).slice(0, 3))
     }
     for (const svg of document.querySelectorAll("svg")) {
