@@ -295,8 +295,10 @@ def _notes(data: CategoryData, rated: pl.DataFrame) -> tuple[Message | str, ...]
     if data.hardware is None:
         return (NO_HARDWARE,)
     lacks_shapes = pl.col(C.uid).is_in(data.replayed_uids) & pl.col(C.input_dims).is_null()
-    if rated.is_empty() and not data.operations[C.has_perf_model].any():
-        return (NO_MODELS if data.operations.filter(~lacks_shapes).height else NO_SHAPES,)
+    replayed = data.operations.filter(lacks_shapes).height
+    has_no_model = rated.is_empty() and not data.operations[C.has_perf_model].any()
+    if has_no_model and replayed in (0, data.operations.height):
+        return (NO_SHAPES if replayed else NO_MODELS,)
     note = pl.when(lacks_shapes).then(pl.lit(NO_SHAPES_OF_ROW)).otherwise(C.roofline_note)
     reasons = (
         data.operations.with_columns(note.alias(C.roofline_note))

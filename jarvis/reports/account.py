@@ -6,7 +6,7 @@ from jarvis.analyses.system.cpu_idle.sources import placed, where
 from jarvis.analyses.window import timeline_window
 from jarvis.perf_report.intervals import covered_until
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
-from jarvis.perf_report.timeline.step_account import StepAccount
+from jarvis.perf_report.timeline.step_account import StepAccount, step_name
 from jarvis.perf_report.work import COMPUTE
 from jarvis.reports import utilization
 from jarvis.reports.messages import MESSAGES
@@ -59,6 +59,19 @@ def unlinked_compute_ns(run: Run) -> int:
     linked = timeline_window(run.table("gpu_work")).filter(kind=COMPUTE)
     linked_ns = covered_until(linked, ends) - covered_until(linked, starts)
     return account.parts_ns[C.compute_ns] - int(linked_ns.sum())
+
+
+def unlinked_note(run: Run) -> str:
+    """Return how much of the compute of a step is work without a recorded launch, as a sentence;
+    empty if little is."""
+    account, unlinked_ns = account_of(run), unlinked_compute_ns(run)
+    if account is None or account.pct(unlinked_ns) < MIN_NAMED_PCT:
+        return ""
+    return (
+        f"Compute includes {milliseconds(account.mean_ms(unlinked_ns))} "
+        f"({percent(account.pct(unlinked_ns))} of {step_name(account.is_marked)}) of work without "
+        "a recorded launch, such as work launched before the recording."
+    )
 
 
 def is_outdated(run: Run) -> bool:

@@ -204,6 +204,18 @@ def test_stalls_before_calls_of_one_name_are_one_sentence(run: Run, variant: Var
     assert uncertainty(Run.load(analysis_root(variant({"quality": quality})))) == expected
 
 
+def test_a_stall_in_a_recorded_call_says_what_is_not_recorded(run: Run, variant: Variant) -> None:
+    gap = run.table("idle_gaps").drop_nulls(["host_call", "next_uid"]).row(0, named=True)
+    ns = int(1_500 * gap["host_call_us"])
+    quality = {"grade": "fair", "stalls": [{"uid": gap["next_uid"], "ns": ns}]}
+    why = uncertainty(Run.load(analysis_root(variant({"quality": quality}))))
+    assert why is not None
+    assert why.endswith(
+        f"are taken as given: for most of them the host is in `{gap['host_call']}`, but what the "
+        "GPU does meanwhile is not recorded."
+    )
+
+
 def test_the_bound_of_kernel_work_is_one_line(filed: Draw, run_id: str, run: Run) -> None:
     floor = simulated(run, ["scale=compute:0"])
     assert floor.saved_ms > 0

@@ -175,3 +175,6 @@ def test_work_without_a_launch_counts_inside_the_steps_only(tmp_path: Path) -> N
     assert found.parts_ns["compute_ns"] == 200_000
     more = "; 40.0 µs more in the steps is not linked to host calls"
     assert dict(metrics(run))["Total Compute Time"].endswith(more)
+    assert account.unlinked_note(run).startswith(
+        "Compute includes 40.0 µs (20.0% of the step time)"
+    )

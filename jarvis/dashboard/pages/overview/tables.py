@@ -207,7 +207,8 @@ def top_operations(now: Opened) -> None:
         "it calls count on their own."
     )
     whole = whole_name(totals).removeprefix("the ").replace("each step", "step time")
-    of_whole = Column(_OF_WHOLE, f"% of {whole}", NUMBER, "%", ",.1f", f"GPU time / {whole}")
+    meaning = f"GPU time, in steps and outside, / {whole}"
+    of_whole = Column(_OF_WHOLE, f"% of {whole}", NUMBER, "%", ",.1f", meaning)
     columns = charts.columns_of((*_TOP_COLUMNS, of_whole))
     small_table(frame, columns, "Operators with the most GPU time", widths={C.name: _NAME_PX})
 
