@@ -47,6 +47,7 @@ NOTES = MessageTable(
     {
         "note": "{rows:count row} ({time_ms}) has no efficiency. {note}",
         "note.several": "Each of {rows:count row} ({time_ms} together) has no efficiency. {note}",
+        "note.known": "{rows:count row} ({time_ms}): {note}",
     },
 )
 
@@ -304,11 +305,20 @@ def _notes(data: CategoryData, rated: pl.DataFrame) -> tuple[Message | str, ...]
         data.operations.with_columns(note.alias(C.roofline_note))
         .drop_nulls(C.roofline_note)
         .group_by(C.roofline_note, maintain_order=True)
-        .agg(rows=pl.len(), time_us=pl.col(C.kernel_time_us).sum())
+        .agg(
+            rows=pl.len(),
+            time_us=pl.col(C.kernel_time_us).sum(),
+            is_known=pl.col(C.pct_roofline).is_not_null().any(),
+        )
     )
     return tuple(
-        NOTES("note" if rows == 1 else "note.several", rows=rows, time_ms=time_us / 1000, note=note)
-        for note, rows, time_us in reasons.iter_rows()
+        NOTES(
+            "note.known" if is_known else "note" if rows == 1 else "note.several",
+            rows=rows,
+            time_ms=time_us / 1000,
+            note=note,
+        )
+        for note, rows, time_us, is_known in reasons.iter_rows()
     )
 
 

@@ -205,13 +205,14 @@ def test_stalls_before_calls_of_one_name_are_one_sentence(run: Run, variant: Var
 
 
 def test_a_stall_in_a_recorded_call_says_what_is_not_recorded(run: Run, variant: Variant) -> None:
-    gap = run.table("idle_gaps").drop_nulls(["host_call", "next_uid"]).row(0, named=True)
-    ns = int(1_500 * gap["host_call_us"])
-    quality = {"grade": "fair", "stalls": [{"uid": gap["next_uid"], "ns": ns}]}
-    why = uncertainty(Run.load(analysis_root(variant({"quality": quality}))))
+    uid = run.table("gpu_work")["uid"][0]
+    quality = {"grade": "fair", "stalls": [{"uid": uid, "ns": 2_500_000}]}
+    stalled = Run.load(analysis_root(variant({"quality": quality})))
+    call = {"next_uid": [uid], "host_call": ["hipMemcpyWithStream"], "host_call_us": [2_400.0]}
+    why = uncertainty(stalled.with_tables({"idle_gaps": pl.DataFrame(call)}))
     assert why is not None
     assert why.endswith(
-        f"are taken as given: for most of them the host is in `{gap['host_call']}`, but what the "
+        "are taken as given: for most of them the host is in `hipMemcpyWithStream`, but what the "
         "GPU does meanwhile is not recorded."
     )
 

@@ -191,6 +191,7 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
         _coverage(analysis.key, shown, rows)
     is_part = shown.height < rows.height
     step_line(now, analysis.key, shown, target_pct, is_part=is_part)
+    _lower_aims(result, target_pct)
     _metric_cards(analysis, shown, rows, now)
     _notes(now, result)
     _charts(analysis, now, controls.filter_id, shown, rows, uid)
@@ -217,6 +218,18 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
         elif is_picked:
             bring_into_view(key, VISIBLE_DETAILS_PX)
     method_note(analysis, rows, now.run.manifest.hardware)
+
+
+def _lower_aims(result: AnalysisResult, target_pct: float) -> None:
+    """Draw how many findings assume less than the target that all figures of the page are at."""
+    aims = (f.impact.target_pct for f in result.findings if f.impact is not None)
+    if lower := sum(aim is not None and aim < target_pct for aim in aims):
+        assume = "finding assumes" if lower == 1 else "findings assume"
+        st.caption(
+            f"{count(lower)} {assume} less than {target_pct:g}% for the operations concerned, for "
+            "the reason stated there, and so less than this page saves with all operations at "
+            f"{target_pct:g}%."
+        )
 
 
 def _follow_clicks(analysis: Analysis) -> bool:

@@ -58,9 +58,14 @@ def ranked_findings(now: Opened, savings: int) -> None:
     its card on its page."""
     ranked = recommendations(now.run)
     gaining = sum(_gains(item, now.run) for item in ranked)
-    saving = "" if gaining == len(ranked) else f"{gaining} of {count(len(ranked))} with a saving · "
+    found = f"{gaining} of {count(len(ranked))} with a saving"
+    if gaining == len(ranked):
+        found = counted(len(ranked), "finding")
+    in_view = max(_TABLE_ROWS, savings + _ROWS_BESIDE)
+    if len(ranked) > in_view:
+        found += f", the first {count(in_view)} in view"
     st.markdown(
-        f"**What to do first**, by step time saved · {saving}click a row to open its finding",
+        f"**What to do first**, by step time saved · {found} · click a row to open its finding",
         help=ORDER,
     )
     if not ranked and warnings_of(now.run):
@@ -92,9 +97,7 @@ def ranked_findings(now: Opened, savings: int) -> None:
         key=_FINDINGS,
         hide_index=True,
         column_config=config,
-        height="content"
-        if has_room
-        else height_of(frame.height, max(_TABLE_ROWS, savings + _ROWS_BESIDE)),
+        height="content" if has_room else height_of(frame.height, in_view),
         row_height=_TALL_PX if has_room else None,
         column_order=(C.rank, *_SHOWN),
         placeholder=MISSING,
