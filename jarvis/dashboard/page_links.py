@@ -81,7 +81,8 @@ def page_links(
     """Draw the links to the pages of the menu, under the titles of their sections."""
     with st.container(gap="xxsmall", key="page_links"):
         for title, pages in sections.items():
-            wholes = [marks[page.url_path].whole for page in pages if page.url_path in marks]
+            own = [marks[page.url_path] for page in pages if page.url_path in marks]
+            wholes = [mark.whole for mark in own if mark.share_pct]
             if title and any(page.visibility == "visible" for page in pages):
                 of_whole = f" · share of the {wholes[0]}" if wholes else ""
                 st.caption(f"**{title}**{of_whole}", help=_SHARES if wholes else None)
