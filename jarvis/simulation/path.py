@@ -152,7 +152,8 @@ def _covered_part(graph: Graph, edges: Int64s, times: Int64s) -> Float64s:
     start = graph.time[graph.src[edges]]
     begins, stops = union(map(tuple, times.tolist()))
     before, until = (length_before(begins, stops, each) for each in (start, start + length))
-    return np.divide(until - before, length, out=np.zeros(edges.size), where=length > 0)
+    part: Float64s = np.divide(until - before, length, out=np.zeros(edges.size), where=length > 0)
+    return part
 
 
 def _host_time(
