@@ -23,6 +23,7 @@ from jarvis.server.submission import Submission
 from jarvis.simulation.path import UNEXPLAINED
 from jarvis.simulation.quality import Stall
 from jarvis.text.format import MINUS, microseconds, milliseconds
+from tests.analyses.rows import table
 from tests.builders import trace
 from tests.dashboard.conftest import Draw, stored_in
 from tests.dashboard.copied import copied_parameters
@@ -208,8 +209,8 @@ def test_a_stall_in_a_recorded_call_says_what_is_not_recorded(run: Run, variant:
     uid = run.table("gpu_work")["uid"][0]
     quality = {"grade": "fair", "stalls": [{"uid": uid, "ns": 2_500_000}]}
     stalled = Run.load(analysis_root(variant({"quality": quality})))
-    call = {"next_uid": [uid], "host_call": ["hipMemcpyWithStream"], "host_call_us": [2_400.0]}
-    why = uncertainty(stalled.with_tables({"idle_gaps": pl.DataFrame(call)}))
+    call = {"next_uid": uid, "host_call": "hipMemcpyWithStream", "host_call_us": 2_400.0}
+    why = uncertainty(stalled.with_tables({"idle_gaps": table("idle_gaps", call)}))
     assert why is not None
     assert why.endswith(
         "are taken as given: for most of them the host is in `hipMemcpyWithStream`, but what the "
