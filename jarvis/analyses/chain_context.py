@@ -3,7 +3,7 @@
 The same time can be saved by a better kernel or by fusing the chain, but only once.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
@@ -31,6 +31,7 @@ MESSAGES = MessageTable(
         "attention.part": " in {instances:,} of them, {time_ms}",
     },
 )
+_CHAIN_NOTES = ("chain_context.composition", "chain_context.attention")
 
 
 def with_chains(result: AnalysisResult, chains: Sequence[Chain]) -> AnalysisResult:
@@ -40,6 +41,31 @@ def with_chains(result: AnalysisResult, chains: Sequence[Chain]) -> AnalysisResu
     findings = tuple(_with_evidence(finding, chains) for finding in result.findings)
     notes = [note for chain in chains for note in _notes(chain, result.key)]
     return result.model_copy(update={"findings": findings, "notes": (*result.notes, *notes)})
+
+
+def fusion_findings_of(
+    results: Mapping[str, AnalysisResult], result: AnalysisResult
+) -> dict[int, Finding]:
+    """Return the findings on kernel fusion about the chains that the notes of a category name, by
+    position."""
+    fusion = results.get("kernel_fusion")
+    if fusion is None:
+        return {}
+    of_notes = (note.values.get("chain") for note in result.notes if note.id in _CHAIN_NOTES)
+    named = {
+        _key(chain, chain.values["subject"]) for chain in of_notes if isinstance(chain, Message)
+    }
+    titles = [finding.title[0] for finding in fusion.findings]
+    return {
+        place: finding
+        for place, (finding, title) in enumerate(zip(fusion.findings, titles, strict=True))
+        if _key(title, title) in named
+    }
+
+
+def _key(counts: Message, subject: object) -> tuple[object, ...]:
+    name = subject.values.get("name") if isinstance(subject, Message) else None
+    return name, counts.values.get("kernels"), counts.values.get("instances")
 
 
 def _notes(chain: Chain, key: str) -> Iterator[Message]:

@@ -47,6 +47,7 @@ NOTES = MessageTable(
     {
         "note": "{rows:count row} ({time_ms}) has no efficiency. {note}",
         "note.several": "Each of {rows:count row} ({time_ms} together) has no efficiency. {note}",
+        "note.known": "{rows:count row} ({time_ms}): {note}",
     },
 )
 
@@ -295,18 +296,29 @@ def _notes(data: CategoryData, rated: pl.DataFrame) -> tuple[Message | str, ...]
     if data.hardware is None:
         return (NO_HARDWARE,)
     lacks_shapes = pl.col(C.uid).is_in(data.replayed_uids) & pl.col(C.input_dims).is_null()
-    if rated.is_empty() and not data.operations[C.has_perf_model].any():
-        return (NO_MODELS if data.operations.filter(~lacks_shapes).height else NO_SHAPES,)
+    replayed = data.operations.filter(lacks_shapes).height
+    has_no_model = rated.is_empty() and not data.operations[C.has_perf_model].any()
+    if has_no_model and replayed in (0, data.operations.height):
+        return (NO_SHAPES if replayed else NO_MODELS,)
     note = pl.when(lacks_shapes).then(pl.lit(NO_SHAPES_OF_ROW)).otherwise(C.roofline_note)
     reasons = (
         data.operations.with_columns(note.alias(C.roofline_note))
         .drop_nulls(C.roofline_note)
         .group_by(C.roofline_note, maintain_order=True)
-        .agg(rows=pl.len(), time_us=pl.col(C.kernel_time_us).sum())
+        .agg(
+            rows=pl.len(),
+            time_us=pl.col(C.kernel_time_us).sum(),
+            is_known=pl.col(C.pct_roofline).is_not_null().any(),
+        )
     )
     return tuple(
-        NOTES("note" if rows == 1 else "note.several", rows=rows, time_ms=time_us / 1000, note=note)
-        for note, rows, time_us in reasons.iter_rows()
+        NOTES(
+            "note.known" if is_known else "note" if rows == 1 else "note.several",
+            rows=rows,
+            time_ms=time_us / 1000,
+            note=note,
+        )
+        for note, rows, time_us, is_known in reasons.iter_rows()
     )
 
 

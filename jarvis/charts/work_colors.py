@@ -4,13 +4,12 @@ from jarvis.charts.palette import Palette
 from jarvis.perf_report.kernel_blocks import COMMUNICATION as COMMUNICATION_BLOCK
 from jarvis.perf_report.kernel_blocks import OTHER
 from jarvis.perf_report.work import COMMUNICATION, COPY
-from jarvis.run.path_events import HOST, LATENCY
+from jarvis.run.path_events import HOST, LATENCY, NOT_LINKED
 from jarvis.run.timeline import (
     BEFORE,
     HOST_LABELS,
     IDLE,
     KINDS,
-    NOT_LINKED,
     OTHER_WORK,
     Timeline,
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
+from jarvis.analyses.chain_context import fusion_findings_of
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import HASH_OPENED, Opened
 from jarvis.dashboard.widgets.finding_cards import PRIORITY_COLORS
@@ -31,8 +32,10 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
 
 _ONE_PCT = 1.0
 _SHARES = (
-    "Kernel time of a category, or exposed time. Work that runs at the same time counts on each of "
-    "its pages, and some work on none, so the shares need not add up to 100%."
+    "Kernel time of a category, or exposed time, divided by the step time. Kernel time includes "
+    "that outside the steps, but no work without a recorded launch. Work that runs at the same "
+    "time counts on each of its pages, and some work on none, so the shares need not add up to "
+    "100%."
 )
 
 
@@ -78,7 +81,8 @@ def page_links(
     """Draw the links to the pages of the menu, under the titles of their sections."""
     with st.container(gap="xxsmall", key="page_links"):
         for title, pages in sections.items():
-            wholes = [marks[page.url_path].whole for page in pages if page.url_path in marks]
+            own = [marks[page.url_path] for page in pages if page.url_path in marks]
+            wholes = [mark.whole for mark in own if mark.share_pct]
             if title and any(page.visibility == "visible" for page in pages):
                 of_whole = f" · share of the {wholes[0]}" if wholes else ""
                 st.caption(f"**{title}**{of_whole}", help=_SHARES if wholes else None)
@@ -115,13 +119,15 @@ def page_marks(now: Opened) -> Mapping[str, PageMark]:
     marks = {}
     for key, result in now.run.results.items():
         times_ms = [figures.times_ms.get(part, 0.0) for part in _PARTS.get(key, (key,))]
+        # a category without operations can be a chain of others
+        findings = result.findings or tuple(fusion_findings_of(now.run.results, result).values())
         has_time = figures.time_ms > 0 and result.status is not Status.NO_DATA
         marks[key] = PageMark(
             share_pct=100 * sum(times_ms) / figures.time_ms if has_time else None,
             whole=str(figures.basis),
-            findings=len(result.findings),
-            worst=_worst(result.findings),
-            is_empty=result.status is Status.NO_DATA and not result.findings,
+            findings=len(findings),
+            worst=_worst(findings),
+            is_empty=result.status is Status.NO_DATA and not findings,
         )
     return marks
 

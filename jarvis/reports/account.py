@@ -3,8 +3,11 @@
 import polars as pl
 
 from jarvis.analyses.system.cpu_idle.sources import placed, where
+from jarvis.analyses.window import timeline_window
+from jarvis.perf_report.intervals import covered_until
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
-from jarvis.perf_report.timeline.step_account import StepAccount
+from jarvis.perf_report.timeline.step_account import StepAccount, step_name
+from jarvis.perf_report.work import COMPUTE
 from jarvis.reports import utilization
 from jarvis.reports.messages import MESSAGES
 from jarvis.run import Run
@@ -42,6 +45,33 @@ def shorter_marked_ms(run: Run, replayed_ns: int) -> float | None:
     if account is None or replayed_ns <= (1 + _SAME_PCT / 100) * account.total_ns:
         return None
     return account.step_ms
+
+
+def unlinked_compute_ns(run: Run) -> int:
+    """Return the compute time of the steps in which no compute kernel with a recorded launch
+    runs."""
+    account = account_of(run)
+    if account is None or "gpu_work" not in run.tables:
+        return 0
+    timed = run.table("steps").drop_nulls(C.dur_ns)
+    starts = timed[C.start_ns].to_numpy()
+    ends = starts + timed[C.dur_ns].to_numpy()
+    linked = timeline_window(run.table("gpu_work")).filter(kind=COMPUTE)
+    linked_ns = covered_until(linked, ends) - covered_until(linked, starts)
+    return account.parts_ns[C.compute_ns] - int(linked_ns.sum())
+
+
+def unlinked_note(run: Run) -> str:
+    """Return how much of the compute of a step is work without a recorded launch, as a sentence;
+    empty if little is."""
+    account, unlinked_ns = account_of(run), unlinked_compute_ns(run)
+    if account is None or account.pct(unlinked_ns) < MIN_NAMED_PCT:
+        return ""
+    return (
+        f"Compute includes {milliseconds(account.mean_ms(unlinked_ns))} "
+        f"({percent(account.pct(unlinked_ns))} of {step_name(account.is_marked)}) of work without "
+        "a recorded launch, such as work launched before the recording."
+    )
 
 
 def is_outdated(run: Run) -> bool:

@@ -22,8 +22,8 @@ from jarvis.text.messages import to_text
 class Saving:
     """What a finding, or several, saves of each step that those before leave.
 
-    ``alone_ms``: what it saves without them; None for several. ``is_bound``: it is what a finding
-    saves at most, depending on other ranks, and is not added to the others.
+    ``alone_ms``: what it saves without them; of several, the sum of these. ``is_bound``: it is what
+    a finding saves at most, depending on other ranks, and is not added to the others.
     """
 
     label: str
@@ -44,7 +44,8 @@ class Saving:
         """The title, with the saving alone if it is another."""
         if self.alone_ms is None or not self.differs_alone:
             return self.title
-        return f"{self.title} (alone {milliseconds(self.alone_ms)})"
+        alone = "alone" if self.findings == 1 else "each alone, in sum"
+        return f"{self.title} ({alone} {milliseconds(self.alone_ms)})"
 
 
 def savings(projected: Iterable[tuple[Recommendation, Finding]], run: Run) -> list[Saving]:
@@ -63,7 +64,8 @@ def savings(projected: Iterable[tuple[Recommendation, Finding]], run: Run) -> li
         if others:
             several = 1 + len(others)
             label = f"{several} more"
-            saving = Saving(label, "smaller savings", added.saved_ms, findings=several)
+            gains = (per_step(f.impact, totals).gain_ms for f in added.findings if f.impact)
+            saving = Saving(label, "smaller savings", added.saved_ms, sum(gains), several)
             found.append((len(pairs), saving))
             continue
         alone_ms = per_step(first.impact, totals).gain_ms if first.impact else None
@@ -102,12 +104,20 @@ def total_ms(found: list[Saving]) -> float:
 
 
 def alone_note(found: list[Saving]) -> str:
-    """Return which savings are others alone, as a sentence; empty if none are."""
-    return _note(
-        [saving for saving in found if saving.differs_alone],
+    """Return which savings are others alone, as sentences; empty if none are."""
+    differing = [saving for saving in found if saving.differs_alone]
+    single = _note(
+        [saving for saving in differing if saving.findings == 1],
         ("saves", "save"),
         "a different time alone, as the table shows: the findings above already change part of it.",
     )
+    more = (
+        f"The {saving.label} save {milliseconds(saving.alone_ms or 0.0)} if the savings of each "
+        "alone are added, but mostly the same time as each other and as those above."
+        for saving in differing
+        if saving.findings > 1 and (saving.alone_ms or 0.0) > 2 * saving.saved_ms
+    )
+    return " ".join(filter(None, (single, *more)))
 
 
 def bounds_note(found: list[Saving]) -> str:

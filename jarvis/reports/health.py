@@ -57,6 +57,17 @@ def _without_perf_model(run: Run) -> Iterator[Fact]:
         replayed & pl.col(C.input_dims).is_null()
     )
     rows = computing.filter(~lacks_shapes)
+    replayed_us = float(computing.filter(lacks_shapes)["compute_us"].sum())
+    if replayed_us:
+        yield Fact(
+            "replayed_without_shapes",
+            "Kernel time replayed without shapes",
+            f"GPU graphs replay {milliseconds(replayed_us / 1000)} of kernels without shapes, so "
+            "their efficiency is not known.",
+            replayed_us / 1000,
+            "ms",
+            Severity.NOTE,
+        )
     outside = " outside GPU graphs" if rows.height < computing.height else ""
     if rows.is_empty():
         return

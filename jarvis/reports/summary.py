@@ -10,7 +10,7 @@ from jarvis import impact, savings
 from jarvis.analyses.system.cpu_idle.causes import CAUSE_FINDING_PCT
 from jarvis.findings import COMMUNICATION_POOL, COPIES_POOL, IDLE_POOL, Priority, Status
 from jarvis.reports import sections
-from jarvis.reports.account import MIN_NAMED_PCT, account_of, sentence
+from jarvis.reports.account import MIN_NAMED_PCT, account_of, sentence, unlinked_compute_ns
 from jarvis.reports.details import Details
 from jarvis.reports.health import health_of
 from jarvis.reports.messages import MESSAGES
@@ -287,11 +287,8 @@ def _utilization(run: Run) -> str:
 
 def _unlinked_compute(run: Run) -> str:
     """Return the compute of the steps that is not in the GPU window, if that is much."""
-    account, linked_ms = account_of(run), run.manifest.totals.compute_time_ms
-    if account is None:
-        return ""
-    more_ms = account.parts_ns[C.compute_ns] / 1e6 - linked_ms
-    if more_ms < MIN_NAMED_PCT / 100 * linked_ms:
+    more_ms = unlinked_compute_ns(run) / 1e6
+    if more_ms < MIN_NAMED_PCT / 100 * run.manifest.totals.compute_time_ms or not more_ms:
         return ""
     return f"; {milliseconds(more_ms)} more in the steps is not linked to host calls"
 

@@ -35,16 +35,32 @@ def _reason(quality: Quality) -> str:
 
 
 def _stalls(run: Run, stalls: tuple[Stall, ...]) -> Iterator[str]:
-    """Yield the unexplained time before events of one name, with that name."""
-    times_ns: dict[str | None, list[int]] = defaultdict(list)
+    """Yield the unexplained time before events of one name, with that name and the host's call."""
+    times_ns: dict[tuple[str | None, str | None], list[int]] = defaultdict(list)
     for stall in stalls:
-        times_ns[_name(run, stall.uid)].append(stall.ns)
-    for name, found in times_ns.items():
+        times_ns[_name(run, stall.uid), _host_call(run, stall)].append(stall.ns)
+    for (name, call), found in times_ns.items():
         where = quoted(name) if name else "a call"
         if len(found) > 1:
             where = f"{len(found)} calls of {where}" if name else f"{len(found)} calls"
         time = milliseconds(sum(found) / 1e6)
-        yield f"Besides, {time} before {where} are in no recorded event; they are taken as given."
+        known = (
+            "in no recorded event; they are taken as given."
+            if call is None
+            else f"taken as given: for most of them the host is in {quoted(call)}, but what the "
+            "GPU does meanwhile is not recorded."
+        )
+        yield f"Besides, {time} before {where} are {known}"
+
+
+def _host_call(run: Run, stall: Stall) -> str | None:
+    """Return the recorded call in which the host is for most of a stall; None if there is none."""
+    if "idle_gaps" not in run.tables:
+        return None
+    before = run.table("idle_gaps").filter(
+        pl.col("next_uid") == stall.uid, 2000 * pl.col(C.host_call_us) > stall.ns
+    )
+    return next(iter(before[C.host_call].drop_nulls()), None)
 
 
 def _name(run: Run, uid: int) -> str | None:

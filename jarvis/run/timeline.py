@@ -15,12 +15,12 @@ from jarvis.perf_report.timeline.step_account import StepAccount
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE, COPY
 from jarvis.run.idle_time import recorded_gaps
 from jarvis.run.lanes import bin_edges, binned, stacked
-from jarvis.run.path_events import LATENCY, path_events
+from jarvis.run.path_events import LATENCY, NOT_LINKED, path_events
 from jarvis.run.run import Run
 from jarvis.run.user_code import starter_frames
 from jarvis.schemas.names import C
 
-IDLE, NOT_LINKED, OTHER_WORK = "Idle", "Not linked", "Other operations"
+IDLE, OTHER_WORK = "Idle", "Other operations"
 BEFORE = "Work from before the recording"
 PATH = "Critical path"
 KINDS: Mapping[str, str] = {

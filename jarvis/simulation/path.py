@@ -10,7 +10,7 @@ import polars as pl
 from jarvis.perf_report.timeline.host_spans import ALLOCATOR, DATA_LOADING, KERNEL_LOADING
 from jarvis.schemas.names import C
 from jarvis.simulation.edges import Int32s, Kind
-from jarvis.simulation.events import Int64s
+from jarvis.simulation.events import Float64s, Int64s
 from jarvis.simulation.graph import Graph, What
 from jarvis.simulation.spans import length_before, union
 
@@ -80,8 +80,11 @@ OF_KINDS = {
     Kind.WAIT: "gaps between kernels",
     Kind.SYNC: "end of waiting calls",
     Kind.QUEUE: "launch queue",
-    Kind.UNLINKED: "gaps before unlinked kernels",
+    Kind.UNLINKED: "time before GPU work without a recorded launch",
 }
+UNLINKED_WORK = "GPU work without a recorded launch"
+"""Such work, and what the path waits for while it runs."""
+
 HOST_KINDS = (Kind.HOST, Kind.BEGIN, Kind.TAIL)
 HOST_CAUSES = {
     DATA_LOADING: "data loading",
@@ -117,6 +120,11 @@ def path_parts(
     kinds, targets = graph.kind[path.edges], graph.dst[path.edges]
     for kind, name in OF_KINDS.items():
         totals[name] += int(explained[kinds == kind].sum())
+    of_unlinked = kinds == Kind.UNLINKED
+    busy_part = unlinked_part(graph, path.edges[of_unlinked], name_of_work)
+    busy_ns = int(np.rint(busy_part * explained[of_unlinked]).sum())
+    totals[UNLINKED_WORK] += busy_ns
+    totals[OF_KINDS[Kind.UNLINKED]] -= busy_ns
     own = kinds == Kind.DURATION
     on_gpu = own & (graph.what[targets] == What.GPU_END)
     for uid, ns in zip(graph.uid[targets[on_gpu]].tolist(), explained[on_gpu], strict=True):
@@ -124,6 +132,28 @@ def path_parts(
     for of_kind, rest in ((np.isin(kinds, HOST_KINDS), HOST_WORK), (own & ~on_gpu, RUNTIME_CALLS)):
         totals += _host_time(graph, path.edges[of_kind], explained[of_kind], spans, rest)
     return [PathPart(name, ns) for name, ns in totals.most_common() if ns > 0]
+
+
+def unlinked_part(graph: Graph, edges: Int64s, name_of_work: Mapping[int, str]) -> Float64s:
+    """Return the part of the recorded time of edges in which UNLINKED_WORK runs."""
+    if not edges.size:
+        return np.empty(0)
+    uids = [uid for uid, name in name_of_work.items() if name == UNLINKED_WORK]
+    own = np.flatnonzero((graph.kind == Kind.DURATION) & np.isin(graph.uid[graph.dst], uids))
+    times = np.column_stack([graph.time[graph.src[own]], graph.time[graph.dst[own]]])
+    return _covered_part(graph, edges, times)
+
+
+def _covered_part(graph: Graph, edges: Int64s, times: Int64s) -> Float64s:
+    """Return the part of the recorded time of edges that spans (rows of ``times``) cover."""
+    length = np.maximum(graph.weight[edges], 0)
+    if not len(times):
+        return np.zeros(edges.size)
+    start = graph.time[graph.src[edges]]
+    begins, stops = union(map(tuple, times.tolist()))
+    before, until = (length_before(begins, stops, each) for each in (start, start + length))
+    part: Float64s = np.divide(until - before, length, out=np.zeros(edges.size), where=length > 0)
+    return part
 
 
 def _host_time(
@@ -135,22 +165,17 @@ def _host_time(
     allocate.
     """
     causes = LOADING if rest == RUNTIME_CALLS else tuple(HOST_CAUSES)
-    start = graph.time[graph.src[edges]]
-    length = np.maximum(graph.weight[edges], 0)
     is_tail = graph.kind[edges] == Kind.TAIL
     thread = np.where(is_tail, graph.thread[graph.src[edges]], graph.thread[graph.dst[edges]])
     totals: Counter[str] = Counter()
     counted = np.zeros(edges.size, np.int64)
     for number, cause in enumerate(causes, start=1):
         own = spans.filter(pl.col(C.cause).is_in(causes[:number]))
-        covered = np.zeros(edges.size, np.int64)
+        part = np.zeros(edges.size)
         for (key,), of_thread in own.partition_by(C.thread, as_dict=True).items():
             times = of_thread.select(C.start_ns, C.end_ns).to_numpy() - graph.first_ns
-            begins, stops = union(map(tuple, times.tolist()))
             on_thread = thread == key
-            before = (length_before(begins, stops, start + ns) for ns in (length, 0))
-            covered[on_thread] = (next(before) - next(before))[on_thread]
-        part = np.divide(covered, length, out=np.zeros(edges.size), where=length > 0)
+            part[on_thread] = _covered_part(graph, edges[on_thread], times)
         upto = np.minimum(np.rint(part * explained).astype(np.int64), explained)
         totals[HOST_CAUSES[cause]] += int((upto - counted).sum())
         counted = upto

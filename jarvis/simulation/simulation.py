@@ -16,7 +16,14 @@ from jarvis.schemas.names import C
 from jarvis.simulation.changed_weights import Index, changed_weights
 from jarvis.simulation.events import Float64s, Int64s
 from jarvis.simulation.graph import Graph, What
-from jarvis.simulation.path import Path, PathPart, critical_path, path_parts, replayed
+from jarvis.simulation.path import (
+    UNLINKED_WORK,
+    Path,
+    PathPart,
+    critical_path,
+    path_parts,
+    replayed,
+)
 from jarvis.simulation.quality import Grade, Stall, stall_edges
 from jarvis.simulation.steps import StepBounds, step_bounds
 from jarvis.simulation.stored import HELD, SimulationInfo, stored_graph
@@ -210,16 +217,16 @@ class Simulation:
         host time by cause. Together they take as long as the steps."""
         spans = self.tables["sim_spans"]
         path = replay.path.within(replay.bounds_ns[0], replay.bounds_ns[-1])
-        return path_parts(self.graph, path, self._names_of_work, spans)
+        return path_parts(self.graph, path, self.names_of_work, spans)
 
     @cached_property
-    def _names_of_work(self) -> dict[int, str]:
+    def names_of_work(self) -> dict[int, str]:
         categories = self.tables["operations"].select(
             pl.col(C.uid).alias(C.operation_uid), C.category
         )
         work = self.tables["gpu_work"].join(categories, on=C.operation_uid, how="left")
         name = pl.when(pl.col(C.kind) == COMPUTE_KIND).then(C.category).otherwise(C.kind)
-        named = work.select(C.uid, name.fill_null("unlinked kernels"))
+        named = work.select(C.uid, name.fill_null(UNLINKED_WORK))
         return dict(named.iter_rows())
 
     # What changes mean in the tables (``changed_weights.Tables``).

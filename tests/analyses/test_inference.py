@@ -105,6 +105,15 @@ def test_replayed_rows_are_not_judged_for_lack_of_shapes_rather_than_of_a_model(
     assert "GPU graphs replay these operations, and no capture has their shapes" in to_text(note)
 
 
+def test_replayed_rows_and_others_each_have_their_reason() -> None:
+    builder = replays((("gather_kernel", 60.0),)).child("mylib::op", [[8]])
+    notes = results(builder.launches("own_kernel", us=20.0).read())["other"].notes
+    assert sorted(map(to_text, notes)) == [
+        "1 row (20.0 µs) has no efficiency. No perf model covers this operator.",
+        "1 row (60.0 µs) has no efficiency. A GPU graph replays it, and no capture has its shapes.",
+    ]
+
+
 def test_captures_that_cover_everything_leave_no_gap(tmp_path: Path) -> None:
     checks = found(merge(replaying(8), tmp_path / "c", bs_8=captured(8)))
     assert not {"shapes_missing", "coverage_gap"} & checks.keys()

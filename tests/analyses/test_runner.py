@@ -107,6 +107,13 @@ def test_notes_say_how_much_time_lacks_an_efficiency() -> None:
     )
 
 
+def test_a_lower_limit_is_not_called_unknown() -> None:
+    limit = "The efficiency considers only memory and is a lower limit."
+    row = replaced(GEMMS[1], bound="memory only", roofline_note=limit)
+    result = run(report(*GEMMS[:1], row))["gemm"].result
+    assert to_text(result.notes) == f"1 row (1.00 ms): {limit}"
+
+
 def failing(data: CategoryData):
     raise ZeroDivisionError("as it happens")
     yield

@@ -37,8 +37,9 @@ def category_facts(run: RunDirectory, key: str) -> Facts:
         facts["category_rated_pct"].append(share(time_ms(rated), time_ms(rows)))
         if (average := efficiency_pct(rated)) is not None:
             facts["category_pct"].append(average)
-        for note in {row.cells["roofline_note"] for row in rows} - {""}:
-            same = [row for row in rows if row.cells["roofline_note"] == note]
+        reasons = [(row.cells["roofline_note"], "GraphLaunch->" in row.name) for row in rows]
+        for reason in {(note, is_replayed) for note, is_replayed in reasons if note}:
+            same = [row for row, own in zip(rows, reasons, strict=True) if own == reason]
             facts["unmodelled_rows"].append(len(same))
             facts["unmodelled_ms"].append(time_ms(same))
         facts["rows_left"].append(len(rows[IN_FINDINGS_FILE:]))

@@ -29,7 +29,7 @@ UNCERTAIN = {
     re.compile(r"([\d.]+)% is in no recorded event"): "unexplained_pct",
     re.compile(r"the cause of ([\d.]+)% is inferred"): "inferred_pct",
 }
-STALLED = re.compile(r"([\d.,]+) ms before [^.]* are in no recorded event")
+STALLED = re.compile(r"([\d.,]+) ms before [^.]* are (?:in no recorded event|taken as given:)")
 REPEATS = r"torch/utils/checkpoint\.py\(\d+\): recompute_fn$"
 MORE = re.compile(r"(\d+) more findings? of low")
 SHOWN = 3

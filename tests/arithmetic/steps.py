@@ -16,6 +16,7 @@ from tests.arithmetic.trace_events import (
     covered,
     gpu_event,
     overlap,
+    read_events,
     union,
 )
 from tests.arithmetic.units import DOUBTFUL_CAUSES, Facts, share
@@ -88,6 +89,14 @@ def account_ns(run: RunDirectory) -> dict[str, int]:
     """The parts of all steps together, by name."""
     parts = [parts_ns(run, span) for span in step_spans(run)]
     return {name: sum(of_step[name] for of_step in parts) for name in PARTS}
+
+
+def unlinked_compute_ns(run: RunDirectory) -> int:
+    """The compute time of the steps in which only kernels without a recorded launch run."""
+    linked = read_events(run.trace).of("compute")
+    return sum(
+        covered(_during(run, span, "compute")) - overlap(linked, [span]) for span in step_spans(run)
+    )
 
 
 def parts_ns(run: RunDirectory, span: Span) -> dict[str, int]:

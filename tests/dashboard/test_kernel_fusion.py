@@ -43,6 +43,15 @@ def test_the_page_of_a_category_that_a_chain_stands_in_for_says_so(
     page = registered("batchnorm", analyzed(normalized_layers(4)))
     assert not page.exception
     assert any("RMS normalization" in info.value for info in page.info)
+    assert not any("no operations" in info.value for info in page.info)
+    kinds = [element.type for element in page.main]
+    assert kinds.index("metric") < kinds.index("info")
+    assert any("Unfused chain: `RMSNorm`" in text.value for text in page.markdown)
+    (link,) = [each.proto for each in page.get("page_link") if "Unfused" in each.proto.label]
+    assert "kernel_fusion_finding=1" in link.query_string
+    (in_menu,) = [p.proto for p in page.sidebar.get("page_link") if p.proto.page == "batchnorm"]
+    assert "gray" not in in_menu.label
+    assert in_menu.help.startswith("1 finding")
 
 
 def test_the_attention_page_shows_unfused_attention_without_rows_of_its_own(

@@ -14,7 +14,7 @@ from jarvis.pipeline import at_targets
 from jarvis.reports import figures
 from jarvis.reports.account import account_of, title
 from jarvis.reports.details import details_of
-from jarvis.reports.figures import bounds_note, total_ms, waterfall_rows
+from jarvis.reports.figures import Saving, alone_note, bounds_note, total_ms, waterfall_rows
 from jarvis.reports.ranking import recommendations
 from jarvis.reports.summary import first_sentences, paragraph
 from jarvis.run import Run
@@ -67,6 +67,15 @@ def test_the_bars_of_the_waterfall_follow_each_other(sample_run: Run) -> None:
         [rows["high_ms"][0], *steps["low_ms"].to_list()[:-1]]
     )
     assert rows["high_ms"][-1] == pytest.approx(rows["high_ms"][0] - total_ms(found))
+
+
+def test_several_savings_of_the_same_time_say_so() -> None:
+    several = Saving("17 more", "smaller savings", 0.025, 7.8, 17)
+    assert alone_note([Saving("P1 GEMM", "slow", 2.0, 2.0), several]) == (
+        "The 17 more save 7.80 ms if the savings of each alone are added, but mostly the same time "
+        "as each other and as those above."
+    )
+    assert not alone_note([Saving("2 more", "smaller savings", 1.0, 1.2, 2)])
 
 
 def test_savings_together_are_no_more_than_the_time(sample_run: Run) -> None:

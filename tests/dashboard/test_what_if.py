@@ -23,6 +23,7 @@ from jarvis.server.submission import Submission
 from jarvis.simulation.path import UNEXPLAINED
 from jarvis.simulation.quality import Stall
 from jarvis.text.format import MINUS, microseconds, milliseconds
+from tests.analyses.rows import table
 from tests.builders import trace
 from tests.dashboard.conftest import Draw, stored_in
 from tests.dashboard.copied import copied_parameters
@@ -202,6 +203,19 @@ def test_stalls_before_calls_of_one_name_are_one_sentence(run: Run, variant: Var
         "are taken as given."
     )
     assert uncertainty(Run.load(analysis_root(variant({"quality": quality})))) == expected
+
+
+def test_a_stall_in_a_recorded_call_says_what_is_not_recorded(run: Run, variant: Variant) -> None:
+    uid = run.table("gpu_work")["uid"][0]
+    quality = {"grade": "fair", "stalls": [{"uid": uid, "ns": 2_500_000}]}
+    stalled = Run.load(analysis_root(variant({"quality": quality})))
+    call = {"next_uid": uid, "host_call": "hipMemcpyWithStream", "host_call_us": 2_400.0}
+    why = uncertainty(stalled.with_tables({"idle_gaps": table("idle_gaps", call)}))
+    assert why is not None
+    assert why.endswith(
+        "are taken as given: for most of them the host is in `hipMemcpyWithStream`, but what the "
+        "GPU does meanwhile is not recorded."
+    )
 
 
 def test_the_bound_of_kernel_work_is_one_line(filed: Draw, run_id: str, run: Run) -> None:

@@ -8,9 +8,10 @@ import pytest
 from jarvis.comparison import Side, compare
 from jarvis.dashboard.pages.overview.step import slow_steps, step_rows
 from jarvis.perf_report.timeline.step_account import StepAccount
+from jarvis.pipeline import analyze
 from jarvis.reports import account
 from jarvis.reports.account import OUTDATED, account_parts
-from jarvis.reports.summary import paragraph
+from jarvis.reports.summary import metrics, paragraph
 from jarvis.schemas import columns
 from jarvis.trace import read_trace
 from jarvis.tracelens.report import TraceLensReport
@@ -163,3 +164,17 @@ def test_a_run_of_an_older_version_says_so(sample: Analyzed) -> None:
     assert account_parts(old) == {"step_basis": None, "step": OUTDATED}
     assert "One step takes" not in paragraph(old, [])
     assert "One step takes" in paragraph(sample.run, [])
+
+
+def test_work_without_a_launch_counts_inside_the_steps_only(tmp_path: Path) -> None:
+    built = trace().unlinked("early", us=40).annotation("ProfilerStep#1", us=200)
+    built.child("aten::mm", [[8, 8], [8, 8]]).launches("gemm", us=60).launches("tail", us=130)
+    run = analyze(built.write(tmp_path / "t.json"), output_dir=tmp_path / "r")
+    found = account.account_of(run)
+    assert found is not None
+    assert found.parts_ns["compute_ns"] == 200_000
+    more = "; 40.0 µs more in the steps is not linked to host calls"
+    assert dict(metrics(run))["Total Compute Time"].endswith(more)
+    assert account.unlinked_note(run).startswith(
+        "Compute includes 40.0 µs (20.0% of the step time)"
+    )

@@ -104,6 +104,11 @@ def test_time_without_a_perf_model_is_not_judged(sample: Analyzed) -> None:
         "No perf model applies to 10.0% of the kernel time outside GPU graphs "
         "(0.100 ms): kernels without operators or shapes and `mylib::op`."
     )
+    facts = health_of(with_models(sample.run, modelled, operator, kernel, *others))
+    (of_graphs,) = (f.summary for f in facts if f.key == "replayed_without_shapes")
+    assert of_graphs == (
+        "GPU graphs replay 0.500 ms of kernels without shapes, so their efficiency is not known."
+    )
     assert fact.remedy == "Where arguments are recorded, add perf models in an extension."
     fact = no_perf_model(with_models(sample.run, modelled, kernel))
     assert fact.remedy == "Record the operators with their shapes."

@@ -13,8 +13,8 @@ from jarvis.pipeline import analyze
 from jarvis.run import Run, timeline
 from jarvis.run.idle_time import idle_gaps
 from jarvis.run.lanes import bin_edges, binned, stacked
-from jarvis.run.path_events import HOST, LATENCY
-from jarvis.run.timeline import BEFORE, IDLE, NOT_LINKED, Timeline, Window
+from jarvis.run.path_events import HOST, LATENCY, NOT_LINKED
+from jarvis.run.timeline import BEFORE, IDLE, Timeline, Window
 from jarvis.sample import write_sample
 from jarvis.simulation.path import HOST_PARTS, UNEXPLAINED
 from tests.builders import PID, trace

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simulation.tiny import Replay, Tiny, host, launches
+from tests.simulation.tiny import US, Replay, Replays, Tiny, host, launches
 
 
 def queried(*queries: float) -> Tiny:
@@ -110,6 +110,20 @@ def test_work_without_a_launch_follows_the_last_call_before_it(replay: Replay) -
     r = replay(unlinked(next_launch=75))
     assert r.step_us == 102
     assert r.gain_us(host((36, 69))) == 33
+
+
+def named_parts(r: Replays) -> dict[str, float]:
+    return {part.name: part.ns / US for part in r.simulation.path_parts(r.simulation.recorded)}
+
+
+def test_the_path_names_the_work_without_a_launch_that_it_waits_for(replay: Replay) -> None:
+    tiny = launches(0, 95).call("DeviceSync", 6, 86).kernel("b", 101, 10, by=1)
+    tiny.kernel("early", 0, 40, by=None).kernel("u", 41, 50, by=None).op("op", 0, 96)
+    parts = named_parts(replay(tiny))
+    assert not any("before GPU work" in name for name in parts)
+    assert parts["GPU work without a recorded launch"] >= 80
+    (stands_alone,) = (p for p in named_parts(replay(unlinked(next_launch=30))) if "before" in p)
+    assert stands_alone == "time before GPU work without a recorded launch"
 
 
 def test_a_launch_long_before_does_not_explain_work_without_a_launch(replay: Replay) -> None:

@@ -99,7 +99,7 @@ class Tiny:
         return read_trace(path)
 
     def simulation(self, folder: Path) -> Simulation:
-        """Return the simulation; every kernel is an operation of its own."""
+        """Return the simulation; every launched kernel is an operation of its own."""
         trace = self.read(folder)
         tables, info = simulation_tables(trace)
         steps = {"steps": pl.DataFrame(schema={C.source: pl.String})}
@@ -116,7 +116,7 @@ class Tiny:
             pl.col(C.uid).alias(C.operation_uid),
             pl.lit("compute").alias(C.kind),
         ).join(launched, on=C.uid, how="left")
-        rows = work.select(
+        rows = work.drop_nulls(C.launch_uid).select(
             C.uid,
             pl.col(C.name).alias(C.category),
             kernel_time_us=pl.col(C.dur_ns) / 1e3,

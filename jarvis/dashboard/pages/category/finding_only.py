@@ -1,5 +1,7 @@
 """The page of a category without operations of its own whose findings concern others."""
 
+from collections.abc import Mapping
+
 import polars as pl
 import streamlit as st
 
@@ -7,8 +9,10 @@ from jarvis.analyses.base import Analysis
 from jarvis.analyses.operations import arguments
 from jarvis.charts import bars, columns_of
 from jarvis.dashboard.pages.call_tree.choice import places_link
+from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened, palette
 from jarvis.dashboard.widgets.elements import metric_card, render_chart
+from jarvis.dashboard.widgets.finding_cards import finding_parameter
 from jarvis.findings import Finding, Impact
 from jarvis.impact import share_pct
 from jarvis.perf_report import Totals
@@ -26,6 +30,9 @@ STEPS = "attention_steps"
 
 UNFUSED = "unfused_attention"
 """The check whose findings propose a fused operator."""
+
+FUSION = "kernel_fusion"
+"""The analysis of chains, and its page."""
 
 
 def findings_without_rows(
@@ -48,6 +55,22 @@ def findings_without_rows(
             _bars(members, f"{analysis.key}_members_{number}")
             heaviest = members.sort(C.kernel_time_us, descending=True, maintain_order=True)
             places_link(now.run, heaviest[C.operation_uid][0])
+
+
+def fusion_findings(analysis: Analysis, now: Opened, found: Mapping[int, Finding]) -> None:
+    """Draw the findings on kernel fusion, by position, that concern a category without operations,
+    each with a link to its card."""
+    target_pct = now.run.targets.of_category(FUSION)
+    findings_without_rows(analysis, now, tuple(found.values()), target_pct)
+    fusion_links(now, found)
+
+
+def fusion_links(now: Opened, found: Mapping[int, Finding]) -> None:
+    """Draw a link to the card of each finding on kernel fusion, by position."""
+    for place, finding in found.items():
+        label = f"{now.run.results[FUSION].title}: {prose(finding.title)}"
+        parameters = {finding_parameter(FUSION): str(place + 1)}
+        navigation.link(FUSION, label, icon=":material/arrow_forward:", **parameters)
 
 
 def members_of(run: Run, finding: Finding) -> pl.DataFrame:

@@ -7,11 +7,16 @@ import polars as pl
 import streamlit as st
 
 from jarvis.analyses.base import OF_OPERATIONS, Analysis
+from jarvis.analyses.chain_context import fusion_findings_of
 from jarvis.analyses.operations import MIN_COMPUTE_PCT, weighted_efficiency
 from jarvis.analyses.registry import claim_text
 from jarvis.charts import PICKED, peak_label
 from jarvis.charts.palette import BELOW_THRESHOLD
-from jarvis.dashboard.pages.category.finding_only import findings_without_rows
+from jarvis.dashboard.pages.category.finding_only import (
+    findings_without_rows,
+    fusion_findings,
+    fusion_links,
+)
 from jarvis.dashboard.pages.category.operations_table import metrics_table, operation_details
 from jarvis.dashboard.pages.category.step_time import step_line, with_step_savings
 from jarvis.dashboard.pages.report.note_badges import finding_badges
@@ -145,9 +150,13 @@ def _empty(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     if result.findings:
         target_pct = now.run.targets.of_category(analysis.key)
         findings_without_rows(analysis, now, result.findings, target_pct)
-        _notes(result)
+        _notes(now, result)
         st.subheader("Findings")
         finding_cards(result.findings, now.run, badges=finding_badges(now))
+        return
+    if found := fusion_findings_of(now.run.results, result):
+        fusion_findings(analysis, now, found)
+        _notes(now, result, has_links=True)
         return
     by_name = ""
     if "graph_launches" in now.run.tables:
@@ -159,13 +168,16 @@ def _empty(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
         "shows what takes its time.",
         icon=":material/inbox:",
     )
-    _notes(result)
+    _notes(now, result)
     navigation.link(navigation.OVERVIEW, "Overview", icon=":material/dashboard:")
 
 
-def _notes(result: AnalysisResult) -> None:
+def _notes(now: Opened, result: AnalysisResult, *, has_links: bool = False) -> None:
+    """Draw the notes, with links to the findings on kernel fusion that they name."""
     for note in result.notes:
         st.info(prose(note), icon=":material/info:")
+    if not has_links:
+        fusion_links(now, fusion_findings_of(now.run.results, result))
 
 
 def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
@@ -180,8 +192,9 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
         _coverage(analysis.key, shown, rows)
     is_part = shown.height < rows.height
     step_line(now, analysis.key, shown, target_pct, is_part=is_part)
+    _lower_aims(result, target_pct)
     _metric_cards(analysis, shown, rows, now)
-    _notes(result)
+    _notes(now, result)
     _charts(analysis, now, controls.filter_id, shown, rows, uid)
     st.subheader("Findings")
     _findings(now, result, shown, is_filtered=is_part)
@@ -206,6 +219,18 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
         elif is_picked:
             bring_into_view(key, VISIBLE_DETAILS_PX)
     method_note(analysis, rows, now.run.manifest.hardware)
+
+
+def _lower_aims(result: AnalysisResult, target_pct: float) -> None:
+    """Draw how many findings assume less than the target that all figures of the page are at."""
+    aims = (f.impact.target_pct for f in result.findings if f.impact is not None)
+    if lower := sum(aim is not None and aim < target_pct for aim in aims):
+        assume = "finding assumes" if lower == 1 else "findings assume"
+        st.caption(
+            f"{count(lower)} {assume} less than {target_pct:g}% for the operations concerned, for "
+            "the reason stated there, and so less than this page saves with all operations at "
+            f"{target_pct:g}%."
+        )
 
 
 def _follow_clicks(analysis: Analysis) -> bool:

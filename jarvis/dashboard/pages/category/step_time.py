@@ -30,6 +30,9 @@ each move would take a server a tenth of a second."""
 MIN_ROOM_PCT = 0.1
 """Minimum share of compute of an operation whose room is computed."""
 
+_MIN_READABLE_PCT = 1.0
+"""Step times that differ by less can look the same in the digits shown."""
+
 _HELP = (
     "The recorded step is replayed with all operations shown on the page that are below the target "
     "at it: each call and kernel starts when all that it waits for in the trace has happened. The "
@@ -72,9 +75,9 @@ def step_line(
         before_ms = replayed.after_ms + saved_ms
         before = milliseconds(before_ms)
         text = f"{at} the step takes {about}{after} instead of {before} ({change})."
-        if after == before:
-            share = percent(share_pct(abs(saved_ms), before_ms))
-            text = f"{at} the step of {before} changes by {about}{change} ({share})."
+        changed_pct = share_pct(abs(saved_ms), before_ms)
+        if changed_pct < _MIN_READABLE_PCT:
+            text = f"{at} the step of {before} changes by {about}{change} ({percent(changed_pct)})."
     if replayed.steps > 1:
         together = milliseconds(replayed.together_ms) if replayed.together_ms else "nothing"
         text = (

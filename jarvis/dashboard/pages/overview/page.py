@@ -156,7 +156,8 @@ def _categories(now: Opened) -> None:
             f"{over and f' {over}'} · {projection}",
             help="Kernel time of each category, and in green the saving if its operations reached "
             "the target. This excludes findings about idle time, communication and fusion, and "
-            "includes operations too small for a finding.",
+            "includes operations too small for a finding, and those of which findings assume less "
+            "than the target.",
         )
         known = "known: share of the kernel time with a known efficiency · "
         st.caption(

@@ -24,7 +24,7 @@ from jarvis.findings import COMMUNICATION_POOL, IDLE_POOL, Finding, Severity
 from jarvis.perf_report import Totals
 from jarvis.perf_report.timeline.step_account import LABELS, MEANING, StepAccount
 from jarvis.perf_report.timeline.step_gaps import SLOW_STEP_PCT
-from jarvis.reports.account import OUTDATED, basis, is_outdated, rates, title
+from jarvis.reports.account import OUTDATED, basis, is_outdated, rates, title, unlinked_note
 from jarvis.reports.figures import gpu_time_parts
 from jarvis.run import Run
 from jarvis.schemas import INTEGER, NUMBER, TEXT, Column
@@ -48,7 +48,7 @@ def time_cards(run: Run, account: StepAccount | None, columns: Sequence[DeltaGen
     """Draw a card in each column: the step time, and how it is spent."""
     median = None if account is None else StepAccount.of_median(run.table("steps"))
     findings = [finding for result in run.results.values() for finding in result.findings]
-    cards = _cards(account, median, run.manifest.totals, findings)
+    cards = _cards(account, median, run.manifest.totals, findings, unlinked_note(run))
     for column, card in zip(columns, cards, strict=True):
         label, value, below, meaning, severity = card
         with column:
@@ -60,8 +60,10 @@ def _cards(
     median: StepAccount | None,
     totals: Totals,
     findings: Sequence[Finding],
+    unlinked: str,
 ) -> Iterator[Card]:
-    """Yield the cards of step time, busy time, exposed communication and idle time."""
+    """Yield the cards of step time, busy time, exposed communication and idle time; ``unlinked`` is
+    ``unlinked_note``."""
     window = milliseconds(totals.total_time_ms)
     if account is None:
         whole = "the GPU window"
@@ -97,7 +99,8 @@ def _cards(
         percent(busy),
         _graded(SHARE_WORDS, of_busy, f"compute {percent(compute)}"),
         f"Time in which any kernel, copy or fill runs, in percent of {whole}, communication that "
-        f"waits for other ranks too. Compute runs in {percent(compute)} of {whole}.",
+        "waits for other ranks too. "
+        f"Compute runs in {percent(compute)} of {whole}. {unlinked}".rstrip(),
         of_busy,
     )
     yield (
@@ -149,7 +152,7 @@ def parts_bar(run: Run, account: StepAccount | None) -> None:
         if account is not None:
             if slow := slow_steps(run.table("steps")):
                 st.markdown(slow)
-            st.caption(f"{rates(run, account)}.")
+            st.caption(f"{rates(run, account)}. {unlinked_note(run)}".rstrip())
 
 
 def _shown(account: StepAccount, steps: pl.DataFrame) -> StepAccount:

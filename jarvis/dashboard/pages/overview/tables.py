@@ -58,10 +58,14 @@ def ranked_findings(now: Opened, savings: int) -> None:
     its card on its page."""
     ranked = recommendations(now.run)
     gaining = sum(_gains(item, now.run) for item in ranked)
-    least = f"save at least {_LEAST_SHOWN_PCT:g}%"
-    saving = "" if gaining == len(ranked) else f"{gaining} of {count(len(ranked))} {least} · "
+    found = f"{gaining} of {count(len(ranked))} save at least {_LEAST_SHOWN_PCT:g}%"
+    if gaining == len(ranked):
+        found = counted(len(ranked), "finding")
+    in_view = max(_TABLE_ROWS, savings + _ROWS_BESIDE)
+    if len(ranked) > in_view:
+        found += f", the first {count(in_view)} in view"
     st.markdown(
-        f"**What to do first**, by step time saved · {saving}click a row to open its finding",
+        f"**What to do first**, by step time saved · {found} · click a row to open its finding",
         help=ORDER,
     )
     if not ranked and warnings_of(now.run):
@@ -93,9 +97,7 @@ def ranked_findings(now: Opened, savings: int) -> None:
         key=_FINDINGS,
         hide_index=True,
         column_config=config,
-        height="content"
-        if has_room
-        else height_of(frame.height, max(_TABLE_ROWS, savings + _ROWS_BESIDE)),
+        height="content" if has_room else height_of(frame.height, in_view),
         row_height=_TALL_PX if has_room else None,
         column_order=(C.rank, *_SHOWN),
         placeholder=MISSING,
@@ -208,7 +210,8 @@ def top_operations(now: Opened) -> None:
         "it calls count on their own."
     )
     whole = whole_name(totals).removeprefix("the ").replace("each step", "step time")
-    of_whole = Column(_OF_WHOLE, f"% of {whole}", NUMBER, "%", ",.1f", f"GPU time / {whole}")
+    meaning = f"GPU time, in steps and outside, / {whole}"
+    of_whole = Column(_OF_WHOLE, f"% of {whole}", NUMBER, "%", ",.1f", meaning)
     columns = charts.columns_of((*_TOP_COLUMNS, of_whole))
     small_table(frame, columns, "Operators with the most GPU time", widths={C.name: _NAME_PX})
 

@@ -69,6 +69,9 @@ _SHORT = {
 }
 """Functions that shorten the names of a column."""
 
+_LEAST_DRAWN_PCT = 0.1
+"""Minimum share of idle time of a cause that has a bar."""
+
 _WIDTHS = {
     C.idle_ms: 90,
     C.cause: 145,
@@ -97,9 +100,22 @@ def idle_gap_cards(now: Opened, found: pl.DataFrame) -> None:
             f"({milliseconds(total_ms)} in {_extent(now)}): {cause.lower()}**",
             help="All gaps, each with the cause that best fits the recorded host calls.",
         )
-        drawing = charts.bars(gaps, _COLUMNS, palette(), x="idle_ms", y=C.cause, limit=len(_LABELS))
+        least_ms = _LEAST_DRAWN_PCT / 100 * total_ms
+        drawn = by_cause.filter(pl.col(C.idle_ms) >= least_ms)[C.cause]
+        of_drawn = gaps.filter(pl.col(C.cause).is_in(drawn.implode()))
+        drawing = charts.bars(
+            of_drawn, _COLUMNS, palette(), x="idle_ms", y=C.cause, limit=len(_LABELS)
+        )
         render_chart(drawing, "Idle time by likely cause")
-        st.caption("Causes are estimated from the recorded host calls and are not proven.")
+        left_out = by_cause.height - drawn.len()
+        st.caption(
+            "Causes are estimated from the recorded host calls and are not proven."
+            + (
+                f" Not drawn: {counted(left_out, 'cause')} below {_LEAST_DRAWN_PCT:g}%."
+                if left_out
+                else ""
+            )
+        )
     listed = gaps.filter(pl.col(C.dur_ns) >= MIN_GAP_NS)
     if listed.is_empty():
         return

@@ -30,6 +30,16 @@ def result(now: Opened, found: Together) -> None:
             st.caption(prose(why))
         if (floor := floor_line(now)) is not None:
             st.caption(escape(floor))
+        marked_ms = None
+        if isinstance(unchanged, WhatIf):
+            marked_ms = shorter_marked_ms(now.run, sum(now.run.simulation.recorded.steps_ns))
+        if marked_ms is not None:
+            marked = milliseconds(marked_ms)
+            st.caption(
+                f"The marks of the step show {marked}, without its GPU work after them. "
+                "Percentages here are of the step with that work, those of findings and on the "
+                "Overview of the step by its marks."
+            )
 
 
 def _joint(now: Opened, found: Together, unchanged: WhatIf) -> None:
@@ -41,10 +51,6 @@ def _joint(now: Opened, found: Together, unchanged: WhatIf) -> None:
     if found.result is None or not found.texts:
         st.markdown(f"### Step now {milliseconds(recorded_ms)}", help=_HELP)
         st.caption(". ".join(filter(None, (median.capitalize(), "Add a change to simulate it."))))
-        marked_ms = shorter_marked_ms(now.run, sum(now.run.simulation.recorded.steps_ns))
-        if marked_ms is not None:
-            marked = milliseconds(marked_ms)
-            st.caption(f"The marks of the step show {marked}, without its GPU work after them.")
         return
     st.markdown("**Simulated step**", help=_HELP)
     st.markdown(f"### {escape(found.result.headline.removesuffix('.'))}")
