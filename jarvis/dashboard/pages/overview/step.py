@@ -93,14 +93,14 @@ def _cards(
         of_comm = grade(comm or 0.0, EXPOSED_PCT, Severity.GOOD)
         of_comm = with_findings(of_comm, findings, COMMUNICATION_POOL)
     is_waiting = of_comm not in (None, Severity.GOOD)
-    of_busy = None if is_waiting else of_idle
+    of_busy, share = None if is_waiting else of_idle, percent(compute)
     yield (
         "GPU busy",
         percent(busy),
-        _graded(SHARE_WORDS, of_busy, f"compute {percent(compute)}"),
+        _graded(SHARE_WORDS, of_busy, f"compute {share}" if share != percent(busy) else "compute"),
         f"Time in which any kernel, copy or fill runs, in percent of {whole}, communication that "
         "waits for other ranks too. "
-        f"Compute runs in {percent(compute)} of {whole}. {unlinked}".rstrip(),
+        f"Compute runs in {share} of {whole}. {unlinked}".rstrip(),
         of_busy,
     )
     yield (
