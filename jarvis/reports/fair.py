@@ -136,8 +136,8 @@ def _recomputed_ns(run: Run) -> int:
     repeats = slices.filter(pl.col(C.name).str.contains(RECOMPUTES)).select(
         repeated=C.thread, begin=start, end=start + pl.col(C.dur_ns)
     )
-    calls = slices.select(C.thread, launch_uid=C.uid, called=start)
-    launched = run.table("gpu_work").select(C.uid, C.launch_uid, C.dur_ns).join(calls, "launch_uid")
+    calls = slices.select(C.thread, pl.col(C.uid).alias(C.launch_uid), called=start)
+    launched = run.table("gpu_work").select(C.uid, C.launch_uid, C.dur_ns).join(calls, C.launch_uid)
     found = launched.join_where(
         repeats,
         pl.col(C.thread) == pl.col("repeated"),

@@ -58,7 +58,7 @@ def _host_call(run: Run, stall: Stall) -> str | None:
     if "idle_gaps" not in run.tables:
         return None
     before = run.table("idle_gaps").filter(
-        pl.col("next_uid") == stall.uid, 2000 * pl.col(C.host_call_us) > stall.ns
+        pl.col(C.next_uid) == stall.uid, 2000 * pl.col(C.host_call_us) > stall.ns
     )
     return next(iter(before[C.host_call].drop_nulls()), None)
 
