@@ -16,11 +16,11 @@ from jarvis.schemas.names import C
 
 _FILTERED = "The filters hide every row that this chart could show."
 
-Drawn = tuple[charts.Drawing | None, str]
+PanelDrawing = tuple[charts.Drawing | None, str]
 """A chart and its title as Markdown, or why there is none."""
 
 
-def drawn(data: PanelData) -> Drawn:
+def draw_panel(data: PanelData) -> PanelDrawing:
     """Draw a panel."""
     kind = KINDS[data.panel.kind]
     drawing = kind.draw(data)
@@ -37,14 +37,14 @@ def panel_chart(
     key: str,
     whole: pl.DataFrame | None = None,
     selected: int | None = None,
-    draw: Callable[[PanelData], Drawn] = drawn,
+    draw: Callable[[PanelData], PanelDrawing] = draw_panel,
 ) -> None:
     """Render a panel's chart inside a card.
 
     ``whole`` are the rows without filters, if ``rows`` are fewer; they fix the colors. ``selected``
     is the ``uid`` of the operation whose mark is outlined; ``selection.follow_chart`` selects that
     which a user clicks. A panel that fails, for example one of an extension, shows an error.
-    ``draw`` is ``drawn``, or a cache of it.
+    ``draw`` is ``draw_panel``, or a cache of it.
     """
     with isolated(panel.title):
         data = PanelData(panel, rows, columns, target_pct, palette(), whole)

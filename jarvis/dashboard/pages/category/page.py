@@ -27,7 +27,7 @@ from jarvis.dashboard.widgets.elements import lazy_expander, metric_card
 from jarvis.dashboard.widgets.finding_cards import finding_cards, no_longer_findings
 from jarvis.dashboard.widgets.header import page_header
 from jarvis.dashboard.widgets.panel_kinds import PanelData
-from jarvis.dashboard.widgets.panels import Drawn, drawn, panel_chart
+from jarvis.dashboard.widgets.panels import PanelDrawing, draw_panel, panel_chart
 from jarvis.dashboard.widgets.projection import (
     operation_columns,
     saved_ms,
@@ -407,12 +407,14 @@ def _charts(
             with place:
                 name = _panel_key(analysis, number)
                 key = selection.chart_key(name, PICKED, selected)
-                draw = partial(_drawn, now, name, filter_id, now.below_pct, palette().background)
+                draw = partial(
+                    _cached_panel, now, name, filter_id, now.below_pct, palette().background
+                )
                 panel_chart(panel, rows, columns, target_pct, key, whole, selected, draw)
 
 
 @st.cache_resource(max_entries=_MAX_CACHED_PANELS, show_spinner=False, hash_funcs=HASH_OPENED)
-def _drawn(  # the first parameters are what the rows and colors of ``_data`` depend on
+def _cached_panel(  # the first parameters are what the rows and colors of ``_data`` depend on
     now: Opened, name: str, filter_id: str, below_pct: float, background: str, _data: PanelData
-) -> Drawn:
-    return drawn(_data)
+) -> PanelDrawing:
+    return draw_panel(_data)

@@ -69,7 +69,7 @@ _SHORT = {
 }
 """Functions that shorten the names of a column."""
 
-_LEAST_DRAWN_PCT = 0.1
+_LEAST_SHOWN_PCT = 0.1
 """Minimum share of idle time of a cause that has a bar."""
 
 _WIDTHS = {
@@ -100,18 +100,18 @@ def idle_gap_cards(now: Opened, found: pl.DataFrame) -> None:
             f"({milliseconds(total_ms)} in {_extent(now)}): {cause.lower()}**",
             help="All gaps, each with the cause that best fits the recorded host calls.",
         )
-        least_ms = _LEAST_DRAWN_PCT / 100 * total_ms
-        drawn = by_cause.filter(pl.col(C.idle_ms) >= least_ms)[C.cause]
-        of_drawn = gaps.filter(pl.col(C.cause).is_in(drawn.implode()))
+        least_ms = _LEAST_SHOWN_PCT / 100 * total_ms
+        shown = by_cause.filter(pl.col(C.idle_ms) >= least_ms)[C.cause]
+        of_shown = gaps.filter(pl.col(C.cause).is_in(shown.implode()))
         drawing = charts.bars(
-            of_drawn, _COLUMNS, palette(), x="idle_ms", y=C.cause, limit=len(_LABELS)
+            of_shown, _COLUMNS, palette(), x="idle_ms", y=C.cause, limit=len(_LABELS)
         )
         render_chart(drawing, "Idle time by likely cause")
-        left_out = by_cause.height - drawn.len()
+        left_out = by_cause.height - shown.len()
         st.caption(
             "Causes are estimated from the recorded host calls and are not proven."
             + (
-                f" Not drawn: {counted(left_out, 'cause')} below {_LEAST_DRAWN_PCT:g}%."
+                f" Not shown: {counted(left_out, 'cause')} below {_LEAST_SHOWN_PCT:g}%."
                 if left_out
                 else ""
             )

@@ -64,9 +64,9 @@ def multi_kernel_section(analysis: Analysis, now: Opened, result: AnalysisResult
         with st.container(border=True):
             st.caption("The trace has no communication and no memory copies.")
         return
-    drawn = [partial(_communication, now.run)] if totals.total_comm_time_ms > 0 else []
-    drawn += [partial(_copies, copies)] if not copies.is_empty() else []
-    for place, draw in zip(st.columns(len(drawn)), drawn, strict=True):
+    cards = [partial(_communication, now.run)] if totals.total_comm_time_ms > 0 else []
+    cards += [partial(_copies, copies)] if not copies.is_empty() else []
+    for place, draw in zip(st.columns(len(cards)), cards, strict=True):
         with place.container(border=True, height="stretch"):
             draw()
     if not copies.is_empty():
