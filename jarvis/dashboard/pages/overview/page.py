@@ -107,7 +107,7 @@ def answer(now: Opened) -> None:
 
 def time_spent(now: Opened) -> None:
     """Draw the parts of a step, the steps, and the categories."""
-    step.parts_bar(now.run, account_of(now.run))
+    step.parts_bar(now, account_of(now.run))
     step.steps_table(now)
     _categories(now)
 
@@ -117,7 +117,7 @@ def _figures(now: Opened, account: StepAccount | None, found: list[Saving]) -> N
     totals = now.run.manifest.totals
     saved_ms = total_ms(found)
     *times, saving = st.columns(5)
-    step.time_cards(now.run, account, times)
+    step.time_cards(now, account, times)
     with saving:
         metric_card(
             "Saving",

@@ -10,7 +10,7 @@ from jarvis import charts
 from jarvis.analyses.severity import grade, with_findings
 from jarvis.analyses.system.cpu_idle.causes import IDLE_PCT
 from jarvis.analyses.system.multi_kernel.communication import EXPOSED_PCT
-from jarvis.dashboard.session.state import Opened, palette
+from jarvis.dashboard.session.state import HASH_STORED, Opened, palette
 from jarvis.dashboard.widgets.elements import (
     LOSS_WORDS,
     SHARE_WORDS,
@@ -26,7 +26,6 @@ from jarvis.perf_report.timeline.step_account import LABELS, MEANING, StepAccoun
 from jarvis.perf_report.timeline.step_gaps import SLOW_STEP_PCT
 from jarvis.reports.account import OUTDATED, basis, is_outdated, rates, title, unlinked_note
 from jarvis.reports.figures import gpu_time_parts
-from jarvis.run import Run
 from jarvis.schemas import INTEGER, NUMBER, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import counted, listed, milliseconds, percent
@@ -34,6 +33,7 @@ from jarvis.text.markdown import escape
 
 WINDOW = "The GPU window extends from the first start to the last end of GPU work that host calls "
 WINDOW += "of the trace launch."
+_MAX_CACHED = 64
 _STEPS_SHOWN = 8
 SLOW_PX = 200
 SLOW_NAMED = 3
@@ -44,11 +44,17 @@ Card = tuple[str, str, str, str, Severity | None]
 """Label, value, the line below, meaning and grade."""
 
 
-def time_cards(run: Run, account: StepAccount | None, columns: Sequence[DeltaGenerator]) -> None:
+@st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_STORED)
+def _unlinked_note(now: Opened) -> str:
+    return unlinked_note(now.run)
+
+
+def time_cards(now: Opened, account: StepAccount | None, columns: Sequence[DeltaGenerator]) -> None:
     """Draw a card in each column: the step time, and how it is spent."""
+    run = now.run
     median = None if account is None else StepAccount.of_median(run.table("steps"))
     findings = [finding for result in run.results.values() for finding in result.findings]
-    cards = _cards(account, median, run.manifest.totals, findings, unlinked_note(run))
+    cards = _cards(account, median, run.manifest.totals, findings, _unlinked_note(now))
     for column, card in zip(columns, cards, strict=True):
         label, value, below, meaning, severity = card
         with column:
@@ -124,10 +130,10 @@ def _graded(words: Mapping[Severity, str], severity: Severity | None, text: str)
     return text if severity is None else f"{words[severity]} · {text}"
 
 
-def parts_bar(run: Run, account: StepAccount | None) -> None:
+def parts_bar(now: Opened, account: StepAccount | None) -> None:
     """Draw the parts of a step as one bar, and name the slow steps; the parts of the GPU window if
     there are no steps."""
-    totals = run.manifest.totals
+    run, totals = now.run, now.run.manifest.totals
     shown = None if account is None else _shown(account, run.table("steps"))
     with st.container(border=True):
         if not totals.total_time_ms:
@@ -152,7 +158,7 @@ def parts_bar(run: Run, account: StepAccount | None) -> None:
         if account is not None:
             if slow := slow_steps(run.table("steps")):
                 st.markdown(slow)
-            st.caption(f"{rates(run, account)}. {unlinked_note(run)}".rstrip())
+            st.caption(f"{rates(run, account)}. {_unlinked_note(now)}".rstrip())
 
 
 def _shown(account: StepAccount, steps: pl.DataFrame) -> StepAccount:
