@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jarvis.core.workspace import resource
-from jarvis.dashboard.pages.category.page import SAVING
+from jarvis.dashboard.pages.category.cards import SAVING
 from jarvis.dashboard.widgets.targets import EFFICIENCY
 from tests.builders import trace
 

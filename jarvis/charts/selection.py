@@ -36,7 +36,7 @@ def selectable(drawing: Drawing, uid: int | None, palette: Palette) -> Drawing:
         pick = {"name": PICKED, "select": {"type": "point", "fields": [str(C.uid)]}}
         first["params"] = [*first.get("params", ()), pick]
     picked = Drawing({**spec, "layer": [first, *layers[1:]]}, drawing.datasets)
-    return _outlined(picked, pl.lit(False) if uid is None else pl.col(C.uid) == uid, palette)
+    return _outlined(picked, None if uid is None else pl.col(C.uid) == uid, palette)
 
 
 def outlined_bar(
@@ -48,11 +48,11 @@ def outlined_bar(
     if "field" in first["encoding"]["color"]:  # parts of the outline are stacked, too
         detail = {"field": first["encoding"]["color"]["field"], "type": "nominal"}
         first["encoding"] = {**first["encoding"], "detail": detail}
-    own = rows.filter(pl.lit(False) if uid is None else pl.col(C.uid) == uid)
-    is_own = pl.col(y).is_in(own.select(named(y, NO_NAME)).to_series().to_list())
-    return _outlined(
-        Drawing({**spec, "layer": [first, *layers[1:]]}, drawing.datasets), is_own, palette
-    )
+    bars = Drawing({**spec, "layer": [first, *layers[1:]]}, drawing.datasets)
+    if uid is None:
+        return _outlined(bars, None, palette)
+    own = rows.filter(pl.col(C.uid) == uid).select(named(y, NO_NAME)).to_series()
+    return _outlined(bars, pl.col(y).is_in(own.to_list()), palette)
 
 
 def _layers(drawing: Drawing) -> tuple[dict[str, Any], list[Mapping[str, Any]]]:
@@ -61,8 +61,9 @@ def _layers(drawing: Drawing) -> tuple[dict[str, Any], list[Mapping[str, Any]]]:
     return spec, spec.pop("layer", None) or [{name: spec.pop(name) for name in _INNER}]
 
 
-def _outlined(drawing: Drawing, is_own: pl.Expr, palette: Palette) -> Drawing:
-    """Return a layered drawing with an outline of the marks of its first layer that ``is_own``."""
+def _outlined(drawing: Drawing, is_own: pl.Expr | None, palette: Palette) -> Drawing:
+    """Return a layered drawing with an outline of the marks of its first layer that ``is_own``;
+    of none if that is None."""
     first = drawing.spec["layer"][0]
     kind = first["mark"]["type"]
     if kind not in _OUTLINES:
@@ -79,6 +80,7 @@ def _outlined(drawing: Drawing, is_own: pl.Expr, palette: Palette) -> Drawing:
         },
         "encoding": {name: encoding[name] for name in _KEPT if name in encoding},
     }
-    own = drawing.datasets[data["name"]].filter(is_own)
+    marks = drawing.datasets[data["name"]]
+    own = marks.clear() if is_own is None else marks.filter(is_own)
     spec = {**drawing.spec, "layer": [*drawing.spec["layer"], outline]}
     return Drawing(spec, {**drawing.datasets, SELECTED: own})

@@ -327,7 +327,7 @@ AUDIT = Table(
 def database_url() -> str:
     """Return ``JARVIS_DATABASE_URL``, or the URL of the SQLite file in ``JARVIS_HOME``."""
     url = settings().database_url
-    return url.get_secret_value() if url else f"sqlite:///{database_file().resolve()}"
+    return url.get_secret_value() if url else f"sqlite:///{database_file().absolute()}"
 
 
 def database() -> Engine:

@@ -182,7 +182,7 @@ def test_a_page_that_fails_keeps_its_frame(
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(category, "_metric_cards", fail)
+    monkeypatch.setattr(category, "metric_cards", fail)
     page = registered("gemm")
     assert not page.exception
     (error,) = page.error

@@ -30,11 +30,6 @@ def with_projection(rows: pl.DataFrame, target_pct: float, below_pct: float) -> 
     )
 
 
-def saved_ms(rows: pl.DataFrame) -> float:
-    """Return the sum of savings in ms of rows from ``with_projection``."""
-    return float(rows[C.saved_us].sum()) / 1000
-
-
 def recovered(now: Opened, finding: Finding, target: Target | None, pct: float) -> Impact | None:
     """Return the impact at a system page's slider if the finding depends on it, else as stored.
 

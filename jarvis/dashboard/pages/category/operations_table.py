@@ -1,7 +1,8 @@
 """The table of operations of a category, and the details of the selected one."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from zlib import crc32
@@ -18,7 +19,7 @@ from jarvis.dashboard.pages.call_tree.choice import places_link
 from jarvis.dashboard.pages.category.step_time import in_the_step
 from jarvis.dashboard.pages.timeline.event import example_link
 from jarvis.dashboard.session import selection
-from jarvis.dashboard.session.state import Opened, timeline_of
+from jarvis.dashboard.session.state import HASH_OPENED, Opened, timeline_of
 from jarvis.dashboard.widgets import row_order
 from jarvis.dashboard.widgets.projection import operation_columns
 from jarvis.dashboard.widgets.replay_section import replay_button
@@ -311,6 +312,8 @@ _STEP_SAVING = columns_of(
 )
 """Per step; the table ``operations`` has the saving of all steps."""
 
+_MAX_CACHED = 256
+
 _BADGE_COLORS = (LIGHT.below_threshold, "yellow", "blue", "violet", "gray")
 """Colors of STATES: one strong color, dark enough for white text in both themes, and pale Streamlit
 colors."""
@@ -332,6 +335,7 @@ def shown_columns(analysis: Analysis, rows: pl.DataFrame) -> list[str]:
 
 def metrics_table(
     analysis: Analysis,
+    now: Opened,
     rows: pl.DataFrame,
     filter_id: str,
     uid: int | None,
@@ -343,6 +347,7 @@ def metrics_table(
 
     Args:
         analysis: The category.
+        now: The open analysis.
         rows: Operations from ``projection.with_projection``, longest first.
         filter_id: Key of the filters; if they change, the first page is shown.
         uid: The selected operation; ``selection.follow_table`` selects that which a user picks. It
@@ -351,58 +356,97 @@ def metrics_table(
         about: Caption above the table, before its order.
     """
     page = analysis.key
+    shown_rows = (now, page, filter_id, now.below_pct)
+    names = _names(*shown_rows, rows)
     columns = {**operation_columns(analysis), **_TEXTS, **_STEP_SAVING}
-    names = shown_columns(analysis, rows)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(about, width="content")
         labels = {name: columns[name].label for name in names if name != "state"}
         order = row_order.order_of(page, labels, DEFAULT_ORDER)
-        # Sort only two columns and an index, as sorting copies and a page needs few of the rows.
-        indexed = rows.select(C.uid, order.column).with_row_index(C.place)
-        ordered = order.sorted(indexed)
         shown_by = f"{filter_id}-{order.column}-{order.direction}"
-        wanted = _position(ordered, uid) if is_new else None
-        number = row_order.page_number(page, ordered.height, shown_by, wanted)
-    part = rows[row_order.page_of(ordered, number)[C.place]]
-    key = _table_key(page, shown_by, part)
+        wanted = _ordered(rows, order)[C.uid].index_of(uid) if is_new and uid is not None else None
+        number = row_order.page_number(page, rows.height, shown_by, wanted)
+    part = _part(*shown_rows, order.column, order.direction, number, rows)
+    key = f"{page}_table_{shown_by}-{part.rows_id}"
     if is_new or key not in st.session_state:
-        st.session_state[key] = selection.table_state(_position(part, uid))
-    _page_table(analysis, part, rows, names, key, order)
-    selection.note_table(page, key, part[C.uid].to_list())
-    selection.keep(page, uid)
-
-
-def _page_table(
-    analysis: Analysis,
-    part: pl.DataFrame,
-    rows: pl.DataFrame,
-    names: Sequence[str],
-    key: str,
-    order: row_order.RowOrder,
-) -> None:
-    """Draw ``part``, a page of ``rows``."""
-    known = {**operation_columns(analysis), **_TEXTS, **_STEP_SAVING}
-    shown, columns = in_readable_units(_readable(part), known, rows)
-    widths = _WIDTHS if "arguments" in names else _WIDTHS | {C.name: 270}
-    config = {
-        name: _configuration(order.label(columns[name]), shown[name], widths.get(name))
-        for name in names
-    }
+        place = part.uids.index(uid) if uid in part.uids else None
+        st.session_state[key] = selection.table_state(place)
     st.dataframe(
-        # Streamlit draws lists as badges, and would convert a frame to pandas.
-        shown.select(
-            pl.concat_list(name) if name == "state" else pl.col(name) for name in names
-        ).to_arrow(),
+        part.data,
         key=key,
         hide_index=True,
-        height=height_of(part.height, _ROWS),
+        height=height_of(len(part.uids), _ROWS),
         column_order=names,
-        column_config=config,
-        on_select=partial(_sort_by_header, analysis.key, key, part.schema),
+        column_config=part.config,
+        on_select=partial(_sort_by_header, page, key, part.schema),
         selection_mode=["single-row", "single-column"],
         placeholder=MISSING,
         alt=f"Operations of {analysis.title} with times, rates, efficiency and saving",
     )
+    selection.note_table(page, key, part.uids)
+    selection.keep(page, uid)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A page of the table as Streamlit draws it; ``data`` is an Arrow table.
+
+    ``rows_id`` differs by the rows, as the browser selects by index.
+    """
+
+    data: Any
+    config: Mapping[str, ColumnConfig]
+    schema: pl.Schema
+    uids: list[int]
+    rows_id: str
+
+
+# The rows of the cached functions depend on the parameters before them.
+@st.cache_resource(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_OPENED)
+def _names(
+    now: Opened, key: str, filter_id: str, below_pct: float, _rows: pl.DataFrame
+) -> list[str]:
+    return shown_columns(now.run.analyses[key], _rows)
+
+
+@st.cache_resource(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_OPENED)
+def _part(
+    now: Opened,
+    key: str,
+    filter_id: str,
+    below_pct: float,
+    column: str,
+    direction: str,
+    number: int,
+    _rows: pl.DataFrame,
+) -> _Part:
+    """Return a page of the rows in an order."""
+    analysis, order = now.run.analyses[key], row_order.RowOrder(column, direction)
+    part = _rows[row_order.page_of(_ordered(_rows, order), number)[C.place]]
+    known = {**operation_columns(analysis), **_TEXTS, **_STEP_SAVING}
+    shown, columns = in_readable_units(_readable(part), known, _rows)
+    names = shown_columns(analysis, _rows)
+    widths = _WIDTHS if "arguments" in names else _WIDTHS | {C.name: 270}
+    uids = part[C.uid]
+    return _Part(
+        # Streamlit draws lists as badges, and would convert a frame to pandas.
+        shown.select(
+            pl.concat_list(name) if name == "state" else pl.col(name) for name in names
+        ).to_arrow(),
+        {
+            name: _configuration(order.label(columns[name]), shown[name], widths.get(name))
+            for name in names
+        },
+        part.schema,
+        uids.to_list(),
+        f"{crc32(uids.to_numpy().tobytes()):08x}",
+    )
+
+
+def _ordered(rows: pl.DataFrame, order: row_order.RowOrder) -> pl.DataFrame:
+    """Return uid and index of the rows in an order."""
+    # Sort only two columns and an index, as sorting copies and a page needs few of the rows.
+    return order.sorted(rows.select(C.uid, order.column).with_row_index(C.place))
 
 
 def _readable(part: pl.DataFrame) -> pl.DataFrame:
@@ -418,17 +462,6 @@ def _sort_by_header(page: str, key: str, schema: pl.Schema) -> None:
     heads = st.session_state[key]["selection"]["columns"]
     if heads and heads[0] != "state":
         row_order.sort_by(page, heads[0], is_number=schema[heads[0]].is_numeric())
-
-
-def _position(rows: pl.DataFrame, uid: int | None) -> int | None:
-    """Return the index of an operation in the rows."""
-    return None if uid is None else rows[C.uid].index_of(uid)
-
-
-def _table_key(page: str, shown_by: str, part: pl.DataFrame) -> str:
-    """Return a widget key that differs by the rows shown, as the browser selects by index."""
-    rows = crc32(part[C.uid].to_numpy().tobytes())
-    return f"{page}_table_{shown_by}-{rows:08x}"
 
 
 def _configuration(column: Column, values: pl.Series, width: int | None) -> ColumnConfig:

@@ -8,10 +8,10 @@ import streamlit as st
 
 from jarvis.analyses.base import OF_OPERATIONS, Analysis
 from jarvis.analyses.chain_context import fusion_findings_of
-from jarvis.analyses.operations import MIN_COMPUTE_PCT, weighted_efficiency
+from jarvis.analyses.operations import MIN_COMPUTE_PCT
 from jarvis.analyses.registry import claim_text
 from jarvis.charts import PICKED, peak_label
-from jarvis.charts.palette import BELOW_THRESHOLD
+from jarvis.dashboard.pages.category.cards import figures_of, metric_cards
 from jarvis.dashboard.pages.category.finding_only import (
     findings_without_rows,
     fusion_findings,
@@ -21,34 +21,36 @@ from jarvis.dashboard.pages.category.operations_table import metrics_table, oper
 from jarvis.dashboard.pages.category.step_time import step_line, with_step_savings
 from jarvis.dashboard.pages.report.note_badges import finding_badges
 from jarvis.dashboard.session import navigation, selection
-from jarvis.dashboard.session.state import HASH_OPENED, Opened, call_path_of, palette, rows_of
+from jarvis.dashboard.session.state import (
+    HASH_OPENED,
+    HASH_STORED,
+    Opened,
+    call_path_of,
+    palette,
+    rows_of,
+)
 from jarvis.dashboard.widgets.controls import category_controls, clear_filters
-from jarvis.dashboard.widgets.elements import lazy_expander, metric_card
+from jarvis.dashboard.widgets.elements import lazy_expander
 from jarvis.dashboard.widgets.finding_cards import finding_cards, no_longer_findings
 from jarvis.dashboard.widgets.header import page_header
 from jarvis.dashboard.widgets.panel_kinds import PanelData
 from jarvis.dashboard.widgets.panels import PanelDrawing, draw_panel, panel_chart
 from jarvis.dashboard.widgets.projection import (
     operation_columns,
-    saved_ms,
     with_projection,
 )
 from jarvis.dashboard.widgets.view import bring_into_view
 from jarvis.findings import AnalysisResult, Status
 from jarvis.hardware import HardwareSpec
 from jarvis.impact import (
-    ANOMALY_PCT,
     KERNEL_FLOOR_US,
     MOSTLY_PCT,
-    NEARLY_ALL_PCT,
-    efficiency_word,
     has_efficiency,
     share_pct,
 )
-from jarvis.savings import over_steps
 from jarvis.schemas.names import C
 from jarvis.simulation.of_rows import NEGLIGIBLE_PCT
-from jarvis.text.format import count, counted, milliseconds, percent, tb_per_s, tflops_per_s
+from jarvis.text.format import count, counted, percent, tb_per_s, tflops_per_s
 from jarvis.text.markdown import escape, prose
 from jarvis.text.shapes import call_shapes
 
@@ -64,16 +66,16 @@ shorter. It is 0 where the steps do not wait for them. It is missing where kerne
 less than {NEGLIGIBLE_PCT:g}% of the steps, and where step times are not simulated.
 """
 
-_MAX_CACHED_PANELS = 256
+_MAX_CACHED_PANELS = 128
 """They have at most ``MAX_POINTS`` marks."""
+
+_MAX_CACHED_ROWS = 64
+"""Frames that share all but three columns with those of the stored run."""
 
 _TABLE_HELP = (
     "Select a row to see its arguments, kernels and call path. Click a column header to sort all "
     "rows."
 )
-SAVING = "Kernel saving at"
-"""How the label of the card begins whose figure follows the target."""
-
 VISIBLE_DETAILS_PX = 320
 """Height of the details that is in view after a click on a row."""
 
@@ -183,19 +185,22 @@ def _notes(now: Opened, result: AnalysisResult, *, has_links: bool = False) -> N
 def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
     controls = category_controls(analysis.key)
     target_pct = now.run.targets.of_category(analysis.key)
-    rows = with_projection(rows_of(now, analysis.key), target_pct, now.below_pct)
-    rows = with_step_savings(now, analysis.key, rows, target_pct)
+    rows = _rows_at(now, analysis.key, now.below_pct)
     shown = controls.chosen(rows)
+    filter_id = controls.filter_id
+    figures = figures_of(now, analysis.key, filter_id, now.below_pct, shown)
     is_picked = _follow_clicks(analysis)
     uid, is_new = selection.selected(analysis.key, shown)
     if controls.are_set:
         _coverage(analysis.key, shown, rows)
     is_part = shown.height < rows.height
-    step_line(now, analysis.key, shown, target_pct, is_part=is_part)
+    if figures.has_efficiency:
+        step_line(now, analysis.key, shown, target_pct, is_part=is_part)
     _lower_aims(result, target_pct)
-    _metric_cards(analysis, shown, rows, now)
+    metric_cards(analysis, figures, now, is_part=is_part)
     _notes(now, result)
-    _charts(analysis, now, controls.filter_id, shown, rows, uid)
+    has_rates = figures.has_rate or bool((rows[C.tb_per_s] > 0).any())
+    _charts(analysis, now, filter_id, shown, rows, uid, has_rates=has_rates)
     st.subheader("Findings")
     _findings(now, result, shown, is_filtered=is_part)
     st.subheader("Operations", help=_TABLE_HELP)
@@ -204,7 +209,7 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
         st.caption(how)
         st.info("The filters hide every row.", icon=":material/filter_alt:")
     else:
-        metrics_table(analysis, shown, controls.filter_id, uid, is_new=is_new, about=how)
+        metrics_table(analysis, now, shown, filter_id, uid, is_new=is_new, about=how)
     if uid is not None:
         whole = now.run.category_operations(analysis.key).filter(pl.col(C.uid) == uid)
         row = with_projection(whole, target_pct, now.below_pct).row(0, named=True)
@@ -219,6 +224,14 @@ def _page(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
         elif is_picked:
             bring_into_view(key, VISIBLE_DETAILS_PX)
     method_note(analysis, rows, now.run.manifest.hardware)
+
+
+@st.cache_resource(max_entries=_MAX_CACHED_ROWS, show_spinner=False, hash_funcs=HASH_OPENED)
+def _rows_at(now: Opened, key: str, below_pct: float) -> pl.DataFrame:
+    """Return the operations of a category with what they save at the targets, and their state."""
+    target_pct = now.run.targets.of_category(key)
+    rows = with_projection(rows_of(now, key), target_pct, below_pct)
+    return with_step_savings(now, key, rows, target_pct)
 
 
 def _lower_aims(result: AnalysisResult, target_pct: float) -> None:
@@ -264,12 +277,7 @@ def _findings(
     """Draw the findings of the rows shown, and how many others there are."""
 
     def labels(uids: Collection[int]) -> dict[int, tuple[str | None, int]]:
-        columns = (C.uid, "arguments", C.params, "number")
-        rows = shown.select(columns).filter(pl.col(C.uid).is_in([*uids]))
-        return {
-            uid: (call_shapes(arguments, params), number)
-            for uid, arguments, params, number in rows.iter_rows()
-        }
+        return _labels(now, result.key, tuple(uids))
 
     if not is_filtered:
         if not result.findings and (why := _why_none(shown)):
@@ -284,6 +292,16 @@ def _findings(
         finding_cards(covered, now.run, badges=finding_badges(now), labels=labels)
     if hidden := len(result.findings) - len(covered):
         st.caption(f"The filters hide the rows of {counted(hidden, 'finding')}.")
+
+
+@st.cache_resource(max_entries=_MAX_CACHED_PANELS, show_spinner=False, hash_funcs=HASH_STORED)
+def _labels(now: Opened, key: str, uids: tuple[int, ...]) -> dict[int, tuple[str | None, int]]:
+    columns = (C.uid, "arguments", C.params, "number")
+    rows = rows_of(now, key).select(columns).filter(pl.col(C.uid).is_in(uids))
+    return {
+        uid: (call_shapes(arguments, params), number)
+        for uid, arguments, params, number in rows.iter_rows()
+    }
 
 
 def _why_none(rows: pl.DataFrame) -> str:
@@ -307,82 +325,6 @@ def _why_none(rows: pl.DataFrame) -> str:
     )
 
 
-def _metric_cards(analysis: Analysis, rows: pl.DataFrame, whole: pl.DataFrame, now: Opened) -> None:
-    """Draw figures of ``rows``, those of the category that pass the filters."""
-    totals, target_pct = now.run.manifest.totals, now.run.targets.of_category(analysis.key)
-    saving, time_us = saved_ms(rows), float(rows[C.kernel_time_us].sum())
-    is_below = pl.col("state") == BELOW_THRESHOLD
-    below, below_us = rows.select(
-        is_below.sum(), us=pl.col(C.kernel_time_us).filter(is_below).sum()
-    ).row(0)
-    figures = rows.select(C.kernel_time_us, C.pct_roofline, C.bound)
-    rated = figures.filter(has_efficiency() & (pl.col(C.pct_roofline) <= ANOMALY_PCT))
-    known = weighted_efficiency(rated)
-    coverage_pct = share_pct(float(rated[C.kernel_time_us].sum()), time_us)
-    is_part = rows.height < whole.height
-    over = over_steps(totals)
-    unknown = ("not available", "no efficiency is known")
-    cards = (
-        (
-            f"{analysis.title} time" if not is_part else "Time of these rows",
-            milliseconds(time_us / 1000),
-            f"{percent(float(rows[C.percent_of_compute].sum()))} of compute",
-            f"GPU busy time of these operations{over and f', {over}'}, and its share of compute "
-            "time.",
-        ),
-        (
-            "Weighted efficiency",
-            percent(known) if known is not None else "not available",
-            _efficiency_about(known, coverage_pct),
-            "Roofline time / measured time, weighted by time, without rows above the peak. It "
-            f"covers {percent(coverage_pct)} of their time.",
-        ),
-        (
-            f"{SAVING} {target_pct:g}%",
-            *(
-                (
-                    milliseconds(saving),
-                    f"{percent(share_pct(saving, time_us / 1000))} of the time",
-                )
-                if known is not None
-                else unknown
-            ),
-            f"Sum {over and f'{over} '}of what kernels get shorter by if all operations below the "
-            "target reach it. The step can gain less: what it gains is stated above, if it is "
-            "simulated.",
-        ),
-        (
-            f"Below {now.below_pct:g}%",
-            *(
-                (count(below), f"of {count(rated.height)} · {milliseconds(below_us / 1000)}")
-                if known is not None
-                else unknown
-            ),
-            "Operations below the highlight threshold, and their GPU time; of those whose "
-            "efficiency is known.",
-        ),
-        (
-            "Calls",
-            count(int(rows[C.operation_count].sum())),
-            f"in {counted(rows.height, 'row')}",
-            "Calls of these operations. A row of the table has the calls of one operator with "
-            "equal arguments from one thread.",
-        ),
-    )
-    for place, (label, value, about, meaning) in zip(st.columns(len(cards)), cards, strict=True):
-        with place:
-            metric_card(label, value, about, help_text=meaning)
-
-
-def _efficiency_about(known_pct: float | None, coverage_pct: float) -> str:
-    """Return the word for an efficiency, or of how much time it is, if not of nearly all."""
-    if known_pct is None:
-        return "no model or no peak"
-    if coverage_pct < NEARLY_ALL_PCT:
-        return f"of {percent(coverage_pct)} of the time"
-    return efficiency_word(known_pct)
-
-
 def _charts(
     analysis: Analysis,
     now: Opened,
@@ -390,11 +332,12 @@ def _charts(
     rows: pl.DataFrame,
     whole: pl.DataFrame,
     selected: int | None,
+    *,
+    has_rates: bool,
 ) -> None:
     """Draw the panels in pairs, the first one wider, with the selected operation marked; without
-    those of efficiencies if no operation has a rate."""
+    those of efficiencies if no operation of the category has a rate."""
     columns, target_pct = operation_columns(analysis), now.run.targets.of_category(analysis.key)
-    has_rates = whole.select((pl.col(C.tb_per_s) > 0).any()).item()
     numbered = [
         (number, panel)
         for number, panel in enumerate(analysis.panels)

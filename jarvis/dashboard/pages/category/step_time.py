@@ -11,7 +11,7 @@ from jarvis.changes import AtRoofline, Work
 from jarvis.core.errors import NotSimulatedError
 from jarvis.dashboard.session.state import HASH_STORED, Opened, rows_of
 from jarvis.dashboard.widgets.room import room, slowdown_of
-from jarvis.impact import has_efficiency, share_pct
+from jarvis.impact import share_pct
 from jarvis.pipeline.simulated_steps import NOTHING_PCT, simulated_changes
 from jarvis.reports.account import shorter_marked_ms
 from jarvis.savings import step_count
@@ -56,10 +56,8 @@ def step_line(
     now: Opened, key: str, rows: pl.DataFrame, target_pct: float, *, is_part: bool
 ) -> None:
     """Draw the time of the step if the operations ``rows`` of a category reach a target, or why it
-    is not known; nothing if no efficiency is. ``is_part``: they are not all of the category.
+    is not known. ``is_part``: they are not all of the category.
     """
-    if not rows.select(has_efficiency().any()).item():
-        return
     uids = tuple(rows[C.uid].to_list()) if is_part else None
     replayed = _together(now, key, target_pct, uids)
     if isinstance(replayed, str):
