@@ -160,11 +160,12 @@ def slow_kernel(data: CategoryData) -> Iterator[Finding]:
     limit = min(SLOW_KERNEL_PCT, SLOW_SHARE * baseline.efficiency_pct)
     is_low = pl.col(C.pct_roofline) < impact.BOTTLENECK_EFFICIENCY_PCT
     rated = impact.has_efficiency() & (pl.col(C.bound) == "memory")
-    for group in groups(data.operations, rated & is_low & (pl.col(C.kernel_time_us) > 0)):
+    is_slow_row = rated & is_low & (pl.col(C.kernel_time_us) > 0)
+    for group in groups(data.operations, is_slow_row, MIN_COMPUTE_PCT):
         efficiency = group.efficiency_pct
         is_slow = efficiency is not None and efficiency < limit and not group.is_launch_bound
         is_relevant = impact.is_time_relevant(group.time_ms, group.category_pct)
-        if is_slow and is_relevant and group.compute_pct >= MIN_COMPUTE_PCT:
+        if is_slow and is_relevant:
             yield _slow_kernel(data, group, baseline)
 
 

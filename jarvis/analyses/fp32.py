@@ -79,9 +79,8 @@ def fp32_products(data: CategoryData) -> Iterator[Finding]:
         & kernel.str.contains(VECTOR_KERNEL)
         & ~kernel.str.contains("tf32|tensorop")
     )
-    for group in groups(data.operations, is_fp32_on_vector_units):
-        if group.compute_pct >= MIN_COMPUTE_PCT:
-            yield _finding(data, group, peaks)
+    for group in groups(data.operations, is_fp32_on_vector_units, MIN_COMPUTE_PCT):
+        yield _finding(data, group, peaks)
 
 
 def _peaks(data: CategoryData) -> dict[str, float]:
