@@ -22,6 +22,9 @@ MIN_NAMED_PCT = 1.0
 _SAME_PCT = 1.0
 """Step times of a replay and of an account that differ by less are the same."""
 
+_UNEVEN = 2.0
+"""Collectives of equal messages in two steps differ strongly from this ratio of their times on."""
+
 OUTDATED = (
     "This analysis was made by an older version and has no account of the step: analyze the trace "
     "again to see it."
@@ -72,6 +75,39 @@ def unlinked_note(run: Run) -> str:
         f"({percent(account.pct(unlinked_ns))} of {step_name(account.is_marked)}) of work without "
         "a recorded launch, such as work launched before the recording."
     )
+
+
+def uneven_collectives(run: Run) -> str:
+    """Return the two steps whose equal collectives differ most in time, if they differ strongly and
+    the exposed communication by a named share; empty otherwise."""
+    if not {"steps", "collectives"} <= run.tables.keys():
+        return ""
+    kernels, steps = run.table("collectives"), run.table("steps").filter(pl.col(C.dur_ns) > 0)
+    if C.step not in kernels.columns:
+        return ""
+    message = pl.format("{} {} {}", C.collective, C.dtype, C.message_mb)
+    each = (
+        kernels.drop_nulls([C.step, C.collective, C.message_mb])
+        .group_by(C.step)
+        .agg(
+            pl.len().alias(C.count), pl.col(C.dur_us).sum(), messages=message.sort().str.join(", ")
+        )
+        .join(steps, on=C.step)
+        .with_columns(pct=100 * pl.col(C.exposed_comm_ns) / pl.col(C.dur_ns))
+        .sort(C.dur_us, C.step)
+    )
+    for alike in each.partition_by("messages", maintain_order=True):
+        short, long = alike.row(0, named=True), alike.row(-1, named=True)
+        is_strong = long[C.dur_us] >= _UNEVEN * short[C.dur_us]
+        if is_strong and abs(long["pct"] - short["pct"]) >= MIN_NAMED_PCT:
+            times = (f"{milliseconds(s[C.dur_us] / 1000)} in {s[C.name]}" for s in (short, long))
+            return (
+                f"{counted(short[C.count], 'collective')} of equal sizes take {' and '.join(times)}"
+                f": exposed communication is {percent(short['pct'])} and {percent(long['pct'])} of "
+                "the step time. Equal sizes do not explain the difference: waiting for other ranks "
+                "or slower transfers do, and the traces of all ranks show which."
+            )
+    return ""
 
 
 def is_outdated(run: Run) -> bool:

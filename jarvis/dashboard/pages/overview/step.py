@@ -24,7 +24,15 @@ from jarvis.findings import COMMUNICATION_POOL, IDLE_POOL, Finding, Severity
 from jarvis.perf_report import Totals
 from jarvis.perf_report.timeline.step_account import LABELS, MEANING, StepAccount
 from jarvis.perf_report.timeline.step_gaps import SLOW_STEP_PCT
-from jarvis.reports.account import OUTDATED, basis, is_outdated, rates, title, unlinked_note
+from jarvis.reports.account import (
+    OUTDATED,
+    basis,
+    is_outdated,
+    rates,
+    title,
+    uneven_collectives,
+    unlinked_note,
+)
 from jarvis.reports.figures import gpu_time_parts
 from jarvis.schemas import INTEGER, NUMBER, TEXT, Column
 from jarvis.schemas.names import C
@@ -47,6 +55,11 @@ Card = tuple[str, str, str, str, Severity | None]
 @st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_STORED)
 def _unlinked_note(now: Opened) -> str:
     return unlinked_note(now.run)
+
+
+@st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_STORED)
+def _uneven_note(now: Opened) -> str:
+    return uneven_collectives(now.run)
 
 
 def time_cards(now: Opened, account: StepAccount | None, columns: Sequence[DeltaGenerator]) -> None:
@@ -158,6 +171,8 @@ def parts_bar(now: Opened, account: StepAccount | None) -> None:
         if account is not None:
             if slow := slow_steps(run.table("steps")):
                 st.markdown(slow)
+            if uneven := _uneven_note(now):
+                st.markdown(uneven)
             st.caption(f"{rates(run, account)}. {_unlinked_note(now)}".rstrip())
 
 
