@@ -240,10 +240,10 @@ def length_scale(longest: float) -> alt.Scale:
     return alt.Scale(domain=[0, longest * _ROOM or 1], nice=False)
 
 
-def rank_axis() -> alt.Y:
+def rank_axis(*, has_labels: bool = True) -> alt.Y:
     """Return an axis of labels sorted by ``rank``, so that one cached chart fits all rows."""
     by_rank = alt.EncodingSortField(field="rank", op="min", order="ascending")
-    return alt.Y("label:N", sort=by_rank, axis=name_axis())
+    return alt.Y("label:N", sort=by_rank, axis=name_axis() if has_labels else None)
 
 
 def bars_height(count: int, bar_px: int = BAR_PX) -> int:
@@ -251,7 +251,7 @@ def bars_height(count: int, bar_px: int = BAR_PX) -> int:
     return max(count, 1) * bar_px + _AXIS_PX
 
 
-def name_axis(label: str = "split(datum.label, '\\n')") -> alt.Axis:
+def name_axis(label: str = "datum.label") -> alt.Axis:
     """Return an axis of names that shows every label, as the Vega expression ``label`` says."""
     return alt.Axis(
         title=None,

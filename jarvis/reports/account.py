@@ -6,7 +6,7 @@ from jarvis.analyses.system.cpu_idle.sources import placed, where
 from jarvis.analyses.window import timeline_window
 from jarvis.perf_report.intervals import covered_until
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
-from jarvis.perf_report.timeline.step_account import StepAccount, step_name
+from jarvis.perf_report.timeline.step_account import LABELS, StepAccount, step_name
 from jarvis.perf_report.work import COMPUTE
 from jarvis.reports import utilization
 from jarvis.reports.messages import MESSAGES
@@ -140,16 +140,26 @@ def rates(run: Run, account: StepAccount) -> str:
     return f"{throughput(account)}. {mfu}"
 
 
-def sentence(account: StepAccount, steps: pl.DataFrame, idle_gaps: pl.DataFrame) -> str:
+def sentence(
+    account: StepAccount, steps: pl.DataFrame, idle_gaps: pl.DataFrame, unlinked_ns: int
+) -> str:
     """Return the step time, the slow steps and the largest parts in one sentence.
 
     Args:
         account: The account of the steps.
         steps: The table ``steps``.
         idle_gaps: The gaps of the GPU window; that of carried-in work names where the host waits.
+        unlinked_ns: Compute of the steps without a recorded launch (``unlinked_compute_ns``).
     """
     parts = sorted(account.rows().iter_rows(), key=lambda part: -part[2])
-    named = [f"{label} {percent(pct)}" for label, _, pct in parts if pct >= MIN_NAMED_PCT]
+    unlinked_pct = account.pct(unlinked_ns)
+    within = f" ({percent(unlinked_pct)} without a recorded launch)"
+    of_part = {LABELS[C.compute_ns]: within} if unlinked_pct >= MIN_NAMED_PCT else {}
+    named = [
+        f"{label} {percent(pct)}{of_part.get(label, '')}"
+        for label, _, pct in parts
+        if pct >= MIN_NAMED_PCT
+    ]
     carried_ms = account.mean_ms(account.carried_in_ns)
     slow = steps.filter(pl.col(C.is_slow)).drop_nulls(C.name).sort(C.excess_ns, descending=True)
     excess_ms = next(iter(slow[C.excess_ns]), 0) / 1e6

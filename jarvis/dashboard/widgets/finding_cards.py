@@ -37,7 +37,7 @@ from jarvis.reports.figures import target_words
 from jarvis.reports.ranking import Recommendation
 from jarvis.reports.sections import action_headings
 from jarvis.run import Run
-from jarvis.savings import over_steps, per_step
+from jarvis.savings import CAPS, FLOORS, over_steps, per_step
 from jarvis.schemas.names import C
 from jarvis.text.format import (
     MIN_PCT,
@@ -88,8 +88,10 @@ PRIORITY_COLORS = {
 """Streamlit color names; the badge also has the priority as text."""
 
 ORDER = (
-    "P1 saves most step time. The priority also weighs the share of compute, the efficiency and "
-    "how certain the saving is."
+    "P1 saves most step time. Priority by the share of the step saved: Low below "
+    f"{CAPS[0][0]:g}%, Medium below {CAPS[1][0]:g}%, else High; Critical from {FLOORS[0][0]:g}%, "
+    f"or from {CAPS[2][0]:g}% for a large share of compute at low efficiency. At most Medium if a "
+    "trace of one rank does not show how much is saved."
 )
 """The order of findings, and their priorities."""
 

@@ -17,6 +17,8 @@ from jarvis.text.markdown import escape, shortened
 _BELOW_THRESHOLD = charts.STATES[0]
 _NAME_LENGTH = 34
 _MIN_ROOFLINE_PX = 260
+_ONE_PLACE = 1.1
+"""Ratio of the largest and smallest place of points, below which they show no trend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +135,19 @@ def _title_of_bars(data: PanelData) -> str:
     return f"{escape(shortened(charts.short_label(name), _NAME_LENGTH))} has {share}{of}"
 
 
-def _draw_scatter(data: PanelData) -> charts.Drawing:
+def _draw_scatter(data: PanelData) -> charts.Drawing | None:
     x, y = data.axes
+    if _is_one_place(data):
+        return None
     color, whole = data.panel.color, data.whole
     return charts.scatter(data.rows, data.columns, data.colors, x=x, y=y, color=color, whole=whole)
+
+
+def _is_one_place(data: PanelData) -> bool:
+    """Return whether several points have practically the same place on the horizontal axis."""
+    x, y = data.axes
+    places = data.rows.filter(charts.is_point(x, y))[x].sort()
+    return places.len() > 1 and bool(places[-1] < _ONE_PLACE * places[0])
 
 
 def _title_of_scatter(data: PanelData) -> str:
@@ -154,6 +165,9 @@ def _why_no_savings(data: PanelData) -> str:
 
 
 def _why_no_points(data: PanelData) -> str:
+    if _is_one_place(data):
+        x = data.columns[data.axes[0]].label.partition(" (")[0]
+        return f"All operations here have about the same {x}: the table has their values."
     x, y = (data.columns[name].label.partition(" (")[0] for name in data.axes)
     return f"No operation here has both figures: {x} and {y}."
 

@@ -91,13 +91,13 @@ def categories(run: Run) -> Figure | None:
     whole_ms = float(rows["gpu_time_ms"].sum())
     first = rows.row(0, named=True)
     share = percent(share_pct(first["gpu_time_ms"], whole_ms))
-    over = over_steps(run.manifest.totals)
-    title = f"{first[C.title]} takes {share} of kernel time{over and f' {over}'}"
+    title = f"{first[C.title]} takes {share} of kernel time"
+    of_step = " of a step" if over_steps(run.manifest.totals) else ""
     note = (
-        f"Pale: kernel time. Strong: what the operations below {target_words(run)} of the roofline "
-        "would save if they reached it."
+        f"Pale: kernel time{of_step}. Strong: what the operations below {target_words(run)} of the "
+        "roofline would save if they reached it."
         if rows["has_efficiency"].any()
-        else "Kernel time. No efficiency is known, so there is no saving."
+        else f"Kernel time{of_step}. No efficiency is known, so there is no saving."
     )
     return Figure(title, note, charts.categories(rows, _COLUMNS, CSS))
 

@@ -67,6 +67,10 @@ less than {NEGLIGIBLE_PCT:g}% of the steps, and where step times are not simulat
 _MAX_CACHED_PANELS = 256
 """They have at most ``MAX_POINTS`` marks."""
 
+_MANY_COPIES_PCT = 10.0
+"""From this share of a category's time on, its copies are named in place of its share of compute,
+in which copies do not count."""
+
 _TABLE_HELP = (
     "Select a row to see its arguments, kernels and call path. Click a column header to sort all "
     "rows."
@@ -322,13 +326,17 @@ def _metric_cards(analysis: Analysis, rows: pl.DataFrame, whole: pl.DataFrame, n
     is_part = rows.height < whole.height
     over = over_steps(totals)
     unknown = ("not available", "no efficiency is known")
+    of_compute = f"{percent(float(rows[C.percent_of_compute].sum()))} of compute"
+    copies_us = float(rows.filter(pl.col(C.percent_of_compute) == 0)[C.kernel_time_us].sum())
+    copies = f"{milliseconds(copies_us / 1000)} of it copies"
+    without = f": {of_compute}, without copies ({copies})" if copies_us else ""
     cards = (
         (
             f"{analysis.title} time" if not is_part else "Time of these rows",
             milliseconds(time_us / 1000),
-            f"{percent(float(rows[C.percent_of_compute].sum()))} of compute",
+            copies if share_pct(copies_us, time_us) >= _MANY_COPIES_PCT else of_compute,
             f"GPU busy time of these operations{over and f', {over}'}, and its share of compute "
-            "time.",
+            f"time{without}.",
         ),
         (
             "Weighted efficiency",

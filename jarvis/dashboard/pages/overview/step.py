@@ -25,12 +25,14 @@ from jarvis.perf_report import Totals
 from jarvis.perf_report.timeline.step_account import LABELS, MEANING, StepAccount
 from jarvis.perf_report.timeline.step_gaps import SLOW_STEP_PCT
 from jarvis.reports.account import (
+    MIN_NAMED_PCT,
     OUTDATED,
     basis,
     is_outdated,
     rates,
     title,
     uneven_collectives,
+    unlinked_compute_ns,
     unlinked_note,
 )
 from jarvis.reports.figures import gpu_time_parts
@@ -55,6 +57,11 @@ Card = tuple[str, str, str, str, Severity | None]
 @st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_STORED)
 def _unlinked_note(now: Opened) -> str:
     return unlinked_note(now.run)
+
+
+@st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_STORED)
+def _unlinked_ns(now: Opened) -> int:
+    return unlinked_compute_ns(now.run)
 
 
 @st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_STORED)
@@ -161,6 +168,8 @@ def parts_bar(now: Opened, account: StepAccount | None) -> None:
             f"{_whole(account, shown, totals)}",
             help=MEANING,
         )
+        if shown is not None and account is not None:
+            parts = _with_unlinked(parts, account.pct(_unlinked_ns(now)))
         shares = [
             f"{part} {percent(share)}" for part, share in parts["part", C.percent].iter_rows()
         ]
@@ -174,6 +183,24 @@ def parts_bar(now: Opened, account: StepAccount | None) -> None:
             if uneven := _uneven_note(now):
                 st.markdown(uneven)
             st.caption(f"{rates(run, account)}. {_unlinked_note(now)}".rstrip())
+
+
+def _with_unlinked(parts: pl.DataFrame, unlinked_pct: float) -> pl.DataFrame:
+    """Return the parts of a step with that of compute which has no recorded launch, if it is named,
+    as a part of its own behind the rest of compute."""
+    if unlinked_pct < MIN_NAMED_PCT:
+        return parts
+    compute = parts.head(1).with_columns(is_unlinked=pl.lit(value=False))
+    unlinked = compute.with_columns(
+        pl.lit("compute without a recorded launch").alias("part"),
+        pl.col(C.time_ms) * unlinked_pct / pl.col(C.percent),
+        pl.lit(unlinked_pct).alias(C.percent),
+        is_unlinked=pl.lit(value=True),
+    )
+    linked = compute.with_columns(pl.col(name) - unlinked[name] for name in (C.time_ms, C.percent))
+    return pl.concat([linked, unlinked, parts[1:]], how="diagonal").with_columns(
+        pl.col("is_unlinked").fill_null(value=False)
+    )
 
 
 def _shown(account: StepAccount, steps: pl.DataFrame) -> StepAccount:

@@ -46,7 +46,7 @@ _SIZES = (
 _COLLECTIVE_COLUMNS = (
     text(C.step, "Step", "step that launches it"),
     text(C.collective, "Collective", "as recorded; the kernel if no collective is recorded"),
-    Column(C.bytes, "Size (bytes)", INTEGER, "bytes", ",d", "larger of sent and received"),
+    Column(C.bytes, "Bytes", INTEGER, "bytes", ",d", "larger of sent and received"),
     number(C.dur_us, "Time (µs)", "µs", "duration, including waiting for other ranks"),
     number("exposed_us", "Exposed (µs)", "µs", "time in which no compute runs"),
     Column("overlap_pct", "Overlap (%)", NUMBER, "%", ",.1f", "share of its time beside compute"),
@@ -76,6 +76,8 @@ def multi_kernel_section(analysis: Analysis, now: Opened, result: AnalysisResult
     totals = now.run.manifest.totals
     if totals.total_comm_time_ms > 0:
         _other_ranks(now)
+    if uneven := uneven_collectives(now.run):
+        st.warning(uneven, icon=":material/difference:")
     _grades(now.run, result)
     copies = now.run.table("memory_copies")
     if totals.total_comm_time_ms == 0 and copies.is_empty():
@@ -230,8 +232,6 @@ def _longest(run: Run) -> None:
             f" take {percent(share)} of their time",
             help="The time of a communication kernel includes waiting for other ranks.",
         )
-        if uneven := uneven_collectives(run):
-            st.warning(uneven, icon=":material/difference:")
         rows = _with_rates(longest, run)
         columns = charts.columns_of(TABLES["collectives"], _COLLECTIVE_COLUMNS)
         common = [name for name in _COMMON if rows[name].n_unique() == 1]
