@@ -200,6 +200,14 @@ def test_bars_of_kernels_without_an_operator_have_their_short_names() -> None:
     assert [row["label"] for row in values(drawn, drawn)] == ["rotary", "mm"]
 
 
+def test_values_of_bars_have_the_same_number_of_decimals() -> None:
+    frame = rows(kernel_time_us=[196.0, 4.25], saved_us=[14.0, 1.0])
+    saving = vega_lite(charts.savings(frame, COLUMNS, charts.LIGHT))
+    assert [row["text"] for row in values(saving, saving)] == ["0.014 of 0.196", "0.001 of 0.004"]
+    drawn = vega_lite(charts.bars(frame, COLUMNS, charts.LIGHT, x="kernel_time_us", y="name"))
+    assert drawn["layer"][1]["encoding"]["text"]["format"] == ",.3f"
+
+
 @pytest.mark.parametrize(("time_us", "unit", "length"), [(99.0, "µs", 99.0), (100.0, "ms", 0.1)])
 def test_bars_of_time_are_in_ms_from_a_tenth_on(time_us: float, unit: str, length: float) -> None:
     frame = rows(kernel_time_us=[time_us, 1.0], saved_us=[time_us / 2, 0.0])

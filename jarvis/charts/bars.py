@@ -20,6 +20,7 @@ from jarvis.charts.marks import (
     Tip,
     bar_totals,
     bars_height,
+    decimals_of,
     heaviest,
     in_readable_units,
     is_length,
@@ -49,7 +50,6 @@ _BESIDE_NAMES = 2
 _VALUE_ROOM = 1.1
 """Axis length relative to the longest bar, so that its value fits behind it."""
 
-_THREE_DIGITS = ",.3r"
 _BINS_PER_DECADE = 4
 
 _PARTS_PX = 112
@@ -116,10 +116,12 @@ def bars(
         .group_by([*keys, "label", "rank"], maintain_order=True)
         .agg(pl.col(x).sum())
     )
+    totals = bar_totals(parts, x=x, y=y)[x]
     spec = _bars_spec(
         x,
         columns[x].label,
-        largest(bar_totals(parts, x=x, y=y)[x]),
+        largest(totals),
+        decimals_of(totals),
         top.height,
         tips(columns, [*keys, x], parts),
         _groups(color, frame if whole is None else whole, palette),
@@ -133,6 +135,7 @@ def _bars_spec(
     x: str,
     title: str,
     longest: float,
+    decimals: int,
     count: int,
     lines: tuple[Tip, ...],
     groups: Groups | None,
@@ -146,7 +149,7 @@ def _bars_spec(
         tooltip=tooltip(lines),
     )
     totals = base.mark_text(align="left", dx=5, color=palette.text, fontSize=11).encode(
-        x=alt.X(f"sum({x}):Q", title=title), text=alt.Text(f"sum({x}):Q", format=_THREE_DIGITS)
+        x=alt.X(f"sum({x}):Q", title=title), text=alt.Text(f"sum({x}):Q", format=f",.{decimals}f")
     )
     height = bars_height(count) + (_LEGEND_PX if groups else 0)
     return specification(alt.LayerChart(layer=[parts, totals], height=height))

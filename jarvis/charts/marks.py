@@ -10,7 +10,7 @@ import polars as pl
 from jarvis.charts.palette import Palette
 from jarvis.schemas import Column
 from jarvis.schemas.names import C
-from jarvis.text.format import MIN_MS
+from jarvis.text.format import MIN_MS, column_decimals
 from jarvis.text.shapes import compact_shapes
 from jarvis.text.short_names import short_operation_name
 
@@ -104,6 +104,13 @@ def largest(numbers: pl.Series) -> float:
     """Return the maximum, or 0 if there are no numbers."""
     maximum = numbers.max()
     return float(maximum) if isinstance(maximum, int | float) else 0.0
+
+
+def decimals_of(numbers: pl.Series) -> int:
+    """Return the number of decimals of numbers that stand below each other."""
+    sizes = numbers.abs()
+    typical = sizes.filter(sizes > 0).median()
+    return column_decimals(largest(sizes), typical if isinstance(typical, float) else 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Bars of times, each with the part that could be saved."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 import altair as alt
 import polars as pl
@@ -16,6 +17,7 @@ from jarvis.charts.marks import (
     Specification,
     Tip,
     bars_height,
+    decimals_of,
     in_readable_units,
     largest,
     length_scale,
@@ -29,14 +31,13 @@ from jarvis.charts.marks import (
 )
 from jarvis.charts.palette import Palette
 from jarvis.schemas.names import C
-from jarvis.text.format import decimal
 from jarvis.text.shapes import call_shapes
 from jarvis.text.short_names import short_operation_name
 
 _WITH_NAME_PX = 36
 """Height in pixels of a bar with its name above it, and the space above that."""
 
-_NAMED_BAR = {"height": 14, "yOffset": 9}
+_NAMED_BAR: Mapping[str, Any] = {"height": 14, "yOffset": 9}
 _NAME_Y, _VALUE_Y = -10, 9
 """Bar, name and value within that height."""
 
@@ -88,8 +89,9 @@ def savings(
     scaled, known = in_readable_units(
         top, columns, (C.kernel_time_us, C.saved_us), largest(top[C.kernel_time_us])
     )
+    decimals = decimals_of(pl.concat([scaled[C.kernel_time_us], scaled[C.saved_us]]))
     texts = [
-        f"{decimal(saved)} of {decimal(time)}"
+        f"{saved:,.{decimals}f} of {time:,.{decimals}f}"
         for time, saved in scaled.select(C.kernel_time_us, C.saved_us).iter_rows()
     ]
     return _over(
@@ -169,8 +171,8 @@ def _over_spec(
         y=rank_axis(has_labels=not is_above), tooltip=tooltip(lines)
     )
     x = alt.X(f"{whole}:Q", axis=plain_axis(unit, format=LINEAR), scale=length_scale(longest))
-    bar = _NAMED_BAR if is_above else {"height": {"band": 0.72}}
-    written = {"align": "left", "color": palette.text, "fontSize": 11}
+    bar: Mapping[str, Any] = _NAMED_BAR if is_above else {"height": {"band": 0.72}}
+    written: Mapping[str, Any] = {"align": "left", "color": palette.text, "fontSize": 11}
     pale = base.mark_bar(color=palette.pale, **bar).encode(x=x)
     strong = base.mark_bar(color=palette.saving, **bar).encode(x=f"{part}:Q")
     value = base.mark_text(dx=5, dy=_VALUE_Y if is_above else 0, **written).encode(

@@ -22,6 +22,9 @@ MIN_NAMED_PCT = 1.0
 _SAME_PCT = 1.0
 """Step times of a replay and of an account that differ by less are the same."""
 
+RECOMPUTES = r"torch/utils/checkpoint\.py\(\d+\): recompute_fn$"
+"""Pattern of PyTorch's function that computes activations again."""
+
 _UNEVEN = 2.0
 """Collectives of equal messages in two steps differ strongly from this ratio of their times on."""
 
@@ -64,17 +67,47 @@ def unlinked_compute_ns(run: Run) -> int:
     return account.parts_ns[C.compute_ns] - int(linked_ns.sum())
 
 
-def unlinked_note(run: Run) -> str:
-    """Return how much of the compute of a step is work without a recorded launch, as a sentence;
-    empty if little is."""
-    account, unlinked_ns = account_of(run), unlinked_compute_ns(run)
-    if account is None or account.pct(unlinked_ns) < MIN_NAMED_PCT:
+def compute_note(run: Run) -> str:
+    """Return how much of the compute of a step is work without a recorded launch, and how much
+    activation checkpointing repeats, as sentences; empty if little is."""
+    account = account_of(run)
+    if account is None:
         return ""
-    return (
-        f"Compute includes {milliseconds(account.mean_ms(unlinked_ns))} "
-        f"({percent(account.pct(unlinked_ns))} of {step_name(account.is_marked)}) of work without "
-        "a recorded launch, such as work launched before the recording."
+    texts = {
+        "Compute includes {} of work without a recorded launch, such as work launched before the "
+        "recording.": unlinked_compute_ns(run),
+        "Activation checkpointing repeats {} of GPU work, which counts in the FLOPs of MFU.": (
+            recomputed_ns(run)
+        ),
+    }
+    of_step = step_name(account.is_marked)
+    return " ".join(
+        text.format(
+            f"{milliseconds(account.mean_ms(ns))} ({percent(account.pct(ns))} of {of_step})"
+        )
+        for text, ns in texts.items()
+        if account.pct(ns) >= MIN_NAMED_PCT
     )
+
+
+def recomputed_ns(run: Run) -> int:
+    """Return the time of the kernels launched in the function that repeats a forward pass; 0 if
+    none is recorded."""
+    if "host_slices" not in run.tables:
+        return 0
+    slices, start = run.table("host_slices"), pl.col(C.ts_ns)
+    repeats = slices.filter(pl.col(C.name).str.contains(RECOMPUTES)).select(
+        repeated=C.thread, begin=start, end=start + pl.col(C.dur_ns)
+    )
+    calls = slices.select(C.thread, pl.col(C.uid).alias(C.launch_uid), called=start)
+    launched = run.table("gpu_work").select(C.uid, C.launch_uid, C.dur_ns).join(calls, C.launch_uid)
+    found = launched.join_where(
+        repeats,
+        pl.col(C.thread) == pl.col("repeated"),
+        pl.col("called") >= pl.col("begin"),
+        pl.col("called") < pl.col("end"),
+    )
+    return int(found.unique(C.uid)[C.dur_ns].sum())
 
 
 def uneven_collectives(run: Run) -> str:
@@ -141,7 +174,7 @@ def rates(run: Run, account: StepAccount) -> str:
 
 
 def sentence(
-    account: StepAccount, steps: pl.DataFrame, idle_gaps: pl.DataFrame, unlinked_ns: int
+    account: StepAccount, steps: pl.DataFrame, idle_gaps: pl.DataFrame, unlinked_ns: int = 0
 ) -> str:
     """Return the step time, the slow steps and the largest parts in one sentence.
 

@@ -280,11 +280,17 @@ def _with_short_kernels(text: str) -> str:
     return _KERNEL_SPAN.sub(lambda name: code(short_kernel_name(name[1])), text)
 
 
+def _evidence_title(name: str, text: str) -> str:
+    """Return the title of a quantity, without its unit if its value has one."""
+    title = title_of(name)
+    return title.partition(" (")[0] if text.endswith(("MB/s", "%")) else title
+
+
 def evidence_table(finding: Finding) -> None:
     """Draw the evidence as a table, two quantities in a row."""
     cells = [
-        (Markdown(f"**{escape(title_of(name))}**"), prose(_value(name, value)))
-        for name, value in shown_evidence(finding).items()
+        (Markdown(f"**{escape(_evidence_title(name, text))}**"), prose(text))
+        for name, text in ((n, _value(n, v)) for n, v in shown_evidence(finding).items())
     ]
     half = (len(cells) + 1) // 2
     pairs = zip_longest(cells[:half], cells[half:], fillvalue=("", ""))

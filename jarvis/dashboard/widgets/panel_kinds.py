@@ -67,8 +67,10 @@ class Kind:
 
 def _draw_roofline(data: PanelData) -> charts.Drawing | None:
     of_bandwidth = data.panel.y == C.tb_per_s
+    rated = data.rows.filter(pl.col("state") != NOT_AVAILABLE)
+    rows = rated if (rated[C.tb_per_s] > 0).any() else data.rows
     drawing = charts.roofline(
-        data.rows, data.columns, data.target_pct, data.colors, is_of_bandwidth=of_bandwidth
+        rows, data.columns, data.target_pct, data.colors, is_of_bandwidth=of_bandwidth
     )
     if drawing is None:
         return None
@@ -84,6 +86,8 @@ def _title_of_roofline(data: PanelData) -> str:
         whole = counted(placed.height, "operation")
         return f"the efficiency of {whole} is not known{_not_drawn(data)}"
     below, whole = rated.filter(state=_BELOW_THRESHOLD), counted(rated.height, "operation")
+    if (data.rows["state"] == NOT_AVAILABLE).any():
+        whole += " with a known efficiency"
     if below.is_empty():
         return f"none of {whole} is below the threshold{_not_drawn(data)}"
     share = share_pct(*(float(part[C.kernel_time_us].sum()) for part in (below, rated)))

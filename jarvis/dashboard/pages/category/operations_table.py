@@ -12,7 +12,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from jarvis import impact
 from jarvis.analyses.base import Analysis
-from jarvis.charts import LIGHT, STATES, Columns, columns_of
+from jarvis.charts import LIGHT, STATES, Columns, columns_of, largest
 from jarvis.charts.palette import NOT_AVAILABLE
 from jarvis.dashboard.pages.call_tree.choice import places_link
 from jarvis.dashboard.pages.category.step_time import in_the_step
@@ -264,8 +264,6 @@ _LAST = (
     C.percent_of_compute,
 )
 _WIDTHS = {
-    C.name: 175,
-    "arguments": 135,
     C.kernel_time_us: 112,
     C.percent_of_category: 85,
     C.pct_roofline: 85,
@@ -276,6 +274,10 @@ _WIDTHS = {
     C.bound: 75,
 }
 """Widths in pixels, to keep the first columns visible in a window of 1280 pixels."""
+
+_NAME_PX, _NAME_AND_SHAPES_PX, _CHARACTER_PX = 175, 310, 6.6
+"""Maximum width of names where rows have shapes, the width of both, and of a character. Shapes that
+need more also have the width of the state, which is then scrolled."""
 
 _TEXTS = columns_of(
     (
@@ -354,7 +356,8 @@ def metrics_table(
     columns = {**operation_columns(analysis), **_TEXTS, **_STEP_SAVING}
     names = shown_columns(analysis, rows)
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.caption(about, width="content")
+        scrolled = f" · the first {_ROWS} in view" if rows.height > _ROWS else ""
+        st.caption(f"{about}{scrolled}", width="content")
         labels = {name: columns[name].label for name in names if name != "state"}
         order = row_order.order_of(page, labels, DEFAULT_ORDER)
         # Sort only two columns and an index, as sorting copies and a page needs few of the rows.
@@ -383,7 +386,7 @@ def _page_table(
     """Draw ``part``, a page of ``rows``."""
     known = {**operation_columns(analysis), **_TEXTS, **_STEP_SAVING}
     shown, columns = in_readable_units(_readable(part), known, rows)
-    widths = _WIDTHS if "arguments" in names else _WIDTHS | {C.name: 270}
+    widths = _WIDTHS | _text_widths(shown, has_shapes="arguments" in names)
     config = {
         name: _configuration(order.label(columns[name]), shown[name], widths.get(name))
         for name in names
@@ -403,6 +406,17 @@ def _page_table(
         placeholder=MISSING,
         alt=f"Operations of {analysis.title} with times, rates, efficiency and saving",
     )
+
+
+def _text_widths(shown: pl.DataFrame, *, has_shapes: bool) -> dict[str, int]:
+    """Return the widths of names and shapes in pixels."""
+    if not has_shapes:
+        return {C.name: 270}
+    longest = (largest(shown[name].str.len_chars()) for name in (C.name, "arguments"))
+    name_px, shapes_px = (int(_CHARACTER_PX * length) + 20 for length in longest)
+    name_px = min(max(name_px, 90), _NAME_PX)
+    room_px = _NAME_AND_SHAPES_PX - name_px
+    return {C.name: name_px, "arguments": room_px + _WIDTHS["state"] * (shapes_px > room_px)}
 
 
 def _readable(part: pl.DataFrame) -> pl.DataFrame:

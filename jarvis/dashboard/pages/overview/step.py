@@ -28,12 +28,12 @@ from jarvis.reports.account import (
     MIN_NAMED_PCT,
     OUTDATED,
     basis,
+    compute_note,
     is_outdated,
     rates,
     title,
     uneven_collectives,
     unlinked_compute_ns,
-    unlinked_note,
 )
 from jarvis.reports.figures import gpu_time_parts
 from jarvis.schemas import INTEGER, NUMBER, TEXT, Column
@@ -55,8 +55,8 @@ Card = tuple[str, str, str, str, Severity | None]
 
 
 @st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_STORED)
-def _unlinked_note(now: Opened) -> str:
-    return unlinked_note(now.run)
+def _compute_note(now: Opened) -> str:
+    return compute_note(now.run)
 
 
 @st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_STORED)
@@ -74,7 +74,7 @@ def time_cards(now: Opened, account: StepAccount | None, columns: Sequence[Delta
     run = now.run
     median = None if account is None else StepAccount.of_median(run.table("steps"))
     findings = [finding for result in run.results.values() for finding in result.findings]
-    cards = _cards(account, median, run.manifest.totals, findings, _unlinked_note(now))
+    cards = _cards(account, median, run.manifest.totals, findings, _compute_note(now))
     for column, card in zip(columns, cards, strict=True):
         label, value, below, meaning, severity = card
         with column:
@@ -89,7 +89,7 @@ def _cards(
     unlinked: str,
 ) -> Iterator[Card]:
     """Yield the cards of step time, busy time, exposed communication and idle time; ``unlinked`` is
-    ``unlinked_note``."""
+    ``compute_note``."""
     window = milliseconds(totals.total_time_ms)
     if account is None:
         whole = "the GPU window"
@@ -182,7 +182,7 @@ def parts_bar(now: Opened, account: StepAccount | None) -> None:
                 st.markdown(slow)
             if uneven := _uneven_note(now):
                 st.markdown(uneven)
-            st.caption(f"{rates(run, account)}. {_unlinked_note(now)}".rstrip())
+            st.caption(f"{rates(run, account)}. {_compute_note(now)}".rstrip())
 
 
 def _with_unlinked(parts: pl.DataFrame, unlinked_pct: float) -> pl.DataFrame:

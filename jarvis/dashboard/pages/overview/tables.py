@@ -39,7 +39,7 @@ _LEAST_SHOWN_PCT = 0.05
 _NAME_PX = 220
 _FINDINGS, _PAGE = "overview_findings", "page"
 _WIDTHS = {C.rank: 42, "finding": 345, "saved_ms": 72, "priority": 66}
-_CHARACTER_PX, _MIN_NAME = 6.4, 12
+_CHARACTER_PX, _MIN_NAME = 6.0, 8
 """Mean width of a character in a table, and the minimum length of a cut name."""
 
 _REMARK_PX = 66
@@ -191,6 +191,13 @@ def top_operations(now: Opened) -> None:
         for operation in top
     ]
     frame = pl.DataFrame(rows, infer_schema_length=None)
+    number = pl.int_range(1, pl.len() + 1).over(C.name)
+    frame = frame.with_columns(
+        pl.when(number > 1)
+        .then(pl.format("{} #{}", C.name, number))
+        .otherwise(C.name)
+        .alias(C.name)
+    )
     over = over_steps(totals)
     st.caption(
         f"GPU time of what an operator launches itself{over and f', {over}'}; the operators that "
@@ -206,7 +213,12 @@ def top_operations(now: Opened) -> None:
 _OF_WHOLE = "of_whole"
 _TOP_COLUMNS = (
     Column(C.rank, "Rank", pl.Int64(), meaning="by GPU time"),
-    Column(C.name, "Operation", TEXT, meaning="operator that launches the kernels"),
+    Column(
+        C.name,
+        "Operation",
+        TEXT,
+        meaning="operator that launches the kernels; #2: another of the same short name",
+    ),
     Column(C.category, "Category", TEXT, meaning="category of its longest row"),
     Column(
         C.time_ms,
