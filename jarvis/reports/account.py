@@ -67,6 +67,24 @@ def unlinked_compute_ns(run: Run) -> int:
     return account.parts_ns[C.compute_ns] - int(linked_ns.sum())
 
 
+def with_unlinked(parts: pl.DataFrame, unlinked_pct: float) -> pl.DataFrame:
+    """Return the parts of a step with that of compute which has no recorded launch, if it is named,
+    as a part of its own behind the rest of compute."""
+    if unlinked_pct < MIN_NAMED_PCT:
+        return parts
+    compute = parts.head(1).with_columns(is_unlinked=pl.lit(value=False))
+    unlinked = compute.with_columns(
+        pl.lit("compute without a recorded launch").alias("part"),
+        pl.col(C.time_ms) * unlinked_pct / pl.col(C.percent),
+        pl.lit(unlinked_pct).alias(C.percent),
+        is_unlinked=pl.lit(value=True),
+    )
+    linked = compute.with_columns(pl.col(name) - unlinked[name] for name in (C.time_ms, C.percent))
+    return pl.concat([linked, unlinked, parts[1:]], how="diagonal").with_columns(
+        pl.col("is_unlinked").fill_null(value=False)
+    )
+
+
 def compute_note(run: Run) -> str:
     """Return how much of the compute of a step is work without a recorded launch, and how much
     activation checkpointing repeats, as sentences; empty if little is."""

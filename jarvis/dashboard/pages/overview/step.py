@@ -25,7 +25,6 @@ from jarvis.perf_report import Totals
 from jarvis.perf_report.timeline.step_account import LABELS, MEANING, StepAccount
 from jarvis.perf_report.timeline.step_gaps import SLOW_STEP_PCT
 from jarvis.reports.account import (
-    MIN_NAMED_PCT,
     OUTDATED,
     basis,
     compute_note,
@@ -34,6 +33,7 @@ from jarvis.reports.account import (
     title,
     uneven_collectives,
     unlinked_compute_ns,
+    with_unlinked,
 )
 from jarvis.reports.figures import gpu_time_parts
 from jarvis.schemas import INTEGER, NUMBER, TEXT, Column
@@ -169,7 +169,7 @@ def parts_bar(now: Opened, account: StepAccount | None) -> None:
             help=MEANING,
         )
         if shown is not None and account is not None:
-            parts = _with_unlinked(parts, account.pct(_unlinked_ns(now)))
+            parts = with_unlinked(parts, account.pct(_unlinked_ns(now)))
         shares = [
             f"{part} {percent(share)}" for part, share in parts["part", C.percent].iter_rows()
         ]
@@ -183,24 +183,6 @@ def parts_bar(now: Opened, account: StepAccount | None) -> None:
             if uneven := _uneven_note(now):
                 st.markdown(uneven)
             st.caption(f"{rates(run, account)}. {_compute_note(now)}".rstrip())
-
-
-def _with_unlinked(parts: pl.DataFrame, unlinked_pct: float) -> pl.DataFrame:
-    """Return the parts of a step with that of compute which has no recorded launch, if it is named,
-    as a part of its own behind the rest of compute."""
-    if unlinked_pct < MIN_NAMED_PCT:
-        return parts
-    compute = parts.head(1).with_columns(is_unlinked=pl.lit(value=False))
-    unlinked = compute.with_columns(
-        pl.lit("compute without a recorded launch").alias("part"),
-        pl.col(C.time_ms) * unlinked_pct / pl.col(C.percent),
-        pl.lit(unlinked_pct).alias(C.percent),
-        is_unlinked=pl.lit(value=True),
-    )
-    linked = compute.with_columns(pl.col(name) - unlinked[name] for name in (C.time_ms, C.percent))
-    return pl.concat([linked, unlinked, parts[1:]], how="diagonal").with_columns(
-        pl.col("is_unlinked").fill_null(value=False)
-    )
 
 
 def _shown(account: StepAccount, steps: pl.DataFrame) -> StepAccount:

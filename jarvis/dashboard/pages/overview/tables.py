@@ -38,11 +38,11 @@ _LEAST_SHOWN_PCT = 0.05
 
 _NAME_PX = 220
 _FINDINGS, _PAGE = "overview_findings", "page"
-_WIDTHS = {C.rank: 42, "finding": 345, "saved_ms": 72, "priority": 66}
+_WIDTHS = {C.rank: 42, "finding": 337, "saved_ms": 72, "priority": 74}
 _CHARACTER_PX, _MIN_NAME = 6.0, 8
 """Mean width of a character in a table, and the minimum length of a cut name."""
 
-_REMARK_PX = 66
+_REMARK_PX = 62
 """Width of a remark beside a priority. The columns but the last fill the table at 1280 pixels, and
 all of them at 1440."""
 
