@@ -34,9 +34,10 @@ from jarvis.text.messages import Message, MessageTable, to_text
 CAPS = ((0.5, Priority.LOW), (1.0, Priority.MEDIUM), (5.0, Priority.HIGH))
 """A finding that saves less than this percentage of the steps has at most the priority."""
 
-FLOORS = ((40.0, Priority.CRITICAL), (10.0, Priority.HIGH), (1.0, Priority.MEDIUM))
-"""A finding that saves this percentage of the steps has at least the priority. So none saves ten
-times more than one of a more urgent priority, except an interval."""
+FLOORS = ((40.0, Priority.CRITICAL), (1.0, Priority.HIGH), (0.5, Priority.MEDIUM))
+"""A finding that saves this percentage of the steps has at least the priority. With CAPS, a finding
+is at least as urgent as one that saves less, except an interval; between the last of CAPS and the
+first of these, the priority before decides between High and Critical."""
 
 EQUAL_DIGITS = 3
 """Decimals of savings in ms that decide the order: smaller differences than a µs do not."""

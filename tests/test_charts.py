@@ -182,14 +182,15 @@ def test_savings_exclude_zeros_and_label_each_bar_once() -> None:
     spec = vega_lite(charts.savings(same, COLUMNS, charts.LIGHT))
     assert spec["layer"][0]["encoding"]["y"]["sort"]["field"] == "rank"
     assert [(row["rank"], row["label"]) for row in values(spec, spec)] == [
-        (0, f"mm\n{PRODUCT}"),
-        (1, f"mm #2\n{PRODUCT}"),
+        (0, f"mm  {PRODUCT}"),
+        (1, f"mm #2  {PRODUCT}"),
         (2, "addmm"),
         (3, "addmm #2"),
     ]
     one = vega_lite(charts.savings(rows(), COLUMNS, charts.LIGHT))
     assert [row["name"] for row in values(one, one)] == ["aten::mm"]
-    assert "split(" in one["layer"][0]["encoding"]["y"]["axis"]["labelExpr"]
+    name = one["layer"][-1]["encoding"]
+    assert (name["text"]["field"], name["x"], name["y"]["axis"]) == ("label", {"value": 0}, None)
 
 
 def test_bars_of_kernels_without_an_operator_have_their_short_names() -> None:
@@ -197,6 +198,14 @@ def test_bars_of_kernels_without_an_operator_have_their_short_names() -> None:
     frame = rows(name=[name, "aten::mm"])
     drawn = vega_lite(charts.bars(frame, COLUMNS, charts.LIGHT, x="kernel_time_us", y="name"))
     assert [row["label"] for row in values(drawn, drawn)] == ["rotary", "mm"]
+
+
+def test_values_of_bars_have_the_same_number_of_decimals() -> None:
+    frame = rows(kernel_time_us=[196.0, 4.25], saved_us=[14.0, 1.0])
+    saving = vega_lite(charts.savings(frame, COLUMNS, charts.LIGHT))
+    assert [row["text"] for row in values(saving, saving)] == ["0.014 of 0.196", "0.001 of 0.004"]
+    drawn = vega_lite(charts.bars(frame, COLUMNS, charts.LIGHT, x="kernel_time_us", y="name"))
+    assert drawn["layer"][1]["encoding"]["text"]["format"] == ",.3f"
 
 
 @pytest.mark.parametrize(("time_us", "unit", "length"), [(99.0, "µs", 99.0), (100.0, "ms", 0.1)])
@@ -246,7 +255,7 @@ def test_a_scatter_names_rows_without_a_group() -> None:
             frame, COLUMNS, charts.LIGHT, x="bytes", y="pct_roofline", color="op_category"
         )
     )
-    assert spec["encoding"]["color"]["scale"]["domain"] == ["GEMM", "none of these"]
+    assert spec["encoding"]["color"]["scale"]["domain"] == ["GEMM", "other"]
 
 
 def test_a_group_that_no_row_has_makes_no_legend() -> None:
@@ -274,6 +283,14 @@ def test_the_bar_of_gpu_time_keeps_its_order() -> None:
     )
     spec = vega_lite(charts.parts_of_time(parts, charts.DARK))
     assert spec["encoding"]["color"]["scale"]["domain"] == ["compute", "idle"]
+    split = pl.concat([parts[:1], parts[:1], parts[1:]]).with_columns(
+        part=pl.Series(["compute", "not linked", "idle"]),
+        is_unlinked=pl.Series([False, True, False]),
+    )
+    both = vega_lite(charts.parts_of_time(split, charts.DARK))["encoding"]["color"]["scale"]
+    assert both["domain"] == ["compute", "not linked", "idle"]
+    compute, communication = charts.DARK.categorical[:2]
+    assert both["range"] == [compute, charts.DARK.faint, communication]
 
 
 def test_hidden_and_exposed_time_are_separate() -> None:

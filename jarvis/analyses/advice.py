@@ -42,11 +42,6 @@ PARTS = MessageTable(
         "reproduced_step": ", for which a replay package can be made",
         "run_package": "run the replay package of {arguments}",
         "on_package": " in a replay package of {arguments}",
-        "checkpoint_less": action(
-            "; if memory allows, checkpoint less around attention, so that its forward pass is not "
-            "repeated",
-            "has_checkpointing",
-        ),
         "grouped_gemm": action(
             "Use a grouped GEMM for the {calls} where they follow one another. ",
             "calls_are_independent",
@@ -150,7 +145,6 @@ def values_of(group: OperationGroup) -> dict[str, Any]:
         ),
         **replay_parts(heaviest[C.uid], heaviest["arguments"]),
         **{name: PARTS(name, calls=group.calls) for name in grouped},
-        "checkpoint_less": PARTS("checkpoint_less"),
     }
 
 

@@ -16,10 +16,10 @@ GROUPS_SHOWN = 3
 MESSAGES = MessageTable(
     "call_times",
     {
-        "group": "{group_ms} ({group_calls:count call})",
+        "group": "{group_us} ({group_calls:count call})",
         "groups": "{groups:joined  or }",
-        "range": "{shortest_ms} to {longest_ms}",
-        "product": "{group_calls:,} x {group_ms}",
+        "range": "{shortest_us} to {longest_us}",
+        "product": "{group_calls:,} x {group_us}",
         "products": "{groups:joined  + }",
     },
 )
@@ -72,8 +72,8 @@ def time_per_call(rows: pl.DataFrame) -> float | Message:
     if len(groups) > GROUPS_SHOWN:
         return MESSAGES(
             "range",
-            shortest_ms=groups[0].mean_us / 1000,
-            longest_ms=groups[-1].mean_us / 1000,
+            shortest_us=groups[0].mean_us,
+            longest_us=groups[-1].mean_us,
         )
     return MESSAGES("groups", groups=_messages("group", groups))
 
@@ -107,6 +107,4 @@ def _groups(row: Mapping[str, Any]) -> list[CallGroup]:
 
 
 def _messages(key: str, groups: Iterable[CallGroup]) -> tuple[Message, ...]:
-    return tuple(
-        MESSAGES(key, group_calls=group.calls, group_ms=group.mean_us / 1000) for group in groups
-    )
+    return tuple(MESSAGES(key, group_calls=group.calls, group_us=group.mean_us) for group in groups)

@@ -30,6 +30,7 @@ from jarvis.preconditions import Facts, Tables, replayed_operations
 from jarvis.schemas.names import C
 from jarvis.simulation.simulation import Simulation
 from jarvis.text.messages import Message, MessageTable
+from jarvis.text.short_names import short_operation_name
 
 DEFAULT_TARGETS = Targets()
 NO_TABLES: Mapping[str, pl.DataFrame] = {}
@@ -45,9 +46,10 @@ NO_SHAPES_OF_ROW = "A GPU graph replays it, and no capture has its shapes."
 NOTES = MessageTable(
     "no_perf_model",
     {
-        "note": "{rows:count row} ({time_ms}) has no efficiency. {note}",
-        "note.several": "Each of {rows:count row} ({time_ms} together) has no efficiency. {note}",
-        "note.known": "{rows:count row} ({time_ms}): {note}",
+        "note": "{rows:count row} ({names:names}, {time_ms}) has no efficiency. {note}",
+        "note.several": "Each of {rows:count row} ({names:names}, {time_ms} together) has "
+        "no efficiency. {note}",
+        "note.known": "{rows:count row} ({names:names}, {time_ms}): {note}",
     },
 )
 
@@ -306,6 +308,7 @@ def _notes(data: CategoryData, rated: pl.DataFrame) -> tuple[Message | str, ...]
         .drop_nulls(C.roofline_note)
         .group_by(C.roofline_note, maintain_order=True)
         .agg(
+            pl.col(C.name).unique(maintain_order=True),
             rows=pl.len(),
             time_us=pl.col(C.kernel_time_us).sum(),
             is_known=pl.col(C.pct_roofline).is_not_null().any(),
@@ -315,10 +318,11 @@ def _notes(data: CategoryData, rated: pl.DataFrame) -> tuple[Message | str, ...]
         NOTES(
             "note.known" if is_known else "note" if rows == 1 else "note.several",
             rows=rows,
+            names=[short_operation_name(name) for name in names],
             time_ms=time_us / 1000,
             note=note,
         )
-        for note, rows, time_us, is_known in reasons.iter_rows()
+        for note, names, rows, time_us, is_known in reasons.iter_rows()
     )
 
 

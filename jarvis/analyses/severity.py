@@ -52,7 +52,8 @@ def priority_of(severity: Severity) -> Priority:
 
 
 def with_findings(severity: Severity, findings: Iterable[Finding], pool: str) -> Severity:
-    """Return the grade of a pool of time: at least as severe as findings that would save some of it
-    are urgent."""
+    """Return the grade of a pool of time: at least MEDIUM if a finding of that priority would save
+    some of it. How urgent the finding is, its priority says."""
     found = (f for f in findings if f.impact is not None and (f.time_pool or "").startswith(pool))
-    return worst(severity, *(_SEVERITIES[finding.priority] for finding in found))
+    raised = (at_most(_SEVERITIES[finding.priority], Severity.MEDIUM) for finding in found)
+    return worst(severity, *raised)

@@ -20,6 +20,7 @@ from jarvis.charts.marks import (
     Tip,
     bar_totals,
     bars_height,
+    decimals_of,
     heaviest,
     in_readable_units,
     is_length,
@@ -49,7 +50,6 @@ _BESIDE_NAMES = 2
 _VALUE_ROOM = 1.1
 """Axis length relative to the longest bar, so that its value fits behind it."""
 
-_THREE_DIGITS = ",.3r"
 _BINS_PER_DECADE = 4
 
 _PARTS_PX = 112
@@ -66,7 +66,11 @@ _NEAR_LEGEND = {"padding": 0, "offset": 4}
 _NARROW_EDGE = {"left": 2, "right": 2, "top": 2, "bottom": 2}
 """Smaller margins than the theme's, for charts of a few bars."""
 
-_NO_GROUP = "none of these"
+_NO_GROUP = "other"
+
+_SCATTER_ROOM, _MARK_PX = 1.05, 16
+"""Axis length relative to the highest mark, and the room beside the outermost marks in pixels, so
+that no mark is cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +116,12 @@ def bars(
         .group_by([*keys, "label", "rank"], maintain_order=True)
         .agg(pl.col(x).sum())
     )
+    totals = bar_totals(parts, x=x, y=y)[x]
     spec = _bars_spec(
         x,
         columns[x].label,
-        largest(bar_totals(parts, x=x, y=y)[x]),
+        largest(totals),
+        decimals_of(totals),
         top.height,
         tips(columns, [*keys, x], parts),
         _groups(color, frame if whole is None else whole, palette),
@@ -129,6 +135,7 @@ def _bars_spec(
     x: str,
     title: str,
     longest: float,
+    decimals: int,
     count: int,
     lines: tuple[Tip, ...],
     groups: Groups | None,
@@ -142,7 +149,7 @@ def _bars_spec(
         tooltip=tooltip(lines),
     )
     totals = base.mark_text(align="left", dx=5, color=palette.text, fontSize=11).encode(
-        x=alt.X(f"sum({x}):Q", title=title), text=alt.Text(f"sum({x}):Q", format=_THREE_DIGITS)
+        x=alt.X(f"sum({x}):Q", title=title), text=alt.Text(f"sum({x}):Q", format=f",.{decimals}f")
     )
     height = bars_height(count) + (_LEGEND_PX if groups else 0)
     return specification(alt.LayerChart(layer=[parts, totals], height=height))
@@ -172,6 +179,7 @@ def scatter(
     spec = _scatter_spec(
         (x, columns[x].label),
         (y, columns[y].label),
+        _SCATTER_ROOM * largest(points[y]),
         tips(columns, tip_names, points),
         _groups(color, frame if whole is None else whole, palette),
         palette,
@@ -184,6 +192,7 @@ def scatter(
 def _scatter_spec(
     x: tuple[str, str],
     y: tuple[str, str],
+    highest: float,
     lines: tuple[Tip, ...],
     groups: Groups | None,
     palette: Palette,
@@ -198,10 +207,14 @@ def _scatter_spec(
         .encode(
             x=alt.X(
                 f"{x_field}:Q",
-                scale=alt.Scale(type="log"),
+                scale=alt.Scale(type="log", nice=False, padding=_MARK_PX),
                 axis=alt.Axis(title=x_title, format="~s", tickCount=6, labelOverlap=True),
             ),
-            y=alt.Y(f"{y_field}:Q", axis=plain_axis(y_title, format=LINEAR)),
+            y=alt.Y(
+                f"{y_field}:Q",
+                axis=plain_axis(y_title, format=LINEAR),
+                scale=length_scale(highest),
+            ),
             size=alt.Size("kernel_time_us:Q", scale=alt.Scale(range=[40, 400]), legend=None),
             color=groups.color() if groups else alt.value(palette.primary),
             tooltip=tooltip(lines),
@@ -214,13 +227,16 @@ def _scatter_spec(
 
 
 def parts_of_time(parts: pl.DataFrame, palette: Palette, **legend: int) -> alt.Chart:
-    """Draw a time as one stacked bar of ``parts``: ``part``, ``time_ms``, ``percent``.
+    """Draw a time as one stacked bar of ``parts``: ``part``, ``time_ms``, ``percent``, and
+    optionally ``is_unlinked``, true for a second part of compute after the first.
 
     The first three parts are compute, communication and copies, the others idle time. Of three idle
     parts, the first comes before all others, in the bar too. Parts below MIN_PCT have no mark: the
     mean of steps can be a fraction of a nanosecond.
     ``legend`` has further options of the legend.
     """
+    if "is_unlinked" not in parts.columns:
+        parts = parts.with_columns(is_unlinked=pl.lit(value=False))
     has_places = parts.height > _PARTS_OF_WINDOW
     idle = (
         (palette.categorical[5], palette.muted, palette.categorical[6])
@@ -230,13 +246,16 @@ def parts_of_time(parts: pl.DataFrame, palette: Palette, **legend: int) -> alt.C
     colors = [*(palette.categorical[place] for place in (0, 1, 3)), *idle]
     before = _PARTS_OF_WINDOW - 1 if has_places else 0
     frame = (
-        parts.with_columns(place=pl.int_range(pl.len()))
-        .sort(pl.col("place") != before, "place")
+        parts.with_columns(place=pl.int_range(pl.len()) - pl.col("is_unlinked").cum_sum())
+        .sort(pl.col("place") != before, "place", maintain_order=True)
         .with_columns(order=pl.int_range(pl.len()))
         .filter(pl.col(C.percent) >= MIN_PCT)
     )
     order = frame["part"].to_list()
-    colors = [colors[place] for place in frame["place"]]
+    colors = [
+        palette.faint if is_unlinked else colors[place]
+        for place, is_unlinked in frame.select("place", "is_unlinked").iter_rows()
+    ]
     chart: alt.Chart = (
         alt.Chart(frame)
         .mark_bar()

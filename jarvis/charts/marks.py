@@ -10,7 +10,7 @@ import polars as pl
 from jarvis.charts.palette import Palette
 from jarvis.schemas import Column
 from jarvis.schemas.names import C
-from jarvis.text.format import MIN_MS
+from jarvis.text.format import MIN_MS, column_decimals
 from jarvis.text.shapes import compact_shapes
 from jarvis.text.short_names import short_operation_name
 
@@ -104,6 +104,13 @@ def largest(numbers: pl.Series) -> float:
     """Return the maximum, or 0 if there are no numbers."""
     maximum = numbers.max()
     return float(maximum) if isinstance(maximum, int | float) else 0.0
+
+
+def decimals_of(numbers: pl.Series) -> int:
+    """Return the number of decimals of numbers that stand below each other."""
+    sizes = numbers.abs()
+    typical = sizes.filter(sizes > 0).median()
+    return column_decimals(largest(sizes), typical if isinstance(typical, float) else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,10 +247,10 @@ def length_scale(longest: float) -> alt.Scale:
     return alt.Scale(domain=[0, longest * _ROOM or 1], nice=False)
 
 
-def rank_axis() -> alt.Y:
+def rank_axis(*, has_labels: bool = True) -> alt.Y:
     """Return an axis of labels sorted by ``rank``, so that one cached chart fits all rows."""
     by_rank = alt.EncodingSortField(field="rank", op="min", order="ascending")
-    return alt.Y("label:N", sort=by_rank, axis=name_axis())
+    return alt.Y("label:N", sort=by_rank, axis=name_axis() if has_labels else None)
 
 
 def bars_height(count: int, bar_px: int = BAR_PX) -> int:
@@ -251,7 +258,7 @@ def bars_height(count: int, bar_px: int = BAR_PX) -> int:
     return max(count, 1) * bar_px + _AXIS_PX
 
 
-def name_axis(label: str = "split(datum.label, '\\n')") -> alt.Axis:
+def name_axis(label: str = "datum.label") -> alt.Axis:
     """Return an axis of names that shows every label, as the Vega expression ``label`` says."""
     return alt.Axis(
         title=None,

@@ -1,7 +1,8 @@
 """Bars of times, each with the part that could be saved."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 import altair as alt
 import polars as pl
@@ -16,6 +17,7 @@ from jarvis.charts.marks import (
     Specification,
     Tip,
     bars_height,
+    decimals_of,
     in_readable_units,
     largest,
     length_scale,
@@ -29,24 +31,27 @@ from jarvis.charts.marks import (
 )
 from jarvis.charts.palette import Palette
 from jarvis.schemas.names import C
-from jarvis.text.format import decimal
 from jarvis.text.shapes import call_shapes
 from jarvis.text.short_names import short_operation_name
 
-_TWO_LINES_PX = 36
-"""Height in pixels of a bar whose label has two lines, and the space above it."""
+_WITH_NAME_PX = 36
+"""Height in pixels of a bar with its name above it, and the space above that."""
 
-_LINE_LENGTH = 34
-"""Maximum length of each line of the label of an operation: its short name, and its shapes."""
+_NAMED_BAR: Mapping[str, Any] = {"height": 14, "yOffset": 9}
+_NAME_Y, _VALUE_Y = -10, 9
+"""Bar, name and value within that height."""
+
+_NAME_LENGTH = 56
+"""Maximum length of a name above a bar with its shapes: the width of half a page of 1280 pixels."""
 
 _NUMBERED_LENGTH = 20
 """Same for a name with a number behind it, so that both are in view in a table."""
 
-_VALUE_ROOM = 2.0
+_VALUE_ROOM = 1.3
 """Axis length relative to the longest bar, so that both values fit behind it (half a 1280 px
 page)."""
 
-_TEXT_ROOM = 1.5
+_TEXT_ROOM = 1.3
 """Same as _VALUE_ROOM, for a value with its saving across a whole page."""
 
 
@@ -79,14 +84,14 @@ def savings(
     top = needed[largest_first].filter(pl.col(C.saved_us) > 0)
     given = zip(top["arguments"], top[C.params], strict=True)
     shapes = pl.Series([call_shapes(*pair) for pair in given], dtype=pl.String)
-    lines = [shortened(text, _LINE_LENGTH) for text in (pl.col("short_name"), pl.lit(shapes))]
-    label = pl.concat_str(lines, separator="\n", ignore_nulls=True)
-    top = unique_labels(top, label, 2 * _LINE_LENGTH + 1).drop(C.params, "short_name")
+    label = pl.concat_str("short_name", pl.lit(shapes), separator="  ", ignore_nulls=True)
+    top = unique_labels(top, label, _NAME_LENGTH).drop(C.params, "short_name")
     scaled, known = in_readable_units(
         top, columns, (C.kernel_time_us, C.saved_us), largest(top[C.kernel_time_us])
     )
+    decimals = decimals_of(pl.concat([scaled[C.kernel_time_us], scaled[C.saved_us]]))
     texts = [
-        f"{decimal(saved)} of {decimal(time)}"
+        f"{saved:,.{decimals}f} of {time:,.{decimals}f}"
         for time, saved in scaled.select(C.kernel_time_us, C.saved_us).iter_rows()
     ]
     return _over(
@@ -98,13 +103,14 @@ def savings(
         palette,
         _VALUE_ROOM,
         text="text:N",
+        is_above=True,
     )
 
 
 def savings_height(rows: pl.DataFrame, limit: int = TOP_BARS) -> int:
-    """Return the height in pixels of the chart of ``savings`` with labels of two lines."""
+    """Return the height in pixels of the chart of ``savings``."""
     count = int((rows[C.saved_us] > 0).sum())
-    return bars_height(min(count, limit), _TWO_LINES_PX)
+    return bars_height(min(count, limit), _WITH_NAME_PX)
 
 
 def categories(rows: pl.DataFrame, columns: Columns, palette: Palette) -> Drawing:
@@ -133,17 +139,18 @@ def _over(
     room: float = 1.0,
     *,
     text: str | None = None,
+    is_above: bool = False,
 ) -> Drawing:
     """Draw two overlaid bars for each row (``part`` over ``whole``), in the order of the rows.
 
     The axis is ``room`` times as long as the longest bar. The label behind a bar is the column
-    ``text``, or else ``whole``.
+    ``text``, or else ``whole``. ``is_above``: names are above the bars, not left of them.
     """
     lines = tips(columns, names, frame)
     longest = room * largest(frame[whole])
-    step_px = _TWO_LINES_PX if frame["label"].str.contains("\n").any() else BAR_PX
-    height = bars_height(frame.height, step_px)
-    spec = _over_spec(whole, part, text, columns[whole].unit, longest, height, lines, palette)
+    height = bars_height(frame.height, _WITH_NAME_PX if is_above else BAR_PX)
+    unit = columns[whole].unit
+    spec = _over_spec(whole, part, text, unit, longest, height, lines, palette, is_above=is_above)
     return Drawing(spec, {"bars": frame.with_row_index("rank")})
 
 
@@ -157,12 +164,20 @@ def _over_spec(
     height: int,
     lines: tuple[Tip, ...],
     palette: Palette,
+    *,
+    is_above: bool,
 ) -> Specification:
-    base = alt.Chart(alt.NamedData("bars")).encode(y=rank_axis(), tooltip=tooltip(lines))
+    base = alt.Chart(alt.NamedData("bars")).encode(
+        y=rank_axis(has_labels=not is_above), tooltip=tooltip(lines)
+    )
     x = alt.X(f"{whole}:Q", axis=plain_axis(unit, format=LINEAR), scale=length_scale(longest))
-    pale = base.mark_bar(color=palette.pale, height={"band": 0.72}).encode(x=x)
-    strong = base.mark_bar(color=palette.saving, height={"band": 0.72}).encode(x=f"{part}:Q")
-    value = base.mark_text(align="left", dx=5, color=palette.text, fontSize=11).encode(
+    bar: Mapping[str, Any] = _NAMED_BAR if is_above else {"height": {"band": 0.72}}
+    written: Mapping[str, Any] = {"align": "left", "color": palette.text, "fontSize": 11}
+    pale = base.mark_bar(color=palette.pale, **bar).encode(x=x)
+    strong = base.mark_bar(color=palette.saving, **bar).encode(x=f"{part}:Q")
+    value = base.mark_text(dx=5, dy=_VALUE_Y if is_above else 0, **written).encode(
         x=f"{whole}:Q", text=text or alt.Text(f"{whole}:Q", format=",.3r")
     )
-    return specification(alt.LayerChart(layer=[pale, strong, value], height=height))
+    names = [base.mark_text(dy=_NAME_Y, **written).encode(x=alt.value(0), text="label:N")]
+    layers = [pale, strong, value, *(names if is_above else [])]
+    return specification(alt.LayerChart(layer=layers, height=height))

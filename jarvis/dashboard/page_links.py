@@ -11,6 +11,7 @@ from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import HASH_OPENED, Opened
 from jarvis.dashboard.widgets.finding_cards import PRIORITY_COLORS
 from jarvis.findings import Finding, Priority, Status
+from jarvis.reports.utilization import category_times_in_steps_ms
 from jarvis.run.figures import COMMUNICATION, COPIES, IDLE, RunFigures
 from jarvis.text.format import counted, percent
 from jarvis.text.markdown import escape
@@ -32,10 +33,9 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
 
 _ONE_PCT = 1.0
 _SHARES = (
-    "Kernel time of a category, or exposed time, divided by the step time. Kernel time includes "
-    "that outside the steps, but no work without a recorded launch. Work that runs at the same "
-    "time counts on each of its pages, and some work on none, so the shares need not add up to "
-    "100%."
+    "Kernel time of a category in the steps, or exposed time, divided by the step time. Work "
+    "without a recorded launch is in no category. Work that runs at the same time counts on each "
+    "of its pages, and some work on none, so the shares need not add up to 100%."
 )
 
 
@@ -115,10 +115,10 @@ def _link(page: StreamlitPage, mark: PageMark | None) -> None:
 @st.cache_resource(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_OPENED)
 def page_marks(now: Opened) -> Mapping[str, PageMark]:
     """Return the marks of the pages of all analyses of a run, by URL path."""
-    figures = RunFigures.of(now.run.manifest)
-    marks = {}
+    figures, marks = RunFigures.of(now.run.manifest), {}
+    by_part = {**figures.times_ms, **category_times_in_steps_ms(now.run)}
     for key, result in now.run.results.items():
-        times_ms = [figures.times_ms.get(part, 0.0) for part in _PARTS.get(key, (key,))]
+        times_ms = [by_part.get(part, 0.0) for part in _PARTS.get(key, (key,))]
         # a category without operations can be a chain of others
         findings = result.findings or tuple(fusion_findings_of(now.run.results, result).values())
         has_time = figures.time_ms > 0 and result.status is not Status.NO_DATA

@@ -6,7 +6,7 @@ from jarvis.analyses.system.cpu_idle.sources import placed, where
 from jarvis.analyses.window import timeline_window
 from jarvis.perf_report.intervals import covered_until
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
-from jarvis.perf_report.timeline.step_account import StepAccount, step_name
+from jarvis.perf_report.timeline.step_account import LABELS, StepAccount, step_name
 from jarvis.perf_report.work import COMPUTE
 from jarvis.reports import utilization
 from jarvis.reports.messages import MESSAGES
@@ -21,6 +21,12 @@ MIN_NAMED_PCT = 1.0
 
 _SAME_PCT = 1.0
 """Step times of a replay and of an account that differ by less are the same."""
+
+RECOMPUTES = r"torch/utils/checkpoint\.py\(\d+\): recompute_fn$"
+"""Pattern of PyTorch's function that computes activations again."""
+
+_UNEVEN = 2.0
+"""Collectives of equal messages in two steps differ strongly from this ratio of their times on."""
 
 OUTDATED = (
     "This analysis was made by an older version and has no account of the step: analyze the trace "
@@ -61,17 +67,98 @@ def unlinked_compute_ns(run: Run) -> int:
     return account.parts_ns[C.compute_ns] - int(linked_ns.sum())
 
 
-def unlinked_note(run: Run) -> str:
-    """Return how much of the compute of a step is work without a recorded launch, as a sentence;
-    empty if little is."""
-    account, unlinked_ns = account_of(run), unlinked_compute_ns(run)
-    if account is None or account.pct(unlinked_ns) < MIN_NAMED_PCT:
-        return ""
-    return (
-        f"Compute includes {milliseconds(account.mean_ms(unlinked_ns))} "
-        f"({percent(account.pct(unlinked_ns))} of {step_name(account.is_marked)}) of work without "
-        "a recorded launch, such as work launched before the recording."
+def with_unlinked(parts: pl.DataFrame, unlinked_pct: float) -> pl.DataFrame:
+    """Return the parts of a step with that of compute which has no recorded launch, if it is named,
+    as a part of its own behind the rest of compute."""
+    if unlinked_pct < MIN_NAMED_PCT:
+        return parts
+    compute = parts.head(1).with_columns(is_unlinked=pl.lit(value=False))
+    unlinked = compute.with_columns(
+        pl.lit("compute without a recorded launch").alias("part"),
+        pl.col(C.time_ms) * unlinked_pct / pl.col(C.percent),
+        pl.lit(unlinked_pct).alias(C.percent),
+        is_unlinked=pl.lit(value=True),
     )
+    linked = compute.with_columns(pl.col(name) - unlinked[name] for name in (C.time_ms, C.percent))
+    return pl.concat([linked, unlinked, parts[1:]], how="diagonal").with_columns(
+        pl.col("is_unlinked").fill_null(value=False)
+    )
+
+
+def compute_note(run: Run) -> str:
+    """Return how much of the compute of a step is work without a recorded launch, and how much
+    activation checkpointing repeats, as sentences; empty if little is."""
+    account = account_of(run)
+    if account is None:
+        return ""
+    texts = {
+        "Compute includes {} of work without a recorded launch, such as work launched before the "
+        "recording.": unlinked_compute_ns(run),
+        "Activation checkpointing repeats {} of GPU work, which counts in the FLOPs of MFU.": (
+            recomputed_ns(run)
+        ),
+    }
+    of_step = step_name(account.is_marked)
+    return " ".join(
+        text.format(
+            f"{milliseconds(account.mean_ms(ns))} ({percent(account.pct(ns))} of {of_step})"
+        )
+        for text, ns in texts.items()
+        if account.pct(ns) >= MIN_NAMED_PCT
+    )
+
+
+def recomputed_ns(run: Run) -> int:
+    """Return the time of the kernels launched in the function that repeats a forward pass; 0 if
+    none is recorded."""
+    if "host_slices" not in run.tables:
+        return 0
+    slices, start = run.table("host_slices"), pl.col(C.ts_ns)
+    repeats = slices.filter(pl.col(C.name).str.contains(RECOMPUTES)).select(
+        repeated=C.thread, begin=start, end=start + pl.col(C.dur_ns)
+    )
+    calls = slices.select(C.thread, pl.col(C.uid).alias(C.launch_uid), called=start)
+    launched = run.table("gpu_work").select(C.uid, C.launch_uid, C.dur_ns).join(calls, C.launch_uid)
+    found = launched.join_where(
+        repeats,
+        pl.col(C.thread) == pl.col("repeated"),
+        pl.col("called") >= pl.col("begin"),
+        pl.col("called") < pl.col("end"),
+    )
+    return int(found.unique(C.uid)[C.dur_ns].sum())
+
+
+def uneven_collectives(run: Run) -> str:
+    """Return the two steps whose equal collectives differ most in time, if they differ strongly and
+    the exposed communication by a named share; empty otherwise."""
+    if not {"steps", "collectives"} <= run.tables.keys():
+        return ""
+    kernels, steps = run.table("collectives"), run.table("steps").filter(pl.col(C.dur_ns) > 0)
+    if C.step not in kernels.columns:
+        return ""
+    message = pl.format("{} {} {}", C.collective, C.dtype, C.message_mb)
+    each = (
+        kernels.drop_nulls([C.step, C.collective, C.message_mb])
+        .group_by(C.step)
+        .agg(
+            pl.len().alias(C.count), pl.col(C.dur_us).sum(), messages=message.sort().str.join(", ")
+        )
+        .join(steps, on=C.step)
+        .with_columns(pct=100 * pl.col(C.exposed_comm_ns) / pl.col(C.dur_ns))
+        .sort(C.dur_us, C.step)
+    )
+    for alike in each.partition_by("messages", maintain_order=True):
+        short, long = alike.row(0, named=True), alike.row(-1, named=True)
+        is_strong = long[C.dur_us] >= _UNEVEN * short[C.dur_us]
+        if is_strong and abs(long["pct"] - short["pct"]) >= MIN_NAMED_PCT:
+            times = (f"{milliseconds(s[C.dur_us] / 1000)} in {s[C.name]}" for s in (short, long))
+            return (
+                f"{counted(short[C.count], 'collective')} of equal sizes take {' and '.join(times)}"
+                f": exposed communication is {percent(short['pct'])} and {percent(long['pct'])} of "
+                "the step time. Equal sizes do not explain the difference: waiting for other ranks "
+                "or slower transfers do, and the traces of all ranks show which."
+            )
+    return ""
 
 
 def is_outdated(run: Run) -> bool:
@@ -104,16 +191,26 @@ def rates(run: Run, account: StepAccount) -> str:
     return f"{throughput(account)}. {mfu}"
 
 
-def sentence(account: StepAccount, steps: pl.DataFrame, idle_gaps: pl.DataFrame) -> str:
+def sentence(
+    account: StepAccount, steps: pl.DataFrame, idle_gaps: pl.DataFrame, unlinked_ns: int = 0
+) -> str:
     """Return the step time, the slow steps and the largest parts in one sentence.
 
     Args:
         account: The account of the steps.
         steps: The table ``steps``.
         idle_gaps: The gaps of the GPU window; that of carried-in work names where the host waits.
+        unlinked_ns: Compute of the steps without a recorded launch (``unlinked_compute_ns``).
     """
     parts = sorted(account.rows().iter_rows(), key=lambda part: -part[2])
-    named = [f"{label} {percent(pct)}" for label, _, pct in parts if pct >= MIN_NAMED_PCT]
+    unlinked_pct = account.pct(unlinked_ns)
+    within = f" ({percent(unlinked_pct)} without a recorded launch)"
+    of_part = {LABELS[C.compute_ns]: within} if unlinked_pct >= MIN_NAMED_PCT else {}
+    named = [
+        f"{label} {percent(pct)}{of_part.get(label, '')}"
+        for label, _, pct in parts
+        if pct >= MIN_NAMED_PCT
+    ]
     carried_ms = account.mean_ms(account.carried_in_ns)
     slow = steps.filter(pl.col(C.is_slow)).drop_nulls(C.name).sort(C.excess_ns, descending=True)
     excess_ms = next(iter(slow[C.excess_ns]), 0) / 1e6

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import polars as pl
 
 from jarvis.core.notes import FindingNotes
 from jarvis.core.output import write_output
@@ -15,6 +14,7 @@ from jarvis.core.workspace import RunPaths
 from jarvis.findings import IDLE_POOL, Finding, Impact, Priority, Status
 from jarvis.perf_report.timeline.host_spans import KERNEL_LOADING
 from jarvis.reports import appendix, sections, summary
+from jarvis.reports.account import recomputed_ns
 from jarvis.reports.details import Details, details_of
 from jarvis.reports.edits import UNEDITED, Edits
 from jarvis.reports.figures import target_words
@@ -25,15 +25,11 @@ from jarvis.reports.rendering import render
 from jarvis.reports.reporter import Reporter, run_folder
 from jarvis.reports.uncertainty import uncertainty
 from jarvis.run import Run
-from jarvis.schemas.names import C
 from jarvis.simulation.quality import Grade
 from jarvis.text.format import MISSING, counted, milliseconds, percent, quoted
 from jarvis.text.markdown import Markdown, anchor, cell, prose, table
 from jarvis.text.messages import to_text
 from jarvis.trace_health import Severity
-
-RECOMPUTES = r"torch/utils/checkpoint\.py\(\d+\): recompute_fn$"
-"""Pattern of PyTorch's function that computes activations again."""
 
 MAX_WORDS = 1500
 """Words of a report of any trace, tables and headings included."""
@@ -80,8 +76,8 @@ BASIS = (
     "may change the model; action B does not change its code."
 )
 TARGET = " Operations that are modeled have a target of {target} of the roofline{usual}."
-USUAL = ", or the usual one that a card names"
-WORDS = " Priorities also weigh shares of compute and efficiency."
+USUAL = ", or the usual one that a finding names"
+WORDS = " Priorities also weigh efficiency, and whether a trace of one rank only bounds a saving."
 RECOMPUTED = " Activation checkpointing computes {time} of kernels again in the backward pass."
 STACKS = " Recording Python stacks lengthened the host's part of the recording."
 REPLAYED = "Ordered by the step time that they save in a replay of the recorded steps."
@@ -117,7 +113,7 @@ def _basis(run: Run, details: list[Details], *, is_reordered: bool) -> str:
     shown = (d.finding.impact for d in details[:MAX_ROWS] if d.finding.priority is not Priority.LOW)
     own = {gain.target_pct for gain in shown if gain is not None} - {None, *run.targets.all}
     aim = TARGET.format(target=target_words(run), usual=USUAL if own else "") if targets else ""
-    words, ns = [each.finding.priority.rank for each in details], _recomputed_ns(run)
+    words, ns = [each.finding.priority.rank for each in details], recomputed_ns(run)
     return BASIS.format(
         order=order,
         words=WORDS if words != sorted(words) else "",
@@ -125,26 +121,6 @@ def _basis(run: Run, details: list[Details], *, is_reordered: bool) -> str:
         stacks=STACKS if _is_lengthened(run, details) else "",
         recomputed=RECOMPUTED.format(time=milliseconds(ns / 1e6)) if ns else "",
     )
-
-
-def _recomputed_ns(run: Run) -> int:
-    """Return the time of the kernels launched in the function that repeats a forward pass; 0 if
-    none is recorded."""
-    if "host_slices" not in run.tables:
-        return 0
-    slices, start = run.table("host_slices"), pl.col(C.ts_ns)
-    repeats = slices.filter(pl.col(C.name).str.contains(RECOMPUTES)).select(
-        repeated=C.thread, begin=start, end=start + pl.col(C.dur_ns)
-    )
-    calls = slices.select(C.thread, pl.col(C.uid).alias(C.launch_uid), called=start)
-    launched = run.table("gpu_work").select(C.uid, C.launch_uid, C.dur_ns).join(calls, C.launch_uid)
-    found = launched.join_where(
-        repeats,
-        pl.col(C.thread) == pl.col("repeated"),
-        pl.col("called") >= pl.col("begin"),
-        pl.col("called") < pl.col("end"),
-    )
-    return int(found.unique(C.uid)[C.dur_ns].sum())
 
 
 def _is_lengthened(run: Run, details: list[Details]) -> bool:

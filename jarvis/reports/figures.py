@@ -12,7 +12,7 @@ from jarvis.perf_report import Totals
 from jarvis.reports.details import joined_labels
 from jarvis.reports.ranking import Recommendation
 from jarvis.run import Run
-from jarvis.savings import added_savings, per_step
+from jarvis.savings import added_savings, per_step, step_count
 from jarvis.schemas.names import C
 from jarvis.text.format import MINUS, listed, milliseconds, percent
 from jarvis.text.messages import to_text
@@ -193,20 +193,22 @@ def target_words(run: Run) -> str:
 
 def category_times(run: Run) -> pl.DataFrame:
     """Return ``category, title, gpu_time_ms, rated_ms, saved_ms, has_efficiency`` of each category,
-    most time first, and ``text`` with time and saving; ``rated_ms`` has known efficiencies."""
+    most time first, and ``text`` with time and saving; ``rated_ms`` has known efficiencies. Times
+    are the mean of the steps."""
     titles = {
         key: result.title
         for key, result in run.results.items()
         if result.tier == "compute" and result.status is not Status.NO_DATA
     }
-    target = impact.target_of_rows(run.targets)
+    target, per_ms = impact.target_of_rows(run.targets), 1000 * step_count(run.manifest.totals)
     operations = run.table("operations").with_columns(impact.saved_us(target).alias(C.saved_us))
     return (
         operations.group_by(C.category)
         .agg(
-            gpu_time_ms=pl.col(C.kernel_time_us).sum() / 1000,
-            saved_ms=pl.col(C.saved_us).sum() / 1000,
-            rated_ms=pl.col(C.kernel_time_us).filter(pl.col(C.saved_us).is_not_null()).sum() / 1000,
+            gpu_time_ms=pl.col(C.kernel_time_us).sum() / per_ms,
+            saved_ms=pl.col(C.saved_us).sum() / per_ms,
+            rated_ms=pl.col(C.kernel_time_us).filter(pl.col(C.saved_us).is_not_null()).sum()
+            / per_ms,
             has_efficiency=pl.col(C.saved_us).is_not_null().any(),
         )
         .with_columns(pl.col(C.category).replace(titles).alias(C.title))

@@ -124,7 +124,8 @@ def _step(run: Run) -> str | None:
     """Return what one step takes and consists of; of the GPU window if it is not known."""
     account, shares = account_of(run), _shares(run)
     if account is not None:
-        return sentence(account, run.table("steps"), run.table("idle_gaps"))
+        gaps, unlinked_ns = run.table("idle_gaps"), unlinked_compute_ns(run)
+        return sentence(account, run.table("steps"), gaps, unlinked_ns)
     if shares is None:
         return None
     parts = (f"{name} {percent(pct)}" for name, pct in shares.items() if pct >= MIN_NAMED_PCT)

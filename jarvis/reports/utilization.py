@@ -1,9 +1,11 @@
 """Model FLOPs utilization (MFU): the FLOPs of a step against the peak of the GPU."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import polars as pl
 
+from jarvis.charts import peak_label
 from jarvis.impact import MOSTLY_PCT, NEARLY_ALL_PCT, share_pct
 from jarvis.perf_report.timeline.step_account import StepAccount
 from jarvis.perf_report.timeline.step_bounds import StepBounds
@@ -50,7 +52,7 @@ def utilization(run: Run, account: StepAccount) -> Utilization | Message:
     compute = str(kinds.sort(C.flops, C.compute, descending=[True, False])[C.compute][0])
     peak_tflops = hardware.peak_tflops(compute)
     if peak_tflops is None:
-        return MESSAGES("mfu.no_peak", compute=compute)
+        return MESSAGES("mfu.no_peak", compute=peak_label(compute))
     tflop = float(known[C.flops].sum()) / 1e12
     tflops_per_s = tflop / (account.total_ns / 1e9)
     return Utilization(
@@ -70,7 +72,17 @@ def sentence(found: Utilization | Message) -> str:
     if isinstance(found, Message):
         return to_text(found)
     key = "mfu" if found.covered_pct >= NEARLY_ALL_PCT else "mfu.partial"
-    return to_text(MESSAGES(key, **asdict(found)))
+    return to_text(MESSAGES(key, **asdict(found) | {"compute": peak_label(found.compute)}))
+
+
+def category_times_in_steps_ms(run: Run) -> Mapping[str, float]:
+    """Return the kernel time of each category that runs in the steps, the mean of the steps in ms;
+    nothing if that is not known."""
+    bounds = run.manifest.totals.step
+    if bounds is None or not bounds.step_ms or "gpu_work" not in run.tables:
+        return {}
+    by_category = _in_steps(run, bounds).group_by(C.category).agg(pl.col(C.kernel_time_us).sum())
+    return {name: us / 1000 / bounds.steps for name, us in by_category.drop_nulls().iter_rows()}
 
 
 def _in_steps(run: Run, bounds: StepBounds) -> pl.DataFrame:
@@ -82,7 +94,11 @@ def _in_steps(run: Run, bounds: StepBounds) -> pl.DataFrame:
         .agg(part=_ns_within(bounds).sum() / pl.col(C.dur_ns).sum())
     )
     rows = run.table("operations").select(
-        C.uid, C.kernel_time_us, C.compute, pl.col(C.flops) * pl.col(C.operation_count)
+        C.uid,
+        C.category,
+        C.kernel_time_us,
+        C.compute,
+        pl.col(C.flops) * pl.col(C.operation_count),
     )
     part = pl.col("part").fill_nan(0.0).fill_null(0.0)
     return rows.join(parts, on=C.uid, how="left").with_columns(

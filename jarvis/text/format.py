@@ -178,12 +178,17 @@ def short_dtype(name: str) -> str:
 
 
 def arguments(input_dims: str | None, input_types: str | None) -> str | None:
-    """Format the tensor arguments, as ``[8944,1024] bf16, [1024,2816] bf16``; None without any."""
+    """Format the tensor arguments, as ``[8944,1024] bf16, [1024,2816] bf16``; None without any.
+
+    Tensors without sides, ``[] int64``, only if there are no others.
+    """
     if input_dims is None:
         return None
     shapes, types = parse_literal(input_dims), parse_literal(input_types)
-    named = ((shape, types[i] if i < len(types) else "") for i, shape in enumerate(shapes))
-    return ", ".join(f"{_shape(s)} {short_dtype(t)}".strip() for s, t in named if s) or None
+    named = [(shape, types[i] if i < len(types) else "") for i, shape in enumerate(shapes)]
+    sided = [pair for pair in named if pair[0]]
+    shown = sided or [pair for pair in named if find_dtype(pair[1]) is not None]
+    return ", ".join(f"{_shape(s)} {short_dtype(t)}".strip() for s, t in shown) or None
 
 
 def _shape(shape: tuple[Any, ...]) -> str:

@@ -23,7 +23,7 @@ WORDS = ("Low", "Medium", "High", "Critical")
 CAPS = ((0.5, "Low"), (1.0, "Medium"), (5.0, "High"))
 """A finding that saves less than this percentage of the steps has at most the priority."""
 
-FLOORS = ((40.0, "Critical"), (10.0, "High"), (1.0, "Medium"))
+FLOORS = ((40.0, "Critical"), (1.0, "High"), (0.5, "Medium"))
 """A finding that saves this percentage of the steps has at least the priority."""
 
 IDLE_PARTS = ("idle_before_ns", "idle_between_ns", "idle_after_ns")

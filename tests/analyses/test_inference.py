@@ -109,8 +109,9 @@ def test_replayed_rows_and_others_each_have_their_reason() -> None:
     builder = replays((("gather_kernel", 60.0),)).child("mylib::op", [[8]])
     notes = results(builder.launches("own_kernel", us=20.0).read())["other"].notes
     assert sorted(map(to_text, notes)) == [
-        "1 row (20.0 µs) has no efficiency. No perf model covers this operator.",
-        "1 row (60.0 µs) has no efficiency. A GPU graph replays it, and no capture has its shapes.",
+        "1 row (`gather_kernel`, 60.0 µs) has no efficiency. A GPU graph replays it, and no "
+        "capture has its shapes.",
+        "1 row (`op`, 20.0 µs) has no efficiency. No perf model covers this operator.",
     ]
 
 

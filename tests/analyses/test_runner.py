@@ -103,7 +103,7 @@ def test_notes_say_how_much_time_lacks_an_efficiency() -> None:
     row = replaced(GEMMS[3], roofline_note="No perf model covers this operator.")
     result = run(report(*GEMMS[:3], row))["gemm"].result
     assert to_text(result.notes) == (
-        "1 row (0.500 ms) has no efficiency. No perf model covers this operator."
+        "1 row (`mm`, 0.500 ms) has no efficiency. No perf model covers this operator."
     )
 
 
@@ -111,7 +111,7 @@ def test_a_lower_limit_is_not_called_unknown() -> None:
     limit = "The efficiency considers only memory and is a lower limit."
     row = replaced(GEMMS[1], bound="memory only", roofline_note=limit)
     result = run(report(*GEMMS[:1], row))["gemm"].result
-    assert to_text(result.notes) == f"1 row (1.00 ms): {limit}"
+    assert to_text(result.notes) == f"1 row (`mm`, 1.00 ms): {limit}"
 
 
 def failing(data: CategoryData):

@@ -27,6 +27,7 @@ def found(priority: Priority, pool: str | None, *, saves: bool = True) -> Findin
     ("finding", "expected"),
     [
         (found(Priority.MEDIUM, f"{IDLE_POOL} before"), Severity.MEDIUM),
+        (found(Priority.HIGH, IDLE_POOL), Severity.MEDIUM),
         (found(Priority.LOW, IDLE_POOL), Severity.LOW),
         (found(Priority.HIGH, None), Severity.GOOD),
         (found(Priority.LOW, IDLE_POOL, saves=False), Severity.GOOD),

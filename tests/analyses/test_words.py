@@ -59,6 +59,7 @@ def test_library_and_tile_from_kernel_names(
             "[1] + [2] + [3] + [4] + [5] + [6] + [7] + [8] + 3 more TensorList",
         ),
         ("((), ())", "('Scalar', '')", None),
+        ("((), (), ())", "('long int', 'long int', 'Scalar')", "[] int64, [] int64"),
         ("((8,),)", None, "[8]"),
         (None, None, None),
     ],

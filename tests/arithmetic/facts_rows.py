@@ -115,12 +115,13 @@ def _call_groups(facts: Facts, run: RunDirectory, rows: list[Row]) -> None:
         joined[-1].append(group)
     summed = [(sum(n for n, _ in part), math.fsum(us for _, us in part)) for part in joined]
     facts["group_calls"] += [count for count, _ in (*each, *summed)]
-    facts["group_ms"] += [us / count / 1000 for count, us in (*each, *summed)]
+    facts["group_us"] += [us / count for count, us in (*each, *summed)]
+    facts["group_ms"] += [us / 1000 for us in facts["group_us"]]
     heaviest = run.call_groups_of[rows[0].uid]
     for end, index in (("shortest", 0), ("longest", -1)):
-        facts[f"{end}_group_ms"].append(facts["group_ms"][-len(summed) :][index])
+        facts[f"{end}_group_us"].append(facts["group_us"][-len(summed) :][index])
         if heaviest:
-            facts[f"{end}_group_ms"].append(heaviest[index]["mean_us"] / 1000)
+            facts[f"{end}_group_us"].append(heaviest[index]["mean_us"])
     if heaviest:
         largest = max(heaviest, key=lambda group: group["total_us"])
         facts["heaviest_mean_ms"] = [largest["mean_us"] / 1000]

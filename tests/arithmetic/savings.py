@@ -298,7 +298,7 @@ def in_steps(place: int, finding: dict[str, Any]) -> int:
         return place
     pct = shares["mid"]
     place = max(place, 3 if pct < 0.5 else 2 if pct < 1 else 1 if pct < 5 else 0)
-    return min(place, 0 if pct >= 40 else 1 if pct >= 10 else 2 if pct >= 1 else 3)
+    return min(place, 0 if pct >= 40 else 1 if pct >= 1 else 2 if pct >= 0.5 else 3)
 
 
 def gain_of(finding: dict[str, Any]) -> float:

@@ -170,8 +170,8 @@ OF_MESSAGE: dict[tuple[str, str], str] = {
     ("efficiency.part", "time_ms"): "part_ms",
     ("savings", "high_pct"): "step_high_pct",
     ("savings", "time_ms"): "impact_ms",
-    ("call_times.range", "shortest_ms"): "shortest_group_ms",
-    ("call_times.range", "longest_ms"): "longest_group_ms",
+    ("call_times.range", "shortest_us"): "shortest_group_us",
+    ("call_times.range", "longest_us"): "longest_group_us",
 }
 """Where a name means something else in one message; ``|`` is between the facts of two kinds."""
 

@@ -1,5 +1,6 @@
 """The links of the sidebar to pages: shares of the step, priorities, dimmed pages."""
 
+import polars as pl
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -34,8 +35,14 @@ def test_the_run_is_chosen_above_the_pages(registered: Draw) -> None:
 def test_a_link_has_the_share_and_the_highest_priority(
     registered: Draw, sample_run: Run, sample_id: str
 ) -> None:
-    figures = RunFigures.of(sample_run.manifest)
-    share = 100 * figures.times_ms["gemm"] / figures.time_ms
+    figures, totals = RunFigures.of(sample_run.manifest), sample_run.manifest.totals
+    assert totals.step is not None
+    in_steps = sample_run.table("gpu_work").filter(
+        pl.col("operation_uid").is_in(sample_run.category_operations("gemm")["uid"].implode()),
+        pl.col("ts_ns").is_between(totals.step.start_ns, totals.step.end_ns),
+    )
+    share = in_steps["dur_ns"].sum() / 1e4 / totals.step.step_ms
+    assert share <= 100 * figures.times_ms["gemm"] / figures.time_ms
     worst = min((f.priority for f in sample_run.results["gemm"].findings), key=lambda p: p.rank)
     label, tooltip, query = links(registered("gemm"))["gemm"]
     assert label.startswith("GEMM ")

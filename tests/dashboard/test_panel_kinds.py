@@ -50,6 +50,21 @@ def test_a_kind_is_drawn_where_there_are_rows(name: PanelKind, sample_run: Run) 
     assert kind.when_empty(data).endswith(".")
 
 
+def test_a_roofline_has_no_operations_without_an_efficiency(sample_run: Run) -> None:
+    """Host copies have a rate, but the roof does not apply to them."""
+    rows = with_projection(sample_run.category_operations("elementwise"), 80, 40)
+    rows = charts.with_short_names(rows.with_columns(arguments=pl.lit("")))
+    rated = rows.filter(pl.col("tb_per_s") > 0)
+    assert (rated["state"] == "not available").any()
+    columns = operation_columns(load_analyses()["elementwise"])
+    panel = Panel("roofline", "Roofline", y="tb_per_s")
+    drawing = KINDS["roofline"].draw(PanelData(panel, rows, columns, 80, charts.LIGHT))
+    assert drawing is not None
+    shown = [set(each["state"]) for each in drawing.datasets.values() if "state" in each.columns]
+    assert shown
+    assert not any("not available" in states for states in shown)
+
+
 def test_an_empty_chart_of_savings_says_why() -> None:
     columns = operation_columns(load_analyses()["gemm"])
     unknown = ROWS.with_columns(saved_us=pl.lit(None, pl.Float64))
@@ -104,7 +119,9 @@ def test_a_title_follows_the_rows_that_are_left() -> None:
     expected = "none of 1 operation is below the threshold"
     assert title(Panel("roofline", "Roofline"), on_target) == expected
     unknown = ROWS.filter(state="below threshold").with_columns(state=pl.lit("not available"))
-    assert title(Panel("roofline", "Roofline"), pl.concat([on_target, unknown])) == expected
+    both = pl.concat([on_target, unknown])
+    of_known = "none of 1 operation with a known efficiency is below the threshold"
+    assert title(Panel("roofline", "Roofline"), both) == of_known
     assert (
         title(Panel("roofline", "Roofline"), unknown)
         == "the efficiency of 1 operation is not known"

@@ -3,6 +3,7 @@
 from pathlib import Path
 from urllib.parse import parse_qsl
 
+import polars as pl
 import pytest
 
 from jarvis.analyses import load_analyses
@@ -187,3 +188,25 @@ def test_communication_without_a_recorded_launch_is_named(registered: Draw, tmp_
     lines = [text.value for text in page.markdown]
     assert any("**Exposed time**" in line for line in lines)
     assert not any("**Kernel time**" in line for line in lines)
+
+
+def test_steps_whose_equal_collectives_differ_are_named(
+    registered: Draw, filed: Draw, sample_id: str, sample_run: Run
+) -> None:
+    """The sample waits for other ranks in its second step."""
+    collectives, steps = sample_run.table("collectives"), sample_run.table("steps")
+    short, long = collectives.group_by("step").agg(pl.col("dur_us").sum()).sort("step")["dur_us"]
+    expected = (
+        f"15 collectives of equal sizes take {milliseconds(short / 1000)} in {steps['name'][0]} "
+        f"and {milliseconds(long / 1000)} in {steps['name'][1]}"
+    )
+    page = registered("multi_kernel", analysis=sample_id)
+    assert any(w.value.startswith(expected) for w in page.warning)
+    assert any(m.value.startswith(expected) for m in filed("overview", analysis=sample_id).markdown)
+    table = page.dataframe[-1].value
+    longest = collectives.sort("dur_us", descending=True).head(10)
+    assert set(table["step"]) == {steps["name"][1]}
+    expected_gbs = longest["in_bytes"] / longest["dur_us"] / 1e3
+    assert table["algo_gbs"].tolist() == pytest.approx(expected_gbs.to_list(), rel=1e-6)
+    caption = "Equal in all rows: dtype bf16, process group 0, group size 8, stream 4."
+    assert caption in [c.value for c in page.caption]

@@ -72,6 +72,7 @@ def _only_the_sample(
         ("call_tree", 0, "kind_word", CARD_PX),
         ("call_tree", 2, "category", CARD_PX),
         ("kernel_fusion", 0, "confidence", CARD_PX),
+        ("multi_kernel", -1, "algo_gbs", CARD_PX),
         ("timeline", 0, "host_call_us", CARD_PX),
         ("timeline", 1, "track", CARD_PX),
         ("replay", 0, "distinct_calls", PAGE_PX),

@@ -9,7 +9,7 @@ import pytest
 from jarvis.findings import COPIES_POOL, IDLE_POOL, Finding, Priority
 from jarvis.impact import as_interval, bounded_impact, modelled_impact, of_steps
 from jarvis.pipeline import analyze
-from jarvis.reports.account import account_of
+from jarvis.reports.account import account_of, compute_note
 from jarvis.reports.details import details_of
 from jarvis.reports.fair import MAX_WORDS, fair_markdown
 from jarvis.reports.ranking import recommendations
@@ -278,12 +278,12 @@ def test_the_basis_explains_what_differs_from_the_order_and_the_target(sample: A
     assert "Priorities also weigh" not in basis_of(sample, large, small)
     lesser = large.model_copy(update={"priority": Priority.MEDIUM})
     urgent = small.model_copy(update={"priority": Priority.HIGH})
-    assert "Priorities also weigh shares of compute" in basis_of(sample, lesser, urgent)
+    assert "Priorities also weigh efficiency" in basis_of(sample, lesser, urgent)
     for target_pct, is_usual in ((sample.run.target_pct, False), (15.0, True)):
         gain = large.impact.model_copy(update={"target_pct": target_pct}) if large.impact else None
         basis = basis_of(sample, large.model_copy(update={"impact": gain}))
         assert "have a target of 80% of the roofline" in basis
-        assert ("or the usual one that a card names" in basis) is is_usual
+        assert ("or the usual one that a finding names" in basis) is is_usual
 
 
 def test_recorded_stacks_are_named_where_the_host_limits_the_first_finding(
@@ -347,6 +347,8 @@ def test_kernels_that_checkpointing_repeats_are_named(sample: Analyzed) -> None:
         text = fair_markdown(sample.run.with_tables({"host_slices": rows}), sample.root)
         expected = f"computes {milliseconds(first['dur_ns'].sum() / 1e6)} of kernels again in the"
         assert (expected in text) is is_said
+        note = compute_note(sample.run.with_tables({"host_slices": rows}))
+        assert ("Activation checkpointing repeats" in note) is is_said
 
 
 def test_idle_time_of_many_small_causes_is_no_finding(sample: Analyzed) -> None:

@@ -3,6 +3,7 @@
 import polars as pl
 import pytest
 
+from jarvis.charts import peak_label
 from jarvis.reports.account import account_of, account_parts
 from jarvis.reports.utilization import Utilization, sentence, utilization
 from jarvis.run import Run
@@ -40,7 +41,7 @@ def test_the_flops_of_a_step_are_a_share_of_the_peak(sample: Analyzed) -> None:
     assert mfu.tflops_per_s == pytest.approx(per_s)
     assert mfu.peak_tflops == run.manifest.hardware.peak_tflops(mfu.compute)
     assert mfu.mfu_pct == pytest.approx(100 * per_s / mfu.peak_tflops)
-    assert f"TFLOP/s ({mfu.compute}, " in sentence(mfu)
+    assert f"TFLOP/s ({peak_label(mfu.compute)}, " in sentence(mfu)
     assert sentence(mfu) in str(account_parts(run)["step_basis"])
 
 

@@ -94,10 +94,11 @@ ADVICE = {
     "backward": Advice(
         rule="the backward pass",
         reason="the backward pass recomputes the scores and writes three gradients{head_note}",
-        algorithmic="Keep {n_q} {n_q:either query|queries} by {n_kv} {n_kv:either key|keys} in "
-        "one fused backward call{checkpoint_less}.",
+        algorithmic="If memory allows, checkpoint less around attention, so that its forward pass "
+        "is not repeated.",
         kernel="Give {package} to the kernel team to tune {kernel}.",
         caveat="A backward pass usually reaches less than its forward pass.",
+        needs={"algorithmic": ("has_checkpointing",)},
     ),
     **{band.pattern: _of_length(band) for band in BANDS},
     "compute": LONG,

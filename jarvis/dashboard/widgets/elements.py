@@ -141,7 +141,7 @@ def scale_note(ladder: Ladder) -> str:
     """Return from which percentages on lost time has which word, as a sentence."""
     steps = ", ".join(f"{LOSS_WORDS[grade]} above {above:g}%" for above, grade in reversed(ladder))
     word = LOSS_WORDS[Severity.MEDIUM]
-    return f"It is {steps}; a finding on it can raise that: one of medium priority to {word}."
+    return f"It is {steps}; a finding on it of at least medium priority raises that to {word}."
 
 
 def metric_card(

@@ -37,7 +37,7 @@ from jarvis.reports.figures import target_words
 from jarvis.reports.ranking import Recommendation
 from jarvis.reports.sections import action_headings
 from jarvis.run import Run
-from jarvis.savings import over_steps, per_step
+from jarvis.savings import CAPS, FLOORS, over_steps, per_step
 from jarvis.schemas.names import C
 from jarvis.text.format import (
     MIN_PCT,
@@ -88,8 +88,10 @@ PRIORITY_COLORS = {
 """Streamlit color names; the badge also has the priority as text."""
 
 ORDER = (
-    "P1 saves most step time. The priority also weighs the share of compute, the efficiency and "
-    "how certain the saving is."
+    "P1 saves most step time. Priority by the share of the step saved: Low below "
+    f"{CAPS[0][0]:g}%, Medium below {CAPS[1][0]:g}%, else High; Critical from {FLOORS[0][0]:g}%, "
+    f"or from {CAPS[2][0]:g}% for a large share of compute at low efficiency. At most Medium if a "
+    "trace of one rank does not show how much is saved."
 )
 """The order of findings, and their priorities."""
 
@@ -278,11 +280,17 @@ def _with_short_kernels(text: str) -> str:
     return _KERNEL_SPAN.sub(lambda name: code(short_kernel_name(name[1])), text)
 
 
+def _evidence_title(name: str, text: str) -> str:
+    """Return the title of a quantity, without its unit if its value has one."""
+    title = title_of(name)
+    return title.partition(" (")[0] if text.endswith(("MB/s", "%")) else title
+
+
 def evidence_table(finding: Finding) -> None:
     """Draw the evidence as a table, two quantities in a row."""
     cells = [
-        (Markdown(f"**{escape(title_of(name))}**"), prose(_value(name, value)))
-        for name, value in shown_evidence(finding).items()
+        (Markdown(f"**{escape(_evidence_title(name, text))}**"), prose(text))
+        for name, text in ((n, _value(n, v)) for n, v in shown_evidence(finding).items())
     ]
     half = (len(cells) + 1) // 2
     pairs = zip_longest(cells[:half], cells[half:], fillvalue=("", ""))

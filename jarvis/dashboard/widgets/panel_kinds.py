@@ -17,6 +17,8 @@ from jarvis.text.markdown import escape, shortened
 _BELOW_THRESHOLD = charts.STATES[0]
 _NAME_LENGTH = 34
 _MIN_ROOFLINE_PX = 260
+_ONE_PLACE = 1.1
+"""Ratio of the largest and smallest place of points, below which they show no trend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +67,10 @@ class Kind:
 
 def _draw_roofline(data: PanelData) -> charts.Drawing | None:
     of_bandwidth = data.panel.y == C.tb_per_s
+    rated = data.rows.filter(pl.col("state") != NOT_AVAILABLE)
+    rows = rated if (rated[C.tb_per_s] > 0).any() else data.rows
     drawing = charts.roofline(
-        data.rows, data.columns, data.target_pct, data.colors, is_of_bandwidth=of_bandwidth
+        rows, data.columns, data.target_pct, data.colors, is_of_bandwidth=of_bandwidth
     )
     if drawing is None:
         return None
@@ -82,6 +86,8 @@ def _title_of_roofline(data: PanelData) -> str:
         whole = counted(placed.height, "operation")
         return f"the efficiency of {whole} is not known{_not_drawn(data)}"
     below, whole = rated.filter(state=_BELOW_THRESHOLD), counted(rated.height, "operation")
+    if (data.rows["state"] == NOT_AVAILABLE).any():
+        whole += " with a known efficiency"
     if below.is_empty():
         return f"none of {whole} is below the threshold{_not_drawn(data)}"
     share = share_pct(*(float(part[C.kernel_time_us].sum()) for part in (below, rated)))
@@ -133,10 +139,19 @@ def _title_of_bars(data: PanelData) -> str:
     return f"{escape(shortened(charts.short_label(name), _NAME_LENGTH))} has {share}{of}"
 
 
-def _draw_scatter(data: PanelData) -> charts.Drawing:
+def _draw_scatter(data: PanelData) -> charts.Drawing | None:
     x, y = data.axes
+    if _is_one_place(data):
+        return None
     color, whole = data.panel.color, data.whole
     return charts.scatter(data.rows, data.columns, data.colors, x=x, y=y, color=color, whole=whole)
+
+
+def _is_one_place(data: PanelData) -> bool:
+    """Return whether several points have practically the same place on the horizontal axis."""
+    x, y = data.axes
+    places = data.rows.filter(charts.is_point(x, y))[x].sort()
+    return places.len() > 1 and bool(places[-1] < _ONE_PLACE * places[0])
 
 
 def _title_of_scatter(data: PanelData) -> str:
@@ -154,6 +169,9 @@ def _why_no_savings(data: PanelData) -> str:
 
 
 def _why_no_points(data: PanelData) -> str:
+    if _is_one_place(data):
+        x = data.columns[data.axes[0]].label.partition(" (")[0]
+        return f"All operations here have about the same {x}: the table has their values."
     x, y = (data.columns[name].label.partition(" (")[0] for name in data.axes)
     return f"No operation here has both figures: {x} and {y}."
 

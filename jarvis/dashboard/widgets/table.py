@@ -9,10 +9,10 @@ import polars as pl
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from jarvis.charts import Columns, in_readable_unit, largest
+from jarvis.charts import Columns, decimals_of, in_readable_unit, largest
 from jarvis.dashboard.session import navigation
 from jarvis.schemas import Column
-from jarvis.text.format import BYTE_UNITS, MISSING, column_decimals
+from jarvis.text.format import BYTE_UNITS, MISSING
 
 _ROWS = 10
 _ROW_PX, _FRAME_PX = 31, 2
@@ -172,9 +172,7 @@ def number_format(column: Column, values: pl.Series) -> str:
         return "localized" if column.format else "%d"
     if not is_rounded(column):
         return f"%{column.format or ',.1f'}"
-    sizes = values.abs()
-    typical = sizes.filter(sizes > 0).median()
-    return f"%,.{column_decimals(largest(sizes), typical if isinstance(typical, float) else 0)}f"
+    return f"%,.{decimals_of(values)}f"
 
 
 def is_rounded(column: Column) -> bool:

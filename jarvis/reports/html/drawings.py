@@ -13,7 +13,13 @@ from jarvis.charts.svg import CSS, Chart, to_svg
 from jarvis.charts.waterfall import waterfall
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, share_pct
 from jarvis.perf_report.timeline.step_account import MEANING
-from jarvis.reports.account import account_of, basis, title
+from jarvis.reports.account import (
+    account_of,
+    basis,
+    title,
+    unlinked_compute_ns,
+    with_unlinked,
+)
 from jarvis.reports.details import Details
 from jarvis.reports.figures import (
     bounds_note,
@@ -69,7 +75,7 @@ def step_time(run: Run) -> Figure | None:
     if account is None:
         parts, whole = gpu_time_parts(totals), f"{milliseconds(totals.total_time_ms)} GPU window"
     else:
-        parts = account.rows()
+        parts = with_unlinked(account.rows(), account.pct(unlinked_compute_ns(run)))
         whole = f"{milliseconds(account.step_ms)}, {basis(account)}"
     most = parts.sort(C.time_ms, descending=True).row(0, named=True)
     heading = f"{title(most['part'])} takes {percent(most[C.percent])} of {whole}"
@@ -91,13 +97,13 @@ def categories(run: Run) -> Figure | None:
     whole_ms = float(rows["gpu_time_ms"].sum())
     first = rows.row(0, named=True)
     share = percent(share_pct(first["gpu_time_ms"], whole_ms))
-    over = over_steps(run.manifest.totals)
-    title = f"{first[C.title]} takes {share} of kernel time{over and f' {over}'}"
+    title = f"{first[C.title]} takes {share} of kernel time"
+    of_step = " of a step" if over_steps(run.manifest.totals) else ""
     note = (
-        f"Pale: kernel time. Strong: what the operations below {target_words(run)} of the roofline "
-        "would save if they reached it."
+        f"Pale: kernel time{of_step}. Strong: what the operations below {target_words(run)} of the "
+        "roofline would save if they reached it."
         if rows["has_efficiency"].any()
-        else "Kernel time. No efficiency is known, so there is no saving."
+        else f"Kernel time{of_step}. No efficiency is known, so there is no saving."
     )
     return Figure(title, note, charts.categories(rows, _COLUMNS, CSS))
 

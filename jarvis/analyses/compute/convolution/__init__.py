@@ -124,11 +124,11 @@ ADVICE = {
     ),
     SMALL: Advice(
         rule=f"no side of the filter is longer than {SMALL_KERNEL}",
-        reason="libraries have optimized kernels for the common {filter} filter ({channels} "
-        "channels in the heaviest call){convolving_text:message}",
+        reason="its {filter} filter ({channels} channels in the heaviest call) is common, so "
+        "libraries have optimized kernels for it{convolving_text:message}",
         algorithmic="{layout_advice:message}",
-        kernel="Check which algorithm the DNN library selects instead of {kernel} with autotuning "
-        "on, and give the kernel team {package}.",
+        kernel="Check whether autotuning of the DNN library finds a faster kernel than {kernel}, "
+        "and give the kernel team {package}.",
         expected_pct=(50.0, 70.0),
     ),
     POINTWISE: Advice(

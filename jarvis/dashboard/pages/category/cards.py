@@ -17,6 +17,10 @@ from jarvis.text.format import count, counted, milliseconds, percent
 
 _MAX_CACHED = 512
 
+_MANY_COPIES_PCT = 10.0
+"""From this share of a category's time on, its copies are named in place of its share of compute,
+in which copies do not count."""
+
 SAVING = "Kernel saving at"
 """How the label of the card begins whose figure follows the target."""
 
@@ -30,6 +34,7 @@ class Figures:
     calls: int
     time_us: float
     compute_pct: float
+    copies_us: float
     saved_us: float
     below: int
     below_us: float
@@ -53,6 +58,7 @@ def figures_of(  # the rows depend on the other parameters
         calls=pl.col(C.operation_count).sum(),
         time_us=time_us.sum(),
         compute_pct=pl.col(C.percent_of_compute).sum(),
+        copies_us=time_us.filter(pl.col(C.percent_of_compute) == 0).sum(),
         saved_us=pl.col(C.saved_us).sum(),
         below=is_below.sum(),
         below_us=time_us.filter(is_below).sum(),
@@ -74,14 +80,18 @@ def metric_cards(analysis: Analysis, figures: Figures, now: Opened, *, is_part: 
     over, known = over_steps(totals), figures.efficiency_pct
     time_ms, saved_ms = figures.time_us / 1000, figures.saved_us / 1000
     rated_pct = share_pct(figures.rated_us, figures.time_us)
+    of_compute = f"{percent(figures.compute_pct)} of compute"
+    copies = f"{milliseconds(figures.copies_us / 1000)} of it copies"
+    without = f": {of_compute}, without copies ({copies})" if figures.copies_us else ""
+    has_many = share_pct(figures.copies_us, figures.time_us) >= _MANY_COPIES_PCT
     unknown = ("not available", "no efficiency is known")
     cards = (
         (
             f"{analysis.title} time" if not is_part else "Time of these rows",
             milliseconds(time_ms),
-            f"{percent(figures.compute_pct)} of compute",
+            copies if has_many else of_compute,
             f"GPU busy time of these operations{over and f', {over}'}, and its share of compute "
-            "time.",
+            f"time{without}.",
         ),
         (
             "Weighted efficiency",

@@ -13,7 +13,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from jarvis import impact
 from jarvis.analyses.base import Analysis
-from jarvis.charts import LIGHT, STATES, Columns, columns_of
+from jarvis.charts import LIGHT, STATES, Columns, columns_of, largest
 from jarvis.charts.palette import NOT_AVAILABLE
 from jarvis.dashboard.pages.call_tree.choice import places_link
 from jarvis.dashboard.pages.category.step_time import in_the_step
@@ -265,8 +265,6 @@ _LAST = (
     C.percent_of_compute,
 )
 _WIDTHS = {
-    C.name: 175,
-    "arguments": 135,
     C.kernel_time_us: 112,
     C.percent_of_category: 85,
     C.pct_roofline: 85,
@@ -277,6 +275,10 @@ _WIDTHS = {
     C.bound: 75,
 }
 """Widths in pixels, to keep the first columns visible in a window of 1280 pixels."""
+
+_NAME_PX, _NAME_AND_SHAPES_PX, _CHARACTER_PX = 175, 310, 6.6
+"""Maximum width of names where rows have shapes, the width of both, and of a character. Shapes that
+need more also have the width of the state, which is then scrolled."""
 
 _TEXTS = columns_of(
     (
@@ -360,7 +362,8 @@ def metrics_table(
     names = _names(*shown_rows, rows)
     columns = {**operation_columns(analysis), **_TEXTS, **_STEP_SAVING}
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.caption(about, width="content")
+        scrolled = f" · the first {_ROWS} in view" if rows.height > _ROWS else ""
+        st.caption(f"{about}{scrolled}", width="content")
         labels = {name: columns[name].label for name in names if name != "state"}
         order = row_order.order_of(page, labels, DEFAULT_ORDER)
         shown_by = f"{filter_id}-{order.column}-{order.direction}"
@@ -426,7 +429,7 @@ def _part(
     known = {**operation_columns(analysis), **_TEXTS, **_STEP_SAVING}
     shown, columns = in_readable_units(_readable(part), known, _rows)
     names = shown_columns(analysis, _rows)
-    widths = _WIDTHS if "arguments" in names else _WIDTHS | {C.name: 270}
+    widths = _WIDTHS | _text_widths(shown, has_shapes="arguments" in names)
     uids = part[C.uid]
     return _Part(
         # Streamlit draws lists as badges, and would convert a frame to pandas.
@@ -447,6 +450,17 @@ def _ordered(rows: pl.DataFrame, order: row_order.RowOrder) -> pl.DataFrame:
     """Return uid and index of the rows in an order."""
     # Sort only two columns and an index, as sorting copies and a page needs few of the rows.
     return order.sorted(rows.select(C.uid, order.column).with_row_index(C.place))
+
+
+def _text_widths(shown: pl.DataFrame, *, has_shapes: bool) -> dict[str, int]:
+    """Return the widths of names and shapes in pixels."""
+    if not has_shapes:
+        return {C.name: 270}
+    longest = (largest(shown[name].str.len_chars()) for name in (C.name, "arguments"))
+    name_px, shapes_px = (int(_CHARACTER_PX * length) + 20 for length in longest)
+    name_px = min(max(name_px, 90), _NAME_PX)
+    room_px = _NAME_AND_SHAPES_PX - name_px
+    return {C.name: name_px, "arguments": room_px + _WIDTHS["state"] * (shapes_px > room_px)}
 
 
 def _readable(part: pl.DataFrame) -> pl.DataFrame:

@@ -81,9 +81,6 @@ def step_line(
         text = (
             f"{text} Median of {counted(replayed.steps, 'step')}, which together gain {together}."
         )
-    if replayed.marked_ms is not None:
-        marked = milliseconds(replayed.marked_ms)
-        text = f"{text} Its marks show {marked}, without its GPU work after them."
     st.markdown(f"**{escape(text)}**", help=_HELP)
 
 
@@ -109,15 +106,14 @@ def in_the_step(now: Opened, row: dict[str, Any], target_pct: float) -> None:
 @dataclass(frozen=True)
 class _Together:
     """The median step if all operations of a category reach a target, and what all steps gain;
-    what holds up a step that stays as long. ``marked_ms``: the step by its marks, if it is shorter
-    than that of the replay, which ends with the GPU work of the step."""
+    what holds up a step that stays as long. A step ends with its mark, as on all pages, also if its
+    GPU work, with which the replay ends, goes on."""
 
     after_ms: float
     saved_ms: float
     together_ms: float
     steps: int
     is_fair: bool
-    marked_ms: float | None
     held_up_by: str | None
 
 
@@ -137,13 +133,13 @@ def _together(
     saved_ms = (recorded.step_ns - replay.step_ns) / 1e6
     is_unchanged = abs(saved_ms) < NOTHING_PCT / 100 * recorded.step_ns / 1e6
     info, total_ns = now.run.manifest.simulation, sum(recorded.steps_ns)
+    before_ms = shorter_marked_ms(now.run, total_ns) or recorded.step_ns / 1e6
     return _Together(
-        after_ms=replay.step_ns / 1e6,
+        after_ms=before_ms - saved_ms,
         saved_ms=saved_ms,
         together_ms=(total_ns - sum(replay.steps_ns)) / 1e6,
         steps=len(recorded.steps_ns),
         is_fair=info is not None and info.quality.grade is Grade.FAIR,
-        marked_ms=shorter_marked_ms(now.run, total_ns),
         held_up_by=simulated_changes(now.run, [(key, changes)]).held_up_by
         if is_unchanged
         else None,

@@ -135,7 +135,8 @@ def _categories(now: Opened) -> None:
         if rows.is_empty():
             st.markdown("**No category has GPU time**: no operation launched GPU work")
             return
-        first, over = rows.row(0, named=True), over_steps(now.run.manifest.totals)
+        first = rows.row(0, named=True)
+        of_step = " a step" if over_steps(now.run.manifest.totals) else ""
         time_ms, rated_ms, saved_ms = (
             float(rows[name].sum()) for name in ("gpu_time_ms", "rated_ms", "saved_ms")
         )
@@ -147,22 +148,22 @@ def _categories(now: Opened) -> None:
         )
         projection = (
             f"at {target_words(now.run)} of the roofline {rated} would save "
-            f"{milliseconds(saved_ms)} of kernel time"
+            f"{milliseconds(saved_ms)} of kernel time{of_step}"
             if rows["has_efficiency"].any()
             else "no efficiencies, so no saving"
         )
         st.markdown(
-            f"**{first[C.title]} takes {percent(share)} of kernel time**"
-            f"{over and f' {over}'} · {projection}",
+            f"**{first[C.title]} takes {percent(share)} of kernel time** · {projection}",
             help="Kernel time of each category, and in green the saving if its operations reached "
             "the target. This excludes findings about idle time, communication and fusion, and "
             "includes operations too small for a finding, and those of which findings assume less "
             "than the target.",
         )
         known = "known: share of the kernel time with a known efficiency · "
+        has_known = rows["text"].str.contains("known)", literal=True).any()
         st.caption(
-            "Whole bar: kernel time · green: could be saved at the target · "
-            f"{'' if rated_pct >= NEARLY_ALL_PCT else known}click a bar"
+            f"Whole bar: kernel time{of_step} · green: could be saved at the target · "
+            f"{known if has_known else ''}click a bar"
         )
         drawing = charts.categories(rows, operation_columns(), palette())
         chart_of_links(

@@ -24,7 +24,17 @@ from jarvis.findings import COMMUNICATION_POOL, IDLE_POOL, Finding, Severity
 from jarvis.perf_report import Totals
 from jarvis.perf_report.timeline.step_account import LABELS, MEANING, StepAccount
 from jarvis.perf_report.timeline.step_gaps import SLOW_STEP_PCT
-from jarvis.reports.account import OUTDATED, basis, is_outdated, rates, title, unlinked_note
+from jarvis.reports.account import (
+    OUTDATED,
+    basis,
+    compute_note,
+    is_outdated,
+    rates,
+    title,
+    uneven_collectives,
+    unlinked_compute_ns,
+    with_unlinked,
+)
 from jarvis.reports.figures import gpu_time_parts
 from jarvis.schemas import INTEGER, NUMBER, TEXT, Column
 from jarvis.schemas.names import C
@@ -45,8 +55,18 @@ Card = tuple[str, str, str, str, Severity | None]
 
 
 @st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_STORED)
-def _unlinked_note(now: Opened) -> str:
-    return unlinked_note(now.run)
+def _compute_note(now: Opened) -> str:
+    return compute_note(now.run)
+
+
+@st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_STORED)
+def _unlinked_ns(now: Opened) -> int:
+    return unlinked_compute_ns(now.run)
+
+
+@st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_STORED)
+def _uneven_note(now: Opened) -> str:
+    return uneven_collectives(now.run)
 
 
 def time_cards(now: Opened, account: StepAccount | None, columns: Sequence[DeltaGenerator]) -> None:
@@ -54,7 +74,7 @@ def time_cards(now: Opened, account: StepAccount | None, columns: Sequence[Delta
     run = now.run
     median = None if account is None else StepAccount.of_median(run.table("steps"))
     findings = [finding for result in run.results.values() for finding in result.findings]
-    cards = _cards(account, median, run.manifest.totals, findings, _unlinked_note(now))
+    cards = _cards(account, median, run.manifest.totals, findings, _compute_note(now))
     for column, card in zip(columns, cards, strict=True):
         label, value, below, meaning, severity = card
         with column:
@@ -69,7 +89,7 @@ def _cards(
     unlinked: str,
 ) -> Iterator[Card]:
     """Yield the cards of step time, busy time, exposed communication and idle time; ``unlinked`` is
-    ``unlinked_note``."""
+    ``compute_note``."""
     window = milliseconds(totals.total_time_ms)
     if account is None:
         whole = "the GPU window"
@@ -148,6 +168,8 @@ def parts_bar(now: Opened, account: StepAccount | None) -> None:
             f"{_whole(account, shown, totals)}",
             help=MEANING,
         )
+        if shown is not None and account is not None:
+            parts = with_unlinked(parts, account.pct(_unlinked_ns(now)))
         shares = [
             f"{part} {percent(share)}" for part, share in parts["part", C.percent].iter_rows()
         ]
@@ -158,7 +180,9 @@ def parts_bar(now: Opened, account: StepAccount | None) -> None:
         if account is not None:
             if slow := slow_steps(run.table("steps")):
                 st.markdown(slow)
-            st.caption(f"{rates(run, account)}. {_unlinked_note(now)}".rstrip())
+            if uneven := _uneven_note(now):
+                st.markdown(uneven)
+            st.caption(f"{rates(run, account)}. {_compute_note(now)}".rstrip())
 
 
 def _shown(account: StepAccount, steps: pl.DataFrame) -> StepAccount:

@@ -1,5 +1,6 @@
 """The tables of the Overview page: ranked findings, categories, the GPU timeline."""
 
+from collections.abc import Iterator
 from functools import partial
 
 import polars as pl
@@ -23,7 +24,7 @@ from jarvis.savings import over_steps, per_step, step_count, whole_ms, whole_nam
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import MISSING, byte_size, count, counted, milliseconds
-from jarvis.text.markdown import escape, row_title
+from jarvis.text.markdown import escape, row_title, shortened
 from jarvis.text.messages import to_text
 from jarvis.text.short_names import short_operation_name
 from jarvis.trace import TraceInfo
@@ -32,25 +33,18 @@ _TABLE_ROWS, _ROWS_BESIDE = 10, 6
 """Rows that the table has room for, and by how many they exceed the savings of the waterfall
 beside it."""
 
-_TALL_ROWS, _TALL_PX = 6, 58
-"""So many rows have room for titles of two lines, and their height in pixels."""
-
 _LEAST_SHOWN_PCT = 0.05
 """A smaller share of the step rounds to 0.0%."""
 
 _NAME_PX = 220
 _FINDINGS, _PAGE = "overview_findings", "page"
-_WIDTHS = {
-    C.rank: 42,
-    "finding": 237,
-    "saved_ms": 72,
-    "priority": 66,
-    "basis": 70,
-    C.category: 104,
-    "high_ms": 75,
-    "share_pct": 65,
-    "kernel_ms": 80,
-}
+_WIDTHS = {C.rank: 42, "finding": 337, "saved_ms": 72, "priority": 74}
+_CHARACTER_PX, _MIN_NAME = 6.0, 8
+"""Mean width of a character in a table, and the minimum length of a cut name."""
+
+_REMARK_PX = 62
+"""Width of a remark beside a priority. The columns but the last fill the table at 1280 pixels, and
+all of them at 1440."""
 
 
 def ranked_findings(now: Opened, savings: int) -> None:
@@ -83,23 +77,27 @@ def ranked_findings(now: Opened, savings: int) -> None:
         whole = whole if is_part else item
         rows.append(_finding_row(now, item, whole))
     frame = pl.DataFrame(rows, infer_schema_length=None)
-    config = {c.name: configured(c, frame[c.name], _WIDTHS.get(c.name)) for c in _FINDING_COLUMNS}
+    widths = dict(_WIDTHS)
+    if frame["priority"].list.len().max() == 2:
+        widths["finding"] -= _REMARK_PX
+        widths["priority"] += _REMARK_PX
+    titles = [shown_title(item, widths["finding"]) for item, _ in nested(ranked)]
+    frame = frame.with_columns(finding=pl.Series(titles))
+    config = {c.name: configured(c, frame[c.name], widths.get(c.name)) for c in _FINDING_COLUMNS}
     config["priority"] = st.column_config.MultiselectColumn(
         "Priority",
-        width=_WIDTHS["priority"],
-        options=[str(priority) for priority in PRIORITY_COLORS],
-        color=list(PRIORITY_COLORS.values()),
-        help="Urgency: weighs share of compute, efficiency and certainty beside the saving",
+        width=widths["priority"],
+        options=[*map(str, PRIORITY_COLORS), *_REMARKS],
+        color=[*PRIORITY_COLORS.values(), *("gray" for _ in _REMARKS)],
+        help=f"{ORDER} {' '.join(_REMARKS.values())}",
     )
-    has_room = frame.height <= _TALL_ROWS
     st.dataframe(
         frame,
         key=_FINDINGS,
         hide_index=True,
         column_config=config,
-        height="content" if has_room else height_of(frame.height, in_view),
-        row_height=_TALL_PX if has_room else None,
-        column_order=(C.rank, *_SHOWN),
+        height=height_of(frame.height, in_view),
+        column_order=(C.rank, "finding", "saved_ms", "priority", C.category),
         placeholder=MISSING,
         alt="Findings in order with savings; a click on a row opens its finding",
         on_select=partial(follow_cell, _FINDINGS, frame[_PAGE].to_list()),
@@ -114,35 +112,26 @@ def finding_addresses(now: Opened) -> dict[str, str]:
     }
 
 
-_SHOWN = (
-    "finding",
-    C.category,
-    "saved_ms",
-    "basis",
-    "priority",
-    "share_pct",
-    "high_ms",
-    "kernel_ms",
-    "method",
-)
 _FINDING_COLUMNS = (
     Column(C.rank, "Rank", TEXT, meaning="by the step time saved; ↳: part of the finding above"),
     Column(C.category, "Category", TEXT, meaning="page of the finding"),
     Column("finding", "Finding", TEXT, meaning="what is slow"),
-    Column("saved_ms", "Saving (ms)", NUMBER, "ms", ".3g", "time of a step saved: middle estimate"),
     Column(
-        "basis",
-        "Saving is",
-        TEXT,
-        meaning="simulated: what a replay of the recorded steps gains; estimated: without a "
-        "replay; at most: the trace does not show how much of it, so the waterfall does not "
-        "subtract it",
+        "saved_ms",
+        "Saving (ms)",
+        NUMBER,
+        "ms",
+        ".3g",
+        "time of a step saved: middle estimate of a replay of the recorded steps",
     ),
-    Column("high_ms", "Up to (ms)", NUMBER, "ms", ".3g", "time of a step saved: high estimate"),
-    Column("share_pct", "Step (%)", NUMBER, "%", ",.1f", "saving in percent of the step time"),
-    Column("kernel_ms", "GPU (ms)", NUMBER, "ms", ".3g", "GPU time saved in all steps together"),
-    Column("method", "GPU estimate", TEXT, meaning="method of the estimate of the GPU time"),
 )
+_REMARKS = {
+    "at most": "At most: the trace of one rank does not show how much is saved, so the waterfall "
+    "does not subtract it.",
+    "estimated": "Estimated: without a replay.",
+    "GPU time": "GPU time: the step time is not known.",
+}
+"""What is said beside the priority, and its meaning."""
 
 
 def _gains(ranked: Recommendation, run: Run) -> bool:
@@ -158,30 +147,28 @@ def _finding_row(now: Opened, ranked: Recommendation, whole: Recommendation) -> 
     return {
         C.rank: ranked.label if ranked is whole else f"↳ {ranked.label}",
         _PAGE: finding_address(now, ranked),
-        "priority": [str(finding.priority)],
+        "priority": [str(finding.priority), *_remark(gain)],
         C.category: ranked.result.title.replace("Communication", "Comm."),
-        "finding": shown_title(ranked),
         "saved_ms": gain.gain_ms if gain else None,
-        "basis": _basis(gain),
-        "high_ms": gain.step_ms.high if gain and gain.step_ms else None,
-        "share_pct": gain.gain_pct if gain else None,
-        "kernel_ms": gain.saved_ms.mid if gain else None,
-        "method": gain.method if gain else "not quantified",
     }
 
 
-def shown_title(ranked: Recommendation) -> str:
-    """Return the title of a finding as its row shows it."""
-    return row_title(to_text(ranked.finding.title))
+def shown_title(ranked: Recommendation, width_px: int = _WIDTHS["finding"]) -> str:
+    """Return the title of a finding as its row shows it; a long name is cut in the middle."""
+    title = row_title(to_text(ranked.finding.title))
+    name, separator, what = title.rpartition(": ")
+    room = int(width_px / _CHARACTER_PX) - len(separator) - len(what)
+    return (
+        title
+        if len(name) <= room or room < _MIN_NAME
+        else f"{shortened(name, room)}{separator}{what}"
+    )
 
 
-def _basis(gain: Impact | None) -> str | None:
-    """Return how the step time that a finding saves is known."""
-    if gain is None or gain.step_ms is None:
-        return None if gain is None else "GPU time"
-    if gain.is_interval:
-        return "at most"
-    return "simulated" if gain.is_replayed else "estimated"
+def _remark(gain: Impact | None) -> Iterator[str]:
+    """Yield how the step time that a finding saves is known, if not by a replay."""
+    if gain is not None and not gain.is_replayed:
+        yield "at most" if gain.is_interval else "GPU time" if gain.step_ms is None else "estimated"
 
 
 def top_operations(now: Opened) -> None:
@@ -204,6 +191,13 @@ def top_operations(now: Opened) -> None:
         for operation in top
     ]
     frame = pl.DataFrame(rows, infer_schema_length=None)
+    number = pl.int_range(1, pl.len() + 1).over(C.name)
+    frame = frame.with_columns(
+        pl.when(number > 1)
+        .then(pl.format("{} #{}", C.name, number))
+        .otherwise(C.name)
+        .alias(C.name)
+    )
     over = over_steps(totals)
     st.caption(
         f"GPU time of what an operator launches itself{over and f', {over}'}; the operators that "
@@ -219,7 +213,12 @@ def top_operations(now: Opened) -> None:
 _OF_WHOLE = "of_whole"
 _TOP_COLUMNS = (
     Column(C.rank, "Rank", pl.Int64(), meaning="by GPU time"),
-    Column(C.name, "Operation", TEXT, meaning="operator that launches the kernels"),
+    Column(
+        C.name,
+        "Operation",
+        TEXT,
+        meaning="operator that launches the kernels; #2: another of the same short name",
+    ),
     Column(C.category, "Category", TEXT, meaning="category of its longest row"),
     Column(
         C.time_ms,

@@ -125,8 +125,8 @@ def _ordered_by(notes: ReportNotes) -> str:
 
 def _heading(count: int, left_out: int) -> str:
     if not left_out:
-        return f"The report includes all {counted(count, 'finding')}" if count else "No findings"
-    return f"The report includes {count - left_out} of {counted(count, 'finding')}"
+        return f"{counted(count, 'finding')} for the reports" if count else "No findings"
+    return f"{count - left_out} of {counted(count, 'finding')} for the reports"
 
 
 def _shown(items: list[Recommendation], left_out: list[Recommendation]) -> str:
@@ -137,8 +137,8 @@ def _shown(items: list[Recommendation], left_out: list[Recommendation]) -> str:
     if shown >= len(included):
         return order
     return (
-        f"{order} The report lists the first {shown}; the others, of low priority or small saving, "
-        "are in the detailed report and the workbook."
+        f"{order} The report has the first {shown}, the detailed report and the workbook also the "
+        "others, of low priority or small saving."
     )
 
 

@@ -22,35 +22,53 @@ from jarvis.findings import COMMUNICATION_POOL, AnalysisResult, Severity
 from jarvis.impact import share_pct
 from jarvis.perf_report.timeline.other_definitions import Quantity
 from jarvis.perf_report.timeline.step_account import step_name, steps_name
-from jarvis.reports.account import account_of
+from jarvis.preconditions import BYTES_PER_MIB
+from jarvis.reports.account import account_of, uneven_collectives
 from jarvis.run import Run
 from jarvis.savings import over_steps
-from jarvis.schemas import TABLES
-from jarvis.schemas.columns import text
+from jarvis.schemas import INTEGER, NUMBER, TABLES, Column
+from jarvis.schemas.columns import number, text
 from jarvis.schemas.names import C
-from jarvis.text.format import byte_size, counted, milliseconds, percent
+from jarvis.text.format import byte_size, counted, milliseconds, percent, short_dtype
+from jarvis.text.markdown import escape
 from jarvis.text.short_names import short_kernel_name
 
 _LONGEST = 10
-BYTES_PER_MIB = 1 << 20
+_MIN_LISTED = 0.001
+"""Minimum share of the time of all communication kernels, for a kernel in the table."""
+
 _SIZES = (
     text(C.total_bytes, "Size", "bytes copied; empty if not recorded"),
     text(C.avg_bytes, "Mean size", "size of one copy"),
-    text(C.message_mb, "Message", "larger of the messages sent and received"),
-    text(C.dur_us, "Duration", "from the start to the end of the kernel"),
 )
 """Columns whose values differ by so much that each has its own unit."""
 
 _COLLECTIVE_COLUMNS = (
-    C.name,
-    C.collective,
-    C.dur_us,
-    C.message_mb,
-    C.dtype,
-    C.group,
-    C.group_size,
-    C.stream,
+    text(C.step, "Step", "step that launches it"),
+    text(C.collective, "Collective", "as recorded; the kernel if no collective is recorded"),
+    Column(C.bytes, "Bytes", INTEGER, "bytes", ",d", "larger of sent and received"),
+    number(C.dur_us, "Time (µs)", "µs", "duration, including waiting for other ranks"),
+    number("exposed_us", "Exposed (µs)", "µs", "time in which no compute runs"),
+    Column("overlap_pct", "Overlap (%)", NUMBER, "%", ",.1f", "share of its time beside compute"),
+    number(
+        C.algo_gbs,
+        "Algorithm (GB/s)",
+        "GB/s",
+        "algorithm bandwidth: size / time. The time includes waiting for other ranks, so links can "
+        "be faster",
+    ),
 )
+_WIDTHS = {
+    C.step: 130,
+    C.collective: 120,
+    C.bytes: 85,
+    C.dur_us: 85,
+    "exposed_us": 105,
+    "overlap_pct": 95,
+    C.algo_gbs: 130,
+}
+_COMMON = (C.dtype, C.group, C.group_size, C.stream)
+"""Columns that are shown only where kernels differ in them; else the caption names them."""
 
 
 def multi_kernel_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
@@ -58,6 +76,8 @@ def multi_kernel_section(analysis: Analysis, now: Opened, result: AnalysisResult
     totals = now.run.manifest.totals
     if totals.total_comm_time_ms > 0:
         _other_ranks(now)
+    if uneven := uneven_collectives(now.run):
+        st.warning(uneven, icon=":material/difference:")
     _grades(now.run, result)
     copies = now.run.table("memory_copies")
     if totals.total_comm_time_ms == 0 and copies.is_empty():
@@ -199,23 +219,59 @@ def _longest(run: Run) -> None:
     rest = every.join(in_timeline, on=C.uid, how="anti")
     if kernels.is_empty():
         return
-    longest = kernels.sort(C.dur_us, C.uid, descending=[True, False]).head(_LONGEST)
-    share = share_pct(float(longest[C.dur_us].sum()), float(kernels[C.dur_us].sum()))
+    time_us = float(kernels[C.dur_us].sum())
+    longest = (
+        kernels.sort(C.dur_us, C.uid, descending=[True, False])
+        .filter(pl.col(C.dur_us) >= _MIN_LISTED * time_us)
+        .head(_LONGEST)
+    )
+    share = share_pct(float(longest[C.dur_us].sum()), time_us)
     with st.container(border=True):
         st.markdown(
             f"**The longest {longest.height} of {counted(kernels.height, 'communication kernel')}**"
             f" take {percent(share)} of their time",
             help="The time of a communication kernel includes waiting for other ranks.",
         )
-        short = with_short_texts(longest, {C.name: short_kernel_name}).with_columns(
-            _size_texts(longest[C.message_mb] * BYTES_PER_MIB).alias(C.message_mb),
-            pl.Series(C.dur_us, [milliseconds(us / 1000) for us in longest[C.dur_us]], pl.String),
-        )
-        columns = charts.columns_of(TABLES["collectives"], _SIZES[2:])
-        small_table(short, columns, "The longest communication kernels", _COLLECTIVE_COLUMNS)
+        rows = _with_rates(longest, run)
+        columns = charts.columns_of(TABLES["collectives"], _COLLECTIVE_COLUMNS)
+        common = [name for name in _COMMON if rows[name].n_unique() == 1]
+        names = [c.name for c in _COLLECTIVE_COLUMNS] + [c for c in _COMMON if c not in common]
+        known = [name for name in names if name in rows.columns and rows[name].count()]
+        title = "The longest communication kernels"
+        alike = tuple(name for name in (C.dur_us, "exposed_us") if name in known)
+        small_table(rows, columns, title, known, _WIDTHS, alike=alike)
+        named = [
+            f"{columns[name].label.lower()} {escape(str(rows[name][0]))}"
+            for name in common
+            if rows[name].count()
+        ]
+        notes = [f"Equal in all rows: {', '.join(named)}."] if named else []
         if rest.height:
             most_us = charts.largest(rest[C.dur_us])
-            st.caption(
+            notes.append(
                 f"Without {counted(rest.height, 'communication kernel')} whose launch is not "
                 f"recorded, of up to {milliseconds(most_us / 1000)}: see *Timeline*."
             )
+        if notes:
+            st.caption(" ".join(notes))
+
+
+def _with_rates(kernels: pl.DataFrame, run: Run) -> pl.DataFrame:
+    """Return communication kernels with the name of their step, size, and bandwidth; also exposed
+    time and overlap, which earlier releases did not store."""
+    nbytes = pl.col(C.message_mb) * BYTES_PER_MIB
+    kernels = with_short_texts(kernels, {C.name: short_kernel_name, C.dtype: short_dtype})
+    kernels = kernels.with_columns(
+        pl.coalesce(C.collective, C.name).alias(C.collective),
+        nbytes.alias(C.bytes),
+        (nbytes / pl.col(C.dur_us) / 1e3).alias(C.algo_gbs),
+    )
+    if C.exposed_ns not in kernels.columns or "steps" not in run.tables:
+        return kernels.drop(C.step, strict=False)
+    names = run.table("steps").select(C.step, step_name=C.name)
+    exposed, hidden = pl.col(C.exposed_ns), pl.col(C.overlap_ns)
+    return kernels.join(names, on=C.step, how="left", maintain_order="left").with_columns(
+        pl.col("step_name").alias(C.step),
+        (exposed / 1e3).alias("exposed_us"),
+        (100 * hidden / (hidden + exposed)).alias("overlap_pct"),
+    )
