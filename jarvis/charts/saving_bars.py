@@ -42,12 +42,8 @@ _LINE_LENGTH = 34
 _NUMBERED_LENGTH = 20
 """Same for a name with a number behind it, so that both are in view in a table."""
 
-_VALUE_ROOM = 2.0
-"""Axis length relative to the longest bar, so that both values fit behind it (half a 1280 px
-page)."""
-
-_TEXT_ROOM = 1.5
-"""Same as _VALUE_ROOM, for a value with its saving across a whole page."""
+_VALUE_PX, _TEXT_PX = 80, 150
+"""Widths in pixels of the texts behind a bar: both values, and a value with its saving in words."""
 
 
 def with_short_names(rows: pl.DataFrame) -> pl.DataFrame:
@@ -96,7 +92,7 @@ def savings(
         names,
         known,
         palette,
-        _VALUE_ROOM,
+        _VALUE_PX,
         text="text:N",
     )
 
@@ -119,7 +115,7 @@ def categories(rows: pl.DataFrame, columns: Columns, palette: Palette) -> Drawin
     if "text" not in behind:
         return _over(labeled, "gpu_time_ms", "saved_ms", names, columns, palette)
     return _over(
-        labeled, "gpu_time_ms", "saved_ms", names, columns, palette, _TEXT_ROOM, text="text:N"
+        labeled, "gpu_time_ms", "saved_ms", names, columns, palette, _TEXT_PX, text="text:N"
     )
 
 
@@ -130,20 +126,19 @@ def _over(
     names: Sequence[str],
     columns: Columns,
     palette: Palette,
-    room: float = 1.0,
+    text_px: int = 0,
     *,
     text: str | None = None,
 ) -> Drawing:
     """Draw two overlaid bars for each row (``part`` over ``whole``), in the order of the rows.
 
-    The axis is ``room`` times as long as the longest bar. The label behind a bar is the column
-    ``text``, or else ``whole``.
+    The label behind a bar, of up to ``text_px``, is the column ``text``, or else ``whole``.
     """
     lines = tips(columns, names, frame)
-    longest = room * largest(frame[whole])
+    scale = largest(frame[whole]), text_px
     step_px = _TWO_LINES_PX if frame["label"].str.contains("\n").any() else BAR_PX
     height = bars_height(frame.height, step_px)
-    spec = _over_spec(whole, part, text, columns[whole].unit, longest, height, lines, palette)
+    spec = _over_spec(whole, part, text, columns[whole].unit, scale, height, lines, palette)
     return Drawing(spec, {"bars": frame.with_row_index("rank")})
 
 
@@ -153,13 +148,13 @@ def _over_spec(
     part: str,
     text: str | None,
     unit: str | None,
-    longest: float,
+    scale: tuple[float, int],
     height: int,
     lines: tuple[Tip, ...],
     palette: Palette,
 ) -> Specification:
     base = alt.Chart(alt.NamedData("bars")).encode(y=rank_axis(), tooltip=tooltip(lines))
-    x = alt.X(f"{whole}:Q", axis=plain_axis(unit, format=LINEAR), scale=length_scale(longest))
+    x = alt.X(f"{whole}:Q", axis=plain_axis(unit, format=LINEAR), scale=length_scale(*scale))
     pale = base.mark_bar(color=palette.pale, height={"band": 0.72}).encode(x=x)
     strong = base.mark_bar(color=palette.saving, height={"band": 0.72}).encode(x=f"{part}:Q")
     value = base.mark_text(align="left", dx=5, color=palette.text, fontSize=11).encode(

@@ -7,6 +7,10 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
+import polars as pl
+
+from jarvis.schemas.names import C
+
 _DIMS = re.compile(r"\((\d[\d, ]*)\)")
 _ARGUMENT = re.compile(r"\[([\d,]*)\](?: (\w+))?")
 _MAX_CACHED = 4096
@@ -27,6 +31,13 @@ def product_shape(params: str | None) -> str | None:
     product = _TIMES.join(str(side) for side in sides)
     batch = known.get("B")
     return f"{product} (x{batch})" if isinstance(batch, int) and batch > 1 else product
+
+
+def operation_shapes(rows: pl.DataFrame) -> pl.Series:
+    """Return the sides of matrix products, else the shapes of the tensors, of operations."""
+    given = rows.select(C.params, C.input_dims).iter_rows()
+    shapes = [product_shape(params) or compact_dims(dims) for params, dims in given]
+    return pl.Series(C.input_dims, shapes, pl.String)
 
 
 @lru_cache(_MAX_CACHED)

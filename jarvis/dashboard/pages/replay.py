@@ -17,6 +17,7 @@ from jarvis.dashboard.widgets.table import (
     configured,
     height_of,
     in_readable_units,
+    valued,
     without_pale_texts,
 )
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, share_pct
@@ -82,8 +83,7 @@ def chosen_candidates(
 
 def _table(frame: pl.DataFrame, columns: Columns, key: str) -> list[int]:
     """Draw the rows; return the indices of the selected ones."""
-    known = [n for n in frame.columns if frame[n].null_count() < frame.height]
-    frame, columns = in_readable_units(frame[known], columns)
+    frame, columns = in_readable_units(frame[valued(frame, frame.columns)], columns)
     event = st.dataframe(
         without_pale_texts(frame),
         key=key,

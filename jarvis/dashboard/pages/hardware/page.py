@@ -107,14 +107,7 @@ def presets(hardware: Hardware) -> None:
         [_preset_row(spec, unit, used, hardware) for spec in shown],
         schema={column.name: column.dtype for column in columns},
     )
-    known = [c.name for c in columns if frame[c.name].null_count() < frame.height]
-    small_table(
-        frame,
-        charts.columns_of(columns),
-        "Peaks of GPUs",
-        known,
-        _PRESET_WIDTHS,
-    )
+    small_table(frame, charts.columns_of(columns), "Peaks of GPUs", widths=_PRESET_WIDTHS)
 
 
 def chosen(hardware: Hardware) -> tuple[HardwareSpec, HardwareSpec | None]:
@@ -185,13 +178,11 @@ def figures(spec: HardwareSpec, other: HardwareSpec | None) -> None:
     rows = [_figure_row(name, spec, other) for name in _figure_names(spec, other)]
     columns = _figure_columns(spec, other)
     frame = pl.DataFrame(rows, schema={column.name: column.dtype for column in columns})
-    present = [c.name for c in columns if frame[c.name].null_count() < frame.height]
     small_table(
         frame,
         charts.columns_of(columns),
         f"Peaks of {spec.title}",
-        present,
-        {"doubt": _DOUBT_PX, "other_doubt": _DOUBT_PX},
+        widths={"doubt": _DOUBT_PX, "other_doubt": _DOUBT_PX},
         max_rows=frame.height,
     )
     if other is None:

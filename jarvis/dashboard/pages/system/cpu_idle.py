@@ -44,25 +44,11 @@ _COLUMNS = charts.columns_of(
     (
         *TABLES["idle_gaps"],
         *TABLES["step_gaps"],
-        number("idle_ms", "Idle time (ms)", "ms", "in which no GPU event runs"),
+        number("idle_ms", "Idle (ms)", "ms", "time in which no GPU event runs"),
     )
-)
-_SHOWN = (
-    C.idle_ms,
-    C.place,
-    C.cause,
-    C.host_call,
-    C.host_call_us,
-    C.host_op,
-    C.launcher_name,
-    C.prev_name,
-    C.next_name,
-    C.launch_lead_us,
-    C.host_time_us,
 )
 _SHORT = {
     C.host_call: short_frame_name,
-    C.host_op: short_operation_name,
     C.launcher_name: short_operation_name,
     C.prev_name: short_kernel_name,
     C.next_name: short_kernel_name,
@@ -73,15 +59,15 @@ _LEAST_SHOWN_PCT = 0.1
 """Minimum share of idle time of a cause that has a bar."""
 
 _WIDTHS = {
-    C.idle_ms: 90,
-    C.cause: 145,
-    C.host_call: 130,
-    C.host_call_us: 105,
-    C.launcher_name: 135,
-    C.prev_name: 135,
-    C.next_name: 135,
-    C.launch_lead_us: 110,
+    C.idle_ms: 66,
+    C.cause: 140,
+    C.host_call: 162,
+    C.host_call_us: 92,
+    C.launcher_name: 108,
+    C.prev_name: 120,
+    C.next_name: 120,
 }
+"""Columns in order, with widths in pixels that fit in a window of 1280 pixels."""
 
 
 def idle_gap_cards(now: Opened, found: pl.DataFrame) -> None:
@@ -120,9 +106,6 @@ def idle_gap_cards(now: Opened, found: pl.DataFrame) -> None:
     if listed.is_empty():
         return
     longest = listed.sort(C.dur_ns, C.start_ns, descending=[True, False]).head(_LONGEST)
-    known = [name for name in _SHOWN if longest[name].null_count() < longest.height]
-    if longest[C.place].n_unique() == 1:
-        known.remove(C.place)
     share = share_pct(float(longest[C.idle_ms].sum()), total_ms)
     of_all = "" if longest.height == listed.height else f"The longest {longest.height} of "
     verb = "makes" if longest.height == 1 else "make"
@@ -136,7 +119,7 @@ def idle_gap_cards(now: Opened, found: pl.DataFrame) -> None:
             with_short_texts(longest, _SHORT),
             _COLUMNS,
             "The longest gaps",
-            known,
+            tuple(_WIDTHS),
             _WIDTHS,
             key="cpu_idle_gaps",
             addresses=gap_addresses(now, longest),
