@@ -73,18 +73,11 @@ def category_bars(comparison: Comparison) -> None:
 
 
 def _bars_title(comparison: Comparison) -> str:
-    row = next(
-        iter(comparison.totals.filter(pl.col(C.type) == "computation_time").rows(named=True)), {}
-    )
-    change = row.get(C.difference_ms)
-    if change is None:
-        return "Time by category: target minus reference"
+    change = float(comparison.categories[C.difference_ms].sum())
     if change == 0:
-        return "Compute takes the same time on both sides"
+        return "All categories together take the same time on both sides"
     word = "more" if change > 0 else "less"
-    sides = (comparison.target, comparison.reference)
-    subject = "Compute linked to host calls" if any(s.unlinked_ms for s in sides) else "Compute"
-    return f"{subject} takes {milliseconds(abs(change))} {word} on the target"
+    return f"All categories together take {milliseconds(abs(change))} {word} on the target"
 
 
 def calls_scatter(comparison: Comparison, rows: pl.DataFrame) -> int | None:

@@ -40,9 +40,11 @@ _PRESET_WIDTHS = {
     "doubts": 65,
     "memory_gb": 48,
     C.tb_per_s: 52,
-    C.compute_units: 98,
-    **dict.fromkeys(PRECISIONS, 62),
+    C.compute_units: 50,
+    **dict.fromkeys(PRECISIONS, 60),
 }
+"""Widths in pixels; those of six precisions fit in a window of 1280 pixels."""
+
 _NAMES = {
     "mem_bw_gbps": ("Memory bandwidth (TB/s)", 1e-3),
     "memory_gb": ("Memory (GB)", 1.0),
@@ -141,14 +143,14 @@ def _preset_columns(unit: str) -> tuple[Column, ...]:
         Column(C.tb_per_s, "TB/s", NUMBER, "TB/s", ",.3g", "peak bandwidth of the memory"),
         Column(
             C.compute_units,
-            "Compute units",
+            "Units",
             NUMBER,
             "",
             ",g",
             "streaming multiprocessors or compute units per device",
         ),
         *(
-            Column(p, p, NUMBER, "TFLOP/s", ",g", f"dense peak of {unit} units in TFLOP/s")
+            Column(p, p, NUMBER, "TFLOP/s", ",.0f", f"dense peak of {unit} units in TFLOP/s")
             for p in PRECISIONS
         ),
     )

@@ -40,7 +40,8 @@ def render(now: Opened) -> None:
         of_kind = pl.col(C.kind) == chosen
         shown, of_shown = rows.filter(of_kind), times.filter(of_kind)
         _figures(shown, of_shown)
-        remarks(layer_notes(rows, times))
+        of_cards = shown[C.layer_module][0] is None  # they say what the first sentence says
+        remarks([*layer_notes(shown, of_shown)][of_cards:])
         findings_link(now)
         _kind(now, shown, of_shown)
     _outside(rows.filter(pl.col(C.kind).is_null()))

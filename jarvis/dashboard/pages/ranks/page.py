@@ -272,8 +272,10 @@ def _ranks(run: DistributedRun) -> None:
             max_rows=16,
         )
         st.caption(
-            "A click on a rank opens its own analysis. Step saved: the time by which the median "
-            "step gets shorter if this rank is as fast as the median of the ranks."
+            "A click on a rank opens its own analysis. Not means of steps are *Step saved*, the "
+            "time by which the median step gets shorter if this rank is as fast as the median of "
+            "the ranks; *Kernels slower*, the same kernels against the median of the ranks; and "
+            "*Last, in all*, of the whole recording."
         )
 
 

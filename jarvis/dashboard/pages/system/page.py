@@ -66,7 +66,7 @@ def _target_card(analysis: Analysis, result: AnalysisResult, now: Opened) -> flo
     if target is None:
         return 0.0
     with st.container(border=True):
-        slider, recovery, step = st.columns([4, 3, 3], vertical_alignment="center")
+        slider, rest = st.columns([4, 6], vertical_alignment="center")
         with slider:
             pct = percent_slider(f"{page}_target", target.label, target.default_pct, target.meaning)
         saved_ms = _recoverable_ms(result, target, now, pct)
@@ -79,8 +79,9 @@ def _target_card(analysis: Analysis, result: AnalysisResult, now: Opened) -> flo
                 text = f"**The target of {pct}% is reached.** {_REACHED[target.pool or '']}"
             if first is not None:
                 text += f" The first finding below can still save: {saving_label(first, totals)}."
-            recovery.markdown(text)
+            rest.markdown(text)
             return pct
+        recovery, step = rest.columns(2)
         with recovery:
             metric_card(
                 f"Recovered at {pct}%",
