@@ -36,7 +36,7 @@ _DOUBT_PX = 240
 _PRESET_WIDTHS = {
     C.name: 80,
     "preset": 82,
-    "used": 98,
+    "used": 101,
     "doubts": 65,
     "memory_gb": 48,
     C.tb_per_s: 52,

@@ -111,8 +111,17 @@ def render() -> None:
         "ranks_run", "Distributed run", choices, default, "Traces that were analyzed together."
     )
     if chosen == _NOT_CHOSEN:
+        traces = (each.manifest.trace for each in catalog.entries if each.id == opened)
+        rank = next(
+            (
+                f"rank {each.rank} of {each.world_size:,}"
+                for each in traces
+                if each.rank is not None and each.world_size
+            ),
+            "of one rank",
+        )
         st.info(
-            "The open run is of one rank alone. To see which ranks are late, and why, analyze the "
+            f"The open run is {rank} alone. To see which ranks are late, and why, analyze the "
             "traces of all ranks together.",
             icon=":material/lan:",
         )

@@ -77,13 +77,13 @@ _WIDTHS = {
 
 _UNLABELED = (MODEL, TRACE, RANK, GPU, TIME, BUSY, FINDING, CREATED)
 _UNLABELED_WIDTHS = {
-    MODEL: 112,
-    TRACE: 136,
+    MODEL: 118,
+    TRACE: 140,
     RANK: 56,
-    GPU: 96,
+    GPU: 94,
     TIME: 84,
     BUSY: 80,
-    FINDING: 134,
+    FINDING: 122,
     CREATED: 108,
 }
 """First columns where no run has labels, and widths that show them in a window of 1280 pixels."""
@@ -172,6 +172,8 @@ def _table(shown: pl.DataFrame, rows: dict[str, RunRow], count: int) -> list[str
         places = [place for place, each in enumerate(ids) if each in chosen]
         st.session_state[key] = {"selection": {"rows": places, "columns": [], "cells": []}}
     names = _columns(shown)
+    if TRACE in names and RANK in names and all(rows[each].rank is None for each in ids):
+        names.remove(RANK)  # the trace of a distributed run is its ranks
     widths = _WIDTHS if _LABELS & {*names} else _WIDTHS | _UNLABELED_WIDTHS
     event = st.dataframe(
         without_pale_texts(shown.with_columns(_short_gpus(), _short_traces()).select(names)),

@@ -240,12 +240,13 @@ def _place_card(now: Opened) -> None:
         return
     most = max(IDLE_PARTS, key=account.parts_ns.__getitem__)
     each = "per step" if account.is_marked else "in the recording"
+    longest, every = (
+        milliseconds(account.mean_ms(ns)) for ns in (account.parts_ns[most], account.idle_ns)
+    )
     metric_card(
         title(LABELS[most]),
-        milliseconds(account.mean_ms(account.parts_ns[most])),
-        f"all idle time {each}"
-        if account.parts_ns[most] == account.idle_ns
-        else f"of {milliseconds(account.mean_ms(account.idle_ns))} idle {each}",
+        longest,
+        f"all idle time {each}" if longest == every else f"of {every} idle {each}",
         help_text=", ".join(
             f"{title(LABELS[part])}: {percent(account.pct(account.parts_ns[part]))}"
             for part in IDLE_PARTS
