@@ -115,7 +115,7 @@ def _metric_cards(tree: CallTree, root: int, *, is_whole: bool) -> None:
         metric_card(
             "GPU time",
             milliseconds(row[C.gpu_ms]),
-            f"{percent(row[C.share_pct])} of {'all' if is_whole else 'the operation'}",
+            f"{percent(row[C.share_pct])} of the {'recording' if is_whole else 'operation'}",
             help_text="Sum of the durations of the GPU events launched here. Concurrent events all "
             "count, so it can exceed the busy time of the GPU timeline.",
         )
@@ -125,7 +125,8 @@ def _metric_cards(tree: CallTree, root: int, *, is_whole: bool) -> None:
             "Launches",
             count(row[C.launches]),
             f"{row[C.launches] / calls:,.1f} per call" if calls and is_whole else "GPU events",
-            help_text="Kernels, copies and fills. Calls without GPU work are not counted.",
+            help_text="Kernels, copies and fills, also those whose launch is not recorded. Calls "
+            "without GPU work are not counted.",
         )
     with cards[2]:
         metric_card(
@@ -245,9 +246,9 @@ def _colors(by: str, colors: Palette, now: Opened) -> tuple[pl.Expr, dict[str, s
         NodeKind.PYTHON: colors.pale,
         NodeKind.RUNTIME: colors.categorical[5],
         NodeKind.KERNEL: colors.categorical[1],
-        NodeKind.UNLINKED: colors.muted,
+        NodeKind.UNLINKED: colors.faint,
         NodeKind.REST: colors.border,
-        NodeKind.ROOT: colors.panel,
+        NodeKind.ROOT: colors.muted,
     }
     shown = {KIND_WORDS[kind.word]: color for kind, color in words.items()}
     return kind_word(), shown | {BACKWARD: colors.categorical[3]}

@@ -150,7 +150,7 @@ def _colors(timeline: Timeline, colors: Palette) -> dict[str, str]:
     return {
         _STEP: colors.text,
         LAUNCH: colors.pale,
-        WAITING: colors.below_threshold,
+        WAITING: colors.host[0],
         OTHER_CALL: colors.categorical[6],
         **work_colors(timeline, colors),
     }
