@@ -7,10 +7,6 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
-import polars as pl
-
-from jarvis.schemas.names import C
-
 _DIMS = re.compile(r"\((\d[\d, ]*)\)")
 _ARGUMENT = re.compile(r"\[([\d,]*)\](?: (\w+))?")
 _MAX_CACHED = 4096
@@ -33,11 +29,10 @@ def product_shape(params: str | None) -> str | None:
     return f"{product} (x{batch})" if isinstance(batch, int) and batch > 1 else product
 
 
-def operation_shapes(rows: pl.DataFrame) -> pl.Series:
-    """Return the sides of matrix products, else the shapes of the tensors, of operations."""
-    given = rows.select(C.params, C.input_dims).iter_rows()
-    shapes = [product_shape(params) or compact_dims(dims) for params, dims in given]
-    return pl.Series(C.input_dims, shapes, pl.String)
+def operation_shapes(given: Iterable[tuple[str | None, str | None]]) -> list[str | None]:
+    """Return the sides of matrix products, else the shapes of the tensors, from the parameters and
+    recorded shapes of operations."""
+    return [product_shape(params) or compact_dims(dims) for params, dims in given]
 
 
 @lru_cache(_MAX_CACHED)

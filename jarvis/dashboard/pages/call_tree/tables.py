@@ -187,11 +187,12 @@ def operations_card(run: Run, tree: CallTree, root: int) -> None:
 def _readable(run: Run, operations: pl.DataFrame) -> pl.DataFrame:
     """Return operations with short names, shapes and titles of categories."""
     titles = {key: analysis.title for key, analysis in run.analyses.items()}
+    given = operations.select(C.params, C.input_dims).iter_rows()
     number = pl.int_range(1, pl.len() + 1).over(C.name, _SHAPES)
     numbered = pl.when(number > 1).then(pl.format("{} #{}", C.name, number)).otherwise(C.name)
     return (
         with_short_texts(operations, {C.name: short_operation_name})
-        .with_columns(operation_shapes(operations).alias(_SHAPES))
+        .with_columns(pl.Series(_SHAPES, operation_shapes(given), pl.String))
         .with_columns(
             numbered.alias(C.name),
             pl.col(C.category).replace(titles),

@@ -109,9 +109,10 @@ def events_card(page: ShownWindow) -> None:
             C.params, pl.col(C.uid).alias(C.operation_uid)
         )
         rows = longest.join(params, on=C.operation_uid, how="left", maintain_order="left")
+        given = rows.select(C.params, C.input_dims).iter_rows()
         rows = rows.with_columns(
             page.start_ms(),
-            operation_shapes(rows).alias(C.input_dims),
+            pl.Series(C.input_dims, operation_shapes(given), pl.String),
             (pl.col(C.dur_ns) / 1e3).alias(C.dur_us),
         )
         _jumping_table(page, "events", rows, _EVENT_COLUMNS, _EVENT_WIDTHS)
