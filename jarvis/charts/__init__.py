@@ -40,7 +40,13 @@ from jarvis.charts.timeline import (
     state,
     timeline_chart,
 )
-from jarvis.charts.work_colors import block_colors, category_color, host_colors, work_colors
+from jarvis.charts.work_colors import (
+    block_colors,
+    category_color,
+    host_colors,
+    path_color,
+    work_colors,
+)
 
 __all__ = [
     "DARK",
@@ -77,6 +83,7 @@ __all__ = [
     "log_histogram",
     "outlined_bar",
     "parts_of_time",
+    "path_color",
     "peak_label",
     "roofline",
     "savings",

@@ -17,6 +17,9 @@ where it is not."""
 MIN_SCALE_PCT = 2.0
 """End of the colors of steps, so that a smaller difference of ranks does not look like a delay."""
 
+_POINT_ROOM_PX = 30
+"""Space around the points of a chart."""
+
 _ROW_PX, _FRAME_PX, _MAX_HEIGHT_PX = 20, 130, 700
 
 
@@ -100,13 +103,14 @@ def bandwidths(instances: pl.DataFrame, link_gbs: float | None, palette: Palette
         link_gbs: Peak of the link in GB/s, if it is known.
         palette: Colors of the theme.
     """
-    log = alt.Scale(type="log")
+    log = alt.Scale(type="log", nice=False, padding=_POINT_ROOM_PX)
+    megabytes = instances.with_columns(pl.col(C.bytes) / 1e6)
     colors = alt.Scale(range=list(palette.categorical))
     points = (
-        alt.Chart(instances)
+        alt.Chart(megabytes)
         .mark_point(filled=False, size=45, strokeWidth=1.5)
         .encode(
-            x=alt.X(f"{C.bytes}:Q", scale=log, axis=plain_axis("Message (bytes)", format="~s")),
+            x=alt.X(f"{C.bytes}:Q", scale=log, axis=plain_axis("Message (MB)", format="~g")),
             y=alt.Y(f"{C.bus_gbs}:Q", scale=log, axis=plain_axis("Bus bandwidth (GB/s)")),
             color=alt.Color(
                 f"{C.kind}:N",
@@ -122,7 +126,7 @@ def bandwidths(instances: pl.DataFrame, link_gbs: float | None, palette: Palette
                 [
                     Tip(C.kind, "Kind", None),
                     Tip(C.comm_id, "Communicator", None),
-                    Tip(C.bytes, "Bytes", ",d"),
+                    Tip(C.bytes, "Message (MB)", ",.3r"),
                     Tip(C.transfer_us, "Transfer (µs)", ",.1f"),
                     Tip(C.bus_gbs, "Bus bandwidth (GB/s)", ",.1f"),
                     Tip(AT_MOST, "Transfer is", None),

@@ -368,7 +368,9 @@ def _groups(field: str | None, frame: pl.DataFrame, palette: Palette) -> Groups 
     values = tuple(sorted(str(v) for v in frame[field].unique().drop_nulls()))
     if frame[field].null_count():
         values += (_NO_GROUP,)
-    colors = (palette.categorical[n % len(palette.categorical)] for n in range(len(values)))
+    hues = palette.categorical
+    passes = {"forward": hues[4], "backward": hues[3]}  # as operators in the call tree
+    colors = (passes.get(value, hues[n % len(hues)]) for n, value in enumerate(values))
     return Groups(field, values, tuple(colors))
 
 

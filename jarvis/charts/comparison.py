@@ -15,6 +15,8 @@ from jarvis.charts.marks import (
     Drawing,
     Specification,
     Tip,
+    in_readable_unit,
+    largest,
     name_axis,
     plain_axis,
     specification,
@@ -102,6 +104,9 @@ def category_differences(
     """
     names = ("title", C.target_ms, C.reference_ms, C.difference_ms, C.difference_pct)
     column, value = columns[quantity], pl.col("value")
+    if column.unit == "ms":
+        column, divisor = in_readable_unit(column, largest(rows[quantity].abs()))
+        value /= divisor
     frame = (
         rows.rename({quantity: "value"})
         .sort("value", "title", descending=[True, False], nulls_last=True)

@@ -242,9 +242,15 @@ def plain_axis(title: str | None, **options: Any) -> alt.Axis:
     )
 
 
-def length_scale(longest: float) -> alt.Scale:
-    """Return a scale from 0 to slightly above ``longest``, so that labels stay off the edge."""
-    return alt.Scale(domain=[0, longest * _ROOM or 1], nice=False)
+def length_scale(longest: float, text_px: int = 0) -> alt.Scale:
+    """Return a scale from 0 to slightly above ``longest``, so that labels stay off the edge.
+
+    ``text_px``: width of the text behind the longest bar, which gets at least half of the width.
+    """
+    room: dict[str, Any] = {}
+    if text_px:
+        room["rangeMax"] = alt.ExprRef(f"max(width - {text_px}, width / 2)")
+    return alt.Scale(domain=[0, longest * _ROOM or 1], nice=False, **room)
 
 
 def rank_axis(*, has_labels: bool = True) -> alt.Y:

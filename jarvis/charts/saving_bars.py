@@ -47,12 +47,8 @@ _NAME_LENGTH = 56
 _NUMBERED_LENGTH = 20
 """Same for a name with a number behind it, so that both are in view in a table."""
 
-_VALUE_ROOM = 1.3
-"""Axis length relative to the longest bar, so that both values fit behind it (half a 1280 px
-page)."""
-
-_TEXT_ROOM = 1.3
-"""Same as _VALUE_ROOM, for a value with its saving across a whole page."""
+_VALUE_PX, _TEXT_PX = 80, 150
+"""Widths in pixels of the texts behind a bar: both values, and a value with its saving in words."""
 
 
 def with_short_names(rows: pl.DataFrame) -> pl.DataFrame:
@@ -101,7 +97,7 @@ def savings(
         names,
         known,
         palette,
-        _VALUE_ROOM,
+        _VALUE_PX,
         text="text:N",
         is_above=True,
     )
@@ -125,7 +121,7 @@ def categories(rows: pl.DataFrame, columns: Columns, palette: Palette) -> Drawin
     if "text" not in behind:
         return _over(labeled, "gpu_time_ms", "saved_ms", names, columns, palette)
     return _over(
-        labeled, "gpu_time_ms", "saved_ms", names, columns, palette, _TEXT_ROOM, text="text:N"
+        labeled, "gpu_time_ms", "saved_ms", names, columns, palette, _TEXT_PX, text="text:N"
     )
 
 
@@ -136,21 +132,21 @@ def _over(
     names: Sequence[str],
     columns: Columns,
     palette: Palette,
-    room: float = 1.0,
+    text_px: int = 0,
     *,
     text: str | None = None,
     is_above: bool = False,
 ) -> Drawing:
     """Draw two overlaid bars for each row (``part`` over ``whole``), in the order of the rows.
 
-    The axis is ``room`` times as long as the longest bar. The label behind a bar is the column
-    ``text``, or else ``whole``. ``is_above``: names are above the bars, not left of them.
+    The label behind a bar, of up to ``text_px``, is the column ``text``, or else ``whole``.
+    ``is_above``: names are above the bars, not left of them.
     """
     lines = tips(columns, names, frame)
-    longest = room * largest(frame[whole])
+    scale = largest(frame[whole]), text_px
     height = bars_height(frame.height, _WITH_NAME_PX if is_above else BAR_PX)
     unit = columns[whole].unit
-    spec = _over_spec(whole, part, text, unit, longest, height, lines, palette, is_above=is_above)
+    spec = _over_spec(whole, part, text, unit, scale, height, lines, palette, is_above=is_above)
     return Drawing(spec, {"bars": frame.with_row_index("rank")})
 
 
@@ -160,7 +156,7 @@ def _over_spec(
     part: str,
     text: str | None,
     unit: str | None,
-    longest: float,
+    scale: tuple[float, int],
     height: int,
     lines: tuple[Tip, ...],
     palette: Palette,
@@ -170,7 +166,7 @@ def _over_spec(
     base = alt.Chart(alt.NamedData("bars")).encode(
         y=rank_axis(has_labels=not is_above), tooltip=tooltip(lines)
     )
-    x = alt.X(f"{whole}:Q", axis=plain_axis(unit, format=LINEAR), scale=length_scale(longest))
+    x = alt.X(f"{whole}:Q", axis=plain_axis(unit, format=LINEAR), scale=length_scale(*scale))
     bar: Mapping[str, Any] = _NAMED_BAR if is_above else {"height": {"band": 0.72}}
     written: Mapping[str, Any] = {"align": "left", "color": palette.text, "fontSize": 11}
     pale = base.mark_bar(color=palette.pale, **bar).encode(x=x)

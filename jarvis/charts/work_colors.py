@@ -13,6 +13,7 @@ from jarvis.run.timeline import (
     OTHER_WORK,
     Timeline,
 )
+from jarvis.simulation.path import HOST_PARTS, OF_KINDS, UNLINKED_WORK
 
 
 def category_color(key: str, palette: Palette) -> str:
@@ -44,6 +45,19 @@ def work_colors(timeline: Timeline, palette: Palette) -> dict[str, str]:
         HOST: palette.categorical[6],
         LATENCY: palette.below_threshold,
     }
+
+
+def path_color(part: str, palette: Palette) -> str:
+    """Return the color of a part of the critical path by its name."""
+    host, latency = palette.categorical[6], palette.below_threshold
+    fixed = {
+        COMMUNICATION: palette.categorical[1],
+        COPY: palette.categorical[3],
+        UNLINKED_WORK: palette.faint,
+        **dict.fromkeys(HOST_PARTS, host),
+        **dict.fromkeys(OF_KINDS.values(), latency),
+    }
+    return fixed.get(part) or category_color(part, palette)
 
 
 def block_colors(palette: Palette) -> dict[str, str]:

@@ -40,7 +40,7 @@ MESSAGES = MessageTable(
         "change.more": "{change_ms} ({change_pct}) more",
         "change.less": "{change_ms} ({change_pct}) less",
         "steps": "The target has {target:count step}, the reference {reference:count step}: all "
-        "times and numbers of calls are per step, the numbers rounded.",
+        "times and numbers of calls are per step, those of calls rounded.",
         "matched.all": "All operations of both sides have a counterpart.",
         "matched": "{matched_pct} of the time of the target's operations has a counterpart on the "
         "reference; {target_ms} are on the target only, {reference_ms} on the reference only.",

@@ -74,14 +74,12 @@ class Selection:
 
 
 def offers(run: Run) -> list[ReplayCandidate]:
-    """Return every operator of a run with GPU time, first those that can be packaged, most time
-    first."""
+    """Return every operator of a run with GPU time, most time first."""
     rows = _by_time(run.table("operations")).with_columns(
         op_name=pl.col(C.name).map_elements(operator_of, return_dtype=pl.String)
     )
     parts = rows.partition_by("op_name", maintain_order=True)
-    candidates = map(_candidate, parts)
-    return sorted(candidates, key=lambda each: (not each.distinct_calls, -each.kernel_time_us))
+    return sorted(map(_candidate, parts), key=lambda each: -each.kernel_time_us)
 
 
 def _candidate(rows: pl.DataFrame) -> ReplayCandidate:

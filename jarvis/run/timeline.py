@@ -13,12 +13,14 @@ from jarvis.perf_report.timeline.host import ACTIVE, HostCall, own_ns
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.perf_report.timeline.step_account import StepAccount
 from jarvis.perf_report.work import COMMUNICATION, COMPUTE, COPY
+from jarvis.preconditions import BYTES_PER_MIB
 from jarvis.run.idle_time import recorded_gaps
 from jarvis.run.lanes import bin_edges, binned, stacked
 from jarvis.run.path_events import LATENCY, NOT_LINKED, path_events
 from jarvis.run.run import Run
 from jarvis.run.user_code import starter_frames
 from jarvis.schemas.names import C
+from jarvis.text.format import byte_size
 
 IDLE, OTHER_WORK = "Idle", "Other operations"
 BEFORE = "Work from before the recording"
@@ -28,7 +30,8 @@ KINDS: Mapping[str, str] = {
     COMMUNICATION: "Communication",
     COPY: "Copies",
 }
-"""The kinds of counted GPU events; NOT_LINKED, BEFORE and IDLE follow."""
+"""The kinds of GPU events; NOT_LINKED (compute without a recorded launch), BEFORE and IDLE
+follow."""
 
 _NOT_IDLE = {IdleCause.CARRIED_IN.value: BEFORE, IdleCause.UNLINKED_WORK.value: NOT_LINKED}
 """What the GPU does in gaps of these causes."""
@@ -102,7 +105,8 @@ class Timeline:
         """Return all GPU events by time.
 
         With ``what`` they do, whether the GPU timeline counts them (``is_counted``), their
-        ``track``, and name, shapes and category of their operation.
+        ``track``, and name, shapes and category of their operation; of communication, the
+        collective and its message size if recorded.
         """
         work = self.run.table("gpu_work").select(*_GPU_COLUMNS, C.linked)
         operations = self.run.table("operations").select(
@@ -110,8 +114,15 @@ class Timeline:
         )
         title = pl.col(C.category).replace_strict(self.categories, default=OTHER_WORK)
         counted = timeline_window(work)[C.uid]
+        collectives = self.run.table("collectives").drop_nulls([C.collective, C.message_mb])
+        named = {
+            uid: f"{name} {byte_size(mib * BYTES_PER_MIB)}"
+            for uid, name, mib in collectives.select(C.uid, C.collective, C.message_mb).iter_rows()
+        }
+        collective = pl.col(C.uid).replace_strict(named, default=None, return_dtype=pl.String)
         return (
             work.join(operations, on=C.operation_uid, how="left", maintain_order="left")
+            .with_columns(operation=pl.coalesce(collective, "operation"))
             .with_columns(is_counted=pl.col(C.uid).is_in(counted.implode()))
             .with_columns(
                 what=pl.when(pl.col(C.kind) != COMPUTE)
@@ -216,6 +227,11 @@ class Timeline:
                 shares[kind] = covered_ns - before_ns
         return shares
 
+    def unlinked_ns(self, window: Window, kind: str) -> int:
+        """Return the time in ns with GPU work of a kind without a recorded launch."""
+        events = self.gpu_events.filter(~pl.col("is_counted"), pl.col(C.kind) == kind)
+        return int(covered_by_bin(window.of(events), window.edges(1))[0])
+
     def statistics(self, window: Window) -> pl.DataFrame:
         """Return ``row, what, count, busy_ns`` of the window: what the GPU does, most time first.
 
@@ -301,19 +317,15 @@ class Timeline:
     def _parts(self, window: Window) -> pl.DataFrame:
         """Return GPU work (``row``: its kind) and idle time (``what``: its cause) of the window."""
         times = self.gpu_events.select("what", C.ts_ns, C.dur_ns, C.kind, "is_counted")
-        kind = (
-            pl.when("is_counted")
-            .then(pl.col(C.kind).replace(KINDS))
-            .otherwise(pl.lit(NOT_LINKED))
-            .alias(C.row)
-        )
+        is_named = pl.col("is_counted") | (pl.col(C.kind) != COMPUTE)
+        kind = pl.when(is_named).then(pl.col(C.kind).replace(KINDS)).otherwise(pl.lit(NOT_LINKED))
         gaps = self.gaps.select(
             pl.col("what").alias(C.row),
             pl.col(C.cause).alias("what"),
             pl.col(C.start_ns).alias(C.ts_ns),
             C.dur_ns,
         )
-        events = window.of(times).select(kind, "what", C.ts_ns, C.dur_ns)
+        events = window.of(times).select(kind.alias(C.row), "what", C.ts_ns, C.dur_ns)
         return pl.concat([events, window.of(gaps)])
 
     @cached_property

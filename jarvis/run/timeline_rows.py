@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from jarvis.perf_report.timeline.host import HostCall
+from jarvis.perf_report.work import COMMUNICATION
 from jarvis.run.lanes import binned, stacked
 from jarvis.run.timeline import HOST_LABELS, IDLE, PATH, Timeline, Window
 from jarvis.schemas.names import C
@@ -316,9 +317,12 @@ class TimelineRows:
 
 
 def _gpu_marks(events: pl.DataFrame) -> pl.DataFrame:
+    """Return events as marks; the name of a known collective begins with it and its size."""
     operation, shapes = pl.col("operation").cast(pl.String), pl.col(C.input_dims).str.head(120)
+    is_collective = (pl.col(C.kind) == COMMUNICATION) & operation.is_not_null()
+    named = pl.when(is_collective).then(pl.format("{} · {}", operation, C.name)).otherwise(C.name)
     note = pl.concat_str(operation, shapes, separator=" ", ignore_nulls=True)
-    return events.with_columns(note=note)
+    return events.with_columns(named.alias(C.name), note=note)
 
 
 def _host_marks(calls: pl.DataFrame) -> pl.DataFrame:

@@ -29,6 +29,12 @@ def product_shape(params: str | None) -> str | None:
     return f"{product} (x{batch})" if isinstance(batch, int) and batch > 1 else product
 
 
+def operation_shapes(given: Iterable[tuple[str | None, str | None]]) -> list[str | None]:
+    """Return the sides of matrix products, else the shapes of the tensors, from the parameters and
+    recorded shapes of operations."""
+    return [product_shape(params) or compact_dims(dims) for params, dims in given]
+
+
 @lru_cache(_MAX_CACHED)
 def call_shapes(arguments: str | None, params: str | None) -> str | None:
     """Return sides and type of a matrix product, else the shapes of all arguments."""

@@ -27,6 +27,7 @@ from tests.builders import trace
 from tests.dashboard.conftest import SHARED, Draw
 from tests.dashboard.copied import copied_parameters
 from tests.dashboard.inline_jobs import do_jobs_at_once
+from tests.dashboard.table_widths import PAGE_PX, used_px
 
 BIG, MM = [[8192, 8192], [8192, 8192]], [[4096, 4096], [4096, 4096]]
 H100, MI300X = "NVIDIA H100 80GB HBM3", "AMD Instinct MI300X"
@@ -385,8 +386,9 @@ def test_every_view_has_its_rows(
     if rows.is_empty():
         assert "These two analyses have no such rows" in output(page)
         return
-    shown = next(d.value for d in page.dataframe if view.names[0] in d.value.columns)
-    assert len(shown) == rows.height
+    shown = next(d for d in page.dataframe if view.names[0] in d.value.columns)
+    assert len(shown.value) == rows.height
+    assert used_px(shown) <= PAGE_PX
     assert f"{rows.height} of {rows.height} row" in output(page)
 
 

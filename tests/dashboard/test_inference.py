@@ -120,6 +120,7 @@ def test_a_trace_of_training_has_no_inference(filed: Draw, sample_id: str, name:
 
 def test_findings_of_inference_have_a_page(registered: Draw, without: str, sample_id: str) -> None:
     page = registered("inference", analysis=without)
+    assert {"Step time", "Tokens/s"} <= metrics(page).keys()
     assert not page.exception
     titles = " ".join(card.label for card in page.expander)
     assert "Shapes missing: 100.0% of the GPU time is replayed from graphs" in titles

@@ -126,8 +126,8 @@ def test_a_gap_leads_to_the_timeline_there(registered: Draw, filed: Draw, stalli
     path, _, query = address.partition("?")
     timeline = filed(path, **dict(parse_qsl(query)))
     assert not timeline.warning
-    gaps = next(table.value for table in timeline.dataframe if "gap_us" in table.value)
-    assert gaps["gap_us"][0] == pytest.approx(1e3 * shown["idle_ms"][0])
+    gaps = next(table.value for table in timeline.dataframe if "gap_ms" in table.value)
+    assert gaps["gap_ms"][0] == pytest.approx(shown["idle_ms"][0])
     assert timeline.number_input(key="timeline_length").value < 2 * shown["idle_ms"][0]
 
 

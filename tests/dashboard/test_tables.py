@@ -1,18 +1,17 @@
 """Number formats and widths of tables."""
 
-import json
 import os
 import shutil
 from pathlib import Path
 
 import polars as pl
 import pytest
-from streamlit.proto.Dataframe_pb2 import Dataframe
 
 from jarvis.analyses import load_analyses
 from jarvis.core.workspace import analyses_dir
 from jarvis.dashboard.widgets.table import in_readable_units, number_format
 from jarvis.schemas import FLAG, INTEGER, NUMBER, Column
+from tests.dashboard.table_widths import CARD_PX, PAGE_PX, used_px
 
 
 @pytest.mark.parametrize(
@@ -50,11 +49,6 @@ def test_flags_are_words() -> None:
     assert frame["flash"].to_list() == ["yes", "no", None]
 
 
-SINGLE_ROW, MULTI_ROW = Dataframe.SINGLE_ROW, Dataframe.MULTI_ROW
-CARD_PX, PAGE_PX, BOX_PX = 810, 838, 32
-"""Widths of tables in a card and on a page in a window of 1280 pixels, and of the boxes of rows."""
-
-
 @pytest.fixture
 def _only_the_sample(
     sample_id: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -69,23 +63,21 @@ def _only_the_sample(
 @pytest.mark.parametrize(
     ("page", "place", "last", "room_px"),
     [
-        ("call_tree", 0, "kind_word", CARD_PX),
-        ("call_tree", 2, "category", CARD_PX),
-        ("kernel_fusion", 0, "confidence", CARD_PX),
+        ("call_tree", 0, None, CARD_PX),
+        ("call_tree", 1, None, CARD_PX),
+        ("call_tree", 2, None, CARD_PX),
+        ("cpu_idle", 0, None, CARD_PX),
+        ("kernel_fusion", 0, None, CARD_PX),
         ("multi_kernel", -1, "algo_gbs", CARD_PX),
-        ("timeline", 0, "host_call_us", CARD_PX),
-        ("timeline", 1, "track", CARD_PX),
-        ("replay", 0, "distinct_calls", PAGE_PX),
+        ("timeline", 0, None, CARD_PX),
+        ("timeline", 1, None, CARD_PX),
+        ("replay", 0, None, PAGE_PX),
         ("runs", 0, "created", PAGE_PX),
     ],
 )
 def test_the_main_columns_are_in_view_in_a_window_of_1280_pixels(
-    request: pytest.FixtureRequest, page: str, place: int, last: str, room_px: int
+    request: pytest.FixtureRequest, page: str, place: int, last: str | None, room_px: int
 ) -> None:
     draw = request.getfixturevalue("registered" if page in load_analyses() else "filed")
     table = draw(page, analysis=request.getfixturevalue("sample_id")).dataframe[place]
-    shown = list(table.value.columns)
-    widths = json.loads(table.proto.columns)
-    used_px = sum(widths[name]["width"] for name in shown[: shown.index(last) + 1])
-    has_boxes = {SINGLE_ROW, MULTI_ROW} & set(table.proto.selection_mode)
-    assert used_px + (BOX_PX if has_boxes else 0) <= room_px
+    assert used_px(table, last) <= room_px

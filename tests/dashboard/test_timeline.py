@@ -242,13 +242,13 @@ def test_gaps_are_ranked_with_what_was_launched_next(
     filed: Draw, sample_id: str, view: Timeline
 ) -> None:
     page = filed("timeline", analysis=sample_id)
-    gaps = table(page, "gap_us")
+    gaps = table(page, "gap_ms")
     longest = view.gaps.sort("dur_ns", "start_ns", descending=[True, False]).filter(
         pl.col("dur_ns") >= 1000
     )
     assert f"**{longest.height} idle gaps of at least 1 µs in this window" in output(page)
     assert longest.height < view.gaps.height
-    assert gaps["gap_us"].to_list() == (longest["dur_ns"] / 1e3).to_list()
+    assert gaps["gap_ms"].to_list() == (longest["dur_ns"] / 1e6).to_list()
     names = [MISSING if n is None else short_operation_name(n) for n in longest["launcher_name"]]
     assert gaps["launcher_name"].to_list() == names
 

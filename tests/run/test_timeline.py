@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from jarvis.perf_report.timeline.host import HostCall
+from jarvis.perf_report.work import COMMUNICATION
 from jarvis.pipeline import analyze
 from jarvis.run import Run, timeline
 from jarvis.run.idle_time import idle_gaps
@@ -140,13 +141,18 @@ def test_work_without_a_launch_has_a_row_of_its_own(tmp_path: Path) -> None:
     built = trace().op("aten::mm", [[8, 4], [4, 2]]).launches("gemm", us=10)
     gpu = {"ph": "X", "cat": "kernel", "name": "early", "pid": 0, "tid": 9, "ts": 10.0, "dur": 5.0}
     built.events.append({**gpu, "args": {"device": 0, "stream": 9}})
+    sent = {**gpu, "name": "ncclDevKernel_AllReduce", "ts": 15.0, "dur": 2.0}
+    built.events.append({**sent, "args": {"device": 0, "stream": 9}})
     view = Timeline(analyze(built.write(tmp_path / "t.json"), output_dir=tmp_path / "run"))
     assert view.recording is not None
-    idle_ns = view.recording.length_ns - 15_000
-    assert view.shares_ns(view.recording) == {"Compute": 10_000, NOT_LINKED: 5_000, IDLE: idle_ns}
+    idle_ns = view.recording.length_ns - 17_000
+    work = {"Compute": 10_000, "Communication": 2_000, NOT_LINKED: 5_000}
+    assert view.shares_ns(view.recording) == work | {IDLE: idle_ns}
+    assert view.unlinked_ns(view.recording, COMMUNICATION) == 2_000
     found = view.statistics(view.recording).filter(pl.col("row") != IDLE)
     found = found.select("what", "count", "busy_ns")
-    assert found.rows() == [("GEMM", 1, 10_000), (NOT_LINKED, 1, 5_000)]
+    sums = [("GEMM", 1, 10_000), (NOT_LINKED, 1, 5_000), ("Communication", 1, 2_000)]
+    assert found.rows() == sums
 
 
 def test_time_with_several_kinds_of_work_counts_once(tmp_path: Path) -> None:

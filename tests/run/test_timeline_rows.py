@@ -11,6 +11,7 @@ from jarvis.run import Run, timeline_rows
 from jarvis.run.timeline import IDLE, PATH, Timeline, Window
 from jarvis.run.timeline_rows import HostChoice, TimelineRows
 from jarvis.sample import write_sample
+from jarvis.text.format import byte_size
 from tests import growing
 
 CAUSES = {"sync": "Synchronization"}
@@ -61,6 +62,12 @@ def test_a_span_with_few_events_has_all_of_them(sample: Run) -> None:
     assert mark["length"] == kernel["dur_ns"]
     assert part["names"][mark["name"]][1] == kernel["name"]
     assert part["whats"][mark["what"]] == kernel["what"]
+    sent = sample.table("collectives").drop_nulls(["collective", "message_mb"])
+    uid, collective, mib = sent.select("uid", "collective", "message_mb").row(0)
+    of_sent = found.filter(pl.col("uid") == uid)["name"].unique()
+    assert [part["names"][name][0].partition(" · ")[0] for name in of_sent] == [
+        f"{collective} {byte_size(mib * 2**20)}"
+    ]
     inner = Window(kernel["ts_ns"], kernel["ts_ns"] + 1)
     assert kernel["uid"] in slices(rows.part(inner))["uid"].to_list()
     assert slices(rows.part(inner)).height < found.height

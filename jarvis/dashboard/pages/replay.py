@@ -17,6 +17,7 @@ from jarvis.dashboard.widgets.table import (
     configured,
     height_of,
     in_readable_units,
+    valued,
     without_pale_texts,
 )
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT, share_pct
@@ -82,8 +83,7 @@ def chosen_candidates(
 
 def _table(frame: pl.DataFrame, columns: Columns, key: str) -> list[int]:
     """Draw the rows; return the indices of the selected ones."""
-    known = [n for n in frame.columns if frame[n].null_count() < frame.height]
-    frame, columns = in_readable_units(frame[known], columns)
+    frame, columns = in_readable_units(frame[valued(frame, frame.columns)], columns)
     event = st.dataframe(
         without_pale_texts(frame),
         key=key,
@@ -114,15 +114,16 @@ def _store(parameter: str, seen: str, selected: str) -> None:
 _PAGE = "replay"
 _ALL, _PACKAGED, _REFUSED = "all", "can be packaged", "cannot"
 _MADE, _RECOMMENDED, _ON_DEMAND, _NONE = "made", "recommended", "on demand", "none"
-_PACKAGE_MEANING = (
-    f"{_MADE}: there already, as it takes {automatic_rule()}; {_RECOMMENDED}: below "
-    f"{BOTTLENECK_EFFICIENCY_PCT:g}% of its roofline; {_ON_DEMAND}: any other; {_NONE}: cannot be "
-    "replayed"
-)
+_PACKAGE_MEANINGS = {
+    _MADE: f"*{_MADE}* takes {automatic_rule()} and has a package already",
+    _RECOMMENDED: f"*{_RECOMMENDED}* is below {BOTTLENECK_EFFICIENCY_PCT:g}% of its roofline",
+    _ON_DEMAND: f"*{_ON_DEMAND}* is any other that can be packaged",
+    _NONE: f"*{_NONE}* cannot be replayed",
+}
 _COLUMNS = columns_of(
     (
         Column("op_name", "Operator", TEXT, meaning="operator whose calls are replayed"),
-        Column("package", "Package", TEXT, meaning=_PACKAGE_MEANING),
+        Column("package", "Package", TEXT, meaning="; ".join(_PACKAGE_MEANINGS.values())),
         Column(C.percent_of_compute, "Compute (%)", NUMBER, "%", ",.1f", "share of compute time"),
         Column(
             *(C.time_ms, "Time (ms)", NUMBER, "ms", ",.3f"),
@@ -165,8 +166,9 @@ def replay_page(now: Opened) -> None:
     shown = _filtered(candidates)
     if not shown:
         st.info("No operator passes the filters: show all, or clear the search.")
-    chosen = chosen_candidates(_PAGE, candidates, shown, _frame(now, shown), _COLUMNS)
-    _legend(shown)
+    frame = _frame(now, shown)
+    chosen = chosen_candidates(_PAGE, candidates, shown, frame, _COLUMNS)
+    _legend(shown, set(frame["package"]))
     st.subheader("Package of the selection")
     if not any(candidate.distinct_calls for candidate in candidates):
         st.info(
@@ -218,9 +220,10 @@ def _metric_cards(candidates: Sequence[ReplayCandidate]) -> None:
         )
 
 
-def _legend(shown: Sequence[ReplayCandidate]) -> None:
+def _legend(shown: Sequence[ReplayCandidate], states: set[str]) -> None:
     """Draw what the words of the table mean, and why operators are not packaged."""
-    st.caption(f"{counted(len(shown), 'operator')}. Package: {_PACKAGE_MEANING}.")
+    meanings = [text for state, text in _PACKAGE_MEANINGS.items() if state in states]
+    st.caption(f"{counted(len(shown), 'operator')}. {'; '.join(meanings)}.")
     refused: dict[str, list[str]] = {}
     for candidate in shown:
         if candidate.reason:

@@ -99,6 +99,9 @@ _SHAPES_LENGTH = 44
 _EVIDENCE_LENGTH, _EVIDENCE_NAME_LENGTH = 300, 100
 """Kernel names can have a thousand characters; a row's details have the full name."""
 
+_SHORT_VALUE_LENGTH = 60
+"""Maximum length of a value that shares a row with another one."""
+
 _NOTES = {
     "hypothesis": "Likely cause",
     "caveat": "Caveat",
@@ -287,15 +290,19 @@ def _evidence_title(name: str, text: str) -> str:
 
 
 def evidence_table(finding: Finding) -> None:
-    """Draw the evidence as a table, two quantities in a row."""
-    cells = [
-        (Markdown(f"**{escape(_evidence_title(name, text))}**"), prose(text))
-        for name, text in ((n, _value(n, v)) for n, v in shown_evidence(finding).items())
-    ]
-    half = (len(cells) + 1) // 2
-    pairs = zip_longest(cells[:half], cells[half:], fillvalue=("", ""))
-    heads = ("Evidence", "Value", "Evidence", "Value")
-    st.markdown(table(heads, ((*left, *right) for left, right in pairs)))
+    """Draw the evidence as a table, two quantities in a row, and below those with long values."""
+    short: list[tuple[str, str]] = []
+    long: list[tuple[str, str]] = []
+    for name, value in shown_evidence(finding).items():
+        text = _value(name, value)
+        of_length = short if len(text) <= _SHORT_VALUE_LENGTH else long
+        of_length.append((Markdown(f"**{escape(_evidence_title(name, text))}**"), prose(text)))
+    half = (len(short) + 1) // 2
+    pairs = zip_longest(short[:half], short[half:], fillvalue=("", ""))
+    heads = ("Evidence", "Value")
+    tables = [table(heads * 2, ((*left, *right) for left, right in pairs))] if short else []
+    tables += [table(heads, long)] if long else []
+    st.markdown("\n\n".join(tables))
 
 
 def _notes(finding: Finding) -> None:

@@ -32,7 +32,7 @@ def small_table(
     addresses: Sequence[str] | None = None,
     alike: Sequence[str] = (),
 ) -> None:
-    """Draw a table.
+    """Draw a table without the columns that have no value.
 
     Args:
         frame: The rows.
@@ -46,7 +46,7 @@ def small_table(
         addresses: URLs of the pages that a click on a row opens, with ``key``.
         alike: Columns that have the unit and the decimals of the first of them.
     """
-    shown = [name for name in names or columns if name in frame.columns]
+    shown = valued(frame, [name for name in names or columns if name in frame.columns])
     frame, columns = in_readable_units(frame.select(shown), columns, alike=alike)
     config = {
         name: configured(
@@ -67,6 +67,11 @@ def small_table(
         selection_mode="single-row" if addresses is None else "single-cell",
         height=height_of(frame.height, max_rows),
     )
+
+
+def valued(rows: pl.DataFrame, names: Sequence[str]) -> list[str]:
+    """Return the columns that have a value; all of them if there are no rows."""
+    return [n for n in names if rows.is_empty() or rows[n].null_count() < rows.height]
 
 
 def follow_cell(key: str, addresses: Sequence[str | None]) -> None:

@@ -7,8 +7,10 @@ from jarvis import charts
 from jarvis.charts import STATES, Palette
 from jarvis.dashboard.pages.call_tree import choice as call_tree_choice
 from jarvis.dashboard.pages.call_tree.tables import (
+    BACKWARD,
     KIND_WORDS,
     calls_card,
+    kind_word,
     modules_card,
     operations_card,
     short_name,
@@ -34,7 +36,6 @@ _MIN_COVERAGE = 0.5
 
 _FEW = 8
 _KIND, _EFFICIENCY = "kind", "efficiency"
-_BACKWARD = "Backward operator"
 
 
 def render(now: Opened) -> None:
@@ -114,7 +115,7 @@ def _metric_cards(tree: CallTree, root: int, *, is_whole: bool) -> None:
         metric_card(
             "GPU time",
             milliseconds(row[C.gpu_ms]),
-            f"{percent(row[C.share_pct])} of {'all' if is_whole else 'the operation'}",
+            f"{percent(row[C.share_pct])} of the {'recording' if is_whole else 'operation'}",
             help_text="Sum of the durations of the GPU events launched here. Concurrent events all "
             "count, so it can exceed the busy time of the GPU timeline.",
         )
@@ -124,26 +125,25 @@ def _metric_cards(tree: CallTree, root: int, *, is_whole: bool) -> None:
             "Launches",
             count(row[C.launches]),
             f"{row[C.launches] / calls:,.1f} per call" if calls and is_whole else "GPU events",
-            help_text="Kernels, copies and fills. Calls without GPU work are not counted.",
+            help_text="Kernels, copies and fills, also those whose launch is not recorded. Calls "
+            "without GPU work are not counted.",
         )
     with cards[2]:
         metric_card(
             "With a perf model",
             percent(row[C.modelled_pct]),
             "of this GPU time",
-            help_text="Share of the GPU time whose operations have a perf model. The rest has no "
-            "efficiency.",
+            help_text="Share of the GPU time whose operations have a perf model. The rest, such as "
+            "communication, has no efficiency.",
         )
     with cards[3]:
         known = row[C.efficiency_pct]
-        covered = percent(100 * row[C.rated_ns] / row[C.gpu_ns]) if row[C.gpu_ns] else None
         metric_card(
             "Efficiency",
             NOT_AVAILABLE if known is None else percent(known),
-            "no perf model or no peak" if known is None else f"of {covered} of this GPU time",
+            "no perf model or no peak" if known is None else "of the work with a perf model",
             help_text="Roofline time / GPU time of the work with a plausible efficiency: "
-            f"{efficiency_word(known)}. Rows without a peak and rows above it are left out, so it "
-            "can cover less than what has a perf model.",
+            f"{efficiency_word(known)}. Rows without a peak and rows above it are left out.",
         )
 
 
@@ -164,7 +164,7 @@ def _icicle_card(
         *(C.node, "label", C.name, C.calls, C.launches, C.gpu_ms, C.share_pct),
         *(C.modelled_pct, C.efficiency_pct),
         level=level,
-        **{C.kind: pl.col(C.kind).replace(KIND_WORDS)},
+        **{C.kind: kind_word()},
         color=color,
         start_ms=(pl.col(C.start_ns) - first[C.start_ns]) / 1e6,
         end_ms=(pl.col(C.start_ns) - first[C.start_ns] + pl.col(C.gpu_ns)) / 1e6,
@@ -217,7 +217,7 @@ def _summary(tree: CallTree, root: int) -> str:
     longest = with_shares(children.head(1), row[C.gpu_ns]).row(0, named=True)
     text += f", {percent(longest[C.share_pct])} of it below {short_name(longest['label'])}"
     if children.height > _FEW:
-        text += f", the longest of {count(children.height)} calls"
+        text += f", the longest of {count(children.height)} entries"
     unlinked = with_shares(children.filter(pl.col(C.kind) == NodeKind.UNLINKED.word), row[C.gpu_ns])
     if unlinked.height and unlinked[C.node][0] != longest[C.node]:
         text += f"; {percent(unlinked[C.share_pct][0])} has no recorded launch"
@@ -240,20 +240,15 @@ def _colors(by: str, colors: Palette, now: Opened) -> tuple[pl.Expr, dict[str, s
             .otherwise(pl.lit(on_target))
         )
         return state, dict(zip(STATES, colors.states, strict=True))
-    is_backward = (pl.col(C.kind) == NodeKind.OP.word) & (pl.col(C.backward_ms) > 0)
-    named = pl.when(is_backward).then(pl.lit(_BACKWARD))
     words = {
         NodeKind.MODULE: colors.categorical[0],
         NodeKind.OP: colors.categorical[4],
         NodeKind.PYTHON: colors.pale,
         NodeKind.RUNTIME: colors.categorical[5],
         NodeKind.KERNEL: colors.categorical[1],
-        NodeKind.UNLINKED: colors.muted,
+        NodeKind.UNLINKED: colors.faint,
         NodeKind.REST: colors.border,
-        NodeKind.ROOT: colors.panel,
+        NodeKind.ROOT: colors.muted,
     }
     shown = {KIND_WORDS[kind.word]: color for kind, color in words.items()}
-    return (
-        named.otherwise(pl.col(C.kind).replace(KIND_WORDS)),
-        shown | {_BACKWARD: colors.categorical[3]},
-    )
+    return kind_word(), shown | {BACKWARD: colors.categorical[3]}

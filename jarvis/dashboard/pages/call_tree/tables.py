@@ -19,7 +19,7 @@ from jarvis.schemas.columns import number
 from jarvis.schemas.names import C
 from jarvis.text.format import count, counted, percent
 from jarvis.text.markdown import code
-from jarvis.text.shapes import compact_dims, product_shape
+from jarvis.text.shapes import operation_shapes
 from jarvis.text.short_names import short_operation_name
 
 _ROWS_SHOWN, _TITLE_LETTERS = 300, 80
@@ -33,6 +33,7 @@ KIND_WORDS: Mapping[str, str] = {
     NodeKind.REST.word: "Rest",
     NodeKind.UNLINKED.word: "Not linked",
 }
+BACKWARD = "Backward operator"
 _COLUMNS = charts.columns_of(
     TABLES["call_tree"],
     (
@@ -48,7 +49,6 @@ _COLUMNS = charts.columns_of(
         number(
             C.share_pct, "Share (%)", "%", "of all GPU time shown, also outside the root", ",.2f"
         ),
-        number("self_ms", "Self (ms)", "ms", "GPU time that it launches itself", ",.3f"),
         number(C.backward_ms, "Backward (ms)", "ms", "GPU time of the backward pass", ",.3f"),
         number(
             C.modelled_pct,
@@ -66,18 +66,19 @@ _COLUMNS = charts.columns_of(
         ),
     ),
 )
-_CALL_COLUMNS = (
-    *("label", C.gpu_ms, C.share_pct, C.efficiency_pct, C.modelled_pct, C.calls, C.launches),
-    *("kind_word", "self_ms", C.backward_ms),
-)
-_MODULE_COLUMNS = (
-    *("label", C.gpu_ms, C.share_pct, C.efficiency_pct, C.modelled_pct, C.calls, C.launches),
-    *(C.module_count, C.backward_ms),
-)
+_TIMES = ("label", C.gpu_ms, C.share_pct, C.backward_ms, C.efficiency_pct, C.modelled_pct, C.calls)
+_CALL_COLUMNS = (*_TIMES, "kind_word")
+_MODULE_COLUMNS = (*_TIMES, C.module_count)
 _SHAPES = "shapes"
 _OPERATION_OWN = charts.columns_of(
     (
-        Column(C.name, "Operation", TEXT, meaning="name of the operation"),
+        Column(
+            C.name,
+            "Operation",
+            TEXT,
+            meaning="name of the operation; #2 is a further one with this name and these shapes, "
+            "which differs in strides, types, values or the thread",
+        ),
         Column(_SHAPES, "Shapes", TEXT, meaning="M, N and K of a product, else of each tensor"),
         Column(C.category, "Category", TEXT, meaning="page of the operation"),
         column("operations", C.pct_roofline),
@@ -89,20 +90,26 @@ _OPERATION_COLUMNS = (
     C.category,
 )
 _WIDTHS = {
-    "label": 205,
-    C.gpu_ms: 92,
-    C.share_pct: 75,
-    C.efficiency_pct: 92,
-    C.modelled_pct: 92,
-    C.calls: 55,
+    "label": 190,
+    C.gpu_ms: 88,
+    C.share_pct: 68,
+    C.efficiency_pct: 90,
+    C.modelled_pct: 86,
+    C.calls: 52,
     C.launches: 72,
-    "kind_word": 90,
-    C.module_count: 70,
+    "kind_word": 110,
+    C.module_count: 66,
     C.category: 95,
-    C.backward_ms: 105,
-    C.pct_roofline: 92,
+    C.backward_ms: 94,
+    C.pct_roofline: 90,
 }
-"""Widths in pixels, to keep the columns up to the kind visible in a window of 1280 pixels."""
+"""Widths in pixels that fit in a window of 1280 pixels."""
+
+
+def kind_word() -> pl.Expr:
+    """Return the kind of a node as in the legend of the chart."""
+    is_backward = (pl.col(C.kind) == NodeKind.OP.word) & (pl.col(C.backward_ns) > 0)
+    return pl.when(is_backward).then(pl.lit(BACKWARD)).otherwise(pl.col(C.kind).replace(KIND_WORDS))
 
 
 def calls_card(tree: CallTree, root: int, searched: str, *, is_whole: bool) -> None:
@@ -166,13 +173,12 @@ def operations_card(run: Run, tree: CallTree, root: int) -> None:
         )
         uids = rows[C.operation_uid].to_list()
         rows = _readable(run, rows)
-        has_shapes = rows[_SHAPES].count() > 0
         small_table(
             rows,
             {**_COLUMNS, **_OPERATION_OWN},
             "Operations with their GPU time here",
-            [name for name in _OPERATION_COLUMNS if has_shapes or name != _SHAPES],
-            _WIDTHS | ({C.name: 165, _SHAPES: 130} if has_shapes else {C.name: 295}),
+            _OPERATION_COLUMNS,
+            _WIDTHS | {C.name: 168, _SHAPES: 140},
             key=key,
             on_select=partial(_follow_row, key, choice.choose_operation, uids),
         )
@@ -181,12 +187,17 @@ def operations_card(run: Run, tree: CallTree, root: int) -> None:
 def _readable(run: Run, operations: pl.DataFrame) -> pl.DataFrame:
     """Return operations with short names, shapes and titles of categories."""
     titles = {key: analysis.title for key, analysis in run.analyses.items()}
-    given = operations.select(C.params, C.input_dims).rows()
-    shapes = [product_shape(params) or compact_dims(dims) for params, dims in given]
-    return with_short_texts(operations, {C.name: short_operation_name}).with_columns(
-        pl.Series(_SHAPES, shapes, pl.String),
-        pl.col(C.category).replace(titles),
-        pl.col(C.calls).round(1),
+    given = operations.select(C.params, C.input_dims).iter_rows()
+    number = pl.int_range(1, pl.len() + 1).over(C.name, _SHAPES)
+    numbered = pl.when(number > 1).then(pl.format("{} #{}", C.name, number)).otherwise(C.name)
+    return (
+        with_short_texts(operations, {C.name: short_operation_name})
+        .with_columns(pl.Series(_SHAPES, operation_shapes(given), pl.String))
+        .with_columns(
+            numbered.alias(C.name),
+            pl.col(C.category).replace(titles),
+            pl.col(C.calls).round(1),
+        )
     )
 
 
@@ -203,7 +214,7 @@ def _is_useful(name: str, rows: pl.DataFrame, is_whole: bool) -> bool:
     """Return whether a column has information for these rows."""
     if name == C.backward_ms:
         return is_whole and bool(rows[C.backward_ns].sum())
-    return is_whole or name not in ("self_ms", C.calls, C.module_count)
+    return is_whole or name not in (C.calls, C.module_count)
 
 
 def _table(tree: CallTree, root: int, name: str, rows: pl.DataFrame, shown: list[str]) -> None:
@@ -211,9 +222,7 @@ def _table(tree: CallTree, root: int, name: str, rows: pl.DataFrame, shown: list
     key = f"call_tree_{name}_{root}"
     rows = with_shares(rows.head(_ROWS_SHOWN), tree.gpu_ns)
     if C.kind in rows.columns:
-        rows = rows.with_columns(
-            kind_word=pl.col(C.kind).replace(KIND_WORDS), self_ms=pl.col(C.self_ns) / 1e6
-        )
+        rows = rows.with_columns(kind_word=kind_word())
     small_table(
         rows,
         _COLUMNS,

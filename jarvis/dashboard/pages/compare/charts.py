@@ -73,18 +73,11 @@ def category_bars(comparison: Comparison) -> None:
 
 
 def _bars_title(comparison: Comparison) -> str:
-    row = next(
-        iter(comparison.totals.filter(pl.col(C.type) == "computation_time").rows(named=True)), {}
-    )
-    change = row.get(C.difference_ms)
-    if change is None:
-        return "Time by category: target minus reference"
+    change = float(comparison.categories[C.difference_ms].sum())
     if change == 0:
-        return "Compute takes the same time on both sides"
+        return "All categories together take the same time on both sides"
     word = "more" if change > 0 else "less"
-    sides = (comparison.target, comparison.reference)
-    subject = "Compute linked to host calls" if any(s.unlinked_ms for s in sides) else "Compute"
-    return f"{subject} takes {milliseconds(abs(change))} {word} on the target"
+    return f"All categories together take {milliseconds(abs(change))} {word} on the target"
 
 
 def calls_scatter(comparison: Comparison, rows: pl.DataFrame) -> int | None:
@@ -177,9 +170,7 @@ class ComparisonTable:
     key: str | None = None
 
 
-_TIMES = (C.target_ms, C.reference_ms, C.difference_ms, C.difference_pct)
-_RATIOS = (C.time_ratio, C.expected_ratio)
-_EXPECTED_RANGE = (C.expected_ratio_least, C.expected_ratio_most)
+_TIMES = (C.target_ms, C.reference_ms, C.difference_ms)
 
 
 def _lowering(comparison: Comparison) -> pl.DataFrame:
@@ -195,7 +186,7 @@ def _alone(side: str, other: str, rows: Callable[[Comparison], pl.DataFrame]) ->
         columns_of(TABLES["comparison_unmatched"]),
         (
             *(C.name, C.input_dims, C.time_ms, C.calls, C.percent_of_compute, C.category),
-            *("bound", "kernel", "place"),
+            *(C.bound, C.kernel),
         ),
         C.time_ms,
         f"Operations of the {side} that have no counterpart on the {other}.",
@@ -208,13 +199,7 @@ VIEWS: Mapping[str, ComparisonTable] = {
         "Matched operations",
         lambda comparison: comparison.operations,
         OPERATION_COLUMNS,
-        (
-            *(C.outcome, C.name, "arguments", C.unexplained_ms, *_TIMES, *_RATIOS),
-            *(C.target_us_per_call, C.reference_us_per_call, C.target_calls, C.reference_calls),
-            *(C.percent_of_compute, C.attainable_ms, C.bound, C.reference_bound),
-            *(C.efficiency_pct, C.reference_efficiency_pct, C.matched_by, C.reference_name),
-            *(C.kernel, C.reference_kernel, C.work_ratio, *_EXPECTED_RANGE),
-        ),
+        (C.outcome, C.name, "arguments", *_TIMES, C.unexplained_ms, C.difference_pct),
         C.unexplained_ms,
         "Operations of both sides. Select a row for its kernels, the calculation of the expected "
         "time, and links to its category page.",
@@ -227,8 +212,8 @@ VIEWS: Mapping[str, ComparisonTable] = {
         lambda comparison: comparison.kernels,
         columns_of(TABLES["comparison_kernels"]),
         (
-            *(C.kernel, C.found_in, *_TIMES, C.target_launches, C.reference_launches),
-            *(C.target_us_per_launch, C.reference_us_per_launch),
+            *(C.kernel, C.found_in, *_TIMES, C.difference_pct),
+            *(C.target_launches, C.reference_launches),
         ),
         C.target_ms,
         "GPU work by kernel name. Libraries of different vendors have different kernel names, so "
@@ -239,7 +224,7 @@ VIEWS: Mapping[str, ComparisonTable] = {
         _lowering,
         columns_of(TABLES["comparison_operations"], TABLES["comparison_lowering"]),
         (
-            *(C.name, C.input_dims, C.target_ms, C.side, C.kernel, C.found_in),
+            *(C.name, C.input_dims, C.target_ms, C.side, C.kernel),
             *(C.launches_per_call, C.us_per_call, C.percent),
         ),
         C.target_ms,
@@ -249,7 +234,7 @@ VIEWS: Mapping[str, ComparisonTable] = {
         "Modules",
         lambda comparison: comparison.modules,
         columns_of(TABLES["comparison_modules"]),
-        (C.module, C.path, C.found_in, *_TIMES, C.target_calls, C.reference_calls),
+        (C.module, C.path, C.found_in, *_TIMES, C.difference_pct),
         C.target_ms,
         "Time by module of the model. A module contains those below it, so the rows do not add up.",
     ),
@@ -258,7 +243,7 @@ VIEWS: Mapping[str, ComparisonTable] = {
         lambda comparison: comparison.collectives,
         columns_of(TABLES["comparison_collectives"]),
         (
-            *(C.collective, C.dtype, C.group_size, C.message_mb, C.found_in),
+            *(C.collective, C.dtype, C.group_size, C.message_mb),
             *(*_TIMES, C.target_count, C.reference_count),
         ),
         C.target_ms,

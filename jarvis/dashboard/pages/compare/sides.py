@@ -274,8 +274,14 @@ def no_reference(others: Sequence[Candidate]) -> None:
         with st.container(horizontal=True):
             for each in alike:
                 _offer(each)
-    if (hidden := len(others) - min(len(shown), _MAX_OFFERED)) > 0:
-        st.caption(f"{counted(hidden, 'more run')} under *Reference* above.")
+    hidden, ranks = max(len(shown) - _MAX_OFFERED, 0), len(others) - len(shown)
+    further = [
+        counted(number, noun)
+        for number, noun in ((hidden, "more run"), (ranks, "more rank"))
+        if number
+    ]
+    if further:
+        st.caption(f"{' and '.join(further)} under *Reference* above.")
     navigation.link(navigation.INGEST, "Analyze a trace", icon=":material/upload_file:")
 
 
@@ -297,8 +303,10 @@ def _offer(candidate: Candidate) -> None:
     run = RunRow(candidate.entry)
     trace = candidate.entry.manifest.trace
     of_rank = "" if trace.rank is None else f", rank {trace.rank} of {count(trace.world_size)}"
+    name = name_of(candidate.entry.manifest)
+    model = "" if run.model == name else f" · {run.model}"
     st.button(
-        escape(f"{run.model}{of_rank} · {run.gpu} · {milliseconds(run.figures.time_ms)}"),
+        escape(f"{name}{of_rank}{model} · {run.gpu} · {milliseconds(run.figures.time_ms)}"),
         key=f"compare_with_{run.id}",
         icon=":material/compare_arrows:",
         on_click=_choose,

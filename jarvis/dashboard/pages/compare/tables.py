@@ -29,6 +29,7 @@ from jarvis.dashboard.widgets.table import (
     follow_cell,
     height_of,
     in_readable_units,
+    valued,
     with_short_texts,
     without_pale_texts,
 )
@@ -50,7 +51,39 @@ _OUTCOME_COLORS: Mapping[str, str] = {
 """Streamlit color names, similar to the outcomes' colors in the chart."""
 
 _ROWS = 13
-_WIDTHS = {C.name: 170, "arguments": 170, C.input_dims: 170, C.kernel: 260, C.module: 190}
+_WIDTHS = {
+    C.outcome: 106,
+    C.name: 112,
+    "arguments": 146,
+    C.input_dims: 150,
+    C.kernel: 140,
+    C.module: 150,
+    C.path: 210,
+    C.target_ms: 76,
+    C.reference_ms: 98,
+    C.difference_ms: 100,
+    C.difference_pct: 94,
+    C.unexplained_ms: 116,
+    C.found_in: 80,
+    C.time_ms: 90,
+    C.calls: 52,
+    C.percent_of_compute: 96,
+    C.category: 94,
+    C.bound: 68,
+    C.side: 70,
+    C.launches_per_call: 106,
+    C.us_per_call: 110,
+    C.percent: 72,
+    C.target_launches: 112,
+    C.reference_launches: 126,
+    C.collective: 100,
+    C.dtype: 70,
+    C.group_size: 78,
+    C.message_mb: 100,
+    C.target_count: 96,
+    C.reference_count: 116,
+}
+"""Widths in pixels, so that all columns fit in a window of 1280 pixels."""
 
 
 def shown_views(comparison: Comparison) -> dict[str, str]:
@@ -101,7 +134,11 @@ def view_table(key: str, rows: pl.DataFrame, filters: Filters, sides: Sides) -> 
     if rows.is_empty():
         st.info("These two analyses have no such rows.", icon=":material/inbox:")
         return None
-    names = [name for name in view.names if rows[name].null_count() < rows.height]
+    names = valued(rows, view.names)
+    is_explained = C.unexplained_ms in names and not rows[C.unexplained_ms].sum()
+    if C.unexplained_ms in names:  # both do not fit
+        names.remove(C.unexplained_ms if is_explained else C.difference_pct)
+    by = C.difference_ms if is_explained else view.order
     shown = filters.chosen(rows)
     st.caption(f"{view.about} {count(shown.height)} of {counted(rows.height, 'row')}.")
     if view.key is not None:
@@ -111,7 +148,7 @@ def view_table(key: str, rows: pl.DataFrame, filters: Filters, sides: Sides) -> 
     uid, is_new = selection.selected(page, shown) if view.key else (None, False)
     labels = {name: view.columns[name].label for name in dict.fromkeys([view.order, *names])}
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        order = row_order.order_of(page, labels, view.order)
+        order = row_order.order_of(page, labels, by)
         view = replace(view, columns={n: order.label(own) for n, own in view.columns.items()})
         ordered = order.sorted(shown)
         shown_by = f"{filters.filter_id}-{order.column}-{order.direction}"
@@ -246,7 +283,7 @@ def _configuration(view: ComparisonTable, part: pl.DataFrame, name: str) -> Colu
             column.label,
             options=[str(outcome) for outcome in _OUTCOME_COLORS],
             color=list(_OUTCOME_COLORS.values()),
-            width=110,
+            width=_WIDTHS[name],
             help=column.meaning,
         )
     return configured(column, part[name], _WIDTHS.get(name))

@@ -36,13 +36,15 @@ _DOUBT_PX = 240
 _PRESET_WIDTHS = {
     C.name: 80,
     "preset": 82,
-    "used": 98,
+    "used": 101,
     "doubts": 65,
     "memory_gb": 48,
     C.tb_per_s: 52,
-    C.compute_units: 98,
-    **dict.fromkeys(PRECISIONS, 62),
+    C.compute_units: 50,
+    **dict.fromkeys(PRECISIONS, 60),
 }
+"""Widths in pixels; those of six precisions fit in a window of 1280 pixels."""
+
 _NAMES = {
     "mem_bw_gbps": ("Memory bandwidth (TB/s)", 1e-3),
     "memory_gb": ("Memory (GB)", 1.0),
@@ -107,14 +109,7 @@ def presets(hardware: Hardware) -> None:
         [_preset_row(spec, unit, used, hardware) for spec in shown],
         schema={column.name: column.dtype for column in columns},
     )
-    known = [c.name for c in columns if frame[c.name].null_count() < frame.height]
-    small_table(
-        frame,
-        charts.columns_of(columns),
-        "Peaks of GPUs",
-        known,
-        _PRESET_WIDTHS,
-    )
+    small_table(frame, charts.columns_of(columns), "Peaks of GPUs", widths=_PRESET_WIDTHS)
 
 
 def chosen(hardware: Hardware) -> tuple[HardwareSpec, HardwareSpec | None]:
@@ -148,14 +143,14 @@ def _preset_columns(unit: str) -> tuple[Column, ...]:
         Column(C.tb_per_s, "TB/s", NUMBER, "TB/s", ",.3g", "peak bandwidth of the memory"),
         Column(
             C.compute_units,
-            "Compute units",
+            "Units",
             NUMBER,
             "",
             ",g",
             "streaming multiprocessors or compute units per device",
         ),
         *(
-            Column(p, p, NUMBER, "TFLOP/s", ",g", f"dense peak of {unit} units in TFLOP/s")
+            Column(p, p, NUMBER, "TFLOP/s", ",.0f", f"dense peak of {unit} units in TFLOP/s")
             for p in PRECISIONS
         ),
     )
@@ -185,13 +180,11 @@ def figures(spec: HardwareSpec, other: HardwareSpec | None) -> None:
     rows = [_figure_row(name, spec, other) for name in _figure_names(spec, other)]
     columns = _figure_columns(spec, other)
     frame = pl.DataFrame(rows, schema={column.name: column.dtype for column in columns})
-    present = [c.name for c in columns if frame[c.name].null_count() < frame.height]
     small_table(
         frame,
         charts.columns_of(columns),
         f"Peaks of {spec.title}",
-        present,
-        {"doubt": _DOUBT_PX, "other_doubt": _DOUBT_PX},
+        widths={"doubt": _DOUBT_PX, "other_doubt": _DOUBT_PX},
         max_rows=frame.height,
     )
     if other is None:

@@ -40,10 +40,11 @@ def render(now: Opened) -> None:
         of_kind = pl.col(C.kind) == chosen
         shown, of_shown = rows.filter(of_kind), times.filter(of_kind)
         _figures(shown, of_shown)
-        remarks(layer_notes(rows, times))
+        of_cards = shown[C.layer_module][0] is None  # they say what the first sentence says
+        remarks([*layer_notes(shown, of_shown)][of_cards:])
         findings_link(now)
         _kind(now, shown, of_shown)
-    _outside(rows.filter(pl.col(C.kind).is_null()))
+    _outside(rows, times)
 
 
 def _kinds(rows: pl.DataFrame) -> list[dict[str, object]]:
@@ -138,12 +139,22 @@ def _addresses(now: Opened, operations: pl.Series) -> list[str]:
     ]
 
 
-def _outside(rows: pl.DataFrame) -> None:
-    """Draw the GPU time outside the layers."""
-    if rows.is_empty():
+def _outside(rows: pl.DataFrame, times: pl.DataFrame) -> None:
+    """Draw the GPU time outside the layers: its share, and from that of the layers its time."""
+    outside = rows.filter(pl.col(C.kind).is_null())
+    if outside.is_empty():
         return
+    shares = (
+        rows.drop_nulls(C.kind).group_by(C.phase).agg(pl.col(C.share_pct).sum().alias("layers"))
+    )
+    of_layers = times.group_by(C.phase).agg(pl.col(C.kernel_time_us).sum())
+    known = shares.join(of_layers, on=C.phase)
+    timed = outside.join(known, on=C.phase, how="left", maintain_order="left").with_columns(
+        pl.col(C.kernel_time_us) * pl.col(C.share_pct) / pl.col("layers")
+    )
     with st.container(border=True):
         st.markdown("**Outside the layers**")
-        phase = (C.phase,) if rows[C.phase].n_unique() > 1 else ()
-        shown = (*phase, C.block, C.share_pct)
-        small_table(rows, _COLUMNS, "GPU time outside the layers", shown)
+        phase = (C.phase,) if outside[C.phase].n_unique() > 1 else ()
+        shown = (*phase, C.block, C.kernel_time_us, C.share_pct)
+        columns = {**columns_of(TABLES[TIMES]), **_COLUMNS}
+        small_table(timed, columns, "GPU time outside the layers", shown)

@@ -3,6 +3,7 @@
 import polars as pl
 import streamlit as st
 
+from jarvis.analyses.base import Analysis
 from jarvis.charts import MAX_COLUMNS, columns_of, stacked_columns
 from jarvis.charts.marks import LINEAR, Tip
 from jarvis.dashboard.pages.inference.shared import STEPS, findings_link, is_missing, remarks
@@ -11,6 +12,7 @@ from jarvis.dashboard.session.state import Opened, palette
 from jarvis.dashboard.widgets.controls import ALL, choice, percent_slider, whole_number
 from jarvis.dashboard.widgets.elements import metric_card, render_altair
 from jarvis.dashboard.widgets.table import small_table
+from jarvis.findings import AnalysisResult
 from jarvis.perf_report.serving.notes import step_notes
 from jarvis.perf_report.serving.rates import StepRates, step_rates
 from jarvis.perf_report.serving.selection import STEADY, selected_steps, steady_state
@@ -67,6 +69,17 @@ def render(now: Opened) -> None:
     _table("Steps", STEPS, steps, tuple(used))
     if parts.height:
         _table("Parts of steps", STEPS, parts, _PARTS)
+
+
+def rates_section(_: Analysis, now: Opened, __: AnalysisResult) -> None:
+    """Draw the figures of all steps at the target of the head, for the page of findings."""
+    if STEPS not in now.run.manifest.tables:
+        return
+    table, target_pct = now.run.table(STEPS), round(now.run.target_pct)
+    steps = table.filter(pl.col(C.part).is_null(), ~pl.col(C.is_cut))
+    has_rates = steps[C.mbu_pct].count() + steps[C.mfu_pct].count() > 0
+    st.subheader("Steps")
+    _figures(step_rates(steps, target_pct, target_pct), target_pct, target_pct, has_rates)
 
 
 _TARGETS = {

@@ -34,4 +34,5 @@ def findings_link(now: Opened) -> None:
 
 def remarks(lines: Iterable[str]) -> None:
     """Draw sentences about the figures of a page."""
-    st.markdown("\n".join(f"- {escape(line)}" for line in lines))
+    if listed := [f"- {escape(line)}" for line in lines]:
+        st.markdown("\n".join(listed))

@@ -111,8 +111,17 @@ def render() -> None:
         "ranks_run", "Distributed run", choices, default, "Traces that were analyzed together."
     )
     if chosen == _NOT_CHOSEN:
+        traces = (each.manifest.trace for each in catalog.entries if each.id == opened)
+        rank = next(
+            (
+                f"rank {each.rank} of {each.world_size:,}"
+                for each in traces
+                if each.rank is not None and each.world_size
+            ),
+            "of one rank",
+        )
         st.info(
-            "The open run is of one rank alone. To see which ranks are late, and why, analyze the "
+            f"The open run is {rank} alone. To see which ranks are late, and why, analyze the "
             "traces of all ranks together.",
             icon=":material/lan:",
         )
@@ -272,8 +281,10 @@ def _ranks(run: DistributedRun) -> None:
             max_rows=16,
         )
         st.caption(
-            "A click on a rank opens its own analysis. Step saved: the time by which the median "
-            "step gets shorter if this rank is as fast as the median of the ranks."
+            "A click on a rank opens its own analysis. Not means of steps are *Step saved*, the "
+            "time by which the median step gets shorter if this rank is as fast as the median of "
+            "the ranks; *Kernels slower*, the same kernels against the median of the ranks; and "
+            "*Last, in all*, of the whole recording."
         )
 
 

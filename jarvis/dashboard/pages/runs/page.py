@@ -75,15 +75,16 @@ _WIDTHS = {
 }
 """Widths in pixels, so that the columns up to the tags are visible in a window of 1440 pixels."""
 
-_UNLABELED = (MODEL, RANK, GPU, TIME, BUSY, FINDING, CREATED)
+_UNLABELED = (MODEL, TRACE, RANK, GPU, TIME, BUSY, FINDING, CREATED)
 _UNLABELED_WIDTHS = {
-    MODEL: 140,
-    GPU: 105,
-    TIME: 85,
-    BUSY: 82,
-    FINDING: 209,
-    CREATED: 112,
-    TRACE: 150,
+    MODEL: 118,
+    TRACE: 140,
+    RANK: 56,
+    GPU: 94,
+    TIME: 84,
+    BUSY: 80,
+    FINDING: 178,
+    CREATED: 108,
 }
 """First columns where no run has labels, and widths that show them in a window of 1280 pixels."""
 
@@ -171,9 +172,11 @@ def _table(shown: pl.DataFrame, rows: dict[str, RunRow], count: int) -> list[str
         places = [place for place, each in enumerate(ids) if each in chosen]
         st.session_state[key] = {"selection": {"rows": places, "columns": [], "cells": []}}
     names = _columns(shown)
+    if TRACE in names and RANK in names and all(rows[each].rank is None for each in ids):
+        names.remove(RANK)  # the trace of a distributed run is its ranks
     widths = _WIDTHS if _LABELS & {*names} else _WIDTHS | _UNLABELED_WIDTHS
     event = st.dataframe(
-        without_pale_texts(shown.select(names).with_columns(_short_gpus())),
+        without_pale_texts(shown.with_columns(_short_gpus(), _short_traces()).select(names)),
         key=key,
         hide_index=True,
         height=height_of(shown.height, _MAX_ROWS),
@@ -198,6 +201,11 @@ def table_key(ids: Sequence[str]) -> str:
 def _short_gpus() -> pl.Expr:
     """Return the names of GPUs without their vendor: MI300X."""
     return pl.col(GPU).str.replace(r"^(AMD Instinct|AMD Radeon|NVIDIA) ", "")
+
+
+def _short_traces() -> pl.Expr:
+    """Return the names of traces as in the choice of the analysis: without their suffix."""
+    return pl.col(TRACE).str.replace(r"\.json(\.gz)?$", "")
 
 
 def _follow_click(key: str, addresses: Sequence[str]) -> None:

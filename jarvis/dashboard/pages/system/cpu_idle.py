@@ -30,6 +30,7 @@ from jarvis.impact import share_pct
 from jarvis.perf_report.timeline.other_definitions import Quantity
 from jarvis.perf_report.timeline.step_account import LABELS, step_name
 from jarvis.perf_report.timeline.steps import IDLE_PARTS
+from jarvis.perf_report.work import COMPUTE
 from jarvis.reports.account import account_of, title
 from jarvis.run.idle_time import idle_gaps
 from jarvis.schemas import TABLES
@@ -44,25 +45,11 @@ _COLUMNS = charts.columns_of(
     (
         *TABLES["idle_gaps"],
         *TABLES["step_gaps"],
-        number("idle_ms", "Idle time (ms)", "ms", "in which no GPU event runs"),
+        number("idle_ms", "Idle (ms)", "ms", "time in which no GPU event runs"),
     )
-)
-_SHOWN = (
-    C.idle_ms,
-    C.place,
-    C.cause,
-    C.host_call,
-    C.host_call_us,
-    C.host_op,
-    C.launcher_name,
-    C.prev_name,
-    C.next_name,
-    C.launch_lead_us,
-    C.host_time_us,
 )
 _SHORT = {
     C.host_call: short_frame_name,
-    C.host_op: short_operation_name,
     C.launcher_name: short_operation_name,
     C.prev_name: short_kernel_name,
     C.next_name: short_kernel_name,
@@ -73,15 +60,15 @@ _LEAST_SHOWN_PCT = 0.1
 """Minimum share of idle time of a cause that has a bar."""
 
 _WIDTHS = {
-    C.idle_ms: 90,
-    C.cause: 145,
-    C.host_call: 130,
-    C.host_call_us: 105,
-    C.launcher_name: 135,
-    C.prev_name: 135,
-    C.next_name: 135,
-    C.launch_lead_us: 110,
+    C.idle_ms: 66,
+    C.cause: 140,
+    C.host_call: 162,
+    C.host_call_us: 92,
+    C.launcher_name: 108,
+    C.prev_name: 120,
+    C.next_name: 120,
 }
+"""Columns in order, with widths in pixels that fit in a window of 1280 pixels."""
 
 
 def idle_gap_cards(now: Opened, found: pl.DataFrame) -> None:
@@ -120,9 +107,6 @@ def idle_gap_cards(now: Opened, found: pl.DataFrame) -> None:
     if listed.is_empty():
         return
     longest = listed.sort(C.dur_ns, C.start_ns, descending=[True, False]).head(_LONGEST)
-    known = [name for name in _SHOWN if longest[name].null_count() < longest.height]
-    if longest[C.place].n_unique() == 1:
-        known.remove(C.place)
     share = share_pct(float(longest[C.idle_ms].sum()), total_ms)
     of_all = "" if longest.height == listed.height else f"The longest {longest.height} of "
     verb = "makes" if longest.height == 1 else "make"
@@ -133,14 +117,26 @@ def idle_gap_cards(now: Opened, found: pl.DataFrame) -> None:
         )
         st.caption("Click a gap to open it on the timeline.")
         small_table(
-            with_short_texts(longest, _SHORT),
+            _with_unlinked(now, with_short_texts(longest, _SHORT)),
             _COLUMNS,
             "The longest gaps",
-            known,
+            tuple(_WIDTHS),
             _WIDTHS,
             key="cpu_idle_gaps",
             addresses=gap_addresses(now, longest),
         )
+
+
+def _with_unlinked(now: Opened, gaps: pl.DataFrame) -> pl.DataFrame:
+    """Return gaps with the kernel before also where its launch is not recorded."""
+    ends = pl.col(C.ts_ns) + pl.col(C.dur_ns)
+    kernels = now.run.table("gpu_work").filter(~pl.col(C.linked)).select(C.name, ends_ns=ends)
+    before = dict(kernels.select("ends_ns", C.name).iter_rows())
+    names = [
+        name or (f"{short_kernel_name(before[start])} (not linked)" if start in before else None)
+        for start, name in gaps.select(C.start_ns, C.prev_name).iter_rows()
+    ]
+    return gaps.with_columns(pl.Series(C.prev_name, names, pl.String))
 
 
 def gap_addresses(now: Opened, gaps: pl.DataFrame) -> list[str]:
@@ -167,13 +163,15 @@ def cpu_idle_section(analysis: Analysis, now: Opened, result: AnalysisResult) ->
     kernels = now.run.table("gpu_work").filter(pl.col(C.cat) == "kernel")
     counted_kernels = timeline_window(now.run.table("gpu_work")).filter(pl.col(C.cat) == "kernel")
     has_others = kernels.height > counted_kernels.height
+    computing = counted_kernels.filter(pl.col(C.kind) == COMPUTE)
     with cards[2]:
         metric_card(
             "Linked kernels" if has_others else "Kernels",
             count(facts.get("total_kernel_count")),
-            f"{microseconds(facts.get('avg_kernel_time_us'))} on average",
+            f"{microseconds(_mean_us(computing))} on average",
             help_text="Kernels in the window of the GPU timeline, without copies, fills and "
-            "kernels that are not linked to a launch.",
+            "kernels that are not linked to a launch. The average is without communication "
+            "kernels, which include waiting.",
         )
     with cards[3]:
         metric_card(
@@ -191,11 +189,23 @@ def cpu_idle_section(analysis: Analysis, now: Opened, result: AnalysisResult) ->
         if short := gaps.height - listed.len():
             st.caption(f"Without {counted(short, 'gap')} of less than 1 µs.")
     with right.container(border=True, height="stretch"):
-        _histogram(counted_kernels[C.dur_ns] / 1000, "kernel", "Kernel time")
-        if has_others:
-            others = counted(kernels.height - counted_kernels.height, "kernel")
-            st.caption(f"Without {others} not linked to a launch.")
+        _histogram(computing[C.dur_ns] / 1000, "kernel", "Kernel time")
+        left_out = [
+            counted(number, noun)
+            for number, noun in (
+                (counted_kernels.height - computing.height, "communication kernel"),
+                (kernels.height - counted_kernels.height, "kernel"),
+            )
+            if number
+        ]
+        if left_out:
+            of_launch = " not linked to a launch" if has_others else ""
+            st.caption(f"Without {' and '.join(left_out)}{of_launch}.")
     why_another_tool(now, analysis.key, (Quantity.IDLE, Quantity.STREAM_IDLE, Quantity.BUSY))
+
+
+def _mean_us(kernels: pl.DataFrame) -> float | None:
+    return None if kernels.is_empty() else float(kernels[C.dur_ns].sum()) / kernels.height / 1e3
 
 
 def _idle_card(now: Opened, result: AnalysisResult) -> None:
@@ -230,10 +240,13 @@ def _place_card(now: Opened) -> None:
         return
     most = max(IDLE_PARTS, key=account.parts_ns.__getitem__)
     each = "per step" if account.is_marked else "in the recording"
+    longest, every = (
+        milliseconds(account.mean_ms(ns)) for ns in (account.parts_ns[most], account.idle_ns)
+    )
     metric_card(
         title(LABELS[most]),
-        milliseconds(account.mean_ms(account.parts_ns[most])),
-        f"of {milliseconds(account.mean_ms(account.idle_ns))} idle {each}",
+        longest,
+        f"all idle time {each}" if longest == every else f"of {every} idle {each}",
         help_text=", ".join(
             f"{title(LABELS[part])}: {percent(account.pct(account.parts_ns[part]))}"
             for part in IDLE_PARTS
@@ -263,9 +276,11 @@ def _histogram(lengths_us: pl.Series, item: str, total: str) -> None:
     if known.len() == 1:
         st.markdown(f"**One {item}** of {typical}")
     else:
+        number = int((known >= half_us).sum())
+        lengths = f"of {typical}" if number == 1 else f"of {typical} or more each"
         st.markdown(
-            f"**Half of the {total.lower()} is in {count(int((known >= half_us).sum()))} of "
-            f"{counted(known.len(), item)}**: those of {typical} or more",
+            f"**Half of the {total.lower()} is in {count(number)} of "
+            f"{counted(known.len(), item)}**, {lengths}",
             help=f"Bins by length of a {item}; the height is the total time of the {item}s in it.",
         )
     chart = charts.log_histogram(known, palette(), f"Length of a {item}", total)

@@ -16,7 +16,7 @@ from jarvis.dashboard.widgets.table import small_table, with_short_texts
 from jarvis.findings import AnalysisResult
 from jarvis.impact import MOSTLY_PCT, share_pct
 from jarvis.run import Run
-from jarvis.savings import over_steps, together_ms, whole_ms, whole_name
+from jarvis.savings import over_steps, step_count, together_ms, whole_ms, whole_name
 from jarvis.schemas import NUMBER, TABLES, TEXT, Column
 from jarvis.schemas.names import C
 from jarvis.text.format import count, counted, milliseconds, percent
@@ -30,49 +30,46 @@ _THRESHOLD = (
     "time where no saving is known"
 )
 _ESTIMATE = (
-    Column(C.time_ms, "GPU time (ms)", NUMBER, "ms", meaning="kernel time of all instances"),
+    Column(C.time_ms, "GPU time (ms)", NUMBER, "ms", meaning="kernel time of a step"),
     Column(
         "left_ms",
-        "Fused, best (ms)",
+        "Fused (ms)",
         NUMBER,
         "ms",
-        meaning="shortest time of the fused kernels; 0 if a matrix product absorbs the chain at no "
-        "cost",
+        meaning="shortest time of the fused kernels of a step; 0 if a matrix product absorbs the "
+        "chain at no cost",
     ),
     Column(
         "saved_ms",
         "Saves up to (ms)",
         NUMBER,
         "ms",
-        meaning="upper bound: GPU time less fused time",
+        meaning="upper bound of a step: GPU time less fused time",
     ),
     Column("confidence", "Confidence", TEXT, meaning="confidence that one kernel can do it all"),
     Column("verdict", "Finding", TEXT, meaning=f"whether it has a finding: {_THRESHOLD}"),
 )
-_CHAIN_COLUMNS = (
-    *(C.chain, C.scope_name, "steps", C.instance_count, C.time_ms, "left_ms", "saved_ms"),
-    *("verdict", "confidence", C.product_name, C.scope_kind, C.kernel_count, C.input_dims),
-)
 _STEP_COLUMNS = (C.position, C.name, C.kernel_time_us, C.calls, C.input_dims, C.bytes, C.kernel)
-_STEPS = Column("steps", "Steps", TEXT, meaning="operators of one instance, in order")
+_STEPS = Column(
+    "steps",
+    "Steps",
+    TEXT,
+    meaning="operators of one instance, in order; a matrix product in front could include the "
+    "others, and its time is not counted",
+)
 _WIDTHS = {
-    C.chain: 48,
-    C.scope_name: 114,
-    "steps": 136,
-    C.instance_count: 72,
-    C.time_ms: 95,
-    "left_ms": 94,
+    "steps": 220,
+    C.scope_name: 112,
+    C.instance_count: 68,
+    C.time_ms: 88,
+    "left_ms": 72,
     "saved_ms": 98,
-    "verdict": 70,
-    "confidence": 82,
-    C.product_name: 80,
-    C.scope_kind: 100,
-    C.kernel_count: 80,
-    C.input_dims: 200,
-    C.kernel: 320,
-    C.name: 120,
+    "verdict": 68,
+    "confidence": 76,
 }
-"""Widths in pixels, to keep the columns up to the confidence visible in a window of 1280 pixels."""
+"""Columns in order, with widths in pixels that fit in a window of 1280 pixels."""
+
+_STEP_WIDTHS = {C.position: 48, C.name: 120, C.kernel: 320}
 
 
 def fusion_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> None:
@@ -84,25 +81,32 @@ def fusion_section(analysis: Analysis, now: Opened, result: AnalysisResult) -> N
         return
     candidates: list[Mapping[str, Any]] = result.metrics["candidates"]  # type: ignore[assignment]
     _metric_cards(now, result, candidates)
+    totals = now.run.manifest.totals
+    steps = step_count(totals)
+    names = found.select(C.product_name, C.step_names).iter_rows()
     chains = found.with_columns(
-        steps=pl.Series([" → ".join(map(short_operation_name, n)) for n in found[C.step_names]]),
-        **{C.time_ms: pl.Series([c["time_ms"] for c in candidates], dtype=pl.Float64)},
-        saved_ms=pl.Series([c["saved_ms_high"] for c in candidates], dtype=pl.Float64),
+        steps=pl.Series(
+            [
+                " → ".join(map(short_operation_name, ([product] if product else []) + list(own)))
+                for product, own in names
+            ]
+        ),
+        **{C.time_ms: pl.Series([c["time_ms"] for c in candidates], dtype=pl.Float64) / steps},
+        saved_ms=pl.Series([c["saved_ms_high"] for c in candidates], dtype=pl.Float64) / steps,
         confidence=pl.Series([c["confidence"] for c in candidates]),
         verdict=pl.Series(["yes" if c["is_worth_fusing"] else "too small" for c in candidates]),
     ).with_columns(left_ms=pl.col(C.time_ms) - pl.col("saved_ms"))
-    chains = with_short_texts(chains, {C.product_name: short_operation_name})
-    shown = [name for name in _CHAIN_COLUMNS if chains[name].null_count() < chains.height]
     with st.container(border=True):
         first = candidates[0]
         st.markdown(
             f"**{first['phrase']} is the longest chain**: "
-            f"{milliseconds(first['time_ms'])} in {counted(first['instance_count'], 'instance')}",
+            f"{milliseconds(first['time_ms'] / steps)} of {whole_name(totals)}, "
+            f"{counted(first['instance_count'], 'instance')} {over_steps(totals)}",
             help="A chain is a sequence of operators that one kernel could replace.",
         )
         columns = charts.columns_of(TABLES["fusion_chains"], (_STEPS, *_ESTIMATE))
         times = (C.time_ms, "left_ms", "saved_ms")
-        small_table(chains, columns, "Chains of operators", shown, _WIDTHS, alike=times)
+        small_table(chains, columns, "Chains of operators", tuple(_WIDTHS), _WIDTHS, alike=times)
     _steps(now, candidates)
 
 
@@ -129,9 +133,9 @@ def _without_operators(run: Run) -> None:
 def _metric_cards(now: Opened, result: AnalysisResult, candidates: list[Mapping[str, Any]]) -> None:
     totals = now.run.manifest.totals
     worth = [c for c in candidates if c["is_worth_fusing"]]
-    time_ms = sum(c["time_ms"] for c in worth)
+    time_ms = sum(c["time_ms"] for c in worth) / step_count(totals)
     saved_ms = together_ms(result.findings, totals, now.run.simulation_if_any)
-    share = percent(share_pct(time_ms, totals.compute_time_ms))
+    share = percent(share_pct(time_ms * step_count(totals), totals.compute_time_ms))
     cards = st.columns(3)
     with cards[0]:
         metric_card(
@@ -144,8 +148,8 @@ def _metric_cards(now: Opened, result: AnalysisResult, candidates: list[Mapping[
         metric_card(
             "GPU time in them",
             milliseconds(time_ms),
-            ", ".join(filter(None, (f"{share} of compute", over_steps(totals)))),
-            help_text="Total GPU time of all instances of these chains.",
+            f"{share} of compute",
+            help_text=f"GPU time of all instances of these chains in {whole_name(totals)}.",
         )
     with cards[2]:
         if is_estimated := any(finding.impact for finding in result.findings):
@@ -176,4 +180,4 @@ def _steps(now: Opened, candidates: list[Mapping[str, Any]]) -> None:
                 steps.filter(pl.col(C.chain) == chain),
                 {C.name: short_operation_name, C.kernel: short_kernel_name},
             )
-            small_table(rows, columns, f"Steps of {phrase}", _STEP_COLUMNS, _WIDTHS)
+            small_table(rows, columns, f"Steps of {phrase}", _STEP_COLUMNS, _STEP_WIDTHS)

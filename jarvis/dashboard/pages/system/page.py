@@ -7,6 +7,7 @@ import streamlit as st
 from jarvis import charts
 from jarvis.analyses.base import Analysis, Target
 from jarvis.dashboard.isolation import isolated
+from jarvis.dashboard.pages.inference.serving import rates_section
 from jarvis.dashboard.pages.report.note_badges import finding_badges
 from jarvis.dashboard.pages.system.cpu_idle import cpu_idle_section
 from jarvis.dashboard.pages.system.fusion import fusion_section
@@ -157,4 +158,5 @@ _SECTIONS: Mapping[str, Callable[[Analysis, Opened, AnalysisResult], None]] = {
     "multi_kernel": multi_kernel_section,
     "cpu_idle": cpu_idle_section,
     "kernel_fusion": fusion_section,
+    "inference": rates_section,
 }

@@ -5,7 +5,8 @@ import polars as pl
 from jarvis.analyses.system.cpu_idle.wording import CAUSES
 from jarvis.dashboard.pages.timeline.window import ShownWindow
 from jarvis.perf_report.timeline.host import HostCall
-from jarvis.run.timeline import HOST_LABELS, IDLE
+from jarvis.perf_report.work import COMMUNICATION
+from jarvis.run.timeline import HOST_LABELS, IDLE, KINDS
 from jarvis.run.timeline_rows import TimelineRows
 from jarvis.schemas.names import C
 from jarvis.text.format import MIN_PCT, counted, microseconds, percent
@@ -21,6 +22,10 @@ def gpu_summary(page: ShownWindow) -> str:
     parts = [
         f"{name.lower()} {percent(page.share_pct(time_ns))}" for name, time_ns in shares.items()
     ]
+    if unlinked_ns := page.timeline.unlinked_ns(page.window, COMMUNICATION):
+        unlinked = percent(page.share_pct(unlinked_ns))
+        place = list(shares).index(KINDS[COMMUNICATION])
+        parts[place] += f" (launch not recorded in {unlinked})"
     outside_pct = page.share_pct(page.window.length_ns - sum(shares.values()))
     if outside_pct >= MIN_PCT:
         parts.append(f"before or after all GPU work {percent(outside_pct)}")

@@ -15,13 +15,10 @@ from jarvis.schemas import TABLES
 from jarvis.schemas.columns import number, text
 from jarvis.schemas.names import C
 from jarvis.text.format import count, counted, milliseconds
-from jarvis.text.shapes import compact_dims
+from jarvis.text.shapes import operation_shapes
 from jarvis.text.short_names import short_frame_name, short_kernel_name, short_operation_name
 
 _GAPS_SHOWN, _EVENTS_SHOWN = 100, 100
-GAP = number("gap_us", "Gap (µs)", "", "time in which no counted GPU event runs")
-"""Without a unit, so that a table has short gaps beside one of many ms in µs."""
-
 MIN_GAP_NS = 1000
 """Shorter gaps, of a few ns between kernels that follow each other, are not listed."""
 
@@ -30,23 +27,18 @@ _GAP_COLUMNS = charts.columns_of(
     TABLES["idle_gaps"],
     (
         _START,
-        GAP,
+        number("gap_ms", "Gap (ms)", "ms", "time in which no counted GPU event runs"),
         text(C.launcher_name, "Launcher", "operator that launched the event after the gap"),
     ),
 )
-_GAP_SHOWN = (
-    *("start_ms", "gap_us", C.launcher_name, C.cause, C.next_name, C.host_call),
-    *(C.host_call_us, C.launch_lead_us),
-)
 _GAP_WIDTHS = {
-    "start_ms": 76,
-    "gap_us": 66,
-    C.launcher_name: 127,
-    C.cause: 138,
-    C.next_name: 127,
-    C.host_call: 142,
-    C.host_call_us: 102,
-    C.launch_lead_us: 112,
+    "start_ms": 78,
+    "gap_ms": 64,
+    C.cause: 140,
+    C.launcher_name: 112,
+    C.next_name: 130,
+    C.host_call: 158,
+    C.host_call_us: 92,
 }
 _EVENT_COLUMNS = charts.columns_of(
     TABLES["gpu_work"],
@@ -54,30 +46,27 @@ _EVENT_COLUMNS = charts.columns_of(
         _START,
         number(C.dur_us, "Duration (µs)", "µs", "of the event", ",.2f"),
         text("what", "Kind", "category of its operation, or kind of work"),
-        text("operation", "Operation", "operation that it belongs to"),
-        text(C.input_dims, "Shapes", "of the tensor arguments of that operation"),
+        text("operation", "Operation", "operation, or collective and its message size"),
+        text(C.input_dims, "Shapes", "M, N and K of a product, else of each tensor argument"),
         text("track", "Stream", "GPU and stream that it runs on"),
     ),
 )
-_EVENT_SHOWN = ("start_ms", C.dur_us, C.name, "what", "operation", C.input_dims, "track")
 _EVENT_WIDTHS = {
-    "start_ms": 76,
+    "start_ms": 78,
     C.dur_us: 88,
-    C.name: 175,
-    "what": 105,
-    "operation": 120,
-    C.input_dims: 105,
+    C.name: 150,
+    "what": 102,
+    "operation": 136,
+    C.input_dims: 116,
     "track": 106,
 }
-"""Widths in pixels, to keep the columns up to the host call, and up to the stream, visible in a
-window of 1280 pixels."""
+"""Columns in order, with widths in pixels that fit in a window of 1280 pixels."""
 _SHORT = {
     C.name: short_kernel_name,
     C.next_name: short_kernel_name,
     C.launcher_name: short_operation_name,
     "operation": short_operation_name,
     C.host_call: short_frame_name,
-    C.input_dims: compact_dims,
 }
 """Functions that shorten the texts of a column; the details of an event have the full ones."""
 
@@ -101,9 +90,9 @@ def gaps_card(page: ShownWindow) -> None:
         rows = longest.with_columns(
             page.start_ms(C.start_ns),
             pl.col(C.cause).replace(labels),
-            gap_us=pl.col(C.dur_ns) / 1e3,
+            gap_ms=pl.col(C.dur_ns) / 1e6,
         )
-        _jumping_table(page, "gaps", rows, _GAP_COLUMNS, _GAP_SHOWN, _GAP_WIDTHS, "gap_us")
+        _jumping_table(page, "gaps", rows, _GAP_COLUMNS, _GAP_WIDTHS)
 
 
 def events_card(page: ShownWindow) -> None:
@@ -116,8 +105,17 @@ def events_card(page: ShownWindow) -> None:
             st.caption("No GPU work in this window.")
             return
         st.caption("Select an event to show it on the timeline, with its operation.")
-        rows = longest.with_columns(page.start_ms(), (pl.col(C.dur_ns) / 1e3).alias(C.dur_us))
-        _jumping_table(page, "events", rows, _EVENT_COLUMNS, _EVENT_SHOWN, _EVENT_WIDTHS, C.dur_us)
+        params = page.timeline.run.table("operations").select(
+            C.params, pl.col(C.uid).alias(C.operation_uid)
+        )
+        rows = longest.join(params, on=C.operation_uid, how="left", maintain_order="left")
+        given = rows.select(C.params, C.input_dims).iter_rows()
+        rows = rows.with_columns(
+            page.start_ms(),
+            pl.Series(C.input_dims, operation_shapes(given), pl.String),
+            (pl.col(C.dur_ns) / 1e3).alias(C.dur_us),
+        )
+        _jumping_table(page, "events", rows, _EVENT_COLUMNS, _EVENT_WIDTHS)
 
 
 def _jumping_table(
@@ -125,9 +123,7 @@ def _jumping_table(
     name: str,
     rows: pl.DataFrame,
     columns: charts.Columns,
-    shown: tuple[str, ...],
     widths: Mapping[str, int],
-    length: str,
 ) -> None:
     """Draw a table; selecting a row moves the window to it, and selects a GPU event."""
     key = f"timeline_{name}_{page.window.start_ns}_{page.window.length_ns}"
@@ -136,10 +132,9 @@ def _jumping_table(
         picked = st.session_state[key]["selection"]["rows"]
         if picked:
             row = rows.row(picked[0], named=True)
-            show_around(row["start_ms"], row[length] / 1e3, page.whole_ms)
+            show_around(row["start_ms"], row[C.dur_ns] / 1e6, page.whole_ms)
             if C.uid in row:
                 event.choose(row[C.uid])
 
     readable = with_short_texts(rows, _SHORT)
-    shown = tuple(name for name in shown if readable[name].null_count() < readable.height)
-    small_table(readable, columns, name, shown, widths, key=key, on_select=jump)
+    small_table(readable, columns, name, tuple(widths), widths, key=key, on_select=jump)

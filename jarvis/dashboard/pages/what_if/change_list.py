@@ -14,12 +14,10 @@ _HEADS = ("Change", "Number", "Alone: step", "kernel time", "")
 
 
 def change_list(now: Opened, found: Together, texts: tuple[str, ...]) -> None:
-    """Draw the list."""
+    """Draw the list, if there are changes."""
+    if not texts:
+        return
     with st.container(border=True):
-        if not texts:
-            st.markdown("**No changes yet**")
-            st.caption("Add one below. Several changes are simulated together, never added up.")
-            return
         with st.container(horizontal=True, horizontal_alignment="distribute"):
             st.markdown("**Changes, simulated together**", width="content")
             st.button(

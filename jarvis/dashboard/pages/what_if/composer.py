@@ -5,8 +5,9 @@ from typing import Any
 
 import streamlit as st
 
+from jarvis.changes import Collective, CollectiveMode
 from jarvis.dashboard.pages.what_if import changes
-from jarvis.dashboard.pages.what_if.simulated import alone
+from jarvis.dashboard.pages.what_if.simulated import alone, parsed
 from jarvis.dashboard.pages.what_if.suggestions import Labels, Suggestions, suggestions_of
 from jarvis.dashboard.session.state import Opened
 from jarvis.impact import TARGET_PCT
@@ -69,14 +70,23 @@ def _preview(now: Opened, text: str) -> None:
     """Draw what the chosen change alone would save."""
     found = alone(now, text)
     steps = len(now.run.simulation.recorded.steps_ns)
-    about = prose(found) if isinstance(found, str) else f"alone: {saving(found, steps)}"
-    st.caption(f"{code(text)} {about}")
+    if isinstance(found, str):
+        st.caption(f"{code(text)} {prose(found)}")
+        return
+    is_hidden = all(
+        isinstance(change, Collective) and change.mode == CollectiveMode.HIDDEN
+        for change in parsed(now, text)
+    )
+    st.caption(f"{code(text)} alone: {saving(found, steps, is_hidden=is_hidden)}")
 
 
-def saving(found: ChangeAlone, steps: int) -> str:
-    """Return what a change alone saves of a step, and of kernel time."""
+def saving(found: ChangeAlone, steps: int, *, is_hidden: bool = False) -> str:
+    """Return what a change alone saves of a step, and of kernel time or hidden communication."""
     kernel_ms = found.kernel_time_saved_ms / steps
-    return f"step {signed(found.saved_ms)}, kernel time {signed(kernel_ms)}"
+    step = f"step {signed(found.saved_ms)}"
+    if is_hidden:
+        return f"{step}, with all communication hidden ({milliseconds(kernel_ms)})"
+    return f"{step}, kernel time {signed(kernel_ms)}"
 
 
 def signed(saved_ms: float) -> str:

@@ -6,7 +6,7 @@ import polars as pl
 import streamlit as st
 
 from jarvis import charts
-from jarvis.charts import NOW, SIMULATED
+from jarvis.charts import NOW, SIMULATED, path_color
 from jarvis.dashboard.pages.what_if.simulated import Together, together
 from jarvis.dashboard.session.state import Opened, palette
 from jarvis.dashboard.widgets.elements import render_altair
@@ -40,12 +40,15 @@ def critical_path(now: Opened, found: Together) -> None:
             help="The chain of calls, kernels and waits that the end of the steps waited for, from "
             "the first step to the end of the work of the last one. Shortening what is not on it "
             "saves nothing; shortening what is on it saves time until another chain is as long. "
-            f"{UNEXPLAINED.capitalize()}: in no recorded event. {_OTHERS}: those below "
-            f"{MIN_PCT:g}%, or beyond the first {MAX_PARTS}.",
+            f"{UNEXPLAINED.capitalize()}: in no recorded event of the steps. "
+            f"{_OTHERS}: several named parts, each below {MIN_PCT:g}% or beyond the first "
+            f"{MAX_PARTS}.",
         )
         steps = unchanged.steps
         axis = f"Time in {counted(steps, 'step')} (ms)" if steps > 1 else "Time (ms)"
-        chart = charts.critical_paths(parts, axis, palette())
+        colors = {key: path_color(key, palette()) for key in parts["key"].unique()}
+        colored = parts.with_columns(color=pl.col("key").replace_strict(colors))
+        chart = charts.critical_paths(colored, axis, palette())
         render_altair(chart, "Critical path by category and host cause, before and after")
 
 
@@ -62,11 +65,12 @@ def _longest(parts: pl.DataFrame, when: str) -> str:
     """Return the longest part of a path with its share, as within a sentence."""
     own = parts.filter(pl.col("when") == when).sort("pct", descending=True, maintain_order=True)
     part, pct = own.select("part", "pct").row(0)
-    return f"{part if part.isupper() else f'{part[0].lower()}{part[1:]}'} ({percent(pct)})"
+    named = part if part[:2].isupper() else f"{part[0].lower()}{part[1:]}"
+    return f"{named} ({percent(pct)})"
 
 
 def path_rows(run: Run, paths: Mapping[str, WhatIf]) -> pl.DataFrame:
-    """Return the parts of the paths (``part, when, time_ms, pct, text``), longest first.
+    """Return the parts of the paths (``key, part, when, time_ms, pct, text``), longest first.
 
     Without stalls, which every replay takes as given.
     """
@@ -80,7 +84,7 @@ def path_rows(run: Run, paths: Mapping[str, WhatIf]) -> pl.DataFrame:
     ordered = sorted(names, key=lambda name: (-shares[name], name))
     shown = [name for name in ordered if shares[name] >= MIN_PCT][:MAX_PARTS]
     titles = {key: analysis.title for key, analysis in run.analyses.items()}
-    parts = [(titles.get(name, name.capitalize()), [name]) for name in shown]
+    parts = [(titles.get(name, f"{name[:1].upper()}{name[1:]}"), [name]) for name in shown]
     if rest := ordered[len(shown) :]:
         parts.append((_OTHERS, rest))
     rows = []
@@ -89,11 +93,12 @@ def path_rows(run: Run, paths: Mapping[str, WhatIf]) -> pl.DataFrame:
             time_ms = sum(own.get(name, 0.0) for name in of_part)
             pct = 100 * time_ms / whole[when]
             text = f"{milliseconds(time_ms)} · {percent(pct)}" if time_ms else ""
-            rows.append((title, when, time_ms, pct, text))
+            rows.append(("" if title == _OTHERS else of_part[0], title, when, time_ms, pct, text))
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
 _SCHEMA = {
+    "key": pl.String,
     "part": pl.String,
     "when": pl.String,
     "time_ms": pl.Float64,

@@ -50,7 +50,8 @@ def _joint(now: Opened, found: Together, unchanged: WhatIf) -> None:
     median = several if unchanged.steps > 1 else ""
     if found.result is None or not found.texts:
         st.markdown(f"### Step now {milliseconds(recorded_ms)}", help=_HELP)
-        st.caption(". ".join(filter(None, (median.capitalize(), "Add a change to simulate it."))))
+        add = "Add changes to simulate them together; savings alone do not add up."
+        st.caption(". ".join(filter(None, (median.capitalize(), add))))
         return
     st.markdown("**Simulated step**", help=_HELP)
     st.markdown(f"### {escape(found.result.headline.removesuffix('.'))}")

@@ -35,7 +35,7 @@ def step_timeline(now: Opened, found: Together) -> None:
     texts = found.texts if found.result else ()
     with st.container(border=True):
         head = st.container(
-            horizontal=True, horizontal_alignment="distribute", vertical_alignment="bottom"
+            horizontal=True, horizontal_alignment="distribute", vertical_alignment="top"
         )
         number = 0
         if len(names) > 1:
@@ -150,7 +150,7 @@ def _colors(timeline: Timeline, colors: Palette) -> dict[str, str]:
     return {
         _STEP: colors.text,
         LAUNCH: colors.pale,
-        WAITING: colors.below_threshold,
+        WAITING: colors.host[0],
         OTHER_CALL: colors.categorical[6],
         **work_colors(timeline, colors),
     }
