@@ -102,6 +102,7 @@ def instances(kernels: pl.DataFrame, communicators: pl.DataFrame, clock: Clock) 
     rows = kernels.group_by("instance").agg(
         *(pl.col(column).first() for column in (C.comm_id, C.kind, C.library, C.dtype)),
         *(pl.col(column).first() for column in (C.match, C.clock_quality, "slot")),
+        *(pl.col(column).first() for column in (C.src_rank, C.dst_rank)),
         pl.col(C.seq).min(),
         pl.col(C.step).drop_nulls().mode().min().alias(C.step),
         _message_bytes().alias(C.bytes),
@@ -122,6 +123,12 @@ def instances(kernels: pl.DataFrame, communicators: pl.DataFrame, clock: Clock) 
         pl.col(C.is_cut).any(),
     )
     rows = rows.join(communicators.select(C.comm_id, C.size, "members"), on=C.comm_id, how="left")
+    is_pair = pl.col(C.src_rank).is_not_null()
+    pair = pl.concat_list(C.src_rank, C.dst_rank)
+    rows = rows.with_columns(
+        pl.when(is_pair).then(pair).otherwise("members").alias("members"),
+        pl.when(is_pair).then(2).otherwise(C.size).alias(C.size),
+    )
     missing = pl.col("members").list.set_difference("present").list.sort()
     is_complete = pl.col("present").list.len() >= pl.col(C.size)
     tie_ns = _tie_ns(kernels, clock)

@@ -12,7 +12,8 @@ from jarvis.ranks.gain import Evidence, JointSteps, gains, joint_steps
 from jarvis.ranks.instances import by_rank, instances, kernels
 from jarvis.ranks.lateness import lateness
 from jarvis.ranks.matching import Reason, match
-from jarvis.ranks.nodes import with_links
+from jarvis.ranks.nodes import node_size, with_links
+from jarvis.ranks.roles import places, with_roles
 from jarvis.ranks.speed import flops_per_step, speed_ratios
 from jarvis.ranks.steps import rank_steps
 from jarvis.schemas import conform
@@ -24,9 +25,8 @@ _FOR_MATCHING = (
     C.pg_desc,
     C.pg_ranks,
     C.comms_id,
-    C.src_rank,
-    C.dst_rank,
     C.launch_start_ns,
+    C.launch_tid,
 )
 """Columns that are needed until the kernels are matched."""
 
@@ -63,6 +63,7 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
     members = sorted(members, key=lambda member: member.rank)
     events, communicators = with_communicators(communication_events(members), world_size)
     communicators = with_links(communicators, members, gpus_per_node)
+    communicators = with_roles(communicators, events, members, node_size(members, gpus_per_node))
     matching = match(events)
     slots = pl.struct(C.comm_id, "slot").rank("dense").cast(pl.Int64).alias("instance")
     matched = events.drop(_FOR_MATCHING).join(
@@ -83,7 +84,7 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
         ]
     )
     numbered = measured.join(found.select("instance", C.instance_id), on="instance")
-    late, causes = lateness(numbered, found, members)
+    late, causes = lateness(numbered, found, communicators, members)
     speed = speed_ratios(members)
     evidence = Evidence(
         kernels=numbered,
@@ -94,7 +95,8 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
     )
     joint = joint_steps(members, evidence, clock)
     ranks = _ranks(members, events, measured, found, clock)
-    for part in (speed, gains(members, evidence, joint)):
+    in_groups = places(communicators, [member.rank for member in members])
+    for part in (in_groups, speed, gains(members, evidence, joint)):
         ranks = ranks.join(part, on=C.rank, how="left", maintain_order="left")
     tables = {
         "ranks": ranks,

@@ -22,6 +22,15 @@ RANKS = (
     text(C.file_name, "File", "trace of the rank"),
     text(C.device_name, "GPU", "name of the GPU"),
     text(C.host, "Host", "from the name of the file, if it has it"),
+    *(
+        Column(name, label, INTEGER, meaning=f"place among the ranks {whose}, from 0")
+        for name, label, whose in (
+            (C.dp, "DP", "that sum their gradients"),
+            (C.tp, "TP", "that divide tensors"),
+            (C.pp, "PP", "of a pipeline, thus its stage"),
+            (C.ep, "EP", "that divide experts"),
+        )
+    ),
     number(
         C.clock_offset_us,
         "Clock offset (µs)",
@@ -98,6 +107,13 @@ COMMUNICATORS = (
     text(C.ranks, "Ranks", "global ranks; `*` if they are assumed to be all"),
     count(C.size, "Size", "number of ranks"),
     text(C.description, "Description", "description or name of the process group"),
+    text(
+        C.role,
+        "Role",
+        "`dp`, `tp`, `pp`, `ep` or `cp` (data, tensor, pipeline, expert or context parallelism) by "
+        "the description, else by what the group sends; without a sign of either the number of "
+        "ranks and their distance",
+    ),
     text(
         C.node_span,
         "Nodes",
@@ -226,7 +242,12 @@ CLOCKS = (
 LATENESS = (
     _INSTANCE,
     Column(C.rank, "Rank", INTEGER, meaning="the rank that arrived last"),
-    _ns(C.lateness_ns, "Lateness", "its arrival against the mean of the ranks in the middle"),
+    _ns(
+        C.lateness_ns,
+        "Lateness",
+        "its arrival against the mean of the ranks in the middle, of its pipeline stage; between "
+        "stages against that of the earlier half of the ranks of its stage at the same call",
+    ),
     _ns(
         C.inherited_ns,
         "Inherited",

@@ -1,0 +1,163 @@
+"""A simulated job that is divided in four ways, against what is true of it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from jarvis.cli import main
+from jarvis.core.errors import JarvisError
+from jarvis.perf_report import PerfReport
+from jarvis.ranks.events import Member
+from jarvis.ranks.join import Joined, join
+from jarvis.ranks.roles import described
+from jarvis.sample import Faults, Job, Parallel, write_job
+from jarvis.sample.faults import Late
+from jarvis.trace import read_trace
+from tests.ranks.simulated import TABLES
+
+DIVISION = Parallel(tp=2, pp=2, dp=2, ep=2)
+RANKS, STEPS, FIRST_STEP = DIVISION.world_size, 3, 10
+LATE_MS, LATE_RANKS = 25.0, {1: 1, 2: 4}
+"""By step: rank 1 is in the first stage, and its lateness goes on to the second; rank 4 is in the
+second one."""
+HOT_RANK = 7
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], list[Member]]:
+    folder = tmp_path_factory.mktemp("parallel")
+    late = tuple(Late(rank, LATE_MS, "loader", step) for step, rank in LATE_RANKS.items())
+    faults = Faults(is_even=True, late=late, hot_experts={HOT_RANK: 1.5})
+    paths = {rank: folder / f"rank{rank}.json" for rank in range(RANKS)}
+    truth = write_job(Job(STEPS, RANKS, 1, "wide", faults, DIVISION), paths)
+    return truth, [member(rank, path) for rank, path in paths.items()]
+
+
+def member(rank: int, path: Path) -> Member:
+    trace = read_trace(path)
+    report = PerfReport(trace, None)
+    return Member(rank, path.name, trace.info, {name: report.table(name) for name in TABLES})
+
+
+@pytest.fixture(scope="module")
+def joined(job: tuple[dict[str, Any], list[Member]]) -> Joined:
+    return join(job[1], RANKS)
+
+
+def with_group_of(found: Joined) -> pl.DataFrame:
+    groups = found.tables["communicators"].select("comm_id", "role", "ranks")
+    return found.tables["instances"].join(groups, on="comm_id")
+
+
+def test_every_collective_is_that_of_the_job(
+    job: tuple[dict[str, Any], list[Member]], joined: Joined
+) -> None:
+    """Groups of one name are told apart, each send has its receive, and all clocks agree."""
+    instances = job[0]["instances"]
+    assert joined.tables["unmatched"].is_empty()
+    assert set(joined.tables["clocks"]["clock_quality"]) == {"fine"}
+    assert joined.tables["ranks"]["clock_offset_us"].to_list() == [0] * RANKS
+    kernels = joined.tables["instance_ranks"].sort("rank")
+    rows = joined.tables["instances"].sort("last_ns")
+    assert rows.height == len(instances)
+    assert not rows["transfer_is_bound"].any()
+    first_us = min(min(each["arrivals_us"]) for each in instances)
+    of_ranks = kernels.group_by("instance_id").agg("rank", "start_ns", "wait_ns")
+    found = sorted(
+        (row["kind"], row["rank"], row["start_ns"], row["wait_ns"], row["bytes"], row["step"])
+        for row in rows.join(of_ranks, on="instance_id").iter_rows(named=True)
+    )
+    true = sorted(_true(each, first_us) for each in instances)
+    assert found == true
+
+
+def _true(each: dict[str, Any], first_us: float) -> tuple[Any, ...]:
+    columns = zip(each["ranks"], each["arrivals_us"], each["waits_us"], strict=True)
+    ranks, arrivals, waits = zip(*sorted(columns), strict=True)
+    starts = [round(1e3 * (arrival - first_us)) for arrival in arrivals]
+    waits = [round(1e3 * wait) for wait in waits]
+    step = FIRST_STEP + each["step"]
+    return each["kind"], list(ranks), starts, waits, each["bytes"], step
+
+
+@pytest.mark.parametrize("has_description", [True, False])
+def test_roles_of_groups_and_places_of_ranks(
+    job: tuple[dict[str, Any], list[Member]], has_description: bool
+) -> None:
+    numbers = {name: str(n) for n, name in enumerate(("0", "tp", "dp", "pp", "ep", "edp"))}
+
+    def plain(rank: Member) -> Member:
+        kernels = rank.tables["collectives"].with_columns(
+            pg_desc=pl.lit("undefined"), group=pl.col("group").replace(numbers)
+        )
+        return replace(rank, tables={**rank.tables, "collectives": kernels})
+
+    found = join([r if has_description else plain(r) for r in job[1]], RANKS).tables
+    stages = [[0, 1, 2, 3], [4, 5, 6, 7]]
+    pairs = [[f"{a}-{a + 1}", f"{a + 2}-{a + 3}"] for a, *_ in stages]
+    tensors = {text for of_stage in pairs for text in of_stage}
+    data = {f"{a + place}, {a + place + 2}" for a, *_ in stages for place in (0, 1)}
+    roles = {
+        role: set(rows["ranks"])
+        for (role,), rows in found["communicators"].group_by("role", maintain_order=True)
+    }
+    assert roles == {
+        "tp": tensors,
+        "ep": tensors,
+        "dp": data,
+        "pp": {f"{place}, {place + 4}" for place in range(4)},
+        "group of 8 (stride 1)": {"0-7"},
+    }
+    places = found["ranks"].select("dp", "tp", "pp", "ep")
+    assert places.rows() == [(r // 2 % 2, r % 2, r // 4, r % 2) for r in range(RANKS)]
+
+
+@pytest.mark.parametrize(
+    ("description", "role"),
+    [
+        ("TENSOR_MODEL_PARALLEL_GROUP", "tp"),
+        ("mesh_tp", "tp"),
+        ("EXPERT_DATA_PARALLEL_GROUP", "dp"),
+        ("DATA_PARALLEL_GROUP_WITH_CP", "dp"),
+        ("mesh_dp_shard", "dp"),
+        ("context_parallel", "cp"),
+        ("TENSOR_AND_DATA_PARALLEL_GROUP", None),
+        ("default_pg", None),
+        ("undefined", None),
+        (None, None),
+    ],
+)
+def test_descriptions_state_roles(description: str | None, role: str | None) -> None:
+    assert described(description) == role
+
+
+def test_lateness_is_followed_through_groups_and_stages(joined: Joined) -> None:
+    late = joined.tables["lateness"].join(
+        with_group_of(joined).select("instance_id", "role", "step"), on="instance_id"
+    )
+    clear = late.filter(pl.col("lateness_ns") > 0.4e6 * LATE_MS)
+    true = pl.col("step").replace_strict(
+        {FIRST_STEP + step: rank for step, rank in LATE_RANKS.items()}, default=None
+    )
+    assert clear.filter(pl.col("role") == "dp").height >= 12
+    assert clear.filter(pl.col("role") == "pp").height >= 8
+    assert (clear["root_rank"] == clear.select(true).to_series()).mean() >= 0.95
+
+
+def test_the_command_divides_a_job(tmp_path: Path) -> None:
+    output = ["--scale", "tiny", "--steps", "1", "-o", str(tmp_path / "o" / "t.json")]
+    assert (
+        main(["sample", "--parallel", "tp=2,pp=1,dp=2,ep=4", "--slow-link", "1:0.5", *output]) == 0
+    )
+    truth = json.loads((tmp_path / "o" / "truth.json").read_bytes())
+    assert truth["parallel"] == {"tp": 2, "pp": 1, "dp": 2, "ep": 4}
+    assert sorted(truth["files"]) == ["0", "1", "2", "3"]
+    for text in ("tp=2,xp=1", "tp=a", "tp=0", "tp=2,ep=3"):
+        with pytest.raises(JarvisError):
+            Parallel.of(text)
+    with pytest.raises(JarvisError, match="8 ranks, the job 4"):
+        Job(1, 4, parallel=DIVISION)
