@@ -57,6 +57,7 @@ _COLUMNS = (
     C.seq,
     C.in_bytes,
     C.out_bytes,
+    C.in_split_size,
     C.launch_start_ns,
     C.launch_tid,
 )

@@ -10,11 +10,11 @@ from jarvis.perf_report.intervals import added_parts, covered_until
 from jarvis.ranks.clock import Clock, Quality
 from jarvis.ranks.events import Member
 from jarvis.ranks.holding import holding_kernels
+from jarvis.ranks.pairs import ALL_TO_ALL_V
 from jarvis.schemas.names import C
 
 Int64s = NDArray[np.int64]
 
-_ALL_TO_ALL_V = "all_to_all_v"
 _HALF_RINGS = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
 MAX_FLOOR_BYTES = 64 << 10
 """Larger messages do not show the latency of a collective."""
@@ -157,7 +157,7 @@ def _message_bytes() -> pl.Expr:
         .then(pl.coalesce(received.max(), sent.max() * size))
         .when(kind.is_in(["gather", "scatter"]))
         .then(pl.max_horizontal(sent.max(), received.max()))
-        .when(kind == _ALL_TO_ALL_V)
+        .when(kind == ALL_TO_ALL_V)
         .then(pl.when(sent.null_count() == 0).then(sent.sum()))
         .otherwise(sent.max())
     )
@@ -218,7 +218,7 @@ def _with_bandwidth(rows: pl.DataFrame, clock: Clock) -> pl.DataFrame:
     )
     return rows.with_columns(
         algo.alias(C.algo_gbs),
-        pl.when(pl.col(C.kind) == _ALL_TO_ALL_V)
+        pl.when(pl.col(C.kind) == ALL_TO_ALL_V)
         .then(busiest)
         .otherwise(algo * factor)
         .alias(C.bus_gbs),

@@ -13,6 +13,7 @@ from jarvis.ranks.instances import by_rank, instances, kernels
 from jarvis.ranks.lateness import lateness
 from jarvis.ranks.matching import Reason, match
 from jarvis.ranks.nodes import node_size, with_links
+from jarvis.ranks.pairs import pairs
 from jarvis.ranks.roles import places, with_roles
 from jarvis.ranks.speed import flops_per_step, speed_ratios
 from jarvis.ranks.steps import rank_steps
@@ -25,6 +26,7 @@ _FOR_MATCHING = (
     C.pg_desc,
     C.pg_ranks,
     C.comms_id,
+    C.in_split_size,
     C.launch_start_ns,
     C.launch_tid,
 )
@@ -110,6 +112,7 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
         "rank_steps": rank_steps(numbered, found, late, members),
         "lateness": late,
         "lateness_causes": causes,
+        "pairs": pairs(events, communicators, measured),
     }
     conformed = {name: conform(table, name) for name, table in tables.items()}
     return Joined(conformed, clock, speed, flops_per_step(members), joint)

@@ -308,6 +308,27 @@ RANK_STEPS = (
     ),
 )
 
+PAIRS = (
+    Column(C.src, "From", INTEGER, meaning="rank that sends"),
+    Column(C.dst, "To", INTEGER, meaning="rank that receives"),
+    Column(
+        C.bytes,
+        "Bytes",
+        INTEGER,
+        "bytes",
+        ",d",
+        "sum of the messages; of an all-to-all the part of the rows for the receiver",
+    ),
+    count(C.count, "Calls", "sends, and all-to-alls in which the one sends to the other"),
+    number(
+        C.transfer_us,
+        "Transfer (µs)",
+        "µs",
+        "of these calls on the sender, after all their ranks had arrived, an all-to-all in full; "
+        f"{_EMPTY}",
+    ),
+)
+
 TABLES = {
     "ranks": RANKS,
     "communicators": COMMUNICATORS,
@@ -318,6 +339,7 @@ TABLES = {
     "rank_steps": RANK_STEPS,
     "lateness": LATENESS,
     "lateness_causes": LATENESS_CAUSES,
+    "pairs": PAIRS,
 }
 ABOUT = {
     "ranks": "The ranks of a distributed run, with the parts of their windows and of their "
@@ -336,6 +358,8 @@ ABOUT = {
     "were last held together, and what it inherited. Instances at edges, and those at which "
     "several ranks arrived last, are not in it.",
     "lateness_causes": "What the last rank did longer than the others, by the state of its GPU.",
+    "pairs": "What ranks send to each other: sends, and all-to-alls with sizes by rank. A rank "
+    "without a trace sends what others receive from it; of its all-to-alls nothing is known.",
     "clocks": "How well the ends of matched collectives agree on the common clock, by communicator "
     "and kind.",
 }

@@ -161,3 +161,53 @@ def test_the_command_divides_a_job(tmp_path: Path) -> None:
             Parallel.of(text)
     with pytest.raises(JarvisError, match="8 ranks, the job 4"):
         Job(1, 4, parallel=DIVISION)
+
+
+def test_pairs_are_what_ranks_send_to_each_other(
+    job: tuple[dict[str, Any], list[Member]], joined: Joined
+) -> None:
+    true: dict[tuple[int, int], list[int]] = {}
+    for rank in job[1]:
+        for event in json.loads(Path(rank.info.path).read_bytes())["traceEvents"]:
+            args = event.get("args", {}) if event.get("cat") == "kernel" else {}
+            sent = {}
+            if args.get("Collective name") == "send":
+                sent = {args["Dst Rank"]: 2 * args["In msg nelems"]}
+            if args.get("Collective name") == "all_to_allv":
+                rows = json.loads(args["In split size"])
+                group = json.loads(args["Process Group Ranks"])
+                width = 2 * args["In msg nelems"] // sum(rows)
+                sent = {to: width * n for to, n in zip(group, rows, strict=True) if to != rank.rank}
+            for to, nbytes in sent.items():
+                pair = true.setdefault((rank.rank, to), [0, 0])
+                pair[0] += nbytes
+                pair[1] += 1
+    pairs = joined.tables["pairs"]
+    found = {(src, dst): [nbytes, n] for src, dst, nbytes, n, _ in pairs.iter_rows()}
+    assert found == true
+    transfers = with_group_of(joined).filter(kind="send_recv", ranks="0, 4")["transfer_us"].sum()
+    both = pairs.filter(pl.col("src") + pl.col("dst") == 4, pl.col("src").is_in([0, 4]))
+    assert both["transfer_us"].sum() == pytest.approx(transfers)
+
+
+def test_sends_of_a_rank_without_a_trace_are_those_that_others_receive(
+    job: tuple[dict[str, Any], list[Member]], joined: Joined
+) -> None:
+    sent = pl.col("src") == 4, pl.col("dst") == 0
+    rest = join([rank for rank in job[1] if rank.rank != 4], RANKS).tables["pairs"]
+    (row,) = rest.filter(*sent).iter_rows()
+    assert row[:4] == joined.tables["pairs"].filter(*sent).row(0)[:4]
+    assert row[4] is None
+
+
+def test_cut_lists_of_rows_give_no_pairs(job: tuple[dict[str, Any], list[Member]]) -> None:
+    rank = job[1][0]
+    kernels = rank.tables["collectives"].with_columns(in_split_size=pl.lit("[8, 8, ...]"))
+    cut = replace(rank, tables={**rank.tables, "collectives": kernels})
+    pairs = join([cut, *job[1][1:]], RANKS).tables["pairs"]
+    assert pairs.filter(src=0)["dst"].to_list() == [4]
+    kernels = kernels.with_columns(in_split_size=pl.lit("[]"))
+    even = replace(rank, tables={**rank.tables, "collectives": kernels})
+    found = join([even, *job[1][1:]], RANKS).tables["pairs"].filter(src=0, dst=1)
+    rows = kernels.filter(kind="all_to_all_v")["in_bytes"]
+    assert found["bytes"].item() == sum((n + 1) // 2 for n in rows)
