@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from jarvis.ranks.bubbles import bubbles
 from jarvis.ranks.clock import Clock, Quality, common_clock
 from jarvis.ranks.communicators import with_communicators
 from jarvis.ranks.events import Member, communication_events
@@ -87,6 +88,7 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
     )
     numbered = measured.join(found.select("instance", C.instance_id), on="instance")
     late, causes = lateness(numbered, found, communicators, members)
+    waits = bubbles(numbered, found, communicators, members)
     speed = speed_ratios(members)
     evidence = Evidence(
         kernels=numbered,
@@ -109,7 +111,7 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
         .with_columns(pl.col(C.in_bytes).alias(C.bytes))
         .sort(C.rank, C.start_ns, C.uid),
         "clocks": clock.groups,
-        "rank_steps": rank_steps(numbered, found, late, members),
+        "rank_steps": rank_steps(numbered, found, late, waits, members),
         "lateness": late,
         "lateness_causes": causes,
         "pairs": pairs(events, communicators, measured),

@@ -26,6 +26,7 @@ class Declared:
     bin_start: Final = "bin_start"
     block: Final = "block"
     bound: Final = "bound"
+    bubble_ms: Final = "bubble_ms"
     bus_gbs: Final = "bus_gbs"
     busy_ms: Final = "busy_ms"
     busy_time_us: Final = "busy_time_us"

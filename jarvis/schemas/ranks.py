@@ -306,6 +306,13 @@ RANK_STEPS = (
         "ms",
         "sum of the new lateness at the instances of the step at which the rank arrived last",
     ),
+    number(
+        C.bubble_ms,
+        "Bubble (ms)",
+        "ms",
+        "waiting in collectives with ranks of other pipeline stages, without compute and edges; "
+        "simultaneous waiting counts once; empty without stages or such collectives",
+    ),
 )
 
 PAIRS = (

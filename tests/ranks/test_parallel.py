@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ from jarvis.cli import main
 from jarvis.core.errors import JarvisError
 from jarvis.perf_report import PerfReport
 from jarvis.ranks.events import Member
+from jarvis.ranks.findings import rank_findings
 from jarvis.ranks.join import Joined, join
 from jarvis.ranks.roles import described
 from jarvis.sample import Faults, Job, Parallel, write_job
 from jarvis.sample.faults import Late
+from jarvis.text.messages import to_text
 from jarvis.trace import read_trace
 from tests.ranks.simulated import TABLES
 
@@ -211,3 +214,46 @@ def test_cut_lists_of_rows_give_no_pairs(job: tuple[dict[str, Any], list[Member]
     found = join([even, *job[1][1:]], RANKS).tables["pairs"].filter(src=0, dst=1)
     rows = kernels.filter(kind="all_to_all_v")["in_bytes"]
     assert found["bytes"].item() == sum((n + 1) // 2 for n in rows)
+
+
+def test_bubbles_are_the_waiting_for_other_stages(
+    job: tuple[dict[str, Any], list[Member]], joined: Joined
+) -> None:
+    """Between any two moments at which something begins or ends, a rank waits or not."""
+    stage, rank, step = RANKS // 2, job[1][2], 2
+    waits = [
+        (start, start + wait)
+        for each in job[0]["instances"]
+        if each["step"] == step and len({r // stage for r in each["ranks"]}) > 1
+        for r, start, wait in zip(each["ranks"], each["arrivals_us"], each["waits_us"], strict=True)
+        if r == rank.rank
+    ]
+    compute = [
+        (event["ts"], event["ts"] + event["dur"])
+        for event in json.loads(Path(rank.info.path).read_bytes())["traceEvents"]
+        if event.get("cat") == "kernel" and event["tid"] == 0
+    ]
+    bounds = sorted({time for spans in (waits, compute) for span in spans for time in span})
+
+    def has(spans: list[tuple[float, float]], begin: float, end: float) -> bool:
+        return any(first <= begin and end <= last for first, last in spans)
+
+    inside = [pair for pair in pairwise(bounds) if has(waits, *pair)]
+    free_us = sum(end - begin for begin, end in inside if not has(compute, begin, end))
+    row = joined.tables["rank_steps"].filter(rank=rank.rank, step=FIRST_STEP + step)
+    assert row["bubble_ms"].item() == pytest.approx(free_us / 1e3, abs=1e-3)
+    assert free_us > 10_000
+
+
+def test_a_bubble_is_measured_against_the_ideal(joined: Joined) -> None:
+    checks = {f.check: f for f in rank_findings(joined, RANKS).findings}
+    finding = checks["pipeline_bubble"]
+    assert (finding.evidence["stage_count"], finding.evidence["micro_batch_count"]) == (2, 4)
+    assert finding.evidence["ideal_pct"] == pytest.approx(20)
+    assert finding.impact is not None
+    assert not finding.impact.is_replayed
+    text = to_text(finding.issue)
+    assert "With 2 stages and 4 micro-batches in a step, 20.0% is unavoidable" in text
+    steps = joined.tables["rank_steps"].with_columns(bubble_ms=pl.col("duration_ms") / 100)
+    few = replace(joined, tables={**joined.tables, "rank_steps": steps})
+    assert "pipeline_bubble" not in {f.check for f in rank_findings(few, RANKS).findings}

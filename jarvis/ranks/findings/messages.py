@@ -63,6 +63,13 @@ MESSAGES = MessageTable(
         "TFLOPs in a step.",
         "work.action": "Divide the work evenly: sort or pack sequences by length, or balance the "
         "batches by tokens.",
+        "bubble.title": "Pipeline stages wait {bubble_pct} of the step for each other: {gain}",
+        "bubble.issue": "In the median step, without computing: {parts:joined , }. With "
+        "{stages:count stage} and {micro_batches:count micro-batch} in a step, {ideal_pct} is "
+        "unavoidable if all stages take equally long.",
+        "bubble.stage": "stage {stage} {bubble_ms}",
+        "bubble.action": "Use more and smaller micro-batches, or an interleaved schedule. If one "
+        "stage waits less than the others, move layers from it to them.",
         "link.title": "Collectives reach {pct_of_link_pct} of the link: {gain}",
         "link.issue": "{instances:count collective} of at least {min_bytes} in {communicator:name} "
         "move {bus_gb_per_s:,.1f} GB/s of {peak_gb_per_s:,.1f} GB/s after the last rank arrived.",
