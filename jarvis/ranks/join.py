@@ -15,8 +15,8 @@ from jarvis.ranks.lateness import lateness
 from jarvis.ranks.matching import Reason, match
 from jarvis.ranks.nodes import node_size, with_links
 from jarvis.ranks.pairs import pairs
-from jarvis.ranks.roles import places, with_roles
-from jarvis.ranks.speed import flops_per_step, speed_ratios
+from jarvis.ranks.roles import places, stages_of, with_roles
+from jarvis.ranks.speed import speed_ratios, work_per_step
 from jarvis.ranks.steps import rank_steps
 from jarvis.schemas import conform
 from jarvis.schemas.names import C
@@ -39,7 +39,7 @@ class Joined:
     """The tables of a distributed run (``schemas.ranks``), and the clock they are based on.
 
     ``joint`` are the steps of all ranks replayed together, None if that is not possible;
-    ``speed`` is ``speed_ratios`` of the ranks, ``work`` their ``flops_per_step``.
+    ``speed`` is ``speed_ratios`` of the ranks, ``work`` their ``work_per_step``.
     """
 
     tables: Mapping[str, pl.DataFrame]
@@ -117,7 +117,7 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
         "pairs": pairs(events, communicators, measured),
     }
     conformed = {name: conform(table, name) for name, table in tables.items()}
-    return Joined(conformed, clock, speed, flops_per_step(members), joint)
+    return Joined(conformed, clock, speed, work_per_step(members, stages_of(communicators)), joint)
 
 
 def _ranks(

@@ -257,3 +257,28 @@ def test_a_bubble_is_measured_against_the_ideal(joined: Joined) -> None:
     steps = joined.tables["rank_steps"].with_columns(bubble_ms=pl.col("duration_ms") / 100)
     few = replace(joined, tables={**joined.tables, "rank_steps": steps})
     assert "pipeline_bubble" not in {f.check for f in rank_findings(few, RANKS).findings}
+
+
+def test_the_rank_with_more_tokens_is_named(
+    job: tuple[dict[str, Any], list[Member]], joined: Joined
+) -> None:
+    """The experts of one rank get 1.5 times the tokens of those of the other one: 60% of them."""
+    work = {row["rank"]: row for row in joined.work.iter_rows(named=True)}
+    most, least = work[HOT_RANK], work[HOT_RANK - 1]
+    for rank, of_mean in ((HOT_RANK, 1.2), (HOT_RANK - 1, 0.8)):
+        products = [row for row in _products(job[1][rank]) if row[1] == (4096, 2048)]
+        rows = [n for n, _ in products]
+        assert sum(rows) / len(rows) == pytest.approx(of_mean * 8192, rel=0.01)
+    assert most["rows"] == pytest.approx(1.2 * 8192, rel=0.01)
+    assert most["mean_rows"] == pytest.approx(8192, rel=0.01)
+    assert most["flops"] > 1.05 * work[4]["flops"] > 1.05 * least["flops"]
+    assert [work[rank]["stage"] for rank in range(RANKS)] == [0] * 4 + [1] * 4
+    evidence = {f.check: f for f in rank_findings(joined, RANKS).findings}
+    assert "work_imbalance" not in evidence  # without a replay it is not known what it costs
+
+
+def _products(rank: Member) -> list[tuple[int, tuple[int, int]]]:
+    """Return rows and matrix of the forward products in the trace of a rank."""
+    events = json.loads(Path(rank.info.path).read_bytes())["traceEvents"]
+    dims = [e["args"]["Input Dims"] for e in events if e.get("name") == "aten::addmm"]
+    return [(each[1][0], tuple(each[2])) for each in dims]
