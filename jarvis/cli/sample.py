@@ -33,12 +33,19 @@ def add_sample(commands: "Commands[argparse.ArgumentParser]") -> None:
         help="file to write (default: sample.json.gz)",
     )
     command.add_argument("--steps", type=int, default=2, help="training steps (default: 2)")
-    command.add_argument("--ranks", type=int, default=1, help="traces to write (default: 1)")
+    command.add_argument(
+        "--ranks", type=int, help="traces to write (default: 1, or all of --parallel)"
+    )
     add_flag(
         command,
         "world_size",
         type=int,
         help="number of training processes (default: 8, or --ranks)",
+    )
+    command.add_argument(
+        "--parallel",
+        metavar="tp=N,pp=N,dp=N,ep=N",
+        help="divide tensors, layers, batches and experts over the processes",
     )
     command.add_argument("--seed", type=int, default=0, help="random seed (default: 0)")
     command.add_argument("--scale", default="small", help="model size (default: small)")
@@ -55,6 +62,7 @@ _OF_RANK = {
         "default) or elsewhere on the host (host)",
     ),
     "slow_link": ("RANK:SHARE", "its link has this share of the bandwidth left"),
+    "hot_expert": ("RANK:FACTOR", "its experts get FACTOR times as many tokens"),
     "clock_offset": ("RANK:US", "its clock is ahead; uniform:US draws one for each rank"),
     "clock_drift": ("RANK:PPM", "its clock runs faster"),
     "steps_shift": ("RANK:STEPS", "its recording begins later"),
@@ -98,6 +106,7 @@ def _faults(arguments: argparse.Namespace, world_size: int) -> "Faults":
         slow=faults.slow_ranks(arguments.slow),
         late=faults.late_ranks(arguments.late, arguments.steps),
         slow_links=faults.numbers_by_rank(arguments.slow_link),
+        hot_experts=faults.numbers_by_rank(arguments.hot_expert),
         clock_offset_us=faults.clock_offsets(arguments.clock_offset, world_size, arguments.seed),
         clock_drift_ppm=faults.numbers_by_rank(arguments.clock_drift),
         has_own_base=arguments.base_shift,
@@ -115,17 +124,20 @@ def _faults(arguments: argparse.Namespace, world_size: int) -> "Faults":
 
 def _sample(arguments: argparse.Namespace) -> int:
     """Write the traces; of several ranks beside each other, with TRUTH_NAME."""
-    from jarvis.sample import Job, write_job
+    from jarvis.sample import Job, Parallel, write_job
 
-    world_size = arguments.world_size or max(arguments.ranks, 8)
+    parallel = Parallel.of(arguments.parallel) if arguments.parallel else None
+    count = arguments.ranks or (parallel.world_size if parallel else 1)
+    world_size = arguments.world_size or (parallel.world_size if parallel else max(count, 8))
     job = Job(
         arguments.steps,
         world_size,
         arguments.seed,
         arguments.scale,
         _faults(arguments, world_size),
+        parallel,
     )
-    output, count = arguments.output, arguments.ranks
+    output = arguments.output
     job.check(count - 1)
     if count == 1:
         with whole(output) as place:
@@ -138,7 +150,8 @@ def _sample(arguments: argparse.Namespace) -> int:
     with whole(folder) as place:
         paths = {rank: place / f"rank{rank}_{output.name}" for rank in range(count)}
         truth = write_job(job, paths)
-        (place / TRUTH_NAME).write_bytes(orjson.dumps(truth, option=orjson.OPT_INDENT_2))
+        options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
+        (place / TRUTH_NAME).write_bytes(orjson.dumps(truth, option=options))
         traces = [folder / path.name for path in paths.values() if path.exists()]
     result = {"traces": traces, "truth": folder / TRUTH_NAME}
     print_result(arguments, result, [*traces, folder / TRUTH_NAME])

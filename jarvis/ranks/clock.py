@@ -76,7 +76,7 @@ def common_clock(events: pl.DataFrame, origin_ns: Mapping[int, int]) -> Clock:
 
     Args:
         events: Matched kernels: ``instance, rank, comm_id, kind, start_ns, end_ns, is_cut``, with
-            times after ``origin_ns`` of their rank.
+            times after ``origin_ns`` of their rank, and ``src_rank, dst_rank`` if they are known.
         origin_ns: What the times of each rank count from.
     """
     ends = events.filter(pl.col(C.kind).is_in(CANDIDATES), ~pl.col(C.is_cut)).select(
@@ -87,7 +87,7 @@ def common_clock(events: pl.DataFrame, origin_ns: Mapping[int, int]) -> Clock:
     chosen = ends.join(used, on=[C.comm_id, C.kind], how="semi")
     drift = drifts_ppm(_residuals(chosen, _offsets(chosen)), chosen)
     chosen = _without_drift(chosen, drift)
-    offsets = _offsets(chosen)
+    offsets = _offsets(chosen, origin_ns)
     placed = _on_common_clock(events, offsets, drift, origin_ns)
     residuals = _residuals(_without_drift(ends, drift), offsets)
     groups, broken = _qualities(placed, residuals, used)
@@ -115,8 +115,8 @@ def common_clock(events: pl.DataFrame, origin_ns: Mapping[int, int]) -> Clock:
 
 
 def _agreeing_groups(ends: pl.DataFrame) -> pl.DataFrame:
-    """Return ``comm_id, kind`` of the kinds whose ends agree best, and of those that are needed to
-    join all ranks."""
+    """Return ``comm_id, kind`` of the kinds whose ends agree best, and of those that connect ranks
+    which no better one connects."""
     groups = []
     for (comm_id, kind), group in ends.group_by(C.comm_id, C.kind, maintain_order=True):
         residuals = _residuals(group, _offsets(group))["residual"].abs()
@@ -126,17 +126,20 @@ def _agreeing_groups(ends: pl.DataFrame) -> pl.DataFrame:
     used: list[tuple[str, str]] = []
     chosen = ends.clear()
     offsets: dict[int, float] = {}
+    components: list[set[int]] = []
     limit_ns = 0.0
     for is_few, _, comm_id, kind, group in groups:
         p95_ns = _p95_ns(group, offsets or _offsets(group))
-        joins = not set(group[C.rank].unique()) <= offsets.keys()
+        own = set(group[C.rank].unique())
+        joins = not any(own <= connected for connected in components)
         agrees = not is_few and p95_ns is not None and p95_ns <= limit_ns
         if joins or agrees:
             if not used:
                 limit_ns = max(_AGREEING_NS, _AGREEING_TIMES * (p95_ns or 0.0))
             used.append((comm_id, kind))
             chosen = pl.concat([chosen, group])
-            offsets = _offsets(chosen)
+        if joins:
+            offsets, components = _offsets(chosen), [set(each) for each in _components(chosen)]
     return pl.DataFrame(used, schema={C.comm_id: pl.String, C.kind: pl.String}, orient="row")
 
 
@@ -144,13 +147,18 @@ def _p95_ns(ends: pl.DataFrame, offsets: Mapping[int, float]) -> float | None:
     return _quantile(_residuals(ends, offsets)["residual"].abs(), 0.95)
 
 
-def _offsets(ends: pl.DataFrame) -> dict[int, float]:
-    """Return what the clock of each rank is ahead of that of the first rank, in ns."""
+def _offsets(ends: pl.DataFrame, origin_ns: Mapping[int, int] | None = None) -> dict[int, float]:
+    """Return what the clock of each rank is ahead of that of the first rank, in ns.
+
+    Ranks that no collective connects with it keep the recorded time of the first one of them.
+    """
     offsets: dict[int, float] = {}
     for ranks in _components(ends):
         own = ends.filter(pl.col(C.rank).is_in(ranks))
         found = _swept(own, _started(own, ranks))
-        first = found[min(ranks)]
+        first = found[ranks[0]]
+        if origin_ns is not None and offsets:
+            first += origin_ns[ranks[0]] - origin_ns[min(offsets)]
         offsets |= {rank: value - first for rank, value in found.items()}
     return offsets
 
@@ -282,9 +290,13 @@ def _qualities(
     """Return the table ``clocks``, and the instances in which a rank leaves before another one
     arrives."""
     shared = placed.filter(pl.len().over("instance") > 1)
+    sent_ns = pl.col(C.start_ns).filter(pl.col(C.rank) == pl.col(C.src_rank)).max()
+    received_ns = pl.col(C.end_ns).filter(pl.col(C.rank) == pl.col(C.dst_rank)).min()
+    # A sender may leave before its receiver comes, but no receiver before the sender has begun.
+    early_ns = pl.coalesce(sent_ns - received_ns, pl.col(C.start_ns).max() - pl.col(C.end_ns).min())
     instances = shared.group_by(C.comm_id, C.kind, "instance").agg(
         (pl.col(C.start_ns).max() - pl.col(C.start_ns).min()).alias("skew"),
-        (pl.col(C.start_ns).max() - pl.col(C.end_ns).min() > _BOUND_NS).alias("is_broken"),
+        (early_ns > _BOUND_NS).alias("is_broken"),
     )
     is_synchronizing = pl.col(C.kind).is_in(CANDIDATES)
     share = pl.col("is_broken").mean().over(C.comm_id, C.kind)

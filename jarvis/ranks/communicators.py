@@ -36,7 +36,9 @@ def with_communicators(events: pl.DataFrame, world_size: int) -> tuple[pl.DataFr
         .then(_streams(events))
         .alias("stream_label"),
     )
-    several = pl.col(C.comms_id).n_unique().over(C.rank, C.pg_ranks, "label") > 1
+    # Recent versions of PyTorch give each call an id of its own: those tell no communicators apart.
+    ids = pl.col(C.comms_id)
+    several = ((ids.n_unique() > 1) & ~ids.is_unique().any()).over(C.rank, C.pg_ranks, "label")
     keys = [C.pg_ranks, "unlisted_size", "label", "stream_label", "shared_id"]
     events = events.with_columns(
         pl.when(pl.col(C.pg_ranks).is_null()).then(C.group_size).alias("unlisted_size"),

@@ -57,9 +57,9 @@ _COLUMNS = (
     C.seq,
     C.in_bytes,
     C.out_bytes,
-    C.src_rank,
-    C.dst_rank,
+    C.in_split_size,
     C.launch_start_ns,
+    C.launch_tid,
 )
 
 
@@ -69,7 +69,8 @@ def communication_events(members: Sequence[Member]) -> pl.DataFrame:
     ``start_ns`` and ``end_ns`` are on the clock of each rank after its ``origin_ns``, so that they
     are small enough for exact floating point. ``step`` is the recorded
     number of the step, else its position. ``is_cut`` marks kernels that were launched before the
-    recording.
+    recording. ``src_rank`` and ``dst_rank`` are those of point-to-point calls, of which PyTorch
+    records only the other rank.
     """
     frames = [_events(member) for member in members]
     return pl.concat(frames).with_row_index("event").cast({"event": pl.Int64})
@@ -82,11 +83,18 @@ def _events(member: Member) -> pl.DataFrame:
     numbers = steps.select(C.step, number.alias("step_number"))
     launches = kernels[C.launch_start_ns].is_not_null()
     origin_ns = member.origin_ns
+    is_known = (pl.col(C.kind) == POINT_TO_POINT) & pl.any_horizontal(
+        pl.col(C.src_rank, C.dst_rank).is_not_null()
+    )
     return (
         kernels.join(numbers, on=C.step, how="left", maintain_order="left")
         .select(
             pl.lit(member.rank, pl.Int64).alias(C.rank),
             *_COLUMNS,
+            *(
+                pl.when(is_known).then(pl.col(end).fill_null(member.rank)).alias(end)
+                for end in (C.src_rank, C.dst_rank)
+            ),
             (pl.col(C.ts_ns) - origin_ns).alias(C.start_ns),
             (pl.col(C.end_ns) - origin_ns).alias(C.end_ns),
             pl.col("step_number").alias(C.step),

@@ -10,11 +10,11 @@ from jarvis.perf_report.intervals import added_parts, covered_until
 from jarvis.ranks.clock import Clock, Quality
 from jarvis.ranks.events import Member
 from jarvis.ranks.holding import holding_kernels
+from jarvis.ranks.pairs import ALL_TO_ALL_V
 from jarvis.schemas.names import C
 
 Int64s = NDArray[np.int64]
 
-_ALL_TO_ALL_V = "all_to_all_v"
 _HALF_RINGS = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
 MAX_FLOOR_BYTES = 64 << 10
 """Larger messages do not show the latency of a collective."""
@@ -102,6 +102,7 @@ def instances(kernels: pl.DataFrame, communicators: pl.DataFrame, clock: Clock) 
     rows = kernels.group_by("instance").agg(
         *(pl.col(column).first() for column in (C.comm_id, C.kind, C.library, C.dtype)),
         *(pl.col(column).first() for column in (C.match, C.clock_quality, "slot")),
+        *(pl.col(column).first() for column in (C.src_rank, C.dst_rank)),
         pl.col(C.seq).min(),
         pl.col(C.step).drop_nulls().mode().min().alias(C.step),
         _message_bytes().alias(C.bytes),
@@ -122,6 +123,12 @@ def instances(kernels: pl.DataFrame, communicators: pl.DataFrame, clock: Clock) 
         pl.col(C.is_cut).any(),
     )
     rows = rows.join(communicators.select(C.comm_id, C.size, "members"), on=C.comm_id, how="left")
+    is_pair = pl.col(C.src_rank).is_not_null()
+    pair = pl.concat_list(C.src_rank, C.dst_rank)
+    rows = rows.with_columns(
+        pl.when(is_pair).then(pair).otherwise("members").alias("members"),
+        pl.when(is_pair).then(2).otherwise(C.size).alias(C.size),
+    )
     missing = pl.col("members").list.set_difference("present").list.sort()
     is_complete = pl.col("present").list.len() >= pl.col(C.size)
     tie_ns = _tie_ns(kernels, clock)
@@ -150,7 +157,7 @@ def _message_bytes() -> pl.Expr:
         .then(pl.coalesce(received.max(), sent.max() * size))
         .when(kind.is_in(["gather", "scatter"]))
         .then(pl.max_horizontal(sent.max(), received.max()))
-        .when(kind == _ALL_TO_ALL_V)
+        .when(kind == ALL_TO_ALL_V)
         .then(pl.when(sent.null_count() == 0).then(sent.sum()))
         .otherwise(sent.max())
     )
@@ -211,7 +218,7 @@ def _with_bandwidth(rows: pl.DataFrame, clock: Clock) -> pl.DataFrame:
     )
     return rows.with_columns(
         algo.alias(C.algo_gbs),
-        pl.when(pl.col(C.kind) == _ALL_TO_ALL_V)
+        pl.when(pl.col(C.kind) == ALL_TO_ALL_V)
         .then(busiest)
         .otherwise(algo * factor)
         .alias(C.bus_gbs),

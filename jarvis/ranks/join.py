@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from jarvis.ranks.bubbles import bubbles
 from jarvis.ranks.clock import Clock, Quality, common_clock
 from jarvis.ranks.communicators import with_communicators
 from jarvis.ranks.events import Member, communication_events
@@ -12,8 +13,10 @@ from jarvis.ranks.gain import Evidence, JointSteps, gains, joint_steps
 from jarvis.ranks.instances import by_rank, instances, kernels
 from jarvis.ranks.lateness import lateness
 from jarvis.ranks.matching import Reason, match
-from jarvis.ranks.nodes import with_links
-from jarvis.ranks.speed import flops_per_step, speed_ratios
+from jarvis.ranks.nodes import node_size, with_links
+from jarvis.ranks.pairs import pairs
+from jarvis.ranks.roles import places, stages_of, with_roles
+from jarvis.ranks.speed import speed_ratios, work_per_step
 from jarvis.ranks.steps import rank_steps
 from jarvis.schemas import conform
 from jarvis.schemas.names import C
@@ -24,9 +27,9 @@ _FOR_MATCHING = (
     C.pg_desc,
     C.pg_ranks,
     C.comms_id,
-    C.src_rank,
-    C.dst_rank,
+    C.in_split_size,
     C.launch_start_ns,
+    C.launch_tid,
 )
 """Columns that are needed until the kernels are matched."""
 
@@ -36,7 +39,7 @@ class Joined:
     """The tables of a distributed run (``schemas.ranks``), and the clock they are based on.
 
     ``joint`` are the steps of all ranks replayed together, None if that is not possible;
-    ``speed`` is ``speed_ratios`` of the ranks, ``work`` their ``flops_per_step``.
+    ``speed`` is ``speed_ratios`` of the ranks, ``work`` their ``work_per_step``.
     """
 
     tables: Mapping[str, pl.DataFrame]
@@ -63,6 +66,7 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
     members = sorted(members, key=lambda member: member.rank)
     events, communicators = with_communicators(communication_events(members), world_size)
     communicators = with_links(communicators, members, gpus_per_node)
+    communicators = with_roles(communicators, events, members, node_size(members, gpus_per_node))
     matching = match(events)
     slots = pl.struct(C.comm_id, "slot").rank("dense").cast(pl.Int64).alias("instance")
     matched = events.drop(_FOR_MATCHING).join(
@@ -83,7 +87,8 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
         ]
     )
     numbered = measured.join(found.select("instance", C.instance_id), on="instance")
-    late, causes = lateness(numbered, found, members)
+    late, causes = lateness(numbered, found, communicators, members)
+    waits = bubbles(numbered, found, communicators, members)
     speed = speed_ratios(members)
     evidence = Evidence(
         kernels=numbered,
@@ -94,7 +99,8 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
     )
     joint = joint_steps(members, evidence, clock)
     ranks = _ranks(members, events, measured, found, clock)
-    for part in (speed, gains(members, evidence, joint)):
+    in_groups = places(communicators, [member.rank for member in members])
+    for part in (in_groups, speed, gains(members, evidence, joint)):
         ranks = ranks.join(part, on=C.rank, how="left", maintain_order="left")
     tables = {
         "ranks": ranks,
@@ -105,12 +111,13 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
         .with_columns(pl.col(C.in_bytes).alias(C.bytes))
         .sort(C.rank, C.start_ns, C.uid),
         "clocks": clock.groups,
-        "rank_steps": rank_steps(numbered, found, late, members),
+        "rank_steps": rank_steps(numbered, found, late, waits, members),
         "lateness": late,
         "lateness_causes": causes,
+        "pairs": pairs(events, communicators, measured),
     }
     conformed = {name: conform(table, name) for name, table in tables.items()}
-    return Joined(conformed, clock, speed, flops_per_step(members), joint)
+    return Joined(conformed, clock, speed, work_per_step(members, stages_of(communicators)), joint)
 
 
 def _ranks(

@@ -7,7 +7,7 @@ already then (inherited), and what it took longer since (own), which the states 
 exactly.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 
 from jarvis.perf_report.intervals import covered_until
 from jarvis.perf_report.timeline.states import State
+from jarvis.ranks.clock import Quality
 from jarvis.ranks.events import Member
 from jarvis.ranks.holding import holding_kernels
+from jarvis.ranks.identity import MAX_RANK
+from jarvis.ranks.roles import stages_of
 from jarvis.schemas.names import C
 
 Int64s = NDArray[np.int64]
 
 UNKNOWN_STATE = "unknown"
 """State of a rank outside of the window of its timeline."""
-
-MAX_DEPTH = 20
-"""Instances through which inherited lateness is followed."""
 
 COMPARABLE_SHARE = 1.1
 """Own time above the lateness, as a factor, from which on it is that of other work."""
@@ -67,21 +67,31 @@ def is_own() -> pl.Expr:
 
 
 def lateness(
-    kernels: pl.DataFrame, instances: pl.DataFrame, members: Sequence[Member]
+    kernels: pl.DataFrame,
+    instances: pl.DataFrame,
+    communicators: pl.DataFrame,
+    members: Sequence[Member],
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the tables ``lateness`` and ``lateness_causes``.
 
     Args:
         kernels: Kernels of instances with ``instance_id`` (``instances.kernels``).
-        instances: Table ``instances``.
+        instances: Rows of ``instances.instances``.
+        communicators: Table of ``with_roles``.
         members: The ranks.
     """
-    arrivals = _arrivals(kernels, instances)
+    stages = stages_of(communicators)
+    counted = _counted(instances, communicators, stages)
+    chosen = counted.filter(~pl.col(C.is_edge), pl.col(C.clock_quality) != Quality.UNKNOWN.value)
+    replicas = _replicas(kernels, chosen, stages)
+    arrivals = _arrivals(kernels, counted, _compared(kernels, chosen, replicas, stages))
     late = _late_ranks(arrivals)
-    times = _Times(late.height)
-    by_rank = arrivals.filter(pl.col("is_late") | pl.col("is_middle")).partition_by(
-        C.rank, as_dict=True
-    )
+    roots = _roots(late, _late_ranks(_arrivals(kernels, counted, replicas)))
+    late = late.filter("is_clear")
+    times = _Times(arrivals["row"].n_unique())
+    by_rank = arrivals.filter(
+        pl.col("is_clear") & (pl.col("is_late") | pl.col("is_middle"))
+    ).partition_by(C.rank, as_dict=True)
     for member in members:
         if (member.rank,) in by_rank:
             _add_times(times, member, by_rank[member.rank,])
@@ -89,40 +99,126 @@ def lateness(
     named = causes.drop_nulls(C.detail).group_by(C.instance_id)
     explained = named.agg(pl.col(C.extra_ns).clip(lower_bound=0).sum().alias("explained"))
     own = pl.col(C.own_lateness_ns)
-    table = _with_roots(_with_new(late)).join(explained, on=C.instance_id, how="left")
+    table = _with_new(late).join(roots, on=C.instance_id)
+    table = table.join(explained, on=C.instance_id, how="left")
     share = (100 * pl.col("explained").fill_null(0) / own).clip(upper_bound=100.0)
     return table.with_columns(pl.when(own > 0).then(share).alias(C.explained_pct)).sort(
         C.instance_id
     ), causes
 
 
-def _arrivals(kernels: pl.DataFrame, instances: pl.DataFrame) -> pl.DataFrame:
-    """Return the kernels of the instances without edges that have one last rank.
+def _counted(
+    instances: pl.DataFrame, communicators: pl.DataFrame, stages: Mapping[int, int]
+) -> pl.DataFrame:
+    """Return instances with ``same``: equal for those that groups of one description have in the
+    same place of a step, which is what different ranks do at the same point of the program; and
+    ``is_sent``, whether it is a send from one pipeline stage to another.
+
+    Of sends the stages count, not the ranks. ``is_clear`` is whether a single rank is the last.
+    """
+    ends = (C.src_rank, C.dst_rank, "latest")
+    of_ends = [_stage(end, stages).fill_null(pl.col(end) + MAX_RANK) for end in ends[:2]]
+    place = pl.int_range(pl.len()).over(C.comm_id, C.kind, *ends[:2], C.step)
+    described = communicators.select(C.comm_id, C.description, pl.col(C.size).alias("of"))
+    joined = instances.join(described, on=C.comm_id, how="left", maintain_order="left")
+    same = pl.struct(
+        C.description,
+        "of",
+        C.kind,
+        C.step,
+        place.alias("place"),
+        *(stage.alias(f"{end}_stage") for stage, end in zip(of_ends, ends, strict=False)),
+        pl.when(pl.col(C.src_rank).is_null()).then(_stage("latest", stages)).alias("stage"),
+    )
+    return joined.with_columns(
+        same.rank("dense").alias("same"),
+        (pl.col(C.src_rank).is_not_null() & _stage("latest", stages).is_not_null()).alias(
+            "is_sent"
+        ),
+        pl.col(C.last_rank).is_not_null().alias("is_clear"),
+    )
+
+
+def _stage(rank: str, stages: Mapping[int, int]) -> pl.Expr:
+    return pl.col(rank).replace_strict(dict(stages), default=None, return_dtype=pl.Int64)
+
+
+_COMPARED = (
+    *(C.instance_id, "latest", "is_clear", "is_replica"),
+    *(C.rank, C.start_ns, "own_start_ns"),
+)
+
+
+def _replicas(
+    kernels: pl.DataFrame, chosen: pl.DataFrame, stages: Mapping[int, int]
+) -> pl.DataFrame:
+    """Return, by instance, the last kernel of each instance with the same place in the program; of
+    a send those of the ranks at the same end of it."""
+    ends = (C.src_rank, C.dst_rank, "latest")
+    others = chosen.select("same", pl.col(C.instance_id).alias("other"), *ends)
+    facts = kernels.select(pl.col(C.instance_id).alias("other"), C.rank, C.start_ns, "own_start_ns")
+    is_source = pl.col("latest") == pl.col(C.src_rank)
+    end = pl.when(is_source).then(f"{C.src_rank}_other").otherwise(f"{C.dst_rank}_other")
+    return (
+        chosen.join(others, on="same", suffix="_other")
+        .with_columns(pl.when("is_sent").then(end).otherwise("latest_other").alias(C.rank))
+        .join(facts, on=["other", C.rank])
+        .with_columns(pl.lit(value=True).alias("is_replica"))
+        .select(_COMPARED)
+    )
+
+
+def _compared(
+    kernels: pl.DataFrame, chosen: pl.DataFrame, replicas: pl.DataFrame, stages: Mapping[int, int]
+) -> pl.DataFrame:
+    """Return the kernels with which those of late ranks are compared, by the instance of these.
+
+    Ranks of other pipeline stages do other work: they are not compared. At a send from one stage to
+    another, the ranks of the same stage are, that do the same.
+    """
+    facts = kernels.select(C.instance_id, C.rank, C.start_ns, "own_start_ns")
+    inside = facts.join(chosen.filter(~pl.col("is_sent")), on=C.instance_id).filter(
+        _stage(C.rank, stages).eq_missing(_stage("latest", stages))
+    )
+    sent = replicas.join(chosen.filter("is_sent"), on=C.instance_id, how="semi")
+    return pl.concat(
+        [inside.with_columns(pl.lit(value=False).alias("is_replica")).select(_COMPARED), sent]
+    )
+
+
+def _arrivals(
+    kernels: pl.DataFrame, instances: pl.DataFrame, compared: pl.DataFrame
+) -> pl.DataFrame:
+    """Return the arrivals that are compared.
 
     Columns: ``row`` (of the instance), ``instance_id, rank, start_ns, baseline_ns, held_instance``
     (that ended at the baseline), ``shift`` (from the common clock to that of the trace, after its
-    origin), ``is_late``, and ``is_middle`` of those whose arrivals are in the middle half, by which
-    the late one is measured.
+    origin), ``is_late``, ``is_middle`` of those whose arrivals are in the middle half, by which
+    the late one is measured, or in the first half of replicas, and ``is_clear``, whether the late
+    one is the only one.
     """
-    chosen = instances.filter(~pl.col(C.is_edge) & pl.col(C.last_rank).is_not_null())
+    same = instances.select(pl.col(C.instance_id).alias(C.held_instance), "same")
     held = holding_kernels(kernels).select(
         C.rank, pl.col(C.end_ns).alias("held_ns"), pl.col(C.instance_id).alias(C.held_instance)
     )
     windows = kernels.group_by(C.rank).agg(pl.col(C.start_ns).min().alias("window_ns"))
     place, count = pl.int_range(pl.len()).over(C.instance_id), pl.len().over(C.instance_id)
-    is_late = pl.col(C.rank) == pl.col(C.last_rank)
-    ends = kernels.select(
-        C.rank,
-        pl.col(C.instance_id).alias(C.held_instance),
-        pl.col(C.end_ns).alias("common_ns"),
+    is_late = pl.col(C.rank) == pl.col("latest")
+    ends = (
+        kernels.join(instances.select(C.instance_id, "same"), on=C.instance_id)
+        .group_by(C.rank, "same")
+        .agg(pl.col(C.end_ns).min().alias("common_ns"))
     )
-    # A rank that was never held in the recording is compared since its begin.
+    # A rank that was never held in the recording is compared since its begin, one that arrived
+    # before the end of that instance since it was held itself.
     is_held = pl.col(C.held_instance).is_not_null()
-    since = pl.when(is_held).then(pl.coalesce("common_ns", "held_ns"))
+    is_before = pl.col("common_ns") <= pl.col(C.start_ns)
+    since = pl.when(is_held).then(pl.coalesce(pl.when(is_before).then("common_ns"), "held_ns"))
+    in_middle = (place >= count // 4) & (place < count - count // 4)
+    is_early = (place < count // 2) | (count == 2)
+    middle = pl.when("is_replica").then(is_early).otherwise(in_middle) & ~is_late
     return (
-        kernels.select(C.instance_id, C.rank, C.start_ns, "own_start_ns")
-        .join(chosen.select(C.instance_id, C.last_rank), on=C.instance_id)
-        .join(windows, on=C.rank)
+        compared.join(windows, on=C.rank)
         .sort(C.start_ns)
         .join_asof(
             held.sort("held_ns"),
@@ -132,8 +228,11 @@ def _arrivals(kernels: pl.DataFrame, instances: pl.DataFrame) -> pl.DataFrame:
             check_sortedness=False,
         )
         .with_columns(pl.col(C.held_instance).filter(is_late).first().over(C.instance_id))
-        .join(ends, on=[C.rank, C.held_instance], how="left")
+        .join(same, on=C.held_instance, how="left")
+        .join(ends, on=[C.rank, "same"], how="left")
         .sort(C.instance_id, C.start_ns, C.rank)
+        .with_columns(is_late.alias("is_late"), middle.alias("is_middle"))
+        .filter(pl.col("is_middle").any().over(C.instance_id))
         .select(
             pl.col(C.instance_id).rle_id().cast(pl.Int64).alias("row"),
             C.instance_id,
@@ -142,8 +241,9 @@ def _arrivals(kernels: pl.DataFrame, instances: pl.DataFrame) -> pl.DataFrame:
             pl.coalesce(since, "window_ns").alias("baseline_ns"),
             C.held_instance,
             (pl.col("own_start_ns") - pl.col(C.start_ns)).alias("shift"),
-            is_late.alias("is_late"),
-            ((place >= count // 4) & (place < count - count // 4) & ~is_late).alias("is_middle"),
+            "is_late",
+            "is_middle",
+            "is_clear",
         )
     )
 
@@ -161,7 +261,7 @@ def _late_ranks(arrivals: pl.DataFrame) -> pl.DataFrame:
     return (
         arrivals.group_by("row", maintain_order=True)
         .agg(
-            pl.col(C.instance_id).first(),
+            pl.col(C.instance_id, "is_clear").first(),
             pl.col(C.rank, C.held_instance).filter("is_late").first(),
             against_middle(C.start_ns).alias(C.lateness_ns),
             against_middle("baseline_ns").alias(C.inherited_ns),
@@ -262,19 +362,28 @@ def _with_new(late: pl.DataFrame) -> pl.DataFrame:
     return late.sort(C.instance_id).with_columns(new.alias(C.new_ns))
 
 
-def _with_roots(late: pl.DataFrame) -> pl.DataFrame:
-    """Return instances with the rank and the instance at which the lateness arose, followed while
-    most of it is inherited."""
+def _roots(late: pl.DataFrame, of_replicas: pl.DataFrame) -> pl.DataFrame:
+    """Return the rank and the instance at which the lateness of each instance arose, followed while
+    most of it is inherited.
+
+    All ranks of an instance may be late already. So on the way it is compared with those that other
+    ranks have at the same point of the program, where it is later than those.
+    """
     columns = (C.instance_id, C.rank, C.held_instance, C.inherited_ns, C.own_lateness_ns)
-    entries = {instance: rest for instance, *rest in late.select(columns).iter_rows()}
+    later = pl.concat([late, of_replicas]).sort(C.lateness_ns, descending=True, maintain_order=True)
+    entries, followed = (
+        {instance: rest for instance, *rest in rows.select(columns).iter_rows()}
+        for rows in (late, later.unique(C.instance_id, keep="first", maintain_order=True))
+    )
+    # An instance that held a rank has a lower number than the one at which the rank is late.
+    passed: dict[int, tuple[int, int]] = {}
     roots = []
-    for instance in late[C.instance_id]:
-        at = instance
-        for _ in range(MAX_DEPTH):
-            _, held_by, inherited_ns, own_ns = entries[at]
-            if inherited_ns <= own_ns or held_by not in entries:
-                break
-            at = held_by
-        roots.append((instance, entries[at][0], at))
+    for instance, entry in sorted(entries.items()):
+        ends = []
+        for rank, held_by, inherited_ns, own_ns in (followed[instance], entry):
+            is_inherited = inherited_ns > own_ns and held_by in passed
+            ends.append(passed[held_by] if is_inherited else (rank, instance))
+        passed[instance] = ends[0]
+        roots.append((instance, *ends[1]))
     schema = pl.Schema(dict.fromkeys((C.instance_id, C.root_rank, C.root_instance), pl.Int64))
-    return late.join(pl.DataFrame(roots, schema=schema, orient="row"), on=C.instance_id)
+    return pl.DataFrame(roots, schema=schema, orient="row")

@@ -15,7 +15,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from jarvis.ranks.alignment import aligned, best_lag
-from jarvis.ranks.events import POINT_TO_POINT
 from jarvis.schemas.names import C
 
 Int64s = NDArray[np.int64]
@@ -102,11 +101,8 @@ def _signature() -> pl.Expr:
 
 
 def _pair() -> pl.Expr:
-    """Return sender and receiver of point-to-point calls that record them; null for others."""
-    is_known = pl.all_horizontal(pl.col(C.src_rank, C.dst_rank).is_not_null())
-    return pl.when((pl.col(C.kind) == POINT_TO_POINT) & is_known).then(
-        pl.format("{}>{}", C.src_rank, C.dst_rank)
-    )
+    """Return sender and receiver of point-to-point calls where they are known; null for others."""
+    return pl.format("{}>{}", C.src_rank, C.dst_rank)
 
 
 def _matched(group: pl.DataFrame) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:

@@ -22,7 +22,7 @@ def with_links(
         gpus_per_node: Ranks of a node, if the user says it.
     """
     hosts = {member.rank: member.info.host for member in members}
-    size = gpus_per_node or _visible_gpus(members)
+    size = node_size(members, gpus_per_node)
     spans = [_span(ranks, hosts, size) for ranks in communicators["members"].to_list()]
     rows = communicators.with_columns(pl.Series(C.node_span, spans, pl.String))
     names = {member.info.device_name for member in members}
@@ -35,8 +35,11 @@ def with_links(
     return rows.with_columns(pl.Series(C.link_gbs, peaks, pl.Float64))
 
 
-def _visible_gpus(members: Sequence[Member]) -> int | None:
-    """Return the GPUs of a node; of a process that sees a single one they are not known."""
+def node_size(members: Sequence[Member], gpus_per_node: int | None) -> int | None:
+    """Return the GPUs of a node, if the user says it; else those that the first process sees. If it
+    sees a single one they are not known."""
+    if gpus_per_node is not None:
+        return gpus_per_node
     visible = members[0].info.visible_gpus if members else None
     return visible if visible is not None and visible > 1 else None
 

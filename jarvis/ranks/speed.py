@@ -1,6 +1,6 @@
 """How much longer a rank takes for the same kernels than the others."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
@@ -56,16 +56,70 @@ def speed_ratios(members: Sequence[Member]) -> pl.DataFrame:
     )
 
 
-def flops_per_step(members: Sequence[Member]) -> pl.DataFrame:
-    """Return ``rank, flops``: the FLOPs of each rank in a step, by perf models; null without."""
-    rows = []
-    for member in members:
-        if "operations" not in member.tables:
-            continue
-        operations = member.tables["operations"]
-        flops = (operations[C.flops] * operations[C.operation_count]).sum()
-        rows.append({C.rank: member.rank, C.flops: flops / max(member.info.steps, 1) or None})
-    return pl.DataFrame(rows, schema={C.rank: pl.Int64, C.flops: pl.Float64})
+def work_per_step(members: Sequence[Member], stages: Mapping[int, int]) -> pl.DataFrame:
+    """Return the work of each rank: ``rank, stage, flops, rows, mean_rows``.
+
+    ``flops`` are those of a step, by perf models; null without. ``rows`` are those of matrix
+    products with one matrix on average, such as tokens, of the matrix for which they exceed the
+    mean of the ranks of the pipeline stage (``mean_rows``) most.
+    """
+    frames = [_products(member) for member in members if "operations" in member.tables]
+    if not frames:
+        return pl.DataFrame(schema=_WORK)
+    products = pl.concat(frames).with_columns(_stage(stages))
+    shared = ["stage", C.name, "matrix"]
+    flops = products.group_by("stage", C.rank).agg(pl.col(C.flops).sum())
+    rows = (
+        products.drop_nulls("rows")
+        .group_by(*shared, C.rank)
+        .agg(((pl.col("rows") * pl.col("calls")).sum() / pl.col("calls").sum()).alias("rows"))
+        .with_columns(
+            pl.col("rows").mean().over(shared).alias("mean_rows"),
+            (pl.len().over(shared) == pl.col(C.rank).n_unique().over("stage")).alias("is_shared"),
+        )
+        .filter("is_shared")
+        .sort(pl.col("rows") / pl.col("mean_rows"), *shared, descending=[True, *[False] * 3])
+        .unique(C.rank, keep="first", maintain_order=True)
+    )
+    return (
+        flops.join(rows.select(C.rank, "rows", "mean_rows"), on=C.rank, how="left")
+        .sort(C.rank)
+        .select(list(_WORK))
+    )
+
+
+_WORK = pl.Schema(
+    {
+        C.rank: pl.Int64,
+        "stage": pl.Int64,
+        C.flops: pl.Float64,
+        "rows": pl.Float64,
+        "mean_rows": pl.Float64,
+    }
+)
+_MATRIX = r"\(\d+, \d+\)"
+
+
+def _stage(stages: Mapping[int, int]) -> pl.Expr:
+    stage = pl.col(C.rank).replace_strict(dict(stages), default=None, return_dtype=pl.Int64)
+    return stage.alias("stage")
+
+
+def _products(member: Member) -> pl.DataFrame:
+    """Return the FLOPs of the operations of a rank in a step; of products of two matrices also the
+    rows of the first one, and the second one."""
+    matrices = pl.col(C.input_dims).cast(pl.String).str.extract_all(_MATRIX)
+    is_product = (pl.col(C.flops) > 0) & (matrices.list.len() == 2)
+    rows = matrices.list.first().str.extract(r"(\d+)").cast(pl.Float64)
+    calls = pl.col(C.operation_count)
+    return member.tables["operations"].select(
+        pl.lit(member.rank, pl.Int64).alias(C.rank),
+        pl.col(C.name).cast(pl.String),
+        calls.alias("calls"),
+        (pl.col(C.flops) * calls / max(member.info.steps, 1)).alias(C.flops),
+        pl.when(is_product).then(rows).alias("rows"),
+        pl.when(is_product).then(matrices.list.last()).alias("matrix"),
+    )
 
 
 def _signatures(member: Member) -> pl.DataFrame:

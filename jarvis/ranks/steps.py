@@ -21,6 +21,7 @@ def rank_steps(
     kernels: pl.DataFrame,
     instances: pl.DataFrame,
     lateness: pl.DataFrame,
+    bubbles: pl.DataFrame,
     members: Sequence[Member],
 ) -> pl.DataFrame:
     """Return the table ``rank_steps``.
@@ -29,6 +30,7 @@ def rank_steps(
         kernels: Kernels of instances with ``instance_id`` (``instances.kernels``).
         instances: Table ``instances``.
         lateness: Table ``lateness``.
+        bubbles: Waiting for other stages (``bubbles``).
         members: The ranks.
     """
     steps = pl.concat(_steps(member) for member in members).sort(C.rank, "own_ns")
@@ -60,6 +62,7 @@ def rank_steps(
     return (
         nearest.join(waits, on=_KEY, how="left")
         .join(late, on=_KEY, how="left")
+        .join(bubbles, on=_KEY, how="left")
         .with_columns(
             (pl.col("own_ns") + pl.col("shift")).alias(C.start_ns),
             pl.col(C.lateness_ms).fill_null(0.0),

@@ -11,8 +11,9 @@ from typing import Any
 from jarvis.sample.faults import Faults
 from jarvis.sample.job import Job, rank_events, rank_header, write_job
 from jarvis.sample.model import SCALES
+from jarvis.sample.parallel import Parallel
 
-__all__ = ["SCALES", "Faults", "Job", "simulate", "write_job", "write_sample"]
+__all__ = ["SCALES", "Faults", "Job", "Parallel", "simulate", "write_job", "write_sample"]
 
 
 def simulate(

@@ -13,7 +13,7 @@ ParameterHook = Callable[[SampleTensor], None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Node:
+class Node:
     """One step of the backward pass; ``run`` executes it, ``parameters`` get a gradient."""
 
     name: str
@@ -29,7 +29,7 @@ class Session(Recorder):
     def __init__(self, gpu: Gpu, rank: int, seed: int, *, is_even: bool = False) -> None:
         super().__init__(gpu, rank, seed, is_even=is_even)
         self._sequence = 1
-        self._nodes: list[_Node] = []
+        self._nodes: list[Node] = []
 
     def grad_op(self, name: str, *inputs: Any) -> AbstractContextManager[Event]:
         """Record an operator above autograd: it carries the number of the next backward node."""
@@ -44,7 +44,7 @@ class Session(Recorder):
         parameters: tuple[SampleTensor, ...] = (),
     ) -> None:
         """Store how to differentiate ``op``, given the gradient of its output."""
-        self._nodes.append(_Node(name, self._sequence, gradient, run, parameters))
+        self._nodes.append(Node(name, self._sequence, gradient, run, parameters))
         self.flow("s", self._sequence, op)
         self._sequence += 1
 
@@ -57,13 +57,21 @@ class Session(Recorder):
     def backward(self, on_gradient: ParameterHook) -> None:
         """Run the stored nodes, last first; ``on_gradient`` receives each parameter's gradient."""
         with self.on_autograd_thread():
-            for node in reversed(self._nodes):
-                self._run_node(node)
-                for parameter in node.parameters:
-                    self._accumulate(parameter, on_gradient)
-        self._nodes.clear()
+            self.run_nodes(self.take_nodes(), on_gradient)
 
-    def _run_node(self, node: _Node) -> None:
+    def take_nodes(self) -> list[Node]:
+        """Return the nodes that were stored since the last call."""
+        taken, self._nodes = self._nodes, []
+        return taken
+
+    def run_nodes(self, nodes: list[Node], on_gradient: ParameterHook) -> None:
+        """Run nodes, last first."""
+        for node in reversed(nodes):
+            self._run_node(node)
+            for parameter in node.parameters:
+                self._accumulate(parameter, on_gradient)
+
+    def _run_node(self, node: Node) -> None:
         numbers = {"Sequence_number": node.sequence, "Fwd_thread_id": 1}
         with (
             self.op(f"autograd::engine::evaluate_function: {node.name}", **numbers),

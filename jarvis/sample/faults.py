@@ -35,8 +35,9 @@ class Late:
 class Faults:
     """What is wrong with a job, by rank.
 
-    ``slow``, ``late``, ``slow_links`` (share of its bandwidth that a link has left) and ``gpus``
-    change what happens; in an ``is_even`` job all hosts take the same pauses. The others change
+    ``slow``, ``late``, ``slow_links`` (share of its bandwidth that a link has left),
+    ``hot_experts`` (how many times as many tokens as others they get) and ``gpus`` change what
+    happens; in an ``is_even`` job all hosts take the same pauses. The others change
     what is recorded: ``clock_offset_us`` and ``clock_drift_ppm`` of the clock, ``has_own_base``
     gives each trace its own ``baseTimeNanoseconds``, ``skipped`` ranks have no trace, ``truncated``
     ones half of it, ``duplicated`` ones two, ``steps_shift`` begins so many steps later,
@@ -47,6 +48,7 @@ class Faults:
     slow: tuple[Slow, ...] = ()
     late: tuple[Late, ...] = ()
     slow_links: Mapping[int, float] = field(default_factory=dict)
+    hot_experts: Mapping[int, float] = field(default_factory=dict)
     clock_offset_us: Mapping[int, float] = field(default_factory=dict)
     clock_drift_ppm: Mapping[int, float] = field(default_factory=dict)
     has_own_base: bool = False
@@ -64,7 +66,13 @@ class Faults:
         """Return the ranks that are named."""
         named = {slow.rank for slow in self.slow} | {late.rank for late in self.late}
         by_rank = (
-            *(self.slow_links, self.clock_offset_us, self.clock_drift_ppm, self.skipped),
+            *(
+                self.slow_links,
+                self.hot_experts,
+                self.clock_offset_us,
+                self.clock_drift_ppm,
+                self.skipped,
+            ),
             *(self.truncated, self.duplicated, self.steps_shift, self.dropped, self.gpus),
         )
         return named.union(*by_rank)

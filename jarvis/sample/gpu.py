@@ -90,5 +90,9 @@ def all_reduce_ns(nbytes: int, ranks: int, bandwidth_left: float = 1.0) -> int:
 
     ``bandwidth_left`` is the share of the bandwidth that the slowest link has left.
     """
-    bus_gb_per_s = COLLECTIVE_BUS_GB_PER_S * bandwidth_left
-    return int(_COLLECTIVE_FLOOR_NS + 2 * (ranks - 1) / ranks * nbytes / bus_gb_per_s)
+    return transfer_ns(2 * (ranks - 1) / ranks * nbytes, bandwidth_left)
+
+
+def transfer_ns(nbytes: float, bandwidth_left: float = 1.0) -> int:
+    """Return the duration of a transfer in which a link moves so many bytes."""
+    return int(_COLLECTIVE_FLOOR_NS + nbytes / (COLLECTIVE_BUS_GB_PER_S * bandwidth_left))

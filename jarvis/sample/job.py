@@ -4,18 +4,20 @@ import gzip
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
 import orjson
 
 from jarvis.core.errors import JarvisError
-from jarvis.hardware import HardwareSpec, load_hardware
+from jarvis.hardware import load_hardware
 from jarvis.sample.faults import NO_FAULTS, Faults
 from jarvis.sample.model import SCALES
-from jarvis.sample.recorder import COLLECTIVE_STREAM, COMPUTE_STREAM, START_NS, Event
-from jarvis.sample.training import Instance, Process, simulate_steps
+from jarvis.sample.network import Instance
+from jarvis.sample.parallel import Parallel, Stage
+from jarvis.sample.recorder import COMPUTE_STREAM, START_NS, Event
+from jarvis.sample.training import Process, simulate_steps
 
 _GPU = "MI300X"
 _BASE_NANOSECONDS = 1_767_225_600_000_000_000
@@ -25,10 +27,12 @@ _OWN_BASE_NS = 1_000_000_007
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job of ``world_size`` data-parallel processes over ``steps`` steps.
+    """A job of ``world_size`` data-parallel processes over ``steps`` steps, or of processes that
+    are divided otherwise (``parallel``).
 
     Raises:
-        JarvisError: Unknown scale, or a fault of a rank or a step that does not exist.
+        JarvisError: Unknown scale, a fault of a rank or a step that does not exist, or another
+            number of processes than ``parallel`` has.
     """
 
     steps: int
@@ -36,6 +40,7 @@ class Job:
     seed: int = 0
     scale: str = "small"
     faults: Faults = NO_FAULTS
+    parallel: Parallel | None = None
 
     def __post_init__(self) -> None:
         if self.scale not in SCALES:
@@ -44,6 +49,10 @@ class Job:
             )
         for rank in sorted(self.faults.ranks()):
             self.check(rank)
+        if self.parallel is not None and self.parallel.world_size != self.world_size:
+            raise JarvisError(
+                f"The division has {self.parallel.world_size} ranks, the job {self.world_size}."
+            )
         if late := [each.step for each in self.faults.late if each.step >= self.steps]:
             raise JarvisError(f"Step {late[0]} is not one of {self.steps} steps; count from 0.")
 
@@ -54,18 +63,13 @@ class Job:
 
     def processes(self, faults: Faults) -> list[Process]:
         """Return a process for each rank."""
-        known = load_hardware()
-        return [
-            Process(
-                known.get(faults.gpus.get(rank, _GPU)),
-                rank,
-                self.world_size,
-                self.seed,
-                self.scale,
-                faults,
-            )
-            for rank in range(self.world_size)
-        ]
+        return [self._process(rank, faults) for rank in range(self.world_size)]
+
+    def _process(self, rank: int, faults: Faults) -> Process:
+        spec = load_hardware().get(faults.gpus.get(rank, _GPU))
+        if self.parallel is not None:
+            return Stage(spec, rank, self.parallel, self.seed, self.scale, faults)
+        return Process(spec, rank, self.world_size, self.seed, self.scale, faults)
 
     @property
     def simulated_steps(self) -> int:
@@ -74,8 +78,7 @@ class Job:
 
     def run(self, processes: list[Process], faults: Faults) -> Iterator[list[Instance]]:
         """Run the processes, and yield the collectives of each step."""
-        left = min(faults.slow_links.values(), default=1.0)
-        return simulate_steps(processes, self.simulated_steps, left)
+        return simulate_steps(processes, self.simulated_steps, faults.slow_links)
 
     def makespan_ms(self, faults: Faults) -> float:
         """Return the time of the whole job."""
@@ -98,8 +101,7 @@ def rank_events(job: Job, rank: int) -> Iterator[list[Event]]:
 
 def rank_header(job: Job, rank: int) -> dict[str, Any]:
     """Return the header of the trace of one rank."""
-    gpu = load_hardware().get(job.faults.gpus.get(rank, _GPU))
-    return _header(job, gpu, rank)
+    return _header(job, job.processes(job.faults)[rank])
 
 
 def write_job(job: Job, paths: Mapping[int, Path]) -> dict[str, Any]:
@@ -119,8 +121,7 @@ def write_job(job: Job, paths: Mapping[int, Path]) -> dict[str, Any]:
         files = {rank: opened.enter_context(_opened(path)) for rank, path in written.items()}
         traces = {rank: _RankTrace(job, processes[rank], rank) for rank in written}
         writers = {
-            rank: _Writer(file, _header(job, processes[rank].spec, rank))
-            for rank, file in files.items()
+            rank: _Writer(file, _header(job, processes[rank])) for rank, file in files.items()
         }
         for step, found in enumerate(job.run(processes, faults)):
             for rank, process in enumerate(processes):
@@ -139,6 +140,7 @@ def write_job(job: Job, paths: Mapping[int, Path]) -> dict[str, Any]:
         "steps": job.steps,
         "seed": job.seed,
         "scale": job.scale,
+        "parallel": None if job.parallel is None else asdict(job.parallel),
         "faults": faults.described(),
         "files": {str(rank): path.name for rank, path in written.items()},
         "dropped": {
@@ -157,6 +159,9 @@ def _truth(step: int, index: int, instance: Instance) -> dict[str, Any]:
     return {
         "step": step,
         "index": index,
+        "role": instance.call.role,
+        "kind": instance.call.kind,
+        "ranks": list(instance.call.ranks),
         "bytes": instance.nbytes,
         "arrivals_us": [arrival / 1e3 for arrival in instance.arrivals_ns],
         "end_us": instance.end_ns / 1e3,
@@ -199,14 +204,15 @@ class _RankTrace:
     def labels(self) -> list[Event]:
         """Return the names of processes, threads and streams."""
         session = self.process.session
-        return _labels(session.pid, (session.main_thread, session.autograd_thread), self.rank)
+        threads = session.main_thread, session.autograd_thread
+        return _labels(session.pid, threads, self.rank, session.streams)
 
     def _without_dropped(self, events: list[Event]) -> list[Event]:
         """Return events without some collectives, chosen when the first step is known."""
         kernels = [
             event["args"]["correlation"]
             for event in events
-            if event.get("cat") == "kernel" and event["tid"] == COLLECTIVE_STREAM
+            if event.get("cat") == "kernel" and event["tid"] != COMPUTE_STREAM
         ]
         if not self.dropped:
             count = len(kernels) * self.job.steps
@@ -274,7 +280,8 @@ def _spoil(path: Path, *, is_truncated: bool, is_copied: bool) -> None:
         path.write_bytes(content[: len(content) // 2])
 
 
-def _header(job: Job, spec: HardwareSpec, rank: int) -> dict[str, Any]:
+def _header(job: Job, process: Process) -> dict[str, Any]:
+    spec, rank = process.spec, process.rank
     base_ns = _BASE_NANOSECONDS + rank * _OWN_BASE_NS * job.faults.has_own_base
     device = {
         "name": spec.aliases[0],
@@ -298,21 +305,18 @@ def _header(job: Job, spec: HardwareSpec, rank: int) -> dict[str, Any]:
         "traceName": f"simulated_rank{rank}.json",
         "baseTimeNanoseconds": base_ns,
     }
-    if job.world_size > 1 and job.faults.has_metadata:
-        group = {"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl"}
+    if process.groups and job.faults.has_metadata:
         header["distributedInfo"] = {
             "backend": "nccl",
             "rank": rank,
             "world_size": job.world_size,
-            "pg_count": 1,
-            "pg_config": [
-                group | {"pg_size": job.world_size, "ranks": list(range(job.world_size))}
-            ],
+            "pg_count": len(process.groups),
+            "pg_config": [group.config() for group in process.groups],
         }
     return header
 
 
-def _labels(pid: int, threads: tuple[int, int], device: int) -> list[Event]:
+def _labels(pid: int, threads: tuple[int, int], device: int, streams: Sequence[int]) -> list[Event]:
     """Return metadata events: the names of the processes, threads and streams."""
 
     def label(kind: str, pid: int, tid: int, key: str, value: str | int) -> Event:
@@ -328,6 +332,6 @@ def _labels(pid: int, threads: tuple[int, int], device: int) -> list[Event]:
         ]
     for thread in threads:
         labels.append(label("thread_name", pid, thread, "name", f"thread {thread} (python3)"))
-    for stream in (COMPUTE_STREAM, COLLECTIVE_STREAM):
+    for stream in streams:
         labels.append(label("thread_name", device, stream, "name", f"stream {stream} "))
     return labels

@@ -37,6 +37,7 @@ class Scale:
 
 SCALES = {
     "tiny": Scale(2, 256, 512, 8, 1, 2049, 64, 1),
+    "wide": Scale(8, 1024, 2048, 16, 1, 8193, 64, 1),
     "small": Scale(8, 1024, 2048, 16, 3, 8193, 256, 2),
     "large": Scale(4, 2048, 4096, 32, 32, 32001, 256, 8),
 }
@@ -162,14 +163,16 @@ class GELU(Layer):
 
 
 class Attention(Layer):
-    """Self attention over (B * N, H) with a fused or an unfused core."""
+    """Self attention over (B * N, H) with a fused or an unfused core, or one of its ``shards``."""
 
     source = "model.py(58)"
 
-    def __init__(self, build: Build, scale: Scale, *, fused: bool) -> None:
+    def __init__(self, build: Build, scale: Scale, *, fused: bool, shards: int = 1) -> None:
         super().__init__(build)
-        self.batch, self.heads, self.fused = scale.batch, scale.heads, fused
-        self.projections = [Linear(build, scale.hidden, scale.hidden) for _ in range(4)]
+        self.batch, self.heads, self.fused = scale.batch, scale.heads // shards, fused
+        width = scale.hidden // shards
+        self.projections = [Linear(build, scale.hidden, width) for _ in range(3)]
+        self.projections.append(Linear(build, width, scale.hidden))
 
     def forward(self, s: Session, tensor: SampleTensor) -> SampleTensor:
         """Record three projections, the core, and the projection of its result."""

@@ -16,20 +16,50 @@ from jarvis.sample.tensors import recorded
 
 Event = dict[str, Any]
 
-COMPUTE_STREAM, COLLECTIVE_STREAM = 0, 4
+COMPUTE_STREAM = 0
 START_NS = 1_000_000_000_000
 _LAUNCH_LATENCY_NS = 3_500
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a collective is on all its ranks; ``role`` is what its process group is for."""
+
+    role: str
+    kind: str
+    ranks: tuple[int, ...]
+
+
 @dataclass(slots=True)
 class Collective:
-    """A collective kernel that waits for the other ranks; ``finish`` sets its times."""
+    """A collective kernel that waits for the other ranks, and for the one before it on its stream;
+    ``finish`` sets its times. ``sizes`` are the bytes that the rank sends and receives."""
 
-    kernel: Event
+    call: Call
+    events: tuple[Event, Event]
     arrow: Event
-    annotation: Event
     ready_ns: int
-    nbytes: int
+    sizes: tuple[int, int]
+    previous: "Collective | None"
+    end_ns: int | None = None
+
+    @property
+    def arrival_ns(self) -> int | None:
+        """When the kernel starts; None before the end of the one before it is known."""
+        if self.previous is None:
+            return self.ready_ns
+        before_ns = self.previous.end_ns
+        return None if before_ns is None else max(self.ready_ns, before_ns + 1)
+
+    def finish(self, end_ns: int) -> None:
+        """Set the times of the kernel."""
+        start_ns = self.arrival_ns
+        assert start_ns is not None
+        self.end_ns, self.previous = end_ns, None
+        self.ready_ns = start_ns
+        for event in self.events:
+            _set_times(event, start_ns, end_ns)
+        self.arrow["ts"] = self.events[0]["ts"]
 
 
 @dataclass(slots=True)
@@ -63,10 +93,11 @@ class Recorder:
         self.main_thread, self.autograd_thread = self.pid, self.pid + 100
         self.now_ns = START_NS
         self.collectives: list[Collective] = []
+        self._last_on: dict[int, Collective] = {}
         self._rng = random.Random(f"{seed} rank {rank}")
         self._host_rng = random.Random(f"{seed} host") if is_even else self._rng
         self._tid = self.main_thread
-        self._free_ns = {COMPUTE_STREAM: 0, COLLECTIVE_STREAM: 0}
+        self._free_ns = {COMPUTE_STREAM: 0}
         self._events = _Events()
         self._ops: list[Event] = []
         self._frames: list[int | None] = [None]
@@ -169,36 +200,49 @@ class Recorder:
         event["args"] |= {"kind": "Device", "bytes": nbytes}
         self._run(event, self.gpu.kernel_ns(Work("copy", 0, nbytes), self._rng))
 
-    def launch_collective(self, kernel: str, annotation: str, nbytes: int, args: Event) -> None:
-        """Launch a collective on its own stream, after the compute launched so far."""
+    def launch_collective(
+        self, call: Call, names: tuple[str, str], stream: int, args: Event, sizes: tuple[int, int]
+    ) -> Collective:
+        """Launch a collective on its own stream, after the compute launched so far, and add it to
+        ``collectives``; ``names`` are those of its kernel and of its annotation."""
+        kernel, annotation = names
         self._runtime("hipStreamWaitEvent", {}, on_gpu=False)
         size = {"grid": [56, 1, 1], "block": [256, 1, 1]}
         correlation = self._runtime("hipExtLaunchKernel", {"kernel": kernel, **size})
-        event = self._gpu_event("kernel", kernel, COLLECTIVE_STREAM, correlation)
+        event = self._gpu_event("kernel", kernel, stream, correlation)
         event["args"] |= {"kind": "Dispatch Kernel", **size, **args}
-        shadow = self._gpu_event("gpu_user_annotation", annotation, COLLECTIVE_STREAM)
+        shadow = self._gpu_event("gpu_user_annotation", annotation, stream)
         shadow["args"] = {"External id": event["args"].get("External id", 0)}
         ready_ns = max(self.now_ns + _LAUNCH_LATENCY_NS, self._free_ns[COMPUTE_STREAM])
-        arrow = self._arrow_to(event)
-        self.collectives.append(Collective(event, arrow, shadow, ready_ns, nbytes))
+        launched = Collective(
+            call,
+            (event, shadow),
+            self._arrow_to(event),
+            ready_ns,
+            sizes,
+            self._last_on.get(stream),
+        )
+        self._last_on[stream] = launched
+        self.collectives.append(launched)
+        return launched
 
-    def finish_collectives(self, ends_ns: list[int]) -> None:
-        """Set the ends of the collectives, and let the compute stream wait for the last one."""
-        for collective, end_ns in zip(self.collectives, ends_ns, strict=True):
-            start_ns = max(collective.ready_ns, self._free_ns[COLLECTIVE_STREAM] + 1)
-            _set_times(collective.kernel, start_ns, end_ns)
-            _set_times(collective.annotation, start_ns, end_ns)
-            collective.arrow["ts"] = collective.kernel["ts"]
-            self._free_ns[COLLECTIVE_STREAM] = end_ns
-        if ends_ns:
+    def wait_for(self, collectives: list[Collective]) -> None:
+        """Let the compute stream wait for the last of collectives whose times are known."""
+        if collectives:
             self._runtime("hipStreamWaitEvent", {}, on_gpu=False)
-            self._free_ns[COMPUTE_STREAM] = max(self._free_ns[COMPUTE_STREAM], ends_ns[-1])
-        self.collectives.clear()
+            ends_ns = [each.end_ns for each in collectives if each.end_ns is not None]
+            self._free_ns[COMPUTE_STREAM] = max(self._free_ns[COMPUTE_STREAM], *ends_ns)
 
     def synchronize(self) -> None:
         """Let the host wait for the GPU."""
+        ends_ns = [last.end_ns or 0 for last in self._last_on.values()]
         with self._runtime_call("hipDeviceSynchronize", {}, on_gpu=False):
-            self.now_ns = max(self.now_ns, *self._free_ns.values()) + 2_000
+            self.now_ns = max(self.now_ns, *self._free_ns.values(), *ends_ns) + 2_000
+
+    @property
+    def streams(self) -> list[int]:
+        """The streams that were used."""
+        return [COMPUTE_STREAM, *sorted(self._last_on)]
 
     # ------------------------------------------------------------------------------ events
 

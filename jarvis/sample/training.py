@@ -1,6 +1,6 @@
 """The training job that is simulated: forward and backward pass, collectives, optimizer step."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,15 +8,16 @@ from typing import Any
 from jarvis.hardware import HardwareSpec
 from jarvis.sample.autograd import Session
 from jarvis.sample.faults import HOST, LOADER, NO_FAULTS, Faults
-from jarvis.sample.gpu import Gpu, Work, all_reduce_ns
+from jarvis.sample.gpu import Gpu, Work
 from jarvis.sample.model import SCALES, build_model
+from jarvis.sample.network import Group, Instance, Member, Network, Running
 from jarvis.sample.pointwise import elementwise
+from jarvis.sample.recorder import Collective
 from jarvis.sample.tensors import BF16, INT64, SampleTensor, TensorList
 
 BUCKET_BYTES = 25 << 20
 """Gradients are exchanged in buckets of this size, as DistributedDataParallel does by default."""
 
-_COLLECTIVE_KERNEL = "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)"
 _APPLY = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel"
 _TENSORS_PER_LAUNCH = 24
 
@@ -77,59 +78,35 @@ def cross_entropy(s: Session, logits: SampleTensor, labels: SampleTensor) -> Sam
 
 @dataclass(slots=True)
 class Reducer:
-    """Collects gradients in buckets and sums each full bucket over the ranks."""
+    """Collects gradients in buckets and sums each full bucket over the ranks of a group, if there
+    are several."""
 
     session: Session
-    rank: int
-    world_size: int
-    has_metadata: bool = True
-    has_seq: bool = False
+    member: Member | None
     waiting: list[SampleTensor] = field(default_factory=list)
-    count: int = 0
+    launched: list[Collective] = field(default_factory=list)
 
     def add(self, parameter: SampleTensor) -> None:
         """Add one gradient; a full bucket is reduced immediately."""
-        if self.world_size == 1:
+        if self.member is None:
             return
-        flat = parameter.view(parameter.numel)
-        elementwise(self.session, "aten::mul", "scale", flat, 1 / self.world_size, flat, write=flat)
+        flat, ranks = parameter.view(parameter.numel), len(self.member.group.ranks)
+        elementwise(self.session, "aten::mul", "scale", flat, 1 / ranks, flat, write=flat)
         self.waiting.append(parameter)
         if sum(tensor.nbytes for tensor in self.waiting) >= BUCKET_BYTES:
-            self.flush()
+            self._reduce()
 
-    def flush(self) -> None:
-        """Reduce the incomplete bucket."""
-        if self.waiting:
-            self._all_reduce(SampleTensor((sum(tensor.numel for tensor in self.waiting),)))
+    def flush(self) -> list[Collective]:
+        """Reduce the incomplete bucket, and return all since the last call."""
+        self._reduce()
+        launched, self.launched = self.launched, []
+        return launched
+
+    def _reduce(self) -> None:
+        if self.waiting and self.member is not None:
+            bucket = SampleTensor((sum(tensor.numel for tensor in self.waiting),))
+            self.launched.append(self.member.all_reduce(bucket))
             self.waiting.clear()
-
-    def _all_reduce(self, bucket: SampleTensor) -> None:
-        s, buckets = self.session, TensorList((bucket,))
-        args: dict[str, Any] = {
-            "Collective name": "allreduce",
-            "In msg nelems": bucket.numel,
-            "Out msg nelems": bucket.numel,
-            "Group size": self.world_size,
-            "dtype": "BFloat16",
-            "In split size": "[]",
-            "Out split size": "[]",
-            "Process Group Name": "0",
-            "Process Group Description": "default_pg",
-            "Process Group Ranks": str(list(range(self.world_size))),
-        }
-        extra = {"Rank": self.rank, "Global rank start": 0, "Global rank stride": 1}
-        self.count += 1
-        if self.has_seq:
-            args["Seq"] = self.count
-        if not self.has_metadata:
-            args, extra = {}, {}
-        name = "nccl:all_reduce"
-        with (
-            s.op("c10d::allreduce_", buckets, None, None, None, -1),
-            s.op("record_param_comms", buckets, None, None, 0, **args, **extra),
-            s.annotation(name),
-        ):
-            s.launch_collective(_COLLECTIVE_KERNEL, name, bucket.nbytes, args)
 
 
 def adamw(s: Session, parameters: list[SampleTensor], step: int) -> None:
@@ -167,7 +144,15 @@ def input_batch(
 
 
 _FIRST_STEP = 10
-_RUN_BACKWARD = "<built-in method run_backward of torch._C._EngineBase object>"
+RUN_BACKWARD = "<built-in method run_backward of torch._C._EngineBase object>"
+
+
+COLLECTIVE_STREAM = 4
+
+
+def all_ranks(world_size: int) -> Group:
+    """Return the process group of all ranks."""
+    return Group("dp", "0", "default_pg", tuple(range(world_size)), COLLECTIVE_STREAM)
 
 
 class Process:
@@ -184,53 +169,68 @@ class Process:
     ) -> None:
         slowdown = {each.family: each.factor for each in faults.slow if each.rank == rank}
         gpu = Gpu(spec, seed, slowdown)
-        self.spec = spec
+        self.spec, self.rank, self.faults = spec, rank, faults
         self.session = Session(gpu, rank, seed, is_even=faults.is_even)
         self.late = [each for each in faults.late if each.rank == rank]
-        self.world_size = world_size
-        self.model, self.parameters = build_model(SCALES[scale])
-        size = SCALES[scale]
-        self.inputs = input_batch(size.batch, size.tokens, size.pixels)
-        self.reducer = Reducer(self.session, rank, world_size, faults.has_metadata, faults.has_seq)
+        self.world_size, self.size = world_size, SCALES[scale]
+        self._build()
 
-    def train(self, steps: int) -> Generator[None, list[int], None]:
-        """Run the steps as a generator.
+    def _build(self) -> None:
+        """Build the model."""
+        size = self.size
+        self.model, self.parameters = build_model(size)
+        self.inputs: tuple[SampleTensor, ...] = input_batch(size.batch, size.tokens, size.pixels)
+        several = self.world_size > 1
+        self.groups = [all_ranks(self.world_size)] if several else []
+        self.reducer = Reducer(self.session, self._member(self.groups[0]) if several else None)
 
-        Yields twice per step: to receive the ends of its collectives in nanoseconds (``send``), and
-        at the end of the step.
-        """
+    def _member(self, group: Group) -> Member:
+        faults = self.faults
+        return Member(self.session, self.rank, group, faults.has_metadata, faults.has_seq)
+
+    def train(self, steps: int) -> Running:
+        """Run the steps."""
         s = self.session
         with s.frame("train.py(141): <module>"), s.frame("train.py(118): main"):
             for step in range(steps):
                 name = f"ProfilerStep#{_FIRST_STEP + step}"
                 with s.annotation(name), s.frame("train.py(76): train_step"):
                     yield from self._train_step(step)
-                yield
+                yield None
             s.synchronize()
 
-    def _train_step(self, step: int) -> Generator[None, list[int], None]:
+    def _train_step(self, step: int) -> Running:
         s = self.session
-        with s.frame("torch/utils/data/dataloader.py(732): __next__"):
-            s.pause(2_500, 7_000)
-            self._lose(step, LOADER)
-        for batch in self.inputs:
-            copy_to_device(s, batch)
+        self._load(step)
         ids, images, labels = self.inputs
         with self._data_parallel():
             logits = self.model(s, ids, images)
         with s.frame("torch/nn/functional.py(3495): cross_entropy"):
             loss = cross_entropy(s, logits, labels)
         self._lose(step, HOST)
-        with s.frame("torch/_tensor.py(630): backward"), s.frame(_RUN_BACKWARD):
+        with s.frame("torch/_tensor.py(630): backward"), s.frame(RUN_BACKWARD):
             s.backward(self.reducer.add)
-            self.reducer.flush()
-            ends_ns = yield
-            s.finish_collectives(ends_ns)
+            reduced = self.reducer.flush()
+            yield reduced
+            s.wait_for(reduced)
+        self._optimize(step)
+        with s.frame("train.py(70): log_loss"):
+            item(s, loss)
+
+    def _load(self, step: int) -> None:
+        """Wait for a batch, and copy it to the GPU."""
+        s = self.session
+        with s.frame("torch/utils/data/dataloader.py(732): __next__"):
+            s.pause(2_500, 7_000)
+            self._lose(step, LOADER)
+        for batch in self.inputs:
+            copy_to_device(s, batch)
+
+    def _optimize(self, step: int) -> None:
+        s = self.session
         optimizer = "Optimizer.step#AdamW.step"
         with s.annotation(optimizer), s.frame("torch/optim/adamw.py(220): step"):
             adamw(s, self.parameters, step)
-        with s.frame("train.py(70): log_loss"):
-            item(s, loss)
 
     def _lose(self, step: int, cause: str) -> None:
         """Lose the time of the faults in this step with this cause."""
@@ -246,42 +246,22 @@ class Process:
         return frames
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
-    """One all-reduce: when each rank arrives, and when it ends on all, in ns."""
-
-    arrivals_ns: tuple[int, ...]
-    end_ns: int
-    nbytes: int
-
-
 def simulate_steps(
-    processes: list[Process], steps: int, bandwidth_left: float = 1.0
+    processes: Sequence[Process], steps: int, links: Mapping[int, float] = NO_FAULTS.slow_links
 ) -> Iterator[list[Instance]]:
     """Run the processes step by step, and at last what ends after the steps.
 
     Yields the collectives of each step; ``take_events`` of the sessions gives the events.
+
+    Args:
+        processes: The processes by rank.
+        steps: Number of steps.
+        links: The share of its bandwidth that the link of a rank has left.
     """
     running = [process.train(steps) for process in processes]
+    network = Network([process.session for process in processes], links)
     for _ in range(steps):
-        for steps_of_rank in running:
-            next(steps_of_rank)
-        instances = _collectives([process.session for process in processes], bandwidth_left)
-        for steps_of_rank in running:
-            steps_of_rank.send([instance.end_ns for instance in instances])
-        yield instances
+        yield network.run_step(running)
     for steps_of_rank in running:
         next(steps_of_rank, None)
     yield []
-
-
-def _collectives(sessions: list[Session], bandwidth_left: float) -> list[Instance]:
-    """Return the all-reduces of a step: each starts when the last rank is ready."""
-    instances: list[Instance] = []
-    previous_ns = 0
-    for same in zip(*(session.collectives for session in sessions), strict=True):
-        arrivals_ns = tuple(max(each.ready_ns, previous_ns + 1) for each in same)
-        nbytes = same[0].nbytes
-        previous_ns = max(arrivals_ns) + all_reduce_ns(nbytes, len(sessions), bandwidth_left)
-        instances.append(Instance(arrivals_ns, previous_ns, nbytes))
-    return instances

@@ -22,6 +22,15 @@ RANKS = (
     text(C.file_name, "File", "trace of the rank"),
     text(C.device_name, "GPU", "name of the GPU"),
     text(C.host, "Host", "from the name of the file, if it has it"),
+    *(
+        Column(name, label, INTEGER, meaning=f"place among the ranks {whose}, from 0")
+        for name, label, whose in (
+            (C.dp, "DP", "that sum their gradients"),
+            (C.tp, "TP", "that divide tensors"),
+            (C.pp, "PP", "of a pipeline, thus its stage"),
+            (C.ep, "EP", "that divide experts"),
+        )
+    ),
     number(
         C.clock_offset_us,
         "Clock offset (µs)",
@@ -98,6 +107,13 @@ COMMUNICATORS = (
     text(C.ranks, "Ranks", "global ranks; `*` if they are assumed to be all"),
     count(C.size, "Size", "number of ranks"),
     text(C.description, "Description", "description or name of the process group"),
+    text(
+        C.role,
+        "Role",
+        "`dp`, `tp`, `pp`, `ep` or `cp` (data, tensor, pipeline, expert or context parallelism) by "
+        "the description, else by what the group sends; without a sign of either the number of "
+        "ranks and their distance",
+    ),
     text(
         C.node_span,
         "Nodes",
@@ -226,7 +242,12 @@ CLOCKS = (
 LATENESS = (
     _INSTANCE,
     Column(C.rank, "Rank", INTEGER, meaning="the rank that arrived last"),
-    _ns(C.lateness_ns, "Lateness", "its arrival against the mean of the ranks in the middle"),
+    _ns(
+        C.lateness_ns,
+        "Lateness",
+        "its arrival against the mean of the ranks in the middle, of its pipeline stage; between "
+        "stages against that of the earlier half of the ranks of its stage at the same call",
+    ),
     _ns(
         C.inherited_ns,
         "Inherited",
@@ -285,6 +306,34 @@ RANK_STEPS = (
         "ms",
         "sum of the new lateness at the instances of the step at which the rank arrived last",
     ),
+    number(
+        C.bubble_ms,
+        "Bubble (ms)",
+        "ms",
+        "waiting in collectives with ranks of other pipeline stages, without compute and edges; "
+        "simultaneous waiting counts once; empty without stages or such collectives",
+    ),
+)
+
+PAIRS = (
+    Column(C.src, "From", INTEGER, meaning="rank that sends"),
+    Column(C.dst, "To", INTEGER, meaning="rank that receives"),
+    Column(
+        C.bytes,
+        "Bytes",
+        INTEGER,
+        "bytes",
+        ",d",
+        "sum of the messages; of an all-to-all the part of the rows for the receiver",
+    ),
+    count(C.count, "Calls", "sends, and all-to-alls in which the one sends to the other"),
+    number(
+        C.transfer_us,
+        "Transfer (µs)",
+        "µs",
+        "of these calls on the sender, after all their ranks had arrived, an all-to-all in full; "
+        f"{_EMPTY}",
+    ),
 )
 
 TABLES = {
@@ -297,6 +346,7 @@ TABLES = {
     "rank_steps": RANK_STEPS,
     "lateness": LATENESS,
     "lateness_causes": LATENESS_CAUSES,
+    "pairs": PAIRS,
 }
 ABOUT = {
     "ranks": "The ranks of a distributed run, with the parts of their windows and of their "
@@ -315,6 +365,8 @@ ABOUT = {
     "were last held together, and what it inherited. Instances at edges, and those at which "
     "several ranks arrived last, are not in it.",
     "lateness_causes": "What the last rank did longer than the others, by the state of its GPU.",
+    "pairs": "What ranks send to each other: sends, and all-to-alls with sizes by rank. A rank "
+    "without a trace sends what others receive from it; of its all-to-alls nothing is known.",
     "clocks": "How well the ends of matched collectives agree on the common clock, by communicator "
     "and kind.",
 }

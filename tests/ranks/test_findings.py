@@ -148,10 +148,16 @@ def test_another_late_rank_in_each_step_is_jitter(tmp_path: Path) -> None:
 
 def test_more_work_than_the_mean_is_named(slow: tuple[Joined, AnalysisResult]) -> None:
     flops = [1e12, 1e12, 1.08e12, 1e12]
-    work = pl.DataFrame({"rank": range(RANKS), "flops": flops})
+    work = slow[0].work.with_columns(flops=pl.Series(flops))
+    assert (slow[0].work["rows"] == slow[0].work["mean_rows"]).all()
     uneven = rank_findings(replace(slow[0], work=work), RANKS)
     finding = by_check(uneven)["work_imbalance"]
     assert to_text(finding.title).startswith("Rank 2 computes 5.9% more than the mean of the ranks")
+    issue = "It does 1.08 TFLOPs in a step; the mean of the ranks (in a pipeline, of its stage) is "
+    assert to_text(finding.issue) == f"{issue}1.02 TFLOPs."
+    tokens = work.with_columns(rows=pl.lit(1080.0), mean_rows=pl.lit(1000.0))
+    uneven = rank_findings(replace(slow[0], work=tokens), RANKS)
+    assert "have 1,080 rows on average" in to_text(by_check(uneven)["work_imbalance"].issue)
     assert step_ms(finding)[0] == pytest.approx(1.9, abs=0.1)
     even = rank_findings(replace(slow[0], work=work.with_columns(flops=pl.lit(1e12))), RANKS)
     assert "work_imbalance" not in by_check(even)

@@ -334,10 +334,82 @@ def test_a_kernel_without_partner_is_listed() -> None:
     )
 
 
+def sends(ends_ns: int) -> list[BuiltRank]:
+    """Sends from rank 0 to 1 and from 1 to 2, of which PyTorch records the other rank.
+
+    The sender leaves so long before the receiver.
+    """
+    times = arrivals(8, 3)
+    pairs = [(0, 1), (1, 2)]
+    kernels: list[list[Kernel]] = [[], [], []]
+    for place, row in enumerate(times):
+        source, target = pairs[place % 2]
+        end_ns = max(row[source], row[target]) + 100 * US
+        for rank, other, ns in (
+            (source, {"dst_rank": target}, end_ns - ends_ns),
+            (target, {"src_rank": source}, end_ns),
+        ):
+            kernels[rank].append(Kernel(row[rank], ns, {"kind": "send_recv", **other}))
+    return [BuiltRank(rank, own) for rank, own in enumerate(kernels)]
+
+
 def test_sends_match_their_receives() -> None:
-    options = [{"kind": "send_recv", "src_rank": 0, "dst_rank": 1}] * 4
-    found = joined(job(arrivals(4, 2), options=options))
-    assert found.tables["instances"].height == 4
+    found = joined(sends(0)).tables
+    assert found["unmatched"].is_empty()
+    rows = found["instances"]
+    assert rows.height == 8
+    assert rows["missing_ranks"].list.len().sum() == 0
+    assert not rows["transfer_is_bound"].any()
+    ranks = found["instance_ranks"].group_by("instance_id").agg("rank").sort("instance_id")
+    assert ranks["rank"].to_list() == [[0, 1], [1, 2]] * 4
+
+
+def test_a_sender_may_leave_early_but_no_receiver_before_the_send() -> None:
+    world = job(arrivals(6, 3, seed=1))
+    early = [
+        BuiltRank(rank.rank, [*rank.kernels, *own.kernels])
+        for rank, own in zip(world, sends(900 * US), strict=True)
+    ]
+    reasons = joined(early).tables["clocks"].filter(kind="send_recv")["reason"]
+    assert "do not leave together" in reasons[0]
+    lost = [
+        replace(k, end_ns=k.start_ns - 2 * MS, start_ns=k.start_ns - 3 * MS)
+        if "src_rank" in k.options
+        else k
+        for k in early[1].kernels
+    ]
+    reasons = joined(changed(early, 1, kernels=lost)).tables["clocks"].filter(kind="send_recv")
+    assert "a rank leaves before another one arrives" in reasons["reason"][0]
+
+
+def test_groups_that_share_ranks_connect_all_clocks() -> None:
+    """Ranks 0 and 1, 2 and 3, 0 and 2, 1 and 3 have groups, and the first of these agree best."""
+    chance = random.Random(0)
+    kernels: list[list[Kernel]] = [[] for _ in range(4)]
+    for number in range(24):
+        kind, pairs = ("tp", ((0, 1), (2, 3))) if number % 2 else ("dp", ((0, 2), (1, 3)))
+        for pair in pairs:
+            options = {"pg_desc": kind, "pg_ranks": str(list(pair)).replace(" ", "")}
+            begins = [10 * MS * (number + 1) + chance.randrange(800 * US) for _ in pair]
+            for rank, begin in zip(pair, begins, strict=True):
+                noise = chance.randrange(2 * US) if kind == "dp" else 0
+                end = max(begins) + 100 * US + noise
+                kernels[rank].append(Kernel(begin, end, {**options, "group_size": 2}))
+    given_ns = {0: 0, 1: 3 * MS, 2: -2 * MS, 3: 700 * US}
+    ranks = [BuiltRank(rank, own, offset_ns=given_ns[rank]) for rank, own in enumerate(kernels)]
+    found = joined(ranks)
+    assert found.clock.offset_ns == pytest.approx(given_ns, abs=2 * US)
+    assert set(found.tables["clocks"]["clock_quality"]) == {"fine"}
+    apart = [replace(rank, kernels=rank.kernels[1::2]) for rank in ranks]
+    offsets = joined(apart).clock.offset_ns  # two clocks that nothing connects: as recorded
+    assert offsets == pytest.approx({0: 0, 1: 3 * MS, 2: 0, 3: 2700 * US}, abs=2 * US)
+
+
+def test_an_id_of_each_call_does_not_divide_a_communicator() -> None:
+    ids = [{"comms_id": str(number), "seq": number} for number in range(6)]
+    assert joined(job(arrivals(6, 3), options=ids)).tables["communicators"].height == 1
+    two = [{"comms_id": str(number % 2)} for number in range(6)]
+    assert joined(job(arrivals(6, 3), options=two)).tables["communicators"].height == 2
 
 
 def test_the_order_of_members_does_not_matter() -> None:

@@ -17,6 +17,7 @@ from jarvis.ranks.findings.facts import (
 from jarvis.ranks.findings.lateness import jitter, late_rank
 from jarvis.ranks.findings.links import ep_imbalance, mismatch, slow_link, small_messages
 from jarvis.ranks.findings.messages import MESSAGES
+from jarvis.ranks.findings.pipeline import pipeline_bubble
 from jarvis.ranks.join import Joined
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message, to_text
@@ -26,6 +27,7 @@ CHECKS: tuple[Callable[[RankFacts], Iterator[Finding]], ...] = (
     slow_gpu,
     jitter,
     work_imbalance,
+    pipeline_bubble,
     slow_link,
     small_messages,
     ep_imbalance,

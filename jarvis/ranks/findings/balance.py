@@ -50,29 +50,39 @@ def work_imbalance(facts: RankFacts) -> Iterator[Finding]:
     """Ranks with more to compute than others.
 
     Symptom: a rank takes longer because its sizes are larger, not because its GPU is slower.
-    Rule: the FLOPs of its steps are at least {MIN_IMBALANCE} times the mean of the ranks. Jobs with
-    point-to-point communication are left out: their stages differ by design.
+    Rule: the FLOPs of its steps are at least {MIN_IMBALANCE} times the mean of the ranks, of those
+    of its pipeline stage if there are stages: they differ by design. Where the rows of matrix
+    products with one matrix exceed the mean as much, they are named: they are tokens.
     Threshold: the gain above, if it computes what the mean does.
     """
+    sends = facts.tables["instances"].filter(pl.col(C.kind) == POINT_TO_POINT)
     work = facts.joined.work.drop_nulls(C.flops)
-    has_stages = (facts.tables["instances"][C.kind] == POINT_TO_POINT).any()
-    mean = work[C.flops].mean()
-    if has_stages or not isinstance(mean, float) or mean <= 0:
+    work = work.filter((sends.height == 0) | pl.col("stage").is_not_null()).with_columns(
+        pl.col(C.flops).mean().over("stage").alias("mean")
+    )
+    more = (
+        work.filter(pl.col("mean") > 0, pl.col(C.flops) >= MIN_IMBALANCE * pl.col("mean"))
+        .sort(pl.col(C.flops) / pl.col("mean"), C.rank, descending=[True, False])
+        .select(C.rank, C.flops, "mean", "rows", "mean_rows")
+    )
+    if more.is_empty():
         return
-    rank, most = work.sort(C.flops, C.rank, descending=[True, False]).row(0)
-    if most < MIN_IMBALANCE * mean:
-        return
+    rank, most, mean, rows, mean_rows = more.row(0)
     gain = _compute_gain(facts, rank, mean / most)
     if not facts.is_worth(gain):
         return
     more_pct = share_pct(most - mean, mean)
     tera = {"tera_flops": most / 1e12, "mean_tera_flops": mean / 1e12}
+    has_rows = rows is not None and rows >= MIN_IMBALANCE * mean_rows
+    sizes = {"row_count": round(rows), "mean_row_count": round(mean_rows)} if has_rows else {}
+    tokens = MESSAGES("work.rows", **sizes) if sizes else None
     yield facts.finding(
         "work_imbalance",
         gain,
-        {"rank": str(rank), "more_pct": more_pct, **tera},
+        {"rank": str(rank), "more_pct": more_pct, **tera, "tokens": tokens},
         actions=MESSAGES.texts("work.action"),
-        evidence={"rank": rank, "more_pct": more_pct, **tera},
+        evidence={"rank": rank, "more_pct": more_pct, **tera, **sizes},
+        issue="compared",
     )
 
 

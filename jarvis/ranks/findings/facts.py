@@ -165,5 +165,6 @@ KEYS = {
     "slow_link": "link",
     "small_messages": "small",
     "ep_imbalance": "experts",
+    "pipeline_bubble": "bubble",
 }
 """First parts of the keys of messages by check."""

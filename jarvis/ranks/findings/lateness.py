@@ -31,14 +31,21 @@ def latest_roots(facts: RankFacts) -> pl.DataFrame:
     """Return the rank of each step for which the others wait longest without computing, and the
     instance at which they wait longest for it.
 
-    A later rank for which they wait while they compute costs the step nothing. Columns: ``step,
-    instance_id, root_rank, root_instance``.
+    A later rank for which they wait while they compute costs the step nothing, and where ranks do
+    different work, such as the stages of a pipeline, they wait for more than what one is late by.
+    Columns: ``step, instance_id, root_rank, root_instance``.
     """
     waited = pl.col(C.exposed_wait_us)
+    ranks = facts.tables["instance_ranks"].group_by(C.instance_id).len("ranks")
+    late_us = pl.col(C.lateness_ns) / 1e3 * (pl.col("ranks").cast(pl.Int64) - 1)
     return (
         facts.tables["lateness"]
         .join(facts.inner.select(C.instance_id, C.step, C.exposed_wait_us), on=C.instance_id)
+        .join(ranks, on=C.instance_id)
         .drop_nulls(C.step)
+        .with_columns(
+            pl.min_horizontal(waited, late_us.clip(lower_bound=0)).alias(C.exposed_wait_us)
+        )
         .sort(C.exposed_wait_us, C.instance_id, descending=[True, False])
         .group_by(C.step, C.root_rank, maintain_order=True)
         .agg(pl.col(C.instance_id, C.root_instance).first(), waited.sum())

@@ -59,10 +59,22 @@ MESSAGES = MessageTable(
         "jitter.action": "Reduce what varies from step to step: prefetch more batches, call "
         "`gc.freeze` before the training loop, pin the processes to cores.",
         "work.title": "Rank {rank} computes {more_pct} more than the mean of the ranks: {gain}",
+        "work.compared": "It does {tera_flops:,.2f} TFLOPs in a step; the mean of the ranks (in a "
+        "pipeline, of its stage) is {mean_tera_flops:,.2f} TFLOPs.{tokens}",
+        "work.rows": " Its products with one of the matrices have {row_count:,} rows on average, "
+        "such as tokens; the mean of the ranks is {mean_row_count:,}.",
+        # Of stored runs.
         "work.issue": "It does {tera_flops:,.2f} TFLOPs, the mean is {mean_tera_flops:,.2f} "
         "TFLOPs in a step.",
         "work.action": "Divide the work evenly: sort or pack sequences by length, or balance the "
-        "batches by tokens.",
+        "batches by tokens, and the tokens of experts.",
+        "bubble.title": "Pipeline stages wait {bubble_pct} of the step for each other: {gain}",
+        "bubble.issue": "In the median step, without computing: {parts:joined , }. With "
+        "{stages:count stage} and {micro_batches:count micro-batch} in a step, {ideal_pct} is "
+        "unavoidable if all stages take equally long.",
+        "bubble.stage": "stage {stage} {bubble_ms}",
+        "bubble.action": "Use more and smaller micro-batches, or an interleaved schedule. If one "
+        "stage waits less than the others, move layers from it to them.",
         "link.title": "Collectives reach {pct_of_link_pct} of the link: {gain}",
         "link.issue": "{instances:count collective} of at least {min_bytes} in {communicator:name} "
         "move {bus_gb_per_s:,.1f} GB/s of {peak_gb_per_s:,.1f} GB/s after the last rank arrived.",
