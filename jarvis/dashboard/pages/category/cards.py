@@ -55,11 +55,11 @@ def figures_of(  # the rows depend on the other parameters
         has_efficiency() & (pl.col(C.pct_roofline) <= ANOMALY_PCT)
     )
     sums = _rows.select(
+        pl.col(C.saved_us).sum(),
         calls=pl.col(C.operation_count).sum(),
         time_us=time_us.sum(),
         compute_pct=pl.col(C.percent_of_compute).sum(),
         copies_us=time_us.filter(pl.col(C.percent_of_compute) == 0).sum(),
-        saved_us=pl.col(C.saved_us).sum(),
         below=is_below.sum(),
         below_us=time_us.filter(is_below).sum(),
         has_efficiency=has_efficiency().any(),
