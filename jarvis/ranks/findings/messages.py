@@ -61,8 +61,8 @@ MESSAGES = MessageTable(
         "work.title": "Rank {rank} computes {more_pct} more than the mean of the ranks: {gain}",
         "work.compared": "It does {tera_flops:,.2f} TFLOPs in a step; the mean of the ranks (in a "
         "pipeline, of its stage) is {mean_tera_flops:,.2f} TFLOPs.{tokens}",
-        "work.rows": " Its products with one of the matrices have {row_count:count row} on average, "
-        "such as tokens; the mean of the ranks is {mean_row_count:,}.",
+        "work.rows": " Its products with one of the matrices have {row_count:count row} on "
+        "average, such as tokens; the mean of the ranks is {mean_row_count:,}.",
         # Of stored runs.
         "work.issue": "It does {tera_flops:,.2f} TFLOPs, the mean is {mean_tera_flops:,.2f} "
         "TFLOPs in a step.",
