@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -139,14 +140,18 @@ def test_broken_ranks_cost_themselves_alone(
     folder = copied(traces, tmp_path)
     (folder / "rank2.json").write_text("no trace", encoding="utf-8")
     trace().op("aten::mm").write(folder / "rank3.json")
+    with zipfile.ZipFile(folder / "rank7.json.zip", "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("rank7.json", b"[" * (1 << 20))
+    (folder / "rank1.json").rename(folder / f"rank{1 << 40}.json")
     out = tmp_path / "out"
     found = run_json(capsys, str(folder), "--output-dir", str(out), code=3)
     manifest = DistributedRun.load(out).manifest
     assert {m.file_name: (m.rank, m.state) for m in manifest.members} == {
         "rank0.json": (0, "usable"),
-        "rank1.json": (1, "usable"),
+        f"rank{1 << 40}.json": (1, "usable"),
         "rank2.json": (2, "failed"),
         "rank3.json": (3, "no_gpu_work"),
+        "rank7.json.zip": (7, "failed"),
     }
     assert manifest.missing == ((2, 2),)
     assert "rank2.json: " in found["warnings"][0]

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 import pytest
@@ -14,6 +14,9 @@ from jarvis.core.errors import JarvisError
 from jarvis.perf_report import PerfReport
 from jarvis.ranks.events import Member
 from jarvis.ranks.findings import rank_findings
+from jarvis.ranks.findings.facts import RankFacts
+from jarvis.ranks.findings.overlap import exposed_transfer
+from jarvis.ranks.gain import StepGain
 from jarvis.ranks.join import Joined, join
 from jarvis.ranks.roles import described
 from jarvis.sample import Faults, Job, Parallel, write_job
@@ -282,3 +285,39 @@ def _products(rank: Member) -> list[tuple[int, tuple[int, int]]]:
     events = json.loads(Path(rank.info.path).read_bytes())["traceEvents"]
     dims = [e["args"]["Input Dims"] for e in events if e.get("name") == "aten::addmm"]
     return [(each[1][0], tuple(each[2])) for each in dims]
+
+
+class Replay:
+    """In place of the steps replayed together: a transfer that is hidden saves all of it."""
+
+    def __init__(self, joined: Joined) -> None:
+        self.transfers = dict(
+            joined.tables["instances"].select("instance_id", "transfer_us").rows()
+        )
+        self.steps = joined.tables["rank_steps"]["step"].n_unique()
+
+    def scaled_transfer(self, factors: dict[int, float]) -> StepGain:
+        saved = sum((1 - factor) * self.transfers[at] for at, factor in factors.items())
+        return StepGain(saved / 1e3 / self.steps, saved / 1e3 / self.steps)
+
+
+def test_transfers_of_experts_and_stages_could_run_beside_other_micro_batches(
+    joined: Joined,
+) -> None:
+    facts = RankFacts(replace(joined, joint=cast(Any, Replay(joined))), RANKS)
+    (finding,) = exposed_transfer(facts)
+    kernels = joined.tables["instance_ranks"].group_by("instance_id")
+    exposed = kernels.agg((pl.col("exposed_transfer_ns").median() / 1e6).alias("ms"))
+    rows = with_group_of(joined).filter(~pl.col("is_edge")).join(exposed, on="instance_id")
+    steps = rows["step"].n_unique()
+    hidden = rows.filter(pl.col("role").is_in(["ep", "pp"]))["ms"].sum() / steps
+    assert finding.evidence["hideable_ms"] == finding.evidence["exposed_ms"]
+    assert finding.evidence["exposed_ms"] == pytest.approx(hidden)
+    assert finding.impact is not None
+    assert finding.impact.saved_ms.high == pytest.approx(2 * finding.impact.saved_ms.low)
+    tensors = rows.filter(role="tp")["ms"].sum() / steps
+    assert f"of tensors {tensors:.2f} ms" in to_text(finding.issue)
+    assert "another micro-batch" in to_text(finding.algorithmic)
+    busy = joined.tables["rank_steps"].with_columns(compute_ms=pl.lit(0.0))
+    none = replace(facts.joined, tables={**joined.tables, "rank_steps": busy})
+    assert list(exposed_transfer(RankFacts(none, RANKS))) == []

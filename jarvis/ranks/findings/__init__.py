@@ -17,6 +17,7 @@ from jarvis.ranks.findings.facts import (
 from jarvis.ranks.findings.lateness import jitter, late_rank
 from jarvis.ranks.findings.links import ep_imbalance, mismatch, slow_link, small_messages
 from jarvis.ranks.findings.messages import MESSAGES
+from jarvis.ranks.findings.overlap import exposed_transfer
 from jarvis.ranks.findings.pipeline import pipeline_bubble
 from jarvis.ranks.join import Joined
 from jarvis.schemas.names import C
@@ -28,6 +29,7 @@ CHECKS: tuple[Callable[[RankFacts], Iterator[Finding]], ...] = (
     jitter,
     work_imbalance,
     pipeline_bubble,
+    exposed_transfer,
     slow_link,
     small_messages,
     ep_imbalance,

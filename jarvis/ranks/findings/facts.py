@@ -166,5 +166,6 @@ KEYS = {
     "small_messages": "small",
     "ep_imbalance": "experts",
     "pipeline_bubble": "bubble",
+    "exposed_transfer": "exposed",
 }
 """First parts of the keys of messages by check."""

@@ -61,8 +61,8 @@ MESSAGES = MessageTable(
         "work.title": "Rank {rank} computes {more_pct} more than the mean of the ranks: {gain}",
         "work.compared": "It does {tera_flops:,.2f} TFLOPs in a step; the mean of the ranks (in a "
         "pipeline, of its stage) is {mean_tera_flops:,.2f} TFLOPs.{tokens}",
-        "work.rows": " Its products with one of the matrices have {row_count:,} rows on average, "
-        "such as tokens; the mean of the ranks is {mean_row_count:,}.",
+        "work.rows": " Its products with one of the matrices have {row_count:count row} on "
+        "average, such as tokens; the mean of the ranks is {mean_row_count:,}.",
         # Of stored runs.
         "work.issue": "It does {tera_flops:,.2f} TFLOPs, the mean is {mean_tera_flops:,.2f} "
         "TFLOPs in a step.",
@@ -75,6 +75,17 @@ MESSAGES = MessageTable(
         "bubble.stage": "stage {stage} {bubble_ms}",
         "bubble.action": "Use more and smaller micro-batches, or an interleaved schedule. If one "
         "stage waits less than the others, move layers from it to them.",
+        "exposed.title": "Transfers take {exposed_ms} of a step without compute: {gain}",
+        "exposed.issue": "Transfer without compute, per step, after all ranks had arrived: "
+        "{parts:joined , }. {hideable_ms} of it could run beside other compute of the step.",
+        "exposed.ep": "of experts {exposed_ms}",
+        "exposed.pp": "between stages {exposed_ms}",
+        "exposed.dp": "of data parallelism {exposed_ms}",
+        "exposed.tp": "of tensors {exposed_ms}",
+        "exposed.action.ep": "Run the all-to-alls of experts beside the attention of another "
+        "micro-batch.",
+        "exposed.action.pp": "Send and receive while another micro-batch computes.",
+        "exposed.action.dp": "Gather the parameters of a layer while the layer before computes.",
         "link.title": "Collectives reach {pct_of_link_pct} of the link: {gain}",
         "link.issue": "{instances:count collective} of at least {min_bytes} in {communicator:name} "
         "move {bus_gb_per_s:,.1f} GB/s of {peak_gb_per_s:,.1f} GB/s after the last rank arrived.",

@@ -44,7 +44,7 @@ def pipeline_bubble(facts: RankFacts) -> Iterator[Finding]:
     Threshold: the gain above.
     """
     stages = _by_stage(facts)
-    schedule = _schedule(facts)
+    schedule = schedule_of(facts)
     if stages.height < 2 or schedule is None:
         return
     mean_ms, least_ms = (
@@ -99,7 +99,7 @@ def _by_stage(facts: RankFacts) -> pl.DataFrame:
     )
 
 
-def _schedule(facts: RankFacts) -> Schedule | None:
+def schedule_of(facts: RankFacts) -> Schedule | None:
     """Return the schedule by the sends of a step; None if no rank sends once in a step."""
     stages = facts.tables["ranks"].select(C.rank, C.pp, C.steps).drop_nulls()
     sizes = facts.tables["communicators"].filter(pl.col(C.role) == Role.PIPELINE)[C.size]
