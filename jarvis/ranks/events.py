@@ -93,5 +93,8 @@ def _events(member: Member) -> pl.DataFrame:
             pl.Series(C.is_cut, ~launches & launches.any()),
         )
         .sort(C.start_ns, C.uid)
-        .with_columns(pl.col(C.pg_ranks).cast(pl.Categorical))  # long texts, few are distinct
+        .with_columns(
+            pl.col(pl.String).cast(pl.Categorical),  # few are distinct
+            pl.col(C.stream, C.group_size, C.src_rank, C.dst_rank).cast(pl.Int32),
+        )
     )

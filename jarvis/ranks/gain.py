@@ -360,7 +360,7 @@ def _bounds(evidence: Evidence) -> dict[int, StepGain]:
     steps = inner[C.step].n_unique()
     late = pl.col(C.last_rank).alias("late")
     blamed = (
-        evidence.kernels.drop(C.step)
+        evidence.kernels.select(C.instance_id, C.rank, C.wait_ns, C.exposed_wait_ns, "held")
         .join(inner.select(C.instance_id, C.step, late, C.margin_us), on=C.instance_id)
         .drop_nulls("late")
         .filter(pl.col(C.rank) != pl.col("late"))

@@ -31,6 +31,9 @@ MAX_DEPTH = 20
 COMPARABLE_SHARE = 1.1
 """Own time above the lateness, as a factor, from which on it is that of other work."""
 
+_AT_ONCE = 250_000
+"""Kernels whose instances are compared at once."""
+
 Key = tuple[str, str | None]
 """A state and its detail."""
 
@@ -76,12 +79,9 @@ def lateness(
         instances: Table ``instances``.
         members: The ranks.
     """
-    arrivals = _arrivals(kernels, instances)
-    late = _late_ranks(arrivals)
+    late, compared = _compared(kernels, instances)
     times = _Times(late.height)
-    by_rank = arrivals.filter(pl.col("is_late") | pl.col("is_middle")).partition_by(
-        C.rank, as_dict=True
-    )
+    by_rank = compared.partition_by(C.rank, as_dict=True)
     for member in members:
         if (member.rank,) in by_rank:
             _add_times(times, member, by_rank[member.rank,])
@@ -96,22 +96,63 @@ def lateness(
     ), causes
 
 
-def _arrivals(kernels: pl.DataFrame, instances: pl.DataFrame) -> pl.DataFrame:
-    """Return the kernels of the instances without edges that have one last rank.
+def _compared(
+    kernels: pl.DataFrame, instances: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the late rank of each instance (``_late_ranks``), and the ``_arrivals`` of late ranks
+    and of those in the middle.
+
+    Instances at edges, and those without one last rank, are left out. The others are compared some
+    at a time, for the memory of all their columns.
+    """
+    chosen = instances.filter(~pl.col(C.is_edge) & pl.col(C.last_rank).is_not_null())
+    held = (
+        holding_kernels(kernels)
+        .select(
+            C.rank, pl.col(C.end_ns).alias("held_ns"), pl.col(C.instance_id).alias(C.held_instance)
+        )
+        .sort("held_ns")
+    )
+    at_once = max(1, _AT_ONCE * instances.height // max(kernels.height, 1))
+    late, compared = [], []
+    for first in range(0, max(chosen.height, 1), at_once):
+        rows = _arrivals(kernels, held, chosen[first : first + at_once])
+        rows = rows.with_columns(pl.col("row") + first)
+        late.append(_late_ranks(rows))
+        compared.append(rows.filter(pl.col("is_late") | pl.col("is_middle")))
+    return pl.concat(late), pl.concat(compared)
+
+
+def _arrivals(kernels: pl.DataFrame, held: pl.DataFrame, chosen: pl.DataFrame) -> pl.DataFrame:
+    """Return the kernels of chosen instances.
 
     Columns: ``row`` (of the instance), ``instance_id, rank, start_ns, baseline_ns, held_instance``
     (that ended at the baseline), ``shift`` (from the common clock to that of the trace, after its
     origin), ``is_late``, and ``is_middle`` of those whose arrivals are in the middle half, by which
     the late one is measured.
     """
-    chosen = instances.filter(~pl.col(C.is_edge) & pl.col(C.last_rank).is_not_null())
-    held = holding_kernels(kernels).select(
-        C.rank, pl.col(C.end_ns).alias("held_ns"), pl.col(C.instance_id).alias(C.held_instance)
-    )
     windows = kernels.group_by(C.rank).agg(pl.col(C.start_ns).min().alias("window_ns"))
     place, count = pl.int_range(pl.len()).over(C.instance_id), pl.len().over(C.instance_id)
     is_late = pl.col(C.rank) == pl.col(C.last_rank)
-    ends = kernels.select(
+    arrivals = (
+        kernels.lazy()
+        .select(C.instance_id, C.rank, C.start_ns, "own_start_ns")
+        .join(chosen.lazy().select(C.instance_id, C.last_rank), on=C.instance_id)
+        .join(windows.lazy(), on=C.rank)
+        .sort(C.start_ns)
+        .join_asof(
+            held.lazy(),
+            left_on=C.start_ns,
+            right_on="held_ns",
+            by=C.rank,
+            check_sortedness=False,
+        )
+        .with_columns(pl.col(C.held_instance).filter(is_late).first().over(C.instance_id))
+        .collect()
+    )
+    ends = kernels.filter(
+        pl.col(C.instance_id).is_in(arrivals[C.held_instance].unique().implode())
+    ).select(
         C.rank,
         pl.col(C.instance_id).alias(C.held_instance),
         pl.col(C.end_ns).alias("common_ns"),
@@ -120,19 +161,7 @@ def _arrivals(kernels: pl.DataFrame, instances: pl.DataFrame) -> pl.DataFrame:
     is_held = pl.col(C.held_instance).is_not_null()
     since = pl.when(is_held).then(pl.coalesce("common_ns", "held_ns"))
     return (
-        kernels.select(C.instance_id, C.rank, C.start_ns, "own_start_ns")
-        .join(chosen.select(C.instance_id, C.last_rank), on=C.instance_id)
-        .join(windows, on=C.rank)
-        .sort(C.start_ns)
-        .join_asof(
-            held.sort("held_ns"),
-            left_on=C.start_ns,
-            right_on="held_ns",
-            by=C.rank,
-            check_sortedness=False,
-        )
-        .with_columns(pl.col(C.held_instance).filter(is_late).first().over(C.instance_id))
-        .join(ends, on=[C.rank, C.held_instance], how="left")
+        arrivals.join(ends, on=[C.rank, C.held_instance], how="left")
         .sort(C.instance_id, C.start_ns, C.rank)
         .select(
             pl.col(C.instance_id).rle_id().cast(pl.Int64).alias("row"),

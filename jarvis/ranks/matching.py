@@ -70,7 +70,7 @@ class Matching:
 
 
 _MATCHED = pl.Schema(
-    {"event": pl.Int64, C.comm_id: pl.String, "slot": pl.Int64, C.match: pl.String}
+    {"event": pl.Int64, C.comm_id: pl.Categorical(), "slot": pl.Int64, C.match: pl.Categorical()}
 )
 _UNMATCHED = pl.Schema({"event": pl.Int64, C.reason: pl.String})
 
