@@ -126,17 +126,22 @@ def _agreeing_groups(ends: pl.DataFrame) -> pl.DataFrame:
     used: list[tuple[str, str]] = []
     chosen = ends.clear()
     offsets: dict[int, float] = {}
+    joined: set[int] = set()
     limit_ns = 0.0
     for is_few, _, comm_id, kind, group in groups:
-        p95_ns = _p95_ns(group, offsets or _offsets(group))
-        joins = not set(group[C.rank].unique()) <= offsets.keys()
-        agrees = not is_few and p95_ns is not None and p95_ns <= limit_ns
-        if joins or agrees:
-            if not used:
-                limit_ns = max(_AGREEING_NS, _AGREEING_TIMES * (p95_ns or 0.0))
+        ranks = set(group[C.rank].unique())
+        if not used:
+            limit_ns = max(_AGREEING_NS, _AGREEING_TIMES * (_p95_ns(group, _offsets(group)) or 0.0))
+        is_used = not ranks <= joined
+        if not is_used and not is_few:
+            if offsets.keys() != joined:
+                offsets = _offsets(chosen)
+            p95_ns = _p95_ns(group, offsets)
+            is_used = p95_ns is not None and p95_ns <= limit_ns
+        if is_used:
+            joined |= ranks
             used.append((comm_id, kind))
             chosen = pl.concat([chosen, group])
-            offsets = _offsets(chosen)
     ids = {C.comm_id: pl.Categorical, C.kind: pl.Categorical}
     return pl.DataFrame(used, schema=ids, orient="row")
 

@@ -102,14 +102,17 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
     ranks = _ranks(members, sums, numbered, found, clock)
     for part in (speed, gains(members, evidence, joint)):
         ranks = ranks.join(part, on=C.rank, how="left", maintain_order="left")
+    marked = rank_steps(numbered, found, late, members)
+    in_order = numbered.drop("own_start_ns", C.step, "held").sort(C.instance_id, C.rank)
+    del numbered, evidence
     tables = {
         "ranks": ranks,
         "communicators": _communicators(communicators, of_communicators, found),
         "instances": found,
-        "instance_ranks": numbered.sort(C.instance_id, C.rank),
+        "instance_ranks": in_order,
         "unmatched": pl.concat(unmatched).sort(C.rank, C.start_ns, C.uid),
         "clocks": clock.groups,
-        "rank_steps": rank_steps(numbered, found, late, members),
+        "rank_steps": marked,
         "lateness": late,
         "lateness_causes": causes,
     }
