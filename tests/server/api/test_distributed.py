@@ -47,6 +47,9 @@ def test_uploads_become_a_distributed_run(client: TestClient) -> None:
     assert [row["rank"] for row in delay["arrivals"]] == [0, 1, 2]
     assert max(delay["arrivals"], key=lambda row: row["start_ns"])["rank"] == first["last_rank"]
     assert client.get(f"{base}/lateness/99999").status_code == 404
+    asked = {"changes": ["transfer=0.5"]}
+    without_graph = client.post(f"{base}/what-if", json=asked)
+    assert without_graph.status_code == 400
     member = client.get(f"/api/analyses/{run['ranks'][0]['analysis_id']}").json()
     assert member["distributed"] == [run["id"]]
 

@@ -1,6 +1,7 @@
 """API routes of distributed runs: create from the traces of several ranks, show, download files."""
 
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated
 
 import polars as pl
@@ -9,6 +10,8 @@ from fastapi.responses import FileResponse
 
 from jarvis.hardware import load_hardware
 from jarvis.pipeline.distributed import RankOptions
+from jarvis.pipeline.joint_what_if import JointWhatIf, ranks_what_if
+from jarvis.ranks.manifest import MemberEntry
 from jarvis.ranks.run import DistributedRun
 from jarvis.run.results import results_data
 from jarvis.schemas.names import C
@@ -29,6 +32,7 @@ from jarvis.server.http.api.analysis_routes import (
 from jarvis.server.http.api.analysis_views import (
     MAX_PATH_LENGTH,
     ArtifactList,
+    Changes,
     DelayView,
     DistributedView,
     InstancePage,
@@ -39,7 +43,7 @@ from jarvis.server.http.api.job_routes import JobView, job_view, to_save
 from jarvis.server.ingest.intake import server_trace
 from jarvis.server.jobs.kinds import Analyze
 from jarvis.server.page_links import ranks_page
-from jarvis.server.storage.catalog import DistributedEntry, read_catalog
+from jarvis.server.storage.catalog import DistributedEntry, analysis_root, read_catalog
 from jarvis.server.submission import Submission
 
 router = APIRouter(prefix="/distributed", tags=["distributed"])
@@ -131,6 +135,19 @@ def lateness(person: Caller, analysis_id: AnalysisId, instance: int) -> DelayVie
             C.extra_ns, C.state, C.detail, descending=[True, False, False]
         ).to_dicts(),
     )
+
+
+@router.post("/{analysis_id}/what-if", summary="Simulate a step of all ranks under changes")
+def what_if(person: Caller, analysis_id: AnalysisId, changes: Changes) -> JointWhatIf:
+    """Return what the median step gains at least and at most; rejected (400) if it is not simulated
+    or the analysis of a rank was removed."""
+    _, run = _opened(person, analysis_id)
+    visible = {each.id for each in read_catalog().visible_to(person).entries}
+
+    def find(member: MemberEntry) -> Path | None:
+        return analysis_root(member.analysis_id) if member.analysis_id in visible else None
+
+    return ranks_what_if(run, changes.changes, find)
 
 
 @router.get("/{analysis_id}/artifacts", summary="List the files of a distributed run")
