@@ -54,9 +54,7 @@ def write_ranks(folder: Path, ranks: int, events: int) -> None:
             write_parquet(rows, RunPaths(folder / str(rank)).table(name))
 
 
-def _tables(
-    rank: int, ranks: int, starts: np.ndarray, ends: np.ndarray
-) -> dict[str, pl.DataFrame]:
+def _tables(rank: int, ranks: int, starts: np.ndarray, ends: np.ndarray) -> dict[str, pl.DataFrame]:
     events = starts.size
     number = np.arange(events)
     is_world = number % 2 == 0
@@ -115,7 +113,7 @@ def _tables(
             C.step: steps,
             C.number: steps,
             C.source: "marked",
-            C.start_ns: starts[:: PER_STEP] - JITTER_NS,
+            C.start_ns: starts[::PER_STEP] - JITTER_NS,
             C.dur_ns: SLOT_NS * PER_STEP,
         }
     )
@@ -178,7 +176,9 @@ def _peak_mb() -> float:
 
 def measure(folder: Path, output: Path) -> dict[str, float]:
     """Join the ranks of a folder in this process; return its time, and memory above the imports."""
-    names = tuple(path.stem for path in RunPaths(folder / "0").table("collectives").parent.iterdir())
+    names = tuple(
+        path.stem for path in RunPaths(folder / "0").table("collectives").parent.iterdir()
+    )
     members = [
         Member(rank, f"rank{rank}.json", _info(rank), ParquetTables(folder / str(rank), names))
         for rank in range(len(list(folder.iterdir())))

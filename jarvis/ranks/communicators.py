@@ -25,7 +25,8 @@ def with_communicators(events: pl.DataFrame, world_size: int) -> tuple[pl.DataFr
     """Return events with ``comm_id``, and the communicators.
 
     Returns:
-        The events without what names a group otherwise, and ``comm_id, ranks, size, description`` with ``members``, the ranks as a list.
+        The events without what names a group otherwise, and ``comm_id, ranks, size, description``
+        with ``members``, the ranks as a list.
     """
     description = pl.col(C.pg_desc)
     calls = events.select(_NAMES).unique()

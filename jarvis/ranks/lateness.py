@@ -96,9 +96,7 @@ def lateness(
     ), causes
 
 
-def _compared(
-    kernels: pl.DataFrame, instances: pl.DataFrame
-) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _compared(kernels: pl.DataFrame, instances: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the late rank of each instance (``_late_ranks``), and the ``_arrivals`` of late ranks
     and of those in the middle.
 
@@ -261,10 +259,9 @@ def _causes(late: pl.DataFrame, times: _Times) -> pl.DataFrame:
     order, rows = order[is_there], rows[is_there]
     names = pl.DataFrame(states, schema={C.state: pl.String, C.detail: pl.String}, orient="row")
     calls = pl.concat([*times.calls, pl.DataFrame(schema=_OF_CALLS)], how="diagonal")
+    of_rows: pl.DataFrame = late[rows].select("row", C.instance_id, C.rank)
     return (
-        late[rows]
-        .select("row", C.instance_id, C.rank)
-        .hstack(names[order])
+        of_rows.hstack(names[order])
         .with_columns(
             pl.Series(C.state_ns, own[order, rows]),
             pl.Series(C.yardstick_ns, usual[order, rows]),
@@ -294,9 +291,7 @@ _CAUSES = pl.Schema(
         **dict.fromkeys(_CALLS, pl.String),
     }
 )
-_OF_CALLS = pl.Schema(
-    {"row": pl.Int64, C.detail: pl.String, **dict.fromkeys(_CALLS, pl.String)}
-)
+_OF_CALLS = pl.Schema({"row": pl.Int64, C.detail: pl.String, **dict.fromkeys(_CALLS, pl.String)})
 
 
 def _with_new(late: pl.DataFrame) -> pl.DataFrame:

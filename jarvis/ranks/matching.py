@@ -69,8 +69,9 @@ class Matching:
     unmatched: pl.DataFrame
 
 
+_TEXT = pl.Categorical()
 _MATCHED = pl.Schema(
-    {"event": pl.Int64, C.comm_id: pl.Categorical(), "slot": pl.Int64, C.match: pl.Categorical()}
+    [("event", pl.Int64()), (C.comm_id, _TEXT), ("slot", pl.Int64()), (C.match, _TEXT)]
 )
 _UNMATCHED = pl.Schema({"event": pl.Int64, C.reason: pl.String})
 

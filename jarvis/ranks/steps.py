@@ -26,7 +26,8 @@ def rank_steps(
     """Return the table ``rank_steps``.
 
     Args:
-        kernels: Kernels of instances with ``instance_id`` (``instances.kernels``), by rank and time.
+        kernels: Kernels of instances with ``instance_id`` (``instances.kernels``), by rank and
+            time.
         instances: Table ``instances``.
         lateness: Table ``lateness``.
         members: The ranks.

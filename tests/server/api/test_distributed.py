@@ -30,6 +30,7 @@ def test_uploads_become_a_distributed_run(client: TestClient) -> None:
     assert job["page"] == run["page"] == f"/ranks?ranks_run={run['id']}"
     assert run["manifest"]["title"] == "3 of 3 ranks (0-2)"
     assert [row["rank"] for row in run["ranks"]] == [0, 1, 2]
+    assert run["superseded_by"] is None
     assert [row["times_last"] for row in run["ranks"]] == [0, 3, 0]
     listed = client.get("/api/analyses").json()["analyses"]
     assert {each["project"] for each in listed} == {"llm"}

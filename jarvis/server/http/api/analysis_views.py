@@ -148,6 +148,9 @@ class DistributedView(BaseModel, title="Distributed run"):
         description="its findings, as in `results.json` (docs/results.md)"
     )
     page: str = Field(description="path of its page on the server")
+    superseded_by: str | None = Field(
+        description="id of a distributed run with all of its ranks and more, if there is one"
+    )
 
 
 class InstancePage(BaseModel, title="Page of the list of collectives"):

@@ -81,6 +81,7 @@ def analyze(person: Caller, new: NewDistributed) -> JobView:
 def show(person: Caller, analysis_id: AnalysisId) -> DistributedView:
     """Return its manifest, and what each rank did and waited."""
     entry, run = _opened(person, analysis_id)
+    newer = read_catalog().visible_to(person).superseded_by(entry)
     return DistributedView(
         id=entry.id,
         title=entry.title,
@@ -91,6 +92,7 @@ def show(person: Caller, analysis_id: AnalysisId) -> DistributedView:
         ranks=run.tables["ranks"].to_dicts(),
         results=results_data(run.results),
         page=ranks_page(entry.id),
+        superseded_by=newer and newer.id,
     )
 
 
