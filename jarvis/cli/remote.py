@@ -90,8 +90,8 @@ class ServerConnection:
     ) -> dict[str, Any]:
         """Upload a file, as ``name`` if given; return the complete upload as the API describes it.
 
-        What an earlier command has sent of the file is not sent again. After a lost connection the upload is resumed, until there is no progress for
-        RETRY_TIMEOUT_S.
+        What an earlier command has sent of the file is not sent again. After a lost connection the
+        upload is resumed, until there is no progress for RETRY_TIMEOUT_S.
 
         Raises:
             UnreadableTraceError: the file cannot be read.

@@ -70,6 +70,19 @@ def test_uploads_become_a_distributed_run(client: TestClient) -> None:
     assert run["manifest"]["missing"] == [[3, 7]]
 
 
+def test_a_range_of_urls_is_a_job_for_each(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {"urls": ["https://traces.test/a/rank{0..2}.json.gz"], "project": "llm"}
+    assert client.post("/api/distributed", json=asked).status_code == 400
+    monkeypatch.setenv("JARVIS_INGEST_HOSTS", "traces.test")
+    job = client.post("/api/distributed", json=asked).json()
+    assert job["members"] == {"queued": 3}
+    assert job["title"] == "Join 3 ranks (rank0.json.gz, ...)"
+    too_many = client.post("/api/distributed", json={"urls": ["https://traces.test/{0..9999}"]})
+    assert too_many.status_code == 400
+
+
 def test_requests_that_name_no_ranks_are_rejected(client: TestClient) -> None:
     for body, status in (
         ({}, 400),

@@ -1,6 +1,7 @@
 """API routes of distributed runs: create from the traces of several ranks, show, download files."""
 
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -8,9 +9,11 @@ import polars as pl
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import FileResponse
 
+from jarvis.core.request import AnalysisOptions
 from jarvis.hardware import load_hardware
 from jarvis.pipeline.distributed import RankOptions
 from jarvis.pipeline.joint_what_if import JointWhatIf, ranks_what_if
+from jarvis.ranks.inputs import expanded, max_ranks
 from jarvis.ranks.manifest import MemberEntry
 from jarvis.ranks.run import DistributedRun
 from jarvis.run.results import results_data
@@ -42,6 +45,7 @@ from jarvis.server.http.api.callers import Caller
 from jarvis.server.http.api.job_routes import JobView, job_view, to_save
 from jarvis.server.ingest.intake import server_trace
 from jarvis.server.jobs.kinds import Analyze
+from jarvis.server.jobs.kinds.fetches import Fetch
 from jarvis.server.page_links import ranks_page
 from jarvis.server.storage.catalog import DistributedEntry, analysis_root, read_catalog
 from jarvis.server.submission import Submission
@@ -61,10 +65,16 @@ def analyze(person: Caller, new: NewDistributed) -> JobView:
         *(uploaded_file(person, upload) for upload in new.uploads),
         *(server_trace(path) for path in new.paths),
     ]
+    expanding = (url for text in new.urls for url in expanded(text))
+    urls = list(islice(expanding, max_ranks() + 1))
+    options = AnalysisOptions.of(new)
     job = actions.submit_ranks(
         database(),
         Actor(person, Channel.API),
-        [Analyze(Submission.of(new, trace=trace), labels=new.labels) for trace in traces],
+        [
+            *(Analyze(Submission.of(new, trace=trace), labels=new.labels) for trace in traces),
+            *(Fetch(url, options, labels=new.labels) for url in urls),
+        ],
         new.analyses,
         RankOptions(
             world_size=new.world_size,
