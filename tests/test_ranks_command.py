@@ -87,6 +87,34 @@ def test_what_if_replays_the_stored_ranks_together(
     assert small_print.startswith("3 ranks replayed together")
 
 
+def test_two_runs_are_compared_by_rank(
+    run: DistributedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = Job(STEPS, RANKS, scale="tiny", faults=Faults(is_even=True))
+    write_job(job, {rank: tmp_path / "job" / f"rank{rank}.json" for rank in range(RANKS)})
+    before = str(tmp_path / "out")
+    assert main(["analyze", str(tmp_path / "job"), "--output-dir", before, "--jobs", "1"]) == 0
+    capsys.readouterr()
+    assert main(["compare", before, str(run.root), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    for row in found["ranks"]:
+        assert row["change_ms"] == pytest.approx(row["target_ms"] - row["reference_ms"])
+    waits = {row["rank"]: row for row in found["ranks"] if row["measure"] == "exposed_wait_ms"}
+    assert waits[0]["change_ms"] > 5 > waits[LATE_RANK]["change_ms"]
+    steps = [row for row in found["ranks"] if row["measure"] == "duration_ms"]
+    (median,) = [row for row in found["medians"] if row["measure"] == "duration_ms"]
+    assert median["target_ms"] == pytest.approx(sorted(r["target_ms"] for r in steps)[1])
+    assert main(["compare", before, str(run.root)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split()[:4] == ["Per", "step", "Reference", "(ms)"]
+    assert "Step time (ms) of each rank:" in lines
+    with pytest.raises(SystemExit):
+        main(["compare", before, str(run.root), "--fail-if", "gpu_time > +5%"])
+    member = RunPaths(run.root).member(0)
+    assert main(["compare", str(member), str(run.root)]) == 1
+    assert "is the analysis of one trace" in capsys.readouterr().err
+
+
 def test_a_change_that_no_rank_has_is_a_sentence(
     run: DistributedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -68,6 +68,20 @@ def test_uploads_become_a_distributed_run(client: TestClient) -> None:
     job = client.get(f"/api/jobs/{again.json()['id']}").json()
     run = client.get(f"/api/distributed/{job['analysis_id']}").json()
     assert run["manifest"]["missing"] == [[3, 7]]
+    assert_compared(client, base, run["id"])
+
+
+def assert_compared(client: TestClient, base: str, larger: str) -> None:
+    """A run is compared with itself by rank, and with one of more ranks by medians."""
+    same = client.get(f"{base}/compare/{base.rpartition('/')[2]}").json()
+    assert {row["change_ms"] for row in same["ranks"] + same["medians"]} <= {0, None}
+    assert {row["rank"] for row in same["ranks"]} == {0, 1, 2}
+    assert client.get(f"{base}/compare/none").status_code == 404
+    found = client.get(f"{base}/compare/{larger}").json()
+    assert found["ranks"] == []
+    assert found["notes"][1] == (
+        "The jobs have 8 and 3 ranks, so only medians of the ranks are compared."
+    )
 
 
 def test_a_range_of_urls_is_a_job_for_each(

@@ -159,6 +159,16 @@ class DistributedView(BaseModel, title="Distributed run"):
     )
 
 
+class RanksComparisonView(BaseModel, title="Comparison of distributed runs"):
+    """How a distributed run differs from another one; times in ms per step."""
+
+    notes: list[str] = Field(description="what is compared, and what cannot be")
+    medians: list[dict[str, Any]] = Field(description="medians of the ranks by `measure`")
+    ranks: list[dict[str, Any]] = Field(
+        description="the same of each rank that both have; empty for other world sizes"
+    )
+
+
 class InstancePage(BaseModel, title="Page of the list of collectives"):
     """Matched collectives of a distributed run."""
 

@@ -13,6 +13,7 @@ from jarvis.core.request import AnalysisOptions
 from jarvis.hardware import load_hardware
 from jarvis.pipeline.distributed import RankOptions
 from jarvis.pipeline.joint_what_if import JointWhatIf, ranks_what_if
+from jarvis.ranks.compared import compared_ranks
 from jarvis.ranks.inputs import expanded, max_ranks
 from jarvis.ranks.manifest import MemberEntry
 from jarvis.ranks.run import DistributedRun
@@ -40,6 +41,7 @@ from jarvis.server.http.api.analysis_views import (
     DistributedView,
     InstancePage,
     NewDistributed,
+    RanksComparisonView,
 )
 from jarvis.server.http.api.callers import Caller
 from jarvis.server.http.api.job_routes import JobView, job_view, to_save
@@ -146,6 +148,16 @@ def lateness(person: Caller, analysis_id: AnalysisId, instance: int) -> DelayVie
         causes=causes.sort(
             C.extra_ns, C.state, C.detail, descending=[True, False, False]
         ).to_dicts(),
+    )
+
+
+@router.get("/{analysis_id}/compare/{reference}", summary="Compare two distributed runs")
+def compare(person: Caller, analysis_id: AnalysisId, reference: AnalysisId) -> RanksComparisonView:
+    """Return how the run differs from the reference: medians of the ranks, and each rank."""
+    target, other = (_opened(person, each)[1] for each in (analysis_id, reference))
+    found = compared_ranks(target, other)
+    return RanksComparisonView(
+        notes=list(found.notes), medians=found.medians.to_dicts(), ranks=found.ranks.to_dicts()
     )
 
 
