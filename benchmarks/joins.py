@@ -196,7 +196,7 @@ def measure(folder: Path, output: Path) -> dict[str, float]:
     }
 
 
-def _rows(sizes: Sequence[int], events: int) -> Iterator[list[object]]:
+def _rows(sizes: Sequence[int], events: int) -> Iterator[list[str]]:
     for ranks in sizes:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)

@@ -7,6 +7,7 @@ from functools import cached_property
 import polars as pl
 
 from jarvis.perf_report.work import COMPUTE
+from jarvis.ranks.run import ParquetTables
 from jarvis.schemas.names import C
 from jarvis.simulation.stored import SimulationInfo
 from jarvis.trace import TraceInfo
@@ -34,13 +35,19 @@ class Member:
     @cached_property
     def origin_ns(self) -> int:
         """The start of the first communication kernel on the clock of the trace."""
-        first = self.tables["collectives"][C.ts_ns].min()
+        first = self.select("collectives", C.ts_ns)[C.ts_ns].min()
         return first if isinstance(first, int) else 0
 
     def compute(self) -> pl.DataFrame:
         """Return ``ts_ns, dur_ns`` of the compute kernels."""
-        work = self.tables["gpu_work"]
+        work = self.select("gpu_work", C.kind, C.ts_ns, C.dur_ns)
         return work.filter(pl.col(C.kind) == COMPUTE).select(C.ts_ns, C.dur_ns)
+
+    def select(self, table: str, *columns: str) -> pl.DataFrame:
+        """Return columns of a table, of which a file is read only in part."""
+        if isinstance(self.tables, ParquetTables):
+            return self.tables.read(table, columns)
+        return self.tables[table].select(columns)
 
 
 _COLUMNS = (
@@ -76,7 +83,7 @@ def communication_events(members: Sequence[Member]) -> pl.DataFrame:
 
 
 def _events(member: Member) -> pl.DataFrame:
-    kernels = member.tables["collectives"]
+    kernels = member.select("collectives", *_COLUMNS, C.ts_ns, C.end_ns, C.step)
     steps = member.tables["steps"]
     number = pl.coalesce(C.number, C.step) if C.number in steps.columns else pl.col(C.step)
     numbers = steps.select(C.step, number.alias("step_number"))

@@ -30,13 +30,11 @@ SAME_SIZE = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"
 _USED = (
     "event",
     C.rank,
-    C.uid,
     C.comm_id,
     C.seq,
     C.step,
     C.stream,
     C.launch_start_ns,
-    C.start_ns,
     C.end_ns,
 )
 
@@ -106,7 +104,7 @@ def _pair() -> pl.Expr:
     """Return sender and receiver of point-to-point calls that record them; null for others."""
     is_known = pl.all_horizontal(pl.col(C.src_rank, C.dst_rank).is_not_null())
     return pl.when((pl.col(C.kind) == POINT_TO_POINT) & is_known).then(
-        pl.format("{}>{}", C.src_rank, C.dst_rank)
+        pl.format("{}>{}", C.src_rank, C.dst_rank).cast(pl.Categorical)
     )
 
 
@@ -220,7 +218,7 @@ def _common_window(group: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 def _sequence(rows: pl.DataFrame) -> _Sequence:
     """Return the kernels of one rank in the order of their stream, else of their launches."""
     if rows[C.stream].n_unique() > 1 and rows[C.launch_start_ns].null_count() == 0:
-        rows = rows.sort(C.launch_start_ns, C.start_ns, C.uid)
+        rows = rows.sort(C.launch_start_ns, "event")
     return _Sequence(
         rank=rows[C.rank][0],
         events=rows["event"].to_numpy(),

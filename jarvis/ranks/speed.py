@@ -62,7 +62,7 @@ def flops_per_step(members: Sequence[Member]) -> pl.DataFrame:
     for member in members:
         if "operations" not in member.tables:
             continue
-        operations = member.tables["operations"]
+        operations = member.select("operations", C.flops, C.operation_count)
         flops = (operations[C.flops] * operations[C.operation_count]).sum()
         rows.append({C.rank: member.rank, C.flops: flops / max(member.info.steps, 1) or None})
     return pl.DataFrame(rows, schema={C.rank: pl.Int64, C.flops: pl.Float64})
@@ -70,15 +70,17 @@ def flops_per_step(members: Sequence[Member]) -> pl.DataFrame:
 
 def _signatures(member: Member) -> pl.DataFrame:
     """Return the mean time of each signature of a rank, and its calls."""
-    work = member.tables["gpu_work"].filter(pl.col(C.kind) == COMPUTE)
-    spans = member.tables["collectives"].select(
+    work = member.select("gpu_work", C.kind, C.name, C.ts_ns, C.dur_ns, C.operation_uid).filter(
+        pl.col(C.kind) == COMPUTE
+    )
+    spans = member.select("collectives", C.ts_ns, C.end_ns).select(
         C.ts_ns, (pl.col(C.end_ns) - pl.col(C.ts_ns)).alias(C.dur_ns)
     )
     times = work.select(START.alias("start"), END.alias("end"))
     beside = covered_until(spans, times["end"].to_numpy()) - covered_until(
         spans, times["start"].to_numpy()
     )
-    operations = member.tables["operations"].select(
+    operations = member.select("operations", C.uid, C.name, C.input_dims, C.input_types).select(
         pl.col(C.uid).alias(C.operation_uid),
         pl.col(C.name, C.input_dims, C.input_types).cast(pl.String),
     )
