@@ -10,7 +10,7 @@ PORT ?= 8501
 PYTEST_ARGS ?= -n logical --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-replay run test collected check style types pages format golden docs pictures bench bench-dashboard bench-team bench-uploads bench-growth bench-simulation fuzz clean replays
+.PHONY: help setup setup-replay run test collected check style types pages format golden docs pictures bench bench-dashboard bench-team bench-uploads bench-growth bench-simulation bench-joins fuzz clean replays
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -93,6 +93,9 @@ bench-growth: setup ## measure how the costs of an analysis grow with each kind 
 
 bench-simulation: setup ## measure building and replaying of step simulations
 	$(BIN)/python -m benchmarks.simulation --page benchmarks/README.md
+
+bench-joins: setup ## measure time and memory of the join of up to 1,024 ranks
+	$(BIN)/python -m benchmarks.joins --page benchmarks/README.md
 
 fuzz: setup ## fuzz every kind of input, with array bounds checked (at most 40 minutes on 2 cores)
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.fuzz

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,13 @@ def test_each_form_gives_the_same_sheets(ranks: Path, tmp_path: Path) -> None:
         written[form] = {path.name: path.read_bytes() for path in out.iterdir()}
     assert len(written["folder"]) == 8
     assert all(files == written["folder"] for files in written.values())
+
+    archive = shutil.make_archive(str(tmp_path / "job"), "zip", ranks)
+    out = tmp_path / "archive"
+    assert main(["collectives", archive, "--output-csvs-dir", str(out)]) == 0
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == written["folder"]
+    assert main(["collectives", archive]) == 0
+    assert RunPaths(tmp_path).multi_rank_xlsx.is_file()
 
 
 def test_the_workbook_is_beside_the_traces_by_default(ranks: Path) -> None:

@@ -1,17 +1,21 @@
 """``jarvis ranks``."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jarvis.cli import main
+from jarvis.core.workspace import RunPaths
 from jarvis.ranks.per_step import ranks_per_step
 from jarvis.ranks.run import DistributedRun
 from jarvis.sample import Faults, Job, write_job
 from jarvis.sample.faults import Late
+from jarvis.text.format import MINUS
 
 STEPS, RANKS, LATE_RANK = 4, 3, 1
 
@@ -58,6 +62,75 @@ def test_json_has_all_columns(run: DistributedRun, capsys: pytest.CaptureFixture
     longest = found["delays"][0]
     assert (longest["rank"], longest["cause"]) == (LATE_RANK, "idle: data loading")
     assert longest["new_ms"] == pytest.approx(8.0, rel=0.05)
+
+
+def test_what_if_replays_the_stored_ranks_together(
+    run: DistributedRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def saved(*changes: str) -> dict[str, Any]:
+        arguments = [part for change in changes for part in ("--change", change)]
+        assert main(["what-if", str(run.root), *arguments, "--json"]) == 0
+        found: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return found
+
+    gains = run.tables["ranks"]["gain_ms"].to_list()
+    for rank in range(RANKS):
+        assert saved(f"rank={rank}")["saved_low_ms"] == gains[rank]
+    together = saved("rank=1", "scale=compute:0.5@1", "transfer=0.5")
+    assert together["ranks"] == RANKS
+    assert together["saved_low_ms"] == together["saved_high_ms"] > gains[LATE_RANK]
+    assert [each["change"] for each in together["changes"]][-1] == "transfer=0.5"
+    assert saved()["saved_high_ms"] == saved("transfer=1", "scale=compute:1")["saved_high_ms"] == 0
+    assert main(["what-if", str(run.root), "--change", "rank=all"]) == 0
+    headline, small_print = capsys.readouterr().out.splitlines()
+    assert headline.startswith(f"Step {MINUS}")
+    assert small_print.startswith("3 ranks replayed together")
+
+
+def test_two_runs_are_compared_by_rank(
+    run: DistributedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = Job(STEPS, RANKS, scale="tiny", faults=Faults(is_even=True))
+    write_job(job, {rank: tmp_path / "job" / f"rank{rank}.json" for rank in range(RANKS)})
+    before = str(tmp_path / "out")
+    assert main(["analyze", str(tmp_path / "job"), "--output-dir", before, "--jobs", "1"]) == 0
+    capsys.readouterr()
+    assert main(["compare", before, str(run.root), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    for row in found["ranks"]:
+        assert row["change_ms"] == pytest.approx(row["target_ms"] - row["reference_ms"])
+    waits = {row["rank"]: row for row in found["ranks"] if row["measure"] == "exposed_wait_ms"}
+    assert waits[0]["change_ms"] > 5 > waits[LATE_RANK]["change_ms"]
+    steps = [row for row in found["ranks"] if row["measure"] == "duration_ms"]
+    (median,) = [row for row in found["medians"] if row["measure"] == "duration_ms"]
+    assert median["target_ms"] == pytest.approx(sorted(r["target_ms"] for r in steps)[1])
+    assert main(["compare", before, str(run.root)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split()[:4] == ["Per", "step", "Reference", "(ms)"]
+    assert "Step time (ms) of each rank:" in lines
+    with pytest.raises(SystemExit):
+        main(["compare", before, str(run.root), "--fail-if", "gpu_time > +5%"])
+    member = RunPaths(run.root).member(0)
+    assert main(["compare", str(member), str(run.root)]) == 1
+    assert "is the analysis of one trace" in capsys.readouterr().err
+
+
+def test_a_change_that_no_rank_has_is_a_sentence(
+    run: DistributedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for change, part in (
+        ("rank=7", "There is no rank '7'; the ranks are 0-2."),
+        ("scale=compute:0.5@7", "There is no rank '7'"),
+        ("transfer=fast", "A factor is a number of at least 0, not 'fast'."),
+        ("scale=aten::none:0.5", "No operation or category is named 'aten::none'"),
+        ("finding=P1", "Unknown change 'finding=P1'. A change of a distributed run is one of"),
+    ):
+        assert main(["what-if", str(run.root), "--change", change]) == 1
+        assert part in capsys.readouterr().err
+    copy = shutil.copytree(run.root, tmp_path / "copy")
+    shutil.rmtree(RunPaths(copy).member(2))
+    assert main(["what-if", str(copy), "--change", "rank=1"]) == 1
+    assert "because analyses of ranks were removed: 2." in capsys.readouterr().err
 
 
 def test_findings_are_sentences_in_a_new_process(run: DistributedRun) -> None:

@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,7 +45,8 @@ def add_collectives(commands: "Commands[argparse.ArgumentParser]") -> None:
         metavar="TRACE",
         type=Path,
         nargs="*",
-        help=f"a folder with the traces of the ranks, or each {TRACE_HELP}",
+        help="a folder with the traces of the ranks, a .zip or .tar.gz of them, or each "
+        f"{TRACE_HELP}",
     )
     add_flag(
         command,
@@ -119,8 +120,11 @@ def add_collectives(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 def _collectives(arguments: argparse.Namespace) -> int:
     from jarvis.pipeline.collective_report import collective_report
+    from jarvis.ranks.archives import unpacked_archives
 
-    ranks = _ranks(arguments)
+    with unpacked_archives(arguments.traces) as paths:
+        ranks = _ranks(arguments, paths)
+    is_unpacked = paths != arguments.traces
     report = collective_report(
         ranks,
         gpus_per_node=arguments.gpus_per_node,
@@ -133,25 +137,21 @@ def _collectives(arguments: argparse.Namespace) -> int:
             f"nccl_long: {', '.join(report.left_out[:10])}."
         )
     warn(warnings)
-    first = next(iter(_paths(arguments, ranks)))
+    first = arguments.traces[0] if is_unpacked else Path(ranks[min(ranks)].info.path)
     written = list(_write(report.sheets, arguments, first))
     print_result(arguments, {"files": written, "warnings": warnings}, written)
     return ExitCode.OK
 
 
-def _paths(arguments: argparse.Namespace, ranks: "Mapping[int, RankCollectives]") -> Iterator[Path]:
-    yield from (Path(ranks[rank].info.path) for rank in sorted(ranks))
-
-
-def _ranks(arguments: argparse.Namespace) -> "dict[int, RankCollectives]":
+def _ranks(arguments: argparse.Namespace, paths: Sequence[Path]) -> "dict[int, RankCollectives]":
     """Return the communication of each rank; exit on conflicting options."""
     forms = [name for name in _FORMS if getattr(arguments, name) is not None]
-    if len(forms) + bool(arguments.traces) != 1:
+    if len(forms) + bool(paths) != 1:
         arguments.usage_error(
             "name traces, or use one of --trace-dir, --trace-pattern and --trace-glob"
         )
     jobs = arguments.max_workers or (os.cpu_count() or 1 if arguments.use_multiprocessing else 1)
-    return _given_ranks(arguments, jobs) if arguments.traces else _listed_ranks(arguments, jobs)
+    return _given_ranks(arguments, paths, jobs) if paths else _listed_ranks(arguments, jobs)
 
 
 def _listed_ranks(arguments: argparse.Namespace, jobs: int) -> "dict[int, RankCollectives]":
@@ -172,13 +172,15 @@ def _listed_ranks(arguments: argparse.Namespace, jobs: int) -> "dict[int, RankCo
     return dict(enumerate(read_ranks([InputFile(path, str(path)) for path in paths], jobs)))
 
 
-def _given_ranks(arguments: argparse.Namespace, jobs: int) -> "dict[int, RankCollectives]":
+def _given_ranks(
+    arguments: argparse.Namespace, paths: Sequence[Path], jobs: int
+) -> "dict[int, RankCollectives]":
     """Return the ranks of files and folders, by what the traces and their names say."""
     from jarvis.pipeline.collective_report import identified, read_ranks
     from jarvis.ranks.identity import missing_text
     from jarvis.ranks.inputs import trace_files
 
-    read = read_ranks(trace_files(arguments.traces), jobs)
+    read = read_ranks(trace_files(paths), jobs)
     found = identified(
         read,
         world_size=arguments.world_size,

@@ -24,7 +24,9 @@ from jarvis.cli.shared import (
     note,
     print_result,
     print_step,
+    run_directory,
     stored_folder,
+    table_lines,
     warn,
 )
 from jarvis.cli.whole import whole
@@ -47,7 +49,8 @@ SIDE_HELP = (
 DESCRIPTION = """\
 Compare a target with a reference. By default, write comparison.xlsx with the sheets of both reports
 side by side, with TraceLens's names. Further reports are compared with the reference only in the
-workbook. With --baseline, check one run against the last runs of a project instead.
+workbook. Two distributed runs are compared rank by rank and by the medians of their ranks, without
+files. With --baseline, check one run against the last runs of a project instead.
 """
 RULES = """\
 rules for --fail-if: METRIC COMPARISON THRESHOLD, such as "gpu_time > +5%" or "op:aten::mm > 1 ms"
@@ -145,6 +148,8 @@ def _compare(arguments: argparse.Namespace) -> int:
     check_options(arguments)
     if arguments.baseline is not None:
         return check_against_baseline(arguments, _opened)
+    if any(map(_is_ranks, (arguments.reference, arguments.target))):
+        return _compare_ranks(arguments)
     from jarvis.comparison import TOLERANCE
     from jarvis.comparison.rules import Rule, is_per_step, metrics
     from jarvis.pipeline import compare
@@ -166,6 +171,44 @@ def _compare(arguments: argparse.Namespace) -> int:
             [*comparison.summary, *verdicts, *files],
         )
     return ExitCode.CHECK_FAILED if any(v.is_met for v in verdicts) else ExitCode.OK
+
+
+def _is_ranks(source: str) -> bool:
+    from jarvis.ranks.run import is_distributed
+
+    manifest = RunPaths(stored_folder(source) or Path(source)).manifest
+    return manifest.is_file() and is_distributed(manifest.read_bytes())
+
+
+def _compare_ranks(arguments: argparse.Namespace) -> int:
+    """Print how two distributed runs differ."""
+    from jarvis.ranks.compared import COLUMNS, MEASURE, compared_ranks, labels
+    from jarvis.ranks.run import DistributedRun
+    from jarvis.schemas.names import C
+
+    given = ("fail_if", "output_xlsx_path", "output_csvs_dir", "output_dir", "others", "names")
+    if any(getattr(arguments, name) for name in given):
+        arguments.usage_error(
+            "distributed runs are compared with each other, two at a time and without files or "
+            "rules"
+        )
+    reference, target = (
+        DistributedRun.load(run_directory(source))
+        for source in (arguments.reference, arguments.target)
+    )
+    found = compared_ranks(target, reference)
+    names = found.medians[MEASURE].replace_strict(labels())
+    lines = [*found.notes, *table_lines(found.medians.with_columns(names), COLUMNS)]
+    if found.ranks.height:
+        steps = found.ranks.filter(found.ranks[MEASURE] == C.duration_ms).drop(MEASURE)
+        lines += ["", f"{labels()[C.duration_ms]} of each rank:", *table_lines(steps, COLUMNS)]
+    result = {
+        "notes": found.notes,
+        "medians": found.medians.to_dicts(),
+        "ranks": found.ranks.to_dicts(),
+    }
+    print_result(arguments, result, lines)
+    return ExitCode.OK
 
 
 @contextmanager

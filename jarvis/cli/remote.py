@@ -1,8 +1,10 @@
 """Client of the HTTP API with resumable uploads."""
 
 import base64
+import hashlib
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, Self
 from urllib.parse import urlsplit
@@ -11,6 +13,7 @@ import httpx
 
 from jarvis.core.errors import JarvisError, UnreadableTraceError
 from jarvis.core.product import BEARER, PIECE_TYPE, TOKEN_VARIABLE, TUS_HEADER, TUS_VERSION, UPLOADS
+from jarvis.core.workspace import pushes_dir
 from jarvis.text.format import byte_size
 
 PIECE_BYTES = 64 << 20
@@ -87,8 +90,8 @@ class ServerConnection:
     ) -> dict[str, Any]:
         """Upload a file, as ``name`` if given; return the complete upload as the API describes it.
 
-        After a lost connection the upload is resumed, until there is no progress for
-        RETRY_TIMEOUT_S.
+        What an earlier command has sent of the file is not sent again. After a lost connection the
+        upload is resumed, until there is no progress for RETRY_TIMEOUT_S.
 
         Raises:
             UnreadableTraceError: the file cannot be read.
@@ -126,14 +129,21 @@ class _Upload:
     ) -> None:
         self._name = name
         self._remote, self._trace, self._file, self._progress = remote, trace, file, progress
-        self._size = trace.stat().st_size
+        stat = trace.stat()
+        self._size = stat.st_size
+        key = (remote.link(name), str(trace.resolve()), stat.st_size, stat.st_mtime_ns)
+        self._note = pushes_dir() / hashlib.sha256(repr(key).encode()).hexdigest()
         self._path: str | None = None
         self._sent = self._received = 0
         self._begin = self._shown = time.monotonic()
         self._sent_here = 0
 
     def run(self) -> dict[str, Any]:
-        self._create()  # without retries: fail immediately if the server cannot be reached
+        # Without retries: fail immediately if the server cannot be reached.
+        if (earlier := self._earlier()) is None:
+            self._create()
+        elif earlier["is_whole"]:
+            return {**earlier, "is_reused": True}
         since, attempt = time.monotonic(), 0
         while True:
             before = self._received
@@ -161,6 +171,24 @@ class _Upload:
         }
         location = self._remote._request("POST", UPLOADS, headers=headers).headers["Location"]
         self._path = f"{UPLOADS}/{location.rpartition('/')[2]}"
+        with suppress(OSError):
+            self._note.parent.mkdir(parents=True, exist_ok=True)
+            self._note.write_text(self._path, encoding="utf-8")
+
+    def _earlier(self) -> dict[str, Any] | None:
+        """Return the upload of this file that an earlier command began, if the server has it."""
+        try:
+            path = self._note.read_text(encoding="utf-8")
+            upload = self._remote.get(path)
+        except OSError:
+            return None
+        except ServerError as error:
+            if error.status != 404:  # expired
+                raise
+            self._note.unlink(missing_ok=True)
+            return None
+        self._path = path
+        return upload
 
     def _resume(self) -> dict[str, Any]:
         """Send the rest of the file."""

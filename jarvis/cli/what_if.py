@@ -1,7 +1,8 @@
 """``jarvis what-if``: how long a step would take under changes."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from jarvis.cli.shared import (
     print_step,
     run_directory,
 )
+from jarvis.core.workspace import RunPaths
 from jarvis.text.format import milliseconds, percent
 
 if TYPE_CHECKING:
@@ -37,6 +39,10 @@ changes; repeated ones are simulated together
   no-wait=PATTERN        calls, or what is around them, do not wait for the GPU
   merge-launches         one graph launch in place of the launches between two waits
   collective=KIND:HOW    collectives are hidden, take their transfer only, or HOW is a factor
+for a distributed run, on all ranks or with @N at the end on rank N, target=, scale=, host= and
+no-wait= of these, and
+  rank=N, rank=all       that rank, or each, becomes as the median of the ranks
+  transfer=FACTOR        transfers of all collectives take FACTOR times as long
 NAME is an operation, a category or compute; PATTERN and KIND match names, * any text. A name ends
 at the last colon.
 """
@@ -65,17 +71,37 @@ def add_what_if(commands: "Commands[argparse.ArgumentParser]") -> None:
 def _what_if(arguments: argparse.Namespace) -> int:
     check_gpu(arguments)
     from jarvis.pipeline.simulated_steps import read_changes, what_if
+    from jarvis.ranks.run import is_distributed
 
     path = Path(arguments.run_or_trace)
     is_run = not path.is_file()
     listed = () if arguments.changes is None else read_changes(arguments.changes)
+    if is_run:
+        root = run_directory(arguments.run_or_trace)
+        if is_distributed(RunPaths(root).manifest.read_bytes()):
+            return _of_ranks(root, [*listed, *arguments.change], arguments)
     options = {name: getattr(arguments, name) for name in GPU_OPTIONS}
     result = what_if(
-        run_directory(arguments.run_or_trace) if is_run else path,
+        root if is_run else path,
         [*listed, *arguments.change],
         **({} if is_run else {**options, "progress": print_step}),
     )
     print_result(arguments, result.model_dump(mode="json"), _lines(result))
+    return ExitCode.OK
+
+
+def _of_ranks(root: Path, changes: Sequence[str], arguments: argparse.Namespace) -> ExitCode:
+    from jarvis.pipeline.joint_what_if import ranks_what_if, stored_member
+    from jarvis.ranks.run import DistributedRun
+
+    run = DistributedRun.load(root)
+    result = ranks_what_if(run, changes, partial(stored_member, root))
+    lines = [result.headline, result.small_print]
+    for change in result.changes if len(result.changes) > 1 else ():
+        low, high = milliseconds(change.saved_low_ms), milliseconds(change.saved_high_ms)
+        saved = low if low == high else f"{low} to {high}"
+        lines.append(f"  alone {saved:>10}  {change.change}")
+    print_result(arguments, result.model_dump(mode="json"), lines)
     return ExitCode.OK
 
 

@@ -253,6 +253,16 @@ class NotSimulatedError(RunError):
         super().__init__(f"Step time not simulated: {reason}.")
 
 
+class RemovedRanksError(RunError):
+    """The analyses of ranks of a distributed run were removed."""
+
+    def __init__(self, ranks: str) -> None:
+        super().__init__(
+            "The steps of the ranks cannot be replayed together, because analyses of ranks were "
+            f"removed: {ranks}. Analyze their traces again."
+        )
+
+
 class ChangeError(JarvisError):
     """A change of a step is unknown or not possible in this trace."""
 

@@ -126,6 +126,11 @@ def trace_cache_dir() -> Path:
     return home() / "cache" / "traces"
 
 
+def pushes_dir() -> Path:
+    """Return the folder that records which files this user has begun to upload to a server."""
+    return home() / "cache" / "pushes"
+
+
 def shared_copies_dir() -> Path:
     """Return the folder that records which files of ``home`` are copies from an artifact root."""
     return home() / "cache" / "shared"

@@ -103,7 +103,7 @@ def common_clock(events: pl.DataFrame, origin_ns: Mapping[int, int]) -> Clock:
         error_ns=_errors(of_used),
         drift_ppm=drift,
         events=placed.join(
-            groups.select(C.comm_id, C.kind, pl.col(C.clock_quality)),
+            groups.select(C.comm_id, C.kind, pl.col(C.clock_quality).cast(pl.Categorical)),
             on=[C.comm_id, C.kind],
             how="left",
             maintain_order="left",
@@ -140,7 +140,8 @@ def _agreeing_groups(ends: pl.DataFrame) -> pl.DataFrame:
             chosen = pl.concat([chosen, group])
         if joins:
             offsets, components = _offsets(chosen), [set(each) for each in _components(chosen)]
-    return pl.DataFrame(used, schema={C.comm_id: pl.String, C.kind: pl.String}, orient="row")
+    ids = {C.comm_id: pl.Categorical, C.kind: pl.Categorical}
+    return pl.DataFrame(used, schema=ids, orient="row")
 
 
 def _p95_ns(ends: pl.DataFrame, offsets: Mapping[int, float]) -> float | None:

@@ -25,33 +25,37 @@ def with_communicators(events: pl.DataFrame, world_size: int) -> tuple[pl.DataFr
     """Return events with ``comm_id``, and the communicators.
 
     Returns:
-        The events, and ``comm_id, ranks, size, description`` with ``members``, the ranks as a list.
+        The events without what names a group otherwise, and ``comm_id, ranks, size, description``
+        with ``members``, the ranks as a list.
     """
     description = pl.col(C.pg_desc)
-    events = events.with_columns(
+    calls = events.group_by(_NAMES).len("calls")
+    calls = calls.with_columns(
         pl.coalesce(pl.when(~description.is_in(_NO_DESCRIPTION)).then(description), C.group).alias(
             "label"
         ),
         pl.when(pl.col(C.pg_ranks).is_null() & pl.col(C.group).is_null())
-        .then(_streams(events))
+        .then(_streams(calls))
         .alias("stream_label"),
     )
     # Recent versions of PyTorch give each call an id of its own: those tell no communicators apart.
+    group = (C.rank, C.pg_ranks, "label")
+    calls = calls.with_columns(of_id=pl.col("calls").sum().over(*group, C.comms_id))
     ids = pl.col(C.comms_id)
-    several = ((ids.n_unique() > 1) & ~ids.is_unique().any()).over(C.rank, C.pg_ranks, "label")
+    several = ((ids.n_unique() > 1) & ~(pl.col("of_id") == 1).any()).over(*group)
     keys = [C.pg_ranks, "unlisted_size", "label", "stream_label", "shared_id"]
-    events = events.with_columns(
+    calls = calls.with_columns(
         pl.when(pl.col(C.pg_ranks).is_null()).then(C.group_size).alias("unlisted_size"),
         pl.when(several & pl.col(C.pg_ranks).is_not_null()).then(C.comms_id).alias("shared_id"),
     )
     groups = (
-        events.select(keys)
+        calls.select(keys)
         .unique()
         .sort(pl.col(C.pg_ranks).cast(pl.String), *keys[1:], nulls_last=True)
     )
     rows = [_communicator(world_size, *row) for row in groups.iter_rows()]
     schema = {
-        C.comm_id: pl.String(),
+        C.comm_id: pl.Categorical(),
         C.ranks: pl.String(),
         C.size: pl.Int64(),
         C.description: pl.String(),
@@ -59,13 +63,24 @@ def with_communicators(events: pl.DataFrame, world_size: int) -> tuple[pl.DataFr
     }
     communicators = pl.DataFrame(rows, schema=schema, orient="row")
     named = groups.with_columns(communicators[C.comm_id])
-    joined = events.join(named, on=keys, how="left", nulls_equal=True, maintain_order="left")
-    return joined.drop(keys[1:]), communicators
+    calls = calls.join(named, on=keys, nulls_equal=True).select(*_NAMES, C.comm_id)
+    found = events.select(_NAMES).join(
+        calls, on=_NAMES, how="left", nulls_equal=True, maintain_order="left"
+    )
+    rest = events.drop(C.group, C.pg_desc, C.pg_ranks, C.comms_id)
+    return rest.with_columns(found[C.comm_id]), communicators
 
 
-def _streams(events: pl.DataFrame) -> pl.Expr:
+_NAMES = (
+    *(C.rank, C.stream, C.group, C.group_size),
+    *(C.pg_desc, C.pg_ranks, C.comms_id),
+)
+"""Columns that tell the group of a kernel."""
+
+
+def _streams(calls: pl.DataFrame) -> pl.Expr:
     """Return the stream of a kernel: its number if all ranks use the same ones, else its place."""
-    streams = events.select(C.rank, C.stream).unique()
+    streams = calls.select(C.rank, C.stream).unique()
     is_same = streams.group_by(C.rank).agg(pl.col(C.stream).sort())[C.stream].n_unique() == 1
     place = pl.col(C.stream).rank("dense").over(C.rank)
     return pl.format("stream:{}", pl.col(C.stream) if is_same else place)

@@ -7,6 +7,7 @@ from functools import cached_property
 import polars as pl
 
 from jarvis.perf_report.work import COMPUTE
+from jarvis.ranks.run import ParquetTables
 from jarvis.schemas.names import C
 from jarvis.simulation.stored import SimulationInfo
 from jarvis.trace import TraceInfo
@@ -34,13 +35,19 @@ class Member:
     @cached_property
     def origin_ns(self) -> int:
         """The start of the first communication kernel on the clock of the trace."""
-        first = self.tables["collectives"][C.ts_ns].min()
+        first = self.select("collectives", C.ts_ns)[C.ts_ns].min()
         return first if isinstance(first, int) else 0
 
     def compute(self) -> pl.DataFrame:
         """Return ``ts_ns, dur_ns`` of the compute kernels."""
-        work = self.tables["gpu_work"]
+        work = self.select("gpu_work", C.kind, C.ts_ns, C.dur_ns)
         return work.filter(pl.col(C.kind) == COMPUTE).select(C.ts_ns, C.dur_ns)
+
+    def select(self, table: str, *columns: str) -> pl.DataFrame:
+        """Return columns of a table, of which a file is read only in part."""
+        if isinstance(self.tables, ParquetTables):
+            return self.tables.read(table, columns)
+        return self.tables[table].select(columns)
 
 
 _COLUMNS = (
@@ -77,15 +84,14 @@ def communication_events(members: Sequence[Member]) -> pl.DataFrame:
 
 
 def _events(member: Member) -> pl.DataFrame:
-    kernels = member.tables["collectives"]
+    ends = (C.src_rank, C.dst_rank)
+    kernels = member.select("collectives", *_COLUMNS, *ends, C.ts_ns, C.end_ns, C.step)
     steps = member.tables["steps"]
     number = pl.coalesce(C.number, C.step) if C.number in steps.columns else pl.col(C.step)
     numbers = steps.select(C.step, number.alias("step_number"))
     launches = kernels[C.launch_start_ns].is_not_null()
     origin_ns = member.origin_ns
-    is_known = (pl.col(C.kind) == POINT_TO_POINT) & pl.any_horizontal(
-        pl.col(C.src_rank, C.dst_rank).is_not_null()
-    )
+    is_known = (pl.col(C.kind) == POINT_TO_POINT) & pl.any_horizontal(pl.col(ends).is_not_null())
     return (
         kernels.join(numbers, on=C.step, how="left", maintain_order="left")
         .select(
@@ -93,7 +99,7 @@ def _events(member: Member) -> pl.DataFrame:
             *_COLUMNS,
             *(
                 pl.when(is_known).then(pl.col(end).fill_null(member.rank)).alias(end)
-                for end in (C.src_rank, C.dst_rank)
+                for end in ends
             ),
             (pl.col(C.ts_ns) - origin_ns).alias(C.start_ns),
             (pl.col(C.end_ns) - origin_ns).alias(C.end_ns),
@@ -101,5 +107,8 @@ def _events(member: Member) -> pl.DataFrame:
             pl.Series(C.is_cut, ~launches & launches.any()),
         )
         .sort(C.start_ns, C.uid)
-        .with_columns(pl.col(C.pg_ranks).cast(pl.Categorical))  # long texts, few are distinct
+        .with_columns(
+            pl.col(pl.String).cast(pl.Categorical),  # few are distinct
+            pl.col(C.stream, C.group_size, C.src_rank, C.dst_rank).cast(pl.Int32),
+        )
     )

@@ -169,6 +169,13 @@ class JointSteps:
         ]
         return StepGain(min(found), max(found))
 
+    @property
+    def step_ms(self) -> float:
+        """The recorded time of the median step, the median of the ranks."""
+        of_steps = self._recorded.group_by(C.step).agg(pl.col("ns").median())
+        median_ns: float = of_steps.select(pl.col("ns").median().fill_null(0.0)).item()
+        return median_ns / 1e6
+
     def changed(self, changes: Mapping[int, Sequence[Change]]) -> dict[int, Int64s]:
         """Return what the changes of each rank add to the weights of its graph, by position."""
         found = {}
@@ -213,22 +220,21 @@ class JointSteps:
     def as_median(self, rank: int) -> StepGain:
         """Return the gain if a rank were as the median of the ranks: its kernels as fast, and idle
         for as long as those in the middle where it was late."""
-        changes = self._to_median(self._member(rank))
+        changes = self.to_median(rank)
         return self.gain({rank: changes}) if changes else StepGain(0.0, 0.0)
 
     def all_as_median(self) -> StepGain:
         """Return the gain if all ranks were as the median."""
-        return self.gain({member.rank: self._to_median(member) for member in self.members})
+        return self.gain({member.rank: self.to_median(member.rank) for member in self.members})
 
     def scaled_compute(self, rank: int, factor: float) -> StepGain:
         """Return the gain if the kernels of a rank take ``factor`` times as long."""
         return self.gain({rank: [ScaleGpu(work=Work(category=COMPUTE), factor=factor)]})
 
-    def _member(self, rank: int) -> Member:
-        return next(member for member in self.members if member.rank == rank)
-
-    def _to_median(self, member: Member) -> list[Change]:
-        return [*self.as_fast(member.rank), *self._as_idle(member)]
+    def to_median(self, rank: int) -> list[Change]:
+        """Return the changes that make a rank as the median of the ranks."""
+        member = next(member for member in self.members if member.rank == rank)
+        return [*self.as_fast(rank), *self._as_idle(member)]
 
     def as_fast(self, rank: int) -> list[Change]:
         """Return the change of the kernels of a rank to the speed of the median."""
@@ -360,8 +366,9 @@ def _bounds(evidence: Evidence) -> dict[int, StepGain]:
     steps = inner[C.step].n_unique()
     late = pl.col(C.last_rank).alias("late")
     blamed = (
-        evidence.kernels.drop(C.step)
-        .join(inner.select(C.instance_id, C.step, late, C.margin_us), on=C.instance_id)
+        evidence.kernels.lazy()
+        .drop(C.step)
+        .join(inner.lazy().select(C.instance_id, C.step, late, C.margin_us), on=C.instance_id)
         .drop_nulls("late")
         .filter(pl.col(C.rank) != pl.col("late"))
     )
@@ -381,7 +388,7 @@ def _bounds(evidence: Evidence) -> dict[int, StepGain]:
         .agg(pl.col("high").max())
     )
     found = {}
-    both = low.join(high, on=["late", C.step]).sort("late", C.step)
+    both = low.collect().join(high.collect(), on=["late", C.step]).sort("late", C.step)
     for (rank,), rows in both.group_by("late", maintain_order=True):
         lows, highs = (
             np.append(rows[name].to_numpy() / 1e6, np.zeros(steps - rows.height))

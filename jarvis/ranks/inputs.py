@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +17,9 @@ MAX_DEPTH = 4
 
 MAX_RANKS_VARIABLE = "JARVIS_MAX_RANKS"
 DEFAULT_MAX_RANKS = 4096
+
+
+_BRACES = re.compile(r"\{([0-9]{1,9})\.\.([0-9]{1,9})\}")
 
 
 class InputFile(NamedTuple):
@@ -139,6 +143,23 @@ def ranks_of_pattern(pattern: str) -> dict[Path, int]:
     if not ranks:
         raise NoTracesError(pattern)
     return dict(sorted(ranks.items(), key=lambda item: item[1]))
+
+
+def expanded(address: str) -> list[str]:
+    """Return the addresses that one with a range of integers in braces stands for, such as
+    ``rank{0..63}.json``; the digits of the first number are the least of all.
+
+    Raises:
+        TooManyFilesError: There are more than ``max_ranks``.
+    """
+    found = _BRACES.search(address)
+    if found is None:
+        return [address]
+    first, last = (int(number) for number in found.groups())
+    if (count := last - first + 1) > (limit := max_ranks()):
+        raise TooManyFilesError(count, limit)
+    before, after, width = address[: found.start()], address[found.end() :], len(found[1])
+    return [f"{before}{number:0{width}d}{after}" for number in range(first, last + 1)]
 
 
 def _check_pattern(pattern: str) -> None:

@@ -35,7 +35,7 @@ def kernels(events: pl.DataFrame, members: Sequence[Member]) -> pl.DataFrame:
     after it.
 
     Args:
-        events: Matched kernels on the common clock (``Clock.events``).
+        events: Matched kernels on the common clock (``Clock.events``), by rank.
         members: The ranks.
     """
     last = pl.col(C.start_ns).max().over("instance")
@@ -45,21 +45,22 @@ def kernels(events: pl.DataFrame, members: Sequence[Member]) -> pl.DataFrame:
         pl.when(is_known).then(wait).alias(C.wait_ns),
         pl.when(is_known).then(pl.col(C.end_ns) - pl.col(C.start_ns) - wait).alias(C.transfer_ns),
     )
-    rows = waiting.partition_by(C.rank, as_dict=True)
-    parts = [_exposed(rows[(member.rank,)], member) for member in members if (member.rank,) in rows]
-    return pl.concat(parts).sort("instance", C.rank) if parts else _exposed_schema(waiting)
+    parts = [pl.DataFrame(schema=_EXPOSED)]
+    for member in members:
+        first, after = (
+            waiting[C.rank].search_sorted(member.rank, side=side) for side in ("left", "right")
+        )
+        parts.append(_exposed(waiting[first:after], member))
+    return waiting.hstack(pl.concat(parts))
 
 
-def _exposed_schema(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.with_columns(
-        pl.lit(None, pl.Int64).alias(C.exposed_wait_ns),
-        pl.lit(None, pl.Int64).alias(C.exposed_transfer_ns),
-        held=pl.lit(value=False),
-    )
+_EXPOSED = pl.Schema(
+    {C.exposed_wait_ns: pl.Int64, C.exposed_transfer_ns: pl.Int64, "held": pl.Boolean}
+)
 
 
 def _exposed(rows: pl.DataFrame, member: Member) -> pl.DataFrame:
-    """Return the kernels of a rank with the parts of waiting and transfer without compute."""
+    """Return the parts of waiting and transfer of a rank without compute (``_EXPOSED``)."""
     compute = member.compute()
     starts = rows["own_start_ns"].to_numpy() + member.origin_ns
     ends = starts + (rows[C.end_ns] - rows[C.start_ns]).to_numpy()
@@ -68,7 +69,7 @@ def _exposed(rows: pl.DataFrame, member: Member) -> pl.DataFrame:
     exposed_wait = until - starts - (before[1] - before[0])
     exposed_transfer = ends - until - (before[2] - before[1])
     is_known = pl.col(C.wait_ns).is_not_null()
-    return rows.with_columns(
+    return rows.select(
         pl.when(is_known).then(pl.Series(exposed_wait, dtype=pl.Int64)).alias(C.exposed_wait_ns),
         pl.when(is_known)
         .then(pl.Series(exposed_transfer, dtype=pl.Int64))
@@ -101,7 +102,7 @@ def instances(kernels: pl.DataFrame, communicators: pl.DataFrame, clock: Clock) 
     wait = pl.col(C.wait_ns)
     rows = kernels.group_by("instance").agg(
         *(pl.col(column).first() for column in (C.comm_id, C.kind, C.library, C.dtype)),
-        *(pl.col(column).first() for column in (C.match, C.clock_quality, "slot")),
+        *(pl.col(column).first() for column in (C.match, C.clock_quality)),
         *(pl.col(column).first() for column in (C.src_rank, C.dst_rank)),
         pl.col(C.seq).min(),
         pl.col(C.step).drop_nulls().mode().min().alias(C.step),
@@ -133,7 +134,7 @@ def instances(kernels: pl.DataFrame, communicators: pl.DataFrame, clock: Clock) 
     is_complete = pl.col("present").list.len() >= pl.col(C.size)
     tie_ns = _tie_ns(kernels, clock)
     is_known = pl.col(C.clock_quality) != Quality.UNKNOWN.value
-    rows = rows.sort(C.last_ns, C.comm_id, "slot").with_columns(
+    rows = rows.sort(C.last_ns, C.comm_id, "instance").with_columns(
         pl.int_range(pl.len(), dtype=pl.Int64).alias(C.instance_id),
         missing.alias(C.missing_ranks),
         (~is_complete).alias(C.transfer_is_bound),
@@ -228,8 +229,8 @@ def _with_bandwidth(rows: pl.DataFrame, clock: Clock) -> pl.DataFrame:
 
 def by_rank(kernels: pl.DataFrame, rows: pl.DataFrame) -> Mapping[str, pl.DataFrame]:
     """Return sums of waiting by ``own`` rank and by the rank that it waited for (``caused``)."""
-    facts = rows.select("instance", C.is_edge, C.last_rank)
-    joined = kernels.join(facts, on="instance")
+    facts = rows.select(C.instance_id, C.is_edge, C.last_rank).lazy()
+    joined = kernels.lazy().join(facts, on=C.instance_id)
     inner = joined.filter(~pl.col(C.is_edge))
 
     def ms(column: str) -> pl.Expr:
@@ -247,7 +248,8 @@ def by_rank(kernels: pl.DataFrame, rows: pl.DataFrame) -> Mapping[str, pl.DataFr
         .agg(
             ms(C.wait_ns).alias(C.caused_wait_ms),
             ms(C.exposed_wait_ns).alias(C.caused_exposed_wait_ms),
-            pl.col("instance").n_unique().cast(pl.Int64).alias(C.times_last),
+            pl.col(C.instance_id).n_unique().cast(pl.Int64).alias(C.times_last),
         )
     )
-    return {"own": own, "edge": edge, "caused": caused}
+    parts = {"own": own, "edge": edge, "caused": caused}
+    return {name: part.collect() for name, part in parts.items()}

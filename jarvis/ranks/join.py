@@ -1,7 +1,7 @@
 """From the tables of several ranks to those of a distributed run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -14,24 +14,27 @@ from jarvis.ranks.instances import by_rank, instances, kernels
 from jarvis.ranks.lateness import lateness
 from jarvis.ranks.matching import Reason, match
 from jarvis.ranks.nodes import node_size, with_links
-from jarvis.ranks.pairs import pairs
+from jarvis.ranks.pairs import pairs, sent_events
 from jarvis.ranks.roles import places, stages_of, with_roles
 from jarvis.ranks.speed import speed_ratios, work_per_step
 from jarvis.ranks.steps import rank_steps
 from jarvis.schemas import conform
 from jarvis.schemas.names import C
 
-_FOR_MATCHING = (
-    C.stream,
-    C.group,
-    C.pg_desc,
-    C.pg_ranks,
-    C.comms_id,
-    C.in_split_size,
-    C.launch_start_ns,
-    C.launch_tid,
-)
+_FOR_MATCHING = (C.stream, C.in_split_size, C.launch_start_ns, C.launch_tid)
 """Columns that are needed until the kernels are matched."""
+
+_FOR_INSTANCES = (
+    *(C.kind, C.library, C.dtype, C.group_size, C.seq),
+    *(C.comm_id, C.match, C.is_cut, C.src_rank, C.dst_rank),
+)
+"""Columns that are needed until they are part of the instances."""
+
+_UNMATCHED = (
+    *(C.rank, C.uid, C.comm_id, C.kind, C.start_ns, C.reason),
+    pl.col(C.in_bytes).alias(C.bytes),
+)
+_COMM_MS = ((pl.col(C.end_ns) - pl.col(C.start_ns)).sum() / 1e6).alias(C.comm_ms)
 
 
 @dataclass(frozen=True)
@@ -68,25 +71,31 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
     communicators = with_links(communicators, members, gpus_per_node)
     communicators = with_roles(communicators, events, members, node_size(members, gpus_per_node))
     matching = match(events)
-    slots = pl.struct(C.comm_id, "slot").rank("dense").cast(pl.Int64).alias("instance")
-    matched = events.drop(_FOR_MATCHING).join(
-        matching.events.with_columns(slots).drop(C.comm_id), on="event", maintain_order="left"
+    sums, of_communicators, sent = _sums(events), _of_communicators(events), sent_events(events)
+    unmatched = [events.join(matching.unmatched, on="event").select(_UNMATCHED)]
+    placed = matching.events.sort("event")
+    instance = (pl.col("slot").rank("dense") - 1).alias("instance")
+    matched = events.drop("event", *_FOR_MATCHING)[placed["event"]].hstack(
+        placed.select(instance, C.match)
     )
+    del events, matching, placed
     origins = {member.rank: member.base_ns + member.origin_ns for member in members}
     clock = common_clock(matched, origins)
-    broken = matched.filter(pl.col("instance").is_in(clock.broken.implode()))
-    if broken.height:
-        matched = matched.join(broken, on="event", how="anti", maintain_order="left")
+    if clock.broken.len():
+        is_broken = pl.col("instance").is_in(clock.broken.implode())
+        reason = pl.lit(Reason.BOUNDS.value).alias(C.reason)
+        unmatched.append(matched.filter(is_broken).with_columns(reason).select(_UNMATCHED))
+        matched = matched.filter(~is_broken)
         clock = common_clock(matched, origins)
+    del matched
     measured = kernels(clock.events, members)
+    clock = replace(clock, events=clock.events.clear())
     found = instances(measured, communicators, clock)
-    unmatched = pl.concat(
-        [
-            matching.unmatched,
-            broken.select("event", pl.lit(Reason.BOUNDS.value).alias(C.reason)),
-        ]
+    numbers = found.sort("instance")[C.instance_id]
+    numbered = measured.drop(_FOR_INSTANCES).with_columns(
+        numbers.gather(measured["instance"]).alias(C.instance_id)
     )
-    numbered = measured.join(found.select("instance", C.instance_id), on="instance")
+    del measured
     late, causes = lateness(numbered, found, communicators, members)
     waits = bubbles(numbered, found, communicators, members)
     speed = speed_ratios(members)
@@ -98,40 +107,53 @@ def join(members: Sequence[Member], world_size: int, gpus_per_node: int | None =
         speed=dict(speed.select(C.rank, C.speed_ratio).iter_rows()),
     )
     joint = joint_steps(members, evidence, clock)
-    ranks = _ranks(members, events, measured, found, clock)
+    ranks = _ranks(members, sums, numbered, found, clock)
     in_groups = places(communicators, [member.rank for member in members])
     for part in (in_groups, speed, gains(members, evidence, joint)):
         ranks = ranks.join(part, on=C.rank, how="left", maintain_order="left")
+    marked = rank_steps(numbered, found, late, waits, members)
+    between = pairs(sent, communicators, numbered)
+    in_order = numbered.drop("own_start_ns", C.step, "held").sort(C.instance_id, C.rank)
+    del numbered, evidence
     tables = {
         "ranks": ranks,
-        "communicators": _communicators(communicators, events, found),
+        "communicators": _communicators(communicators, of_communicators, found),
         "instances": found,
-        "instance_ranks": numbered.sort(C.instance_id, C.rank),
-        "unmatched": events.join(unmatched, on="event")
-        .with_columns(pl.col(C.in_bytes).alias(C.bytes))
-        .sort(C.rank, C.start_ns, C.uid),
+        "instance_ranks": in_order,
+        "unmatched": pl.concat(unmatched).sort(C.rank, C.start_ns, C.uid),
         "clocks": clock.groups,
-        "rank_steps": rank_steps(numbered, found, late, waits, members),
+        "rank_steps": marked,
         "lateness": late,
         "lateness_causes": causes,
-        "pairs": pairs(events, communicators, measured),
+        "pairs": between,
     }
     conformed = {name: conform(table, name) for name, table in tables.items()}
     return Joined(conformed, clock, speed, work_per_step(members, stages_of(communicators)), joint)
 
 
+def _sums(events: pl.DataFrame) -> pl.DataFrame:
+    """Return the time of each rank in collectives."""
+    return events.group_by(C.rank).agg(_COMM_MS)
+
+
+def _of_communicators(events: pl.DataFrame) -> pl.DataFrame:
+    """Return what the kernels of each communicator have in common."""
+    return events.group_by(C.comm_id).agg(
+        pl.col(C.rank).n_unique().alias(C.traced_ranks),
+        pl.col(C.kind).unique().cast(pl.String).sort().str.join(", ").alias(C.kinds),
+        _COMM_MS,
+    )
+
+
 def _ranks(
     members: Sequence[Member],
-    events: pl.DataFrame,
-    measured: pl.DataFrame,
+    sums: pl.DataFrame,
+    numbered: pl.DataFrame,
     found: pl.DataFrame,
     clock: Clock,
 ) -> pl.DataFrame:
     rows = pl.DataFrame([_rank(member, clock) for member in members], infer_schema_length=None)
-    sums = events.group_by(C.rank).agg(
-        ((pl.col(C.end_ns) - pl.col(C.start_ns)).sum() / 1e6).alias(C.comm_ms)
-    )
-    parts = by_rank(measured, found)
+    parts = by_rank(numbered, found)
     for part in (sums, *parts.values()):
         rows = rows.join(part, on=C.rank, how="left", maintain_order="left")
     zero_if_known = pl.col(C.wait_ms).is_not_null().any()
@@ -175,14 +197,9 @@ def _rank(member: Member, clock: Clock) -> dict[str, object]:
 
 def _communicators(
     communicators: pl.DataFrame,
-    events: pl.DataFrame,
+    kernels_of: pl.DataFrame,
     found: pl.DataFrame,
 ) -> pl.DataFrame:
-    kernels_of = events.group_by(C.comm_id).agg(
-        pl.col(C.rank).n_unique().alias(C.traced_ranks),
-        pl.col(C.kind).unique().sort().str.join(", ").alias(C.kinds),
-        ((pl.col(C.end_ns) - pl.col(C.start_ns)).sum() / 1e6).alias(C.comm_ms),
-    )
     inner = ~pl.col(C.is_edge)
     instances_of = found.group_by(C.comm_id).agg(
         pl.len().alias(C.instance_count),

@@ -31,6 +31,9 @@ UNKNOWN_STATE = "unknown"
 COMPARABLE_SHARE = 1.1
 """Own time above the lateness, as a factor, from which on it is that of other work."""
 
+_AT_ONCE = 250_000
+"""Kernels whose instances are compared at once."""
+
 Key = tuple[str, str | None]
 """A state and its detail."""
 
@@ -38,13 +41,13 @@ Key = tuple[str, str | None]
 @dataclass
 class _Times:
     """Time in each state between baseline and arrival, by the row of the instance: of its late
-    rank, and the sum of those in the middle. ``calls`` are those of the longest gap by row and
-    cause."""
+    rank, and the sum of those in the middle. ``calls`` are those of the longest gap by ``row`` and
+    ``detail``."""
 
     instances: int
     late: dict[Key, Int64s] = field(default_factory=dict)
     middle: dict[Key, Int64s] = field(default_factory=dict)
-    calls: dict[tuple[int, str], tuple[str | None, ...]] = field(default_factory=dict)
+    calls: list[pl.DataFrame] = field(default_factory=list)
 
     def add(self, to: dict[Key, Int64s], state: Key, rows: Int64s, times_ns: Int64s) -> None:
         """Add times to a state; each row is there once."""
@@ -95,7 +98,7 @@ def lateness(
     for member in members:
         if (member.rank,) in by_rank:
             _add_times(times, member, by_rank[member.rank,])
-    causes = pl.DataFrame(list(_causes(late, times)), schema=_CAUSES)
+    causes = _causes(late, times)
     named = causes.drop_nulls(C.detail).group_by(C.instance_id)
     explained = named.agg(pl.col(C.extra_ns).clip(lower_bound=0).sum().alias("explained"))
     own = pl.col(C.own_lateness_ns)
@@ -288,57 +291,71 @@ def _add_times(times: _Times, member: Member, arrivals: pl.DataFrame) -> None:
             times.add(to, state, rows[chosen], inside[chosen])
     for to, chosen in ((times.late, is_late), (times.middle, ~is_late)):
         times.add(to, (UNKNOWN_STATE, None), rows[chosen], rest[chosen])
-    for row, begin, end in zip(rows[is_late], begins[is_late], ends[is_late], strict=True):
-        times.calls |= _longest_gaps(int(row), member.tables["idle_gaps"], int(begin), int(end))
+    gaps = member.tables["idle_gaps"]
+    times.calls += _longest_gaps(gaps, rows[is_late], begins[is_late], ends[is_late])
 
 
 def _longest_gaps(
-    row: int, gaps: pl.DataFrame, begin: int, end: int
-) -> dict[tuple[int, str], tuple[str | None, ...]]:
-    """Return what the host did in the longest gap of each cause, by instance and cause."""
-    gap_end = pl.col(C.start_ns) + pl.col(C.dur_ns)
-    inside = gaps.filter(pl.col(C.start_ns) < end, gap_end > begin).sort(
-        C.dur_ns, descending=True, maintain_order=True
-    )
-    texts = [C.host_call, C.host_op, *(c for c in (C.host_frame,) if c in gaps.columns)]
-    longest = inside.unique(C.cause, keep="first", maintain_order=True).select(C.cause, *texts)
-    return {(row, cause): tuple(found) for cause, *found in longest.iter_rows()}
+    gaps: pl.DataFrame, rows: Int64s, begins: Int64s, ends: Int64s
+) -> Iterator[pl.DataFrame]:
+    """Yield what the host did in the longest gap of each cause between the times of each row."""
+    for (cause,), of_cause in gaps.group_by(C.cause, maintain_order=True):
+        starts = of_cause[C.start_ns].to_numpy()
+        first = np.searchsorted(starts + of_cause[C.dur_ns].to_numpy(), begins, side="right")
+        after = np.searchsorted(starts, ends, side="left")
+        has_gap = first < after
+        longest_first = np.argsort(-of_cause[C.dur_ns].to_numpy(), kind="stable")
+        place = np.append(np.argsort(longest_first), starts.size)
+        least = np.minimum.reduceat(place, np.stack([first, after], axis=1).ravel())[::2]
+        texts = [name for name in _CALLS if name in of_cause.columns]
+        yield of_cause[longest_first[least[has_gap]]].select(
+            pl.Series("row", rows[has_gap]), pl.lit(cause, pl.String).alias(C.detail), *texts
+        )
 
 
-def _causes(late: pl.DataFrame, times: _Times) -> Iterator[dict[str, object]]:
-    """Yield the states of the late rank of each instance, most extra time first; their extra times
+def _causes(late: pl.DataFrame, times: _Times) -> pl.DataFrame:
+    """Return the states of the late rank of each instance, most extra time first; their extra times
     add up to its own lateness.
 
     Means are rounded down, and what that leaves belongs to the state with most time.
     """
+    if late.is_empty():
+        return pl.DataFrame(schema=_CAUSES)
     states = sorted({*times.late, *times.middle}, key=str)
     none = np.zeros(times.instances, np.int64)
-    columns = ("row", C.instance_id, C.rank, C.own_lateness_ns, "middle")
-    for row, instance, rank, own_ns, middle in late.select(columns).iter_rows():
-        own = {state: int(times.late.get(state, none)[row]) for state in states}
-        usual = {state: int(times.middle.get(state, none)[row]) // middle for state in states}
-        longest = max(states, key=lambda state: own[state])
-        usual[longest] += sum(own.values()) - sum(usual.values()) - own_ns
-        for state in sorted(states, key=lambda state: usual[state] - own[state]):
-            if not own[state] and not usual[state]:
-                continue
-            name, detail = state
-            call = times.calls.get((row, detail or ""), ()) if name == State.IDLE else ()
-            host_call, host_op, host_frame = (*call, None, None, None)[:3]
-            yield {
-                C.instance_id: instance,
-                C.rank: rank,
-                C.state: name,
-                C.detail: detail,
-                C.state_ns: own[state],
-                C.yardstick_ns: usual[state],
-                C.extra_ns: own[state] - usual[state],
-                C.host_call: host_call,
-                C.host_op: host_op,
-                C.host_frame: host_frame,
-            }
+    row = late["row"].to_numpy()
+    own = np.stack([times.late.get(state, none)[row] for state in states])
+    middle = np.stack([times.middle.get(state, none)[row] for state in states])
+    usual = middle // late["middle"].to_numpy()
+    places = np.arange(late.height)
+    left = own.sum(axis=0) - usual.sum(axis=0) - late[C.own_lateness_ns].to_numpy()
+    usual[own.argmax(axis=0), places] += left
+    order = np.argsort(usual - own, axis=0, kind="stable").T.ravel()
+    rows = np.repeat(places, len(states))
+    is_there = (own[order, rows] != 0) | (usual[order, rows] != 0)
+    order, rows = order[is_there], rows[is_there]
+    names = pl.DataFrame(states, schema={C.state: pl.String, C.detail: pl.String}, orient="row")
+    calls = pl.concat([*times.calls, pl.DataFrame(schema=_OF_CALLS)], how="diagonal")
+    of_rows: pl.DataFrame = late[rows].select("row", C.instance_id, C.rank)
+    return (
+        of_rows.hstack(names[order])
+        .with_columns(
+            pl.Series(C.state_ns, own[order, rows]),
+            pl.Series(C.yardstick_ns, usual[order, rows]),
+            pl.Series(C.extra_ns, own[order, rows] - usual[order, rows]),
+        )
+        .join(
+            calls.with_columns(pl.lit(State.IDLE.value).alias("idle")),
+            left_on=["row", C.state, C.detail],
+            right_on=["row", "idle", C.detail],
+            how="left",
+            maintain_order="left",
+        )
+        .select(list(_CAUSES))
+    )
 
 
+_CALLS = (C.host_call, C.host_op, C.host_frame)
 _CAUSES = pl.Schema(
     {
         C.instance_id: pl.Int64,
@@ -348,11 +365,10 @@ _CAUSES = pl.Schema(
         C.state_ns: pl.Int64,
         C.yardstick_ns: pl.Int64,
         C.extra_ns: pl.Int64,
-        C.host_call: pl.String,
-        C.host_op: pl.String,
-        C.host_frame: pl.String,
+        **dict.fromkeys(_CALLS, pl.String),
     }
 )
+_OF_CALLS = pl.Schema({"row": pl.Int64, C.detail: pl.String, **dict.fromkeys(_CALLS, pl.String)})
 
 
 def _with_new(late: pl.DataFrame) -> pl.DataFrame:

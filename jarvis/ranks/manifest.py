@@ -95,9 +95,20 @@ class DistributedManifest(_Frozen):
         return tuple(entry for entry in self.members if entry.state is MemberState.USABLE)
 
     @property
+    def traces(self) -> frozenset[str | None]:
+        """The traces of the ranks that were joined, by their SHA-256."""
+        return frozenset(entry.sha256 for entry in self.usable)
+
+    @property
     def failed(self) -> tuple[MemberEntry, ...]:
         """The files that were not."""
         return tuple(entry for entry in self.members if entry.state is not MemberState.USABLE)
+
+
+def superseded_text(manifest: DistributedManifest, newer: DistributedManifest) -> str:
+    """Return the sentence about a run that joins more ranks."""
+    ranks, more = len(manifest.usable), len(newer.usable)
+    return f"{ranks:,} of {manifest.world_size.value:,} ranks; a version with {more:,} is there."
 
 
 def distributed_id(members: Iterable[tuple[int, str]], world_size: int) -> str:

@@ -29,13 +29,11 @@ SAME_SIZE = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"
 _USED = (
     "event",
     C.rank,
-    C.uid,
     C.comm_id,
     C.seq,
     C.step,
     C.stream,
     C.launch_start_ns,
-    C.start_ns,
     C.end_ns,
 )
 
@@ -68,8 +66,9 @@ class Matching:
     unmatched: pl.DataFrame
 
 
+_TEXT = pl.Categorical()
 _MATCHED = pl.Schema(
-    {"event": pl.Int64, C.comm_id: pl.String, "slot": pl.Int64, C.match: pl.String}
+    [("event", pl.Int64()), (C.comm_id, _TEXT), ("slot", pl.Int64()), (C.match, _TEXT)]
 )
 _UNMATCHED = pl.Schema({"event": pl.Int64, C.reason: pl.String})
 
@@ -102,7 +101,7 @@ def _signature() -> pl.Expr:
 
 def _pair() -> pl.Expr:
     """Return sender and receiver of point-to-point calls where they are known; null for others."""
-    return pl.format("{}>{}", C.src_rank, C.dst_rank)
+    return pl.format("{}>{}", C.src_rank, C.dst_rank).cast(pl.Categorical)
 
 
 def _matched(group: pl.DataFrame) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
@@ -215,7 +214,7 @@ def _common_window(group: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 def _sequence(rows: pl.DataFrame) -> _Sequence:
     """Return the kernels of one rank in the order of their stream, else of their launches."""
     if rows[C.stream].n_unique() > 1 and rows[C.launch_start_ns].null_count() == 0:
-        rows = rows.sort(C.launch_start_ns, C.start_ns, C.uid)
+        rows = rows.sort(C.launch_start_ns, "event")
     return _Sequence(
         rank=rows[C.rank][0],
         events=rows["event"].to_numpy(),

@@ -9,17 +9,24 @@ ALL_TO_ALL_V = "all_to_all_v"
 _ENDS = [C.src, C.dst]
 
 
+def sent_events(events: pl.DataFrame) -> pl.DataFrame:
+    """Return the communication kernels between pairs of ranks, with the columns for ``pairs``."""
+    return events.filter(pl.col(C.kind).is_in([POINT_TO_POINT, ALL_TO_ALL_V])).select(
+        *(C.rank, C.uid, C.kind, C.comm_id, C.in_bytes, C.in_split_size),
+        pl.col(C.src_rank, C.dst_rank).cast(pl.Int64),
+    )
+
+
 def pairs(events: pl.DataFrame, communicators: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
     """Return the table ``pairs``: sends, and the parts of all-to-alls with sizes by rank.
 
     Args:
-        events: Communication kernels with ``comm_id`` (``with_communicators``).
+        events: Kernels of ``sent_events``.
         communicators: Their communicators.
-        kernels: Kernels of instances with ``event, transfer_ns`` (``instances.kernels``).
+        kernels: Kernels of instances with ``rank, uid, transfer_ns`` (``instances.kernels``).
     """
-    timed = events.join(
-        kernels.select("event", C.transfer_ns), on="event", how="left", maintain_order="left"
-    )
+    key = [C.rank, C.uid]
+    timed = events.join(kernels.select(*key, C.transfer_ns), on=key, how="left").sort(key)
     parts = [_sends(timed)]
     spread = timed.filter(pl.col(C.kind) == ALL_TO_ALL_V).join(
         communicators.select(C.comm_id, C.size, "members"), on=C.comm_id

@@ -11,10 +11,11 @@ from jarvis.text.format import counted
 
 Tables = Mapping[str, pl.DataFrame]
 
-_PARTS = (
+PARTS = (
     *(C.compute_ms, C.idle_ms, C.exposed_comm_ms, C.exposed_copy_ms),
     *(C.exposed_wait_ms, C.exposed_transfer_ms),
 )
+"""Columns with times, which are means of the steps."""
 
 COLUMNS = (
     *RANKS,
@@ -76,7 +77,7 @@ def ranks_per_step(tables: Tables) -> pl.DataFrame:
     ranks, steps = tables["ranks"].with_columns(slower_pct), step_count(tables)
     if not steps:
         return ranks
-    means = tables["rank_steps"].group_by(C.rank).agg(pl.col(_PARTS).mean())
+    means = tables["rank_steps"].group_by(C.rank).agg(pl.col(PARTS).mean())
     caused = (
         tables["instances"]
         .filter(~pl.col(C.is_edge), pl.col(C.step).is_not_null())
@@ -85,7 +86,7 @@ def ranks_per_step(tables: Tables) -> pl.DataFrame:
     )
     is_known = pl.col(C.exposed_wait_ms).is_not_null()
     return (
-        ranks.drop(*_PARTS, C.caused_exposed_wait_ms)
+        ranks.drop(*PARTS, C.caused_exposed_wait_ms)
         .join(means, on=C.rank, how="left", maintain_order="left")
         .join(caused, on=C.rank, how="left", maintain_order="left")
         .with_columns(pl.when(is_known).then(pl.col(C.caused_exposed_wait_ms).fill_null(0.0)))

@@ -112,7 +112,8 @@ def _products(member: Member) -> pl.DataFrame:
     is_product = (pl.col(C.flops) > 0) & (matrices.list.len() == 2)
     rows = matrices.list.first().str.extract(r"(\d+)").cast(pl.Float64)
     calls = pl.col(C.operation_count)
-    return member.tables["operations"].select(
+    operations = member.select("operations", C.name, C.input_dims, C.operation_count, C.flops)
+    return operations.select(
         pl.lit(member.rank, pl.Int64).alias(C.rank),
         pl.col(C.name).cast(pl.String),
         calls.alias("calls"),
@@ -124,15 +125,17 @@ def _products(member: Member) -> pl.DataFrame:
 
 def _signatures(member: Member) -> pl.DataFrame:
     """Return the mean time of each signature of a rank, and its calls."""
-    work = member.tables["gpu_work"].filter(pl.col(C.kind) == COMPUTE)
-    spans = member.tables["collectives"].select(
+    work = member.select("gpu_work", C.kind, C.name, C.ts_ns, C.dur_ns, C.operation_uid).filter(
+        pl.col(C.kind) == COMPUTE
+    )
+    spans = member.select("collectives", C.ts_ns, C.end_ns).select(
         C.ts_ns, (pl.col(C.end_ns) - pl.col(C.ts_ns)).alias(C.dur_ns)
     )
     times = work.select(START.alias("start"), END.alias("end"))
     beside = covered_until(spans, times["end"].to_numpy()) - covered_until(
         spans, times["start"].to_numpy()
     )
-    operations = member.tables["operations"].select(
+    operations = member.select("operations", C.uid, C.name, C.input_dims, C.input_types).select(
         pl.col(C.uid).alias(C.operation_uid),
         pl.col(C.name, C.input_dims, C.input_types).cast(pl.String),
     )

@@ -27,32 +27,40 @@ def rank_steps(
     """Return the table ``rank_steps``.
 
     Args:
-        kernels: Kernels of instances with ``instance_id`` (``instances.kernels``).
+        kernels: Kernels of instances with ``instance_id`` (``instances.kernels``), by rank and
+            time.
         instances: Table ``instances``.
         lateness: Table ``lateness``.
         bubbles: Waiting for other stages (``bubbles``).
         members: The ranks.
     """
     steps = pl.concat(_steps(member) for member in members).sort(C.rank, "own_ns")
-    shifts = kernels.select(
-        C.rank,
-        pl.col("own_start_ns").alias("own_ns"),
-        (pl.col(C.start_ns) - pl.col("own_start_ns")).alias("shift"),
-    ).sort("own_ns")
+    shift = pl.col(C.start_ns) - pl.col("own_start_ns")
+    run = pl.struct(C.rank, shift.alias("shift"))
+    is_end = (run != run.shift()) | (run != run.shift(-1))
+    shifts = (
+        kernels.lazy()
+        .filter(is_end.fill_null(value=True))
+        .select(C.rank, pl.col("own_start_ns").alias("own_ns"), shift.alias("shift"))
+        .sort("own_ns")
+        .collect()
+    )
     # The clock of a rank may drift, so that the nearest kernel gives the shift.
     nearest = steps.sort("own_ns").join_asof(
         shifts, on="own_ns", by=C.rank, strategy="nearest", check_sortedness=False
     )
     inner = instances.filter(~pl.col(C.is_edge))
     waits = (
-        kernels.select(*_KEY, C.instance_id, C.wait_ns, C.exposed_wait_ns, C.exposed_transfer_ns)
-        .join(inner, on=C.instance_id, how="semi")
+        kernels.lazy()
+        .select(*_KEY, C.instance_id, C.wait_ns, C.exposed_wait_ns, C.exposed_transfer_ns)
+        .join(inner.lazy(), on=C.instance_id, how="semi")
         .drop_nulls(C.wait_ns)
         .group_by(_KEY)
         .agg(
             (pl.col(C.exposed_wait_ns).sum() / 1e6).alias(C.exposed_wait_ms),
             (pl.col(C.exposed_transfer_ns).sum() / 1e6).alias(C.exposed_transfer_ms),
         )
+        .collect()
     )
     late = (
         lateness.join(kernels.select(C.instance_id, *_KEY), on=[C.instance_id, C.rank])

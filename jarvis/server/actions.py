@@ -32,6 +32,7 @@ from jarvis.server.jobs.kinds import (
     earlier_job,
     request_of,
 )
+from jarvis.server.jobs.kinds.fetches import Fetch
 from jarvis.server.jobs.kinds.joins import unique_names
 from jarvis.server.jobs.kinds.loads import Load
 from jarvis.server.jobs.queue import Job, NewJob
@@ -44,6 +45,7 @@ from jarvis.server.storage.archive import save_archive
 from jarvis.server.storage.catalog import (
     analysis_root,
     named_rows,
+    read_catalog,
     seen_row,
     set_visibility,
     strictest,
@@ -114,7 +116,7 @@ def submit_job(
 def submit_ranks(
     engine: Engine,
     actor: Actor,
-    traces: Sequence[Analyze],
+    traces: Sequence[Analyze | Fetch],
     analyses: Sequence[str] = (),
     options: RankOptions = NO_RANK_OPTIONS,
     visibility: Visibility = Visibility.TEAM,
@@ -129,7 +131,7 @@ def submit_ranks(
         raise RankCountError(MIN_RANKS, max_ranks())
     roots = (visible_run_dir(actor.person, each) for each in analyses)
     stored = [read_manifest(root).trace.file_name for root in roots]
-    names = unique_names([*(each.submission.trace.name for each in traces), *stored])
+    names = unique_names([*(each.trace_name for each in traces), *stored])
     authorized = [_authorized_job(actor, each, visibility) for each in traces]
     jobs = [_submit(engine, actor, replace(new, is_member=True), seen) for new, seen in authorized]
     sources = [*({"job": job.id} for job in jobs), *({"analysis": each} for each in analyses)]
@@ -208,25 +210,40 @@ def referring_to(person: Person, analysis_id: str) -> tuple[str, ...]:
 
 
 def pin_analysis(actor: Actor, analysis_id: str, *, is_pinned: bool) -> bool:
-    """Pin or unpin an analysis; return whether that changed anything.
+    """Pin or unpin an analysis, and the ranks of a distributed run (``_with_ranks``).
+
+    Returns whether that changed anything.
 
     Raises:
         UnknownAnalysisError: the person cannot see such an analysis.
         ForbiddenError: the person may not change it.
     """
     changeable_analysis(actor, analysis_id, "pin" if is_pinned else "unpin")
-    has_changed = (pins.pin if is_pinned else pins.unpin)(analysis_id)
-    if has_changed:
-        record(database(), actor, Action.PIN if is_pinned else Action.UNPIN, analysis_id)
-    return has_changed
+    found = _with_ranks(actor, analysis_id)
+    changed = [each for each in found if (pins.pin if is_pinned else pins.unpin)(each)]
+    for each in changed:
+        record(database(), actor, Action.PIN if is_pinned else Action.UNPIN, each)
+    return bool(changed)
 
 
 def share_analysis(actor: Actor, analysis_id: str, visibility: Visibility) -> None:
-    """Set the visibility of an analysis; raises as ``pin_analysis``."""
-    row = changeable_analysis(actor, analysis_id, "share")
-    if row.visibility is not visibility:
-        set_visibility(analysis_id, visibility)
-        record(database(), actor, Action.SET_VISIBILITY, analysis_id, visibility=visibility)
+    """Set the visibility of an analysis, and of the ranks of a distributed run (``_with_ranks``);
+    raises as ``pin_analysis``."""
+    changeable_analysis(actor, analysis_id, "share")
+    rows = stored_rows(database())
+    for each in _with_ranks(actor, analysis_id):
+        if rows[each].visibility is not visibility:
+            set_visibility(each, visibility)
+            record(database(), actor, Action.SET_VISIBILITY, each, visibility=visibility)
+
+
+def _with_ranks(actor: Actor, analysis_id: str) -> list[str]:
+    """Return an analysis, and the ranks of a distributed run that the person may change."""
+    rows = stored_rows(database())
+    runs = (each for each in read_catalog().distributed if each.id == analysis_id)
+    ranks = (str(rank.analysis_id) for run in runs for rank in run.manifest.usable)
+    own = (each for each in ranks if each in rows and may_change(actor.person, rows[each]))
+    return [analysis_id, *own]
 
 
 def label_analysis(actor: Actor, analysis_id: str, labels: RunLabels) -> bool:

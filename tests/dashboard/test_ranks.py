@@ -8,7 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from jarvis.cli import main
-from jarvis.core.workspace import analyses_dir
+from jarvis.core.workspace import RunPaths, analyses_dir
 from jarvis.dashboard.pages.runs.rows import RunRow, run_rows
 from jarvis.dashboard.pages.runs.trend import groups_of
 from jarvis.ranks.delays import delays
@@ -84,10 +84,23 @@ def test_the_page_shows_who_is_late_and_why(run: DistributedRun, filed: Draw) ->
     assert late["rank"].to_list()[0] == LATE_RANK
     assert late["cause"].to_list()[0] == "idle: data loading"
     assert late["new_ms"].to_list()[0] == pytest.approx(8, abs=0.5)
+    larger = run.manifest.model_copy(
+        update={
+            "distributed_id": "larger",
+            "members": (
+                *run.manifest.members,
+                run.manifest.usable[0].model_copy(update={"rank": 2, "sha256": "2"}),
+            ),
+        }
+    )
+    (analyses_dir() / "larger").mkdir()
+    manifest = RunPaths(analyses_dir() / "larger").manifest
+    manifest.write_text(larger.model_dump_json(), encoding="utf-8")
     parameters = {"ranks_step": "12", "ranks_measure": "Idle (ms)"}
     in_step = filed("ranks", ranks_run=run.manifest.distributed_id, **parameters)
     assert not in_step.exception
     assert in_step.selectbox(key="ranks_measure").value == "Idle (ms)"
+    assert "2 of 3 ranks; a version with 3 is there." in texts(in_step)
 
 
 def test_the_page_shows_what_the_step_gains(

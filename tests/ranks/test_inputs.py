@@ -10,6 +10,7 @@ from jarvis.ranks.inputs import (
     MissingRankError,
     NoTracesError,
     TooManyFilesError,
+    expanded,
     of_glob,
     of_pattern,
     trace_files,
@@ -64,3 +65,16 @@ def test_patterns_of_tracelens(tmp_path: Path) -> None:
             function(pattern, 3)
     with pytest.raises(JarvisError, match="exactly one"):
         of_pattern("a*b*.json", 2)
+
+
+def test_a_range_in_braces_names_one_address_for_each_rank() -> None:
+    assert expanded("https://a/rank{8..10}.json") == [
+        "https://a/rank8.json",
+        "https://a/rank9.json",
+        "https://a/rank10.json",
+    ]
+    assert expanded("r{08..09}.json?a={b}") == ["r08.json?a={b}", "r09.json?a={b}"]
+    assert expanded("r{1..0}.json") == []
+    assert expanded("r{a..b}.json") == ["r{a..b}.json"]
+    with pytest.raises(TooManyFilesError, match="1,000,000,000 files"):
+        expanded("r{0..999999999}.json")

@@ -7,7 +7,7 @@ from sqlalchemy import Engine
 
 from jarvis.cli import main
 from jarvis.core.workspace import analyses_dir
-from jarvis.ranks.manifest import DistributedManifest, MemberState
+from jarvis.ranks.manifest import DistributedManifest, MemberState, superseded_text
 from jarvis.ranks.run import DistributedRun
 from jarvis.server import actions
 from jarvis.server.access.audit import Channel
@@ -18,6 +18,7 @@ from jarvis.server.errors import RankCountError, UnknownAnalysisError
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.kinds import Analyze
 from jarvis.server.jobs.queue import Job, JobProgress, Outcome
+from jarvis.server.storage import pins
 from jarvis.server.storage.catalog import read_catalog, set_visibility
 from jarvis.server.submission import Submission
 from tests.dashboard.inline_jobs import work_off
@@ -121,8 +122,16 @@ def test_a_broken_rank_costs_itself_and_its_retry_leads_to_a_new_join(
     assert len(joins) == 2
     work_off(engine)
     assert queue.find(engine, joins[1].id).result == {"failed": 0}
-    assert [len(manifest.usable) for manifest in manifests()] in ([3, 2], [2, 3])
-    assert len(read_catalog().entries) == RANKS
+    catalog = read_catalog()
+    assert len(catalog.entries) == RANKS
+    larger, smaller = sorted(catalog.distributed, key=lambda entry: len(entry.manifest.missing))
+    assert (len(larger.manifest.usable), len(smaller.manifest.usable)) == (3, 2)
+    assert (catalog.superseded_by(smaller), catalog.superseded_by(larger)) == (larger, None)
+    assert superseded_text(smaller.manifest, larger.manifest) == (
+        "2 of 3 ranks; a version with 3 is there."
+    )
+    set_visibility(larger.id, Visibility.PRIVATE)
+    assert read_catalog().visible_to(BOB.person).superseded_by(smaller) is None
 
 
 def test_a_cancelled_join_is_retried_with_its_ranks(engine: Engine, traces: list[Analyze]) -> None:
@@ -222,6 +231,26 @@ def test_a_private_rank_makes_the_run_private(engine: Engine, traces: list[Analy
     assert (entry.owner, entry.visibility) == (ANN.person.name, Visibility.PRIVATE)
     assert len(entry.manifest.usable) == RANKS
     assert read_catalog().visible_to(BOB.person).distributed == ()
+
+
+def test_pins_and_visibility_of_a_run_are_those_of_its_own_ranks(
+    engine: Engine, traces: list[Analyze]
+) -> None:
+    actions.submit_job(engine, ANN, traces[0])
+    work_off(engine)
+    (of_ann,) = (entry.id for entry in read_catalog().entries)
+    actions.submit_ranks(engine, BOB, traces)
+    work_off(engine)
+    (run,) = read_catalog().distributed
+    assert actions.pin_analysis(BOB, run.id, is_pinned=True)
+    actions.share_analysis(BOB, run.id, Visibility.PRIVATE)
+    assert pins.is_pinned(run.id)
+    for entry in read_catalog().entries:
+        is_own = entry.id != of_ann
+        assert entry.is_pinned is is_own
+        assert (entry.visibility is Visibility.PRIVATE) is is_own
+    assert actions.pin_analysis(BOB, run.id, is_pinned=False)
+    assert pins.pinned() == frozenset()
 
 
 def test_traces_of_one_name_stay_apart(engine: Engine, tmp_path: Path) -> None:

@@ -125,6 +125,14 @@ class Catalog:
             if any(rank.analysis_id == analysis_id for rank in entry.manifest.usable)
         )
 
+    def superseded_by(self, entry: DistributedEntry) -> DistributedEntry | None:
+        """Return the distributed run that joins most ranks, among them all of this one; None if
+        none joins more."""
+        larger = [
+            other for other in self.distributed if other.manifest.traces > entry.manifest.traces
+        ]
+        return max(larger, key=lambda other: len(other.manifest.traces), default=None)
+
 
 def name_of(manifest: Manifest) -> str:
     """Return the model name, or the trace's file name without its suffix."""

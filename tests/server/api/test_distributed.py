@@ -30,6 +30,7 @@ def test_uploads_become_a_distributed_run(client: TestClient) -> None:
     assert job["page"] == run["page"] == f"/ranks?ranks_run={run['id']}"
     assert run["manifest"]["title"] == "3 of 3 ranks (0-2)"
     assert [row["rank"] for row in run["ranks"]] == [0, 1, 2]
+    assert run["superseded_by"] is None
     assert [row["times_last"] for row in run["ranks"]] == [0, 3, 0]
     listed = client.get("/api/analyses").json()["analyses"]
     assert {each["project"] for each in listed} == {"llm"}
@@ -47,6 +48,9 @@ def test_uploads_become_a_distributed_run(client: TestClient) -> None:
     assert [row["rank"] for row in delay["arrivals"]] == [0, 1, 2]
     assert max(delay["arrivals"], key=lambda row: row["start_ns"])["rank"] == first["last_rank"]
     assert client.get(f"{base}/lateness/99999").status_code == 404
+    asked = {"changes": ["transfer=0.5"]}
+    without_graph = client.post(f"{base}/what-if", json=asked)
+    assert without_graph.status_code == 400
     member = client.get(f"/api/analyses/{run['ranks'][0]['analysis_id']}").json()
     assert member["distributed"] == [run["id"]]
 
@@ -64,6 +68,33 @@ def test_uploads_become_a_distributed_run(client: TestClient) -> None:
     job = client.get(f"/api/jobs/{again.json()['id']}").json()
     run = client.get(f"/api/distributed/{job['analysis_id']}").json()
     assert run["manifest"]["missing"] == [[3, 7]]
+    assert_compared(client, base, run["id"])
+
+
+def assert_compared(client: TestClient, base: str, larger: str) -> None:
+    """A run is compared with itself by rank, and with one of more ranks by medians."""
+    same = client.get(f"{base}/compare/{base.rpartition('/')[2]}").json()
+    assert {row["change_ms"] for row in same["ranks"] + same["medians"]} <= {0, None}
+    assert {row["rank"] for row in same["ranks"]} == {0, 1, 2}
+    assert client.get(f"{base}/compare/none").status_code == 404
+    found = client.get(f"{base}/compare/{larger}").json()
+    assert found["ranks"] == []
+    assert found["notes"][1] == (
+        "The jobs have 8 and 3 ranks, so only medians of the ranks are compared."
+    )
+
+
+def test_a_range_of_urls_is_a_job_for_each(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {"urls": ["https://traces.test/a/rank{0..2}.json.gz"], "project": "llm"}
+    assert client.post("/api/distributed", json=asked).status_code == 400
+    monkeypatch.setenv("JARVIS_INGEST_HOSTS", "traces.test")
+    job = client.post("/api/distributed", json=asked).json()
+    assert job["members"] == {"queued": 3}
+    assert job["title"] == "Join 3 ranks (rank0.json.gz, ...)"
+    too_many = client.post("/api/distributed", json={"urls": ["https://traces.test/{0..9999}"]})
+    assert too_many.status_code == 400
 
 
 def test_requests_that_name_no_ranks_are_rejected(client: TestClient) -> None:

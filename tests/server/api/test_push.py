@@ -117,6 +117,31 @@ def test_it_goes_on_after_the_server_was_killed(
     assert all(not text.startswith(("1.", "2.")) for text in message[broken:]), "began anew"
 
 
+def test_a_command_that_was_stopped_goes_on_when_it_is_repeated(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "PIECE_BYTES", 1_000_000)
+    monkeypatch.setattr(remote, "_SHOWN_EVERY_S", 0)
+    path = tmp_path / "stopped.json.gz"
+    path.write_bytes(random.Random(8).randbytes(SOME_BYTES))
+    shown: list[str] = []
+
+    def stopped(text: str, *, is_last: bool) -> None:
+        if text.startswith("4.00 MB of"):
+            raise KeyboardInterrupt
+
+    def progress(text: str, *, is_last: bool) -> None:
+        shown.append(text)
+
+    with remote.ServerConnection(server.url, None) as there:
+        with pytest.raises(KeyboardInterrupt):
+            there.upload(path, stopped)
+        upload = there.upload(path, progress)
+        assert upload["is_whole"]
+        assert not [text for text in shown if text.startswith(("1.", "2."))], "began anew"
+        assert there.upload(path, progress) == {**upload, "is_reused": True}
+
+
 def answering(monkeypatch: pytest.MonkeyPatch, answer: Callable[..., httpx.Response]) -> None:
     """Answer all requests with ``answer``."""
     transport = httpx.MockTransport(answer)

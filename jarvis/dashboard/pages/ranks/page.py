@@ -23,7 +23,7 @@ from jarvis.dashboard.widgets.controls import keyed_choice, list_choice
 from jarvis.dashboard.widgets.elements import render_altair
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.ranks.identity import missing_text
-from jarvis.ranks.manifest import DistributedManifest
+from jarvis.ranks.manifest import DistributedManifest, superseded_text
 from jarvis.ranks.per_step import COLUMNS, basis, ranks_per_step, shown_columns, step_count
 from jarvis.ranks.run import DistributedRun
 from jarvis.schemas import NUMBER, TABLES, Column
@@ -157,6 +157,9 @@ def _facts(entry: DistributedEntry, catalog: Catalog) -> None:
         f"{escape(manifest.title)} · {counted(manifest.matching.instances, 'matched collective')} "
         f"· {agreement}"
     )
+    if (newer := catalog.superseded_by(entry)) is not None:
+        st.info(superseded_text(manifest, newer.manifest), icon=":material/upgrade:")
+        navigation.link(navigation.RANKS, "Open it", icon=":material/lan:", ranks_run=newer.id)
     for warning in _warnings(manifest):
         st.warning(escape(warning), icon=":material/warning:")
 

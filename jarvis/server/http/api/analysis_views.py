@@ -106,8 +106,8 @@ class NewAnalysis(_NewRun):
 
 @dataclass(frozen=True, kw_only=True, config=_config("New distributed run"))
 class NewDistributed(_NewRun):
-    """Options of the analysis of several ranks. `uploads`, `paths` and `analyses` together name
-    the ranks, at least two."""
+    """Options of the analysis of several ranks. `uploads`, `paths`, `urls` and `analyses` together
+    name the ranks, at least two."""
 
     uploads: list[_Id] = Field(
         default_factory=list, description="ids of complete uploads", max_length=DEFAULT_MAX_RANKS
@@ -115,6 +115,12 @@ class NewDistributed(_NewRun):
     paths: list[_Name] = Field(
         default_factory=list,
         description="paths on the server, in the folders that it can read",
+        max_length=DEFAULT_MAX_RANKS,
+    )
+    urls: list[_Name] = Field(
+        default_factory=list,
+        description="http, https or sftp URLs, on hosts that the server may download from; a range "
+        "in braces, as in `rank{0..63}.json.gz`, stands for one URL for each integer",
         max_length=DEFAULT_MAX_RANKS,
     )
     analyses: list[_Id] = Field(
@@ -148,6 +154,19 @@ class DistributedView(BaseModel, title="Distributed run"):
         description="its findings, as in `results.json` (docs/results.md)"
     )
     page: str = Field(description="path of its page on the server")
+    superseded_by: str | None = Field(
+        description="id of a distributed run with all of its ranks and more, if there is one"
+    )
+
+
+class RanksComparisonView(BaseModel, title="Comparison of distributed runs"):
+    """How a distributed run differs from another one; times in ms per step."""
+
+    notes: list[str] = Field(description="what is compared, and what cannot be")
+    medians: list[dict[str, Any]] = Field(description="medians of the ranks by `measure`")
+    ranks: list[dict[str, Any]] = Field(
+        description="the same of each rank that both have; empty for other world sizes"
+    )
 
 
 class InstancePage(BaseModel, title="Page of the list of collectives"):

@@ -1,14 +1,21 @@
 """API routes of distributed runs: create from the traces of several ranks, show, download files."""
 
 from datetime import datetime
+from itertools import islice
+from pathlib import Path
 from typing import Annotated
 
 import polars as pl
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import FileResponse
 
+from jarvis.core.request import AnalysisOptions
 from jarvis.hardware import load_hardware
 from jarvis.pipeline.distributed import RankOptions
+from jarvis.pipeline.joint_what_if import JointWhatIf, ranks_what_if
+from jarvis.ranks.compared import compared_ranks
+from jarvis.ranks.inputs import expanded, max_ranks
+from jarvis.ranks.manifest import MemberEntry
 from jarvis.ranks.run import DistributedRun
 from jarvis.run.results import results_data
 from jarvis.schemas.names import C
@@ -29,17 +36,20 @@ from jarvis.server.http.api.analysis_routes import (
 from jarvis.server.http.api.analysis_views import (
     MAX_PATH_LENGTH,
     ArtifactList,
+    Changes,
     DelayView,
     DistributedView,
     InstancePage,
     NewDistributed,
+    RanksComparisonView,
 )
 from jarvis.server.http.api.callers import Caller
 from jarvis.server.http.api.job_routes import JobView, job_view, to_save
 from jarvis.server.ingest.intake import server_trace
 from jarvis.server.jobs.kinds import Analyze
+from jarvis.server.jobs.kinds.fetches import Fetch
 from jarvis.server.page_links import ranks_page
-from jarvis.server.storage.catalog import DistributedEntry, read_catalog
+from jarvis.server.storage.catalog import DistributedEntry, analysis_root, read_catalog
 from jarvis.server.submission import Submission
 
 router = APIRouter(prefix="/distributed", tags=["distributed"])
@@ -57,10 +67,16 @@ def analyze(person: Caller, new: NewDistributed) -> JobView:
         *(uploaded_file(person, upload) for upload in new.uploads),
         *(server_trace(path) for path in new.paths),
     ]
+    expanding = (url for text in new.urls for url in expanded(text))
+    urls = list(islice(expanding, max_ranks() + 1))
+    options = AnalysisOptions.of(new)
     job = actions.submit_ranks(
         database(),
         Actor(person, Channel.API),
-        [Analyze(Submission.of(new, trace=trace), labels=new.labels) for trace in traces],
+        [
+            *(Analyze(Submission.of(new, trace=trace), labels=new.labels) for trace in traces),
+            *(Fetch(url, options, labels=new.labels) for url in urls),
+        ],
         new.analyses,
         RankOptions(
             world_size=new.world_size,
@@ -77,6 +93,7 @@ def analyze(person: Caller, new: NewDistributed) -> JobView:
 def show(person: Caller, analysis_id: AnalysisId) -> DistributedView:
     """Return its manifest, and what each rank did and waited."""
     entry, run = _opened(person, analysis_id)
+    newer = read_catalog().visible_to(person).superseded_by(entry)
     return DistributedView(
         id=entry.id,
         title=entry.title,
@@ -87,6 +104,7 @@ def show(person: Caller, analysis_id: AnalysisId) -> DistributedView:
         ranks=run.tables["ranks"].to_dicts(),
         results=results_data(run.results),
         page=ranks_page(entry.id),
+        superseded_by=newer and newer.id,
     )
 
 
@@ -131,6 +149,29 @@ def lateness(person: Caller, analysis_id: AnalysisId, instance: int) -> DelayVie
             C.extra_ns, C.state, C.detail, descending=[True, False, False]
         ).to_dicts(),
     )
+
+
+@router.get("/{analysis_id}/compare/{reference}", summary="Compare two distributed runs")
+def compare(person: Caller, analysis_id: AnalysisId, reference: AnalysisId) -> RanksComparisonView:
+    """Return how the run differs from the reference: medians of the ranks, and each rank."""
+    target, other = (_opened(person, each)[1] for each in (analysis_id, reference))
+    found = compared_ranks(target, other)
+    return RanksComparisonView(
+        notes=list(found.notes), medians=found.medians.to_dicts(), ranks=found.ranks.to_dicts()
+    )
+
+
+@router.post("/{analysis_id}/what-if", summary="Simulate a step of all ranks under changes")
+def what_if(person: Caller, analysis_id: AnalysisId, changes: Changes) -> JointWhatIf:
+    """Return what the median step gains at least and at most; rejected (400) if it is not simulated
+    or the analysis of a rank was removed."""
+    _, run = _opened(person, analysis_id)
+    visible = {each.id for each in read_catalog().visible_to(person).entries}
+
+    def find(member: MemberEntry) -> Path | None:
+        return analysis_root(member.analysis_id) if member.analysis_id in visible else None
+
+    return ranks_what_if(run, changes.changes, find)
 
 
 @router.get("/{analysis_id}/artifacts", summary="List the files of a distributed run")

@@ -39,6 +39,11 @@ class Analyze(Request):
         return f"Analyze {self.submission.trace.name}{f' ({model})' if model else ''}"
 
     @property
+    def trace_name(self) -> str:
+        """Return the name of the trace."""
+        return self.submission.trace.name
+
+    @property
     def inputs(self) -> tuple[Path, ...]:
         """Return the traces, and the files that the request names."""
         submission = self.submission

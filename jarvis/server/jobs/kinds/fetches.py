@@ -49,6 +49,11 @@ class Fetch(Request):
         return f"Download {name or 'a trace'} from {source.host_and_port}"
 
     @property
+    def trace_name(self) -> str:
+        """Return the name of the file; AddressError if the URL is not allowed."""
+        return address_of(self.url).file_name
+
+    @property
     def is_personal(self) -> bool:
         """Return ``is_again``: only the owner of an analysis can run it again."""
         return self.is_again
