@@ -99,7 +99,8 @@ def _owner(call: Mapping[str, Any], *, is_parallel: bool) -> str | None:
         return BUFFERS
     if place is None and is_parallel:
         return {"aten::copy_": GRADIENTS, "aten::mul": AVERAGES}.get(name or "")
-    is_counter = name == "aten::add_" and call["arguments"] is None
+    has_sides = "[" in (call["arguments"] or "").replace("[]", "")
+    is_counter = name == "aten::add_" and not has_sides
     return COUNTERS if is_counter and place and "BatchNorm" in place else None
 
 

@@ -78,7 +78,7 @@ def test_a_slow_gpu_is_named(slow: tuple[Joined, AnalysisResult]) -> None:
     assert "clocks" in to_text(finding.algorithmic)
     low, high = step_ms(finding)
     assert low == high == pytest.approx(1.9, abs=0.1)
-    assert finding.priority is Priority.MEDIUM
+    assert finding.priority is Priority.HIGH
     assert to_text(finding.caveat).startswith("Based on 4 ranks of 4; their clocks agree within")
 
 
