@@ -17,7 +17,8 @@ from jarvis.dashboard.pages.category.finding_only import (
     fusion_findings,
     fusion_links,
 )
-from jarvis.dashboard.pages.category.operations_table import metrics_table, operation_details
+from jarvis.dashboard.pages.category.operation_details import operation_details
+from jarvis.dashboard.pages.category.operations_table import metrics_table
 from jarvis.dashboard.pages.category.step_time import step_line, with_step_savings
 from jarvis.dashboard.pages.report.note_badges import finding_badges
 from jarvis.dashboard.session import navigation, selection
@@ -66,10 +67,10 @@ shorter. It is 0 where the steps do not wait for them. It is missing where kerne
 less than {NEGLIGIBLE_PCT:g}% of the steps, and where step times are not simulated.
 """
 
-_MAX_CACHED_PANELS = 128
+_MAX_CACHED_PANELS = 256
 """They have at most ``MAX_POINTS`` marks."""
 
-_MAX_CACHED_ROWS = 64
+_MAX_CACHED_ROWS = 128
 """Frames that share all but three columns with those of the stored run."""
 
 _TABLE_HELP = (
