@@ -9,6 +9,7 @@ exactly.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 import polars as pl
@@ -32,7 +33,10 @@ COMPARABLE_SHARE = 1.1
 """Own time above the lateness, as a factor, from which on it is that of other work."""
 
 _AT_ONCE = 250_000
-"""Kernels whose instances are compared at once."""
+"""Kernels that are compared at once, for the memory of all their columns."""
+
+_MAX_REPLICAS = 16
+"""Groups of one description that are compared with each other, by the order of their names."""
 
 Key = tuple[str, str | None]
 """A state and its detail."""
@@ -85,16 +89,27 @@ def lateness(
     """
     stages = stages_of(communicators)
     counted = _counted(instances, communicators, stages)
-    chosen = counted.filter(~pl.col(C.is_edge), pl.col(C.clock_quality) != Quality.UNKNOWN.value)
-    replicas = _replicas(kernels, chosen, stages)
-    arrivals = _arrivals(kernels, counted, _compared(kernels, chosen, replicas, stages))
-    late = _late_ranks(arrivals)
-    roots = _roots(late, _late_ranks(_arrivals(kernels, counted, replicas)))
-    late = late.filter("is_clear")
-    times = _Times(arrivals["row"].n_unique())
-    by_rank = arrivals.filter(
-        pl.col("is_clear") & (pl.col("is_late") | pl.col("is_middle"))
-    ).partition_by(C.rank, as_dict=True)
+    is_known = pl.col(C.clock_quality) != Quality.UNKNOWN.value
+    chosen = counted.filter(~pl.col(C.is_edge), is_known).select(_CHOSEN)
+    reference = _Reference.of(kernels, counted)
+    facts = kernels.select(C.instance_id, C.rank, C.start_ns, "own_start_ns")
+    each = (facts.height + _MAX_REPLICAS * instances.height) // max(instances.height, 1)
+    at_once = max(1, _AT_ONCE // max(each, 1))
+    found, of_replicas, compared, count = [], [], [], 0
+    for first in range(0, max(chosen.height, 1), at_once):
+        part = chosen[first : first + at_once]
+        replicas = _replicas(facts, part, chosen)
+        arrivals = reference.arrivals(_compared(facts, part, replicas, stages))
+        arrivals = arrivals.with_columns(pl.col("row") + count)
+        found.append(_late_ranks(arrivals))
+        count += found[-1].height
+        of_replicas.append(_late_ranks(reference.arrivals(replicas)))
+        is_used = pl.col("is_clear") & (pl.col("is_late") | pl.col("is_middle"))
+        compared.append(arrivals.filter(is_used))
+    roots = _roots(pl.concat(found), pl.concat(of_replicas))
+    late = pl.concat(found).filter("is_clear")
+    times = _Times(count)
+    by_rank = pl.concat(compared).partition_by(C.rank, as_dict=True)
     for member in members:
         if (member.rank,) in by_rank:
             _add_times(times, member, by_rank[member.rank,])
@@ -114,8 +129,9 @@ def _counted(
     instances: pl.DataFrame, communicators: pl.DataFrame, stages: Mapping[int, int]
 ) -> pl.DataFrame:
     """Return instances with ``same``: equal for those that groups of one description have in the
-    same place of a step, which is what different ranks do at the same point of the program; and
-    ``is_sent``, whether it is a send from one pipeline stage to another.
+    same place of a step, which is what different ranks do at the same point of the program;
+    ``peers``, the same for those that are compared; and ``is_sent``, whether it is a send from one
+    pipeline stage to another.
 
     Of sends the stages count, not the ranks. ``is_clear`` is whether a single rank is the last.
     """
@@ -133,8 +149,10 @@ def _counted(
         *(stage.alias(f"{end}_stage") for stage, end in zip(of_ends, ends, strict=False)),
         pl.when(pl.col(C.src_rank).is_null()).then(_stage("latest", stages)).alias("stage"),
     )
-    return joined.with_columns(
-        same.rank("dense").alias("same"),
+    named = joined.with_columns(same.rank("dense").alias("same"))
+    block = (pl.col(C.comm_id).rank("ordinal").over("same") - 1) // _MAX_REPLICAS
+    return named.with_columns(
+        pl.struct("same", block.alias("block")).rank("dense").alias("peers"),
         (pl.col(C.src_rank).is_not_null() & _stage("latest", stages).is_not_null()).alias(
             "is_sent"
         ),
@@ -146,24 +164,26 @@ def _stage(rank: str, stages: Mapping[int, int]) -> pl.Expr:
     return pl.col(rank).replace_strict(dict(stages), default=None, return_dtype=pl.Int64)
 
 
+_CHOSEN = (
+    *(C.instance_id, C.src_rank, C.dst_rank),
+    *("latest", "peers", "is_clear", "is_sent"),
+)
 _COMPARED = (
     *(C.instance_id, "latest", "is_clear", "is_replica"),
     *(C.rank, C.start_ns, "own_start_ns"),
 )
 
 
-def _replicas(
-    kernels: pl.DataFrame, chosen: pl.DataFrame, stages: Mapping[int, int]
-) -> pl.DataFrame:
-    """Return, by instance, the last kernel of each instance with the same place in the program; of
-    a send those of the ranks at the same end of it."""
+def _replicas(facts: pl.DataFrame, part: pl.DataFrame, chosen: pl.DataFrame) -> pl.DataFrame:
+    """Return, by instance of a part of those chosen, the last kernel of each instance with the same
+    place in the program; of a send those of the ranks at the same end of it."""
     ends = (C.src_rank, C.dst_rank, "latest")
-    others = chosen.select("same", pl.col(C.instance_id).alias("other"), *ends)
-    facts = kernels.select(pl.col(C.instance_id).alias("other"), C.rank, C.start_ns, "own_start_ns")
+    others = chosen.select("peers", pl.col(C.instance_id).alias("other"), *ends)
+    facts = facts.rename({C.instance_id: "other"})
     is_source = pl.col("latest") == pl.col(C.src_rank)
     end = pl.when(is_source).then(f"{C.src_rank}_other").otherwise(f"{C.dst_rank}_other")
     return (
-        chosen.join(others, on="same", suffix="_other")
+        part.join(others, on="peers", suffix="_other")
         .with_columns(pl.when("is_sent").then(end).otherwise("latest_other").alias(C.rank))
         .join(facts, on=["other", C.rank])
         .with_columns(pl.lit(value=True).alias("is_replica"))
@@ -172,14 +192,13 @@ def _replicas(
 
 
 def _compared(
-    kernels: pl.DataFrame, chosen: pl.DataFrame, replicas: pl.DataFrame, stages: Mapping[int, int]
+    facts: pl.DataFrame, chosen: pl.DataFrame, replicas: pl.DataFrame, stages: Mapping[int, int]
 ) -> pl.DataFrame:
     """Return the kernels with which those of late ranks are compared, by the instance of these.
 
     Ranks of other pipeline stages do other work: they are not compared. At a send from one stage to
     another, the ranks of the same stage are, that do the same.
     """
-    facts = kernels.select(C.instance_id, C.rank, C.start_ns, "own_start_ns")
     inside = facts.join(chosen.filter(~pl.col("is_sent")), on=C.instance_id).filter(
         _stage(C.rank, stages).eq_missing(_stage("latest", stages))
     )
@@ -189,66 +208,81 @@ def _compared(
     )
 
 
-def _arrivals(
-    kernels: pl.DataFrame, instances: pl.DataFrame, compared: pl.DataFrame
-) -> pl.DataFrame:
-    """Return the arrivals that are compared.
+@dataclass(frozen=True)
+class _Reference:
+    """What arrivals are compared by: ``held``, the times at which a rank was held, ``windows``, its
+    begin, ``ends``, its first end of equal instances, and ``same``, which instances are equal."""
 
-    Columns: ``row`` (of the instance), ``instance_id, rank, start_ns, baseline_ns, held_instance``
-    (that ended at the baseline), ``shift`` (from the common clock to that of the trace, after its
-    origin), ``is_late``, ``is_middle`` of those whose arrivals are in the middle half, by which
-    the late one is measured, or in the first half of replicas, and ``is_clear``, whether the late
-    one is the only one.
-    """
-    same = instances.select(pl.col(C.instance_id).alias(C.held_instance), "same")
-    held = holding_kernels(kernels).select(
-        C.rank, pl.col(C.end_ns).alias("held_ns"), pl.col(C.instance_id).alias(C.held_instance)
-    )
-    windows = kernels.group_by(C.rank).agg(pl.col(C.start_ns).min().alias("window_ns"))
-    place, count = pl.int_range(pl.len()).over(C.instance_id), pl.len().over(C.instance_id)
-    is_late = pl.col(C.rank) == pl.col("latest")
-    ends = (
-        kernels.join(instances.select(C.instance_id, "same"), on=C.instance_id)
-        .group_by(C.rank, "same")
-        .agg(pl.col(C.end_ns).min().alias("common_ns"))
-    )
-    # A rank that was never held in the recording is compared since its begin, one that arrived
-    # before the end of that instance since it was held itself.
-    is_held = pl.col(C.held_instance).is_not_null()
-    is_before = pl.col("common_ns") <= pl.col(C.start_ns)
-    since = pl.when(is_held).then(pl.coalesce(pl.when(is_before).then("common_ns"), "held_ns"))
-    in_middle = (place >= count // 4) & (place < count - count // 4)
-    is_early = (place < count // 2) | (count == 2)
-    middle = pl.when("is_replica").then(is_early).otherwise(in_middle) & ~is_late
-    return (
-        compared.join(windows, on=C.rank)
-        .sort(C.start_ns)
-        .join_asof(
-            held.sort("held_ns"),
-            left_on=C.start_ns,
-            right_on="held_ns",
-            by=C.rank,
-            check_sortedness=False,
+    held: pl.DataFrame
+    windows: pl.DataFrame
+    ends: pl.DataFrame
+    same: pl.DataFrame
+
+    @classmethod
+    def of(cls, kernels: pl.DataFrame, instances: pl.DataFrame) -> Self:
+        """Return the reference of all kernels of instances of ``_counted``."""
+        same = instances.select(C.instance_id, "same")
+        held = holding_kernels(kernels).select(
+            C.rank, pl.col(C.end_ns).alias("held_ns"), pl.col(C.instance_id).alias(C.held_instance)
         )
-        .with_columns(pl.col(C.held_instance).filter(is_late).first().over(C.instance_id))
-        .join(same, on=C.held_instance, how="left")
-        .join(ends, on=[C.rank, "same"], how="left")
-        .sort(C.instance_id, C.start_ns, C.rank)
-        .with_columns(is_late.alias("is_late"), middle.alias("is_middle"))
-        .filter(pl.col("is_middle").any().over(C.instance_id))
-        .select(
-            pl.col(C.instance_id).rle_id().cast(pl.Int64).alias("row"),
-            C.instance_id,
-            C.rank,
-            C.start_ns,
-            pl.coalesce(since, "window_ns").alias("baseline_ns"),
-            C.held_instance,
-            (pl.col("own_start_ns") - pl.col(C.start_ns)).alias("shift"),
-            "is_late",
-            "is_middle",
-            "is_clear",
+        return cls(
+            held=held.sort("held_ns"),
+            windows=kernels.group_by(C.rank).agg(pl.col(C.start_ns).min().alias("window_ns")),
+            ends=kernels.select(C.instance_id, C.rank, C.end_ns)
+            .join(same, on=C.instance_id)
+            .group_by(C.rank, "same")
+            .agg(pl.col(C.end_ns).min().alias("common_ns")),
+            same=same.rename({C.instance_id: C.held_instance}),
         )
-    )
+
+    def arrivals(self, compared: pl.DataFrame) -> pl.DataFrame:
+        """Return the arrivals that are compared.
+
+        Columns: ``row`` (of the instance), ``instance_id, rank, start_ns, baseline_ns,
+        held_instance`` (that ended at the baseline), ``shift`` (from the common clock to that of
+        the trace, after its origin), ``is_late``, ``is_middle`` of those whose arrivals are in the
+        middle half, by which the late one is measured, or in the first half of replicas, and
+        ``is_clear``, whether the late one is the only one.
+        """
+        place, count = pl.int_range(pl.len()).over(C.instance_id), pl.len().over(C.instance_id)
+        is_late = pl.col(C.rank) == pl.col("latest")
+        # A rank that was never held in the recording is compared since its begin, one that arrived
+        # before the end of that instance since it was held itself.
+        is_held = pl.col(C.held_instance).is_not_null()
+        is_before = pl.col("common_ns") <= pl.col(C.start_ns)
+        since = pl.when(is_held).then(pl.coalesce(pl.when(is_before).then("common_ns"), "held_ns"))
+        in_middle = (place >= count // 4) & (place < count - count // 4)
+        is_early = (place < count // 2) | (count == 2)
+        middle = pl.when("is_replica").then(is_early).otherwise(in_middle) & ~is_late
+        return (
+            compared.join(self.windows, on=C.rank)
+            .sort(C.start_ns)
+            .join_asof(
+                self.held,
+                left_on=C.start_ns,
+                right_on="held_ns",
+                by=C.rank,
+                check_sortedness=False,
+            )
+            .with_columns(pl.col(C.held_instance).filter(is_late).first().over(C.instance_id))
+            .join(self.same, on=C.held_instance, how="left")
+            .join(self.ends, on=[C.rank, "same"], how="left")
+            .sort(C.instance_id, C.start_ns, C.rank)
+            .with_columns(is_late.alias("is_late"), middle.alias("is_middle"))
+            .filter(pl.col("is_middle").any().over(C.instance_id))
+            .select(
+                pl.col(C.instance_id).rle_id().cast(pl.Int64).alias("row"),
+                C.instance_id,
+                C.rank,
+                C.start_ns,
+                pl.coalesce(since, "window_ns").alias("baseline_ns"),
+                C.held_instance,
+                (pl.col("own_start_ns") - pl.col(C.start_ns)).alias("shift"),
+                "is_late",
+                "is_middle",
+                "is_clear",
+            )
+        )
 
 
 def _late_ranks(arrivals: pl.DataFrame) -> pl.DataFrame:
