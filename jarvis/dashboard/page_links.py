@@ -8,7 +8,7 @@ from streamlit.navigation.page import StreamlitPage
 
 from jarvis.analyses.chain_context import fusion_findings_of
 from jarvis.dashboard.session import navigation
-from jarvis.dashboard.session.state import HASH_OPENED, Opened
+from jarvis.dashboard.session.state import HASH_OPENED, HASH_STORED, Opened
 from jarvis.dashboard.widgets.finding_cards import PRIORITY_COLORS
 from jarvis.findings import Finding, Priority, Status
 from jarvis.reports.utilization import category_times_in_steps_ms
@@ -16,7 +16,7 @@ from jarvis.run.figures import COMMUNICATION, COPIES, IDLE, RunFigures
 from jarvis.text.format import counted, percent
 from jarvis.text.markdown import escape
 
-_MAX_CACHED = 64
+_MAX_CACHED = 128
 _SHAPES: Mapping[Priority, str] = {
     Priority.CRITICAL: "◆",
     Priority.HIGH: "▲",
@@ -116,7 +116,7 @@ def _link(page: StreamlitPage, mark: PageMark | None) -> None:
 def page_marks(now: Opened) -> Mapping[str, PageMark]:
     """Return the marks of the pages of all analyses of a run, by URL path."""
     figures, marks = RunFigures.of(now.run.manifest), {}
-    by_part = {**figures.times_ms, **category_times_in_steps_ms(now.run)}
+    by_part = {**figures.times_ms, **_times_in_steps_ms(now)}
     for key, result in now.run.results.items():
         times_ms = [by_part.get(part, 0.0) for part in _PARTS.get(key, (key,))]
         # a category without operations can be a chain of others
@@ -130,6 +130,11 @@ def page_marks(now: Opened) -> Mapping[str, PageMark]:
             is_empty=result.status is Status.NO_DATA and not findings,
         )
     return marks
+
+
+@st.cache_resource(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_STORED)
+def _times_in_steps_ms(now: Opened) -> Mapping[str, float]:
+    return category_times_in_steps_ms(now.run)
 
 
 def _worst(findings: Sequence[Finding]) -> Priority | None:
