@@ -184,10 +184,14 @@ def test_experts_with_more_tokens_are_named(slow_link: tuple[Joined, AnalysisRes
         kernels = joined.tables["instance_ranks"].with_columns(
             out_bytes=rank.replace_strict(received, return_dtype=pl.Int64)
         )
-        tables = {**joined.tables, "instances": instances, "instance_ranks": kernels}
-        return replace(joined, tables=tables)
+        pairs = joined.tables["pairs"].clear()
+        sent = {"src": [0, 1, 3, 9], "dst": [2, 2, 2, 2], "bytes": [50, 120, 30, 500]}
+        pairs = pl.concat([pairs, pl.DataFrame(sent)], how="diagonal")
+        new = {"instances": instances, "instance_ranks": kernels, "pairs": pairs}
+        return replace(joined, tables={**joined.tables, **new})
 
     finding = by_check(rank_findings(changed([100, 100, 200, 100]), RANKS))["ep_imbalance"]
+    assert to_text(finding.issue).endswith("it receives most from rank 1: 120 B.")
     assert to_text(finding.title).startswith("Rank 2 receives 60.0% more than the mean")
     assert finding.evidence["rank"] == 2
     without_latency, _ = step_ms(finding)

@@ -144,18 +144,42 @@ def ep_imbalance(facts: RankFacts) -> Iterator[Finding]:
             "instances": factors.height,
             "more_pct": share_pct(most_bytes - mean_bytes, mean_bytes),
         }
+        pair, sender = _largest_sender(facts, uneven, rank), {}
+        if pair is not None:
+            sender = {"sender": pair[0], "sent_size_bytes": pair[1]}
         yield facts.finding(
             "ep_imbalance",
             gain,
-            {"rank": str(rank), **named, **sizes},
+            {
+                "rank": str(rank),
+                **named,
+                **sizes,
+                "pair": pair and MESSAGES("experts.pair", sender=str(pair[0]), sent_bytes=pair[1]),
+            },
             actions=MESSAGES.texts("experts.action"),
             evidence={
                 "rank": rank,
                 **named,
                 "most_size_bytes": most_bytes,
                 "mean_size_bytes": mean_bytes,
+                **sender,
             },
+            issue="received",
         )
+
+
+def _largest_sender(facts: RankFacts, uneven: pl.DataFrame, rank: int) -> tuple[int, int] | None:
+    """Return the rank that sends the most to another one of its all-to-alls, and the bytes; None if
+    sizes by rank are not recorded."""
+    own = uneven.filter(pl.col(C.rank) == rank).select(C.instance_id)
+    others = uneven.join(own, on=C.instance_id, how="semi")[C.rank].unique().implode()
+    sent = facts.tables["pairs"].filter(
+        pl.col(C.dst) == rank, pl.col(C.src) != rank, pl.col(C.src).is_in(others)
+    )
+    if sent.is_empty():
+        return None
+    src, size = sent.sort(C.bytes, C.src, descending=[True, False]).select(C.src, C.bytes).row(0)
+    return int(src), int(size)
 
 
 def mismatch(facts: RankFacts) -> Iterator[Finding]:

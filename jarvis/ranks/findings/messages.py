@@ -98,8 +98,13 @@ MESSAGES = MessageTable(
         "Compression does not help.",
         "experts.title": "Rank {rank} receives {more_pct} more than the mean of the ranks in "
         "{instances:count all-to-all}: {gain}",
+        # Of stored runs.
         "experts.issue": "It receives {most_bytes} in them, the mean is {mean_bytes}. The rank "
         "with the most bytes decides how long an all-to-all takes.",
+        "experts.received": "It receives {most_bytes} in them, the mean is {mean_bytes}. The rank "
+        "with the most bytes decides how long an all-to-all takes.{pair}",
+        "experts.pair": " In the whole recording, it receives most from rank {sender}: "
+        "{sent_bytes}.",
         "experts.action": "Balance the tokens of the experts: a loss or a bias for balance in the "
         "router, a capacity of each expert, or other ranks for the busiest experts.",
         "mismatch.title": "Ranks send different sizes in {instances:count collective}",
