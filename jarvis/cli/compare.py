@@ -199,12 +199,16 @@ def _compare_ranks(arguments: argparse.Namespace) -> int:
     found = compared_ranks(target, reference)
     names = found.medians[MEASURE].replace_strict(labels())
     lines = [*found.notes, *table_lines(found.medians.with_columns(names), COLUMNS)]
-    if found.ranks.height:
-        steps = found.ranks.filter(found.ranks[MEASURE] == C.duration_ms).drop(MEASURE)
-        lines += ["", f"{labels()[C.duration_ms]} of each rank:", *table_lines(steps, COLUMNS)]
+    label = labels()[C.duration_ms]
+    parts = ((f"{label}, median by role:", found.places), (f"{label} of each rank:", found.ranks))
+    for title, rows in parts:
+        if rows.height:
+            steps = rows.filter(rows[MEASURE] == C.duration_ms).drop(MEASURE)
+            lines += ["", title, *table_lines(steps, COLUMNS)]
     result = {
         "notes": found.notes,
         "medians": found.medians.to_dicts(),
+        "places": found.places.to_dicts(),
         "ranks": found.ranks.to_dicts(),
     }
     print_result(arguments, result, lines)

@@ -8,6 +8,7 @@ import polars as pl
 from jarvis.core.errors import JarvisError
 from jarvis.ranks.identity import as_ranges
 from jarvis.ranks.per_step import PARTS, basis, ranks_per_step, step_count
+from jarvis.ranks.roles import PLACES
 from jarvis.ranks.run import DistributedRun
 from jarvis.schemas.columns import Column, number, text
 from jarvis.schemas.names import C
@@ -17,8 +18,11 @@ Side = Mapping[str, pl.DataFrame]
 
 MEASURES = (C.duration_ms, *PARTS)
 MEASURE, REFERENCE_MS, TARGET_MS, CHANGE_MS = "measure", "reference_ms", "target_ms", "change_ms"
+PLACE = "place"
 COLUMNS = (
     *RANK_STEPS,
+    text(C.role, "Role", "what the process groups divide"),
+    Column(PLACE, "Place", pl.Int64(), meaning="place of the ranks in their groups of this role"),
     text(MEASURE, "Per step", "part of the step"),
     number(REFERENCE_MS, "Reference (ms)", "ms", "in the reference"),
     number(TARGET_MS, "Target (ms)", "ms", "in the target"),
@@ -41,11 +45,14 @@ class OtherBasisError(JarvisError):
 class RanksCompared:
     """How the target differs from the reference.
 
-    ``medians`` are those of the ranks: ``measure, reference_ms, target_ms, change_ms``. ``ranks``
-    has the same of each rank that both have, with ``rank``; it is empty for other world sizes.
+    ``medians`` are those of the ranks: ``measure, reference_ms, target_ms, change_ms``. ``places``
+    has the same of the ranks that have one place in the groups of a role (``role, place``), such as
+    a pipeline stage, for roles that divide both jobs into as many places of several ranks.
+    ``ranks`` has it of each rank that both have, with ``rank``; it is empty for other world sizes.
     """
 
     medians: pl.DataFrame
+    places: pl.DataFrame
     ranks: pl.DataFrame
     notes: tuple[str, ...]
 
@@ -64,6 +71,7 @@ def compared_ranks(target: DistributedRun, reference: DistributedRun) -> RanksCo
     is_same_world = reference.manifest.world_size.value == target.manifest.world_size.value
     return RanksCompared(
         _changes(_medians(before).hstack(_medians(after).select(pl.col("ms").alias("ms_target")))),
+        _of_places(*(_with_places(_measures(side.tables), side.tables) for side in sides)),
         _changes(both if is_same_world else both.clear()),
         tuple(_notes(target, reference, is_same_world=is_same_world)),
     )
@@ -84,6 +92,32 @@ def _measures(tables: Side) -> pl.DataFrame:
 
 def _medians(measures: pl.DataFrame) -> pl.DataFrame:
     return measures.group_by(MEASURE, maintain_order=True).agg(pl.col("ms").median())
+
+
+def _with_places(measures: pl.DataFrame, tables: Side) -> pl.DataFrame:
+    """Return ``role, place, measure, ms``: medians of the ranks with one place, and ``places`` of
+    the role; without roles whose places have one rank each."""
+    ranks = tables["ranks"]
+    known = [role.value for role in PLACES if role in ranks.columns]  # not of older runs
+    places = (
+        ranks.select(C.rank, *known)
+        .unpivot(known, index=C.rank, variable_name=C.role, value_name=PLACE)
+        .drop_nulls(PLACE)
+        .with_columns(pl.col(PLACE).n_unique().over(C.role).alias("places"))
+        .filter(pl.col("places").is_between(2, pl.len().over(C.role) - 1))
+    )
+    return (
+        measures.join(places, on=C.rank)
+        .group_by(C.role, PLACE, "places", MEASURE)
+        .agg(pl.col("ms").median())
+    )
+
+
+def _of_places(before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
+    order = pl.col(MEASURE).replace_strict({name: i for i, name in enumerate(MEASURES)})
+    shared = [C.role, PLACE, "places", MEASURE]
+    both = before.join(after, on=shared, suffix="_target").sort(C.role, PLACE, order)
+    return _changes(both.drop("places"))
 
 
 def _changes(rows: pl.DataFrame) -> pl.DataFrame:

@@ -164,6 +164,10 @@ class RanksComparisonView(BaseModel, title="Comparison of distributed runs"):
 
     notes: list[str] = Field(description="what is compared, and what cannot be")
     medians: list[dict[str, Any]] = Field(description="medians of the ranks by `measure`")
+    places: list[dict[str, Any]] = Field(
+        description="the same of the ranks with one `place` in the groups of a `role`, such as a "
+        "pipeline stage, where both jobs are divided into as many"
+    )
     ranks: list[dict[str, Any]] = Field(
         description="the same of each rank that both have; empty for other world sizes"
     )

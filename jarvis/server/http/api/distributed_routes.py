@@ -157,7 +157,10 @@ def compare(person: Caller, analysis_id: AnalysisId, reference: AnalysisId) -> R
     target, other = (_opened(person, each)[1] for each in (analysis_id, reference))
     found = compared_ranks(target, other)
     return RanksComparisonView(
-        notes=list(found.notes), medians=found.medians.to_dicts(), ranks=found.ranks.to_dicts()
+        notes=list(found.notes),
+        medians=found.medians.to_dicts(),
+        places=found.places.to_dicts(),
+        ranks=found.ranks.to_dicts(),
     )
 
 
