@@ -200,8 +200,8 @@ def test_communication_of_a_rank_leads_to_ranks(run: DistributedRun, registered:
     links = {link.proto.label: link.proto for link in page.main.get("page_link")}
     query = links["Who waits for whom: Ranks"].query_string
     assert f"ranks_run={run.manifest.distributed_id}" in query
-    (kernels,) = [each.value for each in page.dataframe if "message_mb" in each.value.columns]
-    assert kernels["message_mb"].str.endswith("B").all()
+    (kernels,) = [each.value for each in page.dataframe if "algo_gbs" in each.value.columns]
+    assert (kernels[["bytes", "algo_gbs"]] > 0).all(axis=None)
 
 
 def test_ranks_of_a_rank_has_the_ranks_beside_it(run: DistributedRun, filed: Draw) -> None:
