@@ -258,3 +258,20 @@ def test_shapes_are_computed_for_the_buttons_of_the_open_finding_only(
     drawn = registered("gemm", made)
     assert not drawn.exception
     assert 0 < len(asked) <= OPERATIONS_SHOWN
+
+
+def test_a_default_order_that_changes_is_no_choice() -> None:
+    def draw() -> None:
+        import streamlit as st
+
+        from jarvis.dashboard.session import links
+        from jarvis.dashboard.widgets.row_order import order_of
+
+        links.begin_page("gemm")
+        default = st.selectbox("Default", ["time", "saving"])
+        st.text(order_of("gemm", {"time": "Time", "saving": "Saving"}, default).column)
+
+    page = AppTest.from_function(draw).run()
+    page.selectbox[0].set_value("saving").run()
+    assert page.text[0].value == "saving"
+    assert "gemm_sort" not in page.query_params

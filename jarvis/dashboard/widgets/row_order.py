@@ -77,10 +77,12 @@ def sort_by(page: str, column: str, *, is_number: bool) -> None:
 def _parameter(key: str, labels: Mapping[str, str], default: str) -> str:
     """Return the value of a URL parameter, else the one in use, else ``default``."""
     check_parameter(key, lambda text: text in labels, labels[default])
-    given = st.query_params.get(key)
+    given, earlier = st.query_params.get(key), f"_{key}_default"
     wanted = st.session_state.get(key) if given is None else given
+    if given is None and wanted == st.session_state.get(earlier):
+        wanted = default  # nobody chose the default of the last run
     value = str(wanted) if wanted in labels else default
-    st.session_state[key] = value
+    st.session_state[key], st.session_state[earlier] = value, default
     if value == default:
         st.query_params.pop(key, None)
     elif given != value:
