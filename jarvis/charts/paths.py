@@ -42,7 +42,7 @@ def critical_paths(parts: pl.DataFrame, axis: str, palette: Palette) -> alt.Laye
     bars = base.mark_bar().encode(
         color=alt.Color("color:N", scale=None),
         opacity=alt.Opacity(
-            "when:N",
+            "when:O",
             scale=alt.Scale(domain=whens, range=[_PALE, 1.0][-len(whens) :]),
             legend=alt.Legend(orient="top", title=None, labelFontSize=12)
             if len(whens) > 1

@@ -5,6 +5,7 @@ import re
 from tests.arithmetic.categories import category_facts
 from tests.arithmetic.conftest import RunOf
 from tests.arithmetic.documents import FAIR, findings_file
+from tests.arithmetic.names import names_of
 from tests.arithmetic.printed import numbers, reading
 from tests.arithmetic.rendered import of_analyses, of_findings, printed
 from tests.arithmetic.reports import Checker
@@ -38,10 +39,11 @@ def test_the_sentences_around_findings(checker: Checker) -> None:
 
 
 def test_the_sentences_about_analyses(run: RunDirectory) -> None:
+    names = names_of(run)
     wrong = [
         f"{key}: {problem}"
         for key, composed in of_analyses(run).items()
-        for values in [Values(run, "", category_facts(run, key), [], [])]
+        for values in [Values(run, "", category_facts(run, key), [], names)]
         for each in composed
         for problem in values.of_message(each.message.model_dump(mode="json"), OF_REPORT)
     ]
