@@ -129,10 +129,11 @@ def _notes(
     target: DistributedRun, reference: DistributedRun, *, is_same_world: bool
 ) -> Iterator[str]:
     sizes = [side.manifest.world_size.value for side in (reference, target)]
+    before, after = (basis(side.tables) for side in (reference, target))
+    times = before if before == after else f"{before} in the reference, {after} in the target"
     yield (
         f"Reference: {reference.manifest.title}; target: {target.manifest.title}. "
-        f"Times are {basis(reference.tables)} in the reference, {basis(target.tables)} in the "
-        "target."
+        f"Times are {times}."
     )
     if not is_same_world:
         yield (
