@@ -66,12 +66,12 @@ MESSAGES = MessageTable(
         "potential.step": " Step: {saving}.",
         "potential.pool": "Saving: {saving}.",
         "potential.none": "No saving can be estimated from this trace.",
-        "step": "One step takes {step_ms}{average}{tail}: {parts}.{ahead}{carried}",
+        "step": "One step takes {step_ms}{average}{tail}: {parts}{ahead}.{carried}",
         "step.recording": "The recording, which marks no steps, takes {step_ms}: {parts}.{carried}",
         "step.average": " on average over {steps:count step} ({total_ms} together{slow})",
         "step.slow": "; slow: {names:names}, up to {excess_ms} over the median",
-        "step.ahead": " The host runs ahead of the GPU, so its marks of a step are shorter "
-        "({marked_ms}).",
+        "step.ahead": "; the host runs ahead of the GPU, so its marks of a step are shorter "
+        "({marked_ms})",
         "step.tail": " by {steps:either its mark|their marks}, and the GPU works {tail_ms} longer",
         "step.carried": " Not included are {carried_ms} in which the GPU finished work from "
         "before the recording{wait}.",

@@ -90,7 +90,7 @@ def test_a_host_that_runs_ahead_is_stated_with_its_marks() -> None:
     rows = TraceLensReport(built.read(), None).steps
     found = of(rows)
     assert found.step_ms == pytest.approx(0.4)
-    assert "compute 100.0%. The host runs ahead of the GPU, so its marks of a step are" in words(
+    assert "compute 100.0%; the host runs ahead of the GPU, so its marks of a step are" in words(
         rows
     )
     assert account.basis(found).endswith("the marks of the host, which runs ahead, take 0.100 ms")
