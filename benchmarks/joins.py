@@ -30,12 +30,13 @@ from jarvis.ranks.run import ParquetTables
 from jarvis.run.store import write_parquet
 from jarvis.schemas import columns
 from jarvis.schemas.names import C
-from jarvis.trace import TraceInfo
+from tests.ranks.built import info
 
 RANKS, EVENTS = (64, 256, 1024), 2_000
 PER_STEP, GROUP = 100, 8
 SLOT_NS, TRANSFER_NS, JITTER_NS = 1_000_000, 100_000, 200_000
 MAX_MB, MAX_S = 300.0, 20.0
+DEVICE = "NVIDIA H100 80GB HBM3"
 ONE_THREAD = {"POLARS_MAX_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
@@ -149,27 +150,6 @@ def _whole(name: str, rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _info(rank: int) -> TraceInfo:
-    return TraceInfo(
-        file_name=f"rank{rank}.json",
-        path="",
-        sha256=str(rank),
-        size_bytes=0,
-        origin="recorded",
-        device_names=("NVIDIA H100 80GB HBM3",),
-        compute_units=None,
-        rank=rank,
-        world_size=None,
-        base_ns=None,
-        span_us=0,
-        steps=0,
-        event_counts={},
-        gpu_only=False,
-        has_shapes=True,
-        has_stacks=False,
-    )
-
-
 def _peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
@@ -180,7 +160,9 @@ def measure(folder: Path, output: Path) -> dict[str, float]:
         path.stem for path in RunPaths(folder / "0").table("collectives").parent.iterdir()
     )
     members = [
-        Member(rank, f"rank{rank}.json", _info(rank), ParquetTables(folder / str(rank), names))
+        Member(
+            rank, f"rank{rank}.json", info(rank, DEVICE), ParquetTables(folder / str(rank), names)
+        )
         for rank in range(len(list(folder.iterdir())))
     ]
     before, begin = _peak_mb(), process_time()

@@ -83,21 +83,26 @@ class BuiltRank:
             "gpu_work": table("gpu_work", work),
             "gpu_timeline": table("gpu_timeline", []),
         }
-        return Member(self.rank, f"rank{self.rank}.json", info(self), tables)
+        return Member(
+            self.rank,
+            f"rank{self.rank}.json",
+            info(self.rank, base_ns=self.base_ns or None),
+            tables,
+        )
 
 
-def info(rank: BuiltRank) -> TraceInfo:
+def info(rank: int, device: str = "GPU", base_ns: int | None = None) -> TraceInfo:
     return TraceInfo(
-        file_name=f"rank{rank.rank}.json",
+        file_name=f"rank{rank}.json",
         path="",
-        sha256=str(rank.rank),
+        sha256=str(rank),
         size_bytes=0,
         origin="recorded",
-        device_names=("GPU",),
+        device_names=(device,),
         compute_units=None,
-        rank=rank.rank,
+        rank=rank,
         world_size=None,
-        base_ns=rank.base_ns or None,
+        base_ns=base_ns,
         span_us=0,
         steps=0,
         event_counts={},
