@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from jarvis.changes import Change
 from jarvis.core.errors import ChangeError, NotSimulatedError, RemovedRanksError
 from jarvis.core.workspace import RunPaths, analyses_dir
-from jarvis.pipeline.simulated_steps import MAX_CHANGES, NOTHING_PCT, parse_change
+from jarvis.pipeline.simulated_steps import MAX_CHANGES, NOTHING_PCT, non_negative, parse_change
 from jarvis.ranks.clock import Clock
 from jarvis.ranks.events import Member, communication_events
 from jarvis.ranks.gain import Evidence, JointSteps, NotJoinedError, StepGain
@@ -231,10 +231,7 @@ def _rank(text: str, ranks: Sequence[int]) -> int:
 
 
 def _factor(text: str) -> float:
-    try:
-        factor = float(text)
-    except ValueError:
-        factor = -1.0
-    if not 0 <= factor < float("inf"):
+    factor = non_negative(text)
+    if factor is None:
         raise ChangeError(f"A factor is a number of at least 0, not {text!r}.")
     return factor

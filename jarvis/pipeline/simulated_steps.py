@@ -388,13 +388,19 @@ def _split(argument: str, form: str) -> tuple[str, float]:
 
 
 def _number(text: str, form: str) -> float:
+    number = non_negative(text)
+    if number is None:
+        raise ChangeError(f"{text!r} is not a number of 0 or more. Write {form}.")
+    return number
+
+
+def non_negative(text: str) -> float | None:
+    """Return the finite number of 0 or more that a text is; None if it is none."""
     try:
         number = float(text)
     except ValueError:
-        number = -1.0
-    if not 0 <= number < float("inf"):
-        raise ChangeError(f"{text!r} is not a number of 0 or more. Write {form}.")
-    return number
+        return None
+    return number if 0 <= number < float("inf") else None
 
 
 def _similar(name: str, names: Iterable[str]) -> str:

@@ -146,7 +146,7 @@ def ranks_of_pattern(pattern: str) -> dict[Path, int]:
 
 
 def expanded(address: str) -> list[str]:
-    """Return the addresses that one with a range of integers in braces stands for, such as
+    """Return the addresses that one with a range of integers in braces means, such as
     ``rank{0..63}.json``; the digits of the first number are the least of all.
 
     Raises:

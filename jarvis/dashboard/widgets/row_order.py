@@ -80,7 +80,7 @@ def _parameter(key: str, labels: Mapping[str, str], default: str) -> str:
     given, earlier = st.query_params.get(key), f"_{key}_default"
     wanted = st.session_state.get(key) if given is None else given
     if given is None and wanted == st.session_state.get(earlier):
-        wanted = default  # nobody chose the default of the last run
+        wanted = default  # the default of the last run was no choice
     value = str(wanted) if wanted in labels else default
     st.session_state[key], st.session_state[earlier] = value, default
     if value == default:

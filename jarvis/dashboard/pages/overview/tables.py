@@ -131,7 +131,7 @@ _REMARKS = {
     "estimated": "Estimated: without a replay.",
     "GPU time": "GPU time: the step time is not known.",
 }
-"""What is said beside the priority, and its meaning."""
+"""The text beside the priority, and its meaning."""
 
 
 def _gains(ranked: Recommendation, run: Run) -> bool:

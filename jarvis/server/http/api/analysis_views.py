@@ -120,7 +120,7 @@ class NewDistributed(_NewRun):
     urls: list[_Name] = Field(
         default_factory=list,
         description="http, https or sftp URLs, on hosts that the server may download from; a range "
-        "in braces, as in `rank{0..63}.json.gz`, stands for one URL for each integer",
+        "in braces, as in `rank{0..63}.json.gz`, means one URL for each integer",
         max_length=DEFAULT_MAX_RANKS,
     )
     analyses: list[_Id] = Field(
