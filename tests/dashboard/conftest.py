@@ -16,7 +16,7 @@ from jarvis.server.ingest.intake import sample_trace
 from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission, submit
 
-SECONDS = 30
+SECONDS = 120
 
 Draw = Callable[..., AppTest]
 

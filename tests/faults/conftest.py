@@ -12,7 +12,7 @@ from jarvis.dashboard import MAIN
 from jarvis.server.database import database
 from tests.builders import trace
 
-SECONDS = 30
+SECONDS = 120
 
 PAGES = ("ingest", "overview", "jobs", "compare", "report", "replay")
 

@@ -24,7 +24,7 @@ from tests.services.ports import free_port
 URL_VARIABLE = "JARVIS_DATABASE_URL"
 USER, PASSWORD = "jarvis", "not so secret"
 _OS_USER = "postgres"
-_SECONDS = 30
+_SECONDS = 120
 _FAST = ("-c", "fsync=off", "-c", "full_page_writes=off")
 
 

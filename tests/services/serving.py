@@ -15,7 +15,8 @@ import httpx
 
 from tests.services.ports import free_port
 
-START_S = 120
+# Nothing here may fail because the machine is busy.
+START_S = TIMEOUT_S = 120
 
 
 @dataclass
@@ -34,7 +35,7 @@ class Serving:
     @cached_property
     def client(self) -> httpx.Client:
         """A client of it."""
-        return httpx.Client(base_url=self.url, trust_env=False, verify=False)
+        return httpx.Client(base_url=self.url, trust_env=False, verify=False, timeout=TIMEOUT_S)
 
     def lines(self) -> list[str]:
         """Its log."""

@@ -16,6 +16,7 @@ from tests.builders import trace
 from tests.capture.test_merge import captured, step
 from tests.perf_report.test_inference_steps import QWEN3_8B
 from tests.ranks.test_distributed import rank_trace
+from tests.services.serving import TIMEOUT_S
 
 SOME_BYTES = 8_000_000
 
@@ -44,7 +45,9 @@ def test_a_pushed_trace_is_analyzed_and_linked_to(
     assert result["link"] == f"{server.url}/overview?analysis={result['analysis_id']}"
     assert "Read the trace" in printed.err
     assert " of " in printed.err.splitlines()[0]
-    found = httpx.get(f"{server.url}/api/analyses/{result['analysis_id']}").json()
+    found = httpx.get(
+        f"{server.url}/api/analyses/{result['analysis_id']}", timeout=TIMEOUT_S
+    ).json()
     assert (found["model"], found["trace"]) == ("Tiny", "small.json")
     assert found["manifest"]["options"]["target_pct"] == 65
     assert main(["push", str(small), "--server", server.url]) == ExitCode.OK
@@ -68,7 +71,9 @@ def test_a_folder_of_ranks_is_pushed_and_joined(
     assert list(result["sha256"]) == [f"rank{rank}/trace.json" for rank in range(3)]
     assert "[1/3] rank0/trace.json" in printed.err
     assert "3 of 3 ranks" in printed.err
-    run = httpx.get(f"{server.url}/api/distributed/{result['analysis_id']}").json()
+    run = httpx.get(
+        f"{server.url}/api/distributed/{result['analysis_id']}", timeout=TIMEOUT_S
+    ).json()
     assert run["manifest"]["missing"] == [[3, 3]]
     names = [member["file_name"] for member in run["manifest"]["members"]]
     assert names == [f"rank{rank}_trace.json" for rank in range(3)]
@@ -279,7 +284,7 @@ def test_captures_are_pushed_with_a_trace(
         assert main([*asked, "--capture-folder", str(place)]) == ExitCode.OK
         ids.append(json.loads(capsys.readouterr().out)["analysis_id"])
     assert ids[0] == ids[2]
-    found = httpx.get(f"{server.url}/api/analyses/{ids[0]}").json()
+    found = httpx.get(f"{server.url}/api/analyses/{ids[0]}", timeout=TIMEOUT_S).json()
     assert found["manifest"]["options"]["captures_name"] == "captures.zip"
     assert "graph_launches" in found["manifest"]["tables"]
     config = tmp_path / "config.json"
@@ -288,7 +293,7 @@ def test_captures_are_pushed_with_a_trace(
     assert main([*asked, *options]) == ExitCode.OK
     modeled = json.loads(capsys.readouterr().out)["analysis_id"]
     assert modeled not in ids
-    found = httpx.get(f"{server.url}/api/analyses/{modeled}").json()
+    found = httpx.get(f"{server.url}/api/analyses/{modeled}", timeout=TIMEOUT_S).json()
     assert found["manifest"]["options"]["served_model_name"] == "config.json"
     assert found["manifest"]["options"]["tensor_parallel"] == 2
     nowhere = [*asked, "--capture-folder", str(tmp_path / "nowhere")]

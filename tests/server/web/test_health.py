@@ -22,7 +22,7 @@ from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.queue import JobProgress, NewJob, Outcome
 from tests.server.web.awaiting import awaited
 from tests.server.working import wait_for
-from tests.services.serving import Serving
+from tests.services.serving import TIMEOUT_S, Serving
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_an_open_page_is_counted_while_it_is_open(served: Serving) -> None:
         return _figures(served.client.get("/metrics").text)["jarvis_sessions", ()]
 
     address = f"ws://127.0.0.1:{served.port}/_stcore/stream"
-    with connect(address, subprotocols=[Subprotocol("streamlit")]):
+    with connect(address, subprotocols=[Subprotocol("streamlit")], open_timeout=TIMEOUT_S):
         assert sessions() == 1
     deadline = time.monotonic() + 60
     while sessions() and time.monotonic() < deadline:

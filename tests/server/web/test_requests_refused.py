@@ -9,7 +9,7 @@ from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
 
 from jarvis.server.http.web.bodies import MAX_BYTES
-from tests.services.serving import Serving
+from tests.services.serving import TIMEOUT_S, Serving
 
 OURS = ("127.0.0.1", "LOCALHOST:80", "localhost.", "[::1]:8501", "jarvis.example.org")
 FOREIGN = (
@@ -50,7 +50,9 @@ def _websocket(served: Serving, origin: str | None, host: str | None = None) -> 
     with socket.create_connection(("127.0.0.1", served.port)) as plain:
         subprotocols = [Subprotocol("streamlit")]
         given = None if origin is None else Origin(origin)
-        with connect(address, sock=plain, origin=given, subprotocols=subprotocols):
+        with connect(
+            address, sock=plain, origin=given, subprotocols=subprotocols, open_timeout=TIMEOUT_S
+        ):
             pass
 
 
@@ -89,7 +91,7 @@ def test_our_public_name_is_not_another_page(served: Serving, origin: str) -> No
 
 
 def test_a_body_that_is_too_large_is_refused_before_it_is_sent(served: Serving) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=TIMEOUT_S)
     connection.putrequest("POST", "/overview")
     connection.putheader("Content-Length", str(MAX_BYTES + 1))
     connection.endheaders()
@@ -104,6 +106,6 @@ def test_headers_that_never_end_are_refused(served: Serving) -> None:
 
 
 def _raw(served: Serving, sent: bytes) -> int:
-    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=TIMEOUT_S) as connection:
         connection.sendall(sent)
         return int(connection.recv(100).split()[1])
