@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from io import BytesIO
 from typing import Any
 
 import altair as alt
@@ -21,12 +23,17 @@ MAX_CACHED_SPECS = 256
 """Cache size for one kind of chart (pages, filters and themes in use)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Drawing:
     """A specification and its data frames by name."""
 
     spec: Specification
     datasets: Mapping[str, pl.DataFrame]
+
+    @cached_property
+    def arrow(self) -> Mapping[str, bytes]:
+        """The data frames as Arrow streams, which is what browsers get."""
+        return {name: _arrow_stream(frame) for name, frame in self.datasets.items()}
 
     @property
     def is_empty(self) -> bool:
@@ -36,6 +43,12 @@ class Drawing:
     def to_dict(self) -> dict[str, Any]:
         """Return the chart as Vega-Lite, including its data."""
         return {**self.spec, "datasets": {name: f.to_dicts() for name, f in self.datasets.items()}}
+
+
+def _arrow_stream(frame: pl.DataFrame) -> bytes:
+    stream = BytesIO()
+    frame.write_ipc_stream(stream, compat_level=pl.CompatLevel.oldest())
+    return stream.getvalue()
 
 
 def text_colors(palette: Palette) -> dict[str, Any]:

@@ -81,6 +81,6 @@ def _outlined(drawing: Drawing, is_own: pl.Expr | None, palette: Palette) -> Dra
         "encoding": {name: encoding[name] for name in _KEPT if name in encoding},
     }
     marks = drawing.datasets[data["name"]]
-    own = marks.clear() if is_own is None else marks.filter(is_own)
+    own = marks.head(0) if is_own is None else marks.filter(is_own)
     spec = {**drawing.spec, "layer": [*drawing.spec["layer"], outline]}
     return Drawing(spec, {**drawing.datasets, SELECTED: own})

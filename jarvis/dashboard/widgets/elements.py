@@ -45,7 +45,7 @@ def render_chart(
         "padding": _EDGE,
         **drawing.spec,
         "config": text_colors(palette()),
-        "datasets": dict(drawing.datasets),
+        "datasets": dict(drawing.arrow),
     }
     if selection is None:
         st.vega_lite_chart(spec, key=key, alt=alt)

@@ -20,12 +20,16 @@ PanelDrawing = tuple[charts.Drawing | None, str]
 """A chart and its title as Markdown, or why there is none."""
 
 
-def draw_panel(data: PanelData) -> PanelDrawing:
-    """Draw a panel."""
+def draw_panel(data: PanelData, selected: int | None = None) -> PanelDrawing:
+    """Draw a panel, with an outline of the mark of the operation whose ``uid`` is ``selected``."""
     kind = KINDS[data.panel.kind]
     drawing = kind.draw(data)
     if drawing is None or drawing.is_empty:
         return None, _FILTERED if _is_filtered(data) else kind.when_empty(data)
+    if kind.has_operations:
+        drawing = charts.selectable(drawing, selected, data.colors)
+    elif data.panel.y is not None and C.uid in data.rows.columns:
+        drawing = charts.outlined_bar(drawing, data.rows, selected, data.panel.y, data.colors)
     return drawing, kind.title(data)
 
 
@@ -36,19 +40,17 @@ def panel_chart(
     target_pct: float,
     key: str,
     whole: pl.DataFrame | None = None,
-    selected: int | None = None,
     draw: Callable[[PanelData], PanelDrawing] = draw_panel,
 ) -> None:
     """Render a panel's chart inside a card.
 
-    ``whole`` are the rows without filters, if ``rows`` are fewer; they fix the colors. ``selected``
-    is the ``uid`` of the operation whose mark is outlined; ``selection.follow_chart`` selects that
-    which a user clicks. A panel that fails, for example one of an extension, shows an error.
-    ``draw`` is ``draw_panel``, or a cache of it.
+    ``whole`` are the rows without filters, if ``rows`` are fewer; they fix the colors.
+    ``selection.follow_chart`` selects the operation whose mark a user clicks. A panel that fails,
+    for example one of an extension, shows an error. ``draw`` is ``draw_panel``, or a cache of it.
     """
     with isolated(panel.title):
         data = PanelData(panel, rows, columns, target_pct, palette(), whole)
-        _chart(data, *draw(data), key, selected)
+        _chart(data, *draw(data), key)
 
 
 def _is_filtered(data: PanelData) -> bool:
@@ -59,9 +61,7 @@ def _is_filtered(data: PanelData) -> bool:
     return drawing is not None and not drawing.is_empty
 
 
-def _chart(
-    data: PanelData, drawing: charts.Drawing | None, text: str, key: str, selected: int | None
-) -> None:
+def _chart(data: PanelData, drawing: charts.Drawing | None, text: str, key: str) -> None:
     panel, kind = data.panel, KINDS[data.panel.kind]
     if drawing is None:
         st.markdown(f"**{panel.title}**")
@@ -71,10 +71,5 @@ def _chart(
     if kind.has_points and (hidden := data.rows.height - charts.MAX_POINTS) > 0:
         st.caption(f"The {charts.MAX_POINTS:,} operations with most time; {hidden:,} hidden.")
     alt = panel.title if kind.alt is None else f"{panel.title}: {kind.alt}"
-    if not kind.has_operations:
-        if panel.y is not None and C.uid in data.rows.columns:
-            drawing = charts.outlined_bar(drawing, data.rows, selected, panel.y, data.colors)
-        render_chart(drawing, alt, key=key)
-        return
-    marked = charts.selectable(drawing, selected, data.colors)
-    render_chart(marked, alt, key=key, selection=charts.PICKED)
+    picked = charts.PICKED if kind.has_operations else None
+    render_chart(drawing, alt, key=key, selection=picked)

@@ -214,6 +214,9 @@ def lock_analysis(connection: Connection, analysis_id: str) -> None:
 
 
 def _read(connection: Connection, analysis_id: str) -> ReportNotes:
+    revision = revision_of(connection, analysis_id)
+    if not revision:
+        return ReportNotes()
     findings: dict[str, FindingNotes] = {}
     stamps: dict[tuple[str, NoteField], Stamp] = {}
     summary: str | None = None
@@ -236,7 +239,7 @@ def _read(connection: Connection, analysis_id: str) -> ReportNotes:
         notes = findings.get(row["finding"], FindingNotes(row["finding"], row["title"]))
         findings[notes.key] = replace(notes, comments=(*notes.comments, comment))
     return ReportNotes(
-        revision=revision_of(connection, analysis_id),
+        revision=revision,
         summary=summary,
         order=order,
         findings={key: findings[key] for key in sorted(findings)},

@@ -67,10 +67,10 @@ shorter. It is 0 where the steps do not wait for them. It is missing where kerne
 less than {NEGLIGIBLE_PCT:g}% of the steps, and where step times are not simulated.
 """
 
-_MAX_CACHED_PANELS = 256
+_MAX_CACHED_PANELS = 96
 """They have at most ``MAX_POINTS`` marks."""
 
-_MAX_CACHED_ROWS = 128
+_MAX_CACHED_ROWS = 64
 """Frames that share all but three columns with those of the stored run."""
 
 _TABLE_HELP = (
@@ -351,14 +351,19 @@ def _charts(
             with place:
                 name = _panel_key(analysis, number)
                 key = selection.chart_key(name, PICKED, selected)
-                draw = partial(
-                    _cached_panel, now, name, filter_id, now.below_pct, palette().background
-                )
-                panel_chart(panel, rows, columns, target_pct, key, whole, selected, draw)
+                look = (now.below_pct, palette().background)
+                draw = partial(_cached_panel, now, name, filter_id, *look, selected)
+                panel_chart(panel, rows, columns, target_pct, key, whole, draw)
 
 
 @st.cache_resource(max_entries=_MAX_CACHED_PANELS, show_spinner=False, hash_funcs=HASH_OPENED)
 def _cached_panel(  # the first parameters are what the rows and colors of ``_data`` depend on
-    now: Opened, name: str, filter_id: str, below_pct: float, background: str, _data: PanelData
+    now: Opened,
+    name: str,
+    filter_id: str,
+    below_pct: float,
+    background: str,
+    selected: int | None,
+    _data: PanelData,
 ) -> PanelDrawing:
-    return draw_panel(_data)
+    return draw_panel(_data, selected)
