@@ -35,7 +35,6 @@ from jarvis.ranks.manifest import (
 from jarvis.ranks.run import DistributedRun, ParquetTables, check_output_folder
 from jarvis.reports.csv import write_csvs
 from jarvis.reports.ranks import ranks_report
-from jarvis.reports.xlsx import write_workbook
 from jarvis.run.manifest import TopFinding
 from jarvis.run.results import results_json
 from jarvis.run.run import Run, read_manifest
@@ -193,6 +192,8 @@ def join_ranks(
         TooFewRanksError: Fewer than two ranks can be joined.
         OutputFolderError: ``output_dir`` holds something else.
     """
+    from jarvis.reports.xlsx import write_workbook  # pages need no openpyxl
+
     ranks = [rank for rank in analyzed if isinstance(rank, AnalyzedRank)]
     by_name = {rank.file.name: rank for rank in ranks}
     working = [rank.file for rank in ranks if rank.has_gpu_work]
