@@ -19,9 +19,6 @@ from jarvis.text.messages import Message, to_text
 MIN_NAMED_PCT = 1.0
 """Parts of the step time are named in sentences from this share on, in percent."""
 
-_SAME_PCT = 1.0
-"""Step times of a replay and of an account that differ by less are the same."""
-
 RECOMPUTES = r"torch/utils/checkpoint\.py\(\d+\): recompute_fn$"
 """Pattern of PyTorch's function that computes activations again."""
 
@@ -42,15 +39,6 @@ def title(label: str) -> str:
 def account_of(run: Run) -> StepAccount | None:
     """Return the account of a run; None if it has no steps, or was made before there was one."""
     return StepAccount.of(run.table("steps")) if "steps" in run.tables else None
-
-
-def shorter_marked_ms(run: Run, replayed_ns: int) -> float | None:
-    """Return the mean step time by the account in ms if all its steps are shorter than those of a
-    replay, which end with their GPU work; None otherwise."""
-    account = account_of(run)
-    if account is None or replayed_ns <= (1 + _SAME_PCT / 100) * account.total_ns:
-        return None
-    return account.step_ms
 
 
 def unlinked_compute_ns(run: Run) -> int:
