@@ -19,9 +19,6 @@ from jarvis.text.messages import Message, to_text
 MIN_NAMED_PCT = 1.0
 """Parts of the step time are named in sentences from this share on, in percent."""
 
-RECOMPUTES = r"torch/utils/checkpoint\.py\(\d+\): recompute_fn$"
-"""Pattern of PyTorch's function that computes activations again."""
-
 _UNEVEN = 2.0
 """Collectives of equal messages in two steps differ strongly from this ratio of their times on."""
 
@@ -82,9 +79,7 @@ def compute_note(run: Run) -> str:
     texts = {
         "Compute includes {} of work without a recorded launch, such as work launched before the "
         "recording.": unlinked_compute_ns(run),
-        "Activation checkpointing repeats {} of GPU work, which counts in the FLOPs of MFU.": (
-            recomputed_ns(run)
-        ),
+        "Activation checkpointing repeats {} of GPU work.": recomputed_ns(run),
     }
     of_step = step_name(account.is_marked)
     return " ".join(
@@ -99,21 +94,7 @@ def compute_note(run: Run) -> str:
 def recomputed_ns(run: Run) -> int:
     """Return the time of the kernels launched in the function that repeats a forward pass; 0 if
     none is recorded."""
-    if "host_slices" not in run.tables:
-        return 0
-    slices, start = run.table("host_slices"), pl.col(C.ts_ns)
-    repeats = slices.filter(pl.col(C.name).str.contains(RECOMPUTES)).select(
-        repeated=C.thread, begin=start, end=start + pl.col(C.dur_ns)
-    )
-    calls = slices.select(C.thread, pl.col(C.uid).alias(C.launch_uid), called=start)
-    launched = run.table("gpu_work").select(C.uid, C.launch_uid, C.dur_ns).join(calls, C.launch_uid)
-    found = launched.join_where(
-        repeats,
-        pl.col(C.thread) == pl.col("repeated"),
-        pl.col("called") >= pl.col("begin"),
-        pl.col("called") < pl.col("end"),
-    )
-    return int(found.unique(C.uid)[C.dur_ns].sum())
+    return int(utilization.recomputed(run)[C.dur_ns].sum())
 
 
 def uneven_collectives(run: Run) -> str:
@@ -174,7 +155,7 @@ def throughput(account: StepAccount) -> str:
 
 
 def rates(run: Run, account: StepAccount) -> str:
-    """Return tokens per second and the model FLOPs utilization, or why they are not known."""
+    """Return tokens per second and the utilization of the FLOPs, or why they are not known."""
     mfu = utilization.sentence(utilization.utilization(run, account))
     return f"{throughput(account)}. {mfu}"
 
