@@ -62,7 +62,11 @@ class _Frozen(BaseModel):
 
 
 class StepTime(_Frozen):
-    """The time of a step in ms: the median of the recorded steps, and the same in the replay."""
+    """The time of a step in ms: the median of the recorded steps, and the same in the replay.
+
+    Where marks time the steps, the last one ends with its mark, but gains what its GPU work after
+    the mark gains.
+    """
 
     recorded: float
     simulated: float
@@ -126,9 +130,9 @@ class WhatIf(_Frozen):
         """What takes most of the critical path, as the end of a sentence."""
         host_pct = sum(part.pct for part in self.critical_path if part.name in HOST_PARTS)
         if host_pct >= MIN_HOST_PCT:
-            return f": the host is busy {percent(host_pct)} of it"
+            return f": {percent(host_pct)} of its critical path is host time"
         longest = next(iter(self.critical_path), None)
-        return f": {percent(longest.pct)} of it is {longest.name}" if longest else ""
+        return f": {percent(longest.pct)} of its critical path is {longest.name}" if longest else ""
 
     @property
     def small_print(self) -> str:

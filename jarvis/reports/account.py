@@ -19,12 +19,6 @@ from jarvis.text.messages import Message, to_text
 MIN_NAMED_PCT = 1.0
 """Parts of the step time are named in sentences from this share on, in percent."""
 
-_SAME_PCT = 1.0
-"""Step times of a replay and of an account that differ by less are the same."""
-
-RECOMPUTES = r"torch/utils/checkpoint\.py\(\d+\): recompute_fn$"
-"""Pattern of PyTorch's function that computes activations again."""
-
 _UNEVEN = 2.0
 """Collectives of equal messages in two steps differ strongly from this ratio of their times on."""
 
@@ -42,15 +36,6 @@ def title(label: str) -> str:
 def account_of(run: Run) -> StepAccount | None:
     """Return the account of a run; None if it has no steps, or was made before there was one."""
     return StepAccount.of(run.table("steps")) if "steps" in run.tables else None
-
-
-def shorter_marked_ms(run: Run, replayed_ns: int) -> float | None:
-    """Return the mean step time by the account in ms if all its steps are shorter than those of a
-    replay, which end with their GPU work; None otherwise."""
-    account = account_of(run)
-    if account is None or replayed_ns <= (1 + _SAME_PCT / 100) * account.total_ns:
-        return None
-    return account.step_ms
 
 
 def unlinked_compute_ns(run: Run) -> int:
@@ -94,9 +79,7 @@ def compute_note(run: Run) -> str:
     texts = {
         "Compute includes {} of work without a recorded launch, such as work launched before the "
         "recording.": unlinked_compute_ns(run),
-        "Activation checkpointing repeats {} of GPU work, which counts in the FLOPs of MFU.": (
-            recomputed_ns(run)
-        ),
+        "Activation checkpointing repeats {} of GPU work.": recomputed_ns(run),
     }
     of_step = step_name(account.is_marked)
     return " ".join(
@@ -111,21 +94,7 @@ def compute_note(run: Run) -> str:
 def recomputed_ns(run: Run) -> int:
     """Return the time of the kernels launched in the function that repeats a forward pass; 0 if
     none is recorded."""
-    if "host_slices" not in run.tables:
-        return 0
-    slices, start = run.table("host_slices"), pl.col(C.ts_ns)
-    repeats = slices.filter(pl.col(C.name).str.contains(RECOMPUTES)).select(
-        repeated=C.thread, begin=start, end=start + pl.col(C.dur_ns)
-    )
-    calls = slices.select(C.thread, pl.col(C.uid).alias(C.launch_uid), called=start)
-    launched = run.table("gpu_work").select(C.uid, C.launch_uid, C.dur_ns).join(calls, C.launch_uid)
-    found = launched.join_where(
-        repeats,
-        pl.col(C.thread) == pl.col("repeated"),
-        pl.col("called") >= pl.col("begin"),
-        pl.col("called") < pl.col("end"),
-    )
-    return int(found.unique(C.uid)[C.dur_ns].sum())
+    return int(utilization.recomputed(run)[C.dur_ns].sum())
 
 
 def uneven_collectives(run: Run) -> str:
@@ -186,7 +155,7 @@ def throughput(account: StepAccount) -> str:
 
 
 def rates(run: Run, account: StepAccount) -> str:
-    """Return tokens per second and the model FLOPs utilization, or why they are not known."""
+    """Return tokens per second and the utilization of the FLOPs, or why they are not known."""
     mfu = utilization.sentence(utilization.utilization(run, account))
     return f"{throughput(account)}. {mfu}"
 

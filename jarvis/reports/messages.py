@@ -76,12 +76,18 @@ MESSAGES = MessageTable(
         "step.carried": " Not included are {carried_ms} in which the GPU finished work from "
         "before the recording{wait}.",
         "step.wait": ", while the host waited in {call}",
-        "mfu": "MFU {mfu_pct}: {gflop_per_step:number} GFLOP {per} as executed, "
-        "{tflops_per_s:number} TFLOP/s of {peak_tflops:number} TFLOP/s ({compute}, {gpu}); perf "
-        "models give the FLOPs of {covered_pct} of the kernel time",
-        "mfu.partial": "MFU at least {mfu_pct}: {gflop_per_step:number} GFLOP {per} as executed in "
+        "mfu": "MFU {mfu_pct}: {gflop_per_step:number} GFLOP {per} {which}, "
+        "{tflops_per_s:number} TFLOP/s of {peak_tflops:number} TFLOP/s ({compute}, {gpu}){hfu}; "
+        "perf models give the FLOPs of {covered_pct} of the kernel time",
+        "mfu.partial": "MFU at least {mfu_pct}: {gflop_per_step:number} GFLOP {per} {which} in "
         "the {covered_pct} of the kernel time whose FLOPs are known, {tflops_per_s:number} TFLOP/s "
-        "of {peak_tflops:number} TFLOP/s ({compute}, {gpu})",
+        "of {peak_tflops:number} TFLOP/s ({compute}, {gpu}){hfu}",
+        "mfu.executed": "as executed",
+        "mfu.once": "without repeated ones",
+        "mfu.hfu": ". HFU {hfu_pct}, with the {repeated_gflop:number} GFLOP that activation "
+        "checkpointing repeats",
+        "mfu.partial.hfu": ". HFU at least {hfu_pct}, with the {repeated_gflop:number} GFLOP that "
+        "activation checkpointing repeats",
         "mfu.no_hardware": "MFU is not known, as the GPU has no known peaks",
         "mfu.no_events": "MFU is not known, as the input has no GPU events",
         "mfu.uncovered": "MFU is not known, as perf models give the FLOPs of only {covered_pct} of "

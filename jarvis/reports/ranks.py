@@ -20,6 +20,36 @@ NO_FINDING = (
 """What a report without findings says."""
 
 
+PARTS = ("slow_gpu", "work_imbalance")
+"""Checks that find a part of what a late rank takes longer in."""
+
+
+def nested(findings: Sequence[Finding]) -> list[tuple[int, Finding, int | None]]:
+    """Return findings with their numbers, each followed by those that it contains, which have its
+    number.
+
+    That a rank is late contains what the same rank computes more slowly, or more, if that saves no
+    more.
+    """
+    found = [(n, each, _container(each, findings)) for n, each in enumerate(findings, 1)]
+    return sorted(found, key=lambda row: (row[2] or row[0], row[0]))
+
+
+def _container(part: Finding, findings: Sequence[Finding]) -> int | None:
+    if part.check not in PARTS or part.impact is None:
+        return None
+    for number, each in enumerate(findings, 1):
+        is_late = each.check == "late_rank" and each.evidence["rank"] == part.evidence["rank"]
+        if is_late and each.impact is not None and each.impact.gain_ms >= part.impact.gain_ms:
+            return number
+    return None
+
+
+def part_of(number: int) -> str:
+    """Return what is said of a finding that another one contains."""
+    return f"Part of P{number}: what it saves is of the same time."
+
+
 def ranks_report(manifest: DistributedManifest, result: AnalysisResult, tables: Tables) -> str:
     """Return the report as Markdown.
 
@@ -33,7 +63,7 @@ def ranks_report(manifest: DistributedManifest, result: AnalysisResult, tables: 
         *_facts(manifest, result),
         "## Findings",
         _overview(result.findings) if result.findings else NO_FINDING,
-        *(part for number, each in enumerate(result.findings, 1) for part in _card(number, each)),
+        *(part for row in nested(result.findings) for part in _card(*row)),
         "## Ranks",
         _table(ranks_per_step(tables)),
         f"Times are {basis(tables)}. Waiting of others adds up over the ranks; a step gains far "
@@ -57,8 +87,13 @@ def _facts(manifest: DistributedManifest, result: AnalysisResult) -> Iterator[st
 
 def _overview(findings: Sequence[Finding]) -> Markdown:
     rows = (
-        (f"P{number}", each.priority.value, prose(each.title), *_gain(each))
-        for number, each in enumerate(findings, 1)
+        (
+            f"{'' if whole is None else '↳ '}P{n}",
+            each.priority.value,
+            prose(each.title),
+            *_gain(each),
+        )
+        for n, each, whole in nested(findings)
     )
     return table(("", "Priority", "Finding", "Step gain, at least", "At most"), rows)
 
@@ -73,8 +108,10 @@ def _gain(finding: Finding) -> tuple[str, str]:
     )
 
 
-def _card(number: int, finding: Finding) -> Iterator[str]:
+def _card(number: int, finding: Finding, whole: int | None) -> Iterator[str]:
     yield f"### P{number}: {prose(finding.title)}"
+    if whole is not None:
+        yield part_of(whole)
     yield prose(finding.issue)
     yield "\n".join(f"- {prose(action)}" for action in (*finding.algorithmic, *finding.kernel))
     facts = shown_evidence(finding)

@@ -1,4 +1,7 @@
-"""Model FLOPs utilization (MFU): the FLOPs of a step against the peak of the GPU."""
+"""Model FLOPs utilization (MFU) and hardware FLOPs utilization (HFU).
+
+The FLOPs of a step against the peak of the GPU, without and with repeated ones.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -15,11 +18,18 @@ from jarvis.run import Run
 from jarvis.schemas.names import C
 from jarvis.text.messages import Message, to_text
 
+RECOMPUTES = r"torch/utils/checkpoint\.py\(\d+\): recompute_fn$"
+"""Pattern of PyTorch's function that computes activations again."""
+
+_REPEATED = "repeated"
+
 
 @dataclass(frozen=True, slots=True)
 class Utilization:
     """The FLOPs per second of step time, and the peak that they are a share of.
 
+    Of the FLOPs executed, which ``hfu_pct`` counts, those of a repeated forward pass
+    (``repeated_gflop`` per step) are in no other figure; they are 0 if none is recorded.
     ``per`` names what the FLOPs are of. ``compute`` is the kind of compute with most FLOPs
     (``matrix_bf16``), whose peak it is. ``covered_pct`` is the share of the kernel time in
     operations whose FLOPs are known.
@@ -33,6 +43,8 @@ class Utilization:
     per: str
     covered_pct: float
     mfu_pct: float
+    repeated_gflop: float
+    hfu_pct: float
 
 
 def utilization(run: Run, account: StepAccount) -> Utilization | Message:
@@ -53,8 +65,9 @@ def utilization(run: Run, account: StepAccount) -> Utilization | Message:
     peak_tflops = hardware.peak_tflops(compute)
     if peak_tflops is None:
         return MESSAGES("mfu.no_peak", compute=peak_label(compute))
-    tflop = float(known[C.flops].sum()) / 1e12
-    tflops_per_s = tflop / (account.total_ns / 1e9)
+    repeated, executed = (float(known[name].sum()) / 1e12 for name in (_REPEATED, C.flops))
+    tflop, seconds = executed - repeated, account.total_ns / 1e9
+    tflops_per_s = tflop / seconds
     return Utilization(
         gflop_per_step=1e3 * tflop / account.step_count,
         tflops_per_s=tflops_per_s,
@@ -64,6 +77,8 @@ def utilization(run: Run, account: StepAccount) -> Utilization | Message:
         per="per step" if account.is_marked else "in the recording",
         covered_pct=covered_pct,
         mfu_pct=share_pct(tflops_per_s, peak_tflops),
+        repeated_gflop=1e3 * repeated / account.step_count,
+        hfu_pct=share_pct(executed / seconds, peak_tflops),
     )
 
 
@@ -72,7 +87,30 @@ def sentence(found: Utilization | Message) -> str:
     if isinstance(found, Message):
         return to_text(found)
     key = "mfu" if found.covered_pct >= NEARLY_ALL_PCT else "mfu.partial"
-    return to_text(MESSAGES(key, **asdict(found) | {"compute": peak_label(found.compute)}))
+    values = asdict(found) | {"compute": peak_label(found.compute)}
+    has_repeated = found.repeated_gflop > 0
+    values["which"] = MESSAGES("mfu.once" if has_repeated else "mfu.executed")
+    values["hfu"] = MESSAGES.pick(f"{key}.hfu", values) if has_repeated else None
+    return to_text(MESSAGES.pick(key, values))
+
+
+def recomputed(run: Run) -> pl.DataFrame:
+    """Return the rows of ``gpu_work`` launched in the function that repeats a forward pass."""
+    work = run.table("gpu_work") if "gpu_work" in run.tables else pl.DataFrame()
+    if "host_slices" not in run.tables:
+        return work.clear()
+    slices, start = run.table("host_slices"), pl.col(C.ts_ns)
+    repeats = slices.filter(pl.col(C.name).str.contains(RECOMPUTES)).select(
+        repeated=C.thread, begin=start, end=start + pl.col(C.dur_ns)
+    )
+    calls = slices.select(C.thread, pl.col(C.uid).alias(C.launch_uid), called=start)
+    found = calls.join_where(
+        repeats,
+        pl.col(C.thread) == pl.col("repeated"),
+        pl.col("called") >= pl.col("begin"),
+        pl.col("called") < pl.col("end"),
+    )
+    return work.join(found, C.launch_uid, how="semi")
 
 
 def category_times_in_steps_ms(run: Run) -> Mapping[str, float]:
@@ -86,12 +124,17 @@ def category_times_in_steps_ms(run: Run) -> Mapping[str, float]:
 
 
 def _in_steps(run: Run, bounds: StepBounds) -> pl.DataFrame:
-    """Return kernel time and FLOPs of the operations, as far as they run in the steps."""
+    """Return kernel time, FLOPs and repeated FLOPs of the operations, as far as they run in the
+    steps."""
+    is_repeated = pl.col(C.uid).is_in(recomputed(run)[C.uid].implode())
     parts = (
         run.table("gpu_work")
         .drop_nulls(C.operation_uid)
-        .group_by(pl.col(C.operation_uid).alias(C.uid))
-        .agg(part=_ns_within(bounds).sum() / pl.col(C.dur_ns).sum())
+        .group_by(pl.col(C.operation_uid).alias("operation"))
+        .agg(
+            _ns_within(bounds).sum().alias("part") / pl.col(C.dur_ns).sum(),
+            (_ns_within(bounds) * is_repeated).sum().alias(_REPEATED) / pl.col(C.dur_ns).sum(),
+        )
     )
     rows = run.table("operations").select(
         C.uid,
@@ -100,9 +143,9 @@ def _in_steps(run: Run, bounds: StepBounds) -> pl.DataFrame:
         C.compute,
         pl.col(C.flops) * pl.col(C.operation_count),
     )
-    part = pl.col("part").fill_nan(0.0).fill_null(0.0)
-    return rows.join(parts, on=C.uid, how="left").with_columns(
-        pl.col(C.flops, C.kernel_time_us) * part
+    part, repeated = (pl.col(name).fill_nan(0.0).fill_null(0.0) for name in ("part", _REPEATED))
+    return rows.join(parts, left_on=C.uid, right_on="operation", how="left").with_columns(
+        pl.col(C.flops, C.kernel_time_us) * part, (pl.col(C.flops) * repeated).alias(_REPEATED)
     )
 
 

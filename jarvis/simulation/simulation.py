@@ -25,7 +25,7 @@ from jarvis.simulation.path import (
     replayed,
 )
 from jarvis.simulation.quality import Grade, Stall, stall_edges
-from jarvis.simulation.steps import StepBounds, step_bounds
+from jarvis.simulation.steps import StepBounds, step_bounds, tail_ns
 from jarvis.simulation.stored import HELD, SimulationInfo, stored_graph
 
 
@@ -34,11 +34,13 @@ class Replay:
     """A replay: times in ns of the window, of each step and of the GPU work that runs in the
     recorded steps, and its path.
 
-    ``bounds_ns`` is where each step begins and the last one ends.
+    ``bounds_ns`` is where each step begins and the last one ends. ``tail_ns`` is how long the last
+    one was recorded to go on after its mark, until the end of its GPU work.
     """
 
     window_ns: int
     bounds_ns: tuple[int, ...]
+    tail_ns: int
     gpu_time_ns: int
     path: Path
 
@@ -49,8 +51,11 @@ class Replay:
 
     @property
     def step_ns(self) -> float:
-        """The median step."""
-        return float(np.median(self.steps_ns))
+        """The median step. The last one ends with its mark, as in the table ``steps``, but gains
+        what its GPU work after it gains, as a step that follows waits for that."""
+        steps = np.diff(self.bounds_ns)
+        steps[-1:] -= self.tail_ns
+        return float(np.median(steps.clip(min=0)))
 
 
 MAX_REPLAYS, MAX_SAVED, MAX_WORK = 64, 4096, 64
@@ -121,6 +126,7 @@ class Simulation:
         found = Replay(
             window_ns=int(times[self.graph.end] - times[self.graph.begin]),
             bounds_ns=tuple(self.step_bounds(times).tolist()),
+            tail_ns=self._tail_ns,
             gpu_time_ns=int(weights[self._gpu_edges_of_steps].sum()),
             path=critical_path(self.graph, times, edges, weights),
         )
@@ -128,6 +134,10 @@ class Simulation:
             self._replayed.clear()
         self._replayed[key] = found
         return found
+
+    @cached_property
+    def _tail_ns(self) -> int:
+        return tail_ns(self.graph, self.tables["steps"])
 
     @cached_property
     def _gpu_edges_of_steps(self) -> Int64s:

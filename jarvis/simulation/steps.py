@@ -23,8 +23,8 @@ def step_bounds(graph: Graph, steps: pl.DataFrame) -> StepBounds:
     the step before, or from the start of their own, to the end of their own. Where the GPU gets
     faster than the host, which runs ahead of it, the host sets the pace.
     """
-    marks = np.flatnonzero(graph.what == What.MARK)
-    if not marks.size or steps.is_empty() or steps[C.source][0] == StepSource.RECORDING:
+    marks = _marks(graph, steps)
+    if not marks.size:
         window = [graph.begin, graph.end]
         return lambda times: times[window]
     if timed_by(steps) is TimedBy.MARKS:
@@ -35,6 +35,20 @@ def step_bounds(graph: Graph, steps: pl.DataFrame) -> StepBounds:
     if steps[C.source][0] == StepSource.ENGINE:
         return by_gpu
     return lambda times: max(by_gpu(times), times[marks], key=np.ptp)
+
+
+def tail_ns(graph: Graph, steps: pl.DataFrame) -> int:
+    """Return for how long the window goes on after the last mark, if marks time the steps."""
+    marks = _marks(graph, steps)
+    if not marks.size or timed_by(steps) is not TimedBy.MARKS:
+        return 0
+    return int(graph.time[graph.end] - graph.time[marks[-1]])
+
+
+def _marks(graph: Graph, steps: pl.DataFrame) -> Int64s:
+    """Return the nodes that mark the steps; none where the recording is the step."""
+    is_marked = not steps.is_empty() and steps[C.source][0] != StepSource.RECORDING
+    return np.flatnonzero((graph.what == What.MARK) & is_marked)
 
 
 def _by_gpu(graph: Graph, marks: Int64s, start_ns: int) -> StepBounds:

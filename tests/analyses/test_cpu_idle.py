@@ -231,6 +231,41 @@ def test_late_launches_are_the_exception_if_most_kernels_are_queued() -> None:
     assert found(10).hypothesis.startswith("The kernels are too short")
 
 
+def test_gaps_after_waits_name_them_and_their_callers() -> None:
+    def call(uid: int, kind: str, name: str, start_ms: float, ms: float) -> dict[str, object]:
+        times = {"ts_ns": round(start_ms * 1e6), "dur_ns": round(ms * 1e6)}
+        return {"uid": uid, "thread": 0, "kind": kind, "name": name, **times}
+
+    def found(*slices: dict[str, object]) -> Worded:
+        gaps = [gap("launch_bound", 3.0, start_ns=round(at * 1e6)) for at in (20, 30, 40)]
+        data = by_cause(*gaps, work=kernels(*[900.0] * 40))
+        data.tables["host_slices"] = table("host_slices", *slices)
+        (finding,) = worded(idle_causes(data))
+        return finding
+
+    step = call(1, "python", "train.py(7): step", 0, 90)
+    sync = call(2, "python", "torch/cuda/__init__.py(1030): synchronize", 1, 11)
+    wait = call(3, "runtime", "cudaDeviceSynchronize", 2, 9)
+    item = call(4, "operator", "aten::item", 33, 2)
+    read = call(5, "runtime", "cudaMemcpyAsync", 33.5, 0.06)
+    both = found(step, sync, wait, item, read)
+    assert both.title == "The launch queue is empty after waits for the GPU"
+    first = "`cudaDeviceSynchronize` in `train.py(7): step` (9.00 ms in 1 call, then 2 gaps of 6"
+    second = "`cudaMemcpyAsync` of `aten::item` in `train.py(7): step` (60.0 µs in 1 call, then 1"
+    assert "; all follow waits for the GPU: " in both.issue
+    assert first in both.issue
+    assert second in both.issue
+    assert both.algorithmic.startswith("Remove these waits from the step")
+    for shorter in (
+        found(step, call(3, "runtime", "cudaDeviceSynchronize", 2, 8.9)),  # not as long as the gaps
+        found(step, call(3, "runtime", "cudaDeviceSynchronize", 27, 9)),  # after most of the time
+        found(step, call(3, "runtime", "cudaMemcpyAsync", 19, 0.04)),
+        found(step),
+    ):
+        assert shorter.title == "The launch queue runs empty for a while"
+        assert "follow" not in shorter.issue
+
+
 def test_the_severity_is_that_of_the_step() -> None:
     measured = measure(by_cause(gap("carried_in", 90), gap("host_work", 1)))
     assert measured["severity"] is Severity.ACCEPTABLE

@@ -19,6 +19,7 @@ from tests.arithmetic.units import (
 BYTES_PER_MIB = 2**20
 STAGED = re.compile(r"split_with_sizes_copy_out|chunk_cat_cuda|EpDispatchCopyToStaging")
 CARRIED_IN = "carried_in"
+LONG_ASYNC_COPY_NS = 50_000
 
 
 def of_idle(facts: Facts, run: RunDirectory, finding: dict[str, Any]) -> None:
@@ -75,6 +76,8 @@ def of_idle_finding(facts: Facts, run: RunDirectory, finding: dict[str, Any]) ->
     facts["step_pct"] = [share(own_ms, run.total_ms if in_window else total_ms)]
     facts["own_in_window_ms"].append(in_window_ms(run, gaps))
     add_waits(facts, run, gaps)
+    if cause == "launch_bound":
+        _add_after_waits(facts, run, gaps, finding)
     facts["all_kernels"].append(len(run.events.kernels))
     first = min(kernel.span[0] for kernel in run.events.kernels)
     early = sum(gap["dur_ns"] for gap in gaps if gap["start_ns"] < first)
@@ -120,6 +123,66 @@ def add_waits(facts: Facts, run: RunDirectory, gaps: list[dict[str, Any]]) -> No
         facts["size_bytes"] += [
             row["bytes"] for row in run.table("gpu_work") if copy is not None and row["uid"] == copy
         ]
+
+
+def _add_after_waits(
+    facts: Facts, run: RunDirectory, gaps: list[dict[str, Any]], finding: dict[str, Any]
+) -> None:
+    """Of the waits for the GPU that a finding names: how long they are, and the gaps after them."""
+    calls = [row | {"end": row["ts_ns"] + row["dur_ns"]} for row in run.table("host_slices")]
+    waits = [row for row in calls if row["kind"] == "runtime" and _is_waiting(row)]
+    after: dict[int, list[int]] = defaultdict(list)
+    for gap in gaps:
+        end = gap["start_ns"] + gap["dur_ns"]
+        earlier = [(row["end"], row["uid"]) for row in waits if row["end"] <= end]
+        if earlier:
+            after[max(earlier)[1]].append(gap["dur_ns"])
+    for place in _named_waits(finding):
+        own = [row for row in waits if row["uid"] in after and _is_at(row, place, calls)]
+        lengths = [ns for row in own for ns in after[row["uid"]]]
+        facts["after_wait"].append(len(lengths))
+        facts["after_wait_ms"].append(sum(lengths) / 1e6)
+        facts["place_waits"].append(len(own))
+        facts["place_wait_ms"].append(sum(row["dur_ns"] for row in own) / 1e6)
+    facts["after_waits"].append(sum(facts["after_wait"]))
+    facts["after_waits_ms"].append(sum(facts["after_wait_ms"]))
+
+
+def _named_waits(finding: dict[str, Any]) -> list[list[str]]:
+    """Of each wait that a finding names: the call, its operator and its function."""
+    (issue,) = finding["messages"]["issue"]
+    after = issue["values"]["host_call"] or {"values": {}}
+    places = [wait["values"]["call"]["values"] for wait in after["values"].get("waits", ())]
+    return [
+        [
+            *place["call"]["values"].values(),
+            *(place["frame"]["values"].values() if place["frame"] else ()),
+        ]
+        for place in places
+    ]
+
+
+def _is_waiting(row: dict[str, Any]) -> bool:
+    """Whether a runtime call waits for the GPU, asynchronous copies if they last."""
+    name = row["name"].lower()
+    return bool(re.search("synchronize|memcpy", name)) and (
+        "async" not in name or row["dur_ns"] >= LONG_ASYNC_COPY_NS
+    )
+
+
+def _is_at(wait: dict[str, Any], place: list[str], calls: list[dict[str, Any]]) -> bool:
+    """Whether a wait is the named call, within the named operator and function."""
+    around = [
+        row["name"]
+        for row in calls
+        if row["thread"] == wait["thread"]
+        and row["ts_ns"] <= wait["ts_ns"]
+        and row["end"] >= wait["end"]
+    ]
+    call, *others = place
+    return wait["name"] == call and all(
+        any(name.endswith(other) for name in around) for other in others
+    )
 
 
 def _add_places(facts: Facts, gaps: list[dict[str, Any]]) -> None:

@@ -65,5 +65,6 @@ TABLES = {
     "fusion_chains": ("scope_name",),
     "fusion_steps": ("name", "kernel"),
     "gpu_work": ("name", "launcher_name"),
+    "host_slices": ("name",),
 }
 """Columns of names beside those of the rows."""

@@ -1,6 +1,7 @@
 """The overview: consistent savings, links with controls, and facts."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -10,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 from jarvis import impact, savings
 from jarvis.core.targets import Targets
 from jarvis.dashboard.pages.overview.page import savings_of
+from jarvis.dashboard.pages.overview.tables import of_whole_column
 from jarvis.pipeline import at_targets
 from jarvis.reports import figures
 from jarvis.reports.account import account_of, title
@@ -54,6 +56,19 @@ def test_the_verdict_is_that_of_the_report_at_the_target(
     assert paragraph(run, details_of(run)).startswith(f"{step} {first}")
     page = filed("overview", analysis=sample_id, target=str(target))
     assert prose(f"{step} {first}") in [m.value for m in page.markdown]
+
+
+def test_the_share_of_top_operations_says_what_it_is_of(sample_run: Run) -> None:
+    totals = sample_run.manifest.totals
+    assert totals.step is not None
+    steps = f"the time of the {totals.step.steps} steps"
+    meaning = of_whole_column(totals).meaning
+    assert meaning == (
+        f"the GPU time beside it, which includes work outside the steps, in percent of {steps}"
+    )
+    unknown = of_whole_column(replace(totals, step=None))
+    assert unknown.label == "% of GPU window"
+    assert unknown.meaning == "the GPU time beside it in percent of the GPU window"
 
 
 def test_the_bars_of_the_waterfall_follow_each_other(sample_run: Run) -> None:

@@ -12,6 +12,7 @@ from jarvis import impact, savings
 from jarvis.changes import AtRoofline, Work
 from jarvis.core.workspace import RunPaths
 from jarvis.dashboard.widgets.room import room
+from jarvis.pipeline import simulated
 from jarvis.run import Run, category_table
 from jarvis.server.storage.catalog import analysis_root
 from jarvis.server.submission import Submission
@@ -69,7 +70,7 @@ def test_the_step_time_follows_the_slider(registered: Draw, run_id: str, run: Ru
 
 
 def test_a_marked_step_is_not_longer_than_on_other_pages(
-    registered: Draw, home: Path, tmp_path: Path
+    registered: Draw, filed: Draw, home: Path, tmp_path: Path
 ) -> None:
     """Its GPU work goes on after the mark, so the replay lasts longer."""
     built = trace("NVIDIA H200").waits(400)
@@ -80,8 +81,16 @@ def test_a_marked_step_is_not_longer_than_on_other_pages(
     run_id = stored_in(home, Submission(built.write(tmp_path / "tail.json")))
     run = Run.load(analysis_root(run_id))
     marked_ms = savings.whole_ms(run.manifest.totals)
-    assert marked_ms < run.simulation.recorded.step_ns / 1e6
+    recorded = run.simulation.recorded
+    assert marked_ms == pytest.approx(recorded.step_ns / 1e6)
+    assert recorded.tail_ns / 1e6 == pytest.approx(recorded.window_ns / 1e6 - marked_ms) != 0
     assert f"instead of {milliseconds(marked_ms)}" in lines(registered("gemm", analysis=run_id))
+    page = filed("what_if", analysis=run_id)
+    assert f"Step now {milliseconds(marked_ms)}" in lines(page)
+    name = "Step with its GPU work after the mark"
+    assert f"{name}: {milliseconds(recorded.window_ns / 1e6)}" in lines(page)
+    floor = simulated(run, ["scale=compute:0"])
+    assert floor.saved_ms == pytest.approx(run.simulation.compute_saved_ms)
 
 
 def _gain_us(run: Run, uids: tuple[int, ...], target_pct: float) -> float:

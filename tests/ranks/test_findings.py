@@ -9,7 +9,10 @@ import pytest
 from jarvis.findings import AnalysisResult, Finding, Priority
 from jarvis.ranks.events import Member
 from jarvis.ranks.findings import rank_findings
+from jarvis.ranks.findings.facts import RankFacts
+from jarvis.ranks.findings.lateness import latest_roots
 from jarvis.ranks.join import Joined, join
+from jarvis.reports.ranks import nested
 from jarvis.sample import Faults, Job
 from jarvis.sample.faults import Late, Slow
 from jarvis.text.messages import Message, to_text
@@ -74,6 +77,11 @@ def test_a_slow_gpu_is_named(slow: tuple[Joined, AnalysisResult]) -> None:
     ratio = dict(joined.tables["ranks"].select("rank", "speed_ratio").iter_rows())[2]
     assert ratio == pytest.approx(1.05, abs=0.005)
     finding = checks["slow_gpu"]
+    rows = [(number, each.check, whole) for number, each, whole in nested(result.findings)]
+    assert rows == [(1, "late_rank", None), (2, "slow_gpu", 1)]
+    assert to_text(checks["late_rank"].algorithmic).startswith("Compare its clocks")
+    another = finding.model_copy(update={"evidence": {**finding.evidence, "rank": 3}})
+    assert [whole for *_, whole in nested((another, *result.findings))] == [None, None, 2]
     assert finding.evidence["rank"] == 2
     assert "clocks" in to_text(finding.algorithmic)
     low, high = step_ms(finding)
@@ -129,6 +137,24 @@ def test_a_rank_that_waits_for_its_data_in_each_step_is_named(tmp_path: Path) ->
     changed = {**joined.tables, "lateness_causes": pl.concat([causes, *made_up])}
     (same,) = rank_findings(replace(joined, tables=changed), RANKS).findings
     assert to_text(same.issue) == issue
+    lateness = joined.tables["lateness"]
+    roots = latest_roots(RankFacts(joined, RANKS))["root_instance"]
+    is_own = pl.col("own_lateness_ns") >= pl.col("inherited_ns")
+    known = lateness.filter(is_own, pl.col("instance_id").is_in(roots.implode()))["instance_id"]
+    for kept, text in (
+        (known[-1:], "Record more steps first: "),
+        (known[:0], "Record more steps: "),
+    ):
+        is_late = pl.col("instance_id").is_in(kept.implode())
+        own_ns = pl.when(is_late).then("own_lateness_ns").otherwise(10**12)
+        fewer = {
+            **joined.tables,
+            "lateness": lateness.with_columns(own_ns.alias("own_lateness_ns")),
+        }
+        (finding,) = rank_findings(replace(joined, tables=fewer), RANKS).findings
+        assert ("Where all ranks can be compared (1 step)" in to_text(finding.issue)) == len(kept)
+        assert to_text(finding.algorithmic).startswith(text)
+        assert ("Speed up its data loading" in to_text(finding.algorithmic)) == len(kept)
 
 
 def test_an_issue_of_a_stored_run_is_still_a_sentence() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from jarvis.charts import peak_label
 from jarvis.reports.account import account_of, account_parts
-from jarvis.reports.utilization import Utilization, sentence, utilization
+from jarvis.reports.utilization import Utilization, recomputed, sentence, utilization
 from jarvis.run import Run
 from tests.reports.conftest import Analyzed
 
@@ -72,6 +72,37 @@ def test_kernels_without_an_operation_make_it_a_lower_bound(sample: Analyzed) ->
     assert partly.mfu_pct == pytest.approx(mfu.mfu_pct)
     assert partly.covered_pct == pytest.approx(mfu.covered_pct / 1.5, rel=0.1)
     assert sentence(partly).startswith("MFU at least ")
+
+
+def test_repeated_flops_count_in_hfu_only(sample: Analyzed) -> None:
+    run, before = sample.run, found(sample.run)
+    assert isinstance(before, Utilization)
+    assert before.repeated_gflop == 0
+    assert before.hfu_pct == before.mfu_pct
+    assert "HFU" not in sentence(before)
+    gflop = pl.col("flops") * pl.col("operation_count") / 1e9
+    rows = run.table("operations").filter(gflop > 0).select(operation_uid="uid", gflop=gflop)
+    work = run.table("gpu_work").join(rows, "operation_uid")
+    slices = run.table("host_slices")
+    launch = slices.filter(pl.col("uid").is_in(work["launch_uid"].implode()))[:1]
+    name = pl.lit("torch/utils/checkpoint.py(1422): recompute_fn")
+    frame = launch.with_columns(uid=pl.lit(-1), name=name).cast(dict(slices.schema))
+    repeats = changed(run, host_slices=pl.concat([slices, frame]))
+    after = found(repeats)
+    assert isinstance(after, Utilization)
+    (own,) = work.filter(work["launch_uid"] == launch["uid"][0]).to_dicts()
+    assert recomputed(repeats)["uid"].to_list() == [own["uid"]]
+    whole_ns = work.filter(operation_uid=own["operation_uid"])["dur_ns"].sum()
+    steps = run.manifest.totals.step.steps if run.manifest.totals.step else 0
+    expected = own["gflop"] * own["dur_ns"] / whole_ns / steps
+    assert after.repeated_gflop == pytest.approx(expected)
+    assert after.hfu_pct == pytest.approx(before.mfu_pct)
+    assert after.gflop_per_step + after.repeated_gflop == pytest.approx(before.gflop_per_step)
+    assert after.mfu_pct / after.hfu_pct == pytest.approx(
+        after.gflop_per_step / before.gflop_per_step
+    )
+    assert "per step without repeated ones" in sentence(after)
+    assert "HFU " in sentence(after)
 
 
 def test_an_unknown_utilization_has_its_reason(sample: Analyzed) -> None:

@@ -35,7 +35,8 @@ _ALLOCATES = (
 )
 LOADS_KERNELS = r"(?i)(Module|Library)(Load|Get)"
 _LAUNCHES = r"(?i)launch"
-_WAITS = r"(?i)synchronize|memcpy"
+WAITS = r"(?i)synchronize|memcpy"
+"""Pattern of the calls that can wait for the GPU; ``is_waiting`` says which of them do."""
 _IS_ASYNC = r"(?i)async"
 
 _CALL = (C.uid, C.thread, C.ts_ns, C.end_ns, C.name)
@@ -64,6 +65,11 @@ class HostActivity:
         return outermost(pl.concat([_calls(self.operators, self.threads), self.long_calls]))
 
 
+def is_waiting() -> pl.Expr:
+    """Return whether a call named as WAITS waits for the GPU: an asynchronous copy only if long."""
+    return ~pl.col(C.name).str.contains(_IS_ASYNC) | (pl.col(C.dur_ns) >= LONG_ASYNC_COPY_NS)
+
+
 def host_activity(trace: Trace) -> HostActivity:
     """Classify the host calls of a trace by activity."""
     threads = thread_numbers(trace)
@@ -76,7 +82,6 @@ def host_activity(trace: Trace) -> HostActivity:
     frames = _Events(trace.python_functions.filter(is_long), threads)
     is_slow = pl.col(C.dur_ns) >= SLOW_LAUNCH_NS
     is_graph = pl.col(C.name).is_in(GRAPH_LAUNCHES)
-    is_waiting = ~pl.col(C.name).str.contains(_IS_ASYNC) | (pl.col(C.dur_ns) >= LONG_ASYNC_COPY_NS)
     parts = {
         DATA_LOADING: [*(s.named(_LOADS_DATA) for s in steps), frames.named(_LOADER_FRAME)],
         COMMUNICATION: [step.named(_COMMUNICATES) for step in steps],
@@ -85,7 +90,7 @@ def host_activity(trace: Trace) -> HostActivity:
             runtime.named(LOADS_KERNELS),
             runtime.named(_LAUNCHES, is_slow & ~is_graph),
         ],
-        SYNCHRONIZATION: [runtime.named(_WAITS, is_waiting)],
+        SYNCHRONIZATION: [runtime.named(WAITS, is_waiting())],
         GRAPH_LAUNCH: [runtime.named("|".join(GRAPH_LAUNCHES), is_graph)],
     }
     by_activity = {activity: pl.concat(calls) for activity, calls in parts.items()}

@@ -78,7 +78,9 @@ def late_rank(facts: RankFacts) -> Iterator[Finding]:
     Symptom: the same rank arrives last at collectives, step after step.
     Rule: in at least {PERSISTENT_SHARE:.0%} of at least {MIN_STEPS} steps, this is the rank for
     which the others wait longest without computing, and its own time exceeds the median of the
-    ranks by more than {MADS} standard deviations (1.4826 times the median absolute deviation).
+    ranks by more than {MADS} standard deviations (1.4826 times the median absolute deviation). Its
+    causes are those of the steps in which all ranks can be compared; if that is one step or none,
+    the first action is to record more.
     Threshold: the gain above, if it is as the median rank.
     """
     found = persistent_rank(facts)
@@ -104,7 +106,7 @@ def late_rank(facts: RankFacts) -> Iterator[Finding]:
             "caused_exposed_wait_ms": row[C.caused_exposed_wait_ms],
             "causes": _message("late.longer", causes, known, less_ms),
         },
-        actions=_actions(causes),
+        actions=_actions(causes, known),
         evidence={
             "rank": rank,
             "late_step_count": late_steps,
@@ -225,9 +227,10 @@ def _name(state: str, detail: str | None) -> str:
     return f"{name} kernels" if state == State.COMPUTE else f"{state} ({name})"
 
 
-def _actions(causes: Sequence[tuple[str, str | None, float]]) -> list[Message]:
+def _actions(causes: Sequence[tuple[str, str | None, float]], known: int) -> list[Message]:
     keys = dict.fromkeys(_action(state, detail) for state, detail, _ in causes)
-    return [MESSAGES(f"late.action.{key}") for key in keys or ("host",)]
+    first = () if known > 1 else ("one_step",) if causes else ("no_step",)
+    return [MESSAGES(f"late.action.{key}") for key in (*first, *keys)]
 
 
 def _action(state: str, detail: str | None) -> str:

@@ -27,6 +27,10 @@ MESSAGES = MessageTable(
         "than the others, per step: {parts:joined , }.",
         "late.cause": "{state} {extra_ms}",
         "late.less": "but {less_ms} less in all else",
+        "late.action.one_step": "Record more steps first: what this rank takes longer in is known "
+        "of one step only, and can be chance.",
+        "late.action.no_step": "Record more steps: what this rank takes longer in is not known of "
+        "these.",
         "late.action.data_loading": "Speed up its data loading: more workers, prefetching, pinned "
         "memory, or faster storage for this rank.",
         "late.action.synchronization": "Find what its host waits for, and remove waits that only "

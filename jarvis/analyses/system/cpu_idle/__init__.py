@@ -208,7 +208,7 @@ ANALYSIS = Analysis(
     checks=(gpu_idle, idle_causes, step_edges, short_kernels),
     needs=(
         *("gpu_work", "idle_gaps", "steps", "step_gaps", "timeline_states", "host_threads"),
-        "inference_events",
+        *("inference_events", "host_slices"),
     ),
     measure=measure,
     target=Target(

@@ -10,6 +10,7 @@ from jarvis.analyses.base import CategoryData
 from jarvis.analyses.severity import Ladder, grade, priority_of
 from jarvis.analyses.system.cpu_idle.kernels import evidence, graph_replay_pct, kernels
 from jarvis.analyses.system.cpu_idle.sources import (
+    after_waits,
     blocking_hypothesis,
     is_mostly_in,
     loads_without_workers,
@@ -137,7 +138,8 @@ class Cause:
         if self.cause is IdleCause.LAUNCH_BOUND and is_mostly_in(self.gaps, ZERO_GRAD):
             return (MESSAGES("algorithmic.zero_grad"), *self.words.texts("algorithmic"))
         if self.has_few_gaps(data):
-            return MESSAGES.texts("algorithmic.few_launches")
+            waited = self.after_waits(data) is not None
+            return MESSAGES.texts(f"algorithmic.{'after_waits' if waited else 'few_launches'}")
         if _waits_in_an_engine(data, self):
             return MESSAGES.texts("algorithmic.every_step")
         return self.words.texts("algorithmic")
@@ -147,12 +149,17 @@ class Cause:
         is_few = self.gaps.height < FEW_LAUNCHES * kernels(data).height
         return self.cause is IdleCause.LAUNCH_BOUND and is_few
 
+    def after_waits(self, data: CategoryData) -> Message | None:
+        """Return the waits for the GPU after which launches come late before few kernels."""
+        return after_waits(data, self.gaps) if self.has_few_gaps(data) else None
+
     def hypothesis(self, data: CategoryData) -> tuple[Message, ...]:
         """Return why the GPU waits."""
         if self.cause is IdleCause.SYNCHRONIZATION:
             return (blocking_hypothesis(data, self.gaps),)
         if self.has_few_gaps(data):
-            return (MESSAGES("hypothesis.few_launches"),)
+            waited = self.after_waits(data) is not None
+            return (MESSAGES(f"hypothesis.{'after_waits' if waited else 'few_launches'}"),)
         if self.runs_model:
             return (MESSAGES("hypothesis.model_code"),)
         return self.words.texts("hypothesis")
@@ -290,6 +297,8 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
     words, idle_ms, share = cause.words, cause.idle_ms, cause.share_pct
     severity = Severity.LOW if cause.cause in NEVER_IDLE else grade(share, CAUSE_PCT)
     is_under_recorded, has_few_gaps = _is_under_recorded(data, cause), cause.has_few_gaps(data)
+    waited = cause.after_waits(data)
+    few_launches = "title.few_launches" if waited is None else "title.after_waits"
     priority = priority_of(severity)
     if not words.is_idle:
         cap = Priority.LOW if cause.cause in NEVER_IDLE else Priority.HIGH
@@ -299,7 +308,7 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
     return Finding(
         check="idle_causes",
         category=data.key,
-        title=MESSAGES("title.few_launches") if has_few_gaps else words.message("title"),
+        title=MESSAGES(few_launches) if has_few_gaps else words.message("title"),
         evidence={
             "excluded_ms" if in_window else "idle_ms": idle_ms,
             "excluded_pct" if in_window else "step_pct": share,
@@ -311,7 +320,7 @@ def _finding(data: CategoryData, cause: Cause) -> Finding:
             idle_pct=share,
             gaps=cause.gaps.height,
             what=cause.what(data),
-            host_call=longest_call(data, cause),
+            host_call=longest_call(data, cause) if waited is None else waited,
             **(
                 {}
                 if is_carried

@@ -8,6 +8,9 @@ import polars as pl
 
 from jarvis.analyses.base import CategoryData
 from jarvis.analyses.system.cpu_idle.wording import MESSAGES
+from jarvis.perf_report.call_tree.stacks import is_own_function
+from jarvis.perf_report.timeline.host import HostCall
+from jarvis.perf_report.timeline.host_spans import WAITS, is_waiting
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.preconditions import HOST_READ, SCALAR_BYTES
 from jarvis.schemas.names import C
@@ -27,6 +30,9 @@ _FOLDERS = re.compile(r"^/.*?(?=(?:[^/]+/){2}[^/]+\.py\()")
 """The beginning of an absolute path, without its last two folders."""
 
 _PLACE = (C.host_call, C.host_op, C.host_frame, C.host_annotation)
+
+WAITS_NAMED = 3
+"""Maximum number of places of waits that a sentence names."""
 
 
 def placed(gaps: pl.DataFrame) -> pl.DataFrame:
@@ -105,6 +111,75 @@ def main_place(gaps: pl.DataFrame) -> Message | None:
             return MESSAGES("call.only", place=where(row))
         return MESSAGES("call.most", place=where(row), **values)
     return None
+
+
+def after_waits(data: CategoryData, gaps: pl.DataFrame) -> Message | None:
+    """Return the waits for the GPU that most of the time of gaps follows, as the end of a sentence.
+
+    A gap follows the last wait that ended before it does. The waits count if they last as long as
+    the gaps: meanwhile the host could have launched the work of these.
+    """
+    slices = data.tables.get("host_slices")
+    if slices is None:
+        return None
+    calls = slices.with_columns(end_ns=pl.col(C.ts_ns) + pl.col(C.dur_ns))
+    runtime = calls.filter(pl.col(C.kind) == HostCall.RUNTIME.value)
+    waits = runtime.filter(pl.col(C.name).str.contains(WAITS)).filter(is_waiting())
+    ends = gaps.select(gap_ns=C.dur_ns, end_ns=pl.col(C.start_ns) + pl.col(C.dur_ns))
+    by_wait = (
+        ends.sort(C.end_ns)
+        .join_asof(waits.sort(C.end_ns, C.uid), on=C.end_ns, check_sortedness=False)
+        .drop_nulls(C.uid)
+        .group_by(C.uid)
+        .agg(pl.len().alias(C.count), pl.col("gap_ns").sum())
+        .join(waits, on=C.uid)
+    )
+    by_place = (
+        by_wait.join(_around(by_wait, calls), on=C.uid)
+        .group_by(_PLACE)
+        .agg(pl.col(C.count, "gap_ns", C.dur_ns).sum(), pl.len().alias("waits"))
+        .sort("gap_ns", *_PLACE, descending=[True, *[False] * len(_PLACE)])
+        .head(WAITS_NAMED)
+    )
+    count, gaps_ns, waits_ns = by_place.select(pl.col(C.count, "gap_ns", C.dur_ns).sum()).row(0)
+    if 2 * gaps_ns <= gaps[C.dur_ns].sum() or waits_ns < gaps_ns:
+        return None
+    named = [
+        MESSAGES(
+            "wait",
+            call=where(row),
+            wait_ms=row[C.dur_ns] / 1e6,
+            waits=row["waits"],
+            gaps=row[C.count],
+            time_ms=row["gap_ns"] / 1e6,
+        )
+        for row in by_place.iter_rows(named=True)
+    ]
+    if count == gaps.height:
+        return MESSAGES("call.after.all", gaps=count, waits=named)
+    return MESSAGES("call.after", gaps=count, time_ms=gaps_ns / 1e6, waits=named)
+
+
+def _around(calls: pl.DataFrame, slices: pl.DataFrame) -> pl.DataFrame:
+    """Return the place (``_PLACE``) of each call by ``uid``: the innermost operator and function of
+    the user's code around it."""
+    names = slices.filter(pl.col(C.kind) == HostCall.PYTHON.value)[C.name].unique().to_list()
+    own = {
+        C.host_op: pl.col(C.kind) == HostCall.OPERATOR.value,
+        C.host_frame: pl.col(C.name).is_in([name for name in names if is_own_function(name)]),
+    }
+    around = calls.select(C.uid, C.thread, C.ts_ns, C.end_ns).join_where(
+        slices.select("kind", C.name, of=C.thread, from_ns=C.ts_ns, to_ns=C.end_ns),
+        pl.col(C.thread) == pl.col("of"),
+        pl.col(C.ts_ns) >= pl.col("from_ns"),
+        pl.col(C.end_ns) <= pl.col("to_ns"),
+    )
+    found = calls.select(C.uid, pl.col(C.name).alias(C.host_call))
+    for column, is_wanted in own.items():
+        innermost = around.filter(is_wanted).sort("from_ns").unique(C.uid, keep="last")
+        named = innermost.select(C.uid, pl.col(C.name).alias(column))
+        found = found.join(named, on=C.uid, how="left")
+    return found.with_columns(pl.lit(None, pl.String).alias(C.host_annotation))
 
 
 def is_mostly_in(gaps: pl.DataFrame, pattern: str) -> bool:

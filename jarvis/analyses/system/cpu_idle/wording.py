@@ -397,6 +397,11 @@ MESSAGES = MessageTable(
         "launch there more work.",
         "hypothesis.few_launches": "Most kernels are queued in time. Before these gaps the queue "
         "is empty, as after a synchronization, or the host is slower than the GPU.",
+        "title.after_waits": "The launch queue is empty after waits for the GPU",
+        "hypothesis.after_waits": "Most kernels are queued in time. In these calls the host waits "
+        "until earlier work of the GPU has finished, so when it goes on, none is queued.",
+        "algorithmic.after_waits": "Remove these waits from the step where the host needs no "
+        "result. Each one that remains empties the queue again.",
         "algorithmic.zero_grad": "Set gradients to None (`zero_grad(set_to_none=True)`), which "
         "launches nothing.",
         "what.model_code": "the host runs mostly model code before it launches",
@@ -417,6 +422,10 @@ MESSAGES = MessageTable(
         "{copy}",
         "call.only": ", mostly in {place}",
         "call.most": "; the largest part, {time_ms} in {gaps:count gap}, mostly in {place}",
+        "call.after.all": "; {gaps:either it follows|all follow} waits for the GPU: {waits:list}",
+        "call.after": "; {time_ms} of it in {gaps:count gap} follow waits for the GPU: "
+        "{waits:list}",
+        "wait": "{call} ({wait_ms} in {waits:count call}, then {gaps:count gap} of {time_ms})",
         "call.blocking": "; meanwhile the host waits {length_ms} in the blocking call {call}{copy}",
         "call.blocking_copy": "; meanwhile the host waits {length_ms} in the blocking copy "
         "{call}{copy}",

@@ -13,7 +13,6 @@ from jarvis.dashboard.session.state import HASH_STORED, Opened, rows_of
 from jarvis.dashboard.widgets.room import room, slowdown_of
 from jarvis.impact import share_pct
 from jarvis.pipeline.simulated_steps import NOTHING_PCT, simulated_changes
-from jarvis.reports.account import shorter_marked_ms
 from jarvis.savings import step_count
 from jarvis.schemas.names import C
 from jarvis.simulation.of_rows import step_savings_us
@@ -106,8 +105,7 @@ def in_the_step(now: Opened, row: dict[str, Any], target_pct: float) -> None:
 @dataclass(frozen=True)
 class _Together:
     """The median step if all operations of a category reach a target, and what all steps gain;
-    what holds up a step that stays as long. A step ends with its mark, as on all pages, also if its
-    GPU work, with which the replay ends, goes on."""
+    what holds up a step that stays as long."""
 
     after_ms: float
     saved_ms: float
@@ -132,12 +130,11 @@ def _together(
     recorded, replay = simulation.recorded, simulation.replay(changes)
     saved_ms = (recorded.step_ns - replay.step_ns) / 1e6
     is_unchanged = abs(saved_ms) < NOTHING_PCT / 100 * recorded.step_ns / 1e6
-    info, total_ns = now.run.manifest.simulation, sum(recorded.steps_ns)
-    before_ms = shorter_marked_ms(now.run, total_ns) or recorded.step_ns / 1e6
+    info = now.run.manifest.simulation
     return _Together(
-        after_ms=before_ms - saved_ms,
+        after_ms=replay.step_ns / 1e6,
         saved_ms=saved_ms,
-        together_ms=(total_ns - sum(replay.steps_ns)) / 1e6,
+        together_ms=(sum(recorded.steps_ns) - sum(replay.steps_ns)) / 1e6,
         steps=len(recorded.steps_ns),
         is_fair=info is not None and info.quality.grade is Grade.FAIR,
         held_up_by=simulated_changes(now.run, [(key, changes)]).held_up_by

@@ -60,6 +60,12 @@ def _compute_note(now: Opened) -> str:
 
 
 @st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_STORED)
+def _rates(now: Opened) -> str:
+    account = StepAccount.of(now.run.table("steps"))
+    return "" if account is None else rates(now.run, account)
+
+
+@st.cache_data(max_entries=_MAX_CACHED, show_spinner=False, hash_funcs=HASH_STORED)
 def _unlinked_ns(now: Opened) -> int:
     return unlinked_compute_ns(now.run)
 
@@ -182,7 +188,7 @@ def parts_bar(now: Opened, account: StepAccount | None) -> None:
                 st.markdown(slow)
             if uneven := _uneven_note(now):
                 st.markdown(uneven)
-            st.caption(f"{rates(run, account)}. {_compute_note(now)}".rstrip())
+            st.caption(f"{_rates(now)}. {_compute_note(now)}".rstrip())
 
 
 def _shown(account: StepAccount, steps: pl.DataFrame) -> StepAccount:

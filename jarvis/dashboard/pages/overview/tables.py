@@ -16,6 +16,8 @@ from jarvis.dashboard.widgets.finding_cards import ORDER, PRIORITY_COLORS, findi
 from jarvis.dashboard.widgets.table import configured, follow_cell, height_of, small_table
 from jarvis.findings import Impact
 from jarvis.impact import share_pct
+from jarvis.perf_report import Totals
+from jarvis.perf_report.timeline.step_account import steps_name
 from jarvis.reports.gaps import warnings_of
 from jarvis.reports.ranking import Recommendation, nested, recommendations
 from jarvis.reports.summary import top_names
@@ -203,11 +205,21 @@ def top_operations(now: Opened) -> None:
         f"GPU time of what an operator launches itself{over and f', {over}'}; the operators that "
         "it calls count on their own."
     )
-    whole = whole_name(totals).removeprefix("the ").replace("each step", "step time")
-    meaning = f"GPU time, in steps and outside, / {whole}"
-    of_whole = Column(_OF_WHOLE, f"% of {whole}", NUMBER, "%", ",.1f", meaning)
-    columns = charts.columns_of((*_TOP_COLUMNS, of_whole))
+    columns = charts.columns_of((*_TOP_COLUMNS, of_whole_column(totals)))
     small_table(frame, columns, "Operators with the most GPU time", widths={C.name: _NAME_PX})
+
+
+def of_whole_column(totals: Totals) -> Column:
+    """Return the column with the share of the steps, or of what is known in place of them."""
+    whole = whole_name(totals).removeprefix("the ").replace("each step", "step time")
+    meaning = f"the GPU time beside it in percent of the {whole}"
+    bounds = totals.step
+    if bounds is not None and bounds.step_ms is not None and bounds.is_marked:
+        meaning = (
+            "the GPU time beside it, which includes work outside the steps, in percent of "
+            f"{steps_name(bounds.is_marked, bounds.steps)}"
+        )
+    return Column(_OF_WHOLE, f"% of {whole}", NUMBER, "%", ",.1f", meaning)
 
 
 _OF_WHOLE = "of_whole"

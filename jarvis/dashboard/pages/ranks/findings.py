@@ -5,7 +5,7 @@ import streamlit as st
 from jarvis.dashboard.widgets.finding_cards import PRIORITY_COLORS, evidence_table
 from jarvis.findings import Finding
 from jarvis.ranks.run import DistributedRun
-from jarvis.reports.ranks import NO_FINDING
+from jarvis.reports.ranks import NO_FINDING, nested, part_of
 from jarvis.text.markdown import prose
 
 
@@ -15,10 +15,11 @@ def rank_findings(run: DistributedRun) -> None:
         return
     with st.container(border=True):
         st.markdown("**Findings**")
-        for number, finding in enumerate(run.findings, start=1):
-            label = f":{PRIORITY_COLORS[finding.priority]}-badge[{finding.priority.value}]"
-            with st.expander(f"P{number} {label} {prose(finding.title)}", expanded=number == 1):
-                _card(finding)
+        for number, finding, whole in nested(run.findings):
+            badge = f":{PRIORITY_COLORS[finding.priority]}-badge[{finding.priority.value}]"
+            label = f"{'' if whole is None else '↳ '}P{number} {badge} {prose(finding.title)}"
+            with st.expander(label, expanded=number == 1):
+                _card(finding, whole)
         if not run.findings:
             st.info(NO_FINDING)
         if len(run.findings) > 1:
@@ -28,7 +29,9 @@ def rank_findings(run: DistributedRun) -> None:
                 st.caption(prose(note))
 
 
-def _card(finding: Finding) -> None:
+def _card(finding: Finding, whole: int | None) -> None:
+    if whole is not None:
+        st.markdown(part_of(whole))
     st.markdown(prose(finding.issue))
     actions = (*finding.algorithmic, *finding.kernel)
     st.markdown("\n".join(f"- {prose(action)}" for action in actions))

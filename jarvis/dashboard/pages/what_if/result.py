@@ -2,10 +2,9 @@
 
 import streamlit as st
 
-from jarvis.dashboard.pages.what_if.simulated import FLOOR, Together, together
+from jarvis.dashboard.pages.what_if.simulated import FLOOR, Together, tail_ms, together
 from jarvis.dashboard.session.state import Opened
 from jarvis.pipeline.simulated_steps import NOTHING_PCT, WhatIf
-from jarvis.reports.account import shorter_marked_ms
 from jarvis.reports.uncertainty import uncertainty
 from jarvis.simulation.quality import Grade
 from jarvis.text.format import MINUS, counted, milliseconds, percent
@@ -30,15 +29,11 @@ def result(now: Opened, found: Together) -> None:
             st.caption(prose(why))
         if (floor := floor_line(now)) is not None:
             st.caption(escape(floor))
-        marked_ms = None
-        if isinstance(unchanged, WhatIf):
-            marked_ms = shorter_marked_ms(now.run, sum(now.run.simulation.recorded.steps_ns))
-        if marked_ms is not None:
-            marked = milliseconds(marked_ms)
+        if after_ms := tail_ms(now):
             st.caption(
-                f"The marks of the step show {marked}, without its GPU work after them. "
-                "Percentages here are of the step with that work, those of findings and on the "
-                "Overview of the step by its marks."
+                f"The GPU works for the step until {milliseconds(after_ms)} after its mark. The "
+                "step time is without that, as on all pages; what changes save of that counts as "
+                "saved step time. The drawn step and the critical path include it."
             )
 
 

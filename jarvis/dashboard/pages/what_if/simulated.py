@@ -11,6 +11,7 @@ from jarvis.pipeline.simulated_steps import (
     parse_change,
     simulated_changes,
 )
+from jarvis.reports.account import MIN_NAMED_PCT
 from jarvis.run.replayed_steps import ReplayedSteps, StepLanes
 
 FLOOR = "scale=compute:0"
@@ -55,6 +56,12 @@ def together(now: Opened, texts: tuple[str, ...]) -> WhatIf | str:
         return simulated_changes(now.run, [(text, parsed(now, text)) for text in texts])
     except ChangeError as error:
         return str(error)
+
+
+def tail_ms(now: Opened) -> float:
+    """Return for how long the GPU works for the steps after the last mark; 0 if that is little."""
+    recorded = now.run.simulation.recorded
+    return recorded.tail_ns / 1e6 * (recorded.tail_ns >= MIN_NAMED_PCT / 100 * recorded.step_ns)
 
 
 @st.cache_resource(max_entries=_MAX_CACHED_RUNS, show_spinner=False, hash_funcs=HASH_OPENED)

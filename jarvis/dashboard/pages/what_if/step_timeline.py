@@ -5,7 +5,7 @@ import streamlit as st
 
 from jarvis import charts
 from jarvis.charts import Palette, TimelineRow, work_colors
-from jarvis.dashboard.pages.what_if.simulated import Together, step_lanes, steps_of
+from jarvis.dashboard.pages.what_if.simulated import Together, step_lanes, steps_of, tail_ms
 from jarvis.dashboard.session.state import Opened, palette, timeline_of
 from jarvis.dashboard.widgets.controls import keyed_choice
 from jarvis.dashboard.widgets.elements import render_altair
@@ -57,6 +57,8 @@ def step_timeline(now: Opened, found: Together) -> None:
             shown["simulated"] = step_lanes(now, texts, number)
         lengths = " → ".join(milliseconds(step.length_ns / 1e6) for step in shown.values())
         name = names[str(number)] if len(names) > 1 else "Step"
+        if number == len(names) - 1 and tail_ms(now):
+            name += " with its GPU work after the mark"
         title.markdown(f"**{name}: {lengths}**")
         _chart(timeline_of(now), shown, steps.lanes(list(shown.values())))
 
