@@ -151,6 +151,34 @@ def test_rows_without_a_rate_or_a_peak_do_not_break_the_roofline() -> None:
     assert [point["uid"] for point in values(spec, points)] == [9]
 
 
+@pytest.mark.parametrize("draw", [charts.compute_roofline, charts.bandwidth_roofline])
+def test_one_small_operation_does_not_stretch_the_axes(draw: Any) -> None:
+    small = rows(
+        kernel_time_us=[999.0, 1.0],
+        tflops_per_s=[90.0, 1e-4],
+        tb_per_s=[0.45, 1e-6],
+        compute=["matrix_bf16", "vector_fp32"],
+        peak_tflops=[100.0, 1.0],
+    )
+    drawing = draw(small, COLUMNS, 80, charts.LIGHT)
+    chart = vega_lite(drawing)
+    low, high = chart["layer"][0]["encoding"]["y"]["scale"]["domain"]
+    assert high < 1000 * low
+    assert drawing.note == "Outside the chart: 1 operation, 1.00 µs of 1.00 ms."
+    assert not any("fp32" in text for text in texts(chart))
+    assert len(values(chart, chart["layer"][0])) == 2  # of which one is clipped
+
+
+def test_a_scatter_has_the_axis_of_most_time_and_a_unit_by_size() -> None:
+    small = rows(kernel_time_us=[999.0, 1.0], bytes=[1e6, 10.0], tb_per_s=[0.02, 0.01])
+    drawing = charts.scatter(small, COLUMNS, charts.LIGHT, x="bytes", y="tb_per_s")
+    encoding = vega_lite(drawing)["encoding"]
+    assert encoding["x"]["scale"]["domain"] == [1e6, 1e6]
+    assert encoding["y"]["axis"]["title"] == "GB/s"
+    assert drawing.datasets["points"]["tb_per_s"].to_list() == [20, 10]
+    assert drawing.note == "Outside the chart: 1 operation, 1.00 µs of 1.00 ms."
+
+
 def test_only_the_memory_peak_known_leaves_the_slope() -> None:
     memory_only = rows(peak_tflops=[None, None])
     spec = vega_lite(charts.compute_roofline(memory_only, COLUMNS, 80, charts.LIGHT))

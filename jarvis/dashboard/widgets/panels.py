@@ -70,6 +70,8 @@ def _chart(
     st.markdown(f"**{panel.title}** · {text}")
     if kind.has_points and (hidden := data.rows.height - charts.MAX_POINTS) > 0:
         st.caption(f"The {charts.MAX_POINTS:,} operations with most time; {hidden:,} hidden.")
+    if drawing.note:
+        st.caption(drawing.note)
     alt = panel.title if kind.alt is None else f"{panel.title}: {kind.alt}"
     if not kind.has_operations:
         if panel.y is not None and C.uid in data.rows.columns:
