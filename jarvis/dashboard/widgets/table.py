@@ -177,7 +177,10 @@ def number_format(column: Column, values: pl.Series) -> str:
         return "localized" if column.format else "%d"
     if not is_rounded(column):
         return f"%{column.format or ',.1f'}"
-    return f"%,.{decimals_of(values)}f"
+    decimals, sizes = decimals_of(values), values.abs()
+    if column.unit == "ms" and sizes.is_between(_LEAST_MS, 10.0**-decimals / 2).any():
+        decimals = max(decimals, _US_DECIMALS)
+    return f"%,.{decimals}f"
 
 
 def is_rounded(column: Column) -> bool:
@@ -187,3 +190,5 @@ def is_rounded(column: Column) -> bool:
 
 
 _ALL_DIGITS = (",g", ",.4f")
+_US_DECIMALS, _LEAST_MS = 3, 0.0005
+"""Decimals of a column of ms that has a time which would be shown as 0, and the shortest such."""
