@@ -221,6 +221,34 @@ def test_savings_exclude_zeros_and_label_each_bar_once() -> None:
     assert (name["text"]["field"], name["x"], name["y"]["axis"]) == ("label", {"value": 0}, None)
 
 
+@pytest.mark.parametrize(
+    ("columns", "found"),
+    [
+        ({"input_strides": ["((64, 1),)", "((1, 8),)"]}, ["mm, contiguous", "mm, transposed"]),
+        ({"input_strides": ["((128, 1),)", "((0, 1),)"]}, ["mm, strided", "mm, expanded"]),
+        ({"concrete_inputs": ["('', 'True')", "('', 'False')"]}, ["mm (…, True)", "mm (…, False)"]),
+        ({"thread_name": ["thread 1", "thread 2 (pt_autograd_0)"]}, ["mm", "mm, recomputed"]),
+        ({"direction": [None, "backward"]}, ["mm", "mm, recomputed"]),
+        (
+            {"thread_name": ["thread 1 (a)"] * 2, "direction": ["forward", "backward"]},
+            ["mm", "mm, recomputed"],
+        ),
+        (
+            {"name": [f"void ns::rms_norm<{n}, true>(int)" for n in (256, 64)]},
+            ["rms_norm <256>", "rms_norm <64>"],
+        ),
+        ({"name": [f"_Z4norm{end}" for end in ("ILi8EE", "IfLi8EE")]}, ["norm", "norm #2"]),
+        ({"concrete_inputs": [f"('{'x' * 20}{n}',)" for n in (1, 2)]}, ["mm", "mm #2"]),
+    ],
+)
+def test_rows_of_one_name_have_what_differs(columns: dict[str, Any], found: list[str]) -> None:
+    same = {"uid": [1, 2], "name": ["aten::mm"] * 2, "arguments": ["[8,64]"] * 2}
+    frame = pl.DataFrame(same | {"input_dims": ["((8, 64),)"] * 2} | columns)
+    is_marked = found[-1].endswith("recomputed")
+    named = charts.with_short_names(frame, recomputed=[2] if is_marked else [])
+    assert named["short_name"].to_list() == found
+
+
 def test_bars_of_kernels_without_an_operator_have_their_short_names() -> None:
     name = "hipGraphLaunch->void (anonymous namespace)::rotary<c10::Half>(int) (Synthetic Op)"
     frame = rows(name=[name, "aten::mm"])

@@ -188,7 +188,8 @@ def note_of_outside(points: pl.DataFrame, axes: Mapping[str, tuple[float, float]
     """Return how many points are outside the axes, and their time; empty if none is."""
     is_inside = (pl.col(axis).is_between(*ends) for axis, ends in axes.items())
     outside = points.filter(~pl.all_horizontal(is_inside))
-    part, whole = (milliseconds(each[C.kernel_time_us].sum() / 1000) for each in (outside, points))
+    times_us = (float(each[C.kernel_time_us].sum()) for each in (outside, points))
+    part, whole = (milliseconds(time_us / 1000) for time_us in times_us)
     if outside.is_empty():
         return ""
     return f"Outside the chart: {counted(outside.height, 'operation')}, {part} of {whole}."

@@ -111,21 +111,25 @@ def compute_note(run: Run) -> str:
 def recomputed_ns(run: Run) -> int:
     """Return the time of the kernels launched in the function that repeats a forward pass; 0 if
     none is recorded."""
+    found = pl.col(C.launch_uid).is_in(recomputed_calls(run).implode())
+    return int(run.table("gpu_work").filter(found)[C.dur_ns].sum())
+
+
+def recomputed_calls(run: Run) -> pl.Series:
+    """Return the ``uid`` of the host calls in the function that repeats a forward pass."""
     if "host_slices" not in run.tables:
-        return 0
+        return pl.Series(C.uid, [], pl.Int64)
     slices, start = run.table("host_slices"), pl.col(C.ts_ns)
     repeats = slices.filter(pl.col(C.name).str.contains(RECOMPUTES)).select(
         repeated=C.thread, begin=start, end=start + pl.col(C.dur_ns)
     )
-    calls = slices.select(C.thread, pl.col(C.uid).alias(C.launch_uid), called=start)
-    launched = run.table("gpu_work").select(C.uid, C.launch_uid, C.dur_ns).join(calls, C.launch_uid)
-    found = launched.join_where(
+    found = slices.select(C.thread, C.uid, called=start).join_where(
         repeats,
         pl.col(C.thread) == pl.col("repeated"),
         pl.col("called") >= pl.col("begin"),
         pl.col("called") < pl.col("end"),
     )
-    return int(found.unique(C.uid)[C.dur_ns].sum())
+    return found[C.uid].unique()
 
 
 def uneven_collectives(run: Run) -> str:

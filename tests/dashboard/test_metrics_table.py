@@ -231,6 +231,19 @@ def test_names_and_shapes_are_short_and_the_details_have_the_full_ones(
     )
 
 
+def test_operations_that_checkpointing_repeats_are_named(
+    registered: Draw, home: Path, tmp_path: Path
+) -> None:
+    builder, sides = trace("AMD Instinct MI300X"), [[512, 512], [512, 512]]
+    builder.python("torch/utils/checkpoint.py(343): checkpoint")
+    builder.child("aten::mm", sides).launches("gemm", us=50.0)
+    builder.thread(2, "pt_autograd_0").python("torch/utils/checkpoint.py(1500): recompute_fn")
+    builder.child("aten::mm", sides).launches("gemm", us=40.0)
+    entry = submit(Submission(builder.write(tmp_path / "checkpoint.json")))
+    shown = table(registered("gemm", analysis=entry.id)).value
+    assert shown["name"].to_list() == ["mm", "mm, recomputed"]
+
+
 def test_a_column_of_another_page_is_corrected_with_a_word(
     registered: Draw, many: pl.DataFrame
 ) -> None:

@@ -84,8 +84,8 @@ _TEXTS = columns_of(
             C.name,
             "Operation",
             TEXT,
-            meaning="operator or kernel; #2 is a further row of the same name and shapes: the "
-            "details of the rows show how they differ: in strides, types, values or the thread",
+            meaning="operator or kernel, and what differs between rows of equal name and shapes: "
+            "template arguments, layout, thread or values; #2 differs in more, see the details",
         ),
         Column(
             "arguments",
