@@ -496,7 +496,11 @@ def test_marks_of_bounded_bandwidths_have_an_outline() -> None:
             AT_MOST: ["at most this"],
         }
     )
-    spec = bandwidths(rows, None, charts.LIGHT).to_dict()["layer"][0]
+    many = pl.concat([rows, rows, rows.with_columns(bytes=pl.lit(5_000_000, pl.Int64))])
+    chart = bandwidths(many, None, charts.LIGHT).to_dict()
+    spec = chart["layer"][0]
+    (marks,) = chart["datasets"].values()
+    assert [(mark["bytes"], mark["count"]) for mark in marks] == [(1, 2), (5, 1)]
     assert spec["mark"]["filled"] is False  # color is that of the outline
     assert spec["encoding"]["fill"]["scale"] == spec["encoding"]["color"]["scale"]
 

@@ -28,7 +28,7 @@ from jarvis.schemas.names import C
 from jarvis.simulation.of_rows import NEGLIGIBLE_PCT
 from jarvis.text.format import MISSING
 from jarvis.text.shapes import call_shapes
-from jarvis.text.short_names import short_kernel_name
+from jarvis.text.short_names import short_frame_name, short_kernel_name
 
 DEFAULT_ORDER = C.kernel_time_us
 """Default sort column."""
@@ -73,6 +73,9 @@ _WIDTHS = {
     C.bound: 75,
 }
 """Widths in pixels, to keep the first columns visible in a window of 1280 pixels."""
+
+_PLACES = {"looks_like": 105, C.called_from: 132}
+"""Columns with their widths where no row has an efficiency, so that these are in view."""
 
 _NAME_PX, _NAME_AND_SHAPES_PX, _CHARACTER_PX = 175, 310, 6.6
 """Maximum width of names where rows have shapes, the width of both, and of a character. Shapes that
@@ -122,8 +125,9 @@ colors."""
 def shown_columns(analysis: Analysis, rows: pl.DataFrame) -> list[str]:
     """Return the columns of the table in order, without columns that have no values."""
     own = [column.name for column in analysis.details]
-    names = dict.fromkeys([*_FIRST, *_RATES, *own, *_LAST])
     has_states = "state" in rows.columns and (rows["state"] != NOT_AVAILABLE).any()
+    first = _RATES if has_states else (C.operation_count, *_PLACES)
+    names = dict.fromkeys([*_FIRST, *first, *own, *_RATES, *_LAST])
     return [
         name
         for name in names
@@ -228,6 +232,7 @@ def _part(
     shown, columns = in_readable_units(_readable(part), known, _rows)
     names = shown_columns(analysis, _rows)
     widths = _WIDTHS | _text_widths(shown, has_shapes="arguments" in names)
+    widths |= {} if "state" in names else _PLACES
     uids = part[C.uid]
     return _Part(
         # Streamlit draws lists as badges, and would convert a frame to pandas.
@@ -266,7 +271,9 @@ def _readable(part: pl.DataFrame) -> pl.DataFrame:
     given = part.select("arguments", C.params).rows()
     shapes = pl.Series([call_shapes(*pair) for pair in given], dtype=pl.String)
     short = part.with_columns(pl.col("short_name").alias(C.name), arguments=shapes)
-    return with_short_texts(short, {C.main_kernel: short_kernel_name})
+    return with_short_texts(
+        short, {C.main_kernel: short_kernel_name, C.called_from: short_frame_name}
+    )
 
 
 def _sort_by_header(page: str, key: str, schema: pl.Schema) -> None:
