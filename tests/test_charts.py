@@ -191,6 +191,7 @@ def test_the_bandwidth_roofline_is_level_at_the_memory_peak() -> None:
     peak, target = lines(spec)
     assert [point["tb_per_s"] for point in peak] == [2.0, 2.0]
     assert [point["tb_per_s"] for point in target] == [1.0, 1.0]
+    assert "500 GB/s" in re.findall(r">([^<>]+)</text>", vl_convert.vegalite_to_svg(spec))
 
 
 def test_the_roofline_draws_no_more_points_than_a_browser_takes() -> None:
@@ -228,6 +229,10 @@ def test_savings_exclude_zeros_and_label_each_bar_once() -> None:
         ({"input_strides": ["((128, 1),)", "((0, 1),)"]}, ["mm, strided", "mm, expanded"]),
         ({"concrete_inputs": ["('', 'True')", "('', 'False')"]}, ["mm (…, True)", "mm (…, False)"]),
         ({"thread_name": ["thread 1", "thread 2 (pt_autograd_0)"]}, ["mm", "mm, recomputed"]),
+        (
+            {"thread_name": ["thread 1 (python)", "thread 2 (a)"], "process_name": ["python"] * 2},
+            ["mm", "mm, a"],
+        ),
         ({"direction": [None, "backward"]}, ["mm", "mm, recomputed"]),
         (
             {"thread_name": ["thread 1 (a)"] * 2, "direction": ["forward", "backward"]},

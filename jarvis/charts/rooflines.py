@@ -33,6 +33,9 @@ PICKED = "picked"
 _ROOM = 1.8
 """Factor of free space around the points of a logarithmic axis."""
 
+_BANDWIDTH = "replace(format(datum.value * 1e12, '~s'), regexp('(\\\\D)$'), ' $1') + 'B/s'"
+"""Text of a number of TB/s: ``100 GB/s`` for 0.1."""
+
 _PEAK, _TARGET = "peak", "target"
 _DASHES = [[1, 0], [5, 4]]
 _HEIGHT = 370
@@ -125,12 +128,16 @@ def bandwidth_roofline(
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A logarithmic axis, shared by all layers with a column named ``field``."""
+    """A logarithmic axis, shared by all layers with a column named ``field``.
+
+    Its numbers have the D3 format ``form``, or ``label`` is the Vega expression of their text.
+    """
 
     field: str
     title: str
     domain: tuple[float, float]
     form: str = "~g"
+    label: str | None = None
 
     @property
     def _options(self) -> dict[str, Any]:
@@ -142,6 +149,7 @@ class Axis:
                 title=self.title,
                 format=self.form,
                 values=log_ticks(self.domain),
+                labelExpr=self.label or alt.Undefined,
                 ticks=False,
                 domain=False,
                 labelOverlap=True,
@@ -222,7 +230,12 @@ def over_size(rows: pl.DataFrame) -> Placed:
         Axis(
             C.bytes, "Bytes moved by one call (modeled)", _log_range(ends_of(near[C.bytes])), "~s"
         ),
-        Axis(C.tb_per_s, "Achieved (TB/s)", _log_range([*ends_of(near[C.tb_per_s]), *peaks])),
+        Axis(
+            C.tb_per_s,
+            "Achieved bandwidth",
+            _log_range([*ends_of(near[C.tb_per_s]), *peaks]),
+            label=_BANDWIDTH,
+        ),
     )
     return Placed(points, plane, ceilings)
 

@@ -22,7 +22,7 @@ _TOKEN = re.compile(r"\d+|[A-Za-z_]+|\W+")
 _IN_PARENTHESES = re.compile(r"\((.+)\)$")
 _READ = (
     *(C.name, C.input_dims, C.input_strides, C.concrete_inputs),
-    *(C.uid, C.direction, C.thread_name),
+    *(C.uid, C.direction, C.thread_name, C.process_name),
 )
 
 
@@ -62,13 +62,13 @@ def with_short_names(
 
 def _differences(rows: pl.DataFrame, recomputed: Collection[int]) -> list[str]:
     """Return a different text for each of several rows."""
-    names, dims, strides, values, uids, directions, threads = (
+    names, dims, strides, values, uids, directions, threads, processes = (
         rows[each].to_list() for each in _READ
     )
     calls = (
         ["recomputed" if uid in recomputed else "" for uid in uids],
         [direction or "" for direction in directions],
-        [_thread(name or "") for name in threads],
+        [_thread(*pair) for pair in zip(threads, processes, strict=True)],
     )
     kernels = [kernel_without_operator(name) or name for name in names]
     tokens = _differing([_TOKEN.findall(name) for name in kernels])
@@ -105,10 +105,12 @@ def _differing(rows: Sequence[Sequence[Any]]) -> list[list[str]]:
     return [[*row] for row in zip(*filter(_varies, columns), strict=True)]
 
 
-def _thread(name: str) -> str:
-    """Return ``pt_autograd_0`` for ``thread 639 (pt_autograd_0)``."""
-    found = _IN_PARENTHESES.search(name)
-    return found[1] if found else name
+def _thread(name: str | None, process: str | None) -> str:
+    """Return ``pt_autograd_0`` for ``thread 639 (pt_autograd_0)``; empty for the main thread, which
+    has the name of the process."""
+    found = _IN_PARENTHESES.search(name or "")
+    own = found[1] if found else name or ""
+    return "" if own == process else own
 
 
 def _layouts(dims: str | None, strides: str | None) -> list[str]:

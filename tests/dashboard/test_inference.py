@@ -75,8 +75,10 @@ def test_a_lower_target_leaves_more_of_the_step(filed: Draw, with_captures: str)
     assert times[0] > times[1] > 0
 
 
-def test_layers_show_the_slow_one(filed: Draw, without: str) -> None:
-    page = filed("layers", analysis=without)
+def test_layers_show_the_slow_one(filed: Draw, tmp_path: Path) -> None:
+    builder = trace("AMD Instinct MI300X")
+    step(builder, 4, [*LAYERS, ("argmax_kernel", 9.0)])
+    page = filed("layers", analysis=submit(Submission(builder.write(tmp_path / "step.json"))).id)
     assert not page.exception
     found = metrics(page)
     assert (found["Layers"], found["Median layer"], found["Longest layer"]) == (
@@ -87,6 +89,8 @@ def test_layers_show_the_slow_one(filed: Draw, without: str) -> None:
     template = page.dataframe[0].value
     assert template["block"].to_list() == ["gemm", "other"]
     assert "Slow: layer 9" in page.info[0].value
+    assert page.dataframe[1].value["block"].to_list() == ["sampler"]
+    assert any("By block, without the names" in text.value for text in page.caption)
 
 
 def test_graphs_show_what_kernels_inherit(filed: Draw, with_captures: str) -> None:

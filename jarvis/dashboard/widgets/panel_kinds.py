@@ -156,9 +156,9 @@ def _is_one_place(data: PanelData) -> bool:
 
 def _title_of_scatter(data: PanelData) -> str:
     x, y = data.axes
-    values = data.rows.filter(charts.is_point(x, y))[y]
-    column, divisor = in_readable_unit(data.columns[y], largest(values))
-    value = values.median() / divisor
+    values = data.rows.filter(charts.is_point(x, y)).select(y)
+    column, divisor = in_readable_unit(data.columns[y], largest(values[y]))
+    value = values.median().item() / divisor
     shown = percent(value) if column.unit == "%" else f"{decimal(value)} {column.unit}"
     return f"median {shown}"
 

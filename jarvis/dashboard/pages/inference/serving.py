@@ -209,7 +209,7 @@ def _chart(steps: pl.DataFrame) -> None:
 
 def _table(title: str, name: str, rows: pl.DataFrame, shown: tuple[str, ...] = ()) -> None:
     """Draw a table without the columns that have no values."""
-    columns = columns_of(TABLES[name]) | _SHORT_COLUMNS
+    columns = {**columns_of(TABLES[name]), **_SHORT_COLUMNS}
     filled = [column for column in shown or rows.columns if rows[column].count()]
     with st.container(border=True):
         st.markdown(f"**{title}**")
