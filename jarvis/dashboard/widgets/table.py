@@ -44,15 +44,17 @@ def small_table(
         on_select: Callback; makes rows selectable, one at a time, in the session state of ``key``.
         max_rows: Maximum rows in view; the others are scrolled.
         addresses: URLs of the pages that a click on a row opens, with ``key``.
-        alike: Columns that have the unit and the decimals of the first of them.
+        alike: Columns that have the unit of the first of them, and equal decimals.
     """
     shown = valued(frame, [name for name in names or columns if name in frame.columns])
     frame, columns = in_readable_units(frame.select(shown), columns, alike=alike)
-    config = {
-        name: configured(
-            columns[name], frame[alike[0] if name in alike else name], (widths or {}).get(name)
-        )
+    of_alike = [name for name in shown if name in alike]
+    values = {
+        name: pl.concat(frame.select(of_alike).iter_columns()) if name in alike else frame[name]
         for name in shown
+    }
+    config = {
+        name: configured(columns[name], values[name], (widths or {}).get(name)) for name in shown
     }
     if key is not None and addresses is not None:
         on_select = partial(follow_cell, key, addresses)

@@ -74,8 +74,10 @@ _WIDTHS = {
 }
 """Widths in pixels, to keep the first columns visible in a window of 1280 pixels."""
 
-_PLACES = {"looks_like": 105, C.called_from: 132}
-"""Columns with their widths where no row has an efficiency, so that these are in view."""
+_PLACES = {"looks_like": 105}
+_PAGE_PX = 800
+"""Where no row has an efficiency, what operations look like and where they are called from are in
+view: width of the first, and of all columns up to the second."""
 
 _NAME_PX, _NAME_AND_SHAPES_PX, _CHARACTER_PX = 175, 310, 6.6
 """Maximum width of names where rows have shapes, the width of both, and of a character. Shapes that
@@ -126,7 +128,7 @@ def shown_columns(analysis: Analysis, rows: pl.DataFrame) -> list[str]:
     """Return the columns of the table in order, without columns that have no values."""
     own = [column.name for column in analysis.details]
     has_states = "state" in rows.columns and (rows["state"] != NOT_AVAILABLE).any()
-    first = _RATES if has_states else (C.operation_count, *_PLACES)
+    first = _RATES if has_states else (C.operation_count, *_PLACES, C.called_from)
     names = dict.fromkeys([*_FIRST, *first, *own, *_RATES, *_LAST])
     return [
         name
@@ -232,7 +234,10 @@ def _part(
     shown, columns = in_readable_units(_readable(part), known, _rows)
     names = shown_columns(analysis, _rows)
     widths = _WIDTHS | _text_widths(shown, has_shapes="arguments" in names)
-    widths |= {} if "state" in names else _PLACES
+    if C.called_from in names and "state" not in names:
+        before = sum(_PLACES.get(n, widths.get(n, 0)) for n in names[: names.index(C.called_from)])
+        room_px = _PAGE_PX - before
+        widths |= {**_PLACES, C.called_from: min(_needed_px(shown[C.called_from]), room_px)}
     uids = part[C.uid]
     return _Part(
         # Streamlit draws lists as badges, and would convert a frame to pandas.
@@ -257,13 +262,16 @@ def _ordered(rows: pl.DataFrame, order: row_order.RowOrder) -> pl.DataFrame:
 
 def _text_widths(shown: pl.DataFrame, *, has_shapes: bool) -> dict[str, int]:
     """Return the widths of names and shapes in pixels."""
-    if not has_shapes:
-        return {C.name: 270}
-    longest = (largest(shown[name].str.len_chars()) for name in (C.name, "arguments"))
-    name_px, shapes_px = (int(_CHARACTER_PX * length) + 20 for length in longest)
-    name_px = min(max(name_px, 90), _NAME_PX)
+    name_px, shapes_px = (_needed_px(shown[name]) for name in (C.name, "arguments"))
+    if not has_shapes or name_px + shapes_px < _NAME_AND_SHAPES_PX:
+        return {C.name: min(name_px, 270), "arguments": shapes_px}
+    name_px = min(name_px, _NAME_PX)
     room_px = _NAME_AND_SHAPES_PX - name_px
     return {C.name: name_px, "arguments": room_px + _WIDTHS["state"] * (shapes_px > room_px)}
+
+
+def _needed_px(texts: pl.Series) -> int:
+    return max(int(_CHARACTER_PX * largest(texts.str.len_chars())) + 20, 90)
 
 
 def _readable(part: pl.DataFrame) -> pl.DataFrame:
