@@ -151,6 +151,34 @@ def test_rows_without_a_rate_or_a_peak_do_not_break_the_roofline() -> None:
     assert [point["uid"] for point in values(spec, points)] == [9]
 
 
+@pytest.mark.parametrize("draw", [charts.compute_roofline, charts.bandwidth_roofline])
+def test_one_small_operation_does_not_stretch_the_axes(draw: Any) -> None:
+    small = rows(
+        kernel_time_us=[999.0, 1.0],
+        tflops_per_s=[90.0, 1e-4],
+        tb_per_s=[0.45, 1e-6],
+        compute=["matrix_bf16", "vector_fp32"],
+        peak_tflops=[100.0, 1.0],
+    )
+    drawing = draw(small, COLUMNS, 80, charts.LIGHT)
+    chart = vega_lite(drawing)
+    low, high = chart["layer"][0]["encoding"]["y"]["scale"]["domain"]
+    assert high < 1000 * low
+    assert drawing.note == "Outside the chart: 1 operation, 1.00 µs of 1.00 ms."
+    assert not any("fp32" in text for text in texts(chart))
+    assert len(values(chart, chart["layer"][0])) == 2  # of which one is clipped
+
+
+def test_a_scatter_has_the_axis_of_most_time_and_a_unit_by_size() -> None:
+    small = rows(kernel_time_us=[999.0, 1.0], bytes=[1e6, 10.0], tb_per_s=[0.02, 0.01])
+    drawing = charts.scatter(small, COLUMNS, charts.LIGHT, x="bytes", y="tb_per_s")
+    encoding = vega_lite(drawing)["encoding"]
+    assert encoding["x"]["scale"]["domain"] == [1e6, 1e6]
+    assert encoding["y"]["axis"]["title"] == "GB/s"
+    assert drawing.datasets["points"]["tb_per_s"].to_list() == [20, 10]
+    assert drawing.note == "Outside the chart: 1 operation, 1.00 µs of 1.00 ms."
+
+
 def test_only_the_memory_peak_known_leaves_the_slope() -> None:
     memory_only = rows(peak_tflops=[None, None])
     spec = vega_lite(charts.compute_roofline(memory_only, COLUMNS, 80, charts.LIGHT))
@@ -163,6 +191,7 @@ def test_the_bandwidth_roofline_is_level_at_the_memory_peak() -> None:
     peak, target = lines(spec)
     assert [point["tb_per_s"] for point in peak] == [2.0, 2.0]
     assert [point["tb_per_s"] for point in target] == [1.0, 1.0]
+    assert "500 GB/s" in re.findall(r">([^<>]+)</text>", vl_convert.vegalite_to_svg(spec))
 
 
 def test_the_roofline_draws_no_more_points_than_a_browser_takes() -> None:
@@ -191,6 +220,38 @@ def test_savings_exclude_zeros_and_label_each_bar_once() -> None:
     assert [row["name"] for row in values(one, one)] == ["aten::mm"]
     name = one["layer"][-1]["encoding"]
     assert (name["text"]["field"], name["x"], name["y"]["axis"]) == ("label", {"value": 0}, None)
+
+
+@pytest.mark.parametrize(
+    ("columns", "found"),
+    [
+        ({"input_strides": ["((64, 1),)", "((1, 8),)"]}, ["mm, contiguous", "mm, transposed"]),
+        ({"input_strides": ["((128, 1),)", "((0, 1),)"]}, ["mm, strided", "mm, expanded"]),
+        ({"concrete_inputs": ["('', 'True')", "('', 'False')"]}, ["mm (…, True)", "mm (…, False)"]),
+        ({"thread_name": ["thread 1", "thread 2 (pt_autograd_0)"]}, ["mm", "mm, recomputed"]),
+        (
+            {"thread_name": ["thread 1 (python)", "thread 2 (a)"], "process_name": ["python"] * 2},
+            ["mm", "mm, a"],
+        ),
+        ({"direction": [None, "backward"]}, ["mm", "mm, recomputed"]),
+        (
+            {"thread_name": ["thread 1 (a)"] * 2, "direction": ["forward", "backward"]},
+            ["mm", "mm, recomputed"],
+        ),
+        (
+            {"name": [f"void ns::rms_norm<{n}, true>(int)" for n in (256, 64)]},
+            ["rms_norm <256>", "rms_norm <64>"],
+        ),
+        ({"name": [f"_Z4norm{end}" for end in ("ILi8EE", "IfLi8EE")]}, ["norm", "norm #2"]),
+        ({"concrete_inputs": [f"('{'x' * 20}{n}',)" for n in (1, 2)]}, ["mm", "mm #2"]),
+    ],
+)
+def test_rows_of_one_name_have_what_differs(columns: dict[str, Any], found: list[str]) -> None:
+    same = {"uid": [1, 2], "name": ["aten::mm"] * 2, "arguments": ["[8,64]"] * 2}
+    frame = pl.DataFrame(same | {"input_dims": ["((8, 64),)"] * 2} | columns)
+    is_marked = found[-1].endswith("recomputed")
+    named = charts.with_short_names(frame, recomputed=[2] if is_marked else [])
+    assert named["short_name"].to_list() == found
 
 
 def test_bars_of_kernels_without_an_operator_have_their_short_names() -> None:
@@ -440,7 +501,11 @@ def test_marks_of_bounded_bandwidths_have_an_outline() -> None:
             AT_MOST: ["at most this"],
         }
     )
-    spec = bandwidths(rows, None, charts.LIGHT).to_dict()["layer"][0]
+    many = pl.concat([rows, rows, rows.with_columns(bytes=pl.lit(5_000_000, pl.Int64))])
+    chart = bandwidths(many, None, charts.LIGHT).to_dict()
+    spec = chart["layer"][0]
+    (marks,) = chart["datasets"].values()
+    assert [(mark["bytes"], mark["count"]) for mark in marks] == [(1, 2), (5, 1)]
     assert spec["mark"]["filled"] is False  # color is that of the outline
     assert spec["encoding"]["fill"]["scale"] == spec["encoding"]["color"]["scale"]
 

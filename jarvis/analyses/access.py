@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, Literal
 
-from jarvis.core.literals import parse_literal
+from jarvis.core.literals import parse_tuple
 
 Access = Literal["contiguous", "broadcast", "strided"]
 Order = Literal["channels_first", "channels_last"]
@@ -57,7 +57,7 @@ def shared_run(name: str, input_dims: str | None, input_strides: str | None) -> 
 def tensor(input_dims: str | None, input_strides: str | None, index: int = 0) -> Tensor | None:
     """Return full shape and strides of argument ``index``; None if it is no tensor or not
     recorded."""
-    shapes, strides = _parsed(input_dims), _parsed(input_strides)
+    shapes, strides = parse_tuple(input_dims), parse_tuple(input_strides)
     if index >= len(shapes) or index >= len(strides):
         return None
     return _whole(shapes[index], strides[index])
@@ -81,7 +81,7 @@ def reduced_dims(name: str, concrete_inputs: str | None, rank: int) -> tuple[int
 
     All dims if the call names none, which is the operators' own default.
     """
-    values = _parsed(concrete_inputs)
+    values = parse_tuple(concrete_inputs)
     index = 2 if "norm" in name or "softmax_backward" in name else 1
     text = str(values[index]).strip() if index < len(values) else ""
     numbers = text.strip("[]").split(",")
@@ -96,7 +96,7 @@ def _operands(name: str, input_dims: str | None, input_strides: str | None) -> l
     Gated activations have it first, operators named ``_out`` last. Rotary embeddings look up the
     rows of a table.
     """
-    arguments = zip(_parsed(input_dims), _parsed(input_strides), strict=False)
+    arguments = zip(parse_tuple(input_dims), parse_tuple(input_strides), strict=False)
     found = [whole for pair in arguments if (whole := _whole(*pair)) is not None]
     if _LOOKS_UP.search(name):
         return []
@@ -121,8 +121,3 @@ def _is_dense(extended: Tensor) -> bool:
             return False
         expected *= extent
     return True
-
-
-def _parsed(text: str | None) -> tuple[Any, ...]:
-    value = parse_literal(text)
-    return value if isinstance(value, tuple) else ()

@@ -31,7 +31,8 @@ from jarvis.charts.rooflines import (
     roofline,
     suits_intensity,
 )
-from jarvis.charts.saving_bars import categories, savings, savings_height, with_short_names
+from jarvis.charts.row_names import with_short_names
+from jarvis.charts.saving_bars import categories, savings, savings_height
 from jarvis.charts.selection import outlined_bar, selectable
 from jarvis.charts.stacked import MAX_COLUMNS, stacked_columns
 from jarvis.charts.timeline import (

@@ -20,6 +20,9 @@ MIN_SCALE_PCT = 2.0
 _POINT_ROOM_PX = 30
 """Space around the points of a chart."""
 
+_MARK_PX2 = [45, 350]
+"""Areas of the smallest and the largest mark."""
+
 _ROW_PX, _FRAME_PX, _MAX_HEIGHT_PX = 20, 130, 700
 
 
@@ -98,17 +101,25 @@ def _rank_map(
 def bandwidths(instances: pl.DataFrame, link_gbs: float | None, palette: Palette) -> alt.LayerChart:
     """Draw the bus bandwidth of collectives by message size, with the peak of the link.
 
+    Collectives of about the same size and bandwidth are one mark, whose area is their number.
+
     Args:
         instances: ``bytes, bus_gbs, kind, comm_id, transfer_us``, and ``at most`` as text.
         link_gbs: Peak of the link in GB/s, if it is known.
         palette: Colors of the theme.
     """
     log = alt.Scale(type="log", nice=False, padding=_POINT_ROOM_PX)
-    megabytes = instances.with_columns(pl.col(C.bytes) / 1e6)
+    places = [pl.col(name).round_sig_figs(2).alias(f"{name}_2") for name in (C.bytes, C.bus_gbs)]
+    marks = instances.group_by(C.kind, C.comm_id, AT_MOST, *places, maintain_order=True).agg(
+        pl.col(C.bytes).median() / 1e6,
+        pl.col(C.bus_gbs, C.transfer_us).median(),
+        pl.len().alias(C.count),
+    )
+    sizes = alt.Scale(domain=[1, max(largest(marks[C.count]), 2)], range=_MARK_PX2)
     colors = alt.Scale(range=list(palette.categorical))
     points = (
-        alt.Chart(megabytes)
-        .mark_point(filled=False, size=45, strokeWidth=1.5)
+        alt.Chart(marks.drop(f"{C.bytes}_2", f"{C.bus_gbs}_2"))
+        .mark_point(filled=False, strokeWidth=1.5)
         .encode(
             x=alt.X(f"{C.bytes}:Q", scale=log, axis=plain_axis("Message (MB)", format="~g")),
             y=alt.Y(f"{C.bus_gbs}:Q", scale=log, axis=plain_axis("Bus bandwidth (GB/s)")),
@@ -116,6 +127,11 @@ def bandwidths(instances: pl.DataFrame, link_gbs: float | None, palette: Palette
                 f"{C.kind}:N",
                 scale=colors,
                 legend=alt.Legend(title=None, orient="top"),
+            ),
+            size=alt.Size(
+                f"{C.count}:Q",
+                scale=sizes,
+                legend=alt.Legend(title="Collectives", orient="top", tickCount=3, format="d"),
             ),
             fill=alt.Fill(f"{C.kind}:N", scale=colors, legend=None),
             fillOpacity=alt.condition(
@@ -126,6 +142,7 @@ def bandwidths(instances: pl.DataFrame, link_gbs: float | None, palette: Palette
                 [
                     Tip(C.kind, "Kind", None),
                     Tip(C.comm_id, "Communicator", None),
+                    Tip(C.count, "Collectives", ",d"),
                     Tip(C.bytes, "Message (MB)", ",.3r"),
                     Tip(C.transfer_us, "Transfer (µs)", ",.1f"),
                     Tip(C.bus_gbs, "Bus bandwidth (GB/s)", ",.1f"),

@@ -21,6 +21,7 @@ from jarvis.charts.marks import (
     bar_totals,
     bars_height,
     decimals_of,
+    ends_of,
     heaviest,
     in_readable_units,
     is_length,
@@ -29,6 +30,8 @@ from jarvis.charts.marks import (
     length_scale,
     name_axis,
     named,
+    near_most,
+    note_of_outside,
     plain_axis,
     rank_axis,
     short_label,
@@ -176,8 +179,11 @@ def scatter(
     color = _color_field(color, points)
     if color:
         points = points.with_columns(named(color, _NO_GROUP))
+    points, columns = in_readable_units(points, columns, (y,), largest(points[y]))
+    ends = ends_of(near_most(points, x)[x])
     spec = _scatter_spec(
         (x, columns[x].label),
+        ends,
         (y, columns[y].label),
         _SCATTER_ROOM * largest(points[y]),
         tips(columns, tip_names, points),
@@ -185,12 +191,13 @@ def scatter(
         palette,
         has_many_marks=points.height >= MANY_MARKS,
     )
-    return Drawing(spec, {"points": points})
+    return Drawing(spec, {"points": points}, note_of_outside(points, {x: ends}))
 
 
 @lru_cache(maxsize=MAX_CACHED_SPECS)
 def _scatter_spec(
     x: tuple[str, str],
+    ends: tuple[float, float],
     y: tuple[str, str],
     highest: float,
     lines: tuple[Tip, ...],
@@ -199,15 +206,15 @@ def _scatter_spec(
     *,
     has_many_marks: bool,
 ) -> Specification:
-    """Build the scatter plot; ``x`` and ``y`` are pairs of field and title."""
+    """Build the scatter plot; ``x`` and ``y`` are pairs of field and title, ``ends`` those of x."""
     (x_field, x_title), (y_field, y_title) = x, y
     chart = (
         alt.Chart(alt.NamedData("points"))
-        .mark_point(filled=True, opacity=0.8)
+        .mark_point(filled=True, opacity=0.8, clip=True)
         .encode(
             x=alt.X(
                 f"{x_field}:Q",
-                scale=alt.Scale(type="log", nice=False, padding=_MARK_PX),
+                scale=alt.Scale(type="log", domain=ends, nice=False, padding=_MARK_PX),
                 axis=alt.Axis(title=x_title, format="~s", tickCount=6, labelOverlap=True),
             ),
             y=alt.Y(

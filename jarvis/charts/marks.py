@@ -12,7 +12,7 @@ import polars as pl
 from jarvis.charts.palette import Palette
 from jarvis.schemas import Column
 from jarvis.schemas.names import C
-from jarvis.text.format import MIN_MS, column_decimals
+from jarvis.text.format import MIN_MS, column_decimals, counted, milliseconds
 from jarvis.text.shapes import compact_shapes
 from jarvis.text.short_names import short_operation_name
 
@@ -25,10 +25,11 @@ MAX_CACHED_SPECS = 256
 
 @dataclass(frozen=True)
 class Drawing:
-    """A specification and its data frames by name."""
+    """A specification and its data frames by name; ``note`` states what its axes leave out."""
 
     spec: Specification
     datasets: Mapping[str, pl.DataFrame]
+    note: str = ""
 
     @cached_property
     def arrow(self) -> Mapping[str, bytes]:
@@ -94,7 +95,13 @@ LINEAR = ",.6~r"
 NO_NAME = "not recorded"
 """Label of rows without a name, such as calls without shapes."""
 
-_US, _MS, _BYTES = "µs", "ms", "bytes"
+_US, _MS, _BYTES, _TB_PER_S, _GB_PER_S = "µs", "ms", "bytes", "TB/s", "GB/s"
+_MIN_TB_PER_S = 0.1
+"""Smaller bandwidths are in GB/s."""
+
+_MOST_OF_TIME, _NEAR = 0.99, 10
+"""Share of the time whose operations an axis shows, and the factor within which it shows others."""
+
 _THREE_DIGITS = ".3g"
 _D3_FORMATS = {_THREE_DIGITS: ",.3r", "": LINEAR}
 """Formats of D3, where they differ from Python's."""
@@ -117,6 +124,12 @@ def largest(numbers: pl.Series) -> float:
     """Return the maximum, or 0 if there are no numbers."""
     maximum = numbers.max()
     return float(maximum) if isinstance(maximum, int | float) else 0.0
+
+
+def ends_of(numbers: pl.Series) -> tuple[float, float]:
+    """Return minimum and maximum, or 1 and 1 if there are no numbers."""
+    known = numbers.drop_nulls()
+    return (1.0, 1.0) if known.is_empty() else (-largest(-known), largest(known))
 
 
 def decimals_of(numbers: pl.Series) -> int:
@@ -173,6 +186,28 @@ def heaviest(rows: pl.DataFrame, names: Iterable[str], drawable: pl.Expr) -> pl.
     return ordered.select(names)[indices]
 
 
+def near_most(points: pl.DataFrame, *axes: str) -> pl.DataFrame:
+    """Return the points that logarithmic axes are for: those of the operations with nearly all of
+    the time, and those near them. ``points`` are sorted by time."""
+    time = pl.col(C.kernel_time_us)
+    most = points.filter(time.cum_sum() - time < _MOST_OF_TIME * time.sum())
+    ends = [(axis, *ends_of(most[axis])) for axis in axes]
+    return points.filter(
+        pl.col(axis).is_between(low / _NEAR, high * _NEAR) for axis, low, high in ends
+    )
+
+
+def note_of_outside(points: pl.DataFrame, axes: Mapping[str, tuple[float, float]]) -> str:
+    """Return how many points are outside the axes, and their time; empty if none is."""
+    is_inside = (pl.col(axis).is_between(*ends) for axis, ends in axes.items())
+    outside = points.filter(~pl.all_horizontal(is_inside))
+    times_us = (float(each[C.kernel_time_us].sum()) for each in (outside, points))
+    part, whole = (milliseconds(time_us / 1000) for time_us in times_us)
+    if outside.is_empty():
+        return ""
+    return f"Outside the chart: {counted(outside.height, 'operation')}, {part} of {whole}."
+
+
 def is_length(x: str) -> pl.Expr:
     """Return whether ``x`` is positive and finite, as bars and logarithmic axes need."""
     return pl.col(x).is_finite() & (pl.col(x) > 0)
@@ -190,7 +225,8 @@ def named(column: str, instead: str) -> pl.Expr:
 
 def in_readable_unit(column: Column, longest: float) -> tuple[Column, float]:
     """Return a column of times or rates with three significant digits, and the divisor of its
-    values: a time is in ms if its ``longest`` is at least MIN_MS, else in µs."""
+    values: a time is in ms if its ``longest`` is at least MIN_MS, else in µs; a bandwidth is in
+    GB/s if all are low."""
     if column.unit == _BYTES:
         return column, 1.0
     column = replace(column, format=_THREE_DIGITS)
@@ -198,6 +234,9 @@ def in_readable_unit(column: Column, longest: float) -> tuple[Column, float]:
         return _with_unit(column, _MS), 1000.0
     if column.unit == _MS and 0 < longest < MIN_MS:
         return _with_unit(column, _US), 0.001
+    if column.unit == _TB_PER_S and 0 < longest < _MIN_TB_PER_S:
+        label = column.label.replace(_TB_PER_S, _GB_PER_S)
+        return replace(column, label=label, unit=_GB_PER_S), 0.001
     return column, 1.0
 
 

@@ -1,6 +1,6 @@
 """Roofline charts: achieved rates of operations under the peaks of the GPU."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, floor, log10, sqrt
@@ -16,7 +16,10 @@ from jarvis.charts.marks import (
     Drawing,
     Specification,
     Tip,
+    ends_of,
     heaviest,
+    near_most,
+    note_of_outside,
     specification,
     tips,
     tooltip,
@@ -29,6 +32,9 @@ PICKED = "picked"
 
 _ROOM = 1.8
 """Factor of free space around the points of a logarithmic axis."""
+
+_BANDWIDTH = "replace(format(datum.value * 1e12, '~s'), regexp('(\\\\D)$'), ' $1') + 'B/s'"
+"""Text of a number of TB/s: ``100 GB/s`` for 0.1."""
 
 _PEAK, _TARGET = "peak", "target"
 _DASHES = [[1, 0], [5, 4]]
@@ -122,12 +128,16 @@ def bandwidth_roofline(
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A logarithmic axis, shared by all layers with a column named ``field``."""
+    """A logarithmic axis, shared by all layers with a column named ``field``.
+
+    Its numbers have the D3 format ``form``, or ``label`` is the Vega expression of their text.
+    """
 
     field: str
     title: str
     domain: tuple[float, float]
     form: str = "~g"
+    label: str | None = None
 
     @property
     def _options(self) -> dict[str, Any]:
@@ -139,6 +149,7 @@ class Axis:
                 title=self.title,
                 format=self.form,
                 values=log_ticks(self.domain),
+                labelExpr=self.label or alt.Undefined,
                 ticks=False,
                 domain=False,
                 labelOverlap=True,
@@ -172,7 +183,10 @@ class Plane:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Points of a roofline with axes and ceilings; ``slope`` is the memory bandwidth in TB/s."""
+    """Points of a roofline with axes and ceilings; ``slope`` is the memory bandwidth in TB/s.
+
+    Points outside the axes are not visible.
+    """
 
     points: pl.DataFrame
     plane: Plane
@@ -183,7 +197,8 @@ class Placed:
 def over_intensity(rows: pl.DataFrame) -> Placed:
     """Place rows by TFLOP/s over FLOP/byte; rows without FLOPs are left out."""
     points = _placed(rows, C.flops_per_byte, C.tflops_per_s)
-    peaks = points.drop_nulls(C.peak_tb_per_s).select("compute", C.peak_tflops, C.peak_tb_per_s)
+    near = near_most(points, C.flops_per_byte, C.tflops_per_s)
+    peaks = near.drop_nulls(C.peak_tb_per_s).select("compute", C.peak_tflops, C.peak_tb_per_s)
     ceilings = [
         Ceiling(f"{peak_label(compute)} peak {peak:,.4g} TFLOP/s" if peak else "", slope, peak)
         for compute, peak, slope in peaks.unique(maintain_order=True).rows()
@@ -193,12 +208,12 @@ def over_intensity(rows: pl.DataFrame) -> Placed:
         Axis(
             C.flops_per_byte,
             "Arithmetic intensity (FLOP/byte)",
-            _log_range([*_ends(points[C.flops_per_byte]), *ridges]),
+            _log_range([*ends_of(near[C.flops_per_byte]), *ridges]),
         ),
         Axis(
             C.tflops_per_s,
             "Achieved (TFLOP/s)",
-            _log_range([*_ends(points[C.tflops_per_s]), *(c.peak for c in ceilings if c.peak)]),
+            _log_range([*ends_of(near[C.tflops_per_s]), *(c.peak for c in ceilings if c.peak)]),
         ),
     )
     slope = next((c.slope for c in ceilings if c.slope), None)
@@ -208,13 +223,19 @@ def over_intensity(rows: pl.DataFrame) -> Placed:
 def over_size(rows: pl.DataFrame) -> Placed:
     """Place rows by TB/s over the bytes of a call; rows without bytes are left out."""
     points = _placed(rows, C.bytes, C.tb_per_s)
-    peaks = points[C.peak_tb_per_s].drop_nulls().unique(maintain_order=True)
+    near = near_most(points, C.bytes, C.tb_per_s)
+    peaks = near[C.peak_tb_per_s].drop_nulls().unique(maintain_order=True)
     ceilings = [Ceiling(f"memory peak {peak:,.3g} TB/s", None, peak) for peak in peaks]
     plane = Plane(
         Axis(
-            C.bytes, "Bytes moved by one call (modeled)", _log_range(_ends(points[C.bytes])), "~s"
+            C.bytes, "Bytes moved by one call (modeled)", _log_range(ends_of(near[C.bytes])), "~s"
         ),
-        Axis(C.tb_per_s, "Achieved (TB/s)", _log_range([*_ends(points[C.tb_per_s]), *peaks])),
+        Axis(
+            C.tb_per_s,
+            "Achieved bandwidth",
+            _log_range([*ends_of(near[C.tb_per_s]), *peaks]),
+            label=_BANDWIDTH,
+        ),
     )
     return Placed(points, plane, ceilings)
 
@@ -235,14 +256,8 @@ def _placed(rows: pl.DataFrame, x: str, y: str) -> pl.DataFrame:
     return heaviest(rows, rows.columns, (pl.col(x) > 0) & (pl.col(y) > 0))
 
 
-def _ends(values: pl.Series) -> list[float]:
-    """Return minimum and maximum, or nothing if there are no values."""
-    return [end for end in (values.min(), values.max()) if isinstance(end, int | float)]
-
-
-def _log_range(values: Iterable[float]) -> tuple[float, float]:
-    known = list(values) or [1.0]
-    return min(known) / _ROOM, max(known) * _ROOM
+def _log_range(values: Collection[float]) -> tuple[float, float]:
+    return min(values) / _ROOM, max(values) * _ROOM
 
 
 def log_ticks(domain: tuple[float, float]) -> list[float]:
@@ -272,7 +287,8 @@ def _drawing(placed: Placed, columns: Columns, target_pct: float, palette: Palet
         palette,
         has_many_marks=points.height >= MANY_MARKS,
     )
-    return Drawing(spec, datasets)
+    domains = {axis.field: axis.domain for axis in (plane.x, plane.y)}
+    return Drawing(spec, datasets, note_of_outside(points, domains))
 
 
 def _needed(rows: pl.DataFrame) -> pl.DataFrame:

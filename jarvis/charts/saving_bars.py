@@ -23,7 +23,6 @@ from jarvis.charts.marks import (
     length_scale,
     plain_axis,
     rank_axis,
-    shortened,
     specification,
     tips,
     tooltip,
@@ -32,7 +31,6 @@ from jarvis.charts.marks import (
 from jarvis.charts.palette import Palette
 from jarvis.schemas.names import C
 from jarvis.text.shapes import call_shapes
-from jarvis.text.short_names import short_operation_name
 
 _WITH_NAME_PX = 36
 """Height in pixels of a bar with its name above it, and the space above that."""
@@ -44,22 +42,8 @@ _NAME_Y, _VALUE_Y = -10, 9
 _NAME_LENGTH = 56
 """Maximum length of a name above a bar with its shapes: the width of half a page of 1280 pixels."""
 
-_NUMBERED_LENGTH = 20
-"""Same for a name with a number behind it, so that both are in view in a table."""
-
 _VALUE_PX, _TEXT_PX = 80, 150
 """Widths in pixels of the texts behind a bar: both values, and a value with its saving in words."""
-
-
-def with_short_names(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return operations with ``number``, among rows of the same short name and arguments, and
-    ``short_name``, which has the number from the second on."""
-    short = {name: short_operation_name(name) for name in rows[C.name].unique()}
-    named = rows.with_columns(short_name=pl.col(C.name).replace(short))
-    number = pl.int_range(1, pl.len() + 1).over("short_name", "arguments")
-    numbered = pl.format("{} #{}", shortened(pl.col("short_name"), _NUMBERED_LENGTH), number)
-    short_name = pl.when(number > 1).then(numbered).otherwise("short_name")
-    return named.with_columns(number=number, short_name=short_name)
 
 
 def savings(

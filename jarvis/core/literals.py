@@ -19,6 +19,12 @@ def parse_literal(text: str | None) -> Any:
     return _parse(text) if text else ()
 
 
+def parse_tuple(text: str | None) -> tuple[Any, ...]:
+    """Return the tuple of a literal as ``parse_literal`` does; an empty one for other values."""
+    value = parse_literal(text)
+    return value if isinstance(value, tuple) else ()
+
+
 @lru_cache(maxsize=CACHED_TEXTS)
 def _parse(text: str) -> Any:
     return ast.literal_eval(text)

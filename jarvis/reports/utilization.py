@@ -99,18 +99,24 @@ def recomputed(run: Run) -> pl.DataFrame:
     work = run.table("gpu_work") if "gpu_work" in run.tables else pl.DataFrame()
     if "host_slices" not in run.tables:
         return work.clear()
+    return work.filter(pl.col(C.launch_uid).is_in(recomputed_calls(run).implode()))
+
+
+def recomputed_calls(run: Run) -> pl.Series:
+    """Return the ``uid`` of the host calls in the function that repeats a forward pass."""
+    if "host_slices" not in run.tables:
+        return pl.Series(C.uid, [], pl.Int64)
     slices, start = run.table("host_slices"), pl.col(C.ts_ns)
     repeats = slices.filter(pl.col(C.name).str.contains(RECOMPUTES)).select(
         repeated=C.thread, begin=start, end=start + pl.col(C.dur_ns)
     )
-    calls = slices.select(C.thread, pl.col(C.uid).alias(C.launch_uid), called=start)
-    found = calls.join_where(
+    found = slices.select(C.thread, C.uid, called=start).join_where(
         repeats,
         pl.col(C.thread) == pl.col("repeated"),
         pl.col("called") >= pl.col("begin"),
         pl.col("called") < pl.col("end"),
     )
-    return work.join(found, C.launch_uid, how="semi")
+    return found[C.uid].unique()
 
 
 def category_times_in_steps_ms(run: Run) -> Mapping[str, float]:

@@ -20,6 +20,10 @@ from jarvis.trace.links import BACKWARD_PREFIX
 TABLE, OPERATIONS_TABLE = "call_tree", "call_tree_operations"
 
 _FRAME = r"^(?:.*/)?([^/]+\.py)\((\d+)\): (.+)$"
+_OF_OPERATION = (
+    *(C.name, C.input_dims, C.params, C.category, C.pct_roofline),
+    *(C.input_strides, C.concrete_inputs, C.direction, C.thread_name),
+)
 _MODULE_SUMS = (
     *(C.gpu_ns, C.backward_ns, C.modelled_ns, C.rated_ns, "roofline_ns"),
     *(C.launches, C.calls, C.module_count),
@@ -81,13 +85,13 @@ def call_tree(run: Run, view: View, operation_uid: int | None = None) -> "CallTr
 def operations_below(run: Run, tree: "CallTree", node: int) -> pl.DataFrame:
     """Return the operations of the GPU work at and below a node, most GPU time first.
 
-    Columns: ``operation_uid, gpu_ns, launches, calls`` there, and ``name, input_dims, params,
-    category, pct_roofline`` of the operation.
+    Columns: ``operation_uid, gpu_ns, launches, calls`` there, and those of the operation that
+    ``_OF_OPERATION`` names.
     """
     end = tree.nodes.filter(pl.col(C.node) == node)[C.subtree_end][0]
     work = run.table(OPERATIONS_TABLE).filter(pl.col(C.node).is_between(node, end, closed="left"))
     operations = run.table("operations").select(
-        *(C.name, C.input_dims, C.params, C.category, C.pct_roofline),
+        *_OF_OPERATION,
         pl.col(C.uid).alias(C.operation_uid),
     )
     return (

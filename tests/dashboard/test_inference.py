@@ -9,6 +9,7 @@ from jarvis.server.submission import Submission, submit
 from tests.builders import trace
 from tests.capture.test_merge import KERNELS, captured, step
 from tests.dashboard.conftest import Draw
+from tests.dashboard.table_widths import CARD_PX, used_px
 
 SLOW_LAYER = [("Cijk_gemm", 80.0), ("silu_kernel", 5.0)]
 LAYERS = [*KERNELS * 3, *SLOW_LAYER]
@@ -52,7 +53,8 @@ def test_serving_shows_the_rates_of_steps(filed: Draw, with_captures: str) -> No
     phases, steps = (table.value for table in page.dataframe)
     assert phases["phase"].to_list() == ["decode"]
     assert steps["step"].to_list() == [0, 1, 2]
-    assert "inference engine annotates" in " ".join(text.value for text in page.markdown)
+    assert "inference engine annotates" in page.info[0].value
+    assert used_px(page.dataframe[1], "graph_launches") <= CARD_PX
 
 
 def test_serving_without_shapes_has_no_targets(filed: Draw, without: str) -> None:
@@ -60,7 +62,7 @@ def test_serving_without_shapes_has_no_targets(filed: Draw, without: str) -> Non
     assert not page.exception
     assert "MBU" not in metrics(page)
     assert "serving_mbu" not in {slider.key for slider in page.slider}
-    assert "of the steps are not available" in " ".join(text.value for text in page.markdown)
+    assert "of the steps are not available" in page.info[0].value
 
 
 def test_a_lower_target_leaves_more_of_the_step(filed: Draw, with_captures: str) -> None:
@@ -73,8 +75,10 @@ def test_a_lower_target_leaves_more_of_the_step(filed: Draw, with_captures: str)
     assert times[0] > times[1] > 0
 
 
-def test_layers_show_the_slow_one(filed: Draw, without: str) -> None:
-    page = filed("layers", analysis=without)
+def test_layers_show_the_slow_one(filed: Draw, tmp_path: Path) -> None:
+    builder = trace("AMD Instinct MI300X")
+    step(builder, 4, [*LAYERS, ("argmax_kernel", 9.0)])
+    page = filed("layers", analysis=submit(Submission(builder.write(tmp_path / "step.json"))).id)
     assert not page.exception
     found = metrics(page)
     assert (found["Layers"], found["Median layer"], found["Longest layer"]) == (
@@ -84,7 +88,9 @@ def test_layers_show_the_slow_one(filed: Draw, without: str) -> None:
     )
     template = page.dataframe[0].value
     assert template["block"].to_list() == ["gemm", "other"]
-    assert "Slow: layer 9" in " ".join(text.value for text in page.markdown)
+    assert "Slow: layer 9" in page.info[0].value
+    assert page.dataframe[1].value["block"].to_list() == ["sampler"]
+    assert any("By block, without the names" in text.value for text in page.caption)
 
 
 def test_graphs_show_what_kernels_inherit(filed: Draw, with_captures: str) -> None:

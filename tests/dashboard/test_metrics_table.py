@@ -18,6 +18,7 @@ from jarvis.server.submission import Submission, submit
 from jarvis.text.shapes import call_shapes
 from tests.builders import trace
 from tests.dashboard.conftest import Draw
+from tests.dashboard.table_widths import PAGE_PX, used_px
 
 MANY = "many-rows"
 COPIES = 60
@@ -44,9 +45,9 @@ def many(home: Path, sample_id: str) -> pl.DataFrame:
     return rows
 
 
-def table(page: AppTest) -> Dataframe:
+def table(page: AppTest, column: str = "state") -> Dataframe:
     assert not page.exception
-    return next(d for d in page.dataframe if "state" in d.value.columns)
+    return next(d for d in page.dataframe if column in d.value.columns)
 
 
 def config(shown: Dataframe) -> dict[str, dict[str, object]]:
@@ -229,6 +230,29 @@ def test_names_and_shapes_are_short_and_the_details_have_the_full_ones(
         row["name"] in text.value and row["arguments"] in text.value.replace("\\", "")
         for text in page.markdown
     )
+
+
+def test_operations_that_checkpointing_repeats_are_named(
+    registered: Draw, home: Path, tmp_path: Path
+) -> None:
+    builder, sides = trace("AMD Instinct MI300X"), [[512, 512], [512, 512]]
+    builder.python("torch/utils/checkpoint.py(343): checkpoint")
+    builder.child("aten::mm", sides).launches("gemm", us=50.0)
+    builder.thread(2, "pt_autograd_0").python("torch/utils/checkpoint.py(1500): recompute_fn")
+    builder.child("aten::mm", sides).launches("gemm", us=40.0)
+    entry = submit(Submission(builder.write(tmp_path / "checkpoint.json")))
+    shown = table(registered("gemm", analysis=entry.id)).value
+    assert shown["name"].to_list() == ["mm", "mm, recomputed"]
+
+
+def test_without_efficiencies_the_place_of_the_calls_is_in_view(
+    registered: Draw, home: Path, tmp_path: Path
+) -> None:
+    builder = trace("AMD Instinct MI300X").python("srt/models/qwen3.py(7): forward")
+    path = builder.launches("rotary_kernel", us=50.0).write(tmp_path / "place.json")
+    shown = table(registered("other", analysis=submit(Submission(path)).id), "called_from")
+    assert shown.value["called_from"].to_list() == ["forward (qwen3.py:7)"]
+    assert used_px(shown, "called_from") <= PAGE_PX
 
 
 def test_a_column_of_another_page_is_corrected_with_a_word(

@@ -1,11 +1,13 @@
 """Number formats and widths of tables."""
 
+import json
 import os
 import shutil
 from pathlib import Path
 
 import polars as pl
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from jarvis.analyses import load_analyses
 from jarvis.core.workspace import analyses_dir
@@ -18,6 +20,7 @@ from tests.dashboard.table_widths import CARD_PX, PAGE_PX, used_px
     ("times_ms", "label", "shown"),
     [
         ([20.0, 3.8, 0.783], "Time (ms)", ["20.00", "3.80", "0.78"]),
+        ([154.0, 3.8, 0.0022, 0.0001], "Time (ms)", ["154.000", "3.800", "0.002", "0.000"]),
         ([1.1, None], "Time (ms)", ["1.10"]),
         ([0.0068, 0.05], "Time (µs)", ["6.80", "50.00"]),
         ([-1.5, 0.5], "Time (ms)", ["-1.50", "0.50"]),
@@ -31,6 +34,22 @@ def test_times_have_one_unit_and_trailing_zeros(
     form = number_format(columns["time"], frame["time"]).replace(",", "")
     assert columns["time"].label == label
     assert [form % value for value in frame["time"].drop_nulls()] == shown
+
+
+def test_columns_alike_have_equal_decimals() -> None:
+    def page() -> None:
+        import polars as pl
+
+        from jarvis.dashboard.widgets.table import small_table
+        from jarvis.schemas import NUMBER, Column
+
+        columns = {name: Column(name, f"{name} (ms)", NUMBER, "ms") for name in "ab"}
+        frame = pl.DataFrame({"a": [3.59, 1.3, 2.0], "b": [0.02, 0.0013, 1.0]})
+        small_table(frame, columns, "Times", alike=("a", "b"))
+
+    (table,) = AppTest.from_function(page).run().dataframe
+    columns = json.loads(table.proto.columns)
+    assert [columns[name]["type_config"]["format"] for name in "ab"] == ["%,.3f"] * 2
 
 
 def test_sizes_have_the_unit_of_the_largest() -> None:

@@ -198,7 +198,7 @@ def test_modules_that_do_not_tell_layers_apart_are_a_remark() -> None:
         eager_layer(builder, f"Layer_{number // 2}")
     made = TraceLensReport(builder.up().read(), None)
     assert notes(made)[1] == (
-        "The modules do not tell these layers apart: 2 instances of Layer are around them."
+        "The modules do not tell these layers apart: 2 instances of `Layer` are around them."
     )
 
 

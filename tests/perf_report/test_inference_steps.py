@@ -281,8 +281,8 @@ def test_a_recorded_decode_step(reference_root: Path) -> None:
     assert step["tokens_per_s"] == pytest.approx(3062, abs=1)
     assert not step["is_cut"]
     (carried_in,) = (remark for remark in remarks if "before the recording" in remark)
-    assert "hipMemcpyWithStream (256 B) of aten::copy_" in carried_in
-    assert "populate_from_forward_batch (cuda_graph_runner.py:276)" in carried_in
+    assert "`hipMemcpyWithStream` (256 B) of `aten::copy_`" in carried_in
+    assert "`populate_from_forward_batch (cuda_graph_runner.py:276)`" in carried_in
 
 
 def test_a_recorded_diffusion_step(reference_root: Path) -> None:

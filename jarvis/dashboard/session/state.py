@@ -1,6 +1,6 @@
 """The open analysis, and caches of its data."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,8 @@ from jarvis.core.workspace import RunPaths
 from jarvis.dashboard.session.current_user import current_user
 from jarvis.impact import BOTTLENECK_EFFICIENCY_PCT
 from jarvis.perf_report import CallPath
+from jarvis.preconditions import CHECKPOINT
+from jarvis.reports.utilization import recomputed_calls
 from jarvis.run import Run
 from jarvis.run.timeline import Timeline
 from jarvis.schemas.names import C
@@ -156,7 +158,18 @@ def palette() -> Palette:
 def _rows(root: str, stamp: int, key: str) -> pl.DataFrame:
     rows = loaded_run(root, stamp).category_operations(key).select(~cs.nested())
     # They are already sorted; this tells Polars so, which makes later sorts free.
-    return with_short_names(rows.sort(C.kernel_time_us, descending=True, maintain_order=True))
+    longest_first = rows.sort(C.kernel_time_us, descending=True, maintain_order=True)
+    return with_short_names(longest_first, recomputed=_recomputed(root, stamp))
+
+
+@st.cache_resource(max_entries=_MAX_CACHED_CATEGORIES, show_spinner=False)
+def _recomputed(root: str, stamp: int) -> Collection[int]:
+    """Return the calls that activation checkpointing repeats."""
+    run = loaded_run(root, stamp)
+    tree = run.tables.get("call_tree")
+    if tree is None or not tree[C.name].str.contains(CHECKPOINT).any():
+        return ()  # without reading the long table of host calls
+    return frozenset(recomputed_calls(run))
 
 
 @st.cache_resource(max_entries=_MAX_CACHED_CATEGORIES, show_spinner=False)

@@ -121,7 +121,7 @@ FINDINGS = "findings"
 """Prefix of the keys of containers with cards, among which ``keyboard.js`` moves."""
 
 
-Labels = Callable[[Collection[int]], Mapping[int, tuple[str | None, int]]]
+Labels = Callable[[Collection[int]], Mapping[int, tuple[str | None, str]]]
 """Returns the shapes of the rows with these uids, and the number of each among rows that look the
 same, as the page's table has them."""
 
@@ -431,21 +431,21 @@ def _follow(key: str, finding: Finding, shown: Mapping[int, OpRef], select: Sele
         select(finding, shown[uid])
 
 
-def _no_labels(_: Collection[int]) -> Mapping[int, tuple[str | None, int]]:
+def _no_labels(_: Collection[int]) -> Mapping[int, tuple[str | None, str]]:
     return {}
 
 
 def _operation_labels(
-    references: Iterable[OpRef], known: Mapping[int, tuple[str | None, int]]
+    references: Iterable[OpRef], known: Mapping[int, tuple[str | None, str]]
 ) -> dict[int, str]:
-    """Return each operation's shapes and number of calls; equal texts are numbered."""
+    """Return each operation's shapes, what differs, and number of calls."""
     seen: Counter[str] = Counter()
     texts = {}
     for reference in references:
         recorded = compact_shapes(arguments(reference.input_dims, None))
         seen[recorded or ""] += 1
-        shapes, number = known.get(reference.uid, (recorded, seen[recorded or ""]))
-        text = code(shortened(shapes or reference.name, _SHAPES_LENGTH))
-        numbered = f" #{number}" if number > 1 else ""
-        texts[reference.uid] = f"{text}{numbered} · {counted(reference.operation_count, 'call')}"
+        number = f"#{seen[recorded or '']}" if seen[recorded or ""] > 1 else ""
+        shapes, difference = known.get(reference.uid, (recorded, number))
+        text = f"{code(shortened(shapes or reference.name, _SHAPES_LENGTH))} {escape(difference)}"
+        texts[reference.uid] = f"{text.rstrip()} · {counted(reference.operation_count, 'call')}"
     return texts

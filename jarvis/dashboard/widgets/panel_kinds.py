@@ -7,7 +7,7 @@ import polars as pl
 
 from jarvis import charts
 from jarvis.analyses.base import Panel, PanelKind
-from jarvis.charts.marks import largest
+from jarvis.charts.marks import in_readable_unit, largest
 from jarvis.charts.palette import NOT_AVAILABLE
 from jarvis.impact import share_pct
 from jarvis.schemas.names import C
@@ -156,9 +156,10 @@ def _is_one_place(data: PanelData) -> bool:
 
 def _title_of_scatter(data: PanelData) -> str:
     x, y = data.axes
-    value = data.rows.select(pl.col(y).filter(charts.is_point(x, y)).median()).item()
-    unit = data.columns[y].unit
-    shown = percent(value) if unit == "%" else f"{decimal(value)} {unit}"
+    values = data.rows.filter(charts.is_point(x, y)).select(y)
+    column, divisor = in_readable_unit(data.columns[y], largest(values[y]))
+    value = values.median().item() / divisor
+    shown = percent(value) if column.unit == "%" else f"{decimal(value)} {column.unit}"
     return f"median {shown}"
 
 

@@ -70,6 +70,8 @@ def _chart(data: PanelData, drawing: charts.Drawing | None, text: str, key: str)
     st.markdown(f"**{panel.title}** · {text}")
     if kind.has_points and (hidden := data.rows.height - charts.MAX_POINTS) > 0:
         st.caption(f"The {charts.MAX_POINTS:,} operations with most time; {hidden:,} hidden.")
+    if drawing.note:
+        st.caption(drawing.note)
     alt = panel.title if kind.alt is None else f"{panel.title}: {kind.alt}"
     picked = charts.PICKED if kind.has_operations else None
     render_chart(drawing, alt, key=key, selection=picked)

@@ -44,15 +44,17 @@ def small_table(
         on_select: Callback; makes rows selectable, one at a time, in the session state of ``key``.
         max_rows: Maximum rows in view; the others are scrolled.
         addresses: URLs of the pages that a click on a row opens, with ``key``.
-        alike: Columns that have the unit and the decimals of the first of them.
+        alike: Columns that have the unit of the first of them, and equal decimals.
     """
     shown = valued(frame, [name for name in names or columns if name in frame.columns])
     frame, columns = in_readable_units(frame.select(shown), columns, alike=alike)
-    config = {
-        name: configured(
-            columns[name], frame[alike[0] if name in alike else name], (widths or {}).get(name)
-        )
+    of_alike = [name for name in shown if name in alike]
+    values = {
+        name: pl.concat(frame.select(of_alike).iter_columns()) if name in alike else frame[name]
         for name in shown
+    }
+    config = {
+        name: configured(columns[name], values[name], (widths or {}).get(name)) for name in shown
     }
     if key is not None and addresses is not None:
         on_select = partial(follow_cell, key, addresses)
@@ -177,7 +179,10 @@ def number_format(column: Column, values: pl.Series) -> str:
         return "localized" if column.format else "%d"
     if not is_rounded(column):
         return f"%{column.format or ',.1f'}"
-    return f"%,.{decimals_of(values)}f"
+    decimals, sizes = decimals_of(values), values.abs()
+    if column.unit == "ms" and sizes.is_between(_LEAST_MS, 10.0**-decimals / 2).any():
+        decimals = max(decimals, _US_DECIMALS)
+    return f"%,.{decimals}f"
 
 
 def is_rounded(column: Column) -> bool:
@@ -187,3 +192,5 @@ def is_rounded(column: Column) -> bool:
 
 
 _ALL_DIGITS = (",g", ",.4f")
+_US_DECIMALS, _LEAST_MS = 3, 0.0005
+"""Decimals of a column of ms that has a time which would be shown as 0, and the shortest such."""

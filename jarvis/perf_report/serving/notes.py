@@ -13,7 +13,15 @@ from jarvis.perf_report.serving.steps import MIN_MODELLED_PCT
 from jarvis.perf_report.timeline.idle_gaps import IdleCause
 from jarvis.perf_report.timeline.steps import StepSource
 from jarvis.schemas.names import C
-from jarvis.text.format import byte_size, counted, listed, microseconds, milliseconds, percent
+from jarvis.text.format import (
+    byte_size,
+    counted,
+    listed,
+    microseconds,
+    milliseconds,
+    percent,
+    quoted,
+)
 from jarvis.text.short_names import short_frame_name
 
 _SOURCES = {
@@ -86,10 +94,11 @@ def _carried_in(gap: Mapping[str, Any], gpu_work: pl.DataFrame) -> str:
         return found
     size = gpu_work.filter(pl.col(C.uid) == gap[C.host_copy_uid])[C.bytes].to_list()
     of_size = f" ({byte_size(size[0])})" if size and size[0] is not None else ""
-    of_op = f" of {gap[C.host_op]}" if gap[C.host_op] else ""
-    frame = f" in {short_frame_name(gap[C.host_frame])}" if gap[C.host_frame] else ""
+    call = f"{quoted(gap[C.host_call])}{of_size}"
+    of_op = f" of {quoted(gap[C.host_op])}" if gap[C.host_op] else ""
+    frame = f" in {quoted(short_frame_name(gap[C.host_frame]))}" if gap[C.host_frame] else ""
     return (
-        f"{found} Meanwhile the host waits in {gap[C.host_call]}{of_size}{of_op}{frame}. If it "
+        f"{found} Meanwhile the host waits in {call}{of_op}{frame}. If it "
         "waits there in each step, it cannot prepare the next step while the GPU works."
     )
 
@@ -128,8 +137,8 @@ def layer_notes(layers: pl.DataFrame, times: pl.DataFrame) -> Iterator[str]:
         )
         if module is not None and modules != count:
             yield (
-                f"The modules do not tell these layers apart: {modules} instances of {module} are "
-                "around them."
+                f"The modules do not tell these layers apart: {modules} instances of "
+                f"{quoted(module)} are around them."
             )
         if odd := odd_layers(totals.to_numpy()):
             numbers = listed([f"{unit} {layer}" for layer in odd])

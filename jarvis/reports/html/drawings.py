@@ -143,7 +143,7 @@ def category_roofline(run: Run, key: str) -> Figure | None:
     hidden = f" The {MAX_POINTS} with most time are shown." if points.height > MAX_POINTS else ""
     note = (
         f"Solid: roofline of the GPU. Dashed: {target_pct:g}% of it. Mark size is kernel "
-        f"time.{hidden}"
+        f"time.{hidden} {drawing.note}"
     )
     shown = {**drawing.datasets, "points": points.head(MAX_POINTS)}
-    return Figure(title, note, replace(drawing, datasets=shown))
+    return Figure(title, note.rstrip(), replace(drawing, datasets=shown))

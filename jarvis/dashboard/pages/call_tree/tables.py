@@ -8,7 +8,7 @@ import streamlit as st
 
 from jarvis import charts
 from jarvis.dashboard.pages.call_tree import choice
-from jarvis.dashboard.widgets.table import small_table, with_short_texts
+from jarvis.dashboard.widgets.table import small_table
 from jarvis.impact import share_pct
 from jarvis.perf_report.call_tree.gpu_time import NodeKind
 from jarvis.perf_report.call_tree.views import MIN_SHARE, View
@@ -20,7 +20,6 @@ from jarvis.schemas.names import C
 from jarvis.text.format import count, counted, percent
 from jarvis.text.markdown import code
 from jarvis.text.shapes import operation_shapes
-from jarvis.text.short_names import short_operation_name
 
 _ROWS_SHOWN, _TITLE_LETTERS = 300, 80
 KIND_WORDS: Mapping[str, str] = {
@@ -76,8 +75,8 @@ _OPERATION_OWN = charts.columns_of(
             C.name,
             "Operation",
             TEXT,
-            meaning="name of the operation; #2 is a further one with this name and these shapes, "
-            "which differs in strides, types, values or the thread",
+            meaning="name of the operation, and what differs between those with this name and "
+            "these shapes: template arguments, layout, thread or values; #2 differs in more",
         ),
         Column(_SHAPES, "Shapes", TEXT, meaning="M, N and K of a product, else of each tensor"),
         Column(C.category, "Category", TEXT, meaning="page of the operation"),
@@ -188,16 +187,11 @@ def _readable(run: Run, operations: pl.DataFrame) -> pl.DataFrame:
     """Return operations with short names, shapes and titles of categories."""
     titles = {key: analysis.title for key, analysis in run.analyses.items()}
     given = operations.select(C.params, C.input_dims).iter_rows()
-    number = pl.int_range(1, pl.len() + 1).over(C.name, _SHAPES)
-    numbered = pl.when(number > 1).then(pl.format("{} #{}", C.name, number)).otherwise(C.name)
-    return (
-        with_short_texts(operations, {C.name: short_operation_name})
-        .with_columns(pl.Series(_SHAPES, operation_shapes(given), pl.String))
-        .with_columns(
-            numbered.alias(C.name),
-            pl.col(C.category).replace(titles),
-            pl.col(C.calls).round(1),
-        )
+    shapes = pl.Series(_SHAPES, operation_shapes(given), pl.String)
+    return charts.with_short_names(operations.with_columns(shapes), _SHAPES).with_columns(
+        pl.col("short_name").alias(C.name),
+        pl.col(C.category).replace(titles),
+        pl.col(C.calls).round(1),
     )
 
 

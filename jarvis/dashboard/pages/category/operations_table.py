@@ -28,7 +28,7 @@ from jarvis.schemas.names import C
 from jarvis.simulation.of_rows import NEGLIGIBLE_PCT
 from jarvis.text.format import MISSING
 from jarvis.text.shapes import call_shapes
-from jarvis.text.short_names import short_kernel_name
+from jarvis.text.short_names import short_frame_name, short_kernel_name
 
 DEFAULT_ORDER = C.kernel_time_us
 """Default sort column."""
@@ -74,6 +74,11 @@ _WIDTHS = {
 }
 """Widths in pixels, to keep the first columns visible in a window of 1280 pixels."""
 
+_PLACES = {"looks_like": 105}
+_PAGE_PX = 800
+"""Where no row has an efficiency, what operations look like and where they are called from are in
+view: width of the first, and of all columns up to the second."""
+
 _NAME_PX, _NAME_AND_SHAPES_PX, _CHARACTER_PX = 175, 310, 6.6
 """Maximum width of names where rows have shapes, the width of both, and of a character. Shapes that
 need more also have the width of the state, which is then scrolled."""
@@ -84,8 +89,8 @@ _TEXTS = columns_of(
             C.name,
             "Operation",
             TEXT,
-            meaning="operator or kernel; #2 is a further row of the same name and shapes: the "
-            "details of the rows show how they differ: in strides, types, values or the thread",
+            meaning="operator or kernel, and what differs between rows of equal name and shapes: "
+            "template arguments, layout, thread or values; #2 differs in more, see the details",
         ),
         Column(
             "arguments",
@@ -122,8 +127,9 @@ colors."""
 def shown_columns(analysis: Analysis, rows: pl.DataFrame) -> list[str]:
     """Return the columns of the table in order, without columns that have no values."""
     own = [column.name for column in analysis.details]
-    names = dict.fromkeys([*_FIRST, *_RATES, *own, *_LAST])
     has_states = "state" in rows.columns and (rows["state"] != NOT_AVAILABLE).any()
+    first = _RATES if has_states else (C.operation_count, *_PLACES, C.called_from)
+    names = dict.fromkeys([*_FIRST, *first, *own, *_RATES, *_LAST])
     return [
         name
         for name in names
@@ -228,6 +234,10 @@ def _part(
     shown, columns = in_readable_units(_readable(part), known, _rows)
     names = shown_columns(analysis, _rows)
     widths = _WIDTHS | _text_widths(shown, has_shapes="arguments" in names)
+    if C.called_from in names and "state" not in names:
+        before = sum(_PLACES.get(n, widths.get(n, 0)) for n in names[: names.index(C.called_from)])
+        room_px = _PAGE_PX - before
+        widths |= {**_PLACES, C.called_from: min(_needed_px(shown[C.called_from]), room_px)}
     uids = part[C.uid]
     return _Part(
         # Streamlit draws lists as badges, and would convert a frame to pandas.
@@ -252,13 +262,16 @@ def _ordered(rows: pl.DataFrame, order: row_order.RowOrder) -> pl.DataFrame:
 
 def _text_widths(shown: pl.DataFrame, *, has_shapes: bool) -> dict[str, int]:
     """Return the widths of names and shapes in pixels."""
-    if not has_shapes:
-        return {C.name: 270}
-    longest = (largest(shown[name].str.len_chars()) for name in (C.name, "arguments"))
-    name_px, shapes_px = (int(_CHARACTER_PX * length) + 20 for length in longest)
-    name_px = min(max(name_px, 90), _NAME_PX)
+    name_px, shapes_px = (_needed_px(shown[name]) for name in (C.name, "arguments"))
+    if not has_shapes or name_px + shapes_px < _NAME_AND_SHAPES_PX:
+        return {C.name: min(name_px, 270), "arguments": shapes_px}
+    name_px = min(name_px, _NAME_PX)
     room_px = _NAME_AND_SHAPES_PX - name_px
     return {C.name: name_px, "arguments": room_px + _WIDTHS["state"] * (shapes_px > room_px)}
+
+
+def _needed_px(texts: pl.Series) -> int:
+    return max(int(_CHARACTER_PX * largest(texts.str.len_chars())) + 20, 90)
 
 
 def _readable(part: pl.DataFrame) -> pl.DataFrame:
@@ -266,7 +279,9 @@ def _readable(part: pl.DataFrame) -> pl.DataFrame:
     given = part.select("arguments", C.params).rows()
     shapes = pl.Series([call_shapes(*pair) for pair in given], dtype=pl.String)
     short = part.with_columns(pl.col("short_name").alias(C.name), arguments=shapes)
-    return with_short_texts(short, {C.main_kernel: short_kernel_name})
+    return with_short_texts(
+        short, {C.main_kernel: short_kernel_name, C.called_from: short_frame_name}
+    )
 
 
 def _sort_by_header(page: str, key: str, schema: pl.Schema) -> None:

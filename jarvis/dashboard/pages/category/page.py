@@ -277,7 +277,7 @@ def _findings(
 ) -> None:
     """Draw the findings of the rows shown, and how many others there are."""
 
-    def labels(uids: Collection[int]) -> dict[int, tuple[str | None, int]]:
+    def labels(uids: Collection[int]) -> dict[int, tuple[str | None, str]]:
         return _labels(now, result.key, tuple(uids))
 
     if not is_filtered:
@@ -296,12 +296,12 @@ def _findings(
 
 
 @st.cache_resource(max_entries=_MAX_CACHED_PANELS, show_spinner=False, hash_funcs=HASH_STORED)
-def _labels(now: Opened, key: str, uids: tuple[int, ...]) -> dict[int, tuple[str | None, int]]:
-    columns = (C.uid, "arguments", C.params, "number")
+def _labels(now: Opened, key: str, uids: tuple[int, ...]) -> dict[int, tuple[str | None, str]]:
+    columns = (C.uid, "arguments", C.params, "difference")
     rows = rows_of(now, key).select(columns).filter(pl.col(C.uid).is_in(uids))
     return {
-        uid: (call_shapes(arguments, params), number)
-        for uid, arguments, params, number in rows.iter_rows()
+        uid: (call_shapes(arguments, params), difference)
+        for uid, arguments, params, difference in rows.iter_rows()
     }
 
 

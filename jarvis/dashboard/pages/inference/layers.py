@@ -158,3 +158,4 @@ def _outside(rows: pl.DataFrame, times: pl.DataFrame) -> None:
         shown = (*phase, C.block, C.kernel_time_us, C.share_pct)
         columns = {**columns_of(TABLES[TIMES]), **_COLUMNS}
         small_table(timed, columns, "GPU time outside the layers", shown)
+        st.caption("By block, without the names of the kernels: *Timeline* has these.")

@@ -1,5 +1,7 @@
 """The serving page: steps of an inference engine, their phases and rates."""
 
+from dataclasses import replace
+
 import polars as pl
 import streamlit as st
 
@@ -21,15 +23,31 @@ from jarvis.schemas.names import C
 from jarvis.text.format import MINUS, count, counted, decimal, milliseconds, percent
 
 _COLUMNS = columns_of(TABLES[STEPS])
+_SHORT = {C.launch_mode: "Launch", C.graph_launches: "Graphs"}
+_SHORT_COLUMNS = {name: replace(_COLUMNS[name], label=label) for name, label in _SHORT.items()}
+_WIDTHS = {
+    C.step: 45,
+    C.phase: 62,
+    C.step_time_ms: 98,
+    C.tokens_per_s: 66,
+    C.mbu_pct: 62,
+    C.mfu_pct: 62,
+    C.busy_ms: 74,
+    C.gap_before_ms: 112,
+    C.gap_inside_ms: 102,
+    C.launch_mode: 62,
+    C.graph_launches: 60,
+}
+"""Widths in pixels that show these columns in a window of 1280 pixels."""
+
 _SHOWN = (
-    *(C.step, C.phase, C.step_time_ms, C.tokens_per_s, C.mbu_pct, C.mfu_pct),
-    *(C.busy_ms, C.gap_before_ms, C.gap_inside_ms),
+    *_WIDTHS,
     *(C.ctx_requests, C.gen_requests, C.ctx_tokens, C.gen_tokens, C.kv_tokens, C.resolution),
-    *(C.padding_pct, C.launch_mode, C.graph_launches),
-    *(C.kernel_count, C.short_kernels_ms, C.exposed_comm_ms, C.modelled_pct, C.is_cut),
+    *(C.padding_pct, C.kernel_count, C.short_kernels_ms),
+    *(C.exposed_comm_ms, C.modelled_pct, C.is_cut),
 )
 _PARTS = (C.step, C.part, C.phase, C.step_time_ms, C.busy_ms, C.gap_before_ms, C.gap_inside_ms)
-_TOKENS = (C.ctx_requests, C.gen_requests, C.ctx_tokens, C.gen_tokens)
+_OFTEN_0 = (C.ctx_requests, C.gen_requests, C.ctx_tokens, C.gen_tokens, C.exposed_comm_ms, C.is_cut)
 _STATISTICS = (C.mean_ms, C.p50_ms, C.p95_ms)
 """Columns that are hidden where they are all 0, and where no phase has several steps."""
 
@@ -58,14 +76,15 @@ def render(now: Opened) -> None:
     if steps.height > 1:
         _chart(steps)
     remarks(step_notes(steps, now.run.table("idle_gaps"), now.run.table("gpu_work")))
-    findings_link(now)
-    if steps[C.cost_source].null_count() and steps[C.graph_launches].sum():
-        navigation.link("graphs", "Replayed graphs and their captures", icon=":material/hub:")
+    with st.container(horizontal=True):
+        findings_link(now)
+        if steps[C.cost_source].null_count() and steps[C.graph_launches].sum():
+            navigation.link("graphs", "Replayed graphs and their captures", icon=":material/hub:")
     phases = now.run.table("inference_phases")
     has_one_each = phases[C.step_count].max() == 1
     shown = [name for name in phases.columns if not (has_one_each and name in _STATISTICS)]
     _table("Phases", "inference_phases", phases, tuple(shown))
-    used = [name for name in _SHOWN if name not in _TOKENS or steps[name].sum()]
+    used = [name for name in _SHOWN if name not in _OFTEN_0 or steps[name].sum()]
     _table("Steps", STEPS, steps, tuple(used))
     if parts.height:
         _table("Parts of steps", STEPS, parts, _PARTS)
@@ -190,8 +209,8 @@ def _chart(steps: pl.DataFrame) -> None:
 
 def _table(title: str, name: str, rows: pl.DataFrame, shown: tuple[str, ...] = ()) -> None:
     """Draw a table without the columns that have no values."""
-    columns = columns_of(TABLES[name])
+    columns = {**columns_of(TABLES[name]), **_SHORT_COLUMNS}
     filled = [column for column in shown or rows.columns if rows[column].count()]
     with st.container(border=True):
         st.markdown(f"**{title}**")
-        small_table(rows, columns, title, filled)
+        small_table(rows, columns, title, filled, _WIDTHS if name == STEPS else None)

@@ -7,7 +7,7 @@ import streamlit as st
 from jarvis.dashboard.session import navigation
 from jarvis.dashboard.session.state import Opened
 from jarvis.pipeline import has_fixed_findings
-from jarvis.text.markdown import escape
+from jarvis.text.markdown import prose
 
 STEPS = "inference_steps"
 
@@ -34,5 +34,5 @@ def findings_link(now: Opened) -> None:
 
 def remarks(lines: Iterable[str]) -> None:
     """Draw sentences about the figures of a page."""
-    if listed := [f"- {escape(line)}" for line in lines]:
-        st.markdown("\n".join(listed))
+    if listed := [f"- {prose(line)}" for line in lines]:
+        st.info("\n".join(listed), icon=":material/info:")

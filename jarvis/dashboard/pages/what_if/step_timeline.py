@@ -151,8 +151,8 @@ def _boxes(events: pl.DataFrame) -> pl.DataFrame:
 def _colors(timeline: Timeline, colors: Palette) -> dict[str, str]:
     return {
         _STEP: colors.text,
-        LAUNCH: colors.pale,
-        WAITING: colors.host[0],
+        LAUNCH: colors.host[0],
+        WAITING: colors.pale,
         OTHER_CALL: colors.categorical[6],
         **work_colors(timeline, colors),
     }
