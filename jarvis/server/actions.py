@@ -32,7 +32,7 @@ from jarvis.server.jobs.kinds import (
     earlier_job,
     request_of,
 )
-from jarvis.server.jobs.kinds.fetches import Fetch
+from jarvis.server.jobs.kinds.fetches import Fetch, trace_names
 from jarvis.server.jobs.kinds.joins import unique_names
 from jarvis.server.jobs.kinds.loads import Load
 from jarvis.server.jobs.queue import Job, NewJob
@@ -131,7 +131,7 @@ def submit_ranks(
         raise RankCountError(MIN_RANKS, max_ranks())
     roots = (visible_run_dir(actor.person, each) for each in analyses)
     stored = [read_manifest(root).trace.file_name for root in roots]
-    names = unique_names([*(each.trace_name for each in traces), *stored])
+    names = unique_names([*trace_names(traces), *stored])
     authorized = [_authorized_job(actor, each, visibility) for each in traces]
     jobs = [_submit(engine, actor, replace(new, is_member=True), seen) for new, seen in authorized]
     sources = [*({"job": job.id} for job in jobs), *({"analysis": each} for each in analyses)]

@@ -292,7 +292,7 @@ def _ended(job: Job) -> None:
     if job.result.get("is_reused"):
         st.info("Already done: showing the existing analysis.", icon=":material/history:")
     offer_file(job)
-    if "trace" in job.result:
+    if {"trace", "traces"} & job.result.keys() and job.kind is JobKind.FETCH:
         navigation.link(
             navigation.INGEST,
             "Analyze the trace",

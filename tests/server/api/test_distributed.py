@@ -11,6 +11,7 @@ from jarvis.server.database import database
 from tests.dashboard.inline_jobs import work_off
 from tests.ranks.test_distributed import RANKS, rank_trace
 from tests.server.api.conftest import bearer, uploaded
+from tests.server.file_server import file_server
 
 
 def contents() -> list[bytes]:
@@ -84,7 +85,7 @@ def assert_compared(client: TestClient, base: str, larger: str) -> None:
     )
 
 
-def test_a_range_of_urls_is_a_job_for_each(
+def test_a_range_or_a_folder_of_urls_is_a_job_for_each(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = {"urls": ["https://traces.test/a/rank{0..2}.json.gz"], "project": "llm"}
@@ -93,6 +94,23 @@ def test_a_range_of_urls_is_a_job_for_each(
     job = client.post("/api/distributed", json=asked).json()
     assert job["members"] == {"queued": 3}
     assert job["title"] == "Join 3 ranks (rank0.json.gz, ...)"
+    with file_server(b"") as far:
+        host = f"127.0.0.1:{far.port}"
+        for variable in ("JARVIS_INGEST_HOSTS", "JARVIS_INGEST_PRIVATE_HOSTS"):
+            monkeypatch.setenv(variable, f"traces.test,{host}")
+        links = (f'<a href="rank{rank}/">rank{rank}</a>' for rank in range(RANKS))
+        far.files = {"/job/": "".join(links).encode()}
+        for rank, text in enumerate(contents()):
+            far.files |= {f"/job/rank{rank}/": b'<a href="t.json">t</a>'}
+            far.files |= {f"/job/rank{rank}/t.json": text}
+        job = client.post("/api/distributed", json={"urls": [f"http://{host}/job/"]}).json()
+        assert job["title"] == "Join 3 ranks (rank0/t.json, ...)"
+        work_off(database())
+        job = client.get(f"/api/jobs/{job['id']}").json()
+        run = client.get(f"/api/distributed/{job['analysis_id']}").json()
+        assert run["manifest"]["title"] == "3 of 3 ranks (0-2)"
+        none = client.post("/api/distributed", json={"urls": [f"http://{host}/job/rank9/"]})
+        assert (none.status_code, none.json()["error"][:11]) == (400, f"{host}"[:11])
     too_many = client.post("/api/distributed", json={"urls": ["https://traces.test/{0..9999}"]})
     assert too_many.status_code == 400
 

@@ -77,7 +77,8 @@ class NewAnalysis(_NewRun):
     )
     url: str | None = Field(
         None,
-        description="http, https or sftp URL, on a host that the server may download from",
+        description="http, https, sftp or s3 URL, on a host or in a bucket that the server may "
+        "download from",
         max_length=MAX_PATH_LENGTH,
     )
     captures: str | None = Field(
@@ -119,8 +120,9 @@ class NewDistributed(_NewRun):
     )
     urls: list[_Name] = Field(
         default_factory=list,
-        description="http, https or sftp URLs, on hosts that the server may download from; a range "
-        "in braces, as in `rank{0..63}.json.gz`, means one URL for each integer",
+        description="http, https, sftp or s3 URLs, on hosts and in buckets that the server may "
+        "download from; one that ends with / is a folder and means the traces below it, a range in "
+        "braces, as in `rank{0..63}.json.gz`, means one URL for each integer",
         max_length=DEFAULT_MAX_RANKS,
     )
     analyses: list[_Id] = Field(

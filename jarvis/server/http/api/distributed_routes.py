@@ -14,7 +14,7 @@ from jarvis.hardware import load_hardware
 from jarvis.pipeline.distributed import RankOptions
 from jarvis.pipeline.joint_what_if import JointWhatIf, ranks_what_if
 from jarvis.ranks.compared import compared_ranks
-from jarvis.ranks.inputs import expanded, max_ranks
+from jarvis.ranks.inputs import max_ranks
 from jarvis.ranks.manifest import MemberEntry
 from jarvis.ranks.run import DistributedRun
 from jarvis.run.results import results_data
@@ -45,6 +45,7 @@ from jarvis.server.http.api.analysis_views import (
 )
 from jarvis.server.http.api.callers import Caller
 from jarvis.server.http.api.job_routes import JobView, job_view, to_save
+from jarvis.server.ingest.fetch.folders import trace_urls
 from jarvis.server.ingest.intake import server_trace
 from jarvis.server.jobs.kinds import Analyze
 from jarvis.server.jobs.kinds.fetches import Fetch
@@ -67,7 +68,7 @@ def analyze(person: Caller, new: NewDistributed) -> JobView:
         *(uploaded_file(person, upload) for upload in new.uploads),
         *(server_trace(path) for path in new.paths),
     ]
-    expanding = (url for text in new.urls for url in expanded(text))
+    expanding = (trace.url for text in new.urls for trace in trace_urls(text))
     urls = list(islice(expanding, max_ranks() + 1))
     options = AnalysisOptions.of(new)
     job = actions.submit_ranks(
