@@ -120,6 +120,7 @@ class JobKind(StrEnum):
     REMOTE = "remote"
     LOAD = "load"
     JOIN = "join"
+    WHAT_IF = "what_if"
 
 
 class Visibility(StrEnum):

@@ -47,6 +47,7 @@ _KINDS = {
     JobKind.REMOTE: "Run on another machine",
     JobKind.LOAD: "Load an analysis file",
     JobKind.JOIN: "Join ranks",
+    JobKind.WHAT_IF: "Simulate ranks",
     JobKind.INSPECT: "Read a trace",
 }
 _FILTER_JOBS = 10

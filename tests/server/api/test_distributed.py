@@ -6,9 +6,14 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from jarvis.pipeline.joint_what_if import ranks_what_if
+from jarvis.ranks.run import DistributedRun
+from jarvis.sample import Job, write_job
 from jarvis.server.access.rights import Role
 from jarvis.server.database import database
-from tests.dashboard.inline_jobs import work_off
+from jarvis.server.http.api import distributed_routes
+from jarvis.server.storage.catalog import analysis_root
+from tests.dashboard.inline_jobs import do_jobs_at_once, work_off
 from tests.ranks.test_distributed import RANKS, rank_trace
 from tests.server.api.conftest import bearer, uploaded
 from tests.server.file_server import file_server
@@ -18,7 +23,9 @@ def contents() -> list[bytes]:
     return [json.dumps(rank_trace(rank).document()).encode() for rank in range(RANKS)]
 
 
-def test_uploads_become_a_distributed_run(client: TestClient) -> None:
+def test_uploads_become_a_distributed_run(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     uploads = [uploaded(client, f"rank{n}.json", text) for n, text in enumerate(contents())]
     asked = client.post("/api/distributed", json={"uploads": uploads, "project": "llm"})
     assert asked.status_code == 202, asked.text
@@ -50,8 +57,10 @@ def test_uploads_become_a_distributed_run(client: TestClient) -> None:
     assert max(delay["arrivals"], key=lambda row: row["start_ns"])["rank"] == first["last_rank"]
     assert client.get(f"{base}/lateness/99999").status_code == 404
     asked = {"changes": ["transfer=0.5"]}
-    without_graph = client.post(f"{base}/what-if", json=asked)
-    assert without_graph.status_code == 400
+    with monkeypatch.context() as at_once:
+        do_jobs_at_once(at_once)
+        without_graph = client.post(f"{base}/what-if", json=asked)
+    assert (without_graph.status_code, without_graph.json()["error"][:11]) == (400, "Step time n")
     member = client.get(f"/api/analyses/{run['ranks'][0]['analysis_id']}").json()
     assert member["distributed"] == [run["id"]]
 
@@ -83,6 +92,38 @@ def assert_compared(client: TestClient, base: str, larger: str) -> None:
     assert found["notes"][1] == (
         "The jobs have 8 and 3 ranks, so only medians of the ranks are compared."
     )
+
+
+def test_a_job_simulates_changes_of_all_ranks(
+    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {rank: tmp_path / f"rank{rank}.json.gz" for rank in range(2)}
+    write_job(Job(2, 2, scale="tiny"), files)
+    uploads = [uploaded(client, file.name, file.read_bytes()) for file in files.values()]
+    joined = client.post("/api/distributed", json={"uploads": uploads}).json()
+    work_off(database())
+    run = client.get(f"/api/jobs/{joined['id']}").json()["analysis_id"]
+    place, asked = f"/api/distributed/{run}/what-if", {"changes": ["scale=compute:0.5"]}
+    monkeypatch.setattr(distributed_routes, "WHAT_IF_S", 0)
+    later = client.post(place, json=asked)
+    assert (later.status_code, later.json()["kind"]) == (202, "what_if")
+    assert client.post(place, json=asked).json()["id"] == later.json()["id"]
+    work_off(database())
+    job = client.get(f"/api/jobs/{later.json()['id']}").json()
+    assert (job["state"], job["page"]) == ("done", f"/ranks?ranks_run={run}"), job["error"]
+    answer = client.post(place, json=asked)
+    assert answer.status_code == 200
+    expected = ranks_what_if(
+        DistributedRun.load(analysis_root(run)),
+        asked["changes"],
+        lambda member: analysis_root(str(member.analysis_id)),
+    )
+    assert answer.json() == expected.model_dump(mode="json")
+    assert answer.json()["saved_low_ms"] > 0
+    wrong = client.post(place, json={"changes": ["rank=9"]})
+    work_off(database())
+    failed = client.get(f"/api/jobs/{wrong.json()['id']}").json()
+    assert "There is no rank" in failed["error"]
 
 
 def test_a_range_or_a_folder_of_urls_is_a_job_for_each(
