@@ -45,7 +45,7 @@ from jarvis.schemas.names import C
 from jarvis.tracelens.multi_rank import multi_rank_sheets
 
 MIN_RANKS = 2
-IN_WORKBOOK = ("ranks", "communicators", "instances", "clocks")
+IN_WORKBOOK = ("ranks", "communicators", "instances", "clocks", "rank_steps", "lateness_causes")
 """Tables that the workbook has besides TraceLens's sheets."""
 
 OnRank = Callable[["AnalyzedRank | Failure", InputFile], None]
@@ -225,7 +225,8 @@ def join_ranks(
         for name, table in joined.tables.items():
             write_parquet(table, paths.table(name))
         write_csvs(sheets, paths.perf_report_csvs)
-        write_workbook({**sheets, **_workbook_tables(joined)}, paths.multi_rank_xlsx)
+        more = {**_workbook_tables(joined), "missing": _missing(manifest)}
+        write_workbook({**sheets, **more}, paths.multi_rank_xlsx)
         write_output(paths.results, results_json({result.key: result}))
         report = ranks_report(manifest, result, joined.tables)
         write_output(paths.ranks_report, report)
@@ -329,6 +330,26 @@ def _manifest(
         sheets=sheets,
         tables=tuple(joined.tables),
         top_finding=TopFinding.of(result.findings[0]) if result.findings else None,
+    )
+
+
+def _missing(manifest: DistributedManifest) -> pl.DataFrame:
+    """Return the ranks without a usable trace, and the files that are not used."""
+    files = [
+        ("" if entry.rank is None else str(entry.rank), entry.file_name, entry.error)
+        for entry in manifest.failed
+    ]
+    given = {entry.rank for entry in manifest.failed}
+    none = (rank for first, last in manifest.missing for rank in range(first, last + 1))
+    ranges = as_ranges(rank for rank in none if rank not in given)
+    others = [
+        (str(rank), name, "Another file of this rank is used.")
+        for rank, names in manifest.duplicates.items()
+        for name in names
+    ]
+    rows = [*((part, None, "No trace.") for part in ranges.split(", ") if part), *files, *others]
+    return pl.DataFrame(
+        rows, {"Rank": pl.String, "File": pl.String, "Reason": pl.String}, orient="row"
     )
 
 

@@ -310,6 +310,18 @@ def as_ranges(ranks: Iterable[int]) -> str:
     return ranges_text(parts)
 
 
+def ranks_in(text: str) -> tuple[int, ...] | None:
+    """Return the ranks that a text like ``3, 12-15`` names; None for another text."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = (side.strip() for side in part.partition("-"))
+        sides = (first, last if dash else first)
+        if not all(side.isdecimal() and len(side) < 8 for side in sides):
+            return None
+        found += range(int(first), min(int(sides[1]), MAX_RANK) + 1)
+    return tuple(sorted(set(found)))
+
+
 def ranges_text(ranges: Iterable[tuple[int, int]]) -> str:
     """Return ranges of ranks as text."""
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)

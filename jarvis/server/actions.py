@@ -62,10 +62,11 @@ _AUDIT_ACTIONS: dict[JobKind, Action] = {
     JobKind.REPLAY: Action.REPLAY,
     JobKind.LOAD: Action.ARCHIVE_LOAD,
     JobKind.JOIN: Action.ANALYZE,
+    JobKind.RANKS_EXPORT: Action.EXPORT,
 }
 """Audited action of each job kind; reading a trace and simulating ranks are not audited."""
 
-_FILE_JOBS = (JobKind.COMPARE, JobKind.EXPORT, JobKind.REPLAY)
+_FILE_JOBS = (JobKind.COMPARE, JobKind.EXPORT, JobKind.REPLAY, JobKind.RANKS_EXPORT)
 """Jobs that create a file instead of an analysis, with the visibility of the analyses they read."""
 
 

@@ -121,6 +121,7 @@ class JobKind(StrEnum):
     LOAD = "load"
     JOIN = "join"
     WHAT_IF = "what_if"
+    RANKS_EXPORT = "ranks_export"
 
 
 class Visibility(StrEnum):

@@ -32,7 +32,7 @@ def ranks_page(distributed_id: str) -> str:
     return f"/ranks?{urlencode({'ranks_run': distributed_id})}"
 
 
-OF_RANKS = (JobKind.JOIN, JobKind.WHAT_IF)
+OF_RANKS = (JobKind.JOIN, JobKind.WHAT_IF, JobKind.RANKS_EXPORT)
 """Kinds of jobs whose analysis is a distributed run."""
 
 

@@ -13,10 +13,12 @@ from jarvis.cli import main
 from jarvis.core.errors import DistributedRunError, NotARunError, NotDistributedError
 from jarvis.core.workspace import RunPaths
 from jarvis.ranks.run import DistributedRun
+from jarvis.reports.perfetto import several_ranks
 from jarvis.reports.ranks import NO_FINDING
 from jarvis.run import Run
 from jarvis.text.messages import to_text
 from tests.builders import TraceBuilder, all_reduce, trace
+from tests.reports.perfetto_importer import ns, read_document
 
 RANKS = 3
 
@@ -115,6 +117,59 @@ def test_sheets_and_the_workbook(analyzed: Path) -> None:
     assert waiting["rank"].to_list() == [1, 0, 2]
     book = pl.read_excel(paths.multi_rank_xlsx, sheet_name="instances", engine="openpyxl")
     assert book.height == 4
+    sheets = pl.read_excel(
+        paths.multi_rank_xlsx, sheet_id=0, engine="openpyxl", raise_if_empty=False
+    )
+    asked = {"ranks", "instances", "rank_steps", "lateness_causes", "missing"}
+    assert asked <= sheets.keys()
+    assert sheets["missing"].is_empty()
+
+
+def test_the_report_as_html_and_a_trace_of_chosen_ranks(
+    analyzed: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    html, merged = tmp_path / "report.html", tmp_path / "ranks.json.gz"
+    assert main(["export", str(analyzed), "--format", "html", "-o", str(html)]) == 0
+    document = html.read_text(encoding="utf-8")
+    assert "<h1>Ranks</h1>" in document
+    assert "3 of 3 ranks (0-2)" in document
+    assert "default-src 'none'" in document
+    asked = ["export", str(analyzed), "--format", "perfetto", "-o", str(merged)]
+    assert main([*asked, "--ranks", "0,2"]) == 0
+    trace = read_document(merged)
+    events = trace["traceEvents"]
+    assert trace["otherData"]["ranks"] == "0, 2"
+    named = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert named == {1: "rank 0", 3: "rank 2"}
+    threads = [e["tid"] for e in events if e["name"] == "thread_name"]
+    assert len(threads) == len(set(threads))
+    run = DistributedRun.load(analyzed)
+    placed = run.tables["instance_ranks"].filter(pl.col("rank") != 1)
+    origin_ns = trace["otherData"]["origin_ns"]
+    found = {
+        (e["pid"] - 1, e["args"]["collective"]): (ns(e["ts"]) + origin_ns, ns(e["dur"]))
+        for e in events
+        if "collective" in e.get("args", {})
+    }
+    assert found == {
+        (row["rank"], row["instance_id"]): (row["start_ns"], row["end_ns"] - row["start_ns"])
+        for row in placed.iter_rows(named=True)
+    }
+    arrows = [e["id"] for e in events if e["ph"] == "s"]
+    assert len(arrows) == len(set(arrows)) > 0
+    assert main([*asked, "--ranks", "0,7"]) == 1
+    assert "There is no rank 7; the ranks are 0-2." in capsys.readouterr().err
+    assert main(["export", str(analyzed), "-o", str(tmp_path / "x")]) == 1
+    assert "Choose one of html, perfetto." in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*asked, "--ranks", "some"])
+    monkeypatch.setattr(several_ranks, "MAX_BYTES", 1_000)
+    assert main([*asked[:-1], str(tmp_path / "large.gz")]) == 1
+    assert "Choose fewer ranks." in capsys.readouterr().err
+    assert not (tmp_path / "large.gz").exists()
 
 
 def test_the_order_of_files_and_processes_change_nothing(

@@ -48,6 +48,7 @@ _KINDS = {
     JobKind.LOAD: "Load an analysis file",
     JobKind.JOIN: "Join ranks",
     JobKind.WHAT_IF: "Simulate ranks",
+    JobKind.RANKS_EXPORT: "Export ranks",
     JobKind.INSPECT: "Read a trace",
 }
 _FILTER_JOBS = 10

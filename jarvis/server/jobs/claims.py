@@ -58,6 +58,7 @@ QUICK = (
     JobKind.LOAD,
     JobKind.JOIN,
     JobKind.WHAT_IF,
+    JobKind.RANKS_EXPORT,
 )
 """Kinds that take seconds while a user waits: each worker has an extra slot for them, and they do
 not count in fair scheduling."""

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
@@ -64,14 +65,7 @@ def test_uploads_become_a_distributed_run(
     member = client.get(f"/api/analyses/{run['ranks'][0]['analysis_id']}").json()
     assert member["distributed"] == [run["id"]]
 
-    files = client.get(f"/api/distributed/{run['id']}/artifacts").json()["artifacts"]
-    names = {file["name"] for file in files}
-    assert {"manifest.json", "multi_rank_report.xlsx", "tables/ranks.parquet"} <= names
-    table = client.get(f"/api/distributed/{run['id']}/artifacts/tables/ranks.parquet")
-    assert table.content.startswith(b"PAR1")
-    missing = client.get(f"/api/distributed/{run['id']}/artifacts/../../jarvis.db")
-    assert missing.status_code == 404
-
+    assert_files(client, base, run)
     analyses = [entry["id"] for entry in listed]
     again = client.post("/api/distributed", json={"analyses": analyses, "world_size": 8})
     work_off(database())
@@ -79,6 +73,33 @@ def test_uploads_become_a_distributed_run(
     run = client.get(f"/api/distributed/{job['analysis_id']}").json()
     assert run["manifest"]["missing"] == [[3, 7]]
     assert_compared(client, base, run["id"])
+
+
+def assert_files(client: TestClient, base: str, run: dict[str, Any]) -> None:
+    """Its files are listed, its tables are JSON, and jobs write the others."""
+    files = client.get(f"{base}/artifacts").json()["artifacts"]
+    names = {file["name"] for file in files}
+    assert {"manifest.json", "multi_rank_report.xlsx", "tables/ranks.parquet"} <= names
+    table = client.get(f"{base}/artifacts/tables/ranks.parquet")
+    assert table.content.startswith(b"PAR1")
+    causes = client.get(f"{base}/tables/rank_steps", params={"limit": 2, "offset": 1}).json()
+    assert (causes["rows"], causes["offset"]) == ([], 1)
+    ranks = client.get(f"{base}/tables/ranks", params={"limit": 1}).json()
+    assert (ranks["rows"], ranks["total"]) == (run["ranks"][:1], RANKS)
+    assert client.get(f"{base}/tables/none").status_code == 404
+    for asked, start in (({"format": "html"}, b"<!DOCTYPE"), ({"format": "zip"}, b"PK")):
+        job = client.post(f"{base}/exports", json=asked).json()
+        work_off(database())
+        assert client.get(f"/api/jobs/{job['id']}/file").content.startswith(start)
+    asked = {"format": "perfetto", "ranks": [0, 2]}
+    job = client.post(f"{base}/exports", json=asked).json()
+    work_off(database())
+    assert client.post(f"{base}/exports", json=asked).json()["id"] == job["id"]
+    assert client.get(f"/api/jobs/{job['id']}/file").content.startswith(b"\x1f\x8b")
+    for wrong in ({"format": "pdf"}, {"format": "perfetto", "ranks": [7]}):
+        assert client.post(f"{base}/exports", json=wrong).status_code == 400
+    missing = client.get(f"{base}/artifacts/../../jarvis.db")
+    assert missing.status_code == 404
 
 
 def assert_compared(client: TestClient, base: str, larger: str) -> None:

@@ -186,6 +186,15 @@ class InstancePage(BaseModel, title="Page of the list of collectives"):
     limit: int
 
 
+class TablePage(BaseModel, title="Page of a table"):
+    """Rows of a table of a distributed run."""
+
+    rows: list[dict[str, Any]] = Field(description="rows (docs/metrics.md)")
+    total: int = Field(description="number of all rows")
+    offset: int
+    limit: int
+
+
 class DelayView(BaseModel, title="Delay"):
     """How the ranks arrived at a collective, and why the last one was last."""
 
@@ -337,6 +346,23 @@ class NewExport(BaseModel, title="New export"):
         description="targets of categories with their own, as `gemm=70,reduce=60`; by default "
         "those of the analysis",
         max_length=MAX_NAME_LENGTH,
+    )
+
+
+class NewRanksExport(BaseModel, title="New export of ranks"):
+    """What to write of a distributed run."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: str = Field(
+        description="`html` for the report, `perfetto` for one trace of several ranks, or `zip` "
+        "for all files",
+        max_length=MAX_NAME_LENGTH,
+    )
+    ranks: list[_Rank] = Field(
+        default_factory=list,
+        description="ranks of the trace; all if it is empty",
+        max_length=DEFAULT_MAX_RANKS,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import polars as pl
 from fastapi import APIRouter, Query, Response
+from fastapi import Path as PathParameter
 from fastapi.responses import FileResponse
 
 from jarvis.core.request import AnalysisOptions
@@ -16,6 +17,7 @@ from jarvis.pipeline.joint_what_if import JointWhatIf
 from jarvis.ranks.compared import compared_ranks
 from jarvis.ranks.inputs import max_ranks
 from jarvis.ranks.run import DistributedRun
+from jarvis.reports.ranks_export import check_ranks_format
 from jarvis.run.results import results_data
 from jarvis.schemas.names import C
 from jarvis.server import actions
@@ -23,7 +25,7 @@ from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import Person, Role, require, require_viewer
 from jarvis.server.actions import Actor
 from jarvis.server.database import JobState, database
-from jarvis.server.errors import SingleJobError, UnknownInstanceError
+from jarvis.server.errors import SingleJobError, UnknownArtifactError, UnknownInstanceError
 from jarvis.server.http.api.analysis_routes import (
     MAX_LISTED,
     AnalysisId,
@@ -33,6 +35,7 @@ from jarvis.server.http.api.analysis_routes import (
     uploaded_file,
 )
 from jarvis.server.http.api.analysis_views import (
+    MAX_NAME_LENGTH,
     MAX_PATH_LENGTH,
     ArtifactList,
     Changes,
@@ -40,16 +43,19 @@ from jarvis.server.http.api.analysis_views import (
     DistributedView,
     InstancePage,
     NewDistributed,
+    NewRanksExport,
     RanksComparisonView,
+    TablePage,
 )
 from jarvis.server.http.api.callers import Caller
 from jarvis.server.http.api.job_routes import JobView, job_view, to_save
 from jarvis.server.ingest.fetch.folders import trace_urls
 from jarvis.server.ingest.intake import server_trace
 from jarvis.server.jobs import queue
-from jarvis.server.jobs.kinds import Analyze
+from jarvis.server.jobs.kinds import WHOLE_RUN, Analyze
 from jarvis.server.jobs.kinds.fetches import Fetch
 from jarvis.server.jobs.kinds.joint_what_ifs import ANSWER, RanksWhatIf
+from jarvis.server.jobs.kinds.ranks_exports import RanksExport
 from jarvis.server.page_links import ranks_page
 from jarvis.server.storage.catalog import DistributedEntry, read_catalog
 from jarvis.server.submission import Submission
@@ -198,6 +204,33 @@ def what_if(
         raise SingleJobError(job.error or "The job was cancelled.")
     response.status_code = 202
     return job_view(job)
+
+
+@router.get("/{analysis_id}/tables/{name}", summary="Return rows of a table")
+def table(
+    person: Caller,
+    analysis_id: AnalysisId,
+    name: Annotated[str, PathParameter(max_length=MAX_NAME_LENGTH)],
+    limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = MAX_LISTED,
+    offset: Annotated[int, Query(ge=0)] = 0,
+) -> TablePage:
+    """Return rows of a table of the distributed run, in their stored order."""
+    _, run = _opened(person, analysis_id)
+    if name not in run.tables:
+        raise UnknownArtifactError(analysis_id)
+    found = run.tables[name]
+    return TablePage(
+        rows=found.slice(offset, limit).to_dicts(), total=found.height, offset=offset, limit=limit
+    )
+
+
+@router.post("/{analysis_id}/exports", summary="Write a distributed run as a file", status_code=202)
+def export(person: Caller, analysis_id: AnalysisId, new: NewRanksExport) -> JobView:
+    """Queue a job, or return the job whose file still exists; then download its file."""
+    _opened(person, analysis_id)
+    check_ranks_format(new.format, (WHOLE_RUN,))
+    request = RanksExport(analysis_id, new.format, tuple(sorted(set(new.ranks))))
+    return job_view(actions.ask_for_file(database(), Actor(person, Channel.API), request))
 
 
 @router.get("/{analysis_id}/artifacts", summary="List the files of a distributed run")
