@@ -132,9 +132,13 @@ def _join(
     **more: Any,
 ) -> int:
     """Ask for a distributed run; print its job, and which files are not joined."""
+    from jarvis.server.page_links import ranks_page
+
     job = remote.post(f"{API}/distributed", asked)
     if arguments.wait:
         job = _wait(remote, job)
+    for other in job.get("others", ()):  # servers of earlier releases have none
+        note([f"traces of another job: {remote.link(ranks_page(other))}"])
     failed = _failed_ranks(remote, job)
     warn(failed)
     code = _print_job(arguments, remote, job, **more, warnings=failed)

@@ -9,9 +9,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from jarvis.cli import main
+from jarvis.cli import analyze_ranks, main
 from jarvis.core.errors import DistributedRunError, NotARunError, NotDistributedError
 from jarvis.core.workspace import RunPaths
+from jarvis.pipeline.distributed import OTHER_JOB
 from jarvis.ranks.run import DistributedRun
 from jarvis.reports.perfetto import several_ranks
 from jarvis.reports.ranks import NO_FINDING
@@ -21,6 +22,8 @@ from tests.builders import TraceBuilder, all_reduce, trace
 from tests.reports.perfetto_importer import ns, read_document
 
 RANKS = 3
+BOMB = b" " * (80 << 20)
+"""Packs to a thousandth."""
 
 
 def rank_trace(rank: int, size: int = RANKS, instances: int = 4) -> TraceBuilder:
@@ -196,7 +199,7 @@ def test_broken_ranks_cost_themselves_alone(
     (folder / "rank2.json").write_text("no trace", encoding="utf-8")
     trace().op("aten::mm").write(folder / "rank3.json")
     with zipfile.ZipFile(folder / "rank7.json.zip", "w", zipfile.ZIP_DEFLATED) as packed:
-        packed.writestr("rank7.json", b"[" * (1 << 20))
+        packed.writestr("rank7.json", BOMB)
     (folder / "rank1.json").rename(folder / f"rank{1 << 40}.json")
     out = tmp_path / "out"
     found = run_json(capsys, str(folder), "--output-dir", str(out), code=3)
@@ -210,6 +213,8 @@ def test_broken_ranks_cost_themselves_alone(
     }
     assert manifest.missing == ((2, 2),)
     assert "rank2.json: " in found["warnings"][0]
+    (bomb,) = (line for line in found["warnings"] if line.startswith("rank7.json.zip: "))
+    assert "it unpacks to more than 200 times its size" in bomb
     assert any("missing ranks: 2 (1 of 3" in line for line in found["notes"])
     assert DistributedRun.load(out).tables["instances"]["transfer_is_bound"].all()
     assert sorted(path.name for path in out.glob("members/*")) == ["rank_0", "rank_1"]
@@ -227,6 +232,36 @@ def test_a_second_file_of_a_rank_is_left_out(
     chosen = ["--take", "1=rank1_again.json", "--output-dir", str(tmp_path / "other")]
     found = run_json(capsys, str(folder), *chosen)
     assert "left out: rank1.json" in found["warnings"][0]
+
+
+def test_recordings_and_other_jobs_are_runs_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, out = tmp_path / "traces", tmp_path / "out"
+    for name, base_ns in (("old", 0), ("new", 10**12)):
+        (folder / name).mkdir(parents=True)
+        for rank in (0, 1):
+            built = rank_trace(rank)
+            built.header["baseTimeNanoseconds"] = base_ns
+            built.write(folder / name / f"rank{rank}.json")
+    rank_trace(2, size=64).write(folder / "rank2.json")
+    monkeypatch.setattr(analyze_ranks, "MAX_SPLIT_UNASKED", 1)
+    asked = [str(folder), "--output-dir", str(out)]
+    assert main(["analyze", *asked, "--jobs", "1"]) == 1
+    error = capsys.readouterr().err
+    assert "2 files: new/rank0.json, new/rank1.json" in error
+    assert "Nothing was written: confirmation needs a terminal. Pass --yes" in error
+    assert not out.exists()
+    first = run_json(capsys, *asked, "--yes", code=3)
+    (second,) = first["others"]
+    assert [first["run"], second["run"]] == [str(out / "job_1"), str(out / "job_2")]
+    assert first["warnings"] == [f"rank2.json: {OTHER_JOB}"]
+    manifests = [DistributedRun.load(each["run"]).manifest for each in (first, second)]
+    assert [manifest.title for manifest in manifests] == ["2 of 3 ranks (0-1)"] * 2
+    used = [{entry.file_name for entry in manifest.usable} for manifest in manifests]
+    assert {frozenset(each) for each in used} == {
+        frozenset({f"{name}/rank0.json", f"{name}/rank1.json"}) for name in ("old", "new")
+    }
 
 
 def test_fewer_than_two_ranks_are_no_distributed_run(

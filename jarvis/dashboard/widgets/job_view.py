@@ -129,8 +129,10 @@ def open_result(job: Job) -> None:
     if job.analysis_id is None:
         return
     if job.kind in OF_RANKS:
-        icon = ":material/lan:"
-        navigation.link(navigation.RANKS, "Open the ranks", icon=icon, ranks_run=job.analysis_id)
+        others = job.result.get("others", ())
+        for number, run in enumerate((job.analysis_id, *others), start=1):
+            label = f"Open the ranks of job {number}" if others else "Open the ranks"
+            navigation.link(navigation.RANKS, label, icon=":material/lan:", ranks_run=run)
         return
     navigation.link(
         navigation.OVERVIEW,

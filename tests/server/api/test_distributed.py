@@ -1,6 +1,8 @@
 """Distributed runs through the API."""
 
+import io
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from jarvis.server.database import database
 from jarvis.server.http.api import distributed_routes
 from jarvis.server.storage.catalog import analysis_root
 from tests.dashboard.inline_jobs import do_jobs_at_once, work_off
-from tests.ranks.test_distributed import RANKS, rank_trace
+from tests.ranks.test_distributed import BOMB, RANKS, rank_trace
 from tests.server.api.conftest import bearer, uploaded
 from tests.server.file_server import file_server
 
@@ -113,6 +115,58 @@ def assert_compared(client: TestClient, base: str, larger: str) -> None:
     assert found["notes"][1] == (
         "The jobs have 8 and 3 ranks, so only medians of the ranks are compared."
     )
+
+
+def test_traces_of_two_jobs_become_two_runs(client: TestClient) -> None:
+    built = [(rank, size) for size in (2, 4) for rank in range(2)]
+    uploads = [
+        uploaded(client, f"rank{rank}.json", json.dumps(rank_trace(rank, size).document()).encode())
+        for rank, size in built
+    ]
+    asked = client.post("/api/distributed", json={"uploads": uploads}).json()
+    assert asked["others"] == []
+    work_off(database())
+    job = client.get(f"/api/jobs/{asked['id']}").json()
+    (other,) = job["others"]
+    titles = [
+        client.get(f"/api/distributed/{each}").json()["manifest"]["title"]
+        for each in (job["analysis_id"], other)
+    ]
+    assert sorted(titles) == ["2 of 2 ranks (0-1)", "2 of 4 ranks (0-1)"]
+
+
+def test_hostile_files_cost_only_themselves(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("rank7.json", BOMB)
+    too_large = rank_trace(0)
+    too_large.header["distributedInfo"] = {"rank": 1 << 40, "world_size": RANKS}
+    given = {
+        "rank0.json": contents()[0],
+        "../../rank1.json": contents()[1],
+        "rank2.json": json.dumps(too_large.document()).encode(),
+        "rank7.json.zip": packed.getvalue(),
+    }
+    uploads = [uploaded(client, name, content) for name, content in given.items()]
+    job = client.post("/api/distributed", json={"uploads": uploads}).json()
+    work_off(database())
+    job = client.get(f"/api/jobs/{job['id']}").json()
+    run = client.get(f"/api/distributed/{job['analysis_id']}").json()
+    found = {each["file_name"]: each for each in run["manifest"]["members"]}
+    assert {name: (each["rank"], each["state"]) for name, each in found.items()} == {
+        "rank0.json": (0, "usable"),
+        "rank1.json": (1, "usable"),
+        "rank2.json": (2, "usable"),
+        "rank7.json.zip": (7, "failed"),
+    }
+    assert "it unpacks to more than 200 times its size" in found["rank7.json.zip"]["error"]
+    many = {"uploads": [uploads[0]] * 5_000}
+    assert client.post("/api/distributed", json=many).status_code == 422
+    monkeypatch.setenv("JARVIS_MAX_RANKS", "3")
+    limited = client.post("/api/distributed", json={"uploads": uploads})
+    assert (limited.status_code, limited.json()["error"][:14]) == (400, "A distributed ")
 
 
 def test_a_job_simulates_changes_of_all_ranks(
