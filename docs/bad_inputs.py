@@ -332,7 +332,7 @@ def _json(content: bytes) -> None:
 def _remote() -> list[BadInput]:
     """Return URLs, also of allowed hosts, and paths on other machines."""
     return [
-        BadInput("A URL that is neither http(s) nor sftp", _fetch("file:///etc/passwd")),
+        BadInput("A URL of another scheme", _fetch("file:///etc/passwd")),
         BadInput(
             "A URL of a host that is not allowed",
             _fetch(f"http://{_METADATA}/latest/meta-data/"),

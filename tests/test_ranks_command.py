@@ -149,7 +149,7 @@ def test_a_change_that_no_rank_has_is_a_sentence(
     copy = shutil.copytree(run.root, tmp_path / "copy")
     shutil.rmtree(RunPaths(copy).member(2))
     assert main(["what-if", str(copy), "--change", "rank=1"]) == 1
-    assert "because analyses of ranks were removed: 2." in capsys.readouterr().err
+    assert "analyses of these ranks were removed: 2." in capsys.readouterr().err
 
 
 def test_findings_are_sentences_in_a_new_process(run: DistributedRun) -> None:

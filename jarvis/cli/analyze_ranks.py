@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jarvis.cli.exit_codes import ExitCode
-from jarvis.cli.shared import add_flag, note, positive, print_result, request_of, warn
+from jarvis.cli.shared import (
+    add_flag,
+    add_yes,
+    is_confirmed,
+    note,
+    positive,
+    print_result,
+    request_of,
+    warn,
+)
 from jarvis.cli.terminal import print_line
 from jarvis.core.request import AnalysisRequest
 from jarvis.core.workspace import RunPaths, default_output_dir
@@ -22,6 +31,10 @@ if TYPE_CHECKING:
     from jarvis.ranks.inputs import InputFile
     from jarvis.ranks.manifest import MemberEntry
     from jarvis.ranks.run import DistributedRun
+
+
+MAX_SPLIT_UNASKED = 8
+"""Files of several jobs that are analyzed without a confirmation."""
 
 
 def add_rank_options(command: argparse.ArgumentParser) -> None:
@@ -54,6 +67,7 @@ def add_rank_options(command: argparse.ArgumentParser) -> None:
         type=positive,
         help="processes (default: one for each core, at most one for each rank)",
     )
+    add_yes(ranks)
 
 
 def add_rank_facts(command: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
@@ -140,7 +154,7 @@ def analyze_several(arguments: argparse.Namespace, files: "Sequence[InputFile]")
     options = _options(arguments, files)
     from jarvis.pipeline.distributed import analyze_ranks
     from jarvis.pipeline.processes import Failure
-    from jarvis.text.messages import to_text
+    from jarvis.text.format import counted, listed
 
     first = arguments.traces[0]
     root: Path = arguments.output_dir or default_output_dir(first)
@@ -157,15 +171,42 @@ def analyze_several(arguments: argparse.Namespace, files: "Sequence[InputFile]")
             failed = "" if reason is None else f": {reason}"
             print_line(f"[{done}/{len(files)}] {file.name}{failed}", sys.stderr)
 
-    def make(place: Path) -> "DistributedRun":
-        return analyze_ranks(files, request, options, output_dir=place, on_rank=on_rank)
+    def make(place: Path) -> "list[DistributedRun]":
+        return analyze_ranks(
+            files, request, options, output_dir=place, on_rank=on_rank, on_split=is_wanted
+        )
+
+    def is_wanted(jobs: Sequence[Sequence[str]]) -> bool:
+        note(
+            [
+                f"The files are of {len(jobs)} jobs or recordings; each is a run of its own:",
+                *(f"  {counted(len(names), 'file')}: {listed(list(names))}" for names in jobs),
+            ]
+        )
+        question, refused = "Write these runs?", "Nothing was written."
+        return len(files) <= MAX_SPLIT_UNASKED or is_confirmed(arguments, [], question, refused)
 
     if arguments.id:
         from jarvis.server.storage.distributed_runs import store_ranks
 
-        run = store_ranks(make)
+        runs = store_ranks(make)
     else:
-        run = make(root)
+        runs = make(root)
+    if not runs:
+        return ExitCode.FAILED
+    printed = [_result(arguments, run) for run in runs]
+    first, *others = (result for result, _ in printed)
+    lines = [line for _, written in printed for line in written]
+    print_result(arguments, first | ({"others": others} if others else {}), lines)
+    return ExitCode.CHECK_FAILED if any(r.manifest.failed for r in runs) else ExitCode.OK
+
+
+def _result(
+    arguments: argparse.Namespace, run: "DistributedRun"
+) -> tuple[dict[str, object], list[object]]:
+    """Return what is printed of a run, as JSON and as lines; print its notes and warnings."""
+    from jarvis.text.messages import to_text
+
     if arguments.plots:
         _add_plots(run)
     notes, warnings = notes_of(run), warnings_of(run)
@@ -174,7 +215,7 @@ def analyze_several(arguments: argparse.Namespace, files: "Sequence[InputFile]")
     paths = RunPaths(run.root)
     findings = [to_text(finding.title) for finding in run.findings]
     written = [*findings, run.root, paths.ranks_report, paths.multi_rank_xlsx]
-    result = {
+    result: dict[str, object] = {
         "run": run.root,
         "manifest": paths.manifest,
         "id": run.manifest.distributed_id,
@@ -183,8 +224,7 @@ def analyze_several(arguments: argparse.Namespace, files: "Sequence[InputFile]")
         "notes": notes,
         "warnings": warnings,
     }
-    print_result(arguments, result, written)
-    return ExitCode.CHECK_FAILED if run.manifest.failed else ExitCode.OK
+    return result, written
 
 
 def _member(run: "DistributedRun", entry: "MemberEntry") -> Path:

@@ -20,6 +20,7 @@ from jarvis.cli.shared import (
     run_directory,
 )
 from jarvis.cli.whole import whole
+from jarvis.core.workspace import RunPaths
 
 if TYPE_CHECKING:
     from jarvis.reports import Reporter
@@ -34,7 +35,9 @@ def add_export(commands: "Commands[argparse.ArgumentParser]") -> None:
         description="Write an analysis as one file: the whole run as JSON, the report with charts "
         "as HTML (`--format html`), or a trace for Perfetto (`--format perfetto`) that has every "
         "recorded slice, and tracks of steps, findings, idle causes, the critical path and the "
-        "simulated step. Reports of stored analyses include the notes of their team.",
+        "simulated step. Reports of stored analyses include the notes of their team. Of a "
+        "distributed run: the report on its ranks (`html`), or one trace of several ranks on their "
+        "common clock (`perfetto`).",
     )
     add_run(command)
     command.add_argument("--format", default="json", metavar="NAME", help="format (default: json)")
@@ -71,19 +74,31 @@ def add_export(commands: "Commands[argparse.ArgumentParser]") -> None:
         help=f"{only}a change of the simulated step, as in `jarvis what-if`; can be repeated "
         "(default: what all findings propose)",
     )
+    add_flag(
+        command,
+        "ranks",
+        metavar="RANKS",
+        help="for `--format perfetto` of a distributed run: its ranks, such as 0,4-7 "
+        "(default: all)",
+    )
     add_json(command)
     command.set_defaults(run=_export, usage_error=command.error)
 
 
 def _export(arguments: argparse.Namespace) -> int:
     from jarvis.pipeline import opened_at
+    from jarvis.ranks.run import is_distributed
     from jarvis.reports import reporter
     from jarvis.reports.perfetto import FORMAT
 
+    root = run_directory(arguments.directory)
+    if is_distributed(RunPaths(root).manifest.read_bytes()):
+        return _export_ranks(arguments, root)
     chosen = reporter(arguments.format)
+    if arguments.ranks:
+        arguments.usage_error("--ranks applies to a distributed run")
     if chosen.name != FORMAT and (arguments.trace or arguments.change):
         arguments.usage_error(f"--trace and --change apply to --format {FORMAT}")
-    root = run_directory(arguments.directory)
     opened = opened_at(root, arguments.target_pct, arguments.category_targets)
     with opened as run, whole(arguments.output) as place:
         if chosen.name == FORMAT:
@@ -91,9 +106,37 @@ def _export(arguments: argparse.Namespace) -> int:
         if chosen.has_notes:
             chosen = _with_notes(chosen, root)
         chosen.render(run, place)
+    return _printed(arguments)
+
+
+def _printed(arguments: argparse.Namespace) -> ExitCode:
     result = {"format": arguments.format, "output": arguments.output}
     print_result(arguments, result, [arguments.output])
     return ExitCode.OK
+
+
+def _export_ranks(arguments: argparse.Namespace, root: Path) -> ExitCode:
+    from jarvis.core.errors import RemovedRanksError
+    from jarvis.pipeline.joint_what_if import stored_member
+    from jarvis.ranks.identity import as_ranges, ranks_in
+    from jarvis.ranks.run import DistributedRun
+    from jarvis.reports.ranks_export import check_ranks_format, write_ranks_export
+
+    check_ranks_format(arguments.format)
+    ranks: tuple[int, ...] = ()
+    if arguments.ranks:
+        named = ranks_in(arguments.ranks)
+        if named is None:
+            arguments.usage_error(f"--ranks needs ranks such as 0,4-7, not {arguments.ranks}")
+        ranks = named or ()
+    run = DistributedRun.load(root)
+    found = {entry.rank or 0: stored_member(root, entry) for entry in run.manifest.chosen(ranks)}
+    members = {rank: place for rank, place in found.items() if place is not None}
+    if removed := found.keys() - members.keys():
+        raise RemovedRanksError(as_ranges(removed))
+    with whole(arguments.output) as place:
+        write_ranks_export(run, arguments.format, members, place)
+    return _printed(arguments)
 
 
 def _with_notes(chosen: "Reporter", root: Path) -> "Reporter":

@@ -51,9 +51,10 @@ def add_push(commands: "Commands[argparse.ArgumentParser]") -> None:
     command.add_argument(
         "traces",
         metavar="TRACE",
-        type=Path,
         nargs="+",
-        help=f"{TRACE_HELP}; or several ranks: a folder, files, or a .zip or .tar.gz of them",
+        help=f"{TRACE_HELP}; or several ranks: a folder, files, or a .zip or .tar.gz of them; or "
+        "URLs that the server downloads from, also of a folder (ends with /) or a range "
+        "(rank{0..63}.json)",
     )
     add_rank_facts(command)
     command.add_argument(
@@ -87,14 +88,61 @@ def _push(arguments: argparse.Namespace) -> int:
 
     labels_of(arguments)  # rejected before the upload
     token = arguments.token or os.environ.get(TOKEN_VARIABLE)
-    with (
-        unpacked_archives(arguments.traces) as paths,
-        ServerConnection(arguments.server, token) as remote,
-    ):
-        files = named_files(paths)
-        if len(files) > 1:
-            return _push_ranks(arguments, remote, files)
-        return _push_trace(arguments, remote, files[0].path)
+    urls = [text for text in arguments.traces if "://" in text]
+    if urls and len(urls) < len(arguments.traces):
+        arguments.usage_error("name traces or URLs, not both")
+    with ServerConnection(arguments.server, token) as remote:
+        if urls:
+            return _push_urls(arguments, remote, urls)
+        with unpacked_archives(list(map(Path, arguments.traces))) as paths:
+            files = named_files(paths)
+            if len(files) > 1:
+                return _push_ranks(arguments, remote, files)
+            return _push_trace(arguments, remote, files[0].path)
+
+
+def _push_urls(
+    arguments: argparse.Namespace, remote: "ServerConnection", urls: Sequence[str]
+) -> int:
+    if arguments.capture_folder or arguments.served_model:
+        arguments.usage_error("--capture-folder and --model-config need a file, not a URL")
+    is_one = len(urls) == 1 and not urls[0].partition("?")[0].endswith("/") and "{" not in urls[0]
+    if is_one:
+        job = remote.post(f"{API}/analyses", {"url": urls[0], **_choices(arguments)})
+        if arguments.wait:
+            job = _wait(remote, job)
+        return _print_job(arguments, remote, job)
+    asked = {"urls": urls, "ranks": given_ranks(arguments), **_rank_facts(arguments)}
+    return _join(arguments, remote, asked)
+
+
+def _rank_facts(arguments: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "world_size": arguments.world_size,
+        "rank_by_order": arguments.rank_by_order,
+        "gpus_per_node": arguments.gpus_per_node,
+        **_choices(arguments),
+    }
+
+
+def _join(
+    arguments: argparse.Namespace,
+    remote: "ServerConnection",
+    asked: dict[str, Any],
+    **more: Any,
+) -> int:
+    """Ask for a distributed run; print its job, and which files are not joined."""
+    from jarvis.server.page_links import ranks_page
+
+    job = remote.post(f"{API}/distributed", asked)
+    if arguments.wait:
+        job = _wait(remote, job)
+    for other in job.get("others", ()):  # servers of earlier releases have none
+        note([f"traces of another job: {remote.link(ranks_page(other))}"])
+    failed = _failed_ranks(remote, job)
+    warn(failed)
+    code = _print_job(arguments, remote, job, **more, warnings=failed)
+    return ExitCode.CHECK_FAILED if failed else code
 
 
 def _push_ranks(
@@ -109,24 +157,15 @@ def _push_ranks(
         uploads.append(remote.upload(file.path, print_progress, name))
     asked = {
         "uploads": [upload["id"] for upload in uploads],
-        "world_size": arguments.world_size,
         "ranks": {
             upload["name"]: given[file.name]
             for file, upload in zip(files, uploads, strict=True)
             if file.name in given
         },
-        "rank_by_order": arguments.rank_by_order,
-        "gpus_per_node": arguments.gpus_per_node,
-        **_choices(arguments),
+        **_rank_facts(arguments),
     }
-    job = remote.post(f"{API}/distributed", asked)
-    if arguments.wait:
-        job = _wait(remote, job)
     sha256s = {file.name: each["sha256"] for file, each in zip(files, uploads, strict=True)}
-    failed = _failed_ranks(remote, job)
-    warn(failed)
-    code = _print_job(arguments, remote, job, sha256=sha256s, warnings=failed)
-    return ExitCode.CHECK_FAILED if failed else code
+    return _join(arguments, remote, asked, sha256=sha256s)
 
 
 def _failed_ranks(remote: "ServerConnection", job: dict[str, Any]) -> list[str]:

@@ -13,7 +13,7 @@ import httpx
 
 from jarvis.core.errors import JarvisError, UnreadableTraceError
 from jarvis.core.product import BEARER, PIECE_TYPE, TOKEN_VARIABLE, TUS_HEADER, TUS_VERSION, UPLOADS
-from jarvis.core.workspace import pushes_dir
+from jarvis.core.workspace import pushes_dir, sweep_pushes
 from jarvis.text.format import byte_size
 
 PIECE_BYTES = 64 << 20
@@ -172,6 +172,7 @@ class _Upload:
         location = self._remote._request("POST", UPLOADS, headers=headers).headers["Location"]
         self._path = f"{UPLOADS}/{location.rpartition('/')[2]}"
         with suppress(OSError):
+            sweep_pushes()
             self._note.parent.mkdir(parents=True, exist_ok=True)
             self._note.write_text(self._path, encoding="utf-8")
 

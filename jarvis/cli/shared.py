@@ -27,22 +27,30 @@ if TYPE_CHECKING:
 
 
 class NotConfirmedError(JarvisError):
-    """Deleting needs a confirmation, but there is no terminal."""
+    """An action needs a confirmation, but there is no terminal."""
 
-    def __init__(self) -> None:
-        super().__init__("Nothing was deleted: confirmation needs a terminal. Pass --yes instead.")
+    def __init__(self, refused: str) -> None:
+        super().__init__(f"{refused[:-1]}: confirmation needs a terminal. Pass --yes instead.")
 
 
-def add_yes(command: argparse.ArgumentParser) -> None:
+def add_yes(command: argparse._ActionsContainer) -> None:
     """Add the option that skips the prompt."""
     command.add_argument("--yes", "-y", action="store_true", help="do not ask for confirmation")
 
 
-def is_confirmed(arguments: argparse.Namespace, lines: Iterable[str]) -> bool:
-    """Return whether the user confirms deleting, by ``--yes`` or at the terminal.
+def is_confirmed(
+    arguments: argparse.Namespace,
+    lines: Iterable[str],
+    question: str = "Delete this permanently?",
+    refused: str = "Nothing was deleted.",
+) -> bool:
+    """Return whether the user confirms an action, by default deleting, by ``--yes`` or at the
+    terminal.
 
     Args:
-        lines: what would be deleted.
+        lines: what would be done.
+        question: what is asked.
+        refused: what is printed if the answer is no.
 
     Raises:
         NotConfirmedError: there is no terminal.
@@ -50,12 +58,12 @@ def is_confirmed(arguments: argparse.Namespace, lines: Iterable[str]) -> bool:
     if arguments.yes:
         return True
     if not sys.stdin.isatty():
-        raise NotConfirmedError
+        raise NotConfirmedError(refused)
     for line in lines:
         print_line(line, sys.stderr)
-    if ask("Delete this permanently? [y/N]").strip().lower() in ("y", "yes"):
+    if ask(f"{question} [y/N]").strip().lower() in ("y", "yes"):
         return True
-    print_line("Nothing was deleted.", sys.stderr)
+    print_line(refused, sys.stderr)
     return False
 
 

@@ -258,8 +258,7 @@ class RemovedRanksError(RunError):
 
     def __init__(self, ranks: str) -> None:
         super().__init__(
-            "The steps of the ranks cannot be replayed together, because analyses of ranks were "
-            f"removed: {ranks}. Analyze their traces again."
+            f"The analyses of these ranks were removed: {ranks}. Analyze their traces again."
         )
 
 
@@ -274,6 +273,19 @@ class OtherTraceError(RunError):
         super().__init__(
             f"{path} is not the trace of this analysis, which was made from {recorded}. Give that "
             "file, or leave it out."
+        )
+
+
+class RankChoiceError(RunError):
+    """A chosen rank is not one that can be shown."""
+
+
+class TooLargeTraceError(RunError):
+    """The trace of several ranks is too large to be opened."""
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__(
+            f"The trace of these ranks has more than {max_bytes / 1e6:,.0f} MB. Choose fewer ranks."
         )
 
 

@@ -5,6 +5,7 @@ All output paths are defined here.
 
 import os
 import re
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,9 @@ CONFIG_VARIABLE = "JARVIS_CONFIG"
 ARTIFACT_ROOT_VARIABLE = "JARVIS_ARTIFACT_ROOT"
 MAX_FILE_NAME_LENGTH = 200
 """Maximum length in bytes; file systems allow 255, and a suffix is added."""
+
+PUSHES_DAYS = 7
+"""Age of the records of uploads that are deleted."""
 
 _PACKAGE = Path(__file__).parents[1]
 _COMPILED = "compiled"
@@ -129,6 +133,17 @@ def trace_cache_dir() -> Path:
 def pushes_dir() -> Path:
     """Return the folder that records which files this user has begun to upload to a server."""
     return home() / "cache" / "pushes"
+
+
+def sweep_pushes() -> None:
+    """Delete the records of uploads that were begun more than PUSHES_DAYS ago; a server has deleted
+    those that did not end."""
+    before = time.time() - PUSHES_DAYS * 86_400
+    folder = pushes_dir()
+    for record in folder.iterdir() if folder.is_dir() else ():
+        with suppress(OSError):  # another process deletes it
+            if record.stat().st_mtime < before:
+                record.unlink()
 
 
 def shared_copies_dir() -> Path:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 from uuid import uuid4
 
 import polars as pl
@@ -22,6 +23,7 @@ from jarvis.ranks.events import Member
 from jarvis.ranks.findings import rank_findings
 from jarvis.ranks.identity import Identified, RankFile, RankOf, as_ranges, identify, rank_file
 from jarvis.ranks.inputs import InputFile
+from jarvis.ranks.jobs import split_jobs
 from jarvis.ranks.join import Joined, join
 from jarvis.ranks.manifest import (
     ClockSummary,
@@ -44,8 +46,15 @@ from jarvis.schemas.names import C
 from jarvis.tracelens.multi_rank import multi_rank_sheets
 
 MIN_RANKS = 2
-IN_WORKBOOK = ("ranks", "communicators", "instances", "clocks")
+IN_WORKBOOK = ("ranks", "communicators", "instances", "clocks", "rank_steps", "lateness_causes")
 """Tables that the workbook has besides TraceLens's sheets."""
+
+OTHER_JOB = "It is of another job or recording, of which no other rank is given."
+"""Why a file is not joined that no other belongs to."""
+
+OnSplit = Callable[[Sequence[Sequence[str]]], bool]
+"""Called with the names of the files of each job, if they are of several; returns whether to join
+them."""
 
 OnRank = Callable[["AnalyzedRank | Failure", InputFile], None]
 """Called for each rank that ends."""
@@ -128,11 +137,13 @@ def analyze_ranks(
     *,
     output_dir: Path,
     on_rank: OnRank | None = None,
-) -> DistributedRun:
+    on_split: OnSplit | None = None,
+) -> list[DistributedRun]:
     """Analyze the traces of several ranks, join them, and write the distributed run.
 
-    The directory appears whole or not at all. A rank that cannot be analyzed is named in the
-    manifest; the others are joined.
+    Traces of several jobs (``split_jobs``) become a run each, in folders of ``output_dir``; none if
+    ``on_split`` returns False. A directory appears whole or not at all. A rank that cannot be
+    analyzed is named in the manifest; the others are joined.
 
     Args:
         files: The traces.
@@ -140,6 +151,7 @@ def analyze_ranks(
         options: What is known about the ranks.
         output_dir: The directory of the run.
         on_rank: Called for each rank that ends.
+        on_split: Called if the files are of several jobs.
 
     Raises:
         TooFewRanksError: Fewer than two ranks can be joined.
@@ -149,10 +161,57 @@ def analyze_ranks(
     work = output_dir.resolve().with_name(f".{output_dir.name}.ranks-{uuid4().hex[:8]}")
     try:
         analyzed = _analyzed(files, request, options.jobs, work, on_rank)
-        names = [file.name for file in files]
-        return join_ranks(names, analyzed, options, output_dir=output_dir, takes_runs=True)
+        jobs = rank_jobs([file.name for file in files], analyzed, options)
+        if len(jobs) > 1 and on_split is not None and not on_split([job.names for job in jobs]):
+            return []
+        roots = [output_dir / f"job_{n}" for n in range(1, len(jobs) + 1)]
+        return [
+            join_ranks(job.names, job.analyzed, options, output_dir=root, takes_runs=True)
+            for job, root in zip(jobs, roots if len(jobs) > 1 else [output_dir], strict=True)
+        ]
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+class RankJob(NamedTuple):
+    """The files of a job: their names, and the run of each or why there is none."""
+
+    names: list[str]
+    analyzed: list[AnalyzedRank | Failure]
+
+
+def rank_jobs(
+    names: Sequence[str], analyzed: Sequence[AnalyzedRank | Failure], options: RankOptions
+) -> list[RankJob]:
+    """Return the files of each job with at least MIN_RANKS ranks, that with most first.
+
+    Files that have no run, and those of jobs with fewer ranks, are named in the first.
+    """
+    working = {each.file.name: each for each in analyzed if isinstance(each, AnalyzedRank)}
+    files = [each.file for each in working.values() if each.has_gpu_work]
+    split = split_jobs(files, _identified(files, options).ranks, options.taken or ())
+    joined = [files for files in split if len(_identified(files, options).used) >= MIN_RANKS]
+    if len(split) == 1 or not joined:
+        return [RankJob(list(names), list(analyzed))]
+    job_of = {file.name: number for number, files in enumerate(joined) for file in files}
+    jobs = [RankJob([], []) for _ in joined]
+    lone = {file.name for file in files} - job_of.keys()
+    for name, outcome in zip(names, analyzed, strict=True):
+        job = jobs[job_of.get(name, 0)]
+        job.names.append(name)
+        job.analyzed.append(Failure(OTHER_JOB) if name in lone else outcome)
+    return jobs
+
+
+def _identified(files: Sequence[RankFile], options: RankOptions) -> Identified:
+    return identify(
+        files,
+        world_size=options.world_size,
+        given=options.given,
+        taken=options.taken,
+        rank_regex=options.rank_regex,
+        by_order=options.by_order,
+    )
 
 
 def _analyzed(
@@ -197,14 +256,7 @@ def join_ranks(
     ranks = [rank for rank in analyzed if isinstance(rank, AnalyzedRank)]
     by_name = {rank.file.name: rank for rank in ranks}
     working = [rank.file for rank in ranks if rank.has_gpu_work]
-    identified = identify(
-        working,
-        world_size=options.world_size,
-        given=options.given,
-        taken=options.taken,
-        rank_regex=options.rank_regex,
-        by_order=options.by_order,
-    )
+    identified = _identified(working, options)
     failed = _failed(names, analyzed, identified)
     if len(identified.used) < MIN_RANKS:
         raise TooFewRanksError([f"{entry.file_name}: {entry.error}" for entry in failed])
@@ -226,7 +278,8 @@ def join_ranks(
         for name, table in joined.tables.items():
             write_parquet(table, paths.table(name))
         write_csvs(sheets, paths.perf_report_csvs)
-        write_workbook({**sheets, **_workbook_tables(joined)}, paths.multi_rank_xlsx)
+        more = {**_workbook_tables(joined), "missing": _missing(manifest)}
+        write_workbook({**sheets, **more}, paths.multi_rank_xlsx)
         write_output(paths.results, results_json({result.key: result}))
         report = ranks_report(manifest, result, joined.tables)
         write_output(paths.ranks_report, report)
@@ -330,6 +383,26 @@ def _manifest(
         sheets=sheets,
         tables=tuple(joined.tables),
         top_finding=TopFinding.of(result.findings[0]) if result.findings else None,
+    )
+
+
+def _missing(manifest: DistributedManifest) -> pl.DataFrame:
+    """Return the ranks without a usable trace, and the files that are not used."""
+    files = [
+        ("" if entry.rank is None else str(entry.rank), entry.file_name, entry.error)
+        for entry in manifest.failed
+    ]
+    given = {entry.rank for entry in manifest.failed}
+    none = (rank for first, last in manifest.missing for rank in range(first, last + 1))
+    ranges = as_ranges(rank for rank in none if rank not in given)
+    others = [
+        (str(rank), name, "Another file of this rank is used.")
+        for rank, names in manifest.duplicates.items()
+        for name in names
+    ]
+    rows = [*((part, None, "No trace.") for part in ranges.split(", ") if part), *files, *others]
+    return pl.DataFrame(
+        rows, {"Rank": pl.String, "File": pl.String, "Reason": pl.String}, orient="row"
     )
 
 

@@ -15,6 +15,7 @@ import polars as pl
 
 from jarvis.schemas.names import C
 from jarvis.trace import TraceInfo
+from jarvis.trace.metadata import MAX_GROUPS
 
 DEFAULT_RANK_REGEX = r"rank[\[\-_/=]?(?P<rank>\d+)"
 _NAMED = (DEFAULT_RANK_REGEX, r"worker(?P<rank>\d+)", r"(?:^|[_\-.])r(?P<rank>\d+)[_\-.]")
@@ -56,6 +57,8 @@ class RankFile:
     largest_rank: int | None = None
     first_ns: int | None = None
     last_ns: int | None = None
+    backend: str | None = None
+    groups: frozenset[tuple[int, ...]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,12 @@ class Identified:
     duplicates: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     conflicts: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+
+    @property
+    def ranks(self) -> dict[str, int]:
+        """The rank of each file by its name, also of those that are left out."""
+        others = ((name, rank) for rank, names in self.duplicates.items() for name in names)
+        return {**{entry.file.name: entry.rank for entry in self.used}, **dict(others)}
 
     @property
     def missing_ranges(self) -> tuple[tuple[int, int], ...]:
@@ -103,6 +112,7 @@ def rank_file(name: str, info: TraceInfo, collectives: pl.DataFrame) -> RankFile
     texts = collectives[C.pg_ranks].drop_nulls().unique().sort().to_list()
     groups = [orjson.loads(text) for text in texts]
     listed = info.distributed.groups if info.distributed else ()
+    is_listed_whole = len(listed) < MAX_GROUPS and all(group.ranks for group in listed)
     groups += [list(group.ranks) for group in listed]
     groups = [ranks for ranks in groups if ranks and 0 <= min(ranks) <= max(ranks) < MAX_RANK]
     sizes = [size for group in listed if (size := _size(group.size)) is not None]
@@ -118,6 +128,8 @@ def rank_file(name: str, info: TraceInfo, collectives: pl.DataFrame) -> RankFile
         largest_rank=max((max(ranks) for ranks in groups), default=None),
         first_ns=base_ns + first if isinstance(first, int) else None,
         last_ns=base_ns + last if isinstance(last, int) else None,
+        backend=info.distributed.backend if info.distributed else None,
+        groups=frozenset(group.ranks for group in listed if is_listed_whole),
     )
 
 
@@ -261,7 +273,7 @@ def _without_duplicates(
     for rank, entries in sorted(by_rank.items()):
         chosen = next(
             (entry for entry in entries if entry.file.name == taken.get(rank)),
-            max(entries, key=lambda entry: _overlap_ns(entry.file, others)),
+            max(entries, key=lambda entry: overlap_ns(entry.file, others)),
         )
         used.append(chosen)
         if len(entries) > 1:
@@ -270,7 +282,7 @@ def _without_duplicates(
     return tuple(used), duplicates
 
 
-def _overlap_ns(file: RankFile, others: Iterable[RankFile]) -> int:
+def overlap_ns(file: RankFile, others: Iterable[RankFile]) -> int:
     """Return how long the collectives of a file overlap those of other ranks, in total."""
     return sum(
         max(0, min(file.last_ns, other.last_ns) - max(file.first_ns, other.first_ns))
@@ -308,6 +320,18 @@ def as_ranges(ranks: Iterable[int]) -> str:
         else:
             parts.append((rank, rank))
     return ranges_text(parts)
+
+
+def ranks_in(text: str) -> tuple[int, ...] | None:
+    """Return the ranks that a text like ``3, 12-15`` names; None for another text."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = (side.strip() for side in part.partition("-"))
+        sides = (first, last if dash else first)
+        if not all(side.isdecimal() and len(side) < 8 for side in sides):
+            return None
+        found += range(int(first), min(int(sides[1]), MAX_RANK) + 1)
+    return tuple(sorted(set(found)))
 
 
 def ranges_text(ranges: Iterable[tuple[int, int]]) -> str:

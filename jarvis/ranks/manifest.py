@@ -8,8 +8,9 @@ from typing import Literal
 import orjson
 from pydantic import BaseModel, ConfigDict
 
+from jarvis.core.errors import RankChoiceError
 from jarvis.core.workspace import SCHEMA_VERSION
-from jarvis.ranks.identity import RankSource, WorldSource
+from jarvis.ranks.identity import RankSource, WorldSource, as_ranges
 from jarvis.run.manifest import ID_LENGTH, TopFinding
 
 
@@ -93,6 +94,20 @@ class DistributedManifest(_Frozen):
     def usable(self) -> tuple[MemberEntry, ...]:
         """The ranks that were joined."""
         return tuple(entry for entry in self.members if entry.state is MemberState.USABLE)
+
+    def chosen(self, ranks: Iterable[int]) -> tuple[MemberEntry, ...]:
+        """Return the entries of some ranks that were joined, of all if there is none.
+
+        Raises:
+            RankChoiceError: One of them was not.
+        """
+        wanted = set(ranks)
+        usable = [entry.rank for entry in self.usable if entry.rank is not None]
+        if others := wanted - set(usable):
+            raise RankChoiceError(
+                f"There is no rank {as_ranges(others)}; the ranks are {as_ranges(usable)}."
+            )
+        return tuple(entry for entry in self.usable if not wanted or entry.rank in wanted)
 
     @property
     def traces(self) -> frozenset[str | None]:

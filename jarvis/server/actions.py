@@ -32,8 +32,9 @@ from jarvis.server.jobs.kinds import (
     earlier_job,
     request_of,
 )
-from jarvis.server.jobs.kinds.fetches import Fetch
+from jarvis.server.jobs.kinds.fetches import Fetch, trace_names
 from jarvis.server.jobs.kinds.joins import unique_names
+from jarvis.server.jobs.kinds.joint_what_ifs import RanksWhatIf
 from jarvis.server.jobs.kinds.loads import Load
 from jarvis.server.jobs.queue import Job, NewJob
 from jarvis.server.jobs.workers.job_child import run_single_job
@@ -61,10 +62,11 @@ _AUDIT_ACTIONS: dict[JobKind, Action] = {
     JobKind.REPLAY: Action.REPLAY,
     JobKind.LOAD: Action.ARCHIVE_LOAD,
     JobKind.JOIN: Action.ANALYZE,
+    JobKind.RANKS_EXPORT: Action.EXPORT,
 }
-"""Audited action of each job kind; inspecting a trace is not audited."""
+"""Audited action of each job kind; reading a trace and simulating ranks are not audited."""
 
-_FILE_JOBS = (JobKind.COMPARE, JobKind.EXPORT, JobKind.REPLAY)
+_FILE_JOBS = (JobKind.COMPARE, JobKind.EXPORT, JobKind.REPLAY, JobKind.RANKS_EXPORT)
 """Jobs that create a file instead of an analysis, with the visibility of the analyses they read."""
 
 
@@ -131,7 +133,7 @@ def submit_ranks(
         raise RankCountError(MIN_RANKS, max_ranks())
     roots = (visible_run_dir(actor.person, each) for each in analyses)
     stored = [read_manifest(root).trace.file_name for root in roots]
-    names = unique_names([*(each.trace_name for each in traces), *stored])
+    names = unique_names([*trace_names(traces), *stored])
     authorized = [_authorized_job(actor, each, visibility) for each in traces]
     jobs = [_submit(engine, actor, replace(new, is_member=True), seen) for new, seen in authorized]
     sources = [*({"job": job.id} for job in jobs), *({"analysis": each} for each in analyses)]
@@ -147,6 +149,18 @@ def ask_for_file(engine: Engine, actor: Actor, request: FileRequest) -> Job:
     new, visibility = _authorized_job(actor, request, Visibility.TEAM)
     earlier = earlier_job(engine, new, actor.person)
     return _submit(engine, actor, new, visibility) if earlier is None else earlier
+
+
+def ask_what_if(engine: Engine, actor: Actor, request: RanksWhatIf) -> Job:
+    """Return the earlier job that answered this for the same distributed run, else a new one.
+
+    Raises as ``submit_job`` does.
+    """
+    new, visibility = _authorized_job(actor, request, Visibility.PRIVATE)
+    earlier = queue.latest(engine, new, actor.person)
+    if earlier is not None and earlier.state is JobState.DONE:
+        return earlier
+    return _submit(engine, actor, new, visibility)
 
 
 def cancel_job(engine: Engine, actor: Actor, job_id: str) -> Job:
@@ -370,7 +384,7 @@ def _authorized_job(
     rows = named_rows(actor.person, new.analyses)
     if new.kind not in _FILE_JOBS:
         visibility = strictest(visibility, rows)
-    if owner is not None and new.kind not in _AUDIT_ACTIONS:
+    if owner is not None and new.kind not in _AUDIT_ACTIONS and not request.is_personal:
         return new, Visibility.PRIVATE  # shared by all requesters, listed for none of the others
     if (visibility is Visibility.PRIVATE or request.is_personal) and owner is not None:
         new = replace(new, stamp=f"{new.stamp} {owner}")  # do not share it with other persons

@@ -120,6 +120,8 @@ class JobKind(StrEnum):
     REMOTE = "remote"
     LOAD = "load"
     JOIN = "join"
+    WHAT_IF = "what_if"
+    RANKS_EXPORT = "ranks_export"
 
 
 class Visibility(StrEnum):

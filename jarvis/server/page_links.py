@@ -32,8 +32,12 @@ def ranks_page(distributed_id: str) -> str:
     return f"/ranks?{urlencode({'ranks_run': distributed_id})}"
 
 
+OF_RANKS = (JobKind.JOIN, JobKind.WHAT_IF, JobKind.RANKS_EXPORT)
+"""Kinds of jobs whose analysis is a distributed run."""
+
+
 def page_of(job: Job) -> str:
     """Return the link to the analysis of a job, or to the job if it has none."""
-    if job.kind is JobKind.JOIN and job.analysis_id is not None:
+    if job.kind in OF_RANKS and job.analysis_id is not None:
         return ranks_page(job.analysis_id)
     return job_page(job.id) if job.analysis_id is None else analysis_page(job.analysis_id)

@@ -177,7 +177,7 @@ class Settings(BaseSettings):
     ingest_hosts: LowerNames = Field(
         (),
         description="hosts from which traces can be downloaded by http, https or sftp; "
-        "*.example.org for subdomains",
+        "*.example.org for subdomains, s3://bucket for a bucket",
     )
     ingest_private_hosts: LowerNames = Field(
         (), description="those of them that may be in a private network"

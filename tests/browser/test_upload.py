@@ -1,6 +1,7 @@
 """Uploads from a real browser: broken off, gone on with, cancelled, dropped, by the keyboard."""
 
 import json
+import os
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,6 +138,31 @@ def test_what_is_no_trace_is_said_and_the_keyboard_and_a_dropped_file_do_as_well
     )
     opened.get_by_text("Detected in the trace").wait_for(**SLOW)
     expect(opened.get_by_text("dropped.json").first).to_be_visible()
+
+
+def test_the_traces_below_a_folder_are_uploaded_with_its_folders_in_their_names(
+    opened: Page, server: Server, tmp_path: Path
+) -> None:
+    job, files = tmp_path / "job", {}
+    for rank in range(2):  # of the same name, size and time
+        (job / f"rank{rank}").mkdir(parents=True)
+        file = job / f"rank{rank}" / "trace.json"
+        content = built_trace(tmp_path, "any.json").read_bytes()
+        file.write_bytes(content.ljust(100_000, b" \n"[rank : rank + 1]))
+        os.utime(file, (1e9, 1e9))
+        files[f"rank{rank}_trace.json"] = file.read_bytes()
+    (job / ".git").mkdir()
+    for name in ("notes.txt", "truth.json", ".git/config.json"):
+        (job / name).write_text("{}", encoding="utf-8")
+    opened.locator("input[webkitdirectory]").first.set_input_files(job)
+    expect(opened.get_by_text("2 ranks, each with an analysis of its own")).to_be_visible(**SLOW)
+    stored = {path.name: path.read_bytes() for path in server.home.glob("traces/*/rank?_trace*")}
+    assert stored == files
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "notes.txt").touch()
+    opened.locator("input[webkitdirectory]").first.set_input_files(tmp_path / "empty")
+    expect(opened.get_by_text("There is no trace in this folder")).to_be_visible()
+    expect(opened.get_by_role("button", name="Choose a folder")).to_have_count(1)
 
 
 def test_several_captures_are_one_archive(opened: Page, server: Server, tmp_path: Path) -> None:

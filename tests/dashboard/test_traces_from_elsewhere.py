@@ -15,6 +15,7 @@ from tests.builders import trace
 from tests.dashboard.conftest import Draw
 from tests.dashboard.copied import copied_url
 from tests.dashboard.inline_jobs import do_jobs_at_once
+from tests.ranks.test_distributed import rank_trace
 from tests.server.file_server import FileServer, file_server
 
 SSH = '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nexec sh -c "$3"\n'
@@ -110,6 +111,28 @@ def test_a_trace_of_an_address_is_described_and_analyzed(filed: Draw, server: Fi
     assert linked.text_input(key="ingest_url").value == typed
     assert linked.selectbox(key="ingest_platform").value
     assert len(server.asked) == 1
+
+
+def test_the_traces_of_a_folder_are_analyzed_as_ranks(filed: Draw, server: FileServer) -> None:
+    names = [f"rank{rank}.json" for rank in range(3)]
+    links = "".join(f'<a href="{name}">{name}</a>' for name in [*names, "lost.json"])
+    server.files = {f"/job/{name}": content_of(rank) for rank, name in enumerate(names)}
+    server.files["/job/"] = links.encode()
+    typed = f"http://127.0.0.1:{server.port}/job/"
+    page = press(filed("ingest", ingest_source="address", ingest_url=typed), "Fetch")
+    assert not page.error
+    assert page.warning[0].value.startswith("lost.json: ")
+    assert any("3 ranks, each with an analysis" in caption.value for caption in page.main.caption)
+    press(page, "Analyze")
+    (run,) = read_catalog().distributed
+    assert run.manifest.title == "3 of 3 ranks (0-2)"
+    page = filed("ingest", ingest_reference_source="address", ingest_reference_url=typed)
+    button = next(each for each in page.button if each.key == "_ingest_reference_fetch")
+    assert button.click().run().error[0].value == "Give the URL of one trace."
+
+
+def content_of(rank: int) -> bytes:
+    return json.dumps(rank_trace(rank).document()).encode()
 
 
 def test_the_page_of_jobs_leads_on_from_a_fetched_trace(filed: Draw, server: FileServer) -> None:

@@ -9,16 +9,21 @@ from typing import Any
 import polars as pl
 import pytest
 
-from jarvis.cli import main
+from jarvis.cli import analyze_ranks, main
 from jarvis.core.errors import DistributedRunError, NotARunError, NotDistributedError
 from jarvis.core.workspace import RunPaths
+from jarvis.pipeline.distributed import OTHER_JOB
 from jarvis.ranks.run import DistributedRun
+from jarvis.reports.perfetto import several_ranks
 from jarvis.reports.ranks import NO_FINDING
 from jarvis.run import Run
 from jarvis.text.messages import to_text
 from tests.builders import TraceBuilder, all_reduce, trace
+from tests.reports.perfetto_importer import ns, read_document
 
 RANKS = 3
+BOMB = b" " * (80 << 20)
+"""Packs to a thousandth."""
 
 
 def rank_trace(rank: int, size: int = RANKS, instances: int = 4) -> TraceBuilder:
@@ -115,6 +120,59 @@ def test_sheets_and_the_workbook(analyzed: Path) -> None:
     assert waiting["rank"].to_list() == [1, 0, 2]
     book = pl.read_excel(paths.multi_rank_xlsx, sheet_name="instances", engine="openpyxl")
     assert book.height == 4
+    sheets = pl.read_excel(
+        paths.multi_rank_xlsx, sheet_id=0, engine="openpyxl", raise_if_empty=False
+    )
+    asked = {"ranks", "instances", "rank_steps", "lateness_causes", "missing"}
+    assert asked <= sheets.keys()
+    assert sheets["missing"].is_empty()
+
+
+def test_the_report_as_html_and_a_trace_of_chosen_ranks(
+    analyzed: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    html, merged = tmp_path / "report.html", tmp_path / "ranks.json.gz"
+    assert main(["export", str(analyzed), "--format", "html", "-o", str(html)]) == 0
+    document = html.read_text(encoding="utf-8")
+    assert "<h1>Ranks</h1>" in document
+    assert "3 of 3 ranks (0-2)" in document
+    assert "default-src 'none'" in document
+    asked = ["export", str(analyzed), "--format", "perfetto", "-o", str(merged)]
+    assert main([*asked, "--ranks", "0,2"]) == 0
+    trace = read_document(merged)
+    events = trace["traceEvents"]
+    assert trace["otherData"]["ranks"] == "0, 2"
+    named = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert named == {1: "rank 0", 3: "rank 2"}
+    threads = [e["tid"] for e in events if e["name"] == "thread_name"]
+    assert len(threads) == len(set(threads))
+    run = DistributedRun.load(analyzed)
+    placed = run.tables["instance_ranks"].filter(pl.col("rank") != 1)
+    origin_ns = trace["otherData"]["origin_ns"]
+    found = {
+        (e["pid"] - 1, e["args"]["collective"]): (ns(e["ts"]) + origin_ns, ns(e["dur"]))
+        for e in events
+        if "collective" in e.get("args", {})
+    }
+    assert found == {
+        (row["rank"], row["instance_id"]): (row["start_ns"], row["end_ns"] - row["start_ns"])
+        for row in placed.iter_rows(named=True)
+    }
+    arrows = [e["id"] for e in events if e["ph"] == "s"]
+    assert len(arrows) == len(set(arrows)) > 0
+    assert main([*asked, "--ranks", "0,7"]) == 1
+    assert "There is no rank 7; the ranks are 0-2." in capsys.readouterr().err
+    assert main(["export", str(analyzed), "-o", str(tmp_path / "x")]) == 1
+    assert "Choose one of html, perfetto." in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*asked, "--ranks", "some"])
+    monkeypatch.setattr(several_ranks, "MAX_BYTES", 1_000)
+    assert main([*asked[:-1], str(tmp_path / "large.gz")]) == 1
+    assert "Choose fewer ranks." in capsys.readouterr().err
+    assert not (tmp_path / "large.gz").exists()
 
 
 def test_the_order_of_files_and_processes_change_nothing(
@@ -141,7 +199,7 @@ def test_broken_ranks_cost_themselves_alone(
     (folder / "rank2.json").write_text("no trace", encoding="utf-8")
     trace().op("aten::mm").write(folder / "rank3.json")
     with zipfile.ZipFile(folder / "rank7.json.zip", "w", zipfile.ZIP_DEFLATED) as packed:
-        packed.writestr("rank7.json", b"[" * (1 << 20))
+        packed.writestr("rank7.json", BOMB)
     (folder / "rank1.json").rename(folder / f"rank{1 << 40}.json")
     out = tmp_path / "out"
     found = run_json(capsys, str(folder), "--output-dir", str(out), code=3)
@@ -155,6 +213,8 @@ def test_broken_ranks_cost_themselves_alone(
     }
     assert manifest.missing == ((2, 2),)
     assert "rank2.json: " in found["warnings"][0]
+    (bomb,) = (line for line in found["warnings"] if line.startswith("rank7.json.zip: "))
+    assert "it unpacks to more than 200 times its size" in bomb
     assert any("missing ranks: 2 (1 of 3" in line for line in found["notes"])
     assert DistributedRun.load(out).tables["instances"]["transfer_is_bound"].all()
     assert sorted(path.name for path in out.glob("members/*")) == ["rank_0", "rank_1"]
@@ -172,6 +232,36 @@ def test_a_second_file_of_a_rank_is_left_out(
     chosen = ["--take", "1=rank1_again.json", "--output-dir", str(tmp_path / "other")]
     found = run_json(capsys, str(folder), *chosen)
     assert "left out: rank1.json" in found["warnings"][0]
+
+
+def test_recordings_and_other_jobs_are_runs_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, out = tmp_path / "traces", tmp_path / "out"
+    for name, base_ns in (("old", 0), ("new", 10**12)):
+        (folder / name).mkdir(parents=True)
+        for rank in (0, 1):
+            built = rank_trace(rank)
+            built.header["baseTimeNanoseconds"] = base_ns
+            built.write(folder / name / f"rank{rank}.json")
+    rank_trace(2, size=64).write(folder / "rank2.json")
+    monkeypatch.setattr(analyze_ranks, "MAX_SPLIT_UNASKED", 1)
+    asked = [str(folder), "--output-dir", str(out)]
+    assert main(["analyze", *asked, "--jobs", "1"]) == 1
+    error = capsys.readouterr().err
+    assert "2 files: new/rank0.json, new/rank1.json" in error
+    assert "Nothing was written: confirmation needs a terminal. Pass --yes" in error
+    assert not out.exists()
+    first = run_json(capsys, *asked, "--yes", code=3)
+    (second,) = first["others"]
+    assert [first["run"], second["run"]] == [str(out / "job_1"), str(out / "job_2")]
+    assert first["warnings"] == [f"rank2.json: {OTHER_JOB}"]
+    manifests = [DistributedRun.load(each["run"]).manifest for each in (first, second)]
+    assert [manifest.title for manifest in manifests] == ["2 of 3 ranks (0-1)"] * 2
+    used = [{entry.file_name for entry in manifest.usable} for manifest in manifests]
+    assert {frozenset(each) for each in used} == {
+        frozenset({f"{name}/rank0.json", f"{name}/rank1.json"}) for name in ("old", "new")
+    }
 
 
 def test_fewer_than_two_ranks_are_no_distributed_run(

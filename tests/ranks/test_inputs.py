@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from jarvis.cli import main
 from jarvis.core.errors import JarvisError
 from jarvis.ranks.inputs import (
     MAX_RANKS_VARIABLE,
@@ -46,13 +47,21 @@ def test_quoted_patterns_are_expanded(tmp_path: Path) -> None:
     assert len(trace_files([tmp_path / "**" / "rank*.json"])) == 2
 
 
-def test_no_traces_and_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_traces_and_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(NoTracesError):
         trace_files([tmp_path])
     put(tmp_path, "rank0.json", "rank1.json")
     monkeypatch.setenv(MAX_RANKS_VARIABLE, "1")
     with pytest.raises(TooManyFilesError, match="2 files"):
         trace_files([tmp_path])
+    monkeypatch.delenv(MAX_RANKS_VARIABLE)
+    put(tmp_path, *(f"many/rank{rank}.json" for rank in range(5_000)))
+    assert main(["analyze", str(tmp_path / "many")]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("jarvis: There are 5,000 files, and a job may have 4,096 ranks.")
+    assert error.count("\n") == 1
 
 
 def test_patterns_of_tracelens(tmp_path: Path) -> None:

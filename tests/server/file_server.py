@@ -1,4 +1,4 @@
-"""A small web server on loopback that sends one file and records the requests."""
+"""A small web server on loopback that sends files and records the requests."""
 
 import ssl
 import threading
@@ -14,9 +14,11 @@ class FileServer:
 
     ``breaks`` says after how many bytes each of the next answers is cut off, ``sends_only`` how
     many bytes of the rest are sent as a part of it, and ``holds_after`` when an answer stops.
+    ``files`` are sent by their paths in place of ``content``, and no others.
     """
 
     content: bytes
+    files: dict[str, bytes] = field(default_factory=dict)
     port: int = 0
     etag: str | None = '"1"'
     takes_ranges: bool = True
@@ -64,8 +66,8 @@ class _Handler(BaseHTTPRequestHandler):
         if given.location is not None and self.path.startswith("/from"):
             self._answer(302, {"Location": given.location, "Content-Length": "0"})
             return
-        start = self._start()
-        body = given.content[start:]
+        content, start = self._content(), self._start()
+        body = content[start:]
         headers = {"Content-Length": str(len(body))} if given.says_length else {}
         if given.etag is not None:
             headers["ETag"] = given.etag
@@ -75,13 +77,18 @@ class _Handler(BaseHTTPRequestHandler):
             body = body[: given.sends_only]
             end = start + len(body)
             headers["Content-Length"] = str(len(body))
-            headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(given.content)}"
-        self._answer(206 if start else given.status, headers)
+            headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(content)}"
+        is_missing = given.files and not content
+        self._answer(404 if is_missing else 206 if start else given.status, headers)
         cut = given.breaks.pop(0) if given.breaks else None
         self.wfile.write(body[: given.holds_after if cut is None else cut])
         if given.holds_after is not None:
             given.let_go.wait()
         self.close_connection = True
+
+    def _content(self) -> bytes:
+        given = self.given
+        return given.files.get(self.path.partition("?")[0], b"") if given.files else given.content
 
     def _start(self) -> int:
         given, wanted = self.given, self.headers.get("Range")

@@ -45,6 +45,7 @@ def stands_for(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         ("sftp://node-7:2222/scratch/a.json", "node-7:2222"),
         ("https://[2606:4700::1]/a.json", "2606:4700::1"),
         ("https://[2606:4700::1]:8443/a.json", "[2606:4700::1]:8443"),
+        ("s3://traces/job/a.json", "s3://traces"),
     ],
 )
 def test_hosts_are_allowed_by_name_domain_and_port(
@@ -66,6 +67,10 @@ def test_hosts_are_allowed_by_name_domain_and_port(
         ("sftp://example.org:443/a.json", "example.org"),
         ("https://example.org:0/a.json", "example.org"),
         ("https://2130706433/a.json", "127.0.0.1"),
+        ("s3://traces/a.json", "traces"),
+        ("s3://traces2/a.json", "s3://traces"),
+        ("https://s3/a.json", "s3://traces"),
+        ("https://traces/a.json", "s3://traces"),
     ],
 )
 def test_what_is_like_an_allowed_host_is_refused(

@@ -19,11 +19,14 @@ from sqlalchemy import Engine
 from jarvis.core.request import AnalysisOptions
 from jarvis.core.workspace import uploads_dir
 from jarvis.pipeline import STEPS, Step
+from jarvis.ranks.inputs import TooManyFilesError
 from jarvis.run import read_manifest
 from jarvis.server.database import JobState
 from jarvis.server.errors import AddressError, FetchError, IntakeError
 from jarvis.server.ingest import fetch
-from jarvis.server.ingest.fetch import fetch_trace, over_http, over_sftp
+from jarvis.server.ingest.addresses import address_of
+from jarvis.server.ingest.fetch import fetch_trace, folders, over_http, over_s3, over_sftp
+from jarvis.server.ingest.fetch.folders import trace_urls
 from jarvis.server.ingest.intake import StoredTrace
 from jarvis.server.jobs import queue
 from jarvis.server.jobs.kinds import request_of
@@ -33,9 +36,10 @@ from jarvis.server.storage.storage_keys import path_at
 from tests.builders import trace
 from tests.server.file_server import FileServer, file_server
 from tests.server.working import ended, wait_for, worker
+from tests.services.s3 import S3, s3
 from tests.services.sshd import Sshd, make_key, node
 
-__all__ = ["node"]
+__all__ = ["node", "s3"]
 
 CONTENT = bytes(range(256)) * 4_000
 NAME = "traces.test"
@@ -407,6 +411,138 @@ def test_a_job_may_analyze_what_it_fetched(server: FileServer, home: Path, tmp_p
     assert manifest.model_name == "Tiny"
     done = [step.number for step in steps if step.state == "done"]
     assert done == list(range(1, len(STEPS) + 2))
+
+
+INDEX = """
+<html><h1>Index of /job</h1><a name="top"></a> <a href="?C=M;O=A">Last modified</a>
+<a href="../">Parent</a> <a href="rank0/">rank0/</a> <a href="/job/rank1/">rank1/</a>
+<A HREF="rank%202.json.gz?x=1">two</A> <a href="rank0/trace.json">deeper</a>
+<a href=".hidden.json">h</a> <a href="notes.txt">n</a> <a href="truth.json">t</a>
+<a href="../other/rank4.json">o</a> <a href="%2e%2e/rank5.json">o</a> <a href="a%2Fb.json">s</a>
+<a href="//10.0.0.1/job/rank6.json">x</a> <a href="http://[/job/x.json">x</a>
+<a href="file:///job/rank7.json">x</a>
+"""
+
+
+def folder(server: FileServer) -> str:
+    """The URL of a folder with the traces of three ranks and other links."""
+    server.files = {
+        "/job/": INDEX.encode(),
+        "/job/rank0/": b'<a href="trace.json">trace</a>',
+        "/job/rank1/": b'<a href="trace.json">trace</a> <a href="lost.json">lost</a>',
+        "/job/rank0/trace.json": CONTENT,
+        "/job/rank1/trace.json": CONTENT[1:],
+        "/job/rank%202.json.gz": CONTENT[2:],
+    }
+    return f"http://127.0.0.1:{server.port}/job/?token=secret"
+
+
+def test_the_index_of_a_folder_names_its_traces(
+    server: FileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = trace_urls(folder(server))
+    assert [each.name for each in found] == [
+        "rank 2.json.gz",
+        "rank0/trace.json",
+        "rank1/lost.json",
+        "rank1/trace.json",
+    ]
+    base = f"http://127.0.0.1:{server.port}/job"
+    assert found[0].url == f"{base}/rank%202.json.gz?token=secret"
+    assert {path.partition("?")[0] for path, _ in server.asked} == {
+        "/job/",
+        "/job/rank0/",
+        "/job/rank1/",
+    }
+    server.files["/job/empty/"] = b"<p>empty"
+    with pytest.raises(FetchError, match=r"no trace in 127\.0\.0\.1:\d+/job/empty/"):
+        trace_urls(f"{base}/empty/")
+    for module, limit, message in (
+        (folders, "MAX_ENTRIES", "too many files"),
+        (over_http, "MAX_INDEX_BYTES", "The index of"),
+    ):
+        with monkeypatch.context() as limited:
+            limited.setattr(module, limit, 3)
+            with pytest.raises(FetchError, match=message):
+                trace_urls(f"{base}/")
+    monkeypatch.setenv("JARVIS_MAX_RANKS", "3")
+    with pytest.raises(TooManyFilesError):
+        trace_urls(f"{base}/")
+    server.location = "http://169.254.169.254/latest/"
+    with pytest.raises(AddressError):
+        trace_urls(f"http://127.0.0.1:{server.port}/from/")
+
+
+def test_a_job_fetches_a_folder_and_names_what_it_lacks(server: FileServer, home: Path) -> None:
+    asked = Fetch(folder(server))
+    assert asked.new_job().title == f"Download traces from 127.0.0.1:{server.port}"
+    steps: list[Step] = []
+    made = asked.run(steps.append, "a1b2")
+    stored = [path_at(each) for each in made.result["traces"]]
+    assert [path.name for path in stored] == [
+        "rank_2.json.gz",
+        "rank0_trace.json",
+        "rank1_trace.json",
+    ]
+    assert stored[2].read_bytes() == CONTENT[1:]
+    (failed,) = made.result["failed"]
+    assert failed.startswith("rank1/lost.json: 127.0.0.1")
+    assert "secret" not in str(made.result)
+    assert [step.number for step in steps if step.state == "done"] == [1, 2, 4]
+    with pytest.raises(FetchError, match="is a folder"):
+        Fetch(folder(server), AnalysisOptions()).run(steps.append, "a1b2")
+
+
+def test_a_folder_is_listed_by_sftp_without_links(by_sftp: str, home: Path, tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    (there / "rank0").mkdir()
+    (there / "rank0" / "trace.json").write_bytes(CONTENT[1:])
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "rank1.json").write_bytes(CONTENT)
+    (there / "linked").symlink_to(tmp_path / "elsewhere")
+    (there / "rank1.json").symlink_to(tmp_path / "elsewhere" / "rank1.json")
+    address = by_sftp.rpartition("/")[0]
+    found = trace_urls(f"{address}/")
+    assert [each.name for each in found] == ["a b.json", "rank0/trace.json"]
+    assert found[0].url == by_sftp
+    made = Fetch(f"{address}/").run(lambda _: None, "a1b2")
+    names = [path_at(each).name for each in made.result["traces"]]
+    assert names == ["a_b.json", "rank0_trace.json"]
+    with pytest.raises(FetchError, match="cannot be listed: No such file"):
+        trace_urls(f"{address}/nothing/")
+
+
+def test_buckets_that_are_listed_in_the_settings_are_read(
+    s3: S3, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    bucket = s3.bucket()
+    allow(monkeypatch, bucket)
+    for key, content in (("rank0/a b.json", CONTENT), ("rank1/c.json", CONTENT[1:]), ("n", b"")):
+        s3.files.pipe_file(f"{bucket}/job/{key}", content)
+    found = trace_urls(f"{bucket}/job/")
+    assert [each.name for each in found] == ["rank0/a b.json", "rank1/c.json"]
+    kept, message = fetched(found[0].url, tmp_path)
+    assert (kept.path.read_bytes(), kept.path.name) == (CONTENT, "a_b.json")
+    assert message[-1] == (len(CONTENT), len(CONTENT))
+    made = Fetch(f"{bucket}/job/").run(lambda _: None, "a1b2")
+    assert len(made.result["traces"]) == 2
+    remote = over_s3.S3File(address_of(found[0].url))
+    with remote.open(0):
+        pass
+    with remote.open(1000) as rest:
+        assert (rest.start, rest.total_bytes) == (1000, len(CONTENT))
+        assert b"".join(rest.pieces) == CONTENT[1000:]
+    s3.files.pipe_file(f"{bucket}/job/rank0/a b.json", CONTENT[::-1])
+    with remote.open(1000) as whole:
+        assert whole.start == 0
+    with pytest.raises(FetchError, match=r"cannot be read: .*NoSuchKey.*Check the URL"):
+        fetched(f"{bucket}/job/none.json", tmp_path)
+    with pytest.raises(FetchError, match="There is no trace"):
+        trace_urls(f"{bucket}/none/")
+    with pytest.raises(AddressError):
+        trace_urls("s3://other-bucket/job/")
 
 
 def test_what_is_not_allowed_is_refused_before_it_is_queued(server: FileServer) -> None:

@@ -14,9 +14,18 @@ from sqlalchemy import Engine
 from jarvis.cli import main
 from jarvis.core.errors import JarvisError, ReplayError
 from jarvis.core.request import AnalysisOptions
-from jarvis.core.workspace import RunPaths, exports_dir
+from jarvis.core.workspace import RunPaths, analyses_dir, exports_dir
 from jarvis.pipeline import STEPS, Step
 from jarvis.pipeline.distributed import RankOptions
+from jarvis.ranks.identity import RankSource, WorldSource
+from jarvis.ranks.manifest import (
+    ClockSummary,
+    DistributedManifest,
+    MatchingSummary,
+    MemberEntry,
+    MemberState,
+    WorldSize,
+)
 from jarvis.replay.package import IR_NAME
 from jarvis.reports import load_reporters
 from jarvis.reports.perfetto import FORMAT as PERFETTO
@@ -47,7 +56,9 @@ from jarvis.server.jobs.kinds import (
 )
 from jarvis.server.jobs.kinds.exports import HAS_TRACE, ORIGIN
 from jarvis.server.jobs.kinds.fetches import Fetch
+from jarvis.server.jobs.kinds.joint_what_ifs import RanksWhatIf
 from jarvis.server.jobs.kinds.loads import Load
+from jarvis.server.jobs.kinds.ranks_exports import RanksExport
 from jarvis.server.jobs.kinds.remotes import Remote
 from jarvis.server.jobs.queue import Job
 from jarvis.server.jobs.workers.job_messages import Assignment, FailedMessage
@@ -81,6 +92,38 @@ def content(request: Request) -> bytes:
     return file.read_bytes()
 
 
+def of_ranks(analysis: str) -> str:
+    """Write the manifest of a distributed run of two ranks; return its id."""
+    manifest = DistributedManifest(
+        jarvis_version="0.1.0",
+        created="2026-01-01T00:00:00+00:00",
+        distributed_id="abcdef012345",
+        title="2 of 4 ranks (0, 3)",
+        world_size=WorldSize(value=4, source=WorldSource.FILES),
+        members=[
+            MemberEntry(
+                rank=rank,
+                rank_source=RankSource.NAME,
+                state=MemberState.USABLE,
+                file_name=f"rank{rank}.json",
+                analysis_id=analysis,
+            )
+            for rank in (0, 3)
+        ],
+        missing=((1, 2),),
+        duplicates={},
+        conflicts=(),
+        clock=ClockSummary(p95_us=None, is_waiting_known=False, has_drift=False),
+        matching=MatchingSummary(instances=0, matched_kernels=0, unmatched_kernels=0),
+        sheets=(),
+        tables=(),
+    )
+    paths = RunPaths(analyses_dir() / manifest.distributed_id)
+    paths.root.mkdir(exist_ok=True)
+    paths.manifest.write_text(manifest.model_dump_json(), encoding="utf-8")
+    return manifest.distributed_id
+
+
 def test_requests_come_back_from_the_queue(
     trace_file: Path, analysis: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +154,8 @@ def test_requests_come_back_from_the_queue(
             RankOptions(4, given={"rank0.json": 3}, taken={3: "rank0.json"}),
             "job0 1",
         ),
+        RanksWhatIf(of_ranks(analysis), ("rank=1", "transfer=0.5")),
+        RanksExport(of_ranks(analysis), "perfetto", (0, 3)),
     ]
     assert {request.kind for request in requests} == set(load_requests())
     for request in requests:

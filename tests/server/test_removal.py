@@ -10,7 +10,13 @@ import pytest
 from sqlalchemy import Engine, update
 
 from jarvis import read_trace
-from jarvis.core.workspace import analyses_dir, exports_dir, trace_cache_dir, uploads_dir
+from jarvis.core.workspace import (
+    analyses_dir,
+    exports_dir,
+    pushes_dir,
+    trace_cache_dir,
+    uploads_dir,
+)
 from jarvis.server.access import audit
 from jarvis.server.access.rights import LOCAL
 from jarvis.server.database import AUDIT, JOBS, JobKind, JobState
@@ -306,7 +312,12 @@ def test_a_worker_tidies_up_a_part_each_time(
 ) -> None:
     monkeypatch.setattr(housekeeping, "JOBS_AT_ONCE", 2)
     ids = [ended(engine, f"job{days}", days) for days in (94, 93, 92)]
+    pushes_dir().mkdir(parents=True)
+    for name, days in (("of_today", 0), ("of_last_week", 8)):
+        (pushes_dir() / name).touch()
+        os.utime(pushes_dir() / name, (moment := time.time() - days * 86_400, moment))
     housekeeping.clean_up(engine)
+    assert [path.name for path in pushes_dir().iterdir()] == ["of_today"]
     assert [job.id for job in queue.recent(engine)] == ids[2:]
     assert [path.name for path in exports_dir().iterdir()] == ids[2:]
     housekeeping.clean_up(engine)

@@ -47,6 +47,8 @@ _KINDS = {
     JobKind.REMOTE: "Run on another machine",
     JobKind.LOAD: "Load an analysis file",
     JobKind.JOIN: "Join ranks",
+    JobKind.WHAT_IF: "Simulate ranks",
+    JobKind.RANKS_EXPORT: "Export ranks",
     JobKind.INSPECT: "Read a trace",
 }
 _FILTER_JOBS = 10
@@ -292,7 +294,7 @@ def _ended(job: Job) -> None:
     if job.result.get("is_reused"):
         st.info("Already done: showing the existing analysis.", icon=":material/history:")
     offer_file(job)
-    if "trace" in job.result:
+    if {"trace", "traces"} & job.result.keys() and job.kind is JobKind.FETCH:
         navigation.link(
             navigation.INGEST,
             "Analyze the trace",

@@ -12,10 +12,11 @@ from jarvis.dashboard.session.links import note_control, notice
 from jarvis.dashboard.session.polling import polled
 from jarvis.server.access.rights import may_change
 from jarvis.server.actions import cancel_job, get_visible_job, retry_job
-from jarvis.server.database import ACTIVE, JobKind, JobState, database
+from jarvis.server.database import ACTIVE, JobState, database
 from jarvis.server.errors import UnknownJobError
 from jarvis.server.jobs import claims, queue
 from jarvis.server.jobs.queue import RETRYABLE, Job
+from jarvis.server.page_links import OF_RANKS
 from jarvis.text.format import byte_size, counted
 from jarvis.text.markdown import escape
 
@@ -127,9 +128,11 @@ def open_result(job: Job) -> None:
     """Draw the link to the analysis or the distributed run of a job that is done, if any."""
     if job.analysis_id is None:
         return
-    if job.kind is JobKind.JOIN:
-        icon = ":material/lan:"
-        navigation.link(navigation.RANKS, "Open the ranks", icon=icon, ranks_run=job.analysis_id)
+    if job.kind in OF_RANKS:
+        others = job.result.get("others", ())
+        for number, run in enumerate((job.analysis_id, *others), start=1):
+            label = f"Open the ranks of job {number}" if others else "Open the ranks"
+            navigation.link(navigation.RANKS, label, icon=":material/lan:", ranks_run=run)
         return
     navigation.link(
         navigation.OVERVIEW,

@@ -21,6 +21,13 @@ const storedIds = {
   forget: mark => { try { localStorage.removeItem(mark) } catch {} },
 }
 
+// The name of a file; of one in a chosen folder, with the folders below that, which may tell the rank.
+const nameOf = file => pathOf(file).join("_")
+const pathOf = file => {
+  const path = file.webkitRelativePath
+  return path ? path.split("/").slice(1) : [file.name]
+}
+
 class RequestError extends Error {
   constructor(status, sentence) {
     super(sentence)
@@ -31,6 +38,7 @@ class RequestError extends Error {
 class Transfer {
   constructor(file, ticket) {
     this.file = file
+    this.name = nameOf(file)
     this.ticket = ticket
     this.sent = 0
     this.bytesPerMs = 0
@@ -39,7 +47,7 @@ class Transfer {
     this.changed = () => {}
     this.stop = new AbortController()
     this.root = new URL("api/uploads", document.baseURI).href
-    this.mark = `jarvis-upload ${this.root} ${file.size} ${file.lastModified} ${file.name}`
+    this.mark = `jarvis-upload ${this.root} ${file.size} ${file.lastModified} ${this.name}`
   }
 
   async run() {
@@ -100,7 +108,7 @@ class Transfer {
         if (error.status !== 404) throw error
       }
     }
-    const name = btoa(String.fromCharCode(...new TextEncoder().encode(this.file.name)))
+    const name = btoa(String.fromCharCode(...new TextEncoder().encode(this.name)))
     const answer = await this.request("POST", this.root, {
       headers: {
         ...TUS,
@@ -211,7 +219,7 @@ class Transfers {
   get problem() {
     const failed = this.each.filter(({ problem }) => problem)
     if (this.each.length === 1) return failed[0]?.problem ?? ""
-    return failed.map(({ file, problem }) => `${file.name}: ${problem}`).join("\n")
+    return failed.map(({ name, problem }) => `${name}: ${problem}`).join("\n")
   }
 
   set ticket(ticket) {
@@ -250,7 +258,9 @@ const figures = ({ file, sent, state, bytesPerMs }) => {
 export default ({ data, parentElement, setStateValue }) => {
   const part = name => parentElement.querySelector(`.${name}`)
   const [box, input, choose, cancel] = ["upload", "file", "choose", "cancel"].map(part)
+  const [folder, below] = ["folder", "below"].map(part)
   let announcedAt = 0
+  let notice = ""
 
   const announce = (text, isUrgent = false) => {
     if (!isUrgent && Date.now() - announcedAt < ANNOUNCE_MS) return
@@ -271,11 +281,12 @@ export default ({ data, parentElement, setStateValue }) => {
     part("bar").hidden = !isActive
     cancel.hidden = !isActive && !canResume
     choose.hidden = isActive
+    folder.hidden = isActive || canResume || !data.folder
     if (canResume) choose.textContent = "Resume"
     else choose.textContent = name ? data.again : data.choose
     part("words").textContent = name ?? data.words
     setText("figures", isActive ? figures(transfer) : "")
-    setText("problem", transfer?.problem ?? "")
+    setText("problem", transfer?.problem ?? notice)
     if (isActive) {
       part("bar").value = transfer.file.size ? transfer.sent / transfer.file.size : 0
       announce(figures(transfer), transfer.state === "waiting")
@@ -288,12 +299,25 @@ export default ({ data, parentElement, setStateValue }) => {
 
   const start = files => {
     const chosen = data.takes_several ? [...files] : [...files].slice(0, 1)
+    notice = chosen.length > data.most_files ? data.too_many : ""
+    if (notice) return draw()
     if (!chosen.length || ["running", "waiting"].includes(transfers.get(data.key)?.state)) return
     const transfer = new Transfers(chosen, data)
     transfers.set(data.key, transfer)
     transfer.changed = draw
     transfer.run()
     draw()
+  }
+
+  const tracesBelow = files => {
+    const endings = data.endings.split(",")
+    const isTrace = path => {
+      const name = path.at(-1)
+      const isHidden = path.some(part => part.startsWith("."))
+      return !isHidden && name !== data.no_trace && endings.some(ending => name.endsWith(ending))
+    }
+    const found = [...files].filter(file => isTrace(pathOf(file)))
+    return found.sort((one, other) => (nameOf(one) < nameOf(other) ? -1 : 1))
   }
 
   const active = transfers.get(data.key)
@@ -306,6 +330,17 @@ export default ({ data, parentElement, setStateValue }) => {
   input.onchange = () => {
     start(input.files)
     input.value = "" // allows choosing the same file again
+  }
+  folder.textContent = data.folder
+  folder.onclick = () => below.click()
+  below.onchange = () => {
+    const traces = tracesBelow(below.files)
+    start(traces)
+    below.value = ""
+    if (!traces.length) {
+      notice = data.no_traces
+      draw()
+    }
   }
   choose.onclick = () => {
     const transfer = transfers.get(data.key)

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import streamlit as st
 
+from jarvis.core.workspace import TRUTH_NAME
 from jarvis.dashboard.session.current_user import current_user, missing_role
 from jarvis.dashboard.session.links import note_control, notice
+from jarvis.ranks.inputs import max_ranks
 from jarvis.reports.reading import WORKBOOK
 from jarvis.server.errors import UnknownUploadError
 from jarvis.server.ingest import uploads
@@ -31,15 +33,19 @@ _MAX_LINKED_CHARS = 4000
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """Labels of the button before and after a choice, and what can be dropped."""
+    """Labels of the button before and after a choice, and what can be dropped; ``folder`` is the
+    label of a button that takes all files below a folder."""
 
     choose: str
     again: str
     dropped: str
+    folder: str = ""
 
 
 _ONE = _Words("Choose a file", "Choose another file", "it")
-_ONE_OR_RANKS = replace(_ONE, dropped="it, or the traces of all ranks of a job,")
+_ONE_OR_RANKS = replace(
+    _ONE, dropped="it, or the traces of all ranks of a job,", folder="Choose a folder"
+)
 _SEVERAL = _Words("Choose files", "Choose other files", "them")
 
 
@@ -115,6 +121,11 @@ def _uploaded(parameter: str, endings: Sequence[str], words: _Words) -> list[Upl
             "takes_several": words is not _ONE,
             "choose": words.choose,
             "again": words.again,
+            "folder": words.folder,
+            "no_trace": TRUTH_NAME,
+            "no_traces": f"There is no trace in this folder: {', '.join(endings)}.",
+            "most_files": max_ranks(),
+            "too_many": f"A job may have {max_ranks():,} ranks. Choose fewer files.",
             "most_bytes": upload_limit(),
             "too_large": f"This server takes up to {byte_size(upload_limit())}. Compress the file, "
             "or analyze it by its path on the server.",

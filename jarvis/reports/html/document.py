@@ -73,7 +73,7 @@ def document(run: Run, root: Path, edits: Edits, page_url: str | None = None) ->
         [*figures, *(drawings.category_roofline(run, key) for key in titles)]
     )
     return (
-        _environment()
+        environment()
         .get_template("document.html.j2")
         .render(
             parts,
@@ -88,6 +88,7 @@ def document(run: Run, root: Path, edits: Edits, page_url: str | None = None) ->
                 )
                 if drawing
             ],
+            title=f"{parts['model']} - {parts['platform']}: performance report",
             version=run.manifest.jarvis_version,
             created=run.manifest.created,
             light=variables(LIGHT),
@@ -156,7 +157,8 @@ def _figures(run: Run) -> list[tuple[str, str, str]]:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Return the environment of the templates of documents."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         undefined=StrictUndefined,

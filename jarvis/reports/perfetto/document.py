@@ -7,7 +7,7 @@ from EXACT_NS on are written relative to an ``origin_ns``.
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import count
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +16,9 @@ import orjson
 import polars as pl
 from isal import isal_zlib
 
+from jarvis.core.errors import TooLargeTraceError
 from jarvis.core.output import open_output
+from jarvis.ranks.identity import MAX_RANK
 from jarvis.reports.perfetto.lanes import MAX_DEPTH, place
 from jarvis.reports.perfetto.parts import TRACK, Part, Track, json_texts, read_arguments
 from jarvis.schemas.names import C
@@ -36,6 +38,9 @@ LEVEL = 2
 
 _GZIP = 16 + zlib.MAX_WBITS
 _MAX_ID = 2**31
+_FIRST_TID = MAX_RANK + 2
+"""Ids of the threads of several ranks, which have smaller process ids."""
+
 _KEYS = (TRACK, C.uid, C.ts_ns, C.dur_ns)
 
 
@@ -63,12 +68,7 @@ def write_document(
         arrows: ``cat, from_uid, to_uid`` between recorded slices.
         notes: Metadata of the file (``otherData``).
     """
-    order = _ordered(parts)
-    lanes, order = _with_lanes(order)
-    pids, tids, names = _threads(tracks, lanes)
-    order = order.with_columns(tid=pl.Series(tids)[order["lane_number"]])
-    of_track = pl.Series([pids[track.process] for track in tracks], dtype=pl.Int64)
-    order = order.with_columns(pid=of_track[order[TRACK]])
+    order, names = _placed(parts, tracks)
     origin_ns = _origin_ns(order)
     written = Written(order.height, int((order["lane"] > 0).sum()), origin_ns)
     head = {
@@ -79,15 +79,83 @@ def write_document(
             "origin_ns": origin_ns,
         }
     }
+    _write(out, head, chain(names, _blocks(parts, order, arrows, origin_ns)))
+    return written
+
+
+class OfRank(NamedTuple):
+    """The slices of a rank on the clock of all ranks, and their tracks in its process."""
+
+    pid: int
+    parts: list[Part]
+    tracks: list[Track]
+    arrows: pl.DataFrame
+
+
+def write_ranks(
+    out: Path,
+    ranks: Iterable[OfRank],
+    origin_ns: int,
+    notes: Mapping[str, object],
+    max_bytes: int,
+) -> None:
+    """Write a gzip-compressed trace of several ranks, one after the other.
+
+    Args:
+        out: The file.
+        ranks: The ranks; the names of their processes differ.
+        origin_ns: The time that counts as 0.
+        notes: Metadata of the file (``otherData``).
+        max_bytes: Limit of its size before it is compressed.
+
+    Raises:
+        TooLargeTraceError: It has more.
+    """
+    _write(
+        out,
+        {"otherData": {**notes, "origin_ns": origin_ns}},
+        _of_ranks(ranks, origin_ns),
+        max_bytes,
+    )
+
+
+def _of_ranks(ranks: Iterable[OfRank], origin_ns: int) -> Iterator[str]:
+    ids, arrow_ids = count(_FIRST_TID), count(1)
+    for position, rank in enumerate(ranks):
+        order, names = _placed(rank.parts, rank.tracks, rank.pid, ids, position)
+        yield from names
+        yield from _blocks(rank.parts, order, rank.arrows, origin_ns, arrow_ids)
+
+
+def _write(out: Path, head: object, blocks: Iterable[str], max_bytes: int | None = None) -> None:
+    """Write the events as a document of metadata ``head``; raise TooLargeTraceError."""
+    written, separator = 0, ""
     with open_output(out) as file:
         packer = isal_zlib.compressobj(LEVEL, isal_zlib.DEFLATED, _GZIP)
         file.write(packer.compress(orjson.dumps(head)[:-1] + b',"traceEvents":[\n'))
-        file.write(packer.compress(b",\n".join(names)))
-        for block in _blocks(parts, order, arrows, origin_ns):
-            file.write(packer.compress(f",\n{block}".encode()))
+        for block in blocks:
+            text = f"{separator}{block}".encode()
+            separator, written = ",\n", written + len(text)
+            if max_bytes is not None and written > max_bytes:
+                raise TooLargeTraceError(max_bytes)
+            file.write(packer.compress(text))
         file.write(packer.compress(b"\n]}\n"))
         file.write(packer.flush())
-    return written
+
+
+def _placed(
+    parts: list[Part],
+    tracks: list[Track],
+    pid: int | None = None,
+    free: Iterator[int] | None = None,
+    position: int = 0,
+) -> tuple[pl.DataFrame, list[str]]:
+    """Return ``_ordered`` with ``pid`` and ``tid``, and the events that name them."""
+    lanes, order = _with_lanes(_ordered(parts))
+    pids, tids, names = _threads(tracks, lanes, pid, free or count(1), position)
+    order = order.with_columns(tid=pl.Series(tids, dtype=pl.Int64)[order["lane_number"]])
+    of_track = pl.Series([pids[track.process] for track in tracks], dtype=pl.Int64)
+    return order.with_columns(pid=of_track[order[TRACK]]), names
 
 
 def _ordered(parts: list[Part]) -> pl.DataFrame:
@@ -133,15 +201,20 @@ def _with_lanes(order: pl.DataFrame) -> tuple[list[tuple[int, int]], pl.DataFram
 
 
 def _threads(
-    tracks: list[Track], lanes: list[tuple[int, int]]
-) -> tuple[dict[str, int], list[int], list[bytes]]:
+    tracks: list[Track],
+    lanes: list[tuple[int, int]],
+    pid: int | None,
+    numbers: Iterator[int],
+    position: int,
+) -> tuple[dict[str, int], list[int], list[str]]:
     """Return the id of each process, the thread id of each lane, and the events that name them.
 
     Recorded ids are used where they are unique numbers above 0, which means "idle" to Perfetto;
-    further lanes, and tracks without such an id, have other numbers.
+    further lanes, and tracks without such an id, have other ``numbers``. ``pid`` is that of all
+    processes, if it is given; ``position`` is the place of the first.
     """
-    pids: dict[str, int] = {}
-    taken: set[int] = set()
+    pids = {} if pid is None else {track.process: pid for track in tracks}
+    taken = set(pids.values())
     for track in tracks:
         number = _id(track.pid)
         if number is not None and track.process not in pids and number not in taken:
@@ -154,27 +227,27 @@ def _threads(
         if number is not None and (is_main or number not in taken):
             tids[place_of, 0] = number
             taken.add(number)
-    free = (number for number in count(1) if number not in taken)
+    free = (number for number in numbers if number not in taken)
     for track in tracks:
         if track.process not in pids:
             pids[track.process] = next(free)
     events = [
         event
-        for index, (process, pid) in enumerate(_in_order(tracks, pids))
+        for index, (process, number) in enumerate(_in_order(tracks, pids), position)
         for event in (
-            _named("process_name", pid, 0, {"name": process}),
-            _named("process_sort_index", pid, 0, {"sort_index": index}),
+            _named("process_name", number, 0, {"name": process}),
+            _named("process_sort_index", number, 0, {"sort_index": index}),
         )
     ]
     for index, lane in enumerate(lanes):
         track = tracks[lane[0]]
         if lane not in tids:
             tids[lane] = next(free)
-        pid, tid = pids[track.process], tids[lane]
+        number, tid = pids[track.process], tids[lane]
         name = track.name if lane[1] == 0 else f"{track.name} (lane {lane[1] + 1})"
         events += [
-            _named("thread_name", pid, tid, {"name": name}),
-            _named("thread_sort_index", pid, tid, {"sort_index": index}),
+            _named("thread_name", number, tid, {"name": name}),
+            _named("thread_sort_index", number, tid, {"sort_index": index}),
         ]
     return pids, [tids[lane] for lane in lanes], events
 
@@ -192,8 +265,9 @@ def _id(text: str | None) -> int | None:
     return number if 0 < number < _MAX_ID else None
 
 
-def _named(kind: str, pid: int, tid: int, arguments: dict[str, object]) -> bytes:
-    return orjson.dumps({"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": arguments})
+def _named(kind: str, pid: int, tid: int, arguments: dict[str, object]) -> str:
+    event = {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": arguments}
+    return orjson.dumps(event).decode()
 
 
 def _origin_ns(order: pl.DataFrame) -> int:
@@ -206,13 +280,17 @@ def _origin_ns(order: pl.DataFrame) -> int:
 
 
 def _blocks(
-    parts: list[Part], order: pl.DataFrame, arrows: pl.DataFrame, origin_ns: int
+    parts: list[Part],
+    order: pl.DataFrame,
+    arrows: pl.DataFrame,
+    origin_ns: int,
+    arrow_ids: Iterator[int] | None = None,
 ) -> Iterator[str]:
     """Yield the events as text, in the order of ``rank``."""
     order = order.with_columns(
         ts=_decimals(order[C.ts_ns] - origin_ns), dur=_durations(order[C.dur_ns])
     )
-    ends = _arrow_ends(order, arrows)
+    ends = _arrow_ends(order, arrows, arrow_ids or count(1))
     for first in range(0, order.height, ROWS_AT_ONCE):
         chunk = order.slice(first, ROWS_AT_ONCE)
         lines = [
@@ -258,7 +336,7 @@ def _slice_lines(part: Part, chosen: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _arrow_ends(order: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
+def _arrow_ends(order: pl.DataFrame, arrows: pl.DataFrame, ids: Iterator[int]) -> pl.DataFrame:
     """Return ``rank, line`` of both ends of each arrow, at the starts of its slices.
 
     They bind to the slice before them in the file. Perfetto draws no arrow back in time.
@@ -269,8 +347,9 @@ def _arrow_ends(order: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
         .join(slices, left_on="from_uid", right_on=C.uid, maintain_order="left")
         .join(slices, left_on="to_uid", right_on=C.uid, maintain_order="left", suffix="_to")
         .filter(pl.col("rank") < pl.col("rank_to"))
-        .with_row_index("id", offset=1)
     )
+    numbered = pl.Series("id", list(islice(ids, joined.height)), dtype=pl.Int64)
+    joined = joined.with_columns(numbered)
     return pl.concat(
         joined.select(
             pl.col(f"rank{end}").alias("rank"),

@@ -16,11 +16,11 @@ from jarvis.server.errors import AddressError
 from jarvis.server.settings import PREFIX, settings
 from jarvis.text.markdown import one_line, shortened
 
-HTTP, SFTP = ("http", "https"), "sftp"
+HTTP, SFTP, S3 = ("http", "https"), "sftp", "s3"
 HOSTS_VARIABLE = f"{PREFIX}INGEST_HOSTS"
 PRIVATE_HOSTS_VARIABLE = f"{PREFIX}INGEST_PRIVATE_HOSTS"
 
-_PORTS = {"http": 80, "https": 443, SFTP: 22}
+_PORTS = {"http": 80, "https": 443, SFTP: 22, S3: 443}
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9_-]*\.)*[a-z0-9_-]*|[0-9a-f:.]*:[0-9a-f:.]*")
 """A host name in ASCII form, or an IP address; excludes forms that resolvers read differently."""
 
@@ -65,6 +65,18 @@ class Address:
         """Return the last part of the path, decoded."""
         return unquote(self.path).rpartition("/")[2]
 
+    @property
+    def is_folder(self) -> bool:
+        """Return whether it names a folder."""
+        return self.path.endswith("/")
+
+    @property
+    def url(self) -> str:
+        """Return the whole URL, with the query that may be secret."""
+        user = f"{self.user}@" if self.user else ""
+        query = f"?{self.query}" if self.query else ""
+        return f"{self.scheme}://{user}{self.host_and_port}{self.path}{query}"
+
     def joined(self, location: str) -> str:
         """Return the absolute URL of a redirect to ``location``."""
         return urljoin(f"{self.scheme}://{self.host_and_port}{self.path}", location)
@@ -75,7 +87,7 @@ def without_secrets(text: str) -> str:
     return re.sub(r"//[^/@]*:[^/@]*@", "//", re.split(r"[?#]", text.strip(), maxsplit=1)[0])
 
 
-def address_of(text: str, schemes: Iterable[str] = (*HTTP, SFTP)) -> Address:
+def address_of(text: str, schemes: Iterable[str] = (*HTTP, SFTP, S3)) -> Address:
     """Parse a URL whose host and port the settings allow.
 
     Raises:
@@ -159,8 +171,12 @@ def _user(parts: SplitResult) -> str | None:
 
 
 def _is_listed(address: Address, allowed: Iterable[str]) -> bool:
-    """Return whether an entry (``host`` or ``*.domain``, optionally ``:port``) matches the URL."""
-    return any(_matches(address, *_split(entry)) for entry in allowed)
+    """Return whether an entry (``host`` or ``*.domain``, optionally ``:port``) matches the URL; an
+    entry ``s3://bucket`` is a bucket, and no other matches one."""
+    if address.scheme == S3:
+        return f"{S3}://{address.host}" in allowed
+    hosts = (entry for entry in allowed if not entry.startswith(f"{S3}://"))
+    return any(_matches(address, *_split(entry)) for entry in hosts)
 
 
 def _split(entry: str) -> tuple[str, int | None]:

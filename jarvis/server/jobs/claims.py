@@ -57,6 +57,8 @@ QUICK = (
     JobKind.COMPARE,
     JobKind.LOAD,
     JobKind.JOIN,
+    JobKind.WHAT_IF,
+    JobKind.RANKS_EXPORT,
 )
 """Kinds that take seconds while a user waits: each worker has an extra slot for them, and they do
 not count in fair scheduling."""

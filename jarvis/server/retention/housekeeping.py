@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sqlalchemy import ColumnElement, Engine, and_, delete, func, select
 
-from jarvis.core.workspace import analyses_dir, exports_dir
+from jarvis.core.workspace import analyses_dir, exports_dir, sweep_pushes
 from jarvis.server.database import ACTIVE, AUDIT, JOB_ANALYSES, JOB_WAITS, JOBS, reading, writing
 from jarvis.server.ingest import uploads
 from jarvis.server.retention.orphan_cleanup import delete_orphans
@@ -104,6 +104,7 @@ def publish_local_analyses(engine: Engine) -> None:
 def clean_up(engine: Engine) -> None:
     """Apply the hourly retention of a worker; several may do so concurrently."""
     uploads.sweep()
+    sweep_pushes()
     delete_orphans(engine)
     forget_expired(engine, JOBS_AT_ONCE)
     drop_missing(engine)

@@ -207,6 +207,31 @@ def test_what_is_no_server_is_said(
     assert message in line
 
 
+def test_urls_are_downloaded_by_the_server(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[tuple[str, dict[str, object]]] = []
+
+    def answered(request: httpx.Request) -> httpx.Response:
+        asked.append((request.url.path, json.loads(request.content)))
+        keys = ("id", "state", "analysis_id", "is_reused", "error")
+        return httpx.Response(202, json={**dict.fromkeys(keys), "page": "/jobs?job=1"})
+
+    answering(monkeypatch, answered)
+    base, to = "s3://traces/job", ["--server", "https://jarvis.test"]
+    several = ([f"{base}/"], [f"{base}/rank{{0..63}}.json"], [f"{base}/a.json", f"{base}/b.json"])
+    for urls in several:
+        assert main(["push", *urls, *to, "--rank", "a.json=3", "--name", "Tiny"]) == ExitCode.OK
+        path, body = asked.pop()
+        assert (path, body["urls"], body["ranks"]) == ("/api/distributed", urls, {"a.json": 3})
+    assert main(["push", f"{base}/a.json?x=/", *to, "--name", "Tiny"]) == ExitCode.OK
+    path, body = asked.pop()
+    assert (path, body["url"], body["model"]) == ("/api/analyses", f"{base}/a.json?x=/", "Tiny")
+    with pytest.raises(SystemExit):
+        main(["push", f"{base}/a.json", "b.json", *to])
+    assert "name traces or URLs, not both" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("server_given", "message"),
     [

@@ -19,6 +19,7 @@ from jarvis.dashboard.pages.ingest.trace_choice import (
     UPLOAD,
     choose_trace,
     chosen_source,
+    fetched_ranks,
     first_readable,
     trace_info,
 )
@@ -180,7 +181,7 @@ def _chosen_traces() -> tuple[tuple[Path, ...], TraceInfo | None]:
     Errors are shown."""
     sources = (UPLOAD, SERVER_PATH, ADDRESS, REMOTE, SAMPLE)
     try:
-        chosen = choose_trace(PAGE, sources, uploaded_ranks)
+        chosen = choose_trace(PAGE, sources, uploaded_ranks, fetched_ranks)
         traces = (chosen,) if isinstance(chosen, Path) else chosen or ()
         info = trace_info(first_readable(traces)) if traces else None
         if isinstance(info, tuple):

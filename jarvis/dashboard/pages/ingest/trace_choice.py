@@ -16,7 +16,9 @@ from jarvis.dashboard.session.polling import polled
 from jarvis.dashboard.widgets.controls import keyed_segments, text_input
 from jarvis.dashboard.widgets.job_view import POLL_S, follow, remember_job, remembered_job
 from jarvis.server.database import JobState, Visibility, database
+from jarvis.server.errors import IntakeError
 from jarvis.server.ingest.addresses import HOSTS_VARIABLE, without_secrets
+from jarvis.server.ingest.fetch.folders import names_several
 from jarvis.server.ingest.intake import sample_trace, server_trace, trace_roots
 from jarvis.server.ingest.remote_runs import TARGETS_VARIABLE
 from jarvis.server.jobs import queue
@@ -38,44 +40,62 @@ SOURCE = "address"
 URL = "URL"
 """Label of this source."""
 
+_FOLDERS = (
+    " A URL that ends with / is that of a folder, and `{0..63}` in one a range: the traces of the "
+    "ranks of a job."
+)
+
 
 def fetched_trace(prefix: str) -> Path | None:
     """Draw the URL and the job, and return the trace fetched last or None."""
-    address = _address(prefix)
+    return next(iter(_fetched_traces(prefix, takes_several=False)), None)
+
+
+def fetched_ranks(prefix: str) -> tuple[Path, ...] | None:
+    """Draw the URL and the job, and return the traces fetched last or None."""
+    return _fetched_traces(prefix, takes_several=True) or None
+
+
+def _fetched_traces(prefix: str, *, takes_several: bool) -> tuple[Path, ...]:
+    address = _address(prefix, takes_several=takes_several)
     st.caption(f"Allowed hosts: {escape(', '.join(settings().ingest_hosts))}.")
     if st.button("Fetch", key=f"_{prefix}_fetch", icon=":material/download:", disabled=not address):
-        _fetch(prefix, address)
+        _fetch(prefix, address, takes_several=takes_several)
     job = remembered_job(_job_of(prefix))
     if job is None:
-        return None
-    if job.state is not JobState.DONE or "trace" not in job.result:
+        return ()
+    if job.state is not JobState.DONE or not {"trace", "traces"} & job.result.keys():
         st.caption(escape(job.title))
         follow(job, lambda _: None)
-        return None
+        return ()
     return _fetched(job)
 
 
-def _fetch(prefix: str, address: str) -> None:
+def _fetch(prefix: str, address: str, *, takes_several: bool) -> None:
     """Queue the job; it is private, so that other users do not see the URL."""
     try:
+        if not takes_several and names_several(address):
+            raise IntakeError("Give the URL of one trace.")
         remember_job(_job_of(prefix), request_job(Fetch(address), Visibility.PRIVATE).id)
     except JarvisError as error:
         remember_job(_job_of(prefix), None)
         show_error(error)
 
 
-def _fetched(job: Job) -> Path:
-    """Draw and return the trace of a job that is done."""
+def _fetched(job: Job) -> tuple[Path, ...]:
+    """Draw and return the traces of a job that is done."""
+    for failed in job.result.get("failed", ()):
+        st.warning(escape(failed), icon=":material/warning:")
     again = " The same file was already stored." if job.result.get("was_here") else ""
     st.caption(f":material/check_circle: {escape(job.title)}: done.{again}")
-    return path_at(job.result["trace"])
+    return _traces(job)
 
 
 def _job_of(prefix: str) -> str:
     return f"{prefix}_fetch"
 
 
-def _address(prefix: str) -> str:
+def _address(prefix: str, *, takes_several: bool) -> str:
     """Draw and return the URL; the page's link has it without parts that may be secret."""
     key = f"{prefix}_url"
     if key not in st.session_state and key in st.query_params:
@@ -84,7 +104,9 @@ def _address(prefix: str) -> str:
         URL,
         key=key,
         placeholder="https://host/trace.json.gz or sftp://host/path/trace.json.gz",
-        help="http, https or sftp. The query string, such as a signature, is not included in links "
+        help="http, https, sftp or s3."
+        + (_FOLDERS if takes_several else "")
+        + " The query string, such as a signature, is not included in links "
         "to this page or in the list of jobs.",
         persist_state="session",
     ).strip()
@@ -107,7 +129,7 @@ def trace_info(trace: Path) -> TraceInfo | tuple[Path, ...] | None:
     if job.is_active:
         _live(job.id)
     elif job.state is JobState.DONE and "traces" in job.result:
-        return _unpacked(job)
+        return _traces(job)
     elif job.state is JobState.DONE:
         return TraceInfo.model_validate(job.result["info"])
     else:
@@ -136,7 +158,7 @@ def _inspect_job(request: Inspect) -> Job:
     job = queue.latest(engine, request.new_job())
     if job is not None and job.state is JobState.DONE:
         if "traces" in job.result:
-            is_usable = all(find_file(path).is_file() for path in _unpacked(job))
+            is_usable = all(find_file(path).is_file() for path in _traces(job))
         else:
             is_usable = _is_info(job.result.get("info"))
         job = job if is_usable else None
@@ -152,8 +174,10 @@ def _is_info(values: object) -> bool:
     return True
 
 
-def _unpacked(job: Job) -> tuple[Path, ...]:
-    return tuple(map(path_at, job.result["traces"]))
+def _traces(job: Job) -> tuple[Path, ...]:
+    """Return the traces of a job that read or fetched one or several."""
+    result = job.result
+    return tuple(map(path_at, result["traces"] if "traces" in result else [result["trace"]]))
 
 
 def _read_again(request: Inspect) -> None:
@@ -202,6 +226,7 @@ def choose_trace(
     prefix: str,
     sources: Sequence[str],
     upload: Callable[[str], Uploaded | None],
+    fetch: Callable[[str], Path | Uploaded | None] = fetched_trace,
 ) -> Path | Uploaded | None:
     """Draw the choice of the source, and return its trace, what was uploaded, or None.
 
@@ -210,6 +235,7 @@ def choose_trace(
         sources: Values to choose from, shown if they are configured; for values that are not
             handled here, the caller draws the controls.
         upload: Draws the upload of this prefix, and returns the files.
+        fetch: Draws the download of this prefix, and returns what was fetched.
 
     Raises:
         IntakeError: The path is not allowed.
@@ -224,7 +250,7 @@ def choose_trace(
         st.caption(f"Allowed folders: {roots}. Relative paths are resolved in them.")
         return server_trace(path) if path else None
     if source == ADDRESS:
-        return fetched_trace(prefix)
+        return fetch(prefix)
     if source == SAMPLE:
         st.caption(
             "A simulated training step (transformer and convolution blocks on eight ranks), "

@@ -13,6 +13,7 @@ from jarvis.charts.arrivals import (
     step_map,
 )
 from jarvis.charts.marks import Tip
+from jarvis.dashboard.pages.ranks.downloads import downloads
 from jarvis.dashboard.pages.ranks.figures import figures
 from jarvis.dashboard.pages.ranks.findings import rank_findings
 from jarvis.dashboard.pages.ranks.lateness import late_ranks
@@ -138,6 +139,7 @@ def render() -> None:
     _bandwidth(run)
     _ranks(run)
     _communicators(run)
+    downloads(run)
 
 
 def _facts(entry: DistributedEntry, catalog: Catalog) -> None:

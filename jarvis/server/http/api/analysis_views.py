@@ -77,7 +77,8 @@ class NewAnalysis(_NewRun):
     )
     url: str | None = Field(
         None,
-        description="http, https or sftp URL, on a host that the server may download from",
+        description="http, https, sftp or s3 URL, on a host or in a bucket that the server may "
+        "download from",
         max_length=MAX_PATH_LENGTH,
     )
     captures: str | None = Field(
@@ -119,8 +120,9 @@ class NewDistributed(_NewRun):
     )
     urls: list[_Name] = Field(
         default_factory=list,
-        description="http, https or sftp URLs, on hosts that the server may download from; a range "
-        "in braces, as in `rank{0..63}.json.gz`, means one URL for each integer",
+        description="http, https, sftp or s3 URLs, on hosts and in buckets that the server may "
+        "download from; one that ends with / is a folder and means the traces below it, a range in "
+        "braces, as in `rank{0..63}.json.gz`, means one URL for each integer",
         max_length=DEFAULT_MAX_RANKS,
     )
     analyses: list[_Id] = Field(
@@ -180,6 +182,15 @@ class InstancePage(BaseModel, title="Page of the list of collectives"):
         description="rows of the table `instances` (docs/metrics.md), by time"
     )
     total: int = Field(description="number of all that match")
+    offset: int
+    limit: int
+
+
+class TablePage(BaseModel, title="Page of a table"):
+    """Rows of a table of a distributed run."""
+
+    rows: list[dict[str, Any]] = Field(description="rows (docs/metrics.md)")
+    total: int = Field(description="number of all rows")
     offset: int
     limit: int
 
@@ -335,6 +346,23 @@ class NewExport(BaseModel, title="New export"):
         description="targets of categories with their own, as `gemm=70,reduce=60`; by default "
         "those of the analysis",
         max_length=MAX_NAME_LENGTH,
+    )
+
+
+class NewRanksExport(BaseModel, title="New export of ranks"):
+    """What to write of a distributed run."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: str = Field(
+        description="`html` for the report, `perfetto` for one trace of several ranks, or `zip` "
+        "for all files",
+        max_length=MAX_NAME_LENGTH,
+    )
+    ranks: list[_Rank] = Field(
+        default_factory=list,
+        description="ranks of the trace; all if it is empty",
+        max_length=DEFAULT_MAX_RANKS,
     )
 
 

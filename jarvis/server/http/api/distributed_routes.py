@@ -2,29 +2,30 @@
 
 from datetime import datetime
 from itertools import islice
-from pathlib import Path
+from time import monotonic, sleep
 from typing import Annotated
 
 import polars as pl
 from fastapi import APIRouter, Query, Response
+from fastapi import Path as PathParameter
 from fastapi.responses import FileResponse
 
 from jarvis.core.request import AnalysisOptions
 from jarvis.hardware import load_hardware
 from jarvis.pipeline.distributed import RankOptions
-from jarvis.pipeline.joint_what_if import JointWhatIf, ranks_what_if
+from jarvis.pipeline.joint_what_if import JointWhatIf
 from jarvis.ranks.compared import compared_ranks
-from jarvis.ranks.inputs import expanded, max_ranks
-from jarvis.ranks.manifest import MemberEntry
+from jarvis.ranks.inputs import max_ranks
 from jarvis.ranks.run import DistributedRun
+from jarvis.reports.ranks_export import check_ranks_format
 from jarvis.run.results import results_data
 from jarvis.schemas.names import C
 from jarvis.server import actions
 from jarvis.server.access.audit import Channel
 from jarvis.server.access.rights import Person, Role, require, require_viewer
 from jarvis.server.actions import Actor
-from jarvis.server.database import database
-from jarvis.server.errors import UnknownInstanceError
+from jarvis.server.database import JobState, database
+from jarvis.server.errors import SingleJobError, UnknownArtifactError, UnknownInstanceError
 from jarvis.server.http.api.analysis_routes import (
     MAX_LISTED,
     AnalysisId,
@@ -34,6 +35,7 @@ from jarvis.server.http.api.analysis_routes import (
     uploaded_file,
 )
 from jarvis.server.http.api.analysis_views import (
+    MAX_NAME_LENGTH,
     MAX_PATH_LENGTH,
     ArtifactList,
     Changes,
@@ -41,18 +43,29 @@ from jarvis.server.http.api.analysis_views import (
     DistributedView,
     InstancePage,
     NewDistributed,
+    NewRanksExport,
     RanksComparisonView,
+    TablePage,
 )
 from jarvis.server.http.api.callers import Caller
 from jarvis.server.http.api.job_routes import JobView, job_view, to_save
+from jarvis.server.ingest.fetch.folders import trace_urls
 from jarvis.server.ingest.intake import server_trace
-from jarvis.server.jobs.kinds import Analyze
+from jarvis.server.jobs import queue
+from jarvis.server.jobs.kinds import WHOLE_RUN, Analyze
 from jarvis.server.jobs.kinds.fetches import Fetch
+from jarvis.server.jobs.kinds.joint_what_ifs import ANSWER, RanksWhatIf
+from jarvis.server.jobs.kinds.ranks_exports import RanksExport
 from jarvis.server.page_links import ranks_page
-from jarvis.server.storage.catalog import DistributedEntry, analysis_root, read_catalog
+from jarvis.server.storage.catalog import DistributedEntry, read_catalog
 from jarvis.server.submission import Submission
 
 router = APIRouter(prefix="/distributed", tags=["distributed"])
+
+WHAT_IF_S = 20.0
+"""How long the answer to a simulation is waited for."""
+
+_POLL_S = 0.1
 
 
 @router.post("", summary="Analyze several ranks", status_code=202)
@@ -67,7 +80,7 @@ def analyze(person: Caller, new: NewDistributed) -> JobView:
         *(uploaded_file(person, upload) for upload in new.uploads),
         *(server_trace(path) for path in new.paths),
     ]
-    expanding = (url for text in new.urls for url in expanded(text))
+    expanding = (trace.url for text in new.urls for trace in trace_urls(text))
     urls = list(islice(expanding, max_ranks() + 1))
     options = AnalysisOptions.of(new)
     job = actions.submit_ranks(
@@ -164,17 +177,60 @@ def compare(person: Caller, analysis_id: AnalysisId, reference: AnalysisId) -> R
     )
 
 
-@router.post("/{analysis_id}/what-if", summary="Simulate a step of all ranks under changes")
-def what_if(person: Caller, analysis_id: AnalysisId, changes: Changes) -> JointWhatIf:
+@router.post(
+    "/{analysis_id}/what-if",
+    summary="Simulate a step of all ranks under changes",
+    responses={202: {"model": JobView, "description": "Not answered yet: send it again later"}},
+)
+def what_if(
+    person: Caller, analysis_id: AnalysisId, changes: Changes, response: Response
+) -> JointWhatIf | JobView:
     """Return what the median step gains at least and at most; rejected (400) if it is not simulated
-    or the analysis of a rank was removed."""
+    or the analysis of a rank was removed.
+
+    A job replays the ranks. If it takes longer than some seconds, the answer is the job (202); the
+    same request then returns its result.
+    """
+    _opened(person, analysis_id)
+    request = RanksWhatIf(analysis_id, tuple(changes.changes))
+    job = actions.ask_what_if(database(), Actor(person, Channel.API), request)
+    end = monotonic() + WHAT_IF_S
+    while job.is_active and monotonic() < end:
+        sleep(_POLL_S)
+        job = queue.find(database(), job.id)
+    if job.state is JobState.DONE:
+        return JointWhatIf.model_validate(job.result[ANSWER])
+    if not job.is_active:
+        raise SingleJobError(job.error or "The job was cancelled.")
+    response.status_code = 202
+    return job_view(job)
+
+
+@router.get("/{analysis_id}/tables/{name}", summary="Return rows of a table")
+def table(
+    person: Caller,
+    analysis_id: AnalysisId,
+    name: Annotated[str, PathParameter(max_length=MAX_NAME_LENGTH)],
+    limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = MAX_LISTED,
+    offset: Annotated[int, Query(ge=0)] = 0,
+) -> TablePage:
+    """Return rows of a table of the distributed run, in their stored order."""
     _, run = _opened(person, analysis_id)
-    visible = {each.id for each in read_catalog().visible_to(person).entries}
+    if name not in run.tables:
+        raise UnknownArtifactError(analysis_id)
+    found = run.tables[name]
+    return TablePage(
+        rows=found.slice(offset, limit).to_dicts(), total=found.height, offset=offset, limit=limit
+    )
 
-    def find(member: MemberEntry) -> Path | None:
-        return analysis_root(member.analysis_id) if member.analysis_id in visible else None
 
-    return ranks_what_if(run, changes.changes, find)
+@router.post("/{analysis_id}/exports", summary="Write a distributed run as a file", status_code=202)
+def export(person: Caller, analysis_id: AnalysisId, new: NewRanksExport) -> JobView:
+    """Queue a job, or return the job whose file still exists; then download its file."""
+    _opened(person, analysis_id)
+    check_ranks_format(new.format, (WHOLE_RUN,))
+    request = RanksExport(analysis_id, new.format, tuple(sorted(set(new.ranks))))
+    return job_view(actions.ask_for_file(database(), Actor(person, Channel.API), request))
 
 
 @router.get("/{analysis_id}/artifacts", summary="List the files of a distributed run")

@@ -47,6 +47,9 @@ class JobView(BaseModel, title="Job"):
     steps: list[StepView] = Field(description="finished steps")
     error: str | None = Field(description="why it failed, and what to do")
     analysis_id: str | None = Field(description="the analysis that it created or used")
+    others: list[str] = Field(
+        description="further distributed runs, if the traces of several jobs were joined"
+    )
     is_reused: bool = Field(description="whether the analysis was already stored")
     members: dict[JobState, int] = Field(
         description="number of jobs that it waits for, by state; empty if it waits for none"
@@ -111,6 +114,7 @@ def job_view(job: Job) -> JobView:
         steps=[StepView(name=step.name, elapsed_s=step.elapsed_s) for step in job.steps],
         error=job.error,
         analysis_id=job.analysis_id,
+        others=job.result.get("others", []),
         is_reused=bool(job.result.get("is_reused", False)),
         members=queue.members(database(), [job.id]).get(job.id, {}),
         page=page_of(job),

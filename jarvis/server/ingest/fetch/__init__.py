@@ -1,4 +1,4 @@
-"""Downloads of traces by http, https or sftp from allowed hosts."""
+"""Downloads of traces by http, https, sftp or s3 from allowed hosts."""
 
 import hashlib
 import time
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO
 
 from jarvis.server.errors import AddressError, FetchError, IntakeError, InterruptedFetchError
-from jarvis.server.ingest.addresses import SFTP, Address, address_of
+from jarvis.server.ingest.addresses import S3, SFTP, Address, address_of
 from jarvis.server.ingest.fetch.base import OpenedDownload, RemoteFile
 from jarvis.server.ingest.intake import StoredTrace, adopt_upload, upload_name
 from jarvis.server.settings import PREFIX, settings
@@ -24,12 +24,13 @@ OnBytes = Callable[[int, int | None], None]
 """Called with the number of received bytes, and the total or None."""
 
 
-def fetch_trace(text: str, folder: Path, on_bytes: OnBytes) -> StoredTrace:
+def fetch_trace(text: str, folder: Path, on_bytes: OnBytes, name: str | None = None) -> StoredTrace:
     """Download the trace at a URL and store it by its content, like an upload.
 
     Args:
         text: the URL.
         folder: where the partial file is written; must be on the same disk as the home.
+        name: name of the trace in place of that of the file.
 
     Raises:
         AddressError: the URL is not valid or not allowed.
@@ -38,11 +39,13 @@ def fetch_trace(text: str, folder: Path, on_bytes: OnBytes) -> StoredTrace:
         OSError: it cannot be written.
     """
     address = address_of(text)
+    if address.is_folder:
+        raise FetchError(f"{address.shown} is a folder. Give the URL of a trace.")
     partial = folder / "partial"
-    name = _fetch(_remote(address), address.shown, partial, on_bytes)
+    found = _fetch(_remote(address), address.shown, partial, on_bytes)
     with partial.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    return adopt_upload(partial, name, sha256)
+    return adopt_upload(partial, upload_name(name) if name else found, sha256)
 
 
 def _remote(address: Address) -> RemoteFile:
@@ -50,6 +53,10 @@ def _remote(address: Address) -> RemoteFile:
         from jarvis.server.ingest.fetch.over_sftp import SftpFile
 
         return SftpFile(address)
+    if address.scheme == S3:
+        from jarvis.server.ingest.fetch.over_s3 import S3File
+
+        return S3File(address)
     from jarvis.server.ingest.fetch.over_http import HttpFile
 
     return HttpFile(address)

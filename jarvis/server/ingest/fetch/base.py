@@ -1,9 +1,11 @@
 """Interface of the download protocols."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+from jarvis.server.ingest.addresses import Address
 
 CONNECT_S = 10.0
 """Connection timeout."""
@@ -27,6 +29,17 @@ class OpenedDownload:
     total_bytes: int | None
     names: tuple[str, ...]
     pieces: Iterator[bytes]
+
+
+class Entry(NamedTuple):
+    """A file or folder in a folder, by its decoded name."""
+
+    name: str
+    is_folder: bool
+
+
+ListFolder = Callable[[Address], Iterable[Entry]]
+"""Lists a folder; raises FetchError if it cannot be listed."""
 
 
 class RemoteFile(Protocol):

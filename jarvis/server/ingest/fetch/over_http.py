@@ -1,4 +1,4 @@
-"""Downloads by http and https; each redirect is validated before it is followed."""
+"""Downloads and indexes by http and https; each redirect is validated before it is followed."""
 
 import logging
 import re
@@ -7,17 +7,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from email.message import Message
 from functools import cache
+from html.parser import HTMLParser
 from http import HTTPStatus
 from ipaddress import IPv6Address
+from urllib.parse import unquote, urlsplit
 
 import httpx
 
 from jarvis.server.errors import FetchError, InterruptedFetchError
 from jarvis.server.ingest.addresses import HTTP, Address, Machine, address_of, machines_of
-from jarvis.server.ingest.fetch.base import CONNECT_S, SILENCE_S, OpenedDownload
+from jarvis.server.ingest.fetch.base import CONNECT_S, SILENCE_S, Entry, OpenedDownload
 from jarvis.text.markdown import one_line, shortened
 
 MAX_REDIRECTS = 5
+MAX_INDEX_BYTES = 8 << 20
+"""Maximum size of the page that lists a folder."""
 
 _WEAK = "W/"
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
@@ -74,6 +78,43 @@ class HttpFile:
             tuple(filter(None, names)),
             _pieces(self._address, response),
         )
+
+
+def list_http(folder: Address) -> Iterator[Entry]:
+    """Yield the files and folders that the index of a folder links to directly below it."""
+    index = bytearray()
+    with HttpFile(folder).open(0) as opened:
+        for piece in opened.pieces:
+            index += piece
+            if len(index) > MAX_INDEX_BYTES:
+                raise FetchError(
+                    f"The index of {folder.shown} exceeds {MAX_INDEX_BYTES >> 20} MB. Give the URL "
+                    "of a folder with fewer files."
+                )
+    links = _Links()
+    links.feed(index.decode(errors="replace"))
+    above = urlsplit(folder.joined(folder.path))
+    for link in links.found:
+        try:
+            place = urlsplit(folder.joined(link))
+        except ValueError:
+            continue
+        if place[:2] == above[:2] and place.path.startswith(folder.path):
+            name, slash, below = place.path.removeprefix(folder.path).partition("/")
+            if name and not below:
+                yield Entry(unquote(name), is_folder=bool(slash))
+
+
+class _Links(HTMLParser):
+    """The targets of the links of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "a":
+            self.found += [text for name, text in attrs if name == "href" and text]
 
 
 @contextmanager

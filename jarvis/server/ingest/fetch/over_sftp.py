@@ -1,4 +1,4 @@
-"""Downloads by sftp with the server's key, from machines in known_hosts."""
+"""Downloads and listings by sftp with the server's key, from machines in known_hosts."""
 
 import getpass
 import socket
@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from jarvis.server.errors import FetchError, InterruptedFetchError
 from jarvis.server.ingest.addresses import Address, machines_of
-from jarvis.server.ingest.fetch.base import CONNECT_S, SILENCE_S, OpenedDownload
+from jarvis.server.ingest.fetch.base import CONNECT_S, SILENCE_S, Entry, ListFolder, OpenedDownload
 from jarvis.server.settings import PREFIX, settings
 from jarvis.text.markdown import one_line, shortened
 
@@ -48,7 +48,7 @@ class SftpFile:
         client = _connected(self._address)
         try:
             try:
-                file, size, modified = _opened(client.open_sftp(), self._address)
+                file, size, modified = _opened(_opened_sftp(client), self._address)
             except self._lost as error:
                 raise self._interrupted(error) from error
             start = offset if self._stamp == (size, modified) else 0
@@ -79,6 +79,40 @@ class SftpFile:
         return InterruptedFetchError(
             f"{self._address.host_and_port} stopped sending: {_error_text(error)}. Try again."
         )
+
+
+@contextmanager
+def sftp_folders(address: Address) -> Iterator[ListFolder]:
+    """Log in; yield what lists a folder of the machine, without links."""
+    lost = SftpFile(address)._lost
+    client = _connected(address)
+
+    def entries(folder: Address) -> Iterator[Entry]:
+        try:
+            for entry in sftp.listdir_iter(unquote(folder.path)):
+                mode = entry.st_mode or 0
+                if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+                    yield Entry(entry.filename, stat.S_ISDIR(mode))
+        except lost as error:
+            raise FetchError(
+                f"{folder.shown} cannot be listed: {_error_text(error)}. Check the path."
+            ) from error
+
+    try:
+        sftp = _opened_sftp(client)
+        yield entries
+    except lost as error:
+        raise FetchError(f"{address.shown} cannot be listed: {_error_text(error)}.") from error
+    finally:
+        client.close()
+
+
+def _opened_sftp(client: "SSHClient") -> "SFTPClient":
+    sftp = client.open_sftp()
+    channel = sftp.get_channel()
+    assert channel is not None
+    channel.settimeout(SILENCE_S)
+    return sftp
 
 
 def _connected(address: Address) -> "SSHClient":
@@ -125,9 +159,6 @@ def _socket(address: Address) -> socket.socket:
 
 def _opened(sftp: "SFTPClient", address: Address) -> tuple["SFTPFile", int, int]:
     """Open the file; return it with its size in bytes and its modification time."""
-    channel = sftp.get_channel()
-    assert channel is not None
-    channel.settimeout(SILENCE_S)
     try:
         file = sftp.open(unquote(address.path), "rb")
         status = file.stat()

@@ -14,6 +14,7 @@ from jarvis.pipeline.distributed import (
     RankOptions,
     analyzed_rank,
     join_ranks,
+    rank_jobs,
 )
 from jarvis.pipeline.processes import Failure
 from jarvis.pipeline.steps import step
@@ -89,17 +90,25 @@ class Join(Request):
         )
 
     def run(self, progress: Progress, job_id: str) -> JobOutput:
-        """Create the distributed run; ``failed`` in the result is the number of missing files."""
+        """Create the distributed run, or one for each job that the ranks are of.
+
+        The result has ``failed``, the number of files that are not in them, and ``others``, the ids
+        of all but the first.
+        """
         with step(0, progress, STEPS):
             opened = [_opened(member) for member in self.members]
         names, outcomes = [each.name for each in opened], [each.outcome for each in opened]
         rows = [each.row for each in opened if each.row is not None]
         with step(1, progress, STEPS), narrowed(strictest(Visibility.TEAM, rows)):
-            run = store_ranks(
-                lambda root: join_ranks(names, outcomes, self.options, output_dir=root)
+            runs = store_ranks(
+                lambda root: [
+                    join_ranks(job.names, job.analyzed, self.options, output_dir=root / str(number))
+                    for number, job in enumerate(rank_jobs(names, outcomes, self.options))
+                ]
             )
-        manifest = run.manifest
-        return JobOutput(manifest.distributed_id, {"failed": len(manifest.failed)})
+        ids = [run.manifest.distributed_id for run in runs]
+        failed = sum(len(run.manifest.failed) for run in runs)
+        return JobOutput(ids[0], {"failed": failed, "others": ids[1:]})
 
 
 def unique_names(names: Iterable[str]) -> list[str]:
