@@ -1,10 +1,14 @@
-"""Charts of several ranks: arrivals at collectives, and their bandwidth by message size."""
+"""Charts of several ranks: arrivals at collectives, delays, what they send, and bandwidth."""
+
+from collections.abc import Mapping, Sequence
 
 import altair as alt
 import polars as pl
 
-from jarvis.charts.marks import Tip, largest, plain_axis, tooltip
+from jarvis.charts.marks import Drawing, Tip, largest, plain_axis, specification, tooltip
 from jarvis.charts.palette import Palette
+from jarvis.charts.rooflines import PICKED
+from jarvis.ranks.rows import ROW
 from jarvis.schemas.names import C
 
 MAX_INSTANCES = 400
@@ -22,61 +26,232 @@ _POINT_ROOM_PX = 30
 
 _ROW_PX, _FRAME_PX, _MAX_HEIGHT_PX = 20, 130, 700
 
+PARTS = ("waits for other ranks", "transfers", "waiting is not known")
+"""Parts of a collective on a rank."""
 
-def arrival_map(arrivals: pl.DataFrame, palette: Palette) -> alt.LayerChart:
-    """Draw when each rank arrives at each collective, against the median of the ranks.
+_CELLS, _MISSING, _RANKS = "cells", "missing", "ranks"
+"""Names of datasets."""
+
+_STROKE = "M-0.5,0.5L0.5,-0.5"
+"""Shape of a mark as a stroke, which hatches a cell."""
+
+
+def arrival_map(
+    arrivals: pl.DataFrame, missing: pl.DataFrame, rows: Sequence[str], palette: Palette
+) -> Drawing:
+    """Draw when each rank arrives at each collective, against the median of the ranks; a cell can
+    be clicked.
 
     Args:
-        arrivals: ``instance_id, rank, late_ms, kind, step, is_edge``: time after the median, in ms.
+        arrivals: ``instance_id, row, late_ms, kind, step, is_edge``, and ``shown_ms``: time after
+            the median, in ms, which is 0 within the error of the clocks.
+        missing: ``instance_id, row, kind, step`` of ranks of the group without a trace.
+        rows: The labels of ranks, from top to bottom.
         palette: Colors of the theme.
     """
+    collective = Tip(C.instance_id, "Collective", ",d")
     lines = (Tip(C.kind, "Kind", None), Tip(C.step, "Step", ",d"))
-    return _rank_map(
+    late = Tip("late_ms", "After the median (ms)", "+,.3f")
+    cells = _cells(
         arrivals,
-        Tip(C.instance_id, "Collective", ",d"),
-        Tip("late_ms", "After the median (ms)", ",.3f"),
+        collective,
+        Tip("shown_ms", late.title, late.form),
+        (*lines, late),
+        rows,
         palette,
-        lines,
-        alt.condition("datum.is_edge", alt.value(0.35), alt.value(1.0)),
+        opacity=alt.condition("datum.is_edge", alt.value(0.35), alt.value(1.0)),
+    ).add_params(alt.selection_point(name=PICKED, fields=[str(C.instance_id)]))
+    hatched = (
+        alt.Chart(alt.NamedData(_MISSING))
+        .mark_point(shape=_STROKE, size=60, strokeWidth=1, color=palette.muted, filled=False)
+        .encode(
+            x=alt.X(f"{C.instance_id}:O"),
+            y=alt.Y(f"{ROW}:N", sort=list(rows)),
+            tooltip=tooltip([_ROW, collective, *lines, Tip("state", "Trace", None)]),
+        )
     )
+    absent = missing.with_columns(pl.lit("missing").alias("state"))
+    return _rank_map([cells, hatched], {_CELLS: arrivals, _MISSING: absent}, rows)
 
 
-def step_map(steps: pl.DataFrame, measure: Tip, palette: Palette) -> alt.LayerChart:
+def step_map(steps: pl.DataFrame, measure: Tip, rows: Sequence[str], palette: Palette) -> Drawing:
     """Draw a measure of each step of each rank, against the median of the ranks.
 
     Args:
-        steps: ``rank, step``, the field of the measure, and ``beyond_pct``: its difference from
+        steps: ``row, step``, the field of the measure, and ``beyond_pct``: its difference from
             the median of the ranks, in percent of the step.
         measure: The measure.
+        rows: The labels of ranks, from top to bottom.
         palette: Colors of the theme.
     """
     beyond = Tip("beyond_pct", "Beyond the median (% of step)", "+,.2f")
     step = Tip(C.step, "Step", ",d")
-    return _rank_map(steps, step, beyond, palette, (measure,), least=MIN_SCALE_PCT)
+    cells = _cells(steps, step, beyond, (measure, beyond), rows, palette, least=MIN_SCALE_PCT)
+    return _rank_map([cells], {_CELLS: steps}, rows)
 
 
-def _rank_map(
+def pair_map(
+    pairs: pl.DataFrame, rows: Sequence[str], columns: Sequence[str], palette: Palette
+) -> Drawing:
+    """Draw what each rank sends to each other one.
+
+    Args:
+        pairs: ``src, dst`` as labels of ranks, ``mb`` in MB, and ``count``, the calls.
+        rows: The labels of ranks that send.
+        columns: The labels of ranks that receive.
+        palette: Colors of the theme.
+    """
+    most = largest(pairs["mb"])
+    cells = (
+        alt.Chart(alt.NamedData(_CELLS))
+        .mark_rect(stroke=palette.background, strokeWidth=0.3)
+        .encode(
+            x=alt.X(f"{C.dst}:N", title="To rank", sort=list(columns), axis=_LABELS),
+            y=alt.Y(f"{C.src}:N", title="From rank", sort=list(rows), axis=_LABELS),
+            color=alt.Color(
+                "mb:Q",
+                title="MB",
+                scale=alt.Scale(domain=[0, most or 1], range=[palette.panel, palette.primary]),
+                legend=alt.Legend(orient="top", gradientLength=220),
+            ),
+            tooltip=tooltip(
+                [
+                    Tip(C.src, "From", None),
+                    Tip(C.dst, "To", None),
+                    Tip("mb", "MB", ",.3r"),
+                    Tip(C.count, "Calls", ",.1f"),
+                ]
+            ),
+        )
+    )
+    return _rank_map([cells], {_CELLS: pairs}, rows)
+
+
+def lanes(
+    parts: pl.DataFrame, rows: Sequence[str], palette: Palette, *, has_lines: bool
+) -> Drawing:
+    """Draw the collectives of ranks on one clock: pale while the rank waits for others, strong
+    during the transfer.
+
+    Args:
+        parts: ``instance_id, row, order, kind, part`` (one of PARTS), ``start_ms, end_ms, ms``, and
+            ``arrival_ms``, by row.
+        rows: The labels of ranks, from top to bottom.
+        palette: Colors of the theme.
+        has_lines: Join the arrivals at each collective by a line.
+    """
+    y = alt.Y(f"{ROW}:N", title="Rank", sort=list(rows), axis=_LABELS)
+    axis = plain_axis("Time (ms)", format=",~r")
+    scale = alt.Scale(nice=False, zero=False)
+    of_parts = zip(PARTS, (palette.pale, palette.primary, palette.faint), strict=True)
+    shown = {part: color for part, color in of_parts if (parts["part"] == part).any()}
+    colors = alt.Scale(domain=list(shown), range=list(shown.values()))
+    base = alt.Chart(alt.NamedData(_CELLS))
+    bars = (
+        base.mark_bar(clip=True, height={"band": 0.7})
+        .encode(
+            x=alt.X("start_ms:Q", scale=scale, axis=axis),
+            x2="end_ms:Q",
+            y=y,
+            color=alt.Color("part:N", scale=colors, legend=alt.Legend(orient="top", title=None)),
+            tooltip=tooltip(
+                [
+                    _ROW,
+                    Tip(C.instance_id, "Collective", ",d"),
+                    Tip(C.kind, "Kind", None),
+                    Tip("part", "Part", None),
+                    Tip("start_ms", "From (ms)", ",.4f"),
+                    Tip("ms", "Duration (ms)", ",.4f"),
+                ]
+            ),
+        )
+        .add_params(alt.selection_interval(encodings=["x"], bind="scales"))
+    )
+    joined = base.mark_line(strokeWidth=0.8, color=palette.muted, clip=True).encode(
+        x=alt.X("arrival_ms:Q", scale=scale), y=y, detail=f"{C.instance_id}:N", order="order:Q"
+    )
+    layers = [bars, joined] if has_lines else [bars]
+    return _rank_map(layers, {_CELLS: parts}, rows)
+
+
+def blame_bars(
+    causes: pl.DataFrame, ranks: pl.DataFrame, rows: Sequence[str], palette: Palette
+) -> Drawing:
+    """Draw what each rank did longer than the others, the step time that it costs, and how long the
+    others wait for it.
+
+    Args:
+        causes: ``row, cause, ms``.
+        ranks: ``row, gain_low_ms, gain_high_ms, caused_ms``.
+        rows: The labels of ranks, from top to bottom.
+        palette: Colors of the theme.
+    """
+    y = alt.Y(f"{ROW}:N", title="Rank", sort=list(rows), axis=_LABELS)
+    axis = plain_axis("ms per step", format=",~r")
+    names = sorted(causes["cause"].unique())
+    hues = [*palette.categorical, *palette.further]
+    stacked = (
+        alt.Chart(alt.NamedData(_CELLS))
+        .mark_bar(size=11, yOffset=-4)
+        .encode(
+            x=alt.X("ms:Q", stack="zero", axis=axis),
+            y=y,
+            color=alt.Color(
+                "cause:N",
+                scale=alt.Scale(domain=names, range=hues[: max(len(names), 1)]),
+                legend=alt.Legend(orient="top", title=None, columns=3, labelLimit=260),
+            ),
+            tooltip=tooltip(
+                [_ROW, Tip("cause", "Longer than usual", None), Tip("ms", "ms per step", ",.3f")]
+            ),
+        )
+    )
+    base = alt.Chart(alt.NamedData(_RANKS))
+    lines = [
+        _ROW,
+        Tip(C.gain_low_ms, "Step saved, at least (ms)", ",.3f"),
+        Tip(C.gain_high_ms, "Step saved, at most (ms)", ",.3f"),
+        Tip("caused_ms", "Others wait (ms)", ",.3f"),
+    ]
+    waited = base.mark_bar(size=4, yOffset=6, color=palette.faint).encode(
+        x="caused_ms:Q", y=y, tooltip=tooltip(lines)
+    )
+    gain = base.mark_rule(yOffset=-4, strokeWidth=2.5, color=palette.text).encode(
+        x=f"{C.gain_low_ms}:Q", x2=f"{C.gain_high_ms}:Q", y=y, tooltip=tooltip(lines)
+    )
+    ends = [
+        base.mark_tick(yOffset=-4, size=15, thickness=2.5, color=palette.text).encode(
+            x=f"{end}:Q", y=y, tooltip=tooltip(lines)
+        )
+        for end in (C.gain_low_ms, C.gain_high_ms)
+    ]
+    datasets = {_CELLS: causes, _RANKS: ranks}
+    return _rank_map([stacked, waited, gain, *ends], datasets, rows, row_px=26)
+
+
+_ROW = Tip(ROW, "Rank", None)
+_LABELS = alt.Axis(ticks=False, domain=False, labelOverlap=True, labelAngle=0)
+
+
+def _cells(
     frame: pl.DataFrame,
     x: Tip,
     value: Tip,
-    palette: Palette,
     lines: tuple[Tip, ...],
+    rows: Sequence[str],
+    palette: Palette,
     opacity: object = alt.Undefined,
     least: float = 1e-6,
-) -> alt.LayerChart:
-    """Draw a cell for each rank and value of ``x``, colored by how far it is from 0, on a scale to
+) -> alt.Chart:
+    """Return a cell for each row and value of ``x``, colored by how far it is from 0, on a scale to
     at least ``least``."""
     limit = max(largest(frame[value.field].abs()), least)
-    base = (
-        alt.Chart(frame)
+    cells: alt.Chart = (
+        alt.Chart(alt.NamedData(_CELLS))
         .mark_rect(stroke=palette.background, strokeWidth=0.3)
         .encode(
-            x=alt.X(
-                f"{x.field}:O",
-                title=x.title,
-                axis=alt.Axis(labelOverlap=True, ticks=False, labelAngle=0, domain=False),
-            ),
-            y=alt.Y(f"{C.rank}:O", title="Rank", axis=alt.Axis(ticks=False, domain=False)),
+            x=alt.X(f"{x.field}:O", title=x.title, axis=_LABELS),
+            y=alt.Y(f"{ROW}:N", title="Rank", sort=list(rows), axis=_LABELS),
             color=alt.Color(
                 f"{value.field}:Q",
                 title=value.title,
@@ -88,53 +263,74 @@ def _rank_map(
                 legend=alt.Legend(orient="top", gradientLength=220),
             ),
             opacity=opacity,
-            tooltip=tooltip([Tip(C.rank, "Rank", ",d"), x, *lines, value]),
+            tooltip=tooltip([_ROW, x, *lines]),
         )
     )
-    height = min(_ROW_PX * frame[C.rank].n_unique() + _FRAME_PX, _MAX_HEIGHT_PX)
-    return alt.LayerChart(layer=[base], height=height)
+    return cells
 
 
-def bandwidths(instances: pl.DataFrame, link_gbs: float | None, palette: Palette) -> alt.LayerChart:
-    """Draw the bus bandwidth of collectives by message size, with the peak of the link.
+def _rank_map(
+    layers: list[alt.Chart],
+    datasets: Mapping[str, pl.DataFrame],
+    rows: Sequence[str],
+    row_px: int = _ROW_PX,
+) -> Drawing:
+    height = min(row_px * len(rows) + _FRAME_PX, _MAX_HEIGHT_PX)
+    chart = alt.LayerChart(layer=layers, height=height)
+    return Drawing(specification(chart, has_many_marks=True), datasets)
+
+
+def bandwidths(messages: pl.DataFrame, link_gbs: float | None, palette: Palette) -> alt.LayerChart:
+    """Draw the bus bandwidth of collectives by message size, with the peak of the link, and what a
+    message would reach that took no more than the latency.
 
     Args:
-        instances: ``bytes, bus_gbs, kind, comm_id, transfer_us``, and ``at most`` as text.
+        messages: Of each communicator, kind and size: ``bytes, kind, comm_id, count``, the median
+            ``bus_gbs`` and its quartiles ``low_gbs, high_gbs``, the median ``transfer_us``,
+            ``floor_gbs`` (null without a latency), and ``at most`` as text.
         link_gbs: Peak of the link in GB/s, if it is known.
         palette: Colors of the theme.
     """
     log = alt.Scale(type="log", nice=False, padding=_POINT_ROOM_PX)
-    megabytes = instances.with_columns(pl.col(C.bytes) / 1e6)
+    base = alt.Chart(messages.with_columns(pl.col(C.bytes) / 1e6))
     colors = alt.Scale(range=list(palette.categorical))
-    points = (
-        alt.Chart(megabytes)
-        .mark_point(filled=False, size=45, strokeWidth=1.5)
-        .encode(
-            x=alt.X(f"{C.bytes}:Q", scale=log, axis=plain_axis("Message (MB)", format="~g")),
-            y=alt.Y(f"{C.bus_gbs}:Q", scale=log, axis=plain_axis("Bus bandwidth (GB/s)")),
-            color=alt.Color(
-                f"{C.kind}:N",
-                scale=colors,
-                legend=alt.Legend(title=None, orient="top"),
-            ),
-            fill=alt.Fill(f"{C.kind}:N", scale=colors, legend=None),
-            fillOpacity=alt.condition(
-                f"datum['{AT_MOST}'] != '{MEASURED}'", alt.value(0), alt.value(0.8)
-            ),
-            strokeOpacity=alt.value(0.9),
-            tooltip=tooltip(
-                [
-                    Tip(C.kind, "Kind", None),
-                    Tip(C.comm_id, "Communicator", None),
-                    Tip(C.bytes, "Message (MB)", ",.3r"),
-                    Tip(C.transfer_us, "Transfer (µs)", ",.1f"),
-                    Tip(C.bus_gbs, "Bus bandwidth (GB/s)", ",.1f"),
-                    Tip(AT_MOST, "Transfer is", None),
-                ]
-            ),
-        )
+    x = alt.X(f"{C.bytes}:Q", scale=log, axis=plain_axis("Message (MB)", format="~g"))
+    gbs = plain_axis("Bus bandwidth (GB/s)")
+    color = alt.Color(f"{C.kind}:N", scale=colors, legend=alt.Legend(title=None, orient="top"))
+    points = base.mark_point(filled=False, size=45, strokeWidth=1.5).encode(
+        x=x,
+        y=alt.Y(f"{C.bus_gbs}:Q", scale=log, axis=gbs),
+        color=color,
+        fill=alt.Fill(f"{C.kind}:N", scale=colors, legend=None),
+        fillOpacity=alt.condition(
+            f"datum['{AT_MOST}'] != '{MEASURED}'", alt.value(0), alt.value(0.8)
+        ),
+        strokeOpacity=alt.value(0.9),
+        tooltip=tooltip(
+            [
+                Tip(C.kind, "Kind", None),
+                Tip(C.comm_id, "Communicator", None),
+                Tip(C.bytes, "Message (MB)", ",.3r"),
+                Tip(C.count, "Collectives", ",d"),
+                Tip(C.transfer_us, "Transfer (µs)", ",.1f"),
+                Tip(C.bus_gbs, "Bus bandwidth (GB/s)", ",.1f"),
+                Tip("low_gbs", "of a quarter, at most", ",.1f"),
+                Tip("high_gbs", "of a quarter, at least", ",.1f"),
+                Tip(AT_MOST, "Transfer is", None),
+            ]
+        ),
     )
-    layers: list[alt.Chart] = [points]
+    spread = base.mark_rule(strokeWidth=1.5).encode(
+        x=x, y=alt.Y("low_gbs:Q", scale=log), y2="high_gbs:Q", color=color
+    )
+    layers: list[alt.Chart] = [points, spread]
+    if messages["floor_gbs"].count():
+        floor = base.transform_filter("isValid(datum.floor_gbs)")
+        layers.append(
+            floor.mark_line(strokeDash=[2, 3], strokeWidth=1).encode(
+                x=x, y=alt.Y("floor_gbs:Q", scale=log), color=color, detail=f"{C.comm_id}:N"
+            )
+        )
     if link_gbs is not None:
         peak = alt.Chart(pl.DataFrame({"peak": [link_gbs]}))
         layers.append(
