@@ -475,7 +475,7 @@ def test_charts_of_ranks_have_the_rows_in_their_order() -> None:
     drawings = {
         "arrivals": arrival_map(cells, absent, rows, colors),
         "steps": step_map(steps, Tip("idle_ms", "Idle (ms)", ",.3f"), rows, colors),
-        "pairs": pair_map(pairs, rows, rows, colors),
+        "pairs": pair_map(pairs, rows, colors),
         "lanes": lanes(pl.DataFrame(of_collective | part | times), rows, colors, has_lines=True),
         "blame": blame_bars(
             pl.DataFrame({"row": ["0-7"], "cause": ["idle: host"], "ms": [0.5]}),

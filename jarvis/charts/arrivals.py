@@ -1,11 +1,21 @@
 """Charts of several ranks: arrivals at collectives, delays, what they send, and bandwidth."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 
 import altair as alt
 import polars as pl
 
-from jarvis.charts.marks import Drawing, Tip, largest, plain_axis, specification, tooltip
+from jarvis.charts.marks import (
+    MAX_CACHED_SPECS,
+    Drawing,
+    Specification,
+    Tip,
+    largest,
+    plain_axis,
+    specification,
+    tooltip,
+)
 from jarvis.charts.palette import Palette
 from jarvis.charts.rooflines import PICKED
 from jarvis.ranks.rows import ROW
@@ -49,11 +59,19 @@ def arrival_map(
         rows: The labels of ranks, from top to bottom.
         palette: Colors of the theme.
     """
+    limit = largest(arrivals["shown_ms"].abs())
+    absent = missing.with_columns(pl.lit("missing").alias("state"))
+    spec = _arrival_spec(limit, tuple(rows), palette)
+    return Drawing(spec, {_CELLS: arrivals, _MISSING: absent})
+
+
+@lru_cache(MAX_CACHED_SPECS)
+def _arrival_spec(limit: float, rows: tuple[str, ...], palette: Palette) -> Specification:
     collective = Tip(C.instance_id, "Collective", ",d")
     lines = (Tip(C.kind, "Kind", None), Tip(C.step, "Step", ",d"))
     late = Tip("late_ms", "After the median (ms)", "+,.3f")
     cells = _cells(
-        arrivals,
+        limit,
         collective,
         Tip("shown_ms", late.title, late.form),
         (*lines, late),
@@ -70,8 +88,7 @@ def arrival_map(
             tooltip=tooltip([_ROW, collective, *lines, Tip("state", "Trace", None)]),
         )
     )
-    absent = missing.with_columns(pl.lit("missing").alias("state"))
-    return _rank_map([cells, hatched], {_CELLS: arrivals, _MISSING: absent}, rows)
+    return _rank_map([cells, hatched], rows)
 
 
 def step_map(steps: pl.DataFrame, measure: Tip, rows: Sequence[str], palette: Palette) -> Drawing:
@@ -84,29 +101,39 @@ def step_map(steps: pl.DataFrame, measure: Tip, rows: Sequence[str], palette: Pa
         rows: The labels of ranks, from top to bottom.
         palette: Colors of the theme.
     """
+    limit = max(largest(steps["beyond_pct"].abs()), MIN_SCALE_PCT)
+    return Drawing(_step_spec(limit, measure, tuple(rows), palette), {_CELLS: steps})
+
+
+@lru_cache(MAX_CACHED_SPECS)
+def _step_spec(
+    limit: float, measure: Tip, rows: tuple[str, ...], palette: Palette
+) -> Specification:
     beyond = Tip("beyond_pct", "Beyond the median (% of step)", "+,.2f")
     step = Tip(C.step, "Step", ",d")
-    cells = _cells(steps, step, beyond, (measure, beyond), rows, palette, least=MIN_SCALE_PCT)
-    return _rank_map([cells], {_CELLS: steps}, rows)
+    cells = _cells(limit, step, beyond, (measure, beyond), rows, palette)
+    return _rank_map([cells], rows)
 
 
-def pair_map(
-    pairs: pl.DataFrame, rows: Sequence[str], columns: Sequence[str], palette: Palette
-) -> Drawing:
+def pair_map(pairs: pl.DataFrame, rows: Sequence[str], palette: Palette) -> Drawing:
     """Draw what each rank sends to each other one.
 
     Args:
         pairs: ``src, dst`` as labels of ranks, ``mb`` in MB, and ``count``, the calls.
-        rows: The labels of ranks that send.
-        columns: The labels of ranks that receive.
+        rows: The labels of ranks.
         palette: Colors of the theme.
     """
-    most = largest(pairs["mb"])
+    spec = _pair_spec(largest(pairs["mb"]), tuple(rows), palette)
+    return Drawing(spec, {_CELLS: pairs})
+
+
+@lru_cache(MAX_CACHED_SPECS)
+def _pair_spec(most: float, rows: tuple[str, ...], palette: Palette) -> Specification:
     cells = (
         alt.Chart(alt.NamedData(_CELLS))
         .mark_rect(stroke=palette.background, strokeWidth=0.3)
         .encode(
-            x=alt.X(f"{C.dst}:N", title="To rank", sort=list(columns), axis=_LABELS),
+            x=alt.X(f"{C.dst}:N", title="To rank", sort=list(rows), axis=_LABELS),
             y=alt.Y(f"{C.src}:N", title="From rank", sort=list(rows), axis=_LABELS),
             color=alt.Color(
                 "mb:Q",
@@ -124,7 +151,7 @@ def pair_map(
             ),
         )
     )
-    return _rank_map([cells], {_CELLS: pairs}, rows)
+    return _rank_map([cells], rows)
 
 
 def lanes(
@@ -140,12 +167,19 @@ def lanes(
         palette: Colors of the theme.
         has_lines: Join the arrivals at each collective by a line.
     """
+    shown = tuple(part for part in PARTS if (parts["part"] == part).any())
+    return Drawing(_lane_spec(shown, tuple(rows), palette, has_lines), {_CELLS: parts})
+
+
+@lru_cache(MAX_CACHED_SPECS)
+def _lane_spec(
+    shown: tuple[str, ...], rows: tuple[str, ...], palette: Palette, has_lines: bool
+) -> Specification:
     y = alt.Y(f"{ROW}:N", title="Rank", sort=list(rows), axis=_LABELS)
     axis = plain_axis("Time (ms)", format=",~r")
     scale = alt.Scale(nice=False, zero=False)
-    of_parts = zip(PARTS, (palette.pale, palette.primary, palette.faint), strict=True)
-    shown = {part: color for part, color in of_parts if (parts["part"] == part).any()}
-    colors = alt.Scale(domain=list(shown), range=list(shown.values()))
+    of_parts = dict(zip(PARTS, (palette.pale, palette.primary, palette.faint), strict=True))
+    colors = alt.Scale(domain=list(shown), range=[of_parts[part] for part in shown])
     base = alt.Chart(alt.NamedData(_CELLS))
     bars = (
         base.mark_bar(clip=True, height={"band": 0.7})
@@ -170,8 +204,7 @@ def lanes(
     joined = base.mark_line(strokeWidth=0.8, color=palette.muted, clip=True).encode(
         x=alt.X("arrival_ms:Q", scale=scale), y=y, detail=f"{C.instance_id}:N", order="order:Q"
     )
-    layers = [bars, joined] if has_lines else [bars]
-    return _rank_map(layers, {_CELLS: parts}, rows)
+    return _rank_map([bars, joined] if has_lines else [bars], rows)
 
 
 def blame_bars(
@@ -186,9 +219,14 @@ def blame_bars(
         rows: The labels of ranks, from top to bottom.
         palette: Colors of the theme.
     """
+    spec = _blame_spec(tuple(causes["cause"].unique().sort()), tuple(rows), palette)
+    return Drawing(spec, {_CELLS: causes, _RANKS: ranks})
+
+
+@lru_cache(MAX_CACHED_SPECS)
+def _blame_spec(names: tuple[str, ...], rows: tuple[str, ...], palette: Palette) -> Specification:
     y = alt.Y(f"{ROW}:N", title="Rank", sort=list(rows), axis=_LABELS)
     axis = plain_axis("ms per step", format=",~r")
-    names = sorted(causes["cause"].unique())
     hues = [*palette.categorical, *palette.further]
     stacked = (
         alt.Chart(alt.NamedData(_CELLS))
@@ -198,7 +236,7 @@ def blame_bars(
             y=y,
             color=alt.Color(
                 "cause:N",
-                scale=alt.Scale(domain=names, range=hues[: max(len(names), 1)]),
+                scale=alt.Scale(domain=list(names), range=hues[: max(len(names), 1)]),
                 legend=alt.Legend(orient="top", title=None, columns=3, labelLimit=260),
             ),
             tooltip=tooltip(
@@ -225,8 +263,7 @@ def blame_bars(
         )
         for end in (C.gain_low_ms, C.gain_high_ms)
     ]
-    datasets = {_CELLS: causes, _RANKS: ranks}
-    return _rank_map([stacked, waited, gain, *ends], datasets, rows, row_px=26)
+    return _rank_map([stacked, waited, gain, *ends], rows, row_px=26)
 
 
 _ROW = Tip(ROW, "Rank", None)
@@ -234,18 +271,17 @@ _LABELS = alt.Axis(ticks=False, domain=False, labelOverlap=True, labelAngle=0)
 
 
 def _cells(
-    frame: pl.DataFrame,
+    limit: float,
     x: Tip,
     value: Tip,
     lines: tuple[Tip, ...],
     rows: Sequence[str],
     palette: Palette,
     opacity: object = alt.Undefined,
-    least: float = 1e-6,
 ) -> alt.Chart:
     """Return a cell for each row and value of ``x``, colored by how far it is from 0, on a scale to
-    at least ``least``."""
-    limit = max(largest(frame[value.field].abs()), least)
+    ``limit``."""
+    limit = limit or 1e-6
     cells: alt.Chart = (
         alt.Chart(alt.NamedData(_CELLS))
         .mark_rect(stroke=palette.background, strokeWidth=0.3)
@@ -269,18 +305,12 @@ def _cells(
     return cells
 
 
-def _rank_map(
-    layers: list[alt.Chart],
-    datasets: Mapping[str, pl.DataFrame],
-    rows: Sequence[str],
-    row_px: int = _ROW_PX,
-) -> Drawing:
+def _rank_map(layers: list[alt.Chart], rows: Sequence[str], row_px: int = _ROW_PX) -> Specification:
     height = min(row_px * len(rows) + _FRAME_PX, _MAX_HEIGHT_PX)
-    chart = alt.LayerChart(layer=layers, height=height)
-    return Drawing(specification(chart, has_many_marks=True), datasets)
+    return specification(alt.LayerChart(layer=layers, height=height), has_many_marks=True)
 
 
-def bandwidths(messages: pl.DataFrame, link_gbs: float | None, palette: Palette) -> alt.LayerChart:
+def bandwidths(messages: pl.DataFrame, link_gbs: float | None, palette: Palette) -> Drawing:
     """Draw the bus bandwidth of collectives by message size, with the peak of the link, and what a
     message would reach that took no more than the latency.
 
@@ -291,8 +321,15 @@ def bandwidths(messages: pl.DataFrame, link_gbs: float | None, palette: Palette)
         link_gbs: Peak of the link in GB/s, if it is known.
         palette: Colors of the theme.
     """
+    has_floor = messages["floor_gbs"].count() > 0
+    spec = _bandwidth_spec(link_gbs, palette, has_floor=has_floor)
+    return Drawing(spec, {_CELLS: messages.with_columns(pl.col(C.bytes) / 1e6)})
+
+
+@lru_cache(MAX_CACHED_SPECS)
+def _bandwidth_spec(link_gbs: float | None, palette: Palette, *, has_floor: bool) -> Specification:
     log = alt.Scale(type="log", nice=False, padding=_POINT_ROOM_PX)
-    base = alt.Chart(messages.with_columns(pl.col(C.bytes) / 1e6))
+    base = alt.Chart(alt.NamedData(_CELLS))
     colors = alt.Scale(range=list(palette.categorical))
     x = alt.X(f"{C.bytes}:Q", scale=log, axis=plain_axis("Message (MB)", format="~g"))
     gbs = plain_axis("Bus bandwidth (GB/s)")
@@ -324,7 +361,7 @@ def bandwidths(messages: pl.DataFrame, link_gbs: float | None, palette: Palette)
         x=x, y=alt.Y("low_gbs:Q", scale=log), y2="high_gbs:Q", color=color
     )
     layers: list[alt.Chart] = [points, spread]
-    if messages["floor_gbs"].count():
+    if has_floor:
         floor = base.transform_filter("isValid(datum.floor_gbs)")
         layers.append(
             floor.mark_line(strokeDash=[2, 3], strokeWidth=1).encode(
@@ -338,4 +375,4 @@ def bandwidths(messages: pl.DataFrame, link_gbs: float | None, palette: Palette)
                 y=alt.Y("peak:Q", scale=log), tooltip=tooltip([Tip("peak", "Link (GB/s)", ",.0f")])
             )
         )
-    return alt.LayerChart(layer=layers, height=300)
+    return specification(alt.LayerChart(layer=layers, height=300))

@@ -7,7 +7,7 @@ from jarvis.charts import columns_of
 from jarvis.charts.arrivals import AT_MOST, MEASURED, bandwidths, pair_map
 from jarvis.dashboard.pages.ranks.filters import Chosen
 from jarvis.dashboard.session.state import palette
-from jarvis.dashboard.widgets.elements import render_altair, render_chart
+from jarvis.dashboard.widgets.elements import render_chart
 from jarvis.dashboard.widgets.table import small_table
 from jarvis.ranks.per_step import basis, step_count
 from jarvis.ranks.rows import ROW
@@ -76,7 +76,7 @@ def bandwidth(chosen: Chosen) -> None:
         is_bounded = (rows[AT_MOST] != MEASURED).any()
         links = chosen.run.tables["communicators"][C.link_gbs].drop_nulls().unique()
         link = float(links[0]) if len(links) == 1 else None
-        render_altair(bandwidths(rows, link, palette()), "Bandwidth of collectives by message size")
+        render_chart(bandwidths(rows, link, palette()), "Bandwidth of collectives by message size")
         st.caption(
             "Bus bandwidth as nccl-tests counts it, from the last arrival on; the median of the "
             "collectives of one process group and size, and its middle half as a bar."
@@ -108,7 +108,7 @@ def pair_bytes(chosen: Chosen) -> None:
         return
     with st.container(border=True):
         st.markdown(f"**Sent from rank to rank** · {basis(tables)}")
-        drawing = pair_map(rows, chosen.labels, chosen.labels, palette())
+        drawing = pair_map(rows, chosen.labels, palette())
         render_chart(drawing, "Bytes that each rank sends to each other one")
         total, most = rows["mb"].sum(), rows.sort("mb", descending=True).row(0, named=True)
         st.caption(
