@@ -453,7 +453,9 @@ def test_marks_of_bounded_bandwidths_have_an_outline() -> None:
             AT_MOST: ["at most this"],
         }
     ).cast({"floor_gbs": pl.Float64})
-    points, spread, peak = bandwidths(rows, 448.0, charts.LIGHT).to_dict()["layer"]
+    drawing = bandwidths(rows, 448.0, charts.LIGHT)
+    points, spread, peak = vega_lite(drawing)["layer"]
+    assert values(drawing.to_dict(), peak) == [{"peak": 448.0}]
     assert points["mark"]["filled"] is False  # color is that of the outline
     assert points["encoding"]["fill"]["scale"] == points["encoding"]["color"]["scale"]
     assert [layer["mark"]["type"] for layer in (spread, peak)] == ["rule", "rule"]

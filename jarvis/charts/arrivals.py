@@ -39,7 +39,7 @@ _ROW_PX, _FRAME_PX, _MAX_HEIGHT_PX = 20, 130, 700
 PARTS = ("waits for other ranks", "transfers", "waiting is not known")
 """Parts of a collective on a rank."""
 
-_CELLS, _MISSING, _RANKS = "cells", "missing", "ranks"
+_CELLS, _MISSING, _RANKS, _PEAK = "cells", "missing", "ranks", "peak"
 """Names of datasets."""
 
 _STROKE = "M-0.5,0.5L0.5,-0.5"
@@ -227,7 +227,7 @@ def blame_bars(
 def _blame_spec(names: tuple[str, ...], rows: tuple[str, ...], palette: Palette) -> Specification:
     y = alt.Y(f"{ROW}:N", title="Rank", sort=list(rows), axis=_LABELS)
     axis = plain_axis("ms per step", format=",~r")
-    hues = [*palette.categorical, *palette.further]
+    hues = [*palette.categorical[:-1], *palette.further]  # the last one is gray
     stacked = (
         alt.Chart(alt.NamedData(_CELLS))
         .mark_bar(size=11, yOffset=-4)
@@ -322,12 +322,15 @@ def bandwidths(messages: pl.DataFrame, link_gbs: float | None, palette: Palette)
         palette: Colors of the theme.
     """
     has_floor = messages["floor_gbs"].count() > 0
-    spec = _bandwidth_spec(link_gbs, palette, has_floor=has_floor)
-    return Drawing(spec, {_CELLS: messages.with_columns(pl.col(C.bytes) / 1e6)})
+    spec = _bandwidth_spec(palette, has_link=link_gbs is not None, has_floor=has_floor)
+    datasets = {_CELLS: messages.with_columns(pl.col(C.bytes) / 1e6)}
+    if link_gbs is not None:
+        datasets[_PEAK] = pl.DataFrame({"peak": [link_gbs]})
+    return Drawing(spec, datasets)
 
 
 @lru_cache(MAX_CACHED_SPECS)
-def _bandwidth_spec(link_gbs: float | None, palette: Palette, *, has_floor: bool) -> Specification:
+def _bandwidth_spec(palette: Palette, *, has_link: bool, has_floor: bool) -> Specification:
     log = alt.Scale(type="log", nice=False, padding=_POINT_ROOM_PX)
     base = alt.Chart(alt.NamedData(_CELLS))
     colors = alt.Scale(range=list(palette.categorical))
@@ -368,8 +371,8 @@ def _bandwidth_spec(link_gbs: float | None, palette: Palette, *, has_floor: bool
                 x=x, y=alt.Y("floor_gbs:Q", scale=log), color=color, detail=f"{C.comm_id}:N"
             )
         )
-    if link_gbs is not None:
-        peak = alt.Chart(pl.DataFrame({"peak": [link_gbs]}))
+    if has_link:
+        peak = alt.Chart(alt.NamedData(_PEAK))
         layers.append(
             peak.mark_rule(color=palette.muted, strokeDash=[5, 4]).encode(
                 y=alt.Y("peak:Q", scale=log), tooltip=tooltip([Tip("peak", "Link (GB/s)", ",.0f")])
