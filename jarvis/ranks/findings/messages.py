@@ -115,6 +115,9 @@ MESSAGES = MessageTable(
         "recorded, so transfer is at most what is shown, and a rank that is not recorded may "
         "arrive last.",
         "note.steps": "No steps are marked, so what a step gains is not known.",
+        "note.unconnected": "No collective with known clocks connects {of_ranks:either rank|ranks} "
+        "{ranks} with the first rank, so it is not known how their clocks differ; gains are those "
+        "of the other ranks.",
         "note.clocks": "The clocks of the ranks cannot be compared, so waiting and gains are not "
         "known.",
     },

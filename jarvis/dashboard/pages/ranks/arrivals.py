@@ -222,9 +222,10 @@ def timeline(chosen: Chosen) -> None:
 
 
 def _lane_ranks(chosen: Chosen) -> list[int]:
-    """Return the recorded ranks, of many those that the others wait for, those that wait, and the
-    one between, by rank."""
-    ranks = chosen.of_ranks(ranks_per_step(chosen.run.tables)).sort(
+    """Return the ranks whose clock is known; of many those that the others wait for, those that
+    wait, and the one between."""
+    known = ranks_per_step(chosen.run.tables).drop_nulls(C.clock_offset_us)
+    ranks = chosen.of_ranks(known).sort(
         pl.col(C.caused_exposed_wait_ms).fill_null(0), C.rank, descending=[True, False]
     )[C.rank]
     if len(ranks) <= MAX_LANES:
