@@ -86,6 +86,10 @@ MESSAGES = MessageTable(
         "micro-batch.",
         "exposed.action.pp": "Send and receive while another micro-batch computes.",
         "exposed.action.dp": "Gather the parameters of a layer while the layer before computes.",
+        "exposed.action.gradients": "Send gradients while the rest of the backward pass computes: "
+        "wait for them only before the optimizer, and send each bucket as soon as it is full.",
+        "exposed.action.tp": "Sums of tensors have no other compute to run beside: split them, by "
+        "sequence parallelism or asynchronous tensor parallelism.",
         "link.title": "Collectives reach {pct_of_link_pct} of the link: {gain}",
         "link.issue": "{instances:count collective} of at least {min_bytes} in {communicator:name} "
         "move {bus_gb_per_s:,.1f} GB/s of {peak_gb_per_s:,.1f} GB/s after the last rank arrived.",
