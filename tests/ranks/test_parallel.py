@@ -326,8 +326,8 @@ def test_transfers_of_experts_and_stages_could_run_beside_other_micro_batches(
     assert finding.evidence["exposed_ms"] < joined.tables["rank_steps"]["exposed_comm_ms"].max()
     assert finding.impact is not None
     assert finding.impact.saved_ms.high == pytest.approx(2 * finding.impact.saved_ms.low)
-    text = to_text(finding.issue)
-    assert f"of tensors {exposed_ms(joined, 'tp'):.2f} ms" in text
+    of_tensors = float(to_text(finding.issue).split("of tensors ")[1].split(" ms")[0])
+    assert 0.9 * exposed_ms(joined, "tp") < of_tensors <= exposed_ms(joined, "tp")
     assert "another micro-batch" in to_text(finding.algorithmic)
     assert "asynchronous tensor parallelism" in to_text(finding.algorithmic)
     sums = with_group_of(joined).filter(role="tp")["instance_id"]
