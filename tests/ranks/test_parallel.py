@@ -1,6 +1,7 @@
 """A simulated job that is divided in four ways, against what is true of it."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -251,6 +252,33 @@ def test_bubbles_are_the_waiting_for_other_stages(
     assert free_us > 10_000
 
 
+def test_bubbles_are_divided_at_the_first_and_the_last_micro_batch(
+    job: tuple[dict[str, Any], list[Member]], joined: Joined
+) -> None:
+    """The second stage waits for its first micro-batch, and at the end of the step for the first
+    stage, which sends nothing after the last micro-batch has come back."""
+    rank, number = 5, 2
+    step = [each for each in job[0]["instances"] if each["step"] == number]
+    own = [
+        (arrival, each["kind"], wait, len(each["ranks"]))
+        for each in step
+        for r, arrival, wait in zip(
+            each["ranks"], each["arrivals_us"], each["waits_us"], strict=True
+        )
+        if r == rank
+    ]
+    sent = sorted(each for each in own if each[1] == "send_recv")
+    (of_all,) = (each for each in own if each[3] == RANKS)
+    (row,) = joined.tables["rank_steps"].filter(rank=rank, step=FIRST_STEP + number).to_dicts()
+    assert row["bubble_before_ms"] == pytest.approx(sent[0][2] / 1e3, abs=1e-3)
+    assert row["bubble_after_ms"] == pytest.approx(of_all[2] / 1e3, abs=1e-3)
+    assert row["bubble_before_ms"] > 2
+    assert row["bubble_after_ms"] > 1
+    rest = row["bubble_ms"] - row["bubble_before_ms"] - row["bubble_after_ms"]
+    assert row["bubble_between_ms"] == pytest.approx(rest)
+    assert joined.tables["rank_steps"].filter(rank=0)["bubble_before_ms"].max() == 0
+
+
 def test_a_bubble_is_measured_against_the_ideal(joined: Joined) -> None:
     checks = {f.check: f for f in rank_findings(joined, RANKS).findings}
     finding = checks["pipeline_bubble"]
@@ -260,6 +288,9 @@ def test_a_bubble_is_measured_against_the_ideal(joined: Joined) -> None:
     assert not finding.impact.is_replayed
     text = to_text(finding.issue)
     assert "With 2 stages and 4 micro-batches in a step, 20.0% is unavoidable" in text
+    assert re.search(
+        r"stage 1 \S+ ms \(\S+ ms before its first micro-batch, .* its last one\)", text
+    )
     steps = joined.tables["rank_steps"].with_columns(bubble_ms=pl.col("duration_ms") / 100)
     few = replace(joined, tables={**joined.tables, "rank_steps": steps})
     assert "pipeline_bubble" not in {f.check for f in rank_findings(few, RANKS).findings}

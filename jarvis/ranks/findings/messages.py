@@ -73,6 +73,10 @@ MESSAGES = MessageTable(
         "{stages:count stage} and {micro_batches:count micro-batch} in a step, {ideal_pct} is "
         "unavoidable if all stages take equally long.",
         "bubble.stage": "stage {stage} {bubble_ms}",
+        "bubble.phases": "stage {stage} {bubble_ms} ({phases:joined , })",
+        "bubble.bubble_before_ms": "{phase_ms} before its first micro-batch",
+        "bubble.bubble_between_ms": "{phase_ms} between micro-batches",
+        "bubble.bubble_after_ms": "{phase_ms} after its last one",
         "bubble.action": "Use more and smaller micro-batches, or an interleaved schedule. If one "
         "stage waits less than the others, move layers from it to them.",
         "exposed.title": "Transfers take {exposed_ms} of a step without compute: {gain}",
